@@ -1,0 +1,22 @@
+//! The vector pipeline: parse, classify, verdict, rewrite, forward.
+//!
+//! Two sides. [`Engine`] belongs to the control thread: it compiles a policy, publishes it, reads counters, and
+//! frees what no worker uses any more. A [`Worker`] belongs to one packet thread: it takes vectors of packets
+//! and the time and gives verdicts. They share counters (each written by one worker only) and the published
+//! policy, which a worker picks up whole between two vectors, without a lock.
+//!
+//! The engine knows no DPDK, no VPP, no socket and no clock: time, randomness and the cycle counter are
+//! arguments.
+#![forbid(unsafe_code)]
+
+pub mod counters;
+pub mod drop;
+pub mod engine;
+pub mod port;
+pub mod worker;
+
+pub use counters::{Count, PortCount, StageCount};
+pub use drop::DropReason;
+pub use engine::{Engine, PublishError};
+pub use port::{PortSpec, PortTable};
+pub use worker::{Verdict, Worker};

@@ -1,0 +1,21 @@
+//! What a packet looks like: views over bytes, the header key, options, extension headers, checksums.
+//!
+//! Purpose: everything above this room sees a packet through three things. [`Packet`] is the buffer, with
+//! room to grow at both ends. [`parse`](parse::parse) checks a packet once and says where its headers lie
+//! ([`Layout`]). The [`key`] holds the packet's fields at fixed places, so that classification is mask
+//! arithmetic on aligned bytes and never looks at the packet again.
+//!
+//! Life-cycle: a host makes the view, the engine parses it once a vector, later stages use the layout. Nothing
+//! here owns memory, knows a clock or a port's name, or panics on what a packet says: reads go through checked
+//! slices, and a layout that [`parse`](parse::parse) returned lies inside its packet.
+#![forbid(unsafe_code)]
+
+pub mod checksum;
+pub mod key;
+pub mod options;
+pub mod parse;
+pub mod view;
+
+pub use key::{Key, Key4, Key6};
+pub use parse::{Class, Layout, Limits, Malformed};
+pub use view::{LinkType, Packet, PortId};

@@ -1,0 +1,636 @@
+//! The table of fields: the only place where a field is described.
+//!
+//! The parser, the checker, the printer, completion, help, the masks of the classifier, the edits of the
+//! rewriter and the reference page are all made from [`FIELDS`]. To add a field, add a row; nothing else
+//! names it.
+
+use mmb_packet::key::{self, eh, flags};
+
+/// What a field's value is, and so how it is written and compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueKind {
+    /// An unsigned number of the field's width, decimal or hexadecimal, or one of the field's names.
+    Number,
+    /// An IPv4 address or prefix.
+    Ip4,
+    /// An IPv6 address or prefix.
+    Ip6,
+    /// The name of a port.
+    Port,
+    /// TCP option data: a big-endian number of at most 8 bytes, or bytes. `Some(n)`: the option's data has n
+    /// bytes by its RFC.
+    OptionData(Option<u8>),
+    /// Bytes, compared as a prefix.
+    Bytes,
+    /// The field takes no value: it is there or not.
+    Nothing,
+}
+
+/// What a field means where it stands alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alone {
+    /// The packet is of the implied protocol: it always has the field.
+    Protocol,
+    /// The field's bits equal this (a flag that is set, an ECN codepoint, an extension header's bit).
+    Equals(u64),
+    /// The packet may have the field or not: an option, a payload, a VLAN tag.
+    Optional,
+}
+
+/// The packets that a field implies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Implies {
+    /// Any frame, IP or not.
+    Frame,
+    /// Any packet that a rule can match without naming an ether type: IP.
+    Ip,
+    /// IPv4.
+    Ip4,
+    /// IPv6.
+    Ip6,
+    /// ICMP over IPv4, with its header (not a later fragment).
+    Icmp,
+    /// ICMP over IPv6, with its header.
+    Icmp6,
+    /// UDP over either, with its header.
+    Udp,
+    /// TCP over either, with its header.
+    Tcp,
+    /// Any IP packet that is not a later fragment.
+    Transport,
+}
+
+/// Where a field lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `width` bits at bit `bit` (0: the most significant bit of the first byte) of the header key.
+    Key {
+        /// Offset in bits from the key's start.
+        bit: u16,
+        /// Width in bits, 1 to 128.
+        width: u8,
+    },
+    /// TCP options: any that is not padding.
+    AnyOption,
+    /// The TCP option of this kind.
+    Option(u8),
+    /// The TCP option whose kind the command names (`tcp-opt 22`).
+    NamedOption,
+    /// The bytes behind a header, to the end of the packet.
+    Payload(Payload),
+}
+
+/// Which header a payload field follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// The IP header: IPv4 with its options, or the fixed IPv6 header (RFC 8200: extension headers are payload).
+    Ip,
+    /// The transport header; the IP headers where the protocol has none that mmb knows.
+    Transport,
+}
+
+/// How a target writes a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writable {
+    /// It cannot be written; the text says why.
+    No(&'static str),
+    /// Written in place; checksums follow.
+    InPlace,
+    /// Written last and taken as it is: checksums, lengths, versions.
+    Raw,
+    /// A TCP option: rebuilt, added, stripped.
+    Option,
+    /// The payload's first bytes are overwritten.
+    Payload,
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct FieldInfo {
+    /// Which field it is.
+    pub id: FieldId,
+    /// Its name in the language.
+    pub name: &'static str,
+    /// The group that it stands under in the reference.
+    pub group: Group,
+    /// Where it lies.
+    pub place: Place,
+    /// The packets that naming it implies.
+    pub implies: Implies,
+    /// What its values are.
+    pub values: ValueKind,
+    /// What it means alone.
+    pub alone: Alone,
+    /// How `mod` writes it.
+    pub writable: Writable,
+    /// Which of `map`, `shuffle` and `lb` take it.
+    pub bindings: Bindings,
+    /// Names of values.
+    pub names: &'static [(&'static str, u64)],
+    /// One line of help, with the unit.
+    pub help: &'static str,
+}
+
+/// Which stateful targets take a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Bindings {
+    /// `map` takes it.
+    pub map: bool,
+    /// `shuffle` takes it.
+    pub shuffle: bool,
+    /// `lb` takes it.
+    pub lb: bool,
+}
+
+/// The groups of the reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Group {
+    /// Ports of mmb.
+    Port,
+    /// The link layer.
+    Link,
+    /// Any IP packet.
+    Ip,
+    /// IPv4.
+    Ip4,
+    /// IPv6.
+    Ip6,
+    /// IPv6 extension headers.
+    Ip6Extension,
+    /// ICMP.
+    Icmp,
+    /// ICMPv6.
+    Icmp6,
+    /// UDP.
+    Udp,
+    /// TCP.
+    Tcp,
+    /// TCP options.
+    TcpOption,
+    /// The payload.
+    Payload,
+}
+
+/// A field as a rule names it: the row, and for `tcp-opt KIND` the kind.
+///
+/// A kind that has a row of its own is always named by that row, so that equal fields compare equal.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Field {
+    /// The row.
+    pub id: FieldId,
+    /// The option's kind for [`Place::NamedOption`], else 0.
+    pub kind: u8,
+}
+
+const ETH_TYPES: &[(&str, u64)] = &[
+    ("ip4", 0x0800),
+    ("arp", 0x0806),
+    ("ip6", 0x86dd),
+    ("vlan", 0x8100),
+    ("qinq", 0x88a8),
+    ("mpls", 0x8847),
+    ("pppoe-discovery", 0x8863),
+    ("pppoe", 0x8864),
+    ("eapol", 0x888e),
+    ("lldp", 0x88cc),
+    ("macsec", 0x88e5),
+    ("ptp", 0x88f7),
+];
+const FAMILIES: &[(&str, u64)] = &[("ip4", 4), ("ip6", 6), ("ip", 4)];
+/// IP protocol numbers (IANA), for `ip-proto` and `ip6-next`.
+const PROTOCOLS: &[(&str, u64)] = &[
+    ("icmp", 1),
+    ("igmp", 2),
+    ("ipip", 4),
+    ("tcp", 6),
+    ("udp", 17),
+    ("dccp", 33),
+    ("ip6", 41),
+    ("rsvp", 46),
+    ("gre", 47),
+    ("esp", 50),
+    ("ah", 51),
+    ("icmp6", 58),
+    ("eigrp", 88),
+    ("ospf", 89),
+    ("pim", 103),
+    ("vrrp", 112),
+    ("l2tp", 115),
+    ("sctp", 132),
+    ("udplite", 136),
+];
+const NEXT_HEADERS: &[(&str, u64)] = &[
+    ("hopbyhop", 0),
+    ("tcp", 6),
+    ("udp", 17),
+    ("ip6", 41),
+    ("routing", 43),
+    ("fragment", 44),
+    ("gre", 47),
+    ("esp", 50),
+    ("ah", 51),
+    ("icmp6", 58),
+    ("none", 59),
+    ("ospf", 89),
+    ("destopt", 60),
+    ("sctp", 132),
+    ("mobility", 135),
+    ("hip", 139),
+    ("shim6", 140),
+];
+/// Differentiated services codepoints (RFC 2474, 2597, 3246, 5865, 8622).
+const DSCP: &[(&str, u64)] = &[
+    ("cs0", 0),
+    ("le", 1),
+    ("cs1", 8),
+    ("af11", 10),
+    ("af12", 12),
+    ("af13", 14),
+    ("cs2", 16),
+    ("af21", 18),
+    ("af22", 20),
+    ("af23", 22),
+    ("cs3", 24),
+    ("af31", 26),
+    ("af32", 28),
+    ("af33", 30),
+    ("cs4", 32),
+    ("af41", 34),
+    ("af42", 36),
+    ("af43", 38),
+    ("cs5", 40),
+    ("voice-admit", 44),
+    ("ef", 46),
+    ("cs6", 48),
+    ("cs7", 56),
+];
+const ECN: &[(&str, u64)] = &[("non-ect", 0), ("ect1", 1), ("ect0", 2), ("ce", 3)];
+const IP_FLAGS: &[(&str, u64)] = &[("mf", 1), ("df", 2), ("res", 4)];
+const ICMP_TYPES: &[(&str, u64)] = &[
+    ("echo-reply", 0),
+    ("destination-unreachable", 3),
+    ("source-quench", 4),
+    ("redirect", 5),
+    ("echo-request", 8),
+    ("router-advertisement", 9),
+    ("router-solicitation", 10),
+    ("time-exceeded", 11),
+    ("parameter-problem", 12),
+    ("timestamp-request", 13),
+    ("timestamp-reply", 14),
+];
+const ICMP6_TYPES: &[(&str, u64)] = &[
+    ("destination-unreachable", 1),
+    ("packet-too-big", 2),
+    ("time-exceeded", 3),
+    ("parameter-problem", 4),
+    ("echo-request", 128),
+    ("echo-reply", 129),
+    ("mld-query", 130),
+    ("mld-report", 131),
+    ("mld-done", 132),
+    ("router-solicitation", 133),
+    ("router-advertisement", 134),
+    ("neighbor-solicitation", 135),
+    ("neighbor-advertisement", 136),
+    ("redirect", 137),
+    ("mld2-report", 143),
+];
+/// Transport port numbers (IANA service names).
+const SERVICES: &[(&str, u64)] = &[
+    ("ftp-data", 20),
+    ("ftp", 21),
+    ("ssh", 22),
+    ("telnet", 23),
+    ("smtp", 25),
+    ("dns", 53),
+    ("dhcp-server", 67),
+    ("dhcp-client", 68),
+    ("tftp", 69),
+    ("http", 80),
+    ("kerberos", 88),
+    ("pop3", 110),
+    ("ntp", 123),
+    ("imap", 143),
+    ("snmp", 161),
+    ("bgp", 179),
+    ("ldap", 389),
+    ("https", 443),
+    ("smb", 445),
+    ("ike", 500),
+    ("syslog", 514),
+    ("submission", 587),
+    ("ldaps", 636),
+    ("dot", 853),
+    ("imaps", 993),
+    ("pop3s", 995),
+    ("openvpn", 1194),
+    ("mysql", 3306),
+    ("rdp", 3389),
+    ("stun", 3478),
+    ("ipsec-nat-t", 4500),
+    ("vxlan", 4789),
+    ("sip", 5060),
+    ("mdns", 5353),
+    ("postgresql", 5432),
+    ("http-alt", 8080),
+    ("wireguard", 51820),
+];
+const TCP_FLAGS: &[(&str, u64)] = &[
+    ("fin", 0x01),
+    ("syn", 0x02),
+    ("rst", 0x04),
+    ("push", 0x08),
+    ("ack", 0x10),
+    ("urg", 0x20),
+    ("ece", 0x40),
+    ("cwr", 0x80),
+    ("syn-ack", 0x12),
+    ("fin-ack", 0x11),
+    ("rst-ack", 0x14),
+    ("push-ack", 0x18),
+    ("null", 0x00),
+    ("xmas", 0x29),
+];
+const NONE: &[(&str, u64)] = &[];
+
+const fn meta(byte: usize, width: u8) -> Place {
+    Place::Key { bit: byte as u16 * 8, width }
+}
+const fn ip(bit: u16, width: u8) -> Place {
+    Place::Key { bit: key::IP as u16 * 8 + bit, width }
+}
+const fn l4(bit: u16, width: u8) -> Place {
+    Place::Key { bit: key::L4 as u16 * 8 + bit, width }
+}
+/// The single bit `mask` of the key's big-endian word of extension headers.
+const fn eh_bit(mask: u16) -> Place {
+    Place::Key { bit: key::EH as u16 * 8 + mask.leading_zeros() as u16, width: 1 }
+}
+
+const NO_BINDING: Bindings = Bindings { map: false, shuffle: false, lb: false };
+const MAP: Bindings = Bindings { map: true, shuffle: false, lb: false };
+const MAP_SHUFFLE: Bindings = Bindings { map: true, shuffle: true, lb: false };
+const SHUFFLE: Bindings = Bindings { map: false, shuffle: true, lb: false };
+const MAP_LB: Bindings = Bindings { map: true, shuffle: false, lb: true };
+const MAP_SHUFFLE_LB: Bindings = Bindings { map: true, shuffle: true, lb: true };
+
+const PORT_RO: Writable = Writable::No("the port a packet uses is decided by the wiring");
+const ECN_RO: Writable = Writable::No("write ip-ecn instead");
+const EH_RO: Writable = Writable::No("extension headers are matched, not written");
+
+macro_rules! fields {
+    ($($id:ident $name:literal $group:ident $place:expr, $implies:ident, $values:expr, $alone:expr, $writable:expr,
+       $bindings:expr, $names:expr, $help:literal;)*) => {
+        /// Every field, in the order of the reference.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum FieldId {
+            $(#[doc = $help] $id,)*
+        }
+
+        /// The table, indexed by [`FieldId`].
+        pub static FIELDS: &[FieldInfo] = &[
+            $(FieldInfo {
+                id: FieldId::$id,
+                name: $name,
+                group: Group::$group,
+                place: $place,
+                implies: Implies::$implies,
+                values: $values,
+                alone: $alone,
+                writable: $writable,
+                bindings: $bindings,
+                names: $names,
+                help: $help,
+            },)*
+        ];
+    };
+}
+
+use Alone::{Equals, Optional, Protocol};
+use ValueKind::{Bytes, Ip4 as Ip4Value, Ip6 as Ip6Value, Nothing, Number, OptionData, Port as PortValue};
+use Writable::{InPlace, Raw};
+
+fields! {
+    In "in" Port meta(key::IN_PORT, 16), Frame, PortValue, Protocol, PORT_RO, NO_BINDING, NONE,
+        "name of the port that the packet came in by";
+    Out "out" Port meta(key::OUT_PORT, 16), Frame, PortValue, Protocol, PORT_RO, NO_BINDING, NONE,
+        "name of the port that the packet leaves by";
+    EthType "eth-type" Link meta(key::ETH_TYPE, 16), Frame, Number, Protocol,
+        Writable::No("a frame keeps its ether type"), NO_BINDING, ETH_TYPES,
+        "ether type behind all VLAN tags; the only field that matches frames which are not IP";
+    VlanId "vlan-id" Link Place::Key { bit: key::VLAN as u16 * 8 + 4, width: 12 }, Frame, Number, Optional,
+        InPlace, NO_BINDING, NONE,
+        "VLAN id of the outermost 802.1Q or 802.1ad tag, 0-4095; alone: the frame is tagged";
+
+    NetProto "net-proto" Ip meta(key::FAMILY, 8), Ip, Number, Protocol,
+        Writable::No("a packet keeps its IP version"), NO_BINDING, FAMILIES, "network protocol: ip4 or ip6";
+    IpProto "ip-proto" Ip meta(key::PROTO, 8), Ip, Number, Protocol, InPlace, NO_BINDING, PROTOCOLS,
+        "IP protocol; on IPv6 the upper-layer protocol behind all extension headers";
+
+    IpVer "ip-ver" Ip4 ip(0, 4), Ip4, Number, Protocol, Raw, NO_BINDING, NONE, "IPv4 version";
+    IpIhl "ip-ihl" Ip4 ip(4, 4), Ip4, Number, Protocol, Raw, NO_BINDING, NONE, "IPv4 header length in 4-byte words";
+    IpDscp "ip-dscp" Ip4 ip(8, 6), Ip4, Number, Protocol, InPlace, NO_BINDING, DSCP,
+        "differentiated services codepoint, 0-63";
+    IpEcn "ip-ecn" Ip4 ip(14, 2), Ip4, Number, Protocol, InPlace, NO_BINDING, ECN,
+        "explicit congestion notification, 0-3";
+    IpNonEct "ip-non-ect" Ip4 ip(14, 2), Ip4, Nothing, Equals(0), ECN_RO, NO_BINDING, NONE, "ECN codepoint 0: Not-ECT";
+    IpEct0 "ip-ect0" Ip4 ip(14, 2), Ip4, Nothing, Equals(2), ECN_RO, NO_BINDING, NONE, "ECN codepoint 2: ECT(0)";
+    IpEct1 "ip-ect1" Ip4 ip(14, 2), Ip4, Nothing, Equals(1), ECN_RO, NO_BINDING, NONE, "ECN codepoint 1: ECT(1)";
+    IpCe "ip-ce" Ip4 ip(14, 2), Ip4, Nothing, Equals(3), ECN_RO, NO_BINDING, NONE, "ECN codepoint 3: CE";
+    IpLen "ip-len" Ip4 ip(16, 16), Ip4, Number, Protocol, Raw, NO_BINDING, NONE, "IPv4 total length in bytes";
+    IpId "ip-id" Ip4 ip(32, 16), Ip4, Number, Protocol, InPlace, MAP_SHUFFLE, NONE, "IPv4 identification";
+    IpFlags "ip-flags" Ip4 ip(48, 3), Ip4, Number, Protocol, InPlace, NO_BINDING, IP_FLAGS,
+        "the three IPv4 flags as one number: reserved 4, DF 2, MF 1";
+    IpRes "ip-res" Ip4 ip(48, 1), Ip4, Number, Equals(1), InPlace, NO_BINDING, NONE, "IPv4 reserved flag";
+    IpDf "ip-df" Ip4 ip(49, 1), Ip4, Number, Equals(1), InPlace, NO_BINDING, NONE, "IPv4 don't fragment flag";
+    IpMf "ip-mf" Ip4 ip(50, 1), Ip4, Number, Equals(1), InPlace, NO_BINDING, NONE, "IPv4 more fragments flag";
+    IpFragOffset "ip-frag-offset" Ip4 ip(51, 13), Ip4, Number, Protocol, InPlace, NO_BINDING, NONE,
+        "IPv4 fragment offset in 8-byte units";
+    IpTtl "ip-ttl" Ip4 ip(64, 8), Ip4, Number, Protocol, InPlace, NO_BINDING, NONE, "IPv4 time to live";
+    IpChecksum "ip-checksum" Ip4 ip(80, 16), Ip4, Number, Protocol, Raw, NO_BINDING, NONE, "IPv4 header checksum";
+    IpSaddr "ip-saddr" Ip4 ip(96, 32), Ip4, Ip4Value, Protocol, InPlace, MAP, NONE, "IPv4 source address or prefix";
+    IpDaddr "ip-daddr" Ip4 ip(128, 32), Ip4, Ip4Value, Protocol, InPlace, MAP_LB, NONE,
+        "IPv4 destination address or prefix";
+    IpPayload "ip-payload" Ip4 Place::Payload(Payload::Ip), Ip4, Bytes, Optional, Writable::Payload, NO_BINDING, NONE,
+        "the bytes behind the IPv4 header, compared as a prefix";
+
+    Ip6Ver "ip6-ver" Ip6 ip(0, 4), Ip6, Number, Protocol, Raw, NO_BINDING, NONE, "IPv6 version";
+    Ip6TrafficClass "ip6-traffic-class" Ip6 ip(4, 8), Ip6, Number, Protocol, InPlace, NO_BINDING, NONE,
+        "IPv6 traffic class: DSCP and ECN in one byte";
+    Ip6FlowLabel "ip6-flow-label" Ip6 ip(12, 20), Ip6, Number, Protocol, InPlace, MAP_SHUFFLE, NONE, "IPv6 flow label";
+    Ip6Len "ip6-len" Ip6 ip(32, 16), Ip6, Number, Protocol, Raw, NO_BINDING, NONE,
+        "IPv6 payload length in bytes, extension headers included";
+    Ip6Next "ip6-next" Ip6 ip(48, 8), Ip6, Number, Protocol, InPlace, NO_BINDING, NEXT_HEADERS,
+        "next header of the fixed IPv6 header";
+    Ip6HopLimit "ip6-hop-limit" Ip6 ip(56, 8), Ip6, Number, Protocol, InPlace, NO_BINDING, NONE, "IPv6 hop limit";
+    Ip6Saddr "ip6-saddr" Ip6 ip(64, 128), Ip6, Ip6Value, Protocol, InPlace, MAP, NONE, "IPv6 source address or prefix";
+    Ip6Daddr "ip6-daddr" Ip6 ip(192, 128), Ip6, Ip6Value, Protocol, InPlace, MAP_LB, NONE,
+        "IPv6 destination address or prefix";
+    Ip6Payload "ip6-payload" Ip6 Place::Payload(Payload::Ip), Ip6, Bytes, Optional, Writable::Payload, NO_BINDING, NONE,
+        "the bytes behind the fixed IPv6 header, extension headers included, compared as a prefix";
+
+    Ip6Eh "ip6-eh" Ip6Extension eh_bit(eh::ANY), Ip6, Nothing, Equals(1), EH_RO, NO_BINDING, NONE,
+        "any IPv6 extension header";
+    Ip6EhHopByHop "ip6-eh-hopbyhop" Ip6Extension eh_bit(eh::HOP_BY_HOP), Ip6, Nothing, Equals(1), EH_RO, NO_BINDING,
+        NONE, "hop-by-hop options header (0)";
+    Ip6EhRouting "ip6-eh-routing" Ip6Extension eh_bit(eh::ROUTING), Ip6, Nothing, Equals(1), EH_RO, NO_BINDING, NONE,
+        "routing header (43)";
+    Ip6EhFragment "ip6-eh-fragment" Ip6Extension eh_bit(eh::FRAGMENT), Ip6, Nothing, Equals(1), EH_RO, NO_BINDING, NONE,
+        "fragment header (44)";
+    Ip6EhEsp "ip6-eh-esp" Ip6Extension eh_bit(eh::ESP), Ip6, Nothing, Equals(1), EH_RO, NO_BINDING, NONE,
+        "encapsulating security payload header (50)";
+    Ip6EhAh "ip6-eh-ah" Ip6Extension eh_bit(eh::AH), Ip6, Nothing, Equals(1), EH_RO, NO_BINDING, NONE,
+        "authentication header (51)";
+    Ip6EhDestOpt "ip6-eh-destopt" Ip6Extension eh_bit(eh::DEST_OPT), Ip6, Nothing, Equals(1), EH_RO, NO_BINDING, NONE,
+        "destination options header (60)";
+    Ip6EhMobility "ip6-eh-mobility" Ip6Extension eh_bit(eh::MOBILITY), Ip6, Nothing, Equals(1), EH_RO, NO_BINDING, NONE,
+        "mobility header (135)";
+    Ip6EhHip "ip6-eh-hip" Ip6Extension eh_bit(eh::HIP), Ip6, Nothing, Equals(1), EH_RO, NO_BINDING, NONE,
+        "host identity protocol header (139)";
+    Ip6EhShim6 "ip6-eh-shim6" Ip6Extension eh_bit(eh::SHIM6), Ip6, Nothing, Equals(1), EH_RO, NO_BINDING, NONE,
+        "shim6 header (140)";
+
+    IcmpType "icmp-type" Icmp l4(0, 8), Icmp, Number, Protocol, InPlace, NO_BINDING, ICMP_TYPES, "ICMP type";
+    IcmpCode "icmp-code" Icmp l4(8, 8), Icmp, Number, Protocol, InPlace, NO_BINDING, NONE, "ICMP code";
+    IcmpChecksum "icmp-checksum" Icmp l4(16, 16), Icmp, Number, Protocol, Raw, NO_BINDING, NONE, "ICMP checksum";
+    IcmpPayload "icmp-payload" Icmp Place::Payload(Payload::Transport), Icmp, Bytes, Optional, Writable::Payload,
+        NO_BINDING, NONE, "the bytes behind the 8-byte ICMP header, compared as a prefix";
+
+    Icmp6Type "icmp6-type" Icmp6 l4(0, 8), Icmp6, Number, Protocol, InPlace, NO_BINDING, ICMP6_TYPES, "ICMPv6 type";
+    Icmp6Code "icmp6-code" Icmp6 l4(8, 8), Icmp6, Number, Protocol, InPlace, NO_BINDING, NONE, "ICMPv6 code";
+    Icmp6Checksum "icmp6-checksum" Icmp6 l4(16, 16), Icmp6, Number, Protocol, Raw, NO_BINDING, NONE, "ICMPv6 checksum";
+    Icmp6Payload "icmp6-payload" Icmp6 Place::Payload(Payload::Transport), Icmp6, Bytes, Optional, Writable::Payload,
+        NO_BINDING, NONE, "the bytes behind the 8-byte ICMPv6 header, compared as a prefix";
+
+    UdpSport "udp-sport" Udp l4(0, 16), Udp, Number, Protocol, InPlace, MAP_SHUFFLE, SERVICES, "UDP source port";
+    UdpDport "udp-dport" Udp l4(16, 16), Udp, Number, Protocol, InPlace, MAP_SHUFFLE_LB, SERVICES,
+        "UDP destination port";
+    UdpLen "udp-len" Udp l4(32, 16), Udp, Number, Protocol, Raw, NO_BINDING, NONE,
+        "UDP length in bytes, header included";
+    UdpChecksum "udp-checksum" Udp l4(48, 16), Udp, Number, Protocol, Raw, NO_BINDING, NONE,
+        "UDP checksum; 0 over IPv4 means none";
+    UdpPayload "udp-payload" Udp Place::Payload(Payload::Transport), Udp, Bytes, Optional, Writable::Payload,
+        NO_BINDING, NONE, "the bytes behind the UDP header, compared as a prefix";
+
+    TcpSport "tcp-sport" Tcp l4(0, 16), Tcp, Number, Protocol, InPlace, MAP_SHUFFLE, SERVICES, "TCP source port";
+    TcpDport "tcp-dport" Tcp l4(16, 16), Tcp, Number, Protocol, InPlace, MAP_SHUFFLE_LB, SERVICES,
+        "TCP destination port";
+    TcpSeqNum "tcp-seq-num" Tcp l4(32, 32), Tcp, Number, Protocol, InPlace, SHUFFLE, NONE, "TCP sequence number";
+    TcpAckNum "tcp-ack-num" Tcp l4(64, 32), Tcp, Number, Protocol, InPlace, SHUFFLE, NONE, "TCP acknowledgment number";
+    TcpOffset "tcp-offset" Tcp l4(96, 4), Tcp, Number, Protocol, Raw, NO_BINDING, NONE,
+        "TCP data offset in 4-byte words";
+    TcpReserved "tcp-reserved" Tcp l4(100, 4), Tcp, Number, Protocol, InPlace, NO_BINDING, NONE,
+        "the four reserved bits above the TCP flags";
+    TcpFlags "tcp-flags" Tcp l4(104, 8), Tcp, Number, Protocol, InPlace, NO_BINDING, TCP_FLAGS,
+        "the eight TCP flags as one number, CWR 128 to FIN 1";
+    TcpCwr "tcp-cwr" Tcp l4(104, 1), Tcp, Number, Equals(1), InPlace, NO_BINDING, NONE,
+        "TCP CWR flag: congestion window reduced";
+    TcpEce "tcp-ece" Tcp l4(105, 1), Tcp, Number, Equals(1), InPlace, NO_BINDING, NONE, "TCP ECE flag: ECN echo";
+    TcpUrg "tcp-urg" Tcp l4(106, 1), Tcp, Number, Equals(1), InPlace, NO_BINDING, NONE, "TCP URG flag";
+    TcpAck "tcp-ack" Tcp l4(107, 1), Tcp, Number, Equals(1), InPlace, NO_BINDING, NONE, "TCP ACK flag";
+    TcpPush "tcp-push" Tcp l4(108, 1), Tcp, Number, Equals(1), InPlace, NO_BINDING, NONE, "TCP PSH flag";
+    TcpRst "tcp-rst" Tcp l4(109, 1), Tcp, Number, Equals(1), InPlace, NO_BINDING, NONE, "TCP RST flag";
+    TcpSyn "tcp-syn" Tcp l4(110, 1), Tcp, Number, Equals(1), InPlace, NO_BINDING, NONE, "TCP SYN flag";
+    TcpFin "tcp-fin" Tcp l4(111, 1), Tcp, Number, Equals(1), InPlace, NO_BINDING, NONE, "TCP FIN flag";
+    TcpWin "tcp-win" Tcp l4(112, 16), Tcp, Number, Protocol, InPlace, NO_BINDING, NONE,
+        "TCP window in units of the connection's scale";
+    TcpChecksum "tcp-checksum" Tcp l4(128, 16), Tcp, Number, Protocol, Raw, NO_BINDING, NONE, "TCP checksum";
+    TcpUrgPtr "tcp-urg-ptr" Tcp l4(144, 16), Tcp, Number, Protocol, InPlace, NO_BINDING, NONE, "TCP urgent pointer";
+    TcpPayload "tcp-payload" Tcp Place::Payload(Payload::Transport), Tcp, Bytes, Optional, Writable::Payload,
+        NO_BINDING, NONE, "the bytes behind the TCP header and its options, compared as a prefix";
+
+    TcpOpt "tcp-opt" TcpOption Place::AnyOption, Tcp, Nothing, Optional, Writable::No("name the option"), NO_BINDING,
+        NONE, "any TCP option but padding; followed by a number: the option of that kind";
+    TcpOptMss "tcp-opt-mss" TcpOption Place::Option(2), Tcp, OptionData(Some(2)), Optional, Writable::Option,
+        NO_BINDING, NONE, "maximum segment size in bytes (kind 2, RFC 9293)";
+    TcpOptWscale "tcp-opt-wscale" TcpOption Place::Option(3), Tcp, OptionData(Some(1)), Optional, Writable::Option,
+        NO_BINDING, NONE, "window scale, a shift count (kind 3, RFC 7323)";
+    TcpOptSackp "tcp-opt-sackp" TcpOption Place::Option(4), Tcp, OptionData(Some(0)), Optional, Writable::Option,
+        NO_BINDING, NONE, "SACK permitted (kind 4, RFC 2018)";
+    TcpOptSack "tcp-opt-sack" TcpOption Place::Option(5), Tcp, OptionData(None), Optional, Writable::Option,
+        NO_BINDING, NONE, "SACK blocks, 8 bytes each (kind 5, RFC 2018)";
+    TcpOptTimestamp "tcp-opt-timestamp" TcpOption Place::Option(8), Tcp, OptionData(Some(8)), Optional,
+        Writable::Option, NO_BINDING, NONE, "timestamps: TSval and TSecr as one 8-byte number (kind 8, RFC 7323)";
+    TcpOptFastOpen "tcp-opt-fast-open" TcpOption Place::Option(34), Tcp, OptionData(None), Optional, Writable::Option,
+        NO_BINDING, NONE, "fast open cookie (kind 34, RFC 7413)";
+    TcpOptMptcp "tcp-opt-mptcp" TcpOption Place::Option(30), Tcp, OptionData(None), Optional, Writable::Option,
+        NO_BINDING, NONE, "multipath TCP (kind 30, RFC 8684)";
+    TcpOptKind "tcp-opt KIND" TcpOption Place::NamedOption, Tcp, OptionData(None), Optional, Writable::Option,
+        NO_BINDING, NONE, "the TCP option of that kind, 0-255";
+
+    Payload "payload" Payload Place::Payload(Payload::Transport), Transport, Bytes, Optional, Writable::Payload,
+        NO_BINDING, NONE, "the bytes behind the transport header, compared as a prefix";
+}
+
+impl FieldId {
+    /// The field's row.
+    #[inline]
+    pub fn info(self) -> &'static FieldInfo {
+        &FIELDS[self as usize]
+    }
+}
+
+impl Field {
+    /// A field that needs no kind.
+    pub const fn new(id: FieldId) -> Field {
+        Field { id, kind: 0 }
+    }
+
+    /// The TCP option of a kind, under its own row if it has one.
+    pub fn option(kind: u8) -> Field {
+        FIELDS
+            .iter()
+            .find(|f| f.place == Place::Option(kind))
+            .map_or(Field { id: FieldId::TcpOptKind, kind }, |f| Field::new(f.id))
+    }
+
+    /// The kind, if the field is a TCP option of one.
+    pub fn option_kind(self) -> Option<u8> {
+        match self.info().place {
+            Place::Option(kind) => Some(kind),
+            Place::NamedOption => Some(self.kind),
+            _ => None,
+        }
+    }
+
+    /// The field's row.
+    #[inline]
+    pub fn info(self) -> &'static FieldInfo {
+        self.id.info()
+    }
+}
+
+impl std::fmt::Display for Field {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.info().place {
+            Place::NamedOption => write!(f, "tcp-opt {}", self.kind),
+            _ => f.write_str(self.info().name),
+        }
+    }
+}
+
+impl std::fmt::Debug for Field {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+impl Implies {
+    /// What the implication demands of the header key, as (byte, mask, value) triples that all must hold.
+    /// `Ip` has no fixed byte: it is the classes IPv4 and IPv6.
+    pub fn key_bytes(self) -> &'static [(usize, u8, u8)] {
+        const FF: u8 = 0xff;
+        match self {
+            Implies::Frame | Implies::Ip => &[],
+            Implies::Ip4 => &[(key::FAMILY, FF, 4)],
+            Implies::Ip6 => &[(key::FAMILY, FF, 6)],
+            Implies::Icmp => &[(key::FAMILY, FF, 4), (key::L4_KIND, FF, 1)],
+            Implies::Icmp6 => &[(key::FAMILY, FF, 6), (key::L4_KIND, FF, 58)],
+            Implies::Udp => &[(key::L4_KIND, FF, 17)],
+            Implies::Tcp => &[(key::L4_KIND, FF, 6)],
+            Implies::Transport => &[(key::FLAGS, flags::LATER_FRAGMENT, 0)],
+        }
+    }
+}

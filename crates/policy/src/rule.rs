@@ -1,0 +1,175 @@
+//! The checked policy: what the rest of mmb works with. Text becomes this through the parser and the checker,
+//! and only through them, so that whoever holds a [`Rule`] may rely on what its types and comments say.
+
+use crate::field::Field;
+
+/// A rule's number: stable, never reused while the rule lives, at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RuleId(pub u32);
+
+/// A rule's priority: 0 is best.
+pub type Prio = u32;
+
+/// The priority of a rule that names none.
+pub const DEFAULT_PRIO: Prio = 100;
+
+/// One `add` command, checked.
+///
+/// Invariants: it can match some packet; every value fits its field; `matches` and `targets` are not empty
+/// (`all` is the empty list of matches with `all` understood, see [`Rule::matches`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The rule's number; `None` until a policy gives it one.
+    pub id: Option<RuleId>,
+    /// The rule's priority.
+    pub prio: Prio,
+    /// A name for people.
+    pub name: Option<String>,
+    /// `add-stateful`.
+    pub stateful: bool,
+    /// The constraints, all of which must hold; empty for `all`.
+    pub matches: Vec<Match>,
+    /// What is done, in the order written.
+    pub targets: Vec<Target>,
+}
+
+/// One constraint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// `!` stood before it: it holds where the packet is of the implied protocol and the test fails.
+    pub negated: bool,
+    /// The field.
+    pub field: Field,
+    /// What is asked of it.
+    pub test: Test,
+}
+
+/// What a constraint asks of its field. A test of an [optional](crate::field::Alone::Optional) field holds only
+/// where the packet has it; with several options of one kind it holds if it holds for any of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Test {
+    /// The field stands alone; [`crate::field::FieldInfo::alone`] says what that asks.
+    Present,
+    /// The field compared with numbers (addresses are numbers too). A set only with `==` and `!=`; a prefix or
+    /// range only with those too.
+    Number(Cond, NumberSet),
+    /// The name of a port, with `==` or `!=`; a set of names.
+    Port(Equality, Vec<String>),
+    /// Bytes: payload fields are compared as a prefix, option data as a whole. One string or a set.
+    Bytes(Equality, Vec<Vec<u8>>),
+}
+
+/// How numbers are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cond {
+    /// `==`, or membership of a set.
+    Eq,
+    /// `!=`, or no membership.
+    Ne,
+    /// `<`
+    Lt,
+    /// `<=`
+    Le,
+    /// `>`
+    Gt,
+    /// `>=`
+    Ge,
+}
+
+/// How names and bytes are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Equality {
+    /// `==`
+    Eq,
+    /// `!=`
+    Ne,
+}
+
+/// One value or several, as written; not empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NumberSet(pub Vec<NumberItem>);
+
+/// A member of a [`NumberSet`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NumberItem {
+    /// One number.
+    One(u128),
+    /// Both ends included, `first <= last`.
+    Range(u128, u128),
+    /// A prefix of a field of `width` bits: the address (host bits zero) and the length in bits.
+    Prefix(u128, u8),
+}
+
+/// What a rule does to a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// `mod FIELD VALUE`
+    Mod(Field, Write),
+    /// `add OPTION [VALUE]`: the option's kind and data.
+    AddOption(u8, Vec<u8>),
+    /// `strip OPTION`
+    Strip(u8),
+    /// `strip ! OPTION`: options that no `Keep` of the rule names go.
+    Keep(u8),
+    /// `strip all`
+    StripAll,
+    /// `drop [PERCENT]`
+    Drop(DropRate),
+    /// `accept`
+    Accept,
+    /// `map FIELD VALUE`, stateful rules only.
+    Map(Field, NumberSet),
+    /// `shuffle FIELD [RANGE]`, stateful rules only.
+    Shuffle(Field, Option<(u128, u128)>),
+    /// `lb FIELD {VALUE, …} [METHOD]`, stateful rules only.
+    Lb(Field, NumberSet, LbMethod),
+}
+
+/// What `mod` writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// A number that fits the field. In an option: written big-endian into the data that is there.
+    Number(u128),
+    /// Bytes: over the first bytes of a payload, or as the whole data of an option.
+    Bytes(Vec<u8>),
+}
+
+/// A share of packets in thousandths of a per cent, at most [`DropRate::ALL`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DropRate(pub u32);
+
+impl DropRate {
+    /// Every packet.
+    pub const ALL: DropRate = DropRate(100_000);
+}
+
+/// How a balancer picks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LbMethod {
+    /// In turn.
+    #[default]
+    RoundRobin,
+    /// By a consistent hash of the five-tuple.
+    Hash,
+    /// The one with the fewest connections.
+    Least,
+}
+
+impl NumberItem {
+    /// First and last number of the item for a field of `width` bits.
+    pub fn bounds(self, width: u8) -> (u128, u128) {
+        match self {
+            NumberItem::One(n) => (n, n),
+            NumberItem::Range(first, last) => (first, last),
+            NumberItem::Prefix(first, len) => {
+                let host = width - len;
+                (first, first | ones(host))
+            }
+        }
+    }
+}
+
+/// A number of `bits` one bits.
+pub fn ones(bits: u8) -> u128 {
+    if bits >= 128 { u128::MAX } else { (1 << bits) - 1 }
+}
