@@ -23,8 +23,10 @@ pub struct PortCount {
 pub struct StageCount {
     /// `parse`, `classify`, `connections`, `rewrite`, `forward`.
     pub name: &'static str,
-    /// How often the stage ran with at least one packet.
+    /// How often the stage was entered.
     pub calls: u64,
+    /// How often it had at least one packet to work on.
+    pub vectors: u64,
     /// Packets that went through it.
     pub packets: u64,
     /// Cycles that it took.
