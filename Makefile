@@ -1,0 +1,60 @@
+# Everything a user or a developer runs. `make help` lists it.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+PYTHON ?= /usr/bin/python3
+MMB := target/release/mmb
+
+.PHONY: help setup build install demo test test-rust test-replay test-live lint bench fuzz audit fmt doc clean
+
+help: ## what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
+
+setup: ## install the Debian packages that building, the demo and the tests use
+	@scripts/setup
+
+build: setup ## build the release binary, target/release/mmb
+	$(CARGO) build --release --locked -p mmb
+
+install: build ## install the binary, man pages, completions and the systemd unit (PREFIX=/usr/local, DESTDIR=)
+	@scripts/install $(MMB) "$(or $(PREFIX),/usr/local)" "$(DESTDIR)"
+
+demo: build ## mmb between two namespaces on live traffic, before and after; ends by itself
+	@scripts/demo $(MMB)
+
+test: setup lint test-rust test-replay test-live ## every check
+	@echo "make test: every check passed"
+
+lint: setup ## formatting, clippy, documentation without warnings
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --document-private-items
+
+test-rust: setup ## unit, property and golden tests, the fuzzers' corpora; no root, no DPDK device
+	$(CARGO) test --workspace --locked
+
+test-replay: build ## captures through mmb replay, judged by scapy
+	MMB=$(MMB) $(PYTHON) -m pytest -q -p no:cacheprovider tests/replay
+
+test-live: build ## live ports between network namespaces, with real programs; needs root
+	MMB=$(MMB) $(PYTHON) -m pytest -q -p no:cacheprovider tests/live
+
+bench: build ## cycles per packet of every stage, for the policies in bench/
+	@scripts/bench $(MMB)
+
+fuzz: setup ## each fuzz target for a minute (SECONDS_EACH=60); needs a nightly toolchain
+	@scripts/fuzz $(or $(SECONDS_EACH),60)
+
+audit: ## licences, sources and known vulnerabilities of the dependencies
+	@scripts/audit
+
+fmt: ## format the code
+	$(CARGO) fmt --all
+
+doc: ## write the generated documents again: the language reference, man pages, completions
+	@scripts/doc
+
+clean: ## remove what was built
+	$(CARGO) clean
