@@ -1,1 +1,69 @@
-fn main() {}
+//! The program: reads the command line and hands over to the module that does the work.
+//!
+//! `run` and `client` know DPDK and the daemon's socket; `replay`, `bench` and `check` need neither. Only this
+//! crate turns errors into messages and exit statuses: 0 done, 1 refused, 2 bad usage.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod client;
+mod output;
+mod run;
+
+use clap::{CommandFactory, Parser};
+use cli::{Cli, Command, CompletionsArgs, Global, Line, ShellArg};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let Cli { global, command } = Cli::parse();
+    let json = global.json;
+    let done = match command {
+        None => client::shell(&global),
+        Some(command) => dispatch(command, global),
+    };
+    done.unwrap_or_else(|error| {
+        let message = format!("{error:#}");
+        if json {
+            output::print_json(&serde_json::json!({ "error": message }));
+        } else {
+            output::complain(&message);
+        }
+        ExitCode::FAILURE
+    })
+}
+
+fn dispatch(command: Command, global: Global) -> anyhow::Result<ExitCode> {
+    let (name, words) = match command {
+        Command::Run(args) => return run::main(&args, &global),
+        Command::Completions(args) => return completions(&args),
+        Command::Replay(_) | Command::Bench(_) | Command::Check(_) | Command::Man(_) => {
+            anyhow::bail!("not yet")
+        }
+        Command::Add(words) => ("add", words.words),
+        Command::AddStateless(words) => ("add-stateless", words.words),
+        Command::AddStateful(words) => ("add-stateful", words.words),
+        Command::Del(words) => ("del", words.words),
+        Command::List(words) => ("list", words.words),
+        Command::Flush(words) => ("flush", words.words),
+        Command::Show(words) => ("show", words.words),
+        Command::Enable(words) => ("enable", words.words),
+        Command::Disable(words) => ("disable", words.words),
+        Command::Set(words) => ("set", words.words),
+        Command::Apply(policy) => ("apply", vec![policy.file]),
+        Command::Save(policy) => ("save", vec![policy.file]),
+    };
+    let line = Line::new(name, words, global)
+        .unwrap_or_else(|message| Cli::command().error(clap::error::ErrorKind::InvalidValue, message).exit());
+    client::main(&line.words, &line.global)
+}
+
+fn completions(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
+    let shell = match args.shell {
+        ShellArg::Bash => clap_complete::Shell::Bash,
+        ShellArg::Zsh => clap_complete::Shell::Zsh,
+        ShellArg::Fish => clap_complete::Shell::Fish,
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "mmb", &mut script);
+    output::print(&String::from_utf8_lossy(&script));
+    Ok(ExitCode::SUCCESS)
+}

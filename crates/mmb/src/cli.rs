@@ -1,0 +1,352 @@
+//! The command line: every subcommand, its options and their help. The parser, `--help`, the man page and the
+//! completions of the shells are made from these types.
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use std::path::PathBuf;
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+const EXIT_STATUS: &str = "\
+Exit status: 0 done, 1 refused (policy, capture, device or daemon said no), 2 bad usage.
+Without a command, mmb opens a shell on the running daemon.";
+
+/// A userspace middlebox: matches packets against rules; drops, passes or rewrites them
+#[derive(Debug, Parser)]
+#[command(name = "mmb", version, styles = STYLES, after_help = EXIT_STATUS, args_conflicts_with_subcommands = false)]
+pub(crate) struct Cli {
+    /// Options that every command takes.
+    #[command(flatten)]
+    pub(crate) global: Global,
+    /// What to do; a shell if there is none.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// Options that every command takes, anywhere on the line.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Global {
+    /// Answer in JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// The daemon's control socket
+    #[arg(long, global = true, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Stand between live ports and serve the control socket
+    Run(RunArgs),
+    /// Run a capture through a policy and write what would have been sent
+    Replay(ReplayArgs),
+    /// Measure a policy's cost in cycles per packet
+    Bench(BenchArgs),
+    /// Check a policy file; needs no daemon
+    Check(CheckArgs),
+    /// Add a stateless rule: add [id N] [prio N] [name WORD] MATCH... TARGET...
+    Add(Words),
+    /// Add a stateless rule (the long name of add)
+    AddStateless(Words),
+    /// Add a rule that follows connections
+    AddStateful(Words),
+    /// Delete a rule: del ID
+    Del(Words),
+    /// List the rules with their counters: list [--terse]
+    List(Words),
+    /// Delete every rule
+    Flush(Words),
+    /// Show tables, ports, errors, runtime, settings or version
+    Show(Words),
+    /// Let the rules see the packets of a port again: enable PORT
+    Enable(Words),
+    /// Let the packets of a port pass untouched: disable PORT
+    Disable(Words),
+    /// Change a setting: set NAME VALUE
+    Set(Words),
+    /// Put a policy file in force as a whole; rules that stay keep their counters
+    Apply(PolicyFile),
+    /// Write the policy in force to a file that apply reads
+    Save(PolicyFile),
+    /// Print the completions for a shell
+    Completions(CompletionsArgs),
+    /// Print a man page
+    #[command(hide = true)]
+    Man(ManArgs),
+}
+
+/// The words of one command of the rule language, as typed.
+#[derive(Debug, Args)]
+pub(crate) struct Words {
+    /// The rest of the command, in the words of the rule language (mmb-policy(5))
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORD")]
+    pub(crate) words: Vec<String>,
+}
+
+/// A policy file to read or to write.
+#[derive(Debug, Args)]
+pub(crate) struct PolicyFile {
+    /// The policy file
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: String,
+}
+
+/// `mmb run`
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The policy to start with; none: every packet passes
+    #[arg(short = 'c', long = "config", value_name = "POLICY", value_hint = ValueHint::FilePath)]
+    pub(crate) policy: Option<PathBuf>,
+    /// A port: a kernel interface, a PCI address, memif:PATH,id=N,role=server|client, or dpdk:DEVARGS
+    #[arg(long = "port", value_name = "NAME=DEVICE", required = true)]
+    pub(crate) ports: Vec<String>,
+    /// Two ports that form a wire; without any, ports pair in the order given
+    #[arg(long = "wire", value_name = "A,B")]
+    pub(crate) wires: Vec<String>,
+    /// Packet threads, each pinned to a core of its own
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) workers: u16,
+    /// How an idle worker waits; the policy may set it too
+    #[arg(long, value_enum)]
+    pub(crate) poll: Option<PollArg>,
+    /// Seed of the percentages of drop; drawn at random where not given
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+}
+
+/// How an idle worker waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PollArg {
+    /// Sleeps for longer and longer
+    Adaptive,
+    /// Never sleeps
+    Spin,
+}
+
+/// `mmb replay`
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "mmb replay --rules FILE [OPTIONS] IN OUT\n       \
+                      mmb replay --rules FILE [OPTIONS] --port NAME=IN:OUT --port NAME=IN:OUT",
+    after_help = "\
+Captures are pcap or pcapng, of Ethernet, raw IP or Linux cooked packets, not compressed; - is standard input or
+output. What is written has the format of what was read. The same input and seed give the same bytes.
+A capture that is broken in the middle is processed up to there, and the exit status is 1."
+)]
+pub(crate) struct ReplayArgs {
+    /// The policy file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) rules: PathBuf,
+    /// The capture to read; its packets enter at port a
+    #[arg(value_name = "IN", required_unless_present = "ports", conflicts_with = "ports",
+          value_hint = ValueHint::FilePath)]
+    pub(crate) input: Option<PathBuf>,
+    /// The capture to write: what leaves by port b
+    #[arg(value_name = "OUT", required_unless_present = "ports", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+    /// One side of a wire, to be given twice: IN is what enters there, OUT is written with what leaves there;
+    /// the two inputs are merged by time
+    #[arg(long = "port", value_name = "NAME=IN:OUT")]
+    pub(crate) ports: Vec<String>,
+    /// Seed of the percentages of drop
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Drop IP packets larger than this when they leave; without it nothing is too large
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) mtu: Option<u32>,
+}
+
+/// `mmb bench`
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// The policy file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) rules: PathBuf,
+    /// Packets of this capture instead of generated ones
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Distinct packets to generate, or at most to take from the capture
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+    pub(crate) packets: u32,
+    /// Measure for about this long
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    pub(crate) seconds: f64,
+    /// Measure this many rounds over all packets instead
+    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    pub(crate) rounds: Option<u64>,
+    /// Seed of the generated packets and of the percentages of drop
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+}
+
+/// `mmb check`
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The policy file; - is standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+}
+
+/// `mmb completions`
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: ShellArg,
+}
+
+/// Shells that there are completions for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShellArg {
+    /// GNU bash
+    Bash,
+    /// Z shell
+    Zsh,
+    /// fish
+    Fish,
+}
+
+/// `mmb man`
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The page
+    #[arg(value_enum)]
+    pub(crate) page: ManPage,
+}
+
+/// The man pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ManPage {
+    /// mmb(1)
+    Mmb,
+    /// mmb-policy(5)
+    MmbPolicy,
+}
+
+/// A line of the rule language, and the options that stood among its words.
+#[derive(Debug)]
+pub(crate) struct Line {
+    /// The command and its words.
+    pub(crate) words: Vec<String>,
+    /// `--json` and `--socket`, wherever they stood.
+    pub(crate) global: Global,
+}
+
+impl Line {
+    /// Takes `--json` and `--socket PATH` out of the words, where clap leaves them since a rule may hold any word;
+    /// behind `--` every word is the language's.
+    ///
+    /// # Errors
+    /// `--socket` as the last word.
+    pub(crate) fn new(command: &str, words: Vec<String>, mut global: Global) -> Result<Line, &'static str> {
+        let mut kept = vec![command.to_owned()];
+        let mut words = words.into_iter();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--" => {
+                    kept.extend(words);
+                    break;
+                }
+                "--json" => global.json = true,
+                "--socket" => {
+                    let path = words.next().ok_or("a value is required for '--socket <PATH>'")?;
+                    global.socket = Some(PathBuf::from(path));
+                }
+                _ => match word.strip_prefix("--socket=") {
+                    Some(path) => global.socket = Some(PathBuf::from(path)),
+                    None => kept.push(word),
+                },
+            }
+        }
+        Ok(Line { words: kept, global })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn words_of(line: &[&str]) -> Line {
+        let cli = Cli::try_parse_from(line).expect("parses");
+        match cli.command {
+            Some(Command::Add(words)) => Line::new("add", words.words, cli.global).expect("a line"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn words_of_the_language_reach_the_parser_untouched() {
+        let line = words_of(&[
+            "mmb",
+            "add",
+            "tcp-opt",
+            "strip",
+            "!",
+            "tcp-opt-mss",
+            "-x",
+            "--weird",
+            "==",
+            "{1,",
+            "2}",
+        ]);
+        assert_eq!(
+            line.words,
+            ["add", "tcp-opt", "strip", "!", "tcp-opt-mss", "-x", "--weird", "==", "{1,", "2}"]
+        );
+        assert!(!line.global.json);
+    }
+
+    #[test]
+    fn common_options_work_anywhere() {
+        for line in [
+            &["mmb", "--json", "--socket", "/x", "add", "all", "drop"][..],
+            &["mmb", "add", "--json", "--socket=/x", "all", "drop"],
+            &["mmb", "add", "all", "--socket", "/x", "drop", "--json"],
+            &["mmb", "add", "all", "drop", "--json", "--socket=/x"],
+        ] {
+            let parsed = words_of(line);
+            assert_eq!(parsed.words, ["add", "all", "drop"], "{line:?}");
+            assert!(parsed.global.json, "{line:?}");
+            assert_eq!(parsed.global.socket, Some(PathBuf::from("/x")), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_rule_may_begin_with_a_negation_or_hold_our_options_behind_dashes() {
+        assert_eq!(
+            words_of(&["mmb", "add", "!", "tcp-opt-mss", "drop"]).words,
+            ["add", "!", "tcp-opt-mss", "drop"]
+        );
+        let line = words_of(&["mmb", "add", "payload", "--", "--json", "drop"]);
+        assert_eq!(line.words, ["add", "payload", "--json", "drop"]);
+        assert!(!line.global.json);
+    }
+
+    #[test]
+    fn the_socket_needs_a_path() {
+        let cli = Cli::try_parse_from(["mmb", "add", "all", "--socket"]).expect("parses");
+        let Some(Command::Add(words)) = cli.command else { panic!() };
+        assert!(Line::new("add", words.words, cli.global).is_err());
+    }
+
+    #[test]
+    fn replay_takes_two_files_or_two_ports() {
+        let parse = |line: &[&str]| Cli::try_parse_from(["mmb", "replay", "--rules", "r"].iter().chain(line));
+        assert!(parse(&["in", "out"]).is_ok());
+        assert!(parse(&["--port", "a=x:y", "--port", "b=z:w"]).is_ok());
+        assert!(parse(&["in"]).is_err());
+        assert!(parse(&[]).is_err());
+        assert!(parse(&["--port", "a=x:y", "in", "out"]).is_err());
+    }
+}
