@@ -10,6 +10,7 @@ mod output;
 mod run;
 
 use clap::{CommandFactory, Parser};
+use client::ClientOptions;
 use cli::{Cli, Command, CompletionsArgs, Global, Line, ShellArg};
 use std::process::ExitCode;
 
@@ -17,7 +18,7 @@ fn main() -> ExitCode {
     let Cli { global, command } = Cli::parse();
     let json = global.json;
     let done = match command {
-        None => client::shell(&global),
+        None => Ok(client::shell(client_options(global))),
         Some(command) => dispatch(command, global),
     };
     done.unwrap_or_else(|error| {
@@ -53,7 +54,11 @@ fn dispatch(command: Command, global: Global) -> anyhow::Result<ExitCode> {
     };
     let line = Line::new(name, words, global)
         .unwrap_or_else(|message| Cli::command().error(clap::error::ErrorKind::InvalidValue, message).exit());
-    client::main(&line.words, &line.global)
+    Ok(client::main(line.words, client_options(line.global)))
+}
+
+fn client_options(global: Global) -> ClientOptions {
+    ClientOptions { socket: global.socket, json: global.json }
 }
 
 fn completions(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
