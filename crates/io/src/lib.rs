@@ -1,1 +1,4 @@
+//! Ports: DPDK through a C shim and a safe wrapper, and capture files.
 #![deny(unsafe_code)]
+
+pub mod cycles;

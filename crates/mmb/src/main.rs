@@ -10,8 +10,8 @@ mod output;
 mod run;
 
 use clap::{CommandFactory, Parser};
-use client::ClientOptions;
 use cli::{Cli, Command, CompletionsArgs, Global, Line, ShellArg};
+use client::ClientOptions;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
