@@ -1,0 +1,150 @@
+//! Writes captures: what a reader handed out, with packets changed or left out.
+
+use super::bytes::{Order, padded};
+use super::{Format, Frame, MAX_GROWTH, Meta, classic, ng};
+use std::io::{self, Write};
+
+/// Writes one capture in the format of the one that its items come from.
+///
+/// Give it every block in its place. What depends on the packets follows: the length of a section becomes unknown;
+/// and where packets may be changed, snap lengths grow by [`MAX_GROWTH`], so that no packet is longer, and hashes of
+/// packets are left out.
+pub struct CaptureWriter<W> {
+    out: W,
+    format: Format,
+    changes: bool,
+    order: Order,
+}
+
+impl<W: Write> CaptureWriter<W> {
+    /// A writer for items of a reader of that format. `changes`: packets may come with other bytes than were read.
+    /// `out` should be buffered.
+    pub fn new(out: W, format: Format, changes: bool) -> Self {
+        CaptureWriter { out, format, changes, order: Order::Little }
+    }
+
+    /// Writes what is not a packet.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn block(&mut self, block: &[u8]) -> io::Result<()> {
+        match self.format {
+            Format::Pcap => {
+                self.order = classic::recognise(block).map_or(self.order, |(order, _)| order);
+                self.with_snaplen(block, classic::SNAPLEN_AT)
+            }
+            Format::PcapNg if Order::Little.u32(block, 0) == ng::SECTION => {
+                self.order = block.get(ng::HEAD..).and_then(ng::section_order).unwrap_or(self.order);
+                self.with(block, ng::SECTION_LEN_AT, &[0xff; 8])
+            }
+            Format::PcapNg if self.order.u32(block, 0) == ng::INTERFACE => {
+                self.with_snaplen(block, ng::SNAPLEN_AT)
+            }
+            Format::PcapNg => self.out.write_all(block),
+        }
+    }
+
+    /// Writes a packet whose bytes are now `data`; `options` are those of the packet as it was read.
+    ///
+    /// # Errors
+    /// What the system says, or that a packet has more bytes than a capture can say.
+    #[inline]
+    pub fn packet(&mut self, meta: &Meta, data: &[u8], options: &[u8]) -> io::Result<()> {
+        let order = Order::of(meta.big_endian);
+        let len = u32::try_from(data.len()).map_err(io::Error::other)?;
+        let original = meta.original_len_at(data.len());
+        match meta.frame {
+            Frame::Record { seconds, fraction } => {
+                self.out.write_all(words(order, [seconds, fraction, len, original]).as_flattened())?;
+                self.out.write_all(data)
+            }
+            Frame::Enhanced { interface, time_high, time_low } => {
+                let head = words(order, [interface, time_high, time_low, len, original]);
+                self.packet_block(order, ng::ENHANCED, head.as_flattened(), data, options)
+            }
+            Frame::Obsolete { interface, drops, time_high, time_low } => {
+                let mut head = words(order, [0, time_high, time_low, len, original]);
+                head[0][..2].copy_from_slice(&order.put16(interface));
+                head[0][2..].copy_from_slice(&order.put16(drops));
+                self.packet_block(order, ng::OBSOLETE, head.as_flattened(), data, options)
+            }
+            Frame::Simple => {
+                // How much of such a packet was captured is told by the snap length. If that grew, a packet that it
+                // had cut would seem to go on into the padding.
+                let original = if self.changes { len } else { original };
+                self.packet_block(order, ng::SIMPLE, words(order, [original]).as_flattened(), data, &[])
+            }
+        }
+    }
+
+    /// Hands on what is still buffered, and gives the output back.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn packet_block(
+        &mut self,
+        order: Order,
+        kind: u32,
+        head: &[u8],
+        data: &[u8],
+        options: &[u8],
+    ) -> io::Result<()> {
+        let hashed = self.changes && has_hash(options, order);
+        let kept = if hashed { without_hash(options, order) } else { Vec::new() };
+        let options = if hashed { &kept } else { options };
+        let padding = padded(data.len()) - data.len();
+        let len = ng::HEAD + head.len() + data.len() + padding + options.len() + ng::TAIL;
+        let len = order.put32(u32::try_from(len).map_err(io::Error::other)?);
+        self.out.write_all(&order.put32(kind))?;
+        self.out.write_all(&len)?;
+        self.out.write_all(head)?;
+        self.out.write_all(data)?;
+        self.out.write_all(&[0; 3][..padding])?;
+        self.out.write_all(options)?;
+        self.out.write_all(&len)
+    }
+
+    /// Writes a block with its snap length made larger where packets may grow; 0 means that there is no bound.
+    fn with_snaplen(&mut self, block: &[u8], at: usize) -> io::Result<()> {
+        let snaplen = self.order.u32(block, at);
+        let grown = if self.changes && snaplen != 0 { snaplen.saturating_add(MAX_GROWTH) } else { snaplen };
+        let grown = self.order.put32(grown);
+        self.with(block, at, &grown)
+    }
+
+    /// Writes a block with other bytes at one place, if it is long enough to have that place.
+    fn with(&mut self, block: &[u8], at: usize, bytes: &[u8]) -> io::Result<()> {
+        if block.len() < at + bytes.len() {
+            return self.out.write_all(block);
+        }
+        self.out.write_all(&block[..at])?;
+        self.out.write_all(bytes)?;
+        self.out.write_all(&block[at + bytes.len()..])
+    }
+}
+
+#[inline]
+fn words<const N: usize>(order: Order, numbers: [u32; N]) -> [[u8; 4]; N] {
+    numbers.map(|number| order.put32(number))
+}
+
+fn has_hash(options: &[u8], order: Order) -> bool {
+    !options.is_empty() && ng::Options::new(options, order).any(|(code, ..)| code == ng::OPTION_HASH)
+}
+
+/// The options but hashes, with the end-of-options mark.
+fn without_hash(options: &[u8], order: Order) -> Vec<u8> {
+    let mut kept: Vec<u8> = ng::Options::new(options, order)
+        .filter(|&(code, ..)| code != ng::OPTION_HASH)
+        .flat_map(|(_, _, whole)| whole.iter().copied())
+        .collect();
+    if !kept.is_empty() {
+        kept.extend([0; 4]);
+    }
+    kept
+}
