@@ -1,0 +1,48 @@
+//! Compiles the DPDK shim where libdpdk is installed, and sets `cfg(dpdk)` then.
+//!
+//! Without libdpdk the crate builds all the same; starting a port then fails with an error that says so.
+
+use std::process::Command;
+
+/// The libraries that the shim calls; drivers come from the plugin directory at run time.
+const LIBRARIES: [&str; 4] = ["rte_eal", "rte_ethdev", "rte_mempool", "rte_mbuf"];
+
+fn main() {
+    println!("cargo::rustc-check-cfg=cfg(dpdk)");
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=shim/dpdk.c");
+    println!("cargo::rerun-if-changed=shim/dpdk.h");
+    println!("cargo::rerun-if-env-changed=PKG_CONFIG_PATH");
+    println!("cargo::rerun-if-env-changed=MMB_WITHOUT_DPDK");
+    if std::env::var_os("MMB_WITHOUT_DPDK").is_some() || !installed("22.11") {
+        return;
+    }
+    let mut shim = cc::Build::new();
+    shim.file("shim/dpdk.c").warnings(true).extra_warnings(false);
+    // DPDK's inline functions need the instruction set and the configuration that it was built with.
+    for flag in pkg_config("--cflags") {
+        shim.flag(&flag);
+    }
+    shim.compile("mmb_dpdk_shim");
+    for flag in pkg_config("--libs-only-L") {
+        if let Some(path) = flag.strip_prefix("-L") {
+            println!("cargo::rustc-link-search=native={path}");
+        }
+    }
+    for library in LIBRARIES {
+        println!("cargo::rustc-link-lib=dylib={library}");
+    }
+    println!("cargo::rustc-cfg=dpdk");
+}
+
+/// Whether libdpdk of at least that version is installed.
+fn installed(version: &str) -> bool {
+    let minimum = format!("--atleast-version={version}");
+    Command::new("pkg-config").args([&minimum, "libdpdk"]).status().is_ok_and(|status| status.success())
+}
+
+/// What pkg-config says about libdpdk, by word.
+fn pkg_config(what: &str) -> Vec<String> {
+    let output = Command::new("pkg-config").args([what, "libdpdk"]).output().expect("pkg-config ran before");
+    String::from_utf8_lossy(&output.stdout).split_whitespace().map(str::to_owned).collect()
+}
