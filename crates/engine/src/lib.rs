@@ -12,11 +12,12 @@
 pub mod counters;
 pub mod drop;
 pub mod engine;
+pub mod oracle;
 pub mod port;
 pub mod worker;
 
 pub use counters::{Count, PortCount, StageCount};
 pub use drop::DropReason;
-pub use engine::{Engine, PublishError};
+pub use engine::{Engine, PublishError, TableInfo};
 pub use port::{PortSpec, PortTable};
 pub use worker::{Verdict, Worker};

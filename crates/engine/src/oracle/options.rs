@@ -1,0 +1,228 @@
+//! TCP options as a plain list (RFC 9293 section 3.2).
+
+use mmb_policy::rule::Write;
+use mmb_policy::{Field, FieldId, Rule, Target};
+use mmb_rewrite::NotApplied;
+
+pub(super) const END: u8 = 0;
+pub(super) const NOP: u8 = 1;
+/// The most bytes of options that a TCP header has room for.
+const MOST_BYTES: usize = 40;
+
+/// One option. End-of-list and no-operation have no data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TcpOption {
+    pub(super) kind: u8,
+    pub(super) data: Vec<u8>,
+}
+
+/// An options area taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct List {
+    /// The options in order, padding among them.
+    pub(super) options: Vec<TcpOption>,
+    /// What begins with a malformed option, to the end of the area.
+    tail: Vec<u8>,
+    /// What lies behind an end-of-list option.
+    unused: Vec<u8>,
+}
+
+/// The kind of option that a field names; `None` for `tcp-opt` alone and for other fields.
+pub(super) fn kind(field: Field) -> Option<u8> {
+    match field.id {
+        FieldId::TcpOptMss => Some(2),
+        FieldId::TcpOptWscale => Some(3),
+        FieldId::TcpOptSackp => Some(4),
+        FieldId::TcpOptSack => Some(5),
+        FieldId::TcpOptTimestamp => Some(8),
+        FieldId::TcpOptMptcp => Some(30),
+        FieldId::TcpOptFastOpen => Some(34),
+        FieldId::TcpOptKind => Some(field.kind),
+        _ => None,
+    }
+}
+
+impl TcpOption {
+    fn is_padding(&self) -> bool {
+        self.kind == END || self.kind == NOP
+    }
+
+    /// Bytes on the wire.
+    fn len(&self) -> usize {
+        if self.is_padding() { 1 } else { 2 + self.data.len() }
+    }
+
+    fn write(&self, area: &mut Vec<u8>) {
+        area.push(self.kind);
+        if !self.is_padding() {
+            area.push(self.len() as u8);
+            area.extend(&self.data);
+        }
+    }
+}
+
+impl List {
+    /// Reads options up to end-of-list or a malformed one, whose length is below 2 or reaches past the area.
+    pub(super) fn read(area: &[u8]) -> List {
+        let mut list = List { options: Vec::new(), tail: Vec::new(), unused: Vec::new() };
+        let mut rest = area;
+        while let [kind, behind @ ..] = rest {
+            let mut data = Vec::new();
+            match *kind {
+                END => {
+                    list.unused = behind.to_vec();
+                    rest = &[];
+                }
+                NOP => rest = behind,
+                _ => match behind {
+                    [len, ..] if *len >= 2 && usize::from(*len) <= rest.len() => {
+                        let len = usize::from(*len);
+                        data = rest[2..len].to_vec();
+                        rest = &rest[len..];
+                    }
+                    _ => {
+                        list.tail = rest.to_vec();
+                        return list;
+                    }
+                },
+            }
+            list.options.push(TcpOption { kind: *kind, data });
+        }
+        list
+    }
+
+    /// The area as it was read, with the values as they are now.
+    fn write_in_place(&self) -> Vec<u8> {
+        let mut area = Vec::new();
+        for option in &self.options {
+            option.write(&mut area);
+        }
+        area.extend(&self.tail);
+        area.extend(&self.unused);
+        area
+    }
+
+    /// The area built anew: no padding between options, zeroes up to a multiple of four bytes.
+    fn write_anew(&self) -> Vec<u8> {
+        let mut area = Vec::new();
+        for option in self.options.iter().filter(|o| !o.is_padding()) {
+            option.write(&mut area);
+        }
+        area.extend(&self.tail);
+        area.resize(area.len().next_multiple_of(4), END);
+        area
+    }
+
+    /// Whether `other` has the same options, of the same lengths, in the same places.
+    fn same_structure(&self, other: &List) -> bool {
+        let shape = |list: &List| list.options.iter().map(|o| (o.kind, o.data.len())).collect::<Vec<_>>();
+        shape(self) == shape(other) && self.tail == other.tail
+    }
+}
+
+/// Works the option targets of `rules` off in order, on one list, which becomes the new area. In a fragment the
+/// area keeps its length.
+pub(super) fn edit(area: &[u8], fragment: bool, rules: &[&Rule]) -> (Vec<u8>, Vec<NotApplied>) {
+    let before = List::read(area);
+    let limit = if fragment { area.len() } else { MOST_BYTES };
+    let mut editor = Editor { list: before.clone(), limit, fragment, not_applied: Vec::new() };
+    for rule in rules {
+        let mut whitelist = Some(whitelist(rule));
+        for target in &rule.targets {
+            match target {
+                Target::Mod(field, write) => {
+                    if let Some(kind) = kind(*field) {
+                        editor.modify(kind, write);
+                    }
+                }
+                Target::AddOption(kind, data) => editor.add(*kind, data),
+                Target::Strip(kind) => editor.list.options.retain(|o| o.kind != *kind),
+                Target::Keep(_) => {
+                    if let Some(kinds) = whitelist.take() {
+                        editor.list.options.retain(|o| o.is_padding() || kinds.contains(&o.kind));
+                        editor.list.tail.clear();
+                    }
+                }
+                Target::StripAll => {
+                    editor.list.options.clear();
+                    editor.list.tail.clear();
+                }
+                _ => {}
+            }
+        }
+    }
+    let after = if editor.list.same_structure(&before) {
+        editor.list.write_in_place()
+    } else {
+        let mut anew = editor.list.write_anew();
+        if fragment {
+            anew.resize(area.len(), END);
+        }
+        anew
+    };
+    (after, editor.not_applied)
+}
+
+/// The kinds that the `strip !` targets of a rule spare, all together.
+fn whitelist(rule: &Rule) -> Vec<u8> {
+    rule.targets
+        .iter()
+        .filter_map(|target| match target {
+            Target::Keep(kind) => Some(*kind),
+            _ => None,
+        })
+        .collect()
+}
+
+struct Editor {
+    list: List,
+    /// The most bytes that the area may have.
+    limit: usize,
+    fragment: bool,
+    not_applied: Vec<NotApplied>,
+}
+
+impl Editor {
+    fn add(&mut self, kind: u8, data: &[u8]) {
+        let mut longer = self.list.clone();
+        longer.options.push(TcpOption { kind, data: data.to_vec() });
+        self.replace_if_it_fits(longer);
+    }
+
+    /// Changes every option of the kind.
+    fn modify(&mut self, kind: u8, write: &Write) {
+        let mut changed = self.list.clone();
+        let mut too_narrow = false;
+        for option in changed.options.iter_mut().filter(|o| o.kind == kind) {
+            match write {
+                Write::Bytes(bytes) => option.data = bytes.clone(),
+                Write::Number(number) => match number_in(*number, option.data.len()) {
+                    Some(data) => option.data = data,
+                    None => too_narrow = true,
+                },
+            }
+        }
+        if too_narrow {
+            self.not_applied.push(NotApplied::OptionWidth);
+        }
+        self.replace_if_it_fits(changed);
+    }
+
+    fn replace_if_it_fits(&mut self, list: List) {
+        if list.same_structure(&self.list) || list.write_anew().len() <= self.limit {
+            self.list = list;
+        } else {
+            let reason = if self.fragment { NotApplied::Fragment } else { NotApplied::OptionSpace };
+            self.not_applied.push(reason);
+        }
+    }
+}
+
+/// A number as `len` big-endian bytes, if it fits.
+fn number_in(number: u128, len: usize) -> Option<Vec<u8>> {
+    let bytes = number.to_be_bytes();
+    let significant = bytes.iter().skip_while(|byte| **byte == 0).count();
+    let mut data = vec![0; len.checked_sub(significant)?];
+    data.extend(&bytes[bytes.len() - significant..]);
+    Some(data)
+}
