@@ -30,6 +30,23 @@ pub enum PublishError {
     },
 }
 
+/// One table of the classifier.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableInfo {
+    /// The packet class: `ip4`, `ip6`, `other`.
+    pub class: &'static str,
+    /// The fields that its mask covers, in words: `ip-proto tcp-dport`.
+    pub mask: String,
+    /// Rules in it.
+    pub rules: usize,
+    /// Distinct keys of these rules.
+    pub entries: usize,
+    /// Buckets of its hash index.
+    pub buckets: usize,
+    /// Used share of the buckets' places, 0 to 1.
+    pub load: f64,
+}
+
 /// The control side: compiles and publishes policies, reads counters.
 pub struct Engine {}
 
@@ -72,6 +89,17 @@ impl Engine {
 
     /// What the stages did, in the order of the pipeline.
     pub fn stage_counts(&self) -> Vec<StageCount> {
+        Vec::new()
+    }
+
+    /// What the stages of one worker did, in the order of the pipeline.
+    pub fn worker_stage_counts(&self, worker: usize) -> Vec<StageCount> {
+        let _ = worker;
+        Vec::new()
+    }
+
+    /// The classifier's tables, for people to look at.
+    pub fn tables(&self) -> Vec<TableInfo> {
         Vec::new()
     }
 }
