@@ -4,7 +4,15 @@
 //! rewriter and the reference page are all made from [`FIELDS`]. To add a field, add a row; nothing else
 //! names it.
 
+pub use crate::names::{Names, Shown};
+
+use crate::names::{
+    DSCP, ECN, ETH_TYPES, FAMILIES, HEX, ICMP_TYPES, ICMP6_TYPES, IP_FLAGS, NEXT_HEADERS, NONE, PROTOCOLS,
+    SERVICES, TCP_FLAGS,
+};
 use mmb_packet::key::{self, eh, flags};
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 /// What a field's value is, and so how it is written and compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,8 +133,8 @@ pub struct FieldInfo {
     pub writable: Writable,
     /// Which of `map`, `shuffle` and `lb` take it.
     pub bindings: Bindings,
-    /// Names of values.
-    pub names: &'static [(&'static str, u64)],
+    /// Names of values, and how values are printed.
+    pub names: Names,
     /// One line of help, with the unit.
     pub help: &'static str,
 }
@@ -181,178 +189,6 @@ pub struct Field {
     /// The option's kind for [`Place::NamedOption`], else 0.
     pub kind: u8,
 }
-
-const ETH_TYPES: &[(&str, u64)] = &[
-    ("ip4", 0x0800),
-    ("arp", 0x0806),
-    ("ip6", 0x86dd),
-    ("vlan", 0x8100),
-    ("qinq", 0x88a8),
-    ("mpls", 0x8847),
-    ("pppoe-discovery", 0x8863),
-    ("pppoe", 0x8864),
-    ("eapol", 0x888e),
-    ("lldp", 0x88cc),
-    ("macsec", 0x88e5),
-    ("ptp", 0x88f7),
-];
-const FAMILIES: &[(&str, u64)] = &[("ip4", 4), ("ip6", 6), ("ip", 4)];
-/// IP protocol numbers (IANA), for `ip-proto` and `ip6-next`.
-const PROTOCOLS: &[(&str, u64)] = &[
-    ("icmp", 1),
-    ("igmp", 2),
-    ("ipip", 4),
-    ("tcp", 6),
-    ("udp", 17),
-    ("dccp", 33),
-    ("ip6", 41),
-    ("rsvp", 46),
-    ("gre", 47),
-    ("esp", 50),
-    ("ah", 51),
-    ("icmp6", 58),
-    ("eigrp", 88),
-    ("ospf", 89),
-    ("pim", 103),
-    ("vrrp", 112),
-    ("l2tp", 115),
-    ("sctp", 132),
-    ("udplite", 136),
-];
-const NEXT_HEADERS: &[(&str, u64)] = &[
-    ("hopbyhop", 0),
-    ("tcp", 6),
-    ("udp", 17),
-    ("ip6", 41),
-    ("routing", 43),
-    ("fragment", 44),
-    ("gre", 47),
-    ("esp", 50),
-    ("ah", 51),
-    ("icmp6", 58),
-    ("none", 59),
-    ("ospf", 89),
-    ("destopt", 60),
-    ("sctp", 132),
-    ("mobility", 135),
-    ("hip", 139),
-    ("shim6", 140),
-];
-/// Differentiated services codepoints (RFC 2474, 2597, 3246, 5865, 8622).
-const DSCP: &[(&str, u64)] = &[
-    ("cs0", 0),
-    ("le", 1),
-    ("cs1", 8),
-    ("af11", 10),
-    ("af12", 12),
-    ("af13", 14),
-    ("cs2", 16),
-    ("af21", 18),
-    ("af22", 20),
-    ("af23", 22),
-    ("cs3", 24),
-    ("af31", 26),
-    ("af32", 28),
-    ("af33", 30),
-    ("cs4", 32),
-    ("af41", 34),
-    ("af42", 36),
-    ("af43", 38),
-    ("cs5", 40),
-    ("voice-admit", 44),
-    ("ef", 46),
-    ("cs6", 48),
-    ("cs7", 56),
-];
-const ECN: &[(&str, u64)] = &[("non-ect", 0), ("ect1", 1), ("ect0", 2), ("ce", 3)];
-const IP_FLAGS: &[(&str, u64)] = &[("mf", 1), ("df", 2), ("res", 4)];
-const ICMP_TYPES: &[(&str, u64)] = &[
-    ("echo-reply", 0),
-    ("destination-unreachable", 3),
-    ("source-quench", 4),
-    ("redirect", 5),
-    ("echo-request", 8),
-    ("router-advertisement", 9),
-    ("router-solicitation", 10),
-    ("time-exceeded", 11),
-    ("parameter-problem", 12),
-    ("timestamp-request", 13),
-    ("timestamp-reply", 14),
-];
-const ICMP6_TYPES: &[(&str, u64)] = &[
-    ("destination-unreachable", 1),
-    ("packet-too-big", 2),
-    ("time-exceeded", 3),
-    ("parameter-problem", 4),
-    ("echo-request", 128),
-    ("echo-reply", 129),
-    ("mld-query", 130),
-    ("mld-report", 131),
-    ("mld-done", 132),
-    ("router-solicitation", 133),
-    ("router-advertisement", 134),
-    ("neighbor-solicitation", 135),
-    ("neighbor-advertisement", 136),
-    ("redirect", 137),
-    ("mld2-report", 143),
-];
-/// Transport port numbers (IANA service names).
-const SERVICES: &[(&str, u64)] = &[
-    ("ftp-data", 20),
-    ("ftp", 21),
-    ("ssh", 22),
-    ("telnet", 23),
-    ("smtp", 25),
-    ("dns", 53),
-    ("dhcp-server", 67),
-    ("dhcp-client", 68),
-    ("tftp", 69),
-    ("http", 80),
-    ("kerberos", 88),
-    ("pop3", 110),
-    ("ntp", 123),
-    ("imap", 143),
-    ("snmp", 161),
-    ("bgp", 179),
-    ("ldap", 389),
-    ("https", 443),
-    ("smb", 445),
-    ("ike", 500),
-    ("syslog", 514),
-    ("submission", 587),
-    ("ldaps", 636),
-    ("dot", 853),
-    ("imaps", 993),
-    ("pop3s", 995),
-    ("openvpn", 1194),
-    ("mysql", 3306),
-    ("rdp", 3389),
-    ("stun", 3478),
-    ("ipsec-nat-t", 4500),
-    ("vxlan", 4789),
-    ("sip", 5060),
-    ("mdns", 5353),
-    ("postgresql", 5432),
-    ("http-alt", 8080),
-    ("wireguard", 51820),
-];
-const TCP_FLAGS: &[(&str, u64)] = &[
-    ("fin", 0x01),
-    ("syn", 0x02),
-    ("rst", 0x04),
-    ("push", 0x08),
-    ("ack", 0x10),
-    ("urg", 0x20),
-    ("ece", 0x40),
-    ("cwr", 0x80),
-    ("syn-ack", 0x12),
-    ("fin-ack", 0x11),
-    ("rst-ack", 0x14),
-    ("push-ack", 0x18),
-    ("null", 0x00),
-    ("xmas", 0x29),
-];
-const NONE: &[(&str, u64)] = &[];
 
 const fn meta(byte: usize, width: u8) -> Place {
     Place::Key { bit: byte as u16 * 8, width }
@@ -449,7 +285,7 @@ fields! {
     IpFragOffset "ip-frag-offset" Ip4 ip(51, 13), Ip4, Number, Protocol, InPlace, NO_BINDING, NONE,
         "IPv4 fragment offset in 8-byte units";
     IpTtl "ip-ttl" Ip4 ip(64, 8), Ip4, Number, Protocol, InPlace, NO_BINDING, NONE, "IPv4 time to live";
-    IpChecksum "ip-checksum" Ip4 ip(80, 16), Ip4, Number, Protocol, Raw, NO_BINDING, NONE, "IPv4 header checksum";
+    IpChecksum "ip-checksum" Ip4 ip(80, 16), Ip4, Number, Protocol, Raw, NO_BINDING, HEX, "IPv4 header checksum";
     IpSaddr "ip-saddr" Ip4 ip(96, 32), Ip4, Ip4Value, Protocol, InPlace, MAP, NONE, "IPv4 source address or prefix";
     IpDaddr "ip-daddr" Ip4 ip(128, 32), Ip4, Ip4Value, Protocol, InPlace, MAP_LB, NONE,
         "IPv4 destination address or prefix";
@@ -494,13 +330,13 @@ fields! {
 
     IcmpType "icmp-type" Icmp l4(0, 8), Icmp, Number, Protocol, InPlace, NO_BINDING, ICMP_TYPES, "ICMP type";
     IcmpCode "icmp-code" Icmp l4(8, 8), Icmp, Number, Protocol, InPlace, NO_BINDING, NONE, "ICMP code";
-    IcmpChecksum "icmp-checksum" Icmp l4(16, 16), Icmp, Number, Protocol, Raw, NO_BINDING, NONE, "ICMP checksum";
+    IcmpChecksum "icmp-checksum" Icmp l4(16, 16), Icmp, Number, Protocol, Raw, NO_BINDING, HEX, "ICMP checksum";
     IcmpPayload "icmp-payload" Icmp Place::Payload(Payload::Transport), Icmp, Bytes, Optional, Writable::Payload,
         NO_BINDING, NONE, "the bytes behind the 8-byte ICMP header, compared as a prefix";
 
     Icmp6Type "icmp6-type" Icmp6 l4(0, 8), Icmp6, Number, Protocol, InPlace, NO_BINDING, ICMP6_TYPES, "ICMPv6 type";
     Icmp6Code "icmp6-code" Icmp6 l4(8, 8), Icmp6, Number, Protocol, InPlace, NO_BINDING, NONE, "ICMPv6 code";
-    Icmp6Checksum "icmp6-checksum" Icmp6 l4(16, 16), Icmp6, Number, Protocol, Raw, NO_BINDING, NONE, "ICMPv6 checksum";
+    Icmp6Checksum "icmp6-checksum" Icmp6 l4(16, 16), Icmp6, Number, Protocol, Raw, NO_BINDING, HEX, "ICMPv6 checksum";
     Icmp6Payload "icmp6-payload" Icmp6 Place::Payload(Payload::Transport), Icmp6, Bytes, Optional, Writable::Payload,
         NO_BINDING, NONE, "the bytes behind the 8-byte ICMPv6 header, compared as a prefix";
 
@@ -509,7 +345,7 @@ fields! {
         "UDP destination port";
     UdpLen "udp-len" Udp l4(32, 16), Udp, Number, Protocol, Raw, NO_BINDING, NONE,
         "UDP length in bytes, header included";
-    UdpChecksum "udp-checksum" Udp l4(48, 16), Udp, Number, Protocol, Raw, NO_BINDING, NONE,
+    UdpChecksum "udp-checksum" Udp l4(48, 16), Udp, Number, Protocol, Raw, NO_BINDING, HEX,
         "UDP checksum; 0 over IPv4 means none";
     UdpPayload "udp-payload" Udp Place::Payload(Payload::Transport), Udp, Bytes, Optional, Writable::Payload,
         NO_BINDING, NONE, "the bytes behind the UDP header, compared as a prefix";
@@ -536,7 +372,7 @@ fields! {
     TcpFin "tcp-fin" Tcp l4(111, 1), Tcp, Number, Equals(1), InPlace, NO_BINDING, NONE, "TCP FIN flag";
     TcpWin "tcp-win" Tcp l4(112, 16), Tcp, Number, Protocol, InPlace, NO_BINDING, NONE,
         "TCP window in units of the connection's scale";
-    TcpChecksum "tcp-checksum" Tcp l4(128, 16), Tcp, Number, Protocol, Raw, NO_BINDING, NONE, "TCP checksum";
+    TcpChecksum "tcp-checksum" Tcp l4(128, 16), Tcp, Number, Protocol, Raw, NO_BINDING, HEX, "TCP checksum";
     TcpUrgPtr "tcp-urg-ptr" Tcp l4(144, 16), Tcp, Number, Protocol, InPlace, NO_BINDING, NONE, "TCP urgent pointer";
     TcpPayload "tcp-payload" Tcp Place::Payload(Payload::Transport), Tcp, Bytes, Optional, Writable::Payload,
         NO_BINDING, NONE, "the bytes behind the TCP header and its options, compared as a prefix";
@@ -564,11 +400,41 @@ fields! {
         NO_BINDING, NONE, "the bytes behind the transport header, compared as a prefix";
 }
 
+static BY_NAME: LazyLock<HashMap<&'static str, FieldId>> =
+    LazyLock::new(|| FIELDS.iter().map(|info| (info.name, info.id)).collect());
+
 impl FieldId {
+    /// The field of that name. `tcp-opt` is the field of any option; the kind behind it is the parser's matter.
+    pub fn named(name: &str) -> Option<FieldId> {
+        BY_NAME.get(name).copied()
+    }
+
     /// The field's row.
     #[inline]
     pub fn info(self) -> &'static FieldInfo {
         &FIELDS[self as usize]
+    }
+}
+
+impl FieldInfo {
+    /// The width in bits of the numbers that the field holds; `None` if they have no fixed width or it holds none.
+    pub fn width(&self) -> Option<u8> {
+        match (self.values, self.place) {
+            (ValueKind::OptionData(bytes), _) => bytes.filter(|&n| n > 0).map(|n| n * 8),
+            (ValueKind::Port, _) => None,
+            (_, Place::Key { width, .. }) => Some(width),
+            _ => None,
+        }
+    }
+
+    /// The greatest number that can be compared with the field or written to it; `None` if it takes no number.
+    pub fn max(&self) -> Option<u128> {
+        match self.values {
+            ValueKind::Number | ValueKind::Ip4 | ValueKind::Ip6 => self.width().map(crate::rule::ones),
+            ValueKind::OptionData(Some(0)) => None,
+            ValueKind::OptionData(_) => Some(crate::rule::ones(self.width().unwrap_or(64))),
+            ValueKind::Port | ValueKind::Bytes | ValueKind::Nothing => None,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod command;
 pub mod field;
+mod names;
 pub mod policy;
 pub mod rule;
 
