@@ -1,1 +1,211 @@
-//! Internet checksums.
+//! Internet checksums: whole sums, pseudo headers, incremental updates.
+//!
+//! Purpose: [`Sum`] adds bytes up (RFC 1071), [`Delta`] collects what a change of bytes does to a checksum and
+//! applies it (RFC 1624, equation 3), so that a checksum that was wrong stays wrong by the same difference.
+//! Both keep 16-bit words as they lie in memory: the ones' complement sum does not depend on byte order
+//! (RFC 1071 section 2 B), so nothing is swapped until a number is asked for.
+//!
+//! Life-cycle: values on the stack of whoever computes; nothing here reads a packet out of bounds or panics.
+
+use crate::parse::{Class, Layout};
+
+/// IP protocol number of ICMP.
+pub const ICMP: u8 = 1;
+/// IP protocol number of TCP.
+pub const TCP: u8 = 6;
+/// IP protocol number of UDP.
+pub const UDP: u8 = 17;
+/// IP protocol number of ICMPv6.
+pub const ICMP6: u8 = 58;
+
+/// A ones' complement sum in the making.
+///
+/// It holds any number of carries: sums of less than 16 GiB cannot overflow it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum(u64);
+
+impl Sum {
+    /// Adds bytes that begin at an even offset of what is summed. The last byte of an odd number of bytes is the
+    /// upper half of a word whose lower half is zero.
+    #[inline]
+    #[must_use]
+    pub fn bytes(self, bytes: &[u8]) -> Sum {
+        let (longs, rest) = bytes.as_chunks::<4>();
+        let mut sum = self.0;
+        for long in longs {
+            sum += u64::from(u32::from_ne_bytes(*long));
+        }
+        let mut last = [0; 4];
+        for (to, from) in last.iter_mut().zip(rest) {
+            *to = *from;
+        }
+        Sum(sum + u64::from(u32::from_ne_bytes(last)))
+    }
+
+    /// Adds a number of 16 bits.
+    #[inline]
+    #[must_use]
+    pub fn word(self, number: u16) -> Sum {
+        Sum(self.0 + u64::from(number.to_be()))
+    }
+
+    /// Adds a number of 32 bits, as two words.
+    #[inline]
+    #[must_use]
+    pub fn long(self, number: u32) -> Sum {
+        Sum(self.0 + u64::from(number.to_be()))
+    }
+
+    /// The sum as a 16-bit number: 0 only if nothing but zeros was added, 0xffff for every other zero.
+    #[inline]
+    #[must_use]
+    pub fn fold(self) -> u16 {
+        u16::from_be(fold(self.0))
+    }
+
+    /// The checksum of what was added: the complement of the sum.
+    #[inline]
+    #[must_use]
+    pub fn checksum(self) -> u16 {
+        !self.fold()
+    }
+}
+
+/// Adds the halves of a sum until it has 16 bits, with end-around carry.
+#[inline]
+fn fold(sum: u64) -> u16 {
+    // A number plus itself with swapped halves has the halves' sum in its upper half, carry included.
+    let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
+    (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
+}
+
+/// Whether an IPv4 header's bytes, checksum included, sum up to nothing.
+#[inline]
+pub fn header_is_sound(header: &[u8]) -> bool {
+    Sum::default().bytes(header).fold() == 0xffff
+}
+
+/// What changes of bytes do to a checksum over them: the sum of `~old + new` over all 16-bit words that changed.
+///
+/// Words that stay are left out, so that no change at all leaves a checksum as it is, be it 0 or 0xffff.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delta(u64);
+
+impl Delta {
+    /// A word, at an even offset of what is summed, changes. Bytes as on the wire.
+    #[inline]
+    pub fn word(&mut self, old: [u8; 2], new: [u8; 2]) {
+        let (old, new) = (u16::from_ne_bytes(old), u16::from_ne_bytes(new));
+        if old != new {
+            self.0 += u64::from(!old) + u64::from(new);
+        }
+    }
+
+    /// A byte changes that is the upper half of its word at an even offset, the lower half at an odd one.
+    #[inline]
+    pub fn byte(&mut self, odd: bool, old: u8, new: u8) {
+        if odd {
+            self.word([0, old], [0, new]);
+        } else {
+            self.word([old, 0], [new, 0]);
+        }
+    }
+
+    /// Bytes change, beginning at an even or odd offset of what is summed. Where one side is longer, bytes are
+    /// removed or appended; what is behind them must not change its parity by that.
+    pub fn bytes(&mut self, odd: bool, old: &[u8], new: &[u8]) {
+        let (mut old, mut new) = (old, new);
+        if odd {
+            let (first, rest) = take_first(old);
+            let (first_new, rest_new) = take_first(new);
+            self.byte(true, first, first_new);
+            (old, new) = (rest, rest_new);
+        }
+        let words = old.len().max(new.len()).div_ceil(2);
+        for i in 0..words {
+            self.word(word_or_zero(old, 2 * i), word_or_zero(new, 2 * i));
+        }
+    }
+
+    /// The checksum field after the changes, given the one before (RFC 1624 equation 3).
+    #[inline]
+    #[must_use]
+    pub fn apply(self, checksum: [u8; 2]) -> [u8; 2] {
+        (!fold(u64::from(!u16::from_ne_bytes(checksum)) + self.0)).to_ne_bytes()
+    }
+
+    /// The same for UDP: 0 means that there is no checksum and stays, and a checksum never becomes 0 (RFC 768).
+    #[inline]
+    #[must_use]
+    pub fn apply_udp(self, checksum: [u8; 2]) -> [u8; 2] {
+        if checksum == [0, 0] {
+            return checksum;
+        }
+        match self.apply(checksum) {
+            [0, 0] => [0xff, 0xff],
+            sum => sum,
+        }
+    }
+}
+
+fn take_first(bytes: &[u8]) -> (u8, &[u8]) {
+    bytes.split_first().map_or((0, bytes), |(first, rest)| (*first, rest))
+}
+
+fn word_or_zero(bytes: &[u8], at: usize) -> [u8; 2] {
+    let byte = |i| bytes.get(i).copied().unwrap_or(0);
+    [byte(at), byte(at + 1)]
+}
+
+/// The IPv4 pseudo header (RFC 9293 section 3.1, RFC 768). `length` is the transport header's and payload's.
+#[inline]
+pub fn pseudo4(source: [u8; 4], destination: [u8; 4], proto: u8, length: u16) -> Sum {
+    Sum::default().bytes(&source).bytes(&destination).word(u16::from(proto)).word(length)
+}
+
+/// The IPv6 pseudo header (RFC 8200 section 8.1).
+#[inline]
+pub fn pseudo6(source: [u8; 16], destination: [u8; 16], proto: u8, length: u32) -> Sum {
+    Sum::default().bytes(&source).bytes(&destination).long(u32::from(proto)).long(length)
+}
+
+/// Where the checksum field lies in a transport header of that kind (1, 6, 17 or 58).
+#[inline]
+pub fn field_offset(l4_kind: u8) -> Option<usize> {
+    match l4_kind {
+        TCP => Some(16),
+        UDP => Some(6),
+        ICMP | ICMP6 => Some(2),
+        _ => None,
+    }
+}
+
+/// The pseudo header that a packet's transport checksum covers, with the addresses that the IP header holds: empty
+/// for ICMP over IPv4, `None` where there is no transport header.
+///
+/// On a packet that is still to be routed by its sender ([`Layout::routed`]) the checksum covers another
+/// destination than this one.
+pub fn pseudo_header(bytes: &[u8], layout: &Layout) -> Option<Sum> {
+    let length = layout.payload_end.checked_sub(u32::from(layout.l4))?;
+    let header = bytes.get(usize::from(layout.ip)..)?;
+    match (layout.l4_kind, layout.class) {
+        (0, _) | (_, Class::Other) => None,
+        (ICMP, _) => Some(Sum::default()),
+        (kind, Class::Ip4) => {
+            let header: &[u8; 20] = header.first_chunk()?;
+            let addresses = Sum::default().bytes(&header[12..20]);
+            Some(addresses.word(u16::from(kind)).word(length as u16))
+        }
+        (kind, Class::Ip6) => {
+            let header: &[u8; 40] = header.first_chunk()?;
+            Some(Sum::default().bytes(&header[8..40]).long(u32::from(kind)).long(length))
+        }
+    }
+}
+
+/// The sum of everything that a packet's transport checksum covers, the checksum field included: 0xffff when
+/// folded if the checksum is right. `None` where there is no transport header. Meaningless on fragments.
+pub fn transport_sum(bytes: &[u8], layout: &Layout) -> Option<Sum> {
+    let covered = bytes.get(usize::from(layout.l4)..layout.payload_end as usize)?;
+    Some(pseudo_header(bytes, layout)?.bytes(covered))
+}

@@ -11,11 +11,14 @@
 #![forbid(unsafe_code)]
 
 pub mod checksum;
+pub mod fill;
 pub mod key;
 pub mod options;
 pub mod parse;
+pub mod seq;
 pub mod view;
 
+pub use fill::{fill_key4, fill_key6};
 pub use key::{Key, Key4, Key6};
 pub use parse::{Class, Layout, Limits, Malformed};
 pub use view::{LinkType, Packet, PortId};

@@ -1,1 +1,229 @@
-//! TCP options.
+//! TCP options: walking the option area of a header, and a table of it by kind.
+//!
+//! Purpose: [`walk`] is the one place that decides what an option is; matching ([`OptionTable`]) and rewriting
+//! both stand on it. An area is read until end-of-list (kind 0) or an option that is malformed (no length
+//! byte, a length below 2, or one past the area): the options before count.
+//!
+//! Life-cycle: an [`OptionTable`] belongs to a worker and is filled again for each packet that a rule with an
+//! option constraint looks at. Filling does not clear its 256 entries: they count only where the bit of
+//! their kind is set.
+
+use crate::parse::Layout;
+use crate::view::Packet;
+
+/// Kind of end-of-list.
+pub const END: u8 = 0;
+/// Kind of no-operation.
+pub const NOP: u8 = 1;
+/// The most bytes of a TCP header's option area.
+pub const MAX_AREA: usize = 40;
+
+/// One option of an area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpOption<'a> {
+    /// Its kind.
+    pub kind: u8,
+    /// Where its kind byte lies in the area.
+    pub offset: usize,
+    /// Its data, without kind and length. Empty for end-of-list and no-operation, which are one byte each.
+    pub data: &'a [u8],
+}
+
+/// Walks over an option area; see [`walk`].
+#[derive(Clone, Debug)]
+pub struct Walk<'a> {
+    area: &'a [u8],
+    at: usize,
+    stop: Option<Stop>,
+}
+
+/// Why a walk stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// At the end of the area.
+    AreaEnd,
+    /// Behind an end-of-list.
+    EndOfList,
+    /// At a malformed option.
+    Malformed,
+}
+
+/// Walks over the options of `area` in order. End-of-list is the last item where there is one; no-operations are
+/// items too.
+#[inline]
+pub fn walk(area: &[u8]) -> Walk<'_> {
+    Walk { area, at: 0, stop: None }
+}
+
+impl<'a> Walk<'a> {
+    /// Where the walk stands: behind the last item. After the walk, the first byte that is not an option: what
+    /// follows end-of-list, or the malformed option.
+    #[inline]
+    pub fn offset(&self) -> usize {
+        self.at
+    }
+
+    /// Why the walk stopped; `None` while it goes on.
+    #[inline]
+    pub fn stop(&self) -> Option<Stop> {
+        self.stop
+    }
+
+    fn end(&mut self, stop: Stop) -> Option<TcpOption<'a>> {
+        self.stop = Some(stop);
+        None
+    }
+}
+
+impl<'a> Iterator for Walk<'a> {
+    type Item = TcpOption<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<TcpOption<'a>> {
+        if self.stop.is_some() {
+            return None;
+        }
+        let offset = self.at;
+        let Some((&kind, rest)) = self.area.get(offset..).and_then(|rest| rest.split_first()) else {
+            return self.end(Stop::AreaEnd);
+        };
+        if kind <= NOP {
+            self.at += 1;
+            if kind == END {
+                self.stop = Some(Stop::EndOfList);
+            }
+            return Some(TcpOption { kind, offset, data: &[] });
+        }
+        let Some(data) = rest.first().and_then(|&length| rest.get(1..usize::from(length).checked_sub(1)?))
+        else {
+            return self.end(Stop::Malformed);
+        };
+        self.at += 2 + data.len();
+        Some(TcpOption { kind, offset, data })
+    }
+}
+
+/// The option area of a packet's TCP header; empty where there is none.
+#[inline]
+pub fn area<'p>(packet: &'p Packet<'_>, layout: &Layout) -> &'p [u8] {
+    packet.bytes().get(layout.tcp_options()).unwrap_or_default()
+}
+
+/// Option data as a number: `Some` for 1 to 8 bytes, big-endian.
+#[inline]
+pub fn number(data: &[u8]) -> Option<u64> {
+    if data.is_empty() || data.len() > 8 {
+        return None;
+    }
+    Some(data.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)))
+}
+
+/// An area holds at most 20 options with a length byte, and each kind of padding is entered once.
+const MAX_SLOTS: usize = MAX_AREA / 2 + 2;
+const NO_SLOT: u8 = u8::MAX;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// Where the data lies in `OptionTable::area`.
+    at: u8,
+    len: u8,
+    /// The next slot of the same kind, or `NO_SLOT`.
+    next: u8,
+}
+
+/// The options of one TCP header by kind.
+#[derive(Clone, Debug)]
+pub struct OptionTable {
+    area: [u8; MAX_AREA],
+    /// One bit a kind.
+    present: [u64; 4],
+    /// The first slot of a kind; means something only where the kind's bit is set.
+    first: [u8; 256],
+    slots: [Slot; MAX_SLOTS],
+    used: u8,
+}
+
+impl Default for OptionTable {
+    fn default() -> Self {
+        OptionTable {
+            area: [0; MAX_AREA],
+            present: [0; 4],
+            first: [0; 256],
+            slots: [Slot::default(); MAX_SLOTS],
+            used: 0,
+        }
+    }
+}
+
+impl OptionTable {
+    /// Fills the table from an option area. Bytes past [`MAX_AREA`] are not looked at.
+    pub fn fill(&mut self, area: &[u8]) {
+        self.present = [0; 4];
+        self.used = 0;
+        let area = &area[..area.len().min(MAX_AREA)];
+        self.area[..area.len()].copy_from_slice(area);
+        for option in walk(area) {
+            let data_at = option.offset + if option.kind > NOP { 2 } else { 1 };
+            self.enter(option.kind, data_at as u8, option.data.len() as u8);
+        }
+    }
+
+    fn enter(&mut self, kind: u8, at: u8, len: u8) {
+        let known = self.has(kind);
+        if kind <= NOP && known {
+            return;
+        }
+        let slot = self.used;
+        let Some(entry) = self.slots.get_mut(usize::from(slot)) else { return };
+        *entry = Slot { at, len, next: NO_SLOT };
+        self.used += 1;
+        if known {
+            let mut last = self.first[usize::from(kind)];
+            while let Some(Slot { next, .. }) =
+                self.slots.get(usize::from(last)).filter(|s| s.next != NO_SLOT)
+            {
+                last = *next;
+            }
+            self.slots[usize::from(last)].next = slot;
+        } else {
+            self.present[usize::from(kind >> 6)] |= 1 << (kind & 63);
+            self.first[usize::from(kind)] = slot;
+        }
+    }
+
+    /// Whether the header has an option of that kind.
+    #[inline]
+    pub fn has(&self, kind: u8) -> bool {
+        self.present[usize::from(kind >> 6)] >> (kind & 63) & 1 != 0
+    }
+
+    /// Whether the header has any option but padding (end-of-list, no-operation).
+    #[inline]
+    pub fn any(&self) -> bool {
+        let [low, rest @ ..] = self.present;
+        low & !0b11 != 0 || rest != [0; 3]
+    }
+
+    /// The kinds that are there, one bit each: kind k is bit k % 64 of word k / 64.
+    #[inline]
+    pub fn present(&self) -> [u64; 4] {
+        self.present
+    }
+
+    /// The data of every option of that kind, in order. Padding kinds count once, with no data.
+    #[inline]
+    pub fn data(&self, kind: u8) -> impl Iterator<Item = &[u8]> {
+        let mut slot = if self.has(kind) { self.first[usize::from(kind)] } else { NO_SLOT };
+        std::iter::from_fn(move || {
+            let Slot { at, len, next } = *self.slots.get(usize::from(slot))?;
+            slot = next;
+            self.area.get(usize::from(at)..usize::from(at) + usize::from(len))
+        })
+    }
+
+    /// The data of the first option of that kind.
+    #[inline]
+    pub fn first(&self, kind: u8) -> Option<&[u8]> {
+        self.data(kind).next()
+    }
+}

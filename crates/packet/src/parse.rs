@@ -1,6 +1,20 @@
 //! One look at a packet: is it sound, and where do its headers lie.
+//!
+//! Purpose: [`parse`] is the only place that trusts nothing. What it returns is a [`Layout`] whose offsets lie inside
+//! the packet; everything behind it relies on that. Untagged Ethernet with a plain IPv4 header and a whole TCP or UDP
+//! segment is decided in one straight run with a single branch ([`plain`]); everything else, sound or not, is
+//! walked header by header out of line.
 
-use crate::view::Packet;
+mod ip4;
+mod ip6;
+mod link;
+mod plain;
+mod transport;
+
+use crate::checksum::TCP;
+use crate::key::flags;
+use crate::view::{LinkType, Packet};
+use std::ops::Range;
 
 /// What sort of packet it is; each sort has tables of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -16,14 +30,15 @@ pub enum Class {
 
 /// Where a sound packet's headers lie: offsets in bytes from the packet's first byte.
 ///
-/// Invariant, for a layout that [`parse`] returned: `ip <= l4 <= payload <= end <= packet.len()`, and where
-/// `l4_kind` is not 0 the fixed part of that transport header lies between `l4` and `payload`.
+/// Invariant, for a layout that [`parse`] returned: `ip <= l4 <= payload <= payload_end <= end <= packet.len()`; the
+/// fixed part of the IP header lies between `ip` and `l4`; where `l4_kind` is not 0 the fixed part of that transport
+/// header lies between `l4` and `payload`, and for TCP all of its options; `proto_at` lies between `ip` and `l4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Layout {
     /// The packet's sort.
     pub class: Class,
-    /// The kind of transport header at `l4`: 6, 17, 1, 58, or 0 if there is none that mmb knows (another
-    /// protocol, or a later fragment).
+    /// The kind of transport header at `l4`: 6, 17, 1 (only over IPv4), 58 (only over IPv6), or 0 if there is none
+    /// that mmb knows (another protocol, or a later fragment).
     pub l4_kind: u8,
     /// The upper-layer protocol (IPv4: the protocol field).
     pub proto: u8,
@@ -46,10 +61,50 @@ pub struct Layout {
     pub l4: u16,
     /// Offset of the payload: behind the transport header.
     pub payload: u16,
-    /// Offset of the first byte behind the IP packet: the frame may have a trailer behind it.
+    /// Offset of the first byte behind the IP packet: the frame may have a trailer behind it. (Frames that are not IP:
+    /// of the frame's end.)
     pub end: u32,
     /// Offset of the first byte behind the payload: `end`, or less where a UDP length says so.
     pub payload_end: u32,
+}
+
+impl Layout {
+    /// Where the payload lies: behind the transport header, or behind the IP headers where there is none that mmb
+    /// knows. Empty for later fragments and for frames that are not IP.
+    #[inline]
+    pub fn payload_range(&self) -> Range<usize> {
+        usize::from(self.payload)..self.payload_end as usize
+    }
+
+    /// Where the IP payload lies: behind the IPv4 header and its options, or behind the fixed IPv6 header. Empty for
+    /// frames that are not IP.
+    #[inline]
+    pub fn ip_payload_range(&self) -> Range<usize> {
+        let start = match self.class {
+            Class::Ip6 => usize::from(self.ip) + IP6_HEADER,
+            Class::Ip4 | Class::Other => usize::from(self.l4),
+        };
+        start..self.end as usize
+    }
+
+    /// Where the TCP option area lies; empty where the packet has no TCP header.
+    #[inline]
+    pub fn tcp_options(&self) -> Range<usize> {
+        let start = if self.l4_kind == TCP { self.l4 + TCP_HEADER as u16 } else { self.payload };
+        usize::from(start)..usize::from(self.payload)
+    }
+
+    /// Whether the packet is a fragment, first or later.
+    #[inline]
+    pub fn is_fragment(&self) -> bool {
+        self.flags & flags::FRAGMENT != 0
+    }
+
+    /// Whether the packet is a fragment that is not the first one.
+    #[inline]
+    pub fn is_later_fragment(&self) -> bool {
+        self.flags & flags::LATER_FRAGMENT != 0
+    }
 }
 
 /// Bounds of the parser.
@@ -97,12 +152,47 @@ pub enum Malformed {
     TinyFragment,
 }
 
+/// Bytes of the fixed IPv4 header.
+pub const IP4_HEADER: usize = 20;
+/// Bytes of the fixed IPv6 header.
+pub const IP6_HEADER: usize = 40;
+/// Bytes of the fixed TCP header.
+pub const TCP_HEADER: usize = 20;
+/// Bytes of the UDP header, and of what counts as the header of ICMP and ICMPv6.
+pub const SHORT_HEADER: usize = 8;
+/// Ether type of IPv4.
+pub const ETHER_IP4: u16 = 0x0800;
+/// Ether type of IPv6.
+pub const ETHER_IP6: u16 = 0x86dd;
+
 /// Checks a packet and finds its headers.
 ///
 /// # Errors
 /// What makes the packet impossible to understand. Transport checksums are not looked at, and a UDP length
 /// that lies only bounds the payload.
+#[inline]
 pub fn parse(packet: &Packet<'_>, limits: &Limits) -> Result<Layout, Malformed> {
-    let _ = (packet, limits);
-    Err(Malformed::LinkTruncated)
+    let bytes = packet.bytes();
+    if packet.link == LinkType::Ethernet
+        && let Some(layout) = plain::parse(bytes)
+    {
+        return Ok(layout);
+    }
+    general(bytes, packet.link, limits)
+}
+
+/// Any packet, header by header.
+#[inline(never)]
+fn general(bytes: &[u8], link: LinkType, limits: &Limits) -> Result<Layout, Malformed> {
+    let layout = link::walk(bytes, link)?;
+    match layout.eth_type {
+        ETHER_IP4 => ip4::walk(bytes, layout),
+        ETHER_IP6 => ip6::walk(bytes, layout, limits),
+        _ => Ok(layout),
+    }
+}
+
+/// The big-endian word at `at`.
+fn word(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
 }

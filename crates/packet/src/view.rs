@@ -18,6 +18,19 @@ pub enum LinkType {
     Sll2,
 }
 
+impl LinkType {
+    /// Bytes of the link header, VLAN tags not counted.
+    #[inline]
+    pub fn header_len(self) -> usize {
+        match self {
+            LinkType::Ethernet => 14,
+            LinkType::RawIp => 0,
+            LinkType::Sll => 16,
+            LinkType::Sll2 => 20,
+        }
+    }
+}
+
 /// A packet: the whole buffer with the packet's start and length in it.
 ///
 /// The bytes before the start are headroom, those after the end tailroom, so that the packet grows and shrinks

@@ -1,0 +1,124 @@
+//! The IPv6 header and its chain of extension headers.
+
+use super::{Class, IP6_HEADER, Layout, Limits, Malformed, transport};
+use crate::key::{eh, flags};
+
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const ESP: u8 = 50;
+const AH: u8 = 51;
+const DEST_OPT: u8 = 60;
+const MOBILITY: u8 = 135;
+const HIP: u8 = 139;
+const SHIM6: u8 = 140;
+
+/// Checks the IPv6 header at `layout.ip` and what follows it.
+pub(super) fn walk(bytes: &[u8], mut layout: Layout, limits: &Limits) -> Result<Layout, Malformed> {
+    let ip = usize::from(layout.ip);
+    let packet = bytes.get(ip..).unwrap_or_default();
+    let head: &[u8; IP6_HEADER] = packet.first_chunk().ok_or(Malformed::Ip6Truncated)?;
+    if head[0] >> 4 != 6 {
+        return Err(Malformed::IpBadVersion);
+    }
+    let payload_len = usize::from(u16::from_be_bytes([head[4], head[5]]));
+    let packet = packet.get(..IP6_HEADER + payload_len).ok_or(Malformed::Ip6Truncated)?;
+    if payload_len > 0 {
+        layout.flags |= flags::HAS_IP_PAYLOAD;
+    }
+    layout.class = Class::Ip6;
+    layout.end = u32::from(layout.ip) + packet.len() as u32;
+
+    let chain = Chain::walk(packet, limits)?;
+    layout.flags |= chain.flags;
+    layout.eh = chain.eh;
+    layout.routed = chain.routed;
+    layout.proto = chain.proto;
+    // A chain that ends past 2^16 is longer than any that is sent: so offsets keep to 16 bits.
+    layout.proto_at = u16::try_from(ip + chain.proto_at).map_err(|_| Malformed::Ip6ChainTooLong)?;
+    layout.l4 = u16::try_from(ip + chain.at).map_err(|_| Malformed::Ip6ChainTooLong)?;
+    transport::walk(bytes, layout)
+}
+
+/// The state of a walk along the chain; offsets from the IPv6 header.
+struct Chain {
+    proto: u8,
+    proto_at: usize,
+    at: usize,
+    flags: u8,
+    eh: u16,
+    routed: bool,
+}
+
+impl Chain {
+    fn walk(packet: &[u8], limits: &Limits) -> Result<Chain, Malformed> {
+        let proto = packet.get(6).copied().unwrap_or_default();
+        let mut chain = Chain { proto, proto_at: 6, at: IP6_HEADER, flags: 0, eh: 0, routed: false };
+        let mut headers = 0;
+        while let Some(bit) = extension(chain.proto) {
+            if chain.proto == ESP {
+                // What follows is encrypted: the chain ends here, for us.
+                chain.eh |= bit | eh::ANY;
+                break;
+            }
+            if headers == limits.ip6_headers {
+                return Err(Malformed::Ip6ChainTooLong);
+            }
+            headers += 1;
+            chain.eh |= bit | eh::ANY;
+            if chain.step(packet)? {
+                break;
+            }
+        }
+        Ok(chain)
+    }
+
+    /// Goes over the extension header at `at`; true if the chain ends behind it.
+    fn step(&mut self, packet: &[u8]) -> Result<bool, Malformed> {
+        let rest = packet.get(self.at..).unwrap_or_default();
+        let head: &[u8; 8] = rest.first_chunk().ok_or(Malformed::Ip6HeaderTruncated)?;
+        let units = usize::from(head[1]);
+        let length = match self.proto {
+            FRAGMENT => 8,
+            AH => (units + 2) * 4,
+            _ => (units + 1) * 8,
+        };
+        if length > rest.len() {
+            return Err(Malformed::Ip6HeaderTruncated);
+        }
+        match self.proto {
+            ROUTING => self.routed |= head[3] != 0,
+            FRAGMENT => self.flags |= fragment_flags(u16::from_be_bytes([head[2], head[3]])),
+            _ => {}
+        }
+        self.proto = head[0];
+        self.proto_at = self.at;
+        self.at += length;
+        Ok(self.flags & flags::LATER_FRAGMENT != 0)
+    }
+}
+
+/// Flags by the fragment header's word of offset, reserved bits and M. An atomic fragment (RFC 6946) is a whole packet.
+fn fragment_flags(word: u16) -> u8 {
+    match (word >> 3, word & 1) {
+        (0, 0) => 0,
+        (0, _) => flags::FRAGMENT,
+        _ => flags::FRAGMENT | flags::LATER_FRAGMENT,
+    }
+}
+
+/// The bit of an extension header, `None` for an upper-layer protocol (and for "no next header").
+fn extension(next: u8) -> Option<u16> {
+    match next {
+        HOP_BY_HOP => Some(eh::HOP_BY_HOP),
+        ROUTING => Some(eh::ROUTING),
+        FRAGMENT => Some(eh::FRAGMENT),
+        ESP => Some(eh::ESP),
+        AH => Some(eh::AH),
+        DEST_OPT => Some(eh::DEST_OPT),
+        MOBILITY => Some(eh::MOBILITY),
+        HIP => Some(eh::HIP),
+        SHIM6 => Some(eh::SHIM6),
+        _ => None,
+    }
+}
