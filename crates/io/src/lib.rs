@@ -1,5 +1,27 @@
-//! Ports: DPDK through a C shim and a safe wrapper, and capture files.
+//! Ports: DPDK through a C shim and a safe wrapper, kernel interfaces, and capture files.
+//!
+//! Purpose: packets come in and go out here, as [`Mbuf`]s in vectors. [`Device`] is what a user writes, [`Ports`]
+//! opens a set of them, each port gives every packet thread its [`Link`]: queues of its own. What the kernel leaves
+//! undone on frames (tags beside the frame, unfinished checksums, segments still in one piece) is done before
+//! anybody looks at them. [`pcap`] needs none of this.
+//!
+//! Life-cycle: [`Ports::open`] in the control thread; links to the packet threads and back; [`Ports::close`].
+//!
+//! `unsafe` is allowed in the modules that talk to C or to the kernel; each says in its header what it relies on.
 #![deny(unsafe_code)]
 
 pub mod cycles;
+pub mod device;
+#[allow(unsafe_code)]
+pub mod dpdk;
+pub mod error;
+pub mod kernel;
+#[allow(unsafe_code)]
+pub mod mbuf;
 pub mod pcap;
+pub mod port;
+
+pub use device::Device;
+pub use error::PortError;
+pub use mbuf::{BURST, Burst, Mbuf, Pool};
+pub use port::{Link, OpenOptions, Port, Ports, Received};

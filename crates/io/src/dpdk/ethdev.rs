@@ -1,0 +1,208 @@
+//! Ports of DPDK and their queues.
+
+use super::ffi::{self, RawPortInfo, RawPortStats};
+use super::{Eal, eal};
+use crate::error::PortError;
+use crate::mbuf::{Burst, Mbuf, Pool};
+use std::ffi::CString;
+
+/// What a device says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// The driver, `net_af_xdp`.
+    pub driver: String,
+    /// The Ethernet address.
+    pub mac: [u8; 6],
+    /// The most queue pairs that it can have.
+    pub max_queues: u16,
+    /// The largest MTU that it can have.
+    pub max_mtu: u32,
+    /// The link is up.
+    pub link: bool,
+}
+
+/// What a device counts besides packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceStats {
+    /// Packets that arrived when no room was free for them.
+    pub rx_missed: u64,
+    /// Packets that arrived broken.
+    pub rx_errors: u64,
+    /// Packets that the device failed to send.
+    pub tx_errors: u64,
+}
+
+/// One port of DPDK. Dropping it closes it.
+#[derive(Debug)]
+pub struct EthPort {
+    id: u16,
+    queues: u16,
+    open: bool,
+}
+
+impl EthPort {
+    /// Adds a device to the environment by its DPDK device string.
+    ///
+    /// # Errors
+    /// [`PortError::Dpdk`] with what the driver logged.
+    pub fn attach(_eal: &Eal, devargs: &str) -> Result<EthPort, PortError> {
+        let doing = || format!("adding the device {devargs}");
+        let text = CString::new(devargs).map_err(|_| PortError::dpdk(doing(), libc::EINVAL))?;
+        let mut id = 0;
+        eal::take_log();
+        // SAFETY: a C string and a place for the result; the environment runs, as `Eal` shows.
+        let result = unsafe { ffi::mmb_port_attach(text.as_ptr(), &mut id) };
+        if result < 0 {
+            return Err(PortError::dpdk(doing(), -result));
+        }
+        Ok(EthPort { id, queues: 0, open: true })
+    }
+
+    /// Gives the port its queues and their memory, and starts it.
+    ///
+    /// # Errors
+    /// [`PortError::Dpdk`] with what the driver logged.
+    pub fn start(&mut self, queues: u16, descriptors: u16, mtu: u16, pool: &Pool) -> Result<(), PortError> {
+        eal::take_log();
+        // SAFETY: the port exists until `close`, and the pool as long as the process; no queue was given away yet.
+        let result = unsafe { ffi::mmb_port_setup(self.id, queues, descriptors, mtu, pool.raw()) };
+        if result < 0 {
+            return Err(PortError::dpdk("setting up the queues", -result));
+        }
+        // SAFETY: as above.
+        let result = unsafe { ffi::mmb_port_start(self.id) };
+        if result < 0 {
+            return Err(PortError::dpdk("starting the port", -result));
+        }
+        self.queues = queues;
+        Ok(())
+    }
+
+    /// Receives frames for every address; devices that do anyway, and cannot be told, are fine.
+    pub fn promiscuous(&self) {
+        // SAFETY: the port exists.
+        unsafe { ffi::mmb_port_promiscuous(self.id) };
+    }
+
+    /// The queue pair of that number.
+    ///
+    /// # Panics
+    /// If there is no such queue.
+    pub fn queue(&self, queue: u16) -> EthQueue {
+        assert!(queue < self.queues, "queue {queue} of {}", self.queues);
+        EthQueue { port: self.id, queue }
+    }
+
+    /// What the device says about itself.
+    ///
+    /// # Errors
+    /// [`PortError::Dpdk`] if it is gone.
+    pub fn info(&self) -> Result<DeviceInfo, PortError> {
+        let mut info = RawPortInfo::default();
+        // SAFETY: the port exists, and the place for the result is one.
+        let result = unsafe { ffi::mmb_port_info(self.id, &mut info) };
+        if result < 0 {
+            return Err(PortError::dpdk("asking the device about itself", -result));
+        }
+        let driver = info.driver.split(|&byte| byte == 0).next().unwrap_or_default();
+        Ok(DeviceInfo {
+            driver: String::from_utf8_lossy(driver).into_owned(),
+            mac: info.mac,
+            max_queues: info.max_queues,
+            max_mtu: info.max_mtu,
+            link: info.link != 0,
+        })
+    }
+
+    /// What the device counts; zeros if it cannot tell.
+    pub fn stats(&self) -> DeviceStats {
+        let mut stats = RawPortStats::default();
+        // SAFETY: the port exists, and the place for the result is one.
+        if unsafe { ffi::mmb_port_stats(self.id, &mut stats) } < 0 {
+            return DeviceStats::default();
+        }
+        DeviceStats {
+            rx_missed: stats.rx_missed + stats.rx_nombuf,
+            rx_errors: stats.rx_errors,
+            tx_errors: stats.tx_errors,
+        }
+    }
+
+    /// Stops the port and gives the device back. No queue of it may be used any more.
+    pub fn close(mut self) {
+        self.shut();
+    }
+
+    fn shut(&mut self) {
+        if std::mem::take(&mut self.open) {
+            // SAFETY: the port exists, and is not touched again.
+            unsafe { ffi::mmb_port_close(self.id) };
+        }
+    }
+}
+
+impl Drop for EthPort {
+    fn drop(&mut self) {
+        self.shut();
+    }
+}
+
+/// One queue pair of a port.
+///
+/// A queue whose port was closed receives nothing and takes nothing.
+#[derive(Debug)]
+pub struct EthQueue {
+    port: u16,
+    queue: u16,
+}
+
+impl EthQueue {
+    /// Appends what has arrived to the burst, as far as there is room, and says how many frames that were.
+    #[inline]
+    pub fn receive(&mut self, burst: &mut Burst) -> usize {
+        let room = burst.remaining_capacity();
+        if room == 0 {
+            return 0;
+        }
+        let length = burst.len();
+        // SAFETY: `room` places lie behind the burst's elements; `Mbuf` is transparent over `RawMbuf`; every place
+        // up to the returned number is a buffer that now belongs to us.
+        unsafe {
+            let places = burst.as_mut_ptr().add(length).cast();
+            let got = usize::from(ffi::mmb_port_receive(self.port, self.queue, places, room as u16));
+            burst.set_len(length + got);
+            got
+        }
+    }
+
+    /// Sends the burst from its front, takes what was sent out of it, and says how many frames that were.
+    #[inline]
+    pub fn send(&mut self, burst: &mut Burst) -> usize {
+        if burst.is_empty() {
+            return 0;
+        }
+        let length = burst.len();
+        // SAFETY: the burst's elements are buffers that belong to us. The first `sent` of them now belong to the
+        // device: the rest is moved over them without dropping them.
+        unsafe {
+            let sent = ffi::mmb_port_send(self.port, self.queue, burst.as_ptr().cast(), length as u16);
+            let sent = usize::from(sent).min(length);
+            forget_front(burst, sent);
+            sent
+        }
+    }
+}
+
+/// Takes the first `n` buffers out of a burst without freeing them.
+///
+/// # Safety
+/// `n` is at most the burst's length, and somebody else owns these buffers now.
+unsafe fn forget_front(burst: &mut Burst, n: usize) {
+    let left = burst.len() - n;
+    // SAFETY: both ranges lie inside the burst; the elements behind `left` are moved from, hence not dropped.
+    unsafe {
+        let base: *mut Mbuf = burst.as_mut_ptr();
+        std::ptr::copy(base.add(n), base, left);
+        burst.set_len(left);
+    }
+}

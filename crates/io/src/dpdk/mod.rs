@@ -1,0 +1,14 @@
+//! DPDK, made safe: the environment, pools, and ports with their queues.
+//!
+//! Life-cycle: [`Eal::start`] once a process; pools and [`EthPort`]s from it; each port gives its [`EthQueue`]s away,
+//! one to a thread at a time; [`EthPort::close`] after every queue is back. Buffers may cross threads and ports.
+//!
+//! Everything unsafe of DPDK is in this module and in [`crate::mbuf`]; what they rely on is said beside each block.
+
+mod eal;
+mod ethdev;
+pub(crate) mod ffi;
+
+pub(crate) use eal::take_log;
+pub use eal::{Eal, EalOptions, EalThread};
+pub use ethdev::{DeviceInfo, DeviceStats, EthPort, EthQueue};

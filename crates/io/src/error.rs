@@ -1,0 +1,154 @@
+//! Why ports cannot be had, in words that say what to do about it.
+
+use std::fmt;
+
+/// Why a port, or what all ports need, could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum PortError {
+    /// The program was built without DPDK.
+    #[error("this mmb was built without DPDK: install libdpdk-dev and build again")]
+    NoDpdk,
+    /// The device string says nothing that could be a device.
+    #[error("'{device}' is not a device: {why}")]
+    BadDevice {
+        /// As given.
+        device: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There is no such kernel interface.
+    #[error("there is no interface '{name}'{}", Hint(.nearest, .known))]
+    NoInterface {
+        /// As given.
+        name: String,
+        /// The existing name that is most like it.
+        nearest: Option<String>,
+        /// Every name that exists.
+        known: Vec<String>,
+    },
+    /// The interface is not one that carries Ethernet frames between others.
+    #[error("interface '{name}' cannot be a port: {why}")]
+    UnfitInterface {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The process may not do that.
+    #[error(
+        "no permission for {doing}: run as root, or give the program CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_IPC_LOCK"
+    )]
+    Permission {
+        /// What was tried.
+        doing: String,
+    },
+    /// Two ports want the same device.
+    #[error("{device} is used by two ports: '{first}' and '{second}'")]
+    Clash {
+        /// The device.
+        device: String,
+        /// One port.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// The socket of a memif server is taken.
+    #[error(
+        "memif socket {0}: another program listens there; use another path, or role=client to connect to it"
+    )]
+    MemifTaken(String),
+    /// Packet buffers do not fit in memory.
+    #[error(
+        "no memory for packet buffers ({mib} MiB): free some, or reserve huge pages (sysctl vm.nr_hugepages)"
+    )]
+    NoMemory {
+        /// What was asked for.
+        mib: usize,
+    },
+    /// The kernel refused.
+    #[error("{doing}: {}", std::io::Error::from_raw_os_error(*.errno))]
+    System {
+        /// What was tried.
+        doing: String,
+        /// The errno value.
+        errno: i32,
+    },
+    /// DPDK or one of its drivers refused.
+    #[error("{doing}: {}{}", std::io::Error::from_raw_os_error(*.errno), Log(.log))]
+    Dpdk {
+        /// What was tried.
+        doing: String,
+        /// The errno value.
+        errno: i32,
+        /// What was logged meanwhile.
+        log: String,
+    },
+}
+
+impl PortError {
+    /// What DPDK refused, with what it logged about it.
+    pub(crate) fn dpdk(doing: impl Into<String>, errno: i32) -> PortError {
+        let log = crate::dpdk::take_log();
+        let doing = doing.into();
+        match errno {
+            libc::EPERM | libc::EACCES => PortError::Permission { doing },
+            _ => PortError::Dpdk { doing, errno, log },
+        }
+    }
+
+    /// What the kernel refused, from `errno`.
+    pub(crate) fn system(doing: impl Into<String>) -> PortError {
+        let doing = doing.into();
+        match std::io::Error::last_os_error().raw_os_error().unwrap_or(0) {
+            libc::EPERM | libc::EACCES => PortError::Permission { doing },
+            errno => PortError::System { doing, errno },
+        }
+    }
+}
+
+/// `: did you mean …?`, else what there is.
+struct Hint<'a>(&'a Option<String>, &'a [String]);
+
+impl fmt::Display for Hint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0, self.1) {
+            (Some(nearest), _) => write!(f, "; did you mean '{nearest}'?"),
+            (None, []) => Ok(()),
+            (None, known) => write!(f, "; there are {}", known.join(", ")),
+        }
+    }
+}
+
+/// The last lines of a log, on one.
+struct Log<'a>(&'a str);
+
+impl fmt::Display for Log<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<&str> = self.0.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let last = &lines[lines.len().saturating_sub(4)..];
+        if last.is_empty() { Ok(()) } else { write!(f, " ({})", last.join("; ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_interface_names_the_nearest_or_all() {
+        let error = |nearest: Option<&str>| PortError::NoInterface {
+            name: "eht0".into(),
+            nearest: nearest.map(str::to_owned),
+            known: vec!["lo".into(), "eth0".into()],
+        };
+        assert_eq!(error(Some("eth0")).to_string(), "there is no interface 'eht0'; did you mean 'eth0'?");
+        assert_eq!(error(None).to_string(), "there is no interface 'eht0'; there are lo, eth0");
+    }
+
+    #[test]
+    fn a_driver_s_log_ends_the_message() {
+        let error =
+            PortError::Dpdk { doing: "adding x".into(), errno: libc::ENODEV, log: "a\n\n b\n".into() };
+        assert_eq!(error.to_string(), "adding x: No such device (os error 19) (a; b)");
+    }
+}

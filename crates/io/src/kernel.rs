@@ -1,0 +1,292 @@
+//! What the kernel says about its network interfaces, in the network namespace of the process.
+//!
+//! By requests on a socket rather than from `/sys`, which shows another namespace when somebody entered one without
+//! mounting it again.
+#![allow(unsafe_code)]
+
+use crate::device::nearest;
+use crate::error::PortError;
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_SFLAGS: u32 = 0x26;
+const ETH_FLAG_RXVLAN: u32 = 1 << 8;
+const SIOCETHTOOL: libc::c_ulong = 0x8946;
+
+/// A kernel interface, found by name.
+#[derive(Debug)]
+pub struct Interface {
+    name: String,
+    index: i32,
+    socket: OwnedFd,
+}
+
+/// What an interface is at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// It is set up, and its link is up.
+    pub running: bool,
+    /// It is set up.
+    pub up: bool,
+    /// It is a loopback device.
+    pub loopback: bool,
+}
+
+/// The queues of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Channels {
+    /// Queues that receive and send.
+    pub combined: u32,
+    /// Queues that only receive.
+    pub receive: u32,
+}
+
+impl Interface {
+    /// The interface of that name.
+    ///
+    /// # Errors
+    /// [`PortError::NoInterface`] with the nearest name that exists; what the kernel refused.
+    pub fn find(name: &str) -> Result<Interface, PortError> {
+        let interface = Interface { name: name.to_owned(), index: 0, socket: control_socket()? };
+        match interface.current_index() {
+            Some(index) => Ok(Interface { index, ..interface }),
+            None => {
+                let known = names();
+                let nearest = nearest(name, &known).map(str::to_owned);
+                Err(PortError::NoInterface { name: name.into(), nearest, known })
+            }
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its number.
+    pub fn index(&self) -> i32 {
+        self.index
+    }
+
+    /// Whether it is still there: an interface made again under the same name is another one.
+    pub fn exists(&self) -> bool {
+        self.current_index() == Some(self.index)
+    }
+
+    /// Its MTU in bytes.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn mtu(&self) -> Result<u32, PortError> {
+        let mut request = self.request();
+        self.ioctl(libc::SIOCGIFMTU, &mut request, "reading the MTU")?;
+        // SAFETY: the kernel filled in this member.
+        Ok(unsafe { request.ifr_ifru.ifru_mtu }.max(0) as u32)
+    }
+
+    /// Sets its MTU.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn set_mtu(&self, mtu: u32) -> Result<(), PortError> {
+        let mut request = self.request();
+        request.ifr_ifru.ifru_mtu = mtu as i32;
+        self.ioctl(libc::SIOCSIFMTU, &mut request, "setting the MTU")
+    }
+
+    /// Its Ethernet address; `None` if it is no Ethernet device.
+    pub fn mac(&self) -> Option<[u8; 6]> {
+        let mut request = self.request();
+        self.ioctl(libc::SIOCGIFHWADDR, &mut request, "reading the address").ok()?;
+        // SAFETY: the kernel filled in this member.
+        let address = unsafe { request.ifr_ifru.ifru_hwaddr };
+        let ethernet = address.sa_family == libc::ARPHRD_ETHER || address.sa_family == libc::ARPHRD_LOOPBACK;
+        ethernet.then(|| std::array::from_fn(|i| address.sa_data[i] as u8))
+    }
+
+    /// Whether it is up; an interface that is gone is down.
+    pub fn state(&self) -> State {
+        let mut request = self.request();
+        let known = self.ioctl(libc::SIOCGIFFLAGS, &mut request, "reading the flags").is_ok();
+        // SAFETY: the kernel filled in this member, or it is zero.
+        let flags = if known { i32::from(unsafe { request.ifr_ifru.ifru_flags }) } else { 0 };
+        State {
+            running: flags & libc::IFF_RUNNING != 0 && flags & libc::IFF_UP != 0,
+            up: flags & libc::IFF_UP != 0,
+            loopback: flags & libc::IFF_LOOPBACK != 0,
+        }
+    }
+
+    /// Sets it up.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn set_up(&self) -> Result<(), PortError> {
+        let mut request = self.request();
+        self.ioctl(libc::SIOCGIFFLAGS, &mut request, "reading the flags")?;
+        // SAFETY: the kernel filled in this member.
+        let flags = unsafe { request.ifr_ifru.ifru_flags };
+        request.ifr_ifru.ifru_flags = flags | libc::IFF_UP as i16;
+        self.ioctl(libc::SIOCSIFFLAGS, &mut request, "setting it up")
+    }
+
+    /// The name of its driver, `veth`; empty if it does not tell.
+    pub fn driver(&self) -> String {
+        // struct ethtool_drvinfo: the command, then the driver's name in 32 bytes; 196 bytes in all.
+        let mut info = [0u8; 196];
+        info[..4].copy_from_slice(&ETHTOOL_GDRVINFO.to_ne_bytes());
+        if !self.ethtool(&mut info) {
+            return String::new();
+        }
+        let name = info[4..36].split(|&byte| byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(name).into_owned()
+    }
+
+    /// The queues that its traffic comes in by; one where the driver does not tell.
+    pub fn channels(&self) -> Channels {
+        // struct ethtool_channels: the command, the four most, then receive, send, other and combined ones.
+        let mut value = [0u8; 36];
+        value[..4].copy_from_slice(&ETHTOOL_GCHANNELS.to_ne_bytes());
+        if !self.ethtool(&mut value) {
+            return Channels { combined: 0, receive: 1 };
+        }
+        let field = |at: usize| u32::from_ne_bytes([value[at], value[at + 1], value[at + 2], value[at + 3]]);
+        Channels { combined: field(32), receive: field(20) }
+    }
+
+    /// Whether it takes VLAN tags out of frames and hands them over beside them.
+    pub fn strips_vlan(&self) -> bool {
+        self.ethtool_flags().is_some_and(|flags| flags & ETH_FLAG_RXVLAN != 0)
+    }
+
+    /// Tells it to leave VLAN tags in the frames, or not to. False if it does not obey.
+    pub fn set_strips_vlan(&self, strips: bool) -> bool {
+        let Some(flags) = self.ethtool_flags() else { return !strips };
+        let wanted = if strips { flags | ETH_FLAG_RXVLAN } else { flags & !ETH_FLAG_RXVLAN };
+        let mut value = [0u8; 8];
+        value[..4].copy_from_slice(&ETHTOOL_SFLAGS.to_ne_bytes());
+        value[4..].copy_from_slice(&wanted.to_ne_bytes());
+        self.ethtool(&mut value) && self.strips_vlan() == strips
+    }
+
+    fn ethtool_flags(&self) -> Option<u32> {
+        let mut value = [0u8; 8];
+        value[..4].copy_from_slice(&ETHTOOL_GFLAGS.to_ne_bytes());
+        self.ethtool(&mut value).then(|| u32::from_ne_bytes([value[4], value[5], value[6], value[7]]))
+    }
+
+    fn ethtool(&self, value: &mut [u8]) -> bool {
+        let mut request = self.request();
+        request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
+        self.ioctl(SIOCETHTOOL, &mut request, "asking the driver").is_ok()
+    }
+
+    fn current_index(&self) -> Option<i32> {
+        let mut request = self.request();
+        self.ioctl(libc::SIOCGIFINDEX, &mut request, "looking it up").ok()?;
+        // SAFETY: the kernel filled in this member.
+        Some(unsafe { request.ifr_ifru.ifru_ifindex })
+    }
+
+    fn request(&self) -> libc::ifreq {
+        // SAFETY: all zeros is a valid value of this plain structure.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        // One byte is left for the zero at the end.
+        for (to, from) in request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(self.name.bytes()) {
+            *to = from as libc::c_char;
+        }
+        request
+    }
+
+    fn ioctl(&self, number: libc::c_ulong, request: &mut libc::ifreq, doing: &str) -> Result<(), PortError> {
+        // SAFETY: the requests used here read and write no more than the structure and, for ethtool, the buffer
+        // that it points to, which has the size of the structure that its first word asks for.
+        if unsafe { libc::ioctl(self.socket.as_raw_fd(), number, &raw mut *request) } < 0 {
+            return Err(PortError::system(format!("interface {}: {doing}", self.name)));
+        }
+        Ok(())
+    }
+}
+
+/// The names of all interfaces.
+pub fn names() -> Vec<String> {
+    let mut names = Vec::new();
+    // SAFETY: the array ends with an entry whose number is 0, and is freed once.
+    unsafe {
+        let list = libc::if_nameindex();
+        if list.is_null() {
+            return names;
+        }
+        let mut entry = list;
+        while (*entry).if_index != 0 {
+            names.push(CStr::from_ptr((*entry).if_name).to_string_lossy().into_owned());
+            entry = entry.add(1);
+        }
+        libc::if_freenameindex(list);
+    }
+    names
+}
+
+/// Cores that the process may run on.
+pub fn cores() -> Vec<usize> {
+    // SAFETY: all zeros is a valid set; the kernel writes no more than the size says.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
+        set
+    };
+    // SAFETY: every number is below the set's size.
+    (0..libc::CPU_SETSIZE as usize).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect()
+}
+
+/// Keeps the calling thread on one core. False if the system refuses.
+pub fn pin(core: usize) -> bool {
+    if core >= libc::CPU_SETSIZE as usize {
+        return false;
+    }
+    // SAFETY: all zeros is a valid set; the core is below its size; the calling thread is meant by 0.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(core, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) == 0
+    }
+}
+
+fn control_socket() -> Result<OwnedFd, PortError> {
+    // SAFETY: makes a new descriptor, which then belongs to the value alone.
+    unsafe {
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        if fd < 0 {
+            return Err(PortError::system("opening a socket for interface requests"));
+        }
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_device_is_found_and_described() {
+        let lo = Interface::find("lo").expect("every namespace has one");
+        assert!(lo.exists() && lo.state().loopback);
+        assert!(lo.mtu().expect("an MTU") > 0);
+        assert_eq!(lo.mac(), Some([0; 6]));
+        assert!(names().contains(&"lo".to_owned()));
+    }
+
+    #[test]
+    fn a_wrong_name_gets_the_nearest() {
+        let error = Interface::find("loo").expect_err("no such interface");
+        assert!(error.to_string().contains("did you mean 'lo'?"), "{error}");
+    }
+
+    #[test]
+    fn there_is_a_core_to_run_on() {
+        assert!(!cores().is_empty());
+    }
+}

@@ -1,0 +1,188 @@
+//! Packet buffers: pools of them, and single ones that are moved, never copied.
+//!
+//! An [`Mbuf`] belongs to whoever holds the value: it goes to a device by sending, and back to its pool by dropping.
+//! Pools live as long as the process, since devices and buffers in flight refer to them.
+
+use crate::dpdk::Eal;
+use crate::dpdk::ffi::{self, RawMbuf};
+use crate::error::PortError;
+use arrayvec::ArrayVec;
+use mmb_packet::{LinkType, Packet, PortId};
+use std::ffi::{CString, c_void};
+use std::ptr::NonNull;
+
+/// The most packets of one vector.
+pub const BURST: usize = 256;
+
+/// Some packet buffers.
+pub type Burst = ArrayVec<Mbuf, BURST>;
+
+/// Free bytes in front of a frame in a fresh buffer.
+pub const HEADROOM: usize = 128;
+
+/// A pool of buffers of one size.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    raw: NonNull<c_void>,
+    data_room: u16,
+}
+
+// SAFETY: DPDK's pools are made for use by many threads at once; the handle is never freed.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+impl Pool {
+    /// A pool of `count` buffers of `data_room` bytes each, headroom included.
+    ///
+    /// # Errors
+    /// [`PortError::NoMemory`] if there is not enough memory.
+    pub fn create(_eal: &Eal, name: &str, count: u32, data_room: u16) -> Result<Pool, PortError> {
+        let bytes = Pool::memory(count, data_room);
+        let name = CString::new(name).map_err(|_| PortError::dpdk("naming a pool", libc::EINVAL))?;
+        // SAFETY: a C string; the environment runs, as `Eal` shows.
+        let raw = unsafe { ffi::mmb_pool_create(name.as_ptr(), count, data_room) };
+        match NonNull::new(raw) {
+            Some(raw) => Ok(Pool { raw, data_room }),
+            None => Err(PortError::NoMemory { mib: bytes.div_ceil(1 << 20) }),
+        }
+    }
+
+    /// Bytes of memory that such a pool takes, rounded up generously.
+    pub fn memory(count: u32, data_room: u16) -> usize {
+        count as usize * (usize::from(data_room) + 256)
+    }
+
+    /// The size of each buffer, headroom included.
+    pub fn data_room(&self) -> u16 {
+        self.data_room
+    }
+
+    /// Whether AF_XDP can use the pool.
+    pub fn fits_xdp(&self) -> bool {
+        // SAFETY: the pool lives as long as the process.
+        unsafe { ffi::mmb_pool_fits_xdp(self.raw.as_ptr()) != 0 }
+    }
+
+    /// Appends `n` empty buffers, or none. False if the pool has run out or the burst has no room for them.
+    #[inline]
+    pub fn alloc(&self, burst: &mut Burst, n: usize) -> bool {
+        if n > burst.remaining_capacity() {
+            return false;
+        }
+        let length = burst.len();
+        // SAFETY: `n` places lie behind the burst's elements, and on success each of them is a buffer that belongs
+        // to us; `Mbuf` is transparent over `RawMbuf`.
+        unsafe {
+            let places = burst.as_mut_ptr().add(length).cast();
+            if ffi::mmb_pool_alloc(self.raw.as_ptr(), places, n as u16) != 0 {
+                return false;
+            }
+            burst.set_len(length + n);
+        }
+        true
+    }
+
+    pub(crate) fn raw(&self) -> *mut c_void {
+        self.raw.as_ptr()
+    }
+}
+
+/// One packet buffer with a frame in it.
+///
+/// Invariant: `start + len <= room`, and `base` points to `room` bytes that nobody else refers to.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Mbuf(RawMbuf);
+
+// SAFETY: the buffer belongs to this value alone, and DPDK takes buffers back from any thread.
+unsafe impl Send for Mbuf {}
+
+impl Mbuf {
+    /// The frame as the engine sees it.
+    #[inline]
+    pub fn packet(&mut self, port: PortId) -> Packet<'_> {
+        let (start, len) = (usize::from(self.0.start), usize::from(self.0.len));
+        match Packet::new(self.buffer(), start, len, port, LinkType::Ethernet) {
+            Some(packet) => packet,
+            // The frame lies inside its buffer: DPDK says so of what it hands out, `place` checks the rest.
+            None => unreachable!("start + len <= room"),
+        }
+    }
+
+    /// Says where in its buffer the frame lies now.
+    ///
+    /// # Panics
+    /// If it does not lie in it.
+    #[inline]
+    pub fn place(&mut self, start: usize, len: usize) {
+        assert!(start + len <= usize::from(self.0.room), "{start} + {len} > {}", self.0.room);
+        self.0.start = start as u16;
+        self.0.len = len as u16;
+    }
+
+    /// The whole buffer.
+    #[inline]
+    pub fn buffer(&mut self) -> &mut [u8] {
+        // SAFETY: by the invariant; the memory was written at least once when it was mapped.
+        unsafe { std::slice::from_raw_parts_mut(self.0.base, usize::from(self.0.room)) }
+    }
+
+    /// The frame.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: by the invariant.
+        unsafe {
+            std::slice::from_raw_parts(self.0.base.add(usize::from(self.0.start)), usize::from(self.0.len))
+        }
+    }
+
+    /// Length of the frame in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        usize::from(self.0.len)
+    }
+
+    /// Whether the frame has no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.len == 0
+    }
+
+    /// Whether this is only the first part of a frame that did not fit in one buffer.
+    #[inline]
+    pub fn is_partial(&self) -> bool {
+        self.0.flags & ffi::MBUF_PARTIAL != 0
+    }
+
+    /// Inserts bytes at an offset of the frame by moving what stands before it to the front. False, with nothing
+    /// done, if the frame is shorter or there is no room in front.
+    pub fn insert(&mut self, at: usize, bytes: &[u8]) -> bool {
+        let (start, len) = (usize::from(self.0.start), self.len());
+        let Some(front) = start.checked_sub(bytes.len()) else { return false };
+        if at > len {
+            return false;
+        }
+        let buffer = self.buffer();
+        buffer.copy_within(start..start + at, front);
+        buffer[front + at..start + at].copy_from_slice(bytes);
+        self.place(front, len + bytes.len());
+        true
+    }
+
+    /// The tag that the driver took out of the frame, once.
+    #[inline]
+    pub(crate) fn take_vlan(&mut self) -> Option<u16> {
+        let tagged = self.0.flags & ffi::MBUF_VLAN != 0;
+        self.0.flags &= !ffi::MBUF_VLAN;
+        tagged.then_some(self.0.tci)
+    }
+}
+
+impl Drop for Mbuf {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the buffer belongs to us and is not used again.
+        unsafe { ffi::mmb_mbuf_free(self.0.raw) }
+    }
+}
