@@ -1,0 +1,197 @@
+//! Packets built field by field.
+//!
+//! Every header is a plain value with public fields and a default that makes sense: lengths, offsets and checksums
+//! come out right unless a field of the value says otherwise. [`Frame::bytes`] puts it all together. Wrong values
+//! are asked for by name: a length of `Some(n)` is written as it is, a [`Checksum`] can be off.
+
+mod ip;
+mod transport;
+
+pub use ip::{Extension, FragmentHeader, Ip4, Ip6, Upper};
+pub use transport::{Icmp, Tcp, Udp, pad_options, tcp_option};
+
+use mmb_packet::LinkType;
+
+/// What is written into a checksum field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checksum {
+    /// The right one.
+    #[default]
+    Right,
+    /// The right one with this added: what a packet looks like that was damaged on its way.
+    Off(u16),
+    /// This number.
+    Is(u16),
+}
+
+/// What is behind the link header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// IPv4.
+    Ip4(Ip4),
+    /// IPv6.
+    Ip6(Ip6),
+    /// Something else, by its ether type.
+    Other(u16, Vec<u8>),
+}
+
+/// A VLAN tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// The ether type that announces it.
+    pub tpid: u16,
+    /// Priority, drop eligibility and VLAN id.
+    pub tci: u16,
+}
+
+/// A whole packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// What it begins with.
+    pub link: LinkType,
+    /// VLAN tags, outermost first (not for raw IP).
+    pub tags: Vec<Tag>,
+    /// What is behind the link header.
+    pub network: Network,
+    /// Bytes behind the IP packet, such as Ethernet padding.
+    pub trailer: Vec<u8>,
+}
+
+impl Frame {
+    /// An Ethernet frame without tags and trailer.
+    pub fn new(network: Network) -> Frame {
+        Frame { link: LinkType::Ethernet, tags: Vec::new(), network, trailer: Vec::new() }
+    }
+
+    /// An ARP request for 10.0.0.2 from 10.0.0.1.
+    pub fn arp() -> Frame {
+        let mut bytes = vec![0, 1, 8, 0, 6, 4, 0, 1];
+        bytes.extend([2, 0, 0, 0, 0, 1, 10, 0, 0, 1]);
+        bytes.extend([0, 0, 0, 0, 0, 0, 10, 0, 0, 2]);
+        Frame::new(Network::Other(0x0806, bytes))
+    }
+
+    /// A link layer discovery announcement with empty mandatory values.
+    pub fn lldp() -> Frame {
+        Frame::new(Network::Other(0x88cc, vec![2, 2, 7, b'a', 4, 2, 7, b'b', 6, 2, 0, 120, 0, 0]))
+    }
+
+    /// The same with another link header.
+    pub fn link(mut self, link: LinkType) -> Frame {
+        self.link = link;
+        self
+    }
+
+    /// The same inside one more 802.1Q tag with this id.
+    pub fn vlan(mut self, id: u16) -> Frame {
+        self.tags.insert(0, Tag { tpid: 0x8100, tci: id & 0x0fff });
+        self
+    }
+
+    /// The same inside one more 802.1ad tag with this id.
+    pub fn service_vlan(mut self, id: u16) -> Frame {
+        self.tags.insert(0, Tag { tpid: 0x88a8, tci: id & 0x0fff });
+        self
+    }
+
+    /// The same with bytes behind the IP packet.
+    pub fn trailer(mut self, bytes: &[u8]) -> Frame {
+        self.trailer = bytes.to_vec();
+        self
+    }
+
+    /// The packet as it is on the wire.
+    pub fn bytes(&self) -> Vec<u8> {
+        let (eth_type, inner) = match &self.network {
+            Network::Ip4(ip) => (0x0800, ip.bytes()),
+            Network::Ip6(ip) => (0x86dd, ip.bytes()),
+            Network::Other(eth_type, bytes) => (*eth_type, bytes.clone()),
+        };
+        let mut bytes = self.link_header(eth_type);
+        bytes.extend(inner);
+        bytes.extend(&self.trailer);
+        bytes
+    }
+
+    fn link_header(&self, eth_type: u16) -> Vec<u8> {
+        // Each tag is announced by the type field before it.
+        let types: Vec<u16> = self.tags.iter().map(|tag| tag.tpid).chain([eth_type]).collect();
+        let first = types[0].to_be_bytes();
+        let mut bytes = match self.link {
+            LinkType::RawIp => return Vec::new(),
+            LinkType::Ethernet => {
+                let mut bytes = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+                bytes.extend(first);
+                bytes
+            }
+            // Packet type, ARPHRD_ETHER, address length, address, protocol.
+            LinkType::Sll => {
+                let mut bytes = vec![0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0];
+                bytes.extend(first);
+                bytes
+            }
+            // Protocol, reserved, interface, ARPHRD_ETHER, packet type, address length, address.
+            LinkType::Sll2 => {
+                let mut bytes = first.to_vec();
+                bytes.extend([0, 0, 0, 0, 0, 1, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0]);
+                bytes
+            }
+        };
+        for (tag, next_type) in self.tags.iter().zip(&types[1..]) {
+            bytes.extend(tag.tci.to_be_bytes());
+            bytes.extend(next_type.to_be_bytes());
+        }
+        bytes
+    }
+}
+
+/// The checksum that makes `bytes` sum up, its own field among them as zero (RFC 1071).
+pub(crate) fn internet_checksum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0)));
+    let mut sum: u32 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+impl Checksum {
+    /// The field's value where `right` is the right one.
+    pub(crate) fn value(self, right: u16) -> u16 {
+        match self {
+            Checksum::Right => right,
+            Checksum::Off(by) => right.wrapping_add(by),
+            Checksum::Is(value) => value,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_announced_by_the_type_before_them() {
+        let bytes = Frame::arp().vlan(5).service_vlan(7).bytes();
+        assert_eq!(bytes[12..22], [0x88, 0xa8, 0, 7, 0x81, 0, 0, 5, 0x08, 0x06]);
+    }
+
+    #[test]
+    fn cooked_headers_have_their_lengths() {
+        let udp = || Udp::default().over_ip4();
+        let ip_len = udp().link(LinkType::RawIp).bytes().len();
+        assert_eq!(udp().link(LinkType::Sll).bytes().len(), ip_len + 16);
+        assert_eq!(udp().link(LinkType::Sll2).bytes().len(), ip_len + 20);
+    }
+
+    #[test]
+    fn checksums_verify() {
+        let bytes = Tcp::default().payload(b"odd").over_ip4().link(LinkType::RawIp).bytes();
+        assert_eq!(internet_checksum(&bytes[..20]), 0);
+        let mut covered = bytes[20..].to_vec();
+        covered.push(0);
+        covered.extend(&bytes[12..20]);
+        covered.extend([0, 6, 0, 23]);
+        assert_eq!(internet_checksum(&covered), 0);
+    }
+}

@@ -1,0 +1,11 @@
+//! Generators of random packets and policies.
+//!
+//! Values come from small pools that both sides share ([`pool`]), so that a random rule has a fair chance to match a
+//! random packet, and two rules to write the same field.
+
+pub mod packet;
+pub mod policy;
+pub mod pool;
+
+pub use packet::{Wire, frame, repair_ip4_checksum, wire};
+pub use policy::{policy, rule};
