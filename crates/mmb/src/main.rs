@@ -7,8 +7,11 @@
 mod cli;
 mod client;
 mod output;
+mod policy_file;
+mod replay;
 mod run;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use cli::{Cli, Command, CompletionsArgs, Global, Line, ShellArg};
 use client::ClientOptions;
@@ -55,6 +58,11 @@ fn dispatch(command: Command, global: Global) -> anyhow::Result<ExitCode> {
     let line = Line::new(name, words, global)
         .unwrap_or_else(|message| Cli::command().error(clap::error::ErrorKind::InvalidValue, message).exit());
     Ok(client::main(line.words, client_options(line.global)))
+}
+
+/// Ends the program for a bad usage that the definitions of the command line cannot rule out.
+pub(crate) fn bad_usage(message: &str) -> ! {
+    Cli::command().error(ErrorKind::InvalidValue, message).exit()
 }
 
 fn client_options(global: Global) -> ClientOptions {

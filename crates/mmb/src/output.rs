@@ -1,6 +1,6 @@
 //! Standard output and error, written so that a closed pipe (`mmb list | head`) ends the program quietly.
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 
 /// Writes text to standard output. Where its reader is gone there is nobody left to work for: the program ends.
 pub(crate) fn print(text: &str) {
@@ -21,6 +21,16 @@ pub(crate) fn print_json(value: &serde_json::Value) {
 
 /// Writes a line to standard error, after the program's name.
 pub(crate) fn complain(text: &str) {
+    tell(&format!("mmb: {text}\n"));
+}
+
+/// Writes text to standard error as it is.
+pub(crate) fn tell(text: &str) {
     // Standard error is the last place to complain to: if it is gone, so be it.
-    let _ = writeln!(std::io::stderr().lock(), "mmb: {text}");
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Whether standard error shows colours: it is a terminal, and nobody asked for none (no-color.org).
+pub(crate) fn stderr_is_colored() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

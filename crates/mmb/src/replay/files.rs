@@ -1,0 +1,106 @@
+//! Opens the captures of a wiring: all inputs before any output, and no output over a file that is read.
+
+use super::wiring::{Way, Wiring, is_standard};
+use anyhow::{Context, bail};
+use mmb_io::pcap::{CaptureReader, CaptureWriter};
+use mmb_packet::PortId;
+use std::fs::{File, Metadata};
+use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes written at once.
+const CHUNK: usize = 256 << 10;
+
+/// One direction: a capture to read and the one to write.
+pub(super) struct Stream {
+    /// The port where the packets enter.
+    pub(super) from: PortId,
+    /// The input's name in messages.
+    pub(super) input_name: String,
+    /// The output's name in messages.
+    pub(super) output_name: String,
+    /// The input.
+    pub(super) reader: CaptureReader<Box<dyn Read>>,
+    /// The output.
+    pub(super) writer: CaptureWriter<Box<dyn Write>>,
+}
+
+/// Opens every file of the wiring. `rules` is read already and must not be written over; `changes` tells the writers
+/// that packets may come out different.
+///
+/// # Errors
+/// A file that cannot be opened, an input that is no capture, or an output that is also read or written elsewhere.
+pub(super) fn open(wiring: &Wiring, rules: &Path, changes: bool) -> anyhow::Result<Vec<Stream>> {
+    let mut used = vec![Used::of(rules, "the policy")];
+    let mut readers = Vec::new();
+    for way in &wiring.ways {
+        let source = open_input(way, &mut used).with_context(|| name(&way.input, "standard input"))?;
+        let reader = CaptureReader::open(source).with_context(|| name(&way.input, "standard input"))?;
+        readers.push(reader);
+    }
+    let mut streams = Vec::new();
+    for (way, reader) in wiring.ways.iter().zip(readers) {
+        let out = open_output(way, &mut used)
+            .with_context(|| format!("cannot write {}", name(&way.output, "standard output")))?;
+        streams.push(Stream {
+            from: PortId(way.from),
+            input_name: name(&way.input, "standard input"),
+            output_name: name(&way.output, "standard output"),
+            writer: CaptureWriter::new(out, reader.format(), changes),
+            reader,
+        });
+    }
+    Ok(streams)
+}
+
+/// A regular file in use, and what it is used as.
+struct Used {
+    /// Device and inode; `None` where the file is no regular one.
+    file: Option<(u64, u64)>,
+    role: &'static str,
+    path: PathBuf,
+}
+
+impl Used {
+    fn of(path: &Path, role: &'static str) -> Used {
+        let metadata = if is_standard(path) { None } else { std::fs::metadata(path).ok() };
+        Used { file: metadata.as_ref().and_then(identity), role, path: path.to_owned() }
+    }
+}
+
+fn identity(metadata: &Metadata) -> Option<(u64, u64)> {
+    metadata.is_file().then(|| (metadata.dev(), metadata.ino()))
+}
+
+fn open_input(way: &Way, used: &mut Vec<Used>) -> io::Result<Box<dyn Read>> {
+    if is_standard(&way.input) {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    let file = File::open(&way.input)?;
+    if file.metadata()?.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    used.push(Used::of(&way.input, "an input"));
+    Ok(Box::new(file))
+}
+
+/// Opens an output and empties it, once it is known to be no file in use.
+fn open_output(way: &Way, used: &mut Vec<Used>) -> anyhow::Result<Box<dyn Write>> {
+    if is_standard(&way.output) {
+        return Ok(Box::new(BufWriter::with_capacity(CHUNK, io::stdout().lock())));
+    }
+    let file = File::options().write(true).create(true).truncate(false).open(&way.output)?;
+    if let Some(identity) = identity(&file.metadata()?) {
+        if let Some(same) = used.iter().find(|used| used.file == Some(identity)) {
+            bail!("it is {} as well ({})", same.role, same.path.display());
+        }
+        used.push(Used { file: Some(identity), role: "another output", path: way.output.clone() });
+        file.set_len(0)?;
+    }
+    Ok(Box::new(BufWriter::with_capacity(CHUNK, file)))
+}
+
+fn name(path: &Path, standard: &str) -> String {
+    if is_standard(path) { standard.to_owned() } else { path.display().to_string() }
+}

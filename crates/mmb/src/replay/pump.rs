@@ -1,0 +1,294 @@
+//! Carries packets from the readers through the engine to the writers.
+//!
+//! Packets are copied from a reader's window into slots, which are made once and used again; a vector is a run of full
+//! slots. Of two inputs the packet with the earlier time comes first; within an input the order of the file is kept.
+//! Blocks of a pcapng file that are not packets go straight to the output, so the vector is worked off before them.
+
+use super::files::Stream;
+use anyhow::Context;
+use arrayvec::ArrayVec;
+use mmb_engine::worker::{NoCycles, VECTOR};
+use mmb_engine::{Count, DropReason, Verdict, Worker};
+use mmb_io::pcap::{CaptureError, CaptureReader, CaptureWriter, Captured, Item, Meta};
+use mmb_packet::{Packet, PortId};
+use std::io::{Read, Write};
+
+/// Bytes free in front of each packet.
+const HEADROOM: usize = 256;
+
+type Reader = CaptureReader<Box<dyn Read>>;
+type Writer = CaptureWriter<Box<dyn Write>>;
+
+/// The whole machine, until it has run.
+pub(super) struct Pump {
+    sources: Vec<Source>,
+    sink: Sink,
+}
+
+/// An input, with the packet that comes next from it.
+struct Source {
+    reader: Reader,
+    name: String,
+    from: PortId,
+    next: Next,
+    cut: Cut,
+    error: Option<CaptureError>,
+}
+
+/// What an input has to give next.
+enum Next {
+    Unknown(Box<Slot>),
+    Ready(Box<Slot>),
+    Ended,
+}
+
+/// Packets of which the capture does not hold all bytes.
+#[derive(Default)]
+struct Cut {
+    packets: u64,
+    first: u64,
+}
+
+/// Everything behind the inputs.
+struct Sink {
+    worker: Worker,
+    outputs: Vec<Output>,
+    slots: Vec<Box<Slot>>,
+    /// Slots in front that are filled.
+    filled: usize,
+    now_ns: u64,
+    received: Count,
+    sent: Count,
+}
+
+struct Output {
+    writer: Writer,
+    name: String,
+}
+
+/// A packet on its way, in memory that is used again.
+struct Slot {
+    buffer: Vec<u8>,
+    start: usize,
+    len: usize,
+    meta: Option<Meta>,
+    options: Vec<u8>,
+    source: usize,
+    port: PortId,
+}
+
+/// What has been done.
+pub(super) struct Done {
+    /// Packets that entered.
+    pub(super) received: Count,
+    /// Packets that left.
+    pub(super) sent: Count,
+    /// What broke off an input.
+    pub(super) error: Option<String>,
+    notes: Vec<String>,
+}
+
+impl Pump {
+    pub(super) fn new(worker: Worker, streams: Vec<Stream>) -> Pump {
+        let (mut sources, mut outputs) = (Vec::new(), Vec::new());
+        for stream in streams {
+            sources.push(Source {
+                reader: stream.reader,
+                name: stream.input_name,
+                from: stream.from,
+                next: Next::Unknown(Box::default()),
+                cut: Cut::default(),
+                error: None,
+            });
+            outputs.push(Output { writer: stream.writer, name: stream.output_name });
+        }
+        let sink = Sink {
+            worker,
+            outputs,
+            slots: std::iter::repeat_with(Box::default).take(VECTOR).collect(),
+            filled: 0,
+            now_ns: 0,
+            received: Count::default(),
+            sent: Count::default(),
+        };
+        Pump { sources, sink }
+    }
+
+    /// Runs every input to its end.
+    ///
+    /// # Errors
+    /// An output that cannot be written. An input that breaks is no error of this: it is told in what comes back.
+    pub(super) fn run(mut self) -> anyhow::Result<Done> {
+        loop {
+            for (number, source) in self.sources.iter_mut().enumerate() {
+                source.look_ahead(number, &mut self.sink)?;
+            }
+            let earliest = self.sources.iter_mut().filter(|source| source.time_ns().is_some());
+            let Some(source) = earliest.min_by_key(|source| source.time_ns()) else { break };
+            source.give(&mut self.sink)?;
+        }
+        self.sink.work()?;
+        for output in self.sink.outputs {
+            output.writer.finish().with_context(|| format!("cannot write {}", output.name))?;
+        }
+        Ok(Done {
+            received: self.sink.received,
+            sent: self.sink.sent,
+            notes: self.sources.iter().filter_map(Source::note).collect(),
+            error: self.sources.iter().find_map(Source::complaint),
+        })
+    }
+}
+
+impl Done {
+    /// What the user should know beside the numbers, the error last.
+    pub(super) fn notes(&self) -> impl Iterator<Item = String> {
+        self.notes.iter().chain(&self.error).cloned()
+    }
+}
+
+impl Source {
+    /// Reads up to the next packet, if it is not there yet.
+    fn look_ahead(&mut self, number: usize, sink: &mut Sink) -> anyhow::Result<()> {
+        while let Next::Unknown(slot) = &mut self.next {
+            match self.reader.next_item() {
+                Ok(Some(Item::Packet(captured))) => {
+                    self.cut.note(&captured.meta);
+                    slot.fill(captured, number, self.from);
+                    self.next = Next::Ready(std::mem::take(slot));
+                }
+                Ok(Some(Item::Block(block))) => sink.block(number, block)?,
+                Ok(None) => self.next = Next::Ended,
+                Err(error) => {
+                    self.error = Some(error);
+                    self.next = Next::Ended;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Time of the packet that comes next.
+    fn time_ns(&self) -> Option<u64> {
+        match &self.next {
+            Next::Ready(slot) => slot.meta.map(|meta| meta.time_ns),
+            Next::Unknown(_) | Next::Ended => None,
+        }
+    }
+
+    /// Hands the next packet on.
+    fn give(&mut self, sink: &mut Sink) -> anyhow::Result<()> {
+        if let Next::Ready(slot) = std::mem::replace(&mut self.next, Next::Ended) {
+            self.next = Next::Unknown(sink.exchange(slot)?);
+        }
+        Ok(())
+    }
+
+    fn note(&self) -> Option<String> {
+        let Cut { packets, first } = self.cut;
+        (packets > 0).then(|| {
+            format!(
+                "{}: note: {packets} packets (the first is number {first}) are in the capture only in part; such a \
+                 packet is dropped as truncated where a header or its IP length says that more belongs to it",
+                self.name
+            )
+        })
+    }
+
+    fn complaint(&self) -> Option<String> {
+        self.error.as_ref().map(|error| format!("{}: {error}", self.name))
+    }
+}
+
+impl Cut {
+    fn note(&mut self, meta: &Meta) {
+        if meta.is_cut() {
+            if self.packets == 0 {
+                self.first = meta.number;
+            }
+            self.packets += 1;
+        }
+    }
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        let port = PortId(0);
+        Slot { buffer: Vec::new(), start: 0, len: 0, meta: None, options: Vec::new(), source: 0, port }
+    }
+}
+
+impl Slot {
+    fn fill(&mut self, captured: Captured<'_>, source: usize, port: PortId) {
+        let len = captured.data.len();
+        if self.buffer.len() < HEADROOM + len {
+            self.buffer.resize((HEADROOM + len).next_power_of_two(), 0);
+        }
+        self.buffer[HEADROOM..HEADROOM + len].copy_from_slice(captured.data);
+        self.options.clear();
+        self.options.extend_from_slice(captured.options);
+        (self.start, self.len) = (HEADROOM, len);
+        (self.source, self.port) = (source, port);
+        self.meta = Some(captured.meta);
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.start + self.len]
+    }
+
+    /// The packet for the engine; `None` for a slot that was never filled.
+    fn packet(&mut self) -> Option<Packet<'_>> {
+        let link = self.meta?.link;
+        Packet::new(&mut self.buffer, self.start, self.len, self.port, link)
+    }
+}
+
+impl Sink {
+    /// Takes a full slot into the vector and gives an empty one for it.
+    fn exchange(&mut self, slot: Box<Slot>) -> anyhow::Result<Box<Slot>> {
+        if self.filled == VECTOR {
+            self.work()?;
+        }
+        let empty = std::mem::replace(&mut self.slots[self.filled], slot);
+        self.filled += 1;
+        Ok(empty)
+    }
+
+    /// Writes a block behind all packets that came before it.
+    fn block(&mut self, source: usize, block: &[u8]) -> anyhow::Result<()> {
+        self.work()?;
+        let output = &mut self.outputs[source];
+        output.writer.block(block).with_context(|| format!("cannot write {}", output.name))
+    }
+
+    /// Runs the vector through the engine and writes what is sent.
+    fn work(&mut self) -> anyhow::Result<()> {
+        let slots = &mut self.slots[..self.filled];
+        self.filled = 0;
+        if slots.is_empty() {
+            return Ok(());
+        }
+        for slot in slots.iter() {
+            self.received.packets += 1;
+            self.received.bytes += slot.len as u64;
+            self.now_ns = self.now_ns.max(slot.meta.map_or(0, |meta| meta.time_ns));
+        }
+        let mut verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
+        let mut packets: ArrayVec<Packet<'_>, VECTOR> = slots.iter_mut().filter_map(|slot| slot.packet()).collect();
+        let verdicts = &mut verdicts[..packets.len()];
+        self.worker.process(self.now_ns, &NoCycles, &mut packets, verdicts);
+        let places: ArrayVec<(usize, usize), VECTOR> =
+            packets.iter().map(|packet| (packet.headroom(), packet.len())).collect();
+        drop(packets);
+        for ((slot, verdict), (start, len)) in slots.iter_mut().zip(verdicts).zip(places) {
+            (slot.start, slot.len) = (start, len);
+            let (Verdict::Send(_), Some(meta)) = (*verdict, &slot.meta) else { continue };
+            self.sent.packets += 1;
+            self.sent.bytes += len as u64;
+            let output = &mut self.outputs[slot.source];
+            let written = output.writer.packet(meta, slot.bytes(), &slot.options);
+            written.with_context(|| format!("cannot write {}", output.name))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! What a replay tells when it is done.
+
+use super::pump::Done;
+use crate::output;
+use mmb_engine::{Count, Engine};
+use mmb_policy::Policy;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// The numbers of a replay; its JSON form is this with these names.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    r#in: Sum,
+    out: Sum,
+    drops: BTreeMap<&'static str, u64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    not_applied: BTreeMap<&'static str, u64>,
+    rules: Vec<RuleSum>,
+    /// What broke off the input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Sum {
+    packets: u64,
+    bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct RuleSum {
+    id: u32,
+    rule: String,
+    #[serde(flatten)]
+    sum: Sum,
+}
+
+impl From<Count> for Sum {
+    fn from(count: Count) -> Sum {
+        Sum { packets: count.packets, bytes: count.bytes }
+    }
+}
+
+impl Summary {
+    pub(super) fn collect(done: &Done, engine: &Engine, policy: &Policy) -> Summary {
+        let rules = policy.rules.iter().map(|(&id, rule)| RuleSum {
+            id: id.0,
+            rule: rule.to_string(),
+            sum: engine.rule_count(id).into(),
+        });
+        Summary {
+            r#in: done.received.into(),
+            out: done.sent.into(),
+            drops: engine.drops().into_iter().map(|(reason, n)| (reason.name(), n)).collect(),
+            not_applied: engine.not_applied().into_iter().map(|(reason, n)| (reason.name(), n)).collect(),
+            rules: rules.collect(),
+            error: done.error.clone(),
+        }
+    }
+
+    /// Prints it to standard output, or to standard error where a capture goes to standard output.
+    pub(super) fn print(&self, json: bool, output_taken: bool) {
+        let text = if json { serde_json::json!(self).to_string() + "\n" } else { self.text() };
+        if output_taken {
+            output::tell(&text);
+        } else {
+            output::print(&text);
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let mut line = |name: &str, sum: Sum| {
+            let _ = writeln!(text, "{name:<8}{:>12} packets {:>15} bytes", sum.packets, sum.bytes);
+        };
+        line("in", self.r#in);
+        line("out", self.out);
+        let mut table = |title: &str, counts: &BTreeMap<&str, u64>| {
+            for (number, (reason, n)) in counts.iter().enumerate() {
+                let title = if number == 0 { title } else { "" };
+                let _ = writeln!(text, "{title:<8}{n:>12} {reason}");
+            }
+        };
+        table("drops", &self.drops);
+        table("not done", &self.not_applied);
+        if !self.rules.is_empty() {
+            let _ = writeln!(text, "{:>8}{:>12}{:>16}  rule", "id", "packets", "bytes");
+        }
+        for RuleSum { id, rule, sum } in &self.rules {
+            let _ = writeln!(text, "{id:>8}{:>12}{:>16}  {rule}", sum.packets, sum.bytes);
+        }
+        text
+    }
+}

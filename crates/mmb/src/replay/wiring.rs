@@ -1,0 +1,156 @@
+//! Which file belongs to which side of the wire.
+
+use crate::cli::ReplayArgs;
+use std::path::{Path, PathBuf};
+
+/// Two ports and the captures that go from one to the other.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wiring {
+    /// The ports' names, by number.
+    pub(super) names: [String; 2],
+    /// What enters, and where what becomes of it goes.
+    pub(super) ways: Vec<Way>,
+}
+
+/// One direction of the wire.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    /// Number of the port where the packets enter; they leave by the other.
+    pub(super) from: u16,
+    /// The capture to read; `-` is standard input.
+    pub(super) input: PathBuf,
+    /// The capture to write; `-` is standard output.
+    pub(super) output: PathBuf,
+}
+
+/// The path that means standard input or output.
+pub(super) fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+impl Wiring {
+    /// Reads the wiring from the command line.
+    ///
+    /// # Errors
+    /// What is wrong with it: bad usage.
+    pub(super) fn from_args(args: &ReplayArgs) -> Result<Wiring, String> {
+        let wiring = match (&args.input, &args.output) {
+            (Some(input), Some(output)) => Wiring {
+                names: ["a".to_owned(), "b".to_owned()],
+                ways: vec![Way { from: 0, input: input.clone(), output: output.clone() }],
+            },
+            _ => Wiring::from_ports(&args.ports)?,
+        };
+        let standard = |path: fn(&Way) -> &Path| wiring.ways.iter().filter(|way| is_standard(path(way))).count();
+        if standard(|way| &way.input) + usize::from(is_standard(&args.rules)) > 1 {
+            return Err("standard input can be read only once: give files instead of '-'".into());
+        }
+        if standard(|way| &way.output) > 1 {
+            return Err("standard output can hold only one capture: give files instead of '-'".into());
+        }
+        Ok(wiring)
+    }
+
+    /// Whether a capture goes to standard output, so that nothing else may.
+    pub(super) fn writes_standard_output(&self) -> bool {
+        self.ways.iter().any(|way| is_standard(&way.output))
+    }
+
+    fn from_ports(ports: &[String]) -> Result<Wiring, String> {
+        let [first, second] = ports else {
+            return Err(format!("a wire has two sides: give --port NAME=IN:OUT twice, not {} times", ports.len()));
+        };
+        let (a, b) = (Side::parse(first)?, Side::parse(second)?);
+        if a.name == b.name {
+            return Err(format!("both ports are called '{}'", a.name));
+        }
+        let way = |from, enters: &Side, leaves: &Side| Way {
+            from,
+            input: enters.input.clone(),
+            output: leaves.output.clone(),
+        };
+        Ok(Wiring { ways: vec![way(0, &a, &b), way(1, &b, &a)], names: [a.name, b.name] })
+    }
+}
+
+/// What one `--port` says.
+struct Side {
+    name: String,
+    input: PathBuf,
+    output: PathBuf,
+}
+
+impl Side {
+    fn parse(text: &str) -> Result<Side, String> {
+        let bad = |why: &str| Err(format!("bad --port '{text}': {why}; it is NAME=IN:OUT"));
+        let Some((name, files)) = text.split_once('=') else {
+            return bad("there is no '='");
+        };
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+            return bad("a port's name consists of letters, digits and - _ .");
+        }
+        let (input, output) = match files.split(':').collect::<Vec<_>>()[..] {
+            [input, output] if !input.is_empty() && !output.is_empty() => (input, output),
+            [_, _] => return bad("a file is missing"),
+            [_] => return bad("there is no ':' between two files"),
+            _ => return bad("files with ':' in their names cannot be told apart"),
+        };
+        Ok(Side { name: name.to_owned(), input: input.into(), output: output.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(input: Option<&str>, output: Option<&str>, ports: &[&str]) -> ReplayArgs {
+        ReplayArgs {
+            rules: "policy.mmb".into(),
+            input: input.map(PathBuf::from),
+            output: output.map(PathBuf::from),
+            ports: ports.iter().map(|&port| port.to_owned()).collect(),
+            seed: 0,
+            mtu: None,
+        }
+    }
+
+    #[test]
+    fn two_files_are_a_way_from_a_to_b() {
+        let wiring = Wiring::from_args(&args(Some("in"), Some("out"), &[])).unwrap();
+        assert_eq!(wiring.names, ["a", "b"]);
+        assert_eq!(wiring.ways, [Way { from: 0, input: "in".into(), output: "out".into() }]);
+    }
+
+    #[test]
+    fn what_enters_one_side_leaves_by_the_other() {
+        let wiring = Wiring::from_args(&args(None, None, &["inside=1:2", "outside=3:4"])).unwrap();
+        assert_eq!(wiring.names, ["inside", "outside"]);
+        assert_eq!(
+            wiring.ways,
+            [
+                Way { from: 0, input: "1".into(), output: "4".into() },
+                Way { from: 1, input: "3".into(), output: "2".into() },
+            ]
+        );
+    }
+
+    #[test]
+    fn bad_wirings_are_told() {
+        for (ports, part) in [
+            (&["a=1:2"][..], "twice"),
+            (&["a=1:2", "b=3:4", "c=5:6"], "twice"),
+            (&["a=1:2", "a=3:4"], "both"),
+            (&["a", "b=3:4"], "'='"),
+            (&["=1:2", "b=3:4"], "name"),
+            (&["a b=1:2", "b=3:4"], "name"),
+            (&["a=1", "b=3:4"], "':'"),
+            (&["a=1:", "b=3:4"], "missing"),
+            (&["a=1:2:3", "b=3:4"], "told apart"),
+            (&["a=-:2", "b=-:4"], "standard input"),
+            (&["a=1:-", "b=3:-"], "standard output"),
+        ] {
+            let error = Wiring::from_args(&args(None, None, ports)).unwrap_err();
+            assert!(error.contains(part), "{ports:?}: {error}");
+        }
+    }
+}
