@@ -354,3 +354,90 @@ impl Dissection {
         (transport.kind == TransportKind::Tcp).then(|| ip.upper + 20..ip.upper + transport.len)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmb_packet::parse::parse;
+    use mmb_packet::{Class, Layout, Limits, Packet, PortId, key};
+    use mmb_testkit::strategy;
+    use proptest::prelude::*;
+
+    /// A dissection in the parser's words.
+    fn layout(bytes: &[u8], packet: &Dissection, tags: u8) -> Layout {
+        let mut layout = Layout {
+            eth_type: packet.eth_type,
+            vlan_tags: tags,
+            ip: packet.l3 as u16,
+            proto_at: packet.l3 as u16,
+            l4: packet.l3 as u16,
+            payload: packet.l3 as u16,
+            end: bytes.len() as u32,
+            payload_end: packet.l3 as u32,
+            ..Layout::default()
+        };
+        layout.flags |= if packet.vlan.is_some() { key::flags::VLAN_TAGGED } else { 0 };
+        let Some(ip) = &packet.ip else { return layout };
+        layout.class = if ip.version == 4 { Class::Ip4 } else { Class::Ip6 };
+        layout.proto = u8_at(bytes, ip.proto_at);
+        layout.proto_at = ip.proto_at as u16;
+        layout.l4 = ip.upper as u16;
+        layout.end = ip.end as u32;
+        layout.routed = ip.source_routed;
+        layout.payload = ip.upper as u16;
+        layout.payload_end = if ip.fragment == Fragment::Later { ip.upper } else { ip.end } as u32;
+        layout.flags |= match ip.fragment {
+            Fragment::Whole => 0,
+            Fragment::First => key::flags::FRAGMENT,
+            Fragment::Later => key::flags::FRAGMENT | key::flags::LATER_FRAGMENT,
+        };
+        layout.eh = ip.extensions.iter().fold(0, |bits, number| bits | key::eh::ANY | extension_bit(*number));
+        if packet.l3 + ip.header_len < ip.end {
+            layout.flags |= key::flags::HAS_IP_PAYLOAD;
+        }
+        if let Some(transport) = ip.transport {
+            layout.l4_kind = layout.proto;
+            layout.payload = (ip.upper + transport.len) as u16;
+            layout.payload_end = transport.payload_end as u32;
+            if transport.kind == TransportKind::Tcp && transport.len > 20 {
+                layout.flags |= key::flags::TCP_OPTION_AREA;
+            }
+        }
+        if layout.payload_end > u32::from(layout.payload) {
+            layout.flags |= key::flags::HAS_PAYLOAD;
+        }
+        layout
+    }
+
+    fn extension_bit(number: u8) -> u16 {
+        match number {
+            extension::HOP_BY_HOP => key::eh::HOP_BY_HOP,
+            extension::ROUTING => key::eh::ROUTING,
+            extension::FRAGMENT => key::eh::FRAGMENT,
+            extension::ESP => key::eh::ESP,
+            extension::AH => key::eh::AH,
+            extension::DEST_OPT => key::eh::DEST_OPT,
+            extension::MOBILITY => key::eh::MOBILITY,
+            extension::HIP => key::eh::HIP,
+            extension::SHIM6 => key::eh::SHIM6,
+            _ => 0,
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn the_parser_sees_what_the_oracle_sees(wire in strategy::wire(), limit in 0u8..20) {
+            let oracle = dissect(&wire.bytes, wire.link, limit);
+            let mut buffer = wire.bytes.clone();
+            let packet = Packet::new(&mut buffer, 0, wire.bytes.len(), PortId(0), wire.link).expect("it is all of it");
+            let parsed = parse(&packet, &Limits { ip6_headers: limit });
+            let expected = oracle.map(|seen| {
+                let tags = parsed.map_or(0, |layout| layout.vlan_tags);
+                layout(&wire.bytes, &seen, tags)
+            });
+            prop_assert_eq!(parsed, expected);
+        }
+    }
+}
