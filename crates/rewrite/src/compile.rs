@@ -1,0 +1,89 @@
+//! From the targets of a rule to steps.
+
+use crate::fields::FieldStep;
+use crate::options::{Kinds, OptionStep};
+use crate::payload::PayloadStep;
+use mmb_policy::Target;
+use mmb_policy::field::{Field, Place, Writable};
+use mmb_policy::rule::Write;
+
+/// The rewriting targets of one rule, compiled. Steps of one list are in the order written.
+#[derive(Clone, Debug, Default)]
+pub struct Edit {
+    pub(crate) fields: Vec<FieldStep>,
+    pub(crate) options: Vec<OptionStep>,
+    pub(crate) payloads: Vec<PayloadStep>,
+    /// Lengths, versions and offsets: checksums follow.
+    pub(crate) raw: Vec<FieldStep>,
+    /// Checksums, written as they are.
+    pub(crate) checksums: Vec<FieldStep>,
+}
+
+impl Edit {
+    pub(crate) const OPTIONS: u8 = 1 << 0;
+    pub(crate) const PAYLOADS: u8 = 1 << 1;
+    pub(crate) const RAW: u8 = 1 << 2;
+    pub(crate) const CHECKSUMS: u8 = 1 << 3;
+
+    /// Which lists behind the fields have steps, as bits.
+    #[inline]
+    pub(crate) fn lists(&self) -> u8 {
+        let bit = |empty: bool, bit| if empty { 0 } else { bit };
+        bit(self.options.is_empty(), Self::OPTIONS)
+            | bit(self.payloads.is_empty(), Self::PAYLOADS)
+            | bit(self.raw.is_empty(), Self::RAW)
+            | bit(self.checksums.is_empty(), Self::CHECKSUMS)
+    }
+
+    /// Compiles a rule's targets; `None` if none of them rewrites.
+    pub fn compile(targets: &[Target]) -> Option<Edit> {
+        let mut edit = Edit::default();
+        for target in targets {
+            edit.add(target);
+        }
+        (!edit.fields.is_empty() || edit.lists() != 0).then_some(edit)
+    }
+
+    fn add(&mut self, target: &Target) {
+        match target {
+            Target::Mod(field, write) => self.add_mod(*field, write),
+            Target::AddOption(kind, data) => {
+                self.options.push(OptionStep::Add { kind: *kind, data: data.as_slice().into() });
+            }
+            Target::Strip(kind) => self.options.push(OptionStep::Strip(*kind)),
+            Target::Keep(kind) => match self.options.iter_mut().find_map(OptionStep::whitelist) {
+                // One whitelist a rule, where its first `strip !` stands.
+                Some(kinds) => kinds.insert(*kind),
+                None => self.options.push(OptionStep::Keep(Kinds::of(*kind))),
+            },
+            Target::StripAll => self.options.push(OptionStep::Clear),
+            Target::Drop(_) | Target::Accept | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {}
+        }
+    }
+
+    fn add_mod(&mut self, field: Field, write: &Write) {
+        let info = field.info();
+        match (info.place, write) {
+            (Place::Key { .. }, Write::Number(number)) => {
+                let Some(step) = FieldStep::new(info, *number) else { return };
+                match info.writable {
+                    Writable::Raw if step.writes_checksum() => self.checksums.push(step),
+                    Writable::Raw => self.raw.push(step),
+                    _ => self.fields.push(step),
+                }
+            }
+            (Place::Option(_) | Place::NamedOption, write) => {
+                let Some(kind) = field.option_kind() else { return };
+                self.options.push(match write {
+                    Write::Number(number) => OptionStep::Number { kind, number: *number },
+                    Write::Bytes(data) => OptionStep::Data { kind, data: data.as_slice().into() },
+                });
+            }
+            (Place::Payload(place), Write::Bytes(bytes)) => {
+                self.payloads.push(PayloadStep::new(info.implies, place, bytes));
+            }
+            // The checker gives bytes to options and payloads only, and numbers to everything but payloads.
+            (Place::Key { .. } | Place::AnyOption, _) | (Place::Payload(_), Write::Number(_)) => {}
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Running edits over a packet.
+
+use crate::compile::Edit;
+use crate::fields::{Deltas, IP4_CHECKSUM};
+use crate::not_applied::{NotApplied, NotAppliedCounts};
+use crate::option_area::{List, Outcome};
+use crate::resize::{write_area, write_values};
+use crate::traits::{Traits, is};
+use mmb_packet::checksum::{self, Delta};
+use mmb_packet::{Layout, Packet};
+
+/// Applies edits; holds the scratch for one worker.
+#[derive(Debug, Default)]
+pub struct Editor {
+    options: List,
+}
+
+impl Editor {
+    /// Applies `edits` in order to one packet whose layout is `layout`, and keeps the layout's offsets and flags true.
+    pub fn apply<'e>(
+        &mut self,
+        packet: &mut Packet<'_>,
+        layout: &mut Layout,
+        edits: impl Iterator<Item = &'e Edit> + Clone,
+        not_applied: &mut NotAppliedCounts,
+    ) {
+        let traits = Traits::of(packet, layout);
+        let mut deltas = Deltas::default();
+        let mut lists = 0;
+        for edit in edits.clone() {
+            lists |= edit.lists();
+            for step in &edit.fields {
+                step.apply(packet.bytes_mut(), layout, traits, &mut deltas);
+            }
+        }
+        if lists & Edit::OPTIONS != 0 && traits.meets(is::TCP) {
+            self.apply_options(packet, layout, edits.clone(), &mut deltas, not_applied);
+        }
+        if lists & Edit::PAYLOADS != 0 {
+            for step in edits.clone().flat_map(|edit| &edit.payloads) {
+                step.apply(packet.bytes_mut(), layout, traits, &mut deltas, not_applied);
+            }
+        }
+        if lists & Edit::RAW != 0 {
+            for step in edits.clone().flat_map(|edit| &edit.raw) {
+                step.apply(packet.bytes_mut(), layout, traits, &mut deltas);
+            }
+        }
+        write_checksums(packet.bytes_mut(), layout, &deltas);
+        if lists & Edit::CHECKSUMS != 0 {
+            for step in edits.flat_map(|edit| &edit.checksums) {
+                step.apply(packet.bytes_mut(), layout, traits, &mut deltas);
+            }
+        }
+    }
+
+    fn apply_options<'e>(
+        &mut self,
+        packet: &mut Packet<'_>,
+        layout: &mut Layout,
+        edits: impl Iterator<Item = &'e Edit>,
+        deltas: &mut Deltas,
+        not_applied: &mut NotAppliedCounts,
+    ) {
+        let list = &mut self.options;
+        list.load(mmb_packet::options::area(packet, layout), layout.is_fragment());
+        for step in edits.flat_map(|edit| &edit.options) {
+            if let Err(reason) = step.apply(list) {
+                not_applied.count(reason);
+            }
+        }
+        match list.outcome() {
+            Outcome::Unchanged => {}
+            Outcome::Values => {
+                let area = packet.bytes_mut().get_mut(layout.tcp_options()).unwrap_or_default();
+                write_values(area, list, &mut deltas.transport);
+            }
+            Outcome::Rebuilt => {
+                let (area, len) = list.area();
+                if write_area(packet, layout, &area[..len], deltas).is_none() {
+                    not_applied.count(NotApplied::NoRoom);
+                }
+            }
+        }
+    }
+}
+
+/// Lets both checksums follow what changed.
+fn write_checksums(bytes: &mut [u8], layout: &Layout, deltas: &Deltas) {
+    if deltas.header != Delta::default()
+        && let Some(field) = field_at(bytes, usize::from(layout.ip) + IP4_CHECKSUM)
+    {
+        *field = deltas.header.apply(*field);
+    }
+    if deltas.transport != Delta::default()
+        && let Some(offset) = checksum::field_offset(layout.l4_kind)
+        && let Some(field) = field_at(bytes, usize::from(layout.l4) + offset)
+    {
+        let udp = layout.l4_kind == checksum::UDP;
+        *field = if udp { deltas.transport.apply_udp(*field) } else { deltas.transport.apply(*field) };
+    }
+}
+
+fn field_at(bytes: &mut [u8], at: usize) -> Option<&mut [u8; 2]> {
+    bytes.get_mut(at..)?.first_chunk_mut()
+}

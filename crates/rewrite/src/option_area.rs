@@ -1,0 +1,213 @@
+//! The option area while it is worked on: options back to back, padding left out.
+//!
+//! Life-cycle: a [`List`] is scratch of an editor. It is loaded from a packet, steps change it, and [`List::outcome`] says
+//! what that means for the packet. It never holds more than the 40 bytes that an area can have: what would not fit is
+//! refused before anything changes.
+
+use crate::not_applied::NotApplied;
+use mmb_packet::options::{END, MAX_AREA, NOP, Stop, TcpOption, walk};
+
+/// Up to [`MAX_AREA`] bytes.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    bytes: Area,
+    len: usize,
+}
+
+/// The bytes of an area that is as long as can be.
+type Area = [u8; MAX_AREA];
+
+impl Default for Run {
+    fn default() -> Self {
+        Run { bytes: [0; MAX_AREA], len: 0 }
+    }
+}
+
+impl Run {
+    fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// Appends what fits; callers have made sure that all does.
+    fn push(&mut self, bytes: &[u8]) {
+        for (to, from) in self.bytes.iter_mut().skip(self.len).zip(bytes) {
+            *to = *from;
+            self.len += 1;
+        }
+    }
+
+    fn push_option(&mut self, kind: u8, data: &[u8]) {
+        self.push(&[kind, (2 + data.len()) as u8]);
+        self.push(data);
+    }
+}
+
+/// What the steps mean for the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Nothing: it stays byte for byte.
+    Unchanged,
+    /// Options have other values; all of them, and the padding, stay where they are.
+    Values,
+    /// The area is written anew.
+    Rebuilt,
+}
+
+/// The options of one header, in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct List {
+    loaded: Run,
+    now: Run,
+    /// What is malformed, to the area's end. Its kind and length may say anything.
+    tail: Run,
+    /// Padding that was met, as bits: 1 << [`END`], 1 << [`NOP`].
+    padding: u8,
+    /// The area has to be written anew even if the options are what they were.
+    rebuild: bool,
+    area_len: usize,
+    /// The area's length cannot change.
+    fixed: bool,
+}
+
+impl List {
+    /// Starts over with the options of an area of at most [`MAX_AREA`] bytes. `fixed`: its length cannot change.
+    pub(crate) fn load(&mut self, area: &[u8], fixed: bool) {
+        *self = List { area_len: area.len().min(MAX_AREA), fixed, ..List::default() };
+        let mut options = walk(area);
+        for TcpOption { kind, data, .. } in options.by_ref() {
+            match kind {
+                END | NOP => self.padding |= 1 << kind,
+                _ => self.loaded.push_option(kind, data),
+            }
+        }
+        if options.stop() == Some(Stop::Malformed) {
+            self.tail.push(area.get(options.offset()..).unwrap_or_default());
+        }
+        self.now = self.loaded;
+    }
+
+    /// Writes a number into the data of every option of that kind that is wide enough.
+    ///
+    /// # Errors
+    /// [`NotApplied::OptionWidth`] if one was not.
+    pub(crate) fn set_number(&mut self, kind: u8, number: u128) -> Result<(), NotApplied> {
+        let mut result = Ok(());
+        let mut set = Run::default();
+        for option in walk(self.now.as_slice()) {
+            let width = option.data.len();
+            if option.kind != kind {
+                set.push_option(option.kind, option.data);
+            } else if width < 16 && number >> (8 * width) != 0 {
+                set.push_option(kind, option.data);
+                result = Err(NotApplied::OptionWidth);
+            } else {
+                let mut data = [0; MAX_AREA];
+                for (to, from) in data[..width].iter_mut().rev().zip(number.to_le_bytes()) {
+                    *to = from;
+                }
+                set.push_option(kind, &data[..width]);
+            }
+        }
+        self.now = set;
+        result
+    }
+
+    /// Gives every option of that kind new data.
+    ///
+    /// # Errors
+    /// [`NotApplied::OptionSpace`] or [`NotApplied::Fragment`] if there is no room for all of them; none changes then.
+    pub(crate) fn set_data(&mut self, kind: u8, data: &[u8]) -> Result<(), NotApplied> {
+        let len = walk(self.now.as_slice())
+            .map(|option| 2 + if option.kind == kind { data.len() } else { option.data.len() })
+            .sum();
+        if len > self.now.len {
+            self.room_for(len)?;
+        }
+        let mut set = Run::default();
+        for option in walk(self.now.as_slice()) {
+            set.push_option(option.kind, if option.kind == kind { data } else { option.data });
+        }
+        self.now = set;
+        Ok(())
+    }
+
+    /// Appends an option.
+    ///
+    /// # Errors
+    /// [`NotApplied::OptionSpace`] or [`NotApplied::Fragment`] if there is no room.
+    pub(crate) fn push(&mut self, kind: u8, data: &[u8]) -> Result<(), NotApplied> {
+        self.room_for(self.now.len + 2 + data.len())?;
+        self.now.push_option(kind, data);
+        Ok(())
+    }
+
+    /// Options whose kind is not to be kept go.
+    pub(crate) fn retain(&mut self, keep: impl Fn(u8) -> bool) {
+        let mut kept = Run::default();
+        for option in walk(self.now.as_slice()).filter(|option| keep(option.kind)) {
+            kept.push_option(option.kind, option.data);
+        }
+        self.now = kept;
+    }
+
+    /// What is malformed goes.
+    pub(crate) fn drop_tail(&mut self) {
+        self.rebuild |= self.tail.len > 0;
+        self.tail.len = 0;
+    }
+
+    /// Padding of that kind goes: an area that has some is rebuilt.
+    pub(crate) fn strip_padding(&mut self, kind: u8) {
+        self.rebuild |= self.padding & 1 << kind != 0;
+    }
+
+    /// Everything goes.
+    pub(crate) fn clear(&mut self) {
+        self.rebuild |= self.area_len > 0;
+        self.now.len = 0;
+        self.tail.len = 0;
+    }
+
+    /// Whether options of `len` bytes and the tail fit.
+    fn room_for(&self, len: usize) -> Result<(), NotApplied> {
+        let len = len + self.tail.len;
+        if len > MAX_AREA {
+            Err(NotApplied::OptionSpace)
+        } else if self.fixed && len > self.area_len {
+            Err(NotApplied::Fragment)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// What has become of the area, all steps together.
+    pub(crate) fn outcome(&self) -> Outcome {
+        let shape = |run| walk(run).map(|option| (option.kind, option.data.len()));
+        let (loaded, now) = (self.loaded.as_slice(), self.now.as_slice());
+        if self.rebuild {
+            Outcome::Rebuilt
+        } else if loaded == now {
+            Outcome::Unchanged
+        } else if shape(loaded).eq(shape(now)) {
+            Outcome::Values
+        } else {
+            Outcome::Rebuilt
+        }
+    }
+
+    /// The options as they are now.
+    pub(crate) fn options(&self) -> impl Iterator<Item = TcpOption<'_>> {
+        walk(self.now.as_slice())
+    }
+
+    /// The area written anew: its bytes (zeros, which are end-of-list, behind what counts) and its length, a multiple
+    /// of 4.
+    pub(crate) fn area(&self) -> (Area, usize) {
+        let mut area = self.now;
+        area.push(self.tail.as_slice());
+        // What a longer run left behind the length must not show.
+        area.bytes[area.len..].fill(0);
+        let len = if self.fixed { self.area_len } else { area.len.next_multiple_of(4) };
+        (area.bytes, len)
+    }
+}

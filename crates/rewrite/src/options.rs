@@ -1,0 +1,81 @@
+//! What is done to a TCP header's options, step by step over a list of them.
+
+use crate::not_applied::NotApplied;
+use crate::option_area::List;
+use mmb_packet::options::{END, NOP};
+
+/// A set of option kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kinds([u64; 4]);
+
+impl Kinds {
+    pub(crate) fn of(kind: u8) -> Kinds {
+        let mut kinds = Kinds::default();
+        kinds.insert(kind);
+        kinds
+    }
+
+    pub(crate) fn insert(&mut self, kind: u8) {
+        self.0[usize::from(kind >> 6)] |= 1 << (kind & 63);
+    }
+
+    pub(crate) fn has(&self, kind: u8) -> bool {
+        self.0[usize::from(kind >> 6)] >> (kind & 63) & 1 != 0
+    }
+}
+
+/// One target about options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OptionStep {
+    /// A number, big-endian, into the data that the options of a kind have.
+    Number { kind: u8, number: u128 },
+    /// New data for the options of a kind.
+    Data { kind: u8, data: Box<[u8]> },
+    /// An option more, behind the others.
+    Add { kind: u8, data: Box<[u8]> },
+    /// Options of a kind go. For the padding kinds: the area is rebuilt without padding in between.
+    Strip(u8),
+    /// All options but those of some kinds go, and what is malformed. Padding is none.
+    Keep(Kinds),
+    /// The whole area goes.
+    Clear,
+}
+
+impl OptionStep {
+    /// The kinds of a whitelist.
+    pub(crate) fn whitelist(&mut self) -> Option<&mut Kinds> {
+        match self {
+            OptionStep::Keep(kinds) => Some(kinds),
+            _ => None,
+        }
+    }
+
+    /// Does the step to the list.
+    ///
+    /// # Errors
+    /// Why the list, or part of it, stays as it is.
+    pub(crate) fn apply(&self, list: &mut List) -> Result<(), NotApplied> {
+        match self {
+            OptionStep::Number { kind, number } => list.set_number(*kind, *number),
+            OptionStep::Data { kind, data } => list.set_data(*kind, data),
+            OptionStep::Add { kind, data } => list.push(*kind, data),
+            OptionStep::Strip(kind @ (END | NOP)) => {
+                list.strip_padding(*kind);
+                Ok(())
+            }
+            OptionStep::Strip(kind) => {
+                list.retain(|other| other != *kind);
+                Ok(())
+            }
+            OptionStep::Keep(kinds) => {
+                list.retain(|kind| kinds.has(kind));
+                list.drop_tail();
+                Ok(())
+            }
+            OptionStep::Clear => {
+                list.clear();
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Payload bytes: the first ones are overwritten.
+
+use crate::fields::Deltas;
+use crate::not_applied::{NotApplied, NotAppliedCounts};
+use crate::traits::{Traits, needs, part};
+use mmb_packet::Layout;
+use mmb_packet::checksum;
+use mmb_policy::field::{Implies, Payload};
+
+/// Bytes to write over the start of a payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PayloadStep {
+    needs: u16,
+    place: Payload,
+    bytes: Box<[u8]>,
+}
+
+impl PayloadStep {
+    pub(crate) fn new(implies: Implies, place: Payload, bytes: &[u8]) -> PayloadStep {
+        PayloadStep { needs: needs(implies), place, bytes: bytes.into() }
+    }
+
+    /// Writes the bytes if the packet has such a payload and it is long enough.
+    ///
+    /// What lies behind the IP header may be the transport header. Its checksum field is not overwritten but
+    /// follows, as it does after any other change: writing it is what the checksum fields are for.
+    pub(crate) fn apply(
+        &self,
+        bytes: &mut [u8],
+        layout: &Layout,
+        traits: Traits,
+        deltas: &mut Deltas,
+        not_applied: &mut NotAppliedCounts,
+    ) {
+        if !traits.meets(self.needs) {
+            return;
+        }
+        let range = match self.place {
+            Payload::Ip => layout.ip_payload_range(),
+            Payload::Transport => layout.payload_range(),
+        };
+        let start = range.start;
+        let Some(place) = bytes.get_mut(range).and_then(|place| place.get_mut(..self.bytes.len())) else {
+            not_applied.count(NotApplied::PayloadShort);
+            return;
+        };
+        let span = Span::of(layout, traits);
+        for (at, (byte, &new)) in (start..).zip(place.iter_mut().zip(&self.bytes)) {
+            if span.is_checksum(at) {
+                continue;
+            }
+            span.follow(at, *byte, new, deltas);
+            *byte = new;
+        }
+    }
+}
+
+/// Which bytes of a packet its transport checksum covers.
+struct Span {
+    l4: usize,
+    end: usize,
+    checksum: Option<usize>,
+    /// The byte that names the protocol in the pseudo header.
+    proto_at: Option<usize>,
+}
+
+impl Span {
+    fn of(layout: &Layout, traits: Traits) -> Span {
+        let l4 = usize::from(layout.l4);
+        let covered = traits.covered & part::TRANSPORT != 0;
+        Span {
+            l4,
+            end: if covered { layout.payload_end as usize } else { 0 },
+            checksum: checksum::field_offset(layout.l4_kind).map(|at| l4 + at),
+            proto_at: (traits.covered & part::PROTO != 0).then_some(usize::from(layout.proto_at)),
+        }
+    }
+
+    fn is_checksum(&self, at: usize) -> bool {
+        self.checksum.is_some_and(|field| at == field || at == field + 1)
+    }
+
+    fn follow(&self, at: usize, old: u8, new: u8, deltas: &mut Deltas) {
+        if (self.l4..self.end).contains(&at) {
+            deltas.transport.byte(!(at - self.l4).is_multiple_of(2), old, new);
+        } else if self.proto_at == Some(at) {
+            deltas.transport.byte(true, old, new);
+        }
+    }
+}
