@@ -1,0 +1,1 @@
+"""End-to-end tests of `mmb run`: real programs and crafted frames through live ports between network namespaces."""

@@ -1,0 +1,127 @@
+"""Fixtures of the live tests.
+
+`site` is shared by all tests of one backend: namespaces, cables, a web server and an iperf3 server, and a daemon that
+`mmb` hands to each test with no rules. Tests that stop, kill or break the daemon make a site of their own with `fresh`.
+
+What a daemon printed is shown with a failure; its files stay in pytest's temporary folder.
+"""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from . import daemon, net, process, programs, topology
+
+BACKENDS = ("af_xdp", "af_packet")
+AF_XDP = 44
+
+_daemons = []
+
+
+def pytest_collection_modifyitems(items):
+    """Without root there is nothing to try: say so once per test, not by failing somewhere inside."""
+    here = Path(__file__).parent
+    lacking = _lacking()
+    for item in items:
+        if here in Path(item.fspath).parents and "needs_no_root" not in item.keywords and lacking:
+            item.add_marker(pytest.mark.skip(reason=lacking))
+
+
+def _lacking():
+    if os.geteuid() != 0:
+        return "needs root: network namespaces and raw sockets"
+    if process.run(["unshare", "--net", "true"], check=False).returncode != 0:
+        return "the kernel gives no network namespaces here"
+    return None
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "needs_no_root: runs without root and namespaces")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    report = (yield).get_result()
+    if report.failed:
+        for mmb in _daemons:
+            report.sections.append((f"mmb's log, {mmb.log}", mmb.output()[-4000:]))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def binary():
+    """The program under test, built."""
+    if not os.access(daemon.BINARY, os.X_OK):
+        pytest.exit(f"{daemon.BINARY} is missing: run 'make build', or set MMB to the program's path", returncode=2)
+    return daemon.BINARY
+
+
+@pytest.fixture(scope="session")
+def namespaces():
+    net.remove_leftovers()
+
+
+@pytest.fixture(scope="session", params=BACKENDS)
+def backend(request):
+    """How mmb drives its kernel interfaces."""
+    need_backend(request.param)
+    return request.param
+
+
+def need_backend(name):
+    if name == "af_xdp":
+        try:
+            socket.socket(AF_XDP, socket.SOCK_RAW, 0).close()
+        except OSError as error:
+            pytest.skip(f"the kernel has no AF_XDP sockets: {error}")
+
+
+@pytest.fixture(scope="session")
+def site(backend, namespaces, tmp_path_factory):
+    """The shared client and server, a web server and an iperf3 server."""
+    with topology.Site(tmp_path_factory.mktemp(backend), backend) as shared:
+        shared.nginx = programs.Nginx(shared)
+        shared.iperf = programs.Iperf(shared)
+        shared.daemon = shared.mmb()
+        yield shared
+
+
+@pytest.fixture
+def mmb(site):
+    """The shared daemon, without rules. Afterwards every packet must be accounted for."""
+    if not site.daemon.running():
+        site.daemon.start()
+    _daemons[:] = [site.daemon]
+    site.daemon.reset()
+    yield site.daemon
+    assert site.daemon.running(), "mmb ended"
+    site.daemon.settled()
+
+
+@pytest.fixture
+def fresh(namespaces, tmp_path):
+    """Makes sites of the test's own: `fresh(backend, …)`; and `fresh.daemon(site, *options)` a started daemon."""
+    maker = _Fresh(tmp_path)
+    yield maker
+    for made in reversed(maker.sites):
+        made.close()
+
+
+class _Fresh:
+    def __init__(self, folder):
+        self.folder = folder
+        self.sites = []
+        _daemons.clear()
+
+    def __call__(self, backend="af_xdp", **shape):
+        need_backend(backend)
+        folder = self.folder / str(len(self.sites))
+        folder.mkdir()
+        self.sites.append(topology.Site(folder, backend, **shape))
+        return self.sites[-1]
+
+    def daemon(self, site, *options, name="mmb"):
+        mmb = site.mmb(name)
+        _daemons.append(mmb)
+        return mmb.start(*options)

@@ -1,0 +1,132 @@
+"""A running `mmb run` and its clients."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+
+from .process import Background, CommandFailed, run, wait_until
+
+BINARY = os.path.abspath(os.environ.get("MMB", "target/release/mmb"))
+
+READY_TIMEOUT = 30
+
+
+class DidNotStart(AssertionError):
+    """`mmb run` ended, or never said that it was ready."""
+
+
+class Mmb:
+    """A daemon in a namespace. `start` returns when it has said that it is ready and its socket answers."""
+
+    def __init__(self, namespace, folder, ports, name="mmb"):
+        self.namespace = namespace
+        self.ports = ports
+        self.socket = folder / f"{name}.sock"
+        self.log = folder / f"{name}.log"
+        self.process = None
+
+    def start(self, *options):
+        command = [BINARY, "run", "--socket", self.socket]
+        for name, device in self.ports.items():
+            command += ["--port", f"{name}={device}"]
+        with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as notify:
+            address = f"\0mmb-live-{os.getpid()}-{id(self)}"
+            notify.bind(address)
+            env = {**os.environ, "NOTIFY_SOCKET": "@" + address[1:]}
+            self.process = self.namespace.start([*command, *options], self.log, env=env)
+            ready = self.process.wait_readable(notify, READY_TIMEOUT) and b"READY=1" in notify.recv(4096)
+        if not ready:
+            self.process.close()
+            raise DidNotStart(f"mmb run {' '.join(map(str, options))}: not ready: {self.output()}")
+        self.ask("show", "version")
+        return self
+
+    def output(self):
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def running(self):
+        return self.process is not None and self.process.running()
+
+    def stop(self):
+        """SIGTERM; the exit status."""
+        return self.process.stop()
+
+    def kill(self):
+        """SIGKILL."""
+        self.process.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def close(self):
+        if self.process is not None:
+            self.process.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    # Clients
+
+    def client(self, *words, check=True, timeout=20, **options):
+        """A one-shot command; words may be a whole line."""
+        words = [word for text in words for word in str(text).split()]
+        return run([BINARY, *words, "--socket", self.socket], check=check, timeout=timeout, **options)
+
+    def __call__(self, *words):
+        return self.client(*words).stdout
+
+    def ask(self, *words):
+        """A one-shot command's answer in JSON."""
+        return json.loads(self.client(*words, "--json").stdout)
+
+    def refused(self, *words):
+        """A command that is to fail: what it says."""
+        done = self.client(*words, check=False)
+        assert done.returncode == 1, f"{words}: exit status {done.returncode}: {done.stdout}{done.stderr}"
+        return done.stderr
+
+    def shell(self, timeout=60):
+        """The shell with a pipe for its input, to be fed commands."""
+        return subprocess.Popen(
+            [BINARY, "--socket", str(self.socket)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+
+    def apply(self, folder, *rules):
+        """Puts these rules in force as a whole."""
+        path = folder / "applied.mmb"
+        path.write_text("".join(rule + "\n" for rule in rules))
+        return self.ask("apply", path)
+
+    def reset(self):
+        """No rules; every port enabled."""
+        self("flush")
+        for port in self.ask("show", "ports")["ports"]:
+            if not port["enabled"]:
+                self("enable", port["name"])
+
+    # Counters
+
+    def drops(self):
+        return self.ask("show", "errors")["drops"]
+
+    def port(self, name):
+        return next(port for port in self.ask("show", "ports")["ports"] if port["name"] == name)
+
+    def rule(self, number):
+        return next(rule for rule in self.ask("list")["rules"] if rule["id"] == number)
+
+    def balance(self):
+        """Packets received and not yet accounted for: in - out - drops."""
+        ports = self.ask("show", "ports")["ports"]
+        received = sum(port["rx"]["packets"] for port in ports)
+        sent = sum(port["tx"]["packets"] for port in ports)
+        return received - sent - sum(self.drops().values())
+
+    def settled(self):
+        """in = out + drops. Waits for packets in flight."""
+        wait_until(lambda: self.balance() == 0, "in = out + drops")

@@ -1,0 +1,147 @@
+"""Network namespaces, the veth pairs between them, and raw sockets inside them."""
+
+import contextlib
+import ctypes
+import itertools
+import os
+import re
+import select
+import socket
+import struct
+import time
+from pathlib import Path
+
+from .process import Background, run
+
+# A kernel without some kind of link says so in one of these ways.
+NO_SUCH_LINK_TYPE = ("Unknown device type", "Operation not supported", "not supported")
+
+_PREFIX = "mmbt"
+_serial = itertools.count()
+_libc = ctypes.CDLL(None, use_errno=True)
+
+CLONE_NEWNET = 0x40000000
+SOL_PACKET = 263
+PACKET_AUXDATA = 8
+PACKET_OUTGOING = 4
+ETH_P_ALL = 3
+SO_RCVBUFFORCE = 33
+TP_STATUS_VLAN_VALID = 1 << 4
+TP_STATUS_VLAN_TPID_VALID = 1 << 6
+
+
+def remove_leftovers():
+    """Removes namespaces of test runs that were killed before they could do it: their process is gone."""
+    for name in run(["ip", "netns", "list"]).stdout.split("\n"):
+        match = re.match(rf"{_PREFIX}-(\d+)-", name)
+        if match and not Path(f"/proc/{match[1]}").exists():
+            run(["ip", "netns", "del", name.split()[0]], check=False)
+
+
+class Namespace:
+    """A network namespace under a name that no other process uses."""
+
+    def __init__(self, role):
+        self.name = f"{_PREFIX}-{os.getpid()}-{next(_serial)}-{role}"
+        run(["ip", "netns", "add", self.name])
+        self.ip("link", "set", "lo", "up")
+
+    def delete(self):
+        run(["ip", "netns", "del", self.name], check=False)
+
+    def ip(self, *words, check=True):
+        return run(["ip", "-n", self.name, *words], check=check)
+
+    def command(self, words):
+        return ["ip", "netns", "exec", self.name, *words]
+
+    def run(self, *words, **options):
+        """Runs a command inside, to its end."""
+        return run(self.command(words), **options)
+
+    def start(self, words, log, **options):
+        """Starts a command inside. `ip netns exec` becomes the command: the process id is the command's."""
+        return Background(self.command(words), log, **options)
+
+    def sysctl(self, **values):
+        for key, value in values.items():
+            self.run("sysctl", "-qw", f"{key.replace('__', '.')}={value}")
+
+    @contextlib.contextmanager
+    def entered(self):
+        """This thread is inside; sockets made meanwhile stay there."""
+        with open("/proc/thread-self/ns/net", "rb") as home, open(f"/run/netns/{self.name}", "rb") as there:
+            _setns(there)
+            try:
+                yield
+            finally:
+                _setns(home)
+
+    def socket(self, *kind):
+        with self.entered():
+            return socket.socket(*kind)
+
+
+def _setns(file):
+    if _libc.setns(file.fileno(), CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
+
+
+def veth(one, one_name, other, other_name, mtu=None, queues=None):
+    """A veth pair between two namespaces, up, with every offload as the kernel gives it."""
+    shape = [] if queues is None else ["numtxqueues", queues, "numrxqueues", queues]
+    peer = ["type", "veth", "peer", "name", other_name, "netns", other.name]
+    one.ip("link", "add", one_name, *shape, *peer, *shape)
+    for namespace, name in ((one, one_name), (other, other_name)):
+        if mtu:
+            namespace.ip("link", "set", name, "mtu", mtu)
+        namespace.ip("link", "set", name, "up")
+
+
+class RawPort:
+    """One interface's wire: sends frames as they are, sees what arrives (not what its own host sends)."""
+
+    def __init__(self, namespace, interface):
+        self.socket = namespace.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        self.socket.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
+        self.socket.bind((interface, ETH_P_ALL))
+        self.socket.setblocking(False)
+
+    def close(self):
+        self.socket.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def send(self, frame):
+        self.socket.send(bytes(frame))
+
+    def frames(self, timeout=10):
+        """Frames as they arrive, until the time is over."""
+        deadline = time.monotonic() + timeout
+        while (left := deadline - time.monotonic()) > 0:
+            if select.select([self.socket], [], [], left)[0]:
+                yield from self.drain()
+
+    def drain(self):
+        """Frames that have arrived already."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                data, ancillary, _, address = self.socket.recvmsg(1 << 17, 256)
+                if address[2] != PACKET_OUTGOING:
+                    yield _with_tag(data, ancillary)
+
+
+def _with_tag(data, ancillary):
+    """The frame with its outer VLAN tag, which the kernel hands over beside it."""
+    for level, kind, value in ancillary:
+        if level == SOL_PACKET and kind == PACKET_AUXDATA:
+            status, _, _, _, _, tci, tpid = struct.unpack("IIIHHHH", value[:20])
+            if status & TP_STATUS_VLAN_VALID:
+                tpid = tpid if status & TP_STATUS_VLAN_TPID_VALID else 0x8100
+                return data[:12] + struct.pack("!HH", tpid, tci) + data[12:]
+    return data

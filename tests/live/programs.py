@@ -1,0 +1,156 @@
+"""The real programs at both ends: nginx and curl, iperf3, ping, and a UDP stream of numbered packets."""
+
+import hashlib
+import json
+import os
+import socket
+import struct
+import threading
+import time
+
+BIG = 20 << 20
+
+
+class Nginx:
+    """A web server in a site's server namespace, on ports 80 and 8080 of both families."""
+
+    PORTS = (80, 8080)
+
+    def __init__(self, site):
+        self.root = site.folder / "www"
+        self.root.mkdir(exist_ok=True)
+        self.files = {"small": b"mmb was here\n", "big": os.urandom(1 << 20) * (BIG >> 20)}
+        for name, content in self.files.items():
+            (self.root / name).write_bytes(content)
+        config = site.folder / "nginx.conf"
+        listen = "".join(f"listen {port}; listen [::]:{port}; " for port in self.PORTS)
+        config.write_text(
+            f"daemon off; master_process off; pid {site.folder}/nginx.pid; error_log stderr; events {{}}\n"
+            f"http {{ access_log off; server {{ {listen} root {self.root}; }} }}\n"
+        )
+        words = ["nginx", "-p", site.folder, "-e", "stderr", "-c", config]
+        self.process = site.start(site.server, words, "nginx")
+        for port in self.PORTS:
+            self.process.wait_listening(port)
+
+    def digest(self, name):
+        return hashlib.sha256(self.files[name]).hexdigest()
+
+
+def fetch(site, url, timeout=30, check=True, rate=None):
+    """curl in the client's namespace: exit status and SHA-256 of what came."""
+    target = site.folder / f"fetched-{threading.get_ident()}"
+    target.unlink(missing_ok=True)
+    limit = ["--limit-rate", rate] if rate else []
+    words = ["curl", "-gsS", "--max-time", timeout, *limit, "-o", target, url]
+    done = site.client.run(*words, timeout=timeout + 5, check=check)
+    content = target.read_bytes() if target.exists() else b""
+    return done.returncode, hashlib.sha256(content).hexdigest()
+
+
+class Iperf:
+    """An iperf3 server in the server's namespace, and runs against it."""
+
+    PORT = 5201
+
+    def __init__(self, site):
+        self.site = site
+        self.process = site.start(site.server, ["iperf3", "-s"], "iperf3")
+        self.process.wait_listening(self.PORT)
+
+    def command(self, address, seconds, *options):
+        return ["iperf3", "-c", address, "-t", seconds, "-J", *options]
+
+    def measure(self, address, seconds, *options):
+        """A run to its end: the `end` of iperf3's report."""
+        done = self.site.client.run(*self.command(address, seconds, *options), timeout=seconds + 20, check=False)
+        return report(done.stdout)
+
+    def start(self, address, seconds, *options):
+        """A run beside the test; `report` reads its output when it has ended."""
+        log = self.site.folder / "iperf3-client.json"
+        log.unlink(missing_ok=True)
+        return self.site.client.start(self.command(address, seconds, *options), log)
+
+
+def report(text):
+    """The `end` of an iperf3 report in JSON."""
+    result = json.loads(text)
+    assert "error" not in result, f"iperf3: {result['error']}"
+    return result["end"]
+
+
+def ping(site, address, count=5, options=()):
+    """Answers to `count` pings."""
+    words = ["ping", "-n", "-i", "0.02", "-c", count, "-W", "2", *options, address]
+    done = site.client.run(*words, timeout=count + 10, check=False)
+    for line in done.stdout.split("\n"):
+        if " received" in line:
+            return int(line.split(", ")[1].split()[0])
+    raise AssertionError(f"ping: {done.stdout}{done.stderr}")
+
+
+class NumberedStream:
+    """UDP packets numbered from 0, sent at a steady rate from the client until stopped, and who arrived."""
+
+    PORT = 9999
+
+    def __init__(self, site, target, rate=2000):
+        self.interval = 1 / rate
+        self.receiver = site.server.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self.receiver.bind((target, self.PORT))
+        self.receiver.settimeout(5)
+        self.sender = site.client.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.sender.connect((target, self.PORT))
+        self.stopping = threading.Event()
+        self.sent = None
+        self.received = []
+        self.threads = [threading.Thread(target=self._send), threading.Thread(target=self._receive)]
+
+    def _send(self):
+        number, due = 0, time.monotonic()
+        while not self.stopping.wait(max(0.0, due - time.monotonic())):
+            self.sender.send(struct.pack("!Q", number).ljust(200, b"."))
+            number, due = number + 1, due + self.interval
+        self.sent = number
+        self.sender.send(b"the end")
+
+    def _receive(self):
+        while True:
+            try:
+                data = self.receiver.recv(2048)
+            except TimeoutError:
+                return
+            if data == b"the end":
+                return
+            self.received.append(struct.unpack("!Q", data[:8])[0])
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopping.set()
+        for thread in self.threads:
+            thread.join(30)
+        self.receiver.close()
+        self.sender.close()
+
+    def missing(self):
+        """Numbers that were sent and did not arrive; after the `with` block."""
+        return sorted(set(range(self.sent)) - set(self.received))
+
+
+def scan(site, address, ports, options=()):
+    """nmap's view of TCP ports: port to `open`, `closed` or `filtered`."""
+    words = ["nmap", "-n", "-Pn", "--max-retries", "1", "-oG", "-", "-p", ports, *options, address]
+    states = {}
+    for line in site.client.run(*words, timeout=60).stdout.split("\n"):
+        _, marker, listed = line.partition("Ports: ")
+        if marker:
+            for entry in listed.split("\t")[0].split(", "):
+                number, state = entry.strip().split("/")[:2]
+                states[int(number)] = state
+    return states

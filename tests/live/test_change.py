@@ -1,0 +1,128 @@
+"""The policy is changed while traffic flows, and no packet is lost to it."""
+
+import threading
+
+import pytest
+
+from .programs import NumberedStream, fetch, report
+from .topology import SERVER4
+
+CHANGES = 1000
+
+
+def changes(count):
+    """Commands, each of which changes the policy in force: rules come, and go again, in every part of the classifier."""
+    shapes = (
+        "ip-saddr 192.0.2.{n} drop",
+        "tcp-dport 200{n} mod tcp-dport 80",
+        "ip6-daddr 2001:db8::{n} ip-proto tcp drop",
+        "tcp-opt 2{n} strip tcp-opt 2{n}",
+        "ip-ttl > 2{n} ip-daddr 198.51.100.0/2{n} mod ip-ttl 9",
+        'udp-payload "nothing sends this {n}" drop',
+    )
+    for number in range(count // 2):
+        rule = 1000 + number % 7
+        if number >= 7:
+            yield f"del {rule}"
+        yield f"add id {rule} {shapes[number % len(shapes)].format(n=number % 5)}"
+    for number in range(7):
+        yield f"del {1000 + number}"
+
+
+def feed(mmb, commands):
+    """Runs the commands in one shell, each with its answer."""
+    shell = mmb.shell()
+    output, _ = shell.communicate("".join(f"{command}\n" for command in commands), timeout=60)
+    assert shell.returncode == 0, output
+    return output
+
+
+def retransmits(result):
+    return result["sum_sent"]["retransmits"]
+
+
+def test_a_thousand_changes_under_load_lose_no_packet(site, mmb):
+    """A TCP stream at full speed beside; its retransmissions are compared with those of a run without changes."""
+    commands = list(changes(CHANGES))
+    assert len(commands) >= CHANGES
+    baseline = site.iperf.measure(SERVER4, 3)
+    drops = mmb.drops()
+    with site.iperf.start(SERVER4, 4) as load:
+        feed(mmb, commands)
+        assert load.running(), "the changes took longer than the load"
+        load.wait(20)
+        result = report(load.output())
+    mmb.settled()
+    assert mmb.ask("list")["rules"] == []
+    assert result["sum_received"]["bits_per_second"] > baseline["sum_received"]["bits_per_second"] / 4
+    assert retransmits(result) <= 3 * retransmits(baseline) + 200
+    # What the host's queues could not take under load is no loss to a change; a drop by a rule would be one.
+    new = {reason for reason, count in mmb.drops().items() if count != drops.get(reason, 0)}
+    assert new <= {"tx-full"}
+
+
+def test_a_thousand_changes_lose_no_packet_of_a_steady_stream(site, mmb):
+    lost_before = mmb.port("lan")["rx_missed"]
+    drops = mmb.drops()
+    with NumberedStream(site, SERVER4) as stream:
+        feed(mmb, changes(CHANGES))
+    assert stream.sent > 500
+    assert stream.missing() == []
+    assert stream.received == sorted(stream.received), "packets overtook each other"
+    assert mmb.drops() == drops
+    assert mmb.port("lan")["rx_missed"] == lost_before
+
+
+def test_every_packet_sees_the_old_policy_or_the_new_one(site, mmb):
+    """Two policies that mark packets in two fields at once: no packet has one mark of each."""
+    paths = []
+    for number in (1, 2):
+        path = site.folder / f"marks{number}.mmb"
+        path.write_text(f"add udp-dport 9999 mod ip-dscp {number}\nadd udp-dport 9999 mod ip-ttl {number}\n")
+        paths.append(path)
+    mmb("apply", paths[0])
+    marks = set()
+    with site.server_wire() as wire, NumberedStream(site, SERVER4) as stream:
+        for round_ in range(60):
+            mmb("apply", paths[round_ % 2])
+            marks |= {(f[15] >> 2, f[22]) for f in wire.drain() if f[12:14] == b"\x08\x00" and f[36:38] == b"\x27\x0f"}
+    assert stream.missing() == []
+    assert marks == {(1, 1), (2, 2)}
+
+
+def test_a_port_can_be_closed_and_opened_under_a_transfer(site, mmb):
+    mmb("add id 5 udp-dport 1 drop")
+    done = []
+    url = f"http://{SERVER4}/big"
+    transfer = threading.Thread(target=lambda: done.append(fetch(site, url, rate="10M")))
+    transfer.start()
+    try:
+        for _ in range(20):
+            mmb("add id 9 tcp-dport 81 drop")
+            mmb("del 9")
+    finally:
+        transfer.join(40)
+    assert done and done[0][1] == site.nginx.digest("big")
+
+
+def test_counters_of_rules_that_stay_go_on(site, mmb):
+    mmb.apply(site.folder, "add in lan ip-proto tcp tcp-dport 80 mod ip-ttl 63", "add udp-dport 1 drop")
+    fetch(site, f"http://{SERVER4}/small")
+    before = mmb.rule(1)
+    assert before["packets"] > 0
+    answer = mmb.apply(site.folder, "add in lan ip-proto tcp tcp-dport 80 mod ip-ttl 63", "add udp-dport 2 drop")
+    assert mmb.rule(1)["packets"] >= before["packets"]
+    assert [rule["rule"] for rule in answer["added"]] == ["add udp-dport 2 drop"]
+    assert [rule["rule"] for rule in answer["removed"]] == ["add udp-dport 1 drop"]
+
+
+@pytest.mark.parametrize("how", ["one by one", "as a file"])
+def test_five_thousand_rules_are_put_in_force(site, mmb, how):
+    rules = [f"add ip-saddr 192.0.{n >> 8}.{n & 255} tcp-dport {n + 1} drop" for n in range(5000)]
+    if how == "as a file":
+        mmb.apply(site.folder, *rules)
+    else:
+        rules = rules[:500]
+        feed(mmb, rules)
+    assert len(mmb.ask("list")["rules"]) == len(rules)
+    assert fetch(site, f"http://{SERVER4}/small")[1] == site.nginx.digest("small")

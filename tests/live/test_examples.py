@@ -1,0 +1,261 @@
+"""The policies in examples/: each passes `mmb check`, and does to packets what its header says.
+
+A case is a packet, the port it enters by, and what becomes of it: `same`, `DROPPED`, or a function that changes a copy;
+scapy then computes lengths and checksums. They run through `mmb replay`, so neither root nor ports are needed.
+"""
+
+from pathlib import Path
+
+import pytest
+from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.layers.inet6 import (
+    HBHOptUnknown,
+    ICMPv6EchoReply,
+    ICMPv6EchoRequest,
+    ICMPv6MLReport2,
+    ICMPv6ND_NS,
+    ICMPv6PacketTooBig,
+    IPv6,
+    IPv6ExtHdrDestOpt,
+    IPv6ExtHdrFragment,
+    IPv6ExtHdrHopByHop,
+    IPv6ExtHdrRouting,
+)
+from scapy.layers.l2 import ARP, Dot1Q, Ether
+from scapy.packet import Raw
+from scapy.utils import rdpcap, wrpcap
+
+from .daemon import BINARY
+from .frames import data, ether, ip4, ip6, rebuilt, tcp, udp
+from .process import run
+
+pytestmark = pytest.mark.needs_no_root
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LAN, WAN = "lan", "wan"
+DROPPED = None
+
+
+def same(packet):
+    return packet
+
+
+def change(layer, **fields):
+    def apply(packet):
+        for name, value in fields.items():
+            setattr(packet[layer], name, value)
+        return packet
+
+    return apply
+
+
+def syn(options=(), **fields):
+    return tcp(flags="S", options=list(options), **fields)
+
+
+FULL = [("MSS", 1460), ("SAckOK", b""), ("Timestamp", (77, 0)), ("NOP", None), ("WScale", 7)]
+UDP4, UDP6, TCP4, TCP6 = ip4() / udp() / data(), ip6() / udp() / data(), ip4() / tcp() / data(), ip6() / tcp() / data()
+
+
+def tagged(vlan, inner):
+    return ether() / Dot1Q(vlan=vlan, prio=2) / inner
+
+
+PLAIN_IP = IP(src="10.0.0.1", dst="10.0.0.2") / udp() / data()
+WHO_HAS = ARP(psrc="10.0.0.1", pdst="10.0.0.2")
+
+CASES = {
+    "anti-spoofing": [
+        (LAN, ip4(src="192.0.2.7") / udp(), same),
+        (LAN, ip4(src="198.51.100.7") / udp(), DROPPED),
+        (WAN, ip4(src="192.0.2.7") / udp(), DROPPED),
+        (WAN, ip4(src="8.8.8.8", dst="192.0.2.7") / udp(), same),
+        *[(WAN, ip4(src=source) / udp(), DROPPED) for source in ("10.1.1.1", "127.0.0.1", "172.31.0.1", "224.0.0.5", "255.255.255.255")],
+        (LAN, ip6(src="2001:db8::7") / udp(), same),
+        (LAN, ip6(src="fe80::7") / udp(), same),
+        (LAN, ip6(src="2001:db8:1::7") / udp(), DROPPED),
+        (WAN, ip6(src="2001:db8::7") / udp(), DROPPED),
+        (WAN, ip6(src="2001:db8:1::7") / udp(), same),
+        *[(WAN, ip6(src=source) / udp(), DROPPED) for source in ("::1", "fd00::1", "ff02::1")],
+    ],
+    "ecn-bleach": [
+        (LAN, ip4() / syn(FULL, flags="SEC"), change(TCP, flags="S")),
+        (WAN, ip4() / tcp(flags="SAE"), change(TCP, flags="SA")),
+        (LAN, ip6() / tcp(flags="SEC"), change(TCP, flags="S")),
+        *[(LAN, ip4(tos=0xB8 | ecn) / udp(), change(IP, tos=0xB8)) for ecn in (1, 2, 3)],
+        (LAN, ip6(tc=2) / udp(), change(IPv6, tc=0)),
+        (LAN, ip6(tc=0xB9) / udp(), same),
+        (LAN, ip4(tos=0xB8) / tcp(), same),
+    ],
+    "icmp-filter": [
+        *[(port, ip4() / ICMP(type=kind, code=4) / data(28), same) for kind in (3, 11, 12) for port in (LAN, WAN)],
+        (LAN, ip4() / ICMP(type=8), same),
+        (WAN, ip4() / ICMP(type=0), same),
+        (WAN, ip4() / ICMP(type=8), DROPPED),
+        (LAN, ip4() / ICMP(type=0), DROPPED),
+        (LAN, ip4() / ICMP(type=13), DROPPED),
+        (WAN, ip4() / ICMP(type=5) / data(28), DROPPED),
+        (WAN, ip6() / ICMPv6PacketTooBig() / data(48), same),
+        (LAN, ip6() / ICMPv6EchoRequest(), same),
+        (WAN, ip6() / ICMPv6EchoReply(), same),
+        (WAN, ip6() / ICMPv6EchoRequest(), DROPPED),
+        (WAN, ip6(hlim=255) / ICMPv6ND_NS(tgt="fd00::1"), same),
+        (WAN, ip6(hlim=64) / ICMPv6ND_NS(tgt="fd00::1"), DROPPED),
+        (LAN, ip6(hlim=1) / ICMPv6MLReport2(), same),
+        (LAN, UDP4, same),
+        (LAN, TCP6, same),
+    ],
+    "ip6-extension-headers": [
+        (LAN, ip6() / IPv6ExtHdrHopByHop() / udp(), DROPPED),
+        (LAN, ip6() / IPv6ExtHdrHopByHop(options=[HBHOptUnknown(otype=0x1E, optdata=b"abcdef")]) / udp(), DROPPED),
+        (LAN, ip6(nh=139) / Raw(bytes([59, 4]) + bytes(38)), DROPPED),
+        (LAN, ip6(nh=140) / Raw(bytes([59, 0]) + bytes(6)), DROPPED),
+        (LAN, ip6() / IPv6ExtHdrDestOpt() / udp(), same),
+        (LAN, ip6() / IPv6ExtHdrRouting(addresses=["fd00::9"]) / udp(), same),
+        (LAN, ip6() / IPv6ExtHdrFragment(m=1, nh=17) / data(64), same),
+        (LAN, ip6(nh=50) / data(64), same),
+        (LAN, UDP6, same),
+        (LAN, UDP4, same),
+    ],
+    "less-fingerprint": [
+        (LAN, ip4(ttl=128, flags="DF", id=77) / syn([("MSS", 1460), ("Timestamp", (7, 0)), ("NOP", None), ("WScale", 7)]),
+         lambda p: change(TCP, dataofs=None, options=[("MSS", 1460), ("WScale", 7), ("EOL", None)])(change(IP, ttl=64, id=0)(p))),
+        (LAN, ip4(ttl=100, id=77) / udp(), change(IP, ttl=64)),
+        (LAN, ip4(ttl=255) / udp(), same),
+        (LAN, ip4(ttl=1) / udp(), same),
+        (LAN, ip6(hlim=128) / udp(), change(IPv6, hlim=64)),
+        (LAN, ip6(hlim=255) / ICMPv6ND_NS(tgt="fd00::1"), same),
+        (WAN, ip4(ttl=100, flags="DF", id=77) / syn(FULL), same),
+    ],
+    "mss-clamp": [
+        (LAN, ip4() / syn(FULL), change(TCP, options=[("MSS", 1360), *FULL[1:]])),
+        (WAN, ip4() / syn(FULL, flags="SA"), change(TCP, options=[("MSS", 1360), *FULL[1:]])),
+        (LAN, ip6() / syn([("MSS", 1440)]), change(TCP, options=[("MSS", 1340)])),
+        (LAN, ip4() / syn([("MSS", 1360)]), same),
+        (LAN, ip6() / syn([("MSS", 1220)]), same),
+        (LAN, ip4() / syn(), same),
+    ],
+    "no-multipath-no-fast-open": [
+        (LAN, ip4() / syn([("MSS", 1460), (30, bytes(10))]), change(TCP, dataofs=None, options=[("MSS", 1460)])),
+        (LAN, ip6() / syn([("MSS", 1460), (34, b"")]), change(TCP, dataofs=None, options=[("MSS", 1460)])),
+        (LAN, ip4() / syn([("MSS", 1460)]) / data(), DROPPED),
+        (LAN, ip4() / syn([("MSS", 1460)]), same),
+        (LAN, TCP4, same),
+    ],
+    "only-dns-over-udp": [
+        (LAN, ip4() / udp(dport=53) / data(), same),
+        (WAN, ip4() / udp(sport=53, dport=40000) / data(), same),
+        (WAN, ip6() / udp(sport=53, dport=40000) / data(), same),
+        (WAN, ip4(frag=185, proto=17) / data(100), same),
+        (LAN, ip4() / udp(dport=54) / data(), DROPPED),
+        (WAN, ip4() / udp(sport=40000, dport=53) / data(), DROPPED),
+        (LAN, ip6() / udp(dport=443) / data(), DROPPED),
+        (LAN, TCP4, same),
+        (LAN, ether() / WHO_HAS, same),
+    ],
+    "ordered-firewall": [
+        (LAN, ip4() / tcp(dport=25), same),
+        (LAN, ip6() / udp(dport=9), same),
+        *[(WAN, ip4(dst="192.0.2.10") / syn(dport=port), same) for port in (22, 80, 443, 25, 587, 993)],
+        (WAN, ip4(dst="192.0.2.10") / syn(dport=23), DROPPED),
+        (WAN, ip4(dst="192.0.2.11") / syn(dport=80), DROPPED),
+        (WAN, ip6() / syn(dport=80), DROPPED),
+        (WAN, ip4(dst="192.0.2.11") / tcp(flags="SA", dport=40000), same),
+        (WAN, ip4() / udp(sport=53, dport=40000), same),
+        (WAN, ip4() / udp(sport=5353, dport=40000), DROPPED),
+        (WAN, ip4() / ICMP(), same),
+        (WAN, ip4(proto=47) / data(), DROPPED),
+    ],
+    "port-redirect": [
+        (LAN, ip4() / tcp(dport=80) / data(), change(TCP, dport=8080)),
+        (WAN, ip4() / tcp(sport=8080, dport=40000) / data(), change(TCP, sport=80)),
+        (LAN, ip6() / tcp(dport=80) / data(), change(TCP, dport=8080)),
+        (WAN, ip4() / tcp(dport=80), same),
+        (LAN, ip4() / tcp(dport=443), same),
+        (LAN, ip4() / udp(dport=80), same),
+    ],
+    "scan-shield": [
+        *[(WAN, ip4() / tcp(flags=flags), DROPPED) for flags in ("", "SF", "SR", "F", "FPU", "SAFR")],
+        *[(WAN, ip4() / tcp(flags=flags), same) for flags in ("S", "SA", "A", "FA", "R", "RA", "PA")],
+        (WAN, ip4(flags="MF", proto=6) / Raw(bytes(tcp()) + bytes(28)), DROPPED),
+        (WAN, ip4(frag=3, proto=6) / data(24), DROPPED),
+        (WAN, ip4(frag=3, proto=17) / data(24), same),
+    ],
+    "tcp-option-whitelist": [
+        (LAN, ip4() / syn(FULL), same),
+        (LAN, ip4() / syn([("MSS", 1460), (34, b"cookie12"), ("WScale", 7), ("NOP", None)]),
+         change(TCP, dataofs=None, options=[("MSS", 1460), ("WScale", 7), ("EOL", None)])),
+        (WAN, ip6() / tcp(options=[(254, b"\x12\x34")]) / data(), change(TCP, dataofs=None, options=[])),
+        (LAN, TCP4, same),
+    ],
+    "vlan-translate": [
+        (LAN, tagged(10, PLAIN_IP), change(Dot1Q, vlan=20)),
+        (WAN, tagged(20, PLAIN_IP), change(Dot1Q, vlan=10)),
+        (LAN, tagged(10, WHO_HAS), change(Dot1Q, vlan=20)),
+        (WAN, tagged(20, WHO_HAS), change(Dot1Q, vlan=10)),
+        (LAN, tagged(20, PLAIN_IP), DROPPED),
+        (WAN, tagged(10, WHO_HAS), DROPPED),
+        (LAN, UDP4, DROPPED),
+        (WAN, ether() / WHO_HAS, DROPPED),
+    ],
+    "voice-marking": [
+        (LAN, ip4(tos=0x28) / udp(dport=9), change(IP, tos=0)),
+        (LAN, ip4(tos=0x29) / udp(dport=5060), change(IP, tos=(24 << 2) | 1)),
+        (LAN, ip4() / udp(dport=16384), change(IP, tos=46 << 2)),
+        (LAN, ip4() / udp(dport=32767), change(IP, tos=46 << 2)),
+        (WAN, ip4(tos=0x28) / udp(dport=9), same),
+    ],
+    "lossy-link": [(LAN, ip4() / udp(dport=53), same)] * 100 + [(WAN, ip4() / udp(sport=53, dport=4), same)] * 100,
+}
+
+
+def test_every_example_has_cases():
+    assert {path.stem for path in EXAMPLES.glob("*.mmb")} == set(CASES)
+
+
+def test_every_example_is_in_the_index():
+    index = (EXAMPLES / "README.md").read_text()
+    assert [name for name in CASES if f"({name}.mmb)" not in index] == []
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_the_example_is_a_good_policy_that_says_what_it_does(name):
+    path = EXAMPLES / f"{name}.mmb"
+    assert path.read_text().startswith("# ")
+    done = run([BINARY, "check", path])
+    assert "note" not in done.stderr and "warning" not in done.stderr
+
+
+def replay(folder, name, entering):
+    """What leaves by each port for what enters by each: frames as bytes."""
+    words = [BINARY, "replay", "--rules", EXAMPLES / f"{name}.mmb"]
+    for port in (LAN, WAN):
+        wrpcap(str(folder / f"{port}-in.pcap"), [Ether(bytes(p)) for p in entering[port]] or b"", linktype=1)
+        words += ["--port", f"{port}={folder}/{port}-in.pcap:{folder}/{port}-out.pcap"]
+    run(words)
+    return {port: [bytes(packet) for packet in rdpcap(str(folder / f"{port}-out.pcap"))] for port in (LAN, WAN)}
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_the_example_does_what_its_header_says(tmp_path, name):
+    """Every packet is told from the others by its addresses' Ethernet frame: a number in its source address."""
+    entering, wanted = {LAN: [], WAN: []}, {LAN: [], WAN: []}
+    for number, (port, packet, becomes) in enumerate(CASES[name]):
+        packet = Ether(bytes(packet))
+        packet.src = f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}"
+        entering[port].append(packet)
+        if becomes is not DROPPED:
+            result = becomes(packet.copy())
+            wanted[WAN if port == LAN else LAN].append(bytes(packet) if becomes is same else rebuilt(result))
+    left = replay(tmp_path, name, entering)
+    for port in (LAN, WAN):
+        for came, want in zip(left[port], wanted[port]):
+            assert came == want, f"\ncame\n{Ether(came).show(dump=True)}\nwanted\n{Ether(want).show(dump=True)}"
+        assert len(left[port]) == len(wanted[port])
+
+
+def test_a_lossy_link_loses_two_per_cent(tmp_path):
+    packets = [ip4(id=number % 65536) / udp(dport=9) for number in range(5000)]
+    left = replay(tmp_path, "lossy-link", {LAN: packets, WAN: packets})
+    for port in (LAN, WAN):
+        assert 40 < 5000 - len(left[port]) < 160

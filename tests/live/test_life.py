@@ -1,0 +1,239 @@
+"""Starting, stopping, breaking: the daemon's life. Each test has a site of its own."""
+
+import signal
+import socket
+import struct
+import subprocess
+import time
+
+import pytest
+
+from .conftest import BACKENDS, need_backend
+from .daemon import BINARY, DidNotStart, Mmb
+from .frames import of_every_kind, pass_through
+from .net import Namespace, veth
+from .process import run, wait_until
+from .programs import Iperf, Nginx, NumberedStream, fetch, ping
+from .topology import SERVER4, SERVER6
+
+backends = pytest.mark.parametrize("backend_name", BACKENDS)
+
+
+@backends
+def test_sigterm_ends_cleanly(fresh, backend_name):
+    site = fresh(backend_name)
+    mmb = fresh.daemon(site)
+    assert ping(site, SERVER4, count=3) == 3
+    assert mmb.stop() == 0
+    assert not mmb.socket.exists()
+    summary = mmb.output().lower()
+    assert "panic" not in summary and "lan" in summary and "wan" in summary
+    mmb.start()
+    assert ping(site, SERVER4, count=3) == 3
+
+
+def test_sigint_ends_cleanly_too(fresh):
+    site = fresh()
+    mmb = fresh.daemon(site)
+    mmb.process.signal(signal.SIGINT)
+    assert mmb.process.wait() == 0
+    assert not mmb.socket.exists()
+
+
+@backends
+def test_after_kill_it_starts_again(fresh, backend_name):
+    """The socket is still there and the interfaces were not given back; neither is in the way."""
+    site = fresh(backend_name)
+    mmb = fresh.daemon(site)
+    nginx = Nginx(site)
+    for _ in range(3):
+        assert ping(site, SERVER4, count=3) == 3
+        mmb.kill()
+        assert mmb.socket.exists()
+        mmb.start()
+    assert ping(site, SERVER6, count=3) == 3
+    assert fetch(site, f"http://{SERVER4}/big")[1] == nginx.digest("big")
+
+
+def test_it_starts_with_a_policy(fresh):
+    site = fresh()
+    policy = site.folder / "policy.mmb"
+    policy.write_text("add icmp-type echo-request \\\n  drop  # no ping\n")
+    mmb = fresh.daemon(site, "-c", policy)
+    assert ping(site, SERVER4, count=2, options=["-W", "0.2"]) == 0
+    assert ping(site, SERVER6, count=2) == 2
+    assert mmb.rule(1)["packets"] == 2
+
+
+@pytest.mark.parametrize("text", ["add tcp-dprt 80 drop\n", "add in nowhere drop\n", "add-stateful ip-proto tcp accept\n"])
+def test_it_does_not_start_with_a_bad_policy(fresh, text):
+    site = fresh()
+    policy = site.folder / "policy.mmb"
+    policy.write_text(text)
+    with pytest.raises(DidNotStart) as refusal:
+        fresh.daemon(site, "-c", policy)
+    assert any(hint in str(refusal.value) for hint in ("tcp-dport", "nowhere", "not available yet"))
+
+
+def refused(site, ports, *options, **environment):
+    """`mmb run` that is to end by itself with an error: what it says."""
+    words = [BINARY, "run", "--socket", site.folder / "refused.sock", *options]
+    for port in ports:
+        words += ["--port", port]
+    done = site.middle.run(*words, check=False, **environment)
+    assert done.returncode == 1, f"exit status {done.returncode}: {done.stdout}{done.stderr}"
+    assert "panic" not in done.stderr
+    return done.stderr
+
+
+def test_a_wrong_interface_name_gets_the_right_one(fresh):
+    site = fresh()
+    message = refused(site, ["lan=vl", "wan=v1"])
+    assert "v1" in message and "did you mean" in message
+    assert ping_through_new_daemon(fresh, site)
+
+
+def ping_through_new_daemon(fresh, site):
+    fresh.daemon(site)
+    return ping(site, SERVER4, count=2) == 2
+
+
+@pytest.mark.parametrize(
+    ("ports", "word"),
+    [
+        (["lan=vl", "wan=vl"], "two ports"),
+        (["lan=vl", "lan=vr"], "lan"),
+        (["lan=vl", "wan=lo"], "lo"),
+        (["lan=vl", "wan=0000:7f:1f.7"], "0000:7f:1f.7"),
+        (["lan=vl", "wan=dpdk:net_nonsense0"], "net_nonsense0"),
+        (["lan=vl", "wan=memif:/nonexistent/dir/x.sock,role=server"], "/nonexistent/dir"),
+    ],
+)
+def test_a_wrong_device_is_named(fresh, ports, word):
+    assert word in refused(fresh(), ports)
+
+
+def test_without_permission_it_says_what_is_missing(fresh):
+    site = fresh()
+    site.folder.chmod(0o777)
+    message = refused(site, ["lan=vl", "wan=vr"], user="nobody")
+    assert "permission" in message and "root" in message
+
+
+def test_a_second_daemon_on_the_socket_is_refused(fresh):
+    site = fresh()
+    mmb = fresh.daemon(site)
+    words = [BINARY, "run", "--socket", mmb.socket, "--port", "a=dpdk:net_null0", "--port", "b=dpdk:net_null1"]
+    done = site.middle.run(*words, check=False)
+    assert done.returncode == 1 and "--socket" in done.stderr
+    assert ping(site, SERVER4, count=2) == 2
+
+
+def test_a_client_without_a_daemon_says_so(tmp_path):
+    done = run([BINARY, "list", "--socket", tmp_path / "none.sock"], check=False)
+    assert done.returncode == 1 and "none.sock" in done.stderr
+
+
+@backends
+def test_two_daemons_at_once(fresh, backend_name):
+    sites = fresh(backend_name), fresh(backend_name)
+    daemons = [fresh.daemon(site) for site in sites]
+    daemons[0]("add icmp-type echo-request drop")
+    assert ping(sites[0], SERVER4, count=2, options=["-W", "0.2"]) == 0
+    assert ping(sites[1], SERVER4, count=2) == 2
+    assert daemons[0].stop() == 0
+    assert ping(sites[1], SERVER4, count=2) == 2
+
+
+def test_a_memif_joins_two_daemons(fresh):
+    """client – [mmb] – memif – [mmb] – server, either end started first, and one started again."""
+    need_backend("af_xdp")
+    site = fresh()
+    link = site.folder / "link.sock"
+    near = Mmb(site.middle, site.folder, {"lan": "vl", "link": f"memif:{link},id=0,role=server"}, "near")
+    far = Mmb(site.middle, site.folder, {"link": f"memif:{link},id=0,role=client", "wan": "vr"}, "far")
+    with near, far:
+        near.start()
+        far.start()
+        nginx = Nginx(site)
+        wait_until(lambda: near.port("link")["link"] == "up", "the memif is connected")
+        wait_until(lambda: ping(site, SERVER4, count=1) == 1, "packets cross the memif")
+        assert fetch(site, f"http://{SERVER4}/big")[1] == nginx.digest("big")
+        assert fetch(site, f"http://[{SERVER6}]/big")[1] == nginx.digest("big")
+        far.kill()
+        far.start()
+        wait_until(lambda: ping(site, SERVER4, count=1) == 1, "packets cross the memif again")
+        assert near.stop() == 0 and far.stop() == 0
+
+
+@backends
+def test_an_idle_daemon_takes_under_five_percent_of_a_core(fresh, backend_name):
+    site = fresh(backend_name)
+    mmb = fresh.daemon(site)
+    assert ping(site, SERVER4, count=3) == 3
+    started, before = time.monotonic(), mmb.process.cpu_seconds()
+    # The measured time passes while the test waits for packets that do not come.
+    with site.server_wire() as wire:
+        for _ in wire.frames(timeout=3):
+            pass
+    used = mmb.process.cpu_seconds() - before
+    assert used / (time.monotonic() - started) < 0.05
+
+
+@backends
+def test_two_workers_share_the_load(fresh, backend_name):
+    site = fresh(backend_name, queues=2)
+    mmb = fresh.daemon(site, "--workers", 2)
+    nginx, iperf = Nginx(site), Iperf(site)
+    assert len(mmb.ask("show runtime")["workers"]) == 2
+    mmb("add tcp-opt strip tcp-opt-timestamp")
+    assert fetch(site, f"http://{SERVER4}/big")[1] == nginx.digest("big")
+    assert iperf.measure(SERVER4, 1, "-P", "8")["sum_received"]["bytes"] > 1e6
+    with NumberedStream(site, SERVER4) as stream:
+        for _ in range(20):
+            mmb("add id 9 tcp-dport 9 drop")
+            mmb("del 9")
+    assert stream.missing() == []
+    mmb.settled()
+
+
+@backends
+def test_a_port_that_vanishes_is_told_and_survived(fresh, backend_name):
+    site = fresh(backend_name)
+    mmb = fresh.daemon(site)
+    assert ping(site, SERVER4, count=2) == 2
+    site.middle.ip("link", "del", "vr")
+    wait_until(lambda: mmb.port("wan")["link"] == "down", "the port is shown as down")
+    assert ping(site, SERVER4, count=3, options=["-W", "0.2"]) == 0
+    assert mmb.port("lan")["link"] == "up"
+    wait_until(lambda: "vr" in mmb.output() or "wan" in mmb.output(), "the log tells that the port is gone")
+    assert mmb.drops().get("port-down", 0) > 0
+    mmb("add udp-dport 53 drop")
+    assert mmb.stop() == 0
+
+
+@backends
+def test_a_link_that_goes_down_comes_back(fresh, backend_name):
+    site = fresh(backend_name)
+    mmb = fresh.daemon(site)
+    assert ping(site, SERVER4, count=2) == 2
+    site.server.ip("link", "set", "eth0", "down")
+    wait_until(lambda: mmb.port("wan")["link"] == "down", "the port is shown as down")
+    site.server.ip("link", "set", "eth0", "up")
+    wait_until(lambda: mmb.port("wan")["link"] == "up", "the port is shown as up")
+    wait_until(lambda: ping(site, SERVER4, count=1) == 1, "packets cross again")
+
+
+def test_crafted_frames_cross_null_free_wires_in_order(fresh):
+    """Two wires in one daemon: what enters by one never leaves by the other."""
+    need_backend("af_xdp")
+    site = fresh()
+    veth(site.middle, "xl", site.client, "eth1")
+    veth(site.middle, "xr", site.server, "eth1")
+    ports = {"lan": "vl", "wan": "vr", "lan2": "xl", "wan2": "xr"}
+    with Mmb(site.middle, site.folder, ports, "wires").start("--wire", "lan,wan", "--wire", "lan2,wan2") as mmb:
+        mmb("add in lan2 udp-dport 53 drop")
+        frames = [bytes(frame) for frame in of_every_kind()]
+        with site.client_wire() as one, site.server_wire() as two:
+            assert pass_through(one, two, frames) == frames
+        assert mmb.port("lan2")["rx"]["packets"] - len(frames) < 0 or mmb.rule(1)["packets"] == 0

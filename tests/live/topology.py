@@ -1,0 +1,71 @@
+"""A client and a server with mmb between them, each in a namespace of its own.
+
+    client [eth0] ──── [vl] mmb [vr] ──── [eth0] server
+     10.0.0.1                               10.0.0.2
+     fd00::1                                fd00::2
+
+mmb's ports are called `lan` (to the client) and `wan` (to the server).
+"""
+
+import contextlib
+
+from .daemon import Mmb
+from .net import Namespace, RawPort, veth
+
+CLIENT4, SERVER4 = "10.0.0.1", "10.0.0.2"
+CLIENT6, SERVER6 = "fd00::1", "fd00::2"
+
+
+class Site:
+    """The namespaces and the cables; mmb is not started by it. `close` removes all of it."""
+
+    def __init__(self, folder, backend, mtu=None, queues=None):
+        self.folder = folder
+        self.backend = backend
+        self._cleanup = contextlib.ExitStack()
+        with contextlib.ExitStack() as undo:
+            self.client = self._namespace(undo, "client")
+            self.middle = self._namespace(undo, "mmb")
+            self.server = self._namespace(undo, "server")
+            # What mmb's own kernel would say on these wires (router solicitations, multicast reports) is no traffic of ours.
+            self.middle.sysctl(net__ipv6__conf__default__disable_ipv6=1)
+            veth(self.middle, "vl", self.client, "eth0", mtu, queues)
+            veth(self.middle, "vr", self.server, "eth0", mtu, queues)
+            for host, v4, v6 in ((self.client, CLIENT4, CLIENT6), (self.server, SERVER4, SERVER6)):
+                host.ip("addr", "add", f"{v4}/24", "dev", "eth0")
+                host.ip("addr", "add", f"{v6}/64", "dev", "eth0", "nodad")
+            self._cleanup = undo.pop_all()
+
+    @staticmethod
+    def _namespace(undo, role):
+        namespace = Namespace(role)
+        undo.callback(namespace.delete)
+        return namespace
+
+    def mmb(self, name="mmb"):
+        """The daemon between the cables, not started yet."""
+        ports = {"lan": f"{self.backend}:vl", "wan": f"{self.backend}:vr"}
+        daemon = Mmb(self.middle, self.folder, ports, name)
+        self._cleanup.callback(daemon.close)
+        return daemon
+
+    def client_wire(self):
+        return RawPort(self.client, "eth0")
+
+    def server_wire(self):
+        return RawPort(self.server, "eth0")
+
+    def start(self, side, words, name):
+        """A program that lives as long as the site, at most."""
+        process = side.start(words, self.folder / f"{name}.log")
+        self._cleanup.callback(process.close)
+        return process
+
+    def close(self):
+        self._cleanup.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
