@@ -19,6 +19,7 @@ fn main() {
     }
     let mut shim = cc::Build::new();
     shim.file("shim/dpdk.c").warnings(true).extra_warnings(false);
+    shim.flag("-Werror=implicit-function-declaration").flag("-Werror=int-conversion");
     // DPDK's inline functions need the instruction set and the configuration that it was built with.
     for flag in pkg_config("--cflags") {
         shim.flag(&flag);

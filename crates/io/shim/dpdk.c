@@ -18,6 +18,7 @@
 #include <rte_lcore.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>
+#include <rte_mbuf_pool_ops.h>
 
 #define BURST 256
 
@@ -120,10 +121,25 @@ void mmb_thread_unregister(void)
 
 void *mmb_pool_create(const char *name, uint32_t count, uint16_t data_room)
 {
-    void *pool = rte_pktmbuf_pool_create(name, count, 256, 0, data_room, SOCKET_ID_ANY);
+    /* Objects one behind the other: the AF_XDP driver computes addresses as if nothing lay between them, which
+     * without huge pages holds only if an object fills its page. */
+    struct rte_pktmbuf_pool_private private = { .mbuf_data_room_size = data_room };
+    unsigned int size = sizeof(struct rte_mbuf) + data_room;
+    struct rte_mempool *pool = rte_mempool_create_empty(name, count, size, 256, sizeof(private), SOCKET_ID_ANY,
+                                                        RTE_MEMPOOL_F_NO_SPREAD);
 
-    if (pool == NULL)
+    if (pool == NULL) {
         errno = rte_errno;
+        return NULL;
+    }
+    rte_mempool_set_ops_byname(pool, rte_mbuf_best_mempool_ops(), NULL);
+    rte_pktmbuf_pool_init(pool, &private);
+    if (rte_mempool_populate_default(pool) < 0) {
+        rte_mempool_free(pool);
+        errno = ENOMEM;
+        return NULL;
+    }
+    rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
     return pool;
 }
 
@@ -132,7 +148,15 @@ int mmb_pool_fits_xdp(const void *pool)
     const struct rte_mempool *mempool = pool;
     uint32_t size = mempool->header_size + mempool->elt_size + mempool->trailer_size;
 
-    return mempool->nb_mem_chunks == 1 && size <= (uint32_t)getpagesize();
+    return mempool->nb_mem_chunks == 1 && size == (uint32_t)getpagesize();
+}
+
+uint16_t mmb_pool_page_room(void)
+{
+    struct rte_mempool_objsz size;
+    uint32_t around = rte_mempool_calc_obj_size(sizeof(struct rte_mbuf), RTE_MEMPOOL_F_NO_SPREAD, &size);
+
+    return (uint16_t)((uint32_t)getpagesize() - around);
 }
 
 static void describe(struct rte_mbuf *raw, struct mmb_mbuf *buffer)

@@ -63,7 +63,9 @@ void mmb_thread_unregister(void);
 
 /* A pool of count buffers of data_room bytes; NULL and errno where it cannot be had. */
 void *mmb_pool_create(const char *name, uint32_t count, uint16_t data_room);
-/* The pool's memory is one piece, and no buffer is larger than a page: what AF_XDP asks for. */
+/* The data_room with which a buffer and all around it fill a page. */
+uint16_t mmb_pool_page_room(void);
+/* The pool's memory is one piece, and its buffers fill a page each: what the AF_XDP driver relies on. */
 int mmb_pool_fits_xdp(const void *pool);
 /* All n buffers, or none and -ENOMEM. */
 int mmb_pool_alloc(void *pool, struct mmb_mbuf *buffers, uint16_t n);

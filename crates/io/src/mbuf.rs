@@ -48,9 +48,16 @@ impl Pool {
         }
     }
 
-    /// Bytes of memory that such a pool takes, rounded up generously.
+    /// Bytes of memory that such a pool takes, rounded up generously: without huge pages, buffers below the size of
+    /// a page take one.
     pub fn memory(count: u32, data_room: u16) -> usize {
-        count as usize * (usize::from(data_room) + 256)
+        count as usize * (usize::from(data_room) + 256).max(4096 + 64)
+    }
+
+    /// The data room of buffers that fill a page, which AF_XDP needs.
+    pub fn page_room() -> u16 {
+        // SAFETY: computes a number from constants.
+        unsafe { ffi::mmb_pool_page_room() }
     }
 
     /// The size of each buffer, headroom included.
@@ -58,7 +65,7 @@ impl Pool {
         self.data_room
     }
 
-    /// Whether AF_XDP can use the pool.
+    /// Whether the AF_XDP driver can use the pool.
     pub fn fits_xdp(&self) -> bool {
         // SAFETY: the pool lives as long as the process.
         unsafe { ffi::mmb_pool_fits_xdp(self.raw.as_ptr()) != 0 }

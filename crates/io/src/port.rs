@@ -16,14 +16,14 @@ use std::sync::{Arc, Mutex};
 const LINK_HEADER: u32 = 14 + 16;
 /// Room that the kernel wants in front of frames that it receives into our buffers (XDP_PACKET_HEADROOM).
 const XDP_HEADROOM: u32 = 256;
-/// The largest buffers that still fit in a page with what DPDK puts around them.
-const XDP_DATA_ROOM: u32 = 3840;
 /// Room for a packet to grow at its end.
 const TAILROOM: u32 = 64;
 /// The largest MTU of any port.
 const MAX_MTU: u32 = 9216;
 /// Descriptors of a queue.
-const DESCRIPTORS: u16 = 2048;
+const DESCRIPTORS: u16 = 1024;
+/// Buffers that a queue pair may hold: AF_XDP's fill ring (2048), its completions (2048), and the two rings.
+const QUEUE_BUFFERS: u32 = 2048 + 2048 + 2 * DESCRIPTORS as u32;
 /// The MTU of devices that have none of their own.
 const DEFAULT_MTU: u32 = 1500;
 
@@ -65,18 +65,16 @@ impl Ports {
         no_clashes(wanted)?;
         let plans =
             wanted.iter().map(|(name, device)| plan(name, device, options)).collect::<Result<Vec<_>, _>>()?;
-        let room = plans.iter().map(|plan| data_room(plan.mtu)).max().unwrap_or_default();
-        let count = plans.len() as u32 * u32::from(options.workers) * 4 * u32::from(DESCRIPTORS) + 4096;
+        let sizes = PoolSizes::for_plans(&plans, options);
         let pci = plans.iter().filter_map(|plan| match &plan.device {
             Device::Pci(address) => Some(address.clone()),
             _ => None,
         });
-        let memory = Pool::memory(count, room) + (32 << 20);
-        let eal = Eal::start(&EalOptions { memory, pci: pci.collect(), cores: kernel::cores() })?;
-        let pool = Pool::create(&eal, "mmb", count, room)?;
+        let eal = Eal::start(&EalOptions { memory: sizes.memory(), pci: pci.collect(), cores: kernel::cores() })?;
+        let pools = sizes.create(&eal)?;
         let mut ports = Ports { ports: Vec::new(), eal, notes: Vec::new() };
         for (number, plan) in plans.into_iter().enumerate() {
-            let port = start(&ports.eal, plan, number, options, &pool, &mut ports.notes)?;
+            let port = start(&ports.eal, plan, number, options, &pools, &mut ports.notes)?;
             ports.ports.push(port);
         }
         Ok(ports)
@@ -300,12 +298,67 @@ fn data_room(mtu: u32) -> u16 {
     room.next_multiple_of(64).min(u16::MAX.into()) as u16
 }
 
+/// How many buffers of which size: pages for ports whose frames fit in them, larger ones for the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PoolSizes {
+    pages: u32,
+    large: u32,
+    large_room: u16,
+}
+
+/// The buffers of all ports.
+#[derive(Debug)]
+struct Pools {
+    pages: Option<Pool>,
+    large: Option<Pool>,
+}
+
+impl PoolSizes {
+    fn for_plans(plans: &[Plan], options: &OpenOptions) -> PoolSizes {
+        let (large, small): (Vec<&Plan>, Vec<&Plan>) =
+            plans.iter().partition(|plan| data_room(plan.mtu) > Pool::page_room());
+        // What the rings of the queues hold, then what the workers have in hand and in their caches.
+        let workers = u32::from(options.workers);
+        let count = |ports: usize| match ports as u32 {
+            0 => 0,
+            ports => ports * workers * QUEUE_BUFFERS + workers * 1024,
+        };
+        PoolSizes {
+            pages: count(small.len()),
+            large: count(large.len()),
+            large_room: large.iter().map(|plan| data_room(plan.mtu)).max().unwrap_or_default(),
+        }
+    }
+
+    /// Bytes of memory for the pools and what the drivers themselves need.
+    fn memory(&self) -> usize {
+        Pool::memory(self.pages, 0) + Pool::memory(self.large, self.large_room) + (24 << 20)
+    }
+
+    fn create(&self, eal: &Eal) -> Result<Pools, PortError> {
+        let pool = |name, count, room| (count > 0).then(|| Pool::create(eal, name, count, room)).transpose();
+        Ok(Pools {
+            pages: pool("mmb_pages", self.pages, Pool::page_room())?,
+            large: pool("mmb_large", self.large, self.large_room)?,
+        })
+    }
+}
+
+impl Pools {
+    fn for_mtu(&self, mtu: u32) -> &Pool {
+        let fits = |pool: &&Pool| data_room(mtu) <= pool.data_room();
+        let fitting = self.pages.iter().filter(fits).chain(self.large.iter()).next();
+        // `PoolSizes::for_plans` counted every port in.
+        fitting.unwrap_or_else(|| unreachable!("a pool for every port"))
+    }
+}
+
 fn start(
     eal: &Eal,
     plan: Plan,
     number: usize,
     options: &OpenOptions,
-    pool: &Pool,
+    pools: &Pools,
     notes: &mut Vec<String>,
 ) -> Result<Port, PortError> {
     let queues = options.workers;
@@ -323,8 +376,7 @@ fn start(
     if queues < options.workers {
         notes.push(format!("port {}: {queues} queue for {} workers", plan.name, options.workers));
     }
-    let _ = XDP_DATA_ROOM;
-    eth.start(queues, DESCRIPTORS, plan.mtu as u16, pool)?;
+    eth.start(queues, DESCRIPTORS, plan.mtu as u16, pools.for_mtu(plan.mtu))?;
     eth.promiscuous();
     Ok(Port {
         name: plan.name,

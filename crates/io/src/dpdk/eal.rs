@@ -107,12 +107,15 @@ pub(crate) fn take_log() -> String {
 
 fn arguments(options: &EalOptions, huge: bool) -> Vec<CString> {
     let cores: Vec<String> = options.cores.iter().map(usize::to_string).collect();
-    let mut words = vec!["mmb".to_owned(), "--in-memory".into(), "--no-telemetry".into()];
-    words.push("--log-level=*:4".into());
+    let mut words = vec!["mmb".to_owned(), "--no-telemetry".into(), "--log-level=*:4".into()];
     if !cores.is_empty() {
         words.push(format!("--lcores=0@({})", cores.join(",")));
     }
-    if !huge {
+    // Nothing that other processes could see or clash with: no files, no sockets.
+    if huge {
+        words.push("--in-memory".into());
+    } else {
+        words.push("--no-shconf".into());
         words.push("--no-huge".into());
         words.push("-m".into());
         words.push(options.memory.div_ceil(1 << 20).to_string());
@@ -158,7 +161,7 @@ mod tests {
         let line = line(&options, false);
         assert!(line.contains("--no-pci"), "{line}");
         assert!(line.contains("--lcores=0@(0,2)"), "{line}");
-        assert!(line.ends_with("--no-huge -m 3 --no-pci --iova-mode=va"), "{line}");
+        assert!(line.ends_with("--no-shconf --no-huge -m 3 --no-pci --iova-mode=va"), "{line}");
     }
 
     #[test]

@@ -74,6 +74,7 @@ shim! {
     fn mmb_thread_register() -> c_int = -libc::ENOSYS;
     fn mmb_thread_unregister() = ();
     fn mmb_pool_create(name: *const c_char, count: u32, data_room: u16) -> *mut c_void = std::ptr::null_mut();
+    fn mmb_pool_page_room() -> u16 = 0;
     fn mmb_pool_fits_xdp(pool: *const c_void) -> c_int = 0;
     fn mmb_pool_alloc(pool: *mut c_void, buffers: *mut RawMbuf, n: u16) -> c_int = -libc::ENOSYS;
     fn mmb_mbuf_free(raw: *mut c_void) = ();
