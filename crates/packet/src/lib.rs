@@ -13,12 +13,17 @@
 pub mod checksum;
 pub mod fill;
 pub mod key;
+pub mod offload;
 pub mod options;
 pub mod parse;
+pub mod segment;
 pub mod seq;
 pub mod view;
 
 pub use fill::{fill_key4, fill_key6};
 pub use key::{Key, Key4, Key6};
+pub use offload::finish_checksum;
 pub use parse::{Class, Layout, Limits, Malformed};
+pub use segment::{SegmentError, Segments};
+pub use seq::Seq;
 pub use view::{LinkType, Packet, PortId};

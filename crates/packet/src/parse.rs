@@ -2,7 +2,7 @@
 //!
 //! Purpose: [`parse`] is the only place that trusts nothing. What it returns is a [`Layout`] whose offsets lie inside
 //! the packet; everything behind it relies on that. Untagged Ethernet with a plain IPv4 header and a whole TCP or UDP
-//! segment is decided in one straight run with a single branch ([`plain`]); everything else, sound or not, is
+//! segment is decided in one straight run with a single branch; everything else, sound or not, is
 //! walked header by header out of line.
 
 mod ip4;

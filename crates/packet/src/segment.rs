@@ -1,0 +1,210 @@
+//! Cutting a TCP segment that is too large for the wire into segments that fit.
+//!
+//! Purpose: a Linux sender over veth hands on TCP segments of up to 64 KiB, for a device to cut. Where mmb meets one it has
+//! to do that itself, as RFC 9293 lets any sender of these bytes have done: the same headers on each piece, with
+//! sequence numbers, lengths, flags and checksums of its own.
+//!
+//! Life-cycle: [`Segments`] borrows the large packet and writes one frame after the other into buffers of the caller's.
+//! Nothing is allocated.
+
+use crate::checksum::{self, Sum, TCP, UDP};
+use crate::parse::{Class, IP4_HEADER, IP6_HEADER, Layout, TCP_HEADER};
+use crate::seq::Seq;
+use crate::view::Packet;
+
+/// Why a packet cannot be cut, or a segment cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SegmentError {
+    /// Only TCP has sequence numbers to cut by.
+    #[error(
+        "a packet of IP protocol {0} cannot be cut into segments; turn off segmentation offload at its sender"
+    )]
+    NotTcp(u8),
+    /// UDP datagrams for segmentation offload look like any other large datagram.
+    #[error("a UDP datagram cannot be cut into segments; turn off UDP segmentation offload at its sender")]
+    Udp,
+    /// A fragment of an IP packet.
+    #[error("a fragment cannot be cut into TCP segments")]
+    Fragment,
+    /// The checksum covers a destination that is not the packet's.
+    #[error("a source-routed packet cannot be cut into TCP segments")]
+    SourceRouted,
+    /// SYN takes a sequence number of its own, and RST ends what would follow.
+    #[error("a segment with SYN or RST cannot be cut")]
+    Handshake,
+    /// The MTU leaves no byte of payload behind the headers.
+    #[error("an MTU of {mtu} bytes has no room behind {headers} bytes of headers")]
+    MtuTooSmall {
+        /// The MTU.
+        mtu: usize,
+        /// Bytes of IP and TCP headers.
+        headers: usize,
+    },
+    /// The caller's buffer is shorter than the frame.
+    #[error("a frame of {frame} bytes does not fit a buffer of {buffer}")]
+    BufferTooSmall {
+        /// Bytes of the frame.
+        frame: usize,
+        /// Bytes of the buffer.
+        buffer: usize,
+    },
+}
+
+/// The segments of one TCP packet, still to be written.
+#[derive(Debug)]
+pub struct Segments<'p> {
+    /// Link, IP and TCP headers, of which each frame gets a copy.
+    headers: &'p [u8],
+    payload: &'p [u8],
+    layout: Layout,
+    /// Bytes of payload of every segment but the last.
+    size: usize,
+    /// Where in the payload the next segment begins; `None` when all are written.
+    next: Option<usize>,
+    /// How many are written.
+    written: u16,
+}
+
+/// Offset of the checksum in a TCP header.
+const TCP_CHECKSUM: usize = 16;
+
+/// TCP flags.
+mod flag {
+    pub(super) const FIN: u8 = 0x01;
+    pub(super) const SYN: u8 = 0x02;
+    pub(super) const RST: u8 = 0x04;
+    pub(super) const PSH: u8 = 0x08;
+    pub(super) const URG: u8 = 0x20;
+    pub(super) const CWR: u8 = 0x80;
+    /// Those that belong to the last bytes.
+    pub(super) const LAST: u8 = FIN | PSH;
+}
+
+impl<'p> Segments<'p> {
+    /// Prepares to cut a packet, whose own layout `layout` is, into IP packets of at most `mtu` bytes. A packet that fits
+    /// is one segment. What lies behind the IP packet is left out.
+    ///
+    /// # Errors
+    /// Why it cannot be cut.
+    pub fn new(packet: &'p Packet<'_>, layout: &Layout, mtu: usize) -> Result<Segments<'p>, SegmentError> {
+        if layout.is_fragment() {
+            return Err(SegmentError::Fragment);
+        }
+        match layout.l4_kind {
+            TCP => {}
+            UDP => return Err(SegmentError::Udp),
+            _ => return Err(SegmentError::NotTcp(layout.proto)),
+        }
+        if layout.routed {
+            return Err(SegmentError::SourceRouted);
+        }
+        let bytes = packet.bytes();
+        let headers = bytes.get(..usize::from(layout.payload)).unwrap_or_default();
+        let payload = bytes.get(layout.payload_range()).unwrap_or_default();
+        if headers.get(usize::from(layout.l4) + 13).is_none_or(|flags| flags & (flag::SYN | flag::RST) != 0) {
+            return Err(SegmentError::Handshake);
+        }
+        let ip_headers = headers.len() - usize::from(layout.ip).min(headers.len());
+        if mtu <= ip_headers {
+            return Err(SegmentError::MtuTooSmall { mtu, headers: ip_headers });
+        }
+        Ok(Segments { headers, payload, layout: *layout, size: mtu - ip_headers, next: Some(0), written: 0 })
+    }
+
+    /// How many segments there are, written ones included; 1 for a packet without payload.
+    pub fn count(&self) -> usize {
+        self.payload.len().div_ceil(self.size).max(1)
+    }
+
+    /// Bytes of the next frame; `None` when all are written.
+    pub fn next_len(&self) -> Option<usize> {
+        Some(self.headers.len() + self.chunk(self.next?).len())
+    }
+
+    /// Writes the next frame to the start of `buffer` and returns its length; `None` when all are written.
+    ///
+    /// # Errors
+    /// [`SegmentError::BufferTooSmall`], with nothing written; the same segment can be asked for again.
+    pub fn write_next(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, SegmentError> {
+        let (Some(start), Some(len)) = (self.next, self.next_len()) else { return Ok(None) };
+        let too_small = SegmentError::BufferTooSmall { frame: len, buffer: buffer.len() };
+        let frame = buffer.get_mut(..len).ok_or(too_small)?;
+        let chunk = self.chunk(start);
+        let (headers, payload) = frame.split_at_mut(self.headers.len());
+        headers.copy_from_slice(self.headers);
+        payload.copy_from_slice(chunk);
+        let end = start + chunk.len();
+        let last = end == self.payload.len();
+
+        let layout = Layout { end: len as u32, payload_end: len as u32, ..self.layout };
+        let (ip, l4) = (usize::from(layout.ip), usize::from(layout.l4));
+        if let Some(header) = headers.get_mut(ip..l4) {
+            write_ip(header, layout.class, len - ip, self.written);
+        }
+        if let Some(header) = headers.get_mut(l4..).and_then(|rest| rest.first_chunk_mut()) {
+            write_tcp(header, start as u32, last);
+        }
+        write_checksum(frame, &layout);
+        self.written = self.written.wrapping_add(1);
+        self.next = (!last).then_some(end);
+        Ok(Some(len))
+    }
+
+    fn chunk(&self, start: usize) -> &'p [u8] {
+        let rest = self.payload.get(start..).unwrap_or_default();
+        &rest[..rest.len().min(self.size)]
+    }
+}
+
+/// Gives an IP header its length, and over IPv4 an identification and a checksum of its own.
+fn write_ip(header: &mut [u8], class: Class, len: usize, index: u16) {
+    if class == Class::Ip6 {
+        if let Some(header) = header.first_chunk_mut::<IP6_HEADER>() {
+            header[4..6].copy_from_slice(&((len - IP6_HEADER) as u16).to_be_bytes());
+        }
+        return;
+    }
+    if let Some(fixed) = header.first_chunk_mut::<IP4_HEADER>() {
+        fixed[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+        let id = u16::from_be_bytes([fixed[4], fixed[5]]).wrapping_add(index);
+        fixed[4..6].copy_from_slice(&id.to_be_bytes());
+        fixed[10..12].fill(0);
+    }
+    let checksum = Sum::default().bytes(header).checksum();
+    if let Some(fixed) = header.first_chunk_mut::<IP4_HEADER>() {
+        fixed[10..12].copy_from_slice(&checksum.to_be_bytes());
+    }
+}
+
+/// Gives a TCP header the sequence number and the flags of the segment that begins `start` bytes into the payload.
+fn write_tcp(header: &mut [u8; TCP_HEADER], start: u32, last: bool) {
+    let seq = Seq(u32::from_be_bytes([header[4], header[5], header[6], header[7]])) + start;
+    header[4..8].copy_from_slice(&seq.0.to_be_bytes());
+    if !last {
+        header[13] &= !flag::LAST;
+    }
+    if start > 0 {
+        header[13] &= !flag::CWR;
+    }
+    if header[13] & flag::URG != 0 {
+        // The pointer counts from the sequence number; behind the urgent bytes there is none.
+        let pointer = u32::from(u16::from_be_bytes([header[18], header[19]])).saturating_sub(start);
+        header[18..20].copy_from_slice(&(pointer as u16).to_be_bytes());
+        if start > 0 && pointer == 0 {
+            header[13] &= !flag::URG;
+        }
+    }
+}
+
+/// Computes the TCP checksum of a whole frame.
+fn write_checksum(frame: &mut [u8], layout: &Layout) {
+    let at = usize::from(layout.l4) + TCP_CHECKSUM;
+    if let Some(field) = frame.get_mut(at..at + 2) {
+        field.fill(0);
+    }
+    if let Some(sum) = checksum::transport_sum(frame, layout)
+        && let Some(field) = frame.get_mut(at..at + 2)
+    {
+        field.copy_from_slice(&sum.checksum().to_be_bytes());
+    }
+}
