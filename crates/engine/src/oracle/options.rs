@@ -91,11 +91,13 @@ impl List {
         list
     }
 
-    /// The area as it was read, with the values as they are now.
-    fn write_in_place(&self) -> Vec<u8> {
+    /// The area as it was read, padding and all, with the values that `now` has.
+    fn write_in_place(&self, now: &List) -> Vec<u8> {
         let mut area = Vec::new();
+        let mut values = now.without_padding();
         for option in &self.options {
-            option.write(&mut area);
+            let option = if option.is_padding() { Some(option) } else { values.next() };
+            option.into_iter().for_each(|option| option.write(&mut area));
         }
         area.extend(&self.tail);
         area.extend(&self.unused);
@@ -105,7 +107,7 @@ impl List {
     /// The area built anew: no padding between options, zeroes up to a multiple of four bytes.
     fn write_anew(&self) -> Vec<u8> {
         let mut area = Vec::new();
-        for option in self.options.iter().filter(|o| !o.is_padding()) {
+        for option in self.without_padding() {
             option.write(&mut area);
         }
         area.extend(&self.tail);
@@ -113,10 +115,15 @@ impl List {
         area
     }
 
-    /// Whether `other` has the same options, of the same lengths, in the same places.
-    fn same_structure(&self, other: &List) -> bool {
-        let shape = |list: &List| list.options.iter().map(|o| (o.kind, o.data.len())).collect::<Vec<_>>();
-        shape(self) == shape(other) && self.tail == other.tail
+    fn without_padding(&self) -> impl Iterator<Item = &TcpOption> {
+        self.options.iter().filter(|option| !option.is_padding())
+    }
+
+    /// Whether `other` has the same kinds of options in the same order with data of the same lengths, as much padding,
+    /// and the same tail.
+    fn same_shape(&self, other: &List) -> bool {
+        let shape = |list: &List| list.without_padding().map(|o| (o.kind, o.data.len())).collect::<Vec<_>>();
+        shape(self) == shape(other) && self.options.len() == other.options.len() && self.tail == other.tail
     }
 }
 
@@ -125,7 +132,7 @@ impl List {
 pub(super) fn edit(area: &[u8], fragment: bool, rules: &[&Rule]) -> (Vec<u8>, Vec<NotApplied>) {
     let before = List::read(area);
     let limit = if fragment { area.len() } else { MOST_BYTES };
-    let mut editor = Editor { list: before.clone(), limit, fragment, not_applied: Vec::new() };
+    let mut editor = Editor { list: before.clone(), limit, not_applied: Vec::new() };
     for rule in rules {
         let mut whitelist = Some(whitelist(rule));
         for target in &rule.targets {
@@ -151,8 +158,8 @@ pub(super) fn edit(area: &[u8], fragment: bool, rules: &[&Rule]) -> (Vec<u8>, Ve
             }
         }
     }
-    let after = if editor.list.same_structure(&before) {
-        editor.list.write_in_place()
+    let after = if editor.list.same_shape(&before) {
+        before.write_in_place(&editor.list)
     } else {
         let mut anew = editor.list.write_anew();
         if fragment {
@@ -178,7 +185,6 @@ struct Editor {
     list: List,
     /// The most bytes that the area may have.
     limit: usize,
-    fragment: bool,
     not_applied: Vec<NotApplied>,
 }
 
@@ -209,11 +215,10 @@ impl Editor {
     }
 
     fn replace_if_it_fits(&mut self, list: List) {
-        if list.same_structure(&self.list) || list.write_anew().len() <= self.limit {
-            self.list = list;
-        } else {
-            let reason = if self.fragment { NotApplied::Fragment } else { NotApplied::OptionSpace };
-            self.not_applied.push(reason);
+        match list.write_anew().len() {
+            len if len > MOST_BYTES => self.not_applied.push(NotApplied::OptionSpace),
+            len if len > self.limit => self.not_applied.push(NotApplied::Fragment),
+            _ => self.list = list,
         }
     }
 }
