@@ -1,7 +1,13 @@
 //! Commands: what one line of the language asks for.
 
+use crate::check::{self, Report};
+use crate::diagnostic::{Diagnostic, Note, Span, locate};
+use crate::lexer::{Lexer, Token};
+use crate::parser;
 use crate::policy::Settings;
 use crate::rule::{Rule, RuleId};
+use crate::syntax::CommandSyntax;
+use crate::verb::CommandInfo;
 
 /// One checked command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,5 +66,116 @@ impl Setting {
             Setting::Ip6MaxHeaders(n) => settings.ip6_max_headers = *n,
             Setting::Poll(poll) => settings.poll = *poll,
         }
+    }
+}
+
+impl Command {
+    /// The command's row in the table of commands.
+    pub fn info(&self) -> &'static CommandInfo {
+        let name = match self {
+            Command::Add(rule) if rule.stateful => "add-stateful",
+            Command::Add(_) => "add",
+            Command::Del(_) => "del",
+            Command::Flush => "flush",
+            Command::List { .. } => "list",
+            Command::Show(_) => "show",
+            Command::Enable(_) => "enable",
+            Command::Disable(_) => "disable",
+            Command::Set(_) => "set",
+        };
+        crate::verb::named(name).expect("the table has every command, a test checks it")
+    }
+}
+
+impl std::fmt::Display for Command {
+    /// The canonical text, which parses to the same command.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Command::Add(rule) => write!(f, "{}", rule.display_with_id()),
+            Command::Del(id) => write!(f, "del {id}"),
+            Command::Flush => f.write_str("flush"),
+            Command::List { terse: false } => f.write_str("list"),
+            Command::List { terse: true } => f.write_str("list --terse"),
+            Command::Show(show) => write!(f, "show {show}"),
+            Command::Enable(port) => write!(f, "enable {port}"),
+            Command::Disable(port) => write!(f, "disable {port}"),
+            Command::Set(setting) => write!(f, "set {setting}"),
+        }
+    }
+}
+
+impl std::fmt::Display for Show {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let word = crate::verb::SHOWS.iter().find(|(_, show, _)| show == self);
+        f.write_str(word.map_or("", |(word, ..)| word))
+    }
+}
+
+/// Parses and checks one command. Comments and joined lines are understood, a leading `mmb` is skipped.
+///
+/// # Errors
+/// Everything that is wrong with it, in the order of the text.
+pub fn parse_command(line: &str) -> Result<(Command, Vec<Note>), Vec<Diagnostic>> {
+    let mut commands = Commands::new(line);
+    let mut first = None;
+    while let Some((command, span)) = commands.next() {
+        if first.is_none() {
+            first = Some(command);
+        } else {
+            commands
+                .errors
+                .push(Diagnostic::new(span, "one command at a time").expected("the end of the text"));
+        }
+    }
+    if first.is_none() && commands.errors.is_empty() {
+        let error = Diagnostic::new(Span::default(), "nothing to do").expected("a command");
+        commands.errors.push(error);
+    }
+    let (mut errors, mut notes) = (commands.errors, commands.notes);
+    match first {
+        Some(command) if errors.is_empty() => {
+            locate(&mut notes, line);
+            Ok((command, notes))
+        }
+        _ => {
+            locate(&mut errors, line);
+            Err(errors)
+        }
+    }
+}
+
+/// The commands of a text one after the other. Errors gather in `errors`, and the command that has some is left out.
+pub(crate) struct Commands<'a> {
+    lexer: Lexer<'a>,
+    tokens: Vec<Token<'a>>,
+    pub(crate) errors: Vec<Diagnostic>,
+    pub(crate) notes: Vec<Note>,
+}
+
+impl<'a> Commands<'a> {
+    pub(crate) fn new(source: &'a str) -> Commands<'a> {
+        Commands { lexer: Lexer::new(source), tokens: Vec::new(), errors: Vec::new(), notes: Vec::new() }
+    }
+
+    /// The next command that is right, and where its first word stands.
+    pub(crate) fn next(&mut self) -> Option<(Command, Span)> {
+        while !self.lexer.is_done() {
+            let before = self.errors.len();
+            self.lexer.command(&mut self.tokens, &mut self.errors);
+            let Some((syntax, _)) = parser::parse(&self.tokens, &mut self.errors) else { continue };
+            let mut report = Report { errors: &mut self.errors, notes: &mut self.notes };
+            let command = match syntax {
+                CommandSyntax::Rule(rule) => {
+                    check::rule(&rule, &mut report).map(|rule| Command::Add(Box::new(rule)))
+                }
+                CommandSyntax::Other(command) => Some(command),
+            };
+            if let Some(command) = command
+                && self.errors.len() == before
+            {
+                return Some((command, self.tokens[0].span));
+            }
+        }
+        None
     }
 }

@@ -1,13 +1,29 @@
 //! The rule language: fields, grammar, parser, checker, printer.
+//!
+//! Text goes through the lexer, the parser (to a syntax tree with spans) and the checker, and comes out as a
+//! [`Command`], or as [`Diagnostic`]s for everything that is wrong with it. A [`Policy`] runs commands and numbers its
+//! rules. What is known about fields, commands and settings stands in one table each ([`FIELDS`],
+//! [`verb::COMMANDS`], [`setting::SETTINGS`]); parser, printer, completion, help and the reference are made from them.
 #![forbid(unsafe_code)]
 
+mod check;
 pub mod command;
+pub mod diagnostic;
 pub mod field;
+mod lexer;
 mod names;
+mod nearest;
+mod parser;
 pub mod policy;
+mod print;
 pub mod rule;
+pub mod setting;
+mod syntax;
+mod value;
+pub mod verb;
 
-pub use command::Command;
+pub use command::{Command, parse_command};
+pub use diagnostic::{Diagnostic, Note, Span, Style};
 pub use field::{FIELDS, Field, FieldId, FieldInfo};
-pub use policy::Policy;
+pub use policy::{Change, Policy, PolicyError};
 pub use rule::{Match, Rule, RuleId, Target, Test};

@@ -3,13 +3,16 @@
 //! A [`Policy`] is a plain value. A file is run against an empty one, a command against a copy of the one in
 //! force; only what checked as a whole is handed to the engine.
 
+use crate::command::{Command, Commands, Setting};
+use crate::diagnostic::{Diagnostic, Note, Span, locate};
 use crate::rule::{Rule, RuleId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 /// Rules, settings and port switches.
 ///
 /// Invariant: each rule's `id` is its key.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// The rules by number.
     pub rules: BTreeMap<RuleId, Rule>,
@@ -17,6 +20,44 @@ pub struct Policy {
     pub settings: Settings,
     /// Names of ports whose packets pass untouched (`disable PORT`).
     pub disabled: BTreeSet<String>,
+    /// The greatest number that a rule has had, so that numbers of deleted rules do not come back.
+    last_id: u32,
+    /// The rules that were numbered by the policy, not by the command that added them.
+    numbered: BTreeSet<RuleId>,
+}
+
+/// What a command did to a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A rule is there now, under this number.
+    Added(RuleId),
+    /// A rule went.
+    Deleted(Box<Rule>),
+    /// So many rules went.
+    Flushed(usize),
+    /// Rules see the packets of the port again; `false`: they did before.
+    Enabled(String, bool),
+    /// Packets of the port pass untouched; `false`: they did before.
+    Disabled(String, bool),
+    /// A setting has this value now.
+    Set(Setting),
+}
+
+/// Why a command cannot be carried out on a policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// `add id N` where N is taken.
+    #[error("there is a rule {0} already; delete it first or leave the number to mmb")]
+    IdTaken(RuleId),
+    /// `del N` without such a rule.
+    #[error("there is no rule {0}")]
+    NoSuchRule(RuleId),
+    /// Every greater number is taken.
+    #[error("no number is left above the last rule's; give the rule a free one with `id N`")]
+    NoIdLeft,
+    /// `list` and `show` only look.
+    #[error("`{0}` shows the state of a running mmb and changes no policy")]
+    NoChange(&'static str),
 }
 
 /// What `set NAME VALUE` changes. `crate::setting` holds the table of names and ranges.
@@ -37,6 +78,129 @@ pub enum Poll {
     /// Never sleeps.
     Spin,
 }
+
+/// The most errors of one file that are told; a file with more is something else than a policy.
+const MAX_ERRORS: usize = 200;
+
+impl Policy {
+    /// Parses and checks a policy file: one command a line, run one after the other on an empty policy.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file, in the order of its lines.
+    pub fn parse(text: &str) -> Result<(Policy, Vec<Note>), Vec<Diagnostic>> {
+        let mut policy = Policy::default();
+        let mut commands = Commands::new(text);
+        while let Some((command, span)) = commands.next() {
+            if let Some(error) = policy.run_line(command, span, commands.errors.is_empty()) {
+                commands.errors.push(error);
+            }
+            if commands.errors.len() >= MAX_ERRORS {
+                break;
+            }
+        }
+        let (mut errors, mut notes) = (commands.errors, commands.notes);
+        if errors.is_empty() {
+            locate(&mut notes, text);
+            return Ok((policy, notes));
+        }
+        locate(&mut errors, text);
+        errors.truncate(MAX_ERRORS);
+        Err(errors)
+    }
+
+    /// Runs one command of a file. `complete`: no command before had errors, so that the policy is what it would be.
+    fn run_line(&mut self, command: Command, span: Span, complete: bool) -> Option<Diagnostic> {
+        let info = command.info();
+        if !info.in_file {
+            let message = format!("`{}` has no place in a policy file: it changes nothing", info.name);
+            return Some(Diagnostic::new(span, message));
+        }
+        match self.run(command) {
+            Ok(_) => None,
+            // The rule may be one that had errors.
+            Err(PolicyError::NoSuchRule(_)) if !complete => None,
+            Err(error) => Some(Diagnostic::new(span, error.to_string())),
+        }
+    }
+
+    /// Carries out one command.
+    ///
+    /// # Errors
+    /// Why it cannot be; the policy is as before.
+    pub fn run(&mut self, command: Command) -> Result<Change, PolicyError> {
+        Ok(match command {
+            Command::Add(rule) => Change::Added(self.add(*rule)?),
+            Command::Del(id) => {
+                let rule = self.rules.remove(&id).ok_or(PolicyError::NoSuchRule(id))?;
+                self.numbered.remove(&id);
+                Change::Deleted(Box::new(rule))
+            }
+            Command::Flush => {
+                self.numbered.clear();
+                Change::Flushed(std::mem::take(&mut self.rules).len())
+            }
+            Command::Enable(port) => {
+                let changed = self.disabled.remove(&port);
+                Change::Enabled(port, changed)
+            }
+            Command::Disable(port) => {
+                let changed = self.disabled.insert(port.clone());
+                Change::Disabled(port, changed)
+            }
+            Command::Set(setting) => {
+                setting.apply(&mut self.settings);
+                Change::Set(setting)
+            }
+            command @ (Command::List { .. } | Command::Show(_)) => {
+                return Err(PolicyError::NoChange(command.info().name));
+            }
+        })
+    }
+
+    /// Adds a rule under its number, or under the next one above all that were used.
+    ///
+    /// # Errors
+    /// The number is taken, or none is left.
+    pub fn add(&mut self, mut rule: Rule) -> Result<RuleId, PolicyError> {
+        let id = match rule.id {
+            Some(id) if self.rules.contains_key(&id) => return Err(PolicyError::IdTaken(id)),
+            Some(id) => id,
+            None => RuleId(self.last_id.checked_add(1).ok_or(PolicyError::NoIdLeft)?),
+        };
+        if rule.id.is_none() {
+            self.numbered.insert(id);
+        }
+        rule.id = Some(id);
+        self.last_id = self.last_id.max(id.0);
+        self.rules.insert(id, rule);
+        Ok(id)
+    }
+
+    /// The policy as a file that parses to the same policy: rules with their numbers, changed settings, ports
+    /// that are off.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        for setting in self.settings.changed() {
+            let _ = writeln!(text, "set {setting}");
+        }
+        for port in &self.disabled {
+            let _ = writeln!(text, "disable {port}");
+        }
+        for rule in self.rules.values() {
+            let _ = writeln!(text, "{}", rule.display_with_id());
+        }
+        text
+    }
+}
+
+impl PartialEq for Policy {
+    /// Whether both do the same under the same numbers; how the numbers came about does not count.
+    fn eq(&self, other: &Policy) -> bool {
+        self.rules == other.rules && self.settings == other.settings && self.disabled == other.disabled
+    }
+}
+
+impl Eq for Policy {}
 
 impl Default for Settings {
     fn default() -> Self {

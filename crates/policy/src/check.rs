@@ -1,0 +1,132 @@
+//! The checker: syntax trees to rules that can match and targets that can apply.
+//!
+//! Values are read against the table of fields, each constraint and target is checked by itself, then the
+//! constraints as a conjunction ([`conflict`]). Whatever may match some packet is taken; a refusal gives its reason.
+
+mod conflict;
+mod constraint;
+mod intervals;
+mod target;
+mod world;
+
+use crate::diagnostic::{Diagnostic, Note};
+use crate::rule::{DEFAULT_PRIO, Match, Rule, Target};
+use crate::syntax::{FieldSyntax, ItemKind, ItemSyntax, RuleSyntax, ValueSyntax};
+use crate::value::{self, Refusal};
+
+/// Where the checker says what it finds.
+pub(crate) struct Report<'e> {
+    pub(crate) errors: &'e mut Vec<Diagnostic>,
+    pub(crate) notes: &'e mut Vec<Note>,
+}
+
+impl Report<'_> {
+    fn error(&mut self, error: Diagnostic) {
+        self.errors.push(error);
+    }
+}
+
+/// Checks a rule. `None` if it, or its text before, had errors.
+pub(crate) fn rule(syntax: &RuleSyntax<'_>, report: &mut Report<'_>) -> Option<Rule> {
+    let errors_before = report.errors.len();
+    if let (Some(all), false) = (syntax.all, syntax.matches.is_empty()) {
+        let error = Diagnostic::new(all, "`all` stands alone: it is every IP packet");
+        report.error(error.expected("either `all` or other constraints"));
+    }
+    let matches: Vec<Match> = syntax.matches.iter().filter_map(|m| constraint::resolve(m, report)).collect();
+    let targets: Vec<Target> = syntax.targets.iter().filter_map(|t| target::resolve(t, report)).collect();
+    if report.errors.len() == errors_before {
+        target::check(syntax, &targets, report);
+        conflict::check(syntax, &matches, &targets, report);
+    }
+    (report.errors.len() == errors_before).then(|| Rule {
+        id: syntax.id,
+        prio: syntax.prio.unwrap_or(DEFAULT_PRIO),
+        name: syntax.name.clone(),
+        stateful: syntax.stateful,
+        matches,
+        targets,
+    })
+}
+
+/// The numbers of a value, each within the field's width.
+fn numbers(
+    field: &FieldSyntax,
+    value: &ValueSyntax<'_>,
+    report: &mut Report<'_>,
+) -> Option<crate::rule::NumberSet> {
+    let items: Vec<_> = value.items().iter().map(|item| number_item(field, item, report)).collect();
+    items.into_iter().collect::<Option<Vec<_>>>().map(crate::rule::NumberSet)
+}
+
+fn number_item(
+    field: &FieldSyntax,
+    item: &ItemSyntax<'_>,
+    report: &mut Report<'_>,
+) -> Option<crate::rule::NumberItem> {
+    let info = field.field.info();
+    let ItemKind::Word(word) = item.kind else {
+        let error = Diagnostic::new(item.span, format!("`{}` takes no bytes", field.field));
+        report.error(error.expected(value::expectation(info)));
+        return None;
+    };
+    match value::item(info, word) {
+        Ok(read) => {
+            if read.masked {
+                let network = crate::print::number_item(info, read.item);
+                let message = format!("`{word}` has host bits set; taken as `{network}`");
+                report.notes.push(Note::new(item.span, message));
+            }
+            Some(read.item)
+        }
+        Err(refusal) => {
+            report.error(refused(field, word, item, refusal));
+            None
+        }
+    }
+}
+
+/// Why a word is no value of a field, in words.
+fn refused(field: &FieldSyntax, word: &str, item: &ItemSyntax<'_>, refusal: Refusal) -> Diagnostic {
+    let info = field.field.info();
+    let name = field.field;
+    let error = |message: String| Diagnostic::new(item.span, message);
+    let expected = value::expectation(info);
+    let counterpart = |from: &str, to: &str| info.name.replacen(from, to, 1);
+    match refusal {
+        Refusal::Unknown if info.max().is_none() => {
+            error(format!("`{name}` takes no number")).expected(expected)
+        }
+        Refusal::Unknown => error(format!("`{word}` is no value of `{name}`"))
+            .expected(expected)
+            .suggest(crate::nearest::nearest(word, info.names.list.iter().map(|(name, _)| *name))),
+        Refusal::TooLarge => match info.width() {
+            Some(width) if width % 8 == 0 && info.max() != Some(1) => {
+                let bytes = width / 8;
+                let plural = if bytes == 1 { "" } else { "s" };
+                error(format!("`{word}` is too large: `{name}` has {bytes} byte{plural}")).expected(expected)
+            }
+            Some(1) => error(format!("`{word}` is too large: `{name}` has 1 bit")).expected(expected),
+            Some(width) => {
+                error(format!("`{word}` is too large: `{name}` has {width} bits")).expected(expected)
+            }
+            None => error(format!("`{word}` is too large: numbers of options have at most 8 bytes"))
+                .expected("at most 18446744073709551615, or |bytes|"),
+        },
+        Refusal::Backwards => {
+            error(format!("the range `{word}` ends before it begins")).expected("the smaller value first")
+        }
+        Refusal::PrefixTooLong => {
+            error(format!("the prefix of `{word}` is too long")).expected(match info.max() {
+                Some(u128::MAX) => "a length 0 to 128",
+                _ => "a length 0 to 32",
+            })
+        }
+        Refusal::Ip6ForIp4 => error(format!("`{word}` is an IPv6 address, `{name}` is about IPv4"))
+            .expected(expected)
+            .suggest(Some(counterpart("ip-", "ip6-"))),
+        Refusal::Ip4ForIp6 => error(format!("`{word}` is an IPv4 address, `{name}` is about IPv6"))
+            .expected(expected)
+            .suggest(Some(counterpart("ip6-", "ip-"))),
+    }
+}

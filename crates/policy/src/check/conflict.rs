@@ -1,0 +1,391 @@
+//! The constraints of a rule as a conjunction: can any packet satisfy it, and can its targets ever apply?
+//!
+//! For each sort of packets ([`World`]) the values that each field may have are intersected. The analysis is
+//! sound but not complete: what it refuses cannot match, what it does not see through is taken. On a conflict
+//! the constraints are thinned out to a smallest set that still conflicts, which is what the error talks about.
+
+use super::Report;
+use super::intervals::Intervals;
+use super::world::{World, Worlds, about};
+use crate::diagnostic::{Diagnostic, Span};
+use crate::field::{Alone, Field, FieldId, Group, Implies, Place, ValueKind};
+use crate::rule::{Equality, Match, Target, Test, ones};
+use crate::syntax::RuleSyntax;
+
+/// Rules with more constraints are not thinned out on a conflict, and constraints not compared pairwise: that
+/// would take quadratic time.
+const MANY: usize = 128;
+
+/// A constraint prepared for the analysis.
+struct Fact<'m> {
+    /// Sorts of packets that can satisfy it.
+    worlds: Worlds,
+    /// What it says beyond that.
+    says: Says<'m>,
+    /// The constraint; `None` for what a target needs.
+    source: Option<&'m Match>,
+    field: Field,
+}
+
+/// What a constraint says about its field.
+enum Says<'m> {
+    /// Nothing more.
+    Nothing,
+    /// The field's value, at a fixed place, is in the set.
+    Value { bit: u16, width: u8, allowed: Intervals },
+    /// The optional field is there, and its value, if it has one, in the set.
+    There(Option<Intervals>),
+    /// The optional field is not there.
+    Absent,
+    /// The optional field is not there, or its value in the set.
+    AbsentOr(Option<Intervals>),
+    /// A payload begins with one of these.
+    Begins(&'m [Vec<u8>]),
+    /// A payload begins with none of these; `true`: and is there.
+    BeginsNot(&'m [Vec<u8>], bool),
+    /// The port's name is, or is not, one of these.
+    Port(&'m [String], bool),
+}
+
+impl<'m> Fact<'m> {
+    fn new(m: &'m Match) -> Fact<'m> {
+        let info = m.field.info();
+        let says = match (&m.test, info.place) {
+            (Test::Port(equality, names), _) => Says::Port(names, (*equality == Equality::Eq) != m.negated),
+            (Test::Bytes(equality, strings), Place::Payload(_)) => match (equality, m.negated) {
+                (Equality::Eq, false) => Says::Begins(strings),
+                (Equality::Eq, true) => Says::BeginsNot(strings, false),
+                (Equality::Ne, false) => Says::BeginsNot(strings, true),
+                // Not (there and different): nothing that is worth a thought.
+                (Equality::Ne, true) => Says::Nothing,
+            },
+            (Test::Present, _) if info.alone == Alone::Optional => {
+                if m.negated {
+                    Says::Absent
+                } else {
+                    Says::There(None)
+                }
+            }
+            (Test::Present, Place::Key { bit, width }) => match info.alone {
+                Alone::Equals(value) => {
+                    let is = Intervals::of(&[value.into()]);
+                    let allowed = if m.negated { is.complement(ones(width)) } else { is };
+                    Says::Value { bit, width, allowed }
+                }
+                _ => Says::Nothing,
+            },
+            (Test::Number(cond, set), Place::Key { bit, width }) => {
+                let max = ones(width);
+                let is = Intervals::compared(*cond, set, width, max);
+                match (info.alone, m.negated) {
+                    (Alone::Optional, false) => Says::There(Some(is)),
+                    (Alone::Optional, true) => Says::AbsentOr(Some(is.complement(max))),
+                    (_, false) => Says::Value { bit, width, allowed: is },
+                    (_, true) => Says::Value { bit, width, allowed: is.complement(max) },
+                }
+            }
+            // Options: several of one kind may be there, so that values say nothing about each other.
+            (_, _) if m.negated => Says::AbsentOr(None),
+            (_, _) => Says::There(None),
+        };
+        Fact { worlds: Worlds::of(info.implies), says, source: Some(m), field: m.field }
+    }
+
+    /// What a target that writes `field` needs.
+    fn needed(field: Field) -> Fact<'static> {
+        let info = field.info();
+        // An option may have been added by another rule; a tag or a payload is there or never will be.
+        let says = match (info.alone, field.option_kind()) {
+            (Alone::Optional, None) if field.id != FieldId::TcpOpt => Says::There(None),
+            _ => Says::Nothing,
+        };
+        Fact { worlds: Worlds::of(info.implies), says, source: None, field }
+    }
+
+    fn requires_presence(&self) -> bool {
+        matches!(self.says, Says::There(_) | Says::Begins(_) | Says::BeginsNot(_, true))
+    }
+}
+
+/// Reports a rule that can match nothing, and targets that can never apply.
+pub(super) fn check(syntax: &RuleSyntax<'_>, matches: &[Match], targets: &[Target], report: &mut Report<'_>) {
+    let facts: Vec<Fact<'_>> = matches.iter().map(Fact::new).collect();
+    let all: Vec<&Fact<'_>> = facts.iter().collect();
+    if !possible(&all) {
+        let core = thin_out(all);
+        let at = core.last().and_then(|fact| span_of(fact, syntax, matches));
+        let message = format!("this rule can never match: {}", reason(&core));
+        report.error(Diagnostic::new(at.unwrap_or_default(), message));
+        return;
+    }
+    let worlds = all.iter().fold(Worlds::of(Implies::Frame), |w, fact| w.intersect(fact.worlds));
+    for (target, at) in targets.iter().zip(&syntax.targets) {
+        let Some(field) = written(target) else { continue };
+        let needed = Fact::needed(field);
+        let granted = worlds.0 & needed.worlds.0 == worlds.0 && matches!(needed.says, Says::Nothing);
+        if granted {
+            continue;
+        }
+        let with: Vec<&Fact<'_>> = all.iter().copied().chain([&needed]).collect();
+        if !possible(&with) {
+            let core = thin_out(with);
+            let message = format!("this target can never apply: {}", reason(&core));
+            report.error(Diagnostic::new(at.span, message));
+        }
+    }
+}
+
+/// The field that a target writes.
+fn written(target: &Target) -> Option<Field> {
+    match target {
+        Target::Mod(field, _) | Target::Map(field, _) | Target::Shuffle(field, _) | Target::Lb(field, ..) => {
+            Some(*field)
+        }
+        Target::AddOption(kind, _) | Target::Strip(kind) => Some(Field::option(*kind)),
+        Target::Keep(_) | Target::StripAll => Some(Field::new(FieldId::TcpOpt)),
+        Target::Drop(_) | Target::Accept => None,
+    }
+}
+
+fn span_of(fact: &Fact<'_>, syntax: &RuleSyntax<'_>, matches: &[Match]) -> Option<Span> {
+    let source = fact.source?;
+    let at = matches.iter().position(|m| std::ptr::eq(m, source))?;
+    syntax.matches.get(at).map(|m| m.span)
+}
+
+/// A smallest set of the facts that is still impossible.
+fn thin_out<'f, 'm>(mut facts: Vec<&'f Fact<'m>>) -> Vec<&'f Fact<'m>> {
+    if facts.len() > MANY {
+        return facts;
+    }
+    let mut at = 0;
+    while at < facts.len() {
+        let fact = facts.remove(at);
+        if possible(&facts) {
+            facts.insert(at, fact);
+            at += 1;
+        }
+    }
+    facts
+}
+
+/// Whether some packet may satisfy all the facts.
+fn possible(facts: &[&Fact<'_>]) -> bool {
+    let mut worlds = facts.iter().fold(Worlds::of(Implies::Frame), |w, fact| w.intersect(fact.worlds));
+    if !facts.iter().any(|fact| fact.field.id == FieldId::EthType) {
+        worlds = worlds.intersect(Worlds::of(Implies::Ip));
+    }
+    optional_fields(facts)
+        && ports(facts)
+        && opposites(facts)
+        && worlds.iter().any(|world| values(world, facts))
+}
+
+/// Whether packets of a sort may have values that satisfy the facts.
+fn values(world: World, facts: &[&Fact<'_>]) -> bool {
+    let mut places: Vec<(u16, u8, Intervals)> = Vec::new();
+    let restrict = |places: &mut Vec<(u16, u8, Intervals)>, bit, width, allowed: &Intervals| match places
+        .iter_mut()
+        .find(|place| (place.0, place.1) == (bit, width))
+    {
+        Some(place) => place.2 = place.2.intersect(allowed),
+        None => places.push((bit, width, allowed.clone())),
+    };
+    for fact in facts {
+        if let Says::Value { bit, width, allowed } = &fact.says {
+            restrict(&mut places, *bit, *width, allowed);
+            if let Some(possible) = world.values(fact.field.id) {
+                restrict(&mut places, *bit, *width, &possible);
+            }
+        }
+        // An option needs room behind the fixed header.
+        if fact.requires_presence()
+            && fact.field.info().group == Group::TcpOption
+            && let Place::Key { bit, width } = FieldId::TcpOffset.info().place
+        {
+            restrict(&mut places, bit, width, &Intervals::range(6, 15));
+        }
+    }
+    places.iter().all(|(.., allowed)| !allowed.is_empty()) && overlaps(&places) && extension_headers(&places)
+}
+
+/// Whether fields of a byte and the bits inside them can agree: `tcp-flags` and `tcp-syn`.
+fn overlaps(places: &[(u16, u8, Intervals)]) -> bool {
+    places.iter().filter(|(_, width, _)| *width <= 8).all(|(bit, width, allowed)| {
+        let inside: Vec<_> = places
+            .iter()
+            .filter(|(b, w, _)| w < width && b >= bit && b + u16::from(*w) <= bit + u16::from(*width))
+            .collect();
+        inside.is_empty()
+            || (0..=ones(*width)).filter(|&n| allowed.contains(n)).any(|n| {
+                inside.iter().all(|(b, w, allowed)| {
+                    let below = bit + u16::from(*width) - b - u16::from(*w);
+                    allowed.contains(n >> below & ones(*w))
+                })
+            })
+    })
+}
+
+/// Whether "any extension header" agrees with the single ones.
+fn extension_headers(places: &[(u16, u8, Intervals)]) -> bool {
+    let bit_of = |id: FieldId| match id.info().place {
+        Place::Key { bit, .. } => bit,
+        _ => 0,
+    };
+    let is = |bit: u16, value: u128| {
+        places.iter().any(|(b, w, allowed)| *b == bit && *w == 1 && !allowed.contains(1 - value))
+    };
+    let any = bit_of(FieldId::Ip6Eh);
+    let mut single =
+        crate::FIELDS.iter().filter(|info| info.group == Group::Ip6Extension && info.id != FieldId::Ip6Eh);
+    if is(any, 0) {
+        !single.any(|info| is(bit_of(info.id), 1))
+    } else {
+        !is(any, 1) || !single.all(|info| is(bit_of(info.id), 0))
+    }
+}
+
+/// Whether optional fields can be there, or not, as all the facts want.
+fn optional_fields(facts: &[&Fact<'_>]) -> bool {
+    let place = |fact: &Fact<'_>| (fact.field.info().place, fact.field.kind);
+    facts.iter().filter(|fact| matches!(fact.says, Says::Absent)).all(|absent| {
+        !facts.iter().any(|fact| {
+            let no_options =
+                absent.field.id == FieldId::TcpOpt && !matches!(fact.field.option_kind(), None | Some(0 | 1));
+            fact.requires_presence() && (place(fact) == place(absent) || no_options)
+        })
+    }) && tags(facts)
+        && beginnings(facts)
+}
+
+/// Whether the VLAN id can have the values asked for.
+fn tags(facts: &[&Fact<'_>]) -> bool {
+    let mut there = false;
+    let mut allowed = Intervals::range(0, ones(12));
+    for fact in facts.iter().filter(|fact| fact.field.id == FieldId::VlanId) {
+        there |= fact.requires_presence();
+        if let Says::There(Some(values)) | Says::AbsentOr(Some(values)) = &fact.says {
+            allowed = allowed.intersect(values);
+        }
+    }
+    !there || !allowed.is_empty()
+}
+
+/// Whether payloads can begin with what is asked for.
+fn beginnings(facts: &[&Fact<'_>]) -> bool {
+    if facts.len() > MANY {
+        return true;
+    }
+    let place = |fact: &Fact<'_>| fact.field.info().place;
+    facts.iter().enumerate().all(|(at, fact)| {
+        let Says::Begins(ours) = fact.says else { return true };
+        facts.iter().enumerate().filter(|(_, other)| place(other) == place(fact)).all(|(other_at, other)| {
+            match other.says {
+                Says::Begins(theirs) if at < other_at => {
+                    ours.iter().any(|a| theirs.iter().any(|b| a.starts_with(b) || b.starts_with(a)))
+                }
+                Says::BeginsNot(not, _) => ours.iter().any(|a| !not.iter().any(|b| a.starts_with(b))),
+                _ => true,
+            }
+        })
+    })
+}
+
+/// Whether a port can have the names asked for.
+fn ports(facts: &[&Fact<'_>]) -> bool {
+    [FieldId::In, FieldId::Out].into_iter().all(|id| {
+        let mut sets = facts.iter().filter(|fact| fact.field.id == id).filter_map(|fact| match fact.says {
+            Says::Port(names, is) => Some((names, is)),
+            _ => None,
+        });
+        let sets: Vec<_> = sets.by_ref().collect();
+        let Some((names, _)) = sets.iter().find(|(_, is)| *is) else { return true };
+        names.iter().any(|name| sets.iter().all(|(names, is)| names.contains(name) == *is))
+    })
+}
+
+/// Whether no constraint is the negation of another one, word by word.
+fn opposites(facts: &[&Fact<'_>]) -> bool {
+    if facts.len() > MANY {
+        return true;
+    }
+    let negated: Vec<_> = facts.iter().filter_map(|fact| fact.source).filter(|m| m.negated).collect();
+    negated.iter().all(|no| {
+        !facts
+            .iter()
+            .filter_map(|fact| fact.source)
+            .any(|m| !m.negated && m.field == no.field && m.test == no.test)
+    })
+}
+
+/// Why a smallest set of facts is impossible, in words.
+fn reason(core: &[&Fact<'_>]) -> String {
+    let text = |fact: &Fact<'_>| match fact.source {
+        Some(m) => format!("`{m}`"),
+        None => format!("`{}`", fact.field),
+    };
+    match core {
+        [fact] => alone(fact, &text(fact)),
+        [a, b] => {
+            let (a_text, b_text) = (text(a), text(b));
+            pair(a, &a_text, b, &b_text)
+        }
+        _ => {
+            let mut texts: Vec<_> = core.iter().take(8).map(|fact| text(fact)).collect();
+            let last = texts.pop().unwrap_or_default();
+            format!("{} and {last} cannot all hold", texts.join(", "))
+        }
+    }
+}
+
+/// Why a constraint is impossible by itself.
+fn alone(fact: &Fact<'_>, text: &str) -> String {
+    let field = fact.field;
+    let range = field.info().max().and_then(|max| {
+        fact.worlds
+            .iter()
+            .map(|world| world.values(field.id).unwrap_or_else(|| Intervals::range(0, max)))
+            .reduce(|a, b| a.union(&b))
+            .and_then(|values| values.in_words())
+    });
+    match range {
+        Some(range) if field.info().values == ValueKind::Number => {
+            format!("{text} never holds, `{field}` is {range}")
+        }
+        _ => format!("{text} never holds"),
+    }
+}
+
+/// Why two constraints exclude each other.
+fn pair(a: &Fact<'_>, a_text: &str, b: &Fact<'_>, b_text: &str) -> String {
+    let (a_info, b_info) = (a.field.info(), b.field.info());
+    if a.worlds.intersect(b.worlds).is_empty() {
+        return format!(
+            "{a_text} is about {}, {b_text} about {}",
+            about(a_info.implies),
+            about(b_info.implies)
+        );
+    }
+    if a.field == b.field {
+        return match a_info.alone {
+            Alone::Optional => format!("{a_text} and {b_text} exclude each other"),
+            _ => format!("no value of `{}` satisfies both {a_text} and {b_text}", a.field),
+        };
+    }
+    let sorts = [FieldId::IpProto, FieldId::NetProto, FieldId::EthType, FieldId::Ip6Next];
+    let excludes =
+        |by: &str, what: &str, implies| format!("{what} is about {}, which {by} excludes", about(implies));
+    if sorts.contains(&a.field.id) {
+        return excludes(a_text, b_text, b_info.implies);
+    }
+    if sorts.contains(&b.field.id) {
+        return excludes(b_text, a_text, a_info.implies);
+    }
+    if a.field.id == FieldId::IpFragOffset {
+        return format!("{a_text} is about later fragments, which have no transport header for {b_text}");
+    }
+    if b.field.id == FieldId::IpFragOffset {
+        return format!("{b_text} is about later fragments, which have no transport header for {a_text}");
+    }
+    format!("{a_text} and {b_text} exclude each other")
+}

@@ -1,0 +1,280 @@
+//! What is said about a text that is wrong, or right but surprising.
+//!
+//! A [`Diagnostic`] is plain data: where, what, what was expected, the nearest known word. It is made by the
+//! parser and the checker with byte spans only; [`locate`] adds lines and columns in one pass over the text.
+//! Rendering needs the text again, since diagnostics do not keep it alive.
+
+use std::fmt::Write as _;
+
+/// A range of bytes of the text, end excluded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Span {
+    /// First byte.
+    pub start: usize,
+    /// First byte behind.
+    pub end: usize,
+}
+
+impl Span {
+    /// From the start of this one to the end of `other`.
+    pub(crate) fn to(self, other: Span) -> Span {
+        Span { start: self.start, end: other.end }
+    }
+}
+
+/// An error: the command or file was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// The words meant.
+    pub span: Span,
+    /// What is wrong.
+    pub message: String,
+    /// What would have been right in this place.
+    pub expected: Option<String>,
+    /// The nearest known word.
+    pub suggestion: Option<String>,
+}
+
+/// A remark: the text was taken, with this in mind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// The words meant.
+    pub span: Span,
+    /// What was done.
+    pub message: String,
+}
+
+/// Whether a rendering uses colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Style {
+    /// Text only.
+    #[default]
+    Plain,
+    /// Colours of the terminal.
+    Colored,
+}
+
+impl Diagnostic {
+    pub(crate) fn new(span: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic { line: 0, column: 0, span, message: message.into(), expected: None, suggestion: None }
+    }
+
+    pub(crate) fn expected(mut self, expected: impl Into<String>) -> Diagnostic {
+        self.expected = Some(expected.into());
+        self
+    }
+
+    pub(crate) fn suggest(mut self, word: Option<impl Into<String>>) -> Diagnostic {
+        self.suggestion = word.map(Into::into);
+        self
+    }
+
+    /// The error with its line of `source`, a caret under the words meant, what was expected and the nearest
+    /// known word; ends with a line break. `source` is the text that was parsed; an empty `source_name` leaves the
+    /// place out.
+    pub fn render(&self, source_name: &str, source: &str) -> String {
+        self.render_in(source_name, source, Style::Plain)
+    }
+
+    /// [`Diagnostic::render`], in colours if asked.
+    pub fn render_in(&self, source_name: &str, source: &str, style: Style) -> String {
+        let mut out = Rendering::new("error", RED, &self.message, style);
+        out.excerpt(source_name, source, (self.line, self.column), self.span);
+        if let Some(expected) = &self.expected {
+            out.remark("expected ", expected);
+        }
+        if let Some(word) = &self.suggestion {
+            out.remark("did you mean ", &format!("`{word}`?"));
+        }
+        out.text
+    }
+}
+
+impl Note {
+    pub(crate) fn new(span: Span, message: impl Into<String>) -> Note {
+        Note { line: 0, column: 0, span, message: message.into() }
+    }
+
+    /// The remark with its line of `source` and a caret under the words meant; ends with a line break.
+    pub fn render(&self, source_name: &str, source: &str) -> String {
+        self.render_in(source_name, source, Style::Plain)
+    }
+
+    /// [`Note::render`], in colours if asked.
+    pub fn render_in(&self, source_name: &str, source: &str, style: Style) -> String {
+        let mut out = Rendering::new("note", CYAN, &self.message, style);
+        out.excerpt(source_name, source, (self.line, self.column), self.span);
+        out.text
+    }
+}
+
+impl std::fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.message)?;
+        if let Some(expected) = &self.expected {
+            write!(f, "; expected {expected}")?;
+        }
+        if let Some(word) = &self.suggestion {
+            write!(f, "; did you mean `{word}`?")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for Note {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Diagnostic {}
+
+const RED: &str = "\x1b[1;31m";
+const CYAN: &str = "\x1b[1;36m";
+const BLUE: &str = "\x1b[1;34m";
+const BOLD: &str = "\x1b[1m";
+const RESET: &str = "\x1b[0m";
+/// The most characters of a source line that are shown; of a longer one the part around the caret.
+const EXCERPT: usize = 120;
+
+struct Rendering {
+    text: String,
+    style: Style,
+    margin: usize,
+    accent: &'static str,
+}
+
+impl Rendering {
+    fn new(severity: &str, accent: &'static str, message: &str, style: Style) -> Rendering {
+        let mut out = Rendering { text: String::new(), style, margin: 1, accent };
+        out.paint(accent, severity);
+        out.paint(BOLD, &format!(": {}", printable(message)));
+        out.text.push('\n');
+        out
+    }
+
+    fn paint(&mut self, color: &str, text: &str) {
+        match self.style {
+            Style::Plain => self.text.push_str(text),
+            Style::Colored => {
+                let _ = write!(self.text, "{color}{text}{RESET}");
+            }
+        }
+    }
+
+    fn excerpt(&mut self, source_name: &str, source: &str, (line, column): (usize, usize), span: Span) {
+        let number = line.to_string();
+        self.margin = number.len();
+        if !source_name.is_empty() {
+            self.paint(BLUE, &format!("{:width$}--> ", "", width = self.margin));
+            let _ = writeln!(self.text, "{}:{line}:{column}", printable(source_name));
+        }
+        let start = floor_boundary(source, span.start);
+        let end = floor_boundary(source, span.end).max(start);
+        let line_start = source[..start].rfind('\n').map_or(0, |at| at + 1);
+        let line_end = source[start..].find('\n').map_or(source.len(), |at| start + at);
+        let before: Vec<char> = source[line_start..start].chars().collect();
+        let marked: Vec<char> = source[start..end.min(line_end)].chars().collect();
+        let after = &source[end.min(line_end)..line_end];
+        let carets = marked.len().clamp(1, EXCERPT / 2);
+        let skipped = before.len().saturating_sub(EXCERPT / 2);
+        let mut shown: String = if skipped > 0 { "…".to_owned() } else { String::new() };
+        let mut under: String = if skipped > 0 { " ".to_owned() } else { String::new() };
+        for &c in &before[skipped..] {
+            shown.push(visible(c));
+            under.push(' ');
+        }
+        let rest = marked.iter().copied().chain(after.chars()).take(EXCERPT).map(visible);
+        shown.extend(rest);
+        if marked.len() + after.chars().take(EXCERPT + 1).count() > EXCERPT {
+            shown.push('…');
+        }
+        self.gutter("");
+        self.text.push('\n');
+        self.gutter(&number);
+        let _ = writeln!(self.text, " {}", shown.trim_end());
+        self.gutter("");
+        let _ = write!(self.text, " {under}");
+        self.paint(self.accent, &"^".repeat(carets));
+        self.text.push('\n');
+    }
+
+    fn gutter(&mut self, number: &str) {
+        self.paint(BLUE, &format!("{number:>width$} |", width = self.margin));
+    }
+
+    fn remark(&mut self, label: &str, text: &str) {
+        self.paint(BLUE, &format!("{:width$} = ", "", width = self.margin));
+        let _ = writeln!(self.text, "{label}{}", printable(text));
+    }
+}
+
+/// The character, or something harmless of the same width for one that would move the cursor.
+fn visible(c: char) -> char {
+    match c {
+        '\t' => ' ',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    }
+}
+
+fn printable(text: &str) -> String {
+    text.chars().map(visible).collect()
+}
+
+fn floor_boundary(source: &str, at: usize) -> usize {
+    let mut at = at.min(source.len());
+    while !source.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+/// Something with a span that wants a line and a column.
+pub(crate) trait Located {
+    /// The span's first byte.
+    fn start(&self) -> usize;
+    /// Sets the place.
+    fn place(&mut self, line: usize, column: usize);
+}
+
+impl Located for Diagnostic {
+    fn start(&self) -> usize {
+        self.span.start
+    }
+    fn place(&mut self, line: usize, column: usize) {
+        (self.line, self.column) = (line, column);
+    }
+}
+
+impl Located for Note {
+    fn start(&self) -> usize {
+        self.span.start
+    }
+    fn place(&mut self, line: usize, column: usize) {
+        (self.line, self.column) = (line, column);
+    }
+}
+
+/// Sorts by place and fills in lines and columns, in one pass over the text.
+pub(crate) fn locate<T: Located>(items: &mut [T], source: &str) {
+    items.sort_by_key(Located::start);
+    let (mut line, mut line_start, mut seen) = (1, 0, 0);
+    for item in items {
+        let start = floor_boundary(source, item.start());
+        for (at, _) in source[seen..start].match_indices('\n') {
+            line += 1;
+            line_start = seen + at + 1;
+        }
+        seen = start;
+        item.place(line, source[line_start..start].chars().count() + 1);
+    }
+}

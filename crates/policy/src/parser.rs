@@ -1,0 +1,228 @@
+//! Tokens of one command to its syntax tree.
+//!
+//! Recursive descent, one function a production. On a mistake the parser reports it, skips to the next word
+//! that begins something (a field, a target, `!`) and goes on, so that one line can have several errors.
+
+mod rule;
+mod unknown;
+
+use crate::command::{Command, Setting};
+use crate::diagnostic::{Diagnostic, Span};
+use crate::lexer::{Token, TokenKind};
+use crate::nearest::nearest;
+use crate::rule::RuleId;
+use crate::setting;
+use crate::syntax::CommandSyntax;
+use crate::value;
+use crate::verb::{self, Argument, COMMANDS, CommandInfo, SHOWS, Verb};
+
+/// Parses the tokens of one command; `None` for an empty line, or if nothing could be made of it.
+pub(crate) fn parse<'t>(
+    tokens: &'t [Token<'_>],
+    errors: &mut Vec<Diagnostic>,
+) -> Option<(CommandSyntax<'t>, &'static CommandInfo)> {
+    Parser { tokens, at: 0, errors }.command()
+}
+
+struct Parser<'t, 'a, 'e> {
+    /// The last one is [`TokenKind::End`].
+    tokens: &'t [Token<'a>],
+    at: usize,
+    errors: &'e mut Vec<Diagnostic>,
+}
+
+impl<'t, 'a> Parser<'t, 'a, '_> {
+    fn peek(&self) -> &'t Token<'a> {
+        // `next` never goes past the last token.
+        &self.tokens[self.at.min(self.tokens.len() - 1)]
+    }
+
+    fn next(&mut self) -> &'t Token<'a> {
+        let token = self.peek();
+        if token.kind != TokenKind::End {
+            self.at += 1;
+        }
+        token
+    }
+
+    fn peek_word(&self) -> Option<&'t str> {
+        match &self.peek().kind {
+            TokenKind::Word(word) => Some(word),
+            _ => None,
+        }
+    }
+
+    fn take_word(&mut self, word: &str) -> bool {
+        let taken = self.peek_word() == Some(word);
+        if taken {
+            self.next();
+        }
+        taken
+    }
+
+    /// The span of the token before the next one.
+    fn last_span(&self) -> Span {
+        self.tokens[self.at.saturating_sub(1)].span
+    }
+
+    fn error(&mut self, error: Diagnostic) {
+        self.errors.push(error);
+    }
+
+    fn command(mut self) -> Option<(CommandSyntax<'t>, &'static CommandInfo)> {
+        self.take_word("mmb");
+        if self.peek().kind == TokenKind::End {
+            return None;
+        }
+        let first = self.next();
+        let TokenKind::Word(word) = &first.kind else {
+            self.error(
+                Diagnostic::new(first.span, "a command begins with a word").expected(one_of_commands()),
+            );
+            return None;
+        };
+        let Some(info) = verb::named(word) else {
+            let error = Diagnostic::new(first.span, format!("unknown command `{word}`"))
+                .expected(one_of_commands())
+                .suggest(unknown::command(word));
+            self.error(error);
+            return None;
+        };
+        let syntax = match info.argument {
+            Argument::Rule => CommandSyntax::Rule(self.rule(info.verb == Verb::AddStateful)?),
+            _ => {
+                let command = self.simple(info)?;
+                self.end(info)?;
+                CommandSyntax::Other(command)
+            }
+        };
+        Some((syntax, info))
+    }
+
+    fn simple(&mut self, info: &'static CommandInfo) -> Option<Command> {
+        Some(match info.verb {
+            Verb::Del => Command::Del(self.rule_id()?),
+            Verb::Flush => Command::Flush,
+            Verb::List => Command::List { terse: self.take_word("--terse") },
+            Verb::Show => Command::Show(self.show()?),
+            Verb::Enable => Command::Enable(self.port()?),
+            Verb::Disable => Command::Disable(self.port()?),
+            Verb::Set => Command::Set(self.setting()?),
+            Verb::Add | Verb::AddStateful => return None,
+            Verb::Apply | Verb::Save | Verb::Check => {
+                let span = self.last_span();
+                let message =
+                    format!("`{}` is no command of a policy: give it to the shell or to mmb", info.name);
+                self.error(Diagnostic::new(span, message));
+                return None;
+            }
+        })
+    }
+
+    fn end(&mut self, info: &CommandInfo) -> Option<()> {
+        let token = self.peek();
+        if token.kind == TokenKind::End {
+            return Some(());
+        }
+        let message = match info.argument {
+            Argument::None => format!("nothing follows `{}`", info.name),
+            _ => format!("nothing more follows `{} {}`", info.name, info.arguments),
+        };
+        self.error(Diagnostic::new(token.span, message).expected("the end of the command"));
+        None
+    }
+
+    fn rule_id(&mut self) -> Option<RuleId> {
+        let token = self.next();
+        if let TokenKind::Word(word) = &token.kind
+            && let Ok(n) = value::number(word)
+            && let Ok(n @ 1..) = u32::try_from(n)
+        {
+            return Some(RuleId(n));
+        }
+        let error =
+            Diagnostic::new(token.span, "a rule's number is missing").expected("a number 1 to 4294967295");
+        self.error(error);
+        None
+    }
+
+    fn port(&mut self) -> Option<String> {
+        let token = self.next();
+        match &token.kind {
+            TokenKind::Word(word) => Some(word.to_string()),
+            _ => {
+                self.error(Diagnostic::new(token.span, "a port is missing").expected("the name of a port"));
+                None
+            }
+        }
+    }
+
+    fn show(&mut self) -> Option<crate::command::Show> {
+        let token = self.next();
+        let words = || SHOWS.iter().map(|(word, ..)| *word);
+        let word = match &token.kind {
+            TokenKind::Word(word) => word,
+            _ => "",
+        };
+        if let Some((_, show, _)) = SHOWS.iter().find(|(name, ..)| *name == word) {
+            return Some(*show);
+        }
+        let message =
+            if word.is_empty() { "what to show?".to_owned() } else { format!("`{word}` cannot be shown") };
+        let expected = format!("one of {}", list(words()));
+        self.error(Diagnostic::new(token.span, message).expected(expected).suggest(nearest(word, words())));
+        None
+    }
+
+    fn setting(&mut self) -> Option<Setting> {
+        let names = || setting::SETTINGS.iter().map(|info| info.name);
+        let token = self.next();
+        let word = match &token.kind {
+            TokenKind::Word(word) => word,
+            _ => "",
+        };
+        let Some(info) = setting::named(word) else {
+            let message = if word.is_empty() {
+                "a setting is missing".to_owned()
+            } else {
+                format!("unknown setting `{word}`")
+            };
+            let expected = format!("one of {}", list(names()));
+            self.error(
+                Diagnostic::new(token.span, message).expected(expected).suggest(nearest(word, names())),
+            );
+            return None;
+        };
+        let token = self.next();
+        let word = match &token.kind {
+            TokenKind::Word(word) => word,
+            _ => "",
+        };
+        let setting = (info.read)(word);
+        if setting.is_none() {
+            let message = match word {
+                "" => format!("the value of `{}` is missing", info.name),
+                _ => format!("`{word}` is no value of `{}`", info.name),
+            };
+            let nearest = nearest(word, info.words.iter().copied());
+            self.error(Diagnostic::new(token.span, message).expected(info.values).suggest(nearest));
+        }
+        setting
+    }
+}
+
+fn one_of_commands() -> String {
+    format!(
+        "one of {}",
+        list(COMMANDS.iter().filter(|info| info.argument != Argument::File).map(|info| info.name))
+    )
+}
+
+/// `a, b and c`, each as code.
+fn list<'s>(words: impl Iterator<Item = &'s str>) -> String {
+    let words: Vec<_> = words.map(|word| format!("`{word}`")).collect();
+    match words.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => words.concat(),
+    }
+}

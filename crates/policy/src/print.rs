@@ -1,0 +1,254 @@
+//! The printer: rules back to their canonical text, which parses to the same rule.
+//!
+//! Numbers are printed by the field's [`Shown`]; well-known values by name only where that reads naturally.
+//! Texts are printed as `"…"` if every byte is printable ASCII, else as `|…|`.
+
+use crate::field::{Field, FieldInfo, Shown, ValueKind};
+use crate::rule::{
+    Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Rule, RuleId, Target,
+    Test, Write,
+};
+use std::fmt::{Display, Formatter, Result, Write as _};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Something printed by a function.
+struct Printed<F>(F);
+
+impl<F: Fn(&mut Formatter<'_>) -> Result> Display for Printed<F> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        (self.0)(f)
+    }
+}
+
+/// A number as a value of the field.
+fn number(info: &'static FieldInfo, n: u128) -> impl Display {
+    Printed(move |f: &mut Formatter<'_>| match (info.values, info.names.shown) {
+        // Addresses fit their width, which the checker saw to.
+        (ValueKind::Ip4, _) => write!(f, "{}", Ipv4Addr::from_bits(n as u32)),
+        (ValueKind::Ip6, _) => write!(f, "{}", Ipv6Addr::from_bits(n)),
+        (_, Shown::Hex) => write!(f, "{n:#06x}"),
+        (_, Shown::Name) => match info.names.name(n) {
+            Some(name) => f.write_str(name),
+            None => write!(f, "{n}"),
+        },
+        (_, Shown::Decimal) => write!(f, "{n}"),
+    })
+}
+
+/// A value, prefix or range of the field.
+pub(crate) fn number_item(info: &'static FieldInfo, item: NumberItem) -> impl Display {
+    Printed(move |f: &mut Formatter<'_>| match item {
+        NumberItem::One(n) => number(info, n).fmt(f),
+        // Names may have dashes, so that a range of them is hard to read.
+        NumberItem::Range(first, last) if info.names.shown == Shown::Name => write!(f, "{first}-{last}"),
+        NumberItem::Range(first, last) => write!(f, "{}-{}", number(info, first), number(info, last)),
+        NumberItem::Prefix(first, len) => write!(f, "{}/{len}", number(info, first)),
+    })
+}
+
+/// One value, or several in braces.
+fn several<T>(f: &mut Formatter<'_>, items: &[T], one: impl Fn(&T, &mut Formatter<'_>) -> Result) -> Result {
+    match items {
+        [item] => one(item, f),
+        items => in_braces(f, items, one),
+    }
+}
+
+fn in_braces<T>(
+    f: &mut Formatter<'_>,
+    items: &[T],
+    one: impl Fn(&T, &mut Formatter<'_>) -> Result,
+) -> Result {
+    f.write_char('{')?;
+    for (i, item) in items.iter().enumerate() {
+        if i > 0 {
+            f.write_str(", ")?;
+        }
+        one(item, f)?;
+    }
+    f.write_char('}')
+}
+
+fn numbers(f: &mut Formatter<'_>, field: Field, set: &NumberSet) -> Result {
+    several(f, &set.0, |item, f| number_item(field.info(), *item).fmt(f))
+}
+
+fn bytes(f: &mut Formatter<'_>, bytes: &[u8]) -> Result {
+    let is_text = !bytes.is_empty() && bytes.iter().all(|b| matches!(b, b' '..=b'~' | b'\n' | b'\r' | b'\t'));
+    if is_text {
+        f.write_char('"')?;
+        for &byte in bytes {
+            match byte {
+                b'\n' => f.write_str("\\n")?,
+                b'\r' => f.write_str("\\r")?,
+                b'\t' => f.write_str("\\t")?,
+                b'"' | b'\\' => write!(f, "\\{}", char::from(byte))?,
+                byte => f.write_char(char::from(byte))?,
+            }
+        }
+        return f.write_char('"');
+    }
+    f.write_char('|')?;
+    for (i, byte) in bytes.iter().enumerate() {
+        let separator = if i > 0 { " " } else { "" };
+        write!(f, "{separator}{byte:02x}")?;
+    }
+    f.write_char('|')
+}
+
+impl Display for Cond {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        f.write_str(match self {
+            Cond::Eq => "==",
+            Cond::Ne => "!=",
+            Cond::Lt => "<",
+            Cond::Le => "<=",
+            Cond::Gt => ">",
+            Cond::Ge => ">=",
+        })
+    }
+}
+
+impl Display for Match {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        if self.negated {
+            f.write_str("! ")?;
+        }
+        write!(f, "{}", self.field)?;
+        let unequal = |equality: &Equality| if *equality == Equality::Ne { " != " } else { " " };
+        match &self.test {
+            Test::Present => Ok(()),
+            Test::Number(Cond::Eq, set) => {
+                f.write_char(' ')?;
+                numbers(f, self.field, set)
+            }
+            Test::Number(cond, set) => {
+                write!(f, " {cond} ")?;
+                numbers(f, self.field, set)
+            }
+            Test::Port(equality, names) => {
+                f.write_str(unequal(equality))?;
+                several(f, names, |name, f| f.write_str(name))
+            }
+            Test::Bytes(equality, strings) => {
+                f.write_str(unequal(equality))?;
+                several(f, strings, |string, f| bytes(f, string))
+            }
+        }
+    }
+}
+
+impl Display for Target {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match self {
+            Target::Mod(field, Write::Number(n)) => write!(f, "mod {field} {}", number(field.info(), *n)),
+            Target::Mod(field, Write::Bytes(data)) => {
+                write!(f, "mod {field} ")?;
+                bytes(f, data)
+            }
+            Target::AddOption(kind, data) => added(f, Field::option(*kind), data),
+            Target::Strip(kind) => write!(f, "strip {}", Field::option(*kind)),
+            Target::Keep(kind) => write!(f, "strip ! {}", Field::option(*kind)),
+            Target::StripAll => f.write_str("strip all"),
+            Target::Drop(rate) if *rate == DropRate::ALL => f.write_str("drop"),
+            Target::Drop(rate) => write!(f, "drop {rate}"),
+            Target::Accept => f.write_str("accept"),
+            Target::Map(field, set) => {
+                write!(f, "map {field} ")?;
+                numbers(f, *field, set)
+            }
+            Target::Shuffle(field, None) => write!(f, "shuffle {field}"),
+            Target::Shuffle(field, Some((first, last))) => {
+                let range = NumberItem::Range(*first, *last);
+                write!(f, "shuffle {field} {}", number_item(field.info(), range))
+            }
+            Target::Lb(field, set, method) => {
+                write!(f, "lb {field} ")?;
+                in_braces(f, &set.0, |item, f| number_item(field.info(), *item).fmt(f))?;
+                if *method == LbMethod::default() { Ok(()) } else { write!(f, " {method}") }
+            }
+        }
+    }
+}
+
+/// `add OPTION [VALUE]`: data of the option's own width as a number, no data as nothing, other data as bytes.
+fn added(f: &mut Formatter<'_>, option: Field, data: &[u8]) -> Result {
+    write!(f, "add {option}")?;
+    let width = match option.info().values {
+        ValueKind::OptionData(width) => width.map(usize::from),
+        _ => None,
+    };
+    match data {
+        [] if matches!(width, None | Some(0)) => Ok(()),
+        [_, ..] if width == Some(data.len()) => {
+            let n = data.iter().fold(0, |n, &byte| n << 8 | u128::from(byte));
+            write!(f, " {n}")
+        }
+        data => {
+            f.write_char(' ')?;
+            bytes(f, data)
+        }
+    }
+}
+
+impl Display for DropRate {
+    /// The percentage without trailing zeros: `12.5`.
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let (whole, thousandths) = (self.0 / 1000, self.0 % 1000);
+        if thousandths == 0 {
+            return write!(f, "{whole}");
+        }
+        let fraction = format!("{thousandths:03}");
+        write!(f, "{whole}.{}", fraction.trim_end_matches('0'))
+    }
+}
+
+impl Display for LbMethod {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let named = crate::verb::LB_METHODS.iter().find(|(_, method, _)| method == self);
+        f.write_str(named.map_or("", |(name, ..)| name))
+    }
+}
+
+impl Display for RuleId {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        Display::fmt(&self.0, f)
+    }
+}
+
+impl Display for Rule {
+    /// The command that adds the rule, without its number.
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        self.print(f, None)
+    }
+}
+
+impl Rule {
+    /// The command that adds the rule, with its number if it has one.
+    pub fn display_with_id(&self) -> impl Display + '_ {
+        Printed(|f: &mut Formatter<'_>| self.print(f, self.id))
+    }
+
+    fn print(&self, f: &mut Formatter<'_>, id: Option<RuleId>) -> Result {
+        f.write_str(if self.stateful { "add-stateful" } else { "add" })?;
+        if let Some(id) = id {
+            write!(f, " id {id}")?;
+        }
+        if self.prio != DEFAULT_PRIO {
+            write!(f, " prio {}", self.prio)?;
+        }
+        if let Some(name) = &self.name {
+            write!(f, " name {name}")?;
+        }
+        if self.matches.is_empty() {
+            f.write_str(" all")?;
+        }
+        for m in &self.matches {
+            write!(f, " {m}")?;
+        }
+        for target in &self.targets {
+            write!(f, " {target}")?;
+        }
+        Ok(())
+    }
+}

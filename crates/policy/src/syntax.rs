@@ -1,0 +1,110 @@
+//! The syntax tree of one command: what was written and where, fields recognized, values still as text.
+//!
+//! It lives from the parser to the checker and borrows from the tokens of its line.
+
+use crate::command::Command;
+use crate::diagnostic::Span;
+use crate::field::Field;
+use crate::rule::{Cond, LbMethod, Prio, RuleId};
+
+/// One command as written.
+#[derive(Debug)]
+pub(crate) enum CommandSyntax<'t> {
+    /// A rule, still to be checked.
+    Rule(RuleSyntax<'t>),
+    /// A command that the parser understood wholly.
+    Other(Command),
+}
+
+/// An `add`.
+#[derive(Debug)]
+pub(crate) struct RuleSyntax<'t> {
+    pub(crate) stateful: bool,
+    pub(crate) id: Option<RuleId>,
+    pub(crate) prio: Option<Prio>,
+    pub(crate) name: Option<String>,
+    /// Where `all` stands.
+    pub(crate) all: Option<Span>,
+    pub(crate) matches: Vec<MatchSyntax<'t>>,
+    pub(crate) targets: Vec<TargetSyntax<'t>>,
+}
+
+/// `[!] FIELD [[COND] VALUE]`
+#[derive(Debug)]
+pub(crate) struct MatchSyntax<'t> {
+    pub(crate) negated: bool,
+    pub(crate) field: FieldSyntax,
+    pub(crate) cond: Option<(Cond, Span)>,
+    pub(crate) value: Option<ValueSyntax<'t>>,
+    pub(crate) span: Span,
+}
+
+/// A field and where it stands, the kind of `tcp-opt KIND` included.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FieldSyntax {
+    pub(crate) field: Field,
+    pub(crate) span: Span,
+}
+
+/// A value.
+#[derive(Debug)]
+pub(crate) enum ValueSyntax<'t> {
+    /// One.
+    One(ItemSyntax<'t>),
+    /// `{…}`, not empty.
+    Set(Vec<ItemSyntax<'t>>, Span),
+}
+
+/// One value, or one member of a set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ItemSyntax<'t> {
+    pub(crate) kind: ItemKind<'t>,
+    pub(crate) span: Span,
+}
+
+/// How a value is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ItemKind<'t> {
+    /// A number, a name, an address, a prefix, a range.
+    Word(&'t str),
+    /// `"text"` or `|bytes|`.
+    Bytes(&'t [u8]),
+}
+
+/// A target and where it stands.
+#[derive(Debug)]
+pub(crate) struct TargetSyntax<'t> {
+    pub(crate) kind: TargetKind<'t>,
+    pub(crate) span: Span,
+}
+
+/// What a target is.
+#[derive(Debug)]
+pub(crate) enum TargetKind<'t> {
+    Mod(FieldSyntax, ValueSyntax<'t>),
+    Add(FieldSyntax, Option<ValueSyntax<'t>>),
+    Strip(FieldSyntax),
+    Keep(FieldSyntax),
+    StripAll,
+    Drop(Option<ItemSyntax<'t>>),
+    Accept,
+    Map(FieldSyntax, ValueSyntax<'t>),
+    Shuffle(FieldSyntax, Option<ValueSyntax<'t>>),
+    Lb(FieldSyntax, ValueSyntax<'t>, Option<LbMethod>),
+}
+
+impl<'t> ValueSyntax<'t> {
+    pub(crate) fn span(&self) -> Span {
+        match self {
+            ValueSyntax::One(item) => item.span,
+            ValueSyntax::Set(_, span) => *span,
+        }
+    }
+
+    pub(crate) fn items(&self) -> &[ItemSyntax<'t>] {
+        match self {
+            ValueSyntax::One(item) => std::slice::from_ref(item),
+            ValueSyntax::Set(items, _) => items,
+        }
+    }
+}

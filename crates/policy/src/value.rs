@@ -1,0 +1,163 @@
+//! The forms of values: text to numbers, addresses, prefixes, ranges, percentages.
+
+use crate::field::{FieldInfo, ValueKind};
+use crate::rule::{DropRate, NumberItem, ones};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Why a word is no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It is nothing of the kind.
+    Unknown,
+    /// A number above the field's greatest.
+    TooLarge,
+    /// A range whose first value is above its last.
+    Backwards,
+    /// A prefix length above the address's.
+    PrefixTooLong,
+    /// An IPv6 address for an IPv4 field.
+    Ip6ForIp4,
+    /// An IPv4 address for an IPv6 field.
+    Ip4ForIp6,
+}
+
+/// A value that was read, and whether host bits of a prefix were cleared.
+pub(crate) struct Read {
+    pub(crate) item: NumberItem,
+    pub(crate) masked: bool,
+}
+
+/// A number: `443`, `0x1bb`, `x1bb`.
+pub(crate) fn number(word: &str) -> Result<u128, Refusal> {
+    let hex =
+        word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")).or_else(|| word.strip_prefix(['x', 'X']));
+    let (digits, radix) = match hex {
+        Some(digits) => (digits, 16),
+        None => (word, 10),
+    };
+    if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
+        return Err(Refusal::Unknown);
+    }
+    u128::from_str_radix(digits, radix).map_err(|_| Refusal::TooLarge)
+}
+
+/// One value of a field: a number, a name, an address, a prefix, a range.
+pub(crate) fn item(info: &FieldInfo, word: &str) -> Result<Read, Refusal> {
+    let plain = |item| Read { item, masked: false };
+    if let Some((address, len)) = word.split_once('/')
+        && let Some(width) = address_width(info)
+    {
+        return prefix(info, width, address, len);
+    }
+    let first = match single(info, word) {
+        Err(Refusal::Unknown) => Refusal::Unknown,
+        Err(other) => return Err(other),
+        Ok(n) => return Ok(plain(NumberItem::One(n))),
+    };
+    // Names may contain dashes: the first dash with a value on both sides makes the range.
+    let mut refusal = first;
+    for (at, _) in word.match_indices('-') {
+        match (single(info, &word[..at]), single(info, &word[at + 1..])) {
+            (Ok(first), Ok(last)) if first > last => return Err(Refusal::Backwards),
+            (Ok(first), Ok(last)) => return Ok(plain(NumberItem::Range(first, last))),
+            (Err(Refusal::Unknown), _) | (_, Err(Refusal::Unknown)) => {}
+            (Err(other), _) | (_, Err(other)) => refusal = other,
+        }
+    }
+    Err(refusal)
+}
+
+/// One number of a field.
+fn single(info: &FieldInfo, word: &str) -> Result<u128, Refusal> {
+    let max = info.max().ok_or(Refusal::Unknown)?;
+    match info.values {
+        ValueKind::Ip4 => match word.parse::<Ipv4Addr>() {
+            Ok(address) => Ok(address.to_bits().into()),
+            Err(_) if word.parse::<Ipv6Addr>().is_ok() => Err(Refusal::Ip6ForIp4),
+            Err(_) => Err(Refusal::Unknown),
+        },
+        ValueKind::Ip6 => match word.parse::<Ipv6Addr>() {
+            Ok(address) => Ok(address.to_bits()),
+            Err(_) if word.parse::<Ipv4Addr>().is_ok() => Err(Refusal::Ip4ForIp6),
+            Err(_) => Err(Refusal::Unknown),
+        },
+        _ => match info.names.value(word) {
+            Some(value) => Ok(value.into()),
+            None => match number(word)? {
+                n if n > max => Err(Refusal::TooLarge),
+                n => Ok(n),
+            },
+        },
+    }
+}
+
+fn address_width(info: &FieldInfo) -> Option<u8> {
+    match info.values {
+        ValueKind::Ip4 => Some(32),
+        ValueKind::Ip6 => Some(128),
+        _ => None,
+    }
+}
+
+fn prefix(info: &FieldInfo, width: u8, address: &str, len: &str) -> Result<Read, Refusal> {
+    let address = single(info, address)?;
+    if len.is_empty() || !len.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(Refusal::Unknown);
+    }
+    let len: u8 = len.parse().map_err(|_| Refusal::PrefixTooLong)?;
+    if len > width {
+        return Err(Refusal::PrefixTooLong);
+    }
+    let network = address & !ones(width - len);
+    Ok(Read { item: NumberItem::Prefix(network, len), masked: network != address })
+}
+
+/// Whether a word is written like a value of the field, so that it is no mistyped field or target.
+pub(crate) fn looks_like_value(info: &FieldInfo, word: &str) -> bool {
+    match info.values {
+        ValueKind::Port => true,
+        _ => {
+            word.starts_with(|c: char| c.is_ascii_digit())
+                || word.contains([':', '/'])
+                || number(word).is_ok()
+                || item(info, word).is_ok()
+        }
+    }
+}
+
+/// A percentage in steps of a thousandth: `12.5`, `12.5%`.
+pub(crate) fn percentage(word: &str) -> Option<DropRate> {
+    let word = word.strip_suffix('%').unwrap_or(word);
+    let (whole, fraction) = word.split_once('.').unwrap_or((word, ""));
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    if (whole.is_empty() && fraction.is_empty()) || !digits(whole) || !digits(fraction) {
+        return None;
+    }
+    let fraction = fraction.trim_end_matches('0');
+    if fraction.len() > 3 {
+        return None;
+    }
+    let whole: u32 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let thousandths: u32 = format!("{fraction:0<3}").parse().ok()?;
+    let rate = whole.checked_mul(1000)?.checked_add(thousandths)?;
+    (rate <= DropRate::ALL.0).then_some(DropRate(rate))
+}
+
+/// What a value of the field looks like, in words.
+pub(crate) fn expectation(info: &FieldInfo) -> String {
+    let names = match info.names.list {
+        [] => String::new(),
+        [(only, _)] => format!(" or `{only}`"),
+        [(first, _), .., (last, _)] => format!(" or a name such as `{first}` or `{last}`"),
+    };
+    match (info.values, info.max()) {
+        (ValueKind::Ip4, _) => "an IPv4 address, prefix or range".to_owned(),
+        (ValueKind::Ip6, _) => "an IPv6 address, prefix or range".to_owned(),
+        (ValueKind::Port, _) => "the name of a port".to_owned(),
+        (ValueKind::Bytes, _) => "a \"text\" or |bytes|".to_owned(),
+        (ValueKind::OptionData(_), None) => "|bytes|".to_owned(),
+        (ValueKind::OptionData(_), Some(max)) => format!("a number 0 to {max}, a \"text\" or |bytes|"),
+        (_, Some(max)) => format!("a number 0 to {max}{names}"),
+        (_, None) => "no value".to_owned(),
+    }
+}
