@@ -80,11 +80,11 @@ impl Layout {
     /// frames that are not IP.
     #[inline]
     pub fn ip_payload_range(&self) -> Range<usize> {
-        let start = match self.class {
-            Class::Ip6 => usize::from(self.ip) + IP6_HEADER,
-            Class::Ip4 | Class::Other => usize::from(self.l4),
-        };
-        start..self.end as usize
+        match self.class {
+            Class::Ip4 => usize::from(self.l4)..self.end as usize,
+            Class::Ip6 => usize::from(self.ip) + IP6_HEADER..self.end as usize,
+            Class::Other => self.payload_range(),
+        }
     }
 
     /// Where the TCP option area lies; empty where the packet has no TCP header.
