@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 
-from .process import Background, CommandFailed, run, wait_until
+from .process import run, wait_until
 
 BINARY = os.path.abspath(os.environ.get("MMB", "target/release/mmb"))
 
@@ -93,7 +93,10 @@ class Mmb:
         """The shell with a pipe for its input, to be fed commands."""
         return subprocess.Popen(
             [BINARY, "--socket", str(self.socket)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
 
     def apply(self, folder, *rules):

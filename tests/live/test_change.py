@@ -11,7 +11,7 @@ CHANGES = 1000
 
 
 def changes(count):
-    """Commands, each of which changes the policy in force: rules come, and go again, in every part of the classifier."""
+    """Commands, each of which changes the policy in force: rules of every kind come, and go again."""
     shapes = (
         "ip-saddr 192.0.2.{n} drop",
         "tcp-dport 200{n} mod tcp-dport 80",

@@ -11,7 +11,11 @@ import pytest
 from .programs import NumberedStream, ping
 from .topology import SERVER4
 
-RULES = ["add prio 10 udp-dport dns accept", "add name quiet icmp-type echo-request drop 0.001", "add tcp-syn strip ! tcp-opt-mss"]
+RULES = [
+    "add prio 10 udp-dport dns accept",
+    "add name quiet icmp-type echo-request drop 0.001",
+    "add tcp-syn strip ! tcp-opt-mss",
+]
 
 
 def test_rules_are_added_listed_and_deleted(site, mmb):

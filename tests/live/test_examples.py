@@ -7,7 +7,7 @@ scapy then computes lengths and checksums. They run through `mmb replay`, so nei
 from pathlib import Path
 
 import pytest
-from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.layers.inet import ICMP, IP, TCP
 from scapy.layers.inet6 import (
     HBHOptUnknown,
     ICMPv6EchoReply,
@@ -50,7 +50,7 @@ def change(layer, **fields):
 
 
 def syn(options=(), **fields):
-    return tcp(flags="S", options=list(options), **fields)
+    return tcp(**{"flags": "S", "options": list(options), **fields})
 
 
 FULL = [("MSS", 1460), ("SAckOK", b""), ("Timestamp", (77, 0)), ("NOP", None), ("WScale", 7)]
@@ -70,7 +70,10 @@ CASES = {
         (LAN, ip4(src="198.51.100.7") / udp(), DROPPED),
         (WAN, ip4(src="192.0.2.7") / udp(), DROPPED),
         (WAN, ip4(src="8.8.8.8", dst="192.0.2.7") / udp(), same),
-        *[(WAN, ip4(src=source) / udp(), DROPPED) for source in ("10.1.1.1", "127.0.0.1", "172.31.0.1", "224.0.0.5", "255.255.255.255")],
+        *[
+            (WAN, ip4(src=source) / udp(), DROPPED)
+            for source in ("10.1.1.1", "127.0.0.1", "172.31.0.1", "224.0.0.5", "255.255.255.255")
+        ],
         (LAN, ip6(src="2001:db8::7") / udp(), same),
         (LAN, ip6(src="fe80::7") / udp(), same),
         (LAN, ip6(src="2001:db8:1::7") / udp(), DROPPED),
@@ -118,8 +121,13 @@ CASES = {
         (LAN, UDP4, same),
     ],
     "less-fingerprint": [
-        (LAN, ip4(ttl=128, flags="DF", id=77) / syn([("MSS", 1460), ("Timestamp", (7, 0)), ("NOP", None), ("WScale", 7)]),
-         lambda p: change(TCP, dataofs=None, options=[("MSS", 1460), ("WScale", 7), ("EOL", None)])(change(IP, ttl=64, id=0)(p))),
+        (
+            LAN,
+            ip4(ttl=128, flags="DF", id=77) / syn([("MSS", 1460), ("Timestamp", (7, 0)), ("NOP", None), ("WScale", 7)]),
+            lambda p: change(TCP, dataofs=None, options=[("MSS", 1460), ("WScale", 7), ("EOL", None)])(
+                change(IP, ttl=64, id=0)(p)
+            ),
+        ),
         (LAN, ip4(ttl=100, id=77) / udp(), change(IP, ttl=64)),
         (LAN, ip4(ttl=255) / udp(), same),
         (LAN, ip4(ttl=1) / udp(), same),
@@ -183,8 +191,11 @@ CASES = {
     ],
     "tcp-option-whitelist": [
         (LAN, ip4() / syn(FULL), same),
-        (LAN, ip4() / syn([("MSS", 1460), (34, b"cookie12"), ("WScale", 7), ("NOP", None)]),
-         change(TCP, dataofs=None, options=[("MSS", 1460), ("WScale", 7), ("EOL", None)])),
+        (
+            LAN,
+            ip4() / syn([("MSS", 1460), (34, b"cookie12"), ("WScale", 7), ("NOP", None)]),
+            change(TCP, dataofs=None, options=[("MSS", 1460), ("WScale", 7), ("EOL", None)]),
+        ),
         (WAN, ip6() / tcp(options=[(254, b"\x12\x34")]) / data(), change(TCP, dataofs=None, options=[])),
         (LAN, TCP4, same),
     ],

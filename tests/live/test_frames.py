@@ -61,7 +61,13 @@ def test_without_rules_every_frame_passes_untouched(mmb, ends):
 
 
 def test_rules_that_match_but_change_nothing_leave_every_byte(site, mmb, ends):
-    mmb.apply(site.folder, "add all accept", "add eth-type != ip4 accept", "add tcp-opt strip tcp-opt 99", "add all mod tcp-urg-ptr 0")
+    mmb.apply(
+        site.folder,
+        "add all accept",
+        "add eth-type != ip4 accept",
+        "add tcp-opt strip tcp-opt 99",
+        "add all mod tcp-urg-ptr 0",
+    )
     frames = of_every_kind() + unusual()
     expect(pass_through(*ends, frames), frames)
 
@@ -76,7 +82,11 @@ def test_ten_thousand_random_packets_pass_untouched(mmb, ends):
     rng = random.Random(1)
     for _ in range(20):
         frames = [
-            bytes(ip4(id=number) / udp(sport=rng.randrange(65536), dport=rng.randrange(65536)) / rng.randbytes(rng.randrange(1400)))
+            bytes(
+                ip4(id=number)
+                / udp(sport=rng.randrange(65536), dport=rng.randrange(65536))
+                / rng.randbytes(rng.randrange(1400))
+            )
             for number in range(250)
         ]
         expect(pass_through(source, target, frames * 2), frames * 2)
@@ -121,7 +131,9 @@ REWRITES = [
 def test_a_field_is_written_and_checksums_follow(site, mmb, ends, target, layer, fields):
     mmb.apply(site.folder, f"add in lan all {target}")
     frames = of_every_kind()
-    wanted = [changed(f, layer, **fields) if f.haslayer(layer) and ("udp" not in target or UDP in f) else f for f in frames]
+    wanted = [
+        changed(f, layer, **fields) if f.haslayer(layer) and ("udp" not in target or UDP in f) else f for f in frames
+    ]
     assert any(bytes(w) != bytes(f) for w, f in zip(wanted, frames)) or "dns" in target
     expect(pass_through(*ends, frames), wanted)
     expect(pass_through(*ends[::-1], frames), frames)
@@ -145,7 +157,12 @@ def test_an_absent_udp_checksum_stays_absent(site, mmb, ends):
 
 
 def test_vlan_ids_are_matched_and_written(site, mmb, ends):
-    mmb.apply(site.folder, "add in lan vlan-id 10 mod vlan-id 20", "add in wan vlan-id 20 mod vlan-id 10", "add vlan-id 66 drop")
+    mmb.apply(
+        site.folder,
+        "add in lan vlan-id 10 mod vlan-id 20",
+        "add in wan vlan-id 20 mod vlan-id 10",
+        "add vlan-id 66 drop",
+    )
 
     def tagged(vlan, tag=Dot1Q):
         return ether() / tag(vlan=vlan, prio=5) / IP(src="10.0.0.1", dst="10.0.0.2") / udp() / data()

@@ -39,7 +39,9 @@ def is_syn(packet):
 @pytest.mark.parametrize("name", ["small", "big"])
 def test_a_port_is_redirected_and_back(site, mmb, host, name):
     """Nothing listens on 8000: the file comes from 8080, and the client sees 8000 answer."""
-    mmb.apply(site.folder, "add in lan tcp-dport 8000 mod tcp-dport 8080", "add in wan tcp-sport 8080 mod tcp-sport 8000")
+    mmb.apply(
+        site.folder, "add in lan tcp-dport 8000 mod tcp-dport 8080", "add in wan tcp-sport 8080 mod tcp-sport 8000"
+    )
     with site.server_wire() as wire:
         _, digest = fetch(site, f"http://{host}:8000/{name}")
         seen = {Ether(frame)[TCP].dport for frame in islice(wire.drain(), ENOUGH) if Ether(frame).haslayer(TCP)}
@@ -111,7 +113,9 @@ def test_ecn_is_bleached(site, mmb):
 
 
 def test_marks_are_set_in_both_families(site, mmb):
-    mmb.apply(site.folder, "add in lan ip-proto tcp mod ip-dscp af11", "add in lan tcp-dport 80 mod ip6-traffic-class 40")
+    mmb.apply(
+        site.folder, "add in lan ip-proto tcp mod ip-dscp af11", "add in lan tcp-dport 80 mod ip6-traffic-class 40"
+    )
     packets, _ = capture(site, site.server_wire, f"http://{SERVER4}/small")
     assert {p[IP].tos >> 2 for p in packets} == {10}
     packets, _ = capture(site, site.server_wire, f"http://[{SERVER6}]/small")

@@ -33,7 +33,11 @@ def test_packets_larger_than_the_far_mtu_are_dropped_and_counted(fresh, backend_
     site.middle.ip("link", "set", "vl", "mtu", "3000")
     mmb = fresh.daemon(site)
     with site.client_wire() as client, site.server_wire() as server:
-        frames = [make(size) / udp() / data(size - header) for size in (1500, 1501, 3000) for make, header in ((ip4_id, 28), (ip6_fl, 48))]
+        frames = [
+            make(size) / udp() / data(size - header)
+            for size in (1500, 1501, 3000)
+            for make, header in ((ip4_id, 28), (ip6_fl, 48))
+        ]
         assert pass_through(client, server, frames) == [bytes(frame) for frame in frames[:2]]
     assert mmb.drops() == {"mtu-exceeded": 4}
     mmb.settled()

@@ -67,7 +67,12 @@ def test_a_scan_sees_ports_that_were_blocked_by_a_range(site, mmb):
 
 
 def test_udp_is_blocked_but_for_one_port(site, mmb):
-    mmb.apply(site.folder, "add prio 10 udp-dport 5201 accept", "add prio 10 udp-sport 5201 accept", "add prio 20 ip-proto udp drop")
+    mmb.apply(
+        site.folder,
+        "add prio 10 udp-dport 5201 accept",
+        "add prio 10 udp-sport 5201 accept",
+        "add prio 20 ip-proto udp drop",
+    )
     assert site.iperf.measure(SERVER4, 1, "-u", "-b", "5M")["sum"]["lost_packets"] == 0
     site.client.run("bash", "-c", f"echo x >/dev/udp/{SERVER4}/7777")
     assert mmb.rule(3)["packets"] > 0
