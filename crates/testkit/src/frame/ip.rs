@@ -76,7 +76,7 @@ pub enum Extension {
     /// One of those with a length in 8-byte units: its number, and `8 n + 6` bytes behind the length field (more are
     /// padded to that).
     Plain(u8, Vec<u8>),
-    /// A routing header: its type and the segments left, with one address.
+    /// A routing header: its type and the segments left, with the one address 2001:db8::ff.
     Routing(u8, u8),
     /// A fragment header.
     Fragment(FragmentHeader),
@@ -94,6 +94,9 @@ pub struct FragmentHeader {
     /// Whether more fragments follow.
     pub more: bool,
 }
+
+/// The address in routing headers.
+const LAST_HOP: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0xff);
 
 impl Upper {
     fn proto(&self, version: u8) -> u8 {
@@ -210,7 +213,7 @@ impl Ip6 {
         let numbers: Vec<u8> = self.extensions.iter().map(Extension::number).chain([proto]).collect();
         let mut behind = Vec::new();
         for (extension, next) in self.extensions.iter().zip(&numbers[1..]) {
-            behind.extend(extension.bytes(*next, self.final_destination()));
+            behind.extend(extension.bytes(*next));
         }
         behind.extend(upper);
 
@@ -228,7 +231,7 @@ impl Ip6 {
 
     fn final_destination(&self) -> Ipv6Addr {
         let routed = self.extensions.iter().any(|e| matches!(e, Extension::Routing(_, left) if *left > 0));
-        if routed { Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0xff) } else { self.destination }
+        if routed { LAST_HOP } else { self.destination }
     }
 }
 
@@ -243,7 +246,7 @@ impl Extension {
         }
     }
 
-    fn bytes(&self, next: u8, last_hop: Ipv6Addr) -> Vec<u8> {
+    fn bytes(&self, next: u8) -> Vec<u8> {
         match self {
             Extension::Plain(_, content) => {
                 let mut bytes = vec![next, 0];
@@ -254,7 +257,7 @@ impl Extension {
             }
             Extension::Routing(routing_type, left) => {
                 let mut bytes = vec![next, 2, *routing_type, *left, 0, 0, 0, 0];
-                bytes.extend(last_hop.octets());
+                bytes.extend(LAST_HOP.octets());
                 bytes
             }
             Extension::Fragment(fragment) => {

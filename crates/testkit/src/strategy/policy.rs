@@ -430,3 +430,22 @@ fn icmp_write(prefix: &'static str) -> BoxedStrategy<String> {
     ]
     .boxed()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmb_policy::parse_command;
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+
+    #[test]
+    fn most_rules_are_accepted() {
+        let mut runner = TestRunner::deterministic();
+        let strategy = rule();
+        let refused: Vec<String> = (0..1000)
+            .map(|_| strategy.new_tree(&mut runner).expect("no filter is that narrow").current())
+            .filter(|line| parse_command(line).is_err())
+            .collect();
+        assert!(refused.len() < 300, "{} of 1000 refused: {refused:#?}", refused.len());
+    }
+}
