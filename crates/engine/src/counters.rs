@@ -9,6 +9,14 @@ pub struct Count {
     pub bytes: u64,
 }
 
+impl std::ops::Add for Count {
+    type Output = Count;
+
+    fn add(self, more: Count) -> Count {
+        Count { packets: self.packets.wrapping_add(more.packets), bytes: self.bytes.wrapping_add(more.bytes) }
+    }
+}
+
 /// What went through one port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCount {
@@ -31,4 +39,14 @@ pub struct StageCount {
     pub packets: u64,
     /// Cycles that it took.
     pub cycles: u64,
+}
+
+impl StageCount {
+    /// Adds another worker's count of the same stage.
+    pub(crate) fn add(&mut self, more: StageCount) {
+        self.calls += more.calls;
+        self.vectors += more.vectors;
+        self.packets += more.packets;
+        self.cycles += more.cycles;
+    }
 }

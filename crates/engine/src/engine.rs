@@ -1,11 +1,19 @@
 //! The control side of the engine.
 
+use crate::cells::{STAGES, WorkerCells};
 use crate::counters::{Count, PortCount, StageCount};
 use crate::drop::DropReason;
 use crate::port::PortTable;
+use crate::slots::Slots;
+use crate::snapshot::{self, Snapshot};
 use crate::worker::Worker;
+use arc_swap::ArcSwap;
+use mmb_classify::{Classifier, TableStats};
+use mmb_packet::Class;
 use mmb_policy::{Policy, RuleId};
 use mmb_rewrite::NotApplied;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 /// Why a policy could not be put in force.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,6 +23,14 @@ pub enum PublishError {
     UnknownPort {
         /// The rule.
         rule: RuleId,
+        /// The name.
+        port: String,
+        /// The names that exist.
+        known: String,
+    },
+    /// `disable` names a port that does not exist.
+    #[error("disable {port}: no port is called '{port}'; the ports are {known}")]
+    UnknownDisabledPort {
         /// The name.
         port: String,
         /// The names that exist.
@@ -48,58 +64,137 @@ pub struct TableInfo {
 }
 
 /// The control side: compiles and publishes policies, reads counters.
-pub struct Engine {}
+pub struct Engine {
+    ports: PortTable,
+    seed: u64,
+    published: Arc<ArcSwap<Snapshot>>,
+    current: Arc<Snapshot>,
+    /// Snapshots before the current one, kept until no worker uses them, so that they are freed here.
+    retired: Vec<Arc<Snapshot>>,
+    slots: Slots,
+    workers: Vec<Arc<WorkerCells>>,
+}
 
 impl Engine {
     /// An engine with an empty policy and its workers. `seed` makes percentages of drops repeatable.
     pub fn new(ports: PortTable, workers: usize, seed: u64) -> (Engine, Vec<Worker>) {
-        let _ = (ports, workers, seed);
-        (Engine {}, Vec::new())
+        let slots = Slots::new(workers);
+        let empty = Snapshot::new(0, &Policy::default(), &[], Classifier::default(), &ports, &slots);
+        let current = Arc::new(empty);
+        let published = Arc::new(ArcSwap::new(Arc::clone(&current)));
+        let cells: Vec<_> = (0..workers).map(|_| Arc::new(WorkerCells::new(ports.0.len()))).collect();
+        let workers = cells.iter().enumerate();
+        let workers = workers.map(|(w, cells)| Worker::new(&published, w, Arc::clone(cells), seed)).collect();
+        (Engine { ports, seed, published, current, retired: Vec::new(), slots, workers: cells }, workers)
     }
 
-    /// Puts a policy in force as a whole. Counters of rules whose number and content stay are kept.
+    /// Puts a policy in force as a whole: each worker's next vector is decided by it. Counters of rules whose number
+    /// and content stay are kept.
     ///
     /// # Errors
     /// What makes the policy impossible here; the policy in force stays.
     pub fn publish(&mut self, policy: &Policy) -> Result<(), PublishError> {
-        let _ = policy;
+        snapshot::check_available(policy)?;
+        if let Some(port) = policy.disabled.iter().find(|name| self.ports.id(name).is_none()) {
+            return Err(PublishError::UnknownDisabledPort { port: port.clone(), known: self.ports.known() });
+        }
+        let ranked = snapshot::ranked(policy);
+        let classifier = snapshot::classifier(&ranked, &self.ports, self.seed)?;
+
+        self.reclaim();
+        let generation = self.current.generation + 1;
+        let alive: Vec<u64> = self.retired.iter().chain([&self.current]).map(|s| s.generation).collect();
+        self.slots.assign(policy, generation, &alive);
+        let snapshot = Snapshot::new(generation, policy, &ranked, classifier, &self.ports, &self.slots);
+        let snapshot = Arc::new(snapshot);
+        self.published.store(Arc::clone(&snapshot));
+        self.retired.push(std::mem::replace(&mut self.current, snapshot));
+        self.reclaim();
         Ok(())
     }
 
-    /// What a rule has matched.
+    /// Frees policies that no worker uses any more; returns how many wait for a worker still. [`Engine::publish`]
+    /// does it as well.
+    pub fn reclaim(&mut self) -> usize {
+        // Once published and replaced, a snapshot gets no new users: a count of one stays one.
+        self.retired.retain(|snapshot| Arc::strong_count(snapshot) > 1);
+        // What workers counted under a snapshot that is gone is seen before its slots are given away.
+        fence(Ordering::Acquire);
+        self.retired.len()
+    }
+
+    /// The ports.
+    pub fn ports(&self) -> &PortTable {
+        &self.ports
+    }
+
+    /// What a rule of the policy in force has matched since it is there.
     pub fn rule_count(&self, id: RuleId) -> Count {
-        let _ = id;
-        Count::default()
+        self.slots.count(id)
     }
 
     /// Drops by reason, those above zero.
     pub fn drops(&self) -> Vec<(DropReason, u64)> {
-        Vec::new()
+        self.above_zero(DropReason::ALL, |worker, reason| worker.drops(reason))
     }
 
     /// Targets not applied, those above zero.
     pub fn not_applied(&self) -> Vec<(NotApplied, u64)> {
-        Vec::new()
+        self.above_zero(NotApplied::ALL, |worker, reason| worker.not_applied(reason))
+    }
+
+    fn above_zero<R: Copy>(
+        &self,
+        reasons: impl IntoIterator<Item = R>,
+        read: impl Fn(&WorkerCells, R) -> u64,
+    ) -> Vec<(R, u64)> {
+        let sum = |reason| self.workers.iter().map(|worker| read(worker, reason)).sum();
+        reasons.into_iter().map(|reason| (reason, sum(reason))).filter(|&(_, count)| count > 0).collect()
     }
 
     /// What went through the ports, by number.
     pub fn port_counts(&self) -> Vec<PortCount> {
-        Vec::new()
+        let sum = |port| {
+            let counts = self.workers.iter().map(|worker| worker.port(port));
+            counts.fold(PortCount::default(), |sum, more| PortCount {
+                rx: sum.rx + more.rx,
+                tx: sum.tx + more.tx,
+            })
+        };
+        (0..self.ports.0.len()).map(sum).collect()
     }
 
     /// What the stages did, in the order of the pipeline.
     pub fn stage_counts(&self) -> Vec<StageCount> {
-        Vec::new()
+        let mut sums = vec![StageCount::default(); STAGES.len()];
+        for worker in &self.workers {
+            for (sum, more) in sums.iter_mut().zip(worker.stages()) {
+                sum.add(more);
+            }
+        }
+        sums.iter_mut().zip(STAGES).for_each(|(sum, name)| sum.name = name);
+        sums
     }
 
-    /// What the stages of one worker did, in the order of the pipeline.
+    /// What the stages of one worker did, in the order of the pipeline; nothing for a worker that does not exist.
     pub fn worker_stage_counts(&self, worker: usize) -> Vec<StageCount> {
-        let _ = worker;
-        Vec::new()
+        self.workers.get(worker).map(|worker| worker.stages().to_vec()).unwrap_or_default()
     }
 
     /// The classifier's tables, for people to look at.
     pub fn tables(&self) -> Vec<TableInfo> {
-        Vec::new()
+        let info = |table: &TableStats| TableInfo {
+            class: match table.class {
+                Class::Ip4 => "ip4",
+                Class::Ip6 => "ip6",
+                Class::Other => "other",
+            },
+            mask: table.mask.clone(),
+            rules: table.rules,
+            entries: table.entries,
+            buckets: table.buckets,
+            load: table.load,
+        };
+        self.current.classifier.tables().map(info).collect()
     }
 }

@@ -9,15 +9,21 @@
 //! arguments.
 #![forbid(unsafe_code)]
 
+mod cells;
 pub mod counters;
 pub mod drop;
 pub mod engine;
 pub mod oracle;
+mod pipeline;
 pub mod port;
+pub mod random;
+mod slots;
+mod snapshot;
 pub mod worker;
 
 pub use counters::{Count, PortCount, StageCount};
 pub use drop::DropReason;
 pub use engine::{Engine, PublishError, TableInfo};
 pub use port::{PortSpec, PortTable};
-pub use worker::{Verdict, Worker};
+pub use random::Random;
+pub use worker::{Cycles, NoCycles, VECTOR, Verdict, Worker};

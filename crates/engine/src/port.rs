@@ -22,4 +22,10 @@ impl PortTable {
     pub fn id(&self, name: &str) -> Option<PortId> {
         self.0.iter().position(|p| p.name == name).map(|i| PortId(i as u16))
     }
+
+    /// The names of all ports, for messages.
+    pub(crate) fn known(&self) -> String {
+        let names: Vec<_> = self.0.iter().map(|port| port.name.as_str()).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    }
 }

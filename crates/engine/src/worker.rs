@@ -1,10 +1,17 @@
 //! The packet side of the engine.
 
+use crate::cells::WorkerCells;
+use crate::counters::Count;
 use crate::drop::DropReason;
+use crate::pipeline::Pipeline;
+use crate::snapshot::Snapshot;
+use arc_swap::ArcSwap;
+use arc_swap::cache::Cache;
 use mmb_packet::{Packet, PortId};
+use std::sync::Arc;
 
 /// The most packets of one vector.
-pub const VECTOR: usize = 256;
+pub const VECTOR: usize = mmb_classify::VECTOR;
 
 /// What is to become of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +39,40 @@ impl Cycles for NoCycles {
 }
 
 /// One packet thread's part of the engine.
-pub struct Worker {}
+///
+/// It uses one snapshot of the policy a vector, and looks for a newer one before each: an atomic load and a
+/// comparison. It frees nothing: what it lets go of, the control side holds as well.
+pub struct Worker {
+    /// The published policy, and the reference that the worker uses.
+    policy: Cache<Arc<ArcSwap<Snapshot>>, Arc<Snapshot>>,
+    /// The snapshot that `pipeline` was made to fit.
+    generation: Option<u64>,
+    pipeline: Pipeline,
+}
 
 impl Worker {
-    /// Decides on a vector of at most [`VECTOR`] packets and rewrites them. `verdicts[i]` is for `packets[i]`.
+    pub(crate) fn new(
+        published: &Arc<ArcSwap<Snapshot>>,
+        worker: usize,
+        cells: Arc<WorkerCells>,
+        seed: u64,
+    ) -> Worker {
+        Worker {
+            policy: Cache::new(Arc::clone(published)),
+            generation: None,
+            pipeline: Pipeline::new(worker, cells, seed),
+        }
+    }
+
+    /// Decides on a vector of packets and rewrites them. `verdicts[i]` is for `packets[i]`. More than [`VECTOR`]
+    /// packets, or packets of which each can match very many rules, are worked on as several vectors under one
+    /// policy. With no packets it only picks up a newer policy, which lets the control side free the old one: a
+    /// worker that waits for packets should call it so now and then.
+    ///
+    /// `now_ns` is the time, for connections.
+    ///
+    /// # Panics
+    /// If there are fewer verdicts than packets.
     pub fn process(
         &mut self,
         now_ns: u64,
@@ -43,12 +80,36 @@ impl Worker {
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
     ) {
-        let _ = (now_ns, cycles, packets, verdicts);
+        // Stateless rules do not look at the time.
+        let _ = now_ns;
+        let snapshot = self.policy.load();
+        if self.generation != Some(snapshot.generation) {
+            self.pipeline.fit(snapshot);
+            self.generation = Some(snapshot.generation);
+        }
+        let verdicts = &mut verdicts[..packets.len()];
+        let vector = self.pipeline.vector();
+        for (packets, verdicts) in packets.chunks_mut(vector).zip(verdicts.chunks_mut(vector)) {
+            self.pipeline.run(snapshot, cycles, packets, verdicts);
+        }
     }
 
-    /// Counts a drop that the host had to make after [`Worker::process`] said to send, or before it saw the
-    /// packet.
+    /// Counts packets that [`Worker::process`] said to send by `port`, but the host could not: they count as dropped,
+    /// no longer as sent.
+    pub fn count_unsent(&mut self, port: PortId, reason: DropReason, unsent: Count) {
+        self.pipeline.cells().unsent(usize::from(port.0), unsent);
+        self.pipeline.cells().count_drop(reason, unsent.packets);
+    }
+
+    /// Counts packets that came in by `port`, but that the host had to drop before [`Worker::process`] saw them.
+    pub fn count_unprocessed(&mut self, port: PortId, reason: DropReason, received: Count) {
+        self.pipeline.cells().rx(usize::from(port.0), received);
+        self.pipeline.cells().count_drop(reason, received.packets);
+    }
+
+    /// Counts a drop that the host had to make, where neither what came in nor what went out is to change: it
+    /// happened to something that is no packet of a port.
     pub fn count_host_drop(&mut self, reason: DropReason, packets: u64) {
-        let _ = (reason, packets);
+        self.pipeline.cells().count_drop(reason, packets);
     }
 }

@@ -1,0 +1,286 @@
+//! One rule, one packet class: a cube of fixed key bits, or several, and residual checks.
+
+use crate::bounds::Bounds;
+use crate::check::{Check, OptionTest};
+use crate::cube::{Contradiction, Cube};
+use crate::ports::{Ports, UnknownPort};
+use mmb_packet::Class;
+use mmb_packet::key::{self, flags};
+use mmb_policy::Rule;
+use mmb_policy::field::{Alone, FieldId, Implies, Payload, Place};
+use mmb_policy::rule::{Cond, Equality, Match, NumberItem, NumberSet, Test};
+
+/// The most keys that the sets of one rule are expanded to; larger sets are checked on a hit.
+const MAX_CUBES: usize = 16;
+
+/// A rule as one class knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Compiled {
+    /// Cubes of one mask that do not meet: a packet is in at most one.
+    pub(crate) cubes: Vec<Cube>,
+    /// What else must hold, tests of options last.
+    pub(crate) checks: Vec<Check>,
+}
+
+/// Why a constraint cannot be compiled.
+#[derive(Debug)]
+enum Refused {
+    /// No packet of the class satisfies it.
+    Impossible,
+    Port(UnknownPort),
+}
+
+impl From<Contradiction> for Refused {
+    fn from(_: Contradiction) -> Self {
+        Refused::Impossible
+    }
+}
+
+impl From<UnknownPort> for Refused {
+    fn from(port: UnknownPort) -> Self {
+        Refused::Port(port)
+    }
+}
+
+/// Compiles a rule for a class; `None` if no packet of the class can match it.
+///
+/// # Errors
+/// A port that does not exist.
+pub(crate) fn compile(rule: &Rule, class: Class, ports: &Ports) -> Result<Option<Compiled>, UnknownPort> {
+    let compiled = Draft::new(class).and_then(|mut draft| {
+        if !rule.matches.iter().all(|m| admits(class, m)) || !class_matches(class, rule) {
+            return Err(Refused::Impossible);
+        }
+        for constraint in &rule.matches {
+            draft.constrain(constraint, ports)?;
+        }
+        draft.finish()
+    });
+    match compiled {
+        Ok(compiled) => Ok(Some(compiled)),
+        Err(Refused::Impossible) => Ok(None),
+        Err(Refused::Port(port)) => Err(port),
+    }
+}
+
+/// Frames that are not IP match only rules that name an ether type.
+fn class_matches(class: Class, rule: &Rule) -> bool {
+    class != Class::Other || rule.matches.iter().any(|m| m.field.id == FieldId::EthType)
+}
+
+fn admits(class: Class, constraint: &Match) -> bool {
+    class != Class::Other || constraint.field.info().implies == Implies::Frame
+}
+
+/// Numbers that a field of the key may have.
+struct Allowed {
+    bit: u16,
+    width: u8,
+    bounds: Bounds,
+    /// Some constraint lists its values: a few of them become keys.
+    listed: bool,
+}
+
+/// A rule on its way.
+struct Draft {
+    /// What every packet of the class has.
+    given: Cube,
+    cube: Cube,
+    allowed: Vec<Allowed>,
+    checks: Vec<Check>,
+}
+
+impl Draft {
+    fn new(class: Class) -> Result<Draft, Refused> {
+        let mut given = Cube::default();
+        let family = match class {
+            Class::Ip4 => 4,
+            Class::Ip6 => 6,
+            Class::Other => 0,
+        };
+        given.fix_byte(key::FAMILY, 0xff, family)?;
+        Ok(Draft { given, cube: given, allowed: Vec::new(), checks: Vec::new() })
+    }
+
+    fn constrain(&mut self, constraint: &Match, ports: &Ports) -> Result<(), Refused> {
+        let Match { negated, field, test } = constraint;
+        for &(at, mask, value) in field.info().implies.key_bytes() {
+            self.cube.fix_byte(at, mask, value)?;
+        }
+        match field.info().place {
+            Place::Key { bit, width } if field.info().alone == Alone::Optional => {
+                self.vlan(*negated, bit, width, test)
+            }
+            Place::Key { bit, width } => self.number(*negated, field.info().alone, bit, width, test, ports),
+            Place::Payload(of) => self.payload(*negated, of, test),
+            Place::AnyOption => self.option(*negated, |none| Check::AnyOption { none }),
+            Place::Option(kind) => self.option_kind(*negated, kind, test),
+            Place::NamedOption => self.option_kind(*negated, field.kind, test),
+        }
+    }
+
+    fn number(
+        &mut self,
+        negated: bool,
+        alone: Alone,
+        bit: u16,
+        width: u8,
+        test: &Test,
+        ports: &Ports,
+    ) -> Result<(), Refused> {
+        let (bounds, listed) = match test {
+            Test::Present => match alone {
+                Alone::Equals(value) => (Bounds::new([(value.into(), value.into())], width), false),
+                Alone::Protocol | Alone::Optional => (Bounds::new([(0, u128::MAX)], width), false),
+            },
+            Test::Number(Cond::Eq, NumberSet(items)) if !negated => {
+                if let [NumberItem::Prefix(first, len)] = items[..] {
+                    return Ok(self.cube.fix(
+                        bit,
+                        len,
+                        first.checked_shr((width - len).into()).unwrap_or(0),
+                    )?);
+                }
+                (Bounds::of(Cond::Eq, &NumberSet(items.clone()), width), true)
+            }
+            Test::Number(cond, set) => (Bounds::of(*cond, set, width), false),
+            Test::Port(equality, names) => {
+                let numbers = names.iter().map(|name| ports.number(name)).collect::<Result<Vec<_>, _>>()?;
+                let named = Bounds::new(numbers.into_iter().map(|n| (n.into(), n.into())), width);
+                let equal = *equality == Equality::Eq;
+                (if equal { named } else { named.complement() }, equal && !negated)
+            }
+            Test::Bytes(..) => return Err(Refused::Impossible),
+        };
+        self.allow(bit, width, if negated { bounds.complement() } else { bounds }, listed);
+        Ok(())
+    }
+
+    fn allow(&mut self, bit: u16, width: u8, bounds: Bounds, listed: bool) {
+        match self.allowed.iter_mut().find(|a| (a.bit, a.width) == (bit, width)) {
+            Some(allowed) => {
+                allowed.bounds = allowed.bounds.intersect(&bounds);
+                allowed.listed |= listed;
+            }
+            None => self.allowed.push(Allowed { bit, width, bounds, listed }),
+        }
+    }
+
+    /// The VLAN id: it is there only if the frame is tagged.
+    fn vlan(&mut self, negated: bool, bit: u16, width: u8, test: &Test) -> Result<(), Refused> {
+        let bounds = match test {
+            Test::Present => Bounds::new([(0, u128::MAX)], width),
+            Test::Number(cond, set) => Bounds::of(*cond, set, width),
+            Test::Port(..) | Test::Bytes(..) => return Err(Refused::Impossible),
+        };
+        if !negated {
+            self.cube.fix_byte(key::FLAGS, flags::VLAN_TAGGED, flags::VLAN_TAGGED)?;
+            let listed = matches!(test, Test::Number(Cond::Eq, _));
+            self.allow(bit, width, bounds, listed);
+        } else if bounds.is_full() {
+            self.cube.fix_byte(key::FLAGS, flags::VLAN_TAGGED, 0)?;
+        } else if !bounds.is_empty() {
+            self.checks.push(Check::number(bit, width, &bounds.complement(), flags::VLAN_TAGGED));
+        }
+        Ok(())
+    }
+
+    fn payload(&mut self, negated: bool, of: Payload, test: &Test) -> Result<(), Refused> {
+        let present = match of {
+            Payload::Ip => flags::HAS_IP_PAYLOAD,
+            Payload::Transport => flags::HAS_PAYLOAD,
+        };
+        match test {
+            Test::Present => self.cube.fix_byte(key::FLAGS, present, if negated { 0 } else { present })?,
+            Test::Bytes(equality, prefixes) => {
+                if !negated {
+                    self.cube.fix_byte(key::FLAGS, present, present)?;
+                }
+                let prefixes = prefixes.iter().map(|prefix| prefix[..].into()).collect();
+                let begins = (*equality == Equality::Eq) != negated;
+                self.checks.push(Check::Payload { of, prefixes, empty: negated, begins });
+            }
+            Test::Number(..) | Test::Port(..) => return Err(Refused::Impossible),
+        }
+        Ok(())
+    }
+
+    fn option_kind(&mut self, negated: bool, kind: u8, test: &Test) -> Result<(), Refused> {
+        let test = match test {
+            Test::Present => OptionTest::Present,
+            Test::Number(cond, set) => OptionTest::Number(Bounds::of(*cond, set, 64).ranges().into()),
+            Test::Bytes(equality, strings) => OptionTest::Bytes {
+                data: strings.iter().map(|string| string[..].into()).collect(),
+                differs: *equality == Equality::Ne,
+            },
+            Test::Port(..) => return Err(Refused::Impossible),
+        };
+        self.option(negated, |none| Check::Option { kind, test, none })
+    }
+
+    fn option(&mut self, negated: bool, check: impl FnOnce(bool) -> Check) -> Result<(), Refused> {
+        if !negated {
+            self.cube.fix_byte(key::FLAGS, flags::TCP_OPTION_AREA, flags::TCP_OPTION_AREA)?;
+        }
+        self.checks.push(check(negated));
+        Ok(())
+    }
+
+    /// Fixes what is known, expands short lists, and lets go of bits that say nothing.
+    fn finish(mut self) -> Result<Compiled, Refused> {
+        for Allowed { bit, width, bounds, .. } in &self.allowed {
+            match *bounds.ranges() {
+                [] => return Err(Refused::Impossible),
+                [(first, last)] if first == last => self.cube.fix(*bit, *width, first)?,
+                _ => {}
+            }
+        }
+        self.conclude()?;
+        let mut cubes = self.expand();
+        for Allowed { bit, width, bounds, .. } in self.allowed.iter().filter(|a| !a.bounds.is_full()) {
+            // All cubes have one mask: what is known in one is known in all.
+            cubes.retain(|cube| cube.known(*bit, *width).is_none_or(|value| bounds.contains(value)));
+            if cubes.first().is_some_and(|cube| cube.known(*bit, *width).is_none()) {
+                self.checks.push(Check::number(*bit, *width, bounds, 0));
+            }
+        }
+        if cubes.is_empty() {
+            return Err(Refused::Impossible);
+        }
+        cubes.iter_mut().for_each(|cube| cube.release(&self.given));
+        self.checks.sort_by_key(Check::about_options);
+        Ok(Compiled { cubes, checks: self.checks })
+    }
+
+    /// What follows from the bits that are fixed: a packet with a transport header is of its protocol and no later
+    /// fragment.
+    fn conclude(&mut self) -> Result<(), Refused> {
+        if let Some(kind @ 1..) = self.cube.known_byte(key::L4_KIND) {
+            for cube in [&mut self.cube, &mut self.given] {
+                cube.fix_byte(key::PROTO, 0xff, kind)?;
+                cube.fix_byte(key::FLAGS, flags::LATER_FRAGMENT, 0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The cube with every combination of the values of short lists, the shortest first, up to [`MAX_CUBES`].
+    fn expand(&self) -> Vec<Cube> {
+        let mut cubes = vec![self.cube];
+        let listed = self.allowed.iter().filter(|a| a.listed);
+        let mut lists: Vec<_> =
+            listed.filter_map(|a| Some((a.bit, a.width, a.bounds.values(MAX_CUBES)?))).collect();
+        lists.sort_by_key(|(.., values)| values.len());
+        for (bit, width, values) in lists {
+            if cubes.len() * values.len() > MAX_CUBES {
+                break;
+            }
+            let with = |cube: &Cube, value| {
+                let mut cube = *cube;
+                cube.fix(bit, width, value).map(|()| cube).ok()
+            };
+            cubes = cubes.iter().flat_map(|cube| values.iter().filter_map(move |&v| with(cube, v))).collect();
+        }
+        cubes
+    }
+}

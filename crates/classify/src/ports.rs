@@ -1,0 +1,40 @@
+//! Names of ports, as rules say them, to the numbers that keys hold.
+
+use std::collections::HashMap;
+
+/// The ports' names by number.
+#[derive(Clone, Debug, Default)]
+pub struct Ports {
+    names: Vec<String>,
+    numbers: HashMap<String, u16>,
+}
+
+/// A rule names a port that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no port is called '{0}'")]
+pub struct UnknownPort(pub String);
+
+impl Ports {
+    /// The ports in the order of their numbers. A name that stands twice means the first.
+    pub fn new(names: impl IntoIterator<Item = impl Into<String>>) -> Ports {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        let mut numbers = HashMap::with_capacity(names.len());
+        for (number, name) in names.iter().enumerate().take(usize::from(u16::MAX)) {
+            numbers.entry(name.clone()).or_insert(number as u16);
+        }
+        Ports { names, numbers }
+    }
+
+    /// The names by number.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The number of the port of that name.
+    ///
+    /// # Errors
+    /// The name, if no port has it.
+    pub fn number(&self, name: &str) -> Result<u16, UnknownPort> {
+        self.numbers.get(name).copied().ok_or_else(|| UnknownPort(name.to_owned()))
+    }
+}

@@ -1,0 +1,202 @@
+//! Counters that one worker writes and anyone reads.
+//!
+//! A [`Cell`] is changed by a plain load and store, no locked instruction: right because only its worker writes it.
+//! Readers see each cell's value at some moment; a sum over cells is not a snapshot of one moment.
+//!
+//! Who owns: every worker's [`WorkerCells`] and rule cells are shared with the control side by `Arc`. Rule cells come
+//! in chunks that only ever get more, so that a slot keeps its place as rules come and go; which rule has which slot
+//! is `slots`' matter.
+
+use crate::counters::{Count, PortCount, StageCount};
+use crate::drop::DropReason;
+use mmb_rewrite::NotApplied;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A counter with one writer.
+#[derive(Debug, Default)]
+pub(crate) struct Cell(AtomicU64);
+
+impl Cell {
+    /// Adds, on the worker that owns the cell.
+    #[inline]
+    pub(crate) fn add(&self, more: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
+    }
+
+    /// The value now.
+    pub(crate) fn read(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Packets and bytes.
+#[derive(Debug, Default)]
+pub(crate) struct CountCell {
+    packets: Cell,
+    bytes: Cell,
+}
+
+impl CountCell {
+    /// Adds, on the worker that owns the cell.
+    #[inline]
+    pub(crate) fn add(&self, more: Count) {
+        self.packets.add(more.packets);
+        self.bytes.add(more.bytes);
+    }
+
+    pub(crate) fn read(&self) -> Count {
+        Count { packets: self.packets.read(), bytes: self.bytes.read() }
+    }
+}
+
+/// A stage that the pipeline has, by its place in [`STAGES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Parse = 0,
+    Classify = 1,
+    /// Verdicts too.
+    Rewrite = 3,
+    Forward = 4,
+}
+
+/// The stages' names, in the order of the pipeline. Nothing runs for `connections` yet.
+pub(crate) const STAGES: [&str; 5] = ["parse", "classify", "connections", "rewrite", "forward"];
+
+#[derive(Debug, Default)]
+struct StageCells {
+    calls: Cell,
+    vectors: Cell,
+    packets: Cell,
+    cycles: Cell,
+}
+
+#[derive(Debug, Default)]
+struct PortCells {
+    rx: CountCell,
+    /// What verdicts sent there.
+    forwarded: CountCell,
+    /// What the host then could not send.
+    unsent: CountCell,
+}
+
+/// What one worker counts, but for rules. On cache lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct WorkerCells {
+    drops: [Cell; DropReason::ALL.len()],
+    not_applied: [Cell; NotApplied::ALL.len()],
+    stages: [StageCells; STAGES.len()],
+    ports: Box<[PortCells]>,
+}
+
+impl WorkerCells {
+    pub(crate) fn new(ports: usize) -> WorkerCells {
+        WorkerCells {
+            drops: Default::default(),
+            not_applied: Default::default(),
+            stages: Default::default(),
+            ports: (0..ports).map(|_| PortCells::default()).collect(),
+        }
+    }
+
+    pub(crate) fn count_drop(&self, reason: DropReason, packets: u64) {
+        self.drops[reason.index()].add(packets);
+    }
+
+    pub(crate) fn drops(&self, reason: DropReason) -> u64 {
+        self.drops[reason.index()].read()
+    }
+
+    /// Adds the counts of targets not applied, by their place in [`NotApplied::ALL`].
+    pub(crate) fn not_applied_add(&self, counts: &[u64; NotApplied::ALL.len()]) {
+        for (cell, &count) in self.not_applied.iter().zip(counts).filter(|(_, count)| **count > 0) {
+            cell.add(count);
+        }
+    }
+
+    pub(crate) fn not_applied(&self, reason: NotApplied) -> u64 {
+        self.not_applied[reason as usize].read()
+    }
+
+    /// One turn of a stage over `packets` packets.
+    #[inline]
+    pub(crate) fn stage(&self, stage: Stage, packets: usize, cycles: u64) {
+        let cells = &self.stages[stage as usize];
+        cells.calls.add(1);
+        cells.vectors.add(u64::from(packets > 0));
+        cells.packets.add(packets as u64);
+        cells.cycles.add(cycles);
+    }
+
+    pub(crate) fn stages(&self) -> [StageCount; STAGES.len()] {
+        std::array::from_fn(|stage| {
+            let cells = &self.stages[stage];
+            StageCount {
+                name: STAGES[stage],
+                calls: cells.calls.read(),
+                vectors: cells.vectors.read(),
+                packets: cells.packets.read(),
+                cycles: cells.cycles.read(),
+            }
+        })
+    }
+
+    /// Counts what came in by a port; a number that no port has is counted nowhere.
+    #[inline]
+    pub(crate) fn rx(&self, port: usize, more: Count) {
+        if let Some(port) = self.ports.get(port) {
+            port.rx.add(more);
+        }
+    }
+
+    /// Counts what is to leave by a port.
+    #[inline]
+    pub(crate) fn forwarded(&self, port: usize, more: Count) {
+        if let Some(port) = self.ports.get(port) {
+            port.forwarded.add(more);
+        }
+    }
+
+    /// Takes back what was to leave by a port.
+    pub(crate) fn unsent(&self, port: usize, more: Count) {
+        if let Some(port) = self.ports.get(port) {
+            port.unsent.add(more);
+        }
+    }
+
+    pub(crate) fn port(&self, port: usize) -> PortCount {
+        let Some(cells) = self.ports.get(port) else { return PortCount::default() };
+        let (unsent, forwarded) = (cells.unsent.read(), cells.forwarded.read());
+        let tx = Count {
+            packets: forwarded.packets.saturating_sub(unsent.packets),
+            bytes: forwarded.bytes.saturating_sub(unsent.bytes),
+        };
+        PortCount { rx: cells.rx.read(), tx }
+    }
+}
+
+/// Rule counters of a chunk.
+pub(crate) const CHUNK: usize = 4096;
+
+/// One worker's counters of [`CHUNK`] rule slots.
+#[derive(Debug)]
+pub(crate) struct Chunk(Box<[CountCell]>);
+
+impl Chunk {
+    pub(crate) fn new() -> Arc<Chunk> {
+        Arc::new(Chunk((0..CHUNK).map(|_| CountCell::default()).collect()))
+    }
+}
+
+/// One worker's rule counters, by slot.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RuleCells(pub(crate) Vec<Arc<Chunk>>);
+
+impl RuleCells {
+    /// The cell of a slot that exists.
+    #[inline]
+    pub(crate) fn slot(&self, slot: u32) -> &CountCell {
+        &self.0[slot as usize / CHUNK].0[slot as usize % CHUNK]
+    }
+}

@@ -1,0 +1,296 @@
+//! The stages, each a loop over the vector.
+//!
+//! A [`Pipeline`] is one worker's: the columns that the stages hand to each other, allocated once, and the worker's
+//! counters. Between stages the verdicts say which packets are still to be sent.
+
+use crate::cells::{Stage, WorkerCells};
+use crate::counters::Count;
+use crate::drop::DropReason;
+use crate::random::Random;
+use crate::snapshot::{Action, Decision, Route, Snapshot};
+use crate::worker::{Cycles, VECTOR, Verdict};
+use mmb_classify::{Keys, Scratch};
+use mmb_packet::parse::parse;
+use mmb_packet::{Class, Layout, Packet, PortId};
+use mmb_packet::{fill_key4, fill_key6};
+use mmb_rewrite::{Editor, NotAppliedCounts};
+use std::sync::Arc;
+
+/// The port number in keys of packets that leave nowhere.
+const NOWHERE: PortId = PortId(u16::MAX);
+
+/// Columns and counters of one worker.
+pub(crate) struct Pipeline {
+    worker: usize,
+    cells: Arc<WorkerCells>,
+    random: Random,
+    keys: Keys,
+    layouts: Box<[Layout; VECTOR]>,
+    scratch: Scratch,
+    /// Packets that matched a rule which rewrites, and are not dropped.
+    rewrites: Vec<u16>,
+    editor: Editor,
+    drops: [u64; DropReason::ALL.len()],
+    not_applied: NotAppliedCounts,
+}
+
+impl Pipeline {
+    pub(crate) fn new(worker: usize, cells: Arc<WorkerCells>, seed: u64) -> Pipeline {
+        Pipeline {
+            worker,
+            cells,
+            random: Random::new(seed, worker),
+            keys: Keys::default(),
+            layouts: Box::new([Layout::default(); VECTOR]),
+            scratch: Scratch::default(),
+            rewrites: Vec::with_capacity(VECTOR),
+            editor: Editor::default(),
+            drops: Default::default(),
+            not_applied: NotAppliedCounts::default(),
+        }
+    }
+
+    pub(crate) fn cells(&self) -> &WorkerCells {
+        &self.cells
+    }
+
+    /// Makes the scratch fit a snapshot that the worker picked up.
+    pub(crate) fn fit(&mut self, snapshot: &Snapshot) {
+        self.scratch.fit(snapshot.classifier.most_matches());
+    }
+
+    /// The most packets of one [`Pipeline::run`] under the snapshot that it was made to fit.
+    pub(crate) fn vector(&self) -> usize {
+        self.scratch.vector()
+    }
+
+    /// Takes a vector through all stages. `verdicts` is as long as `packets`.
+    pub(crate) fn run(
+        &mut self,
+        snapshot: &Snapshot,
+        cycles: &impl Cycles,
+        packets: &mut [Packet<'_>],
+        verdicts: &mut [Verdict],
+    ) {
+        let start = cycles.now();
+        let sound = self.parse(snapshot, packets, verdicts);
+        let parsed = cycles.now();
+        self.cells.stage(Stage::Parse, packets.len(), parsed.wrapping_sub(start));
+
+        snapshot.classifier.classify(&self.keys, packets, &self.layouts[..packets.len()], &mut self.scratch);
+        let classified = cycles.now();
+        self.cells.stage(Stage::Classify, sound, classified.wrapping_sub(parsed));
+
+        self.decide(snapshot, packets, verdicts);
+        self.rewrite(snapshot, packets);
+        let rewritten = cycles.now();
+        self.cells.stage(Stage::Rewrite, sound, rewritten.wrapping_sub(classified));
+
+        self.forward(snapshot, packets, verdicts);
+        self.flush();
+        let end = cycles.now();
+        self.cells.stage(Stage::Forward, packets.len(), end.wrapping_sub(rewritten));
+    }
+
+    /// Finds headers, fills keys, and gives every packet its first verdict: where its wire leads. Returns how many
+    /// packets were understood.
+    fn parse(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &mut [Verdict]) -> usize {
+        self.keys.clear();
+        let mut sound = 0;
+        let mut received = Run::default();
+        for (at, (packet, verdict)) in packets.iter().zip(verdicts).enumerate() {
+            if let Some((port, count)) = received.add(packet.port, packet.len()) {
+                self.cells.rx(port, count);
+            }
+            let route = snapshot.route(packet.port);
+            *verdict = match route.peer {
+                Some((peer, _)) => Verdict::Send(peer),
+                None => Verdict::Drop(DropReason::NoWire),
+            };
+            if !route.enabled {
+                self.layouts[at] = unparsed();
+                continue;
+            }
+            match parse(packet, &snapshot.limits) {
+                Ok(layout) => {
+                    let out = route.peer.map_or(NOWHERE, |(peer, _)| peer);
+                    self.fill_key(snapshot, at, packet, &layout, out);
+                    self.layouts[at] = layout;
+                    sound += 1;
+                }
+                Err(why) => *verdict = Verdict::Drop(DropReason::Malformed(why)),
+            }
+        }
+        let (port, count) = received.end();
+        self.cells.rx(port, count);
+        sound
+    }
+
+    #[inline]
+    fn fill_key(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        packet: &Packet<'_>,
+        layout: &Layout,
+        out: PortId,
+    ) {
+        if !snapshot.classifier.wants(layout.class) {
+            return;
+        }
+        match layout.class {
+            Class::Ip4 => fill_key4(packet, layout, packet.port, out, self.keys.ip4.push(at)),
+            Class::Ip6 => fill_key6(packet, layout, packet.port, out, self.keys.ip6.push(at)),
+            Class::Other => fill_key4(packet, layout, packet.port, out, self.keys.other.push(at)),
+        }
+    }
+
+    /// Counts the matched rules, and lets accept and drop rules decide. A later stage may still drop what passes.
+    fn decide(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &mut [Verdict]) {
+        self.rewrites.clear();
+        let cells = &snapshot.cells[self.worker];
+        for &at in self.scratch.matched() {
+            let packet = usize::from(at);
+            let count = Count { packets: 1, bytes: packets[packet].len() as u64 };
+            let mut ballot = Ballot::default();
+            let mut rewrites = false;
+            for &rank in self.scratch.ranks(packet) {
+                let action = &snapshot.actions[rank as usize];
+                cells.slot(action.slot).add(count);
+                ballot.cast(action, &mut self.random);
+                rewrites |= action.edit.is_some();
+            }
+            if ballot.drops() {
+                verdicts[packet] = Verdict::Drop(DropReason::Rule);
+            } else if rewrites {
+                self.rewrites.push(at);
+            }
+        }
+    }
+
+    /// Applies the edits of all rules that a packet matched.
+    fn rewrite(&mut self, snapshot: &Snapshot, packets: &mut [Packet<'_>]) {
+        for &at in &self.rewrites {
+            let at = usize::from(at);
+            let edit =
+                |&rank: &u32| snapshot.actions[rank as usize].edit.map(|edit| &snapshot.edits[edit as usize]);
+            let edits = self.scratch.ranks(at).iter().filter_map(edit);
+            self.editor.apply(&mut packets[at], &mut self.layouts[at], edits, &mut self.not_applied);
+        }
+    }
+
+    /// Checks what is to be sent against the MTU, and counts everything.
+    fn forward(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &mut [Verdict]) {
+        let mut sent = Run::default();
+        for ((packet, verdict), layout) in packets.iter().zip(verdicts).zip(&self.layouts[..]) {
+            if let Verdict::Send(_) = verdict
+                && let Some((_, mtu)) = snapshot.route(packet.port).peer
+                && l3_len(packet, layout) > mtu as usize
+            {
+                *verdict = Verdict::Drop(DropReason::MtuExceeded);
+            }
+            match *verdict {
+                Verdict::Drop(reason) => self.drops[reason.index()] += 1,
+                Verdict::Send(port) => {
+                    if let Some((port, count)) = sent.add(port, packet.len()) {
+                        self.cells.forwarded(port, count);
+                    }
+                }
+            }
+        }
+        let (port, count) = sent.end();
+        self.cells.forwarded(port, count);
+    }
+
+    fn flush(&mut self) {
+        for (reason, drops) in DropReason::ALL.into_iter().zip(&mut self.drops) {
+            if *drops > 0 {
+                self.cells.count_drop(reason, std::mem::take(drops));
+            }
+        }
+        self.cells.not_applied_add(&self.not_applied.0);
+        self.not_applied = NotAppliedCounts::default();
+    }
+}
+
+impl Snapshot {
+    /// Where packets of a port go.
+    #[inline]
+    fn route(&self, port: PortId) -> Route {
+        self.routes.get(usize::from(port.0)).copied().unwrap_or(Route { peer: None, enabled: true })
+    }
+}
+
+/// What accept and drop rules say about a packet, heard in the order of their ranks. The best priority among those
+/// that say something decides; accept wins a tie. A rule that drops a share, and spares this packet, says nothing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ballot {
+    decided: Option<(u32, bool)>,
+}
+
+impl Ballot {
+    #[inline]
+    fn cast(&mut self, action: &Action, random: &mut Random) {
+        let drops = match action.decision {
+            Decision::None => return,
+            Decision::Accept => false,
+            Decision::Drop => true,
+            Decision::DropShare(rate) => {
+                if random.draw() >= rate.0 {
+                    return;
+                }
+                true
+            }
+        };
+        match &mut self.decided {
+            None => self.decided = Some((action.prio, drops)),
+            Some((prio, decided)) if *prio == action.prio => *decided &= drops,
+            Some(_) => {}
+        }
+    }
+
+    #[inline]
+    fn drops(self) -> bool {
+        self.decided.is_some_and(|(_, drops)| drops)
+    }
+}
+
+/// Counts of neighbours with the same port, so that counters are touched once a run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    port: usize,
+    count: Count,
+}
+
+impl Run {
+    /// Adds a packet. Returns the run before if the packet begins another.
+    #[inline]
+    fn add(&mut self, port: PortId, bytes: usize) -> Option<(usize, Count)> {
+        let port = usize::from(port.0);
+        let one = Count { packets: 1, bytes: bytes as u64 };
+        if self.port == port {
+            self.count.packets += 1;
+            self.count.bytes += one.bytes;
+            return None;
+        }
+        let before = std::mem::replace(self, Run { port, count: one });
+        Some((before.port, before.count))
+    }
+
+    /// The last run.
+    fn end(self) -> (usize, Count) {
+        (self.port, self.count)
+    }
+}
+
+/// The layout of a packet that is not looked at: nothing of it counts against an MTU.
+fn unparsed() -> Layout {
+    Layout { class: Class::Ip4, ..Layout::default() }
+}
+
+/// Bytes that count against an MTU: the IP packet; of other frames, all behind the link header.
+#[inline]
+fn l3_len(packet: &Packet<'_>, layout: &Layout) -> usize {
+    let end = if layout.class == Class::Other { packet.len() } else { layout.end as usize };
+    end.saturating_sub(usize::from(layout.ip))
+}
