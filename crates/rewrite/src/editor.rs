@@ -24,7 +24,7 @@ impl Editor {
         edits: impl Iterator<Item = &'e Edit> + Clone,
         not_applied: &mut NotAppliedCounts,
     ) {
-        let traits = Traits::of(packet, layout);
+        let traits = Traits::of(layout);
         let mut deltas = Deltas::default();
         let mut lists = 0;
         for edit in edits.clone() {

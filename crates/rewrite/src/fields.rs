@@ -17,8 +17,8 @@ pub(crate) struct Deltas {
 /// What an offset counts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Base {
-    /// The first byte of the frame.
-    Frame,
+    /// The outermost VLAN tag.
+    Tag,
     /// The IP header.
     Ip,
     /// The transport header.
@@ -58,9 +58,6 @@ pub(crate) struct FieldStep {
     bits: Bits,
 }
 
-/// Offset of the control word of the outermost tag of an Ethernet frame.
-const TAG_CONTROL: u8 = 14;
-
 impl FieldStep {
     /// The step that writes `number` into the field; `None` if the field has no fixed place in a packet.
     pub(crate) fn new(field: &FieldInfo, number: u128) -> Option<FieldStep> {
@@ -73,7 +70,7 @@ impl FieldStep {
                 return step(Base::Proto, 0, part::IP4_HEADER | part::PROTO, Bits::Byte(number as u8));
             }
             key::VLAN => {
-                return step(Base::Frame, TAG_CONTROL, 0, bits(number, bit - key::VLAN as u16 * 8, width, 2));
+                return step(Base::Tag, 0, 0, bits(number, bit - key::VLAN as u16 * 8, width, 2));
             }
             _ => {}
         }
@@ -120,7 +117,8 @@ impl FieldStep {
             return;
         }
         let base = match self.base {
-            Base::Frame => 0,
+            // Tags are of four bytes each, the last one right in front of what they tag.
+            Base::Tag => layout.ip - 4 * u16::from(layout.vlan_tags),
             Base::Ip => layout.ip,
             Base::Transport => layout.l4,
             Base::Proto => layout.proto_at,
@@ -140,12 +138,15 @@ impl FieldStep {
     }
 }
 
+/// Offset of the length in a UDP header.
+pub(crate) const UDP_LENGTH: usize = 4;
 /// Offset of the checksum in an IPv4 header.
 pub(crate) const IP4_CHECKSUM: usize = 10;
 
 /// The parts that bytes at an even offset behind a base belong to.
 fn parts(implies: Implies, base: Base, at: usize) -> u8 {
     match (base, implies) {
+        (Base::Transport, Implies::Udp) if at == UDP_LENGTH => part::TRANSPORT | part::UDP_LENGTH,
         (Base::Transport, _) => part::TRANSPORT,
         (Base::Ip, Implies::Ip4) => {
             part::IP4_HEADER
@@ -196,6 +197,9 @@ pub(crate) fn follow(deltas: &mut Deltas, parts: u8, old: [u8; 2], new: [u8; 2])
         deltas.header.word(old, new);
     }
     if parts & part::ANY_TRANSPORT != 0 {
+        deltas.transport.word(old, new);
+    }
+    if parts & part::UDP_LENGTH != 0 {
         deltas.transport.word(old, new);
     }
 }

@@ -1,6 +1,6 @@
 //! Payload bytes: the first ones are overwritten.
 
-use crate::fields::Deltas;
+use crate::fields::{Deltas, UDP_LENGTH};
 use crate::not_applied::{NotApplied, NotAppliedCounts};
 use crate::traits::{Traits, needs, part};
 use mmb_packet::Layout;
@@ -60,6 +60,8 @@ struct Span {
     l4: usize,
     end: usize,
     checksum: Option<usize>,
+    /// The UDP length, which is in the pseudo header too.
+    udp_length: Option<usize>,
     /// The byte that names the protocol in the pseudo header.
     proto_at: Option<usize>,
 }
@@ -72,6 +74,7 @@ impl Span {
             l4,
             end: if covered { layout.payload_end as usize } else { 0 },
             checksum: checksum::field_offset(layout.l4_kind).map(|at| l4 + at),
+            udp_length: (layout.l4_kind == checksum::UDP).then_some(l4 + UDP_LENGTH),
             proto_at: (traits.covered & part::PROTO != 0).then_some(usize::from(layout.proto_at)),
         }
     }
@@ -82,7 +85,11 @@ impl Span {
 
     fn follow(&self, at: usize, old: u8, new: u8, deltas: &mut Deltas) {
         if (self.l4..self.end).contains(&at) {
-            deltas.transport.byte(!(at - self.l4).is_multiple_of(2), old, new);
+            let odd = !(at - self.l4).is_multiple_of(2);
+            deltas.transport.byte(odd, old, new);
+            if self.udp_length.is_some_and(|length| at == length || at == length + 1) {
+                deltas.transport.byte(odd, old, new);
+            }
         } else if self.proto_at == Some(at) {
             deltas.transport.byte(true, old, new);
         }

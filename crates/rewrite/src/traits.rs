@@ -1,7 +1,7 @@
 //! What a packet is, as far as edits ask: one bit a question, so that a step's condition is one AND.
 
 use mmb_packet::checksum::{ICMP, ICMP6, TCP, UDP};
-use mmb_packet::{Class, Layout, LinkType, Packet};
+use mmb_packet::{Class, Layout};
 use mmb_policy::field::Implies;
 
 /// Questions about a packet, one bit each.
@@ -15,7 +15,7 @@ pub(crate) mod is {
     pub(crate) const TCP: u16 = 1 << 6;
     /// IP, and not a later fragment.
     pub(crate) const TRANSPORT: u16 = 1 << 7;
-    /// Ethernet with a VLAN tag.
+    /// A frame with a VLAN tag.
     pub(crate) const TAGGED: u16 = 1 << 8;
 }
 
@@ -34,6 +34,8 @@ pub(crate) mod part {
     pub(crate) const PROTO: u8 = 1 << 4;
     /// The next header of the fixed IPv6 header, where it is the protocol in the pseudo header.
     pub(crate) const NEXT: u8 = 1 << 5;
+    /// The UDP length, which the pseudo header repeats (RFC 768, RFC 8200 section 8.1).
+    pub(crate) const UDP_LENGTH: u8 = 1 << 6;
     /// All that the transport checksum covers.
     pub(crate) const ANY_TRANSPORT: u8 = TRANSPORT | SOURCE | DESTINATION | PROTO | NEXT;
 }
@@ -49,7 +51,7 @@ pub(crate) struct Traits {
 
 impl Traits {
     #[inline]
-    pub(crate) fn of(packet: &Packet<'_>, layout: &Layout) -> Traits {
+    pub(crate) fn of(layout: &Layout) -> Traits {
         let (mut holds, mut covered) = match layout.class {
             Class::Ip4 => (is::IP | is::IP4, part::IP4_HEADER),
             Class::Ip6 => (is::IP | is::IP6, 0),
@@ -58,7 +60,7 @@ impl Traits {
         if holds != 0 && !layout.is_later_fragment() {
             holds |= is::TRANSPORT;
         }
-        if layout.vlan_tags > 0 && packet.link == LinkType::Ethernet {
+        if layout.vlan_tags > 0 {
             holds |= is::TAGGED;
         }
         let (kind, pseudo) = match layout.l4_kind {
@@ -68,7 +70,7 @@ impl Traits {
             ICMP6 => (is::ICMP6, true),
             _ => return Traits { holds, covered },
         };
-        covered |= part::TRANSPORT;
+        covered |= part::TRANSPORT | part::UDP_LENGTH;
         if pseudo {
             covered |= part::SOURCE | part::PROTO;
             if !layout.routed {
