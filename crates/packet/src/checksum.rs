@@ -127,10 +127,14 @@ impl Delta {
         }
     }
 
-    /// The checksum field after the changes, given the one before (RFC 1624 equation 3).
+    /// The checksum field after the changes, given the one before (RFC 1624 equation 3). Changes that cancel each
+    /// other out leave it as it is: a 0xffff, the other way to write zero, too.
     #[inline]
     #[must_use]
     pub fn apply(self, checksum: [u8; 2]) -> [u8; 2] {
+        if fold(self.0) == 0xffff {
+            return checksum;
+        }
         (!fold(u64::from(!u16::from_ne_bytes(checksum)) + self.0)).to_ne_bytes()
     }
 
