@@ -1,14 +1,53 @@
 //! The daemon's state: the policy in force, the engine that carries it out, the host that moves the packets.
+//!
+//! One [`Daemon`] lives as long as the process, behind a mutex that clients' threads take for as long as a change
+//! or a look at counters lasts, and never while they talk to a client. Only here a policy is put in force; packets
+//! do not wait for it.
 
 use crate::host::Host;
-use mmb_engine::{Engine, PublishError};
-use mmb_policy::Policy;
+use mmb_engine::{Count, Engine, PublishError};
+use mmb_policy::{Command, Policy, Rule, RuleId};
+use std::sync::Arc;
 
 /// The state that every client looks at and changes, one at a time.
 pub struct Daemon {
     engine: Engine,
-    policy: Policy,
+    /// Shared with answers that are still being sent about it.
+    policy: Arc<Policy>,
     host: Box<dyn Host>,
+}
+
+/// A change that was made.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The policy that was in force.
+    pub before: Arc<Policy>,
+    /// The policy that is.
+    pub after: Arc<Policy>,
+}
+
+/// Why a change was not made.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// A command does not fit the policy in force.
+    #[error("{error}")]
+    Command {
+        /// The command's number among those given.
+        index: usize,
+        /// What is wrong.
+        error: mmb_policy::PolicyError,
+    },
+    /// A port is to be disabled that does not exist.
+    #[error("no port is called '{name}'; the ports are {known}")]
+    UnknownPort {
+        /// The name.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
+    /// The engine cannot carry the policy out.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
 }
 
 impl Daemon {
@@ -16,14 +55,15 @@ impl Daemon {
     ///
     /// # Errors
     /// What makes the policy impossible here.
-    pub fn new(mut engine: Engine, policy: Policy, host: Box<dyn Host>) -> Result<Daemon, PublishError> {
-        engine.publish(&policy)?;
-        host.set_poll(policy.settings.poll);
-        Ok(Daemon { engine, policy, host })
+    pub fn new(engine: Engine, policy: Policy, host: Box<dyn Host>) -> Result<Daemon, Refusal> {
+        let mut daemon = Daemon { engine, policy: Arc::new(Policy::default()), host };
+        daemon.host.set_poll(policy.settings.poll);
+        daemon.put(policy)?;
+        Ok(daemon)
     }
 
     /// The policy in force.
-    pub fn policy(&self) -> &Policy {
+    pub fn policy(&self) -> &Arc<Policy> {
         &self.policy
     }
 
@@ -35,5 +75,92 @@ impl Daemon {
     /// The packet side.
     pub fn host(&self) -> &dyn Host {
         &*self.host
+    }
+
+    /// Makes the changes that the commands ask for, all or none. Questions among the commands change nothing.
+    ///
+    /// # Errors
+    /// Why none was made.
+    pub fn run(&mut self, commands: &[Command]) -> Result<Change, Refusal> {
+        let mut next = Policy::clone(&self.policy);
+        let changes = commands.iter().enumerate().filter(|(_, command)| is_change(command));
+        for (index, command) in changes {
+            next.run(command.clone()).map_err(|error| Refusal::Command { index, error })?;
+        }
+        self.put(next)
+    }
+
+    /// Puts a policy file's policy in force. Rules that are in force already stay, with their numbers and counters.
+    ///
+    /// # Errors
+    /// What makes it impossible here; the policy in force stays.
+    pub fn apply(&mut self, file: Policy) -> Result<Change, Refusal> {
+        self.put(file)
+    }
+
+    /// Puts a policy in force as a whole.
+    ///
+    /// # Errors
+    /// What makes it impossible here; the policy in force stays.
+    pub fn put(&mut self, next: Policy) -> Result<Change, Refusal> {
+        if !next.disabled.is_empty() {
+            let known: Vec<String> = self.host.ports().into_iter().map(|port| port.name).collect();
+            if let Some(name) = next.disabled.iter().find(|name| !known.contains(name)) {
+                return Err(Refusal::UnknownPort { name: name.clone(), known: known.join(", ") });
+            }
+        }
+        self.engine.publish(&next)?;
+        if next.settings.poll != self.policy.settings.poll {
+            self.host.set_poll(next.settings.poll);
+        }
+        let after = Arc::new(next);
+        let before = std::mem::replace(&mut self.policy, Arc::clone(&after));
+        Ok(Change { before, after })
+    }
+
+    /// What these rules of a policy have matched; `None` for those that are not in force any more.
+    pub(crate) fn counts(&self, of: &Arc<Policy>, ids: &[RuleId]) -> Vec<Option<Count>> {
+        let same = Arc::ptr_eq(of, &self.policy);
+        let in_force = |id: &RuleId| same || of.rules.get(id) == self.policy.rules.get(id);
+        ids.iter().map(|id| in_force(id).then(|| self.engine.rule_count(*id))).collect()
+    }
+}
+
+/// Whether a command changes something; the others are questions.
+pub(crate) fn is_change(command: &Command) -> bool {
+    !matches!(command, Command::List { .. } | Command::Show(_))
+}
+
+/// What a change did to one rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate<'a> {
+    /// It came.
+    Added(&'a Rule),
+    /// It went.
+    Removed(&'a Rule),
+    /// It stayed.
+    Kept,
+}
+
+impl Change {
+    /// Every rule of either policy and what became of it, in the order of their numbers. A rule that was replaced by
+    /// another under its number went, and then the other came.
+    pub fn fates(&self) -> impl Iterator<Item = Fate<'_>> {
+        let mut before = self.before.rules.iter().peekable();
+        let mut after = self.after.rules.iter().peekable();
+        std::iter::from_fn(move || {
+            let fate = match (before.peek(), after.peek()) {
+                (None, None) => return None,
+                (Some((old, _)), Some((new, _))) if old > new => Fate::Added(after.next()?.1),
+                (Some((old, was)), Some((new, is))) if old == new && was == is => {
+                    before.next();
+                    after.next();
+                    Fate::Kept
+                }
+                (Some(_), _) => Fate::Removed(before.next()?.1),
+                (None, Some(_)) => Fate::Added(after.next()?.1),
+            };
+            Some(fate)
+        })
     }
 }

@@ -1,14 +1,31 @@
 //! Control of a running mmb: requests and answers, the unix socket, the state of the daemon.
 //!
-//! [`Daemon`] owns the policy in force, the control side of the engine and the [`Host`]; [`Server`] lets clients
-//! talk to it over a unix socket. What they say to each other is in `docs/protocol.md` and, for programs in Rust,
-//! in `protocol`.
+//! [`Daemon`] owns the policy in force, the control side of the engine and the [`Host`]; [`Server`] lets clients talk
+//! to it over a unix socket; [`Client`] is the other end. What they say to each other is in `docs/protocol.md` and,
+//! for programs in Rust, in [`protocol`] and [`answer`].
+//!
+//! The state is behind one mutex. A client's thread holds it while it looks at something or makes a change, and
+//! never while it reads from the client or writes to it. The packet threads do not know it.
 #![forbid(unsafe_code)]
 
+pub mod answer;
+pub mod client;
 pub mod daemon;
+mod frame;
 pub mod host;
+mod language;
+pub mod limits;
+pub mod protocol;
+pub mod respond;
 pub mod server;
+mod session;
+pub mod socket;
+mod status;
 
-pub use daemon::Daemon;
+pub use client::{Client, ClientError};
+pub use daemon::{Change, Daemon, Refusal};
 pub use host::{Host, PortStatus, WorkerStatus};
-pub use server::Server;
+pub use limits::Limits;
+pub use respond::respond;
+pub use server::{Server, ServerOptions};
+pub use socket::{BindError, DEFAULT_SOCKET};

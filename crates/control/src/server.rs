@@ -1,35 +1,51 @@
-//! The control socket: accepts clients and answers them.
+//! The control socket's server: accepts clients and gives each a thread, within its [`Limits`].
+//!
+//! [`Server::bind`] starts one thread that accepts. [`Server::shutdown`] (or dropping) stops it, removes the socket,
+//! lets answers that are being written end for a moment, and then lets every client go. Packets know nothing of
+//! all this.
 
 use crate::daemon::Daemon;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use crate::frame::Paced;
+use crate::limits::{Budget, Limits};
+use crate::respond::refuse;
+use crate::session::{Context, converse};
+use crate::socket::Socket;
+use std::collections::BTreeMap;
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-/// Where the daemon listens unless told otherwise.
-pub const DEFAULT_SOCKET: &str = "/run/mmb/mmb.sock";
+pub use crate::socket::{BindError, DEFAULT_SOCKET};
 
-/// Why the daemon cannot listen.
-#[derive(Debug, thiserror::Error)]
-pub enum BindError {
-    /// Another daemon answers there.
-    #[error("{0}: another mmb is running on this socket; give this one its own with --socket")]
-    InUse(PathBuf),
-    /// The system refused.
-    #[error("{path}: {what}: {error}")]
-    Io {
-        /// The path.
-        path: PathBuf,
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
-        #[source]
-        error: std::io::Error,
-    },
+/// Stack of a client's thread in bytes.
+const STACK: usize = 1 << 20;
+
+/// How long the system's refusal to accept (no file descriptors, no memory) is waited out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long answers in progress may go on after a shutdown has begun.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How to serve; the default is what the daemon does unless told otherwise.
+#[derive(Clone, Debug, Default)]
+pub struct ServerOptions {
+    /// The group whose members may talk to the daemon, by name or number; `None`: the socket keeps the group that
+    /// the system gives it.
+    pub group: Option<String>,
+    /// What clients may take.
+    pub limits: Limits,
 }
 
 /// The listening daemon. Dropping it is [`Server::shutdown`].
 #[derive(Debug)]
 pub struct Server {
-    path: PathBuf,
+    socket: Arc<Socket>,
+    clients: Arc<Clients>,
+    acceptor: Option<JoinHandle<()>>,
 }
 
 impl Server {
@@ -38,15 +54,187 @@ impl Server {
     /// # Errors
     /// A live daemon at that path, or what the system refused.
     pub fn bind(path: &Path, daemon: Arc<Mutex<Daemon>>) -> Result<Server, BindError> {
-        let _ = daemon;
-        Ok(Server { path: path.to_owned() })
+        Server::bind_with(path, daemon, ServerOptions::default())
+    }
+
+    /// [`Server::bind`] with options.
+    ///
+    /// # Errors
+    /// As [`Server::bind`], and a group that does not exist.
+    pub fn bind_with(
+        path: &Path,
+        daemon: Arc<Mutex<Daemon>>,
+        options: ServerOptions,
+    ) -> Result<Server, BindError> {
+        let socket = Arc::new(Socket::bind(path, options.group.as_deref())?);
+        let clients = Arc::new(Clients::new(options.limits));
+        let acceptor = {
+            let (socket, clients) = (Arc::clone(&socket), Arc::clone(&clients));
+            thread::Builder::new()
+                .name("mmb-control".to_owned())
+                .spawn(move || accept(&socket.listener, &clients, &daemon))
+        };
+        match acceptor {
+            Ok(acceptor) => Ok(Server { socket, clients, acceptor: Some(acceptor) }),
+            Err(error) => {
+                socket.remove();
+                Err(BindError::Io { path: path.to_owned(), what: "start the thread that accepts", error })
+            }
+        }
     }
 
     /// Where it listens.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.socket.path
     }
 
     /// Stops listening, lets the clients go and removes the socket.
     pub fn shutdown(self) {}
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.socket.remove();
+        self.clients.stopping.store(true, Ordering::SeqCst);
+        // Wakes the thread that accepts: it gets an error from now on.
+        let _ = rustix::net::shutdown(&self.socket.listener, rustix::net::Shutdown::Both);
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+        self.clients.let_all_go();
+    }
+}
+
+fn accept(listener: &UnixListener, clients: &Arc<Clients>, daemon: &Arc<Mutex<Daemon>>) {
+    loop {
+        let accepted = listener.accept();
+        if clients.stopping.load(Ordering::SeqCst) {
+            return;
+        }
+        let Ok((stream, _)) = accepted else {
+            thread::sleep(ACCEPT_PAUSE);
+            continue;
+        };
+        let Some(guest) = clients.admit(stream) else { continue };
+        let daemon = Arc::clone(daemon);
+        let talk = move || {
+            let clients = Arc::clone(&guest.clients);
+            let context = Context { daemon: &daemon, limits: &clients.limits, budget: &clients.budget };
+            converse(&guest.stream, &context, |idle| clients.set_idle(guest.number, idle));
+        };
+        // Where no thread can be had, the guest is dropped with the closure and so sent away.
+        let _ = thread::Builder::new().name("mmb-client".to_owned()).stack_size(STACK).spawn(talk);
+    }
+}
+
+/// The clients that are connected.
+#[derive(Debug)]
+struct Clients {
+    limits: Limits,
+    budget: Budget,
+    stopping: AtomicBool,
+    seats: Mutex<Seats>,
+    left: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Seats {
+    next: u64,
+    taken: BTreeMap<u64, Seat>,
+}
+
+#[derive(Debug)]
+struct Seat {
+    stream: Arc<UnixStream>,
+    /// Since when its client has asked nothing; `None` while it is asking or being answered.
+    idle_since: Option<Instant>,
+}
+
+/// A client that is let in; its seat is free again when this is dropped.
+struct Guest {
+    clients: Arc<Clients>,
+    number: u64,
+    stream: Arc<UnixStream>,
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.clients.seats().taken.remove(&self.number);
+        self.clients.left.notify_all();
+    }
+}
+
+impl Clients {
+    fn new(limits: Limits) -> Clients {
+        Clients {
+            limits,
+            budget: Budget::new(limits.pending_bytes),
+            stopping: AtomicBool::new(false),
+            seats: Mutex::default(),
+            left: Condvar::new(),
+        }
+    }
+
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a client a seat, if need be that of the client that has asked nothing for longest; or tells it that
+    /// there is none.
+    fn admit(self: &Arc<Self>, stream: UnixStream) -> Option<Guest> {
+        let stream = Arc::new(stream);
+        let mut seats = self.seats();
+        if seats.taken.len() >= self.limits.clients {
+            match seats.longest_idle(self.limits.idle) {
+                Some(number) => {
+                    if let Some(seat) = seats.taken.remove(&number) {
+                        let _ = seat.stream.shutdown(Shutdown::Both);
+                    }
+                }
+                None => {
+                    drop(seats);
+                    self.turn_away(&stream);
+                    return None;
+                }
+            }
+        }
+        let number = seats.next;
+        seats.next += 1;
+        seats.taken.insert(number, Seat { stream: Arc::clone(&stream), idle_since: None });
+        Some(Guest { clients: Arc::clone(self), number, stream })
+    }
+
+    /// Says so and no more. The line fits an empty socket's buffer, so this does not wait.
+    fn turn_away(&self, stream: &UnixStream) {
+        let message = format!("{} clients are connected and busy; try again", self.limits.clients);
+        let _ = refuse(message, &mut Paced::new(stream, &self.limits));
+    }
+
+    fn set_idle(&self, number: u64, idle: bool) {
+        if let Some(seat) = self.seats().taken.get_mut(&number) {
+            seat.idle_since = idle.then(Instant::now);
+        }
+    }
+
+    /// Ends every conversation: no further request is read, answers in progress get a moment.
+    fn let_all_go(&self) {
+        let seats = self.seats();
+        for seat in seats.taken.values() {
+            let _ = seat.stream.shutdown(Shutdown::Read);
+        }
+        let wait = self.left.wait_timeout_while(seats, LAST_WORDS, |seats| !seats.taken.is_empty());
+        let (seats, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        for seat in seats.taken.values() {
+            let _ = seat.stream.shutdown(Shutdown::Both);
+        }
+        let wait = self.left.wait_timeout_while(seats, LAST_WORDS, |seats| !seats.taken.is_empty());
+        drop(wait);
+    }
+}
+
+impl Seats {
+    fn longest_idle(&self, at_least: Duration) -> Option<u64> {
+        let idle = self.taken.iter().filter_map(|(number, seat)| Some((seat.idle_since?, *number)));
+        idle.min().filter(|(since, _)| since.elapsed() >= at_least).map(|(_, number)| number)
+    }
 }

@@ -1,0 +1,289 @@
+//! The lines that answers are made of. Each is one JSON object with one member, named after the variant.
+//!
+//! The daemon writes them as it goes and the client reads them as they come: what is in a line is bounded by one
+//! rule, one port, one piece of a policy file.
+
+use crate::protocol::VERSION;
+use serde::{Deserialize, Serialize};
+
+/// One line of an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// What follows answers this question.
+    Begin(Begin),
+    /// A rule in force, with its counters unless they were not asked for.
+    Rule(RuleLine),
+    /// A table of the classifier.
+    Table(TableLine),
+    /// A port.
+    Port(PortLine),
+    /// Packets dropped under a reason.
+    Drop(ReasonLine),
+    /// Targets not applied, under a reason.
+    NotApplied(ReasonLine),
+    /// A packet thread and its stages.
+    Worker(WorkerLine),
+    /// A stage, over all workers.
+    Stage(StageLine),
+    /// A setting in force, or one that was changed.
+    Setting(SettingLine),
+    /// The daemon's version.
+    Version(VersionLine),
+    /// A rule that was added.
+    Added(RuleText),
+    /// A rule that was removed.
+    Removed(RuleText),
+    /// A port whose packets the rules see again.
+    Enabled(String),
+    /// A port whose packets pass untouched from now on.
+    Disabled(String),
+    /// Lines of a policy file.
+    Policy(String),
+    /// The name of a port, for completion.
+    PortName(String),
+    /// Something to know that is no error.
+    Note(ErrorLine),
+    /// Something wrong with the request: nothing was changed.
+    Error(ErrorLine),
+    /// The answer is complete.
+    End(End),
+}
+
+/// The question that the following lines answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begin {
+    /// The number of the command in its request, from 0.
+    pub command: usize,
+    /// What is listed or shown.
+    pub topic: Topic,
+}
+
+/// What a question is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Topic {
+    /// `list`
+    Rules,
+    /// `show tables`
+    Tables,
+    /// `show ports`
+    Ports,
+    /// `show errors`
+    Errors,
+    /// `show runtime`
+    Runtime,
+    /// `show settings`
+    Settings,
+    /// `show version`
+    Version,
+}
+
+/// A rule in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleLine {
+    /// Its number.
+    pub id: u32,
+    /// The command that adds it, without its number.
+    pub rule: String,
+    /// Packets that matched; absent where only the rules were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<u64>,
+    /// Bytes of these packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+/// A rule that came or went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleText {
+    /// Its number.
+    pub id: u32,
+    /// The command that adds it, without its number.
+    pub rule: String,
+}
+
+/// A table of the classifier: the rules of one packet class that fix the same bits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TableLine {
+    /// The packet class, for instance `ip4`.
+    pub class: String,
+    /// The fields of the mask in words.
+    pub mask: String,
+    /// Rules in it.
+    pub rules: u64,
+    /// Distinct keys of these rules.
+    pub entries: u64,
+    /// Buckets of its hash index.
+    pub buckets: u64,
+    /// Used share of the buckets' places.
+    pub load: f64,
+}
+
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// A port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortLine {
+    /// Its name in rules.
+    pub name: String,
+    /// The device behind it.
+    pub device: String,
+    /// What drives the device.
+    pub driver: String,
+    /// Its Ethernet address.
+    pub mac: String,
+    /// The largest IP packet that may leave by it, in bytes.
+    pub mtu: u32,
+    /// `up` or `down`.
+    pub link: Link,
+    /// The port at the other end of its wire.
+    pub peer: Option<String>,
+    /// The rules see its packets.
+    pub enabled: bool,
+    /// Received.
+    pub rx: Traffic,
+    /// Sent.
+    pub tx: Traffic,
+    /// Packets that arrived when no room was free for them.
+    pub rx_missed: u64,
+    /// Packets that arrived broken.
+    pub rx_errors: u64,
+    /// Packets that the device failed to send.
+    pub tx_errors: u64,
+}
+
+/// The state of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Link {
+    /// Carries packets.
+    Up,
+    /// Carries none.
+    Down,
+}
+
+/// A reason and how often it applied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReasonLine {
+    /// The reason's name.
+    pub reason: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// A packet thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerLine {
+    /// Its number.
+    pub worker: u16,
+    /// The core that it is pinned to.
+    pub core: Option<u32>,
+    /// What its stages did.
+    pub stages: Vec<StageLine>,
+}
+
+/// What a stage did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StageLine {
+    /// Its name.
+    pub name: String,
+    /// How often it was entered.
+    pub calls: u64,
+    /// How often it had a packet to work on.
+    pub vectors: u64,
+    /// Packets that went through it.
+    pub packets: u64,
+    /// Packets of a vector, on average.
+    pub packets_per_vector: f64,
+    /// Cycles that a packet took, on average.
+    pub cycles_per_packet: f64,
+}
+
+/// A setting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettingLine {
+    /// Its name.
+    pub name: String,
+    /// Its value: a number, or a word.
+    pub value: serde_json::Value,
+}
+
+/// A version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionLine {
+    /// The daemon's.
+    pub version: String,
+    /// The protocol's.
+    pub protocol: u32,
+}
+
+/// Something wrong, or worth knowing, and where.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorLine {
+    /// What.
+    #[serde(rename = "error")]
+    pub message: String,
+    /// In which command of the request, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<usize>,
+    /// In which line of the command or the file, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// From which character of the line on, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<usize>,
+    /// The bytes of the command or the file that are meant: the first, and the first behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<(usize, usize)>,
+    /// What was expected there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<String>,
+    /// The nearest known word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suggestion: Option<String>,
+}
+
+impl ErrorLine {
+    /// An error without a place.
+    pub fn new(message: impl Into<String>) -> ErrorLine {
+        ErrorLine { message: message.into(), ..ErrorLine::default() }
+    }
+}
+
+/// The end of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// The protocol's version.
+    pub v: u32,
+    /// What was asked is done; `false`: nothing was changed, and errors said why.
+    pub ok: bool,
+    /// How many rules were added, removed and kept, where something was to be changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<ChangeCount>,
+}
+
+/// Rules counted by what a change did to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeCount {
+    /// Came.
+    pub added: u64,
+    /// Went.
+    pub removed: u64,
+    /// Stayed, with their numbers and counters.
+    pub kept: u64,
+}
+
+impl End {
+    /// The end of an answer without a change.
+    pub fn new(ok: bool) -> End {
+        End { v: VERSION, ok, change: None }
+    }
+}

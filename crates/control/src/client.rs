@@ -1,0 +1,132 @@
+//! The client's end of the wire: one connection, one question at a time, the answer as it comes.
+
+use crate::answer::{Answer, End};
+use crate::protocol::{self, Request};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// The longest line of an answer that is read. Longer than any request may be, and so than any rule.
+const LONGEST_LINE: u64 = 1 << 30;
+
+/// Bytes collected before they are sent.
+const BUFFER: usize = 64 << 10;
+
+/// Why a question got no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens.
+    #[error("no mmb answers at {}: {error}", .path.display())]
+    NoDaemon {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        error: io::Error,
+    },
+    /// The user may not talk to the daemon.
+    #[error("{}: you may not talk to this mmb: be root, or in the group of its socket", .0.display())]
+    NotAllowed(PathBuf),
+    /// The daemon went, or let us go, before it had answered.
+    #[error("mmb went away before it had answered; what was asked may be done or not")]
+    Lost,
+    /// What came is no answer.
+    #[error("what answers is no mmb of this version: {0}")]
+    Garbled(String),
+    /// The system refused.
+    #[error("the connection to mmb broke: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A connection to the daemon.
+#[derive(Debug)]
+pub struct Client {
+    stream: UnixStream,
+}
+
+impl Client {
+    /// Connects to the daemon that listens at `path`.
+    ///
+    /// # Errors
+    /// Nobody listens, or the user may not connect.
+    pub fn connect(path: &Path) -> Result<Client, ClientError> {
+        let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => ClientError::NotAllowed(path.to_owned()),
+            _ => ClientError::NoDaemon { path: path.to_owned(), error },
+        })?;
+        Ok(Client { stream })
+    }
+
+    /// Gives up when the daemon says nothing for so long. Without this, it may take its time: a large policy does.
+    ///
+    /// # Errors
+    /// The duration is zero.
+    pub fn patience(self, patience: Duration) -> Result<Client, ClientError> {
+        self.stream.set_read_timeout(Some(patience))?;
+        self.stream.set_write_timeout(Some(patience))?;
+        Ok(self)
+    }
+
+    /// Asks, and hands each line of the answer to `take` until the end, which is returned. A `take` that is slow (a
+    /// pager that is not read) does not make the daemon wait: what comes meanwhile is kept here.
+    ///
+    /// # Errors
+    /// The connection broke, or what came is no answer.
+    pub fn ask<E: From<ClientError>>(
+        &mut self,
+        request: &Request,
+        mut take: impl FnMut(Answer) -> Result<(), E>,
+    ) -> Result<End, E> {
+        // The daemon may refuse before it has read everything: then its answer tells more than our failure to write.
+        let sent = self.send(request);
+        let reader = self.stream.try_clone().map_err(ClientError::from)?;
+        let (lines, answer) = mpsc::channel();
+        thread::spawn(move || drain(reader, &lines));
+        for line in answer {
+            match line? {
+                Answer::End(end) => return Ok(end),
+                other => take(other)?,
+            }
+        }
+        Err(sent.err().map_or(ClientError::Lost, ClientError::from).into())
+    }
+
+    fn send(&self, request: &Request) -> io::Result<()> {
+        let mut out = BufWriter::with_capacity(BUFFER, &self.stream);
+        protocol::encode(request, &mut out)?;
+        out.flush()
+    }
+}
+
+/// Reads lines until the answer's end, the connection's, or that of the one who listens.
+fn drain(stream: UnixStream, lines: &mpsc::Sender<Result<Answer, ClientError>>) {
+    let mut stream = BufReader::with_capacity(BUFFER, stream);
+    loop {
+        let answer = match read_answer(&mut stream) {
+            Ok(None) => return,
+            Ok(Some(answer)) => Ok(answer),
+            Err(error) => Err(error),
+        };
+        let last = matches!(answer, Ok(Answer::End(_)) | Err(_));
+        if lines.send(answer).is_err() || last {
+            return;
+        }
+    }
+}
+
+fn read_answer(stream: &mut impl BufRead) -> Result<Option<Answer>, ClientError> {
+    let mut line = Vec::new();
+    match stream.take(LONGEST_LINE).read_until(b'\n', &mut line) {
+        Ok(0) => return Ok(None),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    if !line.ends_with(b"\n") {
+        return Ok(None);
+    }
+    serde_json::from_slice(&line).map(Some).map_err(|error| ClientError::Garbled(error.to_string()))
+}

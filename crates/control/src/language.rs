@@ -1,0 +1,62 @@
+//! Between the language's values and the lines of answers.
+
+use crate::answer::{ErrorLine, SettingLine};
+use mmb_policy::policy::Settings;
+use mmb_policy::{Command, Diagnostic, Note, Policy};
+use serde_json::Value;
+
+/// Reads one command; what is said about it is placed in its line.
+pub(crate) fn parse_command(line: &str) -> Result<(Command, Vec<ErrorLine>), Vec<ErrorLine>> {
+    match mmb_policy::parse_command(line) {
+        Ok((command, notes)) => Ok((command, notes.into_iter().map(note).collect())),
+        Err(errors) => Err(errors.into_iter().map(error).collect()),
+    }
+}
+
+/// Reads a policy file.
+pub(crate) fn parse_policy(text: &str) -> Result<(Policy, Vec<ErrorLine>), Vec<ErrorLine>> {
+    match Policy::parse(text) {
+        Ok((policy, notes)) => Ok((policy, notes.into_iter().map(note).collect())),
+        Err(errors) => Err(errors.into_iter().map(error).collect()),
+    }
+}
+
+/// Every setting and its value.
+pub(crate) fn settings(settings: &Settings) -> Vec<SettingLine> {
+    let line = |setting: mmb_policy::command::Setting| {
+        let text = setting.to_string();
+        let (name, value) = text.split_once(' ').unwrap_or((&text, ""));
+        let value = value.parse::<u64>().map_or_else(|_| Value::from(value), Value::from);
+        SettingLine { name: name.to_owned(), value }
+    };
+    settings.all().map(line).collect()
+}
+
+/// The lines of a policy file that makes this policy: settings, ports, rules with their numbers.
+pub(crate) fn policy_lines(policy: &Policy) -> impl Iterator<Item = String> + '_ {
+    let settings = policy.settings.changed().map(|setting| format!("set {setting}"));
+    let disabled = policy.disabled.iter().map(|port| format!("disable {port}"));
+    let rules = policy.rules.values().map(|rule| rule.display_with_id().to_string());
+    settings.chain(disabled).chain(rules)
+}
+
+fn error(diagnostic: Diagnostic) -> ErrorLine {
+    ErrorLine {
+        message: diagnostic.message,
+        command: None,
+        line: Some(diagnostic.line),
+        column: Some(diagnostic.column),
+        span: Some((diagnostic.span.start, diagnostic.span.end)),
+        expected: diagnostic.expected,
+        suggestion: diagnostic.suggestion,
+    }
+}
+
+fn note(note: Note) -> ErrorLine {
+    ErrorLine {
+        line: Some(note.line),
+        column: Some(note.column),
+        span: Some((note.span.start, note.span.end)),
+        ..ErrorLine::new(note.message)
+    }
+}

@@ -1,0 +1,112 @@
+//! What clients may take: places, memory and time. All of it is bounded, so that no client can hurt the daemon
+//! or the others.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// The bounds of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Clients at once. Beyond, the one that has asked nothing for longest makes room; if none is idle, the new
+    /// one is refused.
+    pub clients: usize,
+    /// How long a client must have asked nothing before it may be made to go.
+    pub idle: Duration,
+    /// The longest request in bytes.
+    pub request_bytes: usize,
+    /// Bytes of requests that are read or worked on, over all clients; what fits [`Limits::small_request_bytes`]
+    /// is not counted.
+    pub pending_bytes: usize,
+    /// Requests up to this length are taken however much is pending.
+    pub small_request_bytes: usize,
+    /// How long a request may take to arrive, and a full buffer of an answer to be read,
+    pub grace: Duration,
+    /// and how many bytes a client must move for each second beyond that.
+    pub bytes_per_s: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            clients: 256,
+            idle: Duration::from_secs(2),
+            request_bytes: 256 << 20,
+            pending_bytes: 512 << 20,
+            small_request_bytes: 64 << 10,
+            grace: Duration::from_secs(10),
+            bytes_per_s: 64 << 10,
+        }
+    }
+}
+
+impl Limits {
+    /// How long moving so many bytes may take.
+    pub(crate) fn time_for(&self, bytes: usize) -> Duration {
+        self.grace + Duration::from_secs_f64(bytes as f64 / f64::from(self.bytes_per_s.max(1)))
+    }
+}
+
+/// Bytes that all clients draw on.
+#[derive(Clone, Debug)]
+pub(crate) struct Budget(Arc<AtomicUsize>);
+
+impl Budget {
+    /// A budget of so many bytes.
+    pub(crate) fn new(bytes: usize) -> Budget {
+        Budget(Arc::new(AtomicUsize::new(bytes)))
+    }
+
+    /// A share of the budget, empty yet.
+    pub(crate) fn share(&self) -> Share {
+        Share { budget: self.clone(), bytes: 0 }
+    }
+}
+
+/// What one request has drawn; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    budget: Budget,
+    bytes: usize,
+}
+
+impl Share {
+    /// Draws more, up to `bytes` in all. Says whether there was enough; if not, nothing is drawn.
+    pub(crate) fn grow_to(&mut self, bytes: usize) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        let taken = self
+            .budget
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(more))
+            .is_ok();
+        if taken {
+            self.bytes += more;
+        }
+        taken
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.0.fetch_add(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_bounded_together_and_given_back() {
+        let budget = Budget::new(100);
+        let (mut a, mut b) = (budget.share(), budget.share());
+        assert!(a.grow_to(60));
+        assert!(!b.grow_to(50));
+        assert!(b.grow_to(40));
+        assert!(a.grow_to(30), "growing to less is nothing");
+        drop(a);
+        assert!(b.grow_to(100));
+        drop(b);
+        assert!(budget.share().grow_to(100));
+    }
+}

@@ -1,0 +1,163 @@
+//! What is said on the control socket: requests and answers as values, and their form on the wire.
+//!
+//! A request is one line of JSON; its answer is any number of lines, the last of which is [`Answer::End`](crate::answer::Answer::End). An
+//! answer ([`crate::answer`]) is made of small pieces so that neither side ever holds a long one as a whole. `docs/protocol.md`
+//! describes the wire for programs in other languages; what is here is the only other place that knows it.
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the protocol. It changes when an old client would misunderstand a new daemon.
+pub const VERSION: u32 = 1;
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Commands of the language. The changes among them are made as a whole or not at all; then the questions
+    /// are answered, in order.
+    Run(Vec<String>),
+    /// Put a policy file's text in force.
+    Apply(String),
+    /// Answer with the policy in force as the text of a policy file.
+    Save,
+    /// Names for completion: the ports, and rules whose number begins with these digits.
+    Names(String),
+}
+
+/// Why a line is no request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// Not JSON, or not of a request's shape.
+    #[error("this is not a request: {0}")]
+    Malformed(String),
+    /// A protocol that this daemon does not speak.
+    #[error("version {0} of the protocol is not spoken here, version {VERSION} is")]
+    Version(u32),
+    /// No such thing can be asked.
+    #[error("'{0}' cannot be asked; what can is: run, apply, save, names")]
+    Unknown(String),
+    /// The request lacks a member.
+    #[error("a request to '{request}' needs '{member}'")]
+    Missing {
+        /// What was asked.
+        request: &'static str,
+        /// What is missing.
+        member: &'static str,
+    },
+}
+
+/// A request on the wire.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Envelope {
+    v: u32,
+    #[serde(rename = "do")]
+    verb: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commands: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefix: Option<String>,
+}
+
+/// The version alone: read first, since another version may have other members.
+#[derive(Deserialize)]
+struct Versioned {
+    v: u32,
+}
+
+/// Reads one request: the bytes of a line, without its end.
+///
+/// # Errors
+/// What is wrong with it. No input panics or allocates more than a small multiple of its length.
+pub fn decode(line: &[u8]) -> Result<Request, DecodeError> {
+    let malformed = |error: serde_json::Error| DecodeError::Malformed(error.to_string());
+    let envelope: Envelope = match serde_json::from_slice(line) {
+        Ok(envelope) => envelope,
+        Err(error) => {
+            return Err(match serde_json::from_slice::<Versioned>(line) {
+                Ok(Versioned { v }) if v != VERSION => DecodeError::Version(v),
+                _ => malformed(error),
+            });
+        }
+    };
+    if envelope.v != VERSION {
+        return Err(DecodeError::Version(envelope.v));
+    }
+    let missing = |request, member| DecodeError::Missing { request, member };
+    match envelope.verb.as_str() {
+        "run" => envelope.commands.map(Request::Run).ok_or(missing("run", "commands")),
+        "apply" => envelope.policy.map(Request::Apply).ok_or(missing("apply", "policy")),
+        "save" => Ok(Request::Save),
+        "names" => Ok(Request::Names(envelope.prefix.unwrap_or_default())),
+        other => Err(DecodeError::Unknown(other.chars().take(40).collect())),
+    }
+}
+
+/// Writes one request with the end of its line.
+///
+/// # Errors
+/// What the writer says.
+pub fn encode(request: &Request, mut to: impl std::io::Write) -> std::io::Result<()> {
+    #[derive(Serialize)]
+    struct Borrowed<'a> {
+        v: u32,
+        #[serde(rename = "do")]
+        verb: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        commands: Option<&'a [String]>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        policy: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        prefix: Option<&'a str>,
+    }
+    let mut wire = Borrowed { v: VERSION, verb: "", commands: None, policy: None, prefix: None };
+    match request {
+        Request::Run(commands) => (wire.verb, wire.commands) = ("run", Some(commands.as_slice())),
+        Request::Apply(policy) => (wire.verb, wire.policy) = ("apply", Some(policy.as_str())),
+        Request::Save => wire.verb = "save",
+        Request::Names(prefix) => (wire.verb, wire.prefix) = ("names", Some(prefix.as_str())),
+    }
+    serde_json::to_writer(&mut to, &wire)?;
+    to.write_all(b"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(request: &Request) -> Request {
+        let mut wire = Vec::new();
+        encode(request, &mut wire).expect("a vector takes everything");
+        assert_eq!(wire.iter().filter(|&&byte| byte == b'\n').count(), 1, "one line");
+        decode(wire.trim_ascii_end()).expect("decodes")
+    }
+
+    #[test]
+    fn requests_survive_the_wire() {
+        for request in [
+            Request::Run(vec!["add payload \"a\\\"b\" drop".into(), "list".into()]),
+            Request::Run(Vec::new()),
+            Request::Apply("add all drop\n# é\u{2028}\nflush\n".into()),
+            Request::Save,
+            Request::Names("12".into()),
+        ] {
+            assert_eq!(round_trip(&request), request);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_request_is_said() {
+        let error = |line: &str| decode(line.as_bytes()).expect_err(line).to_string();
+        assert!(error("").starts_with("this is not a request"));
+        assert!(error("[[[[").starts_with("this is not a request"));
+        assert!(error(r#"{"v":1,"do":"run","comands":[]}"#).contains("comands"));
+        assert!(error(r#"{"v":1,"do":"run"}"#).contains("'commands'"));
+        assert!(error(r#"{"v":1,"do":"run","commands":[1]}"#).starts_with("this is not a request"));
+        assert!(error(r#"{"v":1,"do":"dance"}"#).contains("'dance' cannot be asked"));
+        assert!(error(r#"{"v":7,"do":"save","new":true}"#).contains("version 7"));
+        assert!(error(r#"{"v":7,"do":"save"}"#).contains("version 7"));
+        assert!(decode(b"{\"v\":1,\"do\":\"apply\",\"policy\":\"\xff\"}").is_err(), "not UTF-8");
+        assert!(decode(&b"[".repeat(1 << 16)).is_err(), "nested deeply");
+    }
+}

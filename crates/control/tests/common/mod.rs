@@ -1,0 +1,182 @@
+//! A daemon with a real engine and an invented host, on a socket in a directory of its own.
+
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use mmb_control::answer::{Answer, End, ErrorLine};
+use mmb_control::protocol::Request;
+use mmb_control::{
+    Client, ClientError, Daemon, Host, Limits, PortStatus, Server, ServerOptions, WorkerStatus,
+};
+use mmb_engine::{Engine, PortSpec, PortTable, Worker};
+use mmb_packet::PortId;
+use mmb_policy::Policy;
+use mmb_policy::policy::Poll;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Longer than anything here takes, so that a hang is a failure.
+pub(crate) const FOREVER: Duration = Duration::from_secs(30);
+
+/// A host with two ports that remembers what it was told.
+pub(crate) struct FakeHost {
+    pub(crate) polls: Arc<Mutex<Vec<Poll>>>,
+}
+
+impl Host for FakeHost {
+    fn ports(&self) -> Vec<PortStatus> {
+        let port = |name: &str, peer: &str, number: u8| PortStatus {
+            name: name.into(),
+            device: format!("eth{number}"),
+            driver: "net_fake".into(),
+            mac: format!("02:00:00:00:00:0{number}"),
+            mtu: 1500,
+            link: number == 1,
+            peer: Some(peer.into()),
+            rx_missed: 3,
+            rx_errors: 0,
+            tx_errors: 1,
+        };
+        vec![port("lan", "wan", 1), port("wan", "lan", 2)]
+    }
+
+    fn set_poll(&self, poll: Poll) {
+        self.polls.lock().expect("not poisoned").push(poll);
+    }
+
+    fn workers(&self) -> Vec<WorkerStatus> {
+        vec![WorkerStatus { worker: 0, core: Some(1) }]
+    }
+}
+
+/// The running daemon.
+pub(crate) struct Running {
+    pub(crate) server: Option<Server>,
+    pub(crate) daemon: Arc<Mutex<Daemon>>,
+    pub(crate) worker: Worker,
+    pub(crate) polls: Arc<Mutex<Vec<Poll>>>,
+    pub(crate) path: PathBuf,
+    directory: TempDir,
+}
+
+/// A daemon with this policy and these bounds.
+pub(crate) fn start_with(policy: &str, limits: Limits) -> Running {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("run/mmb.sock");
+    let spec = |name: &str, peer| PortSpec { name: name.into(), mtu: Some(1500), peer: Some(PortId(peer)) };
+    let ports = PortTable(vec![spec("lan", 1), spec("wan", 0)]);
+    let (engine, mut workers) = Engine::new(ports, 1, 1);
+    let polls = Arc::default();
+    let host = FakeHost { polls: Arc::clone(&polls) };
+    let (policy, _) = Policy::parse(policy).expect("a policy");
+    let daemon = Daemon::new(engine, policy, Box::new(host)).expect("a policy for these ports");
+    let daemon = Arc::new(Mutex::new(daemon));
+    let options = ServerOptions { limits, ..ServerOptions::default() };
+    let server = Server::bind_with(&path, Arc::clone(&daemon), options).expect("binds");
+    let worker = workers.pop().expect("one worker");
+    Running { server: Some(server), daemon, worker, polls, path, directory }
+}
+
+pub(crate) fn start(policy: &str) -> Running {
+    start_with(policy, Limits::default())
+}
+
+impl Running {
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(&self.path).expect("connects")
+    }
+
+    /// A bare connection.
+    pub(crate) fn stream(&self) -> UnixStream {
+        let stream = UnixStream::connect(&self.path).expect("connects");
+        stream.set_read_timeout(Some(FOREVER)).expect("sets");
+        stream.set_write_timeout(Some(FOREVER)).expect("sets");
+        stream
+    }
+
+    /// All lines of an answer.
+    pub(crate) fn ask(&self, request: &Request) -> (Vec<Answer>, End) {
+        ask(&mut self.client(), request)
+    }
+
+    /// The answer to one command that must work.
+    pub(crate) fn run(&self, command: &str) -> Vec<Answer> {
+        let (answers, end) = self.ask(&Request::Run(vec![command.into()]));
+        assert!(end.ok, "{command}: {answers:?}");
+        answers
+    }
+
+    /// The errors of commands that must not.
+    pub(crate) fn refused(&self, commands: &[&str]) -> Vec<ErrorLine> {
+        let commands = commands.iter().map(|command| (*command).to_owned()).collect();
+        let (answers, end) = self.ask(&Request::Run(commands));
+        assert!(!end.ok, "{answers:?}");
+        errors(answers)
+    }
+
+    pub(crate) fn apply(&self, text: &str) -> (Vec<Answer>, End) {
+        self.ask(&Request::Apply(text.into()))
+    }
+
+    /// The rules in force: `1 add all drop`.
+    pub(crate) fn rules(&self) -> Vec<String> {
+        rules(&self.run("list"))
+    }
+
+    /// The daemon still answers.
+    pub(crate) fn assert_alive(&self) {
+        assert!(matches!(self.run("show version")[..], [Answer::Begin(_), Answer::Version(_)]));
+    }
+}
+
+pub(crate) fn ask(client: &mut Client, request: &Request) -> (Vec<Answer>, End) {
+    let mut answers = Vec::new();
+    let end = client.ask(request, |answer| {
+        answers.push(answer);
+        Ok::<(), ClientError>(())
+    });
+    (answers, end.expect("an answer"))
+}
+
+pub(crate) fn errors(answers: Vec<Answer>) -> Vec<ErrorLine> {
+    let error = |answer| match answer {
+        Answer::Error(error) => Some(error),
+        _ => None,
+    };
+    answers.into_iter().filter_map(error).collect()
+}
+
+pub(crate) fn rules(answers: &[Answer]) -> Vec<String> {
+    let rule = |answer: &Answer| match answer {
+        Answer::Rule(line) => Some(format!("{} {}", line.id, line.rule)),
+        _ => None,
+    };
+    answers.iter().filter_map(rule).collect()
+}
+
+/// Sends bytes as they are and reads the lines of one answer.
+pub(crate) fn raw(stream: &UnixStream, bytes: &[u8]) -> Vec<Value> {
+    let mut writer = stream;
+    // A daemon that refuses need not have read everything.
+    let _ = writer.write_all(bytes);
+    answer(stream)
+}
+
+/// The lines of one answer, up to its end or the connection's.
+pub(crate) fn answer(stream: &UnixStream) -> Vec<Value> {
+    let mut lines = Vec::new();
+    for line in BufReader::new(stream).lines() {
+        let Ok(line) = line else { break };
+        let value: Value = serde_json::from_str(&line).expect("JSON");
+        let end = value.get("end").is_some();
+        lines.push(value);
+        if end {
+            break;
+        }
+    }
+    lines
+}
