@@ -2,7 +2,7 @@
 //!
 //! `wire DEVICE DEVICE`; ends with standard input.
 
-use mmb_io::{Burst, Device, OpenOptions, Ports};
+use mmb_io::{Burst, Device, Link, OpenOptions, Ports};
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,11 +19,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for port in ports.ports() {
         println!("{}: {} {:?} mtu {}", port.name(), port.device(), port.info(), port.mtu());
     }
-    let mut links: Vec<_> = ports.ports().iter().flat_map(|port| port.links(1)).collect();
+    let mut links = Vec::new();
+    for port in ports.ports() {
+        links.append(&mut port.links(1)?);
+    }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut burst = Burst::new();
+            let mut waiter = Link::waiter(&links);
             let mut counts = [0u64; 4];
             while !stop.load(Ordering::Relaxed) {
                 let mut got = 0;
@@ -32,17 +36,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     got += received.frames;
                     counts[i] += received.frames as u64;
                     let other = (i + 1) % links.len();
-                    for _ in 0..100 {
-                        links[other].send(&mut burst);
-                        if burst.is_empty() {
-                            break;
-                        }
+                    let mut tries = 0;
+                    while !burst.is_empty() && tries < 64 {
+                        tries += usize::from(links[other].send(&mut burst).frames == 0);
                     }
                     counts[2 + other] += burst.len() as u64;
                     burst.clear();
                 }
                 if got == 0 {
-                    std::thread::sleep(std::time::Duration::from_micros(20));
+                    waiter.wait(std::time::Duration::from_millis(10));
                 }
             }
             println!("received {:?}, not sent {:?}", &counts[..2], &counts[2..]);
@@ -50,6 +52,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let _ = std::io::stdin().read(&mut [0; 16]);
         stop.store(true, Ordering::Relaxed);
     });
-    ports.close();
     Ok(())
 }

@@ -5,7 +5,8 @@
 //! undone on frames (tags beside the frame, unfinished checksums, segments still in one piece) is done before
 //! anybody looks at them. [`pcap`] needs none of this.
 //!
-//! Life-cycle: [`Ports::open`] in the control thread; links to the packet threads and back; [`Ports::close`].
+//! Life-cycle: [`Ports::open`] in the control thread; links to the packet threads; dropping the [`Ports`] when these
+//! have ended closes them.
 //!
 //! `unsafe` is allowed in the modules that talk to C or to the kernel; each says in its header what it relies on.
 #![deny(unsafe_code)]
@@ -16,12 +17,21 @@ pub mod device;
 pub mod dpdk;
 pub mod error;
 pub mod kernel;
+pub mod link;
 #[allow(unsafe_code)]
 pub mod mbuf;
+pub mod open;
+#[allow(unsafe_code)]
+mod packet;
 pub mod pcap;
 pub mod port;
+pub mod wait;
+mod xdp;
 
 pub use device::Device;
 pub use error::PortError;
+pub use link::{Link, Received, Sent};
 pub use mbuf::{BURST, Burst, Mbuf, Pool};
-pub use port::{Link, OpenOptions, Port, Ports, Received};
+pub use open::{OpenOptions, Ports};
+pub use port::Port;
+pub use wait::Waiter;

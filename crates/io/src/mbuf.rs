@@ -144,6 +144,13 @@ impl Mbuf {
         }
     }
 
+    /// The frame, to be written.
+    #[inline]
+    pub fn frame_mut(&mut self) -> &mut [u8] {
+        let (start, len) = (usize::from(self.0.start), usize::from(self.0.len));
+        &mut self.buffer()[start..start + len]
+    }
+
     /// Length of the frame in bytes.
     #[inline]
     pub fn len(&self) -> usize {

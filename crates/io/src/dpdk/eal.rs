@@ -22,8 +22,6 @@ pub struct EalOptions {
 pub struct Eal {
     /// Whether its memory is in huge pages.
     huge: bool,
-    /// Ports are opened and closed by the thread that started the environment.
-    not_send: PhantomData<*const ()>,
 }
 
 impl Eal {
@@ -54,7 +52,7 @@ impl Eal {
         if result < 0 {
             return Err(PortError::dpdk("starting DPDK", -result));
         }
-        Ok(Eal { huge, not_send: PhantomData })
+        Ok(Eal { huge })
     }
 
     /// Whether the memory of packets is in huge pages.

@@ -128,12 +128,8 @@ impl EthPort {
         }
     }
 
-    /// Stops the port and gives the device back. No queue of it may be used any more.
-    pub fn close(mut self) {
-        self.shut();
-    }
-
-    fn shut(&mut self) {
+    /// Stops the port and gives the device back. No queue of it receives or sends from then on.
+    pub(crate) fn shut(&mut self) {
         if std::mem::take(&mut self.open) {
             // SAFETY: the port exists, and is not touched again.
             unsafe { ffi::mmb_port_close(self.id) };

@@ -1,7 +1,7 @@
 //! DPDK, made safe: the environment, pools, and ports with their queues.
 //!
 //! Life-cycle: [`Eal::start`] once a process; pools and [`EthPort`]s from it; each port gives its [`EthQueue`]s away,
-//! one to a thread at a time; [`EthPort::close`] after every queue is back. Buffers may cross threads and ports.
+//! one to a thread at a time; dropping a port after its queues came back closes it. Buffers may cross threads and ports.
 //!
 //! Everything unsafe of DPDK is in this module and in [`crate::mbuf`]; what they rely on is said beside each block.
 

@@ -1,0 +1,148 @@
+//! A port as one packet thread holds it: queues of its own for receiving and sending.
+
+use crate::dpdk::EthQueue;
+use crate::mbuf::{Burst, Mbuf};
+use crate::packet::{Receiver, Sender};
+use crate::wait::Waiter;
+use mmb_packet::{Limits, PortId, finish_checksum, parse::parse};
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// What came in, besides the frames that were appended to the burst.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Frames appended.
+    pub frames: usize,
+    /// Frames larger than a buffer that could not be cut, and are lost.
+    pub oversized: u64,
+    /// Frames lost for want of buffers.
+    pub no_buffer: u64,
+}
+
+/// What went out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Frames sent.
+    pub frames: usize,
+    /// Frames that the device cannot send for their length, and that are lost.
+    pub oversized: u64,
+}
+
+/// One worker's receiving queues of a port.
+#[derive(Debug)]
+pub(crate) enum Receive {
+    /// Queues of a DPDK port, some or none.
+    Eth(Vec<EthQueue>),
+    /// A socket.
+    Packet(Box<Receiver>),
+}
+
+/// One worker's sending queue of a port.
+#[derive(Debug)]
+pub(crate) enum Send {
+    /// A queue of a DPDK port, and what to hold meanwhile if others use it as well.
+    Eth(EthQueue, Option<Arc<Mutex<()>>>),
+    /// A socket.
+    Packet(Sender),
+}
+
+/// One worker's end of a port.
+#[derive(Debug)]
+pub struct Link {
+    pub(crate) receive: Receive,
+    pub(crate) send: Send,
+    /// What becomes readable when something arrives.
+    pub(crate) descriptors: Vec<RawFd>,
+    /// Frames come from a kernel whose senders leave checksums to their devices, and does not say which.
+    pub(crate) unfinished: bool,
+    /// The longest frame that may be sent, in bytes.
+    pub(crate) largest: usize,
+    pub(crate) gone: Arc<AtomicBool>,
+}
+
+impl Link {
+    /// How a thread with these links waits for packets.
+    pub fn waiter(links: &[Link]) -> Waiter {
+        let blind = |link: &Link| matches!(&link.receive, Receive::Eth(queues) if link.descriptors.len() < queues.len());
+        Waiter::new(links.iter().flat_map(|link| link.descriptors.iter().copied()), links.iter().any(blind))
+    }
+
+    /// Whether the device went away.
+    #[inline]
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// The longest frame that may be sent, in bytes.
+    #[inline]
+    pub fn largest(&self) -> usize {
+        self.largest
+    }
+
+    /// Appends what has arrived to the burst, as far as there is room. Every frame is then as a wire would carry
+    /// it: with its tags, with whole checksums, no longer than the sender's MTU.
+    #[inline]
+    pub fn receive(&mut self, burst: &mut Burst) -> Received {
+        if self.is_gone() {
+            return Received::default();
+        }
+        match &mut self.receive {
+            Receive::Packet(receiver) => receiver.receive(burst),
+            Receive::Eth(queues) => {
+                let first = burst.len();
+                let frames: usize = queues.iter_mut().map(|queue| queue.receive(burst)).sum();
+                if frames == 0 { Received::default() } else { set_right(burst, first, self.unfinished) }
+            }
+        }
+    }
+
+    /// Sends the burst from its front and takes what was sent, or can never be, out of it. What stays found no room;
+    /// trying again soon may help.
+    #[inline]
+    pub fn send(&mut self, burst: &mut Burst) -> Sent {
+        match &mut self.send {
+            Send::Packet(sender) => sender.send(burst),
+            Send::Eth(queue, None) => Sent { frames: queue.send(burst), oversized: 0 },
+            Send::Eth(queue, Some(lock)) => {
+                let _held = lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                Sent { frames: queue.send(burst), oversized: 0 }
+            }
+        }
+    }
+}
+
+/// Looks over the frames from `first` on that a DPDK driver handed out.
+fn set_right(burst: &mut Burst, first: usize, unfinished: bool) -> Received {
+    let mut received = Received::default();
+    let mut i = first;
+    while i < burst.len() {
+        if burst[i].is_partial() {
+            burst.swap_remove(i);
+            received.oversized += 1;
+            continue;
+        }
+        if unfinished {
+            finish(&mut burst[i]);
+        }
+        restore_tag(&mut burst[i]);
+        i += 1;
+    }
+    received.frames = burst.len() - first;
+    received
+}
+
+/// Finishes a checksum that a sender left to its device.
+fn finish(mbuf: &mut Mbuf) {
+    let mut packet = mbuf.packet(PortId(0));
+    if let Ok(layout) = parse(&packet, &Limits::default()) {
+        finish_checksum(&mut packet, &layout);
+    }
+}
+
+/// Puts a VLAN tag that the driver took out of a frame back into it.
+fn restore_tag(mbuf: &mut Mbuf) {
+    let Some(tci) = mbuf.take_vlan() else { return };
+    let [high, low] = tci.to_be_bytes();
+    mbuf.insert(12, &[0x81, 0x00, high, low]);
+}

@@ -1,0 +1,85 @@
+//! Kernel interfaces through AF_PACKET sockets: what works on every interface at every MTU.
+//!
+//! The frames are those that the kernel's own stack would get, with what it knows about them: VLAN tags beside the
+//! frame, checksums still to be finished, segments that were merged on receipt or never cut by the sender. All
+//! that is told with each frame (`virtio_net_hdr`, `tpacket_auxdata`), and set right here, so that what leaves a
+//! queue is what a wire would carry.
+//!
+//! DPDK has a driver for the same sockets, which is not used: it has the kernel reassemble IP fragments, sees
+//! what the kernel's stack sends itself, loses which kind of tag it was, and cannot tell merged segments from large
+//! frames. What it sends lies in memory that a receiver behind a veth may still be reading.
+//!
+//! Life-cycle: [`PacketPort::open`] makes the sockets; each worker gets a receiver and a sender; all share the
+//! sockets' life, so that closing is dropping.
+
+mod finish;
+mod receive;
+mod send;
+mod socket;
+
+use crate::error::PortError;
+use crate::kernel::Interface;
+use crate::mbuf::Pool;
+pub(crate) use receive::Receiver;
+pub(crate) use send::Sender;
+pub(crate) use socket::Promiscuous;
+use socket::Socket;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What drives such a port, as `show ports` has it.
+pub(crate) const DRIVER: &str = "af_packet";
+
+/// One interface with a receiving socket for every worker.
+#[derive(Debug)]
+pub(crate) struct PacketPort {
+    receiving: Vec<Arc<Socket>>,
+    index: i32,
+    pool: Pool,
+    missed: AtomicU64,
+}
+
+impl PacketPort {
+    /// Opens sockets on an interface, which from then on receives frames for every address.
+    ///
+    /// # Errors
+    /// What the kernel refused, most often for want of CAP_NET_RAW.
+    pub(crate) fn open(interface: &Interface, workers: u16, pool: &Pool) -> Result<PacketPort, PortError> {
+        let mut receiving: Vec<Arc<Socket>> = Vec::new();
+        let mut group = None;
+        for _ in 0..workers {
+            let socket = Socket::receiving(interface)?;
+            if workers > 1 {
+                group = Some(socket.join_group(group)?);
+            }
+            receiving.push(Arc::new(socket));
+        }
+        Ok(PacketPort { receiving, index: interface.index(), pool: pool.clone(), missed: AtomicU64::new(0) })
+    }
+
+    /// The receiver of a worker.
+    pub(crate) fn receiver(&self, worker: u16) -> Receiver {
+        Receiver::new(Arc::clone(&self.receiving[usize::from(worker)]), self.pool.clone())
+    }
+
+    /// A sender; there may be any number.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub(crate) fn sender(&self) -> Result<Sender, PortError> {
+        Ok(Sender::new(Socket::sending(self.index)?))
+    }
+
+    /// What becomes readable when frames arrive for a worker.
+    pub(crate) fn descriptor(&self, worker: u16) -> RawFd {
+        self.receiving[usize::from(worker)].descriptor()
+    }
+
+    /// Frames that arrived when the sockets were full.
+    pub(crate) fn missed(&self) -> u64 {
+        // The kernel starts again from zero each time that it is asked.
+        let new: u64 = self.receiving.iter().map(|socket| socket.take_drops()).sum();
+        self.missed.fetch_add(new, Ordering::Relaxed) + new
+    }
+}
