@@ -10,7 +10,7 @@ mod target;
 mod world;
 
 use crate::diagnostic::{Diagnostic, Note};
-use crate::rule::{DEFAULT_PRIO, Match, Rule, Target};
+use crate::rule::{DEFAULT_PRIO, Match, NumberItem, NumberSet, Rule, Target};
 use crate::syntax::{FieldSyntax, ItemKind, ItemSyntax, RuleSyntax, ValueSyntax};
 use crate::value::{self, Refusal};
 
@@ -33,8 +33,11 @@ pub(crate) fn rule(syntax: &RuleSyntax<'_>, report: &mut Report<'_>) -> Option<R
         let error = Diagnostic::new(all, "`all` stands alone: it is every IP packet");
         report.error(error.expected("either `all` or other constraints"));
     }
-    let matches: Vec<Match> = syntax.matches.iter().filter_map(|m| constraint::resolve(m, report)).collect();
-    let targets: Vec<Target> = syntax.targets.iter().filter_map(|t| target::resolve(t, report)).collect();
+    // Exact room: policies of a million rules are held in memory.
+    let mut matches: Vec<Match> = Vec::with_capacity(syntax.matches.len());
+    matches.extend(syntax.matches.iter().filter_map(|m| constraint::resolve(m, report)));
+    let mut targets: Vec<Target> = Vec::with_capacity(syntax.targets.len());
+    targets.extend(syntax.targets.iter().filter_map(|t| target::resolve(t, report)));
     if report.errors.len() == errors_before {
         target::check(syntax, &targets, report);
         conflict::check(syntax, &matches, &targets, report);
@@ -54,16 +57,17 @@ fn numbers(
     field: &FieldSyntax,
     value: &ValueSyntax<'_>,
     report: &mut Report<'_>,
-) -> Option<crate::rule::NumberSet> {
-    let items: Vec<_> = value.items().iter().map(|item| number_item(field, item, report)).collect();
-    items.into_iter().collect::<Option<Vec<_>>>().map(crate::rule::NumberSet)
+) -> Option<NumberSet> {
+    let mut items = Vec::with_capacity(value.items().len());
+    items.extend(value.items().iter().filter_map(|item| number_item(field, item, report)));
+    (items.len() == value.items().len()).then_some(NumberSet(items))
 }
 
 fn number_item(
     field: &FieldSyntax,
     item: &ItemSyntax<'_>,
     report: &mut Report<'_>,
-) -> Option<crate::rule::NumberItem> {
+) -> Option<NumberItem> {
     let info = field.field.info();
     let ItemKind::Word(word) = item.kind else {
         let error = Diagnostic::new(item.span, format!("`{}` takes no bytes", field.field));

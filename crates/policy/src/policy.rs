@@ -176,6 +176,36 @@ impl Policy {
         Ok(id)
     }
 
+    /// The greatest number that a rule has had.
+    pub(crate) fn last_id(&self) -> u32 {
+        self.last_id
+    }
+
+    /// Whether the policy gave a rule its number, not the command that added it.
+    pub(crate) fn is_numbered(&self, id: RuleId) -> bool {
+        self.numbered.contains(&id)
+    }
+
+    /// The policy with other numbers for its rules, all different, none above `last`.
+    pub(crate) fn renumbered(self, numbers: &BTreeMap<RuleId, RuleId>, last: u32) -> Policy {
+        let number = |id: RuleId| numbers.get(&id).copied().unwrap_or(id);
+        let rules = self.rules.into_iter().map(|(id, rule)| {
+            let id = number(id);
+            (id, Rule { id: Some(id), ..rule })
+        });
+        Policy {
+            rules: rules.collect(),
+            numbered: self.numbered.into_iter().map(number).collect(),
+            last_id: last,
+            ..self
+        }
+    }
+
+    /// The policy, with numbers to come above those that `other` used.
+    pub(crate) fn above(self, other: &Policy) -> Policy {
+        Policy { last_id: self.last_id.max(other.last_id), ..self }
+    }
+
     /// The policy as a file that parses to the same policy: rules with their numbers, changed settings, ports
     /// that are off.
     pub fn to_text(&self) -> String {

@@ -161,3 +161,13 @@ pub(crate) fn expectation(info: &FieldInfo) -> String {
         (_, None) => "no value".to_owned(),
     }
 }
+
+/// The bytes that somebody meant who forgot the quotes.
+pub(crate) fn quoted(word: &str) -> String {
+    match word.strip_prefix("0x") {
+        Some(hex) if !hex.is_empty() && hex.len() % 2 == 0 && hex.chars().all(|c| c.is_ascii_hexdigit()) => {
+            format!("|{hex}|")
+        }
+        _ => format!("\"{word}\""),
+    }
+}

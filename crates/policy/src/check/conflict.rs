@@ -372,6 +372,17 @@ fn pair(a: &Fact<'_>, a_text: &str, b: &Fact<'_>, b_text: &str) -> String {
             _ => format!("no value of `{}` satisfies both {a_text} and {b_text}", a.field),
         };
     }
+    if let (Says::Value { bit, width, .. }, Says::Value { bit: b_bit, width: b_width, .. }) = (&a.says, &b.says)
+        && *bit < b_bit + u16::from(*b_width)
+        && *b_bit < bit + u16::from(*width)
+    {
+        return format!("{a_text} and {b_text} want the same bits to differ");
+    }
+    for (offset, offset_text, option, option_text) in [(a, a_text, b, b_text), (b, b_text, a, a_text)] {
+        if offset.field.id == FieldId::TcpOffset && option.field.info().group == Group::TcpOption {
+            return format!("{offset_text} leaves no room for the option that {option_text} asks for");
+        }
+    }
     let sorts = [FieldId::IpProto, FieldId::NetProto, FieldId::EthType, FieldId::Ip6Next];
     let excludes =
         |by: &str, what: &str, implies| format!("{what} is about {}, which {by} excludes", about(implies));

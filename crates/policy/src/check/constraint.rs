@@ -149,20 +149,11 @@ fn bytes(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut Report<
             ItemKind::Word(word) => {
                 Diagnostic::new(item.span, format!("`{word}` is neither a text nor bytes"))
                     .expected(value::expectation(field.info()))
-                    .suggest(quoted(word))
+                    .suggest(Some(value::quoted(word)))
             }
         };
         report.error(error);
     }
     let equality = equality(syntax, "payloads and bytes of options", report)?;
     (strings.len() == value.items().len()).then_some(Test::Bytes(equality, strings))
-}
-
-/// What somebody who forgot the quotes meant.
-fn quoted(word: &str) -> Option<String> {
-    let hex = word.strip_prefix("0x").filter(|digits| digits.len() % 2 == 0 && !digits.is_empty());
-    match hex {
-        Some(digits) if digits.chars().all(|c| c.is_ascii_hexdigit()) => Some(format!("|{digits}|")),
-        _ => Some(format!("\"{word}\"")),
-    }
 }

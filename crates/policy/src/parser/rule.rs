@@ -170,8 +170,7 @@ impl<'t> Parser<'t, '_, '_> {
         }
         match self.constraint_behind_bang(start, negated) {
             Some(constraint) => {
-                if let Some(target) = rule.targets.last() {
-                    let _ = target;
+                if !rule.targets.is_empty() {
                     let error = Diagnostic::new(constraint.span, "constraints stand before the targets");
                     self.error(error.expected("a target or the end of the command"));
                 }
@@ -266,19 +265,28 @@ impl<'t> Parser<'t, '_, '_> {
             TokenKind::Word(_) if info.values == ValueKind::Port => {}
             TokenKind::Word(word) if unknown::is_keyword(word) => return Some(None),
             TokenKind::Word(word) if !value::looks_like_value(info, word) => {
-                let expected = match info.values {
-                    ValueKind::Nothing => "a field, `!` or a target".to_owned(),
-                    _ => format!("{}, a field, `!` or a target", value::expectation(info)),
-                };
-                let error = Diagnostic::new(token.span, format!("unknown word `{word}`"));
-                self.error(error.expected(expected).suggest(unknown::value_or_keyword(info, word)));
-                self.next();
+                self.unknown_value(info, word, token.span);
                 return None;
             }
             TokenKind::Word(_) | TokenKind::Text(_) | TokenKind::Bytes(_) | TokenKind::Open => {}
             _ => return Some(None),
         }
         self.value(info, token.span).map(Some)
+    }
+
+    /// Reports a word that is neither a value of the field nor the beginning of something else.
+    fn unknown_value(&mut self, info: &FieldInfo, word: &str, span: Span) {
+        let expected = match info.values {
+            ValueKind::Nothing => "a field, `!` or a target".to_owned(),
+            _ => format!("{}, a field, `!` or a target", value::expectation(info)),
+        };
+        let mut suggestion = unknown::value_or_keyword(info, word).map(str::to_owned);
+        if info.values == ValueKind::Bytes && suggestion.is_none() {
+            suggestion = Some(value::quoted(word));
+        }
+        let error = Diagnostic::new(span, format!("unknown word `{word}`"));
+        self.error(error.expected(expected).suggest(suggestion));
+        self.next();
     }
 
     /// A value that must be there, behind what stands at `behind`.
