@@ -168,7 +168,7 @@ static void describe(struct rte_mbuf *raw, struct mmb_mbuf *buffer)
     buffer->len = raw->data_len;
     buffer->tci = raw->vlan_tci;
     buffer->flags = raw->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED ? MMB_MBUF_VLAN : 0;
-    buffer->reserved = 0;
+    buffer->whole = raw->pkt_len;
 }
 
 int mmb_pool_alloc(void *pool, struct mmb_mbuf *buffers, uint16_t n)

@@ -22,7 +22,8 @@
 /* The frame lies in several buffers and fits in none: only its first part can be looked at. */
 #define MMB_MBUF_PARTIAL 2u
 
-/* One packet buffer: base[0..room) is its memory, the frame is base[start..start+len). */
+/* One packet buffer: base[0..room) is its memory, the frame is base[start..start+len), and was whole bytes long as it
+ * came in. */
 struct mmb_mbuf {
     void *raw;
     uint8_t *base;
@@ -31,7 +32,7 @@ struct mmb_mbuf {
     uint16_t len;
     uint16_t tci;
     uint32_t flags;
-    uint32_t reserved;
+    uint32_t whole;
 };
 
 struct mmb_port_info {

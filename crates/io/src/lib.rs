@@ -30,7 +30,7 @@ mod xdp;
 
 pub use device::Device;
 pub use error::PortError;
-pub use link::{Link, Received, Sent};
+pub use link::{Link, Lost, Received, Sent};
 pub use mbuf::{BURST, Burst, Mbuf, Pool};
 pub use open::{OpenOptions, Ports};
 pub use port::Port;

@@ -9,15 +9,33 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+/// Frames that are lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// How many.
+    pub frames: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+}
+
+impl Lost {
+    /// Adds a frame of that many bytes.
+    #[inline]
+    pub fn add(&mut self, bytes: usize) {
+        self.frames += 1;
+        self.bytes += bytes as u64;
+    }
+}
+
 /// What came in, besides the frames that were appended to the burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// Frames appended.
     pub frames: usize,
-    /// Frames larger than a buffer that could not be cut, and are lost.
-    pub oversized: u64,
-    /// Frames lost for want of buffers.
-    pub no_buffer: u64,
+    /// Frames larger than a buffer that could not be cut.
+    pub oversized: Lost,
+    /// Frames for which there were no buffers.
+    pub no_buffer: Lost,
 }
 
 /// What went out.
@@ -25,8 +43,8 @@ pub struct Received {
 pub struct Sent {
     /// Frames sent.
     pub frames: usize,
-    /// Frames that the device cannot send for their length, and that are lost.
-    pub oversized: u64,
+    /// Frames that the device cannot send for their length.
+    pub oversized: Lost,
 }
 
 /// One worker's receiving queues of a port.
@@ -103,10 +121,10 @@ impl Link {
     pub fn send(&mut self, burst: &mut Burst) -> Sent {
         match &mut self.send {
             Send::Packet(sender) => sender.send(burst),
-            Send::Eth(queue, None) => Sent { frames: queue.send(burst), oversized: 0 },
+            Send::Eth(queue, None) => Sent { frames: queue.send(burst), ..Sent::default() },
             Send::Eth(queue, Some(lock)) => {
                 let _held = lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                Sent { frames: queue.send(burst), oversized: 0 }
+                Sent { frames: queue.send(burst), ..Sent::default() }
             }
         }
     }
@@ -118,8 +136,7 @@ fn set_right(burst: &mut Burst, first: usize, unfinished: bool) -> Received {
     let mut i = first;
     while i < burst.len() {
         if burst[i].is_partial() {
-            burst.swap_remove(i);
-            received.oversized += 1;
+            received.oversized.add(burst.swap_remove(i).whole_len());
             continue;
         }
         if unfinished {

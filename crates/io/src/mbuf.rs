@@ -157,6 +157,12 @@ impl Mbuf {
         usize::from(self.0.len)
     }
 
+    /// Length in bytes of the frame as it came in, of which this may be only the first part.
+    #[inline]
+    pub fn whole_len(&self) -> usize {
+        self.0.whole as usize
+    }
+
     /// Whether the frame has no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {

@@ -196,9 +196,9 @@ impl Opening<'_> {
         let mut port = EthPort::attach(self.eal, &devargs).map_err(restore)?;
         port.start(queues, DESCRIPTORS, plan.mtu as u16, pool).map_err(restore)?;
         let descriptors = wait::xdp_sockets().into_iter().filter(|fd| !before.contains(fd)).collect();
-        let promiscuous = Some(Promiscuous::new(interface).map_err(restore)?);
+        let _promiscuous = Some(Promiscuous::new(interface).map_err(restore)?);
         self.note_queues(&plan.name, queues);
-        Ok(Driver::Eth { port, queues, descriptors, promiscuous, keeps_tags })
+        Ok(Driver::Eth { port, queues, descriptors, _promiscuous, keeps_tags })
     }
 
     fn eth(&mut self, plan: &Plan, devargs: &str) -> Result<Driver, PortError> {
@@ -207,7 +207,7 @@ impl Opening<'_> {
         port.start(queues, DESCRIPTORS, plan.mtu as u16, self.pools.for_mtu(plan.mtu))?;
         port.promiscuous();
         self.note_queues(&plan.name, queues);
-        Ok(Driver::Eth { port, queues, descriptors: Vec::new(), promiscuous: None, keeps_tags: false })
+        Ok(Driver::Eth { port, queues, descriptors: Vec::new(), _promiscuous: None, keeps_tags: false })
     }
 
     fn note_queues(&mut self, name: &str, queues: u16) {

@@ -35,7 +35,7 @@ pub(crate) enum Driver {
         /// What to wait on, by queue; empty if the device has nothing to wait on.
         descriptors: Vec<RawFd>,
         /// Keeps a kernel interface receiving for every address.
-        promiscuous: Option<Promiscuous>,
+        _promiscuous: Option<Promiscuous>,
         /// The interface was told to leave VLAN tags in the frames.
         keeps_tags: bool,
     },

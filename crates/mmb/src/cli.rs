@@ -114,6 +114,9 @@ pub(crate) struct RunArgs {
     /// How an idle worker waits; the policy may set it too
     #[arg(long, value_enum)]
     pub(crate) poll: Option<PollArg>,
+    /// MTU of every port; without it that of the interface, and 1500 for devices that have none
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..=9216))]
+    pub(crate) mtu: Option<u32>,
     /// Seed of the percentages of drop; drawn at random where not given
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,

@@ -20,7 +20,7 @@ pub(crate) struct RawMbuf {
     pub(crate) len: u16,
     pub(crate) tci: u16,
     pub(crate) flags: u32,
-    pub(crate) reserved: u32,
+    pub(crate) whole: u32,
 }
 
 const _: () = assert!(size_of::<RawMbuf>() == 32);

@@ -160,13 +160,13 @@ impl Receiver {
             match result {
                 Ok(()) => {}
                 Err(NotCut::NoRoom) => return false,
-                Err(NotCut::NoBuffer) => received.no_buffer += 1,
-                Err(NotCut::Oversized) => received.oversized += 1,
+                Err(NotCut::NoBuffer) => received.no_buffer.add(len),
+                Err(NotCut::Oversized) => received.oversized.add(len),
             }
             return true;
         }
         if truncated || len > self.room {
-            received.oversized += 1;
+            received.oversized.add(len);
             return true;
         }
         if burst.is_full() {

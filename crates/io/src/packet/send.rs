@@ -32,8 +32,7 @@ impl Sender {
                     burst.drain(..sent);
                 }
                 Err(libc::EMSGSIZE) => {
-                    result.oversized += 1;
-                    burst.remove(0);
+                    result.oversized.add(burst.remove(0).len());
                 }
                 Err(libc::EINTR) => {}
                 Err(_) => break,

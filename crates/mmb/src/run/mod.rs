@@ -1,13 +1,175 @@
 //! `mmb run`: live ports, packet threads, the control socket.
+//!
+//! Life-cycle: the policy is read and the ports are opened; then the packet threads start and the socket opens; then
+//! this thread watches the ports until a signal comes. Stopping goes the other way round: the socket closes, the
+//! packet threads end after the vector in hand, the ports are closed, the counters are told.
+//!
+//! A packet thread ([`packets`]) owns its part of the engine, its queues and its vectors; it shares with the rest
+//! the two words of [`packets::Orders`].
 
-use crate::cli::{Global, RunArgs};
+mod host;
+mod idle;
+mod packets;
+mod summary;
+mod wiring;
+
+use crate::cli::{Global, PollArg, RunArgs};
+use crate::output;
+use crate::policy_file;
+use anyhow::Context;
+use host::LiveHost;
+use mmb_control::{Daemon, Server};
+use mmb_engine::{Engine, Worker};
+use mmb_io::{OpenOptions, Ports};
+use mmb_policy::Policy;
+use mmb_policy::policy::Poll;
+use packets::{Orders, PacketThread};
+use sd_notify::NotifyState;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use wiring::Wiring;
+
+/// How often the ports are looked after.
+const HOUSEKEEPING: Duration = Duration::from_millis(250);
 
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// What keeps it from starting.
 pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> {
-    let _ = (args, global);
-    anyhow::bail!("live ports are not available yet")
+    let wiring = Wiring::read(&args.ports, &args.wires)?;
+    let Some(policy) = policy(args, global)? else { return Ok(ExitCode::FAILURE) };
+    let stop = signals()?;
+    let workers = args.workers.max(1);
+    let options = OpenOptions { workers, mtu: args.mtu };
+    let mut ports = Ports::open(&wiring.devices, &options)?;
+    ports.take_notes().iter().for_each(|note| output::complain(note));
+    let seed = args.seed.unwrap_or_else(random_seed);
+    let (engine, engine_workers) = Engine::new(wiring.table(&ports), usize::from(workers), seed);
+    let orders = Arc::new(Orders::default());
+    let links = packets::links_by_worker(&ports, workers)?;
+    let cores = packets::cores(workers);
+    let ports = Arc::new(Mutex::new(ports));
+    let host = LiveHost::new(&ports, &orders, &wiring, &cores);
+    let daemon = Arc::new(Mutex::new(Daemon::new(engine, policy, Box::new(host))?));
+    let path = global.socket.clone().unwrap_or_else(|| PathBuf::from(mmb_control::server::DEFAULT_SOCKET));
+    let server = listen(&path, &daemon)?;
+    let threads = start(engine_workers, links, &cores, &orders)?;
+    tell_ready(&lock(&ports), &path);
+    let verdict = watch(&stop, &ports, &threads);
+    let _ = sd_notify::notify(false, &[NotifyState::Stopping]);
+    server.shutdown();
+    orders.stop.store(true, Ordering::Relaxed);
+    let whole = threads.into_iter().map(JoinHandle::join).all(|ended| ended.is_ok());
+    summary::tell(&lock(&daemon), &wiring, global);
+    // The host inside the daemon holds the ports as well.
+    drop(daemon);
+    drop(ports);
+    verdict?;
+    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The policy to start with, with what the command line says on top; `None` if it is wrong, and that has been told.
+fn policy(args: &RunArgs, global: &Global) -> anyhow::Result<Option<Policy>> {
+    let mut policy = match &args.policy {
+        Some(path) => match policy_file::load(path, global)? {
+            Some(policy) => policy,
+            None => return Ok(None),
+        },
+        None => Policy::default(),
+    };
+    match args.poll {
+        Some(PollArg::Adaptive) => policy.settings.poll = Poll::Adaptive,
+        Some(PollArg::Spin) => policy.settings.poll = Poll::Spin,
+        None => {}
+    }
+    Ok(Some(policy))
+}
+
+/// Gets a word each time that somebody wants the program to stop. The second time it ends at once.
+fn signals() -> anyhow::Result<Receiver<()>> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let (sender, receiver) = mpsc::channel();
+    let mut signals =
+        signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
+    std::thread::Builder::new().name("mmb-signals".into()).spawn(move || {
+        for (count, signal) in signals.forever().enumerate() {
+            if count > 0 {
+                std::process::exit(128 + signal);
+            }
+            if sender.send(()).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(receiver)
+}
+
+fn listen(path: &Path, daemon: &Arc<Mutex<Daemon>>) -> anyhow::Result<Server> {
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        std::fs::create_dir_all(directory).with_context(|| {
+            format!("cannot make the directory of the control socket, {}", directory.display())
+        })?;
+    }
+    Ok(Server::bind(path, Arc::clone(daemon))?)
+}
+
+fn start(
+    workers: Vec<Worker>,
+    links: Vec<Vec<mmb_io::Link>>,
+    cores: &[Option<usize>],
+    orders: &Arc<Orders>,
+) -> anyhow::Result<Vec<JoinHandle<()>>> {
+    let mut threads = Vec::new();
+    for (number, ((worker, links), core)) in workers.into_iter().zip(links).zip(cores).enumerate() {
+        let (core, orders) = (*core, Arc::clone(orders));
+        let run = move || PacketThread::new(worker, links, core).run(&orders);
+        let thread = std::thread::Builder::new().name(format!("mmb-worker-{number}"));
+        threads.push(thread.spawn(run).context("cannot start a packet thread")?);
+    }
+    Ok(threads)
+}
+
+fn tell_ready(ports: &Ports, socket: &Path) {
+    for port in ports.ports() {
+        let driver = &port.info().driver;
+        output::complain(&format!("port {}: {} ({driver}), MTU {}", port.name(), port.device(), port.mtu()));
+    }
+    output::complain(&format!("ready; listening on {}", socket.display()));
+    let _ = sd_notify::notify(false, &[NotifyState::Ready]);
+}
+
+/// Looks after the ports until somebody wants to stop.
+///
+/// # Errors
+/// A packet thread ended by itself.
+fn watch(stop: &Receiver<()>, ports: &Mutex<Ports>, threads: &[JoinHandle<()>]) -> anyhow::Result<()> {
+    while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(HOUSEKEEPING) {
+        for port in lock(ports).ports() {
+            if port.check_gone() {
+                output::complain(&format!(
+                    "port {}: {} is gone; its packets are dropped",
+                    port.name(),
+                    port.device()
+                ));
+            }
+        }
+        anyhow::ensure!(!threads.iter().any(JoinHandle::is_finished), "a packet thread has failed; stopping");
+    }
+    Ok(())
+}
+
+/// A lock, whoever panicked while holding it: what it guards is changed in single steps.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

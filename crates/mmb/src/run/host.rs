@@ -1,0 +1,65 @@
+//! The packet side as the daemon's clients see it.
+
+use super::packets::Orders;
+use super::wiring::Wiring;
+use mmb_control::{Host, PortStatus, WorkerStatus};
+use mmb_io::{Port, Ports};
+use mmb_policy::policy::Poll;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+/// Tells about the ports and passes orders on to the packet threads.
+pub(super) struct LiveHost {
+    ports: Arc<Mutex<Ports>>,
+    orders: Arc<Orders>,
+    peers: Vec<Option<String>>,
+    cores: Vec<Option<usize>>,
+}
+
+impl LiveHost {
+    pub(super) fn new(
+        ports: &Arc<Mutex<Ports>>,
+        orders: &Arc<Orders>,
+        wiring: &Wiring,
+        cores: &[Option<usize>],
+    ) -> LiveHost {
+        let peers = (0..wiring.devices.len()).map(|port| wiring.peer_name(port).map(str::to_owned)).collect();
+        LiveHost { ports: Arc::clone(ports), orders: Arc::clone(orders), peers, cores: cores.to_vec() }
+    }
+}
+
+impl Host for LiveHost {
+    fn ports(&self) -> Vec<PortStatus> {
+        let ports = super::lock(&self.ports);
+        ports.ports().iter().zip(&self.peers).map(|(port, peer)| status(port, peer.clone())).collect()
+    }
+
+    fn set_poll(&self, poll: Poll) {
+        self.orders.spin.store(poll == Poll::Spin, Ordering::Relaxed);
+    }
+
+    fn workers(&self) -> Vec<WorkerStatus> {
+        let worker = |(number, core): (usize, &Option<usize>)| WorkerStatus {
+            worker: number as u16,
+            core: core.map(|core| core as u32),
+        };
+        self.cores.iter().enumerate().map(worker).collect()
+    }
+}
+
+fn status(port: &Port, peer: Option<String>) -> PortStatus {
+    let stats = port.stats();
+    let mac: Vec<String> = port.info().mac.iter().map(|byte| format!("{byte:02x}")).collect();
+    PortStatus {
+        name: port.name().to_owned(),
+        device: port.device().to_string(),
+        driver: port.info().driver.clone(),
+        mac: mac.join(":"),
+        mtu: port.mtu(),
+        link: port.link(),
+        peer,
+        rx_missed: stats.rx_missed,
+        rx_errors: stats.rx_errors,
+        tx_errors: stats.tx_errors,
+    }
+}

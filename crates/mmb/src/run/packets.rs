@@ -1,0 +1,180 @@
+//! The packet threads: receive, decide, send, for ever.
+//!
+//! A thread owns its part of the engine and its queues of every port, and shares nothing with other threads but
+//! [`Orders`]. A turn goes through the ports: what a port has is one vector, is decided on together, and has been
+//! sent or dropped when the turn goes on.
+
+use super::idle::Idle;
+use arrayvec::ArrayVec;
+use mmb_engine::worker::{Cycles, VECTOR};
+use mmb_engine::{Count, DropReason, Verdict, Worker};
+use mmb_io::dpdk::EalThread;
+use mmb_io::{BURST, Burst, Link, Lost, PortError, Ports, kernel};
+use mmb_packet::{Packet, PortId};
+use mmb_policy::policy::Poll;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+const _: () = assert!(BURST == VECTOR);
+
+/// How often sending is tried again while a device has no room. Devices with a ring of their own empty it
+/// meanwhile; one that still has no room is slower than its traffic.
+const SEND_TRIES: usize = 64;
+
+/// What the control side tells every packet thread.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
+    /// End after the vector in hand.
+    pub(super) stop: AtomicBool,
+    /// Never sleep.
+    pub(super) spin: AtomicBool,
+}
+
+impl Orders {
+    fn poll(&self) -> Poll {
+        if self.spin.load(Ordering::Relaxed) { Poll::Spin } else { Poll::Adaptive }
+    }
+}
+
+/// The machine's cycle counter, for the engine's measurements.
+struct Tsc;
+
+impl Cycles for Tsc {
+    #[inline]
+    fn now(&self) -> u64 {
+        mmb_io::cycles::now()
+    }
+}
+
+/// Every worker's ends of all ports, by port number.
+///
+/// # Errors
+/// What the kernel refused.
+pub(super) fn links_by_worker(ports: &Ports, workers: u16) -> Result<Vec<Vec<Link>>, PortError> {
+    let mut by_worker: Vec<Vec<Link>> = (0..workers).map(|_| Vec::new()).collect();
+    for port in ports.ports() {
+        for (mine, link) in by_worker.iter_mut().zip(port.links(workers)?) {
+            mine.push(link);
+        }
+    }
+    Ok(by_worker)
+}
+
+/// A core for each worker; none if there are more workers than cores, since threads that share a core had better
+/// be moved.
+pub(super) fn cores(workers: u16) -> Vec<Option<usize>> {
+    let cores = kernel::cores();
+    let enough = cores.len() >= usize::from(workers);
+    (0..usize::from(workers)).map(|worker| if enough { cores.get(worker).copied() } else { None }).collect()
+}
+
+/// One packet thread.
+pub(super) struct PacketThread {
+    worker: Worker,
+    links: Vec<Link>,
+    core: Option<usize>,
+    /// What came in at one port.
+    arrived: Burst,
+    /// What is to leave, by port.
+    leaving: Vec<Burst>,
+    started: Instant,
+}
+
+impl PacketThread {
+    pub(super) fn new(worker: Worker, links: Vec<Link>, core: Option<usize>) -> PacketThread {
+        let leaving = links.iter().map(|_| Burst::new()).collect();
+        PacketThread { worker, links, core, arrived: Burst::new(), leaving, started: Instant::now() }
+    }
+
+    /// Moves packets until told to stop.
+    pub(super) fn run(mut self, orders: &Orders) {
+        if let Some(core) = self.core {
+            kernel::pin(core);
+        }
+        let _member = EalThread::join();
+        let mut idle = Idle::new(Link::waiter(&self.links));
+        while !orders.stop.load(Ordering::Relaxed) {
+            if self.turn() {
+                idle.worked();
+            } else if idle.rest(orders.poll()) {
+                // A newer policy is picked up even if no packet comes, so that the old one can be freed.
+                self.worker.process(0, &Tsc, &mut [], &mut []);
+            }
+        }
+    }
+
+    /// Looks at every port once. False if there was nothing.
+    fn turn(&mut self) -> bool {
+        let mut worked = false;
+        for port in 0..self.links.len() {
+            let received = self.links[port].receive(&mut self.arrived);
+            let id = PortId(port as u16);
+            for (lost, reason) in
+                [(received.oversized, DropReason::Oversized), (received.no_buffer, DropReason::NoBuffer)]
+            {
+                if lost.frames > 0 {
+                    self.worker.count_unprocessed(id, reason, count(lost));
+                }
+            }
+            if received.frames > 0 {
+                worked = true;
+                self.decide(id);
+                self.send();
+            }
+        }
+        worked
+    }
+
+    /// Has the engine decide on what arrived, and sorts it by the ports that it leaves by.
+    fn decide(&mut self, port: PortId) {
+        let now_ns = self.started.elapsed().as_nanos() as u64;
+        let mut verdicts = [Verdict::Drop(DropReason::NoWire); VECTOR];
+        let verdicts = &mut verdicts[..self.arrived.len()];
+        let mut places = [(0, 0); VECTOR];
+        {
+            let mut packets: ArrayVec<Packet<'_>, VECTOR> =
+                self.arrived.iter_mut().map(|mbuf| mbuf.packet(port)).collect();
+            self.worker.process(now_ns, &Tsc, &mut packets, verdicts);
+            for (place, packet) in places.iter_mut().zip(&packets) {
+                *place = (packet.headroom(), packet.len());
+            }
+        }
+        for ((mut mbuf, verdict), (start, len)) in self.arrived.drain(..).zip(verdicts).zip(places) {
+            let Verdict::Send(to) = *verdict else { continue };
+            if len > self.links[usize::from(to.0)].largest() {
+                let unsent = Count { packets: 1, bytes: len as u64 };
+                self.worker.count_unsent(to, DropReason::Oversized, unsent);
+                continue;
+            }
+            mbuf.place(start, len);
+            self.leaving[usize::from(to.0)].push(mbuf);
+        }
+    }
+
+    /// Sends what is to leave; what finds no room in a while is dropped and counted.
+    fn send(&mut self) {
+        for (port, (link, burst)) in self.links.iter_mut().zip(&mut self.leaving).enumerate() {
+            let port = PortId(port as u16);
+            let mut tries = 0;
+            while !burst.is_empty() && tries < SEND_TRIES && !link.is_gone() {
+                let sent = link.send(burst);
+                if sent.oversized.frames > 0 {
+                    self.worker.count_unsent(port, DropReason::Oversized, count(sent.oversized));
+                } else if sent.frames == 0 {
+                    tries += 1;
+                    std::hint::spin_loop();
+                }
+            }
+            if !burst.is_empty() {
+                let reason = if link.is_gone() { DropReason::PortDown } else { DropReason::TxFull };
+                let mut lost = Lost::default();
+                burst.drain(..).for_each(|mbuf| lost.add(mbuf.len()));
+                self.worker.count_unsent(port, reason, count(lost));
+            }
+        }
+    }
+}
+
+fn count(lost: Lost) -> Count {
+    Count { packets: lost.frames, bytes: lost.bytes }
+}
