@@ -39,9 +39,9 @@ fn dispatch(command: Command, global: Global) -> anyhow::Result<ExitCode> {
     let (name, words) = match command {
         Command::Run(args) => return run::main(&args, &global),
         Command::Completions(args) => return completions(&args),
-        Command::Replay(_) | Command::Bench(_) | Command::Check(_) | Command::Man(_) => {
-            anyhow::bail!("not yet")
-        }
+        Command::Replay(args) => return replay::main(&args, &global),
+        Command::Check(args) => return policy_file::check(&args, &global),
+        Command::Bench(_) | Command::Man(_) => anyhow::bail!("not yet"),
         Command::Add(words) => ("add", words.words),
         Command::AddStateless(words) => ("add-stateless", words.words),
         Command::AddStateful(words) => ("add-stateful", words.words),
@@ -55,8 +55,7 @@ fn dispatch(command: Command, global: Global) -> anyhow::Result<ExitCode> {
         Command::Apply(policy) => ("apply", vec![policy.file]),
         Command::Save(policy) => ("save", vec![policy.file]),
     };
-    let line = Line::new(name, words, global)
-        .unwrap_or_else(|message| Cli::command().error(clap::error::ErrorKind::InvalidValue, message).exit());
+    let line = Line::new(name, words, global).unwrap_or_else(|message| bad_usage(message));
     Ok(client::main(line.words, client_options(line.global)))
 }
 
