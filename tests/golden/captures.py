@@ -50,7 +50,8 @@ def case(name, policy, packets, rules=None, not_applied=None, arguments=(), file
 
 
 def rewrites(policy):
-    return re.search(r"\b(mod|strip|add tcp-opt)", policy.replace("add-state", "")) is not None
+    """Whether some rule of the policy may change a packet."""
+    return re.search(r"\s(mod|strip|add)\s", policy.replace("\nadd ", "\n")) is not None
 
 
 class Pcap:

@@ -12,16 +12,14 @@ UDP6_SUM, TCP6_SUM, ICMP6_SUM = 54 + 6, 54 + 16, 54 + 2
 
 
 def wrong_stays_wrong():
-    redirect = "add tcp-dport http mod tcp-dport 8080 mod ip-saddr 192.0.2.9\nadd udp-dport dns mod udp-dport 54 mod ip-saddr 192.0.2.9"
-    printed = "add tcp-dport http mod tcp-dport http-alt mod ip-saddr 192.0.2.9"
-    rules = [(1, printed), (2, redirect.splitlines()[1])]
+    redirect = "add tcp-dport 80 mod tcp-dport 8080 mod ip-saddr 192.0.2.9\nadd udp-dport 53 mod udp-dport 54 mod ip-saddr 192.0.2.9"
     moved = {"src": "192.0.2.9"}
     yield case("checksum-wrong-stays-wrong", redirect, [
         becomes(spoiled(ip() / tcp(data=b"odd"), TCP_SUM), spoiled(ip(**moved) / tcp(data=b"odd", dport=8080), TCP_SUM), 1),
         becomes(spoiled(ip() / udp(b"odd"), UDP_SUM), spoiled(ip(**moved) / udp(b"odd", dport=54), UDP_SUM), 2),
         becomes(spoiled(ip6() / tcp(), TCP6_SUM), spoiled(ip6() / tcp(dport=8080), TCP6_SUM), 1),
         becomes(spoiled(ip6() / udp(b"even"), UDP6_SUM, 1), spoiled(ip6() / udp(b"even", dport=54), UDP6_SUM, 1), 2),
-    ], rules=rules)
+    ])
     yield case("checksum-wrong-stays-wrong-icmp", "add icmp-type 8 mod icmp-code 1\nadd icmp6-type 128 mod icmp6-code 1", [
         becomes(spoiled(ip() / icmp(), ICMP_SUM), spoiled(ip() / icmp(code=1), ICMP_SUM), 1),
         becomes(spoiled(ip6() / ICMPv6EchoRequest(data=b"x"), ICMP6_SUM),
@@ -37,14 +35,14 @@ def wrong_stays_wrong():
         passes(odd_zero, 1),
         passes(with_u16(ip() / udp(b"x"), UDP_SUM, 0xFFFF), 1),
         passes(spoiled(ip() / tcp(), TCP_SUM), 1),
-    ], rules=[(1, "add all mod ip-ttl 61 mod tcp-dport http mod udp-dport dns")])
+    ])
 
 
 def udp_without():
     def none(packet, at=UDP_SUM):
         return with_u16(packet, at, 0)
 
-    yield case("udp-checksum-none", "add udp-dport dns mod udp-dport 54 mod ip-saddr 192.0.2.9 mod udp-payload |00|", [
+    yield case("udp-checksum-none", "add udp-dport 53 mod udp-dport 54 mod ip-saddr 192.0.2.9 mod udp-payload |00|", [
         becomes(none(ip() / udp(b"xy")), none(ip(src="192.0.2.9") / udp(b"\0y", dport=54)), 1),
         becomes(none(ip6() / udp(b"xy"), UDP6_SUM), none(ip6() / udp(b"\0y", dport=54), UDP6_SUM), 1),
     ])
@@ -65,7 +63,7 @@ def payloads():
         passes(ip() / udp(b"get /")),
         becomes(ip() / tcp(NOP * 2 + timestamp(), b"abcde"), ip() / tcp(NOP * 2 + timestamp(), b"\0\1cde"), 2),
         passes(ip() / tcp(data=b"ab")),
-    ], rules=[(1, 'add udp-payload "GET" mod udp-payload "PUT"'), (2, 'add tcp-payload "abc" mod payload |00 01|')])
+    ])
     yield case("payload-short", 'add all mod payload "four"', [
         becomes(ip() / udp(b"12345"), ip() / udp(b"four5"), 1),
         becomes(ip() / icmp(b"1234"), ip() / icmp(b"four"), 1),
@@ -116,8 +114,8 @@ def as_they_are():
 
     plain = bytes(ip() / tcp(data=b"data"))
     yield case("raw-checksums", "\n".join([
-        "add tcp-dport http mod tcp-checksum 0x1234 mod ip-checksum 0x5678 mod tcp-win 1",
-        "add udp-dport dns mod udp-checksum 0 mod ip-ttl 3",
+        "add tcp-dport 80 mod tcp-checksum 0x1234 mod ip-checksum 0x5678 mod tcp-win 1",
+        "add udp-dport 53 mod udp-checksum 0 mod ip-ttl 3",
         "add icmp-type 8 mod icmp-checksum 1",
         "add icmp6-type 128 mod icmp6-checksum 65535",
     ]), [
@@ -126,10 +124,10 @@ def as_they_are():
         becomes(ip() / icmp(), with_u16(ip() / icmp(), ICMP_SUM, 1), 3),
         becomes(ip6() / ICMPv6EchoRequest(), with_u16(ip6() / ICMPv6EchoRequest(), ICMP6_SUM, 65535), 4),
     ], rules=[
-        (1, "add tcp-dport http mod tcp-checksum 4660 mod ip-checksum 22136 mod tcp-win 1"),
-        (2, "add udp-dport dns mod udp-checksum 0 mod ip-ttl 3"),
-        (3, "add icmp-type echo-request mod icmp-checksum 1"),
-        (4, "add icmp6-type echo-request mod icmp6-checksum 65535"),
+        (1, "add tcp-dport 80 mod tcp-checksum 0x1234 mod ip-checksum 0x5678 mod tcp-win 1"),
+        (2, "add udp-dport 53 mod udp-checksum 0x0000 mod ip-ttl 3"),
+        (3, "add icmp-type echo-request mod icmp-checksum 0x0001"),
+        (4, "add icmp6-type echo-request mod icmp6-checksum 0xffff"),
     ])
     yield case("raw-ip-len", "add all mod ip-len 1000", [becomes(plain, ip_field(plain, 16, b"\x03\xe8"), 1)])
     yield case("raw-ip-ver", "add all mod ip-ver 15", [becomes(plain, ip_field(plain, 14, b"\xf5"), 1)])
@@ -139,10 +137,9 @@ def as_they_are():
         becomes(six, with_u16(with_bytes(six, 14, bytes([0x50 | six[14] & 0x0F])), 18, 9), 1),
     ])
     longer = with_u16(ip() / udp(b"abcd"), 38, 9)
-    difference = 0xFFFF ^ (12 - 9)
+    # The length is summed up twice: in the header and in the pseudo header.
     yield case("raw-udp-len", "add all mod udp-len 9", [
-        # The checksum follows the byte that changed, and so does not fit the shorter length.
-        becomes(ip() / udp(b"abcd"), with_u16(longer, UDP_SUM, minus(u16(ip() / udp(b"abcd"), UDP_SUM), difference)), 1),
+        becomes(ip() / udp(b"abcd"), with_u16(longer, UDP_SUM, minus(u16(ip() / udp(b"abcd"), UDP_SUM), 0xFFFF - 2 * 3)), 1),
     ])
     shorter = with_bytes(plain, 34 + 12, b"\xf0")
     # Data offset and flags are one word: 0x5002 becomes 0xf002.

@@ -40,7 +40,7 @@ def cases():
         passes(ip() / tcp(dport=8080)),
         passes(ip() / tcp(sport=80, dport=40000)),
         passes(ip() / udp(b"x", dport=80)),
-    ], rules=[(1, "add tcp-dport http mod tcp-dport https")])
+    ])
     yield case("guide-strip-mss", "add tcp-opt-mss strip tcp-opt-mss", [
         becomes(ip() / tcp(mss(1460) + NOP + wscale(7)), ip() / tcp(wscale(7) + b"\0"), 1),
         becomes(ip() / tcp(mss(1460), b"data"), ip() / tcp(data=b"data"), 1),

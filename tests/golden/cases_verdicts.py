@@ -12,7 +12,7 @@ ARP_FRAME = ETH / ARP(psrc=A, pdst=B)
 
 def priorities():
     yield case("verdict-priority", "\n".join([
-        "add prio 10 udp-dport dns accept",
+        "add prio 10 udp-dport 53 accept",
         "add prio 20 ip-proto udp drop",
         "add prio 30 udp-dport 7 accept",
         "add prio 5 ip-saddr 10.0.0.9 drop",
@@ -22,7 +22,7 @@ def priorities():
         dropped(ip(src="10.0.0.9") / udp(b"x"), 1, 2, 4),
         passes(ip() / tcp()),
     ])
-    yield case("verdict-tie-accepts", "add all drop\nadd tcp-dport http accept", [
+    yield case("verdict-tie-accepts", "add all drop\nadd tcp-dport 80 accept", [
         passes(ip() / tcp(), 1, 2),
         dropped(ip() / tcp(dport=81), 1),
     ])
@@ -33,19 +33,19 @@ def priorities():
     ])
     yield case("rewrite-order", "\n".join([
         "add all mod ip-ttl 1 mod ip-ttl 2",
-        "add prio 200 tcp-dport http mod ip-ttl 3",
+        "add prio 200 tcp-dport 80 mod ip-ttl 3",
         "add prio 50 all mod ip-id 4",
-        "add prio 50 id 3000 tcp-dport http mod ip-id 5",
+        "add prio 50 id 3000 tcp-dport 80 mod ip-id 5",
     ]), [
         becomes(ip() / tcp(), ip(ttl=3, id=5) / tcp(), 1, 2, 3, 3000),
         becomes(ip() / udp(b"x"), ip(ttl=2, id=4) / udp(b"x"), 1, 3),
     ], rules=[
         (1, "add all mod ip-ttl 1 mod ip-ttl 2"),
-        (2, "add prio 200 tcp-dport http mod ip-ttl 3"),
+        (2, "add prio 200 tcp-dport 80 mod ip-ttl 3"),
         (3, "add prio 50 all mod ip-id 4"),
-        (3000, "add prio 50 tcp-dport http mod ip-id 5"),
+        (3000, "add prio 50 tcp-dport 80 mod ip-id 5"),
     ])
-    yield case("matches-see-the-packet-as-received", "add tcp-dport http mod tcp-dport 81\nadd tcp-dport 81 drop", [
+    yield case("matches-see-the-packet-as-received", "add tcp-dport 80 mod tcp-dport 81\nadd tcp-dport 81 drop", [
         becomes(ip() / tcp(), ip() / tcp(dport=81), 1),
         dropped(ip() / tcp(dport=81), 2),
     ])
@@ -61,14 +61,7 @@ def values():
     ]), [becomes(ip() / tcp(dport=port), ip(ttl=1) / tcp(dport=port), 1) for port in (80, 443, 8000, 8042, 8080)] +
         [becomes(ip() / tcp(dport=port), ip(ttl=2) / tcp(dport=port), 2) for port in (0, 79, 81, 7999, 8081, 65535)] +
         [becomes(ip() / udp(b"x", sport=port), ip(ttl=ttl) / udp(b"x", sport=port), ttl)
-         for port, ttl in ((999, 4), (1000, 3), (2000, 3), (2001, 5))],
-        rules=[
-            (1, "add tcp-dport {http, https, 8000-8080} mod ip-ttl 1"),
-            (2, "add tcp-dport != {http, https, 8000-8080} mod ip-ttl 2"),
-            (3, "add udp-sport 1000-2000 mod ip-ttl 3"),
-            (4, "add udp-sport < 1000 mod ip-ttl 4"),
-            (5, "add udp-sport >= 2001 mod ip-ttl 5"),
-    ])
+         for port, ttl in ((999, 4), (1000, 3), (2000, 3), (2001, 5))])
     inside, outside = ("10.1.2.3", "10.255.0.1"), ("11.0.0.1", "9.255.255.255")
     yield case("match-prefixes", "\n".join([
         "add ip-saddr 10.0.0.0/8 mod ip-ttl 1",
@@ -92,7 +85,7 @@ def values():
         becomes(ip() / tcp(), ip(ttl=1, tos=12) / tcp(), 1, 3),
         passes(ETH / Dot1Q(vlan=5) / ip().payload / tcp()),
         becomes(ETH / Dot1Q(vlan=6) / ip().payload / tcp(), ETH / Dot1Q(vlan=6) / ip(ttl=1, id=2).payload / tcp(), 1, 2),
-    ], rules=[(1, "add ! vlan-id 5 mod ip-ttl 1"), (2, "add vlan-id != 5 mod ip-id 2"), (3, "add ! vlan-id mod ip-dscp 3")])
+    ])
     yield case("match-flags", "\n".join([
         "add tcp-syn mod ip-ttl 1", "add ! tcp-syn mod ip-ttl 2", "add tcp-ack 0 mod ip-id 3",
         "add tcp-flags syn-ack mod ip-dscp 4",
@@ -101,8 +94,7 @@ def values():
         becomes(ip() / tcp(flags="A"), ip(ttl=2) / tcp(flags="A"), 2),
         becomes(ip() / tcp(flags="SA"), ip(ttl=1, tos=16) / tcp(flags="SA"), 1, 4),
         passes(ip() / udp(b"x")),
-    ], rules=[(1, "add tcp-syn mod ip-ttl 1"), (2, "add ! tcp-syn mod ip-ttl 2"), (3, "add tcp-ack 0 mod ip-id 3"),
-              (4, "add tcp-flags syn-ack mod ip-dscp 4")])
+    ])
     yield case("match-ecn-names", "\n".join(f"add ip-{name} mod ip-ttl {n}" for n, name in enumerate(
         ["non-ect", "ect0", "ect1", "ce"], start=1)), [
         becomes(ip(tos=tos) / tcp(), ip(tos=tos, ttl=ttl) / tcp(), ttl) for tos, ttl in ((4, 1), (6, 2), (5, 3), (7, 4))
@@ -133,7 +125,7 @@ def other_frames():
         becomes(ip6() / tcp(), ip6(hlim=1) / tcp(), 2),
         dropped(ETH / Dot1Q(vlan=5) / ARP(psrc=A, pdst=B), 1),
         passes(ip() / tcp()),
-    ])
+    ], rules=[(1, "add eth-type 0x0806 drop"), (2, "add eth-type 0x86dd mod ip6-hop-limit 1")])
     yield case("port-disabled", "add all drop\ndisable a", [
         passes(ip() / tcp()),
         passes(b"not even a frame"),
