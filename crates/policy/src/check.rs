@@ -53,21 +53,13 @@ pub(crate) fn rule(syntax: &RuleSyntax<'_>, report: &mut Report<'_>) -> Option<R
 }
 
 /// The numbers of a value, each within the field's width.
-fn numbers(
-    field: &FieldSyntax,
-    value: &ValueSyntax<'_>,
-    report: &mut Report<'_>,
-) -> Option<NumberSet> {
+fn numbers(field: &FieldSyntax, value: &ValueSyntax<'_>, report: &mut Report<'_>) -> Option<NumberSet> {
     let mut items = Vec::with_capacity(value.items().len());
     items.extend(value.items().iter().filter_map(|item| number_item(field, item, report)));
     (items.len() == value.items().len()).then_some(NumberSet(items))
 }
 
-fn number_item(
-    field: &FieldSyntax,
-    item: &ItemSyntax<'_>,
-    report: &mut Report<'_>,
-) -> Option<NumberItem> {
+fn number_item(field: &FieldSyntax, item: &ItemSyntax<'_>, report: &mut Report<'_>) -> Option<NumberItem> {
     let info = field.field.info();
     let ItemKind::Word(word) = item.kind else {
         let error = Diagnostic::new(item.span, format!("`{}` takes no bytes", field.field));

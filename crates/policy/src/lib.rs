@@ -6,6 +6,8 @@
 //! [`verb::COMMANDS`], [`setting::SETTINGS`]); parser, printer, completion, help and the reference are made from them.
 #![forbid(unsafe_code)]
 
+#[cfg(any(test, feature = "arbitrary"))]
+pub mod arbitrary;
 mod check;
 pub mod command;
 pub mod diagnostic;
@@ -29,3 +31,6 @@ pub use field::{FIELDS, Field, FieldId, FieldInfo};
 pub use plan::Plan;
 pub use policy::{Change, Policy, PolicyError};
 pub use rule::{Match, Rule, RuleId, Target, Test};
+
+#[cfg(test)]
+mod tests;

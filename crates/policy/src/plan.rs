@@ -46,7 +46,8 @@ impl Plan {
 /// their order, so that the new policy's own numbers must stand.
 fn renumber(old: &Policy, new: &Policy) -> Option<(BTreeMap<RuleId, RuleId>, u32)> {
     let in_force = same_rules(old, new);
-    let mut last = old.last_id().max(new.rules.keys().filter(|id| !new.is_numbered(**id)).max().map_or(0, |id| id.0));
+    let mut last =
+        old.last_id().max(new.rules.keys().filter(|id| !new.is_numbered(**id)).max().map_or(0, |id| id.0));
     let mut floors: HashMap<(Prio, Prize), RuleId> = HashMap::new();
     let mut numbers = BTreeMap::new();
     for (&id, rule) in &new.rules {
@@ -181,7 +182,10 @@ mod tests {
         let (kept, added, removed, text) =
             plan(old, "add all mod ip-ecn 0\nadd tcp-dport 81 drop\nadd tcp-dport 80 drop\n");
         assert_eq!((kept, added, removed), (vec![7, 12], vec![13], vec![9]));
-        assert_eq!(text, "add id 7 tcp-dport 80 drop\nadd id 12 all mod ip-ecn 0\nadd id 13 tcp-dport 81 drop\n");
+        assert_eq!(
+            text,
+            "add id 7 tcp-dport 80 drop\nadd id 12 all mod ip-ecn 0\nadd id 13 tcp-dport 81 drop\n"
+        );
     }
 
     #[test]
@@ -193,7 +197,8 @@ mod tests {
 
     #[test]
     fn what_save_wrote_changes_nothing() {
-        let old = policy("add id 7 tcp-dport 80 drop\nadd id 9 udp-dport 53 accept\nset poll spin\ndisable wan\n");
+        let old =
+            policy("add id 7 tcp-dport 80 drop\nadd id 9 udp-dport 53 accept\nset poll spin\ndisable wan\n");
         let plan = Plan::new(&old, policy(&old.to_text()));
         assert_eq!(plan.policy, old);
         assert_eq!((ids(&plan.kept), ids(&plan.added), ids(&plan.removed)), (vec![7, 9], vec![], vec![]));

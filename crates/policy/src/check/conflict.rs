@@ -372,7 +372,8 @@ fn pair(a: &Fact<'_>, a_text: &str, b: &Fact<'_>, b_text: &str) -> String {
             _ => format!("no value of `{}` satisfies both {a_text} and {b_text}", a.field),
         };
     }
-    if let (Says::Value { bit, width, .. }, Says::Value { bit: b_bit, width: b_width, .. }) = (&a.says, &b.says)
+    if let (Says::Value { bit, width, .. }, Says::Value { bit: b_bit, width: b_width, .. }) =
+        (&a.says, &b.says)
         && *bit < b_bit + u16::from(*b_width)
         && *b_bit < bit + u16::from(*width)
     {

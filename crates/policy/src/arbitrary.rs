@@ -1,0 +1,327 @@
+//! Rules for property tests, over every field and every form of value.
+//!
+//! A rule is drawn around a [`Witness`]: the description of a packet that matches it. Each constraint is drawn
+//! freely and then negated if the witness does not satisfy it, so that every rule can match and the checker must
+//! take it. The witness may be drawn too ([`witness`]) or be made from a packet at hand.
+
+use crate::field::{Alone, FIELDS, Field, FieldId, FieldInfo, Implies, Payload, Place, ValueKind, Writable};
+use crate::rule::{
+    Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Rule, Target, Test,
+    Write, ones,
+};
+use mmb_packet::key::{self, flags};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+mod packet;
+
+pub use packet::{Witness, witness};
+
+/// What rules may hold.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `add-stateful` and its targets.
+    pub stateful: bool,
+    /// `in` and `out`, with these names and no others; none: no such constraints.
+    pub ports: Vec<String>,
+    /// Most constraints.
+    pub max_matches: usize,
+    /// Most targets.
+    pub max_targets: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            stateful: false,
+            ports: vec!["a".to_owned(), "b".to_owned()],
+            max_matches: 5,
+            max_targets: 4,
+        }
+    }
+}
+
+/// Rules that a packet such as the drawn witness matches.
+pub fn rule(options: Options) -> impl Strategy<Value = Rule> {
+    (witness(), draws(&options)).prop_map(move |(witness, draws)| draws.rule(&witness, &options))
+}
+
+/// Rules that a packet such as `witness` matches.
+pub fn rule_for(witness: Witness, options: Options) -> impl Strategy<Value = Rule> {
+    draws(&options).prop_map(move |draws| draws.rule(&witness, &options))
+}
+
+/// The dice of one constraint or target.
+#[derive(Clone, Debug)]
+struct Draw {
+    field: prop::sample::Index,
+    form: u8,
+    negated: bool,
+    numbers: [u128; 3],
+    small: [u8; 3],
+    bytes: Vec<u8>,
+}
+
+/// The dice of one rule.
+#[derive(Clone, Debug)]
+struct Draws {
+    prio: Option<u32>,
+    name: Option<String>,
+    stateful: bool,
+    matches: Vec<Draw>,
+    targets: Vec<Draw>,
+}
+
+fn draw() -> impl Strategy<Value = Draw> {
+    let bytes = prop_oneof![vec(any::<u8>(), 0..=12), "[ -~\n\t]{0,12}".prop_map(String::into_bytes)];
+    (any::<prop::sample::Index>(), any::<u8>(), any::<bool>(), any::<[u128; 3]>(), any::<[u8; 3]>(), bytes)
+        .prop_map(|(field, form, negated, numbers, small, bytes)| Draw {
+            field,
+            form,
+            negated,
+            numbers,
+            small,
+            bytes,
+        })
+}
+
+fn draws(options: &Options) -> impl Strategy<Value = Draws> + use<> {
+    let prio = prop::option::of(prop_oneof![0u32..5, any::<u32>()]);
+    let name = prop::option::weighted(0.2, "[a-z][a-z0-9._:/-]{0,8}");
+    let stateful = if options.stateful { any::<bool>().boxed() } else { Just(false).boxed() };
+    (prio, name, stateful, vec(draw(), 0..=options.max_matches), vec(draw(), 1..=options.max_targets.max(1)))
+        .prop_map(|(prio, name, stateful, matches, targets)| Draws { prio, name, stateful, matches, targets })
+}
+
+impl Draws {
+    fn rule(&self, witness: &Witness, options: &Options) -> Rule {
+        let mut matches: Vec<Match> =
+            self.matches.iter().filter_map(|draw| draw.constraint(witness, options)).collect();
+        let is_ip = witness.key[key::FAMILY] != 0;
+        if !is_ip && !matches.iter().any(|m| m.field.id == FieldId::EthType) {
+            let set = NumberSet(vec![NumberItem::One(witness.number(FieldId::EthType.info()))]);
+            matches.push(Match {
+                negated: false,
+                field: Field::new(FieldId::EthType),
+                test: Test::Number(Cond::Eq, set),
+            });
+        }
+        let mut targets = Vec::new();
+        for draw in &self.targets {
+            if let Some(target) = draw.target(witness, self.stateful)
+                && goes_with(&target, &targets)
+            {
+                targets.push(target);
+            }
+        }
+        if targets.is_empty() {
+            targets.push(Target::Drop(DropRate::ALL));
+        }
+        let prio = self.prio.unwrap_or(DEFAULT_PRIO);
+        Rule { id: None, prio, name: self.name.clone(), stateful: self.stateful, matches, targets }
+    }
+}
+
+/// Whether a rule may have a target beside the others.
+fn goes_with(target: &Target, others: &[Target]) -> bool {
+    let any = |is: fn(&Target) -> bool| others.iter().any(is);
+    match target {
+        Target::Drop(_) | Target::Accept => !any(|t| matches!(t, Target::Drop(_) | Target::Accept)),
+        Target::Strip(_) => !any(|t| matches!(t, Target::Keep(_))),
+        Target::StripAll => !any(|t| matches!(t, Target::Keep(_))),
+        Target::Keep(_) => !any(|t| matches!(t, Target::Strip(_) | Target::StripAll)),
+        _ => true,
+    }
+}
+
+impl Draw {
+    /// A constraint that the witness satisfies.
+    fn constraint(&self, witness: &Witness, options: &Options) -> Option<Match> {
+        let usable: Vec<&FieldInfo> = FIELDS
+            .iter()
+            .filter(|info| witness.is_about(info.implies))
+            .filter(|info| info.values != ValueKind::Port || !options.ports.is_empty())
+            .collect();
+        let info = *self.field.get(&usable);
+        let field = match info.place {
+            Place::NamedOption => Field::option(self.option_kind(witness)),
+            _ => Field::new(info.id),
+        };
+        let test = self.test(field, witness, options);
+        let holds = witness.satisfies(field, &test);
+        let refused = !holds && test == Test::Present && info.alone == Alone::Protocol;
+        (!refused).then_some(Match { negated: !holds, field, test })
+    }
+
+    /// The kind of an option that the witness has, or of any.
+    fn option_kind(&self, witness: &Witness) -> u8 {
+        let [which, any, _] = self.small;
+        if witness.options.is_empty() || which >= 128 {
+            return any;
+        }
+        witness.options[usize::from(which) % witness.options.len()].0
+    }
+
+    fn test(&self, field: Field, witness: &Witness, options: &Options) -> Test {
+        let info = field.info();
+        match info.values {
+            ValueKind::Port => self.port_test(options),
+            ValueKind::Nothing => Test::Present,
+            _ if self.form >= 230 => Test::Present,
+            ValueKind::Number | ValueKind::Ip4 | ValueKind::Ip6 => {
+                self.number_test(info, witness.number(info))
+            }
+            ValueKind::Bytes => {
+                let payload = match info.place {
+                    Place::Payload(Payload::Ip) => &witness.ip_payload,
+                    _ => &witness.payload,
+                };
+                self.bytes_test(payload, 1)
+            }
+            ValueKind::OptionData(_) => {
+                let kind = field.option_kind().unwrap_or(0);
+                let data = witness.options.iter().find(|(k, _)| *k == kind).map_or(&[][..], |(_, data)| data);
+                match info.max() {
+                    _ if kind <= 1 => Test::Present,
+                    Some(_) if self.negated => self.number_test(info, packet::big_endian(data).unwrap_or(0)),
+                    _ => self.bytes_test(data, 0),
+                }
+            }
+        }
+    }
+
+    fn port_test(&self, options: &Options) -> Test {
+        let name = |i: u8| options.ports[usize::from(i) % options.ports.len()].clone();
+        let names = match self.form % 4 {
+            0 => self.small.map(name).to_vec(),
+            _ => vec![name(self.small[0])],
+        };
+        Test::Port(if self.negated { Equality::Ne } else { Equality::Eq }, names)
+    }
+
+    /// A comparison around the witness's value.
+    fn number_test(&self, info: &FieldInfo, value: u128) -> Test {
+        let max = info.max().unwrap_or(0);
+        let cond = [Cond::Eq, Cond::Eq, Cond::Ne, Cond::Lt, Cond::Le, Cond::Gt, Cond::Ge]
+            [usize::from(self.form) % 7];
+        let value = value.min(max);
+        let items = match cond {
+            Cond::Eq | Cond::Ne => match self.small[0] % 4 {
+                0 => (0..3).map(|i| self.item(info, value, max, i)).collect(),
+                _ => vec![self.item(info, value, max, 0)],
+            },
+            _ => vec![NumberItem::One(self.near(value, max, 0))],
+        };
+        Test::Number(cond, NumberSet(items))
+    }
+
+    /// A number at, beside or far from `value`.
+    fn near(&self, value: u128, max: u128, i: usize) -> u128 {
+        match self.small[i] / 32 {
+            0..=3 => value,
+            4 => value.saturating_add(1).min(max),
+            5 => value.saturating_sub(1),
+            6 => self.numbers[i] & max,
+            _ => max - (self.numbers[i] & max) % 3,
+        }
+    }
+
+    fn item(&self, info: &FieldInfo, value: u128, max: u128, i: usize) -> NumberItem {
+        let (a, b) = (self.near(value, max, i), self.near(value, max, (i + 1) % 3));
+        let width = info.width().unwrap_or(64);
+        let is_address = matches!(info.values, ValueKind::Ip4 | ValueKind::Ip6);
+        match self.numbers[i] % 3 {
+            0 => NumberItem::One(a),
+            1 if is_address => {
+                let len = (self.numbers[(i + 1) % 3] % (u128::from(width) + 1)) as u8;
+                NumberItem::Prefix(a & !ones(width - len), len)
+            }
+            1 => NumberItem::Range(a.min(self.numbers[i] & max), a.max(self.numbers[i] & max)),
+            _ => NumberItem::Range(a.min(b), a.max(b)),
+        }
+    }
+
+    /// A comparison with some of the witness's bytes.
+    fn bytes_test(&self, witness: &[u8], least: usize) -> Test {
+        let own = &witness[..witness.len().min(usize::from(self.small[1] % 16))];
+        let whole = &witness[..witness.len().min(38)];
+        let any = self.bytes.clone();
+        let mut strings = match self.form % 4 {
+            0 => vec![own.to_vec()],
+            1 => vec![whole.to_vec()],
+            2 => vec![any, own.to_vec()],
+            _ => vec![any],
+        };
+        strings.retain(|string| string.len() >= least);
+        if strings.is_empty() {
+            strings.push(vec![self.small[2]]);
+        }
+        Test::Bytes(if self.negated { Equality::Ne } else { Equality::Eq }, strings)
+    }
+
+    /// A target that applies to the witness.
+    fn target(&self, witness: &Witness, stateful: bool) -> Option<Target> {
+        match self.form % 10 {
+            0 => Some(Target::Drop(DropRate((self.numbers[0] % u128::from(DropRate::ALL.0 + 1)) as u32))),
+            1 => Some(Target::Accept),
+            2 | 3 if witness.is_about(Implies::Tcp) => Some(self.option_target(witness)),
+            4 if stateful => self.binding(witness),
+            _ => self.modification(witness),
+        }
+    }
+
+    fn option_target(&self, witness: &Witness) -> Target {
+        let kind = self.option_kind(witness);
+        match self.small[2] % 5 {
+            0 => Target::StripAll,
+            1 => Target::Keep(kind),
+            2 => Target::Strip(kind),
+            _ => Target::AddOption(kind.max(2), self.bytes.clone()),
+        }
+    }
+
+    fn modification(&self, witness: &Witness) -> Option<Target> {
+        let usable: Vec<&FieldInfo> = FIELDS
+            .iter()
+            .filter(|info| !matches!(info.writable, Writable::No(_)) && witness.is_about(info.implies))
+            .filter(|info| match info.place {
+                Place::Payload(Payload::Ip) => !witness.ip_payload.is_empty(),
+                Place::Payload(Payload::Transport) => !witness.payload.is_empty(),
+                _ => info.id != FieldId::VlanId || witness.key[key::FLAGS] & flags::VLAN_TAGGED != 0,
+            })
+            .collect();
+        let info = *usable.get(self.field.index(usable.len().max(1)))?;
+        let field = match info.place {
+            Place::NamedOption => Field::option(self.option_kind(witness).max(2)),
+            _ => Field::new(info.id),
+        };
+        let write = match (info.writable, field.info().max()) {
+            (Writable::Payload, _) if self.bytes.is_empty() => Write::Bytes(vec![self.small[0]]),
+            (Writable::Payload, _) | (Writable::Option, None) => Write::Bytes(self.bytes.clone()),
+            (Writable::Option, Some(_)) if self.negated => Write::Bytes(self.bytes.clone()),
+            (_, max) => Write::Number(self.numbers[0] & max?),
+        };
+        Some(Target::Mod(field, write))
+    }
+
+    fn binding(&self, witness: &Witness) -> Option<Target> {
+        let usable: Vec<&FieldInfo> = FIELDS
+            .iter()
+            .filter(|info| witness.is_about(info.implies))
+            .filter(|info| info.bindings.map || info.bindings.shuffle || info.bindings.lb)
+            .collect();
+        let info = *usable.get(self.field.index(usable.len().max(1)))?;
+        let (field, max) = (Field::new(info.id), info.max()?);
+        let set =
+            NumberSet((0..1 + usize::from(self.small[1] % 3)).map(|i| self.item(info, 0, max, i)).collect());
+        let (a, b) = (self.numbers[0] & max, self.numbers[1] & max);
+        let range = self.negated.then_some((a.min(b), a.max(b)));
+        let method = [LbMethod::RoundRobin, LbMethod::Hash, LbMethod::Least][usize::from(self.small[0]) % 3];
+        match self.small[2] % 3 {
+            0 if info.bindings.lb => Some(Target::Lb(field, set, method)),
+            1 if info.bindings.map => Some(Target::Map(field, set)),
+            _ if info.bindings.shuffle => Some(Target::Shuffle(field, range)),
+            _ => info.bindings.map.then_some(Target::Map(field, set)),
+        }
+    }
+}
