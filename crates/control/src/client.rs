@@ -19,7 +19,7 @@ const BUFFER: usize = 64 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nobody listens.
-    #[error("no mmb answers at {}: {error}", .path.display())]
+    #[error("no mmb answers at {}", .path.display())]
     NoDaemon {
         /// The socket.
         path: PathBuf,
@@ -37,7 +37,7 @@ pub enum ClientError {
     #[error("what answers is no mmb of this version: {0}")]
     Garbled(String),
     /// The system refused.
-    #[error("the connection to mmb broke: {0}")]
+    #[error("the connection to mmb broke")]
     Io(#[from] io::Error),
 }
 

@@ -6,7 +6,7 @@
 
 use crate::host::Host;
 use mmb_engine::{Count, Engine, PublishError};
-use mmb_policy::{Command, Policy, Rule, RuleId};
+use mmb_policy::{Command, Plan, Policy, Rule, RuleId};
 use std::sync::Arc;
 
 /// The state that every client looks at and changes, one at a time.
@@ -95,7 +95,7 @@ impl Daemon {
     /// # Errors
     /// What makes it impossible here; the policy in force stays.
     pub fn apply(&mut self, file: Policy) -> Result<Change, Refusal> {
-        self.put(file)
+        self.put(Plan::new(&self.policy, file).policy)
     }
 
     /// Puts a policy in force as a whole.

@@ -26,7 +26,7 @@ pub enum BindError {
     #[error("no group is called '{0}'; a number works too")]
     UnknownGroup(String),
     /// The system refused.
-    #[error("{}: cannot {what}: {error}", .path.display())]
+    #[error("{}: cannot {what}", .path.display())]
     Io {
         /// The path.
         path: PathBuf,

@@ -65,7 +65,7 @@ pub(crate) fn rewrites(policy: &Policy) -> bool {
     policy.rules.values().flat_map(|rule| &rule.targets).any(|target| !matches!(target, Target::Drop(_) | Target::Accept))
 }
 
-fn read(path: &Path) -> anyhow::Result<String> {
+pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
     let mut source: Box<dyn Read> =
         if path.as_os_str() == "-" { Box::new(std::io::stdin().lock()) } else { Box::new(std::fs::File::open(path)?) };
     let mut bytes = Vec::new();

@@ -1,0 +1,198 @@
+//! The prompt: line editing, history, completion, and help on `?`.
+
+use super::errand::takes_file;
+use super::report::is_colored;
+use super::{help, names};
+use rustyline::completion::{Completer, FilenameCompleter, Pair};
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::FileHistory;
+use rustyline::validate::Validator;
+use rustyline::{
+    Cmd, ColorMode, CompletionType, ConditionalEventHandler, Config, Context, Event, EventContext,
+    EventHandler, Helper, KeyEvent, RepeatCount,
+};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Lines kept from one session to the next.
+const HISTORY: usize = 2_000;
+
+/// What came of a prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Typed {
+    /// A line.
+    Line(String),
+    /// The line was thrown away with Ctrl-C.
+    Nothing,
+    /// Ctrl-D.
+    End,
+}
+
+/// The prompt.
+pub(crate) struct Editor {
+    editor: rustyline::Editor<Assistant, FileHistory>,
+    history: Option<PathBuf>,
+    question: Question,
+}
+
+impl Editor {
+    /// A prompt with the user's history, that completes with what the daemon at `socket` knows.
+    pub(crate) fn new(socket: &Path) -> Result<Editor, ReadlineError> {
+        let config = Config::builder()
+            .max_history_size(HISTORY)?
+            .history_ignore_dups(true)?
+            .history_ignore_space(true)
+            .completion_type(CompletionType::List)
+            .completion_show_all_if_ambiguous(true)
+            .color_mode(if is_colored() { ColorMode::Enabled } else { ColorMode::Disabled })
+            .build();
+        let mut editor = rustyline::Editor::with_config(config)?;
+        editor.set_helper(Some(Assistant { socket: socket.to_owned(), files: FilenameCompleter::new() }));
+        let question = Question::default();
+        editor.bind_sequence(KeyEvent::from('?'), EventHandler::Conditional(Box::new(question.clone())));
+        let history = history_file();
+        if let Some(file) = &history {
+            // A first session has none yet; one that cannot be read is not worth more than starting without.
+            let _ = editor.load_history(file);
+        }
+        Ok(Editor { editor, history, question })
+    }
+
+    /// Reads a line. `?` shows help and goes on with the same line.
+    pub(crate) fn line(&mut self, prompt: &str) -> Result<Typed, ReadlineError> {
+        let styled = (prompt.to_owned(), format!("\x1b[1;36m{prompt}\x1b[0m"));
+        let (mut before, mut behind) = (String::new(), String::new());
+        loop {
+            match self.editor.readline_with_initial(&styled, (&before, &behind)) {
+                Ok(line) => {
+                    self.remember(&line);
+                    return Ok(Typed::Line(line));
+                }
+                Err(ReadlineError::Eof) => return Ok(Typed::End),
+                Err(ReadlineError::Interrupted) => match self.question.take() {
+                    Some((line, at)) => {
+                        crate::output::print(&help::at(&line, at));
+                        (before, behind) = (line[..at].to_owned(), line[at..].to_owned());
+                    }
+                    None => return Ok(Typed::Nothing),
+                },
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn remember(&mut self, line: &str) {
+        if line.trim().is_empty() {
+            return;
+        }
+        // Written at once, so that shells side by side lose nothing; a history that cannot be kept is no error.
+        if self.editor.add_history_entry(line).unwrap_or(false)
+            && let Some(file) = &self.history
+        {
+            let _ = self.editor.append_history(file);
+        }
+    }
+}
+
+/// `$XDG_STATE_HOME/mmb/history`, in a directory that is there.
+fn history_file() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;
+    let directory = state.join("mmb");
+    std::fs::create_dir_all(&directory).ok()?;
+    Some(directory.join("history"))
+}
+
+/// The line and the place at which `?` was pressed.
+#[derive(Clone, Default)]
+struct Question(Arc<Mutex<Option<(String, usize)>>>);
+
+impl Question {
+    fn take(&self) -> Option<(String, usize)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl ConditionalEventHandler for Question {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
+        let (line, at) = (context.line(), context.pos());
+        if is_text(line.get(..at)?) {
+            // An ordinary character.
+            return None;
+        }
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((line.to_owned(), at));
+        // Leaves the line; the loop above finds the question and comes back to it.
+        Some(Cmd::Interrupt)
+    }
+}
+
+/// Whether what comes next stands within quotes or a comment.
+fn is_text(before: &str) -> bool {
+    let (mut quoted, mut escaped, mut begins) = (false, false, true);
+    for character in before.chars() {
+        match character {
+            '#' if !quoted && begins => return true,
+            '"' if !escaped => quoted = !quoted,
+            _ => {}
+        }
+        escaped = quoted && character == '\\' && !escaped;
+        begins = character.is_whitespace();
+    }
+    quoted
+}
+
+/// Completes words.
+struct Assistant {
+    socket: PathBuf,
+    files: FilenameCompleter,
+}
+
+impl Completer for Assistant {
+    type Candidate = Pair;
+
+    fn complete(
+        &self,
+        line: &str,
+        at: usize,
+        context: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let mut words = line[..at].split_whitespace().skip_while(|word| *word == "mmb");
+        if words.next().is_some_and(takes_file) && line[..at].trim_start().contains(char::is_whitespace) {
+            return self.files.complete(line, at, context);
+        }
+        let word = line[..at].rsplit(char::is_whitespace).next().unwrap_or_default();
+        let start = at - word.len();
+        let known = names::ask(&self.socket, word);
+        let ids = known.ids.iter().map(|id| id.0.to_string());
+        let shell_words = help::shell_words(&line[..at]).map(|(word, _)| word.to_owned());
+        let words =
+            known.ports.into_iter().chain(ids).chain(shell_words).filter(|known| known.starts_with(word));
+        let pairs = words.map(|word| Pair { replacement: format!("{word} "), display: word });
+        Ok((start, pairs.collect()))
+    }
+}
+
+impl Hinter for Assistant {
+    type Hint = String;
+}
+impl Highlighter for Assistant {}
+impl Validator for Assistant {}
+impl Helper for Assistant {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_mark_within_text_is_a_character() {
+        assert!(is_text("add payload \"GET "));
+        assert!(is_text("add all drop # why"));
+        assert!(is_text("add payload \"a\\\""));
+        assert!(!is_text("add payload \"GET \" "));
+        assert!(!is_text("add payload \"a\\\\\" "));
+        assert!(!is_text(""));
+        assert!(!is_text("list "));
+    }
+}

@@ -1,0 +1,206 @@
+//! What a line or the words of a command line ask for.
+
+use mmb_policy::verb::{self, Argument};
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Errand {
+    /// What.
+    pub(crate) task: Task,
+    /// `--json` stood in the line.
+    pub(crate) json: bool,
+}
+
+/// What can be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// A command of the language, for the daemon.
+    Language(String),
+    /// `apply FILE`
+    Apply(String),
+    /// `save FILE`
+    Save(String),
+    /// `check FILE`
+    Check(String),
+    /// `help [WORD…]`: what could stand behind these words.
+    Help(String),
+    /// `exit`, `quit`
+    Exit,
+    /// An empty line or a comment.
+    Nothing,
+}
+
+/// Words with a dash that mean something behind a command: `-` is standard input or output.
+const KNOWN_OPTIONS: &[&str] = &["-", "--json", "--terse"];
+
+/// What cannot be meant, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Misuse(pub(crate) String);
+
+impl Errand {
+    /// From the words of a command line, the command first.
+    pub(crate) fn from_words(words: &[String]) -> Result<Errand, Misuse> {
+        if let Some(word) = words.iter().find(|word| word.contains('\n')) {
+            return Err(Misuse(format!("a command is one line, but this word is more than one: {word:?}")));
+        }
+        let stranger =
+            words.iter().find(|word| word.starts_with('-') && !KNOWN_OPTIONS.contains(&word.as_str()));
+        if let Some(option) = stranger {
+            return Err(Misuse(format!("unknown option '{option}'; try mmb --help")));
+        }
+        match words {
+            [command, file] if takes_file(command) => {
+                Ok(Errand { task: file_task(command, file.clone()), json: false })
+            }
+            [] => Ok(Errand { task: Task::Nothing, json: false }),
+            _ => Errand::from_line(&words.join(" ")),
+        }
+    }
+
+    /// From a line of the shell.
+    pub(crate) fn from_line(line: &str) -> Result<Errand, Misuse> {
+        let (line, json) = without_json(line);
+        let (first, rest) = split_word(line.trim());
+        let (first, rest) = if first == "mmb" && !rest.is_empty() { split_word(rest) } else { (first, rest) };
+        let task = match first {
+            "" => Task::Nothing,
+            comment if comment.starts_with('#') => Task::Nothing,
+            "exit" | "quit" if rest.is_empty() => Task::Exit,
+            "help" | "?" => Task::Help(rest.to_owned()),
+            command if takes_file(command) => file_task(command, file_name(command, rest)?),
+            _ => Task::Language(line.trim().to_owned()),
+        };
+        Ok(Errand { task, json })
+    }
+}
+
+pub(crate) fn takes_file(command: &str) -> bool {
+    verb::named(command).is_some_and(|info| info.argument == Argument::File)
+}
+
+fn file_task(command: &str, file: String) -> Task {
+    match command {
+        "apply" => Task::Apply(file),
+        "save" => Task::Save(file),
+        _ => Task::Check(file),
+    }
+}
+
+/// The one name that follows a command; quotes around it are taken off, a `~/` before it is the home directory.
+fn file_name(command: &str, rest: &str) -> Result<String, Misuse> {
+    let usage = || Misuse(format!("usage: {command} FILE"));
+    let quoted = ['"', '\''].iter().find_map(|&quote| rest.strip_prefix(quote)?.strip_suffix(quote));
+    let name = match quoted {
+        Some(name) => name,
+        None if rest.split_whitespace().count() == 1 => rest,
+        None => return Err(usage()),
+    };
+    match (name.strip_prefix("~/"), std::env::var("HOME")) {
+        _ if name.is_empty() => Err(usage()),
+        (Some(below), Ok(home)) => Ok(format!("{home}/{below}")),
+        _ => Ok(name.to_owned()),
+    }
+}
+
+fn split_word(text: &str) -> (&str, &str) {
+    let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    (first, rest.trim())
+}
+
+/// The line without the words `--json` that stand outside of quotes, and whether there were any.
+fn without_json(line: &str) -> (String, bool) {
+    const WORD: &str = "--json";
+    let (mut kept, mut json, mut quoted, mut escaped) =
+        (String::with_capacity(line.len()), false, false, false);
+    let mut rest = line;
+    while let Some(character) = rest.chars().next() {
+        let begins = kept.is_empty() || kept.ends_with(char::is_whitespace);
+        if begins && !quoted {
+            if let Some(behind) = rest.strip_prefix(WORD)
+                && (behind.is_empty() || behind.starts_with(char::is_whitespace))
+            {
+                json = true;
+                rest = behind;
+                continue;
+            }
+            if character == '#' {
+                kept.push_str(rest);
+                break;
+            }
+        }
+        if character == '"' && !escaped {
+            quoted = !quoted;
+        }
+        escaped = quoted && character == '\\' && !escaped;
+        kept.push(character);
+        rest = &rest[character.len_utf8()..];
+    }
+    (kept, json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Task {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        Errand::from_words(&words).expect("can be meant").task
+    }
+
+    fn line(line: &str) -> Errand {
+        Errand::from_line(line).expect("can be meant")
+    }
+
+    #[test]
+    fn words_may_be_split_anyhow() {
+        let rule = Task::Language("add ! tcp-syn tcp-dport {80, 443} payload \"GET \" drop".to_owned());
+        assert_eq!(
+            words(&["add", "!", "tcp-syn", "tcp-dport", "{80,", "443}", "payload", "\"GET \"", "drop"]),
+            rule
+        );
+        assert_eq!(words(&["add", "! tcp-syn", "tcp-dport", "{80, 443}", "payload \"GET \"", "drop"]), rule);
+        assert_eq!(words(&["add ! tcp-syn tcp-dport {80, 443} payload \"GET \" drop"]), rule);
+    }
+
+    #[test]
+    fn a_word_of_two_lines_is_refused() {
+        assert!(Errand::from_words(&["add".to_owned(), "all drop\nflush".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn an_option_that_nobody_knows_is_no_language() {
+        assert!(Errand::from_words(&["list".to_owned(), "--wide".to_owned()]).is_err());
+        assert_eq!(words(&["list", "--terse"]), Task::Language("list --terse".to_owned()));
+        assert_eq!(words(&["check", "-"]), Task::Check("-".to_owned()));
+    }
+
+    #[test]
+    fn files_may_have_spaces_in_their_names() {
+        assert_eq!(words(&["apply", "a b.mmb"]), Task::Apply("a b.mmb".to_owned()));
+        assert_eq!(line("save \"a b.mmb\"").task, Task::Save("a b.mmb".to_owned()));
+        assert_eq!(line("check  x ").task, Task::Check("x".to_owned()));
+        assert!(Errand::from_line("apply a b").is_err());
+        assert!(Errand::from_line("apply").is_err());
+        assert!(Errand::from_line("apply ''").is_err());
+    }
+
+    #[test]
+    fn json_is_taken_out_wherever_it_stands_as_a_word() {
+        assert_eq!(line("--json list"), Errand { task: Task::Language("list".to_owned()), json: true });
+        assert_eq!(line("list --json --terse").task, Task::Language("list  --terse".to_owned()));
+        let quoted = "add payload \"a \\\" --json b\" drop";
+        assert_eq!(line(quoted), Errand { task: Task::Language(quoted.to_owned()), json: false });
+        assert!(!line("add all drop # no --json here").json);
+        assert!(!line("add all --jsonx").json);
+    }
+
+    #[test]
+    fn comments_and_the_programs_name_are_no_errand() {
+        assert_eq!(line("  # nothing").task, Task::Nothing);
+        assert_eq!(line("").task, Task::Nothing);
+        assert_eq!(line("mmb apply x").task, Task::Apply("x".to_owned()));
+        assert_eq!(line("mmb list").task, Task::Language("mmb list".to_owned()));
+        assert_eq!(line("quit").task, Task::Exit);
+        assert_eq!(line("? add").task, Task::Help("add".to_owned()));
+    }
+}

@@ -1,0 +1,326 @@
+//! Answers for people: aligned tables with totals, changes with a sign before them.
+
+use super::report::{self, Color, Screen, Source};
+use super::run::Printer;
+use super::table::{Align, Table};
+use mmb_control::answer::{
+    Answer, Begin, End, ErrorLine, Link, PortLine, ReasonLine, RuleLine, StageLine, TableLine, Topic,
+    Traffic, WorkerLine,
+};
+
+/// Rules of each kind that a change shows.
+const CHANGES_SHOWN: u64 = 20;
+
+/// Prints the lines of one answer as they come.
+#[derive(Debug)]
+pub(crate) struct HumanPrinter {
+    screen: Screen,
+    section: Section,
+    /// A whole policy is applied: the count is what matters.
+    applying: bool,
+    added: u64,
+    removed: u64,
+    others: u64,
+}
+
+#[derive(Debug)]
+enum Section {
+    None,
+    Rules { table: Option<Table>, rules: u64, matched: Traffic, terse: bool },
+    Tables(Vec<TableLine>),
+    Ports(Vec<PortLine>),
+    Errors { drops: Vec<ReasonLine>, not_applied: Vec<ReasonLine> },
+    Runtime { workers: Vec<WorkerLine>, stages: Vec<StageLine> },
+    Settings(Vec<(String, String)>),
+    Version,
+}
+
+impl HumanPrinter {
+    pub(crate) fn new(screen: Screen, applying: bool) -> HumanPrinter {
+        HumanPrinter { screen, section: Section::None, applying, added: 0, removed: 0, others: 0 }
+    }
+}
+
+impl Printer for HumanPrinter {
+    fn take(&mut self, answer: Answer) {
+        match (answer, &mut self.section) {
+            (Answer::Begin(Begin { topic, .. }), _) => {
+                self.finish_section();
+                self.section = Section::new(topic);
+            }
+            (Answer::Rule(rule), Section::Rules { .. }) => self.rule(&rule),
+            (Answer::Table(line), Section::Tables(tables)) => tables.push(line),
+            (Answer::Port(line), Section::Ports(ports)) => ports.push(line),
+            (Answer::Drop(line), Section::Errors { drops, .. }) => drops.push(line),
+            (Answer::NotApplied(line), Section::Errors { not_applied, .. }) => not_applied.push(line),
+            (Answer::Worker(line), Section::Runtime { workers, .. }) => workers.push(line),
+            (Answer::Stage(line), Section::Runtime { stages, .. }) => stages.push(line),
+            (Answer::Setting(line), Section::Settings(settings)) => {
+                settings.push((line.name, plain(&line.value)));
+            }
+            (Answer::Version(line), Section::Version) => {
+                self.screen.text(&format!("mmb {}, protocol {}\n", line.version, line.protocol));
+            }
+            (other, _) => self.change(other),
+        }
+    }
+
+    fn note(&mut self, note: &ErrorLine, source: Source<'_>) {
+        report::note(note, source);
+    }
+
+    fn end(mut self: Box<Self>, end: End) {
+        self.finish_section();
+        let Some(count) = end.change else { return };
+        for (count, sign) in [(self.added, "+"), (self.removed, "-")] {
+            if count > CHANGES_SHOWN {
+                self.screen.text(&format!("{sign} … and {} more\n", count - CHANGES_SHOWN));
+            }
+        }
+        if self.applying {
+            let line = format!("{} added, {} removed, {} kept\n", count.added, count.removed, count.kept);
+            self.screen.bold(&line);
+        } else if self.added + self.removed + self.others == 0 {
+            self.screen.text("nothing changed\n");
+        } else if self.added + self.removed > CHANGES_SHOWN {
+            self.screen.bold(&format!("{} added, {} removed\n", count.added, count.removed));
+        }
+    }
+}
+
+impl HumanPrinter {
+    fn change(&mut self, answer: Answer) {
+        match answer {
+            Answer::Added(rule) => {
+                self.added += 1;
+                if self.added <= CHANGES_SHOWN {
+                    self.screen.color(Color::Green, &format!("+ {:<5} ", rule.id));
+                    self.screen.text(&format!("{}\n", rule.rule));
+                }
+            }
+            Answer::Removed(rule) => {
+                self.removed += 1;
+                if self.removed <= CHANGES_SHOWN {
+                    self.screen.color(Color::Red, &format!("- {:<5} ", rule.id));
+                    self.screen.text(&format!("{}\n", rule.rule));
+                }
+            }
+            Answer::Enabled(port) => {
+                self.others += 1;
+                self.screen.text(&format!("{port} is enabled: the rules see its packets\n"));
+            }
+            Answer::Disabled(port) => {
+                self.others += 1;
+                self.screen.text(&format!("{port} is disabled: its packets pass untouched\n"));
+            }
+            Answer::Setting(line) => {
+                self.others += 1;
+                self.screen.text(&format!("{} is {} now\n", line.name, plain(&line.value)));
+            }
+            _ => {}
+        }
+    }
+
+    fn rule(&mut self, line: &RuleLine) {
+        let Section::Rules { table, rules, matched, terse } = &mut self.section else { return };
+        *rules += 1;
+        let id = line.id.to_string();
+        let cells = match (line.packets, line.bytes) {
+            (Some(packets), Some(bytes)) => {
+                matched.packets = matched.packets.saturating_add(packets);
+                matched.bytes = matched.bytes.saturating_add(bytes);
+                vec![id, packets.to_string(), bytes.to_string(), line.rule.clone()]
+            }
+            _ => {
+                *terse = true;
+                vec![id, line.rule.clone()]
+            }
+        };
+        let table = table.get_or_insert_with(|| {
+            let counted = [
+                ("ID", Align::Right),
+                ("PACKETS", Align::Right),
+                ("BYTES", Align::Right),
+                ("RULE", Align::Left),
+            ];
+            if *terse { Table::new(&[counted[0], counted[3]]) } else { Table::new(&counted) }
+        });
+        table.row(&mut self.screen, cells);
+    }
+
+    fn finish_section(&mut self) {
+        let screen = &mut self.screen;
+        match std::mem::replace(&mut self.section, Section::None) {
+            Section::None | Section::Version => {}
+            Section::Rules { table: None, .. } => screen.text("no rules: every packet passes\n"),
+            Section::Rules { table: Some(table), rules, matched, terse } => {
+                let rules = if rules == 1 { "1 rule".to_owned() } else { format!("{rules} rules") };
+                let totals =
+                    vec![String::new(), matched.packets.to_string(), matched.bytes.to_string(), rules];
+                table.end(screen, (!terse).then_some(totals));
+            }
+            Section::Tables(tables) => show_tables(screen, &tables),
+            Section::Ports(ports) => show_ports(screen, ports),
+            Section::Errors { drops, not_applied } => {
+                show_reasons(screen, drops, "DROPPED", "no packet was dropped\n");
+                show_reasons(screen, not_applied, "NOT APPLIED", "");
+            }
+            Section::Runtime { workers, stages } => show_runtime(screen, &workers, &stages),
+            Section::Settings(settings) => {
+                let mut table = Table::new(&[("SETTING", Align::Left), ("VALUE", Align::Left)]);
+                settings.into_iter().for_each(|(name, value)| table.row(screen, vec![name, value]));
+                table.end(screen, None);
+            }
+        }
+    }
+}
+
+impl Section {
+    fn new(topic: Topic) -> Section {
+        match topic {
+            Topic::Rules => {
+                Section::Rules { table: None, rules: 0, matched: Traffic::default(), terse: false }
+            }
+            Topic::Tables => Section::Tables(Vec::new()),
+            Topic::Ports => Section::Ports(Vec::new()),
+            Topic::Errors => Section::Errors { drops: Vec::new(), not_applied: Vec::new() },
+            Topic::Runtime => Section::Runtime { workers: Vec::new(), stages: Vec::new() },
+            Topic::Settings => Section::Settings(Vec::new()),
+            Topic::Version => Section::Version,
+        }
+    }
+}
+
+fn plain(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn show_tables(screen: &mut Screen, tables: &[TableLine]) {
+    if tables.is_empty() {
+        screen.text("no tables: there are no rules\n");
+        return;
+    }
+    let mut table = Table::new(&[
+        ("CLASS", Align::Left),
+        ("RULES", Align::Right),
+        ("ENTRIES", Align::Right),
+        ("BUCKETS", Align::Right),
+        ("LOAD", Align::Right),
+        ("MASK", Align::Left),
+    ]);
+    let mut sums = [0u64; 3];
+    for line in tables {
+        let numbers = [line.rules, line.entries, line.buckets];
+        sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
+        let [rules, entries, buckets] = numbers.map(|number| number.to_string());
+        let load = format!("{:.2}", line.load);
+        let mask = if line.mask.is_empty() { "(any)".to_owned() } else { line.mask.clone() };
+        table.row(screen, vec![line.class.clone(), rules, entries, buckets, load, mask]);
+    }
+    let [rules, entries, buckets] = sums.map(|sum| sum.to_string());
+    let count = if tables.len() == 1 { "1 table".to_owned() } else { format!("{} tables", tables.len()) };
+    table.end(screen, Some(vec![String::new(), rules, entries, buckets, String::new(), count]));
+}
+
+fn show_ports(screen: &mut Screen, ports: Vec<PortLine>) {
+    let mut devices = Table::new(&[
+        ("PORT", Align::Left),
+        ("DEVICE", Align::Left),
+        ("DRIVER", Align::Left),
+        ("MAC", Align::Left),
+        ("MTU", Align::Right),
+        ("LINK", Align::Left),
+        ("PEER", Align::Left),
+        ("STATE", Align::Left),
+    ]);
+    let right = |name| (name, Align::Right);
+    let mut counters = Table::new(&[
+        ("PORT", Align::Left),
+        right("RX PACKETS"),
+        right("RX BYTES"),
+        right("TX PACKETS"),
+        right("TX BYTES"),
+        right("RX MISSED"),
+        right("RX ERRORS"),
+        right("TX ERRORS"),
+    ]);
+    let mut sums = [0u64; 7];
+    let mut rows = Vec::new();
+    for port in ports {
+        let link = if port.link == Link::Up { "up" } else { "down" };
+        let state = if port.enabled { "enabled" } else { "disabled" };
+        let (rx, tx) = (port.rx, port.tx);
+        let numbers =
+            [rx.packets, rx.bytes, tx.packets, tx.bytes, port.rx_missed, port.rx_errors, port.tx_errors];
+        sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum = sum.saturating_add(number));
+        rows.push(
+            std::iter::once(port.name.clone()).chain(numbers.map(|number| number.to_string())).collect(),
+        );
+        devices.row(
+            screen,
+            vec![
+                port.name,
+                port.device,
+                port.driver,
+                port.mac,
+                port.mtu.to_string(),
+                link.to_owned(),
+                port.peer.unwrap_or_else(|| "-".to_owned()),
+                state.to_owned(),
+            ],
+        );
+    }
+    devices.end(screen, None);
+    screen.text("\n");
+    rows.into_iter().for_each(|row| counters.row(screen, row));
+    let totals = std::iter::once("total".to_owned()).chain(sums.map(|sum| sum.to_string()));
+    counters.end(screen, Some(totals.collect()));
+}
+
+fn show_reasons(screen: &mut Screen, mut reasons: Vec<ReasonLine>, title: &'static str, none: &str) {
+    if reasons.is_empty() {
+        screen.text(none);
+        return;
+    }
+    reasons.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.reason.cmp(&b.reason)));
+    let mut table = Table::new(&[(title, Align::Right), ("REASON", Align::Left)]);
+    let total: u64 = reasons.iter().map(|line| line.count).fold(0, u64::saturating_add);
+    reasons.into_iter().for_each(|line| table.row(screen, vec![line.count.to_string(), line.reason]));
+    table.end(screen, Some(vec![total.to_string(), "total".to_owned()]));
+}
+
+fn show_runtime(screen: &mut Screen, workers: &[WorkerLine], stages: &[StageLine]) {
+    for worker in workers {
+        let core = worker.core.map_or_else(String::new, |core| format!(" on core {core}"));
+        screen.text(&format!("worker {}{core}\n", worker.worker));
+        show_stages(screen, &worker.stages);
+    }
+    if workers.len() != 1 {
+        screen.text("all workers\n");
+        show_stages(screen, stages);
+    }
+}
+
+fn show_stages(screen: &mut Screen, stages: &[StageLine]) {
+    let right = |name| (name, Align::Right);
+    let mut table = Table::new(&[
+        ("STAGE", Align::Left),
+        right("CALLS"),
+        right("VECTORS"),
+        right("PACKETS"),
+        right("PACKETS/VECTOR"),
+        right("CYCLES/PACKET"),
+    ]);
+    for stage in stages {
+        let counts = [stage.calls, stage.vectors, stage.packets].map(|count| count.to_string());
+        let averages =
+            [stage.packets_per_vector, stage.cycles_per_packet].map(|average| format!("{average:.1}"));
+        table.row(screen, std::iter::once(stage.name.clone()).chain(counts).chain(averages).collect());
+    }
+    let cycles: f64 = stages.iter().map(|stage| stage.cycles_per_packet).sum();
+    let blank = || String::new();
+    table.end(
+        screen,
+        Some(vec!["total".to_owned(), blank(), blank(), blank(), blank(), format!("{cycles:.1}")]),
+    );
+}

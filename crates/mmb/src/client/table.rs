@@ -1,0 +1,121 @@
+//! Aligned tables. The widths are those of the first rows, so that a table of a million rows is printed as it comes.
+
+use super::report::Screen;
+
+/// Rows that are looked at before the first is printed.
+const LOOKED_AT: usize = 1_000;
+
+/// Where the text of a column stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// A table that is being printed.
+#[derive(Debug)]
+pub(crate) struct Table {
+    columns: Vec<(&'static str, Align)>,
+    widths: Vec<usize>,
+    waiting: Vec<Vec<String>>,
+    begun: bool,
+}
+
+impl Table {
+    /// A table with these columns.
+    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Table {
+        let widths = columns.iter().map(|(name, _)| name.len()).collect();
+        Table { columns: columns.to_vec(), widths, waiting: Vec::new(), begun: false }
+    }
+
+    /// Prints a row, or keeps it until the widths are known.
+    pub(crate) fn row(&mut self, screen: &mut Screen, cells: Vec<String>) {
+        self.waiting.push(cells);
+        if self.begun || self.waiting.len() >= LOOKED_AT {
+            self.flush(screen);
+        }
+    }
+
+    /// Prints the rest, and a last row of totals if there is one.
+    pub(crate) fn end(mut self, screen: &mut Screen, totals: Option<Vec<String>>) {
+        if let Some(totals) = &totals {
+            self.widen(totals);
+        }
+        self.flush(screen);
+        if let Some(totals) = totals {
+            let line = self.line(&totals);
+            screen.bold(&line);
+            screen.text("\n");
+        }
+    }
+
+    fn flush(&mut self, screen: &mut Screen) {
+        let waiting = std::mem::take(&mut self.waiting);
+        if !self.begun {
+            waiting.iter().for_each(|cells| self.widen(cells));
+            let names: Vec<String> = self.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+            let line = self.line(&names);
+            screen.heading(&line);
+            screen.text("\n");
+            self.begun = true;
+        }
+        for cells in waiting {
+            let line = self.line(&cells);
+            screen.text(&line);
+            screen.text("\n");
+        }
+    }
+
+    fn widen(&mut self, cells: &[String]) {
+        for (width, cell) in self.widths.iter_mut().zip(cells) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+
+    fn line(&self, cells: &[String]) -> String {
+        let mut line = String::new();
+        for ((cell, width), (_, align)) in cells.iter().zip(&self.widths).zip(&self.columns) {
+            let gap = width.saturating_sub(cell.chars().count());
+            let (before, behind) = if *align == Align::Right { (gap, 0) } else { (0, gap) };
+            line.extend(std::iter::repeat_n(' ', before));
+            line.push_str(cell);
+            line.extend(std::iter::repeat_n(' ', behind + 2));
+        }
+        line.truncate(line.trim_end().len());
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(cells: &[&str]) -> Vec<String> {
+        cells.iter().map(|cell| (*cell).to_owned()).collect()
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_what_is_in_them() {
+        let mut screen = Screen::to_string();
+        let mut table = Table::new(&[("ID", Align::Right), ("NAME", Align::Left), ("N", Align::Right)]);
+        table.row(&mut screen, row(&["1", "é", "10"]));
+        table.row(&mut screen, row(&["200", "longer", "1"]));
+        table.end(&mut screen, Some(row(&["", "", "1000"])));
+        let expected = " ID  NAME       N\n  1  é         10\n200  longer     1\n              1000\n";
+        assert_eq!(screen.into_string(), expected);
+    }
+
+    #[test]
+    fn a_long_table_is_printed_as_it_comes() {
+        let mut screen = Screen::to_string();
+        let mut table = Table::new(&[("N", Align::Right)]);
+        for n in 0..LOOKED_AT + 5 {
+            table.row(&mut screen, vec![n.to_string()]);
+        }
+        assert!(table.waiting.is_empty());
+        table.end(&mut screen, None);
+        assert_eq!(screen.into_string().lines().count(), LOOKED_AT + 6);
+    }
+}
