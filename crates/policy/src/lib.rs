@@ -10,14 +10,17 @@
 pub mod arbitrary;
 mod check;
 pub mod command;
+pub mod complete;
 pub mod diagnostic;
 pub mod field;
+pub mod help;
 mod lexer;
 mod names;
 mod nearest;
 mod parser;
 pub mod plan;
 pub mod policy;
+mod position;
 mod print;
 pub mod rule;
 pub mod setting;
@@ -26,8 +29,10 @@ mod value;
 pub mod verb;
 
 pub use command::{Command, parse_command};
+pub use complete::{Candidate, CandidateKind, CompletionContext, complete};
 pub use diagnostic::{Diagnostic, Note, Span, Style};
 pub use field::{FIELDS, Field, FieldId, FieldInfo};
+pub use help::{HelpLine, help_at};
 pub use plan::Plan;
 pub use policy::{Change, Policy, PolicyError};
 pub use rule::{Match, Rule, RuleId, Target, Test};

@@ -1,0 +1,147 @@
+//! `?`: what may stand at a place of a command, with one line for each possibility.
+
+use crate::complete::{attribute_help, fields, takes};
+use crate::field::{FieldInfo, ValueKind};
+use crate::position::{self, Expect};
+use crate::setting::SETTINGS;
+use crate::value;
+use crate::verb::{COMMANDS, CommandInfo, LB_METHODS, SHOWS, TARGETS};
+
+/// A line of help.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HelpLine {
+    /// The word, or a description of it in angle brackets.
+    pub word: String,
+    /// What it means.
+    pub help: String,
+}
+
+/// What may stand at `cursor` (in bytes) of a command and begins with what is there of the word under it. Empty if
+/// nothing is known to fit.
+pub fn help_at(line: &str, cursor: usize) -> Vec<HelpLine> {
+    let position = position::at(line, cursor);
+    let mut lines = Vec::new();
+    for expect in &position.expects {
+        possibilities(*expect, &mut |word, help| {
+            // A description stands for words that cannot be listed.
+            if word.starts_with(position.word) || word.starts_with('<') {
+                lines.push(HelpLine { word: word.to_owned(), help: help.to_owned() });
+            }
+        });
+    }
+    let named = lines.iter().any(|line| !line.word.starts_with('<'));
+    if named && !position.word.is_empty() {
+        lines.retain(|line| !line.word.starts_with('<'));
+    }
+    lines
+}
+
+/// A command's line of help: `del ID`, what it does.
+pub fn command_help(info: &CommandInfo) -> HelpLine {
+    HelpLine { word: joined(info.name, info.arguments), help: info.help.to_owned() }
+}
+
+fn joined(word: &str, arguments: &str) -> String {
+    if arguments.is_empty() { word.to_owned() } else { format!("{word} {arguments}") }
+}
+
+/// Calls `give` with each possibility and its help.
+fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
+    match expect {
+        Expect::Command => {
+            COMMANDS.iter().for_each(|info| give(&joined(info.name, info.arguments), info.help))
+        }
+        Expect::RuleId => give("<ID>", "the number of a rule, as `list` shows it"),
+        Expect::Terse => give("--terse", "rules only, without counters"),
+        Expect::Show => SHOWS.iter().for_each(|(word, _, help)| give(word, help)),
+        Expect::Port => give("<PORT>", "the name of a port"),
+        Expect::Setting => SETTINGS.iter().for_each(|info| give(info.name, info.help)),
+        Expect::SettingValue(info) if info.words.is_empty() => give("<VALUE>", info.values),
+        Expect::SettingValue(info) => info.words.iter().for_each(|word| give(word, "")),
+        Expect::File => give("<FILE>", "the name of a file"),
+        Expect::Attribute(word) => give(word, attribute_help(word)),
+        Expect::AttributeValue("name") => give("<WORD>", "a name of at most 64 bytes"),
+        Expect::AttributeValue(word) => give("<N>", attribute_help(word)),
+        Expect::All => give("all", "every IP packet"),
+        Expect::Bang(help) => give("!", help),
+        Expect::Field => fields().for_each(|info| give(info.name, info.help)),
+        Expect::TargetField(target) => {
+            fields().filter(|info| takes(target, info)).for_each(|info| give(info.name, info.help));
+        }
+        Expect::Cond(info) => conditions(info, give),
+        Expect::OptionKind => give("<KIND>", "a number 0 to 255: the option of that kind"),
+        Expect::Value(info) => {
+            give("<VALUE>", &value::expectation(info));
+            info.names.list.iter().for_each(|(name, value)| give(name, &value.to_string()));
+        }
+        Expect::InSet => {
+            give(",", "another member of the set");
+            give("}", "the end of the set");
+        }
+        Expect::Target(stateful) => TARGETS
+            .iter()
+            .filter(|info| stateful || !info.stateful)
+            .for_each(|info| give(&joined(info.name, info.arguments), info.help)),
+        Expect::StripAll => give("all", "removes every option"),
+        Expect::Percentage => give("<PERCENT>", "0 to 100 in steps of 0.001; without it every packet"),
+        Expect::Method => LB_METHODS.iter().for_each(|(word, _, help)| give(word, help)),
+        Expect::End => give("<end>", "the command is complete"),
+    }
+}
+
+fn conditions(info: &FieldInfo, give: &mut dyn FnMut(&str, &str)) {
+    give("==", "is, or is one of; this is also meant where no condition stands");
+    give("!=", "is not, or is none of");
+    if !matches!(info.values, ValueKind::Port | ValueKind::Bytes) {
+        give("<", "is below");
+        give("<=", "is at most");
+        give(">", "is above");
+        give(">=", "is at least");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        help_at(line, line.len()).into_iter().map(|line| line.word).collect()
+    }
+
+    #[test]
+    fn help_of_each_place() {
+        assert_eq!(words("").len(), COMMANDS.len());
+        assert_eq!(words("set "), ["ip6-max-headers", "poll"]);
+        assert_eq!(words("set ip6-max-headers "), ["<VALUE>"]);
+        assert_eq!(words("del "), ["<ID>"]);
+        assert_eq!(words("flush "), ["<end>"]);
+        assert_eq!(words("add ip-ttl > "), ["<VALUE>"]);
+        assert_eq!(words("add net-proto == "), ["<VALUE>", "ip4", "ip6", "ip"]);
+        assert_eq!(words("add in "), ["<VALUE>", "==", "!="]);
+        assert_eq!(words("add tcp-dport {80"), ["<VALUE>"]);
+        assert_eq!(words("add tcp-dport {80 "), [",", "}"]);
+        assert_eq!(
+            words("add all drop "),
+            [
+                "<PERCENT>",
+                "mod FIELD VALUE",
+                "add OPTION [VALUE]",
+                "strip [!] OPTION, or all",
+                "drop [PERCENT]",
+                "accept",
+                "<end>"
+            ]
+        );
+        assert_eq!(words("add prio "), ["<N>"]);
+        assert_eq!(words("add tcp-dp"), ["tcp-dport"]);
+        assert_eq!(words("add all strip ")[..2], ["tcp-opt", "tcp-opt-mss"]);
+        assert_eq!(words("nonsense "), [""; 0]);
+    }
+
+    #[test]
+    fn every_word_has_a_line() {
+        for line in help_at("add tcp-dport 80 ", 17).iter().chain(&help_at("", 0)) {
+            assert!(!line.help.is_empty(), "{line:?}");
+        }
+    }
+}

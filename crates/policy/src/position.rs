@@ -1,0 +1,313 @@
+//! What may stand at a place of an unfinished command, for completion and help.
+//!
+//! A small automaton runs over the tokens before the place. It follows the grammar of [`crate::parser`] but never
+//! complains: on a word that it does not know it goes on as the parser's recovery would.
+
+use crate::field::{FieldId, FieldInfo, ValueKind};
+use crate::lexer::{Lexer, Token, TokenKind};
+use crate::setting::{self, SettingInfo};
+use crate::value;
+use crate::verb::{self, Argument, TargetInfo};
+
+/// Something that may stand at a place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Expect {
+    /// A command's first word.
+    Command,
+    /// A rule's number.
+    RuleId,
+    /// `--terse`
+    Terse,
+    /// What `show` shows.
+    Show,
+    /// A port's name.
+    Port,
+    /// A setting.
+    Setting,
+    /// A setting's value.
+    SettingValue(&'static SettingInfo),
+    /// A file's name.
+    File,
+    /// `id`, `prio` or `name`.
+    Attribute(&'static str),
+    /// What follows one of these.
+    AttributeValue(&'static str),
+    /// `all`
+    All,
+    /// `!`, with its meaning.
+    Bang(&'static str),
+    /// A field to compare.
+    Field,
+    /// A field that a target takes.
+    TargetField(&'static TargetInfo),
+    /// A comparison.
+    Cond(&'static FieldInfo),
+    /// The kind behind `tcp-opt`.
+    OptionKind,
+    /// A value of a field.
+    Value(&'static FieldInfo),
+    /// `,` or `}`
+    InSet,
+    /// A target.
+    Target(bool),
+    /// `all` behind `strip`.
+    StripAll,
+    /// A percentage behind `drop`.
+    Percentage,
+    /// A method of `lb`.
+    Method,
+    /// The end of the command.
+    End,
+}
+
+/// A place in a command.
+#[derive(Debug)]
+pub(crate) struct Position<'a> {
+    /// Where the word under the cursor begins.
+    pub(crate) start: usize,
+    /// The word under the cursor, up to the cursor.
+    pub(crate) word: &'a str,
+    /// What may stand there.
+    pub(crate) expects: Vec<Expect>,
+}
+
+/// Looks at the place `cursor` (in bytes; beyond the end: the end) of a command.
+pub(crate) fn at(line: &str, cursor: usize) -> Position<'_> {
+    let mut cursor = cursor.min(line.len());
+    while !line.is_char_boundary(cursor) {
+        cursor -= 1;
+    }
+    let before = &line[..cursor];
+    let mut lexer = Lexer::new(before);
+    let (mut tokens, mut errors) = (Vec::new(), Vec::new());
+    // Of several lines, the last one counts.
+    loop {
+        lexer.command(&mut tokens, &mut errors);
+        if lexer.is_done() && !before.ends_with('\n') {
+            break;
+        }
+        if lexer.is_done() {
+            tokens.clear();
+            break;
+        }
+    }
+    tokens.retain(|token| token.kind != TokenKind::End);
+    let under_cursor = match tokens.last() {
+        Some(Token { kind: TokenKind::Word(_), span }) if span.end == cursor => {
+            tokens.pop().map(|t| t.span.start)
+        }
+        // Inside a text, bytes or a comment there is nothing to say.
+        Some(Token { kind: TokenKind::Text(_) | TokenKind::Bytes(_), span }) if span.end == cursor => {
+            return Position { start: cursor, word: "", expects: Vec::new() };
+        }
+        _ => None,
+    };
+    let start = under_cursor.unwrap_or(cursor);
+    Position { start, word: &before[start..], expects: expectations(&tokens) }
+}
+
+fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
+    let mut tokens = tokens;
+    if let Some((Token { kind: TokenKind::Word(word), .. }, rest)) = tokens.split_first()
+        && word == "mmb"
+    {
+        tokens = rest;
+    }
+    let Some((first, rest)) = tokens.split_first() else { return vec![Expect::Command] };
+    let info = match &first.kind {
+        TokenKind::Word(word) => verb::named(word),
+        _ => None,
+    };
+    let Some(info) = info else { return Vec::new() };
+    let only = |expect: Expect| if rest.is_empty() { vec![expect] } else { vec![Expect::End] };
+    match info.argument {
+        Argument::None => vec![Expect::End],
+        Argument::RuleId => only(Expect::RuleId),
+        Argument::Terse if rest.is_empty() => vec![Expect::Terse, Expect::End],
+        Argument::Terse => vec![Expect::End],
+        Argument::Show => only(Expect::Show),
+        Argument::Port => only(Expect::Port),
+        Argument::File => only(Expect::File),
+        Argument::Setting => match rest {
+            [] => vec![Expect::Setting],
+            [Token { kind: TokenKind::Word(word), .. }] => {
+                setting::named(word).map(Expect::SettingValue).into_iter().collect()
+            }
+            _ => vec![Expect::End],
+        },
+        Argument::Rule => {
+            let mut walk = Walk::new(info.verb == verb::Verb::AddStateful);
+            for token in rest {
+                walk.step(&token.kind);
+            }
+            walk.expects()
+        }
+    }
+}
+
+/// Where in a rule the automaton is.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Between constraints and targets.
+    Between,
+    /// Behind `id`, `prio`, `name`.
+    Attribute(&'static str),
+    /// Behind `!`.
+    Bang,
+    /// Behind a field.
+    Field(&'static FieldInfo),
+    /// Behind a comparison.
+    Cond(&'static FieldInfo),
+    /// In a set; `true`: behind a member.
+    Set(&'static FieldInfo, bool, Option<&'static TargetInfo>),
+    /// Behind a target's word.
+    Target(&'static TargetInfo),
+    /// Behind `strip !`.
+    Keep(&'static TargetInfo),
+    /// Behind the field of a target.
+    TargetField(&'static TargetInfo, &'static FieldInfo),
+    /// Behind the value of `lb`.
+    Method,
+}
+
+struct Walk {
+    state: State,
+    stateful: bool,
+    given: Vec<&'static str>,
+    constrained: bool,
+    all: bool,
+    targeted: bool,
+}
+
+const ATTRIBUTES: [&str; 3] = ["id", "prio", "name"];
+
+impl Walk {
+    fn new(stateful: bool) -> Walk {
+        Walk {
+            state: State::Between,
+            stateful,
+            given: Vec::new(),
+            constrained: false,
+            all: false,
+            targeted: false,
+        }
+    }
+
+    fn step(&mut self, token: &TokenKind<'_>) {
+        self.state = match (self.state, token) {
+            (State::Attribute(_), _) => State::Between,
+            (State::Target(target), TokenKind::Bang) if target.name == "strip" => State::Keep(target),
+            (_, TokenKind::Bang) => State::Bang,
+            (State::Field(info), TokenKind::Cond(_) | TokenKind::Assign) => State::Cond(info),
+            (State::Field(info) | State::Cond(info), TokenKind::Open) => State::Set(info, false, None),
+            (State::TargetField(target, info), TokenKind::Open) => State::Set(info, false, Some(target)),
+            (State::Set(info, _, target), TokenKind::Comma) => State::Set(info, false, target),
+            (State::Set(_, _, Some(target)), TokenKind::Close) if target.name == "lb" => State::Method,
+            (State::Set(..), TokenKind::Close) => State::Between,
+            (State::Set(info, _, target), _) => State::Set(info, true, target),
+            (state, TokenKind::Word(word)) => self.word(state, word),
+            _ => State::Between,
+        };
+    }
+
+    fn word(&mut self, state: State, word: &str) -> State {
+        match state {
+            State::Field(info) if info.id == FieldId::TcpOpt && value::number(word).is_ok() => {
+                return State::Field(FieldId::TcpOptKind.info());
+            }
+            State::TargetField(target, info) if info.id == FieldId::TcpOpt && value::number(word).is_ok() => {
+                return State::TargetField(target, FieldId::TcpOptKind.info());
+            }
+            State::Field(info) | State::Cond(info) if info.values == ValueKind::Port => {
+                return State::Between;
+            }
+            State::TargetField(target, _) if target.name == "lb" => return State::Method,
+            _ => {}
+        }
+        if let Some(id) = FieldId::named(word) {
+            return match state {
+                State::Target(target) | State::Keep(target) => State::TargetField(target, id.info()),
+                _ => {
+                    self.constrained = true;
+                    State::Field(id.info())
+                }
+            };
+        }
+        if let Some(attribute) = ATTRIBUTES.into_iter().find(|attribute| *attribute == word) {
+            self.given.push(attribute);
+            return State::Attribute(attribute);
+        }
+        match verb::target_named(word) {
+            Some(target) => {
+                self.targeted = true;
+                State::Target(target)
+            }
+            None => {
+                self.all |= word == "all" && !self.targeted;
+                State::Between
+            }
+        }
+    }
+
+    fn expects(&self) -> Vec<Expect> {
+        let mut expects = Vec::new();
+        match self.state {
+            State::Attribute(attribute) => return vec![Expect::AttributeValue(attribute)],
+            State::Bang => return vec![Expect::Field],
+            State::Cond(info) => return vec![Expect::Value(info)],
+            State::Set(info, false, _) => return vec![Expect::Value(info)],
+            State::Set(_, true, _) => return vec![Expect::InSet],
+            State::Keep(target) => return vec![Expect::TargetField(target)],
+            State::Target(target) => match target.name {
+                "strip" => {
+                    return vec![
+                        Expect::TargetField(target),
+                        Expect::Bang("keeps the option and removes those that are not named so"),
+                        Expect::StripAll,
+                    ];
+                }
+                "drop" => expects.push(Expect::Percentage),
+                "accept" => {}
+                _ => return vec![Expect::TargetField(target)],
+            },
+            State::TargetField(target, info) => {
+                if info.id == FieldId::TcpOpt {
+                    return vec![Expect::OptionKind];
+                }
+                match target.name {
+                    "mod" | "map" | "lb" => return vec![Expect::Value(info)],
+                    "strip" => {}
+                    _ => expects.push(Expect::Value(info)),
+                }
+            }
+            State::Field(info) => match info.values {
+                ValueKind::Port => return vec![Expect::Value(info), Expect::Cond(info)],
+                ValueKind::Nothing if info.id == FieldId::TcpOpt => expects.push(Expect::OptionKind),
+                ValueKind::Nothing => {}
+                _ => expects.extend([Expect::Value(info), Expect::Cond(info)]),
+            },
+            State::Method => expects.push(Expect::Method),
+            State::Between => {}
+        }
+        self.between(&mut expects);
+        expects
+    }
+
+    /// What may come where something new begins.
+    fn between(&self, expects: &mut Vec<Expect>) {
+        if !self.constrained && !self.all && !self.targeted {
+            let left = ATTRIBUTES.into_iter().filter(|attribute| !self.given.contains(attribute));
+            expects.extend(left.map(Expect::Attribute));
+            expects.push(Expect::All);
+        }
+        if !self.targeted && !self.all {
+            expects.extend([Expect::Bang("negates the constraint behind it"), Expect::Field]);
+        }
+        if self.constrained || self.all || self.targeted {
+            expects.push(Expect::Target(self.stateful));
+        }
+        if self.targeted {
+            expects.push(Expect::End);
+        }
+    }
+}
