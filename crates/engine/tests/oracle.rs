@@ -1,0 +1,75 @@
+//! The engine against the linear oracle on random policies and packets.
+//!
+//! A case is a few policies, one after the other, each with a vector of packets. Verdicts, bytes and counters are
+//! compared after every vector. A failing case shrinks and prints as policy text and hexadecimal packets.
+//! `MMB_ORACLE_CASES` sets how many cases are tried.
+
+use mmb_packet::PortId;
+use mmb_policy::{Policy, parse_command};
+use mmb_referee::duel::{Duel, Incoming, ports};
+use mmb_testkit::strategy;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+/// A policy and what comes in under it.
+#[derive(Clone, Debug)]
+struct Round {
+    policy: Vec<String>,
+    packets: Vec<Incoming>,
+}
+
+fn incoming() -> impl Strategy<Value = Incoming> {
+    let headroom = prop_oneof![8 => Just(64usize), 1 => 0usize..8];
+    let port = select(&[0u16, 0, 0, 1, 1, 2][..]).prop_map(PortId);
+    (strategy::wire(), port, headroom).prop_map(|(wire, port, headroom)| Incoming {
+        port,
+        link: wire.link,
+        headroom,
+        bytes: wire.bytes,
+    })
+}
+
+fn round() -> impl Strategy<Value = Round> {
+    (strategy::policy(), vec(incoming(), 1..24)).prop_map(|(policy, packets)| Round { policy, packets })
+}
+
+/// The lines that are accepted, as one policy.
+fn load(lines: &[String]) -> Policy {
+    let mut policy = Policy::default();
+    for line in lines {
+        if let Ok((command, _)) = parse_command(line) {
+            // A command that cannot be run here is left out like one that cannot be parsed.
+            let _ = policy.run(command);
+        }
+    }
+    policy
+}
+
+fn cases() -> u32 {
+    std::env::var("MMB_ORACLE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(2000)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: cases(),
+        max_shrink_iters: 100_000,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn the_engine_does_what_the_oracle_says(
+        rounds in vec(round(), 1..4),
+        mtu in prop_oneof![4 => Just(1500u32), 1 => 20u32..80],
+        seed in any::<u64>(),
+    ) {
+        let mut duel = Duel::new(ports(mtu), seed);
+        for round in &rounds {
+            let published = duel.publish(&load(&round.policy));
+            prop_assert!(published.is_ok(), "{published:?}");
+            if let Err(difference) = duel.run(&round.packets) {
+                prop_assert!(false, "{difference}");
+            }
+        }
+    }
+}

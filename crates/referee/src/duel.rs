@@ -1,0 +1,221 @@
+//! One worker of the engine beside the oracle.
+//!
+//! Life-cycle: a [`Duel`] starts with an empty policy; policies are published and vectors of packets run in any order.
+//! It keeps the counters that the oracle's judgements add up to, and compares them with the engine's after each
+//! vector.
+
+use mmb_engine::oracle::{Judgement, Received, judge};
+use mmb_engine::{
+    Count, DropReason, Engine, NoCycles, PortCount, PortSpec, PortTable, PublishError, Random, VECTOR,
+    Verdict, Worker,
+};
+use mmb_packet::{LinkType, Packet, PortId};
+use mmb_policy::{Policy, RuleId};
+use mmb_rewrite::NotApplied;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+/// Bytes behind each packet in its buffer, to see that nobody writes there.
+const TAILROOM: usize = 16;
+const GUARD: u8 = 0x5a;
+
+/// A packet to be judged.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Incoming {
+    /// The port that it comes in by.
+    pub port: PortId,
+    /// What it begins with.
+    pub link: LinkType,
+    /// Bytes free in front of it.
+    pub headroom: usize,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Incoming { port, link, headroom, .. } = self;
+        write!(f, "port {} {link:?} headroom {headroom}: {}", port.0, hex(&self.bytes))
+    }
+}
+
+/// Where engine and oracle do not agree, with all that is needed to see it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference(pub String);
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What the engine ought to have counted.
+#[derive(Debug, Default)]
+struct Tally {
+    rules: BTreeMap<RuleId, Count>,
+    drops: HashMap<DropReason, u64>,
+    not_applied: HashMap<NotApplied, u64>,
+    ports: Vec<PortCount>,
+}
+
+/// An engine with one worker, and the oracle.
+pub struct Duel {
+    engine: Engine,
+    worker: Worker,
+    ports: PortTable,
+    policy: Policy,
+    random: Random,
+    tally: Tally,
+}
+
+/// Ports for duels: `a` and `b` are a wire, `b` with an MTU; `c` has no other end.
+pub fn ports(mtu: u32) -> PortTable {
+    let port = |name: &str, mtu, peer| PortSpec { name: name.to_owned(), mtu, peer };
+    PortTable(vec![
+        port("a", None, Some(PortId(1))),
+        port("b", Some(mtu), Some(PortId(0))),
+        port("c", Some(1500), None),
+    ])
+}
+
+impl Duel {
+    /// Both with an empty policy.
+    pub fn new(ports: PortTable, seed: u64) -> Duel {
+        let (engine, mut workers) = Engine::new(ports.clone(), 1, seed);
+        let worker = workers.remove(0);
+        let tally = Tally { ports: vec![PortCount::default(); ports.0.len()], ..Tally::default() };
+        Duel { engine, worker, ports, policy: Policy::default(), random: Random::new(seed, 0), tally }
+    }
+
+    /// Puts a policy in force on both sides.
+    ///
+    /// # Errors
+    /// Why the engine refuses it; the old policy stays in force on both sides.
+    pub fn publish(&mut self, policy: &Policy) -> Result<(), PublishError> {
+        self.engine.publish(policy)?;
+        let kept = |id: &RuleId| self.policy.rules.get(id) == policy.rules.get(id);
+        self.tally.rules.retain(|id, _| kept(id));
+        self.policy = policy.clone();
+        Ok(())
+    }
+
+    /// Runs packets through both, in vectors of up to 256.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub fn run(&mut self, packets: &[Incoming]) -> Result<(), Difference> {
+        packets.chunks(VECTOR).try_for_each(|vector| self.run_vector(vector))
+    }
+
+    fn run_vector(&mut self, incoming: &[Incoming]) -> Result<(), Difference> {
+        let mut buffers: Vec<Vec<u8>> = incoming.iter().map(Incoming::buffer).collect();
+        let mut packets: Vec<Packet<'_>> = buffers
+            .iter_mut()
+            .zip(incoming)
+            .filter_map(|(buffer, i)| Packet::new(buffer, i.headroom, i.bytes.len(), i.port, i.link))
+            .collect();
+        let mut verdicts = vec![Verdict::Drop(DropReason::NoBuffer); packets.len()];
+        self.worker.process(0, &NoCycles, &mut packets, &mut verdicts);
+        let sent: Vec<Vec<u8>> = packets.iter().map(|packet| packet.bytes().to_vec()).collect();
+
+        let mut judgements = Vec::new();
+        for one in incoming {
+            let received =
+                Received { bytes: &one.bytes, headroom: one.headroom, port: one.port, link: one.link };
+            let random = &mut self.random;
+            let judgement = judge(&self.policy, &self.ports, &received, &mut || random.draw());
+            self.tally.count(one, &judgement);
+            judgements.push(judgement);
+        }
+        for (i, ((verdict, sent), oracle)) in verdicts.iter().zip(&sent).zip(&judgements).enumerate() {
+            self.compare(&incoming[i], *verdict, sent, oracle)?;
+        }
+        if buffers.iter().any(|buffer| !buffer.ends_with(&[GUARD; TAILROOM])) {
+            return Err(self.difference("bytes behind a packet were written", &format!("{incoming:#?}")));
+        }
+        self.compare_counters().map_err(|what| self.difference(&what, &format!("{incoming:#?}")))
+    }
+
+    fn compare(
+        &self,
+        incoming: &Incoming,
+        verdict: Verdict,
+        sent: &[u8],
+        oracle: &Judgement,
+    ) -> Result<(), Difference> {
+        let packet = format!("{incoming:?}\nmatched, says the oracle: {:?}", oracle.matched);
+        if verdict != oracle.verdict {
+            let what = format!("verdicts: the engine's {verdict:?}, the oracle's {:?}", oracle.verdict);
+            return Err(self.difference(&what, &packet));
+        }
+        if matches!(verdict, Verdict::Send(_)) && sent != oracle.bytes {
+            let what = format!("bytes: \nengine {}\noracle {}", hex(sent), hex(&oracle.bytes));
+            return Err(self.difference(&what, &packet));
+        }
+        Ok(())
+    }
+
+    fn compare_counters(&self) -> Result<(), String> {
+        for id in self.policy.rules.keys() {
+            let expected = self.tally.rules.get(id).copied().unwrap_or_default();
+            let counted = self.engine.rule_count(*id);
+            if counted != expected {
+                return Err(format!("rule {}: the engine's {counted:?}, the oracle's {expected:?}", id.0));
+            }
+        }
+        let drops: HashMap<DropReason, u64> = self.engine.drops().into_iter().collect();
+        if drops != self.tally.drops {
+            return Err(format!("drops: the engine's {drops:?}, the oracle's {:?}", self.tally.drops));
+        }
+        let not_applied: HashMap<NotApplied, u64> = self.engine.not_applied().into_iter().collect();
+        if not_applied != self.tally.not_applied {
+            let expected = &self.tally.not_applied;
+            return Err(format!("not applied: the engine's {not_applied:?}, the oracle's {expected:?}"));
+        }
+        let ports = self.engine.port_counts();
+        if ports != self.tally.ports {
+            return Err(format!("ports: the engine's {ports:?}, the oracle's {:?}", self.tally.ports));
+        }
+        Ok(())
+    }
+
+    fn difference(&self, what: &str, packets: &str) -> Difference {
+        let policy = self.policy.to_text();
+        Difference(format!("{what}\n--- policy\n{policy}--- packets\n{packets}\n"))
+    }
+}
+
+impl Incoming {
+    fn buffer(&self) -> Vec<u8> {
+        let mut buffer = vec![GUARD; self.headroom];
+        buffer.extend(&self.bytes);
+        buffer.extend([GUARD; TAILROOM]);
+        buffer
+    }
+}
+
+impl Tally {
+    fn count(&mut self, incoming: &Incoming, judgement: &Judgement) {
+        let one = |bytes: &[u8]| Count { packets: 1, bytes: bytes.len() as u64 };
+        for id in &judgement.matched {
+            add(self.rules.entry(*id).or_default(), one(&incoming.bytes));
+        }
+        for reason in &judgement.not_applied {
+            *self.not_applied.entry(*reason).or_default() += 1;
+        }
+        add(&mut self.ports[usize::from(incoming.port.0)].rx, one(&incoming.bytes));
+        match judgement.verdict {
+            Verdict::Drop(reason) => *self.drops.entry(reason).or_default() += 1,
+            Verdict::Send(port) => add(&mut self.ports[usize::from(port.0)].tx, one(&judgement.bytes)),
+        }
+    }
+}
+
+fn add(count: &mut Count, more: Count) {
+    count.packets += more.packets;
+    count.bytes += more.bytes;
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

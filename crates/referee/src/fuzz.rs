@@ -1,0 +1,107 @@
+//! The bodies of the fuzz targets. Each takes any bytes and panics if a promise is broken.
+
+use crate::duel::{Duel, Incoming, ports};
+use mmb_control::protocol;
+use mmb_packet::{LinkType, PortId};
+use mmb_policy::{Command, Policy, parse_command};
+use mmb_testkit::strategy::repair_ip4_checksum;
+
+/// A fuzz target.
+pub struct Target {
+    /// Its name, which is also that of its corpus.
+    pub name: &'static str,
+    /// What it does with an input.
+    pub run: fn(&[u8]),
+}
+
+/// Every fuzz target.
+pub const TARGETS: &[Target] = &[
+    Target { name: "parser", run: parser },
+    Target { name: "packet", run: packet },
+    Target { name: "socket", run: socket },
+];
+
+/// Any text: the parser and all that completes and explains commands never panic; what parses prints as a text that
+/// parses to the same.
+pub fn parser(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    for line in text.lines() {
+        if let Ok((command, _)) = parse_command(line) {
+            prints_as_itself(&command);
+        }
+    }
+    match Policy::parse(text) {
+        Ok((policy, _)) => {
+            let printed = policy.to_text();
+            let again = Policy::parse(&printed).map(|(policy, _)| policy);
+            assert_eq!(again.as_ref(), Ok(&policy), "printed as\n{printed}");
+        }
+        Err(errors) => {
+            assert!(!errors.is_empty(), "refused without a reason");
+            for error in errors {
+                assert!(!error.render("fuzz", text).is_empty());
+            }
+        }
+    }
+}
+
+fn prints_as_itself(command: &Command) {
+    if let Command::Add(rule) = command {
+        let printed = rule.display_with_id().to_string();
+        let again = parse_command(&printed).map(|(command, _)| command);
+        assert_eq!(again.as_ref(), Ok(command), "printed as {printed}");
+    }
+}
+
+/// A policy's text, a zero byte, then packets: the engine does what the oracle says.
+///
+/// A packet is a byte of [choices](Choices), its length in two bytes, and its bytes; the last one may be cut off.
+pub fn packet(data: &[u8]) {
+    let mut parts = data.splitn(2, |byte| *byte == 0);
+    let (Some(text), Some(mut rest)) = (parts.next(), parts.next()) else { return };
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    let Ok((policy, _)) = Policy::parse(text) else { return };
+    let mut duel = Duel::new(ports(200), 1);
+    if duel.publish(&policy).is_err() {
+        return;
+    }
+    let mut packets = Vec::new();
+    while let [choices, high, low, bytes @ ..] = rest {
+        let len = usize::from(u16::from_be_bytes([*high, *low])).min(bytes.len());
+        packets.push(Choices(*choices).incoming(&bytes[..len]));
+        rest = &bytes[len..];
+    }
+    if let Err(difference) = duel.run(&packets) {
+        panic!("{difference}");
+    }
+}
+
+/// What a byte says about the packet behind it. Bits 0–1: link type. Bits 2–3: port. Bits 4–5: headroom. Bit 6: the
+/// header checksum of IPv4 is made right first.
+#[derive(Clone, Copy, Debug)]
+pub struct Choices(pub u8);
+
+impl Choices {
+    fn incoming(self, bytes: &[u8]) -> Incoming {
+        let two_bits = |shift: u8| usize::from(self.0 >> shift & 3);
+        let link = [LinkType::Ethernet, LinkType::RawIp, LinkType::Sll, LinkType::Sll2][two_bits(0)];
+        let port = PortId([0, 1, 2, 0][two_bits(2)]);
+        let headroom = [64, 0, 4, 40][two_bits(4)];
+        let mut bytes = bytes.to_vec();
+        if self.0 & 0x40 != 0 {
+            repair_ip4_checksum(link, &mut bytes);
+        }
+        Incoming { port, link, headroom, bytes }
+    }
+}
+
+/// Lines of the control protocol: none panics, and what is a request is the same after it went over the wire.
+pub fn socket(data: &[u8]) {
+    for line in data.split(|byte| *byte == b'\n') {
+        if let Ok(request) = protocol::decode(line) {
+            let mut wire = Vec::new();
+            assert!(protocol::encode(&request, &mut wire).is_ok(), "a vector takes everything");
+            assert_eq!(protocol::decode(wire.trim_ascii_end()), Ok(request));
+        }
+    }
+}
