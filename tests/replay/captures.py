@@ -1,0 +1,39 @@
+"""Captures for the tests: written with a number for each packet in its time, and read again with it."""
+
+import json
+import struct
+import subprocess
+
+ETHERNET = 1
+
+
+def write_pcap(path, frames, link=ETHERNET, start=0):
+    """Each frame's time says which it is."""
+    with open(path, "wb") as out:
+        out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, link))
+        for number, frame in enumerate(frames, start=start):
+            out.write(struct.pack("<IIII", 1_000_000 + number // 1000, number % 1000, len(frame), len(frame)) + frame)
+
+
+def read_pcap(path):
+    """[(number, frame)] in the order of the file."""
+    data, at, found = path.read_bytes(), 24, []
+    while at < len(data):
+        seconds, fraction, size, original = struct.unpack_from("<IIII", data, at)
+        assert size == original
+        found.append(((seconds - 1_000_000) * 1000 + fraction, data[at + 16:at + 16 + size]))
+        at += 16 + size
+    return found
+
+
+def replay(mmb, folder, policy, frames, *arguments):
+    """Runs frames through a policy: what comes out, and the summary."""
+    rules, source, sink = folder / "policy.mmb", folder / "in.pcap", folder / "out.pcap"
+    rules.write_text(policy)
+    write_pcap(source, frames)
+    run = subprocess.run([mmb, "replay", "--json", "--rules", rules, *arguments, source, sink],
+                         capture_output=True, text=True)
+    assert run.returncode == 0, f"{run.stdout}{run.stderr}\n{policy}"
+    summary = json.loads(run.stdout)
+    assert summary["in"]["packets"] == summary["out"]["packets"] + sum(summary["drops"].values())
+    return read_pcap(sink), summary
