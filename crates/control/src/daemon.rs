@@ -37,14 +37,6 @@ pub enum Refusal {
         /// What is wrong.
         error: mmb_policy::PolicyError,
     },
-    /// A port is to be disabled that does not exist.
-    #[error("no port is called '{name}'; the ports are {known}")]
-    UnknownPort {
-        /// The name.
-        name: String,
-        /// The names that exist.
-        known: String,
-    },
     /// The engine cannot carry the policy out.
     #[error(transparent)]
     Publish(#[from] PublishError),
@@ -103,12 +95,6 @@ impl Daemon {
     /// # Errors
     /// What makes it impossible here; the policy in force stays.
     pub fn put(&mut self, next: Policy) -> Result<Change, Refusal> {
-        if !next.disabled.is_empty() {
-            let known: Vec<String> = self.host.ports().into_iter().map(|port| port.name).collect();
-            if let Some(name) = next.disabled.iter().find(|name| !known.contains(name)) {
-                return Err(Refusal::UnknownPort { name: name.clone(), known: known.join(", ") });
-            }
-        }
         self.engine.publish(&next)?;
         if next.settings.poll != self.policy.settings.poll {
             self.host.set_poll(next.settings.poll);

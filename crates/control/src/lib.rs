@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+mod blame;
 pub mod client;
 pub mod daemon;
 mod frame;

@@ -4,10 +4,14 @@
 //! answer ([`crate::answer`]) is made of small pieces so that neither side ever holds a long one as a whole. `docs/protocol.md`
 //! describes the wire for programs in other languages; what is here is the only other place that knows it.
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The version of the protocol. It changes when an old client would misunderstand a new daemon.
 pub const VERSION: u32 = 1;
+
+/// The most commands of one request; a policy file may hold more.
+pub const MOST_COMMANDS: usize = 10_000;
 
 /// What a client asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,18 +50,44 @@ pub enum DecodeError {
 }
 
 /// A request on the wire.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Envelope {
     v: u32,
     #[serde(rename = "do")]
     verb: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    commands: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    commands: Option<Commands>,
     policy: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     prefix: Option<String>,
+}
+
+/// Commands of one request, so many at most: an empty one costs a request three bytes, and us much more.
+struct Commands(Vec<String>);
+
+impl<'de> Deserialize<'de> for Commands {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Commands, D::Error> {
+        struct Bounded;
+        impl<'de> Visitor<'de> for Bounded {
+            type Value = Commands;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "an array of at most {MOST_COMMANDS} commands")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Commands, A::Error> {
+                let mut commands = Vec::new();
+                while let Some(command) = seq.next_element()? {
+                    if commands.len() == MOST_COMMANDS {
+                        return Err(A::Error::invalid_length(MOST_COMMANDS + 1, &self));
+                    }
+                    commands.push(command);
+                }
+                Ok(Commands(commands))
+            }
+        }
+        from.deserialize_seq(Bounded)
+    }
 }
 
 /// The version alone: read first, since another version may have other members.
@@ -86,7 +116,7 @@ pub fn decode(line: &[u8]) -> Result<Request, DecodeError> {
     }
     let missing = |request, member| DecodeError::Missing { request, member };
     match envelope.verb.as_str() {
-        "run" => envelope.commands.map(Request::Run).ok_or(missing("run", "commands")),
+        "run" => envelope.commands.map(|commands| Request::Run(commands.0)).ok_or(missing("run", "commands")),
         "apply" => envelope.policy.map(Request::Apply).ok_or(missing("apply", "policy")),
         "save" => Ok(Request::Save),
         "names" => Ok(Request::Names(envelope.prefix.unwrap_or_default())),
@@ -158,6 +188,10 @@ mod tests {
         assert!(error(r#"{"v":7,"do":"save","new":true}"#).contains("version 7"));
         assert!(error(r#"{"v":7,"do":"save"}"#).contains("version 7"));
         assert!(decode(b"{\"v\":1,\"do\":\"apply\",\"policy\":\"\xff\"}").is_err(), "not UTF-8");
+        let many =
+            |n: usize| format!("{{\"v\":1,\"do\":\"run\",\"commands\":[{}\"\"]}}", "\"\",".repeat(n - 1));
+        assert!(decode(many(MOST_COMMANDS).as_bytes()).is_ok());
+        assert!(error(&many(MOST_COMMANDS + 1)).contains("at most 10000 commands"));
         assert!(decode(&b"[".repeat(1 << 16)).is_err(), "nested deeply");
     }
 }

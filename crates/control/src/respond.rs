@@ -5,7 +5,8 @@
 //! is shared, and some hundred counters.
 
 use crate::answer::{Answer, Begin, ChangeCount, End, ErrorLine, RuleLine, RuleText, Topic};
-use crate::daemon::{Change, Daemon, Fate, Refusal, is_change};
+use crate::blame;
+use crate::daemon::{Change, Daemon, Fate, is_change};
 use crate::language;
 use crate::protocol::Request;
 use crate::status;
@@ -72,12 +73,12 @@ impl Responder<'_> {
     }
 
     fn refused(&mut self, errors: Vec<ErrorLine>) -> io::Result<End> {
-        let unsent = errors.len().saturating_sub(MOST_ERRORS);
+        let more = errors.len() > MOST_ERRORS;
         for error in errors.into_iter().take(MOST_ERRORS) {
             self.send(&Answer::Error(error))?;
         }
-        if unsent > 0 {
-            self.send(&Answer::Error(ErrorLine::new(format!("and {unsent} more errors"))))?;
+        if more {
+            self.send(&Answer::Error(ErrorLine::new("there are more errors")))?;
         }
         Ok(End::new(false))
     }
@@ -93,6 +94,9 @@ impl Responder<'_> {
                 }
                 Err(wrong) => errors.extend(wrong.into_iter().map(place)),
             }
+            if errors.len() > MOST_ERRORS {
+                break;
+            }
         }
         if !errors.is_empty() {
             return self.refused(errors);
@@ -102,7 +106,7 @@ impl Responder<'_> {
             let changed = self.daemon().run(&commands);
             match changed {
                 Ok(change) => end.change = Some(self.changed(&change, notes)?),
-                Err(refusal) => return self.refused(vec![refusal_line(&refusal)]),
+                Err(refusal) => return self.refused(vec![blame::of_commands(&refusal, lines)]),
             }
         }
         for (index, command) in commands.iter().enumerate() {
@@ -122,7 +126,7 @@ impl Responder<'_> {
                 let count = self.changed(&change, notes)?;
                 Ok(End { change: Some(count), ..End::new(true) })
             }
-            Err(refusal) => self.refused(vec![refusal_line(&refusal)]),
+            Err(refusal) => self.refused(vec![blame::of_file(&refusal, text)]),
         }
     }
 
@@ -260,12 +264,4 @@ fn rules_with_prefix<'a>(
 
 fn rule_text(rule: &mmb_policy::Rule) -> RuleText {
     RuleText { id: rule.id.map_or(0, |id| id.0), rule: rule.to_string() }
-}
-
-fn refusal_line(refusal: &Refusal) -> ErrorLine {
-    let command = match refusal {
-        Refusal::Command { index, .. } => Some(*index),
-        Refusal::UnknownPort { .. } | Refusal::Publish(_) => None,
-    };
-    ErrorLine { command, ..ErrorLine::new(refusal.to_string()) }
 }

@@ -33,6 +33,7 @@ pub use complete::{Candidate, CandidateKind, CompletionContext, complete};
 pub use diagnostic::{Diagnostic, Note, Span, Style};
 pub use field::{FIELDS, Field, FieldId, FieldInfo};
 pub use help::{HelpLine, help_at};
+pub use nearest::nearest;
 pub use plan::Plan;
 pub use policy::{Change, Policy, PolicyError};
 pub use rule::{Match, Rule, RuleId, Target, Test};

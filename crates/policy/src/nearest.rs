@@ -2,7 +2,7 @@
 
 /// The candidate that `word` was most likely meant to be: of the smallest edit distance, if that is small for the
 /// length of the word; of several the first.
-pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // A long word is no slip of a short one, and distances cost the product of the lengths.
     if word.len() > 40 {
         return None;
