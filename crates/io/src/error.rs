@@ -26,6 +26,9 @@ pub enum PortError {
         /// Every name that exists.
         known: Vec<String>,
     },
+    /// Another mmb has the interface.
+    #[error("interface '{0}' is used by another mmb; stop that one first, or use another interface")]
+    InUse(String),
     /// The interface is not one that carries Ethernet frames between others.
     #[error("interface '{name}' cannot be a port: {why}")]
     UnfitInterface {

@@ -7,7 +7,10 @@
 use crate::device::nearest;
 use crate::error::PortError;
 use std::ffi::CStr;
+use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
@@ -22,6 +25,12 @@ pub struct Interface {
     name: String,
     index: i32,
     socket: OwnedFd,
+}
+
+/// The right to use an interface.
+#[derive(Debug)]
+pub struct Claim {
+    _socket: UnixDatagram,
 }
 
 /// What an interface is at the moment.
@@ -58,6 +67,21 @@ impl Interface {
                 let nearest = nearest(name, &known).map(str::to_owned);
                 Err(PortError::NoInterface { name: name.into(), nearest, known })
             }
+        }
+    }
+
+    /// Claims the interface for this process among all mmbs of the network namespace, until the claim is dropped.
+    ///
+    /// # Errors
+    /// [`PortError::InUse`] if another mmb has it.
+    pub fn claim(&self) -> Result<Claim, PortError> {
+        // A name in the namespace's abstract sockets: gone with the process, however it ends.
+        let name = format!("mmb-interface-{}", self.name);
+        let bound = SocketAddr::from_abstract_name(name).and_then(|address| UnixDatagram::bind_addr(&address));
+        match bound {
+            Ok(socket) => Ok(Claim { _socket: socket }),
+            Err(error) if error.kind() == ErrorKind::AddrInUse => Err(PortError::InUse(self.name.clone())),
+            Err(_) => Err(PortError::system(format!("interface {}: claiming it", self.name))),
         }
     }
 
@@ -283,6 +307,16 @@ mod tests {
     fn a_wrong_name_gets_the_nearest() {
         let error = Interface::find("loo").expect_err("no such interface");
         assert!(error.to_string().contains("did you mean 'lo'?"), "{error}");
+    }
+
+    #[test]
+    fn an_interface_is_claimed_once() {
+        let lo = Interface::find("lo").expect("every namespace has one");
+        let claim = lo.claim().expect("free");
+        let error = lo.claim().expect_err("taken");
+        assert!(error.to_string().contains("another mmb"), "{error}");
+        drop(claim);
+        lo.claim().expect("free again");
     }
 
     #[test]

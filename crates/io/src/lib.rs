@@ -26,6 +26,7 @@ mod packet;
 pub mod pcap;
 pub mod port;
 pub mod wait;
+#[allow(unsafe_code)]
 mod xdp;
 
 pub use device::Device;

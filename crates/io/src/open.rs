@@ -4,14 +4,16 @@
 //! reported before anything is changed and the memory for all packets is known; then DPDK is started, and the
 //! ports one after the other.
 
-use crate::device::Device;
+use crate::device::{Device, Memif};
 use crate::dpdk::{Eal, EalOptions, EthPort};
 use crate::error::PortError;
-use crate::kernel::{self, Interface};
+use crate::kernel::{self, Claim, Interface};
 use crate::mbuf::{HEADROOM, Pool};
-use crate::packet::{self, PacketPort, Promiscuous};
+use crate::packet::{self, PacketPort};
 use crate::port::{Driver, LINK_HEADER, Port};
 use crate::{wait, xdp};
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 /// Room that the kernel wants in front of frames that it receives into our buffers (XDP_PACKET_HEADROOM).
@@ -50,6 +52,7 @@ struct Plan {
     name: String,
     device: Device,
     interface: Option<Interface>,
+    claim: Option<Claim>,
     mtu: u32,
 }
 
@@ -118,12 +121,30 @@ impl Plan {
                 return unfit("it carries no Ethernet frames");
             }
         }
+        if let Device::Memif(memif) = device {
+            clear_socket(memif)?;
+        }
+        let claim = interface.as_ref().map(Interface::claim).transpose()?;
         let mtu = match (&interface, options.mtu) {
             (_, Some(mtu)) => mtu,
             (Some(interface), None) => interface.mtu()?.min(MAX_MTU),
             (None, None) => DEFAULT_MTU,
         };
-        Ok(Plan { name: name.into(), device: device.clone(), interface, mtu })
+        Ok(Plan { name: name.into(), device: device.clone(), interface, claim, mtu })
+    }
+}
+
+/// Removes the socket that a memif server left behind when it was killed: nobody answers there.
+fn clear_socket(memif: &Memif) -> Result<(), PortError> {
+    if !memif.server {
+        return Ok(());
+    }
+    match UnixStream::connect(&memif.path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(&memif.path)
+            .map_err(|_| PortError::system(format!("removing the unused socket {}", memif.path))),
+        // Whatever else it says, somebody is there, if only to say that this is the wrong kind of socket.
+        _ => Err(PortError::MemifTaken(memif.path.clone())),
     }
 }
 
@@ -184,21 +205,16 @@ impl Opening<'_> {
             return Err(format!("an MTU of {} does not fit in its buffers", plan.mtu));
         }
         let queues = xdp::queues(interface)?;
-        let keeps_tags = xdp::keep_tags(interface)?;
-        let restore = |error: PortError| {
-            if keeps_tags {
-                interface.set_strips_vlan(true);
-            }
-            error.to_string()
-        };
+        let tags = xdp::Tags::keep(interface)?;
+        let words = |error: PortError| error.to_string();
         let devargs = format!("net_af_xdp{number},iface={},queue_count={queues}", interface.name());
         let before = wait::xdp_sockets();
-        let mut port = EthPort::attach(self.eal, &devargs).map_err(restore)?;
-        port.start(queues, DESCRIPTORS, plan.mtu as u16, pool).map_err(restore)?;
-        let descriptors = wait::xdp_sockets().into_iter().filter(|fd| !before.contains(fd)).collect();
-        let _promiscuous = Some(Promiscuous::new(interface).map_err(restore)?);
+        let mut port = EthPort::attach(self.eal, &devargs).map_err(words)?;
+        port.start(queues, DESCRIPTORS, plan.mtu as u16, pool).map_err(words)?;
+        let descriptors: Vec<_> = wait::xdp_sockets().into_iter().filter(|fd| !before.contains(fd)).collect();
+        let hold = xdp::Hold::new(interface, tags, &descriptors)?;
         self.note_queues(&plan.name, queues);
-        Ok(Driver::Eth { port, queues, descriptors, _promiscuous, keeps_tags })
+        Ok(Driver::Eth { port, queues, descriptors, _hold: Some(hold) })
     }
 
     fn eth(&mut self, plan: &Plan, devargs: &str) -> Result<Driver, PortError> {
@@ -207,7 +223,7 @@ impl Opening<'_> {
         port.start(queues, DESCRIPTORS, plan.mtu as u16, self.pools.for_mtu(plan.mtu))?;
         port.promiscuous();
         self.note_queues(&plan.name, queues);
-        Ok(Driver::Eth { port, queues, descriptors: Vec::new(), _promiscuous: None, keeps_tags: false })
+        Ok(Driver::Eth { port, queues, descriptors: Vec::new(), _hold: None })
     }
 
     fn note_queues(&mut self, name: &str, queues: u16) {
@@ -231,8 +247,8 @@ impl Opening<'_> {
                 link: true,
             },
         };
-        let Plan { name, device, interface, mtu } = plan;
-        Ok(Port { name, device, info, interface, mtu, driver, gone: Arc::default() })
+        let Plan { name, device, interface, claim, mtu } = plan;
+        Ok(Port { name, device, info, interface, _claim: claim, mtu, driver, gone: Arc::default() })
     }
 }
 

@@ -3,9 +3,10 @@
 use crate::device::Device;
 use crate::dpdk::{DeviceInfo, DeviceStats, EthPort};
 use crate::error::PortError;
-use crate::kernel::Interface;
+use crate::kernel::{Claim, Interface};
 use crate::link::{Link, Receive, Send};
-use crate::packet::{PacketPort, Promiscuous};
+use crate::packet::PacketPort;
+use crate::xdp::Hold;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,6 +23,7 @@ pub struct Port {
     pub(crate) interface: Option<Interface>,
     pub(crate) mtu: u32,
     pub(crate) driver: Driver,
+    pub(crate) _claim: Option<Claim>,
     pub(crate) gone: Arc<AtomicBool>,
 }
 
@@ -34,10 +36,8 @@ pub(crate) enum Driver {
         queues: u16,
         /// What to wait on, by queue; empty if the device has nothing to wait on.
         descriptors: Vec<RawFd>,
-        /// Keeps a kernel interface receiving for every address.
-        _promiscuous: Option<Promiscuous>,
-        /// The interface was told to leave VLAN tags in the frames.
-        keeps_tags: bool,
+        /// Keeps a kernel interface as AF_XDP needs it; let go after the port is closed.
+        _hold: Option<Hold>,
     },
     /// Packet sockets.
     Packet(PacketPort),
@@ -116,17 +116,6 @@ impl Port {
             gone: Arc::clone(&self.gone),
         };
         Ok(halves.into_iter().map(link).collect())
-    }
-}
-
-impl Drop for Port {
-    fn drop(&mut self) {
-        if let (Driver::Eth { port, keeps_tags, .. }, Some(interface)) = (&mut self.driver, &self.interface) {
-            port.shut();
-            if *keeps_tags {
-                interface.set_strips_vlan(true);
-            }
-        }
     }
 }
 

@@ -1,0 +1,85 @@
+//! The few requests to the kernel's BPF system call that are needed here.
+//!
+//! Each request is a structure that the kernel reads up to the length given, and that later kernels only make
+//! longer (`union bpf_attr`); it is built here word by word.
+
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+const MAP_CREATE: libc::c_long = 0;
+const MAP_UPDATE: libc::c_long = 2;
+const PROG_LOAD: libc::c_long = 5;
+const LINK_CREATE: libc::c_long = 28;
+
+const MAP_TYPE_XSKMAP: u32 = 17;
+const PROG_TYPE_XDP: u32 = 6;
+const ATTACH_XDP: u32 = 37;
+/// The program may ask the device that it is bound to about frames.
+const DEVICE_BOUND_ONLY: u32 = 1 << 6;
+
+/// A request in the making.
+#[derive(Default)]
+struct Request(Vec<u8>);
+
+impl Request {
+    fn word(mut self, word: u32) -> Request {
+        self.0.extend(word.to_ne_bytes());
+        self
+    }
+
+    fn pointer<T>(mut self, to: *const T) -> Request {
+        self.0.extend((to as u64).to_ne_bytes());
+        self
+    }
+
+    /// # Safety
+    /// What the request points to is as the kernel expects of that command.
+    unsafe fn call(mut self, command: libc::c_long) -> std::io::Result<libc::c_long> {
+        // SAFETY: the request has the length given; for the rest the caller vouches.
+        let result =
+            unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_mut_ptr(), self.0.len() as libc::c_uint) };
+        if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(result) }
+    }
+
+    /// # Safety
+    /// As [`Request::call`], and the command gives a new descriptor.
+    unsafe fn open(self, command: libc::c_long) -> std::io::Result<OwnedFd> {
+        // SAFETY: a new descriptor belongs to the value alone; for the rest the caller vouches.
+        unsafe { Ok(OwnedFd::from_raw_fd(self.call(command)? as RawFd)) }
+    }
+}
+
+/// A map from queue numbers to sockets, with one socket in it for queue 0.
+pub(super) fn socket_map(socket: RawFd) -> std::io::Result<OwnedFd> {
+    let (key, value) = (0u32, socket);
+    // SAFETY: type, size of keys and of values, number of entries; then map, padding, key, value and flags.
+    unsafe {
+        let map = Request::default().word(MAP_TYPE_XSKMAP).word(4).word(4).word(1).open(MAP_CREATE)?;
+        let update = Request::default().word(map.as_raw_fd() as u32).word(0);
+        update.pointer(&raw const key).pointer(&raw const value).word(0).word(0).call(MAP_UPDATE)?;
+        Ok(map)
+    }
+}
+
+/// Loads an XDP program that runs on the interface of that number only.
+pub(super) fn load(instructions: &[u64], name: &str, license: &str, interface: i32) -> std::io::Result<OwnedFd> {
+    let license = CString::new(license)?;
+    let mut name_bytes = [0u8; 16];
+    for (to, from) in name_bytes.iter_mut().take(15).zip(name.bytes()) {
+        *to = from;
+    }
+    let mut request = Request::default().word(PROG_TYPE_XDP).word(instructions.len() as u32);
+    request = request.pointer(instructions.as_ptr()).pointer(license.as_ptr());
+    // No log: its level, its size, its place; then the kernel version, which is not looked at any more.
+    request = request.word(0).word(0).pointer(std::ptr::null::<u8>()).word(0).word(DEVICE_BOUND_ONLY);
+    request.0.extend(name_bytes);
+    // SAFETY: the instructions and the licence are where the request says, and as many.
+    unsafe { request.word(interface as u32).word(ATTACH_XDP).open(PROG_LOAD) }
+}
+
+/// Attaches a program to the interface of that number until the result is dropped, whatever way the process ends.
+pub(super) fn attach(program: &OwnedFd, interface: i32) -> std::io::Result<OwnedFd> {
+    let request = Request::default().word(program.as_raw_fd() as u32).word(interface as u32);
+    // SAFETY: program, interface, sort of attachment and flags; nothing is pointed to.
+    unsafe { request.word(ATTACH_XDP).word(0).open(LINK_CREATE) }
+}

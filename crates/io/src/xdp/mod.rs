@@ -1,0 +1,100 @@
+//! What AF_XDP needs of an interface before it shows every frame as it was on the wire.
+
+mod bpf;
+mod btf;
+mod netlink;
+mod tags;
+
+use tags::TagProgram;
+
+use crate::kernel::Interface;
+use crate::packet::Promiscuous;
+use std::os::fd::RawFd;
+
+/// Devices on top of others: VLAN tags are taken out of frames below them, where they cannot be told not to.
+const STACKED: [&str; 6] = ["macvlan", "ipvlan", "bridge", "bonding", "team", "802.1Q VLAN Support"];
+
+/// What some devices do.
+const BESIDE: &str = "hands VLAN tags over beside the frame, where AF_XDP does not see them";
+
+/// How many queues AF_XDP has to serve for no frame to pass it by.
+///
+/// # Errors
+/// Why it cannot, in words.
+pub(crate) fn queues(interface: &Interface) -> Result<u16, String> {
+    let channels = interface.channels();
+    // The driver of DPDK serves combined queues only, or else the first one.
+    if channels.receive > 1 || (channels.receive > 0 && channels.combined > 0) {
+        return Err(format!(
+            "it cannot serve {} receive queues beside {} combined ones",
+            channels.receive, channels.combined
+        ));
+    }
+    Ok(channels.combined.clamp(1, 64) as u16)
+}
+
+/// What holds an interface in the state that AF_XDP needs. Dropping it gives the interface back as it was.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    _promiscuous: Promiscuous,
+    _program: Option<TagProgram>,
+    _told: Option<Told>,
+}
+
+/// How VLAN tags come to be in the frames of an interface: they are, unless one of these does something about it.
+#[derive(Debug)]
+pub(crate) struct Tags {
+    told: Option<Told>,
+    /// A program has to put them back.
+    restored: bool,
+}
+
+/// An interface that was told to leave VLAN tags in frames, until the value is dropped.
+#[derive(Debug)]
+struct Told(Interface);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.0.set_strips_vlan(true);
+    }
+}
+
+impl Tags {
+    /// Sees to it that VLAN tags stay in the frames, as far as that goes before there are sockets.
+    ///
+    /// # Errors
+    /// Why they do not, in words.
+    pub(crate) fn keep(interface: &Interface) -> Result<Tags, String> {
+        let driver = interface.driver();
+        if STACKED.contains(&driver.as_str()) {
+            return Err(format!("a device of kind '{driver}' {BESIDE}"));
+        }
+        let restored = driver == "veth";
+        let told = if restored || !interface.strips_vlan() {
+            None
+        } else {
+            let again = Interface::find(interface.name()).map_err(|error| error.to_string())?;
+            if !again.set_strips_vlan(false) {
+                return Err(format!("the device {BESIDE}"));
+            }
+            Some(Told(again))
+        };
+        Ok(Tags { told, restored })
+    }
+}
+
+impl Hold {
+    /// Holds an interface whose sockets are these.
+    ///
+    /// # Errors
+    /// Why frames do not come as they were on the wire, in words.
+    pub(crate) fn new(interface: &Interface, tags: Tags, sockets: &[RawFd]) -> Result<Hold, String> {
+        let program = match (tags.restored, sockets) {
+            (false, _) => None,
+            (true, &[socket]) => Some(TagProgram::replace(interface, socket)?),
+            (true, _) => return Err(format!("a veth with {} queues {BESIDE}", sockets.len())),
+        };
+        let promiscuous = Promiscuous::new(interface).map_err(|error| error.to_string())?;
+        Ok(Hold { _promiscuous: promiscuous, _program: program, _told: tags.told })
+    }
+}

@@ -1,0 +1,73 @@
+//! Taking an XDP program off an interface.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+const IFLA_XDP: u16 = 43;
+const IFLA_XDP_FD: u16 = 1;
+const NESTED: u16 = 1 << 15;
+
+/// Removes the XDP program from the interface of that number.
+pub(super) fn detach(interface: i32) -> std::io::Result<()> {
+    // SAFETY: makes a new descriptor, which then belongs to the value alone.
+    let socket = unsafe {
+        let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE);
+        if fd < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        OwnedFd::from_raw_fd(fd)
+    };
+    let request = request(interface);
+    let mut answer = [0u8; 1024];
+    // SAFETY: both calls get memory of the length given.
+    let got = unsafe {
+        if libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0)
+    };
+    // The answer: a header of 16 bytes, then a negated errno value or 0.
+    match answer.get(16..).and_then(|rest| rest.first_chunk()) {
+        _ if got < 20 => Err(std::io::Error::last_os_error()),
+        Some(&code) if i32::from_ne_bytes(code) != 0 => {
+            Err(std::io::Error::from_raw_os_error(-i32::from_ne_bytes(code)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// "Set link": the interface shall have the program with descriptor -1, which is none.
+fn request(interface: i32) -> Vec<u8> {
+    let attribute = |kind: u16, value: &[u8]| {
+        let mut bytes = (value.len() as u16 + 4).to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+        bytes
+    };
+    let xdp = attribute(IFLA_XDP | NESTED, &attribute(IFLA_XDP_FD, &(-1i32).to_ne_bytes()));
+    // struct ifinfomsg: family, padding, type, index, flags, change.
+    let mut link = vec![0; 4];
+    link.extend(interface.to_ne_bytes());
+    link.extend([0; 8]);
+    // struct nlmsghdr: length, type, flags, sequence number, sender.
+    let length = (16 + link.len() + xdp.len()) as u32;
+    let mut bytes = length.to_ne_bytes().to_vec();
+    bytes.extend(libc::RTM_SETLINK.to_ne_bytes());
+    bytes.extend(((libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes());
+    bytes.extend([0; 8]);
+    bytes.extend(link);
+    bytes.extend(xdp);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_request_says_how_long_it_is() {
+        let bytes = request(7);
+        assert_eq!(bytes.len(), 16 + 16 + 12);
+        assert_eq!(u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize, bytes.len());
+        assert_eq!(bytes[20..24], 7i32.to_ne_bytes());
+    }
+}

@@ -1,0 +1,186 @@
+//! An XDP program that puts VLAN tags back into frames before AF_XDP gets them.
+//!
+//! A veth hands frames over with their VLAN tag beside them, where their sender left it for the device to insert
+//! (`tx-vlan-offload`, on by default). AF_XDP shows the bytes of a frame only: it would show a tagged frame as an
+//! untagged one, which a middlebox must not even forward. From Linux 6.8 on the program can ask the device for the
+//! tag, and insert it.
+//!
+//! Life-cycle: the driver of DPDK attaches a program of its own when it sets up a queue; [`TagProgram::replace`] puts ours
+//! in its place. It stays as long as the value, and goes with the process.
+
+use super::{bpf, btf, netlink};
+use crate::kernel::Interface;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+const RX_VLAN_TAG: &str = "bpf_xdp_metadata_rx_vlan_tag";
+/// The kernel lets programs call its functions only under a licence that is compatible with its own. This program is
+/// to be had under either.
+const LICENSE: &str = "Dual MIT/GPL";
+
+/// The program on an interface.
+#[derive(Debug)]
+pub(crate) struct TagProgram {
+    _link: OwnedFd,
+    _map: OwnedFd,
+}
+
+impl TagProgram {
+    /// Puts the program in place of the one that hands all frames of queue 0 to the socket.
+    ///
+    /// # Errors
+    /// Why this kernel cannot, in words.
+    pub(crate) fn replace(interface: &Interface, socket: RawFd) -> Result<TagProgram, String> {
+        let function = btf::function(RX_VLAN_TAG)
+            .ok_or("before Linux 6.8 it cannot see VLAN tags that a veth hands over beside the frame")?;
+        let failed = |doing: &'static str| move |error| format!("{doing} the program that restores VLAN tags: {error}");
+        let index = interface.index();
+        let map = bpf::socket_map(socket).map_err(failed("cannot make the map of"))?;
+        let instructions = program(function, map.as_raw_fd());
+        let program = bpf::load(&instructions, "mmb_tags", LICENSE, index).map_err(failed("cannot load"))?;
+        netlink::detach(index).map_err(failed("cannot make room for"))?;
+        let link = bpf::attach(&program, index).map_err(failed("cannot attach"))?;
+        Ok(TagProgram { _link: link, _map: map })
+    }
+}
+
+/// Registers: results, arguments, what calls leave alone, the frame of the stack.
+const R0: u8 = 0;
+const R1: u8 = 1;
+const R2: u8 = 2;
+const R3: u8 = 3;
+const R4: u8 = 4;
+const R5: u8 = 5;
+const R6: u8 = 6;
+const R10: u8 = 10;
+
+/// `struct xdp_md`: where the frame begins and ends, and its queue.
+const DATA: i16 = 0;
+const DATA_END: i16 = 4;
+const RX_QUEUE_INDEX: i16 = 16;
+
+const ADJUST_HEAD: i32 = 44;
+const REDIRECT_MAP: i32 = 51;
+const XDP_ABORTED: i32 = 0;
+const XDP_PASS: i32 = 2;
+
+/// Where the stack holds the tag: its ether type as on the wire, then its value as a number.
+const PROTOCOL: i16 = -8;
+const VALUE: i16 = -4;
+
+fn instruction(code: u8, to: u8, from: u8, offset: i16, value: i32) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[0] = code;
+    bytes[1] = from << 4 | to;
+    bytes[2..4].copy_from_slice(&offset.to_ne_bytes());
+    bytes[4..].copy_from_slice(&value.to_ne_bytes());
+    u64::from_ne_bytes(bytes)
+}
+
+fn copy(to: u8, from: u8) -> u64 {
+    instruction(0xbf, to, from, 0, 0)
+}
+
+fn set(to: u8, value: i32) -> u64 {
+    instruction(0xb7, to, 0, 0, value)
+}
+
+fn add(to: u8, value: i32) -> u64 {
+    instruction(0x07, to, 0, 0, value)
+}
+
+fn load_word(to: u8, from: u8, offset: i16) -> u64 {
+    instruction(0x61, to, from, offset, 0)
+}
+
+fn store_word(to: u8, offset: i16, from: u8) -> u64 {
+    instruction(0x63, to, from, offset, 0)
+}
+
+fn load_half(to: u8, from: u8, offset: i16) -> u64 {
+    instruction(0x69, to, from, offset, 0)
+}
+
+fn store_half(to: u8, offset: i16, from: u8) -> u64 {
+    instruction(0x6b, to, from, offset, 0)
+}
+
+fn call(helper: i32) -> u64 {
+    instruction(0x85, 0, 0, 0, helper)
+}
+
+const CALL_OF_THE_KERNEL: u8 = 2;
+const MAP_BY_DESCRIPTOR: u8 = 1;
+const EXIT: u8 = 0x95;
+
+/// The instructions. With a tag beside the frame: room of four bytes in front, both addresses moved there, the tag
+/// behind them. Then the frame goes to the socket of its queue, and to the kernel if there is none.
+fn program(function: u32, map: RawFd) -> Vec<u64> {
+    let insert = [
+        copy(R1, R6),
+        set(R2, -4),
+        call(ADJUST_HEAD),
+        instruction(0x55, R0, 0, 17, 0), // no room: to `give_up`
+        load_word(R2, R6, DATA),
+        load_word(R3, R6, DATA_END),
+        copy(R4, R2),
+        add(R4, 18),
+        instruction(0x2d, R4, R3, 12, 0), // shorter than its header: to `give_up`
+        load_word(R5, R2, 4),
+        store_word(R2, 0, R5),
+        load_word(R5, R2, 8),
+        store_word(R2, 4, R5),
+        load_word(R5, R2, 12),
+        store_word(R2, 8, R5),
+        load_half(R5, R10, PROTOCOL),
+        store_half(R2, 12, R5),
+        load_half(R5, R10, VALUE),
+        instruction(0xdc, R5, 0, 0, 16), // to network order
+        store_half(R2, 14, R5),
+        instruction(0x05, 0, 0, 2, 0), // to `redirect`
+    ];
+    let give_up = [set(R0, XDP_ABORTED), instruction(EXIT, 0, 0, 0, 0)];
+    let redirect = [
+        load_word(R2, R6, RX_QUEUE_INDEX),
+        instruction(0x18, R1, MAP_BY_DESCRIPTOR, 0, map),
+        0, // the upper half of the map's address
+        set(R3, XDP_PASS),
+        call(REDIRECT_MAP),
+        instruction(EXIT, 0, 0, 0, 0),
+    ];
+    let ask = [
+        copy(R6, R1),
+        set(R2, 0),
+        instruction(0x7b, R10, R2, PROTOCOL, 0), // the verifier wants the whole place written
+        copy(R2, R10),
+        add(R2, i32::from(PROTOCOL)),
+        copy(R3, R10),
+        add(R3, i32::from(VALUE)),
+        instruction(0x85, 0, CALL_OF_THE_KERNEL, 0, function as i32),
+        instruction(0x55, R0, 0, (insert.len() + give_up.len()) as i16, 0), // no tag: to `redirect`
+    ];
+    [&ask[..], &insert, &give_up, &redirect].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The target of the jump at `at`, counted from the program's start.
+    fn target(program: &[u64], at: usize) -> usize {
+        let bytes = program[at].to_ne_bytes();
+        (at as isize + 1 + isize::from(i16::from_ne_bytes([bytes[2], bytes[3]]))) as usize
+    }
+
+    #[test]
+    fn jumps_land_where_they_should() {
+        let program = program(1, 3);
+        let give_up = program.iter().position(|&code| code == set(R0, XDP_ABORTED)).expect("it gives up somewhere");
+        let redirect = give_up + 2;
+        assert_eq!(program[redirect], load_word(R2, R6, RX_QUEUE_INDEX));
+        let jumps: Vec<usize> = (0..program.len())
+            .filter(|&at| matches!(program[at].to_ne_bytes()[0], 0x55 | 0x2d | 0x05))
+            .map(|at| target(&program, at))
+            .collect();
+        assert_eq!(jumps, [redirect, give_up, give_up, redirect]);
+    }
+}
