@@ -22,6 +22,7 @@ pub mod plan;
 pub mod policy;
 mod position;
 mod print;
+pub mod reference;
 pub mod rule;
 pub mod setting;
 mod syntax;

@@ -1,0 +1,204 @@
+//! The chapters of the reference that no table holds.
+//!
+//! A chapter is plain text: paragraphs parted by empty lines, `## ` and `### ` before headings, `- ` before points of
+//! lists, fences around code as in Markdown.
+
+use super::{Block, CodeKind};
+
+/// Adds the blocks of a chapter.
+pub(super) fn push(blocks: &mut Vec<Block>, chapter: &str) {
+    let mut lines = chapter.lines().peekable();
+    while let Some(line) = lines.next() {
+        if line.is_empty() {
+            continue;
+        }
+        if let Some(fence) = line.strip_prefix("```") {
+            let kind = if fence == "mmb" { CodeKind::Commands } else { CodeKind::Text };
+            let code: Vec<_> = lines.by_ref().take_while(|line| *line != "```").collect();
+            blocks.push(Block::Code(kind, code.join("\n")));
+        } else if let Some(title) = line.strip_prefix("### ") {
+            blocks.push(Block::Heading(3, title.to_owned()));
+        } else if let Some(title) = line.strip_prefix("## ") {
+            blocks.push(Block::Heading(2, title.to_owned()));
+        } else {
+            let mut items = vec![line.strip_prefix("- ").unwrap_or(line).to_owned()];
+            while let Some(more) = lines.next_if(|line| !line.is_empty()) {
+                match (more.strip_prefix("- "), items.last_mut()) {
+                    (Some(item), _) => items.push(item.to_owned()),
+                    (None, Some(last)) => {
+                        last.push(' ');
+                        last.push_str(more.trim_start());
+                    }
+                    (None, None) => {}
+                }
+            }
+            let is_list = line.starts_with("- ");
+            blocks.push(if is_list { Block::List(items) } else { Block::Paragraph(items.join(" ")) });
+        }
+    }
+}
+
+pub(super) const INTRODUCTION: &str = "The same commands work on the command line (`mmb add …`), at the prompt of \
+    `mmb`, in policy files and on the control socket. A rule names the packets that it is about and says what happens \
+    to them; every rule that matches a packet counts, not only the first.";
+
+pub(super) const FILES: &str = "
+A leading `mmb` may stand before every command. A policy file holds one command a line; `#` starts a comment (not inside
+a \"text\"), and `\\` as the last character of a line joins the next one to it. A file is taken as a whole or not at all, and
+all its errors are shown at once.
+
+```mmb
+# web traffic goes to the other port, and back
+add name web tcp-dport 80 mod tcp-dport 8080
+add name web-back \\
+    tcp-sport 8080 mod tcp-sport 80
+set poll spin
+```
+";
+
+pub(super) const RULES: &str = "
+```
+add | add-stateless | add-stateful  [id N] [prio N] [name WORD]  MATCH…  TARGET…
+
+MATCH   := all | [!] FIELD [ [COND] VALUE ]
+COND    := == | != | < | <= | > | >=          without one: ==
+TARGET  := mod FIELD VALUE | add OPTION [VALUE] | strip [!] OPTION | strip all | drop [PERCENT] | accept
+         | map FIELD VALUE | shuffle FIELD [RANGE] | lb FIELD {VALUE, …} [rr|hash|least]
+OPTION  := tcp-opt-mss | … | tcp-opt KIND
+```
+
+- All constraints of a rule must hold. `all`, as the only one, is every IP packet.
+- A field alone means that the packet has it. A flag alone means that it is set; `tcp-syn 0` or `! tcp-syn` that it is not.
+- `!` negates the constraint behind it, within the packets that the field is about: `! tcp-opt-mss` is about TCP packets
+  without an MSS option, `! ip-saddr 10.0.0.0/8` about IPv4 packets from elsewhere.
+- For fields that a packet may lack, `!=` asks for the field with another value: `vlan-id != 5` is a tagged frame of another
+  VLAN, `! vlan-id 5` also an untagged one, `! vlan-id` only an untagged one.
+- Blanks between a field, a condition and a value may be left out: `tcp-dport>1023`, `!tcp-syn`.
+- `id` is the rule's number, which `del` takes; without it the rule gets the next number above all that were used. A number
+  never changes. Two rules cannot have one number.
+- `prio` is 0 (best) to 4294967295, without it 100. `name` is for people.
+- A rule that can match no packet, or whose target can never apply, is refused with the reason.
+";
+
+/// Forms of values and what they are.
+pub(super) const VALUE_FORMS: &[(&str, &str)] = &[
+    ("443", "a number"),
+    ("0x1bb", "a number in hexadecimal"),
+    ("x1bb", "the same"),
+    ("http", "a name of a value that has one (see below)"),
+    ("10.0.0.1", "an IPv4 address"),
+    ("10.0.0.0/8", "an IPv4 prefix"),
+    ("2001:db8::1", "an IPv6 address"),
+    ("2001:db8::/32", "an IPv6 prefix"),
+    ("1000-2000", "a range, both ends included"),
+    ("10.0.0.1-10.0.0.9", "a range of addresses"),
+    ("{80, 443, 8000-8080}", "a set: one of these"),
+    ("\"GET /\"", "a text; its escapes are `\\n`, `\\r`, `\\t`, `\\0`, `\\\\`, `\\\"` and `\\xNN`"),
+    ("|de ad be ef|", "bytes"),
+];
+
+pub(super) const VALUES: &str = "
+Sets, ranges, prefixes, texts, bytes and names of ports are compared only with `==` and `!=`. A prefix whose address has bits
+set behind its length is taken without them, with a note. A set holds numbers or bytes, not both.
+";
+
+pub(super) const FIELDS: &str = "
+Naming a field asks for packets that have it, negated or not: `tcp-dport 80` needs no `ip-proto tcp`, and is about IPv4 and IPv6
+alike. Fields of TCP, UDP and ICMP do not match later fragments, which have no transport header; nor do payload fields other
+than `ip-payload` and `ip6-payload`. Frames that are not IP match only rules with `eth-type`.
+
+\"As is\" marks fields that are written last and taken as they are: lengths and checksums are not corrected behind them.
+";
+
+pub(super) const TARGETS: &str = "
+- `mod` writes one value. Checksums follow by themselves. `mod OPTION number` writes into the data that is there, `mod OPTION
+  |bytes|` gives it other data; an option that is not there is left alone, of several all are changed. `mod` of a payload
+  overwrites its first bytes. `mod vlan-id` writes the outermost tag.
+- `add OPTION` appends an option, even if there is one of the kind. Without a value it has no data. The 40 bytes of the options
+  area are the bound: what does not fit is left out and counted.
+- Several `strip OPTION` of one rule make a list of what goes; several `strip ! OPTION` a list of what stays. The two do not mix.
+- `drop 12.5` drops that percentage of packets, at random, in steps of 0.001. A packet that is spared is treated as if the
+  target were not there.
+- A rule drops or accepts, not both.
+- `map`, `shuffle` and `lb` bind a connection to a value and undo it on replies. `map` takes one of the values for each
+  connection, `shuffle` a random one, `lb` one by the named method: in turn (`rr`), by a hash of the connection (`hash`), or the
+  one with the fewest connections (`least`).
+- Rules that follow connections (`add-stateful`) can be written and checked; they cannot be put in force yet.
+";
+
+pub(super) const SEMANTICS: &str = "
+## What a packet gets
+
+Constraints look at the packet as it was received, before any rewriting.
+
+- Among the `accept` and `drop` rules that match, the best priority decides; on a tie `accept` wins. With `prio` as the line
+  number, an ordered list where the first match decides is exact.
+- A dropped packet ends here, counted under `rule`.
+- Otherwise the other targets of all rules that match are applied in the order of priority and number, within a rule in the order
+  written; of two that write one field the later wins.
+- A packet that no rule matches passes untouched. Every rule that matches counts the packet and the bytes of its whole frame, also
+  if the packet is dropped.
+
+## How fields are looked at
+
+- Up to four VLAN tags are walked (0x8100, 0x88a8, 0x9100). `vlan-id` is the outermost one's, `eth-type` what is behind all.
+- `ip-proto` on IPv6 is the protocol behind all extension headers. An ESP header ends the walk: nothing behind it can be seen. In a
+  later fragment it is what the fragment header announces. `ip6-next` is the byte of the fixed header.
+- TCP options are read up to the end-of-list option or the first malformed one. `tcp-opt` alone is any option but padding (kinds
+  0 and 1). Of several options of one kind, one that satisfies the constraint is enough. Data of 1 to 8 bytes compares as one
+  big-endian number; longer or empty data satisfies no comparison with a number, not even `!=`. Bytes are compared as a whole.
+- Payloads are compared at their beginning: `==` means begins with, `!=` that there is one which does not. A payload ends with the
+  IP packet, or with the UDP length if that is less. For protocols other than TCP, UDP, ICMP and ICMPv6, `payload` is what follows the
+  IP headers.
+
+## How packets are rewritten
+
+- A target about a field that the packet does not have does nothing, and does not narrow the match: `add all mod tcp-dport 1`
+  leaves UDP alone.
+- In-place fields are written first, then options, payloads, lengths and versions, and checksum fields last.
+- Checksums are updated by what changed, not computed again: a packet that came in corrupt goes out corrupt. A UDP checksum of 0
+  stays 0.
+- If options change in size, they are packed without padding between them, and the data offset, the IP length and the
+  checksums follow. Nothing else of the packet moves. In fragments the size of the options area stays.
+- An edit that cannot be made (`option-space`, `option-width`, `payload-short`, `fragment`) is left out and counted; the others are
+  made.
+
+## What is dropped before the rules
+
+A packet that cannot be understood is dropped under one of these reasons: `link-truncated`, `vlan-stack-too-deep`,
+`ip-bad-version`, `ip4-truncated`, `ip4-bad-length`, `ip4-bad-checksum`, `ip6-truncated`, `ip6-header-truncated`, `ip6-chain-too-long`,
+`l4-truncated`, `tcp-bad-offset`, `tiny-fragment`. A packet larger than the MTU of the port that it leaves by is dropped as
+`mtu-exceeded`.
+
+## Ports
+
+Rules apply to every port; `in` and `out` name one. A rule that names a port which does not exist is refused when it is put in
+force. Packets that come in by a port after `disable PORT` pass untouched and unlooked at until `enable PORT`. `mmb replay`
+calls its ports `a` (in) and `b` (out) unless told otherwise.
+";
+
+pub(super) const EXAMPLES: &str = "
+```mmb
+add all mod ip-ecn 0                                   # bleach ECN
+add ip-proto udp drop
+add ip-proto != udp ip-proto != tcp drop               # only TCP and UDP
+add tcp-dport 80 mod tcp-dport 443
+add tcp-dport {80, 443, 8000-8080} ip-saddr 10.0.0.0/8 accept
+add tcp-opt-mss strip tcp-opt-mss
+add tcp-opt-mss > 1500 mod tcp-opt-mss 1460            # clamp the MSS
+add tcp-opt strip ! tcp-opt-mss                        # keep only the MSS option
+add tcp-opt-timestamp strip all
+add tcp-opt-timestamp strip ! tcp-opt-mss strip ! tcp-opt-wscale
+add tcp-opt strip tcp-opt-mss strip tcp-opt-wscale
+add tcp-opt ! tcp-opt-mss ! tcp-opt-wscale drop        # options, but neither of these two
+add ! tcp-opt-mss ! tcp-opt-wscale drop
+add tcp-opt 22 drop
+add prio 10 in lan udp-dport dns accept
+add prio 20 udp-payload \"\\x00\\x00\" drop 12.5
+add ip6-eh-routing drop
+add eth-type arp vlan-id 5 drop
+add-stateful ip-proto tcp ip-saddr 10.0.0.0/24 accept
+add-stateful ip-saddr 10.0.0.0/24 ip-proto tcp tcp-syn shuffle tcp-sport mod ip-saddr 200.0.0.1
+add-stateful ip-daddr 192.0.2.1 tcp-dport 443 lb ip-daddr {10.0.0.1, 10.0.0.2} least
+```
+";

@@ -1,0 +1,31 @@
+//! The reference page is current, and what it shows can be pasted.
+
+use mmb_policy::Policy;
+use mmb_policy::reference::{Block, CodeKind, blocks, markdown};
+
+/// Where the page is.
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/language.md");
+
+#[test]
+fn the_page_is_current() {
+    let made = markdown();
+    if std::env::var_os("MMB_BLESS").is_some() {
+        std::fs::write(PAGE, &made).expect("docs can be written");
+    }
+    let page = std::fs::read_to_string(PAGE).unwrap_or_default();
+    assert!(page == made, "docs/language.md is not current: run `make doc`");
+}
+
+#[test]
+fn commands_of_the_page_parse() {
+    let mut seen = 0;
+    for block in blocks() {
+        if let Block::Code(CodeKind::Commands, code) = block {
+            seen += 1;
+            if let Err(errors) = Policy::parse(&code) {
+                panic!("{}", errors.iter().map(|error| error.render("reference", &code)).collect::<String>());
+            }
+        }
+    }
+    assert!(seen >= 2);
+}
