@@ -9,6 +9,7 @@
 
 mod host;
 mod idle;
+mod notify;
 mod packets;
 mod summary;
 mod wiring;
@@ -24,7 +25,6 @@ use mmb_io::{OpenOptions, Ports};
 use mmb_policy::Policy;
 use mmb_policy::policy::Poll;
 use packets::{Orders, PacketThread};
-use sd_notify::NotifyState;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -62,7 +62,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let threads = start(engine_workers, links, &cores, &orders)?;
     tell_ready(&lock(&ports), &path);
     let verdict = watch(&stop, &ports, &threads);
-    let _ = sd_notify::notify(false, &[NotifyState::Stopping]);
+    notify::notify(notify::STOPPING);
     server.shutdown();
     orders.stop.store(true, Ordering::Relaxed);
     let whole = threads.into_iter().map(JoinHandle::join).all(|ended| ended.is_ok());
@@ -141,7 +141,7 @@ fn tell_ready(ports: &Ports, socket: &Path) {
         output::complain(&format!("port {}: {} ({driver}), MTU {}", port.name(), port.device(), port.mtu()));
     }
     output::complain(&format!("ready; listening on {}", socket.display()));
-    let _ = sd_notify::notify(false, &[NotifyState::Ready]);
+    notify::notify(notify::READY);
 }
 
 /// Looks after the ports until somebody wants to stop.
