@@ -1,0 +1,104 @@
+//! The packet path allocates nothing and frees nothing, also on the vector that picks up a new policy.
+//!
+//! The only unsafe code of this room: a global allocator cannot be written without it. This one hands every call to
+//! the system's and counts those of the thread that asks.
+
+mod host;
+
+use host::{engine, pass, policy};
+use mmb_engine::{NoCycles, VECTOR, Verdict};
+use mmb_packet::{LinkType, Packet, PortId};
+use mmb_testkit::{Frame, Icmp, Tcp, Udp};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+struct Counting;
+
+thread_local! {
+    /// Calls of the allocator by this thread; a plain number, so that counting needs no allocation.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // A thread that is being taken down has no counter any more.
+    let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
+}
+
+// SAFETY: every method hands its arguments to the system's allocator as they came, and returns what that returned.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are the system allocator's terms.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count();
+        // SAFETY: the caller's promises are the system allocator's terms; the pointer came from it.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are the system allocator's terms; the pointer came from it.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// A rule for every way through classifier and editor.
+const POLICY: &str = r#"
+add all mod ip-ecn 0
+add in a ip-ttl 1-200 ip-saddr != 10.9.0.0/16 mod ip-ttl 9
+add tcp-opt-mss > 1400 mod tcp-opt-mss 1400
+add tcp-opt-timestamp strip tcp-opt-timestamp add tcp-opt-wscale 3
+add ! tcp-opt 99 mod tcp-win 100
+add tcp-payload "GET" mod tcp-payload "PUT"
+add udp-dport {53, 5353, 8000-9000} drop 50
+add ip6-eh mod ip6-hop-limit 3
+add eth-type arp accept
+add ip-proto icmp drop
+add all mod udp-payload "much longer than any payload here"
+"#;
+
+fn frames() -> Vec<Vec<u8>> {
+    let options = Tcp::default().option(2, &[5, 180]).option(8, &[0; 8]);
+    let kinds = [
+        Udp::default().payload(b"query").over_ip4(),
+        Udp::default().dport(8080).over_ip6(),
+        options.clone().over_ip4(),
+        options.payload(b"GET /").over_ip6(),
+        Icmp::default().over_ip4(),
+        Frame::arp(),
+    ];
+    let broken = vec![0; 5];
+    kinds.iter().map(Frame::bytes).chain([broken]).cycle().take(VECTOR).collect()
+}
+
+#[test]
+fn vectors_and_new_policies_allocate_nothing() {
+    let (mut engine, mut worker) = engine("add all drop");
+    let frames = frames();
+    // What a thread sets up once, it has set up.
+    pass(&mut worker, 0, &frames);
+    let mut verdicts = [Verdict::Send(PortId(0)); VECTOR];
+    for round in 0..5 {
+        engine.publish(&policy(&format!("{POLICY}\nadd ip-ttl {round} drop"))).unwrap();
+        let mut buffers: Vec<_> = frames.iter().map(|frame| [&[0; 64][..], frame].concat()).collect();
+        let packets = buffers.iter_mut().zip(&frames);
+        let packets = packets.map(|(buffer, frame)| {
+            Packet::new(buffer, 64, frame.len(), PortId(0), LinkType::Ethernet).expect("it fits")
+        });
+        let mut packets: Vec<_> = packets.collect();
+
+        let before = CALLS.get();
+        worker.process(0, &NoCycles, &mut packets, &mut verdicts);
+        let calls = CALLS.get() - before;
+        assert_eq!(calls, 0, "round {round}");
+    }
+    let [parse, ..] = engine.stage_counts()[..] else { panic!("there are stages") };
+    assert_eq!(parse.packets, 6 * VECTOR as u64);
+    assert!(!engine.drops().is_empty() && !engine.not_applied().is_empty());
+}
