@@ -1,4 +1,4 @@
-//! Cutting a TCP segment that is too large for the wire into segments that fit.
+//! Cutting a TCP segment, or a train of UDP datagrams, that is too large for the wire into ones that fit.
 //!
 //! Purpose: a Linux sender over veth hands on TCP segments of up to 64 KiB, for a device to cut. Where mmb meets one it has
 //! to do that itself, as RFC 9293 lets any sender of these bytes have done: the same headers on each piece, with
@@ -21,8 +21,13 @@ pub enum SegmentError {
     )]
     NotTcp(u8),
     /// UDP datagrams for segmentation offload look like any other large datagram.
-    #[error("a UDP datagram cannot be cut into segments; turn off UDP segmentation offload at its sender")]
+    #[error(
+        "a UDP datagram cannot be cut without its sender's word on the size; turn off UDP segmentation offload at its sender"
+    )]
     Udp,
+    /// Only UDP has datagrams.
+    #[error("a packet of IP protocol {0} cannot be cut into datagrams")]
+    NotUdp(u8),
     /// A fragment of an IP packet.
     #[error("a fragment cannot be cut into TCP segments")]
     Fragment,
@@ -65,9 +70,6 @@ pub struct Segments<'p> {
     written: u16,
 }
 
-/// Offset of the checksum in a TCP header.
-const TCP_CHECKSUM: usize = 16;
-
 /// TCP flags.
 mod flag {
     pub(super) const FIN: u8 = 0x01;
@@ -87,20 +89,13 @@ impl<'p> Segments<'p> {
     /// # Errors
     /// Why it cannot be cut.
     pub fn new(packet: &'p Packet<'_>, layout: &Layout, mtu: usize) -> Result<Segments<'p>, SegmentError> {
-        if layout.is_fragment() {
-            return Err(SegmentError::Fragment);
-        }
         match layout.l4_kind {
             TCP => {}
             UDP => return Err(SegmentError::Udp),
             _ => return Err(SegmentError::NotTcp(layout.proto)),
         }
-        if layout.routed {
-            return Err(SegmentError::SourceRouted);
-        }
-        let bytes = packet.bytes();
-        let headers = bytes.get(..usize::from(layout.payload)).unwrap_or_default();
-        let payload = bytes.get(layout.payload_range()).unwrap_or_default();
+        let segments = Segments::whole(packet, layout)?;
+        let headers = segments.headers;
         if headers.get(usize::from(layout.l4) + 13).is_none_or(|flags| flags & (flag::SYN | flag::RST) != 0) {
             return Err(SegmentError::Handshake);
         }
@@ -108,7 +103,49 @@ impl<'p> Segments<'p> {
         if mtu <= ip_headers {
             return Err(SegmentError::MtuTooSmall { mtu, headers: ip_headers });
         }
-        Ok(Segments { headers, payload, layout: *layout, size: mtu - ip_headers, next: Some(0), written: 0 })
+        Ok(Segments { size: mtu - ip_headers, ..segments })
+    }
+
+    /// Prepares to cut what a UDP sender left to its device (`UDP_SEGMENT`, udp(7)) into datagrams of `size` bytes of
+    /// payload, the last one shorter. Only whoever was told of the size can know it.
+    ///
+    /// # Errors
+    /// Why it cannot be cut.
+    pub fn datagrams(
+        packet: &'p Packet<'_>,
+        layout: &Layout,
+        size: usize,
+    ) -> Result<Segments<'p>, SegmentError> {
+        if layout.l4_kind != UDP {
+            return Err(SegmentError::NotUdp(layout.proto));
+        }
+        let segments = Segments::whole(packet, layout)?;
+        if size == 0 {
+            let headers = segments.headers.len() - usize::from(layout.ip).min(segments.headers.len());
+            return Err(SegmentError::MtuTooSmall { mtu: headers, headers });
+        }
+        Ok(Segments { size, ..segments })
+    }
+
+    /// The packet as one segment.
+    fn whole(packet: &'p Packet<'_>, layout: &Layout) -> Result<Segments<'p>, SegmentError> {
+        if layout.is_fragment() {
+            return Err(SegmentError::Fragment);
+        }
+        if layout.routed {
+            return Err(SegmentError::SourceRouted);
+        }
+        let bytes = packet.bytes();
+        let headers = bytes.get(..usize::from(layout.payload)).unwrap_or_default();
+        let payload = bytes.get(layout.payload_range()).unwrap_or_default();
+        Ok(Segments {
+            headers,
+            payload,
+            layout: *layout,
+            size: payload.len().max(1),
+            next: Some(0),
+            written: 0,
+        })
     }
 
     /// How many segments there are, written ones included; 1 for a packet without payload.
@@ -141,8 +178,12 @@ impl<'p> Segments<'p> {
         if let Some(header) = headers.get_mut(ip..l4) {
             write_ip(header, layout.class, len - ip, self.written);
         }
-        if let Some(header) = headers.get_mut(l4..).and_then(|rest| rest.first_chunk_mut()) {
-            write_tcp(header, start as u32, last);
+        if let Some(transport) = headers.get_mut(l4..) {
+            if layout.l4_kind == UDP {
+                write_udp(transport, len - l4);
+            } else if let Some(header) = transport.first_chunk_mut() {
+                write_tcp(header, start as u32, last);
+            }
         }
         write_checksum(frame, &layout);
         self.written = self.written.wrapping_add(1);
@@ -196,15 +237,27 @@ fn write_tcp(header: &mut [u8; TCP_HEADER], start: u32, last: bool) {
     }
 }
 
-/// Computes the TCP checksum of a whole frame.
+/// Gives a UDP header its length.
+fn write_udp(header: &mut [u8], len: usize) {
+    if let Some(field) = header.get_mut(4..6) {
+        field.copy_from_slice(&(len as u16).to_be_bytes());
+    }
+}
+
+/// Computes the transport checksum of a whole frame.
 fn write_checksum(frame: &mut [u8], layout: &Layout) {
-    let at = usize::from(layout.l4) + TCP_CHECKSUM;
+    let Some(offset) = checksum::field_offset(layout.l4_kind) else { return };
+    let at = usize::from(layout.l4) + offset;
     if let Some(field) = frame.get_mut(at..at + 2) {
         field.fill(0);
     }
     if let Some(sum) = checksum::transport_sum(frame, layout)
         && let Some(field) = frame.get_mut(at..at + 2)
     {
-        field.copy_from_slice(&sum.checksum().to_be_bytes());
+        let sum = match sum.checksum() {
+            0 if layout.l4_kind == UDP => 0xffff,
+            sum => sum,
+        };
+        field.copy_from_slice(&sum.to_be_bytes());
     }
 }

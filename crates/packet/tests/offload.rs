@@ -202,3 +202,39 @@ fn a_short_buffer_loses_no_segment() {
         assert_eq!(segments.write_next(&mut buffer), Ok(None));
     });
 }
+
+#[test]
+fn datagrams_of_a_train_are_whole_packets() {
+    let payload: Vec<u8> = (0..2500u32).map(|byte| byte as u8).collect();
+    let udp = Udp::default().payload(&payload);
+    for frame in [udp.clone().over_ip4().vlan(3), udp.over_ip6()] {
+        let mut whole = frame.bytes();
+        let cut = with(&mut whole, frame.link, |packet, layout| {
+            let mut datagrams = Segments::datagrams(packet, layout, 1200).expect("a UDP packet");
+            assert_eq!(datagrams.count(), 3);
+            let mut cut = Vec::new();
+            while let Some(len) = datagrams.next_len() {
+                let mut frame = vec![0; len];
+                assert_eq!(datagrams.write_next(&mut frame), Ok(Some(len)));
+                cut.push(frame);
+            }
+            cut
+        });
+        let mut together = Vec::new();
+        for mut datagram in cut {
+            with(&mut datagram, frame.link, |packet, layout| {
+                let sum = transport_sum(packet.bytes(), layout).expect("a transport header");
+                assert_eq!(sum.fold(), 0xffff);
+                let header = &packet.bytes()[usize::from(layout.l4)..];
+                let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
+                assert_eq!(length, layout.end as usize - usize::from(layout.l4));
+                together.extend(&packet.bytes()[layout.payload_range()]);
+            });
+        }
+        assert_eq!(together, payload);
+    }
+    let mut tcp = Tcp::default().payload(&payload).over_ip4().bytes();
+    let refused =
+        with(&mut tcp, LinkType::Ethernet, |packet, layout| Segments::datagrams(packet, layout, 9).err());
+    assert_eq!(refused, Some(SegmentError::NotUdp(6)));
+}

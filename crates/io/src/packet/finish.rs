@@ -1,7 +1,7 @@
 //! What the kernel left undone on a frame, and told in the headers that came with it.
 
 use crate::mbuf::{Burst, HEADROOM, Mbuf, Pool};
-use mmb_packet::checksum::Sum;
+use mmb_packet::checksum::{Sum, UDP};
 use mmb_packet::{Limits, LinkType, Packet, PortId, Segments, parse::parse};
 
 /// `struct virtio_net_hdr`, in the machine's byte order as AF_PACKET has it.
@@ -122,9 +122,12 @@ pub(super) fn cut(
     let len = frame.len();
     let packet = Packet::new(frame, 0, len, PortId(0), LinkType::Ethernet).ok_or(NotCut::Oversized)?;
     let layout = parse(&packet, &Limits::default()).map_err(|_| NotCut::Oversized)?;
-    let headers = usize::from(layout.payload - layout.ip);
-    let size = headers + usize::from(header.gso_size);
-    let mut segments = Segments::new(&packet, &layout, size).map_err(|_| NotCut::Oversized)?;
+    let size = usize::from(header.gso_size);
+    let segments = match layout.l4_kind {
+        UDP => Segments::datagrams(&packet, &layout, size),
+        _ => Segments::new(&packet, &layout, usize::from(layout.payload - layout.ip) + size),
+    };
+    let mut segments = segments.map_err(|_| NotCut::Oversized)?;
     let (count, longest) = (segments.count(), segments.next_len().unwrap_or_default());
     let room = usize::from(pool.data_room()) - HEADROOM;
     if count > burst.capacity() || longest > room {
