@@ -85,20 +85,23 @@ pub fn header_is_sound(header: &[u8]) -> bool {
     Sum::default().bytes(header).fold() == 0xffff
 }
 
-/// What changes of bytes do to a checksum over them: the sum of `~old + new` over all 16-bit words that changed.
+/// What changes of bytes do to a checksum over them: the sum of `~old + new` over all words (RFC 1624).
 ///
-/// Words that stay are left out, so that no change at all leaves a checksum as it is, be it 0 or 0xffff.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// A word that stays adds 0xffff, which is zero; changes that come to zero leave a checksum as it is, be it 0 or 0xffff.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Delta(u64);
 
 impl Delta {
+    /// Whether no change was noted, so that there is nothing to apply.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     /// A word, at an even offset of what is summed, changes. Bytes as on the wire.
     #[inline]
     pub fn word(&mut self, old: [u8; 2], new: [u8; 2]) {
-        let (old, new) = (u16::from_ne_bytes(old), u16::from_ne_bytes(new));
-        if old != new {
-            self.0 += u64::from(!old) + u64::from(new);
-        }
+        self.0 += u64::from(!u16::from_ne_bytes(old)) + u64::from(u16::from_ne_bytes(new));
     }
 
     /// A byte changes that is the upper half of its word at an even offset, the lower half at an odd one.
@@ -113,22 +116,19 @@ impl Delta {
 
     /// Bytes change, beginning at an even or odd offset of what is summed. Where one side is longer, bytes are
     /// removed or appended; what is behind them must not change its parity by that.
+    #[inline]
     pub fn bytes(&mut self, odd: bool, old: &[u8], new: &[u8]) {
-        let (mut old, mut new) = (old, new);
+        let sum = |bytes| fold(Sum::default().bytes(bytes).0).to_ne_bytes();
+        let ([a, b], [c, d]) = (sum(old), sum(new));
+        // Words that begin one byte later have their halves swapped (RFC 1071 section 2 B).
         if odd {
-            let (first, rest) = take_first(old);
-            let (first_new, rest_new) = take_first(new);
-            self.byte(true, first, first_new);
-            (old, new) = (rest, rest_new);
-        }
-        let words = old.len().max(new.len()).div_ceil(2);
-        for i in 0..words {
-            self.word(word_or_zero(old, 2 * i), word_or_zero(new, 2 * i));
+            self.word([b, a], [d, c]);
+        } else {
+            self.word([a, b], [c, d]);
         }
     }
 
-    /// The checksum field after the changes, given the one before (RFC 1624 equation 3). Changes that cancel each
-    /// other out leave it as it is: a 0xffff, the other way to write zero, too.
+    /// The checksum field after the changes, given the one before (RFC 1624 equation 3).
     #[inline]
     #[must_use]
     pub fn apply(self, checksum: [u8; 2]) -> [u8; 2] {
@@ -150,15 +150,6 @@ impl Delta {
             sum => sum,
         }
     }
-}
-
-fn take_first(bytes: &[u8]) -> (u8, &[u8]) {
-    bytes.split_first().map_or((0, bytes), |(first, rest)| (*first, rest))
-}
-
-fn word_or_zero(bytes: &[u8], at: usize) -> [u8; 2] {
-    let byte = |i| bytes.get(i).copied().unwrap_or(0);
-    [byte(at), byte(at + 1)]
 }
 
 /// The IPv4 pseudo header (RFC 9293 section 3.1, RFC 768). `length` is the transport header's and payload's.

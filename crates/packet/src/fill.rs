@@ -17,12 +17,10 @@ pub fn fill_key4(packet: &Packet<'_>, layout: &Layout, in_port: PortId, out_port
     put(&mut key.0, FAMILY, head);
     put(&mut key.0, L4, transport(bytes, layout));
     put(&mut key.0, PAYLOAD_LEN, payload_len(layout));
-    let ip = usize::from(layout.ip);
-    let header = match bytes.get(ip..).and_then(|rest| rest.first_chunk::<IP4_HEADER>()) {
-        Some(header) if family == 4 => *header,
-        _ => [0; IP4_HEADER],
-    };
-    put(&mut key.0, IP, header);
+    match bytes.get(usize::from(layout.ip)..).and_then(|rest| rest.first_chunk::<IP4_HEADER>()) {
+        Some(header) if family == 4 => put(&mut key.0, IP, *header),
+        _ => put(&mut key.0, IP, [0; IP4_HEADER]),
+    }
     put(&mut key.0, IP + IP4_HEADER, [0; 4]);
 }
 
@@ -54,7 +52,8 @@ fn head(
     out_port: PortId,
 ) -> [u8; 16] {
     let mut head = [0; 16];
-    head[..4].copy_from_slice(&[family, layout.l4_kind, layout.flags, 0]);
+    let kind = u32::from_be_bytes([family, layout.l4_kind, layout.flags, 0]);
+    head[..IN_PORT].copy_from_slice(&kind.to_be_bytes());
     head[IN_PORT..ETH_TYPE]
         .copy_from_slice(&((u32::from(in_port.0) << 16) | u32::from(out_port.0)).to_be_bytes());
     let vlan = if layout.vlan_tags == 0 { 0 } else { vlan_id(bytes, packet) };

@@ -172,23 +172,33 @@ pub const ETHER_IP6: u16 = 0x86dd;
 /// that lies only bounds the payload.
 #[inline]
 pub fn parse(packet: &Packet<'_>, limits: &Limits) -> Result<Layout, Malformed> {
+    let mut layout = Layout::default();
+    parse_into(packet, limits, &mut layout)?;
+    Ok(layout)
+}
+
+/// The same into a place that the caller has, so that a vector's layouts are written where they stay.
+///
+/// # Errors
+/// As [`parse`]; the layout then means nothing.
+#[inline]
+pub fn parse_into(packet: &Packet<'_>, limits: &Limits, layout: &mut Layout) -> Result<(), Malformed> {
     let bytes = packet.bytes();
-    if packet.link == LinkType::Ethernet
-        && let Some(layout) = plain::parse(bytes)
-    {
-        return Ok(layout);
+    if packet.link == LinkType::Ethernet && plain::parse(bytes, layout) {
+        return Ok(());
     }
-    general(bytes, packet.link, limits)
+    general(bytes, packet.link, limits, layout)
 }
 
 /// Any packet, header by header.
 #[inline(never)]
-fn general(bytes: &[u8], link: LinkType, limits: &Limits) -> Result<Layout, Malformed> {
-    let layout = link::walk(bytes, link)?;
+fn general(bytes: &[u8], link: LinkType, limits: &Limits, layout: &mut Layout) -> Result<(), Malformed> {
+    *layout = Layout::default();
+    link::walk(bytes, link, layout)?;
     match layout.eth_type {
         ETHER_IP4 => ip4::walk(bytes, layout),
         ETHER_IP6 => ip6::walk(bytes, layout, limits),
-        _ => Ok(layout),
+        _ => Ok(()),
     }
 }
 

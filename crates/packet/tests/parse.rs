@@ -87,10 +87,12 @@ proptest! {
     fn plain_packets_are_read_like_all_others(wire in wire()) {
         let start = if wire.link == LinkType::RawIp { 0 } else { 14 };
         let ip = wire.bytes.get(start..).unwrap_or_default();
-        if ip.first().is_none_or(|byte| byte >> 4 != 4) {
-            return Ok(());
-        }
-        let framed = [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0], ip].concat();
+        let eth_type = match ip.first().map(|byte| byte >> 4) {
+            Some(4) => [0x08, 0x00],
+            Some(6) => [0x86, 0xdd],
+            _ => return Ok(()),
+        };
+        let framed = [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1], &eth_type[..], ip].concat();
         let walked = layout_of(LinkType::RawIp, ip).map(|mut layout| {
             layout.ip += 14;
             layout.proto_at += 14;

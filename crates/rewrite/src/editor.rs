@@ -6,7 +6,7 @@ use crate::not_applied::{NotApplied, NotAppliedCounts};
 use crate::option_area::{List, Outcome};
 use crate::resize::{write_area, write_values};
 use crate::traits::{Traits, is};
-use mmb_packet::checksum::{self, Delta};
+use mmb_packet::checksum;
 use mmb_packet::{Layout, Packet};
 
 /// Applies edits; holds the scratch for one worker.
@@ -27,10 +27,11 @@ impl Editor {
         let traits = Traits::of(layout);
         let mut deltas = Deltas::default();
         let mut lists = 0;
+        let bytes = packet.bytes_mut();
         for edit in edits.clone() {
             lists |= edit.lists();
             for step in &edit.fields {
-                step.apply(packet.bytes_mut(), layout, traits, &mut deltas);
+                step.apply(bytes, layout, traits, &mut deltas);
             }
         }
         if lists & Edit::OPTIONS != 0 && traits.meets(is::TCP) {
@@ -58,13 +59,18 @@ impl Editor {
         &mut self,
         packet: &mut Packet<'_>,
         layout: &mut Layout,
-        edits: impl Iterator<Item = &'e Edit>,
+        edits: impl Iterator<Item = &'e Edit> + Clone,
         deltas: &mut Deltas,
         not_applied: &mut NotAppliedCounts,
     ) {
+        let steps = edits.flat_map(|edit| &edit.options);
+        let area = mmb_packet::options::area(packet, layout);
+        if !steps.clone().any(|step| step.concerns(area)) {
+            return;
+        }
         let list = &mut self.options;
-        list.load(mmb_packet::options::area(packet, layout), layout.is_fragment());
-        for step in edits.flat_map(|edit| &edit.options) {
+        list.load(area, layout.is_fragment());
+        for step in steps {
             if let Err(reason) = step.apply(list) {
                 not_applied.count(reason);
             }
@@ -76,8 +82,7 @@ impl Editor {
                 write_values(area, list, &mut deltas.transport);
             }
             Outcome::Rebuilt => {
-                let (area, len) = list.area();
-                if write_area(packet, layout, &area[..len], deltas).is_none() {
+                if write_area(packet, layout, list.area().as_slice(), deltas).is_none() {
                     not_applied.count(NotApplied::NoRoom);
                 }
             }
@@ -86,13 +91,14 @@ impl Editor {
 }
 
 /// Lets both checksums follow what changed.
+#[inline]
 fn write_checksums(bytes: &mut [u8], layout: &Layout, deltas: &Deltas) {
-    if deltas.header != Delta::default()
+    if !deltas.header.is_empty()
         && let Some(field) = field_at(bytes, usize::from(layout.ip) + IP4_CHECKSUM)
     {
         *field = deltas.header.apply(*field);
     }
-    if deltas.transport != Delta::default()
+    if !deltas.transport.is_empty()
         && let Some(offset) = checksum::field_offset(layout.l4_kind)
         && let Some(field) = field_at(bytes, usize::from(layout.l4) + offset)
     {
@@ -101,6 +107,7 @@ fn write_checksums(bytes: &mut [u8], layout: &Layout, deltas: &Deltas) {
     }
 }
 
+#[inline]
 fn field_at(bytes: &mut [u8], at: usize) -> Option<&mut [u8; 2]> {
     bytes.get_mut(at..)?.first_chunk_mut()
 }

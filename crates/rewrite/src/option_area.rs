@@ -7,38 +7,49 @@
 use crate::not_applied::NotApplied;
 use mmb_packet::options::{END, MAX_AREA, NOP, Stop, TcpOption, walk};
 
-/// Up to [`MAX_AREA`] bytes.
+/// Up to [`MAX_AREA`] bytes, with as many behind them that mean nothing: so a run takes over bytes of another in one copy
+/// of fixed size, whatever their number.
 #[derive(Clone, Copy, Debug)]
-struct Run {
-    bytes: Area,
+pub(crate) struct Run {
+    bytes: [u8; 2 * MAX_AREA],
+    /// At most [`MAX_AREA`].
     len: usize,
 }
 
-/// The bytes of an area that is as long as can be.
-type Area = [u8; MAX_AREA];
-
 impl Default for Run {
     fn default() -> Self {
-        Run { bytes: [0; MAX_AREA], len: 0 }
+        Run { bytes: [0; 2 * MAX_AREA], len: 0 }
     }
 }
 
 impl Run {
-    fn as_slice(&self) -> &[u8] {
+    pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// Appends what fits; callers have made sure that all does.
+    /// Appends bytes; callers have made sure that they fit.
     fn push(&mut self, bytes: &[u8]) {
-        for (to, from) in self.bytes.iter_mut().skip(self.len).zip(bytes) {
-            *to = *from;
-            self.len += 1;
+        let end = self.len + bytes.len();
+        if end <= MAX_AREA {
+            self.bytes[self.len..end].copy_from_slice(bytes);
+            self.len = end;
         }
     }
 
     fn push_option(&mut self, kind: u8, data: &[u8]) {
         self.push(&[kind, (2 + data.len()) as u8]);
         self.push(data);
+    }
+
+    /// Appends an option that was met walking over `from`, if it fits.
+    #[inline]
+    fn take(&mut self, from: &Run, option: &TcpOption<'_>) {
+        let len = 2 + option.data.len();
+        let at = option.offset;
+        if self.len + len <= MAX_AREA && at <= MAX_AREA {
+            self.bytes[self.len..self.len + MAX_AREA].copy_from_slice(&from.bytes[at..at + MAX_AREA]);
+            self.len += len;
+        }
     }
 }
 
@@ -72,18 +83,21 @@ pub(crate) struct List {
 impl List {
     /// Starts over with the options of an area of at most [`MAX_AREA`] bytes. `fixed`: its length cannot change.
     pub(crate) fn load(&mut self, area: &[u8], fixed: bool) {
-        *self = List { area_len: area.len().min(MAX_AREA), fixed, ..List::default() };
-        let mut options = walk(area);
-        for TcpOption { kind, data, .. } in options.by_ref() {
-            match kind {
-                END | NOP => self.padding |= 1 << kind,
-                _ => self.loaded.push_option(kind, data),
+        let mut whole = Run::default();
+        whole.push(area.get(..MAX_AREA).unwrap_or(area));
+        let (mut loaded, mut tail) = (Run::default(), Run::default());
+        let mut padding = 0;
+        let mut options = walk(whole.as_slice());
+        for option in options.by_ref() {
+            match option.kind {
+                END | NOP => padding |= 1 << option.kind,
+                _ => loaded.take(&whole, &option),
             }
         }
         if options.stop() == Some(Stop::Malformed) {
-            self.tail.push(area.get(options.offset()..).unwrap_or_default());
+            tail.push(whole.as_slice().get(options.offset()..).unwrap_or_default());
         }
-        self.now = self.loaded;
+        *self = List { loaded, now: loaded, tail, padding, rebuild: false, area_len: whole.len, fixed };
     }
 
     /// Writes a number into the data of every option of that kind that is wide enough.
@@ -92,23 +106,20 @@ impl List {
     /// [`NotApplied::OptionWidth`] if one was not.
     pub(crate) fn set_number(&mut self, kind: u8, number: u128) -> Result<(), NotApplied> {
         let mut result = Ok(());
-        let mut set = Run::default();
-        for option in walk(self.now.as_slice()) {
+        let before = self.now;
+        for option in walk(before.as_slice()).filter(|option| option.kind == kind) {
             let width = option.data.len();
-            if option.kind != kind {
-                set.push_option(option.kind, option.data);
-            } else if width < 16 && number >> (8 * width) != 0 {
-                set.push_option(kind, option.data);
+            if width < 16 && number >> (8 * width) != 0 {
                 result = Err(NotApplied::OptionWidth);
-            } else {
-                let mut data = [0; MAX_AREA];
-                for (to, from) in data[..width].iter_mut().rev().zip(number.to_le_bytes()) {
-                    *to = from;
-                }
-                set.push_option(kind, &data[..width]);
+                continue;
+            }
+            let data = self.now.bytes.iter_mut().skip(option.offset + 2).take(width);
+            data.for_each(|byte| *byte = 0);
+            let data = self.now.bytes.iter_mut().skip(option.offset + 2).take(width);
+            for (to, from) in data.rev().zip(number.to_le_bytes()) {
+                *to = from;
             }
         }
-        self.now = set;
         result
     }
 
@@ -125,7 +136,11 @@ impl List {
         }
         let mut set = Run::default();
         for option in walk(self.now.as_slice()) {
-            set.push_option(option.kind, if option.kind == kind { data } else { option.data });
+            if option.kind == kind {
+                set.push_option(kind, data);
+            } else {
+                set.take(&self.now, &option);
+            }
         }
         self.now = set;
         Ok(())
@@ -145,7 +160,7 @@ impl List {
     pub(crate) fn retain(&mut self, keep: impl Fn(u8) -> bool) {
         let mut kept = Run::default();
         for option in walk(self.now.as_slice()).filter(|option| keep(option.kind)) {
-            kept.push_option(option.kind, option.data);
+            kept.take(&self.now, &option);
         }
         self.now = kept;
     }
@@ -184,7 +199,7 @@ impl List {
     pub(crate) fn outcome(&self) -> Outcome {
         let shape = |run| walk(run).map(|option| (option.kind, option.data.len()));
         let (loaded, now) = (self.loaded.as_slice(), self.now.as_slice());
-        if self.rebuild {
+        if self.rebuild || loaded.len() != now.len() {
             Outcome::Rebuilt
         } else if loaded == now {
             Outcome::Unchanged
@@ -200,14 +215,12 @@ impl List {
         walk(self.now.as_slice())
     }
 
-    /// The area written anew: its bytes (zeros, which are end-of-list, behind what counts) and its length, a multiple
-    /// of 4.
-    pub(crate) fn area(&self) -> (Area, usize) {
+    /// The area written anew, its length a multiple of 4: zeros, which are end-of-list, behind what counts.
+    pub(crate) fn area(&self) -> Run {
         let mut area = self.now;
         area.push(self.tail.as_slice());
-        // What a longer run left behind the length must not show.
         area.bytes[area.len..].fill(0);
-        let len = if self.fixed { self.area_len } else { area.len.next_multiple_of(4) };
-        (area.bytes, len)
+        area.len = if self.fixed { self.area_len } else { area.len.next_multiple_of(4) };
+        area
     }
 }

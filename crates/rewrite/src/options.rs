@@ -2,7 +2,7 @@
 
 use crate::not_applied::NotApplied;
 use crate::option_area::List;
-use mmb_packet::options::{END, NOP};
+use mmb_packet::options::{END, NOP, Stop, walk};
 
 /// A set of option kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +47,23 @@ impl OptionStep {
         match self {
             OptionStep::Keep(kinds) => Some(kinds),
             _ => None,
+        }
+    }
+
+    /// Whether the step does anything to a header with that option area. Where no step of a packet does, the area need
+    /// not be loaded.
+    pub(crate) fn concerns(&self, area: &[u8]) -> bool {
+        match self {
+            OptionStep::Number { kind, .. } | OptionStep::Data { kind, .. } | OptionStep::Strip(kind) => {
+                walk(area).any(|option| option.kind == *kind)
+            }
+            OptionStep::Add { .. } => true,
+            OptionStep::Keep(kinds) => {
+                let mut options = walk(area);
+                options.any(|option| option.kind > NOP && !kinds.has(option.kind))
+                    || options.stop() == Some(Stop::Malformed)
+            }
+            OptionStep::Clear => !area.is_empty(),
         }
     }
 

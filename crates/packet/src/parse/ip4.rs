@@ -8,7 +8,7 @@ use crate::key::flags;
 const SOURCE_ROUTES: [u8; 2] = [131, 137];
 
 /// Checks the IPv4 header at `layout.ip` and what follows it.
-pub(super) fn walk(bytes: &[u8], mut layout: Layout) -> Result<Layout, Malformed> {
+pub(super) fn walk(bytes: &[u8], layout: &mut Layout) -> Result<(), Malformed> {
     let ip = usize::from(layout.ip);
     let packet = bytes.get(ip..).unwrap_or_default();
     let head: &[u8; IP4_HEADER] = packet.first_chunk().ok_or(Malformed::Ip4Truncated)?;

@@ -14,7 +14,7 @@ const HIP: u8 = 139;
 const SHIM6: u8 = 140;
 
 /// Checks the IPv6 header at `layout.ip` and what follows it.
-pub(super) fn walk(bytes: &[u8], mut layout: Layout, limits: &Limits) -> Result<Layout, Malformed> {
+pub(super) fn walk(bytes: &[u8], layout: &mut Layout, limits: &Limits) -> Result<(), Malformed> {
     let ip = usize::from(layout.ip);
     let packet = bytes.get(ip..).unwrap_or_default();
     let head: &[u8; IP6_HEADER] = packet.first_chunk().ok_or(Malformed::Ip6Truncated)?;

@@ -8,7 +8,7 @@ use crate::view::LinkType;
 const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 
 /// Finds the ether type behind all tags. The layout is that of a frame which is not IP; the IP walkers go on from it.
-pub(super) fn walk(bytes: &[u8], link: LinkType) -> Result<Layout, Malformed> {
+pub(super) fn walk(bytes: &[u8], link: LinkType, layout: &mut Layout) -> Result<(), Malformed> {
     let mut vlan_tags = 0;
     let mut at = link.header_len();
     let mut eth_type = match link {
@@ -31,19 +31,17 @@ pub(super) fn walk(bytes: &[u8], link: LinkType) -> Result<Layout, Malformed> {
     }
     // At most 20 bytes of link header and 4 tags: far below 2^16.
     let start = at as u16;
-    Ok(Layout {
-        class: Class::Other,
-        flags: if vlan_tags > 0 { flags::VLAN_TAGGED } else { 0 },
-        vlan_tags,
-        eth_type,
-        ip: start,
-        proto_at: start,
-        l4: start,
-        payload: start,
-        end: bytes.len() as u32,
-        payload_end: u32::from(start),
-        ..Layout::default()
-    })
+    layout.class = Class::Other;
+    layout.flags = if vlan_tags > 0 { flags::VLAN_TAGGED } else { 0 };
+    layout.vlan_tags = vlan_tags;
+    layout.eth_type = eth_type;
+    layout.ip = start;
+    layout.proto_at = start;
+    layout.l4 = start;
+    layout.payload = start;
+    layout.end = bytes.len() as u32;
+    layout.payload_end = u32::from(start);
+    Ok(())
 }
 
 /// What the ether type would be of a packet that has no link header.

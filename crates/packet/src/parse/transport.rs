@@ -5,19 +5,19 @@ use crate::checksum::{ICMP, ICMP6, TCP, UDP};
 use crate::key::flags;
 
 /// Checks what lies at `layout.l4` and fills in what depends on it.
-pub(super) fn walk(bytes: &[u8], mut layout: Layout) -> Result<Layout, Malformed> {
+pub(super) fn walk(bytes: &[u8], layout: &mut Layout) -> Result<(), Malformed> {
     layout.payload = layout.l4;
     layout.payload_end = layout.end;
     if layout.is_later_fragment() {
         layout.payload_end = u32::from(layout.l4);
-        return Ok(layout);
+        return Ok(());
     }
     let segment = bytes.get(usize::from(layout.l4)..layout.end as usize).unwrap_or_default();
     let header_len = match (layout.proto, layout.class) {
-        (TCP, _) => tcp(segment, &mut layout)?,
-        (UDP, _) => udp(segment, &mut layout)?,
+        (TCP, _) => tcp(segment, layout)?,
+        (UDP, _) => udp(segment, layout)?,
         (ICMP, Class::Ip4) | (ICMP6, Class::Ip6) => {
-            require(segment, SHORT_HEADER, &layout)?;
+            require(segment, SHORT_HEADER, layout)?;
             SHORT_HEADER
         }
         _ => 0,
@@ -32,7 +32,7 @@ pub(super) fn walk(bytes: &[u8], mut layout: Layout) -> Result<Layout, Malformed
     if layout.payload_end > u32::from(layout.payload) {
         layout.flags |= flags::HAS_PAYLOAD;
     }
-    Ok(layout)
+    Ok(())
 }
 
 fn tcp(segment: &[u8], layout: &mut Layout) -> Result<usize, Malformed> {
