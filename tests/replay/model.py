@@ -440,24 +440,25 @@ class Work:
             else:
                 options.append([target.kind, target.value])
         elif isinstance(target, ModOption):
-            reasons = {self.change(options, at, target.value, tail, room)
-                       for at in range(len(options)) if options[at][0] == target.kind}
-            self.not_applied += sorted(reasons - {None})
+            why = self.change([option for option in options if option[0] == target.kind], target.value, size, room)
+            if why:
+                self.not_applied.append(why)
         return tail
 
     @staticmethod
-    def change(options, at, value, tail, room):
-        """Gives one option other data; says why not if it cannot."""
-        width = len(options[at][1])
+    def change(instances, value, size, room):
+        """Gives every option of a kind other data; says why if it cannot give it to some or to all."""
         if isinstance(value, int):
-            if value >= 1 << 8 * width:
-                return "option-width"
-            value = value.to_bytes(width, "big")
-        size = sum(2 + len(data) for _, data in options) + len(tail)
-        if len(value) > width and no_room(size - width + len(value), room):
-            return no_room(size - width + len(value), room)
-        options[at][1] = value
-        return None
+            fitting = [option for option in instances if value < 1 << 8 * len(option[1])]
+            for option in fitting:
+                option[1] = value.to_bytes(len(option[1]), "big")
+            return "option-width" if len(fitting) < len(instances) else None
+        grown = sum(len(value) - len(option[1]) for option in instances)
+        why = no_room(size + grown, room) if grown > 0 else None
+        if why is None:
+            for option in instances:
+                option[1] = value
+        return why
 
     # Checksums.
 
