@@ -220,7 +220,7 @@ fn datagrams_of_a_train_are_whole_packets() {
             }
             cut
         });
-        let mut together = Vec::new();
+        let mut together: Vec<u8> = Vec::new();
         for mut datagram in cut {
             with(&mut datagram, frame.link, |packet, layout| {
                 let sum = transport_sum(packet.bytes(), layout).expect("a transport header");
