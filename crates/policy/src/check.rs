@@ -26,10 +26,10 @@ impl Report<'_> {
     }
 }
 
-/// Checks a rule. `None` if it, or its text before, had errors.
+/// Checks a rule; of one whose text had errors only what is there, by itself. `None` if there were errors.
 pub(crate) fn rule(syntax: &RuleSyntax<'_>, report: &mut Report<'_>) -> Option<Rule> {
     let errors_before = report.errors.len();
-    if let (Some(all), false) = (syntax.all, syntax.matches.is_empty()) {
+    if let (Some(all), false, false) = (syntax.all, syntax.matches.is_empty(), syntax.broken) {
         let error = Diagnostic::new(all, "`all` stands alone: it is every IP packet");
         report.error(error.expected("either `all` or other constraints"));
     }
@@ -38,11 +38,11 @@ pub(crate) fn rule(syntax: &RuleSyntax<'_>, report: &mut Report<'_>) -> Option<R
     matches.extend(syntax.matches.iter().filter_map(|m| constraint::resolve(m, report)));
     let mut targets: Vec<Target> = Vec::with_capacity(syntax.targets.len());
     targets.extend(syntax.targets.iter().filter_map(|t| target::resolve(t, report)));
-    if report.errors.len() == errors_before {
+    if report.errors.len() == errors_before && !syntax.broken {
         target::check(syntax, &targets, report);
         conflict::check(syntax, &matches, &targets, report);
     }
-    (report.errors.len() == errors_before).then(|| Rule {
+    (report.errors.len() == errors_before && !syntax.broken).then(|| Rule {
         id: syntax.id,
         prio: syntax.prio.unwrap_or(DEFAULT_PRIO),
         name: syntax.name.clone(),

@@ -144,7 +144,11 @@ pub fn parse_command(line: &str) -> Result<(Command, Vec<Note>), Vec<Diagnostic>
     }
 }
 
-/// The commands of a text one after the other. Errors gather in `errors`, and the command that has some is left out.
+/// The most errors of one text that are told; a text with more is something else than a policy.
+pub(crate) const MAX_ERRORS: usize = 200;
+
+/// The commands of a text one after the other. Errors gather in `errors`, up to
+/// [`MAX_ERRORS`], and the command that has some is left out.
 pub(crate) struct Commands<'a> {
     lexer: Lexer<'a>,
     tokens: Vec<Token<'a>>,
@@ -159,10 +163,10 @@ impl<'a> Commands<'a> {
 
     /// The next command that is right, and where its first word stands.
     pub(crate) fn next(&mut self) -> Option<(Command, Span)> {
-        while !self.lexer.is_done() {
+        while !self.lexer.is_done() && self.errors.len() < MAX_ERRORS {
             let before = self.errors.len();
             self.lexer.command(&mut self.tokens, &mut self.errors);
-            let Some((syntax, _)) = parser::parse(&self.tokens, &mut self.errors) else { continue };
+            let Some(syntax) = parser::parse(&self.tokens, &mut self.errors, before) else { continue };
             let mut report = Report { errors: &mut self.errors, notes: &mut self.notes };
             let command = match syntax {
                 CommandSyntax::Rule(rule) => {

@@ -1,7 +1,7 @@
 //! What is said about a text that is wrong, or right but surprising.
 //!
 //! A [`Diagnostic`] is plain data: where, what, what was expected, the nearest known word. It is made by the
-//! parser and the checker with byte spans only; [`locate`] adds lines and columns in one pass over the text.
+//! parser and the checker with byte spans only; `locate` adds lines and columns in one pass over the text.
 //! Rendering needs the text again, since diagnostics do not keep it alive.
 
 use std::fmt::Write as _;

@@ -2,7 +2,8 @@
 //!
 //! The lexer walks the text once and borrows from it. It knows comments, joined lines, texts and bytes, but no
 //! keyword: what a word means is the parser's matter. A mistake inside a token is reported here and the token
-//! stays, so that the parser can go on behind it.
+//! stays, so that the parser can go on behind it; bytes that had mistakes stand for some byte, never for none, so that
+//! the checker does not complain again.
 
 use crate::diagnostic::{Diagnostic, Span};
 use crate::rule::Cond;
@@ -146,7 +147,7 @@ impl<'a> Lexer<'a> {
 
     /// `"…"` with the escapes `\n \r \t \0 \\ \" \xNN`, on one line.
     fn text(&mut self, errors: &mut Vec<Diagnostic>) -> TokenKind<'a> {
-        let start = self.at;
+        let (start, errors_before) = (self.at, errors.len());
         let mut bytes = Vec::new();
         let mut chars = self.rest().char_indices().skip(1);
         loop {
@@ -179,6 +180,9 @@ impl<'a> Lexer<'a> {
                 Some((_, c)) => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
+        if errors.len() > errors_before {
+            bytes.push(0);
+        }
         TokenKind::Text(bytes)
     }
 
@@ -206,7 +210,7 @@ impl<'a> Lexer<'a> {
             self.at = start + 1 + line.len();
             let span = Span { start, end: start + 1 };
             errors.push(Diagnostic::new(span, "these bytes have no end").expected("a closing `|`"));
-            return TokenKind::Bytes(Vec::new());
+            return TokenKind::Bytes(vec![0]);
         };
         self.at = start + len + 2;
         let mut bytes = Vec::new();
@@ -223,6 +227,7 @@ impl<'a> Lexer<'a> {
                         Diagnostic::new(span, format!("`{group}` is not a row of bytes"))
                             .expected("pairs of hexadecimal digits, as in |de ad be ef|"),
                     );
+                    bytes.push(0);
                 }
             }
         }

@@ -17,11 +17,14 @@ use crate::value;
 use crate::verb::{self, Argument, COMMANDS, CommandInfo, SHOWS, Verb};
 
 /// Parses the tokens of one command; `None` for an empty line, or if nothing could be made of it.
+///
+/// Errors from `errors_before` on are those of this command, found by the lexer.
 pub(crate) fn parse<'t>(
     tokens: &'t [Token<'_>],
     errors: &mut Vec<Diagnostic>,
-) -> Option<(CommandSyntax<'t>, &'static CommandInfo)> {
-    Parser { tokens, at: 0, errors }.command()
+    errors_before: usize,
+) -> Option<CommandSyntax<'t>> {
+    Parser { tokens, at: 0, errors, errors_before }.command()
 }
 
 struct Parser<'t, 'a, 'e> {
@@ -29,6 +32,8 @@ struct Parser<'t, 'a, 'e> {
     tokens: &'t [Token<'a>],
     at: usize,
     errors: &'e mut Vec<Diagnostic>,
+    /// How many of them are not of this command.
+    errors_before: usize,
 }
 
 impl<'t, 'a> Parser<'t, 'a, '_> {
@@ -69,34 +74,33 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
         self.errors.push(error);
     }
 
-    fn command(mut self) -> Option<(CommandSyntax<'t>, &'static CommandInfo)> {
+    fn is_broken(&self) -> bool {
+        self.errors.len() > self.errors_before
+    }
+
+    fn command(mut self) -> Option<CommandSyntax<'t>> {
         self.take_word("mmb");
         if self.peek().kind == TokenKind::End {
             return None;
         }
         let first = self.next();
         let TokenKind::Word(word) = &first.kind else {
-            self.error(
-                Diagnostic::new(first.span, "a command begins with a word").expected(one_of_commands()),
-            );
+            self.error(Diagnostic::new(first.span, "a command begins with a word").expected(first_words()));
             return None;
         };
         let Some(info) = verb::named(word) else {
             let error = Diagnostic::new(first.span, format!("unknown command `{word}`"))
-                .expected(one_of_commands())
+                .expected(first_words())
                 .suggest(unknown::command(word));
             self.error(error);
             return None;
         };
-        let syntax = match info.argument {
-            Argument::Rule => CommandSyntax::Rule(self.rule(info.verb == Verb::AddStateful)?),
-            _ => {
-                let command = self.simple(info)?;
-                self.end(info)?;
-                CommandSyntax::Other(command)
-            }
-        };
-        Some((syntax, info))
+        if info.argument == Argument::Rule {
+            return Some(CommandSyntax::Rule(self.rule(info.verb == Verb::AddStateful)));
+        }
+        let command = self.simple(info)?;
+        self.end(info)?;
+        Some(CommandSyntax::Other(command))
     }
 
     fn simple(&mut self, info: &'static CommandInfo) -> Option<Command> {
@@ -128,7 +132,11 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
             Argument::None => format!("nothing follows `{}`", info.name),
             _ => format!("nothing more follows `{} {}`", info.name, info.arguments),
         };
-        self.error(Diagnostic::new(token.span, message).expected("the end of the command"));
+        let meant = match &token.kind {
+            TokenKind::Word(word) if info.argument == Argument::Terse => nearest(word, ["--terse"]),
+            _ => None,
+        };
+        self.error(Diagnostic::new(token.span, message).expected("the end of the command").suggest(meant));
         None
     }
 
@@ -169,7 +177,7 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
         }
         let message =
             if word.is_empty() { "what to show?".to_owned() } else { format!("`{word}` cannot be shown") };
-        let expected = format!("one of {}", list(words()));
+        let expected = list(words());
         self.error(Diagnostic::new(token.span, message).expected(expected).suggest(nearest(word, words())));
         None
     }
@@ -187,7 +195,7 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
             } else {
                 format!("unknown setting `{word}`")
             };
-            let expected = format!("one of {}", list(names()));
+            let expected = list(names());
             self.error(
                 Diagnostic::new(token.span, message).expected(expected).suggest(nearest(word, names())),
             );
@@ -211,14 +219,11 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
     }
 }
 
-fn one_of_commands() -> String {
-    format!(
-        "one of {}",
-        list(COMMANDS.iter().filter(|info| info.argument != Argument::File).map(|info| info.name))
-    )
+fn first_words() -> String {
+    list(COMMANDS.iter().filter(|info| info.argument != Argument::File).map(|info| info.name))
 }
 
-/// `a, b and c`, each as code.
+/// `a, b or c`, each as code.
 fn list<'s>(words: impl Iterator<Item = &'s str>) -> String {
     let words: Vec<_> = words.map(|word| format!("`{word}`")).collect();
     match words.split_last() {

@@ -3,7 +3,7 @@
 //! A [`Policy`] is a plain value. A file is run against an empty one, a command against a copy of the one in
 //! force; only what checked as a whole is handed to the engine.
 
-use crate::command::{Command, Commands, Setting};
+use crate::command::{Command, Commands, MAX_ERRORS, Setting};
 use crate::diagnostic::{Diagnostic, Note, Span, locate};
 use crate::rule::{Rule, RuleId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,9 +79,6 @@ pub enum Poll {
     Spin,
 }
 
-/// The most errors of one file that are told; a file with more is something else than a policy.
-const MAX_ERRORS: usize = 200;
-
 impl Policy {
     /// Parses and checks a policy file: one command a line, run one after the other on an empty policy.
     ///
@@ -93,9 +90,6 @@ impl Policy {
         while let Some((command, span)) = commands.next() {
             if let Some(error) = policy.run_line(command, span, commands.errors.is_empty()) {
                 commands.errors.push(error);
-            }
-            if commands.errors.len() >= MAX_ERRORS {
-                break;
             }
         }
         let (mut errors, mut notes) = (commands.errors, commands.notes);

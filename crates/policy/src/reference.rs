@@ -1,4 +1,4 @@
-//! The reference of the language, made from its tables and from the chapters in [`chapters`].
+//! The reference of the language, made from its tables and from the chapters in `reference/chapters.rs`.
 //!
 //! [`blocks`] gives it as data, for man pages and the like; [`markdown`] as `docs/language.md`, which a test keeps
 //! current.
@@ -223,7 +223,7 @@ fn bytes(header: &str, bit: u16, width: u8) -> String {
     let (first, last) = (bit / 8, (behind - 1) / 8);
     let place = if first == last { format!("byte {first}") } else { format!("bytes {first}–{last}") };
     let below = (last + 1) * 8 - behind;
-    let whole = bit % 8 == 0 && below == 0;
+    let whole = bit.is_multiple_of(8) && below == 0;
     let mask =
         if whole { String::new() } else { format!(", mask {:#04x}", crate::rule::ones(width) << below) };
     format!("{header}, {place}{mask}")

@@ -27,6 +27,8 @@ pub(crate) struct RuleSyntax<'t> {
     pub(crate) all: Option<Span>,
     pub(crate) matches: Vec<MatchSyntax<'t>>,
     pub(crate) targets: Vec<TargetSyntax<'t>>,
+    /// Its text had errors, and parts of it may be missing here.
+    pub(crate) broken: bool,
 }
 
 /// `[!] FIELD [[COND] VALUE]`

@@ -377,7 +377,7 @@ fn pair(a: &Fact<'_>, a_text: &str, b: &Fact<'_>, b_text: &str) -> String {
         && *bit < b_bit + u16::from(*b_width)
         && *b_bit < bit + u16::from(*width)
     {
-        return format!("{a_text} and {b_text} want the same bits to differ");
+        return format!("{a_text} and {b_text} ask for different values of the same bits");
     }
     for (offset, offset_text, option, option_text) in [(a, a_text, b, b_text), (b, b_text, a, a_text)] {
         if offset.field.id == FieldId::TcpOffset && option.field.info().group == Group::TcpOption {

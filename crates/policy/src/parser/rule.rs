@@ -16,9 +16,8 @@ use crate::verb::{self, LB_METHODS};
 const MAX_NAME: usize = 64;
 
 impl<'t> Parser<'t, '_, '_> {
-    /// What follows `add`. `None` if it had errors that left nothing to check.
-    pub(super) fn rule(&mut self, stateful: bool) -> Option<RuleSyntax<'t>> {
-        let errors_before = self.errors.len();
+    /// What follows `add`.
+    pub(super) fn rule(&mut self, stateful: bool) -> RuleSyntax<'t> {
         let mut rule = RuleSyntax {
             stateful,
             id: None,
@@ -27,6 +26,7 @@ impl<'t> Parser<'t, '_, '_> {
             all: None,
             matches: Vec::new(),
             targets: Vec::new(),
+            broken: false,
         };
         loop {
             let token = self.peek();
@@ -56,11 +56,11 @@ impl<'t> Parser<'t, '_, '_> {
                 }
             }
         }
-        if self.errors.len() == errors_before {
+        if !self.is_broken() {
             self.complete(&rule);
         }
-        (self.errors.len() == errors_before || !rule.matches.is_empty() || !rule.targets.is_empty())
-            .then_some(rule)
+        rule.broken = self.is_broken();
+        rule
     }
 
     /// Reports a rule without constraints or targets.
@@ -90,12 +90,18 @@ impl<'t> Parser<'t, '_, '_> {
     }
 
     fn unknown_word(&mut self, word: &str, span: Span) {
-        let error = Diagnostic::new(span, format!("unknown word `{word}`"))
-            .expected("a field, `!` or a target")
-            .suggest(unknown::keyword(word));
-        self.error(error);
+        let meant = unknown::keyword(word);
+        let error = Diagnostic::new(span, format!("unknown word `{word}`"));
+        self.error(error.expected("a field, `!` or a target").suggest(meant));
         self.next();
         self.recover();
+        // A field behind what was meant for a target is that target's.
+        let takes_field =
+            meant.and_then(verb::target_named).is_some_and(|target| target.arguments.contains("FIELD"));
+        if takes_field && self.peek_word().and_then(FieldId::named).is_some() {
+            self.next();
+            self.recover();
+        }
     }
 
     /// `id N`, `prio N`, `name WORD`
@@ -258,7 +264,6 @@ impl<'t> Parser<'t, '_, '_> {
     }
 
     /// A value where none need be. The outer `None` is an error.
-    #[allow(clippy::option_option)]
     fn optional_value(&mut self, info: &'static FieldInfo) -> Option<Option<ValueSyntax<'t>>> {
         let token = self.peek();
         match &token.kind {
@@ -412,7 +417,6 @@ impl<'t> Parser<'t, '_, '_> {
     }
 
     /// The method of `lb`, or none. The outer `None` is an error.
-    #[allow(clippy::option_option)]
     fn method(&mut self) -> Option<Option<LbMethod>> {
         let token = self.peek();
         let Some(word) = self.peek_word().filter(|word| !unknown::is_keyword(word)) else {

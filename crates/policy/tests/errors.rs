@@ -1,0 +1,457 @@
+//! What is said about wrong texts, as it is shown.
+
+use mmb_policy::{Policy, Style, parse_command};
+
+/// Everything that is said about a command.
+#[track_caller]
+fn said(line: &str) -> String {
+    match parse_command(line) {
+        Ok((command, _)) => panic!("taken: {command}"),
+        Err(errors) => errors.iter().map(|error| error.render("", line)).collect(),
+    }
+}
+
+/// The first lines of errors, with what was expected and what was meant.
+#[track_caller]
+fn brief(line: &str) -> Vec<String> {
+    match parse_command(line) {
+        Ok((command, _)) => panic!("taken: {command}"),
+        Err(errors) => errors.iter().map(|error| format!("{}: {error}", error.column)).collect(),
+    }
+}
+
+#[test]
+fn an_error_shows_line_caret_expectation_and_nearest_word() {
+    assert_eq!(
+        said("add tcp-dprt 80 drop"),
+        "\
+error: unknown word `tcp-dprt`
+  |
+1 | add tcp-dprt 80 drop
+  |     ^^^^^^^^
+  = expected a field, `!` or a target
+  = did you mean `tcp-dport`?
+"
+    );
+    assert_eq!(
+        said("add ip-ttl 256 drop"),
+        "\
+error: `256` is too large: `ip-ttl` has 1 byte
+  |
+1 | add ip-ttl 256 drop
+  |            ^^^
+  = expected a number 0 to 255
+"
+    );
+}
+
+#[test]
+fn a_file_tells_all_its_errors() {
+    let file = "\
+# a policy with mistakes
+add tcp-dport {80, 70000} ip-saddr 10.0.0.0/33 drop
+add ip-proto udp \\
+    tcp-dport 80 drop
+\tadd all dorp
+show ports
+del 7
+add id 1 all accept
+add id 1 all drop
+";
+    let errors = Policy::parse(file).expect_err("has errors");
+    let said: String = errors.iter().map(|error| error.render("edge.mmb", file)).collect();
+    assert_eq!(
+        said,
+        "\
+error: `70000` is too large: `tcp-dport` has 2 bytes
+ --> edge.mmb:2:20
+  |
+2 | add tcp-dport {80, 70000} ip-saddr 10.0.0.0/33 drop
+  |                    ^^^^^
+  = expected a number 0 to 65535 or a name such as `ftp-data` or `wireguard`
+error: the prefix of `10.0.0.0/33` is too long
+ --> edge.mmb:2:36
+  |
+2 | add tcp-dport {80, 70000} ip-saddr 10.0.0.0/33 drop
+  |                                    ^^^^^^^^^^^
+  = expected a length 0 to 32
+error: this rule can never match: `tcp-dport 80` is about TCP packets, which `ip-proto udp` excludes
+ --> edge.mmb:4:5
+  |
+4 |     tcp-dport 80 drop
+  |     ^^^^^^^^^^^^
+error: unknown word `dorp`
+ --> edge.mmb:5:10
+  |
+5 |  add all dorp
+  |          ^^^^
+  = expected a field, `!` or a target
+  = did you mean `drop`?
+error: `show` has no place in a policy file: it changes nothing
+ --> edge.mmb:6:1
+  |
+6 | show ports
+  | ^^^^
+error: there is a rule 1 already; delete it first or leave the number to mmb
+ --> edge.mmb:9:1
+  |
+9 | add id 1 all drop
+  | ^^^
+"
+    );
+}
+
+#[test]
+fn colours_are_the_callers_choice() {
+    let line = "flush now";
+    let error = &parse_command(line).expect_err("is wrong")[0];
+    let colored = error.render_in("x", line, Style::Colored);
+    assert!(
+        colored.starts_with("\x1b[1;31merror\x1b[0m\x1b[1m: nothing follows `flush`\x1b[0m\n"),
+        "{colored:?}"
+    );
+    let mut plain = colored;
+    while let Some(at) = plain.find('\x1b') {
+        let end = plain[at..].find('m').expect("ends") + at;
+        plain.replace_range(at..=end, "");
+    }
+    assert_eq!(plain, error.render("x", line));
+}
+
+#[test]
+fn columns_count_characters_and_long_lines_are_cut() {
+    let line = format!("add payload \"üü\" {} tcp-dprt 80 drop", "tcp-syn ".repeat(40));
+    let errors = parse_command(&line).expect_err("is wrong");
+    assert_eq!(errors[0].column, line[..errors[0].span.start].chars().count() + 1);
+    let said = errors[0].render("", &line);
+    assert!(said.lines().all(|line| line.chars().count() <= 200), "{said}");
+    let (shown, caret) = (said.lines().nth(2).expect("line"), said.lines().nth(3).expect("caret"));
+    let at = caret.chars().position(|c| c == '^').expect("a caret");
+    assert!(shown.chars().skip(at).collect::<String>().starts_with("tcp-dprt"), "{said}");
+}
+
+#[test]
+fn control_characters_of_a_text_do_not_reach_the_terminal() {
+    let line = "add \x1b[2J drop";
+    assert!(said(line).chars().all(|c| c == '\n' || !c.is_control()));
+}
+
+#[test]
+fn a_hopeless_file_is_not_told_without_end() {
+    let file = "nonsense\n".repeat(100_000);
+    assert_eq!(Policy::parse(&file).expect_err("is wrong").len(), 200);
+}
+
+/// Wrong commands and everything that is said about them: column and message.
+const TABLE: &[(&str, &[&str])] = &[
+    (
+        "fush",
+        &[
+            "1: unknown command `fush`; expected `add`, `add-stateless`, `add-stateful`, `del`, `flush`, `list`, \
+        `show`, `enable`, `disable` or `set`; did you mean `flush`?",
+        ],
+    ),
+    ("", &["1: nothing to do; expected a command"]),
+    ("flush\nflush", &["1: one command at a time; expected the end of the text"]),
+    ("apply file", &["1: `apply` is no command of a policy: give it to the shell or to mmb"]),
+    // Words.
+    (
+        "add tcp-saddr 10.0.0.1 drop",
+        &["5: unknown word `tcp-saddr`; expected a field, `!` or a target; did you mean `ip-saddr`?"],
+    ),
+    (
+        "add ip-sport 80 drop",
+        &["5: unknown word `ip-sport`; expected a field, `!` or a target; did you mean `tcp-sport`?"],
+    ),
+    (
+        "add sport 80 drop",
+        &["5: unknown word `sport`; expected a field, `!` or a target; did you mean `tcp-sport`?"],
+    ),
+    (
+        "add all rewrite ip-ttl 5",
+        &["9: unknown word `rewrite`; expected a field, `!` or a target; did you mean `mod`?"],
+    ),
+    (
+        "add ip-proto tpc drop",
+        &["14: unknown word `tpc`; expected a number 0 to 255 or a name such as `icmp` or `udplite`, \
+        a field, `!` or a target; did you mean `tcp`?"],
+    ),
+    (
+        "add payload GET drop",
+        &["13: unknown word `GET`; expected a \"text\" or |bytes|, a field, `!` or a target; \
+        did you mean `\"GET\"`?"],
+    ),
+    // Values.
+    (
+        "add tcp-dport == drop",
+        &["18: a value of `tcp-dport` is missing; expected a number 0 to 65535 or a name such as \
+        `ftp-data` or `wireguard`"],
+    ),
+    (
+        "add tcp-dport = 80 drop",
+        &["15: `=` is no condition; expected `==`, `!=`, `<`, `<=`, `>` or `>=`; did you mean `==`?"],
+    ),
+    ("add tcp-dport {80 443} drop", &["19: the set goes on or ends here; expected `,` or `}`"]),
+    ("add tcp-dport > 80-90 drop", &["15: sets, ranges and prefixes are compared only with `==` and `!=`"]),
+    (
+        "add tcp-dport 90-80 drop",
+        &["15: the range `90-80` ends before it begins; expected the smaller value first"],
+    ),
+    (
+        "add ip-saddr ::1 drop",
+        &["14: `::1` is an IPv6 address, `ip-saddr` is about IPv4; expected an IPv4 address, prefix or \
+        range; did you mean `ip6-saddr`?"],
+    ),
+    (
+        "add ip-dscp 64 drop",
+        &["13: `64` is too large: `ip-dscp` has 6 bits; expected a number 0 to 63 or a name such as \
+        `cs0` or `cs7`"],
+    ),
+    ("add tcp-opt 256 drop", &["13: option kinds are 0 to 255; expected a number 0 to 255"]),
+    (
+        "add tcp-opt == 22 drop",
+        &["16: `tcp-opt` takes no value: it is there or not; expected the option's kind right behind \
+        `tcp-opt`, as in `tcp-opt 22`"],
+    ),
+    (
+        "add tcp-opt 1 5 drop",
+        &["15: `tcp-opt 1` is padding of one byte and has no data; expected `tcp-opt 1` without a value"],
+    ),
+    (
+        "add payload > \"a\" drop",
+        &["13: payloads and bytes of options are compared only with `==` and `!=`; expected `==` \
+        or `!=`"],
+    ),
+    (
+        "add payload \"\" drop",
+        &["13: nothing to compare with: every payload begins with no bytes; expected at least one byte, \
+        or `payload` alone for any payload"],
+    ),
+    ("add payload \"a drop", &["13: this text has no end; expected a closing `\"`"]),
+    (
+        "add payload |dea| drop",
+        &["14: `dea` is not a row of bytes; expected pairs of hexadecimal digits, as in |de ad be ef|"],
+    ),
+    ("add all drop 1.2345", &["14: `1.2345` is no percentage; expected 0 to 100 in steps of 0.001"]),
+    // The shape of rules.
+    (
+        "add",
+        &[
+            "4: a rule needs a constraint; expected `all`, a field or `!`",
+            "4: a rule needs a target; expected `mod`, `add`, `strip`, `drop` or `accept`",
+        ],
+    ),
+    (
+        "add drop tcp-dport 80",
+        &["10: constraints stand before the targets; expected a target or the end of the command"],
+    ),
+    (
+        "add all tcp-syn drop",
+        &["5: `all` stands alone: it is every IP packet; expected either `all` or other constraints"],
+    ),
+    ("add id 1 id 2 all drop", &["10: `id` is given twice"]),
+    ("add all id 5 drop", &["9: `id` stands before the constraints"]),
+    ("add ! drop", &["7: `drop` is a target, not a field; expected a field"]),
+    (
+        "add ! tcp-dport drop",
+        &["5: `! tcp-dport` can never match: every TCP packet has `tcp-dport`, and naming it asks for \
+        one; expected a value behind `tcp-dport`"],
+    ),
+    // Targets.
+    ("add all accept drop", &["16: a rule drops or accepts, not both"]),
+    ("add all drop drop 5", &["14: `drop` is given twice"]),
+    ("add all mod eth-type arp", &["13: `eth-type` cannot be written: a frame keeps its ether type"]),
+    ("add all mod ip-ce 1", &["13: `ip-ce` cannot be written: write ip-ecn instead"]),
+    (
+        "add all mod tcp-dport 80-81",
+        &["23: a range or prefix cannot be written; expected one value of `tcp-dport`"],
+    ),
+    ("add all add tcp-opt-mss", &["13: `tcp-opt-mss` has 2 bytes of data; expected a value behind it"]),
+    ("add all add tcp-opt 1", &["13: `tcp-opt 1` is padding: mmb pads by itself"]),
+    (
+        "add all strip tcp-opt",
+        &["15: `strip` needs to know which option; expected an option such as `tcp-opt-mss` or \
+        `tcp-opt 22`, or `strip all`"],
+    ),
+    (
+        "add all strip tcp-opt-mss strip ! tcp-opt-sackp",
+        &["27: `strip` and `strip !` do not mix in one rule: list either what \
+        goes or what stays"],
+    ),
+    ("add all strip all strip ! tcp-opt-mss", &["19: `strip all` leaves nothing to keep"]),
+    (
+        "add all shuffle tcp-sport",
+        &["9: `shuffle` needs a rule that follows connections: write `add-stateful` instead of `add`"],
+    ),
+    (
+        "add all map ip-saddr 10.0.0.1",
+        &["9: `map` needs a rule that follows connections: write `add-stateful` instead of `add`"],
+    ),
+    (
+        "add all lb ip-daddr {10.0.0.1}",
+        &["9: `lb` needs a rule that follows connections: write `add-stateful` instead of `add`"],
+    ),
+    (
+        "add-stateful all lb ip-saddr {10.0.0.1}",
+        &["21: `lb` does not take `ip-saddr`; expected one of `ip-daddr`, `ip6-daddr`, \
+        `udp-dport`, `tcp-dport`"],
+    ),
+    // What can never be.
+    (
+        "add net-proto ip6 ip-saddr 10.0.0.1 drop",
+        &["19: this rule can never match: `ip-saddr 10.0.0.1` is about IPv4 packets, \
+        which `net-proto ip6` excludes"],
+    ),
+    (
+        "add ip-saddr 10.0.0.1 ip6-daddr ::1 drop",
+        &["23: this rule can never match: `ip-saddr 10.0.0.1` is about IPv4 packets, \
+        `ip6-daddr ::1` about IPv6 packets"],
+    ),
+    (
+        "add eth-type arp ip-proto tcp drop",
+        &["18: this rule can never match: `ip-proto tcp` is about IP packets, which \
+        `eth-type 0x0806` excludes"],
+    ),
+    (
+        "add ip-ttl > 255 drop",
+        &["5: this rule can never match: `ip-ttl > 255` never holds, `ip-ttl` is 0 to 255"],
+    ),
+    ("add ip-ver 6 drop", &["5: this rule can never match: `ip-ver 6` never holds, `ip-ver` is always 4"]),
+    (
+        "add tcp-dport 80 tcp-dport 443 drop",
+        &["18: this rule can never match: no value of `tcp-dport` satisfies both \
+        `tcp-dport 80` and `tcp-dport 443`"],
+    ),
+    (
+        "add ip-saddr 10.0.0.0/8 ip-saddr 192.168.0.0/16 drop",
+        &["25: this rule can never match: no value of `ip-saddr` satisfies \
+        both `ip-saddr 10.0.0.0/8` and `ip-saddr 192.168.0.0/16`"],
+    ),
+    (
+        "add ip-ce ip-ect0 drop",
+        &["11: this rule can never match: `ip-ce` and `ip-ect0` ask for different values of the same bits"],
+    ),
+    (
+        "add ip-ecn 1 ip-ce drop",
+        &["14: this rule can never match: `ip-ecn 1` and `ip-ce` ask for different values of the same bits"],
+    ),
+    (
+        "add tcp-flags syn ! tcp-syn drop",
+        &["19: this rule can never match: `tcp-flags syn` and `! tcp-syn` ask for different \
+        values of the same bits"],
+    ),
+    (
+        "add ip6-eh-routing ! ip6-eh drop",
+        &["20: this rule can never match: `ip6-eh-routing` and `! ip6-eh` exclude each other"],
+    ),
+    (
+        "add tcp-opt-mss ! tcp-opt drop",
+        &["17: this rule can never match: `tcp-opt-mss` and `! tcp-opt` exclude each other"],
+    ),
+    (
+        "add tcp-opt-mss tcp-offset 5 drop",
+        &["17: this rule can never match: `tcp-offset 5` leaves no room for the option that \
+        `tcp-opt-mss` asks for"],
+    ),
+    (
+        "add payload \"GET\" payload \"POST\" drop",
+        &["19: this rule can never match: `payload \"GET\"` and `payload \"POST\"` \
+        exclude each other"],
+    ),
+    (
+        "add in lan in wan drop",
+        &["12: this rule can never match: no value of `in` satisfies both `in lan` and `in wan`"],
+    ),
+    (
+        "add ip-frag-offset 5 tcp-dport 80 drop",
+        &["22: this rule can never match: `ip-frag-offset 5` is about later fragments, \
+        which have no transport header for `tcp-dport 80`"],
+    ),
+    (
+        "add tcp-dport > 10 tcp-dport < 20 ! tcp-dport 11-19 drop",
+        &["35: this rule can never match: `tcp-dport > 10`, \
+        `tcp-dport < 20` and `! tcp-dport 11-19` cannot all hold"],
+    ),
+    (
+        "add ip-proto udp mod tcp-dport 1",
+        &["18: this target can never apply: `tcp-dport` is about TCP packets, which \
+        `ip-proto udp` excludes"],
+    ),
+    (
+        "add udp-dport 53 strip tcp-opt-mss",
+        &["18: this target can never apply: `udp-dport 53` is about UDP packets, \
+        `tcp-opt-mss` about TCP packets"],
+    ),
+    (
+        "add ! vlan-id mod vlan-id 5",
+        &["15: this target can never apply: `! vlan-id` and `vlan-id` exclude each other"],
+    ),
+    // Other commands.
+    (
+        "set pol spin",
+        &["5: unknown setting `pol`; expected `ip6-max-headers` or `poll`; did you mean `poll`?"],
+    ),
+    (
+        "set poll spinn",
+        &["10: `spinn` is no value of `poll`; expected adaptive or spin; did you mean `spin`?"],
+    ),
+    ("set ip6-max-headers 65", &["21: `65` is no value of `ip6-max-headers`; expected 1 to 64"]),
+    (
+        "show tabels",
+        &[
+            "6: `tabels` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `settings` or `version`; \
+        did you mean `tables`?",
+        ],
+    ),
+    ("del", &["4: a rule's number is missing; expected a number 1 to 4294967295"]),
+    ("del 5 6", &["7: nothing more follows `del ID`; expected the end of the command"]),
+    (
+        "list --terze",
+        &[
+            "6: nothing more follows `list [--terse]`; expected the end of the command; did you mean `--terse`?",
+        ],
+    ),
+    ("enable", &["7: a port is missing; expected the name of a port"]),
+];
+
+#[test]
+fn every_mistake_gets_its_words() {
+    for (line, expected) in TABLE {
+        assert_eq!(brief(line), *expected, "{line}");
+    }
+}
+
+#[test]
+fn what_might_match_is_taken() {
+    for line in [
+        // ICMP for IPv4 may travel in IPv6, and later fragments carry any protocol.
+        "add net-proto ip6 ip-proto icmp drop",
+        "add ip-frag-offset > 0 ip-proto tcp drop",
+        "add ip-proto != tcp ip-frag-offset 5 drop",
+        "add ip6-eh-esp ip-proto esp drop",
+        "add ip-ttl >= 0 ip-ttl <= 255 drop",
+        "add ip-saddr 0.0.0.0/0 drop",
+        "add tcp-dport >= 80 tcp-dport <= 90 tcp-dport != 85 drop",
+        "add tcp-flags syn tcp-syn ! tcp-ack drop",
+        "add ip-ecn {1, 2} ! ip-ce drop",
+        // Several options of one kind may be there.
+        "add tcp-opt-mss 1 tcp-opt-mss 2 drop",
+        "add ! tcp-opt tcp-opt 1 drop",
+        "add ! tcp-opt-mss 1460 tcp-opt-mss drop",
+        "add ! vlan-id 5 ! vlan-id 6 drop",
+        "add eth-type != ip4 drop",
+        "add ! ip6-eh drop",
+        "add payload \"GET\" payload \"GET /\" drop",
+        "add payload {\"GET\", \"POST\"} ! payload \"GET\" drop",
+        "add in {lan, wan} in != lan drop",
+        "add all mod tcp-dport 1 mod udp-dport 2 mod tcp-dport 3",
+        "add ! tcp-opt-mss strip tcp-opt-mss",
+        "add ! tcp-opt-mss add tcp-opt-mss 1400",
+        "add eth-type arp mod vlan-id 5",
+        "add ip6-next 44 tcp-dport 80 drop",
+    ] {
+        if let Err(errors) = parse_command(line) {
+            panic!("{}", errors.iter().map(|error| error.render("", line)).collect::<String>());
+        }
+    }
+}
