@@ -118,9 +118,12 @@ fn accept(listener: &UnixListener, clients: &Arc<Clients>, daemon: &Arc<Mutex<Da
         let Some(guest) = clients.admit(stream) else { continue };
         let daemon = Arc::clone(daemon);
         let talk = move || {
-            let clients = Arc::clone(&guest.clients);
+            // Its seat is free only when nothing of the conversation is left.
+            let guest = guest;
+            let clients = &guest.clients;
             let context = Context { daemon: &daemon, limits: &clients.limits, budget: &clients.budget };
             converse(&guest.stream, &context, |idle| clients.set_idle(guest.number, idle));
+            drop(daemon);
         };
         // Where no thread can be had, the guest is dropped with the closure and so sent away.
         let _ = thread::Builder::new().name("mmb-client".to_owned()).stack_size(STACK).spawn(talk);

@@ -1,8 +1,8 @@
 //! The prompt: line editing, history, completion, and help on `?`.
 
-use super::errand::takes_file;
 use super::report::is_colored;
 use super::{help, names};
+use mmb_policy::complete::{Candidate, CandidateKind};
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -35,6 +35,7 @@ pub(crate) struct Editor {
     editor: rustyline::Editor<Assistant, FileHistory>,
     history: Option<PathBuf>,
     question: Question,
+    socket: PathBuf,
 }
 
 impl Editor {
@@ -57,7 +58,7 @@ impl Editor {
             // A first session has none yet; one that cannot be read is not worth more than starting without.
             let _ = editor.load_history(file);
         }
-        Ok(Editor { editor, history, question })
+        Ok(Editor { editor, history, question, socket: socket.to_owned() })
     }
 
     /// Reads a line. `?` shows help and goes on with the same line.
@@ -73,7 +74,8 @@ impl Editor {
                 Err(ReadlineError::Eof) => return Ok(Typed::End),
                 Err(ReadlineError::Interrupted) => match self.question.take() {
                     Some((line, at)) => {
-                        crate::output::print(&help::at(&line, at));
+                        let known = names::ask(&self.socket, &line[..at]);
+                        crate::output::print(&help::at(&line, at, &known));
                         (before, behind) = (line[..at].to_owned(), line[at..].to_owned());
                     }
                     None => return Ok(Typed::Nothing),
@@ -158,19 +160,16 @@ impl Completer for Assistant {
         at: usize,
         context: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
-        let mut words = line[..at].split_whitespace().skip_while(|word| *word == "mmb");
-        if words.next().is_some_and(takes_file) && line[..at].trim_start().contains(char::is_whitespace) {
+        let candidates = help::words(line, at, &names::ask(&self.socket, &line[..at]));
+        if candidates.iter().any(|candidate| candidate.kind == CandidateKind::File) {
             return self.files.complete(line, at, context);
         }
-        let word = line[..at].rsplit(char::is_whitespace).next().unwrap_or_default();
-        let start = at - word.len();
-        let known = names::ask(&self.socket, word);
-        let ids = known.ids.iter().map(|id| id.0.to_string());
-        let shell_words = help::shell_words(&line[..at]).map(|(word, _)| word.to_owned());
-        let words =
-            known.ports.into_iter().chain(ids).chain(shell_words).filter(|known| known.starts_with(word));
-        let pairs = words.map(|word| Pair { replacement: format!("{word} "), display: word });
-        Ok((start, pairs.collect()))
+        let start = candidates.first().map_or(at, |candidate| candidate.start);
+        let pair = |candidate: Candidate| Pair {
+            replacement: format!("{} ", candidate.text),
+            display: candidate.text,
+        };
+        Ok((start, candidates.into_iter().map(pair).collect()))
     }
 }
 

@@ -74,7 +74,7 @@ impl Errand {
     }
 }
 
-pub(crate) fn takes_file(command: &str) -> bool {
+fn takes_file(command: &str) -> bool {
     verb::named(command).is_some_and(|info| info.argument == Argument::File)
 }
 

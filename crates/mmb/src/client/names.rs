@@ -3,7 +3,6 @@
 use mmb_control::answer::Answer;
 use mmb_control::protocol::Request;
 use mmb_control::{Client, ClientError};
-use mmb_policy::RuleId;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,30 +12,34 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Names in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names {
-    /// Numbers of rules that begin as asked; some of them, where there are many.
-    pub(crate) ids: Vec<RuleId>,
+    /// Rules whose number begins as asked, with their text; some of them, where there are many.
+    pub(crate) rules: Vec<(u32, String)>,
     /// The ports.
     pub(crate) ports: Vec<String>,
 }
 
-/// Names for a word that begins like this. None, if there is no daemon or it does not answer soon.
-pub(crate) fn ask(socket: &Path, word: &str) -> Names {
-    let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
-    // No number begins like a word: then only the ports are wanted.
-    let prefix = if is_number { word } else { "x" };
+impl Names {
+    /// The text of a rule.
+    pub(crate) fn rule(&self, id: u32) -> Option<&str> {
+        self.rules.iter().find(|(known, _)| *known == id).map(|(_, rule)| rule.as_str())
+    }
+}
+
+/// Names for the last word before the cursor. None, if there is no daemon or it does not answer soon.
+pub(crate) fn ask(socket: &Path, before: &str) -> Names {
+    let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
+    // No number begins like another word: then only the ports are wanted.
+    let prefix = if word.bytes().all(|byte| byte.is_ascii_digit()) { word } else { "-" };
     let mut names = Names::default();
     let asked = Client::connect(socket).and_then(|client| {
         client.patience(PATIENCE)?.ask(&Request::Names(prefix.to_owned()), |answer| {
             match answer {
                 Answer::PortName(name) => names.ports.push(name),
-                Answer::Rule(rule) => names.ids.push(RuleId(rule.id)),
+                Answer::Rule(rule) => names.rules.push((rule.id, rule.rule)),
                 _ => {}
             }
             Ok::<(), ClientError>(())
         })
     });
-    match asked {
-        Ok(_) => names,
-        Err(_) => Names::default(),
-    }
+    asked.map(|_| names).unwrap_or_default()
 }

@@ -5,7 +5,7 @@ use super::file::Saving;
 use super::human::HumanPrinter;
 use super::json::JsonPrinter;
 use super::report::{self, Screen, Source};
-use super::{ClientOptions, help};
+use super::{ClientOptions, help, names};
 use crate::cli::{CheckArgs, Global};
 use crate::{output, policy_file};
 use anyhow::Context;
@@ -53,7 +53,8 @@ impl Runner {
         match &errand.task {
             Task::Nothing | Task::Exit => Ok(()),
             Task::Help(words) => {
-                output::print(&help::about(words));
+                let known = names::ask(&self.socket, &format!("{words} "));
+                output::print(&help::about(words, &known));
                 Ok(())
             }
             Task::Check(file) => self.check(file, json),

@@ -1,0 +1,124 @@
+//! Counters as clients see them, with packets that a worker was given.
+
+mod common;
+
+use common::{Running, start};
+use mmb_control::answer::{Answer, PortLine, RuleLine, StageLine};
+use mmb_engine::worker::NoCycles;
+use mmb_engine::{DropReason, Verdict};
+use mmb_packet::{LinkType, Packet, PortId};
+use mmb_testkit::{Frame, Tcp, Udp};
+
+fn packet(bytes: &mut [u8]) -> Packet<'_> {
+    let length = bytes.len();
+    Packet::new(bytes, 0, length, PortId(0), LinkType::Ethernet).expect("fits")
+}
+
+/// Gives the worker packets that came in by `lan`.
+fn feed(mmb: &mut Running, frames: &[Frame]) -> Vec<Verdict> {
+    let mut buffers: Vec<Vec<u8>> = frames.iter().map(Frame::bytes).collect();
+    let mut packets: Vec<Packet<'_>> = buffers.iter_mut().map(|bytes| packet(bytes)).collect();
+    let mut verdicts = vec![Verdict::Drop(DropReason::Rule); packets.len()];
+    mmb.worker.process(0, &NoCycles, &mut packets, &mut verdicts);
+    verdicts
+}
+
+fn listed(mmb: &Running) -> Vec<RuleLine> {
+    let line = |answer| match answer {
+        Answer::Rule(line) => Some(line),
+        _ => None,
+    };
+    mmb.run("list").into_iter().filter_map(line).collect()
+}
+
+fn counted(mmb: &Running) -> Vec<(u32, Option<u64>)> {
+    listed(mmb).into_iter().map(|line| (line.id, line.packets)).collect()
+}
+
+fn web() -> Frame {
+    Tcp::default().dport(80).over_ip4()
+}
+
+fn dns() -> Frame {
+    Udp::default().dport(53).over_ip4()
+}
+
+#[test]
+fn rules_ports_drops_and_stages_count() {
+    let mut mmb = start("add tcp-dport 80 drop\nadd ip-proto udp mod ip-ttl 9\nadd all accept\n");
+    let verdicts = feed(&mut mmb, &[web(), dns(), dns()]);
+    assert_eq!(verdicts[1..], [Verdict::Send(PortId(1)); 2]);
+    let rules = listed(&mmb);
+    assert_eq!(rules.iter().map(|rule| rule.packets).collect::<Vec<_>>(), [Some(1), Some(2), Some(3)]);
+    let length = |frame: &Frame| frame.bytes().len() as u64;
+    assert_eq!(rules[1].bytes, Some(2 * length(&dns())));
+
+    let ports: Vec<PortLine> = mmb
+        .run("show ports")
+        .into_iter()
+        .filter_map(|answer| if let Answer::Port(line) = answer { Some(line) } else { None })
+        .collect();
+    assert_eq!((ports[0].rx.packets, ports[0].rx.bytes), (3, length(&web()) + 2 * length(&dns())));
+    assert_eq!(ports[1].rx.packets, 0);
+
+    let stage: Vec<StageLine> = mmb
+        .run("show runtime")
+        .into_iter()
+        .filter_map(|answer| if let Answer::Stage(line) = answer { Some(line) } else { None })
+        .collect();
+    assert_eq!((stage[0].name.as_str(), stage[0].vectors, stage[0].packets), ("parse", 1, 3));
+    assert_eq!(stage[0].packets_per_vector, 3.0);
+}
+
+#[test]
+fn drops_are_shown_by_their_reason() {
+    let mut mmb = start("add tcp-dport 80 drop\n");
+    let mut bytes = web().bytes();
+    // The version of the IP header.
+    bytes[14] = 0x95;
+    let mut verdict = [Verdict::Send(PortId(1))];
+    mmb.worker.process(0, &NoCycles, &mut [packet(&mut bytes)], &mut verdict);
+    feed(&mut mmb, &[web(), web(), dns()]);
+    let mut drops: Vec<_> = mmb
+        .run("show errors")
+        .into_iter()
+        .filter_map(
+            |answer| if let Answer::Drop(line) = answer { Some((line.reason, line.count)) } else { None },
+        )
+        .collect();
+    drops.sort();
+    assert_eq!(drops, [("ip-bad-version".to_owned(), 1), ("rule".to_owned(), 2)]);
+}
+
+#[test]
+fn tables_say_which_fields_the_rules_fix() {
+    let mmb = start("add tcp-dport 80 drop\nadd tcp-dport 81 drop\nadd ip-saddr 10.0.0.0/8 drop\n");
+    let tables: Vec<_> = mmb
+        .run("show tables")
+        .into_iter()
+        .filter_map(|answer| if let Answer::Table(line) = answer { Some(line) } else { None })
+        .filter(|table| table.class == "ip4")
+        .collect();
+    let ports = tables.iter().find(|table| table.mask.contains("tcp-dport")).expect("a table of ports");
+    assert_eq!((ports.rules, ports.entries), (2, 2));
+    assert!(ports.load > 0.0 && ports.load <= 1.0);
+    assert_eq!(tables.iter().map(|table| table.rules).sum::<u64>(), 3);
+}
+
+#[test]
+fn a_rule_that_stays_keeps_its_counters_and_a_new_one_starts_at_nothing() {
+    let mut mmb = start("add tcp-dport 80 drop\nadd ip-proto udp accept\n");
+    feed(&mut mmb, &[web(), dns(), dns()]);
+    assert_eq!(counted(&mmb), [(1, Some(1)), (2, Some(2))]);
+    mmb.run("add all accept");
+    assert!(mmb.apply("add ip-proto udp accept\nadd tcp-dport 443 drop\nadd all accept\n").1.ok);
+    assert_eq!(counted(&mmb), [(2, Some(2)), (3, Some(0)), (4, Some(0))]);
+    feed(&mut mmb, &[dns()]);
+    assert_eq!(counted(&mmb), [(2, Some(3)), (3, Some(1)), (4, Some(0))]);
+    mmb.refused(&["del 99"]);
+    assert!(!mmb.apply("add bogus").1.ok);
+    assert_eq!(counted(&mmb), [(2, Some(3)), (3, Some(1)), (4, Some(0))], "a refusal touches no counter");
+    mmb.run("flush");
+    mmb.run("add id 2 ip-proto udp accept");
+    assert_eq!(counted(&mmb), [(2, Some(0))]);
+}

@@ -1,0 +1,314 @@
+//! The program as a client: one-shot commands and the shell on a pipe, with a daemon in this process.
+
+use mmb_control::{Daemon, Host, PortStatus, Server, WorkerStatus};
+use mmb_engine::{Engine, PortSpec, PortTable, Worker};
+use mmb_packet::PortId;
+use mmb_policy::Policy;
+use mmb_policy::policy::Poll;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
+
+/// Two ports without anything behind them.
+struct NoPackets;
+
+impl Host for NoPackets {
+    fn ports(&self) -> Vec<PortStatus> {
+        let port = |name: &str, peer: &str| PortStatus {
+            name: name.into(),
+            device: format!("eth-{name}"),
+            driver: "net_none".into(),
+            mac: "02:00:00:00:00:01".into(),
+            mtu: 1500,
+            link: true,
+            peer: Some(peer.into()),
+            rx_missed: 0,
+            rx_errors: 0,
+            tx_errors: 0,
+        };
+        vec![port("lan", "wan"), port("wan", "lan")]
+    }
+
+    fn set_poll(&self, _: Poll) {}
+
+    fn workers(&self) -> Vec<WorkerStatus> {
+        vec![WorkerStatus { worker: 0, core: None }]
+    }
+}
+
+struct Setting {
+    directory: TempDir,
+    server: Option<Server>,
+    _workers: Vec<Worker>,
+}
+
+/// What a command said and how it ended.
+struct Said {
+    status: i32,
+    out: String,
+    err: String,
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Said {
+        Said {
+            status: output.status.code().expect("ended by itself"),
+            out: String::from_utf8(output.stdout).expect("text"),
+            err: String::from_utf8(output.stderr).expect("text"),
+        }
+    }
+}
+
+impl Setting {
+    fn new(policy: &str) -> Setting {
+        let directory = tempfile::tempdir().expect("a directory");
+        let spec = |name: &str, peer| PortSpec { name: name.into(), mtu: None, peer: Some(PortId(peer)) };
+        let (engine, workers) = Engine::new(PortTable(vec![spec("lan", 1), spec("wan", 0)]), 1, 1);
+        let policy = Policy::parse(policy).expect("a policy").0;
+        let daemon = Daemon::new(engine, policy, Box::new(NoPackets)).expect("a policy for these ports");
+        let server = Server::bind(&directory.path().join("s"), Arc::new(Mutex::new(daemon))).expect("binds");
+        Setting { directory, server: Some(server), _workers: workers }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.path(name), text).expect("writes");
+        self.path(name).display().to_string()
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mmb"));
+        command.arg("--socket").arg(self.path("s")).args(words);
+        command.env("XDG_STATE_HOME", self.directory.path());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Said {
+        self.command(words).stdin(Stdio::null()).output().expect("mmb runs").into()
+    }
+
+    fn feed(&self, words: &[&str], input: &str) -> Said {
+        let mut command = self.command(words);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("mmb runs");
+        child.stdin.take().expect("piped").write_all(input.as_bytes()).expect("reads its input");
+        child.wait_with_output().expect("ends").into()
+    }
+
+    /// A command that must work.
+    fn good(&self, words: &[&str]) -> String {
+        let said = self.run(words);
+        assert_eq!((said.status, said.err.as_str()), (0, ""), "{words:?}: {}", said.out);
+        said.out
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        serde_json::from_str(&self.good(&[words, &["--json"]].concat())).expect("one object")
+    }
+
+    fn rules(&self) -> Vec<String> {
+        let listed = self.json(&["list"]);
+        let rule = |rule: &Value| format!("{} {}", rule["id"], rule["rule"].as_str().expect("text"));
+        listed["rules"].as_array().expect("rules").iter().map(rule).collect()
+    }
+}
+
+#[test]
+fn a_rule_may_come_in_many_words_or_few_with_options_anywhere() {
+    let mmb = Setting::new("");
+    mmb.good(&["add", "tcp-dport", "80", "drop"]);
+    mmb.good(&["add", "! tcp-syn", "tcp-dport", "{80, 443}", "drop"]);
+    mmb.good(&["add", "payload \"GET \" drop", "5"]);
+    let added = mmb.good(&["add", "all", "--json", "mod", "ip-ecn", "0"]);
+    let expected = json!({"added": [{"id": 4, "rule": "add all mod ip-ecn 0"}], "removed": [], "kept": 3});
+    assert_eq!(serde_json::from_str::<Value>(&added).expect("JSON"), expected);
+    assert_eq!(
+        mmb.rules(),
+        [
+            "1 add tcp-dport 80 drop",
+            "2 add ! tcp-syn tcp-dport {80, 443} drop",
+            "3 add payload \"GET \" drop 5",
+            "4 add all mod ip-ecn 0"
+        ]
+    );
+}
+
+#[test]
+fn a_wrong_rule_is_shown_with_a_caret_and_exits_with_one() {
+    let mmb = Setting::new("add all accept");
+    let said = mmb.run(&["add", "tcp-dpotr", "80", "drop"]);
+    assert_eq!((said.status, said.out.as_str()), (1, ""));
+    assert!(said.err.contains("\n1 | add tcp-dpotr 80 drop\n  |     ^^^^^^^^^\n"), "{}", said.err);
+    assert!(said.err.contains("tcp-dport`?") && !said.err.contains('\x1b'), "{}", said.err);
+
+    let said = mmb.run(&["add", "in", "lann", "drop", "--json"]);
+    let error: Value = serde_json::from_str(&said.out).expect("JSON");
+    assert_eq!((said.status, &error["line"], &error["column"]), (1, &json!(1), &json!(8)));
+    assert_eq!(error["suggestion"], "lan");
+    assert!(error["error"].as_str().expect("text").contains("lan, wan"));
+    assert_eq!(mmb.rules(), ["1 add all accept"]);
+}
+
+#[test]
+fn what_cannot_be_meant_exits_with_two() {
+    let mmb = Setting::new("");
+    for words in [&["list", "--wide"][..], &["bogus"], &["apply"], &["add", "all\ndrop"]] {
+        assert_eq!(mmb.run(words).status, 2, "{words:?}");
+    }
+    assert_eq!(mmb.run(&["del"]).status, 1, "the language says what is missing");
+}
+
+#[test]
+fn every_answer_has_its_shape_in_json() {
+    let mmb = Setting::new("add tcp-dport 80 drop");
+    let listed = json!({"rules": [{"id": 1, "rule": "add tcp-dport 80 drop", "packets": 0, "bytes": 0}]});
+    assert_eq!(mmb.json(&["list"]), listed);
+    assert_eq!(
+        mmb.json(&["list", "--terse"]),
+        json!({"rules": [{"id": 1, "rule": "add tcp-dport 80 drop"}]})
+    );
+    assert_eq!(mmb.json(&["show", "errors"]), json!({"drops": {}, "not_applied": {}}));
+    assert_eq!(
+        mmb.json(&["show", "settings"]),
+        json!({"settings": {"ip6-max-headers": 16, "poll": "adaptive"}})
+    );
+    assert_eq!(mmb.json(&["show", "version"])["version"], env!("CARGO_PKG_VERSION"));
+    let ports = mmb.json(&["show", "ports"]);
+    assert_eq!(ports["ports"][0]["name"], "lan");
+    assert_eq!(ports["ports"][0]["rx"], json!({"packets": 0, "bytes": 0}));
+    let runtime = mmb.json(&["show", "runtime"]);
+    assert_eq!(runtime["workers"][0]["stages"][1]["name"], "classify");
+    assert_eq!(runtime["stages"][4]["name"], "forward");
+    let tables = mmb.json(&["show", "tables"]);
+    assert_eq!(tables["tables"][0]["rules"], 1);
+    let disabled = json!({"added": [], "removed": [], "kept": 1, "disabled": ["wan"]});
+    assert_eq!(mmb.json(&["disable", "wan"]), disabled);
+    let set = json!({"added": [], "removed": [], "kept": 1, "settings": {"poll": "spin"}});
+    assert_eq!(mmb.json(&["set", "poll", "spin"]), set);
+    let flushed = json!({"added": [], "removed": [{"id": 1, "rule": "add tcp-dport 80 drop"}], "kept": 0});
+    assert_eq!(mmb.json(&["flush"]), flushed);
+    assert_eq!(mmb.json(&["list"]), json!({"rules": []}));
+}
+
+#[test]
+fn tables_are_aligned_and_end_in_totals() {
+    let mmb = Setting::new("add tcp-dport 80 drop\nadd id 12 all accept");
+    let expected = "ID  PACKETS  BYTES  RULE\n 1        0      0  add tcp-dport 80 drop\n\
+                    12        0      0  add all accept\n          0      0  2 rules\n";
+    assert_eq!(mmb.good(&["list"]), expected);
+    assert_eq!(mmb.good(&["list", "--terse"]), "ID  RULE\n 1  add tcp-dport 80 drop\n12  add all accept\n");
+    for topic in ["tables", "ports", "errors", "runtime", "settings", "version"] {
+        let shown = mmb.good(&["show", topic]);
+        assert!(!shown.is_empty() && !shown.contains('\x1b'), "{topic}: {shown}");
+    }
+    assert!(mmb.good(&["show", "ports"]).contains("\ntotal "));
+}
+
+#[test]
+fn a_file_goes_out_and_in_again() {
+    let mmb = Setting::new("set poll spin\nadd id 3 tcp-dport 80 drop\nadd all mod ip-ecn 0");
+    let path = mmb.path("p.mmb").display().to_string();
+    assert_eq!(mmb.json(&["save", &path]), json!({"saved": path, "rules": 2}));
+    let text = std::fs::read_to_string(&path).expect("reads");
+    assert_eq!(mmb.good(&["save", "-"]), text);
+    assert_eq!(mmb.run(&["check", &path]).status, 0);
+    mmb.good(&["flush"]);
+    mmb.good(&["set", "poll", "adaptive"]);
+    let applied = mmb.good(&["apply", &path]);
+    let expected = "+ 3     add tcp-dport 80 drop\n+ 4     add all mod ip-ecn 0\npoll is spin now\n\
+                    2 added, 0 removed, 0 kept\n";
+    assert_eq!(applied, expected);
+    let said = mmb.feed(&["apply", "-"], "add all mod ip-ecn 0\n");
+    assert_eq!(said.status, 0, "{}", said.err);
+    assert!(said.out.contains("- 3 ") && said.out.contains("0 added, 1 removed, 1 kept"), "{}", said.out);
+    assert_eq!(mmb.rules(), ["4 add all mod ip-ecn 0"]);
+}
+
+#[test]
+fn a_wrong_file_changes_nothing_and_is_told_with_every_mistake() {
+    let mmb = Setting::new("add all accept");
+    let path = mmb.file("wrong.mmb", "# fine\nadd tcp-dport 99999 drop\nadd ip-sadr 10.0.0.1 drop\n");
+    let said = mmb.run(&["apply", &path]);
+    assert_eq!((said.status, said.out.as_str()), (1, ""));
+    for part in ["wrong.mmb:2:", "wrong.mmb:3:5", "^", "ip-saddr"] {
+        assert!(said.err.contains(part), "{part}: {}", said.err);
+    }
+    let errors: Value = serde_json::from_str(&mmb.run(&["--json", "apply", &path]).out).expect("JSON");
+    assert_eq!((&errors["line"], errors["errors"].as_array().map(Vec::len)), (&json!(2), Some(2)));
+    let path = mmb.file("ports.mmb", "# lann\nadd in lann drop\n");
+    assert!(mmb.run(&["apply", &path]).err.contains("ports.mmb:2:8"));
+    assert!(mmb.run(&["apply", "/nowhere/x.mmb"]).err.contains("/nowhere/x.mmb"));
+    assert!(mmb.run(&["save", "/nowhere/x.mmb"]).err.contains("/nowhere/x.mmb"));
+    assert_eq!(mmb.rules(), ["1 add all accept"]);
+}
+
+#[test]
+fn the_shell_runs_every_line_of_a_pipe() {
+    let mmb = Setting::new("");
+    let lines =
+        "add tcp-dport 80 drop\n\n# nothing\nmmb add tcp-dport \\\n  81 drop\nlist --terse\nexit\nflush\n";
+    let said = mmb.feed(&[], lines);
+    assert_eq!((said.status, said.err.as_str()), (0, ""));
+    assert!(
+        said.out.ends_with("ID  RULE\n 1  add tcp-dport 80 drop\n 2  add tcp-dport 81 drop\n"),
+        "{}",
+        said.out
+    );
+    assert_eq!(mmb.rules().len(), 2, "nothing behind exit");
+
+    let said = mmb.feed(&[], "add bogus drop\napply\nadd all accept\nlist --json");
+    assert_eq!(said.status, 1);
+    assert!(said.err.contains("standard input:1:5"), "{}", said.err);
+    assert!(said.out.contains("add all accept") && said.out.ends_with("]}\n"), "{}", said.out);
+
+    let said = mmb.feed(&["--json"], "flush\nshow errors\ndel 7\n");
+    let objects: Vec<Value> =
+        said.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(objects.len(), 3, "an object a command: {}", said.out);
+    assert!(objects[2]["error"].is_string());
+}
+
+#[test]
+fn without_a_daemon_the_client_says_how_to_start_one() {
+    let mut mmb = Setting::new("");
+    drop(mmb.server.take());
+    let said = mmb.run(&["list"]);
+    assert_eq!(said.status, 1);
+    assert!(said.err.contains("no mmb answers at") && said.err.contains("mmb run --port"), "{}", said.err);
+    let said = mmb.run(&["list", "--json"]);
+    let error: Value = serde_json::from_str(&said.out).expect("JSON");
+    assert!(error["error"].as_str().expect("text").contains("no mmb answers"));
+    let path = mmb.file("good.mmb", "add all drop\n");
+    assert_eq!(mmb.run(&["check", &path]).status, 0, "check needs none");
+    assert_eq!(mmb.feed(&[], &format!("check {path}\n")).status, 0);
+    assert_eq!(mmb.run(&["save", &path]).status, 1);
+    assert_eq!(
+        std::fs::read_to_string(&path).expect("reads"),
+        "add all drop\n",
+        "a failed save touches nothing"
+    );
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_a_long_list_quietly() {
+    let text: String = (1..=20_000).map(|n| format!("add tcp-sport {} drop\n", n % 60_000)).collect();
+    let mmb = Setting::new(&text);
+    let mut command = mmb.command(&["list"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mmb runs");
+    let mut out = BufReader::new(child.stdout.take().expect("piped"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("a line");
+    drop(out);
+    let said: Said = child.wait_with_output().expect("ends").into();
+    assert_eq!((said.status, said.err.as_str()), (0, ""));
+}
