@@ -176,6 +176,9 @@ pub(crate) struct BenchArgs {
     /// Distinct packets to generate, or at most to take from the capture
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     pub(crate) packets: u32,
+    /// What to generate
+    #[arg(long, value_enum, default_value_t = Traffic::Mixed, conflicts_with = "pcap")]
+    pub(crate) traffic: Traffic,
     /// Measure for about this long
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     pub(crate) seconds: f64,
@@ -185,6 +188,21 @@ pub(crate) struct BenchArgs {
     /// Seed of the generated packets and of the percentages of drop
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
+}
+
+/// Packets that `mmb bench` generates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Traffic {
+    /// UDP and TCP in halves, one in eight over IPv6
+    Mixed,
+    /// The smallest UDP packets over IPv4
+    Udp,
+    /// TCP over IPv4 with the usual options
+    Tcp,
+    /// The smallest UDP packets over IPv6
+    Udp6,
+    /// TCP over IPv6 with the usual options
+    Tcp6,
 }
 
 /// `mmb check`

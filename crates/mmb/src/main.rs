@@ -4,12 +4,14 @@
 //! crate turns errors into messages and exit statuses: 0 done, 1 refused, 2 bad usage.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod cli;
 mod client;
 mod output;
 mod policy_file;
 mod replay;
 mod run;
+mod tsc;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
@@ -41,7 +43,8 @@ fn dispatch(command: Command, global: Global) -> anyhow::Result<ExitCode> {
         Command::Completions(args) => return completions(&args),
         Command::Replay(args) => return replay::main(&args, &global),
         Command::Check(args) => return policy_file::check(&args, &global),
-        Command::Bench(_) | Command::Man(_) => anyhow::bail!("not yet"),
+        Command::Bench(args) => return bench::main(&args, &global),
+        Command::Man(_) => anyhow::bail!("not yet"),
         Command::Add(words) => ("add", words.words),
         Command::AddStateless(words) => ("add-stateless", words.words),
         Command::AddStateful(words) => ("add-stateful", words.words),

@@ -5,8 +5,9 @@
 //! sent or dropped when the turn goes on.
 
 use super::idle::Idle;
+use crate::tsc::Tsc;
 use arrayvec::ArrayVec;
-use mmb_engine::worker::{Cycles, VECTOR};
+use mmb_engine::worker::VECTOR;
 use mmb_engine::{Count, DropReason, Verdict, Worker};
 use mmb_io::dpdk::EalThread;
 use mmb_io::{BURST, Burst, Link, Lost, PortError, Ports, kernel};
@@ -33,16 +34,6 @@ pub(super) struct Orders {
 impl Orders {
     fn poll(&self) -> Poll {
         if self.spin.load(Ordering::Relaxed) { Poll::Spin } else { Poll::Adaptive }
-    }
-}
-
-/// The machine's cycle counter, for the engine's measurements.
-struct Tsc;
-
-impl Cycles for Tsc {
-    #[inline]
-    fn now(&self) -> u64 {
-        mmb_io::cycles::now()
     }
 }
 

@@ -1,0 +1,79 @@
+//! Packets in memory, as a network card would have put them there: each in a buffer of its own, cold when its turn
+//! comes if there are enough of them.
+
+use mmb_packet::{LinkType, Packet, PortId};
+
+/// Bytes free in front of each packet: a whole area of TCP options fits.
+const HEADROOM: usize = 64;
+/// Buffers begin at multiples of this: a cache line.
+const LINE: usize = 64;
+
+/// Many packets in one piece of memory, and how they were at first.
+#[derive(Default)]
+pub(super) struct Arena {
+    memory: Vec<u8>,
+    pristine: Vec<u8>,
+    places: Vec<Place>,
+}
+
+/// Where a packet lies.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Bytes of its buffer, headroom included; buffers stand back to back.
+    size: usize,
+    len: usize,
+    link: LinkType,
+}
+
+impl Arena {
+    /// Adds a packet.
+    pub(super) fn push(&mut self, bytes: &[u8], link: LinkType) {
+        let size = (HEADROOM + bytes.len()).next_multiple_of(LINE);
+        self.pristine.resize(self.pristine.len() + HEADROOM, 0);
+        self.pristine.extend_from_slice(bytes);
+        self.pristine.resize(self.pristine.len() + size - HEADROOM - bytes.len(), 0);
+        self.places.push(Place { size, len: bytes.len(), link });
+    }
+
+    /// How many packets there are.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Makes all packets as they were when they were added.
+    pub(super) fn restore(&mut self) {
+        self.memory.resize(self.pristine.len(), 0);
+        self.memory.copy_from_slice(&self.pristine);
+    }
+
+    /// All packets in their order, as if come in by the first port.
+    pub(super) fn packets(&mut self) -> impl Iterator<Item = Packet<'_>> {
+        let mut rest = &mut self.memory[..];
+        self.places.iter().filter_map(move |place| {
+            let (buffer, behind) = std::mem::take(&mut rest).split_at_mut_checked(place.size)?;
+            rest = behind;
+            Packet::new(buffer, HEADROOM, place.len, PortId(0), place.link)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_come_back_as_they_were() {
+        let mut arena = Arena::default();
+        let packets: Vec<Vec<u8>> = (0..100usize).map(|n| vec![n as u8; n * 7]).collect();
+        packets.iter().for_each(|packet| arena.push(packet, LinkType::RawIp));
+        arena.restore();
+        for mut packet in arena.packets() {
+            assert!(packet.grow_front(HEADROOM));
+            packet.bytes_mut().fill(0xff);
+        }
+        arena.restore();
+        let again: Vec<Vec<u8>> = arena.packets().map(|packet| packet.bytes().to_vec()).collect();
+        assert_eq!(again, packets);
+        assert_eq!(arena.len(), 100);
+    }
+}

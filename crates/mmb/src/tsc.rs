@@ -1,0 +1,13 @@
+//! The machine's cycle counter as the engine reads it.
+
+use mmb_engine::worker::Cycles;
+
+/// Counts cycles of the time-stamp counter, or what the machine has in its place.
+pub(crate) struct Tsc;
+
+impl Cycles for Tsc {
+    #[inline]
+    fn now(&self) -> u64 {
+        mmb_io::cycles::now()
+    }
+}
