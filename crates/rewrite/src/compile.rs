@@ -20,19 +20,16 @@ pub struct Edit {
 }
 
 impl Edit {
-    pub(crate) const OPTIONS: u8 = 1 << 0;
-    pub(crate) const PAYLOADS: u8 = 1 << 1;
-    pub(crate) const RAW: u8 = 1 << 2;
-    pub(crate) const CHECKSUMS: u8 = 1 << 3;
+    /// Options, payloads, lengths and versions.
+    pub(crate) const BEHIND_FIELDS: u8 = 1 << 0;
+    pub(crate) const CHECKSUMS: u8 = 1 << 1;
 
-    /// Which lists behind the fields have steps, as bits.
+    /// Which of the lists behind the fields have steps, as bits.
     #[inline]
     pub(crate) fn lists(&self) -> u8 {
+        let no_others = self.options.is_empty() & self.payloads.is_empty() & self.raw.is_empty();
         let bit = |empty: bool, bit| if empty { 0 } else { bit };
-        bit(self.options.is_empty(), Self::OPTIONS)
-            | bit(self.payloads.is_empty(), Self::PAYLOADS)
-            | bit(self.raw.is_empty(), Self::RAW)
-            | bit(self.checksums.is_empty(), Self::CHECKSUMS)
+        bit(no_others, Self::BEHIND_FIELDS) | bit(self.checksums.is_empty(), Self::CHECKSUMS)
     }
 
     /// Compiles a rule's targets; `None` if none of them rewrites.

@@ -1,11 +1,11 @@
 //! Running edits over a packet.
 
 use crate::compile::Edit;
-use crate::fields::{Deltas, IP4_CHECKSUM};
+use crate::fields::{IP4_CHECKSUM, Pass};
 use crate::not_applied::{NotApplied, NotAppliedCounts};
 use crate::option_area::{List, Outcome};
 use crate::resize::{write_area, write_values};
-use crate::traits::{Traits, is};
+use crate::traits::is;
 use mmb_packet::checksum;
 use mmb_packet::{Layout, Packet};
 
@@ -24,34 +24,46 @@ impl Editor {
         edits: impl Iterator<Item = &'e Edit> + Clone,
         not_applied: &mut NotAppliedCounts,
     ) {
-        let traits = Traits::of(layout);
-        let mut deltas = Deltas::default();
+        let mut pass = Pass::new(layout);
         let mut lists = 0;
         let bytes = packet.bytes_mut();
         for edit in edits.clone() {
             lists |= edit.lists();
             for step in &edit.fields {
-                step.apply(bytes, layout, traits, &mut deltas);
+                step.apply(bytes, layout, &mut pass);
             }
         }
-        if lists & Edit::OPTIONS != 0 && traits.meets(is::TCP) {
-            self.apply_options(packet, layout, edits.clone(), &mut deltas, not_applied);
+        if lists & Edit::BEHIND_FIELDS != 0 {
+            self.apply_behind_fields(packet, layout, edits.clone(), &mut pass, not_applied);
         }
-        if lists & Edit::PAYLOADS != 0 {
-            for step in edits.clone().flat_map(|edit| &edit.payloads) {
-                step.apply(packet.bytes_mut(), layout, traits, &mut deltas, not_applied);
-            }
-        }
-        if lists & Edit::RAW != 0 {
-            for step in edits.clone().flat_map(|edit| &edit.raw) {
-                step.apply(packet.bytes_mut(), layout, traits, &mut deltas);
-            }
-        }
-        write_checksums(packet.bytes_mut(), layout, &deltas);
+        let bytes = packet.bytes_mut();
+        write_checksums(bytes, layout, &pass);
         if lists & Edit::CHECKSUMS != 0 {
             for step in edits.flat_map(|edit| &edit.checksums) {
-                step.apply(packet.bytes_mut(), layout, traits, &mut deltas);
+                step.apply(bytes, layout, &mut pass);
             }
+        }
+    }
+
+    /// Options, payloads, and lengths and versions: seldom all of them, and never for most packets.
+    #[inline(never)]
+    fn apply_behind_fields<'e>(
+        &mut self,
+        packet: &mut Packet<'_>,
+        layout: &mut Layout,
+        edits: impl Iterator<Item = &'e Edit> + Clone,
+        pass: &mut Pass,
+        not_applied: &mut NotAppliedCounts,
+    ) {
+        if pass.traits.meets(is::TCP) {
+            self.apply_options(packet, layout, edits.clone(), pass, not_applied);
+        }
+        let bytes = packet.bytes_mut();
+        for step in edits.clone().flat_map(|edit| &edit.payloads) {
+            step.apply(bytes, layout, pass, not_applied);
+        }
+        for step in edits.flat_map(|edit| &edit.raw) {
+            step.apply(bytes, layout, pass);
         }
     }
 
@@ -60,7 +72,7 @@ impl Editor {
         packet: &mut Packet<'_>,
         layout: &mut Layout,
         edits: impl Iterator<Item = &'e Edit> + Clone,
-        deltas: &mut Deltas,
+        pass: &mut Pass,
         not_applied: &mut NotAppliedCounts,
     ) {
         let steps = edits.flat_map(|edit| &edit.options);
@@ -79,10 +91,10 @@ impl Editor {
             Outcome::Unchanged => {}
             Outcome::Values => {
                 let area = packet.bytes_mut().get_mut(layout.tcp_options()).unwrap_or_default();
-                write_values(area, list, &mut deltas.transport);
+                write_values(area, list, &mut pass.transport);
             }
             Outcome::Rebuilt => {
-                if write_area(packet, layout, list.area().as_slice(), deltas).is_none() {
+                if write_area(packet, layout, list.area().as_slice(), pass).is_none() {
                     not_applied.count(NotApplied::NoRoom);
                 }
             }
@@ -92,18 +104,18 @@ impl Editor {
 
 /// Lets both checksums follow what changed.
 #[inline]
-fn write_checksums(bytes: &mut [u8], layout: &Layout, deltas: &Deltas) {
-    if !deltas.header.is_empty()
+fn write_checksums(bytes: &mut [u8], layout: &Layout, pass: &Pass) {
+    if !pass.header.is_empty()
         && let Some(field) = field_at(bytes, usize::from(layout.ip) + IP4_CHECKSUM)
     {
-        *field = deltas.header.apply(*field);
+        *field = pass.header.apply(*field);
     }
-    if !deltas.transport.is_empty()
+    if !pass.transport.is_empty()
         && let Some(offset) = checksum::field_offset(layout.l4_kind)
         && let Some(field) = field_at(bytes, usize::from(layout.l4) + offset)
     {
         let udp = layout.l4_kind == checksum::UDP;
-        *field = if udp { deltas.transport.apply_udp(*field) } else { deltas.transport.apply(*field) };
+        *field = if udp { pass.transport.apply_udp(*field) } else { pass.transport.apply(*field) };
     }
 }
 

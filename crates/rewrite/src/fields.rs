@@ -5,13 +5,36 @@ use mmb_packet::checksum::{self, Delta};
 use mmb_packet::{Layout, key};
 use mmb_policy::field::{FieldInfo, Implies, Place};
 
-/// What the changes of one packet do to its two checksums.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Deltas {
+/// One packet's pass through the steps: what it is, and what the changes so far do to its two checksums.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    /// What the packet is.
+    pub(crate) traits: Traits,
     /// The IPv4 header checksum.
     pub(crate) header: Delta,
     /// The transport checksum.
     pub(crate) transport: Delta,
+}
+
+impl Pass {
+    #[inline]
+    pub(crate) fn new(layout: &Layout) -> Pass {
+        Pass { traits: Traits::of(layout), header: Delta::default(), transport: Delta::default() }
+    }
+
+    /// Lets the checksums over `parts` follow the change of a word.
+    #[inline(always)]
+    fn follow(&mut self, parts: u8, old: [u8; 2], new: [u8; 2]) {
+        if parts & part::IP4_HEADER != 0 {
+            self.header.word(old, new);
+        }
+        if parts & part::ANY_TRANSPORT != 0 {
+            self.transport.word(old, new);
+        }
+        if parts & part::UDP_LENGTH != 0 {
+            self.transport.word(old, new);
+        }
+    }
 }
 
 /// What an offset counts from.
@@ -112,8 +135,8 @@ impl FieldStep {
 
     /// Writes the field if the packet has it.
     #[inline]
-    pub(crate) fn apply(&self, bytes: &mut [u8], layout: &Layout, traits: Traits, deltas: &mut Deltas) {
-        if !traits.meets(self.needs) {
+    pub(crate) fn apply(&self, bytes: &mut [u8], layout: &Layout, pass: &mut Pass) {
+        if !pass.traits.meets(self.needs) {
             return;
         }
         let base = match self.base {
@@ -124,16 +147,16 @@ impl FieldStep {
             Base::Proto => layout.proto_at,
         };
         let Some(place) = bytes.get_mut(usize::from(base) + usize::from(self.at)..) else { return };
-        let parts = self.parts & traits.covered;
+        let parts = self.parts & pass.traits.covered;
         match self.bits {
             Bits::Byte(value) => {
                 let Some(byte) = place.first_mut() else { return };
-                follow(deltas, parts, [0, *byte], [0, value]);
+                pass.follow(parts, [0, *byte], [0, value]);
                 *byte = value;
             }
-            Bits::Word { mask, value } => write(place, mask, value, parts, deltas),
-            Bits::Long { mask, value } => write(place, mask, value, parts, deltas),
-            Bits::Wide { mask, value } => write(place, mask, value, parts, deltas),
+            Bits::Word { mask, value } => write(place, mask, value, parts, pass),
+            Bits::Long { mask, value } => write(place, mask, value, parts, pass),
+            Bits::Wide { mask, value } => write(place, mask, value, parts, pass),
         }
     }
 }
@@ -179,27 +202,13 @@ fn bits(number: u128, bit: u16, width: u8, bytes: u16) -> Bits {
 
 /// Writes the masked bits over the first `N` bytes and lets the checksums over `parts` follow.
 #[inline(always)]
-fn write<const N: usize>(place: &mut [u8], mask: [u8; N], value: [u8; N], parts: u8, deltas: &mut Deltas) {
+fn write<const N: usize>(place: &mut [u8], mask: [u8; N], value: [u8; N], parts: u8, pass: &mut Pass) {
     let Some(place) = place.first_chunk_mut::<N>() else { return };
     let old = *place;
     for (byte, (mask, value)) in place.iter_mut().zip(mask.iter().zip(value)) {
         *byte = *byte & !mask | value;
     }
     for (old, new) in old.as_chunks::<2>().0.iter().zip(place.as_chunks::<2>().0) {
-        follow(deltas, parts, *old, *new);
-    }
-}
-
-/// Lets the checksums over `parts` follow the change of a word.
-#[inline(always)]
-pub(crate) fn follow(deltas: &mut Deltas, parts: u8, old: [u8; 2], new: [u8; 2]) {
-    if parts & part::IP4_HEADER != 0 {
-        deltas.header.word(old, new);
-    }
-    if parts & part::ANY_TRANSPORT != 0 {
-        deltas.transport.word(old, new);
-    }
-    if parts & part::UDP_LENGTH != 0 {
-        deltas.transport.word(old, new);
+        pass.follow(parts, *old, *new);
     }
 }

@@ -1,10 +1,10 @@
 //! Payload bytes: the first ones are overwritten.
 
-use crate::fields::{Deltas, UDP_LENGTH};
+use crate::fields::{Pass, UDP_LENGTH};
 use crate::not_applied::{NotApplied, NotAppliedCounts};
-use crate::traits::{Traits, needs, part};
+use crate::traits::{needs, part};
 use mmb_packet::Layout;
-use mmb_packet::checksum;
+use mmb_packet::checksum::{self, Delta};
 use mmb_policy::field::{Implies, Payload};
 
 /// Bytes to write over the start of a payload.
@@ -28,11 +28,10 @@ impl PayloadStep {
         &self,
         bytes: &mut [u8],
         layout: &Layout,
-        traits: Traits,
-        deltas: &mut Deltas,
+        pass: &mut Pass,
         not_applied: &mut NotAppliedCounts,
     ) {
-        if !traits.meets(self.needs) {
+        if !pass.traits.meets(self.needs) {
             return;
         }
         let range = match self.place {
@@ -44,12 +43,12 @@ impl PayloadStep {
             not_applied.count(NotApplied::PayloadShort);
             return;
         };
-        let span = Span::of(layout, traits);
+        let span = Span::of(layout, pass);
         for (at, (byte, &new)) in (start..).zip(place.iter_mut().zip(&self.bytes)) {
             if span.is_checksum(at) {
                 continue;
             }
-            span.follow(at, *byte, new, deltas);
+            span.follow(at, *byte, new, &mut pass.transport);
             *byte = new;
         }
     }
@@ -67,15 +66,15 @@ struct Span {
 }
 
 impl Span {
-    fn of(layout: &Layout, traits: Traits) -> Span {
+    fn of(layout: &Layout, pass: &Pass) -> Span {
         let l4 = usize::from(layout.l4);
-        let covered = traits.covered & part::TRANSPORT != 0;
+        let covered = pass.traits.covered & part::TRANSPORT != 0;
         Span {
             l4,
             end: if covered { layout.payload_end as usize } else { 0 },
             checksum: checksum::field_offset(layout.l4_kind).map(|at| l4 + at),
             udp_length: (layout.l4_kind == checksum::UDP).then_some(l4 + UDP_LENGTH),
-            proto_at: (traits.covered & part::PROTO != 0).then_some(usize::from(layout.proto_at)),
+            proto_at: (pass.traits.covered & part::PROTO != 0).then_some(usize::from(layout.proto_at)),
         }
     }
 
@@ -83,15 +82,15 @@ impl Span {
         self.checksum.is_some_and(|field| at == field || at == field + 1)
     }
 
-    fn follow(&self, at: usize, old: u8, new: u8, deltas: &mut Deltas) {
+    fn follow(&self, at: usize, old: u8, new: u8, transport: &mut Delta) {
         if (self.l4..self.end).contains(&at) {
             let odd = !(at - self.l4).is_multiple_of(2);
-            deltas.transport.byte(odd, old, new);
+            transport.byte(odd, old, new);
             if self.udp_length.is_some_and(|length| at == length || at == length + 1) {
-                deltas.transport.byte(odd, old, new);
+                transport.byte(odd, old, new);
             }
         } else if self.proto_at == Some(at) {
-            deltas.transport.byte(true, old, new);
+            transport.byte(true, old, new);
         }
     }
 }

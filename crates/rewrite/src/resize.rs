@@ -1,6 +1,6 @@
 //! Putting a changed option area back into its packet.
 
-use crate::fields::Deltas;
+use crate::fields::Pass;
 use crate::option_area::List;
 use mmb_packet::checksum::Delta;
 use mmb_packet::key::flags;
@@ -35,12 +35,12 @@ pub(crate) fn write_area(
     packet: &mut Packet<'_>,
     layout: &mut Layout,
     area: &[u8],
-    deltas: &mut Deltas,
+    pass: &mut Pass,
 ) -> Option<()> {
     let old_area = layout.tcp_options();
     let (headers, old_len) = (old_area.start, old_area.len());
     let moved = moved(layout, area.len())?;
-    let mut delta = deltas.transport;
+    let mut delta = pass.transport;
     delta.bytes(false, packet.bytes().get(old_area)?, area);
     // The old area lies in the packet, so the headers in front of it do, before and behind the move.
     if area.len() > old_len {
@@ -54,12 +54,12 @@ pub(crate) fn write_area(
         packet.bytes_mut().copy_within(..headers, by);
         packet.shrink_front(by);
     }
-    deltas.transport = delta;
+    pass.transport = delta;
     let bytes = packet.bytes_mut();
     if let Some(place) = bytes.get_mut(headers..).and_then(|rest| rest.get_mut(..area.len())) {
         place.copy_from_slice(area);
     }
-    write_lengths(bytes, layout, &moved, deltas);
+    write_lengths(bytes, layout, &moved, pass);
     *layout = moved;
     Some(())
 }
@@ -90,24 +90,24 @@ fn ip_length(layout: &Layout) -> Option<(u16, usize)> {
 }
 
 /// Writes the IP length and the TCP data offset; the checksums follow, with the length in the pseudo header.
-fn write_lengths(bytes: &mut [u8], old: &Layout, new: &Layout, deltas: &mut Deltas) {
+fn write_lengths(bytes: &mut [u8], old: &Layout, new: &Layout, pass: &mut Pass) {
     if let Some((length, field)) = ip_length(new)
         && let Some(place) = bytes.get_mut(field..).and_then(|rest| rest.first_chunk_mut::<2>())
     {
         let length = length.to_be_bytes();
         if new.class == Class::Ip4 {
-            deltas.header.word(*place, length);
+            pass.header.word(*place, length);
         }
         *place = length;
     }
     let segment = |layout: &Layout| ((layout.end - u32::from(layout.l4)) as u16).to_be_bytes();
-    deltas.transport.word(segment(old), segment(new));
+    pass.transport.word(segment(old), segment(new));
 
     let offset_at = usize::from(new.l4) + 12;
     if let Some(place) = bytes.get_mut(offset_at..).and_then(|rest| rest.first_chunk_mut::<2>()) {
         let words = (TCP_HEADER + new.tcp_options().len()) / 4;
         let changed = [(words as u8) << 4 | place[0] & 0x0f, place[1]];
-        deltas.transport.word(*place, changed);
+        pass.transport.word(*place, changed);
         *place = changed;
     }
 }

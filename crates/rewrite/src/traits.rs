@@ -44,43 +44,43 @@ pub(crate) mod part {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Traits {
     /// [`is`] bits that hold.
-    pub(crate) holds: u16,
+    holds: u16,
     /// [`part`] bits that a checksum of this packet covers.
     pub(crate) covered: u8,
 }
 
+/// What the kind of transport header tells, by kind; no kind is above 58.
+const KINDS: [Traits; 64] = {
+    const SUMMED: u8 = part::TRANSPORT | part::UDP_LENGTH;
+    const PSEUDO: u8 = SUMMED | part::SOURCE | part::DESTINATION | part::PROTO | part::NEXT;
+    let mut kinds = [Traits { holds: 0, covered: 0 }; 64];
+    kinds[TCP as usize] = Traits { holds: is::TCP, covered: PSEUDO };
+    kinds[UDP as usize] = Traits { holds: is::UDP, covered: PSEUDO };
+    kinds[ICMP as usize] = Traits { holds: is::ICMP, covered: SUMMED };
+    kinds[ICMP6 as usize] = Traits { holds: is::ICMP6, covered: PSEUDO };
+    kinds
+};
+
 impl Traits {
     #[inline]
     pub(crate) fn of(layout: &Layout) -> Traits {
-        let (mut holds, mut covered) = match layout.class {
-            Class::Ip4 => (is::IP | is::IP4, part::IP4_HEADER),
-            Class::Ip6 => (is::IP | is::IP6, 0),
-            Class::Other => (0, 0),
+        let if_so = |condition: bool, bit: u16| u16::from(condition) * bit;
+        let kind = KINDS[usize::from(layout.l4_kind & 63)];
+        let ip = match layout.class {
+            Class::Ip4 => is::IP | is::IP4,
+            Class::Ip6 => is::IP | is::IP6,
+            Class::Other => 0,
         };
-        if holds != 0 && !layout.is_later_fragment() {
-            holds |= is::TRANSPORT;
-        }
-        if layout.vlan_tags > 0 {
-            holds |= is::TAGGED;
-        }
-        let (kind, pseudo) = match layout.l4_kind {
-            TCP => (is::TCP, true),
-            UDP => (is::UDP, true),
-            ICMP => (is::ICMP, false),
-            ICMP6 => (is::ICMP6, true),
-            _ => return Traits { holds, covered },
-        };
-        covered |= part::TRANSPORT | part::UDP_LENGTH;
-        if pseudo {
-            covered |= part::SOURCE | part::PROTO;
-            if !layout.routed {
-                covered |= part::DESTINATION;
-            }
-            if layout.class == Class::Ip6 && layout.proto_at == layout.ip + NEXT_HEADER {
-                covered |= part::NEXT;
-            }
-        }
-        Traits { holds: holds | kind, covered }
+        let later = layout.is_later_fragment();
+        let holds = kind.holds
+            | ip
+            | if_so(ip != 0 && !later, is::TRANSPORT)
+            | if_so(layout.vlan_tags > 0, is::TAGGED);
+
+        let next = layout.class == Class::Ip6 && layout.proto_at == layout.ip + NEXT_HEADER;
+        let not_covered = if_so(layout.routed, part::DESTINATION.into()) | if_so(!next, part::NEXT.into());
+        let header = if_so(ip & is::IP4 != 0, part::IP4_HEADER.into());
+        Traits { holds, covered: kind.covered & !(not_covered as u8) | header as u8 }
     }
 
     /// Whether a step that asks for `needs` (one [`is`] bit) is about this packet.
