@@ -83,7 +83,7 @@ impl Policy {
     /// Parses and checks a policy file: one command a line, run one after the other on an empty policy.
     ///
     /// # Errors
-    /// Everything that is wrong with the file, in the order of its lines.
+    /// Everything that is wrong with the file, in the order of its lines; of more than 200 errors the first ones.
     pub fn parse(text: &str) -> Result<(Policy, Vec<Note>), Vec<Diagnostic>> {
         let mut policy = Policy::default();
         let mut commands = Commands::new(text);
@@ -98,7 +98,13 @@ impl Policy {
             return Ok((policy, notes));
         }
         locate(&mut errors, text);
-        errors.truncate(MAX_ERRORS);
+        if errors.len() >= MAX_ERRORS {
+            errors.truncate(MAX_ERRORS);
+            if let Some(last) = errors.last_mut() {
+                last.message = format!("too many errors: only the first {} are told", MAX_ERRORS - 1);
+                (last.expected, last.suggestion) = (None, None);
+            }
+        }
         Err(errors)
     }
 

@@ -1,8 +1,13 @@
 //! Properties of the language as a whole.
 
 use crate::arbitrary::{Options, rule};
-use crate::{Command, Policy, parse_command};
+use crate::field::Writable;
+use crate::{Command, Policy, Target, Test, parse_command};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use std::collections::HashSet;
+use std::mem::discriminant;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
@@ -47,6 +52,33 @@ proptest! {
             prop_assert_eq!(again, Ok(command));
         }
     }
+}
+
+/// Drawn rules hold every field, every kind of target and every comparison.
+#[test]
+fn rules_are_drawn_over_the_whole_language() {
+    let mut runner = TestRunner::deterministic();
+    let strategy = rule(Options { stateful: true, ..Options::default() });
+    let (mut matched, mut written) = (HashSet::new(), HashSet::new());
+    let (mut targets, mut tests) = (HashSet::new(), HashSet::new());
+    for _ in 0..20_000 {
+        let rule = strategy.new_tree(&mut runner).expect("draws").current();
+        matched.extend(rule.matches.iter().map(|m| (m.field.id, m.negated)));
+        tests.extend(rule.matches.iter().map(|m| match &m.test {
+            Test::Number(cond, _) => (discriminant(&m.test), Some(*cond)),
+            _ => (discriminant(&m.test), None),
+        }));
+        targets.extend(rule.targets.iter().map(discriminant));
+        written.extend(rule.targets.iter().filter_map(|target| match target {
+            Target::Mod(field, _) => Some(field.id),
+            _ => None,
+        }));
+    }
+    for info in crate::FIELDS {
+        assert!(matched.contains(&(info.id, false)) && matched.contains(&(info.id, true)), "{}", info.name);
+        assert_eq!(written.contains(&info.id), !matches!(info.writable, Writable::No(_)), "{}", info.name);
+    }
+    assert_eq!((targets.len(), tests.len()), (10, 9));
 }
 
 /// Words of the language, and anything else, in any order.

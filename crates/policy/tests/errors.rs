@@ -139,7 +139,9 @@ fn control_characters_of_a_text_do_not_reach_the_terminal() {
 #[test]
 fn a_hopeless_file_is_not_told_without_end() {
     let file = "nonsense\n".repeat(100_000);
-    assert_eq!(Policy::parse(&file).expect_err("is wrong").len(), 200);
+    let errors = Policy::parse(&file).expect_err("is wrong");
+    assert_eq!(errors.len(), 200);
+    assert_eq!(errors[199].message, "too many errors: only the first 199 are told");
 }
 
 /// Wrong commands and everything that is said about them: column and message.

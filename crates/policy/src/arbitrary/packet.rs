@@ -1,6 +1,6 @@
 //! The packet that a drawn rule matches, as far as rules can see.
 
-use crate::field::{Alone, Field, FieldId, FieldInfo, Implies, Payload, Place};
+use crate::field::{Alone, Field, FieldId, FieldInfo, Implies, Payload, Place, ValueKind};
 use crate::rule::{Cond, Equality, NumberSet, Test};
 use mmb_packet::key::{self, eh, flags};
 use proptest::collection::vec;
@@ -117,7 +117,8 @@ pub fn witness() -> impl Strategy<Value = Witness> {
         (6, 0, true),
         (0, 0, false),
     ]);
-    let options = vec((any::<u8>(), vec(any::<u8>(), 0..10)), 0..4);
+    let kinds = prop_oneof![3 => prop::sample::select(&[0u8, 1, 2, 3, 4, 5, 8, 30, 34]), 1 => any::<u8>()];
+    let options = vec((kinds, vec(any::<u8>(), 0..10)), 0..4);
     let payload = vec(any::<u8>(), 0..20);
     (sorts, vec(any::<u8>(), 80), options, payload.clone(), payload, any::<[bool; 2]>()).prop_map(
         |((family, transport, later), noise, mut options, payload, ip_payload, ports)| {
@@ -125,8 +126,11 @@ pub fn witness() -> impl Strategy<Value = Witness> {
                 options.clear();
             }
             for (kind, data) in &mut options {
-                if *kind <= 1 {
-                    data.clear();
+                match Field::option(*kind).info().values {
+                    _ if *kind <= 1 => data.clear(),
+                    // Of the option's own width, but for some.
+                    ValueKind::OptionData(Some(width)) if data.len() > 2 => data.resize(width.into(), 7),
+                    _ => {}
                 }
             }
             let key = key(&noise, family, transport, later, &options);
@@ -167,8 +171,13 @@ fn key(noise: &[u8], family: u8, transport: u8, later: bool, options: &[(u8, Vec
         }
         6 => {
             key[ip] = 0x60 | noise[ip] & 0x0f;
-            present =
-                u16::from(noise[key::EH]) & !(eh::ESP | eh::FRAGMENT) | if later { eh::FRAGMENT } else { 0 };
+            // Behind an encrypted header there is no transport header to be seen.
+            let hidden = if transport == 0 && !later { 0 } else { eh::ESP };
+            let drawn = u16::from_be_bytes([noise[key::EH] & 1, noise[key::EH + 1]]);
+            present = drawn & !(hidden | eh::FRAGMENT) | if later { eh::FRAGMENT } else { 0 };
+            if present & eh::ESP != 0 {
+                key[key::PROTO] = 50;
+            }
             present |= if present == 0 { 0 } else { eh::ANY };
             key[ip + 6] = match present {
                 0 => key[key::PROTO],
