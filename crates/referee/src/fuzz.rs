@@ -53,27 +53,31 @@ fn prints_as_itself(command: &Command) {
     }
 }
 
-/// A policy's text, a zero byte, then packets: the engine does what the oracle says.
-///
-/// A packet is a byte of [choices](Choices), its length in two bytes, and its bytes; the last one may be cut off.
+/// A policy and packets: the engine does what the oracle says. See [`read_packets`] for the input.
 pub fn packet(data: &[u8]) {
-    let mut parts = data.splitn(2, |byte| *byte == 0);
-    let (Some(text), Some(mut rest)) = (parts.next(), parts.next()) else { return };
-    let Ok(text) = std::str::from_utf8(text) else { return };
-    let Ok((policy, _)) = Policy::parse(text) else { return };
+    let Some((policy, packets)) = read_packets(data) else { return };
     let mut duel = Duel::new(ports(200), 1);
     if duel.publish(&policy).is_err() {
         return;
     }
+    if let Err(difference) = duel.run(&packets) {
+        panic!("{difference}");
+    }
+}
+
+/// Reads a policy's text, a zero byte, then packets. A packet is a byte of [choices](Choices), its length in two bytes,
+/// and its bytes; the last one may be cut off. `None` if the text is no policy.
+pub fn read_packets(data: &[u8]) -> Option<(Policy, Vec<Incoming>)> {
+    let end = data.iter().position(|byte| *byte == 0)?;
+    let (policy, _) = Policy::parse(std::str::from_utf8(&data[..end]).ok()?).ok()?;
     let mut packets = Vec::new();
+    let mut rest = &data[end + 1..];
     while let [choices, high, low, bytes @ ..] = rest {
         let len = usize::from(u16::from_be_bytes([*high, *low])).min(bytes.len());
         packets.push(Choices(*choices).incoming(&bytes[..len]));
         rest = &bytes[len..];
     }
-    if let Err(difference) = duel.run(&packets) {
-        panic!("{difference}");
-    }
+    Some((policy, packets))
 }
 
 /// What a byte says about the packet behind it. Bits 0–1: link type. Bits 2–3: port. Bits 4–5: headroom. Bit 6: the

@@ -1,6 +1,7 @@
 //! Runs every input of the fuzzers' corpora, and what they once found, through the fuzz targets.
 
-use mmb_referee::fuzz::TARGETS;
+use mmb_policy::FIELDS;
+use mmb_referee::fuzz::{TARGETS, read_packets};
 use std::path::{Path, PathBuf};
 
 /// The files of a directory under `fuzz/`; none if it does not exist.
@@ -20,5 +21,23 @@ fn corpora_and_regressions_pass() {
             println!("{}", path.display());
             (target.run)(&std::fs::read(&path).expect("an input can be read"));
         }
+    }
+}
+
+#[test]
+fn seeds_of_packets_say_something() {
+    for path in inputs("corpus", "packet") {
+        let seed = read_packets(&std::fs::read(&path).expect("a seed can be read"));
+        assert!(seed.is_some_and(|(_, packets)| !packets.is_empty()), "{}", path.display());
+    }
+}
+
+#[test]
+fn the_dictionary_has_every_field() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/words.dict");
+    let words = std::fs::read_to_string(path).expect("the dictionary can be read");
+    for field in FIELDS {
+        let name = field.name.split(' ').next().unwrap_or_default();
+        assert!(words.lines().any(|line| line == format!("\"{name}\"")), "{name} is not in fuzz/words.dict");
     }
 }

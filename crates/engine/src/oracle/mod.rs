@@ -9,8 +9,8 @@
 //! Life-cycle: none. It keeps nothing between packets; counters and the generator of random numbers are the
 //! caller's. It allocates as it likes and is slow.
 //!
-//! The way of a packet here is the way of design: [`dissect`] → [`matching`] → the verdict below →
-//! [`rewriting`] → forward.
+//! A packet goes through the files as through the engine: headers (`dissect`), rules (`matching`), the verdict (here),
+//! `rewriting`, and on to the other end of the wire.
 
 mod checksum;
 mod dissect;
