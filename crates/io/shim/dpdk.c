@@ -104,11 +104,6 @@ int mmb_eal_start(int argc, char **argv)
     return 0;
 }
 
-void mmb_eal_stop(void)
-{
-    rte_eal_cleanup();
-}
-
 int mmb_thread_register(void)
 {
     return rte_thread_register() < 0 ? -rte_errno : 0;

@@ -53,7 +53,6 @@ struct mmb_port_stats {
 
 /* Starts the environment; argv as documented for any DPDK program. */
 int mmb_eal_start(int argc, char **argv);
-void mmb_eal_stop(void);
 
 /* Copies what was logged since the last call into buffer, as one string, and returns its length. */
 size_t mmb_log_take(char *buffer, size_t size);

@@ -77,7 +77,8 @@ impl Interface {
     pub fn claim(&self) -> Result<Claim, PortError> {
         // A name in the namespace's abstract sockets: gone with the process, however it ends.
         let name = format!("mmb-interface-{}", self.name);
-        let bound = SocketAddr::from_abstract_name(name).and_then(|address| UnixDatagram::bind_addr(&address));
+        let bound =
+            SocketAddr::from_abstract_name(name).and_then(|address| UnixDatagram::bind_addr(&address));
         match bound {
             Ok(socket) => Ok(Claim { _socket: socket }),
             Err(error) if error.kind() == ErrorKind::AddrInUse => Err(PortError::InUse(self.name.clone())),

@@ -11,6 +11,7 @@
 //! `unsafe` is allowed in the modules that talk to C or to the kernel; each says in its header what it relies on.
 #![deny(unsafe_code)]
 
+pub mod condition;
 pub mod cycles;
 pub mod device;
 #[allow(unsafe_code)]
@@ -20,6 +21,7 @@ pub mod kernel;
 pub mod link;
 #[allow(unsafe_code)]
 pub mod mbuf;
+pub mod netlink;
 pub mod open;
 #[allow(unsafe_code)]
 mod packet;
@@ -29,10 +31,12 @@ pub mod wait;
 #[allow(unsafe_code)]
 mod xdp;
 
+pub use condition::Health;
 pub use device::Device;
 pub use error::PortError;
 pub use link::{Link, Lost, Received, Sent};
 pub use mbuf::{BURST, Burst, Mbuf, Pool};
+pub use netlink::LinkWatch;
 pub use open::{OpenOptions, Ports};
 pub use port::Port;
 pub use wait::Waiter;

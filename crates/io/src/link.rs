@@ -1,12 +1,12 @@
 //! A port as one packet thread holds it: queues of its own for receiving and sending.
 
+use crate::condition::{Condition, Health};
 use crate::dpdk::EthQueue;
 use crate::mbuf::{Burst, Mbuf};
 use crate::packet::{Receiver, Sender};
 use crate::wait::Waiter;
 use mmb_packet::{Limits, PortId, finish_checksum, parse::parse};
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Frames that are lost.
@@ -45,6 +45,8 @@ pub struct Sent {
     pub frames: usize,
     /// Frames that the device cannot send for their length.
     pub oversized: Lost,
+    /// The device is down: trying again soon does not help.
+    pub down: bool,
 }
 
 /// One worker's receiving queues of a port.
@@ -72,11 +74,11 @@ pub struct Link {
     pub(crate) send: Send,
     /// What becomes readable when something arrives.
     pub(crate) descriptors: Vec<RawFd>,
-    /// Frames come from a kernel whose senders leave checksums to their devices, and does not say which.
-    pub(crate) unfinished: bool,
+    /// It is a kernel interface: its senders leave checksums to their devices, and it says itself when it is down.
+    pub(crate) kernel: bool,
     /// The longest frame that may be sent, in bytes.
     pub(crate) largest: usize,
-    pub(crate) gone: Arc<AtomicBool>,
+    pub(crate) condition: Arc<Condition>,
 }
 
 impl Link {
@@ -86,10 +88,10 @@ impl Link {
         Waiter::new(links.iter().flat_map(|link| link.descriptors.iter().copied()), links.iter().any(blind))
     }
 
-    /// Whether the device went away.
+    /// How the device is.
     #[inline]
-    pub fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Relaxed)
+    pub fn health(&self) -> Health {
+        self.condition.health()
     }
 
     /// The longest frame that may be sent, in bytes.
@@ -102,7 +104,7 @@ impl Link {
     /// it: with its tags, with whole checksums, no longer than the sender's MTU.
     #[inline]
     pub fn receive(&mut self, burst: &mut Burst) -> Received {
-        if self.is_gone() {
+        if self.health() == Health::Gone {
             return Received::default();
         }
         match &mut self.receive {
@@ -110,7 +112,7 @@ impl Link {
             Receive::Eth(queues) => {
                 let first = burst.len();
                 let frames: usize = queues.iter_mut().map(|queue| queue.receive(burst)).sum();
-                if frames == 0 { Received::default() } else { set_right(burst, first, self.unfinished) }
+                if frames == 0 { Received::default() } else { set_right(burst, first, self.kernel) }
             }
         }
     }
@@ -119,6 +121,10 @@ impl Link {
     /// trying again soon may help.
     #[inline]
     pub fn send(&mut self, burst: &mut Burst) -> Sent {
+        // Some drivers would keep the frames until the device is up again.
+        if self.kernel && self.health() != Health::Up {
+            return Sent { down: true, ..Sent::default() };
+        }
         match &mut self.send {
             Send::Packet(sender) => sender.send(burst),
             Send::Eth(queue, None) => Sent { frames: queue.send(burst), ..Sent::default() },
@@ -131,7 +137,7 @@ impl Link {
 }
 
 /// Looks over the frames from `first` on that a DPDK driver handed out.
-fn set_right(burst: &mut Burst, first: usize, unfinished: bool) -> Received {
+fn set_right(burst: &mut Burst, first: usize, kernel: bool) -> Received {
     let mut received = Received::default();
     let mut i = first;
     while i < burst.len() {
@@ -139,7 +145,7 @@ fn set_right(burst: &mut Burst, first: usize, unfinished: bool) -> Received {
             received.oversized.add(burst.swap_remove(i).whole_len());
             continue;
         }
-        if unfinished {
+        if kernel {
             finish(&mut burst[i]);
         }
         restore_tag(&mut burst[i]);

@@ -41,7 +41,6 @@ pub struct OpenOptions {
 /// An open set of ports.
 #[derive(Debug)]
 pub struct Ports {
-    // Closed before the environment ends: fields are dropped in this order.
     ports: Vec<Port>,
     eal: Eal,
     notes: Vec<String>,
@@ -248,7 +247,7 @@ impl Opening<'_> {
             },
         };
         let Plan { name, device, interface, claim, mtu } = plan;
-        Ok(Port { name, device, info, interface, _claim: claim, mtu, driver, gone: Arc::default() })
+        Ok(Port { name, device, info, interface, _claim: claim, mtu, driver, condition: Arc::default() })
     }
 }
 

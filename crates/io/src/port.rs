@@ -1,5 +1,6 @@
 //! An open port, whatever drives it.
 
+use crate::condition::{Condition, Health};
 use crate::device::Device;
 use crate::dpdk::{DeviceInfo, DeviceStats, EthPort};
 use crate::error::PortError;
@@ -8,7 +9,6 @@ use crate::link::{Link, Receive, Send};
 use crate::packet::PacketPort;
 use crate::xdp::Hold;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What an Ethernet frame has around its IP packet at most: its header and four VLAN tags.
@@ -24,7 +24,7 @@ pub struct Port {
     pub(crate) mtu: u32,
     pub(crate) driver: Driver,
     pub(crate) _claim: Option<Claim>,
-    pub(crate) gone: Arc<AtomicBool>,
+    pub(crate) condition: Arc<Condition>,
 }
 
 /// What moves the frames of a port.
@@ -77,24 +77,21 @@ impl Port {
     pub fn stats(&self) -> DeviceStats {
         match &self.driver {
             // The sockets of an interface that is gone only complain.
-            Driver::Eth { .. } if self.is_gone() => DeviceStats::default(),
+            Driver::Eth { .. } if self.condition.health() == Health::Gone => DeviceStats::default(),
             Driver::Eth { port, .. } => port.stats(),
             Driver::Packet(port) => DeviceStats { rx_missed: port.missed(), ..DeviceStats::default() },
         }
     }
 
-    /// Looks whether the device is still there. True the first time that it is not: from then on nothing is
-    /// received from it or sent to it.
-    pub fn check_gone(&self) -> bool {
-        match &self.interface {
-            Some(interface) => !interface.exists() && !self.gone.swap(true, Ordering::Relaxed),
-            None => false,
-        }
-    }
-
-    /// Whether the device went away.
-    pub fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Relaxed)
+    /// Looks how the device is; what it has become, if that is new. While it is down nothing is sent to it; once it
+    /// is gone nothing is received from it either, even if a device of the same name is made.
+    pub fn look(&self) -> Option<Health> {
+        let health = match &self.interface {
+            Some(interface) if !interface.exists() => Health::Gone,
+            _ if self.link() => Health::Up,
+            _ => Health::Down,
+        };
+        self.condition.note(health).then_some(health)
     }
 
     /// The queues for each of so many workers. Where the device has fewer queues than there are workers, some
@@ -111,9 +108,9 @@ impl Port {
             receive,
             send,
             descriptors,
-            unfinished: self.interface.is_some(),
+            kernel: self.interface.is_some(),
             largest: (self.mtu + LINK_HEADER) as usize,
-            gone: Arc::clone(&self.gone),
+            condition: Arc::clone(&self.condition),
         };
         Ok(halves.into_iter().map(link).collect())
     }

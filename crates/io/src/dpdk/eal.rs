@@ -17,7 +17,10 @@ pub struct EalOptions {
     pub cores: Vec<usize>,
 }
 
-/// The running environment. There can be one a process, and only once; dropping it gives the devices back.
+/// The running environment. There can be one a process, and only once.
+///
+/// It ends with the process. DPDK could end it before, but frees its memory then while a thread of its own may still
+/// use it; ports that are closed one by one leave nothing behind that the end of the process does not free.
 #[derive(Debug)]
 pub struct Eal {
     /// Whether its memory is in huge pages.
@@ -58,13 +61,6 @@ impl Eal {
     /// Whether the memory of packets is in huge pages.
     pub fn huge_pages(&self) -> bool {
         self.huge
-    }
-}
-
-impl Drop for Eal {
-    fn drop(&mut self) {
-        // SAFETY: the environment runs, and ends here only; ports were closed or are closed by this.
-        unsafe { ffi::mmb_eal_stop() }
     }
 }
 

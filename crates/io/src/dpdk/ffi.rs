@@ -69,7 +69,6 @@ macro_rules! shim {
 // succeeded, so that there their results are never seen.
 shim! {
     fn mmb_eal_start(argc: c_int, argv: *mut *mut c_char) -> c_int = -libc::ENOSYS;
-    fn mmb_eal_stop() = ();
     fn mmb_log_take(buffer: *mut u8, size: usize) -> usize = 0;
     fn mmb_thread_register() -> c_int = -libc::ENOSYS;
     fn mmb_thread_unregister() = ();

@@ -35,6 +35,10 @@ impl Sender {
                     result.oversized.add(burst.remove(0).len());
                 }
                 Err(libc::EINTR) => {}
+                Err(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
+                    result.down = true;
+                    break;
+                }
                 Err(_) => break,
             }
         }

@@ -36,8 +36,9 @@ impl Request {
     /// What the request points to is as the kernel expects of that command.
     unsafe fn call(mut self, command: libc::c_long) -> std::io::Result<libc::c_long> {
         // SAFETY: the request has the length given; for the rest the caller vouches.
-        let result =
-            unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_mut_ptr(), self.0.len() as libc::c_uint) };
+        let result = unsafe {
+            libc::syscall(libc::SYS_bpf, command, self.0.as_mut_ptr(), self.0.len() as libc::c_uint)
+        };
         if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(result) }
     }
 
@@ -62,7 +63,12 @@ pub(super) fn socket_map(socket: RawFd) -> std::io::Result<OwnedFd> {
 }
 
 /// Loads an XDP program that runs on the interface of that number only.
-pub(super) fn load(instructions: &[u64], name: &str, license: &str, interface: i32) -> std::io::Result<OwnedFd> {
+pub(super) fn load(
+    instructions: &[u64],
+    name: &str,
+    license: &str,
+    interface: i32,
+) -> std::io::Result<OwnedFd> {
     let license = CString::new(license)?;
     let mut name_bytes = [0u8; 16];
     for (to, from) in name_bytes.iter_mut().take(15).zip(name.bytes()) {

@@ -2,7 +2,6 @@
 
 mod bpf;
 mod btf;
-mod netlink;
 mod tags;
 
 use tags::TagProgram;

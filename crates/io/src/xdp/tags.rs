@@ -8,8 +8,9 @@
 //! Life-cycle: the driver of DPDK attaches a program of its own when it sets up a queue; [`TagProgram::replace`] puts ours
 //! in its place. It stays as long as the value, and goes with the process.
 
-use super::{bpf, btf, netlink};
+use super::{bpf, btf};
 use crate::kernel::Interface;
+use crate::netlink::detach_xdp;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 const RX_VLAN_TAG: &str = "bpf_xdp_metadata_rx_vlan_tag";
@@ -32,12 +33,14 @@ impl TagProgram {
     pub(crate) fn replace(interface: &Interface, socket: RawFd) -> Result<TagProgram, String> {
         let function = btf::function(RX_VLAN_TAG)
             .ok_or("before Linux 6.8 it cannot see VLAN tags that a veth hands over beside the frame")?;
-        let failed = |doing: &'static str| move |error| format!("{doing} the program that restores VLAN tags: {error}");
+        let failed = |doing: &'static str| {
+            move |error| format!("{doing} the program that restores VLAN tags: {error}")
+        };
         let index = interface.index();
         let map = bpf::socket_map(socket).map_err(failed("cannot make the map of"))?;
         let instructions = program(function, map.as_raw_fd());
         let program = bpf::load(&instructions, "mmb_tags", LICENSE, index).map_err(failed("cannot load"))?;
-        netlink::detach(index).map_err(failed("cannot make room for"))?;
+        detach_xdp(index).map_err(failed("cannot make room for"))?;
         let link = bpf::attach(&program, index).map_err(failed("cannot attach"))?;
         Ok(TagProgram { _link: link, _map: map })
     }
@@ -174,7 +177,8 @@ mod tests {
     #[test]
     fn jumps_land_where_they_should() {
         let program = program(1, 3);
-        let give_up = program.iter().position(|&code| code == set(R0, XDP_ABORTED)).expect("it gives up somewhere");
+        let give_up =
+            program.iter().position(|&code| code == set(R0, XDP_ABORTED)).expect("it gives up somewhere");
         let redirect = give_up + 2;
         assert_eq!(program[redirect], load_word(R2, R6, RX_QUEUE_INDEX));
         let jumps: Vec<usize> = (0..program.len())

@@ -19,9 +19,9 @@ use crate::output;
 use crate::policy_file;
 use anyhow::Context;
 use host::LiveHost;
-use mmb_control::{Daemon, Server};
+use mmb_control::{Daemon, Server, ServerOptions};
 use mmb_engine::{Engine, Worker};
-use mmb_io::{OpenOptions, Ports};
+use mmb_io::{Health, LinkWatch, OpenOptions, Ports};
 use mmb_policy::Policy;
 use mmb_policy::policy::Poll;
 use packets::{Orders, PacketThread};
@@ -44,7 +44,7 @@ const HOUSEKEEPING: Duration = Duration::from_millis(250);
 pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> {
     let wiring = Wiring::read(&args.ports, &args.wires)?;
     let Some(policy) = policy(args, global)? else { return Ok(ExitCode::FAILURE) };
-    let stop = signals()?;
+    let events = events()?;
     let workers = args.workers.max(1);
     let options = OpenOptions { workers, mtu: args.mtu };
     let mut ports = Ports::open(&wiring.devices, &options)?;
@@ -58,10 +58,10 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let host = LiveHost::new(&ports, &orders, &wiring, &cores);
     let daemon = Arc::new(Mutex::new(Daemon::new(engine, policy, Box::new(host))?));
     let path = global.socket.clone().unwrap_or_else(|| PathBuf::from(mmb_control::server::DEFAULT_SOCKET));
-    let server = listen(&path, &daemon)?;
+    let server = listen(&path, args.socket_group.as_deref(), &daemon)?;
     let threads = start(engine_workers, links, &cores, &orders)?;
     tell_ready(&lock(&ports), &path);
-    let verdict = watch(&stop, &ports, &threads);
+    let verdict = watch(&events, &ports, &threads);
     notify::notify(notify::STOPPING);
     server.shutdown();
     orders.stop.store(true, Ordering::Relaxed);
@@ -91,32 +91,40 @@ fn policy(args: &RunArgs, global: &Global) -> anyhow::Result<Option<Policy>> {
     Ok(Some(policy))
 }
 
-/// Gets a word each time that somebody wants the program to stop. The second time it ends at once.
-fn signals() -> anyhow::Result<Receiver<()>> {
+/// What wakes the control thread.
+enum Event {
+    /// Somebody wants the program to stop.
+    Stop,
+    /// Some interface has changed.
+    Links,
+}
+
+/// Hears of signals and of changes of interfaces. At the second signal the program ends at once.
+fn events() -> anyhow::Result<Receiver<Event>> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let (sender, receiver) = mpsc::channel();
     let mut signals =
         signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
+    let links = LinkWatch::new()?;
+    let told = sender.clone();
     std::thread::Builder::new().name("mmb-signals".into()).spawn(move || {
         for (count, signal) in signals.forever().enumerate() {
-            if count > 0 {
+            if count > 0 || told.send(Event::Stop).is_err() {
                 std::process::exit(128 + signal);
             }
-            if sender.send(()).is_err() {
-                return;
-            }
+        }
+    })?;
+    std::thread::Builder::new().name("mmb-links".into()).spawn(move || {
+        while sender.send(Event::Links).is_ok() {
+            links.wait();
         }
     })?;
     Ok(receiver)
 }
 
-fn listen(path: &Path, daemon: &Arc<Mutex<Daemon>>) -> anyhow::Result<Server> {
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        std::fs::create_dir_all(directory).with_context(|| {
-            format!("cannot make the directory of the control socket, {}", directory.display())
-        })?;
-    }
-    Ok(Server::bind(path, Arc::clone(daemon))?)
+fn listen(path: &Path, group: Option<&str>, daemon: &Arc<Mutex<Daemon>>) -> anyhow::Result<Server> {
+    let options = ServerOptions { group: group.map(str::to_owned), ..ServerOptions::default() };
+    Ok(Server::bind_with(path, Arc::clone(daemon), options)?)
 }
 
 fn start(
@@ -148,20 +156,22 @@ fn tell_ready(ports: &Ports, socket: &Path) {
 ///
 /// # Errors
 /// A packet thread ended by itself.
-fn watch(stop: &Receiver<()>, ports: &Mutex<Ports>, threads: &[JoinHandle<()>]) -> anyhow::Result<()> {
-    while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(HOUSEKEEPING) {
+fn watch(events: &Receiver<Event>, ports: &Mutex<Ports>, threads: &[JoinHandle<()>]) -> anyhow::Result<()> {
+    loop {
+        if let Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) = events.recv_timeout(HOUSEKEEPING) {
+            return Ok(());
+        }
         for port in lock(ports).ports() {
-            if port.check_gone() {
-                output::complain(&format!(
-                    "port {}: {} is gone; its packets are dropped",
-                    port.name(),
-                    port.device()
-                ));
-            }
+            let news = match port.look() {
+                None => continue,
+                Some(Health::Up) => "is up",
+                Some(Health::Down) => "is down; packets for it are dropped",
+                Some(Health::Gone) => "is gone; packets for it are dropped",
+            };
+            output::complain(&format!("port {}: {} {news}", port.name(), port.device()));
         }
         anyhow::ensure!(!threads.iter().any(JoinHandle::is_finished), "a packet thread has failed; stopping");
     }
-    Ok(())
 }
 
 /// A lock, whoever panicked while holding it: what it guards is changed in single steps.

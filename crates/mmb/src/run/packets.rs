@@ -10,7 +10,7 @@ use arrayvec::ArrayVec;
 use mmb_engine::worker::VECTOR;
 use mmb_engine::{Count, DropReason, Verdict, Worker};
 use mmb_io::dpdk::EalThread;
-use mmb_io::{BURST, Burst, Link, Lost, PortError, Ports, kernel};
+use mmb_io::{BURST, Burst, Health, Link, Lost, PortError, Ports, kernel};
 use mmb_packet::{Packet, PortId};
 use mmb_policy::policy::Poll;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -147,8 +147,10 @@ impl PacketThread {
         for (port, (link, burst)) in self.links.iter_mut().zip(&mut self.leaving).enumerate() {
             let port = PortId(port as u16);
             let mut tries = 0;
-            while !burst.is_empty() && tries < SEND_TRIES && !link.is_gone() {
+            let mut down = false;
+            while !burst.is_empty() && tries < SEND_TRIES && !down {
                 let sent = link.send(burst);
+                down = sent.down;
                 if sent.oversized.frames > 0 {
                     self.worker.count_unsent(port, DropReason::Oversized, count(sent.oversized));
                 } else if sent.frames == 0 {
@@ -157,7 +159,8 @@ impl PacketThread {
                 }
             }
             if !burst.is_empty() {
-                let reason = if link.is_gone() { DropReason::PortDown } else { DropReason::TxFull };
+                let down = down || link.health() != Health::Up;
+                let reason = if down { DropReason::PortDown } else { DropReason::TxFull };
                 let mut lost = Lost::default();
                 burst.drain(..).for_each(|mbuf| lost.add(mbuf.len()));
                 self.worker.count_unsent(port, reason, count(lost));

@@ -1,22 +1,50 @@
-//! Taking an XDP program off an interface.
+//! The kernel's messages about interfaces: hearing of changes, and taking an XDP program off an interface.
+#![allow(unsafe_code)]
 
+use crate::error::PortError;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 const IFLA_XDP: u16 = 43;
 const IFLA_XDP_FD: u16 = 1;
 const NESTED: u16 = 1 << 15;
 
+/// Hears of changes of any interface of the network namespace.
+#[derive(Debug)]
+pub struct LinkWatch(OwnedFd);
+
+impl LinkWatch {
+    /// Starts to listen.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn new() -> Result<LinkWatch, PortError> {
+        let listen = || {
+            let socket = open()?;
+            // SAFETY: all zeros is a valid value of this plain structure; address and size are those of one.
+            let result = unsafe {
+                let mut address: libc::sockaddr_nl = std::mem::zeroed();
+                address.nl_family = libc::AF_NETLINK as u16;
+                address.nl_groups = libc::RTMGRP_LINK as u32;
+                let size = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+                libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size)
+            };
+            if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(LinkWatch(socket)) }
+        };
+        listen().map_err(|_| PortError::system("listening for changes of interfaces"))
+    }
+
+    /// Waits until something changed. What it was is to be looked up: the kernel may have left messages out.
+    pub fn wait(&self) {
+        let mut message = [0u8; 8192];
+        // SAFETY: memory of the length given.
+        unsafe { libc::recv(self.0.as_raw_fd(), message.as_mut_ptr().cast(), message.len(), 0) };
+    }
+}
+
 /// Removes the XDP program from the interface of that number.
-pub(super) fn detach(interface: i32) -> std::io::Result<()> {
-    // SAFETY: makes a new descriptor, which then belongs to the value alone.
-    let socket = unsafe {
-        let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE);
-        if fd < 0 {
-            return Err(std::io::Error::last_os_error());
-        }
-        OwnedFd::from_raw_fd(fd)
-    };
-    let request = request(interface);
+pub(crate) fn detach_xdp(interface: i32) -> std::io::Result<()> {
+    let socket = open()?;
+    let request = detach_request(interface);
     let mut answer = [0u8; 1024];
     // SAFETY: both calls get memory of the length given.
     let got = unsafe {
@@ -35,8 +63,16 @@ pub(super) fn detach(interface: i32) -> std::io::Result<()> {
     }
 }
 
+fn open() -> std::io::Result<OwnedFd> {
+    // SAFETY: makes a new descriptor, which then belongs to the value alone.
+    unsafe {
+        let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE);
+        if fd < 0 { Err(std::io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
+    }
+}
+
 /// "Set link": the interface shall have the program with descriptor -1, which is none.
-fn request(interface: i32) -> Vec<u8> {
+fn detach_request(interface: i32) -> Vec<u8> {
     let attribute = |kind: u16, value: &[u8]| {
         let mut bytes = (value.len() as u16 + 4).to_ne_bytes().to_vec();
         bytes.extend(kind.to_ne_bytes());
@@ -65,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_request_says_how_long_it_is() {
-        let bytes = request(7);
+        let bytes = detach_request(7);
         assert_eq!(bytes.len(), 16 + 16 + 12);
         assert_eq!(u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize, bytes.len());
         assert_eq!(bytes[20..24], 7i32.to_ne_bytes());
