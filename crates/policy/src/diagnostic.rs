@@ -181,22 +181,20 @@ impl Rendering {
         let end = floor_boundary(source, span.end).max(start);
         let line_start = source[..start].rfind('\n').map_or(0, |at| at + 1);
         let line_end = source[start..].find('\n').map_or(source.len(), |at| start + at);
-        let before: Vec<char> = source[line_start..start].chars().collect();
-        let marked: Vec<char> = source[start..end.min(line_end)].chars().collect();
-        let after = &source[end.min(line_end)..line_end];
-        let carets = marked.len().clamp(1, EXCERPT / 2);
-        let skipped = before.len().saturating_sub(EXCERPT / 2);
-        let mut shown: String = if skipped > 0 { "…".to_owned() } else { String::new() };
-        let mut under: String = if skipped > 0 { " ".to_owned() } else { String::new() };
-        for &c in &before[skipped..] {
+        let before = &source[line_start..start];
+        let shown_from = before.char_indices().rev().nth(EXCERPT / 2 - 1).map_or(0, |(at, _)| at);
+        let mut shown: String = if shown_from > 0 { "…".to_owned() } else { String::new() };
+        let mut under: String = if shown_from > 0 { " ".to_owned() } else { String::new() };
+        for c in before[shown_from..].chars() {
             shown.push(visible(c));
             under.push(' ');
         }
-        let rest = marked.iter().copied().chain(after.chars()).take(EXCERPT).map(visible);
-        shown.extend(rest);
-        if marked.len() + after.chars().take(EXCERPT + 1).count() > EXCERPT {
+        let mut behind = source[start..line_end].chars();
+        shown.extend(behind.by_ref().take(EXCERPT).map(visible));
+        if behind.next().is_some() {
             shown.push('…');
         }
+        let carets = source[start..end.min(line_end).max(start)].chars().take(EXCERPT / 2).count().max(1);
         self.gutter("");
         self.text.push('\n');
         self.gutter(&number);

@@ -406,6 +406,10 @@ static BY_NAME: LazyLock<HashMap<&'static str, FieldId>> =
 impl FieldId {
     /// The field of that name. `tcp-opt` is the field of any option; the kind behind it is the parser's matter.
     pub fn named(name: &str) -> Option<FieldId> {
+        // Most words asked for are numbers and addresses, which no field is named like.
+        if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
+            return None;
+        }
         BY_NAME.get(name).copied()
     }
 

@@ -10,8 +10,6 @@ use std::collections::HashSet;
 use std::mem::discriminant;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
-
     /// Every rule that some packet matches is taken, and a printed rule parses to itself.
     #[test]
     fn printed_rules_parse_to_themselves(rule in rule(Options { stateful: true, ..Options::default() })) {

@@ -12,9 +12,8 @@ use crate::field::{Alone, Field, FieldId, Group, Implies, Place, ValueKind};
 use crate::rule::{Equality, Match, Target, Test, ones};
 use crate::syntax::RuleSyntax;
 
-/// Rules with more constraints are not thinned out on a conflict, and constraints not compared pairwise: that
-/// would take quadratic time.
-const MANY: usize = 128;
+/// Of rules with more constraints only the sorts of packets are looked at: the rest would take quadratic time.
+const MANY: usize = 256;
 
 /// A constraint prepared for the analysis.
 struct Fact<'m> {
@@ -175,6 +174,9 @@ fn possible(facts: &[&Fact<'_>]) -> bool {
     if !facts.iter().any(|fact| fact.field.id == FieldId::EthType) {
         worlds = worlds.intersect(Worlds::of(Implies::Ip));
     }
+    if facts.len() > MANY {
+        return !worlds.is_empty();
+    }
     optional_fields(facts)
         && ports(facts)
         && opposites(facts)
@@ -273,9 +275,6 @@ fn tags(facts: &[&Fact<'_>]) -> bool {
 
 /// Whether payloads can begin with what is asked for.
 fn beginnings(facts: &[&Fact<'_>]) -> bool {
-    if facts.len() > MANY {
-        return true;
-    }
     let place = |fact: &Fact<'_>| fact.field.info().place;
     facts.iter().enumerate().all(|(at, fact)| {
         let Says::Begins(ours) = fact.says else { return true };
@@ -306,9 +305,6 @@ fn ports(facts: &[&Fact<'_>]) -> bool {
 
 /// Whether no constraint is the negation of another one, word by word.
 fn opposites(facts: &[&Fact<'_>]) -> bool {
-    if facts.len() > MANY {
-        return true;
-    }
     let negated: Vec<_> = facts.iter().filter_map(|fact| fact.source).filter(|m| m.negated).collect();
     negated.iter().all(|no| {
         !facts

@@ -45,7 +45,7 @@ pub(super) const INTRODUCTION: &str = "The same commands work on the command lin
 pub(super) const FILES: &str = "
 A leading `mmb` may stand before every command. A policy file holds one command a line; `#` starts a comment (not inside
 a \"text\"), and `\\` as the last character of a line joins the next one to it. A file is taken as a whole or not at all, and
-all its errors are shown at once.
+all its errors (of more than 200 the first ones) are shown at once.
 
 ```mmb
 # web traffic goes to the other port, and back
