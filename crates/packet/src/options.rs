@@ -120,15 +120,14 @@ pub fn number(data: &[u8]) -> Option<u64> {
 
 /// An area holds at most 20 options with a length byte, and each kind of padding is entered once.
 const MAX_SLOTS: usize = MAX_AREA / 2 + 2;
-const NO_SLOT: u8 = u8::MAX;
 
+/// One option that was met.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
+    kind: u8,
     /// Where the data lies in `OptionTable::area`.
     at: u8,
     len: u8,
-    /// The next slot of the same kind, or `NO_SLOT`.
-    next: u8,
 }
 
 /// The options of one TCP header by kind.
@@ -139,8 +138,9 @@ pub struct OptionTable {
     present: [u64; 4],
     /// The first slot of a kind; means something only where the kind's bit is set.
     first: [u8; 256],
+    /// In the order of the header.
     slots: [Slot; MAX_SLOTS],
-    used: u8,
+    used: usize,
 }
 
 impl Default for OptionTable {
@@ -173,22 +173,13 @@ impl OptionTable {
         if kind <= NOP && known {
             return;
         }
-        let slot = self.used;
-        let Some(entry) = self.slots.get_mut(usize::from(slot)) else { return };
-        *entry = Slot { at, len, next: NO_SLOT };
-        self.used += 1;
-        if known {
-            let mut last = self.first[usize::from(kind)];
-            while let Some(Slot { next, .. }) =
-                self.slots.get(usize::from(last)).filter(|s| s.next != NO_SLOT)
-            {
-                last = *next;
-            }
-            self.slots[usize::from(last)].next = slot;
-        } else {
+        let Some(slot) = self.slots.get_mut(self.used) else { return };
+        *slot = Slot { kind, at, len };
+        if !known {
             self.present[usize::from(kind >> 6)] |= 1 << (kind & 63);
-            self.first[usize::from(kind)] = slot;
+            self.first[usize::from(kind)] = self.used as u8;
         }
+        self.used += 1;
     }
 
     /// Whether the header has an option of that kind.
@@ -213,12 +204,10 @@ impl OptionTable {
     /// The data of every option of that kind, in order. Padding kinds count once, with no data.
     #[inline]
     pub fn data(&self, kind: u8) -> impl Iterator<Item = &[u8]> {
-        let mut slot = if self.has(kind) { self.first[usize::from(kind)] } else { NO_SLOT };
-        std::iter::from_fn(move || {
-            let Slot { at, len, next } = *self.slots.get(usize::from(slot))?;
-            slot = next;
-            self.area.get(usize::from(at)..usize::from(at) + usize::from(len))
-        })
+        let first = if self.has(kind) { usize::from(self.first[usize::from(kind)]) } else { self.used };
+        let slots = self.slots.get(first..self.used).unwrap_or_default();
+        let same = slots.iter().filter(move |slot| slot.kind == kind);
+        same.filter_map(|slot| self.area.get(usize::from(slot.at)..)?.get(..usize::from(slot.len)))
     }
 
     /// The data of the first option of that kind.
