@@ -111,6 +111,9 @@ pub(crate) struct RunArgs {
     /// Packet threads, each pinned to a core of its own
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) workers: u16,
+    /// The group whose members may talk to the daemon, by name or number
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) socket_group: Option<String>,
     /// How an idle worker waits; the policy may set it too
     #[arg(long, value_enum)]
     pub(crate) poll: Option<PollArg>,

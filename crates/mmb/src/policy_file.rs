@@ -62,12 +62,19 @@ pub(crate) fn load(path: &Path, global: &Global) -> anyhow::Result<Option<Policy
 
 /// Whether some rule of the policy may change a packet.
 pub(crate) fn rewrites(policy: &Policy) -> bool {
-    policy.rules.values().flat_map(|rule| &rule.targets).any(|target| !matches!(target, Target::Drop(_) | Target::Accept))
+    policy
+        .rules
+        .values()
+        .flat_map(|rule| &rule.targets)
+        .any(|target| !matches!(target, Target::Drop(_) | Target::Accept))
 }
 
 pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
-    let mut source: Box<dyn Read> =
-        if path.as_os_str() == "-" { Box::new(std::io::stdin().lock()) } else { Box::new(std::fs::File::open(path)?) };
+    let mut source: Box<dyn Read> = if path.as_os_str() == "-" {
+        Box::new(std::io::stdin().lock())
+    } else {
+        Box::new(std::fs::File::open(path)?)
+    };
     let mut bytes = Vec::new();
     source.by_ref().take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     anyhow::ensure!(bytes.len() as u64 <= MAX_BYTES, "it is larger than a policy can be ({MAX_BYTES} bytes)");

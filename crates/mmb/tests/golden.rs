@@ -51,7 +51,9 @@ fn difference(written: &[u8], expected: &[u8]) -> String {
     let at = written.iter().zip(expected).take_while(|(a, b)| a == b).count();
     let around = |bytes: &[u8]| -> String {
         let part = &bytes[at.saturating_sub(48).min(bytes.len())..(at + 48).min(bytes.len())];
-        part.chunks(4).map(|word| word.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + " ").collect()
+        part.chunks(4)
+            .map(|word| word.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + " ")
+            .collect()
     };
     format!(
         "captures of {} and {} bytes differ from byte {at} on:\n          {}\nexpected: {}\n",

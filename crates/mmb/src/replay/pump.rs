@@ -185,14 +185,16 @@ impl Source {
     }
 
     fn note(&self) -> Option<String> {
-        let Cut { packets, first } = self.cut;
-        (packets > 0).then(|| {
-            format!(
-                "{}: note: {packets} packets (the first is number {first}) are in the capture only in part; such a \
-                 packet is dropped as truncated where a header or its IP length says that more belongs to it",
-                self.name
-            )
-        })
+        let which = match self.cut {
+            Cut { packets: 0, .. } => return None,
+            Cut { packets: 1, first } => format!("1 packet (number {first}) is"),
+            Cut { packets, first } => format!("{packets} packets (the first is number {first}) are"),
+        };
+        Some(format!(
+            "{}: note: {which} in the capture only in part, and dropped as truncated where what is missing is a header \
+             or belongs to the IP packet",
+            self.name
+        ))
     }
 
     fn complaint(&self) -> Option<String> {
@@ -274,7 +276,8 @@ impl Sink {
             self.now_ns = self.now_ns.max(slot.meta.map_or(0, |meta| meta.time_ns));
         }
         let mut verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
-        let mut packets: ArrayVec<Packet<'_>, VECTOR> = slots.iter_mut().filter_map(|slot| slot.packet()).collect();
+        let mut packets: ArrayVec<Packet<'_>, VECTOR> =
+            slots.iter_mut().filter_map(|slot| slot.packet()).collect();
         let verdicts = &mut verdicts[..packets.len()];
         self.worker.process(self.now_ns, &NoCycles, &mut packets, verdicts);
         let places: ArrayVec<(usize, usize), VECTOR> =

@@ -41,7 +41,8 @@ impl Wiring {
             },
             _ => Wiring::from_ports(&args.ports)?,
         };
-        let standard = |path: fn(&Way) -> &Path| wiring.ways.iter().filter(|way| is_standard(path(way))).count();
+        let standard =
+            |path: fn(&Way) -> &Path| wiring.ways.iter().filter(|way| is_standard(path(way))).count();
         if standard(|way| &way.input) + usize::from(is_standard(&args.rules)) > 1 {
             return Err("standard input can be read only once: give files instead of '-'".into());
         }
@@ -58,7 +59,10 @@ impl Wiring {
 
     fn from_ports(ports: &[String]) -> Result<Wiring, String> {
         let [first, second] = ports else {
-            return Err(format!("a wire has two sides: give --port NAME=IN:OUT twice, not {} times", ports.len()));
+            return Err(format!(
+                "a wire has two sides: give --port NAME=IN:OUT twice, not {} times",
+                ports.len()
+            ));
         };
         let (a, b) = (Side::parse(first)?, Side::parse(second)?);
         if a.name == b.name {
