@@ -117,16 +117,52 @@ fn drain(stream: UnixStream, lines: &mpsc::Sender<Result<Answer, ClientError>>) 
     }
 }
 
+/// The next line that is understood. Kinds of lines that a newer daemon knows are passed over.
 fn read_answer(stream: &mut impl BufRead) -> Result<Option<Answer>, ClientError> {
     let mut line = Vec::new();
-    match stream.take(LONGEST_LINE).read_until(b'\n', &mut line) {
-        Ok(0) => return Ok(None),
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
-        Err(error) => return Err(error.into()),
+    loop {
+        line.clear();
+        match stream.take(LONGEST_LINE).read_until(b'\n', &mut line) {
+            Ok(0) => return Ok(None),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        if !line.ends_with(b"\n") {
+            return Ok(None);
+        }
+        match serde_json::from_slice(&line) {
+            Ok(answer) => return Ok(Some(answer)),
+            Err(error) if error.is_data() && error.to_string().starts_with("unknown variant") => {}
+            Err(error) => return Err(ClientError::Garbled(error.to_string())),
+        }
     }
-    if !line.ends_with(b"\n") {
-        return Ok(None);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::{RuleText, VersionLine};
+
+    fn read(text: &str) -> Vec<Result<Answer, String>> {
+        let mut stream = text.as_bytes();
+        let next = || read_answer(&mut stream).map_err(|error| error.to_string()).transpose();
+        std::iter::from_fn(next).take(5).collect()
     }
-    serde_json::from_slice(&line).map(Some).map_err(|error| ClientError::Garbled(error.to_string()))
+
+    #[test]
+    fn what_a_newer_daemon_adds_is_passed_over() {
+        let added = r#"{"added":{"id":1,"rule":"add all drop","colour":"red"}}"#;
+        let answers = read(&format!("{{\"weather\":{{\"rain\":true}}}}\n{added}\n{{\"mood\":\"good\"}}\n"));
+        assert_eq!(answers, [Ok(Answer::Added(RuleText { id: 1, rule: "add all drop".into() }))]);
+    }
+
+    #[test]
+    fn what_is_no_answer_is_told() {
+        assert!(matches!(&read("HTTP/1.1 400\n")[..], [Err(_), ..]));
+        assert!(matches!(&read("{\"added\":{}}\n")[..], [Err(_), ..]), "a known kind with a member missing");
+        let version = Answer::Version(VersionLine { version: "1".into(), protocol: 1 });
+        let cut = r#"{"version":{"version":"1","protocol":1}}"#.to_owned() + "\n{\"end\":";
+        assert_eq!(read(&cut), [Ok(version)], "half a line is the end");
+    }
 }

@@ -2,6 +2,7 @@
 //! the words that only the shell knows.
 
 use super::names::Names;
+use mmb_policy::FIELDS;
 use mmb_policy::complete::{Candidate, CandidateKind, CompletionContext, complete};
 use mmb_policy::help::{HelpLine, help_at};
 
@@ -17,7 +18,13 @@ const MOST_NAMES: usize = 20;
 /// The widest column of words; a longer word has its line to itself.
 const WIDEST: usize = 40;
 
-/// What may stand at byte `at` of a line, a line each.
+/// Fields that are explained; of more, the names are shown.
+const MOST_EXPLAINED: usize = 24;
+
+/// Characters of a line of names.
+const LINE: usize = 96;
+
+/// What may stand at byte `at` of a line.
 pub(crate) fn at(line: &str, at: usize, known: &Names) -> String {
     let mut lines = help_at(line, at);
     let candidates =
@@ -34,12 +41,39 @@ pub(crate) fn at(line: &str, at: usize, known: &Names) -> String {
     if lines.is_empty() {
         return "nothing that is known fits here\n".to_owned();
     }
+    let (fields, others): (Vec<_>, Vec<_>) = lines.into_iter().partition(|line| is_field(&line.word));
+    if fields.len() <= MOST_EXPLAINED {
+        return explained(&fields) + &explained(&others);
+    }
+    let names: Vec<&str> = fields.iter().map(|line| line.word.as_str()).collect();
+    format!("{}fields; ? behind the first letters of one tells more\n{}", explained(&others), grid(&names))
+}
+
+fn is_field(word: &str) -> bool {
+    FIELDS.iter().any(|info| info.name == word)
+}
+
+/// Words and what they mean, a line each.
+fn explained(lines: &[HelpLine]) -> String {
     let width = lines.iter().map(|line| line.word.chars().count()).filter(|width| *width <= WIDEST).max();
     let width = width.unwrap_or(WIDEST);
     lines
         .iter()
         .map(|line| format!("  {:<width$}  {}", line.word, line.help).trim_end().to_owned() + "\n")
         .collect()
+}
+
+/// Words in columns, to be read downwards.
+fn grid(words: &[&str]) -> String {
+    let width = words.iter().map(|word| word.len()).max().unwrap_or(1) + 2;
+    let rows = words.len().div_ceil((LINE / width).max(1));
+    let mut text = String::new();
+    for row in 0..rows {
+        let line: String =
+            words.iter().skip(row).step_by(rows).map(|word| format!("{word:<width$}")).collect();
+        text.push_str(&format!("  {}\n", line.trim_end()));
+    }
+    text
 }
 
 /// What may follow these words.
@@ -100,7 +134,28 @@ mod tests {
     }
 
     #[test]
+    fn many_fields_are_named_and_few_explained() {
+        let all = help("add tcp-opt ");
+        assert!(
+            all.contains("tcp-opt-mptcp")
+                && !all.contains("RFC 8684")
+                && all.contains("appends a TCP option")
+        );
+        assert!(all.lines().count() < 50 && all.lines().all(|line| line.chars().count() < 110), "{all}");
+        assert!(help("add tcp-opt-m").contains("RFC 8684"));
+    }
+
+    #[test]
+    fn words_in_columns_are_read_downwards() {
+        let words: Vec<String> = (0..20).map(|n| format!("word-{n:02}")).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let text = grid(&words);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.starts_with("  word-00  word-02"), "{text}");
+    }
+
+    #[test]
     fn what_is_unknown_is_no_secret() {
-        assert_eq!(help("show bogus "), "nothing that is known fits here\n".to_owned());
+        assert_eq!(help("bogus "), "nothing that is known fits here\n".to_owned());
     }
 }

@@ -103,7 +103,7 @@ mod tests {
         table.row(&mut screen, row(&["1", "é", "10"]));
         table.row(&mut screen, row(&["200", "longer", "1"]));
         table.end(&mut screen, Some(row(&["", "", "1000"])));
-        let expected = " ID  NAME       N\n  1  é         10\n200  longer     1\n              1000\n";
+        let expected = " ID  NAME       N\n  1  é         10\n200  longer     1\n             1000\n";
         assert_eq!(screen.into_string(), expected);
     }
 
