@@ -11,7 +11,7 @@ from .process import run, wait_until
 
 BINARY = os.path.abspath(os.environ.get("MMB", "target/release/mmb"))
 
-READY_TIMEOUT = 30
+READY_TIMEOUT = 15
 
 
 class DidNotStart(AssertionError):
@@ -27,15 +27,17 @@ class Mmb:
         self.socket = folder / f"{name}.sock"
         self.log = folder / f"{name}.log"
         self.process = None
+        self._drops_before = {}
 
     def start(self, *options):
         command = [BINARY, "run", "--socket", self.socket]
         for name, device in self.ports.items():
             command += ["--port", f"{name}={device}"]
         with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as notify:
-            address = f"\0mmb-live-{os.getpid()}-{id(self)}"
-            notify.bind(address)
-            env = {**os.environ, "NOTIFY_SOCKET": "@" + address[1:]}
+            address = self.socket.with_suffix(".notify")
+            address.unlink(missing_ok=True)
+            notify.bind(str(address))
+            env = {**os.environ, "NOTIFY_SOCKET": str(address)}
             self.process = self.namespace.start([*command, *options], self.log, env=env)
             ready = self.process.wait_readable(notify, READY_TIMEOUT) and b"READY=1" in notify.recv(4096)
         if not ready:
@@ -100,22 +102,29 @@ class Mmb:
         )
 
     def apply(self, folder, *rules):
-        """Puts these rules in force as a whole."""
+        """Puts these rules in force as a whole, numbered from 1."""
         path = folder / "applied.mmb"
-        path.write_text("".join(rule + "\n" for rule in rules))
+        numbered = (rule.replace("add ", f"add id {number} ", 1) for number, rule in enumerate(rules, 1))
+        path.write_text("".join(f"{rule}\n" for rule in numbered))
         return self.ask("apply", path)
 
     def reset(self):
-        """No rules; every port enabled."""
+        """No rules; every port enabled; drops are counted from here."""
         self("flush")
         for port in self.ask("show", "ports")["ports"]:
             if not port["enabled"]:
                 self("enable", port["name"])
+        self._drops_before = self._all_drops()
 
     # Counters
 
-    def drops(self):
+    def _all_drops(self):
         return self.ask("show", "errors")["drops"]
+
+    def drops(self):
+        """Drops by reason since the last reset."""
+        since = {reason: count - self._drops_before.get(reason, 0) for reason, count in self._all_drops().items()}
+        return {reason: count for reason, count in since.items() if count}
 
     def port(self, name):
         return next(port for port in self.ask("show", "ports")["ports"] if port["name"] == name)
@@ -123,12 +132,19 @@ class Mmb:
     def rule(self, number):
         return next(rule for rule in self.ask("list")["rules"] if rule["id"] == number)
 
+    def lost(self):
+        """Packets that mmb's ports had no room for."""
+        ports = self.ask("show", "ports")["ports"]
+        at_ports = sum(port[name] for port in ports for name in ("rx_missed", "rx_errors", "tx_errors"))
+        drops = self._all_drops()
+        return at_ports + sum(drops.get(reason, 0) for reason in ("tx-full", "no-buffer"))
+
     def balance(self):
         """Packets received and not yet accounted for: in - out - drops."""
         ports = self.ask("show", "ports")["ports"]
         received = sum(port["rx"]["packets"] for port in ports)
         sent = sum(port["tx"]["packets"] for port in ports)
-        return received - sent - sum(self.drops().values())
+        return received - sent - sum(self._all_drops().values())
 
     def settled(self):
         """in = out + drops. Waits for packets in flight."""

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import itertools
+import json
 import os
 import re
 import select
@@ -96,6 +97,18 @@ def veth(one, one_name, other, other_name, mtu=None, queues=None):
         if mtu:
             namespace.ip("link", "set", name, "mtu", mtu)
         namespace.ip("link", "set", name, "up")
+
+
+def link_drops(namespace, interface):
+    """Packets that the interface's own queues had no room for."""
+    (link,) = json.loads(namespace.run("ip", "-j", "-s", "link", "show", "dev", interface).stdout)
+    return sum(link["stats64"][direction]["dropped"] for direction in ("rx", "tx"))
+
+
+def socket_drops(namespace):
+    """Datagrams that a socket in the namespace had no room for."""
+    names, values = (line.split() for line in namespace.run("grep", "^Udp:", "/proc/net/snmp").stdout.splitlines())
+    return int(values[names.index("RcvbufErrors")])
 
 
 class RawPort:

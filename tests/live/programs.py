@@ -8,6 +8,8 @@ import struct
 import threading
 import time
 
+from .topology import SERVER4
+
 BIG = 20 << 20
 
 
@@ -91,11 +93,14 @@ def ping(site, address, count=5, options=()):
 
 
 class NumberedStream:
-    """UDP packets numbered from 0, sent at a steady rate from the client until stopped, and who arrived."""
+    """UDP packets numbered from 0, sent through a daemon at a steady rate until stopped, and who arrived."""
 
     PORT = 9999
 
-    def __init__(self, site, target, rate=2000):
+    def __init__(self, site, daemon, target=SERVER4, rate=2000):
+        self.site = site
+        self.daemon = daemon
+        self.lost_before = site.lost(daemon)
         self.interval = 1 / rate
         self.receiver = site.server.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
@@ -138,9 +143,12 @@ class NumberedStream:
         self.receiver.close()
         self.sender.close()
 
-    def missing(self):
-        """Numbers that were sent and did not arrive; after the `with` block."""
-        return sorted(set(range(self.sent)) - set(self.received))
+    def check(self):
+        """All arrived, in order, but for those that a queue on the way gave up and counted. After the `with` block."""
+        missing = sorted(set(range(self.sent)) - set(self.received))
+        lost = self.site.lost(self.daemon) - self.lost_before
+        assert len(missing) <= lost, f"of {self.sent} packets these are missing, and only {lost} are counted: {missing}"
+        assert self.received == sorted(self.received), "packets overtook each other"
 
 
 def scan(site, address, ports, options=()):

@@ -41,36 +41,42 @@ def retransmits(result):
     return result["sum_sent"]["retransmits"]
 
 
-def test_a_thousand_changes_under_load_lose_no_packet(site, mmb):
-    """A TCP stream at full speed beside; its retransmissions are compared with those of a run without changes."""
-    commands = list(changes(CHANGES))
-    assert len(commands) >= CHANGES
-    baseline = site.iperf.measure(SERVER4, 3)
-    drops = mmb.drops()
-    with site.iperf.start(SERVER4, 4) as load:
-        feed(mmb, commands)
+def change_under_load(site, mmb, seconds, *options):
+    """A thousand changes beside an iperf3 run, and its result."""
+    with site.iperf.start(SERVER4, seconds, *options) as load:
+        feed(mmb, changes(CHANGES))
         assert load.running(), "the changes took longer than the load"
-        load.wait(20)
+        load.wait(30)
         result = report(load.output())
     mmb.settled()
     assert mmb.ask("list")["rules"] == []
-    assert result["sum_received"]["bits_per_second"] > baseline["sum_received"]["bits_per_second"] / 4
-    assert retransmits(result) <= 3 * retransmits(baseline) + 200
-    # What the host's queues could not take under load is no loss to a change; a drop by a rule would be one.
-    new = {reason for reason, count in mmb.drops().items() if count != drops.get(reason, 0)}
-    assert new <= {"tx-full"}
+    # What queues could not take under load is no loss to a change; a drop by a rule would be one.
+    assert set(mmb.drops()) <= {"tx-full"}
+    return result
+
+
+def test_a_thousand_changes_under_full_load(site, mmb):
+    baseline = site.iperf.measure(SERVER4, 2)
+    result = change_under_load(site, mmb, 4)
+    assert result["sum_received"]["bits_per_second"] > baseline["sum_received"]["bits_per_second"] / 5
+
+
+def test_a_thousand_changes_make_tcp_send_nothing_again(site, mmb):
+    """At a rate that all queues can take; what is sent again is compared with a run without changes."""
+    rate = ["-b", "100M"]
+    baseline = site.iperf.measure(SERVER4, 2, *rate)
+    before = site.lost(mmb)
+    result = change_under_load(site, mmb, 4, *rate)
+    assert result["sum_received"]["bits_per_second"] > 50e6
+    assert retransmits(result) <= 2 * retransmits(baseline) + 2 * (site.lost(mmb) - before) + 10
 
 
 def test_a_thousand_changes_lose_no_packet_of_a_steady_stream(site, mmb):
-    lost_before = mmb.port("lan")["rx_missed"]
-    drops = mmb.drops()
-    with NumberedStream(site, SERVER4) as stream:
+    with NumberedStream(site, mmb) as stream:
         feed(mmb, changes(CHANGES))
     assert stream.sent > 500
-    assert stream.missing() == []
-    assert stream.received == sorted(stream.received), "packets overtook each other"
-    assert mmb.drops() == drops
-    assert mmb.port("lan")["rx_missed"] == lost_before
+    stream.check()
+    assert set(mmb.drops()) <= {"tx-full"}
 
 
 def test_every_packet_sees_the_old_policy_or_the_new_one(site, mmb):
@@ -82,11 +88,11 @@ def test_every_packet_sees_the_old_policy_or_the_new_one(site, mmb):
         paths.append(path)
     mmb("apply", paths[0])
     marks = set()
-    with site.server_wire() as wire, NumberedStream(site, SERVER4) as stream:
+    with site.server_wire() as wire, NumberedStream(site, mmb) as stream:
         for round_ in range(60):
             mmb("apply", paths[round_ % 2])
             marks |= {(f[15] >> 2, f[22]) for f in wire.drain() if f[12:14] == b"\x08\x00" and f[36:38] == b"\x27\x0f"}
-    assert stream.missing() == []
+    stream.check()
     assert marks == {(1, 1), (2, 2)}
 
 

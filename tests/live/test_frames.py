@@ -73,23 +73,16 @@ def test_rules_that_match_but_change_nothing_leave_every_byte(site, mmb, ends):
 
 
 def test_frames_of_every_length_pass_untouched(mmb, ends):
-    frames = [ip4(id=size) / udp() / data(size) for size in range(0, 1473)]
+    frames = [ip4(id=size) / udp() / data(size) for size in (*range(100), *range(100, 1473, 7), 1472)]
     expect(pass_through(*ends, frames), frames)
 
 
-def test_ten_thousand_random_packets_pass_untouched(mmb, ends):
-    source, target = ends
+def test_thousands_of_random_packets_pass_untouched_and_in_order(mmb, ends):
     rng = random.Random(1)
+    frames = [bytes(ip4(id=number) / udp() / rng.randbytes(rng.randrange(1400))) for number in range(400)]
     for _ in range(20):
-        frames = [
-            bytes(
-                ip4(id=number)
-                / udp(sport=rng.randrange(65536), dport=rng.randrange(65536))
-                / rng.randbytes(rng.randrange(1400))
-            )
-            for number in range(250)
-        ]
-        expect(pass_through(source, target, frames * 2), frames * 2)
+        rng.shuffle(frames)
+        expect(pass_through(*ends, frames), frames)
 
 
 def changed(frame, layer, **fields):
@@ -121,7 +114,7 @@ REWRITES = [
     ("mod tcp-urg-ptr 9", TCP, {"urgptr": 9}),
     ("mod udp-sport 0", UDP, {"sport": 0}),
     ("mod udp-dport dns", UDP, {"dport": 53}),
-    ("mod icmp-type 13", ICMP, {"type": 13}),
+    ("mod icmp-type 15", ICMP, {"type": 15}),
     ("mod icmp6-code 5", ICMPv6EchoRequest, {"code": 5}),
     ('mod udp-payload "hello"', Raw, {"load": b"hello" + bytes(range(5, 64))}),
 ]
@@ -129,7 +122,7 @@ REWRITES = [
 
 @pytest.mark.parametrize(("target", "layer", "fields"), REWRITES, ids=[target for target, _, _ in REWRITES])
 def test_a_field_is_written_and_checksums_follow(site, mmb, ends, target, layer, fields):
-    mmb.apply(site.folder, f"add in lan all {target}")
+    mmb.apply(site.folder, f"add in lan {target}")
     frames = of_every_kind()
     wanted = [
         changed(f, layer, **fields) if f.haslayer(layer) and ("udp" not in target or UDP in f) else f for f in frames
@@ -187,21 +180,20 @@ def test_transport_behind_tags_and_extension_headers_is_rewritten(site, mmb, end
 MALFORMED = [
     ("ip-bad-version", lambda: ip4(version=5) / udp()),
     ("ip4-bad-checksum", lambda: ip4(chksum=0x1234) / udp()),
-    ("ip4-bad-length", lambda: ip4(len=2000) / udp()),
-    ("ip4-truncated", lambda: ether(type=0x0800) / Raw(b"\x45" + bytes(9))),
+    ("ip4-bad-length", lambda: ip4(len=12) / udp()),
+    ("ip4-truncated", lambda: ip4(len=2000) / udp()),
     ("ip6-truncated", lambda: ether(type=0x86DD) / Raw(b"\x60" + bytes(9))),
     ("l4-truncated", lambda: ip4(proto=6) / Raw(bytes(12))),
     ("tcp-bad-offset", lambda: ip4() / tcp(dataofs=4)),
     ("tiny-fragment", lambda: ip4(proto=6, flags="MF") / Raw(bytes(16))),
-    ("link-truncated", lambda: ether(type=0x8100) / Raw(b"\x00")),
+    ("link-truncated", lambda: ether() / Dot1Q(vlan=5, type=0x8100) / Raw(b"\x00\x00\x00")),
 ]
 
 
 @pytest.mark.parametrize(("reason", "make"), MALFORMED, ids=[reason for reason, _ in MALFORMED])
 def test_a_malformed_packet_is_dropped_under_its_name(mmb, ends, reason, make):
-    before = mmb.drops().get(reason, 0)
     expect(pass_through(*ends, [make()]), [])
-    assert mmb.drops().get(reason, 0) == before + 1
+    assert mmb.drops() == {reason: 1}
 
 
 def test_noise_does_no_harm(site, mmb, ends):

@@ -10,7 +10,7 @@ mmb's ports are called `lan` (to the client) and `wan` (to the server).
 import contextlib
 
 from .daemon import Mmb
-from .net import Namespace, RawPort, veth
+from .net import Namespace, RawPort, link_drops, socket_drops, veth
 
 CLIENT4, SERVER4 = "10.0.0.1", "10.0.0.2"
 CLIENT6, SERVER6 = "fd00::1", "fd00::2"
@@ -48,6 +48,14 @@ class Site:
         daemon = Mmb(self.middle, self.folder, ports, name)
         self._cleanup.callback(daemon.close)
         return daemon
+
+    def lost(self, daemon):
+        """Packets that any queue on the way had to give up so far, by the counters of those who did: on a busy machine a
+        program that is kept waiting loses packets before mmb, in mmb or behind it, but never without a counter."""
+        links = ((self.client, "eth0"), (self.middle, "vl"), (self.middle, "vr"), (self.server, "eth0"))
+        at_links = sum(link_drops(namespace, name) for namespace, name in links)
+        at_sockets = sum(socket_drops(namespace) for namespace in (self.client, self.server))
+        return at_links + at_sockets + daemon.lost()
 
     def client_wire(self):
         return RawPort(self.client, "eth0")
