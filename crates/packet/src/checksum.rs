@@ -7,7 +7,7 @@
 //!
 //! Life-cycle: values on the stack of whoever computes; nothing here reads a packet out of bounds or panics.
 
-use crate::parse::{Class, Layout};
+use crate::parse::{Class, IP4_HEADER, IP6_HEADER, Layout};
 
 /// IP protocol number of ICMP.
 pub const ICMP: u8 = 1;
@@ -187,13 +187,12 @@ pub fn pseudo_header(bytes: &[u8], layout: &Layout) -> Option<Sum> {
         (0, _) | (_, Class::Other) => None,
         (ICMP, _) => Some(Sum::default()),
         (kind, Class::Ip4) => {
-            let header: &[u8; 20] = header.first_chunk()?;
-            let addresses = Sum::default().bytes(&header[12..20]);
-            Some(addresses.word(u16::from(kind)).word(length as u16))
+            let header: &[u8; IP4_HEADER] = header.first_chunk()?;
+            Some(pseudo4(*header[12..].first_chunk()?, *header[16..].first_chunk()?, kind, length as u16))
         }
         (kind, Class::Ip6) => {
-            let header: &[u8; 40] = header.first_chunk()?;
-            Some(Sum::default().bytes(&header[8..40]).long(u32::from(kind)).long(length))
+            let header: &[u8; IP6_HEADER] = header.first_chunk()?;
+            Some(pseudo6(*header[8..].first_chunk()?, *header[24..].first_chunk()?, kind, length))
         }
     }
 }

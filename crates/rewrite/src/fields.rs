@@ -1,6 +1,6 @@
 //! Fields in place: a mask and a value over aligned bytes of a header.
 
-use crate::traits::{NEXT_HEADER, Traits, needs as needs_of, part};
+use crate::traits::{NEXT_HEADER, Traits, part, required};
 use mmb_packet::checksum::{self, Delta};
 use mmb_packet::{Layout, key};
 use mmb_policy::field::{FieldInfo, Implies, Place};
@@ -85,7 +85,7 @@ impl FieldStep {
     /// The step that writes `number` into the field; `None` if the field has no fixed place in a packet.
     pub(crate) fn new(field: &FieldInfo, number: u128) -> Option<FieldStep> {
         let Place::Key { bit, width } = field.place else { return None };
-        let needs = needs_of(field.implies);
+        let needs = required(field.implies);
         let (first, last) = (usize::from(bit) / 8, (usize::from(bit) + usize::from(width) - 1) / 8);
         let step = |base, at, parts, bits| Some(FieldStep { needs, base, at, parts, bits });
         match first {
@@ -120,7 +120,7 @@ impl FieldStep {
     pub(crate) fn writes_checksum(&self) -> bool {
         let at = |kind| checksum::field_offset(kind).map(|at| at as u8);
         match (self.base, self.needs) {
-            (Base::Ip, needs) => needs == needs_of(Implies::Ip4) && self.at == IP4_CHECKSUM as u8,
+            (Base::Ip, needs) => needs == required(Implies::Ip4) && self.at == IP4_CHECKSUM as u8,
             (Base::Transport, needs) => [
                 (Implies::Tcp, checksum::TCP),
                 (Implies::Udp, checksum::UDP),
@@ -128,7 +128,7 @@ impl FieldStep {
                 (Implies::Icmp6, checksum::ICMP6),
             ]
             .iter()
-            .any(|&(implies, kind)| needs == needs_of(implies) && at(kind) == Some(self.at)),
+            .any(|&(implies, kind)| needs == required(implies) && at(kind) == Some(self.at)),
             _ => false,
         }
     }

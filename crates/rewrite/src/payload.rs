@@ -2,7 +2,7 @@
 
 use crate::fields::{Pass, UDP_LENGTH};
 use crate::not_applied::{NotApplied, NotAppliedCounts};
-use crate::traits::{needs, part};
+use crate::traits::{part, required};
 use mmb_packet::Layout;
 use mmb_packet::checksum::{self, Delta};
 use mmb_policy::field::{Implies, Payload};
@@ -17,7 +17,7 @@ pub(crate) struct PayloadStep {
 
 impl PayloadStep {
     pub(crate) fn new(implies: Implies, place: Payload, bytes: &[u8]) -> PayloadStep {
-        PayloadStep { needs: needs(implies), place, bytes: bytes.into() }
+        PayloadStep { needs: required(implies), place, bytes: bytes.into() }
     }
 
     /// Writes the bytes if the packet has such a payload and it is long enough.

@@ -83,7 +83,7 @@ impl Traits {
         Traits { holds, covered: kind.covered & !(not_covered as u8) | header as u8 }
     }
 
-    /// Whether a step that asks for `needs` (one [`is`] bit) is about this packet.
+    /// Whether a step that needs one [`is`] bit is about this packet.
     #[inline]
     pub(crate) fn meets(self, needs: u16) -> bool {
         self.holds & needs != 0
@@ -93,8 +93,8 @@ impl Traits {
 /// Offset of the next header in the fixed IPv6 header.
 pub(crate) const NEXT_HEADER: u16 = 6;
 
-/// The packets that have a field which implies this. (Of the fields that imply any frame only the VLAN id is written.)
-pub(crate) fn needs(implies: Implies) -> u16 {
+/// The [`is`] bit of the packets that have a field which implies this. (Of the fields that imply any frame only the VLAN id is written.)
+pub(crate) fn required(implies: Implies) -> u16 {
     match implies {
         Implies::Frame => is::TAGGED,
         Implies::Ip => is::IP,
