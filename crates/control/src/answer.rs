@@ -1,7 +1,7 @@
 //! The lines that answers are made of. Each is one JSON object with one member, named after the variant.
 //!
-//! The daemon writes them as it goes and the client reads them as they come: what is in a line is bounded by one
-//! rule, one port, one piece of a policy file.
+//! The daemon writes them as it goes and the client reads them as they come: what is in a line is bounded by
+//! one rule, one port, one piece of a policy file.
 
 use crate::protocol::VERSION;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! Finds the words that a refusal is about. What a policy cannot be in this daemon turns out only after it was
-//! parsed, when places in the text are forgotten; the word is known, and is found again.
+//! Finds the words that a refusal is about. What a policy cannot be in this daemon turns out only after it
+//! was parsed, when places in the text are forgotten; the word is known, and is found again.
 
 use crate::answer::ErrorLine;
 use crate::daemon::Refusal;

@@ -60,7 +60,8 @@ impl Client {
         Ok(Client { stream })
     }
 
-    /// Gives up when the daemon says nothing for so long. Without this, it may take its time: a large policy does.
+    /// Gives up when the daemon says nothing for so long. Without this, it may take its time: a large policy
+    /// does.
     ///
     /// # Errors
     /// The duration is zero.
@@ -70,8 +71,8 @@ impl Client {
         Ok(self)
     }
 
-    /// Asks, and hands each line of the answer to `take` until the end, which is returned. A `take` that is slow (a
-    /// pager that is not read) does not make the daemon wait: what comes meanwhile is kept here.
+    /// Asks, and hands each line of the answer to `take` until the end, which is returned. A `take` that is
+    /// slow (a pager that is not read) does not make the daemon wait: what comes meanwhile is kept here.
     ///
     /// # Errors
     /// The connection broke, or what came is no answer.
@@ -80,7 +81,8 @@ impl Client {
         request: &Request,
         mut take: impl FnMut(Answer) -> Result<(), E>,
     ) -> Result<End, E> {
-        // The daemon may refuse before it has read everything: then its answer tells more than our failure to write.
+        // The daemon may refuse before it has read everything: then its answer tells more than our failure to
+        // write.
         let sent = self.send(request);
         let reader = self.stream.try_clone().map_err(ClientError::from)?;
         let (lines, answer) = mpsc::channel();

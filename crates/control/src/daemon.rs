@@ -1,8 +1,8 @@
 //! The daemon's state: the policy in force, the engine that carries it out, the host that moves the packets.
 //!
-//! One [`Daemon`] lives as long as the process, behind a mutex that clients' threads take for as long as a change
-//! or a look at counters lasts, and never while they talk to a client. Only here a policy is put in force; packets
-//! do not wait for it.
+//! One [`Daemon`] lives as long as the process, behind a mutex that clients' threads take for as long as a
+//! change or a look at counters lasts, and never while they talk to a client. Only here a policy is put in
+//! force; packets do not wait for it.
 
 use crate::host::Host;
 use mmb_engine::{Count, Engine, PublishError};
@@ -82,7 +82,8 @@ impl Daemon {
         self.put(next)
     }
 
-    /// Puts a policy file's policy in force. Rules that are in force already stay, with their numbers and counters.
+    /// Puts a policy file's policy in force. Rules that are in force already stay, with their numbers and
+    /// counters.
     ///
     /// # Errors
     /// What makes it impossible here; the policy in force stays.
@@ -129,8 +130,8 @@ pub enum Fate<'a> {
 }
 
 impl Change {
-    /// Every rule of either policy and what became of it, in the order of their numbers. A rule that was replaced by
-    /// another under its number went, and then the other came.
+    /// Every rule of either policy and what became of it, in the order of their numbers. A rule that was
+    /// replaced by another under its number went, and then the other came.
     pub fn fates(&self) -> impl Iterator<Item = Fate<'_>> {
         let mut before = self.before.rules.iter().peekable();
         let mut after = self.after.rules.iter().peekable();

@@ -1,4 +1,5 @@
-//! What the daemon asks of whoever moves the packets: the state of ports and workers, and how idle workers wait.
+//! What the daemon asks of whoever moves the packets: the state of ports and workers, and how idle workers
+//! wait.
 //!
 //! `mmb run` implements [`Host`] over DPDK; tests have one that invents its ports.
 

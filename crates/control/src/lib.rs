@@ -1,11 +1,11 @@
 //! Control of a running mmb: requests and answers, the unix socket, the state of the daemon.
 //!
-//! [`Daemon`] owns the policy in force, the control side of the engine and the [`Host`]; [`Server`] lets clients talk
-//! to it over a unix socket; [`Client`] is the other end. What they say to each other is in `docs/protocol.md` and,
-//! for programs in Rust, in [`protocol`] and [`answer`].
+//! [`Daemon`] owns the policy in force, the control side of the engine and the [`Host`]; [`Server`] lets
+//! clients talk to it over a unix socket; [`Client`] is the other end. What they say to each other is in
+//! `docs/protocol.md` and, for programs in Rust, in [`protocol`] and [`answer`].
 //!
-//! The state is behind one mutex. A client's thread holds it while it looks at something or makes a change, and
-//! never while it reads from the client or writes to it. The packet threads do not know it.
+//! The state is behind one mutex. A client's thread holds it while it looks at something or makes a change,
+//! and never while it reads from the client or writes to it. The packet threads do not know it.
 #![forbid(unsafe_code)]
 
 pub mod answer;

@@ -1,5 +1,5 @@
-//! What clients may take: places, memory and time. All of it is bounded, so that no client can hurt the daemon
-//! or the others.
+//! What clients may take: places, memory and time. All of it is bounded, so that no client can hurt the
+//! daemon or the others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,15 +8,15 @@ use std::time::Duration;
 /// The bounds of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Clients at once. Beyond, the one that has asked nothing for longest makes room; if none is idle, the new
-    /// one is refused.
+    /// Clients at once. Beyond, the one that has asked nothing for longest makes room; if none is idle, the
+    /// new one is refused.
     pub clients: usize,
     /// How long a client must have asked nothing before it may be made to go.
     pub idle: Duration,
     /// The longest request in bytes.
     pub request_bytes: usize,
-    /// Bytes of requests that are read or worked on, over all clients; what fits [`Limits::small_request_bytes`]
-    /// is not counted.
+    /// Bytes of requests that are read or worked on, over all clients; what fits
+    /// [`Limits::small_request_bytes`] is not counted.
     pub pending_bytes: usize,
     /// Requests up to this length are taken however much is pending.
     pub small_request_bytes: usize,

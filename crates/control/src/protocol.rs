@@ -1,8 +1,9 @@
 //! What is said on the control socket: requests and answers as values, and their form on the wire.
 //!
-//! A request is one line of JSON; its answer is any number of lines, the last of which is [`Answer::End`](crate::answer::Answer::End). An
-//! answer ([`crate::answer`]) is made of small pieces so that neither side ever holds a long one as a whole. `docs/protocol.md`
-//! describes the wire for programs in other languages; what is here is the only other place that knows it.
+//! A request is one line of JSON; its answer is any number of lines, the last of which is
+//! [`Answer::End`](crate::answer::Answer::End). An answer ([`crate::answer`]) is made of small pieces so that
+//! neither side ever holds a long one as a whole. `docs/protocol.md` describes the wire for programs in other
+//! languages; what is here is the only other place that knows it.
 
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};

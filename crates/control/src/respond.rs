@@ -1,8 +1,8 @@
 //! From a request to the lines of its answer.
 //!
-//! The daemon is locked for a look or a change and let go before a line is written: a client that reads slowly, or
-//! not at all, keeps nobody waiting. What an answer holds while it is sent is the policy that it is about, which
-//! is shared, and some hundred counters.
+//! The daemon is locked for a look or a change and let go before a line is written: a client that reads
+//! slowly, or not at all, keeps nobody waiting. What an answer holds while it is sent is the policy that it
+//! is about, which is shared, and some hundred counters.
 
 use crate::answer::{Answer, Begin, ChangeCount, End, ErrorLine, RuleLine, RuleText, Topic};
 use crate::blame;
@@ -242,23 +242,24 @@ impl Responder<'_> {
     }
 }
 
-/// The rules whose number begins with these digits, found without looking at the others: numbers with a common
-/// prefix of digits form one range for each length.
+/// The rules whose number begins with these digits, found without looking at the others: numbers with a
+/// common prefix of digits form one range for each length.
 fn rules_with_prefix<'a>(
     policy: &'a Policy,
     prefix: &str,
 ) -> impl Iterator<Item = (&'a RuleId, &'a mmb_policy::Rule)> {
-    let digits = prefix.parse::<u64>().ok().filter(|_| prefix.bytes().all(|byte| byte.is_ascii_digit()));
-    let ranges = match (prefix, digits) {
-        ("", _) => vec![(0, u64::from(u32::MAX))],
-        (_, None | Some(0)) => Vec::new(),
-        (_, Some(n)) => (0..10)
-            .map(|power| 10u64.pow(power))
-            .map(|ten| (n.saturating_mul(ten), (n + 1).saturating_mul(ten) - 1))
-            .collect(),
+    let last_id = u64::from(u32::MAX);
+    let is_number = prefix.bytes().all(|byte| byte.is_ascii_digit()) && !prefix.starts_with('0');
+    let ranges = match prefix.parse::<u32>() {
+        _ if prefix.is_empty() => vec![(0, last_id)],
+        Ok(n) if is_number => {
+            let n = u64::from(n);
+            (0..10).map(|digits| 10u64.pow(digits)).map(|ten| (n * ten, (n + 1) * ten - 1)).collect()
+        }
+        _ => Vec::new(),
     };
-    ranges.into_iter().filter(|(first, _)| *first <= u64::from(u32::MAX)).flat_map(|(first, last)| {
-        policy.rules.range(RuleId(first as u32)..=RuleId(last.min(u64::from(u32::MAX)) as u32))
+    ranges.into_iter().filter(move |(first, _)| *first <= last_id).flat_map(move |(first, last)| {
+        policy.rules.range(RuleId(first as u32)..=RuleId(last.min(last_id) as u32))
     })
 }
 

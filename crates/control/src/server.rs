@@ -1,8 +1,8 @@
 //! The control socket's server: accepts clients and gives each a thread, within its [`Limits`].
 //!
-//! [`Server::bind`] starts one thread that accepts. [`Server::shutdown`] (or dropping) stops it, removes the socket,
-//! lets answers that are being written end for a moment, and then lets every client go. Packets know nothing of
-//! all this.
+//! [`Server::bind`] starts one thread that accepts. [`Server::shutdown`] (or dropping) stops it, removes the
+//! socket, lets answers that are being written end for a moment, and then lets every client go. Packets know
+//! nothing of all this.
 
 use crate::daemon::Daemon;
 use crate::frame::Paced;
@@ -33,8 +33,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How to serve; the default is what the daemon does unless told otherwise.
 #[derive(Clone, Debug, Default)]
 pub struct ServerOptions {
-    /// The group whose members may talk to the daemon, by name or number; `None`: the socket keeps the group that
-    /// the system gives it.
+    /// The group whose members may talk to the daemon, by name or number; `None`: the socket keeps the group
+    /// that the system gives it.
     pub group: Option<String>,
     /// What clients may take.
     pub limits: Limits,
@@ -182,8 +182,8 @@ impl Clients {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a client a seat, if need be that of the client that has asked nothing for longest; or tells it that
-    /// there is none.
+    /// Gives a client a seat, if need be that of the client that has asked nothing for longest; or tells it
+    /// that there is none.
     fn admit(self: &Arc<Self>, stream: UnixStream) -> Option<Guest> {
         let stream = Arc::new(stream);
         let mut seats = self.seats();

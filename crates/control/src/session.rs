@@ -1,6 +1,6 @@
-//! One client's conversation, on a thread of its own: requests are read, carried out and answered in the order
-//! they come. It ends when the client does, or when the client breaks a bound; nothing that a client sends ends
-//! anything else.
+//! One client's conversation, on a thread of its own: requests are read, carried out and answered in the
+//! order they come. It ends when the client does, or when the client breaks a bound; nothing that a client
+//! sends ends anything else.
 
 use crate::daemon::Daemon;
 use crate::frame::{FrameError, Paced, Requests};

@@ -1,5 +1,5 @@
-//! The socket in the file system: made with its mode and group before anyone can see it, put in the place of a
-//! dead daemon's, never in that of a live one's, and removed at the end if it is still ours.
+//! The socket in the file system: made with its mode and group before anyone can see it, put in the place of
+//! a dead daemon's, never in that of a live one's, and removed at the end if it is still ours.
 
 use std::fs;
 use std::io;
@@ -17,10 +17,10 @@ const MODE: u32 = 0o660;
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// Another daemon answers there.
-    #[error("{}: another mmb listens on this socket; stop it, or give this one its own with --socket", .0.display())]
+    #[error("{}: another mmb listens here; stop it, or give this one a socket of its own (--socket)", .0.display())]
     InUse(PathBuf),
     /// Something else lies there.
-    #[error("{}: this is there already and no socket; remove it, or give another path with --socket", .0.display())]
+    #[error("{}: there is something, and it is no socket; remove it, or give another path (--socket)", .0.display())]
     NoSocket(PathBuf),
     /// No such group.
     #[error("no group is called '{0}'; a number works too")]

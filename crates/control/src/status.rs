@@ -1,5 +1,5 @@
-//! The state of the daemon as lines of answers: tables, ports, drops, stages, settings, versions. Each function
-//! reads what it needs while the caller holds the daemon, and formats as little as it can.
+//! The state of the daemon as lines of answers: tables, ports, drops, stages, settings, versions. Each
+//! function reads what it needs while the caller holds the daemon, and formats as little as it can.
 
 use crate::answer::{
     Answer, Link, PortLine, ReasonLine, StageLine, TableLine, Traffic, VersionLine, WorkerLine,

@@ -1,5 +1,5 @@
-//! Clients that come in crowds, talk nonsense, stop in the middle, do not read, or die: the daemon and the other
-//! clients never notice.
+//! Clients that come in crowds, talk nonsense, stop in the middle, do not read, or die: the daemon and the
+//! other clients never notice.
 
 mod common;
 

@@ -108,9 +108,9 @@ fn ports_are_shown_switched_off_and_on() {
     assert_eq!(
         json!(lan),
         json!({
-            "name": "lan", "device": "eth1", "driver": "net_fake", "mac": "02:00:00:00:00:01", "mtu": 1500, "link": "up",
-            "peer": "wan", "enabled": true, "rx": {"packets": 0, "bytes": 0}, "tx": {"packets": 0, "bytes": 0},
-            "rx_missed": 3, "rx_errors": 0, "tx_errors": 1
+            "name": "lan", "device": "eth1", "driver": "net_fake", "mac": "02:00:00:00:00:01", "mtu": 1500,
+            "link": "up", "peer": "wan", "enabled": true, "rx": {"packets": 0, "bytes": 0},
+            "tx": {"packets": 0, "bytes": 0}, "rx_missed": 3, "rx_errors": 0, "tx_errors": 1
         })
     );
     assert_eq!(mmb.run("enable wan"), [Answer::Enabled("wan".into())]);
@@ -181,8 +181,9 @@ fn a_file_is_applied_as_a_whole_and_rules_that_stay_keep_their_numbers() {
 
 #[test]
 fn what_save_answers_applies_without_a_change() {
-    let policy = "set ip6-max-headers 3\ndisable wan\nadd id 4 prio 3 name x tcp-dport {80, 443} drop 12.5\nadd all mod ip-ecn 0";
-    let mmb = start(policy);
+    let rules = "add id 4 prio 3 name x tcp-dport {80, 443} drop 12.5\nadd all mod ip-ecn 0";
+    let policy = format!("set ip6-max-headers 3\ndisable wan\n{rules}");
+    let mmb = start(&policy);
     let saved = || {
         let (answers, end) = mmb.ask(&Request::Save);
         assert!(end.ok);
@@ -210,8 +211,20 @@ fn names_are_offered_for_completion() {
     let ids: Vec<_> =
         rules(&answers).iter().map(|rule| rule.split(' ').next().expect("an id").to_owned()).collect();
     assert_eq!(ids, ["49", "490", "491", "492", "493", "494", "495", "496", "497", "498", "499"]);
-    assert_eq!(rules(&mmb.ask(&Request::Names("x".into())).0), Vec::<String>::new());
-    assert_eq!(rules(&mmb.ask(&Request::Names("99999999999999999999".into())).0), Vec::<String>::new());
+    for none in [
+        "x",
+        "-",
+        "+4",
+        "049",
+        "0",
+        "501",
+        "4294967295",
+        "4294967296",
+        "18446744073709551615",
+        "99999999999999999999",
+    ] {
+        assert_eq!(rules(&mmb.ask(&Request::Names(none.into())).0), Vec::<String>::new(), "{none}");
+    }
     assert_eq!(rules(&mmb.ask(&Request::Names(String::new())).0).len(), 200, "some of them");
 }
 

@@ -89,7 +89,8 @@ impl Editor {
         if line.trim().is_empty() {
             return;
         }
-        // Written at once, so that shells side by side lose nothing; a history that cannot be kept is no error.
+        // Written at once, so that shells side by side lose nothing; a history that cannot be kept is no
+        // error.
         if self.editor.add_history_entry(line).unwrap_or(false)
             && let Some(file) = &self.history
         {

@@ -86,7 +86,8 @@ fn file_task(command: &str, file: String) -> Task {
     }
 }
 
-/// The one name that follows a command; quotes around it are taken off, a `~/` before it is the home directory.
+/// The one name that follows a command; quotes around it are taken off, a `~/` before it is the home
+/// directory.
 fn file_name(command: &str, rest: &str) -> Result<String, Misuse> {
     let usage = || Misuse(format!("usage: {command} FILE"));
     let quoted = ['"', '\''].iter().find_map(|&quote| rest.strip_prefix(quote)?.strip_suffix(quote));

@@ -1,5 +1,5 @@
-//! Help and completion at the prompt: what the language allows at a place, with the names that the daemon knows and
-//! the words that only the shell knows.
+//! Help and completion at the prompt: what the language allows at a place, with the names that the daemon
+//! knows and the words that only the shell knows.
 
 use super::names::Names;
 use mmb_policy::FIELDS;

@@ -1,12 +1,12 @@
 //! The other end of the control socket: one-shot commands and the interactive shell.
 //!
-//! Both make an [`Errand`] of what was typed and let a [`Runner`] do it: it asks the daemon (a connection for each
-//! errand, so that a daemon that was restarted is simply there again) and prints the answer for people or as JSON.
-//! Only `check` needs no daemon.
+//! Both make an [`Errand`] of what was typed and let a [`Runner`] do it: it asks the daemon (a connection for
+//! each errand, so that a daemon that was restarted is simply there again) and prints the answer for people
+//! or as JSON. Only `check` needs no daemon.
 //!
-//! Words of a one-shot command come from the user's shell, which has its own use for `"`, `!`, `|`, `{` and `>`.
-//! They are joined with single spaces, so a rule may be typed as many words or few: `mmb add tcp-dport 80 drop` and
-//! `mmb add 'tcp-dport 80 drop'` are the same. What the shell would eat needs single quotes:
+//! Words of a one-shot command come from the user's shell, which has its own use for `"`, `!`, `|`, `{` and
+//! `>`. They are joined with single spaces, so a rule may be typed as many words or few: `mmb add tcp-dport
+//! 80 drop` and `mmb add 'tcp-dport 80 drop'` are the same. What the shell would eat needs single quotes:
 //! `mmb add '! tcp-syn' drop`, `mmb add tcp-dport '{80, 443}' drop`, `mmb add payload '"GET "' drop`.
 
 mod editor;

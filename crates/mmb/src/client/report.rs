@@ -1,5 +1,5 @@
-//! What goes to the screen: answers to standard output, errors and notes to standard error, coloured where someone
-//! is there to see it.
+//! What goes to the screen: answers to standard output, errors and notes to standard error, coloured where
+//! someone is there to see it.
 
 use crate::output;
 use mmb_control::answer::ErrorLine;
@@ -137,8 +137,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Shows errors: for people on standard error, in JSON on standard output, as one object with the first error's
-/// members and, if there are more, all of them under `errors`.
+/// Shows errors: for people on standard error, in JSON on standard output, as one object with the first
+/// error's members and, if there are more, all of them under `errors`.
 pub(crate) fn errors(errors: &[ErrorLine], source: Source<'_>, json: bool) {
     if !json {
         let style = stderr_style();

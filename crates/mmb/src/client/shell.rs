@@ -1,5 +1,5 @@
-//! The interactive shell: a prompt with history, completion and help where someone sits at it, and the same commands
-//! line by line from standard input where not.
+//! The interactive shell: a prompt with history, completion and help where someone sits at it, and the same
+//! commands line by line from standard input where not.
 
 use super::ClientOptions;
 use super::editor::{Editor, Typed};

@@ -1,4 +1,5 @@
-//! Aligned tables. The widths are those of the first rows, so that a table of a million rows is printed as it comes.
+//! Aligned tables. The widths are those of the first rows, so that a table of a million rows is printed as it
+//! comes.
 
 use super::report::Screen;
 
