@@ -4,11 +4,11 @@ use crate::check::{Check, Subject};
 use crate::compile::compile;
 use crate::draft::ClassDraft;
 use crate::keys::{Keys, Lane};
-use crate::matches::{DEFERRED, Hit, Scratch};
+use crate::matches::{Deferred, Scratch};
 use crate::ports::{Ports, UnknownPort};
 use crate::tuple::Tuple;
 use mmb_packet::key::Key;
-use mmb_packet::options;
+use mmb_packet::options::{self, OptionTable};
 use mmb_packet::{Class, Layout, Packet};
 use mmb_policy::Rule;
 
@@ -27,18 +27,25 @@ pub struct Classifier {
 /// What values stand for, for all classes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pools {
-    /// Lists of items, as ranges of `items`.
-    pub(crate) lists: Vec<(u32, u32)>,
+    pub(crate) lists: Vec<List>,
     pub(crate) items: Vec<Item>,
     pub(crate) checks: Vec<Check>,
 }
 
-/// A rule on a list, with its range of checks: those of options begin at `deferred`.
+/// The rules of one key: a range of items, of which those from `options` on have option tests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct List {
+    pub(crate) start: u32,
+    pub(crate) options: u32,
+    pub(crate) end: u32,
+}
+
+/// A rule on a list, with its range of checks: those of options begin at `options`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item {
     pub(crate) rank: u32,
     pub(crate) checks: u32,
-    pub(crate) deferred: u32,
+    pub(crate) options: u32,
     pub(crate) end: u32,
 }
 
@@ -125,12 +132,42 @@ impl Classifier {
         self.ip4.classify(&keys.ip4, &self.pools, packets, layouts, scratch);
         self.ip6.classify(&keys.ip6, &self.pools, packets, layouts, scratch);
         self.other.classify(&keys.other, &self.pools, packets, layouts, scratch);
-        scratch.settle(|packet, item, options| {
-            let item = self.pools.items[item as usize];
-            let table = options.table(|| options::area(&packets[packet], &layouts[packet]));
-            let checks = &self.pools.checks[item.deferred as usize..item.end as usize];
-            checks.iter().all(|check| check.holds_for(table)).then_some(item.rank)
-        });
+        if !scratch.deferred.is_empty() {
+            self.classify_options(keys, packets, layouts, scratch);
+        }
+        scratch.settle();
+    }
+
+    /// Holds packets against the option tests of the lists that they hit, packet by packet.
+    fn classify_options(
+        &self,
+        keys: &Keys,
+        packets: &[Packet<'_>],
+        layouts: &[Layout],
+        scratch: &mut Scratch,
+    ) {
+        scratch.deferred.sort_unstable_by_key(|deferred| deferred.packet);
+        let mut parsed = None;
+        for at in 0..scratch.deferred.len() {
+            let Deferred { packet, key, list } = scratch.deferred[at];
+            let (number, key) = (usize::from(packet), usize::from(key));
+            let subject = Subject { packet: &packets[number], layout: &layouts[number] };
+            if parsed != Some(packet) {
+                scratch.options.fill(options::area(subject.packet, subject.layout));
+                parsed = Some(packet);
+            }
+            let List { options, end, .. } = self.pools.lists[list as usize];
+            for item in &self.pools.items[options as usize..end as usize] {
+                let holds = || match subject.layout.class {
+                    Class::Ip4 => self.pools.holds(item, &keys.ip4.keys()[key], &subject),
+                    Class::Ip6 => self.pools.holds(item, &keys.ip6.keys()[key], &subject),
+                    Class::Other => self.pools.holds(item, &keys.other.keys()[key], &subject),
+                };
+                if self.pools.holds_for(item, &scratch.options) && holds() {
+                    scratch.hit(packet, item.rank);
+                }
+            }
+        }
     }
 
     /// The tuples of every class.
@@ -154,37 +191,41 @@ impl<const N: usize> ClassTables<N> {
         }
         for tuple in &self.tuples {
             let found = tuple.probe(keys, keys.len(), &mut scratch.probe);
-            for &(key, value) in &scratch.probe.found[..found] {
+            for at in 0..found {
+                let (key, value) = scratch.probe.found[at];
                 let packet = lane.packets()[usize::from(key)];
                 if value & SOLE != 0 {
-                    scratch.log.push(Hit { packet, code: value & !SOLE });
+                    scratch.hit(packet, value & !SOLE);
                     continue;
                 }
-                let at = usize::from(packet);
-                let subject = Subject { packet: &packets[at], layout: &layouts[at] };
-                pools.hits(value, &keys[usize::from(key)], &subject, |code| {
-                    scratch.log.push(Hit { packet, code })
-                });
+                let List { start, options, end } = pools.lists[value as usize];
+                let number = usize::from(packet);
+                let subject = Subject { packet: &packets[number], layout: &layouts[number] };
+                for item in &pools.items[start as usize..options as usize] {
+                    if pools.holds(item, &keys[usize::from(key)], &subject) {
+                        scratch.hit(packet, item.rank);
+                    }
+                }
+                if options < end {
+                    scratch.deferred.push(Deferred { packet, key, list: value });
+                }
             }
         }
     }
 }
 
 impl Pools {
-    /// Runs the checks of every rule on a list but those of options.
-    fn hits<const N: usize>(
-        &self,
-        list: u32,
-        key: &Key<N>,
-        subject: &Subject<'_, '_>,
-        mut hit: impl FnMut(u32),
-    ) {
-        let (start, end) = self.lists[list as usize];
-        for (item, number) in self.items[start as usize..end as usize].iter().zip(start..) {
-            let checks = &self.checks[item.checks as usize..item.deferred as usize];
-            if checks.iter().all(|check| check.holds(key, subject)) {
-                hit(if item.deferred == item.end { item.rank } else { number | DEFERRED });
-            }
-        }
+    /// Whether the checks of an item hold, but for those of options.
+    #[inline]
+    fn holds<const N: usize>(&self, item: &Item, key: &Key<N>, subject: &Subject<'_, '_>) -> bool {
+        let checks = &self.checks[item.checks as usize..item.options as usize];
+        checks.iter().all(|check| check.holds(key, subject))
+    }
+
+    /// Whether the option checks of an item hold.
+    #[inline]
+    fn holds_for(&self, item: &Item, options: &OptionTable) -> bool {
+        let checks = &self.checks[item.options as usize..item.end as usize];
+        checks.iter().all(|check| check.holds_for(options))
     }
 }

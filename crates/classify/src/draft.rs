@@ -1,6 +1,6 @@
 //! The tables of one class while they are built: rules are placed under their tuples, then each tuple is laid out.
 
-use crate::classifier::{ClassTables, Item, Pools, SOLE, TableStats};
+use crate::classifier::{ClassTables, Item, List, Pools, SOLE, TableStats};
 use crate::compile::Compiled;
 use crate::cube::{Cube, KeyWords};
 use crate::tuple::Tuple;
@@ -34,10 +34,10 @@ impl ClassDraft {
     pub(crate) fn place(&mut self, compiled: Compiled, rank: u32, pools: &mut Pools) {
         let Compiled { cubes, checks } = compiled;
         let start = pools.checks.len();
-        let deferred = start + checks.iter().filter(|check| !check.about_options()).count();
+        let options = start + checks.iter().filter(|check| !check.about_options()).count();
         pools.checks.extend(checks);
         let item =
-            Item { rank, checks: start as u32, deferred: deferred as u32, end: pools.checks.len() as u32 };
+            Item { rank, checks: start as u32, options: options as u32, end: pools.checks.len() as u32 };
         for Cube { mask, value } in cubes {
             let tuple = *self.numbers.entry(mask).or_insert_with(|| {
                 self.masks.push(mask);
@@ -86,9 +86,11 @@ impl Pools {
         {
             return item.rank | SOLE;
         }
+        let (options, others): (Vec<&Placed>, Vec<&Placed>) =
+            group.iter().partition(|placed| placed.item.options < placed.item.end);
         let start = self.items.len() as u32;
-        self.items.extend(group.iter().map(|placed| placed.item));
-        self.lists.push((start, self.items.len() as u32));
+        self.items.extend(others.iter().chain(&options).map(|placed| placed.item));
+        self.lists.push(List { start, options: start + others.len() as u32, end: self.items.len() as u32 });
         self.lists.len() as u32 - 1
     }
 }

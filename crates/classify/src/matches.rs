@@ -12,33 +12,36 @@ const MATCHES: usize = 256 * 1024;
 #[derive(Clone, Debug)]
 pub struct Scratch {
     pub(crate) probe: Probe,
-    options: OptionTable,
-    /// Found so far, in the order of finding: packet and what it hit. Never longer than its capacity.
-    pub(crate) log: Vec<Hit>,
-    /// The hits' codes by packet; later the ranks.
+    pub(crate) options: OptionTable,
+    /// Lists with option tests that some packet is to be held against, once all tuples are probed.
+    pub(crate) deferred: Vec<Deferred>,
+    /// Matches in the order of finding.
+    log: Vec<Hit>,
+    /// Matches of each packet.
+    counts: Box<[u32; VECTOR]>,
+    /// Where each packet's matches end in `ranks`.
+    ends: Box<[u32; VECTOR]>,
+    /// Matches by packet and rank.
     ranks: Vec<u32>,
-    /// Each packet's place in `ranks`.
-    spans: Box<[Span; VECTOR]>,
-    /// Packets with at least one match, in order.
-    matched: Vec<u16>,
+    /// Packets with at least one match, in order; the first `matches` of them count.
+    matched: Box<[u16; VECTOR]>,
+    matches: usize,
     vector: usize,
 }
 
-/// One packet found one rule, but for checks of options.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Hit {
-    pub(crate) packet: u16,
-    /// A rule's rank, or with [`DEFERRED`] the item whose option checks are to be run.
-    pub(crate) code: u32,
+/// One packet matched one rule.
+#[derive(Clone, Copy, Debug)]
+struct Hit {
+    packet: u16,
+    rank: u32,
 }
 
-/// Marks a code that is an item with option checks, not a rank.
-pub(crate) const DEFERRED: u32 = 1 << 31;
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Span {
-    start: u32,
-    len: u32,
+/// A packet, its key's number in its lane, and a list that it hit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deferred {
+    pub(crate) packet: u16,
+    pub(crate) key: u16,
+    pub(crate) list: u32,
 }
 
 /// Columns of a vector while one tuple is probed.
@@ -62,10 +65,13 @@ impl Default for Scratch {
                 found: Box::new([(0, 0); VECTOR]),
             },
             options: OptionTable::default(),
+            deferred: Vec::with_capacity(MATCHES),
             log: Vec::with_capacity(MATCHES),
+            counts: Box::new([0; VECTOR]),
+            ends: Box::new([0; VECTOR]),
             ranks: Vec::with_capacity(MATCHES),
-            spans: Box::new([Span::default(); VECTOR]),
-            matched: Vec::with_capacity(VECTOR),
+            matched: Box::new([0; VECTOR]),
+            matches: 0,
             vector: VECTOR,
         }
     }
@@ -75,11 +81,12 @@ impl Scratch {
     /// Makes the scratch fit a classifier under which one packet matches at most `most` rules. Allocates only if
     /// that is more than any classifier before, and more than some hundred thousand.
     pub fn fit(&mut self, most: usize) {
-        self.log.clear();
-        self.ranks.clear();
+        self.clear();
+        self.deferred.reserve(most);
         self.log.reserve(most);
         self.ranks.reserve(most);
-        self.vector = (self.log.capacity().min(self.ranks.capacity()) / most.max(1)).clamp(1, VECTOR);
+        let room = self.deferred.capacity().min(self.log.capacity()).min(self.ranks.capacity());
+        self.vector = (room / most.max(1)).clamp(1, VECTOR);
     }
 
     /// The most packets of one vector under the classifier that the scratch was made to fit.
@@ -90,92 +97,60 @@ impl Scratch {
     /// The ranks of the rules that a packet of the vector matched, ascending.
     #[inline]
     pub fn ranks(&self, packet: usize) -> &[u32] {
-        let Span { start, len } = self.spans[packet];
-        &self.ranks[start as usize..(start + len) as usize]
+        let end = self.ends[packet] as usize;
+        &self.ranks[end - self.counts[packet] as usize..end]
     }
 
     /// The packets that matched at least one rule, in order.
     #[inline]
     pub fn matched(&self) -> &[u16] {
-        &self.matched
+        &self.matched[..self.matches]
     }
 
     /// Forgets the vector before.
     pub(crate) fn clear(&mut self) {
+        self.deferred.clear();
         self.log.clear();
         self.ranks.clear();
-        for &packet in &self.matched {
-            self.spans[usize::from(packet)].len = 0;
-        }
-        self.matched.clear();
+        self.counts.fill(0);
+        self.ends.fill(0);
+        self.matches = 0;
     }
 
-    /// Puts the log in order of packet and rank. `decide` runs the deferred checks of an item on a packet, given a
-    /// table for the packet's options that is filled, or else to be filled first.
-    pub(crate) fn settle(
-        &mut self,
-        mut decide: impl FnMut(usize, u32, &mut PacketOptions<'_>) -> Option<u32>,
-    ) {
+    /// Notes a match.
+    #[inline]
+    pub(crate) fn hit(&mut self, packet: u16, rank: u32) {
+        self.counts[usize::from(packet)] += 1;
+        self.log.push(Hit { packet, rank });
+    }
+
+    /// Puts the matches in order of packet and rank: a counting sort.
+    pub(crate) fn settle(&mut self) {
         if self.log.is_empty() {
             return;
         }
-        for hit in &self.log {
-            self.spans[usize::from(hit.packet)].len += 1;
-        }
         let mut start = 0;
-        for (packet, span) in self.spans.iter_mut().enumerate().filter(|(_, span)| span.len > 0) {
-            self.matched.push(packet as u16);
-            let len = std::mem::take(&mut span.len);
-            span.start = start;
-            start += len;
+        for (packet, (end, &count)) in self.ends.iter_mut().zip(&self.counts[..]).enumerate() {
+            *end = start;
+            start += count;
+            self.matched[self.matches.min(VECTOR - 1)] = packet as u16;
+            self.matches += usize::from(count > 0);
         }
         self.ranks.resize(self.log.len(), 0);
         for hit in &self.log {
-            let span = &mut self.spans[usize::from(hit.packet)];
-            self.ranks[(span.start + span.len) as usize] = hit.code;
-            span.len += 1;
+            let end = &mut self.ends[usize::from(hit.packet)];
+            self.ranks[*end as usize] = hit.rank;
+            *end += 1;
         }
-        let Scratch { ranks, spans, options, matched, .. } = self;
-        matched.retain(|&packet| {
-            let span = &mut spans[usize::from(packet)];
-            let codes = &mut ranks[span.start as usize..][..span.len as usize];
-            let mut options = PacketOptions { table: options, filled: false };
-            span.len = decided(codes, |item| decide(usize::from(packet), item, &mut options)) as u32;
-            codes[..span.len as usize].sort_unstable();
-            span.len > 0
-        });
-    }
-}
-
-/// Replaces deferred codes by the ranks that `decide` gives for their items, or drops them; returns how many are left.
-#[inline]
-fn decided(codes: &mut [u32], mut decide: impl FnMut(u32) -> Option<u32>) -> usize {
-    let mut kept = 0;
-    for at in 0..codes.len() {
-        let code = codes[at];
-        let rank = if code & DEFERRED == 0 { Some(code) } else { decide(code & !DEFERRED) };
-        if let Some(rank) = rank {
-            codes[kept] = rank;
-            kept += 1;
+        if self.log.len() == self.matches {
+            return;
         }
-    }
-    kept
-}
-
-/// The options of the packet at hand, parsed when first asked for.
-pub(crate) struct PacketOptions<'a> {
-    table: &'a mut OptionTable,
-    filled: bool,
-}
-
-impl PacketOptions<'_> {
-    /// The table, filled from the option area that `area` gives.
-    #[inline]
-    pub(crate) fn table<'p>(&mut self, area: impl FnOnce() -> &'p [u8]) -> &OptionTable {
-        if !self.filled {
-            self.table.fill(area());
-            self.filled = true;
+        for &packet in &self.matched[..self.matches] {
+            let (count, end) =
+                (self.counts[usize::from(packet)] as usize, self.ends[usize::from(packet)] as usize);
+            if count > 1 {
+                self.ranks[end - count..end].sort_unstable();
+            }
         }
-        self.table
     }
 }

@@ -1,24 +1,26 @@
 //! The hash table of one tuple: masked keys to values, in buckets of one or two cache lines.
 //!
-//! The first word of a bucket holds the tags of its places, 15 bits of the hash each, 0 for a free one, so that a key
-//! that is not there costs one cache line and one comparison. Keys and values follow inline: where a tag agrees the
-//! same line (for keys of more than 24 bytes, the next one) settles it.
+//! The first word of a bucket holds four tags of 15 bits of the hash, 0 for none, so that a key that is not there costs
+//! one cache line and one comparison. Keys and values follow inline: where a tag agrees the same line (for keys of
+//! more than 24 bytes, the next one) settles it.
 //!
-//! A key lives in the bucket that its hash selects or, when that is full, in one of the next [`REACH`] - 1; the
-//! buckets that it passed over are marked, and a search goes on only behind a marked bucket. The hash is keyed with
-//! random words; a build that finds no place within reach starts again with other words and more buckets, so that
-//! neither traffic nor rules can make long searches.
+//! A key lives in the bucket that its hash selects or, when that is full, in one of the next [`REACH`] - 1. Buckets that
+//! it passed over remember its tag where they have a tag to spare (most shapes have fewer than four places), else
+//! that something passed: a search goes on only behind these. The hash is keyed with random words; a build that
+//! finds no place within reach starts again with other words and more buckets, so that neither traffic nor rules
+//! can make long searches.
 
 /// Words of the longest key.
 pub(crate) const MAX_WORDS: usize = 10;
 /// The most buckets of one search.
-const REACH: usize = 8;
+const REACH: usize = 16;
 
 /// The tags of a bucket's first word: four lanes of 16 bits.
 const TAG_BITS: u64 = 0x7fff_7fff_7fff_7fff;
 const LANES: u64 = 0x0001_0001_0001_0001;
-/// In the first word: some key that belongs here is in a later bucket.
-const PASSED_OVER: u64 = 0x8000;
+/// In the first word: some key is in a later bucket, and no tag was to spare for it.
+const PASSED: u64 = 0x8000;
+const TAGS: usize = 4;
 const LINE_WORDS: usize = 8;
 
 /// A cache line.
@@ -45,7 +47,7 @@ impl Shape {
             5..=7 => (2, 2),
             _ => (2, 1),
         };
-        assert!(1 + words * places + places.div_ceil(2) <= lines * LINE_WORDS);
+        assert!(places <= TAGS && 1 + words * places + places.div_ceil(2) <= lines * LINE_WORDS);
         Shape { words, lines, places }
     }
 }
@@ -117,27 +119,41 @@ impl Table {
     }
 
     fn insert(&mut self, hash: u64, key: &[u64], value: u32) -> Result<(), Crowded> {
-        let Shape { words, lines, places } = self.shape;
+        let Shape { words, places, .. } = self.shape;
         let home = self.bucket(hash);
         for step in 0..REACH.min(self.buckets) {
             let bucket = (home + step) % self.buckets;
-            let tags = self.lines[bucket * lines].0[0];
-            let Some(place) = (0..places).find(|place| tags >> (place * 16) & 0x7fff == 0) else {
+            let Some(place) = (0..places).find(|&place| self.tag_at(bucket, place) == 0) else {
                 continue;
             };
-            self.lines[bucket * lines].0[0] |= u64::from(tag(hash)) << (place * 16);
+            *self.word(bucket, 0) |= u64::from(tag(hash)) << (place * 16);
             for (i, &part) in key.iter().enumerate() {
                 *self.word(bucket, 1 + place * words + i) = part;
             }
-            let at = 1 + words * places + place / 2;
-            *self.word(bucket, at) |= u64::from(value) << (place % 2 * 32);
-            for passed in (0..step).map(|step| (home + step) % self.buckets) {
-                self.lines[passed * lines].0[0] |= PASSED_OVER;
+            *self.word(bucket, 1 + words * places + place / 2) |= u64::from(value) << (place % 2 * 32);
+            for step in 0..step {
+                self.pass((home + step) % self.buckets, tag(hash));
             }
             self.entries += 1;
             return Ok(());
         }
         Err(Crowded)
+    }
+
+    /// Makes searches for a tag go on behind a bucket.
+    fn pass(&mut self, bucket: usize, tag: u16) {
+        let spare = self.shape.places..TAGS;
+        if spare.clone().any(|lane| self.tag_at(bucket, lane) == tag) {
+            return;
+        }
+        *self.word(bucket, 0) |= match spare.clone().find(|&lane| self.tag_at(bucket, lane) == 0) {
+            Some(lane) => u64::from(tag) << (lane * 16),
+            None => PASSED,
+        };
+    }
+
+    fn tag_at(&mut self, bucket: usize, lane: usize) -> u16 {
+        (*self.word(bucket, 0) >> (lane * 16)) as u16 & 0x7fff
     }
 
     fn word(&mut self, bucket: usize, at: usize) -> &mut u64 {
@@ -157,7 +173,7 @@ impl Table {
     }
 
     /// The value of a key of `W` words; `W` is the table's.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find<const W: usize>(&self, hash: u64, key: &[u64; W]) -> Option<u32> {
         let Shape { lines, places, .. } = const { Shape::new(W) };
         let mut bucket = self.bucket(hash);
@@ -165,15 +181,15 @@ impl Table {
             let bucket_lines = self.lines.get(bucket * lines..(bucket + 1) * lines)?;
             let word = |at: usize| bucket_lines[at / LINE_WORDS].0[at % LINE_WORDS];
             let tags = word(0);
-            let mut agreeing = agreeing(tags, hash);
-            while agreeing != 0 {
-                let place = agreeing.trailing_zeros() as usize / 16;
-                if place < places && (0..W).all(|i| word(1 + place * W + i) == key[i]) {
+            let agreeing = agreeing(tags, hash);
+            for place in 0..places {
+                let differing = (0..W).fold(0, |sum, i| sum | (word(1 + place * W + i) ^ key[i]));
+                if agreeing >> (place * 16 + 15) & 1 != 0 && differing == 0 {
                     return Some((word(1 + W * places + place / 2) >> (place % 2 * 32)) as u32);
                 }
-                agreeing &= agreeing - 1;
             }
-            if tags & PASSED_OVER == 0 {
+            let passed = agreeing.checked_shr(places as u32 * 16).unwrap_or(0);
+            if passed == 0 && tags & PASSED == 0 {
                 return None;
             }
             bucket = if bucket + 1 == self.buckets { 0 } else { bucket + 1 };
@@ -214,7 +230,7 @@ fn agreeing(tags: u64, hash: u64) -> u64 {
 /// Not 0 if a key of this hash may be in the bucket of these tags, or behind it.
 #[inline(always)]
 pub(crate) fn may_hold(tags: u64, hash: u64) -> u64 {
-    agreeing(tags, hash) | tags & PASSED_OVER
+    agreeing(tags, hash) | tags & PASSED
 }
 
 #[cfg(test)]

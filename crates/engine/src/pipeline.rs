@@ -13,6 +13,7 @@ use mmb_classify::{Keys, Scratch};
 use mmb_packet::parse::parse;
 use mmb_packet::{Class, Layout, Packet, PortId};
 use mmb_packet::{fill_key4, fill_key6};
+use mmb_policy::rule::DropRate;
 use mmb_rewrite::{Editor, NotAppliedCounts};
 use std::sync::Arc;
 
@@ -158,7 +159,7 @@ impl Pipeline {
                 let action = &snapshot.actions[rank as usize];
                 cells.slot(action.slot).add(count);
                 ballot.cast(action, &mut self.random);
-                rewrites |= action.edit.is_some();
+                rewrites |= action.edit().is_some();
             }
             if ballot.drops() {
                 verdicts[packet] = Verdict::Drop(DropReason::Rule);
@@ -172,8 +173,7 @@ impl Pipeline {
     fn rewrite(&mut self, snapshot: &Snapshot, packets: &mut [Packet<'_>]) {
         for &at in &self.rewrites {
             let at = usize::from(at);
-            let edit =
-                |&rank: &u32| snapshot.actions[rank as usize].edit.map(|edit| &snapshot.edits[edit as usize]);
+            let edit = |&rank: &u32| snapshot.actions[rank as usize].edit().map(|edit| &snapshot.edits[edit]);
             let edits = self.scratch.ranks(at).iter().filter_map(edit);
             self.editor.apply(&mut packets[at], &mut self.layouts[at], edits, &mut self.not_applied);
         }
@@ -231,16 +231,12 @@ struct Ballot {
 impl Ballot {
     #[inline]
     fn cast(&mut self, action: &Action, random: &mut Random) {
-        let drops = match action.decision {
+        let drops = match action.decision() {
             Decision::None => return,
             Decision::Accept => false,
-            Decision::Drop => true,
-            Decision::DropShare(rate) => {
-                if random.draw() >= rate.0 {
-                    return;
-                }
-                true
-            }
+            // No draw for `drop` without a percentage.
+            Decision::Drop(rate) if rate == DropRate::ALL || random.draw() < rate.0 => true,
+            Decision::Drop(_) => return,
         };
         match &mut self.decided {
             None => self.decided = Some((action.prio, drops)),

@@ -12,6 +12,7 @@ use mmb_packet::{Limits, PortId};
 use mmb_policy::rule::{DropRate, Prio};
 use mmb_policy::{Policy, Rule, RuleId, Target};
 use mmb_rewrite::Edit;
+use std::num::NonZeroU32;
 
 /// A compiled policy.
 #[derive(Debug)]
@@ -28,25 +29,28 @@ pub(crate) struct Snapshot {
     pub(crate) cells: Box<[RuleCells]>,
 }
 
-/// What a rule does.
+/// What a rule does: 16 bytes, four to a cache line, since matched rules are looked up at random.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(16))]
 pub(crate) struct Action {
     pub(crate) prio: Prio,
     /// Where it counts.
     pub(crate) slot: u32,
-    /// Its edit's place in [`Snapshot::edits`].
-    pub(crate) edit: Option<u32>,
-    pub(crate) decision: Decision,
+    /// The number of its edit, from 1.
+    edit: Option<NonZeroU32>,
+    vote: Vote,
 }
+
+/// What a rule says about dropping, in 4 bytes: 0 nothing, 1 accept, else 2 more than the rate of drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Vote(u32);
 
 /// What a rule says about dropping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     None,
     Accept,
-    Drop,
-    /// Drops a share of the packets, less than all.
-    DropShare(DropRate),
+    Drop(DropRate),
 }
 
 /// Where packets of a port go.
@@ -105,16 +109,11 @@ impl Snapshot {
     ) -> Snapshot {
         let mut edits = Vec::new();
         let actions = ranked.iter().map(|&(id, rule)| {
-            let edit = Edit::compile(&rule.targets).map(|edit| {
+            let edit = Edit::compile(&rule.targets).and_then(|edit| {
                 edits.push(edit);
-                edits.len() as u32 - 1
+                NonZeroU32::new(edits.len() as u32)
             });
-            Action {
-                prio: rule.prio,
-                slot: slots.number(id).unwrap_or(0),
-                edit,
-                decision: Decision::of(rule),
-            }
+            Action { prio: rule.prio, slot: slots.number(id).unwrap_or(0), edit, vote: Vote::of(rule) }
         });
         let actions = actions.collect();
         Snapshot {
@@ -129,16 +128,33 @@ impl Snapshot {
     }
 }
 
-impl Decision {
-    fn of(rule: &Rule) -> Decision {
-        let mut decisions = rule.targets.iter().filter_map(|target| match target {
-            Target::Accept => Some(Decision::Accept),
-            Target::Drop(DropRate::ALL) => Some(Decision::Drop),
-            Target::Drop(rate) => Some(Decision::DropShare(*rate)),
+impl Action {
+    /// What it says about dropping.
+    #[inline]
+    pub(crate) fn decision(&self) -> Decision {
+        match self.vote.0 {
+            0 => Decision::None,
+            1 => Decision::Accept,
+            rate => Decision::Drop(DropRate(rate - 2)),
+        }
+    }
+
+    /// Its edit's place in [`Snapshot::edits`].
+    #[inline]
+    pub(crate) fn edit(&self) -> Option<usize> {
+        self.edit.map(|number| number.get() as usize - 1)
+    }
+}
+
+impl Vote {
+    fn of(rule: &Rule) -> Vote {
+        let mut votes = rule.targets.iter().filter_map(|target| match target {
+            Target::Accept => Some(Vote(1)),
+            Target::Drop(rate) => Some(Vote(2 + rate.0)),
             _ => None,
         });
         // The checker lets a rule have one at most.
-        decisions.next_back().unwrap_or(Decision::None)
+        votes.next_back().unwrap_or(Vote(0))
     }
 }
 

@@ -106,10 +106,4 @@ impl Worker {
         self.pipeline.cells().rx(usize::from(port.0), received);
         self.pipeline.cells().count_drop(reason, received.packets);
     }
-
-    /// Counts a drop that the host had to make, where neither what came in nor what went out is to change: it
-    /// happened to something that is no packet of a port.
-    pub fn count_host_drop(&mut self, reason: DropReason, packets: u64) {
-        self.pipeline.cells().count_drop(reason, packets);
-    }
 }
