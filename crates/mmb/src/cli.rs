@@ -186,8 +186,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     pub(crate) seconds: f64,
     /// Measure this many rounds over all packets instead
-    #[arg(long, value_name = "N", conflicts_with = "seconds")]
-    pub(crate) rounds: Option<u64>,
+    #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) rounds: Option<u16>,
     /// Seed of the generated packets and of the percentages of drop
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,

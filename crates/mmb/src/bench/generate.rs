@@ -100,7 +100,7 @@ fn segment(proto: u8, in_front: usize, random: &mut Random) -> Vec<u8> {
         let (options, flags, payload) =
             if syn { (&SYN_OPTIONS[..], 0x02, 0) } else { (&OPTIONS[..], 0x18, 64) };
         out.extend(random.next().to_be_bytes());
-        out.extend([((20 + options.len()) / 4 << 4) as u8, flags, 0x20, 0, 0, 0, 0, 0]);
+        out.extend([(((20 + options.len()) / 4) << 4) as u8, flags, 0x20, 0, 0, 0, 0, 0]);
         out.extend(options);
         payload
     };

@@ -52,7 +52,7 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
         Some(path) => captured(path, args.packets).with_context(|| path.display().to_string())?,
     };
     let effort = match args.rounds {
-        Some(rounds) => Effort::Rounds(rounds),
+        Some(rounds) => Effort::Rounds(rounds.into()),
         None => Effort::Time(Duration::from_secs_f64(args.seconds)),
     };
     let result = measure::run(&engine, worker, arena, policy_file::rewrites(&policy), effort);

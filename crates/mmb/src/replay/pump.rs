@@ -37,8 +37,8 @@ struct Source {
 
 /// What an input has to give next.
 enum Next {
-    Unknown(Box<Slot>),
-    Ready(Box<Slot>),
+    Unknown(Slot),
+    Ready(Slot),
     Ended,
 }
 
@@ -53,7 +53,7 @@ struct Cut {
 struct Sink {
     worker: Worker,
     outputs: Vec<Output>,
-    slots: Vec<Box<Slot>>,
+    slots: Vec<Slot>,
     /// Slots in front that are filled.
     filled: usize,
     now_ns: u64,
@@ -96,7 +96,7 @@ impl Pump {
                 reader: stream.reader,
                 name: stream.input_name,
                 from: stream.from,
-                next: Next::Unknown(Box::default()),
+                next: Next::Unknown(Slot::default()),
                 cut: Cut::default(),
                 error: None,
             });
@@ -105,7 +105,7 @@ impl Pump {
         let sink = Sink {
             worker,
             outputs,
-            slots: std::iter::repeat_with(Box::default).take(VECTOR).collect(),
+            slots: std::iter::repeat_with(Slot::default).take(VECTOR).collect(),
             filled: 0,
             now_ns: 0,
             received: Count::default(),
@@ -247,7 +247,7 @@ impl Slot {
 
 impl Sink {
     /// Takes a full slot into the vector and gives an empty one for it.
-    fn exchange(&mut self, slot: Box<Slot>) -> anyhow::Result<Box<Slot>> {
+    fn exchange(&mut self, slot: Slot) -> anyhow::Result<Slot> {
         if self.filled == VECTOR {
             self.work()?;
         }
