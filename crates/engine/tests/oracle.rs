@@ -4,9 +4,12 @@
 //! compared after every vector. A failing case shrinks and prints as policy text and hexadecimal packets.
 //! `MMB_ORACLE_CASES` sets how many cases are tried.
 
+use mmb_engine::oracle::judge;
 use mmb_packet::PortId;
+use mmb_policy::arbitrary::{self, Options};
 use mmb_policy::{Policy, parse_command};
 use mmb_referee::duel::{Duel, Incoming, ports};
+use mmb_referee::witness;
 use mmb_testkit::strategy;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -34,8 +37,21 @@ fn round() -> impl Strategy<Value = Round> {
     (strategy::policy(), vec(incoming(), 1..24)).prop_map(|(policy, packets)| Round { policy, packets })
 }
 
+/// Packets, each with a rule that it matches, over every field and form of value; malformed ones have none.
+fn aimed_at() -> impl Strategy<Value = Vec<(Incoming, Option<String>)>> {
+    vec(incoming(), 1..16).prop_flat_map(|packets| {
+        let pairs = packets.into_iter().map(|packet| match witness(&packet, &ports(1500)) {
+            Some(witness) => arbitrary::rule_for(witness, Options::default())
+                .prop_map(move |rule| (packet.clone(), Some(rule.to_string())))
+                .boxed(),
+            None => Just((packet, None)).boxed(),
+        });
+        pairs.collect::<Vec<_>>()
+    })
+}
+
 /// The lines that are accepted, as one policy.
-fn load(lines: &[String]) -> Policy {
+fn load<'l>(lines: impl IntoIterator<Item = &'l String>) -> Policy {
     let mut policy = Policy::default();
     for line in lines {
         if let Ok((command, _)) = parse_command(line) {
@@ -46,6 +62,22 @@ fn load(lines: &[String]) -> Policy {
     policy
 }
 
+fn run(rounds: &[Round], mtu: u32, seed: u64) -> Result<(), TestCaseError> {
+    let mut duel = Duel::new(ports(mtu), seed);
+    for round in rounds {
+        let published = duel.publish(&load(&round.policy));
+        prop_assert!(published.is_ok(), "{published:?}");
+        if let Err(difference) = duel.run(&round.packets) {
+            prop_assert!(false, "{difference}");
+        }
+    }
+    Ok(())
+}
+
+fn mtu() -> impl Strategy<Value = u32> {
+    prop_oneof![4 => Just(1500), 1 => 20u32..80]
+}
+
 fn cases() -> u32 {
     std::env::var("MMB_ORACLE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(2000)
 }
@@ -53,23 +85,27 @@ fn cases() -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: cases(),
-        max_shrink_iters: 100_000,
+        max_shrink_iters: 20_000,
         ..ProptestConfig::default()
     })]
 
     #[test]
     fn the_engine_does_what_the_oracle_says(
         rounds in vec(round(), 1..4),
-        mtu in prop_oneof![4 => Just(1500u32), 1 => 20u32..80],
+        mtu in mtu(),
         seed in any::<u64>(),
     ) {
-        let mut duel = Duel::new(ports(mtu), seed);
-        for round in &rounds {
-            let published = duel.publish(&load(&round.policy));
-            prop_assert!(published.is_ok(), "{published:?}");
-            if let Err(difference) = duel.run(&round.packets) {
-                prop_assert!(false, "{difference}");
-            }
+        run(&rounds, mtu, seed)?;
+    }
+
+    #[test]
+    fn rules_made_for_a_packet_match_it(pairs in aimed_at(), mtu in mtu(), seed in any::<u64>()) {
+        let (packets, rules): (Vec<_>, Vec<_>) = pairs.iter().cloned().unzip();
+        run(&[Round { policy: rules.into_iter().flatten().collect(), packets }], mtu, seed)?;
+        for (packet, rule) in &pairs {
+            let policy = load(rule);
+            let matched = judge(&policy, &ports(mtu), &packet.received(), &mut || 0).matched;
+            prop_assert_eq!(matched.len(), policy.rules.len(), "{:?} and {:?}", rule, packet);
         }
     }
 }

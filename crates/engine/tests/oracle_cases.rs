@@ -373,6 +373,16 @@ fn corrupt_checksums_stay_corrupt_by_as_much() {
 }
 
 #[test]
+fn a_udp_checksum_never_becomes_zero() {
+    let before = Udp { checksum: Checksum::Is(80 - 53), ..Udp::default() };
+    let after = Udp { dport: 80, checksum: Checksum::Is(0xffff), ..Udp::default() };
+    assert_becomes("add all mod udp-dport 80", &before.clone().over_ip4(), &after.clone().over_ip4());
+    assert_becomes("add all mod udp-dport 80", &before.over_ip6(), &after.over_ip6());
+    let tcp = |dport, checksum| Tcp { dport, checksum: Checksum::Is(checksum), ..Tcp::default() }.over_ip4();
+    assert_becomes("add all mod tcp-dport 443", &tcp(80, 443 - 80), &tcp(443, 0));
+}
+
+#[test]
 fn a_value_that_is_there_already_changes_nothing() {
     let odd_zero = Tcp { checksum: Checksum::Is(0xffff), ..Tcp::default() }.over_ip4();
     assert_becomes("add all mod tcp-dport 80 mod ip-ttl 64", &odd_zero, &odd_zero);

@@ -120,10 +120,8 @@ impl Duel {
 
         let mut judgements = Vec::new();
         for one in incoming {
-            let received =
-                Received { bytes: &one.bytes, headroom: one.headroom, port: one.port, link: one.link };
             let random = &mut self.random;
-            let judgement = judge(&self.policy, &self.ports, &received, &mut || random.draw());
+            let judgement = judge(&self.policy, &self.ports, &one.received(), &mut || random.draw());
             self.tally.count(one, &judgement);
             judgements.push(judgement);
         }
@@ -186,6 +184,11 @@ impl Duel {
 }
 
 impl Incoming {
+    /// The packet as the oracle takes it.
+    pub fn received(&self) -> Received<'_> {
+        Received { bytes: &self.bytes, headroom: self.headroom, port: self.port, link: self.link }
+    }
+
     fn buffer(&self) -> Vec<u8> {
         let mut buffer = vec![GUARD; self.headroom];
         buffer.extend(&self.bytes);

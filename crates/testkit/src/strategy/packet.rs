@@ -119,6 +119,9 @@ fn checksum() -> BoxedStrategy<Checksum> {
         6 => Just(Checksum::Right),
         1 => pool::word().prop_map(Checksum::Off),
         1 => select(&[0u16, 0xffff][..]).prop_map(Checksum::Is),
+        // A checksum that writing one port over another turns into zero.
+        1 => (pool::port(), pool::port())
+            .prop_map(|(old, new)| Checksum::Is(((u32::from(new) + 0xffff - u32::from(old)) % 0xffff) as u16)),
     ]
     .boxed()
 }
