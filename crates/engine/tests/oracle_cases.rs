@@ -1,9 +1,11 @@
 //! The oracle against cases worked out by hand: what goes in and what must come out are both built field by field.
+//! The engine has to agree on each of them.
 
 use mmb_engine::oracle::{Judgement, Received, judge};
 use mmb_engine::{DropReason, PortSpec, PortTable, Verdict};
 use mmb_packet::{LinkType, Malformed, PortId};
 use mmb_policy::{Policy, RuleId};
+use mmb_referee::{Duel, Incoming};
 use mmb_rewrite::NotApplied;
 use mmb_testkit::frame::tcp_option;
 use mmb_testkit::{Checksum, Extension, FragmentHeader, Frame, Icmp, Ip4, Ip6, Network, Tcp, Udp, Upper};
@@ -28,9 +30,20 @@ fn spared() -> u32 {
     99_999
 }
 
+/// What the oracle says, which the engine must say too.
 fn judge_bytes(text: &str, bytes: &[u8], link: LinkType) -> Judgement {
-    let received = Received { bytes, headroom: 64, port: PortId(0), link };
-    judge(&policy(text), &ports(), &received, &mut spared)
+    judge_with_headroom(text, bytes, link, 64)
+}
+
+fn judge_with_headroom(text: &str, bytes: &[u8], link: LinkType, headroom: usize) -> Judgement {
+    let policy = policy(text);
+    let incoming = Incoming { port: PortId(0), link, headroom, bytes: bytes.to_vec() };
+    let mut duel = Duel::new(ports(), 0);
+    assert_eq!(duel.publish(&policy), Ok(()), "{text}");
+    if let Err(difference) = duel.run(std::slice::from_ref(&incoming)) {
+        panic!("{difference}");
+    }
+    judge(&policy, &ports(), &incoming.received(), &mut spared)
 }
 
 fn judge_frame(text: &str, frame: &Frame) -> Judgement {
@@ -472,8 +485,7 @@ fn options_that_do_not_fit_are_not_written() {
     let one_byte = tcp_with(&[22, 3, 9]).over_ip4();
     assert_not_applied("add all mod tcp-opt 22 256", &one_byte, NotApplied::OptionWidth);
     let bytes = tcp_with(&MSS_1460).over_ip4().bytes();
-    let received = Received { bytes: &bytes, headroom: 3, port: PortId(0), link: LinkType::Ethernet };
-    let judgement = judge(&policy("add all add tcp-opt-wscale 7"), &ports(), &received, &mut spared);
+    let judgement = judge_with_headroom("add all add tcp-opt-wscale 7", &bytes, LinkType::Ethernet, 3);
     assert_eq!((judgement.bytes, judgement.not_applied), (bytes.clone(), vec![NotApplied::NoRoom]));
 }
 
