@@ -2,7 +2,8 @@
 //! completions of the shells are made from these types.
 
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
+use mmb_policy::verb::COMMANDS;
 use std::path::PathBuf;
 
 const STYLES: Styles = Styles::styled()
@@ -38,46 +39,61 @@ pub(crate) struct Global {
     pub(crate) socket: Option<PathBuf>,
 }
 
-/// The subcommands.
+/// The subcommands. What is said of the commands of the rule language comes from their own table, see [`command`].
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Stand between live ports and serve the control socket
+    /// Stands between live ports and serves the control socket
     Run(RunArgs),
-    /// Run a capture through a policy and write what would have been sent
+    /// Runs a capture through a policy and writes what would have been sent
     Replay(ReplayArgs),
-    /// Measure a policy's cost in cycles per packet
+    /// Measures what a policy costs, in cycles per packet
     Bench(BenchArgs),
-    /// Check a policy file; needs no daemon
+    /// `check`
     Check(CheckArgs),
-    /// Add a stateless rule: add [id N] [prio N] [name WORD] MATCH... TARGET...
+    /// `add`
     Add(Words),
-    /// Add a stateless rule (the long name of add)
+    /// `add-stateless`
     AddStateless(Words),
-    /// Add a rule that follows connections
+    /// `add-stateful`
     AddStateful(Words),
-    /// Delete a rule: del ID
+    /// `del`
     Del(Words),
-    /// List the rules with their counters: list [--terse]
+    /// `list`
     List(Words),
-    /// Delete every rule
+    /// `flush`
     Flush(Words),
-    /// Show tables, ports, errors, runtime, settings or version
+    /// `show`
     Show(Words),
-    /// Let the rules see the packets of a port again: enable PORT
+    /// `enable`
     Enable(Words),
-    /// Let the packets of a port pass untouched: disable PORT
+    /// `disable`
     Disable(Words),
-    /// Change a setting: set NAME VALUE
+    /// `set`
     Set(Words),
-    /// Put a policy file in force as a whole; rules that stay keep their counters
+    /// `apply`
     Apply(PolicyFile),
-    /// Write the policy in force to a file that apply reads
+    /// `save`
     Save(PolicyFile),
-    /// Print the completions for a shell
+    /// Prints the completions for a shell
     Completions(CompletionsArgs),
-    /// Print a man page
+    /// Prints a man page
     #[command(hide = true)]
     Man(ManArgs),
+}
+
+/// The whole definition of the command line.
+pub(crate) fn command() -> clap::Command {
+    COMMANDS.iter().fold(Cli::command(), |command, info| {
+        command.mut_subcommand(info.name, |sub| {
+            let usage = format!("mmb {} [OPTIONS] {}", info.name, info.arguments);
+            sub.about(capitalised(info.help)).override_usage(usage)
+        })
+    })
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
 /// The words of one command of the rule language, as typed.
@@ -294,7 +310,6 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn words_of(line: &[&str]) -> Line {
         let cli = Cli::try_parse_from(line).expect("parses");
@@ -306,7 +321,7 @@ mod tests {
 
     #[test]
     fn definitions_are_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod bench;
 mod cli;
 mod client;
+mod man;
 mod output;
 mod policy_file;
 mod replay;
@@ -14,13 +15,14 @@ mod run;
 mod tsc;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
+use clap::FromArgMatches;
 use cli::{Cli, Command, CompletionsArgs, Global, Line, ShellArg};
 use client::ClientOptions;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let Cli { global, command } = Cli::parse();
+    let matches = cli::command().get_matches();
+    let Cli { global, command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let json = global.json;
     let done = match command {
         None => Ok(client::shell(client_options(global))),
@@ -44,7 +46,7 @@ fn dispatch(command: Command, global: Global) -> anyhow::Result<ExitCode> {
         Command::Replay(args) => return replay::main(&args, &global),
         Command::Check(args) => return policy_file::check(&args, &global),
         Command::Bench(args) => return bench::main(&args, &global),
-        Command::Man(_) => anyhow::bail!("not yet"),
+        Command::Man(args) => return man::main(&args),
         Command::Add(words) => ("add", words.words),
         Command::AddStateless(words) => ("add-stateless", words.words),
         Command::AddStateful(words) => ("add-stateful", words.words),
@@ -64,7 +66,7 @@ fn dispatch(command: Command, global: Global) -> anyhow::Result<ExitCode> {
 
 /// Ends the program for a bad usage that the definitions of the command line cannot rule out.
 pub(crate) fn bad_usage(message: &str) -> ! {
-    Cli::command().error(ErrorKind::InvalidValue, message).exit()
+    cli::command().error(ErrorKind::InvalidValue, message).exit()
 }
 
 fn client_options(global: Global) -> ClientOptions {
@@ -78,7 +80,7 @@ fn completions(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
         ShellArg::Fish => clap_complete::Shell::Fish,
     };
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "mmb", &mut script);
+    clap_complete::generate(shell, &mut cli::command(), "mmb", &mut script);
     output::print(&String::from_utf8_lossy(&script));
     Ok(ExitCode::SUCCESS)
 }

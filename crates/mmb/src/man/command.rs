@@ -1,0 +1,144 @@
+//! mmb(1).
+
+use super::{begin, code, finish, inline, option_name, see_also, term};
+use crate::cli;
+use clap::{Arg, Command};
+use clap_mangen::roff::{Roff, bold, italic, roman};
+use mmb_policy::verb::COMMANDS;
+use std::path::PathBuf;
+
+const DESCRIPTION: [&str; 3] = [
+    "mmb stands between two network ports, or between two captures. It holds every packet against the rules of a policy, \
+     and drops it, lets it pass or rewrites it. Rules are commands of a small language; `mmb-policy`(5) describes it.",
+    "`mmb run` does so on live ports, and listens on a unix socket. The commands of the language go there: as one-shot \
+     commands (`mmb add` and so on), or from the shell that `mmb` without a command opens. `mmb replay` does so on \
+     captures, `mmb bench` measures, and `mmb check` looks at a policy without using it: these three need no daemon.",
+    "In one-shot commands, characters that your shell takes for itself need quotes: `'>'`, `'!'`, `'{80, 443}'`, \
+     `'\"text\"'`, `'|0d 0a|'`.",
+];
+
+const EXAMPLES: &str = "\
+mmb check edge.mmb
+mmb replay --rules edge.mmb in.pcap out.pcap
+mmb run -c edge.mmb --port lan=eth1 --port wan=eth2
+mmb add tcp-opt-mss '>' 1400 mod tcp-opt-mss 1400
+mmb list --json
+mmb show errors";
+
+const STATUS: [(&str, &str); 3] = [
+    ("0", "It is done."),
+    (
+        "1",
+        "It is refused, or did not work: the policy, the capture, a device or the daemon said no. A capture that breaks \
+           off in the middle counts as this, though what is before was processed.",
+    ),
+    ("2", "The command line is wrong."),
+];
+
+/// The page.
+pub(super) fn page() -> anyhow::Result<String> {
+    let mut command = cli::command();
+    command.build();
+    let mut page = begin("mmb", "1", "userspace middlebox");
+    page.control("SH", ["SYNOPSIS"]);
+    for words in ["run", "replay", "bench", "check", "COMMAND"] {
+        page.text([bold("mmb"), roman(" ["), italic("OPTIONS"), roman("] "), bold(words), roman(" ...")]);
+        page.control("br", []);
+    }
+    page.text([bold("mmb")]);
+    page.control("SH", ["DESCRIPTION"]);
+    for paragraph in DESCRIPTION {
+        page.control("PP", []);
+        page.text(inline(paragraph));
+    }
+    page.control("SH", ["OPTIONS"]);
+    page.text([roman("Every command takes these, anywhere on its line.")]);
+    command.get_arguments().for_each(|argument| describe(&mut page, argument));
+    page.control("SH", ["COMMANDS"]);
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
+        subcommand(&mut page, sub);
+    }
+    page.control("SH", ["EXIT STATUS"]);
+    for (status, meaning) in STATUS {
+        term(&mut page, vec![bold(status)], vec![roman(meaning)]);
+    }
+    page.control("SH", ["ENVIRONMENT"]);
+    term(&mut page, vec![bold("NO_COLOR")], vec![roman("If set to anything, no colours are used.")]);
+    page.control("SH", ["EXAMPLES"]);
+    code(&mut page, EXAMPLES);
+    see_also(&mut page, "mmb-policy", "5");
+    Ok(finish(&page))
+}
+
+/// A subcommand: how it is written, what it does, and its own options.
+fn subcommand(page: &mut Roff, sub: &Command) {
+    page.control("SS", [usage(sub).as_str()]);
+    if let Some(about) = sub.get_about() {
+        page.text(inline(&sentence(&about.to_string())));
+    }
+    sub.get_arguments()
+        .filter(|argument| !argument.is_global_set())
+        .for_each(|argument| describe(page, argument));
+    if let Some(more) = sub.get_after_help() {
+        page.control("PP", []);
+        page.text(inline(&more.to_string().replace('\n', " ")));
+    }
+}
+
+/// The line on top of a subcommand: its name and its arguments.
+fn usage(sub: &Command) -> String {
+    if let Some(info) = COMMANDS.iter().find(|info| info.name == sub.get_name()) {
+        return format!("mmb {} {}", info.name, info.arguments).trim_end().to_owned();
+    }
+    let options = if sub.get_opts().any(|option| !option.is_global_set()) { " [OPTIONS]" } else { "" };
+    let positionals = sub.get_positionals().filter_map(value).map(|name| format!(" {name}"));
+    format!("mmb {}{options}{}", sub.get_name(), positionals.collect::<String>())
+}
+
+/// An option or a positional argument, but help and version, which need no words.
+fn describe(page: &mut Roff, argument: &Arg) {
+    let id = argument.get_id().as_str();
+    if argument.is_hide_set() || id == "help" || id == "version" || id == "words" {
+        return;
+    }
+    let value = value(argument);
+    let long = argument.get_long().map(|long| format!("--{long}"));
+    let short = argument.get_short().map(|short| format!("-{short}"));
+    let name = match (short, long) {
+        (Some(short), Some(long)) => option_name(&format!("{short}, {long}"), value.as_deref()),
+        (Some(name), None) | (None, Some(name)) => option_name(&name, value.as_deref()),
+        (None, None) => vec![italic(value.unwrap_or_default())],
+    };
+    let mut text = argument.get_help().map(|help| sentence(&help.to_string())).unwrap_or_default();
+    let values: Vec<String> = argument
+        .get_possible_values()
+        .iter()
+        .filter(|value| argument.get_action().takes_values() && !value.is_hide_set())
+        .map(|value| match value.get_help() {
+            Some(help) => format!("`{}` ({help})", value.get_name()),
+            None => format!("`{}`", value.get_name()),
+        })
+        .collect();
+    if !values.is_empty() {
+        text += &format!(" One of {}.", values.join(", "));
+    }
+    let default: Vec<PathBuf> = argument.get_default_values().iter().map(PathBuf::from).collect();
+    if let [default] = &default[..]
+        && argument.get_action().takes_values()
+    {
+        text += &format!(" Without it: {}.", default.display());
+    }
+    term(page, name, inline(&text));
+}
+
+fn value(argument: &Arg) -> Option<String> {
+    let takes = argument.get_action().takes_values();
+    let names = argument.get_value_names().filter(|_| takes)?;
+    Some(names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" "))
+}
+
+/// Help texts have no full stop at their end; in a page they get one.
+fn sentence(text: &str) -> String {
+    let text = text.replace('\n', " ");
+    if text.ends_with('.') { text } else { text + "." }
+}
