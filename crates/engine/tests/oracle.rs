@@ -50,6 +50,18 @@ fn aimed_at() -> impl Strategy<Value = Vec<(Incoming, Option<String>)>> {
     })
 }
 
+/// More rules than fit a few tables, and more packets than fit a vector.
+fn large_round() -> impl Strategy<Value = Round> {
+    (vec(strategy::rule(), 50..300), vec(aimed_at(), 4..12), vec(incoming(), 1..300)).prop_map(
+        |(mut policy, aimed, mut packets)| {
+            let (targets, rules): (Vec<_>, Vec<_>) = aimed.concat().into_iter().unzip();
+            policy.extend(rules.into_iter().flatten());
+            packets.extend(targets);
+            Round { policy, packets }
+        },
+    )
+}
+
 /// The lines that are accepted, as one policy.
 fn load<'l>(lines: impl IntoIterator<Item = &'l String>) -> Policy {
     let mut policy = Policy::default();
@@ -79,7 +91,7 @@ fn mtu() -> impl Strategy<Value = u32> {
 }
 
 fn cases() -> u32 {
-    std::env::var("MMB_ORACLE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(2000)
+    std::env::var("MMB_ORACLE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1500)
 }
 
 proptest! {
@@ -107,5 +119,18 @@ proptest! {
             let matched = judge(&policy, &ports(mtu), &packet.received(), &mut || 0).matched;
             prop_assert_eq!(matched.len(), policy.rules.len(), "{:?} and {:?}", rule, packet);
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: cases().div_ceil(50),
+        max_shrink_iters: 2_000,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn many_rules_on_many_packets(rounds in vec(large_round(), 1..3), seed in any::<u64>()) {
+        run(&rounds, 1500, seed)?;
     }
 }
