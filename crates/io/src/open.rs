@@ -23,9 +23,10 @@ const TAILROOM: u32 = 64;
 /// The largest MTU of any port.
 const MAX_MTU: u32 = 9216;
 /// Descriptors of a queue.
-const DESCRIPTORS: u16 = 1024;
-/// Buffers that a queue pair may hold: AF_XDP's fill ring (2048), its completions (2048), and the two rings.
-const QUEUE_BUFFERS: u32 = 2048 + 2048 + 2 * DESCRIPTORS as u32;
+const DESCRIPTORS: u16 = 2048;
+/// Buffers that a queue pair may hold: those being received, those to be sent, and with AF_XDP those that were sent
+/// and not yet taken back.
+const QUEUE_BUFFERS: u32 = 3 * DESCRIPTORS as u32;
 /// The MTU of devices that have none of their own.
 const DEFAULT_MTU: u32 = 1500;
 

@@ -7,7 +7,7 @@ use crate::error::PortError;
 use crate::kernel::{Claim, Interface};
 use crate::link::{Link, Receive, Send};
 use crate::packet::PacketPort;
-use crate::xdp::Hold;
+use crate::xdp::{self, Hold};
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 
@@ -78,7 +78,11 @@ impl Port {
         match &self.driver {
             // The sockets of an interface that is gone only complain.
             Driver::Eth { .. } if self.condition.health() == Health::Gone => DeviceStats::default(),
-            Driver::Eth { port, .. } => port.stats(),
+            Driver::Eth { port, descriptors, .. } => {
+                let stats = port.stats();
+                let no_room: u64 = descriptors.iter().map(|&socket| xdp::no_room(socket)).sum();
+                DeviceStats { rx_missed: stats.rx_missed + no_room, ..stats }
+            }
             Driver::Packet(port) => DeviceStats { rx_missed: port.missed(), ..DeviceStats::default() },
         }
     }

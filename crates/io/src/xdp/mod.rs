@@ -13,6 +13,25 @@ use std::os::fd::RawFd;
 /// Devices on top of others: VLAN tags are taken out of frames below them, where they cannot be told not to.
 const STACKED: [&str; 6] = ["macvlan", "ipvlan", "bridge", "bonding", "team", "802.1Q VLAN Support"];
 
+/// Frames that found a socket's ring full: DPDK's driver leaves them out of what it
+/// counts.
+pub(crate) fn no_room(socket: RawFd) -> u64 {
+    // struct xdp_statistics: dropped, invalid descriptors received and sent, ring full, no buffers, nothing to send.
+    let mut statistics = [0u64; 6];
+    let mut size = size_of_val(&statistics) as libc::socklen_t;
+    // SAFETY: place and size belong together; the kernel fills in counters.
+    let result = unsafe {
+        libc::getsockopt(
+            socket,
+            libc::SOL_XDP,
+            libc::XDP_STATISTICS,
+            statistics.as_mut_ptr().cast(),
+            &mut size,
+        )
+    };
+    if result == 0 { statistics[3] } else { 0 }
+}
+
 /// What some devices do.
 const BESIDE: &str = "hands VLAN tags over beside the frame, where AF_XDP does not see them";
 
