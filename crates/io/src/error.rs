@@ -39,7 +39,8 @@ pub enum PortError {
     },
     /// The process may not do that.
     #[error(
-        "no permission for {doing}: run as root, or give the program CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_IPC_LOCK"
+        "no permission for {doing}: run as root, or give the program CAP_NET_RAW and CAP_NET_ADMIN; AF_XDP also needs \
+         CAP_SYS_ADMIN and CAP_IPC_LOCK"
     )]
     Permission {
         /// What was tried.

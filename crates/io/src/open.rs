@@ -204,6 +204,7 @@ impl Opening<'_> {
         if !pool.fits_xdp() {
             return Err(format!("an MTU of {} does not fit in its buffers", plan.mtu));
         }
+        xdp::permitted()?;
         let queues = xdp::queues(interface)?;
         let tags = xdp::Tags::keep(interface)?;
         let words = |error: PortError| error.to_string();

@@ -35,6 +35,28 @@ pub(crate) fn no_room(socket: RawFd) -> u64 {
 /// What some devices do.
 const BESIDE: &str = "hands VLAN tags over beside the frame, where AF_XDP does not see them";
 
+/// What the process must be allowed for AF_XDP: capabilities by number and name. Finding out about programs that are
+/// loaded already takes CAP_SYS_ADMIN.
+const CAPABILITIES: [(u32, &str); 4] =
+    [(12, "CAP_NET_ADMIN"), (13, "CAP_NET_RAW"), (14, "CAP_IPC_LOCK"), (21, "CAP_SYS_ADMIN")];
+
+/// Whether the process may use AF_XDP.
+///
+/// # Errors
+/// What it lacks, in words.
+pub(crate) fn permitted() -> Result<(), String> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let Some(held) = effective_capabilities(&status) else { return Ok(()) };
+    let lacking: Vec<&str> =
+        CAPABILITIES.iter().filter(|(bit, _)| (held >> bit) & 1 == 0).map(|&(_, name)| name).collect();
+    if lacking.is_empty() { Ok(()) } else { Err(format!("the program lacks {}", lacking.join(", "))) }
+}
+
+fn effective_capabilities(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
 /// How many queues AF_XDP has to serve for no frame to pass it by.
 ///
 /// # Errors
@@ -114,5 +136,18 @@ impl Hold {
         };
         let promiscuous = Promiscuous::new(interface).map_err(|error| error.to_string())?;
         Ok(Hold { _promiscuous: promiscuous, _program: program, _told: tags.told })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_read() {
+        let status = "Name:\tx\nCapEff:\t000001ffffffffff\nCapBnd:\t0\n";
+        assert_eq!(effective_capabilities(status), Some(0x1ff_ffff_ffff));
+        assert_eq!(effective_capabilities("CapEff:\tnonsense\n"), None);
+        assert_eq!(effective_capabilities(""), None);
     }
 }
