@@ -33,8 +33,18 @@ fn incoming() -> impl Strategy<Value = Incoming> {
     })
 }
 
-fn round() -> impl Strategy<Value = Round> {
-    (strategy::policy(), vec(incoming(), 1..24)).prop_map(|(policy, packets)| Round { policy, packets })
+/// Policies in a row that share rules: each line has a number of its own, and each round takes some of the lines.
+fn rounds() -> impl Strategy<Value = Vec<Round>> {
+    let round = (vec(proptest::bool::weighted(0.7), 10), vec(incoming(), 1..24));
+    (strategy::policy(), vec(round, 1..4)).prop_map(|(lines, rounds)| {
+        let numbered =
+            |(number, line): (usize, &String)| line.replacen("add", &format!("add id {}", number + 1), 1);
+        let lines: Vec<String> = lines.iter().enumerate().map(numbered).collect();
+        let taken = |takes: Vec<bool>| {
+            lines.iter().zip(takes).filter(|(_, take)| *take).map(|(line, _)| line.clone())
+        };
+        rounds.into_iter().map(|(takes, packets)| Round { policy: taken(takes).collect(), packets }).collect()
+    })
 }
 
 /// Packets, each with a rule that it matches, over every field and form of value; malformed ones have none.
@@ -103,7 +113,7 @@ proptest! {
 
     #[test]
     fn the_engine_does_what_the_oracle_says(
-        rounds in vec(round(), 1..4),
+        rounds in rounds(),
         mtu in mtu(),
         seed in any::<u64>(),
     ) {
