@@ -78,7 +78,7 @@ pub enum PortError {
         errno: i32,
     },
     /// DPDK or one of its drivers refused.
-    #[error("{doing}: {}{}", std::io::Error::from_raw_os_error(*.errno), Log(.log))]
+    #[error("{doing}: {}", Cause(*.errno, .log))]
     Dpdk {
         /// What was tried.
         doing: String,
@@ -87,6 +87,16 @@ pub enum PortError {
         /// What was logged meanwhile.
         log: String,
     },
+    /// A device could not be added.
+    #[error("{device}: {why}; {remedy}")]
+    Device {
+        /// As given.
+        device: String,
+        /// What DPDK said.
+        why: String,
+        /// What may help.
+        remedy: &'static str,
+    },
 }
 
 impl PortError {
@@ -94,8 +104,12 @@ impl PortError {
     pub(crate) fn dpdk(doing: impl Into<String>, errno: i32) -> PortError {
         let log = crate::dpdk::take_log();
         let doing = doing.into();
+        // Drivers give -1 for any failure, which looks like EPERM.
+        let forbidden =
+            ["Operation not permitted", "Permission denied"].iter().any(|&words| log.contains(words));
         match errno {
-            libc::EPERM | libc::EACCES => PortError::Permission { doing },
+            libc::EACCES => PortError::Permission { doing },
+            _ if forbidden => PortError::Permission { doing },
             _ => PortError::Dpdk { doing, errno, log },
         }
     }
@@ -123,14 +137,20 @@ impl fmt::Display for Hint<'_> {
     }
 }
 
-/// The last lines of a log, on one.
-struct Log<'a>(&'a str);
+/// What a driver logged; where it logged nothing, what its error number means.
+struct Cause<'a>(i32, &'a str);
 
-impl fmt::Display for Log<'_> {
+impl fmt::Display for Cause<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<&str> = self.0.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let last = &lines[lines.len().saturating_sub(4)..];
-        if last.is_empty() { Ok(()) } else { write!(f, " ({})", last.join("; ")) }
+        // This only says again that it failed.
+        let tells = |line: &&str| !line.is_empty() && !line.contains("attach device on primary process");
+        let lines: Vec<&str> = self.1.lines().map(str::trim).filter(tells).collect();
+        let last = &lines[lines.len().saturating_sub(3)..];
+        if last.is_empty() {
+            write!(f, "{}", std::io::Error::from_raw_os_error(self.0))
+        } else {
+            f.write_str(last.join("; ").trim_end_matches('.'))
+        }
     }
 }
 
@@ -150,9 +170,11 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_s_log_ends_the_message() {
+    fn a_driver_s_log_says_more_than_its_number() {
         let error =
-            PortError::Dpdk { doing: "adding x".into(), errno: libc::ENODEV, log: "a\n\n b\n".into() };
-        assert_eq!(error.to_string(), "adding x: No such device (os error 19) (a; b)");
+            |log: &str| PortError::Dpdk { doing: "adding x".into(), errno: libc::ENODEV, log: log.into() };
+        let log = "EAL: a\n\n b.\nEAL: Failed to attach device on primary process\n";
+        assert_eq!(error(log).to_string(), "adding x: EAL: a; b");
+        assert_eq!(error("").to_string(), "adding x: No such device (os error 19)");
     }
 }

@@ -219,7 +219,8 @@ impl Opening<'_> {
     }
 
     fn eth(&mut self, plan: &Plan, devargs: &str) -> Result<Driver, PortError> {
-        let mut port = EthPort::attach(self.eal, devargs)?;
+        let mut port =
+            EthPort::attach(self.eal, devargs).map_err(|error| with_remedy(error, &plan.device))?;
         let queues = self.workers.min(port.info()?.max_queues).max(1);
         port.start(queues, DESCRIPTORS, plan.mtu as u16, self.pools.for_mtu(plan.mtu))?;
         port.promiscuous();
@@ -251,6 +252,25 @@ impl Opening<'_> {
         let Plan { name, device, interface, claim, mtu } = plan;
         Ok(Port { name, device, info, interface, _claim: claim, mtu, driver, condition: Arc::default() })
     }
+}
+
+/// Says what may help when a device cannot be added.
+fn with_remedy(error: PortError, device: &Device) -> PortError {
+    let PortError::Dpdk { .. } = error else { return error };
+    let remedy = match device {
+        Device::Pci(_) => {
+            "see that it exists (lspci) and is bound to vfio-pci or to a driver that DPDK shares with the kernel \
+             (dpdk-devbind.py --status)"
+        }
+        Device::Memif(_) => {
+            "see that the directory of the socket exists, and that both ends agree on id and options"
+        }
+        _ => {
+            "a device of DPDK is a driver and a number, for instance net_null0, and its arguments; drivers come with \
+             the packages librte-net-*"
+        }
+    };
+    PortError::Device { device: device.to_string(), why: error.to_string(), remedy }
 }
 
 /// Size of a buffer that holds any frame of a port with that MTU, with room to grow at both ends.

@@ -46,7 +46,7 @@ impl EthPort {
     /// # Errors
     /// [`PortError::Dpdk`] with what the driver logged.
     pub fn attach(_eal: &Eal, devargs: &str) -> Result<EthPort, PortError> {
-        let doing = || format!("adding the device {devargs}");
+        let doing = || "it cannot be added".to_owned();
         let text = CString::new(devargs).map_err(|_| PortError::dpdk(doing(), libc::EINVAL))?;
         let mut id = 0;
         eal::take_log();
