@@ -75,6 +75,8 @@ impl Rewritten {
         }
     }
 
+    /// Bytes of an IP payload may land in a transport header. What lands in its checksum is lost: the checksum follows
+    /// from what it was.
     fn write_payloads(&mut self, rules: &[&Rule]) {
         for (field, write) in writes(rules, Pass::Payload) {
             if let (Some(range), Write::Bytes(new)) = (fields::payload(field.id, &self.packet), write) {

@@ -48,8 +48,10 @@ pub fn rule() -> BoxedStrategy<String> {
         (prio(), matches, targets)
             .prop_map(|(prio, matches, targets)| format!("add{prio} {} {}", matches.join(" "), targets.join(" ")))
     });
-    let frame_rule = (prio(), frame_constraint(), vec(link_constraint(), 0..2), verdict())
-        .prop_map(|(prio, ether, link, verdict)| format!("add{prio} {ether} {} {verdict}", link.join(" ")));
+    let others = prop_oneof![2 => link_constraint(), 1 => constraint(Network::Any, "none"), 1 => constraint(Network::Any, "tcp")];
+    let frame_rule = (prio(), frame_constraint(), vec(others, 0..3), verdict()).prop_map(
+        |(prio, ether, others, verdict)| format!("add{prio} {ether} {} {verdict}", others.join(" ")),
+    );
     prop_oneof![12 => rule, 1 => frame_rule].boxed()
 }
 
