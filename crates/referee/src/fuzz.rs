@@ -3,8 +3,11 @@
 use crate::duel::{Duel, Incoming, ports};
 use mmb_control::protocol;
 use mmb_packet::{LinkType, PortId};
-use mmb_policy::{Command, Policy, parse_command};
+use mmb_policy::{Command, CompletionContext, Policy, complete, help_at, parse_command};
 use mmb_testkit::strategy::repair_ip4_checksum;
+
+/// Cursors tried in one line: long lines would take the fuzzer's time.
+const MOST_CURSORS: usize = 40;
 
 /// A fuzz target.
 pub struct Target {
@@ -29,6 +32,7 @@ pub fn parser(data: &[u8]) {
         if let Ok((command, _)) = parse_command(line) {
             prints_as_itself(&command);
         }
+        completes(line);
     }
     match Policy::parse(text) {
         Ok((policy, _)) => {
@@ -50,6 +54,18 @@ fn prints_as_itself(command: &Command) {
         let printed = rule.display_with_id().to_string();
         let again = parse_command(&printed).map(|(command, _)| command);
         assert_eq!(again.as_ref(), Ok(command), "printed as {printed}");
+    }
+}
+
+/// Completion replaces what stands before the cursor, at every place that a cursor can have.
+fn completes(line: &str) {
+    let context = CompletionContext { ids: vec![1, 12], ports: vec!["a".to_owned(), "b".to_owned()] };
+    let cursors = (0..=line.len()).filter(|at| line.is_char_boundary(*at));
+    for cursor in cursors.take(MOST_CURSORS) {
+        for candidate in complete(line, cursor, &context) {
+            assert!(candidate.start <= cursor && line.is_char_boundary(candidate.start), "{candidate:?}");
+        }
+        help_at(line, cursor);
     }
 }
 
