@@ -2,8 +2,7 @@
 
 import threading
 
-import pytest
-
+from .process import wait_until
 from .programs import NumberedStream, fetch, report
 from .topology import SERVER4
 
@@ -122,13 +121,35 @@ def test_counters_of_rules_that_stay_go_on(site, mmb):
     assert [rule["rule"] for rule in answer["removed"]] == ["add udp-dport 1 drop"]
 
 
-@pytest.mark.parametrize("how", ["one by one", "as a file"])
-def test_five_thousand_rules_are_put_in_force(site, mmb, how):
-    rules = [f"add ip-saddr 192.0.{n >> 8}.{n & 255} tcp-dport {n + 1} drop" for n in range(5000)]
-    if how == "as a file":
+def test_a_transfer_goes_on_with_fifty_thousand_rules(site, mmb):
+    """They are put in force, joined by one, and taken away, all under a stream of numbered packets."""
+    count = 50_000
+    rules = [f"add ip-saddr 192.0.{n >> 8}.{n & 255} tcp-dport {n + 1} drop" for n in range(count)]
+    with NumberedStream(site, mmb) as stream:
         mmb.apply(site.folder, *rules)
-    else:
-        rules = rules[:500]
-        feed(mmb, rules)
+        mmb("add udp-dport 1 drop")
+        assert len(mmb.ask("list")["rules"]) == count + 1
+        mmb("del", count // 2)
+        mmb("flush")
+    stream.check()
+
+
+def test_rules_are_put_in_force_one_by_one(site, mmb):
+    rules = [f"add ip-saddr 192.0.{n >> 8}.{n & 255} tcp-dport {n + 1} drop" for n in range(500)]
+    feed(mmb, rules)
     assert len(mmb.ask("list")["rules"]) == len(rules)
     assert fetch(site, f"http://{SERVER4}/small")[1] == site.nginx.digest("small")
+
+
+def test_changes_and_clients_leave_nothing_behind(site, mmb):
+    """Memory and open files of the daemon after some thousand changes by a hundred clients."""
+
+    def round_of_changes():
+        for _ in range(50):
+            feed(mmb, [*(f"add id {number} tcp-dport {number} drop" for number in range(1, 21)), "flush"])
+
+    round_of_changes()
+    memory, files = mmb.process.memory(), mmb.process.open_files()
+    round_of_changes()
+    assert mmb.process.memory() < memory + (8 << 20)
+    wait_until(lambda: mmb.process.open_files() <= files, "the files of clients that are gone are closed")

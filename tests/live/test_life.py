@@ -1,6 +1,9 @@
 """Starting, stopping, breaking: the daemon's life. Each test has a site of its own."""
 
+import contextlib
 import signal
+import socket
+import threading
 import time
 
 import pytest
@@ -50,6 +53,33 @@ def test_after_kill_it_starts_again(fresh, backend_name):
         mmb.start()
     assert ping(site, SERVER6, count=3) == 3
     assert fetch(site, f"http://{SERVER4}/big")[1] == nginx.digest("big")
+
+
+@backends
+def test_a_transfer_survives_a_restart(fresh, backend_name):
+    site = fresh(backend_name)
+    mmb, nginx = fresh.daemon(site), Nginx(site)
+    digests = []
+    transfer = threading.Thread(target=lambda: digests.append(fetch(site, f"http://{SERVER4}/big", rate="10M")[1]))
+    transfer.start()
+    try:
+        wait_until(lambda: mmb.port("wan")["rx"]["packets"] > 500, "the transfer is under way")
+        mmb.kill()
+        mmb.start()
+    finally:
+        transfer.join(40)
+    assert digests == [nginx.digest("big")]
+
+
+def test_clients_that_are_connected_do_not_delay_the_end(fresh):
+    site = fresh()
+    mmb = fresh.daemon(site)
+    with contextlib.ExitStack() as clients:
+        for _ in range(20):
+            client = clients.enter_context(socket.socket(socket.AF_UNIX))
+            client.connect(str(mmb.socket))
+        mmb.process.signal(signal.SIGTERM)
+        assert mmb.process.wait(timeout=3) == 0
 
 
 def test_it_starts_with_a_policy(fresh):
@@ -125,6 +155,14 @@ def test_a_second_daemon_on_the_socket_is_refused(fresh):
     assert ping(site, SERVER4, count=2) == 2
 
 
+@backends
+def test_an_interface_belongs_to_one_daemon(fresh, backend_name):
+    site = fresh(backend_name)
+    fresh.daemon(site)
+    assert "another mmb" in refused(site, [f"lan={backend_name}:vl", f"wan={backend_name}:vr"])
+    assert ping(site, SERVER4, count=2) == 2
+
+
 def test_a_client_without_a_daemon_says_so(tmp_path):
     done = run([BINARY, "list", "--socket", tmp_path / "none.sock"], check=False)
     assert done.returncode == 1 and "none.sock" in done.stderr
@@ -194,6 +232,16 @@ def test_two_workers_share_the_load(fresh, backend_name):
 
 
 @backends
+def test_more_workers_than_queues_do_no_harm(fresh, backend_name):
+    site = fresh(backend_name)
+    mmb = fresh.daemon(site, "--workers", 3)
+    assert len(mmb.ask("show runtime")["workers"]) == 3
+    with NumberedStream(site, mmb) as stream:
+        assert ping(site, SERVER6, count=20) == 20
+    stream.check()
+
+
+@backends
 def test_a_port_that_vanishes_is_told_and_survived(fresh, backend_name):
     site = fresh(backend_name)
     mmb = fresh.daemon(site)
@@ -208,13 +256,15 @@ def test_a_port_that_vanishes_is_told_and_survived(fresh, backend_name):
 
 
 @backends
-def test_a_link_that_goes_down_comes_back(fresh, backend_name):
+@pytest.mark.parametrize("side", ["mmb", "server"])
+def test_a_link_that_goes_down_comes_back(fresh, backend_name, side):
     site = fresh(backend_name)
     mmb = fresh.daemon(site)
+    namespace, interface = (site.middle, "vr") if side == "mmb" else (site.server, "eth0")
     assert ping(site, SERVER4, count=2) == 2
-    site.server.ip("link", "set", "eth0", "down")
+    namespace.ip("link", "set", interface, "down")
     wait_until(lambda: mmb.port("wan")["link"] == "down", "the port is shown as down")
-    site.server.ip("link", "set", "eth0", "up")
+    namespace.ip("link", "set", interface, "up")
     wait_until(lambda: mmb.port("wan")["link"] == "up", "the port is shown as up")
     wait_until(lambda: ping(site, SERVER4, count=1) == 1, "packets cross again")
 
