@@ -206,3 +206,85 @@ impl Drop for Mbuf {
         unsafe { ffi::mmb_mbuf_free(self.0.raw) }
     }
 }
+
+/// Buffers for the tests of this crate: DPDK starts once a process.
+#[cfg(all(test, dpdk))]
+pub(crate) mod testing {
+    use super::*;
+    use crate::dpdk::EalOptions;
+    use std::sync::OnceLock;
+
+    pub(crate) fn pool() -> &'static Pool {
+        static POOL: OnceLock<Pool> = OnceLock::new();
+        POOL.get_or_init(|| {
+            let eal =
+                Eal::start(&EalOptions { memory: 64 << 20, ..EalOptions::default() }).expect("DPDK starts");
+            Pool::create(&eal, "tests", 4096, Pool::page_room()).expect("enough memory")
+        })
+    }
+
+    /// A buffer with that frame in it.
+    pub(crate) fn mbuf(frame: &[u8]) -> Mbuf {
+        let mut burst = Burst::new();
+        assert!(pool().alloc(&mut burst, 1));
+        let mut mbuf = burst.pop().expect("one buffer");
+        mbuf.buffer()[HEADROOM..HEADROOM + frame.len()].copy_from_slice(frame);
+        mbuf.place(HEADROOM, frame.len());
+        mbuf
+    }
+}
+
+#[cfg(all(test, dpdk))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_inserted_where_there_is_room_in_front() {
+        let mut mbuf = testing::mbuf(b"abcdef");
+        assert!(mbuf.insert(2, b"XY"));
+        assert_eq!(mbuf.bytes(), b"abXYcdef");
+        assert!(!mbuf.insert(9, b"Z"), "behind the end");
+        assert!(!mbuf.insert(0, &[0; HEADROOM]), "more than the headroom");
+        assert_eq!(mbuf.bytes(), b"abXYcdef");
+        assert!(mbuf.insert(8, b"Z"));
+        assert_eq!(mbuf.bytes(), b"abXYcdefZ");
+    }
+
+    #[test]
+    fn the_view_and_the_buffer_are_the_same_bytes() {
+        let mut mbuf = testing::mbuf(b"abcdef");
+        let mut packet = mbuf.packet(PortId(3));
+        assert_eq!((packet.bytes(), packet.port, packet.headroom()), (&b"abcdef"[..], PortId(3), HEADROOM));
+        assert!(packet.shrink_front(2));
+        packet.bytes_mut()[0] = b'C';
+        let (start, len) = (packet.headroom(), packet.len());
+        mbuf.place(start, len);
+        assert_eq!(mbuf.bytes(), b"Cdef");
+    }
+
+    #[test]
+    #[should_panic(expected = "> 3")]
+    fn a_frame_is_never_placed_outside_its_buffer() {
+        let mut mbuf = testing::mbuf(b"abc");
+        let room = mbuf.buffer().len();
+        mbuf.place(room - 2, 3);
+    }
+
+    #[test]
+    fn a_pool_gives_all_buffers_or_none_and_gets_them_back() {
+        let mut bursts = Vec::new();
+        loop {
+            let mut burst = Burst::new();
+            if !testing::pool().alloc(&mut burst, BURST) {
+                assert!(burst.is_empty());
+                break;
+            }
+            bursts.push(burst);
+        }
+        assert!(bursts.len() >= 4096 / BURST - 2, "{}", bursts.len());
+        drop(bursts);
+        let mut burst = Burst::new();
+        assert!(testing::pool().alloc(&mut burst, BURST));
+        assert!(!testing::pool().alloc(&mut burst, 1), "a full burst");
+    }
+}

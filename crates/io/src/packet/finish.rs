@@ -149,3 +149,121 @@ pub(super) fn cut(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmb_packet::checksum::{pseudo_header, transport_sum};
+    use mmb_packet::{Layout, parse::parse};
+    use mmb_testkit::{Frame, Tcp, Udp};
+
+    fn layout(frame: &mut [u8]) -> Layout {
+        let len = frame.len();
+        let packet =
+            Packet::new(frame, 0, len, PortId(0), LinkType::Ethernet).expect("a packet in its buffer");
+        parse(&packet, &Limits::default()).expect("a sound packet")
+    }
+
+    /// The frame as a sender with checksum offload leaves it, and what the kernel tells about it.
+    fn unfinished(frame: &Frame) -> (Vec<u8>, Header) {
+        let mut bytes = frame.bytes();
+        let layout = layout(&mut bytes);
+        let offset = if layout.l4_kind == UDP { UDP_CHECKSUM } else { 16 };
+        let sum = pseudo_header(&bytes, &layout).expect("a transport header").fold();
+        let at = usize::from(layout.l4) + offset;
+        bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+        let header = Header {
+            flags: NEEDS_CSUM,
+            csum_start: layout.l4,
+            csum_offset: offset as u16,
+            ..Header::default()
+        };
+        (bytes, header)
+    }
+
+    #[test]
+    fn checksums_are_finished_where_the_kernel_says() {
+        for frame in [Tcp::default().payload(b"odd").over_ip4(), Udp::default().payload(b"even").over_ip6()] {
+            let (mut bytes, header) = unfinished(&frame);
+            assert_ne!(bytes, frame.bytes());
+            checksum(&mut bytes, &header);
+            assert_eq!(bytes, frame.bytes());
+        }
+    }
+
+    #[test]
+    fn whole_checksums_and_impossible_places_are_left_alone() {
+        let frame = Tcp::default().over_ip4();
+        let mut bytes = frame.bytes();
+        checksum(&mut bytes, &Header::default());
+        for (csum_start, csum_offset) in [(u16::MAX, 16), (34, u16::MAX), (34, 19)] {
+            checksum(&mut bytes, &Header { flags: NEEDS_CSUM, csum_start, csum_offset, ..Header::default() });
+        }
+        assert_eq!(bytes, frame.bytes());
+    }
+
+    #[cfg(dpdk)]
+    mod cutting {
+        use super::*;
+        use crate::mbuf::testing::pool;
+
+        fn merged(frame: &Frame, gso_type: u8, gso_size: u16) -> (Vec<u8>, Header) {
+            let (bytes, header) = unfinished(frame);
+            (bytes, Header { gso_type, gso_size, ..header })
+        }
+
+        /// The payloads of the frames, each of which has to be sound.
+        fn payloads(burst: &mut Burst) -> Vec<Vec<u8>> {
+            let payload = |mbuf: &mut Mbuf| {
+                let layout = layout(mbuf.frame_mut());
+                assert_eq!(transport_sum(mbuf.bytes(), &layout).map(Sum::fold), Some(0xffff));
+                mbuf.bytes()[layout.payload_range()].to_vec()
+            };
+            burst.iter_mut().map(payload).collect()
+        }
+
+        #[test]
+        fn a_merged_segment_becomes_those_that_it_stands_for() {
+            let data: Vec<u8> = (0..60_000u32).map(|byte| (byte % 251) as u8).collect();
+            let frame = Tcp::default().flags(0x10).payload(&data).over_ip4();
+            let (mut bytes, header) = merged(&frame, 1, 1448);
+            let mut burst = Burst::new();
+            let tag = Some([0x88, 0xa8, 0x20, 0x05]);
+            cut(&mut bytes, &header, tag, pool(), &mut burst).expect("cut");
+            assert_eq!(burst.len(), 60_000usize.div_ceil(1448));
+            assert!(burst.iter().all(|mbuf| mbuf.bytes()[12..16] == [0x88, 0xa8, 0x20, 0x05]));
+            assert_eq!(payloads(&mut burst).concat(), data);
+        }
+
+        #[test]
+        fn a_train_of_datagrams_is_cut_by_the_size_that_the_kernel_tells() {
+            let frame = Udp::default().payload(&[7; 3000]).over_ip6();
+            let (mut bytes, header) = merged(&frame, 5, 1200);
+            let mut burst = Burst::new();
+            cut(&mut bytes, &header, None, pool(), &mut burst).expect("cut");
+            let sizes: Vec<usize> = payloads(&mut burst).iter().map(Vec::len).collect();
+            assert_eq!(sizes, [1200, 1200, 600]);
+        }
+
+        #[test]
+        fn what_does_not_fit_now_waits_and_what_never_fits_is_told() {
+            let frame = Tcp::default().flags(0x10).payload(&[7; 20_000]).over_ip4();
+            let (bytes, header) = merged(&frame, 1, 1000);
+            let mut burst = Burst::new();
+            assert!(pool().alloc(&mut burst, 250));
+            assert_eq!(cut(&mut bytes.clone(), &header, None, pool(), &mut burst), Err(NotCut::NoRoom));
+            assert_eq!(burst.len(), 250);
+            let tiny = Header { gso_size: 10, ..header };
+            assert_eq!(cut(&mut bytes.clone(), &tiny, None, pool(), &mut burst), Err(NotCut::Oversized));
+            let huge = Header { gso_size: 9000, ..header };
+            assert_eq!(
+                cut(&mut bytes.clone(), &huge, None, pool(), &mut Burst::new()),
+                Err(NotCut::Oversized)
+            );
+            assert_eq!(
+                cut(&mut bytes[..20].to_vec(), &header, None, pool(), &mut burst),
+                Err(NotCut::Oversized)
+            );
+        }
+    }
+}
