@@ -5,6 +5,7 @@ import os
 import socket
 import stat
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -92,6 +93,14 @@ def test_applying_reports_what_changed(site, mmb):
     mmb.apply(site.folder, *RULES)
     answer = mmb.apply(site.folder, *RULES[:2], "add tcp-dport 25 drop")
     assert (len(answer["added"]), len(answer["removed"])) == (1, 1)
+
+
+def test_every_example_can_be_put_in_force(site, mmb):
+    examples = sorted((Path(__file__).parents[2] / "examples").glob("*.mmb"))
+    assert examples
+    for example in examples:
+        mmb("apply", example)
+        assert mmb.ask("list")["rules"]
 
 
 def test_a_disabled_port_lets_its_packets_pass_untouched(site, mmb):

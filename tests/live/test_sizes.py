@@ -14,6 +14,8 @@ def test_an_mtu_of_9000_is_used_to_the_last_byte(fresh, backend_name):
     mmb = fresh.daemon(site)
     nginx, iperf = Nginx(site), Iperf(site)
     assert mmb.port("lan")["mtu"] == 9000
+    if backend_name == "af_xdp":
+        assert "AF_PACKET" in mmb.output(), "frames that AF_XDP cannot hold are told of"
     assert ping(site, SERVER4, count=3, options=["-s", 8972, "-M", "do"]) == 3
     assert ping(site, SERVER6, count=3, options=["-s", 8952, "-M", "do"]) == 3
     _, digest = fetch(site, f"http://{SERVER4}/big")

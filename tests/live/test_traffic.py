@@ -6,6 +6,12 @@ from .programs import BIG, fetch, ping, scan
 from .topology import CLIENT4, SERVER4, SERVER6
 
 
+def test_the_ports_have_the_driver_that_was_asked_for(site, mmb):
+    """So that the tests of AF_XDP are not about what mmb falls back to."""
+    drivers = {port["driver"] for port in mmb.ask("show", "ports")["ports"]}
+    assert drivers == {{"af_xdp": "net_af_xdp", "af_packet": "af_packet"}[site.backend]}
+
+
 @pytest.mark.parametrize("address", [SERVER4, SERVER6], ids=["v4", "v6"])
 def test_ping_is_answered(site, mmb, address):
     assert ping(site, address, count=20) == 20
