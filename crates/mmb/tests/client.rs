@@ -1,49 +1,11 @@
 //! The program as a client: one-shot commands and the shell on a pipe, with a daemon in this process.
 
-use mmb_control::{Daemon, Host, PortStatus, Server, WorkerStatus};
-use mmb_engine::{Engine, PortSpec, PortTable, Worker};
-use mmb_packet::PortId;
-use mmb_policy::Policy;
-use mmb_policy::policy::Poll;
+mod common;
+
+use common::Site;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
-use std::sync::{Arc, Mutex};
-use tempfile::TempDir;
-
-/// Two ports without anything behind them.
-struct NoPackets;
-
-impl Host for NoPackets {
-    fn ports(&self) -> Vec<PortStatus> {
-        let port = |name: &str, peer: &str| PortStatus {
-            name: name.into(),
-            device: format!("eth-{name}"),
-            driver: "net_none".into(),
-            mac: "02:00:00:00:00:01".into(),
-            mtu: 1500,
-            link: true,
-            peer: Some(peer.into()),
-            rx_missed: 0,
-            rx_errors: 0,
-            tx_errors: 0,
-        };
-        vec![port("lan", "wan"), port("wan", "lan")]
-    }
-
-    fn set_poll(&self, _: Poll) {}
-
-    fn workers(&self) -> Vec<WorkerStatus> {
-        vec![WorkerStatus { worker: 0, core: None }]
-    }
-}
-
-struct Setting {
-    directory: TempDir,
-    server: Option<Server>,
-    _workers: Vec<Worker>,
-}
+use std::process::{Output, Stdio};
 
 /// What a command said and how it ended.
 struct Said {
@@ -62,33 +24,16 @@ impl From<Output> for Said {
     }
 }
 
-impl Setting {
-    fn new(policy: &str) -> Setting {
-        let directory = tempfile::tempdir().expect("a directory");
-        let spec = |name: &str, peer| PortSpec { name: name.into(), mtu: None, peer: Some(PortId(peer)) };
-        let (engine, workers) = Engine::new(PortTable(vec![spec("lan", 1), spec("wan", 0)]), 1, 1);
-        let policy = Policy::parse(policy).expect("a policy").0;
-        let daemon = Daemon::new(engine, policy, Box::new(NoPackets)).expect("a policy for these ports");
-        let server = Server::bind(&directory.path().join("s"), Arc::new(Mutex::new(daemon))).expect("binds");
-        Setting { directory, server: Some(server), _workers: workers }
-    }
+/// What the program says, and how.
+trait Talk {
+    fn run(&self, words: &[&str]) -> Said;
+    fn feed(&self, words: &[&str], input: &str) -> Said;
+    fn good(&self, words: &[&str]) -> String;
+    fn json(&self, words: &[&str]) -> Value;
+    fn rules(&self) -> Vec<String>;
+}
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn file(&self, name: &str, text: &str) -> String {
-        std::fs::write(self.path(name), text).expect("writes");
-        self.path(name).display().to_string()
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mmb"));
-        command.arg("--socket").arg(self.path("s")).args(words);
-        command.env("XDG_STATE_HOME", self.directory.path());
-        command
-    }
-
+impl Talk for Site {
     fn run(&self, words: &[&str]) -> Said {
         self.command(words).stdin(Stdio::null()).output().expect("mmb runs").into()
     }
@@ -125,7 +70,7 @@ impl Setting {
 
 #[test]
 fn a_rule_may_come_in_many_words_or_few_with_options_anywhere() {
-    let mmb = Setting::new("");
+    let mmb = Site::new("");
     mmb.good(&["add", "tcp-dport", "80", "drop"]);
     mmb.good(&["add", "! tcp-syn", "tcp-dport", "{80, 443}", "drop"]);
     mmb.good(&["add", "payload \"GET \" drop", "5"]);
@@ -145,7 +90,7 @@ fn a_rule_may_come_in_many_words_or_few_with_options_anywhere() {
 
 #[test]
 fn a_wrong_rule_is_shown_with_a_caret_and_exits_with_one() {
-    let mmb = Setting::new("add all accept");
+    let mmb = Site::new("add all accept");
     let said = mmb.run(&["add", "tcp-dpotr", "80", "drop"]);
     assert_eq!((said.status, said.out.as_str()), (1, ""));
     assert!(said.err.contains("\n1 | add tcp-dpotr 80 drop\n  |     ^^^^^^^^^\n"), "{}", said.err);
@@ -161,7 +106,7 @@ fn a_wrong_rule_is_shown_with_a_caret_and_exits_with_one() {
 
 #[test]
 fn what_cannot_be_meant_exits_with_two() {
-    let mmb = Setting::new("");
+    let mmb = Site::new("");
     for words in [&["list", "--wide"][..], &["bogus"], &["apply"], &["add", "all\ndrop"]] {
         assert_eq!(mmb.run(words).status, 2, "{words:?}");
     }
@@ -170,7 +115,7 @@ fn what_cannot_be_meant_exits_with_two() {
 
 #[test]
 fn every_answer_has_its_shape_in_json() {
-    let mmb = Setting::new("add tcp-dport 80 drop");
+    let mmb = Site::new("add tcp-dport 80 drop");
     let listed = json!({"rules": [{"id": 1, "rule": "add tcp-dport 80 drop", "packets": 0, "bytes": 0}]});
     assert_eq!(mmb.json(&["list"]), listed);
     assert_eq!(
@@ -202,7 +147,7 @@ fn every_answer_has_its_shape_in_json() {
 
 #[test]
 fn tables_are_aligned_and_end_in_totals() {
-    let mmb = Setting::new("add tcp-dport 80 drop\nadd id 12 all accept");
+    let mmb = Site::new("add tcp-dport 80 drop\nadd id 12 all accept");
     let expected = "ID  PACKETS  BYTES  RULE\n 1        0      0  add tcp-dport 80 drop\n\
                     12        0      0  add all accept\n          0      0  2 rules\n";
     assert_eq!(mmb.good(&["list"]), expected);
@@ -216,7 +161,7 @@ fn tables_are_aligned_and_end_in_totals() {
 
 #[test]
 fn a_file_goes_out_and_in_again() {
-    let mmb = Setting::new("set poll spin\nadd id 3 tcp-dport 80 drop\nadd all mod ip-ecn 0");
+    let mmb = Site::new("set poll spin\nadd id 3 tcp-dport 80 drop\nadd all mod ip-ecn 0");
     let path = mmb.path("p.mmb").display().to_string();
     assert_eq!(mmb.json(&["save", &path]), json!({"saved": path, "rules": 2}));
     let text = std::fs::read_to_string(&path).expect("reads");
@@ -236,7 +181,7 @@ fn a_file_goes_out_and_in_again() {
 
 #[test]
 fn a_wrong_file_changes_nothing_and_is_told_with_every_mistake() {
-    let mmb = Setting::new("add all accept");
+    let mmb = Site::new("add all accept");
     let path = mmb.file("wrong.mmb", "# fine\nadd tcp-dport 99999 drop\nadd ip-sadr 10.0.0.1 drop\n");
     let said = mmb.run(&["apply", &path]);
     assert_eq!((said.status, said.out.as_str()), (1, ""));
@@ -254,7 +199,7 @@ fn a_wrong_file_changes_nothing_and_is_told_with_every_mistake() {
 
 #[test]
 fn the_shell_runs_every_line_of_a_pipe() {
-    let mmb = Setting::new("");
+    let mmb = Site::new("");
     let lines =
         "add tcp-dport 80 drop\n\n# nothing\nmmb add tcp-dport \\\n  81 drop\nlist --terse\nexit\nflush\n";
     let said = mmb.feed(&[], lines);
@@ -280,7 +225,7 @@ fn the_shell_runs_every_line_of_a_pipe() {
 
 #[test]
 fn without_a_daemon_the_client_says_how_to_start_one() {
-    let mut mmb = Setting::new("");
+    let mut mmb = Site::new("");
     drop(mmb.server.take());
     let said = mmb.run(&["list"]);
     assert_eq!(said.status, 1);
@@ -302,7 +247,7 @@ fn without_a_daemon_the_client_says_how_to_start_one() {
 #[test]
 fn a_reader_that_has_seen_enough_ends_a_long_list_quietly() {
     let text: String = (1..=20_000).map(|n| format!("add tcp-sport {} drop\n", n % 60_000)).collect();
-    let mmb = Setting::new(&text);
+    let mmb = Site::new(&text);
     let mut command = mmb.command(&["list"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mmb runs");
     let mut out = BufReader::new(child.stdout.take().expect("piped"));

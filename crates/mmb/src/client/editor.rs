@@ -66,22 +66,19 @@ impl Editor {
         let styled = (prompt.to_owned(), format!("\x1b[1;36m{prompt}\x1b[0m"));
         let (mut before, mut behind) = (String::new(), String::new());
         loop {
-            match self.editor.readline_with_initial(&styled, (&before, &behind)) {
-                Ok(line) => {
-                    self.remember(&line);
-                    return Ok(Typed::Line(line));
-                }
+            let line = match self.editor.readline_with_initial(&styled, (&before, &behind)) {
+                Ok(line) => line,
                 Err(ReadlineError::Eof) => return Ok(Typed::End),
-                Err(ReadlineError::Interrupted) => match self.question.take() {
-                    Some((line, at)) => {
-                        let known = names::ask(&self.socket, &line[..at]);
-                        crate::output::print(&help::at(&line, at, &known));
-                        (before, behind) = (line[..at].to_owned(), line[at..].to_owned());
-                    }
-                    None => return Ok(Typed::Nothing),
-                },
+                Err(ReadlineError::Interrupted) => return Ok(Typed::Nothing),
                 Err(error) => return Err(error),
-            }
+            };
+            let Some(at) = self.question.take() else {
+                self.remember(&line);
+                return Ok(Typed::Line(line));
+            };
+            let known = names::ask(&self.socket, &line[..at]);
+            crate::output::print(&help::at(&line, at, &known));
+            (before, behind) = (line[..at].to_owned(), line[at..].to_owned());
         }
     }
 
@@ -108,26 +105,27 @@ fn history_file() -> Option<PathBuf> {
     Some(directory.join("history"))
 }
 
-/// The line and the place at which `?` was pressed.
+/// The byte of the line at which `?` was pressed.
 #[derive(Clone, Default)]
-struct Question(Arc<Mutex<Option<(String, usize)>>>);
+struct Question(Arc<Mutex<Option<usize>>>);
 
 impl Question {
-    fn take(&self) -> Option<(String, usize)> {
+    fn take(&self) -> Option<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 impl ConditionalEventHandler for Question {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
-        let (line, at) = (context.line(), context.pos());
-        if is_text(line.get(..at)?) {
+        let at = context.pos();
+        if is_text(context.line().get(..at)?) {
             // An ordinary character.
             return None;
         }
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((line.to_owned(), at));
-        // Leaves the line; the loop above finds the question and comes back to it.
-        Some(Cmd::Interrupt)
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+        // Ends the line; whoever reads it finds the question and comes back to it. (An interrupt would lose what
+        // was typed ahead.)
+        Some(Cmd::AcceptLine)
     }
 }
 

@@ -8,41 +8,30 @@ use super::report;
 use super::run::{Failed, Runner};
 use crate::output;
 use mmb_control::{Client, ClientError};
-use std::io::{BufRead, IsTerminal};
+use std::io::{self, BufRead, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Opens the shell on standard input.
 pub(crate) fn main(opts: &ClientOptions) -> ExitCode {
-    if std::io::stdin().is_terminal() { interactive(opts) } else { piped(opts) }
+    if io::stdin().is_terminal() { interactive(opts) } else { piped(opts) }
 }
 
 /// Runs every line, also behind one that failed; the exit status tells whether one did.
 fn piped(opts: &ClientOptions) -> ExitCode {
     let runner = Runner::new(opts);
     let mut failed = false;
-    let (mut pending, mut first) = (String::new(), 1);
-    for (index, line) in std::io::stdin().lock().lines().enumerate() {
-        let line = match line {
-            Ok(line) => line,
+    for command in joined(io::stdin().lock().lines()) {
+        let (number, text) = match command {
+            Ok(command) => command,
             Err(error) => {
                 report::failure(&format!("cannot read standard input: {error}"), opts.json);
                 return ExitCode::FAILURE;
             }
         };
-        if pending.is_empty() {
-            first = index + 1;
-        }
-        // As in a policy file, a backslash joins a line to the next.
-        pending.push_str(&line);
-        if line.ends_with('\\') {
-            pending.push('\n');
-            continue;
-        }
-        let text = std::mem::take(&mut pending);
         match Errand::from_line(&text) {
             Ok(Errand { task: Task::Exit, .. }) => break,
-            Ok(errand) => failed |= runner.run_line(&errand, Some(first)) == Err(Failed),
+            Ok(errand) => failed |= runner.run_line(&errand, Some(number)) == Err(Failed),
             Err(Misuse(message)) => {
                 report::failure(&message, opts.json);
                 failed = true;
@@ -50,6 +39,29 @@ fn piped(opts: &ClientOptions) -> ExitCode {
         }
     }
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Commands with the number of their first line, from 1. As in a policy file, a backslash at the end of a line joins
+/// it to the next.
+fn joined(
+    lines: impl Iterator<Item = io::Result<String>>,
+) -> impl Iterator<Item = io::Result<(usize, String)>> {
+    let mut lines = (1..).zip(lines);
+    std::iter::from_fn(move || {
+        let (number, first) = lines.next()?;
+        let mut command = match first {
+            Ok(line) => line,
+            Err(error) => return Some(Err(error)),
+        };
+        while command.ends_with('\\') {
+            match lines.next() {
+                Some((_, Ok(line))) => command = command + "\n" + &line,
+                Some((_, Err(error))) => return Some(Err(error)),
+                None => break,
+            }
+        }
+        Some(Ok((number, command)))
+    })
 }
 
 fn interactive(opts: &ClientOptions) -> ExitCode {
@@ -75,11 +87,14 @@ fn interactive(opts: &ClientOptions) -> ExitCode {
                 return ExitCode::FAILURE;
             }
         };
-        match Errand::from_line(&line) {
-            Ok(Errand { task: Task::Exit, .. }) => break,
-            // What failed was printed, and the next line may work.
-            Ok(errand) => drop(runner.run(&errand)),
-            Err(Misuse(message)) => report::failure(&message, opts.json),
+        // What was pasted may be several lines.
+        for (_, command) in joined(line.lines().map(|line| Ok(line.to_owned()))).flatten() {
+            match Errand::from_line(&command) {
+                Ok(Errand { task: Task::Exit, .. }) => return ExitCode::SUCCESS,
+                // What failed was printed, and the next line may work.
+                Ok(errand) => drop(runner.run(&errand)),
+                Err(Misuse(message)) => report::failure(&message, opts.json),
+            }
         }
     }
     ExitCode::SUCCESS
@@ -116,5 +131,23 @@ impl Presence {
             }
             (Presence::Gone, Err(_)) => Presence::Gone,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backslash_joins_a_line_to_the_next() {
+        let lines = |text: &'static str| {
+            let lines = joined(text.lines().map(|line| Ok(line.to_owned())));
+            lines.map(|command| command.expect("text")).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            lines("a\n\nb \\\n c\nd"),
+            [(1, "a".to_owned()), (2, String::new()), (3, "b \\\n c".to_owned()), (5, "d".to_owned())]
+        );
+        assert_eq!(lines("a\\"), [(1, "a\\".to_owned())], "nothing is left out at the end");
     }
 }

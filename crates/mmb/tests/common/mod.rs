@@ -1,0 +1,84 @@
+//! A daemon without packets in the test's process, and the program that talks to it.
+
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use mmb_control::{Daemon, Host, PortStatus, Server, WorkerStatus};
+use mmb_engine::{Engine, PortSpec, PortTable, Worker};
+use mmb_packet::PortId;
+use mmb_policy::Policy;
+use mmb_policy::policy::Poll;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
+
+/// Two ports without anything behind them.
+struct NoPackets;
+
+impl Host for NoPackets {
+    fn ports(&self) -> Vec<PortStatus> {
+        let port = |name: &str, peer: &str| PortStatus {
+            name: name.into(),
+            device: format!("eth-{name}"),
+            driver: "net_none".into(),
+            mac: "02:00:00:00:00:01".into(),
+            mtu: 1500,
+            link: true,
+            peer: Some(peer.into()),
+            rx_missed: 0,
+            rx_errors: 0,
+            tx_errors: 0,
+        };
+        vec![port("lan", "wan"), port("wan", "lan")]
+    }
+
+    fn set_poll(&self, _: Poll) {}
+
+    fn workers(&self) -> Vec<WorkerStatus> {
+        vec![WorkerStatus { worker: 0, core: None }]
+    }
+}
+
+/// The daemon and a directory for its socket and files.
+pub(crate) struct Site {
+    pub(crate) server: Option<Server>,
+    daemon: Arc<Mutex<Daemon>>,
+    directory: TempDir,
+    _workers: Vec<Worker>,
+}
+
+impl Site {
+    pub(crate) fn new(policy: &str) -> Site {
+        let directory = tempfile::tempdir().expect("a directory");
+        let spec = |name: &str, peer| PortSpec { name: name.into(), mtu: None, peer: Some(PortId(peer)) };
+        let (engine, workers) = Engine::new(PortTable(vec![spec("lan", 1), spec("wan", 0)]), 1, 1);
+        let policy = Policy::parse(policy).expect("a policy").0;
+        let daemon = Daemon::new(engine, policy, Box::new(NoPackets)).expect("a policy for these ports");
+        let mut site =
+            Site { server: None, daemon: Arc::new(Mutex::new(daemon)), directory, _workers: workers };
+        site.listen();
+        site
+    }
+
+    /// Begins to listen, again if it has ended to.
+    pub(crate) fn listen(&mut self) {
+        self.server = Some(Server::bind(&self.path("s"), Arc::clone(&self.daemon)).expect("binds"));
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.path(name), text).expect("writes");
+        self.path(name).display().to_string()
+    }
+
+    /// The program with these words, for this daemon.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mmb"));
+        command.arg("--socket").arg(self.path("s")).args(words);
+        command.env("XDG_STATE_HOME", self.directory.path());
+        command
+    }
+}
