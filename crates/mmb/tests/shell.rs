@@ -139,6 +139,7 @@ fn a_mistake_is_shown_and_the_next_line_works() {
     let mut terminal = Terminal::open(&site);
     terminal.types(&["add tcp-dpotr 80 drop", ENTER]);
     terminal.sees("did you mean `tcp-dport`?");
+    terminal.is_ready();
     terminal.types(&["something else", CTRL_C]);
     terminal.sees("something else");
     terminal.is_ready();
