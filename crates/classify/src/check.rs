@@ -129,16 +129,19 @@ impl Check {
 }
 
 impl OptionTest {
+    #[inline]
     fn passes(&self, kind: u8, options: &OptionTable) -> bool {
-        match self {
-            OptionTest::Present => options.has(kind),
-            OptionTest::Number(ranges) => options
-                .data(kind)
-                .any(|data| options::number(data).is_some_and(|n| member(ranges, u128::from(n)))),
-            OptionTest::Bytes { data: strings, differs } => {
-                options.data(kind).any(|data| strings.iter().any(|string| **string == *data) != *differs)
+        options.has(kind)
+            && match self {
+                OptionTest::Present => true,
+                OptionTest::Number(ranges) => {
+                    let number = |data| options::number(data).map(u128::from);
+                    options.data(kind).any(|data| number(data).is_some_and(|n| member(ranges, n)))
+                }
+                OptionTest::Bytes { data: strings, differs } => {
+                    options.data(kind).any(|data| strings.iter().any(|string| **string == *data) != *differs)
+                }
             }
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::check::{Check, Subject};
 use crate::compile::compile;
 use crate::draft::ClassDraft;
 use crate::keys::{Keys, Lane};
-use crate::matches::{Deferred, Scratch};
+use crate::matches::{Deferred, Found, Scratch};
 use crate::ports::{Ports, UnknownPort};
 use crate::tuple::Tuple;
 use mmb_packet::key::Key;
@@ -185,14 +185,17 @@ impl<const N: usize> ClassTables<N> {
         layouts: &[Layout],
         scratch: &mut Scratch,
     ) {
-        let keys = lane.keys();
-        if keys.is_empty() {
+        if lane.len() == 0 {
             return;
         }
         for tuple in &self.tuples {
-            let found = tuple.probe(keys, keys.len(), &mut scratch.probe);
+            let found = tuple.probe(lane.keys(), lane.len(), &mut scratch.probe);
+            if tuple.plain {
+                scratch.hit_found(found, lane.packets(), SOLE);
+                continue;
+            }
             for at in 0..found {
-                let (key, value) = scratch.probe.found[at];
+                let Found { key, value } = scratch.probe.found[at];
                 let packet = lane.packets()[usize::from(key)];
                 if value & SOLE != 0 {
                     scratch.hit(packet, value & !SOLE);
@@ -202,7 +205,7 @@ impl<const N: usize> ClassTables<N> {
                 let number = usize::from(packet);
                 let subject = Subject { packet: &packets[number], layout: &layouts[number] };
                 for item in &pools.items[start as usize..options as usize] {
-                    if pools.holds(item, &keys[usize::from(key)], &subject) {
+                    if pools.holds(item, &lane.keys()[usize::from(key)], &subject) {
                         scratch.hit(packet, item.rank);
                     }
                 }

@@ -6,22 +6,19 @@
 use crate::VECTOR;
 use mmb_packet::key::Key;
 
-/// The keys of a vector's packets of one class, side by side.
+/// The keys of a vector's packets of one class, side by side. Keys and packets are numbered in a byte: a number is
+/// always inside an array of [`VECTOR`].
 #[derive(Clone, Debug)]
 pub struct Lane<const N: usize> {
-    keys: Box<[Key<N>]>,
+    keys: Box<[Key<N>; VECTOR]>,
     /// Which packet of the vector each key is of.
-    packets: Box<[u16]>,
+    packets: Box<[u8; VECTOR]>,
     len: usize,
 }
 
 impl<const N: usize> Default for Lane<N> {
     fn default() -> Self {
-        Lane {
-            keys: vec![Key::default(); VECTOR].into_boxed_slice(),
-            packets: vec![0; VECTOR].into_boxed_slice(),
-            len: 0,
-        }
+        Lane { keys: Box::new([Key::default(); VECTOR]), packets: Box::new([0; VECTOR]), len: 0 }
     }
 }
 
@@ -31,23 +28,29 @@ impl<const N: usize> Lane<N> {
     /// # Panics
     /// If the lane holds [`VECTOR`] keys.
     #[inline]
-    pub fn push(&mut self, packet: usize) -> &mut Key<N> {
+    pub fn push(&mut self, packet: u8) -> &mut Key<N> {
         let at = self.len;
-        self.packets[at] = packet as u16;
+        self.packets[at] = packet;
         self.len = at + 1;
         &mut self.keys[at]
     }
 
-    /// The keys of the vector.
+    /// Keys of the vector; they stand first in [`Lane::keys`].
     #[inline]
-    pub fn keys(&self) -> &[Key<N>] {
-        &self.keys[..self.len]
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
-    /// The packets that they are of, in the same order.
+    /// The places of the keys.
     #[inline]
-    pub fn packets(&self) -> &[u16] {
-        &self.packets[..self.len]
+    pub(crate) fn keys(&self) -> &[Key<N>; VECTOR] {
+        &self.keys
+    }
+
+    /// The packets that they are of.
+    #[inline]
+    pub(crate) fn packets(&self) -> &[u8; VECTOR] {
+        &self.packets
     }
 }
 

@@ -37,5 +37,5 @@ pub use keys::{Keys, Lane};
 pub use matches::Scratch;
 pub use ports::{Ports, UnknownPort};
 
-/// The most packets of one vector.
-pub const VECTOR: usize = 256;
+/// The most packets of one vector. Packets are numbered in a byte.
+pub const VECTOR: usize = 1 << u8::BITS;

@@ -23,25 +23,32 @@ pub struct Scratch {
     ends: Box<[u32; VECTOR]>,
     /// Matches by packet and rank.
     ranks: Vec<u32>,
-    /// Packets with at least one match, in order; the first `matches` of them count.
-    matched: Box<[u16; VECTOR]>,
-    matches: usize,
+    /// Packets with at least one match, in order: the first `matched_len`.
+    matched: Box<[u8; VECTOR]>,
+    matched_len: usize,
     vector: usize,
 }
 
 /// One packet matched one rule.
 #[derive(Clone, Copy, Debug)]
 struct Hit {
-    packet: u16,
+    packet: u8,
     rank: u32,
 }
 
 /// A packet, its key's number in its lane, and a list that it hit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deferred {
-    pub(crate) packet: u16,
-    pub(crate) key: u16,
+    pub(crate) packet: u8,
+    pub(crate) key: u8,
     pub(crate) list: u32,
+}
+
+/// A key of a lane and the value that a tuple has for it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) key: u8,
+    pub(crate) value: u32,
 }
 
 /// Columns of a vector while one tuple is probed.
@@ -50,9 +57,9 @@ pub(crate) struct Probe {
     pub(crate) hashes: Box<[u64; VECTOR]>,
     pub(crate) tags: Box<[u64; VECTOR]>,
     /// Keys of the lane that the tuple is probed for.
-    pub(crate) picked: Box<[u16; VECTOR]>,
+    pub(crate) picked: Box<[u8; VECTOR]>,
     /// Keys whose tag was found, and then keys that were found with their values.
-    pub(crate) found: Box<[(u16, u32); VECTOR]>,
+    pub(crate) found: Box<[Found; VECTOR]>,
 }
 
 impl Default for Scratch {
@@ -61,8 +68,8 @@ impl Default for Scratch {
             probe: Probe {
                 hashes: Box::new([0; VECTOR]),
                 tags: Box::new([0; VECTOR]),
-                picked: Box::new(std::array::from_fn(|i| i as u16)),
-                found: Box::new([(0, 0); VECTOR]),
+                picked: Box::new(std::array::from_fn(|i| i as u8)),
+                found: Box::new([Found::default(); VECTOR]),
             },
             options: OptionTable::default(),
             deferred: Vec::with_capacity(MATCHES),
@@ -71,7 +78,7 @@ impl Default for Scratch {
             ends: Box::new([0; VECTOR]),
             ranks: Vec::with_capacity(MATCHES),
             matched: Box::new([0; VECTOR]),
-            matches: 0,
+            matched_len: 0,
             vector: VECTOR,
         }
     }
@@ -103,8 +110,8 @@ impl Scratch {
 
     /// The packets that matched at least one rule, in order.
     #[inline]
-    pub fn matched(&self) -> &[u16] {
-        &self.matched[..self.matches]
+    pub fn matched(&self) -> &[u8] {
+        &self.matched[..self.matched_len]
     }
 
     /// Forgets the vector before.
@@ -114,14 +121,26 @@ impl Scratch {
         self.ranks.clear();
         self.counts.fill(0);
         self.ends.fill(0);
-        self.matches = 0;
+        self.matched_len = 0;
     }
 
     /// Notes a match.
     #[inline]
-    pub(crate) fn hit(&mut self, packet: u16, rank: u32) {
+    pub(crate) fn hit(&mut self, packet: u8, rank: u32) {
         self.counts[usize::from(packet)] += 1;
         self.log.push(Hit { packet, rank });
+    }
+
+    /// Notes that the first `found` keys of the last probe matched the rules whose ranks are their values, but for
+    /// the bits of `mask`.
+    #[inline]
+    pub(crate) fn hit_found(&mut self, found: usize, packets: &[u8; VECTOR], mask: u32) {
+        let Scratch { probe, log, counts, .. } = self;
+        log.extend(probe.found[..found].iter().map(|found| {
+            let packet = packets[usize::from(found.key)];
+            counts[usize::from(packet)] += 1;
+            Hit { packet, rank: found.value & !mask }
+        }));
     }
 
     /// Puts the matches in order of packet and rank: a counting sort.
@@ -129,25 +148,27 @@ impl Scratch {
         if self.log.is_empty() {
             return;
         }
-        let mut start = 0;
+        let (mut start, mut matched) = (0, 0);
         for (packet, (end, &count)) in self.ends.iter_mut().zip(&self.counts[..]).enumerate() {
             *end = start;
             start += count;
-            self.matched[self.matches.min(VECTOR - 1)] = packet as u16;
-            self.matches += usize::from(count > 0);
+            // No more packets matched than came before this one, so that the place fits a byte.
+            self.matched[usize::from(matched as u8)] = packet as u8;
+            matched += usize::from(count > 0);
         }
+        self.matched_len = matched;
         self.ranks.resize(self.log.len(), 0);
         for hit in &self.log {
             let end = &mut self.ends[usize::from(hit.packet)];
             self.ranks[*end as usize] = hit.rank;
             *end += 1;
         }
-        if self.log.len() == self.matches {
+        if self.log.len() == matched {
             return;
         }
-        for &packet in &self.matched[..self.matches] {
-            let (count, end) =
-                (self.counts[usize::from(packet)] as usize, self.ends[usize::from(packet)] as usize);
+        for &packet in &self.matched[..matched] {
+            let packet = usize::from(packet);
+            let (count, end) = (self.counts[packet] as usize, self.ends[packet] as usize);
             if count > 1 {
                 self.ranks[end - count..end].sort_unstable();
             }

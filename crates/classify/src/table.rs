@@ -182,11 +182,17 @@ impl Table {
             let word = |at: usize| bucket_lines[at / LINE_WORDS].0[at % LINE_WORDS];
             let tags = word(0);
             let agreeing = agreeing(tags, hash);
+            // Which place it is in is a coin toss: no branches.
+            let (mut found, mut value) = (false, 0);
             for place in 0..places {
                 let differing = (0..W).fold(0, |sum, i| sum | (word(1 + place * W + i) ^ key[i]));
-                if agreeing >> (place * 16 + 15) & 1 != 0 && differing == 0 {
-                    return Some((word(1 + W * places + place / 2) >> (place % 2 * 32)) as u32);
-                }
+                let here = agreeing >> (place * 16 + 15) & 1 != 0 && differing == 0;
+                let its = (word(1 + W * places + place / 2) >> (place % 2 * 32)) as u32;
+                value = if here { its } else { value };
+                found |= here;
+            }
+            if found {
+                return Some(value);
             }
             let passed = agreeing.checked_shr(places as u32 * 16).unwrap_or(0);
             if passed == 0 && tags & PASSED == 0 {

@@ -1,8 +1,9 @@
 //! One tuple: a mask, and the hash table of the rules that fix exactly its bits.
 
 use crate::VECTOR;
+use crate::classifier::SOLE;
 use crate::cube::{self, KeyWords};
-use crate::matches::Probe;
+use crate::matches::{Found, Probe};
 use crate::table::{self, MAX_WORDS, Seeds, Table};
 use mmb_packet::key::Key;
 
@@ -63,6 +64,8 @@ pub(crate) struct Tuple<const N: usize> {
     table: Table,
     /// The value of the only entry, if the mask is empty: every key has it.
     always: u32,
+    /// Every value is the rank of a sole rule.
+    pub(crate) plain: bool,
 }
 
 impl<const N: usize> Tuple<N> {
@@ -77,13 +80,14 @@ impl<const N: usize> Tuple<N> {
         let pairs = keys.iter().zip(entries).map(|(key, (_, value))| (&key[..], *value));
         let (table, seeds) = Table::build(mask.words(), pairs, random);
         let always = entries.first().map_or(0, |&(_, value)| value);
-        Tuple { mask, seeds, table, always }
+        let plain = entries.iter().all(|&(_, value)| value & SOLE != 0);
+        Tuple { mask, seeds, table, always, plain }
     }
 
-    /// Finds the keys that `picked` names, by their numbers in `keys`; the first items of `probe.found` are then
-    /// those that were found, with their values. Returns how many.
+    /// Finds the keys of `keys` that the first `picked` items of `probe.picked` number; the first items of
+    /// `probe.found` are then those that were found, with their values. Returns how many.
     #[inline]
-    pub(crate) fn probe(&self, keys: &[Key<N>], picked: usize, probe: &mut Probe) -> usize {
+    pub(crate) fn probe(&self, keys: &[Key<N>; VECTOR], picked: usize, probe: &mut Probe) -> usize {
         match self.mask.words() {
             0 => self.probe_always(picked, probe),
             1 => self.probe_words::<1>(keys, picked, probe),
@@ -100,40 +104,44 @@ impl<const N: usize> Tuple<N> {
     }
 
     fn probe_always(&self, picked: usize, probe: &mut Probe) -> usize {
-        let picked = picked.min(VECTOR);
         for (found, &key) in probe.found.iter_mut().zip(&probe.picked[..picked]) {
-            *found = (key, self.always);
+            *found = Found { key, value: self.always };
         }
         picked
     }
 
-    fn probe_words<const W: usize>(&self, keys: &[Key<N>], picked: usize, probe: &mut Probe) -> usize {
+    fn probe_words<const W: usize>(
+        &self,
+        keys: &[Key<N>; VECTOR],
+        picked: usize,
+        probe: &mut Probe,
+    ) -> usize {
         let Some(Ok(windows)) = self.mask.windows.get(..W).map(<&[Window; W]>::try_from) else { return 0 };
-        let picked = &probe.picked[..picked.min(VECTOR)];
-        let hashes = &mut probe.hashes[..picked.len()];
-        let tags = &mut probe.tags[..picked.len()];
-        for (hash, &key) in hashes.iter_mut().zip(picked) {
+        let Probe { hashes, tags, picked: picks, found } = probe;
+        for (hash, &key) in hashes.iter_mut().zip(&picks[..picked]) {
             *hash = table::hash(&self.seeds, &masked(windows, &keys[usize::from(key)]));
         }
         // Nothing here waits for anything else, so that many of these loads are under way at once.
-        for (tags, &hash) in tags.iter_mut().zip(&*hashes) {
+        for (tags, &hash) in tags.iter_mut().zip(&hashes[..picked]) {
             *tags = self.table.tags::<W>(hash);
         }
+        // `found` holds candidates first, by their place among the picked, and then keys: never more of them than
+        // places looked at, so that what is still to be read is not written over and numbers fit a byte.
         let mut candidates = 0;
-        for (at, (&tags, &hash)) in tags.iter().zip(&*hashes).enumerate() {
-            probe.found[candidates.min(VECTOR - 1)].0 = at as u16;
+        for (at, (&tags, &hash)) in tags[..picked].iter().zip(&hashes[..picked]).enumerate() {
+            found[usize::from(candidates as u8)].key = at as u8;
             candidates += usize::from(table::may_hold(tags, hash) != 0);
         }
-        let mut found = 0;
+        let mut len = 0;
         for candidate in 0..candidates {
-            let at = usize::from(probe.found[candidate].0);
-            let key = picked[at];
+            let at = usize::from(found[candidate].key);
+            let key = picks[at];
             if let Some(value) = self.table.find(hashes[at], &masked(windows, &keys[usize::from(key)])) {
-                probe.found[found] = (key, value);
-                found += 1;
+                found[len] = Found { key, value };
+                len += 1;
             }
         }
-        found
+        len
     }
 
     /// The table, for statistics.

@@ -165,7 +165,7 @@ fn both(rules: &[Rule], arrivals: &mut [Arrival]) -> (Vec<Vec<u32>>, Vec<Vec<u32
         let out = PortId(packet.port.0 ^ 1);
         let mut key = [0; 80];
         let mut short = |lane: &mut mmb_classify::Lane<64>| {
-            let place = lane.push(at);
+            let place = lane.push(at as u8);
             fill_key4(packet, layout, packet.port, out, place);
             key[..64].copy_from_slice(&place.0);
         };
@@ -173,7 +173,7 @@ fn both(rules: &[Rule], arrivals: &mut [Arrival]) -> (Vec<Vec<u32>>, Vec<Vec<u32
             Class::Ip4 => short(&mut keys.ip4),
             Class::Other => short(&mut keys.other),
             Class::Ip6 => {
-                let place = keys.ip6.push(at);
+                let place = keys.ip6.push(at as u8);
                 fill_key6(packet, layout, packet.port, out, place);
                 key = place.0;
             }

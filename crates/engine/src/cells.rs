@@ -38,6 +38,10 @@ pub(crate) struct CountCell {
 }
 
 impl CountCell {
+    const fn new() -> CountCell {
+        CountCell { packets: Cell(AtomicU64::new(0)), bytes: Cell(AtomicU64::new(0)) }
+    }
+
     /// Adds, on the worker that owns the cell.
     #[inline]
     pub(crate) fn add(&self, more: Count) {
@@ -177,26 +181,29 @@ impl WorkerCells {
 }
 
 /// Rule counters of a chunk.
-pub(crate) const CHUNK: usize = 4096;
+const CHUNK: usize = 4096;
 
 /// One worker's counters of [`CHUNK`] rule slots.
-#[derive(Debug)]
-pub(crate) struct Chunk(Box<[CountCell]>);
-
-impl Chunk {
-    pub(crate) fn new() -> Arc<Chunk> {
-        Arc::new(Chunk((0..CHUNK).map(|_| CountCell::default()).collect()))
-    }
-}
+type Chunk = [CountCell; CHUNK];
 
 /// One worker's rule counters, by slot.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RuleCells(pub(crate) Vec<Arc<Chunk>>);
+pub(crate) struct RuleCells(Vec<Arc<Chunk>>);
 
 impl RuleCells {
+    /// Slots that there are cells for.
+    pub(crate) fn slots(&self) -> usize {
+        self.0.len() * CHUNK
+    }
+
+    /// Adds cells for [`CHUNK`] more slots.
+    pub(crate) fn grow(&mut self) {
+        self.0.push(Arc::new([const { CountCell::new() }; CHUNK]));
+    }
+
     /// The cell of a slot that exists.
     #[inline]
     pub(crate) fn slot(&self, slot: u32) -> &CountCell {
-        &self.0[slot as usize / CHUNK].0[slot as usize % CHUNK]
+        &self.0[slot as usize / CHUNK][slot as usize % CHUNK]
     }
 }

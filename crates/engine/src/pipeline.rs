@@ -29,7 +29,7 @@ pub(crate) struct Pipeline {
     layouts: Box<[Layout; VECTOR]>,
     scratch: Scratch,
     /// Packets that matched a rule which rewrites, and are not dropped.
-    rewrites: Vec<u16>,
+    rewrites: Vec<u8>,
     editor: Editor,
     drops: [u64; DropReason::ALL.len()],
     not_applied: NotAppliedCounts,
@@ -115,7 +115,7 @@ impl Pipeline {
             match parse(packet, &snapshot.limits) {
                 Ok(layout) => {
                     let out = route.peer.map_or(NOWHERE, |(peer, _)| peer);
-                    self.fill_key(snapshot, at, packet, &layout, out);
+                    self.fill_key(snapshot, at as u8, packet, &layout, out);
                     self.layouts[at] = layout;
                     sound += 1;
                 }
@@ -128,14 +128,7 @@ impl Pipeline {
     }
 
     #[inline]
-    fn fill_key(
-        &mut self,
-        snapshot: &Snapshot,
-        at: usize,
-        packet: &Packet<'_>,
-        layout: &Layout,
-        out: PortId,
-    ) {
+    fn fill_key(&mut self, snapshot: &Snapshot, at: u8, packet: &Packet<'_>, layout: &Layout, out: PortId) {
         if !snapshot.classifier.wants(layout.class) {
             return;
         }

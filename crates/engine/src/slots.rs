@@ -7,7 +7,7 @@
 //!
 //! Belongs to the control side.
 
-use crate::cells::{CHUNK, Chunk, RuleCells};
+use crate::cells::RuleCells;
 use crate::counters::Count;
 use mmb_policy::{Policy, Rule, RuleId};
 use std::collections::HashMap;
@@ -88,8 +88,8 @@ impl Slots {
             self.used += 1;
             self.used - 1
         });
-        while number as usize >= self.workers.first().map_or(usize::MAX, |cells| cells.0.len() * CHUNK) {
-            self.workers.iter_mut().for_each(|cells| cells.0.push(Chunk::new()));
+        for cells in self.workers.iter_mut().filter(|cells| number as usize >= cells.slots()) {
+            cells.grow();
         }
         Slot { number, since, base: self.sum(number) }
     }
