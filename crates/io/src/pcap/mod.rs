@@ -2,8 +2,8 @@
 //!
 //! Purpose: `mmb replay` and `mmb bench` read packets from captures; replay writes them again, in the format in which
 //! they came, with everything that a capture says beside packets (interfaces, names, comments, statistics) in its
-//! place. A capture whose packets are left alone comes out byte for byte the same, but for the length of a section, which
-//! is left open.
+//! place. A capture whose packets are left alone comes out byte for byte the same, but for the length of a section,
+//! which is left open.
 //!
 //! Life-cycle: a [`CaptureReader`] recognises the format and hands out [`Item`]s, each borrowed until the next one is
 //! asked for; a [`CaptureWriter`] takes the same items. Memory is bounded whatever a file says: one block
