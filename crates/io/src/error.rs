@@ -144,6 +144,9 @@ impl fmt::Display for Cause<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // This only says again that it failed.
         let tells = |line: &&str| !line.is_empty() && !line.contains("attach device on primary process");
+        if let Some((_, words)) = self.1.rsplit_once("Kernel error message: ") {
+            return f.write_str(words.lines().next().unwrap_or_default().trim());
+        }
         let lines: Vec<&str> = self.1.lines().map(str::trim).filter(tells).collect();
         let last = &lines[lines.len().saturating_sub(3)..];
         if last.is_empty() {
@@ -175,6 +178,8 @@ mod tests {
             |log: &str| PortError::Dpdk { doing: "adding x".into(), errno: libc::ENODEV, log: log.into() };
         let log = "EAL: a\n\n b.\nEAL: Failed to attach device on primary process\n";
         assert_eq!(error(log).to_string(), "adding x: EAL: a; b");
+        let log = "libbpf: Kernel error message: veth: no\nxsk_configure(): Failed\n";
+        assert_eq!(error(log).to_string(), "adding x: veth: no");
         assert_eq!(error("").to_string(), "adding x: No such device (os error 19)");
     }
 }
