@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod checksum;
+pub mod crc;
 pub mod fill;
 pub mod key;
 pub mod offload;

@@ -4,22 +4,55 @@
 //! folded sum of the pseudo header, not inverted, for the device to sum up the rest. mmb receives such frames
 //! unfinished. [`finish_checksum`] tells them by exactly that value.
 //!
-//! A finished checksum can have that value by chance (1 in 65,536). It is then computed again: a right one comes
+//! SCTP senders leave zero. [`finish_sctp`] completes what a host knows to be unfinished.
+//!
+//! A finished checksum can have that value by chance (1 in 65,536, with SCTP 1 in 4 billion). It is then computed again: a right one comes
 //! out the same.
 
 use crate::checksum::{self, Sum, TCP, UDP, field_offset};
+use crate::crc::crc32c;
 use crate::parse::Layout;
 use crate::view::Packet;
 
-/// Completes an unfinished TCP or UDP checksum; true if the packet had one.
+/// IP protocol number of SCTP.
+const SCTP: u8 = 132;
+/// Where an SCTP header has its checksum.
+const SCTP_CHECKSUM: usize = 8;
+
+/// Completes an unfinished TCP, UDP or SCTP checksum; true if the packet had one.
 ///
 /// Fragments and packets that are source-routed are left alone: their checksum does not cover what is here.
 #[inline]
 pub fn finish_checksum(packet: &mut Packet<'_>, layout: &Layout) -> bool {
-    if !matches!(layout.l4_kind, TCP | UDP) || layout.is_fragment() || layout.routed {
+    if layout.is_fragment() || layout.routed {
+        return false;
+    }
+    if layout.proto == SCTP {
+        let covered = packet.bytes_mut().get_mut(usize::from(layout.l4)..layout.payload_end as usize);
+        return covered.is_some_and(|packet| {
+            packet.get(SCTP_CHECKSUM..SCTP_CHECKSUM + 4) == Some(&[0; 4]) && finish_sctp(packet)
+        });
+    }
+    if !matches!(layout.l4_kind, TCP | UDP) {
         return false;
     }
     finish(packet.bytes_mut(), layout).is_some()
+}
+
+/// Computes the checksum of an SCTP packet, from its header to its end. False if it is too short to have one.
+pub fn finish_sctp(packet: &mut [u8]) -> bool {
+    if let Some(field) = packet.get_mut(SCTP_CHECKSUM..SCTP_CHECKSUM + 4) {
+        field.fill(0);
+    }
+    let sum = crc32c(packet);
+    match packet.get_mut(SCTP_CHECKSUM..SCTP_CHECKSUM + 4) {
+        // The one number in an IP packet that is sent with its lowest byte first.
+        Some(field) => {
+            field.copy_from_slice(&sum.to_le_bytes());
+            true
+        }
+        None => false,
+    }
 }
 
 fn finish(bytes: &mut [u8], layout: &Layout) -> Option<()> {

@@ -238,3 +238,27 @@ fn datagrams_of_a_train_are_whole_packets() {
         with(&mut tcp, LinkType::Ethernet, |packet, layout| Segments::datagrams(packet, layout, 9).err());
     assert_eq!(refused, Some(SegmentError::NotUdp(6)));
 }
+
+#[test]
+fn an_sctp_checksum_of_zero_is_unfinished() {
+    let mut sctp = vec![0x0b, 0x59, 0x0b, 0x59, 0, 0, 0, 1, 0, 0, 0, 0, 4, 0, 0, 8, 0, 1, 0, 4];
+    let right = mmb_packet::crc::crc32c(&sctp).to_le_bytes();
+    for frame in [
+        Ip4::new(Upper::Raw(132, sctp.clone())).frame().trailer(&[9; 7]),
+        Ip6::new(Upper::Raw(132, sctp.clone())).extension(Extension::Plain(0, vec![])).frame().vlan(5),
+    ] {
+        let mut bytes = frame.bytes();
+        let before = bytes.clone();
+        assert!(with(&mut bytes, frame.link, finish_checksum));
+        let at = before.windows(20).position(|window| window == sctp).expect("the packet") + 8;
+        assert_eq!(bytes[at..at + 4], right);
+        assert_eq!((&bytes[..at], &bytes[at + 4..]), (&before[..at], &before[at + 4..]));
+        let finished = bytes.clone();
+        assert!(!with(&mut bytes, frame.link, finish_checksum));
+        assert_eq!(bytes, finished);
+    }
+    // Too short to hold a checksum: left alone.
+    sctp.truncate(11);
+    let short = Ip4::new(Upper::Raw(132, sctp)).frame();
+    assert!(!with(&mut short.bytes(), short.link, finish_checksum));
+}

@@ -2,6 +2,7 @@
 
 use crate::mbuf::{Burst, HEADROOM, Mbuf, Pool};
 use mmb_packet::checksum::{Sum, UDP};
+use mmb_packet::offload::finish_sctp;
 use mmb_packet::{Limits, LinkType, Packet, PortId, Segments, parse::parse};
 
 /// `struct virtio_net_hdr`, in the machine's byte order as AF_PACKET has it.
@@ -18,6 +19,8 @@ pub(super) struct Header {
 
 const NEEDS_CSUM: u8 = 1;
 const GSO_ECN: u8 = 0x80;
+/// Where an SCTP header has its checksum.
+const SCTP_CHECKSUM: usize = 8;
 /// Where a UDP header has its checksum.
 const UDP_CHECKSUM: usize = 6;
 
@@ -90,6 +93,10 @@ pub(super) fn checksum(frame: &mut [u8], header: &Header) {
     }
     let (start, offset) = (usize::from(header.csum_start), usize::from(header.csum_offset));
     let Some(covered) = frame.get_mut(start..) else { return };
+    if offset == SCTP_CHECKSUM {
+        finish_sctp(covered);
+        return;
+    }
     // The field stands for the pseudo header in this sum.
     let sum = match Sum::default().bytes(covered).checksum() {
         0 if offset == UDP_CHECKSUM => 0xffff,
