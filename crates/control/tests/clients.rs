@@ -15,14 +15,14 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-/// Bounds that are soon reached.
+/// Bounds of patience that are soon reached.
+fn impatient() -> Limits {
+    Limits { grace: Duration::from_millis(200), ..tight() }
+}
+
+/// Bounds of size that are soon reached.
 fn tight() -> Limits {
-    Limits {
-        grace: Duration::from_millis(100),
-        bytes_per_s: 1 << 30,
-        request_bytes: 10_000,
-        ..Limits::default()
-    }
+    Limits { bytes_per_s: 1 << 30, request_bytes: 10_000, ..Limits::default() }
 }
 
 fn error(lines: &[Value]) -> &str {
@@ -140,7 +140,7 @@ fn requests_may_be_sent_ahead_and_are_answered_in_order() {
 
 #[test]
 fn half_a_request_is_given_up() {
-    let mmb = start_with("", tight());
+    let mmb = start_with("", impatient());
     let stream = mmb.stream();
     assert!(error(&raw(&stream, b"{\"v\":1,")).contains("did not come in time"));
     assert_eq!(read_to_end(&stream), 0, "and the client is let go");
@@ -188,7 +188,7 @@ fn large_requests_share_what_memory_there_is_and_small_ones_need_none_of_it() {
 
 #[test]
 fn a_client_that_does_not_read_is_let_go_and_keeps_nobody_waiting() {
-    let mmb = start_with(&long_policy(), Limits { grace: Duration::from_millis(200), ..tight() });
+    let mmb = start_with(&long_policy(), impatient());
     let sleeper = mmb.stream();
     (&sleeper).write_all(&list()).expect("writes");
     mmb.run("add all drop");
