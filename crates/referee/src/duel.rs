@@ -1,13 +1,12 @@
 //! One worker of the engine beside the oracle.
 //!
 //! Life-cycle: a [`Duel`] starts with an empty policy; policies are published and vectors of packets run in any order.
-//! It keeps the counters that the oracle's judgements add up to, and compares them with the engine's after each
-//! vector.
+//! It keeps the counters that the oracle's judgements add up to, and compares them with the engine's after each run.
 
 use mmb_engine::oracle::{Judgement, Received, judge};
 use mmb_engine::{
-    Count, DropReason, Engine, NoCycles, PortCount, PortSpec, PortTable, PublishError, Random, VECTOR,
-    Verdict, Worker,
+    Count, DropReason, Engine, NoCycles, PortCount, PortSpec, PortTable, PublishError, Random, Verdict,
+    Worker,
 };
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::{Policy, RuleId};
@@ -99,15 +98,11 @@ impl Duel {
         Ok(())
     }
 
-    /// Runs packets through both, in vectors of up to 256.
+    /// Runs packets through both.
     ///
     /// # Errors
     /// The first difference.
-    pub fn run(&mut self, packets: &[Incoming]) -> Result<(), Difference> {
-        packets.chunks(VECTOR).try_for_each(|vector| self.run_vector(vector))
-    }
-
-    fn run_vector(&mut self, incoming: &[Incoming]) -> Result<(), Difference> {
+    pub fn run(&mut self, incoming: &[Incoming]) -> Result<(), Difference> {
         let mut buffers: Vec<Vec<u8>> = incoming.iter().map(Incoming::buffer).collect();
         let mut packets: Vec<Packet<'_>> = buffers
             .iter_mut()
@@ -141,14 +136,14 @@ impl Duel {
         sent: &[u8],
         oracle: &Judgement,
     ) -> Result<(), Difference> {
-        let packet = format!("{incoming:?}\nmatched, says the oracle: {:?}", oracle.matched);
+        let packet = || format!("{incoming:?}\nmatched, says the oracle: {:?}", oracle.matched);
         if verdict != oracle.verdict {
             let what = format!("verdicts: the engine's {verdict:?}, the oracle's {:?}", oracle.verdict);
-            return Err(self.difference(&what, &packet));
+            return Err(self.difference(&what, &packet()));
         }
         if matches!(verdict, Verdict::Send(_)) && sent != oracle.bytes {
             let what = format!("bytes: \nengine {}\noracle {}", hex(sent), hex(&oracle.bytes));
-            return Err(self.difference(&what, &packet));
+            return Err(self.difference(&what, &packet()));
         }
         Ok(())
     }
