@@ -14,8 +14,8 @@ mod replay;
 mod run;
 mod tsc;
 
-use clap::error::ErrorKind;
 use clap::FromArgMatches;
+use clap::error::ErrorKind;
 use cli::{Cli, Command, CompletionsArgs, Global, Line, ShellArg};
 use client::ClientOptions;
 use std::process::ExitCode;
