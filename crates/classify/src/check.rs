@@ -160,3 +160,28 @@ fn payload<'a>(of: Payload, subject: &Subject<'a, '_>) -> &'a [u8] {
     };
     subject.packet.bytes().get(range).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmb_policy::field::{FIELDS, Place};
+
+    #[test]
+    fn every_field_of_the_key_is_read_where_the_table_says() {
+        let mut key = Key([0u8; 80]);
+        for (i, byte) in key.0.iter_mut().enumerate() {
+            *byte = (i as u8).wrapping_mul(151) ^ 0x5a;
+        }
+        let bit_at = |at: usize| u128::from(key.0[at / 8] >> (7 - at % 8) & 1);
+        let mut buffer = [0; 0];
+        let packet = Packet::new(&mut buffer, 0, 0, mmb_packet::PortId(0), mmb_packet::LinkType::RawIp);
+        let subject = Subject { packet: &packet.expect("an empty packet fits"), layout: &Layout::default() };
+        for field in FIELDS {
+            let Place::Key { bit, width } = field.place else { continue };
+            let number = (0..width.into()).fold(0, |number, i| number << 1 | bit_at(usize::from(bit) + i));
+            let only = Bounds::new([(number, number)], width);
+            let check = |bounds: &Bounds| Check::number(bit, width, bounds, 0).holds(&key, &subject);
+            assert!(check(&only) && !check(&only.complement()), "{}", field.name);
+        }
+    }
+}

@@ -133,16 +133,16 @@ impl Draft {
                 Alone::Equals(value) => (Bounds::new([(value.into(), value.into())], width), false),
                 Alone::Protocol | Alone::Optional => (Bounds::new([(0, u128::MAX)], width), false),
             },
-            Test::Number(Cond::Eq, NumberSet(items)) if !negated => {
-                if let [NumberItem::Prefix(first, len)] = items[..] {
-                    return Ok(self.cube.fix(
-                        bit,
-                        len,
-                        first.checked_shr((width - len).into()).unwrap_or(0),
-                    )?);
+            // The common case, without a detour by sets.
+            Test::Number(Cond::Eq, NumberSet(items)) if !negated && items.len() == 1 => match items[0] {
+                NumberItem::One(value) => return Ok(self.cube.fix(bit, width, value)?),
+                NumberItem::Prefix(first, len) => {
+                    let prefix = first.checked_shr((width - len).into()).unwrap_or(0);
+                    return Ok(self.cube.fix(bit, len, prefix)?);
                 }
-                (Bounds::of(Cond::Eq, &NumberSet(items.clone()), width), true)
-            }
+                NumberItem::Range(first, last) => (Bounds::new([(first, last)], width), true),
+            },
+            Test::Number(Cond::Eq, set) if !negated => (Bounds::of(Cond::Eq, set, width), true),
             Test::Number(cond, set) => (Bounds::of(*cond, set, width), false),
             Test::Port(equality, names) => {
                 let numbers = names.iter().map(|name| ports.number(name)).collect::<Result<Vec<_>, _>>()?;

@@ -175,3 +175,35 @@ impl Scratch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_shorten_where_a_packet_can_match_very_much() {
+        let mut scratch = Scratch::default();
+        let mut vector = |most| {
+            scratch.fit(most);
+            scratch.vector()
+        };
+        assert_eq!([0, 1, 1000, 1024].map(&mut vector), [VECTOR; 4]);
+        assert!((128..VECTOR).contains(&vector(2000)));
+        assert_eq!(vector(MATCHES), 1);
+        assert_eq!(vector(2 * MATCHES), 1);
+    }
+
+    #[test]
+    fn matches_come_by_packet_and_rank() {
+        let mut scratch = Scratch::default();
+        for (packet, rank) in [(255, 9), (3, 7), (255, 2), (3, 8), (0, 1), (255, 4)] {
+            scratch.hit(packet, rank);
+        }
+        scratch.settle();
+        assert_eq!(scratch.matched(), [0, 3, 255]);
+        assert_eq!([0, 3, 255, 1].map(|packet| scratch.ranks(packet)), [&[1][..], &[7, 8], &[2, 4, 9], &[]]);
+        scratch.clear();
+        scratch.settle();
+        assert!(scratch.matched().is_empty() && scratch.ranks(255).is_empty());
+    }
+}

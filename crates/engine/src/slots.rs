@@ -118,3 +118,51 @@ impl Slots {
         &self.workers
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(text: &str) -> Policy {
+        Policy::parse(text).expect("the test's policy parses").0
+    }
+
+    #[test]
+    fn a_rule_that_stays_keeps_its_slot() {
+        let mut slots = Slots::new(2);
+        slots.assign(&policy("add id 1 all drop\nadd id 2 all accept"), 1, &[0]);
+        let before = [1, 2].map(|id| slots.number(RuleId(id)));
+        slots.assign(&policy("add id 2 all accept\nadd id 1 all drop\nadd id 3 all drop"), 2, &[1]);
+        assert_eq!([1, 2].map(|id| slots.number(RuleId(id))), before);
+        assert!(slots.number(RuleId(3)).is_some() && slots.number(RuleId(4)).is_none());
+    }
+
+    #[test]
+    fn a_slot_waits_for_every_snapshot_that_knows_its_rule() {
+        let mut slots = Slots::new(1);
+        slots.assign(&policy("add id 1 all drop"), 1, &[0]);
+        let first = slots.number(RuleId(1));
+        // A worker uses snapshot 1 while two policies come and go.
+        slots.assign(&policy("add id 2 all drop"), 2, &[1]);
+        slots.assign(&policy("add id 3 all drop"), 3, &[1, 2]);
+        let taken = [2, 3].map(|id| slots.number(RuleId(id)));
+        assert!(!taken.contains(&first));
+        // It has moved on, past 2; what was known to 2 only is free as well.
+        slots.assign(&policy("add id 4 all drop\nadd id 5 all drop"), 4, &[3]);
+        let reused = [4, 5].map(|id| slots.number(RuleId(id)));
+        assert!(reused.contains(&first));
+        assert_eq!(slots.used, 3);
+    }
+
+    #[test]
+    fn slots_beyond_a_chunk_have_cells() {
+        let lines: String = (0..5000).map(|i| format!("add ip-id {i} drop\n")).collect();
+        let mut slots = Slots::new(2);
+        slots.assign(&policy(&lines), 1, &[0]);
+        let last = slots.number(RuleId(5000)).expect("the rule has a slot");
+        let one = Count { packets: 1, bytes: 60 };
+        slots.cells().iter().for_each(|worker| worker.slot(last).add(one));
+        assert_eq!(slots.count(RuleId(5000)), one + one);
+        assert_eq!(slots.count(RuleId(1)), Count::default());
+    }
+}

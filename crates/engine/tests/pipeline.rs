@@ -125,6 +125,17 @@ fn more_packets_than_a_vector_are_all_worked_on() {
 }
 
 #[test]
+fn packets_that_match_thousands_of_rules_are_all_worked_on() {
+    let rules: String =
+        (1..=3000).map(|i| format!("add id {i} ip-ttl > {} mod ip-ttl {}\n", i % 64, i % 256)).collect();
+    let (engine, mut worker) = engine(&rules);
+    let frames: Vec<_> = (0..600).map(udp).collect();
+    let passed = pass(&mut worker, 0, &frames);
+    assert!(passed.iter().all(|(verdict, bytes)| (*verdict, bytes[22]) == (TO_B, 3000u32 as u8)));
+    assert!((1..=3000).all(|id| engine.rule_count(RuleId(id)).packets == 600));
+}
+
+#[test]
 fn targets_that_cannot_be_applied_are_counted() {
     let (engine, mut worker) = engine("add all mod udp-payload \"0123456789\"");
     let short = Udp::default().payload(b"abc").over_ip4().bytes();
