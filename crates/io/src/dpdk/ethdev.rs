@@ -3,7 +3,7 @@
 use super::ffi::{self, RawPortInfo, RawPortStats};
 use super::{Eal, eal};
 use crate::error::PortError;
-use crate::mbuf::{Burst, Mbuf, Pool};
+use crate::mbuf::{BURST, Burst, Mbuf, Pool};
 use std::ffi::CString;
 
 /// What a device says about itself.
@@ -37,8 +37,13 @@ pub struct DeviceStats {
 pub struct EthPort {
     id: u16,
     queues: u16,
+    stretch: usize,
     open: bool,
 }
+
+/// Frames of one call of the memif driver. When the other end goes away, a thread of DPDK's unmaps the memory that both
+/// share, a moment after it has told the driver to stop: a call should be over by then.
+const MEMIF_STRETCH: usize = 32;
 
 impl EthPort {
     /// Adds a device to the environment by its DPDK device string.
@@ -55,7 +60,11 @@ impl EthPort {
         if result < 0 {
             return Err(PortError::dpdk(doing(), -result));
         }
-        Ok(EthPort { id, queues: 0, open: true })
+        let mut port = EthPort { id, queues: 0, stretch: BURST, open: true };
+        if port.info()?.driver == "net_memif" {
+            port.stretch = MEMIF_STRETCH;
+        }
+        Ok(port)
     }
 
     /// Gives the port its queues and their memory, and starts it.
@@ -90,7 +99,7 @@ impl EthPort {
     /// If there is no such queue.
     pub fn queue(&self, queue: u16) -> EthQueue {
         assert!(queue < self.queues, "queue {queue} of {}", self.queues);
-        EthQueue { port: self.id, queue }
+        EthQueue { port: self.id, queue, stretch: self.stretch }
     }
 
     /// What the device says about itself.
@@ -150,34 +159,43 @@ impl Drop for EthPort {
 pub struct EthQueue {
     port: u16,
     queue: u16,
+    /// Frames of one call of the driver.
+    stretch: usize,
 }
 
 impl EthQueue {
     /// Appends what has arrived to the burst, as far as there is room, and says how many frames that were.
     #[inline]
     pub fn receive(&mut self, burst: &mut Burst) -> usize {
-        let room = burst.remaining_capacity();
-        if room == 0 {
-            return 0;
-        }
-        let length = burst.len();
-        // SAFETY: `room` places lie behind the burst's elements; `Mbuf` is transparent over `RawMbuf`; every place
-        // up to the returned number is a buffer that now belongs to us.
-        unsafe {
-            let places = burst.as_mut_ptr().add(length).cast();
-            let got = usize::from(ffi::mmb_port_receive(self.port, self.queue, places, room as u16));
-            burst.set_len(length + got);
-            got
+        let first = burst.len();
+        loop {
+            let length = burst.len();
+            let room = burst.remaining_capacity().min(self.stretch);
+            if room == 0 {
+                return length - first;
+            }
+            // SAFETY: `room` places lie behind the burst's elements; `Mbuf` is transparent over `RawMbuf`; every place
+            // up to the returned number is a buffer that now belongs to us.
+            let got = unsafe {
+                let places = burst.as_mut_ptr().add(length).cast();
+                let got = usize::from(ffi::mmb_port_receive(self.port, self.queue, places, room as u16));
+                burst.set_len(length + got.min(room));
+                got
+            };
+            if got < self.stretch {
+                return burst.len() - first;
+            }
         }
     }
 
-    /// Sends the burst from its front, takes what was sent out of it, and says how many frames that were.
+    /// Sends the burst from its front, takes what was sent out of it, and says how many frames that were. There may
+    /// be room for more.
     #[inline]
     pub fn send(&mut self, burst: &mut Burst) -> usize {
         if burst.is_empty() {
             return 0;
         }
-        let length = burst.len();
+        let length = burst.len().min(self.stretch);
         // SAFETY: the burst's elements are buffers that belong to us. The first `sent` of them now belong to the
         // device: the rest is moved over them without dropping them.
         unsafe {
