@@ -402,6 +402,26 @@ fn a_value_that_is_there_already_changes_nothing() {
 }
 
 #[test]
+fn changes_that_cancel_out_leave_a_checksum_of_all_ones() {
+    let tcp =
+        |sport, dport| Tcp { sport, dport, checksum: Checksum::Is(0xffff), ..Tcp::default() }.over_ip4();
+    assert_becomes("add all mod tcp-sport 80 mod tcp-dport 1000", &tcp(1000, 80), &tcp(80, 1000));
+}
+
+#[test]
+fn the_udp_length_is_in_the_checksum_twice() {
+    let udp = |len, checksum| {
+        let udp = Udp { len: Some(len), checksum: Checksum::Is(checksum), ..Udp::default() };
+        udp.payload(b"abcd").over_ip4()
+    };
+    assert_becomes("add all mod udp-len 10", &udp(12, 0x1000), &udp(10, 0x1000 + 2 * 2));
+    // Bytes 4 and 5 of the IP payload are the UDP length.
+    let ports = "03 e8 00 35";
+    let text = format!("add all mod ip-payload |{ports} 00 0a|");
+    assert_becomes(&text, &udp(12, 0x1000), &udp(10, 0x1000 + 2 * 2));
+}
+
+#[test]
 fn the_protocol_is_part_of_the_checksum() {
     let before = ip6(udp(), |ip| ip.extensions = vec![Extension::Plain(60, vec![])]).bytes();
     let mut after = before.clone();
