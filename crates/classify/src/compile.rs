@@ -6,9 +6,13 @@ use crate::cube::{Contradiction, Cube};
 use crate::ports::{Ports, UnknownPort};
 use mmb_packet::Class;
 use mmb_packet::key::{self, flags};
+use mmb_packet::parse::{ETHER_IP4, ETHER_IP6};
 use mmb_policy::Rule;
 use mmb_policy::field::{Alone, FieldId, Implies, Payload, Place};
 use mmb_policy::rule::{Cond, Equality, Match, NumberItem, NumberSet, Test};
+
+/// The ether type's place in the key: which it is decides a packet's class.
+const ETH_TYPE_BIT: u16 = key::ETH_TYPE as u16 * 8;
 
 /// The most keys that the sets of one rule are expanded to; larger sets are checked on a hit.
 const MAX_CUBES: usize = 16;
@@ -83,6 +87,7 @@ struct Allowed {
 
 /// A rule on its way.
 struct Draft {
+    class: Class,
     /// What every packet of the class has.
     given: Cube,
     cube: Cube,
@@ -93,13 +98,16 @@ struct Draft {
 impl Draft {
     fn new(class: Class) -> Result<Draft, Refused> {
         let mut given = Cube::default();
-        let family = match class {
-            Class::Ip4 => 4,
-            Class::Ip6 => 6,
-            Class::Other => 0,
+        let (family, eth_type) = match class {
+            Class::Ip4 => (4, Some(ETHER_IP4)),
+            Class::Ip6 => (6, Some(ETHER_IP6)),
+            Class::Other => (0, None),
         };
         given.fix_byte(key::FAMILY, 0xff, family)?;
-        Ok(Draft { given, cube: given, allowed: Vec::new(), checks: Vec::new() })
+        if let Some(eth_type) = eth_type {
+            given.fix(ETH_TYPE_BIT, 16, eth_type.into())?;
+        }
+        Ok(Draft { class, given, cube: given, allowed: Vec::new(), checks: Vec::new() })
     }
 
     fn constrain(&mut self, constraint: &Match, ports: &Ports) -> Result<(), Refused> {
@@ -243,6 +251,10 @@ impl Draft {
             if cubes.first().is_some_and(|cube| cube.known(*bit, *width).is_none()) {
                 self.checks.push(Check::number(*bit, *width, bounds, 0));
             }
+        }
+        if self.class == Class::Other {
+            let is_ip = |eth_type| [ETHER_IP4, ETHER_IP6].map(u128::from).contains(&eth_type);
+            cubes.retain(|cube| !cube.known(ETH_TYPE_BIT, 16).is_some_and(is_ip));
         }
         if cubes.is_empty() {
             return Err(Refused::Impossible);

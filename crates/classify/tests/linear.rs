@@ -249,6 +249,24 @@ fn equal_keys_share_an_entry_and_masks_a_table() {
 }
 
 #[test]
+fn a_class_knows_only_rules_that_it_can_match() {
+    let classes = |rule: &str| {
+        let rules = rules(&[rule.to_owned()]);
+        let classifier = Classifier::build(&rules, &Ports::new(PORTS), 7).expect("no ports are named");
+        [Class::Ip4, Class::Ip6, Class::Other].map(|class| classifier.wants(class))
+    };
+    assert_eq!(classes("add all drop"), [true, true, false]);
+    assert_eq!(classes("add ip-ttl 3 drop"), [true, false, false]);
+    assert_eq!(classes("add net-proto ip6 tcp-dport 3 drop"), [false, true, false]);
+    assert_eq!(classes("add net-proto != ip6 drop"), [true, false, false]);
+    assert_eq!(classes("add eth-type arp drop"), [false, false, true]);
+    assert_eq!(classes("add eth-type {ip4, arp} drop"), [true, false, true]);
+    assert_eq!(classes("add eth-type ip6 udp-dport 53 drop"), [false, true, false]);
+    assert_eq!(classes("add eth-type != ip4 drop"), [false, true, true]);
+    assert_eq!(classes("add in a drop"), [true, true, false]);
+}
+
+#[test]
 fn an_unknown_port_is_named_with_its_rule() {
     let rules = rules(&["add prio 1 in a drop", "add prio 2 out nowhere drop"].map(str::to_owned));
     let error =
