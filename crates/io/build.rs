@@ -14,8 +14,16 @@ fn main() {
     println!("cargo::rerun-if-changed=shim/dpdk.h");
     println!("cargo::rerun-if-env-changed=PKG_CONFIG_PATH");
     println!("cargo::rerun-if-env-changed=MMB_WITHOUT_DPDK");
-    if std::env::var_os("MMB_WITHOUT_DPDK").is_some() || !installed("22.11") {
+    if std::env::var_os("MMB_WITHOUT_DPDK").is_some() {
         return;
+    }
+    if !installed("22.11") {
+        // A file that does not exist counts as changed: the next build looks again.
+        println!("cargo::rerun-if-changed=shim/libdpdk-is-not-installed");
+        return;
+    }
+    for folder in pkg_config("--variable=pcfiledir") {
+        println!("cargo::rerun-if-changed={folder}/libdpdk.pc");
     }
     let mut shim = cc::Build::new();
     shim.file("shim/dpdk.c").warnings(true).extra_warnings(false);
