@@ -105,10 +105,14 @@ def link_drops(namespace, interface):
     return sum(link["stats64"][direction]["dropped"] for direction in ("rx", "tx"))
 
 
-def socket_drops(namespace):
-    """Datagrams that a socket in the namespace had no room for."""
-    names, values = (line.split() for line in namespace.run("grep", "^Udp:", "/proc/net/snmp").stdout.splitlines())
-    return int(values[names.index("RcvbufErrors")])
+def ip_counters(namespace):
+    """What the namespace's hosts count of their protocols, for instance `Tcp: RetransSegs`."""
+    counters = {}
+    lines = namespace.run("cat", "/proc/net/snmp", "/proc/net/netstat").stdout.splitlines()
+    for names, values in zip(lines[::2], lines[1::2]):
+        (protocol, *names), (_, *values) = names.split(), values.split()
+        counters.update({f"{protocol} {name}": int(value) for name, value in zip(names, values)})
+    return counters
 
 
 class RawPort:

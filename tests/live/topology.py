@@ -10,7 +10,7 @@ mmb's ports are called `lan` (to the client) and `wan` (to the server).
 import contextlib
 
 from .daemon import Mmb
-from .net import Namespace, RawPort, link_drops, socket_drops, veth
+from .net import Namespace, RawPort, ip_counters, link_drops, veth
 
 CLIENT4, SERVER4 = "10.0.0.1", "10.0.0.2"
 CLIENT6, SERVER6 = "fd00::1", "fd00::2"
@@ -54,8 +54,15 @@ class Site:
         program that is kept waiting loses packets before mmb, in mmb or behind it, but never without a counter."""
         links = ((self.client, "eth0"), (self.middle, "vl"), (self.middle, "vr"), (self.server, "eth0"))
         at_links = sum(link_drops(namespace, name) for namespace, name in links)
-        at_sockets = sum(socket_drops(namespace) for namespace in (self.client, self.server))
+        at_sockets = sum(ip_counters(namespace)["Udp: RcvbufErrors"] for namespace in (self.client, self.server))
         return at_links + at_sockets + daemon.lost()
+
+    def sent_again(self):
+        """TCP segments that the client had to send again so far: without those that the server had already, which a
+        sender that is kept waiting sends to make sure (RFC 8985) and the server tells about (RFC 2883)."""
+        client, server = ip_counters(self.client), ip_counters(self.server)
+        known = server["TcpExt: TCPDSACKOldSent"] + server["TcpExt: TCPDSACKOfoSent"]
+        return client["Tcp: RetransSegs"] - known
 
     def client_wire(self):
         return RawPort(self.client, "eth0")
