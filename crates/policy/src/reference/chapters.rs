@@ -157,10 +157,11 @@ Constraints look at the packet as it was received, before any rewriting.
   leaves UDP alone.
 - In-place fields are written first, then options, payloads, lengths and versions, and checksum fields last.
 - Checksums are updated by what changed, not computed again: a packet that came in corrupt goes out corrupt. A UDP checksum of 0
-  stays 0.
+  stays 0. The checksums of IPv4, TCP, UDP, ICMP and ICMPv6 are followed; those of DCCP and UDP-Lite, which cover addresses as
+  well, are not.
 - If options change in size, they are packed without padding between them, and the data offset, the IP length and the
   checksums follow. Nothing else of the packet moves. In fragments the size of the options area stays.
-- An edit that cannot be made (`option-space`, `option-width`, `payload-short`, `fragment`) is left out and counted; the others are
+- An edit that cannot be made (`option-space`, `option-width`, `payload-short`, `fragment`, `no-room`) is left out and counted; the others are
   made.
 
 ## What is dropped before the rules
