@@ -83,8 +83,9 @@ def report(text):
 
 
 def ping(site, address, count=5, options=()):
-    """Answers to `count` pings, sent at once; the last one is waited for a second where others were answered."""
-    words = ["ping", "-n", "-l", count, "-i", "1", "-c", count, "-W", "2", *options, address]
+    """Answers to `count` pings, sent at once if ping gets round to it; late answers are waited for as long as an
+    interval."""
+    words = ["ping", "-n", "-l", count, "-i", "0.3", "-c", count, "-W", "2", *options, address]
     done = site.client.run(*words, timeout=count + 10, check=False)
     for line in done.stdout.split("\n"):
         if " received" in line:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from .frames import ip4, pass_through, udp
 from .programs import BIG, fetch, ping, scan
 from .topology import CLIENT4, SERVER4, SERVER6
 
@@ -96,8 +97,10 @@ def test_nothing_gets_through_when_everything_is_dropped(site, mmb):
 
 
 def test_a_share_of_packets_is_dropped(site, mmb):
-    mmb("add id 1 in lan icmp-type echo-request drop 50")
-    answered = ping(site, SERVER4, count=200)
-    assert 50 < answered < 150
-    assert mmb.rule(1)["packets"] == 200
-    assert mmb.drops()["rule"] == 200 - answered
+    mmb("add id 1 in lan udp-dport 53 drop 50")
+    frames = [bytes(ip4(id=number) / udp()) for number in range(200)] * 5
+    with site.client_wire() as client, site.server_wire() as server:
+        arrived = pass_through(client, server, frames)
+    assert 400 < len(arrived) < 600
+    assert mmb.rule(1)["packets"] == 1000
+    assert mmb.drops() == {"rule": 1000 - len(arrived)}
