@@ -36,10 +36,10 @@ test-rust: setup ## unit, property and golden tests, the fuzzers' corpora; no ro
 	$(CARGO) test --workspace --locked
 
 test-replay: build ## captures through mmb replay, judged by scapy
-	MMB=$(MMB) $(PYTHON) -m pytest -q -p no:cacheprovider tests/replay
+	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/replay
 
 test-live: build ## live ports between network namespaces, with real programs; needs root
-	MMB=$(MMB) $(PYTHON) -m pytest -q -p no:cacheprovider tests/live
+	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/live
 
 bench: build ## cycles per packet of every stage, for the policies in bench/
 	@scripts/bench $(MMB)
