@@ -35,6 +35,12 @@ impl<const N: usize> Lane<N> {
         &mut self.keys[at]
     }
 
+    /// The places that were given, with the packets that they are for.
+    #[inline]
+    pub fn places(&mut self) -> impl Iterator<Item = (u8, &mut Key<N>)> {
+        self.packets.iter().copied().zip(&mut *self.keys).take(self.len)
+    }
+
     /// Keys of the vector; they stand first in [`Lane::keys`].
     #[inline]
     pub(crate) fn len(&self) -> usize {

@@ -98,44 +98,82 @@ impl Pipeline {
     fn parse(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &mut [Verdict]) -> usize {
         self.keys.clear();
         let mut sound = 0;
-        let mut received = Run::default();
-        for (at, (packet, verdict)) in packets.iter().zip(verdicts).enumerate() {
-            if let Some((port, count)) = received.add(packet.port, packet.len()) {
-                self.cells.rx(port, count);
-            }
-            let route = snapshot.route(packet.port);
-            *verdict = match route.peer {
+        let mut start = 0;
+        for run in packets.chunk_by(|a, b| a.port == b.port) {
+            let port = run[0].port;
+            let bytes = run.iter().map(|packet| packet.len() as u64).sum();
+            self.cells.rx(usize::from(port.0), Count { packets: run.len() as u64, bytes });
+            let route = snapshot.route(port);
+            let verdict = match route.peer {
                 Some((peer, _)) => Verdict::Send(peer),
                 None => Verdict::Drop(DropReason::NoWire),
             };
-            if !route.enabled {
-                self.layouts[at] = unparsed();
-                continue;
+            let end = start + run.len();
+            verdicts[start..end].fill(verdict);
+            if route.enabled {
+                sound += self.find_headers(snapshot, start, run, &mut verdicts[start..end]);
+            } else {
+                self.layouts[start..end].fill(unparsed());
             }
-            match parse(packet, &snapshot.limits) {
-                Ok(layout) => {
-                    let out = route.peer.map_or(NOWHERE, |(peer, _)| peer);
-                    self.fill_key(snapshot, at as u8, packet, &layout, out);
-                    self.layouts[at] = layout;
-                    sound += 1;
-                }
-                Err(why) => *verdict = Verdict::Drop(DropReason::Malformed(why)),
-            }
+            start = end;
         }
-        let (port, count) = received.end();
-        self.cells.rx(port, count);
+        self.fill_keys(packets, verdicts);
         sound
     }
 
-    #[inline]
-    fn fill_key(&mut self, snapshot: &Snapshot, at: u8, packet: &Packet<'_>, layout: &Layout, out: PortId) {
-        if !snapshot.classifier.wants(layout.class) {
-            return;
+    /// Finds the headers of packets that follow each other, the first of them number `start` of the vector, and gives
+    /// those that some rule could match a place for their key.
+    fn find_headers(
+        &mut self,
+        snapshot: &Snapshot,
+        start: usize,
+        packets: &[Packet<'_>],
+        verdicts: &mut [Verdict],
+    ) -> usize {
+        let Pipeline { keys, layouts, .. } = self;
+        let [wants_ip4, wants_ip6, wants_other] =
+            [Class::Ip4, Class::Ip6, Class::Other].map(|class| snapshot.classifier.wants(class));
+        let mut sound = 0;
+        let places = layouts[start..].iter_mut().zip(verdicts);
+        for (at, (packet, (layout, verdict))) in (start..).zip(packets.iter().zip(places)) {
+            match parse(packet, &snapshot.limits) {
+                Ok(found) => *layout = found,
+                Err(why) => {
+                    *verdict = Verdict::Drop(DropReason::Malformed(why));
+                    continue;
+                }
+            }
+            sound += 1;
+            match layout.class {
+                Class::Ip4 if wants_ip4 => _ = keys.ip4.push(at as u8),
+                Class::Ip6 if wants_ip6 => _ = keys.ip6.push(at as u8),
+                Class::Other if wants_other => _ = keys.other.push(at as u8),
+                _ => {}
+            }
         }
-        match layout.class {
-            Class::Ip4 => fill_key4(packet, layout, packet.port, out, self.keys.ip4.push(at)),
-            Class::Ip6 => fill_key6(packet, layout, packet.port, out, self.keys.ip6.push(at)),
-            Class::Other => fill_key4(packet, layout, packet.port, out, self.keys.other.push(at)),
+        sound
+    }
+
+    /// Fills the keys that have places. A loop of its own: it reads layouts in other widths than they were written
+    /// in, which is slow right after the writing.
+    fn fill_keys(&mut self, packets: &[Packet<'_>], verdicts: &[Verdict]) {
+        let Pipeline { keys, layouts, .. } = self;
+        let known = |at: usize| {
+            let out = match verdicts[at] {
+                Verdict::Send(peer) => peer,
+                Verdict::Drop(_) => NOWHERE,
+            };
+            (&packets[at], &layouts[at], out)
+        };
+        for lane in [&mut keys.ip4, &mut keys.other] {
+            for (at, key) in lane.places() {
+                let (packet, layout, out) = known(usize::from(at));
+                fill_key4(packet, layout, packet.port, out, key);
+            }
+        }
+        for (at, key) in keys.ip6.places() {
+            let (packet, layout, out) = known(usize::from(at));
+            fill_key6(packet, layout, packet.port, out, key);
         }
     }
 
