@@ -10,7 +10,7 @@ use crate::random::Random;
 use crate::snapshot::{Action, Decision, Route, Snapshot};
 use crate::worker::{Cycles, VECTOR, Verdict};
 use mmb_classify::{Keys, Scratch};
-use mmb_packet::parse::parse;
+use mmb_packet::parse::parse_into;
 use mmb_packet::{Class, Layout, Packet, PortId};
 use mmb_packet::{fill_key4, fill_key6};
 use mmb_policy::rule::DropRate;
@@ -136,12 +136,9 @@ impl Pipeline {
         let mut sound = 0;
         let places = layouts[start..].iter_mut().zip(verdicts);
         for (at, (packet, (layout, verdict))) in (start..).zip(packets.iter().zip(places)) {
-            match parse(packet, &snapshot.limits) {
-                Ok(found) => *layout = found,
-                Err(why) => {
-                    *verdict = Verdict::Drop(DropReason::Malformed(why));
-                    continue;
-                }
+            if let Err(why) = parse_into(packet, &snapshot.limits, layout) {
+                *verdict = Verdict::Drop(DropReason::Malformed(why));
+                continue;
             }
             sound += 1;
             match layout.class {
