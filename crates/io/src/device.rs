@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Device {
     /// A kernel interface, by the best means that works: `eth0`.
     Interface(String),
-    /// A kernel interface through AF_XDP and nothing else: `af_xdp:eth0`.
+    /// The same by another name, for scripts that say what they expect: `af_xdp:eth0`. It falls back as well.
     AfXdp(String),
     /// A kernel interface through AF_PACKET: `af_packet:eth0`.
     AfPacket(String),
