@@ -1,0 +1,47 @@
+//! Addresses as they are given out in real life: a few large blocks, in them networks, in these subnets and hosts, and
+//! at each level a few that most of it is about.
+//!
+//! After what Kohler, Li, Paxson and Shenker found of addresses in use (*Observed structure of addresses in IP traffic*, IMW
+//! 2002): they cluster at every prefix length, some prefixes far more than others.
+
+use crate::random::Random;
+
+/// Large blocks of an allocation.
+const BLOCKS: usize = 24;
+
+/// A tree of given-out addresses. It is not kept: the children of a node follow from the node's number.
+#[derive(Clone, Debug)]
+pub struct Allocation {
+    salt: u64,
+    /// Network and prefix length, /8 to /12, the most popular first.
+    blocks: Vec<(u32, u8)>,
+}
+
+impl Allocation {
+    /// The tree of a seed.
+    pub(crate) fn new(random: &mut Random) -> Allocation {
+        let block = |random: &mut Random| {
+            let len = 8 + random.below(5) as u8;
+            let address = random.within(0x0100_0000, 0xdfff_ffff) as u32;
+            (address & (u32::MAX << (32 - len)), len)
+        };
+        Allocation { salt: random.word(), blocks: (0..BLOCKS).map(|_| block(random)).collect() }
+    }
+
+    /// An address in use.
+    pub(crate) fn address(&self, random: &mut Random) -> u32 {
+        let (block, len) = self.blocks[random.zipf(BLOCKS as u64) as usize];
+        let network = self.child(block, len, 16, random);
+        let subnet = self.child(network, 16, 24, random);
+        self.child(subnet, 24, 32, random)
+    }
+
+    /// A node of `len` bits below a node of `parent_len` bits, popular ones more often.
+    fn child(&self, parent: u32, parent_len: u8, len: u8, random: &mut Random) -> u32 {
+        let count = 1_u64 << (len - parent_len);
+        let rank = random.zipf(count);
+        // Which child has that rank is different in each node, but always the same.
+        let mut order = Random::new(self.salt ^ u64::from(parent) << 8 ^ rank << 40, "child");
+        parent | (order.below(count) as u32) << (32 - len)
+    }
+}

@@ -1,0 +1,194 @@
+//! Packets that a rule matches: fields as the rule has them, random in the bits that it leaves free.
+//!
+//! It goes by the rule alone and knows nothing of classifiers. Fields that a [`Header`] cannot say (VLAN tags,
+//! extension headers, payloads, checksums) and options compared with anything but a value make a rule one that no
+//! packet is made for.
+
+use crate::header::{Header, any_address};
+use crate::random::Random;
+use mmb_packet::checksum::{ICMP, ICMP6, TCP, UDP};
+use mmb_policy::field::{Alone, Implies};
+use mmb_policy::rule::{Cond, Equality, NumberSet, ones};
+use mmb_policy::{Field, FieldId, Match, Rule, Test};
+
+/// Draws before a field's constraints count as impossible.
+const MOST_DRAWS: usize = 64;
+/// Options of a packet, so that they fit.
+const MOST_OPTIONS: usize = 5;
+
+/// A packet that `rule` matches; what the rule leaves open is as in `header`, but for bits of fields that it names in
+/// part. `None`: no such packet can be made here.
+pub fn fulfil(rule: &Rule, mut header: Header, random: &mut Random) -> Option<Header> {
+    imply(rule, &mut header, random)?;
+    for (number, constraint) in rule.matches.iter().enumerate() {
+        let field = constraint.field;
+        if rule.matches[..number].iter().any(|before| before.field == field) {
+            continue;
+        }
+        let same: Vec<&Match> = rule.matches[number..].iter().filter(|other| other.field == field).collect();
+        match field.option_kind() {
+            Some(kind) => set_option(&mut header, kind, &same, random)?,
+            None => set_number(&mut header, field, &same, random)?,
+        }
+    }
+    Some(header)
+}
+
+/// Makes it a packet of the family and protocol that the rule's fields are about.
+fn imply(rule: &Rule, header: &mut Header, random: &mut Random) -> Option<()> {
+    for constraint in &rule.matches {
+        let (six, proto) = match constraint.field.info().implies {
+            Implies::Ip4 => (Some(false), None),
+            Implies::Ip6 => (Some(true), None),
+            Implies::Icmp => (Some(false), Some(ICMP)),
+            Implies::Icmp6 => (Some(true), Some(ICMP6)),
+            Implies::Udp => (None, Some(UDP)),
+            Implies::Tcp => (None, Some(TCP)),
+            Implies::Ip if constraint.field.id == FieldId::NetProto => {
+                let version = draw(&[constraint], 8, random)?;
+                (Some(version == 6), None)
+            }
+            Implies::Frame | Implies::Ip | Implies::Transport => (None, None),
+        };
+        if let Some(six) = six {
+            header.change_family(six, random);
+        }
+        header.proto = proto.unwrap_or(header.proto);
+    }
+    Some(())
+}
+
+fn set_number(header: &mut Header, field: Field, same: &[&Match], random: &mut Random) -> Option<()> {
+    use FieldId::*;
+    let info = field.info();
+    let number = draw(same, info.width()?, random)?;
+    match field.id {
+        NetProto => {}
+        IpProto => header.proto = number as u8,
+        IpSaddr | Ip6Saddr => header.source = number,
+        IpDaddr | Ip6Daddr => header.destination = number,
+        IpTtl | Ip6HopLimit => header.ttl = number as u8,
+        IpDscp => header.tos = header.tos & 3 | (number as u8) << 2,
+        IpEcn => header.tos = header.tos & !3 | number as u8,
+        IpNonEct | IpEct0 | IpEct1 | IpCe => header.tos = header.tos & !3 | number as u8,
+        Ip6TrafficClass => header.tos = number as u8,
+        IpId => header.id = number as u16,
+        IpLen => header.length = number as u16,
+        TcpSport | UdpSport => header.sport = number as u16,
+        TcpDport | UdpDport => header.dport = number as u16,
+        TcpFlags => header.flags = number as u8,
+        TcpCwr | TcpEce | TcpUrg | TcpAck | TcpPush | TcpRst | TcpSyn | TcpFin => {
+            let bit = 0x80 >> (field.id as u8 - TcpCwr as u8);
+            header.flags = if number == 1 { header.flags | bit } else { header.flags & !bit };
+        }
+        TcpReserved => header.reserved = number as u8,
+        TcpOffset => set_offset(header, same, random)?,
+        TcpWin => header.window = number as u16,
+        _ => return None,
+    }
+    Some(())
+}
+
+/// A TCP header of an allowed length; options that do not fit go.
+fn set_offset(header: &mut Header, same: &[&Match], random: &mut Random) -> Option<()> {
+    let lengths: Vec<u8> =
+        (5..=15).filter(|&words| same.iter().all(|m| holds(m, u128::from(words), 4))).collect();
+    if lengths.is_empty() {
+        return None;
+    }
+    header.offset = random.of(&lengths);
+    let room = usize::from(header.offset - 5) * 4;
+    let mut used = 0;
+    header.options.retain(|(_, data)| {
+        used += 2 + data.len();
+        used <= room
+    });
+    Some(())
+}
+
+/// One number that satisfies all constraints.
+fn draw(same: &[&Match], width: u8, random: &mut Random) -> Option<u128> {
+    (0..MOST_DRAWS).find_map(|_| {
+        let number = proposal(random.of(same), width, random);
+        same.iter().all(|constraint| holds(constraint, number, width)).then_some(number)
+    })
+}
+
+/// A number that likely satisfies a constraint.
+fn proposal(constraint: &Match, width: u8, random: &mut Random) -> u128 {
+    let max = ones(width);
+    let any = |random: &mut Random| match width {
+        32 | 128 => any_address(width == 128, random),
+        _ => random.within(0, max),
+    };
+    if constraint.negated {
+        return any(random);
+    }
+    match &constraint.test {
+        Test::Number(cond, NumberSet(items)) => {
+            let (first, last) = random.of(items).bounds(width);
+            let (low, high) = match cond {
+                Cond::Eq => (first, last),
+                Cond::Ne => return any(random),
+                Cond::Lt => (0, first.saturating_sub(1)),
+                Cond::Le => (0, first),
+                Cond::Gt => (first.saturating_add(1).min(max), max),
+                Cond::Ge => (first, max),
+            };
+            random.within(low, high)
+        }
+        _ => any(random),
+    }
+}
+
+/// Whether a field's number satisfies a constraint.
+fn holds(constraint: &Match, number: u128, width: u8) -> bool {
+    let passes = match &constraint.test {
+        Test::Present => match constraint.field.info().alone {
+            Alone::Equals(value) => number == u128::from(value),
+            Alone::Protocol | Alone::Optional => true,
+        },
+        Test::Number(cond, NumberSet(items)) => {
+            let member = items.iter().any(|item| {
+                let (first, last) = item.bounds(width);
+                (first..=last).contains(&number)
+            });
+            let one = items.first().map_or(0, |item| item.bounds(width).0);
+            match cond {
+                Cond::Eq => member,
+                Cond::Ne => !member,
+                Cond::Lt => number < one,
+                Cond::Le => number <= one,
+                Cond::Gt => number > one,
+                Cond::Ge => number >= one,
+            }
+        }
+        Test::Port(..) | Test::Bytes(..) => false,
+    };
+    passes != constraint.negated
+}
+
+/// Gives the packet an option, in front of what it has; only presence and equality can be asked of one.
+fn set_option(header: &mut Header, kind: u8, same: &[&Match], random: &mut Random) -> Option<()> {
+    let [constraint] = same else { return None };
+    if constraint.negated {
+        header.options.retain(|(other, _)| *other != kind);
+        return Some(());
+    }
+    let width = usize::from(constraint.field.info().width().unwrap_or(0)) / 8;
+    let data = match &constraint.test {
+        Test::Present => vec![0; width],
+        Test::Bytes(Equality::Eq, strings) => strings.first()?.clone(),
+        Test::Number(Cond::Eq, NumberSet(items)) => {
+            let (first, last) = items.first()?.bounds(64);
+            let number = random.within(first, last) as u64;
+            let needed = (8 - number.leading_zeros() as usize / 8).max(1);
+            number.to_be_bytes()[8 - if width > 0 { width } else { needed }..].to_vec()
+        }
+        _ => return None,
+    };
+    header.options.retain(|(other, _)| *other != kind);
+    header.options.truncate(MOST_OPTIONS - 1);
+    header.options.insert(0, (kind, data));
+    Some(())
+}

@@ -1,0 +1,49 @@
+//! Pairs of prefixes with the locality of addresses in real life, over a number of pairs of prefix lengths.
+
+use super::{Rules, prefix, rule};
+use crate::allocation::Allocation;
+use crate::random::Random;
+use mmb_policy::FieldId;
+use mmb_policy::rule::ones;
+use std::collections::HashSet;
+
+/// Prefix lengths of routes and of rules.
+const LENGTHS: [u8; 17] = [12, 16, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32];
+/// Pairs that are shorter together leave hardly any room for distinct rules.
+const SHORTEST_PAIR: u8 = 40;
+/// Draws after which a rule may be there twice.
+const MOST_DRAWS: usize = 64;
+
+fn pairs() -> Vec<(u8, u8)> {
+    let all =
+        LENGTHS.iter().flat_map(|&source| LENGTHS.iter().map(move |&destination| (source, destination)));
+    all.filter(|(source, destination)| source + destination >= SHORTEST_PAIR).collect()
+}
+
+/// The most tuples that there can be.
+pub(crate) fn most_tuples() -> usize {
+    pairs().len()
+}
+
+/// `size` rules, evenly over `tuples` pairs of lengths.
+pub(crate) fn rules(allocation: Allocation, size: usize, tuples: usize, mut random: Random) -> Rules {
+    let mut pairs = pairs();
+    random.shuffle(&mut pairs);
+    pairs.truncate(tuples);
+    let mut seen = HashSet::new();
+    let mut draw = move |(source_len, destination_len): (u8, u8)| {
+        let masked = |random: &mut Random, len| u128::from(allocation.address(random)) & !ones(32 - len);
+        let mut key = (0, 0, 0, 0);
+        for _ in 0..MOST_DRAWS {
+            let (source, destination) =
+                (masked(&mut random, source_len), masked(&mut random, destination_len));
+            key = (source as u32, source_len, destination as u32, destination_len);
+            if seen.insert(key) {
+                break;
+            }
+        }
+        let source = prefix(FieldId::IpSaddr, key.0.into(), source_len, 32);
+        rule(source.into_iter().chain(prefix(FieldId::IpDaddr, key.2.into(), destination_len, 32)).collect())
+    };
+    Box::new((0..size).map(move |number| draw(pairs[number % pairs.len()])))
+}

@@ -1,0 +1,134 @@
+//! Rules over a number of tuples: every tuple a shape of prefix lengths, protocol, ports and small fields; values
+//! uniformly random.
+
+use super::{Rules, TRANSPORTS, equal, ports_of, prefix, rule};
+use crate::header::any_address;
+use crate::random::Random;
+use mmb_policy::{FieldId, Match, Rule};
+
+/// Which fields a tuple's rules name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    source: u8,
+    destination: u8,
+    transport: Transport,
+    dscp: bool,
+    ttl: bool,
+}
+
+/// What a shape has of protocol and ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transport {
+    Any,
+    Protocol,
+    Sport,
+    Dport,
+    Ports,
+}
+
+/// The choice of shapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Variety {
+    /// IPv4 prefixes of 8 bits and more, with and without protocol and ports.
+    Usual,
+    /// IPv6 prefixes of 16 bits and more, likewise.
+    Usual6,
+    /// IPv4 prefixes of any length, small fields too: as many shapes as somebody could think of.
+    Hostile,
+}
+
+const ALL_TRANSPORTS: [Transport; 5] =
+    [Transport::Any, Transport::Protocol, Transport::Sport, Transport::Dport, Transport::Ports];
+
+impl Variety {
+    fn width(self) -> u8 {
+        if self == Variety::Usual6 { 128 } else { 32 }
+    }
+
+    /// Every shape in which random packets meet less than one rule in fifty of `size`.
+    fn shapes(self, size: usize) -> Vec<Shape> {
+        let (lengths, flags): (Vec<u8>, &[bool]) = match self {
+            Variety::Usual => ((8..=32).collect(), &[false]),
+            Variety::Usual6 => ((16..=128).step_by(4).collect(), &[false]),
+            Variety::Hostile => ((0..=32).collect(), &[false, true]),
+        };
+        let least = size.max(1).ilog2() + 7;
+        let mut shapes = Vec::new();
+        for &source in &lengths {
+            for &destination in &lengths {
+                for transport in ALL_TRANSPORTS {
+                    for &dscp in flags {
+                        for &ttl in flags {
+                            shapes.push(Shape { source, destination, transport, dscp, ttl });
+                        }
+                    }
+                }
+            }
+        }
+        shapes.retain(|shape| shape.bits(self) >= least);
+        shapes
+    }
+
+    /// The most tuples that a set of `size` rules can have.
+    pub(crate) fn most_tuples(self, size: usize) -> usize {
+        self.shapes(size).len()
+    }
+}
+
+impl Shape {
+    /// Random bits of its rules.
+    fn bits(self, variety: Variety) -> u32 {
+        // The first three bits of IPv6 addresses are always the same.
+        let free =
+            |len: u8| if variety == Variety::Usual6 { u32::from(len).saturating_sub(3) } else { len.into() };
+        let transport = match self.transport {
+            Transport::Any => 0,
+            Transport::Protocol => 1,
+            Transport::Sport | Transport::Dport => 17,
+            Transport::Ports => 33,
+        };
+        let small = u32::from(self.dscp) * 6 + u32::from(self.ttl) * 8;
+        free(self.source) + free(self.destination) + transport + small
+    }
+
+    fn rule(self, variety: Variety, random: &mut Random) -> Rule {
+        let width = variety.width();
+        let six = width == 128;
+        let (source, destination) =
+            if six { (FieldId::Ip6Saddr, FieldId::Ip6Daddr) } else { (FieldId::IpSaddr, FieldId::IpDaddr) };
+        let mut matches: Vec<Match> = Vec::new();
+        matches.extend(prefix(source, any_address(six, random), self.source, width));
+        matches.extend(prefix(destination, any_address(six, random), self.destination, width));
+        if self.dscp {
+            matches.push(equal(FieldId::IpDscp, random.below(64).into()));
+        }
+        if self.ttl {
+            matches.push(equal(FieldId::IpTtl, random.within(1, 255)));
+        }
+        let proto = random.of(&TRANSPORTS);
+        let (sport, dport) = ports_of(proto);
+        if self.transport == Transport::Protocol {
+            matches.push(equal(FieldId::IpProto, proto.into()));
+        }
+        if matches!(self.transport, Transport::Sport | Transport::Ports) {
+            matches.push(equal(sport, random.below(1 << 16).into()));
+        }
+        if matches!(self.transport, Transport::Dport | Transport::Ports) {
+            matches.push(equal(dport, random.below(1 << 16).into()));
+        }
+        rule(matches)
+    }
+}
+
+/// `size` rules, evenly over `tuples` shapes. The first shape is the exact five-tuple; the others are drawn.
+pub(crate) fn rules(variety: Variety, size: usize, tuples: usize, mut random: Random) -> Rules {
+    let width = variety.width();
+    let exact =
+        Shape { source: width, destination: width, transport: Transport::Ports, dscp: false, ttl: false };
+    let mut shapes = variety.shapes(size);
+    shapes.retain(|shape| *shape != exact);
+    random.shuffle(&mut shapes);
+    shapes.insert(0, exact);
+    shapes.truncate(tuples);
+    Box::new((0..size).map(move |number| shapes[number % shapes.len()].rule(variety, &mut random)))
+}

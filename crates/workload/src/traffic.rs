@@ -1,0 +1,216 @@
+//! Frames: some drawn from the rules of a policy, the others from a background; no two of them the same.
+
+use crate::allocation::Allocation;
+use crate::fulfil::fulfil;
+use crate::header::{Header, any_address};
+use crate::random::Random;
+use crate::rules::TRANSPORTS;
+use crate::rules::options::KINDS;
+use mmb_packet::checksum::{TCP, UDP};
+use mmb_policy::Rule;
+
+const SERVICES: [u16; 8] = [53, 80, 123, 443, 443, 853, 5060, 8080];
+/// Lengths of IP packets that links see most: acknowledgements, small ones, full ones.
+const LENGTHS: [(u16, u32); 5] = [(52, 40), (0, 15), (576, 10), (1420, 10), (1500, 25)];
+
+/// Packets that owe nothing to the rules.
+#[derive(Clone, Debug)]
+pub enum Background {
+    /// Of a private network with a few services, UDP and TCP in halves, one in eight over IPv6.
+    Mixed,
+    /// The same, one protocol and one family only (`true`: IPv6).
+    Plain(u8, bool),
+    /// Addresses, ports, TTL and DSCP random, TCP and UDP in halves, IPv4.
+    Uniform,
+    /// The same, IPv6.
+    Uniform6,
+    /// Random, with the lengths and the TTLs of real packets.
+    Lengths,
+    /// TCP with three to five options.
+    Options,
+    /// Addresses that cluster.
+    Clustered(Allocation),
+}
+
+/// What kind of packets, and how many of them by the rules.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    /// Where the others come from.
+    pub background: Background,
+    /// The share of packets, 0 to 1, that are drawn from the rules: each from a rule chosen at random.
+    pub hit: f64,
+    /// Headers come in trains whose lengths are Pareto-distributed (as in ClassBench, shape 1), instead of one at a time.
+    pub locality: bool,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// Frames, and what they were made from.
+#[derive(Clone, Debug)]
+pub struct Frames {
+    /// Ethernet frames with valid checksums.
+    pub frames: Vec<Vec<u8>>,
+    /// How many of them were drawn from a rule.
+    pub drawn: usize,
+}
+
+impl Traffic {
+    /// `count` frames. `rules` yields the `size` rules of the policy; those that no packet can be made for give way to
+    /// the background.
+    pub fn frames(&self, count: usize, rules: impl Iterator<Item = Rule>, size: usize) -> Frames {
+        let mut random = Random::new(self.seed, "packets");
+        let mut headers: Vec<Option<Header>> = vec![None; count];
+        let mut drawn = 0;
+        for (rule, packets) in picks(count, size, self.hit, &mut random).in_order_of(rules) {
+            for packet in packets {
+                let base = self.background.header(packet, &mut random);
+                headers[packet] = fulfil(&rule, base, &mut random);
+                drawn += usize::from(headers[packet].is_some());
+            }
+        }
+        let headers = headers
+            .into_iter()
+            .enumerate()
+            .map(|(n, header)| header.unwrap_or_else(|| self.background.header(n, &mut random)));
+        let mut headers: Vec<Header> = headers.collect();
+        if self.locality {
+            in_trains(&mut headers, &mut random);
+        }
+        let frames = headers.into_iter().enumerate().map(|(number, mut header)| {
+            header.serial = (random.word() & !0xffff_ffff) | number as u64;
+            header.frame()
+        });
+        Frames { frames: frames.collect(), drawn }
+    }
+}
+
+/// Which packet is drawn from which rule.
+struct Picks(Vec<(usize, usize)>);
+
+/// Each packet gets a rule or none.
+fn picks(count: usize, size: usize, hit: f64, random: &mut Random) -> Picks {
+    let mut picks = Vec::new();
+    for packet in 0..count {
+        if size > 0 && random.chance(hit) {
+            picks.push((random.below(size as u64) as usize, packet));
+        }
+    }
+    picks.sort_unstable();
+    Picks(picks)
+}
+
+impl Picks {
+    /// Each rule that some packet is drawn from, with these packets: rules are made once, in their order.
+    fn in_order_of(self, rules: impl Iterator<Item = Rule>) -> impl Iterator<Item = (Rule, Vec<usize>)> {
+        let mut picks = self.0.into_iter().peekable();
+        rules.enumerate().filter_map(move |(number, rule)| {
+            let mut packets = Vec::new();
+            while let Some((_, packet)) = picks.next_if(|(wanted, _)| *wanted == number) {
+                packets.push(packet);
+            }
+            (!packets.is_empty()).then_some((rule, packets))
+        })
+    }
+}
+
+/// Repeats headers in trains; as many packets as before.
+fn in_trains(headers: &mut Vec<Header>, random: &mut Random) {
+    let count = headers.len();
+    let mut trains = Vec::with_capacity(count);
+    for header in headers.drain(..) {
+        let length = (1.0 / (1.0 - random.unit())) as usize;
+        trains.extend(std::iter::repeat_n(header, length.min(count - trains.len())));
+    }
+    *headers = trains;
+}
+
+impl Background {
+    /// A packet; `number` is its place in the traffic.
+    fn header(&self, number: usize, random: &mut Random) -> Header {
+        match self {
+            Background::Mixed => {
+                let proto = random.of(&TRANSPORTS);
+                plain(number, proto, random.below(8) == 0, random)
+            }
+            Background::Plain(proto, six) => plain(number, *proto, *six, random),
+            Background::Uniform => uniform(false, random),
+            Background::Uniform6 => uniform(true, random),
+            Background::Lengths => Header {
+                length: random.weighted(&LENGTHS),
+                ttl: random.of(&[64_u8, 128, 255]) - random.below(30) as u8,
+                ..uniform(false, random)
+            },
+            Background::Options => with_options(number, random),
+            Background::Clustered(allocation) => Header {
+                source: allocation.address(random).into(),
+                destination: allocation.address(random).into(),
+                ..uniform(false, random)
+            },
+        }
+    }
+}
+
+/// Addresses of 10.0.0.0/8 and 172.16.0.0/12 (on IPv6 of fd00::/8), ports above 1023 towards a few well-known ones. Of the
+/// TCP segments one in eight is a SYN with the options of a usual one, the others carry timestamps.
+fn plain(number: usize, proto: u8, six: bool, random: &mut Random) -> Header {
+    let syn = proto == TCP && random.below(8) == 0;
+    let host = random.below(1 << 20);
+    let number = number as u128;
+    let (source, destination) = if six {
+        (0xfd00 << 112 | number, 0xfd00 << 112 | 1 << 32 | u128::from(host))
+    } else {
+        (0x0a00_0000 | number & 0x00ff_ffff, u128::from(0xac10_0000 | host))
+    };
+    let timestamp = (8, vec![0, 1, 2, 3, 0, 4, 5, 6]);
+    let options = match (proto, syn) {
+        (UDP, _) => Vec::new(),
+        (_, true) => vec![(2, vec![5, 180]), (4, Vec::new()), timestamp, (1, Vec::new()), (3, vec![7])],
+        (_, false) => vec![(1, Vec::new()), (1, Vec::new()), timestamp],
+    };
+    Header {
+        six,
+        source,
+        destination,
+        id: random.word() as u16,
+        proto,
+        sport: 1024 + random.below(64_512) as u16,
+        dport: random.of(&SERVICES),
+        flags: if syn { 0x02 } else { 0x18 },
+        options,
+        // 64 bytes of payload behind the timestamps.
+        length: if proto == TCP && !syn { if six { 136 } else { 116 } } else { 0 },
+        ..Header::default()
+    }
+}
+
+fn uniform(six: bool, random: &mut Random) -> Header {
+    Header {
+        six,
+        source: any_address(six, random),
+        destination: any_address(six, random),
+        tos: random.word() as u8,
+        ttl: random.within(1, 255) as u8,
+        id: random.word() as u16,
+        proto: random.of(&TRANSPORTS),
+        sport: random.word() as u16,
+        dport: random.word() as u16,
+        ..Header::default()
+    }
+}
+
+/// Some of the options that most packets have, and some of random kinds and values: three to five in all.
+fn with_options(number: usize, random: &mut Random) -> Header {
+    let mut usual =
+        vec![(2, vec![5, 180]), (3, vec![7]), (4, Vec::new()), (8, random.word().to_be_bytes().to_vec())];
+    random.shuffle(&mut usual);
+    usual.truncate(random.within(1, 3) as usize);
+    let count = random.within(3, 5) as usize;
+    while usual.len() < count {
+        let kind = random.within(KINDS.0, KINDS.1) as u8;
+        if usual.iter().all(|(other, _)| *other != kind) {
+            usual.push((kind, (random.word() as u16).to_be_bytes().to_vec()));
+        }
+    }
+    random.shuffle(&mut usual);
+    Header { options: usual, length: 0, ..plain(number, TCP, false, random) }
+}

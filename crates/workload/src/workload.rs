@@ -1,0 +1,265 @@
+//! The rule sets by name.
+
+use crate::allocation::Allocation;
+use crate::random::Random;
+use crate::rules::filters::Flavour;
+use crate::rules::tuples::Variety;
+use crate::rules::{clustered, equal, filters, options, ranges, rule, tuples};
+use crate::traffic::Background;
+use mmb_policy::rule::Write;
+use mmb_policy::{Field, FieldId, Policy, PolicyError, Rule, Target};
+
+/// A kind of rule set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// No rules.
+    Empty,
+    /// One rule that rewrites every packet.
+    Rewrite,
+    /// Exact five-tuples.
+    FiveTuple,
+    /// Rules evenly over tuples.
+    Tuples,
+    /// One rule a tuple.
+    Masks,
+    /// Prefixes that cluster.
+    Clustered,
+    /// Port ranges and inequalities.
+    Ranges,
+    /// TCP options.
+    Options,
+    /// Rules evenly over tuples, IPv6.
+    Ip6,
+    /// As many tuples as somebody could think of.
+    Hostile,
+    /// ClassBench-like access lists.
+    AccessList,
+    /// ClassBench-like firewalls.
+    Firewall,
+    /// ClassBench-like IP chains.
+    Chain,
+}
+
+/// A kind's row in the table of kinds.
+struct Row {
+    kind: Kind,
+    name: &'static str,
+    help: &'static str,
+    size: usize,
+    tuples: usize,
+    hit: f64,
+}
+
+const fn row(
+    kind: Kind,
+    name: &'static str,
+    help: &'static str,
+    size: usize,
+    tuples: usize,
+    hit: f64,
+) -> Row {
+    Row { kind, name, help, size, tuples, hit }
+}
+
+/// What each kind is called and is without further wishes. Tuples of 0: the kind has no say in them.
+const KINDS: [Row; 13] = [
+    row(Kind::Empty, "empty", "no rules", 0, 0, 0.0),
+    row(Kind::Rewrite, "rewrite", "one rule that writes a field of every packet", 1, 0, 0.0),
+    row(Kind::FiveTuple, "five-tuple", "exact five-tuples, none matching", 100_000, 1, 0.0),
+    row(
+        Kind::Tuples,
+        "tuples",
+        "rules evenly over tuples: prefix lengths, ports, protocol",
+        1_000_000,
+        64,
+        1.0,
+    ),
+    row(Kind::Masks, "masks", "one rule a tuple, none matching", 64, 64, 0.0),
+    row(
+        Kind::Clustered,
+        "clustered",
+        "pairs of prefixes that cluster like addresses in use",
+        1_000_000,
+        64,
+        1.0,
+    ),
+    row(Kind::Ranges, "ranges", "port ranges and inequalities in random combination", 1000, 0, 1.0),
+    row(Kind::Options, "options", "TCP options of random kind and value", 100, 0, 0.5),
+    row(Kind::Ip6, "ip6", "IPv6 rules evenly over tuples", 1_000_000, 8, 1.0),
+    row(Kind::Hostile, "hostile", "one rule a tuple, more tuples than anybody needs", 10_000, 10_000, 0.0),
+    row(Kind::AccessList, "acl", "filters like ClassBench's access lists", 10_000, 0, 1.0),
+    row(Kind::Firewall, "fw", "filters like ClassBench's firewalls", 10_000, 0, 1.0),
+    row(Kind::Chain, "ipc", "filters like ClassBench's IP chains", 10_000, 0, 1.0),
+];
+
+impl Kind {
+    /// Every kind.
+    pub fn all() -> impl Iterator<Item = Kind> {
+        KINDS.iter().map(|row| row.kind)
+    }
+
+    /// The kind of that name.
+    pub fn named(name: &str) -> Option<Kind> {
+        KINDS.iter().find(|row| row.name == name).map(|row| row.kind)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// What it is, in a few words.
+    pub fn help(self) -> &'static str {
+        self.row().help
+    }
+
+    /// The share of packets that are drawn from the rules, where nothing else is asked for.
+    pub fn hit(self) -> f64 {
+        self.row().hit
+    }
+
+    fn row(self) -> &'static Row {
+        &KINDS[self as usize]
+    }
+
+    fn variety(self) -> Option<Variety> {
+        match self {
+            Kind::FiveTuple | Kind::Tuples | Kind::Masks => Some(Variety::Usual),
+            Kind::Ip6 => Some(Variety::Usual6),
+            Kind::Hostile => Some(Variety::Hostile),
+            _ => None,
+        }
+    }
+}
+
+/// Why a kind cannot be had in that size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// The size of that kind is fixed.
+    Size(Kind),
+    /// That kind has no choice of tuples.
+    Tuples(Kind),
+    /// There are only so many.
+    TooManyTuples(usize),
+}
+
+impl std::fmt::Display for Unfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Unfit::Size(kind) => write!(f, "a set of {} has always the same size", kind.name()),
+            Unfit::Tuples(kind) => write!(f, "a set of {} has no choice of tuples", kind.name()),
+            Unfit::TooManyTuples(most) => write!(f, "a set of this kind and size has 1 to {most} tuples"),
+        }
+    }
+}
+
+impl std::error::Error for Unfit {}
+
+/// A rule set that can be made again and again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    kind: Kind,
+    size: usize,
+    tuples: usize,
+    seed: u64,
+}
+
+impl Workload {
+    /// A set of a kind; size and tuples as usual for it where they are not given.
+    ///
+    /// # Errors
+    /// What cannot be had.
+    pub fn new(kind: Kind, size: Option<usize>, tuples: Option<usize>, seed: u64) -> Result<Workload, Unfit> {
+        let row = kind.row();
+        let one_a_tuple = matches!(kind, Kind::Masks | Kind::Hostile);
+        if size.is_some() && matches!(kind, Kind::Empty | Kind::Rewrite) {
+            return Err(Unfit::Size(kind));
+        }
+        if tuples.is_some() && (row.tuples == 0 || kind == Kind::FiveTuple) {
+            return Err(Unfit::Tuples(kind));
+        }
+        let size = size.or(tuples.filter(|_| one_a_tuple)).unwrap_or(row.size);
+        let tuples = tuples.unwrap_or(if one_a_tuple { size } else { row.tuples });
+        let most = match kind.variety() {
+            Some(variety) => variety.most_tuples(size),
+            None if kind == Kind::Clustered => clustered::most_tuples(),
+            None => 0,
+        };
+        if row.tuples > 0 && !(1..=most).contains(&tuples) {
+            return Err(Unfit::TooManyTuples(most));
+        }
+        Ok(Workload { kind, size, tuples, seed })
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// How many rules there are.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// How many tuples its rules have; 0 where the kind has no say in that.
+    pub fn tuples(&self) -> usize {
+        self.tuples.min(self.size)
+    }
+
+    /// The rules, from the first one.
+    pub fn rules(&self) -> Box<dyn Iterator<Item = Rule> + Send> {
+        let random = self.random("rules");
+        match self.kind {
+            Kind::Empty => Box::new(std::iter::empty()),
+            Kind::Rewrite => Box::new(std::iter::once(rewrite())),
+            Kind::FiveTuple | Kind::Tuples | Kind::Masks => {
+                tuples::rules(Variety::Usual, self.size, self.tuples, random)
+            }
+            Kind::Ip6 => tuples::rules(Variety::Usual6, self.size, self.tuples, random),
+            Kind::Hostile => tuples::rules(Variety::Hostile, self.size, self.tuples, random),
+            Kind::Clustered => clustered::rules(self.allocation(), self.size, self.tuples, random),
+            Kind::Ranges => ranges::rules(self.size, random),
+            Kind::Options => options::rules(self.size, random),
+            Kind::AccessList => filters::rules(Flavour::AccessList, self.size, random),
+            Kind::Firewall => filters::rules(Flavour::Firewall, self.size, random),
+            Kind::Chain => filters::rules(Flavour::Chain, self.size, random),
+        }
+    }
+
+    /// The rules as a policy, numbered from 1.
+    ///
+    /// # Errors
+    /// There are more than a policy can number.
+    pub fn policy(&self) -> Result<Policy, PolicyError> {
+        let mut policy = Policy::default();
+        for rule in self.rules() {
+            policy.add(&rule)?;
+        }
+        Ok(policy)
+    }
+
+    /// The packets that go with it, where they are not drawn from its rules.
+    pub fn background(&self) -> Background {
+        match self.kind {
+            Kind::Ip6 => Background::Uniform6,
+            Kind::Options => Background::Options,
+            Kind::Clustered => Background::Clustered(self.allocation()),
+            Kind::Ranges => Background::Lengths,
+            _ => Background::Uniform,
+        }
+    }
+
+    fn allocation(&self) -> Allocation {
+        Allocation::new(&mut self.random("allocation"))
+    }
+
+    fn random(&self, purpose: &str) -> Random {
+        Random::new(self.seed, purpose)
+    }
+}
+
+/// Both checksums follow from an address.
+fn rewrite() -> Rule {
+    let write = Target::Mod(Field::new(FieldId::IpDaddr), Write::Number(0xc000_0201));
+    Rule { targets: vec![write], ..rule(vec![equal(FieldId::NetProto, 4)]) }
+}

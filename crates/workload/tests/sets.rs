@@ -1,0 +1,149 @@
+//! Every kind of set: seeds repeat, rules print and parse, packets meet the rules that they were drawn from.
+
+use mmb_engine::oracle::{Received, judge};
+use mmb_engine::{PortSpec, PortTable};
+use mmb_packet::{LinkType, PortId};
+use mmb_policy::rule::NumberItem;
+use mmb_policy::{FieldId, Policy, Rule, Test};
+use mmb_workload::{Background, Frames, Kind, Traffic, Unfit, Workload};
+use std::collections::HashSet;
+
+const SIZE: usize = 400;
+
+fn small(kind: Kind) -> Workload {
+    let size = (!matches!(kind, Kind::Empty | Kind::Rewrite)).then_some(SIZE);
+    Workload::new(kind, size, None, 7).expect("a set of that kind")
+}
+
+fn frames(workload: &Workload, hit: f64, count: usize) -> Frames {
+    let traffic = Traffic { background: workload.background(), hit, locality: false, seed: 7 };
+    traffic.frames(count, workload.rules(), workload.size())
+}
+
+/// The rules of the policy that a frame matches, by the oracle.
+fn matches(policy: &Policy, frame: &[u8]) -> usize {
+    let port = |name: &str, peer| PortSpec { name: name.into(), mtu: None, peer: Some(PortId(peer)) };
+    let ports = PortTable(vec![port("a", 1), port("b", 0)]);
+    let received = Received { bytes: frame, headroom: 64, port: PortId(0), link: LinkType::Ethernet };
+    judge(policy, &ports, &received, &mut || 0).matched.len()
+}
+
+/// The fields that a rule names, with prefix lengths.
+fn shape(rule: &Rule) -> Vec<(FieldId, u8)> {
+    let mut shape: Vec<_> = rule
+        .matches
+        .iter()
+        .map(|constraint| {
+            // The same place of a TCP or a UDP header.
+            let id = match constraint.field.id {
+                FieldId::UdpSport => FieldId::TcpSport,
+                FieldId::UdpDport => FieldId::TcpDport,
+                id => id,
+            };
+            match &constraint.test {
+                Test::Number(_, set) => match set.0[..] {
+                    [NumberItem::Prefix(_, len)] => (id, len),
+                    _ => (id, 0),
+                },
+                _ => (id, 0),
+            }
+        })
+        .collect();
+    shape.sort_unstable();
+    shape
+}
+
+#[test]
+fn a_seed_gives_the_same_set_and_the_same_packets() {
+    for kind in Kind::all() {
+        let workload = small(kind);
+        let rules: Vec<Rule> = workload.rules().collect();
+        assert_eq!(rules.len(), workload.size(), "{kind:?}");
+        assert!(rules.iter().eq(&workload.rules().collect::<Vec<_>>()), "{kind:?}");
+        assert_eq!(frames(&workload, 0.5, 200).frames, frames(&workload, 0.5, 200).frames, "{kind:?}");
+        assert_eq!(Kind::named(kind.name()), Some(kind));
+        if workload.size() > 1 {
+            let other = Workload::new(kind, Some(SIZE), None, 8).expect("a set of that kind");
+            assert!(!rules.iter().eq(&other.rules().collect::<Vec<_>>()), "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn rules_parse_to_themselves() {
+    for kind in Kind::all() {
+        let policy = small(kind).policy().expect("numbers enough");
+        let (parsed, notes) = Policy::parse(&policy.to_text()).unwrap_or_else(|e| panic!("{kind:?}: {e:?}"));
+        assert!(notes.is_empty(), "{kind:?}: {notes:?}");
+        assert!(parsed == policy, "{kind:?}");
+    }
+}
+
+#[test]
+fn packets_drawn_from_rules_match_them() {
+    for kind in Kind::all().filter(|kind| *kind != Kind::Empty) {
+        let workload = small(kind);
+        let policy = workload.policy().expect("numbers enough");
+        let Frames { frames, drawn } = frames(&workload, 1.0, 300);
+        assert_eq!(drawn, 300, "{kind:?}");
+        assert_eq!(frames.iter().collect::<HashSet<_>>().len(), 300, "{kind:?}: twice the same");
+        let found: Vec<usize> = frames.iter().map(|frame| matches(&policy, frame)).collect();
+        assert!(found.iter().all(|&count| count > 0), "{kind:?}: {found:?}");
+        let mean = found.iter().sum::<usize>() as f64 / 300.0;
+        let most = match kind {
+            Kind::Clustered | Kind::Ranges | Kind::AccessList => 4.0,
+            Kind::Firewall | Kind::Chain => 12.0,
+            _ => 1.1,
+        };
+        assert!((1.0..most).contains(&mean), "{kind:?}: {mean} matches a packet");
+    }
+}
+
+#[test]
+fn packets_of_the_background_mostly_miss() {
+    for kind in [Kind::FiveTuple, Kind::Tuples, Kind::Masks, Kind::Ip6, Kind::Options, Kind::Hostile] {
+        let workload = small(kind);
+        let policy = workload.policy().expect("numbers enough");
+        let found: usize = frames(&workload, 0.0, 300).frames.iter().map(|frame| matches(&policy, frame)).sum();
+        assert!(found <= 10, "{kind:?}: {found} of 300");
+    }
+}
+
+#[test]
+fn sets_have_as_many_tuples_as_asked() {
+    for (kind, tuples) in [
+        (Kind::FiveTuple, None),
+        (Kind::Tuples, Some(1)),
+        (Kind::Tuples, Some(26)),
+        (Kind::Tuples, Some(256)),
+        (Kind::Ip6, Some(8)),
+        (Kind::Clustered, Some(64)),
+        (Kind::Masks, Some(600)),
+        (Kind::Hostile, None),
+    ] {
+        let size = (kind != Kind::Masks && kind != Kind::Hostile).then_some(5000);
+        let workload = Workload::new(kind, size, tuples, 1).expect("a set of that kind");
+        let shapes: HashSet<_> = workload.rules().map(|rule| shape(&rule)).collect();
+        assert_eq!(shapes.len(), workload.tuples(), "{kind:?}");
+    }
+    assert_eq!(Workload::new(Kind::Hostile, None, None, 1).map(|w| w.tuples()), Ok(10_000));
+}
+
+#[test]
+fn what_cannot_be_had_is_refused() {
+    let refused = |kind, size, tuples| Workload::new(kind, size, tuples, 0).expect_err("refused");
+    assert_eq!(refused(Kind::Empty, Some(5), None), Unfit::Size(Kind::Empty));
+    assert_eq!(refused(Kind::FiveTuple, None, Some(5)), Unfit::Tuples(Kind::FiveTuple));
+    assert!(matches!(refused(Kind::Tuples, None, Some(100_000)), Unfit::TooManyTuples(1000..)));
+    assert!(matches!(refused(Kind::Tuples, None, Some(0)), Unfit::TooManyTuples(_)));
+}
+
+#[test]
+fn trains_repeat_headers_but_not_packets() {
+    let workload = small(Kind::AccessList);
+    let traffic = Traffic { background: Background::Uniform, hit: 1.0, locality: true, seed: 1 };
+    let frames = traffic.frames(2000, workload.rules(), workload.size()).frames;
+    let heads: HashSet<&[u8]> = frames.iter().map(|frame| &frame[26..34]).collect();
+    assert!(heads.len() < 1000, "{} distinct pairs of addresses", heads.len());
+    assert_eq!(frames.iter().collect::<HashSet<_>>().len(), 2000);
+}
