@@ -139,7 +139,8 @@ type Arrival = (strategy::Wire, u16);
 /// The rules of `lines` that check, in the order of their ranks.
 fn rules(lines: &[String]) -> Vec<Rule> {
     let parsed = lines.iter().filter_map(|line| Policy::parse(line).ok());
-    let mut rules: Vec<Rule> = parsed.flat_map(|(policy, _)| policy.rules.into_values()).collect();
+    let mut rules: Vec<Rule> =
+        parsed.flat_map(|(policy, _)| policy.rules.iter().collect::<Vec<_>>()).collect();
     rules.sort_by_key(|rule| rule.prio);
     rules
 }

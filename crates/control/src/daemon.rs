@@ -6,7 +6,7 @@
 
 use crate::host::Host;
 use mmb_engine::{Count, Engine, PublishError};
-use mmb_policy::{Command, Plan, Policy, Rule, RuleId};
+use mmb_policy::{Command, Plan, Policy, RuleChange, RuleId, Rules};
 use std::sync::Arc;
 
 /// The state that every client looks at and changes, one at a time.
@@ -108,7 +108,7 @@ impl Daemon {
     /// What these rules of a policy have matched; `None` for those that are not in force any more.
     pub(crate) fn counts(&self, of: &Arc<Policy>, ids: &[RuleId]) -> Vec<Option<Count>> {
         let same = Arc::ptr_eq(of, &self.policy);
-        let in_force = |id: &RuleId| same || of.rules.get(id) == self.policy.rules.get(id);
+        let in_force = |id: &RuleId| same || of.rules.agree(&self.policy.rules, *id);
         ids.iter().map(|id| in_force(id).then(|| self.engine.rule_count(*id))).collect()
     }
 }
@@ -118,36 +118,10 @@ pub(crate) fn is_change(command: &Command) -> bool {
     !matches!(command, Command::List { .. } | Command::Show(_))
 }
 
-/// What a change did to one rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate<'a> {
-    /// It came.
-    Added(&'a Rule),
-    /// It went.
-    Removed(&'a Rule),
-    /// It stayed.
-    Kept,
-}
-
 impl Change {
-    /// Every rule of either policy and what became of it, in the order of their numbers. A rule that was
-    /// replaced by another under its number went, and then the other came.
-    pub fn fates(&self) -> impl Iterator<Item = Fate<'_>> {
-        let mut before = self.before.rules.iter().peekable();
-        let mut after = self.after.rules.iter().peekable();
-        std::iter::from_fn(move || {
-            let fate = match (before.peek(), after.peek()) {
-                (None, None) => return None,
-                (Some((old, _)), Some((new, _))) if old > new => Fate::Added(after.next()?.1),
-                (Some((old, was)), Some((new, is))) if old == new && was == is => {
-                    before.next();
-                    after.next();
-                    Fate::Kept
-                }
-                (Some(_), _) => Fate::Removed(before.next()?.1),
-                (None, Some(_)) => Fate::Added(after.next()?.1),
-            };
-            Some(fate)
-        })
+    /// What became of the rules that did not stay, in the order of their numbers. A rule that was replaced by another
+    /// under its number went, and then the other came.
+    pub fn fates(&self) -> impl Iterator<Item = RuleChange> + '_ {
+        Rules::diff(&self.before.rules, &self.after.rules)
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn settings(settings: &Settings) -> Vec<SettingLine> {
 pub(crate) fn policy_lines(policy: &Policy) -> impl Iterator<Item = String> + '_ {
     let settings = policy.settings.changed().map(|setting| format!("set {setting}"));
     let disabled = policy.disabled.iter().map(|port| format!("disable {port}"));
-    let rules = policy.rules.values().map(|rule| rule.display_with_id().to_string());
+    let rules = policy.rules.iter().map(|rule| rule.display_with_id().to_string());
     settings.chain(disabled).chain(rules)
 }
 

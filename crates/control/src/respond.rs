@@ -6,12 +6,12 @@
 
 use crate::answer::{Answer, Begin, ChangeCount, End, ErrorLine, RuleLine, RuleText, Topic};
 use crate::blame;
-use crate::daemon::{Change, Daemon, Fate, is_change};
+use crate::daemon::{Change, Daemon, is_change};
 use crate::language;
 use crate::protocol::Request;
 use crate::status;
 use mmb_policy::command::Show;
-use mmb_policy::{Command, Policy, RuleId};
+use mmb_policy::{Command, Policy, Rule, RuleChange, RuleId};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -138,17 +138,17 @@ impl Responder<'_> {
         let mut count = ChangeCount::default();
         for fate in change.fates() {
             match fate {
-                Fate::Added(rule) => {
+                RuleChange::Added(rule) => {
                     count.added += 1;
-                    self.send(&Answer::Added(rule_text(rule)))?;
+                    self.send(&Answer::Added(rule_text(&rule)))?;
                 }
-                Fate::Removed(rule) => {
+                RuleChange::Removed(rule) => {
                     count.removed += 1;
-                    self.send(&Answer::Removed(rule_text(rule)))?;
+                    self.send(&Answer::Removed(rule_text(&rule)))?;
                 }
-                Fate::Kept => count.kept += 1,
             }
         }
+        count.kept = change.before.rules.len() as u64 - count.removed;
         let (before, after) = (&change.before, &change.after);
         for port in after.disabled.difference(&before.disabled) {
             self.send(&Answer::Disabled(port.clone()))?;
@@ -199,9 +199,9 @@ impl Responder<'_> {
             if chunk.is_empty() {
                 return Ok(());
             }
-            let ids: Vec<RuleId> = chunk.iter().map(|(id, _)| **id).collect();
+            let ids: Vec<RuleId> = chunk.iter().filter_map(|rule| rule.id).collect();
             let counts = self.daemon().counts(&policy, &ids);
-            for ((id, rule), count) in chunk.into_iter().zip(counts) {
+            for ((rule, id), count) in chunk.iter().zip(ids).zip(counts) {
                 let Some(count) = count else { continue };
                 let (packets, bytes) =
                     if terse { (None, None) } else { (Some(count.packets), Some(count.bytes)) };
@@ -234,9 +234,9 @@ impl Responder<'_> {
         for port in ports {
             self.send(&Answer::PortName(port.name))?;
         }
-        for (id, rule) in rules_with_prefix(&policy, prefix).take(MOST_NAMES) {
-            let rule = rule.to_string();
-            self.send(&Answer::Rule(RuleLine { id: id.0, rule, packets: None, bytes: None }))?;
+        for rule in rules_with_prefix(&policy, prefix).take(MOST_NAMES) {
+            let RuleText { id, rule } = rule_text(&rule);
+            self.send(&Answer::Rule(RuleLine { id, rule, packets: None, bytes: None }))?;
         }
         Ok(End::new(true))
     }
@@ -244,10 +244,7 @@ impl Responder<'_> {
 
 /// The rules whose number begins with these digits, found without looking at the others: numbers with a
 /// common prefix of digits form one range for each length.
-fn rules_with_prefix<'a>(
-    policy: &'a Policy,
-    prefix: &str,
-) -> impl Iterator<Item = (&'a RuleId, &'a mmb_policy::Rule)> {
+fn rules_with_prefix<'a>(policy: &'a Policy, prefix: &str) -> impl Iterator<Item = Rule> + use<'a> {
     let last_id = u64::from(u32::MAX);
     let is_number = prefix.bytes().all(|byte| byte.is_ascii_digit()) && !prefix.starts_with('0');
     let ranges = match prefix.parse::<u32>() {
@@ -263,6 +260,6 @@ fn rules_with_prefix<'a>(
     })
 }
 
-fn rule_text(rule: &mmb_policy::Rule) -> RuleText {
+fn rule_text(rule: &Rule) -> RuleText {
     RuleText { id: rule.id.map_or(0, |id| id.0), rule: rule.to_string() }
 }

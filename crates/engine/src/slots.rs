@@ -58,17 +58,17 @@ impl Slots {
     /// snapshots before it whether a worker may still use them.
     pub(crate) fn assign(&mut self, policy: &Policy, generation: u64, alive: &[u64]) {
         let mut before = std::mem::take(&mut self.rules);
-        let stays = |id: &RuleId, rule: &Rule| policy.rules.get(id) == Some(rule);
+        let stays = |id: &RuleId, rule: &Rule| policy.rules.get(*id).as_ref() == Some(rule);
         for (id, (rule, slot)) in &before {
             if !stays(id, rule) {
                 self.retired.push(Retired { number: slot.number, since: slot.since, until: generation });
             }
         }
         self.reclaim(alive);
-        for (id, rule) in &policy.rules {
-            let kept = before.remove(id).filter(|(old, _)| old == rule);
-            let entry = kept.unwrap_or_else(|| (rule.clone(), self.fresh(generation)));
-            self.rules.insert(*id, entry);
+        for (id, rule) in policy.rules.keys().zip(policy.rules.iter()) {
+            let kept = before.remove(&id).filter(|(old, _)| *old == rule);
+            let entry = kept.unwrap_or_else(|| (rule, self.fresh(generation)));
+            self.rules.insert(id, entry);
         }
     }
 

@@ -63,15 +63,15 @@ pub(crate) struct Route {
 }
 
 /// A policy's rules in the order of their ranks: by priority, then id.
-pub(crate) fn ranked(policy: &Policy) -> Vec<(RuleId, &Rule)> {
-    let mut rules: Vec<_> = policy.rules.iter().map(|(id, rule)| (*id, rule)).collect();
+pub(crate) fn ranked(policy: &Policy) -> Vec<(RuleId, Rule)> {
+    let mut rules: Vec<_> = policy.rules.keys().zip(policy.rules.iter()).collect();
     rules.sort_by_key(|(id, rule)| (rule.prio, *id));
     rules
 }
 
 /// Refuses what the engine cannot do yet.
 pub(crate) fn check_available(policy: &Policy) -> Result<(), PublishError> {
-    for (&id, rule) in &policy.rules {
+    for (id, rule) in policy.rules.keys().zip(policy.rules.iter()) {
         let target = rule.targets.iter().find_map(|target| match target {
             Target::Map(..) => Some("map"),
             Target::Shuffle(..) => Some("shuffle"),
@@ -87,12 +87,12 @@ pub(crate) fn check_available(policy: &Policy) -> Result<(), PublishError> {
 
 /// Compiles the rules. `seed` keys the hash tables.
 pub(crate) fn classifier(
-    ranked: &[(RuleId, &Rule)],
+    ranked: &[(RuleId, Rule)],
     ports: &PortTable,
     seed: u64,
 ) -> Result<Classifier, PublishError> {
     let names = Ports::new(ports.0.iter().map(|port| port.name.as_str()));
-    Classifier::build(ranked.iter().map(|(_, rule)| *rule), &names, seed).map_err(|(rank, unknown)| {
+    Classifier::build(ranked.iter().map(|(_, rule)| rule), &names, seed).map_err(|(rank, unknown)| {
         PublishError::UnknownPort { rule: ranked[rank].0, port: unknown.0, known: ports.known() }
     })
 }
@@ -102,18 +102,18 @@ impl Snapshot {
     pub(crate) fn new(
         generation: u64,
         policy: &Policy,
-        ranked: &[(RuleId, &Rule)],
+        ranked: &[(RuleId, Rule)],
         classifier: Classifier,
         ports: &PortTable,
         slots: &Slots,
     ) -> Snapshot {
         let mut edits = Vec::new();
-        let actions = ranked.iter().map(|&(id, rule)| {
+        let actions = ranked.iter().map(|(id, rule)| {
             let edit = Edit::compile(&rule.targets).and_then(|edit| {
                 edits.push(edit);
                 NonZeroU32::new(edits.len() as u32)
             });
-            Action { prio: rule.prio, slot: slots.number(id).unwrap_or(0), edit, vote: Vote::of(rule) }
+            Action { prio: rule.prio, slot: slots.number(*id).unwrap_or(0), edit, vote: Vote::of(rule) }
         });
         let actions = actions.collect();
         Snapshot {

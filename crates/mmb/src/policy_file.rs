@@ -23,7 +23,8 @@ pub(crate) fn check(args: &CheckArgs, global: &Global) -> anyhow::Result<ExitCod
     };
     let rules = policy.rules.len();
     if global.json {
-        let rules = policy.rules.iter().map(|(id, rule)| json!({ "id": id.0, "rule": rule.to_string() }));
+        let rules = policy.rules.keys().zip(policy.rules.iter());
+        let rules = rules.map(|(id, rule)| json!({ "id": id.0, "rule": rule.to_string() }));
         output::print_json(&json!({ "rules": rules.collect::<Vec<_>>() }));
     } else {
         let plural = if rules == 1 { "" } else { "s" };
@@ -64,8 +65,8 @@ pub(crate) fn load(path: &Path, global: &Global) -> anyhow::Result<Option<Policy
 pub(crate) fn rewrites(policy: &Policy) -> bool {
     policy
         .rules
-        .values()
-        .flat_map(|rule| &rule.targets)
+        .iter()
+        .flat_map(|rule| rule.targets)
         .any(|target| !matches!(target, Target::Drop(_) | Target::Accept))
 }
 

@@ -24,6 +24,7 @@ mod position;
 mod print;
 pub mod reference;
 pub mod rule;
+pub mod rules;
 pub mod setting;
 mod syntax;
 mod value;
@@ -38,6 +39,7 @@ pub use nearest::nearest;
 pub use plan::Plan;
 pub use policy::{Change, Policy, PolicyError};
 pub use rule::{Match, Rule, RuleId, Target, Test};
+pub use rules::{RuleChange, Rules};
 
 #[cfg(test)]
 mod tests;

@@ -9,10 +9,11 @@
 
 use crate::field::{Field, FieldId, Implies, Place};
 use crate::policy::Policy;
-use crate::rule::{Prio, Rule, RuleId, Target};
+use crate::rule::{Prio, RuleId, Target};
+use crate::rules::{Entry, EntryChange, Rules};
 use mmb_packet::key;
-use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write as _;
+use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
 
 /// What putting a policy in force changes.
@@ -35,94 +36,87 @@ impl Plan {
             Some((numbers, last)) => new.renumbered(&numbers, last),
             None => new.above(old),
         };
-        let stays = |id: &RuleId| policy.rules.get(id).is_some_and(|rule| old.rules.get(id) == Some(rule));
-        let (kept, added) = policy.rules.keys().partition(|id| stays(id));
-        let removed = old.rules.keys().copied().filter(|id| !stays(id)).collect();
+        let (mut added, mut removed) = (Vec::new(), Vec::new());
+        let mut diff = Rules::diff(&old.rules, &policy.rules);
+        while let Some(change) = diff.next_entry() {
+            match change {
+                EntryChange::Added(entry) => added.push(entry.id),
+                EntryChange::Removed(entry) => removed.push(entry.id),
+            }
+        }
+        let mut new = added.iter().peekable();
+        let kept = policy.rules.keys().filter(|id| new.next_if_eq(&id).is_none()).collect();
         Plan { policy, added, removed, kept }
     }
 }
 
-/// Final numbers of the new policy's rules, and the greatest number used; `None` if rules that compete would change
-/// their order, so that the new policy's own numbers must stand.
-fn renumber(old: &Policy, new: &Policy) -> Option<(BTreeMap<RuleId, RuleId>, u32)> {
+/// Final numbers of the new policy's rules, in their order, and the greatest number used; `None` if rules that compete
+/// would change their order, so that the new policy's own numbers must stand.
+fn renumber(old: &Policy, new: &Policy) -> Option<(Vec<RuleId>, u32)> {
+    let given = new.rules.entries().filter(|entry| !entry.numbered).last();
+    let mut last = old.last_id().max(given.map_or(0, |entry| entry.id.0));
     let in_force = same_rules(old, new);
-    let mut last =
-        old.last_id().max(new.rules.keys().filter(|id| !new.is_numbered(**id)).max().map_or(0, |id| id.0));
+    let mut in_force = in_force.iter().peekable();
     let mut floors: HashMap<(Prio, Prize), RuleId> = HashMap::new();
-    let mut numbers = BTreeMap::new();
-    for (&id, rule) in &new.rules {
-        let prizes = prizes(rule);
-        let floor = prizes.iter().filter_map(|&prize| floors.get(&(rule.prio, prize))).max().copied();
+    let mut numbers = Vec::with_capacity(new.rules.len());
+    for entry in new.rules.entries() {
+        let (prio, targets) = entry.targets();
+        let prizes = prizes(&targets);
+        let floor = prizes.iter().filter_map(|&prize| floors.get(&(prio, prize))).max().copied();
         let fits = |id: RuleId| floor.is_none_or(|floor| floor < id);
-        let number = match in_force.get(&id) {
-            _ if !new.is_numbered(id) && fits(id) => id,
-            _ if !new.is_numbered(id) => return None,
-            Some(&number) if fits(number) => number,
+        let number = match in_force.next_if(|(new, _)| *new == entry.id) {
+            _ if !entry.numbered && fits(entry.id) => entry.id,
+            _ if !entry.numbered => return None,
+            Some(&(_, number)) if fits(number) => number,
             _ => {
                 last = last.checked_add(1)?;
                 RuleId(last)
             }
         };
         for prize in prizes {
-            floors.insert((rule.prio, prize), number);
+            floors.insert((prio, prize), number);
         }
-        numbers.insert(id, number);
+        numbers.push(number);
     }
     Some((numbers, last))
 }
 
-/// For rules of `new` that were numbered by the policy and are in force under a number that no rule of `new` asks for:
-/// that number.
-fn same_rules(old: &Policy, new: &Policy) -> HashMap<RuleId, RuleId> {
-    let asked = |id: &RuleId| new.rules.contains_key(id) && !new.is_numbered(*id);
-    let old_rules = by_content(old.rules.iter().filter(|(id, _)| !asked(id)));
-    let new_rules = by_content(new.rules.iter().filter(|(id, _)| new.is_numbered(**id)));
+/// Rules of `new` that were numbered by the policy and are in force under a number that no rule of `new` asks for:
+/// their numbers, each with that number.
+fn same_rules(old: &Policy, new: &Policy) -> Vec<(RuleId, RuleId)> {
+    let asked = |id: RuleId| new.rules.entry(id).is_some_and(|entry| !entry.numbered);
+    let old_rules = by_content(old.rules.entries().filter(|entry| !asked(entry.id)));
+    let new_rules = by_content(new.rules.entries().filter(|entry| entry.numbered));
     let (mut olds, mut news) = (old_rules.iter().peekable(), new_rules.iter().peekable());
-    let mut same = HashMap::new();
+    let mut same = Vec::new();
     while let (Some((old_hash, old_id)), Some((new_hash, new_id))) = (olds.peek(), news.peek()) {
         match old_hash.cmp(new_hash) {
-            std::cmp::Ordering::Less => _ = olds.next(),
-            std::cmp::Ordering::Greater => _ = news.next(),
-            std::cmp::Ordering::Equal => {
-                if same_content(&old.rules[old_id], &new.rules[new_id]) {
-                    same.insert(*new_id, *old_id);
+            Ordering::Less => _ = olds.next(),
+            Ordering::Greater => _ = news.next(),
+            Ordering::Equal => {
+                let (was, is) = (old.rules.entry(*old_id), new.rules.entry(*new_id));
+                if was.zip(is).is_some_and(|(was, is)| was.record == is.record) {
+                    same.push((*new_id, *old_id));
                 }
                 olds.next();
                 news.next();
             }
         }
     }
+    same.sort_unstable();
     same
 }
 
-/// Rules by a hash of their text, equal ones by number.
-fn by_content<'r>(rules: impl Iterator<Item = (&'r RuleId, &'r Rule)>) -> Vec<(u64, RuleId)> {
-    let mut hashes: Vec<_> = rules.map(|(id, rule)| (content_hash(rule), *id)).collect();
+/// Rules by a hash of what they are, equal ones by number.
+fn by_content<'r>(rules: impl Iterator<Item = Entry<'r>>) -> Vec<(u64, RuleId)> {
+    let hash = |record: &[u8]| {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(record);
+        hasher.finish()
+    };
+    let mut hashes: Vec<_> = rules.map(|entry| (hash(entry.record), entry.id)).collect();
     hashes.sort_unstable();
     hashes
-}
-
-fn content_hash(rule: &Rule) -> u64 {
-    struct Text(DefaultHasher);
-    impl std::fmt::Write for Text {
-        fn write_str(&mut self, text: &str) -> std::fmt::Result {
-            self.0.write(text.as_bytes());
-            Ok(())
-        }
-    }
-    let mut text = Text(DefaultHasher::new());
-    // Writing to a hash does not fail.
-    let _ = write!(text, "{rule}");
-    text.0.finish()
-}
-
-/// Whether two rules are the same but for their number.
-fn same_content(a: &Rule, b: &Rule) -> bool {
-    a.prio == b.prio
-        && a.name == b.name
-        && a.stateful == b.stateful
-        && a.matches == b.matches
-        && a.targets == b.targets
 }
 
 /// What rewriting rules compete for: of two that write it, the later one wins.
@@ -136,8 +130,8 @@ enum Prize {
     Payload,
 }
 
-fn prizes(rule: &Rule) -> Vec<Prize> {
-    let mut prizes: Vec<Prize> = rule.targets.iter().filter_map(prize).collect();
+fn prizes(targets: &[Target]) -> Vec<Prize> {
+    let mut prizes: Vec<Prize> = targets.iter().filter_map(prize).collect();
     prizes.dedup();
     prizes
 }
@@ -162,6 +156,7 @@ fn prize(target: &Target) -> Option<Prize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rule::Rule;
 
     fn policy(text: &str) -> Policy {
         Policy::parse(text).expect("parses").0
@@ -234,7 +229,7 @@ mod tests {
     fn numbers_of_removed_rules_do_not_come_back() {
         let mut policy = Plan::new(&policy("add id 40 all drop\n"), policy("add all accept\n")).policy;
         assert_eq!(policy.rules.keys().map(|id| id.0).collect::<Vec<_>>(), [41]);
-        let rule = policy.rules.values().next().cloned().map(|rule| Rule { id: None, ..rule }).expect("one");
-        assert_eq!(policy.add(rule), Ok(RuleId(42)));
+        let rule = policy.rules.iter().next().map(|rule| Rule { id: None, ..rule }).expect("one");
+        assert_eq!(policy.add(&rule), Ok(RuleId(42)));
     }
 }

@@ -6,24 +6,21 @@
 use crate::command::{Command, Commands, MAX_ERRORS, Setting};
 use crate::diagnostic::{Diagnostic, Note, Span, locate};
 use crate::rule::{Rule, RuleId};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::rules::{Entry, Rules};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// Rules, settings and port switches.
-///
-/// Invariant: each rule's `id` is its key.
+/// Rules, settings and port switches. A copy shares the rules, so that it is cheap, and so is a change to it.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// The rules by number.
-    pub rules: BTreeMap<RuleId, Rule>,
+    pub rules: Rules,
     /// The settings.
     pub settings: Settings,
     /// Names of ports whose packets pass untouched (`disable PORT`).
     pub disabled: BTreeSet<String>,
     /// The greatest number that a rule has had, so that numbers of deleted rules do not come back.
     last_id: u32,
-    /// The rules that were numbered by the policy, not by the command that added them.
-    numbered: BTreeSet<RuleId>,
 }
 
 /// What a command did to a policy.
@@ -94,6 +91,7 @@ impl Policy {
         }
         let (mut errors, mut notes) = (commands.errors, commands.notes);
         if errors.is_empty() {
+            policy.rules.shrink();
             locate(&mut notes, text);
             return Ok((policy, notes));
         }
@@ -129,16 +127,12 @@ impl Policy {
     /// Why it cannot be; the policy is as before.
     pub fn run(&mut self, command: Command) -> Result<Change, PolicyError> {
         Ok(match command {
-            Command::Add(rule) => Change::Added(self.add(*rule)?),
+            Command::Add(rule) => Change::Added(self.add(&rule)?),
             Command::Del(id) => {
-                let rule = self.rules.remove(&id).ok_or(PolicyError::NoSuchRule(id))?;
-                self.numbered.remove(&id);
+                let rule = self.rules.remove(id).ok_or(PolicyError::NoSuchRule(id))?;
                 Change::Deleted(Box::new(rule))
             }
-            Command::Flush => {
-                self.numbered.clear();
-                Change::Flushed(std::mem::take(&mut self.rules).len())
-            }
+            Command::Flush => Change::Flushed(std::mem::take(&mut self.rules).len()),
             Command::Enable(port) => {
                 let changed = self.disabled.remove(&port);
                 Change::Enabled(port, changed)
@@ -161,18 +155,14 @@ impl Policy {
     ///
     /// # Errors
     /// The number is taken, or none is left.
-    pub fn add(&mut self, mut rule: Rule) -> Result<RuleId, PolicyError> {
+    pub fn add(&mut self, rule: &Rule) -> Result<RuleId, PolicyError> {
         let id = match rule.id {
-            Some(id) if self.rules.contains_key(&id) => return Err(PolicyError::IdTaken(id)),
+            Some(id) if self.rules.contains(id) => return Err(PolicyError::IdTaken(id)),
             Some(id) => id,
             None => RuleId(self.last_id.checked_add(1).ok_or(PolicyError::NoIdLeft)?),
         };
-        if rule.id.is_none() {
-            self.numbered.insert(id);
-        }
-        rule.id = Some(id);
         self.last_id = self.last_id.max(id.0);
-        self.rules.insert(id, rule);
+        self.rules.insert_numbered(id, rule, rule.id.is_none());
         Ok(id)
     }
 
@@ -181,24 +171,12 @@ impl Policy {
         self.last_id
     }
 
-    /// Whether the policy gave a rule its number, not the command that added it.
-    pub(crate) fn is_numbered(&self, id: RuleId) -> bool {
-        self.numbered.contains(&id)
-    }
-
-    /// The policy with other numbers for its rules, all different, none above `last`.
-    pub(crate) fn renumbered(self, numbers: &BTreeMap<RuleId, RuleId>, last: u32) -> Policy {
-        let number = |id: RuleId| numbers.get(&id).copied().unwrap_or(id);
-        let rules = self.rules.into_iter().map(|(id, rule)| {
-            let id = number(id);
-            (id, Rule { id: Some(id), ..rule })
-        });
-        Policy {
-            rules: rules.collect(),
-            numbered: self.numbered.into_iter().map(number).collect(),
-            last_id: last,
-            ..self
-        }
+    /// The policy with other numbers for its rules, one for each in their order, all different, none above `last`.
+    pub(crate) fn renumbered(self, numbers: &[RuleId], last: u32) -> Policy {
+        let mut entries: Vec<Entry<'_>> = self.rules.entries().collect();
+        entries.iter_mut().zip(numbers).for_each(|(entry, id)| entry.id = *id);
+        entries.sort_unstable_by_key(|entry| entry.id);
+        Policy { rules: Rules::of_entries(entries), last_id: last, ..self }
     }
 
     /// The policy, with numbers to come above those that `other` used.
@@ -216,7 +194,7 @@ impl Policy {
         for port in &self.disabled {
             let _ = writeln!(text, "disable {port}");
         }
-        for rule in self.rules.values() {
+        for rule in self.rules.iter() {
             let _ = writeln!(text, "{}", rule.display_with_id());
         }
         text

@@ -28,7 +28,7 @@ proptest! {
     fn printed_policies_parse_to_themselves(rules in prop::collection::vec(rule(Options::default()), 0..6)) {
         let mut policy = Policy::default();
         for rule in rules {
-            policy.add(rule).expect("numbers are left");
+            policy.add(&rule).expect("numbers are left");
         }
         let text = policy.to_text();
         let (parsed, _) = Policy::parse(&text).map_err(|errors| TestCaseError::fail(format!("{text}{errors:?}")))?;

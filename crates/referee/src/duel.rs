@@ -92,8 +92,7 @@ impl Duel {
     /// Why the engine refuses it; the old policy stays in force on both sides.
     pub fn publish(&mut self, policy: &Policy) -> Result<(), PublishError> {
         self.engine.publish(policy)?;
-        let kept = |id: &RuleId| self.policy.rules.get(id) == policy.rules.get(id);
-        self.tally.rules.retain(|id, _| kept(id));
+        self.tally.rules.retain(|id, _| self.policy.rules.agree(&policy.rules, *id));
         self.policy = policy.clone();
         Ok(())
     }
@@ -150,8 +149,8 @@ impl Duel {
 
     fn compare_counters(&self) -> Result<(), String> {
         for id in self.policy.rules.keys() {
-            let expected = self.tally.rules.get(id).copied().unwrap_or_default();
-            let counted = self.engine.rule_count(*id);
+            let expected = self.tally.rules.get(&id).copied().unwrap_or_default();
+            let counted = self.engine.rule_count(id);
             if counted != expected {
                 return Err(format!("rule {}: the engine's {counted:?}, the oracle's {expected:?}", id.0));
             }

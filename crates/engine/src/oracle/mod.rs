@@ -79,8 +79,9 @@ pub fn judge(
     };
 
     let subject = Subject { received, packet: &packet, ports };
-    let mut rules: Vec<&Rule> = policy.rules.values().filter(|rule| subject.matches(rule)).collect();
-    rules.sort_by_key(|rule| (rule.prio, rule.id));
+    let mut matched: Vec<Rule> = policy.rules.iter().filter(|rule| subject.matches(rule)).collect();
+    matched.sort_by_key(|rule| (rule.prio, rule.id));
+    let rules: Vec<&Rule> = matched.iter().collect();
     let matched = rules.iter().filter_map(|rule| rule.id).collect();
     if drops(&rules, draw) {
         return Judgement { verdict: Verdict::Drop(DropReason::Rule), matched, ..unchanged };

@@ -44,7 +44,7 @@ impl From<Count> for Sum {
 
 impl Summary {
     pub(super) fn collect(done: &Done, engine: &Engine, policy: &Policy) -> Summary {
-        let rules = policy.rules.iter().map(|(&id, rule)| RuleSum {
+        let rules = policy.rules.keys().zip(policy.rules.iter()).map(|(id, rule)| RuleSum {
             id: id.0,
             rule: rule.to_string(),
             sum: engine.rule_count(id).into(),

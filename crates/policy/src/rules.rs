@@ -1,0 +1,259 @@
+//! The rules of a policy by number: compact, cheap to copy, and cheap to compare with a copy that was changed.
+//!
+//! Rules are kept as bytes ([`record`]) in chunks of neighbours. A copy of the store shares all chunks with it; a
+//! change replaces the one chunk that holds the rule. [`Rules::diff`] passes over what two stores share, so that
+//! everything that follows a change costs what the change does, however many rules there are.
+
+mod chunk;
+mod diff;
+mod record;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use chunk::Entry;
+pub(crate) use diff::EntryChange;
+pub use diff::{Diff, RuleChange};
+
+use crate::rule::{Rule, RuleId};
+use chunk::Chunk;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+/// Rules by number.
+#[derive(Clone, Default)]
+pub struct Rules {
+    /// Not empty, in the order of numbers.
+    chunks: Vec<Arc<Chunk>>,
+    len: usize,
+}
+
+impl Rules {
+    /// How many rules there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether there is a rule of that number.
+    pub fn contains(&self, id: RuleId) -> bool {
+        self.entry(id).is_some()
+    }
+
+    /// The rule of that number.
+    pub fn get(&self, id: RuleId) -> Option<Rule> {
+        self.entry(id).map(|entry| entry.rule())
+    }
+
+    /// Whether both have the same rule under that number, or none.
+    pub fn agree(&self, other: &Rules, id: RuleId) -> bool {
+        match (self.entry(id), other.entry(id)) {
+            (Some(ours), Some(theirs)) => ours.record == theirs.record,
+            (ours, theirs) => ours.is_none() && theirs.is_none(),
+        }
+    }
+
+    /// The greatest number.
+    pub fn last(&self) -> Option<RuleId> {
+        self.chunks.last()?.ids().last().copied()
+    }
+
+    /// The rules in the order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = Rule> + '_ {
+        self.entries().map(|entry| entry.rule())
+    }
+
+    /// The rules whose numbers are in the range, in order.
+    pub fn range(&self, range: impl RangeBounds<RuleId>) -> impl Iterator<Item = Rule> + '_ {
+        let last = range.end_bound().cloned();
+        let within = move |id: RuleId| match last {
+            Bound::Included(last) => id <= last,
+            Bound::Excluded(last) => id < last,
+            Bound::Unbounded => true,
+        };
+        let (chunk, at) = match range.start_bound() {
+            Bound::Included(first) => self.place(*first).unwrap_or_else(|place| place),
+            Bound::Excluded(first) => {
+                self.place(*first).map_or_else(|place| place, |(chunk, at)| (chunk, at + 1))
+            }
+            Bound::Unbounded => (0, 0),
+        };
+        let entries = self.chunks[chunk.min(self.chunks.len())..].iter().flat_map(entries_of).skip(at);
+        entries.take_while(move |entry| within(entry.id)).map(|entry| entry.rule())
+    }
+
+    /// The numbers in order.
+    pub fn keys(&self) -> impl Iterator<Item = RuleId> + '_ {
+        self.chunks.iter().flat_map(|chunk| chunk.ids().iter().copied())
+    }
+
+    /// What makes `new` of `old`, in the order of numbers; where a rule was replaced by another under its number, the
+    /// old one is removed before the new one is added. Costs as much as the chunks are long that the two do not share.
+    pub fn diff<'a>(old: &'a Rules, new: &'a Rules) -> Diff<'a> {
+        Diff::new(old, new)
+    }
+
+    /// The store of rules in the order of their numbers.
+    pub(crate) fn of_entries<'e>(entries: impl IntoIterator<Item = Entry<'e>>) -> Rules {
+        let mut rules = Rules::default();
+        entries.into_iter().for_each(|entry| rules.insert_entry(entry));
+        rules.shrink();
+        rules
+    }
+
+    /// Puts a rule under a number, in the place of the one that has it. The number that is in the rule does not count.
+    pub fn insert(&mut self, id: RuleId, rule: &Rule) {
+        self.insert_numbered(id, rule, false);
+    }
+
+    /// [`Rules::insert`], and whether the policy gave the number.
+    pub(crate) fn insert_numbered(&mut self, id: RuleId, rule: &Rule, numbered: bool) {
+        let mut record = Vec::new();
+        record::write(rule, &mut record);
+        self.insert_entry(Entry { id, numbered, record: &record });
+    }
+
+    pub(crate) fn insert_entry(&mut self, entry: Entry<'_>) {
+        if let Ok(place) = self.place(entry.id) {
+            self.take_out(place);
+        }
+        if let Err((chunk, at)) = self.place(entry.id) {
+            self.insert_new(chunk, at, entry);
+            self.len += 1;
+        }
+    }
+
+    /// Inserts into a chunk, or beside it if it is full.
+    fn insert_new(&mut self, chunk: usize, at: usize, entry: Entry<'_>) {
+        let is_last = chunk + 1 == self.chunks.len();
+        let Some(place) = self.chunks.get_mut(chunk) else {
+            return self.append(entry);
+        };
+        let full = !place.has_room(entry.record);
+        if full && is_last && at == place.len() {
+            return self.append(entry);
+        }
+        let lower = Arc::make_mut(place);
+        if !full || lower.len() < 2 {
+            return lower.insert(at, entry);
+        }
+        let mut upper = lower.split();
+        match at.checked_sub(lower.len()) {
+            Some(at) => upper.insert(at, entry),
+            None => lower.insert(at, entry),
+        }
+        self.chunks.insert(chunk + 1, Arc::new(upper));
+        // Where one large rule made it split, its halves may be small.
+        self.merge(chunk + 1);
+        self.merge(chunk);
+    }
+
+    /// A chunk behind the others, which get no more rules: files hold rules in the order of their numbers, and then all
+    /// chunks are full.
+    fn append(&mut self, entry: Entry<'_>) {
+        self.shrink();
+        let mut chunk = Chunk::default();
+        chunk.insert(0, entry);
+        self.chunks.push(Arc::new(chunk));
+    }
+
+    /// Gives back the room behind the last rule.
+    pub(crate) fn shrink(&mut self) {
+        if let Some(chunk) = self.chunks.last_mut().and_then(Arc::get_mut) {
+            chunk.shrink();
+        }
+    }
+
+    /// Takes the rule of that number out.
+    pub fn remove(&mut self, id: RuleId) -> Option<Rule> {
+        let (chunk, at) = self.place(id).ok()?;
+        let rule = self.chunks[chunk].entry(at).rule();
+        self.take_out((chunk, at));
+        Some(rule)
+    }
+
+    fn take_out(&mut self, (chunk, at): (usize, usize)) {
+        self.len -= 1;
+        if self.chunks[chunk].len() == 1 {
+            self.chunks.remove(chunk);
+        } else {
+            Arc::make_mut(&mut self.chunks[chunk]).remove(at);
+        }
+        self.merge(chunk);
+    }
+
+    /// Makes one chunk of this one and its neighbours, as long as they are small.
+    fn merge(&mut self, mut chunk: usize) {
+        let joins = |chunks: &[Arc<Chunk>], lower: usize| {
+            let pair = chunks.get(lower).zip(chunks.get(lower + 1));
+            pair.is_some_and(|(lower, upper)| lower.belongs_with(upper))
+        };
+        let neighbours = |chunk: usize| [Some(chunk), chunk.checked_sub(1)].into_iter().flatten();
+        while let Some(lower) = neighbours(chunk).find(|lower| joins(&self.chunks, *lower)) {
+            let upper = self.chunks.remove(lower + 1);
+            Arc::make_mut(&mut self.chunks[lower]).append(&upper);
+            chunk = lower;
+        }
+    }
+
+    /// The rules, not yet read.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.chunks.iter().flat_map(entries_of)
+    }
+
+    pub(crate) fn entry(&self, id: RuleId) -> Option<Entry<'_>> {
+        let (chunk, at) = self.place(id).ok()?;
+        Some(self.chunks[chunk].entry(at))
+    }
+
+    /// The chunk and the place in it where the rule of that number is, or is to be inserted.
+    fn place(&self, id: RuleId) -> Result<(usize, usize), (usize, usize)> {
+        let behind = self.chunks.partition_point(|chunk| chunk.ids()[0] <= id);
+        let chunk = behind.saturating_sub(1);
+        match self.chunks.get(chunk) {
+            Some(place) => place.find(id).map(|at| (chunk, at)).map_err(|at| (chunk, at)),
+            None => Err((0, 0)),
+        }
+    }
+}
+
+fn entries_of(chunk: &Arc<Chunk>) -> impl Iterator<Item = Entry<'_>> {
+    (0..chunk.len()).map(|at| chunk.entry(at))
+}
+
+/// How many rules chunks hold.
+fn rules_in(chunks: &[Arc<Chunk>]) -> usize {
+    chunks.iter().map(|chunk| chunk.len()).sum()
+}
+
+impl FromIterator<Rule> for Rules {
+    /// The rules under their numbers; those without one are left out. Cheapest in the order of numbers.
+    fn from_iter<I: IntoIterator<Item = Rule>>(rules: I) -> Rules {
+        let mut store = Rules::default();
+        for rule in rules {
+            if let Some(id) = rule.id {
+                store.insert(id, &rule);
+            }
+        }
+        store.shrink();
+        store
+    }
+}
+
+impl PartialEq for Rules {
+    /// Whether both have the same rules under the same numbers; how the numbers came about does not count.
+    fn eq(&self, other: &Rules) -> bool {
+        self.len == other.len && Rules::diff(self, other).next_entry().is_none()
+    }
+}
+
+impl Eq for Rules {}
+
+impl std::fmt::Debug for Rules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}

@@ -1,0 +1,156 @@
+//! A piece of the store: the records of neighbouring rules in one buffer.
+
+use super::record;
+use crate::rule::{Prio, Rule, RuleId, Target};
+
+/// The most rules of a chunk.
+pub(super) const MOST_RULES: usize = 1024;
+/// Chunks of several rules have no more bytes of records than this.
+pub(super) const MOST_BYTES: usize = 64 << 10;
+
+/// Rules in the order of their numbers. Never empty within a store.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chunk {
+    ids: Vec<RuleId>,
+    /// For each rule twice the end of its record, plus one if the policy gave the rule its number.
+    ends: Vec<u32>,
+    records: Vec<u8>,
+}
+
+/// One rule of a chunk, not yet read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    /// The rule's number.
+    pub(crate) id: RuleId,
+    /// The policy gave it, not the command that added the rule.
+    pub(crate) numbered: bool,
+    /// The rest of the rule; equal where rules are equal but for their number.
+    pub(crate) record: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// The rule.
+    pub(crate) fn rule(&self) -> Rule {
+        record::read(self.record, self.id)
+    }
+
+    /// The rule's priority and targets.
+    pub(crate) fn targets(&self) -> (Prio, Vec<Target>) {
+        record::read_targets(self.record)
+    }
+
+    /// Whether both are the same rule under the same number.
+    pub(crate) fn is(&self, other: &Entry<'_>) -> bool {
+        self.id == other.id && self.record == other.record
+    }
+}
+
+impl Chunk {
+    pub(super) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub(super) fn ids(&self) -> &[RuleId] {
+        &self.ids
+    }
+
+    /// Where the rule of that number is, or would be.
+    pub(super) fn find(&self, id: RuleId) -> Result<usize, usize> {
+        self.ids.binary_search(&id)
+    }
+
+    pub(super) fn entry(&self, at: usize) -> Entry<'_> {
+        Entry {
+            id: self.ids[at],
+            numbered: self.ends[at] & 1 != 0,
+            record: &self.records[self.start(at)..self.end(at)],
+        }
+    }
+
+    /// Whether one more rule fits.
+    pub(super) fn has_room(&self, record: &[u8]) -> bool {
+        self.ids.len() < MOST_RULES
+            && (self.ids.is_empty() || self.records.len() + record.len() <= MOST_BYTES)
+    }
+
+    /// Whether both together are so small that they should be one.
+    pub(super) fn belongs_with(&self, other: &Chunk) -> bool {
+        self.len() + other.len() <= MOST_RULES / 2
+            && self.records.len() + other.records.len() <= MOST_BYTES / 2
+    }
+
+    pub(super) fn insert(&mut self, at: usize, entry: Entry<'_>) {
+        if at < self.len() {
+            self.make_room(entry.record.len());
+        }
+        let start = self.start(at);
+        self.ids.insert(at, entry.id);
+        self.ends.insert(at, start as u32 * 2 + u32::from(entry.numbered));
+        self.splice(at, 0, entry.record);
+    }
+
+    pub(super) fn remove(&mut self, at: usize) {
+        let len = self.end(at) - self.start(at);
+        self.splice(at, len, &[]);
+        self.ids.remove(at);
+        self.ends.remove(at);
+    }
+
+    /// Takes the upper rules, about half of the bytes. There must be two rules at least.
+    pub(super) fn split(&mut self) -> Chunk {
+        let half = self.records.len() as u32;
+        let at = self.ends.partition_point(|end| *end < half).clamp(1, self.len() - 1);
+        let start = self.start(at);
+        let upper = Chunk {
+            ids: self.ids.split_off(at),
+            ends: self.ends.split_off(at).into_iter().map(|end| end - start as u32 * 2).collect(),
+            records: self.records.split_off(start),
+        };
+        self.shrink();
+        upper
+    }
+
+    /// Takes the rules of the next chunk.
+    pub(super) fn append(&mut self, next: &Chunk) {
+        let start = self.records.len() as u32 * 2;
+        self.ids.extend_from_slice(&next.ids);
+        self.ends.extend(next.ends.iter().map(|end| start + end));
+        self.records.extend_from_slice(&next.records);
+    }
+
+    /// Gives back room that is not used.
+    pub(super) fn shrink(&mut self) {
+        self.ids.shrink_to_fit();
+        self.ends.shrink_to_fit();
+        self.records.shrink_to_fit();
+    }
+
+    fn start(&self, at: usize) -> usize {
+        if at == 0 { 0 } else { self.end(at - 1) }
+    }
+
+    fn end(&self, at: usize) -> usize {
+        (self.ends[at] >> 1) as usize
+    }
+
+    /// Puts other bytes in the place of the first `len` of rule `at`, and moves the ends from there on.
+    fn splice(&mut self, at: usize, len: usize, record: &[u8]) {
+        let start = self.start(at);
+        // The parser bounds a command's text so that no record comes near 2 GiB.
+        let moved = (record.len() as u32).wrapping_sub(len as u32).wrapping_mul(2);
+        self.records.splice(start..start + len, record.iter().copied());
+        self.ends[at..].iter_mut().for_each(|end| *end = end.wrapping_add(moved));
+    }
+
+    /// Room for one more rule, and little more than that: most chunks change seldom.
+    fn make_room(&mut self, bytes: usize) {
+        fn reserve<T>(of: &mut Vec<T>, more: usize) {
+            if of.capacity() - of.len() < more {
+                of.reserve_exact(more.max(of.len() / 8));
+            }
+        }
+        reserve(&mut self.ids, 1);
+        reserve(&mut self.ends, 1);
+        reserve(&mut self.records, bytes);
+    }
+}

@@ -1,0 +1,137 @@
+//! What differs between two stores, found without looking at what they share.
+
+use super::chunk::{Chunk, Entry};
+use super::{Rules, rules_in};
+use crate::rule::Rule;
+use std::sync::Arc;
+
+/// One difference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleChange {
+    /// A rule of the old store is not in the new one.
+    Removed(Rule),
+    /// A rule of the new store is not in the old one.
+    Added(Rule),
+}
+
+/// [`RuleChange`], not yet read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum EntryChange<'a> {
+    Removed(Entry<'a>),
+    Added(Entry<'a>),
+}
+
+/// The differences between two stores in the order of rules' numbers; see [`Rules::diff`].
+#[derive(Clone, Debug)]
+pub struct Diff<'a> {
+    old: Cursor<'a>,
+    new: Cursor<'a>,
+}
+
+impl<'a> Diff<'a> {
+    pub(super) fn new(old: &'a Rules, new: &'a Rules) -> Diff<'a> {
+        Diff { old: Cursor::new(old), new: Cursor::new(new) }
+    }
+
+    /// The fewest and the most differences that may be to come, found without looking at a rule: by the lengths of
+    /// the chunks that are not shared.
+    pub fn bounds(&self) -> (usize, usize) {
+        let (mut old, mut new) = (self.old.clone(), self.new.clone());
+        let (mut removed, mut added) = (0usize, 0usize);
+        loop {
+            skip_shared(&mut old, &mut new);
+            let first = |cursor: &Cursor<'_>| cursor.entry().map(|entry| entry.id);
+            match (first(&old), first(&new)) {
+                (None, None) => return (removed.abs_diff(added), removed + added),
+                (Some(a), Some(b)) if a == b => {
+                    removed += old.skip_chunk();
+                    added += new.skip_chunk();
+                }
+                (Some(a), Some(b)) if a > b => added += new.skip_chunk(),
+                (None, Some(_)) => added += new.skip_chunk(),
+                (Some(_), _) => removed += old.skip_chunk(),
+            }
+        }
+    }
+
+    /// The next difference, not yet read.
+    pub(crate) fn next_entry(&mut self) -> Option<EntryChange<'a>> {
+        loop {
+            skip_shared(&mut self.old, &mut self.new);
+            match (self.old.entry(), self.new.entry()) {
+                (None, None) => return None,
+                (Some(old), Some(new)) if old.is(&new) => {
+                    self.old.advance();
+                    self.new.advance();
+                }
+                (Some(old), Some(new)) if old.id > new.id => {
+                    self.new.advance();
+                    return Some(EntryChange::Added(new));
+                }
+                (None, Some(new)) => {
+                    self.new.advance();
+                    return Some(EntryChange::Added(new));
+                }
+                (Some(old), _) => {
+                    self.old.advance();
+                    return Some(EntryChange::Removed(old));
+                }
+            }
+        }
+    }
+}
+
+impl Iterator for Diff<'_> {
+    type Item = RuleChange;
+
+    fn next(&mut self) -> Option<RuleChange> {
+        Some(match self.next_entry()? {
+            EntryChange::Removed(entry) => RuleChange::Removed(entry.rule()),
+            EntryChange::Added(entry) => RuleChange::Added(entry.rule()),
+        })
+    }
+}
+
+/// A place in a store.
+#[derive(Clone, Debug)]
+struct Cursor<'a> {
+    /// The chunk that it is in, and those behind.
+    chunks: &'a [Arc<Chunk>],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(rules: &'a Rules) -> Cursor<'a> {
+        Cursor { chunks: &rules.chunks, at: 0 }
+    }
+
+    fn entry(&self) -> Option<Entry<'a>> {
+        Some(self.chunks.first()?.entry(self.at))
+    }
+
+    fn advance(&mut self) {
+        self.at += 1;
+        if self.chunks.first().is_some_and(|chunk| self.at == chunk.len()) {
+            self.skip_chunk();
+        }
+    }
+
+    /// Goes to the next chunk; returns how many rules that leaves out.
+    fn skip_chunk(&mut self) -> usize {
+        let left = rules_in(&self.chunks[..1]) - self.at;
+        (self.chunks, self.at) = (&self.chunks[1..], 0);
+        left
+    }
+}
+
+/// Passes over chunks that both share. No shared chunk is missed, wherever chunks around it were split or merged: a
+/// cursor stays at a chunk's first rule until the other one has passed all smaller numbers, and so is at its start too.
+fn skip_shared(old: &mut Cursor<'_>, new: &mut Cursor<'_>) {
+    while old.at == 0
+        && new.at == 0
+        && let ([a, olds @ ..], [b, news @ ..]) = (old.chunks, new.chunks)
+        && Arc::ptr_eq(a, b)
+    {
+        (old.chunks, new.chunks) = (olds, news);
+    }
+}

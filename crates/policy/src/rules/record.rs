@@ -1,0 +1,338 @@
+//! Rules as bytes: all of a rule but its number, in as few bytes as it needs.
+//!
+//! A record is: flags, then priority and name if the flags say so, the number of targets and the targets, the number of
+//! constraints and the constraints. Targets stand first since some readers want only them. A constraint `tcp-dport 80`
+//! is three bytes: field, form of the test, value.
+//!
+//! Every value has exactly one record, so that records are equal where rules are. Records are made here and never leave
+//! the process: reading one trusts it.
+
+use crate::field::{FIELDS, Field, FieldId, Place};
+use crate::rule::{
+    Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Prio, Rule, RuleId,
+    Target, Test, Write,
+};
+
+const STATEFUL: u8 = 1;
+const HAS_PRIO: u8 = 2;
+const HAS_NAME: u8 = 4;
+
+/// Set beside a field's number in constraints with `!`.
+const NEGATED: u8 = 0x80;
+const _: () = assert!(FIELDS.len() <= NEGATED as usize);
+
+/// Forms of tests below this are the equality with a single item whose form it is.
+const FIRST_TEST: u8 = PREFIX + 17;
+const PRESENT: u8 = FIRST_TEST;
+const PORT: u8 = FIRST_TEST + 1;
+const BYTES: u8 = FIRST_TEST + 3;
+const NUMBERS: u8 = FIRST_TEST + 5;
+
+/// Forms of items: the kind, plus how many bytes of the first number follow.
+const ONE: u8 = 0;
+const RANGE: u8 = ONE + 17;
+const PREFIX: u8 = RANGE + 17;
+
+const CONDS: [Cond; 6] = [Cond::Eq, Cond::Ne, Cond::Lt, Cond::Le, Cond::Gt, Cond::Ge];
+const METHODS: [LbMethod; 3] = [LbMethod::RoundRobin, LbMethod::Hash, LbMethod::Least];
+
+const DROP_ALL: u8 = 0;
+const DROP: u8 = 1;
+const ACCEPT: u8 = 2;
+const MOD_NUMBER: u8 = 3;
+const MOD_BYTES: u8 = 4;
+const ADD_OPTION: u8 = 5;
+const STRIP: u8 = 6;
+const KEEP: u8 = 7;
+const STRIP_ALL: u8 = 8;
+const MAP: u8 = 9;
+const SHUFFLE: u8 = 10;
+const SHUFFLE_RANGE: u8 = 11;
+const LB: u8 = 12;
+
+/// Appends the record of a rule.
+pub(super) fn write(rule: &Rule, out: &mut Vec<u8>) {
+    let has_prio = if rule.prio == DEFAULT_PRIO { 0 } else { HAS_PRIO };
+    let has_name = if rule.name.is_some() { HAS_NAME } else { 0 };
+    out.push(has_prio | has_name | if rule.stateful { STATEFUL } else { 0 });
+    if has_prio != 0 {
+        write_count(rule.prio as usize, out);
+    }
+    if let Some(name) = &rule.name {
+        write_bytes(name.as_bytes(), out);
+    }
+    write_count(rule.targets.len(), out);
+    rule.targets.iter().for_each(|target| write_target(target, out));
+    write_count(rule.matches.len(), out);
+    rule.matches.iter().for_each(|constraint| write_match(constraint, out));
+}
+
+/// Seven bits a byte, the lowest first; all but the last byte have the top bit set.
+fn write_count(mut count: usize, out: &mut Vec<u8>) {
+    while count >= 0x80 {
+        out.push(count as u8 | 0x80);
+        count >>= 7;
+    }
+    out.push(count as u8);
+}
+
+fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    write_count(bytes.len(), out);
+    out.extend_from_slice(bytes);
+}
+
+/// `form` plus the number's length in bytes, then the number without leading zero bytes.
+fn write_number(form: u8, number: u128, out: &mut Vec<u8>) {
+    let bytes = number.to_be_bytes();
+    let zeros = number.leading_zeros() as usize / 8;
+    out.push(form + (bytes.len() - zeros) as u8);
+    out.extend_from_slice(&bytes[zeros..]);
+}
+
+fn write_item(item: NumberItem, out: &mut Vec<u8>) {
+    match item {
+        NumberItem::One(n) => write_number(ONE, n, out),
+        NumberItem::Range(first, last) => {
+            write_number(RANGE, first, out);
+            write_number(ONE, last, out);
+        }
+        NumberItem::Prefix(first, len) => {
+            write_number(PREFIX, first, out);
+            out.push(len);
+        }
+    }
+}
+
+fn write_items(set: &NumberSet, out: &mut Vec<u8>) {
+    write_count(set.0.len(), out);
+    set.0.iter().for_each(|item| write_item(*item, out));
+}
+
+fn write_field(field: Field, beside: u8, out: &mut Vec<u8>) {
+    out.push(field.id as u8 | beside);
+    if field.info().place == Place::NamedOption {
+        out.push(field.kind);
+    }
+}
+
+fn write_match(constraint: &Match, out: &mut Vec<u8>) {
+    write_field(constraint.field, if constraint.negated { NEGATED } else { 0 }, out);
+    match &constraint.test {
+        Test::Present => out.push(PRESENT),
+        Test::Number(Cond::Eq, set) if set.0.len() == 1 => write_item(set.0[0], out),
+        Test::Number(cond, set) => {
+            out.push(NUMBERS + *cond as u8);
+            write_items(set, out);
+        }
+        Test::Port(equality, names) => {
+            out.push(PORT + *equality as u8);
+            write_count(names.len(), out);
+            names.iter().for_each(|name| write_bytes(name.as_bytes(), out));
+        }
+        Test::Bytes(equality, strings) => {
+            out.push(BYTES + *equality as u8);
+            write_count(strings.len(), out);
+            strings.iter().for_each(|string| write_bytes(string, out));
+        }
+    }
+}
+
+fn write_target(target: &Target, out: &mut Vec<u8>) {
+    let of_field = |form: u8, field: &Field, out: &mut Vec<u8>| {
+        out.push(form);
+        write_field(*field, 0, out);
+    };
+    match target {
+        Target::Drop(DropRate::ALL) => out.push(DROP_ALL),
+        Target::Drop(rate) => {
+            out.push(DROP);
+            write_count(rate.0 as usize, out);
+        }
+        Target::Accept => out.push(ACCEPT),
+        Target::Mod(field, Write::Number(n)) => {
+            of_field(MOD_NUMBER, field, out);
+            write_number(ONE, *n, out);
+        }
+        Target::Mod(field, Write::Bytes(bytes)) => {
+            of_field(MOD_BYTES, field, out);
+            write_bytes(bytes, out);
+        }
+        Target::AddOption(kind, data) => {
+            out.extend([ADD_OPTION, *kind]);
+            write_bytes(data, out);
+        }
+        Target::Strip(kind) => out.extend([STRIP, *kind]),
+        Target::Keep(kind) => out.extend([KEEP, *kind]),
+        Target::StripAll => out.push(STRIP_ALL),
+        Target::Map(field, set) => {
+            of_field(MAP, field, out);
+            write_items(set, out);
+        }
+        Target::Shuffle(field, None) => of_field(SHUFFLE, field, out),
+        Target::Shuffle(field, Some((first, last))) => {
+            of_field(SHUFFLE_RANGE, field, out);
+            write_item(NumberItem::Range(*first, *last), out);
+        }
+        Target::Lb(field, set, method) => {
+            of_field(LB, field, out);
+            out.push(*method as u8);
+            write_items(set, out);
+        }
+    }
+}
+
+/// The rule of a record, under its number.
+pub(super) fn read(record: &[u8], id: RuleId) -> Rule {
+    let mut reader = Reader(record);
+    let flags = reader.byte();
+    let prio = reader.prio(flags);
+    let name = reader.name(flags).map(text);
+    let targets = reader.several(Reader::target);
+    let matches = reader.several(Reader::constraint);
+    Rule { id: Some(id), prio, name, stateful: flags & STATEFUL != 0, matches, targets }
+}
+
+/// Priority and targets of a record's rule.
+pub(super) fn read_targets(record: &[u8]) -> (Prio, Vec<Target>) {
+    let mut reader = Reader(record);
+    let flags = reader.byte();
+    let prio = reader.prio(flags);
+    reader.name(flags);
+    (prio, reader.several(Reader::target))
+}
+
+/// What was written as a `String`.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The rest of a record.
+struct Reader<'r>(&'r [u8]);
+
+impl<'r> Reader<'r> {
+    fn take(&mut self, len: usize) -> &'r [u8] {
+        let (taken, rest) = self.0.split_at(len);
+        self.0 = rest;
+        taken
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.take(1)[0]
+    }
+
+    fn count(&mut self) -> usize {
+        let (mut count, mut shift) = (0, 0);
+        loop {
+            let byte = self.byte();
+            count |= usize::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte & 0x80 == 0 {
+                return count;
+            }
+        }
+    }
+
+    fn bytes(&mut self) -> &'r [u8] {
+        let len = self.count();
+        self.take(len)
+    }
+
+    fn several<T>(&mut self, one: impl Fn(&mut Self) -> T) -> Vec<T> {
+        (0..self.count()).map(|_| one(self)).collect()
+    }
+
+    fn prio(&mut self, flags: u8) -> Prio {
+        if flags & HAS_PRIO != 0 { self.count() as Prio } else { DEFAULT_PRIO }
+    }
+
+    fn name(&mut self, flags: u8) -> Option<&'r [u8]> {
+        (flags & HAS_NAME != 0).then(|| self.bytes())
+    }
+
+    fn number(&mut self, len: u8) -> u128 {
+        self.take(len.into()).iter().fold(0, |n, &byte| n << 8 | u128::from(byte))
+    }
+
+    fn item(&mut self, form: u8) -> NumberItem {
+        match form {
+            ..RANGE => NumberItem::One(self.number(form)),
+            RANGE..PREFIX => {
+                let first = self.number(form - RANGE);
+                let len = self.byte();
+                NumberItem::Range(first, self.number(len))
+            }
+            _ => {
+                let first = self.number(form - PREFIX);
+                NumberItem::Prefix(first, self.byte())
+            }
+        }
+    }
+
+    fn items(&mut self) -> NumberSet {
+        NumberSet(self.several(|reader| {
+            let form = reader.byte();
+            reader.item(form)
+        }))
+    }
+
+    /// A field, and whether [`NEGATED`] stood beside it.
+    fn field(&mut self) -> (Field, bool) {
+        let byte = self.byte();
+        let id: FieldId = FIELDS[usize::from(byte & !NEGATED)].id;
+        let kind = if id.info().place == Place::NamedOption { self.byte() } else { 0 };
+        (Field { id, kind }, byte & NEGATED != 0)
+    }
+
+    fn constraint(&mut self) -> Match {
+        let (field, negated) = self.field();
+        let equality = |ne: bool| if ne { Equality::Ne } else { Equality::Eq };
+        let test = match self.byte() {
+            form @ ..FIRST_TEST => Test::Number(Cond::Eq, NumberSet(vec![self.item(form)])),
+            PRESENT => Test::Present,
+            form @ PORT..BYTES => {
+                Test::Port(equality(form != PORT), self.several(|reader| text(reader.bytes())))
+            }
+            form @ BYTES..NUMBERS => {
+                Test::Bytes(equality(form != BYTES), self.several(|reader| reader.bytes().to_vec()))
+            }
+            form => Test::Number(CONDS[usize::from(form - NUMBERS)], self.items()),
+        };
+        Match { negated, field, test }
+    }
+
+    fn target(&mut self) -> Target {
+        match self.byte() {
+            DROP_ALL => Target::Drop(DropRate::ALL),
+            DROP => Target::Drop(DropRate(self.count() as u32)),
+            ACCEPT => Target::Accept,
+            ADD_OPTION => Target::AddOption(self.byte(), self.bytes().to_vec()),
+            STRIP => Target::Strip(self.byte()),
+            KEEP => Target::Keep(self.byte()),
+            STRIP_ALL => Target::StripAll,
+            form => self.field_target(form),
+        }
+    }
+
+    fn field_target(&mut self, form: u8) -> Target {
+        let (field, _) = self.field();
+        match form {
+            MOD_NUMBER => {
+                let len = self.byte();
+                Target::Mod(field, Write::Number(self.number(len)))
+            }
+            MOD_BYTES => Target::Mod(field, Write::Bytes(self.bytes().to_vec())),
+            MAP => Target::Map(field, self.items()),
+            SHUFFLE => Target::Shuffle(field, None),
+            SHUFFLE_RANGE => {
+                let len = self.byte() - RANGE;
+                let first = self.number(len);
+                let len = self.byte();
+                Target::Shuffle(field, Some((first, self.number(len))))
+            }
+            _ => {
+                let method = METHODS[usize::from(self.byte())];
+                Target::Lb(field, self.items(), method)
+            }
+        }
+    }
+}
