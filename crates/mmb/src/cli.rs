@@ -1,6 +1,10 @@
 //! The command line: every subcommand, its options and their help. The parser, `--help`, the man page and the
 //! completions of the shells are made from these types.
 
+mod import;
+
+pub(crate) use import::{ActionArg, ClassbenchArgs, FlagsArg, ImportFiles, ImportFrom, PortlessArg};
+
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use mmb_policy::verb::COMMANDS;
@@ -48,6 +52,9 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// Measures what a policy costs, in cycles per packet
     Bench(BenchArgs),
+    /// Translates filters of other programs to a policy
+    #[command(subcommand)]
+    Import(ImportFrom),
     /// `check`
     Check(CheckArgs),
     /// `add`

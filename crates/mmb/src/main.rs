@@ -1,12 +1,13 @@
 //! The program: reads the command line and hands over to the module that does the work.
 //!
-//! `run` and `client` know DPDK and the daemon's socket; `replay`, `bench` and `check` need neither. Only this
+//! `run` and `client` know DPDK and the daemon's socket; `replay`, `bench`, `import` and `check` need neither. Only this
 //! crate turns errors into messages and exit statuses: 0 done, 1 refused, 2 bad usage.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod cli;
 mod client;
+mod import;
 mod man;
 mod output;
 mod policy_file;
@@ -45,6 +46,7 @@ fn dispatch(command: Command, global: Global) -> anyhow::Result<ExitCode> {
         Command::Completions(args) => return completions(&args),
         Command::Replay(args) => return replay::main(&args, &global),
         Command::Check(args) => return policy_file::check(&args, &global),
+        Command::Import(from) => return import::main(&from, &global),
         Command::Bench(args) => return bench::main(&args, &global),
         Command::Man(args) => return man::main(&args),
         Command::Add(words) => ("add", words.words),

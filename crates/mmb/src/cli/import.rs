@@ -1,0 +1,74 @@
+//! The command line of `mmb import`.
+
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use std::path::PathBuf;
+
+/// `mmb import`
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImportFrom {
+    /// Translates a ClassBench filter set
+    Classbench(ClassbenchArgs),
+}
+
+/// What is translated, and where to.
+#[derive(Debug, Args)]
+pub(crate) struct ImportFiles {
+    /// The file to translate; - is standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// Write the policy to this file instead of standard output
+    #[arg(short, long, value_name = "POLICY", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+    /// Write nothing if anything has to be left out
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+/// `mmb import classbench`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+One filter a line, the best first: @SRC/LEN DST/LEN LO : HI LO : HI PROTO/MASK [FLAGS/MASK].
+The exit status is 1 if a filter had to be left out; those are listed, and the others written.")]
+pub(crate) struct ClassbenchArgs {
+    /// The files.
+    #[command(flatten)]
+    pub(crate) files: ImportFiles,
+    /// What the rules do with packets, since filters do not say it
+    #[arg(long, value_enum, default_value_t = ActionArg::Drop)]
+    pub(crate) action: ActionArg,
+    /// Whether filters that ask for ports match packets of protocols without ports
+    #[arg(long, value_enum, default_value_t = PortlessArg::Never)]
+    pub(crate) portless: PortlessArg,
+    /// Where the flags column holds the eight TCP flags
+    #[arg(long, value_enum, default_value_t = FlagsArg::LowerByte)]
+    pub(crate) tcp_flags: FlagsArg,
+}
+
+/// What rules of imported filters do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ActionArg {
+    /// Drop
+    Drop,
+    /// Accept
+    Accept,
+    /// The first accepts, the second drops, and so on
+    Alternate,
+}
+
+/// Whether port ranges match what has no ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PortlessArg {
+    /// They do not match
+    Never,
+    /// They are not looked at
+    Always,
+}
+
+/// Where a column of 16 bits holds the TCP flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FlagsArg {
+    /// In the lower byte, below data offset and reserved bits, as on the wire
+    LowerByte,
+    /// In the upper byte, above data offset and reserved bits
+    UpperByte,
+}

@@ -1,0 +1,293 @@
+//! Packets that are alike to a filter: a [`Cube`] says for each dimension of a packet what is allowed in it. Cubes
+//! of one family intersect and subtract exactly, which is how chains with jumps become one list of rules.
+//!
+//! What only some packets have (ports, flags, ICMP types) is a dimension too. It means something only where the cube
+//! is about first fragments of one protocol, which [`Cube::with_transport`] sees to.
+
+use super::set::{Set, ones};
+use std::collections::BTreeSet;
+
+/// IPv4 or IPv6. A cube is about packets of one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Family {
+    /// IPv4
+    Ip4,
+    /// IPv6
+    Ip6,
+}
+
+impl Family {
+    /// Width of an address in bits.
+    pub(crate) fn bits(self) -> u8 {
+        match self {
+            Family::Ip4 => 32,
+            Family::Ip6 => 128,
+        }
+    }
+
+    /// The protocol number of its ICMP.
+    pub(crate) fn icmp(self) -> u8 {
+        match self {
+            Family::Ip4 => 1,
+            Family::Ip6 => 58,
+        }
+    }
+}
+
+/// A dimension with numbers in it. The order is that of [`Cube::minus`]: what a dimension means depends only on those
+/// before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Dim {
+    /// Source address.
+    Source,
+    /// Destination address.
+    Destination,
+    /// Protocol, behind the extension headers on IPv6.
+    Proto,
+    /// 0 for whole packets and first fragments, 1 for later ones.
+    Later,
+    /// Type of service or traffic class, 8 bits.
+    Tos,
+    /// Length of the IP packet in bytes, its header included.
+    Length,
+    /// Time to live or hop limit.
+    Ttl,
+    /// Source port.
+    SourcePort,
+    /// Destination port.
+    DestinationPort,
+    /// TCP data offset.
+    Offset,
+    /// The four bits between the TCP data offset and the flags.
+    Reserved,
+    /// The eight TCP flags.
+    Flags,
+    /// ICMP type and code as one number of 16 bits.
+    Icmp,
+}
+
+/// Every dimension, in order.
+const DIMS: [Dim; 13] = [
+    Dim::Source,
+    Dim::Destination,
+    Dim::Proto,
+    Dim::Later,
+    Dim::Tos,
+    Dim::Length,
+    Dim::Ttl,
+    Dim::SourcePort,
+    Dim::DestinationPort,
+    Dim::Offset,
+    Dim::Reserved,
+    Dim::Flags,
+    Dim::Icmp,
+];
+
+impl Dim {
+    /// Every number of the dimension.
+    pub(crate) fn all(self, family: Family) -> Set {
+        let bits = match self {
+            Dim::Source | Dim::Destination => family.bits(),
+            Dim::Proto | Dim::Tos | Dim::Ttl | Dim::Flags => 8,
+            Dim::Later => 1,
+            Dim::Offset | Dim::Reserved => 4,
+            Dim::SourcePort | Dim::DestinationPort | Dim::Icmp => 16,
+            // The length field of IPv6 does not count the fixed header.
+            Dim::Length if family == Family::Ip6 => return Set::range(40, 40 + 65535),
+            Dim::Length => 16,
+        };
+        Set::range(0, ones(bits))
+    }
+}
+
+/// Names of ports, of which there may always be one more.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Names {
+    /// These.
+    Only(BTreeSet<String>),
+    /// Every name but these.
+    But(BTreeSet<String>),
+}
+
+impl Names {
+    /// Every name.
+    pub(crate) fn all() -> Names {
+        Names::But(BTreeSet::new())
+    }
+
+    /// One name.
+    pub(crate) fn one(name: &str) -> Names {
+        Names::Only(BTreeSet::from([name.to_owned()]))
+    }
+
+    /// The other names.
+    pub(crate) fn others(self) -> Names {
+        match self {
+            Names::Only(names) => Names::But(names),
+            Names::But(names) => Names::Only(names),
+        }
+    }
+
+    pub(crate) fn and(&self, other: &Names) -> Names {
+        match (self, other) {
+            (Names::Only(a), Names::Only(b)) => Names::Only(a & b),
+            (Names::Only(only), Names::But(but)) | (Names::But(but), Names::Only(only)) => {
+                Names::Only(only - but)
+            }
+            (Names::But(a), Names::But(b)) => Names::But(a | b),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Names::Only(BTreeSet::new())
+    }
+}
+
+/// Packets that enter by, leave by and have in each dimension what the cube allows there. Not empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Cube {
+    /// The family that the packets are of.
+    pub(crate) family: Family,
+    /// Ports that they come in by.
+    pub(crate) input: Names,
+    /// Ports that they leave by.
+    pub(crate) output: Names,
+    /// By dimension; `None`: everything.
+    sets: [Option<Set>; DIMS.len()],
+}
+
+impl Cube {
+    /// Every packet of a family.
+    pub(crate) fn all(family: Family) -> Cube {
+        Cube { family, input: Names::all(), output: Names::all(), sets: [const { None }; DIMS.len()] }
+    }
+
+    /// What is asked in a dimension, if anything is.
+    pub(crate) fn asked(&self, dim: Dim) -> Option<&Set> {
+        self.sets[dim as usize].as_ref()
+    }
+
+    /// What is allowed in a dimension.
+    pub(crate) fn allowed(&self, dim: Dim) -> Set {
+        self.asked(dim).cloned().unwrap_or_else(|| dim.all(self.family))
+    }
+
+    /// The packets of the cube that have one of these numbers in a dimension; `None`: there are none.
+    pub(crate) fn with(mut self, dim: Dim, set: &Set) -> Option<Cube> {
+        let left = self.allowed(dim).and(set);
+        if left.is_empty() {
+            return None;
+        }
+        self.sets[dim as usize] = (left != dim.all(self.family)).then_some(left);
+        Some(self)
+    }
+
+    /// The packets of the cube that hold a transport header of this protocol.
+    pub(crate) fn with_transport(self, proto: u8) -> Option<Cube> {
+        self.with(Dim::Proto, &Set::one(proto.into()))?.with(Dim::Later, &Set::one(0))
+    }
+
+    /// The packets of the cube that come in by one of these ports.
+    pub(crate) fn entering(mut self, names: &Names) -> Option<Cube> {
+        self.input = self.input.and(names);
+        (!self.input.is_empty()).then_some(self)
+    }
+
+    /// The packets of the cube that leave by one of these ports.
+    pub(crate) fn leaving(mut self, names: &Names) -> Option<Cube> {
+        self.output = self.output.and(names);
+        (!self.output.is_empty()).then_some(self)
+    }
+
+    /// The packets in both.
+    pub(crate) fn and(&self, other: &Cube) -> Option<Cube> {
+        if self.family != other.family {
+            return None;
+        }
+        let mut both = self.clone().entering(&other.input)?.leaving(&other.output)?;
+        for dim in DIMS {
+            if let Some(set) = other.asked(dim) {
+                both = both.with(dim, set)?;
+            }
+        }
+        Some(both)
+    }
+
+    /// The packets that the other cube does not hold, as cubes that have none in common.
+    pub(crate) fn minus(&self, other: &Cube) -> Vec<Cube> {
+        if self.and(other).is_none() {
+            return vec![self.clone()];
+        }
+        // A packet outside the other cube leaves it in some dimension; the first such one tells its part. `inside` are
+        // the packets that have not left it yet.
+        let mut inside = self.clone();
+        let mut parts = Vec::new();
+        parts.extend(inside.clone().entering(&other.input.clone().others()));
+        inside.input = inside.input.and(&other.input);
+        parts.extend(inside.clone().leaving(&other.output.clone().others()));
+        inside.output = inside.output.and(&other.output);
+        for dim in DIMS {
+            let Some(set) = other.asked(dim) else { continue };
+            let outside = dim.all(self.family).minus(set);
+            parts.extend(inside.clone().with(dim, &outside));
+            match inside.with(dim, set) {
+                Some(left) => inside = left,
+                None => break,
+            }
+        }
+        parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A packet as the cubes of the tests see it.
+    type Point = (u128, u128, u128);
+
+    const ASKED: [Dim; 3] = [Dim::Proto, Dim::Ttl, Dim::Later];
+
+    fn any_cube() -> impl Strategy<Value = Cube> {
+        let dim = |max: u128| prop::option::of((0..=max, 0..=max));
+        let name = prop::option::of(prop_oneof![
+            Just(Names::one("a")),
+            Just(Names::one("b")),
+            Just(Names::one("a").others()),
+        ]);
+        (dim(3), dim(3), dim(1), name).prop_filter_map("empty", |(a, b, c, name)| {
+            let mut cube = Cube::all(Family::Ip4);
+            for (dim, range) in ASKED.into_iter().zip([a, b, c]) {
+                if let Some((x, y)) = range {
+                    cube = cube.with(dim, &Set::range(x.min(y), x.max(y)))?;
+                }
+            }
+            match name {
+                Some(name) => cube.entering(&name),
+                None => Some(cube),
+            }
+        })
+    }
+
+    fn holds(cube: &Cube, (a, b, c): Point, name: &str) -> bool {
+        let inside = |(dim, n): (Dim, u128)| !cube.allowed(dim).and(&Set::one(n)).is_empty();
+        ASKED.into_iter().zip([a, b, c]).all(inside) && !cube.input.and(&Names::one(name)).is_empty()
+    }
+
+    proptest! {
+        #[test]
+        fn cubes_behave_as_sets_of_packets(x in any_cube(), y in any_cube()) {
+            let (both, rest) = (x.and(&y), x.minus(&y));
+            for n in 0..50u128 {
+                let point = (n % 5, n / 5 % 5, n / 25);
+                for name in ["a", "b", "c"] {
+                    let (in_x, in_y) = (holds(&x, point, name), holds(&y, point, name));
+                    prop_assert_eq!(both.as_ref().is_some_and(|cube| holds(cube, point, name)), in_x && in_y);
+                    let parts = rest.iter().filter(|cube| holds(cube, point, name)).count();
+                    prop_assert_eq!(parts, usize::from(in_x && !in_y));
+                }
+            }
+        }
+    }
+}

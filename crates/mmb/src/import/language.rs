@@ -1,0 +1,281 @@
+//! Cubes in the words of the rule language.
+//!
+//! What one rule cannot say becomes several that exclude each other. What no rule can say is refused, with the reason.
+
+use super::cube::{Cube, Dim, Family, Names};
+use super::set::{Set, ones};
+use mmb_policy::FieldId;
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+const TCP: u128 = 6;
+const UDP: u128 = 17;
+
+/// The constraints of the rules that match a cube's packets and no others.
+///
+/// # Errors
+/// Why no rules can.
+pub(crate) fn constraints(cube: &Cube) -> Result<Vec<String>, String> {
+    let mut words = Words { cube, parts: Vec::new(), says_family: false };
+    words.ports();
+    words.addresses();
+    let icmp = words.transport()?;
+    words.header();
+    if !words.says_family {
+        let family = if cube.family == Family::Ip4 { "net-proto ip4" } else { "net-proto ip6" };
+        words.parts.insert(0, family.to_owned());
+    }
+    let common = words.parts.join(" ");
+    let mut rules = vec![common];
+    for alternatives in [traffic_class(cube), icmp] {
+        if !alternatives.is_empty() {
+            let with =
+                |rule: &String| alternatives.iter().map(|part| format!("{rule} {part}")).collect::<Vec<_>>();
+            rules = rules.iter().flat_map(with).collect();
+        }
+    }
+    Ok(rules.iter().map(|rule| rule.trim_start().to_owned()).collect())
+}
+
+/// The constraints that all rules of a cube share, while they are found.
+struct Words<'c> {
+    cube: &'c Cube,
+    parts: Vec<String>,
+    /// Some constraint is about packets of the cube's family alone.
+    says_family: bool,
+}
+
+impl Words<'_> {
+    fn ports(&mut self) {
+        for (field, names) in [("in", &self.cube.input), ("out", &self.cube.output)] {
+            let listed = |names: &BTreeSet<String>| match names.len() {
+                1 => names.iter().cloned().collect(),
+                _ => format!("{{{}}}", names.iter().cloned().collect::<Vec<_>>().join(", ")),
+            };
+            match names {
+                Names::Only(names) => self.parts.push(format!("{field} {}", listed(names))),
+                Names::But(names) if names.is_empty() => {}
+                Names::But(names) => self.parts.push(format!("{field} != {}", listed(names))),
+            }
+        }
+    }
+
+    fn addresses(&mut self) {
+        let fields = match self.cube.family {
+            Family::Ip4 => ["ip-saddr", "ip-daddr"],
+            Family::Ip6 => ["ip6-saddr", "ip6-daddr"],
+        };
+        for (field, dim) in fields.into_iter().zip([Dim::Source, Dim::Destination]) {
+            self.says_family |= self.ask(field, dim);
+        }
+    }
+
+    /// Protocol, fragments and what is in the transport header. What may take several rules is handed back.
+    fn transport(&mut self) -> Result<Vec<String>, String> {
+        let proto = self.cube.allowed(Dim::Proto).single();
+        let icmp = u128::from(self.cube.family.icmp());
+        let fields: &[(Dim, &str)] = match proto {
+            Some(TCP) => &[
+                (Dim::SourcePort, "tcp-sport"),
+                (Dim::DestinationPort, "tcp-dport"),
+                (Dim::Offset, "tcp-offset"),
+                (Dim::Reserved, "tcp-reserved"),
+            ],
+            Some(UDP) => &[(Dim::SourcePort, "udp-sport"), (Dim::DestinationPort, "udp-dport")],
+            _ => &[],
+        };
+        let flags = proto == Some(TCP) && self.cube.asked(Dim::Flags).is_some();
+        let types = self.cube.asked(Dim::Icmp).filter(|_| proto == Some(icmp));
+        self.refuse_foreign(proto, fields)?;
+
+        let before = self.parts.len();
+        for &(dim, field) in fields {
+            self.ask(field, dim);
+        }
+        if flags {
+            self.parts.push(tcp_flags(&self.cube.allowed(Dim::Flags)));
+        }
+        let types = types.map(|types| icmp_types(types, self.cube.family)).unwrap_or_default();
+        let any_port = match proto {
+            Some(TCP) => Some("tcp-dport"),
+            Some(UDP) => Some("udp-dport"),
+            Some(n) if n == icmp && self.cube.family == Family::Ip4 => Some("icmp-type"),
+            Some(n) if n == icmp => Some("icmp6-type"),
+            _ => None,
+        };
+        let first = self.cube.asked(Dim::Later).is_some_and(|later| later.single() == Some(0));
+        match any_port {
+            Some(_) if self.parts.len() > before => {}
+            Some(_) if !types.is_empty() => self.says_family = true,
+            Some(field) if first => {
+                self.says_family |= proto == Some(icmp);
+                self.parts.push(field.to_owned());
+            }
+            _ => self.protocol()?,
+        }
+        Ok(types)
+    }
+
+    /// Refuses to ask for what the language knows of other protocols only.
+    fn refuse_foreign(&self, proto: Option<u128>, fields: &[(Dim, &str)]) -> Result<(), String> {
+        let known = |dim: Dim| fields.iter().any(|(other, _)| *other == dim);
+        let of = || {
+            proto.map_or("several protocols at once".to_owned(), |n| format!("protocol {}", protocol_name(n)))
+        };
+        for (dim, what) in [(Dim::SourcePort, "ports"), (Dim::DestinationPort, "ports")] {
+            if self.cube.asked(dim).is_some() && !known(dim) {
+                return Err(format!("the rule language has no {what} for {}", of()));
+            }
+        }
+        for dim in [Dim::Offset, Dim::Reserved, Dim::Flags] {
+            if self.cube.asked(dim).is_some() && proto != Some(TCP) {
+                return Err(format!("the rule language has no TCP flags for {}", of()));
+            }
+        }
+        if self.cube.asked(Dim::Icmp).is_some() && proto != Some(self.cube.family.icmp().into()) {
+            return Err(format!("the rule language has no ICMP types for {}", of()));
+        }
+        Ok(())
+    }
+
+    /// Protocol and fragments where no transport field speaks of them.
+    fn protocol(&mut self) -> Result<(), String> {
+        if self.cube.asked(Dim::Proto).is_some() {
+            let set = self.cube.allowed(Dim::Proto);
+            self.parts.push(asked("ip-proto", &set, &Dim::Proto.all(self.cube.family), &protocol_item));
+        }
+        let Some(later) = self.cube.asked(Dim::Later) else { return Ok(()) };
+        if self.cube.family == Family::Ip6 {
+            return Err("the rule language cannot tell later fragments of IPv6 from first ones".to_owned());
+        }
+        let first = later.single() == Some(0);
+        self.parts.push(if first { "ip-frag-offset 0" } else { "ip-frag-offset != 0" }.to_owned());
+        self.says_family = true;
+        Ok(())
+    }
+
+    /// The rest of the IP header.
+    fn header(&mut self) {
+        match self.cube.family {
+            Family::Ip4 => {
+                self.says_family |= self.ask("ip-len", Dim::Length);
+                self.says_family |= self.ask("ip-ttl", Dim::Ttl);
+                self.says_family |= self.cube.asked(Dim::Tos).is_some();
+            }
+            Family::Ip6 => {
+                if let Some(set) = self.cube.asked(Dim::Length) {
+                    let all = Dim::Length.all(Family::Ip6).lowered(40);
+                    self.parts.push(asked("ip6-len", &set.lowered(40), &all, &number_item));
+                    self.says_family = true;
+                }
+                self.says_family |= self.ask("ip6-hop-limit", Dim::Ttl);
+                self.says_family |= self.cube.asked(Dim::Tos).is_some();
+            }
+        }
+    }
+
+    /// Puts the constraint of a dimension, if it has one; says whether it has.
+    fn ask(&mut self, field: &str, dim: Dim) -> bool {
+        let Some(set) = self.cube.asked(dim) else { return false };
+        let item: &dyn Fn(u128, u128) -> String = match (dim, self.cube.family) {
+            (Dim::Source | Dim::Destination, Family::Ip4) => &|first, last| {
+                // Addresses of IPv4 fit in 32 bits.
+                address_item(first, last, 32, &|n| Ipv4Addr::from_bits(n as u32).to_string())
+            },
+            (Dim::Source | Dim::Destination, Family::Ip6) => {
+                &|first, last| address_item(first, last, 128, &|n| Ipv6Addr::from_bits(n).to_string())
+            }
+            _ => &number_item,
+        };
+        self.parts.push(asked(field, set, &dim.all(self.cube.family), item));
+        true
+    }
+}
+
+/// A constraint: the field with its values, or with those that it may not have where they are fewer.
+fn asked(field: &str, set: &Set, all: &Set, item: &dyn Fn(u128, u128) -> String) -> String {
+    let rest = all.minus(set);
+    let (condition, set) =
+        if rest.intervals().len() < set.intervals().len() { ("!= ", &rest) } else { ("", set) };
+    let items: Vec<String> = set.intervals().iter().map(|&(first, last)| item(first, last)).collect();
+    match &items[..] {
+        [one] => format!("{field} {condition}{one}"),
+        items => format!("{field} {condition}{{{}}}", items.join(", ")),
+    }
+}
+
+fn number_item(first: u128, last: u128) -> String {
+    if first == last { first.to_string() } else { format!("{first}-{last}") }
+}
+
+/// A protocol by its name if it has one; names may have dashes, so that ranges are of numbers.
+fn protocol_item(first: u128, last: u128) -> String {
+    if first == last { protocol_name(first) } else { number_item(first, last) }
+}
+
+fn protocol_name(n: u128) -> String {
+    FieldId::IpProto.info().names.name(n).map_or_else(|| n.to_string(), str::to_owned)
+}
+
+fn address_item(first: u128, last: u128, bits: u8, show: &dyn Fn(u128) -> String) -> String {
+    let host = u8::try_from((first ^ last).count_ones()).unwrap_or(bits);
+    match host {
+        0 => show(first),
+        // All the bits in which the ends differ are the lowest ones, 0 in the first and 1 in the last.
+        _ if first ^ last == ones(host) && first & ones(host) == 0 => {
+            format!("{}/{}", show(first), bits - host)
+        }
+        _ => format!("{}-{}", show(first), show(last)),
+    }
+}
+
+/// TCP flags: by name where each flag is fixed or free, else as a set of numbers.
+fn tcp_flags(set: &Set) -> String {
+    const NAMES: [&str; 8] =
+        ["tcp-fin", "tcp-syn", "tcp-rst", "tcp-push", "tcp-ack", "tcp-urg", "tcp-ece", "tcp-cwr"];
+    let all = Set::range(0, 255);
+    let first = set.intervals().first().map_or(0, |&(first, _)| first);
+    let is_fixed = |bit: &u128| set.minus(&Set::masked(first, *bit, 8)).is_empty();
+    let fixed: Vec<u128> = (0..8).map(|bit| 1 << bit).filter(is_fixed).collect();
+    let mask = fixed.iter().sum();
+    if *set != Set::masked(first, mask, 8) || mask == 255 {
+        return asked("tcp-flags", set, &all, &number_item);
+    }
+    let named = fixed.iter().map(|&bit| {
+        let name = NAMES[bit.trailing_zeros() as usize];
+        if first & bit == 0 { format!("! {name}") } else { name.to_owned() }
+    });
+    named.collect::<Vec<_>>().join(" ")
+}
+
+/// ICMP types and codes: types of which every code is meant together, others with their codes.
+fn icmp_types(set: &Set, family: Family) -> Vec<String> {
+    let (types, codes) =
+        if family == Family::Ip4 { ("icmp-type", "icmp-code") } else { ("icmp6-type", "icmp6-code") };
+    let all = Set::range(0, 255);
+    let rule = |(of_type, of_code): &(Set, Set)| {
+        let whole = |field: &str, set: &Set| (*set != all).then(|| asked(field, set, &all, &number_item));
+        let parts: Vec<String> = whole(types, of_type).into_iter().chain(whole(codes, of_code)).collect();
+        parts.join(" ")
+    };
+    set.factors(8).iter().map(rule).collect()
+}
+
+/// Type of service or traffic class. IPv4 has two fields for it, so that it may take several rules.
+fn traffic_class(cube: &Cube) -> Vec<String> {
+    let Some(set) = cube.asked(Dim::Tos) else { return Vec::new() };
+    let all = Dim::Tos.all(cube.family);
+    if cube.family == Family::Ip6 {
+        return vec![asked("ip6-traffic-class", set, &all, &number_item)];
+    }
+    let rule = |(dscp, ecn): &(Set, Set)| {
+        let part = |field: &str, set: &Set, max: u128| {
+            let all = Set::range(0, max);
+            (*set != all).then(|| asked(field, set, &all, &number_item))
+        };
+        let parts: Vec<String> =
+            part("ip-dscp", dscp, 63).into_iter().chain(part("ip-ecn", ecn, 3)).collect();
+        parts.join(" ")
+    };
+    set.factors(2).iter().map(rule).collect()
+}
