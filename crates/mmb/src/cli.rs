@@ -1,8 +1,10 @@
 //! The command line: every subcommand, its options and their help. The parser, `--help`, the man page and the
 //! completions of the shells are made from these types.
 
+mod bench;
 mod import;
 
+pub(crate) use bench::{BenchArgs, ClassifierArg, Traffic};
 pub(crate) use import::{ActionArg, ClassbenchArgs, FlagsArg, ImportFiles, ImportFrom, PortlessArg};
 
 use clap::builder::styling::{AnsiColor, Styles};
@@ -188,47 +190,6 @@ pub(crate) struct ReplayArgs {
     /// Drop IP packets larger than this when they leave; without it nothing is too large
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<u32>,
-}
-
-/// `mmb bench`
-#[derive(Debug, Args)]
-pub(crate) struct BenchArgs {
-    /// The policy file
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) rules: PathBuf,
-    /// Packets of this capture instead of generated ones
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) pcap: Option<PathBuf>,
-    /// Distinct packets to generate, or at most to take from the capture
-    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
-    pub(crate) packets: u32,
-    /// What to generate
-    #[arg(long, value_enum, default_value_t = Traffic::Mixed, conflicts_with = "pcap")]
-    pub(crate) traffic: Traffic,
-    /// Measure for about this long
-    #[arg(long, value_name = "S", default_value_t = 2.0)]
-    pub(crate) seconds: f64,
-    /// Measure this many rounds over all packets instead
-    #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub(crate) rounds: Option<u16>,
-    /// Seed of the generated packets and of the percentages of drop
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) seed: u64,
-}
-
-/// Packets that `mmb bench` generates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Traffic {
-    /// UDP and TCP in halves, one in eight over IPv6
-    Mixed,
-    /// The smallest UDP packets over IPv4
-    Udp,
-    /// TCP over IPv4 with the usual options
-    Tcp,
-    /// The smallest UDP packets over IPv6
-    Udp6,
-    /// TCP over IPv6 with the usual options
-    Tcp6,
 }
 
 /// `mmb check`

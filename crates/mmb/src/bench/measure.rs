@@ -9,7 +9,7 @@ use super::arena::Arena;
 use crate::tsc::Tsc;
 use arrayvec::ArrayVec;
 use mmb_engine::worker::{Cycles, VECTOR};
-use mmb_engine::{DropReason, Engine, Verdict, Worker};
+use mmb_engine::{DropReason, Engine, StageCount, Verdict, Worker};
 use mmb_io::cycles;
 use mmb_packet::Packet;
 use std::time::{Duration, Instant};
@@ -28,58 +28,63 @@ pub(super) enum Effort {
     Rounds(usize),
 }
 
+/// Something that takes vectors of packets, in stages.
+pub(super) trait Stages {
+    /// What the stages are called.
+    fn names(&self) -> Vec<&'static str>;
+
+    /// Takes a vector; `spent` gets the cycles of each stage. Returns those of the whole.
+    fn take(&mut self, packets: &mut [Packet<'_>], spent: &mut [u64]) -> u64;
+}
+
 /// Cycles per packet.
-pub(super) struct Result {
+pub(super) struct Measured {
     pub(super) tsc_hz: u64,
     /// Packets of a round.
     pub(super) packets: usize,
     pub(super) rounds: usize,
-    /// By stage, in the order of the pipeline, over all packets whether the stage had work with them or not.
+    /// Packets of all rounds, those that did not count as well.
+    pub(super) taken: usize,
+    /// Of each stage: over all packets, whether the stage had work with them or not.
     pub(super) stages: Vec<(&'static str, f64)>,
     /// Of all stages and what is between them.
     pub(super) cycles: f64,
 }
 
-impl Result {
+impl Measured {
     /// Millions of packets a second that one worker could do if it did nothing else.
     pub(super) fn mpps(&self) -> f64 {
         self.tsc_hz as f64 / self.cycles.max(f64::MIN_POSITIVE) / 1e6
     }
 }
 
-/// Measures. `changes`: the policy may change packets.
-pub(super) fn run(
-    engine: &Engine,
-    worker: Worker,
-    mut arena: Arena,
-    changes: bool,
-    effort: Effort,
-) -> Result {
-    let names: Vec<&'static str> = engine.stage_counts().iter().map(|stage| stage.name).collect();
+/// Measures. `changes`: packets may be changed on the way.
+pub(super) fn run(subject: &mut impl Stages, arena: &mut Arena, changes: bool, effort: Effort) -> Measured {
+    let names = subject.names();
     let vectors = arena.len().div_ceil(VECTOR);
-    let mut meter = Meter {
-        engine,
-        worker,
-        stages: vec![Samples::new(vectors); names.len()],
-        all: Samples::new(vectors),
-    };
+    let mut stages = vec![Samples::new(vectors); names.len()];
+    let mut all = Samples::new(vectors);
     arena.restore();
-    meter.round(&mut arena, false);
+    round(subject, arena, names.len(), |_, _, _| ());
     let (mut rounds, began) = (0, Instant::now());
     while goes_on(effort, rounds, began) {
         if changes {
             arena.restore();
         }
-        meter.round(&mut arena, true);
+        round(subject, arena, names.len(), |vector, spent, whole| {
+            all.0[vector].push(whole);
+            stages.iter_mut().zip(spent).for_each(|(stage, &spent)| stage.0[vector].push(spent));
+        });
         rounds += 1;
     }
     let per_packet = |samples: &mut Samples| samples.sum_of_medians() as f64 / arena.len() as f64;
-    Result {
+    Measured {
         tsc_hz: cycles::hz(),
         packets: arena.len(),
         rounds,
-        stages: names.into_iter().zip(meter.stages.iter_mut().map(per_packet)).collect(),
-        cycles: per_packet(&mut meter.all),
+        taken: arena.len() * (rounds + 1),
+        stages: names.into_iter().zip(stages.iter_mut().map(per_packet)).collect(),
+        cycles: per_packet(&mut all),
     }
 }
 
@@ -87,6 +92,25 @@ fn goes_on(effort: Effort, rounds: usize, began: Instant) -> bool {
     match effort {
         Effort::Rounds(wanted) => rounds < wanted.clamp(1, MOST_ROUNDS),
         Effort::Time(time) => rounds < FEWEST_ROUNDS || rounds < MOST_ROUNDS && began.elapsed() < time,
+    }
+}
+
+/// Takes every packet once; `note` gets the vector's number and what it has cost.
+fn round(
+    subject: &mut impl Stages,
+    arena: &mut Arena,
+    stages: usize,
+    mut note: impl FnMut(usize, &[u64], u64),
+) {
+    let mut spent = vec![0; stages];
+    let mut packets = arena.packets();
+    for number in 0.. {
+        let mut vector: ArrayVec<Packet<'_>, VECTOR> = packets.by_ref().take(VECTOR).collect();
+        if vector.is_empty() {
+            return;
+        }
+        let whole = subject.take(&mut vector, &mut spent);
+        note(number, &spent, whole);
     }
 }
 
@@ -104,42 +128,41 @@ impl Samples {
     }
 }
 
-/// The worker that is measured, and what has been measured.
-struct Meter<'a> {
-    engine: &'a Engine,
-    worker: Worker,
-    /// By stage.
-    stages: Vec<Samples>,
-    all: Samples,
-}
-
-impl Meter<'_> {
-    /// Takes every packet once.
-    fn round(&mut self, arena: &mut Arena, counts: bool) {
-        let mut verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
-        let mut packets = arena.packets();
-        let mut before = self.engine.stage_counts();
-        for number in 0.. {
-            let mut vector: ArrayVec<Packet<'_>, VECTOR> = packets.by_ref().take(VECTOR).collect();
-            if vector.is_empty() {
-                return;
-            }
-            let begin = Tsc.now();
-            self.worker.process(0, &Tsc, &mut vector, &mut verdicts);
-            let spent = Tsc.now().wrapping_sub(begin);
-            let now = self.engine.stage_counts();
-            if counts {
-                self.all.0[number].push(spent);
-                for ((stage, now), before) in self.stages.iter_mut().zip(&now).zip(&before) {
-                    stage.0[number].push(now.cycles.wrapping_sub(before.cycles));
-                }
-            }
-            before = now;
-        }
-    }
-}
-
 fn median(values: &mut [u64]) -> u64 {
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+/// The engine with one worker.
+pub(super) struct Pipeline<'a> {
+    engine: &'a Engine,
+    worker: Worker,
+    verdicts: [Verdict; VECTOR],
+    before: Vec<StageCount>,
+}
+
+impl<'a> Pipeline<'a> {
+    /// The pipeline of an engine's only worker.
+    pub(super) fn new(engine: &'a Engine, worker: Worker) -> Pipeline<'a> {
+        let verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
+        Pipeline { engine, worker, verdicts, before: engine.stage_counts() }
+    }
+}
+
+impl Stages for Pipeline<'_> {
+    fn names(&self) -> Vec<&'static str> {
+        self.before.iter().map(|stage| stage.name).collect()
+    }
+
+    fn take(&mut self, packets: &mut [Packet<'_>], spent: &mut [u64]) -> u64 {
+        let begin = Tsc.now();
+        self.worker.process(0, &Tsc, packets, &mut self.verdicts);
+        let whole = Tsc.now().wrapping_sub(begin);
+        let now = self.engine.stage_counts();
+        for ((spent, now), before) in spent.iter_mut().zip(&now).zip(&self.before) {
+            *spent = now.cycles.wrapping_sub(before.cycles);
+        }
+        self.before = now;
+        whole
+    }
 }

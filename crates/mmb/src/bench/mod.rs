@@ -1,122 +1,118 @@
 //! `mmb bench`: what a policy costs, in cycles per packet and stage.
 //!
-//! Packets lie in memory ([`arena`]), generated ([`generate`]) or read from a capture. They go through one worker in
-//! vectors, round after round over all of them, and the worker's own stage counters are read after each round
-//! ([`measure`]). No port is opened: receiving and sending are not in the figures.
+//! Rules come from a file or are generated, packets likewise ([`source`]). The packets lie in memory ([`arena`]) and go
+//! through one worker in vectors, round after round over all of them; what each stage costs is read off its counters
+//! ([`measure`]). [`linear`] is a baseline that has no index. [`updates`] changes the policy meanwhile. No port is opened:
+//! receiving and sending are not in the figures.
 
 mod arena;
-mod generate;
+mod linear;
 mod measure;
+mod memory;
+mod report;
+mod source;
+mod updates;
 
-use crate::cli::{BenchArgs, Global};
-use crate::{output, policy_file};
-use anyhow::{Context, bail, ensure};
+use crate::cli::{BenchArgs, ClassifierArg, Global};
+use crate::policy_file;
+use anyhow::Context;
 use arena::Arena;
-use measure::{Effort, Result};
-use mmb_engine::worker::VECTOR;
-use mmb_engine::{Engine, PortSpec, PortTable};
-use mmb_io::pcap::{CaptureReader, Item};
+use linear::Linear;
+use measure::{Effort, Pipeline};
+use mmb_engine::{Engine, PortSpec, PortTable, Worker};
 use mmb_packet::PortId;
-use std::fs::File;
-use std::path::Path;
+use report::{Load, Report};
+use source::Set;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// The fewest packets that are generated: more than caches and branch predictors can learn by heart.
+/// The fewest packets that are generated to be measured: more than caches and branch predictors can learn by heart.
 const FEWEST_GENERATED: u32 = 65_536;
+/// The most rules that are held against every packet: beyond, a measurement takes minutes and says nothing new.
+const MOST_LINEAR: usize = 10_000;
 
 /// Measures a policy.
 ///
 /// # Errors
-/// A policy or a capture that cannot be used.
+/// A policy, a set or a capture that cannot be used.
 pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode> {
-    if args.pcap.is_none() && args.packets < FEWEST_GENERATED {
+    let writes = args.write_rules.is_some() || args.write_pcap.is_some();
+    if args.pcap.is_none() && !writes && args.packets < FEWEST_GENERATED {
         crate::bad_usage(&format!("fewer than {FEWEST_GENERATED} generated packets would measure caches"));
     }
     if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
         crate::bad_usage("--seconds takes a time above 0, of at most an hour");
     }
-    let Some(policy) = policy_file::load(&args.rules, global)? else {
+    let before = memory::resident();
+    let Some(set) = Set::load(args, global)? else {
         return Ok(ExitCode::FAILURE);
     };
-    let ports = PortTable(
-        [("a", 1), ("b", 0)]
-            .map(|(name, peer)| PortSpec { name: name.into(), mtu: None, peer: Some(PortId(peer)) })
-            .to_vec(),
-    );
-    let (mut engine, workers) = Engine::new(ports, 1, args.seed);
-    let worker = workers.into_iter().next().context("the engine has no worker")?;
-    engine.publish(&policy).with_context(|| args.rules.display().to_string())?;
-    let arena = match &args.pcap {
-        None => generate::packets(args.packets, args.traffic, args.seed),
-        Some(path) => captured(path, args.packets).with_context(|| path.display().to_string())?,
-    };
-    let effort = match args.rounds {
-        Some(rounds) => Effort::Rounds(rounds.into()),
-        None => Effort::Time(Duration::from_secs_f64(args.seconds)),
-    };
-    let result = measure::run(&engine, worker, arena, policy_file::rewrites(&policy), effort);
-    if global.json {
-        output::print_json(&as_json(&result));
-    } else {
-        output::print(&as_text(&result));
+    if writes {
+        set.write(args)?;
+        return Ok(ExitCode::SUCCESS);
     }
+    let policy_bytes = memory::resident().saturating_sub(before);
+    let report = match args.classifier {
+        ClassifierArg::Linear => {
+            let rules = set.policy.rules.len();
+            anyhow::ensure!(rules <= MOST_LINEAR, "{rules} rules are too many to hold against every packet");
+            let mut linear = Linear::new(&set.policy)?;
+            let measured = measure::run(&mut linear, &mut set.packets(args)?, rewrites(&set), effort(args));
+            let matches = linear.matches_per_packet();
+            Report { load: Load { rules, policy_bytes, ..Load::default() }, measured, matches }
+        }
+        ClassifierArg::Merged if args.updates => {
+            let (engine, worker, _) = started(&set, args)?;
+            let report = updates::run(&set, engine, worker, set.packets(args)?, args)?;
+            report::show(global, &report);
+            return Ok(ExitCode::SUCCESS);
+        }
+        ClassifierArg::Merged => {
+            let (engine, worker, load) = started(&set, args)?;
+            let mut pipeline = Pipeline::new(&engine, worker);
+            let measured = measure::run(&mut pipeline, &mut set.packets(args)?, rewrites(&set), effort(args));
+            let matched: u64 = set.policy.rules.keys().map(|id| engine.rule_count(id).packets).sum();
+            let matches = matched as f64 / measured.taken.max(1) as f64;
+            Report { load: Load { policy_bytes, ..load }, measured, matches }
+        }
+    };
+    report::show(global, &report);
     Ok(ExitCode::SUCCESS)
 }
 
-/// The first packets of a capture.
-fn captured(path: &Path, most: u32) -> anyhow::Result<Arena> {
-    let mut reader = CaptureReader::open(File::open(path)?)?;
-    let mut arena = Arena::default();
-    loop {
-        match reader.next_item() {
-            Ok(Some(Item::Packet(packet))) => arena.push(packet.data, packet.meta.link),
-            Ok(Some(Item::Block(_))) => {}
-            Ok(None) => break,
-            // What is before the damage is as good to measure with as any capture.
-            Err(error) if arena.len() > 0 => {
-                output::complain(&format!("{}: note: {error}", path.display()));
-                break;
-            }
-            Err(error) => bail!(error),
-        }
-        if arena.len() == most as usize {
-            break;
-        }
+/// An engine with the policy in force, and what that took.
+fn started(set: &Set, args: &BenchArgs) -> anyhow::Result<(Engine, Worker, Load)> {
+    let (mut engine, workers) = Engine::new(wire(), 1, args.seed);
+    let worker = workers.into_iter().next().context("the engine has no worker")?;
+    let (before, began) = (memory::resident(), Instant::now());
+    engine.publish(&set.policy).with_context(|| set.name.clone())?;
+    let load = Load {
+        rules: set.policy.rules.len(),
+        tables: engine.tables().len(),
+        publish: began.elapsed(),
+        engine_bytes: memory::resident().saturating_sub(before),
+        ..Load::default()
+    };
+    Ok((engine, worker, load))
+}
+
+/// Two ports, joined.
+fn wire() -> PortTable {
+    let ports = [("a", 1), ("b", 0)];
+    PortTable(
+        ports
+            .map(|(name, peer)| PortSpec { name: name.into(), mtu: None, peer: Some(PortId(peer)) })
+            .to_vec(),
+    )
+}
+
+fn rewrites(set: &Set) -> bool {
+    policy_file::rewrites(&set.policy)
+}
+
+fn effort(args: &BenchArgs) -> Effort {
+    match args.rounds {
+        Some(rounds) => Effort::Rounds(rounds.into()),
+        None => Effort::Time(Duration::from_secs_f64(args.seconds)),
     }
-    ensure!(arena.len() > 0, "it holds no packets");
-    Ok(arena)
-}
-
-fn as_json(result: &Result) -> serde_json::Value {
-    let stages = result
-        .stages
-        .iter()
-        .map(|(name, cycles)| serde_json::json!({ "name": name, "cycles_per_packet": rounded(*cycles) }));
-    serde_json::json!({
-        "tsc_hz": result.tsc_hz,
-        "vector": VECTOR,
-        "packets": result.packets,
-        "rounds": result.rounds,
-        "stages": stages.collect::<Vec<_>>(),
-        "cycles_per_packet": rounded(result.cycles),
-        "mpps": (result.mpps() * 1000.0).round() / 1000.0,
-    })
-}
-
-fn as_text(result: &Result) -> String {
-    let mut text = format!(
-        "{} packets, {} rounds in vectors of {VECTOR}; cycles of {:.3} GHz\n",
-        result.packets,
-        result.rounds,
-        result.tsc_hz as f64 / 1e9
-    );
-    for (name, cycles) in &result.stages {
-        text += &format!("{name:<14}{cycles:>10.1} cycles per packet\n");
-    }
-    text + &format!("{:<14}{:>10.1} cycles per packet, {:.2} Mpps\n", "all", result.cycles, result.mpps())
-}
-
-fn rounded(cycles: f64) -> f64 {
-    (cycles * 100.0).round() / 100.0
 }

@@ -1,0 +1,114 @@
+//! What was measured, as text and as JSON.
+
+use super::measure::Measured;
+use crate::cli::Global;
+use crate::output;
+use mmb_engine::VECTOR;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// A measurement.
+pub(super) struct Report {
+    pub(super) load: Load,
+    pub(super) measured: Measured,
+    /// Rules that a packet matched, on average.
+    pub(super) matches: f64,
+}
+
+/// What having the rules takes.
+#[derive(Default)]
+pub(super) struct Load {
+    pub(super) rules: usize,
+    /// Tables of the classifier.
+    pub(super) tables: usize,
+    /// Time to put the whole policy in force.
+    pub(super) publish: Duration,
+    /// Memory of the policy.
+    pub(super) policy_bytes: u64,
+    /// Memory of what the engine made from it.
+    pub(super) engine_bytes: u64,
+}
+
+/// Something to tell.
+pub(super) trait Shown {
+    /// For programs.
+    fn json(&self) -> Value;
+    /// For people.
+    fn text(&self) -> String;
+}
+
+/// Tells it in the way that was asked for.
+pub(super) fn show(global: &Global, report: &impl Shown) {
+    if global.json { output::print_json(&report.json()) } else { output::print(&report.text()) }
+}
+
+/// With two decimals: more would be noise.
+pub(super) fn rounded(number: f64) -> f64 {
+    (number * 100.0).round() / 100.0
+}
+
+impl Load {
+    fn per_rule(&self, bytes: u64) -> f64 {
+        bytes as f64 / self.rules.max(1) as f64
+    }
+}
+
+impl Shown for Report {
+    fn json(&self) -> Value {
+        let (load, measured) = (&self.load, &self.measured);
+        let stages = measured
+            .stages
+            .iter()
+            .map(|(name, cycles)| json!({ "name": name, "cycles_per_packet": rounded(*cycles) }));
+        json!({
+            "tsc_hz": measured.tsc_hz,
+            "vector": VECTOR,
+            "packets": measured.packets,
+            "rounds": measured.rounds,
+            "stages": stages.collect::<Vec<_>>(),
+            "cycles_per_packet": rounded(measured.cycles),
+            "mpps": (measured.mpps() * 1000.0).round() / 1000.0,
+            "rules": load.rules,
+            "tables": load.tables,
+            "matches_per_packet": rounded(self.matches),
+            "publish_ms": rounded(load.publish.as_secs_f64() * 1e3),
+            "policy_bytes": load.policy_bytes,
+            "engine_bytes": load.engine_bytes,
+        })
+    }
+
+    fn text(&self) -> String {
+        let (load, measured) = (&self.load, &self.measured);
+        let mut text = format!(
+            "{} rules in {} tables, in force after {:.1} ms; {:.2} matches per packet\n",
+            load.rules,
+            load.tables,
+            load.publish.as_secs_f64() * 1e3,
+            self.matches
+        );
+        // Of few rules the memory is that of the program around them.
+        if load.rules >= 10_000 {
+            let (policy, engine) = (load.per_rule(load.policy_bytes), load.per_rule(load.engine_bytes));
+            let _ = writeln!(text, "{policy:.0} bytes a rule in the policy, {engine:.0} in the engine");
+        }
+        let _ = writeln!(
+            text,
+            "{} packets, {} rounds in vectors of {VECTOR}; cycles of {:.3} GHz",
+            measured.packets,
+            measured.rounds,
+            measured.tsc_hz as f64 / 1e9
+        );
+        for (name, cycles) in &measured.stages {
+            let _ = writeln!(text, "{name:<14}{cycles:>10.1} cycles per packet");
+        }
+        let _ = writeln!(
+            text,
+            "{:<14}{:>10.1} cycles per packet, {:.2} Mpps",
+            "all",
+            measured.cycles,
+            measured.mpps()
+        );
+        text
+    }
+}

@@ -1,0 +1,156 @@
+//! Where rules and packets come from.
+
+use super::Arena;
+use crate::cli::{BenchArgs, Global, Traffic as TrafficArg};
+use crate::import::classbench::{self, Reading};
+use crate::{output, policy_file};
+use anyhow::{Context, bail, ensure};
+use mmb_io::pcap::{CaptureReader, Item};
+use mmb_packet::LinkType;
+use mmb_packet::checksum::{TCP, UDP};
+use mmb_policy::Policy;
+use mmb_workload::{Background, Traffic, pcap};
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A policy, and the traffic that suits it.
+pub(super) struct Set {
+    /// What to call it in messages.
+    pub(super) name: String,
+    pub(super) policy: Policy,
+    traffic: Traffic,
+}
+
+impl Set {
+    /// The set that the command line asks for. `None`: the policy is wrong, and that has been told.
+    ///
+    /// # Errors
+    /// It cannot be read or made.
+    pub(super) fn load(args: &BenchArgs, global: &Global) -> anyhow::Result<Option<Set>> {
+        let source = &args.source;
+        let (name, policy, background, hit) = if let Some(path) = &source.rules {
+            let Some(policy) = policy_file::load(path, global)? else { return Ok(None) };
+            (path.display().to_string(), policy, Background::Mixed, 0.0)
+        } else if let Some(path) = &source.filters {
+            let name = path.display().to_string();
+            let policy = filters(path).with_context(|| name.clone())?;
+            (name, policy, Background::Uniform, 1.0)
+        } else {
+            let workload = args.workload().unwrap_or_else(|unfit| crate::bad_usage(&unfit.to_string()));
+            let workload = workload.context("there is no set to measure")?;
+            let kind = workload.kind();
+            (kind.name().to_owned(), workload.policy()?, workload.background(), kind.hit())
+        };
+        let background = args.traffic.map_or(background, |traffic| traffic.into());
+        let traffic =
+            Traffic { background, hit: args.hit.unwrap_or(hit), locality: args.locality, seed: args.seed };
+        Ok(Some(Set { name, policy, traffic }))
+    }
+
+    /// The packets to measure with.
+    ///
+    /// # Errors
+    /// A capture that cannot be used.
+    pub(super) fn packets(&self, args: &BenchArgs) -> anyhow::Result<Arena> {
+        if let Some(path) = &args.pcap {
+            return captured(path, args.packets).with_context(|| path.display().to_string());
+        }
+        let mut arena = Arena::default();
+        self.frames(args).iter().for_each(|frame| arena.push(frame, LinkType::Ethernet));
+        Ok(arena)
+    }
+
+    /// Writes rules and packets into the files that were asked for.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn write(&self, args: &BenchArgs) -> anyhow::Result<()> {
+        if let Some(path) = &args.write_rules {
+            std::fs::write(path, self.policy.to_text()).with_context(|| path.display().to_string())?;
+        }
+        if let Some(path) = &args.write_pcap {
+            let write =
+                |file| pcap::write(&mut BufWriter::new(file), self.frames(args).iter().map(Vec::as_slice));
+            File::create(path).and_then(write).with_context(|| path.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    fn frames(&self, args: &BenchArgs) -> Vec<Vec<u8>> {
+        let rules = &self.policy.rules;
+        let made = self.traffic.frames(args.packets as usize, rules.iter(), rules.len());
+        let wanted = self.traffic.hit * f64::from(args.packets);
+        if !rules.is_empty() && (made.drawn as f64) < 0.9 * wanted {
+            output::complain(&format!("note: only {} packets could be drawn from the rules", made.drawn));
+        }
+        made.frames
+    }
+}
+
+impl From<TrafficArg> for Background {
+    fn from(traffic: TrafficArg) -> Background {
+        match traffic {
+            TrafficArg::Mixed => Background::Mixed,
+            TrafficArg::Udp => Background::Plain(UDP, false),
+            TrafficArg::Tcp => Background::Plain(TCP, false),
+            TrafficArg::Udp6 => Background::Plain(UDP, true),
+            TrafficArg::Tcp6 => Background::Plain(TCP, true),
+            TrafficArg::Uniform => Background::Uniform,
+            TrafficArg::Uniform6 => Background::Uniform6,
+        }
+    }
+}
+
+/// The policy of a ClassBench filter file, packed or not.
+fn filters(path: &Path) -> anyhow::Result<Policy> {
+    let text = if path.extension().is_some_and(|extension| extension == "xz") {
+        let unpacked = Command::new("xz").arg("-dc").arg("--").arg(path).stderr(Stdio::inherit()).output();
+        let unpacked = unpacked.context("cannot run xz, which unpacks it")?;
+        ensure!(unpacked.status.success(), "xz cannot unpack it");
+        String::from_utf8(unpacked.stdout)?
+    } else {
+        policy_file::read(path)?
+    };
+    let filters = classbench::read(&text)?;
+    let mut lines = String::new();
+    let mut left_out = 0;
+    for (prio, filter) in filters.iter().enumerate() {
+        match filter.constraints(Reading::default()) {
+            Ok(rules) => rules.iter().for_each(|rule| lines += &format!("add prio {prio} {rule} drop\n")),
+            Err(_) => left_out += 1,
+        }
+    }
+    if left_out > 0 {
+        output::complain(&format!("note: {left_out} filters that match no packet are left out"));
+    }
+    let parsed = Policy::parse(&lines);
+    let (policy, _) =
+        parsed.map_err(|errors| anyhow::anyhow!("a filter is no rule: {}", errors[0].message))?;
+    Ok(policy)
+}
+
+/// The first packets of a capture.
+fn captured(path: &Path, most: u32) -> anyhow::Result<Arena> {
+    let mut reader = CaptureReader::open(File::open(path)?)?;
+    let mut arena = Arena::default();
+    loop {
+        match reader.next_item() {
+            Ok(Some(Item::Packet(packet))) => arena.push(packet.data, packet.meta.link),
+            Ok(Some(Item::Block(_))) => {}
+            Ok(None) => break,
+            // What is before the damage is as good to measure with as any capture.
+            Err(error) if arena.len() > 0 => {
+                output::complain(&format!("{}: note: {error}", path.display()));
+                break;
+            }
+            Err(error) => bail!(error),
+        }
+        if arena.len() == most as usize {
+            break;
+        }
+    }
+    ensure!(arena.len() > 0, "it holds no packets");
+    Ok(arena)
+}

@@ -1,0 +1,389 @@
+//! Changes of the policy while packets are forwarded: how soon a worker sees them, and what they cost it.
+//!
+//! One thread forwards as fast as it can, round after round over the packets. The other, which has the engine, changes the
+//! policy. To see when a change is in force, each vector begins with a packet of its own, the *probe*, that no rule
+//! matches; a rule that drops just that packet comes and goes, and the worker notes when the probe's verdict changed. The
+//! time goes from before the policy is changed to the end of the first vector that was decided by the new one.
+
+use super::arena::Arena;
+use super::report::{Shown, rounded};
+use super::source::Set;
+use super::{memory, rewrites};
+use crate::cli::BenchArgs;
+use crate::tsc::Tsc;
+use anyhow::ensure;
+use arrayvec::ArrayVec;
+use mmb_engine::worker::{Cycles, VECTOR};
+use mmb_engine::{DropReason, Engine, Verdict, Worker};
+use mmb_io::cycles;
+use mmb_packet::{LinkType, Packet};
+use mmb_policy::{Change, Command, Policy, Rule, RuleId};
+use mmb_workload::{Header, Random};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Packets that are tried as a probe.
+const MOST_PROBES: usize = 1000;
+/// Changes whose latency is measured, of each kind.
+const LATENCIES: usize = 500;
+/// Changes of a large batch.
+const BATCH: usize = 1000;
+/// Changes a second, and changes of a publication.
+const RATES: [(u32, u32); 4] = [(1000, 1), (10_000, 1), (10_000, 10), (10_000, 100)];
+/// A change that no worker sees within this is lost.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Publications are waited for by sleeping where they are further away than this.
+const SLEEP: Duration = Duration::from_micros(200);
+
+/// What changes cost.
+pub(super) struct Report {
+    rules: usize,
+    latencies: Vec<Latency>,
+    rates: Vec<Rate>,
+    /// Changes of the long run, and bytes resident before it, after it, and at most.
+    long_run: (u32, u64, u64, u64),
+}
+
+/// How soon changes are in force, in microseconds.
+struct Latency {
+    what: String,
+    count: usize,
+    p50: f64,
+    p99: f64,
+    max: f64,
+}
+
+/// Forwarding while the policy changes.
+struct Rate {
+    batch: u32,
+    wanted: u32,
+    achieved: f64,
+    mpps: f64,
+}
+
+/// Between the two threads.
+#[derive(Default)]
+struct Shared {
+    /// Packets forwarded.
+    packets: AtomicU64,
+    /// Cycle counter when the probe's verdict changed last, and in the lowest bit whether it is dropped.
+    probe: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// Measures.
+///
+/// # Errors
+/// A change is refused or does not come into force.
+pub(super) fn run(
+    set: &Set,
+    engine: Engine,
+    mut worker: Worker,
+    mut arena: Arena,
+    args: &BenchArgs,
+) -> anyhow::Result<Report> {
+    ensure!(!set.policy.rules.is_empty(), "{}: there are no rules to change", set.name);
+    ensure!(!rewrites(set), "{}: changes are measured with rules that rewrite nothing", set.name);
+    let probe = Probe::find(&mut worker, args.seed)?;
+    let mut arena = with_probe(&mut arena, &probe.frame);
+    let shared = Shared::default();
+    let mut control = Control {
+        engine,
+        ids: set.policy.rules.keys().collect(),
+        policy: set.policy.clone(),
+        spare: Vec::new(),
+        probe: probe.rule,
+        random: Random::new(args.seed, "changes"),
+        shared: &shared,
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| forward(&mut worker, &mut arena, &shared));
+        let report = control.measure(Duration::from_secs_f64(args.seconds), args.changes);
+        shared.stop.store(true, Ordering::Relaxed);
+        report
+    })
+}
+
+/// The packet side: forwards until it is told to stop. Each vector begins with the probe.
+fn forward(worker: &mut Worker, arena: &mut Arena, shared: &Shared) {
+    let mut verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
+    let mut was_dropped = false;
+    while !shared.stop.load(Ordering::Relaxed) {
+        let mut packets = arena.packets();
+        loop {
+            let mut vector: ArrayVec<Packet<'_>, VECTOR> = packets.by_ref().take(VECTOR).collect();
+            if vector.is_empty() {
+                break;
+            }
+            worker.process(0, &Tsc, &mut vector, &mut verdicts);
+            let dropped = matches!(verdicts[0], Verdict::Drop(_));
+            if dropped != was_dropped {
+                was_dropped = dropped;
+                shared.probe.store(Tsc.now() & !1 | u64::from(dropped), Ordering::Release);
+            }
+            shared.packets.fetch_add(vector.len() as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The packets, with the probe in front of each vector.
+fn with_probe(arena: &mut Arena, probe: &[u8]) -> Arena {
+    let mut with = Arena::default();
+    arena.restore();
+    for (number, packet) in arena.packets().enumerate() {
+        if number % (VECTOR - 1) == 0 {
+            with.push(probe, LinkType::Ethernet);
+        }
+        with.push(packet.bytes(), packet.link);
+    }
+    with.restore();
+    with
+}
+
+/// A packet that no rule matches, and the rule that will.
+struct Probe {
+    frame: Vec<u8>,
+    rule: Rule,
+}
+
+impl Probe {
+    /// A probe for the policy in force.
+    fn find(worker: &mut Worker, seed: u64) -> anyhow::Result<Probe> {
+        let mut random = Random::new(seed, "probe");
+        let mut address = || random.within(0x0100_0000, 0xdfff_ffff);
+        for _ in 0..MOST_PROBES {
+            let (source, destination) = (address(), address());
+            let header = Header { source, destination, sport: 33_434, dport: 33_434, ..Header::default() };
+            let frame = header.frame();
+            let mut arena = Arena::default();
+            arena.push(&frame, LinkType::Ethernet);
+            arena.restore();
+            let mut verdicts = [Verdict::Drop(DropReason::NoBuffer)];
+            worker.process(0, &Tsc, &mut arena.packets().collect::<Vec<_>>(), &mut verdicts);
+            if matches!(verdicts[0], Verdict::Send(_)) {
+                return Ok(Probe { frame, rule: drop_rule(source, destination)? });
+            }
+        }
+        anyhow::bail!("the rules drop every packet: no change could be seen")
+    }
+}
+
+/// The rule that drops a probe.
+fn drop_rule(source: u128, destination: u128) -> anyhow::Result<Rule> {
+    let [source, destination] = [source, destination].map(|number| Ipv4Addr::from_bits(number as u32));
+    let line = format!("add ip-saddr {source} ip-daddr {destination} udp-sport 33434 udp-dport 33434 drop");
+    match mmb_policy::parse_command(&line) {
+        Ok((Command::Add(rule), _)) => Ok(*rule),
+        _ => anyhow::bail!("`{line}` is no rule"),
+    }
+}
+
+/// The control side.
+struct Control<'a> {
+    engine: Engine,
+    policy: Policy,
+    /// Rules that are in the policy, in no order.
+    ids: Vec<RuleId>,
+    /// Rules that were taken out, to be added again.
+    spare: Vec<Rule>,
+    probe: Rule,
+    random: Random,
+    shared: &'a Shared,
+}
+
+impl Control<'_> {
+    fn measure(&mut self, time: Duration, changes: u32) -> anyhow::Result<Report> {
+        let rules = self.policy.rules.len();
+        let mut latencies = Vec::new();
+        for (what, batch, count) in [("one rule", 0, LATENCIES), ("a batch of", BATCH, LATENCIES / 10)] {
+            let (mut added, mut deleted) = (Vec::new(), Vec::new());
+            for _ in 0..count {
+                let (comes, goes) = self.come_and_go(batch)?;
+                added.push(comes);
+                deleted.push(goes);
+            }
+            let name = if batch > 0 { format!("{what} {batch}") } else { what.to_owned() };
+            latencies.push(Latency::of(format!("add, {name}"), added));
+            latencies.push(Latency::of(format!("del, {name}"), deleted));
+        }
+        // The machine may be slower at the end than at the beginning: what is compared lies between two of the same.
+        let mut rates = vec![self.at_rate(time, 0, 1)?];
+        for (wanted, batch) in RATES {
+            rates.push(self.at_rate(time, wanted, batch)?);
+        }
+        rates.push(self.at_rate(time, 0, 1)?);
+        Ok(Report { rules, latencies, rates, long_run: self.long_run(changes)? })
+    }
+
+    /// Adds the rule of the probe and deletes it again, each time with `others` more changes; microseconds of both.
+    fn come_and_go(&mut self, others: usize) -> anyhow::Result<(f64, f64)> {
+        let began = Tsc.now();
+        let id = self.policy.add(&self.probe)?;
+        let comes = self.in_force_after(others, began, true)?;
+        let began = Tsc.now();
+        self.policy.run(Command::Del(id))?;
+        let goes = self.in_force_after(others, began, false)?;
+        Ok((comes, goes))
+    }
+
+    fn in_force_after(&mut self, others: usize, began: u64, dropped: bool) -> anyhow::Result<f64> {
+        for _ in 0..others {
+            self.change()?;
+        }
+        self.engine.publish(&self.policy)?;
+        let waiting = Instant::now();
+        let seen = loop {
+            let seen = self.shared.probe.load(Ordering::Acquire);
+            if seen & 1 == u64::from(dropped) && seen > began {
+                break seen;
+            }
+            ensure!(waiting.elapsed() < PATIENCE, "a change did not come into force");
+            std::hint::spin_loop();
+        };
+        Ok(seen.wrapping_sub(began) as f64 / cycles::hz() as f64 * 1e6)
+    }
+
+    /// Takes a rule out, any of them, or adds one again that was taken out: turn by turn.
+    fn change(&mut self) -> anyhow::Result<()> {
+        if let Some(rule) = self.spare.pop() {
+            self.ids.push(self.policy.add(&rule)?);
+            return Ok(());
+        }
+        let place = self.random.below(self.ids.len() as u64) as usize;
+        let id = self.ids.swap_remove(place);
+        if let Change::Deleted(rule) = self.policy.run(Command::Del(id))? {
+            self.spare.push(Rule { id: None, ..*rule });
+        }
+        Ok(())
+    }
+
+    /// Changes at a rate for some time, and what is forwarded meanwhile. A rate that is too high is not made up for.
+    fn at_rate(&mut self, time: Duration, wanted: u32, batch: u32) -> anyhow::Result<Rate> {
+        let (packets, began) = (self.shared.packets.load(Ordering::Relaxed), Instant::now());
+        let mut changes = 0;
+        if wanted == 0 {
+            std::thread::sleep(time);
+        } else {
+            let step = Duration::from_secs_f64(f64::from(batch) / f64::from(wanted));
+            let mut due = began;
+            while began.elapsed() < time {
+                wait_until(due);
+                for _ in 0..batch {
+                    self.change()?;
+                }
+                self.engine.publish(&self.policy)?;
+                changes += batch;
+                due = (due + step).max(Instant::now() - step);
+            }
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        let forwarded = self.shared.packets.load(Ordering::Relaxed) - packets;
+        let (achieved, mpps) = (f64::from(changes) / seconds, forwarded as f64 / seconds / 1e6);
+        Ok(Rate { batch, wanted, achieved, mpps })
+    }
+
+    /// Many changes as fast as they go; memory before, after and at most.
+    fn long_run(&mut self, changes: u32) -> anyhow::Result<(u32, u64, u64, u64)> {
+        let before = memory::resident();
+        let mut most = before;
+        let batch = BATCH as u32;
+        for publication in 0..changes.div_ceil(batch) {
+            for _ in 0..batch {
+                self.change()?;
+            }
+            self.engine.publish(&self.policy)?;
+            if publication % 16 == 0 {
+                most = most.max(memory::resident());
+            }
+        }
+        let waiting = Instant::now();
+        while self.engine.reclaim() > 0 && waiting.elapsed() < PATIENCE {
+            std::thread::sleep(SLEEP);
+        }
+        let after = memory::resident();
+        Ok((changes.next_multiple_of(batch), before, after, most.max(after)))
+    }
+}
+
+/// Sleeps while there is time to, then spins.
+fn wait_until(due: Instant) {
+    while let Some(left) = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        if left > SLEEP { std::thread::sleep(left - SLEEP) } else { std::hint::spin_loop() }
+    }
+}
+
+impl Latency {
+    fn of(what: String, mut times: Vec<f64>) -> Latency {
+        times.sort_unstable_by(f64::total_cmp);
+        let at = |share: f64| times[((times.len() - 1) as f64 * share).ceil() as usize];
+        Latency { what, count: times.len(), p50: at(0.5), p99: at(0.99), max: at(1.0) }
+    }
+}
+
+impl Report {
+    /// What is forwarded while nothing changes.
+    fn undisturbed(&self) -> f64 {
+        let still = self.rates.iter().filter(|rate| rate.wanted == 0);
+        let (sum, count) = still.fold((0.0, 0.0), |(sum, count), rate| (sum + rate.mpps, count + 1.0));
+        sum / f64::max(count, 1.0)
+    }
+}
+
+impl Shown for Report {
+    fn json(&self) -> Value {
+        let latencies = self.latencies.iter().map(|latency| {
+            json!({
+                "what": latency.what,
+                "count": latency.count,
+                "p50_us": rounded(latency.p50),
+                "p99_us": rounded(latency.p99),
+                "max_us": rounded(latency.max),
+            })
+        });
+        let rates = self.rates.iter().map(|rate| {
+            json!({
+                "wanted_per_s": rate.wanted,
+                "batch": rate.batch,
+                "achieved_per_s": rounded(rate.achieved),
+                "mpps": rounded(rate.mpps),
+                "ratio": rounded(rate.mpps / self.undisturbed()),
+            })
+        });
+        let (changes, before, after, most) = self.long_run;
+        json!({
+            "rules": self.rules,
+            "in_force": latencies.collect::<Vec<_>>(),
+            "throughput": rates.collect::<Vec<_>>(),
+            "long_run": { "changes": changes, "before_bytes": before, "after_bytes": after, "most_bytes": most },
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{} rules\n{:<24}{:>8}{:>12}{:>12}{:>12}\n",
+            self.rules, "in force after", "count", "p50 µs", "p99 µs", "max µs"
+        );
+        for Latency { what, count, p50, p99, max } in &self.latencies {
+            let _ = writeln!(text, "{what:<24}{count:>8}{p50:>12.1}{p99:>12.1}{max:>12.1}");
+        }
+        let _ = writeln!(
+            text,
+            "{:<24}{:>8}{:>12}{:>12}{:>12}",
+            "changes a second", "at once", "achieved", "Mpps", "ratio"
+        );
+        for rate in &self.rates {
+            let ratio = rate.mpps / self.undisturbed();
+            let Rate { batch, wanted, achieved, mpps } = rate;
+            let _ = writeln!(text, "{wanted:<24}{batch:>8}{achieved:>12.0}{mpps:>12.2}{ratio:>12.3}");
+        }
+        let (changes, before, after, most) = self.long_run;
+        let mega = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let (before, after, most) = (mega(before), mega(after), mega(most));
+        let _ =
+            writeln!(text, "{changes} changes: {before:.1} MB before, {after:.1} after, {most:.1} at most");
+        text
+    }
+}

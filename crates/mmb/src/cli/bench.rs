@@ -1,0 +1,143 @@
+//! `mmb bench`: which rules, which packets, what to measure.
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum, ValueHint};
+use mmb_workload::{Kind, Unfit, Workload};
+use std::path::PathBuf;
+
+const MORE: &str = "\
+The rules are those of a policy, of a ClassBench filter file, or of a generated set; the same seed gives the same \
+rules and packets. With --write-rules or --write-pcap they are written and nothing is measured.
+
+Sets:";
+
+/// `mmb bench`
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "mmb bench --rules FILE [OPTIONS]\n       \
+                      mmb bench --workload SET [--size N] [--tuples N] [OPTIONS]\n       \
+                      mmb bench --filters FILE [OPTIONS]",
+    after_help = sets()
+)]
+pub(crate) struct BenchArgs {
+    /// Where the rules come from.
+    #[command(flatten)]
+    pub(crate) source: Source,
+    /// Rules of the generated set; without it, what is usual for the set
+    #[arg(long, value_name = "N", requires = "workload", value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
+    pub(crate) size: Option<u32>,
+    /// Tuples of the generated set: distinct masks that its rules are spread over
+    #[arg(long, value_name = "N", requires = "workload", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) tuples: Option<u32>,
+    /// Packets of this capture instead of generated ones
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Distinct packets to generate, or at most to take from the capture
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+    pub(crate) packets: u32,
+    /// What the packets are that are not drawn from the rules; without it, what suits the set, or mixed
+    #[arg(long, value_enum, conflicts_with = "pcap")]
+    pub(crate) traffic: Option<Traffic>,
+    /// Share of packets that are drawn from the rules, 0 to 1: each from a random one, random where it leaves bits free
+    #[arg(long, value_name = "SHARE", conflicts_with = "pcap", value_parser = share)]
+    pub(crate) hit: Option<f64>,
+    /// Packets come in trains of one header, of Pareto-distributed lengths
+    #[arg(long, conflicts_with = "pcap")]
+    pub(crate) locality: bool,
+    /// How rules are found
+    #[arg(long, value_enum, default_value_t = ClassifierArg::Merged)]
+    pub(crate) classifier: ClassifierArg,
+    /// Measure changes of the policy while packets are forwarded
+    #[arg(long, conflicts_with_all = ["rounds", "pcap"])]
+    pub(crate) updates: bool,
+    /// Changes for the long run of --updates
+    #[arg(long, value_name = "N", default_value_t = 100_000, requires = "updates")]
+    pub(crate) changes: u32,
+    /// Measure for about this long (with --updates, each rate of changes)
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    pub(crate) seconds: f64,
+    /// Measure this many rounds over all packets instead
+    #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) rounds: Option<u16>,
+    /// Seed of the generated rules and packets and of the percentages of drop
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Write the rules as a policy file, and measure nothing
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) write_rules: Option<PathBuf>,
+    /// Write the packets as a capture, and measure nothing
+    #[arg(long, value_name = "FILE", conflicts_with = "pcap", value_hint = ValueHint::FilePath)]
+    pub(crate) write_pcap: Option<PathBuf>,
+}
+
+/// Where the rules of a measurement come from.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Source {
+    /// The policy file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) rules: Option<PathBuf>,
+    /// A generated set
+    #[arg(long, value_name = "SET", value_parser = kinds(), hide_possible_values = true)]
+    pub(crate) workload: Option<Kind>,
+    /// A ClassBench filter file, as it is or packed by xz; the first line has the best priority
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) filters: Option<PathBuf>,
+}
+
+impl BenchArgs {
+    /// The generated set, if one was asked for.
+    ///
+    /// # Errors
+    /// There is no set of that size and number of tuples.
+    pub(crate) fn workload(&self) -> Result<Option<Workload>, Unfit> {
+        let count = |number: Option<u32>| number.map(|number| number as usize);
+        let new = |kind| Workload::new(kind, count(self.size), count(self.tuples), self.seed);
+        self.source.workload.map(new).transpose()
+    }
+}
+
+/// Packets that `mmb bench` generates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Traffic {
+    /// UDP and TCP in halves, one in eight over IPv6
+    Mixed,
+    /// The smallest UDP packets over IPv4
+    Udp,
+    /// TCP over IPv4 with the usual options
+    Tcp,
+    /// The smallest UDP packets over IPv6
+    Udp6,
+    /// TCP over IPv6 with the usual options
+    Tcp6,
+    /// Random headers of UDP and TCP over IPv4
+    Uniform,
+    /// Random headers of UDP and TCP over IPv6
+    Uniform6,
+}
+
+/// How rules are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ClassifierArg {
+    /// As mmb does it
+    Merged,
+    /// Every rule held against every packet, compiled but without any index: a baseline for small sets
+    Linear,
+}
+
+fn kinds() -> impl TypedValueParser<Value = Kind> {
+    let names = Kind::all().map(|kind| PossibleValue::new(kind.name()).help(kind.help()));
+    PossibleValuesParser::new(names).try_map(|name| Kind::named(&name).ok_or("no such set"))
+}
+
+fn sets() -> String {
+    let lines = Kind::all().map(|kind| format!("\n  {:<12}{}", kind.name(), kind.help()));
+    format!("{MORE}{}", lines.collect::<String>())
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("a share is a number from 0 to 1".to_owned()),
+    }
+}
