@@ -11,8 +11,6 @@ use crate::names::{
     SERVICES, TCP_FLAGS,
 };
 use mmb_packet::key::{self, eh, flags};
-use std::collections::HashMap;
-use std::sync::LazyLock;
 
 /// What a field's value is, and so how it is written and compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -400,8 +398,31 @@ fields! {
         NO_BINDING, NONE, "the bytes behind the transport header, compared as a prefix";
 }
 
-static BY_NAME: LazyLock<HashMap<&'static str, FieldId>> =
-    LazyLock::new(|| FIELDS.iter().map(|info| (info.name, info.id)).collect());
+/// A hash table of the names: a field's number plus one in the first free slot behind that of its name. Every word of a
+/// policy file is looked up, most of them in vain.
+static BY_NAME: [u8; 512] = {
+    let mut slots = [0; 512];
+    let mut field = 0;
+    while field < FIELDS.len() {
+        let mut slot = slot(FIELDS[field].name.as_bytes());
+        while slots[slot] != 0 {
+            slot = (slot + 1) % slots.len();
+        }
+        field += 1;
+        slots[slot] = field as u8;
+    }
+    slots
+};
+
+/// The slot where the search for a name begins.
+const fn slot(name: &[u8]) -> usize {
+    let (mut hash, mut at) = (0u32, 0);
+    while at < name.len() {
+        hash = (hash ^ name[at] as u32).wrapping_mul(0x0100_0193);
+        at += 1;
+    }
+    (hash >> 8) as usize % 512
+}
 
 impl FieldId {
     /// The field of that name. `tcp-opt` is the field of any option; the kind behind it is the parser's matter.
@@ -410,7 +431,14 @@ impl FieldId {
         if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
             return None;
         }
-        BY_NAME.get(name).copied()
+        let mut slot = slot(name.as_bytes());
+        while let Some(field) = usize::from(BY_NAME[slot]).checked_sub(1) {
+            if FIELDS[field].name == name {
+                return Some(FIELDS[field].id);
+            }
+            slot = (slot + 1) % BY_NAME.len();
+        }
+        None
     }
 
     /// The field's row.

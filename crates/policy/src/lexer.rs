@@ -83,6 +83,11 @@ impl<'a> Lexer<'a> {
     /// Skips blanks, comments and joined line ends.
     fn skip_blank(&mut self, errors: &mut Vec<Diagnostic>) {
         loop {
+            let blanks = self.source.as_bytes()[self.at..].iter().take_while(|byte| **byte == b' ').count();
+            self.at += blanks;
+            if self.next_is_plain() {
+                return;
+            }
             let rest = self.rest();
             let Some(c) = rest.chars().next() else { return };
             match c {
@@ -113,6 +118,9 @@ impl<'a> Lexer<'a> {
     }
 
     fn token(&mut self, errors: &mut Vec<Diagnostic>) -> TokenKind<'a> {
+        if self.next_is_plain() {
+            return self.word();
+        }
         let rest = self.rest();
         let mut chars = rest.chars();
         let (kind, len) = match (chars.next(), chars.next()) {
@@ -137,12 +145,19 @@ impl<'a> Lexer<'a> {
         kind
     }
 
+    /// Whether what is next is sure to be part of a word, and ASCII.
+    fn next_is_plain(&self) -> bool {
+        self.source.as_bytes().get(self.at).is_some_and(|byte| is_plain(*byte))
+    }
+
     fn word(&mut self) -> TokenKind<'a> {
         let rest = self.rest();
-        let len = rest.find(ends_word).unwrap_or(rest.len());
+        let plain = rest.bytes().position(|byte| !is_plain(byte)).unwrap_or(rest.len());
+        let len = plain + rest[plain..].find(ends_word).unwrap_or(rest.len() - plain);
         let word = &rest[..len];
         self.at += len;
-        TokenKind::Word(if word.is_ascii() { Cow::Borrowed(word) } else { word.replace(DASHES, "-").into() })
+        let is_ascii = plain == len || word.is_ascii();
+        TokenKind::Word(if is_ascii { Cow::Borrowed(word) } else { word.replace(DASHES, "-").into() })
     }
 
     /// `"…"` with the escapes `\n \r \t \0 \\ \" \xNN`, on one line.
@@ -233,6 +248,11 @@ impl<'a> Lexer<'a> {
         }
         TokenKind::Bytes(bytes)
     }
+}
+
+/// Most words are made of these alone, and files are long.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-'..=b':' | b'_')
 }
 
 fn ends_word(c: char) -> bool {

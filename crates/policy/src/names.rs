@@ -27,8 +27,11 @@ impl Names {
         Names { shown, list }
     }
 
-    /// The value that a name stands for.
+    /// The value that a name stands for; no name begins with a digit.
     pub fn value(&self, name: &str) -> Option<u64> {
+        if name.starts_with(|c: char| c.is_ascii_digit()) {
+            return None;
+        }
         self.list.iter().find(|(n, _)| *n == name).map(|&(_, value)| value)
     }
 

@@ -32,7 +32,7 @@ pub struct Plan {
 impl Plan {
     /// Goes from `old`, which is in force, to `new`, for instance a file just parsed.
     pub fn new(old: &Policy, new: Policy) -> Plan {
-        let policy = match renumber(old, &new) {
+        let mut policy = match renumber(old, &new) {
             Some((numbers, last)) => new.renumbered(&numbers, last),
             None => new.above(old),
         };
@@ -46,8 +46,26 @@ impl Plan {
         }
         let mut new = added.iter().peekable();
         let kept = policy.rules.keys().filter(|id| new.next_if_eq(&id).is_none()).collect();
+        if added.len() + removed.len() <= policy.rules.len() / FEW {
+            policy.rules = sharing(&old.rules, &policy.rules, &added, &removed);
+        }
         Plan { policy, added, removed, kept }
     }
+}
+
+/// One rule of so many may change, and the policy is still made from the one in force.
+const FEW: usize = 4;
+
+/// The rules of `new`, made of `old`, so that the two share what stays and whoever compares them has little to do.
+fn sharing(old: &Rules, new: &Rules, added: &[RuleId], removed: &[RuleId]) -> Rules {
+    let mut rules = old.clone();
+    for id in removed {
+        rules.remove(*id);
+    }
+    for entry in added.iter().filter_map(|id| new.entry(*id)) {
+        rules.insert_entry(entry);
+    }
+    rules
 }
 
 /// Final numbers of the new policy's rules, in their order, and the greatest number used; `None` if rules that compete
@@ -55,8 +73,8 @@ impl Plan {
 fn renumber(old: &Policy, new: &Policy) -> Option<(Vec<RuleId>, u32)> {
     let given = new.rules.entries().filter(|entry| !entry.numbered).last();
     let mut last = old.last_id().max(given.map_or(0, |entry| entry.id.0));
-    let in_force = same_rules(old, new);
-    let mut in_force = in_force.iter().peekable();
+    let alike = alike(old, new);
+    let mut alike = alike.iter().peekable();
     let mut floors: HashMap<(Prio, Prize), RuleId> = HashMap::new();
     let mut numbers = Vec::with_capacity(new.rules.len());
     for entry in new.rules.entries() {
@@ -64,10 +82,11 @@ fn renumber(old: &Policy, new: &Policy) -> Option<(Vec<RuleId>, u32)> {
         let prizes = prizes(&targets);
         let floor = prizes.iter().filter_map(|&prize| floors.get(&(prio, prize))).max().copied();
         let fits = |id: RuleId| floor.is_none_or(|floor| floor < id);
-        let number = match in_force.next_if(|(new, _)| *new == entry.id) {
+        let same = |number| old.rules.entry(number).is_some_and(|old| old.record == entry.record);
+        let number = match alike.next_if(|(new, _)| *new == entry.id) {
             _ if !entry.numbered && fits(entry.id) => entry.id,
             _ if !entry.numbered => return None,
-            Some(&(_, number)) if fits(number) => number,
+            Some(&(_, number)) if same(number) && fits(number) => number,
             _ => {
                 last = last.checked_add(1)?;
                 RuleId(last)
@@ -81,30 +100,27 @@ fn renumber(old: &Policy, new: &Policy) -> Option<(Vec<RuleId>, u32)> {
     Some((numbers, last))
 }
 
-/// Rules of `new` that were numbered by the policy and are in force under a number that no rule of `new` asks for:
-/// their numbers, each with that number.
-fn same_rules(old: &Policy, new: &Policy) -> Vec<(RuleId, RuleId)> {
+/// Rules of `new` that were numbered by the policy and seem to be in force under a number that no rule of `new` asks for:
+/// their numbers in order, each with that number. That their hashes are equal is all that was seen.
+fn alike(old: &Policy, new: &Policy) -> Vec<(RuleId, RuleId)> {
     let asked = |id: RuleId| new.rules.entry(id).is_some_and(|entry| !entry.numbered);
     let old_rules = by_content(old.rules.entries().filter(|entry| !asked(entry.id)));
     let new_rules = by_content(new.rules.entries().filter(|entry| entry.numbered));
     let (mut olds, mut news) = (old_rules.iter().peekable(), new_rules.iter().peekable());
-    let mut same = Vec::new();
+    let mut alike = Vec::new();
     while let (Some((old_hash, old_id)), Some((new_hash, new_id))) = (olds.peek(), news.peek()) {
         match old_hash.cmp(new_hash) {
             Ordering::Less => _ = olds.next(),
             Ordering::Greater => _ = news.next(),
             Ordering::Equal => {
-                let (was, is) = (old.rules.entry(*old_id), new.rules.entry(*new_id));
-                if was.zip(is).is_some_and(|(was, is)| was.record == is.record) {
-                    same.push((*new_id, *old_id));
-                }
+                alike.push((*new_id, *old_id));
                 olds.next();
                 news.next();
             }
         }
     }
-    same.sort_unstable();
-    same
+    alike.sort_unstable();
+    alike
 }
 
 /// Rules by a hash of what they are, equal ones by number.
@@ -223,6 +239,15 @@ mod tests {
         let (kept, added, removed, text) = plan(old, new);
         assert_eq!((kept, added, removed), (vec![], vec![1, 3], vec![5]));
         assert_eq!(text, "add id 1 tcp-dport 80 mod ip-dscp ef\nadd id 3 tcp-dport 80 mod ip-dscp cs1\n");
+    }
+
+    #[test]
+    fn what_stays_is_shared() {
+        let file = |last: u32| (0..=last).map(|i| format!("add ip-id {i} drop\n")).collect::<String>();
+        let old = policy(&file(30_000));
+        let plan = Plan::new(&old, policy(&file(30_001)));
+        assert_eq!((plan.kept.len(), ids(&plan.added)), (30_001, vec![30_002]));
+        assert!(Rules::diff(&old.rules, &plan.policy.rules).bounds().1 < 3000);
     }
 
     #[test]

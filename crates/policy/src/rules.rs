@@ -111,7 +111,7 @@ impl Rules {
 
     /// [`Rules::insert`], and whether the policy gave the number.
     pub(crate) fn insert_numbered(&mut self, id: RuleId, rule: &Rule, numbered: bool) {
-        let mut record = Vec::new();
+        let mut record = Vec::with_capacity(64);
         record::write(rule, &mut record);
         self.insert_entry(Entry { id, numbered, record: &record });
     }
@@ -211,8 +211,11 @@ impl Rules {
 
     /// The chunk and the place in it where the rule of that number is, or is to be inserted.
     fn place(&self, id: RuleId) -> Result<(usize, usize), (usize, usize)> {
-        let behind = self.chunks.partition_point(|chunk| chunk.ids()[0] <= id);
-        let chunk = behind.saturating_sub(1);
+        let chunk = match self.chunks.last() {
+            // Files are read in the order of their numbers.
+            Some(last) if last.ids()[0] <= id => self.chunks.len() - 1,
+            _ => self.chunks.partition_point(|chunk| chunk.ids()[0] <= id).saturating_sub(1),
+        };
         match self.chunks.get(chunk) {
             Some(place) => place.find(id).map(|at| (chunk, at)).map_err(|at| (chunk, at)),
             None => Err((0, 0)),

@@ -29,6 +29,15 @@ pub(crate) struct Read {
 
 /// A number: `443`, `0x1bb`, `x1bb`.
 pub(crate) fn number(word: &str) -> Result<u128, Refusal> {
+    // Nearly all are short and decimal, and so much faster read.
+    if let 1..=18 = word.len()
+        && let Some(n) = word.bytes().try_fold(0, |n: u64, byte| match byte {
+            b'0'..=b'9' => Some(n * 10 + u64::from(byte - b'0')),
+            _ => None,
+        })
+    {
+        return Ok(n.into());
+    }
     let hex =
         word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")).or_else(|| word.strip_prefix(['x', 'X']));
     let (digits, radix) = match hex {
@@ -44,8 +53,8 @@ pub(crate) fn number(word: &str) -> Result<u128, Refusal> {
 /// One value of a field: a number, a name, an address, a prefix, a range.
 pub(crate) fn item(info: &FieldInfo, word: &str) -> Result<Read, Refusal> {
     let plain = |item| Read { item, masked: false };
-    if let Some((address, len)) = word.split_once('/')
-        && let Some(width) = address_width(info)
+    if let Some(width) = address_width(info)
+        && let Some((address, len)) = word.split_once('/')
     {
         return prefix(info, width, address, len);
     }

@@ -83,6 +83,17 @@ fn every_field_can_stand_in_a_rule() {
 }
 
 #[test]
+fn names_do_not_look_like_numbers() {
+    for (name, _) in FIELDS.iter().flat_map(|info| info.names.list) {
+        assert!(name.starts_with(|c: char| c.is_ascii_lowercase()), "{name}");
+    }
+    for info in FIELDS {
+        assert_eq!(FieldId::named(info.name), Some(info.id));
+        assert!(info.name.starts_with(|c: char| c.is_ascii_lowercase()), "{}", info.name);
+    }
+}
+
+#[test]
 fn every_field_is_explained() {
     for info in FIELDS {
         assert!(!info.help.is_empty() && !info.help.ends_with('.'), "{}", info.name);

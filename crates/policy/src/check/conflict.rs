@@ -6,10 +6,10 @@
 
 use super::Report;
 use super::intervals::Intervals;
-use super::world::{World, Worlds, about};
+use super::world::{World, Worlds, about, is_narrow};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::field::{Alone, Field, FieldId, Group, Implies, Place, ValueKind};
-use crate::rule::{Equality, Match, Target, Test, ones};
+use crate::rule::{Cond, Equality, Match, Target, Test, ones};
 use crate::syntax::RuleSyntax;
 
 /// Of rules with more constraints only the sorts of packets are looked at: the rest would take quadratic time.
@@ -108,6 +108,9 @@ impl<'m> Fact<'m> {
 
 /// Reports a rule that can match nothing, and targets that can never apply.
 pub(super) fn check(syntax: &RuleSyntax<'_>, matches: &[Match], targets: &[Target], report: &mut Report<'_>) {
+    if targets.iter().all(|target| written(target).is_none()) && plainly_possible(matches) {
+        return;
+    }
     let facts: Vec<Fact<'_>> = matches.iter().map(Fact::new).collect();
     let all: Vec<&Fact<'_>> = facts.iter().collect();
     if !possible(&all) {
@@ -132,6 +135,26 @@ pub(super) fn check(syntax: &RuleSyntax<'_>, matches: &[Match], targets: &[Targe
             report.error(Diagnostic::new(at.span, message));
         }
     }
+}
+
+/// Whether a rule is so plain that it needs no analysis: each constraint gives values of a field that has its full range
+/// in all packets, of bytes that no other constraint is about. Most of the rules of large policies are.
+fn plainly_possible(matches: &[Match]) -> bool {
+    let mut worlds = Worlds::of(Implies::Ip);
+    let mut seen = 0;
+    matches.iter().all(|m| {
+        let info = m.field.info();
+        let (Place::Key { bit, width }, Test::Number(Cond::Eq, _), false) = (info.place, &m.test, m.negated)
+        else {
+            return false;
+        };
+        let (first, last) = (bit / 8, (bit + u16::from(width) - 1) / 8);
+        let bytes = ones((last - first + 1) as u8) << first;
+        let apart = seen & bytes == 0;
+        seen |= bytes;
+        worlds = worlds.intersect(Worlds::of(info.implies));
+        apart && info.alone != Alone::Optional && !is_narrow(m.field.id)
+    }) && !worlds.is_empty()
 }
 
 /// The field that a target writes.

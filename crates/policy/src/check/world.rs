@@ -4,7 +4,8 @@
 //! none), and whether the packet is a later fragment; in each, some fields have less than their full range.
 
 use super::intervals::Intervals;
-use crate::field::{Field, FieldId, Implies};
+use crate::field::{FIELDS, Field, FieldId, Implies};
+use std::sync::LazyLock;
 
 /// A sort of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +46,40 @@ pub(super) const WORLDS: [World; 11] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Worlds(pub(super) u16);
 
+/// [`Worlds::of`] every implication, in the order of their declaration.
+static OF: [Worlds; 9] = [
+    Worlds::within(Implies::Frame),
+    Worlds::within(Implies::Ip),
+    Worlds::within(Implies::Ip4),
+    Worlds::within(Implies::Ip6),
+    Worlds::within(Implies::Icmp),
+    Worlds::within(Implies::Icmp6),
+    Worlds::within(Implies::Udp),
+    Worlds::within(Implies::Tcp),
+    Worlds::within(Implies::Transport),
+];
+
+/// The fields that have less than their full range in packets of some sort, by [`FieldId`].
+static NARROW: LazyLock<Vec<bool>> = LazyLock::new(|| {
+    let narrow = |id| WORLDS.iter().any(|world| world.values(id).is_some());
+    FIELDS.iter().map(|info| narrow(info.id)).collect()
+});
+
+/// Whether a field of fixed place has less than its full range in packets of some sort.
+pub(super) fn is_narrow(id: FieldId) -> bool {
+    NARROW[id as usize]
+}
+
 impl Worlds {
     /// Those of which a field that implies this can hold.
     pub(super) fn of(implies: Implies) -> Worlds {
-        let mut set = 0;
-        for (i, world) in WORLDS.iter().enumerate() {
+        OF[implies as usize]
+    }
+
+    const fn within(implies: Implies) -> Worlds {
+        let (mut set, mut i) = (0, 0);
+        while i < WORLDS.len() {
+            let world = &WORLDS[i];
             let within = match implies {
                 Implies::Frame => true,
                 Implies::Ip => world.family != 0,
@@ -64,6 +94,7 @@ impl Worlds {
             if within {
                 set |= 1 << i;
             }
+            i += 1;
         }
         Worlds(set)
     }

@@ -54,7 +54,9 @@ const GROUPS: &[&str] = &["ip-", "tcp-", "udp-", "ip6-", "icmp-", "icmp6-", "tcp
 
 /// Whether a word begins a constraint or a target, and so ends what is before it.
 pub(crate) fn is_keyword(word: &str) -> bool {
-    word == "all" || FieldId::named(word).is_some() || verb::target_named(word).is_some()
+    // No number and no address does.
+    word.starts_with(|c: char| c.is_ascii_lowercase())
+        && (word == "all" || FieldId::named(word).is_some() || verb::target_named(word).is_some())
 }
 
 /// The names of the fields as they are written.

@@ -56,6 +56,9 @@ impl Chunk {
 
     /// Where the rule of that number is, or would be.
     pub(super) fn find(&self, id: RuleId) -> Result<usize, usize> {
+        if self.ids.last().is_some_and(|last| *last < id) {
+            return Err(self.len());
+        }
         self.ids.binary_search(&id)
     }
 
@@ -80,10 +83,14 @@ impl Chunk {
     }
 
     pub(super) fn insert(&mut self, at: usize, entry: Entry<'_>) {
-        if at < self.len() {
-            self.make_room(entry.record.len());
-        }
         let start = self.start(at);
+        if at == self.len() {
+            self.ids.push(entry.id);
+            self.records.extend_from_slice(entry.record);
+            self.ends.push(self.records.len() as u32 * 2 + u32::from(entry.numbered));
+            return;
+        }
+        self.make_room(entry.record.len());
         self.ids.insert(at, entry.id);
         self.ends.insert(at, start as u32 * 2 + u32::from(entry.numbered));
         self.splice(at, 0, entry.record);
