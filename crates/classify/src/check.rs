@@ -1,7 +1,8 @@
 //! Residual checks: what a mask and a value cannot say. They are compiled with the rule and run on a hit.
 
 use crate::bounds::Bounds;
-use mmb_packet::key::{self, Key};
+use crate::keys::Column;
+use mmb_packet::key::{FLAGS, LANE, Lanes};
 use mmb_packet::options::{self, OptionTable};
 use mmb_packet::{Layout, Packet};
 use mmb_policy::field::Payload;
@@ -11,11 +12,11 @@ use mmb_policy::rule::ones;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Check {
     /// A number of the key lies in a range, or outside it.
-    Range { from: Extract, first: u64, last: u64, outside: bool },
+    Range { from: Extract, first: u32, last: u32, outside: bool },
     /// A number of the key is a member of a set.
-    Set { from: Extract, ranges: Box<[(u64, u64)]> },
-    /// An IPv6 address is a member of a set.
-    Address { at: u8, ranges: Box<[(u128, u128)]> },
+    Set { from: Extract, ranges: Box<[(u32, u32)]> },
+    /// An IPv6 address, from lane `lane` on, is a member of a set.
+    Address { lane: u8, ranges: Box<[(u128, u128)]> },
     /// An empty payload passes if `empty`; another one by whether it begins with one of the prefixes.
     Payload { of: Payload, prefixes: Box<[Box<[u8]>]>, empty: bool, begins: bool },
     /// Some option of a kind passes a test, or (`none`) no option does.
@@ -35,60 +36,71 @@ pub(crate) enum OptionTest {
     Bytes { data: Box<[Box<[u8]>]>, differs: bool },
 }
 
-/// How a field of at most 57 bits is read from a key.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// How a field of at most 32 bits is read from a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Extract {
-    /// The first of the 8 bytes that hold it.
-    at: u8,
-    /// Bits behind it in these 8 bytes.
+    /// The lane that it lies in.
+    pub(crate) lane: u8,
+    /// Bits behind it in the lane.
     shift: u8,
-    /// Its bits, shifted down.
-    mask: u64,
     /// Bit of the key's flags without which the check holds whatever the field says; 0: none.
     unless: u8,
+    /// Its bits, shifted down.
+    mask: u32,
 }
 
 impl Extract {
-    /// The field of `width` bits at bit `bit`. It lies in the first 64 bytes of the key.
+    /// The field of `width` bits at bit `bit`, which does not leave its lane.
     fn new(bit: u16, width: u8, unless: u8) -> Extract {
-        let at = (bit / 8).min(64 - 8);
-        let shift = 64 - (bit - at * 8) - u16::from(width);
-        Extract { at: at as u8, shift: shift as u8, mask: ones(width) as u64, unless }
+        let shift = 32 - bit % 32 - u16::from(width);
+        Extract { lane: (bit / 32) as u8, shift: shift as u8, unless, mask: ones(width) as u32 }
     }
 
     /// The number, or `None` where the check holds without it.
     #[inline]
-    fn read<const N: usize>(self, key: &Key<N>) -> Option<u64> {
-        if self.unless != 0 && key.0[key::FLAGS] & self.unless == 0 {
+    pub(crate) fn read(self, subject: &Subject<'_, '_>) -> Option<u32> {
+        if self.unless != 0 && subject.number(FLAGS / LANE).to_be_bytes()[FLAGS % LANE] & self.unless == 0 {
             return None;
         }
-        let bytes = key.0.get(usize::from(self.at)..)?.first_chunk()?;
-        Some(u64::from_be_bytes(*bytes) >> self.shift & self.mask)
+        Some(subject.number(usize::from(self.lane)) >> self.shift & self.mask)
     }
 }
 
-/// What a payload or option check looks at.
+/// What checks look at: one key of a vector, and its packet.
+#[derive(Clone, Copy)]
 pub(crate) struct Subject<'a, 'b> {
+    /// The vector's keys by lane.
+    pub(crate) lanes: &'a [Column],
+    /// The key's number.
+    pub(crate) key: u8,
     pub(crate) packet: &'a Packet<'b>,
     pub(crate) layout: &'a Layout,
+}
+
+impl Subject<'_, '_> {
+    /// A lane as a number.
+    #[inline]
+    pub(crate) fn number(&self, lane: usize) -> u32 {
+        u32::from_be(self.lanes[lane][usize::from(self.key)])
+    }
 }
 
 impl Check {
     /// The check that the field of `width` bits at bit `bit` is in `bounds`, or that the flag `unless` is not set.
     pub(crate) fn number(bit: u16, width: u8, bounds: &Bounds, unless: u8) -> Check {
-        if width > 57 {
-            return Check::Address { at: (bit / 8) as u8, ranges: bounds.ranges().into() };
+        if width > 32 {
+            return Check::Address { lane: (bit / 32) as u8, ranges: bounds.ranges().into() };
         }
         let from = Extract::new(bit, width, unless);
         match (bounds.ranges(), bounds.complement().ranges()) {
             (&[(first, last)], _) => {
-                Check::Range { from, first: first as u64, last: last as u64, outside: false }
+                Check::Range { from, first: first as u32, last: last as u32, outside: false }
             }
             (_, &[(first, last)]) => {
-                Check::Range { from, first: first as u64, last: last as u64, outside: true }
+                Check::Range { from, first: first as u32, last: last as u32, outside: true }
             }
             (ranges, _) => {
-                Check::Set { from, ranges: ranges.iter().map(|r| (r.0 as u64, r.1 as u64)).collect() }
+                Check::Set { from, ranges: ranges.iter().map(|r| (r.0 as u32, r.1 as u32)).collect() }
             }
         }
     }
@@ -98,17 +110,29 @@ impl Check {
         matches!(self, Check::Option { .. } | Check::AnyOption { .. })
     }
 
+    /// The lanes that it reads.
+    pub(crate) fn lanes(&self) -> Lanes {
+        match self {
+            Check::Range { from, .. } | Check::Set { from, .. } => {
+                let flags = if from.unless == 0 { Lanes::default() } else { Lanes(1) };
+                flags.with(Lanes(1 << from.lane))
+            }
+            Check::Address { lane, .. } => Lanes::range(usize::from(*lane), usize::from(*lane) + 4),
+            Check::Payload { .. } | Check::Option { .. } | Check::AnyOption { .. } => Lanes::default(),
+        }
+    }
+
     /// Whether it holds. Option checks are [`Check::holds_for`]'s matter; here they do not hold.
     #[inline]
-    pub(crate) fn holds<const N: usize>(&self, key: &Key<N>, subject: &Subject<'_, '_>) -> bool {
+    pub(crate) fn holds(&self, subject: &Subject<'_, '_>) -> bool {
         match self {
             Check::Range { from, first, last, outside } => {
-                from.read(key).is_none_or(|n| (*first <= n && n <= *last) != *outside)
+                from.read(subject).is_none_or(|n| (*first <= n && n <= *last) != *outside)
             }
-            Check::Set { from, ranges } => from.read(key).is_none_or(|n| member(ranges, n)),
-            Check::Address { at, ranges } => {
-                let bytes = key.0.get(usize::from(*at)..).and_then(|rest| rest.first_chunk());
-                bytes.is_some_and(|bytes| member(ranges, u128::from_be_bytes(*bytes)))
+            Check::Set { from, ranges } => from.read(subject).is_none_or(|n| member(ranges, n)),
+            Check::Address { lane, ranges } => {
+                let part = |i: usize| u128::from(subject.number(usize::from(*lane) + i));
+                member(ranges, part(0) << 96 | part(1) << 64 | part(2) << 32 | part(3))
             }
             Check::Payload { of, prefixes, empty, begins } => match payload(*of, subject) {
                 [] => *empty,
@@ -168,20 +192,29 @@ mod tests {
 
     #[test]
     fn every_field_of_the_key_is_read_where_the_table_says() {
-        let mut key = Key([0u8; 80]);
-        for (i, byte) in key.0.iter_mut().enumerate() {
+        let mut key = [0u8; 80];
+        for (i, byte) in key.iter_mut().enumerate() {
             *byte = (i as u8).wrapping_mul(151) ^ 0x5a;
         }
-        let bit_at = |at: usize| u128::from(key.0[at / 8] >> (7 - at % 8) & 1);
+        let bit_at = |at: usize| u128::from(key[at / 8] >> (7 - at % 8) & 1);
+        let lanes: Vec<Column> = key
+            .as_chunks::<LANE>()
+            .0
+            .iter()
+            .map(|lane| std::array::from_fn(|at| if at == 3 { u32::from_ne_bytes(*lane) } else { 0 }))
+            .collect();
         let mut buffer = [0; 0];
         let packet = Packet::new(&mut buffer, 0, 0, mmb_packet::PortId(0), mmb_packet::LinkType::RawIp);
-        let subject = Subject { packet: &packet.expect("an empty packet fits"), layout: &Layout::default() };
+        let packet = packet.expect("an empty packet fits");
+        let subject = Subject { lanes: &lanes, key: 3, packet: &packet, layout: &Layout::default() };
         for field in FIELDS {
             let Place::Key { bit, width } = field.place else { continue };
             let number = (0..width.into()).fold(0, |number, i| number << 1 | bit_at(usize::from(bit) + i));
             let only = Bounds::new([(number, number)], width);
-            let check = |bounds: &Bounds| Check::number(bit, width, bounds, 0).holds(&key, &subject);
+            let check = |bounds: &Bounds| Check::number(bit, width, bounds, 0).holds(&subject);
             assert!(check(&only) && !check(&only.complement()), "{}", field.name);
+            let lanes = Check::number(bit, width, &only, 0).lanes();
+            assert!(lanes.has(usize::from(bit) / 32) && (width > 32 || bit % 32 + u16::from(width) <= 32));
         }
     }
 }

@@ -1,75 +1,88 @@
-//! The keys of a vector, one lane a packet class.
+//! The keys of a vector, one lane group a packet class, as columns of 32-bit lanes.
 //!
-//! The parse stage fills them, one key after the other; the classifier reads them. They belong to a worker and are
-//! allocated once.
+//! A column holds one lane of every key of the vector side by side, so that eight or sixteen keys are hashed or
+//! compared at once, and only lanes that some rule asks for are filled and take room in the cache. Columns belong to a
+//! worker and are allocated once. The parse stage says which packets have keys and fills them; the classifier reads.
 
 use crate::VECTOR;
-use mmb_packet::key::Key;
+use mmb_packet::key::{LANE, Lanes};
+use mmb_packet::{Layout, Packet, PortId, fill_lanes4, fill_lanes6};
 
-/// The keys of a vector's packets of one class, side by side. Keys and packets are numbered in a byte: a number is
-/// always inside an array of [`VECTOR`].
+/// Lanes of a key for IPv4 packets and frames that are not IP.
+pub(crate) const LANES4: usize = 64 / LANE;
+/// Lanes of a key for IPv6 packets.
+pub(crate) const LANES6: usize = 80 / LANE;
+
+/// One lane of all keys of a vector.
+pub(crate) type Column = [u32; VECTOR];
+
+/// The keys of a vector's packets of one class. Keys and packets are numbered in a byte: a number is always inside an
+/// array of [`VECTOR`].
 #[derive(Clone, Debug)]
-pub struct Lane<const N: usize> {
-    keys: Box<[Key<N>; VECTOR]>,
+pub struct Columns<const L: usize> {
+    lanes: Box<[Column; L]>,
     /// Which packet of the vector each key is of.
     packets: Box<[u8; VECTOR]>,
     len: usize,
 }
 
-impl<const N: usize> Default for Lane<N> {
+impl<const L: usize> Default for Columns<L> {
     fn default() -> Self {
-        Lane { keys: Box::new([Key::default(); VECTOR]), packets: Box::new([0; VECTOR]), len: 0 }
+        Columns { lanes: Box::new([[0; VECTOR]; L]), packets: Box::new([0; VECTOR]), len: 0 }
     }
 }
 
-impl<const N: usize> Lane<N> {
-    /// The place for the key of packet `packet` of the vector; it holds an older key still.
+impl<const L: usize> Columns<L> {
+    /// Gives packet `packet` of the vector a key, which [`Keys::fill`] is to fill.
     ///
     /// # Panics
-    /// If the lane holds [`VECTOR`] keys.
+    /// If there are [`VECTOR`] keys already.
     #[inline]
-    pub fn push(&mut self, packet: u8) -> &mut Key<N> {
-        let at = self.len;
-        self.packets[at] = packet;
-        self.len = at + 1;
-        &mut self.keys[at]
+    pub fn push(&mut self, packet: u8) {
+        self.packets[self.len] = packet;
+        self.len += 1;
     }
 
-    /// The places that were given, with the packets that they are for.
-    #[inline]
-    pub fn places(&mut self) -> impl Iterator<Item = (u8, &mut Key<N>)> {
-        self.packets.iter().copied().zip(&mut *self.keys).take(self.len)
-    }
-
-    /// Keys of the vector; they stand first in [`Lane::keys`].
+    /// Keys of the vector; they stand first in every column.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The places of the keys.
+    /// The columns by lane.
     #[inline]
-    pub(crate) fn keys(&self) -> &[Key<N>; VECTOR] {
-        &self.keys
+    pub(crate) fn lanes(&self) -> &[Column] {
+        &self.lanes[..]
     }
 
-    /// The packets that they are of.
+    /// The packets that the keys are of.
     #[inline]
     pub(crate) fn packets(&self) -> &[u8; VECTOR] {
         &self.packets
     }
 }
 
+/// The lanes that a policy asks for, by packet class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    pub(crate) ip4: Lanes,
+    pub(crate) ip6: Lanes,
+    pub(crate) other: Lanes,
+}
+
 /// The keys of a vector.
 #[derive(Clone, Debug, Default)]
 pub struct Keys {
     /// IPv4 packets.
-    pub ip4: Lane<64>,
+    pub ip4: Columns<LANES4>,
     /// IPv6 packets.
-    pub ip6: Lane<80>,
+    pub ip6: Columns<LANES6>,
     /// Frames that are not IP.
-    pub other: Lane<64>,
+    pub other: Columns<LANES4>,
 }
+
+/// What most policies ask for: the kind of the transport header, its ports, both IPv4 addresses.
+const FIVE_TUPLE: Lanes = Lanes(1 | 1 << 4 | 1 << 13 | 1 << 14);
 
 impl Keys {
     /// Makes room for the next vector.
@@ -78,5 +91,47 @@ impl Keys {
         self.ip4.len = 0;
         self.ip6.len = 0;
         self.other.len = 0;
+    }
+
+    /// Fills the wanted lanes of the keys that were given out. `out` tells the port that a packet leaves by.
+    #[inline]
+    pub fn fill(
+        &mut self,
+        wanted: Wanted,
+        packets: &[Packet<'_>],
+        layouts: &[Layout],
+        out: impl Fn(usize) -> PortId,
+    ) {
+        if FIVE_TUPLE.with(wanted.ip4) == FIVE_TUPLE {
+            // Known when compiled, so that nothing is asked per lane.
+            fill4(&mut self.ip4, FIVE_TUPLE, packets, layouts, &out);
+        } else {
+            fill4(&mut self.ip4, wanted.ip4, packets, layouts, &out);
+        }
+        fill4(&mut self.other, wanted.other, packets, layouts, &out);
+        let Columns { lanes, packets: of, len } = &mut self.ip6;
+        for (key, &packet) in of[..*len].iter().enumerate() {
+            let at = usize::from(packet);
+            let (packet, layout) = (&packets[at], &layouts[at]);
+            fill_lanes6(packet, layout, [packet.port, out(at)], wanted.ip6, |lane, value| {
+                lanes[lane][key] = value;
+            });
+        }
+    }
+}
+
+#[inline(always)]
+fn fill4(
+    columns: &mut Columns<LANES4>,
+    wanted: Lanes,
+    packets: &[Packet<'_>],
+    layouts: &[Layout],
+    out: &impl Fn(usize) -> PortId,
+) {
+    let Columns { lanes, packets: of, len } = columns;
+    for (key, &packet) in of[..*len].iter().enumerate() {
+        let at = usize::from(packet);
+        let (packet, layout) = (&packets[at], &layouts[at]);
+        fill_lanes4(packet, layout, [packet.port, out(at)], wanted, |lane, value| lanes[lane][key] = value);
     }
 }

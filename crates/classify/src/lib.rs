@@ -1,39 +1,50 @@
-//! Which rules does a packet match: policy rules to tuples, vectors of header keys to matched rules.
+//! Which rules does a packet match: policy rules to tables, vectors of header keys to matched rules.
 //!
-//! Purpose: [`Classifier::build`] compiles rules, given in the order of their ranks (by priority, then id), to one
-//! set of tables a packet class. [`Classifier::classify`] finds, for a whole vector of keys, every rule that each
-//! packet matches.
+//! Purpose: [`ClassifierIndex`] takes rules, each under a handle, all at once or one by one, and hands out
+//! [`Classifier`]s. [`Classifier::classify`] finds, for a whole vector of keys, every rule that each packet matches.
 //!
 //! From rules to tables:
 //! 1. `compile` turns a rule into a cube of fixed key bits (equality, prefixes, flags, implied protocols; a few
 //!    cubes for a small set of values) and residual checks (ranges, inequalities, options, payloads). A rule that
 //!    leaves both IP versions open is compiled for both; a class in which it cannot hold does not know it.
-//! 2. Cubes with the same mask form a *tuple*: one hash table (`table`) from the masked key to an entry. Rules with
-//!    the same masked key hang on one entry.
+//! 2. Cubes with the same mask form a *tuple*. `merge` puts tuples together that can share a hash `table` under a mask
+//!    that all of them fix without long chains. Tuples of few rules are rows that are compared one by one (`flat`).
+//! 3. Rules with the same key hang on one entry: a `list`, which finds its rules by their conditions (`ranged`) or by
+//!    the packet's TCP options.
 //!
-//! From keys to rules: each tuple hashes all keys of the vector, loads their buckets' tags, and verifies the few keys
-//! whose tag is there (tuple-space search, Srinivasan et al., SIGCOMM 1999). Checks run on hits. Tests of TCP
-//! options come last, packet by packet, so that options are parsed once a packet and only for rules that ask.
+//! From keys to rules: keys lie in columns of 32-bit lanes (`keys`). Each table hashes the column's keys many at a time
+//! (`simd`), asks its filter, fetches the buckets of what is left, and compares. Options are parsed once a packet, and only
+//! if a rule asks.
 //!
-//! Life-cycle: a [`Classifier`] is built on the control side and never changes; workers share it. A [`Scratch`] and
-//! the [`Keys`] belong to one worker; they are allocated when made and on [`Scratch::fit`], never by `classify`.
-#![forbid(unsafe_code)]
+//! Life-cycle: a [`ClassifierIndex`] belongs to the control side. A [`Classifier`] never changes; workers share it; it shares
+//! what is alike with the index and other classifiers, which copy the pages that they change. A [`Scratch`] and the
+//! [`Keys`] belong to one worker; they are allocated when made and on [`Scratch::fit`], never by `classify`.
+#![deny(unsafe_code)]
 
 mod bounds;
 mod check;
+mod class_index;
 mod classifier;
 mod compile;
 mod cube;
-mod draft;
+mod flat;
 mod keys;
+mod list;
 mod matches;
+mod merge;
 mod ports;
+mod ranged;
+mod search;
+mod segment;
+pub mod shelf;
+#[allow(unsafe_code)]
+mod simd;
 mod table;
-mod tuple;
 mod words;
 
-pub use classifier::{Classifier, TableStats};
-pub use keys::{Keys, Lane};
+pub use class_index::{TableStats, Tuning};
+pub use classifier::{Classifier, ClassifierIndex, Handle};
+pub use keys::{Columns, Keys, Wanted};
 pub use matches::Scratch;
 pub use ports::{Ports, UnknownPort};
 

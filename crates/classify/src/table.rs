@@ -1,304 +1,458 @@
-//! The hash table of one tuple: masked keys to values, in buckets of one or two cache lines.
+//! A table: the rules of one tuple, or of several that share a relaxed mask, in one extendible hash index.
 //!
-//! The first word of a bucket holds four tags of 15 bits of the hash, 0 for none, so that a key that is not there costs
-//! one cache line and one comparison. Keys and values follow inline: where a tag agrees the same line (for keys of
-//! more than 24 bytes, the next one) settles it.
+//! Keys are hashed under the *relaxed mask*, bits that all *members* (tuples of the table) fix; what is found is
+//! compared under the entry's own mask. Merging tuples so is the idea of TupleMerge (Daly, Bruschi, Linguaglossa, Pontarelli,
+//! Rossi, Tollet, Torng, Yourtchenko: ToN 2019); `merge` decides who shares a table.
 //!
-//! A key lives in the bucket that its hash selects or, when that is full, in one of the next [`REACH`] - 1. Buckets that
-//! it passed over remember its tag where they have a tag to spare (most shapes have fewer than four places), else
-//! that something passed: a search goes on only behind these. The hash is keyed with random words; a build that
-//! finds no place within reach starts again with other words and more buckets, so that neither traffic nor rules
-//! can make long searches.
+//! The index is a directory of segments (Fagin, Nievergelt, Pippenger, Strong: extendible hashing, TODS 1979): the hash's upper
+//! bits choose the segment, its lower bits the bucket in it. A segment that is full is split in two; no insertion ever
+//! moves more than one segment's entries. The directory has two levels, so that a copy of the table for a snapshot is a
+//! short list of references, and a change copies one page of the directory and one segment.
+//!
+//! Who writes: the control side's copy. Workers read clones.
 
-/// Words of the longest key.
-pub(crate) const MAX_WORDS: usize = 10;
-/// The most buckets of one search.
-const REACH: usize = 16;
+use crate::VECTOR;
+use crate::keys::Column;
+use crate::segment::{self, Crowded, Entry, Hasher, Reader, Segment, Shape, Writer};
+use crate::simd::{Hashes, Level, Seeds, Term, prefetch};
+use std::sync::Arc;
 
-/// The tags of a bucket's first word: four lanes of 16 bits.
-const TAG_BITS: u64 = 0x7fff_7fff_7fff_7fff;
-const LANES: u64 = 0x0001_0001_0001_0001;
-/// In the first word: some key is in a later bucket, and no tag was to spare for it.
-const PASSED: u64 = 0x8000;
-const TAGS: usize = 4;
-const LINE_WORDS: usize = 8;
+/// Buckets of a segment when a table has one, at first; and of every segment when it has several.
+const FEWEST_BUCKETS: usize = 16;
+const MOST_BUCKETS: usize = 256;
+/// Segments of a page of the directory, as a power of two.
+const PAGE_BITS: u32 = 6;
+/// Upper bits of a hash that choose a segment, at most.
+const MOST_DEPTH: u32 = 22;
+/// The most members of a table: their numbers fit a byte.
+pub(crate) const MOST_MEMBERS: usize = 256;
 
-/// A cache line.
+/// A mask over the lanes of a key, as they stand in memory.
+pub(crate) type LaneMask = [u32; Shape::WHOLE.lanes];
+
+/// A key that a filter let pass: it may be in the table.
 #[derive(Clone, Copy, Debug, Default)]
-#[repr(C, align(64))]
-struct Line([u64; LINE_WORDS]);
-
-/// How buckets for keys of some length are laid out: tags, keys, then values, two in a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
-    words: usize,
-    /// Lines of a bucket.
-    lines: usize,
-    /// Places of a bucket.
-    pub(crate) places: usize,
+pub(crate) struct Candidate {
+    pub(crate) table: u32,
+    pub(crate) hash: u32,
+    pub(crate) key: u8,
 }
 
-impl Shape {
-    pub(crate) const fn new(words: usize) -> Shape {
-        let (lines, places) = match words {
-            0 | 1 => (1, 4),
-            2 | 3 => (1, 2),
-            4 => (2, 3),
-            5..=7 => (2, 2),
-            _ => (2, 1),
-        };
-        assert!(places <= TAGS && 1 + words * places + places.div_ceil(2) <= lines * LINE_WORDS);
-        Shape { words, lines, places }
-    }
-}
-
-/// The random words of a keyed hash.
-pub(crate) type Seeds = [u64; MAX_WORDS + 1];
-
-/// The keyed hash of a masked key: products of pairs of words, folded (the construction of wyhash).
-#[inline(always)]
-pub(crate) fn hash(seeds: &Seeds, key: &[u64]) -> u64 {
-    let mut hash = seeds[MAX_WORDS];
-    let mut pairs = key.chunks_exact(2);
-    let mut seed = seeds.iter();
-    for pair in &mut pairs {
-        let (Some(a), Some(b)) = (seed.next(), seed.next()) else { break };
-        hash = hash.rotate_left(29) ^ fold(pair[0] ^ a, pair[1] ^ b);
-    }
-    if let ([word], Some(a)) = (pairs.remainder(), seed.next()) {
-        hash = fold(word ^ a, hash | 1);
-    }
-    hash
-}
-
-#[inline(always)]
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    product as u64 ^ (product >> 64) as u64
-}
-
-/// The table. Built once, then only read.
-#[derive(Clone, Debug)]
-pub(crate) struct Table {
-    shape: Shape,
-    buckets: usize,
-    lines: Box<[Line]>,
+/// A tuple of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Member {
+    /// Its mask over all lanes.
+    mask: LaneMask,
+    /// Its entries.
     entries: usize,
 }
 
-/// No place within reach.
-#[derive(Debug)]
-struct Crowded;
+/// A page of the directory.
+type Page = Arc<[Segment]>;
+
+/// The table. A clone shares the segments.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    shape: Shape,
+    /// The lanes that keys hold, ascending; `shape.lanes` may be more.
+    lanes: Vec<u8>,
+    /// What is hashed, by lane of the packet's key, and by lane of the table's.
+    terms: Vec<Term>,
+    compact_terms: Vec<(u8, u32)>,
+    seeds: Seeds,
+    members: Vec<Member>,
+    /// The members' masks over the table's lanes, one after the other.
+    masks: Vec<u32>,
+    /// Buckets of a segment.
+    buckets: usize,
+    depth: u32,
+    pages: Vec<Page>,
+    entries: usize,
+}
 
 impl Table {
-    /// A table of `entries`, and the seeds that its keys are hashed with. `random` gives seeds.
-    pub(crate) fn build<'k>(
-        words: usize,
-        entries: impl ExactSizeIterator<Item = (&'k [u64], u32)> + Clone,
-        mut random: impl FnMut() -> u64,
-    ) -> (Table, Seeds) {
-        let shape = Shape::new(words);
-        // Half full: with two places a bucket, one search in twelve goes on.
-        let mut buckets = match entries.len() {
-            few if few <= shape.places => 1,
-            many => (many * 2).div_ceil(shape.places),
+    /// An empty table for members whose lanes are among those of `span` and that fix all bits of `relaxed`, with room for
+    /// `entries`. `random` gives seeds.
+    pub(crate) fn new(
+        relaxed: &LaneMask,
+        span: &LaneMask,
+        entries: usize,
+        random: impl FnMut() -> u64,
+    ) -> Table {
+        let lanes: Vec<u8> = (0..).zip(span).filter(|(_, mask)| **mask != 0).map(|(lane, _)| lane).collect();
+        let terms: Vec<Term> = (0..)
+            .zip(relaxed)
+            .filter(|(_, mask)| **mask != 0)
+            .map(|(lane, &mask)| Term { lane, mask })
+            .collect();
+        let place = |lane| lanes.iter().position(|&at| at == lane).map(|at| at as u8);
+        let compact_terms = terms.iter().filter_map(|term| Some((place(term.lane)?, term.mask))).collect();
+        let shape = Shape::of(lanes.len());
+        let mut table = Table {
+            shape,
+            lanes,
+            terms,
+            compact_terms,
+            seeds: Seeds::draw(random),
+            members: Vec::new(),
+            masks: Vec::new(),
+            buckets: FEWEST_BUCKETS,
+            depth: 0,
+            pages: Vec::new(),
+            entries: 0,
         };
+        table.clear(entries);
+        table
+    }
+
+    /// Throws all entries away and makes room for so many, three quarters full.
+    fn clear(&mut self, entries: usize) {
+        let wanted = (entries * 4).div_ceil(3 * self.shape.places).next_power_of_two();
+        self.buckets = wanted.clamp(FEWEST_BUCKETS, MOST_BUCKETS);
+        self.depth = wanted.div_ceil(self.buckets).trailing_zeros().min(MOST_DEPTH);
+        self.entries = 0;
+        let new = || segment::empty(self.shape, self.buckets, self.depth);
+        let page = 1 << self.depth.min(PAGE_BITS);
+        let pages = 1 << self.depth.saturating_sub(PAGE_BITS);
+        self.pages = (0..pages).map(|_| (0..page).map(|_| new()).collect()).collect();
+        self.members.iter_mut().for_each(|member| member.entries = 0);
+    }
+
+    /// Whether a tuple of this mask could be a member: it fixes what is hashed, and keys have its lanes.
+    pub(crate) fn admits(&self, mask: &LaneMask) -> bool {
+        self.members.len() < MOST_MEMBERS
+            && self.terms.iter().all(|term| mask[usize::from(term.lane)] & term.mask == term.mask)
+            && (0..).zip(mask).all(|(lane, mask)| *mask == 0 || self.lanes.contains(&lane))
+    }
+
+    /// Makes a tuple a member; returns its number.
+    pub(crate) fn join(&mut self, mask: &LaneMask) -> u8 {
+        let number = self.members.len();
+        self.members.push(Member { mask: *mask, entries: 0 });
+        let masks = self.compact(mask);
+        self.masks.extend(&masks[..self.shape.lanes]);
+        number as u8
+    }
+
+    /// The relaxed mask.
+    pub(crate) fn relaxed(&self) -> LaneMask {
+        let mut relaxed = LaneMask::default();
+        for term in &self.terms {
+            relaxed[usize::from(term.lane)] = term.mask;
+        }
+        relaxed
+    }
+
+    /// Bits of the relaxed mask.
+    pub(crate) fn hashed_bits(&self) -> u32 {
+        self.terms.iter().map(|term| term.mask.count_ones()).sum()
+    }
+
+    /// The lanes of a key or mask that the table's keys hold.
+    fn compact(&self, lanes: &LaneMask) -> LaneMask {
+        let mut compact = LaneMask::default();
+        for (part, &lane) in compact.iter_mut().zip(&self.lanes) {
+            *part = lanes[usize::from(lane)];
+        }
+        compact
+    }
+
+    fn hasher(&self) -> Hasher<'_> {
+        Hasher { terms: &self.compact_terms, seeds: &self.seeds }
+    }
+
+    #[inline(always)]
+    fn slot(&self, hash: u32) -> usize {
+        if self.depth == 0 { 0 } else { (hash >> (32 - self.depth)) as usize }
+    }
+
+    #[inline(always)]
+    fn reader(&self, hash: u32) -> Reader<'_> {
+        let slot = self.slot(hash);
+        Reader::new(&self.pages[slot >> PAGE_BITS][slot & ((1 << PAGE_BITS) - 1)], self.buckets)
+    }
+
+    /// The value of a member's key, given over all lanes.
+    pub(crate) fn value(&self, member: u8, key: &LaneMask) -> Option<u32> {
+        let key = self.compact(key);
+        let (hash, _) = self.hasher().hash(&key);
+        self.reader(hash).value(self.shape, hash, member, &key[..self.shape.lanes])
+    }
+
+    /// Entries that a search for a key compares.
+    pub(crate) fn chain(&self, key: &LaneMask) -> usize {
+        let (hash, _) = self.hasher().hash(&self.compact(key));
+        self.reader(hash).chain(self.shape, hash)
+    }
+
+    fn writer(&mut self, hash: u32) -> (Writer<'_>, Hasher<'_>) {
+        let slot = self.slot(hash);
+        let page = Arc::make_mut(&mut self.pages[slot >> PAGE_BITS]);
+        let lines = Arc::make_mut(&mut page[slot & ((1 << PAGE_BITS) - 1)]);
+        (
+            Writer::new(lines, self.shape, self.buckets),
+            Hasher { terms: &self.compact_terms, seeds: &self.seeds },
+        )
+    }
+
+    /// Gives a key that is there another value.
+    pub(crate) fn set(&mut self, member: u8, key: &LaneMask, value: u32) {
+        let key = self.compact(key);
+        let (hash, _) = self.hasher().hash(&key);
+        let lanes = self.shape.lanes;
+        self.writer(hash).0.set(hash, member, &key[..lanes], value);
+    }
+
+    /// Removes a key; returns the value that it had.
+    pub(crate) fn remove(&mut self, member: u8, key: &LaneMask) -> Option<u32> {
+        let key = self.compact(key);
+        let (hash, _) = self.hasher().hash(&key);
+        let lanes = self.shape.lanes;
+        let (mut writer, hasher) = self.writer(hash);
+        let value = writer.remove(hash, member, &key[..lanes], hasher)?;
+        self.entries -= 1;
+        self.members[usize::from(member)].entries -= 1;
+        Some(value)
+    }
+
+    /// Adds a key that is not there.
+    ///
+    /// # Errors
+    /// Too many entries have the same relaxed key for one to be found quickly; nothing is changed.
+    pub(crate) fn insert(&mut self, member: u8, key: &LaneMask, value: u32) -> Result<(), Crowded> {
+        let entry = Entry { key: self.compact(key), member, value };
+        let hashes = self.hasher().hash(&entry.key);
+        while self.writer(hashes.0).0.insert(hashes, &entry).is_err() {
+            self.grow(hashes.0)?;
+        }
+        self.entries += 1;
+        self.members[usize::from(member)].entries += 1;
+        Ok(())
+    }
+
+    /// Makes room where a hash leads.
+    fn grow(&mut self, hash: u32) -> Result<(), Crowded> {
+        let reader = self.reader(hash);
+        // With room everywhere but here, the entries here have one hash, and no split would part them.
+        if reader.used() * 2 < self.buckets * self.shape.places {
+            return Err(Crowded);
+        }
+        if self.buckets < MOST_BUCKETS { self.double() } else { self.split(hash) }
+    }
+
+    /// Makes the only segment twice as large.
+    fn double(&mut self) -> Result<(), Crowded> {
+        let (shape, old) = (self.shape, self.reader(0));
+        let buckets = self.buckets * 2;
+        let mut new = segment::empty(shape, buckets, 0);
+        fill(&mut new, shape, buckets, old.entries(shape), self.hasher())?;
+        self.pages = vec![[new].into()];
+        self.buckets = buckets;
+        Ok(())
+    }
+
+    /// Splits the segment of a hash in two.
+    fn split(&mut self, hash: u32) -> Result<(), Crowded> {
+        let (shape, buckets) = (self.shape, self.buckets);
+        let old = self.reader(hash);
+        let depth = old.depth() + 1;
+        if depth > MOST_DEPTH {
+            return Err(Crowded);
+        }
+        let mut halves = [0, 1].map(|_| segment::empty(shape, buckets, depth));
+        for (bit, half) in (0..).zip(&mut halves) {
+            let its = |entry: &Entry| self.hasher().hash(&entry.key).0 >> (32 - depth) & 1 == bit;
+            fill(half, shape, buckets, old.entries(shape).filter(its), self.hasher())?;
+        }
+        if depth > self.depth {
+            self.deepen();
+        }
+        // All places of the directory whose upper bits are those of the hash.
+        let span = 1 << (self.depth - depth);
+        let first = self.slot(hash) & !(2 * span - 1);
+        for (at, half) in halves.iter().enumerate() {
+            for slot in first + at * span..first + (at + 1) * span {
+                let page = Arc::make_mut(&mut self.pages[slot >> PAGE_BITS]);
+                page[slot & ((1 << PAGE_BITS) - 1)] = Arc::clone(half);
+            }
+        }
+        Ok(())
+    }
+
+    /// Doubles the directory: each segment stands twice.
+    fn deepen(&mut self) {
+        let mut twice =
+            self.pages.iter().flat_map(|page| page.iter()).flat_map(|s| [Arc::clone(s), Arc::clone(s)]);
+        let mut pages = Vec::new();
         loop {
-            let seeds: Seeds = std::array::from_fn(|_| random());
-            let lines = vec![Line::default(); buckets * shape.lines].into_boxed_slice();
-            let mut table = Table { shape, buckets, lines, entries: 0 };
-            if entries
-                .clone()
-                .try_for_each(|(key, value)| table.insert(hash(&seeds, key), key, value))
-                .is_ok()
-            {
-                return (table, seeds);
+            let page: Vec<Segment> = twice.by_ref().take(1 << PAGE_BITS).collect();
+            if page.is_empty() {
+                break;
             }
-            buckets += buckets / 4 + 1;
+            pages.push(page.into());
         }
+        drop(twice);
+        self.pages = pages;
+        self.depth += 1;
     }
 
-    fn insert(&mut self, hash: u64, key: &[u64], value: u32) -> Result<(), Crowded> {
-        let Shape { words, places, .. } = self.shape;
-        let home = self.bucket(hash);
-        for step in 0..REACH.min(self.buckets) {
-            let bucket = (home + step) % self.buckets;
-            let Some(place) = (0..places).find(|&place| self.tag_at(bucket, place) == 0) else {
-                continue;
-            };
-            *self.word(bucket, 0) |= u64::from(tag(hash)) << (place * 16);
-            for (i, &part) in key.iter().enumerate() {
-                *self.word(bucket, 1 + place * words + i) = part;
+    /// Every entry, once, with its key over all lanes.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (u8, LaneMask, u32)> {
+        let segments = self.pages.iter().flat_map(|page| page.iter());
+        let mut last: Option<&Segment> = None;
+        let distinct = segments.filter(move |segment| {
+            let again = last.is_some_and(|last| Arc::ptr_eq(last, segment));
+            last = Some(segment);
+            !again
+        });
+        distinct.flat_map(|segment| Reader::new(segment, self.buckets).entries(self.shape)).map(|entry| {
+            let mut key = LaneMask::default();
+            for (part, &lane) in entry.key.iter().zip(&self.lanes) {
+                key[usize::from(lane)] = *part;
             }
-            *self.word(bucket, 1 + words * places + place / 2) |= u64::from(value) << (place % 2 * 32);
-            for step in 0..step {
-                self.pass((home + step) % self.buckets, tag(hash));
-            }
-            self.entries += 1;
-            return Ok(());
-        }
-        Err(Crowded)
+            (entry.member, key, entry.value)
+        })
     }
 
-    /// Makes searches for a tag go on behind a bucket.
-    fn pass(&mut self, bucket: usize, tag: u16) {
-        let spare = self.shape.places..TAGS;
-        if spare.clone().any(|lane| self.tag_at(bucket, lane) == tag) {
-            return;
-        }
-        *self.word(bucket, 0) |= match spare.clone().find(|&lane| self.tag_at(bucket, lane) == 0) {
-            Some(lane) => u64::from(tag) << (lane * 16),
-            None => PASSED,
-        };
-    }
-
-    fn tag_at(&mut self, bucket: usize, lane: usize) -> u16 {
-        (*self.word(bucket, 0) >> (lane * 16)) as u16 & 0x7fff
-    }
-
-    fn word(&mut self, bucket: usize, at: usize) -> &mut u64 {
-        &mut self.lines[bucket * self.shape.lines + at / LINE_WORDS].0[at % LINE_WORDS]
-    }
-
-    /// The bucket that a hash selects.
-    #[inline(always)]
-    fn bucket(&self, hash: u64) -> usize {
-        ((u128::from(hash) * self.buckets as u128) >> 64) as usize
-    }
-
-    /// The tags of the bucket that a hash selects.
-    #[inline(always)]
-    pub(crate) fn tags<const W: usize>(&self, hash: u64) -> u64 {
-        self.lines[self.bucket(hash) * const { Shape::new(W).lines }].0[0]
-    }
-
-    /// The value of a key of `W` words; `W` is the table's.
-    #[inline(always)]
-    pub(crate) fn find<const W: usize>(&self, hash: u64, key: &[u64; W]) -> Option<u32> {
-        let Shape { lines, places, .. } = const { Shape::new(W) };
-        let mut bucket = self.bucket(hash);
-        for _ in 0..REACH {
-            let bucket_lines = self.lines.get(bucket * lines..(bucket + 1) * lines)?;
-            let word = |at: usize| bucket_lines[at / LINE_WORDS].0[at % LINE_WORDS];
-            let tags = word(0);
-            let agreeing = agreeing(tags, hash);
-            // Which place it is in is a coin toss: no branches.
-            let (mut found, mut value) = (false, 0);
-            for place in 0..places {
-                let differing = (0..W).fold(0, |sum, i| sum | (word(1 + place * W + i) ^ key[i]));
-                let here = agreeing >> (place * 16 + 15) & 1 != 0 && differing == 0;
-                let its = (word(1 + W * places + place / 2) >> (place % 2 * 32)) as u32;
-                value = if here { its } else { value };
-                found |= here;
-            }
-            if found {
-                return Some(value);
-            }
-            let passed = agreeing.checked_shr(places as u32 * 16).unwrap_or(0);
-            if passed == 0 && tags & PASSED == 0 {
-                return None;
-            }
-            bucket = if bucket + 1 == self.buckets { 0 } else { bucket + 1 };
-        }
-        None
-    }
-
-    /// Keys in the table.
-    pub(crate) fn entries(&self) -> usize {
+    /// Entries of the table.
+    pub(crate) fn len(&self) -> usize {
         self.entries
     }
 
-    /// Buckets.
-    pub(crate) fn buckets(&self) -> usize {
-        self.buckets
+    /// Buckets, and the places for entries in them.
+    pub(crate) fn room(&self) -> (usize, usize) {
+        let segments: usize = self
+            .pages
+            .iter()
+            .flat_map(|page| page.iter())
+            .map(|s| 1 << (self.depth - Reader::new(s, self.buckets).depth()))
+            .map(|copies: usize| (1 << MOST_DEPTH) / copies)
+            .sum();
+        let buckets = (segments * self.buckets) >> MOST_DEPTH;
+        (buckets, buckets * self.shape.places)
     }
 
-    /// Used share of the places.
-    pub(crate) fn load(&self) -> f64 {
-        self.entries as f64 / (self.buckets * self.shape.places) as f64
-    }
-}
-
-/// The tag of a hash: its low bits, never 0. The bucket comes from its high bits.
-#[inline(always)]
-fn tag(hash: u64) -> u16 {
-    (hash as u16 & 0x7fff).max(1)
-}
-
-/// The top bit of each lane of `tags` that holds the tag of `hash`.
-#[inline(always)]
-fn agreeing(tags: u64, hash: u64) -> u64 {
-    let differing = (tags & TAG_BITS) ^ (u64::from(tag(hash)) * LANES);
-    // A lane of 15 bits plus 0x7fff reaches the top bit unless it is 0, and never the next lane.
-    !(differing + TAG_BITS) & !TAG_BITS
-}
-
-/// Not 0 if a key of this hash may be in the bucket of these tags, or behind it.
-#[inline(always)]
-pub(crate) fn may_hold(tags: u64, hash: u64) -> u64 {
-    agreeing(tags, hash) | tags & PASSED
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn random(state: &mut u64) -> u64 {
-        *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        *state ^ *state >> 29
-    }
-
-    fn everything_is_found<const W: usize>(many: usize) {
-        let mut state = many as u64;
-        let keys: Vec<[u64; W]> = (0..many).map(|i| [(i as u64) << 24; W]).collect();
-        let entries = keys.iter().enumerate().map(|(i, key)| (&key[..], i as u32));
-        let (table, seeds) = Table::build(W, entries, || random(&mut state));
-        assert_eq!(table.entries(), many);
-        for (i, key) in keys.iter().enumerate() {
-            let hash = hash(&seeds, key);
-            assert_ne!(may_hold(table.tags::<W>(hash), hash), 0);
-            assert_eq!(table.find::<W>(hash, key), Some(i as u32));
-            let other = [key[0] + 1; W];
-            assert_eq!(table.find::<W>(super::hash(&seeds, &other), &other), None);
+    /// Hashes the first `len` keys and lets `pass` have those that the filter lets pass.
+    #[inline]
+    pub(crate) fn sift(
+        &self,
+        level: Level,
+        lanes: &[Column],
+        len: usize,
+        number: u32,
+        hashes: &mut Hashes,
+        candidates: &mut Candidates,
+    ) {
+        level.hash(lanes, len, &self.terms, &self.seeds, hashes);
+        let first = candidates.len;
+        if let [page] = &self.pages[..]
+            && let [segment] = &page[..]
+        {
+            let reader = Reader::new(segment, self.buckets);
+            self.sift_with(len, number, hashes, candidates, |_| reader);
+        } else {
+            self.sift_with(len, number, hashes, candidates, |hash| self.reader(hash));
+        }
+        for candidate in &candidates.all[first..candidates.len] {
+            prefetch(self.reader(candidate.hash).line(self.shape, candidate.hash));
         }
     }
 
-    #[test]
-    fn keys_of_every_length_are_found() {
-        for many in [1, 2, 5, 3000] {
-            everything_is_found::<1>(many);
-            everything_is_found::<2>(many);
-            everything_is_found::<3>(many);
-            everything_is_found::<4>(many);
-            everything_is_found::<5>(many);
-            everything_is_found::<6>(many);
-            everything_is_found::<7>(many);
-            everything_is_found::<8>(many);
-            everything_is_found::<9>(many);
-            everything_is_found::<10>(many);
+    #[inline(always)]
+    fn sift_with<'a>(
+        &'a self,
+        len: usize,
+        number: u32,
+        hashes: &Hashes,
+        candidates: &mut Candidates,
+        reader: impl Fn(u32) -> Reader<'a>,
+    ) {
+        let Candidates { all, len: end } = candidates;
+        let Some(room) = all.get_mut(*end..*end + VECTOR) else { return };
+        let mut kept = 0;
+        for (key, (&hash, &marks)) in hashes.hashes[..len].iter().zip(&hashes.marks[..len]).enumerate() {
+            // At most as many are kept as were looked at.
+            room[kept & (VECTOR - 1)] = Candidate { table: number, hash, key: key as u8 };
+            kept += usize::from(reader(hash).passes(hash, marks));
+        }
+        *end += kept;
+    }
+
+    /// Compares candidates of this table with what is there, and calls `hit` with key and value of those that agree.
+    #[inline]
+    pub(crate) fn verify(&self, lanes: &[Column], candidates: &[Candidate], hit: impl FnMut(u8, u32)) {
+        match self.shape {
+            Shape::SMALL => self.verify_shape::<4, 3, 1>(lanes, candidates, hit),
+            Shape::MIDDLE => self.verify_shape::<6, 2, 1>(lanes, candidates, hit),
+            Shape::LARGE => self.verify_shape::<14, 1, 1>(lanes, candidates, hit),
+            _ => self.verify_shape::<20, 1, 2>(lanes, candidates, hit),
         }
     }
 
-    #[test]
-    fn agreeing_lanes_are_exact() {
-        let hash = 0xabcd_0000_0000_0005;
-        assert_eq!(agreeing(0, hash), 0);
-        assert_eq!(agreeing(0x0005_7fff_0006_8005, hash), 0x8000_0000_0000_8000);
-        assert_eq!(may_hold(0x8000, hash), 0x8000);
-        assert_eq!(may_hold(0x8000_0000_0000_0000, hash), 0);
+    #[inline(always)]
+    fn verify_shape<const LANES: usize, const PLACES: usize, const LINES: usize>(
+        &self,
+        lanes: &[Column],
+        candidates: &[Candidate],
+        mut hit: impl FnMut(u8, u32),
+    ) {
+        let masks = self.masks.as_chunks::<LANES>().0;
+        let mut columns: [&Column; LANES] = [&lanes[0]; LANES];
+        for (column, &lane) in columns.iter_mut().zip(&self.lanes) {
+            *column = &lanes[usize::from(lane)];
+        }
+        for &Candidate { hash, key, .. } in candidates {
+            // Lanes beyond the table's are compared under masks of zeros.
+            let packet = columns.map(|column| column[usize::from(key)]);
+            self.reader(hash).find::<LANES, PLACES, LINES>(hash, &packet, masks, |value| hit(key, value));
+        }
+    }
+}
+
+/// Fills an empty segment that nobody shares.
+fn fill(
+    segment: &mut Segment,
+    shape: Shape,
+    buckets: usize,
+    entries: impl Iterator<Item = Entry>,
+    hasher: Hasher<'_>,
+) -> Result<(), Crowded> {
+    let mut writer = Writer::new(Arc::make_mut(segment), shape, buckets);
+    for entry in entries {
+        writer.insert(hasher.hash(&entry.key), &entry)?;
+    }
+    Ok(())
+}
+
+/// Candidates of a vector, for several tables before they are verified.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidates {
+    all: Box<[Candidate]>,
+    len: usize,
+}
+
+impl Default for Candidates {
+    fn default() -> Self {
+        Candidates { all: vec![Candidate::default(); 3 * VECTOR].into(), len: 0 }
+    }
+}
+
+impl Candidates {
+    /// Whether there are so many that they should be verified now: there is room for one table's more at least.
+    #[inline]
+    pub(crate) fn are_enough(&self) -> bool {
+        self.len >= VECTOR
     }
 
-    #[test]
-    fn a_crowded_table_grows() {
-        // Seeds of zeros make every key collide until random ones come.
-        let keys: Vec<[u64; 1]> = (0..100).map(|i| [i]).collect();
-        let mut calls = 0u64;
-        let entries = keys.iter().map(|key| (&key[..], 7));
-        let (table, seeds) = Table::build(1, entries, || {
-            calls += 1;
-            if calls <= 11 { 0 } else { calls.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
-        });
-        assert!(calls > 11 && table.buckets() > 50);
-        assert!(keys.iter().all(|key| table.find::<1>(hash(&seeds, key), key) == Some(7)));
+    /// The candidates.
+    #[inline]
+    pub(crate) fn all(&self) -> &[Candidate] {
+        &self.all[..self.len]
+    }
+
+    /// Forgets them.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
     }
 }

@@ -24,6 +24,11 @@ impl Cell {
         self.0.store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
     }
 
+    /// Sets it to zero, while no worker has it.
+    fn reset(&self) {
+        self.0.store(0, Relaxed);
+    }
+
     /// The value now.
     pub(crate) fn read(&self) -> u64 {
         self.0.load(Relaxed)
@@ -47,6 +52,12 @@ impl CountCell {
     pub(crate) fn add(&self, more: Count) {
         self.packets.add(more.packets);
         self.bytes.add(more.bytes);
+    }
+
+    /// Sets it to zero, while no worker has it.
+    pub(crate) fn reset(&self) {
+        self.packets.reset();
+        self.bytes.reset();
     }
 
     pub(crate) fn read(&self) -> Count {
@@ -186,9 +197,9 @@ const CHUNK: usize = 4096;
 /// One worker's counters of [`CHUNK`] rule slots.
 type Chunk = [CountCell; CHUNK];
 
-/// One worker's rule counters, by slot.
+/// One worker's rule counters, by slot. A clone shares them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RuleCells(Vec<Arc<Chunk>>);
+pub(crate) struct RuleCells(Arc<Vec<Arc<Chunk>>>);
 
 impl RuleCells {
     /// Slots that there are cells for.
@@ -198,7 +209,7 @@ impl RuleCells {
 
     /// Adds cells for [`CHUNK`] more slots.
     pub(crate) fn grow(&mut self) {
-        self.0.push(Arc::new([const { CountCell::new() }; CHUNK]));
+        Arc::make_mut(&mut self.0).push(Arc::new([const { CountCell::new() }; CHUNK]));
     }
 
     /// The cell of a slot that exists.

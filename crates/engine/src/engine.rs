@@ -4,11 +4,11 @@ use crate::cells::{STAGES, WorkerCells};
 use crate::counters::{Count, PortCount, StageCount};
 use crate::drop::DropReason;
 use crate::port::PortTable;
-use crate::slots::Slots;
-use crate::snapshot::{self, Snapshot};
+use crate::rulebook::Rulebook;
+use crate::snapshot::Snapshot;
 use crate::worker::Worker;
 use arc_swap::ArcSwap;
-use mmb_classify::{Classifier, TableStats};
+use mmb_classify::{TableStats, Tuning};
 use mmb_packet::Class;
 use mmb_policy::{Policy, RuleId};
 use mmb_rewrite::NotApplied;
@@ -51,13 +51,15 @@ pub enum PublishError {
 pub struct TableInfo {
     /// The packet class: `ip4`, `ip6`, `other`.
     pub class: &'static str,
-    /// The fields that its mask covers, in words: `ip-proto tcp-dport`.
+    /// The fields that its hash covers, in words: `ip-proto tcp-dport`.
     pub mask: String,
-    /// Rules in it.
+    /// Tuples (distinct masks of rules) that share it.
+    pub tuples: usize,
+    /// Rules in it; one that lists values counts for each of them.
     pub rules: usize,
     /// Distinct keys of these rules.
     pub entries: usize,
-    /// Buckets of its hash index.
+    /// Buckets of its hash index; 0 for rules that are compared one by one.
     pub buckets: usize,
     /// Used share of the buckets' places, 0 to 1.
     pub load: f64,
@@ -66,47 +68,45 @@ pub struct TableInfo {
 /// The control side: compiles and publishes policies, reads counters.
 pub struct Engine {
     ports: PortTable,
-    seed: u64,
+    rulebook: Rulebook,
     published: Arc<ArcSwap<Snapshot>>,
     current: Arc<Snapshot>,
-    /// Snapshots before the current one, kept until no worker uses them, so that they are freed here.
+    /// Snapshots before the current one, the oldest first, kept until no worker uses them, so that they are freed here.
     retired: Vec<Arc<Snapshot>>,
-    slots: Slots,
     workers: Vec<Arc<WorkerCells>>,
 }
 
 impl Engine {
     /// An engine with an empty policy and its workers. `seed` makes percentages of drops repeatable.
     pub fn new(ports: PortTable, workers: usize, seed: u64) -> (Engine, Vec<Worker>) {
-        let slots = Slots::new(workers);
-        let empty = Snapshot::new(0, &Policy::default(), &[], Classifier::default(), &ports, &slots);
-        let current = Arc::new(empty);
+        Engine::with_tuning(ports, workers, seed, Tuning::default())
+    }
+
+    /// [`Engine::new`] with another way of putting rules into tables, to compare with.
+    pub fn with_tuning(ports: PortTable, workers: usize, seed: u64, tuning: Tuning) -> (Engine, Vec<Worker>) {
+        let rulebook = Rulebook::new(&ports, workers, seed, tuning);
+        let current = Arc::new(rulebook.snapshot(0, &ports));
         let published = Arc::new(ArcSwap::new(Arc::clone(&current)));
         let cells: Vec<_> = (0..workers).map(|_| Arc::new(WorkerCells::new(ports.0.len()))).collect();
         let workers = cells.iter().enumerate();
         let workers = workers.map(|(w, cells)| Worker::new(&published, w, Arc::clone(cells), seed)).collect();
-        (Engine { ports, seed, published, current, retired: Vec::new(), slots, workers: cells }, workers)
+        (Engine { ports, rulebook, published, current, retired: Vec::new(), workers: cells }, workers)
     }
 
     /// Puts a policy in force as a whole: each worker's next vector is decided by it. Counters of rules whose number
-    /// and content stay are kept.
+    /// and content stay are kept. It costs about what differs from the policy in force, however many rules that has.
     ///
     /// # Errors
     /// What makes the policy impossible here; the policy in force stays.
     pub fn publish(&mut self, policy: &Policy) -> Result<(), PublishError> {
-        snapshot::check_available(policy)?;
         if let Some(port) = policy.disabled.iter().find(|name| self.ports.id(name).is_none()) {
             return Err(PublishError::UnknownDisabledPort { port: port.clone(), known: self.ports.known() });
         }
-        let ranked = snapshot::ranked(policy);
-        let classifier = snapshot::classifier(&ranked, &self.ports, self.seed)?;
-
+        self.rulebook.check(policy, &self.ports)?;
         self.reclaim();
         let generation = self.current.generation + 1;
-        let alive: Vec<u64> = self.retired.iter().chain([&self.current]).map(|s| s.generation).collect();
-        self.slots.assign(policy, generation, &alive);
-        let snapshot = Snapshot::new(generation, policy, &ranked, classifier, &self.ports, &self.slots);
-        let snapshot = Arc::new(snapshot);
+        self.rulebook.change(policy, generation);
+        let snapshot = Arc::new(self.rulebook.snapshot(generation, &self.ports));
         self.published.store(Arc::clone(&snapshot));
         self.retired.push(std::mem::replace(&mut self.current, snapshot));
         self.reclaim();
@@ -120,6 +120,8 @@ impl Engine {
         self.retired.retain(|snapshot| Arc::strong_count(snapshot) > 1);
         // What workers counted under a snapshot that is gone is seen before its slots are given away.
         fence(Ordering::Acquire);
+        let oldest = self.retired.first().unwrap_or(&self.current);
+        self.rulebook.reclaim(oldest.generation);
         self.retired.len()
     }
 
@@ -130,7 +132,7 @@ impl Engine {
 
     /// What a rule of the policy in force has matched since it is there.
     pub fn rule_count(&self, id: RuleId) -> Count {
-        self.slots.count(id)
+        self.rulebook.count(id)
     }
 
     /// Drops by reason, those above zero.
@@ -183,18 +185,19 @@ impl Engine {
 
     /// The classifier's tables, for people to look at.
     pub fn tables(&self) -> Vec<TableInfo> {
-        let info = |table: &TableStats| TableInfo {
+        let info = |table: TableStats| TableInfo {
             class: match table.class {
                 Class::Ip4 => "ip4",
                 Class::Ip6 => "ip6",
                 Class::Other => "other",
             },
-            mask: table.mask.clone(),
+            mask: table.mask,
+            tuples: table.tuples,
             rules: table.rules,
             entries: table.entries,
             buckets: table.buckets,
             load: table.load,
         };
-        self.current.classifier.tables().map(info).collect()
+        self.rulebook.tables().into_iter().map(info).collect()
     }
 }

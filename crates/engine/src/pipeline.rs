@@ -12,7 +12,6 @@ use crate::worker::{Cycles, VECTOR, Verdict};
 use mmb_classify::{Keys, Scratch};
 use mmb_packet::parse::parse_into;
 use mmb_packet::{Class, Layout, Packet, PortId};
-use mmb_packet::{fill_key4, fill_key6};
 use mmb_policy::rule::DropRate;
 use mmb_rewrite::{Editor, NotAppliedCounts};
 use std::sync::Arc;
@@ -117,7 +116,13 @@ impl Pipeline {
             }
             start = end;
         }
-        self.fill_keys(packets, verdicts);
+        let out = |at: usize| match verdicts[at] {
+            Verdict::Send(peer) => peer,
+            Verdict::Drop(_) => NOWHERE,
+        };
+        // A loop of its own: it reads layouts in other widths than they were written in, which is slow right after the
+        // writing.
+        self.keys.fill(snapshot.classifier.wanted(), packets, &self.layouts[..packets.len()], out);
         sound
     }
 
@@ -142,50 +147,32 @@ impl Pipeline {
             }
             sound += 1;
             match layout.class {
-                Class::Ip4 if wants_ip4 => _ = keys.ip4.push(at as u8),
-                Class::Ip6 if wants_ip6 => _ = keys.ip6.push(at as u8),
-                Class::Other if wants_other => _ = keys.other.push(at as u8),
+                Class::Ip4 if wants_ip4 => keys.ip4.push(at as u8),
+                Class::Ip6 if wants_ip6 => keys.ip6.push(at as u8),
+                Class::Other if wants_other => keys.other.push(at as u8),
                 _ => {}
             }
         }
         sound
     }
 
-    /// Fills the keys that have places. A loop of its own: it reads layouts in other widths than they were written
-    /// in, which is slow right after the writing.
-    fn fill_keys(&mut self, packets: &[Packet<'_>], verdicts: &[Verdict]) {
-        let Pipeline { keys, layouts, .. } = self;
-        let known = |at: usize| {
-            let out = match verdicts[at] {
-                Verdict::Send(peer) => peer,
-                Verdict::Drop(_) => NOWHERE,
-            };
-            (&packets[at], &layouts[at], out)
-        };
-        for lane in [&mut keys.ip4, &mut keys.other] {
-            for (at, key) in lane.places() {
-                let (packet, layout, out) = known(usize::from(at));
-                fill_key4(packet, layout, packet.port, out, key);
-            }
-        }
-        for (at, key) in keys.ip6.places() {
-            let (packet, layout, out) = known(usize::from(at));
-            fill_key6(packet, layout, packet.port, out, key);
-        }
-    }
-
     /// Counts the matched rules, and lets accept and drop rules decide. A later stage may still drop what passes.
     fn decide(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &mut [Verdict]) {
         self.rewrites.clear();
         let cells = &snapshot.cells[self.worker];
-        for &at in self.scratch.matched() {
+        for number in 0..self.scratch.matched().len() {
+            let at = self.scratch.matched()[number];
             let packet = usize::from(at);
             let count = Count { packets: 1, bytes: packets[packet].len() as u64 };
+            let handles = self.scratch.handles_mut(packet);
+            if handles.len() > 1 {
+                handles.sort_unstable_by_key(|&handle| snapshot.actions.at(handle as usize).rank());
+            }
             let mut ballot = Ballot::default();
             let mut rewrites = false;
-            for &rank in self.scratch.ranks(packet) {
-                let action = &snapshot.actions[rank as usize];
-                cells.slot(action.slot).add(count);
+            for &handle in &*handles {
+                let action = snapshot.actions.at(handle as usize);
+                cells.slot(handle).add(count);
                 ballot.cast(action, &mut self.random);
                 rewrites |= action.edit().is_some();
             }
@@ -201,8 +188,8 @@ impl Pipeline {
     fn rewrite(&mut self, snapshot: &Snapshot, packets: &mut [Packet<'_>]) {
         for &at in &self.rewrites {
             let at = usize::from(at);
-            let edit = |&rank: &u32| snapshot.actions[rank as usize].edit().map(|edit| &snapshot.edits[edit]);
-            let edits = self.scratch.ranks(at).iter().filter_map(edit);
+            let edit = |&handle: &u32| snapshot.edit(snapshot.actions.at(handle as usize));
+            let edits = self.scratch.handles(at).iter().filter_map(edit);
             self.editor.apply(&mut packets[at], &mut self.layouts[at], edits, &mut self.not_applied);
         }
     }
@@ -249,7 +236,7 @@ impl Snapshot {
     }
 }
 
-/// What accept and drop rules say about a packet, heard in the order of their ranks. The best priority among those
+/// What accept and drop rules say about a packet, heard by priority, then number. The best priority among those
 /// that say something decides; accept wins a tie. A rule that drops a share, and spares this packet, says nothing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ballot {

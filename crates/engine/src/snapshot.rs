@@ -1,48 +1,54 @@
 //! A policy as workers use it: compiled as a whole, never changed, shared by all of them.
 //!
 //! Life-cycle: the control side compiles it and publishes it; every worker picks it up between two vectors and lets go
-//! of the one before; the control side, which holds a reference until then, frees it.
+//! of the one before; the control side, which holds a reference until then, frees it. What a snapshot has in common with
+//! the one before it shares: classifier, actions and edits are persistent structures, of which a change copies a few pages.
 
 use crate::cells::RuleCells;
-use crate::engine::PublishError;
 use crate::port::PortTable;
-use crate::slots::Slots;
-use mmb_classify::{Classifier, Ports};
+use mmb_classify::Classifier;
+use mmb_classify::shelf::Shelf;
 use mmb_packet::{Limits, PortId};
 use mmb_policy::rule::{DropRate, Prio};
-use mmb_policy::{Policy, Rule, RuleId, Target};
+use mmb_policy::{Policy, Rule, Target};
 use mmb_rewrite::Edit;
 use std::num::NonZeroU32;
+use std::sync::Arc;
+
+/// What rules do, by slot.
+pub(crate) type Actions = Shelf<Action, 512>;
+/// What rules write, by number.
+pub(crate) type Edits = Shelf<Option<Arc<Edit>>, 64>;
 
 /// A compiled policy.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     /// Counts up from publish to publish.
     pub(crate) generation: u64,
+    /// Its handles are the rules' slots.
     pub(crate) classifier: Classifier,
-    /// What rules do, by rank.
-    pub(crate) actions: Box<[Action]>,
-    pub(crate) edits: Box<[Edit]>,
+    pub(crate) actions: Actions,
+    edits: Edits,
     pub(crate) limits: Limits,
     pub(crate) routes: Box<[Route]>,
-    /// Rule counters, by worker.
+    /// Rule counters, by worker and slot.
     pub(crate) cells: Box<[RuleCells]>,
 }
 
 /// What a rule does: 16 bytes, four to a cache line, since matched rules are looked up at random.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(align(16))]
 pub(crate) struct Action {
     pub(crate) prio: Prio,
-    /// Where it counts.
-    pub(crate) slot: u32,
+    /// The rule's number, which orders rules of one priority.
+    id: u32,
     /// The number of its edit, from 1.
     edit: Option<NonZeroU32>,
     vote: Vote,
 }
 
 /// What a rule says about dropping, in 4 bytes: 0 nothing, 1 accept, else 2 more than the rate of drops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Vote(u32);
 
 /// What a rule says about dropping.
@@ -62,73 +68,51 @@ pub(crate) struct Route {
     pub(crate) enabled: bool,
 }
 
-/// A policy's rules in the order of their ranks: by priority, then id.
-pub(crate) fn ranked(policy: &Policy) -> Vec<(RuleId, Rule)> {
-    let mut rules: Vec<_> = policy.rules.keys().zip(policy.rules.iter()).collect();
-    rules.sort_by_key(|(id, rule)| (rule.prio, *id));
-    rules
-}
-
-/// Refuses what the engine cannot do yet.
-pub(crate) fn check_available(policy: &Policy) -> Result<(), PublishError> {
-    for (id, rule) in policy.rules.keys().zip(policy.rules.iter()) {
-        let target = rule.targets.iter().find_map(|target| match target {
-            Target::Map(..) => Some("map"),
-            Target::Shuffle(..) => Some("shuffle"),
-            Target::Lb(..) => Some("lb"),
-            _ => None,
-        });
-        if let Some(what) = target.or(rule.stateful.then_some("add-stateful")) {
-            return Err(PublishError::NotAvailable { rule: id, what });
-        }
-    }
-    Ok(())
-}
-
-/// Compiles the rules. `seed` keys the hash tables.
-pub(crate) fn classifier(
-    ranked: &[(RuleId, Rule)],
-    ports: &PortTable,
-    seed: u64,
-) -> Result<Classifier, PublishError> {
-    let names = Ports::new(ports.0.iter().map(|port| port.name.as_str()));
-    Classifier::build(ranked.iter().map(|(_, rule)| rule), &names, seed).map_err(|(rank, unknown)| {
-        PublishError::UnknownPort { rule: ranked[rank].0, port: unknown.0, known: ports.known() }
-    })
-}
-
 impl Snapshot {
-    /// A snapshot of rules whose slots are assigned.
+    /// A snapshot of a policy's settings and ports, and of what was made of its rules.
     pub(crate) fn new(
         generation: u64,
         policy: &Policy,
-        ranked: &[(RuleId, Rule)],
-        classifier: Classifier,
         ports: &PortTable,
-        slots: &Slots,
+        classifier: Classifier,
+        (actions, edits): (Actions, Edits),
+        cells: &[RuleCells],
     ) -> Snapshot {
-        let mut edits = Vec::new();
-        let actions = ranked.iter().map(|(id, rule)| {
-            let edit = Edit::compile(&rule.targets).and_then(|edit| {
-                edits.push(edit);
-                NonZeroU32::new(edits.len() as u32)
-            });
-            Action { prio: rule.prio, slot: slots.number(*id).unwrap_or(0), edit, vote: Vote::of(rule) }
-        });
-        let actions = actions.collect();
         Snapshot {
             generation,
             classifier,
             actions,
-            edits: edits.into(),
+            edits,
             limits: Limits { ip6_headers: policy.settings.ip6_max_headers },
             routes: routes(policy, ports),
-            cells: slots.cells().into(),
+            cells: cells.into(),
         }
+    }
+
+    /// The edit of an action.
+    #[inline]
+    pub(crate) fn edit(&self, action: &Action) -> Option<&Edit> {
+        action.edit.and_then(|number| self.edits.at(number.get() as usize - 1).as_deref())
     }
 }
 
 impl Action {
+    /// What a rule does whose edit has this number.
+    pub(crate) fn new(rule: &Rule, edit: Option<usize>) -> Action {
+        Action {
+            prio: rule.prio,
+            id: rule.id.map_or(0, |id| id.0),
+            edit: edit.and_then(|number| NonZeroU32::new(number as u32 + 1)),
+            vote: Vote::of(rule),
+        }
+    }
+
+    /// The place among other rules: by priority, then number.
+    #[inline]
+    pub(crate) fn rank(&self) -> u64 {
+        u64::from(self.prio) << 32 | u64::from(self.id)
+    }
+
     /// What it says about dropping.
     #[inline]
     pub(crate) fn decision(&self) -> Decision {
@@ -139,7 +123,7 @@ impl Action {
         }
     }
 
-    /// Its edit's place in [`Snapshot::edits`].
+    /// The number of its edit.
     #[inline]
     pub(crate) fn edit(&self) -> Option<usize> {
         self.edit.map(|number| number.get() as usize - 1)

@@ -1,67 +1,116 @@
 //! Filling header keys from packets.
 //!
-//! The parts of a key are copied as whole machine words; the transport part is masked by its kind, not by branches. Only
-//! where 20 bytes behind `l4` would pass the packet's end are its bytes copied one run at a time.
+//! The classifier wants a vector's keys as columns of 32-bit lanes, and only those lanes that some rule asks for:
+//! [`fill_lanes4`] and [`fill_lanes6`] hand them out one by one. The transport part is masked by its kind, not by
+//! branches. Only where 20 bytes behind `l4` would pass the packet's end are its bytes copied one run at a time.
 
 use crate::checksum::TCP;
-use crate::key::{ETH_TYPE, FAMILY, IN_PORT, IP, Key4, Key6, L4, PAYLOAD_LEN};
+use crate::key::{IP, Key, Key4, Key6, L4, LANE, Lanes, PAYLOAD_LEN};
 use crate::parse::{Class, IP4_HEADER, IP6_HEADER, Layout};
 use crate::view::{Packet, PortId};
 
-/// Fills the key of an IPv4 packet or of a frame that is not IP. `layout` is the packet's own.
-#[inline]
-pub fn fill_key4(packet: &Packet<'_>, layout: &Layout, in_port: PortId, out_port: PortId, key: &mut Key4) {
+/// The lanes of the fixed part in front, of the transport header, and of an address in the IPv4 header.
+const HEAD: usize = 0;
+const TRANSPORT: usize = L4 / LANE;
+const PAYLOAD: usize = PAYLOAD_LEN / LANE;
+const HEADER: usize = IP / LANE;
+
+/// Hands `put` the wanted lanes of the key of an IPv4 packet or of a frame that is not IP: number and value, the four
+/// bytes as they stand in the key. `layout` is the packet's own.
+#[inline(always)]
+pub fn fill_lanes4(
+    packet: &Packet<'_>,
+    layout: &Layout,
+    ports: [PortId; 2],
+    wanted: Lanes,
+    mut put: impl FnMut(usize, u32),
+) {
     let bytes = packet.bytes();
     let family = if layout.class == Class::Ip4 { 4 } else { 0 };
-    let head = head(bytes, packet, layout, family, in_port, out_port);
-    put(&mut key.0, FAMILY, head);
-    put(&mut key.0, L4, transport(bytes, layout));
-    put(&mut key.0, PAYLOAD_LEN, payload_len(layout));
-    match bytes.get(usize::from(layout.ip)..).and_then(|rest| rest.first_chunk::<IP4_HEADER>()) {
-        Some(header) if family == 4 => put(&mut key.0, IP, *header),
-        _ => put(&mut key.0, IP, [0; IP4_HEADER]),
+    common(bytes, packet, layout, family, ports, wanted, &mut put);
+    if wanted.any_of(Lanes::range(HEADER, HEADER + IP4_HEADER / LANE)) {
+        let header = bytes.get(usize::from(layout.ip)..).and_then(|rest| rest.first_chunk::<IP4_HEADER>());
+        put_all(HEADER, &header.copied().filter(|_| family == 4).unwrap_or_default(), wanted, &mut put);
     }
-    put(&mut key.0, IP + IP4_HEADER, [0; 4]);
+    if wanted.has(HEADER + IP4_HEADER / LANE) {
+        put(HEADER + IP4_HEADER / LANE, 0);
+    }
+}
+
+/// Hands `put` the wanted lanes of the key of an IPv6 packet. `layout` is the packet's own.
+#[inline(always)]
+pub fn fill_lanes6(
+    packet: &Packet<'_>,
+    layout: &Layout,
+    ports: [PortId; 2],
+    wanted: Lanes,
+    mut put: impl FnMut(usize, u32),
+) {
+    let bytes = packet.bytes();
+    common(bytes, packet, layout, 6, ports, wanted, &mut put);
+    if wanted.any_of(Lanes::range(HEADER, HEADER + IP6_HEADER / LANE)) {
+        let header = bytes.get(usize::from(layout.ip)..).and_then(|rest| rest.first_chunk::<IP6_HEADER>());
+        put_all(HEADER, header.unwrap_or(&[0; IP6_HEADER]), wanted, &mut put);
+    }
+}
+
+/// Fills the key of an IPv4 packet or of a frame that is not IP. `layout` is the packet's own.
+pub fn fill_key4(packet: &Packet<'_>, layout: &Layout, in_port: PortId, out_port: PortId, key: &mut Key4) {
+    fill_lanes4(packet, layout, [in_port, out_port], Lanes::ALL, |lane, value| write(key, lane, value));
 }
 
 /// Fills the key of an IPv6 packet. `layout` is the packet's own.
-#[inline]
 pub fn fill_key6(packet: &Packet<'_>, layout: &Layout, in_port: PortId, out_port: PortId, key: &mut Key6) {
-    let bytes = packet.bytes();
-    put(&mut key.0, FAMILY, head(bytes, packet, layout, 6, in_port, out_port));
-    put(&mut key.0, L4, transport(bytes, layout));
-    put(&mut key.0, PAYLOAD_LEN, payload_len(layout));
-    let header = bytes.get(usize::from(layout.ip)..).and_then(|rest| rest.first_chunk::<IP6_HEADER>());
-    put(&mut key.0, IP, header.copied().unwrap_or([0; IP6_HEADER]));
+    fill_lanes6(packet, layout, [in_port, out_port], Lanes::ALL, |lane, value| write(key, lane, value));
 }
 
-/// Writes `N` bytes at a constant offset; the bounds are known when compiled.
-#[inline(always)]
-fn put<const K: usize, const N: usize>(key: &mut [u8; K], at: usize, bytes: [u8; N]) {
-    key[at..at + N].copy_from_slice(&bytes);
+fn write<const N: usize>(key: &mut Key<N>, lane: usize, value: u32) {
+    key.0[lane * LANE..(lane + 1) * LANE].copy_from_slice(&value.to_ne_bytes());
 }
 
-/// The first 16 bytes.
+/// The first 40 bytes, which all keys have in common.
 #[inline(always)]
-fn head(
+fn common(
     bytes: &[u8],
     packet: &Packet<'_>,
     layout: &Layout,
     family: u8,
-    in_port: PortId,
-    out_port: PortId,
-) -> [u8; 16] {
-    let mut head = [0; 16];
-    let kind = u32::from_be_bytes([family, layout.l4_kind, layout.flags, 0]);
-    head[..IN_PORT].copy_from_slice(&kind.to_be_bytes());
-    head[IN_PORT..ETH_TYPE]
-        .copy_from_slice(&((u32::from(in_port.0) << 16) | u32::from(out_port.0)).to_be_bytes());
-    let vlan = if layout.vlan_tags == 0 { 0 } else { vlan_id(bytes, packet) };
-    let link = (u32::from(layout.eth_type) << 16) | u32::from(vlan);
-    head[8..12].copy_from_slice(&link.to_be_bytes());
-    let proto = (u32::from(layout.proto) << 24) | u32::from(layout.eh);
-    head[12..].copy_from_slice(&proto.to_be_bytes());
-    head
+    [in_port, out_port]: [PortId; 2],
+    wanted: Lanes,
+    put: &mut impl FnMut(usize, u32),
+) {
+    if wanted.has(HEAD) {
+        put(HEAD, u32::from_be_bytes([family, layout.l4_kind, layout.flags, 0]).to_be());
+    }
+    if wanted.any_of(Lanes::range(HEAD + 1, TRANSPORT)) {
+        let vlan = if layout.vlan_tags == 0 { 0 } else { vlan_id(bytes, packet) };
+        let rest = [
+            (u32::from(in_port.0) << 16) | u32::from(out_port.0),
+            (u32::from(layout.eth_type) << 16) | u32::from(vlan),
+            (u32::from(layout.proto) << 24) | u32::from(layout.eh),
+        ];
+        for (lane, value) in (HEAD + 1..TRANSPORT).zip(rest) {
+            if wanted.has(lane) {
+                put(lane, value.to_be());
+            }
+        }
+    }
+    if wanted.any_of(Lanes::range(TRANSPORT, PAYLOAD)) {
+        put_all(TRANSPORT, &transport(bytes, layout), wanted, put);
+    }
+    if wanted.has(PAYLOAD) {
+        put(PAYLOAD, u32::from_ne_bytes(payload_len(layout)));
+    }
+}
+
+/// Puts the wanted ones of lanes that follow each other from `first` on.
+#[inline(always)]
+fn put_all<const N: usize>(first: usize, bytes: &[u8; N], wanted: Lanes, put: &mut impl FnMut(usize, u32)) {
+    for (lane, value) in (first..).zip(bytes.as_chunks::<LANE>().0) {
+        if wanted.has(lane) {
+            put(lane, u32::from_ne_bytes(*value));
+        }
+    }
 }
 
 /// The outermost tag's VLAN id; its control word lies right behind the link header.

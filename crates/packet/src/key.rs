@@ -39,6 +39,46 @@ impl<const N: usize> Default for Key<N> {
     }
 }
 
+/// Bytes of a lane: the unit in which the classifier looks at keys.
+pub const LANE: usize = 4;
+
+/// A set of lanes of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lanes(pub u32);
+
+impl Lanes {
+    /// Every lane.
+    pub const ALL: Lanes = Lanes(u32::MAX);
+
+    /// The lanes from `first` to the one before `end`.
+    pub const fn range(first: usize, end: usize) -> Lanes {
+        Lanes((1 << end) - (1 << first))
+    }
+
+    /// Whether a lane is in the set.
+    #[inline(always)]
+    pub const fn has(self, lane: usize) -> bool {
+        self.0 >> lane & 1 == 1
+    }
+
+    /// Whether the sets have a lane in common.
+    #[inline(always)]
+    pub const fn any_of(self, other: Lanes) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Both sets' lanes.
+    #[must_use]
+    pub const fn with(self, other: Lanes) -> Lanes {
+        Lanes(self.0 | other.0)
+    }
+
+    /// The lanes of the set, ascending.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..u32::BITS as usize).filter(move |&lane| self.has(lane))
+    }
+}
+
 /// Byte offset of the address family.
 pub const FAMILY: usize = 0;
 /// Byte offset of the transport header's kind.

@@ -1,0 +1,447 @@
+//! The writer's side of one packet class: which tuple lives where, and changes of the class's tables.
+//!
+//! A tuple lives as a whole in the flat rows or in one table. Building decides by `merge`; a tuple that comes later
+//! joins a table that takes it, or gets rows or a table of its own. A tuple whose entries crowd a shared table moves out
+//! into one of its own.
+
+use crate::cube::{KeyWords, bytes};
+use crate::flat;
+use crate::list::{Hanging, LIST, ListIndex};
+use crate::merge::{Group, Tuple, merge};
+use crate::search::ClassTables;
+use crate::segment::Crowded;
+use crate::table::{LaneMask, Table};
+use crate::words;
+use mmb_packet::Class;
+use mmb_packet::key::{L4_KIND, LANE, Lanes};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// Entries with one relaxed key that a tuple which comes later may join.
+const LONGEST_CHAIN: usize = 6;
+/// Keys of a class that the merger sees, about.
+const SAMPLE: usize = 32_768;
+
+/// The generator of seeds, splitmix64.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ word >> 31
+    }
+}
+
+/// How tuples are put into tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tuning {
+    /// Few tables: what works best.
+    #[default]
+    Merged,
+    /// A table a tuple, as in plain tuple-space search: to compare with.
+    EveryTuple,
+}
+
+/// Key words as lanes.
+pub(crate) fn lanes(words: &KeyWords) -> LaneMask {
+    let bytes = bytes(words);
+    let mut lanes = LaneMask::default();
+    for (lane, four) in lanes.iter_mut().zip(bytes.as_chunks::<LANE>().0) {
+        *lane = u32::from_ne_bytes(*four);
+    }
+    lanes
+}
+
+/// Lanes as key words.
+fn words_of(lanes: &LaneMask) -> KeyWords {
+    let mut words = KeyWords::default();
+    for (word, four) in words.iter_mut().zip(lanes.as_chunks::<4>().0) {
+        *word = four.iter().fold(0, |word, lane| word << 32 | u128::from(u32::from_be(*lane)));
+    }
+    words
+}
+
+fn lane_set(mask: &LaneMask) -> Lanes {
+    let nonzero = (0..mask.len()).filter(|&lane| mask[lane] != 0);
+    Lanes(nonzero.fold(0, |set, lane| set | 1 << lane))
+}
+
+/// Where a tuple lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Flat,
+    Table { table: usize, member: u8 },
+}
+
+/// A tuple.
+#[derive(Clone, Debug)]
+struct Home {
+    place: Place,
+    /// Distinct keys.
+    entries: usize,
+    /// Rules under these keys.
+    rules: usize,
+    /// The most rules that ever hung on one key.
+    longest: usize,
+    /// Kinds of transport header that keys name.
+    kinds: BTreeSet<u8>,
+}
+
+/// A rule under one of its keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Placed {
+    pub(crate) mask: LaneMask,
+    pub(crate) key: LaneMask,
+    pub(crate) rule: Hanging,
+}
+
+/// One table, for people to look at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableStats {
+    /// The packet class.
+    pub class: Class,
+    /// The fields that its hash covers, in words: `ip-proto tcp-dport`; of rules without a table, those of the tuple.
+    pub mask: String,
+    /// Tuples (distinct masks of rules) in it.
+    pub tuples: usize,
+    /// Rules in it; one that lists values counts for each of them.
+    pub rules: usize,
+    /// Distinct keys of these rules.
+    pub entries: usize,
+    /// Buckets of its hash index; 0 for rules that are compared one by one.
+    pub buckets: usize,
+    /// Used share of the buckets' places, 0 to 1.
+    pub load: f64,
+}
+
+/// The writer's side of a class.
+#[derive(Clone, Debug)]
+pub(crate) struct ClassIndex {
+    class: Class,
+    pub(crate) view: ClassTables,
+    pub(crate) wanted: Lanes,
+    homes: HashMap<LaneMask, Home>,
+    /// The most rules that a packet can match.
+    pub(crate) most: usize,
+    /// Tables that tuples which came later got.
+    strays: usize,
+}
+
+impl ClassIndex {
+    pub(crate) fn new(class: Class) -> ClassIndex {
+        ClassIndex {
+            class,
+            view: ClassTables::default(),
+            wanted: Lanes::default(),
+            homes: HashMap::new(),
+            most: 0,
+            strays: 0,
+        }
+    }
+
+    /// Gives tuples their places ahead of their rules: `tuples` with the numbers of their keys, of which every
+    /// `stride`th is in the samples.
+    pub(crate) fn arrange(&mut self, tuples: &[Tuple], share: f64, tuning: Tuning, random: &mut Random) {
+        let groups = match tuning {
+            Tuning::Merged => merge(self.class, tuples, share),
+            Tuning::EveryTuple => (0..).zip(tuples).map(|(n, tuple)| Group::of(n, &tuple.mask)).collect(),
+        };
+        let mut groups: Vec<(usize, Group)> =
+            groups.into_iter().map(|group| (group.entries(tuples), group)).collect();
+        groups.sort_by_key(|(entries, _)| *entries);
+        let mut rows = 0;
+        for (entries, group) in groups {
+            let fits = entries <= flat::MOST_OF_A_TUPLE && rows + entries <= flat::MOST;
+            if fits && tuning == Tuning::Merged {
+                rows += entries;
+                for &number in &group.tuples {
+                    self.homes.insert(tuples[number].mask, Home::new(Place::Flat));
+                }
+                continue;
+            }
+            let mut table = Table::new(&group.relaxed, &group.span, entries, || random.draw());
+            for &number in &group.tuples {
+                let place =
+                    Place::Table { table: self.view.tables.len(), member: table.join(&tuples[number].mask) };
+                self.homes.insert(tuples[number].mask, Home::new(place));
+            }
+            self.view.tables.push(Arc::new(table));
+        }
+    }
+
+    /// The keys of a class for the merger: every tuple with a sample of its keys.
+    pub(crate) fn tuples(placed: &[Placed]) -> (Vec<Tuple>, f64) {
+        let stride = placed.len().div_ceil(SAMPLE).max(1);
+        let mut numbers: HashMap<&LaneMask, usize> = HashMap::new();
+        let mut tuples: Vec<Tuple> = Vec::new();
+        let mut before: Option<(&LaneMask, usize)> = None;
+        for (at, placed) in placed.iter().enumerate() {
+            // Rules of one tuple often stand together.
+            let number = match before {
+                Some((mask, number)) if *mask == placed.mask => number,
+                _ => *numbers.entry(&placed.mask).or_insert_with(|| {
+                    tuples.push(Tuple { mask: placed.mask, entries: 0, sample: Vec::new() });
+                    tuples.len() - 1
+                }),
+            };
+            before = Some((&placed.mask, number));
+            tuples[number].entries += 1;
+            if at % stride == 0 || tuples[number].sample.is_empty() {
+                tuples[number].sample.push(placed.key);
+            }
+        }
+        for tuple in &mut tuples {
+            tuple.sample.sort_unstable();
+            tuple.sample.dedup();
+            if stride == 1 {
+                tuple.entries = tuple.sample.len();
+            }
+        }
+        (tuples, 1.0 / stride as f64)
+    }
+
+    /// Hangs a rule on its key.
+    pub(crate) fn insert(&mut self, placed: Placed, lists: &mut ListIndex, random: &mut Random) {
+        let Placed { mask, key, rule } = placed;
+        self.wanted = self.wanted.with(lane_set(&mask)).with(rule.lanes());
+        let place = match self.homes.get(&mask) {
+            Some(home) => home.place,
+            None => self.settle(&mask, &key, random),
+        };
+        let before = self.value(place, &mask, &key);
+        let (value, rules) = lists.hang(before, rule);
+        let home = self.homes.get_mut(&mask).expect("it was found, or settled just now");
+        home.rules += 1;
+        home.entries += usize::from(before.is_none());
+        self.most += rules.saturating_sub(home.longest);
+        home.longest = home.longest.max(rules);
+        let kind_lane = L4_KIND / LANE;
+        if mask[kind_lane].to_ne_bytes()[L4_KIND % LANE] == 0xff {
+            home.kinds.insert(key[kind_lane].to_ne_bytes()[L4_KIND % LANE]);
+        }
+        let crowds_rows = place == Place::Flat && home.entries > flat::MOST_OF_A_TUPLE;
+        if before != Some(value) {
+            self.put(place, &mask, &key, value, before.is_some(), random);
+        }
+        if crowds_rows {
+            self.move_out(&mask, random);
+        }
+    }
+
+    /// Takes a rule from its key.
+    pub(crate) fn remove(&mut self, placed: &Placed, lists: &mut ListIndex) {
+        let Placed { mask, key, rule } = placed;
+        let Some(home) = self.homes.get_mut(mask) else { return };
+        let place = home.place;
+        let Some(before) = value(&self.view, place, mask, key) else { return };
+        home.rules -= 1;
+        match lists.unhang(before, rule) {
+            Some(value) if value == before => {}
+            Some(value) => self.set(place, mask, key, value),
+            None => {
+                home.entries -= 1;
+                if home.entries == 0 {
+                    self.most -= std::mem::take(&mut home.longest);
+                    // A member of a table stays one, for when its rules come back.
+                    if place == Place::Flat {
+                        self.homes.remove(mask);
+                    }
+                }
+                self.take(place, mask, key);
+            }
+        }
+    }
+
+    /// The value of a key.
+    fn value(&self, place: Place, mask: &LaneMask, key: &LaneMask) -> Option<u32> {
+        value(&self.view, place, mask, key)
+    }
+
+    /// The number of the list that hangs on a key.
+    pub(crate) fn list(&self, mask: &LaneMask, key: &LaneMask) -> Option<u32> {
+        let value = self.value(self.homes.get(mask)?.place, mask, key)?;
+        (value & LIST != 0).then_some(value & !LIST)
+    }
+
+    fn set(&mut self, place: Place, mask: &LaneMask, key: &LaneMask, value: u32) {
+        match place {
+            Place::Flat => Arc::make_mut(&mut self.view.flat).set(mask, key, value),
+            Place::Table { table, member } => {
+                Arc::make_mut(&mut self.view.tables[table]).set(member, key, value);
+            }
+        }
+    }
+
+    fn put(
+        &mut self,
+        place: Place,
+        mask: &LaneMask,
+        key: &LaneMask,
+        value: u32,
+        known: bool,
+        random: &mut Random,
+    ) {
+        match place {
+            Place::Table { table, member } if !known => {
+                let crowded = Arc::make_mut(&mut self.view.tables[table]).insert(member, key, value);
+                if crowded == Err(Crowded) {
+                    self.move_out(mask, random);
+                    let place = self.homes[mask].place;
+                    self.put(place, mask, key, value, false, random);
+                }
+            }
+            _ => self.set(place, mask, key, value),
+        }
+    }
+
+    /// Removes a key, and the table with its last one.
+    fn take(&mut self, place: Place, mask: &LaneMask, key: &LaneMask) {
+        let Place::Table { table, member } = place else {
+            Arc::make_mut(&mut self.view.flat).remove(mask, key);
+            return;
+        };
+        let its = Arc::make_mut(&mut self.view.tables[table]);
+        its.remove(member, key);
+        if its.len() == 0 {
+            self.drop_table(table);
+        }
+    }
+
+    fn drop_table(&mut self, table: usize) {
+        // Tuples without entries may be left in it: arranged ahead of rules that never came, or moving out.
+        self.homes.retain(|_, home| !matches!(home.place, Place::Table { table: its, .. } if its == table));
+        let last = self.view.tables.len() - 1;
+        self.view.tables.swap_remove(table);
+        for home in self.homes.values_mut() {
+            if let Place::Table { table: its, .. } = &mut home.place
+                && *its == last
+            {
+                *its = table;
+            }
+        }
+    }
+
+    /// Finds a place for a tuple that has none.
+    fn settle(&mut self, mask: &LaneMask, key: &LaneMask, random: &mut Random) -> Place {
+        let joins =
+            |table: &&(usize, &Arc<Table>)| table.1.admits(mask) && table.1.chain(key) <= LONGEST_CHAIN;
+        let tables: Vec<_> = self.view.tables.iter().enumerate().collect();
+        let best =
+            tables.iter().filter(joins).max_by_key(|(_, table)| table.hashed_bits()).map(|(at, _)| *at);
+        let place = match best {
+            Some(table) => {
+                Place::Table { table, member: Arc::make_mut(&mut self.view.tables[table]).join(mask) }
+            }
+            None if self.view.flat.len() < flat::MOST => Place::Flat,
+            None => self.own_table(mask, 0, random),
+        };
+        self.homes.insert(*mask, Home::new(place));
+        place
+    }
+
+    fn own_table(&mut self, mask: &LaneMask, entries: usize, random: &mut Random) -> Place {
+        let mut table = Table::new(mask, mask, entries, || random.draw());
+        let member = table.join(mask);
+        self.view.tables.push(Arc::new(table));
+        self.strays += 1;
+        Place::Table { table: self.view.tables.len() - 1, member }
+    }
+
+    /// Moves a tuple into a table of its own; one that is alone already gets a roomier one with other seeds.
+    fn move_out(&mut self, mask: &LaneMask, random: &mut Random) {
+        let place = self.homes[mask].place;
+        let entries: Vec<(LaneMask, u32)> = match place {
+            Place::Flat => self.view.flat.entries(mask).collect(),
+            Place::Table { table, member } => {
+                let all = self.view.tables[table].entries();
+                all.filter(|(of, ..)| *of == member).map(|(_, key, value)| (key, value)).collect()
+            }
+        };
+        let mut room = entries.len() + 1;
+        let new = loop {
+            let new = self.own_table(mask, room, random);
+            let Place::Table { table, member } = new else { continue };
+            let table = Arc::make_mut(&mut self.view.tables[table]);
+            if entries.iter().all(|(key, value)| table.insert(member, key, *value).is_ok()) {
+                break new;
+            }
+            self.view.tables.pop();
+            room *= 2;
+        };
+        self.homes.get_mut(mask).expect("the tuple is known").place = new;
+        let mut emptied = None;
+        for (key, _) in &entries {
+            match place {
+                Place::Flat => _ = Arc::make_mut(&mut self.view.flat).remove(mask, key),
+                Place::Table { table, member } => {
+                    let its = Arc::make_mut(&mut self.view.tables[table]);
+                    its.remove(member, key);
+                    emptied = (its.len() == 0).then_some(table);
+                }
+            }
+        }
+        if let Some(table) = emptied {
+            self.drop_table(table);
+        }
+    }
+
+    /// Whether so many tables came later that building anew would pay.
+    pub(crate) fn is_scattered(&self) -> bool {
+        self.strays > 16 && self.strays * 2 > self.view.tables.len()
+    }
+
+    /// Its tables and rows.
+    pub(crate) fn stats(&self) -> Vec<TableStats> {
+        let mut stats: Vec<TableStats> = Vec::new();
+        let mut rows: Vec<(&LaneMask, &Home)> =
+            self.homes.iter().filter(|(_, home)| home.place == Place::Flat && home.entries > 0).collect();
+        rows.sort_unstable_by_key(|(mask, _)| **mask);
+        stats.extend(rows.into_iter().map(|(mask, home)| TableStats {
+            class: self.class,
+            mask: self.words(mask, &home.kinds),
+            tuples: 1,
+            rules: home.rules,
+            entries: home.entries,
+            buckets: 0,
+            load: 0.0,
+        }));
+        for (number, table) in self.view.tables.iter().enumerate() {
+            let its = |home: &&Home| matches!(home.place, Place::Table { table, .. } if table == number);
+            let homes: Vec<&Home> = self.homes.values().filter(its).filter(|home| home.entries > 0).collect();
+            let (buckets, places) = table.room();
+            stats.push(TableStats {
+                class: self.class,
+                mask: self
+                    .words(&table.relaxed(), &homes.iter().flat_map(|home| home.kinds.clone()).collect()),
+                tuples: homes.len(),
+                rules: homes.iter().map(|home| home.rules).sum(),
+                entries: table.len(),
+                buckets,
+                load: table.len() as f64 / places as f64,
+            });
+        }
+        stats
+    }
+
+    fn words(&self, mask: &LaneMask, kinds: &BTreeSet<u8>) -> String {
+        let cube = crate::cube::Cube { mask: words_of(mask), ..crate::cube::Cube::default() };
+        words::describe(self.class, &cube, kinds)
+    }
+}
+
+impl Home {
+    fn new(place: Place) -> Home {
+        Home { place, entries: 0, rules: 0, longest: 0, kinds: BTreeSet::new() }
+    }
+}
+
+fn value(view: &ClassTables, place: Place, mask: &LaneMask, key: &LaneMask) -> Option<u32> {
+    match place {
+        Place::Flat => view.flat.value(mask, key),
+        Place::Table { table, member } => view.tables[table].value(member, key),
+    }
+}

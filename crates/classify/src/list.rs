@@ -1,0 +1,250 @@
+//! Lists: the rules that hang on one key, where that is not a single unconditional rule.
+//!
+//! A list tells its rules apart by what must hold besides the key: nothing (`plain`), conditions on the key's numbers, the
+//! payload or the options (`ranged`), or a TCP option of some kind with some value (`keyed`). The last are not in the list
+//! itself but in the option table, under keys of the list's number, the kind and the value, so that of ten thousand such
+//! rules only those are looked at whose option the packet has.
+//!
+//! Lists are persistent, as everything that workers read: a change makes a new list under the same number.
+
+use crate::check::{Check, OptionTest};
+use crate::ranged::Ranged;
+use crate::shelf::Shelf;
+use crate::table::LaneMask;
+use mmb_packet::key::Lanes;
+use std::sync::Arc;
+
+/// Marks a value that is a list's number; others are handles of rules.
+pub(crate) const LIST: u32 = 1 << 31;
+
+/// The rules of a key.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct List {
+    /// Rules without conditions.
+    pub(crate) plain: Vec<u32>,
+    /// Rules with conditions.
+    pub(crate) ranged: Ranged,
+    /// What the option table is to be asked.
+    pub(crate) keyed: Kinds,
+}
+
+/// The option kinds for which a list has keys in the option table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kinds {
+    /// Kinds with values, a bit each; some may have none any more.
+    valued: [u64; 4],
+    /// Kinds without.
+    present: [u64; 4],
+    /// Rules.
+    rules: usize,
+}
+
+impl Kinds {
+    /// Whether no rule is keyed.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules == 0
+    }
+
+    /// Whether a kind has keys with values.
+    #[inline]
+    pub(crate) fn asks_value(&self, kind: u8) -> bool {
+        self.valued[usize::from(kind) / 64] >> (kind % 64) & 1 == 1
+    }
+
+    /// Whether a kind has keys without values.
+    #[inline]
+    pub(crate) fn asks_presence(&self, kind: u8) -> bool {
+        self.present[usize::from(kind) / 64] >> (kind % 64) & 1 == 1
+    }
+
+    fn add(&mut self, key: OptionKey) {
+        let (bits, kind) = match key {
+            OptionKey::Value(kind, _) => (&mut self.valued, kind),
+            OptionKey::Present(kind) => (&mut self.present, kind),
+        };
+        bits[usize::from(kind) / 64] |= 1 << (kind % 64);
+        self.rules += 1;
+    }
+}
+
+/// What a packet's options must have for a rule to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OptionKey {
+    /// An option of that kind whose data is that number.
+    Value(u8, u64),
+    /// An option of that kind.
+    Present(u8),
+}
+
+impl OptionKey {
+    /// In the lane of the kind: a key without value.
+    const PRESENT: u32 = 1 << 8;
+
+    /// The key of a list in the option table.
+    #[inline]
+    pub(crate) fn lanes(self, list: u32) -> [u32; 4] {
+        match self {
+            OptionKey::Value(kind, value) => [list, kind.into(), (value >> 32) as u32, value as u32],
+            OptionKey::Present(kind) => [list, u32::from(kind) | OptionKey::PRESENT, 0, 0],
+        }
+    }
+
+    /// The mask over them.
+    pub(crate) fn mask() -> LaneMask {
+        OptionKey::wide([u32::MAX; 4])
+    }
+
+    /// A key of the option table as one of a table.
+    pub(crate) fn wide(lanes: [u32; 4]) -> LaneMask {
+        let mut wide = LaneMask::default();
+        wide[..4].copy_from_slice(&lanes);
+        wide
+    }
+}
+
+/// A rule that is to hang on a key.
+#[derive(Clone, Debug)]
+pub(crate) struct Hanging {
+    pub(crate) handle: u32,
+    /// The key that it has in the option table.
+    pub(crate) option: Option<OptionKey>,
+    /// What else must hold, tests of options last.
+    pub(crate) checks: Vec<Check>,
+}
+
+impl Hanging {
+    /// A rule with its checks, the best of which for it becomes its option key.
+    pub(crate) fn new(handle: u32, mut checks: Vec<Check>) -> Hanging {
+        let option = |check: &Check| match check {
+            Check::Option { kind, test: OptionTest::Number(ranges), none: false } => match ranges[..] {
+                [(first, last)] if first == last => Some(OptionKey::Value(*kind, u64::try_from(first).ok()?)),
+                _ => Some(OptionKey::Present(*kind)),
+            },
+            Check::Option { kind, none: false, .. } => Some(OptionKey::Present(*kind)),
+            _ => None,
+        };
+        let valued = |check: &Check| matches!(option(check), Some(OptionKey::Value(..)));
+        let place =
+            checks.iter().position(valued).or_else(|| checks.iter().position(|c| option(c).is_some()));
+        let Some(place) = place else { return Hanging { handle, option: None, checks } };
+        let key = option(&checks[place]);
+        let said = matches!(key, Some(OptionKey::Value(..)))
+            || matches!(checks[place], Check::Option { test: OptionTest::Present, .. });
+        if said {
+            checks.remove(place);
+        }
+        Hanging { handle, option: key, checks }
+    }
+
+    fn is_plain(&self) -> bool {
+        self.option.is_none() && self.checks.is_empty()
+    }
+
+    /// The rule as it hangs on its key in the option table.
+    pub(crate) fn behind_option(&self) -> Hanging {
+        Hanging { option: None, ..self.clone() }
+    }
+
+    /// The lanes that its checks read.
+    pub(crate) fn lanes(&self) -> Lanes {
+        self.checks.iter().fold(Lanes::default(), |lanes, check| lanes.with(check.lanes()))
+    }
+}
+
+impl List {
+    fn add(&mut self, rule: Hanging) {
+        match rule.option {
+            Some(key) => self.keyed.add(key),
+            None if rule.checks.is_empty() => self.plain.push(rule.handle),
+            None => self.ranged.insert(rule.handle, rule.checks),
+        }
+    }
+
+    fn remove(&mut self, rule: &Hanging) {
+        if rule.option.is_some() {
+            self.keyed.rules = self.keyed.rules.saturating_sub(1);
+        } else if rule.checks.is_empty() {
+            self.plain.retain(|handle| *handle != rule.handle);
+        } else {
+            self.ranged.remove(rule.handle);
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.plain.len() + self.ranged.len() + self.keyed.rules
+    }
+}
+
+/// All lists, by number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lists(Shelf<Option<Arc<List>>, 64>);
+
+impl Lists {
+    /// A list that some value names.
+    #[inline]
+    pub(crate) fn at(&self, number: u32) -> Option<&List> {
+        self.0.at(number as usize).as_deref()
+    }
+}
+
+/// The writer's side of the lists.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListIndex {
+    pub(crate) lists: Lists,
+    free: Vec<u32>,
+    used: u32,
+}
+
+impl ListIndex {
+    fn put(&mut self, list: List) -> u32 {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.used += 1;
+            self.used - 1
+        });
+        self.lists.0.set(number as usize, Some(Arc::new(list)));
+        number
+    }
+
+    /// The value for a key on which one more rule hangs; `value` is the one that it has, if any. Also how many rules
+    /// that are now.
+    pub(crate) fn hang(&mut self, value: Option<u32>, rule: Hanging) -> (u32, usize) {
+        let mut list = match value {
+            None if rule.is_plain() => return (rule.handle, 1),
+            None => List::default(),
+            Some(value) if value & LIST == 0 => List { plain: vec![value], ..List::default() },
+            Some(value) => {
+                let number = value & !LIST;
+                let mut list = self.lists.at(number).cloned().unwrap_or_default();
+                list.add(rule);
+                let len = list.len();
+                self.lists.0.set(number as usize, Some(Arc::new(list)));
+                return (value, len);
+            }
+        };
+        list.add(rule);
+        let len = list.len();
+        (self.put(list) | LIST, len)
+    }
+
+    /// The value for a key from which a rule is taken; `None` if no other hangs there.
+    pub(crate) fn unhang(&mut self, value: u32, rule: &Hanging) -> Option<u32> {
+        if value & LIST == 0 {
+            return None;
+        }
+        let number = value & !LIST;
+        let mut list = self.lists.at(number).cloned().unwrap_or_default();
+        list.remove(rule);
+        let alone = match list.plain[..] {
+            [handle] if list.len() == 1 => Some(handle),
+            _ if list.len() == 0 => None,
+            _ => {
+                self.lists.0.set(number as usize, Some(Arc::new(list)));
+                return Some(value);
+            }
+        };
+        self.lists.0.set(number as usize, None);
+        self.free.push(number);
+        alone
+    }
+}

@@ -1,0 +1,219 @@
+//! The tables of one packet class, as workers search them.
+
+use crate::VECTOR;
+use crate::check::Subject;
+use crate::flat::Flat;
+use crate::keys::Column;
+use crate::list::{LIST, List, Lists, OptionKey};
+use crate::matches::{Listed, Log, Pairs, Probe, Scratch};
+use crate::ranged::LazyOptions;
+use crate::simd::{Level, prefetch};
+use crate::table::Table;
+use mmb_packet::options::{self, END, NOP};
+use mmb_packet::{Layout, Packet};
+use std::sync::Arc;
+
+/// The tables of a class. A clone shares them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClassTables {
+    pub(crate) tables: Vec<Arc<Table>>,
+    pub(crate) flat: Arc<Flat>,
+}
+
+/// What the classes share.
+#[derive(Clone, Copy)]
+pub(crate) struct Shared<'a> {
+    pub(crate) level: Level,
+    pub(crate) lists: &'a Lists,
+    pub(crate) options: &'a Table,
+}
+
+/// The vector that is searched for: the keys of a class, and all packets.
+#[derive(Clone, Copy)]
+pub(crate) struct Vector<'a, 'b> {
+    pub(crate) lanes: &'a [Column],
+    pub(crate) len: usize,
+    /// Which packet each key is of.
+    pub(crate) of: &'a [u8; VECTOR],
+    pub(crate) packets: &'a [Packet<'b>],
+    pub(crate) layouts: &'a [Layout],
+}
+
+impl<'a, 'b> Vector<'a, 'b> {
+    fn subject(self, key: u8) -> Subject<'a, 'b> {
+        let packet = usize::from(self.of[usize::from(key)]);
+        Subject { lanes: self.lanes, key, packet: &self.packets[packet], layout: &self.layouts[packet] }
+    }
+}
+
+impl ClassTables {
+    /// Whether there is nothing to be found.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tables.is_empty() && self.flat.len() == 0
+    }
+
+    /// Finds what the keys match.
+    #[inline]
+    pub(crate) fn search(&self, shared: Shared<'_>, vector: Vector<'_, '_>, scratch: &mut Scratch) {
+        if vector.len == 0 || self.is_empty() {
+            return;
+        }
+        let (probe, listed, mut log) = scratch.parts();
+        listed.clear();
+        let mut hit = |key: u8, value: u32| {
+            if value & LIST == 0 {
+                log.hit(vector.of[usize::from(key)], value);
+            } else {
+                listed.push(Listed { key, list: value & !LIST });
+            }
+        };
+        self.flat.find(shared.level, vector.lanes, vector.len, &mut hit);
+        let Probe { hashes, candidates } = probe;
+        for (number, table) in (0..).zip(&self.tables) {
+            table.sift(shared.level, vector.lanes, vector.len, number, hashes, candidates);
+            if candidates.are_enough() {
+                self.verify(vector, candidates.all(), &mut hit);
+                candidates.clear();
+            }
+        }
+        self.verify(vector, candidates.all(), &mut hit);
+        candidates.clear();
+        if !listed.is_empty() {
+            look_at_lists(shared, vector, scratch);
+        }
+    }
+
+    #[inline]
+    fn verify(
+        &self,
+        vector: Vector<'_, '_>,
+        candidates: &[crate::table::Candidate],
+        hit: &mut impl FnMut(u8, u32),
+    ) {
+        for run in candidates.chunk_by(|a, b| a.table == b.table) {
+            self.tables[run[0].table as usize].verify(vector.lanes, run, &mut *hit);
+        }
+    }
+}
+
+/// Holds packets against the lists that their keys led to.
+fn look_at_lists(shared: Shared<'_>, vector: Vector<'_, '_>, scratch: &mut Scratch) {
+    let listed = std::mem::take(&mut scratch.listed);
+    for ahead in &listed {
+        if let Some(list) = shared.lists.at(ahead.list) {
+            prefetch(list);
+        }
+    }
+    let (probe, pairs, options, mut log) = scratch.list_parts();
+    let mut seen = None;
+    for &Listed { key, list: number } in &listed {
+        let Some(list) = shared.lists.at(number) else { continue };
+        let subject = vector.subject(key);
+        if seen.replace(key) != Some(key) {
+            options.clear();
+        }
+        look_at(list, &subject, options, vector.of, &mut log);
+        if !list.keyed.is_empty() {
+            ask_options(shared, vector, (number, list), &subject, probe, pairs, options, &mut log);
+        }
+    }
+    look_up_options(shared, vector, probe, pairs, options, &mut log);
+    scratch.listed = listed;
+}
+
+fn look_at(
+    list: &List,
+    subject: &Subject<'_, '_>,
+    options: &mut LazyOptions,
+    of: &[u8; VECTOR],
+    log: &mut Log<'_>,
+) {
+    let packet = of[usize::from(subject.key)];
+    for &handle in &list.plain {
+        log.hit(packet, handle);
+    }
+    if !list.ranged.is_empty() {
+        list.ranged.find(subject, options, |handle| log.hit(packet, handle));
+    }
+}
+
+/// Puts the packet's options that a list asks for among the pairs to be looked up.
+#[allow(clippy::too_many_arguments)]
+fn ask_options(
+    shared: Shared<'_>,
+    vector: Vector<'_, '_>,
+    (number, list): (u32, &List),
+    subject: &Subject<'_, '_>,
+    probe: &mut Probe,
+    pairs: &mut Pairs,
+    options: &mut LazyOptions,
+    log: &mut Log<'_>,
+) {
+    // An area holds 20 options with a length, and 40 bytes in all: each makes two pairs at most.
+    if pairs.len + 2 * options::MAX_AREA > VECTOR {
+        look_up_options(shared, vector, probe, pairs, options, log);
+    }
+    let first = pairs.len;
+    for option in options::walk(options::area(subject.packet, subject.layout)) {
+        if list.keyed.asks_presence(option.kind) {
+            pairs.push(first, subject.key, OptionKey::Present(option.kind).lanes(number));
+        }
+        if option.kind != END
+            && option.kind != NOP
+            && list.keyed.asks_value(option.kind)
+            && let Some(value) = options::number(option.data)
+        {
+            pairs.push(first, subject.key, OptionKey::Value(option.kind, value).lanes(number));
+        }
+    }
+}
+
+impl Pairs {
+    /// Adds a pair, unless it is among those from `first` on: a rule is found once, however often an option stands
+    /// there.
+    #[inline]
+    fn push(&mut self, first: usize, key: u8, lanes: [u32; 4]) {
+        let at = self.len;
+        let same = |at: usize| (0..4).all(|lane| self.lanes[lane][at] == lanes[lane]);
+        if (first..at).any(same) {
+            return;
+        }
+        for (column, lane) in self.lanes.iter_mut().zip(lanes) {
+            column[at] = lane;
+        }
+        self.keys[at] = key;
+        self.len += 1;
+    }
+}
+
+/// Looks the pairs up in the option table.
+fn look_up_options(
+    shared: Shared<'_>,
+    vector: Vector<'_, '_>,
+    probe: &mut Probe,
+    pairs: &mut Pairs,
+    options: &mut LazyOptions,
+    log: &mut Log<'_>,
+) {
+    let Probe { hashes, candidates } = probe;
+    shared.options.sift(shared.level, &pairs.lanes[..], pairs.len, 0, hashes, candidates);
+    options.clear();
+    let mut seen = None;
+    shared.options.verify(&pairs.lanes[..], candidates.all(), |pair, value| {
+        let key = pairs.keys[usize::from(pair)];
+        if value & LIST == 0 {
+            log.hit(vector.of[usize::from(key)], value);
+            return;
+        }
+        if seen.replace(key) != Some(key) {
+            options.clear();
+        }
+        if let Some(list) = shared.lists.at(value & !LIST) {
+            look_at(list, &vector.subject(key), options, vector.of, log);
+        }
+    });
+    // What was filled is some other packet's.
+    options.clear();
+    candidates.clear();
+    pairs.len = 0;
+}

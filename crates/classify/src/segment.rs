@@ -1,0 +1,349 @@
+//! A segment: a piece of a table's hash index, a filter in front of buckets of one or two cache lines.
+//!
+//! One allocation: a header line, the filter with a 32-bit word a bucket, the buckets. A bucket holds as many entries
+//! as fit, each with the key's lanes, its value and the number of its member mask, and counts the entries that found it
+//! full and went on to a later bucket, so that a search ends at the first bucket that nobody passed. The filter word of a
+//! bucket holds three bits of every entry whose hash selects that bucket, wherever it ended up: a key that is not
+//! there costs a look at the filter, which is small enough for the cache, and seldom one at memory.
+//!
+//! Life-cycle: segments are shared between the writer's table and the snapshots that workers read, and copied by the
+//! writer before its first change after a snapshot (`Arc::make_mut`). Nobody else writes.
+
+use crate::simd::{Seeds, hash_one};
+use std::sync::Arc;
+
+/// Words of a cache line.
+const LINE_WORDS: usize = 16;
+/// No value: the place is free.
+pub(crate) const NONE: u32 = u32::MAX;
+/// The most buckets that an entry may lie behind the one that its hash selects: fewer than any segment has.
+const REACH: usize = 15;
+/// A count that has come so far stays: it says at least so many.
+const MANY: u32 = 255;
+
+/// A cache line.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct Line([u32; LINE_WORDS]);
+
+/// A shared segment.
+pub(crate) type Segment = Arc<[Line]>;
+
+/// How buckets for keys of some number of lanes are laid out: the lanes of every place, their values, and in the last word
+/// the member numbers (a byte a place) and the count of entries that passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Lanes of a key.
+    pub(crate) lanes: usize,
+    /// Entries of a bucket.
+    pub(crate) places: usize,
+    /// Cache lines of a bucket.
+    pub(crate) lines: usize,
+}
+
+impl Shape {
+    /// Five-tuples of IPv4, and everything else in four lanes.
+    pub(crate) const SMALL: Shape = Shape::new(4, 3, 1);
+    pub(crate) const MIDDLE: Shape = Shape::new(6, 2, 1);
+    pub(crate) const LARGE: Shape = Shape::new(14, 1, 1);
+    /// Whole IPv6 keys.
+    pub(crate) const WHOLE: Shape = Shape::new(20, 1, 2);
+
+    const fn new(lanes: usize, places: usize, lines: usize) -> Shape {
+        assert!((lanes + 1) * places < lines * LINE_WORDS && places <= 3);
+        Shape { lanes, places, lines }
+    }
+
+    /// The smallest shape for keys of so many lanes.
+    pub(crate) fn of(lanes: usize) -> Shape {
+        let shapes = [Shape::SMALL, Shape::MIDDLE, Shape::LARGE];
+        shapes.into_iter().find(|shape| lanes <= shape.lanes).unwrap_or(Shape::WHOLE)
+    }
+
+    const fn value(self, place: usize) -> usize {
+        self.lanes * self.places + place
+    }
+
+    const fn last_word(self) -> usize {
+        self.lines * LINE_WORDS - 1
+    }
+}
+
+/// What hashes an entry's key again: the relaxed mask over the key's lanes, and the seeds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hasher<'a> {
+    /// Numbers of lanes of a key, with the bits that are hashed.
+    pub(crate) terms: &'a [(u8, u32)],
+    pub(crate) seeds: &'a Seeds,
+}
+
+impl Hasher<'_> {
+    /// Hash and marks of a key.
+    pub(crate) fn hash(self, key: &[u32]) -> (u32, u32) {
+        hash_one(self.seeds, self.terms.iter().map(|&(lane, mask)| key[usize::from(lane)] & mask))
+    }
+}
+
+/// An entry: its key, the number of the mask that the key is under, and its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) key: [u32; Shape::WHOLE.lanes],
+    pub(crate) member: u8,
+    pub(crate) value: u32,
+}
+
+/// No place within reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Crowded;
+
+/// Lines of a segment in front of its buckets.
+#[inline(always)]
+fn head(buckets: usize) -> usize {
+    1 + buckets / LINE_WORDS
+}
+
+/// An empty segment of `buckets`, a power of two of at least 16, whose hashes share their `depth` upper bits.
+pub(crate) fn empty(shape: Shape, buckets: usize, depth: u32) -> Segment {
+    let mut lines = vec![Line::default(); head(buckets) + buckets * shape.lines];
+    lines[0].0[0] = depth;
+    for bucket in 0..buckets {
+        let first = head(buckets) + bucket * shape.lines;
+        for place in 0..shape.places {
+            let word = shape.value(place);
+            lines[first + word / LINE_WORDS].0[word % LINE_WORDS] = NONE;
+        }
+    }
+    lines.into()
+}
+
+/// A segment being looked at: by readers.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    lines: &'a [Line],
+    buckets: usize,
+}
+
+impl<'a> Reader<'a> {
+    #[inline(always)]
+    pub(crate) fn new(lines: &'a [Line], buckets: usize) -> Reader<'a> {
+        Reader { lines, buckets }
+    }
+
+    /// Whether the filter lets a key of this hash pass.
+    #[inline(always)]
+    pub(crate) fn passes(self, hash: u32, marks: u32) -> bool {
+        let bucket = hash as usize & (self.buckets - 1);
+        self.lines[1 + bucket / LINE_WORDS].0[bucket % LINE_WORDS] & marks == marks
+    }
+
+    /// The line to fetch ahead for a hash.
+    #[inline(always)]
+    pub(crate) fn line(self, shape: Shape, hash: u32) -> &'a Line {
+        let bucket = hash as usize & (self.buckets - 1);
+        &self.lines[head(self.buckets) + bucket * shape.lines]
+    }
+
+    /// Calls `hit` with the value of every entry of this hash whose key agrees with `key` under its mask: of `masks`, the
+    /// `LANES` from its member number on.
+    #[inline(always)]
+    pub(crate) fn find<const LANES: usize, const PLACES: usize, const LINES: usize>(
+        self,
+        hash: u32,
+        key: &[u32; LANES],
+        masks: &[[u32; LANES]],
+        mut hit: impl FnMut(u32),
+    ) {
+        let shape = const { Shape::new(LANES, PLACES, LINES) };
+        let mut bucket = hash as usize & (self.buckets - 1);
+        for _ in 0..=REACH {
+            let first = head(self.buckets) + bucket * LINES;
+            let Some(lines) = self.lines.get(first..first + LINES) else { return };
+            let word = |at: usize| lines[at / LINE_WORDS].0[at % LINE_WORDS];
+            let numbers = word(shape.last_word());
+            for place in 0..PLACES {
+                let value = word(shape.value(place));
+                let mask = &masks[(numbers >> (place * 8)) as usize & 0xff];
+                let mut differ = 0;
+                for lane in 0..LANES {
+                    differ |= (key[lane] & mask[lane]) ^ word(place * LANES + lane);
+                }
+                if differ == 0 && value != NONE {
+                    hit(value);
+                }
+            }
+            if numbers >> 24 == 0 {
+                return;
+            }
+            bucket = (bucket + 1) & (self.buckets - 1);
+        }
+    }
+
+    /// Entries in the segment.
+    pub(crate) fn used(self) -> usize {
+        self.lines[0].0[1] as usize
+    }
+
+    /// Upper bits that the hashes of the segment share.
+    pub(crate) fn depth(self) -> u32 {
+        self.lines[0].0[0]
+    }
+
+    /// Every entry.
+    pub(crate) fn entries(self, shape: Shape) -> impl Iterator<Item = Entry> {
+        (0..self.buckets)
+            .flat_map(move |bucket| (0..shape.places).filter_map(move |at| self.entry(shape, bucket, at)))
+    }
+
+    fn word(self, shape: Shape, bucket: usize, at: usize) -> u32 {
+        self.lines[head(self.buckets) + bucket * shape.lines + at / LINE_WORDS].0[at % LINE_WORDS]
+    }
+
+    fn passed(self, shape: Shape, bucket: usize) -> u32 {
+        self.word(shape, bucket, shape.last_word()) >> 24
+    }
+
+    fn entry(self, shape: Shape, bucket: usize, place: usize) -> Option<Entry> {
+        let value = self.word(shape, bucket, shape.value(place));
+        let member = (self.word(shape, bucket, shape.last_word()) >> (place * 8)) as u8;
+        let mut key = [0; Shape::WHOLE.lanes];
+        for (lane, part) in key.iter_mut().enumerate().take(shape.lanes) {
+            *part = self.word(shape, bucket, place * shape.lanes + lane);
+        }
+        (value != NONE).then_some(Entry { key, member, value })
+    }
+
+    /// The place of a key of a member.
+    fn locate(self, shape: Shape, hash: u32, member: u8, key: &[u32]) -> Option<(usize, usize)> {
+        let home = hash as usize & (self.buckets - 1);
+        for step in 0..=REACH {
+            let bucket = (home + step) & (self.buckets - 1);
+            for place in 0..shape.places {
+                let same = |entry: &Entry| entry.member == member && entry.key[..key.len()] == *key;
+                if self.entry(shape, bucket, place).is_some_and(|entry| same(&entry)) {
+                    return Some((bucket, place));
+                }
+            }
+            if self.passed(shape, bucket) == 0 {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// The value of a key of a member.
+    pub(crate) fn value(self, shape: Shape, hash: u32, member: u8, key: &[u32]) -> Option<u32> {
+        let (bucket, place) = self.locate(shape, hash, member, key)?;
+        Some(self.word(shape, bucket, shape.value(place)))
+    }
+
+    /// Entries that a search for this hash compares.
+    pub(crate) fn chain(self, shape: Shape, hash: u32) -> usize {
+        let home = hash as usize & (self.buckets - 1);
+        let mut entries = 0;
+        for step in 0..=REACH {
+            let bucket = (home + step) & (self.buckets - 1);
+            entries += (0..shape.places).filter(|&place| self.entry(shape, bucket, place).is_some()).count();
+            if self.passed(shape, bucket) == 0 {
+                break;
+            }
+        }
+        entries
+    }
+}
+
+/// A segment being changed: by the writer that owns it.
+pub(crate) struct Writer<'a> {
+    lines: &'a mut [Line],
+    shape: Shape,
+    buckets: usize,
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn new(lines: &'a mut [Line], shape: Shape, buckets: usize) -> Writer<'a> {
+        Writer { lines, shape, buckets }
+    }
+
+    fn reader(&self) -> Reader<'_> {
+        Reader { lines: self.lines, buckets: self.buckets }
+    }
+
+    fn word(&mut self, bucket: usize, at: usize) -> &mut u32 {
+        &mut self.lines[head(self.buckets) + bucket * self.shape.lines + at / LINE_WORDS].0[at % LINE_WORDS]
+    }
+
+    fn filter(&mut self, bucket: usize) -> &mut u32 {
+        &mut self.lines[1 + bucket / LINE_WORDS].0[bucket % LINE_WORDS]
+    }
+
+    /// Adds an entry whose key is not there yet.
+    pub(crate) fn insert(&mut self, (hash, marks): (u32, u32), entry: &Entry) -> Result<(), Crowded> {
+        let shape = self.shape;
+        let home = hash as usize & (self.buckets - 1);
+        for step in 0..=REACH {
+            let bucket = (home + step) & (self.buckets - 1);
+            let free = (0..shape.places).find(|&place| *self.word(bucket, shape.value(place)) == NONE);
+            let Some(place) = free else { continue };
+            for (lane, part) in entry.key[..shape.lanes].iter().enumerate() {
+                *self.word(bucket, place * shape.lanes + lane) = *part;
+            }
+            *self.word(bucket, shape.value(place)) = entry.value;
+            let numbers = self.word(bucket, shape.last_word());
+            *numbers = *numbers & !(0xff << (place * 8)) | u32::from(entry.member) << (place * 8);
+            for step in 0..step {
+                let passed = self.word((home + step) & (self.buckets - 1), shape.last_word());
+                if *passed >> 24 < MANY {
+                    *passed += 1 << 24;
+                }
+            }
+            *self.filter(home) |= marks;
+            self.lines[0].0[1] += 1;
+            return Ok(());
+        }
+        Err(Crowded)
+    }
+
+    /// Gives a key that is there another value; returns whether it is.
+    pub(crate) fn set(&mut self, hash: u32, member: u8, key: &[u32], value: u32) -> bool {
+        let Some((bucket, place)) = self.reader().locate(self.shape, hash, member, key) else { return false };
+        *self.word(bucket, self.shape.value(place)) = value;
+        true
+    }
+
+    /// Removes a key; returns the value that it had.
+    pub(crate) fn remove(&mut self, hash: u32, member: u8, key: &[u32], hasher: Hasher<'_>) -> Option<u32> {
+        let shape = self.shape;
+        let (bucket, place) = self.reader().locate(shape, hash, member, key)?;
+        let value = std::mem::replace(self.word(bucket, shape.value(place)), NONE);
+        let home = hash as usize & (self.buckets - 1);
+        let mut passed = home;
+        while passed != bucket {
+            let count = self.word(passed, shape.last_word());
+            if *count >> 24 < MANY {
+                *count -= 1 << 24;
+            }
+            passed = (passed + 1) & (self.buckets - 1);
+        }
+        self.lines[0].0[1] -= 1;
+        *self.filter(home) = self.marks_of(home, hasher);
+        Some(value)
+    }
+
+    /// The marks of all entries whose hash selects a bucket.
+    fn marks_of(&self, home: usize, hasher: Hasher<'_>) -> u32 {
+        let reader = self.reader();
+        let mut all = 0;
+        for step in 0..=REACH {
+            let bucket = (home + step) & (self.buckets - 1);
+            for entry in (0..self.shape.places).filter_map(|place| reader.entry(self.shape, bucket, place)) {
+                let (hash, marks) = hasher.hash(&entry.key);
+                if hash as usize & (self.buckets - 1) == home {
+                    all |= marks;
+                }
+            }
+            if reader.passed(self.shape, bucket) == 0 {
+                break;
+            }
+        }
+        all
+    }
+}

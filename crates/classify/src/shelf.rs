@@ -1,0 +1,63 @@
+//! A persistent array: a clone shares everything, a change copies one leaf and the way to it.
+//!
+//! Two levels above the leaves keep a clone short: an array of a million entries in leaves of 64 is cloned as some 250
+//! references. One writer changes its copy and hands clones to readers.
+
+use std::sync::Arc;
+
+/// Leaves of a page.
+const PAGE: usize = 64;
+
+/// An array of leaves of `N` entries.
+#[derive(Clone, Debug)]
+pub struct Shelf<T, const N: usize> {
+    pages: Vec<Arc<[Arc<[T; N]>]>>,
+}
+
+impl<T, const N: usize> Default for Shelf<T, N> {
+    fn default() -> Self {
+        Shelf { pages: Vec::new() }
+    }
+}
+
+impl<T: Clone + Default, const N: usize> Shelf<T, N> {
+    /// The entry of a number that was [`Shelf::set`], or that some number of the same page was; the default for those not
+    /// set themselves.
+    ///
+    /// # Panics
+    /// If the number is beyond what was ever set.
+    #[inline(always)]
+    pub fn at(&self, number: usize) -> &T {
+        &self.pages[number / N / PAGE][number / N % PAGE][number % N]
+    }
+
+    /// Sets an entry; those that lie between it and what was there before are the default.
+    pub fn set(&mut self, number: usize, value: T) {
+        let page = number / N / PAGE;
+        while self.pages.len() <= page {
+            let empty = Arc::new(std::array::from_fn(|_| T::default()));
+            self.pages.push(vec![empty; PAGE].into());
+        }
+        let page = Arc::make_mut(&mut self.pages[page]);
+        Arc::make_mut(&mut page[number / N % PAGE])[number % N] = value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clone_keeps_what_it_saw() {
+        let mut shelf = Shelf::<u32, 4>::default();
+        (0..2000).for_each(|n| shelf.set(n, n as u32));
+        let before = shelf.clone();
+        shelf.set(7, 70);
+        shelf.set(5000, 1);
+        assert_eq!((*before.at(7), *shelf.at(7), *shelf.at(1999), *shelf.at(4000)), (7, 70, 1999, 0));
+        // Only what was changed was copied.
+        assert!(
+            Arc::ptr_eq(&before.pages[1], &shelf.pages[1]) && !Arc::ptr_eq(&before.pages[0], &shelf.pages[0])
+        );
+    }
+}

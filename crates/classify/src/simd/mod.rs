@@ -1,0 +1,245 @@
+//! The SIMD room: hashing and comparing a vector's keys eight or sixteen at a time, and fetching memory ahead.
+//!
+//! Every kernel is one plain function ([`scalar`]) that is also compiled for AVX2 and AVX-512, where it does the same
+//! with wider registers, or written in those instructions by hand where the compiler does not find them. Which one runs is
+//! chosen once, when the process starts to classify, by what the processor has. All of them give the same result for every
+//! input, which the tests here hold them to. On other architectures than x86-64 the plain functions run.
+//!
+//! The only unsafe code of this crate: calls of functions that need instructions whose presence [`Level::detect`] has
+//! checked, and prefetches, which touch nothing.
+
+mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use crate::VECTOR;
+use crate::keys::Column;
+use std::sync::OnceLock;
+
+/// What the processor can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// What every processor of the architecture has.
+    Scalar,
+    /// AVX2: 8 lanes.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL: 16 lanes.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+/// A lane and the bits of it that count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Term {
+    pub(crate) lane: u8,
+    pub(crate) mask: u32,
+}
+
+/// A lane, the bits of it that count, and what they are to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Equal {
+    pub(crate) lane: u8,
+    pub(crate) mask: u32,
+    pub(crate) value: u32,
+}
+
+/// The random words of a keyed hash: one a term, and those that the sum is folded with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seeds {
+    pub(crate) terms: [u32; Seeds::TERMS],
+    /// Odd.
+    pub(crate) fold: [u32; 2],
+}
+
+impl Seeds {
+    /// As many as the longer key has lanes.
+    pub(crate) const TERMS: usize = 20;
+
+    /// Seeds from a generator of random numbers.
+    pub(crate) fn draw(mut random: impl FnMut() -> u64) -> Seeds {
+        Seeds {
+            terms: std::array::from_fn(|_| random() as u32),
+            fold: std::array::from_fn(|_| random() as u32 | 1),
+        }
+    }
+}
+
+/// Hashes of a vector's keys: where to look, and which bits of the filter to look for.
+#[derive(Clone, Debug)]
+pub(crate) struct Hashes {
+    pub(crate) hashes: Box<[u32; VECTOR]>,
+    pub(crate) marks: Box<[u32; VECTOR]>,
+}
+
+impl Default for Hashes {
+    fn default() -> Self {
+        Hashes { hashes: Box::new([0; VECTOR]), marks: Box::new([0; VECTOR]) }
+    }
+}
+
+/// A bit for each key of a vector.
+pub(crate) type Bits = [u64; VECTOR / 64];
+
+/// The hash of one key's terms, given as masked lanes, and its marks.
+pub(crate) fn hash_one(seeds: &Seeds, masked: impl Iterator<Item = u32>) -> (u32, u32) {
+    scalar::hash_one(seeds, masked)
+}
+
+impl Level {
+    /// What this processor can do, or less if the environment variable `MMB_SIMD` asks for it (`scalar`, `avx2`).
+    pub(crate) fn detect() -> Level {
+        static LEVEL: OnceLock<Level> = OnceLock::new();
+        *LEVEL.get_or_init(|| {
+            let most = match std::env::var("MMB_SIMD").as_deref() {
+                Ok("scalar") => Some(Level::Scalar),
+                #[cfg(target_arch = "x86_64")]
+                Ok("avx2") => Some(Level::Avx2),
+                _ => None,
+            };
+            let best = Level::available().last().copied().unwrap_or(Level::Scalar);
+            most.map_or(best, |most| most.min(best))
+        })
+    }
+
+    /// Everything that this processor can do, the slowest first.
+    pub(crate) fn available() -> Vec<Level> {
+        let mut levels = vec![Level::Scalar];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") {
+                levels.push(Level::Avx2);
+            }
+            let avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl");
+            if avx512 && levels.len() == 2 {
+                levels.push(Level::Avx512);
+            }
+        }
+        levels
+    }
+
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Level::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => "avx512",
+        }
+    }
+
+    /// Hashes the first `len` keys: the terms of each, masked, under the seeds. What lies behind them is left or
+    /// overwritten with anything.
+    #[inline]
+    pub(crate) fn hash(self, lanes: &[Column], len: usize, terms: &[Term], seeds: &Seeds, out: &mut Hashes) {
+        match self {
+            Level::Scalar => scalar::hash(lanes, len, terms, seeds, out),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: this level exists only where `available` found AVX2.
+            Level::Avx2 => unsafe { x86::hash_avx2(lanes, len, terms, seeds, out) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: this level exists only where `available` found AVX-512 F, BW, DQ and VL.
+            Level::Avx512 => unsafe { x86::hash_avx512(lanes, len, terms, seeds, out) },
+        }
+    }
+
+    /// The keys among the first `len` of which all terms are equal.
+    #[inline]
+    pub(crate) fn equal(self, lanes: &[Column], len: usize, terms: &[Equal]) -> Bits {
+        let mut bits = match self {
+            Level::Scalar => scalar::equal(lanes, len, terms),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: this level exists only where `available` found AVX2.
+            Level::Avx2 => unsafe { x86::equal_avx2(lanes, len, terms) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: this level exists only where `available` found AVX-512 F, BW, DQ and VL.
+            Level::Avx512 => unsafe { x86::equal_avx512(lanes, len, terms) },
+        };
+        if len < VECTOR {
+            bits[len / 64] &= (1 << (len % 64)) - 1;
+            bits[len / 64 + 1..].fill(0);
+        }
+        bits
+    }
+}
+
+/// Asks for the cache line of a value that is about to be read.
+#[inline(always)]
+pub(crate) fn prefetch<T>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of the architecture; a prefetch reads nothing that the program could see.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+            std::ptr::from_ref(value).cast(),
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random(state: &mut u64) -> u64 {
+        *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (*state ^ *state >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn columns(state: &mut u64, bits: u32) -> Vec<Column> {
+        (0..20).map(|_| std::array::from_fn(|_| random(state) as u32 >> (32 - bits))).collect()
+    }
+
+    #[test]
+    fn every_level_hashes_like_one_key_alone() {
+        let mut state = 1;
+        let lanes = columns(&mut state, 32);
+        for terms in 0..=20 {
+            let terms: Vec<Term> = (0..terms)
+                .map(|lane| Term { lane: (lane * 7 % 20) as u8, mask: random(&mut state) as u32 })
+                .collect();
+            let seeds = Seeds::draw(|| random(&mut state));
+            for level in Level::available() {
+                for len in [1, 7, 8, 16, 33, 255, 256] {
+                    let mut out = Hashes::default();
+                    level.hash(&lanes, len, &terms, &seeds, &mut out);
+                    let found = out.hashes.iter().zip(&out.marks[..]).take(len);
+                    for (key, (&hash, &marks)) in found.enumerate() {
+                        let masked = terms.iter().map(|term| lanes[usize::from(term.lane)][key] & term.mask);
+                        assert_eq!((hash, marks), hash_one(&seeds, masked), "{} {len}", level.name());
+                        assert!((1..=3).contains(&marks.count_ones()));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_level_compares_like_a_loop() {
+        let mut state = 2;
+        // Few bits, so that keys are often equal.
+        let lanes = columns(&mut state, 2);
+        for terms in 0..=4 {
+            let terms: Vec<Equal> = (0..terms)
+                .map(|lane| {
+                    let mask = 1 + random(&mut state) as u32 % 3;
+                    Equal { lane, mask, value: random(&mut state) as u32 & mask }
+                })
+                .collect();
+            for level in Level::available() {
+                for len in [0, 1, 8, 63, 64, 65, 200, 256] {
+                    let bits = level.equal(&lanes, len, &terms);
+                    for key in 0..VECTOR {
+                        let same = |t: &Equal| lanes[usize::from(t.lane)][key] & t.mask == t.value;
+                        let expected = key < len && terms.iter().all(same);
+                        assert_eq!(bits[key / 64] >> (key % 64) & 1 == 1, expected, "{} {key}", level.name());
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The rules in force as the control side changes them: classifier, actions, edits, slots.
+//!
+//! A new policy is compared with the one in force, and only what differs is changed. When most of it differs, or when
+//! so many rules of new kinds came one by one that searches suffer, the classifier is built anew from all rules.
+//!
+//! Life-cycle: belongs to the [`Engine`](crate::Engine). What it hands out as a snapshot is not changed by what comes
+//! after: classifier, actions and edits share pages with snapshots and copy those that they change.
+
+use crate::counters::Count;
+use crate::engine::PublishError;
+use crate::port::PortTable;
+use crate::slots::Slots;
+use crate::snapshot::{Action, Actions, Edits, Snapshot};
+use mmb_classify::{ClassifierIndex, Ports, TableStats, Tuning};
+use mmb_policy::rules::RuleChange;
+use mmb_policy::{Policy, Rule, RuleId, Rules, Target, Test};
+use mmb_rewrite::Edit;
+use std::sync::Arc;
+
+/// So many changes at once are made one by one, however many rules there are.
+const FEW: usize = 4096;
+
+/// What was made of the policy in force.
+#[derive(Debug)]
+pub(crate) struct Rulebook {
+    ports: Ports,
+    seed: u64,
+    tuning: Tuning,
+    policy: Policy,
+    index: ClassifierIndex,
+    actions: Actions,
+    edits: Edits,
+    free_edits: Vec<usize>,
+    used_edits: usize,
+    slots: Slots,
+}
+
+impl Rulebook {
+    /// No rules.
+    pub(crate) fn new(ports: &PortTable, workers: usize, seed: u64, tuning: Tuning) -> Rulebook {
+        let ports = Ports::new(ports.0.iter().map(|port| port.name.as_str()));
+        Rulebook {
+            index: ClassifierIndex::new(ports.clone(), seed),
+            ports,
+            seed,
+            tuning,
+            policy: Policy::default(),
+            actions: Actions::default(),
+            edits: Edits::default(),
+            free_edits: Vec::new(),
+            used_edits: 0,
+            slots: Slots::new(workers),
+        }
+    }
+
+    /// Checks what a policy adds to the one in force.
+    pub(crate) fn check(&self, policy: &Policy, known: &PortTable) -> Result<(), PublishError> {
+        for change in Rules::diff(&self.policy.rules, &policy.rules) {
+            if let RuleChange::Added(rule) = change {
+                available(&rule)?;
+                self.names_ports(&rule, known)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn names_ports(&self, rule: &Rule, known: &PortTable) -> Result<(), PublishError> {
+        let names = rule.matches.iter().filter_map(|constraint| match &constraint.test {
+            Test::Port(_, names) => Some(names),
+            _ => None,
+        });
+        names.flatten().try_for_each(|name| match self.ports.number(name) {
+            Ok(_) => Ok(()),
+            Err(unknown) => {
+                Err(PublishError::UnknownPort { rule: id(rule), port: unknown.0, known: known.known() })
+            }
+        })
+    }
+
+    /// Goes over to a policy that was checked, of which `generation` will be the first snapshot.
+    pub(crate) fn change(&mut self, policy: &Policy, generation: u64) {
+        let before = std::mem::replace(&mut self.policy, policy.clone());
+        let diff = || Rules::diff(&before.rules, &policy.rules);
+        let (_, most) = diff().bounds();
+        let many = most > FEW && most > policy.rules.len() / 4;
+        if many {
+            self.slots.reserve(policy.rules.len().saturating_sub(before.rules.len()));
+        }
+        for change in diff() {
+            match change {
+                RuleChange::Removed(rule) => self.remove(&rule, generation, !many),
+                RuleChange::Added(rule) => self.add(&rule, !many),
+            }
+        }
+        if many || self.index.is_scattered() {
+            self.rebuild();
+        }
+    }
+
+    fn add(&mut self, rule: &Rule, index: bool) {
+        let edit = Edit::compile(&rule.targets).map(|edit| {
+            let number = self.free_edits.pop().unwrap_or_else(|| {
+                self.used_edits += 1;
+                self.used_edits - 1
+            });
+            self.edits.set(number, Some(Arc::new(edit)));
+            number
+        });
+        let slot = self.slots.assign(id(rule));
+        self.actions.set(slot as usize, Action::new(rule, edit));
+        if index {
+            // Its ports were checked.
+            let _ = self.index.insert(slot, rule);
+        }
+    }
+
+    fn remove(&mut self, rule: &Rule, generation: u64, index: bool) {
+        let Some(slot) = self.slots.retire(id(rule), generation) else { return };
+        if index {
+            self.index.remove(slot, rule);
+        }
+        if let Some(edit) = self.actions.at(slot as usize).edit() {
+            self.edits.set(edit, None);
+            self.free_edits.push(edit);
+        }
+    }
+
+    /// Builds the classifier anew from all rules.
+    fn rebuild(&mut self) {
+        let slots = &self.slots;
+        let rules = self.policy.rules.iter().filter_map(|rule| Some((slots.number(id(&rule))?, rule)));
+        // Ports were checked, so that this does not fail.
+        if let Ok(index) = ClassifierIndex::build(rules, self.ports.clone(), self.seed, self.tuning) {
+            self.index = index;
+        }
+    }
+
+    /// What workers are to use from now on.
+    pub(crate) fn snapshot(&self, generation: u64, ports: &PortTable) -> Snapshot {
+        let does = (self.actions.clone(), self.edits.clone());
+        let classifier = self.index.classifier();
+        Snapshot::new(generation, &self.policy, ports, classifier, does, self.slots.cells())
+    }
+
+    /// Frees what only snapshots before `oldest` knew.
+    pub(crate) fn reclaim(&mut self, oldest: u64) {
+        self.slots.reclaim(oldest);
+    }
+
+    /// What a rule of the policy in force has matched since it is there.
+    pub(crate) fn count(&self, id: RuleId) -> Count {
+        self.slots.count(id)
+    }
+
+    /// The classifier's tables.
+    pub(crate) fn tables(&self) -> Vec<TableStats> {
+        self.index.tables()
+    }
+}
+
+/// A rule of a policy has a number.
+fn id(rule: &Rule) -> RuleId {
+    rule.id.unwrap_or(RuleId(0))
+}
+
+/// Refuses what the engine cannot do yet.
+fn available(rule: &Rule) -> Result<(), PublishError> {
+    let target = rule.targets.iter().find_map(|target| match target {
+        Target::Map(..) => Some("map"),
+        Target::Shuffle(..) => Some("shuffle"),
+        Target::Lb(..) => Some("lb"),
+        _ => None,
+    });
+    match target.or(rule.stateful.then_some("add-stateful")) {
+        Some(what) => Err(PublishError::NotAvailable { rule: id(rule), what }),
+        None => Ok(()),
+    }
+}
