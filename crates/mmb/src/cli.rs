@@ -5,7 +5,9 @@ mod bench;
 mod import;
 
 pub(crate) use bench::{BenchArgs, ClassifierArg, Traffic};
-pub(crate) use import::{ActionArg, ClassbenchArgs, FlagsArg, ImportFiles, ImportFrom, PortlessArg};
+pub(crate) use import::{
+    ActionArg, ClassbenchArgs, FamilyArg, FlagsArg, ImportFiles, ImportFrom, IptablesArgs, PortlessArg,
+};
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};

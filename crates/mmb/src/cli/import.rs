@@ -8,6 +8,8 @@ use std::path::PathBuf;
 pub(crate) enum ImportFrom {
     /// Translates a ClassBench filter set
     Classbench(ClassbenchArgs),
+    /// Translates a chain of what iptables-save or ip6tables-save wrote
+    Iptables(IptablesArgs),
 }
 
 /// What is translated, and where to.
@@ -58,9 +60,9 @@ pub(crate) enum ActionArg {
 /// Whether port ranges match what has no ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PortlessArg {
-    /// They do not match
+    /// They match no such packet
     Never,
-    /// They are not looked at
+    /// Their ports are not looked at
     Always,
 }
 
@@ -71,4 +73,53 @@ pub(crate) enum FlagsArg {
     LowerByte,
     /// In the upper byte, above data offset and reserved bits
     UpperByte,
+}
+
+/// `mmb import iptables`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Rules of a dump that cannot be translated are listed on standard error and as comments in the policy, each with what
+leaving it out does: the policy is stricter without an ACCEPT and looser without a DROP. The exit status is then 1.")]
+pub(crate) struct IptablesArgs {
+    /// The files.
+    #[command(flatten)]
+    pub(crate) files: ImportFiles,
+    /// The chain of the table filter that becomes the policy, with the chains that it calls
+    #[arg(long, value_enum, default_value_t = ChainArg::Forward, ignore_case = true)]
+    pub(crate) chain: ChainArg,
+    /// The family of the dump; without it, its comments or its addresses tell
+    #[arg(long, value_enum)]
+    pub(crate) family: Option<FamilyArg>,
+}
+
+/// Built-in chains about packets from a wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ChainArg {
+    /// Packets that the host sends on
+    #[value(name = "FORWARD")]
+    Forward,
+    /// Packets to the host itself
+    #[value(name = "INPUT")]
+    Input,
+}
+
+impl ChainArg {
+    /// The name of the chain.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            ChainArg::Forward => "FORWARD",
+            ChainArg::Input => "INPUT",
+        }
+    }
+}
+
+/// A family of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FamilyArg {
+    /// IPv4
+    #[value(name = "4")]
+    Ip4,
+    /// IPv6
+    #[value(name = "6")]
+    Ip6,
 }

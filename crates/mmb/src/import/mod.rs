@@ -1,6 +1,6 @@
 //! `mmb import`: policies from the filters of other programs.
 //!
-//! A reader ([`classbench`], `iptables`) takes a file apart. What its filters match becomes [`cube::Cube`]s, which
+//! A reader ([`classbench`], [`iptables`]) takes a file apart. What its filters match becomes [`cube::Cube`]s, which
 //! are exact; [`language`] says them in rules, and a [`draft::Draft`] gathers those with ascending priorities, so that the
 //! first match of the original is the best priority of the policy. What cannot be said is listed, on standard
 //! error and as a comment at its place, and the exit status tells of it.
@@ -8,13 +8,18 @@
 pub(crate) mod classbench;
 mod cube;
 mod draft;
+mod iptables;
 mod language;
 mod set;
 
-use crate::cli::{ActionArg, ClassbenchArgs, FlagsArg, Global, ImportFiles, ImportFrom, PortlessArg};
+use crate::cli::{
+    ActionArg, ClassbenchArgs, FamilyArg, FlagsArg, Global, ImportFiles, ImportFrom, IptablesArgs,
+    PortlessArg,
+};
 use crate::{output, policy_file};
 use anyhow::{Context, bail};
 use classbench::{Filter, Reading};
+use cube::Family;
 use draft::{Draft, Effect, LeftOut, Remarks};
 use serde_json::json;
 use std::path::Path;
@@ -30,6 +35,7 @@ const XZ: [u8; 6] = *b"\xfd7zXZ\0";
 pub(crate) fn main(from: &ImportFrom, global: &Global) -> anyhow::Result<ExitCode> {
     let (files, draft) = match from {
         ImportFrom::Classbench(args) => (&args.files, from_classbench(args)?),
+        ImportFrom::Iptables(args) => (&args.files, from_iptables(args)?),
     };
     finish(files, &draft, global)
 }
@@ -44,6 +50,18 @@ fn from_classbench(args: &ClassbenchArgs) -> anyhow::Result<Draft> {
     let mut draft = Draft::default();
     draft.comment(&format!("{} filters of {}, the best first", filters.len(), name(&args.files.file)));
     add_filters(&mut draft, &filters, reading, args.action);
+    Ok(draft)
+}
+
+fn from_iptables(args: &IptablesArgs) -> anyhow::Result<Draft> {
+    let text = read(&args.files.file)?;
+    let family = args.family.map(|family| match family {
+        FamilyArg::Ip4 => Family::Ip4,
+        FamilyArg::Ip6 => Family::Ip6,
+    });
+    let mut draft = Draft::default();
+    iptables::translate(&text, args.chain.name(), family, &mut draft)
+        .with_context(|| name(&args.files.file))?;
     Ok(draft)
 }
 

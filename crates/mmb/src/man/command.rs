@@ -12,13 +12,15 @@ const DESCRIPTION: [&str; 3] = [
      and drops it, lets it pass or rewrites it. Rules are commands of a small language; `mmb-policy`(5) describes it.",
     "`mmb run` does so on live ports, and listens on a unix socket. The commands of the language go there: as one-shot \
      commands (`mmb add` and so on), or from the shell that `mmb` without a command opens. `mmb replay` does so on \
-     captures, `mmb bench` measures, and `mmb check` looks at a policy without using it: these three need no daemon.",
+     captures, `mmb bench` measures, `mmb import` makes policies from the filters of other programs, and `mmb check` looks \
+     at a policy without using it: these need no daemon.",
     "In one-shot commands, characters that your shell takes for itself need quotes: `'>'`, `'!'`, `'{80, 443}'`, \
      `'\"text\"'`, `'|0d 0a|'`.",
 ];
 
 const EXAMPLES: &str = "\
 mmb check edge.mmb
+iptables-save | mmb import iptables - -o edge.mmb
 mmb replay --rules edge.mmb in.pcap out.pcap
 mmb run -c edge.mmb --port lan=eth1 --port wan=eth2
 mmb add tcp-opt-mss '>' 1400 mod tcp-opt-mss 1400
@@ -41,7 +43,7 @@ pub(super) fn page() -> anyhow::Result<String> {
     command.build();
     let mut page = begin("mmb", "1", "userspace middlebox");
     page.control("SH", ["SYNOPSIS"]);
-    for words in ["run", "replay", "bench", "check", "COMMAND"] {
+    for words in ["run", "replay", "bench", "import", "check", "COMMAND"] {
         page.text([bold("mmb"), roman(" ["), italic("OPTIONS"), roman("] "), bold(words), roman(" ...")]);
         page.control("br", []);
     }
@@ -56,7 +58,14 @@ pub(super) fn page() -> anyhow::Result<String> {
     command.get_arguments().for_each(|argument| describe(&mut page, argument));
     page.control("SH", ["COMMANDS"]);
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
-        subcommand(&mut page, sub);
+        // What only chooses between commands of its own is not told of by itself.
+        if sub.has_subcommands() {
+            sub.get_subcommands()
+                .filter(|own| own.get_name() != "help")
+                .for_each(|own| subcommand(&mut page, own));
+        } else {
+            subcommand(&mut page, sub);
+        }
     }
     page.control("SH", ["EXIT STATUS"]);
     for (status, meaning) in STATUS {
@@ -92,7 +101,8 @@ fn usage(sub: &Command) -> String {
     }
     let options = if sub.get_opts().any(|option| !option.is_global_set()) { " [OPTIONS]" } else { "" };
     let positionals = sub.get_positionals().filter_map(value).map(|name| format!(" {name}"));
-    format!("mmb {}{options}{}", sub.get_name(), positionals.collect::<String>())
+    let name = sub.get_bin_name().unwrap_or(sub.get_name());
+    format!("{name}{options}{}", positionals.collect::<String>())
 }
 
 /// An option or a positional argument, but help and version, which need no words.

@@ -1,0 +1,385 @@
+//! What the options of a rule match, as cubes.
+//!
+//! A packet matches if it matches each option. An option is a set of cubes, since `--ports` asks for a source port or a
+//! destination port. What an option means is taken from the kernel's matches (`net/netfilter/xt_*.c`), among it
+//! that fields of transport headers, negated or not, match no later fragment.
+
+use super::names;
+use super::save::{Opt, RuleLine};
+use crate::import::cube::{Cube, Dim, Family, Names};
+use crate::import::draft::is_plain;
+use crate::import::set::Set;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// Why an option cannot be translated.
+type Reason = String;
+
+/// Modules whose options this file knows, beside those that are named with a reason.
+const KNOWN: [&str; 14] = [
+    "tcp",
+    "udp",
+    "icmp",
+    "icmp6",
+    "multiport",
+    "iprange",
+    "length",
+    "ttl",
+    "hl",
+    "dscp",
+    "tos",
+    "ecn",
+    "comment",
+    "addrtype",
+];
+
+const NO_STATE: &str =
+    "policies in force cannot follow connections yet, so that a packet's state is not known";
+
+/// Modules that cannot be translated, with the reason where there is more to say than that.
+const NOT_TRANSLATED: &[(&str, &str)] = &[
+    ("conntrack", NO_STATE),
+    ("state", NO_STATE),
+    ("mac", "no field holds link-layer addresses"),
+    ("pkttype", "no field holds link-layer addresses"),
+    ("limit", "no rule counts packets over time"),
+    ("hashlimit", "no rule counts packets over time"),
+    ("recent", "no rule remembers addresses"),
+    ("set", "the members of the set are not in the dump"),
+    ("owner", "packets on a wire have no owner"),
+    ("mark", "packets have no marks"),
+    ("connmark", "packets have no marks"),
+    ("physdev", "ports of bridges are not told from the bridges"),
+    ("time", "no rule knows the time"),
+    ("string", "payloads are compared at their beginning only"),
+    ("sctp", "the rule language has no ports for protocol sctp"),
+    ("dccp", "the rule language has no ports for protocol dccp"),
+    ("udplite", "the rule language has no ports for protocol udplite"),
+];
+
+/// The packets that a rule matches.
+///
+/// # Errors
+/// What cannot be translated, each thing once.
+pub(super) fn cubes(family: Family, rule: &RuleLine) -> Result<Vec<Cube>, Vec<Reason>> {
+    let mut cubes = vec![Cube::all(family)];
+    let mut reasons: Vec<Reason> = Vec::new();
+    let proto = rule.options.iter().find(|option| option.name == "protocol" && !option.negated);
+    let proto = proto.and_then(|option| names::protocol(option.values.first()?));
+    for option in &rule.options {
+        match (Matching { family, proto, option }).cubes() {
+            Ok(None) => {}
+            Ok(Some(parts)) => {
+                let both = |cube: &Cube| parts.iter().filter_map(|part| cube.and(part)).collect::<Vec<_>>();
+                cubes = cubes.iter().flat_map(both).collect();
+            }
+            Err(reason) if reasons.contains(&reason) => {}
+            Err(reason) => reasons.push(reason),
+        }
+    }
+    if reasons.is_empty() { Ok(cubes) } else { Err(reasons) }
+}
+
+/// An option of a rule, with what it needs to know of the rule.
+struct Matching<'a> {
+    family: Family,
+    /// The protocol that the rule asks for.
+    proto: Option<u8>,
+    option: &'a Opt,
+}
+
+impl Matching<'_> {
+    /// The packets that match the option; `None`: all.
+    fn cubes(&self) -> Result<Option<Vec<Cube>>, Reason> {
+        if let Some(module) = &self.option.module
+            && !self.is_of_every_rule()
+        {
+            if let Some((_, reason)) = NOT_TRANSLATED.iter().find(|(name, _)| name == module) {
+                return Err(format!("-m {module}: {reason}"));
+            }
+            if !KNOWN.contains(&module.as_str()) {
+                return Err(format!("-m {module}: the rule language has nothing like it"));
+            }
+        }
+        let cube = match self.option.name.as_str() {
+            "comment" => return Ok(None),
+            "match" => self.module()?,
+            "protocol" => self.protocol()?,
+            "source" => self.with(Dim::Source, &self.addresses()?),
+            "destination" => self.with(Dim::Destination, &self.addresses()?),
+            "src-range" => self.with(Dim::Source, &self.address_range()?),
+            "dst-range" => self.with(Dim::Destination, &self.address_range()?),
+            "src-type" => self.with(Dim::Source, &self.address_type()?),
+            "dst-type" => self.with(Dim::Destination, &self.address_type()?),
+            "in-interface" | "out-interface" => self.interface()?,
+            "fragment" => self.with(Dim::Later, &Set::one(1)),
+            "sport" | "source-port" => {
+                self.in_transport(self.with_ports()?, Dim::SourcePort, &self.port_range()?)
+            }
+            "dport" | "destination-port" => {
+                self.in_transport(self.with_ports()?, Dim::DestinationPort, &self.port_range()?)
+            }
+            "sports" | "source-ports" => {
+                self.in_transport(self.with_ports()?, Dim::SourcePort, &self.port_list()?)
+            }
+            "dports" | "destination-ports" => {
+                self.in_transport(self.with_ports()?, Dim::DestinationPort, &self.port_list()?)
+            }
+            "ports" | "port" => return self.either_port().map(Some),
+            "syn" => self.in_transport(TCP, Dim::Flags, &Set::masked(0x02, 0x17, 8)),
+            "tcp-flags" => self.in_transport(TCP, Dim::Flags, &self.tcp_flags()?),
+            "icmp-type" | "icmpv6-type" => {
+                self.in_transport(self.family.icmp(), Dim::Icmp, &self.icmp_types()?)
+            }
+            "length" => self.with(Dim::Length, &self.range(Some(':'))?.and(&Dim::Length.all(self.family))),
+            "ttl" | "ttl-eq" | "hl-eq" => self.with(Dim::Ttl, &self.range(None)?),
+            "ttl-lt" | "hl-lt" => {
+                self.with(Dim::Ttl, &Set::range(0, 255).minus(&Set::range(self.count()?, 255)))
+            }
+            "ttl-gt" | "hl-gt" => self.with(Dim::Ttl, &Set::range(self.count()? + 1, 255)),
+            "dscp" => self.with(Dim::Tos, &dscp(names::number(self.value()?), self.value()?)?),
+            "dscp-class" => {
+                let value = names::dscp(self.value()?).and_then(|n| n.try_into().ok());
+                self.with(Dim::Tos, &dscp(value, self.value()?)?)
+            }
+            "tos" => self.with(Dim::Tos, &self.service()?),
+            "ecn-ip-ect" => {
+                let value = self.count()?;
+                self.with(Dim::Tos, &exactly(value, 0x03, 8))
+            }
+            "ecn-tcp-cwr" => self.in_transport(TCP, Dim::Flags, &Set::masked(0x80, 0x80, 8)),
+            "ecn-tcp-ece" => self.in_transport(TCP, Dim::Flags, &Set::masked(0x40, 0x40, 8)),
+            "tcp-option" => {
+                return Err(
+                    "--tcp-option: iptables looks for options behind the end of the list too".to_owned()
+                );
+            }
+            other => return Err(format!("--{other}: the rule language has nothing like it")),
+        };
+        Ok(Some(cube.into_iter().collect()))
+    }
+
+    /// Whether the option belongs to no module, wherever it stands.
+    fn is_of_every_rule(&self) -> bool {
+        let name = self.option.name.as_str();
+        matches!(name, "source" | "destination" | "protocol" | "in-interface" | "out-interface" | "fragment")
+    }
+
+    fn value(&self) -> Result<&str, Reason> {
+        let value = self.option.values.first().map(String::as_str);
+        value.ok_or_else(|| format!("--{}: its value is missing", self.option.name))
+    }
+
+    fn wrong(&self, value: &str) -> Reason {
+        format!("--{}: `{value}` is not known", self.option.name)
+    }
+
+    /// The packets with such a number in a dimension, or with another if the option is negated.
+    fn with(&self, dim: Dim, set: &Set) -> Option<Cube> {
+        self.within(Cube::all(self.family), dim, set)
+    }
+
+    /// The same among packets with a transport header: negated, it still needs the header.
+    fn in_transport(&self, proto: u8, dim: Dim, set: &Set) -> Option<Cube> {
+        self.within(Cube::all(self.family).with_transport(proto)?, dim, set)
+    }
+
+    fn within(&self, cube: Cube, dim: Dim, set: &Set) -> Option<Cube> {
+        let others = || dim.all(self.family).minus(set);
+        if self.option.negated { cube.with(dim, &others()) } else { cube.with(dim, set) }
+    }
+
+    /// `-m MODULE` alone: some modules look at nothing but packets that have a header for them.
+    fn module(&self) -> Result<Option<Cube>, Reason> {
+        let all = Cube::all(self.family);
+        Ok(match self.value()? {
+            "tcp" => all.with_transport(TCP),
+            "udp" => all.with_transport(UDP),
+            "icmp" | "icmp6" => all.with_transport(self.family.icmp()),
+            _ => Some(all),
+        })
+    }
+
+    fn protocol(&self) -> Result<Option<Cube>, Reason> {
+        let word = self.value()?;
+        let proto = names::protocol(word).ok_or_else(|| self.wrong(word))?;
+        match (proto, self.family) {
+            (0, Family::Ip4) => Ok(Some(Cube::all(self.family))),
+            (0, Family::Ip6) if word != "0" => Ok(Some(Cube::all(self.family))),
+            (0 | 43 | 44 | 51 | 60 | 135 | 139 | 140, Family::Ip6) => {
+                Err(format!("-p {word}: mmb walks over this extension header to the protocol behind it"))
+            }
+            (proto, _) => Ok(self.with(Dim::Proto, &Set::one(proto.into()))),
+        }
+    }
+
+    fn interface(&self) -> Result<Option<Cube>, Reason> {
+        let name = self.value()?;
+        if name == "+" {
+            return Ok(Some(Cube::all(self.family)).filter(|_| !self.option.negated));
+        }
+        if name == "lo" {
+            // What a host sends to itself is on no wire.
+            return Ok(Some(Cube::all(self.family)).filter(|_| self.option.negated));
+        }
+        if name.ends_with('+') {
+            return Err(format!("interface {name}: `in` and `out` take whole names of ports"));
+        }
+        if !is_plain(name) {
+            return Err(format!("interface {name}: a port cannot be called so"));
+        }
+        let names = if self.option.negated { Names::one(name).others() } else { Names::one(name) };
+        let all = Cube::all(self.family);
+        Ok(if self.option.name == "in-interface" { all.entering(&names) } else { all.leaving(&names) })
+    }
+
+    fn address(&self, word: &str) -> Result<u128, Reason> {
+        let address = match self.family {
+            Family::Ip4 => word.parse::<Ipv4Addr>().ok().map(|address| address.to_bits().into()),
+            Family::Ip6 => word.parse::<Ipv6Addr>().ok().map(Ipv6Addr::to_bits),
+        };
+        address.ok_or_else(|| format!("--{}: `{word}` is no address of the family", self.option.name))
+    }
+
+    /// Addresses with their masks, several with commas between them.
+    fn addresses(&self) -> Result<Set, Reason> {
+        let bits = self.family.bits();
+        let mut all = Set::range(1, 0);
+        for word in self.value()?.split(',') {
+            let (address, mask) = word.split_once('/').unwrap_or((word, ""));
+            let address = self.address(address)?;
+            let len = match mask.parse::<u8>() {
+                _ if mask.is_empty() => bits,
+                Ok(len) if len <= bits => len,
+                _ => {
+                    // A mask with ones in front and zeros behind is a prefix length.
+                    let mask = self.address(mask)? << (128 - bits);
+                    let len = mask.leading_ones();
+                    if mask.count_ones() != len {
+                        return Err(format!("--{}: the mask of {word} is no prefix", self.option.name));
+                    }
+                    len as u8
+                }
+            };
+            all = all.or(&Set::prefix(address, len, bits));
+        }
+        Ok(all)
+    }
+
+    fn address_range(&self) -> Result<Set, Reason> {
+        let word = self.value()?;
+        let (first, last) = word.split_once('-').unwrap_or((word, word));
+        Ok(Set::range(self.address(first)?, self.address(last)?))
+    }
+
+    /// The type of an address, which routes tell, but for multicast.
+    fn address_type(&self) -> Result<Set, Reason> {
+        let word = self.value()?;
+        match (word, self.family) {
+            ("MULTICAST", Family::Ip4) => Ok(Set::prefix(0xe000_0000, 4, 32)),
+            ("MULTICAST", Family::Ip6) => Ok(Set::prefix(0xff00 << 112, 8, 128)),
+            _ => Err(format!("-m addrtype: only the routes of a host tell which addresses are {word}")),
+        }
+    }
+
+    /// The protocol of the rule, if the language knows its ports.
+    fn with_ports(&self) -> Result<u8, Reason> {
+        match self.proto {
+            Some(proto @ (TCP | UDP)) => Ok(proto),
+            Some(proto) => Err(format!("the rule language has no ports for protocol {proto}")),
+            None => Err(format!("--{}: its protocol is not said", self.option.name)),
+        }
+    }
+
+    /// `A`, `A:B`, `A:` or `:B`, with names of services.
+    fn ports_of(&self, word: &str) -> Result<Set, Reason> {
+        let port = |word: &str, open: u16| match word {
+            "" => Ok(open),
+            word => names::port(word).ok_or_else(|| self.wrong(word)),
+        };
+        let (first, last) = word.split_once(':').unwrap_or((word, word));
+        Ok(Set::range(port(first, 0)?.into(), port(last, u16::MAX)?.into()))
+    }
+
+    fn port_range(&self) -> Result<Set, Reason> {
+        self.ports_of(self.value()?)
+    }
+
+    fn port_list(&self) -> Result<Set, Reason> {
+        self.value()?.split(',').try_fold(Set::range(1, 0), |set, word| Ok(set.or(&self.ports_of(word)?)))
+    }
+
+    /// `--ports`: the source port or the destination port is in the list; negated, neither is.
+    fn either_port(&self) -> Result<Vec<Cube>, Reason> {
+        let (proto, list) = (self.with_ports()?, self.port_list()?);
+        let source = self.in_transport(proto, Dim::SourcePort, &list);
+        let destination = self.in_transport(proto, Dim::DestinationPort, &list);
+        if !self.option.negated {
+            return Ok(source.into_iter().chain(destination).collect());
+        }
+        Ok(source
+            .zip(destination)
+            .and_then(|(source, destination)| source.and(&destination))
+            .into_iter()
+            .collect())
+    }
+
+    fn tcp_flags(&self) -> Result<Set, Reason> {
+        let flags = |n: usize| {
+            let word = self.option.values.get(n).ok_or("--tcp-flags: it takes two lists of flags")?;
+            names::tcp_flags(word).ok_or_else(|| self.wrong(word))
+        };
+        Ok(exactly(flags(1)?.into(), flags(0)?.into(), 8))
+    }
+
+    fn icmp_types(&self) -> Result<Set, Reason> {
+        let word = self.value()?;
+        if self.family == Family::Ip4 && matches!(word, "any" | "255") {
+            return Ok(Set::range(0, 0xffff));
+        }
+        let (of_type, code) = names::icmp(self.family, word).ok_or_else(|| self.wrong(word))?;
+        let first = u128::from(of_type) << 8;
+        Ok(match code {
+            Some(code) => Set::one(first | u128::from(code)),
+            None => Set::range(first, first | 0xff),
+        })
+    }
+
+    fn service(&self) -> Result<Set, Reason> {
+        let word = self.value()?;
+        let (value, mask) = names::service(word).ok_or_else(|| self.wrong(word))?;
+        Ok(exactly(value.into(), mask.into(), 8))
+    }
+
+    /// A number.
+    fn count(&self) -> Result<u128, Reason> {
+        let word = self.value()?;
+        names::number(word).map(u128::from).ok_or_else(|| self.wrong(word))
+    }
+
+    /// A number, or two with a separator between them, either of which may be missing.
+    fn range(&self, separator: Option<char>) -> Result<Set, Reason> {
+        let word = self.value()?;
+        let Some((first, last)) = separator.and_then(|separator| word.split_once(separator)) else {
+            return Ok(Set::one(self.count()?));
+        };
+        let number = |word: &str, open: u32| match word {
+            "" => Ok(open),
+            word => names::number(word).ok_or_else(|| self.wrong(word)),
+        };
+        Ok(Set::range(number(first, 0)?.into(), number(last, 0xffff)?.into()))
+    }
+}
+
+/// The numbers that have `value` under a mask: none if it has bits beside the mask, as the kernel compares.
+fn exactly(value: u128, mask: u128, bits: u8) -> Set {
+    if value & !mask == 0 { Set::masked(value, mask, bits) } else { Set::range(1, 0) }
+}
+
+/// The types of service with this codepoint.
+fn dscp(value: Option<u32>, word: &str) -> Result<Set, Reason> {
+    let value = value.filter(|&n| n < 64).ok_or_else(|| format!("-m dscp: `{word}` is not known"))?;
+    Ok(Set::masked(u128::from(value) << 2, 0xfc, 8))
+}

@@ -1,0 +1,346 @@
+//! `mmb import iptables`: a chain of the filter table as an ordered policy.
+//!
+//! In iptables the first rule that matches and has a verdict decides, and chains call each other. A [`Walk`] follows
+//! the chain with the packets that still get there, as cubes: a jump takes those that match into the other chain,
+//! and `RETURN` and `-g` take them away from what follows. So each rule with a verdict becomes rules of the policy for
+//! just the packets that would reach and match it, in the same order; the chain's policy comes last.
+//!
+//! Leaving a rule out has an effect that can be told: see [`Walk::effect`].
+
+mod matches;
+mod names;
+mod save;
+
+use super::cube::{Cube, Family};
+use super::draft::{Draft, Effect, LeftOut, Remarks, is_plain};
+use super::language;
+use save::{Chain, RuleLine, Save, Table, Target};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most cubes that the packets at one place may take: beyond, a chain of exceptions has got out of hand.
+const MAX_CUBES: usize = 4096;
+
+/// The most rules of a policy that is made.
+const MAX_RULES: u32 = 1 << 20;
+
+/// Targets that only write to a log, which every rule of a policy does in its way: it counts.
+const LOGGING: [&str; 5] = ["LOG", "NFLOG", "ULOG", "TRACE", "AUDIT"];
+
+/// Targets that change a packet or what is kept of it, and let it go on to the next rule.
+const GOING_ON: [&str; 16] = [
+    "MARK",
+    "CONNMARK",
+    "CONNSECMARK",
+    "SECMARK",
+    "CLASSIFY",
+    "SET",
+    "TCPMSS",
+    "TCPOPTSTRIP",
+    "DSCP",
+    "TOS",
+    "ECN",
+    "TTL",
+    "HL",
+    "CHECKSUM",
+    "TEE",
+    "RATEEST",
+];
+
+/// What cannot be made a policy.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// A line is wrong.
+    #[error(transparent)]
+    Line(#[from] save::Error),
+    /// The chain that was asked for is not there.
+    #[error("there is no chain {0} in a table filter")]
+    NoChain(String),
+    /// A chain calls itself.
+    #[error("line {0}: the chain {1} comes back to itself")]
+    Loop(usize, String),
+    /// The policy would be too large.
+    #[error("line {0}: the exceptions before this rule take too many rules")]
+    TooMany(usize),
+}
+
+/// Translates a chain of a dump; without a family it is found out.
+///
+/// # Errors
+/// What is wrong with the dump.
+pub(crate) fn translate(
+    text: &str,
+    chain: &str,
+    family: Option<Family>,
+    draft: &mut Draft,
+) -> Result<(), Error> {
+    let save = save::read(text)?;
+    let family = family.unwrap_or_else(|| family_of(&save));
+    let missing = || Error::NoChain(chain.to_owned());
+    let table = save.table("filter").ok_or_else(missing)?;
+    let base = table.chain(chain).filter(|chain| chain.policy.is_some()).ok_or_else(missing)?;
+    let version = if family == Family::Ip4 { "IPv4" } else { "IPv6" };
+    draft.comment(&format!("chain {chain} of table filter, {version}"));
+    for other in save.tables.iter().filter(|table| table.name != "filter") {
+        leave_out_table(other, draft);
+    }
+    let mut walk = Walk {
+        table,
+        family,
+        draft,
+        path: Vec::new(),
+        seen: BTreeSet::new(),
+        remarks: BTreeMap::new(),
+        left_out: BTreeSet::new(),
+    };
+    walk.chain(base, vec![Cube::all(family)], base.line)?;
+    walk.policy(base);
+    walk.finish(chain);
+    Ok(())
+}
+
+/// The family of a dump: what its comments say, or else whether it holds something of IPv6.
+fn family_of(save: &Save) -> Family {
+    let rules = save.tables.iter().flat_map(|table| &table.chains).flat_map(|chain| &chain.rules);
+    let six = |rule: &RuleLine| {
+        rule.options.iter().any(|option| {
+            let addresses = matches!(option.name.as_str(), "source" | "destination");
+            let has_colon = || option.values.iter().any(|value| value.contains(':'));
+            addresses && has_colon() || option.name == "icmpv6-type" || option.name.starts_with("hl-")
+        })
+    };
+    let is_six = save.written_by_ip6tables.unwrap_or_else(|| rules.into_iter().any(six));
+    if is_six { Family::Ip6 } else { Family::Ip4 }
+}
+
+/// Lists a table that is not filter, if it does anything.
+fn leave_out_table(table: &Table, draft: &mut Draft) {
+    let rules: usize = table.chains.iter().map(|chain| chain.rules.len()).sum();
+    let drops =
+        table.chains.iter().any(|chain| chain.policy.as_deref().is_some_and(|policy| policy != "ACCEPT"));
+    if rules > 0 || drops {
+        draft.leave_out(LeftOut {
+            line: table.line,
+            text: format!("*{}", table.name),
+            reason: format!(
+                "only the table filter is translated, and this one has {}",
+                super::count(rules, "rule")
+            ),
+            effect: Effect::Either,
+        });
+    }
+}
+
+/// A translation under way.
+struct Walk<'a> {
+    table: &'a Table,
+    family: Family,
+    draft: &'a mut Draft,
+    /// The chains that called each other to here.
+    path: Vec<&'a str>,
+    /// The chains that some rule has led to.
+    seen: BTreeSet<&'a str>,
+    /// What is told once for all lines that it is about.
+    remarks: BTreeMap<&'static str, BTreeSet<usize>>,
+    /// Lines that are listed, which happens once however often their chain is walked.
+    left_out: BTreeSet<(usize, String)>,
+}
+
+impl<'a> Walk<'a> {
+    /// Follows a chain with the packets that get there, which `from` is the line that sends.
+    fn chain(&mut self, chain: &'a Chain, mut packets: Vec<Cube>, from: usize) -> Result<(), Error> {
+        if self.path.contains(&chain.name.as_str()) {
+            return Err(Error::Loop(from, chain.name.clone()));
+        }
+        self.path.push(&chain.name);
+        self.seen.insert(&chain.name);
+        for (index, rule) in chain.rules.iter().enumerate() {
+            if packets.len() > MAX_CUBES || self.draft.rules > MAX_RULES {
+                return Err(Error::TooMany(rule.line));
+            }
+            match matches::cubes(self.family, rule) {
+                Ok(cubes) => self.rule(rule, &cubes, &mut packets)?,
+                Err(reasons) => {
+                    let effect = self.effect(chain, index);
+                    self.leave_out(rule, reasons.join("; "), effect);
+                }
+            }
+        }
+        self.path.pop();
+        Ok(())
+    }
+
+    /// Does what a rule does with the packets that match it. Those that it takes away from its chain leave `packets`.
+    fn rule(&mut self, rule: &'a RuleLine, cubes: &[Cube], packets: &mut Vec<Cube>) -> Result<(), Error> {
+        let matching: Vec<Cube> =
+            packets.iter().flat_map(|have| cubes.iter().filter_map(|cube| have.and(cube))).collect();
+        if matching.is_empty() {
+            self.draft.comment(&format!("line {}: no packet gets here and matches", rule.line));
+            self.remark("no packet gets to the rule and matches it", rule.line);
+            return Ok(());
+        }
+        let (name, goes_back) = match &rule.target {
+            Target::None => {
+                self.remark("the rule has no target and only counts", rule.line);
+                return Ok(());
+            }
+            Target::Jump(name) => (name.as_str(), false),
+            Target::Goto(name) => (name.as_str(), true),
+        };
+        if let Some(chain) = self.table.chain(name) {
+            self.chain(chain, matching, rule.line)?;
+            if goes_back {
+                take_away(packets, cubes);
+            }
+            return Ok(());
+        }
+        match name {
+            "ACCEPT" => self.decide(rule, &matching, "accept"),
+            "DROP" => self.decide(rule, &matching, "drop"),
+            "REJECT" => {
+                self.remark("REJECT becomes drop: nobody is told", rule.line);
+                self.decide(rule, &matching, "drop");
+            }
+            "RETURN" => take_away(packets, cubes),
+            name if LOGGING.contains(&name) => self.remark("nothing is logged, but rules count", rule.line),
+            name if GOING_ON.contains(&name) => {
+                self.leave_out(rule, format!("a filter has no target {name}"), Effect::None);
+            }
+            name => self.leave_out(rule, format!("the target {name} is not known"), Effect::Either),
+        }
+        Ok(())
+    }
+
+    /// Adds the rules of a verdict.
+    fn decide(&mut self, rule: &RuleLine, matching: &[Cube], verdict: &str) {
+        let comment = rule.options.iter().find(|option| option.name == "comment");
+        let comment = comment.map(|option| option.values.join(" "));
+        let name = comment.as_deref().filter(|comment| is_plain(comment));
+        let remark = match &comment {
+            Some(comment) if name.is_none() => format!("line {}: {comment}", rule.line),
+            _ => format!("line {}", rule.line),
+        };
+        let remarks = Remarks { name, comment: Some(&remark) };
+        for cube in matching {
+            let added =
+                language::constraints(cube).and_then(|rules| self.draft.add(&rules, verdict, remarks));
+            if let Err(reason) = added {
+                let effect = if verdict == "accept" { Effect::Stricter } else { Effect::Looser };
+                let some = if matching.len() > 1 { "for a part of its packets, " } else { "" };
+                self.leave_out(rule, format!("{some}{reason}"), effect);
+            }
+        }
+    }
+
+    /// Adds the rule that stands for a chain's policy.
+    fn policy(&mut self, chain: &Chain) {
+        let verdict = if chain.policy.as_deref() == Some("ACCEPT") { "accept" } else { "drop" };
+        let remark = format!("line {}: policy of {}", chain.line, chain.name);
+        let rules = language::constraints(&Cube::all(self.family));
+        let remarks = Remarks { name: None, comment: Some(&remark) };
+        if let Err(reason) = rules.and_then(|rules| self.draft.add(&rules, verdict, remarks)) {
+            let effect = if verdict == "accept" { Effect::Stricter } else { Effect::Looser };
+            let (line, text) = (chain.line, format!(":{}", chain.name));
+            self.draft.leave_out(LeftOut { line, text, reason, effect });
+        }
+    }
+
+    fn remark(&mut self, text: &'static str, line: usize) {
+        self.remarks.entry(text).or_default().insert(line);
+    }
+
+    fn leave_out(&mut self, rule: &RuleLine, reason: String, effect: Effect) {
+        if self.left_out.insert((rule.line, reason.clone())) {
+            self.draft.leave_out(LeftOut { line: rule.line, text: rule.text.clone(), reason, effect });
+        }
+    }
+
+    /// What becomes of packets if a rule is left out. They go on to the next rule, where the original would have
+    ///
+    /// - decided: without an ACCEPT the policy can only be stricter, without a DROP only looser;
+    /// - asked another chain: the same for each verdict that is found there;
+    /// - passed over the rest of the chain (`RETURN`): the rest decides about packets that it should not see, so that each
+    ///   ACCEPT there makes the policy looser, and each DROP stricter;
+    /// - done both (`-g`): either.
+    fn effect(&self, chain: &Chain, index: usize) -> Effect {
+        match &chain.rules[index].target {
+            Target::None => Effect::None,
+            Target::Goto(_) => Effect::Either,
+            Target::Jump(name) => match (self.table.chain(name), name.as_str()) {
+                (Some(called), _) => self.verdicts(&called.rules, &mut BTreeSet::new()).effect(),
+                (None, "ACCEPT") => Effect::Stricter,
+                (None, "DROP" | "REJECT") => Effect::Looser,
+                (None, "RETURN") => {
+                    let rest = self.verdicts(&chain.rules[index + 1..], &mut BTreeSet::new());
+                    Verdicts { accept: rest.drop, drop: rest.accept }.effect()
+                }
+                (None, name) if LOGGING.contains(&name) || GOING_ON.contains(&name) => Effect::None,
+                (None, _) => Effect::Either,
+            },
+        }
+    }
+
+    /// The verdicts that rules can come to, those of the chains that they call among them.
+    fn verdicts(&self, rules: &'a [RuleLine], visited: &mut BTreeSet<&'a str>) -> Verdicts {
+        let mut found = Verdicts::default();
+        for rule in rules {
+            let (Target::Jump(name) | Target::Goto(name)) = &rule.target else { continue };
+            match (self.table.chain(name), name.as_str()) {
+                (Some(chain), name) => {
+                    if visited.insert(name) {
+                        let called = self.verdicts(&chain.rules, visited);
+                        found.accept |= called.accept;
+                        found.drop |= called.drop;
+                    }
+                }
+                (None, "ACCEPT") => found.accept = true,
+                (None, "DROP" | "REJECT") => found.drop = true,
+                (None, "RETURN") => {}
+                (None, name) if LOGGING.contains(&name) || GOING_ON.contains(&name) => {}
+                (None, _) => found = Verdicts { accept: true, drop: true },
+            }
+        }
+        found
+    }
+
+    /// Tells what is told once, and which chains the policy is not about.
+    fn finish(mut self, base: &str) {
+        for (text, lines) in std::mem::take(&mut self.remarks) {
+            let lines: Vec<String> = lines.iter().map(usize::to_string).collect();
+            let word = if lines.len() == 1 { "line" } else { "lines" };
+            self.draft.note(format!("{word} {}: {text}", lines.join(", ")));
+        }
+        for chain in &self.table.chains {
+            if !self.seen.contains(chain.name.as_str()) && !chain.rules.is_empty() {
+                let rules = super::count(chain.rules.len(), "rule");
+                let (line, name) = (chain.line, &chain.name);
+                self.draft.note(format!("line {line}: chain {name} with {rules} does not belong to {base}"));
+            }
+        }
+    }
+}
+
+/// The verdicts that some rules can come to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Verdicts {
+    accept: bool,
+    drop: bool,
+}
+
+impl Verdicts {
+    /// What leaving them out makes of a policy.
+    fn effect(self) -> Effect {
+        match (self.accept, self.drop) {
+            (false, false) => Effect::None,
+            (true, false) => Effect::Stricter,
+            (false, true) => Effect::Looser,
+            (true, true) => Effect::Either,
+        }
+    }
+}
+
+/// Takes the packets of some cubes away from others.
+fn take_away(packets: &mut Vec<Cube>, cubes: &[Cube]) {
+    for cube in cubes {
+        *packets = packets.iter().flat_map(|have| have.minus(cube)).collect();
+    }
+}
