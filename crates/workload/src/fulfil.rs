@@ -76,6 +76,8 @@ fn set_number(header: &mut Header, field: Field, same: &[&Match], random: &mut R
         IpLen => header.length = number as u16,
         TcpSport | UdpSport => header.sport = number as u16,
         TcpDport | UdpDport => header.dport = number as u16,
+        IcmpType | Icmp6Type => header.icmp = Some((number as u8, header.icmp.map_or(0, |(_, code)| code))),
+        IcmpCode | Icmp6Code => header.icmp = Some((header.icmp.map_or(8, |(kind, _)| kind), number as u8)),
         TcpFlags => header.flags = number as u8,
         TcpCwr | TcpEce | TcpUrg | TcpAck | TcpPush | TcpRst | TcpSyn | TcpFin => {
             let bit = 0x80 >> (field.id as u8 - TcpCwr as u8);

@@ -31,6 +31,8 @@ pub struct Header {
     pub sport: u16,
     /// The destination port.
     pub dport: u16,
+    /// ICMP type and code; by default a request for an echo.
+    pub icmp: Option<(u8, u8)>,
     /// TCP flags.
     pub flags: u8,
     /// The four bits above the TCP flags.
@@ -61,6 +63,7 @@ impl Default for Header {
             proto: UDP,
             sport: 0,
             dport: 0,
+            icmp: None,
             flags: 0x10,
             reserved: 0,
             window: 8192,
@@ -135,12 +138,9 @@ impl Header {
                 // What makes it distinct has to be somewhere.
                 out.extend(self.serial.to_be_bytes());
             }
-            ICMP => {
-                out.extend([8, 0, 0, 0]);
-                out.extend(self.serial.to_be_bytes());
-            }
-            ICMP6 => {
-                out.extend([128, 0, 0, 0]);
+            ICMP | ICMP6 => {
+                let (kind, code) = self.icmp.unwrap_or((if self.proto == ICMP { 8 } else { 128 }, 0));
+                out.extend([kind, code, 0, 0]);
                 out.extend(self.serial.to_be_bytes());
             }
             _ => out.extend(self.serial.to_be_bytes()),

@@ -27,8 +27,9 @@ use std::time::{Duration, Instant};
 
 /// Packets that are tried as a probe.
 const MOST_PROBES: usize = 1000;
-/// Changes whose latency is measured, of each kind.
-const LATENCIES: usize = 500;
+/// Changes whose latency is measured, of each kind, at most and at least: where they are slow, less time does.
+const LATENCIES: usize = 1000;
+const FEWEST_LATENCIES: usize = 5;
 /// Changes of a large batch.
 const BATCH: usize = 1000;
 /// Changes a second, and changes of a publication.
@@ -198,16 +199,15 @@ impl Control<'_> {
     fn measure(&mut self, time: Duration, changes: u32) -> anyhow::Result<Report> {
         let rules = self.policy.rules.len();
         let mut latencies = Vec::new();
-        for (what, batch, count) in [("one rule", 0, LATENCIES), ("a batch of", BATCH, LATENCIES / 10)] {
-            let (mut added, mut deleted) = (Vec::new(), Vec::new());
-            for _ in 0..count {
-                let (comes, goes) = self.come_and_go(batch)?;
+        for (what, others) in [("alone".to_owned(), 0), (format!("in a batch of {BATCH}"), BATCH - 1)] {
+            let (mut added, mut deleted, began) = (Vec::new(), Vec::new(), Instant::now());
+            while added.len() < LATENCIES && (added.len() < FEWEST_LATENCIES || began.elapsed() < time) {
+                let (comes, goes) = self.come_and_go(others)?;
                 added.push(comes);
                 deleted.push(goes);
             }
-            let name = if batch > 0 { format!("{what} {batch}") } else { what.to_owned() };
-            latencies.push(Latency::of(format!("add, {name}"), added));
-            latencies.push(Latency::of(format!("del, {name}"), deleted));
+            latencies.push(Latency::of(format!("add, {what}"), added));
+            latencies.push(Latency::of(format!("del, {what}"), deleted));
         }
         // The machine may be slower at the end than at the beginning: what is compared lies between two of the same.
         let mut rates = vec![self.at_rate(time, 0, 1)?];
@@ -364,7 +364,7 @@ impl Shown for Report {
     fn text(&self) -> String {
         let mut text = format!(
             "{} rules\n{:<24}{:>8}{:>12}{:>12}{:>12}\n",
-            self.rules, "in force after", "count", "p50 µs", "p99 µs", "max µs"
+            self.rules, "in force after", "changes", "p50 µs", "p99 µs", "max µs"
         );
         for Latency { what, count, p50, p99, max } in &self.latencies {
             let _ = writeln!(text, "{what:<24}{count:>8}{p50:>12.1}{p99:>12.1}{max:>12.1}");

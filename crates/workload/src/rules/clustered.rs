@@ -1,16 +1,19 @@
 //! Pairs of prefixes with the locality of addresses in real life, over a number of pairs of prefix lengths.
+//!
+//! Half of the rules are about two networks that an earlier rule was about, at another prefix length: rules nest.
 
 use super::{Rules, prefix, rule};
 use crate::allocation::Allocation;
 use crate::random::Random;
 use mmb_policy::FieldId;
-use mmb_policy::rule::ones;
 use std::collections::HashSet;
 
 /// Prefix lengths of routes and of rules.
 const LENGTHS: [u8; 17] = [12, 16, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32];
 /// Pairs that are shorter together leave hardly any room for distinct rules.
 const SHORTEST_PAIR: u8 = 40;
+/// Pairs of addresses that rules come back to.
+const REMEMBERED: usize = 65_536;
 /// Draws after which a rule may be there twice.
 const MOST_DRAWS: usize = 64;
 
@@ -31,14 +34,26 @@ pub(crate) fn rules(allocation: Allocation, size: usize, tuples: usize, mut rand
     random.shuffle(&mut pairs);
     pairs.truncate(tuples);
     let mut seen = HashSet::new();
+    let mut remembered: Vec<(u32, u32)> = Vec::new();
     let mut draw = move |(source_len, destination_len): (u8, u8)| {
-        let masked = |random: &mut Random, len| u128::from(allocation.address(random)) & !ones(32 - len);
         let mut key = (0, 0, 0, 0);
         for _ in 0..MOST_DRAWS {
-            let (source, destination) =
-                (masked(&mut random, source_len), masked(&mut random, destination_len));
-            key = (source as u32, source_len, destination as u32, destination_len);
+            let again = !remembered.is_empty() && random.chance(0.5);
+            let (source, destination) = if again {
+                random.of(&remembered)
+            } else {
+                (allocation.address(&mut random), allocation.address(&mut random))
+            };
+            key = (
+                masked(source, source_len),
+                source_len,
+                masked(destination, destination_len),
+                destination_len,
+            );
             if seen.insert(key) {
+                if !again && remembered.len() < REMEMBERED {
+                    remembered.push((source, destination));
+                }
                 break;
             }
         }
@@ -46,4 +61,9 @@ pub(crate) fn rules(allocation: Allocation, size: usize, tuples: usize, mut rand
         rule(source.into_iter().chain(prefix(FieldId::IpDaddr, key.2.into(), destination_len, 32)).collect())
     };
     Box::new((0..size).map(move |number| draw(pairs[number % pairs.len()])))
+}
+
+/// An address without its last bits; `len` is above 0.
+fn masked(address: u32, len: u8) -> u32 {
+    address & (u32::MAX << (32 - len))
 }

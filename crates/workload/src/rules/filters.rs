@@ -124,6 +124,9 @@ const PROTOCOLS: [(u8, u32); 5] = [(TCP, 68), (UDP, 22), (ICMP, 4), (47, 1), (0,
 const SERVICES: [u16; 16] =
     [80, 443, 53, 25, 22, 110, 143, 123, 1521, 1433, 6000, 3306, 5540, 8080, 31_000, 69];
 
+/// The share of filters that may be wide on both sides, among those that are wide on one.
+const WIDE: f64 = 0.003;
+
 /// Addresses and prefix lengths that filters share.
 type Pool = Vec<(u32, u8)>;
 
@@ -151,7 +154,12 @@ fn matches(style: &Style, sources: &Pool, destinations: &Pool, random: &mut Rand
         let count = pool.len() as u64;
         pool[if random.chance(0.5) { random.zipf(count) } else { random.below(count) } as usize]
     };
-    let (source, destination) = (one(sources, random), one(destinations, random));
+    let source = one(sources, random);
+    let mut destination = one(destinations, random);
+    // Filters that are wide on both sides are few: they come last and settle what is left.
+    while source.1 < 16 && destination.1 < 16 && !random.chance(WIDE) {
+        destination = one(destinations, random);
+    }
     let mut matches: Vec<Match> = Vec::new();
     matches.extend(prefix(FieldId::IpSaddr, source.0.into(), source.1, 32));
     matches.extend(prefix(FieldId::IpDaddr, destination.0.into(), destination.1, 32));
