@@ -87,7 +87,7 @@ impl Client {
         let reader = self.stream.try_clone().map_err(ClientError::from)?;
         let (lines, answer) = mpsc::channel();
         thread::spawn(move || drain(reader, &lines));
-        for line in answer {
+        for line in answer.into_iter().flatten() {
             match line? {
                 Answer::End(end) => return Ok(end),
                 other => take(other)?,
@@ -103,17 +103,25 @@ impl Client {
     }
 }
 
-/// Reads lines until the answer's end, the connection's, or that of the one who listens.
-fn drain(stream: UnixStream, lines: &mpsc::Sender<Result<Answer, ClientError>>) {
+/// Reads lines until the answer's end, the connection's, or that of the one who listens. Lines that came together are
+/// handed on together.
+fn drain(stream: UnixStream, lines: &mpsc::Sender<Vec<Result<Answer, ClientError>>>) {
     let mut stream = BufReader::with_capacity(BUFFER, stream);
+    let mut together = Vec::new();
     loop {
         let answer = match read_answer(&mut stream) {
-            Ok(None) => return,
+            Ok(None) => {
+                // Nobody is left to tell if this fails.
+                let _ = lines.send(together);
+                return;
+            }
             Ok(Some(answer)) => Ok(answer),
             Err(error) => Err(error),
         };
         let last = matches!(answer, Ok(Answer::End(_)) | Err(_));
-        if lines.send(answer).is_err() || last {
+        together.push(answer);
+        let waits = last || !stream.buffer().contains(&b'\n');
+        if waits && lines.send(std::mem::take(&mut together)).is_err() || last {
             return;
         }
     }

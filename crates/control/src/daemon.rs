@@ -5,7 +5,7 @@
 //! force; packets do not wait for it.
 
 use crate::host::Host;
-use mmb_engine::{Count, Engine, PublishError};
+use mmb_engine::{Engine, PublishError};
 use mmb_policy::{Command, Plan, Policy, RuleChange, RuleId, Rules};
 use std::sync::Arc;
 
@@ -105,11 +105,9 @@ impl Daemon {
         Ok(Change { before, after })
     }
 
-    /// What these rules of a policy have matched; `None` for those that are not in force any more.
-    pub(crate) fn counts(&self, of: &Arc<Policy>, ids: &[RuleId]) -> Vec<Option<Count>> {
-        let same = Arc::ptr_eq(of, &self.policy);
-        let in_force = |id: &RuleId| same || of.rules.agree(&self.policy.rules, *id);
-        ids.iter().map(|id| in_force(id).then(|| self.engine.rule_count(*id))).collect()
+    /// Whether that rule of a policy is still in force.
+    pub(crate) fn in_force(&self, of: &Arc<Policy>, id: RuleId) -> bool {
+        Arc::ptr_eq(of, &self.policy) || of.rules.agree(&self.policy.rules, id)
     }
 }
 

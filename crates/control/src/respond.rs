@@ -10,8 +10,10 @@ use crate::daemon::{Change, Daemon, is_change};
 use crate::language;
 use crate::protocol::Request;
 use crate::status;
+use mmb_engine::Count;
 use mmb_policy::command::Show;
 use mmb_policy::{Command, Policy, Rule, RuleChange, RuleId};
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -32,7 +34,7 @@ const MOST_NAMES: usize = 200;
 /// # Errors
 /// What the writer says: the client is gone. What is wrong with the request is part of the answer.
 pub fn respond(daemon: &Mutex<Daemon>, request: Request, out: &mut dyn Write) -> io::Result<()> {
-    let mut responder = Responder { daemon, out, line: Vec::new() };
+    let mut responder = Responder { daemon, out, line: Vec::new(), text: String::new() };
     let end = match request {
         Request::Run(lines) => responder.run(&lines)?,
         Request::Apply(text) => responder.apply(&text)?,
@@ -57,6 +59,8 @@ struct Responder<'a> {
     out: &'a mut dyn Write,
     /// Reused; a line is written whole or not at all.
     line: Vec<u8>,
+    /// A rule's text, reused.
+    text: String,
 }
 
 impl Responder<'_> {
@@ -200,14 +204,34 @@ impl Responder<'_> {
                 return Ok(());
             }
             let ids: Vec<RuleId> = chunk.iter().filter_map(|rule| rule.id).collect();
-            let counts = self.daemon().counts(&policy, &ids);
-            for ((rule, id), count) in chunk.iter().zip(ids).zip(counts) {
-                let Some(count) = count else { continue };
-                let (packets, bytes) =
-                    if terse { (None, None) } else { (Some(count.packets), Some(count.bytes)) };
-                self.send(&Answer::Rule(RuleLine { id: id.0, rule: rule.to_string(), packets, bytes }))?;
+            let daemon = self.daemon();
+            let count = |id: &RuleId| {
+                let count = (!terse).then(|| daemon.engine().rule_count(*id));
+                daemon.in_force(&policy, *id).then_some(count)
+            };
+            let counts: Vec<_> = ids.iter().map(count).collect();
+            drop(daemon);
+            for (rule, count) in chunk.iter().zip(counts) {
+                if let Some(count) = count {
+                    self.rule(rule, count)?;
+                }
             }
         }
+    }
+
+    fn rule(&mut self, rule: &Rule, count: Option<Count>) -> io::Result<()> {
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        // Writing to a string does not fail.
+        let _ = write!(text, "{rule}");
+        let (packets, bytes) = (count.map(|count| count.packets), count.map(|count| count.bytes));
+        let line = RuleLine { id: rule.id.map_or(0, |id| id.0), rule: text, packets, bytes };
+        let answer = Answer::Rule(line);
+        let sent = self.send(&answer);
+        if let Answer::Rule(line) = answer {
+            self.text = line.rule;
+        }
+        sent
     }
 
     fn save(&mut self) -> io::Result<End> {
@@ -235,8 +259,7 @@ impl Responder<'_> {
             self.send(&Answer::PortName(port.name))?;
         }
         for rule in rules_with_prefix(&policy, prefix).take(MOST_NAMES) {
-            let RuleText { id, rule } = rule_text(&rule);
-            self.send(&Answer::Rule(RuleLine { id, rule, packets: None, bytes: None }))?;
+            self.rule(&rule, None)?;
         }
         Ok(End::new(true))
     }

@@ -2,6 +2,9 @@
 //!
 //! Numbers are printed by the field's [`Shown`]; well-known values by name only where that reads naturally.
 //! Texts are printed as `"…"` if every byte is printable ASCII, else as `|…|`.
+//!
+//! Policies of a million rules are listed: what most rules are made of is written piece by piece, without going through
+//! `format_args!`.
 
 use crate::field::{Field, FieldInfo, Shown, ValueKind};
 use crate::rule::{
@@ -9,7 +12,7 @@ use crate::rule::{
     Test, Write,
 };
 use std::fmt::{Display, Formatter, Result, Write as _};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
 /// Something printed by a function.
 struct Printed<F>(F);
@@ -24,15 +27,61 @@ impl<F: Fn(&mut Formatter<'_>) -> Result> Display for Printed<F> {
 fn number(info: &'static FieldInfo, n: u128) -> impl Display {
     Printed(move |f: &mut Formatter<'_>| match (info.values, info.names.shown) {
         // Addresses fit their width, which the checker saw to.
-        (ValueKind::Ip4, _) => write!(f, "{}", Ipv4Addr::from_bits(n as u32)),
+        (ValueKind::Ip4, _) => ip4(f, n as u32),
         (ValueKind::Ip6, _) => write!(f, "{}", Ipv6Addr::from_bits(n)),
         (_, Shown::Hex) => write!(f, "{n:#06x}"),
         (_, Shown::Name) => match info.names.name(n) {
             Some(name) => f.write_str(name),
-            None => write!(f, "{n}"),
+            None => decimal(f, n),
         },
-        (_, Shown::Decimal) => write!(f, "{n}"),
+        (_, Shown::Decimal) => decimal(f, n),
     })
+}
+
+fn decimal(f: &mut Formatter<'_>, n: u128) -> Result {
+    let Ok(n) = u32::try_from(n) else { return write!(f, "{n}") };
+    let mut digits = Digits::default();
+    digits.push(n);
+    digits.fmt(f)
+}
+
+fn ip4(f: &mut Formatter<'_>, address: u32) -> Result {
+    let mut digits = Digits::default();
+    let [a, b, c, d] = address.to_be_bytes().map(u32::from);
+    digits.push(d);
+    for byte in [c, b, a] {
+        digits.push_byte(b'.');
+        digits.push(byte);
+    }
+    digits.fmt(f)
+}
+
+/// A number, or an address, that is written from its end to its beginning.
+#[derive(Default)]
+struct Digits {
+    bytes: [u8; 15],
+    len: usize,
+}
+
+impl Digits {
+    fn push(&mut self, mut n: u32) {
+        loop {
+            self.push_byte(b'0' + (n % 10) as u8);
+            n /= 10;
+            if n == 0 {
+                return;
+            }
+        }
+    }
+
+    fn push_byte(&mut self, byte: u8) {
+        self.len += 1;
+        self.bytes[15 - self.len] = byte;
+    }
+
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        f.write_str(std::str::from_utf8(&self.bytes[15 - self.len..]).unwrap_or_default())
+    }
 }
 
 /// A value, prefix or range of the field.
@@ -41,8 +90,16 @@ pub(crate) fn number_item(info: &'static FieldInfo, item: NumberItem) -> impl Di
         NumberItem::One(n) => number(info, n).fmt(f),
         // Names may have dashes, so that a range of them is hard to read.
         NumberItem::Range(first, last) if info.names.shown == Shown::Name => write!(f, "{first}-{last}"),
-        NumberItem::Range(first, last) => write!(f, "{}-{}", number(info, first), number(info, last)),
-        NumberItem::Prefix(first, len) => write!(f, "{}/{len}", number(info, first)),
+        NumberItem::Range(first, last) => {
+            number(info, first).fmt(f)?;
+            f.write_char('-')?;
+            number(info, last).fmt(f)
+        }
+        NumberItem::Prefix(first, len) => {
+            number(info, first).fmt(f)?;
+            f.write_char('/')?;
+            decimal(f, len.into())
+        }
     })
 }
 
@@ -114,7 +171,7 @@ impl Display for Match {
         if self.negated {
             f.write_str("! ")?;
         }
-        write!(f, "{}", self.field)?;
+        Display::fmt(&self.field, f)?;
         let unequal = |equality: &Equality| if *equality == Equality::Ne { " != " } else { " " };
         match &self.test {
             Test::Present => Ok(()),
@@ -232,7 +289,8 @@ impl Rule {
     fn print(&self, f: &mut Formatter<'_>, id: Option<RuleId>) -> Result {
         f.write_str(if self.stateful { "add-stateful" } else { "add" })?;
         if let Some(id) = id {
-            write!(f, " id {id}")?;
+            f.write_str(" id ")?;
+            decimal(f, id.0.into())?;
         }
         if self.prio != DEFAULT_PRIO {
             write!(f, " prio {}", self.prio)?;
@@ -244,10 +302,12 @@ impl Rule {
             f.write_str(" all")?;
         }
         for m in &self.matches {
-            write!(f, " {m}")?;
+            f.write_char(' ')?;
+            m.fmt(f)?;
         }
         for target in &self.targets {
-            write!(f, " {target}")?;
+            f.write_char(' ')?;
+            target.fmt(f)?;
         }
         Ok(())
     }

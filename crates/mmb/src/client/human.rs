@@ -48,7 +48,7 @@ impl Printer for HumanPrinter {
                 self.finish_section();
                 self.section = Section::new(topic);
             }
-            (Answer::Rule(rule), Section::Rules { .. }) => self.rule(&rule),
+            (Answer::Rule(rule), Section::Rules { .. }) => self.rule(rule),
             (Answer::Table(line), Section::Tables(tables)) => tables.push(line),
             (Answer::Port(line), Section::Ports(ports)) => ports.push(line),
             (Answer::Drop(line), Section::Errors { drops, .. }) => drops.push(line),
@@ -121,7 +121,7 @@ impl HumanPrinter {
         }
     }
 
-    fn rule(&mut self, line: &RuleLine) {
+    fn rule(&mut self, line: RuleLine) {
         let Section::Rules { table, rules, matched, terse } = &mut self.section else { return };
         *rules += 1;
         let id = line.id.to_string();
@@ -129,11 +129,11 @@ impl HumanPrinter {
             (Some(packets), Some(bytes)) => {
                 matched.packets = matched.packets.saturating_add(packets);
                 matched.bytes = matched.bytes.saturating_add(bytes);
-                vec![id, packets.to_string(), bytes.to_string(), line.rule.clone()]
+                vec![id, packets.to_string(), bytes.to_string(), line.rule]
             }
             _ => {
                 *terse = true;
-                vec![id, line.rule.clone()]
+                vec![id, line.rule]
             }
         };
         let table = table.get_or_insert_with(|| {

@@ -63,9 +63,9 @@ impl Table {
             self.begun = true;
         }
         for cells in waiting {
-            let line = self.line(&cells);
+            let mut line = self.line(&cells);
+            line.push('\n');
             screen.text(&line);
-            screen.text("\n");
         }
     }
 
@@ -76,7 +76,7 @@ impl Table {
     }
 
     fn line(&self, cells: &[String]) -> String {
-        let mut line = String::new();
+        let mut line = String::with_capacity(cells.iter().map(|cell| cell.len() + 8).sum());
         for ((cell, width), (_, align)) in cells.iter().zip(&self.widths).zip(&self.columns) {
             let gap = width.saturating_sub(cell.chars().count());
             let (before, behind) = if *align == Align::Right { (gap, 0) } else { (0, gap) };
