@@ -35,8 +35,8 @@ lint: setup ## formatting, clippy, documentation without warnings
 test-rust: setup ## unit, property and golden tests, the fuzzers' corpora; no root, no DPDK device
 	$(CARGO) test --workspace --locked
 
-test-replay: build ## captures through mmb replay, judged by scapy
-	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/replay
+test-replay: build ## captures through mmb replay, and what mmb import makes, judged by scapy
+	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/replay tests/import
 
 test-live: build ## live ports between network namespaces, with real programs; needs root
 	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/live

@@ -344,3 +344,6 @@ fn take_away(packets: &mut Vec<Cube>, cubes: &[Cube]) {
         *packets = packets.iter().flat_map(|have| have.minus(cube)).collect();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! Rules and chains by example.
+
+use super::*;
+
+/// Translates rules in the chain FORWARD, whose policy is ACCEPT, and others that `chains` declares.
+fn import(chains: &str, rules: &str) -> Draft {
+    let text = format!("*filter\n:FORWARD ACCEPT [0:0]\n{chains}{rules}COMMIT\n");
+    let mut draft = Draft::default();
+    translate(&text, "FORWARD", None, &mut draft).expect("a dump");
+    draft
+}
+
+/// The rules of a policy without priorities, comments and the chain's policy.
+fn rules(draft: &Draft) -> Vec<String> {
+    let lines = draft.text().lines().filter(|line| line.starts_with("add "));
+    let mut rules: Vec<String> = lines
+        .map(|line| line.split("  #").next().unwrap_or(line))
+        .map(|line| line.splitn(4, ' ').last().unwrap_or(line).to_owned())
+        .collect();
+    rules.pop();
+    rules
+}
+
+#[track_caller]
+fn is(matches: &str, expected: &[&str]) {
+    let draft = import("", &format!("-A FORWARD {matches} -j DROP\n"));
+    assert_eq!(draft.left_out, [], "{matches}");
+    let expected: Vec<String> = expected.iter().map(|rule| format!("{rule} drop")).collect();
+    assert_eq!(rules(&draft), expected, "{matches}");
+}
+
+#[test]
+fn matches_of_every_rule() {
+    is("-s 10.1.2.3/8", &["ip-saddr 10.0.0.0/8"]);
+    is("-d 10.1.2.3/255.255.0.0", &["ip-daddr 10.1.0.0/16"]);
+    is("! -s 10.0.0.1,10.0.0.4", &["ip-saddr != {10.0.0.1, 10.0.0.4}"]);
+    is("-i eth0 ! -o eth1.5", &["net-proto ip4 in eth0 out != eth1.5"]);
+    is("-i lo", &[]);
+    is("! -i lo", &["net-proto ip4"]);
+    is("-p tcp", &["net-proto ip4 ip-proto tcp"]);
+    is("! -p ipip", &["net-proto ip4 ip-proto != 94"]);
+    is("-f", &["ip-frag-offset != 0"]);
+    is("-p udp ! -f", &["net-proto ip4 udp-dport"]);
+    is("-s 2001:db8::/32 -p tcp -m tcp", &["ip6-saddr 2001:db8::/32 tcp-dport"]);
+}
+
+#[test]
+fn matches_of_transport_headers() {
+    is("-p tcp -m tcp --sport 1024: ! --dport ssh", &["net-proto ip4 tcp-sport 1024-65535 tcp-dport != 22"]);
+    is("-p udp -m multiport --dports 53,123,8000:8010", &["net-proto ip4 udp-dport {53, 123, 8000-8010}"]);
+    is("-p tcp -m multiport --ports 22", &["net-proto ip4 tcp-sport 22", "net-proto ip4 tcp-dport 22"]);
+    is("-p tcp -m multiport ! --ports 22", &["net-proto ip4 tcp-sport != 22 tcp-dport != 22"]);
+    is(
+        "-p tcp -m tcp --tcp-flags ALL NONE",
+        &["net-proto ip4 ! tcp-fin ! tcp-syn ! tcp-rst ! tcp-push ! tcp-ack ! tcp-urg"],
+    );
+    is("-p tcp -m tcp --syn", &["net-proto ip4 ! tcp-fin tcp-syn ! tcp-rst ! tcp-ack"]);
+    is("-p tcp -m tcp ! --tcp-flags ACK ACK", &["net-proto ip4 ! tcp-ack"]);
+    is("-p tcp -m tcp --tcp-flags SYN ACK", &[]);
+    is("-p icmp -m icmp --icmp-type port-unreachable", &["icmp-type 3 icmp-code 3"]);
+    is("-p icmp -m icmp --icmp-type any", &["icmp-type"]);
+    is("-p icmp -m icmp ! --icmp-type 3/4", &["icmp-type != 3", "icmp-type 3 icmp-code != 4"]);
+    is("-p ipv6-icmp -m icmp6 --icmpv6-type neighbour-solicitation", &["icmp6-type 135"]);
+}
+
+#[test]
+fn matches_of_ip_headers() {
+    is("-m iprange --src-range 10.0.0.5-10.0.0.9", &["ip-saddr 10.0.0.5-10.0.0.9"]);
+    is("-m length --length 1400:", &["ip-len 1400-65535"]);
+    is("-m ttl --ttl-lt 1", &["ip-ttl 0"]);
+    is("-m ttl --ttl-lt 0", &[]);
+    is("-s ::/0 -m hl --hl-gt 254", &["ip6-hop-limit 255"]);
+    is("-s ::/0 -m length --length :1280", &["ip6-len 0-1240"]);
+    is("-m dscp --dscp-class EF", &["ip-dscp 46"]);
+    is("-m tos ! --tos 0x01/0x03", &["ip-ecn != 1"]);
+    is("-m ecn --ecn-ip-ect 3", &["ip-ecn 3"]);
+    is("-m addrtype --dst-type MULTICAST", &["ip-daddr 224.0.0.0/4"]);
+}
+
+#[test]
+fn what_cannot_be_said_has_a_reason_and_an_effect() {
+    for (rule, reason, effect) in [
+        ("-m conntrack --ctstate NEW -j ACCEPT", "-m conntrack: policies in force", Effect::Stricter),
+        ("-m state --state INVALID -j DROP", "-m state: policies in force", Effect::Looser),
+        ("-m unheard --of -s 1.2.3.4 -j DROP", "-m unheard: the rule language has nothing", Effect::Looser),
+        ("-p sctp --dport 5 -j ACCEPT", "no ports for protocol 132", Effect::Stricter),
+        ("-i eth+ -j DROP", "whole names of ports", Effect::Looser),
+        ("-i eth{ -j DROP", "a port cannot be called so", Effect::Looser),
+        ("-s 10.0.0.0/255.0.255.0 -j DROP", "is no prefix", Effect::Looser),
+        ("-s example.org -j DROP", "`example.org` is no address", Effect::Looser),
+        ("-p tcp -m tcp --tcp-option 8 -j ACCEPT", "behind the end of the list", Effect::Stricter),
+        ("-m limit --limit 5/s -j LOG", "-m limit: no rule counts", Effect::None),
+        ("-m limit --limit 5/s -j only-drops", "-m limit: no rule counts", Effect::Looser),
+        ("-m limit --limit 5/s -g only-drops", "-m limit: no rule counts", Effect::Either),
+        ("-m limit --limit 5/s -j RETURN", "-m limit: no rule counts", Effect::Looser),
+        ("-j MARK --set-mark 1", "a filter has no target MARK", Effect::None),
+        ("-j NFQUEUE --queue-num 1", "the target NFQUEUE is not known", Effect::Either),
+    ] {
+        let draft = import(
+            ":only-drops - [0:0]\n",
+            &format!(
+                "-A only-drops -s 1.0.0.0/8 -j DROP\n-A FORWARD {rule}\n-A FORWARD -d 9.9.9.9 -j ACCEPT\n"
+            ),
+        );
+        let [left_out] = &draft.left_out[..] else { panic!("{rule}: {:?}", draft.left_out) };
+        assert!(left_out.reason.contains(reason) && left_out.line == 5, "{rule}: {left_out}");
+        assert_eq!(left_out.effect, effect, "{rule}");
+        assert_eq!(left_out.text, format!("-A FORWARD {rule}"));
+        assert_eq!(rules(&draft), ["ip-daddr 9.9.9.9 accept"], "{rule}");
+    }
+}
+
+#[test]
+fn other_tables_are_left_out_if_they_do_anything() {
+    let text = "*raw\n:PREROUTING ACCEPT\nCOMMIT\n*nat\n:POSTROUTING ACCEPT\n-A POSTROUTING -j MASQUERADE\nCOMMIT\n\
+                *filter\n:FORWARD DROP\nCOMMIT\n";
+    let mut draft = Draft::default();
+    translate(text, "FORWARD", None, &mut draft).expect("a dump");
+    let [nat] = &draft.left_out[..] else { panic!("{:?}", draft.left_out) };
+    assert_eq!((nat.line, nat.text.as_str(), nat.effect), (4, "*nat", Effect::Either));
+    assert_eq!(draft.rules, 1);
+}
+
+#[test]
+fn exceptions_are_taken_out_of_the_rest_of_their_chain() {
+    let chains = ":one - [0:0]\n:two - [0:0]\n";
+    let jump = import(
+        chains,
+        "-A FORWARD -d 10.0.0.0/8 -j one\n-A FORWARD -i b -j DROP\n-A one -s 1.0.0.0/8 -j RETURN\n-A one -j ACCEPT\n",
+    );
+    assert_eq!(rules(&jump), ["ip-saddr != 1.0.0.0/8 ip-daddr 10.0.0.0/8 accept", "net-proto ip4 in b drop"]);
+    let goto = import(
+        chains,
+        "-A FORWARD -d 10.0.0.0/8 -g two\n-A FORWARD -i b -j DROP\n-A two -s 1.0.0.0/8 -j ACCEPT\n",
+    );
+    assert_eq!(
+        rules(&goto),
+        ["ip-saddr 1.0.0.0/8 ip-daddr 10.0.0.0/8 accept", "in b ip-daddr != 10.0.0.0/8 drop"]
+    );
+}
+
+#[test]
+fn comments_are_names_where_they_can_be() {
+    let draft = import(
+        "",
+        "-A FORWARD -s 1.0.0.1 -m comment --comment web -j DROP\n\
+         -A FORWARD -s 1.0.0.2 -m comment --comment \"x drop # \\\\\" -j DROP\n",
+    );
+    let lines: Vec<&str> = draft.text().lines().collect();
+    assert_eq!(lines[1], "add prio 1 name web ip-saddr 1.0.0.1 drop  # line 3");
+    assert_eq!(lines[2], "add prio 2 ip-saddr 1.0.0.2 drop  # line 4: x drop #");
+}
+
+#[test]
+fn loops_and_floods_end() {
+    let mut draft = Draft::default();
+    let text = ":FORWARD ACCEPT\n:one -\n-A FORWARD -j one\n-A one -j one\n";
+    assert!(matches!(translate(text, "FORWARD", None, &mut draft), Err(Error::Loop(4, _))));
+
+    // Each exception splits what is left in every dimension that it asks about.
+    let mut text = ":FORWARD ACCEPT\n".to_owned();
+    for n in 0..200u32 {
+        let (a, b) = (n % 14, n / 14);
+        text += &format!(
+            "-A FORWARD -s 10.{a}.0.0/12 -d 10.{b}.0.0/16 -m ttl --ttl-gt {n} -p tcp --dport {n} -j RETURN\n"
+        );
+        text += &format!("-A FORWARD -m length --length {n} -m dscp --dscp {} -j RETURN\n", n % 64);
+    }
+    match translate(&text, "FORWARD", None, &mut Draft::default()) {
+        Ok(()) | Err(Error::TooMany(_)) => {}
+        Err(other) => panic!("{other}"),
+    }
+}

@@ -1,0 +1,38 @@
+"""Runs `mmb import`, and the policies that it makes on packets."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+
+from captures import replay
+
+
+@dataclass
+class Imported:
+    """What one import gave."""
+    status: int
+    policy: str
+    rules: int
+    left_out: list
+    effect: str
+    notes: list
+
+
+def import_policy(mmb, form, text, *options):
+    """Imports a text and has the policy checked."""
+    run = subprocess.run([mmb, "import", form, "--json", *options, "-"], input=text, capture_output=True, text=True)
+    assert run.stdout, run.stderr
+    answer = json.loads(run.stdout)
+    assert "error" not in answer, answer
+    assert run.returncode == (1 if answer["left_out"] else 0)
+    checked = subprocess.run([mmb, "check", "-"], input=answer["policy"], capture_output=True, text=True)
+    assert checked.returncode == 0 and not checked.stderr, f"{checked.stderr}\n{answer['policy']}"
+    return Imported(run.returncode, **{key: answer[key] for key in ("policy", "rules", "left_out", "effect", "notes")})
+
+
+def accepted(mmb, folder, policy, packets):
+    """For each packet whether the policy lets it through; no packet may be dropped for another reason."""
+    out, summary = replay(mmb, folder, policy, [bytes(packet) for packet in packets])
+    assert set(summary["drops"]) <= {"rule"}, summary["drops"]
+    passed = {number for number, _ in out}
+    return [number in passed for number in range(len(packets))]
