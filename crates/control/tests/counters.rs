@@ -101,7 +101,7 @@ fn tables_say_which_fields_the_rules_fix() {
         .collect();
     let ports = tables.iter().find(|table| table.mask.contains("tcp-dport")).expect("a table of ports");
     assert_eq!((ports.rules, ports.entries), (2, 2));
-    assert!(ports.load > 0.0 && ports.load <= 1.0);
+    assert!((0.0..=1.0).contains(&ports.load));
     assert_eq!(tables.iter().map(|table| table.rules).sum::<u64>(), 3);
 }
 

@@ -41,6 +41,9 @@ pub(crate) enum TokenKind<'a> {
     End,
 }
 
+/// The most bytes of one command. Sets of thousands of values take far less.
+const LONGEST_COMMAND: usize = 16 << 20;
+
 /// The dashes of typeset documents, which commands pasted from papers have.
 const DASHES: [char; 5] = ['\u{2010}', '\u{2011}', '\u{2012}', '\u{2013}', '\u{2212}'];
 
@@ -60,19 +63,31 @@ impl<'a> Lexer<'a> {
         self.at >= self.source.len()
     }
 
-    /// Reads the tokens of one command, up to the end of its (joined) line; the last one is [`TokenKind::End`].
+    /// Reads the tokens of one command, up to the end of its (joined) line; the last one is [`TokenKind::End`]. Of a
+    /// command that is too long only the first token is left before it.
     pub(crate) fn command(&mut self, tokens: &mut Vec<Token<'a>>, errors: &mut Vec<Diagnostic>) {
         tokens.clear();
+        let mut too_long = None;
         loop {
             self.skip_blank(errors);
             let start = self.at;
             let kind = self.token(errors);
             let last = kind == TokenKind::End;
             let end = if last { start } else { self.at };
-            tokens.push(Token { kind, span: Span { start, end } });
-            if last {
-                return;
+            if too_long.is_none() || last {
+                tokens.push(Token { kind, span: Span { start, end } });
             }
+            if last {
+                break;
+            }
+            if end - tokens[0].span.start > LONGEST_COMMAND {
+                tokens.truncate(1);
+                too_long = Some(tokens[0].span);
+            }
+        }
+        if let Some(span) = too_long {
+            let message = format!("this command is longer than {} MiB", LONGEST_COMMAND >> 20);
+            errors.push(Diagnostic::new(span, message).expected("several commands"));
         }
     }
 

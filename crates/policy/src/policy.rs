@@ -173,6 +173,9 @@ impl Policy {
 
     /// The policy with other numbers for its rules, one for each in their order, all different, none above `last`.
     pub(crate) fn renumbered(self, numbers: &[RuleId], last: u32) -> Policy {
+        if self.rules.keys().eq(numbers.iter().copied()) {
+            return Policy { last_id: last, ..self };
+        }
         let mut entries: Vec<Entry<'_>> = self.rules.entries().collect();
         entries.iter_mut().zip(numbers).for_each(|(entry, id)| entry.id = *id);
         entries.sort_unstable_by_key(|entry| entry.id);

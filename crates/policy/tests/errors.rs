@@ -457,3 +457,11 @@ fn what_might_match_is_taken() {
         }
     }
 }
+
+#[test]
+fn a_command_without_end_is_refused() {
+    let line = format!("add ip-id {{{}1}} drop", format!("{},", "1".repeat(1 << 20)).repeat(17));
+    let errors = parse_command(&line).expect_err("is too long");
+    assert_eq!(errors.len(), 1);
+    assert_eq!(errors[0].message, "this command is longer than 16 MiB");
+}

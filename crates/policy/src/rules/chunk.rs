@@ -143,7 +143,8 @@ impl Chunk {
     /// Puts other bytes in the place of the first `len` of rule `at`, and moves the ends from there on.
     fn splice(&mut self, at: usize, len: usize, record: &[u8]) {
         let start = self.start(at);
-        // The parser bounds a command's text so that no record comes near 2 GiB.
+        // A record is at most some five times as long as the text of its command, which the lexer bounds: the records
+        // of a chunk do not come near 2 GiB.
         let moved = (record.len() as u32).wrapping_sub(len as u32).wrapping_mul(2);
         self.records.splice(start..start + len, record.iter().copied());
         self.ends[at..].iter_mut().for_each(|end| *end = end.wrapping_add(moved));
