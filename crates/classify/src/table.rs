@@ -15,6 +15,7 @@ use crate::VECTOR;
 use crate::keys::Column;
 use crate::segment::{self, Crowded, Entry, Hasher, Reader, Segment, Shape, Writer};
 use crate::simd::{Hashes, Level, Seeds, Term, prefetch};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Buckets of a segment when a table has one, at first; and of every segment when it has several.
@@ -185,14 +186,28 @@ impl Table {
         self.reader(hash).chain(self.shape, hash)
     }
 
-    fn writer(&mut self, hash: u32) -> (Writer<'_>, Hasher<'_>) {
-        let slot = self.slot(hash);
-        let page = Arc::make_mut(&mut self.pages[slot >> PAGE_BITS]);
-        let lines = Arc::make_mut(&mut page[slot & ((1 << PAGE_BITS) - 1)]);
-        (
-            Writer::new(lines, self.shape, self.buckets),
-            Hasher { terms: &self.compact_terms, seeds: &self.seeds },
-        )
+    fn place(&mut self, slot: usize) -> &mut Segment {
+        &mut Arc::make_mut(&mut self.pages[slot >> PAGE_BITS])[slot & ((1 << PAGE_BITS) - 1)]
+    }
+
+    /// The places of the directory in which the segment of a hash stands.
+    fn places(&self, hash: u32) -> Range<usize> {
+        let count = 1 << (self.depth - self.reader(hash).depth());
+        let first = self.slot(hash) & !(count - 1);
+        first..first + count
+    }
+
+    /// Lets `change` have the segment of a hash. Wherever it stood it stands changed: if only one place got it, a split
+    /// would lose what was added by another.
+    fn write<R>(&mut self, hash: u32, change: impl FnOnce(Writer<'_>, Hasher<'_>) -> R) -> R {
+        let (shape, buckets, places) = (self.shape, self.buckets, self.places(hash));
+        let mut segment = Arc::clone(self.place(places.start));
+        // What is not shared with a snapshot is changed where it is.
+        let nothing = Segment::default();
+        places.clone().for_each(|slot| *self.place(slot) = Arc::clone(&nothing));
+        let done = change(Writer::new(Arc::make_mut(&mut segment), shape, buckets), self.hasher());
+        places.for_each(|slot| *self.place(slot) = Arc::clone(&segment));
+        done
     }
 
     /// Gives a key that is there another value.
@@ -200,7 +215,7 @@ impl Table {
         let key = self.compact(key);
         let (hash, _) = self.hasher().hash(&key);
         let lanes = self.shape.lanes;
-        self.writer(hash).0.set(hash, member, &key[..lanes], value);
+        self.write(hash, |mut writer, _| writer.set(hash, member, &key[..lanes], value));
     }
 
     /// Removes a key; returns the value that it had.
@@ -208,8 +223,8 @@ impl Table {
         let key = self.compact(key);
         let (hash, _) = self.hasher().hash(&key);
         let lanes = self.shape.lanes;
-        let (mut writer, hasher) = self.writer(hash);
-        let value = writer.remove(hash, member, &key[..lanes], hasher)?;
+        let value =
+            self.write(hash, |mut writer, hasher| writer.remove(hash, member, &key[..lanes], hasher))?;
         self.entries -= 1;
         self.members[usize::from(member)].entries -= 1;
         Some(value)
@@ -222,7 +237,7 @@ impl Table {
     pub(crate) fn insert(&mut self, member: u8, key: &LaneMask, value: u32) -> Result<(), Crowded> {
         let entry = Entry { key: self.compact(key), member, value };
         let hashes = self.hasher().hash(&entry.key);
-        while self.writer(hashes.0).0.insert(hashes, &entry).is_err() {
+        while self.write(hashes.0, |mut writer, _| writer.insert(hashes, &entry)).is_err() {
             self.grow(hashes.0)?;
         }
         self.entries += 1;
@@ -267,14 +282,10 @@ impl Table {
         if depth > self.depth {
             self.deepen();
         }
-        // All places of the directory whose upper bits are those of the hash.
-        let span = 1 << (self.depth - depth);
-        let first = self.slot(hash) & !(2 * span - 1);
-        for (at, half) in halves.iter().enumerate() {
-            for slot in first + at * span..first + (at + 1) * span {
-                let page = Arc::make_mut(&mut self.pages[slot >> PAGE_BITS]);
-                page[slot & ((1 << PAGE_BITS) - 1)] = Arc::clone(half);
-            }
+        let places = self.places(hash);
+        let middle = places.start + places.len() / 2;
+        for slot in places {
+            *self.place(slot) = Arc::clone(&halves[usize::from(slot >= middle)]);
         }
         Ok(())
     }
@@ -454,5 +465,40 @@ impl Candidates {
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.len = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A segment that stood twice in the directory was once split after it had been changed at one place only.
+    #[test]
+    fn no_entry_is_lost_while_the_directory_grows() {
+        let key = |number: u32| {
+            let mut key = LaneMask::default();
+            key[3] = number.wrapping_mul(0x9e37_79b9);
+            key
+        };
+        let mut mask = LaneMask::default();
+        mask[3] = u32::MAX;
+        let mut seed = 1;
+        let mut table = Table::new(&mask, &mask, 0, || {
+            seed += 2_u64;
+            seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        });
+        let member = table.join(&mask);
+        for number in 0..100_000 {
+            table.insert(member, &key(number), number).expect("room");
+            if number % 1000 == 0 {
+                let lost = (0..number).find(|&before| table.value(member, &key(before)) != Some(before));
+                assert_eq!(lost, None, "after {number}");
+            }
+        }
+        assert_eq!(table.entries().count(), 100_000);
+        for number in 0..100_000 {
+            assert_eq!(table.remove(member, &key(number)), Some(number));
+        }
+        assert_eq!(table.len(), 0);
     }
 }
