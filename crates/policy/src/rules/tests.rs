@@ -16,7 +16,7 @@ fn plain(value: u16) -> Rule {
     let field = Field::new(FieldId::TcpDport);
     let mut matches = vec![Match { negated: false, field, test: Test::Number(Cond::Eq, set(value.into())) }];
     if value.is_multiple_of(97) {
-        let many = (0..value / 4).map(|n| NumberItem::One(n.into())).collect();
+        let many = (0..value % 4096).map(|n| NumberItem::One(n.into())).collect();
         matches.push(Match { negated: true, field, test: Test::Number(Cond::Eq, NumberSet(many)) });
     }
     Rule {
