@@ -185,14 +185,24 @@ impl Table {
         self.reader(hash).chain(self.shape, hash)
     }
 
-    fn writer(&mut self, hash: u32) -> (Writer<'_>, Hasher<'_>) {
-        let slot = self.slot(hash);
-        let page = Arc::make_mut(&mut self.pages[slot >> PAGE_BITS]);
-        let lines = Arc::make_mut(&mut page[slot & ((1 << PAGE_BITS) - 1)]);
-        (
-            Writer::new(lines, self.shape, self.buckets),
-            Hasher { terms: &self.compact_terms, seeds: &self.seeds },
-        )
+    /// Changes the segment of a hash.
+    fn write<R>(&mut self, hash: u32, change: impl FnOnce(&mut Writer<'_>, Hasher<'_>) -> R) -> R {
+        let span = 1 << (self.depth - self.reader(hash).depth());
+        let first = self.slot(hash) & !(span - 1);
+        // A segment that stands in the directory more than once is taken out of all its places, so that it is not
+        // copied for one of them alone.
+        let empty: Segment = Arc::from([]);
+        let mut segment = std::mem::replace(self.place(first), Arc::clone(&empty));
+        (first + 1..first + span).for_each(|slot| *self.place(slot) = Arc::clone(&empty));
+        let mut writer = Writer::new(Arc::make_mut(&mut segment), self.shape, self.buckets);
+        let result = change(&mut writer, Hasher { terms: &self.compact_terms, seeds: &self.seeds });
+        (first..first + span).for_each(|slot| *self.place(slot) = Arc::clone(&segment));
+        result
+    }
+
+    /// A place of the directory.
+    fn place(&mut self, slot: usize) -> &mut Segment {
+        &mut Arc::make_mut(&mut self.pages[slot >> PAGE_BITS])[slot & ((1 << PAGE_BITS) - 1)]
     }
 
     /// Gives a key that is there another value.
@@ -200,7 +210,7 @@ impl Table {
         let key = self.compact(key);
         let (hash, _) = self.hasher().hash(&key);
         let lanes = self.shape.lanes;
-        self.writer(hash).0.set(hash, member, &key[..lanes], value);
+        self.write(hash, |writer, _| writer.set(hash, member, &key[..lanes], value));
     }
 
     /// Removes a key; returns the value that it had.
@@ -208,8 +218,7 @@ impl Table {
         let key = self.compact(key);
         let (hash, _) = self.hasher().hash(&key);
         let lanes = self.shape.lanes;
-        let (mut writer, hasher) = self.writer(hash);
-        let value = writer.remove(hash, member, &key[..lanes], hasher)?;
+        let value = self.write(hash, |writer, hasher| writer.remove(hash, member, &key[..lanes], hasher))?;
         self.entries -= 1;
         self.members[usize::from(member)].entries -= 1;
         Some(value)
@@ -222,7 +231,7 @@ impl Table {
     pub(crate) fn insert(&mut self, member: u8, key: &LaneMask, value: u32) -> Result<(), Crowded> {
         let entry = Entry { key: self.compact(key), member, value };
         let hashes = self.hasher().hash(&entry.key);
-        while self.writer(hashes.0).0.insert(hashes, &entry).is_err() {
+        while self.write(hashes.0, |writer, _| writer.insert(hashes, &entry)).is_err() {
             self.grow(hashes.0)?;
         }
         self.entries += 1;
@@ -272,8 +281,7 @@ impl Table {
         let first = self.slot(hash) & !(2 * span - 1);
         for (at, half) in halves.iter().enumerate() {
             for slot in first + at * span..first + (at + 1) * span {
-                let page = Arc::make_mut(&mut self.pages[slot >> PAGE_BITS]);
-                page[slot & ((1 << PAGE_BITS) - 1)] = Arc::clone(half);
+                *self.place(slot) = Arc::clone(half);
             }
         }
         Ok(())
@@ -454,5 +462,99 @@ impl Candidates {
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.len = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn random(state: &mut u64) -> u64 {
+        *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (*state ^ *state >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// Two members: the first lane whole, or 24 bits of it and the second lane.
+    fn masks() -> [LaneMask; 2] {
+        let (mut narrow, mut wide) = (LaneMask::default(), LaneMask::default());
+        narrow[13] = u32::MAX;
+        (wide[13], wide[14]) = (0x00ff_ffff, u32::MAX);
+        [narrow, wide]
+    }
+
+    fn table(seeds: Seeds) -> Table {
+        let [narrow, wide] = masks();
+        let (relaxed, span) =
+            (std::array::from_fn(|l| narrow[l] & wide[l]), std::array::from_fn(|l| narrow[l] | wide[l]));
+        let mut table = Table::new(&relaxed, &span, 0, || 0);
+        table.seeds = seeds;
+        masks().iter().for_each(|mask| _ = table.join(mask));
+        table
+    }
+
+    fn check(table: &Table, model: &HashMap<(u8, LaneMask), u32>) {
+        assert_eq!(table.len(), model.len());
+        assert_eq!(table.entries().count(), model.len());
+        for ((member, key), value) in model {
+            assert_eq!(table.value(*member, key), Some(*value));
+            let lanes: Vec<Column> = key.iter().map(|lane| [*lane; VECTOR]).collect();
+            let (mut hashes, mut candidates) = (Hashes::default(), Candidates::default());
+            table.sift(Level::Scalar, &lanes, 1, 0, &mut hashes, &mut candidates);
+            let mut found = Vec::new();
+            table.verify(&lanes, candidates.all(), |_, value| found.push(value));
+            assert!(found.contains(value), "{value} is not among {found:?}");
+        }
+    }
+
+    /// Adds and removes keys, `keys` different ones at most, for so many steps.
+    fn live(seeds: Seeds, keys: u64, steps: usize, seed: u64) {
+        let (mut table, mut model, mut state) = (table(seeds), HashMap::new(), seed);
+        for step in 0..steps {
+            let member = (random(&mut state) % 2) as u8;
+            let mut key = LaneMask::default();
+            key[13] = (random(&mut state) % keys) as u32;
+            key[14] = (random(&mut state) % keys) as u32;
+            let mask = masks()[usize::from(member)];
+            let key = std::array::from_fn(|lane| key[lane] & mask[lane]);
+            // Mostly additions, then mostly removals.
+            let adds = random(&mut state) % 8 < if step < steps / 2 { 6 } else { 2 };
+            match (adds, model.contains_key(&(member, key))) {
+                (true, false) => {
+                    if table.insert(member, &key, step as u32).is_ok() {
+                        model.insert((member, key), step as u32);
+                    }
+                }
+                (true, true) => {
+                    table.set(member, &key, step as u32);
+                    model.insert((member, key), step as u32);
+                }
+                (false, _) => assert_eq!(table.remove(member, &key), model.remove(&(member, key))),
+            }
+            if step % (steps / 16) == 0 {
+                check(&table, &model);
+            }
+        }
+        check(&table, &model);
+    }
+
+    #[test]
+    fn keys_come_and_go() {
+        for seed in 1..4 {
+            let mut state = seed;
+            live(Seeds::draw(|| random(&mut state)), 20, 4000, seed);
+            live(Seeds::draw(|| random(&mut state)), 60, 20_000, seed);
+        }
+    }
+
+    #[test]
+    fn keys_whose_hashes_collide_are_found_or_refused() {
+        // All hashes equal; hashes with even upper bits only; hashes that differ in few bits.
+        for (terms, fold) in
+            [([0; 20], [0, 0]), ([0; 20], [1, 1]), ([1; 20], [0x100, 0x1000]), ([7; 20], [3, 0])]
+        {
+            live(Seeds { terms, fold }, 20, 4000, 9);
+            live(Seeds { terms, fold }, 200, 8000, 9);
+        }
     }
 }
