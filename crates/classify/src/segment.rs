@@ -60,8 +60,12 @@ impl Shape {
         shapes.into_iter().find(|shape| lanes <= shape.lanes).unwrap_or(Shape::WHOLE)
     }
 
+    const fn values(self) -> usize {
+        self.lanes * self.places
+    }
+
     const fn value(self, place: usize) -> usize {
-        self.lanes * self.places + place
+        self.values() + place
     }
 
     const fn last_word(self) -> usize {
@@ -160,16 +164,23 @@ impl<'a> Reader<'a> {
             let Some(lines) = self.lines.get(first..first + LINES) else { return };
             let word = |at: usize| lines[at / LINE_WORDS].0[at % LINE_WORDS];
             let numbers = word(shape.last_word());
+            // Which place it is in is a coin toss: no branches.
+            let mut agree = 0;
             for place in 0..PLACES {
-                let value = word(shape.value(place));
                 let mask = &masks[(numbers >> (place * 8)) as usize & 0xff];
                 let mut differ = 0;
                 for lane in 0..LANES {
                     differ |= (key[lane] & mask[lane]) ^ word(place * LANES + lane);
                 }
-                if differ == 0 && value != NONE {
+                agree |= u32::from(differ == 0) << place;
+            }
+            while agree != 0 {
+                let value = word(shape.values() + agree.trailing_zeros() as usize);
+                // A free place may hold an old key.
+                if value != NONE {
                     hit(value);
                 }
+                agree &= agree - 1;
             }
             if numbers >> 24 == 0 {
                 return;

@@ -471,6 +471,7 @@ impl Candidates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashMap;
 
     /// A segment that stood twice in the directory was once split after it had been changed at one place only.
     #[test]
@@ -500,5 +501,93 @@ mod tests {
             assert_eq!(table.remove(member, &key(number)), Some(number));
         }
         assert_eq!(table.len(), 0);
+    }
+
+    fn random(state: &mut u64) -> u64 {
+        *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (*state ^ *state >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// Two members: the first lane whole, or 24 bits of it and the second lane.
+    fn masks() -> [LaneMask; 2] {
+        let (mut narrow, mut wide) = (LaneMask::default(), LaneMask::default());
+        narrow[13] = u32::MAX;
+        (wide[13], wide[14]) = (0x00ff_ffff, u32::MAX);
+        [narrow, wide]
+    }
+
+    fn table(seeds: Seeds) -> Table {
+        let [narrow, wide] = masks();
+        let (relaxed, span) =
+            (std::array::from_fn(|l| narrow[l] & wide[l]), std::array::from_fn(|l| narrow[l] | wide[l]));
+        let mut table = Table::new(&relaxed, &span, 0, || 0);
+        table.seeds = seeds;
+        masks().iter().for_each(|mask| _ = table.join(mask));
+        table
+    }
+
+    fn check(table: &Table, model: &HashMap<(u8, LaneMask), u32>) {
+        assert_eq!(table.len(), model.len());
+        assert_eq!(table.entries().count(), model.len());
+        for ((member, key), value) in model {
+            assert_eq!(table.value(*member, key), Some(*value));
+            let lanes: Vec<Column> = key.iter().map(|lane| [*lane; VECTOR]).collect();
+            let (mut hashes, mut candidates) = (Hashes::default(), Candidates::default());
+            table.sift(Level::Scalar, &lanes, 1, 0, &mut hashes, &mut candidates);
+            let mut found = Vec::new();
+            table.verify(&lanes, candidates.all(), |_, value| found.push(value));
+            assert!(found.contains(value), "{value} is not among {found:?}");
+        }
+    }
+
+    /// Adds and removes keys, `keys` different ones at most, for so many steps.
+    fn live(seeds: Seeds, keys: u64, steps: usize, seed: u64) {
+        let (mut table, mut model, mut state) = (table(seeds), HashMap::new(), seed);
+        for step in 0..steps {
+            let member = (random(&mut state) % 2) as u8;
+            let mut key = LaneMask::default();
+            key[13] = (random(&mut state) % keys) as u32;
+            key[14] = (random(&mut state) % keys) as u32;
+            let mask = masks()[usize::from(member)];
+            let key = std::array::from_fn(|lane| key[lane] & mask[lane]);
+            // Mostly additions, then mostly removals.
+            let adds = random(&mut state) % 8 < if step < steps / 2 { 6 } else { 2 };
+            match (adds, model.contains_key(&(member, key))) {
+                (true, false) => {
+                    if table.insert(member, &key, step as u32).is_ok() {
+                        model.insert((member, key), step as u32);
+                    }
+                }
+                (true, true) => {
+                    table.set(member, &key, step as u32);
+                    model.insert((member, key), step as u32);
+                }
+                (false, _) => assert_eq!(table.remove(member, &key), model.remove(&(member, key))),
+            }
+            if step % (steps / 16) == 0 {
+                check(&table, &model);
+            }
+        }
+        check(&table, &model);
+    }
+
+    #[test]
+    fn keys_come_and_go() {
+        for seed in 1..4 {
+            let mut state = seed;
+            live(Seeds::draw(|| random(&mut state)), 20, 4000, seed);
+            live(Seeds::draw(|| random(&mut state)), 60, 20_000, seed);
+        }
+    }
+
+    #[test]
+    fn keys_whose_hashes_collide_are_found_or_refused() {
+        // All hashes equal; hashes with even upper bits only; hashes that differ in few bits.
+        for (terms, fold) in
+            [([0; 20], [0, 0]), ([0; 20], [1, 1]), ([1; 20], [0x100, 0x1000]), ([7; 20], [3, 0])]
+        {
+            live(Seeds { terms, fold }, 20, 4000, 9);
+            live(Seeds { terms, fold }, 200, 8000, 9);
+        }
     }
 }

@@ -11,7 +11,7 @@ pub(crate) fn of_commands(refusal: &Refusal, commands: &[String]) -> ErrorLine {
     let error = told(refusal);
     let (word, at) = match refusal {
         Refusal::Command { index, .. } => (word(refusal), *index..*index + 1),
-        Refusal::Publish(_) => (word(refusal), 0..commands.len()),
+        Refusal::Publish(_) | Refusal::Lost => (word(refusal), 0..commands.len()),
     };
     let found = word.and_then(|word| {
         at.clone().find_map(|index| Some((index, place(&error, commands.get(index)?, &word)?)))
@@ -44,7 +44,7 @@ fn word(refusal: &Refusal) -> Option<String> {
         Refusal::Command { error: PolicyError::IdTaken(id) | PolicyError::NoSuchRule(id), .. } => {
             Some(id.to_string())
         }
-        Refusal::Command { .. } => None,
+        Refusal::Command { .. } | Refusal::Lost => None,
         Refusal::Publish(
             PublishError::UnknownPort { port, .. } | PublishError::UnknownDisabledPort { port, .. },
         ) => Some(port.clone()),

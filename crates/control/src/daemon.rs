@@ -7,7 +7,10 @@
 use crate::host::Host;
 use mmb_engine::{Engine, PublishError};
 use mmb_policy::{Command, Plan, Policy, RuleChange, RuleId, Rules};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+
+/// A change of so many rules leaves much memory to be given back.
+const MANY_RULES: usize = 1 << 16;
 
 /// The state that every client looks at and changes, one at a time.
 pub struct Daemon {
@@ -15,6 +18,17 @@ pub struct Daemon {
     /// Shared with answers that are still being sent about it.
     policy: Arc<Policy>,
     host: Box<dyn Host>,
+    /// The policy before a large change, while it may still be in use.
+    left: Option<Weak<Policy>>,
+}
+
+/// Something to be changed, which is done as a whole or not at all.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    /// What these commands ask for. Questions among them change nothing.
+    Run(Vec<Command>),
+    /// To a policy file's policy. Rules that are in force already stay, with their numbers and counters.
+    Apply(Box<Policy>),
 }
 
 /// A change that was made.
@@ -40,6 +54,9 @@ pub enum Refusal {
     /// The engine cannot carry the policy out.
     #[error(transparent)]
     Publish(#[from] PublishError),
+    /// A fault of ours.
+    #[error("an internal error; the daemon's standard error tells more")]
+    Lost,
 }
 
 impl Daemon {
@@ -48,9 +65,9 @@ impl Daemon {
     /// # Errors
     /// What makes the policy impossible here.
     pub fn new(engine: Engine, policy: Policy, host: Box<dyn Host>) -> Result<Daemon, Refusal> {
-        let mut daemon = Daemon { engine, policy: Arc::new(Policy::default()), host };
+        let mut daemon = Daemon { engine, policy: Arc::new(Policy::default()), host, left: None };
         daemon.host.set_poll(policy.settings.poll);
-        daemon.put(policy)?;
+        daemon.put(Arc::new(policy))?;
         Ok(daemon)
     }
 
@@ -69,46 +86,72 @@ impl Daemon {
         &*self.host
     }
 
-    /// Makes the changes that the commands ask for, all or none. Questions among the commands change nothing.
-    ///
-    /// # Errors
-    /// Why none was made.
-    pub fn run(&mut self, commands: &[Command]) -> Result<Change, Refusal> {
-        let mut next = Policy::clone(&self.policy);
-        let changes = commands.iter().enumerate().filter(|(_, command)| is_change(command));
-        for (index, command) in changes {
-            next.run(command.clone()).map_err(|error| Refusal::Command { index, error })?;
+    /// Carries out what is wished for, in order. All that can be done comes into force at once; each wish sees what those
+    /// before it did.
+    pub(crate) fn carry_out(&mut self, wishes: Vec<Wish>) -> Vec<Result<Change, Refusal>> {
+        let alone = wishes.len() == 1;
+        let mut next = Arc::clone(&self.policy);
+        let mut outcomes = Vec::with_capacity(wishes.len());
+        for wish in wishes {
+            let fulfilled = fulfil(&next, wish).and_then(|after| {
+                // One that is alone is checked when it is published.
+                if !alone {
+                    self.engine.check(&next, &after)?;
+                }
+                Ok(Arc::new(after))
+            });
+            outcomes.push(fulfilled.map(|after| {
+                let before = std::mem::replace(&mut next, Arc::clone(&after));
+                Change { before, after }
+            }));
         }
-        self.put(next)
-    }
-
-    /// Puts a policy file's policy in force. Rules that are in force already stay, with their numbers and
-    /// counters.
-    ///
-    /// # Errors
-    /// What makes it impossible here; the policy in force stays.
-    pub fn apply(&mut self, file: Policy) -> Result<Change, Refusal> {
-        self.put(Plan::new(&self.policy, file).policy)
+        if outcomes.iter().any(Result::is_ok)
+            && let Err(refusal) = self.put(next)
+        {
+            outcomes.iter_mut().filter(|done| done.is_ok()).for_each(|done| *done = Err(refusal.clone()));
+        }
+        outcomes
     }
 
     /// Puts a policy in force as a whole.
-    ///
-    /// # Errors
-    /// What makes it impossible here; the policy in force stays.
-    pub fn put(&mut self, next: Policy) -> Result<Change, Refusal> {
+    fn put(&mut self, next: Arc<Policy>) -> Result<(), Refusal> {
         self.engine.publish(&next)?;
         if next.settings.poll != self.policy.settings.poll {
             self.host.set_poll(next.settings.poll);
         }
-        let after = Arc::new(next);
-        let before = std::mem::replace(&mut self.policy, Arc::clone(&after));
-        Ok(Change { before, after })
+        let before = std::mem::replace(&mut self.policy, next);
+        if Rules::diff(&before.rules, &self.policy.rules).bounds().1 > MANY_RULES {
+            self.left = Some(Arc::downgrade(&before));
+        }
+        Ok(())
+    }
+
+    /// Frees what packets and answers use no more; to be called now and then. True once after a large change, when
+    /// all of what was before it is freed: memory may be given back to the system then.
+    pub fn tidy(&mut self) -> bool {
+        let waits = self.engine.reclaim() > 0;
+        let left = self.left.as_ref().is_some_and(|before| before.strong_count() == 0);
+        !waits && left && self.left.take().is_some()
     }
 
     /// Whether that rule of a policy is still in force.
     pub(crate) fn in_force(&self, of: &Arc<Policy>, id: RuleId) -> bool {
         Arc::ptr_eq(of, &self.policy) || of.rules.agree(&self.policy.rules, id)
     }
+}
+
+/// What a policy is with a wish fulfilled.
+fn fulfil(policy: &Policy, wish: Wish) -> Result<Policy, Refusal> {
+    let commands = match wish {
+        Wish::Apply(file) => return Ok(Plan::new(policy, *file).policy),
+        Wish::Run(commands) => commands,
+    };
+    let mut next = Policy::clone(policy);
+    let changes = commands.into_iter().enumerate().filter(|(_, command)| is_change(command));
+    for (index, command) in changes {
+        next.run(command).map_err(|error| Refusal::Command { index, error })?;
+    }
+    Ok(next)
 }
 
 /// Whether a command changes something; the others are questions.

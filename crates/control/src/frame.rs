@@ -86,6 +86,11 @@ impl<'a> Requests<'a> {
         }
     }
 
+    /// Whether one more request has come as a whole.
+    pub(crate) fn has_next(&self) -> bool {
+        self.chunk[self.start..self.end].contains(&b'\n')
+    }
+
     /// Grows the line for `more` bytes, as far as the limits go.
     fn make_room(&self, line: &mut Line, more: usize) -> Result<(), FrameError> {
         let wanted = line.bytes.len() + more;

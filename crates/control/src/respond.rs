@@ -1,21 +1,24 @@
-//! From a request to the lines of its answer.
+//! From requests to the lines of their answers.
 //!
-//! The daemon is locked for a look or a change and let go before a line is written: a client that reads
+//! What can be said without the daemon is said first: a request is parsed, and becomes an [`Errand`]. Changes are laid on
+//! the [`desk`](crate::desk). The daemon is locked for a look or a change and let go before a line is written: a client that reads
 //! slowly, or not at all, keeps nobody waiting. What an answer holds while it is sent is the policy that it
 //! is about, which is shared, and some hundred counters.
 
 use crate::answer::{Answer, Begin, ChangeCount, End, ErrorLine, RuleLine, RuleText, Topic};
 use crate::blame;
-use crate::daemon::{Change, Daemon, is_change};
+use crate::daemon::{Change, Daemon, Refusal, Wish, is_change};
+use crate::desk::{Desk, lock};
 use crate::language;
-use crate::protocol::Request;
+use crate::protocol::{DecodeError, Request};
 use crate::status;
 use mmb_engine::Count;
 use mmb_policy::command::Show;
 use mmb_policy::{Command, Policy, Rule, RuleChange, RuleId};
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Rules whose counters are read under one lock.
 const RULES_AT_ONCE: usize = 512;
@@ -29,19 +32,134 @@ const MOST_ERRORS: usize = 100;
 /// Rules offered for completion.
 const MOST_NAMES: usize = 200;
 
-/// Carries a request out and writes its answer.
+/// Carries out requests that came together and writes their answers, in order. Changes that follow each other come into
+/// force together, up to a request that looks at what is in force.
 ///
 /// # Errors
-/// What the writer says: the client is gone. What is wrong with the request is part of the answer.
-pub fn respond(daemon: &Mutex<Daemon>, request: Request, out: &mut dyn Write) -> io::Result<()> {
-    let mut responder = Responder { daemon, out, line: Vec::new(), text: String::new() };
-    let end = match request {
-        Request::Run(lines) => responder.run(&lines)?,
-        Request::Apply(text) => responder.apply(&text)?,
-        Request::Save => responder.save()?,
-        Request::Names(prefix) => responder.names(&prefix)?,
-    };
-    responder.send(&Answer::End(end))
+/// What the writer says: the client is gone. What is wrong with a request is part of its answer.
+pub(crate) fn respond(
+    (daemon, desk): (&Mutex<Daemon>, &Desk),
+    requests: impl IntoIterator<Item = Result<Request, DecodeError>>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut errands = requests.into_iter().map(Errand::new).peekable();
+    while errands.peek().is_some() {
+        let mut together = Vec::new();
+        for errand in errands.by_ref() {
+            together.push(errand);
+            if together.last().is_some_and(Errand::looks) {
+                break;
+            }
+        }
+        let wishes: Vec<Wish> = together.iter_mut().filter_map(|errand| errand.wish.take()).collect();
+        let changed = guarded(|| desk.change(daemon, wishes));
+        let mut changed = changed.unwrap_or_default().into_iter();
+        for errand in together {
+            let mut change = None;
+            if errand.changes {
+                change = Some(changed.next().unwrap_or(Err(Refusal::Lost)));
+            }
+            let mut responder = Responder { daemon, out: &mut *out, line: Vec::new(), text: String::new() };
+            match guarded(|| responder.errand(errand, change)) {
+                Some(answered) => answered?,
+                None => refuse(Refusal::Lost.to_string(), out)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a fault of ours ends is this and no more.
+fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(work)).ok()
+}
+
+/// A request that was understood as far as that goes without the daemon.
+struct Errand {
+    /// What is to be changed, until it is laid on the desk.
+    wish: Option<Wish>,
+    /// There is, or was, a wish.
+    changes: bool,
+    notes: Vec<ErrorLine>,
+    rest: Rest,
+}
+
+/// What else a request is.
+enum Rest {
+    /// It is wrong.
+    Refused(Vec<ErrorLine>),
+    /// Commands, and those of them that are questions, with their places.
+    Run(Vec<String>, Vec<(usize, Command)>),
+    Apply(String),
+    Save,
+    Names(String),
+}
+
+impl Errand {
+    fn new(request: Result<Request, DecodeError>) -> Errand {
+        let failed = || Errand::refused(vec![ErrorLine::new(Refusal::Lost.to_string())]);
+        let understood = guarded(|| match request {
+            Ok(Request::Run(lines)) => Errand::run(lines),
+            Ok(Request::Apply(text)) => Errand::apply(text),
+            Ok(Request::Save) => Errand::question(Rest::Save),
+            Ok(Request::Names(prefix)) => Errand::question(Rest::Names(prefix)),
+            Err(error) => Errand::refused(vec![ErrorLine::new(error.to_string())]),
+        });
+        understood.unwrap_or_else(failed)
+    }
+
+    fn question(rest: Rest) -> Errand {
+        Errand { wish: None, changes: false, notes: Vec::new(), rest }
+    }
+
+    fn refused(errors: Vec<ErrorLine>) -> Errand {
+        Errand::question(Rest::Refused(errors))
+    }
+
+    fn run(lines: Vec<String>) -> Errand {
+        let (mut commands, mut notes, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, line) in lines.iter().enumerate() {
+            let place = |error: ErrorLine| ErrorLine { command: Some(index), ..error };
+            match language::parse_command(line) {
+                Ok((command, said)) => {
+                    commands.push(command);
+                    notes.extend(said.into_iter().map(place));
+                }
+                Err(wrong) => errors.extend(wrong.into_iter().map(place)),
+            }
+            if errors.len() > MOST_ERRORS {
+                break;
+            }
+        }
+        if !errors.is_empty() {
+            return Errand::refused(errors);
+        }
+        let changes = commands.iter().any(is_change);
+        let looks = |(_, command): &(usize, &Command)| !is_change(command);
+        let questions = commands.iter().enumerate().filter(looks);
+        let questions = questions.map(|(index, command)| (index, command.clone())).collect();
+        let wish = changes.then_some(Wish::Run(commands));
+        Errand { wish, changes, notes, rest: Rest::Run(lines, questions) }
+    }
+
+    fn apply(text: String) -> Errand {
+        match language::parse_policy(&text) {
+            Ok((file, notes)) => {
+                let wish = Some(Wish::Apply(Box::new(file)));
+                Errand { wish, changes: true, notes, rest: Rest::Apply(text) }
+            }
+            Err(errors) => Errand::refused(errors),
+        }
+    }
+
+    /// Whether its answer is about what is in force when it is its turn.
+    fn looks(&self) -> bool {
+        match &self.rest {
+            Rest::Refused(_) | Rest::Apply(_) => false,
+            Rest::Run(_, questions) => !questions.is_empty(),
+            Rest::Save | Rest::Names(_) => true,
+        }
+    }
 }
 
 /// Writes the whole answer to something that was no request, or that went wrong.
@@ -66,7 +184,7 @@ struct Responder<'a> {
 impl Responder<'_> {
     /// The state, whatever happened to a thread that held it: a policy is replaced as a whole or not at all.
     fn daemon(&self) -> MutexGuard<'_, Daemon> {
-        self.daemon.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(self.daemon)
     }
 
     fn send(&mut self, answer: &Answer) -> io::Result<()> {
@@ -87,51 +205,32 @@ impl Responder<'_> {
         Ok(End::new(false))
     }
 
-    fn run(&mut self, lines: &[String]) -> io::Result<End> {
-        let (mut commands, mut notes, mut errors) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, line) in lines.iter().enumerate() {
-            let place = |error: ErrorLine| ErrorLine { command: Some(index), ..error };
-            match language::parse_command(line) {
-                Ok((command, said)) => {
-                    commands.push(command);
-                    notes.extend(said.into_iter().map(place));
-                }
-                Err(wrong) => errors.extend(wrong.into_iter().map(place)),
-            }
-            if errors.len() > MOST_ERRORS {
-                break;
-            }
-        }
-        if !errors.is_empty() {
-            return self.refused(errors);
-        }
+    /// Writes the answer to a request of which this became.
+    fn errand(&mut self, errand: Errand, change: Option<Result<Change, Refusal>>) -> io::Result<()> {
         let mut end = End::new(true);
-        if commands.iter().any(is_change) {
-            let changed = self.daemon().run(&commands);
-            match changed {
-                Ok(change) => end.change = Some(self.changed(&change, notes)?),
-                Err(refusal) => return self.refused(vec![blame::of_commands(&refusal, lines)]),
+        match (change, &errand.rest) {
+            (None, _) => {}
+            (Some(Ok(change)), _) => end.change = Some(self.changed(&change, errand.notes)?),
+            (Some(Err(refusal)), rest) => {
+                let error = match rest {
+                    Rest::Run(lines, _) => blame::of_commands(&refusal, lines),
+                    Rest::Apply(text) => blame::of_file(&refusal, text),
+                    _ => ErrorLine::new(refusal.to_string()),
+                };
+                let end = self.refused(vec![error])?;
+                return self.send(&Answer::End(end));
             }
         }
-        for (index, command) in commands.iter().enumerate() {
-            self.answer(index, command)?;
-        }
-        Ok(end)
-    }
-
-    fn apply(&mut self, text: &str) -> io::Result<End> {
-        let (file, notes) = match language::parse_policy(text) {
-            Ok(parsed) => parsed,
-            Err(errors) => return self.refused(errors),
-        };
-        let changed = self.daemon().apply(file);
-        match changed {
-            Ok(change) => {
-                let count = self.changed(&change, notes)?;
-                Ok(End { change: Some(count), ..End::new(true) })
+        match errand.rest {
+            Rest::Refused(errors) => end = self.refused(errors)?,
+            Rest::Run(_, questions) => {
+                questions.iter().try_for_each(|(index, question)| self.answer(*index, question))?;
             }
-            Err(refusal) => self.refused(vec![blame::of_file(&refusal, text)]),
+            Rest::Apply(_) => {}
+            Rest::Save => end = self.save()?,
+            Rest::Names(prefix) => end = self.names(&prefix)?,
         }
+        self.send(&Answer::End(end))
     }
 
     /// Tells what a change did.

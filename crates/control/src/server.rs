@@ -5,6 +5,7 @@
 //! nothing of all this.
 
 use crate::daemon::Daemon;
+use crate::desk::Desk;
 use crate::frame::Paced;
 use crate::limits::{Budget, Limits};
 use crate::respond::refuse;
@@ -121,7 +122,8 @@ fn accept(listener: &UnixListener, clients: &Arc<Clients>, daemon: &Arc<Mutex<Da
             // Its seat is free only when nothing of the conversation is left.
             let guest = guest;
             let clients = &guest.clients;
-            let context = Context { daemon: &daemon, limits: &clients.limits, budget: &clients.budget };
+            let Clients { desk, limits, budget, .. } = &**clients;
+            let context = Context { daemon: &daemon, desk, limits, budget };
             converse(&guest.stream, &context, |idle| clients.set_idle(guest.number, idle));
             drop(daemon);
         };
@@ -133,6 +135,7 @@ fn accept(listener: &UnixListener, clients: &Arc<Clients>, daemon: &Arc<Mutex<Da
 /// The clients that are connected.
 #[derive(Debug)]
 struct Clients {
+    desk: Desk,
     limits: Limits,
     budget: Budget,
     stopping: AtomicBool,
@@ -170,6 +173,7 @@ impl Drop for Guest {
 impl Clients {
     fn new(limits: Limits) -> Clients {
         Clients {
+            desk: Desk::default(),
             limits,
             budget: Budget::new(limits.pending_bytes),
             stopping: AtomicBool::new(false),

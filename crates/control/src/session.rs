@@ -3,13 +3,13 @@
 //! sends ends anything else.
 
 use crate::daemon::Daemon;
-use crate::frame::{FrameError, Paced, Requests};
+use crate::desk::Desk;
+use crate::frame::{FrameError, Line, Paced, Requests};
 use crate::limits::{Budget, Limits};
 use crate::protocol;
 use crate::respond::{refuse, respond};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::net::UnixStream;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
 /// Bytes of an answer that are collected before they are written.
@@ -18,6 +18,7 @@ const BUFFER: usize = 64 << 10;
 /// What every conversation needs.
 pub(crate) struct Context<'a> {
     pub(crate) daemon: &'a Mutex<Daemon>,
+    pub(crate) desk: &'a Desk,
     pub(crate) limits: &'a Limits,
     pub(crate) budget: &'a Budget,
 }
@@ -27,31 +28,41 @@ pub(crate) fn converse(stream: &UnixStream, context: &Context<'_>, idle: impl Fn
     let mut requests = Requests::new(stream, context.limits, context.budget);
     loop {
         idle(true);
-        let line = match requests.next(|| idle(false)) {
-            Ok(Some(line)) => line,
-            Ok(None) | Err(FrameError::Io(_)) => return,
-            Err(error) => {
+        let (mut lines, mut end) = (Vec::new(), None);
+        // What the client sent ahead is worked on together.
+        while end.is_none() && (lines.is_empty() || requests.has_next()) {
+            match requests.next(|| idle(false)) {
+                Ok(Some(line)) => lines.push(line),
+                Ok(None) => end = Some(None),
+                Err(error) => end = Some(Some(error)),
+            }
+        }
+        if write_answer(stream, context, |out| answer(context, lines, out)).is_err() {
+            return;
+        }
+        match end {
+            None => {}
+            Some(None | Some(FrameError::Io(_))) => return,
+            Some(Some(error)) => {
                 // It may be gone, and it is let go either way.
                 let _ = write_answer(stream, context, |out| refuse(error.to_string(), out));
                 return;
             }
-        };
-        let answered = write_answer(stream, context, |out| {
-            let request = protocol::decode(&line.bytes);
-            // The text is kept only in one form, for as long as the request is worked on.
-            let share = line.share;
-            drop(line.bytes);
-            let answered = match request {
-                Ok(request) => guarded(context.daemon, request, out),
-                Err(error) => refuse(error.to_string(), out),
-            };
-            drop(share);
-            answered
-        });
-        if answered.is_err() {
-            return;
         }
     }
+}
+
+fn answer(context: &Context<'_>, lines: Vec<Line>, out: &mut dyn Write) -> io::Result<()> {
+    let mut shares = Vec::with_capacity(lines.len());
+    let requests: Vec<_> = lines
+        .into_iter()
+        .map(|Line { bytes, share }| {
+            // The text is kept only in one form from here on, for as long as the request is worked on.
+            shares.push(share);
+            protocol::decode(&bytes)
+        })
+        .collect();
+    respond((context.daemon, context.desk), requests, out)
 }
 
 fn write_answer(
@@ -67,13 +78,5 @@ fn write_answer(
             drop(out.into_parts());
             Err(error)
         }
-    }
-}
-
-/// Carries a request out. A fault of ours is an answer to this client and no more than that.
-fn guarded(daemon: &Mutex<Daemon>, request: protocol::Request, out: &mut dyn Write) -> io::Result<()> {
-    match catch_unwind(AssertUnwindSafe(|| respond(daemon, request, &mut *out))) {
-        Ok(answered) => answered,
-        Err(_) => refuse("an internal error; the daemon's standard error tells more".to_owned(), out),
     }
 }

@@ -93,16 +93,24 @@ impl Engine {
         (Engine { ports, rulebook, published, current, retired: Vec::new(), workers: cells }, workers)
     }
 
+    /// Checks what a policy adds to another that was checked.
+    ///
+    /// # Errors
+    /// What makes the policy impossible here.
+    pub fn check(&self, before: &Policy, after: &Policy) -> Result<(), PublishError> {
+        if let Some(port) = after.disabled.iter().find(|name| self.ports.id(name).is_none()) {
+            return Err(PublishError::UnknownDisabledPort { port: port.clone(), known: self.ports.known() });
+        }
+        self.rulebook.check(before, after, &self.ports)
+    }
+
     /// Puts a policy in force as a whole: each worker's next vector is decided by it. Counters of rules whose number
     /// and content stay are kept. It costs about what differs from the policy in force, however many rules that has.
     ///
     /// # Errors
     /// What makes the policy impossible here; the policy in force stays.
     pub fn publish(&mut self, policy: &Policy) -> Result<(), PublishError> {
-        if let Some(port) = policy.disabled.iter().find(|name| self.ports.id(name).is_none()) {
-            return Err(PublishError::UnknownDisabledPort { port: port.clone(), known: self.ports.known() });
-        }
-        self.rulebook.check(policy, &self.ports)?;
+        self.check(self.rulebook.policy(), policy)?;
         self.reclaim();
         let generation = self.current.generation + 1;
         self.rulebook.change(policy, generation);

@@ -53,9 +53,19 @@ impl Rulebook {
         }
     }
 
-    /// Checks what a policy adds to the one in force.
-    pub(crate) fn check(&self, policy: &Policy, known: &PortTable) -> Result<(), PublishError> {
-        for change in Rules::diff(&self.policy.rules, &policy.rules) {
+    /// The policy in force.
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Checks the rules that a policy adds to another.
+    pub(crate) fn check(
+        &self,
+        before: &Policy,
+        after: &Policy,
+        known: &PortTable,
+    ) -> Result<(), PublishError> {
+        for change in Rules::diff(&before.rules, &after.rules) {
             if let RuleChange::Added(rule) = change {
                 available(&rule)?;
                 self.names_ports(&rule, known)?;

@@ -219,6 +219,28 @@ mod tests {
     }
 
     #[test]
+    fn hashes_are_even_over_every_byte() {
+        // Numbers that follow each other, as addresses do, in one lane and in more.
+        for terms in 1..=5 {
+            for draw in 0..20 {
+                let mut state = draw;
+                let seeds = Seeds::draw(|| random(&mut state));
+                let key = |n: u32| (0..terms).map(move |term| if term == 0 { n.to_be() } else { n % 64 });
+                for shift in [0, 4, 8, 12, 16, 20, 24] {
+                    let mut counts = [0i32; 256];
+                    (0..25_600).for_each(|n| {
+                        let (hash, _) = hash_one(&seeds, key(n));
+                        counts[(hash >> shift & 0xff) as usize] += 1;
+                    });
+                    // A hundred times a chi-squared of 255 degrees of freedom: 255 on average, its deviation 23.
+                    let squares: i32 = counts.iter().map(|count| (count - 100).pow(2)).sum();
+                    assert!(squares < 100 * 400, "{terms} terms, draw {draw}, bit {shift}: {squares}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn every_level_compares_like_a_loop() {
         let mut state = 2;
         // Few bits, so that keys are often equal.

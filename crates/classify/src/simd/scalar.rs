@@ -51,7 +51,8 @@ pub(super) fn hash_one(seeds: &Seeds, mut masked: impl Iterator<Item = u32>) -> 
     fold(sum, seeds.fold)
 }
 
-/// The sum's upper bits as the hash; of its middle bits three bits of a filter word.
+/// Both halves of the folded sum, since neither end of it alone is even, stirred once more, since keys that follow each
+/// other would lie in rows, as the hash; of the sum's middle bits three bits of a filter word.
 #[inline(always)]
 fn fold(sum: u64, by: [u32; 2]) -> (u32, u32) {
     let mixed = (sum & 0xffff_ffff)
@@ -59,7 +60,9 @@ fn fold(sum: u64, by: [u32; 2]) -> (u32, u32) {
         .wrapping_add((sum >> 32).wrapping_mul(u64::from(by[1])));
     let middle = (mixed >> 12) as u32;
     let mark = |shift: u32| 1u32 << (middle >> shift & 31);
-    ((mixed >> 32) as u32, mark(0) | mark(5) | mark(10))
+    let hash = (mixed >> 32) as u32 ^ mixed as u32;
+    let hash = (hash ^ hash >> 15).wrapping_mul(0x9e37_79b1);
+    (hash ^ hash >> 13, mark(0) | mark(5) | mark(10))
 }
 
 /// Compares 64 keys, a bit each.

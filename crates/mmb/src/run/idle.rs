@@ -30,16 +30,14 @@ impl Idle {
         }
     }
 
-    /// A turn brought nothing. True if the thread has slept.
+    /// A turn brought nothing.
     #[inline]
-    pub(super) fn rest(&mut self, poll: Poll) -> bool {
+    pub(super) fn rest(&mut self, poll: Poll) {
         if poll == Poll::Spin || self.empty_turns < EMPTY_TURNS {
-            self.empty_turns += 1;
+            self.empty_turns = self.empty_turns.saturating_add(1);
             std::hint::spin_loop();
-            false
         } else {
             self.waiter.wait(LONGEST);
-            true
         }
     }
 }

@@ -21,7 +21,7 @@ use anyhow::Context;
 use host::LiveHost;
 use mmb_control::{Daemon, Server, ServerOptions};
 use mmb_engine::{Engine, Worker};
-use mmb_io::{Health, LinkWatch, OpenOptions, Ports};
+use mmb_io::{Health, LinkWatch, OpenOptions, Ports, kernel};
 use mmb_policy::Policy;
 use mmb_policy::policy::Poll;
 use packets::{Orders, PacketThread};
@@ -34,7 +34,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use wiring::Wiring;
 
-/// How often the ports are looked after.
+/// How often ports and memory are looked after.
 const HOUSEKEEPING: Duration = Duration::from_millis(250);
 
 /// Runs until SIGTERM or SIGINT.
@@ -61,7 +61,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let server = listen(&path, args.socket_group.as_deref(), &daemon)?;
     let threads = start(engine_workers, links, &cores, &orders)?;
     tell_ready(&lock(&ports), &path);
-    let verdict = watch(&events, &ports, &threads);
+    let verdict = watch(&events, &ports, &daemon, &threads);
     notify::notify(notify::STOPPING);
     server.shutdown();
     orders.stop.store(true, Ordering::Relaxed);
@@ -152,11 +152,16 @@ fn tell_ready(ports: &Ports, socket: &Path) {
     notify::notify(notify::READY);
 }
 
-/// Looks after the ports until somebody wants to stop.
+/// Looks after ports and memory until somebody wants to stop.
 ///
 /// # Errors
 /// A packet thread ended by itself.
-fn watch(events: &Receiver<Event>, ports: &Mutex<Ports>, threads: &[JoinHandle<()>]) -> anyhow::Result<()> {
+fn watch(
+    events: &Receiver<Event>,
+    ports: &Mutex<Ports>,
+    daemon: &Mutex<Daemon>,
+    threads: &[JoinHandle<()>],
+) -> anyhow::Result<()> {
     loop {
         if let Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) = events.recv_timeout(HOUSEKEEPING) {
             return Ok(());
@@ -169,6 +174,10 @@ fn watch(events: &Receiver<Event>, ports: &Mutex<Ports>, threads: &[JoinHandle<(
                 Some(Health::Gone) => "is gone; packets for it are dropped",
             };
             output::complain(&format!("port {}: {} {news}", port.name(), port.device()));
+        }
+        let large = lock(daemon).tidy();
+        if large {
+            kernel::give_back_memory();
         }
         anyhow::ensure!(!threads.iter().any(JoinHandle::is_finished), "a packet thread has failed; stopping");
     }

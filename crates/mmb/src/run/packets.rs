@@ -87,8 +87,10 @@ impl PacketThread {
         while !orders.stop.load(Ordering::Relaxed) {
             if self.turn() {
                 idle.worked();
-            } else if idle.rest(orders.poll()) {
-                // A newer policy is picked up even if no packet comes, so that the old one can be freed.
+            } else {
+                idle.rest(orders.poll());
+                // A newer policy is picked up even if no packet comes, so that the old one can be freed, and the counters
+                // of rules that went can be used again.
                 self.worker.process(0, &Tsc, &mut [], &mut []);
             }
         }

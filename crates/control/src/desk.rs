@@ -1,0 +1,41 @@
+//! Changes that come together are put in force together.
+//!
+//! A client's thread lays what it wants changed on the desk, and then takes the daemon. Whoever has that carries out all
+//! that lies there, its own and others' wishes: while one policy is put in force, the changes that come meanwhile gather
+//! for the next. So a change that comes alone is in force at once, and many cost the packets no more publications than
+//! there is time for.
+
+use crate::daemon::{Change, Daemon, Refusal, Wish};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What became of a wish; empty until it was carried out.
+type Outcome = Arc<Mutex<Option<Result<Change, Refusal>>>>;
+
+/// Wishes of all clients that nobody has taken yet.
+#[derive(Debug, Default)]
+pub(crate) struct Desk(Mutex<Vec<(Wish, Outcome)>>);
+
+impl Desk {
+    /// Has the wishes carried out, in order; returns what became of each.
+    pub(crate) fn change(&self, daemon: &Mutex<Daemon>, wishes: Vec<Wish>) -> Vec<Result<Change, Refusal>> {
+        let outcomes: Vec<Outcome> = wishes.iter().map(|_| Outcome::default()).collect();
+        lock(&self.0).extend(wishes.into_iter().zip(outcomes.iter().cloned()));
+        let mut daemon = lock(daemon);
+        // Those of one call lie together, so that whoever took one took all of them.
+        if outcomes.last().is_some_and(|last| lock(last).is_none()) {
+            let (wishes, outcomes): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut *lock(&self.0)).into_iter().unzip();
+            for (outcome, became) in outcomes.iter().zip(daemon.carry_out(wishes)) {
+                *lock(outcome) = Some(became);
+            }
+        }
+        drop(daemon);
+        // Only a thread that failed leaves one empty.
+        outcomes.iter().map(|outcome| lock(outcome).take().unwrap_or(Err(Refusal::Lost))).collect()
+    }
+}
+
+/// A lock, whoever failed while holding it: what is guarded is replaced as a whole or not at all.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
