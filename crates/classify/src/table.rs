@@ -576,7 +576,7 @@ mod tests {
         for seed in 1..4 {
             let mut state = seed;
             live(Seeds::draw(|| random(&mut state)), 20, 4000, seed);
-            live(Seeds::draw(|| random(&mut state)), 60, 20_000, seed);
+            live(Seeds::draw(|| random(&mut state)), 40, 8000, seed);
         }
     }
 
@@ -587,7 +587,7 @@ mod tests {
             [([0; 20], [0, 0]), ([0; 20], [1, 1]), ([1; 20], [0x100, 0x1000]), ([7; 20], [3, 0])]
         {
             live(Seeds { terms, fold }, 20, 4000, 9);
-            live(Seeds { terms, fold }, 200, 8000, 9);
+            live(Seeds { terms, fold }, 200, 3000, 9);
         }
     }
 }
