@@ -1,6 +1,6 @@
 //! The rules of a policy by number: compact, cheap to copy, and cheap to compare with a copy that was changed.
 //!
-//! Rules are kept as bytes ([`record`]) in chunks of neighbours. A copy of the store shares all chunks with it; a
+//! Rules are kept as bytes (`rules/record.rs`) in chunks of neighbours. A copy of the store shares all chunks with it; a
 //! change replaces the one chunk that holds the rule. [`Rules::diff`] passes over what two stores share, so that
 //! everything that follows a change costs what the change does, however many rules there are.
 
