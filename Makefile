@@ -41,8 +41,8 @@ test-replay: build ## captures through mmb replay, and what mmb import makes, ju
 test-live: build ## live ports between network namespaces, with real programs; needs root
 	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/live
 
-bench: build ## cycles per packet of every stage, for the policies in bench/
-	@scripts/bench $(MMB)
+bench: build ## the table of docs/bench.md: cycles per packet beside baselines, memory, changes under load (QUICK=1)
+	@scripts/bench $(MMB) $(if $(QUICK),--quick)
 
 fuzz: setup ## each fuzz target for a minute (SECONDS_EACH=60); needs a nightly toolchain
 	@scripts/fuzz $(or $(SECONDS_EACH),60)

@@ -2,7 +2,7 @@
 //!
 //! A [`Workload`] makes rules, one after the other, always the same for the same seed; it can be asked again, so that
 //! nobody has to hold a million of them beside the policy that they become. A [`Traffic`] makes frames: some drawn from the
-//! rules of any policy ([`fulfil`]), the others from a [`Background`]. Rules are made without the parser, but keep what the
+//! rules of any policy ([`fulfil()`]), the others from a [`Background`]. Rules are made without the parser, but keep what the
 //! checker promises: printed, they parse to themselves.
 //!
 //! Nothing here measures, and nothing in mmb's way of a packet depends on it.

@@ -4,7 +4,7 @@ use crate::allocation::Allocation;
 use crate::random::Random;
 use crate::rules::filters::Flavour;
 use crate::rules::tuples::Variety;
-use crate::rules::{clustered, equal, filters, options, ranges, rule, tuples};
+use crate::rules::{Rules, clustered, equal, filters, options, ranges, rule, tuples};
 use crate::traffic::Background;
 use mmb_policy::rule::Write;
 use mmb_policy::{Field, FieldId, Policy, PolicyError, Rule, Target};
@@ -162,6 +162,8 @@ pub struct Workload {
     size: usize,
     tuples: usize,
     seed: u64,
+    /// Every rule has a priority of its own.
+    distinct_prio: bool,
 }
 
 impl Workload {
@@ -188,7 +190,13 @@ impl Workload {
         if row.tuples > 0 && !(1..=most).contains(&tuples) {
             return Err(Unfit::TooManyTuples(most));
         }
-        Ok(Workload { kind, size, tuples, seed })
+        Ok(Workload { kind, size, tuples, seed, distinct_prio: false })
+    }
+
+    /// The same set, but that every rule has a priority of its own, in their order.
+    #[must_use]
+    pub fn with_distinct_prio(self) -> Workload {
+        Workload { distinct_prio: true, ..self }
     }
 
     /// Its kind.
@@ -208,6 +216,14 @@ impl Workload {
 
     /// The rules, from the first one.
     pub fn rules(&self) -> Box<dyn Iterator<Item = Rule> + Send> {
+        let rules = self.rules_of_kind();
+        if !self.distinct_prio {
+            return rules;
+        }
+        Box::new((0..).zip(rules).map(|(prio, rule)| Rule { prio, ..rule }))
+    }
+
+    fn rules_of_kind(&self) -> Rules {
         let random = self.random("rules");
         match self.kind {
             Kind::Empty => Box::new(std::iter::empty()),

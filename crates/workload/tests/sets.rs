@@ -130,6 +130,15 @@ fn sets_have_as_many_tuples_as_asked() {
 }
 
 #[test]
+fn priorities_can_be_distinct_and_nothing_else_changes() {
+    let workload = small(Kind::Tuples);
+    let ordered = workload.clone().with_distinct_prio();
+    for ((number, rule), plain) in (0..).zip(ordered.rules()).zip(workload.rules()) {
+        assert_eq!(rule, Rule { prio: number, ..plain });
+    }
+}
+
+#[test]
 fn what_cannot_be_had_is_refused() {
     let refused = |kind, size, tuples| Workload::new(kind, size, tuples, 0).expect_err("refused");
     assert_eq!(refused(Kind::Empty, Some(5), None), Unfit::Size(Kind::Empty));

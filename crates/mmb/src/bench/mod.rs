@@ -19,6 +19,7 @@ use anyhow::Context;
 use arena::Arena;
 use linear::Linear;
 use measure::{Effort, Pipeline};
+use mmb_classify::Tuning;
 use mmb_engine::{Engine, PortSpec, PortTable, Worker};
 use mmb_packet::PortId;
 use report::{Load, Report};
@@ -61,13 +62,13 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
             let matches = linear.matches_per_packet();
             Report { load: Load { rules, policy_bytes, ..Load::default() }, measured, matches }
         }
-        ClassifierArg::Merged if args.updates => {
+        ClassifierArg::Merged | ClassifierArg::EveryTuple if args.updates => {
             let (engine, worker, _) = started(&set, args)?;
             let report = updates::run(&set, engine, worker, set.packets(args)?, args)?;
             report::show(global, &report);
             return Ok(ExitCode::SUCCESS);
         }
-        ClassifierArg::Merged => {
+        ClassifierArg::Merged | ClassifierArg::EveryTuple => {
             let (engine, worker, load) = started(&set, args)?;
             let mut pipeline = Pipeline::new(&engine, worker);
             let measured = measure::run(&mut pipeline, &mut set.packets(args)?, rewrites(&set), effort(args));
@@ -82,7 +83,9 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
 
 /// An engine with the policy in force, and what that took.
 fn started(set: &Set, args: &BenchArgs) -> anyhow::Result<(Engine, Worker, Load)> {
-    let (mut engine, workers) = Engine::new(wire(), 1, args.seed);
+    let tuning =
+        if args.classifier == ClassifierArg::EveryTuple { Tuning::EveryTuple } else { Tuning::Merged };
+    let (mut engine, workers) = Engine::with_tuning(wire(), 1, args.seed, tuning);
     let worker = workers.into_iter().next().context("the engine has no worker")?;
     let (before, began) = (memory::resident(), Instant::now());
     engine.publish(&set.policy).with_context(|| set.name.clone())?;

@@ -29,6 +29,9 @@ pub(crate) struct BenchArgs {
     /// Tuples of the generated set: distinct masks that its rules are spread over
     #[arg(long, value_name = "N", requires = "workload", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) tuples: Option<u32>,
+    /// Every rule gets a priority of its own, in their order
+    #[arg(long, requires = "workload")]
+    pub(crate) distinct_prio: bool,
     /// Packets of this capture instead of generated ones
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) pcap: Option<PathBuf>,
@@ -92,7 +95,10 @@ impl BenchArgs {
     /// There is no set of that size and number of tuples.
     pub(crate) fn workload(&self) -> Result<Option<Workload>, Unfit> {
         let count = |number: Option<u32>| number.map(|number| number as usize);
-        let new = |kind| Workload::new(kind, count(self.size), count(self.tuples), self.seed);
+        let new = |kind| {
+            let workload = Workload::new(kind, count(self.size), count(self.tuples), self.seed)?;
+            Ok(if self.distinct_prio { workload.with_distinct_prio() } else { workload })
+        };
         self.source.workload.map(new).transpose()
     }
 }
@@ -121,6 +127,8 @@ pub(crate) enum Traffic {
 pub(crate) enum ClassifierArg {
     /// As mmb does it
     Merged,
+    /// Every tuple has a table of its own, and all of them are probed: plain tuple-space search, a baseline
+    EveryTuple,
     /// Every rule held against every packet, compiled but without any index: a baseline for small sets
     Linear,
 }

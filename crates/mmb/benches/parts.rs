@@ -1,0 +1,199 @@
+//! The parts of the way of a packet, and of a change, each by itself: `cargo bench -p mmb`.
+//!
+//! Criterion draws samples, tells medians with their confidence and whether they differ from those of the last run. Times
+//! are those of whole vectors of 256 packets where packets are concerned, and everything is in the caches: `mmb bench`
+//! says what a packet costs that is not.
+
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use mmb_classify::{ClassifierIndex, Keys, Ports, Scratch, Tuning, VECTOR};
+use mmb_packet::checksum::Sum;
+use mmb_packet::{Class, Key4, Layout, Limits, LinkType, Packet, PortId, fill_key4, parse};
+use mmb_policy::{Policy, Rule};
+use mmb_workload::{Background, Kind, Traffic, Workload};
+use std::hint::black_box;
+use std::time::Duration;
+
+const SEED: u64 = 1;
+/// Rules of a set that is searched or changed.
+const RULES: usize = 100_000;
+
+/// Frames of one vector.
+fn frames(workload: &Workload, background: Background, hit: f64) -> Vec<Vec<u8>> {
+    let traffic = Traffic { background, hit, locality: false, seed: SEED };
+    traffic.frames(VECTOR, workload.rules(), workload.size()).frames
+}
+
+fn set(kind: Kind, size: usize, tuples: Option<usize>) -> Workload {
+    Workload::new(kind, Some(size), tuples, SEED).expect("a set of that size")
+}
+
+/// Views of frames, and their layouts.
+fn views(frames: &mut [Vec<u8>]) -> (Vec<Packet<'_>>, Vec<Layout>) {
+    let view = |frame| {
+        let frame: &mut Vec<u8> = frame;
+        let len = frame.len();
+        Packet::new(frame, 0, len, PortId(0), LinkType::Ethernet).expect("fits its buffer")
+    };
+    let packets: Vec<Packet<'_>> = frames.iter_mut().map(view).collect();
+    let layout = |packet| parse::parse(packet, &Limits::default()).expect("sound packets");
+    let layouts = packets.iter().map(layout).collect();
+    (packets, layouts)
+}
+
+fn packets(c: &mut Criterion) {
+    let mut group = c.benchmark_group("packet");
+    group.throughput(Throughput::Elements(VECTOR as u64));
+    let none = set(Kind::FiveTuple, 1, None);
+    for (name, background) in [
+        ("udp4", Background::Plain(17, false)),
+        ("tcp4", Background::Plain(6, false)),
+        ("udp6", Background::Plain(17, true)),
+    ] {
+        let mut frames = frames(&none, background, 0.0);
+        let (packets, layouts) = views(&mut frames);
+        group.bench_function(BenchmarkId::new("parse", name), |b| {
+            b.iter(|| {
+                packets.iter().filter(|packet| parse::parse(packet, &Limits::default()).is_ok()).count()
+            });
+        });
+        if name != "udp6" {
+            let mut keys = vec![Key4::default(); VECTOR];
+            group.bench_function(BenchmarkId::new("fill", name), |b| {
+                b.iter(|| {
+                    for ((packet, layout), key) in packets.iter().zip(&layouts).zip(&mut keys) {
+                        fill_key4(packet, layout, PortId(0), PortId(1), key);
+                    }
+                    black_box(&mut keys);
+                });
+            });
+        }
+    }
+    group.finish();
+    let mut group = c.benchmark_group("checksum");
+    for len in [20_usize, 64, 1500] {
+        let bytes: Vec<u8> = (0..len).map(|n| n as u8).collect();
+        group.throughput(Throughput::Bytes(len as u64));
+        group.bench_function(BenchmarkId::from_parameter(len), |b| {
+            b.iter(|| Sum::default().bytes(black_box(&bytes)).checksum());
+        });
+    }
+    group.finish();
+}
+
+fn index(workload: &Workload) -> ClassifierIndex {
+    let ports = Ports::new(["a", "b"]);
+    ClassifierIndex::build((0..).zip(workload.rules()), ports, SEED, Tuning::Merged)
+        .expect("no rule names a port")
+}
+
+fn lookups(c: &mut Criterion) {
+    let mut group = c.benchmark_group("classify");
+    group.throughput(Throughput::Elements(VECTOR as u64));
+    for (name, workload, hit) in [
+        ("five-tuples, missing", set(Kind::FiveTuple, RULES, None), 0.0),
+        ("five-tuples, one match", set(Kind::FiveTuple, RULES, None), 1.0),
+        ("26 tuples, one match", set(Kind::Tuples, RULES, Some(26)), 1.0),
+        ("filters", set(Kind::AccessList, 10_000, None), 1.0),
+        ("1000 ranges", set(Kind::Ranges, 1000, None), 1.0),
+        ("100 options", set(Kind::Options, 100, None), 0.5),
+    ] {
+        let classifier = index(&workload).classifier();
+        let mut frames = frames(&workload, workload.background(), hit);
+        let (packets, layouts) = views(&mut frames);
+        let (mut keys, mut scratch) = (Keys::default(), Scratch::default());
+        scratch.fit(classifier.most_matches());
+        // As many packets as the worker takes at once where each may match very many rules.
+        let count = scratch.vector().min(VECTOR);
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                for first in (0..VECTOR).step_by(count) {
+                    let part = first..(first + count).min(VECTOR);
+                    let (packets, layouts) = (&packets[part.clone()], &layouts[part]);
+                    keys.clear();
+                    for (number, layout) in layouts.iter().enumerate() {
+                        match layout.class {
+                            Class::Ip4 => keys.ip4.push(number as u8),
+                            Class::Ip6 => keys.ip6.push(number as u8),
+                            Class::Other => keys.other.push(number as u8),
+                        }
+                    }
+                    keys.fill(classifier.wanted(), packets, layouts, |_| PortId(1));
+                    classifier.classify(&keys, packets, layouts, &mut scratch);
+                }
+                black_box(&mut scratch);
+            });
+        });
+    }
+    group.finish();
+}
+
+fn changes(c: &mut Criterion) {
+    let mut group = c.benchmark_group("change");
+    for (name, workload) in [
+        ("five-tuples", set(Kind::FiveTuple, RULES, None)),
+        ("64 tuples", set(Kind::Tuples, RULES, Some(64))),
+    ] {
+        let mut index = index(&workload);
+        let handle = RULES as u32;
+        // A rule of a tuple that is there, with other values.
+        let other = Workload::new(workload.kind(), Some(RULES), None, SEED + 1).expect("a set of that size");
+        let rule: Rule = other.rules().next().expect("it has rules");
+        group.bench_function(BenchmarkId::new("insert and remove", name), |b| {
+            b.iter(|| {
+                index.insert(handle, &rule).expect("no rule names a port");
+                index.remove(handle, &rule);
+            });
+        });
+        group.bench_function(BenchmarkId::new("insert and remove, each in force", name), |b| {
+            b.iter(|| {
+                index.insert(handle, &rule).expect("no rule names a port");
+                black_box(index.classifier());
+                index.remove(handle, &rule);
+                black_box(index.classifier())
+            });
+        });
+    }
+    group.finish();
+}
+
+fn policies(c: &mut Criterion) {
+    let mut group = c.benchmark_group("policy");
+    let count = 1000;
+    group.throughput(Throughput::Elements(count as u64));
+    for kind in [Kind::FiveTuple, Kind::AccessList, Kind::Options] {
+        let policy = set(kind, count, None).policy().expect("numbers enough");
+        let text = policy.to_text();
+        group.bench_function(BenchmarkId::new("parse", kind.name()), |b| {
+            b.iter(|| Policy::parse(black_box(&text)).is_ok());
+        });
+        group.bench_function(BenchmarkId::new("print", kind.name()), |b| b.iter(|| policy.to_text()));
+    }
+    let policy = set(Kind::FiveTuple, RULES, None).policy().expect("numbers enough");
+    let rule = policy.rules.iter().next().expect("it has rules");
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("add to a copy of 100,000", |b| {
+        b.iter_batched(
+            || Rule { id: None, ..rule.clone() },
+            |rule| {
+                let mut copy = policy.clone();
+                copy.add(&rule).map(|_| copy)
+            },
+            BatchSize::SmallInput,
+        );
+    });
+    group.finish();
+}
+
+fn brief() -> Criterion {
+    Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1))
+}
+
+criterion_group! {
+    name = parts;
+    config = brief();
+    targets = packets, lookups, changes, policies
+}
+criterion_main!(parts);
