@@ -56,6 +56,11 @@ impl Extract {
         Extract { lane: (bit / 32) as u8, shift: shift as u8, unless, mask: ones(width) as u32 }
     }
 
+    /// The lane, the bits behind the number in it, and the number's bits shifted down, unless the check may hold without it.
+    pub(crate) fn plain(self) -> Option<(u8, u8, u32)> {
+        (self.unless == 0).then_some((self.lane, self.shift, self.mask))
+    }
+
     /// The number, or `None` where the check holds without it.
     #[inline]
     pub(crate) fn read(self, subject: &Subject<'_, '_>) -> Option<u32> {

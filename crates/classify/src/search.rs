@@ -105,16 +105,22 @@ fn look_at_lists(shared: Shared<'_>, vector: Vector<'_, '_>, scratch: &mut Scrat
         }
     }
     let (probe, pairs, options, mut log) = scratch.list_parts();
-    let mut seen = None;
-    for &Listed { key, list: number } in &listed {
+    options.clear();
+    let mut keys = [0; VECTOR];
+    // Keys that a small table found stand list by list.
+    for run in listed.chunk_by(|a, b| a.list == b.list).flat_map(|run| run.chunks(VECTOR)) {
+        let number = run[0].list;
         let Some(list) = shared.lists.at(number) else { continue };
-        let subject = vector.subject(key);
-        if seen.replace(key) != Some(key) {
-            options.clear();
+        for (key, listed) in keys.iter_mut().zip(run) {
+            *key = listed.key;
         }
-        look_at(list, &subject, options, vector.of, &mut log);
+        let keys = &keys[..run.len()];
+        look_at(list, shared.level, vector, keys, options, &mut log);
         if !list.keyed.is_empty() {
-            ask_options(shared, vector, (number, list), &subject, probe, pairs, options, &mut log);
+            for &key in keys {
+                let subject = vector.subject(key);
+                ask_options(shared, vector, (number, list), &subject, probe, pairs, options, &mut log);
+            }
         }
     }
     look_up_options(shared, vector, probe, pairs, options, &mut log);
@@ -123,17 +129,20 @@ fn look_at_lists(shared: Shared<'_>, vector: Vector<'_, '_>, scratch: &mut Scrat
 
 fn look_at(
     list: &List,
-    subject: &Subject<'_, '_>,
+    level: Level,
+    vector: Vector<'_, '_>,
+    keys: &[u8],
     options: &mut LazyOptions,
-    of: &[u8; VECTOR],
     log: &mut Log<'_>,
 ) {
-    let packet = of[usize::from(subject.key)];
     for &handle in &list.plain {
-        log.hit(packet, handle);
+        keys.iter().for_each(|&key| log.hit(vector.of[usize::from(key)], handle));
     }
     if !list.ranged.is_empty() {
-        list.ranged.find(subject, options, |handle| log.hit(packet, handle));
+        let subject = |key| vector.subject(key);
+        list.ranged.find_all(level, keys, subject, options, |key, handle| {
+            log.hit(vector.of[usize::from(key)], handle);
+        });
     }
 }
 
@@ -197,23 +206,16 @@ fn look_up_options(
 ) {
     let Probe { hashes, candidates } = probe;
     shared.options.sift(shared.level, &pairs.lanes[..], pairs.len, 0, hashes, candidates);
-    options.clear();
-    let mut seen = None;
     shared.options.verify(&pairs.lanes[..], candidates.all(), |pair, value| {
         let key = pairs.keys[usize::from(pair)];
         if value & LIST == 0 {
             log.hit(vector.of[usize::from(key)], value);
             return;
         }
-        if seen.replace(key) != Some(key) {
-            options.clear();
-        }
         if let Some(list) = shared.lists.at(value & !LIST) {
-            look_at(list, &vector.subject(key), options, vector.of, log);
+            look_at(list, shared.level, vector, &[key], options, log);
         }
     });
-    // What was filled is some other packet's.
-    options.clear();
     candidates.clear();
     pairs.len = 0;
 }

@@ -78,6 +78,12 @@ impl Default for Hashes {
     }
 }
 
+/// Plain code that is compiled for each level. What `run` calls is to be inlined into it.
+pub(crate) trait Kernel {
+    /// Does the work.
+    fn run(self);
+}
+
 /// A bit for each key of a vector.
 pub(crate) type Bits = [u64; VECTOR / 64];
 
@@ -107,7 +113,10 @@ impl Level {
         let mut levels = vec![Level::Scalar];
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") {
+            let bits = is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("popcnt");
+            if is_x86_feature_detected!("avx2") && bits {
                 levels.push(Level::Avx2);
             }
             let avx512 = is_x86_feature_detected!("avx512f")
@@ -129,6 +138,20 @@ impl Level {
             Level::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => "avx512",
+        }
+    }
+
+    /// Runs a kernel as it is compiled for this level.
+    #[inline]
+    pub(crate) fn run(self, kernel: impl Kernel) {
+        match self {
+            Level::Scalar => kernel.run(),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: this level exists only where `available` found AVX2, BMI1, BMI2 and POPCNT.
+            Level::Avx2 => unsafe { x86::run_avx2(kernel) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: this level exists only where `available` found those and AVX-512 F, BW, DQ and VL.
+            Level::Avx512 => unsafe { x86::run_avx512(kernel) },
         }
     }
 

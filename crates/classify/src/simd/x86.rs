@@ -1,6 +1,6 @@
 //! The kernels for AVX2 and AVX-512.
 
-use super::{Bits, Equal, Hashes, Seeds, Term, scalar};
+use super::{Bits, Equal, Hashes, Kernel, Seeds, Term, scalar};
 use crate::VECTOR;
 use crate::keys::Column;
 use std::arch::x86_64::*;
@@ -13,6 +13,16 @@ pub(super) fn hash_avx2(lanes: &[Column], len: usize, terms: &[Term], seeds: &Se
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
 pub(super) fn hash_avx512(lanes: &[Column], len: usize, terms: &[Term], seeds: &Seeds, out: &mut Hashes) {
     scalar::hash(lanes, len, terms, seeds, out);
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+pub(super) fn run_avx2(kernel: impl Kernel) {
+    kernel.run();
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,popcnt")]
+pub(super) fn run_avx512(kernel: impl Kernel) {
+    kernel.run();
 }
 
 /// Eight keys of a column.

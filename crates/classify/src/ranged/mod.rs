@@ -1,0 +1,216 @@
+//! The rules of one list that have conditions: rules of the same mask and value that differ in ranges and other checks.
+//!
+//! Purpose: [`Ranged::find_all`] tells which of them hold for a packet, [`Ranged::find`] the same for one key. Few rules are
+//! evaluated one after the other (`slot`). More are put into blocks (`block`), where each field's number selects a row of
+//! bits (`table`, `index`, `rows`), and the rows of all fields together leave the rules that hold (Lakshman and Stiliadis,
+//! SIGCOMM 1998). What bits do not say (payloads, IPv6 addresses, options) is checked on the rules that are left.
+//!
+//! Life-cycle: the control side writes; workers read clones. A clone shares all blocks, and a change copies one: of it,
+//! only the tables of the fields that the rule asks for.
+
+mod block;
+mod index;
+mod options;
+mod rows;
+mod slot;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use options::LazyOptions;
+
+use crate::check::{Check, Subject};
+use crate::keys::Column;
+use crate::simd::Level;
+use block::{BATCH, Block, MOST};
+use slot::Slot;
+use std::sync::Arc;
+
+/// The most rules that are evaluated one after the other.
+const FEW: usize = 12;
+/// As few rules as that leave their blocks again.
+const FEW_AGAIN: usize = 6;
+/// So few keys are looked up one by one: a batch costs the same whether it is full or not.
+const FEW_KEYS: usize = 8;
+/// A block of fewer rules is joined with one that has room for them.
+const SPARSE: usize = MOST / 8;
+
+/// Rules with conditions.
+#[derive(Clone, Debug)]
+pub(crate) struct Ranged(Store);
+
+#[derive(Clone, Debug)]
+enum Store {
+    Few(Arc<[Slot]>),
+    Many(Arc<Many>),
+}
+
+/// Rules in blocks.
+#[derive(Clone, Debug, Default)]
+struct Many {
+    blocks: Vec<Arc<Block>>,
+    len: usize,
+}
+
+impl Default for Ranged {
+    fn default() -> Self {
+        Ranged(Store::Few(Arc::default()))
+    }
+}
+
+impl Ranged {
+    /// Adds a rule. Its checks of options are the last ones.
+    pub(crate) fn insert(&mut self, handle: u32, checks: Vec<Check>) {
+        let slot = Slot::new(handle, checks);
+        match &mut self.0 {
+            Store::Few(slots) if slots.len() < FEW => {
+                *slots = slots.iter().cloned().chain([slot]).collect();
+            }
+            Store::Few(slots) => {
+                let mut many = Many::default();
+                slots.iter().cloned().chain([slot]).for_each(|slot| many.insert(slot));
+                self.0 = Store::Many(Arc::new(many));
+            }
+            Store::Many(many) => Arc::make_mut(many).insert(slot),
+        }
+    }
+
+    /// Takes a rule away. Returns whether it was there.
+    pub(crate) fn remove(&mut self, handle: u32) -> bool {
+        match &mut self.0 {
+            Store::Few(slots) => {
+                let left: Arc<[Slot]> = slots.iter().filter(|slot| slot.handle != handle).cloned().collect();
+                let found = left.len() < slots.len();
+                *slots = left;
+                found
+            }
+            Store::Many(many) => {
+                let found = Arc::make_mut(many).remove(handle);
+                if many.len <= FEW_AGAIN {
+                    let left = many.blocks.iter().flat_map(|block| block.slots()).cloned().collect();
+                    self.0 = Store::Few(left);
+                }
+                found
+            }
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match &self.0 {
+            Store::Few(slots) => slots.len(),
+            Store::Many(many) => many.len,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Calls `hit` with each rule that holds for a key and its packet.
+    #[inline]
+    fn find(
+        &self,
+        level: Level,
+        subject: &Subject<'_, '_>,
+        options: &mut LazyOptions,
+        mut hit: impl FnMut(u32),
+    ) {
+        match &self.0 {
+            Store::Few(slots) => {
+                for slot in slots.iter() {
+                    if slot.holds(subject, options) {
+                        hit(slot.handle);
+                    }
+                }
+            }
+            Store::Many(many) => {
+                many.find(
+                    level,
+                    subject.lanes,
+                    &[subject.key],
+                    |_| *subject,
+                    options,
+                    |_, handle| hit(handle),
+                );
+            }
+        }
+    }
+
+    /// Calls `hit` with each of some keys and each rule that holds for it. `subject` gives the keys' subjects.
+    #[inline]
+    pub(crate) fn find_all<'a, 'b: 'a>(
+        &self,
+        level: Level,
+        keys: &[u8],
+        subject: impl Fn(u8) -> Subject<'a, 'b>,
+        options: &mut LazyOptions,
+        mut hit: impl FnMut(u8, u32),
+    ) {
+        match (&self.0, keys.first()) {
+            (Store::Many(many), Some(&first)) => {
+                many.find(level, subject(first).lanes, keys, subject, options, hit);
+            }
+            _ => {
+                for &key in keys {
+                    self.find(level, &subject(key), options, |handle| hit(key, handle));
+                }
+            }
+        }
+    }
+}
+
+impl Many {
+    fn insert(&mut self, slot: Slot) {
+        self.len += 1;
+        match self.blocks.iter_mut().rev().find(|block| !block.is_full()) {
+            Some(block) => Arc::make_mut(block).insert(slot),
+            None => {
+                let mut block = Block::new();
+                block.insert(slot);
+                self.blocks.push(Arc::new(block));
+            }
+        }
+    }
+
+    #[inline]
+    fn find<'a, 'b: 'a>(
+        &self,
+        level: Level,
+        lanes: &[Column],
+        keys: &[u8],
+        subject: impl Fn(u8) -> Subject<'a, 'b>,
+        options: &mut LazyOptions,
+        mut hit: impl FnMut(u8, u32),
+    ) {
+        for block in &self.blocks {
+            for keys in keys.chunks(BATCH) {
+                if keys.len() > FEW_KEYS {
+                    block.find::<BATCH>(level, lanes, keys, &subject, options, &mut hit);
+                } else {
+                    let mut find = |key| block.find::<1>(level, lanes, key, &subject, options, &mut hit);
+                    keys.chunks(1).for_each(&mut find);
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, handle: u32) -> bool {
+        let places = self.blocks.iter().enumerate();
+        let found = places.filter_map(|(at, block)| Some((at, block.position(handle)?))).next();
+        let Some((at, place)) = found else { return false };
+        Arc::make_mut(&mut self.blocks[at]).remove(place);
+        self.len -= 1;
+        let len = self.blocks[at].len();
+        let other = |other: &usize| *other != at && self.blocks[*other].len() + len <= MOST;
+        if len == 0 {
+            self.blocks.swap_remove(at);
+        } else if len < SPARSE
+            && let Some(other) = (0..self.blocks.len()).find(other)
+        {
+            let (from, into) = (Arc::clone(&self.blocks[at]), Arc::make_mut(&mut self.blocks[other]));
+            from.slots().cloned().for_each(|slot| into.insert(slot));
+            self.blocks.swap_remove(at);
+        }
+        true
+    }
+}

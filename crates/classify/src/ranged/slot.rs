@@ -1,0 +1,193 @@
+//! One rule with its conditions, so that the usual one, a range or two, is evaluated without following a pointer.
+
+use super::LazyOptions;
+use crate::check::{Check, Subject};
+use std::sync::Arc;
+
+/// Conditions that a slot holds itself.
+const INLINE: usize = 2;
+/// The most ranges of a set that are told apart; the closest are taken for one.
+const MOST_RANGES: usize = 8;
+
+/// A field of a key: bits of a lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Field {
+    pub(super) lane: u8,
+    pub(super) mask: u32,
+}
+
+impl Field {
+    /// Bits behind it in the lane.
+    #[inline(always)]
+    pub(super) fn shift(self) -> u32 {
+        self.mask.trailing_zeros() % 32
+    }
+
+    /// Its greatest number.
+    pub(super) fn most(self) -> u32 {
+        self.mask >> self.shift()
+    }
+}
+
+/// A number of the key lies in a range. Numbers are compared where they stand in their lane, and the range may wrap around,
+/// so that "outside" is a range too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Span {
+    lane: u8,
+    /// The field's bits in the lane.
+    mask: u32,
+    start: u32,
+    length: u32,
+}
+
+impl Span {
+    /// The check as a range, if it is one.
+    fn of(check: &Check) -> Option<Span> {
+        let Check::Range { from, first, last, outside } = check else { return None };
+        let (lane, shift, mask) = from.plain()?;
+        let (first, last) = (*first, (*last).min(mask));
+        let (start, length) = match outside {
+            // Nothing or all: no bits are looked at, and 0 is not 1.
+            _ if first > last || (first, last) == (0, mask) => {
+                let all = (first > last) == *outside;
+                return Some(Span { lane, mask: 0, start: u32::from(!all), length: 0 });
+            }
+            false => (first, last - first),
+            true => (last.wrapping_add(1), first.wrapping_sub(last).wrapping_sub(2)),
+        };
+        Some(Span { lane, mask: mask << shift, start: start << shift, length: length << shift })
+    }
+
+    fn is_all(&self) -> bool {
+        (self.mask, self.start) == (0, 0)
+    }
+
+    #[inline(always)]
+    fn holds(&self, lane: u32) -> bool {
+        (lane & self.mask).wrapping_sub(self.start) <= self.length
+    }
+
+    /// The numbers of the field, shifted down, as at most two ranges, sorted.
+    fn ranges(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let shift = self.mask.trailing_zeros() % 32;
+        let most = u64::from(self.mask >> shift);
+        let ring = 1u64 << 32 >> shift;
+        let first = u64::from(self.start >> shift);
+        let last = first + u64::from(self.length >> shift);
+        let parts = [(last >= ring).then(|| (0, last - ring)), Some((first, last.min(ring - 1)))];
+        let parts = parts.into_iter().flatten().filter(move |part| part.0 <= most);
+        parts.map(move |(first, last)| (first as u32, last.min(most) as u32))
+    }
+}
+
+/// What does not fit a slot.
+#[derive(Debug, Default)]
+struct Rest {
+    spans: Box<[Span]>,
+    /// Checks that are no ranges, those of options last.
+    checks: Box<[Check]>,
+}
+
+/// A rule with its conditions.
+#[derive(Clone, Debug)]
+pub(super) struct Slot {
+    /// Ranges; those that are not used hold always.
+    masks: [u32; INLINE],
+    starts: [u32; INLINE],
+    lengths: [u32; INLINE],
+    lanes: [u8; INLINE],
+    pub(super) handle: u32,
+    rest: Option<Arc<Rest>>,
+}
+
+impl Slot {
+    pub(super) fn new(handle: u32, checks: Vec<Check>) -> Slot {
+        let spans: Vec<Span> = checks.iter().filter_map(Span::of).filter(|span| !span.is_all()).collect();
+        let checks: Box<[Check]> = checks.into_iter().filter(|check| Span::of(check).is_none()).collect();
+        let (inline, rest) = spans.split_at(spans.len().min(INLINE));
+        let more = !rest.is_empty() || !checks.is_empty();
+        let at = |i: usize| inline.get(i).copied().unwrap_or_default();
+        Slot {
+            masks: std::array::from_fn(|i| at(i).mask),
+            starts: std::array::from_fn(|i| at(i).start),
+            lengths: std::array::from_fn(|i| at(i).length),
+            lanes: std::array::from_fn(|i| at(i).lane),
+            handle,
+            rest: more.then(|| Arc::new(Rest { spans: rest.into(), checks })),
+        }
+    }
+
+    #[inline(always)]
+    fn span(&self, i: usize) -> Span {
+        Span { lane: self.lanes[i], mask: self.masks[i], start: self.starts[i], length: self.lengths[i] }
+    }
+
+    fn spans(&self) -> impl Iterator<Item = Span> {
+        let rest = self.rest.iter().flat_map(|rest| rest.spans.iter().copied());
+        (0..INLINE).map(|i| self.span(i)).filter(|span| !span.is_all()).chain(rest)
+    }
+
+    fn checks(&self) -> &[Check] {
+        self.rest.as_ref().map_or(&[], |rest| &rest.checks)
+    }
+
+    /// Calls `each` with the fields that the conditions are about and the ranges that the field's number is in if they hold.
+    /// Returns whether the conditions hold if all numbers are in their ranges.
+    pub(super) fn ranges(&self, mut each: impl FnMut(Field, &[(u32, u32)])) -> bool {
+        for span in self.spans() {
+            each(Field { lane: span.lane, mask: span.mask }, &span.ranges().collect::<Vec<_>>());
+        }
+        let mut exact = true;
+        for check in self.checks() {
+            let set = match check {
+                Check::Set { from, ranges } => from.plain().map(|from| (from, ranges)),
+                _ => None,
+            };
+            let Some(((lane, shift, mask), ranges)) = set else {
+                exact = false;
+                continue;
+            };
+            exact &= ranges.len() <= MOST_RANGES;
+            each(Field { lane, mask: mask << shift }, &joined(ranges, mask));
+        }
+        exact
+    }
+
+    /// Whether all conditions hold.
+    #[inline(always)]
+    pub(super) fn holds(&self, subject: &Subject<'_, '_>, options: &mut LazyOptions) -> bool {
+        let at = |i: usize| subject.number(usize::from(self.lanes[i]));
+        let inline = (0..INLINE).fold(true, |holds, i| holds & self.span(i).holds(at(i)));
+        inline && self.rest.as_ref().is_none_or(|rest| rest.holds(subject, options))
+    }
+
+    /// Whether the conditions that are no ranges hold.
+    pub(super) fn checks_hold(&self, subject: &Subject<'_, '_>, options: &mut LazyOptions) -> bool {
+        self.rest.as_ref().is_none_or(|rest| rest.checks_hold(subject, options))
+    }
+}
+
+impl Rest {
+    fn holds(&self, subject: &Subject<'_, '_>, options: &mut LazyOptions) -> bool {
+        let number = |span: &Span| subject.number(usize::from(span.lane));
+        self.spans.iter().all(|span| span.holds(number(span))) && self.checks_hold(subject, options)
+    }
+
+    fn checks_hold(&self, subject: &Subject<'_, '_>, options: &mut LazyOptions) -> bool {
+        self.checks.iter().all(|check| match check.about_options() {
+            true => check.holds_for(options.of(subject)),
+            false => check.holds(subject),
+        })
+    }
+}
+
+/// Sorted ranges with the smallest gaps closed, so that there are at most [`MOST_RANGES`].
+fn joined(ranges: &[(u32, u32)], most: u32) -> Vec<(u32, u32)> {
+    let mut joined: Vec<_> = ranges.iter().filter(|r| r.0 <= most).map(|r| (r.0, r.1.min(most))).collect();
+    while joined.len() > MOST_RANGES {
+        let gaps = joined.windows(2).map(|pair| pair[1].0 - pair[0].1);
+        let Some((at, _)) = gaps.enumerate().min_by_key(|gap| gap.1) else { break };
+        joined[at].1 = joined.remove(at + 1).1;
+    }
+    joined
+}
