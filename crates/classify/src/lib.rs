@@ -33,6 +33,7 @@ mod list;
 mod matches;
 mod merge;
 mod ports;
+mod probe;
 mod ranged;
 mod search;
 mod segment;

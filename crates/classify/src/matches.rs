@@ -2,9 +2,8 @@
 
 use crate::VECTOR;
 use crate::keys::Column;
+use crate::probe::Probe;
 use crate::ranged::LazyOptions;
-use crate::simd::Hashes;
-use crate::table::Candidates;
 
 /// The most matches of one vector that there is room for ahead of any policy; memory that is never touched costs nothing.
 /// A policy under which a packet can match so many rules that a full vector would pass this gets shorter vectors (see
@@ -46,13 +45,6 @@ struct Hit {
 pub(crate) struct Listed {
     pub(crate) key: u8,
     pub(crate) list: u32,
-}
-
-/// Columns of a vector while tables are searched.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Probe {
-    pub(crate) hashes: Hashes,
-    pub(crate) candidates: Candidates,
 }
 
 /// Keys for the option table: packets' options, each with the list that asks for it.

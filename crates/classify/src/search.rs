@@ -5,7 +5,8 @@ use crate::check::Subject;
 use crate::flat::Flat;
 use crate::keys::Column;
 use crate::list::{LIST, List, Lists, OptionKey};
-use crate::matches::{Listed, Log, Pairs, Probe, Scratch};
+use crate::matches::{Listed, Log, Pairs, Scratch};
+use crate::probe::Probe;
 use crate::ranged::LazyOptions;
 use crate::simd::{Level, prefetch};
 use crate::table::Table;
@@ -68,30 +69,16 @@ impl ClassTables {
             }
         };
         self.flat.find(shared.level, vector.lanes, vector.len, &mut hit);
-        let Probe { hashes, candidates } = probe;
+        let numbered = |number: u32| &*self.tables[number as usize];
         for (number, table) in (0..).zip(&self.tables) {
-            table.sift(shared.level, vector.lanes, vector.len, number, hashes, candidates);
-            if candidates.are_enough() {
-                self.verify(vector, candidates.all(), &mut hit);
-                candidates.clear();
+            probe.sift(shared.level, table, vector.lanes, vector.len, number);
+            if probe.has_enough() {
+                probe.verify(shared.level, numbered, vector.lanes, &mut hit);
             }
         }
-        self.verify(vector, candidates.all(), &mut hit);
-        candidates.clear();
+        probe.verify(shared.level, numbered, vector.lanes, &mut hit);
         if !listed.is_empty() {
             look_at_lists(shared, vector, scratch);
-        }
-    }
-
-    #[inline]
-    fn verify(
-        &self,
-        vector: Vector<'_, '_>,
-        candidates: &[crate::table::Candidate],
-        hit: &mut impl FnMut(u8, u32),
-    ) {
-        for run in candidates.chunk_by(|a, b| a.table == b.table) {
-            self.tables[run[0].table as usize].verify(vector.lanes, run, &mut *hit);
         }
     }
 }
@@ -204,18 +191,21 @@ fn look_up_options(
     options: &mut LazyOptions,
     log: &mut Log<'_>,
 ) {
-    let Probe { hashes, candidates } = probe;
-    shared.options.sift(shared.level, &pairs.lanes[..], pairs.len, 0, hashes, candidates);
-    shared.options.verify(&pairs.lanes[..], candidates.all(), |pair, value| {
-        let key = pairs.keys[usize::from(pair)];
-        if value & LIST == 0 {
-            log.hit(vector.of[usize::from(key)], value);
-            return;
-        }
-        if let Some(list) = shared.lists.at(value & !LIST) {
-            look_at(list, shared.level, vector, &[key], options, log);
-        }
-    });
-    candidates.clear();
+    probe.sift(shared.level, shared.options, &pairs.lanes[..], pairs.len, 0);
+    probe.verify(
+        shared.level,
+        |_| shared.options,
+        &pairs.lanes[..],
+        |pair, value| {
+            let key = pairs.keys[usize::from(pair)];
+            if value & LIST == 0 {
+                log.hit(vector.of[usize::from(key)], value);
+                return;
+            }
+            if let Some(list) = shared.lists.at(value & !LIST) {
+                look_at(list, shared.level, vector, &[key], options, log);
+            }
+        },
+    );
     pairs.len = 0;
 }

@@ -1,10 +1,8 @@
-//! A segment: a piece of a table's hash index, a filter in front of buckets of one or two cache lines.
+//! A segment: a piece of a table's hash index, buckets of one or two cache lines.
 //!
-//! One allocation: a header line, the filter with a 32-bit word a bucket, the buckets. A bucket holds as many entries
-//! as fit, each with the key's lanes, its value and the number of its member mask, and counts the entries that found it
-//! full and went on to a later bucket, so that a search ends at the first bucket that nobody passed. The filter word of a
-//! bucket holds three bits of every entry whose hash selects that bucket, wherever it ended up: a key that is not
-//! there costs a look at the filter, which is small enough for the cache, and seldom one at memory.
+//! One allocation: a header line and the buckets. A bucket holds as many entries as fit, each with the key's lanes, its
+//! value and the number of its member mask, and counts the entries that found it full and went on to a later bucket, so
+//! that a search ends at the first bucket that nobody passed.
 //!
 //! Life-cycle: segments are shared between the writer's table and the snapshots that workers read, and copied by the
 //! writer before its first change after a snapshot (`Arc::make_mut`). Nobody else writes.
@@ -101,23 +99,36 @@ pub(crate) struct Entry {
 pub(crate) struct Crowded;
 
 /// Lines of a segment in front of its buckets.
-#[inline(always)]
-fn head(buckets: usize) -> usize {
-    1 + buckets / LINE_WORDS
-}
+const HEAD: usize = 1;
 
 /// An empty segment of `buckets`, a power of two of at least 16, whose hashes share their `depth` upper bits.
 pub(crate) fn empty(shape: Shape, buckets: usize, depth: u32) -> Segment {
-    let mut lines = vec![Line::default(); head(buckets) + buckets * shape.lines];
+    let mut lines = vec![Line::default(); HEAD + buckets * shape.lines];
     lines[0].0[0] = depth;
     for bucket in 0..buckets {
-        let first = head(buckets) + bucket * shape.lines;
+        let first = HEAD + bucket * shape.lines;
         for place in 0..shape.places {
             let word = shape.value(place);
             lines[first + word / LINE_WORDS].0[word % LINE_WORDS] = NONE;
         }
     }
     lines.into()
+}
+
+/// What the first bucket of a hash told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Glance {
+    /// The key is not there.
+    Nothing,
+    /// Its only value.
+    One(u32),
+    /// It takes a longer look.
+    More,
+}
+
+#[inline(always)]
+fn word_of(lines: &[Line], at: usize) -> u32 {
+    lines[at / LINE_WORDS].0[at % LINE_WORDS]
 }
 
 /// A segment being looked at: by readers.
@@ -133,18 +144,63 @@ impl<'a> Reader<'a> {
         Reader { lines, buckets }
     }
 
-    /// Whether the filter lets a key of this hash pass.
-    #[inline(always)]
-    pub(crate) fn passes(self, hash: u32, marks: u32) -> bool {
-        let bucket = hash as usize & (self.buckets - 1);
-        self.lines[1 + bucket / LINE_WORDS].0[bucket % LINE_WORDS] & marks == marks
-    }
-
     /// The line to fetch ahead for a hash.
     #[inline(always)]
     pub(crate) fn line(self, shape: Shape, hash: u32) -> &'a Line {
         let bucket = hash as usize & (self.buckets - 1);
-        &self.lines[head(self.buckets) + bucket * shape.lines]
+        &self.lines[HEAD + bucket * shape.lines]
+    }
+
+    /// Looks at the first bucket of a hash; see [`Reader::find`] for the rest. `alone`: no two entries agree with one key.
+    #[inline(always)]
+    pub(crate) fn glance<const LANES: usize, const PLACES: usize, const LINES: usize>(
+        self,
+        hash: u32,
+        key: &[u32; LANES],
+        masks: &[[u32; LANES]],
+        alone: bool,
+    ) -> Glance {
+        let shape = const { Shape::new(LANES, PLACES, LINES) };
+        let bucket = hash as usize & (self.buckets - 1);
+        let Some((agree, numbers, lines)) = self.agreeing::<LANES, PLACES, LINES>(bucket, key, masks) else {
+            return Glance::Nothing;
+        };
+        // Which place it is in is a coin toss: it is an index, not a branch. Without any it is the last, which does not count.
+        let place = (agree | 1 << (PLACES - 1)).trailing_zeros() as usize;
+        let value = word_of(lines, shape.values() + place);
+        let found = agree.count_ones();
+        let goes_on = numbers >> 24 != 0;
+        // A free place may hold an old key.
+        if found == 1 && value != NONE && (alone || !goes_on) {
+            Glance::One(value)
+        } else if found == 0 && !goes_on {
+            Glance::Nothing
+        } else {
+            Glance::More
+        }
+    }
+
+    /// The places of a bucket whose keys agree, a bit each, its last word, its lines.
+    #[inline(always)]
+    fn agreeing<const LANES: usize, const PLACES: usize, const LINES: usize>(
+        self,
+        bucket: usize,
+        key: &[u32; LANES],
+        masks: &[[u32; LANES]],
+    ) -> Option<(u32, u32, &'a [Line])> {
+        let first = HEAD + bucket * LINES;
+        let lines = self.lines.get(first..first + LINES)?;
+        let numbers = word_of(lines, const { Shape::new(LANES, PLACES, LINES).last_word() });
+        let mut agree = 0;
+        for place in 0..PLACES {
+            let mask = &masks[(numbers >> (place * 8)) as usize & 0xff];
+            let mut differ = 0;
+            for lane in 0..LANES {
+                differ |= (key[lane] & mask[lane]) ^ word_of(lines, place * LANES + lane);
+            }
+            agree |= u32::from(differ == 0) << place;
+        }
+        Some((agree, numbers, lines))
     }
 
     /// Calls `hit` with the value of every entry of this hash whose key agrees with `key` under its mask: of `masks`, the
@@ -160,22 +216,12 @@ impl<'a> Reader<'a> {
         let shape = const { Shape::new(LANES, PLACES, LINES) };
         let mut bucket = hash as usize & (self.buckets - 1);
         for _ in 0..=REACH {
-            let first = head(self.buckets) + bucket * LINES;
-            let Some(lines) = self.lines.get(first..first + LINES) else { return };
-            let word = |at: usize| lines[at / LINE_WORDS].0[at % LINE_WORDS];
-            let numbers = word(shape.last_word());
-            // Which place it is in is a coin toss: no branches.
-            let mut agree = 0;
-            for place in 0..PLACES {
-                let mask = &masks[(numbers >> (place * 8)) as usize & 0xff];
-                let mut differ = 0;
-                for lane in 0..LANES {
-                    differ |= (key[lane] & mask[lane]) ^ word(place * LANES + lane);
-                }
-                agree |= u32::from(differ == 0) << place;
-            }
+            let Some((mut agree, numbers, lines)) = self.agreeing::<LANES, PLACES, LINES>(bucket, key, masks)
+            else {
+                return;
+            };
             while agree != 0 {
-                let value = word(shape.values() + agree.trailing_zeros() as usize);
+                let value = word_of(lines, shape.values() + agree.trailing_zeros() as usize);
                 // A free place may hold an old key.
                 if value != NONE {
                     hit(value);
@@ -206,7 +252,7 @@ impl<'a> Reader<'a> {
     }
 
     fn word(self, shape: Shape, bucket: usize, at: usize) -> u32 {
-        self.lines[head(self.buckets) + bucket * shape.lines + at / LINE_WORDS].0[at % LINE_WORDS]
+        self.lines[HEAD + bucket * shape.lines + at / LINE_WORDS].0[at % LINE_WORDS]
     }
 
     fn passed(self, shape: Shape, bucket: usize) -> u32 {
@@ -247,18 +293,22 @@ impl<'a> Reader<'a> {
         Some(self.word(shape, bucket, shape.value(place)))
     }
 
+    /// Entries of the buckets that a search for this hash looks at.
+    pub(crate) fn near(self, shape: Shape, hash: u32) -> impl Iterator<Item = Entry> {
+        let home = hash as usize & (self.buckets - 1);
+        let mut goes_on = true;
+        let buckets =
+            (0..=REACH).map(move |step| (home + step) & (self.buckets - 1)).take_while(move |bucket| {
+                let looked_at = goes_on;
+                goes_on = self.passed(shape, *bucket) > 0;
+                looked_at
+            });
+        buckets.flat_map(move |bucket| (0..shape.places).filter_map(move |at| self.entry(shape, bucket, at)))
+    }
+
     /// Entries that a search for this hash compares.
     pub(crate) fn chain(self, shape: Shape, hash: u32) -> usize {
-        let home = hash as usize & (self.buckets - 1);
-        let mut entries = 0;
-        for step in 0..=REACH {
-            let bucket = (home + step) & (self.buckets - 1);
-            entries += (0..shape.places).filter(|&place| self.entry(shape, bucket, place).is_some()).count();
-            if self.passed(shape, bucket) == 0 {
-                break;
-            }
-        }
-        entries
+        self.near(shape, hash).count()
     }
 }
 
@@ -279,15 +329,11 @@ impl<'a> Writer<'a> {
     }
 
     fn word(&mut self, bucket: usize, at: usize) -> &mut u32 {
-        &mut self.lines[head(self.buckets) + bucket * self.shape.lines + at / LINE_WORDS].0[at % LINE_WORDS]
-    }
-
-    fn filter(&mut self, bucket: usize) -> &mut u32 {
-        &mut self.lines[1 + bucket / LINE_WORDS].0[bucket % LINE_WORDS]
+        &mut self.lines[HEAD + bucket * self.shape.lines + at / LINE_WORDS].0[at % LINE_WORDS]
     }
 
     /// Adds an entry whose key is not there yet.
-    pub(crate) fn insert(&mut self, (hash, marks): (u32, u32), entry: &Entry) -> Result<(), Crowded> {
+    pub(crate) fn insert(&mut self, hash: u32, entry: &Entry) -> Result<(), Crowded> {
         let shape = self.shape;
         let home = hash as usize & (self.buckets - 1);
         for step in 0..=REACH {
@@ -306,7 +352,6 @@ impl<'a> Writer<'a> {
                     *passed += 1 << 24;
                 }
             }
-            *self.filter(home) |= marks;
             self.lines[0].0[1] += 1;
             return Ok(());
         }
@@ -321,7 +366,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Removes a key; returns the value that it had.
-    pub(crate) fn remove(&mut self, hash: u32, member: u8, key: &[u32], hasher: Hasher<'_>) -> Option<u32> {
+    pub(crate) fn remove(&mut self, hash: u32, member: u8, key: &[u32]) -> Option<u32> {
         let shape = self.shape;
         let (bucket, place) = self.reader().locate(shape, hash, member, key)?;
         let value = std::mem::replace(self.word(bucket, shape.value(place)), NONE);
@@ -335,26 +380,6 @@ impl<'a> Writer<'a> {
             passed = (passed + 1) & (self.buckets - 1);
         }
         self.lines[0].0[1] -= 1;
-        *self.filter(home) = self.marks_of(home, hasher);
         Some(value)
-    }
-
-    /// The marks of all entries whose hash selects a bucket.
-    fn marks_of(&self, home: usize, hasher: Hasher<'_>) -> u32 {
-        let reader = self.reader();
-        let mut all = 0;
-        for step in 0..=REACH {
-            let bucket = (home + step) & (self.buckets - 1);
-            for entry in (0..self.shape.places).filter_map(|place| reader.entry(self.shape, bucket, place)) {
-                let (hash, marks) = hasher.hash(&entry.key);
-                if hash as usize & (self.buckets - 1) == home {
-                    all |= marks;
-                }
-            }
-            if reader.passed(self.shape, bucket) == 0 {
-                break;
-            }
-        }
-        all
     }
 }

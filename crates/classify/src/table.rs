@@ -9,12 +9,14 @@
 //! moves more than one segment's entries. The directory has two levels, so that a copy of the table for a snapshot is a
 //! short list of references, and a change copies one page of the directory and one segment.
 //!
-//! Who writes: the control side's copy. Workers read clones.
+//! In front of the index lies a filter (Bloom, CACM 1970, a word a bucket): it holds three bits of every key whose hash selects
+//! the bucket. A key that is not there costs a look at the filter, which is small enough for the cache, and seldom one at
+//! memory.
+//!
+//! Who writes: the control side's copy. Workers read clones; `probe` is how they search.
 
-use crate::VECTOR;
-use crate::keys::Column;
 use crate::segment::{self, Crowded, Entry, Hasher, Reader, Segment, Shape, Writer};
-use crate::simd::{Hashes, Level, Seeds, Term, prefetch};
+use crate::simd::{Seeds, Term};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -23,6 +25,9 @@ const FEWEST_BUCKETS: usize = 16;
 const MOST_BUCKETS: usize = 256;
 /// Segments of a page of the directory, as a power of two.
 const PAGE_BITS: u32 = 6;
+/// Words of a page of the filter, as a power of two and as a number.
+const FILTER_BITS: u32 = 12;
+const FILTER_WORDS: usize = 1 << FILTER_BITS;
 /// Upper bits of a hash that choose a segment, at most.
 const MOST_DEPTH: u32 = 22;
 /// The most members of a table: their numbers fit a byte.
@@ -30,14 +35,6 @@ pub(crate) const MOST_MEMBERS: usize = 256;
 
 /// A mask over the lanes of a key, as they stand in memory.
 pub(crate) type LaneMask = [u32; Shape::WHOLE.lanes];
-
-/// A key that a filter let pass: it may be in the table.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Candidate {
-    pub(crate) table: u32,
-    pub(crate) hash: u32,
-    pub(crate) key: u8,
-}
 
 /// A tuple of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,20 +51,22 @@ type Page = Arc<[Segment]>;
 /// The table. A clone shares the segments.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    shape: Shape,
+    pub(crate) shape: Shape,
     /// The lanes that keys hold, ascending; `shape.lanes` may be more.
-    lanes: Vec<u8>,
+    pub(crate) lanes: Vec<u8>,
     /// What is hashed, by lane of the packet's key, and by lane of the table's.
-    terms: Vec<Term>,
+    pub(crate) terms: Vec<Term>,
     compact_terms: Vec<(u8, u32)>,
-    seeds: Seeds,
+    pub(crate) seeds: Seeds,
     members: Vec<Member>,
     /// The members' masks over the table's lanes, one after the other.
-    masks: Vec<u32>,
+    pub(crate) masks: Vec<u32>,
     /// Buckets of a segment.
     buckets: usize,
     depth: u32,
     pages: Vec<Page>,
+    /// A word for each bucket of each place of the directory, in pages.
+    filter: Vec<Arc<[u32]>>,
     entries: usize,
 }
 
@@ -100,6 +99,7 @@ impl Table {
             buckets: FEWEST_BUCKETS,
             depth: 0,
             pages: Vec::new(),
+            filter: Vec::new(),
             entries: 0,
         };
         table.clear(entries);
@@ -116,6 +116,7 @@ impl Table {
         let page = 1 << self.depth.min(PAGE_BITS);
         let pages = 1 << self.depth.saturating_sub(PAGE_BITS);
         self.pages = (0..pages).map(|_| (0..page).map(|_| new()).collect()).collect();
+        self.filter = filter_pages(std::iter::repeat_n(0, self.buckets << self.depth));
         self.members.iter_mut().for_each(|member| member.entries = 0);
     }
 
@@ -167,8 +168,9 @@ impl Table {
         if self.depth == 0 { 0 } else { (hash >> (32 - self.depth)) as usize }
     }
 
+    /// The segment of a hash.
     #[inline(always)]
-    fn reader(&self, hash: u32) -> Reader<'_> {
+    pub(crate) fn reader(&self, hash: u32) -> Reader<'_> {
         let slot = self.slot(hash);
         Reader::new(&self.pages[slot >> PAGE_BITS][slot & ((1 << PAGE_BITS) - 1)], self.buckets)
     }
@@ -186,6 +188,36 @@ impl Table {
         self.reader(hash).chain(self.shape, hash)
     }
 
+    /// The number of a hash's filter word.
+    #[inline(always)]
+    fn word(&self, hash: u32) -> usize {
+        self.slot(hash) * self.buckets + (hash as usize & (self.buckets - 1))
+    }
+
+    /// The filter word of a hash.
+    #[inline(always)]
+    pub(crate) fn filter(&self, hash: u32) -> u32 {
+        let word = self.word(hash);
+        self.filter[word >> FILTER_BITS][word & (FILTER_WORDS - 1)]
+    }
+
+    fn filter_word(&mut self, number: usize) -> &mut u32 {
+        &mut Arc::make_mut(&mut self.filter[number >> FILTER_BITS])[number & (FILTER_WORDS - 1)]
+    }
+
+    /// Makes the filter words of all keys in the segment of a hash say what is there.
+    fn filter_again(&mut self, hash: u32) {
+        let (shape, buckets) = (self.shape, self.buckets);
+        let slots = self.places(hash);
+        (slots.start * buckets..slots.end * buckets).for_each(|word| *self.filter_word(word) = 0);
+        let segment = Arc::clone(self.place(slots.start));
+        for entry in Reader::new(&segment, buckets).entries(shape) {
+            let (hash, marks) = self.hasher().hash(&entry.key);
+            let word = self.word(hash);
+            *self.filter_word(word) |= marks;
+        }
+    }
+
     fn place(&mut self, slot: usize) -> &mut Segment {
         &mut Arc::make_mut(&mut self.pages[slot >> PAGE_BITS])[slot & ((1 << PAGE_BITS) - 1)]
     }
@@ -199,13 +231,13 @@ impl Table {
 
     /// Lets `change` have the segment of a hash. Wherever it stood it stands changed: if only one place got it, a split
     /// would lose what was added by another.
-    fn write<R>(&mut self, hash: u32, change: impl FnOnce(Writer<'_>, Hasher<'_>) -> R) -> R {
+    fn write<R>(&mut self, hash: u32, change: impl FnOnce(Writer<'_>) -> R) -> R {
         let (shape, buckets, places) = (self.shape, self.buckets, self.places(hash));
         let mut segment = Arc::clone(self.place(places.start));
         // What is not shared with a snapshot is changed where it is.
         let nothing = Segment::default();
         places.clone().for_each(|slot| *self.place(slot) = Arc::clone(&nothing));
-        let done = change(Writer::new(Arc::make_mut(&mut segment), shape, buckets), self.hasher());
+        let done = change(Writer::new(Arc::make_mut(&mut segment), shape, buckets));
         places.for_each(|slot| *self.place(slot) = Arc::clone(&segment));
         done
     }
@@ -215,7 +247,7 @@ impl Table {
         let key = self.compact(key);
         let (hash, _) = self.hasher().hash(&key);
         let lanes = self.shape.lanes;
-        self.write(hash, |mut writer, _| writer.set(hash, member, &key[..lanes], value));
+        self.write(hash, |mut writer| writer.set(hash, member, &key[..lanes], value));
     }
 
     /// Removes a key; returns the value that it had.
@@ -223,8 +255,11 @@ impl Table {
         let key = self.compact(key);
         let (hash, _) = self.hasher().hash(&key);
         let lanes = self.shape.lanes;
-        let value =
-            self.write(hash, |mut writer, hasher| writer.remove(hash, member, &key[..lanes], hasher))?;
+        let value = self.write(hash, |mut writer| writer.remove(hash, member, &key[..lanes]))?;
+        let word = self.word(hash);
+        let near = self.reader(hash).near(self.shape, hash).map(|entry| self.hasher().hash(&entry.key));
+        let left = near.filter(|(hash, _)| self.word(*hash) == word).fold(0, |all, (_, marks)| all | marks);
+        *self.filter_word(word) = left;
         self.entries -= 1;
         self.members[usize::from(member)].entries -= 1;
         Some(value)
@@ -236,10 +271,12 @@ impl Table {
     /// Too many entries have the same relaxed key for one to be found quickly; nothing is changed.
     pub(crate) fn insert(&mut self, member: u8, key: &LaneMask, value: u32) -> Result<(), Crowded> {
         let entry = Entry { key: self.compact(key), member, value };
-        let hashes = self.hasher().hash(&entry.key);
-        while self.write(hashes.0, |mut writer, _| writer.insert(hashes, &entry)).is_err() {
-            self.grow(hashes.0)?;
+        let (hash, marks) = self.hasher().hash(&entry.key);
+        while self.write(hash, |mut writer| writer.insert(hash, &entry)).is_err() {
+            self.grow(hash)?;
         }
+        let word = self.word(hash);
+        *self.filter_word(word) |= marks;
         self.entries += 1;
         self.members[usize::from(member)].entries += 1;
         Ok(())
@@ -263,6 +300,8 @@ impl Table {
         fill(&mut new, shape, buckets, old.entries(shape), self.hasher())?;
         self.pages = vec![[new].into()];
         self.buckets = buckets;
+        self.filter = filter_pages(std::iter::repeat_n(0, buckets));
+        self.filter_again(0);
         Ok(())
     }
 
@@ -287,6 +326,9 @@ impl Table {
         for slot in places {
             *self.place(slot) = Arc::clone(&halves[usize::from(slot >= middle)]);
         }
+        // What the directory's growth doubled may say too much.
+        self.filter_again(hash);
+        self.filter_again(hash ^ 1 << (32 - depth));
         Ok(())
     }
 
@@ -304,6 +346,9 @@ impl Table {
         }
         drop(twice);
         self.pages = pages;
+        let words: Vec<u32> = self.filter.iter().flat_map(|page| page.iter().copied()).collect();
+        let twice = words.chunks_exact(self.buckets).flat_map(|slot| [slot, slot]).flatten().copied();
+        self.filter = filter_pages(twice);
         self.depth += 1;
     }
 
@@ -342,82 +387,6 @@ impl Table {
         let buckets = (segments * self.buckets) >> MOST_DEPTH;
         (buckets, buckets * self.shape.places)
     }
-
-    /// Hashes the first `len` keys and lets `pass` have those that the filter lets pass.
-    #[inline]
-    pub(crate) fn sift(
-        &self,
-        level: Level,
-        lanes: &[Column],
-        len: usize,
-        number: u32,
-        hashes: &mut Hashes,
-        candidates: &mut Candidates,
-    ) {
-        level.hash(lanes, len, &self.terms, &self.seeds, hashes);
-        let first = candidates.len;
-        if let [page] = &self.pages[..]
-            && let [segment] = &page[..]
-        {
-            let reader = Reader::new(segment, self.buckets);
-            self.sift_with(len, number, hashes, candidates, |_| reader);
-        } else {
-            self.sift_with(len, number, hashes, candidates, |hash| self.reader(hash));
-        }
-        for candidate in &candidates.all[first..candidates.len] {
-            prefetch(self.reader(candidate.hash).line(self.shape, candidate.hash));
-        }
-    }
-
-    #[inline(always)]
-    fn sift_with<'a>(
-        &'a self,
-        len: usize,
-        number: u32,
-        hashes: &Hashes,
-        candidates: &mut Candidates,
-        reader: impl Fn(u32) -> Reader<'a>,
-    ) {
-        let Candidates { all, len: end } = candidates;
-        let Some(room) = all.get_mut(*end..*end + VECTOR) else { return };
-        let mut kept = 0;
-        for (key, (&hash, &marks)) in hashes.hashes[..len].iter().zip(&hashes.marks[..len]).enumerate() {
-            // At most as many are kept as were looked at.
-            room[kept & (VECTOR - 1)] = Candidate { table: number, hash, key: key as u8 };
-            kept += usize::from(reader(hash).passes(hash, marks));
-        }
-        *end += kept;
-    }
-
-    /// Compares candidates of this table with what is there, and calls `hit` with key and value of those that agree.
-    #[inline]
-    pub(crate) fn verify(&self, lanes: &[Column], candidates: &[Candidate], hit: impl FnMut(u8, u32)) {
-        match self.shape {
-            Shape::SMALL => self.verify_shape::<4, 3, 1>(lanes, candidates, hit),
-            Shape::MIDDLE => self.verify_shape::<6, 2, 1>(lanes, candidates, hit),
-            Shape::LARGE => self.verify_shape::<14, 1, 1>(lanes, candidates, hit),
-            _ => self.verify_shape::<20, 1, 2>(lanes, candidates, hit),
-        }
-    }
-
-    #[inline(always)]
-    fn verify_shape<const LANES: usize, const PLACES: usize, const LINES: usize>(
-        &self,
-        lanes: &[Column],
-        candidates: &[Candidate],
-        mut hit: impl FnMut(u8, u32),
-    ) {
-        let masks = self.masks.as_chunks::<LANES>().0;
-        let mut columns: [&Column; LANES] = [&lanes[0]; LANES];
-        for (column, &lane) in columns.iter_mut().zip(&self.lanes) {
-            *column = &lanes[usize::from(lane)];
-        }
-        for &Candidate { hash, key, .. } in candidates {
-            // Lanes beyond the table's are compared under masks of zeros.
-            let packet = columns.map(|column| column[usize::from(key)]);
-            self.reader(hash).find::<LANES, PLACES, LINES>(hash, &packet, masks, |value| hit(key, value));
-        }
-    }
 }
 
 /// Fills an empty segment that nobody shares.
@@ -430,47 +399,24 @@ fn fill(
 ) -> Result<(), Crowded> {
     let mut writer = Writer::new(Arc::make_mut(segment), shape, buckets);
     for entry in entries {
-        writer.insert(hasher.hash(&entry.key), &entry)?;
+        writer.insert(hasher.hash(&entry.key).0, &entry)?;
     }
     Ok(())
 }
 
-/// Candidates of a vector, for several tables before they are verified.
-#[derive(Clone, Debug)]
-pub(crate) struct Candidates {
-    all: Box<[Candidate]>,
-    len: usize,
-}
-
-impl Default for Candidates {
-    fn default() -> Self {
-        Candidates { all: vec![Candidate::default(); 3 * VECTOR].into(), len: 0 }
-    }
-}
-
-impl Candidates {
-    /// Whether there are so many that they should be verified now: there is room for one table's more at least.
-    #[inline]
-    pub(crate) fn are_enough(&self) -> bool {
-        self.len >= VECTOR
-    }
-
-    /// The candidates.
-    #[inline]
-    pub(crate) fn all(&self) -> &[Candidate] {
-        &self.all[..self.len]
-    }
-
-    /// Forgets them.
-    #[inline]
-    pub(crate) fn clear(&mut self) {
-        self.len = 0;
-    }
+/// Filter words in pages.
+fn filter_pages(words: impl Iterator<Item = u32>) -> Vec<Arc<[u32]>> {
+    let words: Vec<u32> = words.collect();
+    words.chunks(FILTER_WORDS).map(Arc::from).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::VECTOR;
+    use crate::keys::Column;
+    use crate::probe::Probe;
+    use crate::simd::Level;
     use std::collections::HashMap;
 
     /// A segment that stood twice in the directory was once split after it had been changed at one place only.
@@ -532,10 +478,10 @@ mod tests {
         for ((member, key), value) in model {
             assert_eq!(table.value(*member, key), Some(*value));
             let lanes: Vec<Column> = key.iter().map(|lane| [*lane; VECTOR]).collect();
-            let (mut hashes, mut candidates) = (Hashes::default(), Candidates::default());
-            table.sift(Level::Scalar, &lanes, 1, 0, &mut hashes, &mut candidates);
+            let mut probe = Probe::default();
+            probe.sift(Level::detect(), table, &lanes, 1, 0);
             let mut found = Vec::new();
-            table.verify(&lanes, candidates.all(), |_, value| found.push(value));
+            probe.verify(Level::detect(), |_| table, &lanes, |_, value| found.push(value));
             assert!(found.contains(value), "{value} is not among {found:?}");
         }
     }

@@ -78,6 +78,15 @@ impl Default for Hashes {
     }
 }
 
+impl Hashes {
+    /// Hashes the first `len` keys: the terms of each, masked, under the seeds. What lies behind them is left or
+    /// overwritten with anything. As part of a [`Kernel`] it is compiled for each level.
+    #[inline(always)]
+    pub(crate) fn fill(&mut self, lanes: &[Column], len: usize, terms: &[Term], seeds: &Seeds) {
+        scalar::hash(lanes, len, terms, seeds, self);
+    }
+}
+
 /// Plain code that is compiled for each level. What `run` calls is to be inlined into it.
 pub(crate) trait Kernel {
     /// Does the work.
@@ -155,21 +164,6 @@ impl Level {
         }
     }
 
-    /// Hashes the first `len` keys: the terms of each, masked, under the seeds. What lies behind them is left or
-    /// overwritten with anything.
-    #[inline]
-    pub(crate) fn hash(self, lanes: &[Column], len: usize, terms: &[Term], seeds: &Seeds, out: &mut Hashes) {
-        match self {
-            Level::Scalar => scalar::hash(lanes, len, terms, seeds, out),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: this level exists only where `available` found AVX2.
-            Level::Avx2 => unsafe { x86::hash_avx2(lanes, len, terms, seeds, out) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: this level exists only where `available` found AVX-512 F, BW, DQ and VL.
-            Level::Avx512 => unsafe { x86::hash_avx512(lanes, len, terms, seeds, out) },
-        }
-    }
-
     /// The keys among the first `len` of which all terms are equal.
     #[inline]
     pub(crate) fn equal(self, lanes: &[Column], len: usize, terms: &[Equal]) -> Bits {
@@ -217,6 +211,21 @@ mod tests {
         (0..20).map(|_| std::array::from_fn(|_| random(state) as u32 >> (32 - bits))).collect()
     }
 
+    struct Fill<'a> {
+        out: &'a mut Hashes,
+        lanes: &'a [Column],
+        len: usize,
+        terms: &'a [Term],
+        seeds: &'a Seeds,
+    }
+
+    impl Kernel for Fill<'_> {
+        #[inline(always)]
+        fn run(self) {
+            self.out.fill(self.lanes, self.len, self.terms, self.seeds);
+        }
+    }
+
     #[test]
     fn every_level_hashes_like_one_key_alone() {
         let mut state = 1;
@@ -229,7 +238,7 @@ mod tests {
             for level in Level::available() {
                 for len in [1, 7, 8, 16, 33, 255, 256] {
                     let mut out = Hashes::default();
-                    level.hash(&lanes, len, &terms, &seeds, &mut out);
+                    level.run(Fill { out: &mut out, lanes: &lanes, len, terms: &terms, seeds: &seeds });
                     let found = out.hashes.iter().zip(&out.marks[..]).take(len);
                     for (key, (&hash, &marks)) in found.enumerate() {
                         let masked = terms.iter().map(|term| lanes[usize::from(term.lane)][key] & term.mask);

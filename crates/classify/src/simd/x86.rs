@@ -1,19 +1,9 @@
 //! The kernels for AVX2 and AVX-512.
 
-use super::{Bits, Equal, Hashes, Kernel, Seeds, Term, scalar};
+use super::{Bits, Equal, Kernel};
 use crate::VECTOR;
 use crate::keys::Column;
 use std::arch::x86_64::*;
-
-#[target_feature(enable = "avx2,bmi2")]
-pub(super) fn hash_avx2(lanes: &[Column], len: usize, terms: &[Term], seeds: &Seeds, out: &mut Hashes) {
-    scalar::hash(lanes, len, terms, seeds, out);
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
-pub(super) fn hash_avx512(lanes: &[Column], len: usize, terms: &[Term], seeds: &Seeds, out: &mut Hashes) {
-    scalar::hash(lanes, len, terms, seeds, out);
-}
 
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub(super) fn run_avx2(kernel: impl Kernel) {
