@@ -185,7 +185,7 @@ fn every_vector_is_decided_by_one_policy_and_counted_for_its_rules() {
             for _ in 0..EPOCHS {
                 author.next();
                 // Some policies stay until a vector has seen them, others go at once.
-                let stays = author.random.draw() % 3 > 0;
+                let stays = author.below(3) > 0;
                 while stays && author.engine.rule_count(MARK).packets == 0 {
                     std::thread::yield_now();
                 }
