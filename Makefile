@@ -7,7 +7,7 @@ CARGO ?= cargo
 PYTHON ?= /usr/bin/python3
 MMB := target/release/mmb
 
-.PHONY: help setup build install demo test test-rust test-replay test-live lint bench fuzz audit fmt doc clean
+.PHONY: help setup build install demo test test-rust test-replay test-live lint bench fuzz tsan audit fmt doc clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -46,6 +46,9 @@ bench: build ## the table of docs/bench.md: cycles per packet beside baselines, 
 
 fuzz: setup ## each fuzz target for a minute (SECONDS_EACH=60); needs a nightly toolchain
 	@scripts/fuzz $(or $(SECONDS_EACH),60)
+
+tsan: setup ## what goes on in several threads under ThreadSanitizer; needs a nightly toolchain with its sources
+	@scripts/tsan
 
 audit: ## licences, sources and known vulnerabilities of the dependencies
 	@scripts/audit

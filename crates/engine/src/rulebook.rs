@@ -91,8 +91,9 @@ impl Rulebook {
     pub(crate) fn change(&mut self, policy: &Policy, generation: u64) {
         let before = std::mem::replace(&mut self.policy, policy.clone());
         let diff = || Rules::diff(&before.rules, &policy.rules);
-        let (_, most) = diff().bounds();
-        let many = most > FEW && most > policy.rules.len() / 4;
+        // A few changes here and there touch many chunks: only what really differs counts.
+        let few = FEW.max(policy.rules.len() / 4);
+        let many = diff().bounds().1 > few && diff().nth(few).is_some();
         if many {
             self.slots.reserve(policy.rules.len().saturating_sub(before.rules.len()));
         }

@@ -104,7 +104,8 @@ fn packets_of_the_background_mostly_miss() {
     for kind in [Kind::FiveTuple, Kind::Tuples, Kind::Masks, Kind::Ip6, Kind::Options, Kind::Hostile] {
         let workload = small(kind);
         let policy = workload.policy().expect("numbers enough");
-        let found: usize = frames(&workload, 0.0, 300).frames.iter().map(|frame| matches(&policy, frame)).sum();
+        let found: usize =
+            frames(&workload, 0.0, 300).frames.iter().map(|frame| matches(&policy, frame)).sum();
         assert!(found <= 10, "{kind:?}: {found} of 300");
     }
 }

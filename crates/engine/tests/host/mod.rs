@@ -1,5 +1,7 @@
 //! A host for tests: hands frames to a worker and keeps what it gives back.
 
+#![allow(dead_code, reason = "each test program uses a part")]
+
 use mmb_engine::{Engine, NoCycles, PortSpec, PortTable, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::Policy;
