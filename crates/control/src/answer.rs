@@ -110,11 +110,14 @@ pub struct TableLine {
     pub class: String,
     /// The fields of the mask in words.
     pub mask: String,
+    /// Tuples (distinct masks of rules) that share it.
+    #[serde(default)]
+    pub tuples: u64,
     /// Rules in it.
     pub rules: u64,
     /// Distinct keys of these rules.
     pub entries: u64,
-    /// Buckets of its hash index.
+    /// Buckets of its hash index; 0 for rules that are compared one by one.
     pub buckets: u64,
     /// Used share of the buckets' places.
     pub load: f64,
@@ -223,6 +226,9 @@ pub struct VersionLine {
     pub version: String,
     /// The protocol's.
     pub protocol: u32,
+    /// The instructions that rules are looked up with: `avx512`, `avx2` or `scalar`.
+    #[serde(default)]
+    pub instructions: String,
 }
 
 /// Something wrong, or worth knowing, and where.

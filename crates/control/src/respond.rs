@@ -289,7 +289,7 @@ impl Responder<'_> {
             Topic::Errors => status::errors(&self.daemon()),
             Topic::Runtime => status::runtime(&self.daemon()),
             Topic::Settings => status::settings(&self.daemon()),
-            Topic::Version => vec![status::version()],
+            Topic::Version => vec![status::version(&self.daemon())],
         };
         lines.iter().try_for_each(|line| self.send(line))
     }

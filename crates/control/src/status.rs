@@ -2,12 +2,17 @@
 //! function reads what it needs while the caller holds the daemon, and formats as little as it can.
 
 use crate::answer::{
-    Answer, Link, PortLine, ReasonLine, StageLine, TableLine, Traffic, VersionLine, WorkerLine,
+    Answer, ErrorLine, Link, PortLine, ReasonLine, StageLine, TableLine, Traffic, VersionLine, WorkerLine,
 };
 use crate::daemon::Daemon;
 use crate::language;
 use crate::protocol::VERSION;
-use mmb_engine::{Count, PortCount, StageCount};
+use mmb_engine::{Count, PortCount, StageCount, TableInfo};
+
+/// A class with more tables than this is worth a remark.
+const MANY_TABLES: usize = 64;
+/// What a table costs a packet that is not in it, about.
+const TABLE_CYCLES: usize = 5;
 
 pub(crate) fn ports(daemon: &Daemon) -> Vec<Answer> {
     let mut counts = daemon.engine().port_counts().into_iter();
@@ -45,19 +50,35 @@ pub(crate) fn errors(daemon: &Daemon) -> Vec<Answer> {
 }
 
 pub(crate) fn tables(daemon: &Daemon) -> Vec<Answer> {
-    let tables = daemon.engine().tables().into_iter();
-    tables
-        .map(|table| {
-            Answer::Table(TableLine {
-                class: table.class.to_string(),
-                mask: table.mask,
-                rules: table.rules as u64,
-                entries: table.entries as u64,
-                buckets: table.buckets as u64,
-                load: table.load,
-            })
+    let tables = daemon.engine().tables();
+    let remarks = remarks(&tables).into_iter().map(Answer::Note);
+    let line = |table: &TableInfo| {
+        Answer::Table(TableLine {
+            class: table.class.to_string(),
+            mask: table.mask.clone(),
+            tuples: table.tuples as u64,
+            rules: table.rules as u64,
+            entries: table.entries as u64,
+            buckets: table.buckets as u64,
+            load: table.load,
         })
-        .collect()
+    };
+    tables.iter().map(line).chain(remarks).collect()
+}
+
+/// What there is to say of a policy that needs very many tables.
+fn remarks(tables: &[TableInfo]) -> Vec<ErrorLine> {
+    let remark = |class: &[TableInfo]| {
+        let looked_up = class.iter().filter(|table| table.buckets > 0).count();
+        (looked_up > MANY_TABLES).then(|| {
+            ErrorLine::new(format!(
+                "{}: each packet is looked up in {looked_up} tables, at some {TABLE_CYCLES} cycles each; fewer \
+                 combinations of fields and prefix lengths in rules would make fewer tables",
+                class[0].class
+            ))
+        })
+    };
+    tables.chunk_by(|a, b| a.class == b.class).filter_map(remark).collect()
 }
 
 pub(crate) fn runtime(daemon: &Daemon) -> Vec<Answer> {
@@ -74,8 +95,12 @@ pub(crate) fn settings(daemon: &Daemon) -> Vec<Answer> {
     language::settings(&daemon.policy().settings).into_iter().map(Answer::Setting).collect()
 }
 
-pub(crate) fn version() -> Answer {
-    Answer::Version(VersionLine { version: env!("CARGO_PKG_VERSION").to_owned(), protocol: VERSION })
+pub(crate) fn version(daemon: &Daemon) -> Answer {
+    Answer::Version(VersionLine {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        protocol: VERSION,
+        instructions: daemon.engine().instructions().to_owned(),
+    })
 }
 
 fn traffic(count: Count) -> Traffic {
@@ -92,5 +117,33 @@ fn stage(count: StageCount) -> StageLine {
         packets: count.packets,
         packets_per_vector: per(count.packets, count.vectors),
         cycles_per_packet: per(count.cycles, count.packets),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn very_many_tables_are_remarked_on_by_class() {
+        let table = |class, buckets| TableInfo {
+            class,
+            mask: String::new(),
+            tuples: 1,
+            rules: 1,
+            entries: 1,
+            buckets,
+            load: 0.5,
+        };
+        let tables = |ip4, rows, ip6| {
+            let ip4 = vec![table("ip4", 16); ip4];
+            [ip4, vec![table("ip4", 0); rows], vec![table("ip6", 16); ip6]].concat()
+        };
+        assert_eq!(remarks(&[]), []);
+        // Rules that are compared one by one are in no table that is looked up.
+        assert_eq!(remarks(&tables(64, 100, 64)), []);
+        let [remark] = &remarks(&tables(3, 0, 65))[..] else { panic!("one class has many") };
+        assert!(remark.message.starts_with("ip6: each packet is looked up in 65 tables"), "{remark:?}");
+        assert_eq!(remarks(&tables(65, 1, 70)).len(), 2);
     }
 }

@@ -191,7 +191,12 @@ impl Engine {
         self.workers.get(worker).map(|worker| worker.stages().to_vec()).unwrap_or_default()
     }
 
-    /// The classifier's tables, for people to look at.
+    /// The instructions that rules are looked up with: `avx512`, `avx2` or `scalar`.
+    pub fn instructions(&self) -> &'static str {
+        self.current.classifier.instructions()
+    }
+
+    /// The classifier's tables, for people to look at, those of a class together.
     pub fn tables(&self) -> Vec<TableInfo> {
         let info = |table: TableStats| TableInfo {
             class: match table.class {

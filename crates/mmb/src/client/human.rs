@@ -59,7 +59,11 @@ impl Printer for HumanPrinter {
                 settings.push((line.name, plain(&line.value)));
             }
             (Answer::Version(line), Section::Version) => {
-                self.screen.text(&format!("mmb {}, protocol {}\n", line.version, line.protocol));
+                self.screen.text(&format!("mmb {}, protocol {}", line.version, line.protocol));
+                if !line.instructions.is_empty() {
+                    self.screen.text(&format!(", looks rules up with {} instructions", line.instructions));
+                }
+                self.screen.text("\n");
             }
             (other, _) => self.change(other),
         }
@@ -202,24 +206,25 @@ fn show_tables(screen: &mut Screen, tables: &[TableLine]) {
     }
     let mut table = Table::new(&[
         ("CLASS", Align::Left),
+        ("TUPLES", Align::Right),
         ("RULES", Align::Right),
         ("ENTRIES", Align::Right),
         ("BUCKETS", Align::Right),
         ("LOAD", Align::Right),
         ("MASK", Align::Left),
     ]);
-    let mut sums = [0u64; 3];
+    let mut sums = [0u64; 4];
     for line in tables {
-        let numbers = [line.rules, line.entries, line.buckets];
+        let numbers = [line.tuples, line.rules, line.entries, line.buckets];
         sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
-        let [rules, entries, buckets] = numbers.map(|number| number.to_string());
+        let [tuples, rules, entries, buckets] = numbers.map(|number| number.to_string());
         let load = format!("{:.2}", line.load);
         let mask = if line.mask.is_empty() { "(any)".to_owned() } else { line.mask.clone() };
-        table.row(screen, vec![line.class.clone(), rules, entries, buckets, load, mask]);
+        table.row(screen, vec![line.class.clone(), tuples, rules, entries, buckets, load, mask]);
     }
-    let [rules, entries, buckets] = sums.map(|sum| sum.to_string());
+    let [tuples, rules, entries, buckets] = sums.map(|sum| sum.to_string());
     let count = if tables.len() == 1 { "1 table".to_owned() } else { format!("{} tables", tables.len()) };
-    table.end(screen, Some(vec![String::new(), rules, entries, buckets, String::new(), count]));
+    table.end(screen, Some(vec![String::new(), tuples, rules, entries, buckets, String::new(), count]));
 }
 
 fn show_ports(screen: &mut Screen, ports: Vec<PortLine>) {
