@@ -99,6 +99,96 @@ pub(crate) struct Placed {
     pub(crate) rule: Hanging,
 }
 
+/// Rules of a class that come all at once, packed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Batch {
+    tuples: Vec<(LaneMask, Lanes)>,
+    numbers: HashMap<LaneMask, u32>,
+    keys: Vec<u32>,
+    rules: Vec<Packed>,
+    /// The rules that are more than a handle.
+    hanging: Vec<Hanging>,
+}
+
+/// A rule under one of its keys.
+#[derive(Clone, Copy, Debug)]
+struct Packed {
+    tuple: u32,
+    /// Where the lanes of its key begin that the tuple's mask has.
+    key: u32,
+    /// Its handle, or with [`LIST`] its place among those that are more.
+    rule: u32,
+}
+
+impl Batch {
+    /// Adds a rule under a key.
+    pub(crate) fn push(&mut self, placed: Placed) {
+        // Rules of one tuple often stand together.
+        let tuple = match self.rules.last() {
+            Some(last) if self.tuples[last.tuple as usize].0 == placed.mask => last.tuple,
+            _ => *self.numbers.entry(placed.mask).or_insert_with(|| {
+                self.tuples.push((placed.mask, lane_set(&placed.mask)));
+                self.tuples.len() as u32 - 1
+            }),
+        };
+        let key = self.keys.len() as u32;
+        self.keys.extend(self.tuples[tuple as usize].1.iter().map(|lane| placed.key[lane]));
+        let rule = if placed.rule.is_plain() {
+            placed.rule.handle
+        } else {
+            self.hanging.push(placed.rule);
+            LIST | (self.hanging.len() as u32 - 1)
+        };
+        self.rules.push(Packed { tuple, key, rule });
+    }
+
+    /// How many of the rules have a key in the option table.
+    pub(crate) fn optional(&self) -> usize {
+        self.hanging.iter().filter(|rule| rule.option.is_some()).count()
+    }
+
+    fn key(&self, packed: Packed) -> LaneMask {
+        let mut key = LaneMask::default();
+        let lanes = self.tuples[packed.tuple as usize].1.iter();
+        lanes.zip(&self.keys[packed.key as usize..]).for_each(|(lane, part)| key[lane] = *part);
+        key
+    }
+
+    /// For the merger: every tuple with a sample of its keys, and the share of keys that is in the samples.
+    pub(crate) fn sample(&self) -> (Vec<Tuple>, f64) {
+        let stride = self.rules.len().div_ceil(SAMPLE).max(1);
+        let tuple = |(mask, _): &(LaneMask, Lanes)| Tuple { mask: *mask, entries: 0, sample: Vec::new() };
+        let mut tuples: Vec<Tuple> = self.tuples.iter().map(tuple).collect();
+        for (at, packed) in self.rules.iter().enumerate() {
+            let tuple = &mut tuples[packed.tuple as usize];
+            tuple.entries += 1;
+            if at % stride == 0 || tuple.sample.is_empty() {
+                tuple.sample.push(self.key(*packed));
+            }
+        }
+        for tuple in &mut tuples {
+            tuple.sample.sort_unstable();
+            tuple.sample.dedup();
+            if stride == 1 {
+                tuple.entries = tuple.sample.len();
+            }
+        }
+        (tuples, 1.0 / stride as f64)
+    }
+
+    /// The rules, one after the other.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = Placed> + '_ {
+        self.rules.iter().map(|packed| Placed {
+            mask: self.tuples[packed.tuple as usize].0,
+            key: self.key(*packed),
+            rule: match packed.rule {
+                handle if handle & LIST == 0 => Hanging { handle, option: None, checks: Vec::new() },
+                number => self.hanging[(number & !LIST) as usize].clone(),
+            },
+        })
+    }
+}
+
 /// One table, for people to look at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableStats {
@@ -171,37 +261,6 @@ impl ClassIndex {
             }
             self.view.tables.push(Arc::new(table));
         }
-    }
-
-    /// The keys of a class for the merger: every tuple with a sample of its keys.
-    pub(crate) fn tuples(placed: &[Placed]) -> (Vec<Tuple>, f64) {
-        let stride = placed.len().div_ceil(SAMPLE).max(1);
-        let mut numbers: HashMap<&LaneMask, usize> = HashMap::new();
-        let mut tuples: Vec<Tuple> = Vec::new();
-        let mut before: Option<(&LaneMask, usize)> = None;
-        for (at, placed) in placed.iter().enumerate() {
-            // Rules of one tuple often stand together.
-            let number = match before {
-                Some((mask, number)) if *mask == placed.mask => number,
-                _ => *numbers.entry(&placed.mask).or_insert_with(|| {
-                    tuples.push(Tuple { mask: placed.mask, entries: 0, sample: Vec::new() });
-                    tuples.len() - 1
-                }),
-            };
-            before = Some((&placed.mask, number));
-            tuples[number].entries += 1;
-            if at % stride == 0 || tuples[number].sample.is_empty() {
-                tuples[number].sample.push(placed.key);
-            }
-        }
-        for tuple in &mut tuples {
-            tuple.sample.sort_unstable();
-            tuple.sample.dedup();
-            if stride == 1 {
-                tuple.entries = tuple.sample.len();
-            }
-        }
-        (tuples, 1.0 / stride as f64)
     }
 
     /// Hangs a rule on its key.

@@ -1,6 +1,6 @@
 //! The classifier: what workers search, and the writer's side, which changes it rule by rule.
 
-use crate::class_index::{ClassIndex, Placed, Random, TableStats, Tuning, lanes};
+use crate::class_index::{Batch, ClassIndex, Placed, Random, TableStats, Tuning, lanes};
 use crate::compile::compile;
 use crate::keys::{Columns, Keys, Wanted};
 use crate::list::{Hanging, ListIndex, Lists, OptionKey};
@@ -120,20 +120,18 @@ impl ClassifierIndex {
         tuning: Tuning,
     ) -> Result<ClassifierIndex, (Handle, UnknownPort)> {
         let mut index = ClassifierIndex::new(ports, seed);
-        let mut placed: [Vec<Placed>; 3] = Default::default();
+        let mut batches: [Batch; 3] = Default::default();
         for (handle, rule) in rules {
-            for (class, placed) in CLASSES.into_iter().zip(&mut placed) {
-                place(rule.borrow(), handle, class, &index.ports, |key| placed.push(key))
+            for (class, batch) in CLASSES.into_iter().zip(&mut batches) {
+                place(rule.borrow(), handle, class, &index.ports, |placed| batch.push(placed))
                     .map_err(|port| (handle, port))?;
             }
         }
-        let optional = placed.iter().flatten().filter(|placed| placed.rule.option.is_some()).count();
-        index.options = option_table(optional, &mut index.random);
-        for (number, placed) in placed.into_iter().enumerate() {
-            let (tuples, share) = ClassIndex::tuples(&placed);
+        index.options = option_table(batches.iter().map(Batch::optional).sum(), &mut index.random);
+        for (number, batch) in batches.into_iter().enumerate() {
+            let (tuples, share) = batch.sample();
             index.classes[number].arrange(&tuples, share, tuning, &mut index.random);
-            drop(tuples);
-            placed.into_iter().for_each(|placed| index.hang(number, placed));
+            batch.rules().for_each(|placed| index.hang(number, placed));
         }
         Ok(index)
     }

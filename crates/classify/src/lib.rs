@@ -32,6 +32,7 @@ mod keys;
 mod list;
 mod matches;
 mod merge;
+mod pairs;
 mod ports;
 mod probe;
 mod ranged;

@@ -137,7 +137,8 @@ impl Hanging {
         Hanging { handle, option: key, checks }
     }
 
-    fn is_plain(&self) -> bool {
+    /// Whether nothing but its key must hold.
+    pub(crate) fn is_plain(&self) -> bool {
         self.option.is_none() && self.checks.is_empty()
     }
 

@@ -1,7 +1,7 @@
 //! What a vector's packets matched, and the scratch that finding it needs. One worker owns and writes it.
 
 use crate::VECTOR;
-use crate::keys::Column;
+use crate::pairs::Pairs;
 use crate::probe::Probe;
 use crate::ranged::LazyOptions;
 
@@ -47,22 +47,13 @@ pub(crate) struct Listed {
     pub(crate) list: u32,
 }
 
-/// Keys for the option table: packets' options, each with the list that asks for it.
-#[derive(Clone, Debug)]
-pub(crate) struct Pairs {
-    pub(crate) lanes: Box<[Column; 4]>,
-    /// The packets' keys that they are of.
-    pub(crate) keys: Box<[u8; VECTOR]>,
-    pub(crate) len: usize,
-}
-
 impl Default for Scratch {
     fn default() -> Self {
         Scratch {
             probe: Probe::default(),
             listed: Vec::with_capacity(MATCHES),
             options: LazyOptions::default(),
-            pairs: Pairs { lanes: Box::new([[0; VECTOR]; 4]), keys: Box::new([0; VECTOR]), len: 0 },
+            pairs: Pairs::default(),
             log: Vec::with_capacity(MATCHES),
             counts: Box::new([0; VECTOR]),
             ends: Box::new([0; VECTOR]),

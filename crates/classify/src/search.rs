@@ -4,13 +4,14 @@ use crate::VECTOR;
 use crate::check::Subject;
 use crate::flat::Flat;
 use crate::keys::Column;
-use crate::list::{LIST, List, Lists, OptionKey};
-use crate::matches::{Listed, Log, Pairs, Scratch};
+use crate::list::{LIST, List, Lists};
+use crate::matches::{Listed, Log, Scratch};
+use crate::pairs::Pairs;
 use crate::probe::Probe;
 use crate::ranged::LazyOptions;
 use crate::simd::{Level, prefetch};
 use crate::table::Table;
-use mmb_packet::options::{self, END, NOP};
+use mmb_packet::options::Area;
 use mmb_packet::{Layout, Packet};
 use std::sync::Arc;
 
@@ -103,14 +104,18 @@ fn look_at_lists(shared: Shared<'_>, vector: Vector<'_, '_>, scratch: &mut Scrat
         }
         let keys = &keys[..run.len()];
         look_at(list, shared.level, vector, keys, options, &mut log);
-        if !list.keyed.is_empty() {
-            for &key in keys {
-                let subject = vector.subject(key);
-                ask_options(shared, vector, (number, list), &subject, probe, pairs, options, &mut log);
+        if list.keyed.is_empty() {
+            continue;
+        }
+        for &key in keys {
+            if !pairs.have_room() {
+                look_up(pairs, shared, vector, probe, options, &mut log);
             }
+            let subject = vector.subject(key);
+            pairs.ask(key, number, &list.keyed, &Area::of(subject.packet, subject.layout));
         }
     }
-    look_up_options(shared, vector, probe, pairs, options, &mut log);
+    look_up(pairs, shared, vector, probe, options, &mut log);
     scratch.listed = listed;
 }
 
@@ -133,79 +138,24 @@ fn look_at(
     }
 }
 
-/// Puts the packet's options that a list asks for among the pairs to be looked up.
-#[allow(clippy::too_many_arguments)]
-fn ask_options(
-    shared: Shared<'_>,
-    vector: Vector<'_, '_>,
-    (number, list): (u32, &List),
-    subject: &Subject<'_, '_>,
-    probe: &mut Probe,
+/// Looks the pairs up in the option table, and holds packets against what is there.
+fn look_up(
     pairs: &mut Pairs,
-    options: &mut LazyOptions,
-    log: &mut Log<'_>,
-) {
-    // An area holds 20 options with a length, and 40 bytes in all: each makes two pairs at most.
-    if pairs.len + 2 * options::MAX_AREA > VECTOR {
-        look_up_options(shared, vector, probe, pairs, options, log);
-    }
-    let first = pairs.len;
-    for option in options::walk(options::area(subject.packet, subject.layout)) {
-        if list.keyed.asks_presence(option.kind) {
-            pairs.push(first, subject.key, OptionKey::Present(option.kind).lanes(number));
-        }
-        if option.kind != END
-            && option.kind != NOP
-            && list.keyed.asks_value(option.kind)
-            && let Some(value) = options::number(option.data)
-        {
-            pairs.push(first, subject.key, OptionKey::Value(option.kind, value).lanes(number));
-        }
-    }
-}
-
-impl Pairs {
-    /// Adds a pair, unless it is among those from `first` on: a rule is found once, however often an option stands
-    /// there.
-    #[inline]
-    fn push(&mut self, first: usize, key: u8, lanes: [u32; 4]) {
-        let at = self.len;
-        let same = |at: usize| (0..4).all(|lane| self.lanes[lane][at] == lanes[lane]);
-        if (first..at).any(same) {
-            return;
-        }
-        for (column, lane) in self.lanes.iter_mut().zip(lanes) {
-            column[at] = lane;
-        }
-        self.keys[at] = key;
-        self.len += 1;
-    }
-}
-
-/// Looks the pairs up in the option table.
-fn look_up_options(
     shared: Shared<'_>,
     vector: Vector<'_, '_>,
     probe: &mut Probe,
-    pairs: &mut Pairs,
     options: &mut LazyOptions,
     log: &mut Log<'_>,
 ) {
-    probe.sift(shared.level, shared.options, &pairs.lanes[..], pairs.len, 0);
-    probe.verify(
-        shared.level,
-        |_| shared.options,
-        &pairs.lanes[..],
-        |pair, value| {
-            let key = pairs.keys[usize::from(pair)];
-            if value & LIST == 0 {
-                log.hit(vector.of[usize::from(key)], value);
-                return;
-            }
-            if let Some(list) = shared.lists.at(value & !LIST) {
-                look_at(list, shared.level, vector, &[key], options, log);
-            }
-        },
-    );
-    pairs.len = 0;
+    probe.sift(shared.level, shared.options, pairs.lanes(), pairs.len(), 0);
+    let table = |_| shared.options;
+    probe.verify(shared.level, table, pairs.lanes(), |pair, value| {
+        let key = pairs.key(pair);
+        if value & LIST == 0 {
+            log.hit(vector.of[usize::from(key)], value);
+        } else if let Some(list) = shared.lists.at(value & !LIST) {
+            look_at(list, shared.level, vector, &[key], options, log);
+        }
+    });
+    pairs.clear();
 }

@@ -274,9 +274,13 @@ impl<'a> Reader<'a> {
         let home = hash as usize & (self.buckets - 1);
         for step in 0..=REACH {
             let bucket = (home + step) & (self.buckets - 1);
+            let numbers = self.word(shape, bucket, shape.last_word());
             for place in 0..shape.places {
-                let same = |entry: &Entry| entry.member == member && entry.key[..key.len()] == *key;
-                if self.entry(shape, bucket, place).is_some_and(|entry| same(&entry)) {
+                let lane = |lane: usize| self.word(shape, bucket, place * shape.lanes + lane);
+                let same = (numbers >> (place * 8)) as u8 == member
+                    && key.iter().enumerate().all(|(at, part)| lane(at) == *part);
+                // A free place may hold an old key.
+                if same && self.word(shape, bucket, shape.value(place)) != NONE {
                     return Some((bucket, place));
                 }
             }

@@ -118,6 +118,58 @@ pub fn number(data: &[u8]) -> Option<u64> {
     Some(data.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)))
 }
 
+/// A copy of a header's option area with room behind it, so that options are read without a look at every bound.
+#[derive(Clone, Copy, Debug)]
+pub struct Area {
+    bytes: [u8; MAX_AREA + 16],
+    len: usize,
+}
+
+impl Area {
+    /// A copy of an area, of its first [`MAX_AREA`] bytes if it is longer.
+    pub fn new(area: &[u8]) -> Area {
+        let mut bytes = [0; MAX_AREA + 16];
+        bytes[..MAX_AREA].iter_mut().zip(area).for_each(|(to, from)| *to = *from);
+        Area { bytes, len: area.len().min(MAX_AREA) }
+    }
+
+    /// The option area of a packet's TCP header; empty where there is none.
+    #[inline]
+    pub fn of(packet: &Packet<'_>, layout: &Layout) -> Area {
+        let range = layout.tcp_options();
+        let rest = packet.bytes().get(range.start..).unwrap_or_default();
+        // A length that is known when compiled; what lies behind the area is not looked at.
+        let Some(whole) = rest.first_chunk::<MAX_AREA>() else { return Area::new(area(packet, layout)) };
+        let mut bytes = [0; MAX_AREA + 16];
+        bytes[..MAX_AREA].copy_from_slice(whole);
+        Area { bytes, len: range.len().min(MAX_AREA) }
+    }
+
+    /// Calls `each` with the kind of every option that [`walk`] meets, whether its data is a number (see [`number`]),
+    /// and that number (anything if it is none).
+    #[inline(always)]
+    pub fn each(&self, mut each: impl FnMut(u8, bool, u64)) {
+        let mut at = 0;
+        while at < self.len.min(MAX_AREA) {
+            let (kind, length) = (self.bytes[at], usize::from(self.bytes[at + 1]));
+            let padding = kind <= NOP;
+            let size = if padding { 1 } else { length };
+            if at + size > self.len || (size < 2 && !padding) {
+                return;
+            }
+            let word = self.bytes[at + 2..].first_chunk().map_or(0, |word| u64::from_be_bytes(*word));
+            let data = size.wrapping_sub(2);
+            // Of 1 to 8 bytes; what is shifted too far does not count.
+            let shift = 64u32.wrapping_sub((data as u32).wrapping_mul(8));
+            each(kind, data.wrapping_sub(1) < 8, word.wrapping_shr(shift));
+            if kind == END {
+                return;
+            }
+            at += size;
+        }
+    }
+}
+
 /// An area holds at most 20 options with a length byte, and each kind of padding is entered once.
 const MAX_SLOTS: usize = MAX_AREA / 2 + 2;
 

@@ -1,6 +1,6 @@
 //! TCP options: the walk and the table against a list of what was put in.
 
-use mmb_packet::options::{OptionTable, Stop, number, walk};
+use mmb_packet::options::{Area, OptionTable, Stop, number, walk};
 use mmb_testkit::frame::tcp_option;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -82,6 +82,14 @@ proptest! {
             }
             prop_assert_eq!(table.any(), options.iter().any(|option| option.0 > 1));
         }
+    }
+
+    #[test]
+    fn a_copied_area_says_the_same(area in prop_oneof![area(), vec(any::<u8>(), 0..=40)]) {
+        let expected: Vec<_> = walk(&area).map(|option| (option.kind, number(option.data))).collect();
+        let mut found = Vec::new();
+        Area::new(&area).each(|kind, is_number, value| found.push((kind, is_number.then_some(value))));
+        prop_assert_eq!(found, expected);
     }
 
     #[test]
