@@ -171,7 +171,8 @@ mod tests {
     fn what_is_no_answer_is_told() {
         assert!(matches!(&read("HTTP/1.1 400\n")[..], [Err(_), ..]));
         assert!(matches!(&read("{\"added\":{}}\n")[..], [Err(_), ..]), "a known kind with a member missing");
-        let version = Answer::Version(VersionLine { version: "1".into(), protocol: 1, instructions: String::new() });
+        let version =
+            Answer::Version(VersionLine { version: "1".into(), protocol: 1, instructions: String::new() });
         let cut = r#"{"version":{"version":"1","protocol":1}}"#.to_owned() + "\n{\"end\":";
         assert_eq!(read(&cut), [Ok(version)], "half a line is the end");
     }
