@@ -103,6 +103,9 @@ impl Rulebook {
                 RuleChange::Added(rule) => self.add(&rule, !many),
             }
         }
+        if many {
+            self.slots.shrink();
+        }
         if many || self.index.is_scattered() {
             self.rebuild();
         }

@@ -12,6 +12,9 @@ use mmb_policy::RuleId;
 use std::collections::HashMap;
 use std::ops::Add;
 
+/// Slots that wait for workers, at most, while a policy changes rule by rule.
+const USUALLY_RETIRED: usize = 4096;
+
 /// A slot that no snapshot from `until` on knows.
 #[derive(Clone, Copy, Debug)]
 struct Retired {
@@ -54,6 +57,9 @@ impl Slots {
     pub(crate) fn reclaim(&mut self, oldest: u64) {
         let gone = self.retired.partition_point(|retired| retired.until <= oldest);
         self.free.extend(self.retired.drain(..gone).map(|retired| retired.number));
+        if self.retired.is_empty() {
+            self.retired.shrink_to(USUALLY_RETIRED);
+        }
     }
 
     /// Gives a rule a slot whose counters are zero.
@@ -92,6 +98,13 @@ impl Slots {
     pub(crate) fn reserve(&mut self, rules: usize) {
         self.rules.reserve(rules);
     }
+
+    /// Gives back the room of very many rules that went.
+    pub(crate) fn shrink(&mut self) {
+        if self.rules.len() < self.rules.capacity() / 4 {
+            self.rules.shrink_to_fit();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -129,6 +142,20 @@ mod tests {
         slots.reclaim(2);
         assert_eq!(slots.assign(RuleId(9)), slot);
         assert_eq!((slots.count(RuleId(1)), slots.count(RuleId(9))), (Count::default(), Count::default()));
+    }
+
+    #[test]
+    fn what_very_many_rules_took_is_given_back() {
+        let mut slots = Slots::new(1);
+        (1..=100_000).for_each(|id| _ = slots.assign(RuleId(id)));
+        (10..=100_000).for_each(|id| _ = slots.retire(RuleId(id), 2));
+        slots.reclaim(2);
+        slots.shrink();
+        assert!(slots.retired.capacity() <= USUALLY_RETIRED && slots.rules.capacity() < 1000);
+        // What is left is found, and free slots are taken first.
+        assert_eq!((slots.number(RuleId(9)), slots.number(RuleId(10))), (Some(8), None));
+        assert!(slots.assign(RuleId(7)) < 100_000);
+        assert_eq!(slots.used, 100_000);
     }
 
     #[test]
