@@ -7,6 +7,7 @@
 use crate::cube::{KeyWords, bytes};
 use crate::flat;
 use crate::list::{Hanging, LIST, ListIndex};
+use crate::loosen::{Loosened, SHORT_CHAIN, relax};
 use crate::merge::{Group, Tuple, merge};
 use crate::search::ClassTables;
 use crate::segment::Crowded;
@@ -215,6 +216,7 @@ pub(crate) struct ClassIndex {
     pub(crate) view: ClassTables,
     pub(crate) wanted: Lanes,
     homes: HashMap<LaneMask, Home>,
+    loosened: Loosened,
     /// The most rules that a packet can match.
     pub(crate) most: usize,
     /// Tables that tuples which came later got.
@@ -228,22 +230,24 @@ impl ClassIndex {
             view: ClassTables::default(),
             wanted: Lanes::default(),
             homes: HashMap::new(),
+            loosened: Loosened::default(),
             most: 0,
             strays: 0,
         }
     }
 
-    /// Gives tuples their places ahead of their rules: `tuples` with the numbers of their keys, of which every
-    /// `stride`th is in the samples.
-    pub(crate) fn arrange(&mut self, tuples: &[Tuple], share: f64, tuning: Tuning, random: &mut Random) {
+    /// Gives the tuples of rules that are about to come their places.
+    pub(crate) fn arrange(&mut self, batch: &Batch, tuning: Tuning, random: &mut Random) {
+        let (tuples, share) = batch.sample();
         let groups = match tuning {
-            Tuning::Merged => merge(self.class, tuples, share),
-            Tuning::EveryTuple => (0..).zip(tuples).map(|(n, tuple)| Group::of(n, &tuple.mask)).collect(),
+            Tuning::Merged => merge(self.class, &tuples, share),
+            Tuning::EveryTuple => (0..).zip(&tuples).map(|(n, tuple)| Group::of(n, &tuple.mask)).collect(),
         };
         let mut groups: Vec<(usize, Group)> =
-            groups.into_iter().map(|group| (group.entries(tuples), group)).collect();
+            groups.into_iter().map(|group| (group.entries(&tuples), group)).collect();
         groups.sort_by_key(|(entries, _)| *entries);
         let mut rows = 0;
+        let mut relaxed: Vec<Option<LaneMask>> = vec![None; tuples.len()];
         for (entries, group) in groups {
             let fits = entries <= flat::MOST_OF_A_TUPLE && rows + entries <= flat::MOST;
             if fits && tuning == Tuning::Merged {
@@ -258,9 +262,52 @@ impl ClassIndex {
                 let place =
                     Place::Table { table: self.view.tables.len(), member: table.join(&tuples[number].mask) };
                 self.homes.insert(tuples[number].mask, Home::new(place));
+                relaxed[number] = (group.tuples.len() > 1).then_some(group.relaxed);
             }
             self.view.tables.push(Arc::new(table));
         }
+        self.loosen(batch, &relaxed);
+    }
+
+    /// Finds the relaxed keys that too many rules share for a chain. `relaxed`: the mask of each tuple's table, if
+    /// the tuple shares it.
+    fn loosen(&mut self, batch: &Batch, relaxed: &[Option<LaneMask>]) {
+        let mut counts: HashMap<(LaneMask, LaneMask), usize> = HashMap::new();
+        let keys = || {
+            batch.rules.iter().filter_map(|packed| {
+                let mask = relaxed[packed.tuple as usize]?;
+                Some((mask, relax(&batch.key(*packed), &mask)))
+            })
+        };
+        // Of very many rules a part, which shows the long chains.
+        let stride = batch.rules.len().div_ceil(8 * SAMPLE).max(1);
+        keys().step_by(stride).for_each(|key| *counts.entry(key).or_default() += 1);
+        let longest = SHORT_CHAIN.div_ceil(stride);
+        counts.retain(|_, count| *count > longest);
+        if counts.is_empty() {
+            return;
+        }
+        let masks: BTreeSet<LaneMask> = counts.keys().map(|(mask, _)| *mask).collect();
+        for mask in masks {
+            let members = (0..).zip(relaxed).filter(|(_, its)| **its == Some(mask));
+            let tuples: Vec<LaneMask> =
+                members.map(|(number, _): (usize, _)| batch.tuples[number].0).collect();
+            let keys = counts.keys().filter(|(its, _)| *its == mask).map(|(_, key)| *key);
+            let place = tuples.first().map(|tuple| self.homes[tuple].place);
+            if let Some(Place::Table { table, .. }) = place
+                && !self.homes.contains_key(&mask)
+                && Arc::make_mut(&mut self.view.tables[table]).has_room()
+            {
+                let member = Arc::make_mut(&mut self.view.tables[table]).join(&mask);
+                self.homes.insert(mask, Home::new(Place::Table { table, member }));
+            }
+            self.loosened.add(&mask, tuples.into_iter(), keys);
+        }
+    }
+
+    /// A rule as it is to be hung, or was.
+    pub(crate) fn loosened(&self, placed: Placed) -> Placed {
+        self.loosened.apply(self.class, placed)
     }
 
     /// Hangs a rule on its key.

@@ -129,8 +129,7 @@ impl ClassifierIndex {
         }
         index.options = option_table(batches.iter().map(Batch::optional).sum(), &mut index.random);
         for (number, batch) in batches.into_iter().enumerate() {
-            let (tuples, share) = batch.sample();
-            index.classes[number].arrange(&tuples, share, tuning, &mut index.random);
+            index.classes[number].arrange(&batch, tuning, &mut index.random);
             batch.rules().for_each(|placed| index.hang(number, placed));
         }
         Ok(index)
@@ -168,6 +167,7 @@ impl ClassifierIndex {
     }
 
     fn hang(&mut self, class: usize, placed: Placed) {
+        let placed = self.classes[class].loosened(placed);
         let ClassifierIndex { classes, lists, random, .. } = self;
         let (mask, key, option) = (placed.mask, placed.key, placed.rule.option);
         let behind = option.map(|_| placed.rule.behind_option());
@@ -191,6 +191,7 @@ impl ClassifierIndex {
     }
 
     fn unhang(&mut self, class: usize, placed: Placed) {
+        let placed = self.classes[class].loosened(placed);
         if let Some(option) = placed.rule.option
             && let Some(list) = self.classes[class].list(&placed.mask, &placed.key)
         {

@@ -9,13 +9,15 @@ use mmb_packet::key::{self, flags};
 use mmb_packet::parse::{ETHER_IP4, ETHER_IP6};
 use mmb_policy::Rule;
 use mmb_policy::field::{Alone, FieldId, Implies, Payload, Place};
-use mmb_policy::rule::{Cond, Equality, Match, NumberItem, NumberSet, Test};
+use mmb_policy::rule::{Cond, Equality, Match, NumberItem, NumberSet, Test, ones};
 
 /// The ether type's place in the key: which it is decides a packet's class.
 const ETH_TYPE_BIT: u16 = key::ETH_TYPE as u16 * 8;
 
 /// The most keys that the sets of one rule are expanded to; larger sets are checked on a hit.
 const MAX_CUBES: usize = 16;
+/// Sets that hold one in so many of a field's values, or more, are checked on a hit: as keys they would tell little apart.
+const SELECTIVE: u128 = 8;
 
 /// A rule as one class knows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -279,7 +281,13 @@ impl Draft {
     /// The cube with every combination of the values of short lists, the shortest first, up to [`MAX_CUBES`].
     fn expand(&self) -> Vec<Cube> {
         let mut cubes = vec![self.cube];
-        let listed = self.allowed.iter().filter(|a| a.listed);
+        let few = |a: &&Allowed| {
+            let count =
+                |sum: u128, (first, last): &(u128, u128)| sum.saturating_add(last - first).saturating_add(1);
+            let values = a.bounds.ranges().iter().fold(0, count);
+            values.saturating_mul(SELECTIVE) <= ones(a.width).saturating_add(1)
+        };
+        let listed = self.allowed.iter().filter(|a| a.listed).filter(few);
         let mut lists: Vec<_> =
             listed.filter_map(|a| Some((a.bit, a.width, a.bounds.values(MAX_CUBES)?))).collect();
         lists.sort_by_key(|(.., values)| values.len());

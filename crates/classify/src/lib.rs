@@ -30,6 +30,7 @@ mod cube;
 mod flat;
 mod keys;
 mod list;
+mod loosen;
 mod matches;
 mod merge;
 mod pairs;

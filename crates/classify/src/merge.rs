@@ -7,9 +7,11 @@
 //!
 //! Greedy, as for set cover: of all candidate masks the one that takes the most tuples in, with chains within the
 //! limits, becomes a group; then again with the tuples that are left. Candidates come from the tuples' masks, their
-//! addresses cut to a ladder of prefix lengths, ports and other fields left out. If many small groups are left, they are
-//! tried again with longer chains allowed.
+//! addresses cut to a ladder of prefix lengths, ports and other fields left out. If many groups are left, longer chains
+//! are allowed (they become lists, see `loosen`), and what is cheapest in all is taken.
 
+use crate::flat;
+use crate::loosen::SHORT_CHAIN;
 use crate::segment::Shape;
 use crate::table::{LaneMask, MOST_MEMBERS};
 use mmb_packet::Class;
@@ -24,9 +26,14 @@ const CANDIDATES: usize = 4096;
 /// Candidates of one round that are tried, at most.
 const TRIALS: usize = 48;
 /// So many groups are few.
-const FEW_GROUPS: usize = 12;
-/// Groups of so many entries are not small.
-const SMALL: usize = 256;
+const FEW_GROUPS: usize = 6;
+/// Cycles of a packet for a table, for a row, for an entry of a chain, for a list in place of a long chain.
+const TABLE: f64 = 11.0;
+const ROW: f64 = 0.8;
+const ENTRY: f64 = 5.0;
+const LONG: f64 = 40.0;
+/// Tables in which a packet that some rule is about finds a chain.
+const MET: f64 = 2.0;
 
 /// How long chains may get.
 #[derive(Clone, Copy)]
@@ -92,26 +99,22 @@ impl Group {
 pub(crate) fn merge(class: Class, tuples: &[Tuple], share: f64) -> Vec<Group> {
     let candidates = candidates(class, tuples);
     let mut merger = Merger { tuples, share, tally: Tally::new(tuples) };
-    let mut left: Vec<usize> = (0..tuples.len()).collect();
+    let mut all: Vec<usize> = (0..tuples.len()).collect();
     // Small ones first: a tuple that fills a mask's whole space is not to keep others out.
-    left.sort_by_key(|&number| tuples[number].sample.len());
-    let mut groups: Vec<Group> = Vec::new();
+    all.sort_by_key(|&number| tuples[number].sample.len());
+    let mut best: Option<(f64, Vec<Group>)> = None;
     for limits in LEVELS {
-        let (settled, small): (Vec<Group>, Vec<Group>) = merger
-            .greedy(&candidates, &left, limits)
-            .into_iter()
-            .partition(|group| group.entries(tuples) > SMALL);
-        let few = groups.len() + settled.len() + small.len() <= FEW_GROUPS;
-        groups.extend(settled);
-        if few || limits.mean == LEVELS[LEVELS.len() - 1].mean {
-            groups.extend(small);
+        let groups = merger.greedy(&candidates, &all, limits);
+        let cost = merger.cost(&groups);
+        let few = groups.len() <= FEW_GROUPS;
+        if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+            best = Some((cost, groups));
+        }
+        if few {
             break;
         }
-        let mut again: Vec<usize> = small.into_iter().flat_map(|group| group.tuples).collect();
-        again.sort_by_key(|&number| tuples[number].sample.len());
-        left = again;
     }
-    groups
+    best.map(|(_, groups)| groups).unwrap_or_default()
 }
 
 struct Merger<'a> {
@@ -121,6 +124,42 @@ struct Merger<'a> {
 }
 
 impl Merger<'_> {
+    /// About what groups cost a packet, in cycles: every table, and the chains that a packet meets which some rule is
+    /// about. The figures are rough; what counts is that a table costs all packets and a chain few.
+    fn cost(&mut self, groups: &[Group]) -> f64 {
+        let (mut tables, mut rows, mut chains, mut keys) = (0.0, 0, 0.0, 0);
+        for group in groups {
+            let entries = group.entries(self.tuples);
+            if entries <= flat::MOST_OF_A_TUPLE && rows + entries <= flat::MOST {
+                rows += entries;
+                tables += ROW * entries as f64;
+                continue;
+            }
+            tables += TABLE;
+            self.tally.clear();
+            for pass in 0..2 {
+                for key in group.tuples.iter().flat_map(|&number| &self.tuples[number].sample) {
+                    let at = self.tally.place(relaxed_hash(key, &group.relaxed));
+                    if pass == 0 {
+                        if self.tally.counts[at] == 0 {
+                            self.tally.used.push(at);
+                        }
+                        self.tally.counts[at] += 1;
+                    } else {
+                        let others = f64::from(self.tally.counts[at] - 1) / self.share;
+                        chains += if others < SHORT_CHAIN as f64 {
+                            ENTRY * others
+                        } else {
+                            LONG.min(12.0 + 4.0 * others)
+                        };
+                        keys += 1;
+                    }
+                }
+            }
+        }
+        tables + chains / keys.max(1) as f64 * MET
+    }
+
     /// Groups of the tuples of `left`, each in one.
     fn greedy(&mut self, candidates: &[LaneMask], left: &[usize], limits: Limits) -> Vec<Group> {
         let mut left = left.to_vec();

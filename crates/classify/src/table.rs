@@ -122,9 +122,14 @@ impl Table {
 
     /// Whether a tuple of this mask could be a member: it fixes what is hashed, and keys have its lanes.
     pub(crate) fn admits(&self, mask: &LaneMask) -> bool {
-        self.members.len() < MOST_MEMBERS
+        self.has_room()
             && self.terms.iter().all(|term| mask[usize::from(term.lane)] & term.mask == term.mask)
             && (0..).zip(mask).all(|(lane, mask)| *mask == 0 || self.lanes.contains(&lane))
+    }
+
+    /// Whether one more member's number fits.
+    pub(crate) fn has_room(&self) -> bool {
+        self.members.len() < MOST_MEMBERS
     }
 
     /// Makes a tuple a member; returns its number.
