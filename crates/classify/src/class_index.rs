@@ -219,7 +219,9 @@ pub(crate) struct ClassIndex {
     loosened: Loosened,
     /// The most rules that a packet can match.
     pub(crate) most: usize,
-    /// Tables that tuples which came later got.
+    /// Which of the tables tuples got that came later.
+    late: Vec<bool>,
+    /// How many these are.
     strays: usize,
 }
 
@@ -232,6 +234,7 @@ impl ClassIndex {
             homes: HashMap::new(),
             loosened: Loosened::default(),
             most: 0,
+            late: Vec::new(),
             strays: 0,
         }
     }
@@ -265,6 +268,7 @@ impl ClassIndex {
                 relaxed[number] = (group.tuples.len() > 1).then_some(group.relaxed);
             }
             self.view.tables.push(Arc::new(table));
+            self.late.push(false);
         }
         self.loosen(batch, &relaxed);
     }
@@ -421,7 +425,7 @@ impl ClassIndex {
         // Tuples without entries may be left in it: arranged ahead of rules that never came, or moving out.
         self.homes.retain(|_, home| !matches!(home.place, Place::Table { table: its, .. } if its == table));
         let last = self.view.tables.len() - 1;
-        self.view.tables.swap_remove(table);
+        self.forget_table(table);
         for home in self.homes.values_mut() {
             if let Place::Table { table: its, .. } = &mut home.place
                 && *its == last
@@ -429,6 +433,12 @@ impl ClassIndex {
                 *its = table;
             }
         }
+    }
+
+    /// Takes a table out, in whose place the last one comes.
+    fn forget_table(&mut self, table: usize) {
+        self.view.tables.swap_remove(table);
+        self.strays -= usize::from(self.late.swap_remove(table));
     }
 
     /// Finds a place for a tuple that has none.
@@ -453,6 +463,7 @@ impl ClassIndex {
         let mut table = Table::new(mask, mask, entries, || random.draw());
         let member = table.join(mask);
         self.view.tables.push(Arc::new(table));
+        self.late.push(true);
         self.strays += 1;
         Place::Table { table: self.view.tables.len() - 1, member }
     }
@@ -475,7 +486,7 @@ impl ClassIndex {
             if entries.iter().all(|(key, value)| table.insert(member, key, *value).is_ok()) {
                 break new;
             }
-            self.view.tables.pop();
+            self.forget_table(self.view.tables.len() - 1);
             room *= 2;
         };
         self.homes.get_mut(mask).expect("the tuple is known").place = new;
@@ -549,5 +560,54 @@ fn value(view: &ClassTables, place: Place, mask: &LaneMask, key: &LaneMask) -> O
     match place {
         Place::Flat => view.flat.value(mask, key),
         Place::Table { table, member } => view.tables[table].value(member, key),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{ClassifierIndex, Ports};
+    use mmb_policy::{Policy, Rule};
+
+    /// Rules with one field set each that no other field set is part of: four of nine fields.
+    fn rules_of_many_masks() -> Vec<Rule> {
+        let fields = [
+            "ip-ttl",
+            "ip-id",
+            "ip-dscp",
+            "ip-len",
+            "ip-saddr",
+            "ip-daddr",
+            "tcp-win",
+            "tcp-sport",
+            "tcp-dport",
+        ];
+        let four = (0_u32..1 << fields.len()).filter(|set| set.count_ones() == 4);
+        let line = |set: u32| {
+            let of = (0..fields.len()).filter(|bit| set >> bit & 1 == 1);
+            let tests: Vec<String> = of
+                .map(|bit| fields[bit])
+                .map(|field| format!("{field} {}", if field.ends_with("addr") { "10.0.0.1" } else { "50" }))
+                .collect();
+            format!("add {} drop\n", tests.join(" "))
+        };
+        let (policy, _) = Policy::parse(&four.map(line).collect::<String>()).expect("they parse");
+        policy.rules.iter().collect()
+    }
+
+    /// Tables that were gone again were once counted for ever, so that each change built everything anew.
+    #[test]
+    fn tables_that_went_do_not_count_as_scattered() {
+        let rules = rules_of_many_masks();
+        let mut index = ClassifierIndex::new(Ports::default(), 1);
+        for _ in 0..3 {
+            for (handle, rule) in (0..).zip(&rules) {
+                index.insert(handle, rule).expect("there are no ports in it");
+            }
+            assert!(index.is_scattered(), "{} tables", index.tables().len());
+            for (handle, rule) in (0..).zip(&rules) {
+                index.remove(handle, rule);
+            }
+            assert!(!index.is_scattered() && index.tables().is_empty());
+        }
     }
 }

@@ -73,3 +73,71 @@ impl Flat {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::VECTOR;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// Masks of two bits in each of three lanes.
+    fn mask(bits: u8) -> LaneMask {
+        let mut mask = LaneMask::default();
+        (0..3).for_each(|lane| mask[lane * 9] = u32::from(bits >> (2 * lane)) & 3);
+        mask
+    }
+
+    fn key(bits: u8, of: &LaneMask) -> LaneMask {
+        let key = mask(bits);
+        std::array::from_fn(|lane| key[lane] & of[lane])
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn rows_come_and_go_and_every_level_finds_them(
+            steps in prop::collection::vec((0..64u8, 0..64u8, any::<Option<u16>>()), 0..60),
+            packets in prop::collection::vec(0..64u8, 1..=VECTOR),
+        ) {
+            let (mut flat, mut model) = (Flat::default(), BTreeMap::new());
+            for &(bits, number, value) in &steps {
+                let mask = mask(bits);
+                let key = key(number, &mask);
+                match value {
+                    Some(value) => {
+                        flat.set(&mask, &key, value.into());
+                        model.insert((mask, key), u32::from(value));
+                    }
+                    None => prop_assert_eq!(flat.remove(&mask, &key), model.remove(&(mask, key))),
+                }
+                prop_assert_eq!(flat.value(&mask, &key), model.get(&(mask, key)).copied());
+            }
+            prop_assert_eq!(flat.len(), model.len());
+            for (mask, _) in model.keys() {
+                let entries: BTreeMap<_, _> = flat.entries(mask).collect();
+                let expected: BTreeMap<_, _> =
+                    model.iter().filter(|((of, _), _)| of == mask).map(|((_, key), value)| (*key, *value)).collect();
+                prop_assert_eq!(entries, expected);
+            }
+            let mut lanes = vec![[u32::MAX; VECTOR]; 20];
+            for (at, &packet) in packets.iter().enumerate() {
+                (0..20).for_each(|lane| lanes[lane][at] = mask(packet)[lane]);
+            }
+            let agrees = |packet: u8, of: &LaneMask, its: &LaneMask| key(packet, of) == *its;
+            let mut expected: Vec<(u8, u32)> = Vec::new();
+            for (at, &packet) in (0..=u8::MAX).zip(&packets) {
+                let found = model.iter().filter(|((mask, key), _)| agrees(packet, mask, key));
+                expected.extend(found.map(|(_, &value)| (at, value)));
+            }
+            expected.sort_unstable();
+            for level in Level::available() {
+                let mut found = Vec::new();
+                flat.find(level, &lanes, packets.len(), |key, value| found.push((key, value)));
+                found.sort_unstable();
+                prop_assert_eq!(&found, &expected, "{}", level.name());
+            }
+        }
+    }
+}

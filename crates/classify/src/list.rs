@@ -249,3 +249,118 @@ impl ListIndex {
         alone
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// What hangs on a key: handles of plain rules, then how many have conditions and how many are keyed by options.
+    type Hung = (Vec<u32>, usize, usize);
+
+    fn hung(index: &ListIndex, value: Option<u32>) -> Hung {
+        match value {
+            None => Hung::default(),
+            Some(handle) if handle & LIST == 0 => (vec![handle], 0, 0),
+            Some(value) => {
+                let list = index.lists.at(value & !LIST).expect("the list is there");
+                let mut plain = list.plain.clone();
+                plain.sort_unstable();
+                (plain, list.ranged.len(), list.keyed.rules)
+            }
+        }
+    }
+
+    fn expected(rules: &BTreeMap<u32, Hanging>) -> Hung {
+        let plain = rules.iter().filter(|(_, rule)| rule.is_plain()).map(|(handle, _)| *handle).collect();
+        let keyed = rules.values().filter(|rule| rule.option.is_some()).count();
+        let ranged = rules.values().filter(|rule| rule.option.is_none() && !rule.is_plain()).count();
+        (plain, ranged, keyed)
+    }
+
+    /// Rules without conditions, with one, with an option.
+    fn hanging(kind: u8, handle: u32) -> Hanging {
+        let test = OptionTest::Number([(7, 7)].into());
+        Hanging::new(
+            handle,
+            match kind {
+                0 | 1 => Vec::new(),
+                2 => vec![Check::AnyOption { none: true }],
+                3 => vec![Check::Option { kind: 9, test: OptionTest::Present, none: false }],
+                _ => vec![Check::Option { kind: 9, test, none: false }],
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn rules_are_hung_and_taken(
+            steps in prop::collection::vec((0..4usize, 0..5u8, any::<prop::sample::Index>(), 0..3u8), 1..200)
+        ) {
+            let mut index = ListIndex::default();
+            let mut values = [None; 4];
+            let mut model: [BTreeMap<u32, Hanging>; 4] = Default::default();
+            let (mut handles, mut most_lists) = (0, 0);
+            let mut before = (index.lists.clone(), values, model.clone());
+            for (key, kind, which, what) in steps {
+                if what > 0 {
+                    let rule = hanging(kind, handles);
+                    let (value, rules) = index.hang(values[key], rule.clone());
+                    values[key] = Some(value);
+                    model[key].insert(handles, rule);
+                    handles += 1;
+                    prop_assert_eq!(rules, model[key].len());
+                } else if !model[key].is_empty() {
+                    let handle = *which.get(&model[key].keys().copied().collect::<Vec<_>>());
+                    let rule = model[key].remove(&handle).expect("it is there");
+                    values[key] = index.unhang(values[key].expect("something hangs there"), &rule);
+                }
+                prop_assert_eq!(values[key].is_none(), model[key].is_empty());
+                for (value, rules) in values.iter().zip(&model) {
+                    prop_assert_eq!(hung(&index, *value), expected(rules));
+                    // A single plain rule is no list, whatever was there before.
+                    let alone = rules.len() == 1 && rules.values().all(Hanging::is_plain);
+                    prop_assert!(value.is_none_or(|value| (value & LIST == 0) == alone));
+                }
+                let lists = values.iter().flatten().filter(|value| *value & LIST != 0).count();
+                most_lists = most_lists.max(lists);
+                prop_assert_eq!(index.used as usize - index.free.len(), lists);
+                // Numbers are used again before there are new ones.
+                prop_assert!(index.used as usize <= most_lists);
+                if handles % 16 == 0 {
+                    // What readers have does not change, though numbers are given to others.
+                    let then = ListIndex { lists: before.0, ..ListIndex::default() };
+                    for (value, rules) in before.1.iter().zip(&before.2) {
+                        prop_assert_eq!(hung(&then, *value), expected(rules));
+                    }
+                    before = (index.lists.clone(), values, model.clone());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_rule_is_keyed_by_the_option_that_tells_most() {
+        let option = |kind, test| Check::Option { kind, test, none: false };
+        let number = |first, last| OptionTest::Number([(first, last)].into());
+        let bytes = OptionTest::Bytes { data: [[1, 2].as_slice().into()].into(), differs: false };
+        let ttl = Check::AnyOption { none: false };
+        // A number is looked up whole; where it is none, that the option is there.
+        let rule =
+            Hanging::new(1, vec![ttl.clone(), option(3, OptionTest::Present), option(4, number(5, 5))]);
+        assert_eq!(rule.option, Some(OptionKey::Value(4, 5)));
+        assert_eq!(rule.checks, [ttl.clone(), option(3, OptionTest::Present)]);
+        let range = Hanging::new(1, vec![option(4, number(5, 9)), ttl.clone()]);
+        assert_eq!((range.option, range.checks.len()), (Some(OptionKey::Present(4)), 2));
+        let string = Hanging::new(1, vec![option(4, bytes)]);
+        assert_eq!((string.option, string.checks.len()), (Some(OptionKey::Present(4)), 1));
+        // Numbers that no option of 40 bytes has, and what must not be there, are checked.
+        let wide = Hanging::new(1, vec![option(4, number(1 << 70, 1 << 70))]);
+        assert_eq!((wide.option, wide.checks.len()), (None, 1));
+        let absent = Check::Option { kind: 4, test: OptionTest::Present, none: true };
+        assert_eq!(Hanging::new(1, vec![absent]).option, None);
+        assert_eq!(Hanging::new(1, Vec::new()).behind_option().option, None);
+        assert_ne!(OptionKey::Present(4).lanes(1), OptionKey::Value(4, 0).lanes(1));
+    }
+}

@@ -200,3 +200,186 @@ impl<const LANES: usize, const PLACES: usize, const LINES: usize> Kernel
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::LaneMask;
+
+    fn random(state: &mut u64) -> u64 {
+        *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (*state ^ *state >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// An entry as a plain search sees it.
+    type Plain = (LaneMask, LaneMask, u32);
+
+    /// A table of keys of `lanes` lanes under several masks, its entries, and keys that suit them.
+    struct Sample {
+        table: Table,
+        plain: Vec<Plain>,
+    }
+
+    impl Sample {
+        /// `members` masks: all fix the first lane's lower half, each what it draws of the others. Lanes have `bits` bits, so
+        /// that keys agree.
+        fn new(
+            lanes: usize,
+            members: usize,
+            entries: usize,
+            bits: u32,
+            first: u32,
+            state: &mut u64,
+        ) -> Sample {
+            let (mut relaxed, mut span) = (LaneMask::default(), LaneMask::default());
+            relaxed[0] = 0xffff;
+            span[..lanes].fill(u32::MAX);
+            let mut table = Table::new(&relaxed, &span, 0, || random(state));
+            let mut masks: Vec<LaneMask> = (0..members)
+                .map(|_| {
+                    let mut mask = relaxed;
+                    for lane in &mut mask[..lanes] {
+                        *lane |= [0, 0xff, u32::MAX][random(state) as usize % 3];
+                    }
+                    mask
+                })
+                .collect();
+            masks.sort_unstable();
+            masks.dedup();
+            masks.iter().for_each(|mask| _ = table.join(mask));
+            let mut plain: Vec<Plain> = Vec::new();
+            for value in first..first + entries as u32 {
+                let member = random(state) as usize % masks.len();
+                let key = key(state, bits);
+                let key = std::array::from_fn(|lane| key[lane] & masks[member][lane]);
+                if table.value(member as u8, &key).is_none()
+                    && table.insert(member as u8, &key, value).is_ok()
+                {
+                    plain.push((masks[member], key, value));
+                }
+            }
+            // Some go again: free places keep old keys.
+            for at in (0..plain.len() / 5).rev() {
+                let (mask, key, value) = plain.swap_remove(at);
+                let member = masks.iter().position(|its| *its == mask).expect("it is one of them") as u8;
+                assert_eq!(table.remove(member, &key), Some(value));
+            }
+            Sample { table, plain }
+        }
+    }
+
+    fn key(state: &mut u64, bits: u32) -> LaneMask {
+        std::array::from_fn(|lane| {
+            if lane == 0 { random(state) as u32 % 97 } else { random(state) as u32 >> (32 - bits) }
+        })
+    }
+
+    /// A vector of keys: some random, some that entries have.
+    fn vector(samples: &[Sample], state: &mut u64, bits: u32) -> Vec<Column> {
+        let mut lanes = vec![[0; VECTOR]; 20];
+        for at in 0..VECTOR {
+            let mut packet = key(state, bits);
+            let plain = &samples[random(state) as usize % samples.len()].plain;
+            if at % 4 > 0 && !plain.is_empty() {
+                let (mask, its, _) = plain[random(state) as usize % plain.len()];
+                packet = std::array::from_fn(|lane| packet[lane] & !mask[lane] | its[lane]);
+            }
+            lanes.iter_mut().zip(packet).for_each(|(column, lane)| column[at] = lane);
+        }
+        lanes
+    }
+
+    fn expected(samples: &[Sample], lanes: &[Column], len: usize) -> Vec<(u8, u32)> {
+        let mut expected = Vec::new();
+        for at in 0..len {
+            for (mask, key, value) in samples.iter().flat_map(|sample| &sample.plain) {
+                if lanes.iter().zip(mask).zip(key).all(|((column, mask), key)| column[at] & mask == *key) {
+                    expected.push((at as u8, *value));
+                }
+            }
+        }
+        expected.sort_unstable();
+        expected
+    }
+
+    /// Searches all tables as `search` does, and tells how many times candidates were verified.
+    fn found(samples: &[Sample], level: Level, lanes: &[Column], len: usize) -> (Vec<(u8, u32)>, usize) {
+        let (mut probe, mut found, mut verified) = (Probe::default(), Vec::new(), 1);
+        let numbered = |number: u32| &samples[number as usize].table;
+        for (number, sample) in (0..).zip(samples) {
+            probe.sift(level, &sample.table, lanes, len, number);
+            if probe.has_enough() {
+                probe.verify(level, numbered, lanes, |key, value| found.push((key, value)));
+                verified += 1;
+            }
+        }
+        probe.verify(level, numbered, lanes, |key, value| found.push((key, value)));
+        found.sort_unstable();
+        (found, verified)
+    }
+
+    #[test]
+    fn tables_of_every_shape_find_what_a_loop_finds() {
+        let mut state = 11;
+        for (lanes, shape) in
+            [(3, Shape::SMALL), (4, Shape::SMALL), (6, Shape::MIDDLE), (9, Shape::LARGE), (20, Shape::WHOLE)]
+        {
+            for members in [1, 2, 7] {
+                let sample = [Sample::new(lanes, members, 400, 2, 0, &mut state)];
+                assert_eq!(sample[0].table.shape, shape);
+                let columns = vector(&sample, &mut state, 2);
+                for len in [0, 1, 15, 100, VECTOR] {
+                    let expected = expected(&sample, &columns, len);
+                    assert!(len < 100 || expected.len() > len / 2);
+                    for level in Level::available() {
+                        let (found, _) = found(&sample, level, &columns, len);
+                        assert!(found == expected, "{lanes} lanes, {members} members, {}", level.name());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn candidates_of_several_tables_are_verified_together() {
+        let mut state = 12;
+        // Tables of all shapes, whose candidates are far more than there is room for at once.
+        let samples: Vec<Sample> = (0..24)
+            .map(|number| {
+                Sample::new([3, 6, 10, 18][number % 4], 3, 300, 1, number as u32 * 1000, &mut state)
+            })
+            .collect();
+        let columns = vector(&samples, &mut state, 1);
+        let expected = expected(&samples, &columns, VECTOR);
+        assert!(expected.len() > 2 * ROOM, "{}", expected.len());
+        for level in Level::available() {
+            let (found, verified) = found(&samples, level, &columns, VECTOR);
+            assert!(verified > 3);
+            assert!(found == expected, "{}", level.name());
+        }
+    }
+
+    #[test]
+    fn a_vector_of_which_every_key_passes_every_filter_fits() {
+        let mut state = 13;
+        let full = |first: u32, state: &mut u64| {
+            let mut sample = Sample::new(2, 1, 0, 1, 0, state);
+            let mask = sample.table.relaxed();
+            let member = sample.table.join(&mask);
+            for number in 0..97 {
+                let mut key = LaneMask::default();
+                key[0] = number;
+                sample.table.insert(member, &key, first + number).expect("room");
+                sample.plain.push((mask, key, first + number));
+            }
+            sample
+        };
+        let samples: Vec<Sample> = (0..5).map(|number| full(number * 1000, &mut state)).collect();
+        let columns = vector(&samples, &mut state, 1);
+        let expected = expected(&samples, &columns, VECTOR);
+        assert_eq!(expected.len(), 5 * VECTOR);
+        for level in Level::available() {
+            assert!(found(&samples, level, &columns, VECTOR).0 == expected, "{}", level.name());
+        }
+    }
+}

@@ -387,3 +387,141 @@ impl<'a> Writer<'a> {
         Some(value)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const BUCKETS: usize = 16;
+
+    /// A hash as bad as can be: a few neighbouring buckets, the last and the first among them.
+    fn hash(relaxed: u32) -> u32 {
+        [3, 3, 4, 15, 14, 0x8000_0003][relaxed as usize % 6]
+    }
+
+    /// A key of a member, in its first lane and its last. The first member has it whole, the second its lower bits.
+    fn key<const LANES: usize>(member: u8, number: u32) -> [u32; LANES] {
+        let mut key = [0; LANES];
+        key[0] = number & mask(member);
+        key[LANES - 1] = number & mask(member);
+        key
+    }
+
+    fn mask(member: u8) -> u32 {
+        if member == 0 { u32::MAX } else { 0xff }
+    }
+
+    /// Entries by member and key.
+    type Model = BTreeMap<(u8, u32), u32>;
+
+    fn check<const LANES: usize, const PLACES: usize, const LINES: usize>(reader: Reader<'_>, model: &Model) {
+        let masks = [0, 1].map(|member| {
+            let mut all = [0; LANES];
+            (all[0], all[LANES - 1]) = (mask(member), mask(member));
+            all
+        });
+        assert_eq!(reader.used(), model.len());
+        assert_eq!(reader.entries(Shape::new(LANES, PLACES, LINES)).count(), model.len());
+        for number in (0..40).flat_map(|low| [low, low | 0x100]) {
+            let (hash, packet) = (hash(number & 0xff), key::<LANES>(0, number));
+            let its = |member: u8| model.get(&(member, number & mask(member))).copied();
+            let mut expected: Vec<u32> = [0, 1].into_iter().filter_map(its).collect();
+            let mut found = Vec::new();
+            reader.find::<LANES, PLACES, LINES>(hash, &packet, &masks, |value| found.push(value));
+            found.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(found, expected, "{number:#x}");
+            for alone in [false, expected.len() < 2] {
+                match reader.glance::<LANES, PLACES, LINES>(hash, &packet, &masks, alone) {
+                    Glance::Nothing => assert_eq!(expected, [0; 0], "{number:#x}"),
+                    Glance::One(value) => assert_eq!(expected, [value], "{number:#x}"),
+                    Glance::More => {}
+                }
+            }
+        }
+    }
+
+    /// Keys come, get other values and go.
+    fn live<const LANES: usize, const PLACES: usize, const LINES: usize>(steps: &[(u8, u8, u32)]) {
+        let shape = Shape::new(LANES, PLACES, LINES);
+        let mut segment = empty(shape, BUCKETS, 3);
+        let untouched = segment.clone();
+        let (mut model, lines) = (Model::new(), Arc::make_mut(&mut segment));
+        let entry = |member, number, value| {
+            let mut wide = [0; Shape::WHOLE.lanes];
+            wide[..LANES].copy_from_slice(&key::<LANES>(member, number));
+            Entry { key: wide, member, value }
+        };
+        for (at, &(what, member, number)) in steps.iter().enumerate() {
+            let (number, value) = (number & mask(member), at as u32);
+            let (hash, own) = (hash(number & 0xff), key::<LANES>(member, number));
+            let mut writer = Writer::new(lines, shape, BUCKETS);
+            if what == 0 {
+                assert_eq!(writer.remove(hash, member, &own), model.remove(&(member, number)));
+            } else if model.contains_key(&(member, number)) {
+                assert!(writer.set(hash, member, &own, value));
+                model.insert((member, number), value);
+            } else {
+                assert!(!writer.set(hash, member, &own, value));
+                match writer.insert(hash, &entry(member, number, value)) {
+                    Ok(()) => _ = model.insert((member, number), value),
+                    // As small a segment is all within reach.
+                    Err(Crowded) => assert_eq!(model.len(), BUCKETS * PLACES),
+                }
+            }
+            if at % 8 == 0 {
+                check::<LANES, PLACES, LINES>(Reader::new(lines, BUCKETS), &model);
+            }
+        }
+        check::<LANES, PLACES, LINES>(Reader::new(lines, BUCKETS), &model);
+        for (member, number) in model.keys().copied().collect::<Vec<_>>() {
+            let own = key::<LANES>(member, number);
+            Writer::new(lines, shape, BUCKETS).remove(hash(number & 0xff), member, &own);
+        }
+        check::<LANES, PLACES, LINES>(Reader::new(lines, BUCKETS), &Model::new());
+        let (reader, untouched) = (Reader::new(lines, BUCKETS), Reader::new(&untouched, BUCKETS));
+        assert!(
+            (0..BUCKETS).all(|bucket| reader.passed(shape, bucket) == 0),
+            "nobody passed an empty bucket"
+        );
+        assert_eq!((reader.used(), reader.depth()), (untouched.used(), 3));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(50))]
+
+        #[test]
+        fn entries_that_crowd_few_buckets_are_found(
+            steps in vec((0..4_u8, 0..2_u8, prop_oneof![0..40_u32, 0x100..0x128_u32]), 1..200),
+        ) {
+            live::<4, 3, 1>(&steps);
+            live::<6, 2, 1>(&steps);
+            live::<14, 1, 1>(&steps);
+            live::<20, 1, 2>(&steps);
+        }
+    }
+
+    #[test]
+    fn an_entry_out_of_reach_is_refused_and_changes_nothing() {
+        let (shape, buckets) = (Shape::SMALL, 64);
+        let mut segment = empty(shape, buckets, 0);
+        let lines = Arc::make_mut(&mut segment);
+        let mut writer = Writer::new(lines, shape, buckets);
+        let entry = |value| Entry { key: [value; Shape::WHOLE.lanes], member: 0, value };
+        let room = ((REACH + 1) * shape.places) as u32;
+        (0..room).for_each(|value| writer.insert(60, &entry(value)).expect("room"));
+        assert_eq!(writer.insert(60, &entry(room)), Err(Crowded));
+        assert_eq!(
+            (writer.reader().used(), writer.reader().chain(shape, 60)),
+            (room as usize, room as usize)
+        );
+        // With one gone from the middle there is room for another, wherever that was.
+        assert_eq!(writer.remove(60, 0, &[20; 4]), Some(20));
+        assert_eq!(writer.insert(60, &entry(room)), Ok(()));
+        assert_eq!(writer.reader().value(shape, 60, 0, &[room; 4]), Some(room));
+        assert_eq!(writer.reader().value(shape, 60, 0, &[20; 4]), None);
+    }
+}
