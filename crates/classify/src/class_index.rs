@@ -508,7 +508,9 @@ impl ClassIndex {
 
     /// Whether so many tables came later that building anew would pay.
     pub(crate) fn is_scattered(&self) -> bool {
-        self.strays > 16 && self.strays * 2 > self.view.tables.len()
+        // Building anew takes a while where there are very many rules.
+        let rules: usize = self.view.tables.iter().map(|table| table.len()).sum();
+        self.strays > 16 + rules / 16_384 && self.strays * 2 > self.view.tables.len()
     }
 
     /// Its tables and rows.

@@ -41,9 +41,13 @@ impl Cube {
 
     /// Fixes the bits of `mask` in the byte at `at`.
     pub(crate) fn fix_byte(&mut self, at: usize, mask: u8, value: u8) -> Result<(), Contradiction> {
-        for bit in (0..8).filter(|bit| mask >> (7 - bit) & 1 == 1) {
-            self.fix((at * 8 + bit) as u16, 1, u128::from(value >> (7 - bit) & 1))?;
+        let (word, shift) = (at / 16, 120 - at % 16 * 8);
+        let (mask, part) = (u128::from(mask) << shift, u128::from(value & mask) << shift);
+        if (self.value[word] ^ part) & self.mask[word] & mask != 0 {
+            return Err(Contradiction);
         }
+        self.mask[word] |= mask;
+        self.value[word] |= part;
         Ok(())
     }
 

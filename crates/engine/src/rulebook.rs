@@ -93,10 +93,8 @@ impl Rulebook {
         let diff = || Rules::diff(&before.rules, &policy.rules);
         // A few changes here and there touch many chunks: only what really differs counts.
         let few = FEW.max(policy.rules.len() / 4);
-        let many = diff().bounds().1 > few && diff().nth(few).is_some();
-        if many {
-            self.slots.reserve(policy.rules.len().saturating_sub(before.rules.len()));
-        }
+        let (least, most) = diff().bounds();
+        let many = least > few || (most > few && diff().nth(few).is_some());
         for change in diff() {
             match change {
                 RuleChange::Removed(rule) => self.remove(&rule, generation, !many),

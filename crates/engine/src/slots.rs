@@ -27,7 +27,7 @@ struct Retired {
 pub(crate) struct Slots {
     /// Each worker's cells.
     workers: Vec<RuleCells>,
-    rules: HashMap<RuleId, u32>,
+    numbers: Numbers,
     /// In the order of `until`.
     retired: Vec<Retired>,
     free: Vec<u32>,
@@ -39,7 +39,7 @@ impl Slots {
     pub(crate) fn new(workers: usize) -> Slots {
         Slots {
             workers: vec![RuleCells::default(); workers],
-            rules: HashMap::new(),
+            numbers: Numbers::default(),
             retired: Vec::new(),
             free: Vec::new(),
             used: 0,
@@ -48,7 +48,7 @@ impl Slots {
 
     /// Takes the slot of a rule that the snapshot `until` does not know any more; returns its number.
     pub(crate) fn retire(&mut self, id: RuleId, until: u64) -> Option<u32> {
-        let number = self.rules.remove(&id)?;
+        let number = self.numbers.remove(id)?;
         self.retired.push(Retired { number, until });
         Some(number)
     }
@@ -74,13 +74,13 @@ impl Slots {
             }
             cells.slot(number).reset();
         }
-        self.rules.insert(id, number);
+        self.numbers.insert(id, number);
         number
     }
 
     /// The slot of a rule of the newest policy.
     pub(crate) fn number(&self, id: RuleId) -> Option<u32> {
-        self.rules.get(&id).copied()
+        self.numbers.get(id)
     }
 
     /// What a rule has matched since it has been there.
@@ -94,15 +94,44 @@ impl Slots {
         &self.workers
     }
 
-    /// Makes room for so many rules at once.
-    pub(crate) fn reserve(&mut self, rules: usize) {
-        self.rules.reserve(rules);
-    }
-
     /// Gives back the room of very many rules that went.
     pub(crate) fn shrink(&mut self) {
-        if self.rules.len() < self.rules.capacity() / 4 {
-            self.rules.shrink_to_fit();
+        self.numbers.shrink();
+    }
+}
+
+/// Ids of a page.
+const PAGE: u32 = 16;
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+/// The slots' numbers by rule id. Ids mostly follow each other: they are kept by the page, which costs little more than
+/// the numbers, and one that stands alone costs a page.
+#[derive(Debug, Default)]
+struct Numbers(HashMap<u32, [u32; PAGE as usize]>);
+
+impl Numbers {
+    fn get(&self, id: RuleId) -> Option<u32> {
+        let page = self.0.get(&(id.0 / PAGE))?;
+        Some(page[(id.0 % PAGE) as usize]).filter(|&number| number != NONE)
+    }
+
+    fn insert(&mut self, id: RuleId, number: u32) {
+        self.0.entry(id.0 / PAGE).or_insert([NONE; PAGE as usize])[(id.0 % PAGE) as usize] = number;
+    }
+
+    fn remove(&mut self, id: RuleId) -> Option<u32> {
+        let page = self.0.get_mut(&(id.0 / PAGE))?;
+        let number = std::mem::replace(&mut page[(id.0 % PAGE) as usize], NONE);
+        if page.iter().all(|&number| number == NONE) {
+            self.0.remove(&(id.0 / PAGE));
+        }
+        Some(number).filter(|&number| number != NONE)
+    }
+
+    fn shrink(&mut self) {
+        if self.0.len() < self.0.capacity() / 4 {
+            self.0.shrink_to_fit();
         }
     }
 }
@@ -110,6 +139,20 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_come_and_go_by_id() {
+        let mut numbers = Numbers::default();
+        let ids = [0, 1, 15, 16, 17, 4096, u32::MAX].map(RuleId);
+        ids.iter().zip(0..).for_each(|(&id, number)| numbers.insert(id, number));
+        assert_eq!(ids.map(|id| numbers.get(id)), [0, 1, 2, 3, 4, 5, 6].map(Some));
+        assert_eq!(
+            (numbers.get(RuleId(2)), numbers.remove(RuleId(2)), numbers.remove(RuleId(99))),
+            (None, None, None)
+        );
+        assert_eq!(ids.map(|id| numbers.remove(id)), [0, 1, 2, 3, 4, 5, 6].map(Some));
+        assert!(numbers.0.is_empty());
+    }
 
     #[test]
     fn a_slot_waits_for_every_snapshot_that_knows_its_rule() {
@@ -151,7 +194,7 @@ mod tests {
         (10..=100_000).for_each(|id| _ = slots.retire(RuleId(id), 2));
         slots.reclaim(2);
         slots.shrink();
-        assert!(slots.retired.capacity() <= USUALLY_RETIRED && slots.rules.capacity() < 1000);
+        assert!(slots.retired.capacity() <= USUALLY_RETIRED && slots.numbers.0.capacity() < 1000);
         // What is left is found, and free slots are taken first.
         assert_eq!((slots.number(RuleId(9)), slots.number(RuleId(10))), (Some(8), None));
         assert!(slots.assign(RuleId(100_001)) < 100_000);
