@@ -33,13 +33,18 @@ impl<T: Clone + Default, const N: usize> Shelf<T, N> {
 
     /// Sets an entry; those that lie between it and what was there before are the default.
     pub fn set(&mut self, number: usize, value: T) {
+        *self.at_mut(number) = value;
+    }
+
+    /// The entry of a number, to be changed: what [`Shelf::at`] gives, and the default if nothing is there.
+    pub fn at_mut(&mut self, number: usize) -> &mut T {
         let page = number / N / PAGE;
         while self.pages.len() <= page {
             let empty = Arc::new(std::array::from_fn(|_| T::default()));
             self.pages.push(vec![empty; PAGE].into());
         }
         let page = Arc::make_mut(&mut self.pages[page]);
-        Arc::make_mut(&mut page[number / N % PAGE])[number % N] = value;
+        &mut Arc::make_mut(&mut page[number / N % PAGE])[number % N]
     }
 }
 
