@@ -1,6 +1,6 @@
 //! The test world: packets, the classifier's findings, and the plain evaluator's.
 
-use mmb_classify::{Classifier, ClassifierIndex, Keys, Ports, Scratch, Tuning};
+use mmb_classify::{Classifier, ClassifierIndex, Keys, Parse, Ports, Scratch, Tuning, VECTOR};
 use mmb_packet::key::{self, flags};
 use mmb_packet::options::{self, OptionTable};
 use mmb_packet::parse::parse;
@@ -196,14 +196,16 @@ impl<'a, 'b> World<'a, 'b> {
     pub(crate) fn found(&self, classifier: &Classifier) -> Vec<Vec<u32>> {
         let (mut keys, mut scratch) = (Keys::default(), Scratch::default());
         scratch.fit(classifier.most_matches());
-        for (at, layout) in self.layouts.iter().enumerate() {
-            match layout.class {
-                Class::Ip4 => keys.ip4.push(at as u8),
-                Class::Ip6 => keys.ip6.push(at as u8),
-                Class::Other => keys.other.push(at as u8),
-            }
-        }
-        keys.fill(classifier.wanted(), self.packets, &self.layouts, |at| out(&self.packets[at]));
+        let mut layouts = [Layout::default(); VECTOR];
+        keys.take(0, self.packets);
+        keys.parse(Parse {
+            wanted: classifier.wanted(),
+            limits: Limits::default(),
+            packets: self.packets,
+            layouts: &mut layouts,
+            out: |at: usize| out(&self.packets[at]),
+            malformed: |at: usize, why| panic!("packet {at}: {why:?}"),
+        });
         // Twice: nothing of a vector may be left for the next.
         for _ in 0..2 {
             classifier.classify(&keys, self.packets, &self.layouts, &mut scratch);
