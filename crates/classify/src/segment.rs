@@ -457,9 +457,9 @@ mod tests {
             let mut writer = Writer::new(lines, shape, BUCKETS);
             if what == 0 {
                 assert_eq!(writer.remove(hash, member, &own), model.remove(&(member, number)));
-            } else if model.contains_key(&(member, number)) {
+            } else if let Some(before) = model.get_mut(&(member, number)) {
                 assert!(writer.set(hash, member, &own, value));
-                model.insert((member, number), value);
+                *before = value;
             } else {
                 assert!(!writer.set(hash, member, &own, value));
                 match writer.insert(hash, &entry(member, number, value)) {
