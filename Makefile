@@ -31,6 +31,7 @@ lint: setup ## formatting, clippy, documentation without warnings
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --document-private-items
+	@scripts/check-portable aarch64-unknown-linux-gnu
 
 test-rust: setup ## unit, property and golden tests, the fuzzers' corpora; no root, no DPDK device
 	$(CARGO) test --workspace --locked

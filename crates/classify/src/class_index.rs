@@ -333,11 +333,11 @@ impl ClassIndex {
         if mask[kind_lane].to_ne_bytes()[L4_KIND % LANE] == 0xff {
             home.kinds.insert(key[kind_lane].to_ne_bytes()[L4_KIND % LANE]);
         }
-        let crowds_rows = place == Place::Flat && home.entries > flat::MOST_OF_A_TUPLE;
+        let grown = home.entries > flat::MOST_OF_A_TUPLE;
         if before != Some(value) {
             self.put(place, &mask, &key, value, before.is_some(), random);
         }
-        if crowds_rows {
+        if place == Place::Flat && (grown || self.view.flat.len() > flat::MOST) {
             self.move_out(&mask, random);
         }
     }

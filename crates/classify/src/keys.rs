@@ -1,17 +1,19 @@
-//! The keys of a vector, one lane group a packet class, as columns of 32-bit lanes.
+//! The keys of a vector, one lane group a packet class, as columns of 32-bit lanes; and the parse stage, which fills them.
 //!
 //! A column holds one lane of every key of the vector side by side, so that eight or sixteen keys are hashed or
-//! compared at once, and only lanes that some rule asks for are filled and take room in the cache. Columns belong to a
-//! worker and are allocated once. The parse stage says which packets have keys and fills them; the classifier reads.
+//! compared at once. Packets that may be plain come into columns before they are checked: these columns are what the check
+//! looks at. Only lanes that some rule asks for are completed. Columns belong to a worker and are allocated once; the
+//! classifier reads them.
 
 use crate::VECTOR;
-use mmb_packet::key::{LANE, Lanes};
-use mmb_packet::{Layout, Packet, PortId, fill_lanes4, fill_lanes6};
+use crate::simd::{Kernel, Level, prefetch};
+use mmb_packet::key::{IN_PORT, LANE, Lanes};
+use mmb_packet::parse::parse_into;
+use mmb_packet::parse::plain::{Candidate, Candidates, LANES4, LANES6};
+use mmb_packet::{Class, Layout, Limits, Malformed, Packet, PortId, fill_lanes4, fill_lanes6};
 
-/// Lanes of a key for IPv4 packets and frames that are not IP.
-pub(crate) const LANES4: usize = 64 / LANE;
-/// Lanes of a key for IPv6 packets.
-pub(crate) const LANES6: usize = 80 / LANE;
+/// The lane of the ports' numbers.
+const PORTS: usize = IN_PORT / LANE;
 
 /// One lane of all keys of a vector.
 pub(crate) type Column = [u32; VECTOR];
@@ -33,14 +35,21 @@ impl<const L: usize> Default for Columns<L> {
 }
 
 impl<const L: usize> Columns<L> {
-    /// Gives packet `packet` of the vector a key, which [`Keys::fill`] is to fill.
-    ///
-    /// # Panics
-    /// If there are [`VECTOR`] keys already.
-    #[inline]
-    pub fn push(&mut self, packet: u8) {
-        self.packets[self.len] = packet;
+    /// Gives a packet of the vector a key; its number. No more packets than [`VECTOR`] have one.
+    #[inline(always)]
+    fn push(&mut self, packet: u8) -> u8 {
+        let key = self.len as u8;
+        self.packets[usize::from(key)] = packet;
         self.len += 1;
+        key
+    }
+
+    /// Takes a key away: the last one gets its number.
+    fn swap_remove(&mut self, key: u8) {
+        self.len -= 1;
+        let (key, last) = (usize::from(key), self.len);
+        self.packets[key] = self.packets[last];
+        self.lanes.iter_mut().for_each(|column| column[key] = column[last]);
     }
 
     /// Keys of the vector; they stand first in every column.
@@ -70,19 +79,66 @@ pub struct Wanted {
     pub(crate) other: Lanes,
 }
 
-/// The keys of a vector.
-#[derive(Clone, Debug, Default)]
-pub struct Keys {
-    /// IPv4 packets.
-    pub ip4: Columns<LANES4>,
-    /// IPv6 packets.
-    pub ip6: Columns<LANES6>,
-    /// Frames that are not IP.
-    pub other: Columns<LANES4>,
+/// So many packets before a packet's turn its headers are fetched.
+const AHEAD: usize = 8;
+
+/// Asks for the lines of the headers that all plain packets have.
+#[inline(always)]
+fn fetch(bytes: &[u8]) {
+    for at in [0, 53] {
+        if let Some(byte) = bytes.get(at) {
+            prefetch(byte);
+        }
+    }
 }
 
-/// What most policies ask for: the kind of the transport header, its ports, both IPv4 addresses.
-const FIVE_TUPLE: Lanes = Lanes(1 | 1 << 4 | 1 << 13 | 1 << 14);
+/// The keys of a vector.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    /// IPv4 packets.
+    pub(crate) ip4: Columns<LANES4>,
+    /// IPv6 packets.
+    pub(crate) ip6: Columns<LANES6>,
+    /// Frames that are not IP.
+    pub(crate) other: Columns<LANES4>,
+    candidates4: Box<Candidates<VECTOR>>,
+    candidates6: Box<Candidates<VECTOR>>,
+    /// Packets that have to be walked.
+    walked: Vec<u8>,
+    /// Candidates that turned out not to be plain.
+    doubtful: Vec<u8>,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Keys {
+            ip4: Columns::default(),
+            ip6: Columns::default(),
+            other: Columns::default(),
+            candidates4: Box::default(),
+            candidates6: Box::default(),
+            walked: Vec::with_capacity(VECTOR),
+            doubtful: Vec::with_capacity(VECTOR),
+        }
+    }
+}
+
+/// What parsing a vector needs, and what becomes of it.
+#[derive(Debug)]
+pub struct Parse<'a, 'b, O, M> {
+    /// The lanes that the classifier looks at.
+    pub wanted: Wanted,
+    /// Bounds of the parser.
+    pub limits: Limits,
+    /// All packets of the vector.
+    pub packets: &'a [Packet<'b>],
+    /// Their layouts, to be written.
+    pub layouts: &'a mut [Layout; VECTOR],
+    /// Tells the port that a packet leaves by.
+    pub out: O,
+    /// Is told of each packet that cannot be understood.
+    pub malformed: M,
+}
 
 impl Keys {
     /// Makes room for the next vector.
@@ -91,47 +147,244 @@ impl Keys {
         self.ip4.len = 0;
         self.ip6.len = 0;
         self.other.len = 0;
+        self.walked.clear();
+        self.doubtful.clear();
     }
 
-    /// Fills the wanted lanes of the keys that were given out. `out` tells the port that a packet leaves by.
+    /// Takes packets that follow each other, the first of them number `first` of the vector, to be parsed.
     #[inline]
-    pub fn fill(
-        &mut self,
-        wanted: Wanted,
-        packets: &[Packet<'_>],
-        layouts: &[Layout],
-        out: impl Fn(usize) -> PortId,
-    ) {
-        if FIVE_TUPLE.with(wanted.ip4) == FIVE_TUPLE {
-            // Known when compiled, so that nothing is asked per lane.
-            fill4(&mut self.ip4, FIVE_TUPLE, packets, layouts, &out);
-        } else {
-            fill4(&mut self.ip4, wanted.ip4, packets, layouts, &out);
+    pub fn take(&mut self, first: u8, packets: &[Packet<'_>]) {
+        for (number, (at, packet)) in (first..=u8::MAX).zip(packets).enumerate() {
+            if let Some(ahead) = packets.get(number + AHEAD) {
+                fetch(ahead.bytes());
+            }
+            match Candidate::of(packet) {
+                Some(Candidate::Ip4(head)) => {
+                    let key = self.ip4.push(at);
+                    self.candidates4.take(&head, &mut self.ip4.lanes, key);
+                }
+                Some(Candidate::Ip6(head)) => {
+                    let key = self.ip6.push(at);
+                    self.candidates6.take(&head, &mut self.ip6.lanes, key);
+                }
+                None => self.walked.push(at),
+            }
         }
-        fill4(&mut self.other, wanted.other, packets, layouts, &out);
-        let Columns { lanes, packets: of, len } = &mut self.ip6;
-        for (key, &packet) in of[..*len].iter().enumerate() {
-            let at = usize::from(packet);
-            let (packet, layout) = (&packets[at], &layouts[at]);
-            fill_lanes6(packet, layout, [packet.port, out(at)], wanted.ip6, |lane, value| {
-                lanes[lane][key] = value;
-            });
+    }
+
+    /// Finds the headers of all packets taken, and fills their keys. Returns how many packets were understood.
+    pub fn parse<O, M>(&mut self, mut parse: Parse<'_, '_, O, M>) -> usize
+    where
+        O: Fn(usize) -> PortId,
+        M: FnMut(usize, Malformed),
+    {
+        Level::detect().run(Check { keys: self, wanted: parse.wanted });
+        let Keys { ip4, ip6, other, candidates4, candidates6, walked, doubtful } = self;
+        let Wanted { ip4: wanted4, ip6: wanted6, other: wanted_other } = parse.wanted;
+
+        parse.write_layouts(ip4, doubtful, |key| candidates4.layout4(key));
+        parse.fill_ports(ip4, wanted4);
+        while let Some(key) = doubtful.pop() {
+            match parse.walk(ip4.packets[usize::from(key)]) {
+                Some(_) => parse.fill4(ip4, key, wanted4),
+                None => ip4.swap_remove(key),
+            }
         }
+        parse.write_layouts(ip6, doubtful, |key| candidates6.layout6(key));
+        parse.fill_ports(ip6, wanted6);
+        while let Some(key) = doubtful.pop() {
+            match parse.walk(ip6.packets[usize::from(key)]) {
+                Some(_) => parse.fill6(ip6, key, wanted6),
+                None => ip6.swap_remove(key),
+            }
+        }
+        let before = [ip4.len, ip6.len, other.len];
+        for &at in &*walked {
+            match parse.walk(at) {
+                Some(Class::Ip4) => _ = ip4.push(at),
+                Some(Class::Ip6) => _ = ip6.push(at),
+                Some(Class::Other) => _ = other.push(at),
+                None => {}
+            }
+        }
+        // Loops of their own: they read layouts in other widths than they were written in, which is slow right after the
+        // writing.
+        (before[0]..ip4.len).for_each(|key| parse.fill4(ip4, key as u8, wanted4));
+        (before[1]..ip6.len).for_each(|key| parse.fill6(ip6, key as u8, wanted6));
+        (before[2]..other.len).for_each(|key| parse.fill4(other, key as u8, wanted_other));
+        ip4.len + ip6.len + other.len
     }
 }
 
-#[inline(always)]
-fn fill4(
-    columns: &mut Columns<LANES4>,
-    wanted: Lanes,
-    packets: &[Packet<'_>],
-    layouts: &[Layout],
-    out: &impl Fn(usize) -> PortId,
-) {
-    let Columns { lanes, packets: of, len } = columns;
-    for (key, &packet) in of[..*len].iter().enumerate() {
-        let at = usize::from(packet);
-        let (packet, layout) = (&packets[at], &layouts[at]);
-        fill_lanes4(packet, layout, [packet.port, out(at)], wanted, |lane, value| lanes[lane][key] = value);
+/// The check of candidates, which is compiled for each level.
+struct Check<'a> {
+    keys: &'a mut Keys,
+    wanted: Wanted,
+}
+
+impl Kernel for Check<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let Check { keys, wanted } = self;
+        keys.candidates4.check(&mut keys.ip4.lanes, keys.ip4.len, wanted.ip4);
+        keys.candidates6.check(&mut keys.ip6.lanes, keys.ip6.len, wanted.ip6);
+    }
+}
+
+impl<O: Fn(usize) -> PortId, M: FnMut(usize, Malformed)> Parse<'_, '_, O, M> {
+    /// Writes the layouts of plain packets; the others' keys are doubtful, in ascending order.
+    #[inline(always)]
+    fn write_layouts<const L: usize>(
+        &mut self,
+        columns: &Columns<L>,
+        doubtful: &mut Vec<u8>,
+        layout: impl Fn(u8) -> Option<Layout>,
+    ) {
+        for (key, &at) in (0..=u8::MAX).zip(&columns.packets[..columns.len]) {
+            match layout(key) {
+                Some(layout) => self.layouts[usize::from(at)] = layout,
+                None => doubtful.push(key),
+            }
+        }
+    }
+
+    /// Finds the headers of a packet that is not plain, and says what it is; `None` if it is malformed.
+    fn walk(&mut self, at: u8) -> Option<Class> {
+        let at = usize::from(at);
+        match parse_into(&self.packets[at], &self.limits, &mut self.layouts[at]) {
+            Ok(()) => Some(self.layouts[at].class),
+            Err(why) => {
+                (self.malformed)(at, why);
+                None
+            }
+        }
+    }
+
+    /// Fills the ports' lane, the only one that does not follow from the packet's bytes.
+    #[inline]
+    fn fill_ports<const L: usize>(&self, columns: &mut Columns<L>, wanted: Lanes) {
+        if !wanted.has(PORTS) {
+            return;
+        }
+        for (port, &at) in columns.lanes[PORTS].iter_mut().zip(&columns.packets[..columns.len]) {
+            let [into, out] = self.ports(at);
+            *port = (u32::from(into.0) << 16 | u32::from(out.0)).to_be();
+        }
+    }
+
+    fn ports(&self, at: u8) -> [PortId; 2] {
+        [self.packets[usize::from(at)].port, (self.out)(usize::from(at))]
+    }
+
+    fn fill4(&self, columns: &mut Columns<LANES4>, key: u8, wanted: Lanes) {
+        let at = columns.packets[usize::from(key)];
+        let (packet, layout) = (&self.packets[usize::from(at)], &self.layouts[usize::from(at)]);
+        let put = |lane: usize, value| columns.lanes[lane][usize::from(key)] = value;
+        fill_lanes4(packet, layout, self.ports(at), wanted, put);
+    }
+
+    fn fill6(&self, columns: &mut Columns<LANES6>, key: u8, wanted: Lanes) {
+        let at = columns.packets[usize::from(key)];
+        let (packet, layout) = (&self.packets[usize::from(at)], &self.layouts[usize::from(at)]);
+        let put = |lane: usize, value| columns.lanes[lane][usize::from(key)] = value;
+        fill_lanes6(packet, layout, self.ports(at), wanted, put);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmb_packet::parse::parse;
+    use mmb_packet::{Key4, Key6, fill_key4, fill_key6};
+    use mmb_testkit::strategy::{Wire, wire};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    /// Where a packet leaves that came in by a port.
+    fn out(port: PortId) -> PortId {
+        PortId(port.0 ^ 1)
+    }
+
+    /// Every key of a class has its packet's lanes, and every packet of the class has a key.
+    fn holds<const L: usize>(
+        columns: &Columns<L>,
+        wanted: Lanes,
+        expected: &[Option<(Class, Vec<u8>)>],
+        class: Class,
+    ) {
+        let mut seen: Vec<u8> = columns.packets[..columns.len].to_vec();
+        for (key, &at) in seen.iter().enumerate() {
+            let (of, bytes) = expected[usize::from(at)].as_ref().expect("only sound packets have keys");
+            assert_eq!(*of, class);
+            for lane in wanted.iter().filter(|&lane| lane < L) {
+                let value = columns.lanes[lane][key].to_ne_bytes();
+                assert_eq!(value, bytes[lane * LANE..][..LANE], "lane {lane} of packet {at}");
+            }
+        }
+        seen.sort_unstable();
+        let of_class = |at: &u8| expected[usize::from(*at)].as_ref().is_some_and(|(of, _)| *of == class);
+        let packets = u8::try_from(expected.len()).expect("fewer than a vector");
+        assert_eq!(seen, (0..packets).filter(of_class).collect::<Vec<_>>());
+    }
+
+    fn holds_for(wires: &[(Wire, u16)], wanted: [u32; 3]) {
+        let mut buffers: Vec<Vec<u8>> = wires.iter().map(|(wire, _)| wire.bytes.clone()).collect();
+        let packets: Vec<Packet<'_>> = buffers
+            .iter_mut()
+            .zip(wires)
+            .map(|(buffer, (wire, port))| {
+                let len = buffer.len();
+                Packet::new(buffer, 0, len, PortId(*port), wire.link).expect("fits its buffer")
+            })
+            .collect();
+        let limits = Limits::default();
+        let walked: Vec<Result<Layout, Malformed>> =
+            packets.iter().map(|packet| parse(packet, &limits)).collect();
+        let [ip4, ip6, other] = wanted.map(Lanes);
+        let wanted = Wanted { ip4, ip6, other };
+        let mut keys = Keys::default();
+        // Twice: nothing of a vector may be left for the next.
+        for _ in 0..2 {
+            let mut layouts = [Layout::default(); VECTOR];
+            let mut found: Vec<Result<(), Malformed>> = vec![Ok(()); packets.len()];
+            keys.clear();
+            keys.take(0, &packets);
+            let sound = keys.parse(Parse {
+                wanted,
+                limits,
+                packets: &packets,
+                layouts: &mut layouts,
+                out: |at: usize| out(packets[at].port),
+                malformed: |at: usize, why| found[at] = Err(why),
+            });
+            let found: Vec<_> =
+                found.into_iter().zip(layouts).map(|(found, layout)| found.map(|()| layout)).collect();
+            assert_eq!(found, walked);
+            assert_eq!(sound, walked.iter().filter(|walked| walked.is_ok()).count());
+        }
+        let bytes = |(packet, layout): (&Packet<'_>, &Result<Layout, Malformed>)| {
+            let layout = layout.ok()?;
+            let (mut short, mut long) = (Key4::default(), Key6::default());
+            if layout.class == Class::Ip6 {
+                fill_key6(packet, &layout, packet.port, out(packet.port), &mut long);
+                return Some((layout.class, long.0.to_vec()));
+            }
+            fill_key4(packet, &layout, packet.port, out(packet.port), &mut short);
+            Some((layout.class, short.0.to_vec()))
+        };
+        let expected: Vec<_> = packets.iter().zip(&walked).map(bytes).collect();
+        holds(&keys.ip4, wanted.ip4, &expected, Class::Ip4);
+        holds(&keys.ip6, wanted.ip6, &expected, Class::Ip6);
+        holds(&keys.other, wanted.other, &expected, Class::Other);
+    }
+
+    proptest! {
+        #[test]
+        fn vectors_are_parsed_like_packets_alone(
+            wires in vec((wire(), 0..4u16), 0..100),
+            wanted in prop_oneof![Just([u32::MAX; 3]), any::<[u32; 3]>()],
+        ) {
+            holds_for(&wires, wanted);
+        }
     }
 }

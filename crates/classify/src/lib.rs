@@ -47,9 +47,15 @@ mod words;
 
 pub use class_index::{TableStats, Tuning};
 pub use classifier::{Classifier, ClassifierIndex, Handle};
-pub use keys::{Columns, Keys, Wanted};
+pub use keys::{Columns, Keys, Parse, Wanted};
 pub use matches::Scratch;
 pub use ports::{Ports, UnknownPort};
 
 /// The most packets of one vector. Packets are numbered in a byte.
 pub const VECTOR: usize = 1 << u8::BITS;
+
+/// Asks for the cache line of a value that is about to be read.
+#[inline(always)]
+pub fn prefetch<T>(value: &T) {
+    simd::prefetch(value);
+}

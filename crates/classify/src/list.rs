@@ -5,7 +5,8 @@
 //! itself but in the option table, under keys of the list's number, the kind and the value, so that of ten thousand such
 //! rules only those are looked at whose option the packet has.
 //!
-//! Lists are persistent, as everything that workers read: a change makes a new list under the same number.
+//! Lists are persistent, as everything that workers read: the first change after a snapshot makes a new list under the same
+//! number.
 
 use crate::check::{Check, OptionTest};
 use crate::ranged::Ranged;
@@ -166,7 +167,9 @@ impl List {
         if rule.option.is_some() {
             self.keyed.rules = self.keyed.rules.saturating_sub(1);
         } else if rule.checks.is_empty() {
-            self.plain.retain(|handle| *handle != rule.handle);
+            if let Some(at) = self.plain.iter().position(|handle| *handle == rule.handle) {
+                self.plain.swap_remove(at);
+            }
         } else {
             self.ranged.remove(rule.handle);
         }
@@ -186,6 +189,11 @@ impl Lists {
     #[inline]
     pub(crate) fn at(&self, number: u32) -> Option<&List> {
         self.0.at(number as usize).as_deref()
+    }
+
+    /// A list to be changed: one that no snapshot has is changed where it is.
+    fn change(&mut self, number: u32) -> &mut List {
+        Arc::make_mut(self.0.at_mut(number as usize).get_or_insert_default())
     }
 }
 
@@ -215,12 +223,9 @@ impl ListIndex {
             None => List::default(),
             Some(value) if value & LIST == 0 => List { plain: vec![value], ..List::default() },
             Some(value) => {
-                let number = value & !LIST;
-                let mut list = self.lists.at(number).cloned().unwrap_or_default();
+                let list = self.lists.change(value & !LIST);
                 list.add(rule);
-                let len = list.len();
-                self.lists.0.set(number as usize, Some(Arc::new(list)));
-                return (value, len);
+                return (value, list.len());
             }
         };
         list.add(rule);
@@ -234,15 +239,12 @@ impl ListIndex {
             return None;
         }
         let number = value & !LIST;
-        let mut list = self.lists.at(number).cloned().unwrap_or_default();
+        let list = self.lists.change(number);
         list.remove(rule);
         let alone = match list.plain[..] {
             [handle] if list.len() == 1 => Some(handle),
             _ if list.len() == 0 => None,
-            _ => {
-                self.lists.0.set(number as usize, Some(Arc::new(list)));
-                return Some(value);
-            }
+            _ => return Some(value),
         };
         self.lists.0.set(number as usize, None);
         self.free.push(number);

@@ -97,6 +97,12 @@ impl Scratch {
         &mut self.handles[end - self.counts[packet] as usize..end]
     }
 
+    /// The handles of all packets.
+    #[inline]
+    pub fn all_handles(&self) -> &[u32] {
+        &self.handles
+    }
+
     /// The packets that matched at least one rule, in order.
     #[inline]
     pub fn matched(&self) -> &[u8] {

@@ -25,6 +25,8 @@ const SOURCES: usize = 384;
 const CANDIDATES: usize = 4096;
 /// Candidates of one round that are tried, at most.
 const TRIALS: usize = 48;
+/// Keys that are counted in rounds that find nothing, about at most.
+const VAIN: usize = 4 << 20;
 /// So many groups are few.
 const FEW_GROUPS: usize = 6;
 /// Cycles of a packet for a table, for a row, for an entry of a chain, for a list in place of a long chain.
@@ -167,11 +169,16 @@ impl Merger<'_> {
         let fits = |mask: &LaneMask, number: usize| within(mask, &self.tuples[number].mask);
         let mut open: Vec<(usize, LaneMask)> =
             candidates.iter().map(|mask| (left.iter().filter(|&&n| fits(mask, n)).count(), *mask)).collect();
-        while left.len() > 1 {
+        let mut vain = 0;
+        while left.len() > 1 && vain < VAIN {
             open.retain(|&(most, _)| most > 1);
+            if open.is_empty() {
+                break;
+            }
             // The counts only get smaller: those of earlier rounds are bounds.
             open.sort_by_key(|&(most, mask)| std::cmp::Reverse((most, bits(&mask))));
             let mut best: Option<(Vec<usize>, LaneMask)> = None;
+            let counted = self.tally.counted;
             for (most, mask) in open.iter_mut().take(TRIALS) {
                 let found = best.as_ref().map_or(1, |(numbers, _)| numbers.len());
                 if *most < found {
@@ -184,7 +191,11 @@ impl Merger<'_> {
                     best = Some((taken, *mask));
                 }
             }
-            let Some((taken, _)) = best else { break };
+            let Some((taken, _)) = best else {
+                // That none of these takes two in is known now; others may.
+                vain += self.tally.counted - counted;
+                continue;
+            };
             left.retain(|number| !taken.contains(number));
             groups.push(Group::new(taken, self.tuples));
         }
@@ -199,16 +210,14 @@ impl Merger<'_> {
         let mut span = *mask;
         for &number in left {
             let tuple = &self.tuples[number];
+            if !within(mask, &tuple.mask) || taken.len() == MOST_MEMBERS {
+                continue;
+            }
             let wider = union(&span, &tuple.mask);
             // Keys that are longer than any member's own would waste memory.
             let longest = lanes(&tuple.mask).max(lanes(&span)).max(Shape::SMALL.lanes);
-            if !within(mask, &tuple.mask)
-                || Shape::of(lanes(&wider)) != Shape::of(longest)
-                || taken.len() == MOST_MEMBERS
-            {
-                continue;
-            }
-            if self.tally.take_in(&tuple.sample, mask, self.share, limits) {
+            let fits = Shape::of(lanes(&wider)) == Shape::of(longest);
+            if fits && self.tally.take_in(&tuple.sample, mask, self.share, limits) {
                 taken.push(number);
                 span = wider;
             }
@@ -222,13 +231,15 @@ struct Tally {
     keys: Vec<u64>,
     counts: Vec<u32>,
     used: Vec<usize>,
+    /// Keys that were ever counted.
+    counted: usize,
 }
 
 impl Tally {
     fn new(tuples: &[Tuple]) -> Tally {
         let most: usize = tuples.iter().map(|tuple| tuple.sample.len()).sum();
         let size = (most * 2 + 2).next_power_of_two();
-        Tally { keys: vec![0; size], counts: vec![0; size], used: Vec::new() }
+        Tally { keys: vec![0; size], counts: vec![0; size], used: Vec::new(), counted: 0 }
     }
 
     fn clear(&mut self) {
@@ -246,22 +257,29 @@ impl Tally {
 
     /// Adds a tuple's keys if that keeps the limits.
     fn take_in(&mut self, sample: &[LaneMask], mask: &LaneMask, share: f64, limits: Limits) -> bool {
-        let (before, mut shared, mut worst) = (self.used.len(), 0, 0);
+        let before = self.used.len();
+        let most_shared = limits.mean * share * sample.len() as f64;
+        // One or two that meet in a small sample are chance.
+        let longest = limits.worst * share;
+        let longest = if share < 1.0 { longest.max(3.0) } else { longest };
+        let (mut shared, mut fits) = (0.0, true);
         let mut placed = Vec::with_capacity(sample.len());
         for key in sample {
             let at = self.place(relaxed_hash(key, mask));
             if self.counts[at] == 0 {
                 self.used.push(at);
             }
-            shared += self.counts[at];
-            worst = worst.max(self.counts[at]);
+            let others = f64::from(self.counts[at]);
+            shared += others;
             self.counts[at] += 1;
             placed.push(at);
+            fits = shared <= most_shared && others <= longest;
+            if !fits {
+                break;
+            }
         }
-        let mean = f64::from(shared) / share / sample.len().max(1) as f64;
-        // One or two that meet in a small sample are chance.
-        let worst = if share < 1.0 && worst < 4 { 0.0 } else { f64::from(worst) / share };
-        if mean <= limits.mean && worst <= limits.worst {
+        self.counted += placed.len();
+        if fits {
             return true;
         }
         // Backwards, so that what was empty before is empty again.

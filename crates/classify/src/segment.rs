@@ -274,13 +274,9 @@ impl<'a> Reader<'a> {
         let home = hash as usize & (self.buckets - 1);
         for step in 0..=REACH {
             let bucket = (home + step) & (self.buckets - 1);
-            let numbers = self.word(shape, bucket, shape.last_word());
             for place in 0..shape.places {
-                let lane = |lane: usize| self.word(shape, bucket, place * shape.lanes + lane);
-                let same = (numbers >> (place * 8)) as u8 == member
-                    && key.iter().enumerate().all(|(at, part)| lane(at) == *part);
-                // A free place may hold an old key.
-                if same && self.word(shape, bucket, shape.value(place)) != NONE {
+                let same = |entry: &Entry| entry.member == member && entry.key[..key.len()] == *key;
+                if self.entry(shape, bucket, place).is_some_and(|entry| same(&entry)) {
                     return Some((bucket, place));
                 }
             }
@@ -461,9 +457,9 @@ mod tests {
             let mut writer = Writer::new(lines, shape, BUCKETS);
             if what == 0 {
                 assert_eq!(writer.remove(hash, member, &own), model.remove(&(member, number)));
-            } else if let Some(known) = model.get_mut(&(member, number)) {
+            } else if let Some(before) = model.get_mut(&(member, number)) {
                 assert!(writer.set(hash, member, &own, value));
-                *known = value;
+                *before = value;
             } else {
                 assert!(!writer.set(hash, member, &own, value));
                 match writer.insert(hash, &entry(member, number, value)) {

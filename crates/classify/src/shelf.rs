@@ -33,19 +33,50 @@ impl<T: Clone + Default, const N: usize> Shelf<T, N> {
 
     /// Sets an entry; those that lie between it and what was there before are the default.
     pub fn set(&mut self, number: usize, value: T) {
+        *self.at_mut(number) = value;
+    }
+
+    /// The entry of a number, to be changed: what [`Shelf::at`] gives, and the default if nothing is there.
+    pub fn at_mut(&mut self, number: usize) -> &mut T {
         let page = number / N / PAGE;
         while self.pages.len() <= page {
             let empty = Arc::new(std::array::from_fn(|_| T::default()));
             self.pages.push(vec![empty; PAGE].into());
         }
         let page = Arc::make_mut(&mut self.pages[page]);
-        Arc::make_mut(&mut page[number / N % PAGE])[number % N] = value;
+        &mut Arc::make_mut(&mut page[number / N % PAGE])[number % N]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn clones_go_their_own_ways(steps in prop::collection::vec((0..2usize, 0..3000usize, any::<u8>()), 0..60)) {
+            let (mut shelves, mut models) = ([(); 2].map(|()| Shelf::<u8, 16>::default()), vec![vec![]; 2]);
+            for (which, number, value) in steps {
+                if value < 8 {
+                    shelves[1 - which] = shelves[which].clone();
+                    models[1 - which] = models[which].clone();
+                }
+                if models[which].len() <= number {
+                    models[which].resize(number + 1, 0);
+                }
+                models[which][number] = value;
+                if value % 2 == 0 {
+                    shelves[which].set(number, value);
+                } else {
+                    *shelves[which].at_mut(number) = value;
+                }
+                for (shelf, model) in shelves.iter().zip(&models) {
+                    prop_assert!(model.iter().enumerate().all(|(number, value)| shelf.at(number) == value));
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_clone_keeps_what_it_saw() {

@@ -9,8 +9,7 @@ use crate::drop::DropReason;
 use crate::random::Random;
 use crate::snapshot::{Action, Decision, Route, Snapshot};
 use crate::worker::{Cycles, VECTOR, Verdict};
-use mmb_classify::{Keys, Scratch};
-use mmb_packet::parse::parse_into;
+use mmb_classify::{Keys, Parse, Scratch, prefetch};
 use mmb_packet::{Class, Layout, Packet, PortId};
 use mmb_policy::rule::DropRate;
 use mmb_rewrite::{Editor, NotAppliedCounts};
@@ -18,6 +17,9 @@ use std::sync::Arc;
 
 /// The port number in keys of packets that leave nowhere.
 const NOWHERE: PortId = PortId(u16::MAX);
+
+/// So few rules that what they do and count stays in the cache by itself.
+const FEW_RULES: usize = 4096;
 
 /// Columns and counters of one worker.
 pub(crate) struct Pipeline {
@@ -28,10 +30,20 @@ pub(crate) struct Pipeline {
     layouts: Box<[Layout; VECTOR]>,
     scratch: Scratch,
     /// Packets that matched a rule which rewrites, and are not dropped.
-    rewrites: Vec<u8>,
+    rewrites: Vec<Rewrite>,
     editor: Editor,
     drops: [u64; DropReason::ALL.len()],
     not_applied: NotAppliedCounts,
+}
+
+/// A packet to be rewritten.
+#[derive(Clone, Copy, Debug)]
+struct Rewrite {
+    packet: u8,
+    /// The number of an edit, the only one if `alone`. Else the numbers of all of them, or 0, stand in the place of the
+    /// handles of the rules that the packet matched.
+    edit: u32,
+    alone: bool,
 }
 
 impl Pipeline {
@@ -95,8 +107,8 @@ impl Pipeline {
     /// Finds headers, fills keys, and gives every packet its first verdict: where its wire leads. Returns how many
     /// packets were understood.
     fn parse(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &mut [Verdict]) -> usize {
-        self.keys.clear();
-        let mut sound = 0;
+        let Pipeline { keys, layouts, .. } = self;
+        keys.clear();
         let mut start = 0;
         for run in packets.chunk_by(|a, b| a.port == b.port) {
             let port = run[0].port;
@@ -110,87 +122,81 @@ impl Pipeline {
             let end = start + run.len();
             verdicts[start..end].fill(verdict);
             if route.enabled {
-                sound += self.find_headers(snapshot, start, run, &mut verdicts[start..end]);
+                // A vector's packets are numbered in a byte.
+                keys.take(start as u8, run);
             } else {
-                self.layouts[start..end].fill(unparsed());
+                layouts[start..end].fill(unparsed());
             }
             start = end;
         }
-        let out = |at: usize| match verdicts[at] {
-            Verdict::Send(peer) => peer,
-            Verdict::Drop(_) => NOWHERE,
-        };
-        // A loop of its own: it reads layouts in other widths than they were written in, which is slow right after the
-        // writing.
-        self.keys.fill(snapshot.classifier.wanted(), packets, &self.layouts[..packets.len()], out);
-        sound
-    }
-
-    /// Finds the headers of packets that follow each other, the first of them number `start` of the vector, and gives
-    /// those that some rule could match a place for their key.
-    fn find_headers(
-        &mut self,
-        snapshot: &Snapshot,
-        start: usize,
-        packets: &[Packet<'_>],
-        verdicts: &mut [Verdict],
-    ) -> usize {
-        let Pipeline { keys, layouts, .. } = self;
-        let [wants_ip4, wants_ip6, wants_other] =
-            [Class::Ip4, Class::Ip6, Class::Other].map(|class| snapshot.classifier.wants(class));
-        let mut sound = 0;
-        let places = layouts[start..].iter_mut().zip(verdicts);
-        for (at, (packet, (layout, verdict))) in (start..).zip(packets.iter().zip(places)) {
-            if let Err(why) = parse_into(packet, &snapshot.limits, layout) {
-                *verdict = Verdict::Drop(DropReason::Malformed(why));
-                continue;
-            }
-            sound += 1;
-            match layout.class {
-                Class::Ip4 if wants_ip4 => keys.ip4.push(at as u8),
-                Class::Ip6 if wants_ip6 => keys.ip6.push(at as u8),
-                Class::Other if wants_other => keys.other.push(at as u8),
-                _ => {}
-            }
-        }
-        sound
+        keys.parse(Parse {
+            wanted: snapshot.classifier.wanted(),
+            limits: snapshot.limits,
+            packets,
+            layouts,
+            out: |at: usize| snapshot.route(packets[at].port).peer.map_or(NOWHERE, |(peer, _)| peer),
+            malformed: |at: usize, why| verdicts[at] = Verdict::Drop(DropReason::Malformed(why)),
+        })
     }
 
     /// Counts the matched rules, and lets accept and drop rules decide. A later stage may still drop what passes.
     fn decide(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &mut [Verdict]) {
         self.rewrites.clear();
         let cells = &snapshot.cells[self.worker];
+        if cells.slots() > FEW_RULES {
+            for &handle in self.scratch.all_handles() {
+                prefetch(snapshot.actions.at(handle as usize));
+                prefetch(cells.slot(handle));
+            }
+        }
         for number in 0..self.scratch.matched().len() {
             let at = self.scratch.matched()[number];
             let packet = usize::from(at);
             let count = Count { packets: 1, bytes: packets[packet].len() as u64 };
             let handles = self.scratch.handles_mut(packet);
-            if handles.len() > 1 {
-                handles.sort_unstable_by_key(|&handle| snapshot.actions.at(handle as usize).rank());
-            }
             let mut ballot = Ballot::default();
-            let mut rewrites = false;
+            let (mut edits, mut edit, mut draws) = (0, 0, false);
             for &handle in &*handles {
                 let action = snapshot.actions.at(handle as usize);
                 cells.slot(handle).add(count);
-                ballot.cast(action, &mut self.random);
-                rewrites |= action.edit().is_some();
+                draws |= !ballot.cast(action, || None);
+                if action.edit_number() > 0 {
+                    edits += 1;
+                    edit = action.edit_number();
+                }
+            }
+            if draws || edits > 1 {
+                ballot = in_order(snapshot, handles, &mut self.random);
             }
             if ballot.drops() {
                 verdicts[packet] = Verdict::Drop(DropReason::Rule);
-            } else if rewrites {
-                self.rewrites.push(at);
+            } else if edits > 0 {
+                self.rewrites.push(Rewrite { packet: at, edit, alone: edits == 1 });
             }
         }
     }
 
     /// Applies the edits of all rules that a packet matched.
     fn rewrite(&mut self, snapshot: &Snapshot, packets: &mut [Packet<'_>]) {
-        for &at in &self.rewrites {
-            let at = usize::from(at);
-            let edit = |&handle: &u32| snapshot.edit(snapshot.actions.at(handle as usize));
-            let edits = self.scratch.handles(at).iter().filter_map(edit);
-            self.editor.apply(&mut packets[at], &mut self.layouts[at], edits, &mut self.not_applied);
+        if self.rewrites.is_empty() {
+            return;
+        }
+        let mut edits = [None; VECTOR];
+        // A loop of its own: looking up is one load behind the other, for many packets at once.
+        for (edit, rewrite) in edits.iter_mut().zip(&self.rewrites) {
+            *edit = snapshot.edit(rewrite.edit);
+        }
+        let Pipeline { rewrites, editor, layouts, not_applied, scratch, .. } = self;
+        for (&Rewrite { packet, alone, .. }, edit) in rewrites.iter().zip(edits) {
+            let at = usize::from(packet);
+            let (packet, layout) = (&mut packets[at], &mut layouts[at]);
+            match edit {
+                Some(edit) if alone => editor.apply(packet, layout, std::iter::once(edit), not_applied),
+                _ => {
+                    let edits = scratch.handles(at).iter().filter_map(|&edit| snapshot.edit(edit));
+                    editor.apply(packet, layout, edits, not_applied);
+                }
+            }
         }
     }
 
@@ -236,28 +242,48 @@ impl Snapshot {
     }
 }
 
-/// What accept and drop rules say about a packet, heard by priority, then number. The best priority among those
-/// that say something decides; accept wins a tie. A rule that drops a share, and spares this packet, says nothing.
+/// Puts the rules that a packet matched in order, hears them, and leaves the numbers of their edits in place of their
+/// handles.
+#[inline(never)]
+fn in_order(snapshot: &Snapshot, handles: &mut [u32], random: &mut Random) -> Ballot {
+    let action = |handle: u32| snapshot.actions.at(handle as usize);
+    handles.sort_unstable_by_key(|&handle| action(handle).rank());
+    let mut ballot = Ballot::default();
+    for handle in handles {
+        ballot.cast(action(*handle), || Some(random.draw()));
+        *handle = action(*handle).edit_number();
+    }
+    ballot
+}
+
+/// What accept and drop rules say about a packet. The best priority among those that say something decides; accept wins
+/// a tie. A rule that drops a share, and spares this packet, says nothing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ballot {
     decided: Option<(u32, bool)>,
 }
 
 impl Ballot {
+    /// Hears a rule. False if that takes a random number, which `draw` has not given.
     #[inline]
-    fn cast(&mut self, action: &Action, random: &mut Random) {
+    fn cast(&mut self, action: &Action, draw: impl FnOnce() -> Option<u32>) -> bool {
         let drops = match action.decision() {
-            Decision::None => return,
+            Decision::None => return true,
             Decision::Accept => false,
             // No draw for `drop` without a percentage.
-            Decision::Drop(rate) if rate == DropRate::ALL || random.draw() < rate.0 => true,
-            Decision::Drop(_) => return,
+            Decision::Drop(rate) if rate == DropRate::ALL => true,
+            Decision::Drop(rate) => match draw() {
+                Some(drawn) if drawn < rate.0 => true,
+                Some(_) => return true,
+                None => return false,
+            },
         };
         match &mut self.decided {
-            None => self.decided = Some((action.prio, drops)),
             Some((prio, decided)) if *prio == action.prio => *decided &= drops,
-            Some(_) => {}
+            Some((prio, _)) if *prio < action.prio => {}
+            decided => *decided = Some((action.prio, drops)),
         }
+        true
     }
 
     #[inline]

@@ -89,10 +89,10 @@ impl Snapshot {
         }
     }
 
-    /// The edit of an action.
+    /// The edit of a number that [`Action::edit_number`] gave.
     #[inline]
-    pub(crate) fn edit(&self, action: &Action) -> Option<&Edit> {
-        action.edit.and_then(|number| self.edits.at(number.get() as usize - 1).as_deref())
+    pub(crate) fn edit(&self, number: u32) -> Option<&Edit> {
+        (number as usize).checked_sub(1).and_then(|number| self.edits.at(number).as_deref())
     }
 }
 
@@ -123,7 +123,13 @@ impl Action {
         }
     }
 
-    /// The number of its edit.
+    /// The number of its edit, from 1; 0 if it has none.
+    #[inline]
+    pub(crate) fn edit_number(&self) -> u32 {
+        self.edit.map_or(0, NonZeroU32::get)
+    }
+
+    /// The place of its edit.
     #[inline]
     pub(crate) fn edit(&self) -> Option<usize> {
         self.edit.map(|number| number.get() as usize - 1)

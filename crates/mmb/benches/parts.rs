@@ -5,9 +5,9 @@
 //! says what a packet costs that is not.
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use mmb_classify::{ClassifierIndex, Keys, Ports, Scratch, Tuning, VECTOR};
+use mmb_classify::{ClassifierIndex, Keys, Parse, Ports, Scratch, Tuning, VECTOR, Wanted};
 use mmb_packet::checksum::Sum;
-use mmb_packet::{Class, Key4, Layout, Limits, LinkType, Packet, PortId, fill_key4, parse};
+use mmb_packet::{Key4, Layout, Limits, LinkType, Packet, PortId, fill_key4, parse};
 use mmb_policy::{Policy, Rule};
 use mmb_workload::{Background, Kind, Traffic, Workload};
 use std::hint::black_box;
@@ -40,10 +40,30 @@ fn views(frames: &mut [Vec<u8>]) -> (Vec<Packet<'_>>, Vec<Layout>) {
     (packets, layouts)
 }
 
+/// Parses a vector as the pipeline does.
+fn parse_vector(
+    keys: &mut Keys,
+    layouts: &mut [Layout; VECTOR],
+    packets: &[Packet<'_>],
+    wanted: Wanted,
+) -> usize {
+    keys.clear();
+    keys.take(0, packets);
+    keys.parse(Parse {
+        wanted,
+        limits: Limits::default(),
+        packets,
+        layouts,
+        out: |_| PortId(1),
+        malformed: |_, why| panic!("{why:?}"),
+    })
+}
+
 fn packets(c: &mut Criterion) {
     let mut group = c.benchmark_group("packet");
     group.throughput(Throughput::Elements(VECTOR as u64));
     let none = set(Kind::FiveTuple, 1, None);
+    let wanted = index(&none).classifier().wanted();
     for (name, background) in [
         ("udp4", Background::Plain(17, false)),
         ("tcp4", Background::Plain(6, false)),
@@ -51,10 +71,14 @@ fn packets(c: &mut Criterion) {
     ] {
         let mut frames = frames(&none, background, 0.0);
         let (packets, layouts) = views(&mut frames);
-        group.bench_function(BenchmarkId::new("parse", name), |b| {
+        group.bench_function(BenchmarkId::new("walk", name), |b| {
             b.iter(|| {
                 packets.iter().filter(|packet| parse::parse(packet, &Limits::default()).is_ok()).count()
             });
+        });
+        let (mut keys, mut found) = (Keys::default(), Box::new([Layout::default(); VECTOR]));
+        group.bench_function(BenchmarkId::new("parse", name), |b| {
+            b.iter(|| parse_vector(&mut keys, &mut found, &packets, wanted));
         });
         if name != "udp6" {
             let mut keys = vec![Key4::default(); VECTOR];
@@ -99,26 +123,22 @@ fn lookups(c: &mut Criterion) {
     ] {
         let classifier = index(&workload).classifier();
         let mut frames = frames(&workload, workload.background(), hit);
-        let (packets, layouts) = views(&mut frames);
-        let (mut keys, mut scratch) = (Keys::default(), Scratch::default());
+        let (packets, _) = views(&mut frames);
+        let mut scratch = Scratch::default();
         scratch.fit(classifier.most_matches());
         // As many packets as the worker takes at once where each may match very many rules.
-        let count = scratch.vector().min(VECTOR);
+        let parts: Vec<_> = packets
+            .chunks(scratch.vector().min(VECTOR))
+            .map(|packets| {
+                let (mut keys, mut layouts) = (Keys::default(), Box::new([Layout::default(); VECTOR]));
+                parse_vector(&mut keys, &mut layouts, packets, classifier.wanted());
+                (keys, layouts, packets)
+            })
+            .collect();
         group.bench_function(name, |b| {
             b.iter(|| {
-                for first in (0..VECTOR).step_by(count) {
-                    let part = first..(first + count).min(VECTOR);
-                    let (packets, layouts) = (&packets[part.clone()], &layouts[part]);
-                    keys.clear();
-                    for (number, layout) in layouts.iter().enumerate() {
-                        match layout.class {
-                            Class::Ip4 => keys.ip4.push(number as u8),
-                            Class::Ip6 => keys.ip6.push(number as u8),
-                            Class::Other => keys.other.push(number as u8),
-                        }
-                    }
-                    keys.fill(classifier.wanted(), packets, layouts, |_| PortId(1));
-                    classifier.classify(&keys, packets, layouts, &mut scratch);
+                for (keys, layouts, packets) in &parts {
+                    classifier.classify(keys, packets, &layouts[..packets.len()], &mut scratch);
                 }
                 black_box(&mut scratch);
             });

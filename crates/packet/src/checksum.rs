@@ -104,6 +104,12 @@ impl Delta {
         self.0 += u64::from(!u16::from_ne_bytes(old)) + u64::from(u16::from_ne_bytes(new));
     }
 
+    /// Two words, at an even offset of what is summed, change. Bytes as on the wire, in memory order.
+    #[inline]
+    pub fn long(&mut self, old: u32, new: u32) {
+        self.0 += u64::from(!old) + u64::from(new);
+    }
+
     /// A byte changes that is the upper half of its word at an even offset, the lower half at an odd one.
     #[inline]
     pub fn byte(&mut self, odd: bool, old: u8, new: u8) {
@@ -138,17 +144,17 @@ impl Delta {
         (!fold(u64::from(!u16::from_ne_bytes(checksum)) + self.0)).to_ne_bytes()
     }
 
-    /// The same for UDP: 0 means that there is no checksum and stays, and a checksum never becomes 0 (RFC 768).
+    /// The checksum field of that kind of transport header after the changes. For UDP 0 means that there is no checksum
+    /// and stays, and a checksum never becomes 0 (RFC 768): without branches, since in mixed traffic nothing foretells them.
     #[inline]
     #[must_use]
-    pub fn apply_udp(self, checksum: [u8; 2]) -> [u8; 2] {
-        if checksum == [0, 0] {
-            return checksum;
-        }
-        match self.apply(checksum) {
-            [0, 0] => [0xff, 0xff],
-            sum => sum,
-        }
+    pub fn apply_transport(self, l4_kind: u8, checksum: [u8; 2]) -> [u8; 2] {
+        let udp = u16::from(l4_kind == UDP).wrapping_neg();
+        let old = u16::from_ne_bytes(checksum);
+        let new = u16::from_ne_bytes(self.apply(checksum));
+        // All ones where it is UDP and the number is 0.
+        let zero = |number: u16| u16::from(number == 0).wrapping_neg() & udp;
+        ((new | zero(new)) & !zero(old)).to_ne_bytes()
     }
 }
 
@@ -164,15 +170,21 @@ pub fn pseudo6(source: [u8; 16], destination: [u8; 16], proto: u8, length: u32) 
     Sum::default().bytes(&source).bytes(&destination).long(u32::from(proto)).long(length)
 }
 
+/// By kind of transport header: where the checksum field lies. No header begins with it.
+static FIELD_OFFSETS: [u8; 256] = {
+    let mut offsets = [0; 256];
+    offsets[TCP as usize] = 16;
+    offsets[UDP as usize] = 6;
+    offsets[ICMP as usize] = 2;
+    offsets[ICMP6 as usize] = 2;
+    offsets
+};
+
 /// Where the checksum field lies in a transport header of that kind (1, 6, 17 or 58).
 #[inline]
 pub fn field_offset(l4_kind: u8) -> Option<usize> {
-    match l4_kind {
-        TCP => Some(16),
-        UDP => Some(6),
-        ICMP | ICMP6 => Some(2),
-        _ => None,
-    }
+    let offset = FIELD_OFFSETS[usize::from(l4_kind)];
+    (offset > 0).then_some(usize::from(offset))
 }
 
 /// The pseudo header that a packet's transport checksum covers, with the addresses that the IP header holds: empty

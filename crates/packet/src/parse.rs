@@ -1,19 +1,19 @@
 //! One look at a packet: is it sound, and where do its headers lie.
 //!
 //! Purpose: [`parse`] is the only place that trusts nothing. What it returns is a [`Layout`] whose offsets lie inside
-//! the packet; everything behind it relies on that. Untagged Ethernet with a plain IPv4 header and a whole TCP or UDP
-//! segment is decided in one straight run with a single branch; everything else, sound or not, is
-//! walked header by header out of line.
+//! the packet; everything behind it relies on that. A packet is walked header by header. Most packets of a vector need
+//! not be: [`plain`] finds the layouts of untagged Ethernet with plain IP headers and whole TCP and UDP segments many at a
+//! time.
 
 mod ip4;
 mod ip6;
 mod link;
-mod plain;
+pub mod plain;
 mod transport;
 
 use crate::checksum::TCP;
 use crate::key::flags;
-use crate::view::{LinkType, Packet};
+use crate::view::Packet;
 use std::ops::Range;
 
 /// What sort of packet it is; each sort has tables of its own.
@@ -170,7 +170,6 @@ pub const ETHER_IP6: u16 = 0x86dd;
 /// # Errors
 /// What makes the packet impossible to understand. Transport checksums are not looked at, and a UDP length
 /// that lies only bounds the payload.
-#[inline]
 pub fn parse(packet: &Packet<'_>, limits: &Limits) -> Result<Layout, Malformed> {
     let mut layout = Layout::default();
     parse_into(packet, limits, &mut layout)?;
@@ -181,20 +180,10 @@ pub fn parse(packet: &Packet<'_>, limits: &Limits) -> Result<Layout, Malformed> 
 ///
 /// # Errors
 /// As [`parse`]; the layout then means nothing.
-#[inline]
 pub fn parse_into(packet: &Packet<'_>, limits: &Limits, layout: &mut Layout) -> Result<(), Malformed> {
     let bytes = packet.bytes();
-    if packet.link == LinkType::Ethernet && plain::parse(bytes, layout) {
-        return Ok(());
-    }
-    general(bytes, packet.link, limits, layout)
-}
-
-/// Any packet, header by header.
-#[inline(never)]
-fn general(bytes: &[u8], link: LinkType, limits: &Limits, layout: &mut Layout) -> Result<(), Malformed> {
     *layout = Layout::default();
-    link::walk(bytes, link, layout)?;
+    link::walk(bytes, packet.link, layout)?;
     match layout.eth_type {
         ETHER_IP4 => ip4::walk(bytes, layout),
         ETHER_IP6 => ip6::walk(bytes, layout, limits),

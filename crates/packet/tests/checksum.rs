@@ -1,6 +1,6 @@
 //! Checksums: the RFCs' examples, a plain sum as the oracle, and changes against sums taken anew.
 
-use mmb_packet::checksum::{Delta, Sum, pseudo4, pseudo6, transport_sum};
+use mmb_packet::checksum::{Delta, Sum, TCP, UDP, pseudo4, pseudo6, transport_sum};
 use mmb_packet::parse::parse;
 use mmb_packet::{Limits, Packet, PortId};
 use mmb_testkit::strategy::frame;
@@ -48,8 +48,9 @@ fn no_change_leaves_both_zeros() {
 fn a_udp_checksum_of_zero_means_none() {
     let mut delta = Delta::default();
     delta.word([0x55, 0x55], [0x32, 0x85]);
-    assert_eq!(delta.apply_udp([0, 0]), [0, 0]);
-    assert_eq!(delta.apply_udp([0xdd, 0x2f]), [0xff, 0xff]);
+    assert_eq!(delta.apply_transport(UDP, [0, 0]), [0, 0]);
+    assert_eq!(delta.apply_transport(UDP, [0xdd, 0x2f]), [0xff, 0xff]);
+    assert_eq!(delta.apply_transport(TCP, [0xdd, 0x2f]), [0, 0]);
 }
 
 #[test]

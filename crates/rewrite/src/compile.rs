@@ -1,6 +1,6 @@
 //! From the targets of a rule to steps.
 
-use crate::fields::FieldStep;
+use crate::fields::{FieldStep, is_checksum};
 use crate::options::{Kinds, OptionStep};
 use crate::payload::PayloadStep;
 use mmb_policy::Target;
@@ -17,6 +17,8 @@ pub struct Edit {
     pub(crate) raw: Vec<FieldStep>,
     /// Checksums, written as they are.
     pub(crate) checksums: Vec<FieldStep>,
+    /// Which of the lists behind the fields have steps, as bits.
+    pub(crate) lists: u8,
 }
 
 impl Edit {
@@ -24,21 +26,16 @@ impl Edit {
     pub(crate) const BEHIND_FIELDS: u8 = 1 << 0;
     pub(crate) const CHECKSUMS: u8 = 1 << 1;
 
-    /// Which of the lists behind the fields have steps, as bits.
-    #[inline]
-    pub(crate) fn lists(&self) -> u8 {
-        let no_others = self.options.is_empty() & self.payloads.is_empty() & self.raw.is_empty();
-        let bit = |empty: bool, bit| if empty { 0 } else { bit };
-        bit(no_others, Self::BEHIND_FIELDS) | bit(self.checksums.is_empty(), Self::CHECKSUMS)
-    }
-
     /// Compiles a rule's targets; `None` if none of them rewrites.
     pub fn compile(targets: &[Target]) -> Option<Edit> {
         let mut edit = Edit::default();
         for target in targets {
             edit.add(target);
         }
-        (!edit.fields.is_empty() || edit.lists() != 0).then_some(edit)
+        let none_behind = edit.options.is_empty() && edit.payloads.is_empty() && edit.raw.is_empty();
+        let bit = |empty: bool, bit| if empty { 0 } else { bit };
+        edit.lists = bit(none_behind, Self::BEHIND_FIELDS) | bit(edit.checksums.is_empty(), Self::CHECKSUMS);
+        (!edit.fields.is_empty() || edit.lists != 0).then_some(edit)
     }
 
     fn add(&mut self, target: &Target) {
@@ -64,7 +61,7 @@ impl Edit {
             (Place::Key { .. }, Write::Number(number)) => {
                 let Some(step) = FieldStep::new(info, *number) else { return };
                 match info.writable {
-                    Writable::Raw if step.writes_checksum() => self.checksums.push(step),
+                    Writable::Raw if is_checksum(info) => self.checksums.push(step),
                     Writable::Raw => self.raw.push(step),
                     _ => self.fields.push(step),
                 }

@@ -28,42 +28,41 @@ impl Editor {
         let mut lists = 0;
         let bytes = packet.bytes_mut();
         for edit in edits.clone() {
-            lists |= edit.lists();
+            lists |= edit.lists;
             for step in &edit.fields {
                 step.apply(bytes, layout, &mut pass);
             }
         }
-        if lists & Edit::BEHIND_FIELDS != 0 {
-            self.apply_behind_fields(packet, layout, edits.clone(), &mut pass, not_applied);
-        }
-        let bytes = packet.bytes_mut();
-        write_checksums(bytes, layout, &pass);
-        if lists & Edit::CHECKSUMS != 0 {
-            for step in edits.flat_map(|edit| &edit.checksums) {
-                step.apply(bytes, layout, &mut pass);
-            }
+        if lists == 0 {
+            write_checksums(bytes, layout, &pass);
+        } else {
+            self.apply_behind_fields(packet, layout, edits, pass, not_applied);
         }
     }
 
-    /// Options, payloads, and lengths and versions: seldom all of them, and never for most packets.
+    /// Options, payloads, lengths and versions, and at last checksums: seldom all of them, and never for most packets.
     #[inline(never)]
     fn apply_behind_fields<'e>(
         &mut self,
         packet: &mut Packet<'_>,
         layout: &mut Layout,
         edits: impl Iterator<Item = &'e Edit> + Clone,
-        pass: &mut Pass,
+        mut pass: Pass,
         not_applied: &mut NotAppliedCounts,
     ) {
         if pass.traits.meets(is::TCP) {
-            self.apply_options(packet, layout, edits.clone(), pass, not_applied);
+            self.apply_options(packet, layout, edits.clone(), &mut pass, not_applied);
         }
         let bytes = packet.bytes_mut();
         for step in edits.clone().flat_map(|edit| &edit.payloads) {
-            step.apply(bytes, layout, pass, not_applied);
+            step.apply(bytes, layout, &mut pass, not_applied);
         }
-        for step in edits.flat_map(|edit| &edit.raw) {
-            step.apply(bytes, layout, pass);
+        for step in edits.clone().flat_map(|edit| &edit.raw) {
+            step.apply(bytes, layout, &mut pass);
+        }
+        write_checksums(bytes, layout, &pass);
+        for step in edits.flat_map(|edit| &edit.checksums) {
+            step.apply(bytes, layout, &mut pass);
         }
     }
 
@@ -114,8 +113,7 @@ fn write_checksums(bytes: &mut [u8], layout: &Layout, pass: &Pass) {
         && let Some(offset) = checksum::field_offset(layout.l4_kind)
         && let Some(field) = field_at(bytes, usize::from(layout.l4) + offset)
     {
-        let udp = layout.l4_kind == checksum::UDP;
-        *field = if udp { pass.transport.apply_udp(*field) } else { pass.transport.apply(*field) };
+        *field = pass.transport.apply_transport(layout.l4_kind, *field);
     }
 }
 

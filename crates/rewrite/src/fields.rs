@@ -6,7 +6,7 @@ use mmb_packet::{Layout, key};
 use mmb_policy::field::{FieldInfo, Implies, Place};
 
 /// One packet's pass through the steps: what it is, and what the changes so far do to its two checksums.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
     /// What the packet is.
     pub(crate) traits: Traits,
@@ -22,17 +22,17 @@ impl Pass {
         Pass { traits: Traits::of(layout), header: Delta::default(), transport: Delta::default() }
     }
 
-    /// Lets the checksums over `parts` follow the change of a word.
+    /// Lets the checksums over `parts` follow the change of two words.
     #[inline(always)]
-    fn follow(&mut self, parts: u8, old: [u8; 2], new: [u8; 2]) {
+    fn follow(&mut self, parts: u8, old: u32, new: u32) {
         if parts & part::IP4_HEADER != 0 {
-            self.header.word(old, new);
+            self.header.long(old, new);
         }
         if parts & part::ANY_TRANSPORT != 0 {
-            self.transport.word(old, new);
+            self.transport.long(old, new);
         }
         if parts & part::UDP_LENGTH != 0 {
-            self.transport.word(old, new);
+            self.transport.long(old, new);
         }
     }
 }
@@ -53,20 +53,13 @@ enum Base {
 /// What is written over the old bytes: `old & !mask | value`. Numbers as on the wire, in memory order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bits {
+    /// Four bytes, which every header has where one of their bytes is a field. The old ones are read and the new ones
+    /// written as one number: bytes that are read back in other pieces than they were written in have to wait.
+    Long { mask: u32, value: u32 },
     /// A whole byte that is the lower half of its word in every checksum that covers it.
     Byte(u8),
-    Word {
-        mask: [u8; 2],
-        value: [u8; 2],
-    },
-    Long {
-        mask: [u8; 4],
-        value: [u8; 4],
-    },
-    Wide {
-        mask: [u8; 16],
-        value: [u8; 16],
-    },
+    /// An IPv6 address.
+    Wide { mask: [u32; 4], value: [u32; 4] },
 }
 
 /// One field with the value that it gets.
@@ -74,7 +67,7 @@ enum Bits {
 pub(crate) struct FieldStep {
     needs: u16,
     base: Base,
-    /// Offset from the base; even but for [`Bits::Byte`].
+    /// Offset from the base; a multiple of 4 but for [`Bits::Byte`].
     at: u8,
     /// The [`part`]s that it writes.
     parts: u8,
@@ -93,7 +86,7 @@ impl FieldStep {
                 return step(Base::Proto, 0, part::IP4_HEADER | part::PROTO, Bits::Byte(number as u8));
             }
             key::VLAN => {
-                return step(Base::Tag, 0, 0, bits(number, bit - key::VLAN as u16 * 8, width, 2));
+                return step(Base::Tag, 0, 0, bits(number, bit - key::VLAN as u16 * 8, width, 4));
             }
             _ => {}
         }
@@ -106,59 +99,74 @@ impl FieldStep {
         if field.implies == Implies::Ip6 && at == usize::from(NEXT_HEADER) {
             return step(base, NEXT_HEADER as u8, part::NEXT, Bits::Byte(number as u8));
         }
-        let even = at & !1;
-        let bytes = match last - start - even {
-            0..=1 => 2,
-            2..=3 => 4,
-            _ => 16,
-        };
-        let bit = bit - (start + even) as u16 * 8;
-        step(base, even as u8, parts(field.implies, base, even), bits(number, bit, width, bytes))
-    }
-
-    /// Whether the step writes a checksum: those are written last and do not follow anything.
-    pub(crate) fn writes_checksum(&self) -> bool {
-        let at = |kind| checksum::field_offset(kind).map(|at| at as u8);
-        match (self.base, self.needs) {
-            (Base::Ip, needs) => needs == required(Implies::Ip4) && self.at == IP4_CHECKSUM as u8,
-            (Base::Transport, needs) => [
-                (Implies::Tcp, checksum::TCP),
-                (Implies::Udp, checksum::UDP),
-                (Implies::Icmp, checksum::ICMP),
-                (Implies::Icmp6, checksum::ICMP6),
-            ]
-            .iter()
-            .any(|&(implies, kind)| needs == required(implies) && at(kind) == Some(self.at)),
-            _ => false,
-        }
+        let aligned = at & !3;
+        let bytes = if last - start - aligned < 4 { 4 } else { 16 };
+        let bit = bit - (start + aligned) as u16 * 8;
+        step(base, aligned as u8, parts(field.implies, base, at), bits(number, bit, width, bytes))
     }
 
     /// Writes the field if the packet has it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn apply(&self, bytes: &mut [u8], layout: &Layout, pass: &mut Pass) {
         if !pass.traits.meets(self.needs) {
             return;
         }
         let base = match self.base {
-            // Tags are of four bytes each, the last one right in front of what they tag.
-            Base::Tag => layout.ip - 4 * u16::from(layout.vlan_tags),
-            Base::Ip => layout.ip,
-            Base::Transport => layout.l4,
-            Base::Proto => layout.proto_at,
+            Base::Tag | Base::Proto => self.special_base(layout),
+            _ => {
+                if self.base == Base::Transport {
+                    layout.l4
+                } else {
+                    layout.ip
+                }
+            }
         };
         let Some(place) = bytes.get_mut(usize::from(base) + usize::from(self.at)..) else { return };
         let parts = self.parts & pass.traits.covered;
-        match self.bits {
-            Bits::Byte(value) => {
-                let Some(byte) = place.first_mut() else { return };
-                pass.follow(parts, [0, *byte], [0, value]);
-                *byte = value;
-            }
-            Bits::Word { mask, value } => write(place, mask, value, parts, pass),
-            Bits::Long { mask, value } => write(place, mask, value, parts, pass),
-            Bits::Wide { mask, value } => write(place, mask, value, parts, pass),
+        match &self.bits {
+            Bits::Long { mask, value } => write(place, &[*mask], &[*value], parts, pass),
+            _ => *pass = self.write_other(place, parts, *pass),
         }
     }
+
+    /// Seldom: bases that are neither the IP nor the transport header.
+    #[cold]
+    fn special_base(&self, layout: &Layout) -> u16 {
+        match self.base {
+            // Tags are of four bytes each, the last one right in front of what they tag.
+            Base::Tag => layout.ip - 4 * u16::from(layout.vlan_tags),
+            _ => layout.proto_at,
+        }
+    }
+
+    /// Less often: what is not four bytes. The pass goes through by value, so that it stays in registers otherwise.
+    #[inline(never)]
+    fn write_other(&self, place: &mut [u8], parts: u8, mut pass: Pass) -> Pass {
+        match (&self.bits, place.first_mut()) {
+            (Bits::Byte(value), Some(byte)) => {
+                let word = |byte| u32::from(u16::from_ne_bytes([0, byte]));
+                pass.follow(parts, word(*byte), word(*value));
+                *byte = *value;
+            }
+            (Bits::Wide { mask, value }, _) => write(place, mask, value, parts, &mut pass),
+            _ => {}
+        }
+        pass
+    }
+}
+
+/// Whether a field is a checksum: those are written last and do not follow anything.
+pub(crate) fn is_checksum(field: &FieldInfo) -> bool {
+    let Place::Key { bit, .. } = field.place else { return false };
+    let kind = match field.implies {
+        Implies::Ip4 => return usize::from(bit) == (key::IP + IP4_CHECKSUM) * 8,
+        Implies::Tcp => checksum::TCP,
+        Implies::Udp => checksum::UDP,
+        Implies::Icmp => checksum::ICMP,
+        Implies::Icmp6 => checksum::ICMP6,
+        _ => return false,
+    };
+    checksum::field_offset(kind).is_some_and(|at| usize::from(bit) == (key::L4 + at) * 8)
 }
 
 /// Offset of the length in a UDP header.
@@ -166,7 +174,8 @@ pub(crate) const UDP_LENGTH: usize = 4;
 /// Offset of the checksum in an IPv4 header.
 pub(crate) const IP4_CHECKSUM: usize = 10;
 
-/// The parts that bytes at an even offset behind a base belong to.
+/// The parts that the field at an offset behind a base belongs to. What stays of the four bytes around it adds nothing to
+/// a checksum, whichever covers it.
 fn parts(implies: Implies, base: Base, at: usize) -> u8 {
     match (base, implies) {
         (Base::Transport, Implies::Udp) if at == UDP_LENGTH => part::TRANSPORT | part::UDP_LENGTH,
@@ -193,22 +202,24 @@ fn bits(number: u128, bit: u16, width: u8, bytes: u16) -> Bits {
     let shift = u32::from(bytes * 8 - bit - u16::from(width));
     let mask = mmb_policy::rule::ones(width) << shift;
     let value = (number << shift) & mask;
-    match bytes {
-        2 => Bits::Word { mask: (mask as u16).to_be_bytes(), value: (value as u16).to_be_bytes() },
-        4 => Bits::Long { mask: (mask as u32).to_be_bytes(), value: (value as u32).to_be_bytes() },
-        _ => Bits::Wide { mask: mask.to_be_bytes(), value: value.to_be_bytes() },
+    let longs = |number: u128| -> [u32; 4] {
+        let bytes = number.to_be_bytes();
+        std::array::from_fn(|long| u32::from_ne_bytes(std::array::from_fn(|i| bytes[long * 4 + i])))
+    };
+    match (bytes, longs(mask), longs(value)) {
+        (4, [.., mask], [.., value]) => Bits::Long { mask, value },
+        (_, mask, value) => Bits::Wide { mask, value },
     }
 }
 
-/// Writes the masked bits over the first `N` bytes and lets the checksums over `parts` follow.
+/// Writes the masked bits over the first `N` numbers and lets the checksums over `parts` follow.
 #[inline(always)]
-fn write<const N: usize>(place: &mut [u8], mask: [u8; N], value: [u8; N], parts: u8, pass: &mut Pass) {
-    let Some(place) = place.first_chunk_mut::<N>() else { return };
-    let old = *place;
-    for (byte, (mask, value)) in place.iter_mut().zip(mask.iter().zip(value)) {
-        *byte = *byte & !mask | value;
-    }
-    for (old, new) in old.as_chunks::<2>().0.iter().zip(place.as_chunks::<2>().0) {
-        pass.follow(parts, *old, *new);
+fn write<const N: usize>(place: &mut [u8], mask: &[u32; N], value: &[u32; N], parts: u8, pass: &mut Pass) {
+    let Some(place) = place.as_chunks_mut::<4>().0.first_chunk_mut::<N>() else { return };
+    for (place, (mask, value)) in place.iter_mut().zip(mask.iter().zip(value)) {
+        let old = u32::from_ne_bytes(*place);
+        let new = old & !mask | value;
+        *place = new.to_ne_bytes();
+        pass.follow(parts, old, new);
     }
 }

@@ -61,26 +61,47 @@ const KINDS: [Traits; 64] = {
     kinds
 };
 
+/// The answers for packets without tags, fragments, routes and extension headers, by class and kind.
+static SIMPLE: [[Traits; 64]; 3] = {
+    let mut simple = [KINDS; 3];
+    let mut kind = 0;
+    while kind < 64 {
+        simple[Class::Ip4 as usize][kind].holds |= is::IP | is::IP4 | is::TRANSPORT;
+        simple[Class::Ip4 as usize][kind].covered &= !part::NEXT;
+        simple[Class::Ip4 as usize][kind].covered |= part::IP4_HEADER;
+        simple[Class::Ip6 as usize][kind].holds |= is::IP | is::IP6 | is::TRANSPORT;
+        kind += 1;
+    }
+    simple
+};
+
 impl Traits {
     #[inline]
     pub(crate) fn of(layout: &Layout) -> Traits {
-        let if_so = |condition: bool, bit: u16| u16::from(condition) * bit;
-        let kind = KINDS[usize::from(layout.l4_kind & 63)];
-        let ip = match layout.class {
-            Class::Ip4 => is::IP | is::IP4,
-            Class::Ip6 => is::IP | is::IP6,
-            Class::Other => 0,
-        };
-        let later = layout.is_later_fragment();
-        let holds = kind.holds
-            | ip
-            | if_so(ip != 0 && !later, is::TRANSPORT)
-            | if_so(layout.vlan_tags > 0, is::TAGGED);
+        let simple = SIMPLE[layout.class as usize][usize::from(layout.l4_kind & 63)];
+        let special = u16::from(layout.vlan_tags) | u16::from(layout.routed) | layout.eh;
+        if special == 0 && !layout.is_later_fragment() {
+            return simple;
+        }
+        simple.special(layout)
+    }
 
-        let next = layout.class == Class::Ip6 && layout.proto_at == layout.ip + NEXT_HEADER;
-        let not_covered = if_so(layout.routed, part::DESTINATION.into()) | if_so(!next, part::NEXT.into());
-        let header = if_so(ip & is::IP4 != 0, part::IP4_HEADER.into());
-        Traits { holds, covered: kind.covered & !(not_covered as u8) | header as u8 }
+    /// What tags, fragments, routes and extension headers change.
+    #[cold]
+    fn special(mut self, layout: &Layout) -> Traits {
+        if layout.vlan_tags > 0 {
+            self.holds |= is::TAGGED;
+        }
+        if layout.is_later_fragment() {
+            self.holds &= !is::TRANSPORT;
+        }
+        if layout.routed {
+            self.covered &= !part::DESTINATION;
+        }
+        if layout.proto_at != layout.ip + NEXT_HEADER {
+            self.covered &= !part::NEXT;
+        }
+        self
     }
 
     /// Whether a step that needs one [`is`] bit is about this packet.

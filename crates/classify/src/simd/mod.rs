@@ -119,24 +119,29 @@ impl Level {
 
     /// Everything that this processor can do, the slowest first.
     pub(crate) fn available() -> Vec<Level> {
-        let mut levels = vec![Level::Scalar];
-        #[cfg(target_arch = "x86_64")]
-        {
-            let bits = is_x86_feature_detected!("bmi1")
-                && is_x86_feature_detected!("bmi2")
-                && is_x86_feature_detected!("popcnt");
-            if is_x86_feature_detected!("avx2") && bits {
-                levels.push(Level::Avx2);
-            }
-            let avx512 = is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl");
-            if avx512 && levels.len() == 2 {
-                levels.push(Level::Avx512);
-            }
+        [vec![Level::Scalar], Level::wider()].concat()
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn wider() -> Vec<Level> {
+        let avx2 = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("popcnt");
+        let avx512 = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        match (avx2, avx512) {
+            (true, true) => vec![Level::Avx2, Level::Avx512],
+            (true, false) => vec![Level::Avx2],
+            (false, _) => Vec::new(),
         }
-        levels
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn wider() -> Vec<Level> {
+        Vec::new()
     }
 
     /// Its name.

@@ -42,19 +42,25 @@ impl Arena {
 
     /// Makes all packets as they were when they were added.
     pub(super) fn restore(&mut self) {
-        self.memory.resize(self.pristine.len(), 0);
-        self.memory.copy_from_slice(&self.pristine);
+        self.memory.resize(self.pristine.len() + LINE, 0);
+        lines(&mut self.memory)[..self.pristine.len()].copy_from_slice(&self.pristine);
     }
 
     /// All packets in their order, as if come in by the first port.
     pub(super) fn packets(&mut self) -> impl Iterator<Item = Packet<'_>> {
-        let mut rest = &mut self.memory[..];
+        let mut rest = lines(&mut self.memory);
         self.places.iter().filter_map(move |place| {
             let (buffer, behind) = std::mem::take(&mut rest).split_at_mut_checked(place.size)?;
             rest = behind;
             Packet::new(buffer, HEADROOM, place.len, PortId(0), place.link)
         })
     }
+}
+
+/// The memory from the first cache line on that begins in it.
+fn lines(memory: &mut [u8]) -> &mut [u8] {
+    let before = memory.as_ptr().align_offset(LINE);
+    memory.get_mut(before..).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,87 +1,216 @@
 //! The straight run for what most packets are: untagged Ethernet, an IPv4 header of 20 bytes or an IPv6 header without
 //! extensions, a whole TCP or UDP segment.
 //!
-//! The branches go one way for every plain packet of an IP version. What differs between TCP and UDP is looked up, so
-//! that mixed traffic has nothing to mispredict.
+//! A vector's candidates are laid out as columns, one 32-bit word of all packets side by side, in the places that these
+//! words have in header keys. So [`Candidates::check`] looks at as many packets at once as a register holds, without a
+//! branch, and what it has looked at needs not be gathered again for the classifier. It decides only that a packet is
+//! plain; what is not has to be walked.
 
 use super::{Class, ETHER_IP4, ETHER_IP6, IP4_HEADER, IP6_HEADER, Layout, SHORT_HEADER, TCP_HEADER};
 use crate::checksum::{TCP, UDP};
-use crate::key::flags;
+use crate::key::{ETH_TYPE, IP, L4, L4_KIND, LANE, Lanes, PAYLOAD_LEN, PROTO, flags};
+use crate::view::{LinkType, Packet};
 
 /// Offset of the IP header behind an untagged Ethernet header.
-const IP: usize = 14;
-const L4_IP4: usize = IP + IP4_HEADER;
-const L4_IP6: usize = IP + IP6_HEADER;
-/// What is read at fixed offsets. Shorter frames (no Ethernet port delivers IPv4 in them: it pads to 60) are walked.
-const FIXED_IP4: usize = L4_IP4 + TCP_HEADER;
-const FIXED_IP6: usize = L4_IP6 + TCP_HEADER;
+const AT: usize = 14;
+/// The part of an Ethernet frame that every candidate has: up to the shorter of the transport headers.
+const FIXED_IP4: usize = AT + IP4_HEADER + SHORT_HEADER;
+const FIXED_IP6: usize = AT + IP6_HEADER + SHORT_HEADER;
+/// The rest of the longer one.
+const TAIL: usize = TCP_HEADER - SHORT_HEADER;
 
-/// In the first 8 bytes of the IPv4 header, as a little-endian number: version and header length, MF and fragment offset.
-const PLAIN_MASK: u64 = 0xff3f_0000_0000_00ff;
-const PLAIN: u64 = 0x45;
+/// Lanes of a key for IPv4 packets.
+pub const LANES4: usize = 64 / LANE;
+/// Lanes of a key for IPv6 packets.
+pub const LANES6: usize = 80 / LANE;
 
-/// How to find a transport header's length: what differs between TCP and UDP, as numbers.
-#[derive(Clone, Copy)]
-struct Shape {
-    /// All ones if there is no UDP length to bound the payload.
-    no_udp_length: u32,
-    /// The data offset's bits in the byte that holds it, shifted to count bytes.
-    offset_mask: u8,
-    /// The length, where no data offset tells it.
-    len: u8,
-    /// A header that is shorter is none.
-    least: u8,
+/// The lane of a byte of the key.
+const fn lane(byte: usize) -> usize {
+    byte / LANE
 }
 
-/// By IP protocol. Those that are walked have no header that is long enough.
-static SHAPES: [Shape; 256] = {
-    let mut shapes = [Shape { no_udp_length: 0, offset_mask: 0, len: 0, least: u8::MAX }; 256];
-    shapes[TCP as usize] =
-        Shape { no_udp_length: u32::MAX, offset_mask: 0x3c, len: 0, least: TCP_HEADER as u8 };
-    shapes[UDP as usize] =
-        Shape { no_udp_length: 0, offset_mask: 0, len: SHORT_HEADER as u8, least: SHORT_HEADER as u8 };
-    shapes
-};
+/// Packets that are checked together.
+const BLOCK: usize = 16;
 
-/// Whether this is a plain packet, whose layout is then written; if not, nothing is known but that it has to be walked.
-#[inline(always)]
-pub(super) fn parse(bytes: &[u8], layout: &mut Layout) -> bool {
-    let Some(head) = bytes.first_chunk::<FIXED_IP4>() else { return false };
-    match u16::from_be_bytes([head[12], head[13]]) {
-        ETHER_IP4 => ip4(head, bytes.len(), layout),
-        ETHER_IP6 => bytes.first_chunk().is_some_and(|head| ip6(head, bytes.len(), layout)),
-        _ => false,
+/// What a packet may be, by its first bytes and its length.
+pub enum Candidate<'a> {
+    /// A plain IPv4 packet.
+    Ip4(Head<'a, FIXED_IP4>),
+    /// A plain IPv6 packet.
+    Ip6(Head<'a, FIXED_IP6>),
+}
+
+/// The bytes of a packet that are looked at.
+pub struct Head<'a, const N: usize> {
+    fixed: &'a [u8; N],
+    /// What follows; nothing if it is too short for TCP.
+    tail: Option<&'a [u8; TAIL]>,
+    len: usize,
+}
+
+impl<'a> Candidate<'a> {
+    /// A packet's first bytes if it may be plain.
+    #[inline(always)]
+    pub fn of(packet: &'a Packet<'_>) -> Option<Candidate<'a>> {
+        let bytes = packet.bytes();
+        let (fixed, rest) = bytes.split_first_chunk::<FIXED_IP4>()?;
+        if packet.link != LinkType::Ethernet {
+            return None;
+        }
+        let len = bytes.len();
+        match u16::from_be_bytes([fixed[12], fixed[13]]) {
+            ETHER_IP4 => Some(Candidate::Ip4(Head { fixed, tail: rest.first_chunk(), len })),
+            ETHER_IP6 => {
+                let (fixed, rest) = bytes.split_first_chunk()?;
+                Some(Candidate::Ip6(Head { fixed, tail: rest.first_chunk(), len }))
+            }
+            _ => None,
+        }
     }
 }
 
-/// The header is loaded once, in three words that both the fields and the checksum are taken from.
-#[inline(always)]
-fn ip4(head: &[u8; FIXED_IP4], len: usize, layout: &mut Layout) -> bool {
-    let first = u64::from_le_bytes(std::array::from_fn(|i| head[IP + i]));
-    let second = u64::from_le_bytes(std::array::from_fn(|i| head[IP + 8 + i]));
-    let third = u32::from_le_bytes(std::array::from_fn(|i| head[IP + 16 + i]));
-    if first & PLAIN_MASK != PLAIN || !sums_up(first, second, third) {
-        return false;
+impl<const N: usize> Head<'_, N> {
+    /// Puts the words into the columns.
+    #[inline(always)]
+    fn spread<const V: usize, const L: usize>(&self, lanes: &mut [[u32; V]; L], key: usize) {
+        // Loops that are known when compiled: they unroll.
+        let words = |bytes: &[u8], at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
+        for number in 0..(N - SHORT_HEADER - AT) / LANE {
+            lanes[lane(IP) + number][key] = words(self.fixed, AT + number * LANE);
+        }
+        for number in 0..SHORT_HEADER / LANE {
+            lanes[lane(L4) + number][key] = words(self.fixed, N - SHORT_HEADER + number * LANE);
+        }
+        let tail = self.tail.unwrap_or(&[0; TAIL]);
+        for number in 0..TAIL / LANE {
+            lanes[lane(L4 + SHORT_HEADER) + number][key] = words(tail, number * LANE);
+        }
     }
-    let end = IP as u32 + u32::from(((first >> 16) as u16).swap_bytes());
-    let proto = (second >> 8) as u8;
-    let segment = Segment { l4: L4_IP4, proto, data_offset: head[L4_IP4 + 12], end };
-    let udp_length = u16::from_be_bytes([head[L4_IP4 + 4], head[L4_IP4 + 5]]);
-    let ip = Layout { class: Class::Ip4, eth_type: ETHER_IP4, proto_at: IP as u16 + 9, ..PLAIN_LAYOUT };
-    segment.fill(udp_length, len, ip, layout)
 }
 
-/// Out of line, so that the caller's loop stays small.
-#[inline(never)]
-fn ip6(head: &[u8; FIXED_IP6], len: usize, layout: &mut Layout) -> bool {
-    if head[IP] >> 4 != 6 {
-        return false;
+/// Candidates of one IP version in a vector of at most `V` packets: what is known of them but for their lanes.
+#[derive(Clone, Debug)]
+pub struct Candidates<const V: usize> {
+    /// Length of the frame.
+    lengths: [u32; V],
+    /// Offset of the end of the IP packet; 0 if the packet is not plain.
+    ends: [u32; V],
+    payloads: [u32; V],
+    payload_ends: [u32; V],
+    /// The first lane of the key: family, kind, flags.
+    heads: [u32; V],
+}
+
+impl<const V: usize> Default for Candidates<V> {
+    fn default() -> Self {
+        let none = [0; V];
+        Candidates { lengths: none, ends: none, payloads: none, payload_ends: none, heads: none }
     }
-    let end = L4_IP6 as u32 + u32::from(u16::from_be_bytes([head[IP + 4], head[IP + 5]]));
-    let segment = Segment { l4: L4_IP6, proto: head[IP + 6], data_offset: head[L4_IP6 + 12], end };
-    let udp_length = u16::from_be_bytes([head[L4_IP6 + 4], head[L4_IP6 + 5]]);
-    let ip = Layout { class: Class::Ip6, eth_type: ETHER_IP6, proto_at: IP as u16 + 6, ..PLAIN_LAYOUT };
-    segment.fill(udp_length, len, ip, layout)
+}
+
+impl<const V: usize> Candidates<V> {
+    /// Takes the words of a packet as candidate number `key`.
+    #[inline(always)]
+    pub fn take<const N: usize, const L: usize>(
+        &mut self,
+        head: &Head<'_, N>,
+        lanes: &mut [[u32; V]; L],
+        key: u8,
+    ) {
+        self.lengths[usize::from(key)] = head.len as u32;
+        head.spread(lanes, usize::from(key));
+    }
+
+    /// Checks the first `len` candidates, and completes those of the `wanted` lanes of their keys that follow from
+    /// the packet alone: all but the ports'. The lanes are those of IPv4 or IPv6 by their number.
+    #[inline(always)]
+    pub fn check<const L: usize>(&mut self, lanes: &mut [[u32; V]; L], len: usize, wanted: Lanes) {
+        for block in 0..len.div_ceil(BLOCK).min(V / BLOCK) {
+            self.check_block(lanes, block, wanted);
+        }
+    }
+
+    #[inline(always)]
+    fn check_block<const L: usize>(&mut self, lanes: &mut [[u32; V]; L], block: usize, wanted: Lanes) {
+        let column = |lane: usize| lanes[lane].as_chunks::<BLOCK>().0[block];
+        let [first, second, third] = std::array::from_fn(|word| column(lane(IP) + word));
+        let [lengths4, offsets] = [column(lane(L4) + 1), column(lane(L4) + 3)];
+        let lengths = self.lengths.as_chunks::<BLOCK>().0[block];
+        let mut sums = [0xffff; BLOCK];
+        if L == LANES4 {
+            let words: [[u32; BLOCK]; IP4_HEADER / LANE] =
+                std::array::from_fn(|word| column(lane(IP) + word));
+            sums =
+                std::array::from_fn(|i| words.iter().map(|word| (word[i] & 0xffff) + (word[i] >> 16)).sum());
+        }
+        let [mut ends, mut payloads, mut payload_ends, mut heads, mut protos] = [[0; BLOCK]; 5];
+        for i in 0..BLOCK {
+            let header = match L {
+                LANES4 => Header::ip4(first[i], second[i], third[i], sums[i]),
+                _ => Header::ip6(first[i], second[i]),
+            };
+            let segment = header.segment(lengths4[i], offsets[i], lengths[i]);
+            protos[i] = header.proto;
+            ends[i] = segment.end;
+            payloads[i] = segment.payload;
+            payload_ends[i] = segment.payload_end;
+            heads[i] = segment.head;
+        }
+        self.ends.as_chunks_mut::<BLOCK>().0[block] = ends;
+        self.payloads.as_chunks_mut::<BLOCK>().0[block] = payloads;
+        self.payload_ends.as_chunks_mut::<BLOCK>().0[block] = payload_ends;
+        self.heads.as_chunks_mut::<BLOCK>().0[block] = heads;
+
+        let mut put =
+            |lane: usize, words: [u32; BLOCK]| lanes[lane].as_chunks_mut::<BLOCK>().0[block] = words;
+        if wanted.has(lane(L4_KIND)) {
+            put(lane(L4_KIND), heads);
+        }
+        if wanted.has(lane(ETH_TYPE)) {
+            let ether = if L == LANES4 { ETHER_IP4 } else { ETHER_IP6 };
+            put(lane(ETH_TYPE), [(u32::from(ether) << 16).to_be(); BLOCK]);
+        }
+        if wanted.has(lane(PROTO)) {
+            put(lane(PROTO), protos.map(|proto| (proto << 24).to_be()));
+        }
+        if wanted.has(lane(PAYLOAD_LEN)) {
+            let length = |i: usize| payload_ends[i].wrapping_sub(payloads[i]) << 16;
+            put(lane(PAYLOAD_LEN), std::array::from_fn(|i| length(i).to_be()));
+        }
+        if wanted.any_of(Lanes::range(lane(L4) + 2, lane(PAYLOAD_LEN))) {
+            for column in &mut lanes[lane(L4) + 2..lane(PAYLOAD_LEN)] {
+                let words = &mut column.as_chunks_mut::<BLOCK>().0[block];
+                for (word, &proto) in words.iter_mut().zip(&protos) {
+                    *word &= all_if(proto == u32::from(TCP));
+                }
+            }
+        }
+        if L == LANES4 && wanted.has(LANES4 - 1) {
+            lanes[LANES4 - 1].as_chunks_mut::<BLOCK>().0[block] = [0; BLOCK];
+        }
+    }
+
+    /// The layout of an IPv4 candidate if it is plain.
+    #[inline(always)]
+    pub fn layout4(&self, key: u8) -> Option<Layout> {
+        let ip = Layout { class: Class::Ip4, eth_type: ETHER_IP4, proto_at: AT as u16 + 9, ..PLAIN_LAYOUT };
+        self.layout(key, Layout { l4: (AT + IP4_HEADER) as u16, ..ip })
+    }
+
+    /// The layout of an IPv6 candidate if it is plain.
+    #[inline(always)]
+    pub fn layout6(&self, key: u8) -> Option<Layout> {
+        let ip = Layout { class: Class::Ip6, eth_type: ETHER_IP6, proto_at: AT as u16 + 6, ..PLAIN_LAYOUT };
+        self.layout(key, Layout { l4: (AT + IP6_HEADER) as u16, ..ip })
+    }
+
+    #[inline(always)]
+    fn layout(&self, key: u8, ip: Layout) -> Option<Layout> {
+        let key = usize::from(key);
+        let [_, kind, flags, _] = self.heads[key].to_ne_bytes();
+        let (end, payload, payload_end) = (self.ends[key], self.payloads[key] as u16, self.payload_ends[key]);
+        (end > 0).then_some(Layout { l4_kind: kind, proto: kind, flags, payload, end, payload_end, ..ip })
+    }
 }
 
 /// What all plain packets have in common.
@@ -94,7 +223,7 @@ const PLAIN_LAYOUT: Layout = Layout {
     routed: false,
     vlan_tags: 0,
     eth_type: 0,
-    ip: IP as u16,
+    ip: AT as u16,
     proto_at: 0,
     l4: 0,
     payload: 0,
@@ -102,52 +231,72 @@ const PLAIN_LAYOUT: Layout = Layout {
     payload_end: 0,
 };
 
-/// A transport header that may be one of TCP or UDP.
-struct Segment {
-    l4: usize,
-    proto: u8,
-    /// The byte that holds the data offset, if it is TCP.
-    data_offset: u8,
-    /// Offset of the first byte behind the IP packet.
+/// What an IP header says; all numbers are as wide as lanes.
+#[derive(Clone, Copy)]
+struct Header {
+    /// All ones if it is plain.
+    plain: u32,
+    family: u32,
+    proto: u32,
+    /// Offset of the transport header.
+    l4: u32,
+    /// Offset of the end of the packet that it announces.
     end: u32,
 }
 
-impl Segment {
-    /// Writes the layout if the segment is whole.
+/// What is known of a whole packet.
+struct Segment {
+    /// 0 if it is not plain.
+    end: u32,
+    payload: u32,
+    payload_end: u32,
+    head: u32,
+}
+
+impl Header {
+    /// From the first three words, and the sum of the halves of all five.
     #[inline(always)]
-    fn fill(self, udp_length: u16, len: usize, ip: Layout, layout: &mut Layout) -> bool {
-        let Segment { l4, proto, data_offset, end } = self;
-        let shape = &SHAPES[usize::from(proto)];
-        let header = u32::from((data_offset >> 2) & shape.offset_mask | shape.len);
-        let payload = l4 as u32 + header;
-        if header < u32::from(shape.least) || payload > end || end as usize > len {
-            return false;
-        }
-        let udp_end = l4 as u32 + u32::from(udp_length);
-        let payload_end = end.min(udp_end.max(payload) | shape.no_udp_length);
-        let has_payload = u8::from(payload_end > payload) * flags::HAS_PAYLOAD;
-        let has_options = u8::from(header > TCP_HEADER as u32) * flags::TCP_OPTION_AREA;
-        *layout = Layout {
-            l4_kind: proto,
-            proto,
-            flags: flags::HAS_IP_PAYLOAD | has_payload | has_options,
-            l4: l4 as u16,
-            payload: payload as u16,
-            end,
-            payload_end,
-            ..ip
-        };
-        true
+    fn ip4(first: u32, second: u32, third: u32, sum: u32) -> Header {
+        let (first, second, third) = (u32::from_be(first), u32::from_be(second), u32::from_be(third));
+        let sum = (sum & 0xffff) + (sum >> 16);
+        let sum = (sum & 0xffff) + (sum >> 16);
+        // Neither more fragments nor an offset.
+        let plain = all_if(first >> 24 == 0x45) & all_if(second & 0x3fff == 0) & all_if(sum == 0xffff);
+        let end = AT as u32 + (first & 0xffff);
+        Header { plain, family: 4, proto: third >> 16 & 0xff, l4: (AT + IP4_HEADER) as u32, end }
+    }
+
+    /// From the first two words.
+    #[inline(always)]
+    fn ip6(first: u32, second: u32) -> Header {
+        let (first, second) = (u32::from_be(first), u32::from_be(second));
+        let l4 = (AT + IP6_HEADER) as u32;
+        let plain = all_if(first >> 28 == 6);
+        Header { plain, family: 6, proto: second >> 8 & 0xff, l4, end: l4 + (second >> 16) }
+    }
+
+    /// Given the word with the UDP length and that with TCP's data offset, of a frame of `len` bytes.
+    #[inline(always)]
+    fn segment(self, udp_length: u32, offset: u32, len: u32) -> Segment {
+        let Header { family, proto, l4, end, .. } = self;
+        let (tcp, udp) = (all_if(proto == u32::from(TCP)), all_if(proto == u32::from(UDP)));
+        let header = (u32::from_be(offset) >> 28 << 2) & tcp | SHORT_HEADER as u32 & udp;
+        let payload = l4 + header;
+        let long_enough = udp | tcp & all_if(header >= TCP_HEADER as u32);
+        let whole = all_if(payload <= end) & all_if(end <= len);
+        let plain = self.plain & long_enough & whole;
+        let udp_end = (l4 + (u32::from_be(udp_length) >> 16)).max(payload);
+        let payload_end = end.min(udp_end | !udp);
+        let flags = u32::from(flags::HAS_IP_PAYLOAD)
+            | all_if(payload_end > payload) & u32::from(flags::HAS_PAYLOAD)
+            | all_if(header > TCP_HEADER as u32) & u32::from(flags::TCP_OPTION_AREA);
+        let head = (family << 24 | proto << 16 | flags << 8).to_be();
+        Segment { end: end & plain, payload, payload_end, head }
     }
 }
 
-/// Whether the IPv4 header in three words sums up to nothing (RFC 1071).
+/// All ones or nothing.
 #[inline(always)]
-fn sums_up(first: u64, second: u64, third: u32) -> bool {
-    let (sum, carry) = first.overflowing_add(second);
-    let (sum, carry) = sum.overflowing_add(u64::from(third) + u64::from(carry));
-    let sum = sum.wrapping_add(u64::from(carry));
-    // As in `checksum::fold`: the upper half of a number plus itself with swapped halves is the halves' sum.
-    let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
-    sum.wrapping_add(sum.rotate_left(16)) >> 16 == 0xffff
+fn all_if(condition: bool) -> u32 {
+    u32::from(condition).wrapping_neg()
 }
