@@ -28,12 +28,14 @@ const TRIALS: usize = 48;
 /// Keys that are counted in rounds that find nothing, about at most.
 const VAIN: usize = 4 << 20;
 /// So many groups are few.
-const FEW_GROUPS: usize = 6;
+const FEW_GROUPS: usize = 3;
 /// Cycles of a packet for a table, for a row, for an entry of a chain, for a list in place of a long chain.
 const TABLE: f64 = 11.0;
 const ROW: f64 = 0.8;
 const ENTRY: f64 = 5.0;
 const LONG: f64 = 40.0;
+/// Cycles for a bucket that is looked at.
+const VISIT: f64 = 60.0;
 /// Tables in which a packet that some rule is about finds a chain.
 const MET: f64 = 2.0;
 
@@ -47,10 +49,13 @@ struct Limits {
 }
 
 /// From strict to loose.
-const LEVELS: [Limits; 3] = [
+const LEVELS: [Limits; 6] = [
+    Limits { mean: 0.1, worst: 12.0 },
+    Limits { mean: 0.5, worst: 12.0 },
     Limits { mean: 1.5, worst: 12.0 },
-    Limits { mean: 6.0, worst: 24.0 },
-    Limits { mean: 16.0, worst: 40.0 },
+    Limits { mean: 6.0, worst: 64.0 },
+    Limits { mean: 24.0, worst: 256.0 },
+    Limits { mean: 96.0, worst: 1024.0 },
 ];
 
 /// A tuple as the merger knows it.
@@ -137,7 +142,6 @@ impl Merger<'_> {
                 tables += ROW * entries as f64;
                 continue;
             }
-            tables += TABLE;
             self.tally.clear();
             for pass in 0..2 {
                 for key in group.tuples.iter().flat_map(|&number| &self.tuples[number].sample) {
@@ -158,6 +162,9 @@ impl Merger<'_> {
                     }
                 }
             }
+            // A dense table's filter lets many packets pass that no rule is about.
+            let density = self.tally.used.len() as f64 / self.share / space(&group.relaxed).exp2();
+            tables += TABLE + VISIT * (1.0 - (-density).exp());
         }
         tables + chains / keys.max(1) as f64 * MET
     }
@@ -376,6 +383,15 @@ fn union(a: &LaneMask, b: &LaneMask) -> LaneMask {
 
 fn bits(mask: &LaneMask) -> u32 {
     mask.iter().map(|lane| lane.count_ones()).sum()
+}
+
+/// Bits of a mask in which packets differ: of addresses and ports all, of other lanes about one.
+fn space(mask: &LaneMask) -> f64 {
+    let bits = |(lane, mask): (usize, &u32)| match lane {
+        PORTS | 12.. => mask.count_ones(),
+        _ => u32::from(*mask != 0),
+    };
+    mask.iter().enumerate().map(bits).sum::<u32>().into()
 }
 
 fn lanes(mask: &LaneMask) -> usize {
