@@ -34,6 +34,9 @@ const TABLE: f64 = 11.0;
 const ROW: f64 = 0.8;
 const ENTRY: f64 = 5.0;
 const LONG: f64 = 40.0;
+/// Entries of a class whose lists the cache holds, and how many times as long as these others take.
+const NEAR: usize = 65_536;
+const FAR: f64 = 8.0;
 /// Cycles for a bucket that is looked at.
 const VISIT: f64 = 60.0;
 /// Tables in which a packet that some rule is about finds a chain.
@@ -135,6 +138,8 @@ impl Merger<'_> {
     /// about. The figures are rough; what counts is that a table costs all packets and a chain few.
     fn cost(&mut self, groups: &[Group]) -> f64 {
         let (mut tables, mut rows, mut chains, mut keys) = (0.0, 0, 0.0, 0);
+        let all: usize = self.tuples.iter().map(|tuple| tuple.entries).sum();
+        let far = if all > NEAR { FAR } else { 1.0 };
         for group in groups {
             let entries = group.entries(self.tuples);
             if entries <= flat::MOST_OF_A_TUPLE && rows + entries <= flat::MOST {
@@ -153,11 +158,7 @@ impl Merger<'_> {
                         self.tally.counts[at] += 1;
                     } else {
                         let others = f64::from(self.tally.counts[at] - 1) / self.share;
-                        chains += if others < SHORT_CHAIN as f64 {
-                            ENTRY * others
-                        } else {
-                            LONG.min(12.0 + 4.0 * others)
-                        };
+                        chains += if others < SHORT_CHAIN as f64 { ENTRY * others } else { LONG * far };
                         keys += 1;
                     }
                 }
