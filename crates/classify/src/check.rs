@@ -1,10 +1,10 @@
 //! Residual checks: what a mask and a value cannot say. They are compiled with the rule and run on a hit.
 
-use crate::bounds::Bounds;
 use crate::keys::Column;
 use mmb_packet::key::{FLAGS, LANE, Lanes};
 use mmb_packet::options::{self, OptionTable};
 use mmb_packet::{Layout, Packet};
+use mmb_policy::Intervals;
 use mmb_policy::field::Payload;
 use mmb_policy::rule::ones;
 
@@ -92,12 +92,12 @@ impl Subject<'_, '_> {
 
 impl Check {
     /// The check that the field of `width` bits at bit `bit` is in `bounds`, or that the flag `unless` is not set.
-    pub(crate) fn number(bit: u16, width: u8, bounds: &Bounds, unless: u8) -> Check {
+    pub(crate) fn number(bit: u16, width: u8, bounds: &Intervals, unless: u8) -> Check {
         if width > 32 {
-            return Check::Address { lane: (bit / 32) as u8, ranges: bounds.ranges().into() };
+            return Check::Address { lane: (bit / 32) as u8, ranges: bounds.as_slice().into() };
         }
         let from = Extract::new(bit, width, unless);
-        match (bounds.ranges(), bounds.complement().ranges()) {
+        match (bounds.as_slice(), bounds.complement(ones(width)).as_slice()) {
             (&[(first, last)], _) => {
                 Check::Range { from, first: first as u32, last: last as u32, outside: false }
             }
@@ -215,9 +215,9 @@ mod tests {
         for field in FIELDS {
             let Place::Key { bit, width } = field.place else { continue };
             let number = (0..width.into()).fold(0, |number, i| number << 1 | bit_at(usize::from(bit) + i));
-            let only = Bounds::new([(number, number)], width);
-            let check = |bounds: &Bounds| Check::number(bit, width, bounds, 0).holds(&subject);
-            assert!(check(&only) && !check(&only.complement()), "{}", field.name);
+            let only = Intervals::one(number);
+            let check = |bounds: &Intervals| Check::number(bit, width, bounds, 0).holds(&subject);
+            assert!(check(&only) && !check(&only.complement(ones(width))), "{}", field.name);
             let lanes = Check::number(bit, width, &only, 0).lanes();
             assert!(lanes.has(usize::from(bit) / 32) && (width > 32 || bit % 32 + u16::from(width) <= 32));
         }

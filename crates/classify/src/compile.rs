@@ -1,15 +1,14 @@
 //! One rule, one packet class: a cube of fixed key bits, or several, and residual checks.
 
-use crate::bounds::Bounds;
 use crate::check::{Check, OptionTest};
 use crate::cube::{Contradiction, Cube};
 use crate::ports::{Ports, UnknownPort};
 use mmb_packet::Class;
 use mmb_packet::key::{self, flags};
 use mmb_packet::parse::{ETHER_IP4, ETHER_IP6};
-use mmb_policy::Rule;
 use mmb_policy::field::{Alone, FieldId, Implies, Payload, Place};
 use mmb_policy::rule::{Cond, Equality, Match, NumberItem, NumberSet, Test, ones};
+use mmb_policy::{Intervals, Rule};
 
 /// The ether type's place in the key: which it is decides a packet's class.
 const ETH_TYPE_BIT: u16 = key::ETH_TYPE as u16 * 8;
@@ -82,7 +81,7 @@ fn admits(class: Class, constraint: &Match) -> bool {
 struct Allowed {
     bit: u16,
     width: u8,
-    bounds: Bounds,
+    bounds: Intervals,
     /// Some constraint lists its values: a few of them become keys.
     listed: bool,
 }
@@ -140,8 +139,8 @@ impl Draft {
     ) -> Result<(), Refused> {
         let (bounds, listed) = match test {
             Test::Present => match alone {
-                Alone::Equals(value) => (Bounds::new([(value.into(), value.into())], width), false),
-                Alone::Protocol | Alone::Optional => (Bounds::new([(0, u128::MAX)], width), false),
+                Alone::Equals(value) => (Intervals::one(value.into()), false),
+                Alone::Protocol | Alone::Optional => (Intervals::of_width(width), false),
             },
             // The common case, without a detour by sets.
             Test::Number(Cond::Eq, NumberSet(items)) if !negated && items.len() == 1 => match items[0] {
@@ -150,23 +149,23 @@ impl Draft {
                     let prefix = first.checked_shr((width - len).into()).unwrap_or(0);
                     return Ok(self.cube.fix(bit, len, prefix)?);
                 }
-                NumberItem::Range(first, last) => (Bounds::new([(first, last)], width), true),
+                NumberItem::Range(first, last) => (Intervals::range(first, last), true),
             },
-            Test::Number(Cond::Eq, set) if !negated => (Bounds::of(Cond::Eq, set, width), true),
-            Test::Number(cond, set) => (Bounds::of(*cond, set, width), false),
+            Test::Number(Cond::Eq, set) if !negated => (Intervals::compared(Cond::Eq, set, width), true),
+            Test::Number(cond, set) => (Intervals::compared(*cond, set, width), false),
             Test::Port(equality, names) => {
                 let numbers = names.iter().map(|name| ports.number(name)).collect::<Result<Vec<_>, _>>()?;
-                let named = Bounds::new(numbers.into_iter().map(|n| (n.into(), n.into())), width);
+                let named: Intervals = numbers.into_iter().map(|n| (n.into(), n.into())).collect();
                 let equal = *equality == Equality::Eq;
-                (if equal { named } else { named.complement() }, equal && !negated)
+                (if equal { named } else { named.complement(ones(width)) }, equal && !negated)
             }
             Test::Bytes(..) => return Err(Refused::Impossible),
         };
-        self.allow(bit, width, if negated { bounds.complement() } else { bounds }, listed);
+        self.allow(bit, width, if negated { bounds.complement(ones(width)) } else { bounds }, listed);
         Ok(())
     }
 
-    fn allow(&mut self, bit: u16, width: u8, bounds: Bounds, listed: bool) {
+    fn allow(&mut self, bit: u16, width: u8, bounds: Intervals, listed: bool) {
         match self.allowed.iter_mut().find(|a| (a.bit, a.width) == (bit, width)) {
             Some(allowed) => {
                 allowed.bounds = allowed.bounds.intersect(&bounds);
@@ -179,18 +178,18 @@ impl Draft {
     /// The VLAN id: it is there only if the frame is tagged.
     fn vlan(&mut self, negated: bool, bit: u16, width: u8, test: &Test) -> Result<(), Refused> {
         let bounds = match test {
-            Test::Present => Bounds::new([(0, u128::MAX)], width),
-            Test::Number(cond, set) => Bounds::of(*cond, set, width),
+            Test::Present => Intervals::of_width(width),
+            Test::Number(cond, set) => Intervals::compared(*cond, set, width),
             Test::Port(..) | Test::Bytes(..) => return Err(Refused::Impossible),
         };
         if !negated {
             self.cube.fix_byte(key::FLAGS, flags::VLAN_TAGGED, flags::VLAN_TAGGED)?;
             let listed = matches!(test, Test::Number(Cond::Eq, _));
             self.allow(bit, width, bounds, listed);
-        } else if bounds.is_full() {
+        } else if bounds == Intervals::of_width(width) {
             self.cube.fix_byte(key::FLAGS, flags::VLAN_TAGGED, 0)?;
         } else if !bounds.is_empty() {
-            self.checks.push(Check::number(bit, width, &bounds.complement(), flags::VLAN_TAGGED));
+            self.checks.push(Check::number(bit, width, &bounds.complement(ones(width)), flags::VLAN_TAGGED));
         }
         Ok(())
     }
@@ -218,7 +217,9 @@ impl Draft {
     fn option_kind(&mut self, negated: bool, kind: u8, test: &Test) -> Result<(), Refused> {
         let test = match test {
             Test::Present => OptionTest::Present,
-            Test::Number(cond, set) => OptionTest::Number(Bounds::of(*cond, set, 64).ranges().into()),
+            Test::Number(cond, set) => {
+                OptionTest::Number(Intervals::compared(*cond, set, 64).as_slice().into())
+            }
             Test::Bytes(equality, strings) => OptionTest::Bytes {
                 data: strings.iter().map(|string| string[..].into()).collect(),
                 differs: *equality == Equality::Ne,
@@ -239,15 +240,17 @@ impl Draft {
     /// Fixes what is known, expands short lists, and lets go of bits that say nothing.
     fn finish(mut self) -> Result<Compiled, Refused> {
         for Allowed { bit, width, bounds, .. } in &self.allowed {
-            match *bounds.ranges() {
-                [] => return Err(Refused::Impossible),
-                [(first, last)] if first == last => self.cube.fix(*bit, *width, first)?,
-                _ => {}
+            if bounds.is_empty() {
+                return Err(Refused::Impossible);
+            }
+            if let Some(value) = bounds.single() {
+                self.cube.fix(*bit, *width, value)?;
             }
         }
         self.conclude()?;
         let mut cubes = self.expand();
-        for Allowed { bit, width, bounds, .. } in self.allowed.iter().filter(|a| !a.bounds.is_full()) {
+        let narrow = |a: &&Allowed| a.bounds != Intervals::of_width(a.width);
+        for Allowed { bit, width, bounds, .. } in self.allowed.iter().filter(narrow) {
             // All cubes have one mask: what is known in one is known in all.
             cubes.retain(|cube| cube.known(*bit, *width).is_none_or(|value| bounds.contains(value)));
             if cubes.first().is_some_and(|cube| cube.known(*bit, *width).is_none()) {
@@ -284,12 +287,12 @@ impl Draft {
         let few = |a: &&Allowed| {
             let count =
                 |sum: u128, (first, last): &(u128, u128)| sum.saturating_add(last - first).saturating_add(1);
-            let values = a.bounds.ranges().iter().fold(0, count);
+            let values = a.bounds.as_slice().iter().fold(0, count);
             values.saturating_mul(SELECTIVE) <= ones(a.width).saturating_add(1)
         };
         let listed = self.allowed.iter().filter(|a| a.listed).filter(few);
         let mut lists: Vec<_> =
-            listed.filter_map(|a| Some((a.bit, a.width, a.bounds.values(MAX_CUBES)?))).collect();
+            listed.filter_map(|a| Some((a.bit, a.width, a.bounds.numbers(MAX_CUBES)?))).collect();
         lists.sort_by_key(|(.., values)| values.len());
         for (bit, width, values) in lists {
             if cubes.len() * values.len() > MAX_CUBES {

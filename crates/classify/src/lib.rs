@@ -21,7 +21,6 @@
 //! [`Keys`] belong to one worker; they are allocated when made and on [`Scratch::fit`], never by `classify`.
 #![deny(unsafe_code)]
 
-mod bounds;
 mod check;
 mod class_index;
 mod classifier;

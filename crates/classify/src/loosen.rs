@@ -4,11 +4,11 @@
 //! be long. Its rules are then hung on the relaxed key itself, as one list, and the bits that the relaxed mask leaves open
 //! become ranges, which lists find their rules by without looking at each.
 
-use crate::bounds::Bounds;
 use crate::check::Check;
 use crate::class_index::Placed;
 use crate::table::LaneMask;
 use mmb_packet::Class;
+use mmb_policy::Intervals;
 use std::collections::{HashMap, HashSet};
 
 /// Entries with one relaxed key up to which a chain is as good as a list: about a bucket.
@@ -103,7 +103,7 @@ fn runs(mut bits: u32) -> impl Iterator<Item = (u32, u32)> {
 
 fn range(lane: usize, shift: u32, width: u32, first: u32, last: u32) -> Check {
     let bit = lane as u32 * 32 + 32 - shift - width;
-    let bounds = Bounds::new([(first.into(), last.into())], width as u8);
+    let bounds = Intervals::range(first.into(), last.into());
     Check::number(bit as u16, width as u8, &bounds, 0)
 }
 

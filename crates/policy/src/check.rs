@@ -5,7 +5,6 @@
 
 mod conflict;
 mod constraint;
-mod intervals;
 mod target;
 mod world;
 

@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::VECTOR;
-use crate::bounds::Bounds;
 use crate::check::OptionTest;
 use crate::keys::Column;
 use mmb_packet::key::flags;
 use mmb_packet::parse::parse;
 use mmb_packet::{Layout, Limits, LinkType, Packet, PortId};
+use mmb_policy::Intervals;
 use mmb_policy::field::Payload;
 use mmb_policy::rule::ones;
 use mmb_testkit::{Tcp, Udp};
@@ -39,8 +39,8 @@ fn ranges(most: usize) -> BoxedStrategy<Check> {
         .prop_flat_map(move |((bit, width), unless, outside)| {
             vec((number(width), number(width)), 1..=most).prop_map(move |pairs| {
                 let pairs = pairs.into_iter().map(|(a, b)| (a.min(b), a.max(b)));
-                let bounds = Bounds::new(pairs, width);
-                let bounds = if outside { bounds.complement() } else { bounds };
+                let bounds: Intervals = pairs.collect();
+                let bounds = if outside { bounds.complement(ones(width)) } else { bounds };
                 Check::number(bit, width, &bounds, unless)
             })
         })
@@ -50,7 +50,7 @@ fn ranges(most: usize) -> BoxedStrategy<Check> {
 /// A check of anything else.
 fn other() -> BoxedStrategy<Check> {
     let address = (number(128), number(128))
-        .prop_map(|(a, b)| Check::number(384, 128, &Bounds::new([(a.min(b), a.max(b))], 128), 0));
+        .prop_map(|(a, b)| Check::number(384, 128, &Intervals::range(a.min(b), a.max(b)), 0));
     let payload = (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(ip, empty, begins)| {
         let of = if ip { Payload::Ip } else { Payload::Transport };
         Check::Payload { of, prefixes: Box::new([Box::new([b'a'])]), empty, begins }

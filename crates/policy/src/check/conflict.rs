@@ -5,10 +5,10 @@
 //! the constraints are thinned out to a smallest set that still conflicts, which is what the error talks about.
 
 use super::Report;
-use super::intervals::Intervals;
 use super::world::{World, Worlds, about, is_narrow};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::field::{Alone, Field, FieldId, Group, Implies, Place, ValueKind};
+use crate::intervals::Intervals;
 use crate::rule::{Cond, Equality, Match, Target, Test, ones};
 use crate::syntax::RuleSyntax;
 
@@ -67,7 +67,7 @@ impl<'m> Fact<'m> {
             }
             (Test::Present, Place::Key { bit, width }) => match info.alone {
                 Alone::Equals(value) => {
-                    let is = Intervals::of(&[value.into()]);
+                    let is = Intervals::one(value.into());
                     let allowed = if m.negated { is.complement(ones(width)) } else { is };
                     Says::Value { bit, width, allowed }
                 }
@@ -75,7 +75,7 @@ impl<'m> Fact<'m> {
             },
             (Test::Number(cond, set), Place::Key { bit, width }) => {
                 let max = ones(width);
-                let is = Intervals::compared(*cond, set, width, max);
+                let is = Intervals::compared(*cond, set, width);
                 match (info.alone, m.negated) {
                     (Alone::Optional, false) => Says::There(Some(is)),
                     (Alone::Optional, true) => Says::AbsentOr(Some(is.complement(max))),
@@ -286,7 +286,7 @@ fn optional_fields(facts: &[&Fact<'_>]) -> bool {
 /// Whether the VLAN id can have the values asked for.
 fn tags(facts: &[&Fact<'_>]) -> bool {
     let mut there = false;
-    let mut allowed = Intervals::range(0, ones(12));
+    let mut allowed = Intervals::of_width(12);
     for fact in facts.iter().filter(|fact| fact.field.id == FieldId::VlanId) {
         there |= fact.requires_presence();
         if let Says::There(Some(values)) | Says::AbsentOr(Some(values)) = &fact.says {
@@ -365,13 +365,27 @@ fn alone(fact: &Fact<'_>, text: &str) -> String {
             .iter()
             .map(|world| world.values(field.id).unwrap_or_else(|| Intervals::range(0, max)))
             .reduce(|a, b| a.union(&b))
-            .and_then(|values| values.in_words())
+            .and_then(|values| in_words(&values))
     });
     match range {
         Some(range) if field.info().values == ValueKind::Number => {
             format!("{text} never holds, `{field}` is {range}")
         }
         _ => format!("{text} never holds"),
+    }
+}
+
+/// A set in words, if it has few parts.
+fn in_words(set: &Intervals) -> Option<String> {
+    let part = |&(first, last): &(u128, u128)| match (first, last) {
+        (first, last) if first == last => first.to_string(),
+        (first, last) => format!("{first} to {last}"),
+    };
+    match set.as_slice() {
+        [(first, last)] if first == last => Some(format!("always {first}")),
+        [one] => Some(part(one)),
+        [one, two] => Some(format!("{} or {}", part(one), part(two))),
+        _ => None,
     }
 }
 

@@ -3,8 +3,8 @@
 //! A rule can match if the packets of some sort can satisfy it. A sort is a family, a transport header (or
 //! none), and whether the packet is a later fragment; in each, some fields have less than their full range.
 
-use super::intervals::Intervals;
 use crate::field::{FIELDS, Field, FieldId, Implies};
+use crate::intervals::Intervals;
 use std::sync::LazyLock;
 
 /// A sort of packets.
@@ -120,24 +120,24 @@ impl World {
     pub(super) fn values(self, id: FieldId) -> Option<Intervals> {
         let transport = u128::from(self.transport);
         Some(match (id, self.family) {
-            (FieldId::NetProto, family) => Intervals::of(&[family.into()]),
-            (FieldId::EthType, 4) => Intervals::of(&[0x0800]),
-            (FieldId::EthType, 6) => Intervals::of(&[0x86dd]),
+            (FieldId::NetProto, family) => Intervals::one(family.into()),
+            (FieldId::EthType, 4) => Intervals::one(0x0800),
+            (FieldId::EthType, 6) => Intervals::one(0x86dd),
             (FieldId::EthType, _) => Intervals::of(&[0x0800, 0x86dd]).complement(0xffff),
-            (FieldId::IpProto, _) if transport != 0 => Intervals::of(&[transport]),
+            (FieldId::IpProto, _) if transport != 0 => Intervals::one(transport),
             (FieldId::IpProto, 4) if !self.later => Intervals::of(&[1, 6, 17]).complement(255),
             (FieldId::IpProto, 6) if !self.later => Intervals::of(&[6, 17, 58]).complement(255),
-            (FieldId::IpVer, _) => Intervals::of(&[4]),
-            (FieldId::Ip6Ver, _) => Intervals::of(&[6]),
+            (FieldId::IpVer, _) => Intervals::one(4),
+            (FieldId::Ip6Ver, _) => Intervals::one(6),
             (FieldId::IpIhl | FieldId::TcpOffset, _) => Intervals::range(5, 15),
             (FieldId::IpFragOffset, _) if self.later => Intervals::range(1, 0x1fff),
-            (FieldId::IpFragOffset, _) => Intervals::of(&[0]),
+            (FieldId::IpFragOffset, _) => Intervals::one(0),
             (FieldId::Ip6Next, _) if transport != 0 => {
-                Intervals::of(&EXTENSIONS).union(&Intervals::of(&[transport]))
+                Intervals::of(&EXTENSIONS).union(&Intervals::one(transport))
             }
-            (FieldId::Ip6EhFragment, _) if self.later => Intervals::of(&[1]),
+            (FieldId::Ip6EhFragment, _) if self.later => Intervals::one(1),
             // Nothing behind an encrypted header can be seen.
-            (FieldId::Ip6EhEsp, _) if transport != 0 => Intervals::of(&[0]),
+            (FieldId::Ip6EhEsp, _) if transport != 0 => Intervals::one(0),
             _ => return None,
         })
     }
