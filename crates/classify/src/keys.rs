@@ -10,7 +10,7 @@ use crate::simd::{Kernel, Level, prefetch};
 use mmb_packet::key::{IN_PORT, LANE, Lanes};
 use mmb_packet::parse::parse_into;
 use mmb_packet::parse::plain::{Candidate, Candidates, LANES4, LANES6};
-use mmb_packet::{Class, Layout, Limits, Malformed, Packet, PortId, fill_lanes4, fill_lanes6};
+use mmb_packet::{Class, Layout, Limits, Malformed, Packet, PortId, fill_lanes};
 
 /// The lane of the ports' numbers.
 const PORTS: usize = IN_PORT / LANE;
@@ -186,7 +186,7 @@ impl Keys {
         parse.fill_ports(ip4, wanted4);
         while let Some(key) = doubtful.pop() {
             match parse.walk(ip4.packets[usize::from(key)]) {
-                Some(_) => parse.fill4(ip4, key, wanted4),
+                Some(_) => parse.fill(ip4, key, wanted4),
                 None => ip4.swap_remove(key),
             }
         }
@@ -194,7 +194,7 @@ impl Keys {
         parse.fill_ports(ip6, wanted6);
         while let Some(key) = doubtful.pop() {
             match parse.walk(ip6.packets[usize::from(key)]) {
-                Some(_) => parse.fill6(ip6, key, wanted6),
+                Some(_) => parse.fill(ip6, key, wanted6),
                 None => ip6.swap_remove(key),
             }
         }
@@ -209,9 +209,9 @@ impl Keys {
         }
         // Loops of their own: they read layouts in other widths than they were written in, which is slow right after the
         // writing.
-        (before[0]..ip4.len).for_each(|key| parse.fill4(ip4, key as u8, wanted4));
-        (before[1]..ip6.len).for_each(|key| parse.fill6(ip6, key as u8, wanted6));
-        (before[2]..other.len).for_each(|key| parse.fill4(other, key as u8, wanted_other));
+        (before[0]..ip4.len).for_each(|key| parse.fill(ip4, key as u8, wanted4));
+        (before[1]..ip6.len).for_each(|key| parse.fill(ip6, key as u8, wanted6));
+        (before[2]..other.len).for_each(|key| parse.fill(other, key as u8, wanted_other));
         ip4.len + ip6.len + other.len
     }
 }
@@ -276,18 +276,12 @@ impl<O: Fn(usize) -> PortId, M: FnMut(usize, Malformed)> Parse<'_, '_, O, M> {
         [self.packets[usize::from(at)].port, (self.out)(usize::from(at))]
     }
 
-    fn fill4(&self, columns: &mut Columns<LANES4>, key: u8, wanted: Lanes) {
+    /// Fills the key of a packet that was walked.
+    fn fill<const L: usize>(&self, columns: &mut Columns<L>, key: u8, wanted: Lanes) {
         let at = columns.packets[usize::from(key)];
         let (packet, layout) = (&self.packets[usize::from(at)], &self.layouts[usize::from(at)]);
         let put = |lane: usize, value| columns.lanes[lane][usize::from(key)] = value;
-        fill_lanes4(packet, layout, self.ports(at), wanted, put);
-    }
-
-    fn fill6(&self, columns: &mut Columns<LANES6>, key: u8, wanted: Lanes) {
-        let at = columns.packets[usize::from(key)];
-        let (packet, layout) = (&self.packets[usize::from(at)], &self.layouts[usize::from(at)]);
-        let put = |lane: usize, value| columns.lanes[lane][usize::from(key)] = value;
-        fill_lanes6(packet, layout, self.ports(at), wanted, put);
+        fill_lanes(packet, layout, self.ports(at), wanted, put);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Filling header keys from packets.
 //!
 //! The classifier wants a vector's keys as columns of 32-bit lanes, and only those lanes that some rule asks for:
-//! [`fill_lanes4`] and [`fill_lanes6`] hand them out one by one. The transport part is masked by its kind, not by
+//! [`fill_lanes`] hands them out one by one. The transport part is masked by its kind, not by
 //! branches. Only where 20 bytes behind `l4` would pass the packet's end are its bytes copied one run at a time.
 
 use crate::checksum::TCP;
@@ -9,16 +9,16 @@ use crate::key::{IP, Key, Key4, Key6, L4, LANE, Lanes, PAYLOAD_LEN};
 use crate::parse::{Class, IP4_HEADER, IP6_HEADER, Layout};
 use crate::view::{Packet, PortId};
 
-/// The lanes of the fixed part in front, of the transport header, and of an address in the IPv4 header.
+/// The lanes that begin a key, its transport header, its payload's length and its IP header.
 const HEAD: usize = 0;
 const TRANSPORT: usize = L4 / LANE;
 const PAYLOAD: usize = PAYLOAD_LEN / LANE;
 const HEADER: usize = IP / LANE;
 
-/// Hands `put` the wanted lanes of the key of an IPv4 packet or of a frame that is not IP: number and value, the four
-/// bytes as they stand in the key. `layout` is the packet's own.
+/// Hands `put` the wanted lanes of a packet's key: number and value, the four bytes as they stand in the key. `layout`
+/// is the packet's own.
 #[inline(always)]
-pub fn fill_lanes4(
+pub fn fill_lanes(
     packet: &Packet<'_>,
     layout: &Layout,
     ports: [PortId; 2],
@@ -26,46 +26,39 @@ pub fn fill_lanes4(
     mut put: impl FnMut(usize, u32),
 ) {
     let bytes = packet.bytes();
-    let family = if layout.class == Class::Ip4 { 4 } else { 0 };
-    common(bytes, packet, layout, family, ports, wanted, &mut put);
-    if wanted.any_of(Lanes::range(HEADER, HEADER + IP4_HEADER / LANE)) {
-        let header = bytes.get(usize::from(layout.ip)..).and_then(|rest| rest.first_chunk::<IP4_HEADER>());
-        put_all(HEADER, &header.copied().filter(|_| family == 4).unwrap_or_default(), wanted, &mut put);
+    common(bytes, packet, layout, ports, wanted, &mut put);
+    match layout.class {
+        Class::Ip4 => header::<IP4_HEADER>(bytes, layout, wanted, &mut put),
+        Class::Ip6 => return header::<IP6_HEADER>(bytes, layout, wanted, &mut put),
+        Class::Other => put_all(HEADER, &[0; IP4_HEADER], wanted, &mut put),
     }
-    if wanted.has(HEADER + IP4_HEADER / LANE) {
-        put(HEADER + IP4_HEADER / LANE, 0);
-    }
-}
-
-/// Hands `put` the wanted lanes of the key of an IPv6 packet. `layout` is the packet's own.
-#[inline(always)]
-pub fn fill_lanes6(
-    packet: &Packet<'_>,
-    layout: &Layout,
-    ports: [PortId; 2],
-    wanted: Lanes,
-    mut put: impl FnMut(usize, u32),
-) {
-    let bytes = packet.bytes();
-    common(bytes, packet, layout, 6, ports, wanted, &mut put);
-    if wanted.any_of(Lanes::range(HEADER, HEADER + IP6_HEADER / LANE)) {
-        let header = bytes.get(usize::from(layout.ip)..).and_then(|rest| rest.first_chunk::<IP6_HEADER>());
-        put_all(HEADER, header.unwrap_or(&[0; IP6_HEADER]), wanted, &mut put);
-    }
+    // The shorter keys end with four bytes of zeros.
+    put_all(HEADER + IP4_HEADER / LANE, &[0; LANE], wanted, &mut put);
 }
 
 /// Fills the key of an IPv4 packet or of a frame that is not IP. `layout` is the packet's own.
 pub fn fill_key4(packet: &Packet<'_>, layout: &Layout, in_port: PortId, out_port: PortId, key: &mut Key4) {
-    fill_lanes4(packet, layout, [in_port, out_port], Lanes::ALL, |lane, value| write(key, lane, value));
+    fill_lanes(packet, layout, [in_port, out_port], Lanes::ALL, |lane, value| write(key, lane, value));
 }
 
 /// Fills the key of an IPv6 packet. `layout` is the packet's own.
 pub fn fill_key6(packet: &Packet<'_>, layout: &Layout, in_port: PortId, out_port: PortId, key: &mut Key6) {
-    fill_lanes6(packet, layout, [in_port, out_port], Lanes::ALL, |lane, value| write(key, lane, value));
+    fill_lanes(packet, layout, [in_port, out_port], Lanes::ALL, |lane, value| write(key, lane, value));
 }
 
 fn write<const N: usize>(key: &mut Key<N>, lane: usize, value: u32) {
-    key.0[lane * LANE..(lane + 1) * LANE].copy_from_slice(&value.to_ne_bytes());
+    if let Some(to) = key.0.as_chunks_mut::<LANE>().0.get_mut(lane) {
+        *to = value.to_ne_bytes();
+    }
+}
+
+/// The fixed part of an IP header.
+#[inline(always)]
+fn header<const N: usize>(bytes: &[u8], layout: &Layout, wanted: Lanes, put: &mut impl FnMut(usize, u32)) {
+    if wanted.any_of(Lanes::range(HEADER, HEADER + N / LANE)) {
+        let header = bytes.get(usize::from(layout.ip)..).and_then(|rest| rest.first_chunk::<N>());
+        put_all(HEADER, header.unwrap_or(&[0; N]), wanted, put);
+    }
 }
 
 /// The first 40 bytes, which all keys have in common.
@@ -74,12 +67,16 @@ fn common(
     bytes: &[u8],
     packet: &Packet<'_>,
     layout: &Layout,
-    family: u8,
     [in_port, out_port]: [PortId; 2],
     wanted: Lanes,
     put: &mut impl FnMut(usize, u32),
 ) {
     if wanted.has(HEAD) {
+        let family = match layout.class {
+            Class::Ip4 => 4,
+            Class::Ip6 => 6,
+            Class::Other => 0,
+        };
         put(HEAD, u32::from_be_bytes([family, layout.l4_kind, layout.flags, 0]).to_be());
     }
     if wanted.any_of(Lanes::range(HEAD + 1, TRANSPORT)) {

@@ -21,7 +21,7 @@ pub mod segment;
 pub mod seq;
 pub mod view;
 
-pub use fill::{fill_key4, fill_key6, fill_lanes4, fill_lanes6};
+pub use fill::{fill_key4, fill_key6, fill_lanes};
 pub use key::{Key, Key4, Key6, Lanes};
 pub use offload::finish_checksum;
 pub use parse::{Class, Layout, Limits, Malformed};
