@@ -75,14 +75,15 @@ impl Ranged {
         }
     }
 
-    /// Takes a rule away. Returns whether it was there.
+    /// Takes a rule away, once if it is there for several values of a set. Returns whether it was there.
     pub(crate) fn remove(&mut self, handle: u32) -> bool {
         match &mut self.0 {
             Store::Few(slots) => {
-                let left: Arc<[Slot]> = slots.iter().filter(|slot| slot.handle != handle).cloned().collect();
-                let found = left.len() < slots.len();
-                *slots = left;
-                found
+                let found = slots.iter().position(|slot| slot.handle == handle);
+                if let Some(at) = found {
+                    *slots = slots[..at].iter().chain(&slots[at + 1..]).cloned().collect();
+                }
+                found.is_some()
             }
             Store::Many(many) => {
                 let found = Arc::make_mut(many).remove(handle);
