@@ -15,6 +15,8 @@ use crate::table::{LaneMask, Table};
 use crate::words;
 use mmb_packet::Class;
 use mmb_packet::key::{L4_KIND, LANE, Lanes};
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::Rng;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -22,20 +24,6 @@ use std::sync::Arc;
 const LONGEST_CHAIN: usize = 6;
 /// Keys of a class that the merger sees, about.
 const SAMPLE: usize = 32_768;
-
-/// The generator of seeds, splitmix64.
-#[derive(Clone, Debug)]
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
-    }
-}
 
 /// How tuples are put into tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -240,7 +228,7 @@ impl ClassIndex {
     }
 
     /// Gives the tuples of rules that are about to come their places.
-    pub(crate) fn arrange(&mut self, batch: &Batch, tuning: Tuning, random: &mut Random) {
+    pub(crate) fn arrange(&mut self, batch: &Batch, tuning: Tuning, random: &mut SplitMix64) {
         let (tuples, share) = batch.sample();
         let groups = match tuning {
             Tuning::Merged => merge(self.class, &tuples, share),
@@ -260,7 +248,7 @@ impl ClassIndex {
                 }
                 continue;
             }
-            let mut table = Table::new(&group.relaxed, &group.span, entries, || random.draw());
+            let mut table = Table::new(&group.relaxed, &group.span, entries, || random.next_u64());
             for &number in &group.tuples {
                 let place =
                     Place::Table { table: self.view.tables.len(), member: table.join(&tuples[number].mask) };
@@ -315,7 +303,7 @@ impl ClassIndex {
     }
 
     /// Hangs a rule on its key.
-    pub(crate) fn insert(&mut self, placed: Placed, lists: &mut ListIndex, random: &mut Random) {
+    pub(crate) fn insert(&mut self, placed: Placed, lists: &mut ListIndex, random: &mut SplitMix64) {
         let Placed { mask, key, rule } = placed;
         self.wanted = self.wanted.with(lane_set(&mask)).with(rule.lanes());
         let place = match self.homes.get(&mask) {
@@ -393,7 +381,7 @@ impl ClassIndex {
         key: &LaneMask,
         value: u32,
         known: bool,
-        random: &mut Random,
+        random: &mut SplitMix64,
     ) {
         match place {
             Place::Table { table, member } if !known => {
@@ -442,7 +430,7 @@ impl ClassIndex {
     }
 
     /// Finds a place for a tuple that has none.
-    fn settle(&mut self, mask: &LaneMask, key: &LaneMask, random: &mut Random) -> Place {
+    fn settle(&mut self, mask: &LaneMask, key: &LaneMask, random: &mut SplitMix64) -> Place {
         let joins =
             |table: &&(usize, &Arc<Table>)| table.1.admits(mask) && table.1.chain(key) <= LONGEST_CHAIN;
         let tables: Vec<_> = self.view.tables.iter().enumerate().collect();
@@ -459,8 +447,8 @@ impl ClassIndex {
         place
     }
 
-    fn own_table(&mut self, mask: &LaneMask, entries: usize, random: &mut Random) -> Place {
-        let mut table = Table::new(mask, mask, entries, || random.draw());
+    fn own_table(&mut self, mask: &LaneMask, entries: usize, random: &mut SplitMix64) -> Place {
+        let mut table = Table::new(mask, mask, entries, || random.next_u64());
         let member = table.join(mask);
         self.view.tables.push(Arc::new(table));
         self.late.push(true);
@@ -469,7 +457,7 @@ impl ClassIndex {
     }
 
     /// Moves a tuple into a table of its own; one that is alone already gets a roomier one with other seeds.
-    fn move_out(&mut self, mask: &LaneMask, random: &mut Random) {
+    fn move_out(&mut self, mask: &LaneMask, random: &mut SplitMix64) {
         let place = self.homes[mask].place;
         let entries: Vec<(LaneMask, u32)> = match place {
             Place::Flat => self.view.flat.entries(mask).collect(),

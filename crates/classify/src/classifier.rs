@@ -1,6 +1,6 @@
 //! The classifier: what workers search, and the writer's side, which changes it rule by rule.
 
-use crate::class_index::{Batch, ClassIndex, Placed, Random, TableStats, Tuning, lanes};
+use crate::class_index::{Batch, ClassIndex, Placed, TableStats, Tuning, lanes};
 use crate::compile::compile;
 use crate::keys::{Columns, Keys, Wanted};
 use crate::list::{Hanging, ListIndex, Lists, OptionKey};
@@ -11,6 +11,8 @@ use crate::simd::Level;
 use crate::table::Table;
 use mmb_packet::{Class, Layout, Packet};
 use mmb_policy::Rule;
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::sync::Arc;
 
 /// All rules of a policy, as they are looked up: never changed, shared by all workers, cheap to clone.
@@ -83,7 +85,7 @@ pub type Handle = u32;
 #[derive(Clone, Debug)]
 pub struct ClassifierIndex {
     ports: Ports,
-    random: Random,
+    random: SplitMix64,
     /// Ip4, Ip6, Other.
     classes: [ClassIndex; 3],
     options: Arc<Table>,
@@ -97,7 +99,7 @@ const CLASSES: [Class; 3] = [Class::Ip4, Class::Ip6, Class::Other];
 impl ClassifierIndex {
     /// A classifier without rules. `seed` keys the hashes.
     pub fn new(ports: Ports, seed: u64) -> ClassifierIndex {
-        let mut random = Random(seed);
+        let mut random = SplitMix64::seed_from_u64(seed);
         let options = option_table(0, &mut random);
         ClassifierIndex {
             ports,
@@ -237,15 +239,15 @@ impl ClassifierIndex {
 }
 
 /// An option table with room for so many keys.
-fn option_table(entries: usize, random: &mut Random) -> Arc<Table> {
+fn option_table(entries: usize, random: &mut SplitMix64) -> Arc<Table> {
     let mask = OptionKey::mask();
-    let mut table = Table::new(&mask, &mask, entries, || random.draw());
+    let mut table = Table::new(&mask, &mask, entries, || random.next_u64());
     table.join(&mask);
     Arc::new(table)
 }
 
 /// The same entries under other seeds, with more room.
-fn reseeded(table: &Table, random: &mut Random) -> Table {
+fn reseeded(table: &Table, random: &mut SplitMix64) -> Table {
     let mut room = table.len() * 2 + 16;
     loop {
         let mut new = option_table(room, random);

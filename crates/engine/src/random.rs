@@ -1,26 +1,18 @@
 //! Random numbers for percentages of drops: seeded, so that the same packets meet the same fate on every run.
 
 use mmb_policy::rule::DropRate;
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// A generator (splitmix64: Steele, Lea and Flood, OOPSLA 2014). Each worker has its own.
+/// A generator (Steele, Lea and Flood, OOPSLA 2014). Each worker has its own.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     /// The generator of a worker.
     pub fn new(seed: u64, worker: usize) -> Random {
-        let mut random = Random(seed ^ (worker as u64).rotate_left(32));
-        Random(random.word())
-    }
-
-    /// The next 64 random bits.
-    #[inline]
-    pub fn word(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
+        let mut of_worker = SplitMix64::seed_from_u64(seed ^ (worker as u64).rotate_left(32));
+        Random(SplitMix64::seed_from_u64(of_worker.next_u64()))
     }
 
     /// The next number below [`DropRate::ALL`], in thousandths of a per cent: a packet is dropped at a rate if its
@@ -28,7 +20,7 @@ impl Random {
     #[inline]
     pub fn draw(&mut self) -> u32 {
         // The high half of a product: uniform but for 2^-47.
-        ((u128::from(self.word()) * u128::from(DropRate::ALL.0)) >> 64) as u32
+        ((u128::from(self.0.next_u64()) * u128::from(DropRate::ALL.0)) >> 64) as u32
     }
 }
 

@@ -5,6 +5,8 @@
 use mmb_engine::{Engine, NoCycles, PortSpec, PortTable, Worker};
 use mmb_packet::PortId;
 use mmb_policy::{Command, Policy, RuleId, parse_command};
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -38,14 +40,12 @@ const CHANGES: usize = if cfg!(debug_assertions) { 12_000 } else { 1_200_000 };
 /// Times that memory is looked at.
 const LOOKS: usize = 12;
 
-/// Numbers without end, splitmix64.
-struct Numbers(u64);
+/// Numbers without end.
+struct Numbers(SplitMix64);
 
 impl Numbers {
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let word = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (word ^ word >> 29) % bound
+        self.0.next_u64() % bound
     }
 }
 
@@ -87,7 +87,13 @@ impl Churn {
         let ports = PortTable(vec![PortSpec { name: "a".to_owned(), mtu: None, peer: Some(PortId(0)) }]);
         let (engine, mut workers) = Engine::new(ports, 1, 1);
         let worker = workers.remove(0);
-        Churn { engine, worker, policy: Policy::default(), rules: VecDeque::new(), numbers: Numbers(1) }
+        Churn {
+            engine,
+            worker,
+            policy: Policy::default(),
+            rules: VecDeque::new(),
+            numbers: Numbers(SplitMix64::seed_from_u64(1)),
+        }
     }
 
     fn add(&mut self) {

@@ -7,17 +7,21 @@ use mmb_packet::LinkType;
 use mmb_policy::Rule;
 use mmb_testkit::strategy::Wire;
 use mmb_testkit::{Ip4, Tcp, Upper};
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
-/// The generator of rules and packets, splitmix64.
-struct Random(u64);
+/// The generator of rules and packets.
+struct Random(SplitMix64);
 
 impl Random {
+    fn new(seed: u64) -> Random {
+        Random(SplitMix64::seed_from_u64(seed))
+    }
+
     fn draw(&mut self) -> u32 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let word = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        ((word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb) >> 32) as u32
+        self.0.next_u32()
     }
 
     fn below(&mut self, end: u32) -> u32 {
@@ -75,7 +79,7 @@ fn many_masks(count: usize, random: &mut Random) -> (Vec<String>, Vec<Arrival>) 
 
 #[test]
 fn ten_thousand_tuples_are_searched() {
-    let (lines, arrivals) = many_masks(10_000, &mut Random(1));
+    let (lines, arrivals) = many_masks(10_000, &mut Random::new(1));
     let rules = rules(&lines);
     assert_eq!(rules.len(), lines.len());
     let index = built(&rules, Tuning::Merged);
@@ -90,7 +94,7 @@ fn ten_thousand_tuples_are_searched() {
 
 #[test]
 fn tuples_that_come_one_by_one_are_searched() {
-    let (lines, arrivals) = many_masks(1500, &mut Random(2));
+    let (lines, arrivals) = many_masks(1500, &mut Random::new(2));
     let rules = numbered(&rules(&lines));
     let mut index = ClassifierIndex::new(Ports::new(PORTS), 3);
     for (handle, rule) in &rules {
@@ -123,7 +127,7 @@ fn a_hundred_thousand_rules_hang_on_one_key() {
 
 #[test]
 fn rules_on_one_key_tell_ranges_apart() {
-    let mut random = Random(4);
+    let mut random = Random::new(4);
     let lines: Vec<String> = (0..3000)
         .map(|_| {
             let (first, more, ttl) = (random.below(60_000), random.below(3000), random.below(255));
@@ -156,7 +160,7 @@ fn rules_on_one_key_tell_ranges_apart() {
 
 #[test]
 fn sets_of_sixteen_values_are_keys_and_larger_ones_checks() {
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     let set = |random: &mut Random, values: u32| {
         let values: Vec<String> = (0..values).map(|n| (n * 7 + random.below(7)).to_string()).collect();
         format!("{{{}}}", values.join(","))
@@ -184,7 +188,7 @@ fn sets_of_sixteen_values_are_keys_and_larger_ones_checks() {
 /// all that the shorter's have.
 #[test]
 fn a_tuple_that_crowds_a_shared_table_moves_out() {
-    let mut random = Random(6);
+    let mut random = Random::new(6);
     let of = |len: u8, net: u32, port: u16| {
         let net = Ipv4Addr::from_bits(net & u32::MAX << (32 - len));
         format!("add ip-saddr {net}/{len} tcp-dport {port} drop")
@@ -237,7 +241,7 @@ fn a_few_rows_that_grow_move_into_a_table() {
 
 #[test]
 fn options_of_a_full_vector_are_looked_up() {
-    let mut random = Random(8);
+    let mut random = Random::new(8);
     let mut lines = vec!["add tcp-opt 1 drop".to_owned(), "add tcp-opt 0 drop".to_owned()];
     for kind in 2..=40 {
         lines.push(format!("add tcp-opt {kind} drop"));
