@@ -57,7 +57,6 @@ struct Envelope {
     v: u32,
     #[serde(rename = "do")]
     verb: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     commands: Option<Commands>,
     policy: Option<String>,
     prefix: Option<String>,
