@@ -1,7 +1,7 @@
 //! Commands: what one line of the language asks for.
 
 use crate::check::{self, Report};
-use crate::diagnostic::{Diagnostic, Note, Span, locate};
+use crate::diagnostic::{Diagnostic, Errors, Note, Span, locate};
 use crate::lexer::{Lexer, Token};
 use crate::parser;
 use crate::policy::Settings;
@@ -114,7 +114,7 @@ impl std::fmt::Display for Show {
 /// Parses and checks one command. Comments and joined lines are understood, a leading `mmb` is skipped.
 ///
 /// # Errors
-/// Everything that is wrong with it, in the order of the text.
+/// Everything that is wrong with it, in the order of the text; of more than 200 errors the first ones.
 pub fn parse_command(line: &str) -> Result<(Command, Vec<Note>), Vec<Diagnostic>> {
     let mut commands = Commands::new(line);
     let mut first = None;
@@ -131,7 +131,7 @@ pub fn parse_command(line: &str) -> Result<(Command, Vec<Note>), Vec<Diagnostic>
         let error = Diagnostic::new(Span::default(), "nothing to do").expected("a command");
         commands.errors.push(error);
     }
-    let (mut errors, mut notes) = (commands.errors, commands.notes);
+    let (mut errors, mut notes) = (commands.errors.into_vec(), commands.notes);
     match first {
         Some(command) if errors.is_empty() => {
             locate(&mut notes, line);
@@ -144,26 +144,22 @@ pub fn parse_command(line: &str) -> Result<(Command, Vec<Note>), Vec<Diagnostic>
     }
 }
 
-/// The most errors of one text that are told; a text with more is something else than a policy.
-pub(crate) const MAX_ERRORS: usize = 200;
-
-/// The commands of a text one after the other. Errors gather in `errors`, up to
-/// [`MAX_ERRORS`], and the command that has some is left out.
+/// The commands of a text one after the other, until there are too many errors. A command that has some is left out.
 pub(crate) struct Commands<'a> {
     lexer: Lexer<'a>,
     tokens: Vec<Token<'a>>,
-    pub(crate) errors: Vec<Diagnostic>,
+    pub(crate) errors: Errors,
     pub(crate) notes: Vec<Note>,
 }
 
 impl<'a> Commands<'a> {
     pub(crate) fn new(source: &'a str) -> Commands<'a> {
-        Commands { lexer: Lexer::new(source), tokens: Vec::new(), errors: Vec::new(), notes: Vec::new() }
+        Commands { lexer: Lexer::new(source), tokens: Vec::new(), errors: Errors::default(), notes: Vec::new() }
     }
 
     /// The next command that is right, and where its first word stands.
     pub(crate) fn next(&mut self) -> Option<(Command, Span)> {
-        while !self.lexer.is_done() && self.errors.len() < MAX_ERRORS {
+        while !self.lexer.is_done() && !self.errors.is_full() {
             let before = self.errors.len();
             self.lexer.command(&mut self.tokens, &mut self.errors);
             let Some(syntax) = parser::parse(&self.tokens, &mut self.errors, before) else { continue };

@@ -98,6 +98,39 @@ impl Diagnostic {
     }
 }
 
+/// The most errors of one text that are told; a text with more is something else than a policy.
+pub(crate) const MAX_ERRORS: usize = 200;
+
+/// The errors of one text, in the order in which they are found. From [`MAX_ERRORS`] on they are not kept: a text may be
+/// long and have one at every byte.
+#[derive(Debug, Default)]
+pub(crate) struct Errors(Vec<Diagnostic>);
+
+impl Errors {
+    /// Whether no more are kept.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() >= MAX_ERRORS
+    }
+
+    pub(crate) fn push(&mut self, error: Diagnostic) {
+        if !self.is_full() {
+            self.0.push(error);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<Diagnostic> {
+        self.0
+    }
+}
+
 impl Note {
     pub(crate) fn new(span: Span, message: impl Into<String>) -> Note {
         Note { line: 0, column: 0, span, message: message.into() }

@@ -5,7 +5,7 @@
 //! stays, so that the parser can go on behind it; bytes that had mistakes stand for some byte, never for none, so that
 //! the checker does not complain again.
 
-use crate::diagnostic::{Diagnostic, Span};
+use crate::diagnostic::{Diagnostic, Errors, Span};
 use crate::rule::Cond;
 use std::borrow::Cow;
 
@@ -65,7 +65,7 @@ impl<'a> Lexer<'a> {
 
     /// Reads the tokens of one command, up to the end of its (joined) line; the last one is [`TokenKind::End`]. Of a
     /// command that is too long only the first token is left before it.
-    pub(crate) fn command(&mut self, tokens: &mut Vec<Token<'a>>, errors: &mut Vec<Diagnostic>) {
+    pub(crate) fn command(&mut self, tokens: &mut Vec<Token<'a>>, errors: &mut Errors) {
         tokens.clear();
         let mut too_long = None;
         loop {
@@ -96,7 +96,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Skips blanks, comments and joined line ends.
-    fn skip_blank(&mut self, errors: &mut Vec<Diagnostic>) {
+    fn skip_blank(&mut self, errors: &mut Errors) {
         loop {
             let blanks = self.source.as_bytes()[self.at..].iter().take_while(|byte| **byte == b' ').count();
             self.at += blanks;
@@ -132,7 +132,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn token(&mut self, errors: &mut Vec<Diagnostic>) -> TokenKind<'a> {
+    fn token(&mut self, errors: &mut Errors) -> TokenKind<'a> {
         if self.next_is_plain() {
             return self.word();
         }
@@ -176,7 +176,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// `"…"` with the escapes `\n \r \t \0 \\ \" \xNN`, on one line.
-    fn text(&mut self, errors: &mut Vec<Diagnostic>) -> TokenKind<'a> {
+    fn text(&mut self, errors: &mut Errors) -> TokenKind<'a> {
         let (start, errors_before) = (self.at, errors.len());
         let mut bytes = Vec::new();
         let mut chars = self.rest().char_indices().skip(1);
@@ -232,7 +232,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// `|de ad be ef|`, on one line.
-    fn bytes(&mut self, errors: &mut Vec<Diagnostic>) -> TokenKind<'a> {
+    fn bytes(&mut self, errors: &mut Errors) -> TokenKind<'a> {
         let start = self.at;
         let rest = &self.rest()[1..];
         let line = &rest[..rest.find('\n').unwrap_or(rest.len())];

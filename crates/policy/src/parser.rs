@@ -7,7 +7,7 @@ mod rule;
 mod unknown;
 
 use crate::command::{Command, Setting};
-use crate::diagnostic::{Diagnostic, Span};
+use crate::diagnostic::{Diagnostic, Errors, Span};
 use crate::lexer::{Token, TokenKind};
 use crate::nearest::nearest;
 use crate::rule::RuleId;
@@ -21,7 +21,7 @@ use crate::verb::{self, Argument, COMMANDS, CommandInfo, SHOWS, Verb};
 /// Errors from `errors_before` on are those of this command, found by the lexer.
 pub(crate) fn parse<'t>(
     tokens: &'t [Token<'_>],
-    errors: &mut Vec<Diagnostic>,
+    errors: &mut Errors,
     errors_before: usize,
 ) -> Option<CommandSyntax<'t>> {
     Parser { tokens, at: 0, errors, errors_before }.command()
@@ -31,7 +31,7 @@ struct Parser<'t, 'a, 'e> {
     /// The last one is [`TokenKind::End`].
     tokens: &'t [Token<'a>],
     at: usize,
-    errors: &'e mut Vec<Diagnostic>,
+    errors: &'e mut Errors,
     /// How many of them are not of this command.
     errors_before: usize,
 }

@@ -3,8 +3,8 @@
 //! A [`Policy`] is a plain value. A file is run against an empty one, a command against a copy of the one in
 //! force; only what checked as a whole is handed to the engine.
 
-use crate::command::{Command, Commands, MAX_ERRORS, Setting};
-use crate::diagnostic::{Diagnostic, Note, Span, locate};
+use crate::command::{Command, Commands, Setting};
+use crate::diagnostic::{Diagnostic, MAX_ERRORS, Note, Span, locate};
 use crate::rule::{Rule, RuleId};
 use crate::rules::{Entry, Rules};
 use std::collections::BTreeSet;
@@ -89,19 +89,16 @@ impl Policy {
                 commands.errors.push(error);
             }
         }
-        let (mut errors, mut notes) = (commands.errors, commands.notes);
+        let (mut errors, mut notes) = (commands.errors.into_vec(), commands.notes);
         if errors.is_empty() {
             policy.rules.shrink();
             locate(&mut notes, text);
             return Ok((policy, notes));
         }
         locate(&mut errors, text);
-        if errors.len() >= MAX_ERRORS {
-            errors.truncate(MAX_ERRORS);
-            if let Some(last) = errors.last_mut() {
-                last.message = format!("too many errors: only the first {} are told", MAX_ERRORS - 1);
-                (last.expected, last.suggestion) = (None, None);
-            }
+        if let Some(last) = errors.get_mut(MAX_ERRORS - 1) {
+            last.message = format!("too many errors: only the first {} are told", MAX_ERRORS - 1);
+            (last.expected, last.suggestion) = (None, None);
         }
         Err(errors)
     }

@@ -3,6 +3,7 @@
 //! A small automaton runs over the tokens before the place. It follows the grammar of [`crate::parser`] but never
 //! complains: on a word that it does not know it goes on as the parser's recovery would.
 
+use crate::diagnostic::Errors;
 use crate::field::{FieldId, FieldInfo, ValueKind};
 use crate::lexer::{Lexer, Token, TokenKind};
 use crate::setting::{self, SettingInfo};
@@ -79,7 +80,7 @@ pub(crate) fn at(line: &str, cursor: usize) -> Position<'_> {
     }
     let before = &line[..cursor];
     let mut lexer = Lexer::new(before);
-    let (mut tokens, mut errors) = (Vec::new(), Vec::new());
+    let (mut tokens, mut errors) = (Vec::new(), Errors::default());
     // Of several lines, the last one counts.
     loop {
         lexer.command(&mut tokens, &mut errors);

@@ -144,6 +144,25 @@ fn a_hopeless_file_is_not_told_without_end() {
     assert_eq!(errors[199].message, "too many errors: only the first 199 are told");
 }
 
+#[test]
+fn a_hopeless_command_is_not_told_without_end() {
+    for mistake in ["! ", "\\ ", "mod net-proto 4 ", "|x| "] {
+        let errors = parse_command(&format!("add all {}", mistake.repeat(10_000))).expect_err(mistake);
+        assert_eq!(errors.len(), 200, "{mistake}");
+    }
+}
+
+#[test]
+fn errors_repeat_no_more_than_the_beginning_of_a_long_constraint() {
+    let line = format!("add ip-proto {{17{}}} {}", ", 17".repeat(10_000), "mod tcp-dport 1 ".repeat(1000));
+    let errors = parse_command(&line).expect_err("no UDP packet has a TCP port");
+    assert_eq!(errors.len(), 200);
+    for error in errors {
+        assert!(error.message.contains(" `ip-proto {udp, udp,"), "{error}");
+        assert!(error.message.len() < 400, "{error}");
+    }
+}
+
 /// Wrong commands and everything that is said about them: column and message.
 const TABLE: &[(&str, &[&str])] = &[
     (

@@ -11,9 +11,13 @@ use crate::field::{Alone, Field, FieldId, Group, Implies, Place, ValueKind};
 use crate::intervals::Intervals;
 use crate::rule::{Cond, Equality, Match, Target, Test, ones};
 use crate::syntax::RuleSyntax;
+use std::collections::HashMap;
+use std::fmt::Write;
 
 /// Of rules with more constraints only the sorts of packets are looked at: the rest would take quadratic time.
 const MANY: usize = 256;
+/// The most bytes of a constraint that errors repeat: a set may be as long as its command.
+const MAX_TEXT: usize = 200;
 
 /// A constraint prepared for the analysis.
 struct Fact<'m> {
@@ -121,18 +125,18 @@ pub(super) fn check(syntax: &RuleSyntax<'_>, matches: &[Match], targets: &[Targe
         return;
     }
     let worlds = all.iter().fold(Worlds::of(Implies::Frame), |w, fact| w.intersect(fact.worlds));
-    for (target, at) in targets.iter().zip(&syntax.targets) {
-        let Some(field) = written(target) else { continue };
+    let never = |field: Field| {
         let needed = Fact::needed(field);
         let granted = worlds.0 & needed.worlds.0 == worlds.0 && matches!(needed.says, Says::Nothing);
-        if granted {
-            continue;
-        }
         let with: Vec<&Fact<'_>> = all.iter().copied().chain([&needed]).collect();
-        if !possible(&with) {
-            let core = thin_out(with);
-            let message = format!("this target can never apply: {}", reason(&core));
-            report.error(Diagnostic::new(at.span, message));
+        (!granted && !possible(&with)).then(|| reason(&thin_out(with)))
+    };
+    // Targets may be very many, fields are few.
+    let mut known: HashMap<Field, Option<String>> = HashMap::new();
+    for (target, at) in targets.iter().zip(&syntax.targets) {
+        let Some(field) = written(target) else { continue };
+        if let Some(reason) = known.entry(field).or_insert_with(|| never(field)) {
+            report.error(Diagnostic::new(at.span, format!("this target can never apply: {reason}")));
         }
     }
 }
@@ -340,7 +344,7 @@ fn opposites(facts: &[&Fact<'_>]) -> bool {
 /// Why a smallest set of facts is impossible, in words.
 fn reason(core: &[&Fact<'_>]) -> String {
     let text = |fact: &Fact<'_>| match fact.source {
-        Some(m) => format!("`{m}`"),
+        Some(m) => format!("`{}`", short(m)),
         None => format!("`{}`", fact.field),
     };
     match core {
@@ -355,6 +359,22 @@ fn reason(core: &[&Fact<'_>]) -> String {
             format!("{} and {last} cannot all hold", texts.join(", "))
         }
     }
+}
+
+/// A constraint as text; of a long one, the beginning.
+fn short(constraint: &Match) -> String {
+    struct Beginning(String);
+    impl Write for Beginning {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            let room = MAX_TEXT - self.0.len();
+            self.0.push_str(&text[..text.floor_char_boundary(room)]);
+            if text.len() <= room { Ok(()) } else { Err(std::fmt::Error) }
+        }
+    }
+    let mut beginning = Beginning(String::new());
+    // What is refused is the rest.
+    let whole = write!(beginning, "{constraint}").is_ok();
+    beginning.0 + if whole { "" } else { "…" }
 }
 
 /// Why a constraint is impossible by itself.
