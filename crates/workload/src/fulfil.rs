@@ -9,7 +9,7 @@ use crate::random::Random;
 use mmb_packet::checksum::{ICMP, ICMP6, TCP, UDP};
 use mmb_policy::field::{Alone, Implies};
 use mmb_policy::rule::{Cond, Equality, NumberSet, ones};
-use mmb_policy::{Field, FieldId, Match, Rule, Test};
+use mmb_policy::{Field, FieldId, Intervals, Match, Rule, Test};
 
 /// Draws before a field's constraints count as impossible.
 const MOST_DRAWS: usize = 64;
@@ -150,21 +150,7 @@ fn holds(constraint: &Match, number: u128, width: u8) -> bool {
             Alone::Equals(value) => number == u128::from(value),
             Alone::Protocol | Alone::Optional => true,
         },
-        Test::Number(cond, NumberSet(items)) => {
-            let member = items.iter().any(|item| {
-                let (first, last) = item.bounds(width);
-                (first..=last).contains(&number)
-            });
-            let one = items.first().map_or(0, |item| item.bounds(width).0);
-            match cond {
-                Cond::Eq => member,
-                Cond::Ne => !member,
-                Cond::Lt => number < one,
-                Cond::Le => number <= one,
-                Cond::Gt => number > one,
-                Cond::Ge => number >= one,
-            }
-        }
+        Test::Number(cond, set) => Intervals::compared(*cond, set, width).contains(number),
         Test::Port(..) | Test::Bytes(..) => false,
     };
     passes != constraint.negated
