@@ -9,7 +9,8 @@
 
 use super::cube::{Cube, Dim, Family};
 use super::language;
-use super::set::Set;
+use super::set;
+use mmb_policy::Intervals;
 use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
 
@@ -175,7 +176,7 @@ impl Filter {
 
     fn cubes(&self, reading: Reading) -> Vec<Cube> {
         let family = if self.source.address.is_ipv4() { Family::Ip4 } else { Family::Ip6 };
-        let protos = Set::masked(self.proto.value.into(), self.proto.mask.into(), 8);
+        let protos = set::masked(self.proto.value.into(), self.proto.mask.into(), 8);
         let base = Cube::all(family)
             .with(Dim::Source, &self.source.set())
             .and_then(|cube| cube.with(Dim::Destination, &self.destination.set()))
@@ -188,7 +189,7 @@ impl Filter {
             return vec![base];
         }
         let with_ports = |cube: Cube| {
-            let set = |(first, last): (u16, u16)| Set::range(first.into(), last.into());
+            let set = |(first, last): (u16, u16)| Intervals::range(first.into(), last.into());
             cube.with(Dim::SourcePort, &set(self.source_ports))?
                 .with(Dim::DestinationPort, &set(self.destination_ports))
         };
@@ -198,13 +199,13 @@ impl Filter {
             .and_then(with_ports)
             .and_then(|cube| self.tcp_flags(cube, reading));
         let udp = base.clone().with_transport(UDP).and_then(with_ports).filter(|_| !asks_flags);
-        let icmp = Set::one(family.icmp().into());
-        let portless = Dim::Proto.all(family).minus(&Set::one(TCP.into()).or(&Set::one(UDP.into())));
+        let icmp = Intervals::one(family.icmp().into());
+        let portless = Dim::Proto.all(family).minus(&Intervals::of(&[TCP.into(), UDP.into()]));
         let other = match (asks_ports && !reading.portless_match, asks_flags) {
             (true, _) => None,
             (false, false) => base.with(Dim::Proto, &portless),
             (false, true) => base.with(Dim::Proto, &icmp).and_then(|cube| {
-                let types = Set::masked(self.flags.value.into(), self.flags.mask.into(), 16);
+                let types = set::masked(self.flags.value.into(), self.flags.mask.into(), 16);
                 cube.with_transport(family.icmp())?.with(Dim::Icmp, &types)
             }),
         };
@@ -215,7 +216,7 @@ impl Filter {
         let Masked { value, mask } = self.flags;
         let (value, mask) =
             if reading.flags_in_upper_byte { (value.swap_bytes(), mask.swap_bytes()) } else { (value, mask) };
-        let bits = |shift: u32, bits: u8| Set::masked((value >> shift).into(), (mask >> shift).into(), bits);
+        let bits = |shift: u32, bits: u8| set::masked((value >> shift).into(), (mask >> shift).into(), bits);
         cube.with(Dim::Offset, &bits(12, 4))?.with(Dim::Reserved, &bits(8, 4))?.with(Dim::Flags, &bits(0, 8))
     }
 }
@@ -233,10 +234,10 @@ impl Display for Filter {
 }
 
 impl Prefix {
-    fn set(self) -> Set {
+    fn set(self) -> Intervals {
         match self.address {
-            IpAddr::V4(address) => Set::prefix(address.to_bits().into(), self.len, 32),
-            IpAddr::V6(address) => Set::prefix(address.to_bits(), self.len, 128),
+            IpAddr::V4(address) => set::prefix(address.to_bits().into(), self.len, 32),
+            IpAddr::V6(address) => set::prefix(address.to_bits(), self.len, 128),
         }
     }
 }

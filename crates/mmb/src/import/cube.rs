@@ -4,7 +4,7 @@
 //! What only some packets have (ports, flags, ICMP types) is a dimension too. It means something only where the cube
 //! is about first fragments of one protocol, which [`Cube::with_transport`] sees to.
 
-use super::set::{Set, ones};
+use mmb_policy::Intervals;
 use std::collections::BTreeSet;
 
 /// IPv4 or IPv6. A cube is about packets of one of them.
@@ -85,7 +85,7 @@ const DIMS: [Dim; 13] = [
 
 impl Dim {
     /// Every number of the dimension.
-    pub(crate) fn all(self, family: Family) -> Set {
+    pub(crate) fn all(self, family: Family) -> Intervals {
         let bits = match self {
             Dim::Source | Dim::Destination => family.bits(),
             Dim::Proto | Dim::Tos | Dim::Ttl | Dim::Flags => 8,
@@ -93,10 +93,10 @@ impl Dim {
             Dim::Offset | Dim::Reserved => 4,
             Dim::SourcePort | Dim::DestinationPort | Dim::Icmp => 16,
             // The length field of IPv6 does not count the fixed header.
-            Dim::Length if family == Family::Ip6 => return Set::range(40, 40 + 65535),
+            Dim::Length if family == Family::Ip6 => return Intervals::range(40, 40 + 65535),
             Dim::Length => 16,
         };
-        Set::range(0, ones(bits))
+        Intervals::of_width(bits)
     }
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct Cube {
     /// Ports that they leave by.
     pub(crate) output: Names,
     /// By dimension; `None`: everything.
-    sets: [Option<Set>; DIMS.len()],
+    sets: [Option<Intervals>; DIMS.len()],
 }
 
 impl Cube {
@@ -163,18 +163,18 @@ impl Cube {
     }
 
     /// What is asked in a dimension, if anything is.
-    pub(crate) fn asked(&self, dim: Dim) -> Option<&Set> {
+    pub(crate) fn asked(&self, dim: Dim) -> Option<&Intervals> {
         self.sets[dim as usize].as_ref()
     }
 
     /// What is allowed in a dimension.
-    pub(crate) fn allowed(&self, dim: Dim) -> Set {
+    pub(crate) fn allowed(&self, dim: Dim) -> Intervals {
         self.asked(dim).cloned().unwrap_or_else(|| dim.all(self.family))
     }
 
     /// The packets of the cube that have one of these numbers in a dimension; `None`: there are none.
-    pub(crate) fn with(mut self, dim: Dim, set: &Set) -> Option<Cube> {
-        let left = self.allowed(dim).and(set);
+    pub(crate) fn with(mut self, dim: Dim, set: &Intervals) -> Option<Cube> {
+        let left = self.allowed(dim).intersect(set);
         if left.is_empty() {
             return None;
         }
@@ -184,7 +184,7 @@ impl Cube {
 
     /// The packets of the cube that hold a transport header of this protocol.
     pub(crate) fn with_transport(self, proto: u8) -> Option<Cube> {
-        self.with(Dim::Proto, &Set::one(proto.into()))?.with(Dim::Later, &Set::one(0))
+        self.with(Dim::Proto, &Intervals::one(proto.into()))?.with(Dim::Later, &Intervals::one(0))
     }
 
     /// The packets of the cube that come in by one of these ports.
@@ -260,7 +260,7 @@ mod tests {
             let mut cube = Cube::all(Family::Ip4);
             for (dim, range) in ASKED.into_iter().zip([a, b, c]) {
                 if let Some((x, y)) = range {
-                    cube = cube.with(dim, &Set::range(x.min(y), x.max(y)))?;
+                    cube = cube.with(dim, &Intervals::range(x.min(y), x.max(y)))?;
                 }
             }
             match name {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     fn holds(cube: &Cube, (a, b, c): Point, name: &str) -> bool {
-        let inside = |(dim, n): (Dim, u128)| !cube.allowed(dim).and(&Set::one(n)).is_empty();
+        let inside = |(dim, n): (Dim, u128)| cube.allowed(dim).contains(n);
         ASKED.into_iter().zip([a, b, c]).all(inside) && !cube.input.and(&Names::one(name)).is_empty()
     }
 

@@ -3,8 +3,9 @@
 //! What one rule cannot say becomes several that exclude each other. What no rule can say is refused, with the reason.
 
 use super::cube::{Cube, Dim, Family, Names};
-use super::set::{Set, ones};
-use mmb_policy::FieldId;
+use super::set::{factors, lowered, masked};
+use mmb_policy::rule::ones;
+use mmb_policy::{FieldId, Intervals};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -164,8 +165,8 @@ impl Words<'_> {
             }
             Family::Ip6 => {
                 if let Some(set) = self.cube.asked(Dim::Length) {
-                    let all = Dim::Length.all(Family::Ip6).lowered(40);
-                    self.parts.push(asked("ip6-len", &set.lowered(40), &all, &number_item));
+                    let all = lowered(&Dim::Length.all(Family::Ip6), 40);
+                    self.parts.push(asked("ip6-len", &lowered(set, 40), &all, &number_item));
                     self.says_family = true;
                 }
                 self.says_family |= self.ask("ip6-hop-limit", Dim::Ttl);
@@ -193,11 +194,11 @@ impl Words<'_> {
 }
 
 /// A constraint: the field with its values, or with those that it may not have where they are fewer.
-fn asked(field: &str, set: &Set, all: &Set, item: &dyn Fn(u128, u128) -> String) -> String {
+fn asked(field: &str, set: &Intervals, all: &Intervals, item: &dyn Fn(u128, u128) -> String) -> String {
     let rest = all.minus(set);
     let (condition, set) =
-        if rest.intervals().len() < set.intervals().len() { ("!= ", &rest) } else { ("", set) };
-    let items: Vec<String> = set.intervals().iter().map(|&(first, last)| item(first, last)).collect();
+        if rest.as_slice().len() < set.as_slice().len() { ("!= ", &rest) } else { ("", set) };
+    let items: Vec<String> = set.as_slice().iter().map(|&(first, last)| item(first, last)).collect();
     match &items[..] {
         [one] => format!("{field} {condition}{one}"),
         items => format!("{field} {condition}{{{}}}", items.join(", ")),
@@ -230,15 +231,15 @@ fn address_item(first: u128, last: u128, bits: u8, show: &dyn Fn(u128) -> String
 }
 
 /// TCP flags: by name where each flag is fixed or free, else as a set of numbers.
-fn tcp_flags(set: &Set) -> String {
+fn tcp_flags(set: &Intervals) -> String {
     const NAMES: [&str; 8] =
         ["tcp-fin", "tcp-syn", "tcp-rst", "tcp-push", "tcp-ack", "tcp-urg", "tcp-ece", "tcp-cwr"];
-    let all = Set::range(0, 255);
-    let first = set.intervals().first().map_or(0, |&(first, _)| first);
-    let is_fixed = |bit: &u128| set.minus(&Set::masked(first, *bit, 8)).is_empty();
+    let all = Intervals::of_width(8);
+    let first = set.as_slice().first().map_or(0, |&(first, _)| first);
+    let is_fixed = |bit: &u128| set.minus(&masked(first, *bit, 8)).is_empty();
     let fixed: Vec<u128> = (0..8).map(|bit| 1 << bit).filter(is_fixed).collect();
     let mask = fixed.iter().sum();
-    if *set != Set::masked(first, mask, 8) || mask == 255 {
+    if *set != masked(first, mask, 8) || mask == 255 {
         return asked("tcp-flags", set, &all, &number_item);
     }
     let named = fixed.iter().map(|&bit| {
@@ -249,16 +250,17 @@ fn tcp_flags(set: &Set) -> String {
 }
 
 /// ICMP types and codes: types of which every code is meant together, others with their codes.
-fn icmp_types(set: &Set, family: Family) -> Vec<String> {
+fn icmp_types(set: &Intervals, family: Family) -> Vec<String> {
     let (types, codes) =
         if family == Family::Ip4 { ("icmp-type", "icmp-code") } else { ("icmp6-type", "icmp6-code") };
-    let all = Set::range(0, 255);
-    let rule = |(of_type, of_code): &(Set, Set)| {
-        let whole = |field: &str, set: &Set| (*set != all).then(|| asked(field, set, &all, &number_item));
+    let all = Intervals::of_width(8);
+    let rule = |(of_type, of_code): &(Intervals, Intervals)| {
+        let whole =
+            |field: &str, set: &Intervals| (*set != all).then(|| asked(field, set, &all, &number_item));
         let parts: Vec<String> = whole(types, of_type).into_iter().chain(whole(codes, of_code)).collect();
         parts.join(" ")
     };
-    set.factors(8).iter().map(rule).collect()
+    factors(set, 8).iter().map(rule).collect()
 }
 
 /// Type of service or traffic class. IPv4 has two fields for it, so that it may take several rules.
@@ -268,14 +270,13 @@ fn traffic_class(cube: &Cube) -> Vec<String> {
     if cube.family == Family::Ip6 {
         return vec![asked("ip6-traffic-class", set, &all, &number_item)];
     }
-    let rule = |(dscp, ecn): &(Set, Set)| {
-        let part = |field: &str, set: &Set, max: u128| {
-            let all = Set::range(0, max);
+    let rule = |(dscp, ecn): &(Intervals, Intervals)| {
+        let part = |field: &str, set: &Intervals, width: u8| {
+            let all = Intervals::of_width(width);
             (*set != all).then(|| asked(field, set, &all, &number_item))
         };
-        let parts: Vec<String> =
-            part("ip-dscp", dscp, 63).into_iter().chain(part("ip-ecn", ecn, 3)).collect();
+        let parts: Vec<String> = part("ip-dscp", dscp, 6).into_iter().chain(part("ip-ecn", ecn, 2)).collect();
         parts.join(" ")
     };
-    set.factors(2).iter().map(rule).collect()
+    factors(set, 2).iter().map(rule).collect()
 }

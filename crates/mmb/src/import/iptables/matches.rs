@@ -8,7 +8,8 @@ use super::names;
 use super::save::{Opt, RuleLine};
 use crate::import::cube::{Cube, Dim, Family, Names};
 use crate::import::draft::is_plain;
-use crate::import::set::Set;
+use crate::import::set;
+use mmb_policy::Intervals;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 const TCP: u8 = 6;
@@ -114,7 +115,7 @@ impl Matching<'_> {
             "src-type" => self.with(Dim::Source, &self.address_type()?),
             "dst-type" => self.with(Dim::Destination, &self.address_type()?),
             "in-interface" | "out-interface" => self.interface()?,
-            "fragment" => self.with(Dim::Later, &Set::one(1)),
+            "fragment" => self.with(Dim::Later, &Intervals::one(1)),
             "sport" | "source-port" => {
                 self.in_transport(self.with_ports()?, Dim::SourcePort, &self.port_range()?)
             }
@@ -128,17 +129,19 @@ impl Matching<'_> {
                 self.in_transport(self.with_ports()?, Dim::DestinationPort, &self.port_list()?)
             }
             "ports" | "port" => return self.either_port().map(Some),
-            "syn" => self.in_transport(TCP, Dim::Flags, &Set::masked(0x02, 0x17, 8)),
+            "syn" => self.in_transport(TCP, Dim::Flags, &set::masked(0x02, 0x17, 8)),
             "tcp-flags" => self.in_transport(TCP, Dim::Flags, &self.tcp_flags()?),
             "icmp-type" | "icmpv6-type" => {
                 self.in_transport(self.family.icmp(), Dim::Icmp, &self.icmp_types()?)
             }
-            "length" => self.with(Dim::Length, &self.range(Some(':'))?.and(&Dim::Length.all(self.family))),
+            "length" => {
+                self.with(Dim::Length, &self.range(Some(':'))?.intersect(&Dim::Length.all(self.family)))
+            }
             "ttl" | "ttl-eq" | "hl-eq" => self.with(Dim::Ttl, &self.range(None)?),
             "ttl-lt" | "hl-lt" => {
-                self.with(Dim::Ttl, &Set::range(0, 255).minus(&Set::range(self.count()?, 255)))
+                self.with(Dim::Ttl, &Intervals::of_width(8).minus(&Intervals::range(self.count()?, 255)))
             }
-            "ttl-gt" | "hl-gt" => self.with(Dim::Ttl, &Set::range(self.count()? + 1, 255)),
+            "ttl-gt" | "hl-gt" => self.with(Dim::Ttl, &Intervals::range(self.count()? + 1, 255)),
             "dscp" => self.with(Dim::Tos, &dscp(names::number(self.value()?), self.value()?)?),
             "dscp-class" => {
                 let value = names::dscp(self.value()?).and_then(|n| n.try_into().ok());
@@ -149,8 +152,8 @@ impl Matching<'_> {
                 let value = self.count()?;
                 self.with(Dim::Tos, &exactly(value, 0x03, 8))
             }
-            "ecn-tcp-cwr" => self.in_transport(TCP, Dim::Flags, &Set::masked(0x80, 0x80, 8)),
-            "ecn-tcp-ece" => self.in_transport(TCP, Dim::Flags, &Set::masked(0x40, 0x40, 8)),
+            "ecn-tcp-cwr" => self.in_transport(TCP, Dim::Flags, &set::masked(0x80, 0x80, 8)),
+            "ecn-tcp-ece" => self.in_transport(TCP, Dim::Flags, &set::masked(0x40, 0x40, 8)),
             "tcp-option" => {
                 return Err(
                     "--tcp-option: iptables looks for options behind the end of the list too".to_owned()
@@ -177,16 +180,16 @@ impl Matching<'_> {
     }
 
     /// The packets with such a number in a dimension, or with another if the option is negated.
-    fn with(&self, dim: Dim, set: &Set) -> Option<Cube> {
+    fn with(&self, dim: Dim, set: &Intervals) -> Option<Cube> {
         self.within(Cube::all(self.family), dim, set)
     }
 
     /// The same among packets with a transport header: negated, it still needs the header.
-    fn in_transport(&self, proto: u8, dim: Dim, set: &Set) -> Option<Cube> {
+    fn in_transport(&self, proto: u8, dim: Dim, set: &Intervals) -> Option<Cube> {
         self.within(Cube::all(self.family).with_transport(proto)?, dim, set)
     }
 
-    fn within(&self, cube: Cube, dim: Dim, set: &Set) -> Option<Cube> {
+    fn within(&self, cube: Cube, dim: Dim, set: &Intervals) -> Option<Cube> {
         let others = || dim.all(self.family).minus(set);
         if self.option.negated { cube.with(dim, &others()) } else { cube.with(dim, set) }
     }
@@ -211,7 +214,7 @@ impl Matching<'_> {
             (0 | 43 | 44 | 51 | 60 | 135 | 139 | 140, Family::Ip6) => {
                 Err(format!("-p {word}: mmb walks over this extension header to the protocol behind it"))
             }
-            (proto, _) => Ok(self.with(Dim::Proto, &Set::one(proto.into()))),
+            (proto, _) => Ok(self.with(Dim::Proto, &Intervals::one(proto.into()))),
         }
     }
 
@@ -244,9 +247,9 @@ impl Matching<'_> {
     }
 
     /// Addresses with their masks, several with commas between them.
-    fn addresses(&self) -> Result<Set, Reason> {
+    fn addresses(&self) -> Result<Intervals, Reason> {
         let bits = self.family.bits();
-        let mut all = Set::range(1, 0);
+        let mut all = Intervals::EMPTY;
         for word in self.value()?.split(',') {
             let (address, mask) = word.split_once('/').unwrap_or((word, ""));
             let address = self.address(address)?;
@@ -263,23 +266,23 @@ impl Matching<'_> {
                     len as u8
                 }
             };
-            all = all.or(&Set::prefix(address, len, bits));
+            all = all.union(&set::prefix(address, len, bits));
         }
         Ok(all)
     }
 
-    fn address_range(&self) -> Result<Set, Reason> {
+    fn address_range(&self) -> Result<Intervals, Reason> {
         let word = self.value()?;
         let (first, last) = word.split_once('-').unwrap_or((word, word));
-        Ok(Set::range(self.address(first)?, self.address(last)?))
+        Ok(Intervals::range(self.address(first)?, self.address(last)?))
     }
 
     /// The type of an address, which routes tell, but for multicast.
-    fn address_type(&self) -> Result<Set, Reason> {
+    fn address_type(&self) -> Result<Intervals, Reason> {
         let word = self.value()?;
         match (word, self.family) {
-            ("MULTICAST", Family::Ip4) => Ok(Set::prefix(0xe000_0000, 4, 32)),
-            ("MULTICAST", Family::Ip6) => Ok(Set::prefix(0xff00 << 112, 8, 128)),
+            ("MULTICAST", Family::Ip4) => Ok(set::prefix(0xe000_0000, 4, 32)),
+            ("MULTICAST", Family::Ip6) => Ok(set::prefix(0xff00 << 112, 8, 128)),
             _ => Err(format!("-m addrtype: only the routes of a host tell which addresses are {word}")),
         }
     }
@@ -294,21 +297,21 @@ impl Matching<'_> {
     }
 
     /// `A`, `A:B`, `A:` or `:B`, with names of services.
-    fn ports_of(&self, word: &str) -> Result<Set, Reason> {
+    fn ports_of(&self, word: &str) -> Result<Intervals, Reason> {
         let port = |word: &str, open: u16| match word {
             "" => Ok(open),
             word => names::port(word).ok_or_else(|| self.wrong(word)),
         };
         let (first, last) = word.split_once(':').unwrap_or((word, word));
-        Ok(Set::range(port(first, 0)?.into(), port(last, u16::MAX)?.into()))
+        Ok(Intervals::range(port(first, 0)?.into(), port(last, u16::MAX)?.into()))
     }
 
-    fn port_range(&self) -> Result<Set, Reason> {
+    fn port_range(&self) -> Result<Intervals, Reason> {
         self.ports_of(self.value()?)
     }
 
-    fn port_list(&self) -> Result<Set, Reason> {
-        self.value()?.split(',').try_fold(Set::range(1, 0), |set, word| Ok(set.or(&self.ports_of(word)?)))
+    fn port_list(&self) -> Result<Intervals, Reason> {
+        self.value()?.split(',').try_fold(Intervals::EMPTY, |set, word| Ok(set.union(&self.ports_of(word)?)))
     }
 
     /// `--ports`: the source port or the destination port is in the list; negated, neither is.
@@ -326,7 +329,7 @@ impl Matching<'_> {
             .collect())
     }
 
-    fn tcp_flags(&self) -> Result<Set, Reason> {
+    fn tcp_flags(&self) -> Result<Intervals, Reason> {
         let flags = |n: usize| {
             let word = self.option.values.get(n).ok_or("--tcp-flags: it takes two lists of flags")?;
             names::tcp_flags(word).ok_or_else(|| self.wrong(word))
@@ -334,20 +337,20 @@ impl Matching<'_> {
         Ok(exactly(flags(1)?.into(), flags(0)?.into(), 8))
     }
 
-    fn icmp_types(&self) -> Result<Set, Reason> {
+    fn icmp_types(&self) -> Result<Intervals, Reason> {
         let word = self.value()?;
         if self.family == Family::Ip4 && matches!(word, "any" | "255") {
-            return Ok(Set::range(0, 0xffff));
+            return Ok(Intervals::of_width(16));
         }
         let (of_type, code) = names::icmp(self.family, word).ok_or_else(|| self.wrong(word))?;
         let first = u128::from(of_type) << 8;
         Ok(match code {
-            Some(code) => Set::one(first | u128::from(code)),
-            None => Set::range(first, first | 0xff),
+            Some(code) => Intervals::one(first | u128::from(code)),
+            None => Intervals::range(first, first | 0xff),
         })
     }
 
-    fn service(&self) -> Result<Set, Reason> {
+    fn service(&self) -> Result<Intervals, Reason> {
         let word = self.value()?;
         let (value, mask) = names::service(word).ok_or_else(|| self.wrong(word))?;
         Ok(exactly(value.into(), mask.into(), 8))
@@ -360,26 +363,26 @@ impl Matching<'_> {
     }
 
     /// A number, or two with a separator between them, either of which may be missing.
-    fn range(&self, separator: Option<char>) -> Result<Set, Reason> {
+    fn range(&self, separator: Option<char>) -> Result<Intervals, Reason> {
         let word = self.value()?;
         let Some((first, last)) = separator.and_then(|separator| word.split_once(separator)) else {
-            return Ok(Set::one(self.count()?));
+            return Ok(Intervals::one(self.count()?));
         };
         let number = |word: &str, open: u32| match word {
             "" => Ok(open),
             word => names::number(word).ok_or_else(|| self.wrong(word)),
         };
-        Ok(Set::range(number(first, 0)?.into(), number(last, 0xffff)?.into()))
+        Ok(Intervals::range(number(first, 0)?.into(), number(last, 0xffff)?.into()))
     }
 }
 
 /// The numbers that have `value` under a mask: none if it has bits beside the mask, as the kernel compares.
-fn exactly(value: u128, mask: u128, bits: u8) -> Set {
-    if value & !mask == 0 { Set::masked(value, mask, bits) } else { Set::range(1, 0) }
+fn exactly(value: u128, mask: u128, bits: u8) -> Intervals {
+    if value & !mask == 0 { set::masked(value, mask, bits) } else { Intervals::EMPTY }
 }
 
 /// The types of service with this codepoint.
-fn dscp(value: Option<u32>, word: &str) -> Result<Set, Reason> {
+fn dscp(value: Option<u32>, word: &str) -> Result<Intervals, Reason> {
     let value = value.filter(|&n| n < 64).ok_or_else(|| format!("-m dscp: `{word}` is not known"))?;
-    Ok(Set::masked(u128::from(value) << 2, 0xfc, 8))
+    Ok(set::masked(u128::from(value) << 2, 0xfc, 8))
 }
