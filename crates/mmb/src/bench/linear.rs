@@ -10,8 +10,8 @@ use anyhow::{Context, bail};
 use mmb_engine::worker::Cycles;
 use mmb_packet::{Class, Key4, Key6, Layout, Limits, Packet, PortId, fill_key4, fill_key6, options, parse};
 use mmb_policy::field::{Alone, Place};
-use mmb_policy::rule::{Cond, NumberSet, ones};
-use mmb_policy::{Match, Policy, Rule, Test};
+use mmb_policy::rule::ones;
+use mmb_policy::{Intervals, Match, Policy, Rule, Test};
 
 /// A key of either length, with room behind it to read 16 bytes at any place.
 type KeyBytes = [u8; 96];
@@ -36,10 +36,8 @@ struct Compiled {
 /// A constraint.
 struct Check {
     place: Where,
-    /// The constraint holds outside the intervals: `!=`.
-    outside: bool,
     negated: bool,
-    intervals: Vec<(u128, u128)>,
+    intervals: Intervals,
 }
 
 /// What a constraint is about.
@@ -139,39 +137,27 @@ impl Compiled {
 impl Check {
     fn new(constraint: &Match) -> anyhow::Result<Check> {
         let info = constraint.field.info();
-        let (place, max) = match info.place {
+        let (place, width) = match info.place {
             Place::Key { bit, width } if info.alone != Alone::Optional => {
                 let (bit, bits) = (u32::from(bit), u32::from(width));
                 let shift = (128 - bit % 8 - bits) as u8;
                 let place = Where::Key { offset: (bit / 8) as usize, shift, mask: ones(width) };
-                (place, ones(width))
+                (place, width)
             }
             _ => match constraint.field.option_kind() {
-                Some(kind) => (Where::Option(kind, constraint.test == Test::Present), ones(64)),
+                Some(kind) => (Where::Option(kind, constraint.test == Test::Present), 64),
                 None => bail!("`{}` is not among the fields of this baseline", info.name),
             },
         };
-        let mut outside = false;
         let intervals = match &constraint.test {
             Test::Present => match info.alone {
-                Alone::Equals(value) => vec![(value.into(), value.into())],
-                Alone::Protocol | Alone::Optional => vec![(0, max)],
+                Alone::Equals(value) => Intervals::one(value.into()),
+                Alone::Protocol | Alone::Optional => Intervals::of_width(width),
             },
-            Test::Number(cond, NumberSet(items)) => {
-                let bounds = items.iter().map(|item| item.bounds(info.width().unwrap_or(64)));
-                let (first, last) = bounds.clone().next().unwrap_or((0, max));
-                outside = *cond == Cond::Ne;
-                match cond {
-                    Cond::Eq | Cond::Ne => bounds.collect(),
-                    Cond::Lt => first.checked_sub(1).map(|below| (0, below)).into_iter().collect(),
-                    Cond::Le => vec![(0, last)],
-                    Cond::Gt => vec![(last.saturating_add(1), max)],
-                    Cond::Ge => vec![(first, max)],
-                }
-            }
+            Test::Number(cond, set) => Intervals::compared(*cond, set, width),
             Test::Port(..) | Test::Bytes(..) => bail!("it knows neither ports of mmb nor bytes"),
         };
-        Ok(Check { place, outside, negated: constraint.negated, intervals })
+        Ok(Check { place, negated: constraint.negated, intervals })
     }
 
     #[inline]
@@ -192,7 +178,7 @@ impl Check {
 
     #[inline]
     fn passes(&self, number: u128) -> bool {
-        self.intervals.iter().any(|&(first, last)| first <= number && number <= last) != self.outside
+        self.intervals.as_slice().iter().any(|&(first, last)| first <= number && number <= last)
     }
 }
 
