@@ -367,6 +367,8 @@ fn bench_measures_every_stage() {
             .collect();
         assert_eq!(names, ["parse", "classify", "connections", "rewrite", "forward"]);
         assert_eq!((&result["vector"], &result["packets"]), (&256.into(), &packets.into()));
+        let instructions = result["instructions"].as_str().unwrap();
+        assert!(["avx512", "avx2", "scalar"].contains(&instructions), "{instructions}");
         let all = result["cycles_per_packet"].as_f64().unwrap();
         let sum: f64 = result["stages"]
             .as_array()

@@ -92,6 +92,7 @@ fn started(set: &Set, args: &BenchArgs) -> anyhow::Result<(Engine, Worker, Load)
     let load = Load {
         rules: set.policy.rules.len(),
         tables: engine.tables().len(),
+        instructions: engine.instructions(),
         publish: began.elapsed(),
         engine_bytes: memory::resident().saturating_sub(before),
         ..Load::default()

@@ -22,6 +22,8 @@ pub(super) struct Load {
     pub(super) rules: usize,
     /// Tables of the classifier.
     pub(super) tables: usize,
+    /// The instructions that it searches with; empty where it does not search.
+    pub(super) instructions: &'static str,
     /// Time to put the whole policy in force.
     pub(super) publish: Duration,
     /// Memory of the policy.
@@ -71,6 +73,7 @@ impl Shown for Report {
             "mpps": (measured.mpps() * 1000.0).round() / 1000.0,
             "rules": load.rules,
             "tables": load.tables,
+            "instructions": load.instructions,
             "matches_per_packet": rounded(self.matches),
             "publish_ms": rounded(load.publish.as_secs_f64() * 1e3),
             "policy_bytes": load.policy_bytes,
@@ -92,13 +95,17 @@ impl Shown for Report {
             let (policy, engine) = (load.per_rule(load.policy_bytes), load.per_rule(load.engine_bytes));
             let _ = writeln!(text, "{policy:.0} bytes a rule in the policy, {engine:.0} in the engine");
         }
-        let _ = writeln!(
+        let _ = write!(
             text,
             "{} packets, {} rounds in vectors of {VECTOR}; cycles of {:.3} GHz",
             measured.packets,
             measured.rounds,
             measured.tsc_hz as f64 / 1e9
         );
+        if !load.instructions.is_empty() {
+            let _ = write!(text, "; {} instructions", load.instructions);
+        }
+        text.push('\n');
         for (name, cycles) in &measured.stages {
             let _ = writeln!(text, "{name:<14}{cycles:>10.1} cycles per packet");
         }
