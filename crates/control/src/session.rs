@@ -15,6 +15,10 @@ use std::sync::Mutex;
 /// Bytes of an answer that are collected before they are written.
 const BUFFER: usize = 64 << 10;
 
+/// Requests of a client that are worked on together. Until its answer is written, a change holds the policies before and
+/// after it, which differ by a chunk of rules: some 50 KB for each.
+const MOST_TOGETHER: usize = 64;
+
 /// What every conversation needs.
 pub(crate) struct Context<'a> {
     pub(crate) daemon: &'a Mutex<Daemon>,
@@ -30,7 +34,7 @@ pub(crate) fn converse(stream: &UnixStream, context: &Context<'_>, idle: impl Fn
         idle(true);
         let (mut lines, mut end) = (Vec::new(), None);
         // What the client sent ahead is worked on together.
-        while end.is_none() && (lines.is_empty() || requests.has_next()) {
+        while end.is_none() && lines.len() < MOST_TOGETHER && (lines.is_empty() || requests.has_next()) {
             match requests.next(|| idle(false)) {
                 Ok(Some(line)) => lines.push(line),
                 Ok(None) => end = Some(None),
