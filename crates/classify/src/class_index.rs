@@ -4,15 +4,20 @@
 //! joins a table that takes it, or gets rows or a table of its own. A tuple whose entries crowd a shared table moves out
 //! into one of its own.
 
-use crate::cube::{KeyWords, bytes};
+mod arrange;
+mod stats;
+
+pub use arrange::Tuning;
+pub use stats::TableStats;
+
+use crate::batch::Placed;
 use crate::flat;
-use crate::list::{Hanging, LIST, ListIndex};
-use crate::loosen::{Loosened, SHORT_CHAIN, relax};
-use crate::merge::{Group, Tuple, merge};
+use crate::lane_mask::{LaneMask, lane_set};
+use crate::list::{LIST, ListIndex};
+use crate::loosen::Loosened;
 use crate::search::ClassTables;
 use crate::segment::Crowded;
-use crate::table::{LaneMask, Table};
-use crate::words;
+use crate::table::Table;
 use mmb_packet::Class;
 use mmb_packet::key::{L4_KIND, LANE, Lanes};
 use rand_xoshiro::SplitMix64;
@@ -22,42 +27,6 @@ use std::sync::Arc;
 
 /// Entries with one relaxed key that a tuple which comes later may join.
 const LONGEST_CHAIN: usize = 6;
-/// Keys of a class that the merger sees, about.
-const SAMPLE: usize = 32_768;
-
-/// How tuples are put into tables.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Tuning {
-    /// Few tables: what works best.
-    #[default]
-    Merged,
-    /// A table a tuple, as in plain tuple-space search: to compare with.
-    EveryTuple,
-}
-
-/// Key words as lanes.
-pub(crate) fn lanes(words: &KeyWords) -> LaneMask {
-    let bytes = bytes(words);
-    let mut lanes = LaneMask::default();
-    for (lane, four) in lanes.iter_mut().zip(bytes.as_chunks::<LANE>().0) {
-        *lane = u32::from_ne_bytes(*four);
-    }
-    lanes
-}
-
-/// Lanes as key words.
-fn words_of(lanes: &LaneMask) -> KeyWords {
-    let mut words = KeyWords::default();
-    for (word, four) in words.iter_mut().zip(lanes.as_chunks::<4>().0) {
-        *word = four.iter().fold(0, |word, lane| word << 32 | u128::from(u32::from_be(*lane)));
-    }
-    words
-}
-
-fn lane_set(mask: &LaneMask) -> Lanes {
-    let nonzero = (0..mask.len()).filter(|&lane| mask[lane] != 0);
-    Lanes(nonzero.fold(0, |set, lane| set | 1 << lane))
-}
 
 /// Where a tuple lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,123 +49,6 @@ struct Home {
     kinds: BTreeSet<u8>,
 }
 
-/// A rule under one of its keys.
-#[derive(Clone, Debug)]
-pub(crate) struct Placed {
-    pub(crate) mask: LaneMask,
-    pub(crate) key: LaneMask,
-    pub(crate) rule: Hanging,
-}
-
-/// Rules of a class that come all at once, packed.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Batch {
-    tuples: Vec<(LaneMask, Lanes)>,
-    numbers: HashMap<LaneMask, u32>,
-    keys: Vec<u32>,
-    rules: Vec<Packed>,
-    /// The rules that are more than a handle.
-    hanging: Vec<Hanging>,
-}
-
-/// A rule under one of its keys.
-#[derive(Clone, Copy, Debug)]
-struct Packed {
-    tuple: u32,
-    /// Where the lanes of its key begin that the tuple's mask has.
-    key: u32,
-    /// Its handle, or with [`LIST`] its place among those that are more.
-    rule: u32,
-}
-
-impl Batch {
-    /// Adds a rule under a key.
-    pub(crate) fn push(&mut self, placed: Placed) {
-        // Rules of one tuple often stand together.
-        let tuple = match self.rules.last() {
-            Some(last) if self.tuples[last.tuple as usize].0 == placed.mask => last.tuple,
-            _ => *self.numbers.entry(placed.mask).or_insert_with(|| {
-                self.tuples.push((placed.mask, lane_set(&placed.mask)));
-                self.tuples.len() as u32 - 1
-            }),
-        };
-        let key = self.keys.len() as u32;
-        self.keys.extend(self.tuples[tuple as usize].1.iter().map(|lane| placed.key[lane]));
-        let rule = if placed.rule.is_plain() {
-            placed.rule.handle
-        } else {
-            self.hanging.push(placed.rule);
-            LIST | (self.hanging.len() as u32 - 1)
-        };
-        self.rules.push(Packed { tuple, key, rule });
-    }
-
-    /// How many of the rules have a key in the option table.
-    pub(crate) fn optional(&self) -> usize {
-        self.hanging.iter().filter(|rule| rule.option.is_some()).count()
-    }
-
-    fn key(&self, packed: Packed) -> LaneMask {
-        let mut key = LaneMask::default();
-        let lanes = self.tuples[packed.tuple as usize].1.iter();
-        lanes.zip(&self.keys[packed.key as usize..]).for_each(|(lane, part)| key[lane] = *part);
-        key
-    }
-
-    /// For the merger: every tuple with a sample of its keys, and the share of keys that is in the samples.
-    pub(crate) fn sample(&self) -> (Vec<Tuple>, f64) {
-        let stride = self.rules.len().div_ceil(SAMPLE).max(1);
-        let tuple = |(mask, _): &(LaneMask, Lanes)| Tuple { mask: *mask, entries: 0, sample: Vec::new() };
-        let mut tuples: Vec<Tuple> = self.tuples.iter().map(tuple).collect();
-        for (at, packed) in self.rules.iter().enumerate() {
-            let tuple = &mut tuples[packed.tuple as usize];
-            tuple.entries += 1;
-            if at % stride == 0 || tuple.sample.is_empty() {
-                tuple.sample.push(self.key(*packed));
-            }
-        }
-        for tuple in &mut tuples {
-            tuple.sample.sort_unstable();
-            tuple.sample.dedup();
-            if stride == 1 {
-                tuple.entries = tuple.sample.len();
-            }
-        }
-        (tuples, 1.0 / stride as f64)
-    }
-
-    /// The rules, one after the other.
-    pub(crate) fn rules(&self) -> impl Iterator<Item = Placed> + '_ {
-        self.rules.iter().map(|packed| Placed {
-            mask: self.tuples[packed.tuple as usize].0,
-            key: self.key(*packed),
-            rule: match packed.rule {
-                handle if handle & LIST == 0 => Hanging { handle, option: None, checks: Vec::new() },
-                number => self.hanging[(number & !LIST) as usize].clone(),
-            },
-        })
-    }
-}
-
-/// One table, for people to look at.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TableStats {
-    /// The packet class.
-    pub class: Class,
-    /// The fields that its hash covers, in words: `ip-proto tcp-dport`; of rules without a table, those of the tuple.
-    pub mask: String,
-    /// Tuples (distinct masks of rules) in it.
-    pub tuples: usize,
-    /// Rules in it; one that lists values counts for each of them.
-    pub rules: usize,
-    /// Distinct keys of these rules.
-    pub entries: usize,
-    /// Buckets of its hash index; 0 for rules that are compared one by one.
-    pub buckets: usize,
-    /// Used share of the buckets' places, 0 to 1.
-    pub load: f64,
-}
-
 /// The writer's side of a class.
 #[derive(Clone, Debug)]
 pub(crate) struct ClassIndex {
@@ -209,8 +61,6 @@ pub(crate) struct ClassIndex {
     pub(crate) most: usize,
     /// Which of the tables tuples got that came later.
     late: Vec<bool>,
-    /// How many these are.
-    strays: usize,
 }
 
 impl ClassIndex {
@@ -223,77 +73,6 @@ impl ClassIndex {
             loosened: Loosened::default(),
             most: 0,
             late: Vec::new(),
-            strays: 0,
-        }
-    }
-
-    /// Gives the tuples of rules that are about to come their places.
-    pub(crate) fn arrange(&mut self, batch: &Batch, tuning: Tuning, random: &mut SplitMix64) {
-        let (tuples, share) = batch.sample();
-        let groups = match tuning {
-            Tuning::Merged => merge(self.class, &tuples, share),
-            Tuning::EveryTuple => (0..).zip(&tuples).map(|(n, tuple)| Group::of(n, &tuple.mask)).collect(),
-        };
-        let mut groups: Vec<(usize, Group)> =
-            groups.into_iter().map(|group| (group.entries(&tuples), group)).collect();
-        groups.sort_by_key(|(entries, _)| *entries);
-        let mut rows = 0;
-        let mut relaxed: Vec<Option<LaneMask>> = vec![None; tuples.len()];
-        for (entries, group) in groups {
-            let fits = entries <= flat::MOST_OF_A_TUPLE && rows + entries <= flat::MOST;
-            if fits && tuning == Tuning::Merged {
-                rows += entries;
-                for &number in &group.tuples {
-                    self.homes.insert(tuples[number].mask, Home::new(Place::Flat));
-                }
-                continue;
-            }
-            let mut table = Table::new(&group.relaxed, &group.span, entries, || random.next_u64());
-            for &number in &group.tuples {
-                let place =
-                    Place::Table { table: self.view.tables.len(), member: table.join(&tuples[number].mask) };
-                self.homes.insert(tuples[number].mask, Home::new(place));
-                relaxed[number] = (group.tuples.len() > 1).then_some(group.relaxed);
-            }
-            self.view.tables.push(Arc::new(table));
-            self.late.push(false);
-        }
-        self.loosen(batch, &relaxed);
-    }
-
-    /// Finds the relaxed keys that too many rules share for a chain. `relaxed`: the mask of each tuple's table, if
-    /// the tuple shares it.
-    fn loosen(&mut self, batch: &Batch, relaxed: &[Option<LaneMask>]) {
-        let mut counts: HashMap<(LaneMask, LaneMask), usize> = HashMap::new();
-        let keys = || {
-            batch.rules.iter().filter_map(|packed| {
-                let mask = relaxed[packed.tuple as usize]?;
-                Some((mask, relax(&batch.key(*packed), &mask)))
-            })
-        };
-        // Of very many rules a part, which shows the long chains.
-        let stride = batch.rules.len().div_ceil(8 * SAMPLE).max(1);
-        keys().step_by(stride).for_each(|key| *counts.entry(key).or_default() += 1);
-        let longest = SHORT_CHAIN.div_ceil(stride);
-        counts.retain(|_, count| *count > longest);
-        if counts.is_empty() {
-            return;
-        }
-        let masks: BTreeSet<LaneMask> = counts.keys().map(|(mask, _)| *mask).collect();
-        for mask in masks {
-            let members = (0..).zip(relaxed).filter(|(_, its)| **its == Some(mask));
-            let tuples: Vec<LaneMask> =
-                members.map(|(number, _): (usize, _)| batch.tuples[number].0).collect();
-            let keys = counts.keys().filter(|(its, _)| *its == mask).map(|(_, key)| *key);
-            let place = tuples.first().map(|tuple| self.homes[tuple].place);
-            if let Some(Place::Table { table, .. }) = place
-                && !self.homes.contains_key(&mask)
-                && Arc::make_mut(&mut self.view.tables[table]).has_room()
-            {
-                let member = Arc::make_mut(&mut self.view.tables[table]).join(&mask);
-                self.homes.insert(mask, Home::new(Place::Table { table, member }));
-            }
-            self.loosened.add(&mask, tuples.into_iter(), keys);
         }
     }
 
@@ -310,7 +89,7 @@ impl ClassIndex {
             Some(home) => home.place,
             None => self.settle(&mask, &key, random),
         };
-        let before = self.value(place, &mask, &key);
+        let before = value(&self.view, place, &mask, &key);
         let (value, rules) = lists.hang(before, rule);
         let home = self.homes.get_mut(&mask).expect("it was found, or settled just now");
         home.rules += 1;
@@ -322,8 +101,10 @@ impl ClassIndex {
             home.kinds.insert(key[kind_lane].to_ne_bytes()[L4_KIND % LANE]);
         }
         let grown = home.entries > flat::MOST_OF_A_TUPLE;
-        if before != Some(value) {
-            self.put(place, &mask, &key, value, before.is_some(), random);
+        match before {
+            Some(before) if before == value => {}
+            Some(_) => self.set(place, &mask, &key, value),
+            None => self.add(place, &mask, &key, value, random),
         }
         if place == Place::Flat && (grown || self.view.flat.len() > flat::MOST) {
             self.move_out(&mask, random);
@@ -354,14 +135,9 @@ impl ClassIndex {
         }
     }
 
-    /// The value of a key.
-    fn value(&self, place: Place, mask: &LaneMask, key: &LaneMask) -> Option<u32> {
-        value(&self.view, place, mask, key)
-    }
-
     /// The number of the list that hangs on a key.
     pub(crate) fn list(&self, mask: &LaneMask, key: &LaneMask) -> Option<u32> {
-        let value = self.value(self.homes.get(mask)?.place, mask, key)?;
+        let value = value(&self.view, self.homes.get(mask)?.place, mask, key)?;
         (value & LIST != 0).then_some(value & !LIST)
     }
 
@@ -374,25 +150,12 @@ impl ClassIndex {
         }
     }
 
-    fn put(
-        &mut self,
-        place: Place,
-        mask: &LaneMask,
-        key: &LaneMask,
-        value: u32,
-        known: bool,
-        random: &mut SplitMix64,
-    ) {
-        match place {
-            Place::Table { table, member } if !known => {
-                let crowded = Arc::make_mut(&mut self.view.tables[table]).insert(member, key, value);
-                if crowded == Err(Crowded) {
-                    self.move_out(mask, random);
-                    let place = self.homes[mask].place;
-                    self.put(place, mask, key, value, false, random);
-                }
-            }
-            _ => self.set(place, mask, key, value),
+    /// Adds a key. If it finds no room, its tuple moves out.
+    fn add(&mut self, place: Place, mask: &LaneMask, key: &LaneMask, value: u32, random: &mut SplitMix64) {
+        let Place::Table { table, member } = place else { return self.set(place, mask, key, value) };
+        if Arc::make_mut(&mut self.view.tables[table]).insert(member, key, value) == Err(Crowded) {
+            self.move_out(mask, random);
+            self.add(self.homes[mask].place, mask, key, value, random);
         }
     }
 
@@ -426,7 +189,7 @@ impl ClassIndex {
     /// Takes a table out, in whose place the last one comes.
     fn forget_table(&mut self, table: usize) {
         self.view.tables.swap_remove(table);
-        self.strays -= usize::from(self.late.swap_remove(table));
+        self.late.swap_remove(table);
     }
 
     /// Finds a place for a tuple that has none.
@@ -436,24 +199,26 @@ impl ClassIndex {
         let tables: Vec<_> = self.view.tables.iter().enumerate().collect();
         let best =
             tables.iter().filter(joins).max_by_key(|(_, table)| table.hashed_bits()).map(|(at, _)| *at);
-        let place = match best {
-            Some(table) => {
-                Place::Table { table, member: Arc::make_mut(&mut self.view.tables[table]).join(mask) }
+        let (table, member) = match best {
+            Some(table) => (table, Arc::make_mut(&mut self.view.tables[table]).join(mask)),
+            None if self.view.flat.len() < flat::MOST => {
+                self.homes.insert(*mask, Home::new(Place::Flat));
+                return Place::Flat;
             }
-            None if self.view.flat.len() < flat::MOST => Place::Flat,
             None => self.own_table(mask, 0, random),
         };
+        let place = Place::Table { table, member };
         self.homes.insert(*mask, Home::new(place));
         place
     }
 
-    fn own_table(&mut self, mask: &LaneMask, entries: usize, random: &mut SplitMix64) -> Place {
+    /// Makes a table for a tuple; its number and the tuple's in it.
+    fn own_table(&mut self, mask: &LaneMask, entries: usize, random: &mut SplitMix64) -> (usize, u8) {
         let mut table = Table::new(mask, mask, entries, || random.next_u64());
         let member = table.join(mask);
         self.view.tables.push(Arc::new(table));
         self.late.push(true);
-        self.strays += 1;
-        Place::Table { table: self.view.tables.len() - 1, member }
+        (self.view.tables.len() - 1, member)
     }
 
     /// Moves a tuple into a table of its own; one that is alone already gets a roomier one with other seeds.
@@ -468,13 +233,12 @@ impl ClassIndex {
         };
         let mut room = entries.len() + 1;
         let new = loop {
-            let new = self.own_table(mask, room, random);
-            let Place::Table { table, member } = new else { continue };
-            let table = Arc::make_mut(&mut self.view.tables[table]);
-            if entries.iter().all(|(key, value)| table.insert(member, key, *value).is_ok()) {
-                break new;
+            let (table, member) = self.own_table(mask, room, random);
+            let its = Arc::make_mut(&mut self.view.tables[table]);
+            if entries.iter().all(|(key, value)| its.insert(member, key, *value).is_ok()) {
+                break Place::Table { table, member };
             }
-            self.forget_table(self.view.tables.len() - 1);
+            self.forget_table(table);
             room *= 2;
         };
         self.homes.get_mut(mask).expect("the tuple is known").place = new;
@@ -498,45 +262,8 @@ impl ClassIndex {
     pub(crate) fn is_scattered(&self) -> bool {
         // Building anew takes a while where there are very many rules.
         let rules: usize = self.view.tables.iter().map(|table| table.len()).sum();
-        self.strays > 16 + rules / 16_384 && self.strays * 2 > self.view.tables.len()
-    }
-
-    /// Its tables and rows.
-    pub(crate) fn stats(&self) -> Vec<TableStats> {
-        let mut stats: Vec<TableStats> = Vec::new();
-        let mut rows: Vec<(&LaneMask, &Home)> =
-            self.homes.iter().filter(|(_, home)| home.place == Place::Flat && home.entries > 0).collect();
-        rows.sort_unstable_by_key(|(mask, _)| **mask);
-        stats.extend(rows.into_iter().map(|(mask, home)| TableStats {
-            class: self.class,
-            mask: self.words(mask, &home.kinds),
-            tuples: 1,
-            rules: home.rules,
-            entries: home.entries,
-            buckets: 0,
-            load: 0.0,
-        }));
-        for (number, table) in self.view.tables.iter().enumerate() {
-            let its = |home: &&Home| matches!(home.place, Place::Table { table, .. } if table == number);
-            let homes: Vec<&Home> = self.homes.values().filter(its).filter(|home| home.entries > 0).collect();
-            let (buckets, places) = table.room();
-            stats.push(TableStats {
-                class: self.class,
-                mask: self
-                    .words(&table.relaxed(), &homes.iter().flat_map(|home| home.kinds.clone()).collect()),
-                tuples: homes.len(),
-                rules: homes.iter().map(|home| home.rules).sum(),
-                entries: table.len(),
-                buckets,
-                load: table.len() as f64 / places as f64,
-            });
-        }
-        stats
-    }
-
-    fn words(&self, mask: &LaneMask, kinds: &BTreeSet<u8>) -> String {
-        let cube = crate::cube::Cube { mask: words_of(mask), ..crate::cube::Cube::default() };
-        words::describe(self.class, &cube, kinds)
+        let late = self.late.iter().filter(|late| **late).count();
+        late > 16 + rules / 16_384 && late * 2 > self.late.len()
     }
 }
 

@@ -1,8 +1,10 @@
 //! The classifier: what workers search, and the writer's side, which changes it rule by rule.
 
-use crate::class_index::{Batch, ClassIndex, Placed, TableStats, Tuning, lanes};
+use crate::batch::{Batch, Placed};
+use crate::class_index::{ClassIndex, TableStats, Tuning};
 use crate::compile::compile;
 use crate::keys::{Columns, Keys, Wanted};
+use crate::lane_mask::lanes_of;
 use crate::list::{Hanging, ListIndex, Lists, OptionKey};
 use crate::matches::Scratch;
 use crate::ports::{Ports, UnknownPort};
@@ -270,7 +272,7 @@ fn place(
     let Some(compiled) = compile(rule, class, ports)? else { return Ok(()) };
     let hanging = Hanging::new(handle, compiled.checks);
     for cube in compiled.cubes {
-        each(Placed { mask: lanes(&cube.mask), key: lanes(&cube.value), rule: hanging.clone() });
+        each(Placed { mask: lanes_of(&cube.mask), key: lanes_of(&cube.value), rule: hanging.clone() });
     }
     Ok(())
 }

@@ -1,13 +1,18 @@
 //! Rules of tuples too small for a table: every one is compared with every key, many keys at a time.
 
 use crate::keys::Column;
+use crate::lane_mask::LaneMask;
 use crate::simd::{Equal, Level};
-use crate::table::LaneMask;
 
 /// The most entries of a tuple here; with more, a table is cheaper.
 pub(crate) const MOST_OF_A_TUPLE: usize = 12;
 /// The most entries in all.
 pub(crate) const MOST: usize = 96;
+
+/// Whether tuples of `entries` in all may be rows beside so many rows.
+pub(crate) fn has_room(rows: usize, entries: usize) -> bool {
+    entries <= MOST_OF_A_TUPLE && rows + entries <= MOST
+}
 
 /// One entry.
 #[derive(Clone, Debug)]

@@ -21,6 +21,7 @@
 //! [`Keys`] belong to one worker; they are allocated when made and on [`Scratch::fit`], never by `classify`.
 #![deny(unsafe_code)]
 
+mod batch;
 mod check;
 mod class_index;
 mod classifier;
@@ -28,6 +29,8 @@ mod compile;
 mod cube;
 mod flat;
 mod keys;
+mod lane_fields;
+mod lane_mask;
 mod list;
 mod loosen;
 mod matches;

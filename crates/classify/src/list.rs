@@ -9,9 +9,9 @@
 //! number.
 
 use crate::check::{Check, OptionTest};
+use crate::lane_mask::LaneMask;
 use crate::ranged::Ranged;
 use crate::shelf::Shelf;
-use crate::table::LaneMask;
 use mmb_packet::key::Lanes;
 use std::sync::Arc;
 

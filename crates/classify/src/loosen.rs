@@ -4,9 +4,10 @@
 //! be long. Its rules are then hung on the relaxed key itself, as one list, and the bits that the relaxed mask leaves open
 //! become ranges, which lists find their rules by without looking at each.
 
+use crate::batch::Placed;
 use crate::check::Check;
-use crate::class_index::Placed;
-use crate::table::LaneMask;
+use crate::lane_fields::numbers;
+use crate::lane_mask::{LaneMask, common};
 use mmb_packet::Class;
 use mmb_policy::Intervals;
 use std::collections::{HashMap, HashSet};
@@ -38,7 +39,7 @@ impl Loosened {
     /// A rule as it is to be hung: on its own key, or loosened.
     pub(crate) fn apply(&self, class: Class, mut placed: Placed) -> Placed {
         let Some(relaxed) = self.masks.get(&placed.mask) else { return placed };
-        let key = relax(&placed.key, relaxed);
+        let key = common(&placed.key, relaxed);
         if !self.keys.contains(&(*relaxed, key)) {
             return placed;
         }
@@ -50,18 +51,13 @@ impl Loosened {
     }
 }
 
-/// The part of a key that a mask covers.
-pub(crate) fn relax(key: &LaneMask, mask: &LaneMask) -> LaneMask {
-    std::array::from_fn(|lane| key[lane] & mask[lane])
-}
-
 /// What `mask` and `key` say beyond `relaxed`, as conditions on the fields of the lanes.
 fn conditions(class: Class, mask: &LaneMask, key: &LaneMask, relaxed: &LaneMask) -> Vec<Check> {
     let mut checks = Vec::new();
     for lane in 0..mask.len() {
         let (mask, key) = (u32::from_be(mask[lane]), u32::from_be(key[lane]));
         let open = mask & !u32::from_be(relaxed[lane]);
-        for &(shift, width) in fields(class, lane) {
+        for &(shift, width) in numbers(class, lane) {
             let ones = u32::MAX >> (32 - width);
             if open >> shift & ones == 0 {
                 continue;
@@ -80,15 +76,6 @@ fn conditions(class: Class, mask: &LaneMask, key: &LaneMask, relaxed: &LaneMask)
         }
     }
     checks
-}
-
-/// The fields of a lane, each as the bits behind it and its width.
-fn fields(class: Class, lane: usize) -> &'static [(u32, u32)] {
-    match (class, lane) {
-        (_, 4) => &[(16, 16), (0, 16)],
-        (Class::Ip4, 13 | 14) | (Class::Ip6, 12..) => &[(0, 32)],
-        _ => &[(24, 8), (16, 8), (8, 8), (0, 8)],
-    }
 }
 
 /// Runs of one bits: the bits behind each and its width.
@@ -132,13 +119,13 @@ mod tests {
             mask in lanes(), relaxed in lanes(), key in lanes(), packet in lanes(), flip in 0..20usize, ip6: bool,
         ) {
             let class = if ip6 { Class::Ip6 } else { Class::Ip4 };
-            let (relaxed, key) = (relax(&relaxed, &mask), relax(&key, &mask));
+            let (relaxed, key) = (common(&relaxed, &mask), common(&key, &mask));
             // A packet that agrees but for one lane perhaps.
             let near: LaneMask = std::array::from_fn(|lane| {
                 if lane == flip { packet[lane] } else { key[lane] | packet[lane] & !mask[lane] }
             });
             let mut loosened = Loosened::default();
-            loosened.add(&relaxed, [mask].into_iter(), [relax(&key, &relaxed)].into_iter());
+            loosened.add(&relaxed, [mask].into_iter(), [common(&key, &relaxed)].into_iter());
             let rule = Hanging { handle: 1, option: None, checks: Vec::new() };
             let placed = loosened.apply(class, Placed { mask, key, rule });
             prop_assert_eq!(placed.mask, relaxed);
@@ -146,9 +133,9 @@ mod tests {
             let mut buffer = [0; 0];
             let packet = Packet::new(&mut buffer, 0, 0, PortId(0), LinkType::RawIp).expect("an empty packet fits");
             let subject = Subject { lanes: &columns, key: 0, packet: &packet, layout: &Layout::default() };
-            let found = relax(&near, &placed.mask) == placed.key
+            let found = common(&near, &placed.mask) == placed.key
                 && placed.rule.checks.iter().all(|check| check.holds(&subject));
-            prop_assert_eq!(found, relax(&near, &mask) == key);
+            prop_assert_eq!(found, common(&near, &mask) == key);
         }
     }
 }

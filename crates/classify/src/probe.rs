@@ -204,7 +204,7 @@ impl<const LANES: usize, const PLACES: usize, const LINES: usize> Kernel
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::LaneMask;
+    use crate::lane_mask::LaneMask;
 
     fn random(state: &mut u64) -> u64 {
         *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);

@@ -15,6 +15,7 @@
 //!
 //! Who writes: the control side's copy. Workers read clones; `probe` is how they search.
 
+use crate::lane_mask::LaneMask;
 use crate::segment::{self, Crowded, Entry, Hasher, Reader, Segment, Shape, Writer};
 use crate::simd::{Seeds, Term};
 use std::ops::Range;
@@ -32,9 +33,6 @@ const FILTER_WORDS: usize = 1 << FILTER_BITS;
 const MOST_DEPTH: u32 = 22;
 /// The most members of a table: their numbers fit a byte.
 pub(crate) const MOST_MEMBERS: usize = 256;
-
-/// A mask over the lanes of a key, as they stand in memory.
-pub(crate) type LaneMask = [u32; Shape::WHOLE.lanes];
 
 /// A tuple of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,92 @@
+//! Places for the tuples of rules that are about to come all at once: rows for the smallest, tables as `merge` says, and
+//! lists where a relaxed key would get a long chain.
+
+use super::{ClassIndex, Home, Place};
+use crate::batch::{Batch, SAMPLE};
+use crate::flat;
+use crate::lane_mask::{LaneMask, common};
+use crate::loosen::SHORT_CHAIN;
+use crate::merge::{Tuple, apart, merge};
+use crate::table::Table;
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::Rng;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// How tuples are put into tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tuning {
+    /// Few tables: what works best.
+    #[default]
+    Merged,
+    /// A table a tuple, as in plain tuple-space search: to compare with.
+    EveryTuple,
+}
+
+impl ClassIndex {
+    /// Gives the tuples of rules that are about to come their places.
+    pub(crate) fn arrange(&mut self, batch: &Batch, tuning: Tuning, random: &mut SplitMix64) {
+        let (tuples, share) = batch.sample();
+        let groups = match tuning {
+            Tuning::Merged => merge(self.class, &tuples, share),
+            Tuning::EveryTuple => apart(&tuples),
+        };
+        let mut rows = 0;
+        let mut relaxed: Vec<Option<LaneMask>> = vec![None; tuples.len()];
+        for group in groups {
+            let entries = group.entries(&tuples);
+            if tuning == Tuning::Merged && flat::has_room(rows, entries) {
+                rows += entries;
+                let masks = group.tuples.iter().map(|&number| tuples[number].mask);
+                self.homes.extend(masks.map(|mask| (mask, Home::new(Place::Flat))));
+                continue;
+            }
+            let number = self.view.tables.len();
+            let mut table = Table::new(&group.relaxed, &group.span, entries, || random.next_u64());
+            for &tuple in &group.tuples {
+                let mask = tuples[tuple].mask;
+                let place = Place::Table { table: number, member: table.join(&mask) };
+                self.homes.insert(mask, Home::new(place));
+                relaxed[tuple] = (group.tuples.len() > 1).then_some(group.relaxed);
+            }
+            self.view.tables.push(Arc::new(table));
+            self.late.push(false);
+        }
+        self.loosen(batch, &tuples, &relaxed);
+    }
+
+    /// Finds the relaxed keys that too many rules share for a chain. `relaxed`: the mask of each tuple's table, if
+    /// the tuple shares it.
+    fn loosen(&mut self, batch: &Batch, tuples: &[Tuple], relaxed: &[Option<LaneMask>]) {
+        let mut counts: HashMap<(LaneMask, LaneMask), usize> = HashMap::new();
+        // Of very many rules a part, which shows the long chains.
+        let stride = batch.len().div_ceil(8 * SAMPLE).max(1);
+        for (tuple, key) in batch.keys(stride) {
+            if let Some(mask) = relaxed[tuple] {
+                *counts.entry((mask, common(&key, &mask))).or_default() += 1;
+            }
+        }
+        let longest = SHORT_CHAIN.div_ceil(stride);
+        counts.retain(|_, count| *count > longest);
+        let masks: BTreeSet<LaneMask> = counts.keys().map(|(mask, _)| *mask).collect();
+        for mask in masks {
+            let members = tuples.iter().zip(relaxed).filter(|(_, its)| **its == Some(mask));
+            let members: Vec<LaneMask> = members.map(|(tuple, _)| tuple.mask).collect();
+            let keys = counts.keys().filter(|(its, _)| *its == mask).map(|(_, key)| *key);
+            if let Some(first) = members.first() {
+                self.admit(mask, self.homes[first].place);
+            }
+            self.loosened.add(&mask, members.into_iter(), keys);
+        }
+    }
+
+    /// Makes the tuple of a relaxed mask a member of the table that has it, if it has room and the tuple no place yet.
+    fn admit(&mut self, mask: LaneMask, place: Place) {
+        let Place::Table { table, .. } = place else { return };
+        if self.homes.contains_key(&mask) || !self.view.tables[table].has_room() {
+            return;
+        }
+        let member = Arc::make_mut(&mut self.view.tables[table]).join(&mask);
+        self.homes.insert(mask, Home::new(Place::Table { table, member }));
+    }
+}

@@ -1,0 +1,100 @@
+//! How many sampled keys have each relaxed key: a hash table that is used again for every mask.
+
+use super::{Limits, Tuple};
+use crate::lane_mask::LaneMask;
+
+/// Counts by relaxed key.
+pub(super) struct Tally {
+    keys: Vec<u64>,
+    counts: Vec<u32>,
+    used: Vec<usize>,
+    /// Keys that were ever counted.
+    pub(super) counted: usize,
+}
+
+impl Tally {
+    /// With room for all sampled keys of the tuples.
+    pub(super) fn new(tuples: &[Tuple]) -> Tally {
+        let most: usize = tuples.iter().map(|tuple| tuple.sample.len()).sum();
+        let size = (most * 2 + 2).next_power_of_two();
+        Tally { keys: vec![0; size], counts: vec![0; size], used: Vec::new(), counted: 0 }
+    }
+
+    /// Sets all counts to zero.
+    pub(super) fn clear(&mut self) {
+        self.used.drain(..).for_each(|at| self.counts[at] = 0);
+    }
+
+    fn place(&self, key: u64) -> usize {
+        let mut at = key as usize & (self.keys.len() - 1);
+        while self.counts[at] != 0 && self.keys[at] != key {
+            at = (at + 1) & (self.keys.len() - 1);
+        }
+        at
+    }
+
+    /// Counts what a mask leaves of a key; returns its place, and its count before.
+    pub(super) fn add(&mut self, key: &LaneMask, mask: &LaneMask) -> (usize, u32) {
+        let key = relaxed_hash(key, mask);
+        let at = self.place(key);
+        let before = self.counts[at];
+        if before == 0 {
+            self.keys[at] = key;
+            self.used.push(at);
+        }
+        self.counts[at] = before + 1;
+        (at, before)
+    }
+
+    /// How often was counted what a mask leaves of a key.
+    pub(super) fn count(&self, key: &LaneMask, mask: &LaneMask) -> u32 {
+        self.counts[self.place(relaxed_hash(key, mask))]
+    }
+
+    /// Relaxed keys that were counted.
+    pub(super) fn distinct(&self) -> usize {
+        self.used.len()
+    }
+
+    /// Adds a tuple's keys if that keeps the limits.
+    pub(super) fn take_in(
+        &mut self,
+        sample: &[LaneMask],
+        mask: &LaneMask,
+        share: f64,
+        limits: Limits,
+    ) -> bool {
+        let before = self.used.len();
+        let most_shared = limits.mean * share * sample.len() as f64;
+        // One or two that meet in a small sample are chance.
+        let longest = limits.worst * share;
+        let longest = if share < 1.0 { longest.max(3.0) } else { longest };
+        let (mut shared, mut fits) = (0.0, true);
+        let mut placed = Vec::with_capacity(sample.len());
+        for key in sample {
+            let (at, others) = self.add(key, mask);
+            placed.push(at);
+            shared += f64::from(others);
+            fits = shared <= most_shared && f64::from(others) <= longest;
+            if !fits {
+                break;
+            }
+        }
+        self.counted += placed.len();
+        if fits {
+            return true;
+        }
+        // Backwards, so that what was empty before is empty again.
+        placed.into_iter().rev().for_each(|at| self.counts[at] -= 1);
+        self.used.truncate(before);
+        false
+    }
+}
+
+/// Two relaxed keys have one hash by chance so seldom that it is taken for the key.
+fn relaxed_hash(key: &LaneMask, mask: &LaneMask) -> u64 {
+    key.iter().zip(mask).fold(0x9e37_79b9_7f4a_7c15, |hash: u64, (lane, mask)| {
+        let mixed = (hash ^ u64::from(lane & mask)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        mixed ^ mixed >> 32
+    })
+}
