@@ -101,7 +101,7 @@ struct Versioned {
 /// # Errors
 /// What is wrong with it. No input panics or allocates more than a small multiple of its length.
 pub fn decode(line: &[u8]) -> Result<Request, DecodeError> {
-    let malformed = |error: serde_json::Error| DecodeError::Malformed(error.to_string());
+    let malformed = |error: serde_json::Error| DecodeError::Malformed(beginning(&error.to_string(), 200));
     let envelope: Envelope = match serde_json::from_slice(line) {
         Ok(envelope) => envelope,
         Err(error) => {
@@ -120,8 +120,13 @@ pub fn decode(line: &[u8]) -> Result<Request, DecodeError> {
         "apply" => envelope.policy.map(Request::Apply).ok_or(missing("apply", "policy")),
         "save" => Ok(Request::Save),
         "names" => Ok(Request::Names(envelope.prefix.unwrap_or_default())),
-        other => Err(DecodeError::Unknown(other.chars().take(40).collect())),
+        other => Err(DecodeError::Unknown(beginning(other, 40))),
     }
+}
+
+/// The first characters of a text that may be as long as its request.
+fn beginning(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect()
 }
 
 /// Writes one request with the end of its line.
@@ -193,5 +198,9 @@ mod tests {
         assert!(decode(many(MOST_COMMANDS).as_bytes()).is_ok());
         assert!(error(&many(MOST_COMMANDS + 1)).contains("at most 10000 commands"));
         assert!(decode(&b"[".repeat(1 << 16)).is_err(), "nested deeply");
+        let long = "x".repeat(1 << 16);
+        for line in [format!("{{\"v\":1,\"{long}\":1}}"), format!("{{\"v\":1,\"do\":\"{long}\"}}")] {
+            assert!(error(&line).len() < 300);
+        }
     }
 }
