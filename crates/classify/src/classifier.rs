@@ -92,8 +92,6 @@ pub struct ClassifierIndex {
     classes: [ClassIndex; 3],
     options: Arc<Table>,
     lists: ListIndex,
-    /// Rules in the option table.
-    option_rules: usize,
 }
 
 const CLASSES: [Class; 3] = [Class::Ip4, Class::Ip6, Class::Other];
@@ -102,14 +100,13 @@ impl ClassifierIndex {
     /// A classifier without rules. `seed` keys the hashes.
     pub fn new(ports: Ports, seed: u64) -> ClassifierIndex {
         let mut random = SplitMix64::seed_from_u64(seed);
-        let options = option_table(0, &mut random);
+        let options = Arc::new(option_table(0, &mut random));
         ClassifierIndex {
             ports,
             random,
             classes: CLASSES.map(ClassIndex::new),
             options,
             lists: ListIndex::default(),
-            option_rules: 0,
         }
     }
 
@@ -131,20 +128,13 @@ impl ClassifierIndex {
                     .map_err(|port| (handle, port))?;
             }
         }
-        index.options = option_table(batches.iter().map(Batch::optional).sum(), &mut index.random);
+        let optional = batches.iter().map(Batch::optional).sum();
+        index.options = Arc::new(option_table(optional, &mut index.random));
         for (number, batch) in batches.into_iter().enumerate() {
             index.classes[number].arrange(&batch, tuning, &mut index.random);
             batch.rules().for_each(|placed| index.hang(number, placed));
         }
         Ok(index)
-    }
-
-    /// Checks that a rule can be inserted.
-    ///
-    /// # Errors
-    /// A port that the rule names and that does not exist.
-    pub fn check(&self, rule: &Rule) -> Result<(), UnknownPort> {
-        CLASSES.into_iter().try_for_each(|class| place(rule, 0, class, &self.ports, |_| ()))
     }
 
     /// Adds a rule.
@@ -172,13 +162,12 @@ impl ClassifierIndex {
 
     fn hang(&mut self, class: usize, placed: Placed) {
         let placed = self.classes[class].loosened(placed);
+        let (mask, key) = (placed.mask, placed.key);
+        let behind = placed.rule.option.map(|option| (option, placed.rule.behind_option()));
         let ClassifierIndex { classes, lists, random, .. } = self;
-        let (mask, key, option) = (placed.mask, placed.key, placed.rule.option);
-        let behind = option.map(|_| placed.rule.behind_option());
         classes[class].insert(placed, lists, random);
-        let (Some(option), Some(behind)) = (option, behind) else { return };
+        let Some((option, behind)) = behind else { return };
         let Some(list) = self.classes[class].list(&mask, &key) else { return };
-        self.option_rules += 1;
         let key = OptionKey::wide(option.lanes(list));
         let table = Arc::make_mut(&mut self.options);
         let before = table.value(0, &key);
@@ -199,7 +188,6 @@ impl ClassifierIndex {
         if let Some(option) = placed.rule.option
             && let Some(list) = self.classes[class].list(&placed.mask, &placed.key)
         {
-            self.option_rules -= 1;
             let key = OptionKey::wide(option.lanes(list));
             let table = Arc::make_mut(&mut self.options);
             if let Some(before) = table.value(0, &key) {
@@ -241,11 +229,11 @@ impl ClassifierIndex {
 }
 
 /// An option table with room for so many keys.
-fn option_table(entries: usize, random: &mut SplitMix64) -> Arc<Table> {
+fn option_table(entries: usize, random: &mut SplitMix64) -> Table {
     let mask = OptionKey::mask();
     let mut table = Table::new(&mask, &mask, entries, || random.next_u64());
     table.join(&mask);
-    Arc::new(table)
+    table
 }
 
 /// The same entries under other seeds, with more room.
@@ -253,9 +241,8 @@ fn reseeded(table: &Table, random: &mut SplitMix64) -> Table {
     let mut room = table.len() * 2 + 16;
     loop {
         let mut new = option_table(room, random);
-        let fresh = Arc::make_mut(&mut new);
-        if table.entries().all(|(member, key, value)| fresh.insert(member, &key, value).is_ok()) {
-            return fresh.clone();
+        if table.entries().all(|(member, key, value)| new.insert(member, &key, value).is_ok()) {
+            return new;
         }
         room *= 2;
     }
