@@ -258,6 +258,11 @@ impl ClassIndex {
         }
     }
 
+    /// Notes that all rules came at once: building from them again would make the same tables.
+    pub(crate) fn mark_built(&mut self) {
+        self.late.fill(false);
+    }
+
     /// Whether so many tables came later that building anew would pay.
     pub(crate) fn is_scattered(&self) -> bool {
         // Building anew takes a while where there are very many rules.

@@ -133,6 +133,7 @@ impl ClassifierIndex {
         for (number, batch) in batches.into_iter().enumerate() {
             index.classes[number].arrange(&batch, tuning, &mut index.random);
             batch.rules().for_each(|placed| index.hang(number, placed));
+            index.classes[number].mark_built();
         }
         Ok(index)
     }
