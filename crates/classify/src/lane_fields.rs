@@ -26,6 +26,11 @@ fn is_address(class: Class, lane: usize) -> bool {
     addresses(class).iter().any(|lanes| lanes.contains(&lane))
 }
 
+/// Whether packets of a class differ in all bits of a lane. In most lanes nearly all have the same few values.
+pub(crate) fn is_diverse(class: Class, lane: usize) -> bool {
+    lane == PORTS || is_address(class, lane)
+}
+
 /// The numbers that a lane is made of, each as the bits behind it and its width: two ports, part of an address, else
 /// bytes.
 pub(crate) fn numbers(class: Class, lane: usize) -> &'static [(u32, u32)] {
@@ -52,6 +57,9 @@ mod tests {
             assert_eq!(usize::from(bit) / 32, PORTS);
             assert!(numbers(Class::Ip4, PORTS).contains(&(shift, width.into())));
         }
+        // TTL, protocol and checksum of an IPv4 packet lie where an IPv6 packet's source begins.
+        assert!(is_diverse(Class::Ip6, 12) && !is_diverse(Class::Ip4, 12) && !is_diverse(Class::Other, 13));
+        assert!([Class::Ip4, Class::Ip6].iter().all(|&class| is_diverse(class, PORTS)));
     }
 
     #[test]

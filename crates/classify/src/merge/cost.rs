@@ -4,9 +4,10 @@
 
 use super::{Group, Merger};
 use crate::flat;
-use crate::lane_fields::PORTS;
+use crate::lane_fields::is_diverse;
 use crate::lane_mask::LaneMask;
 use crate::loosen::SHORT_CHAIN;
+use mmb_packet::Class;
 
 /// For a table, for a row, for an entry of a chain, for a list in place of a long chain.
 const TABLE: f64 = 11.0;
@@ -42,7 +43,7 @@ impl Merger<'_> {
             }
             // A dense table's filter lets many packets pass that no rule is about.
             let density =
-                self.tally.distinct() as f64 / self.share / space(&group.relaxed).exp2();
+                self.tally.distinct() as f64 / self.share / space(self.class, &group.relaxed).exp2();
             tables += TABLE + VISIT * (1.0 - (-density).exp());
         }
         tables + chains / keys.max(1) as f64 * MET
@@ -57,11 +58,30 @@ impl Merger<'_> {
     }
 }
 
-/// Bits of a mask in which packets differ: of addresses and ports all, of other lanes about one.
-fn space(mask: &LaneMask) -> f64 {
-    let bits = |(lane, mask): (usize, &u32)| match lane {
-        PORTS | 12.. => mask.count_ones(),
-        _ => u32::from(*mask != 0),
+/// Bits of a mask in which packets differ: where they are diverse all, of other lanes about one.
+fn space(class: Class, mask: &LaneMask) -> f64 {
+    let bits = |(lane, mask): (usize, &u32)| match is_diverse(class, lane) {
+        true => mask.count_ones(),
+        false => u32::from(*mask != 0),
     };
     mask.iter().enumerate().map(bits).sum::<u32>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_differ_in_addresses_and_ports() {
+        let mask = |lanes: &[usize]| {
+            let mut mask = LaneMask::default();
+            lanes.iter().for_each(|&lane| mask[lane] = 0xff_ffff);
+            mask
+        };
+        assert_eq!(space(Class::Ip4, &mask(&[4, 13])), 48.0);
+        assert_eq!(space(Class::Ip6, &mask(&[4, 12])), 48.0);
+        // TTL, protocol and checksum were once taken for part of an address.
+        assert_eq!(space(Class::Ip4, &mask(&[0, 12])), 2.0);
+        assert_eq!(space(Class::Other, &mask(&[2, 13])), 2.0);
+    }
 }

@@ -101,7 +101,7 @@ pub(crate) fn apart(tuples: &[Tuple]) -> Vec<Group> {
 /// Groups of all tuples, the smallest first. `share`: the part of the keys that is in the samples.
 pub(crate) fn merge(class: Class, tuples: &[Tuple], share: f64) -> Vec<Group> {
     let candidates = candidates::candidates(class, tuples);
-    let mut merger = Merger { tuples, share, tally: Tally::new(tuples) };
+    let mut merger = Merger { class, tuples, share, tally: Tally::new(tuples) };
     let mut all: Vec<usize> = (0..tuples.len()).collect();
     // Small ones first: a tuple that fills a mask's whole space is not to keep others out.
     all.sort_by_key(|&number| tuples[number].sample.len());
@@ -123,6 +123,7 @@ pub(crate) fn merge(class: Class, tuples: &[Tuple], share: f64) -> Vec<Group> {
 
 /// What choosing and reckoning work on.
 struct Merger<'a> {
+    class: Class,
     tuples: &'a [Tuple],
     share: f64,
     tally: Tally,
