@@ -46,6 +46,21 @@ impl Intervals {
         }
     }
 
+    /// The bits that all numbers of the set have alike, of `width` bits, as a mask and what they are, if the set is all numbers
+    /// with these bits: `(0b1001, 0b0001)` for 1, 3, 5 and 7 of four bits.
+    pub fn alike(&self, width: u8) -> Option<(u128, u128)> {
+        let &(first, _) = self.0.first()?;
+        let (mut free, mut count) = (0, 0u128);
+        for &(low, high) in &self.0 {
+            // All bits below the highest in which the ends differ take every value.
+            free |= low ^ first | ones((128 - (low ^ high).leading_zeros()) as u8);
+            count = count.saturating_add(high - low).saturating_add(1);
+        }
+        let fixed = ones(width) & !free;
+        let all = 1u128.checked_shl((free & ones(width)).count_ones()).unwrap_or(u128::MAX);
+        (count == all && first <= ones(width)).then_some((fixed, first & fixed))
+    }
+
     /// The numbers up to `max` that are not in the set.
     pub fn complement(&self, max: u128) -> Intervals {
         Intervals::range(0, max).minus(self)
@@ -192,6 +207,21 @@ mod tests {
             let set: Intervals = a.into_iter().collect();
             prop_assert_eq!(set.single(), (all.len() == 1).then(|| all[0]));
             prop_assert_eq!(set.numbers(most), (all.len() <= most).then_some(all));
+        }
+
+        #[test]
+        fn bits_are_alike_in_all_numbers_that_have_them(
+            numbers in prop::collection::vec(0u128..=15, 1..8), mask in 0u128..=15, value in 0u128..=15, prefix: bool,
+        ) {
+            let cube = |mask, value| (0u128..=15).filter(move |n| n & mask == value & mask);
+            let numbers = if prefix { cube(mask, value).collect() } else { numbers };
+            let alike = Intervals::of(&numbers).alike(4);
+            prop_assert!(!prefix || alike == Some((mask, value & mask)));
+            let cubes = (0..=15).flat_map(|mask| (0..=15).map(move |value| (mask, value & mask)));
+            let expected = cubes.clone().find(|&(mask, value)| {
+                Intervals::of(&cube(mask, value).collect::<Vec<_>>()) == Intervals::of(&numbers)
+            });
+            prop_assert_eq!(alike, expected);
         }
 
         #[test]

@@ -4,6 +4,9 @@ use crate::field::{FieldInfo, ValueKind};
 use crate::rule::{DropRate, NumberItem, ones};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+/// Dashes of a name at most; a word may be long, and have very many.
+const MOST_DASHES: usize = 2;
+
 /// Why a word is no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -65,7 +68,7 @@ pub(crate) fn item(info: &FieldInfo, word: &str) -> Result<Read, Refusal> {
     };
     // Names may contain dashes: the first dash with a value on both sides makes the range.
     let mut refusal = first;
-    for (at, _) in word.match_indices('-') {
+    for (at, _) in word.match_indices('-').take(MOST_DASHES + 1) {
         match (single(info, &word[..at]), single(info, &word[at + 1..])) {
             (Ok(first), Ok(last)) if first > last => return Err(Refusal::Backwards),
             (Ok(first), Ok(last)) => return Ok(plain(NumberItem::Range(first, last))),
@@ -178,5 +181,26 @@ pub(crate) fn quoted(word: &str) -> String {
             format!("|{hex}|")
         }
         _ => format!("\"{word}\""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::{FIELDS, FieldId};
+
+    #[test]
+    fn names_have_no_more_dashes_than_ranges_of_them_are_looked_for_at() {
+        let names = FIELDS.iter().flat_map(|info| info.names.list);
+        assert!(names.clone().any(|(name, _)| name.matches('-').count() == MOST_DASHES));
+        assert!(names.clone().all(|(name, _)| name.matches('-').count() <= MOST_DASHES));
+        let read = item(FieldId::UdpDport.info(), "ipsec-nat-t-http-alt").map(|read| read.item);
+        assert_eq!(read, Ok(NumberItem::Range(4500, 8080)));
+    }
+
+    #[test]
+    fn a_long_word_is_refused_in_no_time() {
+        let word = "1".repeat(1 << 20) + &"-1".repeat(1 << 20);
+        assert!(item(FieldId::TcpDport.info(), &word).is_err());
     }
 }

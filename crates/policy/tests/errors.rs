@@ -153,6 +153,15 @@ fn a_hopeless_command_is_not_told_without_end() {
 }
 
 #[test]
+fn sets_of_very_many_texts_are_not_held_against_each_other() {
+    let set = |from: u32| (from..from + 20_000).map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(", ");
+    let line = format!("add payload {{{}}} payload {{{}}} drop", set(100_000), set(200_000));
+    assert!(parse_command(&line).is_ok(), "whether it can match is not found out");
+    let few = parse_command("add payload {\"a\", \"b\"} payload {\"c\", \"d\"} drop");
+    assert!(few.is_err());
+}
+
+#[test]
 fn errors_repeat_no_more_than_the_beginning_of_a_long_constraint() {
     let line = format!("add ip-proto {{17{}}} {}", ", 17".repeat(10_000), "mod tcp-dport 1 ".repeat(1000));
     let errors = parse_command(&line).expect_err("no UDP packet has a TCP port");

@@ -16,6 +16,8 @@ use std::fmt::Write;
 
 /// Of rules with more constraints only the sorts of packets are looked at: the rest would take quadratic time.
 const MANY: usize = 256;
+/// Sets of texts with more pairs of members are not held against each other, for the same reason.
+const MANY_PAIRS: usize = 1 << 12;
 /// The most bytes of a constraint that errors repeat: a set may be as long as its command.
 const MAX_TEXT: usize = 200;
 
@@ -307,6 +309,7 @@ fn beginnings(facts: &[&Fact<'_>]) -> bool {
         let Says::Begins(ours) = fact.says else { return true };
         facts.iter().enumerate().filter(|(_, other)| place(other) == place(fact)).all(|(other_at, other)| {
             match other.says {
+                Says::Begins(theirs) | Says::BeginsNot(theirs, _) if too_many(ours, theirs) => true,
                 Says::Begins(theirs) if at < other_at => {
                     ours.iter().any(|a| theirs.iter().any(|b| a.starts_with(b) || b.starts_with(a)))
                 }
@@ -315,6 +318,10 @@ fn beginnings(facts: &[&Fact<'_>]) -> bool {
             }
         })
     })
+}
+
+fn too_many<T>(ours: &[T], theirs: &[T]) -> bool {
+    ours.len().saturating_mul(theirs.len()) > MANY_PAIRS
 }
 
 /// Whether a port can have the names asked for.
@@ -326,7 +333,8 @@ fn ports(facts: &[&Fact<'_>]) -> bool {
         });
         let sets: Vec<_> = sets.by_ref().collect();
         let Some((names, _)) = sets.iter().find(|(_, is)| *is) else { return true };
-        names.iter().any(|name| sets.iter().all(|(names, is)| names.contains(name) == *is))
+        sets.iter().any(|(others, _)| too_many(names, others))
+            || names.iter().any(|name| sets.iter().all(|(names, is)| names.contains(name) == *is))
     })
 }
 
