@@ -304,6 +304,7 @@ fn bad_usage_is_exit_status_two() {
         "replay --rules - - out",
         "bench --rules p --packets 10",
         "bench --rules p --seconds 0",
+        "bench --workload five-tuple --classifier linear --updates",
         "check",
         "frobnicate",
         "add all --socket",
@@ -346,6 +347,21 @@ fn a_closed_pipe_ends_the_program_quietly() {
     drop(child.stdout.take());
     let run = child.wait_with_output().expect("mmb ends");
     assert_eq!((status(&run), told(&run)), (0, String::new()));
+}
+
+#[test]
+fn bench_changes_the_policy_while_it_forwards() {
+    let folder = Folder::new("updates");
+    let sets = "bench --workload five-tuple --size 1000 --json --updates --seconds 0.01";
+    let run = folder.mmb(&format!("{sets} --changes 1500"));
+    assert_eq!(status(&run), 0, "{run:?}");
+    let result = json(&run);
+    let rows = |name: &str| result[name].as_array().map_or(0, Vec::len);
+    assert_eq!((rows("in_force"), rows("throughput")), (4, 6));
+    assert!(result["in_force"][0]["p50_us"].as_f64().is_some_and(|us| us > 0.0), "{result}");
+    assert_eq!(result["long_run"]["changes"], 2000, "whole batches");
+    folder.put("none", "");
+    assert_eq!(status(&folder.mmb("bench --rules none --updates")), 1);
 }
 
 #[test]

@@ -44,6 +44,11 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
     if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
         crate::bad_usage("--seconds takes a time above 0, of at most an hour");
     }
+    if args.updates && args.classifier == ClassifierArg::Linear {
+        crate::bad_usage(
+            "--updates needs a classifier that is changed rule by rule, which the linear one is not",
+        );
+    }
     let before = memory::resident();
     let Some(set) = Set::load(args, global)? else {
         return Ok(ExitCode::FAILURE);
