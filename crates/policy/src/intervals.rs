@@ -54,10 +54,11 @@ impl Intervals {
         for &(low, high) in &self.0 {
             // All bits below the highest in which the ends differ take every value.
             free |= low ^ first | ones((128 - (low ^ high).leading_zeros()) as u8);
-            count = count.saturating_add(high - low).saturating_add(1);
+            // All 2^128 numbers count as 0, as they do below: a set that is not empty has no other way to that.
+            count = count.wrapping_add(high - low).wrapping_add(1);
         }
         let fixed = ones(width) & !free;
-        let all = 1u128.checked_shl((free & ones(width)).count_ones()).unwrap_or(u128::MAX);
+        let all = 1u128.checked_shl((free & ones(width)).count_ones()).unwrap_or(0);
         (count == all && first <= ones(width)).then_some((fixed, first & fixed))
     }
 
@@ -238,6 +239,15 @@ mod tests {
                 prop_assert_eq!(holds(Cond::Ge, number), fits && number >= n);
             }
         }
+    }
+
+    #[test]
+    fn all_addresses_but_one_have_no_bits_alike() {
+        let all = Intervals::range(0, u128::MAX);
+        assert_eq!(all.alike(128), Some((0, 0)));
+        assert_eq!(all.minus(&Intervals::range(7, 7)).alike(128), None);
+        assert_eq!(Intervals::range(0, u128::MAX - 1).alike(128), None);
+        assert_eq!(Intervals::range(1 << 127, u128::MAX).alike(128), Some((1 << 127, 1 << 127)));
     }
 
     #[test]
