@@ -123,7 +123,8 @@ impl Errand {
             match language::parse_command(line) {
                 Ok((command, said)) => {
                     commands.push(command);
-                    notes.extend(said.into_iter().map(place));
+                    let room = MOST_ERRORS.saturating_sub(notes.len());
+                    notes.extend(said.into_iter().take(room).map(place));
                 }
                 Err(wrong) => errors.extend(wrong.into_iter().map(place)),
             }

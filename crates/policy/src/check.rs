@@ -8,7 +8,7 @@ mod constraint;
 mod target;
 mod world;
 
-use crate::diagnostic::{Diagnostic, Errors, Note};
+use crate::diagnostic::{Diagnostic, Errors, Note, Notes};
 use crate::rule::{DEFAULT_PRIO, Match, NumberItem, NumberSet, Rule, Target};
 use crate::syntax::{FieldSyntax, ItemKind, ItemSyntax, RuleSyntax, ValueSyntax};
 use crate::value::{self, Refusal};
@@ -16,7 +16,7 @@ use crate::value::{self, Refusal};
 /// Where the checker says what it finds.
 pub(crate) struct Report<'e> {
     pub(crate) errors: &'e mut Errors,
-    pub(crate) notes: &'e mut Vec<Note>,
+    pub(crate) notes: &'e mut Notes,
 }
 
 impl Report<'_> {

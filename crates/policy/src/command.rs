@@ -1,7 +1,7 @@
 //! Commands: what one line of the language asks for.
 
 use crate::check::{self, Report};
-use crate::diagnostic::{Diagnostic, Errors, Note, Span, locate};
+use crate::diagnostic::{Diagnostic, Errors, Note, Notes, Span};
 use crate::lexer::{Lexer, Token};
 use crate::parser;
 use crate::policy::Settings;
@@ -111,7 +111,8 @@ impl std::fmt::Display for Show {
     }
 }
 
-/// Parses and checks one command. Comments and joined lines are understood, a leading `mmb` is skipped.
+/// Parses and checks one command. Comments and joined lines are understood, a leading `mmb` is skipped. Of more than
+/// 200 notes the first ones are told.
 ///
 /// # Errors
 /// Everything that is wrong with it, in the order of the text; of more than 200 errors the first ones.
@@ -131,16 +132,9 @@ pub fn parse_command(line: &str) -> Result<(Command, Vec<Note>), Vec<Diagnostic>
         let error = Diagnostic::new(Span::default(), "nothing to do").expected("a command");
         commands.errors.push(error);
     }
-    let (mut errors, mut notes) = (commands.errors.into_vec(), commands.notes);
     match first {
-        Some(command) if errors.is_empty() => {
-            locate(&mut notes, line);
-            Ok((command, notes))
-        }
-        _ => {
-            locate(&mut errors, line);
-            Err(errors)
-        }
+        Some(command) if commands.errors.is_empty() => Ok((command, commands.notes.located(line))),
+        _ => Err(commands.errors.located(line)),
     }
 }
 
@@ -149,12 +143,13 @@ pub(crate) struct Commands<'a> {
     lexer: Lexer<'a>,
     tokens: Vec<Token<'a>>,
     pub(crate) errors: Errors,
-    pub(crate) notes: Vec<Note>,
+    pub(crate) notes: Notes,
 }
 
 impl<'a> Commands<'a> {
     pub(crate) fn new(source: &'a str) -> Commands<'a> {
-        Commands { lexer: Lexer::new(source), tokens: Vec::new(), errors: Errors::default(), notes: Vec::new() }
+        let (errors, notes) = (Errors::default(), Notes::default());
+        Commands { lexer: Lexer::new(source), tokens: Vec::new(), errors, notes }
     }
 
     /// The next command that is right, and where its first word stands.

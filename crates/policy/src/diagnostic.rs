@@ -98,23 +98,35 @@ impl Diagnostic {
     }
 }
 
-/// The most errors of one text that are told; a text with more is something else than a policy.
-pub(crate) const MAX_ERRORS: usize = 200;
+/// The most errors of one text that are told, and the most notes; a text with more errors is something else than a
+/// policy.
+pub(crate) const MOST_TOLD: usize = 200;
 
-/// The errors of one text, in the order in which they are found. From [`MAX_ERRORS`] on they are not kept: a text may be
-/// long and have one at every byte.
-#[derive(Debug, Default)]
-pub(crate) struct Errors(Vec<Diagnostic>);
+/// The errors or the notes of one text, in the order in which they are found. From [`MOST_TOLD`] on they are not kept: a
+/// text may be long and give rise to one with every few bytes.
+#[derive(Debug)]
+pub(crate) struct Told<T>(Vec<T>);
 
-impl Errors {
+/// Errors of one text.
+pub(crate) type Errors = Told<Diagnostic>;
+/// Notes on one text.
+pub(crate) type Notes = Told<Note>;
+
+impl<T> Default for Told<T> {
+    fn default() -> Told<T> {
+        Told(Vec::new())
+    }
+}
+
+impl<T: Located> Told<T> {
     /// Whether no more are kept.
     pub(crate) fn is_full(&self) -> bool {
-        self.0.len() >= MAX_ERRORS
+        self.0.len() >= MOST_TOLD
     }
 
-    pub(crate) fn push(&mut self, error: Diagnostic) {
+    pub(crate) fn push(&mut self, one: T) {
         if !self.is_full() {
-            self.0.push(error);
+            self.0.push(one);
         }
     }
 
@@ -126,7 +138,9 @@ impl Errors {
         self.0.is_empty()
     }
 
-    pub(crate) fn into_vec(self) -> Vec<Diagnostic> {
+    /// All of them by their place in the text, which they get as line and column.
+    pub(crate) fn located(mut self, source: &str) -> Vec<T> {
+        locate(&mut self.0, source);
         self.0
     }
 }
@@ -296,7 +310,7 @@ impl Located for Note {
 }
 
 /// Sorts by place and fills in lines and columns, in one pass over the text.
-pub(crate) fn locate<T: Located>(items: &mut [T], source: &str) {
+fn locate<T: Located>(items: &mut [T], source: &str) {
     items.sort_by_key(Located::start);
     let (mut line, mut line_start, mut seen) = (1, 0, 0);
     for item in items {

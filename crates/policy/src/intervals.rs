@@ -211,6 +211,13 @@ mod tests {
         }
 
         #[test]
+        fn all_numbers_but_one_have_no_bits_alike(n: u128) {
+            prop_assert_eq!(Intervals::one(n).complement(u128::MAX).alike(128), None);
+            prop_assert_eq!(Intervals::one(n).alike(128), Some((u128::MAX, n)));
+            prop_assert_eq!(Intervals::of_width(128).alike(128), Some((0, 0)));
+        }
+
+        #[test]
         fn bits_are_alike_in_all_numbers_that_have_them(
             numbers in prop::collection::vec(0u128..=15, 1..8), mask in 0u128..=15, value in 0u128..=15, prefix: bool,
         ) {

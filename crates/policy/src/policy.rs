@@ -4,7 +4,7 @@
 //! force; only what checked as a whole is handed to the engine.
 
 use crate::command::{Command, Commands, Setting};
-use crate::diagnostic::{Diagnostic, MAX_ERRORS, Note, Span, locate};
+use crate::diagnostic::{Diagnostic, MOST_TOLD, Note, Span};
 use crate::rule::{Rule, RuleId};
 use crate::rules::{Entry, Rules};
 use std::collections::BTreeSet;
@@ -77,7 +77,8 @@ pub enum Poll {
 }
 
 impl Policy {
-    /// Parses and checks a policy file: one command a line, run one after the other on an empty policy.
+    /// Parses and checks a policy file: one command a line, run one after the other on an empty policy. Of more than 200
+    /// notes the first ones are told.
     ///
     /// # Errors
     /// Everything that is wrong with the file, in the order of its lines; of more than 200 errors the first ones.
@@ -89,15 +90,17 @@ impl Policy {
                 commands.errors.push(error);
             }
         }
-        let (mut errors, mut notes) = (commands.errors.into_vec(), commands.notes);
-        if errors.is_empty() {
+        if commands.errors.is_empty() {
             policy.rules.shrink();
-            locate(&mut notes, text);
+            let mut notes = commands.notes.located(text);
+            if let Some(last) = notes.get_mut(MOST_TOLD - 1) {
+                last.message = format!("too many notes: only the first {} are told", MOST_TOLD - 1);
+            }
             return Ok((policy, notes));
         }
-        locate(&mut errors, text);
-        if let Some(last) = errors.get_mut(MAX_ERRORS - 1) {
-            last.message = format!("too many errors: only the first {} are told", MAX_ERRORS - 1);
+        let mut errors = commands.errors.located(text);
+        if let Some(last) = errors.get_mut(MOST_TOLD - 1) {
+            last.message = format!("too many errors: only the first {} are told", MOST_TOLD - 1);
             (last.expected, last.suggestion) = (None, None);
         }
         Err(errors)

@@ -145,6 +145,16 @@ fn a_hopeless_file_is_not_told_without_end() {
 }
 
 #[test]
+fn notes_are_not_told_without_end() {
+    let line = "add ip-saddr 10.0.0.9/24 drop\n";
+    let (_, notes) = Policy::parse(&line.repeat(300)).expect("is right");
+    assert_eq!((notes.len(), notes[198].line), (200, 199));
+    assert_eq!(notes[199].message, "too many notes: only the first 199 are told");
+    let many = format!("add ip-saddr {{10.0.0.9/24{}}} drop", ", 10.0.0.9/24".repeat(300));
+    assert_eq!(parse_command(&many).expect("is right").1.len(), 200);
+}
+
+#[test]
 fn a_hopeless_command_is_not_told_without_end() {
     for mistake in ["! ", "\\ ", "mod net-proto 4 ", "|x| "] {
         let errors = parse_command(&format!("add all {}", mistake.repeat(10_000))).expect_err(mistake);
