@@ -7,7 +7,7 @@ use crate::answer::{
 use crate::daemon::Daemon;
 use crate::language;
 use crate::protocol::VERSION;
-use mmb_engine::{Count, PortCount, StageCount, TableInfo};
+use mmb_engine::{Count, PortCount, StageCount, TableStats};
 
 /// A class with more tables than this is worth a remark.
 const MANY_TABLES: usize = 64;
@@ -52,9 +52,9 @@ pub(crate) fn errors(daemon: &Daemon) -> Vec<Answer> {
 pub(crate) fn tables(daemon: &Daemon) -> Vec<Answer> {
     let tables = daemon.engine().tables();
     let remarks = remarks(&tables).into_iter().map(Answer::Note);
-    let line = |table: &TableInfo| {
+    let line = |table: &TableStats| {
         Answer::Table(TableLine {
-            class: table.class.to_string(),
+            class: table.class.name().to_owned(),
             mask: table.mask.clone(),
             tuples: table.tuples as u64,
             rules: table.rules as u64,
@@ -67,14 +67,14 @@ pub(crate) fn tables(daemon: &Daemon) -> Vec<Answer> {
 }
 
 /// What there is to say of a policy that needs very many tables.
-fn remarks(tables: &[TableInfo]) -> Vec<ErrorLine> {
-    let remark = |class: &[TableInfo]| {
+fn remarks(tables: &[TableStats]) -> Vec<ErrorLine> {
+    let remark = |class: &[TableStats]| {
         let looked_up = class.iter().filter(|table| table.buckets > 0).count();
         (looked_up > MANY_TABLES).then(|| {
             ErrorLine::new(format!(
                 "{}: each packet is looked up in {looked_up} tables, at {TABLE_CYCLES} cycles each; fewer \
                  combinations of fields and prefix lengths in rules would make fewer tables",
-                class[0].class
+                class[0].class.name()
             ))
         })
     };
@@ -123,10 +123,11 @@ fn stage(count: StageCount) -> StageLine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mmb_packet::Class;
 
     #[test]
     fn very_many_tables_are_remarked_on_by_class() {
-        let table = |class, buckets| TableInfo {
+        let table = |class, buckets| TableStats {
             class,
             mask: String::new(),
             tuples: 1,
@@ -136,8 +137,8 @@ mod tests {
             load: 0.5,
         };
         let tables = |ip4, rows, ip6| {
-            let ip4 = vec![table("ip4", 16); ip4];
-            [ip4, vec![table("ip4", 0); rows], vec![table("ip6", 16); ip6]].concat()
+            let ip4 = vec![table(Class::Ip4, 16); ip4];
+            [ip4, vec![table(Class::Ip4, 0); rows], vec![table(Class::Ip6, 16); ip6]].concat()
         };
         assert_eq!(remarks(&[]), []);
         // Rules that are compared one by one are in no table that is looked up.

@@ -9,7 +9,6 @@ use crate::snapshot::Snapshot;
 use crate::worker::Worker;
 use arc_swap::ArcSwap;
 use mmb_classify::{TableStats, Tuning};
-use mmb_packet::Class;
 use mmb_policy::{Policy, RuleId};
 use mmb_rewrite::NotApplied;
 use std::sync::Arc;
@@ -44,25 +43,6 @@ pub enum PublishError {
         /// What is missing.
         what: &'static str,
     },
-}
-
-/// One table of the classifier.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TableInfo {
-    /// The packet class: `ip4`, `ip6`, `other`.
-    pub class: &'static str,
-    /// The fields that its hash covers, in words: `ip-proto tcp-dport`.
-    pub mask: String,
-    /// Tuples (distinct masks of rules) that share it.
-    pub tuples: usize,
-    /// Rules in it; one that lists values counts for each of them.
-    pub rules: usize,
-    /// Distinct keys of these rules.
-    pub entries: usize,
-    /// Buckets of its hash index; 0 for rules that are compared one by one.
-    pub buckets: usize,
-    /// Used share of the buckets' places, 0 to 1.
-    pub load: f64,
 }
 
 /// The control side: compiles and publishes policies, reads counters.
@@ -197,20 +177,7 @@ impl Engine {
     }
 
     /// The classifier's tables, for people to look at, those of a class together.
-    pub fn tables(&self) -> Vec<TableInfo> {
-        let info = |table: TableStats| TableInfo {
-            class: match table.class {
-                Class::Ip4 => "ip4",
-                Class::Ip6 => "ip6",
-                Class::Other => "other",
-            },
-            mask: table.mask,
-            tuples: table.tuples,
-            rules: table.rules,
-            entries: table.entries,
-            buckets: table.buckets,
-            load: table.load,
-        };
-        self.rulebook.tables().into_iter().map(info).collect()
+    pub fn tables(&self) -> Vec<TableStats> {
+        self.rulebook.tables()
     }
 }

@@ -24,8 +24,8 @@ pub mod worker;
 
 pub use counters::{Count, PortCount, StageCount};
 pub use drop::DropReason;
-pub use engine::{Engine, PublishError, TableInfo};
-pub use mmb_classify::Tuning;
+pub use engine::{Engine, PublishError};
+pub use mmb_classify::{TableStats, Tuning};
 pub use port::{PortSpec, PortTable};
 pub use random::Random;
 pub use worker::{Cycles, NoCycles, VECTOR, Verdict, Worker};

@@ -28,6 +28,17 @@ pub enum Class {
     Other,
 }
 
+impl Class {
+    /// Its name: `ip4`, `ip6`, `other`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Ip4 => "ip4",
+            Class::Ip6 => "ip6",
+            Class::Other => "other",
+        }
+    }
+}
+
 /// Where a sound packet's headers lie: offsets in bytes from the packet's first byte.
 ///
 /// Invariant, for a layout that [`parse`] returned: `ip <= l4 <= payload <= payload_end <= end <= packet.len()`; the
