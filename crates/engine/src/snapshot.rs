@@ -47,6 +47,8 @@ pub(crate) struct Action {
     vote: Vote,
 }
 
+const _: () = assert!(size_of::<Action>() == 16);
+
 /// What a rule says about dropping, in 4 bytes: 0 nothing, 1 accept, else 2 more than the rate of drops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Vote(u32);
