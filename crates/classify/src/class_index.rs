@@ -1,8 +1,8 @@
 //! The writer's side of one packet class: which tuple lives where, and changes of the class's tables.
 //!
-//! A tuple lives as a whole in the flat rows or in one table. Building decides by `merge`; a tuple that comes later
-//! joins a table that takes it, or gets rows or a table of its own. A tuple whose entries crowd a shared table moves out
-//! into one of its own.
+//! A tuple lives as a whole in the flat rows or in one table. Building decides by `merge` (`arrange`); a tuple that comes
+//! later joins a table that takes it, or gets rows or a table of its own. A tuple whose entries crowd a shared table moves
+//! out into one of its own.
 
 mod arrange;
 mod stats;
@@ -54,6 +54,7 @@ struct Home {
 pub(crate) struct ClassIndex {
     class: Class,
     pub(crate) view: ClassTables,
+    /// The lanes that rules look at, and those that rules looked at which went since it was built.
     pub(crate) wanted: Lanes,
     homes: HashMap<LaneMask, Home>,
     loosened: Loosened,
@@ -194,11 +195,9 @@ impl ClassIndex {
 
     /// Finds a place for a tuple that has none.
     fn settle(&mut self, mask: &LaneMask, key: &LaneMask, random: &mut SplitMix64) -> Place {
-        let joins =
-            |table: &&(usize, &Arc<Table>)| table.1.admits(mask) && table.1.chain(key) <= LONGEST_CHAIN;
-        let tables: Vec<_> = self.view.tables.iter().enumerate().collect();
-        let best =
-            tables.iter().filter(joins).max_by_key(|(_, table)| table.hashed_bits()).map(|(at, _)| *at);
+        let joins = |table: &Table| table.admits(mask) && table.chain(key) <= LONGEST_CHAIN;
+        let tables = self.view.tables.iter().enumerate().filter(|(_, table)| joins(table));
+        let best = tables.max_by_key(|(_, table)| table.hashed_bits()).map(|(at, _)| at);
         let (table, member) = match best {
             Some(table) => (table, Arc::make_mut(&mut self.view.tables[table]).join(mask)),
             None if self.view.flat.len() < flat::MOST => {
