@@ -28,7 +28,8 @@ impl<'t> Parser<'t, '_, '_> {
             targets: Vec::new(),
             broken: false,
         };
-        loop {
+        // Looking for what was meant takes time, and nobody is told any more.
+        while !self.errors.is_full() {
             let token = self.peek();
             match &token.kind {
                 TokenKind::End => break,
