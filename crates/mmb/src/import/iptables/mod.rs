@@ -23,6 +23,12 @@ const MAX_CUBES: usize = 4096;
 /// The most rules of a policy that is made.
 const MAX_RULES: u32 = 1 << 20;
 
+/// The most chains that call each other to one place. Who writes chains has a few.
+const MAX_DEPTH: usize = 256;
+
+/// The most rules that are looked at, each as often as its chain is called: chains that call others twice double the way.
+const MAX_STEPS: u32 = 1 << 20;
+
 /// Targets that only write to a log, which every rule of a policy does in its way: it counts.
 const LOGGING: [&str; 5] = ["LOG", "NFLOG", "ULOG", "TRACE", "AUDIT"];
 
@@ -58,6 +64,12 @@ pub(crate) enum Error {
     /// A chain calls itself.
     #[error("line {0}: the chain {1} comes back to itself")]
     Loop(usize, String),
+    /// A chain is called through too many others.
+    #[error("line {0}: the chain {1} is called through more than {MAX_DEPTH} others")]
+    TooDeep(usize, String),
+    /// The way through the chains does not end.
+    #[error("line {0}: the chains that lead here call each other too often")]
+    TooLong(usize),
     /// The policy would be too large.
     #[error("line {0}: the exceptions before this rule take too many rules")]
     TooMany(usize),
@@ -88,6 +100,7 @@ pub(crate) fn translate(
         family,
         draft,
         path: Vec::new(),
+        steps: 0,
         seen: BTreeSet::new(),
         remarks: BTreeMap::new(),
         left_out: BTreeSet::new(),
@@ -137,6 +150,8 @@ struct Walk<'a> {
     draft: &'a mut Draft,
     /// The chains that called each other to here.
     path: Vec<&'a str>,
+    /// Rules that were looked at.
+    steps: u32,
     /// The chains that some rule has led to.
     seen: BTreeSet<&'a str>,
     /// What is told once for all lines that it is about.
@@ -151,11 +166,18 @@ impl<'a> Walk<'a> {
         if self.path.contains(&chain.name.as_str()) {
             return Err(Error::Loop(from, chain.name.clone()));
         }
+        if self.path.len() > MAX_DEPTH {
+            return Err(Error::TooDeep(from, chain.name.clone()));
+        }
         self.path.push(&chain.name);
         self.seen.insert(&chain.name);
         for (index, rule) in chain.rules.iter().enumerate() {
             if packets.len() > MAX_CUBES || self.draft.rules > MAX_RULES {
                 return Err(Error::TooMany(rule.line));
+            }
+            self.steps += 1;
+            if self.steps > MAX_STEPS {
+                return Err(Error::TooLong(rule.line));
             }
             match matches::cubes(self.family, rule) {
                 Ok(cubes) => self.rule(rule, &cubes, &mut packets)?,
@@ -266,11 +288,11 @@ impl<'a> Walk<'a> {
             Target::None => Effect::None,
             Target::Goto(_) => Effect::Either,
             Target::Jump(name) => match (self.table.chain(name), name.as_str()) {
-                (Some(called), _) => self.verdicts(&called.rules, &mut BTreeSet::new()).effect(),
+                (Some(called), _) => self.verdicts(&called.rules).effect(),
                 (None, "ACCEPT") => Effect::Stricter,
                 (None, "DROP" | "REJECT") => Effect::Looser,
                 (None, "RETURN") => {
-                    let rest = self.verdicts(&chain.rules[index + 1..], &mut BTreeSet::new());
+                    let rest = self.verdicts(&chain.rules[index + 1..]);
                     Verdicts { accept: rest.drop, drop: rest.accept }.effect()
                 }
                 (None, name) if LOGGING.contains(&name) || GOING_ON.contains(&name) => Effect::None,
@@ -280,16 +302,15 @@ impl<'a> Walk<'a> {
     }
 
     /// The verdicts that rules can come to, those of the chains that they call among them.
-    fn verdicts(&self, rules: &'a [RuleLine], visited: &mut BTreeSet<&'a str>) -> Verdicts {
+    fn verdicts(&self, rules: &[RuleLine]) -> Verdicts {
         let mut found = Verdicts::default();
-        for rule in rules {
+        let (mut visited, mut waiting) = (BTreeSet::new(), vec![rules]);
+        while let Some(rule) = next_rule(&mut waiting) {
             let (Target::Jump(name) | Target::Goto(name)) = &rule.target else { continue };
             match (self.table.chain(name), name.as_str()) {
                 (Some(chain), name) => {
                     if visited.insert(name) {
-                        let called = self.verdicts(&chain.rules, visited);
-                        found.accept |= called.accept;
-                        found.drop |= called.drop;
+                        waiting.push(&chain.rules);
                     }
                 }
                 (None, "ACCEPT") => found.accept = true,
@@ -335,6 +356,18 @@ impl Verdicts {
             (false, true) => Effect::Looser,
             (true, true) => Effect::Either,
         }
+    }
+}
+
+/// The next of rules that lie in several pieces.
+fn next_rule<'r>(pieces: &mut Vec<&'r [RuleLine]>) -> Option<&'r RuleLine> {
+    loop {
+        let (rule, rest) = match pieces.pop()? {
+            [] => continue,
+            [rule, rest @ ..] => (rule, rest),
+        };
+        pieces.push(rest);
+        return Some(rule);
     }
 }
 

@@ -1,6 +1,8 @@
 //! What `iptables-save` and `iptables -S` print, taken apart: tables, chains, rules and the options of rules. What
 //! an option means is not asked here.
 
+use std::collections::HashMap;
+
 /// A whole dump.
 #[derive(Debug, Default)]
 pub(crate) struct Save {
@@ -19,6 +21,8 @@ pub(crate) struct Table {
     pub(crate) line: usize,
     /// Its chains, in order.
     pub(crate) chains: Vec<Chain>,
+    /// Where they are.
+    places: HashMap<String, usize>,
 }
 
 /// A chain with its rules.
@@ -121,7 +125,7 @@ impl Save {
             if self.table(name).is_some() {
                 return Err(format!("there is a table {name} already; put the dumps in two files"));
             }
-            self.tables.push(Table { name: name.to_owned(), line: number, chains: Vec::new() });
+            self.tables.push(Table::new(name, number));
             return Ok(());
         }
         if let Some(chain) = line.strip_prefix(':') {
@@ -143,9 +147,9 @@ impl Save {
             ["-A" | "--append", name, ..] => {
                 let mut rule = options(&words[2..])?;
                 (rule.line, rule.text) = (number, line.to_owned());
-                let name = (*name).to_owned();
-                let chain = self.current(number).chains.iter_mut().find(|chain| chain.name == name);
-                chain.ok_or_else(|| format!("there is no chain {name}"))?.rules.push(rule);
+                let table = self.current(number);
+                let place = *table.places.get(*name).ok_or_else(|| format!("there is no chain {name}"))?;
+                table.chains[place].rules.push(rule);
                 Ok(())
             }
             _ => Err("this is no line of iptables-save".to_owned()),
@@ -154,7 +158,7 @@ impl Save {
 
     fn declare(&mut self, line: usize, name: &str, policy: Option<&str>) -> Result<(), String> {
         let table = self.current(line);
-        if table.chains.iter().any(|chain| chain.name == name) {
+        if table.places.insert(name.to_owned(), table.chains.len()).is_some() {
             return Err(format!("there is a chain {name} already"));
         }
         let (name, policy) = (name.to_owned(), policy.map(str::to_owned));
@@ -165,7 +169,7 @@ impl Save {
     /// The table that lines go to: the last one, or the filter table that `iptables -S` means.
     fn current(&mut self, line: usize) -> &mut Table {
         if self.tables.is_empty() {
-            self.tables.push(Table { name: "filter".to_owned(), line, chains: Vec::new() });
+            self.tables.push(Table::new("filter", line));
         }
         let last = self.tables.len() - 1;
         &mut self.tables[last]
@@ -173,9 +177,13 @@ impl Save {
 }
 
 impl Table {
+    fn new(name: &str, line: usize) -> Table {
+        Table { name: name.to_owned(), line, chains: Vec::new(), places: HashMap::new() }
+    }
+
     /// The chain of that name.
     pub(crate) fn chain(&self, name: &str) -> Option<&Chain> {
-        self.chains.iter().find(|chain| chain.name == name)
+        self.places.get(name).map(|&place| &self.chains[place])
     }
 }
 

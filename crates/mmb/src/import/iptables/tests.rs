@@ -157,6 +157,19 @@ fn loops_and_floods_end() {
     let text = ":FORWARD ACCEPT\n:one -\n-A FORWARD -j one\n-A one -j one\n";
     assert!(matches!(translate(text, "FORWARD", None, &mut draft), Err(Error::Loop(4, _))));
 
+    let calls = |chains: u32, times: usize| {
+        let mut text =
+            ":FORWARD ACCEPT\n:c0 -\n-A FORWARD -m mark --mark 1 -j c0\n-A FORWARD -j c0\n".to_owned();
+        for n in 0..chains {
+            text += &format!(":c{} -\n", n + 1);
+            text += &format!("-A c{n} -j c{}\n", n + 1).repeat(times);
+        }
+        translate(&text, "FORWARD", None, &mut Draft::default())
+    };
+    assert!(calls(200, 1).is_ok());
+    assert!(matches!(calls(50_000, 1), Err(Error::TooDeep(..))));
+    assert!(matches!(calls(40, 2), Err(Error::TooLong(_))));
+
     // Each exception splits what is left in every dimension that it asks about.
     let mut text = ":FORWARD ACCEPT\n".to_owned();
     for n in 0..200u32 {
