@@ -3,16 +3,16 @@
 //! The evaluator documents what constraints mean in terms of header keys, layouts and packets. Whether those say what
 //! the packet's bytes say is the matter of the engine's oracle.
 
+mod crowd;
 mod scale;
 mod world;
 
 use mmb_classify::{ClassifierIndex, Ports, Tuning, VECTOR};
 use mmb_packet::{Class, LinkType};
 use mmb_policy::Rule;
-use mmb_testkit::{Ip4, Tcp, Upper, strategy};
+use mmb_testkit::strategy;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use std::net::Ipv4Addr;
 use world::{Arrival, PORTS, World, built, numbered, rules, sound};
 
 fn arrival() -> impl Strategy<Value = Arrival> {
@@ -39,6 +39,15 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Rules of few keys and shapes, so that keys, chains and lists are shared.
 fn few_keys() -> impl Strategy<Value = String> {
+    (0..3u8, prop::sample::select(vec![8, 12, 16, 24, 32]), 0..3u16, conditions()).prop_map(
+        |(net, len, port, conditions)| {
+            format!("add ip-saddr 10.{net}.0.0/{len} tcp-dport {port}{conditions} drop")
+        },
+    )
+}
+
+/// What a rule may ask besides its key: an option, a range, both or nothing.
+fn conditions() -> impl Strategy<Value = String> {
     let option = prop_oneof![
         Just(String::new()),
         (2..5u8, 0..4u8).prop_map(|(kind, value)| format!(" tcp-opt {kind} {value}")),
@@ -55,11 +64,7 @@ fn few_keys() -> impl Strategy<Value = String> {
         )),
         (0..200u16).prop_map(|ttl| format!(" ip-ttl > {ttl}")),
     ];
-    (0..3u8, prop::sample::select(vec![8, 12, 16, 24, 32]), 0..3u16, option, range).prop_map(
-        |(net, len, port, option, range)| {
-            format!("add ip-saddr 10.{net}.0.0/{len} tcp-dport {port}{option}{range} drop")
-        },
-    )
+    (option, range).prop_map(|(option, range)| option + &range)
 }
 
 proptest! {
@@ -162,39 +167,6 @@ fn equal_keys_share_an_entry_and_masks_a_table() {
         [(Class::Ip4, "ip-proto", 1, 1), (Class::Ip4, ports, 6, 5), (Class::Ip6, ports, 5, 5)]
     );
     assert!(index.classifier().wants(Class::Ip6) && !index.classifier().wants(Class::Other));
-}
-
-/// The keys of a rule with a set of values may all hang on one crowded relaxed key. Taking the first of them away once took
-/// all, and the next ones what else hung there.
-#[test]
-fn a_rule_with_a_set_of_values_leaves_its_neighbours_under_a_crowded_key() {
-    let host = |number: usize| format!("10.{}.{}.1", number / 200, number % 200);
-    let mut lines = vec![
-        format!("add ip-saddr {} drop", host(0)),
-        format!("add ip-saddr {} tcp-dport {{1, 2, 3, 4}} drop", host(0)),
-    ];
-    lines.extend((1..400).map(|number| format!("add ip-saddr {} drop", host(number))));
-    lines.extend((400..1000).map(|number| format!("add ip-saddr {} tcp-dport {number} drop", host(number))));
-    let rules = numbered(&rules(&lines));
-    let all = rules.iter().map(|(handle, rule)| (*handle, rule));
-    let mut index = ClassifierIndex::build(all, Ports::new(PORTS), 7, Tuning::Merged).expect("no ports");
-    let table = |index: &ClassifierIndex| {
-        let [table] = &index.tables()[..] else { panic!("both tuples share one: {:?}", index.tables()) };
-        (table.rules, table.entries)
-    };
-    assert_eq!(table(&index), (lines.len() + 3, lines.len() - 1), "the set's keys hang on one entry");
-    let packet = |port: u16| {
-        let tcp = Tcp { dport: port, ..Tcp::default() };
-        let ip = Ip4 { source: Ipv4Addr::new(10, 0, 0, 1), ..Ip4::new(Upper::Tcp(tcp)) };
-        (strategy::Wire { link: LinkType::Ethernet, bytes: ip.frame().bytes() }, 0)
-    };
-    let mut arrivals = [1, 4, 5].map(packet);
-    let packets = sound(&mut arrivals);
-    let world = World::new(&packets);
-    assert_eq!(world.found(&index.classifier()), [vec![0, 1], vec![0, 1], vec![0]]);
-    index.remove(1, &rules[1].1);
-    assert_eq!(world.found(&index.classifier()), [[0]; 3]);
-    assert_eq!(table(&index), (lines.len() - 1, lines.len() - 1));
 }
 
 #[test]

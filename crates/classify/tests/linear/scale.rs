@@ -29,7 +29,8 @@ impl Random {
     }
 }
 
-fn tcp(source: u32, destination: u32, sport: u16, dport: u16, options: &[u8]) -> Arrival {
+/// A TCP packet that comes in by the first port.
+pub(crate) fn tcp(source: u32, destination: u32, sport: u16, dport: u16, options: &[u8]) -> Arrival {
     let tcp = Tcp { sport, dport, ..Tcp::default() }.raw_options(options);
     let ip = Ip4 {
         source: Ipv4Addr::from_bits(source),
@@ -40,7 +41,7 @@ fn tcp(source: u32, destination: u32, sport: u16, dport: u16, options: &[u8]) ->
 }
 
 /// Holds a classifier to the plain evaluator.
-fn check(index: &ClassifierIndex, rules: &[(u32, Rule)], arrivals: &[Arrival]) {
+pub(crate) fn check(index: &ClassifierIndex, rules: &[(u32, Rule)], arrivals: &[Arrival]) {
     let mut arrivals = arrivals.to_vec();
     let packets = sound(&mut arrivals);
     let world = World::new(&packets);
