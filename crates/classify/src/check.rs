@@ -97,16 +97,28 @@ impl Check {
             return Check::Address { lane: (bit / 32) as u8, ranges: bounds.as_slice().into() };
         }
         let from = Extract::new(bit, width, unless);
-        match (bounds.as_slice(), bounds.complement(ones(width)).as_slice()) {
-            (&[(first, last)], _) => {
-                Check::Range { from, first: first as u32, last: last as u32, outside: false }
-            }
-            (_, &[(first, last)]) => {
-                Check::Range { from, first: first as u32, last: last as u32, outside: true }
-            }
-            (ranges, _) => {
-                Check::Set { from, ranges: ranges.iter().map(|r| (r.0 as u32, r.1 as u32)).collect() }
-            }
+        let others = bounds.complement(ones(width));
+        let range = |&(first, last): &(u128, u128), outside| Check::Range {
+            from,
+            first: first as u32,
+            last: last as u32,
+            outside,
+        };
+        // Flags, in packets that may have others too.
+        let alike = |(mask, value): (u128, u128), outside| Check::Range {
+            from: Extract { mask: mask as u32, ..from },
+            first: value as u32,
+            last: value as u32,
+            outside,
+        };
+        match (bounds.as_slice(), others.as_slice()) {
+            ([one], _) => range(one, false),
+            (_, [one]) => range(one, true),
+            (ranges, _) => match (bounds.alike(width), others.alike(width)) {
+                (Some(bits), _) => alike(bits, false),
+                (_, Some(bits)) => alike(bits, true),
+                _ => Check::Set { from, ranges: ranges.iter().map(|r| (r.0 as u32, r.1 as u32)).collect() },
+            },
         }
     }
 

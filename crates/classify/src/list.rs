@@ -12,6 +12,7 @@ use crate::check::{Check, OptionTest};
 use crate::lane_mask::LaneMask;
 use crate::ranged::Ranged;
 use crate::shelf::Shelf;
+use crate::simd::prefetch;
 use mmb_packet::key::Lanes;
 use std::sync::Arc;
 
@@ -25,8 +26,8 @@ pub(crate) struct List {
     pub(crate) plain: Vec<u32>,
     /// Rules with conditions.
     pub(crate) ranged: Ranged,
-    /// What the option table is to be asked.
-    pub(crate) keyed: Kinds,
+    /// What the option table is to be asked, where some rule is keyed by an option.
+    pub(crate) keyed: Option<Box<Kinds>>,
 }
 
 /// The option kinds for which a list has keys in the option table.
@@ -41,12 +42,6 @@ pub(crate) struct Kinds {
 }
 
 impl Kinds {
-    /// Whether no rule is keyed.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.rules == 0
-    }
-
     /// Whether a kind has keys with values.
     #[inline]
     pub(crate) fn asks_value(&self, kind: u8) -> bool {
@@ -157,7 +152,7 @@ impl Hanging {
 impl List {
     fn add(&mut self, rule: Hanging) {
         match rule.option {
-            Some(key) => self.keyed.add(key),
+            Some(key) => self.keyed.get_or_insert_default().add(key),
             None if rule.checks.is_empty() => self.plain.push(rule.handle),
             None => self.ranged.insert(rule.handle, rule.checks),
         }
@@ -165,7 +160,10 @@ impl List {
 
     fn remove(&mut self, rule: &Hanging) {
         if rule.option.is_some() {
-            self.keyed.rules = self.keyed.rules.saturating_sub(1);
+            if let Some(kinds) = &mut self.keyed {
+                kinds.rules = kinds.rules.saturating_sub(1);
+            }
+            self.keyed.take_if(|kinds| kinds.rules == 0);
         } else if rule.checks.is_empty() {
             if let Some(at) = self.plain.iter().position(|handle| *handle == rule.handle) {
                 self.plain.swap_remove(at);
@@ -176,7 +174,24 @@ impl List {
     }
 
     fn len(&self) -> usize {
-        self.plain.len() + self.ranged.len() + self.keyed.rules
+        self.plain.len() + self.ranged.len() + self.keyed.as_ref().map_or(0, |kinds| kinds.rules)
+    }
+
+    /// Asks for the list's own memory.
+    #[inline]
+    pub(crate) fn fetch(&self) {
+        // It may lie across two cache lines.
+        prefetch(&self.plain);
+        prefetch(&self.keyed);
+    }
+
+    /// Asks for what the list points to.
+    #[inline]
+    pub(crate) fn fetch_rules(&self) {
+        self.ranged.fetch();
+        if let Some(first) = self.plain.first() {
+            prefetch(first);
+        }
     }
 }
 
@@ -269,7 +284,7 @@ mod tests {
                 let list = index.lists.at(value & !LIST).expect("the list is there");
                 let mut plain = list.plain.clone();
                 plain.sort_unstable();
-                (plain, list.ranged.len(), list.keyed.rules)
+                (plain, list.ranged.len(), list.keyed.as_ref().map_or(0, |kinds| kinds.rules))
             }
         }
     }

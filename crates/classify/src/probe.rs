@@ -192,10 +192,15 @@ impl<const LANES: usize, const PLACES: usize, const LINES: usize> Kernel
         let alone = masks.len() == 1;
         for (&Candidate { hash, key }, value) in candidates.iter().zip(values) {
             let packet = columns.map(|column| column[usize::from(key)]);
-            *value = match table.reader(hash).glance::<LANES, PLACES, LINES>(hash, &packet, masks, alone) {
+            let reader = table.reader(hash);
+            *value = match reader.glance::<LANES, PLACES, LINES>(hash, &packet, masks, alone) {
                 Glance::Nothing => NOTHING,
                 Glance::One(value) => value,
-                Glance::More => MORE,
+                Glance::More => {
+                    // The next bucket is on its way while other candidates are looked at.
+                    prefetch(reader.line(table.shape, hash.wrapping_add(1)));
+                    MORE
+                }
             };
         }
     }

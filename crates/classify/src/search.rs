@@ -9,7 +9,7 @@ use crate::matches::{Listed, Log, Scratch};
 use crate::pairs::Pairs;
 use crate::probe::Probe;
 use crate::ranged::LazyOptions;
-use crate::simd::{Level, prefetch};
+use crate::simd::Level;
 use crate::table::Table;
 use mmb_packet::options::Area;
 use mmb_packet::{Layout, Packet};
@@ -84,19 +84,29 @@ impl ClassTables {
     }
 }
 
+/// So many lists are fetched ahead: their first lines fit the smallest cache together.
+const AHEAD: usize = 128;
+
 /// Holds packets against the lists that their keys led to.
 fn look_at_lists(shared: Shared<'_>, vector: Vector<'_, '_>, scratch: &mut Scratch) {
     let listed = std::mem::take(&mut scratch.listed);
-    for ahead in &listed {
-        if let Some(list) = shared.lists.at(ahead.list) {
-            prefetch(list);
-        }
+    scratch.options.clear();
+    for listed in listed.chunks(AHEAD) {
+        let lists = || listed.iter().filter_map(|listed| shared.lists.at(listed.list));
+        lists().for_each(List::fetch);
+        lists().for_each(List::fetch_rules);
+        look_at_some(shared, vector, listed, scratch);
     }
     let (probe, pairs, options, mut log) = scratch.list_parts();
-    options.clear();
-    let mut keys = [0; VECTOR];
+    look_up(pairs, shared, vector, probe, options, &mut log);
+    scratch.listed = listed;
+}
+
+fn look_at_some(shared: Shared<'_>, vector: Vector<'_, '_>, listed: &[Listed], scratch: &mut Scratch) {
+    let (probe, pairs, options, mut log) = scratch.list_parts();
+    let mut keys = [0; AHEAD];
     // Keys that a small table found stand list by list.
-    for run in listed.chunk_by(|a, b| a.list == b.list).flat_map(|run| run.chunks(VECTOR)) {
+    for run in listed.chunk_by(|a, b| a.list == b.list) {
         let number = run[0].list;
         let Some(list) = shared.lists.at(number) else { continue };
         for (key, listed) in keys.iter_mut().zip(run) {
@@ -104,19 +114,15 @@ fn look_at_lists(shared: Shared<'_>, vector: Vector<'_, '_>, scratch: &mut Scrat
         }
         let keys = &keys[..run.len()];
         look_at(list, shared.level, vector, keys, options, &mut log);
-        if list.keyed.is_empty() {
-            continue;
-        }
+        let Some(kinds) = &list.keyed else { continue };
         for &key in keys {
             if !pairs.have_room() {
                 look_up(pairs, shared, vector, probe, options, &mut log);
             }
             let subject = vector.subject(key);
-            pairs.ask(key, number, &list.keyed, &Area::of(subject.packet, subject.layout));
+            pairs.ask(key, number, kinds, &Area::of(subject.packet, subject.layout));
         }
     }
-    look_up(pairs, shared, vector, probe, options, &mut log);
-    scratch.listed = listed;
 }
 
 fn look_at(

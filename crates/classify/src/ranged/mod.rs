@@ -21,7 +21,7 @@ pub(crate) use options::LazyOptions;
 
 use crate::check::{Check, Subject};
 use crate::keys::Column;
-use crate::simd::Level;
+use crate::simd::{Level, prefetch};
 use block::{BATCH, Block, MOST};
 use slot::Slot;
 use std::sync::Arc;
@@ -105,6 +105,15 @@ impl Ranged {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Asks for the memory that finding rules begins with.
+    #[inline]
+    pub(crate) fn fetch(&self) {
+        match &self.0 {
+            Store::Few(slots) => slots.iter().take(2).for_each(prefetch),
+            Store::Many(many) => prefetch(&**many),
+        }
     }
 
     /// Calls `hit` with each rule that holds for a key and its packet.

@@ -1,11 +1,11 @@
-//! One rule with its conditions, so that the usual one, a range or two, is evaluated without following a pointer.
+//! One rule with its conditions, so that the usual one, a few ranges, is evaluated without following a pointer.
 
 use super::LazyOptions;
 use crate::check::{Check, Subject};
 use std::sync::Arc;
 
-/// Conditions that a slot holds itself.
-const INLINE: usize = 2;
+/// Conditions that a slot holds itself: those that make it a cache line.
+const INLINE: usize = 4;
 /// The most ranges of a set that are told apart; the closest are taken for one.
 const MOST_RANGES: usize = 8;
 
