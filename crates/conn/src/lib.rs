@@ -1,0 +1,13 @@
+//! Connections: who talks to whom through mmb, in which state, and under which translation.
+//!
+//! Purpose: a worker's [`Table`] finds the connection of a packet from either direction, tracks TCP, lets idle entries
+//! go, and bounds how many there are. [`nat`] picks addresses and ports that no other connection's replies use,
+//! [`fragment`] lends later fragments their first one's ports, [`quoted`] reads what an ICMP error is about.
+//!
+//! Life-cycle: all of it belongs to one worker, which alone reads and writes it; whoever else wants to know asks the worker.
+//! There is no clock in here: the time comes with every call, in milliseconds that only grow.
+#![forbid(unsafe_code)]
+
+mod tuple;
+
+pub use tuple::{DESTINATION, SOURCE, Tuple, proto};
