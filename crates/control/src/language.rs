@@ -2,6 +2,7 @@
 
 use crate::answer::{ErrorLine, SettingLine};
 use mmb_policy::policy::Settings;
+use mmb_policy::setting::Setting;
 use mmb_policy::{Command, Diagnostic, Note, Policy};
 use serde_json::Value;
 
@@ -23,11 +24,9 @@ pub(crate) fn parse_policy(text: &str) -> Result<(Policy, Vec<ErrorLine>), Vec<E
 
 /// Every setting and its value.
 pub(crate) fn settings(settings: &Settings) -> Vec<SettingLine> {
-    let line = |setting: mmb_policy::command::Setting| {
-        let text = setting.to_string();
-        let (name, value) = text.split_once(' ').unwrap_or((&text, ""));
-        let value = value.parse::<u64>().map_or_else(|_| Value::from(value), Value::from);
-        SettingLine { name: name.to_owned(), value }
+    let line = |setting: Setting| {
+        let value = setting.number().map_or_else(|| Value::from(setting.value()), Value::from);
+        SettingLine { name: setting.info().name.to_owned(), value }
     };
     settings.all().map(line).collect()
 }

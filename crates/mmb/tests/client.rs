@@ -125,7 +125,13 @@ fn every_answer_has_its_shape_in_json() {
     assert_eq!(mmb.json(&["show", "errors"]), json!({"drops": {}, "not_applied": {}}));
     assert_eq!(
         mmb.json(&["show", "settings"]),
-        json!({"settings": {"ip6-max-headers": 16, "poll": "adaptive"}})
+        json!({"settings": {
+            "ip6-max-headers": 16, "poll": "adaptive", "conn max": 1_000_000, "conn pickup": "loose",
+            "timeout tcp-syn": 240, "timeout tcp-established": 7440, "timeout tcp-fin": 240,
+            "timeout tcp-time-wait": 240, "timeout tcp-reset": 240, "timeout udp": 300,
+            "timeout udp-unreplied": 120, "timeout icmp": 60, "timeout other": 600,
+            "nat filtering": "address-dependent"
+        }})
     );
     assert_eq!(mmb.json(&["show", "version"])["version"], env!("CARGO_PKG_VERSION"));
     let ports = mmb.json(&["show", "ports"]);

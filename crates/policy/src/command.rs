@@ -4,8 +4,8 @@ use crate::check::{self, Report};
 use crate::diagnostic::{Diagnostic, Errors, Note, Notes, Span};
 use crate::lexer::{Lexer, Token};
 use crate::parser;
-use crate::policy::Settings;
 use crate::rule::{Rule, RuleId};
+use crate::setting::Setting;
 use crate::syntax::CommandSyntax;
 use crate::verb::CommandInfo;
 
@@ -48,25 +48,6 @@ pub enum Show {
     Settings,
     /// Version and build.
     Version,
-}
-
-/// One `set`, checked: which setting and its new value, as a change of [`Settings`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Setting {
-    /// `set ip6-max-headers N`
-    Ip6MaxHeaders(u8),
-    /// `set poll adaptive|spin`
-    Poll(crate::policy::Poll),
-}
-
-impl Setting {
-    /// Makes the change.
-    pub fn apply(&self, settings: &mut Settings) {
-        match self {
-            Setting::Ip6MaxHeaders(n) => settings.ip6_max_headers = *n,
-            Setting::Poll(poll) => settings.poll = *poll,
-        }
-    }
 }
 
 impl Command {

@@ -2,7 +2,7 @@
 
 use crate::field::{FIELDS, FieldInfo, Place, ValueKind, Writable};
 use crate::position::{self, Expect};
-use crate::setting::SETTINGS;
+use crate::setting;
 use crate::verb::{COMMANDS, LB_METHODS, SHOWS, TARGETS, TargetInfo};
 
 /// What only a running mmb knows.
@@ -91,8 +91,8 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         Expect::Terse => give("--terse", "rules only"),
         Expect::Show => SHOWS.iter().for_each(|(word, _, help)| give(word, help)),
         Expect::Port => context.ports.iter().for_each(|port| give(port, "a port")),
-        Expect::Setting => SETTINGS.iter().for_each(|info| give(info.name, info.help)),
-        Expect::SettingValue(info) => info.words.iter().for_each(|word| give(word, "")),
+        Expect::Setting(begun) => setting::next_words(begun).for_each(|(word, help)| give(word, help)),
+        Expect::SettingValue(info) => info.words().iter().for_each(|(word, help)| give(word, help)),
         Expect::Attribute(word) => give(word, attribute_help(word)),
         Expect::All => give("all", "every IP packet"),
         Expect::Field => fields().for_each(|info| give(info.name, info.help)),
@@ -146,7 +146,15 @@ mod tests {
         assert_eq!(texts("del 3"), ["3", "34"]);
         assert_eq!(texts("disable "), ["lan", "wan"]);
         assert_eq!(texts("show ru"), ["runtime"]);
+        assert_eq!(texts("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat"]);
         assert_eq!(texts("set poll "), ["adaptive", "spin"]);
+        assert_eq!(texts("set poll spin "), [""; 0]);
+        assert_eq!(texts("set conn "), ["max", "pickup"]);
+        assert_eq!(texts("set conn pickup s"), ["strict"]);
+        assert_eq!(texts("set conn max "), [""; 0]);
+        assert_eq!(texts("set timeout ud"), ["udp", "udp-unreplied"]);
+        assert_eq!(texts("set timeout nonsense "), [""; 0]);
+        assert_eq!(texts("set nat filtering e"), ["endpoint-independent"]);
         assert_eq!(texts("list "), ["--terse"]);
         assert_eq!(texts("add tcp-dp"), ["tcp-dport"]);
         assert_eq!(texts("add in "), ["lan", "wan"]);

@@ -3,7 +3,7 @@
 use crate::complete::{attribute_help, fields, takes};
 use crate::field::{FieldInfo, ValueKind};
 use crate::position::{self, Expect};
-use crate::setting::SETTINGS;
+use crate::setting;
 use crate::value;
 use crate::verb::{COMMANDS, CommandInfo, LB_METHODS, SHOWS, TARGETS};
 
@@ -55,9 +55,11 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
         Expect::Terse => give("--terse", "rules only, without counters"),
         Expect::Show => SHOWS.iter().for_each(|(word, _, help)| give(word, help)),
         Expect::Port => give("<PORT>", "the name of a port"),
-        Expect::Setting => SETTINGS.iter().for_each(|info| give(info.name, info.help)),
-        Expect::SettingValue(info) if info.words.is_empty() => give("<VALUE>", info.values),
-        Expect::SettingValue(info) => info.words.iter().for_each(|word| give(word, "")),
+        Expect::Setting(begun) => setting::next_words(begun).for_each(|(word, help)| give(word, help)),
+        Expect::SettingValue(info) => match info.words() {
+            [] => give("<VALUE>", &info.values.describe()),
+            words => words.iter().for_each(|(word, help)| give(word, help)),
+        },
         Expect::File => give("<FILE>", "the name of a file"),
         Expect::Attribute(word) => give(word, attribute_help(word)),
         Expect::AttributeValue("name") => give("<WORD>", "a name of at most 64 bytes"),
@@ -111,7 +113,9 @@ mod tests {
     #[test]
     fn help_of_each_place() {
         assert_eq!(words("").len(), COMMANDS.len());
-        assert_eq!(words("set "), ["ip6-max-headers", "poll"]);
+        assert_eq!(words("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat"]);
+        assert_eq!(words("set conn "), ["max", "pickup"]);
+        assert_eq!(words("set timeout tcp-syn "), ["<VALUE>"]);
         assert_eq!(words("set ip6-max-headers "), ["<VALUE>"]);
         assert_eq!(words("del "), ["<ID>"]);
         assert_eq!(words("flush "), ["<end>"]);
@@ -140,8 +144,10 @@ mod tests {
 
     #[test]
     fn every_word_has_a_line() {
-        for line in help_at("add tcp-dport 80 ", 17).iter().chain(&help_at("", 0)) {
-            assert!(!line.help.is_empty(), "{line:?}");
+        for place in ["", "add tcp-dport 80 ", "set ", "set timeout ", "set nat filtering ", "set poll "] {
+            for line in help_at(place, place.len()) {
+                assert!(!line.help.is_empty(), "{line:?}");
+            }
         }
     }
 }

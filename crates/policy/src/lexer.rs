@@ -16,6 +16,16 @@ pub(crate) struct Token<'a> {
     pub(crate) span: Span,
 }
 
+impl Token<'_> {
+    /// The word, or nothing if it is none.
+    pub(crate) fn word(&self) -> &str {
+        match &self.kind {
+            TokenKind::Word(word) => word,
+            _ => "",
+        }
+    }
+}
+
 /// What a token is.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TokenKind<'a> {

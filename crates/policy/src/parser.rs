@@ -6,12 +6,12 @@
 mod rule;
 mod unknown;
 
-use crate::command::{Command, Setting};
+use crate::command::Command;
 use crate::diagnostic::{Diagnostic, Errors, Span};
 use crate::lexer::{Token, TokenKind};
 use crate::nearest::nearest;
 use crate::rule::RuleId;
-use crate::setting;
+use crate::setting::{self, Setting, SettingInfo};
 use crate::syntax::CommandSyntax;
 use crate::value;
 use crate::verb::{self, Argument, COMMANDS, CommandInfo, SHOWS, Verb};
@@ -168,10 +168,7 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
     fn show(&mut self) -> Option<crate::command::Show> {
         let token = self.next();
         let words = || SHOWS.iter().map(|(word, ..)| *word);
-        let word = match &token.kind {
-            TokenKind::Word(word) => word,
-            _ => "",
-        };
+        let word = token.word();
         if let Some((_, show, _)) = SHOWS.iter().find(|(name, ..)| *name == word) {
             return Some(*show);
         }
@@ -183,39 +180,47 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
     }
 
     fn setting(&mut self) -> Option<Setting> {
-        let names = || setting::SETTINGS.iter().map(|info| info.name);
+        let info = self.setting_name()?;
         let token = self.next();
-        let word = match &token.kind {
-            TokenKind::Word(word) => word,
-            _ => "",
-        };
-        let Some(info) = setting::named(word) else {
-            let message = if word.is_empty() {
-                "a setting is missing".to_owned()
-            } else {
-                format!("unknown setting `{word}`")
-            };
-            let expected = list(names());
-            self.error(
-                Diagnostic::new(token.span, message).expected(expected).suggest(nearest(word, names())),
-            );
-            return None;
-        };
-        let token = self.next();
-        let word = match &token.kind {
-            TokenKind::Word(word) => word,
-            _ => "",
-        };
-        let setting = (info.read)(word);
+        let word = token.word();
+        let setting = info.read(word);
         if setting.is_none() {
             let message = match word {
                 "" => format!("the value of `{}` is missing", info.name),
                 _ => format!("`{word}` is no value of `{}`", info.name),
             };
-            let nearest = nearest(word, info.words.iter().copied());
-            self.error(Diagnostic::new(token.span, message).expected(info.values).suggest(nearest));
+            let nearest = nearest(word, info.words().iter().map(|(word, _)| *word));
+            self.error(
+                Diagnostic::new(token.span, message).expected(info.values.describe()).suggest(nearest),
+            );
         }
         setting
+    }
+
+    /// The name of a setting, which may be of several words.
+    fn setting_name(&mut self) -> Option<&'static SettingInfo> {
+        let mut begun = "";
+        loop {
+            if let Some(info) = setting::named(begun) {
+                return Some(info);
+            }
+            let token = self.next();
+            let word = token.word();
+            if let Some(longer) = setting::longer(begun, word) {
+                begun = longer;
+                continue;
+            }
+            let message = match (begun, word) {
+                ("", "") => "a setting is missing".to_owned(),
+                (_, "") => format!("the rest of the setting's name is missing behind `{begun}`"),
+                ("", _) => format!("unknown setting `{word}`"),
+                _ => format!("unknown setting `{begun} {word}`"),
+            };
+            let words = || setting::next_words(begun).map(|(word, _)| word);
+            let (expected, nearest) = (list(words()), nearest(word, words()));
+            self.error(Diagnostic::new(token.span, message).expected(expected).suggest(nearest));
+            return None;
+        }
     }
 }
 

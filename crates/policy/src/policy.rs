@@ -3,12 +3,17 @@
 //! A [`Policy`] is a plain value. A file is run against an empty one, a command against a copy of the one in
 //! force; only what checked as a whole is handed to the engine.
 
-use crate::command::{Command, Commands, Setting};
+mod connections;
+
+use crate::command::{Command, Commands};
 use crate::diagnostic::{Diagnostic, MOST_TOLD, Note, Span};
 use crate::rule::{Rule, RuleId};
 use crate::rules::{Entry, Rules};
+use crate::setting::Setting;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+
+pub use connections::{ConnectionSettings, NatFiltering, Pickup, Timeouts};
 
 /// Rules, settings and port switches. A copy shares the rules, so that it is cheap, and so is a change to it.
 #[derive(Clone, Debug, Default)]
@@ -64,6 +69,8 @@ pub struct Settings {
     pub ip6_max_headers: u8,
     /// `poll`: how an idle worker waits.
     pub poll: Poll,
+    /// `conn …`, `timeout …`, `nat …`: how connections are kept.
+    pub connections: ConnectionSettings,
 }
 
 /// How a worker with nothing to do waits.
@@ -74,6 +81,11 @@ pub enum Poll {
     Adaptive,
     /// Never sleeps.
     Spin,
+}
+
+impl Poll {
+    /// In the order of their words in the table of settings.
+    pub const ALL: [Poll; 2] = [Poll::Adaptive, Poll::Spin];
 }
 
 impl Policy {
@@ -215,6 +227,6 @@ impl Eq for Policy {}
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { ip6_max_headers: 16, poll: Poll::Adaptive }
+        Settings { ip6_max_headers: 16, poll: Poll::default(), connections: ConnectionSettings::default() }
     }
 }

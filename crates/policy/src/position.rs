@@ -23,8 +23,8 @@ pub(crate) enum Expect {
     Show,
     /// A port's name.
     Port,
-    /// A setting.
-    Setting,
+    /// A setting, of whose name this is there.
+    Setting(&'static str),
     /// A setting's value.
     SettingValue(&'static SettingInfo),
     /// A file's name.
@@ -129,13 +129,7 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
         Argument::Show => only(Expect::Show),
         Argument::Port => only(Expect::Port),
         Argument::File => only(Expect::File),
-        Argument::Setting => match rest {
-            [] => vec![Expect::Setting],
-            [Token { kind: TokenKind::Word(word), .. }] => {
-                setting::named(word).map(Expect::SettingValue).into_iter().collect()
-            }
-            _ => vec![Expect::End],
-        },
+        Argument::Setting => setting_expectations(rest),
         Argument::Rule => {
             let mut walk = Walk::new(info.verb == verb::Verb::AddStateful);
             for token in rest {
@@ -144,6 +138,19 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
             walk.expects()
         }
     }
+}
+
+fn setting_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
+    let mut begun = "";
+    for (at, token) in tokens.iter().enumerate() {
+        let Some(longer) = setting::longer(begun, token.word()) else { return Vec::new() };
+        begun = longer;
+        if let Some(info) = setting::named(begun) {
+            let behind = tokens.len() - at - 1;
+            return vec![if behind == 0 { Expect::SettingValue(info) } else { Expect::End }];
+        }
+    }
+    vec![Expect::Setting(begun)]
 }
 
 /// Where in a rule the automaton is.

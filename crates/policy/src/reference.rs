@@ -8,7 +8,8 @@ mod chapters;
 use crate::complete::{fields, takes};
 use crate::field::{Alone, FIELDS, FieldInfo, Group, Implies, Place, ValueKind, Writable};
 use crate::names::Names;
-use crate::setting::SETTINGS;
+use crate::policy::Settings;
+use crate::setting::Setting;
 use crate::verb::{COMMANDS, TARGETS};
 use mmb_packet::key;
 use std::fmt::Write as _;
@@ -133,12 +134,14 @@ fn targets() -> Block {
 }
 
 fn settings() -> Block {
-    let row = |info: &crate::setting::SettingInfo| {
-        let default = (info.current)(&crate::policy::Settings::default()).to_string();
-        let default = default.split_once(' ').map_or("", |(_, value)| value);
-        vec![code(info.name), info.values.to_owned(), code(default), info.help.to_owned()]
+    let row = |setting: Setting| {
+        let info = setting.info();
+        let words = info.words().iter().map(|(word, help)| format!("; {}: {help}", code(word)));
+        let help = words.fold(info.help.to_owned(), |help, word| help + &word);
+        vec![code(info.name), info.values.describe(), code(&setting.value()), help]
     };
-    Block::Table(vec!["setting", "values", "default", "what it is"], SETTINGS.iter().map(row).collect())
+    let head = vec!["setting", "values", "default", "what it is"];
+    Block::Table(head, Settings::default().all().map(row).collect())
 }
 
 /// The title of a group of fields.

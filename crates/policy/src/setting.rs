@@ -1,83 +1,336 @@
 //! The table of settings: what `set NAME VALUE` takes.
 //!
-//! The parser, completion, help, `save` and the reference are made from [`SETTINGS`].
+//! The parser, completion, help, `save` and the reference are made from [`SETTINGS`]. A name is one word or several: those
+//! of one subject begin alike and stand together.
 
-use crate::command::Setting;
-use crate::policy::{Poll, Settings};
+use crate::policy::{NatFiltering, Pickup, Poll, Settings};
+use crate::value;
 
-/// One setting.
+/// One setting. Its value is a number; of words, the place of the word.
 #[derive(Debug)]
 pub struct SettingInfo {
     /// Its name.
     pub name: &'static str,
-    /// Its values in words.
-    pub values: &'static str,
-    /// The values that are words.
-    pub words: &'static [&'static str],
+    /// Its values.
+    pub values: Values,
     /// One line of help.
     pub help: &'static str,
-    /// Reads a value.
-    pub(crate) read: fn(&str) -> Option<Setting>,
-    /// What is in force.
-    pub(crate) current: fn(&Settings) -> Setting,
+    get: fn(&Settings) -> u32,
+    /// The value is one of `values`.
+    put: fn(&mut Settings, u32),
+}
+
+/// What a setting may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// A number, these two and those between.
+    Number(u32, u32),
+    /// So many seconds, likewise.
+    Seconds(u32, u32),
+    /// One of these words; each with a line of help.
+    Words(&'static [(&'static str, &'static str)]),
+}
+
+/// The longest timeout: a week.
+const LONGEST_S: u32 = 7 * 24 * 60 * 60;
+
+macro_rules! timeout {
+    ($name:literal, $field:ident, $help:literal) => {
+        SettingInfo {
+            name: $name,
+            values: Values::Seconds(1, LONGEST_S),
+            help: concat!("how long a connection without packets stays: ", $help),
+            get: |settings| settings.connections.timeouts.$field,
+            put: |settings, seconds| settings.connections.timeouts.$field = seconds,
+        }
+    };
 }
 
 /// Every setting.
 pub static SETTINGS: &[SettingInfo] = &[
     SettingInfo {
         name: "ip6-max-headers",
-        values: "1 to 64",
-        words: &[],
+        values: Values::Number(1, 64),
         help: "the most IPv6 extension headers walked in one packet; a longer chain is dropped (ip6-chain-too-long)",
-        read: |text| match text.parse() {
-            Ok(n @ 1..=64) => Some(Setting::Ip6MaxHeaders(n)),
-            _ => None,
-        },
-        current: |settings| Setting::Ip6MaxHeaders(settings.ip6_max_headers),
+        get: |settings| settings.ip6_max_headers.into(),
+        put: |settings, n| settings.ip6_max_headers = n as u8,
     },
     SettingInfo {
         name: "poll",
-        values: "adaptive or spin",
-        words: &["adaptive", "spin"],
-        help: "how a worker with nothing to do waits: adaptive sleeps for longer and longer, spin never sleeps",
-        read: |text| match text {
-            "adaptive" => Some(Setting::Poll(Poll::Adaptive)),
-            "spin" => Some(Setting::Poll(Poll::Spin)),
-            _ => None,
-        },
-        current: |settings| Setting::Poll(settings.poll),
+        values: Values::Words(&[
+            ("adaptive", "sleeps for longer and longer"),
+            ("spin", "never sleeps: least delay, a whole core for each worker"),
+        ]),
+        help: "how a worker with nothing to do waits",
+        get: |settings| settings.poll as u32,
+        put: |settings, n| settings.poll = nth(&Poll::ALL, n),
+    },
+    SettingInfo {
+        name: "conn max",
+        values: Values::Number(1, 100_000_000),
+        help: "the most connections at once; beyond, half-open ones make room, and where there are none new ones are refused \
+               (conn-full)",
+        get: |settings| settings.connections.max,
+        put: |settings, n| settings.connections.max = n,
+    },
+    SettingInfo {
+        name: "conn pickup",
+        values: Values::Words(&[
+            ("loose", "any segment may: connections from before a start of mmb go on"),
+            ("strict", "only a SYN may; others are dropped (conn-not-syn)"),
+        ]),
+        help: "which TCP segments may begin a connection",
+        get: |settings| settings.connections.pickup as u32,
+        put: |settings, n| settings.connections.pickup = nth(&Pickup::ALL, n),
+    },
+    timeout!("timeout tcp-syn", tcp_syn, "TCP that is being opened"),
+    timeout!("timeout tcp-established", tcp_established, "TCP that is open"),
+    timeout!("timeout tcp-fin", tcp_fin, "TCP that one end or both are closing"),
+    timeout!("timeout tcp-time-wait", tcp_time_wait, "TCP that both ends have closed"),
+    timeout!("timeout tcp-reset", tcp_reset, "TCP that was reset"),
+    timeout!("timeout udp", udp, "UDP that was answered"),
+    timeout!("timeout udp-unreplied", udp_unreplied, "UDP that was not answered yet"),
+    timeout!("timeout icmp", icmp, "ICMP and ICMPv6 queries"),
+    timeout!("timeout other", other, "other protocols"),
+    SettingInfo {
+        name: "nat filtering",
+        values: Values::Words(&[
+            ("endpoint-independent", "anybody"),
+            ("address-dependent", "hosts that something was sent to from there"),
+            ("address-and-port-dependent", "addresses and ports that something was sent to from there"),
+        ]),
+        help: "who may send to an outside address and port that a translation gave (RFC 4787 REQ-8)",
+        get: |settings| settings.connections.nat_filtering as u32,
+        put: |settings, n| settings.connections.nat_filtering = nth(&NatFiltering::ALL, n),
     },
 ];
+
+/// What names that begin with a word are about.
+static SUBJECTS: &[(&str, &str)] = &[
+    ("conn", "how many connections there may be, and how they begin"),
+    ("timeout", "how long connections without packets stay"),
+    ("nat", "how addresses and ports are translated"),
+];
+
+/// One of the few values that there are.
+fn nth<T: Copy>(all: &[T], n: u32) -> T {
+    all[(n as usize).min(all.len() - 1)]
+}
+
+/// One `set`, checked: which setting and its new value, as a change of [`Settings`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Its place in [`SETTINGS`].
+    row: usize,
+    value: u32,
+}
+
+impl Setting {
+    /// The setting's row in the table.
+    pub fn info(&self) -> &'static SettingInfo {
+        &SETTINGS[self.row]
+    }
+
+    /// The new value as a number, unless it is a word.
+    pub fn number(&self) -> Option<u32> {
+        self.info().words().is_empty().then_some(self.value)
+    }
+
+    /// The new value as it is written.
+    pub fn value(&self) -> String {
+        match self.info().words() {
+            [] => self.value.to_string(),
+            words => nth(words, self.value).0.to_owned(),
+        }
+    }
+
+    /// Makes the change.
+    pub fn apply(&self, settings: &mut Settings) {
+        (self.info().put)(settings, self.value);
+    }
+}
+
+impl std::fmt::Display for Setting {
+    /// As `set` takes it: `conn max 1000`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.info().name, self.value())
+    }
+}
+
+impl SettingInfo {
+    /// The values that are words, with their help.
+    pub fn words(&self) -> &'static [(&'static str, &'static str)] {
+        match self.values {
+            Values::Words(words) => words,
+            Values::Number(..) | Values::Seconds(..) => &[],
+        }
+    }
+
+    /// Reads a value.
+    pub(crate) fn read(&'static self, text: &str) -> Option<Setting> {
+        let value = match self.values {
+            Values::Words(words) => words.iter().position(|(word, _)| *word == text)? as u32,
+            Values::Number(least, most) | Values::Seconds(least, most) => {
+                let n = u32::try_from(value::number(text).ok()?).ok()?;
+                (least..=most).contains(&n).then_some(n)?
+            }
+        };
+        Some(Setting { row: self.row()?, value })
+    }
+
+    fn row(&self) -> Option<usize> {
+        SETTINGS.iter().position(|info| info.name == self.name)
+    }
+}
+
+impl Values {
+    /// What may be written, in words.
+    pub fn describe(&self) -> String {
+        match self {
+            Values::Number(least, most) => format!("{least} to {most}"),
+            Values::Seconds(least, most) => format!("{least} to {most} seconds"),
+            Values::Words(words) => {
+                let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+                match words.split_last() {
+                    Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+                    _ => words.concat(),
+                }
+            }
+        }
+    }
+}
 
 /// The setting of that name.
 pub fn named(name: &str) -> Option<&'static SettingInfo> {
     SETTINGS.iter().find(|info| info.name == name)
 }
 
-impl std::fmt::Display for Setting {
-    /// As `set` takes it: `poll spin`.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Setting::Ip6MaxHeaders(n) => write!(f, "ip6-max-headers {n}"),
-            Setting::Poll(Poll::Adaptive) => f.write_str("poll adaptive"),
-            Setting::Poll(Poll::Spin) => f.write_str("poll spin"),
+/// The beginning of a name that becomes of `begun` (nothing, or whole words) with another word, which may be all of the
+/// name; `None` if no name begins so.
+pub(crate) fn longer(begun: &str, word: &str) -> Option<&'static str> {
+    SETTINGS.iter().find_map(|info| {
+        let rest = behind(info.name, begun)?;
+        let next = first_word(rest);
+        (next == word).then(|| &info.name[..info.name.len() - rest.len() + next.len()])
+    })
+}
+
+/// The words that may follow the beginning of a name, with their help.
+pub(crate) fn next_words(begun: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let mut last = "";
+    SETTINGS.iter().filter_map(move |info| {
+        let rest = behind(info.name, begun).filter(|rest| !rest.is_empty())?;
+        let next = first_word(rest);
+        if std::mem::replace(&mut last, next) == next {
+            return None;
         }
-    }
+        let subject = SUBJECTS.iter().find(|(word, _)| next != rest && *word == next);
+        Some((next, subject.map_or(info.help, |(_, help)| help)))
+    })
+}
+
+/// What of a name is behind its beginning.
+fn behind(name: &'static str, begun: &str) -> Option<&'static str> {
+    if begun.is_empty() { Some(name) } else { name.strip_prefix(begun)?.strip_prefix(' ') }
+}
+
+fn first_word(text: &str) -> &str {
+    text.split(' ').next().unwrap_or(text)
 }
 
 impl Settings {
     /// The settings in force, in the order of the table.
     pub fn all(&self) -> impl Iterator<Item = Setting> + '_ {
-        SETTINGS.iter().map(|info| (info.current)(self))
+        SETTINGS.iter().enumerate().map(|(row, info)| Setting { row, value: (info.get)(self) })
     }
 
     /// Those that differ from the defaults.
     pub fn changed(&self) -> impl Iterator<Item = Setting> + '_ {
         let default = Settings::default();
-        self.all().filter(move |setting| {
-            let mut with = default.clone();
-            setting.apply(&mut with);
-            with != default
-        })
+        let differs = move |setting: &Setting| setting.value != (setting.info().get)(&default);
+        self.all().filter(differs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Timeouts;
+    use crate::{Command, Policy, parse_command};
+    use std::collections::HashSet;
+
+    /// The least, the greatest and, of words, every value.
+    fn values(info: &'static SettingInfo) -> Vec<Setting> {
+        let text = match info.values {
+            Values::Number(least, most) | Values::Seconds(least, most) => {
+                vec![least.to_string(), most.to_string()]
+            }
+            Values::Words(words) => words.iter().map(|(word, _)| (*word).to_owned()).collect(),
+        };
+        text.iter().map(|text| info.read(text).expect("one of its values")).collect()
+    }
+
+    #[test]
+    fn each_value_of_each_setting_is_set_printed_and_saved() {
+        for info in SETTINGS {
+            for setting in values(info) {
+                let line = format!("set {setting}");
+                let (command, _) = parse_command(&line).expect("parses");
+                assert_eq!(command, Command::Set(setting));
+                assert_eq!(command.to_string(), line);
+                let (policy, _) = Policy::parse(&line).expect("parses");
+                assert!(policy.settings.all().any(|now| now == setting), "{line} is in force");
+                let others = policy.settings.changed().filter(|now| now.info().name != info.name);
+                assert_eq!(others.count(), 0, "{line} sets nothing else");
+                let (saved, _) = Policy::parse(&policy.to_text()).expect("parses");
+                assert_eq!(saved.settings, policy.settings);
+            }
+        }
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused() {
+        for info in SETTINGS {
+            assert_eq!(info.read(""), None);
+            assert_eq!(info.read("4294967296"), None);
+            if let Values::Number(least, most) | Values::Seconds(least, most) = info.values {
+                assert_eq!(info.read(&(least - 1).to_string()), None);
+                assert_eq!(info.read(&(most + 1).to_string()), None);
+                assert_eq!(info.read(&format!("{most:#x}")), info.read(&most.to_string()));
+            }
+        }
+    }
+
+    #[test]
+    fn the_default_is_a_value_and_nothing_is_changed_by_it() {
+        let default = Settings::default();
+        assert_eq!(default.changed().count(), 0);
+        for setting in default.all() {
+            assert_eq!(setting.info().read(&setting.value()), Some(setting));
+        }
+        // What RFC 5382 REQ-5, RFC 4787 REQ-5 and RFC 5508 REQ-2 allow at least.
+        let Timeouts { tcp_syn, tcp_established, tcp_fin, tcp_time_wait, udp, udp_unreplied, icmp, .. } =
+            default.connections.timeouts;
+        assert!(tcp_established >= 2 * 3600 + 4 * 60);
+        assert!([tcp_syn, tcp_fin, tcp_time_wait].iter().all(|seconds| *seconds >= 4 * 60));
+        assert!(udp >= 5 * 60 && udp_unreplied >= 2 * 60 && icmp >= 60);
+    }
+
+    #[test]
+    fn names_are_told_apart_word_by_word() {
+        for info in SETTINGS {
+            let mut begun = "";
+            for word in info.name.split(' ') {
+                assert!(named(begun).is_none(), "`{begun}` is whole before `{}`", info.name);
+                assert!(next_words(begun).any(|(next, help)| next == word && !help.is_empty()));
+                begun = longer(begun, word).expect("it goes on");
+            }
+            assert_eq!(begun, info.name);
+            assert_eq!(next_words(begun).count(), 0);
+        }
+        let first: Vec<_> = next_words("").map(|(word, _)| word).collect();
+        assert_eq!(first.iter().collect::<HashSet<_>>().len(), first.len(), "a subject is in one piece");
+        assert_eq!(longer("conn", "maxx"), None);
+        assert_eq!(longer("con", "max"), None);
     }
 }

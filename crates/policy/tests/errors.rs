@@ -429,13 +429,24 @@ const TABLE: &[(&str, &[&str])] = &[
     // Other commands.
     (
         "set pol spin",
-        &["5: unknown setting `pol`; expected `ip6-max-headers` or `poll`; did you mean `poll`?"],
+        &["5: unknown setting `pol`; expected `ip6-max-headers`, `poll`, `conn`, `timeout` or `nat`; \
+        did you mean `poll`?"],
     ),
     (
         "set poll spinn",
         &["10: `spinn` is no value of `poll`; expected adaptive or spin; did you mean `spin`?"],
     ),
     ("set ip6-max-headers 65", &["21: `65` is no value of `ip6-max-headers`; expected 1 to 64"]),
+    ("set conn", &["9: the rest of the setting's name is missing behind `conn`; expected `max` or `pickup`"]),
+    ("set conn max", &["13: the value of `conn max` is missing; expected 1 to 100000000"]),
+    ("set conn max 5 6", &["16: nothing more follows `set NAME VALUE`; expected the end of the command"]),
+    ("set conn mx 5", &["10: unknown setting `conn mx`; expected `max` or `pickup`; did you mean `max`?"]),
+    (
+        "set timeout tcp-establishd 60",
+        &["13: unknown setting `timeout tcp-establishd`; expected `tcp-syn`, `tcp-established`, `tcp-fin`, \
+        `tcp-time-wait`, `tcp-reset`, `udp`, `udp-unreplied`, `icmp` or `other`; did you mean `tcp-established`?"],
+    ),
+    ("set timeout udp 0", &["17: `0` is no value of `timeout udp`; expected 1 to 604800 seconds"]),
     (
         "show tabels",
         &[

@@ -1,0 +1,110 @@
+//! What a policy says about connections: how many, how they begin, how long they stay, whom a translation lets in.
+//!
+//! Plain values; the rooms that keep connections take them from here. `crate::setting` holds the table of names and
+//! ranges.
+
+/// `set conn …`, `set timeout …`, `set nat …`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionSettings {
+    /// `conn max`: the most connections at once, over all workers.
+    pub max: u32,
+    /// `conn pickup`: whether a TCP connection may begin in the middle.
+    pub pickup: Pickup,
+    /// `timeout …`: how long connections without packets stay.
+    pub timeouts: Timeouts,
+    /// `nat filtering`: who may send to a translated address and port.
+    pub nat_filtering: NatFiltering,
+}
+
+impl Default for ConnectionSettings {
+    fn default() -> Self {
+        ConnectionSettings {
+            max: 1_000_000,
+            pickup: Pickup::default(),
+            timeouts: Timeouts::default(),
+            nat_filtering: NatFiltering::default(),
+        }
+    }
+}
+
+/// Whether a TCP connection whose beginning was not seen may be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Pickup {
+    /// By any segment: connections from before a start of mmb go on.
+    #[default]
+    Loose,
+    /// By a SYN only.
+    Strict,
+}
+
+impl Pickup {
+    /// In the order of their words in the table of settings.
+    pub const ALL: [Pickup; 2] = [Pickup::Loose, Pickup::Strict];
+}
+
+/// Who may send to the outside address and port that a translation gave (RFC 4787 section 5). REQ-8 recommends the
+/// first where applications are to work whatever they do, and the second where strangers are to stay outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum NatFiltering {
+    /// Anybody.
+    EndpointIndependent,
+    /// Hosts that something was sent to from there.
+    #[default]
+    AddressDependent,
+    /// Addresses and ports that something was sent to from there.
+    AddressAndPortDependent,
+}
+
+impl NatFiltering {
+    /// In the order of their words in the table of settings.
+    pub const ALL: [NatFiltering; 3] = [
+        NatFiltering::EndpointIndependent,
+        NatFiltering::AddressDependent,
+        NatFiltering::AddressAndPortDependent,
+    ];
+}
+
+/// How long a connection stays without a packet, in seconds, by what it is doing. The default is what RFC 5382, RFC
+/// 4787, RFC 5508 and RFC 7857 ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// TCP that is being opened.
+    pub tcp_syn: u32,
+    /// TCP that is open.
+    pub tcp_established: u32,
+    /// TCP that one end or both are closing.
+    pub tcp_fin: u32,
+    /// TCP that both ends have closed.
+    pub tcp_time_wait: u32,
+    /// TCP that was reset.
+    pub tcp_reset: u32,
+    /// UDP answered by the other end.
+    pub udp: u32,
+    /// UDP without an answer yet.
+    pub udp_unreplied: u32,
+    /// ICMP and ICMPv6 queries.
+    pub icmp: u32,
+    /// Any other protocol.
+    pub other: u32,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts {
+            // Transitory connections: at least 4 minutes (RFC 5382 REQ-5); the same for half-open ones and after a RST
+            // (RFC 7857 section 2).
+            tcp_syn: 240,
+            // At least 2 hours and 4 minutes (RFC 5382 REQ-5).
+            tcp_established: 7440,
+            tcp_fin: 240,
+            tcp_time_wait: 240,
+            tcp_reset: 240,
+            // 5 minutes or more are recommended, 2 the least (RFC 4787 REQ-5).
+            udp: 300,
+            udp_unreplied: 120,
+            // At least 60 seconds (RFC 5508 REQ-2).
+            icmp: 60,
+            other: 600,
+        }
+    }
+}
