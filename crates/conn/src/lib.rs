@@ -8,6 +8,7 @@
 //! There is no clock in here: the time comes with every call, in milliseconds that only grow.
 #![forbid(unsafe_code)]
 
+pub mod nat;
 mod tuple;
 
 pub use tuple::{DESTINATION, SOURCE, Tuple, proto};

@@ -1,0 +1,132 @@
+//! Sets of values that a mapping takes from, kept as ranges: a /8 costs no more than one address.
+
+use super::balance::Maglev;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, OnceLock};
+
+/// Values in ranges, both ends included, counted from 0 in ascending order. Copies share what is behind them.
+///
+/// They are addresses; where connections are spread over ports, ports.
+#[derive(Clone, Debug)]
+pub struct Addresses(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// In order, apart from each other.
+    ranges: Vec<(u128, u128)>,
+    /// How many values lie before each range.
+    before: Vec<u64>,
+    len: u64,
+    maglev: OnceLock<Maglev>,
+}
+
+impl Addresses {
+    /// The set of all values of `ranges`, in whatever order they come. Of a set of 2^63 or more values, only so many
+    /// are used.
+    pub fn new(mut ranges: Vec<(u128, u128)>) -> Addresses {
+        ranges.retain(|(low, high)| low <= high);
+        ranges.sort_unstable();
+        ranges.dedup_by(|next, kept| {
+            let joins = next.0 <= kept.1.saturating_add(1);
+            if joins {
+                kept.1 = kept.1.max(next.1);
+            }
+            joins
+        });
+        let mut len = 0_u64;
+        let mut before = Vec::with_capacity(ranges.len());
+        for (low, high) in &ranges {
+            before.push(len);
+            let size = u64::try_from(high - low).unwrap_or(u64::MAX).saturating_add(1);
+            len = len.saturating_add(size).min(1 << 63);
+        }
+        Addresses(Arc::new(Inner { ranges, before, len, maglev: OnceLock::new() }))
+    }
+
+    /// How many values there are.
+    pub fn len(&self) -> u64 {
+        self.0.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.len == 0
+    }
+
+    /// The value with this number. `index` is below [`Addresses::len`].
+    pub(super) fn nth(&self, index: u64) -> u128 {
+        let range = self.0.before.partition_point(|before| *before <= index) - 1;
+        self.0.ranges[range].0 + u128::from(index - self.0.before[range])
+    }
+
+    /// The number of a value.
+    pub(super) fn index_of(&self, value: u128) -> Option<u64> {
+        let range = self.0.ranges.partition_point(|(low, _)| *low <= value).checked_sub(1)?;
+        let (low, high) = self.0.ranges[range];
+        let offset = u64::try_from(value - low).ok().filter(|_| value <= high)?;
+        self.0.before[range].checked_add(offset).filter(|index| *index < self.0.len)
+    }
+
+    /// The smallest and the largest value, if there is any.
+    pub(super) fn hull(&self) -> Option<(u128, u128)> {
+        Some((self.0.ranges.first()?.0, self.0.ranges.last()?.1))
+    }
+
+    /// The table of consistent hashing over these values, made when first asked for.
+    pub(super) fn maglev(&self) -> &Maglev {
+        self.0.maglev.get_or_init(|| Maglev::new(self))
+    }
+}
+
+impl From<Vec<(u128, u128)>> for Addresses {
+    fn from(ranges: Vec<(u128, u128)>) -> Addresses {
+        Addresses::new(ranges)
+    }
+}
+
+impl PartialEq for Addresses {
+    fn eq(&self, other: &Addresses) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.ranges == other.0.ranges
+    }
+}
+
+impl Eq for Addresses {}
+
+impl Hash for Addresses {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.ranges.hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn values_are_counted_in_order(ranges in proptest::collection::vec((0_u128..200, 0_u128..20), 0..12)) {
+            let ranges: Vec<_> = ranges.into_iter().map(|(low, more)| (low, low + more)).collect();
+            let plain: BTreeSet<u128> = ranges.iter().flat_map(|(low, high)| *low..=*high).collect();
+            let set = Addresses::new(ranges);
+            prop_assert_eq!(set.len(), plain.len() as u64);
+            for (index, value) in plain.iter().enumerate() {
+                prop_assert_eq!(set.nth(index as u64), *value);
+            }
+            for value in 0..250 {
+                let expected = plain.contains(&value).then(|| plain.range(..value).count() as u64);
+                prop_assert_eq!(set.index_of(value), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_set_of_all_addresses_is_used_in_part() {
+        let all = Addresses::new(vec![(0, u128::MAX)]);
+        assert_eq!(all.len(), 1 << 63);
+        assert_eq!(all.nth(all.len() - 1), (1 << 63) - 1);
+        assert_eq!(all.index_of(u128::MAX), None);
+        assert_eq!(all.index_of(1 << 63), None);
+    }
+}

@@ -1,0 +1,156 @@
+//! Which of many servers a connection gets: in turn, by consistent hashing, or the one with the fewest connections.
+
+use super::addresses::Addresses;
+use super::open::Open;
+use super::random::{Secrets, scale};
+use crate::Tuple;
+use std::collections::{BTreeSet, HashMap};
+
+/// How connections are spread over values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Balance {
+    /// In turn.
+    RoundRobin,
+    /// By a hash of the connection's five-tuple. It has no secret: every worker, and every mmb that has the same servers,
+    /// sends a connection to the same one. Few connections move when a server goes or comes.
+    Hash,
+    /// The one with the fewest connections of this worker; among idle ones, a random one.
+    Least,
+}
+
+/// How many entries a table has, a prime, and how many servers it is for: each server then has within one per cent
+/// of the same share, since turns give all of them the same number of entries or one more.
+const SIZES: [(u64, u64); 2] = [(65_537, 655), (655_373, 6_553)];
+
+/// Values that a hash tries where no table is made, before it takes whichever value has its number.
+const PROBES: u64 = 64;
+
+/// A lookup table of consistent hashing (Eisenbud et al., Maglev, NSDI 2016, section 3.4).
+///
+/// Sets that are too large for a table are looked up by probing: the first of a sequence of hashes that falls on a
+/// value of the set wins, so that losing one value moves only those that fell on it.
+#[derive(Debug)]
+pub(super) struct Maglev(Box<[u16]>);
+
+impl Maglev {
+    pub(super) fn new(values: &Addresses) -> Maglev {
+        let size =
+            SIZES.iter().find(|(_, most)| (1..=*most).contains(&values.len())).map_or(0, |(size, _)| *size);
+        Maglev(if size == 0 { Box::default() } else { fill(size, values) })
+    }
+
+    /// The number of the value that a hash gets. There must be a value.
+    pub(super) fn pick(&self, hash: u64, values: &Addresses) -> u64 {
+        if !self.0.is_empty() {
+            return u64::from(self.0[scale(hash, self.0.len() as u64) as usize]);
+        }
+        let (low, high) = values.hull().unwrap_or_default();
+        let span = u128::MAX.checked_shr((low ^ high).leading_zeros()).unwrap_or(0);
+        (0..PROBES)
+            .find_map(|probe| values.index_of((low & !span) | (wide(hash, probe) & span)))
+            .unwrap_or_else(|| scale(hash, values.len()))
+    }
+}
+
+/// Values take entries in turns, each in an order of its own.
+fn fill(size: u64, values: &Addresses) -> Box<[u16]> {
+    const FREE: u16 = u16::MAX;
+    let mut orders: Vec<(u64, u64)> = (0..values.len())
+        .map(|index| {
+            let value = values.nth(index);
+            let folded = mix(value as u64 ^ mix((value >> 64) as u64));
+            (scale(folded, size), 1 + scale(mix(folded), size - 1))
+        })
+        .collect();
+    let mut table = vec![FREE; size as usize].into_boxed_slice();
+    let mut left = size;
+    while left > 0 {
+        for (index, (next, skip)) in orders.iter_mut().enumerate().take(left as usize) {
+            while table[*next as usize] != FREE {
+                *next = (*next + *skip) % size;
+            }
+            table[*next as usize] = index as u16;
+            left -= 1;
+        }
+    }
+    table
+}
+
+/// The hash of a connection by which it is given to a server; each `attempt` gives another.
+pub(super) fn hash_of(tuple: &Tuple, attempt: u64) -> u64 {
+    let [from, to] = tuple.addresses;
+    let ports = u64::from(tuple.ports[0]) << 16 | u64::from(tuple.ports[1]) | u64::from(tuple.proto) << 32;
+    [from as u64, (from >> 64) as u64, to as u64, (to >> 64) as u64, ports, attempt]
+        .into_iter()
+        .fold(0, |hash, part| mix(hash ^ part))
+}
+
+fn wide(hash: u64, probe: u64) -> u128 {
+    let low = mix(hash ^ mix(probe));
+    u128::from(mix(low)) << 64 | u128::from(low)
+}
+
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): spreads a number over all bits.
+fn mix(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    number ^ (number >> 31)
+}
+
+/// How many connections each value has, and which one has the fewest. What has none costs no memory.
+pub(super) struct Least {
+    idle: Open,
+    busy: BTreeSet<(u32, u64)>,
+    connections: HashMap<u64, u32>,
+}
+
+impl Least {
+    /// Of so many values, with those that have connections already.
+    pub(super) fn new(values: u64, loads: impl Iterator<Item = (u64, u32)>) -> Least {
+        let mut least = Least { idle: Open::new(values), busy: BTreeSet::new(), connections: HashMap::new() };
+        for (index, load) in loads {
+            least.set(index, load);
+        }
+        least
+    }
+
+    /// The number of a value with the fewest connections, if there is any value.
+    pub(super) fn pick(&self, secrets: &mut Secrets) -> Option<u64> {
+        match self.idle.count() {
+            0 => self.busy.first().map(|(_, index)| *index),
+            idle => Some(self.idle.nth(secrets.below(idle))),
+        }
+    }
+
+    /// One connection more.
+    pub(super) fn hold(&mut self, index: u64) {
+        self.set(index, self.load(index) + 1);
+    }
+
+    /// One connection less.
+    pub(super) fn release(&mut self, index: u64) {
+        self.set(index, self.load(index).saturating_sub(1));
+    }
+
+    /// Values and how many connections they have, of those that have any.
+    pub(super) fn loads(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.connections.iter().map(|(index, load)| (*index, *load))
+    }
+
+    fn load(&self, index: u64) -> u32 {
+        self.connections.get(&index).copied().unwrap_or(0)
+    }
+
+    fn set(&mut self, index: u64, load: u32) {
+        self.busy.remove(&(self.load(index), index));
+        if load == 0 {
+            self.connections.remove(&index);
+            self.idle.reopen(index);
+        } else {
+            self.connections.insert(index, load);
+            self.busy.insert((load, index));
+            self.idle.shut(index);
+        }
+    }
+}

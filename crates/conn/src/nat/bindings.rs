@@ -1,0 +1,144 @@
+//! Bindings: which outside end stands for which inside end (RFC 4787, section 4.1), found from either.
+//!
+//! A binding does not know whom its inside end talks to: every connection of that end under the same target shares it, and the
+//! last one to go takes it along.
+
+use super::random::Key;
+use super::shards::Shards;
+
+/// An inside end as one target sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Inside {
+    pub(super) address: u128,
+    /// What was asked for: ends that two rules translate to different pools have a binding in each.
+    pub(super) target: u32,
+    pub(super) port: u16,
+    pub(super) wire: u16,
+    pub(super) proto: u8,
+    pub(super) family: u8,
+}
+
+/// An outside address with the protocol and wire that its ports are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Outside {
+    pub(super) address: u128,
+    pub(super) wire: u16,
+    pub(super) proto: u8,
+    pub(super) family: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Binding {
+    pub(super) inside: Inside,
+    pub(super) address: u128,
+    pub(super) port: u16,
+    /// How many connections there are; 0: the place is free.
+    connections: u32,
+}
+
+impl Binding {
+    pub(super) fn outside(&self) -> Outside {
+        let Inside { wire, proto, family, .. } = self.inside;
+        Outside { address: self.address, wire, proto, family }
+    }
+}
+
+/// Records lie in chunks: growing copies none of them.
+const CHUNK: usize = 4096;
+
+/// All bindings of a worker.
+pub(super) struct Bindings {
+    key: Key,
+    records: Vec<Vec<Binding>>,
+    free: Vec<u32>,
+    by_inside: Shards<u32>,
+    by_outside: Shards<u32>,
+}
+
+impl Bindings {
+    pub(super) fn new(key: Key) -> Bindings {
+        Bindings {
+            key,
+            records: Vec::new(),
+            free: Vec::new(),
+            by_inside: Shards::new(),
+            by_outside: Shards::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_inside.len()
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        let records = self.records.len() * CHUNK * size_of::<Binding>() + self.free.capacity() * 4;
+        records + self.by_inside.memory() + self.by_outside.memory()
+    }
+
+    pub(super) fn record(&self, number: u32) -> &Binding {
+        at(&self.records, number)
+    }
+
+    pub(super) fn of_inside(&self, inside: &Inside) -> Option<u32> {
+        self.by_inside
+            .find(self.key.of(inside), |number| at(&self.records, *number).inside == *inside)
+            .copied()
+    }
+
+    pub(super) fn of_outside(&self, outside: &Outside, port: u16) -> Option<u32> {
+        let same = |number: &u32| {
+            let binding = at(&self.records, *number);
+            binding.port == port && binding.outside() == *outside
+        };
+        self.by_outside.find(self.key.of(&(outside, port)), same).copied()
+    }
+
+    /// Binds two ends that nothing is bound to, for one connection.
+    pub(super) fn bind(&mut self, inside: Inside, address: u128, port: u16) -> u32 {
+        let binding = Binding { inside, address, port, connections: 1 };
+        let number = self.place(binding);
+        let (key, records) = (&self.key, &self.records);
+        self.by_inside.insert(key.of(&inside), number, |number| key.of(&at(records, *number).inside));
+        self.by_outside.insert(key.of(&(binding.outside(), port)), number, |number| {
+            let other = at(records, *number);
+            key.of(&(other.outside(), other.port))
+        });
+        number
+    }
+
+    /// One connection more.
+    pub(super) fn hold(&mut self, number: u32) {
+        self.records[number as usize / CHUNK][number as usize % CHUNK].connections += 1;
+    }
+
+    /// One connection less; the binding if that was the last one.
+    pub(super) fn release(&mut self, number: u32) -> Option<Binding> {
+        let record = &mut self.records[number as usize / CHUNK][number as usize % CHUNK];
+        record.connections -= 1;
+        let gone = *record;
+        if gone.connections > 0 {
+            return None;
+        }
+        self.by_inside.remove(self.key.of(&gone.inside), |other| *other == number);
+        self.by_outside.remove(self.key.of(&(gone.outside(), gone.port)), |other| *other == number);
+        self.free.push(number);
+        Some(gone)
+    }
+
+    fn place(&mut self, binding: Binding) -> u32 {
+        if let Some(number) = self.free.pop() {
+            self.records[number as usize / CHUNK][number as usize % CHUNK] = binding;
+            return number;
+        }
+        if self.records.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+            self.records.push(Vec::with_capacity(CHUNK));
+        }
+        let chunk = self.records.len() - 1;
+        self.records[chunk].push(binding);
+        (chunk * CHUNK + self.records[chunk].len() - 1) as u32
+    }
+}
+
+fn at(records: &[Vec<Binding>], number: u32) -> &Binding {
+    &records[number as usize / CHUNK][number as usize % CHUNK]
+}

@@ -1,0 +1,116 @@
+//! What a connection has to give back besides one binding: a second one, its place with a server, a peer.
+
+use super::random::Key;
+use super::shards::Shards;
+
+/// What one connection holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lease {
+    /// The bindings that stand for its source and for its destination.
+    pub(super) bindings: [Option<u32>; 2],
+    /// The rule, its serial number and the server that the connection is counted for.
+    pub(super) server: Option<(u32, u32, u128)>,
+    /// The address that the end of the first binding talks to.
+    pub(super) peer: Option<u128>,
+}
+
+impl Lease {
+    fn is_plain(&self) -> bool {
+        self.bindings[1].is_none() && self.server.is_none() && self.peer.is_none()
+    }
+}
+
+/// Numbers from here on are those of leases; below are bindings, which most connections have nothing else than.
+const FIRST: u32 = 1 << 31;
+
+/// All leases of a worker.
+#[derive(Default)]
+pub(super) struct Leases {
+    leases: Vec<Lease>,
+    free: Vec<u32>,
+}
+
+impl Leases {
+    pub(super) fn memory(&self) -> usize {
+        self.leases.capacity() * size_of::<Lease>() + self.free.capacity() * 4
+    }
+
+    /// The number, plus one, under which a connection gives back what it holds. 0: it holds nothing.
+    pub(super) fn keep(&mut self, lease: Lease) -> u32 {
+        if lease.is_plain() {
+            return lease.bindings[0].map_or(0, |binding| binding + 1);
+        }
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.leases[place as usize] = lease;
+                place
+            }
+            None => {
+                self.leases.push(lease);
+                self.leases.len() as u32 - 1
+            }
+        };
+        FIRST + place + 1
+    }
+
+    /// What lies under a number, which is free again.
+    pub(super) fn take(&mut self, number: u32) -> Lease {
+        match number.checked_sub(1) {
+            None => Lease::default(),
+            Some(binding) if binding < FIRST => Lease { bindings: [Some(binding), None], ..Lease::default() },
+            Some(place) => {
+                self.free.push(place - FIRST);
+                self.leases[(place - FIRST) as usize]
+            }
+        }
+    }
+}
+
+struct Peer {
+    binding: u32,
+    address: u128,
+    connections: u32,
+}
+
+/// Whom the ends of bindings talk to, counted by connections: what address-dependent filtering asks for.
+pub(super) struct Peers {
+    key: Key,
+    peers: Shards<Peer>,
+}
+
+impl Peers {
+    pub(super) fn new(key: Key) -> Peers {
+        Peers { key, peers: Shards::new() }
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.peers.memory()
+    }
+
+    pub(super) fn has(&self, binding: u32, address: u128) -> bool {
+        let same = |peer: &Peer| peer.binding == binding && peer.address == address;
+        self.peers.find(self.key.of(&(binding, address)), same).is_some()
+    }
+
+    pub(super) fn hold(&mut self, binding: u32, address: u128) {
+        let key = &self.key;
+        let peer = self.peers.entry(
+            key.of(&(binding, address)),
+            |peer| peer.binding == binding && peer.address == address,
+            |peer| key.of(&(peer.binding, peer.address)),
+            || Peer { binding, address, connections: 0 },
+        );
+        peer.connections += 1;
+    }
+
+    pub(super) fn release(&mut self, binding: u32, address: u128) {
+        let hash = self.key.of(&(binding, address));
+        let same = |peer: &Peer| peer.binding == binding && peer.address == address;
+        if let Some(peer) = self.peers.find_mut(hash, same) {
+            peer.connections -= 1;
+            if peer.connections == 0 {
+                self.peers.remove(hash, same);
+            }
+        }
+    }
+}

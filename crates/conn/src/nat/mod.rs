@@ -1,0 +1,401 @@
+//! Network address translation: which ends a new connection gets, so that replies find back.
+//!
+//! Purpose: [`Nat::translate`] answers with the tuple that a connection's packets leave with. Sources are translated by
+//! *bindings* (`bindings`): an inside end has one outside end, whomever it talks to (RFC 4787, REQ-1), and no outside
+//! end belongs to two inside ends. Outside addresses and ports come from `pools`. Destinations are chosen for each
+//! connection by itself (`balance`, `targets`).
+//!
+//! Life-cycle: a binding begins with the first connection that needs it and ends with the last one that
+//! [`Nat::release`] gives back. Rules are known by number and remembered until [`Nat::forget`]; bindings outlive their
+//! rules. A worker owns its `Nat`; nobody else reads or writes it. Nothing of it is asked for the packets of a connection
+//! that is made: the connection keeps both its tuples.
+//!
+//! Ports are unpredictable (RFC 6056) as far as the seed is. Memory goes by what is in use, not by the size of pools.
+
+mod addresses;
+mod balance;
+mod bindings;
+mod leases;
+mod open;
+mod pools;
+mod ports;
+mod random;
+mod shards;
+mod targets;
+
+pub use addresses::Addresses;
+pub use balance::Balance;
+pub use ports::Ports;
+
+use crate::{DESTINATION, SOURCE, Tuple, proto};
+use bindings::{Bindings, Inside, Outside};
+use leases::{Lease, Leases, Peers};
+use pools::{Exhausted, Pools};
+use ports::Wish;
+use random::{Key, Secrets};
+use targets::{Rules, Targets, Wanted};
+
+/// What the stateful targets of a rule make of a connection's ends. What is `None` stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mapping {
+    /// The source address. An inside address keeps the one that it got.
+    pub saddr: Option<Addresses>,
+    /// The destination address. Without `balance`, one source address always gets the same.
+    pub daddr: Option<Addresses>,
+    /// The source port; the identifier of ICMP queries.
+    pub sport: Option<Ports>,
+    /// The destination port.
+    pub dport: Option<Ports>,
+    /// How connections are spread over `daddr`, or over `dport` if there is at most one address.
+    pub balance: Option<Balance>,
+}
+
+impl Mapping {
+    /// Makes what lookups need, so that the first connection does not wait for it. Copies share it: this is for the
+    /// thread that compiles a rule.
+    pub fn prepare(&self) {
+        if let (Some(Balance::Hash), Some(servers)) = (self.balance, &self.daddr) {
+            servers.maglev();
+        }
+    }
+}
+
+/// Who from outside may reach an inside end that has a binding (RFC 4787, section 5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Filtering {
+    /// Everyone.
+    #[default]
+    EndpointIndependent,
+    /// Whoever has an address that the inside end is connected with.
+    AddressDependent,
+    /// Only ends that the inside end is connected with.
+    AddressAndPortDependent,
+}
+
+/// How bindings are made and who may use them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NatSettings {
+    /// Who may come in. Connections that were made under another setting let in by address only what they noted then.
+    pub filtering: Filtering,
+    /// Whether even ports stay even and odd ones odd where there is a choice (RFC 4787, REQ-4).
+    pub parity: bool,
+    /// Whether the port beside that of a neighbouring inside port is tried before random ones.
+    pub contiguity: bool,
+}
+
+impl Default for NatSettings {
+    fn default() -> NatSettings {
+        NatSettings { filtering: Filtering::default(), parity: true, contiguity: true }
+    }
+}
+
+/// A connection as it leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Translated {
+    /// The tuple of its packets after translation; replies arrive with it reversed.
+    pub sent: Tuple,
+    /// What [`Nat::release`] takes when the connection ends; 0 if there is nothing to release.
+    pub binding: u32,
+}
+
+/// Why a connection has no translation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The mapping has no address.
+    NoAddress,
+    /// All ports that the connection may have are in use.
+    NoPort,
+    /// The only end that it may have is in use by another connection.
+    Clash,
+}
+
+impl Refused {
+    /// The name of the drop reason.
+    pub fn name(self) -> &'static str {
+        match self {
+            Refused::NoAddress => "nat-no-address",
+            Refused::NoPort => "nat-no-port",
+            Refused::Clash => "nat-clash",
+        }
+    }
+}
+
+/// The translations of a worker.
+pub struct Nat {
+    settings: NatSettings,
+    secrets: Secrets,
+    key: Key,
+    bindings: Bindings,
+    pools: Pools,
+    targets: Targets,
+    rules: Rules,
+    leases: Leases,
+    peers: Peers,
+}
+
+/// How many destinations are tried for a connection whose replies would be another's.
+const DESTINATIONS: u64 = 4;
+/// How many outside addresses are tried for a connection without ports.
+const ADDRESSES: u64 = 16;
+
+/// Ports that nothing privileged listens at, ports that are, and identifiers (RFC 4787, REQ-3).
+const CLASSES: [&[(u16, u16)]; 3] = [&[(1024, u16::MAX)], &[(1, 1023)], &[(0, u16::MAX)]];
+
+impl Nat {
+    /// A worker's translations. Whoever knows `seed` knows which ports come next.
+    pub fn new(seed: u64) -> Nat {
+        let secrets = Secrets::new(seed);
+        let key = secrets.key();
+        Nat {
+            settings: NatSettings::default(),
+            key: key.clone(),
+            bindings: Bindings::new(key.clone()),
+            pools: Pools::new(key.clone()),
+            targets: Targets::default(),
+            rules: Rules::default(),
+            leases: Leases::default(),
+            peers: Peers::new(key),
+            secrets,
+        }
+    }
+
+    /// Changes the settings for connections to come.
+    pub fn configure(&mut self, settings: NatSettings) {
+        self.settings = settings;
+    }
+
+    /// The tuple of a new connection's packets as they leave, and what to release when it ends. `taken` says whether a
+    /// reply tuple is some connection's key already.
+    pub fn translate(
+        &mut self,
+        rule: u32,
+        mapping: &Mapping,
+        arrived: &Tuple,
+        taken: &dyn Fn(&Tuple) -> bool,
+    ) -> Result<Translated, Refused> {
+        for attempt in 0..DESTINATIONS {
+            let known = self.rules.of(rule, mapping, &mut self.targets, &mut self.secrets);
+            let (target, serial, choice) = (known.target, known.serial, known.has_choice());
+            let to = known
+                .destination(arrived, attempt, &self.key, &mut self.secrets)
+                .ok_or(Refused::NoAddress)?;
+            let mut sent = *arrived;
+            sent.addresses[DESTINATION] = to.address;
+            if matches!(arrived.proto, proto::TCP | proto::UDP) {
+                sent.ports[DESTINATION] = to.port;
+            }
+            let source = match target {
+                Some(target) => self.source(target, mapping, sent, taken),
+                None if taken(&sent.reversed()) => Err(Refused::Clash),
+                None => Ok((sent, None)),
+            };
+            match source {
+                Ok((sent, binding)) => {
+                    let server = to.counted.map(|server| (rule, serial, server));
+                    return Ok(self.lease(sent, binding, server));
+                }
+                Err(Refused::Clash) if choice => {}
+                Err(refused) => return Err(refused),
+            }
+        }
+        Err(Refused::Clash)
+    }
+
+    /// A translation whose destination is an outside end of a binding goes to the inside end: a connection from outside
+    /// that filtering lets in, or one between two inside ends (hairpinning, RFC 4787, REQ-9). Others stay as they are.
+    /// What arrives and is translated by no rule comes here with itself as `sent` and 0 as `binding`.
+    pub fn enter(&mut self, translated: Translated) -> Translated {
+        let Tuple { addresses, ports, wire, proto, family } = translated.sent;
+        let outside = Outside { address: addresses[DESTINATION], wire, proto, family };
+        let Some(number) = self.bindings.of_outside(&outside, ports[DESTINATION]) else { return translated };
+        let admitted = match self.settings.filtering {
+            Filtering::EndpointIndependent => true,
+            Filtering::AddressDependent => self.peers.has(number, addresses[SOURCE]),
+            Filtering::AddressAndPortDependent => false,
+        };
+        if !admitted {
+            return translated;
+        }
+        self.bindings.hold(number);
+        let inside = self.bindings.record(number).inside;
+        let mut sent = translated.sent;
+        sent.addresses[DESTINATION] = inside.address;
+        sent.ports[DESTINATION] = inside.port;
+        let mut lease = self.leases.take(translated.binding);
+        lease.bindings[DESTINATION] = Some(number);
+        Translated { sent, binding: self.leases.keep(lease) }
+    }
+
+    /// Gives back what a connection held.
+    pub fn release(&mut self, binding: u32) {
+        let lease = self.leases.take(binding);
+        if let (Some(number), Some(peer)) = (lease.bindings[SOURCE], lease.peer) {
+            self.peers.release(number, peer);
+        }
+        if let Some((rule, serial, server)) = lease.server {
+            self.rules.release(rule, serial, server);
+        }
+        for number in lease.bindings.into_iter().flatten() {
+            if let Some(gone) = self.bindings.release(number) {
+                self.pools.give_back(&gone.inside, &gone.outside(), gone.port);
+                self.targets.release(gone.inside.target);
+            }
+        }
+    }
+
+    /// Forgets a rule that is gone. Its connections keep what they have.
+    pub fn forget(&mut self, rule: u32) {
+        self.rules.forget(rule, &mut self.targets);
+    }
+
+    /// The inside end that owns an outside address and port: for hairpinning (RFC 4787, REQ-9) and endpoint-independent
+    /// filtering.
+    pub fn owner(&self, proto: u8, family: u8, wire: u16, address: u128, port: u16) -> Option<(u128, u16)> {
+        let number = self.bindings.of_outside(&Outside { address, wire, proto, family }, port)?;
+        let inside = &self.bindings.record(number).inside;
+        Some((inside.address, inside.port))
+    }
+
+    /// How many inside ends have an outside end.
+    pub fn len(&self) -> usize {
+        self.bindings.len()
+    }
+
+    /// Whether no inside end has an outside end.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes that bindings take, roughly; what pools note of single ports is not counted.
+    pub fn memory(&self) -> usize {
+        self.bindings.memory() + self.pools.memory() + self.leases.memory() + self.peers.memory()
+    }
+
+    /// Counts a connection wherever it has to be counted.
+    fn lease(&mut self, sent: Tuple, binding: Option<u32>, server: Option<(u32, u32, u128)>) -> Translated {
+        if let Some((rule, serial, server)) = server {
+            self.rules.hold(rule, serial, server);
+        }
+        let noted = self.settings.filtering == Filtering::AddressDependent;
+        let peer = binding.filter(|_| noted).map(|number| {
+            self.peers.hold(number, sent.addresses[DESTINATION]);
+            sent.addresses[DESTINATION]
+        });
+        let lease = Lease { bindings: [binding, None], server, peer };
+        Translated { sent, binding: self.leases.keep(lease) }
+    }
+
+    /// Gives a tuple the outside end of its source, with the binding to release.
+    fn source(
+        &mut self,
+        target: u32,
+        mapping: &Mapping,
+        sent: Tuple,
+        taken: &dyn Fn(&Tuple) -> bool,
+    ) -> Result<(Tuple, Option<u32>), Refused> {
+        let inside = Inside {
+            address: sent.addresses[SOURCE],
+            port: sent.ports[SOURCE],
+            target,
+            wire: sent.wire,
+            proto: sent.proto,
+            family: sent.family,
+        };
+        if !sent.has_ports() {
+            return self.portless(&inside, sent, taken);
+        }
+        if let Some(number) = self.bindings.of_inside(&inside) {
+            let binding = self.bindings.record(number);
+            let sent = with_source(sent, binding.address, binding.port);
+            if taken(&sent.reversed()) {
+                return Err(Refused::Clash);
+            }
+            self.bindings.hold(number);
+            return Ok((sent, Some(number)));
+        }
+        let wanted = self.targets.wanted(target).clone();
+        let (address, port) = self.new_end(&inside, &wanted, mapping, &|address, port| {
+            taken(&with_source(sent, address, port).reversed())
+        })?;
+        self.targets.hold(target);
+        let number = self.bindings.bind(inside, address, port);
+        Ok((with_source(sent, address, port), Some(number)))
+    }
+
+    fn new_end(
+        &mut self,
+        inside: &Inside,
+        wanted: &Wanted,
+        mapping: &Mapping,
+        taken: &dyn Fn(u128, u16) -> bool,
+    ) -> Result<(u128, u16), Refused> {
+        let class = match (&wanted.ranges, inside.proto) {
+            (Some(_), _) => 0,
+            (None, proto::ICMP | proto::ICMP6) => 2,
+            (None, _) => usize::from(inside.port < 1024),
+        };
+        let ranges = wanted.ranges.as_deref().unwrap_or(CLASSES[class]);
+        let shuffled = matches!(mapping.sport, Some(Ports::Shuffled(..)));
+        let keeps = Some(inside.port).filter(|_| !shuffled);
+        let has_parity = matches!(inside.proto, proto::TCP | proto::UDP) && !shuffled;
+        let odd = Some(inside.port % 2 == 1).filter(|_| self.settings.parity && has_parity);
+        let beside =
+            if self.settings.contiguity && has_parity { self.beside_neighbour(inside) } else { None };
+        let wish = Wish { ranges, first: [keeps, beside], odd };
+        let found = match &wanted.addresses {
+            Some(addresses) => {
+                self.pools.take(inside, addresses, (class as u8, &wish), &mut self.secrets, taken)
+            }
+            None => self.pools.take_own(inside, &wish, &mut self.secrets, taken),
+        };
+        let fixed = matches!(mapping.sport, Some(Ports::Fixed(_)));
+        found.map_err(|exhausted| match exhausted {
+            Exhausted::NoAddress => Refused::NoAddress,
+            Exhausted::NoPort if fixed => Refused::Clash,
+            Exhausted::NoPort => Refused::NoPort,
+        })
+    }
+
+    /// The port that makes a pair with that of the inside port's neighbour: RTP's even port and RTCP's odd one above.
+    fn beside_neighbour(&self, inside: &Inside) -> Option<u16> {
+        let neighbour = self.bindings.of_inside(&Inside { port: inside.port ^ 1, ..*inside })?;
+        Some(self.bindings.record(neighbour).port)
+            .filter(|port| port % 2 != inside.port % 2)
+            .map(|port| port ^ 1)
+    }
+
+    /// A source without ports: its address is all that tells its replies from others', so there is no binding.
+    fn portless(
+        &mut self,
+        inside: &Inside,
+        sent: Tuple,
+        taken: &dyn Fn(&Tuple) -> bool,
+    ) -> Result<(Tuple, Option<u32>), Refused> {
+        let wanted = self.targets.wanted(inside.target).clone();
+        let Some(addresses) = &wanted.addresses else {
+            return if taken(&sent.reversed()) { Err(Refused::Clash) } else { Ok((sent, None)) };
+        };
+        if addresses.is_empty() {
+            return Err(Refused::NoAddress);
+        }
+        let mut index = self.pools.index_for(inside, addresses);
+        for _ in 0..ADDRESSES {
+            let sent = with_source(sent, addresses.nth(index), 0);
+            if !taken(&sent.reversed()) {
+                return Ok((sent, None));
+            }
+            index = self.secrets.below(addresses.len());
+        }
+        Err(Refused::Clash)
+    }
+}
+
+/// A tuple with another source. An ICMP query's identifier is both of its ports.
+fn with_source(mut sent: Tuple, address: u128, port: u16) -> Tuple {
+    sent.addresses[SOURCE] = address;
+    sent.ports[SOURCE] = port;
+    if matches!(sent.proto, proto::ICMP | proto::ICMP6) {
+        sent.ports[DESTINATION] = port;
+    }
+    sent
+}

@@ -1,0 +1,108 @@
+//! Numbers from 0 that can be shut and opened again, with any open one found by its rank at once.
+//!
+//! A shuffle of which only the displaced places are written down: memory goes by how many are or were shut, not by how
+//! many there are.
+
+use std::collections::HashMap;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Open {
+    /// The first `open` places hold the open numbers.
+    open: u64,
+    len: u64,
+    /// What lies at a place, and where a number lies, if not where it began.
+    at: HashMap<u64, u64>,
+    place: HashMap<u64, u64>,
+}
+
+impl Open {
+    /// All of `len` numbers, open.
+    pub(super) fn new(len: u64) -> Open {
+        Open { open: len, len, at: HashMap::new(), place: HashMap::new() }
+    }
+
+    /// How many are open.
+    pub(super) fn count(&self) -> u64 {
+        self.open
+    }
+
+    pub(super) fn all_open(&self) -> bool {
+        self.open == self.len
+    }
+
+    /// An open number; each `rank` below [`Open::count`] gives another.
+    pub(super) fn nth(&self, rank: u64) -> u64 {
+        self.at.get(&rank).copied().unwrap_or(rank)
+    }
+
+    pub(super) fn is_open(&self, number: u64) -> bool {
+        self.place_of(number) < self.open
+    }
+
+    pub(super) fn shut(&mut self, number: u64) {
+        let place = self.place_of(number);
+        if place < self.open {
+            self.open -= 1;
+            self.swap(place, self.open);
+        }
+    }
+
+    pub(super) fn reopen(&mut self, number: u64) {
+        let place = self.place_of(number);
+        if place >= self.open {
+            self.swap(place, self.open);
+            self.open += 1;
+        }
+    }
+
+    fn place_of(&self, number: u64) -> u64 {
+        self.place.get(&number).copied().unwrap_or(number)
+    }
+
+    fn swap(&mut self, one: u64, other: u64) {
+        let (first, second) = (self.nth(one), self.nth(other));
+        self.put(one, second);
+        self.put(other, first);
+    }
+
+    fn put(&mut self, place: u64, number: u64) {
+        if place == number {
+            self.at.remove(&place);
+            self.place.remove(&number);
+        } else {
+            self.at.insert(place, number);
+            self.place.insert(number, place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn open_numbers_are_those_of_a_plain_set(steps in proptest::collection::vec((any::<bool>(), 0_u64..12), 0..100)) {
+            let mut open = Open::new(12);
+            let mut plain: BTreeSet<u64> = (0..12).collect();
+            for (shut, number) in steps {
+                if shut {
+                    open.shut(number);
+                    plain.remove(&number);
+                } else {
+                    open.reopen(number);
+                    plain.insert(number);
+                }
+                let found: BTreeSet<u64> = (0..open.count()).map(|rank| open.nth(rank)).collect();
+                prop_assert_eq!(&found, &plain);
+                prop_assert_eq!(open.all_open(), plain.len() == 12);
+                for number in 0..12 {
+                    prop_assert_eq!(open.is_open(number), plain.contains(&number));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Ports: what a mapping asks for, which of an outside address are in use, and a free one.
+
+use super::random::Secrets;
+
+/// The port or identifier that a mapping gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ports {
+    /// Always this one.
+    Fixed(u16),
+    /// One of these ranges, both ends included: the packet's own if it is among them and free, else a random free one.
+    Within(Vec<(u16, u16)>),
+    /// A random free one of this range, both ends included.
+    Shuffled(u16, u16),
+}
+
+impl Ports {
+    /// The ranges, in order and apart from each other.
+    pub(super) fn ranges(&self) -> Vec<(u16, u16)> {
+        let mut ranges = match self {
+            Ports::Fixed(port) => vec![(*port, *port)],
+            Ports::Shuffled(low, high) => vec![(*low, *high)],
+            Ports::Within(ranges) => ranges.clone(),
+        };
+        ranges.retain(|(low, high)| low <= high);
+        ranges.sort_unstable();
+        ranges.dedup_by(|next, kept| {
+            let joins = next.0 <= kept.1.saturating_add(1);
+            if joins {
+                kept.1 = kept.1.max(next.1);
+            }
+            joins
+        });
+        ranges
+    }
+}
+
+/// Which port a new binding would like.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish<'a> {
+    /// What it may get, in order and apart from each other.
+    pub(super) ranges: &'a [(u16, u16)],
+    /// What it gets before others, in this order, if they are within the ranges and free.
+    pub(super) first: [Option<u16>; 2],
+    /// Whether it shall be odd; even or odd if there is no such one.
+    pub(super) odd: Option<bool>,
+}
+
+/// What a search for a port came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Port(u16),
+    /// All ports of the ranges are in use.
+    Full,
+    /// There are free ones, but connections that no binding belongs to use those that were tried.
+    Taken,
+}
+
+/// How many free ports a search asks the caller about before it gives up.
+const TRIES: usize = 64;
+
+impl Wish<'_> {
+    /// A free port: what was wished for first, else a random one (RFC 6056, section 3.3.1).
+    pub(super) fn find(
+        &self,
+        used: &Used,
+        secrets: &mut Secrets,
+        taken: &mut dyn FnMut(u16) -> bool,
+    ) -> Found {
+        for port in self.first.into_iter().flatten() {
+            if within(self.ranges, port) && !used.contains(port) && !taken(port) {
+                return Found::Port(port);
+            }
+        }
+        let total: u64 = self.ranges.iter().map(|(low, high)| u64::from(high - low) + 1).sum();
+        if total == 0 {
+            return Found::Full;
+        }
+        let start = nth(self.ranges, secrets.below(total));
+        let mut seen = false;
+        for odd in [self.odd, None] {
+            let (mut from, mut first) = (start, None);
+            for _ in 0..TRIES {
+                let Some(port) = free_from(used, self.ranges, from, odd) else { break };
+                if first == Some(port) {
+                    break;
+                }
+                if !taken(port) {
+                    return Found::Port(port);
+                }
+                seen = true;
+                first.get_or_insert(port);
+                from = port.wrapping_add(1);
+            }
+            if odd.is_none() {
+                break;
+            }
+        }
+        if seen { Found::Taken } else { Found::Full }
+    }
+}
+
+/// Whether a port is in one of the ranges.
+pub(super) fn within(ranges: &[(u16, u16)], port: u16) -> bool {
+    ranges.iter().any(|(low, high)| (*low..=*high).contains(&port))
+}
+
+/// The port with this number. `rank` is below the sum of the ranges' lengths.
+pub(super) fn nth(ranges: &[(u16, u16)], mut rank: u64) -> u16 {
+    for (low, high) in ranges {
+        let len = u64::from(high - low) + 1;
+        if rank < len {
+            return low + rank as u16;
+        }
+        rank -= len;
+    }
+    ranges.last().map_or(0, |(_, high)| *high)
+}
+
+/// The first free port at or after `from`, or else before it.
+fn free_from(used: &Used, ranges: &[(u16, u16)], from: u16, odd: Option<bool>) -> Option<u16> {
+    let after = ranges.iter().filter(|(_, high)| *high >= from).map(|(low, high)| ((*low).max(from), *high));
+    let before =
+        ranges.iter().filter(|(low, _)| *low < from).map(|(low, high)| (*low, (*high).min(from - 1)));
+    after.chain(before).find_map(|(low, high)| used.first_free(low, high, odd))
+}
+
+/// The ports of one outside address and protocol that bindings have.
+#[derive(Debug)]
+pub(super) enum Used {
+    /// In order.
+    Few(Vec<u16>),
+    /// A bit each.
+    Many(Box<[u64; WORDS]>, u32),
+}
+
+const WORDS: usize = 1024;
+/// From here on a bit for each port costs less to search.
+const FEW: usize = 96;
+
+impl Used {
+    pub(super) fn new() -> Used {
+        Used::Few(Vec::new())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Used::Few(ports) => ports.len(),
+            Used::Many(_, count) => *count as usize,
+        }
+    }
+
+    pub(super) fn contains(&self, port: u16) -> bool {
+        match self {
+            Used::Few(ports) => ports.binary_search(&port).is_ok(),
+            Used::Many(words, _) => words[usize::from(port / 64)] >> (port % 64) & 1 == 1,
+        }
+    }
+
+    /// Takes a port that is free.
+    pub(super) fn insert(&mut self, port: u16) {
+        if let Used::Few(ports) = self
+            && ports.len() == FEW
+        {
+            let mut words = Box::new([0; WORDS]);
+            for port in ports.iter() {
+                words[usize::from(port / 64)] |= 1 << (port % 64);
+            }
+            *self = Used::Many(words, FEW as u32);
+        }
+        match self {
+            Used::Few(ports) => {
+                let place = ports.partition_point(|other| *other < port);
+                ports.insert(place, port);
+            }
+            Used::Many(words, count) => {
+                words[usize::from(port / 64)] |= 1 << (port % 64);
+                *count += 1;
+            }
+        }
+    }
+
+    /// Gives a port back that was taken.
+    pub(super) fn remove(&mut self, port: u16) {
+        match self {
+            Used::Few(ports) => ports.retain(|other| *other != port),
+            Used::Many(words, count) => {
+                words[usize::from(port / 64)] &= !(1 << (port % 64));
+                *count -= 1;
+                // Half of what made it grow, so that a port taken and given back does not go to and fro.
+                if *count as usize == FEW / 2 {
+                    let few =
+                        (0..=u16::MAX).filter(|port| words[usize::from(port / 64)] >> (port % 64) & 1 == 1);
+                    *self = Used::Few(few.collect());
+                }
+            }
+        }
+    }
+
+    /// The lowest free port between the two, both included.
+    pub(super) fn first_free(&self, low: u16, high: u16, odd: Option<bool>) -> Option<u16> {
+        match self {
+            Used::Few(ports) => first_gap(ports, low, high, odd),
+            Used::Many(words, _) => first_clear(words, low, high, odd),
+        }
+    }
+}
+
+fn first_gap(ports: &[u16], low: u16, high: u16, odd: Option<bool>) -> Option<u16> {
+    let (mut port, step) = match odd {
+        Some(odd) => (u32::from(low) + u32::from((low % 2 == 1) != odd), 2),
+        None => (u32::from(low), 1),
+    };
+    let mut rest = &ports[ports.partition_point(|used| u32::from(*used) < port)..];
+    while port <= u32::from(high) {
+        while rest.first().is_some_and(|used| u32::from(*used) < port) {
+            rest = &rest[1..];
+        }
+        if rest.first().is_none_or(|used| u32::from(*used) != port) {
+            return Some(port as u16);
+        }
+        port += step;
+    }
+    None
+}
+
+fn first_clear(words: &[u64; WORDS], low: u16, high: u16, odd: Option<bool>) -> Option<u16> {
+    let wanted = match odd {
+        Some(false) => 0x5555_5555_5555_5555,
+        Some(true) => 0xAAAA_AAAA_AAAA_AAAA,
+        None => u64::MAX,
+    };
+    let (from, to) = (low / 64, high / 64);
+    (from..=to).find_map(|at| {
+        let mut free = !words[usize::from(at)] & wanted;
+        if at == from {
+            free &= u64::MAX << (low % 64);
+        }
+        if at == to {
+            free &= u64::MAX >> (63 - high % 64);
+        }
+        (free != 0).then(|| at * 64 + free.trailing_zeros() as u16)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn few_and_many_are_one_set(steps in proptest::collection::vec((any::<bool>(), 1000_u16..1300), 0..600), low in 990_u16..1310, more in 0_u16..300) {
+            let (mut used, mut plain) = (Used::new(), BTreeSet::new());
+            for (take, port) in steps {
+                match take {
+                    true if plain.insert(port) => used.insert(port),
+                    false if plain.remove(&port) => used.remove(port),
+                    _ => {}
+                }
+                prop_assert_eq!(used.contains(port), plain.contains(&port));
+                prop_assert_eq!(used.len(), plain.len());
+            }
+            for odd in [None, Some(true), Some(false)] {
+                let expected = (low..=low + more).find(|port| !plain.contains(port) && odd.is_none_or(|odd| (port % 2 == 1) == odd));
+                prop_assert_eq!(used.first_free(low, low + more, odd), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_free_port_is_found_from_anywhere() {
+        let mut used = Used::new();
+        (0..=u16::MAX).filter(|port| *port != 7).for_each(|port| used.insert(port));
+        let mut secrets = Secrets::new(1);
+        let wish = |ranges| Wish { ranges, first: [None; 2], odd: Some(false) };
+        assert_eq!(wish(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| false), Found::Port(7));
+        assert_eq!(wish(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| true), Found::Taken);
+        assert_eq!(wish(&[(0, 6), (8, u16::MAX)]).find(&used, &mut secrets, &mut |_| false), Found::Full);
+        used.insert(7);
+        assert_eq!(wish(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| false), Found::Full);
+    }
+
+    #[test]
+    fn ranges_are_put_in_order_and_joined() {
+        assert_eq!(Ports::Within(vec![(9, 12), (5, 3), (1, 4), (5, 6)]).ranges(), [(1, 6), (9, 12)]);
+        assert_eq!(Ports::Within(vec![(0, u16::MAX), (u16::MAX, u16::MAX)]).ranges(), [(0, u16::MAX)]);
+    }
+}
