@@ -7,12 +7,13 @@ What a daemon printed is shown with a failure; its files stay in pytest's tempor
 """
 
 import os
+import shutil
 import socket
 from pathlib import Path
 
 import pytest
 
-from . import daemon, net, process, programs, topology
+from . import daemon, net, process, programs, routed, topology
 
 BACKENDS = ("af_xdp", "af_packet")
 AF_XDP = 44
@@ -99,6 +100,43 @@ def mmb(site):
     site.daemon.settled()
 
 
+@pytest.fixture(scope="session", params=("mmb", "nftables"))
+def routed_site(request, namespaces, tmp_path_factory):
+    """The shared networks with routers; in the middle mmb, or for reference nftables."""
+    if request.param == "nftables":
+        need_nftables()
+    need_backend("af_xdp")
+    with routed.Routed(tmp_path_factory.mktemp(f"routed-{request.param}"), "af_xdp", request.param) as shared:
+        shared.nginx = programs.Nginx(shared)
+        shared.iperf = programs.Iperf(shared)
+        shared.tested = (routed.TestedMmb if request.param == "mmb" else routed.Nftables)(shared)
+        yield shared
+
+
+@pytest.fixture
+def nat(routed_site):
+    """The shared networks with nothing in force in the middle, and no connections. Afterwards every packet must be
+    accounted for."""
+    if isinstance(routed_site.tested, routed.TestedMmb):
+        _daemons[:] = [routed_site.tested.daemon]
+    routed_site.tested.reset()
+    yield routed_site
+    routed_site.tested.settled()
+
+
+def need_nftables():
+    for words in (["nft", "--version"], ["conntrack", "--version"]):
+        if shutil.which(words[0]) is None:
+            pytest.skip(f"{words[0]} is not installed: no reference to compare with")
+    namespace = net.Namespace("probe")
+    try:
+        tried = namespace.run("nft", "add table inet t; add chain inet t c { type nat hook postrouting priority 0; }", check=False)
+        if tried.returncode != 0:
+            pytest.skip(f"the kernel has no nftables NAT: {tried.stderr.strip()}")
+    finally:
+        namespace.delete()
+
+
 @pytest.fixture
 def fresh(namespaces, tmp_path):
     """Makes sites of the test's own: `fresh(backend, …)`; and `fresh.daemon(site, *options)` a started daemon."""
@@ -115,11 +153,18 @@ class _Fresh:
         _daemons.clear()
 
     def __call__(self, backend="af_xdp", **shape):
+        return self._keep(topology.Site, backend, **shape)
+
+    def _keep(self, kind, backend, **shape):
         need_backend(backend)
         folder = self.folder / str(len(self.sites))
         folder.mkdir()
-        self.sites.append(topology.Site(folder, backend, **shape))
+        self.sites.append(kind(folder, backend, **shape))
         return self.sites[-1]
+
+    def routed(self, backend="af_xdp"):
+        """Networks with routers, for mmb between them."""
+        return self._keep(routed.Routed, backend)
 
     def daemon(self, site, *options, name="mmb"):
         mmb = site.mmb(name)

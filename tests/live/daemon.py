@@ -1,8 +1,10 @@
 """A running `mmb run` and its clients."""
 
 import contextlib
+import itertools
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -102,9 +104,10 @@ class Mmb:
         )
 
     def apply(self, folder, *rules):
-        """Puts these rules in force as a whole, numbered from 1."""
+        """Puts these rules in force as a whole, numbered from 1, and settings that stand between them."""
         path = folder / "applied.mmb"
-        numbered = (rule.replace("add ", f"add id {number} ", 1) for number, rule in enumerate(rules, 1))
+        number = itertools.count(1)
+        numbered = (re.sub(r"\badd\S*", lambda verb: f"{verb[0]} id {next(number)}", rule, count=1) for rule in rules)
         path.write_text("".join(f"{rule}\n" for rule in numbered))
         return self.ask("apply", path)
 

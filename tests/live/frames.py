@@ -87,6 +87,12 @@ def rebuilt(frame):
     return bytes(again)
 
 
+def summed_up(part):
+    """Whether the Internet checksum within these bytes is right (RFC 1071)."""
+    padded = part + b"\0" * (len(part) % 2)
+    return sum(struct.unpack(f"!{len(padded) // 2}H", padded)) % 0xFFFF == 0
+
+
 def expect(arrived, wanted):
     """The frames are exactly these, byte for byte; scapy's dissection says where they are not."""
     assert len(arrived) == len(wanted), f"{len(arrived)} frames came, not {len(wanted)}:\n" + "\n".join(

@@ -27,7 +27,8 @@ class Nginx:
         config = site.folder / "nginx.conf"
         listen = "".join(f"listen {port}; listen [::]:{port}; " for port in self.PORTS)
         config.write_text(
-            f"daemon off; master_process off; pid {site.folder}/nginx.pid; error_log stderr; events {{}}\n"
+            f"daemon off; master_process off; pid {site.folder}/nginx.pid; error_log stderr;\n"
+            f"events {{ worker_connections 12000; }}\n"
             f"http {{ access_log off; server {{ {listen} root {self.root}; }} }}\n"
         )
         words = ["nginx", "-p", site.folder, "-e", "stderr", "-c", config]
@@ -39,12 +40,12 @@ class Nginx:
         return hashlib.sha256(self.files[name]).hexdigest()
 
 
-def fetch(site, url, timeout=30, check=True, rate=None):
+def fetch(site, url, timeout=30, check=True, rate=None, source=None):
     """curl in the client's namespace: exit status and SHA-256 of what came."""
     target = site.folder / f"fetched-{threading.get_ident()}"
     target.unlink(missing_ok=True)
-    limit = ["--limit-rate", rate] if rate else []
-    words = ["curl", "-gsS", "--max-time", timeout, *limit, "-o", target, url]
+    options = [*(["--limit-rate", rate] if rate else []), *(["--interface", source] if source else [])]
+    words = ["curl", "-gsS", "--max-time", timeout, *options, "-o", target, url]
     done = site.client.run(*words, timeout=timeout + 5, check=check)
     content = target.read_bytes() if target.exists() else b""
     return done.returncode, hashlib.sha256(content).hexdigest()

@@ -16,24 +16,20 @@ CLIENT4, SERVER4 = "10.0.0.1", "10.0.0.2"
 CLIENT6, SERVER6 = "fd00::1", "fd00::2"
 
 
-class Site:
-    """The namespaces and the cables; mmb is not started by it. `close` removes all of it."""
+class Cabled:
+    """Namespaces with cables between them, one of them (`middle`) for mmb, which is not started by it: what all shapes share.
+    `close` removes all of it."""
 
-    def __init__(self, folder, backend, mtu=None, queues=None):
+    def __init__(self, folder, backend):
         self.folder = folder
         self.backend = backend
         self._cleanup = contextlib.ExitStack()
+
+    @contextlib.contextmanager
+    def _undone_if_it_fails(self):
+        """What the block hands to the stack is undone when the block fails, and else when the site is closed."""
         with contextlib.ExitStack() as undo:
-            self.client = self._namespace(undo, "client")
-            self.middle = self._namespace(undo, "mmb")
-            self.server = self._namespace(undo, "server")
-            # What the kernel in the middle would say by itself (router solicitations, multicast reports) is not wanted.
-            self.middle.sysctl(net__ipv6__conf__default__disable_ipv6=1)
-            veth(self.middle, "vl", self.client, "eth0", mtu, queues)
-            veth(self.middle, "vr", self.server, "eth0", mtu, queues)
-            for host, v4, v6 in ((self.client, CLIENT4, CLIENT6), (self.server, SERVER4, SERVER6)):
-                host.ip("addr", "add", f"{v4}/24", "dev", "eth0")
-                host.ip("addr", "add", f"{v6}/64", "dev", "eth0", "nodad")
+            yield undo
             self._cleanup = undo.pop_all()
 
     @staticmethod
@@ -41,6 +37,10 @@ class Site:
         namespace = Namespace(role)
         undo.callback(namespace.delete)
         return namespace
+
+    def links(self):
+        """The ends of all cables: namespaces and names."""
+        raise NotImplementedError
 
     def mmb(self, name="mmb"):
         """The daemon between the cables, not started yet."""
@@ -52,23 +52,9 @@ class Site:
     def lost(self, daemon):
         """Packets that any queue on the way had to give up so far, by the counters of those who did: on a busy machine a
         program that is kept waiting loses packets before mmb, in mmb or behind it, but never without a counter."""
-        links = ((self.client, "eth0"), (self.middle, "vl"), (self.middle, "vr"), (self.server, "eth0"))
-        at_links = sum(link_drops(namespace, name) for namespace, name in links)
+        at_links = sum(link_drops(namespace, name) for namespace, name in self.links())
         at_sockets = sum(ip_counters(namespace)["Udp: RcvbufErrors"] for namespace in (self.client, self.server))
         return at_links + at_sockets + daemon.lost()
-
-    def sent_again(self):
-        """TCP segments that the client had to send again so far: without those that the server had already, which a
-        sender that is kept waiting sends to make sure (RFC 8985) and the server tells about (RFC 2883)."""
-        client, server = ip_counters(self.client), ip_counters(self.server)
-        known = server["TcpExt: TCPDSACKOldSent"] + server["TcpExt: TCPDSACKOfoSent"]
-        return client["Tcp: RetransSegs"] - known
-
-    def client_wire(self):
-        return RawPort(self.client, "eth0")
-
-    def server_wire(self):
-        return RawPort(self.server, "eth0")
 
     def start(self, side, words, name):
         """A program that lives as long as the site, at most."""
@@ -84,3 +70,37 @@ class Site:
 
     def __exit__(self, *_):
         self.close()
+
+
+class Site(Cabled):
+    """A client and a server."""
+
+    def __init__(self, folder, backend, mtu=None, queues=None):
+        super().__init__(folder, backend)
+        with self._undone_if_it_fails() as undo:
+            self.client = self._namespace(undo, "client")
+            self.middle = self._namespace(undo, "mmb")
+            self.server = self._namespace(undo, "server")
+            # What the kernel in the middle would say by itself (router solicitations, multicast reports) is not wanted.
+            self.middle.sysctl(net__ipv6__conf__default__disable_ipv6=1)
+            veth(self.middle, "vl", self.client, "eth0", mtu, queues)
+            veth(self.middle, "vr", self.server, "eth0", mtu, queues)
+            for host, v4, v6 in ((self.client, CLIENT4, CLIENT6), (self.server, SERVER4, SERVER6)):
+                host.ip("addr", "add", f"{v4}/24", "dev", "eth0")
+                host.ip("addr", "add", f"{v6}/64", "dev", "eth0", "nodad")
+
+    def links(self):
+        return (self.client, "eth0"), (self.middle, "vl"), (self.middle, "vr"), (self.server, "eth0")
+
+    def sent_again(self):
+        """TCP segments that the client had to send again so far: without those that the server had already, which a
+        sender that is kept waiting sends to make sure (RFC 8985) and the server tells about (RFC 2883)."""
+        client, server = ip_counters(self.client), ip_counters(self.server)
+        known = server["TcpExt: TCPDSACKOldSent"] + server["TcpExt: TCPDSACKOfoSent"]
+        return client["Tcp: RetransSegs"] - known
+
+    def client_wire(self):
+        return RawPort(self.client, "eth0")
+
+    def server_wire(self):
+        return RawPort(self.server, "eth0")

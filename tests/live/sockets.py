@@ -1,0 +1,123 @@
+"""Plain sockets in the namespaces of a site. The other end of an exchange tells whom it saw: that is how tests see what a
+translation did. Every wait ends."""
+
+import contextlib
+import socket
+
+TIMEOUT = 10
+# How long a test waits for what is not to come.
+SILENCE = 0.4
+
+
+def family_of(address):
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def udp(namespace, address, port=0):
+    bound = namespace.socket(family_of(address), socket.SOCK_DGRAM)
+    bound.bind((address, port))
+    bound.settimeout(TIMEOUT)
+    return bound
+
+
+def listener(namespace, address, port, backlog=64):
+    bound = namespace.socket(family_of(address), socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind((address, port))
+    bound.listen(backlog)
+    bound.settimeout(TIMEOUT)
+    return bound
+
+
+def tcp(namespace, source, target, sport=0, timeout=TIMEOUT):
+    """A connection from the address `source` to `target`, an address and a port; raises what the kernel says if it fails."""
+    made = namespace.socket(family_of(source), socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.settimeout(timeout)
+    try:
+        made.bind((source, sport))
+        made.connect(target)
+    except OSError:
+        made.close()
+        raise
+    made.settimeout(TIMEOUT)
+    return made
+
+
+def ask(here, there, text=b"hello"):
+    """Sends a datagram from one bound socket to the other's own address and has it answered: whom the other saw."""
+    return ask_at(here, there, there.getsockname()[:2], text)
+
+
+def ask_at(here, there, target, text=b"hello"):
+    """Likewise, but to an address that stands for the other's."""
+    here.sendto(text, target)
+    seen = receive(there, text)
+    there.sendto(b"re " + text, seen)
+    assert receive(here, b"re " + text) == tuple(target), "the answer comes from whom was asked"
+    return seen
+
+
+def receive(there, text):
+    """Waits for this datagram, whatever comes before it, and tells whom it came from."""
+    while True:
+        data, seen = there.recvfrom(65536)
+        if data == text:
+            return seen[:2]
+
+
+def heard(there):
+    """Whether any datagram comes."""
+    there.settimeout(SILENCE)
+    try:
+        return bool(there.recv(65536))
+    except (TimeoutError, ConnectionError):
+        return False
+    finally:
+        there.settimeout(TIMEOUT)
+
+
+def opened(here, source, target, listening, sport=0):
+    """A TCP connection and its other end: both sockets, and whom the other end saw."""
+    near = tcp(here, source, target, sport)
+    try:
+        far, seen = listening.accept()
+    except OSError:
+        near.close()
+        raise
+    far.settimeout(TIMEOUT)
+    return near, far, seen[:2]
+
+
+def talk(near, far, text=b"to and fro"):
+    """Bytes go both ways over a connection."""
+    for source, target in ((near, far), (far, near)):
+        source.sendall(text)
+        got = b""
+        while len(got) < len(text):
+            got += target.recv(65536) or _ended()
+        assert got == text
+
+
+def _ended():
+    raise AssertionError("the connection ended")
+
+
+def refused(namespace, source, target, timeout=1):
+    """Why a TCP connection does not come about: the error's name, `timeout` where nothing answers; None if it does."""
+    try:
+        tcp(namespace, source, target, timeout=timeout).close()
+    except TimeoutError:
+        return "timeout"
+    except OSError as error:
+        return type(error).__name__
+    return None
+
+
+@contextlib.contextmanager
+def closing(*sockets):
+    try:
+        yield sockets
+    finally:
+        for each in sockets:
+            each.close()

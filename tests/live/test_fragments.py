@@ -1,0 +1,177 @@
+"""Fragments through NAT (RFC 4787 REQ-14, RFC 5508 REQ-7): datagrams of hosts that fragment, and crafted ones that lie."""
+
+import itertools
+
+import pytest
+from scapy.layers.inet import IP, UDP
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment
+from scapy.packet import Raw
+
+from . import sockets
+from .programs import ping
+from .routed import INSIDE4, INSIDE6, NAT4, NAT6, OUTSIDE4, OUTSIDE6
+from .sockets import closing, udp
+from .test_nat import BOTH_FAMILIES
+
+A, B = INSIDE4[:2]
+WEB = OUTSIDE4[0]
+families = pytest.mark.parametrize(
+    ("inside", "outside", "stands_for"), [(A, WEB, NAT4), (INSIDE6[0], OUTSIDE6[0], NAT6)], ids=["v4", "v6"]
+)
+
+_ids = itertools.count(1000)
+
+
+@families
+@pytest.mark.parametrize("size", [1473, 4000, 20000, 60000])
+def test_a_datagram_in_fragments_goes_out_and_its_answer_comes_in(nat, inside, outside, stands_for, size):
+    nat.tested.policy(*BOTH_FAMILIES)
+    with closing(udp(nat.client, inside), udp(nat.server, outside, 9000)) as (near, far):
+        assert sockets.ask(near, far, text=bytes(n % 251 for n in range(size)))[0] == stands_for
+
+
+@families
+def test_a_ping_in_fragments_is_answered(nat, inside, outside, stands_for):
+    nat.tested.policy(*BOTH_FAMILIES)
+    assert ping(nat, outside, count=3, options=["-s", "6000", "-I", inside]) == 3
+
+
+def test_two_hosts_with_one_identification_do_not_mix(nat):
+    """RFC 6864 section 5: what two inside hosts number alike, one outside address must not send alike and in pieces."""
+    nat.tested.policy(*BOTH_FAMILIES)
+    with closing(udp(nat.client, A), udp(nat.client, B), udp(nat.server, WEB, 9000)) as (one, two, far):
+        for text in (bytes([n]) * 4000 for n in range(8)):
+            one.sendto(b"1" + text, (WEB, 9000))
+            two.sendto(b"2" + text, (WEB, 9000))
+            seen = {far.recvfrom(65536)[0][:1] for _ in range(2)}
+            assert seen == {b"1", b"2"}
+
+
+class Datagram:
+    """A UDP datagram from the inside in pieces, with lengths and checksum as if it were whole."""
+
+    def __init__(self, nat, size=3000, sport=5000):
+        self.head = nat.from_inside()
+        self.ident = next(_ids)
+        self.text = bytes((n * 7 + self.ident) % 251 for n in range(size))
+        self.whole = bytes(IP(bytes(IP(src=A, dst=WEB, id=self.ident) / UDP(sport=sport, dport=9000) / Raw(self.text))))[20:]
+
+    def piece(self, start, end, lie=b""):
+        """Bytes of the UDP datagram from `start` to `end`; `lie` stands in their place where it is given."""
+        more = end < len(self.whole)
+        content = (lie or self.whole[start:end]).ljust(end - start, b"!")
+        fields = {"flags": "MF" if more else 0, "frag": start // 8}
+        return self.head / IP(src=A, dst=WEB, id=self.ident, proto=17, **fields) / Raw(content)
+
+    def pieces(self, step=1000):
+        return [self.piece(at, min(at + step, len(self.whole))) for at in range(0, len(self.whole), step)]
+
+
+@pytest.fixture
+def of_mmb(nat):
+    """For frames that Linux, which puts datagrams together before it looks at them, treats otherwise."""
+    if nat.tested.kind != "mmb":
+        pytest.skip("nftables differs here: docs/nat.md")
+    return nat
+
+
+def send(nat, *frames):
+    with nat.inside_wire() as wire:
+        for frame in frames:
+            wire.send(frame)
+
+
+def test_pieces_in_order_arrive(nat):
+    nat.tested.policy(*BOTH_FAMILIES)
+    datagram = Datagram(nat)
+    with closing(udp(nat.server, WEB, 9000)) as (far,):
+        send(nat, *datagram.pieces())
+        assert sockets.receive(far, datagram.text)[0] == NAT4
+
+
+def test_pieces_behind_the_first_may_be_out_of_order(nat):
+    """RFC 4787 REQ-14, but for pieces before the first: those have no ports, and mmb keeps no packets."""
+    nat.tested.policy(*BOTH_FAMILIES)
+    datagram = Datagram(nat)
+    first, second, third, last = datagram.pieces(800)
+    with closing(udp(nat.server, WEB, 9000)) as (far,):
+        send(nat, first, last, third, second)
+        assert sockets.receive(far, datagram.text)[0] == NAT4
+
+
+def test_pieces_before_the_first_are_dropped_and_counted(of_mmb):
+    of_mmb.tested.policy(*BOTH_FAMILIES)
+    datagram = Datagram(of_mmb)
+    *rest, last = datagram.pieces()
+    with closing(udp(of_mmb.server, WEB, 9000)) as (far,):
+        send(of_mmb, last, *rest)
+        assert not sockets.heard(far)
+    assert of_mmb.tested.drops()["fragment-early"] == 1
+
+
+def test_overlapping_pieces_end_their_datagram(nat):
+    """RFC 5722, RFC 3128: no byte may be told twice."""
+    nat.tested.policy(*BOTH_FAMILIES)
+    datagram = Datagram(nat)
+    first, second, *rest, last = datagram.pieces(800)
+    with closing(udp(nat.server, WEB, 9000)) as (far,):
+        send(nat, first, second, datagram.piece(1200, 2000, lie=b"lie"), *rest, last)
+        assert not sockets.heard(far)
+    if nat.tested.kind == "mmb":
+        assert nat.tested.drops()["fragment-overlap"] >= 1
+
+
+def test_a_second_first_piece_does_not_change_the_ports(nat):
+    nat.tested.policy(*BOTH_FAMILIES)
+    datagram, other = Datagram(nat), Datagram(nat, sport=6000)
+    other.ident = datagram.ident
+    first, *rest = datagram.pieces()
+    with closing(udp(nat.server, WEB, 9000)) as (far,):
+        send(nat, first, other.pieces()[0], *rest)
+        assert not sockets.heard(far)
+
+
+def test_a_flood_of_first_pieces_keeps_nothing_from_others(of_mmb):
+    """Bounded memory: datagrams that never end make room. Linux stops all fragments until theirs are too old."""
+    of_mmb.tested.policy(*BOTH_FAMILIES)
+    with closing(udp(of_mmb.client, INSIDE4[2]), udp(of_mmb.server, WEB, 9000)) as (near, far):
+        head = of_mmb.from_inside()
+        frames = [
+            bytes(head / IP(src=B, dst=WEB, id=n, proto=17, flags="MF") / UDP(sport=5001, dport=9001, len=4000) / Raw(bytes(64)))
+            for n in range(5000)
+        ]
+        with of_mmb.inside_wire() as wire:
+            for at in range(0, len(frames), 500):
+                for frame in frames[at : at + 500]:
+                    wire.send(frame)
+                sockets.ask(near, far, text=b"in between %d" % at)
+        assert sockets.ask(near, far, text=bytes(5000))[0] == NAT4
+
+
+def test_tiny_first_pieces_of_tcp_are_dropped(of_mmb):
+    """RFC 1858 and RFC 3128: a first piece without the flags, and a second one that starts in the header."""
+    of_mmb.tested.policy(*BOTH_FAMILIES)
+    head = of_mmb.from_inside()
+    segment = bytes(5000)
+    tiny = head / IP(src=A, dst=WEB, id=next(_ids), proto=6, flags="MF") / Raw(b"\x13\x88\x23\x28" + segment[:4])
+    inside_the_header = head / IP(src=A, dst=WEB, id=next(_ids), proto=6, frag=1) / Raw(segment[:64])
+    send(of_mmb, tiny, inside_the_header)
+    of_mmb.tested.settled()
+    drops = of_mmb.tested.drops()
+    assert sum(drops.get(reason, 0) for reason in ("fragment-tiny", "fragment-early", "tcp-too-short")) == 2, drops
+
+
+def test_ipv6_pieces_of_an_overlapping_datagram_are_dropped(nat):
+    """RFC 5722: the whole datagram."""
+    nat.tested.policy(*BOTH_FAMILIES)
+    head = nat.from_inside()
+    inside, outside = INSIDE6[0], OUTSIDE6[0]
+    whole = bytes(IPv6(bytes(IPv6(src=inside, dst=outside) / UDP(sport=5000, dport=9000) / Raw(bytes(2000)))))[40:]
+
+    def piece(start, end):
+        fragment = IPv6ExtHdrFragment(nh=17, id=77, offset=start // 8, m=int(end < len(whole)))
+        return head / IPv6(src=inside, dst=outside) / fragment / Raw(whole[start:end])
+
+    with closing(udp(nat.server, outside, 9000)) as (far,):
+        send(nat, piece(0, 800), piece(400, 1600), piece(800, 1600), piece(1600, len(whole)))
+        assert not sockets.heard(far)

@@ -1,0 +1,235 @@
+"""ICMP through NAT and past connections (RFC 5508, RFC 4787 REQ-10, RFC 5382 REQ-9): traceroute, path-MTU discovery, refusals.
+
+With mmb in the middle and, for reference, with nftables.
+"""
+
+import re
+import threading
+
+import pytest
+from scapy.layers.inet import ICMP, IP, UDP, IPerror, UDPerror
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+from . import sockets
+from .frames import summed_up
+from .process import wait_until
+from .programs import fetch, ping
+from .routed import INSIDE4, INSIDE6, NAT4, NAT6, OUTER4, OUTSIDE4, OUTSIDE6
+from .sockets import closing, listener, receive, refused, udp
+from .test_nat import BOTH_FAMILIES, SOURCE, SOURCE_NFT
+
+A, WEB = INSIDE4[0], OUTSIDE4[0]
+families = pytest.mark.parametrize(
+    ("inside", "outside"), [(A, WEB), (INSIDE6[0], OUTSIDE6[0])], ids=["v4", "v6"]
+)
+
+
+def hops(host, words, target):
+    """Who traceroute tells of, hop by hop."""
+    command = ["traceroute", "-n", "-q", "1", "-w", "3", "-m", "8", *words, target]
+    lines = host.run(*command, timeout=60).stdout.splitlines()[1:]
+    return [line.split()[1] for line in lines]
+
+
+METHODS = pytest.mark.parametrize("method", [[], ["-I"], ["-T", "-p", "80"]], ids=["udp", "icmp", "tcp"])
+
+
+@families
+@METHODS
+def test_traceroute_sees_every_hop_through_source_nat(nat, inside, outside, method):
+    nat.tested.policy(*BOTH_FAMILIES)
+    way = hops(nat.client, ["-s", inside, *method], outside)
+    routers = ["10.0.0.254", OUTER4] if "." in inside else ["fd00:a::fe", "2001:db8::2"]
+    assert way[0] == routers[0] and way[-2:] == [routers[1], outside], way
+    # The reference is a hop of its own; mmb is a bump in the wire.
+    assert len(way) == (3 if nat.tested.kind == "mmb" else 4)
+
+
+@METHODS
+def test_traceroute_from_outside_sees_the_hops_behind_an_address(nat, method):
+    """Errors from the inside go out as from the outside address's path: they quote what the outside sent."""
+    nat.tested.policy(
+        [f"add-stateful in wan ip-daddr {NAT4} map ip-daddr {A}"], [f"before: iif vr ip daddr {NAT4} dnat to {A}"]
+    )
+    way = hops(nat.server, ["-s", WEB, *method], NAT4)
+    assert way[0] == "198.51.100.254" and way[-1] == NAT4, way
+    assert len(way) == (3 if nat.tested.kind == "mmb" else 4)
+
+
+def test_mtr_sees_every_hop(nat):
+    nat.tested.policy(SOURCE, SOURCE_NFT)
+    words = ["mtr", "-n", "-r", "-c", "3", "-i", "0.3", "-a", A, WEB]
+    lines = nat.client.run(*words, timeout=60).stdout.splitlines()
+    way = [match[1] for line in lines if (match := re.match(r"\s*\d+\.\|-- (\S+)", line))]
+    assert way[0] == "10.0.0.254" and way[-2:] == [OUTER4, WEB], lines
+
+
+@families
+def test_a_large_upload_finds_the_path_s_mtu(nat, inside, outside):
+    """A router outside says "fragmentation needed", or "packet too big", about translated packets."""
+    nat.tested.policy(*BOTH_FAMILIES)
+    prefix = "198.51.100.0/24" if "." in outside else "2001:db8:1::/64"
+    with nat.narrow(nat.outer, prefix, 1300), closing(listener(nat.server, outside, 9000)) as (listening,):
+        near, far, _ = sockets.opened(nat.client, inside, (outside, 9000), listening)
+        with closing(near, far):
+            _carry(near, far, 300_000)
+        route = nat.client.run("ip", "route", "get", outside, "from", inside).stdout
+    assert "mtu 1300" in route, route
+
+
+@families
+def test_a_large_download_finds_the_path_s_mtu(nat, inside, outside):
+    """A router inside says so about packets whose destination was translated back."""
+    nat.tested.policy(*BOTH_FAMILIES)
+    prefix = "10.0.0.0/24" if "." in outside else "fd00:a::/64"
+    stands_for = NAT4 if "." in outside else NAT6
+    with nat.narrow(nat.inner, prefix, 1300), closing(listener(nat.server, outside, 9000)) as (listening,):
+        near, far, _ = sockets.opened(nat.client, inside, (outside, 9000), listening)
+        with closing(near, far):
+            _carry(far, near, 300_000)
+        route = nat.server.run("ip", "route", "get", stands_for).stdout
+    assert "mtu 1300" in route, route
+
+
+def _carry(source, target, size):
+    content = bytes(size)
+    sender = threading.Thread(target=source.sendall, args=(content,))
+    sender.start()
+    got = 0
+    while got < size:
+        data = target.recv(1 << 16)
+        assert data, "the connection ended"
+        got += len(data)
+    sender.join(10)
+
+
+@families
+def test_a_closed_port_outside_is_told_inside(nat, inside, outside):
+    """RFC 5508 REQ-4: the error about a translated datagram is about the one that was sent."""
+    nat.tested.policy(*BOTH_FAMILIES)
+    with closing(udp(nat.client, inside)) as (near,):
+        near.connect((outside, 9))
+        near.send(b"anybody there?")
+        with pytest.raises(ConnectionRefusedError):
+            near.recv(100)
+    assert refused(nat.client, inside, (outside, 9)) == "ConnectionRefusedError"
+
+
+def test_a_closed_port_inside_is_told_outside(nat):
+    """RFC 5508 REQ-5 and REQ-8: an error from the inside comes from the outside address and quotes it."""
+    nat.tested.policy(
+        [f"add-stateful in wan ip-daddr {NAT4} udp-dport 8080 map ip-daddr {A} map udp-dport 9"],
+        [f"before: iif vr ip daddr {NAT4} udp dport 8080 dnat to {A}:9"],
+    )
+    with closing(udp(nat.server, WEB)) as (far,), nat.outside_wire() as wire:
+        far.connect((NAT4, 8080))
+        far.send(b"anybody there?")
+        with pytest.raises(ConnectionRefusedError):
+            far.recv(100)
+        error = next(error for frame in wire.frames() if (error := Ether(frame)).haslayer(ICMP))
+    assert error[IP].src == NAT4
+    assert (error[IPerror].src, error[IPerror].dst, error[UDPerror].dport) == (WEB, NAT4, 8080)
+    assert all(summed_up(part) for part in (bytes(error[IP])[:20], bytes(error[ICMP]), bytes(error[IPerror])[:20]))
+
+
+def test_an_error_may_quote_eight_bytes_and_no_more(nat):
+    """RFC 5508 REQ-4 and REQ-6, RFC 1812: old hosts quote the IP header and 64 bits. Checksums inside and outside are right."""
+    nat.tested.policy(SOURCE, SOURCE_NFT)
+    with closing(udp(nat.client, A), udp(nat.server, WEB, 9000)) as (near, far):
+        near.connect((WEB, 9000))
+        with nat.outside_wire() as outside, nat.inside_wire() as inside:
+            near.send(b"quote me")
+            sent = next(sent for frame in outside.frames() if UDP in (sent := Ether(frame)))
+            quoted = bytes(sent[IP])[:28]
+            error = Ether(src=sent.dst, dst=sent.src) / IP(src="203.0.113.7", dst=NAT4) / ICMP(type=3, code=3)
+            outside.send(error / Raw(quoted))
+            came = next(came for frame in inside.frames() if ICMP in (came := Ether(frame)))
+        with pytest.raises(ConnectionRefusedError):
+            near.recv(100)
+        sport = near.getsockname()[1]
+    assert (came[IP].src, came[IP].dst) == ("203.0.113.7", A)
+    inner = came[IPerror]
+    assert (inner.src, inner.dst, inner[UDPerror].sport) == (A, WEB, sport)
+    assert all(summed_up(part) for part in (bytes(came[IP])[:20], bytes(came[ICMP]), bytes(inner)[:20]))
+
+
+@pytest.mark.parametrize("about", ["nobody", "other-port", "other-address"])
+def test_an_error_about_nothing_that_was_sent_is_not_let_in(nat, about):
+    """RFC 5508 REQ-4a: an error that quotes no packet of a mapping comes through unaltered or not at all, never translated."""
+    nat.tested.policy(SOURCE, SOURCE_NFT)
+    with closing(udp(nat.client, A), udp(nat.server, WEB, 9000)) as (near, far):
+        near.connect((WEB, 9000))
+        with nat.outside_wire() as outside, nat.inside_wire() as inside:
+            near.send(b"quote me")
+            sent = next(sent for frame in outside.frames() if UDP in (sent := Ether(frame)))
+            quoted = IP(bytes(sent[IP])[:28])
+            if about == "nobody":
+                quoted.src, quoted.id = "200.0.0.77", 7
+            elif about == "other-port":
+                quoted[UDP].sport ^= 0x5555
+            else:
+                quoted.dst = "203.0.113.99"
+            error = Ether(src=sent.dst, dst=sent.src) / IP(src=WEB, dst=NAT4) / ICMP(type=3, code=3) / Raw(bytes(quoted))
+            outside.send(error)
+            far.sendto(b"still open", receive(far, b"quote me"))
+            assert receive(near, b"still open")
+            came = [Ether(frame) for frame in inside.drain()]
+    assert not any(ICMP in frame and frame[IP].dst == A for frame in came)
+
+
+def test_an_error_does_not_end_a_connection(nat):
+    """RFC 5508 REQ-6 (RFC 4787 REQ-12): the mapping outlives the error."""
+    nat.tested.policy(SOURCE, SOURCE_NFT)
+    with closing(udp(nat.client, A), udp(nat.server, WEB, 9000)) as (near, far):
+        whom = sockets.ask(near, far)
+        far.close()
+        near.sendto(b"nobody now", (WEB, 9000))
+        with nat.inside_wire() as inside:
+            near.sendto(b"nobody now", (WEB, 9000))
+            assert next(frame for frame in inside.frames() if ICMP in Ether(frame))
+        with closing(udp(nat.server, WEB, 9000)) as (again,):
+            wait_until(lambda: _asks(near, again) == whom, "the mapping is as it was")
+
+
+def _asks(near, far):
+    # The error that came meanwhile is told by the next call.
+    try:
+        return sockets.ask(near, far)
+    except ConnectionRefusedError:
+        return None
+
+
+def test_errors_come_through_a_reflexive_firewall(nat):
+    """What a connection's rules let in, they let in with the errors about it; other errors are dropped."""
+    nat.tested.policy(
+        ["add-stateful in lan ip-saddr 10.0.0.0/24 accept", "add in wan net-proto ip4 drop"],
+        [
+            "filter: ct state established,related accept",
+            "filter: iif vl ip saddr 10.0.0.0/24 accept",
+            "filter: iif vr ip version 4 drop",
+        ],
+    )
+    with closing(udp(nat.client, A)) as (near,):
+        near.connect((WEB, 9))
+        near.send(b"anybody there?")
+        with pytest.raises(ConnectionRefusedError):
+            near.recv(100)
+    assert ping(nat, WEB, count=2, options=["-I", A]) == 2
+    assert hops(nat.client, ["-s", A], WEB)[-2:] == [OUTER4, WEB]
+    answered = nat.server.run("ping", "-n", "-c", "1", "-W", "0.4", A, check=False)
+    assert " 0 received" in answered.stdout
+
+
+def test_a_port_forward_s_far_host_finds_the_mtu(nat):
+    """Path-MTU discovery against a forwarded port, with the narrow hop on either side."""
+    nat.tested.policy(
+        [f"add-stateful in wan ip-daddr {NAT4} tcp-dport 8080 map ip-daddr {A} map tcp-dport 8081"],
+        [f"before: iif vr ip daddr {NAT4} tcp dport 8080 dnat to {A}:8081"],
+    )
+    for router, prefix in ((nat.inner, "10.0.0.0/24"), (nat.outer, "198.51.100.0/24")):
+        with nat.narrow(router, prefix, 1300), closing(listener(nat.client, A, 8081)) as (listening,):
+            far, near, _ = sockets.opened(nat.server, WEB, (NAT4, 8080), listening)
+            with closing(near, far):
+                _carry(far, near, 200_000)
+                _carry(near, far, 200_000)

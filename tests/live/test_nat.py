@@ -1,0 +1,469 @@
+"""NAT, with mmb in the middle, and with Linux's nftables in the same place for reference: what the RFCs ask of both.
+
+Where the two differ by design the test is about mmb alone, and docs/nat.md says what the difference is. The requirement that a
+test shows stands with it.
+"""
+
+import contextlib
+import resource
+import socket
+
+import pytest
+
+from . import sockets
+from .process import wait_until
+from .programs import BIG, NumberedStream, fetch, ping
+from .routed import INSIDE4, INSIDE6, NAT4, NAT6, OUTSIDE4, OUTSIDE6
+from .sockets import closing, listener, opened, receive, refused, talk, udp
+
+A, B, C, D = INSIDE4
+WEB = OUTSIDE4[0]
+
+# The line as the paper prints it.
+PAPER = "mmb add-stateful ip-saddr 10.0.0.0/24 ip-proto tcp tcp-syn shuffle tcp-sport mod ip-saddr 200.0.0.1"
+SOURCE = [f"add-stateful in lan ip-saddr 10.0.0.0/24 map ip-saddr {NAT4}"]
+SOURCE_NFT = [f"behind: oif vr ip saddr 10.0.0.0/24 snat to {NAT4}"]
+SOURCE6 = [f"add-stateful in lan ip6-saddr fd00:a::/64 map ip6-saddr {NAT6}"]
+SOURCE6_NFT = [f"behind: oif vr ip6 saddr fd00:a::/64 snat to {NAT6}"]
+BOTH_FAMILIES = SOURCE + SOURCE6, SOURCE_NFT + SOURCE6_NFT
+POOL = ["200.0.0.4", "200.0.0.5", "200.0.0.6", "200.0.0.7"]
+
+families = pytest.mark.parametrize(
+    ("inside", "outside", "stands_for"), [(A, WEB, NAT4), (INSIDE6[0], OUTSIDE6[0], NAT6)], ids=["v4", "v6"]
+)
+
+
+@pytest.fixture
+def of_mmb(nat):
+    """For tests of what nftables does otherwise."""
+    if nat.tested.kind != "mmb":
+        pytest.skip("nftables differs here: docs/nat.md")
+    return nat
+
+
+def bracketed(address):
+    return f"[{address}]" if ":" in address else address
+
+
+# Source NAT
+
+
+def test_the_paper_s_line_translates_tcp(nat):
+    nat.tested.policy([PAPER], [f"behind: oif vr ip saddr 10.0.0.0/24 meta l4proto tcp snat to {NAT4} random"])
+    with closing(listener(nat.server, WEB, 9000)) as (listening,):
+        ports = []
+        for sport in (40000, 40001, 40002, 40003):
+            near, far, (address, port) = opened(nat.client, A, (WEB, 9000), listening, sport)
+            with closing(near, far):
+                assert address == NAT4
+                ports.append(port)
+                talk(near, far)
+    assert ports != [40000, 40001, 40002, 40003] and len(set(ports)) == 4
+    assert fetch(nat, f"http://{WEB}/big", source=A)[1] == nat.nginx.digest("big")
+
+
+@families
+def test_source_nat_carries_web_pages_udp_and_ping(nat, inside, outside, stands_for):
+    nat.tested.policy(*BOTH_FAMILIES)
+    for name in ("small", "big"):
+        assert fetch(nat, f"http://{bracketed(outside)}/{name}", source=inside)[1] == nat.nginx.digest(name)
+    with closing(udp(nat.client, inside), udp(nat.server, outside, 9000)) as (near, far):
+        assert sockets.ask(near, far)[0] == stands_for
+    with closing(listener(nat.server, outside, 9001)) as (listening,):
+        near, far, seen = opened(nat.client, inside, (outside, 9001), listening)
+        with closing(near, far):
+            assert seen[0] == stands_for
+            talk(near, far)
+    assert ping(nat, outside, count=5, options=["-I", inside]) == 5
+
+
+def test_what_is_not_inside_is_left_alone(nat):
+    nat.tested.policy(
+        [f"add-stateful ip-saddr {A} map ip-saddr {NAT4}"], [f"behind: oif vr ip saddr {A} snat to {NAT4}"]
+    )
+    with closing(udp(nat.client, A), udp(nat.client, B), udp(nat.server, WEB, 9000)) as (one, two, far):
+        assert sockets.ask(one, far)[0] == NAT4
+        assert sockets.ask(two, far)[0] == B
+
+
+def test_one_inside_port_is_one_outside_port_for_every_destination(nat):
+    """RFC 4787 REQ-1, RFC 5382 REQ-1: endpoint-independent mapping."""
+    nat.tested.policy(SOURCE, SOURCE_NFT)
+    targets = [udp(nat.server, address, port) for address in OUTSIDE4[:3] for port in (9000, 9001)]
+    with closing(udp(nat.client, A), *targets) as (near, *_):
+        assert len({sockets.ask(near, far) for far in targets}) == 1
+    listening = [listener(nat.server, address, 9002) for address in OUTSIDE4[:3]]
+    with closing(*listening):
+        made = [opened(nat.client, A, each.getsockname(), each, 40100) for each in listening]
+        with closing(*(end for near, far, _ in made for end in (near, far))):
+            assert len({seen for *_, seen in made}) == 1
+
+
+def test_a_collision_does_not_end_endpoint_independence(of_mmb):
+    """RFC 4787 REQ-1 where the outside port had to be another than the inside one; nftables picks anew by destination."""
+    of_mmb.tested.policy(SOURCE)
+    targets = [udp(of_mmb.server, address, 9000) for address in OUTSIDE4[:3]]
+    with closing(udp(of_mmb.client, A, 5000), udp(of_mmb.client, B, 5000), *targets) as (first, second, *_):
+        assert sockets.ask(first, targets[0]) == (NAT4, 5000)
+        seen = {sockets.ask(second, far) for far in targets}
+        assert len(seen) == 1 and seen != {(NAT4, 5000)}
+
+
+def test_two_hosts_never_share_an_outside_port(nat):
+    """RFC 4787 REQ-3: no port overloading for one destination; answers find who asked."""
+    nat.tested.policy(SOURCE, SOURCE_NFT)
+    with closing(*(udp(nat.client, host, 5000) for host in INSIDE4), udp(nat.server, WEB, 9000)) as (*hosts, far):
+        seen = [sockets.ask(host, far, text=host.getsockname()[0].encode()) for host in hosts]
+        assert len(set(seen)) == 4
+        for host, whom in zip(reversed(hosts), reversed(seen)):
+            far.sendto(b"later", whom)
+            assert receive(host, b"later") == (WEB, 9000)
+    with closing(listener(nat.server, WEB, 9001)) as (listening,):
+        made = [opened(nat.client, host, (WEB, 9001), listening, 5000) for host in INSIDE4]
+        with closing(*(end for near, far, _ in made for end in (near, far))):
+            assert len({seen for *_, seen in made}) == 4
+            for near, far, _ in made:
+                talk(near, far)
+
+
+@pytest.mark.parametrize("port", [700, 1023, 1024, 5000, 50001, 65535])
+def test_the_inside_port_is_kept_where_it_is_free(nat, port):
+    """RFC 4787 section 4.2.1, port preservation; it also keeps REQ-3a's ranges and REQ-4's parity."""
+    nat.tested.policy(SOURCE, SOURCE_NFT)
+    with closing(udp(nat.client, A, port), udp(nat.server, WEB, 9000)) as (near, far):
+        assert sockets.ask(near, far) == (NAT4, port)
+
+
+@pytest.mark.parametrize("port", [800, 801, 1022, 6000, 6001])
+def test_a_port_that_is_taken_gives_one_of_its_range_and_parity(of_mmb, port):
+    """RFC 4787 REQ-3a and REQ-4; nftables keeps the range but not the parity."""
+    of_mmb.tested.policy(SOURCE)
+    with closing(*(udp(of_mmb.client, host, port) for host in INSIDE4), udp(of_mmb.server, WEB, 9000)) as (*hosts, far):
+        ports = [sockets.ask(host, far)[1] for host in hosts]
+    assert len(set(ports)) == 4 and ports[0] == port
+    assert {number < 1024 for number in ports} == {port < 1024}
+    assert {number % 2 for number in ports} == {port % 2}
+
+
+def test_a_pool_gives_one_host_one_address(nat):
+    """RFC 4787 REQ-2: paired."""
+    pool = f"{POOL[0]}-{POOL[-1]}"
+    nat.tested.policy(
+        [f"add-stateful in lan ip-saddr 10.0.0.0/24 map ip-saddr {pool}"],
+        [f"behind: oif vr ip saddr 10.0.0.0/24 snat to {pool} persistent"],
+    )
+    targets = [udp(nat.server, address, 9000) for address in OUTSIDE4]
+    with closing(*targets, listener(nat.server, WEB, 9001)) as (*_, listening):
+        for host in INSIDE4:
+            made = [udp(nat.client, host) for _ in range(4)]
+            near, far, seen = opened(nat.client, host, (WEB, 9001), listening)
+            with closing(*made, near, far):
+                used = {sockets.ask(each, target)[0] for each in made for target in targets} | {seen[0]}
+            assert len(used) == 1 and used <= set(POOL)
+
+
+def test_ports_stay_within_the_range_that_is_named(nat):
+    nat.tested.policy(
+        [f"add-stateful in lan ip-saddr 10.0.0.0/24 ip-proto udp map ip-saddr {NAT4} map udp-sport 30000-30099"],
+        [f"behind: oif vr ip saddr 10.0.0.0/24 meta l4proto udp snat to {NAT4}:30000-30099"],
+    )
+    with closing(*(udp(nat.client, A, 7000 + n) for n in range(50)), udp(nat.server, WEB, 9000)) as (*hosts, far):
+        seen = {sockets.ask(host, far) for host in hosts}
+    assert len(seen) == 50
+    assert all(address == NAT4 and 30000 <= port <= 30099 for address, port in seen)
+
+
+def test_when_all_ports_are_used_new_flows_are_refused_and_old_ones_go_on(nat):
+    nat.tested.policy(
+        [f"add-stateful in lan ip-saddr 10.0.0.0/24 ip-proto udp map ip-saddr {NAT4} map udp-sport 30000-30003"],
+        [f"behind: oif vr ip saddr 10.0.0.0/24 meta l4proto udp snat to {NAT4}:30000-30003"],
+    )
+    with closing(*(udp(nat.client, A, 7000 + n) for n in range(5)), udp(nat.server, WEB, 9000)) as (*hosts, far):
+        for host in hosts[:4]:
+            sockets.ask(host, far)
+        hosts[4].sendto(b"one too many", (WEB, 9000))
+        assert not sockets.heard(far)
+        for host in hosts[:4]:
+            sockets.ask(host, far)
+    if nat.tested.kind == "mmb":
+        assert nat.tested.drops()["nat-no-port"] == 1
+
+
+def test_shuffled_ports_cannot_be_foreseen(nat):
+    """RFC 6056: no port tells the next one, and they are spread over the range."""
+    nat.tested.policy(
+        [f"add-stateful in lan ip-saddr 10.0.0.0/24 ip-proto udp map ip-saddr {NAT4} shuffle udp-sport 10000-59999"],
+        [f"behind: oif vr ip saddr 10.0.0.0/24 meta l4proto udp snat to {NAT4}:10000-59999 random"],
+    )
+    with closing(*(udp(nat.client, A, 7000 + n) for n in range(64)), udp(nat.server, WEB, 9000)) as (*hosts, far):
+        ports = [sockets.ask(host, far)[1] for host in hosts]
+    assert len(set(ports)) == 64 and all(10000 <= port <= 59999 for port in ports)
+    steps = [after - before for before, after in zip(ports, ports[1:])]
+    assert len(set(steps)) > 48
+    assert max(ports) - min(ports) > 20000
+
+
+# Filtering and hairpinning
+
+
+def test_strangers_stay_outside_by_default(nat):
+    """RFC 4787 REQ-8: address-dependent filtering at least."""
+    nat.tested.policy(SOURCE, SOURCE_NFT)
+    with closing(udp(nat.client, A), udp(nat.server, WEB, 9000), udp(nat.server, OUTSIDE4[1], 9000)) as ends:
+        near, far, stranger = ends
+        whom = sockets.ask(near, far)
+        stranger.sendto(b"let me in", whom)
+        assert not sockets.heard(near)
+        sockets.ask(near, stranger)
+        stranger.sendto(b"let me in", whom)
+        assert receive(near, b"let me in") == (OUTSIDE4[1], 9000)
+
+
+@pytest.mark.parametrize(
+    ("filtering", "other_port", "other_host"),
+    [
+        ("endpoint-independent", True, True),
+        ("address-dependent", True, False),
+        ("address-and-port-dependent", False, False),
+    ],
+)
+def test_filtering_is_as_it_is_set(of_mmb, filtering, other_port, other_host):
+    """RFC 4787 REQ-8, RFC 5382 REQ-3; nftables knows the last of the three."""
+    of_mmb.tested.policy([f"set nat filtering {filtering}", *SOURCE])
+    ends = udp(of_mmb.server, WEB, 9000), udp(of_mmb.server, WEB, 9001), udp(of_mmb.server, OUTSIDE4[1], 9000)
+    with closing(udp(of_mmb.client, A), *ends) as (near, far, same_host, stranger):
+        whom = sockets.ask(near, far)
+        for end, comes_in in ((same_host, other_port), (stranger, other_host)):
+            end.sendto(b"let me in", whom)
+            assert sockets.heard(near) == comes_in
+        far.sendto(b"still there", whom)
+        assert receive(near, b"still there")
+
+
+def test_an_answer_to_a_stranger_keeps_the_mapping(of_mmb):
+    """RFC 4787 REQ-1 and REQ-8 together: who came in is answered from where it sent to."""
+    of_mmb.tested.policy(["set nat filtering endpoint-independent", *SOURCE])
+    with closing(udp(of_mmb.client, A), udp(of_mmb.server, WEB, 9000), udp(of_mmb.server, OUTSIDE4[1], 9000)) as ends:
+        near, far, stranger = ends
+        whom = sockets.ask(near, far)
+        stranger.sendto(b"let me in", whom)
+        near.sendto(b"come in", receive(near, b"let me in"))
+        assert receive(stranger, b"come in") == whom
+
+
+def test_two_inside_hosts_meet_by_their_outside_addresses(of_mmb):
+    """RFC 4787 REQ-9 and 9a, RFC 5382 REQ-8: hairpinning, external source address; nftables has none for mappings made by
+    traffic. The outer router turns the packets round."""
+    of_mmb.tested.policy(["set nat filtering endpoint-independent", *SOURCE])
+    with closing(udp(of_mmb.client, A, 5000), udp(of_mmb.client, B, 6000), udp(of_mmb.server, WEB, 9000)) as ends:
+        one, two, far = ends
+        one_outside, two_outside = sockets.ask(one, far), sockets.ask(two, far)
+        assert sockets.ask_at(one, two, two_outside) == one_outside
+        assert sockets.ask_at(two, one, one_outside) == two_outside
+    with closing(listener(of_mmb.server, WEB, 9001), listener(of_mmb.client, B, 6001)) as (listening, inside):
+        # B's mapping of port 6001 comes from a connection of its own to the outside (REQ-1: the same for all).
+        from_b = opened(of_mmb.client, B, (WEB, 9001), listening, 6001)
+        near, far, seen = opened(of_mmb.client, A, from_b[2], inside, 5001)
+        with closing(*from_b[:2], near, far):
+            assert seen == (NAT4, 5001)
+            talk(near, far)
+
+
+def test_holes_are_punched_from_both_sides(of_mmb):
+    """RFC 4787 REQ-9 under address-dependent filtering: both hosts behind one NAT send first."""
+    of_mmb.tested.policy(SOURCE)
+    with closing(udp(of_mmb.client, A, 5000), udp(of_mmb.client, B, 6000), udp(of_mmb.server, WEB, 9000)) as ends:
+        one, two, far = ends
+        one_outside, two_outside = sockets.ask(one, far), sockets.ask(two, far)
+        one.sendto(b"punch", two_outside)
+        two.sendto(b"punch", one_outside)
+        assert receive(one, b"punch") == two_outside
+        one.sendto(b"and through", two_outside)
+        assert receive(two, b"and through") == one_outside
+
+
+@pytest.mark.parametrize("protocol", ["udp", "tcp"])
+def test_a_forwarded_port_is_reached_from_inside(nat, protocol):
+    """Hairpinning through a port forward, which both know."""
+    nat.tested.policy(
+        [
+            f"add-stateful in lan ip-saddr 10.0.0.0/24 map ip-saddr {NAT4}",
+            f"add-stateful ip-daddr {NAT4} {protocol}-dport 8080 map ip-daddr {B} map {protocol}-dport 80",
+        ],
+        [
+            f"before: ip daddr {NAT4} {protocol} dport 8080 dnat to {B}:80",
+            f"behind: ip saddr 10.0.0.0/24 snat to {NAT4}",
+        ],
+    )
+    if protocol == "udp":
+        with closing(udp(nat.client, A), udp(nat.client, B, 80)) as (near, far):
+            assert sockets.ask_at(near, far, (NAT4, 8080))[0] == NAT4
+    else:
+        with closing(listener(nat.client, B, 80)) as (listening,):
+            near, far, seen = opened(nat.client, A, (NAT4, 8080), listening)
+            with closing(near, far):
+                assert seen[0] == NAT4
+                talk(near, far)
+
+
+# Destination NAT
+
+
+def test_a_port_is_forwarded(nat):
+    nat.tested.policy(
+        [f"add-stateful in wan ip-daddr {NAT4} tcp-dport 8080 map ip-daddr {A} map tcp-dport 8081"],
+        [f"before: iif vr ip daddr {NAT4} tcp dport 8080 dnat to {A}:8081"],
+    )
+    with closing(listener(nat.client, A, 8081)) as (listening,):
+        made = [opened(nat.server, address, (NAT4, 8080), listening, 45000) for address in OUTSIDE4]
+        with closing(*(end for near, far, _ in made for end in (near, far))):
+            assert [seen for *_, seen in made] == [(address, 45000) for address in OUTSIDE4]
+            for near, far, _ in made:
+                talk(near, far)
+    assert refused(nat.server, WEB, (NAT4, 8082)) is not None
+
+
+@pytest.mark.parametrize(
+    ("outside", "stands_for", "inside", "field"),
+    [(WEB, NAT4, A, "ip-daddr"), (OUTSIDE6[0], NAT6, INSIDE6[0], "ip6-daddr")],
+    ids=["v4", "v6"],
+)
+def test_an_address_stands_for_a_host(nat, outside, stands_for, inside, field):
+    """One-to-one NAT: whoever begins, one address stands for the other."""
+    source, nft = field.replace("daddr", "saddr"), "ip6" if ":" in inside else "ip"
+    nat.tested.policy(
+        [
+            f"add-stateful in wan {field} {stands_for} map {field} {inside}",
+            f"add-stateful in lan {source} {inside} map {source} {stands_for}",
+        ],
+        [
+            f"before: iif vr {nft} daddr {stands_for} dnat to {inside}",
+            f"behind: oif vr {nft} saddr {inside} snat to {stands_for}",
+        ],
+    )
+    with closing(udp(nat.client, inside, 7000), udp(nat.server, outside, 9000)) as (near, far):
+        assert sockets.ask_at(far, near, (stands_for, 7000)) == (outside, 9000)
+    with closing(udp(nat.client, inside, 7001), udp(nat.server, outside, 9001)) as (near, far):
+        assert sockets.ask(near, far) == (stands_for, 7001)
+    answered = nat.server.run("ping", "-n", "-c", "2", "-i", "0.2", "-I", outside, stands_for, check=False)
+    assert " 2 received" in answered.stdout, answered.stdout
+
+
+# Real programs
+
+
+@pytest.mark.parametrize("direction", [[], ["-R"]], ids=["up", "down"])
+def test_iperf_through_source_nat(nat, direction):
+    nat.tested.policy(*BOTH_FAMILIES)
+    assert nat.iperf.measure(WEB, 1, "-P", "4", *direction)["sum_received"]["bytes"] > 1e6
+    assert nat.iperf.measure(OUTSIDE6[0], 1, *direction)["sum_received"]["bytes"] > 1e6
+    assert nat.iperf.measure(WEB, 1, "-u", "-b", "10M", *direction)["sum"]["packets"] > 500
+
+
+def test_many_connections_at_once_and_one_after_another(nat):
+    """wrk: kept alive, and then a new connection for every page. A busy machine may be slow, but no request fails."""
+    nat.tested.policy(SOURCE, SOURCE_NFT)
+    for options in ([], ["-H", "Connection: close"]):
+        words = ["wrk", "-t", "2", "-c", "400", "-d", "2", "--timeout", "20", *options, f"http://{WEB}/small"]
+        done = nat.client.run(*words, timeout=40)
+        assert "Socket errors" not in done.stdout, done.stdout
+        assert "Non-2xx" not in done.stdout, done.stdout
+        (requests,) = [line.split()[0] for line in done.stdout.splitlines() if " requests in " in line]
+        assert int(requests) > 400
+
+
+def test_a_connection_is_kept_alive_over_many_requests(nat):
+    nat.tested.policy([PAPER], [f"behind: oif vr ip saddr 10.0.0.0/24 snat to {NAT4} random"])
+    pages = [f"http://{WEB}/small"] * 50
+    done = nat.client.run("curl", "-sS", "--interface", A, "-w", "%{num_connects}\n", *pages, timeout=30)
+    lines = done.stdout.splitlines()
+    assert lines.count("mmb was here") == 50
+    assert sum(int(line) for line in lines if line.isdigit()) == 1
+
+
+@pytest.fixture
+def many_files():
+    """Room for ten thousand sockets."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 11000:
+        pytest.skip(f"only {hard} open files are allowed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_ten_thousand_connections_are_open_together(nat, many_files):
+    """Over all four inside addresses and one outside one; each is open still when all are."""
+    nat.tested.policy(SOURCE, SOURCE_NFT)
+    with contextlib.ExitStack() as stack:
+        with nat.client.entered():
+            made = [
+                stack.enter_context(socket.create_connection((WEB, 80), sockets.TIMEOUT, (INSIDE4[n % 4], 0)))
+                for n in range(10000)
+            ]
+        for each in made[::100]:
+            each.sendall(b"GET /small HTTP/1.1\r\nHost: web\r\n\r\n")
+            got = b""
+            while b"mmb was here" not in got:
+                got += each.recv(4096) or pytest.fail("the connection ended")
+
+
+def test_a_stream_of_datagrams_loses_nothing_that_is_not_counted(of_mmb):
+    of_mmb.tested.policy(SOURCE)
+    with NumberedStream(of_mmb, of_mmb.tested.daemon, target=WEB) as stream:
+        assert fetch(of_mmb, f"http://{WEB}/big", source=A)[1] == of_mmb.nginx.digest("big")
+    stream.check()
+    assert of_mmb.tested.daemon.port("wan")["rx"]["bytes"] > BIG
+
+
+# Every other value that a connection may be given
+
+
+def test_shuffled_sequence_numbers_carry_a_file_both_ways(of_mmb):
+    """With selective acknowledgements and time stamps as the hosts have them; nftables has no such target."""
+    of_mmb.tested.policy(
+        [
+            f"add-stateful in lan ip-saddr 10.0.0.0/24 ip-proto tcp tcp-syn shuffle tcp-seq-num map ip-saddr {NAT4}",
+            "add in wan ip-proto tcp drop 0.5",
+            "add in lan ip-proto tcp drop 0.5",
+        ]
+    )
+    assert fetch(of_mmb, f"http://{WEB}/big", source=A, timeout=60)[1] == of_mmb.nginx.digest("big")
+    result = of_mmb.iperf.measure(WEB, 1)
+    assert result["sum_received"]["bytes"] > 1e5
+
+
+def test_shuffled_identifiers_do_no_harm(of_mmb):
+    of_mmb.tested.policy(
+        [
+            "add-stateful in lan ip-saddr 10.0.0.0/24 shuffle ip-id",
+            "add-stateful in lan ip6-saddr fd00:a::/64 shuffle ip6-flow-label",
+        ]
+    )
+    for host, source in ((WEB, A), (f"[{OUTSIDE6[0]}]", INSIDE6[0])):
+        assert fetch(of_mmb, f"http://{host}/big", source=source)[1] == of_mmb.nginx.digest("big")
+
+
+def test_pings_with_one_identifier_do_not_mix(nat):
+    """RFC 5508 REQ-1 and REQ-3: identifiers are translated as ports are."""
+    nat.tested.policy(SOURCE, SOURCE_NFT)
+    words = ["ping", "-n", "-e", "77", "-i", "0.2", "-c", "10", "-W", "5"]
+    running = [
+        nat.client.start([*words, "-I", host, WEB], nat.folder / f"ping-{host}.log") for host in INSIDE4
+    ]
+    for process in running:
+        with process:
+            process.wait(30)
+            assert " 10 received" in process.output() and "DUP" not in process.output(), process.output()
+        process.log.unlink()
+
+
+def test_a_mapping_ends_when_its_time_is_over(of_mmb):
+    """RFC 4787 REQ-5 and REQ-6: the time is set, outbound packets begin it anew, and the port is free afterwards."""
+    of_mmb.tested.policy(["set timeout udp 2", "set timeout udp-unreplied 2", *SOURCE])
+    with closing(udp(of_mmb.client, A, 5000), udp(of_mmb.client, B, 5000), udp(of_mmb.server, WEB, 9000)) as ends:
+        one, two, far = ends
+        assert sockets.ask(one, far) == (NAT4, 5000)
+        wait_until(lambda: of_mmb.tested.daemon.ask("show connections")["connections"] == [], "the mapping is gone")
+        assert sockets.ask(two, far) == (NAT4, 5000)
+        assert sockets.ask(one, far) != (NAT4, 5000)
