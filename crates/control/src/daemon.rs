@@ -156,7 +156,7 @@ fn fulfil(policy: &Policy, wish: Wish) -> Result<Policy, Refusal> {
 
 /// Whether a command changes something; the others are questions.
 pub(crate) fn is_change(command: &Command) -> bool {
-    !matches!(command, Command::List { .. } | Command::Show(_))
+    !matches!(command, Command::List { .. } | Command::Show(_) | Command::Kill(_) | Command::Monitor)
 }
 
 impl Change {

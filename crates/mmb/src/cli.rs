@@ -85,6 +85,14 @@ pub(crate) enum Command {
     Apply(PolicyFile),
     /// `save`
     Save(PolicyFile),
+    /// `conn`
+    Conn(Words),
+    /// `monitor`
+    Monitor(Words),
+    /// `save-state`
+    SaveState(StateFile),
+    /// `load-state`
+    LoadState(StateFile),
     /// Prints the completions for a shell
     Completions(CompletionsArgs),
     /// Prints a man page
@@ -119,6 +127,14 @@ pub(crate) struct Words {
 #[derive(Debug, Args)]
 pub(crate) struct PolicyFile {
     /// The policy file
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: String,
+}
+
+/// A file of connections to read or to write.
+#[derive(Debug, Args)]
+pub(crate) struct StateFile {
+    /// The file of connections; - is standard input or output
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: String,
 }

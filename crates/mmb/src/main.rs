@@ -61,6 +61,10 @@ fn dispatch(command: Command, global: Global) -> anyhow::Result<ExitCode> {
         Command::Set(words) => ("set", words.words),
         Command::Apply(policy) => ("apply", vec![policy.file]),
         Command::Save(policy) => ("save", vec![policy.file]),
+        Command::Conn(words) => ("conn", words.words),
+        Command::Monitor(words) => ("monitor", words.words),
+        Command::SaveState(state) => ("save-state", vec![state.file]),
+        Command::LoadState(state) => ("load-state", vec![state.file]),
     };
     let line = Line::new(name, words, global).unwrap_or_else(|message| bad_usage(message));
     Ok(client::main(line.words, client_options(line.global)))

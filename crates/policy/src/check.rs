@@ -5,6 +5,7 @@
 
 mod conflict;
 mod constraint;
+mod filter;
 mod target;
 mod world;
 
@@ -12,6 +13,8 @@ use crate::diagnostic::{Diagnostic, Errors, Note, Notes};
 use crate::rule::{DEFAULT_PRIO, Match, NumberItem, NumberSet, Rule, Target};
 use crate::syntax::{FieldSyntax, ItemKind, ItemSyntax, RuleSyntax, ValueSyntax};
 use crate::value::{self, Refusal};
+
+pub(crate) use filter::filter;
 
 /// Where the checker says what it finds.
 pub(crate) struct Report<'e> {

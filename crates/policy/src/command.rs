@@ -2,12 +2,13 @@
 
 use crate::check::{self, Report};
 use crate::diagnostic::{Diagnostic, Errors, Note, Notes, Span};
+use crate::filter::Filter;
 use crate::lexer::{Lexer, Token};
 use crate::parser;
 use crate::rule::{Rule, RuleId};
 use crate::setting::Setting;
 use crate::syntax::CommandSyntax;
-use crate::verb::CommandInfo;
+use crate::verb::{CommandInfo, SHOWS};
 
 /// One checked command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub enum Command {
     Add(Box<Rule>),
     /// `del ID`
     Del(RuleId),
+    /// `del ID --kill`: the rule's connections end too.
+    DelKill(RuleId),
     /// `flush`
     Flush,
     /// `list [--terse]`
@@ -31,6 +34,10 @@ pub enum Command {
     Disable(String),
     /// `set NAME VALUE`
     Set(Setting),
+    /// `conn kill FILTER…`
+    Kill(Filter),
+    /// `monitor`
+    Monitor,
 }
 
 /// What `show` shows.
@@ -48,6 +55,15 @@ pub enum Show {
     Settings,
     /// Version and build.
     Version,
+    /// Connections, one by one.
+    Connections {
+        /// Which.
+        filter: Filter,
+        /// Where each is kept, too.
+        verbose: bool,
+    },
+    /// How many connections there are, were and were refused.
+    ConnSummary,
 }
 
 impl Command {
@@ -56,13 +72,15 @@ impl Command {
         let name = match self {
             Command::Add(rule) if rule.stateful => "add-stateful",
             Command::Add(_) => "add",
-            Command::Del(_) => "del",
+            Command::Del(_) | Command::DelKill(_) => "del",
             Command::Flush => "flush",
             Command::List { .. } => "list",
             Command::Show(_) => "show",
             Command::Enable(_) => "enable",
             Command::Disable(_) => "disable",
             Command::Set(_) => "set",
+            Command::Kill(_) => "conn",
+            Command::Monitor => "monitor",
         };
         crate::verb::named(name).expect("the table has every command, a test checks it")
     }
@@ -74,6 +92,7 @@ impl std::fmt::Display for Command {
         match self {
             Command::Add(rule) => write!(f, "{}", rule.display_with_id()),
             Command::Del(id) => write!(f, "del {id}"),
+            Command::DelKill(id) => write!(f, "del {id} --kill"),
             Command::Flush => f.write_str("flush"),
             Command::List { terse: false } => f.write_str("list"),
             Command::List { terse: true } => f.write_str("list --terse"),
@@ -81,15 +100,35 @@ impl std::fmt::Display for Command {
             Command::Enable(port) => write!(f, "enable {port}"),
             Command::Disable(port) => write!(f, "disable {port}"),
             Command::Set(setting) => write!(f, "set {setting}"),
+            Command::Kill(Filter::ALL) => f.write_str("conn kill all"),
+            Command::Kill(filter) => write!(f, "conn kill {filter}"),
+            Command::Monitor => f.write_str("monitor"),
         }
+    }
+}
+
+impl Show {
+    /// The words that ask for it, but for a filter.
+    fn name(&self) -> &'static str {
+        let row =
+            SHOWS.iter().find(|(_, show, _)| std::mem::discriminant(show) == std::mem::discriminant(self));
+        row.map_or("", |(name, ..)| name)
     }
 }
 
 impl std::fmt::Display for Show {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let word = crate::verb::SHOWS.iter().find(|(_, show, _)| show == self);
-        f.write_str(word.map_or("", |(word, ..)| word))
+        f.write_str(self.name())?;
+        match self {
+            Show::Connections { filter: Filter::ALL, verbose } => write!(f, "{}", verbosity(*verbose)),
+            Show::Connections { filter, verbose } => write!(f, " {filter}{}", verbosity(*verbose)),
+            _ => Ok(()),
+        }
     }
+}
+
+fn verbosity(verbose: bool) -> &'static str {
+    if verbose { " verbose" } else { "" }
 }
 
 /// Parses and checks one command. Comments and joined lines are understood, a leading `mmb` is skipped. Of more than
@@ -144,6 +183,9 @@ impl<'a> Commands<'a> {
                 CommandSyntax::Rule(rule) => {
                     check::rule(&rule, &mut report).map(|rule| Command::Add(Box::new(rule)))
                 }
+                CommandSyntax::Connections(filter, verbose) => check::filter(&filter, &mut report)
+                    .map(|filter| Command::Show(Show::Connections { filter, verbose })),
+                CommandSyntax::Kill(filter) => check::filter(&filter, &mut report).map(Command::Kill),
                 CommandSyntax::Other(command) => Some(command),
             };
             if let Some(command) = command

@@ -1,6 +1,8 @@
 //! Completion: the words that may stand at a place of an unfinished command.
 
 use crate::field::{FIELDS, FieldInfo, Place, ValueKind, Writable};
+use crate::filter::{STATES, TERMS};
+use crate::phrase;
 use crate::position::{self, Expect};
 use crate::setting;
 use crate::verb::{COMMANDS, LB_METHODS, SHOWS, TARGETS, TargetInfo};
@@ -88,8 +90,10 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
     match expect {
         Expect::Command => COMMANDS.iter().for_each(|info| give(info.name, info.help)),
         Expect::RuleId => context.ids.iter().for_each(|id| give(&id.to_string(), "a rule")),
-        Expect::Terse => give("--terse", "rules only"),
-        Expect::Show => SHOWS.iter().for_each(|(word, _, help)| give(word, help)),
+        Expect::Word(word, help) => give(word, help),
+        Expect::Show(begun) => shows(begun).for_each(|(word, help)| give(word, help)),
+        Expect::Term => TERMS.iter().for_each(|info| give(info.name, info.help)),
+        Expect::State => STATES.iter().for_each(|(name, help)| give(name, help)),
         Expect::Port => context.ports.iter().for_each(|port| give(port, "a port")),
         Expect::Setting(begun) => setting::next_words(begun).for_each(|(word, help)| give(word, help)),
         Expect::SettingValue(info) => info.words().iter().for_each(|(word, help)| give(word, help)),
@@ -122,6 +126,15 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
     }
 }
 
+/// The words that may follow the beginning of what `show` shows, with their help.
+pub(crate) fn shows(begun: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let names = SHOWS.iter().map(|(name, ..)| *name);
+    phrase::next_words(names, begun).filter_map(|(next, name)| {
+        let (_, _, help) = SHOWS.iter().find(|(known, ..)| *known == name)?;
+        Some((next, *help))
+    })
+}
+
 pub(crate) fn attribute_help(word: &str) -> &'static str {
     match word {
         "id" => "the rule's number, 1 to 4294967295; without it the next one",
@@ -146,6 +159,21 @@ mod tests {
         assert_eq!(texts("del 3"), ["3", "34"]);
         assert_eq!(texts("disable "), ["lan", "wan"]);
         assert_eq!(texts("show ru"), ["runtime"]);
+        assert_eq!(texts("show con"), ["connections", "conn"]);
+        assert_eq!(texts("show conn "), ["summary"]);
+        assert_eq!(texts("show conn summary "), [""; 0]);
+        assert_eq!(texts("show connections s"), ["state"]);
+        assert_eq!(texts("show connections ip-proto udp v"), ["verbose"]);
+        assert_eq!(texts("show connections verbose "), [""; 0]);
+        assert_eq!(texts("show connections state tcp-dport 80 state fin"), ["fin-wait"]);
+        assert_eq!(texts("show connections ip-proto ud"), ["udp", "udplite"]);
+        assert_eq!(texts("conn "), ["kill"]);
+        assert_eq!(texts("conn kill a"), ["all"]);
+        assert_eq!(texts("conn kill all "), [""; 0]);
+        assert_eq!(texts("conn kill rule 3 a"), [""; 0]);
+        assert_eq!(texts("conn kill rule "), ["3", "34"]);
+        assert_eq!(texts("del 3 "), ["--kill"]);
+        assert_eq!(texts("mon"), ["monitor"]);
         assert_eq!(texts("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat"]);
         assert_eq!(texts("set poll "), ["adaptive", "spin"]);
         assert_eq!(texts("set poll spin "), [""; 0]);

@@ -1,11 +1,12 @@
 //! `?`: what may stand at a place of a command, with one line for each possibility.
 
-use crate::complete::{attribute_help, fields, takes};
+use crate::complete::{attribute_help, fields, shows, takes};
 use crate::field::{FieldInfo, ValueKind};
+use crate::filter::{STATES, TERMS};
 use crate::position::{self, Expect};
 use crate::setting;
 use crate::value;
-use crate::verb::{COMMANDS, CommandInfo, LB_METHODS, SHOWS, TARGETS};
+use crate::verb::{COMMANDS, CommandInfo, LB_METHODS, TARGETS};
 
 /// A line of help.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,8 +53,10 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
             COMMANDS.iter().for_each(|info| give(&joined(info.name, info.arguments), info.help))
         }
         Expect::RuleId => give("<ID>", "the number of a rule, as `list` shows it"),
-        Expect::Terse => give("--terse", "rules only, without counters"),
-        Expect::Show => SHOWS.iter().for_each(|(word, _, help)| give(word, help)),
+        Expect::Word(word, help) => give(word, help),
+        Expect::Show(begun) => shows(begun).for_each(|(word, help)| give(word, help)),
+        Expect::Term => TERMS.iter().for_each(|info| give(info.name, info.help)),
+        Expect::State => STATES.iter().for_each(|(name, help)| give(name, help)),
         Expect::Port => give("<PORT>", "the name of a port"),
         Expect::Setting(begun) => setting::next_words(begun).for_each(|(word, help)| give(word, help)),
         Expect::SettingValue(info) => match info.words() {
@@ -118,6 +121,10 @@ mod tests {
         assert_eq!(words("set timeout tcp-syn "), ["<VALUE>"]);
         assert_eq!(words("set ip6-max-headers "), ["<VALUE>"]);
         assert_eq!(words("del "), ["<ID>"]);
+        assert_eq!(words("del 3 "), ["--kill", "<end>"]);
+        assert_eq!(words("show connections ip-saddr "), ["<VALUE>"]);
+        assert_eq!(words("show connections rule 3 v"), ["verbose"]);
+        assert_eq!(words("conn kill rule 3 ")[..2], ["net-proto", "ip-proto"]);
         assert_eq!(words("flush "), ["<end>"]);
         assert_eq!(words("add ip-ttl > "), ["<VALUE>"]);
         assert_eq!(words("add net-proto == "), ["<VALUE>", "ip4", "ip6", "ip"]);
@@ -144,7 +151,18 @@ mod tests {
 
     #[test]
     fn every_word_has_a_line() {
-        for place in ["", "add tcp-dport 80 ", "set ", "set timeout ", "set nat filtering ", "set poll "] {
+        for place in [
+            "",
+            "add tcp-dport 80 ",
+            "set ",
+            "set timeout ",
+            "set nat filtering ",
+            "set poll ",
+            "show ",
+            "conn ",
+            "conn kill ",
+            "conn kill state ",
+        ] {
             for line in help_at(place, place.len()) {
                 assert!(!line.help.is_empty(), "{line:?}");
             }

@@ -3,18 +3,25 @@
 //! Recursive descent, one function a production. On a mistake the parser reports it, skips to the next word
 //! that begins something (a field, a target, `!`) and goes on, so that one line can have several errors.
 
+pub(crate) mod filter;
 mod rule;
 mod unknown;
 
-use crate::command::Command;
+use crate::command::{Command, Show};
 use crate::diagnostic::{Diagnostic, Errors, Span};
 use crate::lexer::{Token, TokenKind};
 use crate::nearest::nearest;
+use crate::phrase;
 use crate::rule::RuleId;
 use crate::setting::{self, Setting, SettingInfo};
 use crate::syntax::CommandSyntax;
 use crate::value;
 use crate::verb::{self, Argument, COMMANDS, CommandInfo, SHOWS, Verb};
+
+/// What may follow `list`,
+pub(crate) const TERSE: &str = "--terse";
+/// and `del ID`.
+pub(crate) const KILL: &str = "--kill";
 
 /// Parses the tokens of one command; `None` for an empty line, or if nothing could be made of it.
 ///
@@ -98,22 +105,29 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
         if info.argument == Argument::Rule {
             return Some(CommandSyntax::Rule(self.rule(info.verb == Verb::AddStateful)));
         }
-        let command = self.simple(info)?;
+        let command = match info.verb {
+            Verb::Show => self.show()?,
+            Verb::Conn => self.conn()?,
+            _ => CommandSyntax::Other(self.simple(info)?),
+        };
         self.end(info)?;
-        Some(CommandSyntax::Other(command))
+        Some(command)
     }
 
     fn simple(&mut self, info: &'static CommandInfo) -> Option<Command> {
         Some(match info.verb {
-            Verb::Del => Command::Del(self.rule_id()?),
+            Verb::Del => {
+                let id = self.rule_id()?;
+                if self.take_word(KILL) { Command::DelKill(id) } else { Command::Del(id) }
+            }
             Verb::Flush => Command::Flush,
-            Verb::List => Command::List { terse: self.take_word("--terse") },
-            Verb::Show => Command::Show(self.show()?),
+            Verb::List => Command::List { terse: self.take_word(TERSE) },
             Verb::Enable => Command::Enable(self.port()?),
             Verb::Disable => Command::Disable(self.port()?),
             Verb::Set => Command::Set(self.setting()?),
-            Verb::Add | Verb::AddStateful => return None,
-            Verb::Apply | Verb::Save | Verb::Check => {
+            Verb::Monitor => Command::Monitor,
+            Verb::Add | Verb::AddStateful | Verb::Show | Verb::Conn => return None,
+            Verb::Apply | Verb::Save | Verb::Check | Verb::SaveState | Verb::LoadState => {
                 let span = self.last_span();
                 let message =
                     format!("`{}` is no command of a policy: give it to the shell or to mmb", info.name);
@@ -130,10 +144,12 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
         }
         let message = match info.argument {
             Argument::None => format!("nothing follows `{}`", info.name),
+            Argument::Show => "nothing more follows what is to be shown".to_owned(),
             _ => format!("nothing more follows `{} {}`", info.name, info.arguments),
         };
         let meant = match &token.kind {
-            TokenKind::Word(word) if info.argument == Argument::Terse => nearest(word, ["--terse"]),
+            TokenKind::Word(word) if info.argument == Argument::Terse => nearest(word, [TERSE]),
+            TokenKind::Word(word) if info.argument == Argument::RuleId => nearest(word, [KILL]),
             _ => None,
         };
         self.error(Diagnostic::new(token.span, message).expected("the end of the command").suggest(meant));
@@ -165,18 +181,32 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
         }
     }
 
-    fn show(&mut self) -> Option<crate::command::Show> {
-        let token = self.next();
-        let words = || SHOWS.iter().map(|(word, ..)| *word);
-        let word = token.word();
-        if let Some((_, show, _)) = SHOWS.iter().find(|(name, ..)| *name == word) {
-            return Some(*show);
+    fn show(&mut self) -> Option<CommandSyntax<'t>> {
+        let names = || SHOWS.iter().map(|(name, ..)| *name);
+        let mut begun = "";
+        loop {
+            if let Some((_, show, _)) = SHOWS.iter().find(|(name, ..)| *name == begun) {
+                return match show {
+                    Show::Connections { .. } => self.connections(),
+                    show => Some(CommandSyntax::Other(Command::Show(*show))),
+                };
+            }
+            let token = self.next();
+            let word = token.word();
+            if let Some(longer) = phrase::longer(names(), begun, word) {
+                begun = longer;
+                continue;
+            }
+            let message = match (begun, word) {
+                (_, "") => "what to show?".to_owned(),
+                ("", _) => format!("`{word}` cannot be shown"),
+                _ => format!("`{begun} {word}` cannot be shown"),
+            };
+            let words = || phrase::next_words(names(), begun).map(|(word, _)| word);
+            let (expected, nearest) = (list(words()), nearest(word, words()));
+            self.error(Diagnostic::new(token.span, message).expected(expected).suggest(nearest));
+            return None;
         }
-        let message =
-            if word.is_empty() { "what to show?".to_owned() } else { format!("`{word}` cannot be shown") };
-        let expected = list(words());
-        self.error(Diagnostic::new(token.span, message).expected(expected).suggest(nearest(word, words())));
-        None
     }
 
     fn setting(&mut self) -> Option<Setting> {
@@ -206,7 +236,7 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
             }
             let token = self.next();
             let word = token.word();
-            if let Some(longer) = setting::longer(begun, word) {
+            if let Some(longer) = phrase::longer(setting::names(), begun, word) {
                 begun = longer;
                 continue;
             }
@@ -229,7 +259,7 @@ fn first_words() -> String {
 }
 
 /// `a, b or c`, each as code.
-fn list<'s>(words: impl Iterator<Item = &'s str>) -> String {
+pub(crate) fn list<'s>(words: impl Iterator<Item = &'s str>) -> String {
     let words: Vec<_> = words.map(|word| format!("`{word}`")).collect();
     match words.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),

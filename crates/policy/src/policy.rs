@@ -57,8 +57,8 @@ pub enum PolicyError {
     /// Every greater number is taken.
     #[error("no number is left above the last rule's; give the rule a free one with `id N`")]
     NoIdLeft,
-    /// `list` and `show` only look.
-    #[error("`{0}` shows the state of a running mmb and changes no policy")]
+    /// `list`, `show` and others are about what goes on.
+    #[error("`{0}` is about the state of a running mmb and changes no policy")]
     NoChange(&'static str),
 }
 
@@ -125,6 +125,10 @@ impl Policy {
             let message = format!("`{}` has no place in a policy file: it changes nothing", info.name);
             return Some(Diagnostic::new(span, message));
         }
+        if let Command::DelKill(_) = command {
+            let message = "`--kill` has no place in a policy file: it ends connections of a running mmb";
+            return Some(Diagnostic::new(span, message));
+        }
         match self.run(command) {
             Ok(_) => None,
             // The rule may be one that had errors.
@@ -140,7 +144,8 @@ impl Policy {
     pub fn run(&mut self, command: Command) -> Result<Change, PolicyError> {
         Ok(match command {
             Command::Add(rule) => Change::Added(self.add(&rule)?),
-            Command::Del(id) => {
+            // Who keeps connections ends those of the rule.
+            Command::Del(id) | Command::DelKill(id) => {
                 let rule = self.rules.remove(id).ok_or(PolicyError::NoSuchRule(id))?;
                 Change::Deleted(Box::new(rule))
             }
@@ -157,7 +162,7 @@ impl Policy {
                 setting.apply(&mut self.settings);
                 Change::Set(setting)
             }
-            command @ (Command::List { .. } | Command::Show(_)) => {
+            command @ (Command::List { .. } | Command::Show(_) | Command::Kill(_) | Command::Monitor) => {
                 return Err(PolicyError::NoChange(command.info().name));
             }
         })

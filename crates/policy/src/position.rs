@@ -3,12 +3,15 @@
 //! A small automaton runs over the tokens before the place. It follows the grammar of [`crate::parser`] but never
 //! complains: on a word that it does not know it goes on as the parser's recovery would.
 
+use crate::command::Show;
 use crate::diagnostic::Errors;
 use crate::field::{FieldId, FieldInfo, ValueKind};
+use crate::filter::{self, Subject};
 use crate::lexer::{Lexer, Token, TokenKind};
+use crate::parser::filter::VERBOSE;
 use crate::setting::{self, SettingInfo};
-use crate::value;
-use crate::verb::{self, Argument, TargetInfo};
+use crate::verb::{self, Argument, SHOWS, TargetInfo};
+use crate::{parser, phrase, value};
 
 /// Something that may stand at a place.
 #[derive(Clone, Copy, Debug)]
@@ -17,10 +20,14 @@ pub(crate) enum Expect {
     Command,
     /// A rule's number.
     RuleId,
-    /// `--terse`
-    Terse,
-    /// What `show` shows.
-    Show,
+    /// This word, with its meaning.
+    Word(&'static str, &'static str),
+    /// What `show` shows, of whose name this is there.
+    Show(&'static str),
+    /// A word of a filter.
+    Term,
+    /// The state of a connection.
+    State,
     /// A port's name.
     Port,
     /// A setting, of whose name this is there.
@@ -123,10 +130,24 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
     let only = |expect: Expect| if rest.is_empty() { vec![expect] } else { vec![Expect::End] };
     match info.argument {
         Argument::None => vec![Expect::End],
-        Argument::RuleId => only(Expect::RuleId),
-        Argument::Terse if rest.is_empty() => vec![Expect::Terse, Expect::End],
+        Argument::RuleId => match rest {
+            [] => vec![Expect::RuleId],
+            [_] => vec![Expect::Word(parser::KILL, "ends the rule's connections too"), Expect::End],
+            _ => vec![Expect::End],
+        },
+        Argument::Terse if rest.is_empty() => {
+            vec![Expect::Word(parser::TERSE, "rules only, without counters"), Expect::End]
+        }
         Argument::Terse => vec![Expect::End],
-        Argument::Show => only(Expect::Show),
+        Argument::Show => show_expectations(rest),
+        Argument::Conn => match rest {
+            [] => vec![Expect::Word("kill", "ends connections")],
+            [first, terms @ ..] if first.word() == "kill" => {
+                let all = Expect::Word("all", "every connection");
+                if terms.is_empty() { vec![all, Expect::Term] } else { filter_expectations(terms, None) }
+            }
+            _ => Vec::new(),
+        },
         Argument::Port => only(Expect::Port),
         Argument::File => only(Expect::File),
         Argument::Setting => setting_expectations(rest),
@@ -140,10 +161,50 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
     }
 }
 
+fn show_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
+    let mut begun = "";
+    for (at, token) in tokens.iter().enumerate() {
+        let names = SHOWS.iter().map(|(name, ..)| *name);
+        let Some(longer) = phrase::longer(names, begun, token.word()) else { return Vec::new() };
+        begun = longer;
+        match SHOWS.iter().find(|(name, ..)| *name == begun) {
+            None => {}
+            Some((_, Show::Connections { .. }, _)) => {
+                let verbose = Expect::Word(VERBOSE, "tells where each connection is kept, too");
+                return filter_expectations(&tokens[at + 1..], Some(verbose));
+            }
+            Some(_) => return vec![Expect::End],
+        }
+    }
+    vec![Expect::Show(begun)]
+}
+
+/// What may follow in a filter, behind which `last` may stand.
+fn filter_expectations(tokens: &[Token<'_>], last: Option<Expect>) -> Vec<Expect> {
+    let mut term = None;
+    for token in tokens {
+        let ends = term.is_none() && matches!(token.word(), "all" | VERBOSE);
+        if ends {
+            return vec![Expect::End];
+        }
+        term = match (term, &token.kind) {
+            (term @ Some(_), TokenKind::Cond(_)) => term,
+            (Some(_), _) => None,
+            (None, _) => filter::term_named(token.word()),
+        };
+    }
+    match term.map(|term| (term.field, term.subject)) {
+        None => [Expect::Term].into_iter().chain(last).chain([Expect::End]).collect(),
+        Some((Some(id), _)) => vec![Expect::Value(id.info())],
+        Some((None, Subject::State)) => vec![Expect::State],
+        Some(_) => vec![Expect::RuleId],
+    }
+}
+
 fn setting_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
     let mut begun = "";
     for (at, token) in tokens.iter().enumerate() {
-        let Some(longer) = setting::longer(begun, token.word()) else { return Vec::new() };
+        let Some(longer) = phrase::longer(setting::names(), begun, token.word()) else { return Vec::new() };
         begun = longer;
         if let Some(info) = setting::named(begun) {
             let behind = tokens.len() - at - 1;

@@ -7,6 +7,7 @@ mod chapters;
 
 use crate::complete::{fields, takes};
 use crate::field::{Alone, FIELDS, FieldInfo, Group, Implies, Place, ValueKind, Writable};
+use crate::filter::{STATES, Subject, TERMS, TermInfo};
 use crate::names::Names;
 use crate::policy::Settings;
 use crate::setting::Setting;
@@ -61,6 +62,7 @@ pub fn blocks() -> Vec<Block> {
     blocks.push(targets());
     chapters::push(&mut blocks, chapters::TARGETS);
     chapters::push(&mut blocks, chapters::SEMANTICS);
+    connections(&mut blocks);
     blocks.push(heading(2, "Settings"));
     blocks.push(settings());
     blocks.push(heading(2, "Examples"));
@@ -142,6 +144,26 @@ fn settings() -> Block {
     };
     let head = vec!["setting", "values", "default", "what it is"];
     Block::Table(head, Settings::default().all().map(row).collect())
+}
+
+/// What is kept of connections, and how they are named.
+fn connections(blocks: &mut Vec<Block>) {
+    chapters::push(blocks, chapters::CONNECTIONS);
+    let row = |info: &TermInfo| vec![code(info.name), term_values(info), info.help.to_owned()];
+    blocks.push(Block::Table(vec!["word", "values", "what it is"], TERMS.iter().map(row).collect()));
+    chapters::push(blocks, chapters::STATES);
+    let row = |(name, help): &(&str, &str)| vec![code(name), (*help).to_owned()];
+    blocks.push(Block::Table(vec!["state", "what it says"], STATES.iter().map(row).collect()));
+}
+
+fn term_values(term: &TermInfo) -> String {
+    match (term.field, term.subject) {
+        (Some(id), Subject::Family | Subject::Proto) => format!("one value of `{}`", id.info().name),
+        (Some(_), Subject::SourcePort | Subject::DestinationPort) => "a port, or a range of ports".to_owned(),
+        (Some(_), _) => "an address, a prefix or a range".to_owned(),
+        (None, Subject::State) => "a state (see below)".to_owned(),
+        (None, _) => "a rule's number".to_owned(),
+    }
 }
 
 /// The title of a group of fields.

@@ -5,6 +5,7 @@
 use crate::command::Command;
 use crate::diagnostic::Span;
 use crate::field::Field;
+use crate::filter::TermInfo;
 use crate::rule::{Cond, LbMethod, Prio, RuleId};
 
 /// One command as written.
@@ -12,8 +13,24 @@ use crate::rule::{Cond, LbMethod, Prio, RuleId};
 pub(crate) enum CommandSyntax<'t> {
     /// A rule, still to be checked.
     Rule(RuleSyntax<'t>),
+    /// `show connections`, and whether it is to be verbose.
+    Connections(FilterSyntax<'t>, bool),
+    /// `conn kill`
+    Kill(FilterSyntax<'t>),
     /// A command that the parser understood wholly.
     Other(Command),
+}
+
+/// `[WORD VALUE]…`, connections.
+pub(crate) type FilterSyntax<'t> = Vec<TermSyntax<'t>>;
+
+/// A word of a filter and its value.
+#[derive(Debug)]
+pub(crate) struct TermSyntax<'t> {
+    pub(crate) term: &'static TermInfo,
+    /// Where the word stands.
+    pub(crate) span: Span,
+    pub(crate) value: ItemSyntax<'t>,
 }
 
 /// An `add`.

@@ -23,12 +23,20 @@ pub enum Verb {
     Disable,
     /// `set`
     Set,
+    /// `conn`
+    Conn,
+    /// `monitor`
+    Monitor,
     /// `apply`, carried out around the language by the shell and the binary.
     Apply,
     /// `save`, likewise.
     Save,
     /// `check`, likewise.
     Check,
+    /// `save-state`, likewise.
+    SaveState,
+    /// `load-state`, likewise.
+    LoadState,
 }
 
 /// What follows a command's first word.
@@ -38,12 +46,14 @@ pub enum Argument {
     None,
     /// Number, priority, name, constraints, targets.
     Rule,
-    /// A rule's number.
+    /// A rule's number, and `--kill` or nothing.
     RuleId,
     /// `--terse`, or nothing.
     Terse,
     /// One of [`SHOWS`].
     Show,
+    /// What to do with which connections.
+    Conn,
     /// A port's name.
     Port,
     /// A setting and its value.
@@ -83,13 +93,20 @@ pub static COMMANDS: &[CommandInfo] = &[
         true,
         "adds a rule that follows connections",
     ),
-    command("del", Verb::Del, "ID", Argument::RuleId, true, "deletes the rule of that number"),
+    command(
+        "del",
+        Verb::Del,
+        "ID [--kill]",
+        Argument::RuleId,
+        true,
+        "deletes the rule of that number; with --kill its connections end too",
+    ),
     command("flush", Verb::Flush, "", Argument::None, true, "deletes every rule"),
     command("list", Verb::List, "[--terse]", Argument::Terse, false, "lists the rules and what they counted"),
     command(
         "show",
         Verb::Show,
-        "tables|ports|errors|runtime|settings|version",
+        "tables|ports|errors|runtime|settings|version|connections [FILTER…] [verbose]|conn summary",
         Argument::Show,
         false,
         "shows the state of mmb",
@@ -121,6 +138,24 @@ pub static COMMANDS: &[CommandInfo] = &[
         "writes the policy in force to a file that apply reads",
     ),
     command("check", Verb::Check, "FILE", Argument::File, false, "checks a policy file and changes nothing"),
+    command("conn", Verb::Conn, "kill FILTER…|all", Argument::Conn, false, "ends connections"),
+    command(
+        "monitor",
+        Verb::Monitor,
+        "",
+        Argument::None,
+        false,
+        "tells of each connection that is made or ends, and why, until it is stopped",
+    ),
+    command("save-state", Verb::SaveState, "FILE", Argument::File, false, "writes the connections to a file"),
+    command(
+        "load-state",
+        Verb::LoadState,
+        "FILE",
+        Argument::File,
+        false,
+        "adds the connections that save-state wrote to a file",
+    ),
 ];
 
 const fn command(
@@ -137,6 +172,7 @@ const fn command(
 /// What `show` shows: word, meaning, help.
 pub static SHOWS: &[(&str, crate::command::Show, &str)] = {
     use crate::command::Show;
+    use crate::filter::Filter;
     &[
         ("tables", Show::Tables, "tables of the classifier: masks, rules, load"),
         ("ports", Show::Ports, "ports, their devices and counters"),
@@ -144,6 +180,12 @@ pub static SHOWS: &[(&str, crate::command::Show, &str)] = {
         ("runtime", Show::Runtime, "calls, vectors, packets and cycles of each stage"),
         ("settings", Show::Settings, "settings in force"),
         ("version", Show::Version, "version and build"),
+        (
+            "connections",
+            Show::Connections { filter: Filter::ALL, verbose: false },
+            "connections; with a filter, those of which all holds that it says",
+        ),
+        ("conn summary", Show::ConnSummary, "how many connections there are, were and were refused"),
     ]
 };
 

@@ -188,7 +188,7 @@ const TABLE: &[(&str, &[&str])] = &[
         "fush",
         &[
             "1: unknown command `fush`; expected `add`, `add-stateless`, `add-stateful`, `del`, `flush`, `list`, \
-        `show`, `enable`, `disable` or `set`; did you mean `flush`?",
+        `show`, `enable`, `disable`, `set`, `conn` or `monitor`; did you mean `flush`?",
         ],
     ),
     ("", &["1: nothing to do; expected a command"]),
@@ -450,12 +450,104 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "show tabels",
         &[
-            "6: `tabels` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `settings` or `version`; \
+            "6: `tabels` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `settings`, `version`, \
+        `connections` or `conn`; \
         did you mean `tables`?",
         ],
     ),
     ("del", &["4: a rule's number is missing; expected a number 1 to 4294967295"]),
-    ("del 5 6", &["7: nothing more follows `del ID`; expected the end of the command"]),
+    ("del 5 6", &["7: nothing more follows `del ID [--kill]`; expected the end of the command"]),
+    (
+        "del 5 --kil",
+        &[
+            "7: nothing more follows `del ID [--kill]`; expected the end of the command; did you mean `--kill`?",
+        ],
+    ),
+    (
+        "show",
+        &["5: what to show?; expected `tables`, `ports`, `errors`, `runtime`, `settings`, `version`, \
+        `connections` or `conn`"],
+    ),
+    ("show conn", &["10: what to show?; expected `summary`"]),
+    ("show conn sumary", &["11: `conn sumary` cannot be shown; expected `summary`; did you mean `summary`?"]),
+    (
+        "show connections src 10.0.0.1",
+        &["18: `src` is no word of a filter of connections; expected a field of the protocol, an address \
+        or a port, `state` or `rule`, or `verbose`; did you mean `ip-saddr`?"],
+    ),
+    (
+        "show connections tcp-dprt 80 state establish",
+        &["18: `tcp-dprt` is no word of a filter of connections; expected a field of the protocol, an \
+        address or a port, `state` or `rule`, or `verbose`; did you mean `tcp-dport`?"],
+    ),
+    (
+        "show connections verbos",
+        &["18: `verbos` is no word of a filter of connections; expected a field of the protocol, an \
+        address or a port, `state` or `rule`, or `verbose`; did you mean `verbose`?"],
+    ),
+    (
+        "show connections verbose rule 3",
+        &["26: nothing more follows what is to be shown; expected the end of the command"],
+    ),
+    (
+        "show connections ip-saddr",
+        &["18: a value of `ip-saddr` is missing; expected an IPv4 address, prefix or range"],
+    ),
+    (
+        "show connections ip-saddr rule 3",
+        &["27: a value of `ip-saddr` is missing; expected an IPv4 address, prefix or range"],
+    ),
+    (
+        "show connections ip-saddr {10.0.0.1}",
+        &["27: in a filter `ip-saddr` is compared for equality with one value or range; expected an IPv4 \
+        address, prefix or range"],
+    ),
+    (
+        "show connections tcp-dport > 80",
+        &["28: in a filter `tcp-dport` is compared for equality with one value or range; expected a \
+        number 0 to 65535 or a name such as `ftp-data` or `wireguard`"],
+    ),
+    (
+        "show connections ! rule 3",
+        &["18: this has no place in a filter of connections; expected a field of the protocol, an \
+        address or a port, `state` or `rule`, or `verbose`"],
+    ),
+    ("show connections ip-saddr 10.0.0.1 ip-saddr 10.0.0.2", &["36: `ip-saddr`: this was said before"]),
+    (
+        "show connections ip-saddr 10.0.0.1 ip6-daddr ::1",
+        &["36: `ip6-daddr`: no connection is of both IPv4 and IPv6"],
+    ),
+    ("show connections ip-proto udp tcp-dport 80", &["31: `tcp-dport`: no connection is of two protocols"]),
+    ("show connections ip-proto 6-17", &["27: `ip-proto` takes one value here"]),
+    (
+        "show connections ip-saddr 10.0.0.256",
+        &["27: `10.0.0.256` is no value of `ip-saddr`; expected an IPv4 address, prefix or range"],
+    ),
+    (
+        "show connections ip-saddr ::1",
+        &["27: `::1` is an IPv6 address, `ip-saddr` is about IPv4; expected an IPv4 address, prefix or \
+        range; did you mean `ip6-saddr`?"],
+    ),
+    (
+        "show connections state establish",
+        &[
+            "24: `establish` is no state; expected `syn-sent`, `syn-received`, `established`, `fin-wait`, `closing`, \
+        `time-wait`, `reset`, `unreplied` or `replied`; did you mean `established`?",
+        ],
+    ),
+    ("show connections rule 0", &["23: `0` is no number of a rule; expected a number 1 to 4294967295"]),
+    ("conn", &["5: what to do with connections?; expected `kill`"]),
+    ("conn kil all", &["6: `kil` cannot be done with connections; expected `kill`; did you mean `kill`?"]),
+    (
+        "conn kill",
+        &["10: which connections?; expected `all`, a field of the protocol, an address or a port, \
+        `state` or `rule`"],
+    ),
+    (
+        "conn kill all rule 3",
+        &["15: nothing more follows `conn kill FILTER…|all`; expected the end of the command"],
+    ),
+    ("monitor all", &["9: nothing follows `monitor`; expected the end of the command"]),
     (
         "list --terze",
         &[

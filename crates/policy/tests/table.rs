@@ -112,6 +112,14 @@ fn every_command_has_its_row() {
         "enable a",
         "disable a",
         "set poll spin",
+        "del 1 --kill",
+        "show connections",
+        "show connections verbose",
+        "show connections ip-proto tcp state established verbose",
+        "show conn summary",
+        "conn kill all",
+        "conn kill rule 3",
+        "monitor",
     ] {
         let (command, _) = parse_command(line).expect("parses");
         assert!(line.starts_with(command.info().name));

@@ -123,7 +123,6 @@ pub(super) const TARGETS: &str = "
 - `map`, `shuffle` and `lb` bind a connection to a value and undo it on replies. `map` takes one of the values for each
   connection, `shuffle` a random one, `lb` one by the named method: in turn (`rr`), by a hash of the connection (`hash`), or the
   one with the fewest connections (`least`).
-- Rules that follow connections (`add-stateful`) can be written and checked; they cannot be put in force yet.
 ";
 
 pub(super) const SEMANTICS: &str = "
@@ -176,6 +175,37 @@ A packet that cannot be understood is dropped under one of these reasons: `link-
 Rules apply to every port; `in` and `out` name one. A rule that names a port which does not exist is refused when it is put in
 force. Packets that come in by a port after `disable PORT` pass untouched and unlooked at until `enable PORT`. `mmb replay`
 calls its ports `a` (in) and `b` (out) unless told otherwise.
+";
+
+pub(super) const CONNECTIONS: &str = "
+## Connections
+
+A packet that matches stateful rules (`add-stateful`), is not dropped and is of no connection yet makes one: of TCP, of UDP, of an
+ICMP or ICMPv6 query, or between two addresses with another protocol. Its rules are the stateful rules that this packet
+matched. From then on the packets of both directions get these rules, with the stateless rules that they match themselves;
+stateful rules that they would match later do not join.
+
+- `map`, `shuffle`, `lb` and, in a stateful rule, `mod` of an address, a port, an identifier or a sequence number are mappings:
+  packets from the end that began get the new value, packets back get it undone, both before other edits. All other targets of
+  the connection's rules apply to the packets of both directions.
+- Packets back are known by what they are after the mapping. ICMP errors belong to the connection of the packet that they quote,
+  and are translated with it.
+- Connections of one wire are not seen on another.
+- A first packet that is refused is dropped: `conn-full` (there are `conn max` already, none of which makes room),
+  `conn-not-syn` (`conn pickup strict`), `nat-no-port` (no address or port is left to map to), `nat-clash` (what it would be mapped
+  to is in use).
+- A change of the policy keeps connections. One whose rule was deleted goes on without the rule's targets; `del ID --kill` ends it.
+  The next packet of a connection that was ended is a first packet.
+
+`show connections`, `conn kill` and their like take a filter: words with a value each, all of which must hold. Source and destination are
+those of packets from the end that began, as they come or as they leave.
+";
+
+pub(super) const STATES: &str = "
+```
+show connections ip-saddr 10.0.0.0/8 tcp-dport 443 state established verbose
+conn kill rule 3
+```
 ";
 
 pub(super) const EXAMPLES: &str = "

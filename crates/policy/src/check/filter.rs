@@ -1,0 +1,59 @@
+//! Filters of connections: each value read, and what no connection can be refused.
+
+use super::{Report, number_item};
+use crate::diagnostic::Diagnostic;
+use crate::field::Field;
+use crate::filter::{Filter, Misfit, STATES, Subject, state_named};
+use crate::nearest::nearest;
+use crate::rule::RuleId;
+use crate::syntax::{FieldSyntax, ItemKind, TermSyntax};
+use crate::value;
+
+/// Checks a filter. `None` if there were errors.
+pub(crate) fn filter(terms: &[TermSyntax<'_>], report: &mut Report<'_>) -> Option<Filter> {
+    let mut filter = Filter::ALL;
+    let errors_before = report.errors.len();
+    for term in terms {
+        if let Some(Err(misfit)) = add(&mut filter, term, report) {
+            let name = term.term.name;
+            let message = match misfit {
+                Misfit::Twice => format!("`{name}`: this was said before"),
+                Misfit::Families => format!("`{name}`: no connection is of both IPv4 and IPv6"),
+                Misfit::Protocols => format!("`{name}`: no connection is of two protocols"),
+                Misfit::Several => format!("`{name}` takes one value here"),
+            };
+            let at = if misfit == Misfit::Several { term.value.span } else { term.span };
+            report.error(Diagnostic::new(at, message));
+        }
+    }
+    (report.errors.len() == errors_before).then_some(filter)
+}
+
+/// Adds a term; `None` if its value is wrong, which is told.
+fn add(filter: &mut Filter, syntax: &TermSyntax<'_>, report: &mut Report<'_>) -> Option<Result<(), Misfit>> {
+    let term = syntax.term;
+    if let Some(id) = term.field {
+        let field = FieldSyntax { field: Field::new(id), span: syntax.span };
+        return Some(filter.add(term, number_item(&field, &syntax.value, report)?));
+    }
+    let word = match syntax.value.kind {
+        ItemKind::Word(word) => word,
+        ItemKind::Bytes(_) => "",
+    };
+    if term.subject == Subject::State {
+        let Some(state) = state_named(word) else {
+            let names = || STATES.iter().map(|(name, _)| *name);
+            let error = Diagnostic::new(syntax.value.span, format!("`{word}` is no state"));
+            report.error(error.expected(crate::parser::list(names())).suggest(nearest(word, names())));
+            return None;
+        };
+        return Some(filter.set_state(state));
+    }
+    let number = value::number(word).ok().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
+    let Some(number) = number else {
+        let error = Diagnostic::new(syntax.value.span, format!("`{word}` is no number of a rule"));
+        report.error(error.expected("a number 1 to 4294967295"));
+        return None;
+    };
+    Some(filter.set_rule(RuleId(number)))
+}

@@ -1,0 +1,410 @@
+//! Which connections are meant: what `show connections` and `conn kill` take.
+//!
+//! A filter is pairs of a word and a value. The words are fields of rules, which [`TERMS`] lists, and a few that only
+//! connections have; a value is written as in a rule.
+
+use crate::field::FieldId;
+use crate::print;
+use crate::rule::{NumberItem, RuleId, ones};
+use std::fmt::{Display, Formatter, Result};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Which connections are meant: those of which all holds that is said. Source and destination are those of the packets of
+/// the end that began, as they came or as they left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// The IP version, 4 or 6.
+    pub family: Option<u8>,
+    /// The protocol's number.
+    pub proto: Option<u8>,
+    /// The source address is one of these: first and last.
+    pub source: Option<(IpAddr, IpAddr)>,
+    /// The destination address is.
+    pub destination: Option<(IpAddr, IpAddr)>,
+    /// The source port is one of these: first and last.
+    pub source_port: Option<(u16, u16)>,
+    /// The destination port is.
+    pub destination_port: Option<(u16, u16)>,
+    /// The state, by one of the names of [`STATES`].
+    pub state: Option<&'static str>,
+    /// A rule of the connection.
+    pub rule: Option<RuleId>,
+}
+
+/// States of connections: name, and what it says.
+pub static STATES: &[(&str, &str)] = &[
+    ("syn-sent", "TCP: a SYN went, nothing came back"),
+    ("syn-received", "TCP: both SYNs were seen, not both are acknowledged"),
+    ("established", "TCP: open both ways"),
+    ("fin-wait", "TCP: one end sent its FIN"),
+    ("closing", "TCP: both ends sent a FIN, not both are acknowledged"),
+    ("time-wait", "TCP: both FINs are acknowledged, late packets may come"),
+    ("reset", "TCP: ended by a RST"),
+    ("unreplied", "packets went one way only; of TCP, one that was picked up"),
+    ("replied", "not TCP: packets went both ways"),
+];
+
+/// What a word of a filter is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The IP version.
+    Family,
+    /// The protocol.
+    Proto,
+    /// The source address.
+    Source,
+    /// The destination address.
+    Destination,
+    /// The source port.
+    SourcePort,
+    /// The destination port.
+    DestinationPort,
+    /// The state.
+    State,
+    /// A rule.
+    Rule,
+}
+
+/// A word of a filter.
+#[derive(Debug)]
+pub struct TermInfo {
+    /// The word.
+    pub name: &'static str,
+    /// What it is about.
+    pub subject: Subject,
+    /// The field whose values it takes.
+    pub(crate) field: Option<FieldId>,
+    /// The IP version that it implies.
+    family: Option<u8>,
+    /// The protocol that it implies.
+    proto: Option<u8>,
+    /// One line of help.
+    pub help: &'static str,
+}
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// Every word of a filter.
+pub static TERMS: &[TermInfo] = &[
+    field("net-proto", Subject::Family, FieldId::NetProto, None, None, "IPv4 or IPv6"),
+    field("ip-proto", Subject::Proto, FieldId::IpProto, None, None, "the protocol"),
+    field("ip-saddr", Subject::Source, FieldId::IpSaddr, Some(4), None, "the address of the end that began"),
+    field("ip-daddr", Subject::Destination, FieldId::IpDaddr, Some(4), None, "the address of the other end"),
+    field(
+        "ip6-saddr",
+        Subject::Source,
+        FieldId::Ip6Saddr,
+        Some(6),
+        None,
+        "the address of the end that began",
+    ),
+    field(
+        "ip6-daddr",
+        Subject::Destination,
+        FieldId::Ip6Daddr,
+        Some(6),
+        None,
+        "the address of the other end",
+    ),
+    field(
+        "tcp-sport",
+        Subject::SourcePort,
+        FieldId::TcpSport,
+        None,
+        Some(TCP),
+        "the port of the end that began",
+    ),
+    field(
+        "tcp-dport",
+        Subject::DestinationPort,
+        FieldId::TcpDport,
+        None,
+        Some(TCP),
+        "the port of the other end",
+    ),
+    field(
+        "udp-sport",
+        Subject::SourcePort,
+        FieldId::UdpSport,
+        None,
+        Some(UDP),
+        "the port of the end that began",
+    ),
+    field(
+        "udp-dport",
+        Subject::DestinationPort,
+        FieldId::UdpDport,
+        None,
+        Some(UDP),
+        "the port of the other end",
+    ),
+    TermInfo {
+        name: "state",
+        subject: Subject::State,
+        field: None,
+        family: None,
+        proto: None,
+        help: "the state",
+    },
+    TermInfo {
+        name: "rule",
+        subject: Subject::Rule,
+        field: None,
+        family: None,
+        proto: None,
+        help: "the number of a stateful rule that the connection has",
+    },
+];
+
+const fn field(
+    name: &'static str,
+    subject: Subject,
+    field: FieldId,
+    family: Option<u8>,
+    proto: Option<u8>,
+    help: &'static str,
+) -> TermInfo {
+    TermInfo { name, subject, field: Some(field), family, proto, help }
+}
+
+/// The term of that name.
+pub(crate) fn term_named(name: &str) -> Option<&'static TermInfo> {
+    TERMS.iter().find(|info| info.name == name)
+}
+
+/// The name of a state, if it is one.
+pub(crate) fn state_named(name: &str) -> Option<&'static str> {
+    STATES.iter().map(|(state, _)| *state).find(|state| *state == name)
+}
+
+/// Why a term does not fit those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Misfit {
+    /// This was said before.
+    Twice,
+    /// No connection is of two IP versions.
+    Families,
+    /// No connection is of two protocols.
+    Protocols,
+    /// It takes one value.
+    Several,
+}
+
+impl Filter {
+    /// Every connection.
+    pub const ALL: Filter = Filter {
+        family: None,
+        proto: None,
+        source: None,
+        destination: None,
+        source_port: None,
+        destination_port: None,
+        state: None,
+        rule: None,
+    };
+
+    /// Adds a term that takes a field's values.
+    pub(crate) fn add(&mut self, term: &TermInfo, value: NumberItem) -> std::result::Result<(), Misfit> {
+        let width = term.field.and_then(|id| id.info().width()).unwrap_or(128);
+        let (first, last) = value.bounds(width);
+        agree(&mut self.family, term.family, Misfit::Families)?;
+        agree(&mut self.proto, term.proto, Misfit::Protocols)?;
+        let one = |value: u128| if first == last { Ok(value as u8) } else { Err(Misfit::Several) };
+        let address = |value: u128| match term.family {
+            Some(4) => IpAddr::V4(Ipv4Addr::from_bits(value as u32)),
+            _ => IpAddr::V6(Ipv6Addr::from_bits(value)),
+        };
+        let (addresses, ports) = ((address(first), address(last)), (first as u16, last as u16));
+        match term.subject {
+            Subject::Family => agree(&mut self.family, Some(one(first)?), Misfit::Families),
+            Subject::Proto => agree(&mut self.proto, Some(one(first)?), Misfit::Protocols),
+            Subject::Source => once(&mut self.source, addresses),
+            Subject::Destination => once(&mut self.destination, addresses),
+            Subject::SourcePort => once(&mut self.source_port, ports),
+            Subject::DestinationPort => once(&mut self.destination_port, ports),
+            Subject::State | Subject::Rule => Ok(()),
+        }
+    }
+
+    pub(crate) fn set_state(&mut self, state: &'static str) -> std::result::Result<(), Misfit> {
+        once(&mut self.state, state)
+    }
+
+    pub(crate) fn set_rule(&mut self, rule: RuleId) -> std::result::Result<(), Misfit> {
+        once(&mut self.rule, rule)
+    }
+}
+
+/// Adds what may be said again, if it is the same.
+fn agree(known: &mut Option<u8>, said: Option<u8>, misfit: Misfit) -> std::result::Result<(), Misfit> {
+    if said.is_some() && known.is_some() && *known != said {
+        return Err(misfit);
+    }
+    *known = known.or(said);
+    Ok(())
+}
+
+/// Adds what may be said once.
+fn once<T>(known: &mut Option<T>, said: T) -> std::result::Result<(), Misfit> {
+    match known {
+        Some(_) => Err(Misfit::Twice),
+        None => {
+            *known = Some(said);
+            Ok(())
+        }
+    }
+}
+
+impl Display for Filter {
+    /// The canonical text, which parses to the same filter; nothing for every connection.
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let mut before = "";
+        for (subject, item) in self.numbers() {
+            let fits = |term: &&TermInfo| {
+                term.subject == subject
+                    && term.family.is_none_or(|family| self.family == Some(family))
+                    && term.proto.is_none_or(|proto| self.proto == Some(proto))
+            };
+            if let Some((term, id)) = TERMS.iter().find(fits).and_then(|term| Some((term, term.field?))) {
+                write!(f, "{before}{} {}", term.name, print::number_item(id.info(), item))?;
+                before = " ";
+            }
+        }
+        if let Some(state) = self.state {
+            write!(f, "{before}state {state}")?;
+            before = " ";
+        }
+        match self.rule {
+            Some(rule) => write!(f, "{before}rule {rule}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Filter {
+    /// What fields must be for it, without what is implied by the names of others.
+    fn numbers(&self) -> impl Iterator<Item = (Subject, NumberItem)> {
+        let ports =
+            |ports: Option<(u16, u16)>| ports.map(|(first, last)| item(first.into(), last.into(), None));
+        let addresses = |addresses: Option<(IpAddr, IpAddr)>| {
+            addresses.map(|(first, last)| {
+                let bits = |address| match address {
+                    IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
+                    IpAddr::V6(address) => (address.to_bits(), 128),
+                };
+                let ((first, width), (last, _)) = (bits(first), bits(last));
+                item(first, last, Some(width))
+            })
+        };
+        let one = |value: Option<u8>, implied: bool| {
+            value.filter(|_| !implied).map(|value| NumberItem::One(value.into()))
+        };
+        let has_address = self.source.is_some() || self.destination.is_some();
+        let has_port = self.source_port.is_some() || self.destination_port.is_some();
+        [
+            (Subject::Family, one(self.family, has_address)),
+            (Subject::Proto, one(self.proto, has_port)),
+            (Subject::Source, addresses(self.source)),
+            (Subject::Destination, addresses(self.destination)),
+            (Subject::SourcePort, ports(self.source_port)),
+            (Subject::DestinationPort, ports(self.destination_port)),
+        ]
+        .into_iter()
+        .filter_map(|(subject, item)| Some((subject, item?)))
+    }
+}
+
+/// A range as it is written: one value, a prefix of a field of `width` bits, a range.
+fn item(first: u128, last: u128, width: Option<u8>) -> NumberItem {
+    let host = (first ^ last).count_ones() as u8;
+    match width {
+        _ if first == last => NumberItem::One(first),
+        Some(width) if first ^ last == ones(host) && first & ones(host) == 0 => {
+            NumberItem::Prefix(first, width - host)
+        }
+        _ => NumberItem::Range(first, last),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Show;
+    use crate::{Command, parse_command};
+
+    fn parsed(text: &str) -> Filter {
+        match parse_command(&format!("show connections {text}")) {
+            Ok((Command::Show(Show::Connections { filter, verbose: false }), _)) => filter,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_word_says_what_it_is_about() {
+        let ip4 = |a, b| IpAddr::V4(Ipv4Addr::new(10, 0, a, b));
+        let filter = parsed(
+            "ip-proto tcp ip-saddr 10.0.0.0/24 ip-daddr 10.0.1.7 tcp-dport 80-90 state established rule 3",
+        );
+        assert_eq!(
+            filter,
+            Filter {
+                family: Some(4),
+                proto: Some(6),
+                source: Some((ip4(0, 0), ip4(0, 255))),
+                destination: Some((ip4(1, 7), ip4(1, 7))),
+                source_port: None,
+                destination_port: Some((80, 90)),
+                state: Some("established"),
+                rule: Some(RuleId(3)),
+            }
+        );
+        assert_eq!(parsed(""), Filter::ALL);
+        assert_eq!(parsed("udp-sport == dns").source_port, Some((53, 53)));
+        assert_eq!(parsed("net-proto ip6").family, Some(6));
+        let whole = parsed("ip6-saddr ::/0").source.expect("a range");
+        assert_eq!(whole.1, IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)));
+    }
+
+    #[test]
+    fn filters_are_printed_as_they_are_read() {
+        for text in [
+            "",
+            "net-proto ip6",
+            "ip-proto udp",
+            "ip-proto 200",
+            "ip-saddr 10.0.0.0/8",
+            "ip-saddr 10.0.0.1 ip-daddr 10.0.0.1-10.0.0.9",
+            "ip-proto icmp ip-saddr 0.0.0.0/0",
+            "ip6-saddr 2001:db8::/32 ip6-daddr ::1",
+            "tcp-sport 1024-65535 tcp-dport 80",
+            "udp-dport 53 state unreplied",
+            "state time-wait rule 4294967295",
+        ] {
+            let filter = parsed(text);
+            assert_eq!(parsed(&filter.to_string()), filter, "{text}");
+            // Names of services are printed as numbers or words, as in rules.
+            if !text.contains("port") {
+                assert_eq!(filter.to_string(), text);
+            }
+        }
+    }
+
+    #[test]
+    fn every_term_can_stand_in_a_filter_and_has_help() {
+        for term in TERMS {
+            assert!(!term.help.is_empty());
+            let value = match (term.subject, term.family) {
+                (Subject::State, _) => STATES[0].0,
+                (Subject::Source | Subject::Destination, Some(4)) => "192.0.2.1",
+                (Subject::Source | Subject::Destination, _) => "2001:db8::1",
+                _ => "6",
+            };
+            let filter = parsed(&format!("{} {value}", term.name));
+            assert_ne!(filter, Filter::ALL, "{}", term.name);
+            if let Some(field) = term.field {
+                assert_eq!(field.info().name, term.name);
+            }
+        }
+    }
+}
