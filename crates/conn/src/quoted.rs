@@ -1,0 +1,130 @@
+//! The packet that an ICMP error is about: as much of it as the error quotes.
+//!
+//! A quotation may be cut anywhere behind the first 8 bytes of the transport header (RFC 792, RFC 1812 section 4.3.2.3,
+//! RFC 4443 section 2.4), so that its length fields say more than there is, and it may lie: nothing is believed but what a
+//! connection with these ends confirms.
+
+use crate::{Tuple, proto};
+use mmb_packet::parse::{IP4_HEADER, IP6_HEADER, Limits};
+
+/// What a quotation says of its packet. Offsets are in bytes from the first byte of the quoted IP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quoted {
+    /// The ends of the quoted packet, as they stand there; its `wire` is 0.
+    pub tuple: Tuple,
+    /// The upper-layer protocol.
+    pub proto: u8,
+    /// Where the IP header begins: 0, the quotation begins with it.
+    pub ip_at: usize,
+    /// Where the transport header begins.
+    pub l4_at: usize,
+    /// How many bytes of the transport header and its payload are quoted: 8 at least.
+    pub l4_len: usize,
+}
+
+/// The bytes of transport header that tell connections apart.
+const PORTS: usize = 8;
+
+/// Reads what an ICMP error quotes: `icmp_payload` begins behind the error's own 8 bytes, `family` is 4 for ICMP and 6
+/// for ICMPv6. `None`: there is nothing that a connection could be found by, because the quotation is too short or not an
+/// IP packet, because it is a later fragment, or because it quotes an ICMP message that is no query.
+///
+/// Quotations of protocols without ports have ends without ports. What follows the quotation of an extended error
+/// (RFC 4884) counts to `l4_len` only as far as the quoted packet's own length reaches.
+pub fn quoted(icmp_payload: &[u8], family: u8) -> Option<Quoted> {
+    match family {
+        4 => quoted4(icmp_payload),
+        6 => quoted6(icmp_payload),
+        _ => None,
+    }
+}
+
+fn quoted4(bytes: &[u8]) -> Option<Quoted> {
+    let head: &[u8; IP4_HEADER] = bytes.first_chunk()?;
+    let header_len = usize::from(head[0] & 15) * 4;
+    let fragment_offset = u16::from_be_bytes([head[6], head[7]]) & 0x1fff;
+    if head[0] >> 4 != 4 || header_len < IP4_HEADER || fragment_offset != 0 {
+        return None;
+    }
+    let address =
+        |at: usize| u128::from(u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
+    let total = usize::from(u16::from_be_bytes([head[2], head[3]]));
+    ends(bytes, total, 4, (head[9], header_len), [address(12), address(16)])
+}
+
+fn quoted6(bytes: &[u8]) -> Option<Quoted> {
+    let head: &[u8; IP6_HEADER] = bytes.first_chunk()?;
+    if head[0] >> 4 != 6 {
+        return None;
+    }
+    let (_, from) = head.split_at(8);
+    let source = u128::from_be_bytes(*from.first_chunk()?);
+    let destination = u128::from_be_bytes(*from.last_chunk()?);
+    let total = IP6_HEADER + usize::from(u16::from_be_bytes([head[4], head[5]]));
+    ends(bytes, total, 6, chain_end(bytes, head[6])?, [source, destination])
+}
+
+/// The upper-layer protocol behind all extension headers, and where it begins.
+fn chain_end(bytes: &[u8], first: u8) -> Option<(u8, usize)> {
+    const HOP_BY_HOP: u8 = 0;
+    const ROUTING: u8 = 43;
+    const FRAGMENT: u8 = 44;
+    const AH: u8 = 51;
+    const DESTINATION_OPTIONS: u8 = 60;
+    const MOBILITY: u8 = 135;
+    const HIP: u8 = 139;
+    const SHIM6: u8 = 140;
+    let (mut next, mut at) = (first, IP6_HEADER);
+    for _ in 0..=Limits::default().ip6_headers {
+        let units = |head: &[u8; 8]| usize::from(head[1]);
+        let head: Option<&[u8; 8]> = bytes.get(at..).and_then(<[u8]>::first_chunk);
+        let length = match next {
+            FRAGMENT => {
+                let head = head?;
+                if u16::from_be_bytes([head[2], head[3]]) >> 3 != 0 {
+                    return None;
+                }
+                8
+            }
+            AH => (units(head?) + 2) * 4,
+            HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS | MOBILITY | HIP | SHIM6 => (units(head?) + 1) * 8,
+            _ => return Some((next, at)),
+        };
+        next = head?[0];
+        at += length;
+    }
+    None
+}
+
+fn ends(
+    bytes: &[u8],
+    total: usize,
+    family: u8,
+    (proto, l4_at): (u8, usize),
+    addresses: [u128; 2],
+) -> Option<Quoted> {
+    let l4 = bytes.get(l4_at..)?;
+    let head: &[u8; PORTS] = l4.first_chunk()?;
+    // Some hosts quote the header as they keep it, with the length's bytes changed for each other: one that leaves no
+    // room for the ports is not believed.
+    let l4_len = total.checked_sub(l4_at).filter(|len| *len >= PORTS);
+    let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let ports = match (family, proto) {
+        (_, proto::TCP | proto::UDP) => [word(0), word(2)],
+        (4, proto::ICMP) | (6, proto::ICMP6) => is_query(family, head[0]).then(|| [word(4); 2])?,
+        _ => [0; 2],
+    };
+    let tuple = Tuple { addresses, ports, wire: 0, proto, family };
+    Some(Quoted { tuple, proto, ip_at: 0, l4_at, l4_len: l4_len.map_or(l4.len(), |len| len.min(l4.len())) })
+}
+
+/// Whether an ICMP message has an identifier: echo, timestamp, information and address mask, each with its reply.
+fn is_query(family: u8, kind: u8) -> bool {
+    match family {
+        4 => matches!(kind, 0 | 8 | 13..=18),
+        _ => matches!(kind, 128 | 129),
+    }
+}
+
+#[cfg(test)]
+mod tests;
