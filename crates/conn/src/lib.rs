@@ -8,7 +8,24 @@
 //! There is no clock in here: the time comes with every call, in milliseconds that only grow.
 #![forbid(unsafe_code)]
 
+mod connection;
+pub mod fragment;
+mod hash;
+mod index;
 pub mod nat;
+pub mod quoted;
+mod slab;
+mod state;
+mod table;
+mod tcp;
+mod timeouts;
 mod tuple;
+mod wheel;
 
+pub use connection::{ConnId, Connection};
+pub use state::{CloseReason, Direction, State};
+pub use table::{Refused, Table};
+pub use tcp::{Judged, Pickup, Segment, Tracker, flags};
+pub use timeouts::Timeouts;
 pub use tuple::{DESTINATION, SOURCE, Tuple, proto};
+pub use wheel::SLOT_MS;

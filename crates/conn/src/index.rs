@@ -1,0 +1,313 @@
+//! From hashes to places: extendible hashing (Fagin et al., TODS 1979) over segments of 64 buckets of a cache line each.
+//!
+//! The upper bits of a hash choose a segment, further bits two buckets in it. An entry goes to its first bucket, or
+//! to the second if that is full; the first remembers that something went on, so that most misses read one line. A segment that
+//! has no room is split in two: at most 640 entries move, and nothing else waits.
+//!
+//! Hashes are keyed, so none of this is reached by choosing tuples. If equal hashes crowd a bucket all the same, splitting would
+//! never end; they go to a small stash that is searched last, and when that is full too, the entry is refused.
+
+/// Entries in a bucket.
+const WAYS: usize = 10;
+
+/// Buckets in a segment, as a shift.
+const BUCKET_BITS: u32 = 6;
+const BUCKETS: usize = 1 << BUCKET_BITS;
+
+/// A segment is split only if it holds this many: less full, it is crowded in one place, and splitting would be in vain.
+const SPLIT_AT: u16 = (BUCKETS * WAYS / 2) as u16;
+
+/// The most entries in the stash.
+const STASH: usize = 256;
+
+/// Segments in a chunk, as a shift: a megabyte.
+const CHUNK_SHIFT: u32 = 8;
+const CHUNK: usize = 1 << CHUNK_SHIFT;
+
+/// No entry.
+pub(crate) const EMPTY: u32 = u32::MAX;
+
+/// No room for an entry.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Crowded;
+
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+struct Bucket {
+    prints: [u16; WAYS],
+    entries: [u32; WAYS],
+    /// Entries that would be here, had there been room.
+    gone_on: u32,
+}
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+impl Bucket {
+    const NEW: Bucket = Bucket { prints: [0; WAYS], entries: [EMPTY; WAYS], gone_on: 0 };
+
+    /// One bit for each entry with a fingerprint; those of empty places may be among them.
+    #[inline]
+    fn matches(&self, print: u16) -> u32 {
+        self.prints.iter().enumerate().fold(0, |mask, (way, other)| mask | u32::from(*other == print) << way)
+    }
+
+    #[inline]
+    fn find(&self, print: u16, is: &mut impl FnMut(u32) -> bool) -> Option<u32> {
+        let mut matches = self.matches(print);
+        while matches != 0 {
+            let entry = self.entries[matches.trailing_zeros() as usize];
+            if entry != EMPTY && is(entry) {
+                return Some(entry);
+            }
+            matches &= matches - 1;
+        }
+        None
+    }
+
+    fn insert(&mut self, print: u16, entry: u32) -> bool {
+        let Some(way) = self.entries.iter().position(|entry| *entry == EMPTY) else { return false };
+        (self.prints[way], self.entries[way]) = (print, entry);
+        true
+    }
+
+    fn remove(&mut self, entry: u32) -> bool {
+        let Some(way) = self.entries.iter().position(|other| *other == entry) else { return false };
+        self.entries[way] = EMPTY;
+        true
+    }
+}
+
+/// The parts of a hash.
+#[derive(Clone, Copy)]
+struct Parts {
+    first: usize,
+    second: usize,
+    print: u16,
+}
+
+#[inline]
+fn parts(hash: u64) -> Parts {
+    let first = hash as usize % BUCKETS;
+    // Never the first one: 1 to 63 behind it.
+    let step = 1 + (hash >> BUCKET_BITS) as usize % (BUCKETS - 1);
+    Parts { first, second: (first + step) % BUCKETS, print: (hash >> 16) as u16 }
+}
+
+#[derive(Clone, Debug)]
+struct Segment {
+    buckets: [Bucket; BUCKETS],
+}
+
+impl Segment {
+    fn new() -> Segment {
+        Segment { buckets: [Bucket::NEW; BUCKETS] }
+    }
+
+    fn insert(&mut self, hash: u64, entry: u32) -> bool {
+        let Parts { first, second, print } = parts(hash);
+        if self.buckets[first].insert(print, entry) {
+            return true;
+        }
+        let went_on = self.buckets[second].insert(print, entry);
+        self.buckets[first].gone_on += u32::from(went_on);
+        went_on
+    }
+
+    fn remove(&mut self, hash: u64, entry: u32) -> bool {
+        let Parts { first, second, .. } = parts(hash);
+        if self.buckets[first].remove(entry) {
+            return true;
+        }
+        let was_on = self.buckets[first].gone_on > 0 && self.buckets[second].remove(entry);
+        self.buckets[first].gone_on -= u32::from(was_on);
+        was_on
+    }
+}
+
+/// What is known of a segment beside its buckets.
+#[derive(Clone, Copy, Debug)]
+struct About {
+    /// How many upper bits of the hash its entries share.
+    depth: u8,
+    entries: u16,
+}
+
+/// The index. An entry is a number below [`EMPTY`]; what it means is the caller's.
+#[derive(Debug)]
+pub(crate) struct Index {
+    /// The segment of the upper `depth` bits of a hash.
+    directory: Vec<u32>,
+    depth: u8,
+    chunks: Vec<Vec<Segment>>,
+    about: Vec<About>,
+    stash: Vec<(u64, u32)>,
+    /// Room for splitting.
+    moving: Vec<(u64, u32)>,
+}
+
+impl Index {
+    pub(crate) fn new() -> Index {
+        let mut index = Index {
+            directory: vec![0],
+            depth: 0,
+            chunks: Vec::new(),
+            about: Vec::new(),
+            stash: Vec::new(),
+            moving: Vec::new(),
+        };
+        index.push_segment(0);
+        index
+    }
+
+    fn push_segment(&mut self, depth: u8) -> u32 {
+        let number = self.about.len();
+        if number.is_multiple_of(CHUNK) {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        self.chunks[number >> CHUNK_SHIFT].push(Segment::new());
+        self.about.push(About { depth, entries: 0 });
+        number as u32
+    }
+
+    #[inline]
+    fn segment_of(&self, hash: u64) -> u32 {
+        self.directory[upper(hash, self.depth)]
+    }
+
+    #[inline]
+    fn segment(&self, number: u32) -> &Segment {
+        &self.chunks[number as usize >> CHUNK_SHIFT][number as usize % CHUNK]
+    }
+
+    fn segment_mut(&mut self, number: u32) -> &mut Segment {
+        &mut self.chunks[number as usize >> CHUNK_SHIFT][number as usize % CHUNK]
+    }
+
+    /// The first bucket of a hash.
+    #[inline]
+    fn bucket(&self, hash: u64) -> &Bucket {
+        &self.segment(self.segment_of(hash)).buckets[parts(hash).first]
+    }
+
+    /// Something of the line where a search for a hash begins: who asks early has the line at hand later.
+    #[inline]
+    pub(crate) fn touch(&self, hash: u64) -> u32 {
+        self.bucket(hash).gone_on
+    }
+
+    /// The likeliest entry, or [`EMPTY`]: one with the right fingerprint in the first bucket.
+    #[inline]
+    pub(crate) fn likely(&self, hash: u64) -> u32 {
+        let bucket = self.bucket(hash);
+        let matches = bucket.matches(parts(hash).print);
+        if matches == 0 { EMPTY } else { bucket.entries[matches.trailing_zeros() as usize % WAYS] }
+    }
+
+    /// The entry of a hash that `is` what is sought.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
+        let Parts { first, second, print } = parts(hash);
+        let segment = self.segment(self.segment_of(hash));
+        let bucket = &segment.buckets[first];
+        let mut found = bucket.find(print, &mut is);
+        if found.is_none() && bucket.gone_on > 0 {
+            found = segment.buckets[second].find(print, &mut is);
+        }
+        if found.is_none() && !self.stash.is_empty() {
+            let mut stashed = self.stash.iter().filter(|(other, _)| *other == hash);
+            found = stashed.find(|(_, entry)| is(*entry)).map(|(_, entry)| *entry);
+        }
+        found
+    }
+
+    /// Adds an entry. `hash_of` tells the hash of any entry, of which some may have to move.
+    pub(crate) fn insert(
+        &mut self,
+        hash: u64,
+        entry: u32,
+        hash_of: impl Fn(u32) -> u64,
+    ) -> Result<(), Crowded> {
+        loop {
+            let number = self.segment_of(hash);
+            if self.segment_mut(number).insert(hash, entry) {
+                self.about[number as usize].entries += 1;
+                return Ok(());
+            }
+            if self.about[number as usize].entries >= SPLIT_AT && self.may_split(number) {
+                self.split(number, &hash_of);
+                continue;
+            }
+            return self.stash(hash, entry);
+        }
+    }
+
+    /// Removes an entry that was added under a hash.
+    pub(crate) fn remove(&mut self, hash: u64, entry: u32) {
+        let number = self.segment_of(hash);
+        if self.segment_mut(number).remove(hash, entry) {
+            self.about[number as usize].entries -= 1;
+        } else if let Some(at) = self.stash.iter().position(|(_, other)| *other == entry) {
+            self.stash.swap_remove(at);
+        }
+    }
+
+    /// The directory doubles only where its size stays in proportion to the number of segments.
+    fn may_split(&self, number: u32) -> bool {
+        self.about[number as usize].depth < self.depth || self.directory.len() < 16 * self.about.len().max(4)
+    }
+
+    fn split(&mut self, number: u32, hash_of: &impl Fn(u32) -> u64) {
+        let depth = self.about[number as usize].depth + 1;
+        if depth > self.depth {
+            self.directory = self.directory.iter().flat_map(|segment| [*segment; 2]).collect();
+            self.depth = depth;
+        }
+        self.about[number as usize] = About { depth, entries: 0 };
+        let twin = self.push_segment(depth);
+
+        let old = std::mem::replace(self.segment_mut(number), Segment::new());
+        let mut moving = std::mem::take(&mut self.moving);
+        let entries = old.buckets.iter().flat_map(|bucket| bucket.entries);
+        moving.extend(entries.filter(|entry| *entry != EMPTY).map(|entry| (hash_of(entry), entry)));
+
+        // The places of the directory that share all but the last of `depth` bits lie side by side.
+        let (any, _) = moving[0];
+        let shared = upper(any, depth) & !1;
+        let span = 1usize << (self.depth - depth);
+        self.directory[(shared + 1) * span..(shared + 2) * span].fill(twin);
+
+        for (hash, entry) in moving.drain(..) {
+            let goes = if upper(hash, depth) & 1 == 1 { twin } else { number };
+            if self.segment_mut(goes).insert(hash, entry) {
+                self.about[goes as usize].entries += 1;
+            } else {
+                // In another order they had room. Few do this, and the stash may grow by them.
+                self.stash.push((hash, entry));
+            }
+        }
+        self.moving = moving;
+    }
+
+    fn stash(&mut self, hash: u64, entry: u32) -> Result<(), Crowded> {
+        if self.stash.len() >= STASH {
+            return Err(Crowded);
+        }
+        self.stash.push((hash, entry));
+        Ok(())
+    }
+
+    /// Bytes in use.
+    pub(crate) fn memory(&self) -> usize {
+        self.about.len() * size_of::<Segment>()
+            + self.about.capacity() * size_of::<About>()
+            + self.directory.capacity() * size_of::<u32>()
+            + self.chunks.capacity() * size_of::<Vec<Segment>>()
+            + (self.stash.capacity() + self.moving.capacity()) * size_of::<(u64, u32)>()
+    }
+}
+
+/// The upper bits of a hash.
+#[inline]
+fn upper(hash: u64, bits: u8) -> usize {
+    (hash >> 32 >> (32 - u32::from(bits))) as usize
+}

@@ -1,0 +1,85 @@
+//! Where a table's records lie: in chunks, so that growing copies none and touches memory only as it is used.
+
+use crate::{ConnId, Connection};
+
+/// Records in a chunk, as a shift: 2.6 MB.
+const CHUNK_SHIFT: u32 = 14;
+const CHUNK: usize = 1 << CHUNK_SHIFT;
+
+/// No record.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// The queue of a record that holds no connection.
+const FREE: u8 = u8::MAX;
+
+/// Records by their places. A free one names the next free one in its links.
+#[derive(Debug)]
+pub(crate) struct Slab {
+    chunks: Vec<Vec<Connection>>,
+    /// Places that were ever used.
+    used: u32,
+    /// The first free one of these.
+    free: u32,
+}
+
+impl Slab {
+    pub(crate) fn new() -> Slab {
+        Slab { chunks: Vec::new(), used: 0, free: NONE }
+    }
+
+    #[inline]
+    pub(crate) fn at(&self, place: u32) -> &Connection {
+        &self.chunks[(place >> CHUNK_SHIFT) as usize][place as usize % CHUNK]
+    }
+
+    #[inline]
+    pub(crate) fn at_mut(&mut self, place: u32) -> &mut Connection {
+        &mut self.chunks[(place >> CHUNK_SHIFT) as usize][place as usize % CHUNK]
+    }
+
+    /// The connection at a place, if there is one.
+    pub(crate) fn live(&self, place: u32) -> Option<&Connection> {
+        Some(place)
+            .filter(|place| *place < self.used)
+            .map(|place| self.at(place))
+            .filter(|at| at.queue != FREE)
+    }
+
+    pub(crate) fn insert(&mut self, connection: Connection) -> ConnId {
+        let place = self.free;
+        if place != NONE {
+            let record = self.at_mut(place);
+            let next = record.links.next;
+            *record = connection;
+            self.free = next;
+            return ConnId(place);
+        }
+        let place = self.used;
+        if (place as usize).is_multiple_of(CHUNK) {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        self.chunks[(place >> CHUNK_SHIFT) as usize].push(connection);
+        self.used += 1;
+        ConnId(place)
+    }
+
+    pub(crate) fn remove(&mut self, ConnId(place): ConnId) -> Connection {
+        let next = self.free;
+        let record = self.at_mut(place);
+        let connection = record.clone();
+        record.queue = FREE;
+        record.links.next = next;
+        self.free = place;
+        connection
+    }
+
+    /// Places that were ever used: what there is to scan.
+    pub(crate) fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// Bytes in use.
+    pub(crate) fn memory(&self) -> usize {
+        self.used as usize * size_of::<Connection>() + self.chunks.capacity() * size_of::<Vec<Connection>>()
+    }
+}

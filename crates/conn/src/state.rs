@@ -1,0 +1,164 @@
+//! What is known of a connection's life, and why it ended.
+
+/// Which way a packet of a connection goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Direction {
+    /// From whom sent the first packet.
+    Forward = 0,
+    /// Back.
+    Reply = 1,
+}
+
+impl Direction {
+    /// Both, by their numbers.
+    pub const ALL: [Direction; 2] = [Direction::Forward, Direction::Reply];
+
+    /// The other one.
+    #[inline]
+    #[must_use]
+    pub fn turned(self) -> Direction {
+        match self {
+            Direction::Forward => Direction::Reply,
+            Direction::Reply => Direction::Forward,
+        }
+    }
+}
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum State {
+    /// TCP: a SYN went, nothing came back.
+    SynSent,
+    /// TCP: both SYNs were seen, and not both are acknowledged.
+    SynReceived,
+    /// TCP: open in both directions.
+    Established,
+    /// TCP: one end sent its FIN, the other may still send.
+    FinWait,
+    /// TCP: both ends sent a FIN, and not both are acknowledged.
+    Closing,
+    /// TCP: both FINs are acknowledged.
+    TimeWait,
+    /// TCP: ended by a RST that the receiver takes.
+    Reset,
+    /// UDP, ICMP and others: packets in one direction only. TCP: picked up in mid-flow, and only one end was seen.
+    Unreplied,
+    /// UDP, ICMP and others: packets in both directions.
+    Replied,
+}
+
+impl State {
+    /// All, by their numbers.
+    pub const ALL: [State; 9] = [
+        State::SynSent,
+        State::SynReceived,
+        State::Established,
+        State::FinWait,
+        State::Closing,
+        State::TimeWait,
+        State::Reset,
+        State::Unreplied,
+        State::Replied,
+    ];
+
+    /// Its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::SynSent => "syn-sent",
+            State::SynReceived => "syn-received",
+            State::Established => "established",
+            State::FinWait => "fin-wait",
+            State::Closing => "closing",
+            State::TimeWait => "time-wait",
+            State::Reset => "reset",
+            State::Unreplied => "unreplied",
+            State::Replied => "replied",
+        }
+    }
+
+    /// Whether the other end has not yet shown that it wants this connection. Such entries make room for new ones.
+    #[inline]
+    pub fn is_half_open(self) -> bool {
+        matches!(self, State::SynSent | State::SynReceived | State::Unreplied)
+    }
+
+    /// Whether it is only kept for stragglers. Such entries make room when no half-open one is left.
+    #[inline]
+    pub fn is_over(self) -> bool {
+        matches!(self, State::TimeWait | State::Reset)
+    }
+}
+
+/// Why a connection is no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CloseReason {
+    /// Nothing passed for its state's timeout.
+    Timeout,
+    /// It was half open or over, and made room for a new one.
+    Evicted,
+    /// Somebody asked for it.
+    Killed,
+    /// A RST ended it.
+    Reset,
+    /// Both ends had closed it.
+    Finished,
+    /// Its rule was deleted, and its connections with it.
+    RuleDeleted,
+}
+
+impl CloseReason {
+    /// All.
+    pub const ALL: [CloseReason; 6] = [
+        CloseReason::Timeout,
+        CloseReason::Evicted,
+        CloseReason::Killed,
+        CloseReason::Reset,
+        CloseReason::Finished,
+        CloseReason::RuleDeleted,
+    ];
+
+    /// Its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            CloseReason::Timeout => "timeout",
+            CloseReason::Evicted => "evicted",
+            CloseReason::Killed => "killed",
+            CloseReason::Reset => "reset",
+            CloseReason::Finished => "finished",
+            CloseReason::RuleDeleted => "rule-deleted",
+        }
+    }
+
+    /// Why a connection in a state is gone once its time is up.
+    pub(crate) fn expired(state: State) -> CloseReason {
+        match state {
+            State::Reset => CloseReason::Reset,
+            State::Closing | State::TimeWait => CloseReason::Finished,
+            _ => CloseReason::Timeout,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_places_and_names_are_unlike() {
+        for (place, state) in State::ALL.into_iter().enumerate() {
+            assert_eq!(state as usize, place);
+            assert!(!(state.is_half_open() && state.is_over()));
+            assert!(State::ALL.iter().all(|other| *other == state || other.name() != state.name()));
+        }
+        for (place, direction) in Direction::ALL.into_iter().enumerate() {
+            assert_eq!(direction as usize, place);
+            assert_eq!(direction.turned().turned(), direction);
+            assert_ne!(direction.turned(), direction);
+        }
+        for reason in CloseReason::ALL {
+            assert!(CloseReason::ALL.iter().all(|other| *other == reason || other.name() != reason.name()));
+        }
+    }
+}

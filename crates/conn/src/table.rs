@@ -1,0 +1,461 @@
+//! The connections of a worker: found by tuples, followed, ended.
+//!
+//! A connection's record lies in a slab and does not move; the index finds it by the hash of either tuple, and a queue waits
+//! for its end. A full table makes room for a new connection by the half-open one that was idle longest, or if there is
+//! none by the one that is over for longest; what both ends want is never ended for another. So a flood of first packets lives
+//! on the room that connections leave: a half-open entry stays for about that room divided by the flood's rate, and a client
+//! that answers sooner gets through.
+
+use crate::hash::Hasher;
+use crate::index::{EMPTY, Index};
+use crate::slab::Slab;
+use crate::wheel::{self, HALF_OPEN, OVER, Queues};
+use crate::{CloseReason, ConnId, Connection, Direction, Judged, Pickup, Segment, State, Timeouts, Tracker};
+use crate::{Tuple, proto};
+
+/// How many tuples are worked on at a time.
+const VECTOR: usize = 256;
+
+/// How many connections one call of [`Table::advance`] asks whether they ended.
+const ASKED: usize = 512;
+
+/// How many connections may end for a new one: more than one, so that a table shrinks when its bound was lowered.
+const EVICTED: usize = 4;
+
+/// Why a connection was not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The table is full of connections that nobody may end.
+    Full,
+    /// One of its tuples is another connection's.
+    Taken,
+    /// A TCP connection does not begin so.
+    NotSyn,
+}
+
+/// The connections of a worker.
+#[derive(Debug)]
+pub struct Table {
+    hasher: Hasher,
+    index: Index,
+    slab: Slab,
+    queues: Queues,
+    len: usize,
+    max: usize,
+    timeouts: Timeouts,
+    pickup: Pickup,
+    /// The latest time that was told. Time does not go back.
+    now_ms: u64,
+    /// Where connections are asked for their timeouts anew, after these became shorter.
+    sweep: Option<u32>,
+}
+
+impl Table {
+    /// An empty table for a million connections, with the default timeouts. Its hashes depend on the seed,
+    /// which should be secret.
+    pub fn new(seed: u64) -> Table {
+        Table {
+            hasher: Hasher::new(seed),
+            index: Index::new(),
+            slab: Slab::new(),
+            queues: Queues::new(),
+            len: 0,
+            max: 1_000_000,
+            timeouts: Timeouts::default(),
+            pickup: Pickup::Loose,
+            now_ms: 0,
+            sweep: None,
+        }
+    }
+
+    /// Changes what a table goes by. A lower `max` ends nobody at once: half-open connections make room as new ones come.
+    pub fn configure(&mut self, max: usize, timeouts: Timeouts, pickup: Pickup) {
+        self.max = max.min(wheel::MOST);
+        self.pickup = pickup;
+        if self.timeouts != timeouts {
+            self.timeouts = timeouts;
+            self.sweep = Some(0);
+        }
+    }
+
+    /// The keyed hash of a tuple.
+    pub fn hash(&self, tuple: &Tuple) -> u32 {
+        (self.hasher.hash(tuple) >> 32) as u32
+    }
+
+    /// The connection of packets with a tuple.
+    pub fn find(&self, tuple: &Tuple) -> Option<(ConnId, Direction)> {
+        self.find_hashed(self.hasher.hash(tuple), tuple)
+    }
+
+    fn find_hashed(&self, hash: u64, tuple: &Tuple) -> Option<(ConnId, Direction)> {
+        let found = self.index.find(hash, |entry| {
+            let (ConnId(place), direction) = meaning(entry);
+            self.slab.at(place).is(tuple, direction)
+        });
+        found.map(meaning)
+    }
+
+    /// The connections of a vector's packets.
+    ///
+    /// # Panics
+    /// If `found` is shorter than `tuples`.
+    pub fn find_all(&self, tuples: &[Tuple], found: &mut [Option<(ConnId, Direction)>]) {
+        assert!(found.len() >= tuples.len(), "an answer for each tuple");
+        for (tuples, found) in tuples.chunks(VECTOR).zip(found.chunks_mut(VECTOR)) {
+            self.find_vector(tuples, found);
+        }
+    }
+
+    /// Loop by loop, so that the processor waits for the memory of many packets at a time.
+    fn find_vector(&self, tuples: &[Tuple], found: &mut [Option<(ConnId, Direction)>]) {
+        let (mut hashes, mut likely) = ([0; VECTOR], [EMPTY; VECTOR]);
+        let mut touched = 0;
+        for (tuple, hash) in tuples.iter().zip(&mut hashes) {
+            *hash = self.hasher.hash(tuple);
+            touched |= self.index.touch(*hash);
+        }
+        for (hash, likely) in hashes[..tuples.len()].iter().zip(&mut likely) {
+            *likely = self.index.likely(*hash);
+        }
+        for entry in &likely[..tuples.len()] {
+            if *entry != EMPTY {
+                touched |= self.slab.at(entry >> 1).touch();
+            }
+        }
+        std::hint::black_box(touched);
+        for (at, tuple) in tuples.iter().enumerate() {
+            let entry = likely[at];
+            let (ConnId(place), direction) = meaning(entry);
+            found[at] = if entry != EMPTY && self.slab.at(place).is(tuple, direction) {
+                Some((ConnId(place), direction))
+            } else {
+                self.find_hashed(hashes[at], tuple)
+            };
+        }
+    }
+
+    /// Makes a connection of its first packet, which is not counted yet: [`Table::touch`] does, for this one as for all others
+    /// (a SYN told twice is a SYN sent again). `forward` and `reply` are the tuples of both ends' packets as they
+    /// arrive. Who has to make room is told to `closed`.
+    pub fn insert(
+        &mut self,
+        now_ms: u64,
+        forward: Tuple,
+        reply: Tuple,
+        segment: Option<&Segment>,
+        closed: &mut dyn FnMut(&Connection, CloseReason),
+    ) -> Result<ConnId, Refused> {
+        let hashes = [self.hasher.hash(&forward), self.hasher.hash(&reply)];
+        if self.find_hashed(hashes[0], &forward).is_some() || self.find_hashed(hashes[1], &reply).is_some() {
+            return Err(Refused::Taken);
+        }
+        let (tracker, state) = self.begin(forward.proto, segment)?;
+        self.make_room(closed)?;
+        self.now_ms = self.now_ms.max(now_ms);
+
+        let connection = Connection::new(self.now_ms, [&forward, &reply], state, tracker);
+        let id = self.slab.insert(connection);
+        for (direction, hash) in keyed(&forward, &reply).iter().zip(hashes) {
+            let hash_of = |entry| hash_of(&self.hasher, &self.slab, entry);
+            if self.index.insert(hash, entry(id, *direction), hash_of).is_err() {
+                self.index.remove(hashes[0], entry(id, Direction::Forward));
+                self.slab.remove(id);
+                return Err(Refused::Full);
+            }
+        }
+        self.len += 1;
+        let ends_ms = self.now_ms + self.timeout_ms(id);
+        self.queues.join(&mut self.slab, id.0, ends_ms);
+        Ok(id)
+    }
+
+    fn begin(&self, proto: u8, segment: Option<&Segment>) -> Result<(Tracker, State), Refused> {
+        match (proto, segment) {
+            (proto::TCP, Some(segment)) => Tracker::open(segment, self.pickup).ok_or(Refused::NotSyn),
+            (proto::TCP, None) if self.pickup == Pickup::Strict => Err(Refused::NotSyn),
+            _ => Ok((Tracker::blank(), State::Unreplied)),
+        }
+    }
+
+    fn make_room(&mut self, closed: &mut dyn FnMut(&Connection, CloseReason)) -> Result<(), Refused> {
+        for _ in 0..EVICTED {
+            if self.len < self.max {
+                return Ok(());
+            }
+            let oldest = self.oldest(HALF_OPEN).or_else(|| self.oldest(OVER)).ok_or(Refused::Full)?;
+            self.end(oldest, CloseReason::Evicted, closed);
+        }
+        if self.len < self.max { Ok(()) } else { Err(Refused::Full) }
+    }
+
+    /// Of the first ones of some orders, the one that was idle longest.
+    fn oldest(&self, mut orders: std::ops::Range<u8>) -> Option<u32> {
+        let firsts = orders.by_ref().filter_map(|order| self.queues.first(order));
+        firsts.max_by_key(|place| self.slab.at(*place).idle_ms(self.now_ms))
+    }
+
+    /// Counts a packet of a connection and follows what it says. What is not believed is counted only, and does not keep a
+    /// connection alive; what reopens a connection is not counted, and neither is what comes after the connection's time.
+    pub fn touch(
+        &mut self,
+        id: ConnId,
+        direction: Direction,
+        now_ms: u64,
+        bytes: usize,
+        segment: Option<&Segment>,
+    ) -> Judged {
+        self.now_ms = self.now_ms.max(now_ms);
+        let now_ms = self.now_ms;
+        let connection = self.slab.at_mut(id.0);
+        let (proto, state) = (connection.proto(), connection.state);
+        let timeout_ms = timeout_ms(&self.timeouts, proto, state);
+        if connection.idle_ms(now_ms) >= timeout_ms {
+            return Judged::Reopens;
+        }
+        let judged = match (proto, segment) {
+            (proto::TCP, Some(segment)) => connection.tracker.segment(state, direction, segment),
+            _ => answered(proto, state, direction),
+        };
+        if judged == Judged::Reopens {
+            return judged;
+        }
+        connection.count(direction, bytes);
+        if judged == Judged::OutOfWindow {
+            return judged;
+        }
+        connection.last_ms = now_ms as u32;
+        match judged {
+            Judged::Moves(next) => self.moves(id, next),
+            _ => self.queues.used(&mut self.slab, id.0),
+        }
+        judged
+    }
+
+    /// Puts a connection in another state, and in the queue of that.
+    fn moves(&mut self, id: ConnId, next: State) {
+        self.queues.leave(&mut self.slab, id.0);
+        let connection = self.slab.at_mut(id.0);
+        connection.state = next;
+        let ends_ms = self.now_ms + self.timeout_ms(id);
+        self.queues.join(&mut self.slab, id.0, ends_ms);
+    }
+
+    fn timeout_ms(&self, id: ConnId) -> u64 {
+        let connection = self.slab.at(id.0);
+        timeout_ms(&self.timeouts, connection.proto(), connection.state)
+    }
+
+    /// A connection.
+    ///
+    /// # Panics
+    /// If there was never one of that number. The number of one that ended gives what is left of it, or another one.
+    #[inline]
+    pub fn get(&self, id: ConnId) -> &Connection {
+        self.slab.at(id.0)
+    }
+
+    /// A connection, for what its owner keeps in it.
+    ///
+    /// # Panics
+    /// As [`Table::get`].
+    #[inline]
+    pub fn get_mut(&mut self, id: ConnId) -> &mut Connection {
+        self.slab.at_mut(id.0)
+    }
+
+    /// The connection of a number, if there is one now.
+    pub fn live(&self, id: ConnId) -> Option<&Connection> {
+        self.slab.live(id.0)
+    }
+
+    /// Milliseconds until a connection ends if no packet comes.
+    pub fn expires_ms(&self, id: ConnId, now_ms: u64) -> u64 {
+        self.timeout_ms(id).saturating_sub(self.slab.at(id.0).idle_ms(now_ms))
+    }
+
+    /// Ends a connection.
+    ///
+    /// # Panics
+    /// If there is none of that number.
+    pub fn remove(&mut self, id: ConnId) -> Connection {
+        let connection = self.slab.live(id.0).expect("a connection that has not ended");
+        let tuples = connection.tuples();
+        for (direction, tuple) in keyed(&tuples[0], &tuples[1]).iter().zip(tuples) {
+            self.index.remove(self.hasher.hash(&tuple), entry(id, *direction));
+        }
+        self.queues.leave(&mut self.slab, id.0);
+        self.len -= 1;
+        self.slab.remove(id)
+    }
+
+    fn end(&mut self, place: u32, reason: CloseReason, closed: &mut dyn FnMut(&Connection, CloseReason)) {
+        closed(&self.remove(ConnId(place)), reason);
+    }
+
+    /// Lets time pass: ends connections whose time is up. Asks some hundred connections at most and goes on with the next
+    /// call, so that a vector's time stays bounded; only after a leap of 24 days, which no clock does, all end at once.
+    pub fn advance(&mut self, now_ms: u64, closed: &mut dyn FnMut(&Connection, CloseReason)) {
+        let leap = now_ms.saturating_sub(self.now_ms) > u64::from(Timeouts::LONGEST_S) * 1000;
+        self.now_ms = self.now_ms.max(now_ms);
+        if leap && self.len > 0 {
+            return self.end_all(closed);
+        }
+        let mut left = ASKED;
+        for order in HALF_OPEN.start..OVER.end {
+            while left > 0
+                && let Some(place) = self.queues.first(order)
+                && self.is_up(place)
+            {
+                self.expire(place, closed);
+                left -= 1;
+            }
+        }
+        let mut steps = wheel::STEPS;
+        while left > 0
+            && let Some(place) = self.queues.due(self.now_ms, &mut steps)
+        {
+            left -= 1;
+            if self.is_up(place) { self.expire(place, closed) } else { self.wait_on(place) }
+        }
+        self.go_on_sweeping(left);
+    }
+
+    fn end_all(&mut self, closed: &mut dyn FnMut(&Connection, CloseReason)) {
+        for place in 0..self.slab.used() {
+            if self.slab.live(place).is_some() {
+                self.expire(place, closed);
+            }
+        }
+    }
+
+    /// Asks connections anew when to ask them: their timeouts may be shorter than when they were asked last.
+    fn go_on_sweeping(&mut self, most: usize) {
+        let Some(from) = self.sweep else { return };
+        let to = from.saturating_add(most as u32).min(self.slab.used());
+        for place in from..to {
+            if self.slab.live(place).is_some() && Queues::is_in_wheel(&self.slab, place) {
+                self.wait_on(place);
+            }
+        }
+        self.sweep = Some(to).filter(|to| *to < self.slab.used());
+    }
+
+    fn is_up(&self, place: u32) -> bool {
+        self.expires_ms(ConnId(place), self.now_ms) == 0
+    }
+
+    fn expire(&mut self, place: u32, closed: &mut dyn FnMut(&Connection, CloseReason)) {
+        let reason = CloseReason::expired(self.slab.at(place).state);
+        self.end(place, reason, closed);
+    }
+
+    fn wait_on(&mut self, place: u32) {
+        let ends_ms = self.now_ms + self.expires_ms(ConnId(place), self.now_ms);
+        self.queues.leave(&mut self.slab, place);
+        self.queues.join(&mut self.slab, place, ends_ms);
+    }
+
+    /// Connections.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Connections that are half open.
+    #[inline]
+    pub fn half_open(&self) -> usize {
+        self.queues.half_open()
+    }
+
+    /// Bytes in use. Records and index only grow; places of connections that ended are used again.
+    pub fn memory(&self) -> usize {
+        self.slab.memory() + self.index.memory() + self.queues.memory()
+    }
+
+    /// Looks at `most` places from one on, and tells the connections there. Returns the next place to look at, or `None` at
+    /// the end. Connections that last from the first call to the last are told once.
+    pub fn scan(&self, from: u32, most: usize, each: &mut dyn FnMut(ConnId, &Connection)) -> Option<u32> {
+        let used = self.slab.used();
+        let to = from.saturating_add(u32::try_from(most).unwrap_or(u32::MAX)).min(used);
+        for place in from..to {
+            if let Some(connection) = self.slab.live(place) {
+                each(ConnId(place), connection);
+            }
+        }
+        Some(to).filter(|to| *to < used)
+    }
+}
+
+#[inline]
+fn timeout_ms(timeouts: &Timeouts, proto: u8, state: State) -> u64 {
+    u64::from(timeouts.of(proto, state).min(Timeouts::LONGEST_S)) * 1000
+}
+
+/// What a packet without TCP does.
+fn answered(proto: u8, state: State, direction: Direction) -> Judged {
+    match (state, direction, proto) {
+        (State::Unreplied, Direction::Reply, proto::TCP) => Judged::Moves(State::Established),
+        (State::Unreplied, Direction::Reply, _) => Judged::Moves(State::Replied),
+        _ => Judged::Stays,
+    }
+}
+
+/// What an entry of the index means.
+#[inline]
+fn meaning(entry: u32) -> (ConnId, Direction) {
+    (ConnId(entry >> 1), if entry & 1 == 0 { Direction::Forward } else { Direction::Reply })
+}
+
+/// The entry of a connection's tuple.
+#[inline]
+fn entry(ConnId(place): ConnId, direction: Direction) -> u32 {
+    place << 1 | direction as u32
+}
+
+/// The directions with a tuple of their own: one if both ends are the same.
+fn keyed(forward: &Tuple, reply: &Tuple) -> &'static [Direction] {
+    if forward == reply { &Direction::ALL[..1] } else { &Direction::ALL }
+}
+
+fn hash_of(hasher: &Hasher, slab: &Slab, entry: u32) -> u64 {
+    let (ConnId(place), direction) = meaning(entry);
+    hasher.hash(&slab.at(place).tuple(direction))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_found_from_both_ends_until_it_ends() {
+        let mut table = Table::new(1);
+        let forward = Tuple { addresses: [1, 2], ports: [3, 4], wire: 0, proto: proto::UDP, family: 4 };
+        let reply = forward.reversed();
+        let nobody: &mut dyn FnMut(&Connection, CloseReason) = &mut |_, _| panic!("nobody ends");
+        assert_eq!(table.find(&forward), None);
+        let id = table.insert(1000, forward, reply, None, nobody).unwrap();
+        assert_eq!(table.insert(1000, forward, reply, None, nobody), Err(Refused::Taken));
+        let mut found = [None; 3];
+        table.find_all(&[forward, reply, Tuple { wire: 1, ..reply }], &mut found);
+        assert_eq!(found, [Some((id, Direction::Forward)), Some((id, Direction::Reply)), None]);
+        assert_eq!((table.len(), table.half_open()), (1, 1));
+
+        assert_eq!(table.touch(id, Direction::Forward, 1000, 60, None), Judged::Stays);
+        assert_eq!(table.touch(id, Direction::Reply, 2000, 70, None), Judged::Moves(State::Replied));
+        assert_eq!((table.len(), table.half_open()), (1, 0));
+        assert_eq!((table.get(id).packets, table.get(id).bytes), ([1, 1], [60, 70]));
+
+        table.advance(301_999, nobody);
+        assert_eq!(table.expires_ms(id, 301_999), 1);
+        let mut ended = Vec::new();
+        table.advance(303_100, &mut |connection, reason| ended.push((connection.tuples()[0], reason)));
+        assert_eq!(ended, [(forward, CloseReason::Timeout)]);
+        assert!(table.is_empty() && table.find(&reply).is_none());
+    }
+}

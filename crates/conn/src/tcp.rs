@@ -1,0 +1,391 @@
+//! TCP as a middlebox sees it: states from the flags of both ends, windows from what each told the other.
+//!
+//! After van Rooij, *Real Stateful TCP Packet Filtering in IP Filter* (SANE 2000): of each end it is known how far it sent, how far
+//! it acknowledged, and the largest window that it announced. A segment is believed if it begins no further than what the other end
+//! acknowledged and its window, ends no further behind than a window, and acknowledges what the other end did send. What is not
+//! believed changes nothing, so that who sees neither end's packets can hardly move a connection (RFC 5961):
+//! a RST must also name exactly the number that its receiver waits for.
+//!
+//! Segments pass whatever is judged here; the ends know better.
+
+use crate::{Direction, State};
+use mmb_packet::Seq;
+
+/// The flags of a segment, as on the wire.
+pub mod flags {
+    /// No more data from the sender.
+    pub const FIN: u8 = 0x01;
+    /// The first sequence number.
+    pub const SYN: u8 = 0x02;
+    /// There is no such connection any more.
+    pub const RST: u8 = 0x04;
+    /// The acknowledgement number counts.
+    pub const ACK: u8 = 0x10;
+}
+use flags::{ACK, FIN, RST, SYN};
+
+/// What tracking needs to know of a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// CWR to FIN, as on the wire.
+    pub flags: u8,
+    /// Its sequence number.
+    pub seq: u32,
+    /// Its acknowledgement number.
+    pub ack: u32,
+    /// Its window as on the wire, not scaled.
+    pub window: u16,
+    /// Bytes behind the header.
+    pub payload: u32,
+    /// The shift of a window scale option; only a SYN's counts.
+    pub window_scale: Option<u8>,
+}
+
+impl Segment {
+    /// The number behind its last one. SYN and FIN take one each (RFC 9293 section 3.4), the text of a RST none.
+    fn end(&self) -> Seq {
+        if self.has(RST) {
+            return Seq(self.seq);
+        }
+        Seq(self.seq) + self.payload + u32::from(self.has(SYN)) + u32::from(self.has(FIN))
+    }
+
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn scale(&self) -> u8 {
+        self.window_scale.unwrap_or(0).min(LARGEST_SCALE)
+    }
+}
+
+/// Whether connections are taken up whose beginning was not seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pickup {
+    /// Yes: they began before mmb, or while it was away.
+    #[default]
+    Loose,
+    /// No: a connection begins with a SYN.
+    Strict,
+}
+
+/// What a segment does to its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judged {
+    /// The connection is in another state now.
+    Moves(State),
+    /// It stays in its state.
+    Stays,
+    /// Not believed. It passes and changes nothing.
+    OutOfWindow,
+    /// The connection is over and this packet begins a new one: the old entry ends, and a new one may be made.
+    Reopens,
+}
+
+/// RFC 7323 section 2.3: larger shifts are read as this one.
+const LARGEST_SCALE: u8 = 14;
+
+/// Acknowledgements may be this old at least, however small windows are (van Rooij's constant).
+const LEAST_ACK_WINDOW: u32 = 66_000;
+
+/// Of an end: its window shift.
+const SCALE: u8 = 0x0f;
+/// Of an end: `end` says how far it sent, or what the other end acknowledged when nothing was seen of it.
+const SENT: u8 = 0x10;
+/// Of an end: `ack` says how far it acknowledged.
+const ACKED: u8 = 0x20;
+/// Of an end: its FIN was seen, and `end` lies behind it.
+const FINISHED: u8 = 0x40;
+/// Of an end: its SYN carried data, which need not be acknowledged with the SYN (RFC 7413).
+const EARLY_DATA: u8 = 0x80;
+
+/// What is known of both ends of a TCP connection; that of whom sent the first segment stands first.
+///
+/// Packed, since a connection's record has 22 bytes for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C, packed(2))]
+pub struct Tracker {
+    /// The number behind the last one that it sent.
+    end: [u32; 2],
+    /// The last number that it acknowledged.
+    ack: [u32; 2],
+    /// The largest window that it announced, shifted right by its scale.
+    window: [u16; 2],
+    /// Scale and flags.
+    notes: [u8; 2],
+}
+
+const FORWARD: usize = Direction::Forward as usize;
+const REPLY: usize = Direction::Reply as usize;
+
+impl Tracker {
+    /// Begins with the first segment that was seen. `None` if a connection must not begin so: not with a SYN where `pickup` is
+    /// strict, or with flags that no end sends.
+    pub fn open(segment: &Segment, pickup: Pickup) -> Option<(Tracker, State)> {
+        let first = (segment.flags & (SYN | ACK | RST | FIN), pickup);
+        match first {
+            (SYN, _) => {
+                let mut tracker = Tracker::default();
+                tracker.take_syn(FORWARD, segment);
+                Some((tracker, State::SynSent))
+            }
+            (_, Pickup::Strict) => None,
+            (flags, Pickup::Loose) if flags & RST != 0 => Some((Tracker::picked_up(segment), State::Reset)),
+            (flags, Pickup::Loose) if flags & ACK != 0 && flags & (SYN | FIN) != SYN | FIN => {
+                Some((Tracker::picked_up(segment), State::Unreplied))
+            }
+            _ => None,
+        }
+    }
+
+    /// Knows nothing, and believes the first segment of each end.
+    pub(crate) fn blank() -> Tracker {
+        Tracker { notes: [LARGEST_SCALE; 2], ..Tracker::default() }
+    }
+
+    /// A connection in mid-flow: the window shifts are not known and are taken for the largest.
+    fn picked_up(segment: &Segment) -> Tracker {
+        let mut tracker = Tracker::blank();
+        if segment.has(SYN) {
+            tracker.take_syn(FORWARD, segment);
+            let scales = if segment.window_scale.is_some() { LARGEST_SCALE } else { 0 };
+            tracker.notes[REPLY] = scales;
+        }
+        tracker.take(FORWARD, segment);
+        if segment.has(ACK) {
+            tracker.end[REPLY] = segment.ack;
+            tracker.note(REPLY, SENT);
+        }
+        tracker
+    }
+
+    /// Judges a segment of a connection in a state, and follows it if it is believed.
+    pub fn segment(&mut self, state: State, direction: Direction, segment: &Segment) -> Judged {
+        let from = direction as usize;
+        if segment.has(RST) {
+            return self.reset(state, from, segment);
+        }
+        if segment.has(SYN) {
+            return match segment.flags & (ACK | FIN) {
+                0 => self.syn(state, from, segment),
+                ACK => self.syn_ack(state, from, segment),
+                _ => Judged::OutOfWindow,
+            };
+        }
+        if !segment.has(ACK) {
+            return Judged::OutOfWindow;
+        }
+        match state {
+            State::SynSent => self.early(from, segment),
+            _ if !self.is_believed(from, segment) => Judged::OutOfWindow,
+            _ => {
+                self.take(from, segment);
+                self.moved(state, from)
+            }
+        }
+    }
+
+    /// RFC 5961 section 3.2: only the number that the receiver waits for. That is what it acknowledged last, or how far the
+    /// sender came if the acknowledgement is on its way. In SYN-SENT, only with the SYN acknowledged (RFC 9293 section 3.5.2).
+    fn reset(&self, state: State, from: usize, segment: &Segment) -> Judged {
+        let to = 1 - from;
+        let awaited = match state {
+            State::SynSent if from == REPLY => segment.has(ACK) && segment.ack == self.end[to],
+            _ => {
+                (self.is(from, SENT) && segment.seq == self.end[from])
+                    || (self.is(to, ACKED) && segment.seq == self.ack[to])
+            }
+        };
+        match state {
+            _ if !awaited => Judged::OutOfWindow,
+            // Nobody may shorten TIME-WAIT (RFC 1337).
+            State::TimeWait | State::Reset => Judged::Stays,
+            _ => Judged::Moves(State::Reset),
+        }
+    }
+
+    fn syn(&mut self, state: State, from: usize, segment: &Segment) -> Judged {
+        match (state, from) {
+            (State::Closing | State::TimeWait | State::Reset, _) => Judged::Reopens,
+            // Sent again, or anew by somebody who forgot the last attempt.
+            (State::SynSent, FORWARD) => {
+                self.take_syn(from, segment);
+                Judged::Stays
+            }
+            // Simultaneous open (RFC 9293 section 3.5, figure 8).
+            (State::SynSent, _) => {
+                self.take_syn(from, segment);
+                Judged::Moves(State::SynReceived)
+            }
+            (State::SynReceived, _) if self.end[from] == segment.end().0 => Judged::Stays,
+            // The receiver answers with an acknowledgement, and a sender that means it with a RST (RFC 5961 section 4).
+            _ => Judged::OutOfWindow,
+        }
+    }
+
+    fn syn_ack(&mut self, state: State, from: usize, segment: &Segment) -> Judged {
+        let to = 1 - from;
+        match (state, from) {
+            (State::SynSent, REPLY) => {
+                let early_data = if self.is(to, EARLY_DATA) { u32::from(u16::MAX) } else { 0 };
+                if !self.acknowledges(to, segment.ack, early_data) {
+                    return Judged::OutOfWindow;
+                }
+                self.take_syn(from, segment);
+                self.agree_on_scales(segment);
+                self.take_ack(from, segment);
+                Judged::Moves(State::SynReceived)
+            }
+            (State::SynSent, _) => Judged::OutOfWindow,
+            _ if !self.is_believed(from, segment) => Judged::OutOfWindow,
+            (State::SynReceived, _) => {
+                self.agree_on_scales(segment);
+                self.take_ack(from, segment);
+                self.moved(state, from)
+            }
+            _ => {
+                self.take(from, segment);
+                self.moved(state, from)
+            }
+        }
+    }
+
+    /// A segment that neither begins nor ends a connection whose SYN is not answered. From the initiator it tells that the
+    /// answer goes another way; from the other end it is about an earlier connection (RFC 9293 section 3.5.2, figure 9).
+    fn early(&mut self, from: usize, segment: &Segment) -> Judged {
+        let begins = Seq(segment.seq);
+        if from == FORWARD && begins.within(Seq(self.end[from]) - LEAST_ACK_WINDOW, 2 * LEAST_ACK_WINDOW) {
+            self.push_end(from, segment.end());
+            return Judged::Stays;
+        }
+        Judged::OutOfWindow
+    }
+
+    /// Where a connection stands after a segment that was followed.
+    fn moved(&mut self, state: State, from: usize) -> Judged {
+        let to = 1 - from;
+        let answered = match state {
+            State::SynReceived => self.is(from, ACKED) && self.is(to, ACKED),
+            State::Unreplied => from == REPLY,
+            State::TimeWait | State::Reset => false,
+            _ => true,
+        };
+        if !answered {
+            return Judged::Stays;
+        }
+        let all_acked = self.ack[from] == self.end[to] && self.ack[to] == self.end[from];
+        let next = match (self.is(from, FINISHED), self.is(to, FINISHED)) {
+            (false, false) => State::Established,
+            (true, true) if all_acked => State::TimeWait,
+            (true, true) => State::Closing,
+            _ => State::FinWait,
+        };
+        if next == state { Judged::Stays } else { Judged::Moves(next) }
+    }
+
+    /// Whether a segment lies where its sender and its receiver are. What is not known yet is not asked.
+    fn is_believed(&self, from: usize, segment: &Segment) -> bool {
+        let to = 1 - from;
+        let announced = self.announced(to);
+        if self.is(from, SENT) {
+            // One below the window is a keep-alive (RFC 1122 section 4.2.3.6).
+            let end = Seq(self.end[from]);
+            if segment.end().distance(end - announced) < -1 {
+                return false;
+            }
+            let expected = if self.is(to, ACKED) { Seq(self.ack[to]) } else { end };
+            if Seq(segment.seq).distance(expected) > announced as i32 {
+                return false;
+            }
+        } else if self.is(to, ACKED) {
+            let far = Seq(segment.seq).distance(Seq(self.ack[to])).unsigned_abs();
+            if far > announced.max(LEAST_ACK_WINDOW) {
+                return false;
+            }
+        }
+        let announces = self.announced(from).max(u32::from(segment.window) << (self.notes[from] & SCALE));
+        self.acknowledges(to, segment.ack, announces.max(LEAST_ACK_WINDOW))
+    }
+
+    /// Whether a number acknowledges what an end sent, and nothing older than some octets.
+    fn acknowledges(&self, to: usize, ack: u32, age: u32) -> bool {
+        let behind = Seq(self.end[to]).distance(Seq(ack));
+        !self.is(to, SENT) || (0..=age as i32).contains(&behind)
+    }
+
+    /// The largest window that an end announced, in octets: less than 2^30.
+    fn announced(&self, side: usize) -> u32 {
+        u32::from(self.window[side]) << (self.notes[side] & SCALE)
+    }
+
+    fn is(&self, side: usize, note: u8) -> bool {
+        self.notes[side] & note != 0
+    }
+
+    fn note(&mut self, side: usize, note: u8) {
+        self.notes[side] |= note;
+    }
+
+    /// Takes an end's SYN for its beginning. The window of a SYN is never scaled.
+    fn take_syn(&mut self, side: usize, segment: &Segment) {
+        let scale = segment.scale();
+        self.end[side] = segment.end().0;
+        self.window[side] = shifted(segment.window, scale);
+        let early_data = if segment.payload > 0 { EARLY_DATA } else { 0 };
+        self.notes[side] = (self.notes[side] & ACKED) | scale | SENT | early_data;
+    }
+
+    /// Windows are scaled only if both SYNs have the option (RFC 7323 section 2.2). Whoever answers a SYN with the option
+    /// but without its own leaves both unscaled.
+    fn agree_on_scales(&mut self, answer: &Segment) {
+        if answer.window_scale.is_some() {
+            return;
+        }
+        for side in [FORWARD, REPLY] {
+            self.window[side] = self.announced(side).min(u32::from(u16::MAX)) as u16;
+            self.notes[side] &= !SCALE;
+        }
+    }
+
+    /// Follows a segment that is believed.
+    fn take(&mut self, from: usize, segment: &Segment) {
+        let end = segment.end();
+        let beyond = !self.is(from, SENT) || end.after(Seq(self.end[from]));
+        self.push_end(from, end);
+        if segment.has(FIN) && end == Seq(self.end[from]) {
+            self.note(from, FINISHED);
+        } else if beyond {
+            // Nobody sends on after its FIN: that one was not its own.
+            self.notes[from] &= !FINISHED;
+        }
+        self.take_ack(from, segment);
+    }
+
+    fn push_end(&mut self, from: usize, end: Seq) {
+        if !self.is(from, SENT) || end.after(Seq(self.end[from])) {
+            self.end[from] = end.0;
+            self.note(from, SENT);
+        }
+    }
+
+    fn take_ack(&mut self, from: usize, segment: &Segment) {
+        if !segment.has(ACK) {
+            return;
+        }
+        if !self.is(from, ACKED) || Seq(segment.ack).after(Seq(self.ack[from])) {
+            self.ack[from] = segment.ack;
+            self.note(from, ACKED);
+        }
+        let window =
+            if segment.has(SYN) { shifted(segment.window, self.notes[from] & SCALE) } else { segment.window };
+        self.window[from] = self.window[from].max(window);
+    }
+}
+
+/// A window of a SYN as it would stand in later segments, rounded up.
+fn shifted(window: u16, scale: u8) -> u16 {
+    u32::from(window).div_ceil(1 << scale) as u16
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! Queues in which connections wait for their end.
+//!
+//! A connection waits in one queue. Those that may make room for others (half open, or over) wait in *orders*: one a kind,
+//! the one that was used last at the end, so that the first is both the next to end and the first to go. Those that may not
+//! wait in the *wheel*, after Varghese and Lauck (SOSP 1987, scheme 6): a queue for each of the next 4096 seconds or so. Packets do
+//! not move them; when their slot comes up and they were used since, they go to a later one.
+//!
+//! Queues are doubly linked through the records, so that leaving one touches two neighbours.
+
+use crate::slab::{NONE, Slab};
+use crate::{State, proto};
+
+/// A record's neighbours in its queue.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Links {
+    /// The one before, or [`HEAD`] and the queue's number.
+    pub(crate) previous: u32,
+    /// The one behind, or [`NONE`].
+    pub(crate) next: u32,
+}
+
+impl Default for Links {
+    fn default() -> Links {
+        Links { previous: NONE, next: NONE }
+    }
+}
+
+/// In `previous`: this is the first of the queue with that number.
+const HEAD: u32 = 1 << 31;
+
+/// The most records that links can name.
+pub(crate) const MOST: usize = HEAD as usize - 1;
+
+/// Milliseconds of a slot, as a shift.
+const SLOT_SHIFT: u32 = 10;
+
+/// Milliseconds of a slot: how late a connection may end.
+pub const SLOT_MS: u64 = 1 << SLOT_SHIFT;
+
+/// Slots of the wheel. What ends later waits in the farthest and is asked again then.
+const SLOTS: u64 = 4096;
+
+/// How many slots one call passes at most: all, since looking at an empty one takes a nanosecond.
+pub(crate) const STEPS: usize = SLOTS as usize;
+
+/// Kinds of connections that wait in order. Within one all have the same timeout.
+pub(crate) const ORDERS: usize = 6;
+
+/// The queue of those that wait in the wheel.
+const WHEEL: u8 = ORDERS as u8;
+
+/// The kind of a connection, if it waits in order.
+#[inline]
+fn order_of(proto: u8, state: State) -> u8 {
+    match state {
+        State::TimeWait => 4,
+        State::Reset => 5,
+        State::SynSent | State::SynReceived => 0,
+        State::Unreplied => match proto {
+            proto::TCP => 0,
+            proto::UDP => 1,
+            proto::ICMP | proto::ICMP6 => 2,
+            _ => 3,
+        },
+        _ => WHEEL,
+    }
+}
+
+/// The kinds that are half open, and those that are over.
+pub(crate) const HALF_OPEN: std::ops::Range<u8> = 0..4;
+pub(crate) const OVER: std::ops::Range<u8> = 4..6;
+
+/// The queues of a table.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    /// First the orders, then the slots.
+    heads: Vec<u32>,
+    tails: [u32; ORDERS],
+    /// How many wait in each order.
+    lengths: [usize; ORDERS],
+    /// The slot that comes up next, counted from time zero.
+    slot: u64,
+}
+
+impl Queues {
+    pub(crate) fn new() -> Queues {
+        Queues {
+            heads: vec![NONE; ORDERS + SLOTS as usize],
+            tails: [NONE; ORDERS],
+            lengths: [0; ORDERS],
+            slot: 0,
+        }
+    }
+
+    /// How many are half open.
+    pub(crate) fn half_open(&self) -> usize {
+        self.lengths[..HALF_OPEN.end as usize].iter().sum()
+    }
+
+    /// The first of an order, unless it is empty.
+    #[inline]
+    pub(crate) fn first(&self, order: u8) -> Option<u32> {
+        Some(self.heads[order as usize]).filter(|place| *place != NONE)
+    }
+
+    /// Lets a connection wait that waits nowhere: behind all others of its order, or in the wheel until `ends_ms`.
+    pub(crate) fn join(&mut self, slab: &mut Slab, place: u32, ends_ms: u64) {
+        let record = slab.at_mut(place);
+        let order = order_of(record.proto(), record.state);
+        record.queue = order;
+        if order == WHEEL {
+            // A slot comes up when its first millisecond has come: rounded up, nobody is asked too early.
+            let wanted = ends_ms.div_ceil(SLOT_MS);
+            let slot = wanted.clamp(self.slot, self.slot + SLOTS - 1);
+            return self.push_front(slab, place, slot);
+        }
+        let last = std::mem::replace(&mut self.tails[order as usize], place);
+        slab.at_mut(place).links = match last {
+            NONE => Links { previous: HEAD | u32::from(order), next: NONE },
+            last => Links { previous: last, next: NONE },
+        };
+        match last {
+            NONE => self.heads[order as usize] = place,
+            last => slab.at_mut(last).links.next = place,
+        }
+        self.lengths[order as usize] += 1;
+    }
+
+    fn push_front(&mut self, slab: &mut Slab, place: u32, slot: u64) {
+        let queue = ORDERS + (slot % SLOTS) as usize;
+        let next = std::mem::replace(&mut self.heads[queue], place);
+        slab.at_mut(place).links = Links { previous: HEAD | queue as u32, next };
+        if next != NONE {
+            slab.at_mut(next).links.previous = place;
+        }
+    }
+
+    /// Takes a connection out of its queue.
+    pub(crate) fn leave(&mut self, slab: &mut Slab, place: u32) {
+        let record = slab.at(place);
+        let (Links { previous, next }, order) = (record.links, record.queue);
+        match previous & HEAD {
+            0 => slab.at_mut(previous).links.next = next,
+            _ => self.heads[(previous ^ HEAD) as usize] = next,
+        }
+        if next != NONE {
+            slab.at_mut(next).links.previous = previous;
+        } else if order != WHEEL {
+            self.tails[order as usize] = if previous & HEAD == 0 { previous } else { NONE };
+        }
+        if order != WHEEL {
+            self.lengths[order as usize] -= 1;
+        }
+    }
+
+    /// After a packet that was believed: those that wait in order go to its end.
+    #[inline]
+    pub(crate) fn used(&mut self, slab: &mut Slab, place: u32) {
+        let record = slab.at(place);
+        if record.queue != WHEEL && record.links.next != NONE {
+            self.leave(slab, place);
+            self.join(slab, place, 0);
+        }
+    }
+
+    /// Whether a connection waits in the wheel.
+    pub(crate) fn is_in_wheel(slab: &Slab, place: u32) -> bool {
+        slab.at(place).queue == WHEEL
+    }
+
+    /// Bytes in use.
+    pub(crate) fn memory(&self) -> usize {
+        self.heads.capacity() * size_of::<u32>()
+    }
+
+    /// The next connection of the slots that came up, if any; `steps` bounds how many slots are passed. The caller
+    /// takes it out of its queue.
+    pub(crate) fn due(&mut self, now_ms: u64, steps: &mut usize) -> Option<u32> {
+        let now = now_ms >> SLOT_SHIFT;
+        // Once around is enough: a slot holds whoever waits, however far behind the wheel is.
+        self.slot = self.slot.max((now + 1).saturating_sub(SLOTS));
+        while self.slot <= now {
+            let head = self.heads[ORDERS + (self.slot % SLOTS) as usize];
+            if head != NONE {
+                return Some(head);
+            }
+            if *steps == 0 {
+                return None;
+            }
+            *steps -= 1;
+            self.slot += 1;
+        }
+        None
+    }
+}
