@@ -124,13 +124,22 @@ def nat(routed_site):
     routed_site.tested.settled()
 
 
+@pytest.fixture
+def of_mmb(nat):
+    """The same for tests of what nftables does otherwise, by design or for want of it."""
+    if nat.tested.kind != "mmb":
+        pytest.skip("nftables differs here: docs/nat.md")
+    return nat
+
+
 def need_nftables():
     for words in (["nft", "--version"], ["conntrack", "--version"]):
         if shutil.which(words[0]) is None:
             pytest.skip(f"{words[0]} is not installed: no reference to compare with")
     namespace = net.Namespace("probe")
     try:
-        tried = namespace.run("nft", "add table inet t; add chain inet t c { type nat hook postrouting priority 0; }", check=False)
+        rules = "add table inet t; add chain inet t c { type nat hook postrouting priority 0; }"
+        tried = namespace.run("nft", rules, check=False)
         if tried.returncode != 0:
             pytest.skip(f"the kernel has no nftables NAT: {tried.stderr.strip()}")
     finally:
@@ -162,9 +171,9 @@ class _Fresh:
         self.sites.append(kind(folder, backend, **shape))
         return self.sites[-1]
 
-    def routed(self, backend="af_xdp"):
+    def routed(self, backend="af_xdp", **shape):
         """Networks with routers, for mmb between them."""
-        return self._keep(routed.Routed, backend)
+        return self._keep(routed.Routed, backend, **shape)
 
     def daemon(self, site, *options, name="mmb"):
         mmb = site.mmb(name)

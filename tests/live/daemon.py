@@ -23,6 +23,8 @@ class DidNotStart(AssertionError):
 class Mmb:
     """A daemon in a namespace. `start` returns when it has said that it is ready and its socket answers."""
 
+    binary = BINARY
+
     def __init__(self, namespace, folder, ports, name="mmb"):
         self.namespace = namespace
         self.ports = ports
@@ -118,6 +120,10 @@ class Mmb:
             if not port["enabled"]:
                 self("enable", port["name"])
         self._drops_before = self._all_drops()
+
+    def connections(self, *filters):
+        """The connections that a filter means, or all."""
+        return self.ask("show connections", *filters)["connections"]
 
     # Counters
 

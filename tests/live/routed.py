@@ -30,6 +30,8 @@ INNER4, OUTER4 = "192.0.2.1", "192.0.2.2"
 INNER6, OUTER6 = "2001:db8::1", "2001:db8::2"
 # The addresses that stand for the inside.
 NAT4, NAT6 = "200.0.0.1", "2001:db8:200::1"
+# What is sent here is never answered.
+NOWHERE = "203.0.113.9"
 
 # The reference is a router of its own on the link, with one address towards each end.
 _REFERENCE = {"vl": ("192.0.2.9", "2001:db8::9"), "vr": ("192.0.2.17", "2001:db8::11")}
@@ -38,7 +40,7 @@ _REFERENCE = {"vl": ("192.0.2.9", "2001:db8::9"), "vr": ("192.0.2.17", "2001:db8
 class Routed(Cabled):
     """The namespaces, cables and routes; neither mmb nor a ruleset is started by it."""
 
-    def __init__(self, folder, backend, middle="mmb"):
+    def __init__(self, folder, backend, middle="mmb", queues=None):
         super().__init__(folder, backend)
         with self._undone_if_it_fails() as undo:
             self.client = self._namespace(undo, "inside")
@@ -51,8 +53,8 @@ class Routed(Cabled):
             for router in (self.inner, self.outer):
                 _forwards(router)
             veth(self.inner, "near", self.client, "eth0")
-            veth(self.middle, "vl", self.inner, "mid")
-            veth(self.middle, "vr", self.outer, "mid")
+            veth(self.middle, "vl", self.inner, "mid", queues=queues)
+            veth(self.middle, "vr", self.outer, "mid", queues=queues)
             veth(self.outer, "far", self.server, "eth0")
             self._give_addresses()
             reference = middle == "nftables"
@@ -86,6 +88,8 @@ class Routed(Cabled):
         for family, prefix in (("-4", "200.0.0.0/24"), ("-6", "2001:db8:200::/64")):
             self.inner.ip(family, "route", "add", "blackhole", prefix, "table", "100")
             self.inner.ip(family, "rule", "add", "iif", "mid", "lookup", "100")
+        # Nobody is there, and nobody says so.
+        self.outer.ip("route", "add", "blackhole", "203.0.113.0/24")
 
     @staticmethod
     def _route(via4, via6, host, prefix4, prefix6):

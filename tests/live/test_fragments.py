@@ -67,14 +67,6 @@ class Datagram:
         return [self.piece(at, min(at + step, len(self.whole))) for at in range(0, len(self.whole), step)]
 
 
-@pytest.fixture
-def of_mmb(nat):
-    """For frames that Linux, which puts datagrams together before it looks at them, treats otherwise."""
-    if nat.tested.kind != "mmb":
-        pytest.skip("nftables differs here: docs/nat.md")
-    return nat
-
-
 def send(nat, *frames):
     with nat.inside_wire() as wire:
         for frame in frames:

@@ -33,14 +33,6 @@ families = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture
-def of_mmb(nat):
-    """For tests of what nftables does otherwise."""
-    if nat.tested.kind != "mmb":
-        pytest.skip("nftables differs here: docs/nat.md")
-    return nat
-
-
 def bracketed(address):
     return f"[{address}]" if ":" in address else address
 
@@ -464,6 +456,6 @@ def test_a_mapping_ends_when_its_time_is_over(of_mmb):
     with closing(udp(of_mmb.client, A, 5000), udp(of_mmb.client, B, 5000), udp(of_mmb.server, WEB, 9000)) as ends:
         one, two, far = ends
         assert sockets.ask(one, far) == (NAT4, 5000)
-        wait_until(lambda: of_mmb.tested.daemon.ask("show connections")["connections"] == [], "the mapping is gone")
+        wait_until(lambda: of_mmb.tested.daemon.connections() == [], "the mapping is gone")
         assert sockets.ask(two, far) == (NAT4, 5000)
         assert sockets.ask(one, far) != (NAT4, 5000)

@@ -1,0 +1,62 @@
+"""What coturn finds out about the NAT from outside, as a peer-to-peer application would (RFC 5780)."""
+
+import pytest
+
+from .process import wait_until
+from .routed import INSIDE4, OUTSIDE4
+from .test_nat import SOURCE, SOURCE_NFT
+
+
+@pytest.fixture(scope="module")
+def stun(routed_site):
+    """A STUN server with two addresses and two ports."""
+    words = ["turnserver", "-n", "--no-auth", "--no-cli", "--no-tls", "--no-dtls", "--no-tcp-relay", "-m", "1"]
+    words += ["--log-file", "stdout", "--pidfile", routed_site.folder / "turn.pid", "--db", routed_site.folder / "turn.db"]
+    for address in OUTSIDE4[:2]:
+        words += ["-L", address]
+    with routed_site.server.start(words, routed_site.folder / "turn.log") as server:
+        server.wait_listening(3479)
+        yield server
+
+
+def discovered(nat, *options):
+    """What natdiscovery tells, once the server answers."""
+    words = ["turnutils_natdiscovery", *options, "-L", INSIDE4[0], OUTSIDE4[0]]
+
+    def ask():
+        told = nat.client.run(*words, check=False, timeout=40).stdout
+        return told if "UDP reflexive addr" in told else None
+
+    return wait_until(ask, "the STUN server answers", 30)
+
+
+@pytest.mark.parametrize(
+    ("filtering", "told"),
+    [
+        ("endpoint-independent", "Endpoint Independent Filtering!"),
+        ("address-dependent", "Address Dependent Filtering!"),
+        ("address-and-port-dependent", "Address and Port Dependent Filtering!"),
+    ],
+)
+def test_mapping_and_filtering_are_found_out_as_they_are_set(of_mmb, stun, filtering, told):
+    """RFC 4787 REQ-1 and REQ-8."""
+    of_mmb.tested.policy([f"set nat filtering {filtering}", *SOURCE])
+    lines = discovered(of_mmb, "-m", "-f").splitlines()
+    assert "NAT with Endpoint Independent Mapping!" in lines
+    assert f"NAT with {told}" in lines
+
+
+def test_the_reference_is_found_out(nat, stun):
+    if nat.tested.kind != "nftables":
+        pytest.skip("what mmb is set to is found out above")
+    nat.tested.policy([], SOURCE_NFT)
+    lines = discovered(nat, "-m", "-f").splitlines()
+    assert "NAT with Endpoint Independent Mapping!" in lines
+    assert "NAT with Address and Port Dependent Filtering!" in lines
+
+
+def test_hairpinning_is_found_out(of_mmb, stun):
+    """RFC 4787 REQ-9: a host may reach itself by its outside address."""
+    of_mmb.tested.policy(["set nat filtering endpoint-independent", *SOURCE])
+    told = discovered(of_mmb, "-H")
+    assert told.count("RFC 5780 response") >= 2 and "timeout" not in told, told

@@ -1,0 +1,145 @@
+"""Connections over a restart of the daemon: `save-state` before, `load-state` after, and nobody at the ends notices."""
+
+import threading
+
+import pytest
+
+from . import sockets
+from .process import wait_until
+from .programs import Nginx, fetch
+from .routed import INSIDE4, NAT4, OUTSIDE4
+from .sockets import closing, listener, opened, receive, refused, talk, udp
+
+A, B = INSIDE4[:2]
+WEB = OUTSIDE4[0]
+# Connections of the inside, translated, and nothing else: what is not known is dropped.
+POLICY = [
+    "add-stateful in lan ip-saddr 10.0.0.0/24 ip-proto udp map ip-saddr 200.0.0.1 shuffle udp-sport accept",
+    "add-stateful in lan ip-saddr 10.0.0.0/24 ip-proto tcp tcp-syn map ip-saddr 200.0.0.1 shuffle tcp-sport accept",
+    "add net-proto ip4 drop",
+]
+
+
+class Daemon:
+    """A daemon that is started again with its policy and its connections."""
+
+    def __init__(self, fresh, site):
+        self.mmb = fresh.daemon(site)
+        self.policy = site.folder / "policy.mmb"
+        self.state = site.folder / "state"
+        self.policy.write_text("".join(f"{line}\n" for line in POLICY))
+        self.mmb("apply", self.policy)
+
+    def restart(self, between=lambda: None):
+        self.mmb("save-state", self.state)
+        assert self.mmb.stop() == 0
+        between()
+        self.mmb.start("-c", self.policy)
+        self.mmb("load-state", self.state)
+
+
+@pytest.fixture
+def site(fresh):
+    return fresh.routed()
+
+
+@pytest.fixture
+def daemon(fresh, site):
+    return Daemon(fresh, site)
+
+
+def test_connections_go_on_after_a_restart(site, daemon):
+    with closing(udp(site.client, A), udp(site.server, WEB, 9000), listener(site.server, WEB, 9001)) as ends:
+        near, far, listening = ends
+        whom = sockets.ask(near, far)
+        client, server, seen = opened(site.client, A, (WEB, 9001), listening)
+        with closing(client, server):
+            talk(client, server)
+            before = daemon.mmb.connections()
+            daemon.restart()
+            after = daemon.mmb.connections()
+            assert sorted(map(ends_of, before)) == sorted(map(ends_of, after))
+            talk(client, server)
+            far.sendto(b"from outside", whom)
+            assert receive(near, b"from outside")
+            assert sockets.ask(near, far) == whom
+    assert seen[0] == NAT4
+    assert refused(site.server, WEB, (NAT4, 9001)) == "timeout"
+
+
+def ends_of(connection):
+    arrived, sent = ([ends[name] for name in ("src", "sport", "dst", "dport")] for ends in (connection["arrived"], connection["sent"]))
+    return str((arrived, sent, connection["state"]))
+
+
+def test_mappings_are_still_endpoint_independent_after_a_restart(site, daemon):
+    """RFC 4787 REQ-1: a new destination sees the same outside port; and no other inside end is given it."""
+    with closing(udp(site.client, A), *(udp(site.server, address, 9000) for address in OUTSIDE4[:2])) as (near, one, two):
+        whom = sockets.ask(near, one)
+        daemon.restart()
+        assert sockets.ask(near, two) == whom
+
+
+def test_a_transfer_survives_a_restart(site, daemon):
+    nginx = Nginx(site)
+    results = []
+    transfer = threading.Thread(
+        target=lambda: results.append(fetch(site, f"http://{WEB}/big", source=A, rate="8M", timeout=90))
+    )
+    transfer.start()
+    wait_until(lambda: daemon.mmb.connections("tcp-dport 80 state established"), "the transfer has begun")
+    daemon.restart()
+    transfer.join(120)
+    assert results == [(0, nginx.digest("big"))]
+
+
+def test_without_the_state_connections_end(site, daemon):
+    """So that the tests above show what they say."""
+    with closing(listener(site.server, WEB, 9001)) as (listening,):
+        client, server, _ = opened(site.client, A, (WEB, 9001), listening)
+        with closing(client, server):
+            talk(client, server)
+            assert daemon.mmb.stop() == 0
+            daemon.mmb.start("-c", daemon.policy)
+            client.sendall(b"anybody there?")
+            server.settimeout(1)
+            with pytest.raises(TimeoutError):
+                server.recv(100)
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "text", "flipped"])
+def test_a_damaged_file_is_refused_as_a_whole(site, daemon, damage):
+    with closing(*(udp(site.client, A) for _ in range(8)), udp(site.server, WEB, 9000)) as (*many, far):
+        for near in many:
+            sockets.ask(near, far)
+        daemon.mmb("save-state", daemon.state)
+    daemon.mmb("conn kill all")
+    content = daemon.state.read_bytes()
+    middle = len(content) // 2
+    daemon.state.write_bytes(
+        {
+            "empty": b"",
+            "cut": content[: middle + 3],
+            "text": b"add tcp-dport 80 drop\n",
+            "flipped": content[:middle] + bytes([content[middle] ^ 0x40]) + content[middle + 1 :],
+        }[damage]
+    )
+    assert str(daemon.state) in daemon.mmb.refused("load-state", daemon.state)
+    assert daemon.mmb.connections() == []
+
+
+def test_a_file_that_is_not_there_is_told(site, daemon):
+    assert "nowhere" in daemon.mmb.refused("load-state", site.folder / "nowhere")
+    assert "nowhere" in daemon.mmb.refused("save-state", site.folder / "nowhere" / "state")
+
+
+def test_what_was_loaded_does_not_take_the_place_of_what_is_there(site, daemon):
+    """Loading adds: connections that were made since keep their ports."""
+    with closing(udp(site.client, A, 5000), udp(site.server, WEB, 9000)) as (near, far):
+        sockets.ask(near, far)
+        daemon.mmb("save-state", daemon.state)
+        daemon.mmb("conn kill all")
+        now = sockets.ask(near, far)
+        daemon.mmb("load-state", daemon.state)
+        assert sockets.ask(near, far) == now
+        assert len(daemon.mmb.connections()) == 1
