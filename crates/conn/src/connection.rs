@@ -1,16 +1,24 @@
 //! One connection, as a record of 160 bytes.
 
 use crate::hash::{packed_ports, packed_rest};
-use crate::{Direction, State, Tracker, Tuple};
+use crate::{Direction, State, Timeouts, Tracker, Tuple};
 
 /// A connection's place in its table; good until the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnId(pub u32);
 
+impl ConnId {
+    /// Its number.
+    #[inline]
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
 /// A connection.
 ///
 /// Both tuples share wire, protocol and family, and are kept without padding; [`Connection::tuples`] puts them together.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 #[repr(C, align(32))]
 pub struct Connection {
     /// Source and destination of both tuples, as high and low halves.
@@ -36,7 +44,8 @@ pub struct Connection {
     /// Its neighbours in the queue that it waits in.
     pub(crate) links: crate::wheel::Links,
     pub(crate) tracker: Tracker,
-    pub(crate) state: State,
+    /// Its state. Whoever else writes it does not move the connection to another queue.
+    pub state: State,
     /// The queue that it waits in.
     pub(crate) queue: u8,
 }
@@ -66,6 +75,33 @@ impl Connection {
         }
     }
 
+    /// As it was at some time before now.
+    pub(crate) fn restored(now_ms: u64, was: &Snapshot) -> Connection {
+        let [forward, reply] = &was.tuples;
+        let in_order = was.state.is_half_open() || was.state.is_over();
+        let idle_ms = if in_order { 0 } else { was.idle_ms.min(u64::from(Timeouts::LONGEST_S) * 1000) };
+        Connection {
+            packets: was.packets,
+            bytes: was.bytes,
+            last_ms: (now_ms as u32).wrapping_sub(idle_ms as u32),
+            created: ((now_ms >> CREATED_SHIFT) as u32).wrapping_sub((was.age_ms >> CREATED_SHIFT) as u32),
+            ..Connection::new(now_ms, [forward, reply], was.state, was.tracker)
+        }
+    }
+
+    /// What outlives its table.
+    pub fn snapshot(&self, now_ms: u64) -> Snapshot {
+        Snapshot {
+            tuples: self.tuples(),
+            state: self.state,
+            tracker: self.tracker,
+            packets: self.packets,
+            bytes: self.bytes,
+            age_ms: self.age_ms(now_ms),
+            idle_ms: self.idle_ms(now_ms),
+        }
+    }
+
     /// The tuple of packets that go a way, as they arrive, before translation.
     #[inline]
     pub fn tuple(&self, direction: Direction) -> Tuple {
@@ -91,10 +127,9 @@ impl Connection {
         (self.rest >> 8) as u8
     }
 
-    /// Its state.
-    #[inline]
-    pub fn state(&self) -> State {
-        self.state
+    /// What is known of both ends, if it is TCP.
+    pub fn tracker(&self) -> Tracker {
+        self.tracker
     }
 
     /// Milliseconds since it was made. Comes around after two years.
@@ -107,6 +142,12 @@ impl Connection {
     #[inline]
     pub fn idle_ms(&self, now_ms: u64) -> u64 {
         u64::from((now_ms as u32).wrapping_sub(self.last_ms))
+    }
+
+    /// Milliseconds until it ends if no packet comes.
+    #[inline]
+    pub fn expires_ms(&self, now_ms: u64, timeouts: &Timeouts) -> u64 {
+        timeouts.ms(self.proto(), self.state).saturating_sub(self.idle_ms(now_ms))
     }
 
     /// Whether packets of a tuple go this way. Without a branch, since hundreds are compared in a row.
@@ -133,6 +174,25 @@ impl Connection {
         self.packets[direction as usize] += 1;
         self.bytes[direction as usize] += bytes as u64;
     }
+}
+
+/// A connection as one table leaves it to another: [`Table::restore`](crate::Table::restore) makes it anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// See [`Connection::tuples`].
+    pub tuples: [Tuple; 2],
+    /// Its state.
+    pub state: State,
+    /// What is known of both ends, if it is TCP.
+    pub tracker: Tracker,
+    /// Packets by direction.
+    pub packets: [u64; 2],
+    /// Bytes by direction.
+    pub bytes: [u64; 2],
+    /// Milliseconds since it was made.
+    pub age_ms: u64,
+    /// Milliseconds since the last packet that was believed.
+    pub idle_ms: u64,
 }
 
 #[inline]

@@ -17,12 +17,12 @@ pub mod quoted;
 mod slab;
 mod state;
 mod table;
-mod tcp;
+pub mod tcp;
 mod timeouts;
 mod tuple;
 mod wheel;
 
-pub use connection::{ConnId, Connection};
+pub use connection::{ConnId, Connection, Snapshot};
 pub use state::{CloseReason, Direction, State};
 pub use table::{Refused, Table};
 pub use tcp::{Judged, Pickup, Segment, Tracker, flags};

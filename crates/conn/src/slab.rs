@@ -66,7 +66,7 @@ impl Slab {
     pub(crate) fn remove(&mut self, ConnId(place): ConnId) -> Connection {
         let next = self.free;
         let record = self.at_mut(place);
-        let connection = record.clone();
+        let connection = *record;
         record.queue = FREE;
         record.links.next = next;
         self.free = place;

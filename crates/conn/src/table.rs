@@ -10,8 +10,8 @@ use crate::hash::Hasher;
 use crate::index::{EMPTY, Index};
 use crate::slab::Slab;
 use crate::wheel::{self, HALF_OPEN, OVER, Queues};
-use crate::{CloseReason, ConnId, Connection, Direction, Judged, Pickup, Segment, State, Timeouts, Tracker};
-use crate::{Tuple, proto};
+use crate::{CloseReason, ConnId, Connection, Direction, Judged, Pickup, Segment, Snapshot, State, Timeouts};
+use crate::{Tracker, Tuple, proto};
 
 /// How many tuples are worked on at a time.
 const VECTOR: usize = 256;
@@ -135,9 +135,8 @@ impl Table {
         }
     }
 
-    /// Makes a connection of its first packet, which is not counted yet: [`Table::touch`] does, for this one as for all others
-    /// (a SYN told twice is a SYN sent again). `forward` and `reply` are the tuples of both ends' packets as they
-    /// arrive. Who has to make room is told to `closed`.
+    /// Makes a connection of its first packet, which is not counted. `forward` and `reply` are the tuples of both ends' packets
+    /// as they arrive. Who has to make room is told to `closed`.
     pub fn insert(
         &mut self,
         now_ms: u64,
@@ -146,15 +145,40 @@ impl Table {
         segment: Option<&Segment>,
         closed: &mut dyn FnMut(&Connection, CloseReason),
     ) -> Result<ConnId, Refused> {
-        let hashes = [self.hasher.hash(&forward), self.hasher.hash(&reply)];
-        if self.find_hashed(hashes[0], &forward).is_some() || self.find_hashed(hashes[1], &reply).is_some() {
-            return Err(Refused::Taken);
-        }
+        self.now_ms = self.now_ms.max(now_ms);
+        let reply = reply.like(&forward);
+        let hashes = self.free_keys([&forward, &reply])?;
         let (tracker, state) = self.begin(forward.proto, segment)?;
         self.make_room(closed)?;
-        self.now_ms = self.now_ms.max(now_ms);
+        self.add(hashes, Connection::new(self.now_ms, [&forward, &reply], state, tracker))
+    }
 
-        let connection = Connection::new(self.now_ms, [&forward, &reply], state, tracker);
+    /// Makes a connection that another table had, as [`Connection::snapshot`] found it. Those that wait in order of their last
+    /// packet, half open or over, begin their time anew.
+    pub fn restore(
+        &mut self,
+        now_ms: u64,
+        was: &Snapshot,
+        closed: &mut dyn FnMut(&Connection, CloseReason),
+    ) -> Result<ConnId, Refused> {
+        self.now_ms = self.now_ms.max(now_ms);
+        let [forward, reply] = was.tuples;
+        let tuples = [forward, reply.like(&forward)];
+        let hashes = self.free_keys(tuples.each_ref())?;
+        self.make_room(closed)?;
+        self.add(hashes, Connection::restored(self.now_ms, &Snapshot { tuples, ..*was }))
+    }
+
+    /// The hashes of tuples that no connection has.
+    fn free_keys(&self, tuples: [&Tuple; 2]) -> Result<[u64; 2], Refused> {
+        let hashes = tuples.map(|tuple| self.hasher.hash(tuple));
+        let taken = hashes.iter().zip(tuples).any(|(hash, tuple)| self.find_hashed(*hash, tuple).is_some());
+        if taken { Err(Refused::Taken) } else { Ok(hashes) }
+    }
+
+    fn add(&mut self, hashes: [u64; 2], connection: Connection) -> Result<ConnId, Refused> {
+        let ends_ms = self.now_ms + connection.expires_ms(self.now_ms, &self.timeouts);
+        let [forward, reply] = connection.tuples();
         let id = self.slab.insert(connection);
         for (direction, hash) in keyed(&forward, &reply).iter().zip(hashes) {
             let hash_of = |entry| hash_of(&self.hasher, &self.slab, entry);
@@ -165,7 +189,6 @@ impl Table {
             }
         }
         self.len += 1;
-        let ends_ms = self.now_ms + self.timeout_ms(id);
         self.queues.join(&mut self.slab, id.0, ends_ms);
         Ok(id)
     }
@@ -209,7 +232,7 @@ impl Table {
         let now_ms = self.now_ms;
         let connection = self.slab.at_mut(id.0);
         let (proto, state) = (connection.proto(), connection.state);
-        let timeout_ms = timeout_ms(&self.timeouts, proto, state);
+        let timeout_ms = self.timeouts.ms(proto, state);
         if connection.idle_ms(now_ms) >= timeout_ms {
             return Judged::Reopens;
         }
@@ -237,13 +260,8 @@ impl Table {
         self.queues.leave(&mut self.slab, id.0);
         let connection = self.slab.at_mut(id.0);
         connection.state = next;
-        let ends_ms = self.now_ms + self.timeout_ms(id);
+        let ends_ms = self.now_ms + self.expires_ms(id, self.now_ms);
         self.queues.join(&mut self.slab, id.0, ends_ms);
-    }
-
-    fn timeout_ms(&self, id: ConnId) -> u64 {
-        let connection = self.slab.at(id.0);
-        timeout_ms(&self.timeouts, connection.proto(), connection.state)
     }
 
     /// A connection.
@@ -271,7 +289,12 @@ impl Table {
 
     /// Milliseconds until a connection ends if no packet comes.
     pub fn expires_ms(&self, id: ConnId, now_ms: u64) -> u64 {
-        self.timeout_ms(id).saturating_sub(self.slab.at(id.0).idle_ms(now_ms))
+        self.slab.at(id.0).expires_ms(now_ms, &self.timeouts)
+    }
+
+    /// What it goes by.
+    pub fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
     }
 
     /// Ends a connection.
@@ -392,9 +415,11 @@ impl Table {
     }
 }
 
-#[inline]
-fn timeout_ms(timeouts: &Timeouts, proto: u8, state: State) -> u64 {
-    u64::from(timeouts.of(proto, state).min(Timeouts::LONGEST_S)) * 1000
+impl Tuple {
+    /// Of the same wire, protocol and family as another: a connection's record has one place for these.
+    fn like(self, other: &Tuple) -> Tuple {
+        Tuple { wire: other.wire, proto: other.proto, family: other.family, ..self }
+    }
 }
 
 /// What a packet without TCP does.

@@ -138,6 +138,31 @@ impl Tracker {
         }
     }
 
+    /// All of it as bytes, for a file.
+    pub fn to_bytes(self) -> [u8; 22] {
+        let mut bytes = [0; 22];
+        for side in [FORWARD, REPLY] {
+            bytes[4 * side..][..4].copy_from_slice(&self.end[side].to_be_bytes());
+            bytes[8 + 4 * side..][..4].copy_from_slice(&self.ack[side].to_be_bytes());
+            bytes[16 + 2 * side..][..2].copy_from_slice(&self.window[side].to_be_bytes());
+            bytes[20 + side] = self.notes[side];
+        }
+        bytes
+    }
+
+    /// What [`Tracker::to_bytes`] made bytes of.
+    pub fn from_bytes(bytes: [u8; 22]) -> Tracker {
+        let long = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let short = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        let notes = |at: usize| bytes[at] & !SCALE | (bytes[at] & SCALE).min(LARGEST_SCALE);
+        Tracker {
+            end: [long(0), long(4)],
+            ack: [long(8), long(12)],
+            window: [short(16), short(18)],
+            notes: [notes(20), notes(21)],
+        }
+    }
+
     /// Knows nothing, and believes the first segment of each end.
     pub(crate) fn blank() -> Tracker {
         Tracker { notes: [LARGEST_SCALE; 2], ..Tracker::default() }

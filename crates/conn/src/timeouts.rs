@@ -49,6 +49,12 @@ impl Timeouts {
     /// packet is kept as 32 bits of milliseconds, and half of their circle must stay for entries that are late.
     pub const LONGEST_S: u32 = 24 * 24 * 3600;
 
+    /// As [`Timeouts::of`], in milliseconds, and not longer than [`Timeouts::LONGEST_S`].
+    #[inline]
+    pub(crate) fn ms(&self, proto: u8, state: State) -> u64 {
+        u64::from(self.of(proto, state).min(Timeouts::LONGEST_S)) * 1000
+    }
+
     /// Seconds for a connection of a protocol in a state.
     pub fn of(&self, proto: u8, state: State) -> u32 {
         match (state, proto) {
