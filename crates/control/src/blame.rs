@@ -48,7 +48,6 @@ fn word(refusal: &Refusal) -> Option<String> {
         Refusal::Publish(
             PublishError::UnknownPort { port, .. } | PublishError::UnknownDisabledPort { port, .. },
         ) => Some(port.clone()),
-        Refusal::Publish(PublishError::NotAvailable { what, .. }) => Some((*what).to_owned()),
     }
 }
 

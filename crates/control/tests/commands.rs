@@ -63,13 +63,6 @@ fn a_port_that_does_not_exist_is_told_with_those_that_do() {
 }
 
 #[test]
-fn what_needs_connections_is_refused_by_its_name() {
-    let mmb = start("");
-    let message = mmb.refused(&["add-stateful ip-proto tcp accept"]).remove(0).message;
-    assert!(message.contains("not available yet"), "{message}");
-}
-
-#[test]
 fn a_batch_is_made_as_a_whole_or_not_at_all() {
     let mmb = start("add id 5 all drop");
     let errors = mmb.refused(&["add tcp-dport 80 drop", "flush", "del 77", "add all drop"]);

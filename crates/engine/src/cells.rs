@@ -9,6 +9,7 @@
 
 use crate::counters::{Count, PortCount, StageCount};
 use crate::drop::DropReason;
+use mmb_conn::CloseReason;
 use mmb_rewrite::NotApplied;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,9 +25,14 @@ impl Cell {
         self.0.store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
     }
 
+    /// Sets it, on the worker that owns the cell.
+    fn set(&self, value: u64) {
+        self.0.store(value, Relaxed);
+    }
+
     /// Sets it to zero, while no worker has it.
     fn reset(&self) {
-        self.0.store(0, Relaxed);
+        self.set(0);
     }
 
     /// The value now.
@@ -70,12 +76,13 @@ impl CountCell {
 pub(crate) enum Stage {
     Parse = 0,
     Classify = 1,
+    Connections = 2,
     /// Verdicts too.
     Rewrite = 3,
     Forward = 4,
 }
 
-/// The stages' names, in the order of the pipeline. Nothing runs for `connections` yet.
+/// The stages' names, in the order of the pipeline.
 pub(crate) const STAGES: [&str; 5] = ["parse", "classify", "connections", "rewrite", "forward"];
 
 #[derive(Debug, Default)]
@@ -84,6 +91,28 @@ struct StageCells {
     vectors: Cell,
     packets: Cell,
     cycles: Cell,
+}
+
+#[derive(Debug, Default)]
+struct ConnectionCells {
+    now: Cell,
+    half_open: Cell,
+    created: Cell,
+    closed: [Cell; CloseReason::ALL.len()],
+    out_of_window: Cell,
+    events_lost: Cell,
+    handed: Cell,
+}
+
+/// What a worker counts of its connections.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ConnectionCounts {
+    pub(crate) now: u64,
+    pub(crate) half_open: u64,
+    pub(crate) created: u64,
+    pub(crate) out_of_window: u64,
+    pub(crate) events_lost: u64,
+    pub(crate) handed: u64,
 }
 
 #[derive(Debug, Default)]
@@ -102,6 +131,7 @@ pub(crate) struct WorkerCells {
     drops: [Cell; DropReason::ALL.len()],
     not_applied: [Cell; NotApplied::ALL.len()],
     stages: [StageCells; STAGES.len()],
+    connections: ConnectionCells,
     ports: Box<[PortCells]>,
 }
 
@@ -111,6 +141,7 @@ impl WorkerCells {
             drops: Default::default(),
             not_applied: Default::default(),
             stages: Default::default(),
+            connections: ConnectionCells::default(),
             ports: (0..ports).map(|_| PortCells::default()).collect(),
         }
     }
@@ -132,6 +163,49 @@ impl WorkerCells {
 
     pub(crate) fn not_applied(&self, reason: NotApplied) -> u64 {
         self.not_applied[reason as usize].read()
+    }
+
+    /// Says how many connections there are now, and how many of them are half-open.
+    pub(crate) fn connections_now(&self, now: u64, half_open: u64) {
+        self.connections.now.set(now);
+        self.connections.half_open.set(half_open);
+    }
+
+    pub(crate) fn connection_created(&self) {
+        self.connections.created.add(1);
+    }
+
+    pub(crate) fn connection_closed(&self, reason: CloseReason) {
+        self.connections.closed[reason as usize].add(1);
+    }
+
+    pub(crate) fn out_of_window(&self) {
+        self.connections.out_of_window.add(1);
+    }
+
+    pub(crate) fn handed(&self, packets: u64) {
+        self.connections.handed.add(packets);
+    }
+
+    pub(crate) fn event_lost(&self) {
+        self.connections.events_lost.add(1);
+    }
+
+    pub(crate) fn closed(&self, reason: CloseReason) -> u64 {
+        self.connections.closed[reason as usize].read()
+    }
+
+    pub(crate) fn connections(&self) -> ConnectionCounts {
+        let ConnectionCells { now, half_open, created, out_of_window, events_lost, handed, .. } =
+            &self.connections;
+        ConnectionCounts {
+            now: now.read(),
+            half_open: half_open.read(),
+            created: created.read(),
+            out_of_window: out_of_window.read(),
+            events_lost: events_lost.read(),
+            handed: handed.read(),
+        }
     }
 
     /// One turn of a stage over `packets` packets.

@@ -21,11 +21,33 @@ pub enum DropReason {
     Oversized,
     /// No packet buffer was free (counted by the host).
     NoBuffer,
+    /// There are as many connections as there may be, none of them half-open.
+    ConnFull,
+    /// A TCP segment of no connection that is no SYN, under `set conn pickup strict`.
+    ConnNotSyn,
+    /// No outside address was left.
+    NatNoAddress,
+    /// No outside port was left.
+    NatNoPort,
+    /// The outside end that a rule asks for is another connection's.
+    NatClash,
+    /// A later fragment that came before its datagram's first one.
+    FragmentEarly,
+    /// A fragment that says bytes again (RFC 5722).
+    FragmentOverlap,
+    /// A first fragment without a whole transport header, or one that would overwrite it (RFC 1858).
+    FragmentTiny,
+    /// A fragment that was seen before.
+    FragmentDuplicate,
+    /// A fragment that is empty, ends amid 8 bytes though more follows, or reaches beyond what a datagram may have.
+    FragmentBadLength,
+    /// The datagram has come in more pieces than are counted.
+    FragmentTooMany,
 }
 
 impl DropReason {
     /// Every reason, in the order in which counters are shown.
-    pub const ALL: [DropReason; 19] = [
+    pub const ALL: [DropReason; 30] = [
         DropReason::Rule,
         DropReason::Malformed(Malformed::LinkTruncated),
         DropReason::Malformed(Malformed::VlanStackTooDeep),
@@ -45,6 +67,17 @@ impl DropReason {
         DropReason::PortDown,
         DropReason::Oversized,
         DropReason::NoBuffer,
+        DropReason::ConnFull,
+        DropReason::ConnNotSyn,
+        DropReason::NatNoAddress,
+        DropReason::NatNoPort,
+        DropReason::NatClash,
+        DropReason::FragmentEarly,
+        DropReason::FragmentOverlap,
+        DropReason::FragmentTiny,
+        DropReason::FragmentDuplicate,
+        DropReason::FragmentBadLength,
+        DropReason::FragmentTooMany,
     ];
 
     /// The reason's place in [`DropReason::ALL`].
@@ -59,6 +92,17 @@ impl DropReason {
             DropReason::PortDown => 16,
             DropReason::Oversized => 17,
             DropReason::NoBuffer => 18,
+            DropReason::ConnFull => 19,
+            DropReason::ConnNotSyn => 20,
+            DropReason::NatNoAddress => 21,
+            DropReason::NatNoPort => 22,
+            DropReason::NatClash => 23,
+            DropReason::FragmentEarly => 24,
+            DropReason::FragmentOverlap => 25,
+            DropReason::FragmentTiny => 26,
+            DropReason::FragmentDuplicate => 27,
+            DropReason::FragmentBadLength => 28,
+            DropReason::FragmentTooMany => 29,
         }
     }
 
@@ -73,6 +117,17 @@ impl DropReason {
             DropReason::PortDown => "port-down",
             DropReason::Oversized => "oversized",
             DropReason::NoBuffer => "no-buffer",
+            DropReason::ConnFull => "conn-full",
+            DropReason::ConnNotSyn => "conn-not-syn",
+            DropReason::NatNoAddress => "nat-no-address",
+            DropReason::NatNoPort => "nat-no-port",
+            DropReason::NatClash => "nat-clash",
+            DropReason::FragmentEarly => "fragment-early",
+            DropReason::FragmentOverlap => "fragment-overlap",
+            DropReason::FragmentTiny => "fragment-tiny",
+            DropReason::FragmentDuplicate => "fragment-duplicate",
+            DropReason::FragmentBadLength => "fragment-bad-length",
+            DropReason::FragmentTooMany => "fragment-too-many",
         }
     }
 }

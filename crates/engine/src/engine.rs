@@ -1,8 +1,10 @@
 //! The control side of the engine.
 
 use crate::cells::{STAGES, WorkerCells};
+use crate::connections::{Connections, Task};
 use crate::counters::{Count, PortCount, StageCount};
 use crate::drop::DropReason;
+use crate::flows::Common;
 use crate::port::PortTable;
 use crate::rulebook::Rulebook;
 use crate::snapshot::Snapshot;
@@ -13,6 +15,7 @@ use mmb_policy::{Policy, RuleId};
 use mmb_rewrite::NotApplied;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
+use std::sync::mpsc::{Sender, channel};
 
 /// Why a policy could not be put in force.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,14 +38,6 @@ pub enum PublishError {
         /// The names that exist.
         known: String,
     },
-    /// A rule needs connections.
-    #[error("rule {}: {what} is not available yet", .rule.0)]
-    NotAvailable {
-        /// The rule.
-        rule: RuleId,
-        /// What is missing.
-        what: &'static str,
-    },
 }
 
 /// The control side: compiles and publishes policies, reads counters.
@@ -54,6 +49,9 @@ pub struct Engine {
     /// Snapshots before the current one, the oldest first, kept until no worker uses them, so that they are freed here.
     retired: Vec<Arc<Snapshot>>,
     workers: Vec<Arc<WorkerCells>>,
+    /// Where workers are asked about connections.
+    tasks: Vec<Sender<Task>>,
+    common: Arc<Common>,
 }
 
 impl Engine {
@@ -68,9 +66,23 @@ impl Engine {
         let current = Arc::new(rulebook.snapshot(0, &ports));
         let published = Arc::new(ArcSwap::new(Arc::clone(&current)));
         let cells: Vec<_> = (0..workers).map(|_| Arc::new(WorkerCells::new(ports.0.len()))).collect();
-        let workers = cells.iter().enumerate();
-        let workers = workers.map(|(w, cells)| Worker::new(&published, w, Arc::clone(cells), seed)).collect();
-        (Engine { ports, rulebook, published, current, retired: Vec::new(), workers: cells }, workers)
+        let (tasks, asked): (Vec<_>, Vec<_>) = cells.iter().map(|_| channel()).unzip();
+        let common = Arc::new(Common::new(workers, seed));
+        let packet_side = cells.iter().zip(asked).enumerate().map(|(worker, (cells, asked))| {
+            Worker::new(&published, worker, Arc::clone(&common), Arc::clone(cells), asked, seed)
+        });
+        let packet_side = packet_side.collect();
+        let engine = Engine {
+            ports,
+            rulebook,
+            published,
+            current,
+            retired: Vec::new(),
+            workers: cells,
+            tasks,
+            common,
+        };
+        (engine, packet_side)
     }
 
     /// Checks what a policy adds to another that was checked.
@@ -93,10 +105,11 @@ impl Engine {
         self.check(self.rulebook.policy(), policy)?;
         self.reclaim();
         let generation = self.current.generation + 1;
-        self.rulebook.change(policy, generation);
+        let gone = self.rulebook.change(policy, generation);
         let snapshot = Arc::new(self.rulebook.snapshot(generation, &self.ports));
         self.published.store(Arc::clone(&snapshot));
         self.retired.push(std::mem::replace(&mut self.current, snapshot));
+        gone.into_iter().for_each(|stamp| self.common.forget(stamp));
         self.reclaim();
         Ok(())
     }
@@ -111,6 +124,12 @@ impl Engine {
         let oldest = self.retired.first().unwrap_or(&self.current);
         self.rulebook.reclaim(oldest.generation);
         self.retired.len()
+    }
+
+    /// The connections of all workers. The handle may be used while the engine is not at hand; the workers have to be running.
+    pub fn connections(&self) -> Connections {
+        let workers = self.tasks.iter().cloned().zip(self.workers.iter().map(Arc::clone)).collect();
+        Connections::new(workers, self.current.connections.max.into())
     }
 
     /// The ports.

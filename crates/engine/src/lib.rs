@@ -10,9 +10,11 @@
 #![forbid(unsafe_code)]
 
 mod cells;
+pub mod connections;
 pub mod counters;
 pub mod drop;
 pub mod engine;
+mod flows;
 pub mod oracle;
 mod pipeline;
 pub mod port;
@@ -22,6 +24,7 @@ mod slots;
 mod snapshot;
 pub mod worker;
 
+pub use connections::{ConnectionFilter, ConnectionInfo, ConnectionSummary, Connections, Event};
 pub use counters::{Count, PortCount, StageCount};
 pub use drop::DropReason;
 pub use engine::{Engine, PublishError};

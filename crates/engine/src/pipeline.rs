@@ -6,9 +6,11 @@
 use crate::cells::{Stage, WorkerCells};
 use crate::counters::Count;
 use crate::drop::DropReason;
+use crate::flows::{Common, Flows, QuotedAt, Standing, Turn};
 use crate::random::Random;
 use crate::snapshot::{Action, Decision, Route, Snapshot};
 use crate::worker::{Cycles, VECTOR, Verdict};
+use arrayvec::ArrayVec;
 use mmb_classify::{Keys, Parse, Scratch, prefetch};
 use mmb_packet::{Class, Layout, Packet, PortId};
 use mmb_policy::rule::DropRate;
@@ -21,6 +23,9 @@ const NOWHERE: PortId = PortId(u16::MAX);
 /// So few rules that what they do and count stays in the cache by itself.
 const FEW_RULES: usize = 4096;
 
+/// The most stateful rules that one connection has: the first in order.
+const MOST_RULES: usize = 64;
+
 /// Columns and counters of one worker.
 pub(crate) struct Pipeline {
     worker: usize,
@@ -29,10 +34,19 @@ pub(crate) struct Pipeline {
     keys: Keys,
     layouts: Box<[Layout; VECTOR]>,
     scratch: Scratch,
+    flows: Flows,
+    /// The rules that a packet gets: what it matched, and its connection's.
+    due: Vec<u32>,
+    /// Numbers of edits of packets whose connection has rules.
+    listed: Vec<u32>,
+    /// Packets that their connection turns.
+    turned: Vec<Turned>,
     /// Packets that matched a rule which rewrites, and are not dropped.
     rewrites: Vec<Rewrite>,
     editor: Editor,
     drops: [u64; DropReason::ALL.len()],
+    /// Packets that belong to other workers.
+    handed: u64,
     not_applied: NotAppliedCounts,
 }
 
@@ -40,16 +54,36 @@ pub(crate) struct Pipeline {
 #[derive(Clone, Copy, Debug)]
 struct Rewrite {
     packet: u8,
-    /// The number of an edit, the only one if `alone`. Else the numbers of all of them, or 0, stand in the place of the
-    /// handles of the rules that the packet matched.
-    edit: u32,
-    alone: bool,
+    edits: Edits,
+}
+
+/// The edits of a packet.
+#[derive(Clone, Copy, Debug)]
+enum Edits {
+    /// The one of this number.
+    Alone(u32),
+    /// Their numbers, or 0, stand in the place of the handles of the rules that the packet matched.
+    Matched,
+    /// Their numbers, or 0, stand in `listed`, from one place to another.
+    Listed(u32, u32),
+}
+
+/// A packet that its connection turns.
+#[derive(Clone, Copy, Debug)]
+struct Turned {
+    packet: u8,
+    turn: Turn,
+    quoted: Option<QuotedAt>,
 }
 
 impl Pipeline {
-    pub(crate) fn new(worker: usize, cells: Arc<WorkerCells>, seed: u64) -> Pipeline {
+    pub(crate) fn new(worker: usize, common: Arc<Common>, cells: Arc<WorkerCells>, seed: u64) -> Pipeline {
         Pipeline {
             worker,
+            flows: Flows::new(worker, common, Arc::clone(&cells), seed),
+            due: Vec::with_capacity(VECTOR),
+            listed: Vec::with_capacity(VECTOR),
+            turned: Vec::with_capacity(VECTOR),
             cells,
             random: Random::new(seed, worker),
             keys: Keys::default(),
@@ -58,6 +92,7 @@ impl Pipeline {
             rewrites: Vec::with_capacity(VECTOR),
             editor: Editor::default(),
             drops: Default::default(),
+            handed: 0,
             not_applied: NotAppliedCounts::default(),
         }
     }
@@ -66,8 +101,14 @@ impl Pipeline {
         &self.cells
     }
 
+    /// The worker's connections.
+    pub(crate) fn flows(&mut self) -> &mut Flows {
+        &mut self.flows
+    }
+
     /// Makes the scratch fit a snapshot that the worker picked up.
     pub(crate) fn fit(&mut self, snapshot: &Snapshot) {
+        self.flows.fit(snapshot);
         self.scratch.fit(snapshot.classifier.most_matches());
     }
 
@@ -76,16 +117,18 @@ impl Pipeline {
         self.scratch.vector()
     }
 
-    /// Takes a vector through all stages. `verdicts` is as long as `packets`.
+    /// Takes a vector through all stages. `verdicts` is as long as `packets`. `handed`: another worker received them, and found that
+    /// they belong here.
     pub(crate) fn run(
         &mut self,
+        handed: bool,
         snapshot: &Snapshot,
         cycles: &impl Cycles,
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
     ) {
         let start = cycles.now();
-        let sound = self.parse(snapshot, packets, verdicts);
+        let sound = self.parse(snapshot, packets, verdicts, handed);
         let parsed = cycles.now();
         self.cells.stage(Stage::Parse, packets.len(), parsed.wrapping_sub(start));
 
@@ -93,10 +136,18 @@ impl Pipeline {
         let classified = cycles.now();
         self.cells.stage(Stage::Classify, sound, classified.wrapping_sub(parsed));
 
-        self.decide(snapshot, packets, verdicts);
+        let mut related = classified;
+        if self.flows.concerns(snapshot) {
+            self.flows.relate(snapshot, packets, &self.layouts[..packets.len()], verdicts, handed);
+            self.decide_by_connection(snapshot, packets, verdicts);
+            related = cycles.now();
+            self.cells.stage(Stage::Connections, sound, related.wrapping_sub(classified));
+        } else {
+            self.decide(snapshot, packets, verdicts);
+        }
         self.rewrite(snapshot, packets);
         let rewritten = cycles.now();
-        self.cells.stage(Stage::Rewrite, sound, rewritten.wrapping_sub(classified));
+        self.cells.stage(Stage::Rewrite, sound, rewritten.wrapping_sub(related));
 
         self.forward(snapshot, packets, verdicts);
         self.flush();
@@ -106,14 +157,22 @@ impl Pipeline {
 
     /// Finds headers, fills keys, and gives every packet its first verdict: where its wire leads. Returns how many
     /// packets were understood.
-    fn parse(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &mut [Verdict]) -> usize {
+    fn parse(
+        &mut self,
+        snapshot: &Snapshot,
+        packets: &[Packet<'_>],
+        verdicts: &mut [Verdict],
+        handed: bool,
+    ) -> usize {
         let Pipeline { keys, layouts, .. } = self;
         keys.clear();
         let mut start = 0;
         for run in packets.chunk_by(|a, b| a.port == b.port) {
             let port = run[0].port;
-            let bytes = run.iter().map(|packet| packet.len() as u64).sum();
-            self.cells.rx(usize::from(port.0), Count { packets: run.len() as u64, bytes });
+            if !handed {
+                let bytes = run.iter().map(|packet| packet.len() as u64).sum();
+                self.cells.rx(usize::from(port.0), Count { packets: run.len() as u64, bytes });
+            }
             let route = snapshot.route(port);
             let verdict = match route.peer {
                 Some((peer, _)) => Verdict::Send(peer),
@@ -171,32 +230,187 @@ impl Pipeline {
             if ballot.drops() {
                 verdicts[packet] = Verdict::Drop(DropReason::Rule);
             } else if edits > 0 {
-                self.rewrites.push(Rewrite { packet: at, edit, alone: edits == 1 });
+                let edits = if edits == 1 { Edits::Alone(edit) } else { Edits::Matched };
+                self.rewrites.push(Rewrite { packet: at, edits });
             }
         }
     }
 
-    /// Applies the edits of all rules that a packet matched.
+    /// [`Pipeline::decide`] where packets may be of connections: those get their connection's rules too. What passes keeps its
+    /// connection going, or makes one if it matched stateful rules.
+    fn decide_by_connection(
+        &mut self,
+        snapshot: &Snapshot,
+        packets: &[Packet<'_>],
+        verdicts: &mut [Verdict],
+    ) {
+        self.rewrites.clear();
+        self.listed.clear();
+        self.turned.clear();
+        for (at, packet) in packets.iter().enumerate() {
+            let mut standing = self.flows.standing(at, packet, &self.layouts[at]);
+            match standing {
+                Standing::Refused(reason) => {
+                    verdicts[at] = Verdict::Drop(reason);
+                    continue;
+                }
+                Standing::Elsewhere(worker) => {
+                    verdicts[at] = Verdict::Hand(worker as u16);
+                    self.handed += 1;
+                    continue;
+                }
+                _ => {}
+            }
+            self.gather(snapshot, at, standing);
+            if self.due.is_empty() && matches!(standing, Standing::Apart) {
+                continue;
+            }
+            if self.hear(snapshot, packet, true).drops() {
+                verdicts[at] = Verdict::Drop(DropReason::Rule);
+                continue;
+            }
+            if matches!(verdicts[at], Verdict::Drop(_)) {
+                continue;
+            }
+            if let Standing::Member(id, direction) = standing
+                && !self.flows.touch(id, direction, packet, &self.layouts[at])
+            {
+                // The packet begins anew: it gets the rules that it matches itself.
+                standing = Standing::New;
+                self.gather(snapshot, at, standing);
+                self.hear(snapshot, packet, false);
+            }
+            if let Err(reason) = self.turn(snapshot, at, standing, packet, verdicts) {
+                verdicts[at] = Verdict::Drop(reason);
+                continue;
+            }
+            let start = self.listed.len() as u32;
+            let numbers = self.due.iter().map(|&slot| snapshot.actions.at(slot as usize).edit_number());
+            self.listed.extend(numbers.filter(|&number| number > 0));
+            let end = self.listed.len() as u32;
+            if end > start {
+                // A vector's packets are numbered in a byte.
+                self.rewrites.push(Rewrite { packet: at as u8, edits: Edits::Listed(start, end) });
+            }
+        }
+    }
+
+    /// Puts the slots of the rules that a packet gets into `due`.
+    fn gather(&mut self, snapshot: &Snapshot, at: usize, standing: Standing) {
+        self.due.clear();
+        let matched = self.scratch.handles(at).iter().copied();
+        match standing {
+            Standing::New => self.due.extend(matched),
+            _ => {
+                let stateless = |slot: &u32| !snapshot.actions.at(*slot as usize).is_stateful();
+                self.due.extend(matched.filter(stateless));
+            }
+        }
+        if let Standing::Member(id, _) | Standing::Fragment(id, _) | Standing::Error(id, ..) = standing {
+            self.due.extend_from_slice(self.flows.rules(snapshot, id));
+        }
+    }
+
+    /// Puts the rules that a packet gets in order, hears what they say about dropping it, and counts them if they are to count.
+    fn hear(&mut self, snapshot: &Snapshot, packet: &Packet<'_>, counts: bool) -> Ballot {
+        let cells = &snapshot.cells[self.worker];
+        let count = Count { packets: 1, bytes: packet.len() as u64 };
+        let action = |slot: u32| snapshot.actions.at(slot as usize);
+        if self.due.len() > 1 {
+            self.due.sort_unstable_by_key(|&slot| action(slot).rank());
+        }
+        let mut ballot = Ballot::default();
+        for &slot in &self.due {
+            if counts {
+                cells.slot(slot).add(count);
+            }
+            ballot.cast(action(slot), || Some(self.random.draw()));
+        }
+        ballot
+    }
+
+    /// Notes what a packet's connection does to it; a packet that matched stateful rules and has no connection makes one.
+    fn turn(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        standing: Standing,
+        packet: &Packet<'_>,
+        verdicts: &mut [Verdict],
+    ) -> Result<(), DropReason> {
+        let Pipeline { flows, layouts, due, .. } = self;
+        let layout = &layouts[at];
+        let (id, direction, quoted) = match standing {
+            Standing::Apart | Standing::Elsewhere(_) | Standing::Refused(_) => return Ok(()),
+            Standing::Member(id, direction) => (id, direction, None),
+            Standing::Error(id, direction, quoted) => (id, direction, Some(quoted)),
+            Standing::Fragment(id, direction) => {
+                flows.touch_fragment(id, direction, packet);
+                (id, direction, None)
+            }
+            Standing::New => {
+                let stateful = |slot: &u32| snapshot.actions.at(*slot as usize).is_stateful();
+                let slots: ArrayVec<u32, MOST_RULES> =
+                    due.iter().copied().filter(stateful).take(MOST_RULES).collect();
+                let (id, direction) = if slots.is_empty() {
+                    let Some(admitted) = flows.admit(snapshot, at, packet, layout) else { return Ok(()) };
+                    admitted
+                } else {
+                    flows.open(snapshot, at, &slots, packet, layout)?
+                };
+                (id, direction, None)
+            }
+        };
+        let turn = flows.turn(id, direction);
+        if turn.hairpin.is_some() {
+            verdicts[at] = Verdict::Send(packet.port);
+        }
+        if !turn.translation.is_none() || turn.hairpin.is_some() {
+            self.turned.push(Turned { packet: at as u8, turn, quoted });
+        }
+        Ok(())
+    }
+
+    /// Applies what connections do, and then the edits of all rules that a packet gets.
     fn rewrite(&mut self, snapshot: &Snapshot, packets: &mut [Packet<'_>]) {
+        for Turned { packet, turn, quoted } in self.turned.drain(..) {
+            let at = usize::from(packet);
+            let (packet, layout) = (&mut packets[at], &self.layouts[at]);
+            match quoted {
+                Some(QuotedAt { proto, ip, l4 }) => {
+                    turn.translation.apply_to_quoted(packet, layout, proto, ip, l4);
+                }
+                None => turn.translation.apply(packet, layout),
+            }
+            if let Some(to) = turn.hairpin {
+                turn_back(packet, to);
+            }
+        }
         if self.rewrites.is_empty() {
             return;
         }
         let mut edits = [None; VECTOR];
         // A loop of its own: looking up is one load behind the other, for many packets at once.
         for (edit, rewrite) in edits.iter_mut().zip(&self.rewrites) {
-            *edit = snapshot.edit(rewrite.edit);
+            if let Edits::Alone(number) = rewrite.edits {
+                *edit = snapshot.edit(number);
+            }
         }
-        let Pipeline { rewrites, editor, layouts, not_applied, scratch, .. } = self;
-        for (&Rewrite { packet, alone, .. }, edit) in rewrites.iter().zip(edits) {
+        let Pipeline { rewrites, editor, layouts, not_applied, scratch, listed, .. } = self;
+        for (&Rewrite { packet, edits }, edit) in rewrites.iter().zip(edits) {
             let at = usize::from(packet);
             let (packet, layout) = (&mut packets[at], &mut layouts[at]);
-            match edit {
-                Some(edit) if alone => editor.apply(packet, layout, std::iter::once(edit), not_applied),
-                _ => {
-                    let edits = scratch.handles(at).iter().filter_map(|&edit| snapshot.edit(edit));
-                    editor.apply(packet, layout, edits, not_applied);
+            let numbers = match (edits, edit) {
+                (Edits::Alone(_), Some(edit)) => {
+                    editor.apply(packet, layout, std::iter::once(edit), not_applied);
+                    continue;
                 }
-            }
+                (Edits::Alone(_), None) => continue,
+                (Edits::Matched, _) => scratch.handles(at),
+                (Edits::Listed(start, end), _) => &listed[start as usize..end as usize],
+            };
+            let edits = numbers.iter().filter_map(|&edit| snapshot.edit(edit));
+            editor.apply(packet, layout, edits, not_applied);
         }
     }
 
@@ -212,6 +426,7 @@ impl Pipeline {
             }
             match *verdict {
                 Verdict::Drop(reason) => self.drops[reason.index()] += 1,
+                Verdict::Hand(_) => {}
                 Verdict::Send(port) => {
                     if let Some((port, count)) = sent.add(port, packet.len()) {
                         self.cells.forwarded(port, count);
@@ -229,6 +444,9 @@ impl Pipeline {
                 self.cells.count_drop(reason, std::mem::take(drops));
             }
         }
+        if self.handed > 0 {
+            self.cells.handed(std::mem::take(&mut self.handed));
+        }
         self.cells.not_applied_add(&self.not_applied.0);
         self.not_applied = NotAppliedCounts::default();
     }
@@ -237,8 +455,16 @@ impl Pipeline {
 impl Snapshot {
     /// Where packets of a port go.
     #[inline]
-    fn route(&self, port: PortId) -> Route {
+    pub(crate) fn route(&self, port: PortId) -> Route {
         self.routes.get(usize::from(port.0)).copied().unwrap_or(Route { peer: None, enabled: true })
+    }
+}
+
+/// Has an Ethernet frame go back to the side that it came from, as from where it was sent to.
+fn turn_back(packet: &mut Packet<'_>, to: [u8; 6]) {
+    if let Some(addresses) = packet.bytes_mut().first_chunk_mut::<12>() {
+        addresses.copy_within(..6, 6);
+        addresses[..6].copy_from_slice(&to);
     }
 }
 

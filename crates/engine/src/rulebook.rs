@@ -8,13 +8,15 @@
 
 use crate::counters::Count;
 use crate::engine::PublishError;
+use crate::flows::{Stateful, is_mapping};
 use crate::port::PortTable;
 use crate::slots::Slots;
-use crate::snapshot::{Action, Actions, Edits, Snapshot};
+use crate::snapshot::{Action, Deeds, Snapshot};
 use mmb_classify::{ClassifierIndex, Ports, TableStats, Tuning};
 use mmb_policy::rules::RuleChange;
-use mmb_policy::{Policy, Rule, RuleId, Rules, Target, Test};
+use mmb_policy::{Policy, Rule, RuleId, Rules, Test};
 use mmb_rewrite::Edit;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// So many changes at once are made one by one, however many rules there are.
@@ -28,8 +30,9 @@ pub(crate) struct Rulebook {
     tuning: Tuning,
     policy: Policy,
     index: ClassifierIndex,
-    actions: Actions,
-    edits: Edits,
+    deeds: Deeds,
+    /// The stamp of the last stateful rule.
+    last_stamp: u64,
     free_edits: Vec<usize>,
     used_edits: usize,
     slots: Slots,
@@ -45,8 +48,8 @@ impl Rulebook {
             seed,
             tuning,
             policy: Policy::default(),
-            actions: Actions::default(),
-            edits: Edits::default(),
+            deeds: Deeds::default(),
+            last_stamp: 0,
             free_edits: Vec::new(),
             used_edits: 0,
             slots: Slots::new(workers),
@@ -67,7 +70,6 @@ impl Rulebook {
     ) -> Result<(), PublishError> {
         for change in Rules::diff(&before.rules, &after.rules) {
             if let RuleChange::Added(rule) = change {
-                available(&rule)?;
                 self.names_ports(&rule, known)?;
             }
         }
@@ -87,8 +89,10 @@ impl Rulebook {
         })
     }
 
-    /// Goes over to a policy that was checked, of which `generation` will be the first snapshot.
-    pub(crate) fn change(&mut self, policy: &Policy, generation: u64) {
+    /// Goes over to a policy that was checked, of which `generation` will be the first snapshot. Returns the stamps of stateful rules
+    /// that went.
+    pub(crate) fn change(&mut self, policy: &Policy, generation: u64) -> Vec<u64> {
+        let mut gone = Vec::new();
         let before = std::mem::replace(&mut self.policy, policy.clone());
         let diff = || Rules::diff(&before.rules, &policy.rules);
         // A few changes here and there touch many chunks: only what really differs counts.
@@ -97,7 +101,7 @@ impl Rulebook {
         let many = least > few || (most > few && diff().nth(few).is_some());
         for change in diff() {
             match change {
-                RuleChange::Removed(rule) => self.remove(&rule, generation, !many),
+                RuleChange::Removed(rule) => gone.extend(self.remove(&rule, generation, !many)),
                 RuleChange::Added(rule) => self.add(&rule, !many),
             }
         }
@@ -107,34 +111,50 @@ impl Rulebook {
         if many || self.index.is_scattered() {
             self.rebuild();
         }
+        gone
     }
 
     fn add(&mut self, rule: &Rule, index: bool) {
-        let edit = Edit::compile(&rule.targets).map(|edit| {
+        let mut edited = Cow::Borrowed(&rule.targets[..]);
+        if rule.stateful && rule.targets.iter().any(is_mapping) {
+            edited.to_mut().retain(|target| !is_mapping(target));
+        }
+        let edit = Edit::compile(&edited).map(|edit| {
             let number = self.free_edits.pop().unwrap_or_else(|| {
                 self.used_edits += 1;
                 self.used_edits - 1
             });
-            self.edits.set(number, Some(Arc::new(edit)));
+            self.deeds.edits.set(number, Some(Arc::new(edit)));
             number
         });
         let slot = self.slots.assign(id(rule));
-        self.actions.set(slot as usize, Action::new(rule, edit));
+        self.deeds.actions.set(slot as usize, Action::new(rule, edit));
+        if rule.stateful {
+            self.last_stamp += 1;
+            let stateful = Arc::new(Stateful::compile(rule, self.last_stamp));
+            self.deeds.stateful.set(slot as usize, Some(stateful));
+            self.deeds.stateful_rules += 1;
+        }
         if index {
             // Its ports were checked.
             let _ = self.index.insert(slot, rule);
         }
     }
 
-    fn remove(&mut self, rule: &Rule, generation: u64, index: bool) {
-        let Some(slot) = self.slots.retire(id(rule), generation) else { return };
+    fn remove(&mut self, rule: &Rule, generation: u64, index: bool) -> Option<u64> {
+        let slot = self.slots.retire(id(rule), generation)?;
         if index {
             self.index.remove(slot, rule);
         }
-        if let Some(edit) = self.actions.at(slot as usize).edit() {
-            self.edits.set(edit, None);
+        if let Some(edit) = self.deeds.actions.at(slot as usize).edit() {
+            self.deeds.edits.set(edit, None);
             self.free_edits.push(edit);
         }
+        if !rule.stateful {
+            return None;
+        }
+        self.deeds.stateful_rules -= 1;
+        self.deeds.stateful.at_mut(slot as usize).take().map(|stateful| stateful.stamp)
     }
 
     /// Builds the classifier anew from all rules.
@@ -149,9 +169,8 @@ impl Rulebook {
 
     /// What workers are to use from now on.
     pub(crate) fn snapshot(&self, generation: u64, ports: &PortTable) -> Snapshot {
-        let does = (self.actions.clone(), self.edits.clone());
-        let classifier = self.index.classifier();
-        Snapshot::new(generation, &self.policy, ports, classifier, does, self.slots.cells())
+        let (classifier, deeds) = (self.index.classifier(), self.deeds.clone());
+        Snapshot::new(generation, &self.policy, ports, classifier, deeds, self.slots.cells())
     }
 
     /// Frees what only snapshots before `oldest` knew.
@@ -173,18 +192,4 @@ impl Rulebook {
 /// A rule of a policy has a number.
 fn id(rule: &Rule) -> RuleId {
     rule.id.unwrap_or(RuleId(0))
-}
-
-/// Refuses what the engine cannot do yet.
-fn available(rule: &Rule) -> Result<(), PublishError> {
-    let target = rule.targets.iter().find_map(|target| match target {
-        Target::Map(..) => Some("map"),
-        Target::Shuffle(..) => Some("shuffle"),
-        Target::Lb(..) => Some("lb"),
-        _ => None,
-    });
-    match target.or(rule.stateful.then_some("add-stateful")) {
-        Some(what) => Err(PublishError::NotAvailable { rule: id(rule), what }),
-        None => Ok(()),
-    }
 }

@@ -5,10 +5,12 @@
 //! the one before it shares: classifier, actions and edits are persistent structures, of which a change copies a few pages.
 
 use crate::cells::RuleCells;
+use crate::flows::Stateful;
 use crate::port::PortTable;
 use mmb_classify::Classifier;
 use mmb_classify::shelf::Shelf;
 use mmb_packet::{Limits, PortId};
+use mmb_policy::policy::ConnectionSettings;
 use mmb_policy::rule::{DropRate, Prio};
 use mmb_policy::{Policy, Rule, Target};
 use mmb_rewrite::Edit;
@@ -19,6 +21,18 @@ use std::sync::Arc;
 pub(crate) type Actions = Shelf<Action, 512>;
 /// What rules write, by number.
 pub(crate) type Edits = Shelf<Option<Arc<Edit>>, 64>;
+/// Stateful rules, by slot.
+pub(crate) type StatefulRules = Shelf<Option<Arc<Stateful>>, 64>;
+
+/// What rules do.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Deeds {
+    pub(crate) actions: Actions,
+    pub(crate) edits: Edits,
+    pub(crate) stateful: StatefulRules,
+    /// How many rules are stateful.
+    pub(crate) stateful_rules: usize,
+}
 
 /// A compiled policy.
 #[derive(Debug)]
@@ -29,6 +43,10 @@ pub(crate) struct Snapshot {
     pub(crate) classifier: Classifier,
     pub(crate) actions: Actions,
     edits: Edits,
+    stateful: StatefulRules,
+    /// How many rules are stateful.
+    pub(crate) stateful_rules: usize,
+    pub(crate) connections: ConnectionSettings,
     pub(crate) limits: Limits,
     pub(crate) routes: Box<[Route]>,
     /// Rule counters, by worker and slot.
@@ -49,9 +67,13 @@ pub(crate) struct Action {
 
 const _: () = assert!(size_of::<Action>() == 16);
 
-/// What a rule says about dropping, in 4 bytes: 0 nothing, 1 accept, else 2 more than the rate of drops.
+/// What a rule says about dropping, in 4 bytes: 0 nothing, 1 accept, else 2 more than the rate of drops. The top bit tells
+/// that the rule is stateful.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Vote(u32);
+
+/// See [`Vote`].
+const STATEFUL: u32 = 1 << 31;
 
 /// What a rule says about dropping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,18 +99,28 @@ impl Snapshot {
         policy: &Policy,
         ports: &PortTable,
         classifier: Classifier,
-        (actions, edits): (Actions, Edits),
+        deeds: Deeds,
         cells: &[RuleCells],
     ) -> Snapshot {
+        let Deeds { actions, edits, stateful, stateful_rules } = deeds;
         Snapshot {
             generation,
             classifier,
             actions,
             edits,
+            stateful,
+            stateful_rules,
+            connections: policy.settings.connections,
             limits: Limits { ip6_headers: policy.settings.ip6_max_headers },
             routes: routes(policy, ports),
             cells: cells.into(),
         }
+    }
+
+    /// The stateful rule of a slot that was given to one, if it is there still.
+    #[inline]
+    pub(crate) fn stateful(&self, slot: u32) -> Option<&Arc<Stateful>> {
+        self.stateful.at(slot as usize).as_ref()
     }
 
     /// The edit of a number that [`Action::edit_number`] gave.
@@ -118,11 +150,17 @@ impl Action {
     /// What it says about dropping.
     #[inline]
     pub(crate) fn decision(&self) -> Decision {
-        match self.vote.0 {
+        match self.vote.0 & !STATEFUL {
             0 => Decision::None,
             1 => Decision::Accept,
             rate => Decision::Drop(DropRate(rate - 2)),
         }
+    }
+
+    /// Whether the rule is a stateful one.
+    #[inline]
+    pub(crate) fn is_stateful(&self) -> bool {
+        self.vote.0 & STATEFUL != 0
     }
 
     /// The number of its edit, from 1; 0 if it has none.
@@ -146,7 +184,8 @@ impl Vote {
             _ => None,
         });
         // The checker lets a rule have one at most.
-        votes.next_back().unwrap_or(Vote(0))
+        let Vote(vote) = votes.next_back().unwrap_or(Vote(0));
+        Vote(vote | if rule.stateful { STATEFUL } else { 0 })
     }
 }
 

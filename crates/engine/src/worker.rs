@@ -1,14 +1,17 @@
 //! The packet side of the engine.
 
 use crate::cells::WorkerCells;
+use crate::connections::Task;
 use crate::counters::Count;
 use crate::drop::DropReason;
+use crate::flows::Common;
 use crate::pipeline::Pipeline;
 use crate::snapshot::Snapshot;
 use arc_swap::ArcSwap;
 use arc_swap::cache::Cache;
 use mmb_packet::{Packet, PortId};
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 /// The most packets of one vector.
 pub const VECTOR: usize = mmb_classify::VECTOR;
@@ -20,6 +23,8 @@ pub enum Verdict {
     Send(PortId),
     /// Drop it; it is counted already.
     Drop(DropReason),
+    /// Give it to that worker's [`Worker::process_handed`]: it is of a connection that the worker has.
+    Hand(u16),
 }
 
 /// Reads a cycle counter; the engine has no clock of its own.
@@ -48,19 +53,24 @@ pub struct Worker {
     /// The snapshot that `pipeline` was made to fit.
     generation: Option<u64>,
     pipeline: Pipeline,
+    /// What the control side asks about connections.
+    tasks: Receiver<Task>,
 }
 
 impl Worker {
     pub(crate) fn new(
         published: &Arc<ArcSwap<Snapshot>>,
         worker: usize,
+        common: Arc<Common>,
         cells: Arc<WorkerCells>,
+        tasks: Receiver<Task>,
         seed: u64,
     ) -> Worker {
         Worker {
             policy: Cache::new(Arc::clone(published)),
             generation: None,
-            pipeline: Pipeline::new(worker, cells, seed),
+            pipeline: Pipeline::new(worker, common, cells, seed),
+            tasks,
         }
     }
 
@@ -69,7 +79,7 @@ impl Worker {
     /// policy. With no packets it only picks up a newer policy, which lets the control side free the old one: a
     /// worker that waits for packets should call it so now and then.
     ///
-    /// `now_ns` is the time, for connections.
+    /// `now_ns` is the time, which only grows: connections that were idle for too long end, also in a call without packets.
     ///
     /// # Panics
     /// If there are fewer verdicts than packets.
@@ -80,17 +90,45 @@ impl Worker {
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
     ) {
-        // Stateless rules do not look at the time.
-        let _ = now_ns;
+        self.run(now_ns, cycles, packets, verdicts, false);
+    }
+
+    /// [`Worker::process`] for packets that another worker was told to hand over to this one. None of them is handed on.
+    ///
+    /// # Panics
+    /// If there are fewer verdicts than packets.
+    pub fn process_handed(
+        &mut self,
+        now_ns: u64,
+        cycles: &impl Cycles,
+        packets: &mut [Packet<'_>],
+        verdicts: &mut [Verdict],
+    ) {
+        self.run(now_ns, cycles, packets, verdicts, true);
+    }
+
+    fn run(
+        &mut self,
+        now_ns: u64,
+        cycles: &impl Cycles,
+        packets: &mut [Packet<'_>],
+        verdicts: &mut [Verdict],
+        handed: bool,
+    ) {
         let snapshot = self.policy.load();
         if self.generation != Some(snapshot.generation) {
             self.pipeline.fit(snapshot);
             self.generation = Some(snapshot.generation);
         }
+        let flows = self.pipeline.flows();
+        flows.advance(now_ns / 1_000_000);
+        while let Ok(task) = self.tasks.try_recv() {
+            task(flows, snapshot);
+        }
         let verdicts = &mut verdicts[..packets.len()];
         let vector = self.pipeline.vector();
         for (packets, verdicts) in packets.chunks_mut(vector).zip(verdicts.chunks_mut(vector)) {
-            self.pipeline.run(snapshot, cycles, packets, verdicts);
+            self.pipeline.run(handed, snapshot, cycles, packets, verdicts);
         }
     }
 

@@ -3,7 +3,7 @@
 mod host;
 
 use host::{engine, pass, policy};
-use mmb_engine::{Count, DropReason, PublishError, Verdict};
+use mmb_engine::{Count, DropReason, Verdict};
 use mmb_packet::{Malformed, PortId};
 use mmb_policy::RuleId;
 use mmb_rewrite::NotApplied;
@@ -149,15 +149,6 @@ fn what_cannot_be_put_in_force_is_refused_and_changes_nothing() {
     let mut refusal = |text: &str| engine.publish(&policy(text)).expect_err(text).to_string();
     assert_eq!(refusal("add in lan drop"), "rule 1: no port is called 'lan'; the ports are a, b, c, d");
     assert_eq!(refusal("disable lan"), "disable lan: no port is called 'lan'; the ports are a, b, c, d");
-    assert_eq!(refusal("add-stateful all accept"), "rule 1: add-stateful is not available yet");
-    assert_eq!(
-        refusal("add all drop\nadd-stateful all map ip-saddr 10.0.0.1"),
-        "rule 2: map is not available yet"
-    );
-    assert!(matches!(
-        engine.publish(&policy("add-stateful ip-proto tcp shuffle tcp-sport")),
-        Err(PublishError::NotAvailable { rule: RuleId(1), what: "shuffle" })
-    ));
     assert_eq!(pass(&mut worker, 0, &[udp(53)])[0].0, BY_RULE);
 }
 

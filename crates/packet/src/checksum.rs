@@ -98,6 +98,13 @@ impl Delta {
         self.0 == 0
     }
 
+    /// Both changes.
+    #[inline]
+    #[must_use]
+    pub fn and(self, other: Delta) -> Delta {
+        Delta(self.0 + other.0)
+    }
+
     /// A word, at an even offset of what is summed, changes. Bytes as on the wire.
     #[inline]
     pub fn word(&mut self, old: [u8; 2], new: [u8; 2]) {

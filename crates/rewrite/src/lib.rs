@@ -22,7 +22,9 @@ mod options;
 mod payload;
 mod resize;
 mod traits;
+mod translate;
 
 pub use compile::Edit;
 pub use editor::Editor;
 pub use not_applied::{NotApplied, NotAppliedCounts};
+pub use translate::Translation;

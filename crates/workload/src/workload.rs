@@ -6,7 +6,7 @@ use crate::rules::filters::Flavour;
 use crate::rules::tuples::Variety;
 use crate::rules::{Rules, clustered, equal, filters, options, ranges, rule, tuples};
 use crate::traffic::Background;
-use mmb_policy::rule::Write;
+use mmb_policy::rule::{NumberItem, NumberSet, Write};
 use mmb_policy::{Field, FieldId, Policy, PolicyError, Rule, Target};
 
 /// A kind of rule set.
@@ -18,6 +18,10 @@ pub enum Kind {
     Rewrite,
     /// Exact five-tuples.
     FiveTuple,
+    /// Exact five-tuples, stateful.
+    Stateful,
+    /// One rule that translates sources.
+    SourceNat,
     /// Rules evenly over tuples.
     Tuples,
     /// One rule a tuple.
@@ -62,10 +66,12 @@ const fn row(
 }
 
 /// What each kind is called and is without further wishes. Tuples of 0: the kind has no say in them.
-const KINDS: [Row; 13] = [
+const KINDS: [Row; 15] = [
     row(Kind::Empty, "empty", "no rules", 0, 0, 0.0),
     row(Kind::Rewrite, "rewrite", "one rule that writes a field of every packet", 1, 0, 0.0),
     row(Kind::FiveTuple, "five-tuple", "exact five-tuples, none matching", 100_000, 1, 0.0),
+    row(Kind::Stateful, "stateful", "stateful rules, one for each five-tuple", 100_000, 1, 1.0),
+    row(Kind::SourceNat, "snat", "one stateful rule that translates every IPv4 source", 1, 0, 0.0),
     row(
         Kind::Tuples,
         "tuples",
@@ -124,7 +130,7 @@ impl Kind {
 
     fn variety(self) -> Option<Variety> {
         match self {
-            Kind::FiveTuple | Kind::Tuples | Kind::Masks => Some(Variety::Usual),
+            Kind::FiveTuple | Kind::Stateful | Kind::Tuples | Kind::Masks => Some(Variety::Usual),
             Kind::Ip6 => Some(Variety::Usual6),
             Kind::Hostile => Some(Variety::Hostile),
             _ => None,
@@ -174,10 +180,10 @@ impl Workload {
     pub fn new(kind: Kind, size: Option<usize>, tuples: Option<usize>, seed: u64) -> Result<Workload, Unfit> {
         let row = kind.row();
         let one_a_tuple = matches!(kind, Kind::Masks | Kind::Hostile);
-        if size.is_some() && matches!(kind, Kind::Empty | Kind::Rewrite) {
+        if size.is_some() && matches!(kind, Kind::Empty | Kind::Rewrite | Kind::SourceNat) {
             return Err(Unfit::Size(kind));
         }
-        if tuples.is_some() && (row.tuples == 0 || kind == Kind::FiveTuple) {
+        if tuples.is_some() && (row.tuples == 0 || matches!(kind, Kind::FiveTuple | Kind::Stateful)) {
             return Err(Unfit::Tuples(kind));
         }
         let size = size.or(tuples.filter(|_| one_a_tuple)).unwrap_or(row.size);
@@ -228,6 +234,11 @@ impl Workload {
         match self.kind {
             Kind::Empty => Box::new(std::iter::empty()),
             Kind::Rewrite => Box::new(std::iter::once(rewrite())),
+            Kind::SourceNat => Box::new(std::iter::once(source_nat())),
+            Kind::Stateful => {
+                let rules = tuples::rules(Variety::Usual, self.size, self.tuples, random);
+                Box::new(rules.map(|rule| Rule { stateful: true, targets: vec![Target::Accept], ..rule }))
+            }
             Kind::FiveTuple | Kind::Tuples | Kind::Masks => {
                 tuples::rules(Variety::Usual, self.size, self.tuples, random)
             }
@@ -278,4 +289,11 @@ impl Workload {
 fn rewrite() -> Rule {
     let write = Target::Mod(Field::new(FieldId::IpDaddr), Write::Number(0xc000_0201));
     Rule { targets: vec![write], ..rule(vec![equal(FieldId::NetProto, 4)]) }
+}
+
+/// A pool of 256 addresses for whatever comes.
+fn source_nat() -> Rule {
+    let pool = NumberSet(vec![NumberItem::Prefix(0xc633_6400, 24)]);
+    let targets = vec![Target::Map(Field::new(FieldId::IpSaddr), pool)];
+    Rule { stateful: true, targets, ..rule(vec![equal(FieldId::NetProto, 4)]) }
 }

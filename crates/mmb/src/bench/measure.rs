@@ -33,6 +33,9 @@ pub(super) trait Stages {
     /// What the stages are called.
     fn names(&self) -> Vec<&'static str>;
 
+    /// A round begins.
+    fn begin(&mut self) {}
+
     /// Takes a vector; `spent` gets the cycles of each stage. Returns those of the whole.
     fn take(&mut self, packets: &mut [Packet<'_>], spent: &mut [u64]) -> u64;
 }
@@ -102,6 +105,7 @@ fn round(
     stages: usize,
     mut note: impl FnMut(usize, &[u64], u64),
 ) {
+    subject.begin();
     let mut spent = vec![0; stages];
     let mut packets = arena.packets();
     for number in 0.. {
@@ -139,13 +143,17 @@ pub(super) struct Pipeline<'a> {
     worker: Worker,
     verdicts: [Verdict; VECTOR],
     before: Vec<StageCount>,
+    /// The engine's time, and how far it goes on between rounds.
+    now_ns: u64,
+    step_ns: u64,
 }
 
 impl<'a> Pipeline<'a> {
-    /// The pipeline of an engine's only worker.
-    pub(super) fn new(engine: &'a Engine, worker: Worker) -> Pipeline<'a> {
+    /// The pipeline of an engine's only worker. `step`: the time goes on by so much between rounds.
+    pub(super) fn new(engine: &'a Engine, worker: Worker, step: Duration) -> Pipeline<'a> {
         let verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
-        Pipeline { engine, worker, verdicts, before: engine.stage_counts() }
+        let step_ns = step.as_nanos() as u64;
+        Pipeline { engine, worker, verdicts, before: engine.stage_counts(), now_ns: 0, step_ns }
     }
 }
 
@@ -154,9 +162,13 @@ impl Stages for Pipeline<'_> {
         self.before.iter().map(|stage| stage.name).collect()
     }
 
+    fn begin(&mut self) {
+        self.now_ns += self.step_ns;
+    }
+
     fn take(&mut self, packets: &mut [Packet<'_>], spent: &mut [u64]) -> u64 {
         let begin = Tsc.now();
-        self.worker.process(0, &Tsc, packets, &mut self.verdicts);
+        self.worker.process(self.now_ns, &Tsc, packets, &mut self.verdicts);
         let whole = Tsc.now().wrapping_sub(begin);
         let now = self.engine.stage_counts();
         for ((spent, now), before) in spent.iter_mut().zip(&now).zip(&self.before) {

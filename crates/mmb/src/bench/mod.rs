@@ -32,6 +32,10 @@ const FEWEST_GENERATED: u32 = 65_536;
 /// The most rules that are held against every packet: beyond, a measurement takes minutes and says nothing new.
 const MOST_LINEAR: usize = 10_000;
 
+/// The engine's time between rounds: short beside any timeout, and beyond any of them.
+const BETWEEN_ROUNDS: Duration = Duration::from_millis(10);
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(100_000);
+
 /// Measures a policy.
 ///
 /// # Errors
@@ -75,7 +79,8 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
         }
         ClassifierArg::Merged | ClassifierArg::EveryTuple => {
             let (engine, worker, load) = started(&set, args)?;
-            let mut pipeline = Pipeline::new(&engine, worker);
+            let step = if args.new_connections { LONGEST_TIMEOUT } else { BETWEEN_ROUNDS };
+            let mut pipeline = Pipeline::new(&engine, worker, step);
             let measured = measure::run(&mut pipeline, &mut set.packets(args)?, rewrites(&set), effort(args));
             let matched: u64 = set.policy.rules.keys().map(|id| engine.rule_count(id).packets).sum();
             let matches = matched as f64 / measured.taken.max(1) as f64;

@@ -47,6 +47,9 @@ pub(crate) struct BenchArgs {
     /// Packets come in trains of one header, of Pareto-distributed lengths
     #[arg(long, conflicts_with = "pcap")]
     pub(crate) locality: bool,
+    /// All connections end between rounds, so that every packet which makes one makes it anew
+    #[arg(long, conflicts_with = "updates")]
+    pub(crate) new_connections: bool,
     /// How rules are found
     #[arg(long, value_enum, default_value_t = ClassifierArg::Merged)]
     pub(crate) classifier: ClassifierArg,

@@ -15,6 +15,8 @@ use std::io::{Read, Write};
 
 /// Bytes free in front of each packet.
 const HEADROOM: usize = 256;
+/// The most time between packets of one vector.
+const VECTOR_SPAN_NS: u64 = 100_000_000;
 
 type Reader = CaptureReader<Box<dyn Read>>;
 type Writer = CaptureWriter<Box<dyn Write>>;
@@ -248,7 +250,10 @@ impl Slot {
 impl Sink {
     /// Takes a full slot into the vector and gives an empty one for it.
     fn exchange(&mut self, slot: Slot) -> anyhow::Result<Slot> {
-        if self.filled == VECTOR {
+        // A vector has one time: connections end between packets that are further apart.
+        let time = |slot: &Slot| slot.meta.map_or(0, |meta| meta.time_ns);
+        let apart = self.filled > 0 && time(&slot) > time(&self.slots[0]).saturating_add(VECTOR_SPAN_NS);
+        if self.filled == VECTOR || apart {
             self.work()?;
         }
         let empty = std::mem::replace(&mut self.slots[self.filled], slot);

@@ -90,10 +90,14 @@ impl PacketThread {
             } else {
                 idle.rest(orders.poll());
                 // A newer policy is picked up even if no packet comes, so that the old one can be freed, and the counters
-                // of rules that went can be used again.
-                self.worker.process(0, &Tsc, &mut [], &mut []);
+                // of rules that went can be used again; connections end in time; and whoever asks about them is answered.
+                self.worker.process(self.now_ns(), &Tsc, &mut [], &mut []);
             }
         }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
     }
 
     /// Looks at every port once. False if there was nothing.
@@ -120,7 +124,7 @@ impl PacketThread {
 
     /// Has the engine decide on what arrived, and sorts it by the ports that it leaves by.
     fn decide(&mut self, port: PortId) {
-        let now_ns = self.started.elapsed().as_nanos() as u64;
+        let now_ns = self.now_ns();
         let mut verdicts = [Verdict::Drop(DropReason::NoWire); VECTOR];
         let verdicts = &mut verdicts[..self.arrived.len()];
         let mut places = [(0, 0); VECTOR];

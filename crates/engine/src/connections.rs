@@ -1,0 +1,310 @@
+//! Connections as the control side sees them: lists, ends and watches them.
+//!
+//! Connections belong to workers. [`Connections`] is a handle through which others ask: a question is a task that a worker runs
+//! between two vectors, over at most [`CHUNK`] connections, so that packets hardly wait; a worker that does not answer within
+//! [`PATIENCE`] has stopped. What is only counted is read from counters, without asking.
+
+use crate::cells::WorkerCells;
+use crate::flows::Flows;
+use crate::snapshot::Snapshot;
+use mmb_conn::{CloseReason, ConnId, Connection, SOURCE, State, Tuple};
+use mmb_policy::RuleId;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
+
+/// Connections that a worker looks at before it goes back to packets.
+const CHUNK: usize = 1024;
+/// How long a worker may take for a chunk.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Events that wait for whoever watches; further ones are lost, and counted.
+const EVENTS: usize = 65_536;
+
+/// Something for a worker to do between two vectors.
+pub(crate) type Task = Box<dyn FnOnce(&mut Flows, &Snapshot) + Send>;
+
+/// Two ends of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// Source address.
+    pub src: IpAddr,
+    /// Source port, or an ICMP query's identifier; 0 where there is none.
+    pub sport: u16,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// Destination port.
+    pub dport: u16,
+}
+
+impl Ends {
+    fn of(tuple: &Tuple) -> Ends {
+        let [sport, dport] = tuple.ports;
+        Ends { src: tuple.address(SOURCE), sport, dst: tuple.address(mmb_conn::DESTINATION), dport }
+    }
+}
+
+/// A connection at some moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionInfo {
+    /// The worker that has it.
+    pub worker: u16,
+    /// Its number there, good while it lives.
+    pub id: u32,
+    /// The IP protocol.
+    pub proto: u8,
+    /// 4 or 6.
+    pub family: u8,
+    /// The wire: the smaller number of its two ports.
+    pub wire: u16,
+    /// The initiator's packets as they arrive.
+    pub arrived: Ends,
+    /// The initiator's packets as they leave.
+    pub sent: Ends,
+    /// Its state, in words.
+    pub state: &'static str,
+    /// Milliseconds since it was made.
+    pub age_ms: u64,
+    /// Milliseconds since its last packet.
+    pub idle_ms: u64,
+    /// Milliseconds until it ends if no packet comes.
+    pub expires_ms: u64,
+    /// Packets of the initiator, and of the other end.
+    pub packets: [u64; 2],
+    /// Their bytes, link headers included.
+    pub bytes: [u64; 2],
+    /// The stateful rules that made it.
+    pub rules: Vec<RuleId>,
+}
+
+impl ConnectionInfo {
+    pub(crate) fn new(
+        worker: usize,
+        id: ConnId,
+        connection: &Connection,
+        (now_ms, expires_ms): (u64, u64),
+        rules: Vec<RuleId>,
+    ) -> ConnectionInfo {
+        let [forward, reply] = connection.tuples();
+        ConnectionInfo {
+            worker: worker as u16,
+            id: id.0,
+            proto: forward.proto,
+            family: forward.family,
+            wire: forward.wire,
+            arrived: Ends::of(&forward),
+            sent: Ends::of(&reply.reversed()),
+            state: connection.state.name(),
+            age_ms: connection.age_ms(now_ms),
+            idle_ms: connection.idle_ms(now_ms),
+            expires_ms,
+            packets: connection.packets,
+            bytes: connection.bytes,
+            rules,
+        }
+    }
+}
+
+/// Which connections: those that have everything that is given. Ends are looked for in both what arrives and what is sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionFilter {
+    /// The IP protocol.
+    pub proto: Option<u8>,
+    /// 4 or 6.
+    pub family: Option<u8>,
+    /// A range of the initiator's address, both ends included.
+    pub src: Option<(IpAddr, IpAddr)>,
+    /// A range of the other end's address.
+    pub dst: Option<(IpAddr, IpAddr)>,
+    /// A range of the initiator's port.
+    pub sport: Option<(u16, u16)>,
+    /// A range of the other end's port.
+    pub dport: Option<(u16, u16)>,
+    /// The state, in words.
+    pub state: Option<&'static str>,
+    /// A rule that made it.
+    pub rule: Option<RuleId>,
+}
+
+impl ConnectionFilter {
+    /// Whether a connection is meant.
+    pub fn matches(&self, info: &ConnectionInfo) -> bool {
+        fn within<T: PartialOrd + Copy>(range: Option<(T, T)>, values: [T; 2]) -> bool {
+            range.is_none_or(|(first, last)| values.iter().any(|value| first <= *value && *value <= last))
+        }
+        let ConnectionInfo { arrived, sent, .. } = info;
+        self.proto.is_none_or(|proto| proto == info.proto)
+            && self.family.is_none_or(|family| family == info.family)
+            && within(self.src, [arrived.src, sent.src])
+            && within(self.dst, [arrived.dst, sent.dst])
+            && within(self.sport, [arrived.sport, sent.sport])
+            && within(self.dport, [arrived.dport, sent.dport])
+            && self.state.is_none_or(|state| state == info.state)
+            && self.rule.is_none_or(|rule| info.rules.contains(&rule))
+    }
+}
+
+/// What happened to a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// It was made; else it has ended.
+    pub created: bool,
+    /// Why it ended.
+    pub reason: Option<&'static str>,
+    /// It, at that moment; `id` says nothing.
+    pub info: ConnectionInfo,
+}
+
+/// All workers' connections in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionSummary {
+    /// Connections now.
+    pub connections: u64,
+    /// Of these, those that the other end has not answered yet.
+    pub half_open: u64,
+    /// The most that there may be.
+    pub max: u64,
+    /// Made so far.
+    pub created: u64,
+    /// Ended so far, by reason, those above zero.
+    pub closed: Vec<(&'static str, u64)>,
+    /// TCP segments that did not fit their connection's windows; they pass and change nothing.
+    pub out_of_window: u64,
+    /// Events that came faster than they were read.
+    pub events_lost: u64,
+    /// Packets that came in at another worker than their connection's, and were handed over.
+    pub handed: u64,
+}
+
+/// A worker has not answered: it has stopped, or is held up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("worker {0} does not answer")]
+pub struct NoAnswer(pub usize);
+
+/// A handle on all workers' connections.
+#[derive(Clone)]
+pub struct Connections {
+    workers: Vec<(Sender<Task>, Arc<WorkerCells>)>,
+    max: u64,
+}
+
+impl Connections {
+    pub(crate) fn new(workers: Vec<(Sender<Task>, Arc<WorkerCells>)>, max: u64) -> Connections {
+        Connections { workers, max }
+    }
+
+    /// All workers' connections in numbers.
+    pub fn summary(&self) -> ConnectionSummary {
+        let mut summary = ConnectionSummary { max: self.max, ..ConnectionSummary::default() };
+        for (_, cells) in &self.workers {
+            let counts = cells.connections();
+            summary.connections += counts.now;
+            summary.half_open += counts.half_open;
+            summary.created += counts.created;
+            summary.out_of_window += counts.out_of_window;
+            summary.events_lost += counts.events_lost;
+            summary.handed += counts.handed;
+        }
+        let closed = |reason| self.workers.iter().map(|(_, cells)| cells.closed(reason)).sum();
+        let all = CloseReason::ALL.into_iter().map(|reason| (reason.name(), closed(reason)));
+        summary.closed = all.filter(|(_, count)| *count > 0).collect();
+        summary
+    }
+
+    /// Tells of every connection that a filter means, in no order, as they are met: one that is made meanwhile may be missing. Ends
+    /// when `each` says false.
+    ///
+    /// # Errors
+    /// A worker does not answer.
+    pub fn list(
+        &self,
+        filter: &ConnectionFilter,
+        each: &mut dyn FnMut(ConnectionInfo) -> bool,
+    ) -> Result<(), NoAnswer> {
+        for worker in 0..self.workers.len() {
+            let mut from = Some(0);
+            while let Some(first) = from {
+                let filter = filter.clone();
+                let (next, found) = self.ask(worker, move |flows, _| {
+                    let mut found = Vec::new();
+                    let next = flows.table.scan(first, CHUNK, &mut |id, connection| {
+                        let info = flows.info(id, connection);
+                        if filter.matches(&info) {
+                            found.push(info);
+                        }
+                    });
+                    (next, found)
+                })?;
+                for info in found {
+                    if !each(info) {
+                        return Ok(());
+                    }
+                }
+                from = next;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends every connection that a filter means, and returns how many.
+    ///
+    /// # Errors
+    /// A worker does not answer.
+    pub fn kill(&self, filter: &ConnectionFilter) -> Result<u64, NoAnswer> {
+        let mut killed = 0;
+        for worker in 0..self.workers.len() {
+            let mut from = Some(0);
+            while let Some(first) = from {
+                let filter = filter.clone();
+                let (next, ended) = self.ask(worker, move |flows, _| {
+                    let mut ends = Vec::new();
+                    let next = flows.table.scan(first, CHUNK, &mut |id, connection| {
+                        if filter.matches(&flows.info(id, connection)) {
+                            ends.push(id);
+                        }
+                    });
+                    let reason =
+                        if filter.rule.is_some() { CloseReason::RuleDeleted } else { CloseReason::Killed };
+                    ends.iter().for_each(|id| flows.end(*id, reason));
+                    (next, ends.len() as u64)
+                })?;
+                killed += ended;
+                from = next;
+            }
+        }
+        Ok(killed)
+    }
+
+    /// Events from now on. Dropping the receiver ends them.
+    ///
+    /// # Errors
+    /// A worker does not answer.
+    pub fn watch(&self) -> Result<Receiver<Event>, NoAnswer> {
+        let (sender, receiver): (SyncSender<Event>, _) = sync_channel(EVENTS);
+        for worker in 0..self.workers.len() {
+            let sender = sender.clone();
+            self.ask(worker, move |flows, _| flows.keeper.watchers.push(sender))?;
+        }
+        Ok(receiver)
+    }
+
+    /// Has a worker do something, and waits for what comes of it.
+    fn ask<R: Send + 'static>(
+        &self,
+        worker: usize,
+        task: impl FnOnce(&mut Flows, &Snapshot) -> R + Send + 'static,
+    ) -> Result<R, NoAnswer> {
+        let (answer, answered) = channel();
+        let task: Task = Box::new(move |flows, snapshot| {
+            // Whoever asked may have gone.
+            let _ = answer.send(task(flows, snapshot));
+        });
+        self.workers[worker].0.send(task).map_err(|_| NoAnswer(worker))?;
+        answered.recv_timeout(PATIENCE).map_err(|_| NoAnswer(worker))
+    }
+}
+
+/// The states' names, for filters.
+pub fn states() -> impl Iterator<Item = &'static str> {
+    State::ALL.into_iter().map(State::name)
+}

@@ -1,0 +1,140 @@
+//! Which worker has a connection, where there are several.
+//!
+//! A connection belongs to the worker that the hash of its first packet's ends names, the same for both directions. Replies to a
+//! translated connection hash to anybody: whoever makes such a connection tells all workers its reply tuple here. A packet that
+//! comes in at another worker than its connection's is handed over.
+//!
+//! Who writes: any worker, when a translated connection begins or ends. Only packets that the worker which received them knows no
+//! connection of are looked up here, and only where there are several workers.
+
+use mmb_conn::Tuple;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+const SHARDS: usize = 64;
+
+/// What all workers know of each other's connections.
+#[derive(Debug)]
+pub(crate) struct Owners {
+    workers: usize,
+    seed: u64,
+    moved: [RwLock<HashMap<Tuple, usize>>; SHARDS],
+    len: AtomicUsize,
+}
+
+impl Owners {
+    pub(crate) fn new(workers: usize, seed: u64) -> Owners {
+        Owners { workers, seed, moved: std::array::from_fn(|_| RwLock::default()), len: AtomicUsize::new(0) }
+    }
+
+    /// How many workers there are.
+    #[inline]
+    pub(crate) fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// The worker that a packet with this tuple belongs to.
+    pub(crate) fn of(&self, tuple: &Tuple) -> usize {
+        let hash = self.hash(tuple);
+        if self.len.load(Ordering::Acquire) > 0 {
+            let shard = self.moved[hash as usize % SHARDS].read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(&worker) = shard.get(tuple) {
+                return worker;
+            }
+        }
+        self.by_hash(hash)
+    }
+
+    /// A connection of `worker` has replies with this tuple.
+    pub(crate) fn claim(&self, reply: &Tuple, worker: usize) {
+        let hash = self.hash(reply);
+        if self.by_hash(hash) != worker {
+            let mut shard =
+                self.moved[hash as usize % SHARDS].write().unwrap_or_else(PoisonError::into_inner);
+            if shard.insert(*reply, worker).is_none() {
+                self.len.fetch_add(1, Ordering::Release);
+            }
+        }
+    }
+
+    /// It has ended.
+    pub(crate) fn let_go(&self, reply: &Tuple, worker: usize) {
+        let hash = self.hash(reply);
+        if self.by_hash(hash) != worker {
+            let mut shard =
+                self.moved[hash as usize % SHARDS].write().unwrap_or_else(PoisonError::into_inner);
+            if shard.get(reply) == Some(&worker) {
+                shard.remove(reply);
+                self.len.fetch_sub(1, Ordering::Release);
+            }
+        }
+    }
+
+    #[inline]
+    fn by_hash(&self, hash: u64) -> usize {
+        ((u128::from(hash) * self.workers as u128) >> 64) as usize
+    }
+
+    /// The same for a tuple and the one that is reversed.
+    #[inline]
+    fn hash(&self, tuple: &Tuple) -> u64 {
+        let end = |side: usize| {
+            let address = tuple.addresses[side];
+            let folded = (address as u64) ^ (address >> 64) as u64 ^ u64::from(tuple.ports[side]) << 40;
+            mix(folded ^ self.seed)
+        };
+        mix(end(0).wrapping_add(end(1)) ^ u64::from(tuple.proto) ^ u64::from(tuple.wire) << 16)
+    }
+}
+
+/// The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+#[inline]
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tuple(number: u32) -> Tuple {
+        Tuple {
+            addresses: [u128::from(0x0a00_0000 + number), 0xc000_0250],
+            ports: [5000, 80],
+            wire: 0,
+            proto: 6,
+            family: 4,
+        }
+    }
+
+    #[test]
+    fn both_directions_belong_to_one_worker_and_workers_share_evenly() {
+        let owners = Owners::new(3, 7);
+        let mut counts = [0; 3];
+        for number in 0..30_000 {
+            let owner = owners.of(&tuple(number));
+            assert_eq!(owner, owners.of(&tuple(number).reversed()));
+            counts[owner] += 1;
+        }
+        assert!(counts.iter().all(|count| (9_500..10_500).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn claimed_replies_belong_to_who_claimed_them_until_let_go() {
+        let owners = Owners::new(2, 7);
+        for number in 0..100 {
+            let reply = tuple(number);
+            let by_hash = owners.of(&reply);
+            for worker in 0..2 {
+                owners.claim(&reply, worker);
+                assert_eq!(owners.of(&reply), worker);
+                owners.let_go(&reply, worker);
+                assert_eq!(owners.of(&reply), by_hash);
+            }
+        }
+        assert_eq!(owners.len.load(Ordering::Relaxed), 0);
+    }
+}

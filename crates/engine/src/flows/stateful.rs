@@ -1,0 +1,122 @@
+//! Stateful rules, compiled: what they map, and what tells one rule from another that has its number later.
+
+use mmb_conn::nat::{Addresses, Balance, Mapping, Ports};
+use mmb_policy::field::{Field, FieldId};
+use mmb_policy::rule::{LbMethod, NumberSet, Target, Write};
+use mmb_policy::{Rule, RuleId};
+
+/// A stateful rule.
+#[derive(Clone, Debug)]
+pub(crate) struct Stateful {
+    pub(crate) id: RuleId,
+    /// No other rule ever has this number, whatever slot or id it has.
+    pub(crate) stamp: u64,
+    /// Addresses and ports.
+    pub(crate) mapping: Mapping,
+    pub(crate) ip_id: Option<Choice>,
+    pub(crate) flow_label: Option<Choice>,
+    pub(crate) seq: Option<Choice>,
+    pub(crate) ack: Option<Choice>,
+}
+
+/// A number that is chosen once a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Choice(Vec<(u32, u32)>);
+
+impl Choice {
+    /// The number that a random one chooses.
+    pub(crate) fn draw(&self, random: u64) -> u32 {
+        let sizes = self.0.iter().map(|(first, last)| u64::from(last - first) + 1);
+        let mut left = random % sizes.sum::<u64>().max(1);
+        for &(first, last) in &self.0 {
+            let size = u64::from(last - first) + 1;
+            if left < size {
+                return first + left as u32;
+            }
+            left -= size;
+        }
+        0
+    }
+}
+
+/// Whether a target of a stateful rule is a mapping: done once a connection, and undone on its replies.
+pub(crate) fn is_mapping(target: &Target) -> bool {
+    match target {
+        Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => true,
+        Target::Mod(field, _) => {
+            let bindings = field.info().bindings;
+            bindings.map || bindings.shuffle || bindings.lb
+        }
+        _ => false,
+    }
+}
+
+impl Stateful {
+    pub(crate) fn compile(rule: &Rule, stamp: u64) -> Stateful {
+        let mut stateful = Stateful {
+            id: rule.id.unwrap_or(RuleId(0)),
+            stamp,
+            mapping: Mapping::default(),
+            ip_id: None,
+            flow_label: None,
+            seq: None,
+            ack: None,
+        };
+        for target in &rule.targets {
+            match target {
+                Target::Mod(field, Write::Number(number)) if is_mapping(target) => {
+                    stateful.map(*field, &[(*number, *number)], false);
+                }
+                Target::Map(field, set) => stateful.map(*field, &ranges(*field, set), false),
+                Target::Shuffle(field, range) => {
+                    let range = range.unwrap_or_else(|| usual_range(*field));
+                    stateful.map(*field, &[range], true);
+                }
+                Target::Lb(field, set, method) => {
+                    stateful.map(*field, &ranges(*field, set), false);
+                    stateful.mapping.balance = Some(match method {
+                        LbMethod::RoundRobin => Balance::RoundRobin,
+                        LbMethod::Hash => Balance::Hash,
+                        LbMethod::Least => Balance::Least,
+                    });
+                }
+                _ => {}
+            }
+        }
+        stateful
+    }
+
+    fn map(&mut self, field: Field, ranges: &[(u128, u128)], shuffled: bool) {
+        let addresses = || Some(Addresses::new(ranges.to_vec()));
+        let choice = || Some(Choice(ranges.iter().map(|r| (r.0 as u32, r.1 as u32)).collect()));
+        let ports = || match ranges {
+            &[(first, last)] if shuffled => Some(Ports::Shuffled(first as u16, last as u16)),
+            &[(first, last)] if first == last => Some(Ports::Fixed(first as u16)),
+            _ => Some(Ports::Within(ranges.iter().map(|r| (r.0 as u16, r.1 as u16)).collect())),
+        };
+        match field.id {
+            FieldId::IpSaddr | FieldId::Ip6Saddr => self.mapping.saddr = addresses(),
+            FieldId::IpDaddr | FieldId::Ip6Daddr => self.mapping.daddr = addresses(),
+            FieldId::TcpSport | FieldId::UdpSport => self.mapping.sport = ports(),
+            FieldId::TcpDport | FieldId::UdpDport => self.mapping.dport = ports(),
+            FieldId::IpId => self.ip_id = choice(),
+            FieldId::Ip6FlowLabel => self.flow_label = choice(),
+            FieldId::TcpSeqNum => self.seq = choice(),
+            FieldId::TcpAckNum => self.ack = choice(),
+            _ => {}
+        }
+    }
+}
+
+fn ranges(field: Field, set: &NumberSet) -> Vec<(u128, u128)> {
+    let width = field.info().width().unwrap_or(128);
+    set.0.iter().map(|item| item.bounds(width)).collect()
+}
+
+/// What `shuffle` draws from without a range: every number, of ports those above the well-known ones (RFC 6056).
+fn usual_range(field: Field) -> (u128, u128) {
+    match field.id {
+        FieldId::TcpSport | FieldId::UdpSport | FieldId::TcpDport | FieldId::UdpDport => (1024, 65_535),
+        _ => (0, mmb_policy::rule::ones(field.info().width().unwrap_or(32))),
+    }
+}
