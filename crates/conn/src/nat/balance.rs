@@ -154,3 +154,62 @@ impl Least {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers of connections that each server gets of `hashes` connections, and whom each one gets.
+    fn given(servers: &Addresses, hashes: u64) -> Vec<u128> {
+        (0..hashes).map(|number| servers.nth(servers.maglev().pick(mix(number), servers))).collect()
+    }
+
+    fn without(servers: &Addresses, gone: u128) -> Addresses {
+        let rest = (0..servers.len()).map(|index| servers.nth(index)).filter(|server| *server != gone);
+        Addresses::new(rest.map(|server| (server, server)).collect())
+    }
+
+    #[test]
+    fn tables_give_every_server_the_same_share() {
+        for count in [1, 2, 3, 10, 100, 655, 656, 2000] {
+            let servers = Addresses::new(vec![(1 << 40, (1 << 40) + count - 1)]);
+            let Maglev(table) = servers.maglev();
+            let mut shares = vec![0_u32; count as usize];
+            table.iter().for_each(|server| shares[usize::from(*server)] += 1);
+            let mean = table.len() as f64 / count as f64;
+            assert!(shares.iter().all(|share| (f64::from(*share) - mean).abs() <= mean * 0.02), "{count}");
+        }
+    }
+
+    #[test]
+    fn few_connections_move_when_a_server_goes() {
+        for count in [3_u128, 10, 100] {
+            let servers = Addresses::new(vec![(700, 700 + count - 1)]);
+            let (before, after) = (given(&servers, 20_000), given(&without(&servers, 701), 20_000));
+            let moved = before
+                .iter()
+                .zip(&after)
+                .filter(|(before, after)| before != after && **before != 701)
+                .count();
+            assert!(moved < 20_000 / 20, "{moved} of {count} servers' connections moved");
+        }
+    }
+
+    #[test]
+    fn sets_without_a_table_lose_only_what_fell_on_a_server() {
+        let servers = Addresses::new(vec![(0x0A00_0000, 0x0A00_FFFF), (0x0A02_0000, 0x0A02_FFFF)]);
+        let rest = Addresses::new(vec![
+            (0x0A00_0000, 0x0A00_0FFF),
+            (0x0A00_1001, 0x0A00_FFFF),
+            (0x0A02_0000, 0x0A02_FFFF),
+        ]);
+        assert!(servers.maglev().0.is_empty());
+        let (before, after) = (given(&servers, 50_000), given(&rest, 50_000));
+        assert!(before.iter().zip(&after).all(|(before, after)| before == after || *before == 0x0A00_1000));
+        let lower = before.iter().filter(|server| **server < 0x0A01_0000).count();
+        assert!((24_000..26_000).contains(&lower));
+        // Two addresses far apart, too many of which no hash falls on: every hash still gets one of them.
+        let sparse = Addresses::new((0..7000).map(|number| (number << 100, number << 100)).collect());
+        assert!(given(&sparse, 1000).iter().all(|server| sparse.index_of(*server).is_some()));
+    }
+}

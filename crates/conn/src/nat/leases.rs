@@ -87,6 +87,11 @@ impl Peers {
         self.peers.memory()
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.peers.len()
+    }
+
     pub(super) fn has(&self, binding: u32, address: u128) -> bool {
         let same = |peer: &Peer| peer.binding == binding && peer.address == address;
         self.peers.find(self.key.of(&(binding, address)), same).is_some()

@@ -22,6 +22,8 @@ mod ports;
 mod random;
 mod shards;
 mod targets;
+#[cfg(test)]
+mod tests;
 
 pub use addresses::Addresses;
 pub use balance::Balance;
@@ -204,9 +206,17 @@ impl Nat {
     /// A translation whose destination is an outside end of a binding goes to the inside end: a connection from outside
     /// that filtering lets in, or one between two inside ends (hairpinning, RFC 4787, REQ-9). Others stay as they are.
     /// What arrives and is translated by no rule comes here with itself as `sent` and 0 as `binding`.
+    ///
+    /// An end is not led to itself. Nor are ICMP queries between inside ends: they are asked of addresses, and which binding
+    /// has the same identifier is chance (RFC 5508, REQ-7, asks for them only of a NAT without ports).
     pub fn enter(&mut self, translated: Translated) -> Translated {
         let Tuple { addresses, ports, wire, proto, family } = translated.sent;
         let outside = Outside { address: addresses[DESTINATION], wire, proto, family };
+        let query = matches!(proto, proto::ICMP | proto::ICMP6);
+        let itself = addresses[SOURCE] == addresses[DESTINATION] && ports[SOURCE] == ports[DESTINATION];
+        if itself || query && translated.binding != 0 {
+            return translated;
+        }
         let Some(number) = self.bindings.of_outside(&outside, ports[DESTINATION]) else { return translated };
         let admitted = match self.settings.filtering {
             Filtering::EndpointIndependent => true,
@@ -220,7 +230,7 @@ impl Nat {
         let inside = self.bindings.record(number).inside;
         let mut sent = translated.sent;
         sent.addresses[DESTINATION] = inside.address;
-        sent.ports[DESTINATION] = inside.port;
+        sent.ports = if query { [inside.port; 2] } else { [ports[SOURCE], inside.port] };
         let mut lease = self.leases.take(translated.binding);
         lease.bindings[DESTINATION] = Some(number);
         Translated { sent, binding: self.leases.keep(lease) }

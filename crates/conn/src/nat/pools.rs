@@ -84,6 +84,12 @@ impl Pools {
         self.ends.memory() + self.pairs.memory()
     }
 
+    /// How many outside addresses, inside addresses and kinds are known.
+    #[cfg(test)]
+    pub(super) fn in_use(&self) -> (usize, usize, usize) {
+        (self.ends.len(), self.pairs.len(), self.kinds.len())
+    }
+
     /// A free end for an inside end that has none, with a port that `taken` does not object to, in use from now on.
     pub(super) fn take(
         &mut self,

@@ -49,6 +49,11 @@ impl Targets {
         number
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
     pub(super) fn wanted(&self, number: u32) -> &Arc<Wanted> {
         &self.targets[number as usize].0
     }

@@ -1,0 +1,48 @@
+//! Translation as a whole: what it promises whatever connections come and go, and each rule of it by itself.
+
+mod balancing;
+mod entering;
+mod model;
+mod sources;
+
+use super::*;
+
+/// 200.0.0.0, where pools begin.
+const OUTSIDE: u128 = 0xC800_0000;
+/// 10.0.0.0, where hosts are.
+const INSIDE: u128 = 0x0A00_0000;
+
+fn pool(addresses: u128) -> Addresses {
+    Addresses::new(vec![(OUTSIDE, OUTSIDE + addresses - 1)])
+}
+
+/// A source NAT to so many addresses.
+fn snat(addresses: u128) -> Mapping {
+    Mapping { saddr: Some(pool(addresses)), ..Mapping::default() }
+}
+
+/// Packets of an inside end to an outside one: host 192.0.2.`peer`.
+fn packet(proto: u8, host: u128, port: u16, peer: u128) -> Tuple {
+    let dport = if matches!(proto, proto::ICMP | proto::ICMP6) { port } else { 443 };
+    Tuple { addresses: [INSIDE + host, 0xC000_0200 + peer], ports: [port, dport], wire: 0, proto, family: 4 }
+}
+
+fn udp(host: u128, port: u16, peer: u128) -> Tuple {
+    packet(proto::UDP, host, port, peer)
+}
+
+fn free(_: &Tuple) -> bool {
+    false
+}
+
+/// The outside end of a translation.
+fn outside(translated: &Translated) -> (u128, u16) {
+    (translated.sent.addresses[SOURCE], translated.sent.ports[SOURCE])
+}
+
+/// Nothing is in use, and nothing remembers what was.
+fn assert_nothing_left(nat: &Nat) {
+    assert!(nat.is_empty());
+    assert_eq!(nat.pools.in_use(), (0, 0, 0));
+    assert_eq!(nat.peers.len(), 0);
+}

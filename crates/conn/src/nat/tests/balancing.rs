@@ -1,0 +1,156 @@
+//! Destinations: servers by each method, pools, and ends that are taken.
+
+use super::*;
+use std::collections::BTreeMap;
+
+fn servers(count: u128, balance: Balance) -> Mapping {
+    Mapping { daddr: Some(pool(count)), balance: Some(balance), ..Mapping::default() }
+}
+
+fn server(translated: &Translated) -> u128 {
+    translated.sent.addresses[DESTINATION] - OUTSIDE
+}
+
+/// How many of so many connections each server gets.
+fn spread(nat: &mut Nat, mapping: &Mapping, connections: u128) -> BTreeMap<u128, u32> {
+    let mut counts = BTreeMap::new();
+    for number in 0..connections {
+        let arrived = udp(number >> 4, 5000 + (number & 15) as u16, 1);
+        *counts.entry(server(&nat.translate(1, mapping, &arrived, &free).expect("free"))).or_insert(0) += 1;
+    }
+    counts
+}
+
+#[test]
+fn round_robin_is_even() {
+    let counts = spread(&mut Nat::new(1), &servers(7, Balance::RoundRobin), 700);
+    assert_eq!(counts.values().copied().collect::<Vec<_>>(), [100; 7]);
+}
+
+#[test]
+fn hashing_is_the_same_for_every_worker_and_connection() {
+    let mapping = servers(7, Balance::Hash);
+    let (mut one, mut other) = (Nat::new(1), Nat::new(2));
+    for host in 0..100 {
+        let arrived = udp(host, 5000, 1);
+        let first = one.translate(1, &mapping, &arrived, &free).expect("free");
+        assert_eq!(first, other.translate(9, &mapping, &arrived, &free).expect("free"));
+        assert_eq!(first.binding, 0);
+    }
+    let counts = spread(&mut one, &mapping, 7000);
+    assert!(counts.len() == 7 && counts.values().all(|count| (850..1150).contains(count)), "{counts:?}");
+}
+
+#[test]
+fn the_server_with_the_fewest_connections_is_next() {
+    let mut nat = Nat::new(3);
+    let mapping = servers(3, Balance::Least);
+    let mut open: Vec<Translated> =
+        (0..9).map(|host| nat.translate(1, &mapping, &udp(host, 1, 1), &free).expect("free")).collect();
+    let count = |open: &[Translated], wanted| open.iter().filter(|other| server(other) == wanted).count();
+    assert!((0..3).all(|wanted| count(&open, wanted) == 3));
+    // All of server 1's end: the next three go there.
+    open.retain(|translated| {
+        let stays = server(translated) != 1;
+        if !stays {
+            nat.release(translated.binding);
+        }
+        stays
+    });
+    for host in 100..103 {
+        let next = nat.translate(1, &mapping, &udp(host, 1, 1), &free).expect("free");
+        assert_eq!(server(&next), 1);
+        open.push(next);
+    }
+    // A new server gets connections until it has as many as the others have.
+    let more = servers(4, Balance::Least);
+    for host in 200..203 {
+        assert_eq!(server(&nat.translate(1, &more, &udp(host, 1, 1), &free).expect("free")), 3);
+    }
+    open.iter().for_each(|translated| nat.release(translated.binding));
+    // Connections of a rule that is gone are not counted for one that has its number.
+    nat.forget(1);
+    let late = nat.translate(1, &mapping, &udp(1, 1, 1), &free).expect("free");
+    nat.forget(1);
+    let counts = spread(&mut nat, &mapping, 300);
+    nat.release(late.binding);
+    assert_eq!(counts.values().copied().collect::<Vec<_>>(), [100; 3]);
+    assert!(spread(&mut nat, &mapping, 3).values().all(|count| *count == 1));
+}
+
+#[test]
+fn many_servers_cost_what_is_used() {
+    for balance in [Balance::RoundRobin, Balance::Hash, Balance::Least] {
+        let counts = spread(&mut Nat::new(4), &servers(1 << 24, balance), 1000);
+        assert!(counts.len() > 990, "{balance:?}");
+    }
+}
+
+#[test]
+fn one_source_keeps_its_address_of_a_pool() {
+    let mut nat = Nat::new(5);
+    let mapping = Mapping { daddr: Some(pool(8)), ..Mapping::default() };
+    for host in 0..20 {
+        let first = server(&nat.translate(1, &mapping, &udp(host, 1, 1), &free).expect("free"));
+        assert_eq!(server(&nat.translate(1, &mapping, &udp(host, 2, 1), &free).expect("free")), first);
+    }
+}
+
+#[test]
+fn ports_are_forwarded_and_balanced() {
+    let mut nat = Nat::new(6);
+    let forward = Mapping { daddr: Some(pool(1)), dport: Some(Ports::Fixed(8080)), ..Mapping::default() };
+    let sent = nat.translate(1, &forward, &udp(1, 1, 1), &free).expect("free").sent;
+    assert_eq!((sent.addresses, sent.ports), ([INSIDE + 1, OUTSIDE], [1, 8080]));
+    let query = nat.translate(1, &forward, &packet(proto::ICMP, 1, 7, 1), &free).expect("free").sent;
+    assert_eq!(query.ports, [7; 2], "a query has no port to forward to");
+    let balanced = Mapping {
+        dport: Some(Ports::Within(vec![(8080, 8081), (9090, 9090)])),
+        balance: Some(Balance::RoundRobin),
+        ..Mapping::default()
+    };
+    let mut counts = BTreeMap::new();
+    for host in 0..30 {
+        *counts
+            .entry(nat.translate(2, &balanced, &udp(host, 1, 1), &free).expect("free").sent.ports[1])
+            .or_insert(0) += 1;
+    }
+    assert_eq!(counts, BTreeMap::from([(8080, 10), (8081, 10), (9090, 10)]));
+    let kept = Mapping { dport: Some(Ports::Within(vec![(440, 450)])), ..Mapping::default() };
+    assert_eq!(nat.translate(3, &kept, &udp(1, 1, 1), &free).expect("free").sent.ports[1], 443);
+    let random = Mapping { dport: Some(Ports::Shuffled(440, 450)), ..Mapping::default() };
+    let port = nat.translate(4, &random, &udp(1, 1, 1), &free).expect("free").sent.ports[1];
+    assert!((440..=450).contains(&port));
+}
+
+#[test]
+fn a_destination_whose_replies_are_anothers_is_refused_or_changed() {
+    let mut nat = Nat::new(7);
+    let forward = Mapping { daddr: Some(pool(1)), ..Mapping::default() };
+    let reply = nat.translate(1, &forward, &udp(1, 1, 1), &free).expect("free").sent.reversed();
+    let taken = |other: &Tuple| *other == reply;
+    assert_eq!(nat.translate(1, &forward, &udp(1, 1, 2), &taken), Err(Refused::Clash));
+    // A source port to choose is a way out; so is another server.
+    let with_port = Mapping { sport: Some(Ports::Within(vec![(1, 9)])), ..forward };
+    assert_ne!(nat.translate(2, &with_port, &udp(1, 1, 2), &taken).expect("another port").sent.ports[0], 1);
+    for (rule, balance) in [(3, Balance::RoundRobin), (4, Balance::Least), (5, Balance::Hash)] {
+        for host in 0..20 {
+            let busy = |other: &Tuple| other.addresses[SOURCE] == OUTSIDE;
+            let result = nat.translate(rule, &servers(64, balance), &udp(host, 1, 2), &busy);
+            assert!(result.is_ok_and(|translated| server(&translated) != 0), "{balance:?}");
+        }
+        assert_eq!(nat.translate(rule, &servers(64, balance), &udp(1, 1, 2), &|_| true), Err(Refused::Clash));
+    }
+}
+
+#[test]
+fn source_and_destination_are_translated_together() {
+    let mut nat = Nat::new(8);
+    let both = Mapping { saddr: Some(Addresses::new(vec![(5, 5)])), ..servers(3, Balance::Least) };
+    let made: Vec<_> =
+        (0..6).map(|host| nat.translate(1, &both, &udp(host, 1, 1), &free).expect("free")).collect();
+    assert_eq!(nat.len(), 6);
+    assert!(made.iter().all(|translated| translated.sent.addresses[SOURCE] == 5));
+    made.iter().for_each(|translated| nat.release(translated.binding));
+    assert_nothing_left(&nat);
+}

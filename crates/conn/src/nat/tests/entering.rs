@@ -1,0 +1,111 @@
+//! Connections to outside ends: from outside, and from one inside end to another.
+
+use super::*;
+
+fn nat(filtering: Filtering) -> Nat {
+    let mut nat = Nat::new(20);
+    nat.configure(NatSettings { filtering, ..NatSettings::default() });
+    nat
+}
+
+/// From 192.0.2.`peer`, port `port`, to the outside end of inside end 1:5000.
+fn inbound(peer: u128, port: u16) -> Translated {
+    let sent = Tuple { addresses: [0xC000_0200 + peer, OUTSIDE], ports: [port, 5000], ..udp(0, 0, 0) };
+    Translated { sent, binding: 0 }
+}
+
+fn inside(translated: &Translated) -> (u128, u16) {
+    (translated.sent.addresses[DESTINATION], translated.sent.ports[DESTINATION])
+}
+
+#[test]
+fn who_may_come_in() {
+    let cases = [
+        (Filtering::EndpointIndependent, [true, true]),
+        (Filtering::AddressDependent, [true, false]),
+        (Filtering::AddressAndPortDependent, [false, false]),
+    ];
+    for (filtering, expected) in cases {
+        let mut nat = nat(filtering);
+        let made = nat.translate(1, &snat(1), &udp(1, 5000, 1), &free).expect("free");
+        for (peer, expected) in [1, 2].into_iter().zip(expected) {
+            let arrived = inbound(peer, 9999);
+            let entered = nat.enter(arrived);
+            assert_eq!(inside(&entered) == (INSIDE + 1, 5000), expected, "{filtering:?} {peer}");
+            assert_eq!(entered == arrived, !expected);
+            nat.release(entered.binding);
+        }
+        nat.release(made.binding);
+        assert_eq!(nat.enter(inbound(1, 443)), inbound(1, 443), "nothing is bound any more");
+        assert_nothing_left(&nat);
+    }
+}
+
+#[test]
+fn a_connection_from_outside_keeps_the_binding() {
+    let mut nat = nat(Filtering::EndpointIndependent);
+    let made = nat.translate(1, &snat(1), &udp(1, 5000, 1), &free).expect("free");
+    let entered = nat.enter(inbound(2, 9));
+    nat.release(made.binding);
+    assert!(nat.owner(proto::UDP, 4, 0, OUTSIDE, 5000).is_some());
+    nat.release(entered.binding);
+    assert_nothing_left(&nat);
+}
+
+#[test]
+fn an_address_is_known_as_long_as_it_is_talked_to() {
+    let mut nat = nat(Filtering::AddressDependent);
+    let made: Vec<_> = [(1, 1), (2, 1), (3, 2)]
+        .map(|(dport, peer)| Tuple { ports: [5000, dport], ..udp(1, 5000, peer) })
+        .map(|arrived| nat.translate(1, &snat(1), &arrived, &free).expect("free"))
+        .into();
+    nat.release(made[0].binding);
+    let entered = nat.enter(inbound(1, 9999));
+    assert_eq!(inside(&entered).0, INSIDE + 1);
+    nat.release(made[1].binding);
+    assert_eq!(nat.enter(inbound(1, 9998)), inbound(1, 9998));
+    nat.release(entered.binding);
+    nat.release(made[2].binding);
+    assert_nothing_left(&nat);
+}
+
+/// RFC 4787, REQ-9: the one that is called sees the outside end of the one that calls.
+#[test]
+fn two_inside_ends_meet_outside() {
+    let mut nat = nat(Filtering::EndpointIndependent);
+    let called = nat.translate(1, &snat(1), &udp(1, 5000, 1), &free).expect("free");
+    let mut arrived = udp(2, 6000, 1);
+    arrived.addresses[DESTINATION] = OUTSIDE;
+    arrived.ports[DESTINATION] = 5000;
+    let calling = nat.translate(1, &snat(1), &arrived, &free).expect("free");
+    let hairpin = nat.enter(calling);
+    assert_eq!((outside(&hairpin), inside(&hairpin)), ((OUTSIDE, 6000), (INSIDE + 1, 5000)));
+    nat.release(called.binding);
+    assert_eq!(nat.len(), 2);
+    nat.release(hairpin.binding);
+    assert_nothing_left(&nat);
+}
+
+#[test]
+fn identifiers_of_queries_enter_as_both_ports() {
+    let mut nat = nat(Filtering::EndpointIndependent);
+    nat.translate(1, &snat(1), &packet(proto::ICMP, 1, 7, 1), &free).expect("free");
+    let second = nat.translate(1, &snat(1), &packet(proto::ICMP, 2, 7, 1), &free).expect("free");
+    let (_, identifier) = outside(&second);
+    let sent = Tuple { addresses: [9, OUTSIDE], ports: [identifier; 2], ..packet(proto::ICMP, 0, 0, 0) };
+    let entered = nat.enter(Translated { sent, binding: 0 }).sent;
+    assert_eq!((entered.addresses[DESTINATION], entered.ports), (INSIDE + 2, [7; 2]));
+    let own = Tuple { addresses: [INSIDE + 3, OUTSIDE], ..packet(proto::ICMP, 3, 9, 1) };
+    let asked = nat.translate(1, &snat(1), &own, &free).expect("free");
+    assert_eq!(nat.enter(asked), asked, "a query of the outside address");
+}
+
+#[test]
+fn an_end_is_not_led_to_itself() {
+    let mut nat = nat(Filtering::EndpointIndependent);
+    let mut arrived = udp(1, 5000, 1);
+    arrived.addresses[DESTINATION] = OUTSIDE;
+    arrived.ports[DESTINATION] = 5000;
+    let made = nat.translate(1, &snat(1), &arrived, &free).expect("free");
+    assert_eq!(nat.enter(made), made);
+}

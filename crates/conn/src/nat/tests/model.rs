@@ -1,0 +1,193 @@
+//! Random connections against a plain model of what is bound.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Open { rule: u32, proto: u8, wire: u16, host: u128, port: u16, peer: u128 },
+    Close(usize),
+}
+
+/// Source mappings of each kind, over pools that are soon exhausted.
+fn mappings() -> Vec<Mapping> {
+    let ports = |sport| Mapping { sport: Some(sport), ..snat(2) };
+    vec![
+        snat(1),
+        snat(3),
+        ports(Ports::Within(vec![(2000, 2003), (3001, 3001)])),
+        ports(Ports::Shuffled(500, 505)),
+        ports(Ports::Fixed(77)),
+        Mapping { sport: Some(Ports::Shuffled(6000, 6002)), ..Mapping::default() },
+        // Shares its addresses and ports with the third one.
+        Mapping { sport: Some(Ports::Within(vec![(2002, 2005)])), ..snat(3) },
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let proto = prop_oneof![Just(proto::TCP), Just(proto::UDP), Just(proto::ICMP)];
+    let port = prop_oneof![Just(80_u16), Just(1023), 2000_u16..2006, 40_000_u16..40_003];
+    let open = (0_u32..7, proto, 0_u16..2, 0_u128..5, port, 0_u128..3)
+        .prop_map(|(rule, proto, wire, host, port, peer)| Step::Open { rule, proto, wire, host, port, peer });
+    prop_oneof![3 => open, 1 => any::<prop::sample::Index>().prop_map(|index| Step::Close(index.index(1 << 20)))]
+}
+
+/// A connection that is open.
+struct Live {
+    rule: u32,
+    arrived: Tuple,
+    translated: Translated,
+}
+
+impl Live {
+    fn inside(&self) -> (u32, u16, u8, u128, u16) {
+        (
+            self.rule,
+            self.arrived.wire,
+            self.arrived.proto,
+            self.arrived.addresses[SOURCE],
+            self.arrived.ports[SOURCE],
+        )
+    }
+}
+
+/// Ports in use by wire, protocol and outside address.
+type InUse = BTreeMap<(u16, u8, u128), BTreeSet<u16>>;
+
+fn in_use(live: &[Live]) -> InUse {
+    let mut used = InUse::new();
+    for Live { arrived, translated, .. } in live {
+        let (address, port) = outside(translated);
+        used.entry((arrived.wire, arrived.proto, address)).or_default().insert(port);
+    }
+    used
+}
+
+/// Which ports a connection may have, and on which addresses.
+fn allowed(mapping: &Mapping, rule: u32, arrived: &Tuple, live: &[Live]) -> (Vec<u128>, Vec<(u16, u16)>) {
+    let host = arrived.addresses[SOURCE];
+    let paired = live.iter().find(|other| {
+        (other.rule, other.arrived.wire, other.arrived.addresses[SOURCE]) == (rule, arrived.wire, host)
+    });
+    let addresses = match (paired, &mapping.saddr) {
+        (Some(other), _) => vec![outside(&other.translated).0],
+        (None, Some(addresses)) => (0..addresses.len()).map(|index| addresses.nth(index)).collect(),
+        (None, None) => vec![host],
+    };
+    let ranges = match &mapping.sport {
+        Some(ports) => ports.ranges(),
+        None if arrived.proto == proto::ICMP => vec![(0, u16::MAX)],
+        None if arrived.ports[SOURCE] < 1024 => vec![(1, 1023)],
+        None => vec![(1024, u16::MAX)],
+    };
+    (addresses, ranges)
+}
+
+fn check_opened(mapping: &Mapping, live: &[Live], new: &Live) {
+    let (address, port) = outside(&new.translated);
+    let twin = live.iter().find(|other| other.inside() == new.inside());
+    if let Some(twin) = twin {
+        assert_eq!(outside(&twin.translated), (address, port), "endpoint-independent");
+        return;
+    }
+    let (addresses, ranges) = allowed(mapping, new.rule, &new.arrived, live);
+    assert!(addresses.contains(&address), "paired, and of the pool");
+    assert!(ranges.iter().any(|(low, high)| (*low..=*high).contains(&port)), "of the class or the ranges");
+    let used = in_use(live);
+    let none = BTreeSet::new();
+    let used = used.get(&(new.arrived.wire, new.arrived.proto, address)).unwrap_or(&none);
+    assert!(!used.contains(&port), "free");
+    let own = new.arrived.ports[SOURCE];
+    let inside_ranges = ranges.iter().any(|(low, high)| (*low..=*high).contains(&own));
+    if matches!(mapping.sport, Some(Ports::Shuffled(..))) {
+        return;
+    }
+    if inside_ranges && !used.contains(&own) {
+        assert_eq!(port, own, "preserved");
+    } else if new.arrived.proto != proto::ICMP && port % 2 != own % 2 {
+        let same = |port: &u16| port % 2 == own % 2 && !used.contains(port);
+        assert!(
+            !ranges.iter().any(|(low, high)| (*low..=*high).any(|port| same(&port))),
+            "parity where there is a choice"
+        );
+    }
+}
+
+fn check_refused(mapping: &Mapping, rule: u32, arrived: &Tuple, live: &[Live], refused: Refused) {
+    let expected =
+        if matches!(mapping.sport, Some(Ports::Fixed(_))) { Refused::Clash } else { Refused::NoPort };
+    assert_eq!(refused, expected);
+    let (addresses, ranges) = allowed(mapping, rule, arrived, live);
+    let used = in_use(live);
+    for address in addresses {
+        let used = used.get(&(arrived.wire, arrived.proto, address));
+        let all_used = ranges
+            .iter()
+            .all(|(low, high)| (*low..=*high).all(|port| used.is_some_and(|used| used.contains(&port))));
+        assert!(all_used, "a port was free on {address:x}");
+    }
+}
+
+fn check_bijection(nat: &Nat, live: &[Live]) {
+    let mut owners = BTreeMap::new();
+    for Live { arrived, translated, .. } in live {
+        let (address, port) = outside(translated);
+        let inside = (arrived.addresses[SOURCE], arrived.ports[SOURCE]);
+        let before = owners.insert((arrived.wire, arrived.proto, address, port), inside);
+        assert!(before.is_none_or(|before| before == inside), "two inside ends share an outside end");
+        assert_eq!(nat.owner(arrived.proto, 4, arrived.wire, address, port), Some(inside));
+    }
+    let ends: BTreeSet<_> = live.iter().map(Live::inside).collect();
+    assert_eq!(nat.len(), ends.len());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn connections_come_and_go(seed: u64, steps in proptest::collection::vec(step(), 1..160)) {
+        let (mut nat, mappings) = (Nat::new(seed), mappings());
+        let mut live: Vec<Live> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Close(_) if live.is_empty() => {}
+                Step::Close(index) => {
+                    let gone = live.swap_remove(index % live.len());
+                    nat.release(gone.translated.binding);
+                    let (address, port) = outside(&gone.translated);
+                    let Tuple { wire, proto, .. } = gone.arrived;
+                    let remains = live.iter().any(|other| other.inside() == gone.inside());
+                    prop_assert_eq!(nat.owner(proto, 4, wire, address, port).is_some(), remains);
+                }
+                Step::Open { rule, proto, wire, host, port, peer } => {
+                    let arrived = Tuple { wire, ..packet(proto, host, port, peer) };
+                    if live.iter().any(|other| other.arrived == arrived) {
+                        continue;
+                    }
+                    let mapping = &mappings[rule as usize];
+                    let replies: BTreeSet<_> = live.iter().map(|other| key(&other.translated.sent.reversed())).collect();
+                    let taken = |reply: &Tuple| replies.contains(&key(reply));
+                    match nat.translate(rule, mapping, &arrived, &taken) {
+                        Ok(translated) => {
+                            prop_assert!(!taken(&translated.sent.reversed()));
+                            let new = Live { rule, arrived, translated };
+                            check_opened(mapping, &live, &new);
+                            live.push(new);
+                        }
+                        Err(refused) => check_refused(mapping, rule, &arrived, &live, refused),
+                    }
+                }
+            }
+            check_bijection(&nat, &live);
+        }
+        for gone in live {
+            nat.release(gone.translated.binding);
+        }
+        assert_nothing_left(&nat);
+    }
+}
+
+fn key(tuple: &Tuple) -> ([u128; 2], [u16; 2], u16, u8) {
+    (tuple.addresses, tuple.ports, tuple.wire, tuple.proto)
+}

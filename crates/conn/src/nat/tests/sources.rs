@@ -1,0 +1,229 @@
+//! Sources, each promise by itself.
+
+use super::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[test]
+fn one_outside_end_whomever_it_talks_to() {
+    let mut nat = Nat::new(1);
+    let first = nat.translate(1, &snat(4), &udp(1, 5000, 1), &free).expect("free");
+    let second = nat.translate(1, &snat(4), &udp(1, 5000, 2), &free).expect("free");
+    assert_eq!((outside(&first), first.binding), (outside(&second), second.binding));
+    nat.release(first.binding);
+    assert_eq!(nat.owner(proto::UDP, 4, 0, outside(&first).0, 5000), Some((INSIDE + 1, 5000)));
+    nat.release(second.binding);
+    assert_nothing_left(&nat);
+}
+
+#[test]
+fn rules_that_ask_for_the_same_share_bindings() {
+    let mut nat = Nat::new(1);
+    let first = nat.translate(1, &snat(4), &udp(1, 5000, 1), &free).expect("free");
+    let second = nat.translate(2, &snat(4), &udp(1, 5000, 2), &free).expect("free");
+    assert_eq!(outside(&first), outside(&second));
+    // Another pool is another binding, and its end is another one.
+    let third = nat.translate(3, &snat(1), &udp(1, 5000, 3), &free).expect("free");
+    assert_ne!(third.binding, first.binding);
+    assert_ne!(outside(&third), outside(&first));
+}
+
+#[test]
+fn a_small_pool_is_exhausted_exactly_and_recovers() {
+    let mut nat = Nat::new(3);
+    let mapping = Mapping { sport: Some(Ports::Shuffled(7000, 7099)), ..snat(3) };
+    let mut open: Vec<Translated> = (0..300)
+        .map(|host| nat.translate(1, &mapping, &udp(host, 9, 1), &free).expect("a port is free"))
+        .collect();
+    let ends: BTreeSet<_> = open.iter().map(outside).collect();
+    assert_eq!(ends.len(), 300);
+    assert_eq!(nat.translate(1, &mapping, &udp(900, 9, 1), &free), Err(Refused::NoPort));
+    // The same ends are free for another protocol, and on another wire.
+    assert!(nat.translate(1, &mapping, &packet(proto::TCP, 900, 9, 1), &free).is_ok());
+    assert!(nat.translate(1, &mapping, &Tuple { wire: 2, ..udp(900, 9, 1) }, &free).is_ok());
+    for round in 0..50 {
+        let gone = open.swap_remove(round * 5);
+        nat.release(gone.binding);
+        let next = nat.translate(1, &mapping, &udp(1000 + round as u128, 9, 1), &free).expect("one is free");
+        assert_eq!(outside(&next), outside(&gone));
+        open.push(next);
+        assert_eq!(nat.translate(1, &mapping, &udp(900, 9, 1), &free), Err(Refused::NoPort));
+    }
+}
+
+#[test]
+fn all_ports_of_a_class_are_used_before_one_is_refused() {
+    let mut nat = Nat::new(4);
+    let mapping = snat(1);
+    let mut seen = BTreeSet::new();
+    for end in 0..64_512_u32 {
+        let arrived = udp(u128::from(end), 50_000, 1);
+        assert!(
+            seen.insert(outside(&nat.translate(1, &mapping, &arrived, &free).expect("a port is free")).1)
+        );
+    }
+    assert!(seen.first() == Some(&1024) && seen.len() == 64_512);
+    assert_eq!(nat.translate(1, &mapping, &udp(1 << 20, 50_000, 1), &free), Err(Refused::NoPort));
+    // Well-known ports are for those who have one.
+    let low = nat.translate(1, &mapping, &udp(1 << 20, 123, 1), &free).expect("a class by itself");
+    assert_eq!(outside(&low).1, 123);
+    assert!(nat.memory() < 64_512 * 256, "{} bytes", nat.memory());
+}
+
+#[test]
+fn an_inside_address_keeps_its_outside_address() {
+    let mut nat = Nat::new(5);
+    let mut of_host: BTreeMap<u128, BTreeSet<u128>> = BTreeMap::new();
+    for (host, port) in (0..200).flat_map(|host| (1..9).map(move |port| (host, port * 1000))) {
+        for proto in [proto::UDP, proto::TCP, proto::ICMP] {
+            let translated = nat.translate(1, &snat(16), &packet(proto, host, port, 1), &free).expect("free");
+            of_host.entry(host).or_default().insert(outside(&translated).0);
+        }
+    }
+    assert!(of_host.values().all(|addresses| addresses.len() == 1));
+    let used: BTreeSet<_> = of_host.values().flatten().collect();
+    assert_eq!(used.len(), 16, "and hosts are spread over the pool");
+}
+
+#[test]
+fn a_port_that_is_used_gives_one_of_its_class_and_parity() {
+    let mut nat = Nat::new(6);
+    for (host, port) in (0..40).flat_map(|host| [53, 54, 5004, 5005, u16::MAX].map(|port| (host, port))) {
+        let (_, got) = outside(&nat.translate(1, &snat(1), &udp(host, port, 1), &free).expect("free"));
+        assert_eq!((got < 1024, got % 2), (port < 1024, port % 2));
+        assert!(host > 0 || got == port);
+    }
+}
+
+#[test]
+fn parity_can_be_switched_off() {
+    let mut nat = Nat::new(7);
+    nat.configure(NatSettings { parity: false, contiguity: false, ..NatSettings::default() });
+    let odd = (0..100).filter(|host| {
+        outside(&nat.translate(1, &snat(1), &udp(*host, 5004, 1), &free).expect("free")).1 % 2 == 1
+    });
+    assert!((20..80).contains(&odd.count()));
+}
+
+#[test]
+fn neighbours_stay_neighbours() {
+    let mut nat = Nat::new(8);
+    for host in 0..50 {
+        let (_, even) = outside(&nat.translate(1, &snat(1), &udp(host, 5004, 1), &free).expect("free"));
+        let (_, odd) = outside(&nat.translate(1, &snat(1), &udp(host, 5005, 1), &free).expect("free"));
+        assert_eq!(odd, even + 1);
+    }
+}
+
+#[test]
+fn an_identifier_is_both_ports_of_a_query() {
+    let mut nat = Nat::new(9);
+    for host in 0..3 {
+        let sent = nat.translate(1, &snat(1), &packet(proto::ICMP, host, 7, 1), &free).expect("free").sent;
+        assert_eq!(sent.ports[SOURCE], sent.ports[DESTINATION]);
+        assert_eq!(sent.ports[SOURCE] == 7, host == 0);
+    }
+}
+
+#[test]
+fn a_port_is_kept_if_it_is_within_and_fixed_ones_clash() {
+    let mut nat = Nat::new(10);
+    let within = Mapping { sport: Some(Ports::Within(vec![(10, 12), (5000, 5001)])), ..snat(1) };
+    assert_eq!(outside(&nat.translate(1, &within, &udp(1, 5001, 1), &free).expect("free")).1, 5001);
+    let (_, other) = outside(&nat.translate(1, &within, &udp(2, 6000, 1), &free).expect("free"));
+    assert!([10, 11, 12, 5000].contains(&other));
+    let fixed = Mapping { sport: Some(Ports::Fixed(9)), ..snat(2) };
+    assert!(nat.translate(2, &fixed, &udp(1, 1, 1), &free).is_ok());
+    assert!(nat.translate(2, &fixed, &udp(2, 1, 1), &free).is_ok(), "on the other address");
+    assert_eq!(nat.translate(2, &fixed, &udp(3, 1, 1), &free), Err(Refused::Clash));
+    assert_eq!(nat.translate(2, &fixed, &udp(1, 2, 1), &free), Err(Refused::Clash));
+}
+
+#[test]
+fn ends_that_connections_without_a_binding_use_are_left_alone() {
+    let mut nat = Nat::new(11);
+    // Someone at the outside address talks to the same server from port 5000.
+    let taken = |reply: &Tuple| reply.ports[DESTINATION] == 5000;
+    let translated = nat.translate(1, &snat(1), &udp(1, 5000, 1), &taken).expect("another port");
+    assert_ne!(outside(&translated).1, 5000);
+    // The binding is made: a server where its end is taken is refused.
+    let port = outside(&translated).1;
+    let taken = |reply: &Tuple| reply.ports[DESTINATION] == port;
+    assert_eq!(nat.translate(1, &snat(1), &udp(1, 5000, 2), &taken), Err(Refused::Clash));
+    assert_eq!(nat.translate(1, &snat(1), &udp(2, 5000, 2), &|_| true), Err(Refused::NoPort));
+    nat.release(translated.binding);
+    assert_nothing_left(&nat);
+}
+
+#[test]
+fn sources_without_ports_are_told_apart_by_address() {
+    let mut nat = Nat::new(12);
+    let gre = |host| Tuple { ports: [0; 2], ..packet(47, host, 0, 1) };
+    let first = nat.translate(1, &snat(2), &gre(1), &free).expect("free");
+    assert_eq!((first.binding, first.sent.ports), (0, [0; 2]));
+    let reply = first.sent.reversed();
+    let second = nat.translate(1, &snat(2), &gre(2), &|other| *other == reply).expect("the other address");
+    assert_ne!(second.sent, first.sent);
+    assert_eq!(nat.translate(1, &snat(2), &gre(3), &|_| true), Err(Refused::Clash));
+}
+
+#[test]
+fn an_empty_pool_has_no_address() {
+    let mut nat = Nat::new(13);
+    let none = || Some(Addresses::new(Vec::new()));
+    for mapping in
+        [Mapping { saddr: none(), ..Mapping::default() }, Mapping { daddr: none(), ..Mapping::default() }]
+    {
+        assert_eq!(nat.translate(1, &mapping, &udp(1, 1, 1), &free), Err(Refused::NoAddress));
+        assert_eq!(nat.translate(1, &mapping, &packet(47, 1, 0, 1), &free), Err(Refused::NoAddress));
+    }
+    let no_port = Mapping { sport: Some(Ports::Within(Vec::new())), ..snat(2) };
+    assert_eq!(nat.translate(2, &no_port, &udp(1, 1, 1), &free), Err(Refused::NoPort));
+}
+
+#[test]
+fn a_large_pool_costs_what_is_used() {
+    let mut nat = Nat::new(14);
+    let before = nat.memory();
+    let mapping = snat(1 << 24);
+    for host in 0..10_000 {
+        nat.translate(1, &mapping, &udp(host, 5000, 1), &free).expect("free");
+    }
+    assert!(nat.memory() - before < 10_000 * 400, "{}", nat.memory() - before);
+    let six = Addresses::new(vec![(1 << 64, u128::MAX)]);
+    let arrived = Tuple { family: 6, ..udp(1, 5000, 1) };
+    assert!(nat.translate(2, &Mapping { saddr: Some(six), ..Mapping::default() }, &arrived, &free).is_ok());
+}
+
+#[test]
+fn ports_of_two_seeds_and_of_one_after_the_other_are_unrelated() {
+    let ports = |seed| {
+        let mut nat = Nat::new(seed);
+        let mapping = Mapping { sport: Some(Ports::Shuffled(1024, u16::MAX)), ..snat(1) };
+        (0..1000)
+            .map(|host| outside(&nat.translate(1, &mapping, &udp(host, 9, 1), &free).expect("free")).1)
+            .collect::<Vec<_>>()
+    };
+    let (one, other) = (ports(1), ports(2));
+    assert_eq!(one, ports(1));
+    assert!(one.iter().zip(&other).filter(|(one, other)| one == other).count() < 10);
+    let near = one.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < 100).count();
+    assert!(near < 20, "{near}");
+    let upper = one.iter().filter(|port| **port >= 33_280).count();
+    assert!((400..600).contains(&upper));
+}
+
+#[test]
+fn rules_that_change_or_go_leave_their_bindings() {
+    let mut nat = Nat::new(15);
+    let first = nat.translate(1, &snat(1), &udp(1, 5000, 1), &free).expect("free");
+    nat.forget(1);
+    assert_eq!(nat.owner(proto::UDP, 4, 0, OUTSIDE, 5000), Some((INSIDE + 1, 5000)));
+    let moved = Mapping { saddr: Some(Addresses::new(vec![(5, 5)])), ..Mapping::default() };
+    let second = nat.translate(1, &moved, &udp(1, 5000, 2), &free).expect("free");
+    assert_eq!(outside(&second), (5, 5000));
+    nat.release(first.binding);
+    nat.release(second.binding);
+    nat.forget(1);
+    assert_nothing_left(&nat);
+    assert_eq!(nat.targets.len(), 0);
+}
