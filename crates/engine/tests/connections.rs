@@ -7,7 +7,8 @@ use host::{engine, policy};
 use mmb_engine::{ConnectionFilter, ConnectionInfo, DropReason, Engine, NoCycles, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::RuleId;
-use mmb_testkit::{Frame, Icmp, Ip4, Ip6, Network, Tcp, Udp, Upper, tcp_option};
+use mmb_testkit::frame::tcp_option;
+use mmb_testkit::{Frame, Icmp, Ip4, Ip6, Network, Tcp, Udp, Upper};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -92,7 +93,13 @@ fn ip4(source: Ipv4Addr, destination: Ipv4Addr, upper: Upper) -> Vec<u8> {
 }
 
 fn tcp(source: (Ipv4Addr, u16), destination: (Ipv4Addr, u16), flags: u8) -> Vec<u8> {
-    let segment = Tcp { sport: source.1, dport: destination.1, flags, seq: 100, ack: 200, ..Tcp::default() };
+    // Numbers of a handshake and what follows it; servers are at ports below 1024.
+    let (seq, ack) = match (source.1 < 1024, flags) {
+        (true, _) => (200, 101),
+        (false, SYN) => (100, 0),
+        (false, _) => (101, 201),
+    };
+    let segment = Tcp { sport: source.1, dport: destination.1, flags, seq, ack, ..Tcp::default() };
     ip4(source.0, destination.0, Upper::Tcp(segment))
 }
 
