@@ -247,7 +247,7 @@ impl Flows {
         // A host's clock may be read by several threads; ours never goes back.
         self.now_ms = self.now_ms.max(now_ms);
         self.keeper.now_ms = self.now_ms;
-        if self.table.len() > 0 {
+        if !self.table.is_empty() {
             let Flows { table, keeper, .. } = self;
             table.advance(self.now_ms, &mut |connection, reason| keeper.closed(connection, reason));
             self.count();
@@ -266,7 +266,7 @@ impl Flows {
     /// Whether packets have to be looked at under a policy.
     #[inline]
     pub(crate) fn concerns(&self, snapshot: &Snapshot) -> bool {
-        snapshot.stateful_rules > 0 || self.table.len() > 0
+        snapshot.stateful_rules > 0 || !self.table.is_empty()
     }
 
     /// Finds out how each packet of a vector stands to connections.

@@ -89,9 +89,9 @@ impl Stateful {
     fn map(&mut self, field: Field, ranges: &[(u128, u128)], shuffled: bool) {
         let addresses = || Some(Addresses::new(ranges.to_vec()));
         let choice = || Some(Choice(ranges.iter().map(|r| (r.0 as u32, r.1 as u32)).collect()));
-        let ports = || match ranges {
-            &[(first, last)] if shuffled => Some(Ports::Shuffled(first as u16, last as u16)),
-            &[(first, last)] if first == last => Some(Ports::Fixed(first as u16)),
+        let ports = || match *ranges {
+            [(first, last)] if shuffled => Some(Ports::Shuffled(first as u16, last as u16)),
+            [(first, last)] if first == last => Some(Ports::Fixed(first as u16)),
             _ => Some(Ports::Within(ranges.iter().map(|r| (r.0 as u16, r.1 as u16)).collect())),
         };
         match field.id {
