@@ -4,11 +4,11 @@
     10.0.0.1-4     192.0.2.1                            192.0.2.2      198.51.100.1-4
     fd00:a::1-4    2001:db8::1                       2001:db8::2       2001:db8:1::1-4
 
-The outer router routes 200.0.0.0/24 and 2001:db8:200::/64 to the inner one: whatever mmb writes there in place of an inside
-address is answered. What comes back and mmb does not translate ends at the inner router.
+The outer router routes 200.0.0.0/24 and 2001:db8:200::/64 to the inner one: whatever mmb writes there in place of an
+inside address is answered. What comes back and mmb does not translate ends at the inner router.
 
-With `middle="nftables"` Linux itself routes and translates in mmb's place: the reference. Tests of what both are to do run
-against both.
+With `middle="nftables"` Linux itself routes and translates in mmb's place: the reference. Tests of what both are to do
+run against both.
 """
 
 import contextlib

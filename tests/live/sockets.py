@@ -1,5 +1,5 @@
-"""Plain sockets in the namespaces of a site. The other end of an exchange tells whom it saw: that is how tests see what a
-translation did. Every wait ends."""
+"""Plain sockets in the namespaces of a site. The other end of an exchange tells whom it saw: that is how tests see what
+a translation did. Every wait ends."""
 
 import contextlib
 import socket
@@ -30,12 +30,18 @@ def listener(namespace, address, port, backlog=64):
 
 
 def tcp(namespace, source, target, sport=0, timeout=TIMEOUT):
-    """A connection from the address `source` to `target`, an address and a port; raises what the kernel says if it fails."""
-    made = namespace.socket(family_of(source), socket.SOCK_STREAM)
+    """A connection from the address `source` to `target`, an address and a port; raises what the kernel says."""
+    with namespace.entered():
+        return connected((source, sport), target, timeout)
+
+
+def connected(source, target, timeout=TIMEOUT):
+    """Likewise in the namespace that the thread is in."""
+    made = socket.socket(family_of(source[0]), socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     made.settimeout(timeout)
     try:
-        made.bind((source, sport))
+        made.bind(source)
         made.connect(target)
     except OSError:
         made.close()

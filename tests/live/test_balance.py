@@ -20,7 +20,7 @@ NFT = {
 
 
 def balance(nat, method):
-    """TCP port 8000 of the outside address, spread over the servers; the reference does not know the least loaded one."""
+    """TCP port 8000 of the outside address, spread over the servers. The reference does not know the least loaded."""
     chosen = NFT.get(method, "numgen random mod 3")
     pool = ", ".join(f"{n} : {server}" for n, server in enumerate(SERVERS))
     nat.tested.policy(

@@ -1,4 +1,5 @@
-"""ICMP through NAT and past connections (RFC 5508, RFC 4787 REQ-10, RFC 5382 REQ-9): traceroute, path-MTU discovery, refusals.
+"""ICMP through NAT and past connections (RFC 5508, RFC 4787 REQ-10 and REQ-13, RFC 5382 REQ-7 and REQ-9): traceroute,
+path-MTU discovery, refusals.
 
 With mmb in the middle and, for reference, with nftables.
 """
@@ -134,7 +135,7 @@ def test_a_closed_port_inside_is_told_outside(nat):
 
 
 def test_an_error_may_quote_eight_bytes_and_no_more(nat):
-    """RFC 5508 REQ-4 and REQ-6, RFC 1812: old hosts quote the IP header and 64 bits. Checksums inside and outside are right."""
+    """Old hosts quote the IP header and 64 bits (RFC 792). Checksums, quoted ones too, are right (RFC 5508 REQ-4)."""
     nat.tested.policy(SOURCE, SOURCE_NFT)
     with closing(udp(nat.client, A), udp(nat.server, WEB, 9000)) as (near, far):
         near.connect((WEB, 9000))
@@ -156,7 +157,7 @@ def test_an_error_may_quote_eight_bytes_and_no_more(nat):
 
 @pytest.mark.parametrize("about", ["nobody", "other-port", "other-address"])
 def test_an_error_about_nothing_that_was_sent_is_not_let_in(nat, about):
-    """RFC 5508 REQ-4a: an error that quotes no packet of a mapping comes through unaltered or not at all, never translated."""
+    """RFC 5508 REQ-4a: an error that quotes no packet of a mapping is not translated."""
     nat.tested.policy(SOURCE, SOURCE_NFT)
     with closing(udp(nat.client, A), udp(nat.server, WEB, 9000)) as (near, far):
         near.connect((WEB, 9000))
@@ -170,8 +171,8 @@ def test_an_error_about_nothing_that_was_sent_is_not_let_in(nat, about):
                 quoted[UDP].sport ^= 0x5555
             else:
                 quoted.dst = "203.0.113.99"
-            error = Ether(src=sent.dst, dst=sent.src) / IP(src=WEB, dst=NAT4) / ICMP(type=3, code=3) / Raw(bytes(quoted))
-            outside.send(error)
+            error = Ether(src=sent.dst, dst=sent.src) / IP(src=WEB, dst=NAT4) / ICMP(type=3, code=3)
+            outside.send(error / Raw(bytes(quoted)))
             far.sendto(b"still open", receive(far, b"quote me"))
             assert receive(near, b"still open")
             came = [Ether(frame) for frame in inside.drain()]

@@ -10,11 +10,12 @@ from .test_nat import SOURCE, SOURCE_NFT
 @pytest.fixture(scope="module")
 def stun(routed_site):
     """A STUN server with two addresses and two ports."""
-    words = ["turnserver", "-n", "--no-auth", "--no-cli", "--no-tls", "--no-dtls", "--no-tcp-relay", "-m", "1"]
-    words += ["--log-file", "stdout", "--pidfile", routed_site.folder / "turn.pid", "--db", routed_site.folder / "turn.db"]
+    folder = routed_site.folder
+    files = ["--log-file", "stdout", "--pidfile", folder / "turn.pid", "--db", folder / "turn.db"]
+    words = ["turnserver", "-n", "--no-auth", "--no-cli", "--no-tls", "--no-dtls", "--no-tcp-relay", "-m", "1", *files]
     for address in OUTSIDE4[:2]:
         words += ["-L", address]
-    with routed_site.server.start(words, routed_site.folder / "turn.log") as server:
+    with routed_site.server.start(words, folder / "turn.log") as server:
         server.wait_listening(3479)
         yield server
 

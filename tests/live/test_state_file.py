@@ -68,13 +68,14 @@ def test_connections_go_on_after_a_restart(site, daemon):
 
 
 def ends_of(connection):
-    arrived, sent = ([ends[name] for name in ("src", "sport", "dst", "dport")] for ends in (connection["arrived"], connection["sent"]))
-    return str((arrived, sent, connection["state"]))
+    names = ("src", "sport", "dst", "dport")
+    return str([connection["state"], *([connection[which][name] for name in names] for which in ("arrived", "sent"))])
 
 
 def test_mappings_are_still_endpoint_independent_after_a_restart(site, daemon):
     """RFC 4787 REQ-1: a new destination sees the same outside port; and no other inside end is given it."""
-    with closing(udp(site.client, A), *(udp(site.server, address, 9000) for address in OUTSIDE4[:2])) as (near, one, two):
+    targets = [udp(site.server, address, 9000) for address in OUTSIDE4[:2]]
+    with closing(udp(site.client, A), *targets) as (near, one, two):
         whom = sockets.ask(near, one)
         daemon.restart()
         assert sockets.ask(near, two) == whom

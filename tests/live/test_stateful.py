@@ -71,7 +71,7 @@ def test_a_connection_that_is_half_closed_still_carries(nat):
 
 
 def test_a_closed_connection_lets_nobody_in(of_mmb):
-    """A SYN from outside with the addresses and ports of a connection that is over begins a new one, which no rule lets in."""
+    """A SYN from outside with the addresses and ports of a connection that is over is let in by no rule."""
     of_mmb.tested.policy(REFLEXIVE)
     with closing(listener(of_mmb.server, WEB, 9000)) as (listening,):
         near, far, _ = opened(of_mmb.client, A, (WEB, 9000), listening, 41000)
@@ -215,7 +215,9 @@ def test_a_rule_that_is_deleted_leaves_its_connections_going(of_mmb):
 
 def test_a_rule_that_is_deleted_with_kill_takes_its_connections_along(of_mmb):
     daemon = of_mmb.tested.daemon
-    of_mmb.tested.policy([f"add-stateful in lan ip-saddr {A} map ip-saddr {NAT4}", SOURCE[0].replace(NAT4, "200.0.0.2")])
+    of_mmb.tested.policy(
+        [f"add-stateful in lan ip-saddr {A} map ip-saddr {NAT4}", SOURCE[0].replace(NAT4, "200.0.0.2")]
+    )
     with closing(udp(of_mmb.client, A), udp(of_mmb.client, B), udp(of_mmb.server, WEB, 9000)) as (one, two, far):
         # Of two rules that map one field the later decides: both translate A.
         assert {sockets.ask(one, far)[0], sockets.ask(two, far)[0]} == {"200.0.0.2"}
@@ -335,7 +337,9 @@ def test_half_open_connections_make_room(of_mmb):
 def test_a_syn_flood_ends_no_connection_and_stops_no_new_one(of_mmb):
     """Half-open entries make room for each other, so that the flood keeps nobody out who answers."""
     daemon = of_mmb.tested.daemon
-    of_mmb.tested.policy(["set conn max 2000", "add-stateful in lan ip-proto tcp accept", "add in wan ip-proto tcp drop"])
+    of_mmb.tested.policy(
+        ["set conn max 2000", "add-stateful in lan ip-proto tcp accept", "add in wan ip-proto tcp drop"]
+    )
     with closing(listener(of_mmb.server, WEB, 9000)) as (listening,):
         near, far, _ = opened(of_mmb.client, A, (WEB, 9000), listening)
         log = of_mmb.folder / "hping3.log"

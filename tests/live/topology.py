@@ -17,8 +17,8 @@ CLIENT6, SERVER6 = "fd00::1", "fd00::2"
 
 
 class Cabled:
-    """Namespaces with cables between them, one of them (`middle`) for mmb, which is not started by it: what all shapes share.
-    `close` removes all of it."""
+    """Namespaces with cables between them, one of them (`middle`) for mmb, which is not started by it: what all shapes
+    share. `close` removes all of it."""
 
     def __init__(self, folder, backend):
         self.folder = folder
