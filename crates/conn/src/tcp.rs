@@ -313,12 +313,13 @@ impl Tracker {
         let to = 1 - from;
         let announced = self.announced(to);
         if self.is(from, SENT) {
-            // One below the window is a keep-alive (RFC 1122 section 4.2.3.6).
             let end = Seq(self.end[from]);
-            if segment.end().distance(end - announced) < -1 {
+            let expected = if self.is(to, ACKED) { Seq(self.ack[to]) } else { end };
+            // What is not acknowledged may come again, and one below that is a keep-alive (RFC 1122 section 4.2.3.6).
+            let ends = segment.end();
+            if ends.distance(end - announced) < -1 && ends.distance(expected) < -1 {
                 return false;
             }
-            let expected = if self.is(to, ACKED) { Seq(self.ack[to]) } else { end };
             if Seq(segment.seq).distance(expected) > announced as i32 {
                 return false;
             }
