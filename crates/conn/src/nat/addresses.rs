@@ -1,7 +1,7 @@
 //! Sets of values that a mapping takes from, kept as ranges: a /8 costs no more than one address.
 
 use super::balance::Maglev;
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 /// Values in ranges, both ends included, counted from 0 in ascending order. Copies share what is behind them.
@@ -17,6 +17,8 @@ struct Inner {
     /// How many values lie before each range.
     before: Vec<u64>,
     len: u64,
+    /// A hash of the ranges, so that sets of thousands are compared and looked up as one number almost always.
+    fingerprint: u64,
     maglev: OnceLock<Maglev>,
 }
 
@@ -40,7 +42,15 @@ impl Addresses {
             let size = u64::try_from(high - low).unwrap_or(u64::MAX).saturating_add(1);
             len = len.saturating_add(size).min(1 << 63);
         }
-        Addresses(Arc::new(Inner { ranges, before, len, maglev: OnceLock::new() }))
+        let mut hasher = DefaultHasher::new();
+        ranges.hash(&mut hasher);
+        Addresses(Arc::new(Inner {
+            ranges,
+            before,
+            len,
+            fingerprint: hasher.finish(),
+            maglev: OnceLock::new(),
+        }))
     }
 
     /// How many values there are.
@@ -86,7 +96,8 @@ impl From<Vec<(u128, u128)>> for Addresses {
 
 impl PartialEq for Addresses {
     fn eq(&self, other: &Addresses) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0.ranges == other.0.ranges
+        let (one, other) = (&self.0, &other.0);
+        Arc::ptr_eq(one, other) || one.fingerprint == other.fingerprint && one.ranges == other.ranges
     }
 }
 
@@ -94,7 +105,7 @@ impl Eq for Addresses {}
 
 impl Hash for Addresses {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.ranges.hash(state);
+        self.0.fingerprint.hash(state);
     }
 }
 

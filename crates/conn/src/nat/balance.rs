@@ -7,14 +7,14 @@ use crate::Tuple;
 use std::collections::{BTreeSet, HashMap};
 
 /// How connections are spread over values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Balance {
     /// In turn.
     RoundRobin,
-    /// By a hash of the connection's five-tuple. It has no secret: every worker, and every mmb that has the same servers,
-    /// sends a connection to the same one. Few connections move when a server goes or comes.
+    /// By a hash of the connection's five-tuple. It has no secret: every mmb that has the same servers, before and after a
+    /// start, sends a connection to the same one. Few connections move when a server goes or comes.
     Hash,
-    /// The one with the fewest connections of this worker; among idle ones, a random one.
+    /// The one with the fewest connections of all that were balanced over the same servers; among idle ones, a random one.
     Least,
 }
 
@@ -106,13 +106,9 @@ pub(super) struct Least {
 }
 
 impl Least {
-    /// Of so many values, with those that have connections already.
-    pub(super) fn new(values: u64, loads: impl Iterator<Item = (u64, u32)>) -> Least {
-        let mut least = Least { idle: Open::new(values), busy: BTreeSet::new(), connections: HashMap::new() };
-        for (index, load) in loads {
-            least.set(index, load);
-        }
-        least
+    /// Of so many values, none of which has connections.
+    pub(super) fn new(values: u64) -> Least {
+        Least { idle: Open::new(values), busy: BTreeSet::new(), connections: HashMap::new() }
     }
 
     /// The number of a value with the fewest connections, if there is any value.
@@ -131,11 +127,6 @@ impl Least {
     /// One connection less.
     pub(super) fn release(&mut self, index: u64) {
         self.set(index, self.load(index).saturating_sub(1));
-    }
-
-    /// Values and how many connections they have, of those that have any.
-    pub(super) fn loads(&self) -> impl Iterator<Item = (u64, u32)> {
-        self.connections.iter().map(|(index, load)| (*index, *load))
     }
 
     fn load(&self, index: u64) -> u32 {

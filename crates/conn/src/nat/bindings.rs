@@ -46,7 +46,7 @@ impl Binding {
 /// Records lie in chunks: growing copies none of them.
 const CHUNK: usize = 4096;
 
-/// All bindings of a worker.
+/// All bindings.
 pub(super) struct Bindings {
     key: Key,
     records: Vec<Vec<Binding>>,

@@ -1,5 +1,6 @@
 //! What a connection has to give back besides one binding: a second one, its place with a server, a peer.
 
+use super::destinations::Counted;
 use super::random::Key;
 use super::shards::Shards;
 
@@ -8,22 +9,22 @@ use super::shards::Shards;
 pub(super) struct Lease {
     /// The bindings that stand for its source and for its destination.
     pub(super) bindings: [Option<u32>; 2],
-    /// The rule, its serial number and the server that the connection is counted for.
-    pub(super) server: Option<(u32, u32, u128)>,
+    /// The server that the connection is counted for.
+    pub(super) counted: Option<Counted>,
     /// The address that the end of the first binding talks to.
     pub(super) peer: Option<u128>,
 }
 
 impl Lease {
     fn is_plain(&self) -> bool {
-        self.bindings[1].is_none() && self.server.is_none() && self.peer.is_none()
+        self.bindings[1].is_none() && self.counted.is_none() && self.peer.is_none()
     }
 }
 
 /// Numbers from here on are those of leases; below are bindings, which most connections have nothing else than.
 const FIRST: u32 = 1 << 31;
 
-/// All leases of a worker.
+/// All leases.
 #[derive(Default)]
 pub(super) struct Leases {
     leases: Vec<Lease>,

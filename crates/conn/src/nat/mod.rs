@@ -3,25 +3,26 @@
 //! Purpose: [`Nat::translate`] answers with the tuple that a connection's packets leave with. Sources are translated by
 //! *bindings* (`bindings`): an inside end has one outside end, whomever it talks to (RFC 4787, REQ-1), and no outside
 //! end belongs to two inside ends. Outside addresses and ports come from `pools`. Destinations are chosen for each
-//! connection by itself (`balance`, `targets`).
+//! connection by itself (`destinations`, `balance`).
 //!
 //! Life-cycle: a binding begins with the first connection that needs it and ends with the last one that
-//! [`Nat::release`] gives back. Rules are known by number and remembered until [`Nat::forget`]; bindings outlive their
-//! rules. A worker owns its `Nat`; nobody else reads or writes it. Nothing of it is asked for the packets of a connection
-//! that is made: the connection keeps both its tuples.
+//! [`Nat::release`] gives back, whether its rule is still there or not. Only what a rule balances over is remembered
+//! until [`Nat::forget`]. Workers that share outside addresses share one `Nat`, under a lock, since no end may be given
+//! twice. Nothing of it is asked for the packets of a connection that is made: the connection keeps both its tuples.
 //!
 //! Ports are unpredictable (RFC 6056) as far as the seed is. Memory goes by what is in use, not by the size of pools.
 
 mod addresses;
 mod balance;
 mod bindings;
+mod destinations;
+mod interned;
 mod leases;
 mod open;
 mod pools;
 mod ports;
 mod random;
 mod shards;
-mod targets;
 #[cfg(test)]
 mod tests;
 
@@ -31,11 +32,12 @@ pub use ports::Ports;
 
 use crate::{DESTINATION, SOURCE, Tuple, proto};
 use bindings::{Bindings, Inside, Outside};
+use destinations::{Counted, Destinations};
+use interned::Interned;
 use leases::{Lease, Leases, Peers};
 use pools::{Exhausted, Pools};
 use ports::Wish;
-use random::{Key, Secrets};
-use targets::{Rules, Targets, Wanted};
+use random::Secrets;
 
 /// What the stateful targets of a rule make of a connection's ends. What is `None` stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,15 +124,22 @@ impl Refused {
     }
 }
 
-/// The translations of a worker.
+/// What the source side of a mapping asks for. Rules that ask for the same share their bindings.
+#[derive(PartialEq, Eq, Hash)]
+struct Target {
+    addresses: Option<Addresses>,
+    ranges: Option<Vec<(u16, u16)>>,
+}
+
+/// Translations, and all that they hold.
 pub struct Nat {
     settings: NatSettings,
     secrets: Secrets,
-    key: Key,
     bindings: Bindings,
     pools: Pools,
-    targets: Targets,
-    rules: Rules,
+    /// What bindings were asked for with.
+    targets: Interned<Target, ()>,
+    destinations: Destinations,
     leases: Leases,
     peers: Peers,
 }
@@ -144,17 +153,16 @@ const ADDRESSES: u64 = 16;
 const CLASSES: [&[(u16, u16)]; 3] = [&[(1024, u16::MAX)], &[(1, 1023)], &[(0, u16::MAX)]];
 
 impl Nat {
-    /// A worker's translations. Whoever knows `seed` knows which ports come next.
+    /// Without any translation. Whoever knows `seed` knows which ports come next.
     pub fn new(seed: u64) -> Nat {
         let secrets = Secrets::new(seed);
         let key = secrets.key();
         Nat {
             settings: NatSettings::default(),
-            key: key.clone(),
             bindings: Bindings::new(key.clone()),
             pools: Pools::new(key.clone()),
-            targets: Targets::default(),
-            rules: Rules::default(),
+            targets: Interned::new(),
+            destinations: Destinations::new(key.clone()),
             leases: Leases::default(),
             peers: Peers::new(key),
             secrets,
@@ -176,27 +184,16 @@ impl Nat {
         taken: &dyn Fn(&Tuple) -> bool,
     ) -> Result<Translated, Refused> {
         for attempt in 0..DESTINATIONS {
-            let known = self.rules.of(rule, mapping, &mut self.targets, &mut self.secrets);
-            let (target, serial, choice) = (known.target, known.serial, known.has_choice());
-            let to = known
-                .destination(arrived, attempt, &self.key, &mut self.secrets)
-                .ok_or(Refused::NoAddress)?;
+            let to = self.destinations.choose(rule, mapping, arrived, attempt, &mut self.secrets);
+            let to = to.ok_or(Refused::NoAddress)?;
             let mut sent = *arrived;
             sent.addresses[DESTINATION] = to.address;
             if matches!(arrived.proto, proto::TCP | proto::UDP) {
                 sent.ports[DESTINATION] = to.port;
             }
-            let source = match target {
-                Some(target) => self.source(target, mapping, sent, taken),
-                None if taken(&sent.reversed()) => Err(Refused::Clash),
-                None => Ok((sent, None)),
-            };
-            match source {
-                Ok((sent, binding)) => {
-                    let server = to.counted.map(|server| (rule, serial, server));
-                    return Ok(self.lease(sent, binding, server));
-                }
-                Err(Refused::Clash) if choice => {}
+            match self.source(mapping, sent, taken) {
+                Ok((sent, binding)) => return Ok(self.lease(sent, binding, to.counted)),
+                Err(Refused::Clash) if mapping.has_choice() => {}
                 Err(refused) => return Err(refused),
             }
         }
@@ -242,8 +239,8 @@ impl Nat {
         if let (Some(number), Some(peer)) = (lease.bindings[SOURCE], lease.peer) {
             self.peers.release(number, peer);
         }
-        if let Some((rule, serial, server)) = lease.server {
-            self.rules.release(rule, serial, server);
+        if let Some(counted) = lease.counted {
+            self.destinations.release(counted);
         }
         for number in lease.bindings.into_iter().flatten() {
             if let Some(gone) = self.bindings.release(number) {
@@ -255,7 +252,7 @@ impl Nat {
 
     /// Forgets a rule that is gone. Its connections keep what they have.
     pub fn forget(&mut self, rule: u32) {
-        self.rules.forget(rule, &mut self.targets);
+        self.destinations.forget(rule);
     }
 
     /// The inside end that owns an outside address and port: for hairpinning (RFC 4787, REQ-9) and endpoint-independent
@@ -282,27 +279,31 @@ impl Nat {
     }
 
     /// Counts a connection wherever it has to be counted.
-    fn lease(&mut self, sent: Tuple, binding: Option<u32>, server: Option<(u32, u32, u128)>) -> Translated {
-        if let Some((rule, serial, server)) = server {
-            self.rules.hold(rule, serial, server);
+    fn lease(&mut self, sent: Tuple, binding: Option<u32>, counted: Option<Counted>) -> Translated {
+        if let Some(counted) = counted {
+            self.destinations.hold(counted);
         }
         let noted = self.settings.filtering == Filtering::AddressDependent;
         let peer = binding.filter(|_| noted).map(|number| {
             self.peers.hold(number, sent.addresses[DESTINATION]);
             sent.addresses[DESTINATION]
         });
-        let lease = Lease { bindings: [binding, None], server, peer };
+        let lease = Lease { bindings: [binding, None], counted, peer };
         Translated { sent, binding: self.leases.keep(lease) }
     }
 
     /// Gives a tuple the outside end of its source, with the binding to release.
     fn source(
         &mut self,
-        target: u32,
         mapping: &Mapping,
         sent: Tuple,
         taken: &dyn Fn(&Tuple) -> bool,
     ) -> Result<(Tuple, Option<u32>), Refused> {
+        let ranges = mapping.sport.as_ref().filter(|_| sent.has_ports()).map(Ports::ranges);
+        if mapping.saddr.is_none() && ranges.is_none() {
+            return if taken(&sent.reversed()) { Err(Refused::Clash) } else { Ok((sent, None)) };
+        }
+        let target = self.targets.hold(Target { addresses: mapping.saddr.clone(), ranges }, |_| ());
         let inside = Inside {
             address: sent.addresses[SOURCE],
             port: sent.ports[SOURCE],
@@ -311,10 +312,22 @@ impl Nat {
             proto: sent.proto,
             family: sent.family,
         };
-        if !sent.has_ports() {
-            return self.portless(&inside, sent, taken);
-        }
-        if let Some(number) = self.bindings.of_inside(&inside) {
+        let source = match &mapping.saddr {
+            Some(addresses) if !sent.has_ports() => self.portless(&inside, addresses, sent, taken),
+            _ => self.with_ports(&inside, mapping, sent, taken),
+        };
+        self.targets.release(target);
+        source
+    }
+
+    fn with_ports(
+        &mut self,
+        inside: &Inside,
+        mapping: &Mapping,
+        sent: Tuple,
+        taken: &dyn Fn(&Tuple) -> bool,
+    ) -> Result<(Tuple, Option<u32>), Refused> {
+        if let Some(number) = self.bindings.of_inside(inside) {
             let binding = self.bindings.record(number);
             let sent = with_source(sent, binding.address, binding.port);
             if taken(&sent.reversed()) {
@@ -323,36 +336,33 @@ impl Nat {
             self.bindings.hold(number);
             return Ok((sent, Some(number)));
         }
-        let wanted = self.targets.wanted(target).clone();
-        let (address, port) = self.new_end(&inside, &wanted, mapping, &|address, port| {
-            taken(&with_source(sent, address, port).reversed())
-        })?;
-        self.targets.hold(target);
-        let number = self.bindings.bind(inside, address, port);
+        let taken = |address, port| taken(&with_source(sent, address, port).reversed());
+        let (address, port) = self.new_end(inside, mapping, &taken)?;
+        self.targets.hold_number(inside.target);
+        let number = self.bindings.bind(*inside, address, port);
         Ok((with_source(sent, address, port), Some(number)))
     }
 
     fn new_end(
         &mut self,
         inside: &Inside,
-        wanted: &Wanted,
         mapping: &Mapping,
         taken: &dyn Fn(u128, u16) -> bool,
     ) -> Result<(u128, u16), Refused> {
-        let class = match (&wanted.ranges, inside.proto) {
+        let class = match (&mapping.sport, inside.proto) {
             (Some(_), _) => 0,
             (None, proto::ICMP | proto::ICMP6) => 2,
             (None, _) => usize::from(inside.port < 1024),
         };
-        let ranges = wanted.ranges.as_deref().unwrap_or(CLASSES[class]);
+        let asked = mapping.sport.as_ref().map(Ports::ranges);
         let shuffled = matches!(mapping.sport, Some(Ports::Shuffled(..)));
         let keeps = Some(inside.port).filter(|_| !shuffled);
         let has_parity = matches!(inside.proto, proto::TCP | proto::UDP) && !shuffled;
         let odd = Some(inside.port % 2 == 1).filter(|_| self.settings.parity && has_parity);
         let beside =
             if self.settings.contiguity && has_parity { self.beside_neighbour(inside) } else { None };
-        let wish = Wish { ranges, first: [keeps, beside], odd };
-        let found = match &wanted.addresses {
+        let wish = Wish { ranges: asked.as_deref().unwrap_or(CLASSES[class]), first: [keeps, beside], odd };
+        let found = match &mapping.saddr {
             Some(addresses) => {
                 self.pools.take(inside, addresses, (class as u8, &wish), &mut self.secrets, taken)
             }
@@ -378,13 +388,10 @@ impl Nat {
     fn portless(
         &mut self,
         inside: &Inside,
+        addresses: &Addresses,
         sent: Tuple,
         taken: &dyn Fn(&Tuple) -> bool,
     ) -> Result<(Tuple, Option<u32>), Refused> {
-        let wanted = self.targets.wanted(inside.target).clone();
-        let Some(addresses) = &wanted.addresses else {
-            return if taken(&sent.reversed()) { Err(Refused::Clash) } else { Ok((sent, None)) };
-        };
         if addresses.is_empty() {
             return Err(Refused::NoAddress);
         }

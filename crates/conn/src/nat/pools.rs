@@ -61,7 +61,7 @@ impl Place {
     }
 }
 
-/// The outside ends of a worker.
+/// All outside ends.
 pub(super) struct Pools {
     key: Key,
     ends: Shards<End>,

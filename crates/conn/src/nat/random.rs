@@ -1,19 +1,19 @@
-//! Secrets of one worker: a stream of random numbers, and a keyed hash.
+//! Secrets: a stream of random numbers, and a keyed hash.
 //!
 //! Which port comes next must not be guessed by someone who saw the last ones (RFC 6056), and nobody may aim at one
-//! slot of a table: hence a cipher's stream and a hash with a secret in front, both from the worker's seed.
+//! slot of a table: hence a cipher's stream and a hash with a secret in front, both from one seed.
 
 use chacha20::ChaCha12Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// A worker's random numbers and its keyed hash.
+/// Random numbers, and a keyed hash.
 pub(super) struct Secrets {
     stream: ChaCha12Rng,
     key: Key,
 }
 
-/// A hash that only its worker can compute.
+/// A hash that nobody else can compute.
 #[derive(Clone)]
 pub(super) struct Key(DefaultHasher);
 

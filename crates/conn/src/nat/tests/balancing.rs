@@ -62,20 +62,37 @@ fn the_server_with_the_fewest_connections_is_next() {
         assert_eq!(server(&next), 1);
         open.push(next);
     }
-    // A new server gets connections until it has as many as the others have.
-    let more = servers(4, Balance::Least);
-    for host in 200..203 {
-        assert_eq!(server(&nat.translate(1, &more, &udp(host, 1, 1), &free).expect("free")), 3);
-    }
     open.iter().for_each(|translated| nat.release(translated.binding));
-    // Connections of a rule that is gone are not counted for one that has its number.
-    nat.forget(1);
-    let late = nat.translate(1, &mapping, &udp(1, 1, 1), &free).expect("free");
-    nat.forget(1);
-    let counts = spread(&mut nat, &mapping, 300);
-    nat.release(late.binding);
-    assert_eq!(counts.values().copied().collect::<Vec<_>>(), [100; 3]);
-    assert!(spread(&mut nat, &mapping, 3).values().all(|count| *count == 1));
+    assert_nothing_left(&nat);
+}
+
+#[test]
+fn rules_with_the_same_servers_see_each_others_connections() {
+    let mut nat = Nat::new(3);
+    let least = servers(3, Balance::Least);
+    let with_source = Mapping { sport: Some(Ports::Shuffled(1, 9)), ..least.clone() };
+    let open: Vec<_> = (0..60_u32)
+        .map(|number| {
+            let mapping = if number % 2 == 0 { &least } else { &with_source };
+            nat.translate(number % 3, mapping, &udp(u128::from(number), 1, 1), &free).expect("free")
+        })
+        .collect();
+    assert!((0..3).all(|wanted| open.iter().filter(|other| server(other) == wanted).count() == 20));
+    // Servers are remembered by their rules and, when those are gone, by their connections.
+    assert_eq!(nat.destinations.sets(), 1);
+    (0..3).for_each(|rule| nat.forget(rule));
+    assert_eq!(nat.destinations.sets(), 1);
+    open.iter().for_each(|translated| nat.release(translated.binding));
+    assert_eq!(nat.destinations.sets(), 0);
+    assert_nothing_left(&nat);
+    // Turns are taken together as well.
+    let turns = servers(4, Balance::RoundRobin);
+    let given: Vec<_> = (0..8_u32)
+        .map(|number| server(&nat.translate(number, &turns, &udp(1, 1, 1), &free).expect("free")))
+        .collect();
+    assert!(given.windows(2).all(|pair| (pair[0] + 1) % 4 == pair[1]));
+    (0..8).for_each(|rule| nat.forget(rule));
+    assert_eq!(nat.destinations.sets(), 0);
 }
 
 #[test]

@@ -1,0 +1,210 @@
+//! Where connections go: fixed ends, pools, and servers among which they are balanced.
+//!
+//! Servers are counted by what they are, not by rule: all rules that balance over the same set by the same method take
+//! turns together and see each other's connections.
+
+use super::addresses::Addresses;
+use super::balance::{Balance, Least, hash_of};
+use super::interned::Interned;
+use super::ports::{nth, within};
+use super::random::{Key, Secrets, scale};
+use super::{Mapping, Ports};
+use crate::{DESTINATION, SOURCE, Tuple};
+use std::collections::HashMap;
+
+/// What connections are spread over, and how.
+#[derive(PartialEq, Eq, Hash)]
+struct Spread {
+    balance: Balance,
+    over: Over,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum Over {
+    Addresses(Addresses),
+    /// In order and apart from each other.
+    Ports(Vec<(u16, u16)>),
+}
+
+/// How far balancing over a set of servers has come.
+struct Servers {
+    servers: Addresses,
+    turn: u64,
+    least: Option<Least>,
+}
+
+/// A server that a connection is counted for: the number of its set, and its own in there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counted {
+    set: u32,
+    server: u64,
+}
+
+/// Where a connection goes.
+#[derive(Clone, Copy)]
+pub(super) struct Destination {
+    pub(super) address: u128,
+    pub(super) port: u16,
+    /// What to count the connection for.
+    pub(super) counted: Option<Counted>,
+}
+
+/// The destinations of all connections.
+pub(super) struct Destinations {
+    key: Key,
+    sets: Interned<Spread, Servers>,
+    /// The sets that a rule balances over: several if it has met different rules.
+    of_rule: HashMap<u32, Vec<u32>>,
+}
+
+impl Destinations {
+    pub(super) fn new(key: Key) -> Destinations {
+        Destinations { key, sets: Interned::new(), of_rule: HashMap::new() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn sets(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// Where a connection goes; a second `attempt` may give another place. `None`: the mapping has no place for it.
+    pub(super) fn choose(
+        &mut self,
+        rule: u32,
+        mapping: &Mapping,
+        arrived: &Tuple,
+        attempt: u64,
+        secrets: &mut Secrets,
+    ) -> Option<Destination> {
+        let mut to = Destination {
+            address: arrived.addresses[DESTINATION],
+            port: arrived.ports[DESTINATION],
+            counted: None,
+        };
+        let over_ports = mapping.balances_ports();
+        let mut server = None;
+        if let Some(balance) = mapping.balance {
+            let over = match (over_ports, &mapping.dport, &mapping.daddr) {
+                (true, Some(ports), _) => Some(Over::Ports(ports.ranges())),
+                (_, _, addresses) => addresses.clone().map(Over::Addresses),
+            };
+            if let Some(over) = over {
+                let (value, counted) =
+                    self.server(rule, Spread { balance, over }, arrived, attempt, secrets)?;
+                (server, to.counted) = (Some(value), counted);
+            }
+        }
+        if let Some(addresses) = &mapping.daddr {
+            to.address = match server.filter(|_| !over_ports) {
+                Some(server) => server,
+                None if addresses.is_empty() => return None,
+                None if attempt == 0 => {
+                    addresses.nth(scale(self.key.of(&arrived.addresses[SOURCE]), addresses.len()))
+                }
+                None => addresses.nth(secrets.below(addresses.len())),
+            };
+        }
+        if let Some(ports) = &mapping.dport {
+            to.port = match server.filter(|_| over_ports) {
+                Some(server) => server as u16,
+                None => port_of(ports, to.port, attempt, secrets)?,
+            };
+        }
+        Some(to)
+    }
+
+    /// A server of a set, and what to count the connection for.
+    fn server(
+        &mut self,
+        rule: u32,
+        spread: Spread,
+        arrived: &Tuple,
+        attempt: u64,
+        secrets: &mut Secrets,
+    ) -> Option<(u128, Option<Counted>)> {
+        let balance = spread.balance;
+        let of_rule = self.of_rule.entry(rule).or_default();
+        let set = match self.sets.number(&spread).filter(|set| of_rule.contains(set)) {
+            Some(set) => set,
+            None => {
+                let set = self.sets.hold(spread, |spread| Servers::new(spread, secrets));
+                of_rule.push(set);
+                set
+            }
+        };
+        let Servers { servers, turn, least } = self.sets.state(set)?;
+        if servers.is_empty() {
+            return None;
+        }
+        let server = match (balance, &*least) {
+            (Balance::Hash, _) => servers.maglev().pick(hash_of(arrived, attempt), servers),
+            (Balance::Least, Some(least)) if attempt == 0 => least.pick(secrets)?,
+            (Balance::Least, _) => secrets.below(servers.len()),
+            (Balance::RoundRobin, _) => {
+                *turn = (*turn + 1) % servers.len();
+                *turn
+            }
+        };
+        Some((servers.nth(server), least.as_ref().map(|_| Counted { set, server })))
+    }
+
+    /// Counts a connection for its server.
+    pub(super) fn hold(&mut self, Counted { set, server }: Counted) {
+        self.sets.hold_number(set);
+        if let Some(Servers { least: Some(least), .. }) = self.sets.state(set) {
+            least.hold(server);
+        }
+    }
+
+    /// A connection that was counted has ended.
+    pub(super) fn release(&mut self, Counted { set, server }: Counted) {
+        if let Some(Servers { least: Some(least), .. }) = self.sets.state(set) {
+            least.release(server);
+        }
+        self.sets.release(set);
+    }
+
+    /// A rule is gone: sets that no other rule and no connection uses are forgotten.
+    pub(super) fn forget(&mut self, rule: u32) {
+        self.of_rule.remove(&rule).into_iter().flatten().for_each(|set| self.sets.release(set));
+    }
+}
+
+impl Servers {
+    fn new(spread: &Spread, secrets: &mut Secrets) -> Servers {
+        let servers = match &spread.over {
+            Over::Addresses(addresses) => addresses.clone(),
+            Over::Ports(ranges) => Addresses::new(
+                ranges.iter().map(|(low, high)| (u128::from(*low), u128::from(*high))).collect(),
+            ),
+        };
+        let turn = secrets.below(servers.len().max(1));
+        let least = (spread.balance == Balance::Least).then(|| Least::new(servers.len()));
+        Servers { servers, turn, least }
+    }
+}
+
+impl Mapping {
+    /// Whether balancing is over the destination ports: there is no choice of addresses.
+    fn balances_ports(&self) -> bool {
+        self.dport.is_some() && self.daddr.as_ref().is_none_or(|addresses| addresses.len() == 1)
+    }
+
+    /// Whether a second attempt may give another destination.
+    pub(super) fn has_choice(&self) -> bool {
+        let many_ports =
+            |ports: &Ports| ports.ranges().iter().any(|(low, high)| low < high) || ports.ranges().len() > 1;
+        self.daddr.as_ref().is_some_and(|addresses| addresses.len() > 1)
+            || self.dport.as_ref().is_some_and(many_ports)
+    }
+}
+
+/// A destination port: nothing is in use at the other end, so that any of them will do.
+fn port_of(ports: &Ports, port: u16, attempt: u64, secrets: &mut Secrets) -> Option<u16> {
+    let ranges = ports.ranges();
+    if matches!(ports, Ports::Within(_)) && attempt == 0 && within(&ranges, port) {
+        return Some(port);
+    }
+    let total: u64 = ranges.iter().map(|(low, high)| u64::from(high - low) + 1).sum();
+    (total > 0).then(|| nth(&ranges, secrets.below(total)))
+}
