@@ -52,6 +52,19 @@ impl<const L: usize> Columns<L> {
         self.lanes.iter_mut().for_each(|column| column[key] = column[last]);
     }
 
+    /// Keeps the keys of some packets, in their order.
+    fn retain(&mut self, keep: impl Fn(u8) -> bool) {
+        let mut kept = 0;
+        for key in 0..self.len {
+            if keep(self.packets[key]) {
+                self.packets[kept] = self.packets[key];
+                self.lanes.iter_mut().for_each(|column| column[kept] = column[key]);
+                kept += 1;
+            }
+        }
+        self.len = kept;
+    }
+
     /// Keys of the vector; they stand first in every column.
     #[inline]
     pub(crate) fn len(&self) -> usize {
@@ -149,6 +162,13 @@ impl Keys {
         self.other.len = 0;
         self.walked.clear();
         self.doubtful.clear();
+    }
+
+    /// Keeps the keys of those packets, given by their number in the vector, that are still to be classified.
+    pub fn retain(&mut self, keep: impl Fn(u8) -> bool) {
+        self.ip4.retain(&keep);
+        self.ip6.retain(&keep);
+        self.other.retain(&keep);
     }
 
     /// Takes packets that follow each other, the first of them number `first` of the vector, to be parsed.

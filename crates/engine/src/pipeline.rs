@@ -132,22 +132,33 @@ impl Pipeline {
         let parsed = cycles.now();
         self.cells.stage(Stage::Parse, packets.len(), parsed.wrapping_sub(start));
 
+        let concerned = self.flows.concerns(snapshot);
+        let mut related = parsed;
+        if concerned {
+            let layouts = &self.layouts[..packets.len()];
+            self.flows.relate(snapshot, packets, layouts, verdicts, handed);
+            if self.flows.plan(snapshot, packets, layouts) > 0 {
+                let flows = &self.flows;
+                self.keys.retain(|packet| flows.planned(usize::from(packet)).is_none());
+            }
+            related = cycles.now();
+        }
         snapshot.classifier.classify(&self.keys, packets, &self.layouts[..packets.len()], &mut self.scratch);
         let classified = cycles.now();
-        self.cells.stage(Stage::Classify, sound, classified.wrapping_sub(parsed));
+        self.cells.stage(Stage::Classify, sound, classified.wrapping_sub(related));
 
-        let mut related = classified;
-        if self.flows.concerns(snapshot) {
-            self.flows.relate(snapshot, packets, &self.layouts[..packets.len()], verdicts, handed);
+        let mut decided = classified;
+        if concerned {
             self.decide_by_connection(snapshot, packets, verdicts);
-            related = cycles.now();
-            self.cells.stage(Stage::Connections, sound, related.wrapping_sub(classified));
+            decided = cycles.now();
+            let spent = related.wrapping_sub(parsed).wrapping_add(decided.wrapping_sub(classified));
+            self.cells.stage(Stage::Connections, sound, spent);
         } else {
             self.decide(snapshot, packets, verdicts);
         }
         self.rewrite(snapshot, packets);
         let rewritten = cycles.now();
-        self.cells.stage(Stage::Rewrite, sound, rewritten.wrapping_sub(related));
+        self.cells.stage(Stage::Rewrite, sound, rewritten.wrapping_sub(decided));
 
         self.forward(snapshot, packets, verdicts);
         self.flush();
@@ -201,13 +212,8 @@ impl Pipeline {
     /// Counts the matched rules, and lets accept and drop rules decide. A later stage may still drop what passes.
     fn decide(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &mut [Verdict]) {
         self.rewrites.clear();
+        self.fetch_rules(snapshot);
         let cells = &snapshot.cells[self.worker];
-        if cells.slots() > FEW_RULES {
-            for &handle in self.scratch.all_handles() {
-                prefetch(snapshot.actions.at(handle as usize));
-                prefetch(cells.slot(handle));
-            }
-        }
         for number in 0..self.scratch.matched().len() {
             let at = self.scratch.matched()[number];
             let packet = usize::from(at);
@@ -247,7 +253,11 @@ impl Pipeline {
         self.rewrites.clear();
         self.listed.clear();
         self.turned.clear();
+        self.fetch_rules(snapshot);
         for (at, packet) in packets.iter().enumerate() {
+            if self.follow_plan(snapshot, at, packet, verdicts) {
+                continue;
+            }
             let mut standing = self.flows.standing(at, packet, &self.layouts[at]);
             match standing {
                 Standing::Refused(reason) => {
@@ -265,7 +275,15 @@ impl Pipeline {
             if self.due.is_empty() && matches!(standing, Standing::Apart) {
                 continue;
             }
-            if self.hear(snapshot, packet, true).drops() {
+            let drops = self.hear(snapshot, packet, true).drops();
+            if let Standing::Member(id, direction) = standing
+                && snapshot.is_constant()
+                && !self.layouts[at].is_fragment()
+            {
+                let edits = self.due.iter().any(|&slot| snapshot.actions.at(slot as usize).edit_number() > 0);
+                self.flows.plans.set((id, direction), packet.port, &self.due, drops, edits);
+            }
+            if drops {
                 verdicts[at] = Verdict::Drop(DropReason::Rule);
                 continue;
             }
@@ -293,6 +311,58 @@ impl Pipeline {
                 self.rewrites.push(Rewrite { packet: at as u8, edits: Edits::Listed(start, end) });
             }
         }
+    }
+
+    /// Asks for what the matched rules do and count.
+    fn fetch_rules(&self, snapshot: &Snapshot) {
+        let cells = &snapshot.cells[self.worker];
+        if cells.slots() > FEW_RULES {
+            for &slot in self.scratch.all_handles() {
+                prefetch(snapshot.actions.at(slot as usize));
+                prefetch(cells.slot(slot));
+            }
+        }
+    }
+
+    /// Does with a packet what was decided for those before it in its connection. False if nothing was.
+    #[inline]
+    fn follow_plan(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        packet: &Packet<'_>,
+        verdicts: &mut [Verdict],
+    ) -> bool {
+        let Some(decision) = self.flows.planned(at) else { return false };
+        let cells = &snapshot.cells[self.worker];
+        let count = Count { packets: 1, bytes: packet.len() as u64 };
+        let (drops, edits) = (decision.drops, decision.edits);
+        let start = self.listed.len() as u32;
+        for &slot in self.flows.plans.rules(decision) {
+            cells.slot(slot).add(count);
+            if edits {
+                self.listed.push(snapshot.actions.at(slot as usize).edit_number());
+            }
+        }
+        if drops {
+            verdicts[at] = Verdict::Drop(DropReason::Rule);
+            return true;
+        }
+        let Standing::Member(id, direction) = self.flows.known(at) else { return false };
+        self.flows.touch(id, direction, packet, &self.layouts[at]);
+        let turn = self.flows.turn(id, direction);
+        if turn.hairpin.is_some() {
+            verdicts[at] = Verdict::Send(packet.port);
+        }
+        // A vector's packets are numbered in a byte.
+        if !turn.translation.is_none() || turn.hairpin.is_some() {
+            self.turned.push(Turned { packet: at as u8, turn, quoted: None });
+        }
+        if edits {
+            let end = self.listed.len() as u32;
+            self.rewrites.push(Rewrite { packet: at as u8, edits: Edits::Listed(start, end) });
+        }
+        true
     }
 
     /// Puts the slots of the rules that a packet gets into `due`.

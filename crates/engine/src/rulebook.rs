@@ -8,7 +8,7 @@
 
 use crate::counters::Count;
 use crate::engine::PublishError;
-use crate::flows::{Stateful, is_mapping};
+use crate::flows::{Stateful, is_constant, is_mapping};
 use crate::port::PortTable;
 use crate::slots::Slots;
 use crate::snapshot::{Action, Deeds, Snapshot};
@@ -129,6 +129,7 @@ impl Rulebook {
         });
         let slot = self.slots.assign(id(rule));
         self.deeds.actions.set(slot as usize, Action::new(rule, edit));
+        self.deeds.changing_rules += usize::from(!is_constant(rule));
         if rule.stateful {
             self.last_stamp += 1;
             let stateful = Arc::new(Stateful::compile(rule, self.last_stamp));
@@ -150,6 +151,7 @@ impl Rulebook {
             self.deeds.edits.set(edit, None);
             self.free_edits.push(edit);
         }
+        self.deeds.changing_rules -= usize::from(!is_constant(rule));
         if !rule.stateful {
             return None;
         }

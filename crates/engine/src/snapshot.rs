@@ -32,6 +32,8 @@ pub(crate) struct Deeds {
     pub(crate) stateful: StatefulRules,
     /// How many rules are stateful.
     pub(crate) stateful_rules: usize,
+    /// How many rules ask for what changes within connections.
+    pub(crate) changing_rules: usize,
 }
 
 /// A compiled policy.
@@ -46,6 +48,7 @@ pub(crate) struct Snapshot {
     stateful: StatefulRules,
     /// How many rules are stateful.
     pub(crate) stateful_rules: usize,
+    changing_rules: usize,
     pub(crate) connections: ConnectionSettings,
     pub(crate) limits: Limits,
     pub(crate) routes: Box<[Route]>,
@@ -102,7 +105,7 @@ impl Snapshot {
         deeds: Deeds,
         cells: &[RuleCells],
     ) -> Snapshot {
-        let Deeds { actions, edits, stateful, stateful_rules } = deeds;
+        let Deeds { actions, edits, stateful, stateful_rules, changing_rules } = deeds;
         Snapshot {
             generation,
             classifier,
@@ -110,11 +113,18 @@ impl Snapshot {
             edits,
             stateful,
             stateful_rules,
+            changing_rules,
             connections: policy.settings.connections,
             limits: Limits { ip6_headers: policy.settings.ip6_max_headers },
             routes: routes(policy, ports),
             cells: cells.into(),
         }
+    }
+
+    /// Whether the packets that go one way in a connection all match the same rules.
+    #[inline]
+    pub(crate) fn is_constant(&self) -> bool {
+        self.changing_rules == 0
     }
 
     /// The stateful rule of a slot that was given to one, if it is there still.

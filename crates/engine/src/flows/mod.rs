@@ -13,18 +13,21 @@
 
 mod extra;
 mod owners;
+mod plans;
 mod relate;
 mod sets;
 mod stateful;
 
 pub(crate) use owners::Owners;
-pub(crate) use stateful::{Stateful, is_mapping};
+pub(crate) use plans::Decision;
+pub(crate) use stateful::{Stateful, is_constant, is_mapping};
 
 use crate::cells::WorkerCells;
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use crate::worker::{VECTOR, Verdict};
 use extra::Extras;
+use mmb_classify::prefetch;
 use mmb_conn::fragment::{FragmentDrop, FragmentVerdict, Fragments, Later};
 use mmb_conn::nat::{self, Filtering, Mapping, Nat, NatSettings, Translated};
 use mmb_conn::{
@@ -33,6 +36,7 @@ use mmb_conn::{
 use mmb_packet::{Class, Layout, LinkType, Packet};
 use mmb_policy::policy as settings;
 use mmb_rewrite::Translation;
+use plans::Plans;
 use relate::{Relation, relation};
 use sets::RuleSets;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -91,6 +95,9 @@ pub(crate) struct Flows {
     /// The packets' tuples, for those that have one.
     tuples: Box<[Tuple; VECTOR]>,
     standings: Box<[Standing; VECTOR]>,
+    pub(crate) plans: Plans,
+    /// The packets' plans, 0 for those that have none.
+    planned: Box<[u32; VECTOR]>,
     /// Tuples that are looked up together, what was found, and the packets that they are of.
     asked: Vec<Tuple>,
     found: Vec<Option<(ConnId, Direction)>>,
@@ -217,6 +224,8 @@ impl Flows {
             now_ms: 0,
             tuples: Box::new([Tuple::default(); VECTOR]),
             standings: Box::new([Standing::Apart; VECTOR]),
+            plans: Plans::default(),
+            planned: Box::new([0; VECTOR]),
             asked: Vec::with_capacity(VECTOR),
             found: Vec::with_capacity(VECTOR),
             of: Vec::with_capacity(VECTOR),
@@ -226,6 +235,7 @@ impl Flows {
 
     /// Takes over the settings of a policy.
     pub(crate) fn fit(&mut self, snapshot: &Snapshot) {
+        self.plans.renew(snapshot.generation);
         let settings = &snapshot.connections;
         let pickup = match settings.pickup {
             settings::Pickup::Loose => mmb_conn::Pickup::Loose,
@@ -328,6 +338,56 @@ impl Flows {
         }
     }
 
+    /// Finds the plans of packets under a policy that allows of them, and has fetched what they will touch. Returns how many packets
+    /// have one.
+    ///
+    /// A planned packet's connection cannot end within the vector: half-open ones and those that are over, which may have to make
+    /// room, are not planned, nor are packets that may begin anew.
+    pub(crate) fn plan(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], layouts: &[Layout]) -> usize {
+        self.planned[..packets.len()].fill(0);
+        if !snapshot.is_constant() {
+            return 0;
+        }
+        for &at in &self.of {
+            let at = usize::from(at);
+            let Standing::Member(id, direction) = self.standings[at] else { continue };
+            let state = self.table.get(id).state;
+            if state.is_half_open() || state.is_over() || layouts[at].is_fragment() {
+                continue;
+            }
+            if let Some(plan) = self.plans.of(id, direction) {
+                self.planned[at] = plan;
+                if let Some(decision) = self.plans.decision(plan) {
+                    prefetch(decision);
+                }
+            }
+        }
+        let cells = &snapshot.cells[self.keeper.worker];
+        let mut planned = 0;
+        for &at in &self.of {
+            let at = usize::from(at);
+            let Some(decision) = self.plans.decision(self.planned[at]) else { continue };
+            let Standing::Member(id, _) = self.standings[at] else { continue };
+            let begins = relate::begins(&packets[at], &layouts[at]);
+            if decision.port != packets[at].port || begins || self.table.expires_ms(id, self.now_ms) == 0 {
+                self.planned[at] = 0;
+                continue;
+            }
+            planned += 1;
+            self.plans.rules(decision).iter().take(4).for_each(|&slot| prefetch(cells.slot(slot)));
+        }
+        planned
+    }
+
+    /// The decision that is planned for a packet.
+    #[inline]
+    pub(crate) fn planned(&self, at: usize) -> Option<&Decision> {
+        match self.planned[at] {
+            0 => None,
+            plan => self.plans.decision(plan),
+        }
+    }
+
     /// Finds out which of the packets that nothing was found for belong to other workers.
     fn look_elsewhere(&mut self) {
         for (&at, found) in self.of.iter().zip(&self.found) {
@@ -351,6 +411,12 @@ impl Flows {
         }
         let tuple = self.tuples[at];
         standing(self.table.find(&tuple), packet, layout, tuple.wire)
+    }
+
+    /// How a packet stood to connections when the vector was looked up.
+    #[inline]
+    pub(crate) fn known(&self, at: usize) -> Standing {
+        self.standings[at]
     }
 
     /// Remembers the ports of a first fragment.
@@ -546,6 +612,7 @@ impl Flows {
                 });
             }
         };
+        self.plans.begin(id);
         let connection = table.get_mut(id);
         (connection.rules, connection.binding, connection.extra) = (set, binding, extra);
         table.touch(id, Direction::Forward, self.now_ms, packet.len(), segment);

@@ -134,6 +134,16 @@ fn fragment_header(bytes: &[u8], layout: &Layout) -> Option<usize> {
     None
 }
 
+/// The flag of a TCP segment that begins a connection.
+const SYN: u8 = 2;
+
+/// Whether a packet is a TCP segment that begins a connection.
+#[inline]
+pub(crate) fn begins(packet: &Packet<'_>, layout: &Layout) -> bool {
+    layout.l4_kind == TCP
+        && packet.bytes().get(usize::from(layout.l4) + 13).is_some_and(|flags| flags & SYN != 0)
+}
+
 /// What TCP tracking looks at; `None` for other protocols.
 #[inline]
 pub(crate) fn segment(packet: &Packet<'_>, layout: &Layout) -> Option<Segment> {
@@ -142,7 +152,6 @@ pub(crate) fn segment(packet: &Packet<'_>, layout: &Layout) -> Option<Segment> {
     }
     let header = packet.bytes().get(usize::from(layout.l4)..)?.first_chunk::<20>()?;
     let long = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    const SYN: u8 = 2;
     let flags = header[13];
     let scale = || {
         let mut found =

@@ -2,7 +2,7 @@
 
 use mmb_conn::nat::{Addresses, Balance, Mapping, Ports};
 use mmb_policy::field::{Field, FieldId};
-use mmb_policy::rule::{LbMethod, NumberSet, Target, Write};
+use mmb_policy::rule::{DropRate, LbMethod, NumberSet, Target, Write};
 use mmb_policy::{Rule, RuleId};
 
 /// A stateful rule.
@@ -49,6 +49,30 @@ pub(crate) fn is_mapping(target: &Target) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether all packets that go one way in a connection match a rule, or none does: it asks for nothing but their ends, and
+/// decides without chance.
+pub(crate) fn is_constant(rule: &Rule) -> bool {
+    let constant = |id: FieldId| {
+        matches!(
+            id,
+            FieldId::In
+                | FieldId::Out
+                | FieldId::NetProto
+                | FieldId::IpProto
+                | FieldId::IpSaddr
+                | FieldId::IpDaddr
+                | FieldId::Ip6Saddr
+                | FieldId::Ip6Daddr
+                | FieldId::UdpSport
+                | FieldId::UdpDport
+                | FieldId::TcpSport
+                | FieldId::TcpDport
+        )
+    };
+    let by_chance = |target: &Target| matches!(target, Target::Drop(rate) if *rate != DropRate::ALL);
+    rule.matches.iter().all(|constraint| constant(constraint.field.id)) && !rule.targets.iter().any(by_chance)
 }
 
 impl Stateful {
