@@ -1,0 +1,166 @@
+//! What is known of a connection's packets without looking at the rules again.
+//!
+//! Where rules ask only for what cannot change within a connection, all packets that go one way match the same ones. A connection
+//! then has a *plan* for each direction: the number of a [`Decision`] that many connections may share. Plans are of one policy: numbers
+//! only grow, and those below the first one of the policy in force mean nothing.
+
+use mmb_conn::{ConnId, Direction};
+use mmb_packet::PortId;
+use std::collections::HashMap;
+
+/// Decisions of one policy, at most; what comes after them is classified.
+const MOST: usize = 8 << 20;
+/// Rules that a decision holds itself.
+const INLINE: usize = 4;
+/// Connections of a chunk.
+const CHUNK: usize = 4096;
+
+/// What the packets of some connections get in one direction.
+#[derive(Clone, Debug)]
+#[repr(align(32))]
+pub(crate) struct Decision {
+    inline: [u32; INLINE],
+    len: u32,
+    /// Where more than [`INLINE`] rules lie.
+    more: u32,
+    /// The port that they come in by: rules may ask for it, and it is no part of a connection.
+    pub(crate) port: PortId,
+    /// They are dropped.
+    pub(crate) drops: bool,
+    /// Some of the rules rewrite.
+    pub(crate) edits: bool,
+}
+
+/// The plans of a worker's connections.
+#[derive(Debug, Default)]
+pub(crate) struct Plans {
+    generation: Option<u64>,
+    /// The number of the first decision of the policy in force; from 1.
+    first: u32,
+    decisions: Vec<Decision>,
+    more: Vec<Box<[u32]>>,
+    numbers: HashMap<(PortId, Box<[u32]>), u32>,
+    /// By connection and direction.
+    plans: Vec<Box<[[u32; 2]; CHUNK]>>,
+}
+
+impl Plans {
+    /// Goes over to a policy: nothing is known.
+    pub(crate) fn renew(&mut self, generation: u64) {
+        if self.generation == Some(generation) {
+            return;
+        }
+        self.generation = Some(generation);
+        // After four thousand million decisions numbers would come again: then nothing is planned any more.
+        self.first = self.first.saturating_add(self.decisions.len() as u32).max(1);
+        self.decisions.clear();
+        self.more.clear();
+        self.numbers.clear();
+    }
+
+    /// A connection begins: nothing is known of it.
+    pub(crate) fn begin(&mut self, id: ConnId) {
+        let place = id.0 as usize;
+        while self.plans.len() <= place / CHUNK {
+            self.plans.push(Box::new([[0; 2]; CHUNK]));
+        }
+        self.plans[place / CHUNK][place % CHUNK] = [0; 2];
+    }
+
+    /// The plan of a connection, if it is of the policy in force.
+    #[inline]
+    pub(crate) fn of(&self, id: ConnId, direction: Direction) -> Option<u32> {
+        let place = id.0 as usize;
+        let plan = self.plans.get(place / CHUNK)?[place % CHUNK][direction as usize];
+        (plan >= self.first && plan != 0).then_some(plan)
+    }
+
+    /// The decision of a plan.
+    #[inline]
+    pub(crate) fn decision(&self, plan: u32) -> Option<&Decision> {
+        self.decisions.get(plan.wrapping_sub(self.first) as usize)
+    }
+
+    /// The rules of a decision, by slot, in the order in which they are applied.
+    #[inline]
+    pub(crate) fn rules<'s>(&'s self, decision: &'s Decision) -> &'s [u32] {
+        match decision.inline.get(..decision.len as usize) {
+            Some(rules) => rules,
+            None => self.more.get(decision.more as usize).map_or(&[], |rules| rules),
+        }
+    }
+
+    /// Lets a connection have a plan for packets that come in by a port: these rules, in the order in which they are applied.
+    pub(crate) fn set(
+        &mut self,
+        (id, direction): (ConnId, Direction),
+        port: PortId,
+        rules: &[u32],
+        drops: bool,
+        edits: bool,
+    ) {
+        let key = (port, rules.into());
+        let number = match self.numbers.get(&key) {
+            Some(&number) => number,
+            None if self.decisions.len() >= MOST => return,
+            None => {
+                let Some(number) = self.first.checked_add(self.decisions.len() as u32) else { return };
+                let mut decision = Decision {
+                    inline: [0; INLINE],
+                    len: rules.len() as u32,
+                    more: self.more.len() as u32,
+                    port,
+                    drops,
+                    edits,
+                };
+                match decision.inline.get_mut(..rules.len()) {
+                    Some(inline) => inline.copy_from_slice(rules),
+                    None => self.more.push(rules.into()),
+                }
+                self.decisions.push(decision);
+                self.numbers.insert(key, number);
+                number
+            }
+        };
+        let place = id.0 as usize;
+        if let Some(chunk) = self.plans.get_mut(place / CHUNK) {
+            chunk[place % CHUNK][direction as usize] = number;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Direction::{Forward, Reply};
+
+    #[test]
+    fn plans_are_shared_and_end_with_their_policy() {
+        let mut plans = Plans::default();
+        plans.renew(1);
+        let ids = [ConnId(0), ConnId(9000)];
+        ids.iter().for_each(|id| plans.begin(*id));
+        assert_eq!(plans.of(ids[0], Forward), None);
+        let long = [7, 6, 5, 4, 3];
+        plans.set((ids[0], Forward), PortId(0), &[3, 4], false, true);
+        plans.set((ids[1], Forward), PortId(0), &[3, 4], false, true);
+        plans.set((ids[1], Reply), PortId(1), &long, true, false);
+        assert_eq!(plans.of(ids[0], Forward), plans.of(ids[1], Forward));
+        let rules = |plan: Option<u32>| {
+            let decision = plans.decision(plan.expect("it has a plan")).expect("of this policy");
+            (plans.rules(decision).to_vec(), decision.drops, decision.edits)
+        };
+        assert_eq!(rules(plans.of(ids[0], Forward)), (vec![3, 4], false, true));
+        assert_eq!(rules(plans.of(ids[1], Reply)), (long.to_vec(), true, false));
+        assert_eq!(plans.of(ids[0], Reply), None);
+        plans.renew(2);
+        assert_eq!(plans.of(ids[0], Forward), None);
+        plans.set((ids[0], Forward), PortId(0), &[], false, false);
+        assert_eq!(plans.of(ids[1], Forward), None);
+        let decision = plans.of(ids[0], Forward).and_then(|plan| plans.decision(plan)).expect("a plan");
+        assert!(plans.rules(decision).is_empty());
+        // Another connection in the same place.
+        plans.begin(ids[0]);
+        assert_eq!(plans.of(ids[0], Forward), None);
+    }
+}
