@@ -1,8 +1,9 @@
 //! From hashes to places: extendible hashing (Fagin et al., TODS 1979) over segments of 64 buckets of a cache line each.
 //!
 //! The upper bits of a hash choose a segment, further bits two buckets in it. An entry goes to its first bucket, or
-//! to the second if that is full; the first remembers that something went on, so that most misses read one line. A segment that
-//! has no room is split in two: at most 640 entries move, and nothing else waits.
+//! if that is full to its second, or one that is there moves to its other one. The first bucket remembers that something went
+//! on, so that most misses read one line. A segment that has no room is split in two: at most 640 entries move, and nothing
+//! else waits.
 //!
 //! Hashes are keyed, so none of this is reached by choosing tuples. If equal hashes crowd a bucket all the same, splitting would
 //! never end; they go to a small stash that is searched last, and when that is full too, the entry is refused.
@@ -36,14 +37,16 @@ pub(crate) struct Crowded;
 struct Bucket {
     prints: [u16; WAYS],
     entries: [u32; WAYS],
-    /// Entries that would be here, had there been room.
-    gone_on: u32,
+    /// Entries whose first bucket this is, and that lie in their second.
+    gone_on: u16,
+    /// A bit for each entry here whose second bucket this is.
+    guests: u16,
 }
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 
 impl Bucket {
-    const NEW: Bucket = Bucket { prints: [0; WAYS], entries: [EMPTY; WAYS], gone_on: 0 };
+    const NEW: Bucket = Bucket { prints: [0; WAYS], entries: [EMPTY; WAYS], gone_on: 0, guests: 0 };
 
     /// One bit for each entry with a fingerprint; those of empty places may be among them.
     #[inline]
@@ -64,16 +67,17 @@ impl Bucket {
         None
     }
 
-    fn insert(&mut self, print: u16, entry: u32) -> bool {
-        let Some(way) = self.entries.iter().position(|entry| *entry == EMPTY) else { return false };
-        (self.prints[way], self.entries[way]) = (print, entry);
-        true
+    fn place_of(&self, entry: u32) -> Option<usize> {
+        self.entries.iter().position(|other| *other == entry)
     }
 
-    fn remove(&mut self, entry: u32) -> bool {
-        let Some(way) = self.entries.iter().position(|other| *other == entry) else { return false };
-        self.entries[way] = EMPTY;
-        true
+    fn is_guest(&self, way: usize) -> bool {
+        self.guests >> way & 1 == 1
+    }
+
+    fn put(&mut self, way: usize, print: u16, entry: u32, is_guest: bool) {
+        (self.prints[way], self.entries[way]) = (print, entry);
+        self.guests = self.guests & !(1 << way) | u16::from(is_guest) << way;
     }
 }
 
@@ -81,16 +85,19 @@ impl Bucket {
 #[derive(Clone, Copy)]
 struct Parts {
     first: usize,
-    second: usize,
     print: u16,
 }
 
 #[inline]
 fn parts(hash: u64) -> Parts {
-    let first = hash as usize % BUCKETS;
-    // Never the first one: 1 to 63 behind it.
-    let step = 1 + (hash >> BUCKET_BITS) as usize % (BUCKETS - 1);
-    Parts { first, second: (first + step) % BUCKETS, print: (hash >> 16) as u16 }
+    Parts { first: hash as usize % BUCKETS, print: (hash >> 16) as u16 }
+}
+
+/// An entry's second bucket from its first, and the first from the second (after cuckoo filters, Fan et al., CoNEXT 2014):
+/// entries can move to their other bucket without their hash.
+#[inline]
+fn other(bucket: usize, print: u16) -> usize {
+    bucket ^ (1 + usize::from(print) % (BUCKETS - 1))
 }
 
 #[derive(Clone, Debug)]
@@ -104,23 +111,47 @@ impl Segment {
     }
 
     fn insert(&mut self, hash: u64, entry: u32) -> bool {
-        let Parts { first, second, print } = parts(hash);
-        if self.buckets[first].insert(print, entry) {
-            return true;
+        let Parts { first, print } = parts(hash);
+        let second = other(first, print);
+        let free =
+            |segment: &Segment, bucket: usize| Some((bucket, segment.buckets[bucket].place_of(EMPTY)?));
+        let room = free(self, first)
+            .or_else(|| free(self, second))
+            .or_else(|| Some((first, self.make_room(first)?)))
+            .or_else(|| Some((second, self.make_room(second)?)));
+        let Some((bucket, way)) = room else { return false };
+        self.buckets[bucket].put(way, print, entry, bucket == second);
+        self.buckets[first].gone_on += u16::from(bucket == second);
+        true
+    }
+
+    /// Sends an entry of a full bucket to its other one, if any has room there.
+    fn make_room(&mut self, bucket: usize) -> Option<usize> {
+        let full = &self.buckets[bucket];
+        let (way, to, room) = (0..WAYS).find_map(|way| {
+            let to = other(bucket, full.prints[way]);
+            Some((way, to, self.buckets[to].place_of(EMPTY)?))
+        })?;
+        let (print, entry, goes_home) = (full.prints[way], full.entries[way], full.is_guest(way));
+        self.buckets[to].put(room, print, entry, !goes_home);
+        if goes_home {
+            self.buckets[to].gone_on -= 1;
+        } else {
+            self.buckets[bucket].gone_on += 1;
         }
-        let went_on = self.buckets[second].insert(print, entry);
-        self.buckets[first].gone_on += u32::from(went_on);
-        went_on
+        Some(way)
     }
 
     fn remove(&mut self, hash: u64, entry: u32) -> bool {
-        let Parts { first, second, .. } = parts(hash);
-        if self.buckets[first].remove(entry) {
-            return true;
+        let Parts { first, print } = parts(hash);
+        for bucket in [first, other(first, print)] {
+            if let Some(way) = self.buckets[bucket].place_of(entry) {
+                self.buckets[first].gone_on -= u16::from(self.buckets[bucket].is_guest(way));
+                self.buckets[bucket].put(way, 0, EMPTY, false);
+                return true;
+            }
         }
-        let was_on = self.buckets[first].gone_on > 0 && self.buckets[second].remove(entry);
-        self.buckets[first].gone_on -= u32::from(was_on);
-        was_on
+        false
     }
 }
 
@@ -192,7 +223,7 @@ impl Index {
     /// Something of the line where a search for a hash begins: who asks early has the line at hand later.
     #[inline]
     pub(crate) fn touch(&self, hash: u64) -> u32 {
-        self.bucket(hash).gone_on
+        u32::from(self.bucket(hash).gone_on)
     }
 
     /// The likeliest entry, or [`EMPTY`]: one with the right fingerprint in the first bucket.
@@ -206,12 +237,12 @@ impl Index {
     /// The entry of a hash that `is` what is sought.
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
-        let Parts { first, second, print } = parts(hash);
+        let Parts { first, print } = parts(hash);
         let segment = self.segment(self.segment_of(hash));
         let bucket = &segment.buckets[first];
         let mut found = bucket.find(print, &mut is);
         if found.is_none() && bucket.gone_on > 0 {
-            found = segment.buckets[second].find(print, &mut is);
+            found = segment.buckets[other(first, print)].find(print, &mut is);
         }
         if found.is_none() && !self.stash.is_empty() {
             let mut stashed = self.stash.iter().filter(|(other, _)| *other == hash);
@@ -311,3 +342,6 @@ impl Index {
 fn upper(hash: u64, bits: u8) -> usize {
     (hash >> 32 >> (32 - u32::from(bits))) as usize
 }
+
+#[cfg(test)]
+mod tests;

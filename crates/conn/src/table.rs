@@ -150,7 +150,7 @@ impl Table {
         let hashes = self.free_keys([&forward, &reply])?;
         let (tracker, state) = self.begin(forward.proto, segment)?;
         self.make_room(closed)?;
-        self.add(hashes, Connection::new(self.now_ms, [&forward, &reply], state, tracker))
+        self.keep(hashes, Connection::new(self.now_ms, [&forward, &reply], state, tracker))
     }
 
     /// Makes a connection that another table had, as [`Connection::snapshot`] found it. Those that wait in order of their last
@@ -166,7 +166,7 @@ impl Table {
         let tuples = [forward, reply.like(&forward)];
         let hashes = self.free_keys(tuples.each_ref())?;
         self.make_room(closed)?;
-        self.add(hashes, Connection::restored(self.now_ms, &Snapshot { tuples, ..*was }))
+        self.keep(hashes, Connection::restored(self.now_ms, &Snapshot { tuples, ..*was }))
     }
 
     /// The hashes of tuples that no connection has.
@@ -176,7 +176,7 @@ impl Table {
         if taken { Err(Refused::Taken) } else { Ok(hashes) }
     }
 
-    fn add(&mut self, hashes: [u64; 2], connection: Connection) -> Result<ConnId, Refused> {
+    fn keep(&mut self, hashes: [u64; 2], connection: Connection) -> Result<ConnId, Refused> {
         let ends_ms = self.now_ms + connection.expires_ms(self.now_ms, &self.timeouts);
         let [forward, reply] = connection.tuples();
         let id = self.slab.insert(connection);
@@ -341,7 +341,7 @@ impl Table {
             left -= 1;
             if self.is_up(place) { self.expire(place, closed) } else { self.wait_on(place) }
         }
-        self.go_on_sweeping(left);
+        self.go_on_sweeping(left, closed);
     }
 
     fn end_all(&mut self, closed: &mut dyn FnMut(&Connection, CloseReason)) {
@@ -353,13 +353,14 @@ impl Table {
     }
 
     /// Asks connections anew when to ask them: their timeouts may be shorter than when they were asked last.
-    fn go_on_sweeping(&mut self, most: usize) {
+    fn go_on_sweeping(&mut self, most: usize, closed: &mut dyn FnMut(&Connection, CloseReason)) {
         let Some(from) = self.sweep else { return };
         let to = from.saturating_add(most as u32).min(self.slab.used());
         for place in from..to {
-            if self.slab.live(place).is_some() && Queues::is_in_wheel(&self.slab, place) {
-                self.wait_on(place);
+            if self.slab.live(place).is_none() || !Queues::is_in_wheel(&self.slab, place) {
+                continue;
             }
+            if self.is_up(place) { self.expire(place, closed) } else { self.wait_on(place) }
         }
         self.sweep = Some(to).filter(|to| *to < self.slab.used());
     }
@@ -454,33 +455,4 @@ fn hash_of(hasher: &Hasher, slab: &Slab, entry: u32) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connection_is_found_from_both_ends_until_it_ends() {
-        let mut table = Table::new(1);
-        let forward = Tuple { addresses: [1, 2], ports: [3, 4], wire: 0, proto: proto::UDP, family: 4 };
-        let reply = forward.reversed();
-        let nobody: &mut dyn FnMut(&Connection, CloseReason) = &mut |_, _| panic!("nobody ends");
-        assert_eq!(table.find(&forward), None);
-        let id = table.insert(1000, forward, reply, None, nobody).unwrap();
-        assert_eq!(table.insert(1000, forward, reply, None, nobody), Err(Refused::Taken));
-        let mut found = [None; 3];
-        table.find_all(&[forward, reply, Tuple { wire: 1, ..reply }], &mut found);
-        assert_eq!(found, [Some((id, Direction::Forward)), Some((id, Direction::Reply)), None]);
-        assert_eq!((table.len(), table.half_open()), (1, 1));
-
-        assert_eq!(table.touch(id, Direction::Forward, 1000, 60, None), Judged::Stays);
-        assert_eq!(table.touch(id, Direction::Reply, 2000, 70, None), Judged::Moves(State::Replied));
-        assert_eq!((table.len(), table.half_open()), (1, 0));
-        assert_eq!((table.get(id).packets, table.get(id).bytes), ([1, 1], [60, 70]));
-
-        table.advance(301_999, nobody);
-        assert_eq!(table.expires_ms(id, 301_999), 1);
-        let mut ended = Vec::new();
-        table.advance(303_100, &mut |connection, reason| ended.push((connection.tuples()[0], reason)));
-        assert_eq!(ended, [(forward, CloseReason::Timeout)]);
-        assert!(table.is_empty() && table.find(&reply).is_none());
-    }
-}
+mod tests;

@@ -1,0 +1,107 @@
+//! The index beside a plain map, with hashes as an adversary would choose them.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+impl Index {
+    /// What every segment is to hold to.
+    fn check(&self) {
+        for (number, about) in self.about.iter().enumerate() {
+            let buckets = &self.segment(number as u32).buckets;
+            let full = |bucket: &Bucket| bucket.entries.iter().filter(|entry| **entry != EMPTY).count();
+            assert_eq!(buckets.iter().map(full).sum::<usize>(), usize::from(about.entries));
+            let mut gone_on = [0; BUCKETS];
+            for (at, bucket) in buckets.iter().enumerate() {
+                for way in (0..WAYS).filter(|way| bucket.is_guest(*way)) {
+                    assert_ne!(bucket.entries[way], EMPTY);
+                    gone_on[other(at, bucket.prints[way])] += 1;
+                }
+            }
+            assert!(buckets.iter().zip(gone_on).all(|(bucket, count)| bucket.gone_on == count));
+            let places = self.directory.iter().filter(|segment| **segment == number as u32).count();
+            assert_eq!(places, 1 << (self.depth - about.depth), "each segment has its part of the directory");
+        }
+    }
+}
+
+/// A hash that is spread well.
+fn spread(number: u32) -> u64 {
+    let mut mixed = u64::from(number) + 1;
+    for shift in [31, 29, 33] {
+        mixed = mixed.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        mixed ^= mixed >> shift;
+    }
+    mixed
+}
+
+#[test]
+fn the_other_bucket_of_the_other_is_the_first() {
+    for bucket in 0..BUCKETS {
+        for print in 0..=u16::MAX {
+            let second = other(bucket, print);
+            assert!(second != bucket && second < BUCKETS);
+            assert_eq!(other(second, print), bucket);
+        }
+    }
+}
+
+#[test]
+fn segments_fill_well_before_they_are_split() {
+    let mut index = Index::new();
+    let mut entries = 0;
+    while index.about.len() < 65 {
+        index.insert(spread(entries), entries, spread).unwrap();
+        entries += 1;
+    }
+    // When the fullest of 64 segments was split, the mean of all was this.
+    let fill = f64::from(entries) / (64 * BUCKETS * WAYS) as f64;
+    assert!(fill > 0.8, "{fill} after {entries}");
+    index.check();
+}
+
+#[test]
+fn a_directory_does_not_grow_for_hashes_that_share_upper_bits() {
+    let mut index = Index::new();
+    let alike = |entry: u32| spread(entry) >> 40;
+    let mut kept = 0;
+    while index.insert(alike(kept), kept, alike).is_ok() {
+        kept += 1;
+        assert!(kept < 100_000);
+    }
+    assert!(index.directory.len() <= 32 * index.about.len(), "{}", index.directory.len());
+    index.check();
+    for entry in 0..kept {
+        assert_eq!(index.find(alike(entry), |other| other == entry), Some(entry));
+        index.remove(alike(entry), entry);
+    }
+    assert!(index.stash.is_empty() && index.about.iter().all(|about| about.entries == 0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Entries under hashes of which many are equal, in part or wholly.
+    #[test]
+    fn the_index_is_a_plain_map(
+        mask in prop::sample::select(vec![u64::MAX, 0xffff, 0xf, 0, 0xff << 56, 0xffff_0000_0000_003f]),
+        steps in prop::collection::vec((0u32..3000, 0u8..10), 1..4000),
+    ) {
+        let hash = |entry: u32| spread(entry) & mask;
+        let (mut index, mut plain) = (Index::new(), HashMap::new());
+        for (entry, kind) in steps {
+            let is_in = plain.contains_key(&entry);
+            prop_assert_eq!(index.find(hash(entry), |other| other == entry), is_in.then_some(entry));
+            if is_in && kind < 3 {
+                index.remove(hash(entry), entry);
+                plain.remove(&entry);
+            } else if !is_in && kind >= 2 && index.insert(hash(entry), entry, hash).is_ok() {
+                plain.insert(entry, ());
+            }
+        }
+        index.check();
+        for entry in 0..3000 {
+            prop_assert_eq!(index.find(hash(entry), |other| other == entry).is_some(), plain.contains_key(&entry));
+        }
+    }
+}

@@ -1,0 +1,618 @@
+//! The table beside a plain map, through every way in which a connection begins, lives and ends.
+
+use super::*;
+use crate::flags::{ACK, FIN, RST, SYN};
+use crate::wheel::SLOT_MS;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+/// For calls in which nobody is to end.
+fn nobody(connection: &Connection, reason: CloseReason) {
+    panic!("{} ends: {}", connection.tuples()[0].address(0), reason.name());
+}
+
+/// The tuple of a client by its number.
+fn client(number: u32, proto: u8) -> Tuple {
+    let port = 1024 + (number % 50_000) as u16;
+    Tuple {
+        addresses: [0x0a00_0000 + u128::from(number), 0xc000_0201],
+        ports: [port, 443],
+        wire: 0,
+        proto,
+        family: 4,
+    }
+}
+
+/// What replies to it look like: to another address, as behind a translation.
+fn answer(forward: &Tuple) -> Tuple {
+    let mut reply = forward.reversed();
+    reply.addresses[1] |= 0x0100_0000;
+    reply
+}
+
+fn segment(flags: u8, seq: u32, ack: u32) -> Segment {
+    Segment { flags, seq, ack, window: 1000, ..Segment::default() }
+}
+
+impl Table {
+    fn add(&mut self, now_ms: u64, number: u32, proto: u8) -> Result<ConnId, Refused> {
+        let forward = client(number, proto);
+        let syn = segment(SYN, 100, 0);
+        let segment = (proto == proto::TCP).then_some(&syn);
+        self.insert(now_ms, forward, answer(&forward), segment, &mut nobody)
+    }
+
+    /// Opens a TCP connection for good.
+    fn establish(&mut self, now_ms: u64, id: ConnId) {
+        self.touch(id, Direction::Reply, now_ms, 60, Some(&segment(SYN | ACK, 500, 101)));
+        self.touch(id, Direction::Forward, now_ms, 60, Some(&segment(ACK, 101, 501)));
+        assert_eq!(self.get(id).state, State::Established);
+    }
+
+    /// Lets time pass until nobody else ends.
+    fn settle(&mut self, now_ms: u64, closed: &mut dyn FnMut(&Connection, CloseReason)) {
+        for _ in 0..=(self.slab.used() as usize * 8 / ASKED + 2) {
+            self.advance(now_ms, closed);
+        }
+    }
+}
+
+#[test]
+fn a_connection_is_found_from_both_ends_until_it_ends() {
+    let mut table = Table::new(1);
+    let forward = client(1, proto::UDP);
+    let reply = answer(&forward);
+    assert_eq!(table.find(&forward), None);
+    let id = table.add(1000, 1, proto::UDP).unwrap();
+    assert_eq!(table.add(1000, 1, proto::UDP), Err(Refused::Taken));
+    let mut found = [None; 4];
+    table.find_all(&[forward, reply, Tuple { wire: 1, ..reply }, forward.reversed()], &mut found);
+    assert_eq!(found, [Some((id, Direction::Forward)), Some((id, Direction::Reply)), None, None]);
+    assert_eq!((table.len(), table.half_open()), (1, 1));
+
+    assert_eq!(table.touch(id, Direction::Forward, 1000, 60, None), Judged::Stays);
+    assert_eq!(table.touch(id, Direction::Reply, 2000, 70, None), Judged::Moves(State::Replied));
+    assert_eq!((table.len(), table.half_open()), (1, 0));
+    assert_eq!((table.get(id).packets, table.get(id).bytes), ([1, 1], [60, 70]));
+
+    table.advance(301_999, &mut nobody);
+    assert_eq!(table.expires_ms(id, 301_999), 1);
+    let mut ended = Vec::new();
+    table.advance(302_000 + SLOT_MS, &mut |connection, reason| ended.push((connection.tuples()[0], reason)));
+    assert_eq!(ended, [(forward, CloseReason::Timeout)]);
+    assert!(table.is_empty() && table.find(&reply).is_none() && table.live(id).is_none());
+}
+
+#[test]
+fn replies_that_are_anothers_are_taken() {
+    let mut table = Table::new(1);
+    let first = client(1, proto::UDP);
+    table.insert(0, first, answer(&first), None, &mut nobody).unwrap();
+    let second = client(2, proto::UDP);
+    assert_eq!(table.insert(0, second, answer(&first), None, &mut nobody), Err(Refused::Taken));
+    assert_eq!(table.insert(0, answer(&first), second, None, &mut nobody), Err(Refused::Taken));
+    assert_eq!(table.find(&second), None);
+    table.insert(0, second, answer(&second), None, &mut nobody).unwrap();
+}
+
+/// Source and destination are one, as in a LAND packet.
+#[test]
+fn both_ends_may_be_the_same() {
+    let mut table = Table::new(1);
+    let land = Tuple { addresses: [7, 7], ports: [9, 9], wire: 0, proto: proto::UDP, family: 4 };
+    let id = table.insert(0, land, land.reversed(), None, &mut nobody).unwrap();
+    assert_eq!(table.find(&land), Some((id, Direction::Forward)));
+    table.remove(id);
+    assert_eq!(table.find(&land), None);
+}
+
+#[test]
+fn strict_tables_take_no_mid_flow() {
+    let mut table = Table::new(1);
+    table.configure(10, Timeouts::default(), Pickup::Strict);
+    let forward = client(1, proto::TCP);
+    let ack = segment(ACK, 1, 1);
+    for first in [Some(&ack), None] {
+        let made = table.insert(0, forward, answer(&forward), first, &mut nobody);
+        assert_eq!(made, Err(Refused::NotSyn));
+    }
+    assert!(table.is_empty() && table.find(&forward).is_none());
+    table.add(0, 1, proto::TCP).unwrap();
+}
+
+#[test]
+fn what_is_not_believed_is_counted_and_keeps_nothing_alive() {
+    let mut table = Table::new(1);
+    let id = table.add(0, 1, proto::TCP).unwrap();
+    table.establish(0, id);
+    let stranger = segment(RST, 9_999_999, 0);
+    assert_eq!(table.touch(id, Direction::Reply, 7_000_000, 60, Some(&stranger)), Judged::OutOfWindow);
+    assert_eq!(table.get(id).packets, [1, 2]);
+    assert_eq!(table.get(id).idle_ms(7_000_000), 7_000_000);
+    assert_eq!(table.get(id).state, State::Established);
+}
+
+#[test]
+fn what_comes_after_its_time_begins_anew_even_before_it_is_swept() {
+    let mut table = Table::new(1);
+    let id = table.add(0, 1, proto::UDP).unwrap();
+    assert_eq!(table.touch(id, Direction::Forward, 119_999, 60, None), Judged::Stays);
+    assert_eq!(table.touch(id, Direction::Forward, 239_999, 60, None), Judged::Reopens);
+}
+
+#[test]
+fn a_syn_reopens_what_is_over() {
+    let mut table = Table::new(1);
+    let id = table.add(0, 1, proto::TCP).unwrap();
+    table.establish(0, id);
+    table.touch(id, Direction::Forward, 1, 60, Some(&segment(FIN | ACK, 101, 501)));
+    table.touch(id, Direction::Reply, 2, 60, Some(&segment(FIN | ACK, 501, 102)));
+    let last = segment(ACK, 102, 502);
+    assert_eq!(table.touch(id, Direction::Forward, 3, 60, Some(&last)), Judged::Moves(State::TimeWait));
+    let syn = segment(SYN, 900, 0);
+    assert_eq!(table.touch(id, Direction::Forward, 4, 60, Some(&syn)), Judged::Reopens);
+    table.remove(id);
+    table.add(4, 1, proto::TCP).unwrap();
+}
+
+#[test]
+fn reasons_tell_how_a_connection_ended() {
+    let mut table = Table::new(1);
+    let ids: Vec<ConnId> = (0..4).map(|number| table.add(0, number, proto::TCP).unwrap()).collect();
+    ids[1..].iter().for_each(|id| table.establish(0, *id));
+    table.touch(ids[1], Direction::Forward, 0, 60, Some(&segment(RST, 101, 0)));
+    for id in &ids[2..] {
+        table.touch(*id, Direction::Forward, 0, 60, Some(&segment(FIN | ACK, 101, 501)));
+    }
+    table.touch(ids[2], Direction::Reply, 0, 60, Some(&segment(FIN | ACK, 501, 102)));
+    let mut reasons = HashMap::new();
+    table.settle(250_000, &mut |connection, reason| {
+        reasons.insert(connection.tuples()[0], reason);
+    });
+    let expected = [CloseReason::Timeout, CloseReason::Reset, CloseReason::Finished, CloseReason::Timeout];
+    for (number, reason) in (0..).zip(expected) {
+        assert_eq!(reasons[&client(number, proto::TCP)], reason);
+    }
+}
+
+/// The flood lives on what connections leave, oldest first, and who answers gets through.
+#[test]
+fn a_flood_ends_no_established_connection_and_stops_no_responsive_client() {
+    let mut table = Table::new(1);
+    table.configure(1000, Timeouts::default(), Pickup::Loose);
+    for number in 0..900 {
+        let id = table.add(0, number, proto::TCP).unwrap();
+        table.establish(0, id);
+    }
+    let mut evicted = 0;
+    for number in 0..20_000u32 {
+        let forward = client(100_000 + number, proto::TCP);
+        let syn = segment(SYN, number, 0);
+        let now_ms = u64::from(number) / 100;
+        let mut closed = |connection: &Connection, reason| {
+            assert_eq!((connection.state, reason), (State::SynSent, CloseReason::Evicted));
+            assert_eq!(connection.tuples()[0], client(100_000 + evicted, proto::TCP), "the oldest goes");
+            evicted += 1;
+        };
+        let id = table.insert(now_ms, forward, answer(&forward), Some(&syn), &mut closed).unwrap();
+        assert_eq!(table.find(&forward), Some((id, Direction::Forward)));
+        assert!(table.len() <= 1000);
+    }
+    assert_eq!((table.len(), table.half_open(), evicted), (1000, 100, 19_900));
+
+    // A client in the midst of it, answered after ninety more of the flood.
+    let id = table.insert_over(1, 0);
+    for number in 2..92 {
+        table.insert_over(number, 0);
+    }
+    table.establish(200, id);
+    for number in 92..500 {
+        table.insert_over(number, 0);
+    }
+    assert!(table.find(&client(200_001, proto::TCP)).is_some());
+    assert!((0..900).all(|number| table.find(&client(number, proto::TCP)).is_some()));
+}
+
+impl Table {
+    fn insert_over(&mut self, number: u32, now_ms: u64) -> ConnId {
+        let forward = client(200_000 + number, proto::TCP);
+        let syn = segment(SYN, 100, 0);
+        let closed = &mut |connection: &Connection, _| assert_eq!(connection.state, State::SynSent);
+        self.insert(now_ms, forward, answer(&forward), Some(&syn), closed).unwrap()
+    }
+}
+
+#[test]
+fn a_full_table_refuses_when_all_are_wanted() {
+    let mut table = Table::new(1);
+    table.configure(3, Timeouts::default(), Pickup::Loose);
+    let ids: Vec<ConnId> = (0..3).map(|number| table.add(0, number, proto::TCP).unwrap()).collect();
+    ids.iter().for_each(|id| table.establish(0, *id));
+    assert_eq!(table.add(1, 9, proto::TCP), Err(Refused::Full));
+    // One is over, and makes room.
+    table.touch(ids[1], Direction::Reply, 2, 60, Some(&segment(RST, 501, 0)));
+    let forward = client(9, proto::UDP);
+    let mut gone = Vec::new();
+    table
+        .insert(3, forward, answer(&forward), None, &mut |connection, reason| {
+            gone.push((connection.tuples()[0], reason));
+        })
+        .unwrap();
+    assert_eq!(gone, [(client(1, proto::TCP), CloseReason::Evicted)]);
+}
+
+#[test]
+fn a_lower_bound_ends_nobody_established() {
+    let mut table = Table::new(1);
+    for number in 0..100 {
+        let id = table.add(0, number, proto::TCP).unwrap();
+        if number < 50 {
+            table.establish(0, id);
+        }
+    }
+    table.configure(60, Timeouts::default(), Pickup::Loose);
+    assert_eq!(table.len(), 100);
+    let mut evicted = 0;
+    for number in 200..260 {
+        let forward = client(number, proto::UDP);
+        let _ = table.insert(1, forward, answer(&forward), None, &mut |connection, _| {
+            assert!(connection.state.is_half_open());
+            evicted += 1;
+        });
+    }
+    assert_eq!(table.len(), 60);
+    assert!((0..50).all(|number| table.find(&client(number, proto::TCP)).is_some()));
+    assert!(evicted >= 40);
+}
+
+#[test]
+fn shorter_timeouts_hold_for_connections_that_are_there() {
+    let mut table = Table::new(1);
+    for number in 0..2000 {
+        let id = table.add(0, number, proto::TCP).unwrap();
+        table.establish(0, id);
+    }
+    table.advance(1000, &mut nobody);
+    table.configure(1_000_000, Timeouts { tcp_established: 10, ..Timeouts::default() }, Pickup::Loose);
+    table.settle(9_999, &mut nobody);
+    let mut ended = 0;
+    table.settle(10_000 + SLOT_MS, &mut |_, _| ended += 1);
+    assert_eq!(ended, 2000);
+}
+
+#[test]
+fn longer_timeouts_hold_for_connections_that_are_there() {
+    let mut table = Table::new(1);
+    let id = table.add(0, 1, proto::TCP).unwrap();
+    table.establish(0, id);
+    table.configure(10, Timeouts { tcp_established: u32::MAX, ..Timeouts::default() }, Pickup::Loose);
+    for hours in 0..24 * 24 {
+        table.settle(hours * 3_600_000, &mut nobody);
+    }
+    let mut ended = 0;
+    table.settle(u64::from(Timeouts::LONGEST_S) * 1000 + SLOT_MS, &mut |_, _| ended += 1);
+    assert_eq!(ended, 1);
+}
+
+#[test]
+fn no_call_ends_more_than_some_hundred_and_calls_catch_up() {
+    let mut table = Table::new(1);
+    for number in 0..5000 {
+        table.add(0, number, if number % 2 == 0 { proto::TCP } else { proto::UDP }).unwrap();
+    }
+    let (mut calls, mut ended) = (0, 0);
+    while !table.is_empty() {
+        let before = ended;
+        table.advance(1_000_000, &mut |_, _| ended += 1);
+        assert!(ended > before && ended - before <= ASKED);
+        calls += 1;
+    }
+    assert_eq!(ended, 5000);
+    assert!(calls <= 5000 / ASKED + 1);
+}
+
+#[test]
+fn a_leap_of_time_ends_all_and_time_never_goes_back() {
+    let mut table = Table::new(1);
+    for number in 0..2000 {
+        table.add(5000, number, proto::UDP).unwrap();
+    }
+    table.advance(0, &mut nobody);
+    table.add(0, 5000, proto::UDP).unwrap();
+    let id = table.find(&client(5000, proto::UDP)).unwrap().0;
+    assert_eq!(table.get(id).idle_ms(5000), 0, "made at the latest time that was told");
+    let mut ended = 0;
+    table.advance(1 << 50, &mut |_, _| ended += 1);
+    assert_eq!((ended, table.len()), (2001, 0));
+    table.add(0, 1, proto::UDP).unwrap();
+    table.settle((1 << 50) + 119_999, &mut nobody);
+}
+
+#[test]
+fn connections_move_to_another_table() {
+    let mut old = Table::new(1);
+    let ids: Vec<ConnId> =
+        (0..100).map(|number| old.add(u64::from(number), number, proto::TCP).unwrap()).collect();
+    ids.iter().step_by(2).for_each(|id| old.establish(500, *id));
+    let mut snapshots = Vec::new();
+    assert_eq!(
+        old.scan(0, usize::MAX, &mut |_, connection| snapshots.push(connection.snapshot(10_500))),
+        None
+    );
+    let mut new = Table::new(2);
+    for snapshot in &snapshots {
+        new.restore(1_000_000_000_000, snapshot, &mut nobody).unwrap();
+        assert_eq!(new.restore(0, snapshot, &mut nobody), Err(Refused::Taken));
+    }
+    assert_eq!((new.len(), new.half_open()), (100, 50));
+    let (id, _) = new.find(&client(2, proto::TCP)).unwrap();
+    let was = new.get(id).snapshot(1_000_000_000_000);
+    assert_eq!((was.idle_ms, was.age_ms / 16, was.state), (10_000, 10_498 / 16, State::Established));
+    let data = Segment { payload: 10, ..segment(ACK, 101, 501) };
+    assert_eq!(new.touch(id, Direction::Forward, 0, 60, Some(&data)), Judged::Stays);
+}
+
+#[test]
+fn a_scan_tells_each_once_however_it_is_cut() {
+    let mut table = Table::new(1);
+    let ids: Vec<ConnId> = (0..1000).map(|number| table.add(0, number, proto::UDP).unwrap()).collect();
+    for id in ids.iter().step_by(3) {
+        table.remove(*id);
+    }
+    for most in [1, 7, 1000, usize::MAX] {
+        let (mut seen, mut from) = (Vec::new(), Some(0));
+        while let Some(place) = from {
+            from = table.scan(place, most, &mut |id, _| seen.push(id));
+        }
+        let expected = ids.iter().enumerate().filter(|(at, _)| at % 3 != 0).map(|(_, id)| *id);
+        assert!(seen.into_iter().eq(expected));
+    }
+}
+
+#[test]
+fn growing_loses_nobody_and_stays_within_its_bytes() {
+    let mut table = Table::new(1);
+    let many = 1_000_000u32;
+    let mut most = 0.0f64;
+    for number in 0..many {
+        table.add(0, number, proto::UDP).unwrap();
+        if number >= 250_000 && number.is_multiple_of(1000) {
+            most = most.max(table.memory() as f64 / f64::from(number + 1));
+        }
+        if number.is_power_of_two() || number == many - 1 {
+            let tuples: Vec<Tuple> = (0..=number)
+                .rev()
+                .step_by(1 + number as usize / 3000)
+                .flat_map(|number| [client(number, proto::UDP), answer(&client(number, proto::UDP))])
+                .collect();
+            let mut found = vec![None; tuples.len()];
+            table.find_all(&tuples, &mut found);
+            for (tuple, found) in tuples.iter().zip(found) {
+                let (id, direction) = found.expect("found");
+                assert_eq!(table.get(id).tuple(direction), *tuple);
+            }
+        }
+    }
+    let each = table.memory() as f64 / f64::from(many);
+    println!("{each:.1} bytes a connection at {many}, {most:.1} at most from 250,000 on");
+    assert!(each <= 192.0 && most <= 192.0, "{each:.1}, {most:.1} bytes a connection");
+}
+
+/// All tuples of IPv4 have one hash here: two buckets and the stash are all there is.
+#[test]
+fn equal_hashes_are_refused_before_they_cost_much() {
+    let mut table = Table::new(1);
+    table.hasher = Hasher::weak();
+    let mut made = 0;
+    while table.add(0, made, proto::UDP).is_ok() {
+        made += 1;
+        assert!(made < 1000, "bounded");
+    }
+    assert!(made > 100);
+    assert_eq!(table.len(), made as usize);
+    assert!(table.memory() < 1_000_000);
+    for number in 0..made {
+        let forward = client(number, proto::UDP);
+        let (id, direction) = table.find(&forward).unwrap();
+        assert_eq!((table.find(&answer(&forward)).unwrap().0, direction), (id, Direction::Forward));
+    }
+    let refused = client(made, proto::UDP);
+    assert!(table.find(&refused).is_none() && table.find(&answer(&refused)).is_none());
+    for number in 0..made {
+        let (id, _) = table.find(&client(number, proto::UDP)).unwrap();
+        table.remove(id);
+    }
+    assert!(table.is_empty());
+    assert!(table.add(0, made, proto::UDP).is_ok());
+}
+
+/// One step of the model.
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(u32, u8),
+    Touch(u32, bool, u8),
+    Remove(u32),
+    Pass(u64),
+    Configure(usize, u32),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let proto = prop::sample::select(vec![proto::TCP, proto::UDP, proto::ICMP, 47]);
+    let flags = prop::sample::select(vec![SYN, SYN | ACK, ACK, ACK, FIN | ACK, RST]);
+    let step = prop_oneof![
+        8 => (0..40u32, proto).prop_map(|(number, proto)| Step::Insert(number, proto)),
+        12 => (0..40u32, any::<bool>(), flags).prop_map(|(number, reply, flags)| Step::Touch(number, reply, flags)),
+        1 => (0..40u32).prop_map(Step::Remove),
+        3 => (0..20_000u64).prop_map(Step::Pass),
+        1 => (0..10_000_000u64).prop_map(Step::Pass),
+        1 => (5..40usize, 1..500u32).prop_map(|(max, seconds)| Step::Configure(max, seconds)),
+    ];
+    prop::collection::vec(step, 1..300)
+}
+
+/// The plainest table: what there is, in a map.
+struct Model {
+    table: Table,
+    plain: HashMap<ConnId, Plain>,
+    now_ms: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Plain {
+    tuples: [Tuple; 2],
+    state: State,
+    last_ms: u64,
+    packets: [u64; 2],
+}
+
+impl Model {
+    fn named(&self, tuple: &Tuple) -> Option<(ConnId, Direction)> {
+        self.plain.iter().find_map(|(id, plain)| {
+            let side = plain.tuples.iter().position(|other| other == tuple)?;
+            Some((*id, Direction::ALL[side]))
+        })
+    }
+
+    fn timeout_ms(&self, plain: &Plain) -> u64 {
+        u64::from(self.table.timeouts.of(plain.tuples[0].proto, plain.state)) * 1000
+    }
+
+    /// What the table told, by tuple; the plain side forgets it after asking whether that was right.
+    fn ended(&mut self, told: Vec<(Tuple, CloseReason)>) {
+        for (tuple, reason) in told {
+            let (id, _) = self.named(&tuple).expect("who ends was there");
+            let plain = self.plain.remove(&id).unwrap();
+            let idle_ms = self.now_ms - plain.last_ms;
+            if reason == CloseReason::Evicted {
+                // Half open before over, idle longest first.
+                assert!(plain.state.is_half_open() || plain.state.is_over());
+                let goes_before = |other: &&Plain| {
+                    other.state.is_half_open() && !plain.state.is_half_open()
+                        || other.state.is_half_open() == plain.state.is_half_open()
+                            && (other.state.is_half_open() || other.state.is_over())
+                            && other.last_ms < plain.last_ms
+                };
+                assert!(self.plain.values().find(goes_before).is_none(), "an older one is left");
+            } else {
+                assert!(idle_ms >= self.timeout_ms(&plain), "{} ms early", self.timeout_ms(&plain) - idle_ms);
+            }
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        let mut told = Vec::new();
+        let mut tell = |connection: &Connection, reason| told.push((connection.tuples()[0], reason));
+        match *step {
+            Step::Insert(number, proto) => {
+                let forward = client(number, proto);
+                let (tuples, syn) = ([forward, answer(&forward)], segment(SYN, 100, 0));
+                let taken = self.named(&tuples[0]).is_some();
+                let made = self.table.insert(self.now_ms, tuples[0], tuples[1], Some(&syn), &mut tell);
+                assert_eq!(made == Err(Refused::Taken), taken);
+                self.ended(told);
+                if let Ok(id) = made {
+                    let state = if proto == proto::TCP { State::SynSent } else { State::Unreplied };
+                    let plain = Plain { tuples, state, last_ms: self.now_ms, packets: [0; 2] };
+                    assert!(self.plain.insert(id, plain).is_none(), "a place of its own");
+                } else if made == Err(Refused::Full) {
+                    assert!(self.plain.len() >= self.table.max);
+                }
+            }
+            Step::Touch(number, reply, flags) => {
+                let direction = if reply { Direction::Reply } else { Direction::Forward };
+                for proto in [proto::TCP, proto::UDP, proto::ICMP, 47] {
+                    let forward = client(number, proto);
+                    let Some((id, _)) = self.named(&forward) else { continue };
+                    let (seq, ack) = if reply { (500, 101) } else { (100, 501) };
+                    let seq = seq + u32::from(flags & SYN == 0);
+                    let segment = segment(flags, seq, ack);
+                    let judged = self.table.touch(id, direction, self.now_ms, 60, Some(&segment));
+                    self.judged(id, direction, judged);
+                }
+            }
+            Step::Remove(number) => {
+                if let Some((id, _)) = self.named(&client(number, proto::TCP)) {
+                    assert_eq!(self.table.remove(id).tuples(), self.plain.remove(&id).unwrap().tuples);
+                }
+            }
+            Step::Pass(ms) => {
+                self.now_ms += ms;
+                self.table.settle(self.now_ms, &mut tell);
+                self.ended(told);
+                for plain in self.plain.values() {
+                    let late = (self.now_ms - plain.last_ms).checked_sub(self.timeout_ms(plain));
+                    assert!(late.is_none_or(|late| late < SLOT_MS), "{late:?} ms late");
+                }
+            }
+            Step::Configure(max, seconds) => {
+                let timeouts = Timeouts {
+                    tcp_established: seconds * 3,
+                    udp: seconds,
+                    tcp_time_wait: seconds,
+                    ..Timeouts::default()
+                };
+                self.table.configure(max, timeouts, Pickup::Loose);
+            }
+        }
+    }
+
+    fn judged(&mut self, id: ConnId, direction: Direction, judged: Judged) {
+        let timeout_ms = self.timeout_ms(&self.plain[&id]);
+        let plain = self.plain.get_mut(&id).unwrap();
+        let is_late = self.now_ms - plain.last_ms >= timeout_ms;
+        assert!(!is_late || judged == Judged::Reopens);
+        match judged {
+            Judged::Reopens => return,
+            Judged::OutOfWindow => {}
+            Judged::Moves(state) => (plain.state, plain.last_ms) = (state, self.now_ms),
+            Judged::Stays => plain.last_ms = self.now_ms,
+        }
+        plain.packets[direction as usize] += 1;
+    }
+
+    fn compare(&self) {
+        assert_eq!(self.table.len(), self.plain.len());
+        let half_open = self.plain.values().filter(|plain| plain.state.is_half_open()).count();
+        assert_eq!(self.table.half_open(), half_open);
+        let mut scanned = 0;
+        self.table.scan(0, usize::MAX, &mut |id, connection| {
+            let plain = &self.plain[&id];
+            assert_eq!(connection.tuples(), plain.tuples);
+            assert_eq!((connection.state, connection.packets), (plain.state, plain.packets));
+            assert_eq!(connection.idle_ms(self.now_ms), self.now_ms - plain.last_ms);
+            scanned += 1;
+        });
+        assert_eq!(scanned, self.plain.len());
+
+        let protos = [proto::TCP, proto::UDP, proto::ICMP, 47];
+        let forward = (0..40).flat_map(|number| protos.map(|proto| client(number, proto)));
+        let tuples: Vec<Tuple> = forward.flat_map(|forward| [forward, answer(&forward)]).collect();
+        let mut found = vec![None; tuples.len()];
+        self.table.find_all(&tuples, &mut found);
+        for (tuple, found) in tuples.iter().zip(found) {
+            assert_eq!(found, self.named(tuple));
+            assert_eq!(found, self.table.find(tuple));
+        }
+    }
+}
+
+proptest! {
+    /// Whatever happens, the table is the plain map: who is found, who makes room, who ends and when.
+    #[test]
+    fn the_table_is_a_plain_map(
+        steps in steps(),
+        begins_ms in prop::sample::select(vec![0, u64::from(u32::MAX) - 100_000, 1_700_000_000_000]),
+        weak in any::<bool>(),
+    ) {
+        let mut table = Table::new(1);
+        if weak {
+            table.hasher = Hasher::weak();
+        }
+        table.advance(begins_ms, &mut nobody);
+        let mut model = Model { table, plain: HashMap::new(), now_ms: begins_ms };
+        for step in &steps {
+            model.step(step);
+        }
+        model.compare();
+    }
+}
