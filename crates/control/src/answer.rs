@@ -5,6 +5,8 @@
 
 use crate::protocol::VERSION;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::net::IpAddr;
 
 /// One line of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +40,22 @@ pub enum Answer {
     Enabled(String),
     /// A port whose packets pass untouched from now on.
     Disabled(String),
+    /// A connection.
+    Connection(ConnectionLine),
+    /// Connections in numbers.
+    Summary(SummaryLine),
+    /// Something that happened to a connection.
+    Event(EventLine),
+    /// So many events, of all who watch, came faster than they were read.
+    Lost(u64),
+    /// Connections that were asked to end.
+    Killed(CountLine),
+    /// A piece of the connections' state, in hexadecimal.
+    State(String),
+    /// Connections in the state that was sent.
+    Saved(CountLine),
+    /// Connections that the state which was received made.
+    Loaded(CountLine),
     /// Lines of a policy file.
     Policy(String),
     /// The name of a port, for completion.
@@ -77,6 +95,12 @@ pub enum Topic {
     Settings,
     /// `show version`
     Version,
+    /// `show connections`
+    Connections,
+    /// `show conn summary`
+    ConnSummary,
+    /// `monitor`
+    Monitor,
 }
 
 /// A rule in force.
@@ -216,7 +240,7 @@ pub struct SettingLine {
     /// Its name.
     pub name: String,
     /// Its value: a number, or a word.
-    pub value: serde_json::Value,
+    pub value: Value,
 }
 
 /// A version.
@@ -229,6 +253,108 @@ pub struct VersionLine {
     /// The instructions that rules are looked up with: `avx512`, `avx2` or `scalar`.
     #[serde(default)]
     pub instructions: String,
+}
+
+/// A connection at some moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionLine {
+    /// Its protocol, by name if it has one.
+    pub proto: String,
+    /// Its state, `established` for instance.
+    pub state: String,
+    /// The packets of the end that began, as they arrive.
+    pub arrived: EndsLine,
+    /// The same packets as they leave.
+    pub sent: EndsLine,
+    /// Milliseconds since it was made.
+    pub age_ms: u64,
+    /// Milliseconds since its last packet.
+    pub idle_ms: u64,
+    /// Milliseconds until it ends if no packet comes.
+    pub expires_ms: u64,
+    /// What the end that began has sent.
+    pub forward: Traffic,
+    /// What the other end has sent.
+    pub reply: Traffic,
+    /// The stateful rules that it has.
+    pub rules: Vec<u32>,
+    /// Where it is kept, if that was asked for.
+    #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+}
+
+/// Where a connection is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The worker that has it.
+    pub worker: u16,
+    /// Its number there, while it lives.
+    pub id: u32,
+    /// The wire that it is seen on: the smaller number of its two ports.
+    pub wire: u16,
+}
+
+/// Addresses and ports of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndsLine {
+    /// Source address.
+    pub src: IpAddr,
+    /// Source port, or the identifier of an ICMP query; 0 for protocols without.
+    pub sport: u16,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// Destination port, likewise.
+    pub dport: u16,
+}
+
+/// Something that happened to a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventLine {
+    /// What.
+    pub what: Happening,
+    /// Why it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The connection, at that moment.
+    pub connection: ConnectionLine,
+}
+
+/// What happens to connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Happening {
+    /// It was made.
+    Created,
+    /// It ended.
+    Closed,
+}
+
+/// A number of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountLine {
+    /// How many.
+    pub connections: u64,
+}
+
+/// All connections in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SummaryLine {
+    /// Connections now.
+    pub connections: u64,
+    /// Of these, those that the other end has not answered yet.
+    pub half_open: u64,
+    /// The most that there may be.
+    pub max: u64,
+    /// Made so far.
+    pub created: u64,
+    /// Ended so far, by reason.
+    pub closed: Map<String, Value>,
+    /// First packets and fragments that were dropped, by reason.
+    pub refused: Map<String, Value>,
+    /// TCP segments outside of their connection's windows.
+    pub out_of_window: u64,
+    /// Events that came faster than they were read.
+    pub events_lost: u64,
 }
 
 /// Something wrong, or worth knowing, and where.

@@ -1,7 +1,7 @@
 //! The client's end of the wire: one connection, one question at a time, the answer as it comes.
 
 use crate::answer::{Answer, End};
-use crate::protocol::{self, Request};
+use crate::protocol::{self, Request, hex};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,12 @@ const LONGEST_LINE: u64 = 1 << 30;
 
 /// Bytes collected before they are sent.
 const BUFFER: usize = 64 << 10;
+
+/// Bytes of a state in one piece.
+const PIECE: usize = 24 << 10;
+
+/// How often whoever follows is asked whether that is enough.
+const PULSE: Duration = Duration::from_millis(100);
 
 /// Why a question got no answer.
 #[derive(Debug, thiserror::Error)]
@@ -79,11 +85,69 @@ impl Client {
     pub fn ask<E: From<ClientError>>(
         &mut self,
         request: &Request,
-        mut take: impl FnMut(Answer) -> Result<(), E>,
+        take: impl FnMut(Answer) -> Result<(), E>,
     ) -> Result<End, E> {
         // The daemon may refuse before it has read everything: then its answer tells more than our failure to
         // write.
         let sent = self.send(request);
+        self.receive(sent, take)
+    }
+
+    /// Sends a state of connections, as pieces, and hands each line of the answer to `take` until the end.
+    ///
+    /// # Errors
+    /// The state cannot be read, the connection broke, or what came is no answer.
+    pub fn load<E: From<ClientError>>(
+        &mut self,
+        state: &mut impl Read,
+        take: impl FnMut(Answer) -> Result<(), E>,
+    ) -> Result<End, E> {
+        let mut sent = self.send(&Request::LoadState);
+        let mut piece = vec![0; PIECE];
+        while sent.is_ok() {
+            let read = read_full(state, &mut piece).map_err(ClientError::from)?;
+            sent = self.send(&Request::Piece(hex::encode(&piece[..read])));
+            if read == 0 {
+                break;
+            }
+        }
+        self.receive(sent, take)
+    }
+
+    /// Asks what has no end of its own, and hands each line to `take` until `enough`, which is asked now and then. What `take`
+    /// is too slow for waits at the daemon.
+    ///
+    /// # Errors
+    /// The connection broke, or what came is no answer.
+    pub fn follow<E: From<ClientError>>(
+        &mut self,
+        request: &Request,
+        enough: impl Fn() -> bool,
+        mut take: impl FnMut(Answer) -> Result<(), E>,
+    ) -> Result<End, E> {
+        self.send(request).map_err(ClientError::from)?;
+        self.stream.set_read_timeout(Some(PULSE)).map_err(ClientError::from)?;
+        let mut stream = BufReader::with_capacity(BUFFER, &self.stream);
+        let mut line = Vec::new();
+        loop {
+            match read_answer(&mut stream, &mut line) {
+                Ok(Some(Answer::End(end))) => return Ok(end),
+                Ok(Some(answer)) => take(answer)?,
+                Ok(None) => return Err(ClientError::Lost.into()),
+                Err(ClientError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+            if enough() {
+                return Ok(End::new(true));
+            }
+        }
+    }
+
+    fn receive<E: From<ClientError>>(
+        &mut self,
+        sent: io::Result<()>,
+        mut take: impl FnMut(Answer) -> Result<(), E>,
+    ) -> Result<End, E> {
         let reader = self.stream.try_clone().map_err(ClientError::from)?;
         let (lines, answer) = mpsc::channel();
         thread::spawn(move || drain(reader, &lines));
@@ -107,9 +171,9 @@ impl Client {
 /// handed on together.
 fn drain(stream: UnixStream, lines: &mpsc::Sender<Vec<Result<Answer, ClientError>>>) {
     let mut stream = BufReader::with_capacity(BUFFER, stream);
-    let mut together = Vec::new();
+    let (mut together, mut line) = (Vec::new(), Vec::new());
     loop {
-        let answer = match read_answer(&mut stream) {
+        let answer = match read_answer(&mut stream, &mut line) {
             Ok(None) => {
                 // Nobody is left to tell if this fails.
                 let _ = lines.send(together);
@@ -127,12 +191,11 @@ fn drain(stream: UnixStream, lines: &mpsc::Sender<Vec<Result<Answer, ClientError
     }
 }
 
-/// The next line that is understood. Kinds of lines that a newer daemon knows are passed over.
-fn read_answer(stream: &mut impl BufRead) -> Result<Option<Answer>, ClientError> {
-    let mut line = Vec::new();
+/// The next line that is understood. Kinds of lines that a newer daemon knows are passed over. `line` holds what was read of
+/// it, also after an error, so that it may be gone on with.
+fn read_answer(stream: &mut impl BufRead, line: &mut Vec<u8>) -> Result<Option<Answer>, ClientError> {
     loop {
-        line.clear();
-        match stream.take(LONGEST_LINE).read_until(b'\n', &mut line) {
+        match stream.take(LONGEST_LINE).read_until(b'\n', line) {
             Ok(0) => return Ok(None),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
@@ -141,12 +204,28 @@ fn read_answer(stream: &mut impl BufRead) -> Result<Option<Answer>, ClientError>
         if !line.ends_with(b"\n") {
             return Ok(None);
         }
-        match serde_json::from_slice(&line) {
+        let answer = serde_json::from_slice(line);
+        line.clear();
+        match answer {
             Ok(answer) => return Ok(Some(answer)),
             Err(error) if error.is_data() && error.to_string().starts_with("unknown variant") => {}
             Err(error) => return Err(ClientError::Garbled(error.to_string())),
         }
     }
+}
+
+/// Reads until the buffer is full or there is no more.
+fn read_full(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
+    let mut read = 0;
+    while read < into.len() {
+        match from.read(&mut into[read..]) {
+            Ok(0) => break,
+            Ok(more) => read += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
 }
 
 #[cfg(test)]
@@ -155,8 +234,8 @@ mod tests {
     use crate::answer::{RuleText, VersionLine};
 
     fn read(text: &str) -> Vec<Result<Answer, String>> {
-        let mut stream = text.as_bytes();
-        let next = || read_answer(&mut stream).map_err(|error| error.to_string()).transpose();
+        let (mut stream, mut line) = (text.as_bytes(), Vec::new());
+        let next = || read_answer(&mut stream, &mut line).map_err(|error| error.to_string()).transpose();
         std::iter::from_fn(next).take(5).collect()
     }
 

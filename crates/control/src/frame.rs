@@ -5,6 +5,8 @@
 //! slowly. Both use the timeouts of the socket, so each must be the only one to read or to write it.
 
 use crate::limits::{Budget, Limits, Share};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -55,13 +57,42 @@ impl<'a> Requests<'a> {
 
     /// The next request; `None` where the client has ended. `begun` is called when its first byte is there.
     pub(crate) fn next(&mut self, begun: impl FnOnce()) -> Result<Option<Line>, FrameError> {
-        if self.start == self.end {
-            self.stream.set_read_timeout(None)?;
-            if self.fill()? == 0 {
-                return Ok(None);
-            }
+        if !self.await_more(None)? {
+            return Ok(None);
         }
         begun();
+        self.line().map(Some)
+    }
+
+    /// The next request, which must begin to come soon.
+    pub(crate) fn next_soon(&mut self) -> Result<Line, FrameError> {
+        match self.await_more(Some(self.limits.grace)) {
+            Ok(true) => self.line(),
+            Ok(false) => Err(FrameError::Half),
+            Err(error) if timed_out(&error) => Err(FrameError::Late),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits until there is something to read; `false`: the client has ended.
+    fn await_more(&mut self, patience: Option<Duration>) -> std::io::Result<bool> {
+        if self.start < self.end {
+            return Ok(true);
+        }
+        self.stream.set_read_timeout(patience.map(|patience| patience.max(SHORTEST)))?;
+        Ok(self.fill()? > 0)
+    }
+
+    /// Whether the client has sent more, or has ended.
+    pub(crate) fn is_more(&self) -> bool {
+        let mut fds = [PollFd::new(self.stream, PollFlags::IN)];
+        // A socket that cannot be asked is none that is listened to.
+        self.start < self.end
+            || !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0) | Err(Errno::INTR))
+    }
+
+    /// The request that has begun to come.
+    fn line(&mut self) -> Result<Line, FrameError> {
         let started = Instant::now();
         let mut line = Line { bytes: Vec::new(), share: self.budget.share() };
         loop {
@@ -72,7 +103,7 @@ impl<'a> Requests<'a> {
             line.bytes.extend_from_slice(piece);
             self.start += piece.len() + usize::from(newline.is_some());
             if newline.is_some() {
-                return Ok(Some(line));
+                return Ok(line);
             }
             let left = self.limits.time_for(line.bytes.len()).checked_sub(started.elapsed());
             let left = left.ok_or(FrameError::Late)?;

@@ -20,6 +20,8 @@ pub struct Limits {
     pub pending_bytes: usize,
     /// Requests up to this length are taken however much is pending.
     pub small_request_bytes: usize,
+    /// Clients that watch connections at once.
+    pub monitors: usize,
     /// How long a request may take to arrive, and a full buffer of an answer to be read,
     pub grace: Duration,
     /// and how many bytes a client must move for each second beyond that.
@@ -34,6 +36,7 @@ impl Default for Limits {
             request_bytes: 256 << 20,
             pending_bytes: 512 << 20,
             small_request_bytes: 64 << 10,
+            monitors: 32,
             grace: Duration::from_secs(10),
             bytes_per_s: 64 << 10,
         }
@@ -47,19 +50,19 @@ impl Limits {
     }
 }
 
-/// Bytes that all clients draw on.
+/// Something that all clients draw on: bytes, places.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget(Arc<AtomicUsize>);
 
 impl Budget {
-    /// A budget of so many bytes.
-    pub(crate) fn new(bytes: usize) -> Budget {
-        Budget(Arc::new(AtomicUsize::new(bytes)))
+    /// A budget of so much.
+    pub(crate) fn new(much: usize) -> Budget {
+        Budget(Arc::new(AtomicUsize::new(much)))
     }
 
     /// A share of the budget, empty yet.
     pub(crate) fn share(&self) -> Share {
-        Share { budget: self.clone(), bytes: 0 }
+        Share { budget: self.clone(), drawn: 0 }
     }
 }
 
@@ -67,20 +70,20 @@ impl Budget {
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: Budget,
-    bytes: usize,
+    drawn: usize,
 }
 
 impl Share {
-    /// Draws more, up to `bytes` in all. Says whether there was enough; if not, nothing is drawn.
-    pub(crate) fn grow_to(&mut self, bytes: usize) -> bool {
-        let more = bytes.saturating_sub(self.bytes);
+    /// Draws more, up to `much` in all. Says whether there was enough; if not, nothing is drawn.
+    pub(crate) fn grow_to(&mut self, much: usize) -> bool {
+        let more = much.saturating_sub(self.drawn);
         let taken = self
             .budget
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(more))
             .is_ok();
         if taken {
-            self.bytes += more;
+            self.drawn += more;
         }
         taken
     }
@@ -88,7 +91,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.0.fetch_add(self.bytes, Ordering::Relaxed);
+        self.budget.0.fetch_add(self.drawn, Ordering::Relaxed);
     }
 }
 

@@ -5,6 +5,8 @@
 //! neither side ever holds a long one as a whole. `docs/protocol.md` describes the wire for programs in other
 //! languages; what is here is the only other place that knows it.
 
+pub mod hex;
+
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -26,6 +28,12 @@ pub enum Request {
     Save,
     /// Names for completion: the ports, and rules whose number begins with these digits.
     Names(String),
+    /// Answer with the state of all connections, for [`Request::LoadState`].
+    SaveState,
+    /// Make the connections of a state, whose pieces follow as [`Request::Piece`].
+    LoadState,
+    /// A piece of a state, in hexadecimal; the last one is empty.
+    Piece(String),
 }
 
 /// Why a line is no request.
@@ -38,7 +46,7 @@ pub enum DecodeError {
     #[error("version {0} of the protocol is not spoken here, version {VERSION} is")]
     Version(u32),
     /// No such thing can be asked.
-    #[error("'{0}' cannot be asked; what can is: run, apply, save, names")]
+    #[error("'{0}' cannot be asked; what can is: run, apply, save, names, save-state, load-state, piece")]
     Unknown(String),
     /// The request lacks a member.
     #[error("a request to '{request}' needs '{member}'")]
@@ -60,6 +68,7 @@ struct Envelope {
     commands: Option<Commands>,
     policy: Option<String>,
     prefix: Option<String>,
+    state: Option<String>,
 }
 
 /// Commands of one request, so many at most: an empty one costs a request three bytes, and us much more.
@@ -120,6 +129,9 @@ pub fn decode(line: &[u8]) -> Result<Request, DecodeError> {
         "apply" => envelope.policy.map(Request::Apply).ok_or(missing("apply", "policy")),
         "save" => Ok(Request::Save),
         "names" => Ok(Request::Names(envelope.prefix.unwrap_or_default())),
+        "save-state" => Ok(Request::SaveState),
+        "load-state" => Ok(Request::LoadState),
+        "piece" => envelope.state.map(Request::Piece).ok_or(missing("piece", "state")),
         other => Err(DecodeError::Unknown(beginning(other, 40))),
     }
 }
@@ -145,13 +157,18 @@ pub fn encode(request: &Request, mut to: impl std::io::Write) -> std::io::Result
         policy: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         prefix: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        state: Option<&'a str>,
     }
-    let mut wire = Borrowed { v: VERSION, verb: "", commands: None, policy: None, prefix: None };
+    let mut wire = Borrowed { v: VERSION, verb: "", commands: None, policy: None, prefix: None, state: None };
     match request {
         Request::Run(commands) => (wire.verb, wire.commands) = ("run", Some(commands.as_slice())),
         Request::Apply(policy) => (wire.verb, wire.policy) = ("apply", Some(policy.as_str())),
         Request::Save => wire.verb = "save",
         Request::Names(prefix) => (wire.verb, wire.prefix) = ("names", Some(prefix.as_str())),
+        Request::SaveState => wire.verb = "save-state",
+        Request::LoadState => wire.verb = "load-state",
+        Request::Piece(state) => (wire.verb, wire.state) = ("piece", Some(state.as_str())),
     }
     serde_json::to_writer(&mut to, &wire)?;
     to.write_all(b"\n")
@@ -176,6 +193,9 @@ mod tests {
             Request::Apply("add all drop\n# é\u{2028}\nflush\n".into()),
             Request::Save,
             Request::Names("12".into()),
+            Request::SaveState,
+            Request::LoadState,
+            Request::Piece("00ff".into()),
         ] {
             assert_eq!(round_trip(&request), request);
         }
@@ -189,6 +209,7 @@ mod tests {
         assert!(error(r#"{"v":1,"do":"run","comands":[]}"#).contains("comands"));
         assert!(error(r#"{"v":1,"do":"run"}"#).contains("'commands'"));
         assert!(error(r#"{"v":1,"do":"run","commands":[1]}"#).starts_with("this is not a request"));
+        assert!(error(r#"{"v":1,"do":"piece"}"#).contains("'state'"));
         assert!(error(r#"{"v":1,"do":"dance"}"#).contains("'dance' cannot be asked"));
         assert!(error(r#"{"v":7,"do":"save","new":true}"#).contains("version 7"));
         assert!(error(r#"{"v":7,"do":"save"}"#).contains("version 7"));

@@ -5,16 +5,19 @@
 //! slowly, or not at all, keeps nobody waiting. What an answer holds while it is sent is the policy that it
 //! is about, which is shared, and some hundred counters.
 
+mod connections;
+
 use crate::answer::{Answer, Begin, ChangeCount, End, ErrorLine, RuleLine, RuleText, Topic};
 use crate::blame;
 use crate::daemon::{Change, Daemon, Refusal, Wish, is_change};
 use crate::desk::{Desk, lock};
 use crate::language;
+use crate::limits::Budget;
 use crate::protocol::{DecodeError, Request};
 use crate::status;
 use mmb_engine::Count;
 use mmb_policy::command::Show;
-use mmb_policy::{Command, Policy, Rule, RuleChange, RuleId};
+use mmb_policy::{Command, Filter, Policy, Rule, RuleChange, RuleId};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,14 +35,33 @@ const MOST_ERRORS: usize = 100;
 /// Rules offered for completion.
 const MOST_NAMES: usize = 200;
 
+/// Where requests are carried out.
+pub(crate) struct Room<'a> {
+    pub(crate) daemon: &'a Mutex<Daemon>,
+    pub(crate) desk: &'a Desk,
+    /// Places for clients that watch.
+    pub(crate) monitors: &'a Budget,
+}
+
+/// What a client sends behind the requests that it is answered.
+pub(crate) trait More {
+    /// It has sent more, or has gone.
+    fn is_there(&self) -> bool;
+
+    /// The next request, which has to come soon; `None`: the conversation is over.
+    #[allow(dead_code)]
+    fn next(&mut self) -> Option<Result<Request, DecodeError>>;
+}
+
 /// Carries out requests that came together and writes their answers, in order. Changes that follow each other come into
 /// force together, up to a request that looks at what is in force.
 ///
 /// # Errors
 /// What the writer says: the client is gone. What is wrong with a request is part of its answer.
 pub(crate) fn respond(
-    (daemon, desk): (&Mutex<Daemon>, &Desk),
+    room: &Room<'_>,
     requests: impl IntoIterator<Item = Result<Request, DecodeError>>,
+    more: &mut dyn More,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut errands = requests.into_iter().map(Errand::new).peekable();
@@ -52,14 +74,16 @@ pub(crate) fn respond(
             }
         }
         let wishes: Vec<Wish> = together.iter_mut().filter_map(|errand| errand.wish.take()).collect();
-        let changed = guarded(|| desk.change(daemon, wishes));
+        let changed = guarded(|| room.desk.change(room.daemon, wishes));
         let mut changed = changed.unwrap_or_default().into_iter();
+        let waiting = errands.peek().is_some();
         for errand in together {
             let mut change = None;
             if errand.changes {
                 change = Some(changed.next().unwrap_or(Err(Refusal::Lost)));
             }
-            let mut responder = Responder { daemon, out: &mut *out, line: Vec::new(), text: String::new() };
+            let (out, more) = (&mut *out, &mut *more);
+            let mut responder = Responder { room, waiting, more, out, line: Vec::new(), text: String::new() };
             match guarded(|| responder.errand(errand, change)) {
                 Some(answered) => answered?,
                 None => refuse(Refusal::Lost.to_string(), out)?,
@@ -88,11 +112,13 @@ struct Errand {
 enum Rest {
     /// It is wrong.
     Refused(Vec<ErrorLine>),
-    /// Commands, and those of them that are questions, with their places.
+    /// Commands, and with their places those of them that are questions, or of which a part follows the change.
     Run(Vec<String>, Vec<(usize, Command)>),
     Apply(String),
     Save,
     Names(String),
+    SaveState,
+    LoadState,
 }
 
 impl Errand {
@@ -103,6 +129,11 @@ impl Errand {
             Ok(Request::Apply(text)) => Errand::apply(text),
             Ok(Request::Save) => Errand::question(Rest::Save),
             Ok(Request::Names(prefix)) => Errand::question(Rest::Names(prefix)),
+            Ok(Request::SaveState) => Errand::question(Rest::SaveState),
+            Ok(Request::LoadState) => Errand::question(Rest::LoadState),
+            Ok(Request::Piece(_)) => {
+                Errand::refused(vec![ErrorLine::new("a piece of a state follows 'load-state'")])
+            }
             Err(error) => Errand::refused(vec![ErrorLine::new(error.to_string())]),
         });
         understood.unwrap_or_else(failed)
@@ -136,7 +167,8 @@ impl Errand {
             return Errand::refused(errors);
         }
         let changes = commands.iter().any(is_change);
-        let looks = |(_, command): &(usize, &Command)| !is_change(command);
+        let looks =
+            |(_, command): &(usize, &Command)| !is_change(command) || matches!(command, Command::DelKill(_));
         let questions = commands.iter().enumerate().filter(looks);
         let questions = questions.map(|(index, command)| (index, command.clone())).collect();
         let wish = changes.then_some(Wish::Run(commands));
@@ -158,7 +190,7 @@ impl Errand {
         match &self.rest {
             Rest::Refused(_) | Rest::Apply(_) => false,
             Rest::Run(_, questions) => !questions.is_empty(),
-            Rest::Save | Rest::Names(_) => true,
+            Rest::Save | Rest::Names(_) | Rest::SaveState | Rest::LoadState => true,
         }
     }
 }
@@ -173,8 +205,14 @@ pub(crate) fn refuse(message: String, out: &mut dyn Write) -> io::Result<()> {
     out.flush()
 }
 
+/// Whether a question was answered; if not, why.
+type Answered = Result<(), String>;
+
 struct Responder<'a> {
-    daemon: &'a Mutex<Daemon>,
+    room: &'a Room<'a>,
+    /// Requests that came together with this one are not answered yet.
+    waiting: bool,
+    more: &'a mut dyn More,
     out: &'a mut dyn Write,
     /// Reused; a line is written whole or not at all.
     line: Vec<u8>,
@@ -185,7 +223,7 @@ struct Responder<'a> {
 impl Responder<'_> {
     /// The state, whatever happened to a thread that held it: a policy is replaced as a whole or not at all.
     fn daemon(&self) -> MutexGuard<'_, Daemon> {
-        lock(self.daemon)
+        lock(self.room.daemon)
     }
 
     fn send(&mut self, answer: &Answer) -> io::Result<()> {
@@ -225,11 +263,21 @@ impl Responder<'_> {
         match errand.rest {
             Rest::Refused(errors) => end = self.refused(errors)?,
             Rest::Run(_, questions) => {
-                questions.iter().try_for_each(|(index, question)| self.answer(*index, question))?;
+                for (index, question) in &questions {
+                    if let Err(message) = self.answer(*index, question)? {
+                        let error = ErrorLine { command: Some(*index), ..ErrorLine::new(message) };
+                        self.send(&Answer::Error(error))?;
+                        end.ok = false;
+                        break;
+                    }
+                }
             }
             Rest::Apply(_) => {}
             Rest::Save => end = self.save()?,
             Rest::Names(prefix) => end = self.names(&prefix)?,
+            Rest::SaveState | Rest::LoadState => {
+                end = self.refused(vec![ErrorLine::new("connections cannot be saved yet")])?;
+            }
         }
         self.send(&Answer::End(end))
     }
@@ -270,8 +318,8 @@ impl Responder<'_> {
         Ok(count)
     }
 
-    /// Answers a question; a command that changes something has no answer of its own.
-    fn answer(&mut self, command: usize, question: &Command) -> io::Result<()> {
+    /// Answers a question, or says why it cannot; a command that changes something has no answer of its own.
+    fn answer(&mut self, command: usize, question: &Command) -> io::Result<Answered> {
         let topic = match question {
             Command::List { .. } => Topic::Rules,
             Command::Show(Show::Tables) => Topic::Tables,
@@ -280,19 +328,24 @@ impl Responder<'_> {
             Command::Show(Show::Runtime) => Topic::Runtime,
             Command::Show(Show::Settings) => Topic::Settings,
             Command::Show(Show::Version) => Topic::Version,
-            _ => return Ok(()),
+            Command::Show(Show::Connections { .. }) => Topic::Connections,
+            Command::Show(Show::ConnSummary) => Topic::ConnSummary,
+            Command::Monitor => Topic::Monitor,
+            Command::Kill(filter) => return self.kill(filter),
+            Command::DelKill(id) => return self.kill(&Filter { rule: Some(*id), ..Filter::ALL }),
+            _ => return Ok(Ok(())),
         };
         self.send(&Answer::Begin(Begin { command, topic }))?;
-        let lines = match topic {
-            Topic::Rules => return self.rules(matches!(question, Command::List { terse: true })),
-            Topic::Tables => status::tables(&self.daemon()),
-            Topic::Ports => status::ports(&self.daemon()),
-            Topic::Errors => status::errors(&self.daemon()),
-            Topic::Runtime => status::runtime(&self.daemon()),
-            Topic::Settings => status::settings(&self.daemon()),
-            Topic::Version => vec![status::version(&self.daemon())],
+        let lines = match question {
+            Command::List { terse } => return self.rules(*terse).map(Ok),
+            Command::Show(Show::Connections { filter, verbose }) => {
+                return self.connections(filter, *verbose);
+            }
+            Command::Monitor => return self.monitor(),
+            Command::Show(show) => status::of(&self.daemon(), *show),
+            _ => Vec::new(),
         };
-        lines.iter().try_for_each(|line| self.send(line))
+        lines.iter().try_for_each(|line| self.send(line)).map(Ok)
     }
 
     fn rules(&mut self, terse: bool) -> io::Result<()> {

@@ -122,8 +122,8 @@ fn accept(listener: &UnixListener, clients: &Arc<Clients>, daemon: &Arc<Mutex<Da
             // Its seat is free only when nothing of the conversation is left.
             let guest = guest;
             let clients = &guest.clients;
-            let Clients { desk, limits, budget, .. } = &**clients;
-            let context = Context { daemon: &daemon, desk, limits, budget };
+            let Clients { desk, limits, budget, monitors, .. } = &**clients;
+            let context = Context { daemon: &daemon, desk, limits, budget, monitors };
             converse(&guest.stream, &context, |idle| clients.set_idle(guest.number, idle));
             drop(daemon);
         };
@@ -138,6 +138,7 @@ struct Clients {
     desk: Desk,
     limits: Limits,
     budget: Budget,
+    monitors: Budget,
     stopping: AtomicBool,
     seats: Mutex<Seats>,
     left: Condvar,
@@ -176,6 +177,7 @@ impl Clients {
             desk: Desk::default(),
             limits,
             budget: Budget::new(limits.pending_bytes),
+            monitors: Budget::new(limits.monitors),
             stopping: AtomicBool::new(false),
             seats: Mutex::default(),
             left: Condvar::new(),

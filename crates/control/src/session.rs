@@ -6,8 +6,8 @@ use crate::daemon::Daemon;
 use crate::desk::Desk;
 use crate::frame::{FrameError, Line, Paced, Requests};
 use crate::limits::{Budget, Limits};
-use crate::protocol;
-use crate::respond::{refuse, respond};
+use crate::protocol::{self, DecodeError, Request};
+use crate::respond::{More, Room, refuse, respond};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
@@ -25,6 +25,8 @@ pub(crate) struct Context<'a> {
     pub(crate) desk: &'a Desk,
     pub(crate) limits: &'a Limits,
     pub(crate) budget: &'a Budget,
+    /// Places for clients that watch.
+    pub(crate) monitors: &'a Budget,
 }
 
 /// Talks to a client until it goes. `idle` is told whenever the client begins and ends to ask nothing.
@@ -32,19 +34,31 @@ pub(crate) fn converse(stream: &UnixStream, context: &Context<'_>, idle: impl Fn
     let mut requests = Requests::new(stream, context.limits, context.budget);
     loop {
         idle(true);
-        let (mut lines, mut end) = (Vec::new(), None);
-        // What the client sent ahead is worked on together.
-        while end.is_none() && lines.len() < MOST_TOGETHER && (lines.is_empty() || requests.has_next()) {
+        let (mut asked, mut shares, mut end) = (Vec::new(), Vec::new(), None);
+        // What the client sent ahead is worked on together. What follows the beginning of a state belongs to it.
+        while end.is_none()
+            && asked.len() < MOST_TOGETHER
+            && (asked.is_empty() || requests.has_next())
+            && !matches!(asked.last(), Some(Ok(Request::LoadState)))
+        {
             match requests.next(|| idle(false)) {
-                Ok(Some(line)) => lines.push(line),
+                Ok(Some(Line { bytes, share })) => {
+                    // The text is kept only in one form from here on, for as long as the request is worked on.
+                    shares.push(share);
+                    asked.push(protocol::decode(&bytes));
+                }
                 Ok(None) => end = Some(None),
                 Err(error) => end = Some(Some(error)),
             }
         }
-        if write_answer(stream, context, |out| answer(context, lines, out)).is_err() {
+        let mut rest = Rest { requests: &mut requests, broken: None };
+        let room = Room { daemon: context.daemon, desk: context.desk, monitors: context.monitors };
+        let answered = write_answer(stream, context, |out| respond(&room, asked, &mut rest, out));
+        let broken = rest.broken.take();
+        if answered.is_err() {
             return;
         }
-        match end {
+        match end.or(broken.map(Some)) {
             None => {}
             Some(None | Some(FrameError::Io(_))) => return,
             Some(Some(error)) => {
@@ -56,17 +70,26 @@ pub(crate) fn converse(stream: &UnixStream, context: &Context<'_>, idle: impl Fn
     }
 }
 
-fn answer(context: &Context<'_>, lines: Vec<Line>, out: &mut dyn Write) -> io::Result<()> {
-    let mut shares = Vec::with_capacity(lines.len());
-    let requests: Vec<_> = lines
-        .into_iter()
-        .map(|Line { bytes, share }| {
-            // The text is kept only in one form from here on, for as long as the request is worked on.
-            shares.push(share);
-            protocol::decode(&bytes)
-        })
-        .collect();
-    respond((context.daemon, context.desk), requests, out)
+/// What a client sends behind the requests that are being answered.
+struct Rest<'r, 'a> {
+    requests: &'r mut Requests<'a>,
+    broken: Option<FrameError>,
+}
+
+impl More for Rest<'_, '_> {
+    fn is_there(&self) -> bool {
+        self.requests.is_more()
+    }
+
+    fn next(&mut self) -> Option<Result<Request, DecodeError>> {
+        match self.requests.next_soon() {
+            Ok(line) => Some(protocol::decode(&line.bytes)),
+            Err(error) => {
+                self.broken = Some(error);
+                None
+            }
+        }
+    }
 }
 
 fn write_answer(

@@ -2,19 +2,35 @@
 //! function reads what it needs while the caller holds the daemon, and formats as little as it can.
 
 use crate::answer::{
-    Answer, ErrorLine, Link, PortLine, ReasonLine, StageLine, TableLine, Traffic, VersionLine, WorkerLine,
+    Answer, ErrorLine, Link, PortLine, ReasonLine, StageLine, SummaryLine, TableLine, Traffic, VersionLine,
+    WorkerLine,
 };
 use crate::daemon::Daemon;
 use crate::language;
 use crate::protocol::VERSION;
 use mmb_engine::{Count, PortCount, StageCount, TableStats};
+use mmb_policy::command::Show;
 
 /// A class with more tables than this is worth a remark.
 const MANY_TABLES: usize = 64;
 /// What a table costs a packet that is not in it, in cycles: the fewer tables, the nearer their filters are.
 const TABLE_CYCLES: &str = "4 to 9";
 
-pub(crate) fn ports(daemon: &Daemon) -> Vec<Answer> {
+/// What `show` shows of it, but for connections one by one.
+pub(crate) fn of(daemon: &Daemon, show: Show) -> Vec<Answer> {
+    match show {
+        Show::Tables => tables(daemon),
+        Show::Ports => ports(daemon),
+        Show::Errors => errors(daemon),
+        Show::Runtime => runtime(daemon),
+        Show::Settings => settings(daemon),
+        Show::Version => vec![version(daemon)],
+        Show::ConnSummary => vec![connections(daemon)],
+        Show::Connections { .. } => Vec::new(),
+    }
+}
+
+fn ports(daemon: &Daemon) -> Vec<Answer> {
     let mut counts = daemon.engine().port_counts().into_iter();
     let disabled = &daemon.policy().disabled;
     let ports = daemon.host().ports().into_iter();
@@ -40,7 +56,7 @@ pub(crate) fn ports(daemon: &Daemon) -> Vec<Answer> {
         .collect()
 }
 
-pub(crate) fn errors(daemon: &Daemon) -> Vec<Answer> {
+fn errors(daemon: &Daemon) -> Vec<Answer> {
     let engine = daemon.engine();
     let line = |reason: &str, count| ReasonLine { reason: reason.to_owned(), count };
     let drops = engine.drops().into_iter().map(|(reason, count)| Answer::Drop(line(reason.name(), count)));
@@ -49,7 +65,7 @@ pub(crate) fn errors(daemon: &Daemon) -> Vec<Answer> {
     drops.chain(others).collect()
 }
 
-pub(crate) fn tables(daemon: &Daemon) -> Vec<Answer> {
+fn tables(daemon: &Daemon) -> Vec<Answer> {
     let tables = daemon.engine().tables();
     let remarks = remarks(&tables).into_iter().map(Answer::Note);
     let line = |table: &TableStats| {
@@ -81,7 +97,7 @@ fn remarks(tables: &[TableStats]) -> Vec<ErrorLine> {
     tables.chunk_by(|a, b| a.class == b.class).filter_map(remark).collect()
 }
 
-pub(crate) fn runtime(daemon: &Daemon) -> Vec<Answer> {
+fn runtime(daemon: &Daemon) -> Vec<Answer> {
     let engine = daemon.engine();
     let workers = daemon.host().workers().into_iter().map(|worker| {
         let stages = engine.worker_stage_counts(usize::from(worker.worker)).into_iter().map(stage).collect();
@@ -91,11 +107,33 @@ pub(crate) fn runtime(daemon: &Daemon) -> Vec<Answer> {
     workers.chain(totals).collect()
 }
 
-pub(crate) fn settings(daemon: &Daemon) -> Vec<Answer> {
+fn settings(daemon: &Daemon) -> Vec<Answer> {
     language::settings(&daemon.policy().settings).into_iter().map(Answer::Setting).collect()
 }
 
-pub(crate) fn version(daemon: &Daemon) -> Answer {
+/// Reasons for drops that are about connections begin with one of these.
+const REFUSALS: [&str; 3] = ["conn-", "nat-", "fragment-"];
+
+fn connections(daemon: &Daemon) -> Answer {
+    let summary = daemon.engine().connections().summary();
+    let map = |counts: &mut dyn Iterator<Item = (&'static str, u64)>| {
+        counts.map(|(reason, count)| (reason.to_owned(), count.into())).collect()
+    };
+    let drops = daemon.engine().drops().into_iter().map(|(reason, count)| (reason.name(), count));
+    let mut refused = drops.filter(|(reason, _)| REFUSALS.iter().any(|begin| reason.starts_with(begin)));
+    Answer::Summary(SummaryLine {
+        connections: summary.connections,
+        half_open: summary.half_open,
+        max: summary.max,
+        created: summary.created,
+        closed: map(&mut summary.closed.into_iter()),
+        refused: map(&mut refused),
+        out_of_window: summary.out_of_window,
+        events_lost: summary.events_lost,
+    })
+}
+
+fn version(daemon: &Daemon) -> Answer {
     Answer::Version(VersionLine {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         protocol: VERSION,

@@ -121,7 +121,10 @@ fn settings_are_shown_and_set() {
     };
     assert_eq!(values(mmb.run("set ip6-max-headers 4")), [("ip6-max-headers".to_owned(), json!(4))]);
     let shown = values(mmb.run("show settings"));
-    assert_eq!(shown[..2], [("ip6-max-headers".to_owned(), json!(4)), ("poll".to_owned(), json!("adaptive"))]);
+    assert_eq!(
+        shown[..2],
+        [("ip6-max-headers".to_owned(), json!(4)), ("poll".to_owned(), json!("adaptive"))]
+    );
     assert_eq!(values(mmb.run("set conn max 5000")), [("conn max".to_owned(), json!(5000))]);
     assert_eq!(values(mmb.run("set conn pickup strict")), [("conn pickup".to_owned(), json!("strict"))]);
     assert!(!mmb.refused(&["set ip6-max-headers 1000"]).is_empty());

@@ -18,13 +18,13 @@ pub struct Filter {
     /// The protocol's number.
     pub proto: Option<u8>,
     /// The source address is one of these: first and last.
-    pub source: Option<(IpAddr, IpAddr)>,
+    pub src: Option<(IpAddr, IpAddr)>,
     /// The destination address is.
-    pub destination: Option<(IpAddr, IpAddr)>,
+    pub dst: Option<(IpAddr, IpAddr)>,
     /// The source port is one of these: first and last.
-    pub source_port: Option<(u16, u16)>,
+    pub sport: Option<(u16, u16)>,
     /// The destination port is.
-    pub destination_port: Option<(u16, u16)>,
+    pub dport: Option<(u16, u16)>,
     /// The state, by one of the names of [`STATES`].
     pub state: Option<&'static str>,
     /// A rule of the connection.
@@ -196,10 +196,10 @@ impl Filter {
     pub const ALL: Filter = Filter {
         family: None,
         proto: None,
-        source: None,
-        destination: None,
-        source_port: None,
-        destination_port: None,
+        src: None,
+        dst: None,
+        sport: None,
+        dport: None,
         state: None,
         rule: None,
     };
@@ -219,10 +219,10 @@ impl Filter {
         match term.subject {
             Subject::Family => agree(&mut self.family, Some(one(first)?), Misfit::Families),
             Subject::Proto => agree(&mut self.proto, Some(one(first)?), Misfit::Protocols),
-            Subject::Source => once(&mut self.source, addresses),
-            Subject::Destination => once(&mut self.destination, addresses),
-            Subject::SourcePort => once(&mut self.source_port, ports),
-            Subject::DestinationPort => once(&mut self.destination_port, ports),
+            Subject::Source => once(&mut self.src, addresses),
+            Subject::Destination => once(&mut self.dst, addresses),
+            Subject::SourcePort => once(&mut self.sport, ports),
+            Subject::DestinationPort => once(&mut self.dport, ports),
             Subject::State | Subject::Rule => Ok(()),
         }
     }
@@ -300,15 +300,15 @@ impl Filter {
         let one = |value: Option<u8>, implied: bool| {
             value.filter(|_| !implied).map(|value| NumberItem::One(value.into()))
         };
-        let has_address = self.source.is_some() || self.destination.is_some();
-        let has_port = self.source_port.is_some() || self.destination_port.is_some();
+        let has_address = self.src.is_some() || self.dst.is_some();
+        let has_port = self.sport.is_some() || self.dport.is_some();
         [
             (Subject::Family, one(self.family, has_address)),
             (Subject::Proto, one(self.proto, has_port)),
-            (Subject::Source, addresses(self.source)),
-            (Subject::Destination, addresses(self.destination)),
-            (Subject::SourcePort, ports(self.source_port)),
-            (Subject::DestinationPort, ports(self.destination_port)),
+            (Subject::Source, addresses(self.src)),
+            (Subject::Destination, addresses(self.dst)),
+            (Subject::SourcePort, ports(self.sport)),
+            (Subject::DestinationPort, ports(self.dport)),
         ]
         .into_iter()
         .filter_map(|(subject, item)| Some((subject, item?)))
@@ -351,18 +351,18 @@ mod tests {
             Filter {
                 family: Some(4),
                 proto: Some(6),
-                source: Some((ip4(0, 0), ip4(0, 255))),
-                destination: Some((ip4(1, 7), ip4(1, 7))),
-                source_port: None,
-                destination_port: Some((80, 90)),
+                src: Some((ip4(0, 0), ip4(0, 255))),
+                dst: Some((ip4(1, 7), ip4(1, 7))),
+                sport: None,
+                dport: Some((80, 90)),
                 state: Some("established"),
                 rule: Some(RuleId(3)),
             }
         );
         assert_eq!(parsed(""), Filter::ALL);
-        assert_eq!(parsed("udp-sport == dns").source_port, Some((53, 53)));
+        assert_eq!(parsed("udp-sport == dns").sport, Some((53, 53)));
         assert_eq!(parsed("net-proto ip6").family, Some(6));
-        let whole = parsed("ip6-saddr ::/0").source.expect("a range");
+        let whole = parsed("ip6-saddr ::/0").src.expect("a range");
         assert_eq!(whole.1, IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)));
     }
 

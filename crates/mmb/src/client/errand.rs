@@ -18,8 +18,14 @@ pub(crate) enum Task {
     Language(String),
     /// `apply FILE`
     Apply(String),
+    /// `monitor`: a command of the language whose answer has no end.
+    Monitor(String),
     /// `save FILE`
     Save(String),
+    /// `save-state FILE`
+    SaveState(String),
+    /// `load-state FILE`
+    LoadState(String),
     /// `check FILE`
     Check(String),
     /// `help [WORD…]`: what could stand behind these words.
@@ -31,7 +37,7 @@ pub(crate) enum Task {
 }
 
 /// Words with a dash that mean something behind a command: `-` is standard input or output.
-const KNOWN_OPTIONS: &[&str] = &["-", "--json", "--terse"];
+const KNOWN_OPTIONS: &[&str] = &["-", "--json", "--terse", "--kill"];
 
 /// What cannot be meant, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +74,7 @@ impl Errand {
             "exit" | "quit" if rest.is_empty() => Task::Exit,
             "help" | "?" => Task::Help(rest.to_owned()),
             command if takes_file(command) => file_task(command, file_name(command, rest)?),
+            "monitor" => Task::Monitor(line.trim().to_owned()),
             _ => Task::Language(line.trim().to_owned()),
         };
         Ok(Errand { task, json })
@@ -82,6 +89,8 @@ fn file_task(command: &str, file: String) -> Task {
     match command {
         "apply" => Task::Apply(file),
         "save" => Task::Save(file),
+        "save-state" => Task::SaveState(file),
+        "load-state" => Task::LoadState(file),
         _ => Task::Check(file),
     }
 }
@@ -200,6 +209,10 @@ mod tests {
         assert_eq!(line("  # nothing").task, Task::Nothing);
         assert_eq!(line("").task, Task::Nothing);
         assert_eq!(line("mmb apply x").task, Task::Apply("x".to_owned()));
+        assert_eq!(line("mmb monitor").task, Task::Monitor("mmb monitor".to_owned()));
+        assert_eq!(line("save-state x").task, Task::SaveState("x".to_owned()));
+        assert_eq!(line("load-state -").task, Task::LoadState("-".to_owned()));
+        assert_eq!(words(&["del", "3", "--kill"]), Task::Language("del 3 --kill".to_owned()));
         assert_eq!(line("mmb list").task, Task::Language("mmb list".to_owned()));
         assert_eq!(line("quit").task, Task::Exit);
         assert_eq!(line("? add").task, Task::Help("add".to_owned()));

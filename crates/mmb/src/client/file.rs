@@ -1,11 +1,11 @@
-//! Policy files are written so that a reader sees the old file or the new one and nothing between.
+//! Files are written so that a reader sees the old file or the new one and nothing between.
 
 use anyhow::Context;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// A policy file that is being written.
+/// A file that is being written.
 #[derive(Debug)]
 pub(crate) struct Saving {
     name: String,
@@ -64,10 +64,10 @@ impl Saving {
     ///
     /// # Errors
     /// It cannot be written.
-    pub(crate) fn write(&mut self, text: &str) -> anyhow::Result<()> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         let written = match &mut self.to {
-            Destination::Stream(stream) => stream.write_all(text.as_bytes()),
-            Destination::Beside { file, .. } => file.write_all(text.as_bytes()),
+            Destination::Stream(stream) => stream.write_all(bytes),
+            Destination::Beside { file, .. } => file.write_all(bytes),
         };
         written.with_context(|| format!("cannot write {}", self.name))
     }
@@ -104,7 +104,7 @@ mod tests {
 
     fn save(path: &Path, text: &str) -> anyhow::Result<()> {
         let mut saving = Saving::begin(path.to_str().expect("UTF-8"))?;
-        saving.write(text)?;
+        saving.write(text.as_bytes())?;
         saving.finish()
     }
 
@@ -128,7 +128,7 @@ mod tests {
         let path = directory.path().join("a.mmb");
         save(&path, "one\n").expect("saves");
         let mut saving = Saving::begin(path.to_str().expect("UTF-8")).expect("begins");
-        saving.write("half").expect("writes");
+        saving.write(b"half").expect("writes");
         drop(saving);
         assert_eq!(fs::read_to_string(&path).expect("reads"), "one\n");
         assert_eq!(fs::read_dir(directory.path()).expect("lists").count(), 1);

@@ -1,5 +1,6 @@
 //! Answers for people: aligned tables with totals, changes with a sign before them.
 
+use super::connections::{self, Listing};
 use super::report::{self, Color, Screen, Source};
 use super::run::Printer;
 use super::table::{Align, Table};
@@ -26,13 +27,26 @@ pub(crate) struct HumanPrinter {
 #[derive(Debug)]
 enum Section {
     None,
-    Rules { table: Option<Table>, rules: u64, matched: Traffic, terse: bool },
+    Rules {
+        table: Option<Table>,
+        rules: u64,
+        matched: Traffic,
+        terse: bool,
+    },
     Tables(Vec<TableLine>),
     Ports(Vec<PortLine>),
-    Errors { drops: Vec<ReasonLine>, not_applied: Vec<ReasonLine> },
-    Runtime { workers: Vec<WorkerLine>, stages: Vec<StageLine> },
+    Errors {
+        drops: Vec<ReasonLine>,
+        not_applied: Vec<ReasonLine>,
+    },
+    Runtime {
+        workers: Vec<WorkerLine>,
+        stages: Vec<StageLine>,
+    },
     Settings(Vec<(String, String)>),
-    Version,
+    Connections(Listing),
+    /// Nothing is left to print at the end.
+    AtOnce,
 }
 
 impl HumanPrinter {
@@ -58,7 +72,13 @@ impl Printer for HumanPrinter {
             (Answer::Setting(line), Section::Settings(settings)) => {
                 settings.push((line.name, plain(&line.value)));
             }
-            (Answer::Version(line), Section::Version) => {
+            (Answer::Connection(line), Section::Connections(listing)) => listing.row(&mut self.screen, &line),
+            (Answer::Summary(line), _) => connections::summary(&mut self.screen, &line),
+            (Answer::Event(line), _) => connections::event(&mut self.screen, &line),
+            (Answer::Lost(events), _) => {
+                self.screen.text(&format!("… {} lost\n", connections::number(events, "event")));
+            }
+            (Answer::Version(line), _) => {
                 self.screen.text(&format!("mmb {}, protocol {}", line.version, line.protocol));
                 if !line.instructions.is_empty() {
                     self.screen.text(&format!(", looks rules up with {} instructions", line.instructions));
@@ -117,6 +137,10 @@ impl HumanPrinter {
                 self.others += 1;
                 self.screen.text(&format!("{port} is disabled: its packets pass untouched\n"));
             }
+            Answer::Killed(line) => {
+                self.others += 1;
+                self.screen.text(&format!("{} ended\n", connections::number(line.connections, "connection")));
+            }
             Answer::Setting(line) => {
                 self.others += 1;
                 self.screen.text(&format!("{} is {} now\n", line.name, plain(&line.value)));
@@ -155,7 +179,8 @@ impl HumanPrinter {
     fn finish_section(&mut self) {
         let screen = &mut self.screen;
         match std::mem::replace(&mut self.section, Section::None) {
-            Section::None | Section::Version => {}
+            Section::None | Section::AtOnce => {}
+            Section::Connections(listing) => listing.end(screen),
             Section::Rules { table: None, .. } => screen.text("no rules: every packet passes\n"),
             Section::Rules { table: Some(table), rules, matched, terse } => {
                 let rules = if rules == 1 { "1 rule".to_owned() } else { format!("{rules} rules") };
@@ -190,7 +215,8 @@ impl Section {
             Topic::Errors => Section::Errors { drops: Vec::new(), not_applied: Vec::new() },
             Topic::Runtime => Section::Runtime { workers: Vec::new(), stages: Vec::new() },
             Topic::Settings => Section::Settings(Vec::new()),
-            Topic::Version => Section::Version,
+            Topic::Connections => Section::Connections(Listing::default()),
+            Topic::ConnSummary | Topic::Monitor | Topic::Version => Section::AtOnce,
         }
     }
 }

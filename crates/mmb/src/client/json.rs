@@ -20,10 +20,14 @@ pub(crate) struct JsonPrinter {
 #[derive(Debug)]
 enum Section {
     None,
-    /// Written as they come: there may be millions.
-    Rules {
+    /// Written as they come, under this name: there may be millions.
+    Stream {
+        name: &'static str,
         begun: bool,
     },
+    /// Each line is an object of its own, written at once.
+    Events,
+    Summary(Value),
     Tables(Vec<TableLine>),
     Ports(Vec<PortLine>),
     Errors {
@@ -50,6 +54,9 @@ struct Changed {
     disabled: Vec<String>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     settings: Map<String, Value>,
+    /// Connections that were ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    killed: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<Value>,
 }
@@ -67,11 +74,11 @@ impl Printer for JsonPrinter {
                 self.finish_section();
                 self.section = Section::new(topic);
             }
-            (Answer::Rule(rule), Section::Rules { begun }) => {
-                let before = if std::mem::replace(begun, true) { "," } else { "{\"rules\":[" };
-                self.screen.text(before);
-                self.screen.text(&serde_json::to_string(&rule).unwrap_or_default());
-            }
+            (Answer::Rule(rule), Section::Stream { .. }) => self.member(&rule),
+            (Answer::Connection(line), Section::Stream { .. }) => self.member(&line),
+            (Answer::Event(line), Section::Events) => self.at_once(&json!(line)),
+            (Answer::Lost(events), Section::Events) => self.at_once(&json!({ "lost": events })),
+            (Answer::Summary(line), Section::Summary(summary)) => *summary = json!(line),
             (Answer::Table(line), Section::Tables(tables)) => tables.push(line),
             (Answer::Port(line), Section::Ports(ports)) => ports.push(line),
             (Answer::Drop(line), Section::Errors { drops, .. }) => {
@@ -96,7 +103,13 @@ impl Printer for JsonPrinter {
 
     fn end(mut self: Box<Self>, end: End) {
         self.finish_section();
-        let Some(count) = end.change else { return };
+        let Some(count) = end.change else {
+            if let Some(killed) = self.change.and_then(|change| change.killed) {
+                self.screen.text(&json!({ "killed": killed }).to_string());
+                self.screen.text("\n");
+            }
+            return;
+        };
         let changed = Changed { kept: count.kept, notes: self.notes, ..self.change.unwrap_or_default() };
         self.screen.text(&json!(changed).to_string());
         self.screen.text("\n");
@@ -104,6 +117,22 @@ impl Printer for JsonPrinter {
 }
 
 impl JsonPrinter {
+    /// Writes one more of many.
+    fn member(&mut self, line: &impl Serialize) {
+        let Section::Stream { name, begun } = &mut self.section else { return };
+        if std::mem::replace(begun, true) {
+            self.screen.text(",");
+        } else {
+            self.screen.text(&format!("{{\"{name}\":["));
+        }
+        self.screen.text(&serde_json::to_string(line).unwrap_or_default());
+    }
+
+    fn at_once(&mut self, value: &Value) {
+        self.screen.text(&format!("{value}\n"));
+        self.screen.flush();
+    }
+
     fn take_change(&mut self, answer: Answer) {
         let change = self.change.get_or_insert_default();
         match answer {
@@ -111,6 +140,7 @@ impl JsonPrinter {
             Answer::Removed(rule) => change.removed.push(rule),
             Answer::Enabled(port) => change.enabled.push(port),
             Answer::Disabled(port) => change.disabled.push(port),
+            Answer::Killed(line) => change.killed = Some(line.connections),
             Answer::Setting(line) => {
                 change.settings.insert(line.name, line.value);
             }
@@ -120,11 +150,16 @@ impl JsonPrinter {
 
     fn finish_section(&mut self) {
         let value = match std::mem::replace(&mut self.section, Section::None) {
-            Section::None => return,
-            Section::Rules { begun } => {
-                self.screen.text(if begun { "]}\n" } else { "{\"rules\":[]}\n" });
+            Section::None | Section::Events => return,
+            Section::Stream { begun: true, .. } => {
+                self.screen.text("]}\n");
                 return;
             }
+            Section::Stream { name, begun: false } => {
+                self.screen.text(&format!("{{\"{name}\":[]}}\n"));
+                return;
+            }
+            Section::Summary(summary) => summary,
             Section::Tables(tables) => json!({ "tables": tables }),
             Section::Ports(ports) => json!({ "ports": ports }),
             Section::Errors { drops, not_applied } => json!({ "drops": drops, "not_applied": not_applied }),
@@ -140,7 +175,10 @@ impl JsonPrinter {
 impl Section {
     fn new(topic: Topic) -> Section {
         match topic {
-            Topic::Rules => Section::Rules { begun: false },
+            Topic::Rules => Section::Stream { name: "rules", begun: false },
+            Topic::Connections => Section::Stream { name: "connections", begun: false },
+            Topic::ConnSummary => Section::Summary(Value::Null),
+            Topic::Monitor => Section::Events,
             Topic::Tables => Section::Tables(Vec::new()),
             Topic::Ports => Section::Ports(Vec::new()),
             Topic::Errors => Section::Errors { drops: Map::new(), not_applied: Map::new() },

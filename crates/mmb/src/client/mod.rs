@@ -9,11 +9,13 @@
 //! 80 drop` and `mmb add 'tcp-dport 80 drop'` are the same. What the shell would eat needs single quotes:
 //! `mmb add '! tcp-syn' drop`, `mmb add tcp-dport '{80, 443}' drop`, `mmb add payload '"GET "' drop`.
 
+mod connections;
 mod editor;
 mod errand;
 mod file;
 mod help;
 mod human;
+mod interrupt;
 mod json;
 mod names;
 mod report;

@@ -1,8 +1,10 @@
 //! Does errands: asks the daemon and prints what it answers.
 
+use super::connections::number;
 use super::errand::{Errand, Task};
 use super::file::Saving;
 use super::human::HumanPrinter;
+use super::interrupt::Watch;
 use super::json::JsonPrinter;
 use super::report::{self, Screen, Source};
 use super::{ClientOptions, help, names};
@@ -10,9 +12,11 @@ use crate::cli::{CheckArgs, Global};
 use crate::{output, policy_file};
 use anyhow::Context;
 use mmb_control::answer::{Answer, End, ErrorLine};
-use mmb_control::protocol::Request;
+use mmb_control::protocol::{Request, hex};
 use mmb_control::{Client, ClientError};
 use serde_json::json;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -71,6 +75,12 @@ impl Runner {
                 self.ask(&request, Source::file(name, text), true, json)
             }
             Task::Save(name) => self.save(name, json),
+            Task::Monitor(text) => {
+                let source = line.map_or(Source::command(text), |line| Source::piped(text, line));
+                self.monitor(&Request::Run(vec![text.clone()]), source, json)
+            }
+            Task::SaveState(name) => self.save_state(name, json),
+            Task::LoadState(name) => self.load_state(name, json),
         }
     }
 
@@ -84,13 +94,32 @@ impl Runner {
     }
 
     fn ask(&self, request: &Request, source: Source<'_>, applying: bool, json: bool) -> Result<(), Failed> {
+        self.show(source, applying, json, |take| self.talk(request, take))
+    }
+
+    /// Shows what happens until the daemon ends or somebody presses Ctrl-C.
+    fn monitor(&self, request: &Request, source: Source<'_>, json: bool) -> Result<(), Failed> {
+        let watch = Watch::begin();
+        self.show(source, false, json, |take| {
+            Client::connect(&self.socket)?.follow(request, || watch.is_over(), take)
+        })
+    }
+
+    /// Prints the answer that `talk` gets.
+    fn show(
+        &self,
+        source: Source<'_>,
+        applying: bool,
+        json: bool,
+        talk: impl FnOnce(&mut dyn FnMut(Answer) -> anyhow::Result<()>) -> anyhow::Result<End>,
+    ) -> Result<(), Failed> {
         let mut printer: Box<dyn Printer> = if json {
             Box::new(JsonPrinter::new(Screen::stdout()))
         } else {
             Box::new(HumanPrinter::new(Screen::stdout(), applying))
         };
         let mut errors = Vec::new();
-        let end = self.talk(request, |answer| {
+        let end = talk(&mut |answer| {
             match answer {
                 Answer::Error(error) => errors.push(error),
                 Answer::Note(note) => printer.note(&note, source),
@@ -115,6 +144,66 @@ impl Runner {
         }
     }
 
+    fn save_state(&self, name: &str, json: bool) -> Result<(), Failed> {
+        let (mut errors, mut saving, mut saved) = (Vec::new(), None, 0);
+        let end = self.talk(&Request::SaveState, |answer| {
+            match answer {
+                Answer::State(piece) => {
+                    let piece = hex::decode(&piece).context("what came is no state of connections")?;
+                    let saving = match &mut saving {
+                        Some(saving) => saving,
+                        none => none.insert(Saving::begin(name)?),
+                    };
+                    saving.write(&piece)?;
+                }
+                Answer::Saved(line) => saved = line.connections,
+                Answer::Error(error) => errors.push(error),
+                _ => {}
+            }
+            Ok(())
+        });
+        saved_as(end, saving, name, &errors, json)?;
+        match (name, json) {
+            ("-", _) => {}
+            (_, true) => output::print_json(&json!({ "saved": name, "connections": saved })),
+            (_, false) => output::print(&format!("{name}: {} saved\n", number(saved, "connection"))),
+        }
+        Ok(())
+    }
+
+    fn load_state(&self, name: &str, json: bool) -> Result<(), Failed> {
+        let mut state: Box<dyn Read> = match name {
+            "-" => Box::new(std::io::stdin()),
+            _ => {
+                let file = File::open(name).with_context(|| name.to_owned());
+                Box::new(file.map_err(|error| fail(&error, json))?)
+            }
+        };
+        let (mut errors, mut loaded) = (Vec::new(), 0);
+        let mut talk = || {
+            Client::connect(&self.socket)?.load(&mut state, |answer| {
+                match answer {
+                    Answer::Loaded(line) => loaded = line.connections,
+                    Answer::Error(error) => errors.push(error),
+                    _ => {}
+                }
+                anyhow::Ok(())
+            })
+        };
+        match talk() {
+            Ok(end) if end.ok && json => {
+                output::print_json(&json!({ "loaded": name, "connections": loaded }))
+            }
+            Ok(end) if end.ok => output::print(&format!("{name}: {} loaded\n", number(loaded, "connection"))),
+            Ok(_) => {
+                report::errors(&errors, Source::command(""), json);
+                return Err(Failed);
+            }
+            Err(stop) => return Err(stopped(&stop, json)),
+        }
+        Ok(())
+    }
+
     fn save(&self, name: &str, json: bool) -> Result<(), Failed> {
         let mut errors: Vec<ErrorLine> = Vec::new();
         // Nothing is touched before the daemon has begun to answer.
@@ -128,25 +217,14 @@ impl Runner {
                         none => none.insert(Saving::begin(name)?),
                     };
                     rules += text.lines().filter(|line| line.starts_with("add")).count() as u64;
-                    saving.write(&text)?;
+                    saving.write(text.as_bytes())?;
                 }
                 Answer::Error(error) => errors.push(error),
                 _ => {}
             }
             Ok(())
         });
-        let saved = match end {
-            Ok(end) if end.ok => match saving {
-                Some(saving) => saving.finish(),
-                None => Saving::begin(name).and_then(Saving::finish),
-            },
-            Ok(_) => {
-                report::errors(&errors, Source::command(""), json);
-                return Err(Failed);
-            }
-            Err(stop) => return Err(stopped(&stop, json)),
-        };
-        saved.map_err(|error| fail(&error, json))?;
+        saved_as(end, saving, name, &errors, json)?;
         match (name, json) {
             ("-", _) => {}
             (_, true) => output::print_json(&json!({ "saved": name, "rules": rules })),
@@ -158,6 +236,28 @@ impl Runner {
     fn talk(&self, request: &Request, take: impl FnMut(Answer) -> anyhow::Result<()>) -> anyhow::Result<End> {
         Client::connect(&self.socket)?.ask(request, take)
     }
+}
+
+/// Puts what was saved in its place, or tells why it was not saved.
+fn saved_as(
+    end: anyhow::Result<End>,
+    saving: Option<Saving>,
+    name: &str,
+    errors: &[ErrorLine],
+    json: bool,
+) -> Result<(), Failed> {
+    let saved = match end {
+        Ok(end) if end.ok => match saving {
+            Some(saving) => saving.finish(),
+            None => Saving::begin(name).and_then(Saving::finish),
+        },
+        Ok(_) => {
+            report::errors(errors, Source::command(""), json);
+            return Err(Failed);
+        }
+        Err(stop) => return Err(stopped(&stop, json)),
+    };
+    saved.map_err(|error| fail(&error, json))
 }
 
 /// Tells why the daemon did not answer, or why its answer could not be used.

@@ -192,8 +192,8 @@ stateful rules that they would match later do not join.
   and are translated with it.
 - Connections of one wire are not seen on another.
 - A first packet that is refused is dropped: `conn-full` (there are `conn max` already, none of which makes room),
-  `conn-not-syn` (`conn pickup strict`), `nat-no-port` (no address or port is left to map to), `nat-clash` (what it would be mapped
-  to is in use).
+  `conn-not-syn` (`conn pickup strict`), `nat-no-address` or `nat-no-port` (none is left to map to), `nat-clash` (what it would be
+  mapped to is in use).
 - A change of the policy keeps connections. One whose rule was deleted goes on without the rule's targets; `del ID --kill` ends it.
   The next packet of a connection that was ended is a first packet.
 

@@ -1,0 +1,108 @@
+//! Answers about connections. The daemon is held only for the handle on them; workers are asked from the client's thread, a
+//! thousand connections at a time, so that a client that reads slowly delays no one but itself.
+
+use super::{Answered, Responder};
+use crate::answer::{Answer, ConnectionLine, CountLine, EndsLine, EventLine, Happening, Place, Traffic};
+use mmb_engine::connections::{ConnectionFilter, ConnectionInfo, Connections, Ends, Event};
+use mmb_policy::{FieldId, Filter};
+use std::io;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+
+/// How often a client that watches is looked at when nothing happens.
+const PULSE: Duration = Duration::from_millis(200);
+
+/// Events that are written before the client is looked at again.
+const EVENTS_AT_ONCE: usize = 1_000;
+
+impl Responder<'_> {
+    /// Who is asked about connections.
+    fn table(&self) -> Connections {
+        self.daemon().engine().connections()
+    }
+
+    /// Lists connections, those that are there when their turn comes.
+    pub(super) fn connections(&mut self, filter: &Filter, verbose: bool) -> io::Result<Answered> {
+        let mut written = Ok(());
+        let listed = self.table().list(&filter_for(filter), &mut |info| {
+            written = self.send(&Answer::Connection(line(&info, verbose)));
+            written.is_ok()
+        });
+        written.map(|()| listed.map_err(|error| error.to_string()))
+    }
+
+    /// Ends connections.
+    pub(super) fn kill(&mut self, filter: &Filter) -> io::Result<Answered> {
+        match self.table().kill(&filter_for(filter)) {
+            Ok(connections) => self.send(&Answer::Killed(CountLine { connections })).map(Ok),
+            Err(error) => Ok(Err(error.to_string())),
+        }
+    }
+
+    /// Tells what happens to connections until the client sends something or goes.
+    pub(super) fn monitor(&mut self) -> io::Result<Answered> {
+        let mut place = self.room.monitors.share();
+        if !place.grow_to(1) {
+            return Ok(Err("as many clients watch connections as may; try again".to_owned()));
+        }
+        let table = self.table();
+        let mut lost = table.summary().events_lost;
+        let events = match table.watch() {
+            Ok(events) => events,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        // Whoever watches wants to know that nothing is missed from now on.
+        self.out.flush()?;
+        while !self.waiting && !self.more.is_there() {
+            match events.recv_timeout(PULSE) {
+                Ok(event) => self.event(&event)?,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return Ok(Err("the workers have stopped".to_owned())),
+            }
+            for event in events.try_iter().take(EVENTS_AT_ONCE) {
+                self.event(&event)?;
+            }
+            let before = std::mem::replace(&mut lost, table.summary().events_lost);
+            if lost > before {
+                self.send(&Answer::Lost(lost - before))?;
+            }
+            self.out.flush()?;
+        }
+        Ok(Ok(()))
+    }
+
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        self.send(&Answer::Event(EventLine {
+            what: if event.created { Happening::Created } else { Happening::Closed },
+            reason: event.reason.map(str::to_owned),
+            connection: line(&event.info, false),
+        }))
+    }
+}
+
+fn filter_for(filter: &Filter) -> ConnectionFilter {
+    let Filter { family, proto, src, dst, sport, dport, state, rule } = *filter;
+    ConnectionFilter { family, proto, src, dst, sport, dport, state, rule }
+}
+
+fn line(info: &ConnectionInfo, verbose: bool) -> ConnectionLine {
+    let traffic = |way: usize| Traffic { packets: info.packets[way], bytes: info.bytes[way] };
+    let proto = FieldId::IpProto.info().names.name(info.proto.into());
+    ConnectionLine {
+        proto: proto.map_or_else(|| info.proto.to_string(), str::to_owned),
+        state: info.state.to_owned(),
+        arrived: ends(&info.arrived),
+        sent: ends(&info.sent),
+        age_ms: info.age_ms,
+        idle_ms: info.idle_ms,
+        expires_ms: info.expires_ms,
+        forward: traffic(0),
+        reply: traffic(1),
+        rules: info.rules.iter().map(|rule| rule.0).collect(),
+        place: verbose.then_some(Place { worker: info.worker, id: info.id, wire: info.wire }),
+    }
+}
+
+fn ends(ends: &Ends) -> EndsLine {
+    EndsLine { src: ends.src, sport: ends.sport, dst: ends.dst, dport: ends.dport }
+}

@@ -1,0 +1,261 @@
+//! Connections for people: a table of them, their summary, and what happens to them.
+
+use super::report::{Color, Screen};
+use super::table::{Align, Table};
+use mmb_control::answer::{ConnectionLine, EndsLine, EventLine, Happening, SummaryLine, Traffic};
+
+/// A list of connections that is being printed.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    table: Option<Table>,
+    connections: u64,
+    verbose: bool,
+}
+
+impl Listing {
+    /// Prints one more.
+    pub(crate) fn row(&mut self, screen: &mut Screen, line: &ConnectionLine) {
+        self.connections += 1;
+        self.verbose = line.place.is_some();
+        let [before, after] = tuples(line);
+        let mut cells = vec![
+            line.proto.clone(),
+            line.state.clone(),
+            before,
+            after,
+            time(line.age_ms),
+            time(line.idle_ms),
+            time(line.expires_ms),
+            both(line, |traffic| traffic.packets),
+            both(line, |traffic| traffic.bytes),
+            rules(line),
+        ];
+        if let Some(place) = line.place {
+            cells.extend([place.worker, place.wire].map(|number| number.to_string()));
+            cells.push(place.id.to_string());
+        }
+        self.table.get_or_insert_with(|| Table::new(columns(self.verbose))).row(screen, cells);
+    }
+
+    /// Prints what is left.
+    pub(crate) fn end(self, screen: &mut Screen) {
+        let Some(table) = self.table else {
+            screen.text("no connections\n");
+            return;
+        };
+        let mut totals = vec![String::new(); columns(self.verbose).len()];
+        totals[2] = number(self.connections, "connection");
+        table.end(screen, Some(totals));
+    }
+}
+
+fn columns(verbose: bool) -> &'static [(&'static str, Align)] {
+    const COLUMNS: [(&str, Align); 13] = [
+        ("PROTO", Align::Left),
+        ("STATE", Align::Left),
+        ("CONNECTION", Align::Left),
+        ("AS SENT", Align::Left),
+        ("AGE", Align::Right),
+        ("IDLE", Align::Right),
+        ("EXPIRES", Align::Right),
+        ("PACKETS", Align::Right),
+        ("BYTES", Align::Right),
+        ("RULES", Align::Left),
+        ("WORKER", Align::Right),
+        ("WIRE", Align::Right),
+        ("ID", Align::Right),
+    ];
+    if verbose { &COLUMNS } else { &COLUMNS[..10] }
+}
+
+/// The connection as its packets arrive, and as they leave if that differs.
+fn tuples(line: &ConnectionLine) -> [String; 2] {
+    let tuple = |ends: &EndsLine| match line.proto.as_str() {
+        "tcp" | "udp" => format!("{} > {}", port(ends.src, ends.sport), port(ends.dst, ends.dport)),
+        "icmp" | "icmp6" => format!("{} > {} id {}", ends.src, ends.dst, ends.sport),
+        _ => format!("{} > {}", ends.src, ends.dst),
+    };
+    let after = if line.sent == line.arrived { String::new() } else { tuple(&line.sent) };
+    [tuple(&line.arrived), after]
+}
+
+fn port(address: std::net::IpAddr, port: u16) -> String {
+    std::net::SocketAddr::new(address, port).to_string()
+}
+
+/// `12/9`: there and back.
+fn both(line: &ConnectionLine, of: impl Fn(&Traffic) -> u64) -> String {
+    format!("{}/{}", of(&line.forward), of(&line.reply))
+}
+
+fn rules(line: &ConnectionLine) -> String {
+    line.rules.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// A time to two places: `0.2s`, `59s`, `2m05s`, `2h04m`, `3d01h`.
+fn time(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0..10 => format!("{seconds}.{}s", ms % 1000 / 100),
+        10..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+/// `1 connection`, `2 connections`
+pub(crate) fn number(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// Prints something that happened, at once.
+pub(crate) fn event(screen: &mut Screen, event: &EventLine) {
+    let line = &event.connection;
+    let [before, after] = tuples(line);
+    let after = if after.is_empty() { after } else { format!(" as {after}") };
+    match event.what {
+        Happening::Created => {
+            screen.color(Color::Green, "+ ");
+            screen.text(&format!("{} {before}{after}, rules {}\n", line.proto, rules(line)));
+        }
+        Happening::Closed => {
+            screen.color(Color::Red, "- ");
+            let reason = event.reason.as_deref().unwrap_or("closed");
+            screen.text(&format!(
+                "{} {before}{after}, {reason} after {}, {} packets, {} bytes\n",
+                line.proto,
+                time(line.age_ms),
+                both(line, |traffic| traffic.packets),
+                both(line, |traffic| traffic.bytes),
+            ));
+        }
+    }
+    screen.flush();
+}
+
+/// Prints connections in numbers.
+pub(crate) fn summary(screen: &mut Screen, line: &SummaryLine) {
+    let mut table = Table::new(&[("CONNECTIONS", Align::Right), ("", Align::Left)]);
+    let mut row = |count: u64, what: String| table.row(screen, vec![count.to_string(), what]);
+    row(line.connections, format!("now, of {} at most", line.max));
+    row(line.half_open, "of them half-open".to_owned());
+    row(line.created, "created".to_owned());
+    for (reasons, what) in [(&line.closed, "closed"), (&line.refused, "packets refused")] {
+        for (reason, count) in reasons {
+            row(count.as_u64().unwrap_or_default(), format!("{what}: {reason}"));
+        }
+    }
+    for (count, what) in [
+        (line.out_of_window, "TCP segments out of window"),
+        (line.events_lost, "events that nobody read in time"),
+    ] {
+        if count > 0 {
+            row(count, what.to_owned());
+        }
+    }
+    table.end(screen, None);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmb_control::answer::Place;
+    use serde_json::json;
+    use std::net::IpAddr;
+
+    fn ends(src: &str, sport: u16, dst: &str, dport: u16) -> EndsLine {
+        let address = |text: &str| text.parse::<IpAddr>().expect("an address");
+        EndsLine { src: address(src), sport, dst: address(dst), dport }
+    }
+
+    fn line(proto: &str) -> ConnectionLine {
+        ConnectionLine {
+            proto: proto.to_owned(),
+            state: "established".to_owned(),
+            arrived: ends("10.0.0.5", 4000, "192.0.2.1", 80),
+            sent: ends("10.0.0.5", 4000, "192.0.2.1", 80),
+            age_ms: 65_432,
+            idle_ms: 1_250,
+            expires_ms: 7_439_000,
+            forward: Traffic { packets: 12, bytes: 1_200 },
+            reply: Traffic { packets: 9, bytes: 90_000 },
+            rules: vec![1, 3],
+            place: None,
+        }
+    }
+
+    fn listed(lines: &[ConnectionLine]) -> String {
+        let (mut screen, mut listing) = (Screen::to_string(), Listing::default());
+        lines.iter().for_each(|line| listing.row(&mut screen, line));
+        listing.end(&mut screen);
+        screen.into_string()
+    }
+
+    #[test]
+    fn a_connection_is_a_row() {
+        assert_eq!(
+            listed(&[line("tcp")]),
+            "PROTO  STATE        CONNECTION                    AS SENT    AGE  IDLE  EXPIRES  PACKETS       BYTES  RULES\n\
+             tcp    established  10.0.0.5:4000 > 192.0.2.1:80           1m05s  1.2s    2h03m     12/9  1200/90000  1,3\n\
+             \u{20}                   1 connection\n"
+        );
+        assert_eq!(listed(&[]), "no connections\n");
+        let sent = ends("2001:db8::1", 1, "2001:db8::2", 2);
+        let place = Some(Place { worker: 1, id: 77, wire: 0 });
+        let text = listed(&[ConnectionLine { sent, place, ..line("udp") }, line("icmp"), line("esp")]);
+        for part in ["[2001:db8::1]:1 > [2001:db8::2]:2", "WORKER", "77", "id 4000", "10.0.0.5 > 192.0.2.1 "]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn events_say_what_happened_and_why() {
+        let mut screen = Screen::to_string();
+        let sent = ends("198.51.100.1", 4000, "192.0.2.1", 80);
+        let connection = ConnectionLine { sent, ..line("tcp") };
+        event(&mut screen, &EventLine { what: Happening::Created, reason: None, connection });
+        let reason = Some("timeout".to_owned());
+        event(&mut screen, &EventLine { what: Happening::Closed, reason, connection: line("icmp6") });
+        assert_eq!(
+            screen.into_string(),
+            "+ tcp 10.0.0.5:4000 > 192.0.2.1:80 as 198.51.100.1:4000 > 192.0.2.1:80, rules 1,3\n\
+             - icmp6 10.0.0.5 > 192.0.2.1 id 4000, timeout after 1m05s, 12/9 packets, 1200/90000 bytes\n"
+        );
+    }
+
+    #[test]
+    fn times_have_two_places() {
+        for (ms, text) in [
+            (0, "0.0s"),
+            (9_999, "9.9s"),
+            (59_999, "59s"),
+            (125_000, "2m05s"),
+            (7_440_000, "2h04m"),
+            (262_800_000, "3d01h"),
+        ] {
+            assert_eq!(time(ms), text);
+        }
+    }
+
+    #[test]
+    fn a_summary_tells_reasons() {
+        let mut screen = Screen::to_string();
+        let counts = |value: serde_json::Value| value.as_object().cloned().unwrap_or_default();
+        let line = SummaryLine {
+            connections: 5,
+            max: 1000,
+            created: 7,
+            closed: counts(json!({"timeout": 2})),
+            refused: counts(json!({"conn-full": 3})),
+            ..SummaryLine::default()
+        };
+        summary(&mut screen, &line);
+        let text = screen.into_string();
+        for part in ["5  now, of 1000 at most", "2  closed: timeout", "3  packets refused: conn-full"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("events"));
+    }
+}
