@@ -4,24 +4,9 @@ mod common;
 
 use common::{Running, start};
 use mmb_control::answer::{Answer, PortLine, RuleLine, StageLine};
-use mmb_engine::worker::NoCycles;
-use mmb_engine::{DropReason, Verdict};
-use mmb_packet::{LinkType, Packet, PortId};
+use mmb_engine::Verdict;
+use mmb_packet::PortId;
 use mmb_testkit::{Frame, Tcp, Udp};
-
-fn packet(bytes: &mut [u8]) -> Packet<'_> {
-    let length = bytes.len();
-    Packet::new(bytes, 0, length, PortId(0), LinkType::Ethernet).expect("fits")
-}
-
-/// Gives the worker packets that came in by `lan`.
-fn feed(mmb: &mut Running, frames: &[Frame]) -> Vec<Verdict> {
-    let mut buffers: Vec<Vec<u8>> = frames.iter().map(Frame::bytes).collect();
-    let mut packets: Vec<Packet<'_>> = buffers.iter_mut().map(|bytes| packet(bytes)).collect();
-    let mut verdicts = vec![Verdict::Drop(DropReason::Rule); packets.len()];
-    mmb.worker.process(0, &NoCycles, &mut packets, &mut verdicts);
-    verdicts
-}
 
 fn listed(mmb: &Running) -> Vec<RuleLine> {
     let line = |answer| match answer {
@@ -45,8 +30,8 @@ fn dns() -> Frame {
 
 #[test]
 fn rules_ports_drops_and_stages_count() {
-    let mut mmb = start("add tcp-dport 80 drop\nadd ip-proto udp mod ip-ttl 9\nadd all accept\n");
-    let verdicts = feed(&mut mmb, &[web(), dns(), dns()]);
+    let mmb = start("add tcp-dport 80 drop\nadd ip-proto udp mod ip-ttl 9\nadd all accept\n");
+    let verdicts = mmb.feed(&[web(), dns(), dns()]);
     assert_eq!(verdicts[1..], [Verdict::Send(PortId(1)); 2]);
     let rules = listed(&mmb);
     assert_eq!(rules.iter().map(|rule| rule.packets).collect::<Vec<_>>(), [Some(1), Some(2), Some(3)]);
@@ -72,13 +57,12 @@ fn rules_ports_drops_and_stages_count() {
 
 #[test]
 fn drops_are_shown_by_their_reason() {
-    let mut mmb = start("add tcp-dport 80 drop\n");
+    let mmb = start("add tcp-dport 80 drop\n");
     let mut bytes = web().bytes();
     // The version of the IP header.
     bytes[14] = 0x95;
-    let mut verdict = [Verdict::Send(PortId(1))];
-    mmb.worker.process(0, &NoCycles, &mut [packet(&mut bytes)], &mut verdict);
-    feed(&mut mmb, &[web(), web(), dns()]);
+    mmb.feed_bytes(&mut [bytes]);
+    mmb.feed(&[web(), web(), dns()]);
     let mut drops: Vec<_> = mmb
         .run("show errors")
         .into_iter()
@@ -107,13 +91,13 @@ fn tables_say_which_fields_the_rules_fix() {
 
 #[test]
 fn a_rule_that_stays_keeps_its_counters_and_a_new_one_starts_at_nothing() {
-    let mut mmb = start("add tcp-dport 80 drop\nadd ip-proto udp accept\n");
-    feed(&mut mmb, &[web(), dns(), dns()]);
+    let mmb = start("add tcp-dport 80 drop\nadd ip-proto udp accept\n");
+    mmb.feed(&[web(), dns(), dns()]);
     assert_eq!(counted(&mmb), [(1, Some(1)), (2, Some(2))]);
     mmb.run("add all accept");
     assert!(mmb.apply("add ip-proto udp accept\nadd tcp-dport 443 drop\nadd all accept\n").1.ok);
     assert_eq!(counted(&mmb), [(2, Some(2)), (3, Some(0)), (4, Some(0))]);
-    feed(&mut mmb, &[dns()]);
+    mmb.feed(&[dns()]);
     assert_eq!(counted(&mmb), [(2, Some(3)), (3, Some(1)), (4, Some(0))]);
     mmb.refused(&["del 99"]);
     assert!(!mmb.apply("add bogus").1.ok);

@@ -7,15 +7,18 @@ use mmb_control::protocol::Request;
 use mmb_control::{
     Client, ClientError, Daemon, Host, Limits, PortStatus, Server, ServerOptions, WorkerStatus,
 };
-use mmb_engine::{Engine, PortSpec, PortTable, Worker};
-use mmb_packet::PortId;
+use mmb_engine::{DropReason, Engine, NoCycles, PortSpec, PortTable, Verdict, Worker};
+use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::Policy;
 use mmb_policy::policy::Poll;
+use mmb_testkit::Frame;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -57,7 +60,7 @@ impl Host for FakeHost {
 pub(crate) struct Running {
     pub(crate) server: Option<Server>,
     pub(crate) daemon: Arc<Mutex<Daemon>>,
-    pub(crate) worker: Worker,
+    pub(crate) worker: Arc<Mutex<Worker>>,
     pub(crate) polls: Arc<Mutex<Vec<Poll>>>,
     pub(crate) path: PathBuf,
     directory: TempDir,
@@ -77,7 +80,7 @@ pub(crate) fn start_with(policy: &str, limits: Limits) -> Running {
     let daemon = Arc::new(Mutex::new(daemon));
     let options = ServerOptions { limits, ..ServerOptions::default() };
     let server = Server::bind_with(&path, Arc::clone(&daemon), options).expect("binds");
-    let worker = workers.pop().expect("one worker");
+    let worker = Arc::new(Mutex::new(workers.pop().expect("one worker")));
     Running { server: Some(server), daemon, worker, polls, path, directory }
 }
 
@@ -85,7 +88,57 @@ pub(crate) fn start(policy: &str) -> Running {
     start_with(policy, Limits::default())
 }
 
+/// A packet thread: it answers what it is asked, as long as this lives.
+pub(crate) struct Packets {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Packets {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn packet(bytes: &mut [u8]) -> Packet<'_> {
+    let length = bytes.len();
+    Packet::new(bytes, 0, length, PortId(0), LinkType::Ethernet).expect("fits")
+}
+
 impl Running {
+    /// Has the worker answer from a thread of its own.
+    pub(crate) fn packets(&self) -> Packets {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (worker, stopped) = (Arc::clone(&self.worker), Arc::clone(&stop));
+        let thread = thread::spawn(move || {
+            while !stopped.load(Ordering::SeqCst) {
+                worker.lock().expect("not poisoned").process(0, &NoCycles, &mut [], &mut []);
+                thread::sleep(Duration::from_micros(50));
+            }
+        });
+        Packets { stop, thread: Some(thread) }
+    }
+
+    /// Gives the worker packets that came in by `lan`.
+    pub(crate) fn feed(&self, frames: &[Frame]) -> Vec<Verdict> {
+        let mut verdicts = Vec::new();
+        for frames in frames.chunks(256) {
+            let mut buffers: Vec<Vec<u8>> = frames.iter().map(Frame::bytes).collect();
+            verdicts.extend(self.feed_bytes(&mut buffers));
+        }
+        verdicts
+    }
+
+    /// The same, as bytes, which are what leaves afterwards.
+    pub(crate) fn feed_bytes(&self, frames: &mut [Vec<u8>]) -> Vec<Verdict> {
+        let mut packets: Vec<Packet<'_>> = frames.iter_mut().map(|frame| packet(frame)).collect();
+        let mut verdicts = vec![Verdict::Drop(DropReason::Rule); packets.len()];
+        let mut worker = self.worker.lock().expect("not poisoned");
+        worker.process(0, &NoCycles, &mut packets, &mut verdicts);
+        verdicts
+    }
+
     pub(crate) fn client(&self) -> Client {
         Client::connect(&self.path).expect("connects")
     }

@@ -1,0 +1,354 @@
+//! Connections as clients see them: listed, ended, watched; and clients that do not read, go, or come in crowds meanwhile.
+
+mod common;
+
+use common::{FOREVER, Running, answer, ask, raw, start, start_with};
+use mmb_control::answer::{Answer, ConnectionLine, End, EventLine, Happening, SummaryLine};
+use mmb_control::protocol::{Request, encode};
+use mmb_control::{ClientError, Limits};
+use mmb_testkit::{Frame, Tcp, Udp};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Rules 1 and 2 make connections.
+const STATEFUL: &str =
+    "add-stateful id 1 ip-proto udp accept\nadd-stateful id 2 ip-proto tcp mod tcp-sport 7000\n";
+
+/// Connections whose list does not fit the buffers of a socket.
+const MANY: u16 = 4_000;
+
+fn udp(sport: u16) -> Frame {
+    Udp { sport, ..Udp::default() }.over_ip4()
+}
+
+fn many() -> Vec<Frame> {
+    (1..=MANY).map(udp).collect()
+}
+
+fn syn() -> Frame {
+    Tcp { sport: 4000, flags: 2, ..Tcp::default() }.dport(80).over_ip4()
+}
+
+fn lines(answers: Vec<Answer>) -> Vec<ConnectionLine> {
+    let line = |answer| match answer {
+        Answer::Connection(line) => Some(line),
+        _ => None,
+    };
+    answers.into_iter().filter_map(line).collect()
+}
+
+fn listed(mmb: &Running, filter: &str) -> Vec<ConnectionLine> {
+    lines(mmb.run(&format!("show connections {filter}")))
+}
+
+fn summary(mmb: &Running) -> SummaryLine {
+    match &mmb.run("show conn summary")[..] {
+        [Answer::Begin(_), Answer::Summary(line)] => line.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn killed(mmb: &Running, command: &str) -> u64 {
+    let killed = mmb.run(command).into_iter().find_map(|answer| match answer {
+        Answer::Killed(line) => Some(line.connections),
+        _ => None,
+    });
+    killed.expect("it says how many")
+}
+
+fn wire(commands: &[&str]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let commands = commands.iter().map(|command| (*command).to_owned()).collect();
+    encode(&Request::Run(commands), &mut bytes).expect("a vector takes everything");
+    bytes
+}
+
+/// A client that watches, once it does.
+fn watcher(mmb: &Running) -> BufReader<UnixStream> {
+    let stream = mmb.stream();
+    (&stream).write_all(&wire(&["monitor"])).expect("writes");
+    let mut watcher = BufReader::new(stream);
+    assert_eq!(next(&mut watcher), json!({"begin": {"command": 0, "topic": "monitor"}}));
+    watcher
+}
+
+fn next(watcher: &mut BufReader<UnixStream>) -> Value {
+    let mut line = String::new();
+    watcher.read_line(&mut line).expect("a line");
+    serde_json::from_str(&line).expect("JSON")
+}
+
+/// Waits for something that another thread does.
+fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let deadline = Instant::now() + FOREVER;
+    while !is() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_connection_is_shown_with_all_that_is_known_of_it() {
+    let mmb = start(STATEFUL);
+    let _packets = mmb.packets();
+    assert_eq!(listed(&mmb, ""), []);
+    mmb.feed(&[syn(), udp(5)]);
+    let tcp = listed(&mmb, "ip-proto tcp");
+    let length = syn().bytes().len();
+    assert_eq!(
+        json!(tcp),
+        json!([{
+            "proto": "tcp", "state": "syn-sent",
+            "arrived": {"src": "10.0.0.1", "sport": 4000, "dst": "10.0.0.2", "dport": 80},
+            "sent": {"src": "10.0.0.1", "sport": 7000, "dst": "10.0.0.2", "dport": 80},
+            "age_ms": 0, "idle_ms": 0, "expires_ms": 240_000,
+            "forward": {"packets": 1, "bytes": length}, "reply": {"packets": 0, "bytes": 0}, "rules": [2]
+        }])
+    );
+    let verbose = &mmb.run("show connections ip-proto udp verbose")[1];
+    assert_eq!(json!(verbose)["connection"]["worker"], 0);
+    assert_eq!(json!(verbose)["connection"]["wire"], 0);
+}
+
+#[test]
+fn filters_choose() {
+    let mmb = start(STATEFUL);
+    let _packets = mmb.packets();
+    mmb.feed(&[syn(), udp(5), udp(6), udp(7)]);
+    let count = |filter: &str| listed(&mmb, filter).len();
+    for (filter, expected) in [
+        ("", 4),
+        ("ip-proto udp", 3),
+        ("udp-sport 5-6", 2),
+        ("udp-dport dns", 3),
+        ("tcp-sport 4000", 1),
+        ("tcp-sport 7000", 1),
+        ("tcp-sport 7001", 0),
+        ("ip-saddr 10.0.0.0/8", 4),
+        ("ip-daddr 10.0.0.1", 0),
+        ("net-proto ip6", 0),
+        ("state syn-sent", 1),
+        ("state unreplied rule 1", 3),
+        ("rule 2", 1),
+        ("rule 3", 0),
+    ] {
+        assert_eq!(count(filter), expected, "{filter}");
+    }
+    let [error] = &mmb.refused(&["show connections ip-sadr 10.0.0.1"])[..] else { panic!("one error") };
+    assert_eq!((error.column, error.suggestion.as_deref()), (Some(18), Some("ip-saddr")));
+}
+
+#[test]
+fn connections_are_ended_on_request() {
+    let mmb = start(STATEFUL);
+    let _packets = mmb.packets();
+    mmb.feed(&many());
+    mmb.feed(&[syn()]);
+    assert_eq!(summary(&mmb).connections, u64::from(MANY) + 1);
+    assert_eq!(killed(&mmb, "conn kill udp-sport 1-1000"), 1000);
+    assert_eq!(killed(&mmb, "conn kill udp-sport 1-1000"), 0);
+    assert_eq!(killed(&mmb, "conn kill ip-proto tcp"), 1);
+    assert_eq!(killed(&mmb, "conn kill all"), u64::from(MANY) - 1000);
+    let summary = summary(&mmb);
+    assert_eq!((summary.connections, summary.half_open), (0, 0));
+    assert_eq!(summary.created, u64::from(MANY) + 1);
+    assert_eq!(json!(summary.closed), json!({"killed": MANY + 1}));
+}
+
+#[test]
+fn a_rule_is_deleted_with_its_connections_or_without() {
+    let mmb = start(STATEFUL);
+    let _packets = mmb.packets();
+    mmb.feed(&[syn(), udp(5)]);
+    let (answers, end) = mmb.ask(&Request::Run(vec!["del 1 --kill".into(), "show connections".into()]));
+    assert!(matches!(&answers[0], Answer::Removed(rule) if rule.id == 1), "{answers:?}");
+    assert_eq!(end.change.map(|change| change.removed), Some(1));
+    assert!(answers.iter().any(|answer| matches!(answer, Answer::Killed(line) if line.connections == 1)));
+    assert_eq!(lines(answers).len(), 1, "the other rule's stays");
+    assert!(mmb.refused(&["del 1 --kill"])[0].message.contains("no rule 1"));
+    mmb.run("del 2");
+    assert_eq!(listed(&mmb, "").len(), 1);
+    assert_eq!(json!(summary(&mmb).closed), json!({"rule-deleted": 1}));
+}
+
+#[test]
+fn what_is_refused_is_counted_by_reason() {
+    let mmb = start(&format!("set conn max 1\nset conn pickup strict\n{STATEFUL}"));
+    let _packets = mmb.packets();
+    let ack = Tcp { sport: 4001, flags: 0x10, ..Tcp::default() }.over_ip4();
+    mmb.feed(&[ack]);
+    let summary = summary(&mmb);
+    assert_eq!((summary.connections, summary.max), (0, 1));
+    assert_eq!(json!(summary.refused), json!({"conn-not-syn": 1}));
+}
+
+#[test]
+fn a_worker_that_does_not_answer_is_told() {
+    let mmb = start(STATEFUL);
+    mmb.feed(&[udp(5)]);
+    let (answers, end) =
+        mmb.ask(&Request::Run(vec!["del 2".into(), "show connections".into(), "list".into()]));
+    let Some(Answer::Error(error)) = answers.last() else { panic!("{answers:?}") };
+    assert_eq!((error.message.as_str(), error.command), ("worker 0 does not answer", Some(1)));
+    assert!(!end.ok && end.change.is_some(), "what was changed stays so");
+    assert_eq!(mmb.rules().len(), 1);
+    assert_eq!(summary(&mmb).connections, 1, "this asks nobody");
+}
+
+#[test]
+fn whoever_watches_is_told_what_happens_and_why() {
+    let mmb = start(STATEFUL);
+    let _packets = mmb.packets();
+    let mut watcher = watcher(&mmb);
+    wait_until("it never watches", || {
+        mmb.run("conn kill all");
+        mmb.feed(&[udp(5)]);
+        let mut fds = [rustix::event::PollFd::new(watcher.get_ref(), rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 50_000_000 }))
+            == Ok(1)
+    });
+    let event = |line: Value| serde_json::from_value::<EventLine>(line["event"].clone()).expect("an event");
+    let mut first = event(next(&mut watcher));
+    if first.what == Happening::Closed {
+        first = event(next(&mut watcher));
+    }
+    assert_eq!((first.what, first.connection.arrived.sport), (Happening::Created, 5));
+    mmb.run("conn kill udp-sport 5");
+    let second = event(next(&mut watcher));
+    assert_eq!((second.what, second.reason.as_deref()), (Happening::Closed, Some("killed")));
+    // Whatever it sends ends the watching, and is answered behind it.
+    watcher.get_ref().write_all(&wire(&["show version"])).expect("writes");
+    assert_eq!(next(&mut watcher), json!({"end": {"v": 1, "ok": true}}));
+    assert_eq!(next(&mut watcher), json!({"begin": {"command": 0, "topic": "version"}}));
+}
+
+#[test]
+fn what_was_sent_ahead_ends_watching_at_once() {
+    let mmb = start(STATEFUL);
+    let _packets = mmb.packets();
+    let stream = mmb.stream();
+    let first = raw(&stream, &[wire(&["monitor", "show conn summary"]), wire(&["list"])].concat());
+    assert_eq!(first.last(), Some(&json!({"end": {"v": 1, "ok": true}})));
+    assert!(
+        first.iter().any(|line| line.get("summary").is_some()),
+        "what is behind it is answered: {first:?}"
+    );
+}
+
+#[test]
+fn places_to_watch_are_bounded_and_given_back() {
+    let mmb = start_with(STATEFUL, Limits { monitors: 2, ..Limits::default() });
+    let _packets = mmb.packets();
+    let first = watcher(&mmb);
+    let _second = watcher(&mmb);
+    let refused = || {
+        let mut lines = mmb.stream();
+        lines.write_all(&wire(&["monitor"])).expect("writes");
+        let mut lines = BufReader::new(lines);
+        next(&mut lines);
+        // Where there is a place, nothing comes by itself.
+        lines.get_ref().set_read_timeout(Some(Duration::from_millis(100))).expect("sets");
+        let mut line = String::new();
+        lines.read_line(&mut line).is_ok_and(|_| line.contains("as many clients watch"))
+    };
+    wait_until("a third is never refused", refused);
+    drop(first);
+    wait_until("a place is never given back", || !refused());
+}
+
+#[test]
+fn a_client_that_dies_while_it_watches_is_forgotten() {
+    let mmb = start(STATEFUL);
+    let _packets = mmb.packets();
+    for _ in 0..100 {
+        drop(watcher(&mmb));
+    }
+    wait_until("places are never given back", || {
+        let stream = mmb.stream();
+        let lines = raw(&stream, &[wire(&["monitor"]), wire(&["list"])].concat());
+        lines.last() == Some(&json!({"end": {"v": 1, "ok": true}}))
+    });
+    mmb.feed(&many());
+    assert_eq!(summary(&mmb).connections, u64::from(MANY));
+    mmb.assert_alive();
+}
+
+#[test]
+fn a_client_that_watches_and_does_not_read_is_let_go_and_loses_only_its_own_events() {
+    let limits = Limits { grace: Duration::from_millis(200), bytes_per_s: 1 << 30, ..Limits::default() };
+    let mmb = start_with(STATEFUL, limits);
+    let _packets = mmb.packets();
+    let mut sleeper = watcher(&mmb);
+    wait_until("it is never let go", || {
+        mmb.feed(&many());
+        mmb.run("conn kill all");
+        let mut fds = [rustix::event::PollFd::new(sleeper.get_ref(), rustix::event::PollFlags::empty())];
+        rustix::event::poll(&mut fds, Some(&rustix::event::Timespec::default())) == Ok(1)
+    });
+    let mut rest = Vec::new();
+    let _ = sleeper.read_to_end(&mut rest);
+    assert!(rest.len() < 100 << 20, "what it did not read is not kept");
+    mmb.assert_alive();
+}
+
+#[test]
+fn a_list_that_nobody_reads_keeps_nobody_waiting() {
+    let limits = Limits { grace: Duration::from_millis(500), bytes_per_s: 1 << 30, ..Limits::default() };
+    let mmb = start_with(STATEFUL, limits);
+    let _packets = mmb.packets();
+    mmb.feed(&many());
+    let sleeper = mmb.stream();
+    (&sleeper).write_all(&wire(&["show connections"])).expect("writes");
+    let mut some = [0; 100];
+    (&sleeper).read_exact(&mut some).expect("an answer begins");
+    let dying = mmb.stream();
+    (&dying).write_all(&wire(&["show connections"])).expect("writes");
+    drop(dying);
+    assert_eq!(listed(&mmb, "").len(), usize::from(MANY));
+    assert_eq!(killed(&mmb, "conn kill all"), u64::from(MANY));
+    let mut fds = [rustix::event::PollFd::new(&sleeper, rustix::event::PollFlags::empty())];
+    let forever = rustix::event::Timespec { tv_sec: FOREVER.as_secs() as i64, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut fds, Some(&forever)), Ok(1), "it is let go");
+}
+
+#[test]
+fn a_shutdown_ends_watching() {
+    let mut mmb = start(STATEFUL);
+    let _packets = mmb.packets();
+    let watcher = watcher(&mmb);
+    mmb.server.take().expect("running").shutdown();
+    let rest = answer(watcher.get_ref());
+    assert!(rest.is_empty() || rest.last() == Some(&json!({"end": {"v": 1, "ok": true}})), "{rest:?}");
+    assert_eq!(std::sync::Arc::strong_count(&mmb.daemon), 1, "no thread is left that knows the daemon");
+}
+
+#[test]
+fn a_client_follows_until_it_has_enough() {
+    let mmb = start(STATEFUL);
+    let _packets = mmb.packets();
+    let seen = std::cell::Cell::new(0);
+    let monitor = Request::Run(vec!["monitor".into()]);
+    let feeder = thread::scope(|scope| {
+        scope.spawn(|| {
+            for sport in 1..=100 {
+                mmb.feed(&[udp(sport)]);
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        mmb.client().follow::<ClientError>(
+            &monitor,
+            || seen.get() >= 10,
+            |answer| {
+                seen.set(seen.get() + u32::from(matches!(answer, Answer::Event(_))));
+                Ok(())
+            },
+        )
+    });
+    assert!(feeder.is_ok_and(|end: End| end.ok));
+    // A daemon that goes is no end.
+    let (answers, end) = ask(&mut mmb.client(), &Request::Run(vec!["show conn summary".into()]));
+    assert!(end.ok && answers.len() == 2);
+}
