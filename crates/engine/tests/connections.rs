@@ -390,6 +390,26 @@ fn connections_are_ended_on_request_and_watched() {
 }
 
 #[test]
+fn packets_of_one_vector_find_the_connection_that_the_first_one_makes() {
+    let (_engine, mut worker) = engine("add-stateful in a ip-proto udp accept\nadd in b drop");
+    let router = Ipv4Addr::new(203, 0, 113, 9);
+    let (client, server) = ((INSIDE, 5000), (SERVER, 53));
+    let first = udp(client, server);
+    let frames = [(A, first.clone()), (B, udp(server, client)), (B, unreachable(router, INSIDE, &first, 8))];
+    let mut buffers: Vec<Vec<u8>> = frames.iter().map(|(_, frame)| frame.clone()).collect();
+    let mut packets: Vec<Packet<'_>> = buffers
+        .iter_mut()
+        .zip(&frames)
+        .filter_map(|(buffer, (port, frame))| {
+            Packet::new(buffer, 0, frame.len(), PortId(*port), LinkType::Ethernet)
+        })
+        .collect();
+    let mut verdicts = [Verdict::Send(PortId(9)); 3];
+    worker.process(1_000_000, &NoCycles, &mut packets, &mut verdicts);
+    assert_eq!(verdicts, [B, A, A].map(|port| Verdict::Send(PortId(port))));
+}
+
+#[test]
 fn strict_pickup_wants_a_syn() {
     let mut mmb = Middlebox::new("set conn pickup strict\nadd-stateful ip-proto tcp accept");
     let (client, server) = ((INSIDE, 5000), (SERVER, 80));

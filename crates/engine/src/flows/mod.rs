@@ -48,6 +48,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const DATAGRAMS: usize = 4096;
 const FRAGMENT_AGE_MS: u64 = 15_000;
 
+/// That of a packet which was not looked up: there is no such family.
+const NO_TUPLE: Tuple = Tuple { addresses: [0; 2], ports: [0; 2], wire: 0, proto: 0, family: 0 };
+
 /// How a packet stands to connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Standing {
@@ -92,7 +95,7 @@ pub(crate) struct Flows {
     pub(crate) keeper: Keeper,
     fragments: Fragments,
     now_ms: u64,
-    /// The packets' tuples, for those that have one.
+    /// The packets' tuples, [`NO_TUPLE`] for those that have none.
     tuples: Box<[Tuple; VECTOR]>,
     standings: Box<[Standing; VECTOR]>,
     pub(crate) plans: Plans,
@@ -222,7 +225,7 @@ impl Flows {
             },
             fragments: Fragments::new(seed, DATAGRAMS, FRAGMENT_AGE_MS),
             now_ms: 0,
-            tuples: Box::new([Tuple::default(); VECTOR]),
+            tuples: Box::new([NO_TUPLE; VECTOR]),
             standings: Box::new([Standing::Apart; VECTOR]),
             plans: Plans::default(),
             planned: Box::new([0; VECTOR]),
@@ -294,6 +297,7 @@ impl Flows {
         let rows = packets.iter().zip(layouts).zip(verdicts).enumerate();
         for (at, ((packet, layout), verdict)) in rows {
             self.standings[at] = Standing::Apart;
+            self.tuples[at] = NO_TUPLE;
             let route = snapshot.route(packet.port);
             if !route.enabled || layout.class == Class::Other || matches!(verdict, Verdict::Drop(_)) {
                 continue;
@@ -406,10 +410,11 @@ impl Flows {
     #[inline]
     pub(crate) fn standing(&mut self, at: usize, packet: &Packet<'_>, layout: &Layout) -> Standing {
         let before = self.standings[at];
-        if !self.stale || matches!(before, Standing::Apart | Standing::Refused(_) | Standing::Elsewhere(_)) {
+        let tuple = self.tuples[at];
+        let looked_up = tuple.family != NO_TUPLE.family;
+        if !self.stale || !looked_up || matches!(before, Standing::Elsewhere(_)) {
             return before;
         }
-        let tuple = self.tuples[at];
         standing(self.table.find(&tuple), packet, layout, tuple.wire)
     }
 

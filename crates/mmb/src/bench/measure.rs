@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 use mmb_engine::worker::{Cycles, VECTOR};
 use mmb_engine::{DropReason, Engine, StageCount, Verdict, Worker};
 use mmb_io::cycles;
-use mmb_packet::Packet;
+use mmb_packet::{Packet, PortId};
 use std::time::{Duration, Instant};
 
 /// The fewest rounds of which a median is taken.
@@ -35,6 +35,9 @@ pub(super) trait Stages {
 
     /// A round begins.
     fn begin(&mut self) {}
+
+    /// Takes what became of a vector as the other ends would answer it.
+    fn answer(&mut self, _packets: &mut [Packet<'_>]) {}
 
     /// Takes a vector; `spent` gets the cycles of each stage. Returns those of the whole.
     fn take(&mut self, packets: &mut [Packet<'_>], spent: &mut [u64]) -> u64;
@@ -69,6 +72,8 @@ pub(super) fn run(subject: &mut impl Stages, arena: &mut Arena, changes: bool, e
     let mut all = Samples::new(vectors);
     arena.restore();
     round(subject, arena, names.len(), |_, _, _| ());
+    answers(subject, arena);
+    arena.restore();
     let (mut rounds, began) = (0, Instant::now());
     while goes_on(effort, rounds, began) {
         if changes {
@@ -95,6 +100,18 @@ fn goes_on(effort: Effort, rounds: usize, began: Instant) -> bool {
     match effort {
         Effort::Rounds(wanted) => rounds < wanted.clamp(1, MOST_ROUNDS),
         Effort::Time(time) => rounds < FEWEST_ROUNDS || rounds < MOST_ROUNDS && began.elapsed() < time,
+    }
+}
+
+/// Has every packet answered.
+fn answers(subject: &mut impl Stages, arena: &mut Arena) {
+    let mut packets = arena.packets();
+    loop {
+        let mut vector: ArrayVec<Packet<'_>, VECTOR> = packets.by_ref().take(VECTOR).collect();
+        if vector.is_empty() {
+            return;
+        }
+        subject.answer(&mut vector);
     }
 }
 
@@ -166,6 +183,15 @@ impl Stages for Pipeline<'_> {
         self.now_ns += self.step_ns;
     }
 
+    fn answer(&mut self, packets: &mut [Packet<'_>]) {
+        if self.engine.connections().summary().connections == 0 {
+            return;
+        }
+        packets.iter_mut().for_each(turn);
+        self.worker.process(self.now_ns, &Tsc, packets, &mut self.verdicts);
+        self.before = self.engine.stage_counts();
+    }
+
     fn take(&mut self, packets: &mut [Packet<'_>], spent: &mut [u64]) -> u64 {
         let begin = Tsc.now();
         self.worker.process(self.now_ns, &Tsc, packets, &mut self.verdicts);
@@ -176,5 +202,22 @@ impl Stages for Pipeline<'_> {
         }
         self.before = now;
         whole
+    }
+}
+
+/// Makes a plain packet of UDP or TCP one that answers it: ends are changed for each other, which no checksum minds.
+fn turn(packet: &mut Packet<'_>) {
+    const ETHERNET: usize = 14;
+    packet.port = PortId(1);
+    let bytes = packet.bytes_mut();
+    let (addresses, length, ports) = match bytes.get(ETHERNET).map(|byte| byte >> 4) {
+        Some(4) => (ETHERNET + 12, 4, ETHERNET + 20),
+        Some(6) => (ETHERNET + 8, 16, ETHERNET + 40),
+        _ => return,
+    };
+    for (at, length) in [(addresses, length), (ports, 2)] {
+        if let Some(ends) = bytes.get_mut(at..at + 2 * length) {
+            ends.rotate_left(length);
+        }
     }
 }
