@@ -3,9 +3,10 @@
 mod common;
 
 use common::Site;
+use mmb_testkit::Udp;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 /// What a command said and how it ended.
 struct Said {
@@ -149,6 +150,98 @@ fn every_answer_has_its_shape_in_json() {
     let flushed = json!({"added": [], "removed": [{"id": 1, "rule": "add tcp-dport 80 drop"}], "kept": 0});
     assert_eq!(mmb.json(&["flush"]), flushed);
     assert_eq!(mmb.json(&["list"]), json!({"rules": []}));
+}
+
+/// A policy whose rule 1 makes connections, and a packet that is of one.
+const STATEFUL: &str = "add-stateful ip-proto udp mod udp-sport 7000";
+
+fn dns() -> Vec<u8> {
+    Udp { sport: 4000, ..Udp::default() }.over_ip4().bytes()
+}
+
+#[test]
+fn connections_have_their_shape_in_json() {
+    let mmb = Site::new(STATEFUL);
+    assert_eq!(mmb.json(&["show", "connections"]), json!({"connections": []}));
+    assert_eq!(mmb.json(&["conn", "kill", "all"]), json!({"killed": 0}));
+    mmb.feed_packet(dns());
+    let length = dns().len();
+    let connection = json!({
+        "proto": "udp", "state": "unreplied",
+        "arrived": {"src": "10.0.0.1", "sport": 4000, "dst": "10.0.0.2", "dport": 53},
+        "sent": {"src": "10.0.0.1", "sport": 7000, "dst": "10.0.0.2", "dport": 53},
+        "age_ms": 0, "idle_ms": 0, "expires_ms": 120_000,
+        "forward": {"packets": 1, "bytes": length}, "reply": {"packets": 0, "bytes": 0}, "rules": [1]
+    });
+    assert_eq!(mmb.json(&["show", "connections", "udp-dport", "dns"]), json!({"connections": [connection]}));
+    let verbose = mmb.json(&["show", "connections", "verbose"]);
+    assert_eq!(
+        (&verbose["connections"][0]["worker"], &verbose["connections"][0]["wire"]),
+        (&json!(0), &json!(0))
+    );
+    assert_eq!(
+        mmb.json(&["show", "conn", "summary"]),
+        json!({
+            "connections": 1, "half_open": 1, "max": 1_000_000, "created": 1, "closed": {}, "refused": {},
+            "out_of_window": 0, "events_lost": 0
+        })
+    );
+    let rule = json!({"id": 1, "rule": STATEFUL});
+    assert_eq!(
+        mmb.json(&["del", "1", "--kill"]),
+        json!({"added": [], "removed": [rule], "kept": 0, "killed": 1})
+    );
+}
+
+#[test]
+fn connections_are_shown_and_ended_for_people() {
+    let mmb = Site::new(STATEFUL);
+    assert_eq!(mmb.good(&["show", "connections"]), "no connections\n");
+    mmb.feed_packet(dns());
+    let shown = mmb.good(&["show", "connections", "rule", "1"]);
+    for part in ["10.0.0.1:4000 > 10.0.0.2:53", "10.0.0.1:7000 > 10.0.0.2:53", "1/0", "1 connection\n"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(mmb.good(&["show", "connections", "verbose"]).contains("WORKER"));
+    assert!(mmb.good(&["show", "conn", "summary"]).contains("1  now, of 1000000 at most"));
+    assert_eq!(mmb.good(&["conn", "kill", "udp-sport", "4000"]), "1 connection ended\n");
+    let said = mmb.run(&["conn", "kill", "stat", "established"]);
+    assert_eq!((said.status, said.out.as_str()), (1, ""));
+    for part in ["conn kill stat established", "          ^^^^", "did you mean `state`?"] {
+        assert!(said.err.contains(part), "{part}: {}", said.err);
+    }
+}
+
+#[test]
+fn what_happens_is_told_until_ctrl_c() {
+    let mmb = Site::new(STATEFUL);
+    let watch = |json: &[&str]| {
+        let words = [&["monitor"], json].concat();
+        let mut child = mmb.command(&words).stdout(Stdio::piped()).spawn().expect("mmb runs");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        // Events count from when it watches, which it does not tell.
+        let (told, waiting) = std::sync::mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            lines.read_line(&mut line).expect("a line");
+            told.send(()).expect("somebody waits");
+            (line, lines)
+        });
+        while waiting.recv_timeout(std::time::Duration::from_millis(20)).is_err() {
+            mmb.feed_packet(dns());
+            mmb.good(&["conn", "kill", "all"]);
+        }
+        let (line, _lines) = reader.join().expect("reads");
+        let interrupt = format!("kill -INT {}", child.id());
+        assert!(Command::new("sh").args(["-c", &interrupt]).status().expect("a shell").success());
+        assert_eq!(child.wait().expect("ends").code(), Some(0));
+        line
+    };
+    let told = watch(&[]);
+    assert!(told.starts_with("+ udp 10.0.0.1:4000 > ") || told.contains(", killed after "), "{told}");
+    let told: Value = serde_json::from_str(&watch(&["--json"])).expect("JSON");
+    assert_eq!(told["connection"]["arrived"]["sport"], 4000);
+    assert!(told["what"] == "created" || (told["what"] == "closed" && told["reason"] == "killed"), "{told}");
 }
 
 #[test]

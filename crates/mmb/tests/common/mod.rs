@@ -1,15 +1,18 @@
-//! A daemon without packets in the test's process, and the program that talks to it.
+//! A daemon without ports in the test's process, and the program that talks to it.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use mmb_control::{Daemon, Host, PortStatus, Server, WorkerStatus};
-use mmb_engine::{Engine, PortSpec, PortTable, Worker};
-use mmb_packet::PortId;
+use mmb_engine::{Engine, NoCycles, PortSpec, PortTable, Verdict, Worker};
+use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::Policy;
 use mmb_policy::policy::Poll;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Two ports without anything behind them.
@@ -44,20 +47,50 @@ pub(crate) struct Site {
     pub(crate) server: Option<Server>,
     daemon: Arc<Mutex<Daemon>>,
     directory: TempDir,
-    _workers: Vec<Worker>,
+    worker: Arc<Mutex<Worker>>,
+    stop: Arc<AtomicBool>,
+    packets: Option<JoinHandle<()>>,
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.packets.take().map(JoinHandle::join);
+    }
+}
+
+/// A packet thread: it answers what the worker is asked.
+fn answering(worker: Arc<Mutex<Worker>>, stop: Arc<AtomicBool>) -> JoinHandle<()> {
+    thread::spawn(move || {
+        while !stop.load(Ordering::SeqCst) {
+            worker.lock().expect("not poisoned").process(0, &NoCycles, &mut [], &mut []);
+            thread::sleep(Duration::from_micros(200));
+        }
+    })
 }
 
 impl Site {
     pub(crate) fn new(policy: &str) -> Site {
         let directory = tempfile::tempdir().expect("a directory");
         let spec = |name: &str, peer| PortSpec { name: name.into(), mtu: None, peer: Some(PortId(peer)) };
-        let (engine, workers) = Engine::new(PortTable(vec![spec("lan", 1), spec("wan", 0)]), 1, 1);
+        let (engine, mut workers) = Engine::new(PortTable(vec![spec("lan", 1), spec("wan", 0)]), 1, 1);
         let policy = Policy::parse(policy).expect("a policy").0;
         let daemon = Daemon::new(engine, policy, Box::new(NoPackets)).expect("a policy for these ports");
-        let mut site =
-            Site { server: None, daemon: Arc::new(Mutex::new(daemon)), directory, _workers: workers };
+        let daemon = Arc::new(Mutex::new(daemon));
+        let worker = Arc::new(Mutex::new(workers.pop().expect("one worker")));
+        let stop = Arc::new(AtomicBool::new(false));
+        let packets = Some(answering(Arc::clone(&worker), Arc::clone(&stop)));
+        let mut site = Site { server: None, daemon, directory, worker, stop, packets };
         site.listen();
         site
+    }
+
+    /// Gives the worker a packet that came in by `lan`.
+    pub(crate) fn feed_packet(&self, mut frame: Vec<u8>) {
+        let length = frame.len();
+        let packet = Packet::new(&mut frame, 0, length, PortId(0), LinkType::Ethernet).expect("fits");
+        let mut worker = self.worker.lock().expect("not poisoned");
+        worker.process(0, &NoCycles, &mut [packet], &mut [Verdict::Send(PortId(1))]);
     }
 
     /// Begins to listen, again if it has ended to.
