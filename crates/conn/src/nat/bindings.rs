@@ -3,11 +3,12 @@
 //! A binding does not know whom its inside end talks to: every connection of that end under the same target shares it, and the
 //! last one to go takes it along.
 
-use super::random::Key;
 use super::shards::Shards;
+use crate::Tuple;
+use crate::hash::Hasher;
 
 /// An inside end as one target sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Inside {
     pub(super) address: u128,
     /// What was asked for: ends that two rules translate to different pools have a binding in each.
@@ -19,12 +20,33 @@ pub(super) struct Inside {
 }
 
 /// An outside address with the protocol and wire that its ports are of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outside {
     pub(super) address: u128,
     pub(super) wire: u16,
     pub(super) proto: u8,
     pub(super) family: u8,
+}
+
+impl Inside {
+    fn hash(&self, hasher: &Hasher) -> u64 {
+        let Inside { address, target, port, wire, proto, family } = *self;
+        hasher.hash(&Tuple {
+            addresses: [address, u128::from(target)],
+            ports: [port, 0],
+            wire,
+            proto,
+            family,
+        })
+    }
+}
+
+impl Outside {
+    /// The hash of the address with one of its ports.
+    pub(super) fn hash(&self, port: u16, hasher: &Hasher) -> u64 {
+        let Outside { address, wire, proto, family } = *self;
+        hasher.hash(&Tuple { addresses: [address, 0], ports: [port, 0], wire, proto, family })
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +63,10 @@ impl Binding {
         let Inside { wire, proto, family, .. } = self.inside;
         Outside { address: self.address, wire, proto, family }
     }
+
+    fn hash_outside(&self, hasher: &Hasher) -> u64 {
+        self.outside().hash(self.port, hasher)
+    }
 }
 
 /// Records lie in chunks: growing copies none of them.
@@ -48,7 +74,7 @@ const CHUNK: usize = 4096;
 
 /// All bindings.
 pub(super) struct Bindings {
-    key: Key,
+    hasher: Hasher,
     records: Vec<Vec<Binding>>,
     free: Vec<u32>,
     by_inside: Shards<u32>,
@@ -56,9 +82,9 @@ pub(super) struct Bindings {
 }
 
 impl Bindings {
-    pub(super) fn new(key: Key) -> Bindings {
+    pub(super) fn new(hasher: Hasher) -> Bindings {
         Bindings {
-            key,
+            hasher,
             records: Vec::new(),
             free: Vec::new(),
             by_inside: Shards::new(),
@@ -81,7 +107,7 @@ impl Bindings {
 
     pub(super) fn of_inside(&self, inside: &Inside) -> Option<u32> {
         self.by_inside
-            .find(self.key.of(inside), |number| at(&self.records, *number).inside == *inside)
+            .find(inside.hash(&self.hasher), |number| at(&self.records, *number).inside == *inside)
             .copied()
     }
 
@@ -90,19 +116,17 @@ impl Bindings {
             let binding = at(&self.records, *number);
             binding.port == port && binding.outside() == *outside
         };
-        self.by_outside.find(self.key.of(&(outside, port)), same).copied()
+        self.by_outside.find(outside.hash(port, &self.hasher), same).copied()
     }
 
     /// Binds two ends that nothing is bound to, for one connection.
     pub(super) fn bind(&mut self, inside: Inside, address: u128, port: u16) -> u32 {
         let binding = Binding { inside, address, port, connections: 1 };
         let number = self.place(binding);
-        let (key, records) = (&self.key, &self.records);
-        self.by_inside.insert(key.of(&inside), number, |number| key.of(&at(records, *number).inside));
-        self.by_outside.insert(key.of(&(binding.outside(), port)), number, |number| {
-            let other = at(records, *number);
-            key.of(&(other.outside(), other.port))
-        });
+        let (hasher, records) = (&self.hasher, &self.records);
+        self.by_inside.insert(inside.hash(hasher), number, |number| at(records, *number).inside.hash(hasher));
+        self.by_outside
+            .insert(binding.hash_outside(hasher), number, |number| at(records, *number).hash_outside(hasher));
         number
     }
 
@@ -119,8 +143,11 @@ impl Bindings {
         if gone.connections > 0 {
             return None;
         }
-        self.by_inside.remove(self.key.of(&gone.inside), |other| *other == number);
-        self.by_outside.remove(self.key.of(&(gone.outside(), gone.port)), |other| *other == number);
+        let (hasher, records) = (&self.hasher, &self.records);
+        let by_inside = |number: &u32| at(records, *number).inside.hash(hasher);
+        let by_outside = |number: &u32| at(records, *number).hash_outside(hasher);
+        self.by_inside.remove(gone.inside.hash(hasher), |other| *other == number, by_inside);
+        self.by_outside.remove(gone.hash_outside(hasher), |other| *other == number, by_outside);
         self.free.push(number);
         Some(gone)
     }

@@ -7,9 +7,10 @@ use super::addresses::Addresses;
 use super::balance::{Balance, Least, hash_of};
 use super::interned::Interned;
 use super::ports::{nth, within};
-use super::random::{Key, Secrets, scale};
+use super::random::{Secrets, scale};
 use super::{Mapping, Ports};
-use crate::{DESTINATION, SOURCE, Tuple};
+use crate::hash::Hasher;
+use crate::{DESTINATION, Tuple};
 use std::collections::HashMap;
 
 /// What connections are spread over, and how.
@@ -51,15 +52,15 @@ pub(super) struct Destination {
 
 /// The destinations of all connections.
 pub(super) struct Destinations {
-    key: Key,
+    hasher: Hasher,
     sets: Interned<Spread, Servers>,
     /// The sets that a rule balances over: several if it has met different rules.
     of_rule: HashMap<u32, Vec<u32>>,
 }
 
 impl Destinations {
-    pub(super) fn new(key: Key) -> Destinations {
-        Destinations { key, sets: Interned::new(), of_rule: HashMap::new() }
+    pub(super) fn new(hasher: Hasher) -> Destinations {
+        Destinations { hasher, sets: Interned::new(), of_rule: HashMap::new() }
     }
 
     #[cfg(test)]
@@ -98,9 +99,7 @@ impl Destinations {
             to.address = match server.filter(|_| !over_ports) {
                 Some(server) => server,
                 None if addresses.is_empty() => return None,
-                None if attempt == 0 => {
-                    addresses.nth(scale(self.key.of(&arrived.addresses[SOURCE]), addresses.len()))
-                }
+                None if attempt == 0 => addresses.nth(scale(self.of_source(arrived), addresses.len())),
                 None => addresses.nth(secrets.below(addresses.len())),
             };
         }
@@ -111,6 +110,12 @@ impl Destinations {
             };
         }
         Some(to)
+    }
+
+    /// The hash of where a connection comes from.
+    fn of_source(&self, arrived: &Tuple) -> u64 {
+        let Tuple { addresses: [source, _], family, .. } = *arrived;
+        self.hasher.hash(&Tuple { addresses: [source, 0], family, ..Tuple::default() })
     }
 
     /// A server of a set, and what to count the connection for.

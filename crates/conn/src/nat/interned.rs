@@ -7,7 +7,8 @@ use std::sync::Arc;
 /// Things of kind `K`, each with a number, a state, and a count of its users.
 pub(super) struct Interned<K, S> {
     numbers: HashMap<Arc<K>, u32>,
-    entries: HashMap<u32, Entry<K, S>>,
+    /// By number.
+    entries: Vec<Option<Entry<K, S>>>,
     free: Vec<u32>,
 }
 
@@ -19,12 +20,12 @@ struct Entry<K, S> {
 
 impl<K: Eq + Hash, S> Interned<K, S> {
     pub(super) fn new() -> Interned<K, S> {
-        Interned { numbers: HashMap::new(), entries: HashMap::new(), free: Vec::new() }
+        Interned { numbers: HashMap::new(), entries: Vec::new(), free: Vec::new() }
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.numbers.len()
     }
 
     /// The number of a thing, for one user more; its state is made if nobody used it.
@@ -33,11 +34,14 @@ impl<K: Eq + Hash, S> Interned<K, S> {
             self.hold_number(number);
             return number;
         }
-        let number = self.free.pop().unwrap_or(self.entries.len() as u32);
-        let (key, state) = (Arc::new(key), make);
-        let state = state(&key);
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            self.entries.len() as u32 - 1
+        });
+        let state = make(&key);
+        let key = Arc::new(key);
         self.numbers.insert(Arc::clone(&key), number);
-        self.entries.insert(number, Entry { key, state, users: 1 });
+        self.entries[number as usize] = Some(Entry { key, state, users: 1 });
         number
     }
 
@@ -48,24 +52,24 @@ impl<K: Eq + Hash, S> Interned<K, S> {
 
     /// One user more of a number that has users.
     pub(super) fn hold_number(&mut self, number: u32) {
-        if let Some(entry) = self.entries.get_mut(&number) {
+        if let Some(entry) = &mut self.entries[number as usize] {
             entry.users += 1;
         }
     }
 
     /// One user less.
     pub(super) fn release(&mut self, number: u32) {
-        let Some(entry) = self.entries.get_mut(&number) else { return };
-        entry.users -= 1;
-        if entry.users == 0
-            && let Some(gone) = self.entries.remove(&number)
-        {
+        let entry = &mut self.entries[number as usize];
+        if let Some(gone) = entry.take_if(|entry| {
+            entry.users -= 1;
+            entry.users == 0
+        }) {
             self.numbers.remove(&gone.key);
             self.free.push(number);
         }
     }
 
     pub(super) fn state(&mut self, number: u32) -> Option<&mut S> {
-        self.entries.get_mut(&number).map(|entry| &mut entry.state)
+        self.entries[number as usize].as_mut().map(|entry| &mut entry.state)
     }
 }

@@ -1,8 +1,9 @@
 //! What a connection has to give back besides one binding: a second one, its place with a server, a peer.
 
 use super::destinations::Counted;
-use super::random::Key;
 use super::shards::Shards;
+use crate::Tuple;
+use crate::hash::Hasher;
 
 /// What one connection holds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,13 +76,13 @@ struct Peer {
 
 /// Whom the ends of bindings talk to, counted by connections: what address-dependent filtering asks for.
 pub(super) struct Peers {
-    key: Key,
+    hasher: Hasher,
     peers: Shards<Peer>,
 }
 
 impl Peers {
-    pub(super) fn new(key: Key) -> Peers {
-        Peers { key, peers: Shards::new() }
+    pub(super) fn new(hasher: Hasher) -> Peers {
+        Peers { hasher, peers: Shards::new() }
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -95,28 +96,33 @@ impl Peers {
 
     pub(super) fn has(&self, binding: u32, address: u128) -> bool {
         let same = |peer: &Peer| peer.binding == binding && peer.address == address;
-        self.peers.find(self.key.of(&(binding, address)), same).is_some()
+        self.peers.find(hash_of(&self.hasher, binding, address), same).is_some()
     }
 
     pub(super) fn hold(&mut self, binding: u32, address: u128) {
-        let key = &self.key;
+        let hasher = &self.hasher;
         let peer = self.peers.entry(
-            key.of(&(binding, address)),
+            hash_of(hasher, binding, address),
             |peer| peer.binding == binding && peer.address == address,
-            |peer| key.of(&(peer.binding, peer.address)),
+            |peer| hash_of(hasher, peer.binding, peer.address),
             || Peer { binding, address, connections: 0 },
         );
         peer.connections += 1;
     }
 
     pub(super) fn release(&mut self, binding: u32, address: u128) {
-        let hash = self.key.of(&(binding, address));
+        let hasher = &self.hasher;
+        let hash = hash_of(hasher, binding, address);
         let same = |peer: &Peer| peer.binding == binding && peer.address == address;
         if let Some(peer) = self.peers.find_mut(hash, same) {
             peer.connections -= 1;
             if peer.connections == 0 {
-                self.peers.remove(hash, same);
+                self.peers.remove(hash, same, |peer| hash_of(hasher, peer.binding, peer.address));
             }
         }
     }
+}
+
+fn hash_of(hasher: &Hasher, binding: u32, address: u128) -> u64 {
+    hasher.hash(&Tuple { addresses: [address, u128::from(binding)], ..Tuple::default() })
 }

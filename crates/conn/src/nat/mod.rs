@@ -33,9 +33,8 @@ pub use ports::Ports;
 use crate::{DESTINATION, SOURCE, Tuple, proto};
 use bindings::{Bindings, Inside, Outside};
 use destinations::{Counted, Destinations};
-use interned::Interned;
 use leases::{Lease, Leases, Peers};
-use pools::{Exhausted, Pools};
+use pools::{Exhausted, Pools, Target};
 use ports::Wish;
 use random::Secrets;
 
@@ -124,21 +123,12 @@ impl Refused {
     }
 }
 
-/// What the source side of a mapping asks for. Rules that ask for the same share their bindings.
-#[derive(PartialEq, Eq, Hash)]
-struct Target {
-    addresses: Option<Addresses>,
-    ranges: Option<Vec<(u16, u16)>>,
-}
-
 /// Translations, and all that they hold.
 pub struct Nat {
     settings: NatSettings,
     secrets: Secrets,
     bindings: Bindings,
     pools: Pools,
-    /// What bindings were asked for with.
-    targets: Interned<Target, ()>,
     destinations: Destinations,
     leases: Leases,
     peers: Peers,
@@ -155,16 +145,15 @@ const CLASSES: [&[(u16, u16)]; 3] = [&[(1024, u16::MAX)], &[(1, 1023)], &[(0, u1
 impl Nat {
     /// Without any translation. Whoever knows `seed` knows which ports come next.
     pub fn new(seed: u64) -> Nat {
-        let secrets = Secrets::new(seed);
-        let key = secrets.key();
+        let mut secrets = Secrets::new(seed);
+        let hasher = secrets.hasher();
         Nat {
             settings: NatSettings::default(),
-            bindings: Bindings::new(key.clone()),
-            pools: Pools::new(key.clone()),
-            targets: Interned::new(),
-            destinations: Destinations::new(key.clone()),
+            bindings: Bindings::new(hasher),
+            pools: Pools::new(hasher),
+            destinations: Destinations::new(hasher),
             leases: Leases::default(),
-            peers: Peers::new(key),
+            peers: Peers::new(hasher),
             secrets,
         }
     }
@@ -245,7 +234,6 @@ impl Nat {
         for number in lease.bindings.into_iter().flatten() {
             if let Some(gone) = self.bindings.release(number) {
                 self.pools.give_back(&gone.inside, &gone.outside(), gone.port);
-                self.targets.release(gone.inside.target);
             }
         }
     }
@@ -303,7 +291,7 @@ impl Nat {
         if mapping.saddr.is_none() && ranges.is_none() {
             return if taken(&sent.reversed()) { Err(Refused::Clash) } else { Ok((sent, None)) };
         }
-        let target = self.targets.hold(Target { addresses: mapping.saddr.clone(), ranges }, |_| ());
+        let target = self.pools.targets.hold(Target { addresses: mapping.saddr.clone(), ranges }, |_| ());
         let inside = Inside {
             address: sent.addresses[SOURCE],
             port: sent.ports[SOURCE],
@@ -316,7 +304,7 @@ impl Nat {
             Some(addresses) if !sent.has_ports() => self.portless(&inside, addresses, sent, taken),
             _ => self.with_ports(&inside, mapping, sent, taken),
         };
-        self.targets.release(target);
+        self.pools.targets.release(target);
         source
     }
 
@@ -338,7 +326,6 @@ impl Nat {
         }
         let taken = |address, port| taken(&with_source(sent, address, port).reversed());
         let (address, port) = self.new_end(inside, mapping, &taken)?;
-        self.targets.hold_number(inside.target);
         let number = self.bindings.bind(*inside, address, port);
         Ok((with_source(sent, address, port), Some(number)))
     }

@@ -6,20 +6,31 @@
 
 use super::addresses::Addresses;
 use super::bindings::{Inside, Outside};
+use super::interned::Interned;
 use super::open::Open;
 use super::ports::{Found, Used, Wish};
-use super::random::{Key, Secrets, scale};
+use super::random::{Secrets, scale};
 use super::shards::Shards;
+use crate::Tuple;
+use crate::hash::Hasher;
 use std::collections::HashMap;
+
+/// What the source side of a mapping asks for. Rules that ask for the same share their bindings.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct Target {
+    pub(super) addresses: Option<Addresses>,
+    pub(super) ranges: Option<Vec<(u16, u16)>>,
+}
 
 /// Requests that find the same ports free or none: see [`Pools`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Kind {
-    pub(super) target: u32,
-    pub(super) wire: u16,
-    pub(super) proto: u8,
+struct Kind {
+    target: u32,
+    wire: u16,
+    proto: u8,
+    family: u8,
     /// Which of the range classes the port has to stay in.
-    pub(super) class: u8,
+    class: u8,
 }
 
 /// Why there is no outside end.
@@ -47,7 +58,7 @@ struct Pair {
 }
 
 /// An inside address as one target sees it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Place {
     address: u128,
     target: u32,
@@ -59,13 +70,26 @@ impl Place {
     fn of(inside: &Inside) -> Place {
         Place { address: inside.address, target: inside.target, wire: inside.wire, family: inside.family }
     }
+
+    fn hash(&self, hasher: &Hasher) -> u64 {
+        let Place { address, target, wire, family } = *self;
+        hasher.hash(&Tuple {
+            addresses: [address, u128::from(target)],
+            ports: [0; 2],
+            wire,
+            proto: 0,
+            family,
+        })
+    }
 }
 
 /// All outside ends.
 pub(super) struct Pools {
-    key: Key,
+    hasher: Hasher,
     ends: Shards<End>,
     pairs: Shards<Pair>,
+    /// What ends in use were asked for with, and kinds for which an address is shut.
+    pub(super) targets: Interned<Target, ()>,
     /// Kinds for which some address is shut.
     kinds: HashMap<Kind, Open>,
 }
@@ -76,8 +100,14 @@ const ADDRESSES: usize = 64;
 const TAKEN: usize = 4;
 
 impl Pools {
-    pub(super) fn new(key: Key) -> Pools {
-        Pools { key, ends: Shards::new(), pairs: Shards::new(), kinds: HashMap::new() }
+    pub(super) fn new(hasher: Hasher) -> Pools {
+        Pools {
+            hasher,
+            ends: Shards::new(),
+            pairs: Shards::new(),
+            targets: Interned::new(),
+            kinds: HashMap::new(),
+        }
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -102,37 +132,35 @@ impl Pools {
         if addresses.is_empty() {
             return Err(Exhausted::NoAddress);
         }
-        let kind = Kind { target: inside.target, wire: inside.wire, proto: inside.proto, class };
-        let paired = self.pair_of(inside);
-        let (mut index, tries) = match paired {
+        let Inside { target, wire, proto, family, .. } = *inside;
+        let kind = Kind { target, wire, proto, family, class };
+        let place = Place::of(inside);
+        let hash = place.hash(&self.hasher);
+        let (mut index, tries) = match self.pair_of(&place, hash) {
             Some(index) => (index, 1),
-            None => (self.favourite(inside, &kind, addresses)?, ADDRESSES),
+            None => (self.favourite(hash, &kind, addresses.len()).ok_or(Exhausted::NoPort)?, ADDRESSES),
         };
         let mut objections = 0;
         for _ in 0..tries {
-            if self.kinds.get(&kind).is_some_and(|open| !open.is_open(index)) {
+            if self.open(&kind).is_some_and(|open| !open.is_open(index)) {
                 return Err(Exhausted::NoPort);
             }
-            let outside = Outside {
-                address: addresses.nth(index),
-                wire: inside.wire,
-                proto: inside.proto,
-                family: inside.family,
-            };
+            let outside = Outside { address: addresses.nth(index), wire, proto, family };
             match self.port(outside, wish, secrets, taken) {
                 Found::Port(port) => {
-                    self.pair(inside, index);
+                    self.targets.hold_number(target);
+                    self.pair(place, hash, index);
                     return Ok((outside.address, port));
                 }
                 Found::Full => self.shut(kind, outside, index, addresses.len()),
                 Found::Taken => objections += 1,
             }
-            let open = self.kinds.get(&kind).map_or(addresses.len(), Open::count);
+            let open = self.open(&kind).map_or(addresses.len(), Open::count);
             if open == 0 || objections == TAKEN {
                 break;
             }
             let rank = secrets.below(open);
-            index = self.kinds.get(&kind).map_or(rank, |open| open.nth(rank));
+            index = self.open(&kind).map_or(rank, |open| open.nth(rank));
         }
         Err(Exhausted::NoPort)
     }
@@ -145,16 +173,20 @@ impl Pools {
         secrets: &mut Secrets,
         taken: &dyn Fn(u128, u16) -> bool,
     ) -> Result<(u128, u16), Exhausted> {
-        let Inside { address, wire, proto, family, .. } = *inside;
+        let Inside { address, target, wire, proto, family, .. } = *inside;
         match self.port(Outside { address, wire, proto, family }, wish, secrets, taken) {
-            Found::Port(port) => Ok((address, port)),
+            Found::Port(port) => {
+                self.targets.hold_number(target);
+                Ok((address, port))
+            }
             Found::Full | Found::Taken => Err(Exhausted::NoPort),
         }
     }
 
     /// Gives an end back.
     pub(super) fn give_back(&mut self, inside: &Inside, outside: &Outside, port: u16) {
-        let hash = self.key.of(outside);
+        let hasher = &self.hasher;
+        let hash = outside.hash(0, hasher);
         let Some(end) = self.ends.find_mut(hash, |end| end.outside == *outside) else { return };
         end.used.remove(port);
         for (kind, index) in end.shut_for.drain(..) {
@@ -162,53 +194,59 @@ impl Pools {
             open.reopen(index);
             if open.all_open() {
                 self.kinds.remove(&kind);
+                self.targets.release(kind.target);
             }
         }
         if end.used.len() == 0 {
-            self.ends.remove(hash, |end| end.outside == *outside);
+            self.ends.remove(hash, |end| end.outside == *outside, |end| end.outside.hash(0, hasher));
         }
         let place = Place::of(inside);
-        let hash = self.key.of(&place);
+        let hash = place.hash(&self.hasher);
         if let Some(pair) = self.pairs.find_mut(hash, |pair| pair.inside == place) {
             pair.bindings -= 1;
             if pair.bindings == 0 {
-                self.pairs.remove(hash, |pair| pair.inside == place);
+                self.pairs.remove(hash, |pair| pair.inside == place, |pair| pair.inside.hash(hasher));
             }
         }
+        self.targets.release(inside.target);
     }
 
-    /// The number of the outside address that an inside address has, or would have: its favourite.
+    /// The number of the outside address that an inside address has, or would have.
     pub(super) fn index_for(&self, inside: &Inside, addresses: &Addresses) -> u64 {
-        self.pair_of(inside).unwrap_or_else(|| scale(self.key.of(&Place::of(inside)), addresses.len()))
-    }
-
-    fn pair_of(&self, inside: &Inside) -> Option<u64> {
         let place = Place::of(inside);
-        Some(self.pairs.find(self.key.of(&place), |pair| pair.inside == place)?.index)
+        let hash = place.hash(&self.hasher);
+        self.pair_of(&place, hash).unwrap_or_else(|| scale(hash, addresses.len()))
     }
 
-    fn pair(&mut self, inside: &Inside, index: u64) {
-        let (place, key) = (Place::of(inside), &self.key);
+    fn pair_of(&self, place: &Place, hash: u64) -> Option<u64> {
+        Some(self.pairs.find(hash, |pair| pair.inside == *place)?.index)
+    }
+
+    fn pair(&mut self, place: Place, hash: u64, index: u64) {
+        let hasher = &self.hasher;
         let pair = self.pairs.entry(
-            key.of(&place),
+            hash,
             |pair| pair.inside == place,
-            |pair| key.of(&pair.inside),
+            |pair| pair.inside.hash(hasher),
             || Pair { inside: place, index, bindings: 0 },
         );
         pair.bindings += 1;
     }
 
-    /// An address that is not shut, the same one for an inside address whenever it comes while none is.
-    fn favourite(&self, inside: &Inside, kind: &Kind, addresses: &Addresses) -> Result<u64, Exhausted> {
-        let Some(open) = self.kinds.get(kind) else { return Ok(self.index_for(inside, addresses)) };
-        match open.count() {
-            0 => Err(Exhausted::NoPort),
-            count => {
-                let index = self.index_for(inside, addresses);
-                let rank = scale(self.key.of(&Place::of(inside)), count);
-                Ok(if open.is_open(index) { index } else { open.nth(rank) })
-            }
+    /// An address that is not shut; the same one for an inside address, of this `hash`, whenever it comes while none is.
+    fn favourite(&self, hash: u64, kind: &Kind, addresses: u64) -> Option<u64> {
+        let index = scale(hash, addresses);
+        match self.open(kind) {
+            None => Some(index),
+            Some(open) if open.count() == 0 => None,
+            Some(open) if open.is_open(index) => Some(index),
+            Some(open) => Some(open.nth(scale(hash, open.count()))),
         }
+    }
+
+    /// Which addresses are open for a kind, unless all are.
+    fn open(&self, kind: &Kind) -> Option<&Open> {
+        if self.kinds.is_empty() { None } else { self.kinds.get(kind) }
     }
 
     fn port(
@@ -218,7 +256,7 @@ impl Pools {
         secrets: &mut Secrets,
         taken: &dyn Fn(u128, u16) -> bool,
     ) -> Found {
-        let (hash, key) = (self.key.of(&outside), &self.key);
+        let (hash, hasher) = (outside.hash(0, &self.hasher), &self.hasher);
         let mut taken = |port| taken(outside.address, port);
         if let Some(end) = self.ends.find_mut(hash, |end| end.outside == outside) {
             let found = wish.find(&end.used, secrets, &mut taken);
@@ -231,16 +269,21 @@ impl Pools {
         let found = wish.find(&used, secrets, &mut taken);
         if let Found::Port(port) = found {
             used.insert(port);
-            self.ends.insert(hash, End { outside, used, shut_for: Vec::new() }, |end| key.of(&end.outside));
+            self.ends
+                .insert(hash, End { outside, used, shut_for: Vec::new() }, |end| end.outside.hash(0, hasher));
         }
         found
     }
 
     fn shut(&mut self, kind: Kind, outside: Outside, index: u64, addresses: u64) {
         // What is full has an end: only an address without ports in the ranges has none, and that is asked for by no one.
-        if let Some(end) = self.ends.find_mut(self.key.of(&outside), |end| end.outside == outside) {
+        if let Some(end) = self.ends.find_mut(outside.hash(0, &self.hasher), |end| end.outside == outside) {
             end.shut_for.push((kind, index));
-            self.kinds.entry(kind).or_insert_with(|| Open::new(addresses)).shut(index);
+            let open = self.kinds.entry(kind).or_insert_with(|| {
+                self.targets.hold_number(kind.target);
+                Open::new(addresses)
+            });
+            open.shut(index);
         }
     }
 }

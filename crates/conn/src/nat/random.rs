@@ -1,46 +1,27 @@
 //! Secrets: a stream of random numbers, and a keyed hash.
 //!
-//! Which port comes next must not be guessed by someone who saw the last ones (RFC 6056), and nobody may aim at one
-//! slot of a table: hence a cipher's stream and a hash with a secret in front, both from one seed.
+//! Which port comes next must not be guessed by someone who saw the last ones (RFC 6056): hence a cipher's stream.
 
+use crate::hash::Hasher;
 use chacha20::ChaCha12Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
-use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Random numbers, and a keyed hash.
-pub(super) struct Secrets {
-    stream: ChaCha12Rng,
-    key: Key,
-}
-
-/// A hash that nobody else can compute.
-#[derive(Clone)]
-pub(super) struct Key(DefaultHasher);
+/// Random numbers.
+pub(super) struct Secrets(ChaCha12Rng);
 
 impl Secrets {
     pub(super) fn new(seed: u64) -> Secrets {
-        let mut stream = ChaCha12Rng::seed_from_u64(seed);
-        let mut primed = DefaultHasher::new();
-        primed.write_u64(stream.next_u64());
-        primed.write_u64(stream.next_u64());
-        Secrets { stream, key: Key(primed) }
+        Secrets(ChaCha12Rng::seed_from_u64(seed))
     }
 
     /// A number below `bound`, which is not 0.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
-        scale(self.stream.next_u64(), bound)
+        scale(self.0.next_u64(), bound)
     }
 
-    pub(super) fn key(&self) -> Key {
-        self.key.clone()
-    }
-}
-
-impl Key {
-    pub(super) fn of(&self, value: &impl Hash) -> u64 {
-        let mut hasher = self.0.clone();
-        value.hash(&mut hasher);
-        hasher.finish()
+    /// A hash that nobody else can compute.
+    pub(super) fn hasher(&mut self) -> Hasher {
+        Hasher::new(self.0.next_u64())
     }
 }
 

@@ -7,6 +7,8 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 const SHARDS: usize = 1024;
+/// A table for so many entries is not made smaller.
+const LITTLE: usize = 28;
 
 /// Entries found by a hash and a test of equality that the caller brings; they may be numbers of records elsewhere.
 pub(super) struct Shards<T> {
@@ -60,14 +62,50 @@ impl<T> Shards<T> {
         }
     }
 
-    pub(super) fn remove(&mut self, hash: u64, same: impl FnMut(&T) -> bool) -> Option<T> {
-        let entry = self.shards[shard(hash)].find_entry(hash, same).ok()?;
+    /// Takes an entry out. A table that is nearly empty then is made anew, smaller: it would keep its memory, and the traces of
+    /// what was removed make lookups slow.
+    pub(super) fn remove(&mut self, hash: u64, same: impl FnMut(&T) -> bool, rehash: impl Fn(&T) -> u64) {
+        let table = &mut self.shards[shard(hash)];
+        let Ok(entry) = table.find_entry(hash, same) else { return };
+        entry.remove();
         self.len -= 1;
-        Some(entry.remove().0)
+        if table.capacity() > LITTLE && table.len() < table.capacity() / 8 {
+            table.shrink_to(table.len() * 2, rehash);
+        }
     }
 }
 
 /// The tables themselves use the lowest and the highest seven bits.
 fn shard(hash: u64) -> usize {
     (hash >> 40) as usize % SHARDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(number: &u64) -> u64 {
+        number.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+
+    #[test]
+    fn tables_grow_and_shrink_with_what_they_hold() {
+        let mut shards = Shards::new();
+        let empty = shards.memory();
+        for round in 0..3 {
+            (0..200_000).for_each(|number| shards.insert(hash(&number), number, hash));
+            assert!(shards.len() == 200_000 && shards.memory() - empty < 200_000 * 24);
+            for number in (0..200_000).filter(|number| number % 4 != round) {
+                shards.remove(hash(&number), |other| *other == number, hash);
+            }
+            assert!(
+                (0..200_000).all(|number| shards.find(hash(&number), |other| *other == number).is_some()
+                    == (number % 4 == round))
+            );
+            for number in 0..200_000 {
+                shards.remove(hash(&number), |other| *other == number, hash);
+            }
+            assert!(shards.len() == 0 && shards.memory() - empty < SHARDS * 32 * 16);
+        }
+    }
 }

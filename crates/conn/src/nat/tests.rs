@@ -44,5 +44,5 @@ fn outside(translated: &Translated) -> (u128, u16) {
 fn assert_nothing_left(nat: &Nat) {
     assert!(nat.is_empty());
     assert_eq!(nat.pools.in_use(), (0, 0, 0));
-    assert_eq!((nat.peers.len(), nat.targets.len()), (0, 0));
+    assert_eq!((nat.peers.len(), nat.pools.targets.len()), (0, 0));
 }

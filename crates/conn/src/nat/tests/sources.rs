@@ -50,6 +50,23 @@ fn a_small_pool_is_exhausted_exactly_and_recovers() {
     }
 }
 
+/// A mapping found its pool full while another one had all of its ports: the next mapping must not be taken for it.
+#[test]
+fn exhaustion_is_not_taken_for_another_mappings() {
+    let mut nat = Nat::new(3);
+    let within =
+        |low, high, addresses| Mapping { sport: Some(Ports::Within(vec![(low, high)])), ..snat(addresses) };
+    let full = [1, 2].map(|host| nat.translate(1, &within(7, 8, 1), &udp(host, 9, 1), &free).expect("free"));
+    assert_eq!(nat.translate(2, &within(7, 7, 1), &udp(3, 9, 1), &free), Err(Refused::NoPort));
+    let other = nat.translate(3, &within(20, 29, 16), &udp(4, 9, 1), &free).expect("nothing of it is used");
+    full.iter().chain([&other]).for_each(|translated| nat.release(translated.binding));
+    assert!(nat.translate(2, &within(7, 7, 1), &udp(3, 9, 1), &free).is_ok_and(|again| {
+        nat.release(again.binding);
+        true
+    }));
+    assert_nothing_left(&nat);
+}
+
 #[test]
 fn all_ports_of_a_class_are_used_before_one_is_refused() {
     let mut nat = Nat::new(4);
