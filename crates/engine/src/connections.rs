@@ -7,8 +7,8 @@
 use crate::cells::WorkerCells;
 use crate::flows::Flows;
 use crate::snapshot::Snapshot;
-use mmb_conn::{CloseReason, ConnId, Connection, SOURCE, State, Tuple};
-use mmb_policy::RuleId;
+use mmb_conn::{CloseReason, ConnId, Connection, SOURCE, Tuple};
+use mmb_policy::{Filter, RuleId};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -78,6 +78,22 @@ pub struct ConnectionInfo {
 }
 
 impl ConnectionInfo {
+    /// Whether a filter means it.
+    pub fn is_meant_by(&self, filter: &Filter) -> bool {
+        fn within<T: PartialOrd + Copy>(range: Option<(T, T)>, values: [T; 2]) -> bool {
+            range.is_none_or(|(first, last)| values.iter().any(|value| first <= *value && *value <= last))
+        }
+        let ConnectionInfo { arrived, sent, .. } = self;
+        filter.proto.is_none_or(|proto| proto == self.proto)
+            && filter.family.is_none_or(|family| family == self.family)
+            && within(filter.src, [arrived.src, sent.src])
+            && within(filter.dst, [arrived.dst, sent.dst])
+            && within(filter.sport, [arrived.sport, sent.sport])
+            && within(filter.dport, [arrived.dport, sent.dport])
+            && filter.state.is_none_or(|state| state == self.state)
+            && filter.rule.is_none_or(|rule| self.rules.contains(&rule))
+    }
+
     pub(crate) fn new(
         worker: usize,
         id: ConnId,
@@ -102,45 +118,6 @@ impl ConnectionInfo {
             bytes: connection.bytes,
             rules,
         }
-    }
-}
-
-/// Which connections: those that have everything that is given. Ends are looked for in both what arrives and what is sent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ConnectionFilter {
-    /// The IP protocol.
-    pub proto: Option<u8>,
-    /// 4 or 6.
-    pub family: Option<u8>,
-    /// A range of the initiator's address, both ends included.
-    pub src: Option<(IpAddr, IpAddr)>,
-    /// A range of the other end's address.
-    pub dst: Option<(IpAddr, IpAddr)>,
-    /// A range of the initiator's port.
-    pub sport: Option<(u16, u16)>,
-    /// A range of the other end's port.
-    pub dport: Option<(u16, u16)>,
-    /// The state, in words.
-    pub state: Option<&'static str>,
-    /// A rule that made it.
-    pub rule: Option<RuleId>,
-}
-
-impl ConnectionFilter {
-    /// Whether a connection is meant.
-    pub fn matches(&self, info: &ConnectionInfo) -> bool {
-        fn within<T: PartialOrd + Copy>(range: Option<(T, T)>, values: [T; 2]) -> bool {
-            range.is_none_or(|(first, last)| values.iter().any(|value| first <= *value && *value <= last))
-        }
-        let ConnectionInfo { arrived, sent, .. } = info;
-        self.proto.is_none_or(|proto| proto == info.proto)
-            && self.family.is_none_or(|family| family == info.family)
-            && within(self.src, [arrived.src, sent.src])
-            && within(self.dst, [arrived.dst, sent.dst])
-            && within(self.sport, [arrived.sport, sent.sport])
-            && within(self.dport, [arrived.dport, sent.dport])
-            && self.state.is_none_or(|state| state == info.state)
-            && self.rule.is_none_or(|rule| info.rules.contains(&rule))
     }
 }
 
@@ -218,18 +195,18 @@ impl Connections {
     /// A worker does not answer.
     pub fn list(
         &self,
-        filter: &ConnectionFilter,
+        filter: &Filter,
         each: &mut dyn FnMut(ConnectionInfo) -> bool,
     ) -> Result<(), NoAnswer> {
         for worker in 0..self.workers.len() {
             let mut from = Some(0);
             while let Some(first) = from {
-                let filter = filter.clone();
+                let filter = *filter;
                 let (next, found) = self.ask(worker, move |flows, _| {
                     let mut found = Vec::new();
                     let next = flows.table.scan(first, CHUNK, &mut |id, connection| {
                         let info = flows.info(id, connection);
-                        if filter.matches(&info) {
+                        if info.is_meant_by(&filter) {
                             found.push(info);
                         }
                     });
@@ -250,16 +227,16 @@ impl Connections {
     ///
     /// # Errors
     /// A worker does not answer.
-    pub fn kill(&self, filter: &ConnectionFilter) -> Result<u64, NoAnswer> {
+    pub fn kill(&self, filter: &Filter) -> Result<u64, NoAnswer> {
         let mut killed = 0;
         for worker in 0..self.workers.len() {
             let mut from = Some(0);
             while let Some(first) = from {
-                let filter = filter.clone();
+                let filter = *filter;
                 let (next, ended) = self.ask(worker, move |flows, _| {
                     let mut ends = Vec::new();
                     let next = flows.table.scan(first, CHUNK, &mut |id, connection| {
-                        if filter.matches(&flows.info(id, connection)) {
+                        if flows.info(id, connection).is_meant_by(&filter) {
                             ends.push(id);
                         }
                     });
@@ -304,7 +281,13 @@ impl Connections {
     }
 }
 
-/// The states' names, for filters.
-pub fn states() -> impl Iterator<Item = &'static str> {
-    State::ALL.into_iter().map(State::name)
+#[cfg(test)]
+mod tests {
+    use mmb_conn::State;
+
+    #[test]
+    fn the_language_knows_every_state() {
+        let known: Vec<_> = mmb_policy::filter::STATES.iter().map(|(name, _)| *name).collect();
+        assert_eq!(known, State::ALL.map(State::name));
+    }
 }

@@ -43,11 +43,13 @@ pub enum DropReason {
     FragmentBadLength,
     /// The datagram has come in more pieces than are counted.
     FragmentTooMany,
+    /// Another worker's connection, and too many packets waited for that worker (counted by the host).
+    HandoverFull,
 }
 
 impl DropReason {
     /// Every reason, in the order in which counters are shown.
-    pub const ALL: [DropReason; 30] = [
+    pub const ALL: [DropReason; 31] = [
         DropReason::Rule,
         DropReason::Malformed(Malformed::LinkTruncated),
         DropReason::Malformed(Malformed::VlanStackTooDeep),
@@ -78,6 +80,7 @@ impl DropReason {
         DropReason::FragmentDuplicate,
         DropReason::FragmentBadLength,
         DropReason::FragmentTooMany,
+        DropReason::HandoverFull,
     ];
 
     /// The reason's place in [`DropReason::ALL`].
@@ -103,6 +106,7 @@ impl DropReason {
             DropReason::FragmentDuplicate => 27,
             DropReason::FragmentBadLength => 28,
             DropReason::FragmentTooMany => 29,
+            DropReason::HandoverFull => 30,
         }
     }
 
@@ -128,6 +132,7 @@ impl DropReason {
             DropReason::FragmentDuplicate => "fragment-duplicate",
             DropReason::FragmentBadLength => "fragment-bad-length",
             DropReason::FragmentTooMany => "fragment-too-many",
+            DropReason::HandoverFull => "handover-full",
         }
     }
 }

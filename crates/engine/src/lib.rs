@@ -24,7 +24,7 @@ mod slots;
 mod snapshot;
 pub mod worker;
 
-pub use connections::{ConnectionFilter, ConnectionInfo, ConnectionSummary, Connections, Event};
+pub use connections::{ConnectionInfo, ConnectionSummary, Connections, Event};
 pub use counters::{Count, PortCount, StageCount};
 pub use drop::DropReason;
 pub use engine::{Engine, PublishError};

@@ -139,6 +139,11 @@ impl Worker {
         self.pipeline.cells().count_drop(reason, unsent.packets);
     }
 
+    /// Counts packets that the host had to drop, and that were neither to be sent nor new to the engine.
+    pub fn count_dropped(&mut self, reason: DropReason, packets: u64) {
+        self.pipeline.cells().count_drop(reason, packets);
+    }
+
     /// Counts packets that came in by `port`, but that the host had to drop before [`Worker::process`] saw them.
     pub fn count_unprocessed(&mut self, port: PortId, reason: DropReason, received: Count) {
         self.pipeline.cells().rx(usize::from(port.0), received);

@@ -4,9 +4,9 @@
 mod host;
 
 use host::{engine, policy};
-use mmb_engine::{ConnectionFilter, ConnectionInfo, DropReason, Engine, NoCycles, Verdict, Worker};
+use mmb_engine::{ConnectionInfo, DropReason, Engine, NoCycles, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
-use mmb_policy::RuleId;
+use mmb_policy::{Filter, RuleId};
 use mmb_testkit::frame::tcp_option;
 use mmb_testkit::{Frame, Icmp, Ip4, Ip6, Network, Tcp, Udp, Upper};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -78,7 +78,7 @@ impl Middlebox {
         self.ask(|connections| {
             let mut all = Vec::new();
             connections
-                .list(&ConnectionFilter::default(), &mut |info| {
+                .list(&Filter::ALL, &mut |info| {
                     all.push(info);
                     true
                 })
@@ -379,7 +379,7 @@ fn connections_are_ended_on_request_and_watched() {
     (0..2500u16).for_each(|n| _ = mmb.through(A, &udp((INSIDE, 2000 + n), (SERVER, 53))));
     mmb.through(A, &tcp((INSIDE, 2000), (SERVER, 80), SYN));
     assert_eq!(mmb.list().len(), 2501);
-    let filter = ConnectionFilter { rule: Some(RuleId(1)), ..ConnectionFilter::default() };
+    let filter = Filter { rule: Some(RuleId(1)), ..Filter::ALL };
     assert_eq!(mmb.ask(|connections| connections.kill(&filter)), Ok(2500));
     assert_eq!(mmb.list().len(), 1);
     let told: Vec<_> = events.try_iter().collect();
@@ -434,4 +434,45 @@ fn a_full_table_lets_half_open_connections_go_first() {
     assert!(ports.contains(&1) && ports.contains(&49));
     mmb.through(B, &udp(server, (INSIDE, 49)));
     assert_eq!(mmb.dropped(A, &udp((INSIDE, 50), server)), DropReason::ConnFull);
+}
+
+/// Takes a frame through the worker that gets it, and the one that it is handed to if it is; returns what becomes of it.
+fn pass_any(workers: &mut [Worker], first: usize, port: u16, frame: &[u8]) -> (Verdict, Vec<u8>) {
+    let mut buffer = frame.to_vec();
+    let mut packet =
+        [Packet::new(&mut buffer, 0, frame.len(), PortId(port), LinkType::Ethernet).expect("it fits")];
+    let mut verdict = [Verdict::Send(PortId(9))];
+    workers[first].process(1_000_000, &NoCycles, &mut packet, &mut verdict);
+    if let Verdict::Hand(other) = verdict[0] {
+        assert_ne!(usize::from(other), first);
+        workers[usize::from(other)].process_handed(1_000_000, &NoCycles, &mut packet, &mut verdict);
+    }
+    (verdict[0], packet[0].bytes().to_vec())
+}
+
+#[test]
+fn several_workers_share_connections_and_outside_ends() {
+    let (mut engine, mut workers) = mmb_engine::Engine::new(host::ports(), 3, 1);
+    let rules = "add-stateful ip-saddr 10.0.0.0/8 ip-proto udp map ip-saddr 200.0.0.1 map udp-sport 1000-1999\nadd in b drop";
+    engine.publish(&policy(rules)).expect("it can be put in force");
+    let mut outside = std::collections::HashSet::new();
+    for number in 0..300u16 {
+        let client = (Ipv4Addr::new(10, 0, (number >> 8) as u8, number as u8), 5000 + number);
+        let (verdict, sent) = pass_any(&mut workers, usize::from(number % 3), A, &udp(client, (SERVER, 53)));
+        assert_eq!(verdict, Verdict::Send(PortId(B)));
+        assert_eq!(sent, udp((OUTSIDE, sport(&sent)), (SERVER, 53)));
+        assert!(outside.insert(sport(&sent)), "an outside end was given twice");
+        for first in 0..3 {
+            let reply = udp((SERVER, 53), (OUTSIDE, sport(&sent)));
+            let (verdict, back) = pass_any(&mut workers, first, B, &reply);
+            assert_eq!((verdict, back), (Verdict::Send(PortId(A)), udp((SERVER, 53), client)));
+        }
+    }
+    let summary = engine.connections().summary();
+    assert_eq!((summary.connections, summary.created), (300, 300));
+    assert!(summary.handed > 300);
+    // Every packet came in once, however many workers saw it.
+    let received: u64 = engine.port_counts().iter().map(|port| port.rx.packets).sum();
+    let sent: u64 = engine.port_counts().iter().map(|port| port.tx.packets).sum();
+    assert_eq!((received, sent), (1200, 1200));
 }

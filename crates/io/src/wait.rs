@@ -30,6 +30,12 @@ impl Waiter {
         Waiter { descriptors: descriptors.into_iter().map(poll).collect(), blind, step: FIRST_STEP }
     }
 
+    /// Waits for this descriptor too.
+    pub fn watch(&mut self, descriptor: Option<RawFd>) {
+        let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        self.descriptors.extend(descriptor.map(poll));
+    }
+
     /// Sleeps until something may have arrived, or that long.
     pub fn wait(&mut self, at_most: Duration) {
         let step = if self.blind { self.step.min(at_most) } else { at_most };

@@ -30,13 +30,13 @@ impl Idle {
         }
     }
 
-    /// A turn brought nothing.
+    /// A turn brought nothing. `sleeps` tells that the thread goes to sleep, and says whether it may.
     #[inline]
-    pub(super) fn rest(&mut self, poll: Poll) {
+    pub(super) fn rest(&mut self, poll: Poll, sleeps: impl FnOnce() -> bool) {
         if poll == Poll::Spin || self.empty_turns < EMPTY_TURNS {
             self.empty_turns = self.empty_turns.saturating_add(1);
             std::hint::spin_loop();
-        } else {
+        } else if sleeps() {
             self.waiter.wait(LONGEST);
         }
     }

@@ -7,6 +7,7 @@
 //! A packet thread ([`packets`]) owns its part of the engine, its queues and its vectors; it shares with the rest
 //! the two words of [`packets::Orders`].
 
+mod exchange;
 mod host;
 mod idle;
 mod notify;
@@ -18,6 +19,7 @@ use crate::cli::{Global, PollArg, RunArgs};
 use crate::output;
 use crate::policy_file;
 use anyhow::Context;
+use exchange::Exchange;
 use host::LiveHost;
 use mmb_control::{Daemon, Server, ServerOptions};
 use mmb_engine::{Engine, Worker};
@@ -134,9 +136,11 @@ fn start(
     orders: &Arc<Orders>,
 ) -> anyhow::Result<Vec<JoinHandle<()>>> {
     let mut threads = Vec::new();
+    let exchange = Arc::new(Exchange::new(workers.len()).context("cannot join the packet threads")?);
     for (number, ((worker, links), core)) in workers.into_iter().zip(links).zip(cores).enumerate() {
         let (core, orders) = (*core, Arc::clone(orders));
-        let run = move || PacketThread::new(worker, links, core).run(&orders);
+        let exchange = Arc::clone(&exchange);
+        let run = move || PacketThread::new((number, worker), exchange, links, core).run(&orders);
         let thread = std::thread::Builder::new().name(format!("mmb-worker-{number}"));
         threads.push(thread.spawn(run).context("cannot start a packet thread")?);
     }

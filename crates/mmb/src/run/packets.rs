@@ -4,6 +4,7 @@
 //! [`Orders`]. A turn goes through the ports: what a port has is one vector, is decided on together, and has been
 //! sent or dropped when the turn goes on.
 
+use super::exchange::Exchange;
 use super::idle::Idle;
 use crate::tsc::Tsc;
 use arrayvec::ArrayVec;
@@ -13,6 +14,7 @@ use mmb_io::dpdk::EalThread;
 use mmb_io::{BURST, Burst, Health, Link, Lost, PortError, Ports, kernel};
 use mmb_packet::{Packet, PortId};
 use mmb_policy::policy::Poll;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -61,20 +63,40 @@ pub(super) fn cores(workers: u16) -> Vec<Option<usize>> {
 
 /// One packet thread.
 pub(super) struct PacketThread {
+    number: usize,
     worker: Worker,
+    exchange: Arc<Exchange>,
     links: Vec<Link>,
     core: Option<usize>,
-    /// What came in at one port.
+    /// What came in at one port, or was handed over.
     arrived: Burst,
+    /// The ports that it came in by.
+    ports: ArrayVec<PortId, VECTOR>,
     /// What is to leave, by port.
     leaving: Vec<Burst>,
     started: Instant,
 }
 
 impl PacketThread {
-    pub(super) fn new(worker: Worker, links: Vec<Link>, core: Option<usize>) -> PacketThread {
+    pub(super) fn new(
+        (number, worker): (usize, Worker),
+        exchange: Arc<Exchange>,
+        links: Vec<Link>,
+        core: Option<usize>,
+    ) -> PacketThread {
         let leaving = links.iter().map(|_| Burst::new()).collect();
-        PacketThread { worker, links, core, arrived: Burst::new(), leaving, started: Instant::now() }
+        let (arrived, ports) = (Burst::new(), ArrayVec::new());
+        PacketThread {
+            number,
+            worker,
+            exchange,
+            links,
+            core,
+            arrived,
+            ports,
+            leaving,
+            started: Instant::now(),
+        }
     }
 
     /// Moves packets until told to stop.
@@ -83,12 +105,16 @@ impl PacketThread {
             kernel::pin(core);
         }
         let _member = EalThread::join();
-        let mut idle = Idle::new(Link::waiter(&self.links));
+        let mut waiter = Link::waiter(&self.links);
+        waiter.watch(self.exchange.bell(self.number));
+        let mut idle = Idle::new(waiter);
         while !orders.stop.load(Ordering::Relaxed) {
             if self.turn() {
                 idle.worked();
             } else {
-                idle.rest(orders.poll());
+                let exchange = &self.exchange;
+                idle.rest(orders.poll(), || exchange.sleep(self.number));
+                exchange.wake(self.number);
                 // A newer policy is picked up even if no packet comes, so that the old one can be freed, and the counters
                 // of rules that went can be used again; connections end in time; and whoever asks about them is answered.
                 self.worker.process(self.now_ns(), &Tsc, &mut [], &mut []);
@@ -102,7 +128,7 @@ impl PacketThread {
 
     /// Looks at every port once. False if there was nothing.
     fn turn(&mut self) -> bool {
-        let mut worked = false;
+        let mut worked = self.take_handed();
         for port in 0..self.links.len() {
             let received = self.links[port].receive(&mut self.arrived);
             let id = PortId(port as u16);
@@ -115,29 +141,62 @@ impl PacketThread {
             }
             if received.frames > 0 {
                 worked = true;
-                self.decide(id);
+                self.ports.clear();
+                self.ports.extend(self.arrived.iter().map(|_| id));
+                self.decide(false);
                 self.send();
             }
         }
         worked
     }
 
+    /// Works on what other workers handed over. False if there was nothing.
+    fn take_handed(&mut self) -> bool {
+        self.ports.clear();
+        while !self.arrived.is_full()
+            && let Some((packet, port)) = self.exchange.take(self.number)
+        {
+            self.arrived.push(packet);
+            self.ports.push(port);
+        }
+        if self.arrived.is_empty() {
+            return false;
+        }
+        self.decide(true);
+        self.send();
+        true
+    }
+
     /// Has the engine decide on what arrived, and sorts it by the ports that it leaves by.
-    fn decide(&mut self, port: PortId) {
+    fn decide(&mut self, handed: bool) {
         let now_ns = self.now_ns();
         let mut verdicts = [Verdict::Drop(DropReason::NoWire); VECTOR];
         let verdicts = &mut verdicts[..self.arrived.len()];
         let mut places = [(0, 0); VECTOR];
         {
             let mut packets: ArrayVec<Packet<'_>, VECTOR> =
-                self.arrived.iter_mut().map(|mbuf| mbuf.packet(port)).collect();
-            self.worker.process(now_ns, &Tsc, &mut packets, verdicts);
+                self.arrived.iter_mut().zip(&self.ports).map(|(mbuf, port)| mbuf.packet(*port)).collect();
+            if handed {
+                self.worker.process_handed(now_ns, &Tsc, &mut packets, verdicts);
+            } else {
+                self.worker.process(now_ns, &Tsc, &mut packets, verdicts);
+            }
             for (place, packet) in places.iter_mut().zip(&packets) {
                 *place = (packet.headroom(), packet.len());
             }
         }
-        for ((mut mbuf, verdict), (start, len)) in self.arrived.drain(..).zip(verdicts).zip(places) {
-            let Verdict::Send(to) = *verdict else { continue };
+        let arrived = self.arrived.drain(..).zip(&self.ports);
+        for (((mut mbuf, port), verdict), (start, len)) in arrived.zip(verdicts).zip(places) {
+            let to = match *verdict {
+                Verdict::Send(to) => to,
+                Verdict::Drop(_) => continue,
+                Verdict::Hand(worker) => {
+                    if !self.exchange.give(worker, mbuf, *port) {
+                        self.worker.count_dropped(DropReason::HandoverFull, 1);
+                    }
+                    continue;
+                }
+            };
             if len > self.links[usize::from(to.0)].largest() {
                 let unsent = Count { packets: 1, bytes: len as u64 };
                 self.worker.count_unsent(to, DropReason::Oversized, unsent);
