@@ -3,7 +3,7 @@
 
 use super::{Answered, Responder};
 use crate::answer::{Answer, ConnectionLine, CountLine, EndsLine, EventLine, Happening, Place, Traffic};
-use mmb_engine::connections::{ConnectionFilter, ConnectionInfo, Connections, Ends, Event};
+use mmb_engine::connections::{ConnectionInfo, Connections, Ends, Event};
 use mmb_policy::{FieldId, Filter};
 use std::io;
 use std::sync::mpsc::RecvTimeoutError;
@@ -24,7 +24,7 @@ impl Responder<'_> {
     /// Lists connections, those that are there when their turn comes.
     pub(super) fn connections(&mut self, filter: &Filter, verbose: bool) -> io::Result<Answered> {
         let mut written = Ok(());
-        let listed = self.table().list(&filter_for(filter), &mut |info| {
+        let listed = self.table().list(filter, &mut |info| {
             written = self.send(&Answer::Connection(line(&info, verbose)));
             written.is_ok()
         });
@@ -33,7 +33,7 @@ impl Responder<'_> {
 
     /// Ends connections.
     pub(super) fn kill(&mut self, filter: &Filter) -> io::Result<Answered> {
-        match self.table().kill(&filter_for(filter)) {
+        match self.table().kill(filter) {
             Ok(connections) => self.send(&Answer::Killed(CountLine { connections })).map(Ok),
             Err(error) => Ok(Err(error.to_string())),
         }
@@ -78,11 +78,6 @@ impl Responder<'_> {
             connection: line(&event.info, false),
         }))
     }
-}
-
-fn filter_for(filter: &Filter) -> ConnectionFilter {
-    let Filter { family, proto, src, dst, sport, dport, state, rule } = *filter;
-    ConnectionFilter { family, proto, src, dst, sport, dport, state, rule }
 }
 
 fn line(info: &ConnectionInfo, verbose: bool) -> ConnectionLine {
