@@ -109,10 +109,10 @@ impl Connection {
         let ports = self.ports[side];
         Tuple {
             addresses: self.addresses[side].map(|[high, low]| u128::from(high) << 64 | u128::from(low)),
-            ports: [(ports >> 16) as u16, ports as u16],
-            wire: (self.rest >> 16) as u16,
+            ports: [ports as u16, (ports >> 16) as u16],
+            wire: self.rest as u16,
             proto: self.proto(),
-            family: self.rest as u8,
+            family: (self.rest >> 24) as u8,
         }
     }
 
@@ -124,7 +124,7 @@ impl Connection {
     /// Its protocol.
     #[inline]
     pub fn proto(&self) -> u8 {
-        (self.rest >> 8) as u8
+        (self.rest >> 16) as u8
     }
 
     /// What is known of both ends, if it is TCP.

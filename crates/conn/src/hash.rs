@@ -9,7 +9,7 @@ use crate::Tuple;
 /// The keys of a table. Made from one secret seed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hasher {
-    keys: [u64; 8],
+    keys: [u64; 7],
 }
 
 impl Hasher {
@@ -21,35 +21,34 @@ impl Hasher {
     /// All tuples of IPv4 have one hash, as an adversary would like it.
     #[cfg(test)]
     pub(crate) fn weak() -> Hasher {
-        Hasher { keys: [0; 8] }
+        Hasher { keys: [0; 7] }
     }
 
     #[inline]
     pub(crate) fn hash(&self, tuple: &Tuple) -> u64 {
         let [from, to] = tuple.addresses;
-        let (ports, rest) = (packed_ports(tuple), packed_rest(tuple));
         let keys = &self.keys;
-        let product = |high: u64, low: u64, at: usize| {
+        let product = |address: u128, at: usize| {
+            let [high, low] = [(address >> 64) as u64, address as u64];
             u128::from(high.wrapping_add(keys[at])) * u128::from(low.wrapping_add(keys[at + 1]))
         };
-        let sum = product((from >> 64) as u64, from as u64, 0)
-            .wrapping_add(product((to >> 64) as u64, to as u64, 2))
-            .wrapping_add(product(u64::from(ports), u64::from(rest), 4));
-        let folded = u128::from(sum as u64 ^ keys[6]) * u128::from((sum >> 64) as u64 ^ keys[7]);
+        let rest = u128::from(packed_rest(tuple)) << 32 | u128::from(packed_ports(tuple));
+        let sum = product(from, 0).wrapping_add(product(to, 2)).wrapping_add(rest * u128::from(keys[4]));
+        let folded = u128::from(sum as u64 ^ keys[5]) * u128::from((sum >> 64) as u64 ^ keys[6]);
         (folded as u64) ^ (folded >> 64) as u64
     }
 }
 
-/// Both ports as one number.
+/// Both ports as one number. They lie so in a tuple, next to what [`packed_rest`] tells, so that one load does.
 #[inline]
 pub(crate) fn packed_ports(tuple: &Tuple) -> u32 {
-    u32::from(tuple.ports[0]) << 16 | u32::from(tuple.ports[1])
+    u32::from(tuple.ports[0]) | u32::from(tuple.ports[1]) << 16
 }
 
 /// Wire, protocol and family as one number.
 #[inline]
 pub(crate) fn packed_rest(tuple: &Tuple) -> u32 {
-    u32::from(tuple.wire) << 16 | u32::from(tuple.proto) << 8 | u32::from(tuple.family)
+    u32::from(tuple.wire) | u32::from(tuple.proto) << 16 | u32::from(tuple.family) << 24
 }
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).

@@ -21,8 +21,8 @@ const SPLIT_AT: u16 = (BUCKETS * WAYS / 2) as u16;
 /// The most entries in the stash.
 const STASH: usize = 256;
 
-/// Segments in a chunk, as a shift: a megabyte.
-const CHUNK_SHIFT: u32 = 8;
+/// Segments in a chunk, as a shift: 4 MB, of which only what is used takes memory.
+const CHUNK_SHIFT: u32 = 10;
 const CHUNK: usize = 1 << CHUNK_SHIFT;
 
 /// No entry.
@@ -32,39 +32,87 @@ pub(crate) const EMPTY: u32 = u32::MAX;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Crowded;
 
+/// No entry, for certain: nothing with that hash is in either bucket.
+pub(crate) const ABSENT: u32 = u32::MAX - 1;
+
+/// Fingerprints in a word.
+const LANES: usize = 4;
+
+/// One in each lane of a word.
+const ONES: u64 = 0x0001_0001_0001_0001;
+
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Bucket {
-    prints: [u16; WAYS],
-    entries: [u32; WAYS],
+    /// Fingerprints of 16 bits, four in a word, so that a word of them is compared at once.
+    prints: [u64; 2],
+    more_prints: [u16; 2],
     /// Entries whose first bucket this is, and that lie in their second.
     gone_on: u16,
     /// A bit for each entry here whose second bucket this is.
     guests: u16,
+    entries: [u32; WAYS],
 }
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 
-impl Bucket {
-    const NEW: Bucket = Bucket { prints: [0; WAYS], entries: [EMPTY; WAYS], gone_on: 0, guests: 0 };
+/// Ways that may hold what is sought.
+#[derive(Clone, Copy)]
+struct Matches(u64);
 
-    /// One bit for each entry with a fingerprint; those of empty places may be among them.
+impl Matches {
     #[inline]
-    fn matches(&self, print: u16) -> u32 {
-        self.prints.iter().enumerate().fold(0, |mask, (way, other)| mask | u32::from(*other == print) << way)
+    fn first(self) -> Option<usize> {
+        // Bit 16 * lane + word: see `Bucket::matches`.
+        let bit = self.0.trailing_zeros() as usize;
+        (self.0 != 0).then_some((bit & 3) * LANES + (bit >> 4))
+    }
+
+    #[inline]
+    fn others(self) -> Matches {
+        Matches(self.0 & self.0.wrapping_sub(1))
+    }
+}
+
+/// The upper bit of each lane in which two words are equal (exactly: no carry crosses a lane).
+#[inline]
+fn equal_lanes(one: u64, other: u64) -> u64 {
+    let low = ONES * 0x7fff;
+    let differs = one ^ other;
+    !(((differs & low) + low) | differs | low)
+}
+
+impl Bucket {
+    const NEW: Bucket =
+        Bucket { prints: [0; 2], more_prints: [0; 2], gone_on: 0, guests: 0, entries: [EMPTY; WAYS] };
+
+    /// The ways with a fingerprint; empty ones may be among them.
+    #[inline]
+    fn matches(&self, print: u16) -> Matches {
+        let all = u64::from(print) * ONES;
+        let more = u64::from(self.more_prints[0]) | u64::from(self.more_prints[1]) << 16;
+        let words = [self.prints[0], self.prints[1], more].map(|word| equal_lanes(word, all));
+        Matches(words[0] >> 15 | words[1] >> 14 | (words[2] & 0xffff_ffff) >> 13)
     }
 
     #[inline]
     fn find(&self, print: u16, is: &mut impl FnMut(u32) -> bool) -> Option<u32> {
         let mut matches = self.matches(print);
-        while matches != 0 {
-            let entry = self.entries[matches.trailing_zeros() as usize];
+        while let Some(way) = matches.first() {
+            let entry = self.entries[way];
             if entry != EMPTY && is(entry) {
                 return Some(entry);
             }
-            matches &= matches - 1;
+            matches = matches.others();
         }
         None
+    }
+
+    fn print(&self, way: usize) -> u16 {
+        match way / LANES {
+            2 => self.more_prints[way % LANES],
+            word => (self.prints[word] >> (16 * (way % LANES))) as u16,
+        }
     }
 
     fn place_of(&self, entry: u32) -> Option<usize> {
@@ -76,7 +124,14 @@ impl Bucket {
     }
 
     fn put(&mut self, way: usize, print: u16, entry: u32, is_guest: bool) {
-        (self.prints[way], self.entries[way]) = (print, entry);
+        self.entries[way] = entry;
+        match way / LANES {
+            2 => self.more_prints[way % LANES] = print,
+            word => {
+                let shift = 16 * (way % LANES);
+                self.prints[word] = self.prints[word] & !(0xffff << shift) | u64::from(print) << shift;
+            }
+        }
         self.guests = self.guests & !(1 << way) | u16::from(is_guest) << way;
     }
 }
@@ -129,10 +184,10 @@ impl Segment {
     fn make_room(&mut self, bucket: usize) -> Option<usize> {
         let full = &self.buckets[bucket];
         let (way, to, room) = (0..WAYS).find_map(|way| {
-            let to = other(bucket, full.prints[way]);
+            let to = other(bucket, full.print(way));
             Some((way, to, self.buckets[to].place_of(EMPTY)?))
         })?;
-        let (print, entry, goes_home) = (full.prints[way], full.entries[way], full.is_guest(way));
+        let (print, entry, goes_home) = (full.print(way), full.entries[way], full.is_guest(way));
         self.buckets[to].put(room, print, entry, !goes_home);
         if goes_home {
             self.buckets[to].gone_on -= 1;
@@ -214,24 +269,33 @@ impl Index {
         &mut self.chunks[number as usize >> CHUNK_SHIFT][number as usize % CHUNK]
     }
 
-    /// The first bucket of a hash.
+    /// Where a search for a hash begins, as a number for [`Index::touch`] and [`Index::likely`].
     #[inline]
-    fn bucket(&self, hash: u64) -> &Bucket {
-        &self.segment(self.segment_of(hash)).buckets[parts(hash).first]
+    pub(crate) fn begin(&self, hash: u64) -> usize {
+        (self.segment_of(hash) as usize) << BUCKET_BITS | parts(hash).first
     }
 
-    /// Something of the line where a search for a hash begins: who asks early has the line at hand later.
     #[inline]
-    pub(crate) fn touch(&self, hash: u64) -> u32 {
-        u32::from(self.bucket(hash).gone_on)
+    fn bucket(&self, begin: usize) -> &Bucket {
+        &self.segment((begin >> BUCKET_BITS) as u32).buckets[begin % BUCKETS]
     }
 
-    /// The likeliest entry, or [`EMPTY`]: one with the right fingerprint in the first bucket.
+    /// Something of the line where a search begins: who asks early has the line at hand later.
     #[inline]
-    pub(crate) fn likely(&self, hash: u64) -> u32 {
-        let bucket = self.bucket(hash);
-        let matches = bucket.matches(parts(hash).print);
-        if matches == 0 { EMPTY } else { bucket.entries[matches.trailing_zeros() as usize % WAYS] }
+    pub(crate) fn touch(&self, begin: usize) -> u32 {
+        u32::from(self.bucket(begin).gone_on)
+    }
+
+    /// The likeliest entry: the first one with the right fingerprint in the first bucket. [`EMPTY`] if there is none and it may
+    /// be elsewhere, [`ABSENT`] if it is not.
+    #[inline]
+    pub(crate) fn likely(&self, begin: usize, hash: u64) -> u32 {
+        let bucket = self.bucket(begin);
+        match bucket.matches(parts(hash).print).first() {
+            Some(way) => bucket.entries[way],
+            None if bucket.gone_on == 0 && self.stash.is_empty() => ABSENT,
+            None => EMPTY,
+        }
     }
 
     /// The entry of a hash that `is` what is sought.

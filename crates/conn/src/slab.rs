@@ -2,8 +2,8 @@
 
 use crate::{ConnId, Connection};
 
-/// Records in a chunk, as a shift: 2.6 MB.
-const CHUNK_SHIFT: u32 = 14;
+/// Records in a chunk, as a shift: 10 MB, of which only what is used takes memory.
+const CHUNK_SHIFT: u32 = 16;
 const CHUNK: usize = 1 << CHUNK_SHIFT;
 
 /// No record.

@@ -7,7 +7,7 @@
 //! that answers sooner gets through.
 
 use crate::hash::Hasher;
-use crate::index::{EMPTY, Index};
+use crate::index::{ABSENT, EMPTY, Index};
 use crate::slab::Slab;
 use crate::wheel::{self, HALF_OPEN, OVER, Queues};
 use crate::{CloseReason, ConnId, Connection, Direction, Judged, Pickup, Segment, Snapshot, State, Timeouts};
@@ -107,30 +107,39 @@ impl Table {
         }
     }
 
-    /// Loop by loop, so that the processor waits for the memory of many packets at a time.
+    /// Loop by loop, those that wait for memory with little else in them, so that the processor waits for many lines at once.
     fn find_vector(&self, tuples: &[Tuple], found: &mut [Option<(ConnId, Direction)>]) {
-        let (mut hashes, mut likely) = ([0; VECTOR], [EMPTY; VECTOR]);
-        let mut touched = 0;
+        let (mut hashes, mut begins, mut likely) = ([0; VECTOR], [0; VECTOR], [EMPTY; VECTOR]);
         for (tuple, hash) in tuples.iter().zip(&mut hashes) {
             *hash = self.hasher.hash(tuple);
-            touched |= self.index.touch(*hash);
         }
-        for (hash, likely) in hashes[..tuples.len()].iter().zip(&mut likely) {
-            *likely = self.index.likely(*hash);
+        let hashes = &hashes[..tuples.len()];
+        let mut touched = 0;
+        for (hash, begin) in hashes.iter().zip(&mut begins) {
+            *begin = self.index.begin(*hash);
+            touched |= self.index.touch(*begin);
+        }
+        for ((hash, begin), likely) in hashes.iter().zip(begins).zip(&mut likely) {
+            *likely = self.index.likely(begin, *hash);
         }
         for entry in &likely[..tuples.len()] {
-            if *entry != EMPTY {
+            if *entry < ABSENT {
                 touched |= self.slab.at(entry >> 1).touch();
             }
         }
         std::hint::black_box(touched);
-        for (at, tuple) in tuples.iter().enumerate() {
-            let entry = likely[at];
-            let (ConnId(place), direction) = meaning(entry);
-            found[at] = if entry != EMPTY && self.slab.at(place).is(tuple, direction) {
-                Some((ConnId(place), direction))
-            } else {
-                self.find_hashed(hashes[at], tuple)
+        for (at, (tuple, found)) in tuples.iter().zip(found).enumerate() {
+            *found = match likely[at] {
+                ABSENT => None,
+                EMPTY => self.find_hashed(hashes[at], tuple),
+                entry => {
+                    let (id, direction) = meaning(entry);
+                    if self.slab.at(id.0).is(tuple, direction) {
+                        Some((id, direction))
+                    } else {
+                        self.find_hashed(hashes[at], tuple)
+                    }
+                }
             };
         }
     }

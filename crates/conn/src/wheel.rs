@@ -30,7 +30,7 @@ impl Default for Links {
 const HEAD: u32 = 1 << 31;
 
 /// The most records that links can name.
-pub(crate) const MOST: usize = HEAD as usize - 1;
+pub(crate) const MOST: usize = HEAD as usize - 2;
 
 /// Milliseconds of a slot, as a shift.
 const SLOT_SHIFT: u32 = 10;

@@ -15,7 +15,7 @@ impl Index {
             for (at, bucket) in buckets.iter().enumerate() {
                 for way in (0..WAYS).filter(|way| bucket.is_guest(*way)) {
                     assert_ne!(bucket.entries[way], EMPTY);
-                    gone_on[other(at, bucket.prints[way])] += 1;
+                    gone_on[other(at, bucket.print(way))] += 1;
                 }
             }
             assert!(buckets.iter().zip(gone_on).all(|(bucket, count)| bucket.gone_on == count));
