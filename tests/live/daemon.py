@@ -109,7 +109,7 @@ class Mmb:
         """Puts these rules in force as a whole, numbered from 1, and settings that stand between them."""
         path = folder / "applied.mmb"
         number = itertools.count(1)
-        numbered = (re.sub(r"\badd\S*", lambda verb: f"{verb[0]} id {next(number)}", rule, count=1) for rule in rules)
+        numbered = (re.sub(r"^(mmb )?add\S*", lambda verb: f"{verb[0]} id {next(number)}", rule) for rule in rules)
         path.write_text("".join(f"{rule}\n" for rule in numbered))
         return self.ask("apply", path)
 

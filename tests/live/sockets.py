@@ -20,9 +20,15 @@ def udp(namespace, address, port=0):
     return bound
 
 
+def _share(made):
+    """One port may listen, connect and linger."""
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+
+
 def listener(namespace, address, port, backlog=64):
     bound = namespace.socket(family_of(address), socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    _share(bound)
     bound.bind((address, port))
     bound.listen(backlog)
     bound.settimeout(TIMEOUT)
@@ -38,7 +44,7 @@ def tcp(namespace, source, target, sport=0, timeout=TIMEOUT):
 def connected(source, target, timeout=TIMEOUT):
     """Likewise in the namespace that the thread is in."""
     made = socket.socket(family_of(source[0]), socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    _share(made)
     made.settimeout(timeout)
     try:
         made.bind(source)

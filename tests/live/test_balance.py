@@ -1,11 +1,11 @@
 """Load balancing: one outside address stands for three servers inside, each with real connections."""
 
 import collections
+import select
 
 import pytest
 
 from . import sockets
-from .process import wait_until
 from .programs import fetch
 from .routed import INSIDE4, INSIDE6, NAT4, NAT6, OUTSIDE4, OUTSIDE6
 from .sockets import closing, listener, talk, tcp, udp
@@ -40,18 +40,10 @@ class Farm:
     def connect(self, source, sport=0):
         """A connection to the outside address; the number of the server that got it."""
         near = tcp(self.nat.server, source, (NAT4, 8000), sport)
-        for number, listening in enumerate(self.listening):
-            listening.settimeout(0)
-            try:
-                far, seen = listening.accept()
-            except BlockingIOError:
-                continue
-            far.settimeout(sockets.TIMEOUT)
-            assert seen == near.getsockname(), "a balancer leaves the client's own address"
-            self.open.append((number, near, far))
-            return number
-        near.close()
-        raise AssertionError("no server got the connection")
+        number, far, seen = accepted(self.listening)
+        assert seen == near.getsockname(), "a balancer leaves the client's own address"
+        self.open.append((number, near, far))
+        return number
 
     def close(self):
         for _, near, far in self.open:
@@ -62,6 +54,15 @@ class Farm:
 
     def shares(self):
         return collections.Counter(number for number, *_ in self.open)
+
+
+def accepted(listening):
+    """The place of the server that gets the next connection, its end of it, and whom it sees."""
+    ready, _, _ = select.select(listening, [], [], sockets.TIMEOUT)
+    assert len(ready) == 1, f"{len(ready)} servers got the connection"
+    far, seen = ready[0].accept()
+    far.settimeout(sockets.TIMEOUT)
+    return listening.index(ready[0]), far, seen[:2]
 
 
 @pytest.fixture
@@ -152,23 +153,11 @@ def test_udp_is_balanced(nat):
             with closing(udp(nat.server, CLIENTS[n % 4])) as (near,):
                 for _ in range(2):
                     near.sendto(b"who answers?", (NAT4, 5300))
-                    number = wait_until(lambda: answered(servers), "a server has the question") - 1
-                    assert near.recvfrom(100) == (b"%d" % number, (NAT4, 5300))
-                    counts[number] += 1
+                    (server,), _, _ = select.select(servers, [], [], sockets.TIMEOUT)
+                    server.sendto(b"me", server.recvfrom(100)[1])
+                    assert near.recvfrom(100) == (b"me", (NAT4, 5300))
+                    counts[servers.index(server)] += 1
     assert counts == {0: 8, 1: 8, 2: 8}
-
-
-def answered(servers):
-    """The place, from 1, of the server that had a question, which is answered."""
-    for number, server in enumerate(servers):
-        server.settimeout(0)
-        try:
-            _, whom = server.recvfrom(100)
-        except BlockingIOError:
-            continue
-        server.sendto(b"%d" % number, whom)
-        return number + 1
-    return None
 
 
 def test_ipv6_servers_are_balanced(nat):
@@ -182,14 +171,10 @@ def test_ipv6_servers_are_balanced(nat):
         got = collections.Counter()
         for _ in range(6):
             with closing(tcp(nat.server, OUTSIDE6[0], (NAT6, 8000))):
-                for server in listening:
-                    server.settimeout(0)
-                    try:
-                        server.accept()[0].close()
-                    except BlockingIOError:
-                        continue
-                    got[server.getsockname()[0]] += 1
-    assert got == {server: 2 for server in servers}
+                number, far, _ = accepted(listening)
+                far.close()
+                got[number] += 1
+    assert got == {0: 2, 1: 2, 2: 2}
 
 
 def test_web_pages_come_from_all_servers(nat):

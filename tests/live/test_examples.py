@@ -1,14 +1,15 @@
 """The policies in examples/: each passes `mmb check`, and does to packets what its header says.
 
 A case is a packet, the port it enters by, and what becomes of it: `same`, `DROPPED`, or a function that changes a copy;
-scapy then computes lengths and checksums. They run through `mmb replay`, so neither root nor ports are needed.
+scapy then computes lengths and checksums. `one_of` names several that will do. Packets enter in the order of the
+cases, so that answers come after what they answer. They run through `mmb replay`, so neither root nor ports are needed.
 """
 
 import struct
 from pathlib import Path
 
 import pytest
-from scapy.layers.inet import ICMP, IP, TCP
+from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import (
     HBHOptUnknown,
     ICMPv6EchoReply,
@@ -28,6 +29,7 @@ from scapy.packet import Raw
 from .daemon import BINARY
 from .frames import data, ether, ip4, ip6, rebuilt, tcp, udp
 from .process import run
+from .topology import CLIENT6, SERVER6
 
 pytestmark = pytest.mark.needs_no_root
 
@@ -61,6 +63,41 @@ def tagged(vlan, inner):
     return ether() / Dot1Q(vlan=vlan, prio=2) / inner
 
 
+def one_of(*changes):
+    """Any of these changes."""
+
+    def apply(packet):
+        return [change(packet.copy()) for change in changes]
+
+    return apply
+
+
+def echo(kind, **fields):
+    return ICMP(**{"type": kind, "id": 7, "seq": 1, **fields})
+
+
+def back(packet, **fields):
+    """The answer to an IPv4 packet over TCP or UDP."""
+    transport = packet[TCP] if TCP in packet else packet[UDP]
+    fields = {"sport": transport.dport, "dport": transport.sport, **fields}
+    if TCP in packet:
+        answer = tcp(**{"flags": "SA", "seq": 9000, "ack": transport.seq + 1, **fields})
+    else:
+        answer = udp(**fields)
+    return ip4(src=packet[IP].dst, dst=packet[IP].src) / answer
+
+
+def unreachable(packet):
+    """A router's error about an IPv4 packet."""
+    return ip4(src="203.0.113.1", dst=packet[IP].src) / ICMP(type=3, code=1) / Raw(bytes(packet[IP])[:28])
+
+
+HOST, WORLD = "10.0.0.7", "203.0.113.9"
+OWN = "198.51.100.1"
+QUERY, QUERY_OUT = (ip4(src=source, dst=WORLD) / udp() / data() for source in (HOST, OWN))
+OPENING, OPENING_OUT = (ip4(src=source, dst=WORLD) / syn() for source in (HOST, OWN))
+TO_WEB, TO_SSH = ip4(src=WORLD, dst=OWN) / syn(dport=443), ip4(src=WORLD, dst=OWN) / syn(dport=2222)
+TO_DNS = ip4(src=WORLD, dst=OWN) / udp(dport=53)
 PLAIN_IP = IP(src="10.0.0.1", dst="10.0.0.2") / udp() / data()
 WHO_HAS = ARP(psrc="10.0.0.1", pdst="10.0.0.2")
 
@@ -135,6 +172,15 @@ CASES = {
         (LAN, ip6(hlim=255) / ICMPv6ND_NS(tgt="fd00::1"), same),
         (WAN, ip4(ttl=100, flags="DF", id=77) / syn(FULL), same),
     ],
+    "load-balancer": [
+        (WAN, TO_WEB, one_of(*(change(IP, dst=f"10.0.0.{n}") for n in (1, 2, 3)))),
+        *[
+            (LAN, back(ip4(src=WORLD, dst=f"10.0.0.{n}") / syn(dport=443)), one_of(same, change(IP, src=OWN)))
+            for n in (1, 2, 3)
+        ],
+        (WAN, TO_DNS, one_of(*(change(IP, dst=f"10.0.0.{n}") for n in (53, 54)))),
+        (WAN, ip4(src=WORLD, dst=OWN) / syn(dport=25), same),
+    ],
     "mss-clamp": [
         (LAN, ip4() / syn(FULL), change(TCP, options=[("MSS", 1360), *FULL[1:]])),
         (WAN, ip4() / syn(FULL, flags="SA"), change(TCP, options=[("MSS", 1360), *FULL[1:]])),
@@ -174,6 +220,23 @@ CASES = {
         (WAN, ip4() / ICMP(), same),
         (WAN, ip4(proto=47) / data(), DROPPED),
     ],
+    "port-forward": [
+        (WAN, TO_WEB, change(IP, dst="10.0.0.80")),
+        (LAN, back(ip4(src=WORLD, dst="10.0.0.80") / syn(dport=443)), change(IP, src=OWN)),
+        (
+            WAN,
+            TO_SSH,
+            lambda p: change(TCP, dport=22)(change(IP, dst="10.0.0.22")(p)),
+        ),
+        (
+            LAN,
+            back(ip4(src=WORLD, dst="10.0.0.22") / syn(dport=22)),
+            lambda p: change(TCP, sport=2222)(change(IP, src=OWN)(p)),
+        ),
+        (WAN, ip4(src=WORLD, dst=OWN) / syn(dport=22), DROPPED),
+        (WAN, TO_DNS, DROPPED),
+        (LAN, UDP4, same),
+    ],
     "port-redirect": [
         (LAN, ip4() / tcp(dport=80) / data(), change(TCP, dport=8080)),
         (WAN, ip4() / tcp(sport=8080, dport=40000) / data(), change(TCP, sport=80)),
@@ -182,12 +245,47 @@ CASES = {
         (LAN, ip4() / tcp(dport=443), same),
         (LAN, ip4() / udp(dport=80), same),
     ],
+    "reflexive-firewall": [
+        (WAN, back(OPENING), DROPPED),
+        (LAN, OPENING, same),
+        (WAN, back(OPENING), same),
+        (WAN, unreachable(OPENING), same),
+        (WAN, unreachable(QUERY), DROPPED),
+        (LAN, QUERY, same),
+        (WAN, back(QUERY), same),
+        (WAN, unreachable(QUERY), same),
+        (WAN, back(QUERY, dport=40001), DROPPED),
+        (LAN, ip4(src=HOST, dst=WORLD) / echo(8), same),
+        (WAN, ip4(src=WORLD, dst=HOST) / echo(0), same),
+        (WAN, ip4(src=WORLD, dst=HOST) / echo(0, id=8), DROPPED),
+        (WAN, ip4(src=WORLD, dst=HOST) / echo(8), DROPPED),
+        (WAN, ip6(src=SERVER6, dst=CLIENT6) / udp(sport=53, dport=40000), DROPPED),
+        (LAN, ip6() / udp(), same),
+        (WAN, ip6(src=SERVER6, dst=CLIENT6) / udp(sport=53, dport=40000), same),
+        (WAN, ip6(hlim=255) / ICMPv6ND_NS(tgt="fd00::1"), same),
+        (WAN, ip6(hlim=64) / ICMPv6ND_NS(tgt="fd00::1"), DROPPED),
+        (WAN, ether() / WHO_HAS, same),
+    ],
     "scan-shield": [
         *[(WAN, ip4() / tcp(flags=flags), DROPPED) for flags in ("", "SF", "SR", "F", "FPU", "SAFR")],
         *[(WAN, ip4() / tcp(flags=flags), same) for flags in ("S", "SA", "A", "FA", "R", "RA", "PA")],
         (WAN, ip4(flags="MF", proto=6) / Raw(bytes(tcp()) + bytes(28)), DROPPED),
         (WAN, ip4(frag=3, proto=6) / data(24), DROPPED),
         (WAN, ip4(frag=3, proto=17) / data(24), same),
+    ],
+    "source-nat": [
+        (WAN, back(QUERY_OUT), DROPPED),
+        (LAN, QUERY, change(IP, src=OWN)),
+        (WAN, back(QUERY_OUT), change(IP, dst=HOST)),
+        (WAN, back(QUERY_OUT, sport=54), DROPPED),
+        (LAN, OPENING, change(IP, src=OWN)),
+        (WAN, back(OPENING_OUT), change(IP, dst=HOST)),
+        (WAN, back(OPENING_OUT, dport=9), DROPPED),
+        (LAN, ip4(src=HOST, dst=WORLD) / echo(8), change(IP, src=OWN)),
+        (WAN, ip4(src=WORLD, dst=OWN) / echo(0), change(IP, dst=HOST)),
+        (WAN, ip4(src=WORLD, dst=HOST) / udp(), DROPPED),
+        (LAN, UDP6, same),
+        (WAN, TCP6, same),
     ],
     "tcp-option-whitelist": [
         (LAN, ip4() / syn(FULL), same),
@@ -238,8 +336,11 @@ def test_the_example_is_a_good_policy_that_says_what_it_does(name):
 
 
 def write_capture(path, frames):
+    """Frames with the milliseconds at which they come."""
     header = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
-    records = (struct.pack("<IIII", number, 0, len(frame), len(frame)) + frame for number, frame in enumerate(frames))
+    records = (
+        struct.pack("<IIII", at // 1000, at % 1000 * 1000, len(frame), len(frame)) + frame for at, frame in frames
+    )
     path.write_bytes(header + b"".join(records))
 
 
@@ -252,10 +353,10 @@ def read_capture(path):
 
 
 def replay(folder, name, entering):
-    """What leaves by each port for what enters by each: frames as bytes."""
+    """What leaves by each port for what enters by each: frames as bytes, those that enter with their times."""
     words = [BINARY, "replay", "--rules", EXAMPLES / f"{name}.mmb"]
     for port in (LAN, WAN):
-        write_capture(folder / f"{port}-in.pcap", [bytes(packet) for packet in entering[port]])
+        write_capture(folder / f"{port}-in.pcap", entering[port])
         words += ["--port", f"{port}={folder}/{port}-in.pcap:{folder}/{port}-out.pcap"]
     run(words)
     return {port: list(read_capture(folder / f"{port}-out.pcap")) for port in (LAN, WAN)}
@@ -268,19 +369,22 @@ def test_the_example_does_what_its_header_says(tmp_path, name):
     for number, (port, packet, becomes) in enumerate(CASES[name]):
         packet = Ether(bytes(packet))
         packet.src = f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}"
-        entering[port].append(packet)
+        entering[port].append((number, bytes(packet)))
         if becomes is not DROPPED:
             result = becomes(packet.copy())
-            wanted[WAN if port == LAN else LAN].append(bytes(packet) if becomes is same else rebuilt(result))
+            results = result if isinstance(result, list) else [result]
+            results = [bytes(packet) if each == packet else rebuilt(each) for each in results]
+            wanted[WAN if port == LAN else LAN].append(results)
     left = replay(tmp_path, name, entering)
     for port in (LAN, WAN):
         for came, want in zip(left[port], wanted[port]):
-            assert came == want, f"\ncame\n{Ether(came).show(dump=True)}\nwanted\n{Ether(want).show(dump=True)}"
+            shown = "\nor\n".join(Ether(each).show(dump=True) for each in want)
+            assert came in want, f"\ncame\n{Ether(came).show(dump=True)}\nwanted\n{shown}"
         assert len(left[port]) == len(wanted[port])
 
 
 def test_a_lossy_link_loses_two_per_cent(tmp_path):
-    packets = [bytes(ip4() / udp(dport=9))] * 5000
+    packets = [(at, bytes(ip4() / udp(dport=9))) for at in range(5000)]
     left = replay(tmp_path, "lossy-link", {LAN: packets, WAN: packets})
     for port in (LAN, WAN):
         assert 40 < 5000 - len(left[port]) < 160
