@@ -33,6 +33,11 @@ pub(super) struct Leases {
 }
 
 impl Leases {
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.leases.len() - self.free.len()
+    }
+
     pub(super) fn memory(&self) -> usize {
         self.leases.capacity() * size_of::<Lease>() + self.free.capacity() * 4
     }

@@ -1,6 +1,7 @@
 //! Translation as a whole: what it promises whatever connections come and go, and each rule of it by itself.
 
 mod balancing;
+mod chaos;
 mod entering;
 mod model;
 mod sources;

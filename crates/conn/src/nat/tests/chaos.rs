@@ -1,0 +1,161 @@
+//! Any mapping, any settings, anyone in the way: what holds even so.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Open { rule: u32, arrived: Tuple },
+    Enter { arrived: Tuple },
+    Close(usize),
+    Forget(u32),
+    Settings(NatSettings),
+}
+
+fn ports() -> impl Strategy<Value = Option<Ports>> {
+    let port = || prop_oneof![0_u16..12, 1020_u16..1028, Just(u16::MAX)];
+    prop_oneof![
+        3 => Just(None),
+        1 => port().prop_map(|port| Some(Ports::Fixed(port))),
+        1 => (port(), port()).prop_map(|(low, high)| Some(Ports::Shuffled(low, high))),
+        2 => proptest::collection::vec((port(), port()), 0..4).prop_map(|ranges| Some(Ports::Within(ranges))),
+    ]
+}
+
+fn addresses() -> impl Strategy<Value = Option<Addresses>> {
+    let range = (0_u128..20, 0_u128..4).prop_map(|(low, more)| (OUTSIDE + low, OUTSIDE + low + more));
+    prop_oneof![
+        1 => Just(None),
+        2 => proptest::collection::vec(range, 0..4).prop_map(|ranges| Some(Addresses::new(ranges))),
+    ]
+}
+
+fn mapping() -> impl Strategy<Value = Mapping> {
+    let balance = prop_oneof![
+        Just(None),
+        Just(Some(Balance::RoundRobin)),
+        Just(Some(Balance::Hash)),
+        Just(Some(Balance::Least)),
+    ];
+    (addresses(), addresses(), ports(), ports(), balance)
+        .prop_map(|(saddr, daddr, sport, dport, balance)| Mapping { saddr, daddr, sport, dport, balance })
+}
+
+fn settings() -> impl Strategy<Value = NatSettings> {
+    let filtering = prop_oneof![
+        Just(Filtering::EndpointIndependent),
+        Just(Filtering::AddressDependent),
+        Just(Filtering::AddressAndPortDependent),
+    ];
+    (filtering, any::<bool>(), any::<bool>()).prop_map(|(filtering, parity, contiguity)| NatSettings {
+        filtering,
+        parity,
+        contiguity,
+    })
+}
+
+/// Packets between few ends, some of them in the pools.
+fn arrived() -> impl Strategy<Value = Tuple> {
+    let address = || prop_oneof![INSIDE..INSIDE + 3, OUTSIDE..OUTSIDE + 6];
+    let port = || prop_oneof![0_u16..6, Just(1024_u16)];
+    let proto =
+        prop_oneof![3 => Just(proto::UDP), 1 => Just(proto::TCP), 1 => Just(proto::ICMP), 1 => Just(47)];
+    (address(), address(), port(), port(), proto).prop_map(|(from, to, sport, dport, proto)| {
+        let ports = match proto {
+            proto::ICMP => [sport; 2],
+            47 => [0; 2],
+            _ => [sport, dport],
+        };
+        Tuple { addresses: [from, to], ports, wire: 0, proto, family: 4 }
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0_u32..4, arrived()).prop_map(|(rule, arrived)| Step::Open { rule, arrived }),
+        3 => arrived().prop_map(|arrived| Step::Enter { arrived }),
+        4 => any::<prop::sample::Index>().prop_map(|index| Step::Close(index.index(1 << 20))),
+        1 => (0_u32..4).prop_map(Step::Forget),
+        1 => settings().prop_map(Step::Settings),
+    ]
+}
+
+/// The outside end of a source and the inside end that it stands for, if there is a binding.
+fn end(nat: &Nat, arrived: &Tuple, sent: &Tuple) -> Option<((u8, u128, u16), (u128, u16))> {
+    let (address, port) = (sent.addresses[SOURCE], sent.ports[SOURCE]);
+    let owner = nat.owner(sent.proto, 4, 0, address, port)?;
+    let inside = (arrived.addresses[SOURCE], arrived.ports[SOURCE]);
+    (owner == inside).then_some(((sent.proto, address, port), inside))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn no_two_connections_have_one_reply_and_nothing_is_left(
+        seed: u64,
+        mappings in proptest::collection::vec(mapping(), 4),
+        steps in proptest::collection::vec(step(), 1..150),
+        hindrance in 0_u64..4,
+    ) {
+        let mut nat = Nat::new(seed);
+        // What arrives and what replies are: the keys of a connection table.
+        let mut live: Vec<[Tuple; 2]> = Vec::new();
+        let mut bindings: Vec<u32> = Vec::new();
+        let mut owners: BTreeMap<(u8, u128, u16), (u128, u16)> = BTreeMap::new();
+        for step in steps {
+            let made = match step {
+                Step::Settings(settings) => {
+                    nat.configure(settings);
+                    None
+                }
+                Step::Forget(rule) => {
+                    nat.forget(rule);
+                    None
+                }
+                Step::Close(index) => {
+                    if !live.is_empty() {
+                        let index = index % live.len();
+                        live.swap_remove(index);
+                        nat.release(bindings.swap_remove(index));
+                    }
+                    None
+                }
+                Step::Enter { arrived } => Some((arrived, Translated { sent: arrived, binding: 0 })),
+                Step::Open { rule, arrived } => {
+                    // Some ends are always in someone's way.
+                    let stands = |tuple: &Tuple| hindrance > 0 && u64::from(tuple.ports[DESTINATION]) % 4 < hindrance - 1;
+                    let taken = |tuple: &Tuple| stands(tuple) || live.iter().flatten().any(|key| key == tuple);
+                    let translated = nat.translate(rule, &mappings[rule as usize], &arrived, &taken);
+                    if let Ok(translated) = translated {
+                        prop_assert!(!taken(&translated.sent.reversed()));
+                        if let Some((outside, inside)) = end(&nat, &arrived, &translated.sent) {
+                            let before = owners.insert(outside, inside);
+                            let still = before.is_none_or(|before| before == inside);
+                            prop_assert!(still, "an end changed hands while it was bound");
+                        }
+                    }
+                    translated.ok().map(|translated| (arrived, translated))
+                }
+            };
+            if let Some((arrived, translated)) = made {
+                let entered = nat.enter(translated);
+                let keys = [arrived, entered.sent.reversed()];
+                // As a table does, refuse what has a key of another's: it is released at once.
+                if live.iter().flatten().any(|key| keys.contains(key)) {
+                    nat.release(entered.binding);
+                } else {
+                    live.push(keys);
+                    bindings.push(entered.binding);
+                }
+            }
+            owners.retain(|(proto, address, port), inside| nat.owner(*proto, 4, 0, *address, *port) == Some(*inside));
+        }
+        bindings.into_iter().for_each(|binding| nat.release(binding));
+        (0..4).for_each(|rule| nat.forget(rule));
+        assert_nothing_left(&nat);
+        prop_assert_eq!(nat.destinations.sets(), 0);
+        prop_assert_eq!(nat.leases.len(), 0);
+    }
+}
