@@ -81,8 +81,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Protocol, address and port of an outside end.
+type Outer = (u8, u128, u16);
+/// Address and port of an inside end.
+type Inner = (u128, u16);
+
 /// The outside end of a source and the inside end that it stands for, if there is a binding.
-fn end(nat: &Nat, arrived: &Tuple, sent: &Tuple) -> Option<((u8, u128, u16), (u128, u16))> {
+fn end(nat: &Nat, arrived: &Tuple, sent: &Tuple) -> Option<(Outer, Inner)> {
     let (address, port) = (sent.addresses[SOURCE], sent.ports[SOURCE]);
     let owner = nat.owner(sent.proto, 4, 0, address, port)?;
     let inside = (arrived.addresses[SOURCE], arrived.ports[SOURCE]);
@@ -103,7 +108,7 @@ proptest! {
         // What arrives and what replies are: the keys of a connection table.
         let mut live: Vec<[Tuple; 2]> = Vec::new();
         let mut bindings: Vec<u32> = Vec::new();
-        let mut owners: BTreeMap<(u8, u128, u16), (u128, u16)> = BTreeMap::new();
+        let mut owners: BTreeMap<Outer, Inner> = BTreeMap::new();
         for step in steps {
             let made = match step {
                 Step::Settings(settings) => {
