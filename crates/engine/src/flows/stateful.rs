@@ -107,6 +107,7 @@ impl Stateful {
                 _ => {}
             }
         }
+        stateful.mapping.prepare();
         stateful
     }
 
