@@ -355,6 +355,9 @@ pub struct SummaryLine {
     pub out_of_window: u64,
     /// Events that came faster than they were read.
     pub events_lost: u64,
+    /// Packets that came in at another worker than their connection's.
+    #[serde(default)]
+    pub handed: u64,
 }
 
 /// Something wrong, or worth knowing, and where.

@@ -130,6 +130,7 @@ fn connections(daemon: &Daemon) -> Answer {
         refused: map(&mut refused),
         out_of_window: summary.out_of_window,
         events_lost: summary.events_lost,
+        handed: summary.handed,
     })
 }
 

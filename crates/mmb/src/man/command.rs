@@ -25,7 +25,9 @@ mmb replay --rules edge.mmb in.pcap out.pcap
 mmb run -c edge.mmb --port lan=eth1 --port wan=eth2
 mmb add tcp-opt-mss '>' 1400 mod tcp-opt-mss 1400
 mmb list --json
-mmb show errors";
+mmb show errors
+mmb show connections ip-saddr 10.0.0.0/8 state established
+mmb monitor --json";
 
 const STATUS: [(&str, &str); 3] = [
     ("0", "It is done."),
