@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod allocation;
+mod established;
 mod fulfil;
 mod header;
 pub mod pcap;
@@ -17,6 +18,7 @@ mod rules;
 mod traffic;
 mod workload;
 
+pub use established::establish;
 pub use fulfil::fulfil;
 pub use header::Header;
 pub use random::Random;

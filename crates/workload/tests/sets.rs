@@ -11,7 +11,7 @@ use std::collections::HashSet;
 const SIZE: usize = 400;
 
 fn small(kind: Kind) -> Workload {
-    let size = (!matches!(kind, Kind::Empty | Kind::Rewrite)).then_some(SIZE);
+    let size = (!matches!(kind, Kind::Empty | Kind::Rewrite | Kind::SourceNat)).then_some(SIZE);
     Workload::new(kind, size, None, 7).expect("a set of that kind")
 }
 

@@ -9,7 +9,7 @@ use mmb_io::pcap::{CaptureReader, Item};
 use mmb_packet::LinkType;
 use mmb_packet::checksum::{TCP, UDP};
 use mmb_policy::Policy;
-use mmb_workload::{Background, Traffic, pcap};
+use mmb_workload::{Background, Traffic, establish, pcap};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
@@ -85,7 +85,11 @@ impl Set {
         if !rules.is_empty() && (made.drawn as f64) < 0.9 * wanted {
             output::complain(&format!("note: only {} packets could be drawn from the rules", made.drawn));
         }
-        made.frames
+        let mut frames = made.frames;
+        if self.policy.rules.iter().any(|rule| rule.stateful) {
+            frames.iter_mut().for_each(|frame| establish(frame));
+        }
+        frames
     }
 }
 
