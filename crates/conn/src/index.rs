@@ -32,7 +32,7 @@ pub(crate) const EMPTY: u32 = u32::MAX;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Crowded;
 
-/// No entry, for certain: nothing with that hash is in either bucket.
+/// No entry, and nothing with that hash is in either bucket.
 pub(crate) const ABSENT: u32 = u32::MAX - 1;
 
 /// Fingerprints in a word.
@@ -43,7 +43,7 @@ const ONES: u64 = 0x0001_0001_0001_0001;
 
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
-struct Bucket {
+pub(crate) struct Bucket {
     /// Fingerprints of 16 bits, four in a word, so that a word of them is compared at once.
     prints: [u64; 2],
     more_prints: [u16; 2],
@@ -83,8 +83,25 @@ fn equal_lanes(one: u64, other: u64) -> u64 {
 }
 
 impl Bucket {
-    const NEW: Bucket =
+    pub(crate) const NEW: Bucket =
         Bucket { prints: [0; 2], more_prints: [0; 2], gone_on: 0, guests: 0, entries: [EMPTY; WAYS] };
+
+    /// Something of the line: who asks early has it at hand later.
+    #[inline]
+    pub(crate) fn touch(&self) -> u32 {
+        u32::from(self.gone_on)
+    }
+
+    /// The likeliest entry of a hash whose first bucket this is: the first one with its fingerprint. [`EMPTY`] if there is none
+    /// and it may be in its second bucket, [`ABSENT`] if it is not.
+    #[inline]
+    pub(crate) fn likely(&self, hash: u64) -> u32 {
+        match self.matches(parts(hash).print).first() {
+            Some(way) => self.entries[way],
+            None if self.gone_on == 0 => ABSENT,
+            None => EMPTY,
+        }
+    }
 
     /// The ways with a fingerprint; empty ones may be among them.
     #[inline]
@@ -269,33 +286,16 @@ impl Index {
         &mut self.chunks[number as usize >> CHUNK_SHIFT][number as usize % CHUNK]
     }
 
-    /// Where a search for a hash begins, as a number for [`Index::touch`] and [`Index::likely`].
+    /// Where a search for a hash begins.
     #[inline]
-    pub(crate) fn begin(&self, hash: u64) -> usize {
-        (self.segment_of(hash) as usize) << BUCKET_BITS | parts(hash).first
+    pub(crate) fn first(&self, hash: u64) -> &Bucket {
+        &self.segment(self.segment_of(hash)).buckets[parts(hash).first]
     }
 
+    /// Whether entries may lie in neither of their buckets.
     #[inline]
-    fn bucket(&self, begin: usize) -> &Bucket {
-        &self.segment((begin >> BUCKET_BITS) as u32).buckets[begin % BUCKETS]
-    }
-
-    /// Something of the line where a search begins: who asks early has the line at hand later.
-    #[inline]
-    pub(crate) fn touch(&self, begin: usize) -> u32 {
-        u32::from(self.bucket(begin).gone_on)
-    }
-
-    /// The likeliest entry: the first one with the right fingerprint in the first bucket. [`EMPTY`] if there is none and it may
-    /// be elsewhere, [`ABSENT`] if it is not.
-    #[inline]
-    pub(crate) fn likely(&self, begin: usize, hash: u64) -> u32 {
-        let bucket = self.bucket(begin);
-        match bucket.matches(parts(hash).print).first() {
-            Some(way) => bucket.entries[way],
-            None if bucket.gone_on == 0 && self.stash.is_empty() => ABSENT,
-            None => EMPTY,
-        }
+    pub(crate) fn has_stash(&self) -> bool {
+        !self.stash.is_empty()
     }
 
     /// The entry of a hash that `is` what is sought.

@@ -7,7 +7,7 @@
 //! that answers sooner gets through.
 
 use crate::hash::Hasher;
-use crate::index::{ABSENT, EMPTY, Index};
+use crate::index::{ABSENT, Bucket, EMPTY, Index};
 use crate::slab::Slab;
 use crate::wheel::{self, HALF_OPEN, OVER, Queues};
 use crate::{CloseReason, ConnId, Connection, Direction, Judged, Pickup, Segment, Snapshot, State, Timeouts};
@@ -109,37 +109,37 @@ impl Table {
 
     /// Loop by loop, those that wait for memory with little else in them, so that the processor waits for many lines at once.
     fn find_vector(&self, tuples: &[Tuple], found: &mut [Option<(ConnId, Direction)>]) {
-        let (mut hashes, mut begins, mut likely) = ([0; VECTOR], [0; VECTOR], [EMPTY; VECTOR]);
+        const NEW: &Bucket = &Bucket::NEW;
+        let (mut hashes, mut buckets) = ([0; VECTOR], [NEW; VECTOR]);
+        let (mut likely, mut records) = ([EMPTY; VECTOR], [None; VECTOR]);
+        let all = ..tuples.len();
         for (tuple, hash) in tuples.iter().zip(&mut hashes) {
             *hash = self.hasher.hash(tuple);
         }
-        let hashes = &hashes[..tuples.len()];
         let mut touched = 0;
-        for (hash, begin) in hashes.iter().zip(&mut begins) {
-            *begin = self.index.begin(*hash);
-            touched |= self.index.touch(*begin);
+        for (hash, bucket) in hashes[all].iter().zip(&mut buckets) {
+            *bucket = self.index.first(*hash);
+            touched |= bucket.touch();
         }
-        for ((hash, begin), likely) in hashes.iter().zip(begins).zip(&mut likely) {
-            *likely = self.index.likely(begin, *hash);
+        for ((hash, bucket), likely) in hashes[all].iter().zip(&buckets).zip(&mut likely) {
+            *likely = bucket.likely(*hash);
         }
-        for entry in &likely[..tuples.len()] {
+        for (entry, record) in likely[all].iter().zip(&mut records) {
             if *entry < ABSENT {
-                touched |= self.slab.at(entry >> 1).touch();
+                let connection = self.slab.at(*entry >> 1);
+                touched |= connection.touch();
+                *record = Some(connection);
             }
         }
         std::hint::black_box(touched);
-        for (at, (tuple, found)) in tuples.iter().zip(found).enumerate() {
-            *found = match likely[at] {
-                ABSENT => None,
-                EMPTY => self.find_hashed(hashes[at], tuple),
-                entry => {
-                    let (id, direction) = meaning(entry);
-                    if self.slab.at(id.0).is(tuple, direction) {
-                        Some((id, direction))
-                    } else {
-                        self.find_hashed(hashes[at], tuple)
-                    }
-                }
+        let is_all_in_buckets = !self.index.has_stash();
+        let known = likely[all].iter().zip(&records).zip(&hashes);
+        for ((tuple, found), ((entry, record), hash)) in tuples.iter().zip(found).zip(known) {
+            let (id, direction) = meaning(*entry);
+            *found = match record {
+                Some(connection) if connection.is(tuple, direction) => Some((id, direction)),
+                None if *entry == ABSENT && is_all_in_buckets => None,
+                _ => self.find_hashed(*hash, tuple),
             };
         }
     }
