@@ -194,3 +194,43 @@ impl Queues {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Queues {
+        /// Walks all queues: how many wait.
+        pub(crate) fn walk(&self, slab: &Slab) -> usize {
+            let mut all = 0;
+            for (queue, head) in self.heads.iter().enumerate() {
+                let (mut previous, mut place, mut waiting) = (HEAD | queue as u32, *head, 0);
+                while place != NONE {
+                    let record = slab.live(place).expect("only connections wait");
+                    assert_eq!(usize::from(record.queue), queue.min(ORDERS));
+                    assert_eq!(record.queue, order_of(record.proto(), record.state));
+                    assert_eq!(record.links.previous, previous);
+                    (previous, place) = (place, record.links.next);
+                    waiting += 1;
+                }
+                if queue < ORDERS {
+                    assert_eq!(self.tails[queue], if waiting == 0 { NONE } else { previous });
+                    assert_eq!(self.lengths[queue], waiting);
+                }
+                all += waiting;
+            }
+            all
+        }
+    }
+
+    #[test]
+    fn what_may_make_room_waits_in_order() {
+        for proto in [proto::TCP, proto::UDP, proto::ICMP, proto::ICMP6, 47] {
+            for state in State::ALL {
+                let order = order_of(proto, state);
+                assert_eq!(HALF_OPEN.contains(&order), state.is_half_open());
+                assert_eq!(OVER.contains(&order), state.is_over());
+            }
+        }
+    }
+}

@@ -3,7 +3,8 @@
 use super::*;
 use Direction::{Forward, Reply};
 use Judged::{Moves, OutOfWindow, Reopens, Stays};
-use proptest::prelude::*;
+
+mod properties;
 
 /// A connection under test: say what comes by, and what it is judged.
 struct Script {
@@ -534,126 +535,5 @@ fn the_first_segment_changes_nothing_when_told_twice() {
         let before = script.tracker;
         script.comes(Forward, first, Stays);
         assert_eq!(script.tracker, before);
-    }
-}
-
-/// An end that keeps to the rules, for the property below.
-#[derive(Clone, Copy, Debug)]
-struct End {
-    next: u32,
-    expects: u32,
-    /// What the other end said that may be sent, as a number.
-    may_reach: u32,
-    window: u16,
-    scale: u8,
-}
-
-impl End {
-    fn sends(&mut self, wanted: u32, window: u16) -> Segment {
-        let payload = wanted.min(self.may_reach.wrapping_sub(self.next).min(1 << 30));
-        self.window = window;
-        let sent = Segment { window, ..segment(ACK, self.next, self.expects) }.with(payload);
-        self.next = self.next.wrapping_add(payload);
-        sent
-    }
-
-    fn takes(&mut self, from: &Segment, scale: u8) {
-        if Seq(from.seq).distance(Seq(self.expects)) <= 0 && from.end().after(Seq(self.expects)) {
-            self.expects = from.end().0;
-        }
-        let reach = Seq(from.ack) + (u32::from(from.window) << scale);
-        if reach.after(Seq(self.may_reach)) {
-            self.may_reach = reach.0;
-        }
-    }
-}
-
-proptest! {
-    /// Whatever two ends that keep to the rules say in whatever windows, with losses and retransmissions behind us, is
-    /// believed.
-    #[test]
-    fn honest_ends_are_believed(
-        starts in any::<[u32; 2]>(),
-        scales in [0u8..15, 0u8..15],
-        steps in prop::collection::vec((any::<bool>(), 0u32..100_000, any::<u16>(), any::<bool>()), 1..200),
-    ) {
-        let window = 10_000;
-        let mut script = Script::open(segment(SYN, starts[0], 0).window(window).scaled(scales[0]));
-        script.comes(Reply, segment(SYN | ACK, starts[1], starts[0].wrapping_add(1)).window(window).scaled(scales[1]),
-            Moves(State::SynReceived));
-        let mut ends = [0, 1].map(|side: usize| End {
-            next: starts[side].wrapping_add(1),
-            expects: starts[1 - side].wrapping_add(1),
-            may_reach: starts[side].wrapping_add(1 + u32::from(window)),
-            window,
-            scale: scales[side],
-        });
-        script.comes(Forward, ends[0].sends(0, 100), Moves(State::Established));
-        // What was sent and lost, to be sent again.
-        let mut lost: [Option<Segment>; 2] = [None, None];
-        for (forward, wanted, window, arrives) in steps {
-            let (side, direction) = if forward { (0, Forward) } else { (1, Reply) };
-            let sent = match lost[side].take() {
-                Some(again) => Segment { ack: ends[side].expects, ..again },
-                None => ends[side].sends(wanted, window),
-            };
-            script.comes(direction, sent, Stays);
-            if arrives {
-                let scale = ends[side].scale;
-                ends[1 - side].takes(&sent, scale);
-            } else {
-                lost[side] = Some(sent);
-            }
-        }
-        script.comes(Forward, segment(RST, ends[0].next, 0), Moves(State::Reset));
-    }
-
-    /// Who guesses numbers at random gets nowhere: a RST has two numbers of 2^32 to hit, all else a window for `seq` and one
-    /// for `ack`.
-    #[test]
-    fn strangers_change_nothing(
-        guesses in prop::collection::vec((any::<u8>(), any::<u32>(), any::<u32>(), any::<bool>()), 1..100),
-    ) {
-        let mut script = established();
-        for (flags, seq, ack, forward) in guesses {
-            let direction = if forward { Forward } else { Reply };
-            let (sent, acked) = if forward { (f(1), r(1)) } else { (r(1), f(1)) };
-            let near = |number: u32, guess: u32| Seq(guess).distance(Seq(number)).unsigned_abs() <= LEAST_ACK_WINDOW;
-            prop_assume!(!near(sent, seq) || !near(acked, ack) && flags & RST == 0);
-            script.comes(direction, segment(flags, seq, ack), OutOfWindow);
-        }
-        script.comes(Forward, segment(ACK, f(1), r(1)).with(100), Stays);
-    }
-
-    /// Any segments whatever: judged without a panic, and what is not believed changes nothing.
-    #[test]
-    fn anything_is_judged(
-        first in (any::<u8>(), any::<u32>(), any::<u32>(), any::<u16>(), any::<u32>(), any::<Option<u8>>()),
-        others in prop::collection::vec(
-            (0u8..64, any::<u32>(), any::<u32>(), any::<u16>(), any::<u32>(), any::<Option<u8>>(), any::<bool>(), any::<bool>()),
-            1..100),
-    ) {
-        let (flags, seq, ack, window, payload, window_scale) = first;
-        let opened = Tracker::open(&Segment { flags, seq, ack, window, payload, window_scale }, Pickup::Loose);
-        let Some((mut tracker, mut state)) = opened else { return Ok(()) };
-        for (flags, seq, ack, window, payload, window_scale, forward, close) in others {
-            let direction = if forward { Forward } else { Reply };
-            let (own, other) = (direction as usize, 1 - direction as usize);
-            let mut segment = Segment { flags, seq, ack, window, payload, window_scale };
-            if close {
-                segment.seq = tracker.end[own].wrapping_add(seq % 8);
-                segment.ack = tracker.end[other].wrapping_sub(ack % 8);
-                segment.payload %= 100;
-            }
-            let before = tracker;
-            match tracker.segment(state, direction, &segment) {
-                Moves(next) => {
-                    prop_assert_ne!(next, state);
-                    state = next;
-                }
-                Stays => {}
-                OutOfWindow | Reopens => prop_assert_eq!(tracker, before),
-            }
-        }
     }
 }

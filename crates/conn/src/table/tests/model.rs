@@ -1,0 +1,196 @@
+//! The table beside a plain map: who is found, who makes room, who ends and when.
+
+use super::*;
+use proptest::prelude::*;
+
+/// One step of the model.
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(u32, u8),
+    Touch(u32, bool, u8),
+    Remove(u32),
+    Pass(u64),
+    Configure(usize, u32),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let proto = prop::sample::select(vec![proto::TCP, proto::UDP, proto::ICMP, 47]);
+    let flags = prop::sample::select(vec![SYN, SYN | ACK, ACK, ACK, FIN | ACK, RST]);
+    let step = prop_oneof![
+        8 => (0..40u32, proto).prop_map(|(number, proto)| Step::Insert(number, proto)),
+        12 => (0..40u32, any::<bool>(), flags).prop_map(|(number, reply, flags)| Step::Touch(number, reply, flags)),
+        1 => (0..40u32).prop_map(Step::Remove),
+        3 => (0..20_000u64).prop_map(Step::Pass),
+        1 => (0..10_000_000u64).prop_map(Step::Pass),
+        1 => (5..40usize, 1..500u32).prop_map(|(max, seconds)| Step::Configure(max, seconds)),
+    ];
+    prop::collection::vec(step, 1..300)
+}
+
+/// The plainest table: what there is, in a map.
+struct Model {
+    table: Table,
+    plain: HashMap<ConnId, Plain>,
+    now_ms: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Plain {
+    tuples: [Tuple; 2],
+    state: State,
+    last_ms: u64,
+    packets: [u64; 2],
+}
+
+impl Model {
+    fn named(&self, tuple: &Tuple) -> Option<(ConnId, Direction)> {
+        self.plain.iter().find_map(|(id, plain)| {
+            let side = plain.tuples.iter().position(|other| other == tuple)?;
+            Some((*id, Direction::ALL[side]))
+        })
+    }
+
+    fn timeout_ms(&self, plain: &Plain) -> u64 {
+        u64::from(self.table.timeouts.of(plain.tuples[0].proto, plain.state)) * 1000
+    }
+
+    /// What the table told, by tuple; the plain side forgets it after asking whether that was right.
+    fn ended(&mut self, told: Vec<(Tuple, CloseReason)>) {
+        for (tuple, reason) in told {
+            let (id, _) = self.named(&tuple).expect("who ends was there");
+            let plain = self.plain.remove(&id).unwrap();
+            let idle_ms = self.now_ms - plain.last_ms;
+            if reason == CloseReason::Evicted {
+                // Half open before over, idle longest first.
+                assert!(plain.state.is_half_open() || plain.state.is_over());
+                let goes_before = |other: &&Plain| {
+                    other.state.is_half_open() && !plain.state.is_half_open()
+                        || other.state.is_half_open() == plain.state.is_half_open()
+                            && (other.state.is_half_open() || other.state.is_over())
+                            && other.last_ms < plain.last_ms
+                };
+                assert!(self.plain.values().find(goes_before).is_none(), "an older one is left");
+            } else {
+                assert!(idle_ms >= self.timeout_ms(&plain), "{} ms early", self.timeout_ms(&plain) - idle_ms);
+            }
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        let mut told = Vec::new();
+        let mut tell = |connection: &Connection, reason| told.push((connection.tuples()[0], reason));
+        match *step {
+            Step::Insert(number, proto) => {
+                let forward = client(number, proto);
+                let (tuples, syn) = ([forward, answer(&forward)], segment(SYN, 100, 0));
+                let taken = self.named(&tuples[0]).is_some();
+                let made = self.table.insert(self.now_ms, tuples[0], tuples[1], Some(&syn), &mut tell);
+                assert_eq!(made == Err(Refused::Taken), taken);
+                self.ended(told);
+                if let Ok(id) = made {
+                    let state = if proto == proto::TCP { State::SynSent } else { State::Unreplied };
+                    let plain = Plain { tuples, state, last_ms: self.now_ms, packets: [0; 2] };
+                    assert!(self.plain.insert(id, plain).is_none(), "a place of its own");
+                } else if made == Err(Refused::Full) {
+                    assert!(self.plain.len() >= self.table.max);
+                }
+            }
+            Step::Touch(number, reply, flags) => {
+                let direction = if reply { Direction::Reply } else { Direction::Forward };
+                for proto in [proto::TCP, proto::UDP, proto::ICMP, 47] {
+                    let forward = client(number, proto);
+                    let Some((id, _)) = self.named(&forward) else { continue };
+                    let (seq, ack) = if reply { (500, 101) } else { (100, 501) };
+                    let seq = seq + u32::from(flags & SYN == 0);
+                    let segment = segment(flags, seq, ack);
+                    let judged = self.table.touch(id, direction, self.now_ms, 60, Some(&segment));
+                    self.judged(id, direction, judged);
+                }
+            }
+            Step::Remove(number) => {
+                if let Some((id, _)) = self.named(&client(number, proto::TCP)) {
+                    assert_eq!(self.table.remove(id).tuples(), self.plain.remove(&id).unwrap().tuples);
+                }
+            }
+            Step::Pass(ms) => {
+                self.now_ms += ms;
+                self.table.settle(self.now_ms, &mut tell);
+                self.ended(told);
+                for plain in self.plain.values() {
+                    let late = (self.now_ms - plain.last_ms).checked_sub(self.timeout_ms(plain));
+                    assert!(late.is_none_or(|late| late < SLOT_MS), "{late:?} ms late");
+                }
+            }
+            Step::Configure(max, seconds) => {
+                let timeouts = Timeouts {
+                    tcp_established: seconds * 3,
+                    udp: seconds,
+                    tcp_time_wait: seconds,
+                    ..Timeouts::default()
+                };
+                self.table.configure(max, timeouts, Pickup::Loose);
+            }
+        }
+    }
+
+    fn judged(&mut self, id: ConnId, direction: Direction, judged: Judged) {
+        let timeout_ms = self.timeout_ms(&self.plain[&id]);
+        let plain = self.plain.get_mut(&id).unwrap();
+        let is_late = self.now_ms - plain.last_ms >= timeout_ms;
+        assert!(!is_late || judged == Judged::Reopens);
+        match judged {
+            Judged::Reopens => return,
+            Judged::OutOfWindow => {}
+            Judged::Moves(state) => (plain.state, plain.last_ms) = (state, self.now_ms),
+            Judged::Stays => plain.last_ms = self.now_ms,
+        }
+        plain.packets[direction as usize] += 1;
+    }
+
+    fn compare(&self) {
+        assert_eq!(self.table.len(), self.plain.len());
+        assert_eq!(self.table.queues.walk(&self.table.slab), self.plain.len());
+        let half_open = self.plain.values().filter(|plain| plain.state.is_half_open()).count();
+        assert_eq!(self.table.half_open(), half_open);
+        let mut scanned = 0;
+        self.table.scan(0, usize::MAX, &mut |id, connection| {
+            let plain = &self.plain[&id];
+            assert_eq!(connection.tuples(), plain.tuples);
+            assert_eq!((connection.state, connection.packets), (plain.state, plain.packets));
+            assert_eq!(connection.idle_ms(self.now_ms), self.now_ms - plain.last_ms);
+            scanned += 1;
+        });
+        assert_eq!(scanned, self.plain.len());
+
+        let protos = [proto::TCP, proto::UDP, proto::ICMP, 47];
+        let forward = (0..40).flat_map(|number| protos.map(|proto| client(number, proto)));
+        let tuples: Vec<Tuple> = forward.flat_map(|forward| [forward, answer(&forward)]).collect();
+        let mut found = vec![None; tuples.len()];
+        self.table.find_all(&tuples, &mut found);
+        for (tuple, found) in tuples.iter().zip(found) {
+            assert_eq!(found, self.named(tuple));
+            assert_eq!(found, self.table.find(tuple));
+        }
+    }
+}
+
+proptest! {
+    /// Whatever happens, the table is the plain map: who is found, who makes room, who ends and when.
+    #[test]
+    fn the_table_is_a_plain_map(
+        steps in steps(),
+        begins_ms in prop::sample::select(vec![0, u64::from(u32::MAX) - 100_000, 1_700_000_000_000]),
+        weak in any::<bool>(),
+    ) {
+        let mut table = Table::new(1);
+        if weak {
+            table.hasher = Hasher::weak();
+        }
+        table.advance(begins_ms, &mut nobody);
+        let mut model = Model { table, plain: HashMap::new(), now_ms: begins_ms };
+        for step in &steps {
+            model.step(step);
+        }
+        model.compare();
+    }
+}
