@@ -31,6 +31,11 @@ impl<T: Clone + Default, const N: usize> Shelf<T, N> {
         &self.pages[number / N / PAGE][number / N % PAGE][number % N]
     }
 
+    /// The entries of every page that something was set in, by number.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.pages.iter().flat_map(|page| page.iter()).flat_map(|leaf| leaf.iter())
+    }
+
     /// Sets an entry; those that lie between it and what was there before are the default.
     pub fn set(&mut self, number: usize, value: T) {
         *self.at_mut(number) = value;

@@ -12,6 +12,7 @@ use crate::slab::Slab;
 use crate::wheel::{self, HALF_OPEN, OVER, Queues};
 use crate::{CloseReason, ConnId, Connection, Direction, Judged, Pickup, Segment, Snapshot, State, Timeouts};
 use crate::{Tracker, Tuple, proto};
+use std::hint::black_box;
 
 /// How many tuples are worked on at a time.
 const VECTOR: usize = 256;
@@ -116,22 +117,19 @@ impl Table {
         for (tuple, hash) in tuples.iter().zip(&mut hashes) {
             *hash = self.hasher.hash(tuple);
         }
-        let mut touched = 0;
         for (hash, bucket) in hashes[all].iter().zip(&mut buckets) {
             *bucket = self.index.first(*hash);
-            touched |= bucket.touch();
         }
+        black_box(buckets[all].iter().fold(0, |touched, bucket| touched | bucket.touch()));
         for ((hash, bucket), likely) in hashes[all].iter().zip(&buckets).zip(&mut likely) {
             *likely = bucket.likely(*hash);
         }
         for (entry, record) in likely[all].iter().zip(&mut records) {
             if *entry < ABSENT {
-                let connection = self.slab.at(*entry >> 1);
-                touched |= connection.touch();
-                *record = Some(connection);
+                *record = Some(self.slab.at(*entry >> 1));
             }
         }
-        std::hint::black_box(touched);
+        black_box(records[all].iter().flatten().fold(0, |touched, record| touched | record.touch()));
         let is_all_in_buckets = !self.index.has_stash();
         let known = likely[all].iter().zip(&records).zip(&hashes);
         for ((tuple, found), ((entry, record), hash)) in tuples.iter().zip(found).zip(known) {

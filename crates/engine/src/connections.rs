@@ -5,10 +5,12 @@
 //! [`PATIENCE`] has stopped. What is only counted is read from counters, without asking.
 
 use crate::cells::WorkerCells;
-use crate::flows::Flows;
+use crate::flows::{Common, Flows, saved};
 use crate::snapshot::Snapshot;
 use mmb_conn::{CloseReason, ConnId, Connection, SOURCE, Tuple};
 use mmb_policy::{Filter, RuleId};
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -158,16 +160,24 @@ pub struct ConnectionSummary {
 #[error("worker {0} does not answer")]
 pub struct NoAnswer(pub usize);
 
+/// A connection to be made, and the slots of its rules.
+type Found = (saved::Saved, Vec<u32>);
+
 /// A handle on all workers' connections.
 #[derive(Clone)]
 pub struct Connections {
     workers: Vec<(Sender<Task>, Arc<WorkerCells>)>,
+    common: Arc<Common>,
     max: u64,
 }
 
 impl Connections {
-    pub(crate) fn new(workers: Vec<(Sender<Task>, Arc<WorkerCells>)>, max: u64) -> Connections {
-        Connections { workers, max }
+    pub(crate) fn new(
+        workers: Vec<(Sender<Task>, Arc<WorkerCells>)>,
+        common: Arc<Common>,
+        max: u64,
+    ) -> Connections {
+        Connections { workers, common, max }
     }
 
     /// All workers' connections in numbers.
@@ -250,6 +260,68 @@ impl Connections {
             }
         }
         Ok(killed)
+    }
+
+    /// Writes all connections, for [`Connections::load`]; returns how many. Packets go on meanwhile, so that it is no picture of one
+    /// moment.
+    ///
+    /// # Errors
+    /// What `out` says, or that a worker does not answer.
+    pub fn save(&self, out: &mut dyn Write) -> io::Result<u64> {
+        let mut writer = saved::Writer::new(out)?;
+        for worker in 0..self.workers.len() {
+            let mut from = Some(0);
+            while let Some(first) = from {
+                let (next, found) = self
+                    .ask(worker, move |flows, _| {
+                        let mut found = Vec::new();
+                        let next = flows.table.scan(first, CHUNK, &mut |_, connection| {
+                            found.push(flows.saved(connection));
+                        });
+                        (next, found)
+                    })
+                    .map_err(io::Error::other)?;
+                found.iter().try_for_each(|saved| writer.write(saved))?;
+                from = next;
+            }
+        }
+        writer.end()
+    }
+
+    /// Makes the connections that [`Connections::save`] wrote, with those of their rules that the policy in force has under the same
+    /// numbers; returns how many there are now. One whose ends somebody else has by now is left out.
+    ///
+    /// # Errors
+    /// What is wrong with the input. What came before stays.
+    pub fn load(&self, input: &mut dyn Read) -> Result<u64, String> {
+        let mut reader = saved::Reader::new(input)?;
+        let slots = self.ask(0, |_, snapshot| snapshot.stateful_slots().collect::<HashMap<_, _>>());
+        let slots = slots.map_err(|error| error.to_string())?;
+        let mut waiting: Vec<Vec<Found>> = self.workers.iter().map(|_| Vec::new()).collect();
+        let mut loaded = 0;
+        while let Some(saved) = reader.next()? {
+            let worker = self.common.owner(&saved.connection.tuples[0]);
+            let slots = saved.rules.iter().filter_map(|rule| slots.get(rule).copied()).collect();
+            waiting[worker].push((saved, slots));
+            if waiting[worker].len() == CHUNK {
+                loaded += self.put(worker, std::mem::take(&mut waiting[worker]))?;
+            }
+        }
+        for (worker, left) in waiting.into_iter().enumerate() {
+            loaded += self.put(worker, left)?;
+        }
+        Ok(loaded)
+    }
+
+    fn put(&self, worker: usize, found: Vec<Found>) -> Result<u64, String> {
+        let made = self.ask(worker, move |flows, snapshot| {
+            let made = found.iter().filter(|(saved, slots)| {
+                let there = slots.iter().filter(|slot| snapshot.stateful(**slot).is_some()).copied();
+                flows.restore(snapshot, saved, &there.collect::<Vec<_>>()).is_ok()
+            });
+            made.count() as u64
+        });
+        made.map_err(|error| error.to_string())
     }
 
     /// Events from now on. Dropping the receiver ends them.

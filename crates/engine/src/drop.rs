@@ -35,8 +35,6 @@ pub enum DropReason {
     FragmentEarly,
     /// A fragment that says bytes again (RFC 5722).
     FragmentOverlap,
-    /// A first fragment without a whole transport header, or one that would overwrite it (RFC 1858).
-    FragmentTiny,
     /// A fragment that was seen before.
     FragmentDuplicate,
     /// A fragment that is empty, ends amid 8 bytes though more follows, or reaches beyond what a datagram may have.
@@ -49,7 +47,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order in which counters are shown.
-    pub const ALL: [DropReason; 31] = [
+    pub const ALL: [DropReason; 30] = [
         DropReason::Rule,
         DropReason::Malformed(Malformed::LinkTruncated),
         DropReason::Malformed(Malformed::VlanStackTooDeep),
@@ -76,7 +74,6 @@ impl DropReason {
         DropReason::NatClash,
         DropReason::FragmentEarly,
         DropReason::FragmentOverlap,
-        DropReason::FragmentTiny,
         DropReason::FragmentDuplicate,
         DropReason::FragmentBadLength,
         DropReason::FragmentTooMany,
@@ -102,11 +99,10 @@ impl DropReason {
             DropReason::NatClash => 23,
             DropReason::FragmentEarly => 24,
             DropReason::FragmentOverlap => 25,
-            DropReason::FragmentTiny => 26,
-            DropReason::FragmentDuplicate => 27,
-            DropReason::FragmentBadLength => 28,
-            DropReason::FragmentTooMany => 29,
-            DropReason::HandoverFull => 30,
+            DropReason::FragmentDuplicate => 26,
+            DropReason::FragmentBadLength => 27,
+            DropReason::FragmentTooMany => 28,
+            DropReason::HandoverFull => 29,
         }
     }
 
@@ -128,7 +124,6 @@ impl DropReason {
             DropReason::NatClash => "nat-clash",
             DropReason::FragmentEarly => "fragment-early",
             DropReason::FragmentOverlap => "fragment-overlap",
-            DropReason::FragmentTiny => "fragment-tiny",
             DropReason::FragmentDuplicate => "fragment-duplicate",
             DropReason::FragmentBadLength => "fragment-bad-length",
             DropReason::FragmentTooMany => "fragment-too-many",

@@ -129,7 +129,7 @@ impl Engine {
     /// The connections of all workers. The handle may be used while the engine is not at hand; the workers have to be running.
     pub fn connections(&self) -> Connections {
         let workers = self.tasks.iter().cloned().zip(self.workers.iter().map(Arc::clone)).collect();
-        Connections::new(workers, self.current.connections.max.into())
+        Connections::new(workers, Arc::clone(&self.common), self.current.connections.max.into())
     }
 
     /// The ports.

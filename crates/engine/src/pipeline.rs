@@ -296,7 +296,10 @@ impl Pipeline {
                 // The packet begins anew: it gets the rules that it matches itself.
                 standing = Standing::New;
                 self.gather(snapshot, at, standing);
-                self.hear(snapshot, packet, false);
+                if self.hear(snapshot, packet, false).drops() {
+                    verdicts[at] = Verdict::Drop(DropReason::Rule);
+                    continue;
+                }
             }
             if let Err(reason) = self.turn(snapshot, at, standing, packet, verdicts) {
                 verdicts[at] = Verdict::Drop(reason);

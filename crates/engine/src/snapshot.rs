@@ -12,7 +12,7 @@ use mmb_classify::shelf::Shelf;
 use mmb_packet::{Limits, PortId};
 use mmb_policy::policy::ConnectionSettings;
 use mmb_policy::rule::{DropRate, Prio};
-use mmb_policy::{Policy, Rule, Target};
+use mmb_policy::{Policy, Rule, RuleId, Target};
 use mmb_rewrite::Edit;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -131,6 +131,11 @@ impl Snapshot {
     #[inline]
     pub(crate) fn stateful(&self, slot: u32) -> Option<&Arc<Stateful>> {
         self.stateful.at(slot as usize).as_ref()
+    }
+
+    /// The stateful rules with their slots.
+    pub(crate) fn stateful_slots(&self) -> impl Iterator<Item = (RuleId, u32)> + '_ {
+        (0..).zip(self.stateful.iter()).filter_map(|(slot, rule)| Some((rule.as_ref()?.id, slot)))
     }
 
     /// The edit of a number that [`Action::edit_number`] gave.

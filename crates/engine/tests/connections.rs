@@ -196,6 +196,45 @@ fn pings_keep_apart_by_identifier() {
     }
 }
 
+#[test]
+fn a_request_is_no_answer_to_one_of_the_same_identifier() {
+    let echo = |source, destination, icmp_type| {
+        ip4(source, destination, Upper::Icmp(Icmp { icmp_type, rest: [0, 7, 0, 1], ..Icmp::default() }))
+    };
+    let mut mmb = Middlebox::new("add-stateful in a ip-proto icmp accept\nadd ip-proto icmp drop");
+    assert_eq!(mmb.dropped(A, &echo(INSIDE, SERVER, 0)), DropReason::Rule);
+    mmb.through(A, &echo(INSIDE, SERVER, 8));
+    assert_eq!(mmb.dropped(B, &echo(SERVER, INSIDE, 8)), DropReason::Rule);
+    mmb.through(B, &echo(SERVER, INSIDE, 0));
+}
+
+#[test]
+fn what_was_closed_is_not_opened_again_from_the_other_side() {
+    const FIN: u8 = 0x11;
+    let mut mmb =
+        Middlebox::new("add-stateful ip-proto tcp ip-saddr 10.0.0.0/24 accept\nadd ip-proto tcp drop");
+    let ends = [(INSIDE, 5000), (SERVER, 80)];
+    let segment = |forward: bool, flags, seq, ack| {
+        let [source, destination] = if forward { ends } else { [ends[1], ends[0]] };
+        let upper = Tcp { sport: source.1, dport: destination.1, flags, seq, ack, ..Tcp::default() };
+        ip4(source.0, destination.0, Upper::Tcp(upper))
+    };
+    for (forward, flags, seq, ack) in [
+        (true, SYN, 100, 0),
+        (false, SYN | ACK, 500, 101),
+        (true, ACK, 101, 501),
+        (true, FIN, 101, 501),
+        (false, FIN, 501, 102),
+        (true, ACK, 102, 502),
+    ] {
+        mmb.through(if forward { A } else { B }, &segment(forward, flags, seq, ack));
+    }
+    assert_eq!(mmb.list()[0].state, "time-wait");
+    assert_eq!(mmb.dropped(B, &segment(false, SYN, 9000, 0)), DropReason::Rule);
+    mmb.through(A, &segment(true, SYN, 70_000, 0));
+    assert_eq!(mmb.list()[0].state, "syn-sent");
+}
+
 /// An ICMP error over IPv4 from a router about a packet, of which the IP header and 8 bytes are quoted.
 fn unreachable(router: Ipv4Addr, to: Ipv4Addr, about: &[u8], quoted: usize) -> Vec<u8> {
     let payload = about[14..14 + 20 + quoted].to_vec();
@@ -281,7 +320,7 @@ fn shuffled_sequence_numbers_are_mapped_in_acknowledgments_and_sack() {
 #[test]
 fn two_inside_hosts_reach_each_other_by_their_outside_addresses() {
     let mut mmb = Middlebox::new(
-        "set nat filtering endpoint-independent\nadd-stateful ip-saddr 10.0.0.0/24 ip-proto udp map ip-saddr 200.0.0.1-200.0.0.2",
+        "set nat filtering address-and-port-dependent\nadd-stateful ip-saddr 10.0.0.0/24 ip-proto udp map ip-saddr 200.0.0.1-200.0.0.2",
     );
     let other = Ipv4Addr::new(10, 0, 0, 2);
     let from = |mac: u8, source, destination| {
@@ -453,7 +492,7 @@ fn pass_any(workers: &mut [Worker], first: usize, port: u16, frame: &[u8]) -> (V
 #[test]
 fn several_workers_share_connections_and_outside_ends() {
     let (mut engine, mut workers) = mmb_engine::Engine::new(host::ports(), 3, 1);
-    let rules = "add-stateful ip-saddr 10.0.0.0/8 ip-proto udp map ip-saddr 200.0.0.1 map udp-sport 1000-1999\nadd in b drop";
+    let rules = "add-stateful ip-saddr 10.0.0.0/8 ip-proto udp accept map ip-saddr 200.0.0.1 map udp-sport 1000-1999\nadd in b drop";
     engine.publish(&policy(rules)).expect("it can be put in force");
     let mut outside = std::collections::HashSet::new();
     for number in 0..300u16 {

@@ -60,6 +60,14 @@ impl Leases {
         FIRST + place + 1
     }
 
+    /// The binding that stands for the source of what lies under a number.
+    pub(super) fn source(&self, number: u32) -> Option<u32> {
+        match number.checked_sub(1)? {
+            binding if binding < FIRST => Some(binding),
+            place => self.leases[(place - FIRST) as usize].bindings[0],
+        }
+    }
+
     /// What lies under a number, which is free again.
     pub(super) fn take(&mut self, number: u32) -> Lease {
         match number.checked_sub(1) {

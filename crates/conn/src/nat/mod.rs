@@ -22,6 +22,7 @@ mod open;
 mod pools;
 mod ports;
 mod random;
+mod restore;
 mod shards;
 #[cfg(test)]
 mod tests;
@@ -204,7 +205,9 @@ impl Nat {
             return translated;
         }
         let Some(number) = self.bindings.of_outside(&outside, ports[DESTINATION]) else { return translated };
+        // Filtering is about who is outside.
         let admitted = match self.settings.filtering {
+            _ if self.leases.source(translated.binding).is_some() => true,
             Filtering::EndpointIndependent => true,
             Filtering::AddressDependent => self.peers.has(number, addresses[SOURCE]),
             Filtering::AddressAndPortDependent => false,

@@ -183,6 +183,40 @@ impl Pools {
         }
     }
 
+    /// Takes the end that an inside end had, of a pool or, without `addresses`, its own address. False if it is in use, or no
+    /// end of the pool.
+    pub(super) fn take_again(
+        &mut self,
+        inside: &Inside,
+        addresses: Option<&Addresses>,
+        address: u128,
+        port: u16,
+        secrets: &mut Secrets,
+    ) -> bool {
+        let place = Place::of(inside);
+        let hash = place.hash(&self.hasher);
+        let index = match addresses {
+            None if address == inside.address => None,
+            None => return false,
+            Some(addresses) => match (addresses.index_of(address), self.pair_of(&place, hash)) {
+                (Some(index), None) => Some(index),
+                (Some(index), Some(pair)) if pair == index => Some(index),
+                _ => return false,
+            },
+        };
+        let Inside { target, wire, proto, family, .. } = *inside;
+        let wish = Wish { ranges: &[(port, port)], first: [Some(port), None], odd: None };
+        let outside = Outside { address, wire, proto, family };
+        if !matches!(self.port(outside, &wish, secrets, &|_, _| false), Found::Port(_)) {
+            return false;
+        }
+        self.targets.hold_number(target);
+        if let Some(index) = index {
+            self.pair(place, hash, index);
+        }
+        true
+    }
+
     /// Gives an end back.
     pub(super) fn give_back(&mut self, inside: &Inside, outside: &Outside, port: u16) {
         let hasher = &self.hasher;

@@ -50,6 +50,35 @@ impl Extra {
     }
 }
 
+impl Extra {
+    /// All of it, for a file.
+    pub(crate) fn to_bytes(self) -> [u8; 27] {
+        let mut bytes = [0; 27];
+        let given = [self.ip_id.is_some(), self.flow_label.is_some(), self.hairpin.is_some()];
+        bytes[0] = given.iter().zip(0..).fold(0, |bits, (given, bit)| bits | u8::from(*given) << bit);
+        bytes[1..5].copy_from_slice(&self.seq.to_be_bytes());
+        bytes[5..9].copy_from_slice(&self.ack.to_be_bytes());
+        bytes[9..11].copy_from_slice(&self.ip_id.unwrap_or_default().to_be_bytes());
+        bytes[11..15].copy_from_slice(&self.flow_label.unwrap_or_default().to_be_bytes());
+        bytes[15..].copy_from_slice(self.hairpin.unwrap_or_default().as_flattened());
+        bytes
+    }
+
+    /// What [`Extra::to_bytes`] made bytes of; `None` if it was something else.
+    pub(crate) fn from_bytes(bytes: [u8; 27]) -> Option<Extra> {
+        let long = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let macs = [0, 6].map(|at| std::array::from_fn(|byte| bytes[15 + at + byte]));
+        let given = |bit: u8| bytes[0] >> bit & 1 == 1;
+        (bytes[0] < 8).then(|| Extra {
+            seq: long(1),
+            ack: long(5),
+            ip_id: given(0).then(|| u16::from_be_bytes([bytes[9], bytes[10]])),
+            flow_label: given(1).then(|| long(11)),
+            hairpin: given(2).then_some(macs),
+        })
+    }
+}
+
 /// The extras of a worker's connections, by number from 1; 0 is none.
 #[derive(Debug)]
 pub(crate) struct Extras {
@@ -103,6 +132,11 @@ impl Extras {
                 extra.ack = choice.draw(self.random.next_u64());
             }
         }
+        self.keep(extra)
+    }
+
+    /// The number of an extra; 0 for one that does nothing.
+    pub(crate) fn keep(&mut self, extra: Extra) -> u32 {
         if extra == Extra::default() {
             return 0;
         }

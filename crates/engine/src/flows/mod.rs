@@ -15,6 +15,7 @@ mod extra;
 mod owners;
 mod plans;
 mod relate;
+pub(crate) mod saved;
 mod sets;
 mod stateful;
 
@@ -33,11 +34,13 @@ use mmb_conn::nat::{self, Filtering, Mapping, Nat, NatSettings, Translated};
 use mmb_conn::{
     CloseReason, ConnId, Connection, DESTINATION, Direction, Judged, Segment, Table, Timeouts, Tuple,
 };
-use mmb_packet::{Class, Layout, LinkType, Packet};
+use mmb_packet::checksum::{ICMP, ICMP6};
+use mmb_packet::{Class, Layout, LinkType, Malformed, Packet};
 use mmb_policy::policy as settings;
 use mmb_rewrite::Translation;
 use plans::Plans;
 use relate::{Relation, relation};
+use saved::Saved;
 use sets::RuleSets;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -139,6 +142,11 @@ impl Common {
             nat.release(binding);
             self.bindings.store(nat.len(), Ordering::Relaxed);
         }
+    }
+
+    /// The worker that a connection with this tuple belongs to.
+    pub(crate) fn owner(&self, tuple: &Tuple) -> usize {
+        self.owners.of(tuple)
     }
 
     /// Forgets a rule that is gone.
@@ -604,6 +612,55 @@ impl Flows {
             keeper.closed(connection, reason);
         });
         self.stale = true;
+        let id = self.settle(made, [set, binding, extra], &reply)?;
+        self.table.touch(id, Direction::Forward, self.now_ms, packet.len(), segment);
+        self.keeper.tell(self.table.get(id), None);
+        Ok((id, Direction::Forward))
+    }
+
+    /// A connection for a file.
+    pub(crate) fn saved(&self, connection: &Connection) -> Saved {
+        let rules = self.keeper.sets.rules(connection.rules).map(|rule| rule.id).collect();
+        Saved::of(connection, self.now_ms, *self.keeper.extras.get(connection.extra), rules)
+    }
+
+    /// Makes a connection that another daemon had. `slots` are those of its rules that this one knows.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    pub(crate) fn restore(
+        &mut self,
+        snapshot: &Snapshot,
+        saved: &Saved,
+        slots: &[u32],
+    ) -> Result<(), DropReason> {
+        let [arrived, reply] = saved.connection.tuples;
+        let mut mapping = Mapping::default();
+        for rule in slots.iter().filter_map(|&slot| snapshot.stateful(slot)) {
+            merge(&mut mapping, &rule.mapping);
+        }
+        let Flows { table, keeper, .. } = self;
+        let mut nat = keeper.common.nat();
+        let restored = nat.restore(&mapping, &arrived, reply.reversed()).map_err(refused)?;
+        keeper.common.bindings.store(nat.len(), Ordering::Relaxed);
+        drop(nat);
+        let extra = keeper.extras.keep(saved.extra);
+        let set = keeper.sets.enter(snapshot, slots);
+        let made = table.restore(self.now_ms, &saved.connection, &mut |connection, reason| {
+            keeper.closed(connection, reason);
+        });
+        self.stale = true;
+        self.settle(made, [set, restored.binding, extra], &reply).map(|_| ())
+    }
+
+    /// Hangs on a connection that was made what it has; gives that back if it was not.
+    fn settle(
+        &mut self,
+        made: Result<ConnId, mmb_conn::Refused>,
+        [set, binding, extra]: [u32; 3],
+        reply: &Tuple,
+    ) -> Result<ConnId, DropReason> {
+        let Flows { table, keeper, .. } = self;
         let id = match made {
             Ok(id) => id,
             Err(why) => {
@@ -620,14 +677,12 @@ impl Flows {
         self.plans.begin(id);
         let connection = table.get_mut(id);
         (connection.rules, connection.binding, connection.extra) = (set, binding, extra);
-        table.touch(id, Direction::Forward, self.now_ms, packet.len(), segment);
         if keeper.common.owners.workers() > 1 {
-            keeper.common.owners.claim(&reply, keeper.worker);
+            keeper.common.owners.claim(reply, keeper.worker);
         }
         keeper.cells.connection_created();
-        keeper.tell(table.get(id), None);
         self.count();
-        Ok((id, Direction::Forward))
+        Ok(id)
     }
 
     /// What packets of a connection get in one direction.
@@ -661,13 +716,20 @@ fn standing(found: Option<(ConnId, Direction)>, packet: &Packet<'_>, layout: &La
     if layout.is_later_fragment() {
         return found.map_or(Standing::Apart, |(id, direction)| Standing::Fragment(id, direction));
     }
-    if matches!(layout.l4_kind, mmb_packet::checksum::ICMP | mmb_packet::checksum::ICMP6)
-        && let Relation::Error(quoted, at) = relation(packet, layout, wire)
-    {
+    if !matches!(layout.l4_kind, ICMP | ICMP6) {
+        return found.map_or(Standing::New, |(id, direction)| Standing::Member(id, direction));
+    }
+    if let Relation::Error(quoted, at) = relation(packet, layout, wire) {
         let place = QuotedAt { proto: quoted.tuple.proto, ip: at + quoted.ip_at, l4: at + quoted.l4_at };
         return found.map_or(Standing::Apart, |(id, direction)| Standing::Error(id, direction, place));
     }
-    found.map_or(Standing::New, |(id, direction)| Standing::Member(id, direction))
+    // Both ends may ask under one identifier: a request is never the answer to one, and an answer begins nothing.
+    match (found, relate::asks(packet, layout)) {
+        (Some((id, direction @ Direction::Forward)), true) => Standing::Member(id, direction),
+        (Some((id, direction @ Direction::Reply)), false) => Standing::Member(id, direction),
+        (_, true) => Standing::New,
+        (_, false) => Standing::Apart,
+    }
 }
 
 /// The inside address whose outside end a packet goes to.
@@ -700,7 +762,7 @@ fn fragment_drop(why: FragmentDrop) -> DropReason {
     match why {
         FragmentDrop::Overlap => DropReason::FragmentOverlap,
         FragmentDrop::Duplicate => DropReason::FragmentDuplicate,
-        FragmentDrop::Tiny => DropReason::FragmentTiny,
+        FragmentDrop::Tiny => DropReason::Malformed(Malformed::TinyFragment),
         FragmentDrop::BadLength => DropReason::FragmentBadLength,
         FragmentDrop::TooMany => DropReason::FragmentTooMany,
     }

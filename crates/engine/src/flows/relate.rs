@@ -25,6 +25,9 @@ const QUERIES: [u8; 8] = [0, 8, 13, 14, 15, 16, 17, 18];
 /// The same of ICMPv6 (RFC 4443).
 const ERRORS6: [u8; 4] = [1, 2, 3, 4];
 const QUERIES6: [u8; 2] = [128, 129];
+/// Of these, the ones that ask.
+const REQUESTS: [u8; 4] = [8, 13, 15, 17];
+const REQUESTS6: [u8; 1] = [128];
 /// Bytes of an ICMP header.
 const ICMP_HEADER: usize = 8;
 /// The TCP option of the window scale (RFC 7323).
@@ -132,6 +135,12 @@ fn fragment_header(bytes: &[u8], layout: &Layout) -> Option<usize> {
         (next, at) = (following, at + 8 + 8 * length);
     }
     None
+}
+
+/// Whether an ICMP query asks, and does not answer.
+pub(crate) fn asks(packet: &Packet<'_>, layout: &Layout) -> bool {
+    let requests = if layout.l4_kind == ICMP { &REQUESTS[..] } else { &REQUESTS6[..] };
+    packet.bytes().get(usize::from(layout.l4)).is_some_and(|number| requests.contains(number))
 }
 
 /// The flag of a TCP segment that begins a connection.

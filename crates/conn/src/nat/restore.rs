@@ -1,0 +1,117 @@
+//! Bindings of connections that another daemon had: they come back as they were, or not at all.
+
+use super::bindings::{Inside, Outside};
+use super::pools::Target;
+use super::{DESTINATION, Mapping, Nat, Ports, Refused, SOURCE, Translated, Tuple};
+
+impl Nat {
+    /// Holds for a connection again what a mapping gave it: `arrived` is its first packet's tuple, `sent` the one that it left
+    /// with. Servers are not counted again: `least` begins anew.
+    ///
+    /// # Errors
+    /// The outside end is another inside end's by now, or the inside end has another one.
+    pub fn restore(
+        &mut self,
+        mapping: &Mapping,
+        arrived: &Tuple,
+        sent: Tuple,
+    ) -> Result<Translated, Refused> {
+        let ranges = mapping.sport.as_ref().filter(|_| sent.has_ports()).map(Ports::ranges);
+        let bound = sent.has_ports() && (mapping.saddr.is_some() || ranges.is_some());
+        let binding = if bound {
+            let target = Target { addresses: mapping.saddr.clone(), ranges };
+            let target = self.pools.targets.hold(target, |_| ());
+            let inside = Inside {
+                address: arrived.addresses[SOURCE],
+                port: arrived.ports[SOURCE],
+                target,
+                wire: sent.wire,
+                proto: sent.proto,
+                family: sent.family,
+            };
+            let binding = self.bind_again(&inside, mapping, &sent);
+            self.pools.targets.release(target);
+            Some(binding?)
+        } else {
+            None
+        };
+        let mut translated = self.lease(sent, binding, None);
+        let Tuple { addresses, ports, wire, proto, family } = *arrived;
+        let outside = Outside { address: addresses[DESTINATION], wire, proto, family };
+        let led = |inside: &Inside| {
+            (inside.address, inside.port) == (sent.addresses[DESTINATION], sent.ports[DESTINATION])
+        };
+        if let Some(number) = self.bindings.of_outside(&outside, ports[DESTINATION])
+            && led(&self.bindings.record(number).inside)
+        {
+            self.bindings.hold(number);
+            let mut lease = self.leases.take(translated.binding);
+            lease.bindings[DESTINATION] = Some(number);
+            translated.binding = self.leases.keep(lease);
+        }
+        Ok(translated)
+    }
+
+    fn bind_again(&mut self, inside: &Inside, mapping: &Mapping, sent: &Tuple) -> Result<u32, Refused> {
+        let (address, port) = (sent.addresses[SOURCE], sent.ports[SOURCE]);
+        if let Some(number) = self.bindings.of_inside(inside) {
+            let binding = self.bindings.record(number);
+            if (binding.address, binding.port) != (address, port) {
+                return Err(Refused::Clash);
+            }
+            self.bindings.hold(number);
+            return Ok(number);
+        }
+        if !self.pools.take_again(inside, mapping.saddr.as_ref(), address, port, &mut self.secrets) {
+            return Err(Refused::Clash);
+        }
+        Ok(self.bindings.bind(*inside, address, port))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nat::Addresses;
+    use crate::proto;
+
+    fn tuple(host: u32, port: u16) -> Tuple {
+        let addresses = [u128::from(0x0a00_0000 + host), 0xc000_0250];
+        Tuple { addresses, ports: [port, 53], wire: 0, proto: proto::UDP, family: 4 }
+    }
+
+    #[test]
+    fn bindings_come_back_as_they_were() {
+        let pool = Addresses::new(vec![(0xc800_0001, 0xc800_0003)]);
+        let ports = Some(Ports::Within(vec![(1000, 1009)]));
+        let mapping = Mapping { saddr: Some(pool), sport: ports, ..Mapping::default() };
+        let mut before = Nat::new(1);
+        let arrived: Vec<Tuple> =
+            (0..4).flat_map(|host| [5000, 5001].map(|port| tuple(host, port))).collect();
+        let sent: Vec<Tuple> = arrived
+            .iter()
+            .map(|arrived| before.translate(1, &mapping, arrived, &|_| false).expect("there is room").sent)
+            .collect();
+
+        let mut after = Nat::new(2);
+        let mut held = Vec::new();
+        for (arrived, sent) in arrived.iter().zip(&sent) {
+            let restored = after.restore(&mapping, arrived, *sent).expect("nobody else has it");
+            assert_eq!(restored.sent, *sent);
+            held.push(restored.binding);
+        }
+        // An inside end has its outside end again, for other destinations too; and nobody else gets that.
+        let mut other = arrived[3];
+        other.ports[1] = 99;
+        let again = after.translate(1, &mapping, &other, &|_| false).expect("it has one");
+        assert_eq!((again.sent.addresses[0], again.sent.ports[0]), (sent[3].addresses[0], sent[3].ports[0]));
+        assert!(after.restore(&mapping, &tuple(9, 1), sent[0]).is_err());
+        let elsewhere = Tuple { ports: [1009, 53], ..sent[0] };
+        assert!(after.restore(&mapping, &arrived[0], elsewhere).is_err(), "it has another one");
+        let outside = Tuple { addresses: [7, 8], ..sent[0] };
+        assert!(after.restore(&mapping, &tuple(9, 1), outside).is_err(), "no address of the pool");
+        held.into_iter().chain([again.binding]).for_each(|binding| after.release(binding));
+        assert!(after.is_empty());
+        assert_eq!(after.pools.in_use(), (0, 0, 0));
+    }
+}

@@ -1,0 +1,228 @@
+//! Connections from one engine to another: what a transfer through a translation sees of a restart is nothing.
+
+mod host;
+
+use host::{engine, policy};
+use mmb_engine::{ConnectionInfo, Connections, Engine, NoCycles, PortSpec, PortTable, Verdict, Worker};
+use mmb_packet::{LinkType, Packet, PortId};
+use mmb_policy::Filter;
+use mmb_testkit::{Ip4, Ip6, Network, Tcp, Udp, Upper};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 80);
+const OUTSIDE: Ipv4Addr = Ipv4Addr::new(200, 0, 0, 1);
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
+const NAT: &str = "add-stateful id 1 in a ip-saddr 10.0.0.0/8 ip-proto tcp map ip-saddr 200.0.0.1 shuffle tcp-sport \
+                   shuffle tcp-seq-num\nadd-stateful id 2 in a ip-proto udp map ip-saddr 200.0.0.1";
+
+/// An engine and its packet threads.
+struct Middlebox {
+    engine: Engine,
+    workers: Vec<Worker>,
+}
+
+impl Middlebox {
+    fn new(text: &str) -> Middlebox {
+        let (engine, worker) = engine(text);
+        Middlebox { engine, workers: vec![worker] }
+    }
+
+    /// With another seed than [`Middlebox::new`] has, and as many workers.
+    fn with_workers(text: &str, workers: usize) -> Middlebox {
+        let spec = |name: &str, peer| PortSpec { name: name.into(), mtu: None, peer: Some(PortId(peer)) };
+        let ports = PortTable(vec![spec("a", 1), spec("b", 0)]);
+        let (mut engine, workers) = Engine::new(ports, workers, 99);
+        engine.publish(&policy(text)).expect("publishes");
+        Middlebox { engine, workers }
+    }
+
+    /// What becomes of a frame that comes in by a port, at the worker that it belongs to.
+    fn pass(&mut self, port: u16, frame: &[u8]) -> (Verdict, Vec<u8>) {
+        let mut first = 0;
+        loop {
+            let mut buffer = [&[0; 64][..], frame].concat();
+            let packet = Packet::new(&mut buffer, 64, frame.len(), PortId(port), LinkType::Ethernet);
+            let mut packets = [packet.expect("it fits")];
+            let mut verdicts = [Verdict::Send(PortId(u16::MAX))];
+            self.workers[first].process(2_000_000_000, &NoCycles, &mut packets, &mut verdicts);
+            match verdicts[0] {
+                Verdict::HandTo(worker) => first = usize::from(worker),
+                verdict => return (verdict, packets[0].bytes().to_vec()),
+            }
+        }
+    }
+
+    fn through(&mut self, port: u16, frame: &[u8]) -> Vec<u8> {
+        let (verdict, bytes) = self.pass(port, frame);
+        assert_eq!(verdict, Verdict::Send(PortId(1 - port)));
+        bytes
+    }
+
+    /// Asks about connections, with the workers answering meanwhile.
+    fn ask<R: Send>(&mut self, ask: impl FnOnce(&Connections) -> R + Send) -> R {
+        let connections = self.engine.connections();
+        let workers = &mut self.workers;
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(move || ask(&connections));
+            while !asking.is_finished() {
+                workers
+                    .iter_mut()
+                    .for_each(|worker| worker.process(2_000_000_000, &NoCycles, &mut [], &mut []));
+            }
+            asking.join().expect("it does not panic")
+        })
+    }
+
+    fn list(&mut self) -> Vec<ConnectionInfo> {
+        let mut all = self.ask(|connections| {
+            let mut all = Vec::new();
+            let listed = connections.list(&Filter::ALL, &mut |info| {
+                all.push(info);
+                true
+            });
+            listed.map(|()| all).expect("the workers answer")
+        });
+        all.sort_by_key(|info| (info.proto, info.arrived.src, info.arrived.sport));
+        all
+    }
+
+    fn save(&mut self) -> Vec<u8> {
+        self.ask(|connections| {
+            let mut state = Vec::new();
+            connections.save(&mut state).expect("the workers answer");
+            state
+        })
+    }
+
+    fn load(&mut self, state: &[u8]) -> Result<u64, String> {
+        self.ask(|connections| connections.load(&mut &*state).map_err(|error| error.to_string()))
+    }
+}
+
+fn ip4(source: Ipv4Addr, destination: Ipv4Addr, upper: Upper) -> Vec<u8> {
+    Ip4 { source, destination, ..Ip4::new(upper) }.frame().bytes()
+}
+
+fn tcp(source: (Ipv4Addr, u16), destination: (Ipv4Addr, u16), flags: u8, seq: u32, ack: u32) -> Vec<u8> {
+    let segment = Tcp { sport: source.1, dport: destination.1, flags, seq, ack, ..Tcp::default() };
+    ip4(source.0, destination.0, Upper::Tcp(segment))
+}
+
+fn udp(source: (Ipv4Addr, u16), destination: (Ipv4Addr, u16)) -> Vec<u8> {
+    ip4(source.0, destination.0, Upper::Udp(Udp { sport: source.1, dport: destination.1, ..Udp::default() }))
+}
+
+fn sport(frame: &[u8]) -> u16 {
+    u16::from_be_bytes([frame[34], frame[35]])
+}
+
+fn number(frame: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]])
+}
+
+/// Offsets of the sequence and acknowledgment numbers in a frame over IPv4.
+const SEQ: usize = 38;
+const ACKED: usize = 42;
+
+#[test]
+fn a_transfer_through_a_translation_goes_on_behind_a_restart() {
+    let mut before = Middlebox::new(NAT);
+    let (inside, server) = ((INSIDE, 4000), (SERVER, 80));
+    let syn = before.through(0, &tcp(inside, server, SYN, 100, 0));
+    let (port, shifted) = (sport(&syn), number(&syn, SEQ));
+    before.through(1, &tcp(server, (OUTSIDE, port), SYN | ACK, 500, shifted.wrapping_add(1)));
+    let ack = before.through(0, &tcp(inside, server, ACK, 101, 501));
+    let state = before.save();
+    let was = before.list();
+
+    for mut after in [Middlebox::with_workers(NAT, 1), Middlebox::with_workers(NAT, 3)] {
+        assert_eq!(after.load(&state), Ok(1));
+        let [now] = &after.list()[..] else { panic!("one connection") };
+        let was = ConnectionInfo { worker: now.worker, id: now.id, ..was[0].clone() };
+        assert_eq!((now, now.state), (&was, "established"));
+        assert_eq!(after.through(0, &tcp(inside, server, ACK, 101, 501)), ack, "the same frame as before");
+        let reply = after.through(1, &tcp(server, (OUTSIDE, port), ACK, 501, shifted.wrapping_add(1)));
+        assert_eq!(number(&reply, ACKED), 101);
+        assert_eq!(reply, tcp(server, inside, ACK, 501, 101));
+        assert_eq!(after.load(&state), Ok(0), "it is there already");
+        assert_eq!(after.list().len(), 1);
+    }
+}
+
+#[test]
+fn an_inside_end_keeps_its_outside_end_for_others_too_and_nobody_else_gets_it() {
+    let mut before = Middlebox::new(NAT);
+    let port = sport(&before.through(0, &udp((INSIDE, 4000), (SERVER, 53))));
+    let state = before.save();
+    let mut after = Middlebox::with_workers(NAT, 1);
+    assert_eq!(after.load(&state), Ok(1));
+    let elsewhere = (Ipv4Addr::new(198, 51, 100, 7), 53);
+    assert_eq!(sport(&after.through(0, &udp((INSIDE, 4000), elsewhere))), port, "RFC 4787 REQ-1");
+    let another = Ipv4Addr::new(10, 0, 0, 2);
+    assert_ne!(sport(&after.through(0, &udp((another, port), elsewhere))), port);
+}
+
+#[test]
+fn a_connection_whose_rule_is_gone_keeps_its_translation() {
+    let mut before = Middlebox::new(NAT);
+    let port = sport(&before.through(0, &udp((INSIDE, 4000), (SERVER, 53))));
+    let state = before.save();
+    let mut after = Middlebox::with_workers("add-stateful id 9 ip-proto icmp accept", 1);
+    assert_eq!(after.load(&state), Ok(1));
+    assert_eq!(after.list()[0].rules, []);
+    let reply = after.through(1, &udp((SERVER, 53), (OUTSIDE, port)));
+    assert_eq!(reply, udp((SERVER, 53), (INSIDE, 4000)));
+}
+
+#[test]
+fn thousands_of_connections_survive_over_ipv6_too() {
+    let mut before = Middlebox::new("add-stateful id 5 ip-proto udp accept");
+    let (a, b) =
+        (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2));
+    for port in 1..=3000 {
+        before.through(0, &udp((INSIDE, port), (SERVER, 53)));
+        let datagram = Upper::Udp(Udp { sport: port, dport: 53, ..Udp::default() });
+        before.through(0, &Ip6 { source: a, destination: b, ..Ip6::new(datagram) }.frame().bytes());
+    }
+    let state = before.save();
+    let mut after = Middlebox::with_workers("add-stateful id 5 ip-proto udp accept", 2);
+    assert_eq!(after.load(&state), Ok(6000));
+    let place = |info: ConnectionInfo| ConnectionInfo { worker: 0, id: 0, ..info };
+    let now: Vec<_> = after.list().into_iter().map(place).collect();
+    let was: Vec<_> = before.list().into_iter().map(place).collect();
+    assert_eq!(now, was);
+    assert!(state.len() < 6000 * 220, "{} bytes", state.len());
+
+    let mut small = Middlebox::with_workers("set conn max 100\nadd-stateful id 5 ip-proto udp accept", 1);
+    small.load(&state).expect("what has no room is left out");
+    assert_eq!(small.list().len(), 100);
+}
+
+#[test]
+fn what_is_no_state_is_refused_and_what_came_before_an_error_stays() {
+    let mut before = Middlebox::new(NAT);
+    for port in 1..=600 {
+        before.through(0, &udp((INSIDE, port), (SERVER, 53)));
+    }
+    let state = before.save();
+    let mut after = Middlebox::with_workers(NAT, 1);
+    assert!(after.load(b"mmb connections 2\n\0\0\0").is_err_and(|error| error.contains("another version")));
+    assert!(after.load(b"").is_err_and(|error| error.contains("cannot be read")));
+    assert_eq!(after.list().len(), 0);
+    let cut = after.load(&state[..state.len() / 2]);
+    assert!(cut.is_err_and(|error| error.contains("cannot be read")));
+    assert_eq!(after.list().len(), 256, "whole chunks");
+    let mut broken = state.clone();
+    // The family of the last connection.
+    let last = broken.len() - 2 - (state.len() - 21) / 600 + 2;
+    broken[last] = 7;
+    assert!(after.load(&broken).is_err_and(|error| error.contains("broken")));
+    assert_eq!(after.load(&state), Ok(600 - after_two_chunks()));
+}
+
+/// Connections of the first two chunks.
+fn after_two_chunks() -> u64 {
+    512
+}
