@@ -6,6 +6,7 @@
 //! is about, which is shared, and some hundred counters.
 
 mod connections;
+mod state;
 
 use crate::answer::{Answer, Begin, ChangeCount, End, ErrorLine, RuleLine, RuleText, Topic};
 use crate::blame;
@@ -49,7 +50,6 @@ pub(crate) trait More {
     fn is_there(&self) -> bool;
 
     /// The next request, which has to come soon; `None`: the conversation is over.
-    #[allow(dead_code)]
     fn next(&mut self) -> Option<Result<Request, DecodeError>>;
 }
 
@@ -275,9 +275,8 @@ impl Responder<'_> {
             Rest::Apply(_) => {}
             Rest::Save => end = self.save()?,
             Rest::Names(prefix) => end = self.names(&prefix)?,
-            Rest::SaveState | Rest::LoadState => {
-                end = self.refused(vec![ErrorLine::new("connections cannot be saved yet")])?;
-            }
+            Rest::SaveState => end = self.save_state()?,
+            Rest::LoadState => end = self.load_state()?,
         }
         self.send(&Answer::End(end))
     }

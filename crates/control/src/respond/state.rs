@@ -1,0 +1,137 @@
+//! The state of connections on its way out and in, in pieces: it may be longer than any request.
+
+use super::{More, Responder};
+use crate::answer::{Answer, CountLine, End, ErrorLine};
+use crate::protocol::{Request, hex};
+use std::io::{self, Read, Write};
+
+/// Bytes of a state in one line of an answer.
+const AT_ONCE: usize = 16 << 10;
+
+impl Responder<'_> {
+    pub(super) fn save_state(&mut self) -> io::Result<End> {
+        let table = self.daemon().engine().connections();
+        let mut pieces = Outwards { responder: self, piece: Vec::with_capacity(AT_ONCE), written: Ok(()) };
+        let saved = table.save(&mut pieces).and_then(|connections| {
+            pieces.flush()?;
+            Ok(connections)
+        });
+        // What the client does is not what the workers say.
+        pieces.written?;
+        match saved {
+            Ok(connections) => {
+                self.send(&Answer::Saved(CountLine { connections }))?;
+                Ok(End::new(true))
+            }
+            Err(error) => self.refused(vec![ErrorLine::new(error.to_string())]),
+        }
+    }
+
+    pub(super) fn load_state(&mut self) -> io::Result<End> {
+        let table = self.daemon().engine().connections();
+        let mut pieces = Inwards { more: &mut *self.more, piece: Vec::new(), read: 0, end: None };
+        let loaded = table.load(&mut pieces);
+        // Whatever came of it, the pieces that are on their way belong to it.
+        let came = pieces.skip_rest();
+        match (came, loaded) {
+            (Err(error), _) => self.refused(vec![ErrorLine::new(error.to_string())]),
+            (Ok(()), Err(message)) => self.refused(vec![ErrorLine::new(message)]),
+            (Ok(()), Ok(connections)) => {
+                self.send(&Answer::Loaded(CountLine { connections }))?;
+                Ok(End::new(true))
+            }
+        }
+    }
+}
+
+/// Writes a state as lines of an answer.
+struct Outwards<'r, 'a> {
+    responder: &'r mut Responder<'a>,
+    piece: Vec<u8>,
+    /// What the client's end said.
+    written: io::Result<()>,
+}
+
+impl Write for Outwards<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(AT_ONCE - self.piece.len());
+        self.piece.extend_from_slice(&bytes[..taken]);
+        if self.piece.len() == AT_ONCE {
+            self.flush()?;
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        let line = Answer::State(hex::encode(&self.piece));
+        self.piece.clear();
+        self.written = self.responder.send(&line);
+        match &self.written {
+            Ok(()) => Ok(()),
+            Err(error) => Err(error.kind().into()),
+        }
+    }
+}
+
+/// Reads a state from the pieces that a client sends.
+struct Inwards<'r> {
+    more: &'r mut dyn More,
+    piece: Vec<u8>,
+    /// Bytes of it that were read.
+    read: usize,
+    /// The last piece has come, or will not.
+    end: Option<Result<(), &'static str>>,
+}
+
+impl Inwards<'_> {
+    fn next_piece(&mut self) {
+        let piece = match self.more.next() {
+            Some(Ok(Request::Piece(text))) => {
+                hex::decode(&text).ok_or("a piece of a state is not hexadecimal")
+            }
+            Some(_) => Err("the state ends without its last piece"),
+            None => Err("the rest of the state did not come"),
+        };
+        self.read = 0;
+        match piece {
+            Ok(piece) => {
+                self.end = piece.is_empty().then_some(Ok(()));
+                self.piece = piece;
+            }
+            Err(message) => (self.piece, self.end) = (Vec::new(), Some(Err(message))),
+        }
+    }
+
+    fn skip_rest(mut self) -> io::Result<()> {
+        while self.end.is_none() {
+            self.next_piece();
+        }
+        self.ended().map(|_| ())
+    }
+
+    fn ended(&self) -> io::Result<usize> {
+        match self.end {
+            Some(Err(message)) => Err(io::Error::new(io::ErrorKind::InvalidData, message)),
+            _ => Ok(0),
+        }
+    }
+}
+
+impl Read for Inwards<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while self.read == self.piece.len() {
+            if self.end.is_some() {
+                return self.ended();
+            }
+            self.next_piece();
+        }
+        let rest = &self.piece[self.read..];
+        let taken = rest.len().min(into.len());
+        into[..taken].copy_from_slice(&rest[..taken]);
+        self.read += taken;
+        Ok(taken)
+    }
+}

@@ -1,0 +1,175 @@
+//! The state of connections goes out and comes in, piece by piece; clients that send something else, or half of it.
+
+mod common;
+
+use common::{Running, answer, raw, start, start_with};
+use mmb_control::answer::{Answer, CountLine};
+use mmb_control::protocol::{Request, encode, hex};
+use mmb_control::{ClientError, Limits};
+use mmb_testkit::{Frame, Udp};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::time::Duration;
+
+const STATEFUL: &str = "add-stateful id 1 ip-proto udp accept\n";
+
+/// Connections whose state is many pieces.
+const MANY: u16 = 4_000;
+
+fn many() -> Vec<Frame> {
+    (1..=MANY).map(|sport| Udp { sport, ..Udp::default() }.over_ip4()).collect()
+}
+
+fn save(mmb: &Running) -> Vec<u8> {
+    let (answers, end) = mmb.ask(&Request::SaveState);
+    assert!(end.ok, "{answers:?}");
+    let Some((Answer::Saved(CountLine { connections }), pieces)) = answers.split_last() else {
+        panic!("a count")
+    };
+    assert_eq!(*connections, now(mmb));
+    let piece = |piece: &Answer| match piece {
+        Answer::State(piece) => hex::decode(piece).expect("hexadecimal"),
+        other => panic!("{other:?}"),
+    };
+    assert!(pieces.len() > 10, "in pieces");
+    pieces.iter().flat_map(piece).collect()
+}
+
+fn now(mmb: &Running) -> u64 {
+    match &mmb.run("show conn summary")[..] {
+        [Answer::Begin(_), Answer::Summary(line)] => line.connections,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn wire(requests: &[Request]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    requests.iter().for_each(|request| encode(request, &mut bytes).expect("a vector takes everything"));
+    bytes
+}
+
+fn piece(bytes: &[u8]) -> Request {
+    Request::Piece(hex::encode(bytes))
+}
+
+/// The requests that a state is, with its end.
+fn pieces(state: &[u8], size: usize) -> Vec<Request> {
+    let pieces = state.chunks(size).map(piece);
+    [Request::LoadState].into_iter().chain(pieces).chain([piece(&[])]).collect()
+}
+
+fn error(lines: &[Value]) -> &str {
+    assert_eq!(lines.last(), Some(&json!({"end": {"v": 1, "ok": false}})), "{lines:?}");
+    lines[0]["error"]["error"].as_str().expect("a message")
+}
+
+/// The state of many connections.
+fn state() -> Vec<u8> {
+    let mmb = start(STATEFUL);
+    let _packets = mmb.packets();
+    mmb.feed(&many());
+    save(&mmb)
+}
+
+#[test]
+fn connections_go_from_one_daemon_to_another() {
+    let state = state();
+    let mmb = start(STATEFUL);
+    let _packets = mmb.packets();
+    let mut loaded = Vec::new();
+    let end = mmb.client().load(&mut &state[..], |answer| {
+        loaded.push(answer);
+        Ok::<(), ClientError>(())
+    });
+    assert!(end.expect("an answer").ok);
+    assert_eq!(loaded, [Answer::Loaded(CountLine { connections: MANY.into() })]);
+    assert_eq!(now(&mmb), u64::from(MANY));
+    // However it is cut.
+    mmb.run("conn kill all");
+    let stream = mmb.stream();
+    let mut requests = pieces(&state[..5_000], 1);
+    requests.pop();
+    requests.extend(pieces(&state[5_000..], 100_000).split_off(1));
+    let mut writer = stream.try_clone().expect("clones");
+    let sender = std::thread::spawn(move || writer.write_all(&wire(&requests)).expect("writes"));
+    let lines = answer(&stream);
+    sender.join().expect("sends");
+    assert_eq!(lines[0], json!({"loaded": {"connections": MANY}}));
+    let listed = raw(&stream, &wire(&[Request::Run(vec!["list".into()])]));
+    assert_eq!(listed[0]["begin"]["topic"], "rules", "the conversation goes on");
+}
+
+#[test]
+fn a_piece_by_itself_is_nothing() {
+    let mmb = start(STATEFUL);
+    assert!(error(&raw(&mmb.stream(), &wire(&[piece(b"abc")]))).contains("follows 'load-state'"));
+}
+
+#[test]
+fn what_is_no_state_is_refused_and_the_conversation_goes_on() {
+    let mmb = start(STATEFUL);
+    let _packets = mmb.packets();
+    let stream = mmb.stream();
+    let long = vec![b'x'; 1 << 20];
+    let mut writer = stream.try_clone().expect("clones");
+    let sender = std::thread::spawn(move || writer.write_all(&wire(&pieces(&long, 10_000))).expect("writes"));
+    assert!(error(&answer(&stream)).contains("no state"));
+    sender.join().expect("all of it is taken");
+    assert!(error(&raw(&stream, &wire(&pieces(b"", 1)))).contains("ends"));
+    let not_hex = [Request::LoadState, Request::Piece("0g".into())];
+    assert!(error(&raw(&stream, &wire(&not_hex))).contains("hexadecimal"));
+    let other = [Request::LoadState, Request::Save];
+    assert!(error(&raw(&stream, &wire(&other))).contains("without its last piece"));
+    assert_eq!(raw(&stream, &wire(&[Request::Save])).last(), Some(&json!({"end": {"v": 1, "ok": true}})));
+    assert_eq!(now(&mmb), 0);
+}
+
+#[test]
+fn a_client_that_stops_in_the_middle_of_a_state_is_let_go() {
+    let state = state();
+    let limits = Limits { grace: Duration::from_millis(200), ..Limits::default() };
+    let mmb = start_with(STATEFUL, limits);
+    let _packets = mmb.packets();
+    let mut half = pieces(&state, 10_000);
+    half.truncate(half.len() / 2);
+    // It waits,
+    let mut stream = mmb.stream();
+    stream.write_all(&wire(&half)).expect("writes");
+    assert!(error(&answer(&stream)).contains("did not come"));
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    // it ends,
+    mmb.run("conn kill all");
+    let mut stream = mmb.stream();
+    stream.write_all(&wire(&half)).expect("writes");
+    stream.shutdown(Shutdown::Write).expect("shuts");
+    assert!(error(&answer(&stream)).contains("did not come"));
+    // or it dies.
+    for _ in 0..10 {
+        mmb.stream().write_all(&wire(&half)).expect("writes");
+    }
+    mmb.assert_alive();
+    assert!(now(&mmb) < u64::from(MANY));
+}
+
+#[test]
+fn a_client_that_does_not_read_its_state_is_let_go() {
+    let limits = Limits { grace: Duration::from_millis(200), bytes_per_s: 1 << 30, ..Limits::default() };
+    let mmb = start_with(STATEFUL, limits);
+    let _packets = mmb.packets();
+    mmb.feed(&many());
+    let sleeper = mmb.stream();
+    (&sleeper).write_all(&wire(&[Request::SaveState])).expect("writes");
+    let mut fds = [rustix::event::PollFd::new(&sleeper, rustix::event::PollFlags::empty())];
+    let forever = rustix::event::Timespec { tv_sec: 30, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut fds, Some(&forever)), Ok(1), "it is never let go");
+    assert_eq!(save(&mmb).len(), state().len());
+}
+
+#[test]
+fn a_worker_that_does_not_answer_is_told() {
+    let mmb = start(STATEFUL);
+    let (answers, end) = mmb.ask(&Request::SaveState);
+    assert!(!end.ok && matches!(answers.last(), Some(Answer::Error(_))), "{answers:?}");
+}
