@@ -9,7 +9,7 @@ from scapy.packet import Raw
 
 from . import sockets
 from .programs import ping
-from .routed import INSIDE4, INSIDE6, NAT4, NAT6, OUTSIDE4, OUTSIDE6
+from .routed import INSIDE4, INSIDE6, NAT4, NAT6, NOWHERE, OUTSIDE4, OUTSIDE6
 from .sockets import closing, receive, udp
 from .test_nat import BOTH_FAMILIES
 
@@ -115,13 +115,17 @@ def test_overlapping_pieces_end_their_datagram(nat):
 
 
 def test_a_second_first_piece_does_not_change_the_ports(nat):
+    """Linux keeps the first of two; mmb gives the datagram up, as overlapping ones."""
     nat.tested.policy(*BOTH_FAMILIES)
     datagram, other = Datagram(nat), Datagram(nat, sport=6000)
     other.ident = datagram.ident
     first, *rest = datagram.pieces()
     with closing(udp(nat.server, WEB, 9000)) as (far,):
         send(nat, first, other.pieces()[0], *rest)
-        assert receive(far, datagram.text) == (NAT4, 5000)
+        if nat.tested.kind == "mmb":
+            assert not sockets.heard(far)
+        else:
+            assert receive(far, datagram.text) == (NAT4, 5000)
 
 
 def test_a_flood_of_first_pieces_keeps_nothing_from_others(of_mmb):
@@ -130,7 +134,7 @@ def test_a_flood_of_first_pieces_keeps_nothing_from_others(of_mmb):
     with closing(udp(of_mmb.client, INSIDE4[2]), udp(of_mmb.server, WEB, 9000)) as (near, far):
         head = of_mmb.from_inside()
         first = UDP(sport=5001, dport=9001, len=4000) / Raw(bytes(64))
-        frames = [bytes(head / IP(src=B, dst=WEB, id=n, proto=17, flags="MF") / first) for n in range(5000)]
+        frames = [bytes(head / IP(src=B, dst=NOWHERE, id=n, proto=17, flags="MF") / first) for n in range(5000)]
         with of_mmb.inside_wire() as wire:
             for at in range(0, len(frames), 500):
                 for frame in frames[at : at + 500]:
@@ -148,8 +152,7 @@ def test_tiny_first_pieces_of_tcp_are_dropped(of_mmb):
     inside_the_header = head / IP(src=A, dst=WEB, id=next(_ids), proto=6, frag=1) / Raw(segment[:64])
     send(of_mmb, tiny, inside_the_header)
     of_mmb.tested.settled()
-    drops = of_mmb.tested.drops()
-    assert sum(drops.get(reason, 0) for reason in ("fragment-tiny", "fragment-early", "tcp-too-short")) == 2, drops
+    assert of_mmb.tested.drops() == {"tiny-fragment": 2}
 
 
 def test_ipv6_pieces_of_an_overlapping_datagram_are_dropped(nat):

@@ -85,7 +85,7 @@ def test_a_transfer_survives_a_restart(site, daemon):
     nginx = Nginx(site)
     results = []
     transfer = threading.Thread(
-        target=lambda: results.append(fetch(site, f"http://{WEB}/big", source=A, rate="8M", timeout=90))
+        target=lambda: results.append(fetch(site, f"http://{WEB}/big", 60, check=False, rate="8M", source=A))
     )
     transfer.start()
     wait_until(lambda: daemon.mmb.connections("tcp-dport 80 state established"), "the transfer has begun")
