@@ -213,6 +213,31 @@ fn connections_are_shown_and_ended_for_people() {
 }
 
 #[test]
+fn the_state_of_connections_goes_out_and_in_again() {
+    let mmb = Site::new(STATEFUL);
+    mmb.feed_packet(dns());
+    let before = mmb.good(&["show", "connections"]);
+    let path = mmb.path("state").display().to_string();
+    assert_eq!(mmb.json(&["save-state", &path]), json!({"saved": path, "connections": 1}));
+    assert_eq!(mmb.good(&["save-state", &path]), format!("{path}: 1 connection saved\n"));
+    assert_eq!(mmb.good(&["load-state", &path]), format!("{path}: 0 connections loaded\n"), "it is there");
+    mmb.good(&["conn", "kill", "all"]);
+    assert_eq!(mmb.json(&["load-state", &path]), json!({"loaded": path, "connections": 1}));
+    assert_eq!(mmb.good(&["show", "connections"]), before);
+
+    let wrong = mmb.file("wrong", "no state\n");
+    for (words, part) in [
+        (["load-state", &wrong], "no state of connections"),
+        (["load-state", "/nowhere/state"], "/nowhere/state"),
+        (["save-state", "/nowhere/state"], "/nowhere/state"),
+    ] {
+        let said = mmb.run(&words);
+        assert_eq!((said.status, said.out.as_str()), (1, ""));
+        assert!(said.err.contains(part), "{words:?}: {}", said.err);
+    }
+}
+
+#[test]
 fn what_happens_is_told_until_ctrl_c() {
     let mmb = Site::new(STATEFUL);
     let watch = |json: &[&str]| {
