@@ -162,10 +162,10 @@ impl Connection {
         addresses | u64::from(rest) == 0
     }
 
-    /// Something of each of its lines: who asks early has them at hand later.
+    /// Something of each of its three lines, wherever these begin: who asks early has them at hand later.
     #[inline]
     pub(crate) fn touch(&self) -> u32 {
-        self.addresses[0][0][0] as u32 | self.packets[0] as u32 | self.rest
+        self.addresses[0][0][0] as u32 | self.packets[0] as u32 | u32::from(self.queue)
     }
 
     /// Counts a packet.
