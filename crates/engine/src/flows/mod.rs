@@ -541,11 +541,16 @@ impl Flows {
         let arrived = self.tuples[at];
         let rules = || slots.iter().filter_map(|&slot| snapshot.stateful(slot));
         let mut mapping = Mapping::default();
-        for rule in rules() {
+        for rule in rules().filter(|rule| rule.maps) {
             merge(&mut mapping, &rule.mapping);
         }
         let segment = relate::segment(packet, layout);
         let Flows { table, keeper, .. } = self;
+        if rules().all(|rule| !rule.maps) && keeper.common.bindings.load(Ordering::Relaxed) == 0 {
+            let extra = keeper.extras.make(rules(), &arrived, segment.as_ref(), None);
+            let set = keeper.sets.enter(snapshot, slots);
+            return self.enter(packet, segment.as_ref(), [arrived, arrived.reversed()], [set, 0, extra]);
+        }
         let first = rules().next().map_or(0, |rule| rule.stamp as u32);
         let taken = |tuple: &Tuple| table.find(tuple).is_some();
         let mut hairpin = None;

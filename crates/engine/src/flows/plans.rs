@@ -4,9 +4,9 @@
 //! then has a *plan* for each direction: the number of a [`Decision`] that many connections may share. Plans are of one policy: numbers
 //! only grow, and those below the first one of the policy in force mean nothing.
 
+use hashbrown::HashTable;
 use mmb_conn::{ConnId, Direction};
 use mmb_packet::PortId;
-use std::collections::HashMap;
 
 /// Decisions of one policy, at most; what comes after them is classified.
 const MOST: usize = 8 << 20;
@@ -31,6 +31,24 @@ pub(crate) struct Decision {
     pub(crate) edits: bool,
 }
 
+impl Decision {
+    #[inline]
+    fn rules<'s>(&'s self, more: &'s [Box<[u32]>]) -> &'s [u32] {
+        match self.inline.get(..self.len as usize) {
+            Some(rules) => rules,
+            None => more.get(self.more as usize).map_or(&[], |rules| rules),
+        }
+    }
+}
+
+/// Slots are given by ourselves: nobody chooses them.
+fn hash(port: PortId, rules: &[u32]) -> u64 {
+    rules.iter().fold(u64::from(port.0) + 1, |hash, rule| {
+        let mixed = (hash.rotate_left(31) ^ u64::from(*rule)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed ^ mixed >> 29
+    })
+}
+
 /// The plans of a worker's connections.
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
@@ -39,7 +57,8 @@ pub(crate) struct Plans {
     first: u32,
     decisions: Vec<Decision>,
     more: Vec<Box<[u32]>>,
-    numbers: HashMap<(PortId, Box<[u32]>), u32>,
+    /// Numbers of decisions by a hash of their port and rules.
+    numbers: HashTable<u32>,
     /// By connection and direction.
     plans: Vec<Box<[[u32; 2]; CHUNK]>>,
 }
@@ -84,10 +103,7 @@ impl Plans {
     /// The rules of a decision, by slot, in the order in which they are applied.
     #[inline]
     pub(crate) fn rules<'s>(&'s self, decision: &'s Decision) -> &'s [u32] {
-        match decision.inline.get(..decision.len as usize) {
-            Some(rules) => rules,
-            None => self.more.get(decision.more as usize).map_or(&[], |rules| rules),
-        }
+        decision.rules(&self.more)
     }
 
     /// Lets a connection have a plan for packets that come in by a port: these rules, in the order in which they are applied.
@@ -99,8 +115,11 @@ impl Plans {
         drops: bool,
         edits: bool,
     ) {
-        let key = (port, rules.into());
-        let number = match self.numbers.get(&key) {
+        let hash = hash(port, rules);
+        let same = |number: &u32| {
+            self.decision(*number).is_some_and(|other| other.port == port && self.rules(other) == rules)
+        };
+        let number = match self.numbers.find(hash, same) {
             Some(&number) => number,
             None if self.decisions.len() >= MOST => return,
             None => {
@@ -118,7 +137,11 @@ impl Plans {
                     None => self.more.push(rules.into()),
                 }
                 self.decisions.push(decision);
-                self.numbers.insert(key, number);
+                let Plans { first, decisions, more, numbers, .. } = self;
+                numbers.insert_unique(hash, number, |number| {
+                    let decision = &decisions[(number - *first) as usize];
+                    self::hash(decision.port, decision.rules(more))
+                });
                 number
             }
         };

@@ -1,51 +1,72 @@
 //! The sets of rules that connections have: few, whatever the number of connections.
 //!
-//! A set is known by its rules' stamps. Under each policy it is looked up once which of them are still there.
+//! A set is known by its rules' stamps. Under each policy it is looked up once which of them are still there. Sets that no
+//! connection has any more are kept for a while: the next connection of the same rules finds its set made.
 
 use super::stateful::Stateful;
 use crate::snapshot::Snapshot;
-use std::collections::HashMap;
+use hashbrown::HashTable;
+use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// Sets that are kept though no connection has them.
+const SPARE: usize = 1 << 16;
 
 /// Sets of stateful rules, by number.
 #[derive(Debug, Default)]
 pub(crate) struct RuleSets {
     sets: Vec<RuleSet>,
-    numbers: HashMap<Box<[u64]>, u32>,
+    /// Numbers of sets by a hash of their rules' stamps.
+    numbers: HashTable<u32>,
     free: Vec<u32>,
+    /// Those that lost their last user, the longest ago first; some may have one again.
+    spare: VecDeque<u32>,
 }
 
 #[derive(Debug, Default)]
 struct RuleSet {
     /// In the order in which their targets are applied.
     rules: Vec<(u32, Arc<Stateful>)>,
-    stamps: Box<[u64]>,
     /// Connections that have it.
     users: usize,
+    is_spare: bool,
     /// The policy for which `live` was made.
     generation: u64,
     /// Slots of the rules that are still there.
     live: Vec<u32>,
 }
 
+impl RuleSet {
+    fn stamps(&self) -> impl Iterator<Item = u64> {
+        self.rules.iter().map(|(_, rule)| rule.stamp)
+    }
+}
+
 impl RuleSets {
     /// The number of the set of these rules, given by slot, in the order in which their targets are applied. It has one more user.
     pub(crate) fn enter(&mut self, snapshot: &Snapshot, slots: &[u32]) -> u32 {
-        let rules: Vec<_> =
-            slots.iter().filter_map(|&slot| Some((slot, Arc::clone(snapshot.stateful(slot)?)))).collect();
-        let stamps: Box<[u64]> = rules.iter().map(|(_, rule)| rule.stamp).collect();
-        if let Some(&number) = self.numbers.get(&stamps) {
+        let rules = || slots.iter().filter_map(|&slot| Some((slot, snapshot.stateful(slot)?)));
+        let hash = stamp_hash(rules().map(|(_, rule)| rule.stamp));
+        let same =
+            |number: &u32| self.sets[*number as usize].stamps().eq(rules().map(|(_, rule)| rule.stamp));
+        if let Some(&number) = self.numbers.find(hash, same) {
             self.sets[number as usize].users += 1;
             return number;
         }
-        let live = rules.iter().map(|(slot, _)| *slot).collect();
-        let set = RuleSet { rules, stamps: stamps.clone(), users: 1, generation: snapshot.generation, live };
+        let set = RuleSet {
+            rules: rules().map(|(slot, rule)| (slot, Arc::clone(rule))).collect(),
+            users: 1,
+            is_spare: false,
+            generation: snapshot.generation,
+            live: rules().map(|(slot, _)| slot).collect(),
+        };
         let number = self.free.pop().unwrap_or(self.sets.len() as u32);
         match self.sets.get_mut(number as usize) {
             Some(place) => *place = set,
             None => self.sets.push(set),
         }
-        self.numbers.insert(stamps, number);
+        let sets = &self.sets;
+        self.numbers.insert_unique(hash, number, |&number| stamp_hash(sets[number as usize].stamps()));
         number
     }
 
@@ -53,10 +74,24 @@ impl RuleSets {
     pub(crate) fn leave(&mut self, number: u32) {
         let Some(set) = self.sets.get_mut(number as usize) else { return };
         set.users = set.users.saturating_sub(1);
-        if set.users == 0 {
-            self.numbers.remove(&set.stamps);
-            *set = RuleSet::default();
-            self.free.push(number);
+        if set.users > 0 || set.is_spare {
+            return;
+        }
+        set.is_spare = true;
+        self.spare.push_back(number);
+        if self.spare.len() > SPARE
+            && let Some(oldest) = self.spare.pop_front()
+        {
+            let set = &mut self.sets[oldest as usize];
+            set.is_spare = false;
+            if set.users == 0 {
+                let set = std::mem::take(set);
+                if let Ok(entry) = self.numbers.find_entry(stamp_hash(set.stamps()), |&other| other == oldest)
+                {
+                    entry.remove();
+                }
+                self.free.push(oldest);
+            }
         }
     }
 
@@ -79,4 +114,12 @@ impl RuleSets {
     pub(crate) fn rules(&self, number: u32) -> impl Iterator<Item = &Arc<Stateful>> {
         self.sets.get(number as usize).into_iter().flat_map(|set| set.rules.iter().map(|(_, rule)| rule))
     }
+}
+
+/// Stamps are counted up by ourselves: nobody chooses them.
+fn stamp_hash(stamps: impl Iterator<Item = u64>) -> u64 {
+    stamps.fold(0x9e37_79b9_7f4a_7c15, |hash, stamp| {
+        let mixed = (hash ^ stamp).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed ^ mixed >> 29
+    })
 }

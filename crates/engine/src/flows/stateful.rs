@@ -13,6 +13,8 @@ pub(crate) struct Stateful {
     pub(crate) stamp: u64,
     /// Addresses and ports.
     pub(crate) mapping: Mapping,
+    /// Whether there is anything in `mapping`.
+    pub(crate) maps: bool,
     pub(crate) ip_id: Option<Choice>,
     pub(crate) flow_label: Option<Choice>,
     pub(crate) seq: Option<Choice>,
@@ -81,6 +83,7 @@ impl Stateful {
             id: rule.id.unwrap_or(RuleId(0)),
             stamp,
             mapping: Mapping::default(),
+            maps: false,
             ip_id: None,
             flow_label: None,
             seq: None,
@@ -108,6 +111,7 @@ impl Stateful {
             }
         }
         stateful.mapping.prepare();
+        stateful.maps = stateful.mapping != Mapping::default();
         stateful
     }
 
