@@ -36,8 +36,7 @@ def test_a_ping_in_fragments_is_answered(nat, inside, outside, stands_for):
     assert ping(nat, outside, count=3, options=["-s", "6000", "-I", inside]) == 3
 
 
-def test_two_hosts_with_one_identification_do_not_mix(nat):
-    """RFC 6864 section 5: what two inside hosts number alike, one outside address must not send alike and in pieces."""
+def test_datagrams_of_two_hosts_in_fragments_do_not_mix(nat):
     nat.tested.policy(*BOTH_FAMILIES)
     with closing(udp(nat.client, A), udp(nat.client, B), udp(nat.server, WEB, 9000)) as (one, two, far):
         for text in (bytes([n]) * 4000 for n in range(8)):

@@ -8,11 +8,13 @@ import contextlib
 import resource
 
 import pytest
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
 
 from . import sockets
 from .process import wait_until
 from .programs import BIG, NumberedStream, fetch, ping
-from .routed import INSIDE4, INSIDE6, NAT4, NAT6, OUTSIDE4, OUTSIDE6
+from .routed import INSIDE4, INSIDE6, NAT4, NAT6, NOWHERE, OUTSIDE4, OUTSIDE6
 from .sockets import closing, listener, opened, receive, refused, talk, udp
 
 A, B, C, D = INSIDE4
@@ -269,6 +271,16 @@ def test_two_inside_hosts_meet_by_their_outside_addresses(of_mmb):
             talk(near, far)
 
 
+@pytest.mark.parametrize("filtering", ["endpoint-independent", "address-dependent"])
+def test_a_mapping_of_udp_lets_in_no_tcp(of_mmb, filtering):
+    """RFC 7857 sections 5 and 6: protocols have mappings of their own."""
+    of_mmb.tested.policy([f"set nat filtering {filtering}", *SOURCE])
+    with closing(udp(of_mmb.client, A, 5000), udp(of_mmb.server, WEB, 9000), listener(of_mmb.client, A, 5000)) as ends:
+        near, far, _ = ends
+        whom = sockets.ask(near, far)
+        assert refused(of_mmb.server, WEB, whom, timeout=0.5) is not None
+
+
 def test_holes_are_punched_from_both_sides(of_mmb):
     """RFC 4787 REQ-9 under address-dependent filtering: both hosts behind one NAT send first."""
     of_mmb.tested.policy(SOURCE)
@@ -304,6 +316,37 @@ def test_a_forwarded_port_is_reached_from_inside(nat, protocol):
             with closing(near, far):
                 assert seen[0] == NAT4
                 talk(near, far)
+
+
+def test_tcp_may_be_opened_from_both_ends_at_once(nat):
+    """RFC 5382 REQ-2a: simultaneous open. Both SYNs cross, and both are answered."""
+    nat.tested.policy(SOURCE, SOURCE_NFT)
+    inside = nat.from_inside()
+    with nat.inside_wire() as here, nat.outside_wire() as there:
+
+        def segment(wire, source, target, **fields):
+            """Sends a segment into one cable and waits for it at the other: what it is there."""
+            addresses = IP(src=source[0], dst=target[0])
+            header = inside if wire is here else Ether(src=back.dst, dst=back.src)
+            wire.send(header / addresses / TCP(sport=source[1], dport=target[1], window=1000, **fields))
+            for frame in map(Ether, (there if wire is here else here).frames()):
+                if TCP in frame and NOWHERE in (frame[IP].src, frame[IP].dst):
+                    return frame
+
+        one, other = ("10.0.0.77", 5000), (NOWHERE, 9000)
+        back = segment(here, one, other, flags="S", seq=1000)
+        whom = back[IP].src, back[TCP].sport
+        for wire, source, target, fields in (
+            (there, other, whom, {"flags": "S", "seq": 5000}),
+            (here, one, other, {"flags": "SA", "seq": 1000, "ack": 5001}),
+            (there, other, whom, {"flags": "SA", "seq": 5000, "ack": 1001}),
+            (here, one, other, {"flags": "A", "seq": 1001, "ack": 5001}),
+            (there, other, whom, {"flags": "A", "seq": 5001, "ack": 1001}),
+        ):
+            came = segment(wire, source, target, **fields)
+            assert (came[IP].src, came[IP].dst) == ((NAT4, NOWHERE) if wire is here else (NOWHERE, one[0]))
+    if nat.tested.kind == "mmb":
+        assert [each["state"] for each in nat.tested.daemon.connections("ip-proto tcp")] == ["established"]
 
 
 # Destination NAT

@@ -72,8 +72,8 @@ def test_a_connection_that_is_half_closed_still_carries(nat):
 
 
 def test_a_closed_connection_lets_nobody_in(of_mmb):
-    """A SYN from outside with the addresses and ports of a connection that is over is let in by no rule. Linux lets it in,
-    as one whose ends have changed roles."""
+    """A SYN from outside with the addresses and ports of a connection that is over is let in by no rule. Linux takes it
+    for one whose ends have changed roles."""
     of_mmb.tested.policy(REFLEXIVE)
     with closing(listener(of_mmb.server, WEB, 9000)) as (listening,):
         with of_mmb.outside_wire() as outside, of_mmb.inside_wire() as inside:
