@@ -1,6 +1,6 @@
 //! From hashes to places: extendible hashing (Fagin et al., TODS 1979) over segments of 64 buckets of a cache line each.
 //!
-//! The upper bits of a hash choose a segment, further bits two buckets in it. An entry goes to its first bucket, or
+//! Some bits of a hash choose a segment, others two buckets in it. An entry goes to its first bucket, or
 //! if that is full to its second, or one that is there moves to its other one. The first bucket remembers that something went
 //! on, so that most misses read one line. A segment that has no room is split in two: at most 640 entries move, and nothing
 //! else waits.
@@ -230,7 +230,7 @@ impl Segment {
 /// What is known of a segment beside its buckets.
 #[derive(Clone, Copy, Debug)]
 struct About {
-    /// How many upper bits of the hash its entries share.
+    /// How many of the bits that choose a segment its entries share.
     depth: u8,
     entries: u16,
 }
@@ -238,7 +238,7 @@ struct About {
 /// The index. An entry is a number below [`EMPTY`]; what it means is the caller's.
 #[derive(Debug)]
 pub(crate) struct Index {
-    /// The segment of the upper `depth` bits of a hash.
+    /// The segment by `depth` bits of a hash. Lowest first, so that doubling is one copy.
     directory: Vec<u32>,
     depth: u8,
     chunks: Vec<Vec<Segment>>,
@@ -274,7 +274,7 @@ impl Index {
 
     #[inline]
     fn segment_of(&self, hash: u64) -> u32 {
-        self.directory[upper(hash, self.depth)]
+        self.directory[chooser(hash, self.depth)]
     }
 
     #[inline]
@@ -354,7 +354,7 @@ impl Index {
     fn split(&mut self, number: u32, hash_of: &impl Fn(u32) -> u64) {
         let depth = self.about[number as usize].depth + 1;
         if depth > self.depth {
-            self.directory = self.directory.iter().flat_map(|segment| [*segment; 2]).collect();
+            self.directory.extend_from_within(..);
             self.depth = depth;
         }
         self.about[number as usize] = About { depth, entries: 0 };
@@ -365,14 +365,14 @@ impl Index {
         let entries = old.buckets.iter().flat_map(|bucket| bucket.entries);
         moving.extend(entries.filter(|entry| *entry != EMPTY).map(|entry| (hash_of(entry), entry)));
 
-        // The places of the directory that share all but the last of `depth` bits lie side by side.
+        // Of the places that share all but the last of `depth` bits, those with the last one set.
         let (any, _) = moving[0];
-        let shared = upper(any, depth) & !1;
-        let span = 1usize << (self.depth - depth);
-        self.directory[(shared + 1) * span..(shared + 2) * span].fill(twin);
+        let last = 1usize << (depth - 1);
+        let places = (chooser(any, depth) | last..self.directory.len()).step_by(2 * last);
+        places.for_each(|place| self.directory[place] = twin);
 
         for (hash, entry) in moving.drain(..) {
-            let goes = if upper(hash, depth) & 1 == 1 { twin } else { number };
+            let goes = if chooser(hash, depth) & last != 0 { twin } else { number };
             if self.segment_mut(goes).insert(hash, entry) {
                 self.about[goes as usize].entries += 1;
             } else {
@@ -401,10 +401,10 @@ impl Index {
     }
 }
 
-/// The upper bits of a hash.
+/// The bits of a hash that choose a segment: from the upper half, since the lower one chooses buckets.
 #[inline]
-fn upper(hash: u64, bits: u8) -> usize {
-    (hash >> 32 >> (32 - u32::from(bits))) as usize
+fn chooser(hash: u64, bits: u8) -> usize {
+    (hash >> 32) as usize & ((1 << bits) - 1)
 }
 
 #[cfg(test)]

@@ -227,6 +227,9 @@ impl Table {
 
     /// Counts a packet of a connection and follows what it says. What is not believed is counted only, and does not keep a
     /// connection alive; what reopens a connection is not counted, and neither is what comes after the connection's time.
+    ///
+    /// # Panics
+    /// If the connection has ended: whoever keeps numbers across calls that may end connections asks again.
     pub fn touch(
         &mut self,
         id: ConnId,

@@ -61,7 +61,7 @@ fn segments_fill_well_before_they_are_split() {
 }
 
 #[test]
-fn a_directory_does_not_grow_for_hashes_that_share_upper_bits() {
+fn a_directory_does_not_grow_for_hashes_that_choose_one_segment() {
     let mut index = Index::new();
     let alike = |entry: u32| spread(entry) >> 40;
     let mut kept = 0;
