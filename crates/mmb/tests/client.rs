@@ -244,19 +244,22 @@ fn what_happens_is_told_until_ctrl_c() {
         let words = [&["monitor"], json].concat();
         let mut child = mmb.command(&words).stdout(Stdio::piped()).spawn().expect("mmb runs");
         let mut lines = BufReader::new(child.stdout.take().expect("piped"));
-        let mut line = String::new();
-        // Events count from when it watches, which it does not tell.
-        let (told, waiting) = std::sync::mpsc::channel();
-        let reader = std::thread::spawn(move || {
+        let begun = std::time::Instant::now();
+        let (told, line) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut line = String::new();
             lines.read_line(&mut line).expect("a line");
-            told.send(()).expect("somebody waits");
-            (line, lines)
+            told.send((line, lines)).expect("somebody waits");
         });
-        while waiting.recv_timeout(std::time::Duration::from_millis(20)).is_err() {
+        // It does not tell programs when it has begun.
+        let (line, _lines) = loop {
             mmb.feed_packet(dns());
             mmb.good(&["conn", "kill", "all"]);
-        }
-        let (line, _lines) = reader.join().expect("reads");
+            match line.recv_timeout(std::time::Duration::from_millis(20)) {
+                Ok(told) => break told,
+                Err(_) => assert!(begun.elapsed().as_secs() < 30, "nothing is told"),
+            }
+        };
         let interrupt = format!("kill -INT {}", child.id());
         assert!(Command::new("sh").args(["-c", &interrupt]).status().expect("a shell").success());
         assert_eq!(child.wait().expect("ends").code(), Some(0));

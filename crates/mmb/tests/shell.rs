@@ -8,7 +8,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::process::Child;
+use std::process::{Child, Command};
 
 /// Longer than anything here takes.
 const FOREVER: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
@@ -199,4 +199,25 @@ fn a_daemon_that_goes_and_comes_back_is_told() {
     terminal.is_ready();
     terminal.types(&["list", ENTER]);
     terminal.sees("add all accept");
+}
+
+#[test]
+fn ctrl_c_ends_watching_and_not_the_shell() {
+    let site = Site::new("add-stateful ip-proto udp accept");
+    let mut terminal = Terminal::open(&site);
+    for _ in 0..2 {
+        terminal.types(&["monitor", ENTER]);
+        terminal.sees("watching connections");
+        site.feed_packet(mmb_testkit::Udp { sport: 4000, ..Default::default() }.over_ip4().bytes());
+        terminal.sees("+ udp 10.0.0.1:4000 > 10.0.0.2:53");
+        // What a terminal does that the shell does not own.
+        let interrupt = format!("kill -INT {}", terminal.shell.id());
+        assert!(Command::new("sh").args(["-c", &interrupt]).status().expect("a shell").success());
+        terminal.is_ready();
+        terminal.types(&["conn kill all", ENTER]);
+        terminal.sees("1 connection ended");
+        terminal.is_ready();
+    }
+    terminal.types(&["exit", ENTER]);
+    terminal.ends();
 }

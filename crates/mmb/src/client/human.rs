@@ -4,6 +4,7 @@ use super::connections::{self, Listing};
 use super::report::{self, Color, Screen, Source};
 use super::run::Printer;
 use super::table::{Align, Table};
+use crate::output;
 use mmb_control::answer::{
     Answer, Begin, End, ErrorLine, Link, PortLine, ReasonLine, RuleLine, StageLine, TableLine, Topic,
     Traffic, WorkerLine,
@@ -61,6 +62,9 @@ impl Printer for HumanPrinter {
             (Answer::Begin(Begin { topic, .. }), _) => {
                 self.finish_section();
                 self.section = Section::new(topic);
+                if topic == Topic::Monitor {
+                    output::tell("watching connections; Ctrl-C ends it\n");
+                }
             }
             (Answer::Rule(rule), Section::Rules { .. }) => self.rule(rule),
             (Answer::Table(line), Section::Tables(tables)) => tables.push(line),
