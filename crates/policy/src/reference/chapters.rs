@@ -194,7 +194,7 @@ stateful rules that they would match later do not join.
 - A first packet that is refused is dropped: `conn-full` (there are `conn max` already, none of which makes room),
   `conn-not-syn` (`conn pickup strict`), `nat-no-address` or `nat-no-port` (none is left to map to), `nat-clash` (what it would be
   mapped to is in use).
-- A change of the policy keeps connections. One whose rule was deleted goes on without the rule's targets; `del ID --kill` ends it.
+- A change of the policy keeps connections. One whose rule was deleted goes on without the rule's targets, but for its translation, without which the two ends would not know each other any more; `del ID --kill` ends it.
   The next packet of a connection that was ended is a first packet.
 
 `show connections`, `conn kill` and their like take a filter: words with a value each, all of which must hold. Source and destination are

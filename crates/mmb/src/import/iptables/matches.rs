@@ -37,7 +37,7 @@ const KNOWN: [&str; 14] = [
 ];
 
 const NO_STATE: &str =
-    "policies in force cannot follow connections yet, so that a packet's state is not known";
+    "rules here make connections (`add-stateful`) and do not ask for their state";
 
 /// Modules that cannot be translated, with the reason where there is more to say than that.
 const NOT_TRANSLATED: &[(&str, &str)] = &[
