@@ -72,6 +72,10 @@ fn completes(line: &str) {
 /// A policy and packets: the engine does what the oracle says. See [`read_packets`] for the input.
 pub fn packet(data: &[u8]) {
     let Some((policy, packets)) = read_packets(data) else { return };
+    // The oracle keeps nothing between packets.
+    if policy.rules.iter().any(|rule| rule.stateful) {
+        return;
+    }
     let mut duel = Duel::new(ports(200), 1);
     if duel.publish(&policy).is_err() {
         return;
