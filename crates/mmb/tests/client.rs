@@ -131,7 +131,7 @@ fn every_answer_has_its_shape_in_json() {
             "timeout tcp-syn": 240, "timeout tcp-established": 7440, "timeout tcp-fin": 240,
             "timeout tcp-time-wait": 240, "timeout tcp-reset": 240, "timeout udp": 300,
             "timeout udp-unreplied": 120, "timeout icmp": 60, "timeout other": 600,
-            "nat filtering": "address-dependent"
+            "nat filtering": "address-dependent", "nat parity": "on", "nat contiguity": "on"
         }})
     );
     assert_eq!(mmb.json(&["show", "version"])["version"], env!("CARGO_PKG_VERSION"));

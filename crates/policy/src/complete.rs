@@ -182,6 +182,7 @@ mod tests {
         assert_eq!(texts("set conn max "), [""; 0]);
         assert_eq!(texts("set timeout ud"), ["udp", "udp-unreplied"]);
         assert_eq!(texts("set timeout nonsense "), [""; 0]);
+        assert_eq!(texts("set nat "), ["filtering", "parity", "contiguity"]);
         assert_eq!(texts("set nat filtering e"), ["endpoint-independent"]);
         assert_eq!(texts("list "), ["--terse"]);
         assert_eq!(texts("add tcp-dp"), ["tcp-dport"]);

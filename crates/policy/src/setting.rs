@@ -104,7 +104,23 @@ pub static SETTINGS: &[SettingInfo] = &[
         get: |settings| settings.connections.nat_filtering as u32,
         put: |settings, n| settings.connections.nat_filtering = nth(&NatFiltering::ALL, n),
     },
+    SettingInfo {
+        name: "nat parity",
+        values: Values::Words(OFF_ON),
+        help: "whether even ports stay even and odd ones odd where there is a choice (RFC 4787 REQ-4)",
+        get: |settings| settings.connections.nat_parity.into(),
+        put: |settings, n| settings.connections.nat_parity = n != 0,
+    },
+    SettingInfo {
+        name: "nat contiguity",
+        values: Values::Words(OFF_ON),
+        help: "whether neighbouring ports of an inside address become neighbours outside where they are free",
+        get: |settings| settings.connections.nat_contiguity.into(),
+        put: |settings, n| settings.connections.nat_contiguity = n != 0,
+    },
 ];
+
+const OFF_ON: &[(&str, &str)] = &[("off", "no"), ("on", "yes")];
 
 /// What names that begin with a word are about.
 static SUBJECTS: &[(&str, &str)] = &[

@@ -259,7 +259,11 @@ impl Flows {
             settings::NatFiltering::AddressDependent => Filtering::AddressDependent,
             settings::NatFiltering::AddressAndPortDependent => Filtering::AddressAndPortDependent,
         };
-        self.keeper.common.nat().configure(NatSettings { filtering, ..NatSettings::default() });
+        self.keeper.common.nat().configure(NatSettings {
+            filtering,
+            parity: settings.nat_parity,
+            contiguity: settings.nat_contiguity,
+        });
     }
 
     /// Lets the time go on: ends what was idle for too long.

@@ -14,6 +14,10 @@ pub struct ConnectionSettings {
     pub timeouts: Timeouts,
     /// `nat filtering`: who may send to a translated address and port.
     pub nat_filtering: NatFiltering,
+    /// `nat parity`: even ports stay even and odd ones odd, where there is a choice (RFC 4787 REQ-4).
+    pub nat_parity: bool,
+    /// `nat contiguity`: the port beside that of a neighbouring inside port is tried before random ones.
+    pub nat_contiguity: bool,
 }
 
 impl Default for ConnectionSettings {
@@ -23,6 +27,8 @@ impl Default for ConnectionSettings {
             pickup: Pickup::default(),
             timeouts: Timeouts::default(),
             nat_filtering: NatFiltering::default(),
+            nat_parity: true,
+            nat_contiguity: true,
         }
     }
 }
