@@ -8,7 +8,7 @@ import re
 import threading
 
 import pytest
-from scapy.layers.inet import ICMP, IP, UDP, IPerror, IPOption, UDPerror
+from scapy.layers.inet import ICMP, IP, TCP, UDP, IPerror, IPOption, UDPerror
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
@@ -270,6 +270,20 @@ def test_an_error_does_not_end_a_connection(nat):
             assert next(frame for frame in inside.frames() if ICMP in Ether(frame))
         with closing(udp(nat.server, WEB, 9000)) as (again,):
             wait_until(lambda: _asks(near, again) == whom, "the mapping is as it was")
+
+
+def test_an_error_does_not_end_a_tcp_connection(nat):
+    """RFC 5382 REQ-10: here "port unreachable", by the book about the segment that was sent last."""
+    nat.tested.policy(SOURCE, SOURCE_NFT)
+    with closing(listener(nat.server, WEB, 9000)) as (listening,), nat.outside_wire() as outside:
+        near, far, _ = sockets.opened(nat.client, A, (WEB, 9000), listening)
+        with closing(near, far):
+            sockets.talk(near, far)
+            sent = [frame for frame in map(Ether, outside.drain()) if TCP in frame and frame[IP].dst == WEB][-1]
+            with nat.inside_wire() as inside:
+                outside.send(Ether(src=sent.dst, dst=sent.src) / unreachable(bytes(sent[IP])[:28]))
+                assert next(frame for frame in map(Ether, inside.frames()) if ICMP in frame)[IP].dst == A
+            sockets.talk(near, far)
 
 
 def _asks(near, far):

@@ -5,6 +5,7 @@ that a test shows stands with it.
 """
 
 import contextlib
+import json
 import resource
 
 import pytest
@@ -13,7 +14,7 @@ from scapy.layers.l2 import Ether
 
 from . import sockets
 from .process import wait_until
-from .programs import BIG, NumberedStream, fetch, ping
+from .programs import BIG, Nginx, NumberedStream, fetch, ping
 from .routed import INSIDE4, INSIDE6, NAT4, NAT6, NOWHERE, OUTSIDE4, OUTSIDE6
 from .sockets import closing, listener, opened, receive, refused, talk, udp
 
@@ -349,6 +350,15 @@ def test_tcp_may_be_opened_from_both_ends_at_once(nat):
         assert [each["state"] for each in nat.tested.daemon.connections("ip-proto tcp")] == ["established"]
 
 
+def test_a_ping_between_inside_hosts_is_turned_round(nat):
+    """RFC 5508 REQ-7: hairpinned queries, to an address that stands for one host."""
+    nat.tested.policy(
+        [*SOURCE, f"add-stateful ip-daddr 200.0.0.5 map ip-daddr {B}"],
+        [f"before: ip daddr 200.0.0.5 dnat to {B}", f"behind: ip saddr 10.0.0.0/24 snat to {NAT4}"],
+    )
+    assert ping(nat, "200.0.0.5", count=3, options=["-I", A]) == 3
+
+
 # Destination NAT
 
 
@@ -392,6 +402,21 @@ def test_an_address_stands_for_a_host(nat, outside, stands_for, inside, field):
     assert " 2 received" in answered.stdout, answered.stdout
 
 
+def test_an_outside_address_may_be_a_neighbours(of_mmb):
+    """Without a route: the outside router is told the inside router's MAC address for it."""
+    stands_for = "192.0.2.100"
+    of_mmb.tested.policy([f"add-stateful in lan ip-saddr 10.0.0.0/24 map ip-saddr {stands_for}"])
+    (link,) = json.loads(of_mmb.inner.ip("-j", "link", "show", "dev", "mid").stdout)
+    words = [stands_for, "lladdr", link["address"], "dev", "mid", "nud", "permanent"]
+    of_mmb.outer.ip("neigh", "add", *words)
+    try:
+        with closing(udp(of_mmb.client, A), udp(of_mmb.server, WEB, 9000)) as (near, far):
+            assert sockets.ask(near, far)[0] == stands_for
+        assert fetch(of_mmb, f"http://{WEB}/big", source=A)[1] == of_mmb.nginx.digest("big")
+    finally:
+        of_mmb.outer.ip("neigh", "del", *words)
+
+
 # Real programs
 
 
@@ -401,6 +426,20 @@ def test_iperf_through_source_nat(nat, direction):
     assert nat.iperf.measure(WEB, 1, "-P", "4", *direction)["sum_received"]["bytes"] > 1e6
     assert nat.iperf.measure(OUTSIDE6[0], 1, *direction)["sum_received"]["bytes"] > 1e6
     assert nat.iperf.measure(WEB, 1, "-u", "-b", "10M", *direction)["sum"]["packets"] > 500
+
+
+def test_source_nat_by_the_other_driver(fresh):
+    """AF_PACKET, which hands over uncut segments and unfinished checksums."""
+    site = fresh.routed("af_packet")
+    mmb = fresh.daemon(site)
+    mmb.apply(site.folder, *SOURCE, *SOURCE6)
+    nginx = Nginx(site)
+    for host, source in ((WEB, A), (f"[{OUTSIDE6[0]}]", INSIDE6[0])):
+        assert fetch(site, f"http://{host}/big", source=source)[1] == nginx.digest("big")
+    with closing(udp(site.client, A), udp(site.server, WEB, 9000)) as (near, far):
+        assert sockets.ask(near, far, text=bytes(20000))[0] == NAT4
+    assert ping(site, WEB, count=3, options=["-I", A]) == 3
+    mmb.settled()
 
 
 def test_many_connections_at_once_and_one_after_another(nat):
