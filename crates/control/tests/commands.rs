@@ -239,15 +239,19 @@ fn a_long_list_comes_whole_and_in_order() {
 #[test]
 fn the_examples_of_the_document_are_true() {
     let document = include_str!("../../../docs/protocol.md");
-    let mmb = start("");
+    let empty = start("");
+    let connected = start("add-stateful ip-proto udp mod ip-saddr 198.51.100.1");
+    let _packets = connected.packets();
+    connected.feed(&[mmb_testkit::Udp::default().over_ip4()]);
     let mut examples = 0;
     for block in document.split("```").skip(1).step_by(2) {
         let (command, answer) = block.trim().split_once('\n').expect("a request and its answer");
         let request = command.split('\'').nth(1).expect("what printf writes").replace("\\n", "\n");
         let expected: Vec<serde_json::Value> =
             answer.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let mmb = if request.contains("connections") { &connected } else { &empty };
         assert_eq!(common::raw(&mmb.stream(), request.as_bytes()), expected, "{command}");
         examples += 1;
     }
-    assert_eq!(examples, 2);
+    assert_eq!(examples, 3);
 }

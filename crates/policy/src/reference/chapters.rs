@@ -235,5 +235,8 @@ add eth-type arp vlan-id 5 drop
 add-stateful ip-proto tcp ip-saddr 10.0.0.0/24 accept
 add-stateful ip-saddr 10.0.0.0/24 ip-proto tcp tcp-syn shuffle tcp-sport mod ip-saddr 200.0.0.1
 add-stateful ip-daddr 192.0.2.1 tcp-dport 443 lb ip-daddr {10.0.0.1, 10.0.0.2} least
+set conn max 200000
+set timeout tcp-established 86400                      # seconds
+set nat filtering endpoint-independent                 # for applications that strangers are to reach
 ```
 ";
