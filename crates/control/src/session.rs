@@ -5,7 +5,7 @@
 use crate::daemon::Daemon;
 use crate::desk::Desk;
 use crate::frame::{FrameError, Line, Paced, Requests};
-use crate::limits::{Budget, Limits};
+use crate::limits::{Budget, Limits, Share};
 use crate::protocol::{self, DecodeError, Request};
 use crate::respond::{More, Room, refuse, respond};
 use std::io::{self, BufWriter, Write};
@@ -51,7 +51,7 @@ pub(crate) fn converse(stream: &UnixStream, context: &Context<'_>, idle: impl Fn
                 Err(error) => end = Some(Some(error)),
             }
         }
-        let mut rest = Rest { requests: &mut requests, broken: None };
+        let mut rest = Rest { requests: &mut requests, share: None, broken: None };
         let room = Room { daemon: context.daemon, desk: context.desk, monitors: context.monitors };
         let answered = write_answer(stream, context, |out| respond(&room, asked, &mut rest, out));
         let broken = rest.broken.take();
@@ -73,6 +73,8 @@ pub(crate) fn converse(stream: &UnixStream, context: &Context<'_>, idle: impl Fn
 /// What a client sends behind the requests that are being answered.
 struct Rest<'r, 'a> {
     requests: &'r mut Requests<'a>,
+    /// That of the last one, which is worked on until the next is asked for.
+    share: Option<Share>,
     broken: Option<FrameError>,
 }
 
@@ -83,7 +85,10 @@ impl More for Rest<'_, '_> {
 
     fn next(&mut self) -> Option<Result<Request, DecodeError>> {
         match self.requests.next_soon() {
-            Ok(line) => Some(protocol::decode(&line.bytes)),
+            Ok(Line { bytes, share }) => {
+                self.share = Some(share);
+                Some(protocol::decode(&bytes))
+            }
             Err(error) => {
                 self.broken = Some(error);
                 None
