@@ -36,8 +36,7 @@ const KNOWN: [&str; 14] = [
     "addrtype",
 ];
 
-const NO_STATE: &str =
-    "rules here make connections (`add-stateful`) and do not ask for their state";
+const NO_STATE: &str = "rules here make connections (`add-stateful`) and do not ask for their state";
 
 /// Modules that cannot be translated, with the reason where there is more to say than that.
 const NOT_TRANSLATED: &[(&str, &str)] = &[
