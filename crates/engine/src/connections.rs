@@ -27,7 +27,7 @@ const EVENTS: usize = 65_536;
 pub(crate) type Task = Box<dyn FnOnce(&mut Flows, &Snapshot) + Send>;
 
 /// Two ends of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ends {
     /// Source address.
     pub src: IpAddr,
