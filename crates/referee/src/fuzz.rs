@@ -22,6 +22,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "parser", run: parser },
     Target { name: "packet", run: packet },
     Target { name: "socket", run: socket },
+    Target { name: "connections", run: connections },
 ];
 
 /// Any text: the parser and all that completes and explains commands never panic; what parses prints as a text that
@@ -127,5 +128,12 @@ pub fn socket(data: &[u8]) {
             assert!(protocol::encode(&request, &mut wire).is_ok(), "a vector takes everything");
             assert_eq!(protocol::decode(wire.trim_ascii_end()), Ok(request));
         }
+    }
+}
+
+/// A script of packets, time and policies: see [`crate::connections`].
+pub fn connections(data: &[u8]) {
+    if let Err(broken) = crate::connections::connections(data) {
+        panic!("{broken}");
     }
 }

@@ -6,6 +6,7 @@
 //! (stable, over the corpora) run the same code. For tests only.
 #![forbid(unsafe_code)]
 
+pub mod connections;
 pub mod duel;
 pub mod fuzz;
 pub mod witness;

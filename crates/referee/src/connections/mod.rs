@@ -1,0 +1,350 @@
+//! Connections under any sequence of packets, time, policies, requests and restarts.
+//!
+//! Purpose: [`connections`] reads bytes as a script of steps, takes an engine through them, and holds what connections look like
+//! after each step against what must be true whatever came (`model`). For the fuzzer, and for property tests.
+//!
+//! A script's first byte says how many workers there are and which policy is in force; then each step is a byte that says what, and
+//! some that say how.
+
+mod house;
+mod model;
+mod packets;
+mod policies;
+
+use house::{Arrival, House};
+use mmb_engine::connections::Ends;
+use mmb_engine::{ConnectionInfo, Verdict};
+use mmb_policy::{Filter, Policy};
+use mmb_testkit::{Tcp, Udp, Upper};
+use model::{Name, Passage};
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Says that something does not hold.
+macro_rules! ensure {
+    ($holds:expr, $($said:tt)+) => {
+        if !$holds {
+            return Err(format!($($said)+));
+        }
+    };
+}
+use ensure;
+
+/// The most steps of a script: the fuzzer finds short ones.
+const STEPS: usize = 64;
+/// Packets that left lately, to be answered or complained about.
+const KEPT: usize = 16;
+const PORTS: [u16; 8] = [5000, 5001, 1000, 1001, 53, 5353, 80, 7777];
+/// From half a second to more than the clock of a connection can count.
+const WAITS_MS: [u64; 8] = [500, 1, 2500, 30_000, 130_000, 900_000, 3 * 3_600_000, 25 * 86_400_000];
+const FLAGS: [u8; 8] = [0x02, 0x12, 0x10, 0x18, 0x11, 0x04, 0x14, 0x00];
+
+/// Takes an engine through a script.
+///
+/// # Errors
+/// What does not hold, and the steps up to there.
+pub fn connections(script: &[u8]) -> Result<(), String> {
+    let mut bytes = Script(script);
+    let Some(mut play) = bytes.next().map(Play::new).transpose()? else { return Ok(()) };
+    for _ in 0..STEPS {
+        let Some(step) = bytes.next() else { break };
+        play.step(step, &mut bytes)
+            .map_err(|what| format!("{what}\n--- steps\n{}", play.story.join("\n")))?;
+    }
+    Ok(())
+}
+
+/// Bytes that are still to be read; zeroes behind the end.
+struct Script<'a>(&'a [u8]);
+
+impl Script<'_> {
+    fn next(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn byte(&mut self) -> usize {
+        usize::from(self.next().unwrap_or(0))
+    }
+
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.byte() % all.len()]
+    }
+}
+
+struct Play {
+    house: House,
+    policy: usize,
+    rules: Policy,
+    /// The policy was never changed.
+    steady: bool,
+    list: Vec<ConnectionInfo>,
+    /// What left, and by which port.
+    left: Vec<Arrival>,
+    story: Vec<String>,
+}
+
+impl Play {
+    fn new(first: u8) -> Result<Play, String> {
+        let policy = usize::from(first >> 1) % policies::ALL.len();
+        let rules = policies::parsed(policy)?;
+        let house = House::new(1 + usize::from(first & 1), 1000, &rules)?;
+        let story = vec![format!("{} workers, policy {policy}", house.workers())];
+        Ok(Play { house, policy, rules, steady: true, list: Vec::new(), left: Vec::new(), story })
+    }
+
+    fn step(&mut self, step: u8, script: &mut Script<'_>) -> Result<(), String> {
+        match step % 16 {
+            0..=3 => {
+                let arrival = self.packet(script);
+                self.alone(script.byte(), arrival)?;
+            }
+            4..=7 => {
+                if let Some(arrival) = self.answer(script) {
+                    self.alone(script.byte(), arrival)?;
+                }
+            }
+            8 | 9 => {
+                if let Some(arrival) = self.error(script) {
+                    self.alone(script.byte(), arrival)?;
+                }
+            }
+            10 => self.fragments(script)?,
+            11 => self.vector(script)?,
+            12 => self.wait(script.one_of(&WAITS_MS))?,
+            13 => self.publish(script.byte() % policies::ALL.len())?,
+            14 => self.kill(script)?,
+            _ => self.restart(1 + script.byte() % 2)?,
+        }
+        self.look()
+    }
+
+    /// Lists connections and checks what holds of any list.
+    fn look(&mut self) -> Result<(), String> {
+        let list = self.house.list()?;
+        model::holds(&list, &self.rules)?;
+        model::bounded(&self.house, &self.list, &list)?;
+        model::adds_up(&self.house, &list)?;
+        self.house.events.try_iter().for_each(drop);
+        self.list = list;
+        Ok(())
+    }
+
+    /// A packet from one side to any address.
+    fn packet(&mut self, script: &mut Script<'_>) -> Arrival {
+        let (port, kind) = (script.byte(), script.byte());
+        let side = (port & 1) as u16;
+        let hosts = if port & 2 == 0 { addresses4 } else { addresses6 };
+        let src = hosts(if side == 0 { port >> 2 & 1 } else { 2 + (port >> 2 & 1) });
+        let dst = hosts(script.byte() % 6);
+        let (sport, dport) = (script.one_of(&PORTS), script.one_of(&PORTS));
+        let family = if src.is_ipv4() { 4 } else { 6 };
+        let upper = match kind % 8 {
+            0..=2 => {
+                let (flags, number) = (script.one_of(&FLAGS), script.byte() as u32 * 97);
+                let (seq, ack) = (1000 + number, if flags & 0x10 == 0 { 0 } else { 9001 });
+                Upper::Tcp(Tcp { sport, dport, flags, seq, ack, window: 8000, ..Tcp::default() })
+            }
+            3..=5 => Upper::Udp(Udp { sport, dport, payload: vec![1; kind >> 3], ..Udp::default() }),
+            6 => {
+                let [high, low] = sport.to_be_bytes();
+                let types = if kind & 8 == 0 { [8, 128] } else { [0, 129] };
+                packets::icmp(family, types, [high, low, 0, 1], vec![2; 8])
+            }
+            _ => Upper::Raw(47, vec![3; 12]),
+        };
+        (side, packets::frame(Ends { src, sport, dst, dport }, upper))
+    }
+
+    fn earlier(&self, script: &mut Script<'_>) -> Option<&Arrival> {
+        let back = script.byte() % KEPT;
+        self.left.len().checked_sub(1 + back).or(self.left.len().checked_sub(1)).map(|at| &self.left[at])
+    }
+
+    /// What the receiver of an earlier packet says.
+    fn answer(&self, script: &mut Script<'_>) -> Option<Arrival> {
+        let (port, frame) = self.earlier(script)?;
+        let (flags, payload) = (script.one_of(&FLAGS[1..]), script.byte() % 20);
+        Some((*port, packets::answer(frame, flags, payload)?))
+    }
+
+    /// What a router says about an earlier packet.
+    fn error(&self, script: &mut Script<'_>) -> Option<Arrival> {
+        let (port, frame) = self.earlier(script)?;
+        let how = script.byte();
+        let seen = packets::Seen::read(&frame[packets::LINK..])?;
+        let hosts = if seen.family == 4 { addresses4 } else { addresses6 };
+        let router = if how & 1 == 0 { seen.ends.dst } else { hosts(6) };
+        let quoted = [8, 20, 200][how / 2 % 3];
+        packets::error(frame, router, quoted).map(|error| (*port, error))
+    }
+
+    /// Passes one packet, and checks what became of it.
+    fn alone(&mut self, worker: usize, arrival: Arrival) -> Result<(), String> {
+        let (port, came) = (arrival.0, &arrival.1);
+        let worker = worker % self.house.workers();
+        let passed = self.house.pass(worker, std::slice::from_ref(&arrival));
+        let (verdict, left) = &passed[0];
+        let verdict = *verdict;
+        self.story.push(format!("port {port}, worker {worker}, {verdict:?}: {}", told(came)));
+        self.settle(&arrival, verdict, left)?;
+        let after = self.house.list()?;
+        let ended = self.house.events.try_iter().filter(|event| !event.created);
+        let closed: HashSet<Name> = ended.map(|event| model::name(&event.info)).collect();
+        let passage = Passage { came, verdict, left, before: &self.list, after: &after, closed: &closed };
+        passage.check().map_err(|what| format!("{what}; left as {}; {after:#?}", told(left)))
+    }
+
+    /// What holds of any packet, alone or not.
+    fn settle(&mut self, (_, came): &Arrival, verdict: Verdict, left: &[u8]) -> Result<(), String> {
+        match verdict {
+            Verdict::Drop(_) => Ok(()),
+            Verdict::Hand(worker) => Err(format!("a packet is to be handed to {worker}, and on from there")),
+            Verdict::Send(port) => {
+                ensure!(port.0 < 2, "sent by port {port:?}");
+                if self.left.len() == KEPT {
+                    self.left.remove(0);
+                }
+                self.left.push((port.0, left.to_vec()));
+                model::checksums(came, left)
+            }
+        }
+    }
+
+    /// A datagram in two pieces, or what somebody makes of it.
+    fn fragments(&mut self, script: &mut Script<'_>) -> Result<(), String> {
+        let (port, whole) = self.packet(script);
+        let (id, how, worker) = (script.byte() as u16 % 4, script.byte(), script.byte());
+        let first = packets::fragment(&whole, id, 0, 3, true);
+        let later = packets::fragment(&whole, id, 3, 100, false);
+        let pieces = match how % 6 {
+            0 | 1 => vec![first, later],
+            2 => vec![later, first],
+            3 => vec![first.clone(), first, later],
+            4 => vec![first, packets::fragment(&whole, id, 2, 100, false), later],
+            _ => vec![later],
+        };
+        for piece in pieces {
+            self.alone(worker, (port, piece))?;
+            self.look()?;
+        }
+        Ok(())
+    }
+
+    /// Some packets at once: which connections they made and ended is not followed.
+    fn vector(&mut self, script: &mut Script<'_>) -> Result<(), String> {
+        let mut arrivals = Vec::new();
+        for _ in 0..2 + script.byte() % 5 {
+            let packet = if script.byte() & 1 == 0 { None } else { self.answer(script) };
+            arrivals.push(packet.unwrap_or_else(|| self.packet(script)));
+        }
+        let worker = script.byte() % self.house.workers();
+        let before: u64 = self.list.iter().map(|info| info.packets[0] + info.packets[1]).sum();
+        let passed = self.house.pass(worker, &arrivals);
+        let mut sent = 0;
+        for (arrival, (verdict, left)) in arrivals.iter().zip(&passed) {
+            self.story.push(format!(
+                "port {}, worker {worker}, {verdict:?}: {}",
+                arrival.0,
+                told(&arrival.1)
+            ));
+            self.settle(arrival, *verdict, left)?;
+            sent += u64::from(matches!(verdict, Verdict::Send(_)));
+        }
+        let list = self.house.list()?;
+        let live: u64 = list.iter().map(|info| info.packets[0] + info.packets[1]).sum();
+        let ended = self.house.events.try_iter().filter(|event| !event.created);
+        let ended: u64 = ended.map(|event| event.info.packets[0] + event.info.packets[1]).sum();
+        let counted = live + ended;
+        ensure!((before..=before + sent).contains(&counted), "{sent} of {before} and on count as {counted}");
+        Ok(())
+    }
+
+    fn wait(&mut self, ms: u64) -> Result<(), String> {
+        self.story.push(format!("{ms} ms"));
+        self.house.now_ms += ms;
+        self.house.turn_over();
+        Ok(())
+    }
+
+    fn publish(&mut self, policy: usize) -> Result<(), String> {
+        self.story.push(format!("policy {policy}"));
+        self.steady &= policy == self.policy;
+        (self.policy, self.rules) = (policy, policies::parsed(policy)?);
+        self.house.engine.publish(&self.rules).map_err(|error| error.to_string())
+    }
+
+    fn kill(&mut self, script: &mut Script<'_>) -> Result<(), String> {
+        let src = addresses4(script.byte() % 6);
+        let filter = match script.byte() % 4 {
+            0 => Filter { src: Some((src, src)), ..Filter::ALL },
+            1 => Filter { proto: Some(packets::UDP), ..Filter::ALL },
+            2 => Filter { dport: Some((53, 80)), ..Filter::ALL },
+            _ => Filter { state: Some("established"), ..Filter::ALL },
+        };
+        self.story.push(format!("kill {filter:?}"));
+        let killed = self.house.ask(|connections| connections.kill(&filter)).map_err(|e| e.to_string())?;
+        let list = self.house.list()?;
+        ensure!(!list.iter().any(|info| info.is_meant_by(&filter)), "killed, and still there: {list:?}");
+        ensure!(killed as usize + list.len() == self.list.len(), "{killed} killed, {} left", list.len());
+        Ok(())
+    }
+
+    /// Another engine takes over the connections.
+    fn restart(&mut self, workers: usize) -> Result<(), String> {
+        self.story.push(format!("restart with {workers} workers"));
+        let mut state = Vec::new();
+        let saved = self.house.ask(|connections| connections.save(&mut state)).map_err(|e| e.to_string())?;
+        ensure!(saved == self.list.len() as u64, "{saved} of {} connections saved", self.list.len());
+        self.house = House::new(workers, self.house.now_ms, &self.rules)?;
+        let loaded = self.house.ask(|connections| connections.load(&mut &state[..]))?;
+        let list = self.house.list()?;
+        ensure!(loaded >= list.len() as u64, "{loaded} connections loaded, {} there", list.len());
+        let what =
+            |info: &ConnectionInfo| (model::name(info), info.sent, info.state, info.packets, info.bytes);
+        let known: HashSet<_> = self.list.iter().map(what).collect();
+        ensure!(list.iter().all(|info| known.contains(&what(info))), "{list:#?} from {:#?}", self.list);
+        // What had outlived a timeout that is shorter now ends with its slot.
+        self.list.clear();
+        self.wait(3000)
+    }
+}
+
+/// Two inside hosts, two outside, two addresses that translation uses, and a router.
+fn addresses4(number: usize) -> IpAddr {
+    const ALL: [[u8; 4]; 7] = [
+        [10, 0, 0, 1],
+        [10, 0, 0, 2],
+        [192, 0, 2, 80],
+        [192, 0, 2, 81],
+        [200, 0, 0, 1],
+        [200, 0, 0, 2],
+        [203, 0, 113, 9],
+    ];
+    Ipv4Addr::from(ALL[number % ALL.len()]).into()
+}
+
+/// The same in IPv6.
+fn addresses6(number: usize) -> IpAddr {
+    const ALL: [(u16, u16); 7] = [(0, 1), (0, 2), (5, 0x80), (5, 0x81), (0xf, 1), (0xf, 2), (9, 9)];
+    let (net, host) = ALL[number % ALL.len()];
+    Ipv6Addr::new(0x2001, 0xdb8, net, 0, 0, 0, 0, host).into()
+}
+
+fn told(frame: &[u8]) -> String {
+    match packets::Seen::read(&frame[packets::LINK..]) {
+        Some(seen) => format!(
+            "{} {}:{} > {}:{} icmp {:?} fragment {} {:02x?}",
+            seen.proto,
+            seen.ends.src,
+            seen.ends.sport,
+            seen.ends.dst,
+            seen.ends.dport,
+            seen.icmp,
+            seen.fragment,
+            &frame[packets::LINK + seen.l4..]
+        ),
+        None => format!("{frame:02x?}"),
+    }
+}

@@ -1,0 +1,186 @@
+//! What must hold of connections, said in the plainest way: over lists, after every step.
+
+use super::ensure;
+use super::house::House;
+use super::packets::{ICMP, ICMP6, LINK, Seen, TCP, UDP, sums_up};
+use mmb_engine::connections::Ends;
+use mmb_engine::{ConnectionInfo, Verdict};
+use mmb_policy::Policy;
+use mmb_policy::policy::Timeouts;
+use std::collections::{HashMap, HashSet};
+
+/// Milliseconds of a slot of the timing wheel.
+const SLOT_MS: u64 = 1024;
+
+/// What a connection is known by.
+pub(super) type Name = (u8, Ends);
+
+pub(super) fn name(info: &ConnectionInfo) -> Name {
+    (info.proto, info.arrived)
+}
+
+pub(super) fn reversed(ends: Ends) -> Ends {
+    Ends { src: ends.dst, sport: ends.dport, dst: ends.src, dport: ends.sport }
+}
+
+/// What holds of every list.
+pub(super) fn holds(list: &[ConnectionInfo], policy: &Policy) -> Result<(), String> {
+    let mut tuples = HashSet::new();
+    let mut outside: HashMap<_, (std::net::IpAddr, u16)> = HashMap::new();
+    for info in list {
+        let ConnectionInfo { proto, arrived, sent, .. } = *info;
+        ensure!(tuples.insert((proto, arrived)), "two connections begin with {arrived:?}");
+        let reply = reversed(sent);
+        let itself = reply == arrived;
+        ensure!(itself || tuples.insert((proto, reply)), "two connections are answered by {reply:?}");
+        let inside = (arrived.src, arrived.sport);
+        if inside != (sent.src, sent.sport) {
+            let owner = *outside.entry((proto, sent.src, sent.sport)).or_insert(inside);
+            ensure!(owner == inside, "{:?} {} stands for {owner:?} and {inside:?}", sent.src, sent.sport);
+        }
+        let most_ms = u64::from(timeout_s(&policy.settings.connections.timeouts, info)) * 1000;
+        ensure!(info.idle_ms <= most_ms + 2 * SLOT_MS, "idle for longer than {most_ms} ms: {info:?}");
+        ensure!(info.idle_ms <= info.age_ms, "idle before it was made: {info:?}");
+    }
+    Ok(())
+}
+
+fn timeout_s(timeouts: &Timeouts, info: &ConnectionInfo) -> u32 {
+    match (info.state, info.proto) {
+        ("syn-sent" | "syn-received", _) | ("unreplied", TCP) => timeouts.tcp_syn,
+        ("established", _) => timeouts.tcp_established,
+        ("fin-wait" | "closing", _) => timeouts.tcp_fin,
+        ("time-wait", _) => timeouts.tcp_time_wait,
+        ("reset", _) => timeouts.tcp_reset,
+        ("unreplied", UDP) => timeouts.udp_unreplied,
+        (_, UDP) => timeouts.udp,
+        (_, ICMP | ICMP6) => timeouts.icmp,
+        _ => timeouts.other,
+    }
+}
+
+/// What a worker has grows beyond its share of the maximum only if it already was there.
+pub(super) fn bounded(
+    house: &House,
+    before: &[ConnectionInfo],
+    after: &[ConnectionInfo],
+) -> Result<(), String> {
+    let max = house.engine.connections().summary().max.div_ceil(house.workers() as u64) as usize;
+    for worker in 0..house.workers() {
+        let of =
+            |list: &[ConnectionInfo]| list.iter().filter(|info| usize::from(info.worker) == worker).count();
+        ensure!(of(after) <= max.max(of(before)), "worker {worker} has {} of {max}", of(after));
+    }
+    Ok(())
+}
+
+/// Counters against each other and the list.
+pub(super) fn adds_up(house: &House, list: &[ConnectionInfo]) -> Result<(), String> {
+    let summary = house.engine.connections().summary();
+    let closed: u64 = summary.closed.iter().map(|(_, count)| count).sum();
+    ensure!(summary.created == closed + summary.connections, "{summary:?}");
+    ensure!(summary.connections == list.len() as u64, "{summary:?} and a list of {}", list.len());
+    let half_open = list.iter().filter(|i| matches!(i.state, "syn-sent" | "syn-received" | "unreplied"));
+    ensure!(summary.half_open == half_open.count() as u64, "half open: {summary:?} and {list:?}");
+    let ports = house.engine.port_counts();
+    let received: u64 = ports.iter().map(|port| port.rx.packets).sum();
+    let sent: u64 = ports.iter().map(|port| port.tx.packets).sum();
+    let drops: u64 = house.engine.drops().iter().map(|(_, count)| count).sum();
+    ensure!(received == house.received, "{} came in, {received} counted", house.received);
+    ensure!(received == sent + drops, "of {received} packets {sent} were sent and {drops} dropped");
+    Ok(())
+}
+
+/// A packet alone, and what became of it.
+pub(super) struct Passage<'a> {
+    pub(super) came: &'a [u8],
+    pub(super) verdict: Verdict,
+    pub(super) left: &'a [u8],
+    pub(super) before: &'a [ConnectionInfo],
+    pub(super) after: &'a [ConnectionInfo],
+    /// Connections that ended by it.
+    pub(super) closed: &'a HashSet<Name>,
+}
+
+impl Passage<'_> {
+    /// It was counted and translated as the connections say that there are after it.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let came = Seen::read(&self.came[LINK..]).ok_or("a script's packet cannot be read")?;
+        let counted = self.counted()?;
+        if matches!(self.verdict, Verdict::Drop(_)) {
+            ensure!(counted.is_empty(), "a dropped packet counts for {counted:?}");
+            return Ok(());
+        }
+        if came.later {
+            ensure!(counted.len() <= 1, "one packet counts for {counted:?}");
+            return Ok(());
+        }
+        let subject = if came.is_error() { self.quoted(self.came, &came) } else { Some(came) };
+        let member = subject.and_then(|subject| {
+            let ends = if came.is_error() { reversed(subject.ends) } else { subject.ends };
+            self.member(&came, subject.proto, ends)
+        });
+        let expected = match member {
+            Some((info, direction)) if !came.is_error() => vec![(name(info), direction)],
+            _ => Vec::new(),
+        };
+        ensure!(counted == expected, "it counts for {counted:?}, and should for {expected:?}");
+        let Some((info, direction)) = member else {
+            ensure!(self.came == self.left, "a packet of no connection was changed");
+            return Ok(());
+        };
+        let becomes = if direction == 0 { info.sent } else { reversed(info.arrived) };
+        let left = Seen::read(&self.left[LINK..]).ok_or("what was sent cannot be read")?;
+        if !came.is_error() {
+            ensure!(left.ends == becomes, "it left as {:?}, and should as {becomes:?}", left.ends);
+            return Ok(());
+        }
+        let inside = self.quoted(self.left, &left).ok_or("what is quoted cannot be read any more")?;
+        let becomes = reversed(becomes);
+        ensure!(inside.ends == becomes, "{:?} is quoted, and should be {becomes:?}", inside.ends);
+        ensure!(left.ends.dst == inside.ends.src, "an error to {:?} about {inside:?}", left.ends.dst);
+        Ok(())
+    }
+
+    /// The packet that an error quotes, with the 8 bytes of its transport that RFC 792 asks for.
+    fn quoted(&self, frame: &[u8], error: &Seen) -> Option<Seen> {
+        let ip = frame.get(LINK + error.l4 + 8..)?;
+        let names_ends = |seen: &Seen| !seen.later && !seen.is_error() && ip.len() >= seen.l4 + 8;
+        Seen::read(ip).filter(names_ends)
+    }
+
+    /// The connection whose packets have such ends, and the direction.
+    fn member(&self, came: &Seen, proto: u8, ends: Ends) -> Option<(&ConnectionInfo, usize)> {
+        let tuples = |info: &ConnectionInfo| [info.arrived, reversed(info.sent)];
+        let found = self.after.iter().filter(|info| info.proto == proto).find_map(|info| {
+            tuples(info).iter().position(|tuple| *tuple == ends).map(|direction| (info, direction))
+        });
+        let fits = |direction| came.is_error() || came.asks().is_none_or(|asks| asks == (direction == 0));
+        found.filter(|(_, direction)| fits(*direction))
+    }
+
+    /// The connections and directions that counted a packet.
+    fn counted(&self) -> Result<Vec<(Name, usize)>, String> {
+        let live = |name: &Name| self.before.iter().find(|info| (info.proto, info.arrived) == *name);
+        let mut counted = Vec::new();
+        for info in self.after {
+            let before = live(&name(info)).filter(|_| !self.closed.contains(&name(info)));
+            let before = before.map_or([0; 2], |before| before.packets);
+            for (direction, before) in before.into_iter().enumerate() {
+                match info.packets[direction].checked_sub(before) {
+                    Some(0) => {}
+                    Some(1) => counted.push((name(info), direction)),
+                    more => return Err(format!("one packet counts {more:?} times for {info:?}")),
+                }
+            }
+        }
+        Ok(counted)
+    }
+}
+
+/// What was sent is sound if what came in was.
+pub(super) fn checksums(came: &[u8], left: &[u8]) -> Result<(), String> {
+    let sound = !sums_up(&came[LINK..]) || sums_up(&left[LINK..]);
+    ensure!(sound, "checksums were right and are wrong: {left:02x?}");
+    Ok(())
+}
