@@ -2,7 +2,7 @@
 
 use super::bindings::{Inside, Outside};
 use super::pools::Target;
-use super::{DESTINATION, Mapping, Nat, Ports, Refused, SOURCE, Translated, Tuple};
+use super::{Addresses, DESTINATION, Mapping, Nat, Ports, Refused, SOURCE, Translated, Tuple};
 
 impl Nat {
     /// Holds for a connection again what a mapping gave it: `arrived` is its first packet's tuple, `sent` the one that it left
@@ -16,6 +16,8 @@ impl Nat {
         arrived: &Tuple,
         sent: Tuple,
     ) -> Result<Translated, Refused> {
+        let own = self::own(mapping, arrived, &sent);
+        let mapping = own.as_ref().unwrap_or(mapping);
         let ranges = mapping.sport.as_ref().filter(|_| sent.has_ports()).map(Ports::ranges);
         let bound = sent.has_ports() && (mapping.saddr.is_some() || ranges.is_some());
         let binding = if bound {
@@ -69,10 +71,20 @@ impl Nat {
     }
 }
 
+/// What a connection's source is held by if its rules translate none any more: nobody else is to get its outside end.
+fn own(mapping: &Mapping, arrived: &Tuple, sent: &Tuple) -> Option<Mapping> {
+    let source = |tuple: &Tuple| (tuple.addresses[SOURCE], tuple.ports[SOURCE]);
+    let translates = mapping.saddr.is_some() || mapping.sport.is_some();
+    if translates || source(arrived) == source(sent) {
+        return None;
+    }
+    let address = sent.addresses[SOURCE];
+    Some(Mapping { saddr: Some(Addresses::new(vec![(address, address)])), ..Mapping::default() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nat::Addresses;
     use crate::proto;
 
     fn tuple(host: u32, port: u16) -> Tuple {
@@ -113,5 +125,18 @@ mod tests {
         held.into_iter().chain([again.binding]).for_each(|binding| after.release(binding));
         assert!(after.is_empty());
         assert_eq!(after.pools.in_use(), (0, 0, 0));
+    }
+
+    #[test]
+    fn an_outside_end_is_held_though_its_rule_is_gone() {
+        let mut nat = Nat::new(1);
+        let (arrived, mut sent) = (tuple(1, 5000), tuple(1, 5000));
+        (sent.addresses[SOURCE], sent.ports[SOURCE]) = (0xc800_0001, 1001);
+        let held = nat.restore(&Mapping::default(), &arrived, sent).expect("nobody has it");
+        assert_eq!(nat.owner(proto::UDP, 4, 0, 0xc800_0001, 1001), Some((arrived.addresses[SOURCE], 5000)));
+        nat.release(held.binding);
+        assert!(nat.is_empty());
+        let plain = nat.restore(&Mapping::default(), &arrived, arrived).expect("there is nothing to hold");
+        assert_eq!(plain.binding, 0);
     }
 }
