@@ -515,3 +515,19 @@ fn several_workers_share_connections_and_outside_ends() {
     let sent: u64 = engine.port_counts().iter().map(|port| port.tx.packets).sum();
     assert_eq!((received, sent), (1200, 1200));
 }
+
+#[test]
+fn packets_find_another_workers_connection_though_no_rule_is_stateful_any_more() {
+    let (mut engine, mut workers) = mmb_engine::Engine::new(host::ports(), 2, 1);
+    engine
+        .publish(&policy("add-stateful ip-saddr 10.0.0.0/24 map ip-saddr 200.0.0.1"))
+        .expect("it can be put in force");
+    let (client, server) = ((INSIDE, 5000), (SERVER, 53));
+    let (_, sent) = pass_any(&mut workers, 0, A, &udp(client, server));
+    assert_eq!(sent, udp((OUTSIDE, 5000), server));
+    engine.publish(&policy("")).expect("it can be put in force");
+    for first in 0..2 {
+        let (_, back) = pass_any(&mut workers, first, B, &udp(server, (OUTSIDE, 5000)));
+        assert_eq!(back, udp(server, client));
+    }
+}

@@ -110,6 +110,8 @@ pub(crate) struct Flows {
     of: Vec<u8>,
     /// A connection came or went since the vector was looked up: what was found may be wrong.
     stale: bool,
+    /// The worker counts among those that have connections.
+    busy: bool,
 }
 
 /// What the workers of an engine share. It is locked when a connection with a translation begins or ends, and for packets that
@@ -118,6 +120,8 @@ pub(crate) struct Common {
     nat: Mutex<Nat>,
     /// How many inside ends have an outside end.
     bindings: AtomicUsize,
+    /// How many workers have connections.
+    busy: AtomicUsize,
     owners: Owners,
 }
 
@@ -127,6 +131,7 @@ impl Common {
         Common {
             nat: Mutex::new(Nat::new(seed)),
             bindings: AtomicUsize::new(0),
+            busy: AtomicUsize::new(0),
             owners: Owners::new(workers, seed),
         }
     }
@@ -241,6 +246,7 @@ impl Flows {
             found: Vec::with_capacity(VECTOR),
             of: Vec::with_capacity(VECTOR),
             stale: false,
+            busy: false,
         }
     }
 
@@ -279,7 +285,16 @@ impl Flows {
         }
     }
 
-    fn count(&self) {
+    fn count(&mut self) {
+        let busy = !self.table.is_empty();
+        if std::mem::replace(&mut self.busy, busy) != busy {
+            let workers = &self.keeper.common.busy;
+            _ = if busy {
+                workers.fetch_add(1, Ordering::Relaxed)
+            } else {
+                workers.fetch_sub(1, Ordering::Relaxed)
+            };
+        }
         self.keeper.cells.connections_now(self.table.len() as u64, self.table.half_open() as u64);
     }
 
@@ -288,10 +303,10 @@ impl Flows {
         self.keeper.info(id, connection, self.table.expires_ms(id, self.now_ms))
     }
 
-    /// Whether packets have to be looked at under a policy.
+    /// Whether packets have to be looked at under a policy: they may be of another worker's connections.
     #[inline]
     pub(crate) fn concerns(&self, snapshot: &Snapshot) -> bool {
-        snapshot.stateful_rules > 0 || !self.table.is_empty()
+        snapshot.stateful_rules > 0 || self.keeper.common.busy.load(Ordering::Relaxed) > 0
     }
 
     /// Finds out how each packet of a vector stands to connections.
