@@ -6,7 +6,7 @@
 mod host;
 
 use host::{engine, pass, policy};
-use mmb_engine::{NoCycles, VECTOR, Verdict};
+use mmb_engine::{DropReason, NoCycles, VECTOR, Verdict};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_testkit::{Frame, Icmp, Tcp, Udp};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -101,4 +101,39 @@ fn vectors_and_new_policies_allocate_nothing() {
     let [parse, ..] = engine.stage_counts()[..] else { panic!("there are stages") };
     assert_eq!(parse.packets, 6 * VECTOR as u64);
     assert!(!engine.drops().is_empty() && !engine.not_applied().is_empty());
+}
+
+#[test]
+fn packets_of_connections_allocate_nothing() {
+    let rules = "add-stateful in a ip-proto tcp map ip-saddr 200.0.0.1 shuffle tcp-seq-num\n\
+                 add-stateful in a ip-proto udp map ip-saddr 200.0.0.1 mod ip-ttl 9\n\
+                 add-stateful in a ip-proto icmp accept\nadd all mod ip-ecn 0";
+    // Once with what was decided remembered, once with a rule that asks for what changes.
+    for changing in ["", "\nadd ip-ttl < 3 drop"] {
+        let (engine, mut worker) = engine(&format!("{rules}{changing}"));
+        let frames: Vec<Vec<u8>> = (0..VECTOR as u16)
+            .map(|number| match number % 4 {
+                0 => Tcp { sport: 2000 + number, ..Tcp::default() }.over_ip4().bytes(),
+                1 => Tcp { sport: 2000 + number, flags: 0x10, ..Tcp::default() }.over_ip4().bytes(),
+                2 => Udp { sport: 2000 + number, ..Udp::default() }.over_ip4().bytes(),
+                _ => Icmp { rest: [1, number as u8, 0, 0], ..Icmp::default() }.over_ip4().bytes(),
+            })
+            .collect();
+        for round in 0..4 {
+            let mut buffers = frames.clone();
+            let packets = buffers.iter_mut().map(|buffer| {
+                let len = buffer.len();
+                Packet::new(buffer, 0, len, PortId(0), LinkType::Ethernet).expect("it fits")
+            });
+            let mut packets: Vec<_> = packets.collect();
+            let mut verdicts = [Verdict::Drop(DropReason::NoWire); VECTOR];
+            let before = CALLS.get();
+            worker.process(1_000_000_000 + round, &NoCycles, &mut packets, &mut verdicts);
+            let calls = CALLS.get() - before;
+            assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Send(PortId(1))));
+            // The first round makes connections, the second remembers what was decided.
+            assert!(round < 2 || calls == 0, "round {round}: {calls}");
+        }
+        assert_eq!(engine.connections().summary().created, VECTOR as u64);
+    }
 }
