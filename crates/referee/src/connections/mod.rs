@@ -3,8 +3,8 @@
 //! Purpose: [`connections`] reads bytes as a script of steps, takes an engine through them, and holds what connections look like
 //! after each step against what must be true whatever came (`model`). For the fuzzer, and for property tests.
 //!
-//! A script's first byte says how many workers there are and which policy is in force; then each step is a byte that says what, and
-//! some that say how.
+//! A script's first byte says how many workers there are and which policy is in force; then each step has [`STEP`] bytes, of which
+//! the first says what and the others say how.
 
 mod house;
 mod model;
@@ -18,7 +18,9 @@ use mmb_policy::{Filter, Policy};
 use mmb_testkit::{Tcp, Udp, Upper};
 use model::{Name, Passage};
 use std::collections::HashSet;
+use std::iter::Cycle;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::slice::Iter;
 
 /// Says that something does not hold.
 macro_rules! ensure {
@@ -30,7 +32,8 @@ macro_rules! ensure {
 }
 use ensure;
 
-/// The most steps of a script: the fuzzer finds short ones.
+/// Bytes of a step, and the most steps of a script: the fuzzer finds short ones.
+pub const STEP: usize = 12;
 const STEPS: usize = 64;
 /// Packets that left lately, to be answered or complained about.
 const KEPT: usize = 16;
@@ -44,28 +47,21 @@ const FLAGS: [u8; 8] = [0x02, 0x12, 0x10, 0x18, 0x11, 0x04, 0x14, 0x00];
 /// # Errors
 /// What does not hold, and the steps up to there.
 pub fn connections(script: &[u8]) -> Result<(), String> {
-    let mut bytes = Script(script);
-    let Some(mut play) = bytes.next().map(Play::new).transpose()? else { return Ok(()) };
-    for _ in 0..STEPS {
-        let Some(step) = bytes.next() else { break };
-        play.step(step, &mut bytes)
-            .map_err(|what| format!("{what}\n--- steps\n{}", play.story.join("\n")))?;
+    let Some((first, steps)) = script.split_first() else { return Ok(()) };
+    let mut play = Play::new(*first)?;
+    for step in steps.chunks(STEP).take(STEPS) {
+        let mut bytes = Script(step.iter().cycle());
+        play.step(&mut bytes).map_err(|what| format!("{what}\n--- steps\n{}", play.story.join("\n")))?;
     }
     Ok(())
 }
 
-/// Bytes that are still to be read; zeroes behind the end.
-struct Script<'a>(&'a [u8]);
+/// The bytes of a step, again and again.
+struct Script<'a>(Cycle<Iter<'a, u8>>);
 
 impl Script<'_> {
-    fn next(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
     fn byte(&mut self) -> usize {
-        usize::from(self.next().unwrap_or(0))
+        self.0.next().copied().unwrap_or(0).into()
     }
 
     fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
@@ -94,8 +90,8 @@ impl Play {
         Ok(Play { house, policy, rules, steady: true, list: Vec::new(), left: Vec::new(), story })
     }
 
-    fn step(&mut self, step: u8, script: &mut Script<'_>) -> Result<(), String> {
-        match step % 16 {
+    fn step(&mut self, script: &mut Script<'_>) -> Result<(), String> {
+        match script.byte() % 16 {
             0..=3 => {
                 let arrival = self.packet(script);
                 self.alone(script.byte(), arrival)?;

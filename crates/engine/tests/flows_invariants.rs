@@ -1,0 +1,23 @@
+//! What must hold of connections whatever comes: random scripts of packets, time, policies, requests and restarts.
+//!
+//! `PROPTEST_CASES` raises the number of scripts.
+
+use mmb_referee::connections::{STEP, connections};
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(64),
+        failure_persistence: None,
+        max_shrink_iters: 500,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn connections_keep_their_promises(
+        first in any::<u8>(),
+        steps in proptest::collection::vec(any::<[u8; STEP]>(), 0..50),
+    ) {
+        connections(&[&[first], &steps.concat()[..]].concat()).map_err(TestCaseError::fail)?;
+    }
+}
