@@ -41,7 +41,7 @@ def test_a_bad_command_changes_nothing_and_says_where(mmb):
     message = mmb.refused("add tcp-dprt 80 drop")
     assert "tcp-dport" in message and "^" in message
     assert "nowhere" in mmb.refused("add in nowhere drop")
-    assert "not available yet" in mmb.refused("add-stateful ip-proto tcp accept")
+    assert "add-stateful" in mmb.refused("add ip-proto tcp map ip-saddr 192.0.2.1")
     assert mmb.ask("list") == before
 
 

@@ -11,8 +11,10 @@ import resource
 import pytest
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
+from scapy.packet import Raw
 
 from . import sockets
+from .net import ip_counters
 from .process import wait_until
 from .programs import BIG, Nginx, NumberedStream, fetch, ping
 from .routed import INSIDE4, INSIDE6, NAT4, NAT6, NOWHERE, OUTSIDE4, OUTSIDE6
@@ -512,8 +514,12 @@ def test_shuffled_sequence_numbers_carry_a_file_both_ways(of_mmb):
         ]
     )
     assert fetch(of_mmb, f"http://{WEB}/big", source=A, timeout=60)[1] == of_mmb.nginx.digest("big")
-    result = of_mmb.iperf.measure(WEB, 1)
+    before = ip_counters(of_mmb.client)
+    result = of_mmb.iperf.measure(WEB, 2)
+    after = ip_counters(of_mmb.client)
     assert result["sum_received"]["bytes"] > 1e5
+    assert after["TcpExt: TCPSackRecovery"] > before["TcpExt: TCPSackRecovery"], "what was lost was told selectively"
+    assert after["TcpExt: TCPSACKDiscard"] == before["TcpExt: TCPSACKDiscard"], "and about numbers that the sender used"
 
 
 def test_shuffled_identifiers_do_no_harm(of_mmb):
@@ -550,3 +556,25 @@ def test_a_mapping_ends_when_its_time_is_over(of_mmb):
         wait_until(lambda: of_mmb.tested.daemon.connections() == [], "the mapping is gone")
         assert sockets.ask(two, far) == (NAT4, 5000)
         assert sockets.ask(one, far) != (NAT4, 5000)
+
+
+def test_a_protocol_without_ports_is_translated_by_address(nat):
+    """One inside host towards each destination; a second one has to wait for another outside address."""
+    nat.tested.policy(SOURCE, SOURCE_NFT)
+    experimental = 253  # RFC 3692
+    with nat.inside_wire() as inside, nat.outside_wire() as outside:
+
+        def seen(wire):
+            return next(frame for frame in map(Ether, wire.frames()) if IP in frame and frame[IP].proto == experimental)
+
+        inside.send(nat.from_inside() / IP(src=A, dst=WEB, proto=experimental) / Raw(b"there"))
+        there = seen(outside)
+        assert (there[IP].src, bytes(there[IP].payload)[:5]) == (NAT4, b"there")
+        back = Ether(src=there.dst, dst=there.src) / IP(src=WEB, dst=NAT4, proto=experimental) / Raw(b"back")
+        outside.send(back)
+        assert seen(inside)[IP].dst == A
+        inside.send(nat.from_inside() / IP(src=B, dst=WEB, proto=experimental) / Raw(b"too"))
+        inside.send(nat.from_inside() / IP(src=B, dst=OUTSIDE4[1], proto=experimental) / Raw(b"elsewhere"))
+        assert bytes(seen(outside)[IP].payload)[:9] == b"elsewhere"
+    if nat.tested.kind == "mmb":
+        assert list(nat.tested.drops().values()) == [1], nat.tested.drops()

@@ -31,26 +31,24 @@ def discovered(nat, *options):
     return wait_until(ask, "the STUN server answers", 30)
 
 
-@pytest.mark.parametrize(
-    ("filtering", "told"),
-    [
-        ("endpoint-independent", "Endpoint Independent Filtering!"),
-        ("address-dependent", "Address Dependent Filtering!"),
-        ("address-and-port-dependent", "Address and Port Dependent Filtering!"),
-    ],
-)
-def test_mapping_and_filtering_are_found_out_as_they_are_set(of_mmb, stun, filtering, told):
+FILTERING = {
+    "endpoint-independent": "Endpoint Independent Filtering!",
+    "address-dependent": "Address Dependent Filtering!",
+}
+
+
+@pytest.mark.parametrize("filtering", FILTERING)
+def test_mapping_and_filtering_are_found_out_as_they_are_set(of_mmb, stun, filtering):
     """RFC 4787 REQ-1 and REQ-8."""
     of_mmb.tested.policy([f"set nat filtering {filtering}", *SOURCE])
     lines = discovered(of_mmb, "-m", "-f").splitlines()
     assert "NAT with Endpoint Independent Mapping!" in lines
-    assert f"NAT with {told}" in lines
+    assert f"NAT with {FILTERING[filtering]}" in lines
 
 
-def test_the_reference_is_found_out(nat, stun):
-    if nat.tested.kind != "nftables":
-        pytest.skip("what mmb is set to is found out above")
-    nat.tested.policy([], SOURCE_NFT)
+def test_the_strictest_filtering_is_found_out(nat, stun):
+    """What nftables does, and mmb if that is set."""
+    nat.tested.policy(["set nat filtering address-and-port-dependent", *SOURCE], SOURCE_NFT)
     lines = discovered(nat, "-m", "-f").splitlines()
     assert "NAT with Endpoint Independent Mapping!" in lines
     assert "NAT with Address and Port Dependent Filtering!" in lines
