@@ -1,0 +1,55 @@
+//! What the rules that a packet gets say about dropping it.
+
+use crate::random::Random;
+use crate::snapshot::{Action, Decision, Snapshot};
+use mmb_policy::rule::DropRate;
+
+/// Puts the rules that a packet matched in order, hears them, and leaves the numbers of their edits in place of their
+/// handles.
+#[inline(never)]
+pub(super) fn in_order(snapshot: &Snapshot, handles: &mut [u32], random: &mut Random) -> Ballot {
+    let action = |handle: u32| snapshot.actions.at(handle as usize);
+    handles.sort_unstable_by_key(|&handle| action(handle).rank());
+    let mut ballot = Ballot::default();
+    for handle in handles {
+        ballot.cast(action(*handle), || Some(random.draw()));
+        *handle = action(*handle).edit_number();
+    }
+    ballot
+}
+
+/// What accept and drop rules say about a packet. The best priority among those that say something decides; accept wins
+/// a tie. A rule that drops a share, and spares this packet, says nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ballot {
+    decided: Option<(u32, bool)>,
+}
+
+impl Ballot {
+    /// Hears a rule. False if that takes a random number, which `draw` has not given.
+    #[inline]
+    pub(super) fn cast(&mut self, action: &Action, draw: impl FnOnce() -> Option<u32>) -> bool {
+        let drops = match action.decision() {
+            Decision::None => return true,
+            Decision::Accept => false,
+            // No draw for `drop` without a percentage.
+            Decision::Drop(rate) if rate == DropRate::ALL => true,
+            Decision::Drop(rate) => match draw() {
+                Some(drawn) if drawn < rate.0 => true,
+                Some(_) => return true,
+                None => return false,
+            },
+        };
+        match &mut self.decided {
+            Some((prio, decided)) if *prio == action.prio => *decided &= drops,
+            Some((prio, _)) if *prio < action.prio => {}
+            decided => *decided = Some((action.prio, drops)),
+        }
+        true
+    }
+
+    #[inline]
+    pub(super) fn drops(self) -> bool {
+        self.decided.is_some_and(|(_, drops)| drops)
+    }
+}
