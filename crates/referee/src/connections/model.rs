@@ -25,14 +25,19 @@ pub(super) fn reversed(ends: Ends) -> Ends {
 
 /// What holds of every list.
 pub(super) fn holds(list: &[ConnectionInfo], policy: &Policy) -> Result<(), String> {
-    let mut tuples = HashSet::new();
+    // What one worker's replies look like another worker does not know when it makes a connection.
+    let (mut arrivals, mut tuples) = (HashSet::new(), HashSet::new());
     let mut outside: HashMap<_, (std::net::IpAddr, u16)> = HashMap::new();
     for info in list {
         let ConnectionInfo { proto, arrived, sent, .. } = *info;
-        ensure!(tuples.insert((proto, arrived)), "two connections begin with {arrived:?}");
+        ensure!(arrivals.insert((proto, arrived)), "two connections begin with {arrived:?}");
         let reply = reversed(sent);
-        let itself = reply == arrived;
-        ensure!(itself || tuples.insert((proto, reply)), "two connections are answered by {reply:?}");
+        for tuple in [Some(arrived), Some(reply).filter(|reply| *reply != arrived)].into_iter().flatten() {
+            ensure!(
+                tuples.insert((info.worker, proto, tuple)),
+                "two connections have packets like {tuple:?}"
+            );
+        }
         let inside = (arrived.src, arrived.sport);
         // Without ports, packets are told apart by both addresses.
         if has_ports(proto) && inside != (sent.src, sent.sport) {
