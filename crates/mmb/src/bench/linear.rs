@@ -191,7 +191,8 @@ mod tests {
 
     #[test]
     fn it_finds_what_the_oracle_finds() {
-        for kind in Kind::all().filter(|kind| !matches!(kind, Kind::Empty | Kind::Rewrite | Kind::SourceNat)) {
+        for kind in Kind::all().filter(|kind| !matches!(kind, Kind::Empty | Kind::Rewrite | Kind::SourceNat))
+        {
             let workload = Workload::new(kind, Some(300), None, 5).expect("a set of that kind");
             let policy = workload.policy().expect("numbers enough");
             let mut linear = Linear::new(&policy).expect("plain constraints");

@@ -43,6 +43,12 @@ impl Set {
             let kind = workload.kind();
             (kind.name().to_owned(), workload.policy()?, workload.background(), kind.hit())
         };
+        let mut policy = policy;
+        if args.source.workload.is_some() {
+            // Every packet may be a connection.
+            let max = &mut policy.settings.connections.max;
+            *max = (*max).max(args.packets);
+        }
         let background = args.traffic.map_or(background, |traffic| traffic.into());
         let traffic =
             Traffic { background, hit: args.hit.unwrap_or(hit), locality: args.locality, seed: args.seed };

@@ -36,7 +36,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) pcap: Option<PathBuf>,
     /// Distinct packets to generate, or at most to take from the capture
-    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     pub(crate) packets: u32,
     /// What the packets are that are not drawn from the rules; without it, what suits the set, or mixed
     #[arg(long, value_enum, conflicts_with = "pcap")]

@@ -80,7 +80,11 @@ fn matches_of_ip_headers() {
 #[test]
 fn what_cannot_be_said_has_a_reason_and_an_effect() {
     for (rule, reason, effect) in [
-        ("-m conntrack --ctstate NEW -j ACCEPT", "-m conntrack: rules here make connections", Effect::Stricter),
+        (
+            "-m conntrack --ctstate NEW -j ACCEPT",
+            "-m conntrack: rules here make connections",
+            Effect::Stricter,
+        ),
         ("-m state --state INVALID -j DROP", "-m state: rules here make connections", Effect::Looser),
         ("-m unheard --of -s 1.2.3.4 -j DROP", "-m unheard: the rule language has nothing", Effect::Looser),
         ("-p sctp --dport 5 -j ACCEPT", "no ports for protocol 132", Effect::Stricter),
