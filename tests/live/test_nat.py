@@ -553,7 +553,7 @@ def test_a_mapping_ends_when_its_time_is_over(of_mmb):
     with closing(udp(of_mmb.client, A, 5000), udp(of_mmb.client, B, 5000), udp(of_mmb.server, WEB, 9000)) as ends:
         one, two, far = ends
         assert sockets.ask(one, far) == (NAT4, 5000)
-        wait_until(lambda: of_mmb.tested.daemon.connections() == [], "the mapping is gone")
+        wait_until(lambda: of_mmb.tested.daemon.connections("ip-proto udp") == [], "the mapping is gone")
         assert sockets.ask(two, far) == (NAT4, 5000)
         assert sockets.ask(one, far) != (NAT4, 5000)
 

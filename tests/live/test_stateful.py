@@ -136,7 +136,7 @@ def test_a_reset_ends_the_connection(of_mmb):
         far.close()
         with closing(near), pytest.raises(ConnectionResetError):
             near.recv(10)
-    wait_until(lambda: of_mmb.tested.daemon.connections() == [], "the entry is gone")
+    wait_until(lambda: of_mmb.tested.daemon.connections("tcp-dport 9000") == [], "the entry is gone")
 
 
 def test_states_follow_a_connection(of_mmb):
@@ -231,12 +231,12 @@ def test_a_rule_that_is_deleted_with_kill_takes_its_connections_along(of_mmb):
     with closing(udp(of_mmb.client, A), udp(of_mmb.client, B), udp(of_mmb.server, WEB, 9000)) as (one, two, far):
         # Of two rules that map one field the later decides: both translate A.
         assert {sockets.ask(one, far)[0], sockets.ask(two, far)[0]} == {"200.0.0.2"}
-        assert len(daemon.connections()) == 2
+        assert len(daemon.connections("ip-proto udp")) == 2
         daemon("del 1 --kill")
-        (left,) = daemon.connections()
+        (left,) = daemon.connections("ip-proto udp")
         assert left["arrived"]["src"] == B
         daemon("del 2 --kill")
-        assert daemon.connections() == []
+        assert daemon.connections("ip-proto udp") == []
 
 
 def test_connections_are_killed_by_filter(of_mmb):
@@ -245,13 +245,13 @@ def test_connections_are_killed_by_filter(of_mmb):
     with closing(udp(of_mmb.client, A), udp(of_mmb.client, B), udp(of_mmb.server, WEB, 9000)) as (one, two, far):
         whom_one, whom_two = sockets.ask(one, far), sockets.ask(two, far)
         daemon(f"conn kill ip-saddr {A}")
-        assert [each["arrived"]["src"] for each in daemon.connections()] == [B]
+        assert [each["arrived"]["src"] for each in daemon.connections("ip-proto udp")] == [B]
         far.sendto(b"too late", whom_one)
         assert not sockets.heard(one), "its mapping went with it"
         far.sendto(b"still open", whom_two)
         assert receive(two, b"still open")
         daemon("conn kill all")
-        assert daemon.connections() == []
+        assert daemon.connections("ip-proto udp") == []
 
 
 # Shown
@@ -274,7 +274,7 @@ def test_connections_are_shown_with_both_ends_before_and_after(of_mmb):
     text = daemon("show connections verbose")
     assert all(word in text for word in (A, WEB, NAT4, "replied")), text
     assert daemon.connections("ip-proto tcp") == [] == daemon.connections("udp-dport 9001")
-    assert len(daemon.connections("state replied")) == len(daemon.connections(f"ip-saddr {NAT4}")) == 1
+    assert len(daemon.connections("state replied")) == len(daemon.connections(f"ip-saddr {NAT4} udp-sport 5000")) == 1
 
 
 def test_the_summary_adds_up(of_mmb):
@@ -288,8 +288,11 @@ def test_the_summary_adds_up(of_mmb):
             near.sendto(b"no answer", (WEB, 9000))
             receive(far, b"no answer")
     shown = daemon.ask("show conn summary")
-    assert (shown["connections"], shown["half_open"]) == (20, 10)
-    assert shown["created"] - before["created"] == 20
+    # A host may send again what belongs to an earlier test, which makes a connection more.
+    assert len(daemon.connections("ip-proto udp")) == 20 <= shown["connections"]
+    assert len(daemon.connections("ip-proto udp state unreplied")) == 10 <= shown["half_open"]
+    assert shown["created"] - before["created"] >= 20
+    assert shown["created"] == shown["connections"] + sum(shown["closed"].values())
     assert shown["max"] == 1_000_000
 
 
