@@ -113,12 +113,16 @@ impl Play {
             14 => self.kill(script)?,
             _ => self.restart(1 + script.byte() % 2)?,
         }
-        self.look()
+        Ok(())
     }
 
-    /// Lists connections and checks what holds of any list.
     fn look(&mut self) -> Result<(), String> {
         let list = self.house.list()?;
+        self.agree(list)
+    }
+
+    /// Checks what holds of any list of connections.
+    fn agree(&mut self, list: Vec<ConnectionInfo>) -> Result<(), String> {
         model::holds(&list, &self.rules)?;
         model::bounded(&self.house, &self.list, &list)?;
         model::adds_up(&self.house, &list)?;
@@ -189,7 +193,8 @@ impl Play {
         let ended = self.house.events.try_iter().filter(|event| !event.created);
         let closed: HashSet<Name> = ended.map(|event| model::name(&event.info)).collect();
         let passage = Passage { came, verdict, left, before: &self.list, after: &after, closed: &closed };
-        passage.check().map_err(|what| format!("{what}; left as {}; {after:#?}", told(left)))
+        passage.check().map_err(|what| format!("{what}; left as {}; {after:#?}", told(left)))?;
+        self.agree(after)
     }
 
     /// What holds of any packet, alone or not.
@@ -223,7 +228,6 @@ impl Play {
         };
         for piece in pieces {
             self.alone(worker, (port, piece))?;
-            self.look()?;
         }
         Ok(())
     }
@@ -254,21 +258,21 @@ impl Play {
         let ended: u64 = ended.map(|event| event.info.packets[0] + event.info.packets[1]).sum();
         let counted = live + ended;
         ensure!((before..=before + sent).contains(&counted), "{sent} of {before} and on count as {counted}");
-        Ok(())
+        self.agree(list)
     }
 
     fn wait(&mut self, ms: u64) -> Result<(), String> {
         self.story.push(format!("{ms} ms"));
         self.house.now_ms += ms;
-        self.house.turn_over();
-        Ok(())
+        self.look()
     }
 
     fn publish(&mut self, policy: usize) -> Result<(), String> {
         self.story.push(format!("policy {policy}"));
         self.steady &= policy == self.policy;
         (self.policy, self.rules) = (policy, policies::parsed(policy)?);
-        self.house.engine.publish(&self.rules).map_err(|error| error.to_string())
+        self.house.engine.publish(&self.rules).map_err(|error| error.to_string())?;
+        self.look()
     }
 
     fn kill(&mut self, script: &mut Script<'_>) -> Result<(), String> {
@@ -284,7 +288,7 @@ impl Play {
         let list = self.house.list()?;
         ensure!(!list.iter().any(|info| info.is_meant_by(&filter)), "killed, and still there: {list:?}");
         ensure!(killed as usize + list.len() == self.list.len(), "{killed} killed, {} left", list.len());
-        Ok(())
+        self.agree(list)
     }
 
     /// Another engine takes over the connections.
@@ -297,6 +301,8 @@ impl Play {
         let loaded = self.house.ask(|connections| connections.load(&mut &state[..]))?;
         let list = self.house.list()?;
         ensure!(loaded >= list.len() as u64, "{loaded} connections loaded, {} there", list.len());
+        let roomy = self.house.engine.connections().summary().max > 100;
+        ensure!(!self.steady || !roomy || list.len() == self.list.len(), "{loaded} of {saved} came back");
         let what =
             |info: &ConnectionInfo| (model::name(info), info.sent, info.state, info.packets, info.bytes);
         let known: HashSet<_> = self.list.iter().map(what).collect();
