@@ -8,11 +8,16 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 
 from . import sockets
+from .daemon import Mmb
+from .frames import ip4, pass_through
+from .frames import udp as scapy_udp
+from .net import RawPort, veth
 from .process import wait_until
 from .programs import Nginx, fetch, ping
 from .routed import INSIDE4, INSIDE6, NAT4, NOWHERE, OUTSIDE4, OUTSIDE6
 from .sockets import closing, listener, opened, receive, refused, talk, udp
 from .test_nat import SOURCE
+from .topology import CLIENT4, SERVER4
 
 A, B = INSIDE4[:2]
 WEB = OUTSIDE4[0]
@@ -391,7 +396,40 @@ def test_two_workers_translate_as_one_does(fresh):
         for near, whom in zip(many, seen):
             far.sendto(b"later", whom)
             assert receive(near, b"later")
-    for host in INSIDE4:
-        assert fetch(site, f"http://{WEB}/big", source=host)[1] == nginx.digest("big")
-    assert ping(site, WEB, count=20, options=["-I", A]) == 20
+        for near in many[:8]:
+            assert sockets.ask(near, far, text=bytes(20000))[0] == NAT4, "in fragments"
+        for host in INSIDE4:
+            with closing(udp(site.client, host)) as (near,):
+                near.connect((WEB, 9))
+                near.send(b"nobody there")
+                with pytest.raises(ConnectionRefusedError):
+                    near.recv(100)
+        for host in INSIDE4:
+            assert fetch(site, f"http://{WEB}/big", source=host)[1] == nginx.digest("big")
+        assert ping(site, WEB, count=20, options=["-I", A]) == 20
+        mmb("del 1")
+        for near, whom in zip(many, seen):
+            far.sendto(b"without the rule", whom)
+            assert receive(near, b"without the rule")
+    assert mmb.ask("show conn summary")["handed"] > 0
     mmb.settled()
+
+
+def test_wires_have_connections_of_their_own(fresh):
+    """What one wire's inside began lets nobody in by another, though all addresses and ports are the same."""
+    site = fresh("af_xdp")
+    veth(site.middle, "xl", site.client, "eth1")
+    veth(site.middle, "xr", site.server, "eth1")
+    ports = {"lan": "vl", "lan2": "xl", "wan": "vr", "wan2": "xr"}
+    there = bytes(ip4() / scapy_udp())
+    back = bytes(ip4(src=SERVER4, dst=CLIENT4) / scapy_udp(sport=53, dport=40000))
+    with Mmb(site.middle, site.folder, ports, "wires").start("--wire", "lan,wan", "--wire", "lan2,wan2") as mmb:
+        mmb.apply(site.folder, "add-stateful in {lan, lan2} udp-dport 53 accept", "add in {wan, wan2} ip-proto udp drop")
+        with site.client_wire() as lan, site.server_wire() as wan:
+            with RawPort(site.client, "eth1") as lan2, RawPort(site.server, "eth1") as wan2:
+                assert pass_through(lan, wan, [there]) == [there]
+                assert pass_through(wan2, lan2, [back]) == []
+                assert pass_through(wan, lan, [back]) == [back]
+                assert pass_through(lan2, wan2, [there]) == [there]
+                assert pass_through(wan2, lan2, [back]) == [back]
+        assert [each["state"] for each in mmb.connections()] == ["replied", "replied"]
