@@ -192,7 +192,9 @@ impl Play {
         let after = self.house.list()?;
         let ended = self.house.events.try_iter().filter(|event| !event.created);
         let closed: HashSet<Name> = ended.map(|event| model::name(&event.info)).collect();
-        let passage = Passage { came, verdict, left, before: &self.list, after: &after, closed: &closed };
+        let members_only = self.steady && self.policy == policies::REFLEXIVE && port == 1;
+        let passage =
+            Passage { came, verdict, left, before: &self.list, after: &after, members_only, closed: &closed };
         passage.check().map_err(|what| format!("{what}; left as {}; {after:#?}", told(left)))?;
         self.agree(after)
     }

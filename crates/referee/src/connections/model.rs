@@ -108,6 +108,8 @@ pub(super) struct Passage<'a> {
     pub(super) left: &'a [u8],
     pub(super) before: &'a [ConnectionInfo],
     pub(super) after: &'a [ConnectionInfo],
+    /// It came from where only packets of connections are let in.
+    pub(super) members_only: bool,
     /// Connections that ended by it.
     pub(super) closed: &'a HashSet<Name>,
 }
@@ -117,6 +119,11 @@ impl Passage<'_> {
     pub(super) fn check(&self) -> Result<(), String> {
         let came = Seen::read(&self.came[LINK..]).ok_or("a script's packet cannot be read")?;
         let counted = self.counted()?;
+        if self.members_only && !came.later && !came.fragment {
+            let passes = matches!(self.verdict, Verdict::Send(_));
+            let is_member = self.connection(&came).is_some();
+            ensure!(passes == is_member, "{:?}, and is of a connection: {is_member}", self.verdict);
+        }
         if matches!(self.verdict, Verdict::Drop(_)) {
             ensure!(counted.is_empty(), "a dropped packet counts for {counted:?}");
             return Ok(());
@@ -125,11 +132,7 @@ impl Passage<'_> {
             ensure!(counted.len() <= 1, "one packet counts for {counted:?}");
             return Ok(());
         }
-        let subject = if came.is_error() { self.quoted(self.came, &came) } else { Some(came) };
-        let member = subject.and_then(|subject| {
-            let ends = if came.is_error() { reversed(subject.ends) } else { subject.ends };
-            self.member(&came, subject.proto, ends)
-        });
+        let member = self.connection(&came);
         let expected = match member {
             Some((info, direction)) if !came.is_error() => vec![(name(info), direction)],
             _ => Vec::new(),
@@ -150,6 +153,15 @@ impl Passage<'_> {
         ensure!(inside.ends == becomes, "{:?} is quoted, and should be {becomes:?}", inside.ends);
         ensure!(left.ends.dst == inside.ends.src, "an error to {:?} about {inside:?}", left.ends.dst);
         Ok(())
+    }
+
+    /// The connection that a packet is of or complains about.
+    fn connection(&self, came: &Seen) -> Option<(&ConnectionInfo, usize)> {
+        if !came.is_error() {
+            return self.member(came, came.proto, came.ends);
+        }
+        let quoted = self.quoted(self.came, came)?;
+        self.member(came, quoted.proto, reversed(quoted.ends))
     }
 
     /// The packet that an error quotes, with the 8 bytes of its transport that RFC 792 asks for.

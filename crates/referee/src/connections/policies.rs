@@ -2,9 +2,11 @@
 
 use mmb_policy::Policy;
 
+/// The one that lets replies in by `b`, and nothing else.
+pub(super) const REFLEXIVE: usize = 0;
+
 /// Their texts.
 pub(super) const ALL: [&str; 12] = [
-    // Replies are let in and nothing else.
     "add-stateful in a accept\nadd in b drop",
     "add-stateful in a ip-saddr 10.0.0.0/24 map ip-saddr 200.0.0.1-200.0.0.2\n\
      add-stateful in a ip6-saddr 2001:db8::/64 map ip6-saddr 2001:db8:f::1",
