@@ -15,7 +15,7 @@ from scapy.packet import Raw
 from . import sockets
 from .frames import summed_up
 from .process import wait_until
-from .programs import fetch, ping
+from .programs import ping
 from .routed import INSIDE4, INSIDE6, NAT4, NAT6, OUTER4, OUTSIDE4, OUTSIDE6
 from .sockets import closing, listener, receive, refused, udp
 from .test_nat import BOTH_FAMILIES, SOURCE, SOURCE_NFT
