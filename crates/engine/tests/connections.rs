@@ -318,6 +318,19 @@ fn shuffled_sequence_numbers_are_mapped_in_acknowledgments_and_sack() {
 }
 
 #[test]
+fn identifications_are_hidden_where_nobody_needs_them() {
+    let frame = |id, flags| {
+        let upper = Upper::Udp(Udp { sport: 5000, dport: 53, ..Udp::default() });
+        Ip4 { source: INSIDE, destination: SERVER, id, flags, ..Ip4::new(upper) }.frame().bytes()
+    };
+    const DF: u8 = 2;
+    let mut mmb = Middlebox::new("add-stateful ip-saddr 10.0.0.0/24 mod ip-id 7");
+    assert_eq!(mmb.through(A, &frame(100, DF)), frame(7, DF));
+    // RFC 6864 section 4.1: what a router may fragment needs its own.
+    assert_eq!(mmb.through(A, &frame(101, 0)), frame(101, 0));
+}
+
+#[test]
 fn two_inside_hosts_reach_each_other_by_their_outside_addresses() {
     let mut mmb = Middlebox::new(
         "set nat filtering address-and-port-dependent\nadd-stateful ip-saddr 10.0.0.0/24 ip-proto udp map ip-saddr 200.0.0.1-200.0.0.2",

@@ -12,6 +12,8 @@ use mmb_packet::{Class, Layout, Packet};
 const SACK: u8 = 5;
 /// Offsets in headers: IPv4 identification, addresses; IPv6 addresses.
 const IP4_ID: usize = 4;
+const IP4_FLAGS: usize = 6;
+const DONT_FRAGMENT: u8 = 0x40;
 const IP4_CHECKSUM: usize = 10;
 const IP4_ADDRESSES: usize = 12;
 const IP6_ADDRESSES: usize = 8;
@@ -29,7 +31,7 @@ pub struct Translation {
     pub seq: u32,
     /// See `seq`.
     pub ack: u32,
-    /// The IPv4 identification, but of fragments.
+    /// The IPv4 identification of packets that nobody may fragment: only those may share one (RFC 6864 section 4.1).
     pub ip_id: Option<u16>,
     /// The IPv6 flow label.
     pub flow_label: Option<u32>,
@@ -158,7 +160,9 @@ impl Translation {
                         deltas.transport = deltas.transport.and(delta);
                     }
                 }
+                let whole = bytes.get(ip + IP4_FLAGS).is_some_and(|flags| flags & DONT_FRAGMENT != 0);
                 if let Some(id) = self.ip_id
+                    && whole
                     && !layout.is_fragment()
                 {
                     put(bytes, ip + IP4_ID, id.to_be_bytes(), &mut deltas.header);

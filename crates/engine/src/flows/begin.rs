@@ -37,7 +37,9 @@ impl Flows {
             return self.enter(packet, segment.as_ref(), [arrived, arrived.reversed()], [set, 0, extra]);
         }
         let first = rules().next().map_or(0, |rule| rule.stamp as u32);
-        let taken = |tuple: &Tuple| table.find(tuple).is_some();
+        let owners = &keeper.common.owners;
+        let elsewhere = |tuple: &Tuple| owners.workers() > 1 && owners.is_taken(tuple, keeper.worker);
+        let taken = |tuple: &Tuple| table.find(tuple).is_some() || elsewhere(tuple);
         let mut hairpin = None;
         // A packet for an outside address of ours, from a side that has one itself, goes back to that side (RFC 4787 REQ-9).
         let mut nat = keeper.common.nat();
@@ -102,7 +104,7 @@ impl Flows {
             keeper.closed(connection, reason);
         });
         self.stale = true;
-        let id = self.settle(made, [set, binding, extra], &reply)?;
+        let id = self.settle(made, [set, binding, extra])?;
         self.table.touch(id, Direction::Forward, self.now_ms, packet.len(), segment);
         self.keeper.tell(self.table.get(id), None);
         Ok((id, Direction::Forward))
@@ -140,7 +142,7 @@ impl Flows {
             keeper.closed(connection, reason);
         });
         self.stale = true;
-        self.settle(made, [set, restored.binding, extra], &reply).map(|_| ())
+        self.settle(made, [set, restored.binding, extra]).map(|_| ())
     }
 
     /// Hangs on a connection that was made what it has; gives that back if it was not.
@@ -148,28 +150,32 @@ impl Flows {
         &mut self,
         made: Result<ConnId, mmb_conn::Refused>,
         [set, binding, extra]: [u32; 3],
-        reply: &Tuple,
     ) -> Result<ConnId, DropReason> {
         let Flows { table, keeper, .. } = self;
-        let id = match made {
+        let claimed = made.map_err(|why| match why {
+            mmb_conn::Refused::Full => DropReason::ConnFull,
+            mmb_conn::Refused::Taken => DropReason::NatClash,
+            mmb_conn::Refused::NotSyn => DropReason::ConnNotSyn,
+        });
+        let claimed = claimed.and_then(|id| {
+            if keeper.common.claim(table.get(id), keeper.worker) {
+                return Ok(id);
+            }
+            table.remove(id);
+            Err(DropReason::NatClash)
+        });
+        let id = match claimed {
             Ok(id) => id,
-            Err(why) => {
+            Err(reason) => {
                 keeper.common.release(binding);
                 keeper.extras.free(extra);
                 keeper.sets.leave(set);
-                return Err(match why {
-                    mmb_conn::Refused::Full => DropReason::ConnFull,
-                    mmb_conn::Refused::Taken => DropReason::NatClash,
-                    mmb_conn::Refused::NotSyn => DropReason::ConnNotSyn,
-                });
+                return Err(reason);
             }
         };
         self.plans.begin(id);
         let connection = table.get_mut(id);
         (connection.rules, connection.binding, connection.extra) = (set, binding, extra);
-        if keeper.common.owners.workers() > 1 {
-            keeper.common.owners.claim(reply, keeper.worker);
-        }
         keeper.cells.connection_created();
         self.count();
         Ok(id)

@@ -6,7 +6,7 @@ use super::owners::Owners;
 use super::sets::RuleSets;
 use crate::cells::WorkerCells;
 use mmb_conn::nat::Nat;
-use mmb_conn::{CloseReason, ConnId, Connection, Direction, Tuple};
+use mmb_conn::{CloseReason, ConnId, Connection, Tuple};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -45,6 +45,22 @@ impl Common {
         }
     }
 
+    /// Tells all workers whose a connection's replies are, if they cannot know. False if they are another worker's.
+    pub(super) fn claim(&self, connection: &Connection, worker: usize) -> bool {
+        let [forward, reply] = connection.tuples();
+        self.owners.workers() == 1 || reply == forward.reversed() || self.owners.claim(&reply, worker)
+    }
+
+    /// The connection has ended.
+    fn let_go(&self, connection: &Connection, worker: usize) {
+        if self.owners.workers() > 1 {
+            let [forward, reply] = connection.tuples();
+            if reply != forward.reversed() {
+                self.owners.let_go(&reply, worker);
+            }
+        }
+    }
+
     /// The worker that a connection with this tuple belongs to.
     pub(crate) fn owner(&self, tuple: &Tuple) -> usize {
         self.owners.of(tuple)
@@ -72,9 +88,7 @@ impl Keeper {
     pub(super) fn closed(&mut self, connection: &Connection, reason: CloseReason) {
         self.tell(connection, Some(reason));
         self.common.release(connection.binding);
-        if self.common.owners.workers() > 1 {
-            self.common.owners.let_go(&connection.tuple(Direction::Reply), self.worker);
-        }
+        self.common.let_go(connection, self.worker);
         self.extras.free(connection.extra);
         self.sets.leave(connection.rules);
         self.cells.connection_closed(reason);

@@ -9,6 +9,7 @@
 
 use mmb_conn::Tuple;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock};
 
@@ -46,29 +47,41 @@ impl Owners {
         self.by_hash(hash)
     }
 
-    /// A connection of `worker` has replies with this tuple.
-    pub(crate) fn claim(&self, reply: &Tuple, worker: usize) {
-        let hash = self.hash(reply);
-        if self.by_hash(hash) != worker {
-            let mut shard =
-                self.moved[hash as usize % SHARDS].write().unwrap_or_else(PoisonError::into_inner);
-            if shard.insert(*reply, worker).is_none() {
+    /// A translated connection of `worker` has replies with this tuple. False if another worker's has: nothing is changed.
+    pub(crate) fn claim(&self, reply: &Tuple, worker: usize) -> bool {
+        let mut shard = self.shard(reply).write().unwrap_or_else(PoisonError::into_inner);
+        match shard.entry(*reply) {
+            Entry::Occupied(other) => *other.get() == worker,
+            Entry::Vacant(place) => {
+                place.insert(worker);
                 self.len.fetch_add(1, Ordering::Release);
+                true
             }
         }
     }
 
+    /// Whether a translated connection of another worker has replies with this tuple.
+    pub(crate) fn is_taken(&self, reply: &Tuple, worker: usize) -> bool {
+        self.len.load(Ordering::Acquire) > 0
+            && self
+                .shard(reply)
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get(reply)
+                .is_some_and(|&other| other != worker)
+    }
+
     /// It has ended.
     pub(crate) fn let_go(&self, reply: &Tuple, worker: usize) {
-        let hash = self.hash(reply);
-        if self.by_hash(hash) != worker {
-            let mut shard =
-                self.moved[hash as usize % SHARDS].write().unwrap_or_else(PoisonError::into_inner);
-            if shard.get(reply) == Some(&worker) {
-                shard.remove(reply);
-                self.len.fetch_sub(1, Ordering::Release);
-            }
+        let mut shard = self.shard(reply).write().unwrap_or_else(PoisonError::into_inner);
+        if shard.get(reply) == Some(&worker) {
+            shard.remove(reply);
+            self.len.fetch_sub(1, Ordering::Release);
         }
+    }
+
+    fn shard(&self, tuple: &Tuple) -> &RwLock<HashMap<Tuple, usize>> {
+        &self.moved[self.hash(tuple) as usize % SHARDS]
     }
 
     #[inline]
@@ -129,7 +142,9 @@ mod tests {
             let reply = tuple(number);
             let by_hash = owners.of(&reply);
             for worker in 0..2 {
-                owners.claim(&reply, worker);
+                assert!(owners.claim(&reply, worker) && owners.claim(&reply, worker));
+                assert!(!owners.claim(&reply, 1 - worker) && owners.is_taken(&reply, 1 - worker));
+                assert!(!owners.is_taken(&reply, worker));
                 assert_eq!(owners.of(&reply), worker);
                 owners.let_go(&reply, worker);
                 assert_eq!(owners.of(&reply), by_hash);

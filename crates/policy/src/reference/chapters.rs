@@ -188,6 +188,7 @@ stateful rules that they would match later do not join.
 - `map`, `shuffle`, `lb` and, in a stateful rule, `mod` of an address, a port, an identifier or a sequence number are mappings:
   packets from the end that began get the new value, packets back get it undone, both before other edits. All other targets of
   the connection's rules apply to the packets of both directions.
+- A mapping of `ip-id` is written on packets with DF only: what may be fragmented keeps the identification by which its pieces are put together (RFC 6864).
 - Packets back are known by what they are after the mapping. ICMP errors belong to the connection of the packet that they quote,
   and are translated with it.
 - A packet from outside to an address and port that a mapping gave to an inside one makes a connection as well, without rules, if
