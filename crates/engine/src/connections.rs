@@ -1,8 +1,8 @@
 //! Connections as the control side sees them: lists, ends and watches them.
 //!
 //! Connections belong to workers. [`Connections`] is a handle through which others ask: a question is a task that a worker runs
-//! between two vectors, over at most [`CHUNK`] connections, so that packets hardly wait; a worker that does not answer within
-//! [`PATIENCE`] has stopped. What is only counted is read from counters, without asking.
+//! between two vectors, over at most a thousand connections, so that packets hardly wait; a worker that does not answer within
+//! some seconds has stopped. What is only counted is read from counters, without asking.
 
 use crate::cells::WorkerCells;
 use crate::flows::{Common, Flows, saved};

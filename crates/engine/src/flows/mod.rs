@@ -2,10 +2,10 @@
 //!
 //! Purpose: [`Flows`] is a worker's table of connections with all that hangs on them. The connections stage tells of each packet of
 //! a vector how it stands to them ([`Flows::relate`]); the verdict stage then makes connections ([`Flows::open`]), keeps them
-//! going ([`Flows::touch`]) and asks how packets are translated ([`Flows::translation`]).
+//! going ([`Flows::touch`]) and asks how packets are translated ([`Flows::turn`]).
 //!
 //! A connection has the stateful rules that its first packet matched (`sets`), and from them a translation: its reply tuple is not
-//! its own tuple reversed, and what no tuple says (sequence numbers, identification, flow label) is in an [`Extra`]. A policy that
+//! its own tuple reversed, and what no tuple says (sequence numbers, identification, flow label) is in an extra (`extra`). A policy that
 //! comes later takes rules away from connections, never a translation: the two ends would not know each other any more.
 //!
 //! Life-cycle: belongs to a worker, which alone touches it. The control side sends it tasks, which run between vectors
