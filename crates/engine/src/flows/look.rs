@@ -82,6 +82,7 @@ impl Flows {
         if !snapshot.is_constant() {
             return 0;
         }
+        self.found.iter().flatten().for_each(|(id, _)| self.plans.fetch(*id));
         for &at in &self.of {
             let at = usize::from(at);
             let Standing::Member(id, direction) = self.standings[at] else { continue };

@@ -5,6 +5,7 @@
 //! only grow, and those below the first one of the policy in force mean nothing.
 
 use hashbrown::HashTable;
+use mmb_classify::prefetch;
 use mmb_conn::{ConnId, Direction};
 use mmb_packet::PortId;
 
@@ -84,6 +85,15 @@ impl Plans {
             self.plans.push(Box::new([[0; 2]; CHUNK]));
         }
         self.plans[place / CHUNK][place % CHUNK] = [0; 2];
+    }
+
+    /// Asks for the memory of a connection's plans.
+    #[inline]
+    pub(crate) fn fetch(&self, id: ConnId) {
+        let place = id.0 as usize;
+        if let Some(chunk) = self.plans.get(place / CHUNK) {
+            prefetch(&chunk[place % CHUNK]);
+        }
     }
 
     /// The plan of a connection, if it is of the policy in force.
