@@ -283,6 +283,19 @@ fn fragments_follow_their_first_one() {
     let sent = Udp { sport: sport(&first), dport: 9, payload: vec![1; 24], ..Udp::default() };
     let expected = Ip4 { source: OUTSIDE, destination: SERVER, ..Ip4::new(Upper::Udp(sent)) }.bytes();
     assert_eq!([&first[34..], &later[34..]].concat(), expected[20..]);
+    // The same piece again is one too many; the datagram goes on.
+    let more = Udp { sport: 5000, dport: 9, payload: vec![1; 40], ..Udp::default() };
+    let whole = Ip4 { source: INSIDE, destination: SERVER, ..Ip4::new(Upper::Udp(more)) }.bytes();
+    let piece = |bytes: &[u8], frag_offset, flags| {
+        let upper = Upper::Raw(17, bytes.to_vec());
+        Ip4 { source: INSIDE, destination: SERVER, id: 11, frag_offset, flags, ..Ip4::new(upper) }
+            .frame()
+            .bytes()
+    };
+    mmb.through(A, &piece(&whole[20..36], 0, 1));
+    mmb.through(A, &piece(&whole[36..52], 2, 1));
+    assert_eq!(mmb.dropped(A, &piece(&whole[36..52], 2, 1)), DropReason::FragmentDuplicate);
+    mmb.through(A, &piece(&whole[52..], 4, 0));
     // A fragment of a datagram whose first one did not come is not let through untranslated.
     let stray = Ip4 {
         source: INSIDE,
