@@ -104,12 +104,16 @@ impl Check {
             last: last as u32,
             outside,
         };
-        // Flags, in packets that may have others too.
-        let alike = |(mask, value): (u128, u128), outside| Check::Range {
-            from: Extract { mask: mask as u32, ..from },
-            first: value as u32,
-            last: value as u32,
-            outside,
+        // Flags, in packets that may have others too. The lowest bit that counts is bit 0 of the number: next numbers are next to
+        // each other then.
+        let alike = |(mask, value): (u128, u128), outside| {
+            let below = mask.trailing_zeros() % 32;
+            Check::Range {
+                from: Extract { mask: (mask >> below) as u32, shift: from.shift + below as u8, ..from },
+                first: (value >> below) as u32,
+                last: (value >> below) as u32,
+                outside,
+            }
         };
         match (bounds.as_slice(), others.as_slice()) {
             ([one], _) => range(one, false),

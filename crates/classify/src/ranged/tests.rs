@@ -249,3 +249,23 @@ proptest! {
         follow(changes, lanes, KEYS);
     }
 }
+
+/// All but those numbers in which some bits are so: bits that do not begin at the field's lowest one were once taken for
+/// others in blocks.
+#[test]
+fn sets_that_leave_out_flags_are_found() {
+    let mut lanes = vec![[0; crate::VECTOR]; 20];
+    (0..crate::VECTOR).for_each(|key| lanes[2][key] = (key as u32 % 16 << 4).to_be());
+    let mut changes = Vec::new();
+    for mask in 1..16u128 {
+        for value in (0..16u128).filter(|value| value & !mask == 0) {
+            for inside in [false, true] {
+                let numbers: Vec<u128> = (0..16).filter(|n| (n & mask == value) == inside).collect();
+                let bounds = mmb_policy::Intervals::of(&numbers);
+                // Four bits in the middle of a lane.
+                changes.push(Change::Insert(vec![Check::number(2 * 32 + 24, 4, &bounds, 0)]));
+            }
+        }
+    }
+    follow(changes, lanes, KEYS);
+}
