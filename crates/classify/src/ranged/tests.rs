@@ -255,7 +255,7 @@ proptest! {
 #[test]
 fn sets_that_leave_out_flags_are_found() {
     let mut lanes = vec![[0; crate::VECTOR]; 20];
-    (0..crate::VECTOR).for_each(|key| lanes[2][key] = (key as u32 % 16 << 4).to_be());
+    (0..crate::VECTOR).for_each(|key| lanes[2][key] = ((key as u32 % 16) << 4).to_be());
     let mut changes = Vec::new();
     for mask in 1..16u128 {
         for value in (0..16u128).filter(|value| value & !mask == 0) {
