@@ -5,17 +5,20 @@
 //! what it yields is folded to 64 bits under two more keys.
 
 use crate::Tuple;
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// The keys of a table. Made from one secret seed.
+/// A hash under keys that are made from one secret seed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hasher {
+pub struct Hasher {
     keys: [u64; 7],
 }
 
 impl Hasher {
-    pub(crate) fn new(seed: u64) -> Hasher {
-        let mut state = seed;
-        Hasher { keys: std::array::from_fn(|_| next(&mut state)) }
+    /// Whoever knows `seed` can tell all hashes.
+    pub fn new(seed: u64) -> Hasher {
+        let mut keys = SplitMix64::seed_from_u64(seed);
+        Hasher { keys: std::array::from_fn(|_| keys.next_u64()) }
     }
 
     /// All tuples of IPv4 have one hash, as an adversary would like it.
@@ -24,8 +27,9 @@ impl Hasher {
         Hasher { keys: [0; 7] }
     }
 
+    /// The hash of a tuple, all bits of it alike.
     #[inline]
-    pub(crate) fn hash(&self, tuple: &Tuple) -> u64 {
+    pub fn hash(&self, tuple: &Tuple) -> u64 {
         let [from, to] = tuple.addresses;
         let keys = &self.keys;
         let product = |address: u128, at: usize| {
@@ -49,15 +53,6 @@ pub(crate) fn packed_ports(tuple: &Tuple) -> u32 {
 #[inline]
 pub(crate) fn packed_rest(tuple: &Tuple) -> u32 {
     u32::from(tuple.wire) | u32::from(tuple.proto) << 16 | u32::from(tuple.family) << 24
-}
-
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

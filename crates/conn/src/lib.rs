@@ -23,6 +23,7 @@ mod tuple;
 mod wheel;
 
 pub use connection::{ConnId, Connection, Snapshot};
+pub use hash::Hasher;
 pub use state::{CloseReason, Direction, State};
 pub use table::{Refused, Table};
 pub use tcp::{Judged, Pickup, Segment, Tracker, flags};

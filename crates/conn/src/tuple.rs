@@ -47,6 +47,14 @@ impl Tuple {
         Tuple { addresses: [to, from], ports: [dport, sport], ..self }
     }
 
+    /// The tuple or its [reverse](Tuple::reversed), the same one of both: a connection's, whichever way a packet goes.
+    #[inline]
+    #[must_use]
+    pub fn in_order(self) -> Tuple {
+        let end = |side: usize| (self.addresses[side], self.ports[side]);
+        if end(SOURCE) <= end(DESTINATION) { self } else { self.reversed() }
+    }
+
     /// An address for people.
     pub fn address(&self, side: usize) -> IpAddr {
         match self.family {

@@ -4,6 +4,8 @@ use super::addresses::Addresses;
 use super::open::Open;
 use super::random::{Secrets, scale};
 use crate::Tuple;
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::{BTreeSet, HashMap};
 
 /// How connections are spread over values.
@@ -90,12 +92,9 @@ fn wide(hash: u64, probe: u64) -> u128 {
     u128::from(mix(low)) << 64 | u128::from(low)
 }
 
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): spreads a number over all bits.
+/// Spreads a number over all bits.
 fn mix(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    number ^ (number >> 31)
+    SplitMix64::seed_from_u64(number).next_u64()
 }
 
 /// How many connections each value has, and which one has the fewest. What has none costs no memory.

@@ -7,7 +7,7 @@
 //! Who writes: any worker, when a translated connection begins or ends. Only packets that the worker which received them knows no
 //! connection of are looked up here, and only where there are several workers.
 
-use mmb_conn::Tuple;
+use mmb_conn::{Hasher, Tuple};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,14 +19,19 @@ const SHARDS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Owners {
     workers: usize,
-    seed: u64,
+    hasher: Hasher,
     moved: [RwLock<HashMap<Tuple, usize>>; SHARDS],
     len: AtomicUsize,
 }
 
 impl Owners {
     pub(crate) fn new(workers: usize, seed: u64) -> Owners {
-        Owners { workers, seed, moved: std::array::from_fn(|_| RwLock::default()), len: AtomicUsize::new(0) }
+        Owners {
+            workers,
+            hasher: Hasher::new(seed),
+            moved: std::array::from_fn(|_| RwLock::default()),
+            len: AtomicUsize::new(0),
+        }
     }
 
     /// How many workers there are.
@@ -92,21 +97,8 @@ impl Owners {
     /// The same for a tuple and the one that is reversed.
     #[inline]
     fn hash(&self, tuple: &Tuple) -> u64 {
-        let end = |side: usize| {
-            let address = tuple.addresses[side];
-            let folded = (address as u64) ^ (address >> 64) as u64 ^ u64::from(tuple.ports[side]) << 40;
-            mix(folded ^ self.seed)
-        };
-        mix(end(0).wrapping_add(end(1)) ^ u64::from(tuple.proto) ^ u64::from(tuple.wire) << 16)
+        self.hasher.hash(&tuple.in_order())
     }
-}
-
-/// The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-#[inline]
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }
 
 #[cfg(test)]
