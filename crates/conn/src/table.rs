@@ -240,19 +240,12 @@ impl Table {
     ) -> Judged {
         self.now_ms = self.now_ms.max(now_ms);
         let now_ms = self.now_ms;
-        let connection = self.slab.at_mut(id.0);
-        let (proto, state) = (connection.proto(), connection.state);
-        let timeout_ms = self.timeouts.ms(proto, state);
-        if connection.idle_ms(now_ms) >= timeout_ms {
-            return Judged::Reopens;
-        }
-        let judged = match (proto, segment) {
-            (proto::TCP, Some(segment)) => connection.tracker.segment(state, direction, segment),
-            _ => answered(proto, state, direction),
-        };
+        let (judged, tracker) = self.judge(id, direction, now_ms, segment);
         if judged == Judged::Reopens {
             return judged;
         }
+        let connection = self.slab.at_mut(id.0);
+        connection.tracker = tracker;
         connection.count(direction, bytes);
         if judged == Judged::OutOfWindow {
             return judged;
@@ -263,6 +256,30 @@ impl Table {
             _ => self.queues.used(&mut self.slab, id.0),
         }
         judged
+    }
+
+    /// Whether [`Table::touch`] would say that a packet reopens its connection.
+    pub fn reopens(&self, id: ConnId, direction: Direction, now_ms: u64, segment: Option<&Segment>) -> bool {
+        self.judge(id, direction, now_ms.max(self.now_ms), segment).0 == Judged::Reopens
+    }
+
+    /// What a packet says of its connection, and what would be known of both ends after it.
+    #[inline]
+    fn judge(
+        &self,
+        id: ConnId,
+        direction: Direction,
+        now_ms: u64,
+        segment: Option<&Segment>,
+    ) -> (Judged, Tracker) {
+        let connection = self.slab.at(id.0);
+        let (proto, state, mut tracker) = (connection.proto(), connection.state, connection.tracker);
+        let judged = match (proto, segment) {
+            _ if connection.idle_ms(now_ms) >= self.timeouts.ms(proto, state) => Judged::Reopens,
+            (proto::TCP, Some(segment)) => tracker.segment(state, direction, segment),
+            _ => answered(proto, state, direction),
+        };
+        (judged, tracker)
     }
 
     /// Puts a connection in another state, and in the queue of that.

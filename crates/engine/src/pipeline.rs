@@ -136,9 +136,9 @@ impl Pipeline {
         if concerned {
             let layouts = &self.layouts[..packets.len()];
             self.flows.relate(snapshot, packets, layouts, verdicts, handed);
-            if self.flows.plan(snapshot, packets, layouts) > 0 {
+            if self.flows.plan(snapshot, packets) {
                 let flows = &self.flows;
-                self.keys.retain(|packet| flows.planned(usize::from(packet)).is_none());
+                self.keys.retain(|packet| !flows.is_settled(usize::from(packet)));
             }
             related = cycles.now();
         }

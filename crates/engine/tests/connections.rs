@@ -231,8 +231,11 @@ fn what_was_closed_is_not_opened_again_from_the_other_side() {
     }
     assert_eq!(mmb.list()[0].state, "time-wait");
     assert_eq!(mmb.dropped(B, &segment(false, SYN, 9000, 0)), DropReason::Rule);
+    assert_eq!(mmb.list()[0].state, "time-wait");
     mmb.through(A, &segment(true, SYN, 70_000, 0));
     assert_eq!(mmb.list()[0].state, "syn-sent");
+    // The rule counts all packets that it lets pass, each once; the other one all packets.
+    assert_eq!([1, 2].map(|id| mmb.engine.rule_count(RuleId(id)).packets), [7, 8]);
 }
 
 /// An ICMP error over IPv4 from a router about a packet, of which the IP header and 8 bytes are quoted.
@@ -556,4 +559,22 @@ fn packets_find_another_workers_connection_though_no_rule_is_stateful_any_more()
         let (_, back) = pass_any(&mut workers, first, B, &udp(server, (OUTSIDE, 5000)));
         assert_eq!(back, udp(server, client));
     }
+}
+
+#[test]
+fn who_may_come_in_and_finds_no_room_is_refused() {
+    let nat = "add-stateful in a ip-proto udp map ip-saddr 200.0.0.1";
+    let mut mmb = Middlebox::new(&format!("set nat filtering endpoint-independent\n{nat}"));
+    let sent = mmb.through(A, &udp((INSIDE, 5000), (SERVER, 53)));
+    mmb.through(B, &udp((SERVER, 53), (OUTSIDE, sport(&sent))));
+    let stranger = Ipv4Addr::new(203, 0, 113, 7);
+    let came = mmb.through(B, &udp((stranger, 9), (OUTSIDE, sport(&sent))));
+    assert_eq!(came, udp((stranger, 9), (INSIDE, 5000)));
+    mmb.through(A, &udp((INSIDE, 5000), (stranger, 9)));
+    // Both are answered: nobody makes room for another stranger, who must not come in untranslated either.
+    mmb.engine
+        .publish(&policy(&format!("set nat filtering endpoint-independent\nset conn max 2\n{nat}")))
+        .expect("it can be put in force");
+    let frame = udp((stranger, 10), (OUTSIDE, sport(&sent)));
+    assert_eq!(mmb.dropped(B, &frame), DropReason::ConnFull);
 }

@@ -11,19 +11,18 @@ use std::sync::atomic::Ordering;
 
 impl Flows {
     /// Makes a connection of a packet that matched these stateful rules, given by slot in the order in which their targets are
-    /// applied. `at` is the packet's number in the vector.
+    /// applied. `arrived` is the packet's tuple.
     ///
     /// # Errors
     /// Why there is none; the packet is not to pass then.
     pub(crate) fn open(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        arrived: Tuple,
         slots: &[u32],
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> Result<(ConnId, Direction), DropReason> {
-        let arrived = self.tuples[at];
         let rules = || slots.iter().filter_map(|&slot| snapshot.stateful(slot));
         let mut mapping = Mapping::default();
         for rule in rules().filter(|rule| rule.maps) {
@@ -41,7 +40,6 @@ impl Flows {
         let elsewhere = |tuple: &Tuple| owners.workers() > 1 && owners.is_taken(tuple, keeper.worker);
         let taken = |tuple: &Tuple| table.find(tuple).is_some() || elsewhere(tuple);
         let mut hairpin = None;
-        // A packet for an outside address of ours, from a side that has one itself, goes back to that side (RFC 4787 REQ-9).
         let mut nat = keeper.common.nat();
         let mut translated = nat.translate(first, &mapping, &arrived, &taken).map_err(refused)?;
         // A packet for an outside end of ours, from a side that has one itself, goes back to that side (RFC 4787 REQ-9).
@@ -70,28 +68,30 @@ impl Flows {
 
     /// Makes a connection of a packet that matched no stateful rule, but comes to an outside end of ours from whom it may (RFC 4787
     /// REQ-8); none if it does not.
+    ///
+    /// # Errors
+    /// Why there is none though it may come; the packet is not to pass then.
     pub(crate) fn admit(
         &mut self,
         snapshot: &Snapshot,
-        at: usize,
+        arrived: Tuple,
         packet: &Packet<'_>,
         layout: &Layout,
-    ) -> Option<(ConnId, Direction)> {
+    ) -> Result<Option<(ConnId, Direction)>, DropReason> {
         let common = &self.keeper.common;
         if common.bindings.load(Ordering::Relaxed) == 0 {
-            return None;
+            return Ok(None);
         }
-        let arrived = self.tuples[at];
         let Translated { sent, binding } = common.nat().enter(Translated { sent: arrived, binding: 0 });
         if sent == arrived {
-            return None;
+            return Ok(None);
         }
         let segment = relate::segment(packet, layout);
         let set = self.keeper.sets.enter(snapshot, &[]);
-        self.enter(packet, segment.as_ref(), [arrived, sent.reversed()], [set, binding, 0]).ok()
+        self.enter(packet, segment.as_ref(), [arrived, sent.reversed()], [set, binding, 0]).map(Some)
     }
 
-    /// Puts a connection into the table with its first packet; `holds` are its rules, binding and extra.
+    /// Puts a connection into the table with its first packet; `[set, binding, extra]` is what it has.
     fn enter(
         &mut self,
         packet: &Packet<'_>,
@@ -100,12 +100,12 @@ impl Flows {
         [set, binding, extra]: [u32; 3],
     ) -> Result<(ConnId, Direction), DropReason> {
         let Flows { table, keeper, .. } = self;
-        let made = table.insert(self.now_ms, arrived, reply, segment, &mut |connection, reason| {
+        let made = table.insert(keeper.now_ms, arrived, reply, segment, &mut |connection, reason| {
             keeper.closed(connection, reason);
         });
         self.stale = true;
         let id = self.settle(made, [set, binding, extra])?;
-        self.table.touch(id, Direction::Forward, self.now_ms, packet.len(), segment);
+        self.table.touch(id, Direction::Forward, self.keeper.now_ms, packet.len(), segment);
         self.keeper.tell(self.table.get(id), None);
         Ok((id, Direction::Forward))
     }
@@ -113,7 +113,7 @@ impl Flows {
     /// A connection for a file.
     pub(crate) fn saved(&self, connection: &Connection) -> Saved {
         let rules = self.keeper.sets.rules(connection.rules).map(|rule| rule.id).collect();
-        Saved::of(connection, self.now_ms, *self.keeper.extras.get(connection.extra), rules)
+        Saved::of(connection, self.keeper.now_ms, *self.keeper.extras.get(connection.extra), rules)
     }
 
     /// Makes a connection that another daemon had. `slots` are those of its rules that this one knows.
@@ -138,7 +138,7 @@ impl Flows {
         drop(nat);
         let extra = keeper.extras.keep(saved.extra);
         let set = keeper.sets.enter(snapshot, slots);
-        let made = table.restore(self.now_ms, &saved.connection, &mut |connection, reason| {
+        let made = table.restore(keeper.now_ms, &saved.connection, &mut |connection, reason| {
             keeper.closed(connection, reason);
         });
         self.stale = true;

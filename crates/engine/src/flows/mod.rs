@@ -38,6 +38,7 @@ use mmb_packet::{Layout, Packet};
 use mmb_policy::policy as settings;
 use mmb_rewrite::Translation;
 use plans::Plans;
+use relate::Sought;
 use sets::RuleSets;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -48,16 +49,13 @@ use std::sync::mpsc::SyncSender;
 const DATAGRAMS: usize = 4096;
 const FRAGMENT_AGE_MS: u64 = 15_000;
 
-/// That of a packet which was not looked up: there is no such family.
-const NO_TUPLE: Tuple = Tuple { addresses: [0; 2], ports: [0; 2], wire: 0, proto: 0, family: 0 };
-
 /// How a packet stands to connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Standing {
     /// It is of none, and makes none.
     Apart,
-    /// It is of none, and may make one.
-    New,
+    /// It is of none, and may make one with this tuple.
+    New(Tuple),
     /// It is of this one.
     Member(ConnId, Direction),
     /// It is a fragment without a transport header of this one.
@@ -94,9 +92,8 @@ pub(crate) struct Flows {
     pub(crate) table: Table,
     pub(crate) keeper: Keeper,
     fragments: Fragments,
-    now_ms: u64,
-    /// The packets' tuples, [`NO_TUPLE`] for those that have none.
-    tuples: Box<[Tuple; VECTOR]>,
+    /// What the packets are looked up by.
+    sought: Box<[Option<Sought>; VECTOR]>,
     standings: Box<[Standing; VECTOR]>,
     pub(crate) plans: Plans,
     /// The packets' plans, 0 for those that have none.
@@ -107,6 +104,8 @@ pub(crate) struct Flows {
     of: Vec<u8>,
     /// A connection came or went since the vector was looked up: what was found may be wrong.
     stale: bool,
+    /// Some packets of the vector need no classifying.
+    some_settled: bool,
     /// The worker counts among those that have connections.
     busy: bool,
 }
@@ -126,8 +125,7 @@ impl Flows {
                 now_ms: 0,
             },
             fragments: Fragments::new(seed, DATAGRAMS, FRAGMENT_AGE_MS),
-            now_ms: 0,
-            tuples: Box::new([NO_TUPLE; VECTOR]),
+            sought: Box::new([None; VECTOR]),
             standings: Box::new([Standing::Apart; VECTOR]),
             plans: Plans::default(),
             planned: Box::new([0; VECTOR]),
@@ -135,6 +133,7 @@ impl Flows {
             found: Vec::with_capacity(VECTOR),
             of: Vec::with_capacity(VECTOR),
             stale: false,
+            some_settled: false,
             busy: false,
         }
     }
@@ -165,11 +164,10 @@ impl Flows {
     #[inline]
     pub(crate) fn advance(&mut self, now_ms: u64) {
         // A host's clock may be read by several threads; ours never goes back.
-        self.now_ms = self.now_ms.max(now_ms);
-        self.keeper.now_ms = self.now_ms;
+        self.keeper.now_ms = self.keeper.now_ms.max(now_ms);
         if !self.table.is_empty() {
             let Flows { table, keeper, .. } = self;
-            table.advance(self.now_ms, &mut |connection, reason| keeper.closed(connection, reason));
+            table.advance(keeper.now_ms, &mut |connection, reason| keeper.closed(connection, reason));
             self.count();
         }
     }
@@ -189,7 +187,7 @@ impl Flows {
 
     /// A connection for people.
     pub(crate) fn info(&self, id: ConnId, connection: &Connection) -> crate::connections::ConnectionInfo {
-        self.keeper.info(id, connection, self.table.expires_ms(id, self.now_ms))
+        self.keeper.info(id, connection, self.table.expires_ms(id, self.keeper.now_ms))
     }
 
     /// Whether packets have to be looked at under a policy: they may be of another worker's connections.
@@ -205,32 +203,35 @@ impl Flows {
         self.keeper.sets.live(snapshot, number)
     }
 
-    /// Notes that a packet of a connection passes. False if the connection ended by it, and the packet may begin another.
-    #[inline]
-    pub(crate) fn touch(
-        &mut self,
-        id: ConnId,
-        direction: Direction,
+    /// Whether a packet of a connection begins another between the same ends: the old one has had its time.
+    pub(crate) fn reopens(
+        &self,
+        at: usize,
+        (id, direction): (ConnId, Direction),
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> bool {
+        let now_ms = self.keeper.now_ms;
+        if self.is_steady(at) && self.table.expires_ms(id, now_ms) > 0 {
+            return false;
+        }
         let segment = self.segment(id, direction, packet, layout);
-        match self.table.touch(id, direction, self.now_ms, packet.len(), segment.as_ref()) {
-            Judged::Moves(_) | Judged::Stays => true,
-            Judged::OutOfWindow => {
-                self.keeper.cells.out_of_window();
-                true
-            }
-            Judged::Reopens => {
-                self.end(id, CloseReason::Finished);
-                false
-            }
+        self.table.reopens(id, direction, now_ms, segment.as_ref())
+    }
+
+    /// Notes that a packet of a connection passes.
+    #[inline]
+    pub(crate) fn touch(&mut self, id: ConnId, direction: Direction, packet: &Packet<'_>, layout: &Layout) {
+        let segment = self.segment(id, direction, packet, layout);
+        let judged = self.table.touch(id, direction, self.keeper.now_ms, packet.len(), segment.as_ref());
+        if judged == Judged::OutOfWindow {
+            self.keeper.cells.out_of_window();
         }
     }
 
     /// A fragment without a transport header passes.
     pub(crate) fn touch_fragment(&mut self, id: ConnId, direction: Direction, packet: &Packet<'_>) {
-        self.table.touch(id, direction, self.now_ms, packet.len(), None);
+        self.table.touch(id, direction, self.keeper.now_ms, packet.len(), None);
     }
 
     /// The TCP header as both ends count: acknowledgments are undone if the connection shifts numbers.

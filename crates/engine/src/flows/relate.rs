@@ -1,39 +1,63 @@
 //! Which connection a packet could be of: its five-tuple, or what it reports an error about.
 
+use super::QuotedAt;
 use mmb_conn::fragment::FragmentKey;
-use mmb_conn::quoted::{Quoted, quoted};
+use mmb_conn::quoted::quoted;
 use mmb_conn::{Segment, Tuple};
 use mmb_packet::checksum::{ICMP, ICMP6, TCP, UDP};
 use mmb_packet::{Class, Layout, Packet, options};
 
-/// How a packet stands to connections.
+/// What a packet is looked up by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sought {
+    /// The key of its connection.
+    pub(crate) tuple: Tuple,
+    pub(crate) sort: Sort,
+    /// It matches the rules that others match which go its way, where these ask for nothing but ends: it is no fragment, and no
+    /// TCP segment that may begin a connection.
+    pub(crate) steady: bool,
+}
+
+/// What a packet is to the connection that it may be of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sort {
+    /// One of its packets.
+    Packet,
+    /// An ICMP query.
+    Request,
+    /// What answers one.
+    Answer,
+    /// A fragment without a transport header.
+    Fragment,
+    /// An ICMP error about a packet that went the other way.
+    Error(QuotedAt),
+}
+
+/// What can be said of a packet from its own bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Relation {
     /// It is of no connection, and makes none.
     None,
-    /// It is of the connection with this key, or may make one.
-    Flow(Tuple),
+    /// It may be of one.
+    Sought(Sought),
     /// It is a later fragment, which has no ports of its own.
     Fragment(FragmentKey),
-    /// It is an ICMP error about a packet with this tuple, quoted at this offset.
-    Error(Quoted, usize),
 }
 
-/// ICMP types: errors (RFC 792), queries and their replies.
+/// ICMP types: errors, queries that ask, and what answers them (RFC 792, RFC 950).
 const ERRORS: [u8; 4] = [3, 4, 11, 12];
-const QUERIES: [u8; 8] = [0, 8, 13, 14, 15, 16, 17, 18];
+const REQUESTS: [u8; 4] = [8, 13, 15, 17];
+const ANSWERS: [u8; 4] = [0, 14, 16, 18];
 /// The same of ICMPv6 (RFC 4443).
 const ERRORS6: [u8; 4] = [1, 2, 3, 4];
-const QUERIES6: [u8; 2] = [128, 129];
-/// Of these, the ones that ask.
-const REQUESTS: [u8; 4] = [8, 13, 15, 17];
 const REQUESTS6: [u8; 1] = [128];
+const ANSWERS6: [u8; 1] = [129];
 /// Bytes of an ICMP header.
 const ICMP_HEADER: usize = 8;
 /// The TCP option of the window scale (RFC 7323).
 const WINDOW_SCALE: u8 = 3;
 
-/// How a packet stands to connections. `wire` is the one that it came by.
+/// What can be said of a packet. `wire` is the one that it came by.
 #[inline]
 pub(crate) fn relation(packet: &Packet<'_>, layout: &Layout, wire: u16) -> Relation {
     let bytes = packet.bytes();
@@ -42,31 +66,42 @@ pub(crate) fn relation(packet: &Packet<'_>, layout: &Layout, wire: u16) -> Relat
         return fragment_key(bytes, layout, &tuple).map_or(Relation::None, Relation::Fragment);
     }
     let Some(header) = bytes.get(usize::from(layout.l4)..) else { return Relation::None };
+    let (mut sort, mut steady) = (Sort::Packet, !layout.is_fragment());
     match layout.l4_kind {
-        TCP | UDP => {
+        kind @ (TCP | UDP) => {
             let Some(&[a, b, c, d]) = header.first_chunk() else { return Relation::None };
             tuple.ports = [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])];
+            steady &= kind == UDP || header.get(13).is_some_and(|flags| flags & SYN == 0);
         }
-        kind @ (ICMP | ICMP6) => {
-            let Some(&[number, _, _, _, a, b, ..]) = header.first_chunk::<ICMP_HEADER>() else {
-                return Relation::None;
-            };
-            let (errors, queries) =
-                if kind == ICMP { (&ERRORS[..], &QUERIES[..]) } else { (&ERRORS6[..], &QUERIES6[..]) };
-            if errors.contains(&number) {
-                let at = usize::from(layout.l4) + ICMP_HEADER;
-                let inside = bytes.get(at..layout.payload_end as usize).unwrap_or_default();
-                return quoted(inside, tuple.family)
-                    .map_or(Relation::None, |quoted| Relation::Error(quoted, at));
-            }
-            if !queries.contains(&number) {
-                return Relation::None;
-            }
-            tuple.ports = [u16::from_be_bytes([a, b]); 2];
-        }
+        ICMP | ICMP6 => match icmp(bytes, layout, &tuple) {
+            Some((of, its)) => (tuple, sort) = (of, its),
+            None => return Relation::None,
+        },
         _ => {}
     }
-    Relation::Flow(tuple)
+    Relation::Sought(Sought { tuple, sort, steady })
+}
+
+/// The key and the sort of an ICMP message with these addresses; `None` for one that is of no connection.
+fn icmp(bytes: &[u8], layout: &Layout, addresses: &Tuple) -> Option<(Tuple, Sort)> {
+    let at = usize::from(layout.l4);
+    let &[number, _, _, _, a, b, ..] = bytes.get(at..)?.first_chunk::<ICMP_HEADER>()?;
+    let (errors, requests, answers) = match layout.l4_kind {
+        ICMP => (&ERRORS[..], &REQUESTS[..], &ANSWERS[..]),
+        _ => (&ERRORS6[..], &REQUESTS6[..], &ANSWERS6[..]),
+    };
+    if errors.contains(&number) {
+        let at = at + ICMP_HEADER;
+        let quoted = quoted(bytes.get(at..layout.payload_end as usize)?, addresses.family)?;
+        let place = QuotedAt { proto: quoted.tuple.proto, ip: at + quoted.ip_at, l4: at + quoted.l4_at };
+        return Some((Tuple { wire: addresses.wire, ..quoted.tuple }.reversed(), Sort::Error(place)));
+    }
+    let sort = match number {
+        _ if requests.contains(&number) => Sort::Request,
+        _ if answers.contains(&number) => Sort::Answer,
+        _ => return None,
+    };
+    Some((Tuple { ports: [u16::from_be_bytes([a, b]); 2], ..*addresses }, sort))
 }
 
 /// The tuple without ports.
@@ -137,21 +172,8 @@ fn fragment_header(bytes: &[u8], layout: &Layout) -> Option<usize> {
     None
 }
 
-/// Whether an ICMP query asks, and does not answer.
-pub(crate) fn asks(packet: &Packet<'_>, layout: &Layout) -> bool {
-    let requests = if layout.l4_kind == ICMP { &REQUESTS[..] } else { &REQUESTS6[..] };
-    packet.bytes().get(usize::from(layout.l4)).is_some_and(|number| requests.contains(number))
-}
-
 /// The flag of a TCP segment that begins a connection.
 const SYN: u8 = 2;
-
-/// Whether a packet is a TCP segment that begins a connection.
-#[inline]
-pub(crate) fn begins(packet: &Packet<'_>, layout: &Layout) -> bool {
-    layout.l4_kind == TCP
-        && packet.bytes().get(usize::from(layout.l4) + 13).is_some_and(|flags| flags & SYN != 0)
-}
 
 /// What TCP tracking looks at; `None` for other protocols.
 #[inline]

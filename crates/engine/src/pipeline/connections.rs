@@ -4,10 +4,11 @@ use super::ballot::Ballot;
 use super::{Edits, Pipeline, Rewrite, Turned};
 use crate::counters::Count;
 use crate::drop::DropReason;
-use crate::flows::Standing;
+use crate::flows::{QuotedAt, Standing};
 use crate::snapshot::Snapshot;
 use crate::worker::Verdict;
 use arrayvec::ArrayVec;
+use mmb_conn::{CloseReason, ConnId, Direction};
 use mmb_packet::Packet;
 
 /// The most stateful rules that one connection has: the first in order.
@@ -30,61 +31,71 @@ impl Pipeline {
             if self.follow_plan(snapshot, at, packet, verdicts) {
                 continue;
             }
-            let mut standing = self.flows.standing(at, packet, &self.layouts[at]);
-            match standing {
-                Standing::Refused(reason) => {
-                    verdicts[at] = Verdict::Drop(reason);
-                    continue;
-                }
-                Standing::Elsewhere(worker) => {
-                    verdicts[at] = Verdict::Hand(worker as u16);
-                    self.handed += 1;
-                    continue;
-                }
-                _ => {}
+            if let Err(verdict) = self.decide_one(snapshot, at, packet, verdicts) {
+                verdicts[at] = verdict;
             }
-            self.gather(snapshot, at, standing);
-            if self.due.is_empty() && matches!(standing, Standing::Apart) {
-                continue;
+        }
+    }
+
+    /// Decides on a packet for which nothing is planned. An error is its verdict.
+    fn decide_one(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        packet: &Packet<'_>,
+        verdicts: &mut [Verdict],
+    ) -> Result<(), Verdict> {
+        let (standing, ends) = match self.flows.standing(at) {
+            Standing::Refused(reason) => return Err(Verdict::Drop(reason)),
+            Standing::Elsewhere(worker) => {
+                self.handed += 1;
+                return Err(Verdict::Hand(worker as u16));
             }
-            let drops = self.hear(snapshot, packet, true).drops();
-            if let Standing::Member(id, direction) = standing
-                && snapshot.is_constant()
-                && !self.layouts[at].is_fragment()
+            // The packet begins anew: it gets the rules that it matches itself.
+            Standing::Member(id, direction)
+                if self.flows.reopens(at, (id, direction), packet, &self.layouts[at]) =>
             {
-                let edits = self.due.iter().any(|&slot| snapshot.actions.at(slot as usize).edit_number() > 0);
-                self.flows.plans.set((id, direction), packet.port, &self.due, drops, edits);
+                (self.flows.anew(at), Some(id))
             }
-            if drops {
-                verdicts[at] = Verdict::Drop(DropReason::Rule);
-                continue;
-            }
-            if matches!(verdicts[at], Verdict::Drop(_)) {
-                continue;
-            }
-            if let Standing::Member(id, direction) = standing
-                && !self.flows.touch(id, direction, packet, &self.layouts[at])
-            {
-                // The packet begins anew: it gets the rules that it matches itself.
-                standing = Standing::New;
-                self.gather(snapshot, at, standing);
-                if self.hear(snapshot, packet, false).drops() {
-                    verdicts[at] = Verdict::Drop(DropReason::Rule);
-                    continue;
-                }
-            }
-            if let Err(reason) = self.turn(snapshot, at, standing, packet, verdicts) {
-                verdicts[at] = Verdict::Drop(reason);
-                continue;
-            }
-            let start = self.listed.len() as u32;
-            let numbers = self.due.iter().map(|&slot| snapshot.actions.at(slot as usize).edit_number());
-            self.listed.extend(numbers.filter(|&number| number > 0));
-            let end = self.listed.len() as u32;
-            if end > start {
-                // A vector's packets are numbered in a byte.
-                self.rewrites.push(Rewrite { packet: at as u8, edits: Edits::Listed(start, end) });
-            }
+            standing => (standing, None),
+        };
+        self.gather(snapshot, at, standing);
+        if self.due.is_empty() && matches!(standing, Standing::Apart) {
+            return Ok(());
+        }
+        let drops = self.hear(snapshot, packet).drops();
+        if let Standing::Member(id, direction) = standing
+            && snapshot.is_constant()
+            && self.flows.is_steady(at)
+        {
+            let edits = self.due.iter().any(|&slot| snapshot.actions.at(slot as usize).edit_number() > 0);
+            self.flows.plans.set((id, direction), packet.port, &self.due, drops, edits);
+        }
+        if drops {
+            return Err(Verdict::Drop(DropReason::Rule));
+        }
+        if matches!(verdicts[at], Verdict::Drop(_)) {
+            return Ok(());
+        }
+        if let Some(id) = ends {
+            self.flows.end(id, CloseReason::Finished);
+        }
+        self.turn(snapshot, at, standing, packet, verdicts).map_err(Verdict::Drop)?;
+        let start = self.listed.len();
+        let numbers = self.due.iter().map(|&slot| snapshot.actions.at(slot as usize).edit_number());
+        self.listed.extend(numbers.filter(|&number| number > 0));
+        self.rewrite_listed(at, start);
+        Ok(())
+    }
+
+    /// Has a packet rewritten by the edits that are listed from `start` on, if there are any.
+    #[inline]
+    fn rewrite_listed(&mut self, at: usize, start: usize) {
+        let end = self.listed.len();
+        if end > start {
+            // A vector's packets are numbered in a byte.
+            let edits = Edits::Listed(start as u32, end as u32);
+            self.rewrites.push(Rewrite { packet: at as u8, edits });
         }
     }
 
@@ -101,10 +112,10 @@ impl Pipeline {
         let cells = &snapshot.cells[self.worker];
         let count = Count { packets: 1, bytes: packet.len() as u64 };
         let (drops, edits) = (decision.drops, decision.edits);
-        let start = self.listed.len() as u32;
+        let start = self.listed.len();
         for &slot in self.flows.plans.rules(decision) {
             cells.slot(slot).add(count);
-            if edits {
+            if edits && !drops {
                 self.listed.push(snapshot.actions.at(slot as usize).edit_number());
             }
         }
@@ -114,18 +125,8 @@ impl Pipeline {
         }
         let Standing::Member(id, direction) = self.flows.known(at) else { return false };
         self.flows.touch(id, direction, packet, &self.layouts[at]);
-        let turn = self.flows.turn(id, direction);
-        if turn.hairpin.is_some() {
-            verdicts[at] = Verdict::Send(packet.port);
-        }
-        // A vector's packets are numbered in a byte.
-        if !turn.translation.is_none() || turn.hairpin.is_some() {
-            self.turned.push(Turned { packet: at as u8, turn, quoted: None });
-        }
-        if edits {
-            let end = self.listed.len() as u32;
-            self.rewrites.push(Rewrite { packet: at as u8, edits: Edits::Listed(start, end) });
-        }
+        self.follow(at, (id, direction), None, packet, verdicts);
+        self.rewrite_listed(at, start);
         true
     }
 
@@ -134,7 +135,7 @@ impl Pipeline {
         self.due.clear();
         let matched = self.scratch.handles(at).iter().copied();
         match standing {
-            Standing::New => self.due.extend(matched),
+            Standing::New(_) => self.due.extend(matched),
             _ => {
                 let stateless = |slot: &u32| !snapshot.actions.at(*slot as usize).is_stateful();
                 self.due.extend(matched.filter(stateless));
@@ -145,8 +146,8 @@ impl Pipeline {
         }
     }
 
-    /// Puts the rules that a packet gets in order, hears what they say about dropping it, and counts them if they are to count.
-    fn hear(&mut self, snapshot: &Snapshot, packet: &Packet<'_>, counts: bool) -> Ballot {
+    /// Puts the rules that a packet gets in order, counts them, and hears what they say about dropping it.
+    fn hear(&mut self, snapshot: &Snapshot, packet: &Packet<'_>) -> Ballot {
         let cells = &snapshot.cells[self.worker];
         let count = Count { packets: 1, bytes: packet.len() as u64 };
         let action = |slot: u32| snapshot.actions.at(slot as usize);
@@ -155,15 +156,14 @@ impl Pipeline {
         }
         let mut ballot = Ballot::default();
         for &slot in &self.due {
-            if counts {
-                cells.slot(slot).add(count);
-            }
+            cells.slot(slot).add(count);
             ballot.cast(action(slot), || Some(self.random.draw()));
         }
         ballot
     }
 
-    /// Notes what a packet's connection does to it; a packet that matched stateful rules and has no connection makes one.
+    /// Keeps a packet's connection going, and notes what it does to the packet; a packet that matched stateful rules and has no
+    /// connection makes one.
     fn turn(
         &mut self,
         snapshot: &Snapshot,
@@ -174,34 +174,55 @@ impl Pipeline {
     ) -> Result<(), DropReason> {
         let Pipeline { flows, layouts, due, .. } = self;
         let layout = &layouts[at];
-        let (id, direction, quoted) = match standing {
+        let mut quoted = None;
+        let member = match standing {
             Standing::Apart | Standing::Elsewhere(_) | Standing::Refused(_) => return Ok(()),
-            Standing::Member(id, direction) => (id, direction, None),
-            Standing::Error(id, direction, quoted) => (id, direction, Some(quoted)),
+            Standing::Member(id, direction) => {
+                flows.touch(id, direction, packet, layout);
+                (id, direction)
+            }
             Standing::Fragment(id, direction) => {
                 flows.touch_fragment(id, direction, packet);
-                (id, direction, None)
+                (id, direction)
             }
-            Standing::New => {
+            Standing::Error(id, direction, place) => {
+                quoted = Some(place);
+                (id, direction)
+            }
+            Standing::New(arrived) => {
                 let stateful = |slot: &u32| snapshot.actions.at(*slot as usize).is_stateful();
                 let slots: ArrayVec<u32, MOST_RULES> =
                     due.iter().copied().filter(stateful).take(MOST_RULES).collect();
-                let (id, direction) = if slots.is_empty() {
-                    let Some(admitted) = flows.admit(snapshot, at, packet, layout) else { return Ok(()) };
+                if !slots.is_empty() {
+                    flows.open(snapshot, arrived, &slots, packet, layout)?
+                } else if let Some(admitted) = flows.admit(snapshot, arrived, packet, layout)? {
                     admitted
                 } else {
-                    flows.open(snapshot, at, &slots, packet, layout)?
-                };
-                (id, direction, None)
+                    return Ok(());
+                }
             }
         };
-        let turn = flows.turn(id, direction);
+        self.follow(at, member, quoted, packet, verdicts);
+        Ok(())
+    }
+
+    /// Notes what a connection does to a packet of one direction.
+    #[inline]
+    fn follow(
+        &mut self,
+        at: usize,
+        (id, direction): (ConnId, Direction),
+        quoted: Option<QuotedAt>,
+        packet: &Packet<'_>,
+        verdicts: &mut [Verdict],
+    ) {
+        let turn = self.flows.turn(id, direction);
         if turn.hairpin.is_some() {
             verdicts[at] = Verdict::Send(packet.port);
         }
         if !turn.translation.is_none() || turn.hairpin.is_some() {
+            // A vector's packets are numbered in a byte.
             self.turned.push(Turned { packet: at as u8, turn, quoted });
         }
-        Ok(())
     }
 }
