@@ -3,7 +3,7 @@
 mod common;
 
 use common::{FOREVER, Running, answer, ask, raw, start, start_with};
-use mmb_control::answer::{Answer, ConnectionLine, End, EventLine, Happening, SummaryLine};
+use mmb_control::answer::{Answer, ConnectionLine, EventLine, Happening, SummaryLine};
 use mmb_control::protocol::{Request, encode};
 use mmb_control::{ClientError, Limits};
 use mmb_testkit::{Frame, Tcp, Udp};
@@ -81,12 +81,22 @@ fn next(watcher: &mut BufReader<UnixStream>) -> Value {
     serde_json::from_str(&line).expect("JSON")
 }
 
+/// Begins to watch and ends it with what is sent behind; or the error.
+fn watched(mmb: &Running) -> Result<(), String> {
+    let lines = raw(&mmb.stream(), &[wire(&["monitor"]), wire(&["list"])].concat());
+    match &lines[..] {
+        [_, error, _] => Err(error["error"]["error"].to_string()),
+        [_, _] => Ok(()),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// Waits for something that another thread does.
 fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let deadline = Instant::now() + FOREVER;
     while !is() {
         assert!(Instant::now() < deadline, "{what}");
-        thread::sleep(Duration::from_millis(5));
+        thread::yield_now();
     }
 }
 
@@ -235,19 +245,11 @@ fn places_to_watch_are_bounded_and_given_back() {
     let _packets = mmb.packets();
     let first = watcher(&mmb);
     let _second = watcher(&mmb);
-    let refused = || {
-        let mut lines = mmb.stream();
-        lines.write_all(&wire(&["monitor"])).expect("writes");
-        let mut lines = BufReader::new(lines);
-        next(&mut lines);
-        // Where there is a place, nothing comes by itself.
-        lines.get_ref().set_read_timeout(Some(Duration::from_millis(100))).expect("sets");
-        let mut line = String::new();
-        lines.read_line(&mut line).is_ok_and(|_| line.contains("as many clients watch"))
-    };
-    wait_until("a third is never refused", refused);
+    let third = || watched(&mmb);
+    let refused = third().expect_err("two watch");
+    assert!(refused.contains("as many clients watch"), "{refused}");
     drop(first);
-    wait_until("a place is never given back", || !refused());
+    wait_until("a place is never given back", || third().is_ok());
 }
 
 #[test]
@@ -257,11 +259,7 @@ fn a_client_that_dies_while_it_watches_is_forgotten() {
     for _ in 0..100 {
         drop(watcher(&mmb));
     }
-    wait_until("places are never given back", || {
-        let stream = mmb.stream();
-        let lines = raw(&stream, &[wire(&["monitor"]), wire(&["list"])].concat());
-        lines.last() == Some(&json!({"end": {"v": 1, "ok": true}}))
-    });
+    wait_until("places are never given back", || watched(&mmb).is_ok());
     mmb.feed(&many());
     assert_eq!(summary(&mmb).connections, u64::from(MANY));
     mmb.assert_alive();
@@ -322,23 +320,21 @@ fn a_client_follows_until_it_has_enough() {
     let _packets = mmb.packets();
     let seen = std::cell::Cell::new(0);
     let monitor = Request::Run(vec!["monitor".into()]);
-    let feeder = thread::scope(|scope| {
-        scope.spawn(|| {
-            for sport in 1..=100 {
-                mmb.feed(&[udp(sport)]);
-                thread::sleep(Duration::from_millis(5));
+    let followed = mmb.client().follow::<ClientError>(
+        &monitor,
+        || seen.get() >= 10,
+        |answer| {
+            match answer {
+                // From here on it watches.
+                Answer::Begin(_) => _ = mmb.feed(&many()[..100]),
+                Answer::Event(_) => seen.set(seen.get() + 1),
+                _ => {}
             }
-        });
-        mmb.client().follow::<ClientError>(
-            &monitor,
-            || seen.get() >= 10,
-            |answer| {
-                seen.set(seen.get() + u32::from(matches!(answer, Answer::Event(_))));
-                Ok(())
-            },
-        )
-    });
-    assert!(feeder.is_ok_and(|end: End| end.ok));
+            Ok(())
+        },
+    );
+    assert!(followed.is_ok_and(|end| end.ok));
+    assert_eq!(seen.get(), 10);
     // A daemon that goes is no end.
     let (answers, end) = ask(&mut mmb.client(), &Request::Run(vec!["show conn summary".into()]));
     assert!(end.ok && answers.len() == 2);

@@ -114,7 +114,7 @@ impl Running {
         let thread = thread::spawn(move || {
             while !stopped.load(Ordering::SeqCst) {
                 worker.lock().expect("not poisoned").process(0, &NoCycles, &mut [], &mut []);
-                thread::sleep(Duration::from_micros(50));
+                thread::yield_now();
             }
         });
         Packets { stop, thread: Some(thread) }
