@@ -3,7 +3,8 @@
 //! Finds and follows packets of established connections in vectors of 256, drawn at random, and makes and ends connections.
 //! Nanoseconds a packet.
 
-use mmb_conn::{ConnId, Direction, State, Table, Timeouts, Tuple, proto};
+use mmb_conn::{ConnId, Direction, State, Table, Tuple, proto};
+use mmb_policy::policy::Timeouts;
 use std::time::Instant;
 
 const VECTOR: usize = 256;

@@ -1,7 +1,9 @@
 //! One connection, as a record of 160 bytes.
 
 use crate::hash::{packed_ports, packed_rest};
-use crate::{Direction, State, Timeouts, Tracker, Tuple};
+use crate::timeouts::{LONGEST_S, timeout_ms};
+use crate::{Direction, State, Tracker, Tuple};
+use mmb_policy::policy::Timeouts;
 
 /// A connection's place in its table; good until the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,7 +81,7 @@ impl Connection {
     pub(crate) fn restored(now_ms: u64, was: &Snapshot) -> Connection {
         let [forward, reply] = &was.tuples;
         let in_order = was.state.is_half_open() || was.state.is_over();
-        let idle_ms = if in_order { 0 } else { was.idle_ms.min(u64::from(Timeouts::LONGEST_S) * 1000) };
+        let idle_ms = if in_order { 0 } else { was.idle_ms.min(u64::from(LONGEST_S) * 1000) };
         Connection {
             packets: was.packets,
             bytes: was.bytes,
@@ -147,7 +149,7 @@ impl Connection {
     /// Milliseconds until it ends if no packet comes.
     #[inline]
     pub fn expires_ms(&self, now_ms: u64, timeouts: &Timeouts) -> u64 {
-        timeouts.ms(self.proto(), self.state).saturating_sub(self.idle_ms(now_ms))
+        timeout_ms(timeouts, self.proto(), self.state).saturating_sub(self.idle_ms(now_ms))
     }
 
     /// Whether packets of a tuple go this way. Without a branch, since hundreds are compared in a row.

@@ -9,9 +9,11 @@
 use crate::hash::Hasher;
 use crate::index::{ABSENT, Bucket, EMPTY, Index};
 use crate::slab::Slab;
+use crate::timeouts::timeout_ms;
 use crate::wheel::{self, HALF_OPEN, OVER, Queues};
-use crate::{CloseReason, ConnId, Connection, Direction, Judged, Pickup, Segment, Snapshot, State, Timeouts};
+use crate::{CloseReason, ConnId, Connection, Direction, Judged, LONGEST_S, Segment, Snapshot, State};
 use crate::{Tracker, Tuple, proto};
+use mmb_policy::policy::{Pickup, Timeouts};
 use std::hint::black_box;
 
 /// How many tuples are worked on at a time.
@@ -275,7 +277,7 @@ impl Table {
         let connection = self.slab.at(id.0);
         let (proto, state, mut tracker) = (connection.proto(), connection.state, connection.tracker);
         let judged = match (proto, segment) {
-            _ if connection.idle_ms(now_ms) >= self.timeouts.ms(proto, state) => Judged::Reopens,
+            _ if connection.idle_ms(now_ms) >= timeout_ms(&self.timeouts, proto, state) => Judged::Reopens,
             (proto::TCP, Some(segment)) => tracker.segment(state, direction, segment),
             _ => answered(proto, state, direction),
         };
@@ -319,11 +321,6 @@ impl Table {
         self.slab.at(id.0).expires_ms(now_ms, &self.timeouts)
     }
 
-    /// What it goes by.
-    pub fn timeouts(&self) -> &Timeouts {
-        &self.timeouts
-    }
-
     /// Ends a connection.
     ///
     /// # Panics
@@ -346,7 +343,7 @@ impl Table {
     /// Lets time pass: ends connections whose time is up. Asks some hundred connections at most and goes on with the next
     /// call, so that a vector's time stays bounded; only after a leap of 24 days, which no clock does, all end at once.
     pub fn advance(&mut self, now_ms: u64, closed: &mut dyn FnMut(&Connection, CloseReason)) {
-        let leap = now_ms.saturating_sub(self.now_ms) > u64::from(Timeouts::LONGEST_S) * 1000;
+        let leap = now_ms.saturating_sub(self.now_ms) > u64::from(LONGEST_S) * 1000;
         self.now_ms = self.now_ms.max(now_ms);
         if leap && self.len > 0 {
             return self.end_all(closed);

@@ -10,6 +10,7 @@
 
 use crate::{Direction, State};
 use mmb_packet::Seq;
+use mmb_policy::policy::Pickup;
 
 /// The flags of a segment, as on the wire.
 pub mod flags {
@@ -57,16 +58,6 @@ impl Segment {
     fn scale(&self) -> u8 {
         self.window_scale.unwrap_or(0).min(LARGEST_SCALE)
     }
-}
-
-/// Whether connections are taken up whose beginning was not seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pickup {
-    /// Yes: they began before mmb, or while it was away.
-    #[default]
-    Loose,
-    /// No: a connection begins with a SYN.
-    Strict,
 }
 
 /// What a segment does to its connection.

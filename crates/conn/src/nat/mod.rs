@@ -35,6 +35,7 @@ use crate::{DESTINATION, SOURCE, Tuple, proto};
 use bindings::{Bindings, Inside, Outside};
 use destinations::{Counted, Destinations};
 use leases::{Lease, Leases, Peers};
+use mmb_policy::policy::{ConnectionSettings, NatFiltering};
 use pools::{Exhausted, Pools, Target};
 use ports::Wish;
 use random::Secrets;
@@ -61,35 +62,6 @@ impl Mapping {
         if let (Some(Balance::Hash), Some(servers)) = (self.balance, &self.daddr) {
             servers.maglev();
         }
-    }
-}
-
-/// Who from outside may reach an inside end that has a binding (RFC 4787, section 5).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Filtering {
-    /// Everyone.
-    #[default]
-    EndpointIndependent,
-    /// Whoever has an address that the inside end is connected with.
-    AddressDependent,
-    /// Only ends that the inside end is connected with.
-    AddressAndPortDependent,
-}
-
-/// How bindings are made and who may use them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NatSettings {
-    /// Who may come in. Connections that were made under another setting let in by address only what they noted then.
-    pub filtering: Filtering,
-    /// Whether even ports stay even and odd ones odd where there is a choice (RFC 4787, REQ-4).
-    pub parity: bool,
-    /// Whether the port beside that of a neighbouring inside port is tried before random ones.
-    pub contiguity: bool,
-}
-
-impl Default for NatSettings {
-    fn default() -> NatSettings {
-        NatSettings { filtering: Filtering::default(), parity: true, contiguity: true }
     }
 }
 
@@ -126,7 +98,7 @@ impl Refused {
 
 /// Translations, and all that they hold.
 pub struct Nat {
-    settings: NatSettings,
+    settings: ConnectionSettings,
     secrets: Secrets,
     bindings: Bindings,
     pools: Pools,
@@ -149,7 +121,7 @@ impl Nat {
         let mut secrets = Secrets::new(seed);
         let hasher = secrets.hasher();
         Nat {
-            settings: NatSettings::default(),
+            settings: ConnectionSettings::default(),
             bindings: Bindings::new(hasher),
             pools: Pools::new(hasher),
             destinations: Destinations::new(hasher),
@@ -159,9 +131,10 @@ impl Nat {
         }
     }
 
-    /// Changes the settings for connections to come.
-    pub fn configure(&mut self, settings: NatSettings) {
-        self.settings = settings;
+    /// Changes the settings for connections to come: those of translations count. Connections that were made under another
+    /// filtering let in by address only what they noted then.
+    pub fn configure(&mut self, settings: &ConnectionSettings) {
+        self.settings = *settings;
     }
 
     /// The tuple of a new connection's packets as they leave, and what to release when it ends. `taken` says whether a
@@ -206,11 +179,11 @@ impl Nat {
         }
         let Some(number) = self.bindings.of_outside(&outside, ports[DESTINATION]) else { return translated };
         // Filtering is about who is outside.
-        let admitted = match self.settings.filtering {
+        let admitted = match self.settings.nat_filtering {
             _ if self.leases.source(translated.binding).is_some() => true,
-            Filtering::EndpointIndependent => true,
-            Filtering::AddressDependent => self.peers.has(number, addresses[SOURCE]),
-            Filtering::AddressAndPortDependent => false,
+            NatFiltering::EndpointIndependent => true,
+            NatFiltering::AddressDependent => self.peers.has(number, addresses[SOURCE]),
+            NatFiltering::AddressAndPortDependent => false,
         };
         if !admitted {
             return translated;
@@ -274,7 +247,7 @@ impl Nat {
         if let Some(counted) = counted {
             self.destinations.hold(counted);
         }
-        let noted = self.settings.filtering == Filtering::AddressDependent;
+        let noted = self.settings.nat_filtering == NatFiltering::AddressDependent;
         let peer = binding.filter(|_| noted).map(|number| {
             self.peers.hold(number, sent.addresses[DESTINATION]);
             sent.addresses[DESTINATION]
@@ -348,9 +321,9 @@ impl Nat {
         let shuffled = matches!(mapping.sport, Some(Ports::Shuffled(..)));
         let keeps = Some(inside.port).filter(|_| !shuffled);
         let has_parity = matches!(inside.proto, proto::TCP | proto::UDP) && !shuffled;
-        let odd = Some(inside.port % 2 == 1).filter(|_| self.settings.parity && has_parity);
+        let odd = Some(inside.port % 2 == 1).filter(|_| self.settings.nat_parity && has_parity);
         let beside =
-            if self.settings.contiguity && has_parity { self.beside_neighbour(inside) } else { None };
+            if self.settings.nat_contiguity && has_parity { self.beside_neighbour(inside) } else { None };
         let wish = Wish { ranges: asked.as_deref().unwrap_or(CLASSES[class]), first: [keeps, beside], odd };
         let found = match &mapping.saddr {
             Some(addresses) => {

@@ -13,6 +13,12 @@ const OUTSIDE: u128 = 0xC800_0000;
 /// 10.0.0.0, where hosts are.
 const INSIDE: u128 = 0x0A00_0000;
 
+fn filtering(nat_filtering: NatFiltering) -> Nat {
+    let mut nat = Nat::new(20);
+    nat.configure(&ConnectionSettings { nat_filtering, ..ConnectionSettings::default() });
+    nat
+}
+
 fn pool(addresses: u128) -> Addresses {
     Addresses::new(vec![(OUTSIDE, OUTSIDE + addresses - 1)])
 }

@@ -291,7 +291,7 @@ fn longer_timeouts_hold_for_connections_that_are_there() {
         table.settle(hours * 3_600_000, &mut nobody);
     }
     let mut ended = 0;
-    table.settle(u64::from(Timeouts::LONGEST_S) * 1000 + SLOT_MS, &mut |_, _| ended += 1);
+    table.settle(u64::from(LONGEST_S) * 1000 + SLOT_MS, &mut |_, _| ended += 1);
     assert_eq!(ended, 1);
 }
 

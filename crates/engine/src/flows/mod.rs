@@ -32,10 +32,8 @@ use crate::snapshot::Snapshot;
 use crate::worker::VECTOR;
 use extra::Extras;
 use mmb_conn::fragment::Fragments;
-use mmb_conn::nat::{Filtering, NatSettings};
-use mmb_conn::{CloseReason, ConnId, Connection, Direction, Judged, Segment, Table, Timeouts, Tuple};
+use mmb_conn::{CloseReason, ConnId, Connection, Direction, Judged, Segment, Table, Tuple};
 use mmb_packet::{Layout, Packet};
-use mmb_policy::policy as settings;
 use mmb_rewrite::Translation;
 use plans::Plans;
 use relate::Sought;
@@ -142,22 +140,9 @@ impl Flows {
     pub(crate) fn fit(&mut self, snapshot: &Snapshot) {
         self.plans.renew(snapshot.generation);
         let settings = &snapshot.connections;
-        let pickup = match settings.pickup {
-            settings::Pickup::Loose => mmb_conn::Pickup::Loose,
-            settings::Pickup::Strict => mmb_conn::Pickup::Strict,
-        };
         let max = (settings.max as usize).div_ceil(self.keeper.common.owners.workers());
-        self.table.configure(max, timeouts(&settings.timeouts), pickup);
-        let filtering = match settings.nat_filtering {
-            settings::NatFiltering::EndpointIndependent => Filtering::EndpointIndependent,
-            settings::NatFiltering::AddressDependent => Filtering::AddressDependent,
-            settings::NatFiltering::AddressAndPortDependent => Filtering::AddressAndPortDependent,
-        };
-        self.keeper.common.nat().configure(NatSettings {
-            filtering,
-            parity: settings.nat_parity,
-            contiguity: settings.nat_contiguity,
-        });
+        self.table.configure(max, settings.timeouts, settings.pickup);
+        self.keeper.common.nat().configure(settings);
     }
 
     /// Lets the time go on: ends what was idle for too long.
@@ -281,19 +266,5 @@ impl Flows {
             hairpin = extra.hairpin.map(|macs| macs[direction as usize]);
         }
         Turn { translation, hairpin }
-    }
-}
-
-fn timeouts(settings: &settings::Timeouts) -> Timeouts {
-    Timeouts {
-        tcp_syn: settings.tcp_syn,
-        tcp_established: settings.tcp_established,
-        tcp_fin: settings.tcp_fin,
-        tcp_time_wait: settings.tcp_time_wait,
-        tcp_reset: settings.tcp_reset,
-        udp: settings.udp,
-        udp_unreplied: settings.udp_unreplied,
-        icmp: settings.icmp,
-        other: settings.other,
     }
 }

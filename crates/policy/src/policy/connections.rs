@@ -70,45 +70,43 @@ impl NatFiltering {
     ];
 }
 
-/// How long a connection stays without a packet, in seconds, by what it is doing. The default is what RFC 5382, RFC
-/// 4787, RFC 5508 and RFC 7857 ask for.
+/// How long a connection stays without a packet, in seconds, by what it is doing.
+///
+/// The defaults are the shortest that the RFCs on NAT allow or recommend. RFC 5382 REQ-5 counts everything before and
+/// after the established state as transitory, four minutes at least; RFC 7857 section 2.2 wants the same after a RST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// TCP that is being opened.
+    /// TCP that is being opened: 240 (RFC 5382 REQ-5, RFC 7857 section 2.1).
     pub tcp_syn: u32,
-    /// TCP that is open.
+    /// TCP that is open: 7440, two hours and four minutes, so that the keep-alives of RFC 1122 arrive in time (RFC 5382
+    /// REQ-5).
     pub tcp_established: u32,
-    /// TCP that one end or both are closing.
+    /// TCP that one end or both are closing: 240 (RFC 5382 REQ-5).
     pub tcp_fin: u32,
-    /// TCP that both ends have closed.
+    /// TCP that both ends have closed: 240, also twice the maximum segment lifetime of RFC 9293.
     pub tcp_time_wait: u32,
-    /// TCP that was reset.
+    /// TCP that was reset: 240, because the RST may be lost behind us, and its receiver goes on (RFC 7857 section 2.2).
     pub tcp_reset: u32,
-    /// UDP answered by the other end.
+    /// UDP answered by the other end: 300 (RFC 4787 REQ-5: 120 at least, 300 recommended).
     pub udp: u32,
-    /// UDP without an answer yet.
+    /// UDP without an answer yet: 120, the least that RFC 4787 REQ-5 allows.
     pub udp_unreplied: u32,
-    /// ICMP and ICMPv6 queries.
+    /// ICMP and ICMPv6 queries: 60 (RFC 5508 REQ-2).
     pub icmp: u32,
-    /// Any other protocol.
+    /// Any other protocol: 600.
     pub other: u32,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
         Timeouts {
-            // Transitory connections: at least 4 minutes (RFC 5382 REQ-5); the same for half-open ones and after a RST
-            // (RFC 7857 section 2).
             tcp_syn: 240,
-            // At least 2 hours and 4 minutes (RFC 5382 REQ-5).
             tcp_established: 7440,
             tcp_fin: 240,
             tcp_time_wait: 240,
             tcp_reset: 240,
-            // 5 minutes or more are recommended, 2 the least (RFC 4787 REQ-5).
             udp: 300,
             udp_unreplied: 120,
-            // At least 60 seconds (RFC 5508 REQ-2).
             icmp: 60,
             other: 600,
         }

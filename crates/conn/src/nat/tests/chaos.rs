@@ -10,7 +10,7 @@ enum Step {
     Enter { arrived: Tuple },
     Close(usize),
     Forget(u32),
-    Settings(NatSettings),
+    Settings(ConnectionSettings),
 }
 
 fn ports() -> impl Strategy<Value = Option<Ports>> {
@@ -42,16 +42,14 @@ fn mapping() -> impl Strategy<Value = Mapping> {
         .prop_map(|(saddr, daddr, sport, dport, balance)| Mapping { saddr, daddr, sport, dport, balance })
 }
 
-fn settings() -> impl Strategy<Value = NatSettings> {
+fn settings() -> impl Strategy<Value = ConnectionSettings> {
     let filtering = prop_oneof![
-        Just(Filtering::EndpointIndependent),
-        Just(Filtering::AddressDependent),
-        Just(Filtering::AddressAndPortDependent),
+        Just(NatFiltering::EndpointIndependent),
+        Just(NatFiltering::AddressDependent),
+        Just(NatFiltering::AddressAndPortDependent),
     ];
-    (filtering, any::<bool>(), any::<bool>()).prop_map(|(filtering, parity, contiguity)| NatSettings {
-        filtering,
-        parity,
-        contiguity,
+    (filtering, any::<bool>(), any::<bool>()).prop_map(|(nat_filtering, nat_parity, nat_contiguity)| {
+        ConnectionSettings { nat_filtering, nat_parity, nat_contiguity, ..ConnectionSettings::default() }
     })
 }
 
@@ -112,7 +110,7 @@ proptest! {
         for step in steps {
             let made = match step {
                 Step::Settings(settings) => {
-                    nat.configure(settings);
+                    nat.configure(&settings);
                     None
                 }
                 Step::Forget(rule) => {

@@ -2,12 +2,6 @@
 
 use super::*;
 
-fn nat(filtering: Filtering) -> Nat {
-    let mut nat = Nat::new(20);
-    nat.configure(NatSettings { filtering, ..NatSettings::default() });
-    nat
-}
-
 /// From 192.0.2.`peer`, port `port`, to the outside end of inside end 1:5000.
 fn inbound(peer: u128, port: u16) -> Translated {
     let sent = Tuple { addresses: [0xC000_0200 + peer, OUTSIDE], ports: [port, 5000], ..udp(0, 0, 0) };
@@ -21,17 +15,17 @@ fn inside(translated: &Translated) -> (u128, u16) {
 #[test]
 fn who_may_come_in() {
     let cases = [
-        (Filtering::EndpointIndependent, [true, true]),
-        (Filtering::AddressDependent, [true, false]),
-        (Filtering::AddressAndPortDependent, [false, false]),
+        (NatFiltering::EndpointIndependent, [true, true]),
+        (NatFiltering::AddressDependent, [true, false]),
+        (NatFiltering::AddressAndPortDependent, [false, false]),
     ];
-    for (filtering, expected) in cases {
-        let mut nat = nat(filtering);
+    for (setting, expected) in cases {
+        let mut nat = filtering(setting);
         let made = nat.translate(1, &snat(1), &udp(1, 5000, 1), &free).expect("free");
         for (peer, expected) in [1, 2].into_iter().zip(expected) {
             let arrived = inbound(peer, 9999);
             let entered = nat.enter(arrived);
-            assert_eq!(inside(&entered) == (INSIDE + 1, 5000), expected, "{filtering:?} {peer}");
+            assert_eq!(inside(&entered) == (INSIDE + 1, 5000), expected, "{setting:?} {peer}");
             assert_eq!(entered == arrived, !expected);
             nat.release(entered.binding);
         }
@@ -43,7 +37,7 @@ fn who_may_come_in() {
 
 #[test]
 fn a_connection_from_outside_keeps_the_binding() {
-    let mut nat = nat(Filtering::EndpointIndependent);
+    let mut nat = filtering(NatFiltering::EndpointIndependent);
     let made = nat.translate(1, &snat(1), &udp(1, 5000, 1), &free).expect("free");
     let entered = nat.enter(inbound(2, 9));
     nat.release(made.binding);
@@ -54,7 +48,7 @@ fn a_connection_from_outside_keeps_the_binding() {
 
 #[test]
 fn an_address_is_known_as_long_as_it_is_talked_to() {
-    let mut nat = nat(Filtering::AddressDependent);
+    let mut nat = filtering(NatFiltering::AddressDependent);
     let made: Vec<_> = [(1, 1), (2, 1), (3, 2)]
         .map(|(dport, peer)| Tuple { ports: [5000, dport], ..udp(1, 5000, peer) })
         .map(|arrived| nat.translate(1, &snat(1), &arrived, &free).expect("free"))
@@ -72,7 +66,7 @@ fn an_address_is_known_as_long_as_it_is_talked_to() {
 /// RFC 4787, REQ-9: the one that is called sees the outside end of the one that calls.
 #[test]
 fn two_inside_ends_meet_outside() {
-    let mut nat = nat(Filtering::EndpointIndependent);
+    let mut nat = filtering(NatFiltering::EndpointIndependent);
     let called = nat.translate(1, &snat(1), &udp(1, 5000, 1), &free).expect("free");
     let mut arrived = udp(2, 6000, 1);
     arrived.addresses[DESTINATION] = OUTSIDE;
@@ -88,7 +82,7 @@ fn two_inside_ends_meet_outside() {
 
 #[test]
 fn identifiers_of_queries_enter_as_both_ports() {
-    let mut nat = nat(Filtering::EndpointIndependent);
+    let mut nat = filtering(NatFiltering::EndpointIndependent);
     nat.translate(1, &snat(1), &packet(proto::ICMP, 1, 7, 1), &free).expect("free");
     let second = nat.translate(1, &snat(1), &packet(proto::ICMP, 2, 7, 1), &free).expect("free");
     let (_, identifier) = outside(&second);
@@ -102,7 +96,7 @@ fn identifiers_of_queries_enter_as_both_ports() {
 
 #[test]
 fn an_end_is_not_led_to_itself() {
-    let mut nat = nat(Filtering::EndpointIndependent);
+    let mut nat = filtering(NatFiltering::EndpointIndependent);
     let mut arrived = udp(1, 5000, 1);
     arrived.addresses[DESTINATION] = OUTSIDE;
     arrived.ports[DESTINATION] = 5000;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
 fn one_outside_end_whomever_it_talks_to() {
-    let mut nat = Nat::new(1);
+    let mut nat = filtering(NatFiltering::EndpointIndependent);
     let first = nat.translate(1, &snat(4), &udp(1, 5000, 1), &free).expect("free");
     let second = nat.translate(1, &snat(4), &udp(1, 5000, 2), &free).expect("free");
     assert_eq!((outside(&first), first.binding), (outside(&second), second.binding));
@@ -69,7 +69,7 @@ fn exhaustion_is_not_taken_for_another_mappings() {
 
 #[test]
 fn all_ports_of_a_class_are_used_before_one_is_refused() {
-    let mut nat = Nat::new(4);
+    let mut nat = filtering(NatFiltering::EndpointIndependent);
     let mapping = snat(1);
     let mut seen = BTreeSet::new();
     for end in 0..64_512_u32 {
@@ -114,7 +114,11 @@ fn a_port_that_is_used_gives_one_of_its_class_and_parity() {
 #[test]
 fn parity_can_be_switched_off() {
     let mut nat = Nat::new(7);
-    nat.configure(NatSettings { parity: false, contiguity: false, ..NatSettings::default() });
+    nat.configure(&ConnectionSettings {
+        nat_parity: false,
+        nat_contiguity: false,
+        ..ConnectionSettings::default()
+    });
     let odd = (0..100).filter(|host| {
         outside(&nat.translate(1, &snat(1), &udp(*host, 5004, 1), &free).expect("free")).1 % 2 == 1
     });
@@ -199,7 +203,7 @@ fn an_empty_pool_has_no_address() {
 
 #[test]
 fn a_large_pool_costs_what_is_used() {
-    let mut nat = Nat::new(14);
+    let mut nat = filtering(NatFiltering::EndpointIndependent);
     let before = nat.memory();
     let mapping = snat(1 << 24);
     for host in 0..10_000 {

@@ -1,6 +1,7 @@
 //! The table beside a plain map: who is found, who makes room, who ends and when.
 
 use super::*;
+use crate::timeouts::timeout_s;
 use proptest::prelude::*;
 
 /// One step of the model.
@@ -51,7 +52,7 @@ impl Model {
     }
 
     fn timeout_ms(&self, plain: &Plain) -> u64 {
-        u64::from(self.table.timeouts.of(plain.tuples[0].proto, plain.state)) * 1000
+        u64::from(timeout_s(&self.table.timeouts, plain.tuples[0].proto, plain.state)) * 1000
     }
 
     /// What the table told, by tuple; the plain side forgets it after asking whether that was right.
