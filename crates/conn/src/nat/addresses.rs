@@ -1,19 +1,19 @@
 //! Sets of values that a mapping takes from, kept as ranges: a /8 costs no more than one address.
 
 use super::balance::Maglev;
+use mmb_policy::Intervals;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 /// Values in ranges, both ends included, counted from 0 in ascending order. Copies share what is behind them.
 ///
-/// They are addresses; where connections are spread over ports, ports.
+/// They are addresses; where connections are spread over ports, ports; where a number is chosen once a connection, numbers.
 #[derive(Clone, Debug)]
 pub struct Addresses(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// In order, apart from each other.
-    ranges: Vec<(u128, u128)>,
+    ranges: Intervals,
     /// How many values lie before each range.
     before: Vec<u64>,
     len: u64,
@@ -25,19 +25,11 @@ struct Inner {
 impl Addresses {
     /// The set of all values of `ranges`, in whatever order they come. Of a set of 2^63 or more values, only so many
     /// are used.
-    pub fn new(mut ranges: Vec<(u128, u128)>) -> Addresses {
-        ranges.retain(|(low, high)| low <= high);
-        ranges.sort_unstable();
-        ranges.dedup_by(|next, kept| {
-            let joins = next.0 <= kept.1.saturating_add(1);
-            if joins {
-                kept.1 = kept.1.max(next.1);
-            }
-            joins
-        });
+    pub fn new(ranges: Vec<(u128, u128)>) -> Addresses {
+        let ranges: Intervals = ranges.into_iter().filter(|(low, high)| low <= high).collect();
         let mut len = 0_u64;
-        let mut before = Vec::with_capacity(ranges.len());
-        for (low, high) in &ranges {
+        let mut before = Vec::with_capacity(ranges.as_slice().len());
+        for (low, high) in ranges.as_slice() {
             before.push(len);
             let size = u64::try_from(high - low).unwrap_or(u64::MAX).saturating_add(1);
             len = len.saturating_add(size).min(1 << 63);
@@ -64,22 +56,24 @@ impl Addresses {
     }
 
     /// The value with this number. `index` is below [`Addresses::len`].
-    pub(super) fn nth(&self, index: u64) -> u128 {
+    pub fn nth(&self, index: u64) -> u128 {
         let range = self.0.before.partition_point(|before| *before <= index) - 1;
-        self.0.ranges[range].0 + u128::from(index - self.0.before[range])
+        self.0.ranges.as_slice()[range].0 + u128::from(index - self.0.before[range])
     }
 
     /// The number of a value.
     pub(super) fn index_of(&self, value: u128) -> Option<u64> {
-        let range = self.0.ranges.partition_point(|(low, _)| *low <= value).checked_sub(1)?;
-        let (low, high) = self.0.ranges[range];
+        let ranges = self.0.ranges.as_slice();
+        let range = ranges.partition_point(|(low, _)| *low <= value).checked_sub(1)?;
+        let (low, high) = ranges[range];
         let offset = u64::try_from(value - low).ok().filter(|_| value <= high)?;
         self.0.before[range].checked_add(offset).filter(|index| *index < self.0.len)
     }
 
     /// The smallest and the largest value, if there is any.
     pub(super) fn hull(&self) -> Option<(u128, u128)> {
-        Some((self.0.ranges.first()?.0, self.0.ranges.last()?.1))
+        let ranges = self.0.ranges.as_slice();
+        Some((ranges.first()?.0, ranges.last()?.1))
     }
 
     /// The table of consistent hashing over these values, made when first asked for.

@@ -6,7 +6,7 @@
 use super::addresses::Addresses;
 use super::balance::{Balance, Least, hash_of};
 use super::interned::Interned;
-use super::ports::{nth, within};
+use super::ports::{random, within};
 use super::random::{Secrets, scale};
 use super::{Mapping, Ports};
 use crate::hash::Hasher;
@@ -210,6 +210,5 @@ fn port_of(ports: &Ports, port: u16, attempt: u64, secrets: &mut Secrets) -> Opt
     if matches!(ports, Ports::Within(_)) && attempt == 0 && within(&ranges, port) {
         return Some(port);
     }
-    let total: u64 = ranges.iter().map(|(low, high)| u64::from(high - low) + 1).sum();
-    (total > 0).then(|| nth(&ranges, secrets.below(total)))
+    random(&ranges, secrets)
 }

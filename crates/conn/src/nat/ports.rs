@@ -1,6 +1,7 @@
 //! Ports: what a mapping asks for, which of an outside address are in use, and a free one.
 
 use super::random::Secrets;
+use mmb_policy::Intervals;
 
 /// The port or identifier that a mapping gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,21 +17,14 @@ pub enum Ports {
 impl Ports {
     /// The ranges, in order and apart from each other.
     pub(super) fn ranges(&self) -> Vec<(u16, u16)> {
-        let mut ranges = match self {
-            Ports::Fixed(port) => vec![(*port, *port)],
-            Ports::Shuffled(low, high) => vec![(*low, *high)],
-            Ports::Within(ranges) => ranges.clone(),
+        let ranges = match self {
+            Ports::Fixed(port) => &[(*port, *port)],
+            Ports::Shuffled(low, high) => &[(*low, *high)],
+            Ports::Within(ranges) => ranges.as_slice(),
         };
-        ranges.retain(|(low, high)| low <= high);
-        ranges.sort_unstable();
-        ranges.dedup_by(|next, kept| {
-            let joins = next.0 <= kept.1.saturating_add(1);
-            if joins {
-                kept.1 = kept.1.max(next.1);
-            }
-            joins
-        });
-        ranges
+        let ranges = ranges.iter().filter(|(low, high)| low <= high);
+        let joined: Intervals = ranges.map(|&(low, high)| (u128::from(low), u128::from(high))).collect();
+        joined.as_slice().iter().map(|&(low, high)| (low as u16, high as u16)).collect()
     }
 }
 
@@ -71,11 +65,7 @@ impl Wish<'_> {
                 return Found::Port(port);
             }
         }
-        let total: u64 = self.ranges.iter().map(|(low, high)| u64::from(high - low) + 1).sum();
-        if total == 0 {
-            return Found::Full;
-        }
-        let start = nth(self.ranges, secrets.below(total));
+        let Some(start) = random(self.ranges, secrets) else { return Found::Full };
         let mut seen = false;
         for odd in [self.odd, None] {
             let (mut from, mut first) = (start, None);
@@ -104,16 +94,16 @@ pub(super) fn within(ranges: &[(u16, u16)], port: u16) -> bool {
     ranges.iter().any(|(low, high)| (*low..=*high).contains(&port))
 }
 
-/// The port with this number. `rank` is below the sum of the ranges' lengths.
-pub(super) fn nth(ranges: &[(u16, u16)], mut rank: u64) -> u16 {
-    for (low, high) in ranges {
-        let len = u64::from(high - low) + 1;
-        if rank < len {
-            return low + rank as u16;
-        }
-        rank -= len;
-    }
-    ranges.last().map_or(0, |(_, high)| *high)
+/// Some port of the ranges, which are apart from each other.
+pub(super) fn random(ranges: &[(u16, u16)], secrets: &mut Secrets) -> Option<u16> {
+    let len = |(low, high): &(u16, u16)| u64::from(high - low) + 1;
+    let total = ranges.iter().map(len).sum::<u64>();
+    let mut rank = if total == 0 { return None } else { secrets.below(total) };
+    ranges.iter().find_map(|range| {
+        let port = (rank < len(range)).then(|| range.0 + rank as u16);
+        rank = rank.saturating_sub(len(range));
+        port
+    })
 }
 
 /// The first free port at or after `from`, or else before it.

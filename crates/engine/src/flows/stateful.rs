@@ -21,23 +21,14 @@ pub(crate) struct Stateful {
     pub(crate) ack: Option<Choice>,
 }
 
-/// A number that is chosen once a connection.
+/// A number that is chosen once a connection, of a set that is not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Choice(Vec<(u32, u32)>);
+pub(crate) struct Choice(Addresses);
 
 impl Choice {
     /// The number that a random one chooses.
     pub(crate) fn draw(&self, random: u64) -> u32 {
-        let sizes = self.0.iter().map(|(first, last)| u64::from(last - first) + 1);
-        let mut left = random % sizes.sum::<u64>().max(1);
-        for &(first, last) in &self.0 {
-            let size = u64::from(last - first) + 1;
-            if left < size {
-                return first + left as u32;
-            }
-            left -= size;
-        }
-        0
+        self.0.nth(random % self.0.len()) as u32
     }
 }
 
@@ -117,7 +108,7 @@ impl Stateful {
 
     fn map(&mut self, field: Field, ranges: &[(u128, u128)], shuffled: bool) {
         let addresses = || Some(Addresses::new(ranges.to_vec()));
-        let choice = || Some(Choice(ranges.iter().map(|r| (r.0 as u32, r.1 as u32)).collect()));
+        let choice = || addresses().filter(|set| !set.is_empty()).map(Choice);
         let ports = || match *ranges {
             [(first, last)] if shuffled => Some(Ports::Shuffled(first as u16, last as u16)),
             [(first, last)] if first == last => Some(Ports::Fixed(first as u16)),
