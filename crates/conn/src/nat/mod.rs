@@ -263,25 +263,27 @@ impl Nat {
         sent: Tuple,
         taken: &dyn Fn(&Tuple) -> bool,
     ) -> Result<(Tuple, Option<u32>), Refused> {
-        let ranges = mapping.sport.as_ref().filter(|_| sent.has_ports()).map(Ports::ranges);
-        if mapping.saddr.is_none() && ranges.is_none() {
+        let Some(inside) = self.inside(mapping, &sent) else {
             return if taken(&sent.reversed()) { Err(Refused::Clash) } else { Ok((sent, None)) };
-        }
-        let target = self.pools.targets.hold(Target { addresses: mapping.saddr.clone(), ranges }, |_| ());
-        let inside = Inside {
-            address: sent.addresses[SOURCE],
-            port: sent.ports[SOURCE],
-            target,
-            wire: sent.wire,
-            proto: sent.proto,
-            family: sent.family,
         };
         let source = match &mapping.saddr {
             Some(addresses) if !sent.has_ports() => self.portless(&inside, addresses, sent, taken),
             _ => self.with_ports(&inside, mapping, sent, taken),
         };
-        self.pools.targets.release(target);
+        self.pools.targets.release(inside.target);
         source
+    }
+
+    /// The inside end that a packet comes from, unless the mapping leaves sources alone. Its target is held until the caller
+    /// releases it.
+    fn inside(&mut self, mapping: &Mapping, arrived: &Tuple) -> Option<Inside> {
+        let ranges = mapping.sport.as_ref().filter(|_| arrived.has_ports()).map(Ports::ranges);
+        if mapping.saddr.is_none() && ranges.is_none() {
+            return None;
+        }
+        let Tuple { addresses, ports, wire, proto, family } = *arrived;
+        let target = self.pools.targets.hold(Target { addresses: mapping.saddr.clone(), ranges }, |_| ());
+        Some(Inside { address: addresses[SOURCE], port: ports[SOURCE], target, wire, proto, family })
     }
 
     fn with_ports(

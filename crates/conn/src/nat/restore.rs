@@ -1,8 +1,7 @@
 //! Bindings of connections that another daemon had: they come back as they were, or not at all.
 
 use super::bindings::{Inside, Outside};
-use super::pools::Target;
-use super::{Addresses, DESTINATION, Mapping, Nat, Ports, Refused, SOURCE, Translated, Tuple};
+use super::{Addresses, DESTINATION, Mapping, Nat, Refused, SOURCE, Translated, Tuple};
 
 impl Nat {
     /// Holds for a connection again what a mapping gave it: `arrived` is its first packet's tuple, `sent` the one that it left
@@ -18,24 +17,15 @@ impl Nat {
     ) -> Result<Translated, Refused> {
         let own = self::own(mapping, arrived, &sent);
         let mapping = own.as_ref().unwrap_or(mapping);
-        let ranges = mapping.sport.as_ref().filter(|_| sent.has_ports()).map(Ports::ranges);
-        let bound = sent.has_ports() && (mapping.saddr.is_some() || ranges.is_some());
-        let binding = if bound {
-            let target = Target { addresses: mapping.saddr.clone(), ranges };
-            let target = self.pools.targets.hold(target, |_| ());
-            let inside = Inside {
-                address: arrived.addresses[SOURCE],
-                port: arrived.ports[SOURCE],
-                target,
-                wire: sent.wire,
-                proto: sent.proto,
-                family: sent.family,
-            };
-            let binding = self.bind_again(&inside, mapping, &sent);
-            self.pools.targets.release(target);
-            Some(binding?)
-        } else {
-            None
+        // Without ports there is nothing that another might have.
+        let inside = if sent.has_ports() { self.inside(mapping, arrived) } else { None };
+        let binding = match inside {
+            Some(inside) => {
+                let binding = self.bind_again(&inside, mapping, &sent);
+                self.pools.targets.release(inside.target);
+                Some(binding?)
+            }
+            None => None,
         };
         let mut translated = self.lease(sent, binding, None);
         let Tuple { addresses, ports, wire, proto, family } = *arrived;
@@ -84,6 +74,7 @@ fn own(mapping: &Mapping, arrived: &Tuple, sent: &Tuple) -> Option<Mapping> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Ports;
     use super::*;
     use crate::proto;
 
