@@ -8,6 +8,7 @@ use hashbrown::HashTable;
 use mmb_classify::prefetch;
 use mmb_conn::{ConnId, Direction};
 use mmb_packet::PortId;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Decisions of one policy, at most; what comes after them is classified.
 const MOST: usize = 8 << 20;
@@ -44,10 +45,9 @@ impl Decision {
 
 /// Slots are given by ourselves: nobody chooses them.
 fn hash(port: PortId, rules: &[u32]) -> u64 {
-    rules.iter().fold(u64::from(port.0) + 1, |hash, rule| {
-        let mixed = (hash.rotate_left(31) ^ u64::from(*rule)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed ^ mixed >> 29
-    })
+    let mut hasher = DefaultHasher::new();
+    (port.0, rules).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The plans of a worker's connections.

@@ -7,6 +7,7 @@ use super::stateful::Stateful;
 use crate::snapshot::Snapshot;
 use hashbrown::HashTable;
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
 /// Sets that are kept though no connection has them.
@@ -118,8 +119,7 @@ impl RuleSets {
 
 /// Stamps are counted up by ourselves: nobody chooses them.
 fn stamp_hash(stamps: impl Iterator<Item = u64>) -> u64 {
-    stamps.fold(0x9e37_79b9_7f4a_7c15, |hash, stamp| {
-        let mixed = (hash ^ stamp).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed ^ mixed >> 29
-    })
+    let mut hasher = DefaultHasher::new();
+    stamps.for_each(|stamp| hasher.write_u64(stamp));
+    hasher.finish()
 }
