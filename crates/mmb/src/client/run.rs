@@ -145,29 +145,18 @@ impl Runner {
     }
 
     fn save_state(&self, name: &str, json: bool) -> Result<(), Failed> {
-        let (mut errors, mut saving, mut saved) = (Vec::new(), None, 0);
-        let end = self.talk(&Request::SaveState, |answer| {
-            match answer {
-                Answer::State(piece) => {
-                    let piece = hex::decode(&piece).context("what came is no state of connections")?;
-                    let saving = match &mut saving {
-                        Some(saving) => saving,
-                        none => none.insert(Saving::begin(name)?),
-                    };
-                    saving.write(&piece)?;
-                }
-                Answer::Saved(line) => saved = line.connections,
-                Answer::Error(error) => errors.push(error),
-                _ => {}
+        let mut saved = 0;
+        self.save_as(&Request::SaveState, name, json, |answer| match answer {
+            Answer::State(piece) => {
+                hex::decode(&piece).context("what came is no state of connections").map(Some)
             }
-            Ok(())
-        });
-        saved_as(end, saving, name, &errors, json)?;
-        match (name, json) {
-            ("-", _) => {}
-            (_, true) => output::print_json(&json!({ "saved": name, "connections": saved })),
-            (_, false) => output::print(&format!("{name}: {} saved\n", number(saved, "connection"))),
-        }
+            Answer::Saved(line) => {
+                saved = line.connections;
+                Ok(None)
+            }
+            _ => Ok(None),
+        })?;
+        tell_saved(name, json, &json!({ "saved": name, "connections": saved }), &number(saved, "connection"));
         Ok(())
     }
 
@@ -205,32 +194,53 @@ impl Runner {
     }
 
     fn save(&self, name: &str, json: bool) -> Result<(), Failed> {
-        let mut errors: Vec<ErrorLine> = Vec::new();
+        let mut rules = 0u64;
+        self.save_as(&Request::Save, name, json, |answer| match answer {
+            Answer::Policy(text) => {
+                rules += text.lines().filter(|line| line.starts_with("add")).count() as u64;
+                Ok(Some(text.into_bytes()))
+            }
+            _ => Ok(None),
+        })?;
+        tell_saved(name, json, &json!({ "saved": name, "rules": rules }), &format!("{rules} rules"));
+        Ok(())
+    }
+
+    /// Puts into a file what `piece` takes out of the answer.
+    fn save_as(
+        &self,
+        request: &Request,
+        name: &str,
+        json: bool,
+        mut piece: impl FnMut(Answer) -> anyhow::Result<Option<Vec<u8>>>,
+    ) -> Result<(), Failed> {
+        let mut errors = Vec::new();
         // Nothing is touched before the daemon has begun to answer.
         let mut saving = None;
-        let mut rules = 0u64;
-        let end = self.talk(&Request::Save, |answer| {
-            match answer {
-                Answer::Policy(text) => {
-                    let saving = match &mut saving {
-                        Some(saving) => saving,
-                        none => none.insert(Saving::begin(name)?),
-                    };
-                    rules += text.lines().filter(|line| line.starts_with("add")).count() as u64;
-                    saving.write(text.as_bytes())?;
-                }
-                Answer::Error(error) => errors.push(error),
-                _ => {}
+        let end = self.talk(request, |answer| {
+            if let Answer::Error(error) = answer {
+                errors.push(error);
+            } else if let Some(piece) = piece(answer)? {
+                let saving = match &mut saving {
+                    Some(saving) => saving,
+                    none => none.insert(Saving::begin(name)?),
+                };
+                saving.write(&piece)?;
             }
             Ok(())
         });
-        saved_as(end, saving, name, &errors, json)?;
-        match (name, json) {
-            ("-", _) => {}
-            (_, true) => output::print_json(&json!({ "saved": name, "rules": rules })),
-            (_, false) => output::print(&format!("{name}: {rules} rules saved\n")),
-        }
-        Ok(())
+        let saved = match end {
+            Ok(end) if end.ok => match saving {
+                Some(saving) => saving.finish(),
+                None => Saving::begin(name).and_then(Saving::finish),
+            },
+            Ok(_) => {
+                report::errors(&errors, Source::command(""), json);
+                return Err(Failed);
+            }
+            Err(stop) => return Err(stopped(&stop, json)),
+        };
+        saved.map_err(|error| fail(&error, json))
     }
 
     fn talk(&self, request: &Request, take: impl FnMut(Answer) -> anyhow::Result<()>) -> anyhow::Result<End> {
@@ -238,26 +248,13 @@ impl Runner {
     }
 }
 
-/// Puts what was saved in its place, or tells why it was not saved.
-fn saved_as(
-    end: anyhow::Result<End>,
-    saving: Option<Saving>,
-    name: &str,
-    errors: &[ErrorLine],
-    json: bool,
-) -> Result<(), Failed> {
-    let saved = match end {
-        Ok(end) if end.ok => match saving {
-            Some(saving) => saving.finish(),
-            None => Saving::begin(name).and_then(Saving::finish),
-        },
-        Ok(_) => {
-            report::errors(errors, Source::command(""), json);
-            return Err(Failed);
-        }
-        Err(stop) => return Err(stopped(&stop, json)),
-    };
-    saved.map_err(|error| fail(&error, json))
+/// Tells what was saved, unless it went to standard output.
+fn tell_saved(name: &str, json: bool, line: &serde_json::Value, what: &str) {
+    match (name, json) {
+        ("-", _) => {}
+        (_, true) => output::print_json(line),
+        (_, false) => output::print(&format!("{name}: {what} saved\n")),
+    }
 }
 
 /// Tells why the daemon did not answer, or why its answer could not be used.
