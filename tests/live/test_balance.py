@@ -19,13 +19,18 @@ NFT = {
 }
 
 
+def spread(servers, chosen=NFT["rr"]):
+    """nftables' words for one of three servers."""
+    pool = ", ".join(f"{n} : {server}" for n, server in enumerate(servers))
+    return f"{chosen} map {{ {pool} }}"
+
+
 def balance(nat, method):
     """TCP port 8000 of the outside address, spread over the servers. The reference does not know the least loaded."""
     chosen = NFT.get(method, "numgen random mod 3")
-    pool = ", ".join(f"{n} : {server}" for n, server in enumerate(SERVERS))
     nat.tested.policy(
         [f"add-stateful in wan ip-daddr {NAT4} tcp-dport 8000 lb ip-daddr {SET} {method}"],
-        [f"before: iif vr ip daddr {NAT4} tcp dport 8000 dnat to {chosen} map {{ {pool} }}"],
+        [f"before: iif vr ip daddr {NAT4} tcp dport 8000 dnat to {spread(SERVERS, chosen)}"],
     )
 
 
@@ -142,10 +147,7 @@ def test_a_connection_stays_with_its_server(nat, farm):
 def test_udp_is_balanced(nat):
     nat.tested.policy(
         [f"add-stateful in wan ip-daddr {NAT4} udp-dport 5300 lb ip-daddr {SET} rr"],
-        [
-            f"before: iif vr ip daddr {NAT4} udp dport 5300 dnat to numgen inc mod 3 map"
-            f" {{ {', '.join(f'{n} : {server}' for n, server in enumerate(SERVERS))} }}"
-        ],
+        [f"before: iif vr ip daddr {NAT4} udp dport 5300 dnat to {spread(SERVERS)}"],
     )
     with closing(*(udp(nat.client, server, 5300) for server in SERVERS)) as servers:
         counts = collections.Counter()
@@ -162,10 +164,9 @@ def test_udp_is_balanced(nat):
 
 def test_ipv6_servers_are_balanced(nat):
     servers = INSIDE6[:3]
-    pool = ", ".join(f"{n} : {server}" for n, server in enumerate(servers))
     nat.tested.policy(
         [f"add-stateful in wan ip6-daddr {NAT6} tcp-dport 8000 lb ip6-daddr {{{', '.join(servers)}}} rr"],
-        [f"before: iif vr ip6 daddr {NAT6} tcp dport 8000 dnat ip6 to numgen inc mod 3 map {{ {pool} }}"],
+        [f"before: iif vr ip6 daddr {NAT6} tcp dport 8000 dnat ip6 to {spread(servers)}"],
     )
     with closing(*(listener(nat.client, server, 8000) for server in servers)) as listening:
         got = collections.Counter()
@@ -180,10 +181,9 @@ def test_ipv6_servers_are_balanced(nat):
 def test_web_pages_come_from_all_servers(nat):
     """nginx outside, in the places of three: curl inside asks for one address."""
     three = OUTSIDE4[:3]
-    pool = ", ".join(f"{n} : {server}" for n, server in enumerate(three))
     nat.tested.policy(
         [f"add-stateful in lan ip-daddr 203.0.113.80 tcp-dport 80 lb ip-daddr {{{', '.join(three)}}} rr"],
-        [f"before: iif vl ip daddr 203.0.113.80 tcp dport 80 dnat to numgen inc mod 3 map {{ {pool} }}"],
+        [f"before: iif vl ip daddr 203.0.113.80 tcp dport 80 dnat to {spread(three)}"],
     )
     for name in ("small", "big") * 3:
         assert fetch(nat, f"http://203.0.113.80/{name}", source=INSIDE4[0])[1] == nat.nginx.digest(name)
