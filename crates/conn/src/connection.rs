@@ -1,9 +1,8 @@
 //! One connection, as a record of 160 bytes.
 
 use crate::hash::{packed_ports, packed_rest};
-use crate::timeouts::{LONGEST_S, timeout_ms};
+use crate::timeouts::{LONGEST_S, Limits};
 use crate::{Direction, State, Tracker, Tuple};
-use mmb_policy::policy::Timeouts;
 
 /// A connection's place in its table; good until the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -148,8 +147,19 @@ impl Connection {
 
     /// Milliseconds until it ends if no packet comes.
     #[inline]
-    pub fn expires_ms(&self, now_ms: u64, timeouts: &Timeouts) -> u64 {
-        timeout_ms(timeouts, self.proto(), self.state).saturating_sub(self.idle_ms(now_ms))
+    pub(crate) fn expires_ms(&self, now_ms: u64, limits: &Limits) -> u64 {
+        limits.ms(self.proto(), self.state).saturating_sub(self.idle_ms(now_ms))
+    }
+
+    /// What packets of a direction say when they leave: the other direction's tuple, reversed. `None` if they leave as they came.
+    #[inline]
+    pub fn translated(&self, direction: Direction) -> Option<Tuple> {
+        let [[from, to], [back_from, back_to]] = self.addresses;
+        let differs = |one: [u64; 2], other: [u64; 2]| (one[0] ^ other[0]) | (one[1] ^ other[1]);
+        let addresses = differs(from, back_to) | differs(to, back_from);
+        let ports = self.ports[0] ^ self.ports[1].rotate_left(16);
+        let is_translated = addresses | u64::from(ports) != 0;
+        is_translated.then(|| self.tuple(direction.turned()).reversed())
     }
 
     /// Whether packets of a tuple go this way. Without a branch, since hundreds are compared in a row.

@@ -9,7 +9,7 @@
 use crate::hash::Hasher;
 use crate::index::{ABSENT, Bucket, EMPTY, Index};
 use crate::slab::Slab;
-use crate::timeouts::timeout_ms;
+use crate::timeouts::Limits;
 use crate::wheel::{self, HALF_OPEN, OVER, Queues};
 use crate::{CloseReason, ConnId, Connection, Direction, Judged, LONGEST_S, Segment, Snapshot, State};
 use crate::{Tracker, Tuple, proto};
@@ -45,7 +45,7 @@ pub struct Table {
     queues: Queues,
     len: usize,
     max: usize,
-    timeouts: Timeouts,
+    limits: Limits,
     pickup: Pickup,
     /// The latest time that was told. Time does not go back.
     now_ms: u64,
@@ -64,7 +64,7 @@ impl Table {
             queues: Queues::new(),
             len: 0,
             max: 1_000_000,
-            timeouts: Timeouts::default(),
+            limits: Limits::new(Timeouts::default()),
             pickup: Pickup::Loose,
             now_ms: 0,
             sweep: None,
@@ -75,8 +75,8 @@ impl Table {
     pub fn configure(&mut self, max: usize, timeouts: Timeouts, pickup: Pickup) {
         self.max = max.min(wheel::MOST);
         self.pickup = pickup;
-        if self.timeouts != timeouts {
-            self.timeouts = timeouts;
+        if *self.limits.timeouts() != timeouts {
+            self.limits = Limits::new(timeouts);
             self.sweep = Some(0);
         }
     }
@@ -186,7 +186,7 @@ impl Table {
     }
 
     fn keep(&mut self, hashes: [u64; 2], connection: Connection) -> Result<ConnId, Refused> {
-        let ends_ms = self.now_ms + connection.expires_ms(self.now_ms, &self.timeouts);
+        let ends_ms = self.now_ms + connection.expires_ms(self.now_ms, &self.limits);
         let [forward, reply] = connection.tuples();
         let id = self.slab.insert(connection);
         for (direction, hash) in keyed(&forward, &reply).iter().zip(hashes) {
@@ -241,18 +241,16 @@ impl Table {
         segment: Option<&Segment>,
     ) -> Judged {
         self.now_ms = self.now_ms.max(now_ms);
-        let now_ms = self.now_ms;
-        let (judged, tracker) = self.judge(id, direction, now_ms, segment);
+        let connection = self.slab.at_mut(id.0);
+        let judged = judge(connection, &self.limits, direction, self.now_ms, segment);
         if judged == Judged::Reopens {
             return judged;
         }
-        let connection = self.slab.at_mut(id.0);
-        connection.tracker = tracker;
         connection.count(direction, bytes);
         if judged == Judged::OutOfWindow {
             return judged;
         }
-        connection.last_ms = now_ms as u32;
+        connection.last_ms = self.now_ms as u32;
         match judged {
             Judged::Moves(next) => self.moves(id, next),
             _ => self.queues.used(&mut self.slab, id.0),
@@ -262,26 +260,18 @@ impl Table {
 
     /// Whether [`Table::touch`] would say that a packet reopens its connection.
     pub fn reopens(&self, id: ConnId, direction: Direction, now_ms: u64, segment: Option<&Segment>) -> bool {
-        self.judge(id, direction, now_ms.max(self.now_ms), segment).0 == Judged::Reopens
+        let mut connection = *self.slab.at(id.0);
+        let now_ms = now_ms.max(self.now_ms);
+        judge(&mut connection, &self.limits, direction, now_ms, segment) == Judged::Reopens
     }
 
-    /// What a packet says of its connection, and what would be known of both ends after it.
+    /// Whether a connection stays, however many others want its room, until it is idle for too long: both ends want it, and its
+    /// time is not over.
     #[inline]
-    fn judge(
-        &self,
-        id: ConnId,
-        direction: Direction,
-        now_ms: u64,
-        segment: Option<&Segment>,
-    ) -> (Judged, Tracker) {
+    pub fn is_lasting(&self, id: ConnId, now_ms: u64) -> bool {
         let connection = self.slab.at(id.0);
-        let (proto, state, mut tracker) = (connection.proto(), connection.state, connection.tracker);
-        let judged = match (proto, segment) {
-            _ if connection.idle_ms(now_ms) >= timeout_ms(&self.timeouts, proto, state) => Judged::Reopens,
-            (proto::TCP, Some(segment)) => tracker.segment(state, direction, segment),
-            _ => answered(proto, state, direction),
-        };
-        (judged, tracker)
+        let state = connection.state;
+        !state.is_half_open() && !state.is_over() && connection.expires_ms(now_ms, &self.limits) > 0
     }
 
     /// Puts a connection in another state, and in the queue of that.
@@ -318,7 +308,7 @@ impl Table {
 
     /// Milliseconds until a connection ends if no packet comes.
     pub fn expires_ms(&self, id: ConnId, now_ms: u64) -> u64 {
-        self.slab.at(id.0).expires_ms(now_ms, &self.timeouts)
+        self.slab.at(id.0).expires_ms(now_ms, &self.limits)
     }
 
     /// Ends a connection.
@@ -444,6 +434,23 @@ impl Tuple {
     /// Of the same wire, protocol and family as another: a connection's record has one place for these.
     fn like(self, other: &Tuple) -> Tuple {
         Tuple { wire: other.wire, proto: other.proto, family: other.family, ..self }
+    }
+}
+
+/// What a packet says of its connection. What is known of both ends then follows it, unless it reopens the connection.
+#[inline]
+fn judge(
+    connection: &mut Connection,
+    limits: &Limits,
+    direction: Direction,
+    now_ms: u64,
+    segment: Option<&Segment>,
+) -> Judged {
+    let (proto, state) = (connection.proto(), connection.state);
+    match (proto, segment) {
+        _ if connection.expires_ms(now_ms, limits) == 0 => Judged::Reopens,
+        (proto::TCP, Some(segment)) => connection.tracker.segment(state, direction, segment),
+        _ => answered(proto, state, direction),
     }
 }
 

@@ -7,10 +7,47 @@ use mmb_policy::policy::Timeouts;
 /// packet is kept as 32 bits of milliseconds, and half of their circle must stay for entries that are late.
 pub const LONGEST_S: u32 = 24 * 24 * 3600;
 
-/// As [`timeout_s`], in milliseconds, and not longer than [`LONGEST_S`].
-#[inline]
-pub(crate) fn timeout_ms(timeouts: &Timeouts, proto: u8, state: State) -> u64 {
-    u64::from(timeout_s(timeouts, proto, state).min(LONGEST_S)) * 1000
+/// The timeouts of every kind of connection, ready to be looked up: a packet of each kind comes after a packet of another, and a
+/// processor does not guess which.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    timeouts: Timeouts,
+    /// Milliseconds, by the column of a protocol and the state.
+    ms: [[u32; STATES]; COLUMNS],
+}
+
+const STATES: usize = State::ALL.len();
+/// Protocols that have timeouts of their own, and all others.
+const COLUMNS: usize = 4;
+/// A protocol of each column; 0 is none that has a column of its own.
+const EXAMPLES: [u8; COLUMNS] = [0, proto::TCP, proto::UDP, proto::ICMP];
+/// The column of each protocol.
+const COLUMN: [u8; 256] = {
+    let mut columns = [0; 256];
+    columns[proto::TCP as usize] = 1;
+    columns[proto::UDP as usize] = 2;
+    columns[proto::ICMP as usize] = 3;
+    columns[proto::ICMP6 as usize] = 3;
+    columns
+};
+
+impl Limits {
+    pub(crate) fn new(timeouts: Timeouts) -> Limits {
+        let ms = |proto, state| timeout_s(&timeouts, proto, state).min(LONGEST_S) * 1000;
+        let ms = EXAMPLES.map(|proto| State::ALL.map(|state| ms(proto, state)));
+        Limits { timeouts, ms }
+    }
+
+    /// What they were made of.
+    pub(crate) fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
+    }
+
+    /// Milliseconds without a packet after which a connection of a protocol in a state ends, and not longer than [`LONGEST_S`].
+    #[inline]
+    pub(crate) fn ms(&self, proto: u8, state: State) -> u64 {
+        u64::from(self.ms[usize::from(COLUMN[usize::from(proto)]) % COLUMNS][state as usize])
+    }
 }
 
 /// Seconds without a packet after which a connection of a protocol in a state ends.
@@ -31,6 +68,26 @@ pub(crate) fn timeout_s(timeouts: &Timeouts, proto: u8, state: State) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_looked_up_is_what_the_settings_say() {
+        let timeouts = Timeouts {
+            tcp_syn: 1,
+            tcp_established: 2,
+            tcp_fin: 3,
+            tcp_time_wait: 4,
+            tcp_reset: 5,
+            udp: 6,
+            udp_unreplied: 7,
+            icmp: 8,
+            other: u32::MAX,
+        };
+        let limits = Limits::new(timeouts);
+        for (proto, state) in (0..=255).flat_map(|proto| State::ALL.map(|state| (proto, state))) {
+            let wanted = u64::from(timeout_s(&timeouts, proto, state).min(LONGEST_S)) * 1000;
+            assert_eq!(limits.ms(proto, state), wanted, "protocol {proto}, {}", state.name());
+        }
+    }
 
     #[test]
     fn defaults_keep_the_rfcs() {

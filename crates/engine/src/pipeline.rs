@@ -259,7 +259,7 @@ impl Pipeline {
             let (packet, layout) = (&mut packets[at], &self.layouts[at]);
             match quoted {
                 Some(QuotedAt { proto, ip, l4 }) => {
-                    turn.translation.apply_to_quoted(packet, layout, proto, ip, l4);
+                    turn.translation.apply_to_quoted(packet, layout, proto, ip.into(), l4.into());
                 }
                 None => turn.translation.apply(packet, layout),
             }

@@ -4,14 +4,58 @@ use super::relate::{self, Relation, Sort, Sought, relation};
 use super::{Decision, Flows, Standing};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
-use crate::worker::Verdict;
+use crate::worker::{VECTOR, Verdict};
 use mmb_classify::prefetch;
 use mmb_conn::fragment::{FragmentDrop, FragmentKey, FragmentVerdict, Later};
 use mmb_conn::{ConnId, Direction, Tuple};
 use mmb_packet::{Class, Layout, Malformed, Packet};
 
+/// What the packets of a vector are looked up by, in columns, without those that are not.
+#[derive(Debug)]
+pub(super) struct Lookups {
+    tuples: Vec<Tuple>,
+    sorts: Vec<Sort>,
+    /// The packets' places in the vector.
+    of: Vec<u8>,
+    /// By the packets' places: the place here, plus one; 0 for none.
+    places: Box<[u16; VECTOR]>,
+}
+
+impl Lookups {
+    pub(super) fn new() -> Lookups {
+        Lookups {
+            tuples: Vec::with_capacity(VECTOR),
+            sorts: Vec::with_capacity(VECTOR),
+            of: Vec::with_capacity(VECTOR),
+            places: Box::new([0; VECTOR]),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.tuples.clear();
+        self.sorts.clear();
+        self.of.clear();
+        self.places.fill(0);
+    }
+
+    #[inline]
+    fn push(&mut self, at: usize, Sought { tuple, sort }: Sought) {
+        self.tuples.push(tuple);
+        self.sorts.push(sort);
+        // A vector's packets are numbered in a byte.
+        self.of.push(at as u8);
+        self.places[at] = self.of.len() as u16;
+    }
+
+    #[inline]
+    fn of_packet(&self, at: usize) -> Option<Sought> {
+        let place = usize::from(self.places[at]).checked_sub(1)?;
+        Some(Sought { tuple: self.tuples[place], sort: self.sorts[place] })
+    }
+}
+
 impl Flows {
-    /// Finds out how each packet of a vector stands to connections.
+    /// Finds out how the packets of a vector stand to connections.
     pub(crate) fn relate(
         &mut self,
         snapshot: &Snapshot,
@@ -21,37 +65,35 @@ impl Flows {
         handed: bool,
     ) {
         (self.stale, self.some_settled) = (false, false);
-        self.asked.clear();
-        self.of.clear();
-        let rows = packets.iter().zip(layouts).zip(verdicts).enumerate();
-        for (at, ((packet, layout), verdict)) in rows {
-            (self.standings[at], self.sought[at]) = (Standing::Apart, None);
-            let route = snapshot.route(packet.port);
-            if !route.enabled || layout.class == Class::Other || matches!(verdict, Verdict::Drop(_)) {
-                continue;
-            }
-            let wire = Tuple::wire(packet.port, route.peer.map(|(peer, _)| peer));
-            match self.seek(packet, layout, wire, snapshot) {
-                Ok(None) => {}
-                Ok(Some(sought)) => {
-                    self.sought[at] = Some(sought);
-                    self.asked.push(sought.tuple);
-                    // A vector's packets are numbered in a byte.
-                    self.of.push(at as u8);
+        self.sought.clear();
+        self.standings[..packets.len()].fill(Standing::Apart);
+        let mut start = 0;
+        for run in packets.chunk_by(|a, b| a.port == b.port) {
+            let route = snapshot.route(run[0].port);
+            let wire = Tuple::wire(run[0].port, route.peer.map(|(peer, _)| peer));
+            let ends = if route.enabled { start + run.len() } else { start };
+            for at in start..ends {
+                let (packet, layout) = (&packets[at], &layouts[at]);
+                if layout.class == Class::Other || matches!(verdicts[at], Verdict::Drop(_)) {
+                    continue;
                 }
-                Err(reason) => {
-                    self.standings[at] = Standing::Refused(reason);
-                    self.some_settled = true;
+                match self.seek(packet, layout, wire, snapshot) {
+                    Ok(None) => {}
+                    Ok(Some(sought)) => self.sought.push(at, sought),
+                    Err(reason) => {
+                        self.standings[at] = Standing::Refused(reason);
+                        self.some_settled = true;
+                    }
                 }
             }
+            start += run.len();
         }
         self.found.clear();
-        self.found.resize(self.asked.len(), None);
-        self.table.find_all(&self.asked, &mut self.found);
-        for (&at, &found) in self.of.iter().zip(&self.found) {
-            let at = usize::from(at);
-            let Some(sought) = &self.sought[at] else { continue };
-            self.standings[at] = standing(found, sought);
+        self.found.resize(self.sought.of.len(), None);
+        self.table.find_all(&self.sought.tuples, &mut self.found);
+        let of_each = self.sought.of.iter().zip(&self.sought.sorts).zip(&self.found);
+        for ((&at, &sort), &found) in of_each {
+            self.standings[usize::from(at)] = standing(found, sort);
         }
         if self.keeper.common.owners.workers() > 1 && !handed {
             self.look_elsewhere();
@@ -79,7 +121,7 @@ impl Flows {
                 let FragmentKey { addresses, proto, family, .. } = key;
                 let ports = self.later_fragment(packet, layout, key, snapshot)?;
                 let tuple = ports.map(|ports| Tuple { addresses, ports, wire, proto, family });
-                Ok(tuple.map(|tuple| Sought { tuple, sort: Sort::Fragment, steady: false }))
+                Ok(tuple.map(|tuple| Sought { tuple, sort: Sort::Fragment }))
             }
         }
     }
@@ -87,22 +129,20 @@ impl Flows {
     /// Finds the plans of packets under a policy that allows of them, and has fetched what they will touch. Returns whether there
     /// are packets that need no classifying ([`Flows::is_settled`]).
     ///
-    /// A planned packet's connection cannot end within the vector: half-open ones and those that are over, which may have to make
-    /// room, are not planned, nor are packets that may begin anew.
+    /// A planned packet's connection cannot end within the vector: it lasts, and the packet does not begin anew.
     pub(crate) fn plan(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>]) -> bool {
         self.planned[..packets.len()].fill(0);
         if !snapshot.is_constant() {
             return self.some_settled;
         }
         self.found.iter().flatten().for_each(|(id, _)| self.plans.fetch(*id));
-        for &at in &self.of {
+        for &at in &self.sought.of {
             let at = usize::from(at);
-            let Standing::Member(id, direction) = self.standings[at] else { continue };
-            let state = self.table.get(id).state;
-            if state.is_half_open() || state.is_over() || !self.is_steady(at) {
-                continue;
-            }
-            if let Some(plan) = self.plans.of(id, direction) {
+            if let Standing::Member(id, direction) = self.standings[at]
+                && self.table.is_lasting(id, self.keeper.now_ms)
+                && self.is_steady(at)
+                && let Some(plan) = self.plans.of(id, direction)
+            {
                 self.planned[at] = plan;
                 if let Some(decision) = self.plans.decision(plan) {
                     prefetch(decision);
@@ -110,12 +150,10 @@ impl Flows {
             }
         }
         let cells = &snapshot.cells[self.keeper.worker];
-        for &at in &self.of {
-            let at = usize::from(at);
-            let Some(decision) = self.plans.decision(self.planned[at]) else { continue };
-            let Standing::Member(id, _) = self.standings[at] else { continue };
-            if decision.port != packets[at].port || self.table.expires_ms(id, self.keeper.now_ms) == 0 {
-                self.planned[at] = 0;
+        for (plan, packet) in self.planned.iter_mut().zip(packets) {
+            let Some(decision) = self.plans.decision(*plan) else { continue };
+            if decision.port != packet.port {
+                *plan = 0;
                 continue;
             }
             self.some_settled = true;
@@ -133,7 +171,8 @@ impl Flows {
     /// Whether a packet matches what others match that go its way, where rules ask for nothing but ends.
     #[inline]
     pub(crate) fn is_steady(&self, at: usize) -> bool {
-        self.sought[at].is_some_and(|sought| sought.steady)
+        let place = usize::from(self.sought.places[at]);
+        place > 0 && self.sought.sorts[place - 1].is_steady()
     }
 
     /// The decision that is planned for a packet.
@@ -147,7 +186,7 @@ impl Flows {
 
     /// Finds out which of the packets that nothing was found for belong to other workers.
     fn look_elsewhere(&mut self) {
-        for ((&at, found), tuple) in self.of.iter().zip(&self.found).zip(&self.asked) {
+        for ((&at, found), tuple) in self.sought.of.iter().zip(&self.found).zip(&self.sought.tuples) {
             if found.is_some() {
                 continue;
             }
@@ -168,16 +207,24 @@ impl Flows {
     /// How a packet stands to connections now that those before it in the vector were worked on.
     #[inline]
     pub(crate) fn standing(&self, at: usize) -> Standing {
-        match (self.known(at), &self.sought[at]) {
-            (elsewhere @ Standing::Elsewhere(_), _) => elsewhere,
-            (_, Some(sought)) if self.stale => standing(self.table.find(&sought.tuple), sought),
-            (known, _) => known,
+        match self.known(at) {
+            elsewhere @ Standing::Elsewhere(_) => elsewhere,
+            known if !self.stale => known,
+            known => match self.sought.of_packet(at) {
+                Some(Sought { tuple, sort }) => standing(self.table.find(&tuple), sort),
+                None => known,
+            },
         }
     }
 
     /// How a packet stands to connections if its own one is over.
     pub(crate) fn anew(&self, at: usize) -> Standing {
-        self.sought[at].map_or(Standing::Apart, |sought| standing(None, &sought))
+        self.sought.of_packet(at).map_or(Standing::Apart, |sought| standing(None, sought.sort))
+    }
+
+    /// The tuple that a packet is looked up by, if it is.
+    pub(crate) fn tuple(&self, at: usize) -> Option<Tuple> {
+        self.sought.of_packet(at).map(|sought| sought.tuple)
     }
 
     /// Remembers the ports of a first fragment.
@@ -220,19 +267,17 @@ impl Flows {
 
 /// How a packet stands to what was found for its tuple.
 #[inline]
-fn standing(found: Option<(ConnId, Direction)>, sought: &Sought) -> Standing {
-    match (sought.sort, found) {
+fn standing(found: Option<(ConnId, Direction)>, sort: Sort) -> Standing {
+    match (sort, found) {
+        (Sort::Steady | Sort::Packet, Some((id, direction))) => Standing::Member(id, direction),
+        (Sort::Steady | Sort::Packet, None) => Standing::New,
         // Both ends may ask under one identifier: a request is never the answer to one, and an answer begins nothing.
-        (Sort::Packet, None) | (Sort::Request, None | Some((_, Direction::Reply))) => {
-            Standing::New(sought.tuple)
-        }
-        (Sort::Answer, Some((_, Direction::Forward))) => Standing::Apart,
-        (Sort::Packet | Sort::Request | Sort::Answer, Some((id, direction))) => {
-            Standing::Member(id, direction)
-        }
+        (Sort::Request, Some((id, direction @ Direction::Forward)))
+        | (Sort::Answer, Some((id, direction @ Direction::Reply))) => Standing::Member(id, direction),
+        (Sort::Request, _) => Standing::New,
         (Sort::Fragment, Some((id, direction))) => Standing::Fragment(id, direction),
         (Sort::Error(quoted), Some((id, direction))) => Standing::Error(id, direction, quoted),
-        (Sort::Answer | Sort::Fragment | Sort::Error(_), None) => Standing::Apart,
+        (Sort::Answer | Sort::Fragment | Sort::Error(_), _) => Standing::Apart,
     }
 }
 

@@ -31,12 +31,12 @@ use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use crate::worker::VECTOR;
 use extra::Extras;
+use look::Lookups;
 use mmb_conn::fragment::Fragments;
-use mmb_conn::{CloseReason, ConnId, Connection, Direction, Judged, Segment, Table, Tuple};
+use mmb_conn::{CloseReason, ConnId, Connection, Direction, Judged, Segment, Table};
 use mmb_packet::{Layout, Packet};
 use mmb_rewrite::Translation;
 use plans::Plans;
-use relate::Sought;
 use sets::RuleSets;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -52,8 +52,8 @@ const FRAGMENT_AGE_MS: u64 = 15_000;
 pub(crate) enum Standing {
     /// It is of none, and makes none.
     Apart,
-    /// It is of none, and may make one with this tuple.
-    New(Tuple),
+    /// It is of none, and may make one.
+    New,
     /// It is of this one.
     Member(ConnId, Direction),
     /// It is a fragment without a transport header of this one.
@@ -70,12 +70,12 @@ pub(crate) enum Standing {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QuotedAt {
     pub(crate) proto: u8,
-    pub(crate) ip: usize,
-    pub(crate) l4: usize,
+    pub(crate) ip: u16,
+    pub(crate) l4: u16,
 }
 
 /// What is done to a packet for its connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Turn {
     pub(crate) translation: Translation,
     /// It goes back by the port that it came by, to this Ethernet address.
@@ -90,16 +90,13 @@ pub(crate) struct Flows {
     pub(crate) table: Table,
     pub(crate) keeper: Keeper,
     fragments: Fragments,
-    /// What the packets are looked up by.
-    sought: Box<[Option<Sought>; VECTOR]>,
+    sought: Lookups,
     standings: Box<[Standing; VECTOR]>,
     pub(crate) plans: Plans,
     /// The packets' plans, 0 for those that have none.
     planned: Box<[u32; VECTOR]>,
-    /// Tuples that are looked up together, what was found, and the packets that they are of.
-    asked: Vec<Tuple>,
+    /// What was found for each of `sought`.
     found: Vec<Option<(ConnId, Direction)>>,
-    of: Vec<u8>,
     /// A connection came or went since the vector was looked up: what was found may be wrong.
     stale: bool,
     /// Some packets of the vector need no classifying.
@@ -123,13 +120,11 @@ impl Flows {
                 now_ms: 0,
             },
             fragments: Fragments::new(seed, DATAGRAMS, FRAGMENT_AGE_MS),
-            sought: Box::new([None; VECTOR]),
+            sought: Lookups::new(),
             standings: Box::new([Standing::Apart; VECTOR]),
             plans: Plans::default(),
             planned: Box::new([0; VECTOR]),
-            asked: Vec::with_capacity(VECTOR),
             found: Vec::with_capacity(VECTOR),
-            of: Vec::with_capacity(VECTOR),
             stale: false,
             some_settled: false,
             busy: false,
@@ -244,27 +239,28 @@ impl Flows {
         self.count();
     }
 
-    /// What packets of a connection get in one direction.
+    /// What packets of a connection get in one direction; `None` if nothing.
     #[inline]
-    pub(crate) fn turn(&self, id: ConnId, direction: Direction) -> Turn {
+    pub(crate) fn turn(&self, id: ConnId, direction: Direction) -> Option<Turn> {
         let connection = self.table.get(id);
-        let [forward, reply] = connection.tuples();
-        let (from, to) = match direction {
-            Direction::Forward => (forward, reply.reversed()),
-            Direction::Reply => (reply, forward.reversed()),
-        };
-        let mut translation = Translation::default();
-        for side in 0..2 {
-            translation.addresses[side] =
-                (from.addresses[side] != to.addresses[side]).then_some(to.addresses[side]);
-            translation.ports[side] = (from.ports[side] != to.ports[side]).then_some(to.ports[side]);
+        let to = connection.translated(direction);
+        if to.is_none() && connection.extra == 0 {
+            return None;
         }
-        let mut hairpin = None;
+        let mut turn = Turn::default();
+        if let Some(to) = to {
+            let from = connection.tuple(direction);
+            for side in 0..2 {
+                turn.translation.addresses[side] =
+                    (from.addresses[side] != to.addresses[side]).then_some(to.addresses[side]);
+                turn.translation.ports[side] = (from.ports[side] != to.ports[side]).then_some(to.ports[side]);
+            }
+        }
         if connection.extra != 0 {
             let extra = self.keeper.extras.get(connection.extra);
-            extra.add_to(&mut translation, direction);
-            hairpin = extra.hairpin.map(|macs| macs[direction as usize]);
+            extra.add_to(&mut turn.translation, direction);
+            turn.hairpin = extra.hairpin.map(|macs| macs[direction as usize]);
         }
-        Turn { translation, hairpin }
+        Some(turn)
     }
 }

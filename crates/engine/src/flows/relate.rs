@@ -13,15 +13,15 @@ pub(crate) struct Sought {
     /// The key of its connection.
     pub(crate) tuple: Tuple,
     pub(crate) sort: Sort,
-    /// It matches the rules that others match which go its way, where these ask for nothing but ends: it is no fragment, and no
-    /// TCP segment that may begin a connection.
-    pub(crate) steady: bool,
 }
 
 /// What a packet is to the connection that it may be of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sort {
-    /// One of its packets.
+    /// One of its packets, and no fragment or TCP segment that may begin a connection. Where rules ask for nothing but ends, it
+    /// matches the ones that others match which go its way.
+    Steady,
+    /// Another one of its packets.
     Packet,
     /// An ICMP query.
     Request,
@@ -31,6 +31,14 @@ pub(crate) enum Sort {
     Fragment,
     /// An ICMP error about a packet that went the other way.
     Error(QuotedAt),
+}
+
+impl Sort {
+    /// Whether what was decided for a packet of its connection that went its way holds for it too.
+    #[inline]
+    pub(crate) fn is_steady(self) -> bool {
+        matches!(self, Sort::Steady)
+    }
 }
 
 /// What can be said of a packet from its own bytes.
@@ -66,12 +74,14 @@ pub(crate) fn relation(packet: &Packet<'_>, layout: &Layout, wire: u16) -> Relat
         return fragment_key(bytes, layout, &tuple).map_or(Relation::None, Relation::Fragment);
     }
     let Some(header) = bytes.get(usize::from(layout.l4)..) else { return Relation::None };
-    let (mut sort, mut steady) = (Sort::Packet, !layout.is_fragment());
+    let mut sort = if layout.is_fragment() { Sort::Packet } else { Sort::Steady };
     match layout.l4_kind {
         kind @ (TCP | UDP) => {
             let Some(&[a, b, c, d]) = header.first_chunk() else { return Relation::None };
             tuple.ports = [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])];
-            steady &= kind == UDP || header.get(13).is_some_and(|flags| flags & SYN == 0);
+            if kind == TCP && header.get(13).is_none_or(|flags| flags & SYN != 0) {
+                sort = Sort::Packet;
+            }
         }
         ICMP | ICMP6 => match icmp(bytes, layout, &tuple) {
             Some((of, its)) => (tuple, sort) = (of, its),
@@ -79,7 +89,7 @@ pub(crate) fn relation(packet: &Packet<'_>, layout: &Layout, wire: u16) -> Relat
         },
         _ => {}
     }
-    Relation::Sought(Sought { tuple, sort, steady })
+    Relation::Sought(Sought { tuple, sort })
 }
 
 /// The key and the sort of an ICMP message with these addresses; `None` for one that is of no connection.
@@ -93,7 +103,9 @@ fn icmp(bytes: &[u8], layout: &Layout, addresses: &Tuple) -> Option<(Tuple, Sort
     if errors.contains(&number) {
         let at = at + ICMP_HEADER;
         let quoted = quoted(bytes.get(at..layout.payload_end as usize)?, addresses.family)?;
-        let place = QuotedAt { proto: quoted.tuple.proto, ip: at + quoted.ip_at, l4: at + quoted.l4_at };
+        let place = |offset: usize| u16::try_from(at + offset).ok();
+        let place =
+            QuotedAt { proto: quoted.tuple.proto, ip: place(quoted.ip_at)?, l4: place(quoted.l4_at)? };
         return Some((Tuple { wire: addresses.wire, ..quoted.tuple }.reversed(), Sort::Error(place)));
     }
     let sort = match number {

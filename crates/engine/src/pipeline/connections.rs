@@ -135,7 +135,7 @@ impl Pipeline {
         self.due.clear();
         let matched = self.scratch.handles(at).iter().copied();
         match standing {
-            Standing::New(_) => self.due.extend(matched),
+            Standing::New => self.due.extend(matched),
             _ => {
                 let stateless = |slot: &u32| !snapshot.actions.at(*slot as usize).is_stateful();
                 self.due.extend(matched.filter(stateless));
@@ -189,7 +189,8 @@ impl Pipeline {
                 quoted = Some(place);
                 (id, direction)
             }
-            Standing::New(arrived) => {
+            Standing::New => {
+                let Some(arrived) = flows.tuple(at) else { return Ok(()) };
                 let stateful = |slot: &u32| snapshot.actions.at(*slot as usize).is_stateful();
                 let slots: ArrayVec<u32, MOST_RULES> =
                     due.iter().copied().filter(stateful).take(MOST_RULES).collect();
@@ -216,13 +217,11 @@ impl Pipeline {
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
     ) {
-        let turn = self.flows.turn(id, direction);
+        let Some(turn) = self.flows.turn(id, direction) else { return };
         if turn.hairpin.is_some() {
             verdicts[at] = Verdict::Send(packet.port);
         }
-        if !turn.translation.is_none() || turn.hairpin.is_some() {
-            // A vector's packets are numbered in a byte.
-            self.turned.push(Turned { packet: at as u8, turn, quoted });
-        }
+        // A vector's packets are numbered in a byte.
+        self.turned.push(Turned { packet: at as u8, turn, quoted });
     }
 }

@@ -52,7 +52,7 @@ impl Model {
     }
 
     fn timeout_ms(&self, plain: &Plain) -> u64 {
-        u64::from(timeout_s(&self.table.timeouts, plain.tuples[0].proto, plain.state)) * 1000
+        u64::from(timeout_s(self.table.limits.timeouts(), plain.tuples[0].proto, plain.state)) * 1000
     }
 
     /// What the table told, by tuple; the plain side forgets it after asking whether that was right.
