@@ -7,8 +7,8 @@
 use crate::cells::RuleCells;
 use crate::flows::Stateful;
 use crate::port::PortTable;
-use mmb_classify::Classifier;
 use mmb_classify::shelf::Shelf;
+use mmb_classify::{Classifier, prefetch};
 use mmb_packet::{Limits, PortId};
 use mmb_policy::policy::ConnectionSettings;
 use mmb_policy::rule::{DropRate, Prio};
@@ -131,6 +131,12 @@ impl Snapshot {
     #[inline]
     pub(crate) fn stateful(&self, slot: u32) -> Option<&Arc<Stateful>> {
         self.stateful.at(slot as usize).as_ref()
+    }
+
+    /// Asks for what [`Snapshot::stateful`] reads.
+    #[inline]
+    pub(crate) fn fetch_stateful(&self, slot: u32) {
+        prefetch(self.stateful.at(slot as usize));
     }
 
     /// The stateful rules with their slots.

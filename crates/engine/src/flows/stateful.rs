@@ -1,5 +1,6 @@
 //! Stateful rules, compiled: what they map, and what tells one rule from another that has its number later.
 
+use mmb_classify::prefetch;
 use mmb_conn::nat::{Addresses, Balance, Mapping, Ports};
 use mmb_policy::field::{Field, FieldId};
 use mmb_policy::rule::{DropRate, LbMethod, NumberSet, Target, Write};
@@ -104,6 +105,15 @@ impl Stateful {
         stateful.mapping.prepare();
         stateful.maps = stateful.mapping != Mapping::default();
         stateful
+    }
+
+    /// Asks for what every new connection reads of it.
+    #[inline]
+    pub(crate) fn fetch(&self) {
+        prefetch(&self.stamp);
+        prefetch(&self.maps);
+        prefetch(&self.ip_id);
+        prefetch(&self.seq);
     }
 
     fn map(&mut self, field: Field, ranges: &[(u128, u128)], shuffled: bool) {

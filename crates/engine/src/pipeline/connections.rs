@@ -1,7 +1,7 @@
 //! The verdict where packets may be of connections: those get their connection's rules too.
 
 use super::ballot::Ballot;
-use super::{Edits, Pipeline, Rewrite, Turned};
+use super::{Edits, FEW_RULES, Pipeline, Rewrite, Turned};
 use crate::counters::Count;
 use crate::drop::DropReason;
 use crate::flows::{QuotedAt, Standing};
@@ -27,6 +27,7 @@ impl Pipeline {
         self.listed.clear();
         self.turned.clear();
         self.fetch_rules(snapshot);
+        self.fetch_stateful(snapshot);
         for (at, packet) in packets.iter().enumerate() {
             if self.follow_plan(snapshot, at, packet, verdicts) {
                 continue;
@@ -34,6 +35,19 @@ impl Pipeline {
             if let Err(verdict) = self.decide_one(snapshot, at, packet, verdicts) {
                 verdicts[at] = verdict;
             }
+        }
+    }
+
+    /// Asks for the matched stateful rules, of which packets that make connections need more than others.
+    fn fetch_stateful(&self, snapshot: &Snapshot) {
+        if snapshot.stateful_rules < FEW_RULES {
+            return;
+        }
+        for &slot in self.scratch.all_handles() {
+            snapshot.fetch_stateful(slot);
+        }
+        for rule in self.scratch.all_handles().iter().filter_map(|&slot| snapshot.stateful(slot)) {
+            rule.fetch();
         }
     }
 
