@@ -304,6 +304,9 @@ fn bad_usage_is_exit_status_two() {
         "bench --rules p --packets 10",
         "bench --rules p --seconds 0",
         "bench --workload five-tuple --classifier linear --updates",
+        "bench --workload ranges --classifier linear --workers 2",
+        "bench --workload ranges --updates --workers 2",
+        "bench --workload ranges --workers 0",
         "check",
         "frobnicate",
         "add all --socket",
@@ -361,6 +364,29 @@ fn bench_changes_the_policy_while_it_forwards() {
     assert_eq!(result["long_run"]["changes"], 2000, "whole batches");
     folder.put("none", "");
     assert_eq!(status(&folder.mmb("bench --rules none --updates")), 1);
+}
+
+#[test]
+fn bench_deals_packets_out_to_workers() {
+    let folder = Folder::new("workers");
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    for set in ["five-tuple --size 1000", "stateful --size 1000"] {
+        let run = folder.mmb(&format!("bench --workload {set} --workers 2 --seconds 0.01 --json"));
+        if cores < 2 {
+            assert_eq!(status(&run), 1);
+            assert!(told(&run).contains("need a core each"), "{run:?}");
+            continue;
+        }
+        assert_eq!(status(&run), 0, "{run:?}");
+        let result = json(&run);
+        let of_each =
+            |name: &str| [0, 1].map(|worker: usize| result["workers"][worker][name].as_f64().unwrap());
+        assert_eq!(of_each("packets").iter().sum::<f64>(), 65_536.0, "every packet is some worker's");
+        assert!(of_each("packets").iter().all(|&packets| packets > 20_000.0), "{result}");
+        let (alone, together) = (of_each("mpps_alone"), of_each("mpps_together"));
+        let scaling = (together[0] + together[1]) / ((alone[0] + alone[1]) / 2.0);
+        assert!((result["scaling"].as_f64().unwrap() / scaling - 1.0).abs() < 0.1, "{result}");
+    }
 }
 
 #[test]

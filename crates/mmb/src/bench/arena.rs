@@ -1,6 +1,8 @@
 //! Packets in memory, as a network card would have put them there: each in a buffer of its own, cold when its turn
 //! comes if there are enough of them.
 
+use arrayvec::ArrayVec;
+use mmb_engine::worker::VECTOR;
 use mmb_packet::{LinkType, Packet, PortId};
 
 /// Bytes free in front of each packet: a whole area of TCP options fits.
@@ -46,6 +48,29 @@ impl Arena {
         lines(&mut self.memory)[..self.pristine.len()].copy_from_slice(&self.pristine);
     }
 
+    /// Gives all packets to `work` in vectors, as if come in by the first port.
+    pub(super) fn vectors(&mut self, mut work: impl FnMut(&mut [Packet<'_>])) {
+        let mut packets = self.packets();
+        loop {
+            let mut vector: ArrayVec<Packet<'_>, VECTOR> = packets.by_ref().take(VECTOR).collect();
+            if vector.is_empty() {
+                return;
+            }
+            work(&mut vector);
+        }
+    }
+
+    /// Deals all packets out, as they were when they were added; `of` says to whom each goes, by its place.
+    pub(super) fn deal(&self, count: usize, of: impl Fn(usize) -> usize) -> Vec<Arena> {
+        let mut dealt: Vec<Arena> = (0..count).map(|_| Arena::default()).collect();
+        let mut start = HEADROOM;
+        for (number, place) in self.places.iter().enumerate() {
+            dealt[of(number)].push(&self.pristine[start..start + place.len], place.link);
+            start += place.size;
+        }
+        dealt
+    }
+
     /// All packets in their order, as if come in by the first port.
     pub(super) fn packets(&mut self) -> impl Iterator<Item = Packet<'_>> {
         let mut rest = lines(&mut self.memory);
@@ -81,5 +106,11 @@ mod tests {
         let again: Vec<Vec<u8>> = arena.packets().map(|packet| packet.bytes().to_vec()).collect();
         assert_eq!(again, packets);
         assert_eq!(arena.len(), 100);
+        for (number, mut own) in arena.deal(3, |number| number % 3).into_iter().enumerate() {
+            own.restore();
+            let wanted: Vec<_> = packets.iter().skip(number).step_by(3).map(Vec::as_slice).collect();
+            let dealt: Vec<_> = own.packets().map(|packet| packet.bytes().to_vec()).collect();
+            assert_eq!(dealt, wanted);
+        }
     }
 }

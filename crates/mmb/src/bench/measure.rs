@@ -7,7 +7,6 @@
 
 use super::arena::Arena;
 use crate::tsc::Tsc;
-use arrayvec::ArrayVec;
 use mmb_engine::worker::{Cycles, VECTOR};
 use mmb_engine::{DropReason, Engine, StageCount, Verdict, Worker};
 use mmb_io::cycles;
@@ -72,7 +71,7 @@ pub(super) fn run(subject: &mut impl Stages, arena: &mut Arena, changes: bool, e
     let mut all = Samples::new(vectors);
     arena.restore();
     round(subject, arena, names.len(), |_, _, _| ());
-    answers(subject, arena);
+    arena.vectors(|packets| subject.answer(packets));
     arena.restore();
     let (mut rounds, began) = (0, Instant::now());
     while goes_on(effort, rounds, began) {
@@ -103,18 +102,6 @@ fn goes_on(effort: Effort, rounds: usize, began: Instant) -> bool {
     }
 }
 
-/// Has every packet answered.
-fn answers(subject: &mut impl Stages, arena: &mut Arena) {
-    let mut packets = arena.packets();
-    loop {
-        let mut vector: ArrayVec<Packet<'_>, VECTOR> = packets.by_ref().take(VECTOR).collect();
-        if vector.is_empty() {
-            return;
-        }
-        subject.answer(&mut vector);
-    }
-}
-
 /// Takes every packet once; `note` gets the vector's number and what it has cost.
 fn round(
     subject: &mut impl Stages,
@@ -123,16 +110,12 @@ fn round(
     mut note: impl FnMut(usize, &[u64], u64),
 ) {
     subject.begin();
-    let mut spent = vec![0; stages];
-    let mut packets = arena.packets();
-    for number in 0.. {
-        let mut vector: ArrayVec<Packet<'_>, VECTOR> = packets.by_ref().take(VECTOR).collect();
-        if vector.is_empty() {
-            return;
-        }
-        let whole = subject.take(&mut vector, &mut spent);
+    let (mut spent, mut number) = (vec![0; stages], 0);
+    arena.vectors(|packets| {
+        let whole = subject.take(packets, &mut spent);
         note(number, &spent, whole);
-    }
+        number += 1;
+    });
 }
 
 /// What each vector has cost in each round.
@@ -206,7 +189,7 @@ impl Stages for Pipeline<'_> {
 }
 
 /// Makes a plain packet of UDP or TCP one that answers it: ends are changed for each other, which no checksum minds.
-fn turn(packet: &mut Packet<'_>) {
+pub(super) fn turn(packet: &mut Packet<'_>) {
     const ETHERNET: usize = 14;
     packet.port = PortId(1);
     let bytes = packet.bytes_mut();

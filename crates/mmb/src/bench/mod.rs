@@ -2,14 +2,15 @@
 //!
 //! Rules come from a file or are generated, packets likewise ([`source`]). The packets lie in memory ([`arena`]) and go
 //! through one worker in vectors, round after round over all of them; what each stage costs is read off its counters
-//! ([`measure`]). [`linear`] is a baseline that has no index. [`updates`] changes the policy meanwhile. No port is opened:
-//! receiving and sending are not in the figures.
+//! ([`measure`]). [`linear`] is a baseline that has no index. [`updates`] changes the policy meanwhile, [`scaling`] has several workers
+//! at it. No port is opened: receiving and sending are not in the figures.
 
 mod arena;
 mod linear;
 mod measure;
 mod memory;
 mod report;
+mod scaling;
 mod source;
 mod updates;
 
@@ -48,6 +49,9 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
     if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
         crate::bad_usage("--seconds takes a time above 0, of at most an hour");
     }
+    if args.workers > 1 && args.classifier == ClassifierArg::Linear {
+        crate::bad_usage("--workers needs a classifier of the engine's, which the linear one is not");
+    }
     if args.updates && args.classifier == ClassifierArg::Linear {
         crate::bad_usage(
             "--updates needs a classifier that is changed rule by rule, which the linear one is not",
@@ -72,15 +76,18 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
             Report { load: Load { rules, policy_bytes, ..Load::default() }, measured, matches }
         }
         ClassifierArg::Merged | ClassifierArg::EveryTuple if args.updates => {
-            let (engine, worker, _) = started(&set, args)?;
+            let (engine, worker, _) = started_alone(&set, args)?;
             let report = updates::run(&set, engine, worker, set.packets(args)?, args)?;
             report::show(global, &report);
             return Ok(ExitCode::SUCCESS);
         }
+        ClassifierArg::Merged | ClassifierArg::EveryTuple if args.workers > 1 => {
+            report::show(global, &scaling::run(&set, args)?);
+            return Ok(ExitCode::SUCCESS);
+        }
         ClassifierArg::Merged | ClassifierArg::EveryTuple => {
-            let (engine, worker, load) = started(&set, args)?;
-            let step = if args.new_connections { LONGEST_TIMEOUT } else { BETWEEN_ROUNDS };
-            let mut pipeline = Pipeline::new(&engine, worker, step);
+            let (engine, worker, load) = started_alone(&set, args)?;
+            let mut pipeline = Pipeline::new(&engine, worker, step(args));
             let measured = measure::run(&mut pipeline, &mut set.packets(args)?, rewrites(&set), effort(args));
             let matched: u64 = set.policy.rules.keys().map(|id| engine.rule_count(id).packets).sum();
             let matches = matched as f64 / measured.taken.max(1) as f64;
@@ -91,12 +98,22 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
+/// How far the time goes on between rounds.
+fn step(args: &BenchArgs) -> Duration {
+    if args.new_connections { LONGEST_TIMEOUT } else { BETWEEN_ROUNDS }
+}
+
+/// An engine with one worker.
+fn started_alone(set: &Set, args: &BenchArgs) -> anyhow::Result<(Engine, Worker, Load)> {
+    let (engine, workers, load) = started(set, args)?;
+    Ok((engine, workers.into_iter().next().context("the engine has no worker")?, load))
+}
+
 /// An engine with the policy in force, and what that took.
-fn started(set: &Set, args: &BenchArgs) -> anyhow::Result<(Engine, Worker, Load)> {
+fn started(set: &Set, args: &BenchArgs) -> anyhow::Result<(Engine, Vec<Worker>, Load)> {
     let tuning =
         if args.classifier == ClassifierArg::EveryTuple { Tuning::EveryTuple } else { Tuning::Merged };
-    let (mut engine, workers) = Engine::with_tuning(wire(), 1, args.seed, tuning);
-    let worker = workers.into_iter().next().context("the engine has no worker")?;
+    let (mut engine, workers) = Engine::with_tuning(wire(), usize::from(args.workers), args.seed, tuning);
     let (before, began) = (memory::resident(), Instant::now());
     engine.publish(&set.policy).with_context(|| set.name.clone())?;
     let load = Load {
@@ -107,7 +124,7 @@ fn started(set: &Set, args: &BenchArgs) -> anyhow::Result<(Engine, Worker, Load)
         engine_bytes: memory::resident().saturating_sub(before),
         ..Load::default()
     };
-    Ok((engine, worker, load))
+    Ok((engine, workers, load))
 }
 
 /// Two ports, joined.

@@ -50,6 +50,11 @@ pub(super) fn rounded(number: f64) -> f64 {
     (number * 100.0).round() / 100.0
 }
 
+/// Millions of packets, down to thousands.
+pub(super) fn to_thousands(millions: f64) -> f64 {
+    (millions * 1000.0).round() / 1000.0
+}
+
 impl Load {
     fn per_rule(&self, bytes: u64) -> f64 {
         bytes as f64 / self.rules.max(1) as f64
@@ -70,7 +75,7 @@ impl Shown for Report {
             "rounds": measured.rounds,
             "stages": stages.collect::<Vec<_>>(),
             "cycles_per_packet": rounded(measured.cycles),
-            "mpps": (measured.mpps() * 1000.0).round() / 1000.0,
+            "mpps": to_thousands(measured.mpps()),
             "rules": load.rules,
             "tables": load.tables,
             "instructions": load.instructions,

@@ -12,11 +12,10 @@ use super::{memory, rewrites};
 use crate::cli::BenchArgs;
 use crate::tsc::Tsc;
 use anyhow::ensure;
-use arrayvec::ArrayVec;
 use mmb_engine::worker::{Cycles, VECTOR};
 use mmb_engine::{DropReason, Engine, Verdict, Worker};
 use mmb_io::cycles;
-use mmb_packet::{LinkType, Packet};
+use mmb_packet::LinkType;
 use mmb_policy::{Change, Command, Policy, Rule, RuleId};
 use mmb_workload::{Header, Random};
 use serde_json::{Value, json};
@@ -113,20 +112,15 @@ fn forward(worker: &mut Worker, arena: &mut Arena, shared: &Shared) {
     let mut verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
     let mut was_dropped = false;
     while !shared.stop.load(Ordering::Relaxed) {
-        let mut packets = arena.packets();
-        loop {
-            let mut vector: ArrayVec<Packet<'_>, VECTOR> = packets.by_ref().take(VECTOR).collect();
-            if vector.is_empty() {
-                break;
-            }
-            worker.process(0, &Tsc, &mut vector, &mut verdicts);
+        arena.vectors(|packets| {
+            worker.process(0, &Tsc, packets, &mut verdicts);
             let dropped = matches!(verdicts[0], Verdict::Drop(_));
             if dropped != was_dropped {
                 was_dropped = dropped;
                 shared.probe.store(Tsc.now() & !1 | u64::from(dropped), Ordering::Release);
             }
-            shared.packets.fetch_add(vector.len() as u64, Ordering::Relaxed);
-        }
+            shared.packets.fetch_add(packets.len() as u64, Ordering::Relaxed);
+        });
     }
 }
 
@@ -163,7 +157,7 @@ impl Probe {
             arena.push(&frame, LinkType::Ethernet);
             arena.restore();
             let mut verdicts = [Verdict::Drop(DropReason::NoBuffer)];
-            worker.process(0, &Tsc, &mut arena.packets().collect::<Vec<_>>(), &mut verdicts);
+            arena.vectors(|packets| worker.process(0, &Tsc, packets, &mut verdicts));
             if matches!(verdicts[0], Verdict::Send(_)) {
                 return Ok(Probe { frame, rule: drop_rule(source, destination)? });
             }

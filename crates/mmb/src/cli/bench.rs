@@ -50,6 +50,9 @@ pub(crate) struct BenchArgs {
     /// All connections end between rounds, so that every packet which makes one makes it anew
     #[arg(long, conflicts_with = "updates")]
     pub(crate) new_connections: bool,
+    /// Packet threads: with more than one, each is measured alone and then all at once, on a core each
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["updates", "rounds"], value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) workers: u16,
     /// How rules are found
     #[arg(long, value_enum, default_value_t = ClassifierArg::Merged)]
     pub(crate) classifier: ClassifierArg,

@@ -1,0 +1,191 @@
+//! What several workers do at once, beside each of them alone.
+//!
+//! Packets are dealt out as a card does that knows our hash: each worker gets those of the connections that are its own, or where
+//! there are none its share of all. Each is then measured by itself, and all at the same time, on cores of their own; only
+//! the time counts in which the engine has packets in hand.
+
+use super::arena::Arena;
+use super::measure::turn;
+use super::report::{Shown, rounded, to_thousands};
+use super::source::Set;
+use super::{rewrites, started, step};
+use crate::cli::BenchArgs;
+use crate::tsc::Tsc;
+use anyhow::ensure;
+use mmb_engine::worker::{Cycles, VECTOR};
+use mmb_engine::{DropReason, Verdict, Worker};
+use mmb_io::{cycles, kernel};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// What was measured, by worker.
+pub(super) struct Scaling {
+    rules: usize,
+    lanes: Vec<Speed>,
+}
+
+/// Millions of packets a second.
+#[derive(Clone, Copy)]
+struct Speed {
+    packets: usize,
+    alone: f64,
+    together: f64,
+}
+
+/// A worker with the packets that are its own.
+struct Lane {
+    worker: Worker,
+    arena: Arena,
+    verdicts: [Verdict; VECTOR],
+    /// Packets may be changed on the way.
+    changes: bool,
+    now_ns: u64,
+    step_ns: u64,
+}
+
+/// Measures with as many workers as are asked for.
+///
+/// # Errors
+/// A policy that cannot be put in force, packets that cannot be had, or fewer cores than workers.
+pub(super) fn run(set: &Set, args: &BenchArgs) -> anyhow::Result<Scaling> {
+    let count = usize::from(args.workers);
+    let cores = kernel::cores();
+    ensure!(cores.len() >= count, "{count} workers need a core each, and there are {}", cores.len());
+    let (engine, mut workers, load) = started(set, args)?;
+    let arenas = deal(&mut workers[0], set.packets(args)?, count);
+    ensure!(arenas.iter().all(|arena| arena.len() > 0), "there are no packets for some worker");
+    let lane = |(worker, arena)| Lane {
+        worker,
+        arena,
+        verdicts: [Verdict::Drop(DropReason::NoBuffer); VECTOR],
+        changes: rewrites(set),
+        now_ns: 0,
+        step_ns: step(args).as_nanos() as u64,
+    };
+    let mut lanes: Vec<Lane> = workers.into_iter().zip(arenas).map(lane).collect();
+    for lane in &mut lanes {
+        lane.arena.restore();
+        lane.round();
+    }
+    if engine.connections().summary().connections > 0 {
+        lanes.iter_mut().for_each(Lane::answer);
+    }
+    let time = Duration::from_secs_f64(args.seconds);
+    let alone: Vec<f64> =
+        lanes.chunks_mut(1).zip(&cores).flat_map(|(lane, core)| at_once(lane, &[*core], time)).collect();
+    let together = at_once(&mut lanes, &cores, time);
+    let speeds = lanes.iter().zip(alone).zip(together);
+    let lanes = speeds.map(|((lane, alone), together)| Speed { packets: lane.arena.len(), alone, together });
+    Ok(Scaling { rules: load.rules, lanes: lanes.collect() })
+}
+
+/// Deals packets out: those that a worker would hand over to their owners, or where it hands none over all in turn.
+fn deal(worker: &mut Worker, mut all: Arena, count: usize) -> Vec<Arena> {
+    let mut verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
+    let mut owners = Vec::with_capacity(all.len());
+    all.restore();
+    all.vectors(|packets| {
+        worker.process(0, &Tsc, packets, &mut verdicts);
+        owners.extend(verdicts[..packets.len()].iter().map(|verdict| match verdict {
+            Verdict::Hand(owner) => usize::from(*owner),
+            _ => 0,
+        }));
+    });
+    let are_owned = owners.iter().any(|&owner| owner > 0);
+    all.deal(count, |number| if are_owned { owners[number] } else { number % count })
+}
+
+/// Measures lanes at the same time, each on its core. Millions of packets a second of each.
+fn at_once(lanes: &mut [Lane], cores: &[usize], time: Duration) -> Vec<f64> {
+    let barrier = &Barrier::new(lanes.len());
+    std::thread::scope(|scope| {
+        let run = move |(lane, &core): (&mut Lane, &usize)| {
+            // Where the system refuses, it chooses the core.
+            kernel::pin(core);
+            barrier.wait();
+            lane.measure(time)
+        };
+        let start = |lane| scope.spawn(move || run(lane));
+        let threads: Vec<_> = lanes.iter_mut().zip(cores).map(start).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_default()).collect()
+    })
+}
+
+impl Lane {
+    /// Takes every packet once, and says how many cycles that took.
+    fn round(&mut self) -> u64 {
+        self.now_ns += self.step_ns;
+        if self.changes {
+            self.arena.restore();
+        }
+        let Lane { worker, arena, verdicts, now_ns, .. } = self;
+        let mut spent = 0;
+        arena.vectors(|packets| {
+            let begin = Tsc.now();
+            worker.process(*now_ns, &Tsc, packets, verdicts);
+            spent += Tsc.now().wrapping_sub(begin);
+        });
+        spent
+    }
+
+    /// Has every packet answered by the other end.
+    fn answer(&mut self) {
+        let Lane { worker, arena, verdicts, now_ns, .. } = self;
+        arena.vectors(|packets| {
+            packets.iter_mut().for_each(turn);
+            worker.process(*now_ns, &Tsc, packets, verdicts);
+        });
+        arena.restore();
+    }
+
+    /// Takes all packets again and again for about `time`: millions of packets a second.
+    fn measure(&mut self, time: Duration) -> f64 {
+        let (began, mut rounds, mut spent) = (Instant::now(), 0, 0);
+        while rounds == 0 || began.elapsed() < time {
+            spent += self.round();
+            rounds += 1;
+        }
+        let seconds = spent as f64 / cycles::hz() as f64;
+        (rounds * self.arena.len()) as f64 / seconds.max(f64::MIN_POSITIVE) / 1e6
+    }
+}
+
+impl Scaling {
+    /// What all workers do together, as a multiple of what one does alone.
+    fn scaling(&self) -> f64 {
+        let sum = |speed: fn(&Speed) -> f64| self.lanes.iter().map(speed).sum::<f64>();
+        let one = sum(|lane| lane.alone) / self.lanes.len() as f64;
+        sum(|lane| lane.together) / one.max(f64::MIN_POSITIVE)
+    }
+}
+
+impl Shown for Scaling {
+    fn json(&self) -> Value {
+        let workers = self.lanes.iter().map(|lane| {
+            json!({
+                "packets": lane.packets,
+                "mpps_alone": to_thousands(lane.alone),
+                "mpps_together": to_thousands(lane.together),
+            })
+        });
+        json!({
+            "rules": self.rules,
+            "workers": workers.collect::<Vec<_>>(),
+            "scaling": rounded(self.scaling()),
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{} rules\n", self.rules);
+        for (number, Speed { packets, alone, together }) in self.lanes.iter().enumerate() {
+            let _ = writeln!(
+                text,
+                "worker {number}: {packets} packets, {alone:.2} Mpps alone, {together:.2} Mpps beside the others"
+            );
+        }
+        let _ = writeln!(text, "together {:.2} times what one does alone", self.scaling());
+        text
+    }
+}
