@@ -162,6 +162,23 @@ impl Flows {
         self.some_settled
     }
 
+    /// Asks for what packets need that make connections: where replies will be looked for, and of these rules what they are and
+    /// their sets.
+    pub(crate) fn fetch_for_new(&self, snapshot: &Snapshot, slots: &[u32]) {
+        let sets = &self.keeper.sets;
+        for &slot in slots {
+            snapshot.fetch_stateful(slot);
+            sets.fetch_place(slot);
+        }
+        for &slot in slots {
+            snapshot.stateful(slot).into_iter().for_each(|rule| rule.fetch());
+            sets.fetch_set(slot);
+        }
+        let of_each = self.sought.of.iter().zip(&self.sought.tuples);
+        let new = of_each.filter(|(at, _)| matches!(self.standings[usize::from(**at)], Standing::New));
+        self.table.fetch(new.map(|(_, tuple)| tuple.reversed()));
+    }
+
     /// Whether a packet needs no classifying: its plan says what it gets, or it is another worker's, or does not pass.
     #[inline]
     pub(crate) fn is_settled(&self, at: usize) -> bool {

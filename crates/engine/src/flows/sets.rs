@@ -6,6 +6,7 @@
 use super::stateful::Stateful;
 use crate::snapshot::Snapshot;
 use hashbrown::HashTable;
+use mmb_classify::prefetch;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub(crate) struct RuleSets {
     sets: Vec<RuleSet>,
     /// Numbers of sets by a hash of their rules' stamps.
     numbers: HashTable<u32>,
+    /// By slot, the set that holds its rule alone, as most sets hold one: where to look first.
+    alone: Vec<u32>,
     free: Vec<u32>,
     /// Those that lost their last user, the longest ago first; some may have one again.
     spare: VecDeque<u32>,
@@ -28,6 +31,8 @@ pub(crate) struct RuleSets {
 struct RuleSet {
     /// In the order in which their targets are applied.
     rules: Vec<(u32, Arc<Stateful>)>,
+    /// The stamp of its rule if it holds one alone.
+    only: Option<u64>,
     /// Connections that have it.
     users: usize,
     is_spare: bool,
@@ -46,6 +51,38 @@ impl RuleSet {
 impl RuleSets {
     /// The number of the set of these rules, given by slot, in the order in which their targets are applied. It has one more user.
     pub(crate) fn enter(&mut self, snapshot: &Snapshot, slots: &[u32]) -> u32 {
+        let &[slot] = slots else { return self.find_or_make(snapshot, slots) };
+        let stamp = snapshot.stateful(slot).map(|rule| rule.stamp);
+        if let Some(&number) = self.alone.get(slot as usize)
+            && stamp.is_some()
+            && let Some(set) = self.sets.get_mut(number as usize)
+            && set.only == stamp
+        {
+            set.users += 1;
+            return number;
+        }
+        let number = self.find_or_make(snapshot, slots);
+        if self.alone.len() <= slot as usize {
+            self.alone.resize((slot as usize + 1).next_power_of_two(), 0);
+        }
+        self.alone[slot as usize] = number;
+        number
+    }
+
+    /// Asks for where [`RuleSets::enter`] finds the set of a rule alone.
+    #[inline]
+    pub(crate) fn fetch_place(&self, slot: u32) {
+        self.alone.get(slot as usize).into_iter().for_each(prefetch);
+    }
+
+    /// Asks for that set.
+    #[inline]
+    pub(crate) fn fetch_set(&self, slot: u32) {
+        let number = self.alone.get(slot as usize);
+        number.and_then(|&number| self.sets.get(number as usize)).into_iter().for_each(prefetch);
+    }
+
+    fn find_or_make(&mut self, snapshot: &Snapshot, slots: &[u32]) -> u32 {
         let rules = || slots.iter().filter_map(|&slot| Some((slot, snapshot.stateful(slot)?)));
         let hash = stamp_hash(rules().map(|(_, rule)| rule.stamp));
         let same =
@@ -54,7 +91,9 @@ impl RuleSets {
             self.sets[number as usize].users += 1;
             return number;
         }
+        let only = rules().next().filter(|_| slots.len() == 1);
         let set = RuleSet {
+            only: only.map(|(_, rule)| rule.stamp),
             rules: rules().map(|(slot, rule)| (slot, Arc::clone(rule))).collect(),
             users: 1,
             is_spare: false,

@@ -27,7 +27,8 @@ impl Pipeline {
         self.listed.clear();
         self.turned.clear();
         self.fetch_rules(snapshot);
-        self.fetch_stateful(snapshot);
+        let slots = if snapshot.stateful_rules < FEW_RULES { &[] } else { self.scratch.all_handles() };
+        self.flows.fetch_for_new(snapshot, slots);
         for (at, packet) in packets.iter().enumerate() {
             if self.follow_plan(snapshot, at, packet, verdicts) {
                 continue;
@@ -35,19 +36,6 @@ impl Pipeline {
             if let Err(verdict) = self.decide_one(snapshot, at, packet, verdicts) {
                 verdicts[at] = verdict;
             }
-        }
-    }
-
-    /// Asks for the matched stateful rules, of which packets that make connections need more than others.
-    fn fetch_stateful(&self, snapshot: &Snapshot) {
-        if snapshot.stateful_rules < FEW_RULES {
-            return;
-        }
-        for &slot in self.scratch.all_handles() {
-            snapshot.fetch_stateful(slot);
-        }
-        for rule in self.scratch.all_handles().iter().filter_map(|&slot| snapshot.stateful(slot)) {
-            rule.fetch();
         }
     }
 
