@@ -10,6 +10,8 @@ pub(super) struct Interned<K, S> {
     /// By number.
     entries: Vec<Option<Entry<K, S>>>,
     free: Vec<u32>,
+    /// The number that was asked for last: the next connection is likely to ask for the same.
+    last: u32,
 }
 
 struct Entry<K, S> {
@@ -20,7 +22,7 @@ struct Entry<K, S> {
 
 impl<K: Eq + Hash, S> Interned<K, S> {
     pub(super) fn new() -> Interned<K, S> {
-        Interned { numbers: HashMap::new(), entries: Vec::new(), free: Vec::new() }
+        Interned { numbers: HashMap::new(), entries: Vec::new(), free: Vec::new(), last: 0 }
     }
 
     #[cfg(test)]
@@ -30,7 +32,13 @@ impl<K: Eq + Hash, S> Interned<K, S> {
 
     /// The number of a thing, for one user more; its state is made if nobody used it.
     pub(super) fn hold(&mut self, key: K, make: impl FnOnce(&K) -> S) -> u32 {
-        if let Some(number) = self.numbers.get(&key).copied() {
+        let last = self.entries.get(self.last as usize).and_then(Option::as_ref);
+        let known = match last {
+            Some(entry) if *entry.key == key => Some(self.last),
+            _ => self.numbers.get(&key).copied(),
+        };
+        if let Some(number) = known {
+            self.last = number;
             self.hold_number(number);
             return number;
         }

@@ -172,15 +172,17 @@ impl Used {
     /// Gives a port back that was taken.
     pub(super) fn remove(&mut self, port: u16) {
         match self {
-            Used::Few(ports) => ports.retain(|other| *other != port),
+            Used::Few(ports) => {
+                if let Ok(place) = ports.binary_search(&port) {
+                    ports.remove(place);
+                }
+            }
             Used::Many(words, count) => {
                 words[usize::from(port / 64)] &= !(1 << (port % 64));
                 *count -= 1;
                 // Half of what made it grow, so that a port taken and given back does not go to and fro.
                 if *count as usize == FEW / 2 {
-                    let few =
-                        (0..=u16::MAX).filter(|port| words[usize::from(port / 64)] >> (port % 64) & 1 == 1);
-                    *self = Used::Few(few.collect());
+                    *self = Used::Few(ports_of(words).collect());
                 }
             }
         }
@@ -193,6 +195,14 @@ impl Used {
             Used::Many(words, _) => first_clear(words, low, high, odd),
         }
     }
+}
+
+/// The ports whose bits are set, in order.
+fn ports_of(words: &[u64; WORDS]) -> impl Iterator<Item = u16> + '_ {
+    let used = (0..).zip(words).filter(|(_, word)| **word != 0);
+    used.flat_map(|(at, word): (u16, _)| {
+        (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at * 64 + bit)
+    })
 }
 
 fn first_gap(ports: &[u16], low: u16, high: u16, odd: Option<bool>) -> Option<u16> {

@@ -7,6 +7,7 @@ use mmb_rewrite::Translation;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// Inside hosts whose Ethernet address is remembered, at most.
@@ -157,8 +158,11 @@ impl Extras {
 
     /// Remembers where an inside host is.
     pub(crate) fn learn(&mut self, wire: u16, address: u128, mac: [u8; 6]) {
-        if self.neighbours.len() < NEIGHBOURS || self.neighbours.contains_key(&(wire, address)) {
-            self.neighbours.insert((wire, address), mac);
+        let has_room = self.neighbours.len() < NEIGHBOURS;
+        match self.neighbours.entry((wire, address)) {
+            Entry::Occupied(mut known) => _ = known.insert(mac),
+            Entry::Vacant(place) if has_room => _ = place.insert(mac),
+            Entry::Vacant(_) => {}
         }
     }
 
