@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from . import daemon, net, process, programs, routed, topology
+from lab import daemon, net, process
+
+from . import programs, routed, topology
 
 BACKENDS = ("af_xdp", "af_packet")
 AF_XDP = 44

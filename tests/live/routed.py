@@ -17,9 +17,10 @@ import subprocess
 
 from scapy.layers.l2 import Ether
 
+from lab.net import RawPort, veth
+from lab.process import CommandFailed
+
 from .frames import MAC
-from .net import RawPort, veth
-from .process import CommandFailed
 from .topology import Cabled
 
 INSIDE4 = [f"10.0.0.{n}" for n in (1, 2, 3, 4)]

@@ -2,7 +2,8 @@
 
 import threading
 
-from .process import wait_until
+from lab.process import wait_until
+
 from .programs import NumberedStream, fetch, report
 from .topology import SERVER4
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from .daemon import BINARY
-from .process import Background, run, wait_until
+from lab.daemon import BINARY
+from lab.process import Background, run, wait_until
 
 SCRIPT = Path(__file__).parents[2] / "scripts/demo"
 

@@ -26,9 +26,10 @@ from scapy.layers.inet6 import (
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Raw
 
-from .daemon import BINARY
+from lab.daemon import BINARY
+from lab.process import run
+
 from .frames import data, ether, ip4, ip6, rebuilt, tcp, udp
-from .process import run
 from .topology import CLIENT6, SERVER6
 
 pytestmark = pytest.mark.needs_no_root

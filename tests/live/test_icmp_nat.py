@@ -12,9 +12,10 @@ from scapy.layers.inet import ICMP, IP, TCP, UDP, IPerror, IPOption, UDPerror
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
+from lab.process import wait_until
+
 from . import sockets
 from .frames import summed_up
-from .process import wait_until
 from .programs import ping
 from .routed import INSIDE4, INSIDE6, NAT4, NAT6, OUTER4, OUTSIDE4, OUTSIDE6
 from .sockets import closing, listener, receive, refused, udp

@@ -8,11 +8,12 @@ import time
 
 import pytest
 
+from lab.daemon import BINARY, DidNotStart, Mmb
+from lab.net import RawPort, veth
+from lab.process import run, wait_until
+
 from .conftest import BACKENDS, need_backend
-from .daemon import BINARY, DidNotStart, Mmb
 from .frames import of_every_kind, pass_through
-from .net import RawPort, veth
-from .process import run, wait_until
 from .programs import Iperf, Nginx, NumberedStream, fetch, ping
 from .topology import SERVER4, SERVER6
 

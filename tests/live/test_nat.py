@@ -13,9 +13,10 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
+from lab.net import ip_counters
+from lab.process import wait_until
+
 from . import sockets
-from .net import ip_counters
-from .process import wait_until
 from .programs import BIG, Nginx, NumberedStream, fetch, ping
 from .routed import INSIDE4, INSIDE6, NAT4, NAT6, NOWHERE, OUTSIDE4, OUTSIDE6
 from .sockets import closing, listener, opened, receive, refused, talk, udp

@@ -2,7 +2,8 @@
 
 import pytest
 
-from .process import wait_until
+from lab.process import wait_until
+
 from .routed import INSIDE4, OUTSIDE4
 from .test_nat import SOURCE, SOURCE_NFT
 

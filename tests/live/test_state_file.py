@@ -4,8 +4,9 @@ import threading
 
 import pytest
 
+from lab.process import wait_until
+
 from . import sockets
-from .process import wait_until
 from .programs import Nginx, fetch
 from .routed import INSIDE4, NAT4, OUTSIDE4
 from .sockets import closing, listener, opened, receive, refused, talk, udp

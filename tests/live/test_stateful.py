@@ -7,12 +7,13 @@ import pytest
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 
+from lab.daemon import Mmb
+from lab.net import RawPort, veth
+from lab.process import wait_until
+
 from . import sockets
-from .daemon import Mmb
 from .frames import ip4, pass_through
 from .frames import udp as scapy_udp
-from .net import RawPort, veth
-from .process import wait_until
 from .programs import Nginx, fetch, ping
 from .routed import INSIDE4, INSIDE6, NAT4, NOWHERE, OUTSIDE4, OUTSIDE6
 from .sockets import closing, listener, opened, receive, refused, talk, udp

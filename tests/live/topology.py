@@ -9,8 +9,8 @@ mmb's ports are called `lan` (to the client) and `wan` (to the server).
 
 import contextlib
 
-from .daemon import Mmb
-from .net import Namespace, RawPort, ip_counters, link_drops, veth
+from lab.daemon import Mmb
+from lab.net import Namespace, RawPort, ip_counters, link_drops, veth
 
 CLIENT4, SERVER4 = "10.0.0.1", "10.0.0.2"
 CLIENT6, SERVER6 = "fd00::1", "fd00::2"

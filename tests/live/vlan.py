@@ -11,8 +11,8 @@ import struct
 
 import pytest
 
-from .net import NO_SUCH_LINK_TYPE
-from .process import run
+from lab.net import NO_SUCH_LINK_TYPE
+from lab.process import run
 
 SYS_BPF = 321
 PROG_LOAD, OBJ_PIN = 5, 6

@@ -32,7 +32,7 @@ TP_STATUS_VLAN_TPID_VALID = 1 << 6
 
 
 def remove_leftovers():
-    """Removes namespaces of test runs that were killed before they could do it: their process is gone."""
+    """Removes namespaces of runs that were killed before they could do it: their process is gone."""
     for name in run(["ip", "netns", "list"]).stdout.split("\n"):
         match = re.match(rf"{_PREFIX}-(\d+)-", name)
         if match and not Path(f"/proc/{match[1]}").exists():

@@ -1,0 +1,1 @@
+"""What the live tests and the evaluation share: namespaces and cables, processes with deadlines, a running mmb."""
