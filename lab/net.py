@@ -7,6 +7,7 @@ import json
 import os
 import re
 import select
+import signal
 import socket
 import struct
 import time
@@ -37,6 +38,16 @@ def remove_leftovers():
         match = re.match(rf"{_PREFIX}-(\d+)-", name)
         if match and not Path(f"/proc/{match[1]}").exists():
             run(["ip", "netns", "del", name.split()[0]], check=False)
+
+
+def remove_own():
+    """Removes this process's namespaces with all that runs in them: what an interruption left at an awkward moment."""
+    for name in run(["ip", "netns", "list"]).stdout.split():
+        if name.startswith(f"{_PREFIX}-{os.getpid()}-"):
+            for pid in run(["ip", "netns", "pids", name], check=False).stdout.split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            run(["ip", "netns", "del", name], check=False)
 
 
 class Namespace:
