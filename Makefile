@@ -6,8 +6,10 @@ SHELL := /bin/bash
 CARGO ?= cargo
 PYTHON ?= /usr/bin/python3
 MMB := target/release/mmb
+OUT ?= docs/evaluation
 
-.PHONY: help setup build install demo test test-rust test-replay test-live lint bench fuzz tsan audit fmt doc clean
+.PHONY: help setup build install demo test test-rust test-replay test-live test-evaluation lint bench evaluate evaluate-quick
+.PHONY: evaluation-tools fuzz tsan audit fmt doc clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -24,7 +26,7 @@ install: build ## install the binary, man pages, completions and the systemd uni
 demo: build ## mmb between two namespaces on live traffic, before and after; ends by itself
 	@scripts/demo $(MMB)
 
-test: setup lint test-rust test-replay test-live ## every check
+test: setup lint test-rust test-replay test-live test-evaluation ## every check
 	@echo "make test: every check passed"
 
 lint: setup ## formatting, clippy, documentation without warnings
@@ -42,8 +44,21 @@ test-replay: build ## captures through mmb replay, and what mmb import makes, ju
 test-live: build ## live ports between network namespaces, with real programs; needs root
 	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/live
 
+test-evaluation: build ## the evaluation's own parts, and a tiny point of it; needs root for that
+	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/evaluation
+
 bench: build ## the table of docs/bench.md: cycles per packet beside baselines, memory, changes under load (QUICK=1)
 	@scripts/bench $(MMB) $(if $(QUICK),--quick)
+
+evaluate: evaluation-tools ## mmb beside the kernel's filters, XDP, HAProxy: docs/evaluation (OUT=DIR); about two hours, needs root
+	MMB=$(MMB) $(PYTHON) -m evaluation run --out $(OUT)
+
+evaluate-quick: evaluation-tools ## the same in ten minutes: fewer sizes, shorter runs
+	MMB=$(MMB) $(PYTHON) -m evaluation run --quick --out $(OUT)
+
+evaluation-tools: build
+	@scripts/setup evaluation
+	$(CARGO) build --release --locked -p mmb-io --example memif_load
 
 fuzz: setup ## each fuzz target for a minute (SECONDS_EACH=60); needs a nightly toolchain
 	@scripts/fuzz $(or $(SECONDS_EACH),60)

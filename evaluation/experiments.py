@@ -1,0 +1,174 @@
+"""What is measured: the experiments of section 4 of the paper (arXiv 1904.11277) and those beyond it, in two sizes."""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from . import loads
+from .policies import Policy
+
+MMB = ("mmb-af_xdp", "mmb-af_packet")
+FILTERS = (*MMB, "nftables", "iptables", "xdp")
+TRACKERS = (*MMB, "nftables", "iptables")
+# Whom the quick evaluation leaves out where it does not say otherwise.
+LEFT_OUT = {"mmb-af_packet"}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Each size of a policy's kind, under each load, for each system. With `files` it is the load's size that changes."""
+
+    name: str
+    title: str
+    paper: str
+    kind: str
+    systems: tuple
+    loads: tuple
+    sizes: tuple = (0,)
+    axis: str = ""
+    offloads: bool = False
+    files: tuple = (None,)
+    # What the quick evaluation has instead.
+    quick: dict | None = None
+
+    def points(self, seconds):
+        """(x, policy, load) of each point; a policy's points stand together."""
+        for size in self.sizes:
+            policy = Policy(self.kind, size)
+            for load in self.loads:
+                for file in self.files:
+                    yield (size if file is None else file), policy, make_load(load, seconds, file)
+
+
+TABLE = (
+    Experiment(
+        name="forwarding",
+        title="Forwarding",
+        paper="figure 7",
+        kind="none",
+        systems=("direct", "forward", *MMB),
+        loads=("iperf", "wrk", "udp"),
+        quick={"systems": ("direct", "forward", *MMB)},
+    ),
+    Experiment(
+        name="offloads",
+        title="Forwarding, the kernel's offloads left on",
+        paper="beyond",
+        kind="none",
+        systems=("direct", "forward", *MMB),
+        loads=("iperf",),
+        offloads=True,
+        quick={"systems": ("direct", "forward", *MMB)},
+    ),
+    Experiment(
+        name="firewall",
+        title="Firewall of five-tuples, none matching",
+        paper="figures 9a and 9d",
+        kind="firewall",
+        systems=FILTERS,
+        loads=("iperf", "wrk", "udp"),
+        sizes=(1, 10, 100, 1000, 10_000, 100_000, 1_000_000),
+        axis="rules",
+        quick={"sizes": (100, 10_000, 100_000), "loads": ("iperf",)},
+    ),
+    Experiment(
+        name="stateful",
+        title="Stateful flow matching",
+        paper="figures 9b and 9e",
+        kind="stateful",
+        systems=TRACKERS,
+        loads=("iperf", "wrk", "udp"),
+        sizes=(1, 10, 100, 1000, 10_000, 100_000),
+        axis="rules",
+        quick={"sizes": (10_000,), "loads": ("iperf",)},
+    ),
+    Experiment(
+        name="nat",
+        title="Source NAT",
+        paper="figure 9c",
+        kind="nat",
+        systems=TRACKERS,
+        loads=("iperf", "wrk"),
+    ),
+    Experiment(
+        name="options",
+        title="TCP-option rules, none matching",
+        paper="figure 9f",
+        kind="options",
+        systems=FILTERS,
+        loads=("iperf", "wrk"),
+        sizes=(1, 10, 100, 1000, 10_000),
+        axis="rules",
+        quick={"sizes": (100, 10_000), "loads": ("iperf",)},
+    ),
+    Experiment(
+        name="masks",
+        title="One rule per mask",
+        paper="figure 10",
+        kind="masks",
+        systems=FILTERS,
+        loads=("iperf",),
+        sizes=(1, 2, 4, 8, 16, 26, 40, 64, 128, 256),
+        axis="masks",
+        quick={"sizes": (1, 26, 256)},
+    ),
+    Experiment(
+        name="rtt",
+        title="Round trips at 10,000 five-tuple rules",
+        paper="figure 8",
+        kind="firewall",
+        systems=FILTERS,
+        loads=("ping", "ping-iperf"),
+        sizes=(10_000,),
+        axis="rules",
+        quick={"systems": ("mmb-af_xdp", "nftables", "xdp")},
+    ),
+    Experiment(
+        name="files",
+        title="Files by their size",
+        paper="section 4.1",
+        kind="none",
+        systems=("forward", *MMB),
+        loads=("wrk",),
+        axis="KB",
+        files=loads.Web.sizes_kb,
+        quick={"files": (1, 256)},
+    ),
+    Experiment(
+        name="balance",
+        title="Connections spread over three servers",
+        paper="beyond",
+        kind="balance",
+        systems=(*TRACKERS, "haproxy"),
+        loads=("wrk-balanced",),
+    ),
+)
+
+LOADS = {"iperf": loads.Iperf, "wrk": loads.Web, "wrk-balanced": loads.Balanced, "udp": loads.Small, "ping": loads.Ping}
+
+
+def make_load(name, seconds, file=None):
+    if name == "ping-iperf":
+        return loads.Ping(seconds, loads.Iperf(seconds))
+    return LOADS[name](seconds) if file is None else LOADS[name](seconds, file)
+
+
+class Plan(NamedTuple):
+    """A size of the evaluation: runs of each point, seconds of a run between namespaces and in memory, the experiments."""
+
+    name: str
+    runs: int
+    seconds: float
+    seconds_in_memory: float
+    experiments: tuple
+
+
+def plan(quick, runs=None):
+    """The quick one ends within ten minutes on two cores."""
+    if quick:
+        return Plan("quick", runs or 5, 0.8, 0.2, tuple(_quick(experiment) for experiment in TABLE))
+    return Plan("full", runs or 5, 5.0, 2.0, TABLE)
+
+
+def _quick(experiment):
+    systems = tuple(system for system in experiment.systems if system not in LEFT_OUT)
+    return replace(experiment, **({"systems": systems} | (experiment.quick or {})))

@@ -1,0 +1,279 @@
+"""What systems are loaded with. A load runs between the ends of a site; what the middle forwards meanwhile is counted by
+`accounting`, and what the programs themselves say is added."""
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from lab.net import ip_counters
+from lab.process import run, wait_until
+
+from . import parse
+from .accounting import Snapshot, between
+from .topology import BALANCED, CLIENT, SERVER
+
+NATIVE = Path(__file__).parent / "native"
+FIRST_PORT = 5201
+# Time to the first packets of a program; what happens until then is not measured.
+SETTLING = 0.25
+# How long a program may take to end, and how long it would go on if it were not told to.
+PATIENCE = 15
+LASTING = 600
+FLOWS = 1024
+
+
+class Failed(Exception):
+    """A run that cannot be counted; the text says why. It is listed with the others."""
+
+
+class Load:
+    """Programs that go on until they are told to end: `seconds` of it are measured, after a settling time."""
+
+    name = ""
+    title = ""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def prepare(self, site):
+        """Starts what has to listen, once a site."""
+
+    def start(self, site):
+        """Begins; the processes that do it."""
+        raise NotImplementedError
+
+    def result(self, processes):
+        """What the programs said at their end."""
+        raise NotImplementedError
+
+    def begun(self, site):
+        """Waits until all of it is under way."""
+
+    def mark(self, site):
+        """What else is counted at the beginning and the end of the measured time."""
+
+    def meanwhile(self, before, after):
+        """Metrics made of two marks."""
+        return {}
+
+    def settled(self, site):
+        """Waits after the end until the servers are ready for another run."""
+
+    def run(self, site, tsc_hz):
+        """One run: the metrics."""
+        self.prepare(site)
+        processes = self.start(site)
+        try:
+            self.begun(site)
+            time.sleep(SETTLING)
+            before, marked = Snapshot(site), self.mark(site)
+            time.sleep(self.seconds)
+            after, marked_again = Snapshot(site), self.mark(site)
+            self._end(processes)
+        finally:
+            for process in processes:
+                process.close()
+        self.settled(site)
+        try:
+            said = self.result(processes)
+        except parse.Unreadable as error:
+            raise Failed(str(error)) from error
+        return between(before, after, site.cores, tsc_hz) | self.meanwhile(marked, marked_again) | said
+
+    def _end(self, processes):
+        for process in processes:
+            if not process.running():
+                raise Failed(f"{self.name} ended by itself: {' '.join(process.output().split())[-200:]}")
+        for process in processes:
+            process.signal(signal.SIGINT)
+        for process in processes:
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired as error:
+                raise Failed(f"{self.name} did not end") from error
+
+
+class Once:
+    """Remembers on the site that something was started there already."""
+
+    def __init__(self, site, name):
+        self.done = site.__dict__.setdefault("_prepared", set())
+        self.name = name
+
+    def __bool__(self):
+        new = self.name not in self.done
+        self.done.add(self.name)
+        return new
+
+
+class Iperf(Load):
+    """TCP at full speed: seven pairs, as in the paper, the client sending."""
+
+    name = "iperf"
+    title = "7 pairs of iperf3"
+    pairs = 7
+
+    def prepare(self, site):
+        if Once(site, self.name):
+            for number in range(self.pairs):
+                port = FIRST_PORT + number
+                site.start(site.server, ["iperf3", "-s", "-p", port], f"iperf3-{port}").wait_listening(port)
+
+    def start(self, site):
+        started = []
+        for number in range(self.pairs):
+            words = ["iperf3", "-c", SERVER, "-p", FIRST_PORT + number, "-t", LASTING]
+            started.append(site.client.start(words, site.folder / f"iperf3-client-{number}.log"))
+        return started
+
+    def begun(self, site):
+        # A pair has a connection for control and one for data. A handshake that meets a full queue comes again a second later.
+        wait_until(lambda: self._connected(site) == 2 * self.pairs, "all pairs of iperf3 are connected", PATIENCE)
+
+    def _connected(self, site):
+        return parse.received(self._sockets(site))[0]
+
+    def mark(self, site):
+        """What the servers' applications could read, and what the client had to send again."""
+        at = time.monotonic()
+        sockets, received = parse.received(self._sockets(site))
+        return {"at": at, "sockets": sockets, "received": received, "again": ip_counters(site.client)["Tcp: RetransSegs"]}
+
+    def _sockets(self, site):
+        ports = f"( sport >= :{FIRST_PORT} and sport < :{FIRST_PORT + self.pairs} )"
+        return site.server.run("ss", "-tinH", "state", "established", ports).stdout
+
+    def meanwhile(self, before, after):
+        if after["sockets"] != before["sockets"]:
+            raise Failed(f"of {before['sockets']} connections {after['sockets']} are left")
+        bits = (after["received"] - before["received"]) * 8
+        return {"gbit_s": bits / (after["at"] - before["at"]) / 1e9, "sent_again": after["again"] - before["again"]}
+
+    def settled(self, site):
+        wait_until(lambda: not self._sockets(site), "iperf3's servers are free again")
+
+    def result(self, processes):
+        return {}
+
+
+class Web(Load):
+    """wrk fetches one file from nginx again and again, over a bounded number of connections that stay open."""
+
+    connections = 64
+    sizes_kb = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+    def __init__(self, seconds, size_kb=128, address=SERVER):
+        super().__init__(seconds)
+        self.size_kb, self.address = size_kb, address
+        self.name = "wrk" if address == SERVER else "wrk-balanced"
+        self.title = f"wrk and nginx, files of {size_kb} KB"
+
+    def prepare(self, site):
+        if not Once(site, "nginx"):
+            return
+        root = site.folder / "www"
+        root.mkdir(exist_ok=True)
+        for size in self.sizes_kb:
+            (root / f"{size}k").write_bytes(b"m" * (size << 10))
+        config = site.folder / "nginx.conf"
+        config.write_text(
+            f"daemon off; master_process off; pid {site.folder}/nginx.pid; error_log stderr;\n"
+            f"events {{ worker_connections 4096; }}\n"
+            f"http {{ access_log off; keepalive_requests 1000000000; sendfile on;\n"
+            f"server {{ listen 80 backlog=4096; root {root}; }} }}\n"
+        )
+        words = ["nginx", "-p", site.folder, "-e", "stderr", "-c", config]
+        site.start(site.server, words, "nginx").wait_listening(80)
+
+    def start(self, site):
+        log = site.folder / "wrk.log"
+        log.unlink(missing_ok=True)
+        url = f"http://{self.address}/{self.size_kb}k"
+        words = ["wrk", "-t", 1, "-c", self.connections, "-d", f"{LASTING}s", "--latency", url]
+        return [site.client.start(words, log)]
+
+    def result(self, processes):
+        said = parse.wrk(processes[0].output())
+        if not said["requests_s"]:
+            raise Failed("wrk: nothing was answered")
+        return said
+
+
+class Balanced(Web):
+    """The same by the address that stands for three."""
+
+    def __init__(self, seconds, size_kb=128):
+        super().__init__(seconds, size_kb, BALANCED)
+
+
+class Small(Load):
+    """The smallest UDP frames of many flows, as fast as one core sends them, in one direction. The server drops them at its door,
+    so that receiving takes little of the ends' cores."""
+
+    name = "udp"
+    title = "64-byte UDP frames"
+
+    def __init__(self, seconds, frame=60):
+        super().__init__(seconds)
+        self.frame = frame
+
+    def prepare(self, site):
+        if Once(site, self.name):
+            rules = "add table netdev door; add chain netdev door in { type filter hook ingress device eth0 priority 0; }; "
+            site.server.run("nft", rules + "add rule netdev door in udp dport 9 drop")
+
+    def start(self, site):
+        log = site.folder / "blast.log"
+        log.unlink(missing_ok=True)
+        program = site.folder.parent / "blast"
+        if not program.exists():
+            run(["cc", "-O2", "-o", program, NATIVE / "blast.c"], timeout=60)
+        macs = [site.next_hop(site.client), site.mac(site.client, "eth0")]
+        return [site.client.start([program, "eth0", *macs, CLIENT, SERVER, FLOWS, self.frame], log)]
+
+    def result(self, processes):
+        return {f"blast_{key}": value for key, value in parse.blast(processes[0].output()).items()}
+
+
+class Ping(Load):
+    """Round trips of pings in turn, a thousandth of a second apart; with `under`, beside that load."""
+
+    def __init__(self, seconds, under=None):
+        super().__init__(seconds)
+        self.under = under
+        self.name = "ping" if under is None else f"ping-{under.name}"
+        self.title = "ping" if under is None else f"ping beside {under.title}"
+
+    def prepare(self, site):
+        if self.under:
+            self.under.prepare(site)
+
+    def begun(self, site):
+        if self.under:
+            self.under.begun(site)
+
+    def settled(self, site):
+        if self.under:
+            self.under.settled(site)
+
+    def start(self, site):
+        log = site.folder / "ping.log"
+        log.unlink(missing_ok=True)
+        beside = self.under.start(site) if self.under else []
+        words = ["ping", "-n", "-i", "0.001", "-w", LASTING, SERVER]
+        return [site.client.start(words, log), *beside]
+
+    def result(self, processes):
+        said = parse.ping(processes[0].output())
+        if not said["times_s"]:
+            raise Failed("ping: nothing was answered")
+        times = sorted(said["times_s"])
+        quantiles = [times[min(len(times) - 1, n * len(times) // 100)] for n in range(101)]
+        return {
+            "pings": said["sent"],
+            "unanswered": said["sent"] - len(times),
+            "rtt_p50_us": quantiles[50] * 1e6,
+            "rtt_p99_us": quantiles[99] * 1e6,
+            "rtt_quantiles_s": quantiles,
+        }

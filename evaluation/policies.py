@@ -1,0 +1,96 @@
+"""What the systems are told to do, in no system's words.
+
+Rules are random, from a seed, and none matches the traffic of the loads: its addresses are in 10.0.0.0/8 and 200.0.0.1, theirs
+are not. Where a packet has to match, one more rule says so.
+"""
+
+import functools
+import ipaddress
+import random
+from dataclasses import dataclass
+from typing import NamedTuple
+
+TCP, UDP = 6, 17
+# Unicast without what the traffic of the loads has: 10.0.0.0/8 and 200.0.0.1.
+FIRST_OCTETS = [octet for octet in range(11, 224) if octet not in (127, 200)]
+# Options that no stack sends: kinds without an assignment, and the two for experiments.
+KINDS = (*range(70, 254), 254)
+
+
+class Tuple(NamedTuple):
+    source: str
+    destination: str
+    protocol: int
+    source_port: int
+    destination_port: int
+
+
+class Shape(NamedTuple):
+    """A rule with a mask of its own: prefixes, a protocol, a destination port and perhaps a source port."""
+
+    source: str
+    destination: str
+    protocol: int
+    source_port: int | None
+    destination_port: int
+
+
+@dataclass(frozen=True)
+class Policy:
+    """`kind`: none, firewall, stateful, nat, options, masks or balance; `size` rules of it where it has any number."""
+
+    kind: str
+    size: int = 0
+    seed: int = 1
+
+    def random(self):
+        return random.Random(f"{self.kind} {self.size} {self.seed}")
+
+    def tuples(self):
+        """Distinct five-tuples."""
+        return _tuples(self)
+
+    def options(self):
+        """Distinct TCP options: a kind and four bytes as a number."""
+        chance, drawn = self.random(), {}
+        while len(drawn) < self.size:
+            drawn[chance.choice(KINDS), chance.getrandbits(32)] = None
+        return list(drawn)
+
+    def shapes(self):
+        """Rules of which no two have the same mask."""
+        chance = self.random()
+        lengths = [(one, other) for one in range(8, 33) for other in range(8, 33)]
+        chance.shuffle(lengths)
+        if self.size > len(lengths):
+            raise ValueError(f"{len(lengths)} masks at most, not {self.size}")
+        for number, (source, destination) in enumerate(lengths[: self.size]):
+            yield Shape(
+                _prefix(chance, source),
+                _prefix(chance, destination),
+                TCP if number % 4 < 2 else UDP,
+                _port(chance) if number % 2 else None,
+                _port(chance),
+            )
+
+
+@functools.lru_cache(maxsize=1)
+def _tuples(policy):
+    """Every system asks for the same ones in turn, and a million of them take seconds."""
+    chance, drawn = policy.random(), {}
+    while len(drawn) < policy.size:
+        drawn[Tuple(_address(chance), _address(chance), chance.choice((TCP, UDP)), _port(chance), _port(chance))] = None
+    return list(drawn)
+
+
+def _address(chance):
+    low = chance.getrandbits(24)
+    return f"{chance.choice(FIRST_OCTETS)}.{low >> 16}.{low >> 8 & 255}.{low & 255}"
+
+
+def _prefix(chance, length):
+    return str(ipaddress.ip_network(f"{_address(chance)}/{length}", strict=False))
+
+
+def _port(chance):
+    return chance.randrange(1, 65536)

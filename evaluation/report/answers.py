@@ -1,0 +1,165 @@
+"""What an operator asks, answered with figures of the results. A sentence that the results do not bear out is not written."""
+
+from evaluation import method
+
+from . import tables
+from .data import OURS, cost_metric, in_order, large, main_metric, median, number
+
+# Why mmb is behind or ahead, by the peer and what is done.
+BEHIND = {
+    "crossing": (
+        "over a kernel interface every packet leaves the kernel for mmb and comes back: it is copied out of a socket buffer and"
+        " into a new one, and the kernel's receiving and mmb take turns on the core. The kernel's own filters work where the packet"
+        " is already. Over a memif or a device with a DPDK driver there is no such crossing: what is left then is in the section"
+        " *In memory*."
+    ),
+    "xdp": "its program runs in the kernel's receiving, and has one table of one shape to look into.",
+}
+AHEAD = {
+    "iptables": "iptables holds a packet against one rule after the other; mmb finds all rules that match by few lookups.",
+    "nftables": "what no set can hold (options of several kinds, differing masks) nftables tries rule after rule; mmb looks it up.",
+    "haproxy": "HAProxy ends each connection and begins another: two passages of TCP, every byte copied; mmb rewrites addresses.",
+    "xdp": "the XDP filter stands before the kernel's forwarding, and packets pay for both.",
+}
+
+
+def devices(results):
+    """Which device type to use."""
+    body = []
+    for title, wanted, unit in (
+        ("64-byte UDP", {"experiment": "forwarding", "load": "udp"}, "mpps"),
+        ("TCP, 7 streams", {"experiment": "forwarding", "load": "iperf"}, "gbit_s"),
+        ("HTTP, 128 KB", {"experiment": "forwarding", "load": "wrk"}, "gbit_s"),
+    ):
+        cells = []
+        for system in ("mmb-af_xdp", "mmb-af_packet", "forward"):
+            point = results.one(system=system, **wanted)
+            cells.append(f"{number(median(point, unit))} {'Mpps' if unit == 'mpps' else 'Gbit/s'}" if point else "–")
+        body.append([title, *cells])
+    small, large_frames = (results.median("mpps", experiment="memif", load="none", x=size) for size in (64, 1500))
+    text = tables.rows(["one core, no rules", "AF_XDP", "AF_PACKET", "kernel forwarding, for comparison"], body)
+    wins = [_better_device(results, load) for load in ("udp", "iperf", "wrk")]
+    best = in_order(win for win in wins if win)
+    if best == ["AF_XDP"]:
+        text += "\nOn kernel interfaces use AF_XDP (the default): it was ahead under every load here."
+    elif best == ["AF_PACKET"]:
+        text += "\nOn kernel interfaces of this kind use AF_PACKET (`af_packet:NAME`): it was ahead under every load here."
+    elif best:
+        won = ", ".join(f"{win} under {load}" for win, load in zip(wins, ("small UDP", "iperf3", "wrk"), strict=True) if win)
+        text += f"\nOn kernel interfaces neither is ahead throughout: {won}. Elsewhere their spreads overlap."
+    else:
+        text += "\nOn kernel interfaces the spreads of AF_XDP and AF_PACKET overlap under every load here."
+    if small and large_frames:
+        text += (
+            f" Between programs on one machine use memif: {number(small)} Mpps of 64-byte and {number(large_frames)} Mpps of"
+            " 1,500-byte frames on a core. For a network card use its DPDK driver (a PCI address); no card was measured here."
+        )
+    return text + "\n"
+
+
+def _better_device(results, load):
+    metric = main_metric(load)[0]
+    pair = [results.one(experiment="forwarding", load=load, system=system) for system in ("mmb-af_xdp", "mmb-af_packet")]
+    if not all(point and method.values(point, metric) for point in pair):
+        return None
+    stands = method.compare(*(method.values(point, metric) for point in pair))[1]
+    return {"ahead": "AF_XDP", "behind": "AF_PACKET", "level": None}[stands]
+
+
+def per_core(results):
+    """What to expect of a core."""
+    said = []
+    for load, what in (
+        ("empty", "forwarding without rules"),
+        ("five-tuple", "a five-tuple firewall"),
+        ("options", "TCP-option rules"),
+        ("stateful", "established connections with a stateful rule each"),
+        ("snat", "source NAT of established connections"),
+    ):
+        found = [point for point in results.find(experiment="cycles", load=load) if method.values(point, "cycles_per_packet")]
+        if not found:
+            continue
+        points = sorted(found, key=lambda point: point["x"])[:: max(1, len(found) - 1)]
+        sizes = "; ".join(
+            f"{number(median(point, 'cycles_per_packet'))} cycles, {number(median(point, 'mpps'))} Mpps"
+            + (f" at {large(point['x'])} {point['axis']}" if point["axis"] else "")
+            for point in points
+        )
+        said.append(f"- {what}: {sizes}")
+    note = "The engine alone, packets in memory; devices come on top (tables further down show what they add):\n\n"
+    return note + "\n".join(said) + "\n" if said else ""
+
+
+def knees(results):
+    """From which size on a core does less than 80 % of what it does at the first size."""
+    body = []
+    for load, what in (("five-tuple", "five-tuple rules"), ("options", "TCP-option rules"), ("masks", "masks, one rule each"),
+                       ("stateful", "connections, stateful rules"), ("snat", "connections, source NAT")):  # fmt: skip
+        curve = results.curve("mpps", experiment="cycles", load=load)
+        if len(curve) > 1:
+            body.append([what, "in memory, packets a second", *_knee(curve)])
+    for experiment, what in (
+        ("firewall", "five-tuple rules"),
+        ("options", "TCP-option rules"),
+        ("masks", "masks, one rule each"),
+    ):
+        for system in in_order(point["system"] for point in results.find(experiment=experiment, load="iperf")):
+            curve = results.curve("gbit_s", experiment=experiment, load="iperf", system=system)
+            if len(curve) > 1:
+                title = results.one(experiment=experiment, system=system)["system_title"]
+                body.append([what, f"{title}, iperf3", *_knee(curve)])
+    return tables.rows(["what grows", "where", "first → last", "below 80 % of the first from"], body) if body else ""
+
+
+def _knee(curve):
+    (first_x, first), (last_x, last) = curve[0], curve[-1]
+    found = method.knee(curve)
+    return (
+        f"{number(first)} at {large(first_x)} → {number(last)} at {large(last_x)}",
+        f"{large(found)} on" if found else "not reached",
+    )
+
+
+def standing(results):
+    """Against which peer, on which work, mmb is ahead or behind: a row for every point that both have."""
+    body, stands = [], {}
+    for point in results.find(system=OURS):
+        metric, unit, more = main_metric(point["load"])
+        ours = method.values(point, metric)
+        peers = [
+            peer
+            for peer in results.find(experiment=point["experiment"], load=point["load"], x=point["x"])
+            if not peer["system"].startswith("mmb") and peer["system"] != "direct"
+        ]
+        for peer in peers:
+            theirs = method.values(peer, metric)
+            if not ours or not theirs:
+                continue
+            ratio, how = method.compare(ours, theirs, more)
+            stands.setdefault((peer["system"], how), 0)
+            stands[peer["system"], how] += 1
+            cost = _ratio_of_costs(point, peer)
+            size = f"{large(point['x'])} {point['axis']}" if point["axis"] else ""
+            shown = f"**{how}**" if how != "level" else how
+            body.append([point["title"], point["load_title"], size, peer["system_title"], shown, f"{number(ratio)}", cost])
+    if not body:
+        return ""
+    head = ["work", "load", "size", "peer", "mmb is", "mmb's / the peer's", "cost, mmb's / the peer's"]
+    return tables.rows(head, body) + "\n" + _why(stands)
+
+
+def _ratio_of_costs(point, peer):
+    cost, _ = cost_metric(point)
+    ours, theirs = median(point, cost), median(peer, cost)
+    if not ours or not theirs or point["load"].startswith("ping"):
+        return "–"
+    return number(ours / theirs)
+
+
+def _why(stands):
+    behind = [system for system, how in stands if how == "behind"]
+    ahead = [system for system, how in stands if how == "ahead"]
+    said = [f"- Behind: {BEHIND['crossing']}"] if behind else []
+    said += [f"- Behind XDP: {BEHIND['xdp']}"] if "xdp" in behind else []
+    said += [f"- Ahead: {AHEAD[system]}" for system in ahead if system in AHEAD]
+    return "\n".join(said) + "\n"

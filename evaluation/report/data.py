@@ -1,0 +1,74 @@
+"""Results as the pages look at them."""
+
+from evaluation import method
+
+OURS = "mmb-af_xdp"
+
+
+class Results:
+    def __init__(self, results):
+        self.all = results
+        self.points = results["points"]
+
+    def find(self, **wanted):
+        """Points whose entries are these, in their order."""
+        return [point for point in self.points if all(point[key] == value for key, value in wanted.items())]
+
+    def one(self, **wanted):
+        found = self.find(**wanted)
+        return found[0] if found else None
+
+    def median(self, metric, **wanted):
+        """A metric's median at one point; None where it was not measured."""
+        point = self.one(**wanted)
+        return median(point, metric) if point else None
+
+    def titles(self):
+        """Experiments with their titles, in order."""
+        return {point["experiment"]: point for point in self.points}
+
+    def curve(self, metric, **wanted):
+        """(x, median) of points that were measured, by rising x."""
+        pairs = [(point["x"], median(point, metric)) for point in self.find(**wanted)]
+        return sorted(pair for pair in pairs if pair[1] is not None)
+
+
+def median(point, metric):
+    found = method.values(point, metric)
+    return method.spread(found)[1] if found else None
+
+
+def main_metric(load):
+    """What a load is about: the metric, its unit, whether more is better."""
+    if load.startswith("ping"):
+        return "rtt_p50_us", "µs", False
+    if load == "udp":
+        return "mpps", "Mpps", True
+    return "gbit_s", "Gbit/s", True
+
+
+def cost_metric(point):
+    """What the middle's work is divided by: packets, or bytes where packets are of any size up to 64 KB."""
+    return ("cycles_per_kb", "cycles a KB") if point["experiment"] == "offloads" else ("cycles_per_packet", "cycles a packet")
+
+
+def in_order(found):
+    """Unique values in the order of their first appearance."""
+    return list(dict.fromkeys(found))
+
+
+def number(value):
+    """Three digits that count."""
+    if value is None:
+        return "–"
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3f}"
+
+
+def large(value):
+    """A count as people say it: 100 K, 1 M."""
+    for unit, name in ((10**6, " M"), (10**3, " K")):
+        if value >= unit and value % unit == 0:
+            return f"{value // unit}{name}"
+    return f"{value:,}"

@@ -1,0 +1,136 @@
+"""The page: docs/evaluation/README.md, with its plots."""
+
+import re
+
+from evaluation.machine import QUIET
+
+from . import answers, plots, tables
+from .data import Results
+
+ABOUT = {
+    "forwarding": "No rules: what each system can forward on one core. `no middle` is what the generators can do by themselves.",
+    "offloads": "The ends and the middle keep the offloads that the kernel sets: it moves segments of up to 64 KB as one packet,"
+    " which its own forwarding passes on whole, while mmb cuts them, since a rule sees what a wire would carry.",
+    "firewall": "Random five-tuples, no packet matches any. mmb and XDP look packets up in a table, nftables in a set, iptables"
+    " tries each rule.",
+    "stateful": "The same rules, and every packet belongs to a tracked connection. The kernel's filters accept packets of"
+    " established connections before the rules; mmb takes what it remembers of a connection.",
+    "nat": "The client's address and ports become others of 200.0.0.1.",
+    "options": "Random kinds and values of TCP options, no segment has any of them. nftables has a rule for each kind, with a set"
+    " of values.",
+    "masks": "Each rule fixes other bits of the header than every other rule; no packet matches.",
+    "rtt": "Pings a millisecond apart, alone and beside seven TCP streams.",
+    "files": "wrk and nginx, no rules, files of several sizes.",
+    "balance": "Connections to one address go to three servers in turn.",
+}
+
+
+def write(results, folder):
+    """Writes the page and its plots into a folder; what earlier results drew goes."""
+    for old in folder.glob("*.svg"):
+        old.unlink()
+    folder.mkdir(parents=True, exist_ok=True)
+    shown = Results(results)
+    parts = [_head(results), _answers(shown), "## Between namespaces\n"]
+    for name, point in shown.titles().items():
+        if name in ABOUT:
+            parts.append(_experiment(shown, name, point, folder))
+    parts += [_in_memory(shown, folder), _rest(results)]
+    (folder / "README.md").write_text("\n".join(part for part in parts if part))
+
+
+def _head(results):
+    here, idle = results["machine"], results["idle"]
+    only = f" Only experiments named like `{results['only']}`." if results["only"] else ""
+    quick = " This is the quick evaluation; `make evaluate` has more sizes and longer runs." if results["plan"] == "quick" else ""
+    ends = ", ".join(map(str, here["end_cores"]))
+    return f"""# What mmb does beside what would be used instead
+
+Made by `{results["command"]}` on {results["begun"]}, in {results["seconds"] / 60:.0f} minutes.{quick}{only} Every figure on this
+page is of [results.json](results.json); [method.md](method.md) tells how they are measured and what they cannot tell. Figures of
+another machine are others: run `make evaluate` on yours.
+
+- Machine: {here["cpu"]} ({here["cpu_id"]}), {here["cores"]} cores, {here["memory_gb"]} GB, {here["distribution"]}, Linux
+  {here["kernel"]}, TCP with {here["congestion_control"]}. Cycles are those of the time-stamp counter, {results["tsc_hz"] / 1e9:.3f} GHz.
+- Cores: {here["middle_core"]} for the middle (mmb or a peer), {ends} for the ends. With nothing running, the middle's core was busy
+  {idle["before"]["middle_busy"]:.1%} of the time before and {idle["after"]["middle_busy"]:.1%} after.
+- A point is {results["runs"]} runs in turn with the other systems', between namespaces of {results["seconds_a_run"]} s each. Tables have the
+  median and, behind it, the quartiles.
+- Offloads: {results["offloads"]["plain"]}, but where the text says otherwise.
+{_busy(idle)}"""
+
+
+def _busy(idle):
+    if max(moment["middle_busy"] for moment in idle.values()) <= QUIET:
+        return ""
+    return "\n**The machine had other work meanwhile: these figures show that the evaluation runs, and nothing else.**\n"
+
+
+def _answers(shown):
+    sections = (
+        ("Which device type", answers.devices(shown)),
+        ("What to expect of a core", answers.per_core(shown)),
+        ("Where the knees are", answers.knees(shown)),
+        ("Ahead and behind", answers.standing(shown)),
+    )
+    text = "\n".join(f"### {title}\n\n{body}" for title, body in sections if body)
+    return f"## For operators\n\n{text}" if text else ""
+
+
+def _experiment(shown, name, point, folder):
+    points = shown.find(experiment=name)
+    measured = [each for each in points if any(run["ok"] for run in each["runs"])]
+    picture = f"{name}.svg"
+    if measured:
+        if name == "rtt":
+            plots.round_trips(folder / picture, measured)
+        elif len({each["x"] for each in measured}) > 1:
+            plots.lines(folder / picture, measured)
+        else:
+            plots.bars(folder / picture, measured)
+    parts = [f"### {point['title']}\n\n{ABOUT[name]} {_paper(point)}\n"]
+    parts += [f"![{point['title']}]({picture})\n"] if measured else []
+    for load, chosen in tables.by_load(points).items():
+        parts.append(
+            f"{chosen[0]['load_title'] if load != 'wrk' or name != 'files' else 'wrk and nginx'}:\n\n{tables.live(chosen)}"
+        )
+    return "\n".join(parts)
+
+
+def _paper(point):
+    return "Not in the paper." if point["paper"] == "beyond" else f"In the paper: {point['paper']}."
+
+
+def _in_memory(shown, folder):
+    parts = []
+    if found := shown.find(experiment="cycles"):
+        plots.cycles(folder / "cycles.svg", found)
+        parts.append(
+            "### Cycles of a packet\n\n`mmb bench` on random packets that lie in memory, 64 bytes on a wire unless a rule needs"
+            " more. In the paper: figure 11.\n\n![Cycles of a packet](cycles.svg)\n\n" + tables.cycles(found)
+        )
+    if found := shown.find(experiment="memif"):
+        parts.append(
+            "### Packets over memif\n\nA generator on one core, mmb on another, shared memory between them. Where mmb's core is"
+            " not busy all the time, the generator is what holds. Not in the paper.\n\n" + tables.memif(found)
+        )
+    if found := shown.find(experiment="vpp"):
+        parts.append(
+            "### VPP\n\nThe clocks of the nodes of a feature, by VPP's own count, on packets like those above. Not in the paper.\n\n"
+            + tables.vpp(found)
+        )
+    return "## In memory\n\n" + "\n".join(parts) if parts else ""
+
+
+def _rest(results):
+    here = results["machine"]
+    workarounds = "; ".join(f"{name}: {re.sub('^Mitigation: *', '', text)}" for name, text in here["mitigations"].items())
+    return "\n".join(
+        (
+            "## Runs that failed\n",
+            tables.failures(results["points"]) or "None.\n",
+            "## Versions\n",
+            tables.versions(here),
+            f"mmb was built from {here['commit']}. What the kernel does about weaknesses of the processor: {workarounds or '–'}.\n",
+        )
+    )

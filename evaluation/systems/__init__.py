@@ -1,0 +1,11 @@
+"""Who is compared, in the order of tables."""
+
+from .base import Direct, System, Unable
+from .haproxy import Haproxy
+from .kernel import Forwarding, Iptables, Nftables
+from .mmb import AfPacket, AfXdp
+from .xdp import Xdp
+
+ALL = {kind.name: kind for kind in (Direct, Forwarding, AfXdp, AfPacket, Nftables, Iptables, Xdp, Haproxy)}
+
+__all__ = ["ALL", "System", "Unable"]

@@ -1,0 +1,74 @@
+"""What every system can be asked."""
+
+import shutil
+from pathlib import Path
+
+from evaluation.topology import Site
+
+
+class Unable(Exception):
+    """The system cannot do this, by design or here; the text says why, for a row of the results."""
+
+
+class System:
+    """Something that stands between a client and a server. `opened` once, given one policy after another, closed."""
+
+    name = ""
+    title = ""
+    # What it runs; one that is missing is the reason why the system is absent.
+    programs = ()
+    # Linux routes in the middle.
+    routed = False
+    # The kinds of policies that it can do, and the most rules of a kind that a run waits for.
+    kinds = ("none",)
+    most = {}
+
+    def __init__(self, folder, cores, offloads=False):
+        self.folder, self.cores, self.offloads = Path(folder) / self.name, cores, offloads
+        self.site = None
+
+    def open(self):
+        missing = [program for program in self.programs if shutil.which(program) is None]
+        if missing:
+            raise Unable(f"{', '.join(missing)} not installed here")
+        self.site = self.make_site()
+
+    def make_site(self):
+        return Site(self.folder, self.cores, routed=self.routed, offloads=self.offloads)
+
+    def need(self, policy):
+        """Raises `Unable` for a policy that it cannot have."""
+        if policy.kind not in self.kinds:
+            raise Unable(self.why_not(policy.kind))
+        if policy.size > self.most.get(policy.kind, policy.size):
+            raise Unable(f"left out: holds each packet against every rule, {self.most[policy.kind]:,} show what that costs")
+
+    def why_not(self, kind):
+        return f"{self.title} does no {kind}"
+
+    def install(self, policy):
+        """Puts the policy in force in place of the one before."""
+
+    def forget(self):
+        """Drops what it remembers of connections, before a run."""
+
+    def close(self):
+        if self.site is not None:
+            self.site.close()
+            self.site = None
+
+    def loader(self, words, text):
+        """Runs a program in the middle that reads its orders from its input."""
+        done = self.site.middle.run(*words, input=text, check=False, timeout=600)
+        if done.returncode != 0:
+            raise Unable(f"{words[0]}: {' '.join(done.stderr.split())[:300]}")
+
+
+class Direct(System):
+    """The ends on one cable: what the generators can do."""
+
+    name = "direct"
+    title = "no middle"
+
+    def make_site(self):
+        return Site(self.folder, self.cores, direct=True, offloads=self.offloads)

@@ -1,0 +1,90 @@
+"""mmb in the middle, a bump in the wire with one worker."""
+
+import json
+
+from evaluation.policies import TCP
+from evaluation.topology import BALANCED, CLIENT, SERVERS, TRANSLATED
+from lab import daemon
+from lab.process import CommandFailed
+
+from .base import System, Unable
+
+
+class Mmb(System):
+    """`backend` is how it drives its two interfaces. It waits as it does by default (adaptive), so that its share of the core
+    says something."""
+
+    backend = ""
+    kinds = ("none", "firewall", "stateful", "nat", "options", "masks", "balance")
+
+    def open(self):
+        super().open()
+        ports = {"lan": f"{self.backend}:vl", "wan": f"{self.backend}:vr"}
+        self.daemon = daemon.Mmb(self.site.middle, self.folder, ports)
+        try:
+            with self.cores.on_middle():
+                self.daemon.start()
+        except daemon.DidNotStart as error:
+            raise Unable(" ".join(str(error).split())[:300]) from error
+        drivers = {port["driver"] for port in self.daemon.ask("show", "ports")["ports"]}
+        if drivers != {self.driver}:
+            raise Unable(f"{self.backend} falls back to {', '.join(sorted(drivers))} here")
+
+    def install(self, policy):
+        path = self.folder / "policy.mmb"
+        path.write_text("".join(f"{line}\n" for line in rules(policy)))
+        try:
+            json.loads(self.daemon.client("apply", path, "--json", timeout=120).stdout)
+        except CommandFailed as error:
+            raise Unable(str(error)[:300]) from error
+
+    def forget(self):
+        self.daemon("conn kill all")
+
+    def close(self):
+        if self.site is not None and hasattr(self, "daemon"):
+            self.daemon.close()
+        super().close()
+
+
+class AfXdp(Mmb):
+    name = "mmb-af_xdp"
+    title = "mmb, AF_XDP"
+    backend = "af_xdp"
+    driver = "net_af_xdp"
+
+    def open(self):
+        super().open()
+        self.site.thread_napi()
+
+
+class AfPacket(Mmb):
+    name = "mmb-af_packet"
+    title = "mmb, AF_PACKET"
+    backend = "af_packet"
+    driver = "af_packet"
+
+
+def rules(policy):
+    """The policy in mmb's words."""
+    if policy.kind in ("firewall", "stateful"):
+        for rule in policy.tuples():
+            protocol = "tcp" if rule.protocol == TCP else "udp"
+            yield (
+                f"add ip-saddr {rule.source} ip-daddr {rule.destination} {protocol}-sport {rule.source_port}"
+                f" {protocol}-dport {rule.destination_port} drop"
+            )
+    if policy.kind == "stateful":
+        yield f"add-stateful ip-saddr {CLIENT} ip-proto {{tcp, udp}} accept"
+    if policy.kind == "masks":
+        for rule in policy.shapes():
+            protocol = "tcp" if rule.protocol == TCP else "udp"
+            sport = f"{protocol}-sport {rule.source_port} " if rule.source_port else ""
+            yield f"add ip-saddr {rule.source} ip-daddr {rule.destination} {sport}{protocol}-dport {rule.destination_port} drop"
+    if policy.kind == "options":
+        for kind, value in policy.options():
+            yield f"add tcp-opt {kind} |{value:08x}| drop"
+    if policy.kind == "nat":
+        yield f"add-stateful in lan ip-saddr 10.0.0.0/24 ip-proto tcp tcp-syn shuffle tcp-sport mod ip-saddr {TRANSLATED}"
+    if policy.kind == "balance":
+        yield f"add-stateful in lan ip-daddr {BALANCED} ip-proto tcp lb ip-daddr {{{', '.join(SERVERS)}}} rr"

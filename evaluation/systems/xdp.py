@@ -1,0 +1,74 @@
+"""A five-tuple filter of ours in XDP before the kernel's forwarding: what someone would write who needs only that."""
+
+import os
+import shutil
+import struct
+from pathlib import Path
+
+from evaluation.policies import Policy
+from evaluation.topology import MIDDLE
+from lab.process import CommandFailed, run
+
+from .base import System, Unable
+
+SOURCE = Path(__file__).parents[1] / "native/filter.bpf.c"
+PINS = Path("/sys/fs/bpf")
+
+
+class Xdp(System):
+    """The filter on both of the middle's devices; what it passes, the kernel routes."""
+
+    name = "xdp"
+    title = "XDP five-tuple filter"
+    programs = ("clang", "bpftool")
+    routed = True
+    kinds = ("none", "firewall")
+
+    def why_not(self, kind):
+        return f"our XDP filter knows five-tuples only, no {kind}"
+
+    def open(self):
+        super().open()
+        self.object = self.folder / "filter.bpf.o"
+        self.pins = PINS / f"mmb-evaluation-{os.getpid()}"
+        triplet = run(["clang", "-print-target-triple"]).stdout.strip().replace("-pc-", "-")
+        words = ["clang", "-O2", "-g", "-target", "bpf", f"-I/usr/include/{triplet}", "-c", SOURCE, "-o", self.object]
+        try:
+            run(words, timeout=60)
+            self.install(Policy("none"))
+        except CommandFailed as error:
+            raise Unable(f"the kernel or the compiler takes no XDP program: {' '.join(str(error).split())[-300:]}") from error
+
+    def install(self, policy):
+        self._unload()
+        run(["bpftool", "prog", "loadall", self.object, self.pins, "type", "xdp", "pinmaps", self.pins], timeout=60)
+        for device in MIDDLE:
+            self._link(device, "pinned", self.pins / "filter")
+        self.site.thread_napi()
+        if policy.kind == "firewall":
+            orders = self.folder / "rules.batch"
+            update = f"map update pinned {self.pins}/rules key hex {{}} value hex {'00 ' * 8}\n"
+            orders.write_text("".join(update.format(key(rule)) for rule in policy.tuples()))
+            run(["bpftool", "batch", "file", orders], timeout=600)
+
+    def _unload(self):
+        for device in MIDDLE:
+            self._link(device, "off", check=False)
+        shutil.rmtree(self.pins, ignore_errors=True)
+
+    def _link(self, device, *words, check=True):
+        """Says what program a device has. `ip -n` would hide what is pinned."""
+        with self.site.middle.entered():
+            run(["ip", "link", "set", "dev", device, "xdpdrv", *words], check=check)
+
+    def close(self):
+        if self.site is not None and hasattr(self, "pins"):
+            self._unload()
+        super().close()
+
+
+def key(rule):
+    """The key of a rule as bpftool takes it."""
+    ends = bytes(int(octet) for address in (rule.source, rule.destination) for octet in address.split("."))
+    packed = ends + struct.pack("!HHB3x", rule.source_port, rule.destination_port, rule.protocol)
+    return packed.hex(" ")

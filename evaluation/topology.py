@@ -1,0 +1,166 @@
+"""Where a system is measured: a client and a server in namespaces of their own, and the system between them in a third.
+
+    client [eth0] ──── [vl] middle [vr] ──── [eth0] server
+    10.0.0.1                                   10.0.1.1-3
+
+Every system has three namespaces of its own and nothing else in them, so that none leaves anything to another. The ends reach
+each other by fixed routes and fixed neighbours. These name the middle's MAC address where Linux routes in the middle, and the far
+end's where a bump in the wire is to see the frames; that is the only difference between systems.
+
+What the middle does runs on one core, what the ends do on others: packets that come to the middle are steered there by RPS, or by
+a NAPI thread where XDP needs NAPI, and processes are pinned.
+"""
+
+import contextlib
+import json
+import os
+from pathlib import Path
+
+from lab.net import Namespace, veth
+
+CLIENT, SERVER = "10.0.0.1", "10.0.1.1"
+SERVERS = [f"10.0.1.{n}" for n in (1, 2, 3)]
+# What stands for the servers where their load is balanced, and for the client behind a NAT.
+BALANCED, TRANSLATED = "10.0.1.100", "200.0.0.1"
+MIDDLE = {"vl": "10.0.0.254", "vr": "10.0.1.254"}
+
+OFFLOADS = ("tx", "tso", "gso", "gro")
+
+
+class Cores:
+    """Which cores the middle and the ends have."""
+
+    def __init__(self, middle, ends):
+        self.middle, self.ends = middle, sorted(ends)
+
+    @classmethod
+    def chosen(cls, middle=None):
+        """The last core that the process may use for the middle (the first one sees most interrupts), the others for the ends."""
+        allowed = sorted(os.sched_getaffinity(0))
+        middle = allowed[-1] if middle is None else middle
+        ends = [core for core in allowed if core != middle]
+        if not ends or middle not in allowed:
+            raise ValueError(f"two cores are needed, one of them {middle}; allowed are {allowed}")
+        return cls(middle, ends)
+
+    @contextlib.contextmanager
+    def on_middle(self):
+        """Processes that are started meanwhile run on the middle's core."""
+        os.sched_setaffinity(0, [self.middle])
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, self.ends)
+
+
+def mask(cores):
+    """As RPS wants it: hexadecimal words of 32 bits with commas."""
+    bits = sum(1 << core for core in cores)
+    words = []
+    while bits or not words:
+        words.append(f"{bits & 0xFFFFFFFF:08x}")
+        bits >>= 32
+    return ",".join(reversed(words))
+
+
+class Site:
+    """The three namespaces of a system. `routed`: Linux routes in the middle. `offloads`: as the kernel sets them by default, or
+    none. Without a middle (`direct`) the ends share a cable."""
+
+    def __init__(self, folder, cores, routed=False, offloads=False, direct=False):
+        self.folder, self.cores, self.direct = Path(folder), cores, direct
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._cleanup = contextlib.ExitStack()
+        with contextlib.ExitStack() as undo:
+            self.client, self.middle, self.server = (self._namespace(undo, role) for role in ("client", "middle", "server"))
+            self.middle.sysctl(net__ipv6__conf__default__disable_ipv6=1)
+            self.links = [(self.client, "eth0"), (self.server, "eth0")]
+            if direct:
+                veth(self.client, "eth0", self.server, "eth0")
+            else:
+                veth(self.middle, "vl", self.client, "eth0")
+                veth(self.middle, "vr", self.server, "eth0")
+                self.links += [(self.middle, "vl"), (self.middle, "vr")]
+            self._address(routed)
+            self._steer()
+            if not offloads:
+                for namespace, name in self.links:
+                    namespace.run("ethtool", "-K", name, *(word for offload in OFFLOADS for word in (offload, "off")))
+            self._cleanup = undo.pop_all()
+
+    @staticmethod
+    def _namespace(undo, role):
+        namespace = Namespace(role)
+        undo.callback(namespace.delete)
+        return namespace
+
+    def close(self):
+        self._cleanup.close()
+
+    def start(self, namespace, words, name):
+        """A program that lives as long as the site, at most; its output in a file of that name."""
+        process = namespace.start(words, self.folder / f"{name}.log")
+        self._cleanup.callback(process.close)
+        return process
+
+    @staticmethod
+    def mac(namespace, device):
+        (link,) = json.loads(namespace.ip("-j", "link", "show", "dev", device).stdout)
+        return link["address"]
+
+    def next_hop(self, end):
+        """The MAC address that the client or the server sends to."""
+        other = self.server if end is self.client else self.client
+        if self.routed:
+            return self.mac(self.middle, "vl" if end is self.client else "vr")
+        return self.mac(other, "eth0")
+
+    def _address(self, routed):
+        self.routed = routed
+        for address in (CLIENT,):
+            self.client.ip("addr", "add", f"{address}/24", "dev", "eth0")
+        for address in SERVERS:
+            self.server.ip("addr", "add", f"{address}/24", "dev", "eth0")
+        far = {self.client: [*SERVERS, BALANCED, MIDDLE["vr"]], self.server: [CLIENT, TRANSLATED, MIDDLE["vl"]]}
+        for end, addresses in far.items():
+            for address in addresses:
+                end.ip("route", "add", f"{address}/32", "dev", "eth0")
+                end.ip("neigh", "replace", address, "lladdr", self.next_hop(end), "dev", "eth0", "nud", "permanent")
+        if routed:
+            self.middle.sysctl(net__ipv4__ip_forward=1, net__ipv4__conf__all__rp_filter=0, net__ipv4__conf__default__rp_filter=0)
+            for device, address in MIDDLE.items():
+                self.middle.ip("addr", "add", f"{address}/24", "dev", device)
+                end = self.client if device == "vl" else self.server
+                end.ip("neigh", "replace", address, "lladdr", self.mac(self.middle, device), "dev", "eth0", "nud", "permanent")
+                for host in (CLIENT,) if device == "vl" else SERVERS:
+                    self.middle.ip("neigh", "replace", host, "lladdr", self.mac(end, "eth0"), "dev", device, "nud", "permanent")
+
+    def _steer(self):
+        for namespace, name in self.links:
+            self.steer(namespace, name, [self.cores.middle] if namespace is self.middle else self.cores.ends)
+
+    @staticmethod
+    def steer(namespace, device, cores):
+        """Lets these cores take what arrives on the device; none: the core that it arrived on."""
+        namespace.run("sh", "-c", f"echo {mask(cores)} > /sys/class/net/{device}/queues/rx-0/rps_cpus")
+
+    def thread_napi(self):
+        """The middle's devices, which have NAPI because a program of XDP is on them, get it in threads on the middle's core: else
+        it is done on the core that the packet was sent from."""
+        before = _napi_threads()
+        for device in MIDDLE:
+            self.middle.run("sh", "-c", f"echo 1 > /sys/class/net/{device}/threaded")
+            self.steer(self.middle, device, [])
+        for pid in _napi_threads() - before:
+            os.sched_setaffinity(pid, [self.cores.middle])
+
+
+def _napi_threads():
+    """Kernel threads that poll devices."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if (entry / "comm").read_text().startswith("napi/"):
+                    found.add(int(entry.name))
+    return found

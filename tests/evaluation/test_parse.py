@@ -1,0 +1,105 @@
+"""What programs print, as they printed it once."""
+
+from pathlib import Path
+
+import pytest
+
+from evaluation import accounting, parse, vpp
+
+SAMPLES = Path(__file__).parent / "samples"
+
+
+def sample(name):
+    return (SAMPLES / f"{name}.txt").read_text()
+
+
+def test_wrk():
+    said = parse.wrk(sample("wrk"))
+    assert said["requests_s"] == 1811.00
+    assert said["gbit_s"] == pytest.approx(226.87 * 2**20 * 8 / 1e9)
+    assert (said["latency_p50_s"], said["latency_p99_s"]) == pytest.approx((0.03029, 0.11586))
+    assert said["errors"] == 0
+
+
+def test_wrk_tells_what_went_wrong():
+    lines = "  Socket errors: connect 1, read 20, write 300, timeout 4000\n  Non-2xx or 3xx responses: 5\nRequests/sec:"
+    assert parse.wrk(sample("wrk").replace("Requests/sec:", lines))["errors"] == 4326
+
+
+def test_ping():
+    said = parse.ping(sample("ping"))
+    assert said["times_s"][:3] == pytest.approx([0.000222, 0.000115, 0.000088])
+    assert said["sent"] == 222
+
+
+def test_what_sockets_have_received():
+    sockets, received = parse.received(sample("ss"))
+    assert sockets == 4
+    assert received == 166 + 1767629 + 166 + 2097189
+    assert parse.received("") == (0, 0)
+
+
+def test_blast():
+    assert parse.blast(sample("blast")) == {"sent": 139392, "refused": 0}
+
+
+def test_an_interface_is_found_by_its_name():
+    assert parse.interface(sample("net_dev"), "eth0") == {
+        "rx_bytes": 206866094,
+        "rx_packets": 143938,
+        "tx_bytes": 24188798,
+        "tx_packets": 170044,
+    }
+
+
+def test_cores_without_their_sum():
+    times = parse.cpu_times(sample("proc_stat"))
+    assert set(times) == {0, 1}
+    assert times[0] == {"idle": 1347161 + 2186, "steal": 2276, "softirq": 77447}
+
+
+@pytest.mark.parametrize("read", [parse.wrk, parse.ping, parse.blast])
+@pytest.mark.parametrize("text", ["", "connection refused\n"])
+def test_other_output_is_refused(read, text):
+    with pytest.raises(parse.Unreadable):
+        read(text)
+
+
+# The form is that of fd.io's own pages on `show runtime`; the numbers are made up.
+RUNTIME = """
+Time 10.0, 10 sec internal node vector rate 256.00 loops/sec 1000.00
+  vector rates in 2.0e5, out 2.0e5, drop 0.0, punt 0.0
+             Name                 State         Calls          Vectors        Suspends         Clocks       Vectors/Call
+acl-plugin-in-ip4-fa             active               8            2048               0          1.00e2          256.00
+acl-plugin-fa-cleaner-process  event wait             0               0               1          2.84e4            0.00
+ip4-lookup                       active               8            2048               0          1.10e1          256.00
+nat-pre-in2out                   active               8            1024               0          6.00e0          256.00
+nat44-ed-in2out                  active               8            2048               0          9.00e1          256.00
+pg-input                        polling              10            2048               0          5.00e1          204.80
+"""
+
+
+def test_the_clocks_of_a_feature_of_vpp():
+    assert vpp.clocks(RUNTIME, "acl-plugin")["cycles_per_packet"] == 100
+    assert vpp.clocks(RUNTIME, "nat|reassembly")["cycles_per_packet"] == 93
+    with pytest.raises(parse.Unreadable, match="inacl"):
+        vpp.clocks(RUNTIME, "inacl")
+
+
+def test_an_unknown_interface_is_refused():
+    with pytest.raises(parse.Unreadable, match="eth7"):
+        parse.interface(sample("net_dev"), "eth7")
+
+
+def test_a_core_is_busy_when_it_is_not_idle():
+    before = {0: {"idle": 1000, "steal": 0, "softirq": 0}, 1: {"idle": 2000, "steal": 0, "softirq": 0}}
+    ticks = accounting.TICKS
+    after = {0: {"idle": 1000 + ticks, "steal": 0, "softirq": 0}, 1: {"idle": 2000, "steal": 0, "softirq": 0}}
+    assert accounting.busy(before, after, [0], 2.0) == 0.5
+    assert accounting.busy(before, after, [1], 2.0) == 1.0
+    assert accounting.busy(before, after, [0, 1], 2.0) == 0.75
+
+
+def test_a_busy_core_never_passes_its_time():
+    before, after = {0: {"idle": 0}}, {0: {"idle": 3 * accounting.TICKS}}
+    assert accounting.busy(before, after, [0], 2.0) == 0.0

@@ -1,0 +1,97 @@
+"""Policies, and what each system is told of them."""
+
+import ipaddress
+import os
+import subprocess
+
+import pytest
+
+from evaluation import topology
+from evaluation.policies import Policy, Tuple
+from evaluation.systems import ALL, Unable, kernel, mmb, xdp
+
+RULE = Tuple("11.2.3.4", "99.0.0.1", 17, 53, 65535)
+OURS = [ipaddress.ip_network(network) for network in ("10.0.0.0/8", "200.0.0.1/32")]
+
+
+def test_tuples_are_distinct_and_follow_from_the_seed():
+    drawn = Policy("firewall", 5000).tuples()
+    assert len(set(drawn)) == 5000
+    assert Policy("firewall", 5000).tuples() == drawn
+    assert Policy("firewall", 5000, seed=2).tuples() != drawn
+
+
+def test_no_rule_is_about_the_traffic_of_the_loads():
+    for rule in Policy("firewall", 5000).tuples():
+        assert not any(ipaddress.ip_address(rule.source) in network for network in OURS)
+    for rule in Policy("masks", 256).shapes():
+        assert not any(ipaddress.ip_network(rule.source).overlaps(network) for network in OURS[:1])
+
+
+def test_no_two_shapes_have_the_same_mask():
+    shapes = list(Policy("masks", 256).shapes())
+    masks = {(rule.source.split("/")[1], rule.destination.split("/")[1]) for rule in shapes}
+    assert len(shapes) == len(masks) == 256
+
+
+def test_there_are_only_so_many_masks():
+    with pytest.raises(ValueError, match="625"):
+        list(Policy("masks", 626).shapes())
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "rules"),
+    [
+        ("none", 0, 0),
+        ("firewall", 100, 100),
+        ("stateful", 100, 101),
+        ("nat", 0, 1),
+        ("options", 100, 100),
+        ("masks", 64, 64),
+        ("balance", 0, 1),
+    ],
+)
+def test_mmb_takes_its_rules(tmp_path, kind, size, rules):
+    lines = list(mmb.rules(Policy(kind, size)))
+    assert len(lines) == rules
+    path = tmp_path / "policy.mmb"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    done = subprocess.run([os.environ.get("MMB", "target/release/mmb"), "check", path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_five_tuples_in_the_words_of_each_system(monkeypatch):
+    monkeypatch.setattr(Policy, "tuples", lambda self: [RULE])
+    policy = Policy("firewall", 1)
+    assert list(mmb.rules(policy)) == ["add ip-saddr 11.2.3.4 ip-daddr 99.0.0.1 udp-sport 53 udp-dport 65535 drop"]
+    assert "-A FORWARD -s 11.2.3.4 -d 99.0.0.1 -p udp --sport 53 --dport 65535 -j DROP" in list(kernel.iptables(policy))
+    assert kernel.element(RULE) == "11.2.3.4 . 99.0.0.1 . udp . 53 . 65535"
+    assert xdp.key(RULE) == "0b 02 03 04 63 00 00 01 00 35 ff ff 11 00 00 00"
+
+
+def test_values_of_one_kind_of_option_share_a_set(monkeypatch):
+    monkeypatch.setattr(Policy, "options", lambda self: [(70, 1), (254, 2), (70, 3)])
+    table = kernel.nftables(Policy("options", 3))
+    assert "tcp option @70,16,32 { 0x1, 0x3 } drop" in table
+    assert "tcp option @254,16,32 { 0x2 } drop" in table
+
+
+@pytest.mark.parametrize(
+    ("system", "policy", "why"),
+    [
+        ("xdp", Policy("nat"), "five-tuples only"),
+        ("forward", Policy("firewall", 1), "does no firewall"),
+        ("iptables", Policy("options", 1), "not its value"),
+        ("iptables", Policy("firewall", 100_000), "10,000 show what that costs"),
+    ],
+)
+def test_a_system_says_what_it_cannot_do(tmp_path, system, policy, why):
+    with pytest.raises(Unable, match=why):
+        ALL[system](tmp_path, None).need(policy)
+
+
+@pytest.mark.parametrize(
+    ("cores", "text"), [([], "00000000"), ([0], "00000001"), ([0, 3], "00000009"), ([1, 32, 63], "80000001,00000002")]
+)
+def test_masks_of_cores_as_the_kernel_writes_them(cores, text):
+    assert topology.mask(cores) == text

@@ -1,0 +1,181 @@
+"""Pages from results that are made up: each figure comes back where it belongs, and nothing is left out."""
+
+import json
+import re
+
+import pytest
+
+from evaluation import report
+from evaluation.report import answers
+from evaluation.report.data import Results, large, number
+
+MACHINE = {
+    "cpu": "a processor",
+    "cpu_id": "family 1",
+    "cores": 2,
+    "middle_core": 1,
+    "end_cores": [0],
+    "memory_gb": 4.0,
+    "distribution": "Debian",
+    "kernel": "6.1",
+    "congestion_control": "cubic",
+    "mitigations": {"spectre_v1": "Mitigation: some"},
+    "commit": "0123456789ab",
+    "versions": {"mmb": "mmb 0.1.0", "wrk": "not installed here"},
+}
+
+
+def runs(**metrics):
+    """Runs with these metrics, a list of values each; a value that is a text is why a run failed."""
+    made = []
+    for order, values in enumerate(zip(*metrics.values(), strict=True)):
+        failed = next((value for value in values if isinstance(value, str)), None)
+        if failed:
+            made.append({"order": order, "ok": False, "error": failed})
+        else:
+            made.append({"order": order, "ok": True, "metrics": dict(zip(metrics, values, strict=True))})
+    return made
+
+
+def point(experiment, system, load="iperf", x=0, axis="", absent=None, **metrics):
+    return {
+        "experiment": experiment,
+        "title": f"title of {experiment}",
+        "paper": "figure 1",
+        "load": load,
+        "load_title": f"load {load}",
+        "axis": axis,
+        "x": x,
+        "system": system,
+        "system_title": f"<{system}>",
+        "absent": absent,
+        "runs": runs(**metrics) if metrics else [],
+    }
+
+
+def results(*points):
+    return {
+        "format": 1,
+        "plan": "quick",
+        "only": "",
+        "command": "python3 -m evaluation run --quick",
+        "seed": 1,
+        "runs": 3,
+        "seconds_a_run": 0.8,
+        "begun": "2026-01-01 00:00 UTC",
+        "seconds": 61.0,
+        "tsc_hz": 2_000_000_000,
+        "offloads": {"plain": "off: tx", "offloads": "as the kernel sets them"},
+        "machine": MACHINE,
+        "idle": {"before": {"middle_busy": 0.01, "ends_busy": 0.01}, "after": {"middle_busy": 0.02, "ends_busy": 0.01}},
+        "points": list(points),
+    }
+
+
+def firewall(system, gbit_s, cycles, x=100, **more):
+    busy = [0.5] * len(gbit_s)
+    return point("firewall", system, x=x, axis="rules", gbit_s=gbit_s, cycles_per_packet=cycles, middle_busy=busy, **more)
+
+
+ALL = results(
+    firewall("mmb-af_xdp", [1.0, 1.1, 1.2], [900, 910, 920]),
+    firewall("nftables", [4.0, 4.1, 4.2], [400, 410, 420]),
+    firewall("mmb-af_xdp", [1.0, 1.1, 1.2], [900, 910, 920], x=10_000),
+    firewall("nftables", [4.0, "it fell | over", 4.2], [400, 410, 420], x=10_000),
+    point("firewall", "iptables", x=10_000, axis="rules", absent="no kernel for it"),
+    point("rtt", "mmb-af_xdp", "ping", x=10_000, axis="rules", rtt_p50_us=[50], rtt_p99_us=[99], rtt_quantiles_s=[[1e-6] * 101]),
+    point("cycles", "mmb", "five-tuple", x=100_000, axis="rules", cycles_per_packet=[51.0], mpps=[40.0], classify_cycles=[17.0]),
+    point("memif", "mmb", "none", x=64, axis="bytes", mpps=[6.5], gbit_s=[3.3], middle_busy=[1.0], cycles_per_packet=[300]),
+    point("vpp", "vpp-acl", absent="not installed here"),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    pytest.importorskip("matplotlib")
+    made = tmp_path_factory.mktemp("report")
+    (made / "stale.svg").write_text("of an earlier run")
+    report.write(json.loads(json.dumps(ALL)), made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def page(folder):
+    return (folder / "README.md").read_text()
+
+
+def test_a_row_has_median_quartiles_share_and_cost(page):
+    assert "| 100 | <nftables> | **4.10** (4.05–4.15) | 50% | **410** (405–415) |  |" in page
+
+
+def test_runs_that_failed_are_in_their_row_and_in_a_table(page):
+    assert "1 of 3 runs failed" in page
+    assert "| firewall | iperf | 10 K | <nftables> | 1 | it fell \\| over |" in page
+
+
+def test_who_is_absent_has_a_row_that_says_why(page):
+    assert "| 10 K | <iptables> | – | – | – | no kernel for it |" in page
+    assert re.search(r"vpp-acl.*not installed here", page)
+
+
+def test_losing_is_shown_with_its_reason(page):
+    assert "| title of firewall | load iperf | 100 rules | <nftables> | **behind** | 0.268 | 2.22 |" in page
+    assert "leaves the kernel for mmb and comes back" in page
+    assert "Ahead:" not in page
+
+
+def test_the_machine_and_the_versions_are_told(page):
+    assert "a processor (family 1)" in page and "2.000 GHz" in page
+    assert "| wrk | not installed here |" in page
+
+
+def test_every_picture_of_the_page_is_there_and_no_other(folder, page):
+    linked = set(re.findall(r"\]\((\w+\.svg)\)", page))
+    assert linked == {path.name for path in folder.glob("*.svg")} == {"firewall.svg", "rtt.svg", "cycles.svg"}
+
+
+def test_the_same_results_give_the_same_bytes(folder, tmp_path):
+    report.write(ALL, tmp_path)
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == (folder / path.name).read_bytes(), path.name
+
+
+def test_a_busy_machine_spoils_the_figures_and_the_page_says_so(folder, tmp_path, page):
+    busy = ALL | {"idle": {"before": {"middle_busy": 0.4, "ends_busy": 0}, "after": {"middle_busy": 0, "ends_busy": 0}}}
+    report.write(busy, tmp_path)
+    warning = "The machine had other work meanwhile"
+    assert warning in (tmp_path / "README.md").read_text() and warning not in page
+
+
+def test_the_knees_are_those_of_the_curves():
+    falling = [firewall("iptables", [gbit_s], [1], x=x) for x, gbit_s in ((100, 4.0), (1000, 3.9), (10_000, 0.2))]
+    assert "| five-tuple rules | <iptables>, iperf3 | 4.00 at 100 → 0.200 at 10 K | 10 K on |" in answers.knees(
+        Results(results(*falling))
+    )
+
+
+@pytest.mark.parametrize(
+    ("xdp", "packet", "said"),
+    [
+        (3.0, 2.0, "use AF_XDP (the default)"),
+        (2.0, 3.0, "use AF_PACKET"),
+        (2.0, 2.0, "overlap under every load"),
+    ],
+)
+def test_the_advice_on_devices_follows_the_figures(xdp, packet, said):
+    made = [
+        point("forwarding", f"mmb-{device}", load, **{metric: [value]})
+        for load, metric in (("udp", "mpps"), ("iperf", "gbit_s"), ("wrk", "gbit_s"))
+        for device, value in (("af_xdp", xdp), ("af_packet", packet))
+    ]
+    assert said in answers.devices(Results(results(*made)))
+
+
+@pytest.mark.parametrize(("value", "text"), [(None, "–"), (1234.5, "1,234"), (12.34, "12.3"), (1.234, "1.23"), (0.1234, "0.123")])
+def test_three_digits_count(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(1, "1"), (1000, "1 K"), (65_536, "65,536"), (1_000_000, "1 M")])
+def test_counts_as_people_say_them(value, text):
+    assert large(value) == text
