@@ -50,6 +50,8 @@ def measure(options):
     if not os.access(BINARY, os.X_OK):
         sys.exit(f"evaluation: {BINARY} is missing: run 'make build', or set MMB to the program's path")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # Where sudo or a shell leaves them out.
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
     remove_leftovers()
     try:
         cores = topology.Cores.chosen(options.middle_core)

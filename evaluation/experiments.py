@@ -165,8 +165,8 @@ class Plan(NamedTuple):
 def plan(quick, runs=None):
     """The quick one ends within ten minutes on two cores."""
     if quick:
-        return Plan("quick", runs or 5, 0.8, 0.2, tuple(_quick(experiment) for experiment in TABLE))
-    return Plan("full", runs or 5, 5.0, 2.0, TABLE)
+        return Plan("quick", runs or 5, 0.7, 0.2, tuple(_quick(experiment) for experiment in TABLE))
+    return Plan("full", runs or 5, 4.0, 2.0, TABLE)
 
 
 def _quick(experiment):

@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-from lab.process import CommandFailed
-
 from . import method, systems
 from .loads import Failed
 from .systems import Unable
@@ -82,8 +80,8 @@ class Live:
             system.install(policy)
         except Unable as error:
             return str(error)
-        except (CommandFailed, subprocess.TimeoutExpired) as error:
-            return f"could not be set up: {' '.join(str(error).split())[:300]}"
+        except MISHAPS as error:
+            return f"could not be set up: {_told(error)}"
         return None
 
     def _open(self, name, offloads):
@@ -95,10 +93,11 @@ class Live:
             self.opened[key] = system
             try:
                 system.open()
-            except Unable as error:
+            except (Unable, *MISHAPS) as error:
                 system.close()
-                self.absent[key] = str(error)
-                raise
+                del self.opened[key]
+                self.absent[key] = _told(error)
+                raise Unable(self.absent[key]) from error
         return self.opened[key]
 
     def _run(self, system, load):
@@ -108,7 +107,12 @@ class Live:
             return {"order": self.order, "ok": True, "metrics": load.run(system.site, self.tsc_hz)}
         except MISHAPS as error:
             print(f"  failed, and listed: {system.name}, {load.name}: {error}", file=sys.stderr)
-            return {"order": self.order, "ok": False, "error": " ".join(str(error).split())[:300]}
+            return {"order": self.order, "ok": False, "error": _told(error)}
+
+
+def _told(error):
+    """An error in one line of a table."""
+    return " ".join(str(error).split())[:300]
 
 
 def _line(point):

@@ -94,19 +94,6 @@ class Load:
                 raise Failed(f"{self.name} did not end") from error
 
 
-class Once:
-    """Remembers on the site that something was started there already."""
-
-    def __init__(self, site, name):
-        self.done = site.__dict__.setdefault("_prepared", set())
-        self.name = name
-
-    def __bool__(self):
-        new = self.name not in self.done
-        self.done.add(self.name)
-        return new
-
-
 class Iperf(Load):
     """TCP at full speed: seven pairs, as in the paper, the client sending."""
 
@@ -115,7 +102,7 @@ class Iperf(Load):
     pairs = 7
 
     def prepare(self, site):
-        if Once(site, self.name):
+        if site.first(self.name):
             for number in range(self.pairs):
                 port = FIRST_PORT + number
                 site.start(site.server, ["iperf3", "-s", "-p", port], f"iperf3-{port}").wait_listening(port)
@@ -170,7 +157,7 @@ class Web(Load):
         self.title = f"wrk and nginx, files of {size_kb} KB"
 
     def prepare(self, site):
-        if not Once(site, "nginx"):
+        if not site.first("nginx"):
             return
         root = site.folder / "www"
         root.mkdir(exist_ok=True)
@@ -219,7 +206,7 @@ class Small(Load):
         self.frame = frame
 
     def prepare(self, site):
-        if Once(site, self.name):
+        if site.first(self.name):
             rules = "add table netdev door; add chain netdev door in { type filter hook ingress device eth0 priority 0; }; "
             site.server.run("nft", rules + "add rule netdev door in udp dport 9 drop")
 

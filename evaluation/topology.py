@@ -70,6 +70,7 @@ class Site:
     def __init__(self, folder, cores, routed=False, offloads=False, direct=False):
         self.folder, self.cores, self.direct = Path(folder), cores, direct
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._prepared = set()
         self._cleanup = contextlib.ExitStack()
         with contextlib.ExitStack() as undo:
             self.client, self.middle, self.server = (self._namespace(undo, role) for role in ("client", "middle", "server"))
@@ -97,6 +98,12 @@ class Site:
     def close(self):
         self._cleanup.close()
 
+    def first(self, what):
+        """Whether this is asked for the first time: what listens is started once."""
+        new = what not in self._prepared
+        self._prepared.add(what)
+        return new
+
     def start(self, namespace, words, name):
         """A program that lives as long as the site, at most; its output in a file of that name."""
         process = namespace.start(words, self.folder / f"{name}.log")
@@ -117,8 +124,7 @@ class Site:
 
     def _address(self, routed):
         self.routed = routed
-        for address in (CLIENT,):
-            self.client.ip("addr", "add", f"{address}/24", "dev", "eth0")
+        self.client.ip("addr", "add", f"{CLIENT}/24", "dev", "eth0")
         for address in SERVERS:
             self.server.ip("addr", "add", f"{address}/24", "dev", "eth0")
         far = {self.client: [*SERVERS, BALANCED, MIDDLE["vr"]], self.server: [CLIENT, TRANSLATED, MIDDLE["vl"]]}

@@ -1,10 +1,8 @@
 """mmb in the middle, a bump in the wire with one worker."""
 
-import json
-
+import lab.daemon
 from evaluation.policies import TCP
 from evaluation.topology import BALANCED, CLIENT, SERVERS, TRANSLATED
-from lab import daemon
 from lab.process import CommandFailed
 
 from .base import System, Unable
@@ -15,16 +13,18 @@ class Mmb(System):
     says something."""
 
     backend = ""
+    driver = ""
+    daemon = None
     kinds = ("none", "firewall", "stateful", "nat", "options", "masks", "balance")
 
     def open(self):
         super().open()
         ports = {"lan": f"{self.backend}:vl", "wan": f"{self.backend}:vr"}
-        self.daemon = daemon.Mmb(self.site.middle, self.folder, ports)
+        self.daemon = lab.daemon.Mmb(self.site.middle, self.folder, ports)
         try:
             with self.cores.on_middle():
                 self.daemon.start()
-        except daemon.DidNotStart as error:
+        except lab.daemon.DidNotStart as error:
             raise Unable(" ".join(str(error).split())[:300]) from error
         drivers = {port["driver"] for port in self.daemon.ask("show", "ports")["ports"]}
         if drivers != {self.driver}:
@@ -34,7 +34,7 @@ class Mmb(System):
         path = self.folder / "policy.mmb"
         path.write_text("".join(f"{line}\n" for line in rules(policy)))
         try:
-            json.loads(self.daemon.client("apply", path, "--json", timeout=120).stdout)
+            self.daemon.client("apply", path, timeout=120)
         except CommandFailed as error:
             raise Unable(str(error)[:300]) from error
 
@@ -42,7 +42,7 @@ class Mmb(System):
         self.daemon("conn kill all")
 
     def close(self):
-        if self.site is not None and hasattr(self, "daemon"):
+        if self.daemon is not None:
             self.daemon.close()
         super().close()
 

@@ -23,6 +23,8 @@ class Xdp(System):
     programs = ("clang", "bpftool")
     routed = True
     kinds = ("none", "firewall")
+    # Where its program and its map are pinned.
+    pins = None
 
     def why_not(self, kind):
         return f"our XDP filter knows five-tuples only, no {kind}"
@@ -62,7 +64,7 @@ class Xdp(System):
             run(["ip", "link", "set", "dev", device, "xdpdrv", *words], check=check)
 
     def close(self):
-        if self.site is not None and hasattr(self, "pins"):
+        if self.pins is not None:
             self._unload()
         super().close()
 

@@ -1,0 +1,49 @@
+"""The plans: what is measured, and whether the quick one can keep its promise."""
+
+import pytest
+
+from evaluation import experiments, loads
+from evaluation.systems import ALL
+
+# Starting and ending the programs of a run, on a machine that does nothing else.
+AROUND_A_RUN = 0.4
+TEN_MINUTES = 600
+
+
+def points(plan):
+    for experiment in plan.experiments:
+        for x, policy, load in experiment.points(plan.seconds):
+            for system in experiment.systems:
+                yield experiment, x, policy, load, system
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_every_point_is_there_once(quick):
+    keys = [(experiment.name, x, load.name, system) for experiment, x, _, load, system in points(experiments.plan(quick))]
+    assert len(keys) == len(set(keys))
+    assert {system for *_, system in keys} == set(ALL)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_five_runs_at_least(quick):
+    assert experiments.plan(quick).runs >= 5
+
+
+def test_the_quick_plan_leaves_two_minutes_of_ten_for_the_rest():
+    plan = experiments.plan(quick=True)
+    able = [system for *_, policy, _, system in points(plan) if policy.kind in ALL[system].kinds]
+    assert len(able) * plan.runs * (loads.SETTLING + plan.seconds + AROUND_A_RUN) < TEN_MINUTES - 120
+
+
+def test_the_full_plan_has_the_sizes_of_the_paper():
+    sizes = {experiment.name: experiment.sizes for experiment in experiments.plan(quick=False).experiments}
+    assert {100_000, 1_000_000} <= set(sizes["firewall"])
+    assert {1, 10_000} <= set(sizes["options"])
+    assert {1, 26, 40, 256} <= set(sizes["masks"])
+
+
+def test_files_change_the_load_and_not_the_policy():
+    (files,) = [experiment for experiment in experiments.plan(quick=False).experiments if experiment.name == "files"]
+    made = list(files.points(1.0))
+    assert [x for x, _, _ in made] == [load.size_kb for *_, load in made] == list(loads.Web.sizes_kb)
+    assert len({policy for _, policy, _ in made}) == 1
