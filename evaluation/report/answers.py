@@ -5,6 +5,9 @@ from evaluation import method
 from . import tables
 from .data import OURS, cost_metric, in_order, large, main_metric, median, number
 
+# From here on a core has no time left.
+FULL = 0.95
+
 # Why mmb is behind or ahead, by the peer and what is done.
 BEHIND = {
     "crossing": (
@@ -13,6 +16,7 @@ BEHIND = {
         " is already. Over a memif or a device with a DPDK driver there is no such crossing: what is left then is in the section"
         " *In memory*."
     ),
+    "waiting": "with the core full, packets wait in the rings before mmb, and pings with them.",
     "xdp": "its program runs in the kernel's receiving, and has one table of one shape to look into.",
 }
 AHEAD = {
@@ -145,7 +149,10 @@ def standing(results):
     if not body:
         return ""
     head = ["work", "load", "size", "peer", "mmb is", "mmb's / the peer's", "cost, mmb's / the peer's"]
-    return tables.rows(head, body) + "\n" + _why(stands)
+    waiting = [
+        median(point, "middle_busy") for point in results.find(system=OURS, load="ping-iperf") if median(point, "middle_busy")
+    ]
+    return tables.rows(head, body) + "\n" + _why(stands, bool(waiting) and max(waiting) > FULL)
 
 
 def _ratio_of_costs(point, peer):
@@ -156,10 +163,11 @@ def _ratio_of_costs(point, peer):
     return number(ours / theirs)
 
 
-def _why(stands):
+def _why(stands, full):
     behind = [system for system, how in stands if how == "behind"]
     ahead = [system for system, how in stands if how == "ahead"]
     said = [f"- Behind: {BEHIND['crossing']}"] if behind else []
+    said += [f"- Round trips under load: {BEHIND['waiting']}"] if behind and full else []
     said += [f"- Behind XDP: {BEHIND['xdp']}"] if "xdp" in behind else []
     said += [f"- Ahead: {AHEAD[system]}" for system in ahead if system in AHEAD]
     return "\n".join(said) + "\n"

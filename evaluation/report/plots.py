@@ -36,13 +36,17 @@ LOAD_NAMES = {"iperf": "iperf3", "wrk": "wrk", "wrk-balanced": "wrk", "udp": "64
 
 
 def draw(path, shape, fill):
-    """A figure of so many rows and columns of panels, filled by a function."""
+    """A figure of so many rows and columns of panels, filled by a function. What lines mean stands above all of them, but where
+    panels say it themselves."""
     rows, columns = shape
     with plt.rc_context(STYLE):
         figure, panels = plt.subplots(rows, columns, figsize=(4.2 * columns, 3.0 * rows), squeeze=False)
         fill(panels)
         figure.tight_layout()
-        figure.savefig(path, metadata={"Date": None, "Creator": None})
+        handles, labels = panels[0][0].get_legend_handles_labels()
+        if handles and not panels[0][0].get_legend():
+            figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=4, fontsize=8)
+        figure.savefig(path, metadata={"Date": None, "Creator": None}, bbox_inches="tight")
         plt.close(figure)
 
 
@@ -67,7 +71,6 @@ def lines(path, points):
             through.set_ylim(bottom=0)
             cost.set_yscale("log")
             _curves(cost, chosen, *_cost(chosen[0], name))
-        panels[0][0].legend(fontsize=8)
 
     draw(path, (len(several), 2), fill)
 
@@ -132,7 +135,6 @@ def round_trips(path, points):
             axes.set_xlabel("round trip, µs")
             axes.set_ylabel("% of pings")
             axes.set_title(chosen[0]["load_title"], fontsize=9)
-        panels[0][0].legend(fontsize=8)
 
     draw(path, (1, len(loads)), fill)
 
