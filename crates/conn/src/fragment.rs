@@ -1,11 +1,15 @@
 //! Virtual reassembly: the ports of a datagram's first fragment, lent to the later ones.
 //!
-//! Nothing is put together or held back. What is kept of a datagram is its ports and which bytes were seen, so that later
-//! fragments find its connection and overlapping ones are noticed (RFC 1858, RFC 5722). A later fragment that comes before
-//! the first one is [`Later::Unknown`].
+//! Nothing is put together. What is kept of a datagram is its ports and which bytes were seen, so that later fragments find its
+//! connection and overlapping ones are noticed (RFC 1858, RFC 5722). A later fragment that comes before the first one is
+//! [`Later::Unknown`]; [`Held`] is where such ones may wait.
 //!
 //! Life-cycle: a datagram is known from its first fragment until its last byte was seen, or until it is too old. There are
 //! at most so many; one more takes the place of the oldest. A worker owns its [`Fragments`].
+
+mod held;
+
+pub use held::{Held, Losses, Released};
 
 use crate::hash::Hasher;
 use crate::{Tuple, proto};
@@ -28,7 +32,7 @@ pub struct FragmentKey {
 
 impl FragmentKey {
     /// The key in the form that is hashed and compared.
-    fn packed(&self) -> Tuple {
+    pub fn packed(&self) -> Tuple {
         let proto = if self.family == 6 { 0 } else { self.proto };
         let ports = [(self.id >> 16) as u16, self.id as u16];
         Tuple { addresses: self.addresses, ports, wire: self.wire, proto, family: self.family }
@@ -57,19 +61,8 @@ pub enum FragmentDrop {
     BadLength,
     /// The datagram has come in more pieces than are counted.
     TooMany,
-}
-
-impl FragmentDrop {
-    /// The name of the drop reason.
-    pub fn name(self) -> &'static str {
-        match self {
-            FragmentDrop::Overlap => "fragment-overlap",
-            FragmentDrop::Duplicate => "fragment-duplicate",
-            FragmentDrop::Tiny => "fragment-tiny",
-            FragmentDrop::BadLength => "fragment-bad-length",
-            FragmentDrop::TooMany => "fragment-too-many",
-        }
-    }
+    /// It would have to wait for its first one, and there is no room for it.
+    NoRoom,
 }
 
 /// What becomes of a first fragment.

@@ -1,0 +1,348 @@
+//! Fragments that came before their datagram's first one: copies of them, until that comes or they are too old.
+//!
+//! Purpose: a fragment without ports is of nobody's connection yet. [`Held`] keeps such packets in two rings, one of records and one
+//! of bytes, in the order in which they came. Both are bounded, and so is what one datagram may have of them. Whoever comes when a ring
+//! is full takes the place of the oldest: a flood of stray fragments shortens how long each may wait, and keeps nobody out.
+//!
+//! Life-cycle: a packet *waits* from [`Held::hold`] until [`Held::release`] names its datagram; then it is *released* until
+//! [`Held::take`] gives it out. What waits for too long is lost ([`Held::age`]). The rings get their memory once, in
+//! [`Held::prepare`]; nothing else here allocates. A worker owns its [`Held`].
+
+use super::{FragmentDrop, FragmentKey, PIECES};
+use crate::Tuple;
+use crate::hash::Hasher;
+use hashbrown::HashTable;
+use mmb_packet::{LinkType, Packet, PortId};
+
+/// A packet that is given out again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Released<'h> {
+    /// What [`Held::hold`] said of it.
+    pub place: u16,
+    /// The port that it came in by.
+    pub port: PortId,
+    /// What it begins with.
+    pub link: LinkType,
+    /// It, as it came.
+    pub bytes: &'h [u8],
+}
+
+/// Packets that were held and never given out again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// The first fragment did not come in time.
+    pub aged: u64,
+    /// They made room for others.
+    pub crowded_out: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Gone,
+    Waiting,
+    Released,
+}
+
+/// A packet that is held.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    key: Tuple,
+    stage: Stage,
+    port: PortId,
+    link: LinkType,
+    /// Where its bytes lie.
+    at: usize,
+    len: usize,
+    came_ms: u64,
+    /// The place of the next one of its datagram.
+    next: u16,
+    /// Of a datagram's oldest one: the place of its youngest, and how many there are.
+    last: u16,
+    pieces: u16,
+}
+
+/// No place.
+const NONE: u16 = u16::MAX;
+
+/// The early fragments of a worker.
+pub struct Held {
+    hasher: Hasher,
+    max_age_ms: u64,
+    /// How large the rings are to be.
+    places: u16,
+    room: usize,
+    records: Box<[Record]>,
+    bytes: Box<[u8]>,
+    /// The number of the oldest record, and of the one that comes next. A record's place is the rest of its number.
+    oldest: u64,
+    next: u64,
+    /// Where in `bytes` the next packet goes, if there is room.
+    end: usize,
+    /// The place of each datagram's oldest waiting packet.
+    datagrams: HashTable<u16>,
+    waiting: usize,
+    released: usize,
+    /// No record before this number is released.
+    cursor: u64,
+    losses: Losses,
+}
+
+impl Held {
+    /// Room for `places` packets, 65,534 at most, of `room` bytes together, each for `max_age_ms`; but none before
+    /// [`Held::prepare`].
+    pub fn new(seed: u64, max_age_ms: u64, places: u16, room: usize) -> Held {
+        Held {
+            hasher: Hasher::new(seed),
+            max_age_ms,
+            places: places.clamp(1, NONE - 1),
+            room,
+            records: Box::default(),
+            bytes: Box::default(),
+            oldest: 0,
+            next: 0,
+            end: 0,
+            datagrams: HashTable::new(),
+            waiting: 0,
+            released: 0,
+            cursor: 0,
+            losses: Losses::default(),
+        }
+    }
+
+    /// Gets the memory, once.
+    pub fn prepare(&mut self) {
+        if !self.records.is_empty() {
+            return;
+        }
+        let nobody = Record {
+            key: Tuple::default(),
+            stage: Stage::Gone,
+            port: PortId(0),
+            link: LinkType::Ethernet,
+            at: 0,
+            len: 0,
+            came_ms: 0,
+            next: NONE,
+            last: NONE,
+            pieces: 0,
+        };
+        self.records = vec![nobody; usize::from(self.places)].into();
+        self.bytes = vec![0; self.room].into();
+        // A table that is never more than half full clears away its traces of what was removed without growing.
+        self.datagrams = HashTable::with_capacity(2 * usize::from(self.places));
+    }
+
+    /// How many packets are held.
+    pub fn len(&self) -> usize {
+        self.waiting + self.released
+    }
+
+    /// Whether none is.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many of them are to be taken.
+    #[inline]
+    pub fn released(&self) -> usize {
+        self.released
+    }
+
+    /// What was lost since this was asked last.
+    pub fn losses(&mut self) -> Losses {
+        std::mem::take(&mut self.losses)
+    }
+
+    /// Keeps a copy of a packet; the oldest ones make room for it. Returns its place, which no other has while it is held.
+    ///
+    /// # Errors
+    /// [`FragmentDrop::TooMany`] of one datagram; [`FragmentDrop::NoRoom`] for a packet larger than all there is.
+    pub fn hold(&mut self, now_ms: u64, key: &FragmentKey, packet: &Packet<'_>) -> Result<u16, FragmentDrop> {
+        let (bytes, key) = (packet.bytes(), key.packed());
+        if self.records.is_empty() || bytes.len() > self.bytes.len() {
+            return Err(FragmentDrop::NoRoom);
+        }
+        let hash = self.hasher.hash(&key);
+        let known = self.datagrams.find(hash, |place| self.records[usize::from(*place)].key == key);
+        if known.is_some_and(|place| usize::from(self.records[usize::from(*place)].pieces) >= PIECES) {
+            return Err(FragmentDrop::TooMany);
+        }
+        let at = self.make_room(bytes.len());
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        self.end = at + bytes.len();
+        let place = self.place(self.next);
+        self.next += 1;
+        self.waiting += 1;
+        self.records[usize::from(place)] = Record {
+            key,
+            stage: Stage::Waiting,
+            port: packet.port,
+            link: packet.link,
+            at,
+            len: bytes.len(),
+            came_ms: now_ms,
+            next: NONE,
+            last: place,
+            pieces: 1,
+        };
+        self.join(hash, place);
+        Ok(place)
+    }
+
+    /// The first fragment of a datagram has come: what waits for it is to be taken.
+    pub fn release(&mut self, key: &FragmentKey) {
+        if self.waiting == 0 {
+            return;
+        }
+        let key = key.packed();
+        let records = &mut self.records;
+        let same = |place: &u16| records[usize::from(*place)].key == key;
+        let Ok(entry) = self.datagrams.find_entry(self.hasher.hash(&key), same) else { return };
+        let (mut place, _) = entry.remove();
+        while let Some(record) = records.get_mut(usize::from(place)) {
+            record.stage = Stage::Released;
+            (self.waiting, self.released) = (self.waiting - 1, self.released + 1);
+            place = record.next;
+        }
+        self.cursor = self.oldest;
+    }
+
+    /// Nobody has to wait any more: all is to be taken.
+    pub fn release_all(&mut self) {
+        self.datagrams.clear();
+        for number in self.oldest..self.next {
+            let record = self.record(number);
+            if record.stage == Stage::Waiting {
+                record.stage = Stage::Released;
+            }
+        }
+        (self.released, self.waiting, self.cursor) = (self.len(), 0, self.oldest);
+    }
+
+    /// Gives out one of the packets that are released, the oldest first. False if there is none.
+    pub fn take(&mut self, out: impl FnOnce(Released<'_>)) -> bool {
+        if self.released == 0 {
+            return false;
+        }
+        while self.cursor < self.next {
+            let place = self.place(self.cursor);
+            self.cursor += 1;
+            let record = &mut self.records[usize::from(place)];
+            if record.stage == Stage::Released {
+                record.stage = Stage::Gone;
+                let Record { port, link, at, len, .. } = *record;
+                out(Released { place, port, link, bytes: &self.bytes[at..at + len] });
+                self.released -= 1;
+                self.let_go();
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Lets go of what is too old.
+    #[inline]
+    pub fn age(&mut self, now_ms: u64) {
+        while !self.is_empty() {
+            let (oldest, max_age_ms) = (self.oldest, self.max_age_ms);
+            if now_ms.saturating_sub(self.record(oldest).came_ms) <= max_age_ms {
+                break;
+            }
+            self.losses.aged += 1;
+            self.drop_oldest();
+        }
+    }
+
+    /// Lets go of everything: nothing more will come.
+    pub fn give_up(&mut self) {
+        while !self.is_empty() {
+            self.losses.aged += 1;
+            self.drop_oldest();
+        }
+    }
+
+    fn place(&self, number: u64) -> u16 {
+        (number % u64::from(self.places)) as u16
+    }
+
+    fn record(&mut self, number: u64) -> &mut Record {
+        let place = self.place(number);
+        &mut self.records[usize::from(place)]
+    }
+
+    /// Where so many bytes are free, if need be because the oldest went.
+    fn make_room(&mut self, len: usize) -> usize {
+        loop {
+            if self.is_empty() {
+                return 0;
+            }
+            let (oldest, end) = (self.oldest, self.end);
+            let begin = self.record(oldest).at;
+            let is_free = self.next - self.oldest < u64::from(self.places);
+            // Free is what lies from the end to the beginning, around the ring's own end; nothing if both are one.
+            match end > begin {
+                true if is_free && end + len <= self.bytes.len() => return end,
+                true if is_free && len <= begin => return 0,
+                false if is_free && end + len <= begin => return end,
+                _ => {
+                    self.losses.crowded_out += 1;
+                    self.drop_oldest();
+                }
+            }
+        }
+    }
+
+    /// Hangs a new packet behind those of its datagram.
+    fn join(&mut self, hash: u64, place: u16) {
+        let (records, hasher) = (&mut self.records, &self.hasher);
+        let key = records[usize::from(place)].key;
+        match self.datagrams.find(hash, |other| records[usize::from(*other)].key == key) {
+            Some(&first) => {
+                let first = &mut records[usize::from(first)];
+                let last = std::mem::replace(&mut first.last, place);
+                first.pieces += 1;
+                records[usize::from(last)].next = place;
+            }
+            None => {
+                self.datagrams
+                    .insert_unique(hash, place, |place| hasher.hash(&records[usize::from(*place)].key));
+            }
+        }
+    }
+
+    /// Lets go of the oldest packet that is held; it is the first of its datagram.
+    fn drop_oldest(&mut self) {
+        let place = self.place(self.oldest);
+        let Record { key, stage, next, last, pieces, .. } = self.records[usize::from(place)];
+        self.records[usize::from(place)].stage = Stage::Gone;
+        if stage == Stage::Released {
+            self.released -= 1;
+        } else {
+            self.waiting -= 1;
+            if let Ok(mut entry) = self.datagrams.find_entry(self.hasher.hash(&key), |other| *other == place)
+            {
+                match self.records.get_mut(usize::from(next)) {
+                    Some(second) => {
+                        (second.last, second.pieces) = (last, pieces - 1);
+                        *entry.get_mut() = next;
+                    }
+                    None => _ = entry.remove(),
+                }
+            }
+        }
+        self.let_go();
+    }
+
+    /// Forgets records that are gone, as far as none that is not stands before them.
+    fn let_go(&mut self) {
+        while self.oldest < self.next && self.record(self.oldest).stage == Stage::Gone {
+            self.oldest += 1;
+        }
+        self.cursor = self.cursor.max(self.oldest);
+    }
+}
+
+#[cfg(test)]
+mod tests;
