@@ -175,12 +175,14 @@ fn ipv6_is_translated_too() {
     assert_eq!(mmb.through(B, &frame(server, outside, 53, 4000)), frame(server, inside, 53, 4000));
 }
 
+/// An ICMP echo request (8) or reply (0).
+fn echo(source: Ipv4Addr, destination: Ipv4Addr, icmp_type: u8, id: u16) -> Vec<u8> {
+    let [a, b] = id.to_be_bytes();
+    ip4(source, destination, Upper::Icmp(Icmp { icmp_type, rest: [a, b, 0, 1], ..Icmp::default() }))
+}
+
 #[test]
 fn pings_keep_apart_by_identifier() {
-    let echo = |source, destination, icmp_type, id: u16| {
-        let [a, b] = id.to_be_bytes();
-        ip4(source, destination, Upper::Icmp(Icmp { icmp_type, rest: [a, b, 0, 1], ..Icmp::default() }))
-    };
     let other = Ipv4Addr::new(10, 0, 0, 2);
     let mut mmb = Middlebox::new("add-stateful ip-saddr 10.0.0.0/24 mod ip-saddr 200.0.0.1");
     let mut ids = Vec::new();
@@ -198,14 +200,11 @@ fn pings_keep_apart_by_identifier() {
 
 #[test]
 fn a_request_is_no_answer_to_one_of_the_same_identifier() {
-    let echo = |source, destination, icmp_type| {
-        ip4(source, destination, Upper::Icmp(Icmp { icmp_type, rest: [0, 7, 0, 1], ..Icmp::default() }))
-    };
     let mut mmb = Middlebox::new("add-stateful in a ip-proto icmp accept\nadd ip-proto icmp drop");
-    assert_eq!(mmb.dropped(A, &echo(INSIDE, SERVER, 0)), DropReason::Rule);
-    mmb.through(A, &echo(INSIDE, SERVER, 8));
-    assert_eq!(mmb.dropped(B, &echo(SERVER, INSIDE, 8)), DropReason::Rule);
-    mmb.through(B, &echo(SERVER, INSIDE, 0));
+    assert_eq!(mmb.dropped(A, &echo(INSIDE, SERVER, 0, 7)), DropReason::Rule);
+    mmb.through(A, &echo(INSIDE, SERVER, 8, 7));
+    assert_eq!(mmb.dropped(B, &echo(SERVER, INSIDE, 8, 7)), DropReason::Rule);
+    mmb.through(B, &echo(SERVER, INSIDE, 0, 7));
 }
 
 #[test]
@@ -577,4 +576,15 @@ fn who_may_come_in_and_finds_no_room_is_refused() {
         .expect("it can be put in force");
     let frame = udp((stranger, 10), (OUTSIDE, sport(&sent)));
     assert_eq!(mmb.dropped(B, &frame), DropReason::ConnFull);
+}
+
+#[test]
+fn an_answer_that_comes_too_late_ends_its_query() {
+    let mut mmb = Middlebox::new("add-stateful in a ip-proto icmp map ip-saddr 200.0.0.1");
+    mmb.through(A, &echo(INSIDE, SERVER, 8, 7));
+    let answer = echo(SERVER, OUTSIDE, 0, 7);
+    assert_eq!(mmb.through(B, &answer), echo(SERVER, INSIDE, 0, 7));
+    mmb.now_ms += 60_000;
+    assert_eq!(mmb.through(B, &answer), answer, "it is of no connection any more");
+    assert!(mmb.list().is_empty());
 }

@@ -6,7 +6,7 @@ use super::owners::Owners;
 use super::sets::RuleSets;
 use crate::cells::WorkerCells;
 use mmb_conn::nat::Nat;
-use mmb_conn::{CloseReason, ConnId, Connection, Tuple};
+use mmb_conn::{CloseReason, ConnId, Connection, Direction, Tuple};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -45,20 +45,31 @@ impl Common {
         }
     }
 
-    /// Tells all workers whose a connection's replies are, if they cannot know. False if they are another worker's.
+    /// Tells all workers whose a connection is, where its tuples do not say so. False if a tuple is that of another worker's.
     pub(super) fn claim(&self, connection: &Connection, worker: usize) -> bool {
-        let [forward, reply] = connection.tuples();
-        self.owners.workers() == 1 || reply == forward.reversed() || self.owners.claim(&reply, worker)
+        let Some([forward, reply]) = self.to_be_told(connection) else { return true };
+        let claimed = self.owners.claim(&forward, worker);
+        if claimed && self.owners.claim(&reply, worker) {
+            return true;
+        }
+        if claimed {
+            self.owners.let_go(&forward, worker);
+        }
+        false
     }
 
     /// The connection has ended.
     fn let_go(&self, connection: &Connection, worker: usize) {
-        if self.owners.workers() > 1 {
-            let [forward, reply] = connection.tuples();
-            if reply != forward.reversed() {
-                self.owners.let_go(&reply, worker);
-            }
+        if let Some(tuples) = self.to_be_told(connection) {
+            tuples.iter().for_each(|tuple| self.owners.let_go(tuple, worker));
         }
+    }
+
+    /// The tuples of a connection if it is translated and there are workers to whom replies could go wrong. Its forward one belongs to
+    /// them too: nobody else's replies may have it.
+    fn to_be_told(&self, connection: &Connection) -> Option<[Tuple; 2]> {
+        let is_told = self.owners.workers() > 1 && connection.translated(Direction::Forward).is_some();
+        is_told.then(|| connection.tuples())
     }
 
     /// The worker that a connection with this tuple belongs to.

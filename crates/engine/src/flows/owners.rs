@@ -1,7 +1,7 @@
 //! Which worker has a connection, where there are several.
 //!
 //! A connection belongs to the worker that the hash of its first packet's ends names, the same for both directions. Replies to a
-//! translated connection hash to anybody: whoever makes such a connection tells all workers its reply tuple here. A packet that
+//! translated connection hash to anybody: whoever makes such a connection tells all workers its tuples here. A packet that
 //! comes in at another worker than its connection's is handed over.
 //!
 //! Who writes: any worker, when a translated connection begins or ends. Only packets that the worker which received them knows no
@@ -52,10 +52,10 @@ impl Owners {
         self.by_hash(hash)
     }
 
-    /// A translated connection of `worker` has replies with this tuple. False if another worker's has: nothing is changed.
-    pub(crate) fn claim(&self, reply: &Tuple, worker: usize) -> bool {
-        let mut shard = self.shard(reply).write().unwrap_or_else(PoisonError::into_inner);
-        match shard.entry(*reply) {
+    /// A translated connection of `worker` has packets with this tuple. False if another worker's has: nothing is changed.
+    pub(crate) fn claim(&self, tuple: &Tuple, worker: usize) -> bool {
+        let mut shard = self.shard(tuple).write().unwrap_or_else(PoisonError::into_inner);
+        match shard.entry(*tuple) {
             Entry::Occupied(other) => *other.get() == worker,
             Entry::Vacant(place) => {
                 place.insert(worker);
@@ -65,22 +65,22 @@ impl Owners {
         }
     }
 
-    /// Whether a translated connection of another worker has replies with this tuple.
-    pub(crate) fn is_taken(&self, reply: &Tuple, worker: usize) -> bool {
+    /// Whether a translated connection of another worker has packets with this tuple.
+    pub(crate) fn is_taken(&self, tuple: &Tuple, worker: usize) -> bool {
         self.len.load(Ordering::Acquire) > 0
             && self
-                .shard(reply)
+                .shard(tuple)
                 .read()
                 .unwrap_or_else(PoisonError::into_inner)
-                .get(reply)
+                .get(tuple)
                 .is_some_and(|&other| other != worker)
     }
 
     /// It has ended.
-    pub(crate) fn let_go(&self, reply: &Tuple, worker: usize) {
-        let mut shard = self.shard(reply).write().unwrap_or_else(PoisonError::into_inner);
-        if shard.get(reply) == Some(&worker) {
-            shard.remove(reply);
+    pub(crate) fn let_go(&self, tuple: &Tuple, worker: usize) {
+        let mut shard = self.shard(tuple).write().unwrap_or_else(PoisonError::into_inner);
+        if shard.get(tuple) == Some(&worker) {
+            shard.remove(tuple);
             self.len.fetch_sub(1, Ordering::Release);
         }
     }
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn claimed_replies_belong_to_who_claimed_them_until_let_go() {
+    fn claimed_tuples_belong_to_who_claimed_them_until_let_go() {
         let owners = Owners::new(2, 7);
         for number in 0..100 {
             let reply = tuple(number);

@@ -62,7 +62,7 @@ impl Pipeline {
             standing => (standing, None),
         };
         self.gather(snapshot, at, standing);
-        if self.due.is_empty() && matches!(standing, Standing::Apart) {
+        if self.due.is_empty() && ends.is_none() && matches!(standing, Standing::Apart) {
             return Ok(());
         }
         let drops = self.hear(snapshot, packet).drops();

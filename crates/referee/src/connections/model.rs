@@ -121,7 +121,7 @@ impl Passage<'_> {
         let counted = self.counted()?;
         if self.members_only && !came.later && !came.fragment {
             let passes = matches!(self.verdict, Verdict::Send(_));
-            let is_member = self.connection(&came).is_some();
+            let is_member = self.connection(&came, &counted).is_some();
             ensure!(passes == is_member, "{:?}, and is of a connection: {is_member}", self.verdict);
         }
         if matches!(self.verdict, Verdict::Drop(_)) {
@@ -132,7 +132,7 @@ impl Passage<'_> {
             ensure!(counted.len() <= 1, "one packet counts for {counted:?}");
             return Ok(());
         }
-        let member = self.connection(&came);
+        let member = self.connection(&came, &counted);
         let expected = match member {
             Some((info, direction)) if !came.is_error() => vec![(name(info), direction)],
             _ => Vec::new(),
@@ -156,12 +156,12 @@ impl Passage<'_> {
     }
 
     /// The connection that a packet is of or complains about.
-    fn connection(&self, came: &Seen) -> Option<(&ConnectionInfo, usize)> {
+    fn connection(&self, came: &Seen, counted: &[(Name, usize)]) -> Option<(&ConnectionInfo, usize)> {
         if !came.is_error() {
-            return self.member(came, came.proto, came.ends);
+            return self.member(came, (came.proto, came.ends), counted);
         }
         let quoted = self.quoted(self.came, came)?;
-        self.member(came, quoted.proto, reversed(quoted.ends))
+        self.member(came, (quoted.proto, reversed(quoted.ends)), counted)
     }
 
     /// The packet that an error quotes, with the 8 bytes of its transport that RFC 792 asks for.
@@ -171,12 +171,19 @@ impl Passage<'_> {
         Seen::read(ip).filter(names_ends)
     }
 
-    /// The connection whose packets have such ends, and the direction.
-    fn member(&self, came: &Seen, proto: u8, ends: Ends) -> Option<(&ConnectionInfo, usize)> {
+    /// The connection whose packets have such ends, and the direction. Each worker may have one, where what one worker's connection
+    /// is answered with is how another's begins (docs/nat.md, "Workers"): then it is the one that counted the packet.
+    fn member(
+        &self,
+        came: &Seen,
+        (proto, ends): (u8, Ends),
+        counted: &[(Name, usize)],
+    ) -> Option<(&ConnectionInfo, usize)> {
         let tuples = |info: &ConnectionInfo| [info.arrived, reversed(info.sent)];
-        let found = self.after.iter().filter(|info| info.proto == proto).find_map(|info| {
+        let found = self.after.iter().filter(|info| info.proto == proto).filter_map(|info| {
             tuples(info).iter().position(|tuple| *tuple == ends).map(|direction| (info, direction))
         });
+        let found = found.min_by_key(|(info, direction)| !counted.contains(&(name(info), *direction)));
         let fits = |direction| came.is_error() || came.asks().is_none_or(|asks| asks == (direction == 0));
         found.filter(|(_, direction)| fits(*direction))
     }
