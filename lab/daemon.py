@@ -149,11 +149,12 @@ class Mmb:
         return at_ports + sum(drops.get(reason, 0) for reason in ("tx-full", "no-buffer"))
 
     def balance(self):
-        """Packets received and not yet accounted for: in - out - drops."""
+        """Packets received and not yet accounted for: in - out - drops, but for fragments that wait for their first one."""
         ports = self.ask("show", "ports")["ports"]
         received = sum(port["rx"]["packets"] for port in ports)
         sent = sum(port["tx"]["packets"] for port in ports)
-        return received - sent - sum(self._all_drops().values())
+        held = self.ask("show", "conn", "summary")["held"]
+        return received - sent - sum(self._all_drops().values()) - held
 
     def settled(self):
         """in = out + drops. Waits for packets in flight."""

@@ -129,7 +129,15 @@ class Routed(Cabled):
 
     def from_inside(self):
         """The link header of a crafted frame that enters by the inside cable."""
-        namespace, device = (self.outer, "mid") if self.tested.kind == "mmb" else (self.middle, "vl")
+        return self._link_header(self.outer, "vl")
+
+    def from_outside(self):
+        """The link header of a crafted frame that enters by the outside cable."""
+        return self._link_header(self.inner, "vr")
+
+    def _link_header(self, beyond, device):
+        """To the router beyond a bump in the wire, or to Linux in the middle, by its device."""
+        namespace, device = (beyond, "mid") if self.tested.kind == "mmb" else (self.middle, device)
         (link,) = json.loads(namespace.ip("-j", "link", "show", "dev", device).stdout)
         return Ether(src=MAC, dst=link["address"])
 

@@ -358,6 +358,9 @@ pub struct SummaryLine {
     /// Packets that came in at another worker than their connection's.
     #[serde(default)]
     pub handed: u64,
+    /// Fragments that wait for their datagram's first one now.
+    #[serde(default)]
+    pub held: u64,
 }
 
 /// Something wrong, or worth knowing, and where.

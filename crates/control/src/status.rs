@@ -131,6 +131,7 @@ fn connections(daemon: &Daemon) -> Answer {
         out_of_window: summary.out_of_window,
         events_lost: summary.events_lost,
         handed: summary.handed,
+        held: summary.held,
     })
 }
 

@@ -102,6 +102,7 @@ struct ConnectionCells {
     out_of_window: Cell,
     events_lost: Cell,
     handed: Cell,
+    held: Cell,
 }
 
 /// What a worker counts of its connections.
@@ -113,6 +114,7 @@ pub(crate) struct ConnectionCounts {
     pub(crate) out_of_window: u64,
     pub(crate) events_lost: u64,
     pub(crate) handed: u64,
+    pub(crate) held: u64,
 }
 
 #[derive(Debug, Default)]
@@ -187,6 +189,11 @@ impl WorkerCells {
         self.connections.handed.add(packets);
     }
 
+    /// Says how many fragments are held now.
+    pub(crate) fn held_now(&self, packets: u64) {
+        self.connections.held.set(packets);
+    }
+
     pub(crate) fn event_lost(&self) {
         self.connections.events_lost.add(1);
     }
@@ -196,7 +203,7 @@ impl WorkerCells {
     }
 
     pub(crate) fn connections(&self) -> ConnectionCounts {
-        let ConnectionCells { now, half_open, created, out_of_window, events_lost, handed, .. } =
+        let ConnectionCells { now, half_open, created, out_of_window, events_lost, handed, held, .. } =
             &self.connections;
         ConnectionCounts {
             now: now.read(),
@@ -205,6 +212,7 @@ impl WorkerCells {
             out_of_window: out_of_window.read(),
             events_lost: events_lost.read(),
             handed: handed.read(),
+            held: held.read(),
         }
     }
 

@@ -153,6 +153,8 @@ pub struct ConnectionSummary {
     pub events_lost: u64,
     /// Packets that came in at another worker than their connection's, and were handed over.
     pub handed: u64,
+    /// Fragments that wait for their datagram's first one now: received, and neither sent nor dropped.
+    pub held: u64,
 }
 
 /// A worker has not answered: it has stopped, or is held up.
@@ -191,6 +193,7 @@ impl Connections {
             summary.out_of_window += counts.out_of_window;
             summary.events_lost += counts.events_lost;
             summary.handed += counts.handed;
+            summary.held += counts.held;
         }
         let closed = |reason| self.workers.iter().map(|(_, cells)| cells.closed(reason)).sum();
         let all = CloseReason::ALL.into_iter().map(|reason| (reason.name(), closed(reason)));

@@ -31,8 +31,10 @@ pub enum DropReason {
     NatNoPort,
     /// The outside end that a rule asks for is another connection's.
     NatClash,
-    /// A later fragment that came before its datagram's first one.
+    /// A later fragment whose datagram's first one did not come in time.
     FragmentEarly,
+    /// A later fragment that waited for its datagram's first one, and made room for others.
+    FragmentNoRoom,
     /// A fragment that says bytes again (RFC 5722).
     FragmentOverlap,
     /// A fragment that was seen before.
@@ -47,7 +49,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order in which counters are shown.
-    pub const ALL: [DropReason; 30] = [
+    pub const ALL: [DropReason; 31] = [
         DropReason::Rule,
         DropReason::Malformed(Malformed::LinkTruncated),
         DropReason::Malformed(Malformed::VlanStackTooDeep),
@@ -73,6 +75,7 @@ impl DropReason {
         DropReason::NatNoPort,
         DropReason::NatClash,
         DropReason::FragmentEarly,
+        DropReason::FragmentNoRoom,
         DropReason::FragmentOverlap,
         DropReason::FragmentDuplicate,
         DropReason::FragmentBadLength,
@@ -98,11 +101,12 @@ impl DropReason {
             DropReason::NatNoPort => 22,
             DropReason::NatClash => 23,
             DropReason::FragmentEarly => 24,
-            DropReason::FragmentOverlap => 25,
-            DropReason::FragmentDuplicate => 26,
-            DropReason::FragmentBadLength => 27,
-            DropReason::FragmentTooMany => 28,
-            DropReason::HandoverFull => 29,
+            DropReason::FragmentNoRoom => 25,
+            DropReason::FragmentOverlap => 26,
+            DropReason::FragmentDuplicate => 27,
+            DropReason::FragmentBadLength => 28,
+            DropReason::FragmentTooMany => 29,
+            DropReason::HandoverFull => 30,
         }
     }
 
@@ -123,6 +127,7 @@ impl DropReason {
             DropReason::NatNoPort => "nat-no-port",
             DropReason::NatClash => "nat-clash",
             DropReason::FragmentEarly => "fragment-early",
+            DropReason::FragmentNoRoom => "fragment-no-room",
             DropReason::FragmentOverlap => "fragment-overlap",
             DropReason::FragmentDuplicate => "fragment-duplicate",
             DropReason::FragmentBadLength => "fragment-bad-length",

@@ -29,6 +29,7 @@ pub use counters::{Count, PortCount, StageCount};
 pub use drop::DropReason;
 pub use engine::{Engine, PublishError};
 pub use mmb_classify::{TableStats, Tuning};
+pub use mmb_conn::fragment::Released;
 pub use port::{PortSpec, PortTable};
 pub use random::Random;
 pub use worker::{Cycles, NoCycles, VECTOR, Verdict, Worker};

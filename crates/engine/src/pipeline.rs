@@ -12,7 +12,7 @@ use crate::drop::DropReason;
 use crate::flows::{Common, Flows, QuotedAt, Turn};
 use crate::random::Random;
 use crate::snapshot::{Route, Snapshot};
-use crate::worker::{Cycles, VECTOR, Verdict};
+use crate::worker::{Cycles, Origin, VECTOR, Verdict};
 use ballot::{Ballot, in_order};
 use mmb_classify::{Keys, Parse, Scratch, prefetch};
 use mmb_packet::{Class, Layout, Packet, PortId};
@@ -116,18 +116,17 @@ impl Pipeline {
         self.scratch.vector()
     }
 
-    /// Takes a vector through all stages. `verdicts` is as long as `packets`. `handed`: another worker received them, and found that
-    /// they belong here.
+    /// Takes a vector through all stages. `verdicts` is as long as `packets`.
     pub(crate) fn run(
         &mut self,
-        handed: bool,
+        origin: Origin,
         snapshot: &Snapshot,
         cycles: &impl Cycles,
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
     ) {
         let start = cycles.now();
-        let sound = self.parse(snapshot, packets, verdicts, handed);
+        let sound = self.parse(snapshot, packets, verdicts, origin);
         let parsed = cycles.now();
         self.cells.stage(Stage::Parse, packets.len(), parsed.wrapping_sub(start));
 
@@ -135,7 +134,7 @@ impl Pipeline {
         let mut related = parsed;
         if concerned {
             let layouts = &self.layouts[..packets.len()];
-            self.flows.relate(snapshot, packets, layouts, verdicts, handed);
+            self.flows.relate(snapshot, packets, layouts, verdicts, origin);
             if self.flows.plan(snapshot, packets) {
                 let flows = &self.flows;
                 self.keys.retain(|packet| !flows.is_settled(usize::from(packet)));
@@ -172,14 +171,14 @@ impl Pipeline {
         snapshot: &Snapshot,
         packets: &[Packet<'_>],
         verdicts: &mut [Verdict],
-        handed: bool,
+        origin: Origin,
     ) -> usize {
         let Pipeline { keys, layouts, .. } = self;
         keys.clear();
         let mut start = 0;
         for run in packets.chunk_by(|a, b| a.port == b.port) {
             let port = run[0].port;
-            if !handed {
+            if origin == Origin::Wire {
                 let bytes = run.iter().map(|packet| packet.len() as u64).sum();
                 self.cells.rx(usize::from(port.0), Count { packets: run.len() as u64, bytes });
             }
@@ -307,7 +306,7 @@ impl Pipeline {
             }
             match *verdict {
                 Verdict::Drop(reason) => self.drops[reason.index()] += 1,
-                Verdict::Hand(_) => {}
+                Verdict::Hand(_) | Verdict::Held(_) => {}
                 Verdict::Send(port) => {
                     if let Some((port, count)) = sent.add(port, packet.len()) {
                         self.cells.forwarded(port, count);

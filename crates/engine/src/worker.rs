@@ -9,6 +9,7 @@ use crate::pipeline::Pipeline;
 use crate::snapshot::Snapshot;
 use arc_swap::ArcSwap;
 use arc_swap::cache::Cache;
+use mmb_conn::fragment::Released;
 use mmb_packet::{Packet, PortId};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -23,8 +24,24 @@ pub enum Verdict {
     Send(PortId),
     /// Drop it; it is counted already.
     Drop(DropReason),
-    /// Give it to that worker's [`Worker::process_handed`]: it is of a connection that the worker has.
+    /// Give it to that worker's [`Worker::process_handed`]: it is of a connection that the worker has, or of a datagram whose
+    /// fragments come together there.
     Hand(u16),
+    /// Free its buffer, and count it neither as sent nor as dropped: it is a fragment that came before its datagram's first one, and
+    /// the worker has a copy. [`Worker::release`] gives it out again under this number, which no other has until then, or it is
+    /// counted as dropped in time.
+    Held(u16),
+}
+
+/// Where the packets of a vector come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Ports.
+    Wire,
+    /// Another worker.
+    Worker,
+    /// This worker held them.
+    Held,
 }
 
 /// Reads a cycle counter; the engine has no clock of its own.
@@ -90,10 +107,11 @@ impl Worker {
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
     ) {
-        self.run(now_ns, cycles, packets, verdicts, false);
+        self.run(now_ns, cycles, packets, verdicts, Origin::Wire);
     }
 
-    /// [`Worker::process`] for packets that another worker was told to hand over to this one. None of them is handed on.
+    /// [`Worker::process`] for packets that another worker was told to hand over to this one. Only fragments are handed on, once:
+    /// from where their datagram comes together to where its connection is.
     ///
     /// # Panics
     /// If there are fewer verdicts than packets.
@@ -104,7 +122,44 @@ impl Worker {
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
     ) {
-        self.run(now_ns, cycles, packets, verdicts, true);
+        self.run(now_ns, cycles, packets, verdicts, Origin::Worker);
+    }
+
+    /// Gives out packets that were held and can go on, [`VECTOR`] at most, in the order in which they came; returns how many. A host
+    /// asks after each call that processes packets or none, when it has sent what was to be sent, again and again until there is
+    /// none. It copies them to buffers of its own, and has them processed by [`Worker::process_released`] as one vector. `out` says
+    /// false of a packet for which there is no buffer: it is counted as dropped.
+    #[inline]
+    pub fn release(&mut self, mut out: impl FnMut(Released<'_>) -> bool) -> usize {
+        let flows = self.pipeline.flows();
+        if !flows.has_released() {
+            return 0;
+        }
+        let (mut given, mut lost) = (0, 0);
+        while given + lost < VECTOR
+            && flows.take_released(|released| if out(released) { given += 1 } else { lost += 1 })
+        {}
+        self.count_dropped(DropReason::NoBuffer, lost as u64);
+        given
+    }
+
+    /// [`Worker::process`] for packets that [`Worker::release`] gave out.
+    ///
+    /// # Panics
+    /// If there are fewer verdicts than packets.
+    pub fn process_released(
+        &mut self,
+        now_ns: u64,
+        cycles: &impl Cycles,
+        packets: &mut [Packet<'_>],
+        verdicts: &mut [Verdict],
+    ) {
+        self.run(now_ns, cycles, packets, verdicts, Origin::Held);
+    }
+
+    /// Counts what is held as dropped: no packets will come any more.
+    pub fn give_up_held(&mut self) {
+        self.pipeline.flows().give_up_held();
     }
 
     fn run(
@@ -113,7 +168,7 @@ impl Worker {
         cycles: &impl Cycles,
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
-        handed: bool,
+        origin: Origin,
     ) {
         let snapshot = self.policy.load();
         if self.generation != Some(snapshot.generation) {
@@ -128,7 +183,7 @@ impl Worker {
         let verdicts = &mut verdicts[..packets.len()];
         let vector = self.pipeline.vector();
         for (packets, verdicts) in packets.chunks_mut(vector).zip(verdicts.chunks_mut(vector)) {
-            self.pipeline.run(handed, snapshot, cycles, packets, verdicts);
+            self.pipeline.run(origin, snapshot, cycles, packets, verdicts);
         }
     }
 

@@ -8,7 +8,7 @@ mod host;
 use host::{engine, pass, policy};
 use mmb_engine::{DropReason, NoCycles, VECTOR, Verdict};
 use mmb_packet::{LinkType, Packet, PortId};
-use mmb_testkit::{Frame, Icmp, Tcp, Udp};
+use mmb_testkit::{Frame, Icmp, Ip4, Tcp, Udp, Upper};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -77,6 +77,15 @@ fn frames() -> Vec<Vec<u8>> {
     kinds.iter().map(Frame::bytes).chain([broken]).cycle().take(VECTOR).collect()
 }
 
+/// Packets that came in by port 0.
+fn views(buffers: &mut [Vec<u8>]) -> Vec<Packet<'_>> {
+    let packets = buffers.iter_mut().map(|buffer| {
+        let len = buffer.len();
+        Packet::new(buffer, 0, len, PortId(0), LinkType::Ethernet).expect("it fits")
+    });
+    packets.collect()
+}
+
 #[test]
 fn vectors_and_new_policies_allocate_nothing() {
     let (mut engine, mut worker) = engine("add all drop");
@@ -121,11 +130,7 @@ fn packets_of_connections_allocate_nothing() {
             .collect();
         for round in 0..4 {
             let mut buffers = frames.clone();
-            let packets = buffers.iter_mut().map(|buffer| {
-                let len = buffer.len();
-                Packet::new(buffer, 0, len, PortId(0), LinkType::Ethernet).expect("it fits")
-            });
-            let mut packets: Vec<_> = packets.collect();
+            let mut packets = views(&mut buffers);
             let mut verdicts = [Verdict::Drop(DropReason::NoWire); VECTOR];
             let before = CALLS.get();
             worker.process(1_000_000_000 + round, &NoCycles, &mut packets, &mut verdicts);
@@ -136,4 +141,45 @@ fn packets_of_connections_allocate_nothing() {
         }
         assert_eq!(engine.connections().summary().created, VECTOR as u64);
     }
+}
+
+#[test]
+fn fragments_that_wait_allocate_nothing() {
+    let (engine, mut worker) = engine("add-stateful in a ip-proto udp map ip-saddr 200.0.0.1");
+    let datagram = |id: u16| {
+        let upper = Upper::Udp(Udp { sport: 2000 + id, payload: vec![7; 24], ..Udp::default() });
+        let whole = Ip4::new(upper).bytes();
+        let piece = |bytes: &[u8], frag_offset, flags| {
+            let upper = Upper::Raw(17, bytes.to_vec());
+            Ip4 { id, frag_offset, flags, ..Ip4::new(upper) }.frame().bytes()
+        };
+        [piece(&whole[36..], 2, 0), piece(&whole[20..36], 0, 1)]
+    };
+    let frames: Vec<Vec<u8>> = (0..VECTOR as u16 / 2).flat_map(datagram).collect();
+    let mut copies: Vec<Vec<u8>> = (0..VECTOR).map(|_| Vec::with_capacity(100)).collect();
+    for round in 0..4 {
+        let mut buffers = frames.clone();
+        let mut packets = views(&mut buffers);
+        let mut verdicts = [Verdict::Drop(DropReason::NoWire); VECTOR];
+        let before = CALLS.get();
+        worker.process(round, &NoCycles, &mut packets, &mut verdicts);
+        let mut given = 0;
+        worker.release(|released| {
+            copies[given].clear();
+            copies[given].extend_from_slice(released.bytes);
+            given += 1;
+            true
+        });
+        let held = CALLS.get() - before;
+        assert!(verdicts.iter().step_by(2).all(|verdict| matches!(verdict, Verdict::Held(_))));
+        assert_eq!(given, VECTOR / 2);
+        let mut packets = views(&mut copies[..given]);
+        let before = CALLS.get();
+        worker.process_released(round, &NoCycles, &mut packets, &mut verdicts);
+        let calls = held + CALLS.get() - before;
+        assert!(verdicts[..given].iter().all(|verdict| *verdict == Verdict::Send(PortId(1))));
+        // The first round makes connections, and room for as many datagrams.
+        assert!(round < 1 || calls == 0, "round {round}: {calls}");
+    }
+    assert!(engine.drops().is_empty());
 }

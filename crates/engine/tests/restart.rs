@@ -2,9 +2,9 @@
 
 mod host;
 
-use host::{engine, policy};
+use host::{engine, pass_among, policy};
 use mmb_engine::{ConnectionInfo, Connections, Engine, NoCycles, PortSpec, PortTable, Verdict, Worker};
-use mmb_packet::{LinkType, Packet, PortId};
+use mmb_packet::PortId;
 use mmb_policy::Filter;
 use mmb_testkit::{Ip4, Ip6, Tcp, Udp, Upper};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -41,16 +41,7 @@ impl Middlebox {
 
     /// What becomes of a frame that comes in by a port, at the worker that it belongs to.
     fn pass(&mut self, port: u16, frame: &[u8]) -> (Verdict, Vec<u8>) {
-        let mut buffer = [&[0; 64][..], frame].concat();
-        let packet = Packet::new(&mut buffer, 64, frame.len(), PortId(port), LinkType::Ethernet);
-        let mut packets = [packet.expect("it fits")];
-        let mut verdicts = [Verdict::Send(PortId(u16::MAX))];
-        self.workers[0].process(NOW_NS, &NoCycles, &mut packets, &mut verdicts);
-        if let Verdict::Hand(worker) = verdicts[0] {
-            let worker = &mut self.workers[usize::from(worker)];
-            worker.process_handed(NOW_NS, &NoCycles, &mut packets, &mut verdicts);
-        }
-        (verdicts[0], packets[0].bytes().to_vec())
+        pass_among(&mut self.workers, (0, NOW_NS / 1_000_000), port, &[frame.to_vec()]).remove(0)
     }
 
     fn through(&mut self, port: u16, frame: &[u8]) -> Vec<u8> {

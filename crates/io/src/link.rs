@@ -2,7 +2,7 @@
 
 use crate::condition::{Condition, Health};
 use crate::dpdk::EthQueue;
-use crate::mbuf::{Burst, Mbuf};
+use crate::mbuf::{Burst, Mbuf, Pool};
 use crate::packet::{Receiver, Sender};
 use crate::wait::Waiter;
 use mmb_packet::{Limits, PortId, finish_checksum, parse::parse};
@@ -78,6 +78,8 @@ pub struct Link {
     pub(crate) kernel: bool,
     /// The longest frame that may be sent, in bytes.
     pub(crate) largest: usize,
+    /// Where its buffers come from.
+    pub(crate) pool: Pool,
     pub(crate) condition: Arc<Condition>,
 }
 
@@ -98,6 +100,11 @@ impl Link {
     #[inline]
     pub fn largest(&self) -> usize {
         self.largest
+    }
+
+    /// A copy of a frame that came in by the port, in a buffer of its own; `None` if there is no buffer for it.
+    pub fn copy(&self, frame: &[u8]) -> Option<Mbuf> {
+        self.pool.copy(frame)
     }
 
     /// Appends what has arrived to the burst, as far as there is room. Every frame is then as a wire would carry

@@ -90,6 +90,18 @@ impl Pool {
         true
     }
 
+    /// A buffer with a copy of a frame in it; `None` if the pool has run out or the frame does not fit.
+    pub fn copy(&self, frame: &[u8]) -> Option<Mbuf> {
+        let mut burst = Burst::new();
+        if HEADROOM + frame.len() > usize::from(self.data_room) || !self.alloc(&mut burst, 1) {
+            return None;
+        }
+        let mut mbuf = burst.pop()?;
+        mbuf.place(HEADROOM, frame.len());
+        mbuf.frame_mut().copy_from_slice(frame);
+        Some(mbuf)
+    }
+
     pub(crate) fn raw(&self) -> *mut c_void {
         self.raw.as_ptr()
     }
@@ -225,12 +237,7 @@ pub(crate) mod testing {
 
     /// A buffer with that frame in it.
     pub(crate) fn mbuf(frame: &[u8]) -> Mbuf {
-        let mut burst = Burst::new();
-        assert!(pool().alloc(&mut burst, 1));
-        let mut mbuf = burst.pop().expect("one buffer");
-        mbuf.buffer()[HEADROOM..HEADROOM + frame.len()].copy_from_slice(frame);
-        mbuf.place(HEADROOM, frame.len());
-        mbuf
+        pool().copy(frame).expect("one buffer")
     }
 }
 
@@ -260,6 +267,13 @@ mod tests {
         let (start, len) = (packet.headroom(), packet.len());
         mbuf.place(start, len);
         assert_eq!(mbuf.bytes(), b"Cdef");
+    }
+
+    #[test]
+    fn a_frame_is_copied_if_it_fits() {
+        let room = usize::from(Pool::page_room()) - HEADROOM;
+        assert_eq!(testing::pool().copy(&vec![7; room]).expect("it fits").bytes(), vec![7; room]);
+        assert!(testing::pool().copy(&vec![7; room + 1]).is_none());
     }
 
     #[test]

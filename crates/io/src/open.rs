@@ -250,7 +250,17 @@ impl Opening<'_> {
             },
         };
         let Plan { name, device, interface, claim, mtu } = plan;
-        Ok(Port { name, device, info, interface, _claim: claim, mtu, driver, condition: Arc::default() })
+        Ok(Port {
+            name,
+            device,
+            info,
+            interface,
+            mtu,
+            driver,
+            pool: self.pools.for_mtu(mtu).clone(),
+            _claim: claim,
+            condition: Arc::default(),
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use crate::dpdk::{DeviceInfo, DeviceStats, EthPort};
 use crate::error::PortError;
 use crate::kernel::{Claim, Interface};
 use crate::link::{Link, Receive, Send};
+use crate::mbuf::Pool;
 use crate::packet::PacketPort;
 use crate::xdp::{self, Hold};
 use std::os::fd::RawFd;
@@ -23,6 +24,8 @@ pub struct Port {
     pub(crate) interface: Option<Interface>,
     pub(crate) mtu: u32,
     pub(crate) driver: Driver,
+    /// Where its buffers come from.
+    pub(crate) pool: Pool,
     pub(crate) _claim: Option<Claim>,
     pub(crate) condition: Arc<Condition>,
 }
@@ -114,6 +117,7 @@ impl Port {
             descriptors,
             kernel: self.interface.is_some(),
             largest: (self.mtu + LINK_HEADER) as usize,
+            pool: self.pool.clone(),
             condition: Arc::clone(&self.condition),
         };
         Ok(halves.into_iter().map(link).collect())

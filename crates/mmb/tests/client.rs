@@ -183,7 +183,7 @@ fn connections_have_their_shape_in_json() {
         mmb.json(&["show", "conn", "summary"]),
         json!({
             "connections": 1, "half_open": 1, "max": 1_000_000, "created": 1, "closed": {}, "refused": {},
-            "out_of_window": 0, "events_lost": 0, "handed": 0
+            "out_of_window": 0, "events_lost": 0, "handed": 0, "held": 0
         })
     );
     let rule = json!({"id": 1, "rule": STATEFUL});

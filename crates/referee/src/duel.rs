@@ -203,8 +203,8 @@ impl Tally {
         add(&mut self.ports[usize::from(incoming.port.0)].rx, one(&incoming.bytes));
         match judgement.verdict {
             Verdict::Drop(reason) => *self.drops.entry(reason).or_default() += 1,
-            // There is one worker.
-            Verdict::Hand(_) => {}
+            // There is one worker, and no rule is stateful.
+            Verdict::Hand(_) | Verdict::Held(_) => {}
             Verdict::Send(port) => add(&mut self.ports[usize::from(port.0)].tx, one(&judgement.bytes)),
         }
     }

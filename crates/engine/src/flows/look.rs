@@ -1,14 +1,12 @@
 //! The connections stage: how each packet of a vector stands to connections, and what was decided for it before.
 
-use super::relate::{self, Relation, Sort, Sought, relation};
+use super::relate::{Relation, Sort, Sought, relation};
 use super::{Decision, Flows, Standing};
-use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
-use crate::worker::{VECTOR, Verdict};
+use crate::worker::{Origin, VECTOR, Verdict};
 use mmb_classify::prefetch;
-use mmb_conn::fragment::{FragmentDrop, FragmentKey, FragmentVerdict, Later};
 use mmb_conn::{ConnId, Direction, Tuple};
-use mmb_packet::{Class, Layout, Malformed, Packet};
+use mmb_packet::{Class, Layout, Packet};
 
 /// What the packets of a vector are looked up by, in columns, without those that are not.
 #[derive(Debug)]
@@ -62,7 +60,7 @@ impl Flows {
         packets: &[Packet<'_>],
         layouts: &[Layout],
         verdicts: &[Verdict],
-        handed: bool,
+        origin: Origin,
     ) {
         (self.stale, self.some_settled) = (false, false);
         self.sought.clear();
@@ -77,11 +75,11 @@ impl Flows {
                 if layout.class == Class::Other || matches!(verdicts[at], Verdict::Drop(_)) {
                     continue;
                 }
-                match self.seek(packet, layout, wire, snapshot) {
+                match self.seek(packet, layout, wire, (snapshot, origin)) {
                     Ok(None) => {}
                     Ok(Some(sought)) => self.sought.push(at, sought),
-                    Err(reason) => {
-                        self.standings[at] = Standing::Refused(reason);
+                    Err(standing) => {
+                        self.standings[at] = standing;
                         self.some_settled = true;
                     }
                 }
@@ -95,34 +93,29 @@ impl Flows {
         for ((&at, &sort), &found) in of_each {
             self.standings[usize::from(at)] = standing(found, sort);
         }
-        if self.keeper.common.owners.workers() > 1 && !handed {
-            self.look_elsewhere();
+        if self.keeper.common.owners.workers() > 1 {
+            self.look_elsewhere(packets, layouts, origin);
         }
     }
 
-    /// What a packet is to be looked up by, if by anything.
+    /// What a packet is to be looked up by, if by anything. An error is how it stands if that is clear already.
     #[inline]
     fn seek(
         &mut self,
         packet: &Packet<'_>,
         layout: &Layout,
         wire: u16,
-        snapshot: &Snapshot,
-    ) -> Result<Option<Sought>, DropReason> {
+        (snapshot, origin): (&Snapshot, Origin),
+    ) -> Result<Option<Sought>, Standing> {
         match relation(packet, layout, wire) {
             Relation::None => Ok(None),
             Relation::Sought(sought) => {
                 if layout.is_fragment() {
-                    self.first_fragment(packet, layout, &sought.tuple)?;
+                    self.first_fragment(packet, layout, &sought.tuple, origin)?;
                 }
                 Ok(Some(sought))
             }
-            Relation::Fragment(key) => {
-                let FragmentKey { addresses, proto, family, .. } = key;
-                let ports = self.later_fragment(packet, layout, key, snapshot)?;
-                let tuple = ports.map(|ports| Tuple { addresses, ports, wire, proto, family });
-                Ok(tuple.map(|tuple| Sought { tuple, sort: Sort::Fragment }))
-            }
+            Relation::Fragment(key) => self.later_fragment(packet, layout, key, (snapshot, origin)),
         }
     }
 
@@ -179,10 +172,11 @@ impl Flows {
         self.table.fetch(new.map(|(_, tuple)| tuple.reversed()));
     }
 
-    /// Whether a packet needs no classifying: its plan says what it gets, or it is another worker's, or does not pass.
+    /// Whether a packet needs no classifying: its plan says what it gets, or it is another worker's, or does not pass now.
     #[inline]
     pub(crate) fn is_settled(&self, at: usize) -> bool {
-        self.planned[at] != 0 || matches!(self.standings[at], Standing::Elsewhere(_) | Standing::Refused(_))
+        self.planned[at] != 0
+            || matches!(self.standings[at], Standing::Elsewhere(_) | Standing::Refused(_) | Standing::Held(_))
     }
 
     /// Whether a packet matches what others match that go its way, where rules ask for nothing but ends.
@@ -202,14 +196,17 @@ impl Flows {
     }
 
     /// Finds out which of the packets that nothing was found for belong to other workers.
-    fn look_elsewhere(&mut self) {
+    fn look_elsewhere(&mut self, packets: &[Packet<'_>], layouts: &[Layout], origin: Origin) {
         for ((&at, found), tuple) in self.sought.of.iter().zip(&self.found).zip(&self.sought.tuples) {
-            if found.is_some() {
+            let at = usize::from(at);
+            // Whoever handed it over knew.
+            let is_final = || origin != Origin::Wire && !self.is_at_home(&packets[at], &layouts[at], tuple);
+            if found.is_some() || is_final() {
                 continue;
             }
             let owner = self.keeper.common.owners.of(tuple);
             if owner != self.keeper.worker {
-                self.standings[usize::from(at)] = Standing::Elsewhere(owner);
+                self.standings[at] = Standing::Elsewhere(owner);
                 self.some_settled = true;
             }
         }
@@ -243,43 +240,6 @@ impl Flows {
     pub(crate) fn tuple(&self, at: usize) -> Option<Tuple> {
         self.sought.of_packet(at).map(|sought| sought.tuple)
     }
-
-    /// Remembers the ports of a first fragment.
-    fn first_fragment(
-        &mut self,
-        packet: &Packet<'_>,
-        layout: &Layout,
-        tuple: &Tuple,
-    ) -> Result<(), DropReason> {
-        let bytes = packet.bytes();
-        let key = relate::fragment_key(bytes, layout, tuple);
-        let (Some(key), Some((_, len, _))) = (key, relate::fragment_place(bytes, layout)) else {
-            return Ok(());
-        };
-        match self.fragments.first(self.keeper.now_ms, key, tuple.ports, len) {
-            FragmentVerdict::Pass => Ok(()),
-            FragmentVerdict::Drop(why) => Err(fragment_drop(why)),
-        }
-    }
-
-    /// The ports of a later fragment; none if there is nothing to follow.
-    fn later_fragment(
-        &mut self,
-        packet: &Packet<'_>,
-        layout: &Layout,
-        key: FragmentKey,
-        snapshot: &Snapshot,
-    ) -> Result<Option<[u16; 2]>, DropReason> {
-        let Some((offset, len, last)) = relate::fragment_place(packet.bytes(), layout) else {
-            return Ok(None);
-        };
-        match self.fragments.later(self.keeper.now_ms, key, offset, len, last) {
-            Later::Ports(ports) => Ok(Some(ports)),
-            Later::Unknown if snapshot.stateful_rules > 0 => Err(DropReason::FragmentEarly),
-            Later::Unknown => Ok(None),
-            Later::Drop(why) => Err(fragment_drop(why)),
-        }
-    }
 }
 
 /// How a packet stands to what was found for its tuple.
@@ -295,15 +255,5 @@ fn standing(found: Option<(ConnId, Direction)>, sort: Sort) -> Standing {
         (Sort::Fragment, Some((id, direction))) => Standing::Fragment(id, direction),
         (Sort::Error(quoted), Some((id, direction))) => Standing::Error(id, direction, quoted),
         (Sort::Answer | Sort::Fragment | Sort::Error(_), _) => Standing::Apart,
-    }
-}
-
-fn fragment_drop(why: FragmentDrop) -> DropReason {
-    match why {
-        FragmentDrop::Overlap => DropReason::FragmentOverlap,
-        FragmentDrop::Duplicate => DropReason::FragmentDuplicate,
-        FragmentDrop::Tiny => DropReason::Malformed(Malformed::TinyFragment),
-        FragmentDrop::BadLength => DropReason::FragmentBadLength,
-        FragmentDrop::TooMany => DropReason::FragmentTooMany,
     }
 }

@@ -14,6 +14,7 @@
 mod begin;
 mod common;
 mod extra;
+mod fragments;
 mod look;
 mod owners;
 mod plans;
@@ -32,7 +33,7 @@ use crate::snapshot::Snapshot;
 use crate::worker::VECTOR;
 use extra::Extras;
 use look::Lookups;
-use mmb_conn::fragment::Fragments;
+use mmb_conn::fragment::{Fragments, Held};
 use mmb_conn::{CloseReason, ConnId, Connection, Direction, Judged, Segment, Table};
 use mmb_packet::{Layout, Packet};
 use mmb_rewrite::Translation;
@@ -46,6 +47,9 @@ use std::sync::mpsc::SyncSender;
 /// comes apart on one path comes within seconds).
 const DATAGRAMS: usize = 4096;
 const FRAGMENT_AGE_MS: u64 = 15_000;
+/// Fragments that wait for their first one at once, and the bytes of all of them.
+const HELD: u16 = 4096;
+const HELD_BYTES: usize = 4 << 20;
 
 /// How a packet stands to connections.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +68,8 @@ pub(crate) enum Standing {
     Elsewhere(usize),
     /// It must not pass.
     Refused(DropReason),
+    /// It waits for its datagram's first fragment, in this place.
+    Held(u16),
 }
 
 /// Where the packet lies that an ICMP error quotes.
@@ -90,6 +96,8 @@ pub(crate) struct Flows {
     pub(crate) table: Table,
     pub(crate) keeper: Keeper,
     fragments: Fragments,
+    /// Those that came before the first one of their datagram.
+    held: Held,
     sought: Lookups,
     standings: Box<[Standing; VECTOR]>,
     pub(crate) plans: Plans,
@@ -120,6 +128,7 @@ impl Flows {
                 now_ms: 0,
             },
             fragments: Fragments::new(seed, DATAGRAMS, FRAGMENT_AGE_MS),
+            held: Held::new(seed, FRAGMENT_AGE_MS, HELD, HELD_BYTES),
             sought: Lookups::new(),
             standings: Box::new([Standing::Apart; VECTOR]),
             plans: Plans::default(),
@@ -138,9 +147,15 @@ impl Flows {
         let max = (settings.max as usize).div_ceil(self.keeper.common.owners.workers());
         self.table.configure(max, settings.timeouts, settings.pickup);
         self.keeper.common.nat().configure(settings);
+        if snapshot.stateful_rules > 0 {
+            self.held.prepare();
+        } else {
+            // Whose they are does not matter any more.
+            self.held.release_all();
+        }
     }
 
-    /// Lets the time go on: ends what was idle for too long.
+    /// Lets the time go on: ends what was idle for too long, and what waited for too long.
     #[inline]
     pub(crate) fn advance(&mut self, now_ms: u64) {
         // A host's clock may be read by several threads; ours never goes back.
@@ -149,6 +164,10 @@ impl Flows {
             let Flows { table, keeper, .. } = self;
             table.advance(keeper.now_ms, &mut |connection, reason| keeper.closed(connection, reason));
             self.count();
+        }
+        if !self.held.is_empty() {
+            self.held.age(self.keeper.now_ms);
+            self.count_held();
         }
     }
 

@@ -4,9 +4,14 @@
 //! translated connection hash to anybody: whoever makes such a connection tells all workers its tuples here. A packet that
 //! comes in at another worker than its connection's is handed over.
 //!
+//! Devices spread a datagram's fragments by other hashes than whole packets, or by none; and only the first one says whose they are. So all
+//! of them go first to the worker that the hash of their datagram names, its *home*, which knows the first one's ports when it hands the
+//! others on, and holds those that come before it.
+//!
 //! Who writes: any worker, when a translated connection begins or ends. Only packets that the worker which received them knows no
 //! connection of are looked up here, and only where there are several workers.
 
+use mmb_conn::fragment::FragmentKey;
 use mmb_conn::{Hasher, Tuple};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -50,6 +55,11 @@ impl Owners {
             }
         }
         self.by_hash(hash)
+    }
+
+    /// The worker that all fragments of a datagram go to first.
+    pub(crate) fn home(&self, datagram: &FragmentKey) -> usize {
+        self.by_hash(self.hasher.hash(&datagram.packed()))
     }
 
     /// A translated connection of `worker` has packets with this tuple. False if another worker's has: nothing is changed.

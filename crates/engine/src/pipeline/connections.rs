@@ -49,6 +49,7 @@ impl Pipeline {
     ) -> Result<(), Verdict> {
         let (standing, ends) = match self.flows.standing(at) {
             Standing::Refused(reason) => return Err(Verdict::Drop(reason)),
+            Standing::Held(place) => return Err(Verdict::Held(place)),
             Standing::Elsewhere(worker) => {
                 self.handed += 1;
                 return Err(Verdict::Hand(worker as u16));
@@ -178,7 +179,9 @@ impl Pipeline {
         let layout = &layouts[at];
         let mut quoted = None;
         let member = match standing {
-            Standing::Apart | Standing::Elsewhere(_) | Standing::Refused(_) => return Ok(()),
+            Standing::Apart | Standing::Elsewhere(_) | Standing::Refused(_) | Standing::Held(_) => {
+                return Ok(());
+            }
             Standing::Member(id, direction) => {
                 flows.touch(id, direction, packet, layout);
                 (id, direction)

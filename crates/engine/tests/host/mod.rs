@@ -34,6 +34,70 @@ pub(crate) fn engine(text: &str) -> (Engine, Worker) {
 
 /// Takes frames that come in by `port` through a worker in one call; returns what becomes of each, with its bytes.
 pub(crate) fn pass(worker: &mut Worker, port: u16, frames: &[Vec<u8>]) -> Vec<(Verdict, Vec<u8>)> {
+    process(port, frames, |packets, verdicts| worker.process(0, &NoCycles, packets, verdicts))
+}
+
+/// Takes frames that come in by `port` at the first of the workers to where they belong, and then what they released; returns what
+/// becomes of each, in this order.
+pub(crate) fn pass_among(
+    workers: &mut [Worker],
+    (first, now_ms): (usize, u64),
+    port: u16,
+    frames: &[Vec<u8>],
+) -> Vec<(Verdict, Vec<u8>)> {
+    let now_ns = now_ms * 1_000_000;
+    let came = process(port, frames, |packets, verdicts| {
+        workers[first].process(now_ns, &NoCycles, packets, verdicts);
+    });
+    let mut passed: Vec<_> =
+        came.into_iter().map(|came| hand_on(workers, (first, now_ns), port, came)).collect();
+    for worker in 0..workers.len() {
+        for (port, frame) in released(&mut workers[worker]) {
+            let again = process(port, &[frame], |packets, verdicts| {
+                workers[worker].process_released(now_ns, &NoCycles, packets, verdicts);
+            });
+            passed.extend(again.into_iter().map(|again| hand_on(workers, (worker, now_ns), port, again)));
+        }
+    }
+    passed
+}
+
+/// What a worker held and gives out, with the ports that it came in by.
+pub(crate) fn released(worker: &mut Worker) -> Vec<(u16, Vec<u8>)> {
+    let mut all = Vec::new();
+    while worker.release(|released| {
+        all.push((released.port.0, released.bytes.to_vec()));
+        true
+    }) > 0
+    {}
+    all
+}
+
+/// Takes a packet from worker to worker until one decides.
+fn hand_on(
+    workers: &mut [Worker],
+    (mut from, now_ns): (usize, u64),
+    port: u16,
+    (mut verdict, mut frame): (Verdict, Vec<u8>),
+) -> (Verdict, Vec<u8>) {
+    for _ in 0..2 {
+        let Verdict::Hand(to) = verdict else { break };
+        assert_ne!(usize::from(to), from);
+        from = usize::from(to);
+        let handed = process(port, &[frame], |packets, verdicts| {
+            workers[from].process_handed(now_ns, &NoCycles, packets, verdicts);
+        });
+        (verdict, frame) = handed.into_iter().next().expect("it is one packet");
+    }
+    (verdict, frame)
+}
+
+/// Has frames processed that came in by `port`.
+fn process(
+    port: u16,
+    frames: &[Vec<u8>],
+    process: impl FnOnce(&mut [Packet<'_>], &mut [Verdict]),
+) -> Vec<(Verdict, Vec<u8>)> {
     const HEADROOM: usize = 64;
     let mut buffers: Vec<Vec<u8>> = frames.iter().map(|frame| [&[0; HEADROOM][..], frame].concat()).collect();
     let mut packets: Vec<Packet<'_>> = buffers
@@ -44,6 +108,6 @@ pub(crate) fn pass(worker: &mut Worker, port: u16, frames: &[Vec<u8>]) -> Vec<(V
         })
         .collect();
     let mut verdicts = vec![Verdict::Send(PortId(u16::MAX)); packets.len()];
-    worker.process(0, &NoCycles, &mut packets, &mut verdicts);
+    process(&mut packets, &mut verdicts);
     verdicts.into_iter().zip(&packets).map(|(verdict, packet)| (verdict, packet.bytes().to_vec())).collect()
 }

@@ -149,6 +149,7 @@ pub(crate) fn summary(screen: &mut Screen, line: &SummaryLine) {
     for (count, what) in [
         (line.out_of_window, "TCP segments out of window"),
         (line.handed, "packets handed from worker to worker"),
+        (line.held, "fragments waiting for their first one"),
         (line.events_lost, "events that nobody read in time"),
     ] {
         if count > 0 {

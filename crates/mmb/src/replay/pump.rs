@@ -3,6 +3,7 @@
 //! Packets are copied from a reader's window into slots, which are made once and used again; a vector is a run of full
 //! slots. Of two inputs the packet with the earlier time comes first; within an input the order of the file is kept.
 //! Blocks of a pcapng file that are not packets go straight to the output, so the vector is worked off before them.
+//! A fragment that the engine holds is written when it gives it out again, with the time and number that it came with.
 
 use super::files::Stream;
 use anyhow::Context;
@@ -18,6 +19,8 @@ const HEADROOM: usize = 256;
 /// The most time between packets of one vector.
 const VECTOR_SPAN_NS: u64 = 100_000_000;
 
+/// [`Worker::process`], or what it is called for packets that did not come just now.
+type Process = fn(&mut Worker, u64, &NoCycles, &mut [Packet<'_>], &mut [Verdict]);
 type Reader = CaptureReader<Box<dyn Read>>;
 type Writer = CaptureWriter<Box<dyn Write>>;
 
@@ -58,6 +61,8 @@ struct Sink {
     slots: Vec<Slot>,
     /// Slots in front that are filled.
     filled: usize,
+    /// What the captures say about packets that the worker holds, by its numbers.
+    held: Vec<Option<Told>>,
     now_ns: u64,
     received: Count,
     sent: Count,
@@ -73,10 +78,16 @@ struct Slot {
     buffer: Vec<u8>,
     start: usize,
     len: usize,
+    port: PortId,
+    told: Told,
+}
+
+/// What a capture says about a packet.
+#[derive(Default)]
+struct Told {
     meta: Option<Meta>,
     options: Vec<u8>,
     source: usize,
-    port: PortId,
 }
 
 /// What has been done.
@@ -109,6 +120,7 @@ impl Pump {
             outputs,
             slots: std::iter::repeat_with(Slot::default).take(VECTOR).collect(),
             filled: 0,
+            held: Vec::new(),
             now_ns: 0,
             received: Count::default(),
             sent: Count::default(),
@@ -130,6 +142,7 @@ impl Pump {
             source.give(&mut self.sink)?;
         }
         self.sink.work()?;
+        self.sink.worker.give_up_held();
         for output in self.sink.outputs {
             output.writer.finish().with_context(|| format!("cannot write {}", output.name))?;
         }
@@ -173,7 +186,7 @@ impl Source {
     /// Time of the packet that comes next.
     fn time_ns(&self) -> Option<u64> {
         match &self.next {
-            Next::Ready(slot) => slot.meta.map(|meta| meta.time_ns),
+            Next::Ready(slot) => slot.told.meta.map(|meta| meta.time_ns),
             Next::Unknown(_) | Next::Ended => None,
         }
     }
@@ -217,23 +230,26 @@ impl Cut {
 
 impl Default for Slot {
     fn default() -> Self {
-        let port = PortId(0);
-        Slot { buffer: Vec::new(), start: 0, len: 0, meta: None, options: Vec::new(), source: 0, port }
+        Slot { buffer: Vec::new(), start: 0, len: 0, port: PortId(0), told: Told::default() }
     }
 }
 
 impl Slot {
     fn fill(&mut self, captured: Captured<'_>, source: usize, port: PortId) {
-        let len = captured.data.len();
+        self.put(captured.data, port);
+        self.told.options.clear();
+        self.told.options.extend_from_slice(captured.options);
+        (self.told.source, self.told.meta) = (source, Some(captured.meta));
+    }
+
+    /// Copies a packet into the buffer.
+    fn put(&mut self, data: &[u8], port: PortId) {
+        let len = data.len();
         if self.buffer.len() < HEADROOM + len {
             self.buffer.resize((HEADROOM + len).next_power_of_two(), 0);
         }
-        self.buffer[HEADROOM..HEADROOM + len].copy_from_slice(captured.data);
-        self.options.clear();
-        self.options.extend_from_slice(captured.options);
-        (self.start, self.len) = (HEADROOM, len);
-        (self.source, self.port) = (source, port);
-        self.meta = Some(captured.meta);
+        self.buffer[HEADROOM..HEADROOM + len].copy_from_slice(data);
+        (self.start, self.len, self.port) = (HEADROOM, len, port);
     }
 
     fn bytes(&self) -> &[u8] {
@@ -242,7 +258,7 @@ impl Slot {
 
     /// The packet for the engine; `None` for a slot that was never filled.
     fn packet(&mut self) -> Option<Packet<'_>> {
-        let link = self.meta?.link;
+        let link = self.told.meta?.link;
         Packet::new(&mut self.buffer, self.start, self.len, self.port, link)
     }
 }
@@ -251,7 +267,7 @@ impl Sink {
     /// Takes a full slot into the vector and gives an empty one for it.
     fn exchange(&mut self, slot: Slot) -> anyhow::Result<Slot> {
         // A vector has one time: connections end between packets that are further apart.
-        let time = |slot: &Slot| slot.meta.map_or(0, |meta| meta.time_ns);
+        let time = |slot: &Slot| slot.told.meta.map_or(0, |meta| meta.time_ns);
         let apart = self.filled > 0 && time(&slot) > time(&self.slots[0]).saturating_add(VECTOR_SPAN_NS);
         if self.filled == VECTOR || apart {
             self.work()?;
@@ -268,34 +284,68 @@ impl Sink {
         output.writer.block(block).with_context(|| format!("cannot write {}", output.name))
     }
 
-    /// Runs the vector through the engine and writes what is sent.
+    /// Runs the vector through the engine and writes what is sent, and then what that lets go on.
     fn work(&mut self) -> anyhow::Result<()> {
-        let slots = &mut self.slots[..self.filled];
-        self.filled = 0;
-        if slots.is_empty() {
+        let filled = std::mem::take(&mut self.filled);
+        if filled == 0 {
             return Ok(());
         }
-        for slot in slots.iter() {
+        for slot in &self.slots[..filled] {
             self.received.packets += 1;
             self.received.bytes += slot.len as u64;
-            self.now_ns = self.now_ns.max(slot.meta.map_or(0, |meta| meta.time_ns));
+            self.now_ns = self.now_ns.max(slot.told.meta.map_or(0, |meta| meta.time_ns));
         }
+        self.pass(filled, Worker::process)?;
+        loop {
+            match self.take_released() {
+                0 => return Ok(()),
+                released => self.pass(released, Worker::process_released)?,
+            }
+        }
+    }
+
+    /// Fills slots with packets that the worker held and gives out; returns how many.
+    fn take_released(&mut self) -> usize {
+        let Sink { worker, slots, held, .. } = self;
+        let mut slots = slots.iter_mut();
+        worker.release(|released| {
+            let told = held.get_mut(usize::from(released.place)).and_then(Option::take);
+            let (Some(slot), Some(told)) = (slots.next(), told) else { return false };
+            slot.put(released.bytes, released.port);
+            slot.told = told;
+            true
+        })
+    }
+
+    /// Has the engine decide on so many slots, and writes what is sent.
+    fn pass(&mut self, filled: usize, process: Process) -> anyhow::Result<()> {
+        let slots = &mut self.slots[..filled];
         let mut verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
         let mut packets: ArrayVec<Packet<'_>, VECTOR> =
             slots.iter_mut().filter_map(|slot| slot.packet()).collect();
         let verdicts = &mut verdicts[..packets.len()];
-        self.worker.process(self.now_ns, &NoCycles, &mut packets, verdicts);
+        process(&mut self.worker, self.now_ns, &NoCycles, &mut packets, verdicts);
         let places: ArrayVec<(usize, usize), VECTOR> =
             packets.iter().map(|packet| (packet.headroom(), packet.len())).collect();
         drop(packets);
         for ((slot, verdict), (start, len)) in slots.iter_mut().zip(verdicts).zip(places) {
             (slot.start, slot.len) = (start, len);
-            let (Verdict::Send(_), Some(meta)) = (*verdict, &slot.meta) else { continue };
-            self.sent.packets += 1;
-            self.sent.bytes += len as u64;
-            let output = &mut self.outputs[slot.source];
-            let written = output.writer.packet(meta, slot.bytes(), &slot.options);
-            written.with_context(|| format!("cannot write {}", output.name))?;
+            match (*verdict, &slot.told.meta) {
+                (Verdict::Send(_), Some(meta)) => {
+                    self.sent.packets += 1;
+                    self.sent.bytes += len as u64;
+                    let output = &mut self.outputs[slot.told.source];
+                    let written = output.writer.packet(meta, slot.bytes(), &slot.told.options);
+                    written.with_context(|| format!("cannot write {}", output.name))?;
+                }
+                (Verdict::Held(place), _) => {
+                    let place = usize::from(place);
+                    self.held.resize_with(self.held.len().max(place + 1), || None);
+                    self.held[place] = Some(std::mem::take(&mut slot.told));
+                }
+                // There is one worker.
+                (Verdict::Send(_) | Verdict::Drop(_) | Verdict::Hand(_), _) => {}
+            }
         }
         Ok(())
     }

@@ -24,6 +24,9 @@ const _: () = assert!(BURST == VECTOR);
 /// meanwhile; one that still has no room is slower than its traffic.
 const SEND_TRIES: usize = 64;
 
+/// What the engine is to do with packets that came in just now, or were handed over, or were held.
+type Process = fn(&mut Worker, u64, &Tsc, &mut [Packet<'_>], &mut [Verdict]);
+
 /// What the control side tells every packet thread.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
@@ -68,7 +71,7 @@ pub(super) struct PacketThread {
     exchange: Arc<Exchange>,
     links: Vec<Link>,
     core: Option<usize>,
-    /// What came in at one port, or was handed over.
+    /// What came in at one port, or was handed over, or was held.
     arrived: Burst,
     /// The ports that it came in by.
     ports: ArrayVec<PortId, VECTOR>,
@@ -118,8 +121,10 @@ impl PacketThread {
                 // A newer policy is picked up even if no packet comes, so that the old one can be freed, and the counters
                 // of rules that went can be used again; connections end in time; and whoever asks about them is answered.
                 self.worker.process(self.now_ns(), &Tsc, &mut [], &mut []);
+                self.take_released();
             }
         }
+        self.worker.give_up_held();
     }
 
     fn now_ns(&self) -> u64 {
@@ -143,8 +148,7 @@ impl PacketThread {
                 worked = true;
                 self.ports.clear();
                 self.ports.extend(self.arrived.iter().map(|_| id));
-                self.decide(false);
-                self.send();
+                self.work(Worker::process);
             }
         }
         worked
@@ -162,13 +166,39 @@ impl PacketThread {
         if self.arrived.is_empty() {
             return false;
         }
-        self.decide(true);
-        self.send();
+        self.work(Worker::process_handed);
         true
     }
 
+    /// Decides on what arrived, sends it, and then what that lets go on.
+    fn work(&mut self, process: Process) {
+        self.decide(process);
+        self.send();
+        self.take_released();
+    }
+
+    /// Works on what the worker held and gives out.
+    fn take_released(&mut self) {
+        loop {
+            self.ports.clear();
+            let PacketThread { worker, links, arrived, ports, .. } = self;
+            worker.release(|released| {
+                let link = links.get(usize::from(released.port.0));
+                let Some(copy) = link.and_then(|link| link.copy(released.bytes)) else { return false };
+                arrived.push(copy);
+                ports.push(released.port);
+                true
+            });
+            if self.arrived.is_empty() {
+                return;
+            }
+            self.decide(Worker::process_released);
+            self.send();
+        }
+    }
+
     /// Has the engine decide on what arrived, and sorts it by the ports that it leaves by.
-    fn decide(&mut self, handed: bool) {
+    fn decide(&mut self, process: Process) {
         let now_ns = self.now_ns();
         let mut verdicts = [Verdict::Drop(DropReason::NoWire); VECTOR];
         let verdicts = &mut verdicts[..self.arrived.len()];
@@ -176,11 +206,7 @@ impl PacketThread {
         {
             let mut packets: ArrayVec<Packet<'_>, VECTOR> =
                 self.arrived.iter_mut().zip(&self.ports).map(|(mbuf, port)| mbuf.packet(*port)).collect();
-            if handed {
-                self.worker.process_handed(now_ns, &Tsc, &mut packets, verdicts);
-            } else {
-                self.worker.process(now_ns, &Tsc, &mut packets, verdicts);
-            }
+            process(&mut self.worker, now_ns, &Tsc, &mut packets, verdicts);
             for (place, packet) in places.iter_mut().zip(&packets) {
                 *place = (packet.headroom(), packet.len());
             }
@@ -189,7 +215,7 @@ impl PacketThread {
         for (((mut mbuf, port), verdict), (start, len)) in arrived.zip(verdicts).zip(places) {
             let to = match *verdict {
                 Verdict::Send(to) => to,
-                Verdict::Drop(_) => continue,
+                Verdict::Drop(_) | Verdict::Held(_) => continue,
                 Verdict::Hand(worker) => {
                     if !self.exchange.give(worker, mbuf, *port) {
                         self.worker.count_dropped(DropReason::HandoverFull, 1);

@@ -193,8 +193,8 @@ stateful rules that they would match later do not join.
   and are translated with it.
 - A packet from outside to an address and port that a mapping gave to an inside one makes a connection as well, without rules, if
   `nat filtering` lets its sender in. Two inside ends reach each other by their outside addresses and ports.
-- Later fragments are of the connection of their first one. Where stateful rules are in force, one that comes before its first is
-  dropped (`fragment-early`), and so are fragments that overlap and the like (`fragment-…`).
+- Later fragments are of the connection of their first one. Where stateful rules are in force, those that come before it wait for it
+  for a while; fragments that wait in vain, overlap and the like are dropped (`fragment-…`).
 - Connections of one wire are not seen on another.
 - A first packet that is refused is dropped: `conn-full` (there are `conn max` already, none of which makes room),
   `conn-not-syn` (`conn pickup strict`), `nat-no-address` or `nat-no-port` (none is left to map to), `nat-clash` (what it would be

@@ -5,6 +5,7 @@ use mmb_engine::{
 };
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::{Filter, Policy};
+use std::collections::VecDeque;
 use std::sync::mpsc::Receiver;
 
 /// What comes in by a port.
@@ -18,6 +19,16 @@ pub(super) struct House {
     pub(super) events: Receiver<Event>,
     /// Packets given to it.
     pub(super) received: u64,
+    /// Packets that workers had held and gave out, with their workers.
+    pub(super) released: VecDeque<(usize, Arrival)>,
+    /// When a packet was held last.
+    pub(super) held_ms: u64,
+}
+
+/// How a vector comes to its first worker.
+enum Way {
+    In,
+    Again,
 }
 
 impl House {
@@ -26,7 +37,8 @@ impl House {
         let (mut engine, workers) = Engine::new(PortTable(vec![port("a", 1), port("b", 0)]), workers, 1);
         engine.publish(policy).map_err(|error| error.to_string())?;
         let (_, events) = std::sync::mpsc::channel();
-        let mut house = House { engine, workers, now_ms, events, received: 0 };
+        let mut house =
+            House { engine, workers, now_ms, events, received: 0, released: VecDeque::new(), held_ms: 0 };
         house.events = house.ask(|connections| connections.watch()).map_err(|error| error.to_string())?;
         Ok(house)
     }
@@ -40,10 +52,33 @@ impl House {
         for worker in &mut self.workers {
             worker.process(self.now_ms * 1_000_000, &NoCycles, &mut [], &mut []);
         }
+        self.ask_for_released();
+    }
+
+    fn ask_for_released(&mut self) {
+        for (number, worker) in self.workers.iter_mut().enumerate() {
+            while worker.release(|released| {
+                self.released.push_back((number, (released.port.0, released.bytes.to_vec())));
+                true
+            }) > 0
+            {}
+        }
     }
 
     /// Takes a vector through the worker that gets it, and what is to be handed over through the others.
     pub(super) fn pass(&mut self, first: usize, arrivals: &[Arrival]) -> Vec<(Verdict, Vec<u8>)> {
+        self.received += arrivals.len() as u64;
+        self.carry(first, arrivals, &Way::In)
+    }
+
+    /// The next packet that a worker gave out again, and what becomes of it.
+    pub(super) fn pass_released(&mut self) -> Option<(Arrival, Verdict, Vec<u8>)> {
+        let (worker, arrival) = self.released.pop_front()?;
+        let (verdict, left) = self.carry(worker, std::slice::from_ref(&arrival), &Way::Again).pop()?;
+        Some((arrival, verdict, left))
+    }
+
+    fn carry(&mut self, first: usize, arrivals: &[Arrival], way: &Way) -> Vec<(Verdict, Vec<u8>)> {
         const HEADROOM: usize = 64;
         let now_ns = self.now_ms * 1_000_000;
         let mut buffers: Vec<_> =
@@ -53,19 +88,26 @@ impl House {
         });
         let mut packets: Vec<Packet<'_>> = packets.collect();
         let mut verdicts = vec![Verdict::Send(PortId(u16::MAX)); packets.len()];
-        self.received += packets.len() as u64;
-        self.workers[first].process(now_ns, &NoCycles, &mut packets, &mut verdicts);
+        let worker = &mut self.workers[first];
+        match way {
+            Way::In => worker.process(now_ns, &NoCycles, &mut packets, &mut verdicts),
+            Way::Again => worker.process_released(now_ns, &NoCycles, &mut packets, &mut verdicts),
+        }
         for (packet, verdict) in packets.iter_mut().zip(&mut verdicts) {
-            if let Verdict::Hand(other) = *verdict {
+            // Fragments go by where their datagram comes together.
+            for _ in 0..2 {
+                let Verdict::Hand(other) = *verdict else { break };
                 let (packet, verdict) = (std::slice::from_mut(packet), std::slice::from_mut(verdict));
                 self.workers[usize::from(other)].process_handed(now_ns, &NoCycles, packet, verdict);
             }
+            if let Verdict::Held(_) = *verdict {
+                self.held_ms = self.now_ms;
+            }
         }
-        verdicts
-            .into_iter()
-            .zip(&packets)
-            .map(|(verdict, packet)| (verdict, packet.bytes().to_vec()))
-            .collect()
+        let passed = verdicts.into_iter().zip(&packets);
+        let passed = passed.map(|(verdict, packet)| (verdict, packet.bytes().to_vec())).collect();
+        self.ask_for_released();
+        passed
     }
 
     /// Asks about connections, with the workers answering meanwhile.

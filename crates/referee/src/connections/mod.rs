@@ -118,7 +118,8 @@ impl Play {
 
     fn look(&mut self) -> Result<(), String> {
         let list = self.house.list()?;
-        self.agree(list)
+        self.agree(list)?;
+        self.released()
     }
 
     /// Checks what holds of any list of connections.
@@ -180,15 +181,30 @@ impl Play {
         packets::error(frame, router, quoted).map(|error| (*port, error))
     }
 
-    /// Passes one packet, and checks what became of it.
+    /// Passes one packet and what it releases, and checks what became of them.
     fn alone(&mut self, worker: usize, arrival: Arrival) -> Result<(), String> {
-        let (port, came) = (arrival.0, &arrival.1);
         let worker = worker % self.house.workers();
-        let passed = self.house.pass(worker, std::slice::from_ref(&arrival));
-        let (verdict, left) = &passed[0];
-        let verdict = *verdict;
-        self.story.push(format!("port {port}, worker {worker}, {verdict:?}: {}", told(came)));
-        self.settle(&arrival, verdict, left)?;
+        let passed = self.house.pass(worker, std::slice::from_ref(&arrival)).pop();
+        let (verdict, left) = passed.ok_or("nothing came of a packet")?;
+        self.story.push(format!("port {}, worker {worker}, {verdict:?}: {}", arrival.0, told(&arrival.1)));
+        self.passed(&arrival, verdict, &left)?;
+        self.released()
+    }
+
+    /// Passes what workers gave out again.
+    fn released(&mut self) -> Result<(), String> {
+        while let Some((arrival, verdict, left)) = self.house.pass_released() {
+            self.story.push(format!("port {}, released, {verdict:?}: {}", arrival.0, told(&arrival.1)));
+            ensure!(!matches!(verdict, Verdict::Held(_)), "held once more");
+            self.passed(&arrival, verdict, &left)?;
+        }
+        Ok(())
+    }
+
+    /// Checks what became of one packet.
+    fn passed(&mut self, arrival: &Arrival, verdict: Verdict, left: &[u8]) -> Result<(), String> {
+        let (port, came) = (arrival.0, &arrival.1);
+        self.settle(arrival, verdict, left)?;
         let after = self.house.list()?;
         let ended = self.house.events.try_iter().filter(|event| !event.created);
         let closed: HashSet<Name> = ended.map(|event| model::name(&event.info)).collect();
@@ -202,7 +218,7 @@ impl Play {
     /// What holds of any packet, alone or not.
     fn settle(&mut self, (_, came): &Arrival, verdict: Verdict, left: &[u8]) -> Result<(), String> {
         match verdict {
-            Verdict::Drop(_) => Ok(()),
+            Verdict::Drop(_) | Verdict::Held(_) => Ok(()),
             Verdict::Hand(worker) => Err(format!("a packet is to be handed to {worker}, and on from there")),
             Verdict::Send(port) => {
                 ensure!(port.0 < 2, "sent by port {port:?}");
@@ -228,8 +244,9 @@ impl Play {
             4 => vec![first, packets::fragment(&whole, id, 2, 100, false), later],
             _ => vec![later],
         };
-        for piece in pieces {
-            self.alone(worker, (port, piece))?;
+        for (number, piece) in pieces.into_iter().enumerate() {
+            // Devices do not send all pieces to one worker.
+            self.alone(worker + number, (port, piece))?;
         }
         Ok(())
     }

@@ -12,6 +12,9 @@ use std::collections::{HashMap, HashSet};
 /// Milliseconds of a slot of the timing wheel.
 const SLOT_MS: u64 = 1024;
 
+/// How long a fragment waits for its datagram's first one.
+const HELD_MS: u64 = 15_000;
+
 /// What a connection is known by.
 pub(super) type Name = (u8, Ends);
 
@@ -97,7 +100,17 @@ pub(super) fn adds_up(house: &House, list: &[ConnectionInfo]) -> Result<(), Stri
     let sent: u64 = ports.iter().map(|port| port.tx.packets).sum();
     let drops: u64 = house.engine.drops().iter().map(|(_, count)| count).sum();
     ensure!(received == house.received, "{} came in, {received} counted", house.received);
-    ensure!(received == sent + drops, "of {received} packets {sent} were sent and {drops} dropped");
+    let (held, released) = (summary.held, house.released.len() as u64);
+    ensure!(
+        received == sent + drops + held + released,
+        "of {received} packets {sent} were sent, {drops} dropped, {held} held, and {released} released"
+    );
+    ensure!(
+        held == 0 || house.now_ms - house.held_ms <= HELD_MS,
+        "{held} are held, the last one since {} of {} ms",
+        house.held_ms,
+        house.now_ms
+    );
     Ok(())
 }
 
@@ -124,8 +137,10 @@ impl Passage<'_> {
             let is_member = self.connection(&came, &counted).is_some();
             ensure!(passes == is_member, "{:?}, and is of a connection: {is_member}", self.verdict);
         }
-        if matches!(self.verdict, Verdict::Drop(_)) {
-            ensure!(counted.is_empty(), "a dropped packet counts for {counted:?}");
+        if matches!(self.verdict, Verdict::Drop(_) | Verdict::Held(_)) {
+            ensure!(counted.is_empty(), "a packet that is not sent counts for {counted:?}");
+            let held = matches!(self.verdict, Verdict::Held(_));
+            ensure!(came.later || !held, "{:?}, and it is no later fragment", self.verdict);
             return Ok(());
         }
         if came.later {

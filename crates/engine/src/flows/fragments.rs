@@ -1,0 +1,139 @@
+//! Fragments: where those of a datagram come together, the ports that the first one lends, and the others' wait for it.
+
+use super::relate::{self, Sort, Sought};
+use super::{Flows, Standing};
+use crate::drop::DropReason;
+use crate::snapshot::Snapshot;
+use crate::worker::Origin;
+use mmb_conn::Tuple;
+use mmb_conn::fragment::{FragmentDrop, FragmentKey, FragmentVerdict, Later, Losses, Released};
+use mmb_packet::{Layout, Malformed, Packet};
+
+impl Flows {
+    /// Whether the fragments of a datagram come together here; else this one was sent on from there.
+    ///
+    /// # Errors
+    /// It has to go there first.
+    fn is_home(&self, datagram: &FragmentKey, origin: Origin) -> Result<bool, Standing> {
+        let owners = &self.keeper.common.owners;
+        if owners.workers() == 1 {
+            return Ok(true);
+        }
+        match owners.home(datagram) {
+            home if home == self.keeper.worker => Ok(true),
+            home if origin == Origin::Wire => Err(Standing::Elsewhere(home)),
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether a packet with this tuple is a fragment whose datagram comes together here.
+    pub(super) fn is_at_home(&self, packet: &Packet<'_>, layout: &Layout, tuple: &Tuple) -> bool {
+        layout.is_fragment()
+            && relate::fragment_key(packet.bytes(), layout, tuple)
+                .is_some_and(|key| self.keeper.common.owners.home(&key) == self.keeper.worker)
+    }
+
+    /// Remembers the ports of a first fragment; those that wait for it wait no more.
+    ///
+    /// # Errors
+    /// How it stands if it is not to be looked up.
+    pub(super) fn first_fragment(
+        &mut self,
+        packet: &Packet<'_>,
+        layout: &Layout,
+        tuple: &Tuple,
+        origin: Origin,
+    ) -> Result<(), Standing> {
+        let bytes = packet.bytes();
+        let key = relate::fragment_key(bytes, layout, tuple);
+        let (Some(key), Some((_, len, _))) = (key, relate::fragment_place(bytes, layout)) else {
+            return Ok(());
+        };
+        self.is_home(&key, origin)?;
+        match self.fragments.first(self.keeper.now_ms, key, tuple.ports, len) {
+            FragmentVerdict::Pass => {
+                self.held.release(&key);
+                Ok(())
+            }
+            FragmentVerdict::Drop(why) => Err(refused(why)),
+        }
+    }
+
+    /// What a later fragment is looked up by; nothing if nobody asks whose it is.
+    ///
+    /// # Errors
+    /// How it stands if it is not to be looked up.
+    pub(super) fn later_fragment(
+        &mut self,
+        packet: &Packet<'_>,
+        layout: &Layout,
+        key: FragmentKey,
+        (snapshot, origin): (&Snapshot, Origin),
+    ) -> Result<Option<Sought>, Standing> {
+        let Some((offset, len, last)) = relate::fragment_place(packet.bytes(), layout) else {
+            return Ok(None);
+        };
+        let is_home = self.is_home(&key, origin)?;
+        match self.fragments.later(self.keeper.now_ms, key, offset, len, last) {
+            Later::Ports(ports) => {
+                let FragmentKey { addresses, proto, family, wire, .. } = key;
+                let tuple = Tuple { addresses, ports, wire, proto, family };
+                Ok(Some(Sought { tuple, sort: Sort::Fragment }))
+            }
+            Later::Unknown if snapshot.stateful_rules == 0 => Ok(None),
+            Later::Unknown if is_home && origin != Origin::Held => Err(self.hold(&key, packet)),
+            Later::Unknown => Err(Standing::Refused(DropReason::FragmentEarly)),
+            Later::Drop(why) => Err(refused(why)),
+        }
+    }
+
+    fn hold(&mut self, datagram: &FragmentKey, packet: &Packet<'_>) -> Standing {
+        let held = self.held.hold(self.keeper.now_ms, datagram, packet);
+        self.count_held();
+        held.map_or_else(refused, Standing::Held)
+    }
+
+    /// Whether packets that were held can go on.
+    #[inline]
+    pub(crate) fn has_released(&self) -> bool {
+        self.held.released() > 0
+    }
+
+    /// Gives out one of the packets that can go on. False if there is none.
+    pub(crate) fn take_released(&mut self, out: impl FnOnce(Released<'_>)) -> bool {
+        let taken = self.held.take(out);
+        self.count_held();
+        taken
+    }
+
+    /// Drops all packets that are held.
+    pub(crate) fn give_up_held(&mut self) {
+        self.held.give_up();
+        self.count_held();
+    }
+
+    /// Counts what is held, and what was lost of it.
+    pub(super) fn count_held(&mut self) {
+        let Losses { aged, crowded_out } = self.held.losses();
+        let cells = &self.keeper.cells;
+        cells.held_now(self.held.len() as u64);
+        for (reason, packets) in
+            [(DropReason::FragmentEarly, aged), (DropReason::FragmentNoRoom, crowded_out)]
+        {
+            if packets > 0 {
+                cells.count_drop(reason, packets);
+            }
+        }
+    }
+}
+
+fn refused(why: FragmentDrop) -> Standing {
+    Standing::Refused(match why {
+        FragmentDrop::Overlap => DropReason::FragmentOverlap,
+        FragmentDrop::Duplicate => DropReason::FragmentDuplicate,
+        FragmentDrop::Tiny => DropReason::Malformed(Malformed::TinyFragment),
+        FragmentDrop::BadLength => DropReason::FragmentBadLength,
+        FragmentDrop::TooMany => DropReason::FragmentTooMany,
+        FragmentDrop::NoRoom => DropReason::FragmentNoRoom,
+    })
+}
