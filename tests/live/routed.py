@@ -58,12 +58,12 @@ class Routed(Cabled):
             veth(self.middle, "vr", self.outer, "mid", queues=queues)
             veth(self.outer, "far", self.server, "eth0")
             self._give_addresses()
-            reference = middle == "nftables"
-            self._route(*(_REFERENCE["vl"] if reference else (OUTER4, OUTER6)), self.inner, "default", "default")
-            back = _REFERENCE["vr"] if reference else (INNER4, INNER6)
+            self.reference = middle == "nftables"
+            self._route(*(_REFERENCE["vl"] if self.reference else (OUTER4, OUTER6)), self.inner, "default", "default")
+            back = _REFERENCE["vr"] if self.reference else (INNER4, INNER6)
             self._route(*back, self.outer, "200.0.0.0/24", "2001:db8:200::/64")
             self._route(*back, self.outer, "10.0.0.0/24", "fd00:a::/64")
-            if reference:
+            if self.reference:
                 self._make_the_middle_a_router()
 
     def _give_addresses(self):
@@ -137,7 +137,7 @@ class Routed(Cabled):
 
     def _link_header(self, beyond, device):
         """To the router beyond a bump in the wire, or to Linux in the middle, by its device."""
-        namespace, device = (beyond, "mid") if self.tested.kind == "mmb" else (self.middle, device)
+        namespace, device = (self.middle, device) if self.reference else (beyond, "mid")
         (link,) = json.loads(namespace.ip("-j", "link", "show", "dev", device).stdout)
         return Ether(src=MAC, dst=link["address"])
 

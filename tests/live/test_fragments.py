@@ -50,11 +50,11 @@ def test_datagrams_of_two_hosts_in_fragments_do_not_mix(nat):
 class Datagram:
     """A UDP datagram from the inside in pieces, with lengths and checksum as if it were whole."""
 
-    def __init__(self, nat, size=3000, sport=5000):
+    def __init__(self, nat, size=3000, sport=5000, source=A):
         self.head = nat.from_inside()
-        self.ident = next(_ids)
+        self.ident, self.source = next(_ids), source
         self.text = bytes((n * 7 + self.ident) % 251 for n in range(size))
-        packet = IP(src=A, dst=WEB, id=self.ident) / UDP(sport=sport, dport=9000) / Raw(self.text)
+        packet = IP(src=source, dst=WEB, id=self.ident) / UDP(sport=sport, dport=9000) / Raw(self.text)
         self.whole = bytes(packet)[20:]
 
     def piece(self, start, end, lie=b""):
@@ -62,7 +62,7 @@ class Datagram:
         more = end < len(self.whole)
         content = (lie or self.whole[start:end]).ljust(end - start, b"!")
         fields = {"flags": "MF" if more else 0, "frag": start // 8}
-        return self.head / IP(src=A, dst=WEB, id=self.ident, proto=17, **fields) / Raw(content)
+        return self.head / IP(src=self.source, dst=WEB, id=self.ident, proto=17, **fields) / Raw(content)
 
     def pieces(self, step=1000):
         return [self.piece(at, min(at + step, len(self.whole))) for at in range(0, len(self.whole), step)]
@@ -93,6 +93,23 @@ def test_pieces_arrive_in_any_order(nat):
             assert receive(far, datagram.text)[0] == NAT4, order
     if nat.tested.kind == "mmb":
         assert nat.tested.drops() == {}
+
+
+@pytest.mark.parametrize("backend", ["af_xdp", "af_packet"])
+def test_two_workers_put_pieces_in_order_as_one_does(fresh, backend):
+    """They come to whichever worker the card picks, come together at one, and go on to their connection's."""
+    site = fresh.routed(backend, queues=2)
+    mmb = fresh.daemon(site, "--workers", 2)
+    mmb.apply(site.folder, *BOTH_FAMILIES[0])
+    with closing(udp(site.server, WEB, 9000)) as (far,):
+        for number, order in enumerate(itertools.permutations(range(4))):
+            datagram = Datagram(site, sport=5000 + number, source=INSIDE4[number % 4])
+            pieces = datagram.pieces(800)
+            send(site, *(pieces[at] for at in order))
+            assert receive(far, datagram.text)[0] == NAT4, order
+    mmb.settled()
+    summary = mmb.ask("show conn summary")
+    assert summary["handed"] > 0 and (summary["held"], summary["refused"]) == (0, {})
 
 
 def test_an_answer_in_fragments_comes_in_in_any_order(nat):
