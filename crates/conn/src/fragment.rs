@@ -63,6 +63,8 @@ pub enum FragmentDrop {
     TooMany,
     /// It would have to wait for its first one, and there is no room for it.
     NoRoom,
+    /// The first one was refused.
+    Refused,
 }
 
 /// What becomes of a first fragment.
@@ -101,6 +103,8 @@ struct Datagram {
     ports: [u16; 2],
     /// An overlap was seen: whatever comes is dropped.
     poisoned: bool,
+    /// Its first fragment made no connection, though it should have: the others are nobody's.
+    refused: bool,
     /// How many bytes the datagram has, once its last fragment was seen.
     total: Option<u32>,
     /// How many bytes were seen.
@@ -198,6 +202,9 @@ impl Fragments {
             return Later::Unknown;
         }
         datagram.last_ms = now_ms;
+        if datagram.refused {
+            return Later::Drop(FragmentDrop::Refused);
+        }
         match datagram.add(offset_bytes, offset_bytes + len, last) {
             Err(reason) => Later::Drop(reason),
             Ok(()) => {
@@ -207,6 +214,13 @@ impl Fragments {
                 }
                 Later::Ports(ports)
             }
+        }
+    }
+
+    /// The first fragment, which has passed here, is refused after all: no other one of the datagram passes.
+    pub fn refuse(&mut self, key: &FragmentKey) {
+        if let Some(place) = self.find(&key.packed()) {
+            self.datagrams[place as usize].refused = true;
         }
     }
 
@@ -233,6 +247,7 @@ impl Fragments {
             key,
             ports,
             poisoned: false,
+            refused: false,
             total: None,
             seen: end,
             pieces: Vec::new(),

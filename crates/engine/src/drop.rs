@@ -43,13 +43,15 @@ pub enum DropReason {
     FragmentBadLength,
     /// The datagram has come in more pieces than are counted.
     FragmentTooMany,
+    /// A fragment of a datagram whose first one was refused.
+    FragmentRefused,
     /// Another worker's connection, and too many packets waited for that worker (counted by the host).
     HandoverFull,
 }
 
 impl DropReason {
     /// Every reason, in the order in which counters are shown.
-    pub const ALL: [DropReason; 31] = [
+    pub const ALL: [DropReason; 32] = [
         DropReason::Rule,
         DropReason::Malformed(Malformed::LinkTruncated),
         DropReason::Malformed(Malformed::VlanStackTooDeep),
@@ -80,6 +82,7 @@ impl DropReason {
         DropReason::FragmentDuplicate,
         DropReason::FragmentBadLength,
         DropReason::FragmentTooMany,
+        DropReason::FragmentRefused,
         DropReason::HandoverFull,
     ];
 
@@ -106,7 +109,8 @@ impl DropReason {
             DropReason::FragmentDuplicate => 27,
             DropReason::FragmentBadLength => 28,
             DropReason::FragmentTooMany => 29,
-            DropReason::HandoverFull => 30,
+            DropReason::FragmentRefused => 30,
+            DropReason::HandoverFull => 31,
         }
     }
 
@@ -132,6 +136,7 @@ impl DropReason {
             DropReason::FragmentDuplicate => "fragment-duplicate",
             DropReason::FragmentBadLength => "fragment-bad-length",
             DropReason::FragmentTooMany => "fragment-too-many",
+            DropReason::FragmentRefused => "fragment-refused",
             DropReason::HandoverFull => "handover-full",
         }
     }

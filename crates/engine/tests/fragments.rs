@@ -224,3 +224,18 @@ fn what_waits_goes_by_the_policy_that_is_in_force_when_it_goes_on() {
     assert_eq!(released(&mut site.workers[0]), [(A, second)]);
     assert_eq!(site.held(), 0);
 }
+
+#[test]
+fn pieces_of_a_datagram_that_was_refused_do_not_leave_untranslated() {
+    for workers in 1..4 {
+        let policy = "add-stateful in a ip-proto udp mod ip-saddr 200.0.0.1 mod udp-sport 7777";
+        let mut site = Site::new(policy, workers);
+        site.pass(&datagram(INSIDE, 1));
+        for host in 2..10 {
+            let [first, second, third, last] = datagram(Ipv4Addr::new(10, 0, 0, host), 2);
+            assert!(matches!(site.verdicts(&[last])[..], [Verdict::Held(_)]));
+            let [clash, refused] = [DropReason::NatClash, DropReason::FragmentRefused].map(Verdict::Drop);
+            assert_eq!(site.verdicts(&[first, second, third]), [clash, refused, refused, refused]);
+        }
+    }
+}

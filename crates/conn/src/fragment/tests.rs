@@ -40,6 +40,18 @@ fn a_fragment_before_its_first_one_is_unknown() {
 }
 
 #[test]
+fn a_refused_datagram_has_no_ports_until_its_number_is_used_again() {
+    let mut fragments = begun();
+    fragments.refuse(&key(2));
+    fragments.refuse(&key(1));
+    for _ in 0..2 {
+        assert_eq!(fragments.later(1, key(1), 1480, 1480, true), Later::Drop(FragmentDrop::Refused));
+    }
+    assert_eq!(fragments.first(1 + REUSED_MS, key(1), PORTS, 1480), FragmentVerdict::Pass);
+    assert_eq!(fragments.later(1 + REUSED_MS, key(1), 1480, 1480, true), Later::Ports(PORTS));
+}
+
+#[test]
 fn an_overlap_poisons_the_datagram() {
     for (offset, len, last) in
         [(1472, 16, false), (8, 8, false), (0, 8, false), (1480, 4000, false), (2000, 8, true)]

@@ -87,6 +87,17 @@ impl Flows {
         }
     }
 
+    /// A packet of the vector made no connection, though it should have. If it is a first fragment, the others of its datagram must not
+    /// leave as they came.
+    pub(crate) fn refuse(&mut self, at: usize, packet: &Packet<'_>, layout: &Layout) {
+        if layout.is_fragment()
+            && let Some(tuple) = self.tuple(at)
+            && let Some(key) = relate::fragment_key(packet.bytes(), layout, &tuple)
+        {
+            self.fragments.refuse(&key);
+        }
+    }
+
     fn hold(&mut self, datagram: &FragmentKey, packet: &Packet<'_>) -> Standing {
         let held = self.held.hold(self.keeper.now_ms, datagram, packet);
         self.count_held();
@@ -135,5 +146,6 @@ fn refused(why: FragmentDrop) -> Standing {
         FragmentDrop::BadLength => DropReason::FragmentBadLength,
         FragmentDrop::TooMany => DropReason::FragmentTooMany,
         FragmentDrop::NoRoom => DropReason::FragmentNoRoom,
+        FragmentDrop::Refused => DropReason::FragmentRefused,
     })
 }

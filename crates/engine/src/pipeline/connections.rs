@@ -83,7 +83,10 @@ impl Pipeline {
         if let Some(id) = ends {
             self.flows.end(id, CloseReason::Finished);
         }
-        self.turn(snapshot, at, standing, packet, verdicts).map_err(Verdict::Drop)?;
+        if let Err(reason) = self.turn(snapshot, at, standing, packet, verdicts) {
+            self.flows.refuse(at, packet, &self.layouts[at]);
+            return Err(Verdict::Drop(reason));
+        }
         let start = self.listed.len();
         let numbers = self.due.iter().map(|&slot| snapshot.actions.at(slot as usize).edit_number());
         self.listed.extend(numbers.filter(|&number| number > 0));
