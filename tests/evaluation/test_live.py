@@ -1,41 +1,130 @@
-"""One tiny point of the evaluation, run as a user runs it; and what is left when it is interrupted."""
+"""Systems between namespaces: that each does what it is measured for, one tiny run of a load, and what an interruption leaves."""
 
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
 
 from evaluation import systems, topology
 from evaluation.loads import Small
-from evaluation.policies import Policy
+from evaluation.policies import TCP, Policy, Tuple
+from evaluation.systems import Unable
+from evaluation.topology import BALANCED, CLIENT, SERVER, SERVERS, TRANSLATED
 from lab.process import Background, run, wait_until
 
 ROOT = Path(__file__).parents[2]
+PORT = 80
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or len(os.sched_getaffinity(0)) < 2, reason="needs root for network namespaces, and two cores"
 )
 
 
-def namespaces():
-    return run(["ip", "netns", "list"]).stdout
+@pytest.fixture
+def cores():
+    allowed = os.sched_getaffinity(0)
+    chosen = topology.Cores.chosen()
+    os.sched_setaffinity(0, chosen.ends)
+    yield chosen
+    os.sched_setaffinity(0, allowed)
+
+
+@pytest.fixture
+def opened(tmp_path, cores):
+    """Opens a system with a policy."""
+    made = []
+
+    def open_with(name, policy):
+        system = systems.ALL[name](tmp_path, cores)
+        made.append(system)
+        try:
+            system.open()
+            system.need(policy)
+            system.install(policy)
+        except Unable as error:
+            pytest.skip(f"{name}: {error}")
+        return system
+
+    yield open_with
+    for system in made:
+        system.close()
+
+
+class Listening:
+    """A server on all addresses of its namespace, and connections to it."""
+
+    def __init__(self, site):
+        self.site = site
+        self.socket = site.server.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(("", PORT))
+        self.socket.listen()
+        self.socket.settimeout(10)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def reached(self, address, sport=0, timeout=10):
+        """A connection to an address: whom the server saw, and at which address of its own."""
+        with self.site.client.socket(socket.AF_INET, socket.SOCK_STREAM) as near:
+            near.settimeout(timeout)
+            near.bind((CLIENT, sport))
+            near.connect((address, PORT))
+            far, seen = self.socket.accept()
+            with far:
+                return seen[0], far.getsockname()[0]
+
+
+@pytest.mark.parametrize("name", ["direct", "forward", "mmb-af_xdp", "mmb-af_packet", "nftables", "iptables", "xdp"])
+def test_without_rules_the_ends_reach_each_other(opened, name):
+    with Listening(opened(name, Policy("none")).site) as server:
+        assert server.reached(SERVER) == (CLIENT, SERVER)
+
+
+@pytest.mark.parametrize("name", ["mmb-af_xdp", "mmb-af_packet", "nftables", "iptables", "xdp"])
+def test_a_firewall_drops_the_five_tuple_that_it_names_and_no_other(opened, monkeypatch, name):
+    monkeypatch.setattr(Policy, "tuples", lambda _: [Tuple(CLIENT, SERVER, TCP, 4000, PORT)])
+    with Listening(opened(name, Policy("firewall", 1)).site) as server:
+        assert server.reached(SERVER, 4001) == (CLIENT, SERVER)
+        with pytest.raises(TimeoutError):
+            server.reached(SERVER, 4000, timeout=0.5)
+
+
+@pytest.mark.parametrize("name", ["mmb-af_xdp", "nftables", "iptables", "xdp"])
+def test_rules_as_they_are_drawn_let_the_loads_pass(opened, name):
+    system = opened(name, Policy("none"))
+    for kind in sorted({"firewall", "stateful", "options", "masks"} & set(system.kinds)):
+        system.install(Policy(kind, 100))
+        with Listening(system.site) as server:
+            assert server.reached(SERVER) == (CLIENT, SERVER), kind
+
+
+@pytest.mark.parametrize("name", ["mmb-af_xdp", "mmb-af_packet", "nftables", "iptables"])
+def test_a_nat_hides_the_client(opened, name):
+    with Listening(opened(name, Policy("nat")).site) as server:
+        assert server.reached(SERVER) == (TRANSLATED, SERVER)
+
+
+@pytest.mark.parametrize("name", ["mmb-af_xdp", "mmb-af_packet", "nftables", "iptables", "haproxy"])
+def test_a_balancer_uses_all_servers(opened, name):
+    with Listening(opened(name, Policy("balance")).site) as server:
+        assert {server.reached(BALANCED)[1] for _ in range(6)} == set(SERVERS)
 
 
 @pytest.mark.parametrize("name", ["forward", "mmb-af_packet"])
-def test_packets_that_a_system_forwards_are_counted(tmp_path, name):
-    allowed = os.sched_getaffinity(0)
-    cores = topology.Cores.chosen()
-    system = systems.ALL[name](tmp_path / "site", cores)
-    try:
-        system.open()
-        system.install(Policy("none"))
-        metrics = Small(0.2).run(system.site, tsc_hz=1e9)
-    finally:
-        system.close()
-        os.sched_setaffinity(0, allowed)
+def test_packets_that_a_system_forwards_are_counted(opened, name):
+    metrics = Small(0.2).run(opened(name, Policy("none")).site, tsc_hz=1e9)
     assert 0 < metrics["packets"] <= metrics["blast_sent"]
     assert 0 < metrics["middle_busy"] <= 1
+
+
+def namespaces():
+    return run(["ip", "netns", "list"]).stdout
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 1), (signal.SIGTERM, 143)])
