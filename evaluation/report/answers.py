@@ -125,34 +125,38 @@ def _knee(curve):
 
 
 def standing(results):
-    """Against which peer, on which work, mmb is ahead or behind: a row for every point that both have."""
-    body, stands = [], {}
+    """Against which peer, on which work, mmb is ahead or behind: a row for each work, load and peer that were measured."""
+    lines, stands = {}, set()
     for point in results.find(system=OURS):
-        metric, unit, more = main_metric(point["load"])
-        ours = method.values(point, metric)
-        peers = [
-            peer
-            for peer in results.find(experiment=point["experiment"], load=point["load"], x=point["x"])
-            if not peer["system"].startswith("mmb") and peer["system"] != "direct"
-        ]
-        for peer in peers:
-            theirs = method.values(peer, metric)
+        metric, _, more = main_metric(point["load"])
+        for peer in _peers(results, point):
+            ours, theirs = method.values(point, metric), method.values(peer, metric)
             if not ours or not theirs:
                 continue
             ratio, how = method.compare(ours, theirs, more)
-            stands.setdefault((peer["system"], how), 0)
-            stands[peer["system"], how] += 1
-            cost = _ratio_of_costs(point, peer)
-            size = f"{large(point['x'])} {point['axis']}" if point["axis"] else ""
-            shown = f"**{how}**" if how != "level" else how
-            body.append([point["title"], point["load_title"], size, peer["system_title"], shown, f"{number(ratio)}", cost])
-    if not body:
+            stands.add((peer["system"], how))
+            size = f"{large(point['x'])}: " if point["axis"] else ""
+            stand = how if how == "level" else f"**{how}**"
+            # Files differ by their load, which then is the size.
+            load = "wrk and nginx" if point["axis"] == "KB" else point["load_title"]
+            work = point["title"] + (f", by {point['axis']}" if point["axis"] else "")
+            rates, costs = lines.setdefault((work, load, peer["system_title"]), ([], []))
+            rates.append(f"{size}{stand} {number(ratio)}")
+            costs.append(f"{size}{_ratio_of_costs(point, peer)}")
+    if not lines:
         return ""
-    head = ["work", "load", "size", "peer", "mmb is", "mmb's / the peer's", "cost, mmb's / the peer's"]
+    head = ["work", "load", "peer", "mmb is, and mmb's / the peer's", "cost, mmb's / the peer's"]
+    body = [[*key, "; ".join(rates), "; ".join(costs)] for key, (rates, costs) in lines.items()]
     waiting = [
         median(point, "middle_busy") for point in results.find(system=OURS, load="ping-iperf") if median(point, "middle_busy")
     ]
     return tables.rows(head, body) + "\n" + _why(stands, bool(waiting) and max(waiting) > FULL)
+
+
+def _peers(results, point):
+    """Who else was measured at a point."""
+    there = results.find(experiment=point["experiment"], load=point["load"], x=point["x"])
+    return [peer for peer in there if not peer["system"].startswith("mmb") and peer["system"] != "direct"]
 
 
 def _ratio_of_costs(point, peer):
@@ -164,8 +168,8 @@ def _ratio_of_costs(point, peer):
 
 
 def _why(stands, full):
-    behind = [system for system, how in stands if how == "behind"]
-    ahead = [system for system, how in stands if how == "ahead"]
+    behind = {system for system, how in stands if how == "behind"}
+    ahead = sorted(system for system, how in stands if how == "ahead")
     said = [f"- Behind: {BEHIND['crossing']}"] if behind else []
     said += [f"- Round trips under load: {BEHIND['waiting']}"] if behind and full else []
     said += [f"- Behind XDP: {BEHIND['xdp']}"] if "xdp" in behind else []

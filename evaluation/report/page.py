@@ -14,7 +14,8 @@ ABOUT = {
     "firewall": "Random five-tuples, no packet matches any. mmb and XDP look packets up in a table, nftables in a set, iptables"
     " tries each rule.",
     "stateful": "The same rules, and every packet belongs to a tracked connection. The kernel's filters accept packets of"
-    " established connections before the rules; mmb takes what it remembers of a connection.",
+    " established connections before the rules; mmb takes what it remembers of a connection. The UDP is never"
+    " answered: for the kernel it stays new, and its packets meet the rules each time.",
     "nat": "The client's address and ports become others of 200.0.0.1.",
     "options": "Random kinds and values of TCP options, no segment has any of them. nftables has a rule for each kind, with a set"
     " of values.",
