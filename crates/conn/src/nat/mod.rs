@@ -85,17 +85,6 @@ pub enum Refused {
     Clash,
 }
 
-impl Refused {
-    /// The name of the drop reason.
-    pub fn name(self) -> &'static str {
-        match self {
-            Refused::NoAddress => "nat-no-address",
-            Refused::NoPort => "nat-no-port",
-            Refused::Clash => "nat-clash",
-        }
-    }
-}
-
 /// Translations, and all that they hold.
 pub struct Nat {
     settings: ConnectionSettings,
