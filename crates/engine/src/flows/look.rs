@@ -1,6 +1,6 @@
 //! The connections stage: how each packet of a vector stands to connections, and what was decided for it before.
 
-use super::relate::{Relation, Sort, Sought, relation};
+use super::relate::{Relation, Sort, Sought, plain, relation};
 use super::{Decision, Flows, Standing};
 use crate::snapshot::Snapshot;
 use crate::worker::{Origin, VECTOR, Verdict};
@@ -75,6 +75,10 @@ impl Flows {
                 if layout.class == Class::Other || matches!(verdicts[at], Verdict::Drop(_)) {
                     continue;
                 }
+                if let Some(sought) = plain(packet, layout, wire) {
+                    self.sought.push(at, sought);
+                    continue;
+                }
                 match self.seek(packet, layout, wire, (snapshot, origin)) {
                     Ok(None) => {}
                     Ok(Some(sought)) => self.sought.push(at, sought),
@@ -98,8 +102,7 @@ impl Flows {
         }
     }
 
-    /// What a packet is to be looked up by, if by anything. An error is how it stands if that is clear already.
-    #[inline]
+    /// What a packet that is not plain is to be looked up by, if by anything. An error is how it stands if that is clear already.
     fn seek(
         &mut self,
         packet: &Packet<'_>,
@@ -129,14 +132,13 @@ impl Flows {
             return self.some_settled;
         }
         self.found.iter().flatten().for_each(|(id, _)| self.plans.fetch(*id));
-        for &at in &self.sought.of {
-            let at = usize::from(at);
-            if let Standing::Member(id, direction) = self.standings[at]
+        for ((&at, sort), &found) in self.sought.of.iter().zip(&self.sought.sorts).zip(&self.found) {
+            if let Some((id, direction)) = found
+                && sort.is_steady()
                 && self.table.is_lasting(id, self.keeper.now_ms)
-                && self.is_steady(at)
                 && let Some(plan) = self.plans.of(id, direction)
             {
-                self.planned[at] = plan;
+                self.planned[usize::from(at)] = plan;
                 if let Some(decision) = self.plans.decision(plan) {
                     prefetch(decision);
                 }

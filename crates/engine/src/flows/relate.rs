@@ -60,36 +60,56 @@ const ANSWERS: [u8; 4] = [0, 14, 16, 18];
 const ERRORS6: [u8; 4] = [1, 2, 3, 4];
 const REQUESTS6: [u8; 1] = [128];
 const ANSWERS6: [u8; 1] = [129];
+/// Bytes of an IPv4 header without options, and of an IPv6 header; addresses come last.
+const IP4_HEADER: usize = 20;
+const IP6_HEADER: usize = 40;
 /// Bytes of an ICMP header.
 const ICMP_HEADER: usize = 8;
 /// The TCP option of the window scale (RFC 7323).
 const WINDOW_SCALE: u8 = 3;
 
-/// What can be said of a packet. `wire` is the one that it came by.
-#[inline]
+/// What a whole packet of TCP or UDP is looked up by: nearly all packets are such ones. For others [`relation`] tells.
+#[inline(always)]
+pub(crate) fn plain(packet: &Packet<'_>, layout: &Layout, wire: u16) -> Option<Sought> {
+    if layout.is_fragment() || !matches!(layout.l4_kind, TCP | UDP) {
+        return None;
+    }
+    let bytes = packet.bytes();
+    let ports = ports(bytes, layout)?;
+    let flags = || bytes.get(usize::from(layout.l4) + 13);
+    let begins = layout.l4_kind == TCP && flags().is_none_or(|flags| flags & SYN != 0);
+    let sort = if begins { Sort::Packet } else { Sort::Steady };
+    Some(Sought { tuple: Tuple { ports, ..addresses(bytes, layout, wire)? }, sort })
+}
+
+/// What can be said of a packet that is not [`plain`]. `wire` is the one that it came by.
 pub(crate) fn relation(packet: &Packet<'_>, layout: &Layout, wire: u16) -> Relation {
     let bytes = packet.bytes();
-    let Some(mut tuple) = addresses(bytes, layout, wire) else { return Relation::None };
+    let Some(tuple) = addresses(bytes, layout, wire) else { return Relation::None };
     if layout.is_later_fragment() {
         return fragment_key(bytes, layout, &tuple).map_or(Relation::None, Relation::Fragment);
     }
-    let Some(header) = bytes.get(usize::from(layout.l4)..) else { return Relation::None };
-    let mut sort = if layout.is_fragment() { Sort::Packet } else { Sort::Steady };
-    match layout.l4_kind {
-        kind @ (TCP | UDP) => {
-            let Some(&[a, b, c, d]) = header.first_chunk() else { return Relation::None };
-            tuple.ports = [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])];
-            if kind == TCP && header.get(13).is_none_or(|flags| flags & SYN != 0) {
-                sort = Sort::Packet;
-            }
-        }
-        ICMP | ICMP6 => match icmp(bytes, layout, &tuple) {
-            Some((of, its)) => (tuple, sort) = (of, its),
+    let is_whole = !layout.is_fragment();
+    let (tuple, sort) = match layout.l4_kind {
+        TCP | UDP => match ports(bytes, layout) {
+            Some(ports) => (Tuple { ports, ..tuple }, Sort::Packet),
             None => return Relation::None,
         },
-        _ => {}
-    }
+        ICMP | ICMP6 => match icmp(bytes, layout, &tuple) {
+            Some(asked) => asked,
+            None => return Relation::None,
+        },
+        _ if is_whole => (tuple, Sort::Steady),
+        _ => (tuple, Sort::Packet),
+    };
     Relation::Sought(Sought { tuple, sort })
+}
+
+/// The ports of TCP or UDP.
+#[inline]
+fn ports(bytes: &[u8], layout: &Layout) -> Option<[u16; 2]> {
+    let &[a, b, c, d] = bytes.get(usize::from(layout.l4)..)?.first_chunk()?;
+    Some([u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])])
 }
 
 /// The key and the sort of an ICMP message with these addresses; `None` for one that is of no connection.
@@ -120,11 +140,16 @@ fn icmp(bytes: &[u8], layout: &Layout, addresses: &Tuple) -> Option<(Tuple, Sort
 #[inline]
 fn addresses(bytes: &[u8], layout: &Layout, wire: u16) -> Option<Tuple> {
     let header = bytes.get(usize::from(layout.ip)..)?;
-    let of4 = |at: usize| Some(u128::from(u32::from_be_bytes(*header.get(at..)?.first_chunk()?)));
-    let of6 = |at: usize| Some(u128::from_be_bytes(*header.get(at..)?.first_chunk()?));
     let (addresses, family) = match layout.class {
-        Class::Ip4 => ([of4(12)?, of4(16)?], 4),
-        Class::Ip6 => ([of6(8)?, of6(24)?], 6),
+        Class::Ip4 => {
+            let [.., a, b, c, d, e, f, g, h] = *header.first_chunk::<IP4_HEADER>()?;
+            ([[a, b, c, d], [e, f, g, h]].map(|address| u128::from(u32::from_be_bytes(address))), 4)
+        }
+        Class::Ip6 => {
+            let ends: &[u8; IP6_HEADER] = header.first_chunk()?;
+            let (from, to) = ends.last_chunk::<32>()?.split_at(16);
+            ([u128::from_be_bytes(*from.first_chunk()?), u128::from_be_bytes(*to.first_chunk()?)], 6)
+        }
         Class::Other => return None,
     };
     Some(Tuple { addresses, ports: [0; 2], wire, proto: layout.proto, family })
@@ -169,7 +194,6 @@ pub(crate) fn fragment_place(bytes: &[u8], layout: &Layout) -> Option<(u32, u32,
 
 /// The offset of an IPv6 fragment header.
 fn fragment_header(bytes: &[u8], layout: &Layout) -> Option<usize> {
-    const IP6_HEADER: usize = 40;
     const FRAGMENT: u8 = 44;
     let mut next = *bytes.get(usize::from(layout.ip) + 6)?;
     let mut at = usize::from(layout.ip) + IP6_HEADER;
