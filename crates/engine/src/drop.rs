@@ -43,7 +43,7 @@ pub enum DropReason {
     FragmentBadLength,
     /// The datagram has come in more pieces than are counted.
     FragmentTooMany,
-    /// A fragment of a datagram whose first one was refused.
+    /// A fragment of a datagram whose first one was refused or dropped by a rule.
     FragmentRefused,
     /// Another worker's connection, and too many packets waited for that worker (counted by the host).
     HandoverFull,

@@ -239,3 +239,19 @@ fn pieces_of_a_datagram_that_was_refused_do_not_leave_untranslated() {
         }
     }
 }
+
+#[test]
+fn pieces_of_a_datagram_that_a_rule_drops_do_not_leave_untranslated() {
+    for workers in 1..4 {
+        let mut site = Site::new(&format!("{NAT}\nadd udp-dport 9 ip-saddr 10.0.0.0/28 drop"), workers);
+        for host in 1..10 {
+            let [first, second, third, last] = datagram(Ipv4Addr::new(10, 0, 0, host), 2);
+            assert!(matches!(site.verdicts(&[last])[..], [Verdict::Held(_)]));
+            let [dropped, refused] = [DropReason::Rule, DropReason::FragmentRefused].map(Verdict::Drop);
+            assert_eq!(site.verdicts(&[first, second, third]), [dropped, refused, refused, refused]);
+        }
+        assert!(
+            site.pass(&datagram(Ipv4Addr::new(10, 0, 0, 16), 2)).iter().all(|(verdict, _)| *verdict == SENT)
+        );
+    }
+}

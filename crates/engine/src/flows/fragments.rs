@@ -87,8 +87,7 @@ impl Flows {
         }
     }
 
-    /// A packet of the vector made no connection, though it should have. If it is a first fragment, the others of its datagram must not
-    /// leave as they came.
+    /// A packet of the vector does not pass. If it is a first fragment, the others of its datagram must not leave as they came.
     pub(crate) fn refuse(&mut self, at: usize, packet: &Packet<'_>, layout: &Layout) {
         if layout.is_fragment()
             && let Some(tuple) = self.tuple(at)

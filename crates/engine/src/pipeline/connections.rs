@@ -75,6 +75,7 @@ impl Pipeline {
             self.flows.plans.set((id, direction), packet.port, &self.due, drops, edits);
         }
         if drops {
+            self.flows.refuse(at, packet, &self.layouts[at]);
             return Err(Verdict::Drop(DropReason::Rule));
         }
         if matches!(verdicts[at], Verdict::Drop(_)) {
