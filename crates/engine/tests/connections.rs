@@ -570,3 +570,20 @@ fn an_answer_that_comes_too_late_ends_its_query() {
     assert_eq!(mmb.through(B, &answer), answer, "it is of no connection any more");
     assert!(mmb.list().is_empty());
 }
+
+#[test]
+fn what_one_worker_translates_is_answered_with_nothing_that_another_one_translates() {
+    let gre = |source, destination| ip4(source, destination, Upper::Raw(47, vec![3; 12]));
+    for host in 1..=16 {
+        let (mut engine, mut workers) = mmb_engine::Engine::new(host::ports(), 2, 1);
+        engine
+            .publish(&policy("add-stateful in a ip-saddr 10.0.0.0/24 map ip-saddr 200.0.0.1"))
+            .expect("it can be put in force");
+        let client = Ipv4Addr::new(10, 0, 0, host);
+        // Its own packets have the ends that answers to the next ones would have.
+        let (_, sent) = pass_any(&mut workers, 0, A, &gre(client, OUTSIDE));
+        assert_eq!(sent, gre(OUTSIDE, OUTSIDE));
+        let (verdict, _) = pass_any(&mut workers, 0, A, &gre(client, client));
+        assert_eq!(verdict, Verdict::Drop(DropReason::NatClash), "host {host}");
+    }
+}
