@@ -16,7 +16,8 @@ import json
 import os
 from pathlib import Path
 
-from lab.net import Namespace, veth
+from lab.net import veth
+from lab.site import Cabled
 
 CLIENT, SERVER = "10.0.0.1", "10.0.1.1"
 SERVERS = [f"10.0.1.{n}" for n in (1, 2, 3)]
@@ -63,16 +64,16 @@ def mask(cores):
     return ",".join(reversed(words))
 
 
-class Site:
+class Site(Cabled):
     """The three namespaces of a system. `routed`: Linux routes in the middle. `offloads`: as the kernel sets them by default, or
     none. Without a middle (`direct`) the ends share a cable."""
 
     def __init__(self, folder, cores, routed=False, offloads=False, direct=False):
-        self.folder, self.cores, self.direct = Path(folder), cores, direct
+        super().__init__(folder)
+        self.cores, self.direct = cores, direct
         self.folder.mkdir(parents=True, exist_ok=True)
         self._prepared = set()
-        self._cleanup = contextlib.ExitStack()
-        with contextlib.ExitStack() as undo:
+        with self._undone_if_it_fails() as undo:
             self.client, self.middle, self.server = (self._namespace(undo, role) for role in ("client", "middle", "server"))
             self.middle.sysctl(net__ipv6__conf__default__disable_ipv6=1)
             self.links = [(self.client, "eth0"), (self.server, "eth0")]
@@ -87,28 +88,12 @@ class Site:
             if not offloads:
                 for namespace, name in self.links:
                     namespace.run("ethtool", "-K", name, *(word for offload in OFFLOADS for word in (offload, "off")))
-            self._cleanup = undo.pop_all()
-
-    @staticmethod
-    def _namespace(undo, role):
-        namespace = Namespace(role)
-        undo.callback(namespace.delete)
-        return namespace
-
-    def close(self):
-        self._cleanup.close()
 
     def first(self, what):
         """Whether this is asked for the first time: what listens is started once."""
         new = what not in self._prepared
         self._prepared.add(what)
         return new
-
-    def start(self, namespace, words, name):
-        """A program that lives as long as the site, at most; its output in a file of that name."""
-        process = namespace.start(words, self.folder / f"{name}.log")
-        self._cleanup.callback(process.close)
-        return process
 
     @staticmethod
     def mac(namespace, device):

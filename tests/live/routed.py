@@ -21,7 +21,7 @@ from lab.net import RawPort, veth
 from lab.process import CommandFailed
 
 from .frames import MAC
-from .topology import Cabled
+from .topology import WithMmb
 
 INSIDE4 = [f"10.0.0.{n}" for n in (1, 2, 3, 4)]
 INSIDE6 = [f"fd00:a::{n}" for n in (1, 2, 3, 4)]
@@ -38,7 +38,7 @@ NOWHERE = "203.0.113.9"
 _REFERENCE = {"vl": ("192.0.2.9", "2001:db8::9"), "vr": ("192.0.2.17", "2001:db8::11")}
 
 
-class Routed(Cabled):
+class Routed(WithMmb):
     """The namespaces, cables and routes; neither mmb nor a ruleset is started by it."""
 
     def __init__(self, folder, backend, middle="mmb", queues=None):

@@ -7,36 +7,20 @@
 mmb's ports are called `lan` (to the client) and `wan` (to the server).
 """
 
-import contextlib
-
 from lab.daemon import Mmb
-from lab.net import Namespace, RawPort, ip_counters, link_drops, veth
+from lab.net import RawPort, ip_counters, link_drops, veth
+from lab.site import Cabled
 
 CLIENT4, SERVER4 = "10.0.0.1", "10.0.0.2"
 CLIENT6, SERVER6 = "fd00::1", "fd00::2"
 
 
-class Cabled:
-    """Namespaces with cables between them, one of them (`middle`) for mmb, which is not started by it: what all shapes
-    share. `close` removes all of it."""
+class WithMmb(Cabled):
+    """One of the namespaces (`middle`) is for mmb, which is not started by the site."""
 
     def __init__(self, folder, backend):
-        self.folder = folder
+        super().__init__(folder)
         self.backend = backend
-        self._cleanup = contextlib.ExitStack()
-
-    @contextlib.contextmanager
-    def _undone_if_it_fails(self):
-        """What the block hands to the stack is undone when the block fails, and else when the site is closed."""
-        with contextlib.ExitStack() as undo:
-            yield undo
-            self._cleanup = undo.pop_all()
-
-    @staticmethod
-    def _namespace(undo, role):
-        namespace = Namespace(role)
-        undo.callback(namespace.delete)
-        return namespace
 
     def links(self):
         """The ends of all cables: namespaces and names."""
@@ -56,23 +40,8 @@ class Cabled:
         at_sockets = sum(ip_counters(namespace)["Udp: RcvbufErrors"] for namespace in (self.client, self.server))
         return at_links + at_sockets + daemon.lost()
 
-    def start(self, side, words, name):
-        """A program that lives as long as the site, at most."""
-        process = side.start(words, self.folder / f"{name}.log")
-        self._cleanup.callback(process.close)
-        return process
 
-    def close(self):
-        self._cleanup.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-
-class Site(Cabled):
+class Site(WithMmb):
     """A client and a server."""
 
     def __init__(self, folder, backend, mtu=None, queues=None):

@@ -47,6 +47,18 @@ macro_rules! timeout {
     };
 }
 
+macro_rules! switch {
+    ($name:literal, $field:ident, $help:literal) => {
+        SettingInfo {
+            name: $name,
+            values: Values::Words(OFF_ON),
+            help: $help,
+            get: |settings| settings.connections.$field.into(),
+            put: |settings, n| settings.connections.$field = n != 0,
+        }
+    };
+}
+
 /// Every setting.
 pub static SETTINGS: &[SettingInfo] = &[
     SettingInfo {
@@ -104,20 +116,16 @@ pub static SETTINGS: &[SettingInfo] = &[
         get: |settings| settings.connections.nat_filtering as u32,
         put: |settings, n| settings.connections.nat_filtering = nth(&NatFiltering::ALL, n),
     },
-    SettingInfo {
-        name: "nat parity",
-        values: Values::Words(OFF_ON),
-        help: "whether even ports stay even and odd ones odd where there is a choice (RFC 4787 REQ-4)",
-        get: |settings| settings.connections.nat_parity.into(),
-        put: |settings, n| settings.connections.nat_parity = n != 0,
-    },
-    SettingInfo {
-        name: "nat contiguity",
-        values: Values::Words(OFF_ON),
-        help: "whether neighbouring ports of an inside address become neighbours outside where they are free",
-        get: |settings| settings.connections.nat_contiguity.into(),
-        put: |settings, n| settings.connections.nat_contiguity = n != 0,
-    },
+    switch!(
+        "nat parity",
+        nat_parity,
+        "whether even ports stay even and odd ones odd where there is a choice (RFC 4787 REQ-4)"
+    ),
+    switch!(
+        "nat contiguity",
+        nat_contiguity,
+        "whether neighbouring ports of an inside address become neighbours outside where they are free"
+    ),
 ];
 
 const OFF_ON: &[(&str, &str)] = &[("off", "no"), ("on", "yes")];
