@@ -36,19 +36,12 @@ pub struct Losses {
     pub crowded_out: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
-    #[default]
-    Gone,
-    Waiting,
-    Released,
-}
-
 /// A packet that is held.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     key: Tuple,
-    stage: Stage,
+    /// It waits or is released.
+    is_there: bool,
     port: PortId,
     link: LinkType,
     /// Where its bytes lie.
@@ -64,6 +57,14 @@ struct Record {
 
 /// No place.
 const NONE: u16 = u16::MAX;
+
+/// Places in a word of bits.
+const BITS: usize = u64::BITS as usize;
+
+/// The bit of a place in its word.
+fn bit(place: u16) -> u64 {
+    1 << (usize::from(place) % BITS)
+}
 
 /// The early fragments of a worker.
 pub struct Held {
@@ -83,8 +84,8 @@ pub struct Held {
     datagrams: HashTable<u16>,
     waiting: usize,
     released: usize,
-    /// No record before this number is released.
-    cursor: u64,
+    /// A bit for each place, set if its packet is released: whatever comes in which order, the next one is found by a few words.
+    ready: Box<[u64]>,
     losses: Losses,
 }
 
@@ -105,7 +106,7 @@ impl Held {
             datagrams: HashTable::new(),
             waiting: 0,
             released: 0,
-            cursor: 0,
+            ready: Box::default(),
             losses: Losses::default(),
         }
     }
@@ -117,7 +118,7 @@ impl Held {
         }
         let nobody = Record {
             key: Tuple::default(),
-            stage: Stage::Gone,
+            is_there: false,
             port: PortId(0),
             link: LinkType::Ethernet,
             at: 0,
@@ -129,6 +130,7 @@ impl Held {
         };
         self.records = vec![nobody; usize::from(self.places)].into();
         self.bytes = vec![0; self.room].into();
+        self.ready = vec![0; usize::from(self.places).div_ceil(BITS)].into();
         // A table that is never more than half full clears away its traces of what was removed without growing.
         self.datagrams = HashTable::with_capacity(2 * usize::from(self.places));
     }
@@ -177,7 +179,7 @@ impl Held {
         self.waiting += 1;
         self.records[usize::from(place)] = Record {
             key,
-            stage: Stage::Waiting,
+            is_there: true,
             port: packet.port,
             link: packet.link,
             at,
@@ -197,28 +199,26 @@ impl Held {
             return;
         }
         let key = key.packed();
-        let records = &mut self.records;
-        let same = |place: &u16| records[usize::from(*place)].key == key;
+        let same = |place: &u16| self.records[usize::from(*place)].key == key;
         let Ok(entry) = self.datagrams.find_entry(self.hasher.hash(&key), same) else { return };
         let (mut place, _) = entry.remove();
-        while let Some(record) = records.get_mut(usize::from(place)) {
-            record.stage = Stage::Released;
+        while let Some(record) = self.records.get(usize::from(place)) {
+            self.ready[usize::from(place) / BITS] |= bit(place);
             (self.waiting, self.released) = (self.waiting - 1, self.released + 1);
             place = record.next;
         }
-        self.cursor = self.oldest;
     }
 
     /// Nobody has to wait any more: all is to be taken.
     pub fn release_all(&mut self) {
         self.datagrams.clear();
         for number in self.oldest..self.next {
-            let record = self.record(number);
-            if record.stage == Stage::Waiting {
-                record.stage = Stage::Released;
+            let place = self.place(number);
+            if self.records[usize::from(place)].is_there {
+                self.ready[usize::from(place) / BITS] |= bit(place);
             }
         }
-        (self.released, self.waiting, self.cursor) = (self.len(), 0, self.oldest);
+        (self.released, self.waiting) = (self.len(), 0);
     }
 
     /// Gives out one of the packets that are released, the oldest first. False if there is none.
@@ -226,20 +226,29 @@ impl Held {
         if self.released == 0 {
             return false;
         }
-        while self.cursor < self.next {
-            let place = self.place(self.cursor);
-            self.cursor += 1;
-            let record = &mut self.records[usize::from(place)];
-            if record.stage == Stage::Released {
-                record.stage = Stage::Gone;
-                let Record { port, link, at, len, .. } = *record;
-                out(Released { place, port, link, bytes: &self.bytes[at..at + len] });
-                self.released -= 1;
-                self.let_go();
-                return true;
-            }
-        }
-        false
+        let Some(place) = self.first_ready() else { return false };
+        let record = &mut self.records[usize::from(place)];
+        record.is_there = false;
+        let Record { port, link, at, len, .. } = *record;
+        out(Released { place, port, link, bytes: &self.bytes[at..at + len] });
+        self.ready[usize::from(place) / BITS] &= !bit(place);
+        self.released -= 1;
+        self.let_go();
+        true
+    }
+
+    /// The place of the oldest packet that is released.
+    fn first_ready(&self) -> Option<u16> {
+        let from = self.place(self.oldest);
+        let start = usize::from(from) / BITS;
+        let younger = !(bit(from) - 1);
+        // All the way around: what is older than `from` in its own word comes last.
+        let first = (start, self.ready[start] & younger);
+        let others = (start + 1..self.ready.len()).chain(0..=start).map(|word| (word, self.ready[word]));
+        let mut words = std::iter::once(first).chain(others);
+        words
+            .find(|(_, bits)| *bits != 0)
+            .map(|(word, bits)| (word * BITS) as u16 + bits.trailing_zeros() as u16)
     }
 
     /// Lets go of what is too old.
@@ -315,9 +324,11 @@ impl Held {
     /// Lets go of the oldest packet that is held; it is the first of its datagram.
     fn drop_oldest(&mut self) {
         let place = self.place(self.oldest);
-        let Record { key, stage, next, last, pieces, .. } = self.records[usize::from(place)];
-        self.records[usize::from(place)].stage = Stage::Gone;
-        if stage == Stage::Released {
+        let Record { key, next, last, pieces, .. } = self.records[usize::from(place)];
+        self.records[usize::from(place)].is_there = false;
+        let ready = &mut self.ready[usize::from(place) / BITS];
+        if *ready & bit(place) != 0 {
+            *ready &= !bit(place);
             self.released -= 1;
         } else {
             self.waiting -= 1;
@@ -337,10 +348,9 @@ impl Held {
 
     /// Forgets records that are gone, as far as none that is not stands before them.
     fn let_go(&mut self) {
-        while self.oldest < self.next && self.record(self.oldest).stage == Stage::Gone {
+        while self.oldest < self.next && !self.record(self.oldest).is_there {
             self.oldest += 1;
         }
-        self.cursor = self.cursor.max(self.oldest);
     }
 }
 

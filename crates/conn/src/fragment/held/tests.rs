@@ -110,8 +110,8 @@ fn nothing_is_held_before_there_is_memory_nor_what_is_larger_than_it() {
     assert_eq!(take(&mut held).expect("it is released").1, [2; 100]);
 }
 
-const PLACES: usize = 12;
-const ROOM: usize = 256;
+/// Places and bytes: released ones are marked in a single word, and in several.
+const SIZES: [(usize, usize); 2] = [(12, 256), (70, 1024)];
 const LONGEST: usize = 60;
 
 #[derive(Clone, Debug)]
@@ -144,8 +144,11 @@ struct Plain {
 
 proptest! {
     #[test]
-    fn nothing_is_changed_or_lost_uncounted(steps in prop::collection::vec(step(), 1..300)) {
-        let mut held = held(PLACES as u16, ROOM);
+    fn nothing_is_changed_or_lost_uncounted(
+        steps in prop::collection::vec(step(), 1..300),
+        (places, room) in prop::sample::select(&SIZES[..]),
+    ) {
+        let mut held = held(places as u16, room);
         let (mut plain, mut now_ms) = (VecDeque::<Plain>::new(), 0);
         for (number, step) in steps.into_iter().enumerate() {
             match step {
@@ -156,7 +159,7 @@ proptest! {
                     let crowded_out = held.losses().crowded_out as usize;
                     let used: usize = plain.iter().map(|other| other.bytes.len()).sum();
                     // What was taken amid others keeps its bytes; so do those at the end that a packet did not fit into.
-                    let roomy = gaps == 0 && plain.len() < PLACES && used + 2 * LONGEST < ROOM;
+                    let roomy = gaps == 0 && plain.len() < places && used + 2 * LONGEST < room;
                     prop_assert!(crowded_out == 0 || !roomy, "{crowded_out} made room without need");
                     drop(plain.drain(..crowded_out));
                     prop_assert!(plain.iter().all(|other| other.place != place));
