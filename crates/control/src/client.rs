@@ -63,7 +63,12 @@ impl Client {
             io::ErrorKind::PermissionDenied => ClientError::NotAllowed(path.to_owned()),
             _ => ClientError::NoDaemon { path: path.to_owned(), error },
         })?;
-        Ok(Client { stream })
+        Ok(Client::over(stream))
+    }
+
+    /// Talks over a stream whose other end is the daemon's.
+    pub fn over(stream: UnixStream) -> Client {
+        Client { stream }
     }
 
     /// Gives up when the daemon says nothing for so long. Without this, it may take its time: a large policy
@@ -150,7 +155,8 @@ impl Client {
     ) -> Result<End, E> {
         let reader = self.stream.try_clone().map_err(ClientError::from)?;
         let (lines, answer) = mpsc::channel();
-        thread::spawn(move || drain(reader, &lines));
+        let reading = thread::Builder::new().name("mmb-answer".to_owned());
+        reading.spawn(move || drain(reader, &lines)).map_err(ClientError::from)?;
         for line in answer.into_iter().flatten() {
             match line? {
                 Answer::End(end) => return Ok(end),

@@ -1,6 +1,7 @@
 //! The control socket's server: accepts clients and gives each a thread, within its [`Limits`].
 //!
-//! [`Server::bind`] starts one thread that accepts. [`Server::shutdown`] (or dropping) stops it, removes the
+//! [`Server::bind`] starts one thread that accepts; [`Server::adopt`] takes a client that is connected already, and a server
+//! that is [`Server::unbound`] has no others. [`Server::shutdown`] (or dropping) stops it, removes the
 //! socket, lets answers that are being written end for a moment, and then lets every client go. Packets know
 //! nothing of all this.
 
@@ -12,6 +13,7 @@ use crate::respond::refuse;
 use crate::session::{Context, converse};
 use crate::socket::Socket;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -41,12 +43,18 @@ pub struct ServerOptions {
     pub limits: Limits,
 }
 
-/// The listening daemon. Dropping it is [`Server::shutdown`].
+/// The daemon as clients see it. Dropping it is [`Server::shutdown`].
 #[derive(Debug)]
 pub struct Server {
+    reception: Reception,
+    door: Option<Door>,
+}
+
+/// Where clients come in by themselves.
+#[derive(Debug)]
+struct Door {
     socket: Arc<Socket>,
-    clients: Arc<Clients>,
-    acceptor: Option<JoinHandle<()>>,
+    acceptor: JoinHandle<()>,
 }
 
 impl Server {
@@ -68,15 +76,18 @@ impl Server {
         options: ServerOptions,
     ) -> Result<Server, BindError> {
         let socket = Arc::new(Socket::bind(path, options.group.as_deref())?);
-        let clients = Arc::new(Clients::new(options.limits));
+        let mut server = Server::unbound(daemon, options.limits);
         let acceptor = {
-            let (socket, clients) = (Arc::clone(&socket), Arc::clone(&clients));
+            let (socket, reception) = (Arc::clone(&socket), server.reception.clone());
             thread::Builder::new()
                 .name("mmb-control".to_owned())
-                .spawn(move || accept(&socket.listener, &clients, &daemon))
+                .spawn(move || reception.accept(&socket.listener))
         };
         match acceptor {
-            Ok(acceptor) => Ok(Server { socket, clients, acceptor: Some(acceptor) }),
+            Ok(acceptor) => {
+                server.door = Some(Door { socket, acceptor });
+                Ok(server)
+            }
             Err(error) => {
                 socket.remove();
                 Err(BindError::Io { path: path.to_owned(), what: "start the thread that accepts", error })
@@ -84,9 +95,15 @@ impl Server {
         }
     }
 
-    /// Where it listens.
-    pub fn path(&self) -> &Path {
-        &self.socket.path
+    /// Listens nowhere: its clients are those that it is given with [`Server::adopt`].
+    pub fn unbound(daemon: Arc<Mutex<Daemon>>, limits: Limits) -> Server {
+        Server { reception: Reception { daemon, clients: Arc::new(Clients::new(limits)) }, door: None }
+    }
+
+    /// Takes whoever is at the other end of a stream for a client, like one that came by the socket. Where there is no
+    /// place for it, it is told so and let go.
+    pub fn adopt(&self, stream: UnixStream) {
+        self.reception.receive(stream);
     }
 
     /// Stops listening, lets the clients go and removes the socket.
@@ -95,29 +112,50 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.socket.remove();
-        self.clients.stopping.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts: it gets an error from now on.
-        let _ = rustix::net::shutdown(&self.socket.listener, rustix::net::Shutdown::Both);
-        if let Some(acceptor) = self.acceptor.take() {
+        let clients = &self.reception.clients;
+        clients.stopping.store(true, Ordering::SeqCst);
+        if let Some(Door { socket, acceptor }) = self.door.take() {
+            socket.remove();
+            // Wakes the thread that accepts: it gets an error from now on.
+            let _ = rustix::net::shutdown(&socket.listener, rustix::net::Shutdown::Both);
             let _ = acceptor.join();
         }
-        self.clients.let_all_go();
+        clients.let_all_go();
     }
 }
 
-fn accept(listener: &UnixListener, clients: &Arc<Clients>, daemon: &Arc<Mutex<Daemon>>) {
-    loop {
-        let accepted = listener.accept();
-        if clients.stopping.load(Ordering::SeqCst) {
-            return;
+/// Lets clients in and has them talked to.
+#[derive(Clone)]
+struct Reception {
+    daemon: Arc<Mutex<Daemon>>,
+    clients: Arc<Clients>,
+}
+
+impl fmt::Debug for Reception {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reception").field("clients", &self.clients).finish_non_exhaustive()
+    }
+}
+
+impl Reception {
+    /// Receives who comes to the socket, until the server stops.
+    fn accept(&self, listener: &UnixListener) {
+        loop {
+            let accepted = listener.accept();
+            if self.clients.stopping.load(Ordering::SeqCst) {
+                return;
+            }
+            match accepted {
+                Ok((stream, _)) => self.receive(stream),
+                Err(_) => thread::sleep(ACCEPT_PAUSE),
+            }
         }
-        let Ok((stream, _)) = accepted else {
-            thread::sleep(ACCEPT_PAUSE);
-            continue;
-        };
-        let Some(guest) = clients.admit(stream) else { continue };
-        let daemon = Arc::clone(daemon);
+    }
+
+    /// Gives a client a seat and a thread, if there is one of each.
+    fn receive(&self, stream: UnixStream) {
+        let Some(guest) = self.clients.admit(stream) else { return };
+        let daemon = Arc::clone(&self.daemon);
         let talk = move || {
             // Its seat is free only when nothing of the conversation is left.
             let guest = guest;

@@ -1,0 +1,74 @@
+//! Clients that are connected already when the server gets them: they are served, counted and let go like others.
+
+mod common;
+
+use common::{FOREVER, answer, ask, rules, start};
+use mmb_control::protocol::Request;
+use mmb_control::{Client, ClientError, Limits, Server, ServerOptions};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+/// Both ends of a connection: one for the server, one that does not wait forever.
+fn pair() -> (UnixStream, UnixStream) {
+    let (theirs, ours) = UnixStream::pair().expect("a pair");
+    ours.set_read_timeout(Some(FOREVER)).expect("sets");
+    (theirs, ours)
+}
+
+fn adopted(server: &Server) -> Client {
+    let (theirs, ours) = pair();
+    server.adopt(theirs);
+    Client::over(ours)
+}
+
+/// The rules in force, as this client hears of them.
+fn listed(client: &mut Client) -> Vec<String> {
+    let (answers, end) = ask(client, &Request::Run(vec!["list".into()]));
+    assert!(end.ok, "{answers:?}");
+    rules(&answers)
+}
+
+#[test]
+fn a_server_without_a_socket_serves_whom_it_adopts() {
+    let mut mmb = start("add all accept");
+    mmb.server = None;
+    let server = Server::unbound(Arc::clone(&mmb.daemon), Limits::default());
+    let (mut one, mut other) = (adopted(&server), adopted(&server));
+    let (_, end) = ask(&mut one, &Request::Run(vec!["add tcp-dport 80 drop".into()]));
+    assert!(end.ok);
+    assert_eq!(listed(&mut other), ["1 add all accept", "2 add tcp-dport 80 drop"]);
+    assert!(UnixStream::connect(&mmb.path).is_err(), "there is no other way in");
+}
+
+#[test]
+fn adopted_clients_and_those_of_the_socket_share_the_seats() {
+    let mut mmb = start("");
+    mmb.server = None;
+    let limits = Limits { clients: 2, ..Limits::default() };
+    let options = ServerOptions { limits, ..ServerOptions::default() };
+    let server = Server::bind_with(&mmb.path, Arc::clone(&mmb.daemon), options).expect("binds");
+    let (mut by_socket, mut by_hand) = (mmb.client(), adopted(&server));
+    assert!(listed(&mut by_socket).is_empty() && listed(&mut by_hand).is_empty());
+    let (theirs, mut refused) = pair();
+    server.adopt(theirs);
+    let told = answer(&refused);
+    assert!(told[0]["error"]["error"].as_str().is_some_and(|error| error.contains("2 clients")), "{told:?}");
+    assert_eq!(refused.read(&mut [0]).expect("is let go"), 0);
+}
+
+#[test]
+fn a_shutdown_lets_adopted_clients_go() {
+    let mut mmb = start("");
+    mmb.server = None;
+    let server = Server::unbound(Arc::clone(&mmb.daemon), Limits::default());
+    let (theirs, mut half) = pair();
+    server.adopt(theirs);
+    half.write_all(b"{").expect("writes");
+    let mut idle = adopted(&server);
+    assert!(listed(&mut idle).is_empty());
+    server.shutdown();
+    let asked = idle.ask(&Request::Save, |_| Ok(()));
+    assert!(matches!(asked, Err(ClientError::Lost | ClientError::Io(_))), "{asked:?}");
+    assert_eq!(Arc::strong_count(&mmb.daemon), 1, "no thread is left that knows the daemon");
+}
