@@ -1,7 +1,7 @@
 //! Control of a running mmb: requests and answers, the unix socket, the state of the daemon.
 //!
 //! [`Daemon`] owns the policy in force, the control side of the engine and the [`Host`]; [`Server`] lets
-//! clients talk to it over a unix socket; [`Client`] is the other end. What they say to each other is in
+//! clients talk to it, over a unix socket or streams that it is given; [`Client`] is the other end. What they say to each other is in
 //! `docs/protocol.md` and, for programs in Rust, in [`protocol`] and [`answer`].
 //!
 //! The state is behind one mutex. A client's thread holds it while it looks at something or makes a change,

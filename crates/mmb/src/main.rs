@@ -1,7 +1,7 @@
 //! The program: reads the command line and hands over to the module that does the work.
 //!
 //! `run` and `client` know DPDK and the daemon's socket; `replay`, `bench`, `import` and `check` need neither. Only this
-//! crate turns errors into messages and exit statuses: 0 done, 1 refused, 2 bad usage.
+//! crate ends the program, and knows exit statuses: 0 done, 1 refused, 2 bad usage.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -10,14 +10,13 @@ mod client;
 mod import;
 mod man;
 mod output;
-mod policy_file;
 mod replay;
 mod run;
 mod tsc;
 
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
-use cli::{Cli, Command, CompletionsArgs, Global, Line, ShellArg};
+use cli::{CheckArgs, Cli, Command, CompletionsArgs, Global, Line, ShellArg};
 use client::ClientOptions;
 use std::process::ExitCode;
 
@@ -45,7 +44,7 @@ fn dispatch(command: Command, global: Global) -> anyhow::Result<ExitCode> {
         Command::Run(args) => return run::main(&args, &global),
         Command::Completions(args) => return completions(&args),
         Command::Replay(args) => return replay::main(&args, &global),
-        Command::Check(args) => return policy_file::check(&args, &global),
+        Command::Check(args) => return check(&args, &global),
         Command::Import(from) => return import::main(&from, &global),
         Command::Bench(args) => return bench::main(&args, &global),
         Command::Man(args) => return man::main(&args),
@@ -77,6 +76,11 @@ pub(crate) fn bad_usage(message: &str) -> ! {
 
 fn client_options(global: Global) -> ClientOptions {
     ClientOptions { socket: global.socket, json: global.json }
+}
+
+fn check(args: &CheckArgs, global: &Global) -> anyhow::Result<ExitCode> {
+    let good = mmb_client::policy_file::check(&args.file, global.json, &output::Terminal)?;
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn completions(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {

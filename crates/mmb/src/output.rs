@@ -1,6 +1,25 @@
 //! Standard output and error, written so that a closed pipe (`mmb list | head`) ends the program quietly.
 
+use mmb_client::{Colors, Gone, Sink};
 use std::io::{ErrorKind, IsTerminal, Write};
+
+/// Standard output and error as errands use them.
+pub(crate) struct Terminal;
+
+impl Sink for Terminal {
+    fn out(&self, text: &str) -> Result<(), Gone> {
+        print(text);
+        Ok(())
+    }
+
+    fn err(&self, text: &str) {
+        tell(text);
+    }
+
+    fn colors(&self) -> Colors {
+        Colors { out: stdout_is_colored(), err: stderr_is_colored() }
+    }
+}
 
 /// Writes text to standard output. Where its reader is gone there is nobody left to work for: the program ends.
 pub(crate) fn print(text: &str) {
@@ -30,7 +49,18 @@ pub(crate) fn tell(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Whether standard error shows colours: it is a terminal, and nobody asked for none (no-color.org).
-pub(crate) fn stderr_is_colored() -> bool {
-    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+/// Whether standard output shows colours: a terminal that can, and nobody asked for none.
+pub(crate) fn stdout_is_colored() -> bool {
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    std::io::stdout().is_terminal() && colors_are_wanted() && !dumb
+}
+
+/// Whether standard error shows colours: it is a terminal, and nobody asked for none.
+fn stderr_is_colored() -> bool {
+    std::io::stderr().is_terminal() && colors_are_wanted()
+}
+
+/// no-color.org
+fn colors_are_wanted() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

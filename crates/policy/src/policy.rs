@@ -7,7 +7,7 @@ mod connections;
 
 use crate::command::{Command, Commands};
 use crate::diagnostic::{Diagnostic, MOST_TOLD, Note, Span};
-use crate::rule::{Rule, RuleId};
+use crate::rule::{Rule, RuleId, Target};
 use crate::rules::{Entry, Rules};
 use crate::setting::Setting;
 use std::collections::BTreeSet;
@@ -202,6 +202,12 @@ impl Policy {
     /// The policy, with numbers to come above those that `other` used.
     pub(crate) fn above(self, other: &Policy) -> Policy {
         Policy { last_id: self.last_id.max(other.last_id), ..self }
+    }
+
+    /// Whether some rule may change a packet.
+    pub fn rewrites(&self) -> bool {
+        let mut targets = self.rules.iter().flat_map(|rule| rule.targets);
+        targets.any(|target| !matches!(target, Target::Drop(_) | Target::Accept))
     }
 
     /// The policy as a file that parses to the same policy: rules with their numbers, changed settings, ports

@@ -15,7 +15,6 @@ mod source;
 mod updates;
 
 use crate::cli::{BenchArgs, ClassifierArg, Global};
-use crate::policy_file;
 use anyhow::Context;
 use arena::Arena;
 use linear::Linear;
@@ -71,7 +70,8 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
             let rules = set.policy.rules.len();
             anyhow::ensure!(rules <= MOST_LINEAR, "{rules} rules are too many to hold against every packet");
             let mut linear = Linear::new(&set.policy)?;
-            let measured = measure::run(&mut linear, &mut set.packets(args)?, rewrites(&set), effort(args));
+            let measured =
+                measure::run(&mut linear, &mut set.packets(args)?, set.policy.rewrites(), effort(args));
             let matches = linear.matches_per_packet();
             Report { load: Load { rules, policy_bytes, ..Load::default() }, measured, matches }
         }
@@ -88,7 +88,8 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
         ClassifierArg::Merged | ClassifierArg::EveryTuple => {
             let (engine, worker, load) = started_alone(&set, args)?;
             let mut pipeline = Pipeline::new(&engine, worker, step(args));
-            let measured = measure::run(&mut pipeline, &mut set.packets(args)?, rewrites(&set), effort(args));
+            let measured =
+                measure::run(&mut pipeline, &mut set.packets(args)?, set.policy.rewrites(), effort(args));
             let matched: u64 = set.policy.rules.keys().map(|id| engine.rule_count(id).packets).sum();
             let matches = matched as f64 / measured.taken.max(1) as f64;
             Report { load: Load { policy_bytes, ..load }, measured, matches }
@@ -135,10 +136,6 @@ fn wire() -> PortTable {
             .map(|(name, peer)| PortSpec { name: name.into(), mtu: None, peer: Some(PortId(peer)) })
             .to_vec(),
     )
-}
-
-fn rewrites(set: &Set) -> bool {
-    policy_file::rewrites(&set.policy)
 }
 
 fn effort(args: &BenchArgs) -> Effort {

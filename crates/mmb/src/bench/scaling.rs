@@ -8,7 +8,7 @@ use super::arena::Arena;
 use super::measure::turn;
 use super::report::{Shown, rounded, to_thousands};
 use super::source::Set;
-use super::{rewrites, started, step};
+use super::{started, step};
 use crate::cli::BenchArgs;
 use crate::tsc::Tsc;
 use anyhow::ensure;
@@ -60,7 +60,7 @@ pub(super) fn run(set: &Set, args: &BenchArgs) -> anyhow::Result<Scaling> {
         worker,
         arena,
         verdicts: [Verdict::Drop(DropReason::NoBuffer); VECTOR],
-        changes: rewrites(set),
+        changes: set.policy.rewrites(),
         now_ns: 0,
         step_ns: step(args).as_nanos() as u64,
     };

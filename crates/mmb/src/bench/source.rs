@@ -3,8 +3,9 @@
 use super::Arena;
 use crate::cli::{BenchArgs, Global, Traffic as TrafficArg};
 use crate::import::classbench::{self, Reading};
-use crate::{output, policy_file};
+use crate::output;
 use anyhow::{Context, bail, ensure};
+use mmb_client::policy_file;
 use mmb_io::pcap::{CaptureReader, Item};
 use mmb_packet::LinkType;
 use mmb_packet::checksum::{TCP, UDP};
@@ -31,7 +32,9 @@ impl Set {
     pub(super) fn load(args: &BenchArgs, global: &Global) -> anyhow::Result<Option<Set>> {
         let source = &args.source;
         let (name, policy, background, hit) = if let Some(path) = &source.rules {
-            let Some(policy) = policy_file::load(path, global)? else { return Ok(None) };
+            let Some(policy) = policy_file::load(path, global.json, &output::Terminal)? else {
+                return Ok(None);
+            };
             (path.display().to_string(), policy, Background::Mixed, 0.0)
         } else if let Some(path) = &source.filters {
             let name = path.display().to_string();

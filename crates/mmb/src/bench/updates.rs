@@ -6,9 +6,9 @@
 //! time goes from before the policy is changed to the end of the first vector that was decided by the new one.
 
 use super::arena::Arena;
+use super::memory;
 use super::report::{Shown, rounded};
 use super::source::Set;
-use super::{memory, rewrites};
 use crate::cli::BenchArgs;
 use crate::tsc::Tsc;
 use anyhow::ensure;
@@ -86,7 +86,7 @@ pub(super) fn run(
     args: &BenchArgs,
 ) -> anyhow::Result<Report> {
     ensure!(!set.policy.rules.is_empty(), "{}: there are no rules to change", set.name);
-    ensure!(!rewrites(set), "{}: changes are measured with rules that rewrite nothing", set.name);
+    ensure!(!set.policy.rewrites(), "{}: changes are measured with rules that rewrite nothing", set.name);
     let probe = Probe::find(&mut worker, args.seed)?;
     let mut arena = with_probe(&mut arena, &probe.frame);
     let shared = Shared::default();

@@ -1,7 +1,9 @@
 //! The prompt: line editing, history, completion, and help on `?`.
 
-use super::report::is_colored;
-use super::{help, names};
+use super::SHELL_WORDS;
+use crate::output;
+use mmb_client::{help, names};
+use mmb_control::Client;
 use mmb_policy::complete::{Candidate, CandidateKind};
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
@@ -47,7 +49,7 @@ impl Editor {
             .history_ignore_space(true)
             .completion_type(CompletionType::List)
             .completion_show_all_if_ambiguous(true)
-            .color_mode(if is_colored() { ColorMode::Enabled } else { ColorMode::Disabled })
+            .color_mode(if output::stdout_is_colored() { ColorMode::Enabled } else { ColorMode::Disabled })
             .build();
         let mut editor = rustyline::Editor::with_config(config)?;
         editor.set_helper(Some(Assistant { socket: socket.to_owned(), files: FilenameCompleter::new() }));
@@ -76,8 +78,8 @@ impl Editor {
                 self.remember(&line);
                 return Ok(Typed::Line(line));
             };
-            let known = names::ask(&self.socket, &line[..at]);
-            crate::output::print(&help::at(&line, at, &known));
+            let known = names::ask(&|| Client::connect(&self.socket), &line[..at]);
+            output::print(&help::at(&line, at, &known, SHELL_WORDS));
             (before, behind) = (line[..at].to_owned(), line[at..].to_owned());
         }
     }
@@ -159,7 +161,8 @@ impl Completer for Assistant {
         at: usize,
         context: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
-        let candidates = help::words(line, at, &names::ask(&self.socket, &line[..at]));
+        let known = names::ask(&|| Client::connect(&self.socket), &line[..at]);
+        let candidates = help::words(line, at, &known, SHELL_WORDS);
         if candidates.iter().any(|candidate| candidate.kind == CandidateKind::File) {
             return self.files.complete(line, at, context);
         }

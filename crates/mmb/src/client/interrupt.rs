@@ -32,11 +32,12 @@ impl Watch {
         }
         Watch(handlers.as_ref())
     }
+}
 
-    /// Somebody has pressed Ctrl-C.
-    pub(crate) fn is_over(&self) -> bool {
-        self.0.is_some_and(|handlers| handlers.came.load(Ordering::SeqCst))
-    }
+/// Somebody has pressed Ctrl-C since the last [`Watch`] began.
+pub(crate) fn came() -> bool {
+    let handlers = HANDLERS.get().and_then(Option::as_ref);
+    handlers.is_some_and(|handlers| handlers.came.load(Ordering::SeqCst))
 }
 
 impl Drop for Watch {

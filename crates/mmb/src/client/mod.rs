@@ -1,33 +1,36 @@
-//! The other end of the control socket: one-shot commands and the interactive shell.
+//! The program as a client of a running one: one-shot commands and the interactive shell.
 //!
-//! Both make an [`Errand`] of what was typed and let a [`Runner`] do it: it asks the daemon (a connection for
-//! each errand, so that a daemon that was restarted is simply there again) and prints the answer for people
-//! or as JSON. Only `check` needs no daemon.
+//! Both make an [`Errand`] of what was typed and let `mmb_client`'s [`Runner`] do it. Here is what is this program's own: the
+//! terminal, its colours, Ctrl-C, and exit statuses.
 //!
 //! Words of a one-shot command come from the user's shell, which has its own use for `"`, `!`, `|`, `{` and
 //! `>`. They are joined with single spaces, so a rule may be typed as many words or few: `mmb add tcp-dport
 //! 80 drop` and `mmb add 'tcp-dport 80 drop'` are the same. What the shell would eat needs single quotes:
 //! `mmb add '! tcp-syn' drop`, `mmb add tcp-dport '{80, 443}' drop`, `mmb add payload '"GET "' drop`.
 
-mod connections;
 mod editor;
-mod errand;
-mod file;
-mod help;
-mod human;
 mod interrupt;
-mod json;
-mod names;
-mod report;
-mod run;
 mod shell;
-mod table;
 
-use errand::{Errand, Misuse};
-use mmb_control::DEFAULT_SOCKET;
-use run::Runner;
+use crate::output::Terminal;
+use interrupt::Watch;
+use mmb_client::help::OwnWords;
+use mmb_client::{Connect, Errand, Failed, Misuse, Runner, Task};
+use mmb_control::{Client, DEFAULT_SOCKET};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// Words of the shell itself, and what they do.
+const SHELL_WORDS: OwnWords<'_> = &[
+    ("help", "shows what may follow the words behind it; so does ? anywhere"),
+    ("exit", "leaves the shell"),
+];
+
+const NO_DAEMON: &str = "  = start one with: mmb run --port lan=eth1 --port wan=eth2
+  = or say where it listens: --socket PATH
+";
+
+const WATCHING: &str = "watching connections; Ctrl-C ends it\n";
 
 /// Exit status of what cannot be meant.
 const BAD_USAGE: u8 = 2;
@@ -47,15 +50,40 @@ impl ClientOptions {
     }
 }
 
+/// Does errands at this terminal.
+fn runner<'a>(connect: &'a Connect<'a>, json: bool) -> Runner<'a> {
+    Runner {
+        connect,
+        sink: &Terminal,
+        enough: &interrupt::came,
+        json,
+        standard_streams: true,
+        own_words: SHELL_WORDS,
+        no_daemon: NO_DAEMON,
+        watching: WATCHING,
+    }
+}
+
+/// Does an errand, which line `line` of standard input was, if it was one. What has no end ends with Ctrl-C.
+fn run(runner: &Runner<'_>, errand: &Errand, line: Option<usize>) -> Result<(), Failed> {
+    let _watch = matches!(errand.task, Task::Monitor(_)).then(Watch::begin);
+    runner.run_line(errand, line)
+}
+
+/// Tells of an error that belongs to no errand.
+fn failure(message: &str, opts: &ClientOptions) {
+    mmb_client::failure(&Terminal, message, opts.json);
+}
+
 /// Runs one command, given in the words of the shell that started the program.
 pub(crate) fn main(words: Vec<String>, opts: ClientOptions) -> ExitCode {
     match Errand::from_words(&words) {
-        Ok(errand) => match Runner::new(&opts).run(&errand) {
+        Ok(errand) => match run(&runner(&|| Client::connect(opts.socket()), opts.json), &errand, None) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(run::Failed) => ExitCode::FAILURE,
+            Err(Failed) => ExitCode::FAILURE,
         },
         Err(Misuse(message)) => {
-            report::failure(&message, opts.json);
+            failure(&message, &opts);
             ExitCode::from(BAD_USAGE)
         }
     }

@@ -1,12 +1,10 @@
 //! The interactive shell: a prompt with history, completion and help where someone sits at it, and the same
 //! commands line by line from standard input where not.
 
-use super::ClientOptions;
 use super::editor::{Editor, Typed};
-use super::errand::{Errand, Misuse, Task};
-use super::report;
-use super::run::{Failed, Runner};
+use super::{ClientOptions, failure, run, runner};
 use crate::output;
+use mmb_client::{Errand, Failed, Misuse, Task};
 use mmb_control::{Client, ClientError};
 use std::io::{self, BufRead, IsTerminal};
 use std::path::Path;
@@ -19,21 +17,22 @@ pub(crate) fn main(opts: &ClientOptions) -> ExitCode {
 
 /// Runs every line, also behind one that failed; the exit status tells whether one did.
 fn piped(opts: &ClientOptions) -> ExitCode {
-    let runner = Runner::new(opts);
+    let connect = || Client::connect(opts.socket());
+    let runner = runner(&connect, opts.json);
     let mut failed = false;
     for command in joined(io::stdin().lock().lines()) {
         let (number, text) = match command {
             Ok(command) => command,
             Err(error) => {
-                report::failure(&format!("cannot read standard input: {error}"), opts.json);
+                failure(&format!("cannot read standard input: {error}"), opts);
                 return ExitCode::FAILURE;
             }
         };
         match Errand::from_line(&text) {
             Ok(Errand { task: Task::Exit, .. }) => break,
-            Ok(errand) => failed |= runner.run_line(&errand, Some(number)) == Err(Failed),
+            Ok(errand) => failed |= run(&runner, &errand, Some(number)) == Err(Failed),
             Err(Misuse(message)) => {
-                report::failure(&message, opts.json);
+                failure(&message, opts);
                 failed = true;
             }
         }
@@ -65,11 +64,12 @@ fn joined(
 }
 
 fn interactive(opts: &ClientOptions) -> ExitCode {
-    let runner = Runner::new(opts);
+    let connect = || Client::connect(opts.socket());
+    let runner = runner(&connect, opts.json);
     let mut editor = match Editor::new(opts.socket()) {
         Ok(editor) => editor,
         Err(error) => {
-            report::failure(&format!("cannot use this terminal: {error}"), opts.json);
+            failure(&format!("cannot use this terminal: {error}"), opts);
             return ExitCode::FAILURE;
         }
     };
@@ -83,7 +83,7 @@ fn interactive(opts: &ClientOptions) -> ExitCode {
             Ok(Typed::Nothing) => continue,
             Ok(Typed::End) => break,
             Err(error) => {
-                report::failure(&format!("cannot read from this terminal: {error}"), opts.json);
+                failure(&format!("cannot read from this terminal: {error}"), opts);
                 return ExitCode::FAILURE;
             }
         };
@@ -92,8 +92,8 @@ fn interactive(opts: &ClientOptions) -> ExitCode {
             match Errand::from_line(&command) {
                 Ok(Errand { task: Task::Exit, .. }) => return ExitCode::SUCCESS,
                 // What failed was printed, and the next line may work.
-                Ok(errand) => drop(runner.run(&errand)),
-                Err(Misuse(message)) => report::failure(&message, opts.json),
+                Ok(errand) => drop(run(&runner, &errand, None)),
+                Err(Misuse(message)) => failure(&message, opts),
             }
         }
     }

@@ -16,11 +16,12 @@ use crate::cli::{
     ActionArg, ClassbenchArgs, FamilyArg, FlagsArg, Global, ImportFiles, ImportFrom, IptablesArgs,
     PortlessArg,
 };
-use crate::{output, policy_file};
+use crate::output;
 use anyhow::{Context, bail};
 use classbench::{Filter, Reading};
 use cube::Family;
 use draft::{Draft, Effect, LeftOut, Remarks};
+use mmb_client::policy_file::{self, name};
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
@@ -147,8 +148,4 @@ fn is_xz(path: &Path) -> bool {
     let mut magic = [0; XZ.len()];
     let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
     read.is_ok() && magic == XZ
-}
-
-fn name(path: &Path) -> String {
-    if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
 }

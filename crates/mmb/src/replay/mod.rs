@@ -13,8 +13,9 @@ mod summary;
 mod wiring;
 
 use crate::cli::{Global, ReplayArgs};
-use crate::policy_file;
+use crate::output::Terminal;
 use anyhow::Context;
+use mmb_client::policy_file;
 use mmb_engine::{Engine, PortSpec, PortTable};
 use mmb_packet::PortId;
 use pump::Pump;
@@ -28,7 +29,7 @@ use wiring::Wiring;
 /// A policy or a capture that cannot be used from its beginning, or an output that cannot be written.
 pub(crate) fn main(args: &ReplayArgs, global: &Global) -> anyhow::Result<ExitCode> {
     let wiring = Wiring::from_args(args).unwrap_or_else(|message| crate::bad_usage(&message));
-    let Some(policy) = policy_file::load(&args.rules, global)? else {
+    let Some(policy) = policy_file::load(&args.rules, global.json, &Terminal)? else {
         return Ok(ExitCode::FAILURE);
     };
     let ports = PortTable(
@@ -44,7 +45,7 @@ pub(crate) fn main(args: &ReplayArgs, global: &Global) -> anyhow::Result<ExitCod
     let worker = workers.into_iter().next().context("the engine has no worker")?;
     engine.publish(&policy).with_context(|| args.rules.display().to_string())?;
 
-    let streams = files::open(&wiring, &args.rules, policy_file::rewrites(&policy))?;
+    let streams = files::open(&wiring, &args.rules, policy.rewrites())?;
     let done = Pump::new(worker, streams).run()?;
 
     let summary = Summary::collect(&done, &engine, &policy);

@@ -17,10 +17,10 @@ mod wiring;
 
 use crate::cli::{Global, PollArg, RunArgs};
 use crate::output;
-use crate::policy_file;
 use anyhow::Context;
 use exchange::Exchange;
 use host::LiveHost;
+use mmb_client::policy_file;
 use mmb_control::{Daemon, Server, ServerOptions};
 use mmb_engine::{Engine, Worker};
 use mmb_io::{Health, LinkWatch, OpenOptions, Ports, kernel};
@@ -79,7 +79,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
 /// The policy to start with, with what the command line says on top; `None` if it is wrong, and that has been told.
 fn policy(args: &RunArgs, global: &Global) -> anyhow::Result<Option<Policy>> {
     let mut policy = match &args.policy {
-        Some(path) => match policy_file::load(path, global)? {
+        Some(path) => match policy_file::load(path, global.json, &output::Terminal)? {
             Some(policy) => policy,
             None => return Ok(None),
         },

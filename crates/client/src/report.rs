@@ -1,113 +1,13 @@
-//! What goes to the screen: answers to standard output, errors and notes to standard error, coloured where
-//! someone is there to see it.
+//! What is wrong, told to people where errors go and in JSON where answers go.
 
-use crate::output;
+use crate::sink::Sink;
 use mmb_control::answer::ErrorLine;
 use mmb_policy::diagnostic::{Diagnostic, Note, Span, Style};
 use serde_json::{Map, Value, json};
-use std::io::IsTerminal;
-
-/// Bytes collected before they are printed.
-const BUFFER: usize = 32 << 10;
+use std::error::Error;
 
 const BOLD: &str = "\x1b[1m";
-const DIM_UNDERLINE: &str = "\x1b[2;4m";
 const RESET: &str = "\x1b[0m";
-
-/// Colours of words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Color {
-    /// Came, is up, is well.
-    Green,
-    /// Went, is down, was dropped.
-    Red,
-}
-
-/// Standard output, or a string in tests; printed when full, when asked, and when dropped.
-#[derive(Debug)]
-pub(crate) struct Screen {
-    text: String,
-    colored: bool,
-    /// `None` in tests.
-    printed: bool,
-}
-
-impl Screen {
-    /// Standard output.
-    pub(crate) fn stdout() -> Screen {
-        Screen { text: String::new(), colored: is_colored(), printed: true }
-    }
-
-    /// Adds text.
-    pub(crate) fn text(&mut self, text: &str) {
-        self.text.push_str(text);
-        if self.printed && self.text.len() >= BUFFER {
-            self.flush();
-        }
-    }
-
-    /// Adds text in bold.
-    pub(crate) fn bold(&mut self, text: &str) {
-        self.painted(BOLD, text);
-    }
-
-    /// Adds the head of a table.
-    pub(crate) fn heading(&mut self, text: &str) {
-        self.painted(DIM_UNDERLINE, text);
-    }
-
-    /// Adds text in a colour.
-    pub(crate) fn color(&mut self, color: Color, text: &str) {
-        let code = match color {
-            Color::Green => "\x1b[32m",
-            Color::Red => "\x1b[31m",
-        };
-        self.painted(code, text);
-    }
-
-    fn painted(&mut self, code: &str, text: &str) {
-        if self.colored && !text.is_empty() {
-            self.text.push_str(code);
-            self.text.push_str(text);
-            self.text.push_str(RESET);
-        } else {
-            self.text.push_str(text);
-        }
-    }
-
-    /// Prints what is collected.
-    pub(crate) fn flush(&mut self) {
-        if self.printed && !self.text.is_empty() {
-            output::print(&std::mem::take(&mut self.text));
-        }
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        self.flush();
-    }
-}
-
-#[cfg(test)]
-impl Screen {
-    /// A screen that keeps what is written, without colours.
-    pub(crate) fn to_string() -> Screen {
-        Screen { text: String::new(), colored: false, printed: false }
-    }
-
-    /// What was written.
-    pub(crate) fn into_string(mut self) -> String {
-        std::mem::take(&mut self.text)
-    }
-}
-
-/// Whether standard output shows colours: a terminal that can, and nobody asked for none (no-color.org).
-pub(crate) fn is_colored() -> bool {
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    std::io::stdout().is_terminal() && !no_color && !dumb
-}
 
 /// The text that was read, to show errors in.
 #[derive(Clone, Copy, Debug)]
@@ -137,12 +37,12 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Shows errors: for people on standard error, in JSON on standard output, as one object with the first
+/// Shows errors: for people as errors, in JSON as an answer, as one object with the first
 /// error's members and, if there are more, all of them under `errors`.
-pub(crate) fn errors(errors: &[ErrorLine], source: Source<'_>, json: bool) {
+pub(crate) fn errors(sink: &dyn Sink, errors: &[ErrorLine], source: Source<'_>, json: bool) {
     if !json {
-        let style = stderr_style();
-        errors.iter().for_each(|error| output::tell(&rendered(error, source, style)));
+        let style = style(sink);
+        errors.iter().for_each(|error| sink.err(&rendered(error, source, style)));
         return;
     }
     let mut objects: Vec<Map<String, Value>> = errors.iter().map(|error| object(error, source)).collect();
@@ -151,25 +51,46 @@ pub(crate) fn errors(errors: &[ErrorLine], source: Source<'_>, json: bool) {
         objects[0].insert("errors".to_owned(), all);
     }
     if let Some(first) = objects.into_iter().next() {
-        output::print_json(&Value::Object(first));
+        say_json(sink, &Value::Object(first));
     }
 }
 
 /// Shows a note to people; in JSON it is part of the answer.
-pub(crate) fn note(note: &ErrorLine, source: Source<'_>) {
+pub(crate) fn note(sink: &dyn Sink, note: &ErrorLine, source: Source<'_>) {
     let text = match place(note, source) {
         Some((line, column, span)) => {
             let note = Note { line, column, span, message: note.message.clone() };
-            note.render_in(source.name, source.text, stderr_style())
+            note.render_in(source.name, source.text, style(sink))
         }
         None => format!("note: {}\n", note.message),
     };
-    output::tell(&text);
+    sink.err(&text);
 }
 
 /// Shows one error that has no place in a text.
-pub(crate) fn failure(message: &str, json: bool) {
-    errors(&[ErrorLine::new(message)], Source::command(""), json);
+pub fn failure(sink: &dyn Sink, message: &str, json: bool) {
+    errors(sink, &[ErrorLine::new(message)], Source::command(""), json);
+}
+
+/// Says the last words of an errand: where nobody hears them, nothing is left to end.
+pub(crate) fn say(sink: &dyn Sink, text: &str) {
+    let _ = sink.out(text);
+}
+
+/// [`say`] for one JSON value on a line of its own.
+pub(crate) fn say_json(sink: &dyn Sink, value: &Value) {
+    say(sink, &format!("{value}\n"));
+}
+
+/// An error and what led to it, on one line.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// How errors and notes look.
+pub(crate) fn style(sink: &dyn Sink) -> Style {
+    if sink.colors().err { Style::Colored } else { Style::Plain }
 }
 
 /// A note as a JSON object.
@@ -219,8 +140,4 @@ fn rendered(error: &ErrorLine, source: Source<'_>, style: Style) -> String {
 fn place(error: &ErrorLine, source: Source<'_>) -> Option<(usize, usize, Span)> {
     let (start, end) = error.span?;
     Some((error.line? + source.lines_before, error.column?, Span { start, end }))
-}
-
-fn stderr_style() -> Style {
-    if output::stderr_is_colored() { Style::Colored } else { Style::Plain }
 }

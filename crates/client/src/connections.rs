@@ -1,7 +1,7 @@
 //! Connections for people: a table of them, their summary, and what happens to them.
 
-use super::report::{Color, Screen};
-use super::table::{Align, Table};
+use crate::screen::{Color, Screen};
+use crate::table::{Align, Table};
 use mmb_control::answer::{ConnectionLine, EndsLine, EventLine, Happening, SummaryLine, Traffic};
 
 /// A list of connections that is being printed.
@@ -14,7 +14,7 @@ pub(crate) struct Listing {
 
 impl Listing {
     /// Prints one more.
-    pub(crate) fn row(&mut self, screen: &mut Screen, line: &ConnectionLine) {
+    pub(crate) fn row(&mut self, screen: &mut Screen<'_>, line: &ConnectionLine) {
         self.connections += 1;
         self.verbose = line.place.is_some();
         let [before, after] = tuples(line);
@@ -38,7 +38,7 @@ impl Listing {
     }
 
     /// Prints what is left.
-    pub(crate) fn end(self, screen: &mut Screen) {
+    pub(crate) fn end(self, screen: &mut Screen<'_>) {
         let Some(table) = self.table else {
             screen.text("no connections\n");
             return;
@@ -110,7 +110,7 @@ pub(crate) fn number(n: u64, what: &str) -> String {
 }
 
 /// Prints something that happened, at once.
-pub(crate) fn event(screen: &mut Screen, event: &EventLine) {
+pub(crate) fn event(screen: &mut Screen<'_>, event: &EventLine) {
     let line = &event.connection;
     let [before, after] = tuples(line);
     let after = if after.is_empty() { after } else { format!(" as {after}") };
@@ -135,7 +135,7 @@ pub(crate) fn event(screen: &mut Screen, event: &EventLine) {
 }
 
 /// Prints connections in numbers.
-pub(crate) fn summary(screen: &mut Screen, line: &SummaryLine) {
+pub(crate) fn summary(screen: &mut Screen<'_>, line: &SummaryLine) {
     let mut table = Table::new(&[("CONNECTIONS", Align::Right), ("", Align::Left)]);
     let mut row = |count: u64, what: String| table.row(screen, vec![count.to_string(), what]);
     row(line.connections, format!("now, of {} at most", line.max));
@@ -162,6 +162,7 @@ pub(crate) fn summary(screen: &mut Screen, line: &SummaryLine) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sink::tests::shown;
     use mmb_control::answer::Place;
     use serde_json::json;
     use std::net::IpAddr;
@@ -188,10 +189,11 @@ mod tests {
     }
 
     fn listed(lines: &[ConnectionLine]) -> String {
-        let (mut screen, mut listing) = (Screen::to_string(), Listing::default());
-        lines.iter().for_each(|line| listing.row(&mut screen, line));
-        listing.end(&mut screen);
-        screen.into_string()
+        let mut listing = Listing::default();
+        shown(|screen| {
+            lines.iter().for_each(|line| listing.row(screen, line));
+            listing.end(screen);
+        })
     }
 
     #[test]
@@ -214,14 +216,13 @@ mod tests {
 
     #[test]
     fn events_say_what_happened_and_why() {
-        let mut screen = Screen::to_string();
         let sent = ends("198.51.100.1", 4000, "192.0.2.1", 80);
         let connection = ConnectionLine { sent, ..line("tcp") };
-        event(&mut screen, &EventLine { what: Happening::Created, reason: None, connection });
+        let created = EventLine { what: Happening::Created, reason: None, connection };
         let reason = Some("timeout".to_owned());
-        event(&mut screen, &EventLine { what: Happening::Closed, reason, connection: line("icmp6") });
+        let closed = EventLine { what: Happening::Closed, reason, connection: line("icmp6") };
         assert_eq!(
-            screen.into_string(),
+            shown(|screen| [created, closed].iter().for_each(|what| event(screen, what))),
             "+ tcp 10.0.0.5:4000 > 192.0.2.1:80 as 198.51.100.1:4000 > 192.0.2.1:80, rules 1,3\n\
              - icmp6 10.0.0.5 > 192.0.2.1 id 4000, timeout after 1m05s, 12/9 packets, 1200/90000 bytes\n"
         );
@@ -243,7 +244,6 @@ mod tests {
 
     #[test]
     fn a_summary_tells_reasons() {
-        let mut screen = Screen::to_string();
         let counts = |value: serde_json::Value| value.as_object().cloned().unwrap_or_default();
         let line = SummaryLine {
             connections: 5,
@@ -253,8 +253,7 @@ mod tests {
             refused: counts(json!({"conn-full": 3})),
             ..SummaryLine::default()
         };
-        summary(&mut screen, &line);
-        let text = screen.into_string();
+        let text = shown(|screen| summary(screen, &line));
         for part in ["5  now, of 1000 at most", "2  closed: timeout", "3  packets refused: conn-full"] {
             assert!(text.contains(part), "{part}: {text}");
         }

@@ -1,16 +1,13 @@
-//! Help and completion at the prompt: what the language allows at a place, with the names that the daemon
-//! knows and the words that only the shell knows.
+//! Help and completion: what the language allows at a place, with the names that the daemon
+//! knows and the words that only the caller knows.
 
-use super::names::Names;
+use crate::names::Names;
 use mmb_policy::FIELDS;
 use mmb_policy::complete::{Candidate, CandidateKind, CompletionContext, complete};
 use mmb_policy::help::{HelpLine, help_at};
 
-/// Words of the shell itself, and what they do.
-const SHELL_WORDS: &[(&str, &str)] = &[
-    ("help", "shows what may follow the words behind it; so does ? anywhere"),
-    ("exit", "leaves the shell"),
-];
+/// Words that begin a line and are none of the language but the caller's, and what they do.
+pub type OwnWords<'a> = &'a [(&'a str, &'a str)];
 
 /// Names of the daemon that are shown.
 const MOST_NAMES: usize = 20;
@@ -25,10 +22,10 @@ const MOST_EXPLAINED: usize = 24;
 const LINE: usize = 96;
 
 /// What may stand at byte `at` of a line.
-pub(crate) fn at(line: &str, at: usize, known: &Names) -> String {
+pub fn at(line: &str, at: usize, known: &Names, own: OwnWords<'_>) -> String {
     let mut lines = help_at(line, at);
     let candidates =
-        words(line, at, known).into_iter().filter(|candidate| candidate.kind == CandidateKind::Word);
+        words(line, at, known, own).into_iter().filter(|candidate| candidate.kind == CandidateKind::Word);
     let mut names = 0;
     for candidate in candidates {
         let is_new = !lines.iter().any(|line| line.word.split(' ').next() == Some(&candidate.text));
@@ -77,13 +74,13 @@ fn grid(words: &[&str]) -> String {
 }
 
 /// What may follow these words.
-pub(crate) fn about(words: &str, known: &Names) -> String {
+pub(crate) fn about(words: &str, known: &Names, own: OwnWords<'_>) -> String {
     let line = if words.is_empty() { String::new() } else { format!("{words} ") };
-    at(&line, line.len(), known)
+    at(&line, line.len(), known, own)
 }
 
 /// The words that may stand at byte `at` of a line and begin with what is there.
-pub(crate) fn words(line: &str, at: usize, known: &Names) -> Vec<Candidate> {
+pub fn words(line: &str, at: usize, known: &Names, own: OwnWords<'_>) -> Vec<Candidate> {
     let context = CompletionContext {
         ids: known.rules.iter().map(|(id, _)| *id).collect(),
         ports: known.ports.clone(),
@@ -91,8 +88,8 @@ pub(crate) fn words(line: &str, at: usize, known: &Names) -> Vec<Candidate> {
     let mut candidates = complete(line, at, &context);
     let before = &line[..at];
     let first = before.trim_start();
-    let shell = SHELL_WORDS.iter().filter(|(word, _)| word.starts_with(first));
-    candidates.extend(shell.map(|(word, help)| Candidate {
+    let own = own.iter().filter(|(word, _)| word.starts_with(first));
+    candidates.extend(own.map(|(word, help)| Candidate {
         start: before.len() - first.len(),
         text: (*word).to_owned(),
         help: (*help).to_owned(),
@@ -109,20 +106,22 @@ mod tests {
         Names { rules: vec![(3, "add all drop".to_owned())], ports: vec!["lan".to_owned(), "wan".to_owned()] }
     }
 
+    const OWN: OwnWords<'_> = &[("exit", "leaves")];
+
     fn help(line: &str) -> String {
-        at(line, line.len(), &known())
+        at(line, line.len(), &known(), OWN)
     }
 
     #[test]
     fn an_empty_line_may_become_any_command() {
         let help = help("");
-        for command in ["add ", "list ", "show ", "apply ", "help ", "exit "] {
+        for command in ["add ", "list ", "show ", "apply ", "exit "] {
             assert!(
                 help.contains(&format!("\n  {command}")) || help.starts_with(&format!("  {command}")),
                 "{help}"
             );
         }
-        assert_eq!(about("", &known()), help);
+        assert_eq!(about("", &known(), OWN), help);
     }
 
     #[test]
@@ -130,7 +129,7 @@ mod tests {
         assert!(help("del ").contains("3") && help("del ").contains("add all drop"));
         assert!(help("disable ").contains("lan"));
         assert!(help("add in w").contains("wan") && !help("add in w").contains("lan"));
-        assert!(!help("add ").contains("exit"), "the shell's words begin a line");
+        assert!(!help("add ").contains("exit"), "the caller's words begin a line");
     }
 
     #[test]

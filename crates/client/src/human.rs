@@ -1,10 +1,11 @@
 //! Answers for people: aligned tables with totals, changes with a sign before them.
 
-use super::connections::{self, Listing};
-use super::report::{self, Color, Screen, Source};
-use super::run::Printer;
-use super::table::{Align, Table};
-use crate::output;
+use crate::connections::{self, Listing};
+use crate::report::{self, Source};
+use crate::run::Printer;
+use crate::screen::{Color, Screen};
+use crate::sink::Sink;
+use crate::table::{Align, Table};
 use mmb_control::answer::{
     Answer, Begin, End, ErrorLine, Link, PortLine, ReasonLine, RuleLine, StageLine, TableLine, Topic,
     Traffic, WorkerLine,
@@ -14,9 +15,10 @@ use mmb_control::answer::{
 const CHANGES_SHOWN: u64 = 20;
 
 /// Prints the lines of one answer as they come.
-#[derive(Debug)]
-pub(crate) struct HumanPrinter {
-    screen: Screen,
+pub(crate) struct HumanPrinter<'a> {
+    screen: Screen<'a>,
+    /// How to end what is watched.
+    watching: &'a str,
     section: Section,
     /// A whole policy is applied: the count is what matters.
     applying: bool,
@@ -50,20 +52,21 @@ enum Section {
     AtOnce,
 }
 
-impl HumanPrinter {
-    pub(crate) fn new(screen: Screen, applying: bool) -> HumanPrinter {
-        HumanPrinter { screen, section: Section::None, applying, added: 0, removed: 0, others: 0 }
+impl<'a> HumanPrinter<'a> {
+    pub(crate) fn new(sink: &'a dyn Sink, watching: &'a str, applying: bool) -> HumanPrinter<'a> {
+        let (screen, section) = (Screen::new(sink), Section::None);
+        HumanPrinter { screen, watching, section, applying, added: 0, removed: 0, others: 0 }
     }
 }
 
-impl Printer for HumanPrinter {
+impl Printer for HumanPrinter<'_> {
     fn take(&mut self, answer: Answer) {
         match (answer, &mut self.section) {
             (Answer::Begin(Begin { topic, .. }), _) => {
                 self.finish_section();
                 self.section = Section::new(topic);
                 if topic == Topic::Monitor {
-                    output::tell("watching connections; Ctrl-C ends it\n");
+                    self.screen.sink().err(self.watching);
                 }
             }
             (Answer::Rule(rule), Section::Rules { .. }) => self.rule(rule),
@@ -94,7 +97,11 @@ impl Printer for HumanPrinter {
     }
 
     fn note(&mut self, note: &ErrorLine, source: Source<'_>) {
-        report::note(note, source);
+        report::note(self.screen.sink(), note, source);
+    }
+
+    fn is_gone(&self) -> bool {
+        self.screen.is_gone()
     }
 
     fn end(mut self: Box<Self>, end: End) {
@@ -116,7 +123,7 @@ impl Printer for HumanPrinter {
     }
 }
 
-impl HumanPrinter {
+impl HumanPrinter<'_> {
     fn change(&mut self, answer: Answer) {
         match answer {
             Answer::Added(rule) => {
@@ -229,7 +236,7 @@ fn plain(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn show_tables(screen: &mut Screen, tables: &[TableLine]) {
+fn show_tables(screen: &mut Screen<'_>, tables: &[TableLine]) {
     if tables.is_empty() {
         screen.text("no tables: there are no rules\n");
         return;
@@ -257,7 +264,7 @@ fn show_tables(screen: &mut Screen, tables: &[TableLine]) {
     table.end(screen, Some(vec![String::new(), tuples, rules, entries, buckets, String::new(), count]));
 }
 
-fn show_ports(screen: &mut Screen, ports: Vec<PortLine>) {
+fn show_ports(screen: &mut Screen<'_>, ports: Vec<PortLine>) {
     let mut devices = Table::new(&[
         ("PORT", Align::Left),
         ("DEVICE", Align::Left),
@@ -312,7 +319,7 @@ fn show_ports(screen: &mut Screen, ports: Vec<PortLine>) {
     counters.end(screen, Some(totals.collect()));
 }
 
-fn show_reasons(screen: &mut Screen, mut reasons: Vec<ReasonLine>, title: &'static str, none: &str) {
+fn show_reasons(screen: &mut Screen<'_>, mut reasons: Vec<ReasonLine>, title: &'static str, none: &str) {
     if reasons.is_empty() {
         screen.text(none);
         return;
@@ -324,7 +331,7 @@ fn show_reasons(screen: &mut Screen, mut reasons: Vec<ReasonLine>, title: &'stat
     table.end(screen, Some(vec![total.to_string(), "total".to_owned()]));
 }
 
-fn show_runtime(screen: &mut Screen, workers: &[WorkerLine], stages: &[StageLine]) {
+fn show_runtime(screen: &mut Screen<'_>, workers: &[WorkerLine], stages: &[StageLine]) {
     for worker in workers {
         let core = worker.core.map_or_else(String::new, |core| format!(" on core {core}"));
         screen.text(&format!("worker {}{core}\n", worker.worker));
@@ -336,7 +343,7 @@ fn show_runtime(screen: &mut Screen, workers: &[WorkerLine], stages: &[StageLine
     }
 }
 
-fn show_stages(screen: &mut Screen, stages: &[StageLine]) {
+fn show_stages(screen: &mut Screen<'_>, stages: &[StageLine]) {
     let right = |name| (name, Align::Right);
     let mut table = Table::new(&[
         ("STAGE", Align::Left),

@@ -1,9 +1,27 @@
 //! Files are written so that a reader sees the old file or the new one and nothing between.
 
-use anyhow::Context;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Tells files apart that this process writes at the same time.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// Why a file cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WriteError {
+    /// It is one that holds files.
+    #[error("cannot write {0}: it is a directory")]
+    Directory(String),
+    /// The system refused.
+    #[error("cannot write {name}")]
+    Io {
+        name: String,
+        #[source]
+        error: io::Error,
+    },
+}
 
 /// A file that is being written.
 #[derive(Debug)]
@@ -28,29 +46,30 @@ impl Saving {
     ///
     /// # Errors
     /// It cannot be written.
-    pub(crate) fn begin(name: &str) -> anyhow::Result<Saving> {
-        let context = || format!("cannot write {name}");
+    pub(crate) fn begin(name: &str) -> Result<Saving, WriteError> {
+        let failed = |error| WriteError::Io { name: name.to_owned(), error };
         let to = if name == "-" {
-            Destination::Stream(Box::new(std::io::stdout()))
+            Destination::Stream(Box::new(io::stdout()))
         } else {
             // Through symbolic links, so that they stay what they are.
             let target = fs::canonicalize(name).unwrap_or_else(|_| PathBuf::from(name));
             match fs::metadata(&target) {
-                Ok(there) if there.is_dir() => anyhow::bail!("cannot write {name}: it is a directory"),
+                Ok(there) if there.is_dir() => return Err(WriteError::Directory(name.to_owned())),
                 Ok(there) if !there.is_file() => {
-                    let file = fs::OpenOptions::new().write(true).open(&target).with_context(context)?;
+                    let file = fs::OpenOptions::new().write(true).open(&target).map_err(failed)?;
                     Destination::Stream(Box::new(file))
                 }
-                there => Saving::beside(&target, there.ok().map(|there| there.permissions()))
-                    .with_context(context)?,
+                there => {
+                    Saving::beside(&target, there.ok().map(|there| there.permissions())).map_err(failed)?
+                }
             }
         };
         Ok(Saving { name: name.to_owned(), to })
     }
 
-    fn beside(target: &Path, permissions: Option<fs::Permissions>) -> std::io::Result<Destination> {
+    fn beside(target: &Path, permissions: Option<fs::Permissions>) -> io::Result<Destination> {
         let mut beside = target.as_os_str().to_owned();
-        beside.push(format!(".{}~", std::process::id()));
+        beside.push(format!(".{}.{}~", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
         let beside = PathBuf::from(beside);
         let file = File::create(&beside)?;
         let destination = Destination::Beside { file, beside, target: target.to_owned(), done: false };
@@ -64,19 +83,19 @@ impl Saving {
     ///
     /// # Errors
     /// It cannot be written.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         let written = match &mut self.to {
             Destination::Stream(stream) => stream.write_all(bytes),
             Destination::Beside { file, .. } => file.write_all(bytes),
         };
-        written.with_context(|| format!("cannot write {}", self.name))
+        written.map_err(|error| WriteError::Io { name: self.name.clone(), error })
     }
 
     /// Puts what was written in place.
     ///
     /// # Errors
     /// It cannot be; what was there stays.
-    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+    pub(crate) fn finish(mut self) -> Result<(), WriteError> {
         let finished = match &mut self.to {
             Destination::Stream(stream) => stream.flush(),
             Destination::Beside { file, beside, target, done } => {
@@ -85,7 +104,7 @@ impl Saving {
                 moved
             }
         };
-        finished.with_context(|| format!("cannot write {}", self.name))
+        finished.map_err(|error| WriteError::Io { name: self.name, error })
     }
 }
 
@@ -102,7 +121,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    fn save(path: &Path, text: &str) -> anyhow::Result<()> {
+    fn save(path: &Path, text: &str) -> Result<(), WriteError> {
         let mut saving = Saving::begin(path.to_str().expect("UTF-8"))?;
         saving.write(text.as_bytes())?;
         saving.finish()
@@ -120,6 +139,19 @@ mod tests {
         assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
         assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(directory.path()).expect("lists").count(), 2);
+    }
+
+    #[test]
+    fn of_two_that_are_saved_at_once_the_last_stays_whole() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a.mmb");
+        let name = path.to_str().expect("UTF-8");
+        let [mut one, mut other] = ["one", "other"].map(|_| Saving::begin(name).expect("begins"));
+        one.write(b"first, and longer\n").expect("writes");
+        other.write(b"second\n").expect("writes");
+        one.finish().expect("saves");
+        other.finish().expect("saves");
+        assert_eq!(fs::read_to_string(&path).expect("reads"), "second\n");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Aligned tables. The widths are those of the first rows, so that a table of a million rows is printed as it
 //! comes.
 
-use super::report::Screen;
+use crate::screen::Screen;
 
 /// Rows that are looked at before the first is printed.
 const LOOKED_AT: usize = 1_000;
@@ -32,7 +32,7 @@ impl Table {
     }
 
     /// Prints a row, or keeps it until the widths are known.
-    pub(crate) fn row(&mut self, screen: &mut Screen, cells: Vec<String>) {
+    pub(crate) fn row(&mut self, screen: &mut Screen<'_>, cells: Vec<String>) {
         self.waiting.push(cells);
         if self.begun || self.waiting.len() >= LOOKED_AT {
             self.flush(screen);
@@ -40,7 +40,7 @@ impl Table {
     }
 
     /// Prints the rest, and a last row of totals if there is one.
-    pub(crate) fn end(mut self, screen: &mut Screen, totals: Option<Vec<String>>) {
+    pub(crate) fn end(mut self, screen: &mut Screen<'_>, totals: Option<Vec<String>>) {
         if let Some(totals) = &totals {
             self.widen(totals);
         }
@@ -52,7 +52,7 @@ impl Table {
         }
     }
 
-    fn flush(&mut self, screen: &mut Screen) {
+    fn flush(&mut self, screen: &mut Screen<'_>) {
         let waiting = std::mem::take(&mut self.waiting);
         if !self.begun {
             waiting.iter().for_each(|cells| self.widen(cells));
@@ -92,6 +92,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sink::tests::shown;
 
     fn row(cells: &[&str]) -> Vec<String> {
         cells.iter().map(|cell| (*cell).to_owned()).collect()
@@ -99,24 +100,26 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_what_is_in_them() {
-        let mut screen = Screen::to_string();
         let mut table = Table::new(&[("ID", Align::Right), ("NAME", Align::Left), ("N", Align::Right)]);
-        table.row(&mut screen, row(&["1", "é", "10"]));
-        table.row(&mut screen, row(&["200", "longer", "1"]));
-        table.end(&mut screen, Some(row(&["", "", "1000"])));
+        let text = shown(|screen| {
+            table.row(screen, row(&["1", "é", "10"]));
+            table.row(screen, row(&["200", "longer", "1"]));
+            table.end(screen, Some(row(&["", "", "1000"])));
+        });
         let expected = " ID  NAME       N\n  1  é         10\n200  longer     1\n             1000\n";
-        assert_eq!(screen.into_string(), expected);
+        assert_eq!(text, expected);
     }
 
     #[test]
     fn a_long_table_is_printed_as_it_comes() {
-        let mut screen = Screen::to_string();
         let mut table = Table::new(&[("N", Align::Right)]);
-        for n in 0..LOOKED_AT + 5 {
-            table.row(&mut screen, vec![n.to_string()]);
-        }
-        assert!(table.waiting.is_empty());
-        table.end(&mut screen, None);
-        assert_eq!(screen.into_string().lines().count(), LOOKED_AT + 6);
+        let text = shown(|screen| {
+            for n in 0..LOOKED_AT + 5 {
+                table.row(screen, vec![n.to_string()]);
+            }
+            assert!(table.waiting.is_empty());
+            table.end(screen, None);
+        });
+        assert_eq!(text.lines().count(), LOOKED_AT + 6);
     }
 }

@@ -1,7 +1,9 @@
 //! Answers in JSON: one object for each command, on a line of its own.
 
-use super::report::{Screen, Source, note_object};
-use super::run::Printer;
+use crate::report::{Source, note_object};
+use crate::run::Printer;
+use crate::screen::Screen;
+use crate::sink::Sink;
 use mmb_control::answer::{
     Answer, Begin, End, ErrorLine, PortLine, RuleText, StageLine, TableLine, Topic, WorkerLine,
 };
@@ -9,9 +11,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 /// Puts the lines of one answer together.
-#[derive(Debug)]
-pub(crate) struct JsonPrinter {
-    screen: Screen,
+pub(crate) struct JsonPrinter<'a> {
+    screen: Screen<'a>,
     section: Section,
     notes: Vec<Value>,
     change: Option<Changed>,
@@ -61,13 +62,13 @@ struct Changed {
     notes: Vec<Value>,
 }
 
-impl JsonPrinter {
-    pub(crate) fn new(screen: Screen) -> JsonPrinter {
-        JsonPrinter { screen, section: Section::None, notes: Vec::new(), change: None }
+impl<'a> JsonPrinter<'a> {
+    pub(crate) fn new(sink: &'a dyn Sink) -> JsonPrinter<'a> {
+        JsonPrinter { screen: Screen::new(sink), section: Section::None, notes: Vec::new(), change: None }
     }
 }
 
-impl Printer for JsonPrinter {
+impl Printer for JsonPrinter<'_> {
     fn take(&mut self, answer: Answer) {
         match (answer, &mut self.section) {
             (Answer::Begin(Begin { topic, .. }), _) => {
@@ -101,6 +102,10 @@ impl Printer for JsonPrinter {
         self.notes.push(note_object(note, source));
     }
 
+    fn is_gone(&self) -> bool {
+        self.screen.is_gone()
+    }
+
     fn end(mut self: Box<Self>, end: End) {
         self.finish_section();
         let Some(count) = end.change else {
@@ -116,7 +121,7 @@ impl Printer for JsonPrinter {
     }
 }
 
-impl JsonPrinter {
+impl JsonPrinter<'_> {
     /// Writes one more of many.
     fn member(&mut self, line: &impl Serialize) {
         let Section::Stream { name, begun } = &mut self.section else { return };

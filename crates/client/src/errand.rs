@@ -4,16 +4,16 @@ use mmb_policy::verb::{self, Argument};
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Errand {
+pub struct Errand {
     /// What.
-    pub(crate) task: Task,
+    pub task: Task,
     /// `--json` stood in the line.
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// What can be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Task {
+pub enum Task {
     /// A command of the language, for the daemon.
     Language(String),
     /// `apply FILE`
@@ -36,16 +36,33 @@ pub(crate) enum Task {
     Nothing,
 }
 
+impl Task {
+    /// The file that it names.
+    pub(crate) fn file(&self) -> Option<&str> {
+        match self {
+            Task::Apply(name)
+            | Task::Save(name)
+            | Task::SaveState(name)
+            | Task::LoadState(name)
+            | Task::Check(name) => Some(name),
+            Task::Language(_) | Task::Monitor(_) | Task::Help(_) | Task::Exit | Task::Nothing => None,
+        }
+    }
+}
+
 /// Words with a dash that mean something behind a command: `-` is standard input or output.
 const KNOWN_OPTIONS: &[&str] = &["-", "--json", "--terse", "--kill"];
 
 /// What cannot be meant, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Misuse(pub(crate) String);
+pub struct Misuse(pub String);
 
 impl Errand {
     /// From the words of a command line, the command first.
-    pub(crate) fn from_words(words: &[String]) -> Result<Errand, Misuse> {
+    ///
+    /// # Errors
+    /// No command can be meant by them.
+    pub fn from_words(words: &[String]) -> Result<Errand, Misuse> {
         if let Some(word) = words.iter().find(|word| word.contains('\n')) {
             return Err(Misuse(format!("a command is one line, but this word is more than one: {word:?}")));
         }
@@ -63,8 +80,11 @@ impl Errand {
         }
     }
 
-    /// From a line of the shell.
-    pub(crate) fn from_line(line: &str) -> Result<Errand, Misuse> {
+    /// From a line as it was typed.
+    ///
+    /// # Errors
+    /// No command can be meant by it.
+    pub fn from_line(line: &str) -> Result<Errand, Misuse> {
         let (line, json) = without_json(line);
         let (first, rest) = split_word(line.trim());
         let (first, rest) = if first == "mmb" && !rest.is_empty() { split_word(rest) } else { (first, rest) };

@@ -1,9 +1,9 @@
-//! What completion asks the daemon: names of ports, numbers of rules.
+//! What completion and help ask the daemon: names of ports, numbers of rules.
 
+use crate::run::Connect;
+use mmb_control::ClientError;
 use mmb_control::answer::Answer;
 use mmb_control::protocol::Request;
-use mmb_control::{Client, ClientError};
-use std::path::Path;
 use std::time::Duration;
 
 /// Someone has pressed Tab and waits.
@@ -11,27 +11,27 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Names in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Names {
+pub struct Names {
     /// Rules whose number begins as asked, with their text; some of them, where there are many.
-    pub(crate) rules: Vec<(u32, String)>,
+    pub rules: Vec<(u32, String)>,
     /// The ports.
-    pub(crate) ports: Vec<String>,
+    pub ports: Vec<String>,
 }
 
 impl Names {
     /// The text of a rule.
-    pub(crate) fn rule(&self, id: u32) -> Option<&str> {
+    pub fn rule(&self, id: u32) -> Option<&str> {
         self.rules.iter().find(|(known, _)| *known == id).map(|(_, rule)| rule.as_str())
     }
 }
 
 /// Names for the last word before the cursor. None, if there is no daemon or it does not answer soon.
-pub(crate) fn ask(socket: &Path, before: &str) -> Names {
+pub fn ask(connect: &Connect<'_>, before: &str) -> Names {
     let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
     // No number begins like another word: then only the ports are wanted.
     let prefix = if word.bytes().all(|byte| byte.is_ascii_digit()) { word } else { "-" };
     let mut names = Names::default();
-    let asked = Client::connect(socket).and_then(|client| {
+    let asked = connect().and_then(|client| {
         client.patience(PATIENCE)?.ask(&Request::Names(prefix.to_owned()), |answer| {
             match answer {
                 Answer::PortName(name) => names.ports.push(name),

@@ -1,0 +1,29 @@
+//! The other end of the control socket, for whatever program a user sits at: errands are understood, done and told about.
+//!
+//! An [`Errand`] is made of what was typed. A [`Runner`] does it: it asks the daemon (a connection for
+//! each errand, so that a daemon that was restarted is simply there again) and shows the answer for people
+//! or as JSON. Only `check` needs no daemon. How the daemon is reached is the caller's to say ([`Connect`]), and so is where
+//! words go ([`Sink`]): to a terminal, or to whatever a program with a command line of its own has. An errand of its own
+//! accord ends no process, catches no signal and, unless it is allowed to, touches neither standard input nor output.
+//!
+//! [`names`] and [`help`] tell what may be typed at a place, [`policy_file`] reads policies where no daemon is asked.
+#![forbid(unsafe_code)]
+
+mod connections;
+mod errand;
+mod file;
+pub mod help;
+mod human;
+mod json;
+pub mod names;
+pub mod policy_file;
+mod report;
+mod run;
+mod screen;
+mod sink;
+mod table;
+
+pub use errand::{Errand, Misuse, Task};
+pub use report::failure;
+pub use run::{Connect, Failed, Runner};
+pub use sink::{Colors, Gone, Sink};
