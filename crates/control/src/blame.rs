@@ -31,7 +31,7 @@ pub(crate) fn of_file(refusal: &Refusal, text: &str) -> ErrorLine {
 fn told(refusal: &Refusal) -> ErrorLine {
     let suggestion = match refusal {
         Refusal::Publish(
-            PublishError::UnknownPort { port, known, .. } | PublishError::UnknownDisabledPort { port, known },
+            PublishError::UnknownPort { port, known, .. } | PublishError::UnknownSwitchedPort { port, known },
         ) => nearest(port, known.split(", ")).map(str::to_owned),
         _ => None,
     };
@@ -46,7 +46,7 @@ fn word(refusal: &Refusal) -> Option<String> {
         }
         Refusal::Command { .. } | Refusal::Lost => None,
         Refusal::Publish(
-            PublishError::UnknownPort { port, .. } | PublishError::UnknownDisabledPort { port, .. },
+            PublishError::UnknownPort { port, .. } | PublishError::UnknownSwitchedPort { port, .. },
         ) => Some(port.clone()),
     }
 }

@@ -7,6 +7,7 @@
 use crate::host::Host;
 use mmb_engine::{Engine, PublishError};
 use mmb_policy::{Command, Plan, Policy, RuleChange, RuleId, Rules};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 /// A change of so many rules leaves much memory to be given back.
@@ -93,7 +94,7 @@ impl Daemon {
         let mut next = Arc::clone(&self.policy);
         let mut outcomes = Vec::with_capacity(wishes.len());
         for wish in wishes {
-            let fulfilled = fulfil(&next, wish).and_then(|after| {
+            let fulfilled = self.fulfil(&next, wish).and_then(|after| {
                 // One that is alone is checked when it is published.
                 if !alone {
                     self.engine.check(&next, &after)?;
@@ -113,11 +114,34 @@ impl Daemon {
         outcomes
     }
 
+    /// What a policy is with a wish fulfilled.
+    fn fulfil(&self, policy: &Policy, wish: Wish) -> Result<Policy, Refusal> {
+        let commands = match wish {
+            Wish::Apply(mut file) => {
+                // Where a port must be enabled, a file that has only rules means the ports that are.
+                if file.ports.is_empty() && policy.ports.keys().any(|port| !self.is_enabled(&file, port)) {
+                    file.ports.clone_from(&policy.ports);
+                }
+                return Ok(Plan::new(policy, *file).policy);
+            }
+            Wish::Run(commands) => commands,
+        };
+        let mut next = Policy::clone(policy);
+        let changes = commands.into_iter().enumerate().filter(|(_, command)| is_change(command));
+        for (index, command) in changes {
+            next.run(command).map_err(|error| Refusal::Command { index, error })?;
+        }
+        Ok(next)
+    }
+
     /// Puts a policy in force as a whole.
     fn put(&mut self, next: Arc<Policy>) -> Result<(), Refusal> {
         self.engine.publish(&next)?;
         if next.settings.poll != self.policy.settings.poll {
             self.host.set_poll(next.settings.poll);
+        }
+        if next.ports != self.policy.ports {
+            self.host.set_ports(&next.ports);
         }
         let before = std::mem::replace(&mut self.policy, next);
         if Rules::diff(&before.rules, &self.policy.rules).bounds().1 > MANY_RULES {
@@ -134,24 +158,24 @@ impl Daemon {
         !waits && left && self.left.take().is_some()
     }
 
+    /// Whether the rules of a policy see the packets of a port.
+    pub(crate) fn is_enabled(&self, policy: &Policy, port: &str) -> bool {
+        let said = policy.ports.get(port).copied();
+        said.unwrap_or_else(|| self.engine.ports().is_enabled_by_default(port))
+    }
+
+    /// The ports that one policy enables and the other does not, and whether `after` does.
+    pub(crate) fn switched(&self, before: &Policy, after: &Policy) -> Vec<(String, bool)> {
+        let named: BTreeSet<&String> = before.ports.keys().chain(after.ports.keys()).collect();
+        let now = |port: &String| (port.clone(), self.is_enabled(after, port));
+        let changed = |(port, enabled): &(String, bool)| self.is_enabled(before, port) != *enabled;
+        named.into_iter().map(now).filter(changed).collect()
+    }
+
     /// Whether that rule of a policy is still in force.
     pub(crate) fn in_force(&self, of: &Arc<Policy>, id: RuleId) -> bool {
         Arc::ptr_eq(of, &self.policy) || of.rules.agree(&self.policy.rules, id)
     }
-}
-
-/// What a policy is with a wish fulfilled.
-fn fulfil(policy: &Policy, wish: Wish) -> Result<Policy, Refusal> {
-    let commands = match wish {
-        Wish::Apply(file) => return Ok(Plan::new(policy, *file).policy),
-        Wish::Run(commands) => commands,
-    };
-    let mut next = Policy::clone(policy);
-    let changes = commands.into_iter().enumerate().filter(|(_, command)| is_change(command));
-    for (index, command) in changes {
-        next.run(command).map_err(|error| Refusal::Command { index, error })?;
-    }
-    Ok(next)
 }
 
 /// Whether a command changes something; the others are questions.

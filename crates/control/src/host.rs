@@ -4,6 +4,7 @@
 //! `mmb run` implements [`Host`] over DPDK; tests have one that invents its ports.
 
 use mmb_policy::policy::Poll;
+use std::collections::BTreeMap;
 
 /// The packet side of the daemon, as the control side sees it.
 pub trait Host: Send {
@@ -12,6 +13,9 @@ pub trait Host: Send {
 
     /// Changes how an idle worker waits; takes effect on the workers' next turn.
     fn set_poll(&self, poll: Poll);
+
+    /// What a policy now says about ports, by name; a host that hands all packets to the engine need not care.
+    fn set_ports(&self, _said: &BTreeMap<String, bool>) {}
 
     /// The packet threads by number.
     fn workers(&self) -> Vec<WorkerStatus>;

@@ -34,9 +34,8 @@ pub(crate) fn settings(settings: &Settings) -> Vec<SettingLine> {
 /// The lines of a policy file that makes this policy: settings, ports, rules with their numbers.
 pub(crate) fn policy_lines(policy: &Policy) -> impl Iterator<Item = String> + '_ {
     let settings = policy.settings.changed().map(|setting| format!("set {setting}"));
-    let disabled = policy.disabled.iter().map(|port| format!("disable {port}"));
     let rules = policy.rules.iter().map(|rule| rule.display_with_id().to_string());
-    settings.chain(disabled).chain(rules)
+    settings.chain(policy.switches()).chain(rules)
 }
 
 fn error(diagnostic: Diagnostic) -> ErrorLine {

@@ -301,11 +301,9 @@ impl Responder<'_> {
         }
         count.kept = change.before.rules.len() as u64 - count.removed;
         let (before, after) = (&change.before, &change.after);
-        for port in after.disabled.difference(&before.disabled) {
-            self.send(&Answer::Disabled(port.clone()))?;
-        }
-        for port in before.disabled.difference(&after.disabled) {
-            self.send(&Answer::Enabled(port.clone()))?;
+        let switched = self.daemon().switched(before, after);
+        for (port, enabled) in switched {
+            self.send(&if enabled { Answer::Enabled(port) } else { Answer::Disabled(port) })?;
         }
         for (old, new) in
             language::settings(&before.settings).into_iter().zip(language::settings(&after.settings))

@@ -32,13 +32,12 @@ pub(crate) fn of(daemon: &Daemon, show: Show) -> Vec<Answer> {
 
 fn ports(daemon: &Daemon) -> Vec<Answer> {
     let mut counts = daemon.engine().port_counts().into_iter();
-    let disabled = &daemon.policy().disabled;
     let ports = daemon.host().ports().into_iter();
     ports
         .map(|port| {
             let PortCount { rx, tx } = counts.next().unwrap_or_default();
             Answer::Port(PortLine {
-                enabled: !disabled.contains(&port.name),
+                enabled: daemon.is_enabled(daemon.policy(), &port.name),
                 name: port.name,
                 device: port.device,
                 driver: port.driver,

@@ -30,9 +30,9 @@ pub enum PublishError {
         /// The names that exist.
         known: String,
     },
-    /// `disable` names a port that does not exist.
-    #[error("disable {port}: no port is called '{port}'; the ports are {known}")]
-    UnknownDisabledPort {
+    /// `enable` or `disable` names a port that does not exist.
+    #[error("no port is called '{port}'; the ports are {known}")]
+    UnknownSwitchedPort {
         /// The name.
         port: String,
         /// The names that exist.
@@ -90,8 +90,8 @@ impl Engine {
     /// # Errors
     /// What makes the policy impossible here.
     pub fn check(&self, before: &Policy, after: &Policy) -> Result<(), PublishError> {
-        if let Some(port) = after.disabled.iter().find(|name| self.ports.id(name).is_none()) {
-            return Err(PublishError::UnknownDisabledPort { port: port.clone(), known: self.ports.known() });
+        if let Some(port) = after.ports.keys().find(|name| self.ports.id(name).is_none()) {
+            return Err(PublishError::UnknownSwitchedPort { port: port.clone(), known: self.ports.known() });
         }
         self.rulebook.check(before, after, &self.ports)
     }

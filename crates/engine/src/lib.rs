@@ -30,6 +30,6 @@ pub use drop::DropReason;
 pub use engine::{Engine, PublishError};
 pub use mmb_classify::{TableStats, Tuning};
 pub use mmb_conn::fragment::Released;
-pub use port::{PortSpec, PortTable};
+pub use port::{Forward, PortSpec, PortTable};
 pub use random::Random;
 pub use worker::{Cycles, NoCycles, VECTOR, Verdict, Worker};

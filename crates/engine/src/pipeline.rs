@@ -11,16 +11,13 @@ use crate::counters::Count;
 use crate::drop::DropReason;
 use crate::flows::{Common, Flows, QuotedAt, Turn};
 use crate::random::Random;
-use crate::snapshot::{Route, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::worker::{Cycles, Origin, VECTOR, Verdict};
 use ballot::{Ballot, in_order};
 use mmb_classify::{Keys, Parse, Scratch, prefetch};
 use mmb_packet::{Class, Layout, Packet, PortId};
 use mmb_rewrite::{Editor, NotAppliedCounts};
 use std::sync::Arc;
-
-/// The port number in keys of packets that leave nowhere.
-const NOWHERE: PortId = PortId(u16::MAX);
 
 /// So few rules that what they do and count stays in the cache by itself.
 const FEW_RULES: usize = 4096;
@@ -183,8 +180,8 @@ impl Pipeline {
                 self.cells.rx(usize::from(port.0), Count { packets: run.len() as u64, bytes });
             }
             let route = snapshot.route(port);
-            let verdict = match route.peer {
-                Some((peer, _)) => Verdict::Send(peer),
+            let verdict = match route.to {
+                Some((to, _)) => Verdict::Send(to),
                 None => Verdict::Drop(DropReason::NoWire),
             };
             let end = start + run.len();
@@ -202,7 +199,7 @@ impl Pipeline {
             limits: snapshot.limits,
             packets,
             layouts,
-            out: |at: usize| snapshot.route(packets[at].port).peer.map_or(NOWHERE, |(peer, _)| peer),
+            out: |at: usize| snapshot.route(packets[at].port).out,
             malformed: |at: usize, why| verdicts[at] = Verdict::Drop(DropReason::Malformed(why)),
         })
     }
@@ -299,7 +296,7 @@ impl Pipeline {
         let mut sent = Run::default();
         for ((packet, verdict), layout) in packets.iter().zip(verdicts).zip(&self.layouts[..]) {
             if let Verdict::Send(_) = verdict
-                && let Some((_, mtu)) = snapshot.route(packet.port).peer
+                && let Some((_, mtu)) = snapshot.route(packet.port).to
                 && l3_len(packet, layout) > mtu as usize
             {
                 *verdict = Verdict::Drop(DropReason::MtuExceeded);
@@ -329,14 +326,6 @@ impl Pipeline {
         }
         self.cells.not_applied_add(&self.not_applied.0);
         self.not_applied = NotAppliedCounts::default();
-    }
-}
-
-impl Snapshot {
-    /// Where packets of a port go.
-    #[inline]
-    pub(crate) fn route(&self, port: PortId) -> Route {
-        self.routes.get(usize::from(port.0)).copied().unwrap_or(Route { peer: None, enabled: true })
     }
 }
 

@@ -6,9 +6,10 @@
 
 use crate::cells::RuleCells;
 use crate::flows::Stateful;
-use crate::port::PortTable;
+use crate::port::{Forward, PortSpec, PortTable};
 use mmb_classify::shelf::Shelf;
 use mmb_classify::{Classifier, prefetch};
+use mmb_conn::Tuple;
 use mmb_packet::{Limits, PortId};
 use mmb_policy::policy::ConnectionSettings;
 use mmb_policy::rule::{DropRate, Prio};
@@ -86,11 +87,21 @@ pub(crate) enum Decision {
     Drop(DropRate),
 }
 
+/// The port number in keys of packets that leave nowhere that rules could know.
+const NOWHERE: PortId = PortId(u16::MAX);
+
+/// The wire of all ports behind which the host routes.
+const ROUTED: u16 = u16::MAX;
+
 /// Where packets of a port go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
-    /// The other end of its wire, and the MTU there.
-    pub(crate) peer: Option<(PortId, u32)>,
+    /// The port that verdicts name, and the MTU there.
+    pub(crate) to: Option<(PortId, u32)>,
+    /// The port that rules see.
+    pub(crate) out: PortId,
+    /// What its connections are told from others by.
+    pub(crate) wire: u16,
     /// Packets that come in by it are looked at.
     pub(crate) enabled: bool,
 }
@@ -119,6 +130,13 @@ impl Snapshot {
             routes: routes(policy, ports),
             cells: cells.into(),
         }
+    }
+
+    /// Where packets of a port go.
+    #[inline]
+    pub(crate) fn route(&self, port: PortId) -> Route {
+        let unknown = Route { to: None, out: NOWHERE, wire: Tuple::wire(port, None), enabled: true };
+        self.routes.get(usize::from(port.0)).copied().unwrap_or(unknown)
     }
 
     /// Whether the packets that go one way in a connection all match the same rules.
@@ -211,10 +229,15 @@ impl Vote {
 }
 
 fn routes(policy: &Policy, ports: &PortTable) -> Box<[Route]> {
-    let peer = |id: PortId| ports.0.get(usize::from(id.0)).map(|peer| (id, peer.mtu.unwrap_or(u32::MAX)));
-    let route = |port: &crate::port::PortSpec| Route {
-        peer: port.peer.and_then(peer),
-        enabled: !policy.disabled.contains(&port.name),
+    let mtu = |id: PortId| ports.0.get(usize::from(id.0)).map(|port| (id, port.mtu.unwrap_or(u32::MAX)));
+    let route = |(id, port): (u16, &PortSpec)| {
+        let id = PortId(id);
+        let (to, out, wire) = match port.forward {
+            Forward::Wire(peer) => (mtu(peer), peer, Tuple::wire(id, Some(peer))),
+            Forward::Routed => (Some((id, u32::MAX)), NOWHERE, ROUTED),
+            Forward::Nowhere => (None, NOWHERE, Tuple::wire(id, None)),
+        };
+        Route { to, out, wire, enabled: policy.ports.get(&port.name) != Some(&false) }
     };
-    ports.0.iter().map(route).collect()
+    (0..).zip(&ports.0).map(route).collect()
 }

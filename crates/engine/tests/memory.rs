@@ -2,7 +2,7 @@
 //!
 //! As in `no_allocation`, the only unsafe code is a global allocator that hands every call to the system's and counts.
 
-use mmb_engine::{Engine, NoCycles, PortSpec, PortTable, Worker};
+use mmb_engine::{Engine, Forward, NoCycles, PortSpec, PortTable, Worker};
 use mmb_packet::PortId;
 use mmb_policy::{Command, Policy, RuleId, parse_command};
 use rand_xoshiro::SplitMix64;
@@ -84,7 +84,8 @@ struct Churn {
 
 impl Churn {
     fn new() -> Churn {
-        let ports = PortTable(vec![PortSpec { name: "a".to_owned(), mtu: None, peer: Some(PortId(0)) }]);
+        let ports =
+            PortTable(vec![PortSpec { name: "a".to_owned(), mtu: None, forward: Forward::Wire(PortId(0)) }]);
         let (engine, mut workers) = Engine::new(ports, 1, 1);
         let worker = workers.remove(0);
         Churn {

@@ -2,7 +2,7 @@
 //! The engine has to agree on each of them.
 
 use mmb_engine::oracle::{Judgement, Received, judge};
-use mmb_engine::{DropReason, PortSpec, PortTable, Verdict};
+use mmb_engine::{DropReason, Forward, PortSpec, PortTable, Verdict};
 use mmb_packet::{LinkType, Malformed, PortId};
 use mmb_policy::{Policy, RuleId};
 use mmb_referee::{Duel, Incoming};
@@ -14,7 +14,8 @@ const MSS_1460: [u8; 4] = [2, 4, 0x05, 0xb4];
 const MSS_1400: [u8; 4] = [2, 4, 0x05, 0x78];
 
 fn ports() -> PortTable {
-    let port = |name: &str, peer| PortSpec { name: name.to_owned(), mtu: Some(100), peer };
+    let port =
+        |name: &str, peer| PortSpec { name: name.to_owned(), mtu: Some(100), forward: Forward::from(peer) };
     PortTable(vec![port("a", Some(PortId(1))), port("b", Some(PortId(0))), port("c", None)])
 }
 

@@ -3,7 +3,9 @@
 mod host;
 
 use host::{engine, pass_among, policy};
-use mmb_engine::{ConnectionInfo, Connections, Engine, NoCycles, PortSpec, PortTable, Verdict, Worker};
+use mmb_engine::{
+    ConnectionInfo, Connections, Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker,
+};
 use mmb_packet::PortId;
 use mmb_policy::Filter;
 use mmb_testkit::{Ip4, Ip6, Tcp, Udp, Upper};
@@ -32,7 +34,11 @@ impl Middlebox {
 
     /// With another seed than [`Middlebox::new`] has, and as many workers.
     fn with_workers(text: &str, workers: usize) -> Middlebox {
-        let spec = |name: &str, peer| PortSpec { name: name.into(), mtu: None, peer: Some(PortId(peer)) };
+        let spec = |name: &str, peer| PortSpec {
+            name: name.into(),
+            mtu: None,
+            forward: Forward::Wire(PortId(peer)),
+        };
         let ports = PortTable(vec![spec("a", 1), spec("b", 0)]);
         let (mut engine, workers) = Engine::new(ports, workers, 99);
         engine.publish(&policy(text)).expect("publishes");

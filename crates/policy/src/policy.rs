@@ -10,7 +10,7 @@ use crate::diagnostic::{Diagnostic, MOST_TOLD, Note, Span};
 use crate::rule::{Rule, RuleId, Target};
 use crate::rules::{Entry, Rules};
 use crate::setting::Setting;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 pub use connections::{ConnectionSettings, NatFiltering, Pickup, Timeouts};
@@ -22,8 +22,9 @@ pub struct Policy {
     pub rules: Rules,
     /// The settings.
     pub settings: Settings,
-    /// Names of ports whose packets pass untouched (`disable PORT`).
-    pub disabled: BTreeSet<String>,
+    /// What was said last about ports, by name: the rules see their packets (`enable PORT`), or they pass untouched (`disable
+    /// PORT`). What holds for the others is the host's matter.
+    pub ports: BTreeMap<String, bool>,
     /// The greatest number that a rule has had, so that numbers of deleted rules do not come back.
     last_id: u32,
 }
@@ -37,9 +38,9 @@ pub enum Change {
     Deleted(Box<Rule>),
     /// So many rules went.
     Flushed(usize),
-    /// Rules see the packets of the port again; `false`: they did before.
+    /// Rules see the packets of the port; `false`: that was said before.
     Enabled(String, bool),
-    /// Packets of the port pass untouched; `false`: they did before.
+    /// Packets of the port pass untouched; `false`: that was said before.
     Disabled(String, bool),
     /// A setting has this value now.
     Set(Setting),
@@ -137,6 +138,13 @@ impl Policy {
         }
     }
 
+    /// What was said about ports, as commands.
+    pub fn switches(&self) -> impl Iterator<Item = String> + '_ {
+        self.ports
+            .iter()
+            .map(|(port, enabled)| format!("{} {port}", if *enabled { "enable" } else { "disable" }))
+    }
+
     /// Carries out one command.
     ///
     /// # Errors
@@ -151,12 +159,12 @@ impl Policy {
             }
             Command::Flush => Change::Flushed(std::mem::take(&mut self.rules).len()),
             Command::Enable(port) => {
-                let changed = self.disabled.remove(&port);
-                Change::Enabled(port, changed)
+                let before = self.ports.insert(port.clone(), true);
+                Change::Enabled(port, before != Some(true))
             }
             Command::Disable(port) => {
-                let changed = self.disabled.insert(port.clone());
-                Change::Disabled(port, changed)
+                let before = self.ports.insert(port.clone(), false);
+                Change::Disabled(port, before != Some(false))
             }
             Command::Set(setting) => {
                 setting.apply(&mut self.settings);
@@ -210,15 +218,15 @@ impl Policy {
         targets.any(|target| !matches!(target, Target::Drop(_) | Target::Accept))
     }
 
-    /// The policy as a file that parses to the same policy: rules with their numbers, changed settings, ports
-    /// that are off.
+    /// The policy as a file that parses to the same policy: rules with their numbers, changed settings, what
+    /// was said about ports.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         for setting in self.settings.changed() {
             let _ = writeln!(text, "set {setting}");
         }
-        for port in &self.disabled {
-            let _ = writeln!(text, "disable {port}");
+        for line in self.switches() {
+            let _ = writeln!(text, "{line}");
         }
         for rule in self.rules.iter() {
             let _ = writeln!(text, "{}", rule.display_with_id());
@@ -230,7 +238,7 @@ impl Policy {
 impl PartialEq for Policy {
     /// Whether both do the same under the same numbers; how the numbers came about does not count.
     fn eq(&self, other: &Policy) -> bool {
-        self.rules == other.rules && self.settings == other.settings && self.disabled == other.disabled
+        self.rules == other.rules && self.settings == other.settings && self.ports == other.ports
     }
 }
 

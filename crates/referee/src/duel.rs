@@ -5,8 +5,8 @@
 
 use mmb_engine::oracle::{Judgement, Received, judge};
 use mmb_engine::{
-    Count, DropReason, Engine, NoCycles, PortCount, PortSpec, PortTable, PublishError, Random, Verdict,
-    Worker,
+    Count, DropReason, Engine, Forward, NoCycles, PortCount, PortSpec, PortTable, PublishError, Random,
+    Verdict, Worker,
 };
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::{Policy, RuleId};
@@ -69,7 +69,7 @@ pub struct Duel {
 
 /// Ports for duels: `a` and `b` are a wire, `b` with an MTU; `c` has no other end.
 pub fn ports(mtu: u32) -> PortTable {
-    let port = |name: &str, mtu, peer| PortSpec { name: name.to_owned(), mtu, peer };
+    let port = |name: &str, mtu, peer| PortSpec { name: name.to_owned(), mtu, forward: Forward::from(peer) };
     PortTable(vec![
         port("a", None, Some(PortId(1))),
         port("b", Some(mtu), Some(PortId(0))),

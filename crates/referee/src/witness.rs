@@ -14,7 +14,7 @@ pub fn witness(incoming: &Incoming, ports: &PortTable) -> Option<Witness> {
     let packet = Packet::new(&mut bytes, 0, len, incoming.port, incoming.link)?;
     let layout = parse(&packet, &Limits::default()).ok()?;
     let spec = ports.0.get(usize::from(incoming.port.0))?;
-    let out = spec.peer?;
+    let out = spec.forward.peer()?;
 
     let mut key = [0; 80];
     if layout.class == Class::Ip6 {

@@ -1,7 +1,7 @@
 //! Every kind of set: seeds repeat, rules print and parse, packets meet the rules that they were drawn from.
 
 use mmb_engine::oracle::{Received, judge};
-use mmb_engine::{PortSpec, PortTable};
+use mmb_engine::{Forward, PortSpec, PortTable};
 use mmb_packet::{LinkType, PortId};
 use mmb_policy::rule::NumberItem;
 use mmb_policy::{FieldId, Policy, Rule, Test};
@@ -22,7 +22,8 @@ fn frames(workload: &Workload, hit: f64, count: usize) -> Frames {
 
 /// The rules of the policy that a frame matches, by the oracle.
 fn matches(policy: &Policy, frame: &[u8]) -> usize {
-    let port = |name: &str, peer| PortSpec { name: name.into(), mtu: None, peer: Some(PortId(peer)) };
+    let port =
+        |name: &str, peer| PortSpec { name: name.into(), mtu: None, forward: Forward::Wire(PortId(peer)) };
     let ports = PortTable(vec![port("a", 1), port("b", 0)]);
     let received = Received { bytes: frame, headroom: 64, port: PortId(0), link: LinkType::Ethernet };
     judge(policy, &ports, &received, &mut || 0).matched.len()

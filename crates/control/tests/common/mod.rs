@@ -7,7 +7,7 @@ use mmb_control::protocol::Request;
 use mmb_control::{
     Client, ClientError, Daemon, Host, Limits, PortStatus, Server, ServerOptions, WorkerStatus,
 };
-use mmb_engine::{DropReason, Engine, NoCycles, PortSpec, PortTable, Verdict, Worker};
+use mmb_engine::{DropReason, Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::Policy;
 use mmb_policy::policy::Poll;
@@ -70,7 +70,11 @@ pub(crate) struct Running {
 pub(crate) fn start_with(policy: &str, limits: Limits) -> Running {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("run/mmb.sock");
-    let spec = |name: &str, peer| PortSpec { name: name.into(), mtu: Some(1500), peer: Some(PortId(peer)) };
+    let spec = |name: &str, peer| PortSpec {
+        name: name.into(),
+        mtu: Some(1500),
+        forward: Forward::Wire(PortId(peer)),
+    };
     let ports = PortTable(vec![spec("lan", 1), spec("wan", 0)]);
     let (engine, mut workers) = Engine::new(ports, 1, 1);
     let polls = Arc::default();

@@ -68,18 +68,17 @@ impl Flows {
         let mut start = 0;
         for run in packets.chunk_by(|a, b| a.port == b.port) {
             let route = snapshot.route(run[0].port);
-            let wire = Tuple::wire(run[0].port, route.peer.map(|(peer, _)| peer));
             let ends = if route.enabled { start + run.len() } else { start };
             for at in start..ends {
                 let (packet, layout) = (&packets[at], &layouts[at]);
                 if layout.class == Class::Other || matches!(verdicts[at], Verdict::Drop(_)) {
                     continue;
                 }
-                if let Some(sought) = plain(packet, layout, wire) {
+                if let Some(sought) = plain(packet, layout, route.wire) {
                     self.sought.push(at, sought);
                     continue;
                 }
-                match self.seek(packet, layout, wire, (snapshot, origin)) {
+                match self.seek(packet, layout, route.wire, (snapshot, origin)) {
                     Ok(None) => {}
                     Ok(Some(sought)) => self.sought.push(at, sought),
                     Err(standing) => {

@@ -53,7 +53,7 @@ impl Subject<'_> {
             In => Reading::Port(self.port_name(Some(self.received.port.0))),
             Out => {
                 let spec = self.ports.0.get(usize::from(self.received.port.0));
-                Reading::Port(self.port_name(spec.and_then(|s| s.peer).map(|peer| peer.0)))
+                Reading::Port(self.port_name(spec.and_then(|s| s.forward.peer()).map(|peer| peer.0)))
             }
             EthType => Reading::Number(u128::from(packet.eth_type), 16),
             NetProto => match &packet.ip {

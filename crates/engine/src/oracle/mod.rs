@@ -69,7 +69,7 @@ pub fn judge(
         not_applied: Vec::new(),
     };
     let in_port = ports.0.get(usize::from(received.port.0));
-    if in_port.is_some_and(|port| policy.disabled.contains(&port.name)) {
+    if in_port.is_some_and(|port| policy.ports.get(&port.name) == Some(&false)) {
         let verdict = forward(ports, received.port, None);
         return Judgement { verdict, ..unchanged };
     }
@@ -121,7 +121,7 @@ fn drops(rules: &[&Rule], draw: &mut dyn FnMut() -> u32) -> bool {
 
 /// Where a packet goes that was not dropped: to the other end of the wire, if it fits.
 fn forward(ports: &PortTable, from: PortId, l3_len: Option<usize>) -> Verdict {
-    let peer = ports.0.get(usize::from(from.0)).and_then(|port| port.peer);
+    let peer = ports.0.get(usize::from(from.0)).and_then(|port| port.forward.peer());
     let Some((peer, spec)) = peer.and_then(|peer| Some((peer, ports.0.get(usize::from(peer.0))?))) else {
         return Verdict::Drop(DropReason::NoWire);
     };

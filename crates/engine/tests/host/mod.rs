@@ -2,13 +2,13 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use mmb_engine::{Engine, NoCycles, PortSpec, PortTable, Verdict, Worker};
+use mmb_engine::{Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::Policy;
 
 /// Ports `a` and `b`, a wire without an MTU; `c`, without a wire; `d`, whose wire leads to `b`, but not back.
 pub(crate) fn ports() -> PortTable {
-    let port = |name: &str, mtu, peer| PortSpec { name: name.to_owned(), mtu, peer };
+    let port = |name: &str, mtu, peer| PortSpec { name: name.to_owned(), mtu, forward: Forward::from(peer) };
     PortTable(vec![
         port("a", None, Some(PortId(1))),
         port("b", Some(100), Some(PortId(0))),

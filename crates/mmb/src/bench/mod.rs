@@ -20,7 +20,7 @@ use arena::Arena;
 use linear::Linear;
 use measure::{Effort, Pipeline};
 use mmb_classify::Tuning;
-use mmb_engine::{Engine, PortSpec, PortTable, Worker};
+use mmb_engine::{Engine, Forward, PortSpec, PortTable, Worker};
 use mmb_packet::PortId;
 use report::{Load, Report};
 use source::Set;
@@ -133,7 +133,11 @@ fn wire() -> PortTable {
     let ports = [("a", 1), ("b", 0)];
     PortTable(
         ports
-            .map(|(name, peer)| PortSpec { name: name.into(), mtu: None, peer: Some(PortId(peer)) })
+            .map(|(name, peer)| PortSpec {
+                name: name.into(),
+                mtu: None,
+                forward: Forward::Wire(PortId(peer)),
+            })
             .to_vec(),
     )
 }

@@ -16,7 +16,7 @@ use crate::cli::{Global, ReplayArgs};
 use crate::output::Terminal;
 use anyhow::Context;
 use mmb_client::policy_file;
-use mmb_engine::{Engine, PortSpec, PortTable};
+use mmb_engine::{Engine, Forward, PortSpec, PortTable};
 use mmb_packet::PortId;
 use pump::Pump;
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ pub(crate) fn main(args: &ReplayArgs, global: &Global) -> anyhow::Result<ExitCod
             .map(|(port, peer)| PortSpec {
                 name: wiring.names[port].clone(),
                 mtu: args.mtu,
-                peer: Some(PortId(peer)),
+                forward: Forward::Wire(PortId(peer)),
             })
             .to_vec(),
     );

@@ -58,7 +58,7 @@ impl Wiring {
         let spec = |(port, peer): (&mmb_io::Port, &Option<usize>)| PortSpec {
             name: port.name().to_owned(),
             mtu: Some(port.mtu()),
-            peer: peer.map(|peer| PortId(peer as u16)),
+            forward: peer.map(|peer| PortId(peer as u16)).into(),
         };
         PortTable(ports.ports().iter().zip(&self.peers).map(spec).collect())
     }

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use mmb_control::{Daemon, Host, PortStatus, Server, WorkerStatus};
-use mmb_engine::{Engine, NoCycles, PortSpec, PortTable, Verdict, Worker};
+use mmb_engine::{Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::Policy;
 use mmb_policy::policy::Poll;
@@ -71,7 +71,11 @@ fn answering(worker: Arc<Mutex<Worker>>, stop: Arc<AtomicBool>) -> JoinHandle<()
 impl Site {
     pub(crate) fn new(policy: &str) -> Site {
         let directory = tempfile::tempdir().expect("a directory");
-        let spec = |name: &str, peer| PortSpec { name: name.into(), mtu: None, peer: Some(PortId(peer)) };
+        let spec = |name: &str, peer| PortSpec {
+            name: name.into(),
+            mtu: None,
+            forward: Forward::Wire(PortId(peer)),
+        };
         let (engine, mut workers) = Engine::new(PortTable(vec![spec("lan", 1), spec("wan", 0)]), 1, 1);
         let policy = Policy::parse(policy).expect("a policy").0;
         let daemon = Daemon::new(engine, policy, Box::new(NoPackets)).expect("a policy for these ports");

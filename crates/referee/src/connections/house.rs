@@ -1,7 +1,7 @@
 //! An engine with its workers and a clock, as a host has them.
 
 use mmb_engine::{
-    ConnectionInfo, Connections, Engine, Event, NoCycles, PortSpec, PortTable, Verdict, Worker,
+    ConnectionInfo, Connections, Engine, Event, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker,
 };
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::{Filter, Policy};
@@ -33,7 +33,11 @@ enum Way {
 
 impl House {
     pub(super) fn new(workers: usize, now_ms: u64, policy: &Policy) -> Result<House, String> {
-        let port = |name: &str, peer| PortSpec { name: name.to_owned(), mtu: None, peer: Some(PortId(peer)) };
+        let port = |name: &str, peer| PortSpec {
+            name: name.to_owned(),
+            mtu: None,
+            forward: Forward::Wire(PortId(peer)),
+        };
         let (mut engine, workers) = Engine::new(PortTable(vec![port("a", 1), port("b", 0)]), workers, 1);
         engine.publish(policy).map_err(|error| error.to_string())?;
         let (_, events) = std::sync::mpsc::channel();
