@@ -110,6 +110,11 @@ impl ClassifierIndex {
         }
     }
 
+    /// Rules may name one more port from now on.
+    pub fn push_port(&mut self, name: String) {
+        self.ports.push(name);
+    }
+
     /// A classifier of rules that come all at once, whose tables suit them best.
     ///
     /// # Errors

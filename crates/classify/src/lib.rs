@@ -50,7 +50,7 @@ mod words;
 pub use class_index::{TableStats, Tuning};
 pub use classifier::{Classifier, ClassifierIndex, Handle};
 pub use keys::{Columns, Keys, Parse, Wanted};
-pub use matches::Scratch;
+pub use matches::{MATCHES, Scratch};
 pub use ports::{Ports, UnknownPort};
 
 /// The most packets of one vector. Packets are numbered in a byte.

@@ -8,7 +8,7 @@ use crate::ranged::LazyOptions;
 /// The most matches of one vector that there is room for ahead of any policy; memory that is never touched costs nothing.
 /// A policy under which a packet can match so many rules that a full vector would pass this gets shorter vectors (see
 /// [`Scratch::vector`]).
-const MATCHES: usize = 4 << 20;
+pub const MATCHES: usize = 4 << 20;
 
 /// Scratch of a worker for [`Classifier::classify`](crate::Classifier::classify), and its result: the handles of the
 /// rules that each packet matched.

@@ -17,12 +17,19 @@ pub struct UnknownPort(pub String);
 impl Ports {
     /// The ports in the order of their numbers. A name that stands twice means the first.
     pub fn new(names: impl IntoIterator<Item = impl Into<String>>) -> Ports {
-        let names: Vec<String> = names.into_iter().map(Into::into).collect();
-        let mut numbers = HashMap::with_capacity(names.len());
-        for (number, name) in names.iter().enumerate().take(usize::from(u16::MAX)) {
-            numbers.entry(name.clone()).or_insert(number as u16);
+        let mut ports = Ports::default();
+        names.into_iter().for_each(|name| ports.push(name.into()));
+        ports
+    }
+
+    /// One more port. The last number means no port.
+    pub fn push(&mut self, name: String) {
+        if let Ok(number) = u16::try_from(self.names.len())
+            && number != u16::MAX
+        {
+            self.numbers.entry(name.clone()).or_insert(number);
         }
-        Ports { names, numbers }
+        self.names.push(name);
     }
 
     /// The names by number.

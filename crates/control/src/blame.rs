@@ -31,7 +31,8 @@ pub(crate) fn of_file(refusal: &Refusal, text: &str) -> ErrorLine {
 fn told(refusal: &Refusal) -> ErrorLine {
     let suggestion = match refusal {
         Refusal::Publish(
-            PublishError::UnknownPort { port, known, .. } | PublishError::UnknownSwitchedPort { port, known },
+            PublishError::UnknownPort { port, known, .. }
+            | PublishError::UnknownSwitchedPort { port, known, .. },
         ) => nearest(port, known.split(", ")).map(str::to_owned),
         _ => None,
     };

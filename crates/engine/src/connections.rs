@@ -40,7 +40,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    fn of(tuple: &Tuple) -> Ends {
+    pub(crate) fn of(tuple: &Tuple) -> Ends {
         let [sport, dport] = tuple.ports;
         Ends { src: tuple.address(SOURCE), sport, dst: tuple.address(mmb_conn::DESTINATION), dport }
     }

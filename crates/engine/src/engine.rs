@@ -5,12 +5,13 @@ use crate::connections::{Connections, Task};
 use crate::counters::{Count, PortCount, StageCount};
 use crate::drop::DropReason;
 use crate::flows::Common;
-use crate::port::PortTable;
+use crate::port::{PortSpec, PortTable};
 use crate::rulebook::Rulebook;
 use crate::snapshot::Snapshot;
 use crate::worker::Worker;
 use arc_swap::ArcSwap;
 use mmb_classify::{TableStats, Tuning};
+use mmb_packet::PortId;
 use mmb_policy::{Policy, RuleId};
 use mmb_rewrite::NotApplied;
 use std::sync::Arc;
@@ -31,8 +32,10 @@ pub enum PublishError {
         known: String,
     },
     /// `enable` or `disable` names a port that does not exist.
-    #[error("no port is called '{port}'; the ports are {known}")]
+    #[error("{} {port}: no port is called '{port}'; the ports are {known}", if *.enables { "enable" } else { "disable" })]
     UnknownSwitchedPort {
+        /// The command is `enable`.
+        enables: bool,
         /// The name.
         port: String,
         /// The names that exist.
@@ -52,6 +55,8 @@ pub struct Engine {
     /// Where workers are asked about connections.
     tasks: Vec<Sender<Task>>,
     common: Arc<Common>,
+    /// The most ports.
+    room: usize,
 }
 
 impl Engine {
@@ -62,10 +67,26 @@ impl Engine {
 
     /// [`Engine::new`] with another way of putting rules into tables, to compare with.
     pub fn with_tuning(ports: PortTable, workers: usize, seed: u64, tuning: Tuning) -> (Engine, Vec<Worker>) {
+        let room = ports.0.len();
+        Engine::build(ports, room, workers, seed, tuning)
+    }
+
+    /// [`Engine::new`] without ports, but with room for so many: see [`Engine::add_port`].
+    pub fn with_room(room: usize, workers: usize, seed: u64) -> (Engine, Vec<Worker>) {
+        Engine::build(PortTable::default(), room, workers, seed, Tuning::default())
+    }
+
+    fn build(
+        ports: PortTable,
+        room: usize,
+        workers: usize,
+        seed: u64,
+        tuning: Tuning,
+    ) -> (Engine, Vec<Worker>) {
         let rulebook = Rulebook::new(&ports, workers, seed, tuning);
         let current = Arc::new(rulebook.snapshot(0, &ports));
         let published = Arc::new(ArcSwap::new(Arc::clone(&current)));
-        let cells: Vec<_> = (0..workers).map(|_| Arc::new(WorkerCells::new(ports.0.len()))).collect();
+        let cells: Vec<_> = (0..workers).map(|_| Arc::new(WorkerCells::new(room))).collect();
         let (tasks, asked): (Vec<_>, Vec<_>) = cells.iter().map(|_| channel()).unzip();
         let common = Arc::new(Common::new(workers, seed));
         let packet_side = cells.iter().zip(asked).enumerate().map(|(worker, (cells, asked))| {
@@ -81,8 +102,22 @@ impl Engine {
             workers: cells,
             tasks,
             common,
+            room,
         };
         (engine, packet_side)
+    }
+
+    /// One more port, by which packets may come and that rules may name from now on. Ports do not go: of one that does, no packet
+    /// comes. Returns its number; `None`: there is no room for it.
+    pub fn add_port(&mut self, port: PortSpec) -> Option<PortId> {
+        if self.ports.0.len() >= self.room {
+            return None;
+        }
+        let number = PortId(self.ports.0.len() as u16);
+        self.rulebook.push_port(&port.name);
+        self.ports.0.push(port);
+        self.publish_snapshot();
+        Some(number)
     }
 
     /// Checks what a policy adds to another that was checked.
@@ -90,8 +125,9 @@ impl Engine {
     /// # Errors
     /// What makes the policy impossible here.
     pub fn check(&self, before: &Policy, after: &Policy) -> Result<(), PublishError> {
-        if let Some(port) = after.ports.keys().find(|name| self.ports.id(name).is_none()) {
-            return Err(PublishError::UnknownSwitchedPort { port: port.clone(), known: self.ports.known() });
+        if let Some((port, &enables)) = after.ports.iter().find(|(name, _)| self.ports.id(name).is_none()) {
+            let (port, known) = (port.clone(), self.ports.known());
+            return Err(PublishError::UnknownSwitchedPort { enables, port, known });
         }
         self.rulebook.check(before, after, &self.ports)
     }
@@ -106,12 +142,17 @@ impl Engine {
         self.reclaim();
         let generation = self.current.generation + 1;
         let gone = self.rulebook.change(policy, generation);
-        let snapshot = Arc::new(self.rulebook.snapshot(generation, &self.ports));
-        self.published.store(Arc::clone(&snapshot));
-        self.retired.push(std::mem::replace(&mut self.current, snapshot));
+        self.publish_snapshot();
         gone.into_iter().for_each(|stamp| self.common.forget(stamp));
         self.reclaim();
         Ok(())
+    }
+
+    fn publish_snapshot(&mut self) {
+        let generation = self.current.generation + 1;
+        let snapshot = Arc::new(self.rulebook.snapshot(generation, &self.ports));
+        self.published.store(Arc::clone(&snapshot));
+        self.retired.push(std::mem::replace(&mut self.current, snapshot));
     }
 
     /// Frees policies that no worker uses any more; returns how many wait for a worker still. [`Engine::publish`]

@@ -24,12 +24,13 @@ mod slots;
 mod snapshot;
 pub mod worker;
 
-pub use connections::{ConnectionInfo, ConnectionSummary, Connections, Event};
+pub use connections::{ConnectionInfo, ConnectionSummary, Connections, Ends, Event};
 pub use counters::{Count, PortCount, StageCount};
 pub use drop::DropReason;
 pub use engine::{Engine, PublishError};
 pub use mmb_classify::{TableStats, Tuning};
 pub use mmb_conn::fragment::Released;
+pub use pipeline::{Account, Job, Membership};
 pub use port::{Forward, PortSpec, PortTable};
 pub use random::Random;
-pub use worker::{Cycles, NoCycles, VECTOR, Verdict, Worker};
+pub use worker::{Cycles, NoCycles, Origin, VECTOR, Verdict, Worker};

@@ -3,8 +3,10 @@
 //! A [`Pipeline`] is one worker's: the columns that the stages hand to each other, allocated once, and the worker's
 //! counters. Between stages the verdicts say which packets are still to be sent.
 
+mod account;
 mod ballot;
 mod connections;
+mod jobs;
 
 use crate::cells::{Stage, WorkerCells};
 use crate::counters::Count;
@@ -13,7 +15,10 @@ use crate::flows::{Common, Flows, QuotedAt, Turn};
 use crate::random::Random;
 use crate::snapshot::Snapshot;
 use crate::worker::{Cycles, Origin, VECTOR, Verdict};
+pub use account::{Account, Membership};
 use ballot::{Ballot, in_order};
+pub use jobs::Job;
+use jobs::Jobs;
 use mmb_classify::{Keys, Parse, Scratch, prefetch};
 use mmb_packet::{Class, Layout, Packet, PortId};
 use mmb_rewrite::{Editor, NotAppliedCounts};
@@ -33,17 +38,28 @@ pub(crate) struct Pipeline {
     flows: Flows,
     /// The rules that a packet gets: what it matched, and its connection's.
     due: Vec<u32>,
-    /// Numbers of edits of packets whose connection has rules.
+    /// Numbers of edits of packets that get several.
     listed: Vec<u32>,
     /// Packets that their connection turns.
     turned: Vec<Turned>,
     /// Packets that matched a rule which rewrites, and are not dropped.
     rewrites: Vec<Rewrite>,
+    jobs: Jobs,
     editor: Editor,
     drops: [u64; DropReason::ALL.len()],
     /// Packets that belong to other workers.
     handed: u64,
     not_applied: NotAppliedCounts,
+}
+
+/// What deciding on a vector gave.
+struct Decided {
+    /// Packets that were understood.
+    sound: usize,
+    /// When the last stage that was counted ended.
+    at: u64,
+    /// Connections were asked.
+    concerned: bool,
 }
 
 /// A packet to be rewritten.
@@ -58,8 +74,6 @@ struct Rewrite {
 enum Edits {
     /// The one of this number.
     Alone(u32),
-    /// Their numbers, or 0, stand in the place of the handles of the rules that the packet matched.
-    Matched,
     /// Their numbers, or 0, stand in `listed`, from one place to another.
     Listed(u32, u32),
 }
@@ -78,7 +92,8 @@ impl Pipeline {
             worker,
             flows: Flows::new(worker, common, Arc::clone(&cells), seed),
             due: Vec::with_capacity(VECTOR),
-            listed: Vec::with_capacity(VECTOR),
+            // Memory that is never touched costs nothing.
+            listed: Vec::with_capacity(mmb_classify::MATCHES),
             turned: Vec::with_capacity(VECTOR),
             cells,
             random: Random::new(seed, worker),
@@ -86,6 +101,7 @@ impl Pipeline {
             layouts: Box::new([Layout::default(); VECTOR]),
             scratch: Scratch::default(),
             rewrites: Vec::with_capacity(VECTOR),
+            jobs: Jobs::new(),
             editor: Editor::default(),
             drops: Default::default(),
             handed: 0,
@@ -105,7 +121,10 @@ impl Pipeline {
     /// Makes the scratch fit a snapshot that the worker picked up.
     pub(crate) fn fit(&mut self, snapshot: &Snapshot) {
         self.flows.fit(snapshot);
-        self.scratch.fit(snapshot.classifier.most_matches());
+        let most = snapshot.classifier.most_matches();
+        self.scratch.fit(most);
+        self.listed.clear();
+        self.listed.reserve(self.scratch.vector() * most);
     }
 
     /// The most packets of one [`Pipeline::run`] under the snapshot that it was made to fit.
@@ -122,6 +141,43 @@ impl Pipeline {
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
     ) {
+        let Decided { sound, at, .. } = self.decide_on(origin, snapshot, cycles, packets, verdicts);
+        self.rewrite(snapshot, packets);
+        let rewritten = cycles.now();
+        self.cells.stage(Stage::Rewrite, sound, rewritten.wrapping_sub(at));
+        self.finish(snapshot, cycles, rewritten, packets, verdicts, |_| false);
+    }
+
+    /// Takes a vector through all stages but rewriting; what is left to do is laid up as jobs. `verdicts` and `jobs` are as long as
+    /// `packets`. `tell` hears about each packet.
+    pub(crate) fn run_to_jobs(
+        &mut self,
+        (origin, snapshot): (Origin, &Snapshot),
+        cycles: &impl Cycles,
+        packets: &[Packet<'_>],
+        verdicts: &mut [Verdict],
+        jobs: &mut [Option<Job>],
+        tell: Option<&mut dyn FnMut(Account)>,
+    ) {
+        let Decided { sound, at, concerned } = self.decide_on(origin, snapshot, cycles, packets, verdicts);
+        self.lay_up(jobs);
+        if let Some(tell) = tell {
+            (0..packets.len()).for_each(|at| tell(self.account(snapshot, at, concerned)));
+        }
+        let laid_up = cycles.now();
+        self.cells.stage(Stage::Rewrite, sound, laid_up.wrapping_sub(at));
+        self.finish(snapshot, cycles, laid_up, packets, verdicts, |at| jobs[at].is_some());
+    }
+
+    /// Decides on a vector, and leaves what is to be rewritten in `turned`, `rewrites` and `listed`.
+    fn decide_on(
+        &mut self,
+        origin: Origin,
+        snapshot: &Snapshot,
+        cycles: &impl Cycles,
+        packets: &[Packet<'_>],
+        verdicts: &mut [Verdict],
+    ) -> Decided {
         let start = cycles.now();
         let sound = self.parse(snapshot, packets, verdicts, origin);
         let parsed = cycles.now();
@@ -151,14 +207,22 @@ impl Pipeline {
         } else {
             self.decide(snapshot, packets, verdicts);
         }
-        self.rewrite(snapshot, packets);
-        let rewritten = cycles.now();
-        self.cells.stage(Stage::Rewrite, sound, rewritten.wrapping_sub(decided));
+        Decided { sound, at: decided, concerned }
+    }
 
-        self.forward(snapshot, packets, verdicts);
+    /// Ends the work on a vector, but for packets that wait to be rewritten.
+    fn finish(
+        &mut self,
+        snapshot: &Snapshot,
+        cycles: &impl Cycles,
+        start: u64,
+        packets: &[Packet<'_>],
+        verdicts: &mut [Verdict],
+        waits: impl Fn(usize) -> bool,
+    ) {
+        self.forward(snapshot, packets, verdicts, waits);
         self.flush();
-        let end = cycles.now();
-        self.cells.stage(Stage::Forward, packets.len(), end.wrapping_sub(rewritten));
+        self.cells.stage(Stage::Forward, packets.len(), cycles.now().wrapping_sub(start));
     }
 
     /// Finds headers, fills keys, and gives every packet its first verdict: where its wire leads. Returns how many
@@ -207,6 +271,7 @@ impl Pipeline {
     /// Counts the matched rules, and lets accept and drop rules decide. A later stage may still drop what passes.
     fn decide(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &mut [Verdict]) {
         self.rewrites.clear();
+        self.listed.clear();
         self.fetch_rules(snapshot);
         let cells = &snapshot.cells[self.worker];
         for number in 0..self.scratch.matched().len() {
@@ -231,7 +296,15 @@ impl Pipeline {
             if ballot.drops() {
                 verdicts[packet] = Verdict::Drop(DropReason::Rule);
             } else if edits > 0 {
-                let edits = if edits == 1 { Edits::Alone(edit) } else { Edits::Matched };
+                let edits = if edits == 1 {
+                    Edits::Alone(edit)
+                } else {
+                    let start = self.listed.len() as u32;
+                    let numbers =
+                        handles.iter().map(|&slot| snapshot.actions.at(slot as usize).edit_number());
+                    self.listed.extend(numbers);
+                    Edits::Listed(start, self.listed.len() as u32)
+                };
                 self.rewrites.push(Rewrite { packet: at, edits });
             }
         }
@@ -273,7 +346,7 @@ impl Pipeline {
                 *edit = snapshot.edit(number);
             }
         }
-        let Pipeline { rewrites, editor, layouts, not_applied, scratch, listed, .. } = self;
+        let Pipeline { rewrites, editor, layouts, not_applied, listed, .. } = self;
         for (&Rewrite { packet, edits }, edit) in rewrites.iter().zip(edits) {
             let at = usize::from(packet);
             let (packet, layout) = (&mut packets[at], &mut layouts[at]);
@@ -283,7 +356,6 @@ impl Pipeline {
                     continue;
                 }
                 (Edits::Alone(_), None) => continue,
-                (Edits::Matched, _) => scratch.handles(at),
                 (Edits::Listed(start, end), _) => &listed[start as usize..end as usize],
             };
             let edits = numbers.iter().filter_map(|&edit| snapshot.edit(edit));
@@ -291,10 +363,21 @@ impl Pipeline {
         }
     }
 
-    /// Checks what is to be sent against the MTU, and counts everything.
-    fn forward(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &mut [Verdict]) {
+    /// Checks what is to be sent against the MTU, and counts everything but packets that wait.
+    fn forward(
+        &mut self,
+        snapshot: &Snapshot,
+        packets: &[Packet<'_>],
+        verdicts: &mut [Verdict],
+        waits: impl Fn(usize) -> bool,
+    ) {
         let mut sent = Run::default();
-        for ((packet, verdict), layout) in packets.iter().zip(verdicts).zip(&self.layouts[..]) {
+        for (at, ((packet, verdict), layout)) in
+            packets.iter().zip(verdicts).zip(&self.layouts[..]).enumerate()
+        {
+            if waits(at) {
+                continue;
+            }
             if let Verdict::Send(_) = verdict
                 && let Some((_, mtu)) = snapshot.route(packet.port).to
                 && l3_len(packet, layout) > mtu as usize

@@ -56,6 +56,12 @@ impl Rulebook {
         }
     }
 
+    /// Rules may name one more port from now on.
+    pub(crate) fn push_port(&mut self, name: &str) {
+        self.ports.push(name.to_owned());
+        self.index.push_port(name.to_owned());
+    }
+
     /// The policy in force.
     pub(crate) fn policy(&self) -> &Policy {
         &self.policy

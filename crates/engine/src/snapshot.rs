@@ -106,6 +106,13 @@ pub(crate) struct Route {
     pub(crate) enabled: bool,
 }
 
+impl Route {
+    /// Whether the host knows where its packets go.
+    pub(crate) fn is_routed(&self) -> bool {
+        self.wire == ROUTED
+    }
+}
+
 impl Snapshot {
     /// A snapshot of a policy's settings and ports, and of what was made of its rules.
     pub(crate) fn new(
@@ -184,6 +191,11 @@ impl Action {
     #[inline]
     pub(crate) fn rank(&self) -> u64 {
         u64::from(self.prio) << 32 | u64::from(self.id)
+    }
+
+    /// The rule's number.
+    pub(crate) fn id(&self) -> u32 {
+        self.id
     }
 
     /// What it says about dropping.

@@ -5,7 +5,7 @@ use crate::connections::Task;
 use crate::counters::Count;
 use crate::drop::DropReason;
 use crate::flows::Common;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Account, Job, Pipeline};
 use crate::snapshot::Snapshot;
 use arc_swap::ArcSwap;
 use arc_swap::cache::Cache;
@@ -35,12 +35,12 @@ pub enum Verdict {
 
 /// Where the packets of a vector come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// Ports.
     Wire,
-    /// Another worker.
+    /// Another worker: see [`Worker::process_handed`].
     Worker,
-    /// This worker held them.
+    /// This worker held them: see [`Worker::process_released`].
     Held,
 }
 
@@ -62,13 +62,13 @@ impl Cycles for NoCycles {
 
 /// One packet thread's part of the engine.
 ///
-/// It uses one snapshot of the policy a vector, and looks for a newer one before each: an atomic load and a
+/// It uses one snapshot of the policy a vector, and looks for a newer one before each, unless jobs wait: an atomic load and a
 /// comparison. It frees nothing: what it lets go of, the control side holds as well.
 pub struct Worker {
     /// The published policy, and the reference that the worker uses.
     policy: Cache<Arc<ArcSwap<Snapshot>>, Arc<Snapshot>>,
-    /// The snapshot that `pipeline` was made to fit.
-    generation: Option<u64>,
+    /// The snapshot that `pipeline` was made to fit, and that jobs belong to.
+    snapshot: Arc<Snapshot>,
     pipeline: Pipeline,
     /// What the control side asks about connections.
     tasks: Receiver<Task>,
@@ -83,12 +83,10 @@ impl Worker {
         tasks: Receiver<Task>,
         seed: u64,
     ) -> Worker {
-        Worker {
-            policy: Cache::new(Arc::clone(published)),
-            generation: None,
-            pipeline: Pipeline::new(worker, common, cells, seed),
-            tasks,
-        }
+        let snapshot = published.load_full();
+        let mut pipeline = Pipeline::new(worker, common, cells, seed);
+        pipeline.fit(&snapshot);
+        Worker { policy: Cache::new(Arc::clone(published)), snapshot, pipeline, tasks }
     }
 
     /// Decides on a vector of packets and rewrites them. `verdicts[i]` is for `packets[i]`. More than [`VECTOR`]
@@ -123,6 +121,57 @@ impl Worker {
         verdicts: &mut [Verdict],
     ) {
         self.run(now_ns, cycles, packets, verdicts, Origin::Worker);
+    }
+
+    /// [`Worker::process`] for a host that has packets rewritten in a stage of its own, by [`Worker::rewrite`]: decides only. Where
+    /// `jobs[i]` is a job, `packets[i]` is to be rewritten before its verdict is carried out; it is counted then. Until all jobs are
+    /// done, the policy by which they were made stays in use. `tell`, if given, hears about each packet in turn.
+    ///
+    /// # Panics
+    /// If there are fewer verdicts or jobs than packets.
+    #[expect(clippy::too_many_arguments, reason = "a vector's columns, which the host lays out as it likes")]
+    pub fn decide(
+        &mut self,
+        origin: Origin,
+        now_ns: u64,
+        cycles: &impl Cycles,
+        packets: &[Packet<'_>],
+        verdicts: &mut [Verdict],
+        jobs: &mut [Option<Job>],
+        mut tell: Option<&mut dyn FnMut(Account)>,
+    ) {
+        let vector = self.begin(now_ns);
+        let columns = packets.chunks(vector).zip(verdicts.chunks_mut(vector)).zip(jobs.chunks_mut(vector));
+        for ((packets, verdicts), jobs) in columns {
+            let (verdicts, jobs) = (&mut verdicts[..packets.len()], &mut jobs[..packets.len()]);
+            let by = (origin, &*self.snapshot);
+            let tell = tell.as_mut().map(|tell| &mut **tell as &mut dyn FnMut(Account));
+            self.pipeline.run_to_jobs(by, cycles, packets, verdicts, jobs, tell);
+        }
+    }
+
+    /// Rewrites packets that [`Worker::decide`] gave jobs for, each once. A verdict to send may become one to drop: the packet may have
+    /// grown beyond an MTU.
+    ///
+    /// # Panics
+    /// If there are fewer jobs or verdicts than packets.
+    pub fn rewrite(
+        &mut self,
+        cycles: &impl Cycles,
+        packets: &mut [Packet<'_>],
+        jobs: &[Job],
+        verdicts: &mut [Verdict],
+    ) {
+        let columns = packets.chunks_mut(VECTOR).zip(jobs.chunks(VECTOR)).zip(verdicts.chunks_mut(VECTOR));
+        for ((packets, jobs), verdicts) in columns {
+            let (jobs, verdicts) = (&jobs[..packets.len()], &mut verdicts[..packets.len()]);
+            self.pipeline.run_jobs(&self.snapshot, cycles, packets, jobs, verdicts);
+        }
+    }
+
+    /// Forgets the jobs that were not done: whoever had their packets lost them.
+    pub fn forget_jobs(&mut self) {
+        self.pipeline.forget_jobs();
     }
 
     /// Gives out packets that were held and can go on, [`VECTOR`] at most, in the order in which they came; returns how many. A host
@@ -170,21 +219,28 @@ impl Worker {
         verdicts: &mut [Verdict],
         origin: Origin,
     ) {
-        let snapshot = self.policy.load();
-        if self.generation != Some(snapshot.generation) {
-            self.pipeline.fit(snapshot);
-            self.generation = Some(snapshot.generation);
+        let vector = self.begin(now_ns);
+        let verdicts = &mut verdicts[..packets.len()];
+        for (packets, verdicts) in packets.chunks_mut(vector).zip(verdicts.chunks_mut(vector)) {
+            self.pipeline.run(origin, &self.snapshot, cycles, packets, verdicts);
+        }
+    }
+
+    /// Picks up a newer policy, does what is due and what was asked. Returns how many packets make a vector now.
+    fn begin(&mut self, now_ns: u64) -> usize {
+        if !self.pipeline.has_jobs() {
+            let newest = self.policy.load();
+            if !Arc::ptr_eq(newest, &self.snapshot) {
+                self.snapshot = Arc::clone(newest);
+                self.pipeline.fit(newest);
+            }
         }
         let flows = self.pipeline.flows();
         flows.advance(now_ns / 1_000_000);
         while let Ok(task) = self.tasks.try_recv() {
-            task(flows, snapshot);
+            task(flows, &self.snapshot);
         }
-        let verdicts = &mut verdicts[..packets.len()];
-        let vector = self.pipeline.vector();
-        for (packets, verdicts) in packets.chunks_mut(vector).zip(verdicts.chunks_mut(vector)) {
-            self.pipeline.run(origin, snapshot, cycles, packets, verdicts);
-        }
+        self.pipeline.vector()
     }
 
     /// Counts packets that [`Worker::process`] said to send by `port`, but the host could not: they count as dropped,

@@ -9,6 +9,7 @@
 pub mod connections;
 pub mod duel;
 pub mod fuzz;
+mod two_steps;
 pub mod witness;
 
 pub use duel::{Difference, Duel, Incoming};

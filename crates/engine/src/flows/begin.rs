@@ -43,14 +43,17 @@ impl Flows {
         let mut nat = keeper.common.nat();
         let mut translated = nat.translate(first, &mapping, &arrived, &taken).map_err(refused)?;
         // A packet for an outside end of ours, from a side that has one itself, goes back to that side (RFC 4787 REQ-9).
-        if let Some(inside) = owner(&nat, &translated.sent)
-            && let (Some(to), Some(from)) =
+        if let Some(inside) = owner(&nat, &translated.sent) {
+            if snapshot.route(packet.port).is_routed() {
+                translated = nat.enter(translated);
+            } else if let (Some(to), Some(from)) =
                 (keeper.extras.neighbour(arrived.wire, inside), source_mac(packet))
-        {
-            let outside = translated.sent;
-            translated = nat.enter(translated);
-            if translated.sent != outside && mapping.saddr.is_some() {
-                hairpin = Some([to, from]);
+            {
+                let outside = translated.sent;
+                translated = nat.enter(translated);
+                if translated.sent != outside && mapping.saddr.is_some() {
+                    hairpin = Some([to, from]);
+                }
             }
         }
         keeper.common.bindings.store(nat.len(), Ordering::Relaxed);

@@ -4,16 +4,14 @@ use crate::random::Random;
 use crate::snapshot::{Action, Decision, Snapshot};
 use mmb_policy::rule::DropRate;
 
-/// Puts the rules that a packet matched in order, hears them, and leaves the numbers of their edits in place of their
-/// handles.
+/// Puts the rules that a packet matched in order, and hears them.
 #[inline(never)]
 pub(super) fn in_order(snapshot: &Snapshot, handles: &mut [u32], random: &mut Random) -> Ballot {
     let action = |handle: u32| snapshot.actions.at(handle as usize);
     handles.sort_unstable_by_key(|&handle| action(handle).rank());
     let mut ballot = Ballot::default();
-    for handle in handles {
-        ballot.cast(action(*handle), || Some(random.draw()));
-        *handle = action(*handle).edit_number();
+    for &mut handle in handles {
+        ballot.cast(action(handle), || Some(random.draw()));
     }
     ballot
 }

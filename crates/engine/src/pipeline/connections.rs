@@ -138,7 +138,7 @@ impl Pipeline {
     }
 
     /// Puts the slots of the rules that a packet gets into `due`.
-    fn gather(&mut self, snapshot: &Snapshot, at: usize, standing: Standing) {
+    pub(super) fn gather(&mut self, snapshot: &Snapshot, at: usize, standing: Standing) {
         self.due.clear();
         let matched = self.scratch.handles(at).iter().copied();
         match standing {

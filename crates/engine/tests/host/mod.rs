@@ -93,7 +93,7 @@ fn hand_on(
 }
 
 /// Has frames processed that came in by `port`.
-fn process(
+pub(crate) fn process(
     port: u16,
     frames: &[Vec<u8>],
     process: impl FnOnce(&mut [Packet<'_>], &mut [Verdict]),

@@ -1,7 +1,9 @@
 //! An engine with its workers and a clock, as a host has them.
 
+use crate::two_steps;
 use mmb_engine::{
-    ConnectionInfo, Connections, Engine, Event, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker,
+    ConnectionInfo, Connections, Engine, Event, Forward, NoCycles, Origin, PortSpec, PortTable, Verdict,
+    Worker,
 };
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::{Filter, Policy};
@@ -94,6 +96,10 @@ impl House {
         let mut verdicts = vec![Verdict::Send(PortId(u16::MAX)); packets.len()];
         let worker = &mut self.workers[first];
         match way {
+            // A host may have packets rewritten in a stage of its own.
+            Way::In if packets.len() % 2 == 1 => {
+                two_steps::process(worker, (Origin::Wire, now_ns), &mut packets, &mut verdicts);
+            }
             Way::In => worker.process(now_ns, &NoCycles, &mut packets, &mut verdicts),
             Way::Again => worker.process_released(now_ns, &NoCycles, &mut packets, &mut verdicts),
         }

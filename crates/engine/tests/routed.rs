@@ -1,0 +1,120 @@
+//! A host that routes: ports that come when they come, and packets that are rewritten in a stage of their own.
+
+mod host;
+
+use host::{policy, process};
+use mmb_engine::{Engine, Forward, Job, NoCycles, Origin, PortSpec, PublishError, Verdict, Worker};
+use mmb_packet::{LinkType, Packet, PortId};
+use mmb_testkit::{Ip4, Tcp, Udp, Upper};
+
+fn routed(name: &str) -> PortSpec {
+    PortSpec { name: name.to_owned(), mtu: None, forward: Forward::Routed }
+}
+
+fn with_ports(names: &[&str], room: usize) -> (Engine, Worker) {
+    let (mut engine, mut workers) = Engine::with_room(room, 1, 1);
+    names.iter().for_each(|name| assert!(engine.add_port(routed(name)).is_some()));
+    (engine, workers.remove(0))
+}
+
+fn pass(worker: &mut Worker, port: u16, frame: Vec<u8>) -> (Verdict, Vec<u8>) {
+    process(port, &[frame], |packets, verdicts| worker.process(0, &NoCycles, packets, verdicts)).remove(0)
+}
+
+fn udp(source: [u8; 4], sport: u16, destination: [u8; 4], dport: u16) -> Vec<u8> {
+    let udp = Udp { sport, ..Udp::default() }.dport(dport);
+    let (source, destination) = (source.into(), destination.into());
+    Ip4 { source, destination, ..Ip4::new(Upper::Udp(udp)) }.frame().bytes()
+}
+
+#[test]
+fn ports_come_one_by_one_and_rules_name_those_that_are_there() {
+    let (mut engine, mut worker) = with_ports(&["left"], 2);
+    let drops = policy("add in right drop");
+    assert!(matches!(engine.publish(&drops), Err(PublishError::UnknownPort { .. })));
+    assert_eq!(engine.add_port(routed("right")), Some(PortId(1)));
+    assert_eq!(engine.add_port(routed("third")), None, "there is no room");
+    engine.publish(&drops).expect("now there is one");
+    let frame = Tcp::default().over_ip4().bytes();
+    assert_eq!(pass(&mut worker, 0, frame.clone()).0, Verdict::Send(PortId(0)), "where routes lead");
+    assert!(matches!(pass(&mut worker, 1, frame).0, Verdict::Drop(_)));
+    let counts = engine.port_counts();
+    assert_eq!((counts[0].tx.packets, counts[1].rx.packets, counts[1].tx.packets), (1, 1, 0));
+}
+
+#[test]
+fn routed_ports_share_their_connections() {
+    let (mut engine, mut worker) = with_ports(&["inside", "outside"], 2);
+    engine.publish(&policy("add-stateful in inside ip-proto udp map ip-saddr 192.0.2.1")).expect("good");
+    let (_, sent) = pass(&mut worker, 0, udp([10, 0, 0, 1], 1000, [198, 51, 100, 1], 53));
+    assert_eq!(sent[26..30], [192, 0, 2, 1]);
+    let back = udp([198, 51, 100, 1], 53, [192, 0, 2, 1], u16::from_be_bytes([sent[34], sent[35]]));
+    let (_, returned) = pass(&mut worker, 1, back);
+    assert_eq!((&returned[30..34], &returned[36..38]), (&[10, 0, 0, 1][..], &1000u16.to_be_bytes()[..]));
+}
+
+#[test]
+fn who_sends_to_an_outside_end_of_another_reaches_it() {
+    let (mut engine, mut worker) = with_ports(&["inside"], 1);
+    engine.publish(&policy("add-stateful in inside ip-proto udp map ip-saddr 192.0.2.1")).expect("good");
+    let (_, sent) = pass(&mut worker, 0, udp([10, 0, 0, 1], 1000, [198, 51, 100, 1], 53));
+    let outside = u16::from_be_bytes([sent[34], sent[35]]);
+    let (verdict, turned) = pass(&mut worker, 0, udp([10, 0, 0, 2], 2000, [192, 0, 2, 1], outside));
+    assert_eq!(verdict, Verdict::Send(PortId(0)));
+    assert_eq!(turned[26..30], [192, 0, 2, 1], "from an outside end (RFC 4787 REQ-9)");
+    assert_eq!((&turned[30..34], &turned[36..38]), (&[10, 0, 0, 1][..], &1000u16.to_be_bytes()[..]));
+    assert_eq!(
+        turned[..12],
+        udp([10, 0, 0, 2], 2000, [192, 0, 2, 1], outside)[..12],
+        "the host knows the way"
+    );
+}
+
+/// What deciding on a frame leaves to be done.
+fn decide(worker: &mut Worker, frame: &mut [u8]) -> (Verdict, Option<Job>) {
+    let len = frame.len();
+    let packet = Packet::new(frame, 0, len, PortId(0), LinkType::Ethernet).expect("it fits");
+    let (mut verdicts, mut jobs) = ([Verdict::Send(PortId(9))], [None]);
+    worker.decide(Origin::Wire, 0, &NoCycles, &[packet], &mut verdicts, &mut jobs, None);
+    (verdicts[0], jobs[0])
+}
+
+fn rewrite(worker: &mut Worker, frame: &mut [u8], job: Job) {
+    let len = frame.len();
+    let packet = Packet::new(frame, 0, len, PortId(0), LinkType::Ethernet).expect("it fits");
+    worker.rewrite(&NoCycles, &mut [packet], &[job], &mut [Verdict::Send(PortId(0))]);
+}
+
+#[test]
+fn a_policy_stays_in_use_until_its_packets_are_rewritten() {
+    let (mut engine, mut worker) = with_ports(&["inside"], 1);
+    engine.publish(&policy("add all mod ip-ttl 9")).expect("good");
+    let mut frame = Tcp::default().over_ip4().bytes();
+    let (_, job) = decide(&mut worker, &mut frame);
+    engine.publish(&policy("add all drop")).expect("good");
+    let mut other = Tcp::default().over_ip4().bytes();
+    let (verdict, other_job) = decide(&mut worker, &mut other);
+    assert_eq!(verdict, Verdict::Send(PortId(0)), "the one before is in use");
+    assert_eq!(engine.port_counts()[0].tx.packets, 0, "what waits is not sent yet");
+    for (frame, job) in [(&mut other, other_job), (&mut frame, job)] {
+        rewrite(&mut worker, frame, job.expect("there is a job"));
+        assert_eq!(frame[22], 9);
+    }
+    assert_eq!(engine.port_counts()[0].tx.packets, 2);
+    assert_eq!(decide(&mut worker, &mut Tcp::default().over_ip4().bytes()).1, None);
+    assert_eq!(engine.reclaim(), 0, "nobody uses the old policy");
+}
+
+#[test]
+fn jobs_that_nobody_will_do_are_forgotten() {
+    let (mut engine, mut worker) = with_ports(&["inside"], 1);
+    engine.publish(&policy("add all mod ip-ttl 9")).expect("good");
+    let mut frame = Tcp::default().over_ip4().bytes();
+    let job = decide(&mut worker, &mut frame).1.expect("there is a job");
+    worker.forget_jobs();
+    let before = frame.clone();
+    rewrite(&mut worker, &mut frame, job);
+    assert_eq!(frame, before, "an old job does nothing");
+    engine.publish(&policy("add all drop")).expect("good");
+    assert!(matches!(decide(&mut worker, &mut frame).0, Verdict::Drop(_)));
+}
