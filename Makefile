@@ -6,9 +6,10 @@ SHELL := /bin/bash
 CARGO ?= cargo
 PYTHON ?= /usr/bin/python3
 MMB := target/release/mmb
+VPP_PREFIX ?= /usr
 OUT ?= docs/evaluation
 
-.PHONY: help setup build install demo test test-rust test-replay test-live test-evaluation lint bench evaluate evaluate-quick
+.PHONY: help setup build vpp install demo test test-rust test-replay test-live test-evaluation lint bench evaluate evaluate-quick
 .PHONY: evaluation-tools fuzz tsan audit fmt doc clean
 
 help: ## what there is
@@ -19,6 +20,12 @@ setup: ## install the Debian packages that building, the demo and the tests use
 
 build: setup ## build the release binary, target/release/mmb
 	$(CARGO) build --release --locked -p mmb
+
+vpp: ## build the plugin of VPP, target/release/mmb_plugin.so; needs VPP's headers and libraries (VPP_PREFIX=/usr)
+	@scripts/setup vpp
+	VPP_PREFIX="$(VPP_PREFIX)" CPATH="$(VPP_PREFIX)/include" $(CARGO) build --release --locked -p mmb-vpp --target-dir target/vpp
+	mkdir -p $(dir $(MMB))
+	cp target/vpp/release/libmmb_plugin.so $(dir $(MMB))mmb_plugin.so
 
 install: build ## install the binary, man pages, completions and the systemd unit (PREFIX=/usr/local, DESTDIR=)
 	@scripts/install $(MMB) "$(or $(PREFIX),/usr/local)" "$(DESTDIR)"

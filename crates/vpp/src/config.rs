@@ -1,0 +1,86 @@
+//! The section `mmb` of VPP's startup.conf.
+//!
+//! ```text
+//! mmb {
+//!     policy /etc/vpp/policy.mmb
+//!     socket /run/vpp/mmb.sock
+//!     seed 1
+//! }
+//! ```
+
+use std::path::PathBuf;
+
+/// What the section says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Config {
+    /// The policy to begin with; none: an empty one.
+    pub(crate) policy: Option<PathBuf>,
+    /// Where clients find it.
+    pub(crate) socket: Socket,
+    /// What makes drops by chance and ports of translations repeatable.
+    pub(crate) seed: Option<u64>,
+}
+
+/// The control socket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Socket {
+    /// `mmb.sock` in VPP's runtime directory, if that can be.
+    #[default]
+    Usual,
+    /// There, or VPP does not start.
+    At(PathBuf),
+    /// Nowhere: VPP's own command line is all there is.
+    Off,
+}
+
+/// What is wrong with the section.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ConfigError {
+    /// A word that means nothing here.
+    #[error("unknown input '{0}'; the section mmb knows: policy FILE, socket PATH, no-socket, seed N")]
+    Unknown(String),
+    /// A word ends the section that something has to follow.
+    #[error("{0} is missing behind '{1}'")]
+    Missing(&'static str, &'static str),
+    /// A seed that is no number.
+    #[error("'seed {0}': a seed is a number from 0 to 18446744073709551615")]
+    Seed(String),
+    /// Something is said twice, or once more in another way.
+    #[error("'{0}' says again what was said before")]
+    Twice(&'static str),
+}
+
+impl Config {
+    /// From what stands between the section's braces.
+    ///
+    /// # Errors
+    /// The first word that is wrong.
+    pub(crate) fn parse(text: &str) -> Result<Config, ConfigError> {
+        let (mut policy, mut socket, mut seed) = (None, None, None);
+        let mut words = text.split_ascii_whitespace();
+        while let Some(word) = words.next() {
+            match word {
+                "policy" => {
+                    let file = words.next().ok_or(ConfigError::Missing("a file", "policy"))?;
+                    once(&mut policy, PathBuf::from(file), "policy")?;
+                }
+                "socket" => {
+                    let path = words.next().ok_or(ConfigError::Missing("a path", "socket"))?;
+                    once(&mut socket, Socket::At(PathBuf::from(path)), "socket")?;
+                }
+                "no-socket" => once(&mut socket, Socket::Off, "no-socket")?,
+                "seed" => {
+                    let number = words.next().ok_or(ConfigError::Missing("a number", "seed"))?;
+                    let number = number.parse().map_err(|_| ConfigError::Seed(number.to_owned()))?;
+                    once(&mut seed, number, "seed")?;
+                }
+                other => return Err(ConfigError::Unknown(other.to_owned())),
+            }
+        }
+        Ok(Config { policy, socket: socket.unwrap_or_default(), seed })
+    }
+}
+
+fn once<T>(place: &mut Option<T>, value: T, word: &'static str) -> Result<(), ConfigError> {
+    if place.replace(value).is_some() { Err(ConfigError::Twice(word)) } else { Ok(()) }
+}

@@ -1,0 +1,125 @@
+//! The interfaces that VPP has: which ports they are, and whether mmb's nodes are in the way of their packets.
+//!
+//! In VPP an interface is mmb's only once it is enabled. What a policy says of names may be said before there is an interface of
+//! that name, and stays when it goes; [`Interfaces::reconcile`] has VPP do what is said, whenever either changes. Clients' threads
+//! say and look, VPP's main thread does the rest; the locks are held for a few lines each.
+
+use crate::ports::Ports;
+use crate::runtime::Runtime;
+use crate::sys::{Interface, Level, Main};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What is known of VPP's interfaces.
+pub(crate) struct Interfaces {
+    /// Which port each of them is.
+    pub(crate) ports: Ports,
+    here: Mutex<BTreeMap<u32, Here>>,
+    /// The names of which a policy says something, and whether they are to be enabled.
+    said: Mutex<BTreeMap<String, bool>>,
+    /// Something was said since VPP last did so.
+    news: AtomicBool,
+}
+
+/// An interface that is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Here {
+    /// How VPP saw it last.
+    pub(crate) facts: Interface,
+    /// mmb's nodes are in its packets' way.
+    on: bool,
+}
+
+impl Interfaces {
+    /// None.
+    pub(crate) fn new() -> Interfaces {
+        Interfaces {
+            ports: Ports::new(),
+            here: Mutex::default(),
+            said: Mutex::default(),
+            news: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes note of the interfaces that are there, and of how they are.
+    pub(crate) fn look(&self, main: Main) {
+        for number in main.interfaces() {
+            self.came(main, number);
+        }
+    }
+
+    /// Those that are there, by VPP's number.
+    pub(crate) fn here(&self) -> BTreeMap<u32, Here> {
+        lock(&self.here).clone()
+    }
+
+    /// Says which interfaces are to be enabled.
+    pub(crate) fn say(&self, said: &BTreeMap<String, bool>) {
+        lock(&self.said).clone_from(said);
+        self.news.store(true, Ordering::Release);
+    }
+
+    /// Has VPP do what was said, if something was.
+    pub(crate) fn reconcile(&self, main: Main) {
+        if !self.news.swap(false, Ordering::Acquire) {
+            return;
+        }
+        let wanted = lock(&self.said).clone();
+        for (&number, here) in lock(&self.here).iter_mut() {
+            let on = wanted.get(&here.facts.name) == Some(&true);
+            if on == here.on {
+                continue;
+            }
+            match main.switch(number, on) {
+                Ok(()) => here.on = on,
+                Err(why) => {
+                    let what = if on { "enable" } else { "disable" };
+                    main.log(Level::Error, &format!("{what} {}: {why}", here.facts.name));
+                }
+            }
+        }
+    }
+
+    fn came(&self, main: Main, number: u32) {
+        let Some(facts) = main.interface(number) else { return };
+        let mut here = lock(&self.here);
+        if let Some(known) = here.get_mut(&number) {
+            known.facts = facts;
+            return;
+        }
+        if self.ports.came(number, &facts.name).is_none() {
+            main.log(
+                Level::Warning,
+                &format!("{}: too many interfaces; rules cannot name this one", facts.name),
+            );
+        }
+        here.insert(number, Here { facts, on: false });
+        drop(here);
+        self.news.store(true, Ordering::Release);
+    }
+
+    fn went(&self, number: u32) {
+        // VPP takes the nodes out of the way by itself.
+        lock(&self.here).remove(&number);
+        self.ports.went(number);
+    }
+}
+
+/// An interface came or goes.
+pub(crate) fn changed(main: Main, number: u32, is_there: bool) {
+    // Before the start everything is looked at anyway.
+    let Some(runtime) = Runtime::running() else { return };
+    let interfaces = &runtime.interfaces;
+    if is_there {
+        interfaces.came(main, number);
+        interfaces.reconcile(main);
+    } else {
+        interfaces.went(number);
+    }
+}
+
+/// A lock, whoever panicked while holding it: what it guards is changed in single steps.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,245 @@
+/* What VPP offers as macros and inline functions only, as functions for src/sys.rs; and what VPP calls, handed on to it.
+ *
+ * All of it runs on VPP's main thread but mmb-tick, which runs on each. */
+
+#include <vlib/vlib.h>
+#include <vlib/log.h>
+#include <vlib/threads.h>
+#include <vlib/unix/unix.h>
+#include <vnet/vnet.h>
+#include <vnet/devices/devices.h>
+#include <vnet/feature/feature.h>
+#include <vnet/interface_funcs.h>
+
+/* Seconds between two looks of mmb-process at what is to be done. */
+#define MMB_PAUSE 0.05
+
+/* Written in Rust. */
+clib_error_t *mmb_rs_config (const char *text);
+void mmb_rs_exit (void);
+void mmb_rs_interface (u32 sw_if_index, u32 is_add);
+void mmb_rs_process (void);
+uword mmb_rs_tick (vlib_main_t *vm, vlib_node_runtime_t *node);
+
+VLIB_REGISTER_LOG_CLASS (mmb_log, static) = {
+  .class_name = "mmb",
+};
+
+static clib_error_t *
+mmb_config (vlib_main_t *vm, unformat_input_t *input)
+{
+  u8 *text = 0;
+  uword c;
+  while ((c = unformat_get_input (input)) != UNFORMAT_END_OF_INPUT)
+    vec_add1 (text, c);
+  vec_add1 (text, 0);
+  clib_error_t *error = mmb_rs_config ((char *) text);
+  vec_free (text);
+  return error;
+}
+
+VLIB_CONFIG_FUNCTION (mmb_config, "mmb");
+
+static clib_error_t *
+mmb_exit (vlib_main_t *vm)
+{
+  mmb_rs_exit ();
+  return 0;
+}
+
+VLIB_MAIN_LOOP_EXIT_FUNCTION (mmb_exit);
+
+static clib_error_t *
+mmb_interface (vnet_main_t *vnm, u32 sw_if_index, u32 is_add)
+{
+  mmb_rs_interface (sw_if_index, is_add);
+  return 0;
+}
+
+VNET_SW_INTERFACE_ADD_DEL_FUNCTION (mmb_interface);
+
+VLIB_NODE_FN (mmb_tick_node)
+(vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame)
+{
+  return mmb_rs_tick (vm, node);
+}
+
+VLIB_REGISTER_NODE (mmb_tick_node) = {
+  .name = "mmb-tick",
+  .type = VLIB_NODE_TYPE_INPUT,
+  .state = VLIB_NODE_STATE_INTERRUPT,
+};
+
+/* Has every thread run mmb-tick soon. */
+void
+mmb_shim_kick (void)
+{
+  for (u32 thread = 0; thread < vlib_get_n_threads (); thread++)
+    vlib_node_set_interrupt_pending (vlib_get_main_by_index (thread),
+				     mmb_tick_node.index);
+}
+
+static uword
+mmb_process (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame)
+{
+  while (1)
+    {
+      mmb_shim_kick ();
+      mmb_rs_process ();
+      vlib_process_suspend (vm, MMB_PAUSE);
+    }
+  return 0;
+}
+
+VLIB_REGISTER_NODE (mmb_process_node, static) = {
+  .name = "mmb-process",
+  .type = VLIB_NODE_TYPE_PROCESS,
+  .function = mmb_process,
+  .process_log2_n_stack_bytes = 16,
+};
+
+/* Threads that run nodes, the main one among them; known from the configuration on. */
+u32
+mmb_shim_threads (void)
+{
+  return vlib_get_thread_main ()->n_vlib_mains;
+}
+
+/* The core of a thread once the threads run, or ~0. */
+u32
+mmb_shim_core (u32 thread)
+{
+  return thread < vec_len (vlib_worker_threads) ?
+	   (u32) vlib_worker_threads[thread].cpu_id :
+	   ~0;
+}
+
+void
+mmb_shim_log (u32 level, const char *text)
+{
+  vlib_log (level, mmb_log.class, "%s", text);
+}
+
+clib_error_t *
+mmb_shim_error (const char *text)
+{
+  return clib_error_return (0, "%s", text);
+}
+
+void
+mmb_shim_output (const char *text)
+{
+  vlib_cli_output (vlib_get_main (), "%s", text);
+}
+
+const char *
+mmb_shim_runtime_dir (void)
+{
+  return vlib_unix_get_runtime_dir ();
+}
+
+/* The rest of the line, up to `room` bytes of it; returns how many there are. */
+uword
+mmb_shim_line (unformat_input_t *input, u8 *line, uword room)
+{
+  uword c, length = 0;
+  while ((c = unformat_get_input (input)) != UNFORMAT_END_OF_INPUT &&
+	 c != '\n')
+    {
+      if (length < room)
+	line[length] = c;
+      length++;
+    }
+  return length;
+}
+
+/* Whether mmb_shim_suspend may be called: in a process, while the workers run. */
+int
+mmb_shim_may_suspend (void)
+{
+  return vlib_in_process_context (vlib_get_main ()) &&
+	 (vlib_get_n_threads () < 2 || !vlib_worker_thread_barrier_held ());
+}
+
+void
+mmb_shim_suspend (f64 seconds)
+{
+  vlib_process_suspend (vlib_get_main (), seconds);
+}
+
+/* The numbers of the interfaces, up to `room` of them; returns how many there are. */
+u32
+mmb_shim_interfaces (u32 *numbers, u32 room)
+{
+  u32 count = 0;
+  vnet_sw_interface_t *si;
+  pool_foreach (si, vnet_get_main ()->interface_main.sw_interfaces)
+    {
+      if (count < room)
+	numbers[count] = si->sw_if_index;
+      count++;
+    }
+  return count;
+}
+
+/* As struct Interface in src/sys.rs. */
+typedef struct
+{
+  u32 mtu;
+  u8 link_up;
+  u8 has_mac;
+  u8 mac[6];
+  u8 name[64];
+  u8 driver[64];
+} mmb_interface_t;
+
+static void
+mmb_text (u8 *text, uword room, u8 *from)
+{
+  uword length = clib_min (vec_len (from), room - 1);
+  clib_memcpy (text, from, length);
+  text[length] = 0;
+}
+
+/* Tells about an interface; returns 0 if there is none of that number. */
+int
+mmb_shim_interface (u32 sw_if_index, mmb_interface_t *out)
+{
+  vnet_main_t *vnm = vnet_get_main ();
+  vnet_sw_interface_t *si = vnet_get_sw_interface_or_null (vnm, sw_if_index);
+  if (!si)
+    return 0;
+  vnet_hw_interface_t *hw = vnet_get_sup_hw_interface (vnm, sw_if_index);
+  clib_memset (out, 0, sizeof (*out));
+  out->mtu = si->mtu[VNET_MTU_L3];
+  out->link_up = vnet_sw_interface_is_up (vnm, sw_if_index);
+  if (vec_len (hw->hw_address) == sizeof (out->mac))
+    {
+      out->has_mac = 1;
+      clib_memcpy (out->mac, hw->hw_address, sizeof (out->mac));
+    }
+  u8 *name =
+    format (0, "%U", format_vnet_sw_if_index_name, vnm, sw_if_index);
+  mmb_text (out->name, sizeof (out->name), name);
+  vec_free (name);
+  vnet_device_class_t *class = vnet_get_device_class (vnm, hw->dev_class_index);
+  u8 *driver = format (0, "%s", class->name);
+  mmb_text (out->driver, sizeof (out->driver), driver);
+  vec_free (driver);
+  return 1;
+}
+
+/* Puts mmb's nodes into an interface's ways of packets, or takes them out; returns 0 or VPP's error. */
+int
+mmb_shim_switch (u32 sw_if_index, int on)
+{
+  vlib_main_t *vm = vlib_get_main ();
+  vlib_worker_thread_barrier_sync (vm);
+  int error = vnet_feature_enable_disable ("ip4-unicast", "ip4-mmb-classify",
+					   sw_if_index, on, 0, 0);
+  if (!error)
+    error = vnet_feature_enable_disable ("ip6-unicast", "ip6-mmb-classify",
+					 sw_if_index, on, 0, 0);
+  vlib_worker_thread_barrier_release (vm);
+  return error;
+}

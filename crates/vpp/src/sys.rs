@@ -1,0 +1,222 @@
+//! VPP's side of the plugin, in two directions: what VPP calls (`mmb_rs_…`, told to VPP by shim.c), and what may be asked of VPP.
+//!
+//! Nearly all of VPP belongs to its main thread. Whoever holds a [`Main`] is on it; it is made here only, where VPP calls. A panic
+//! may not leave Rust, or VPP ends: what VPP calls is [guarded](guard).
+
+use crate::{interfaces, nodes, runtime};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::marker::PhantomData;
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use vpp_plugin::bindings::{clib_error_t, vlib_main_t, vlib_node_runtime_t};
+use vpp_plugin::vlib::MainRef;
+
+/// Bytes of a name that VPP gives, its end included.
+const NAME: usize = 64;
+
+unsafe extern "C" {
+    fn mmb_shim_threads() -> u32;
+    fn mmb_shim_core(thread: u32) -> u32;
+    fn mmb_shim_log(level: u32, text: *const c_char);
+    fn mmb_shim_error(text: *const c_char) -> *mut clib_error_t;
+    fn mmb_shim_runtime_dir() -> *const c_char;
+    fn mmb_shim_interfaces(numbers: *mut u32, room: u32) -> u32;
+    fn mmb_shim_interface(number: u32, out: *mut RawInterface) -> c_int;
+    fn mmb_shim_switch(number: u32, on: c_int) -> c_int;
+}
+
+/// As `mmb_interface_t` in shim.c.
+#[repr(C)]
+struct RawInterface {
+    mtu: u32,
+    link_up: u8,
+    has_mac: u8,
+    mac: [u8; 6],
+    name: [u8; NAME],
+    driver: [u8; NAME],
+}
+
+/// How much a line of VPP's log matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// Something failed.
+    Error = 3,
+    /// Something may not be as it is meant.
+    Warning = 4,
+    /// Something that is good to know.
+    Notice = 5,
+}
+
+/// An interface as VPP sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Interface {
+    /// `GigabitEthernet0/8/0`
+    pub(crate) name: String,
+    /// What drives it, by the name of its class of devices.
+    pub(crate) driver: String,
+    /// Its Ethernet address, if it has one.
+    pub(crate) mac: Option<[u8; 6]>,
+    /// The largest IP packet that may leave by it, in bytes.
+    pub(crate) mtu: u32,
+    /// It is switched on, and so is its link.
+    pub(crate) up: bool,
+}
+
+/// VPP could not be asked: the number that it gave as the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("VPP refuses with error {0}")]
+pub(crate) struct Refused(c_int);
+
+/// Being on VPP's main thread, in something that VPP called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Main(PhantomData<*const ()>);
+
+impl Main {
+    /// # Safety
+    /// Only on VPP's main thread.
+    const unsafe fn here() -> Main {
+        Main(PhantomData)
+    }
+
+    /// Threads that run nodes, the main one among them.
+    pub(crate) fn threads(self) -> usize {
+        // SAFETY: reads a number that does not change once the configuration is read.
+        unsafe { mmb_shim_threads() as usize }
+    }
+
+    /// The core that a thread is pinned to, once the threads run.
+    pub(crate) fn core(self, thread: usize) -> Option<u32> {
+        // SAFETY: the shim checks the number; the table changes only on the main thread.
+        let core = unsafe { mmb_shim_core(thread as u32) };
+        (core != u32::MAX).then_some(core)
+    }
+
+    /// Writes a line of VPP's log.
+    pub(crate) fn log(self, level: Level, text: &str) {
+        let text = c_string(text);
+        // SAFETY: the text ends with a zero and is copied.
+        unsafe { mmb_shim_log(level as u32, text.as_ptr()) }
+    }
+
+    /// Where VPP keeps what lives as long as it runs, if it has such a place.
+    pub(crate) fn runtime_dir(self) -> Option<&'static Path> {
+        // SAFETY: set while VPP reads its configuration and never freed.
+        let path = unsafe { mmb_shim_runtime_dir() };
+        if path.is_null() {
+            return None;
+        }
+        // SAFETY: it ends with a zero, as above.
+        let path = unsafe { CStr::from_ptr(path) };
+        Some(Path::new(OsStr::from_bytes(path.to_bytes())))
+    }
+
+    /// The numbers of all interfaces.
+    pub(crate) fn interfaces(self) -> Vec<u32> {
+        let mut numbers = Vec::new();
+        loop {
+            let room = numbers.len();
+            // SAFETY: the vector has so much room; the pool of interfaces changes only on the main thread.
+            let count = unsafe { mmb_shim_interfaces(numbers.as_mut_ptr(), room as u32) } as usize;
+            numbers.resize(count, 0);
+            if count <= room {
+                return numbers;
+            }
+        }
+    }
+
+    /// The interface of that number, if there is one.
+    pub(crate) fn interface(self, number: u32) -> Option<Interface> {
+        let mut raw =
+            RawInterface { mtu: 0, link_up: 0, has_mac: 0, mac: [0; 6], name: [0; NAME], driver: [0; NAME] };
+        // SAFETY: the shim checks the number and writes nothing but the record.
+        let there = unsafe { mmb_shim_interface(number, &mut raw) } != 0;
+        let text = |bytes: &[u8]| {
+            let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+            String::from_utf8_lossy(&bytes[..end]).into_owned()
+        };
+        there.then(|| Interface {
+            name: text(&raw.name),
+            driver: text(&raw.driver),
+            mac: (raw.has_mac != 0).then_some(raw.mac),
+            mtu: raw.mtu,
+            up: raw.link_up != 0,
+        })
+    }
+
+    /// Puts mmb's nodes in the way of an interface's IPv4 and IPv6 packets, or takes them out of it, while no worker runs.
+    ///
+    /// # Errors
+    /// VPP knows no such interface, or not our nodes.
+    pub(crate) fn switch(self, number: u32, on: bool) -> Result<(), Refused> {
+        // SAFETY: VPP checks the number; the shim stops the workers meanwhile.
+        let error = unsafe { mmb_shim_switch(number, c_int::from(on)) };
+        if error == 0 { Ok(()) } else { Err(Refused(error)) }
+    }
+}
+
+/// An error as VPP passes them on; vpp-plugin's own takes the text for a format.
+fn error(text: &str) -> *mut clib_error_t {
+    let text = c_string(text);
+    // SAFETY: the text ends with a zero and is copied.
+    unsafe { mmb_shim_error(text.as_ptr()) }
+}
+
+/// Text for C. A zero in it would be its end.
+fn c_string(text: &str) -> CString {
+    CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default()
+}
+
+/// Runs what VPP called. What ends with a panic is told in VPP's log, and gives nothing.
+fn guard<T>(main: Main, what: &str, work: impl FnOnce() -> T) -> Option<T> {
+    let done = catch_unwind(AssertUnwindSafe(work));
+    if done.is_err() {
+        main.log(Level::Error, &format!("{what}: an internal error; VPP's standard error tells more"));
+    }
+    done.ok()
+}
+
+/// Reads the section of startup.conf, which may be absent, and starts.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mmb_rs_config(text: *const c_char) -> *mut clib_error_t {
+    // SAFETY: VPP reads its configuration on its main thread.
+    let main = unsafe { Main::here() };
+    // SAFETY: the shim ends the text with a zero.
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+    match guard(main, "start", || runtime::start(main, &text)) {
+        Some(Ok(())) => std::ptr::null_mut(),
+        Some(Err(stop)) => error(&format!("mmb: {stop}")),
+        None => error("mmb: an internal error"),
+    }
+}
+
+/// VPP ends.
+#[unsafe(no_mangle)]
+extern "C" fn mmb_rs_exit() {
+    // SAFETY: VPP leaves its main loop on its main thread.
+    let main = unsafe { Main::here() };
+    guard(main, "stop", runtime::stop);
+}
+
+/// An interface came or goes.
+#[unsafe(no_mangle)]
+extern "C" fn mmb_rs_interface(number: u32, is_add: u32) {
+    // SAFETY: VPP makes and deletes interfaces on its main thread.
+    let main = unsafe { Main::here() };
+    guard(main, "interfaces", || interfaces::changed(main, number, is_add != 0));
+}
+
+/// Now and then.
+#[unsafe(no_mangle)]
+extern "C" fn mmb_rs_process() {
+    // SAFETY: VPP runs processes on its main thread.
+    let main = unsafe { Main::here() };
+    guard(main, "mmb-process", || runtime::look(main));
+}
+
+/// A thread of VPP was told to look after its worker.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mmb_rs_tick(vm: *mut vlib_main_t, node: *mut vlib_node_runtime_t) -> usize {
+    // SAFETY: VPP runs the node with its own state for this thread.
+    nodes::tick(unsafe { MainRef::from_ptr_mut(vm) }, node)
+}

@@ -1,0 +1,44 @@
+//! VPP's interfaces as ports: names keep their numbers, whatever comes and goes.
+
+#[path = "../src/ports.rs"]
+mod ports;
+
+use mmb_packet::PortId;
+use ports::{MOST, NO_PORT, Ports};
+
+#[test]
+fn a_name_keeps_its_port_when_its_interface_goes_and_comes() {
+    let ports = Ports::new();
+    assert_eq!(ports.reserve("wan"), Some(PortId(0)), "named by a rule before it is there");
+    assert_eq!(ports.came(1, "lan"), Some(PortId(1)));
+    assert_eq!(ports.came(2, "wan"), Some(PortId(0)));
+    ports.went(1);
+    ports.went(2);
+    assert_eq!((ports.port_of(1), ports.port_of(2)), (NO_PORT, NO_PORT));
+    // VPP gives numbers again, to whoever comes first.
+    assert_eq!(ports.came(1, "wan"), Some(PortId(0)));
+    assert_eq!(ports.came(2, "loop0"), Some(PortId(2)));
+    assert_eq!((ports.port_of(1), ports.port_of(2)), (PortId(0), PortId(2)));
+    assert_eq!(ports.names(), ["wan", "lan", "loop0"]);
+}
+
+#[test]
+fn an_interface_that_finds_no_room_has_no_port() {
+    let ports = Ports::new();
+    for number in 0..MOST {
+        assert_eq!(ports.reserve(&format!("loop{number}")), Some(PortId(number as u16)));
+    }
+    assert_eq!(ports.came(7, "late"), None);
+    assert_eq!(ports.port_of(7), NO_PORT);
+    assert_eq!(ports.came(7, "loop9"), Some(PortId(9)), "a known name needs no room");
+    assert_eq!(ports.names().len(), MOST);
+}
+
+#[test]
+fn a_number_beyond_the_table_has_no_port() {
+    let ports = Ports::new();
+    assert_eq!(ports.came(u32::MAX, "far"), None);
+    assert_eq!(ports.port_of(u32::MAX), NO_PORT);
+    ports.went(u32::MAX);
+    assert_eq!(ports.names().len(), 0, "nor does it take a place");
+}
