@@ -23,7 +23,7 @@ build: setup ## build the release binary, target/release/mmb
 
 vpp: ## build the plugin of VPP, target/release/mmb_plugin.so; needs VPP's headers and libraries (VPP_PREFIX=/usr)
 	@scripts/setup vpp
-	VPP_PREFIX="$(VPP_PREFIX)" CPATH="$(VPP_PREFIX)/include" $(CARGO) build --release --locked -p mmb-vpp --target-dir target/vpp
+	VPP_PREFIX="$(VPP_PREFIX)" C_INCLUDE_PATH="$(VPP_PREFIX)/include" $(CARGO) build --release --locked -p mmb-vpp --target-dir target/vpp
 	mkdir -p $(dir $(MMB))
 	cp target/vpp/release/libmmb_plugin.so $(dir $(MMB))mmb_plugin.so
 

@@ -5,7 +5,8 @@
 //! force; packets do not wait for it.
 
 use crate::host::Host;
-use mmb_engine::{Engine, PublishError};
+use mmb_engine::{Engine, PortSpec, PublishError};
+use mmb_packet::PortId;
 use mmb_policy::{Command, Plan, Policy, RuleChange, RuleId, Rules};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -85,6 +86,11 @@ impl Daemon {
     /// The packet side.
     pub fn host(&self) -> &dyn Host {
         &*self.host
+    }
+
+    /// One more port of the host's, which commands may name from now on; `None`: the engine has no room for it.
+    pub fn add_port(&mut self, port: PortSpec) -> Option<PortId> {
+        self.engine.add_port(port)
     }
 
     /// Carries out what is wished for, in order. All that can be done comes into force at once; each wish sees what those

@@ -36,7 +36,7 @@ impl Host for VppHost {
             Some((number, here)) => status(*number, here),
             None => absent(name),
         };
-        self.interfaces.ports.names().into_iter().map(status).collect()
+        self.interfaces.ports.names(0).into_iter().map(status).collect()
     }
 
     /// How VPP's threads wait is VPP's to say.

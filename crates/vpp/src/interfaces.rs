@@ -60,10 +60,11 @@ impl Interfaces {
         self.news.store(true, Ordering::Release);
     }
 
-    /// Has VPP do what was said, if something was.
-    pub(crate) fn reconcile(&self, main: Main) {
+    /// Has VPP do what was said, if something was; returns what VPP refuses.
+    pub(crate) fn reconcile(&self, main: Main) -> Vec<String> {
+        let mut refused = Vec::new();
         if !self.news.swap(false, Ordering::Acquire) {
-            return;
+            return refused;
         }
         let wanted = lock(&self.said).clone();
         for (&number, here) in lock(&self.here).iter_mut() {
@@ -75,10 +76,16 @@ impl Interfaces {
                 Ok(()) => here.on = on,
                 Err(why) => {
                     let what = if on { "enable" } else { "disable" };
-                    main.log(Level::Error, &format!("{what} {}: {why}", here.facts.name));
+                    refused.push(format!("{what} {}: {why}", here.facts.name));
                 }
             }
         }
+        refused
+    }
+
+    /// [`Interfaces::reconcile`] where nobody waits for it: what VPP refuses is told in its log.
+    pub(crate) fn keep_up(&self, main: Main) {
+        self.reconcile(main).iter().for_each(|refused| main.log(Level::Error, refused));
     }
 
     fn came(&self, main: Main, number: u32) {
@@ -113,7 +120,7 @@ pub(crate) fn changed(main: Main, number: u32, is_there: bool) {
     let interfaces = &runtime.interfaces;
     if is_there {
         interfaces.came(main, number);
-        interfaces.reconcile(main);
+        interfaces.keep_up(main);
     } else {
         interfaces.went(number);
     }

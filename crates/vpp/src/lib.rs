@@ -10,14 +10,14 @@
 #[cfg(have_vpp)]
 const _: () = assert!(
     !vpp_plugin::VPP_BUILD_VER.is_empty(),
-    "vpp-plugin did not find VPP's headers: put their directory into CPATH, as `make vpp` does"
+    "vpp-plugin did not find VPP's headers: put their directory into C_INCLUDE_PATH, as `make vpp` does"
 );
 
+mod cli;
 mod config;
 mod host;
 mod interfaces;
 mod nodes;
-mod policy_file;
 mod ports;
 mod runtime;
 mod sys;

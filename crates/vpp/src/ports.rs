@@ -69,9 +69,9 @@ impl Ports {
         place.map_or(NO_PORT, |place| PortId(place.load(Ordering::Relaxed)))
     }
 
-    /// The names by port number.
-    pub(crate) fn names(&self) -> Vec<String> {
-        self.lock().in_order.clone()
+    /// The names from that port number on.
+    pub(crate) fn names(&self, from: usize) -> Vec<String> {
+        self.lock().in_order.get(from..).unwrap_or_default().to_vec()
     }
 
     fn lock(&self) -> MutexGuard<'_, Names> {

@@ -5,17 +5,21 @@
 //! which VPP's threads never take: whoever holds it may be compiling. What the control side needs done now and then, the keeper
 //! does, a thread of our own.
 
+use crate::cli;
 use crate::config::{Config, ConfigError, Socket};
 use crate::host::VppHost;
 use crate::interfaces::Interfaces;
 use crate::nodes::seat::Seat;
-use crate::policy_file::{self, PolicyError};
-use crate::ports::Ports;
+use crate::ports::{self, Ports};
 use crate::sys::{Level, Main};
-use mmb_control::{BindError, Daemon, Refusal, Server};
-use mmb_engine::{Engine, Forward, PortSpec, PortTable};
+use mmb_client::policy_file::{self, Unreadable};
+use mmb_client::{Errand, Failed, Gone, Runner, Sink};
+use mmb_control::{BindError, Client, ClientError, Daemon, Limits, Refusal, Server};
+use mmb_engine::{Engine, Forward, NoCycles, PortSpec};
 use mmb_policy::{Policy, Test};
-use std::path::Path;
+use std::cell::RefCell;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,6 +29,9 @@ const SOCKET: &str = "mmb.sock";
 
 /// How often the keeper frees what nobody uses any more.
 const HOUSEKEEPING: Duration = Duration::from_millis(250);
+
+/// Turns of VPP's process after which the interfaces' state is looked at again: a second, about.
+const TURNS_A_LOOK: u32 = 20;
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 
@@ -37,7 +44,10 @@ pub(crate) struct Runtime {
     pub(crate) interfaces: Arc<Interfaces>,
     /// By thread, once they run.
     cores: Arc<OnceLock<Vec<Option<u32>>>>,
+    daemon: Arc<Mutex<Daemon>>,
+    /// Until VPP ends.
     server: Mutex<Option<Server>>,
+    socket: Option<PathBuf>,
 }
 
 /// Why VPP does not start with mmb.
@@ -46,9 +56,12 @@ pub(crate) enum StartError {
     /// The section of startup.conf is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The policy file is.
-    #[error(transparent)]
-    Policy(#[from] PolicyError),
+    /// The policy file cannot be read.
+    #[error("the policy cannot be read")]
+    Unreadable(#[from] Unreadable),
+    /// What it says is wrong; each error with its line, as `mmb check` shows it.
+    #[error("the policy is wrong\n{0}")]
+    Policy(String),
     /// The policy fits no engine.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -58,9 +71,9 @@ pub(crate) enum StartError {
     /// The system gives no thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
-    /// VPP reads its configuration once.
-    #[error("started twice")]
-    Twice,
+    /// VPP has a command of ours already.
+    #[error("{0}")]
+    Command(String),
 }
 
 /// Reads the section of startup.conf and starts. A policy that is wrong, or a socket that was asked for and cannot be, is an error:
@@ -71,7 +84,7 @@ pub(crate) enum StartError {
 pub(crate) fn start(main: Main, section: &str) -> Result<(), StartError> {
     let config = Config::parse(section)?;
     let policy = match &config.policy {
-        Some(file) => policy_file::load(main, file)?,
+        Some(file) => load(main, file)?,
         None => Policy::default(),
     };
     let interfaces = Arc::new(Interfaces::new());
@@ -79,20 +92,26 @@ pub(crate) fn start(main: Main, section: &str) -> Result<(), StartError> {
     interfaces.look(main);
     let threads = main.threads();
     let seed = config.seed.unwrap_or_else(random_seed);
-    let (engine, workers) = Engine::new(table(&interfaces), threads, seed);
+    let (mut engine, workers) = Engine::with_room(ports::MOST, threads, seed);
+    for name in interfaces.ports.names(0) {
+        engine.add_port(port(name));
+    }
     let cores = Arc::default();
     let host = VppHost::new(&interfaces, threads, &cores);
     let daemon = Arc::new(Mutex::new(Daemon::new(engine, policy, Box::new(host))?));
-    let server = listen(main, &config.socket, &daemon)?;
+    let (server, socket) = listen(main, config.socket, &daemon)?;
     let runtime = Runtime {
         started: Instant::now(),
         seats: workers.into_iter().map(|worker| Mutex::new(Seat::new(worker))).collect(),
         interfaces,
         cores,
-        server: Mutex::new(server),
+        daemon,
+        server: Mutex::new(Some(server)),
+        socket,
     };
-    RUNTIME.set(runtime).map_err(|_| StartError::Twice)?;
-    thread::Builder::new().name("mmb-keeper".to_owned()).spawn(move || keep(&daemon))?;
+    cli::add_commands(main).map_err(StartError::Command)?;
+    let runtime = RUNTIME.get_or_init(|| runtime);
+    thread::Builder::new().name("mmb-keeper".to_owned()).spawn(|| runtime.keep())?;
     Ok(())
 }
 
@@ -103,11 +122,14 @@ pub(crate) fn stop() {
     }
 }
 
-/// What VPP's main thread does now and then.
-pub(crate) fn look(main: Main) {
+/// What VPP's main thread does now and then, each time in another turn.
+pub(crate) fn look(main: Main, turn: u32) {
     let Some(runtime) = Runtime::running() else { return };
+    if turn.is_multiple_of(TURNS_A_LOOK) {
+        runtime.interfaces.look(main);
+    }
     runtime.cores.get_or_init(|| (0..runtime.seats.len()).map(|thread| main.core(thread)).collect());
-    runtime.interfaces.reconcile(main);
+    runtime.interfaces.keep_up(main);
 }
 
 impl Runtime {
@@ -126,10 +148,93 @@ impl Runtime {
         lock(&self.seats[usize::from(thread)])
     }
 
+    /// Has the first so many threads' workers do what is not about packets, while the threads cannot: VPP's main thread, which this
+    /// runs on, and workers that stand still.
+    pub(crate) fn stand_in(&self, threads: usize) {
+        for seat in self.seats.iter().take(threads) {
+            lock(seat).worker.process(self.now_ns(), &NoCycles, &mut [], &mut []);
+        }
+    }
+
+    /// Makes interfaces that came known to the engine and frees what is used no more, where nobody waits for it.
+    fn keep(&self) {
+        loop {
+            thread::sleep(HOUSEKEEPING);
+            self.meet_ports();
+            lock(&self.daemon).tidy();
+        }
+    }
+
+    /// Makes interfaces that came known to the engine, so that rules may name them.
+    fn meet_ports(&self) {
+        let mut daemon = lock(&self.daemon);
+        let known = daemon.engine().ports().0.len();
+        for name in self.interfaces.ports.names(known) {
+            daemon.add_port(port(name));
+        }
+    }
+
+    /// Does an errand of VPP's command line, as the client that it is.
+    ///
+    /// # Errors
+    /// It did not work, and the sink was told why.
+    pub(crate) fn errand(&self, errand: &Errand, sink: &dyn Sink) -> Result<(), Failed> {
+        let connect = || {
+            let (ours, theirs) = UnixStream::pair()?;
+            let server = lock(&self.server);
+            server.as_ref().ok_or(ClientError::Lost)?.adopt(theirs);
+            Ok(Client::over(ours))
+        };
+        let runner = Runner {
+            connect: &connect,
+            sink,
+            enough: &|| false,
+            json: false,
+            standard_streams: false,
+            own_words: &[],
+            no_daemon: "",
+            watching: "",
+        };
+        self.meet_ports();
+        runner.run(errand)
+    }
+
+    /// Where the control socket is, if there is one.
+    pub(crate) fn socket(&self) -> Option<&Path> {
+        self.socket.as_deref()
+    }
+
     /// The time for workers.
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
+    }
+}
+
+/// Reads the policy to start with; what is remarkable about it is told in VPP's log.
+fn load(main: Main, file: &Path) -> Result<Policy, StartError> {
+    let told = Told::default();
+    let policy = policy_file::load(file, false, &told)?;
+    let told = told.0.into_inner();
+    let policy = policy.ok_or_else(|| StartError::Policy(told.trim_end().to_owned()))?;
+    if !told.is_empty() {
+        main.log(Level::Notice, told.trim_end());
+    }
+    Ok(policy)
+}
+
+/// What is told about the policy file.
+#[derive(Default)]
+struct Told(RefCell<String>);
+
+impl Sink for Told {
+    fn out(&self, text: &str) -> Result<(), Gone> {
+        self.err(text);
+        Ok(())
+    }
+
+    fn err(&self, text: &str) {
+        self.0.borrow_mut().push_str(text);
     }
 }
 
@@ -149,33 +254,32 @@ fn reserve_ports(policy: &Policy, ports: &Ports) {
     }
 }
 
-/// The ports as the engine takes them.
-fn table(interfaces: &Interfaces) -> PortTable {
-    let spec = |name| PortSpec { name, mtu: None, forward: Forward::Routed };
-    PortTable(interfaces.ports.names().into_iter().map(spec).collect())
+/// A port as the engine takes it: where packets go, VPP says.
+fn port(name: String) -> PortSpec {
+    PortSpec { name, mtu: None, forward: Forward::Routed }
 }
 
-/// Opens the control socket. The usual one need not be: VPP's own command line needs none.
-fn listen(main: Main, socket: &Socket, daemon: &Arc<Mutex<Daemon>>) -> Result<Option<Server>, StartError> {
+/// Opens the control socket, and tells where it is. The usual one need not be: VPP's own command line needs none.
+fn listen(
+    main: Main,
+    socket: Socket,
+    daemon: &Arc<Mutex<Daemon>>,
+) -> Result<(Server, Option<PathBuf>), StartError> {
+    let bind = |path: &Path| Server::bind(path, Arc::clone(daemon));
+    let unbound = || (Server::unbound(Arc::clone(daemon), Limits::default()), None);
     match socket {
-        Socket::Off => Ok(None),
-        Socket::At(path) => Ok(Some(Server::bind(path, Arc::clone(daemon))?)),
+        Socket::Off => Ok(unbound()),
+        Socket::At(path) => Ok((bind(&path)?, Some(path))),
         Socket::Usual => {
-            let folder = main.runtime_dir().unwrap_or(Path::new("/run/vpp"));
-            let server = Server::bind(&folder.join(SOCKET), Arc::clone(daemon));
-            if let Err(why) = &server {
-                main.log(Level::Warning, &format!("no control socket: {why}"));
+            let path = main.runtime_dir().unwrap_or(Path::new("/run/vpp")).join(SOCKET);
+            match bind(&path) {
+                Ok(server) => Ok((server, Some(path))),
+                Err(why) => {
+                    main.log(Level::Warning, &format!("no control socket: {why}"));
+                    Ok(unbound())
+                }
             }
-            Ok(server.ok())
         }
-    }
-}
-
-/// Frees what is used no more, where nobody waits for it.
-fn keep(daemon: &Mutex<Daemon>) {
-    loop {
-        thread::sleep(HOUSEKEEPING);
-        lock(daemon).tidy();
     }
 }
 

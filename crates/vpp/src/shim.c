@@ -16,9 +16,10 @@
 
 /* Written in Rust. */
 clib_error_t *mmb_rs_config (const char *text);
+clib_error_t *mmb_rs_command (uword number, const char *line);
 void mmb_rs_exit (void);
 void mmb_rs_interface (u32 sw_if_index, u32 is_add);
-void mmb_rs_process (void);
+void mmb_rs_process (u32 turn);
 uword mmb_rs_tick (vlib_main_t *vm, vlib_node_runtime_t *node);
 
 VLIB_REGISTER_LOG_CLASS (mmb_log, static) = {
@@ -82,10 +83,10 @@ mmb_shim_kick (void)
 static uword
 mmb_process (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame)
 {
-  while (1)
+  for (u32 turn = 0;; turn++)
     {
       mmb_shim_kick ();
-      mmb_rs_process ();
+      mmb_rs_process (turn);
       vlib_process_suspend (vm, MMB_PAUSE);
     }
   return 0;
@@ -120,10 +121,11 @@ mmb_shim_log (u32 level, const char *text)
   vlib_log (level, mmb_log.class, "%s", text);
 }
 
+/* An error without the place in the source that VPP's own macro puts before it. */
 clib_error_t *
 mmb_shim_error (const char *text)
 {
-  return clib_error_return (0, "%s", text);
+  return _clib_error_return (0, 0, 0, 0, "%s", text);
 }
 
 void
@@ -138,22 +140,42 @@ mmb_shim_runtime_dir (void)
   return vlib_unix_get_runtime_dir ();
 }
 
-/* The rest of the line, up to `room` bytes of it; returns how many there are. */
-uword
-mmb_shim_line (unformat_input_t *input, u8 *line, uword room)
+static clib_error_t *
+mmb_command (vlib_main_t *vm, unformat_input_t *input,
+	     vlib_cli_command_t *command)
 {
-  uword c, length = 0;
-  while ((c = unformat_get_input (input)) != UNFORMAT_END_OF_INPUT &&
-	 c != '\n')
-    {
-      if (length < room)
-	line[length] = c;
-      length++;
-    }
-  return length;
+  u8 *line = 0;
+  unformat_user (input, unformat_line, &line);
+  vec_add1 (line, 0);
+  clib_error_t *error =
+    mmb_rs_command (command->function_arg, (char *) line);
+  vec_free (line);
+  return error;
 }
 
-/* Whether mmb_shim_suspend may be called: in a process, while the workers run. */
+/* Adds a command to VPP's command line, whose function is mp-safe: no barrier stops the workers for it. */
+clib_error_t *
+mmb_shim_add_command (char *path, char *usage, char *help, uword number)
+{
+  vlib_cli_command_t command = {
+    .path = path,
+    .short_help = usage,
+    .long_help = help,
+    .function = mmb_command,
+    .function_arg = number,
+    .is_mp_safe = 1,
+  };
+  return vlib_cli_register (vlib_get_main (), &command);
+}
+
+/* Whether the workers are stopped, as they are where there are none. */
+int
+mmb_shim_workers_stand_still (void)
+{
+  return vlib_worker_thread_barrier_held ();
+}
+
+/* Whether mmb_shim_suspend may be called: in a process, and not while others wait behind a barrier. */
 int
 mmb_shim_may_suspend (void)
 {

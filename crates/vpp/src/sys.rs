@@ -3,23 +3,38 @@
 //! Nearly all of VPP belongs to its main thread. Whoever holds a [`Main`] is on it; it is made here only, where VPP calls. A panic
 //! may not leave Rust, or VPP ends: what VPP calls is [guarded](guard).
 
+use crate::cli::{self, CliCommand};
 use crate::{interfaces, nodes, runtime};
+use std::error::Error;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::time::Duration;
 use vpp_plugin::bindings::{clib_error_t, vlib_main_t, vlib_node_runtime_t};
 use vpp_plugin::vlib::MainRef;
+use vpp_plugin::vppinfra::error::ErrorStack;
 
 /// Bytes of a name that VPP gives, its end included.
 const NAME: usize = 64;
 
 unsafe extern "C" {
+    fn mmb_shim_kick();
     fn mmb_shim_threads() -> u32;
     fn mmb_shim_core(thread: u32) -> u32;
     fn mmb_shim_log(level: u32, text: *const c_char);
     fn mmb_shim_error(text: *const c_char) -> *mut clib_error_t;
+    fn mmb_shim_add_command(
+        path: *const c_char,
+        usage: *const c_char,
+        help: *const c_char,
+        number: usize,
+    ) -> *mut clib_error_t;
+    fn mmb_shim_output(text: *const c_char);
+    fn mmb_shim_may_suspend() -> c_int;
+    fn mmb_shim_workers_stand_still() -> c_int;
+    fn mmb_shim_suspend(seconds: f64);
     fn mmb_shim_runtime_dir() -> *const c_char;
     fn mmb_shim_interfaces(numbers: *mut u32, room: u32) -> u32;
     fn mmb_shim_interface(number: u32, out: *mut RawInterface) -> c_int;
@@ -79,6 +94,12 @@ impl Main {
         Main(PhantomData)
     }
 
+    /// Has every thread of VPP call [`nodes::tick`] soon.
+    pub(crate) fn kick(self) {
+        // SAFETY: on the main thread interrupts of nodes may be set for every thread.
+        unsafe { mmb_shim_kick() }
+    }
+
     /// Threads that run nodes, the main one among them.
     pub(crate) fn threads(self) -> usize {
         // SAFETY: reads a number that does not change once the configuration is read.
@@ -97,6 +118,51 @@ impl Main {
         let text = c_string(text);
         // SAFETY: the text ends with a zero and is copied.
         unsafe { mmb_shim_log(level as u32, text.as_ptr()) }
+    }
+
+    /// Adds a command to VPP's command line, which [`cli::run`] carries out with `number`. No barrier stops the workers meanwhile.
+    ///
+    /// # Errors
+    /// What VPP says: there is such a command already.
+    pub(crate) fn add_command(self, number: usize, command: &CliCommand) -> Result<(), String> {
+        let text = |text: &str| c_string(text).into_raw();
+        let (path, usage, help) = (text(&command.path), text(&command.usage), text(&command.help));
+        // SAFETY: the texts end with zeros and are never freed, since VPP keeps them.
+        let error = unsafe { mmb_shim_add_command(path, usage, help, number) };
+        if error.is_null() {
+            return Ok(());
+        }
+        // SAFETY: an error that VPP made and gave away.
+        Err(unsafe { ErrorStack::from_raw(error) }.to_string())
+    }
+
+    /// Shows text to whoever gave the command that runs. Text that ends inside a line gets a line's end.
+    pub(crate) fn output(self, text: &str) {
+        let text = c_string(text);
+        // SAFETY: as in `log`.
+        unsafe { mmb_shim_output(text.as_ptr()) }
+    }
+
+    /// Whether VPP can do something else while what it called waits.
+    pub(crate) fn may_suspend(self) -> bool {
+        // SAFETY: reads the state of the main thread.
+        unsafe { mmb_shim_may_suspend() != 0 }
+    }
+
+    /// Whether no worker works for as long as VPP waits for what it called.
+    pub(crate) fn workers_stand_still(self) -> bool {
+        // SAFETY: reads what the main thread alone changes.
+        unsafe { mmb_shim_workers_stand_still() != 0 }
+    }
+
+    /// Lets VPP do something else for that long.
+    ///
+    /// # Panics
+    /// Where [`Main::may_suspend`] says no.
+    pub(crate) fn suspend(self, time: Duration) {
+        assert!(self.may_suspend(), "VPP cannot do something else here");
+        // SAFETY: in a process, as was asked just now. The process has its own stack, which stays as it is meanwhile.
+        unsafe { mmb_shim_suspend(time.as_secs_f64()) }
     }
 
     /// Where VPP keeps what lives as long as it runs, if it has such a place.
@@ -162,6 +228,12 @@ fn error(text: &str) -> *mut clib_error_t {
     unsafe { mmb_shim_error(text.as_ptr()) }
 }
 
+/// An error and what caused it, on one line.
+fn chain(error: &dyn Error) -> String {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 /// Text for C. A zero in it would be its end.
 fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default()
@@ -185,8 +257,22 @@ unsafe extern "C" fn mmb_rs_config(text: *const c_char) -> *mut clib_error_t {
     let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
     match guard(main, "start", || runtime::start(main, &text)) {
         Some(Ok(())) => std::ptr::null_mut(),
-        Some(Err(stop)) => error(&format!("mmb: {stop}")),
+        Some(Err(stop)) => error(&format!("mmb: {}", chain(&stop))),
         None => error("mmb: an internal error"),
+    }
+}
+
+/// Somebody gave a command.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mmb_rs_command(number: usize, line: *const c_char) -> *mut clib_error_t {
+    // SAFETY: VPP carries commands out on its main thread.
+    let main = unsafe { Main::here() };
+    // SAFETY: the shim ends the line with a zero.
+    let line = unsafe { CStr::from_ptr(line) }.to_string_lossy();
+    match guard(main, "command", || cli::run(main, number, &line)) {
+        Some(Ok(())) => std::ptr::null_mut(),
+        Some(Err(why)) => error(&why),
+        None => error("an internal error; VPP's log tells more"),
     }
 }
 
@@ -208,10 +294,10 @@ extern "C" fn mmb_rs_interface(number: u32, is_add: u32) {
 
 /// Now and then.
 #[unsafe(no_mangle)]
-extern "C" fn mmb_rs_process() {
+extern "C" fn mmb_rs_process(turn: u32) {
     // SAFETY: VPP runs processes on its main thread.
     let main = unsafe { Main::here() };
-    guard(main, "mmb-process", || runtime::look(main));
+    guard(main, "mmb-process", || runtime::look(main, turn));
 }
 
 /// A thread of VPP was told to look after its worker.

@@ -19,7 +19,8 @@ fn a_name_keeps_its_port_when_its_interface_goes_and_comes() {
     assert_eq!(ports.came(1, "wan"), Some(PortId(0)));
     assert_eq!(ports.came(2, "loop0"), Some(PortId(2)));
     assert_eq!((ports.port_of(1), ports.port_of(2)), (PortId(0), PortId(2)));
-    assert_eq!(ports.names(), ["wan", "lan", "loop0"]);
+    assert_eq!(ports.names(0), ["wan", "lan", "loop0"]);
+    assert_eq!(ports.names(2), ["loop0"]);
 }
 
 #[test]
@@ -31,7 +32,7 @@ fn an_interface_that_finds_no_room_has_no_port() {
     assert_eq!(ports.came(7, "late"), None);
     assert_eq!(ports.port_of(7), NO_PORT);
     assert_eq!(ports.came(7, "loop9"), Some(PortId(9)), "a known name needs no room");
-    assert_eq!(ports.names().len(), MOST);
+    assert_eq!(ports.names(0).len(), MOST);
 }
 
 #[test]
@@ -40,5 +41,5 @@ fn a_number_beyond_the_table_has_no_port() {
     assert_eq!(ports.came(u32::MAX, "far"), None);
     assert_eq!(ports.port_of(u32::MAX), NO_PORT);
     ports.went(u32::MAX);
-    assert_eq!(ports.names().len(), 0, "nor does it take a place");
+    assert_eq!(ports.names(0).len(), 0, "nor does it take a place");
 }
