@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from evaluation import accounting, parse, vpp
+from lab.vpp import Node, runtime
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -65,25 +66,13 @@ def test_other_output_is_refused(read, text):
         read(text)
 
 
-# The form is that of fd.io's own pages on `show runtime`; the numbers are made up.
-RUNTIME = """
-Time 10.0, 10 sec internal node vector rate 256.00 loops/sec 1000.00
-  vector rates in 2.0e5, out 2.0e5, drop 0.0, punt 0.0
-             Name                 State         Calls          Vectors        Suspends         Clocks       Vectors/Call
-acl-plugin-in-ip4-fa             active               8            2048               0          1.00e2          256.00
-acl-plugin-fa-cleaner-process  event wait             0               0               1          2.84e4            0.00
-ip4-lookup                       active               8            2048               0          1.10e1          256.00
-nat-pre-in2out                   active               8            1024               0          6.00e0          256.00
-nat44-ed-in2out                  active               8            2048               0          9.00e1          256.00
-pg-input                        polling              10            2048               0          5.00e1          204.80
-"""
-
-
 def test_the_clocks_of_a_feature_of_vpp():
-    assert vpp.clocks(RUNTIME, "acl-plugin")["cycles_per_packet"] == 100
-    assert vpp.clocks(RUNTIME, "nat|reassembly")["cycles_per_packet"] == 93
+    nodes = runtime(sample("vpp_show_runtime"))
+    assert nodes["pg-input"] == Node(2_000_000, 2680.0)
+    found = vpp.clocks(nodes, "nat|sv-reassembly")
+    assert found["cycles_per_packet"] == pytest.approx(51.7 + 11.2 + 465 + 988528 / 2_000_000 * 1870)
     with pytest.raises(parse.Unreadable, match="inacl"):
-        vpp.clocks(RUNTIME, "inacl")
+        vpp.clocks(nodes, "inacl")
 
 
 def test_an_unknown_interface_is_refused():

@@ -1,0 +1,60 @@
+"""VPP's packet generator: captures in by one interface, routed, and out by another.
+
+    capture ──► [pg0] ip4-input … ip4-lookup [pg1] ──► capture
+"""
+
+import contextlib
+
+from .process import wait_until
+
+IN, OUT = "pg0", "pg1"
+# What captures are addressed to (VPP takes nothing else), and whom VPP sends all of it.
+MAC = "02:00:00:00:00:02"
+NEXT_HOP = "02:00:00:00:00:09"
+
+# Networks that no capture has addresses of: so that all of it is routed, and none of it looked for on a link.
+_INTERFACES = f"""
+create packet-generator interface {IN} hw-addr {MAC}
+create packet-generator interface {OUT} hw-addr 02:00:00:00:00:08
+set interface state {IN} up
+set interface state {OUT} up
+set interface ip address {IN} 203.0.113.1/30
+set interface ip address {OUT} 203.0.113.5/30
+set interface ip address {IN} 2001:db8:ffff::1/64
+set interface ip address {OUT} 2001:db8:fffe::1/64
+set ip neighbor {OUT} 203.0.113.6 {NEXT_HOP}
+set ip neighbor {OUT} 2001:db8:fffe::2 {NEXT_HOP}
+ip route add 0.0.0.0/0 via 203.0.113.6 {OUT}
+ip route add ::/0 via 2001:db8:fffe::2 {OUT}
+"""
+
+
+class Generator:
+    """The two interfaces of a running VPP."""
+
+    def __init__(self, vpp):
+        self.vpp = vpp
+        vpp.tell(*_INTERFACES.strip().splitlines())
+
+    def play(self, capture, limit=0, together=256, source=IN, timeout=60):
+        """Sends the packets of a file in turns, up to so many (0: each once), so many in a vector."""
+        stream = f"packet-generator new {{ name s source {source} pcap {capture} limit {limit} maxframe {together} }}"
+        self.vpp.tell(stream, "packet-generator enable-stream s")
+        try:
+            wait_until(self._through, "VPP sends the whole capture", timeout)
+        finally:
+            self.vpp.tell("packet-generator delete s")
+
+    def _through(self):
+        """Whether the stream is at its end and every buffer is given back."""
+        return "Yes" not in self.vpp.ask("show packet-generator") and self.vpp.buffers_used() == 0
+
+    @contextlib.contextmanager
+    def captured(self, path, interface=OUT):
+        """What leaves by the interface meanwhile is in the file afterwards; there is none where nothing left."""
+        path.unlink(missing_ok=True)
+        self.vpp.tell(f"packet-generator capture {interface} pcap {path}")
+        try:
+            yield
+        finally:
+            self.vpp.tell(f"packet-generator capture {interface} disable")
