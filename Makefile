@@ -9,7 +9,7 @@ MMB := target/release/mmb
 VPP_PREFIX ?= /usr
 OUT ?= docs/evaluation
 
-.PHONY: help setup build vpp install demo test test-rust test-replay test-live test-evaluation lint bench evaluate evaluate-quick
+.PHONY: help setup build vpp install demo test test-rust test-replay test-live test-evaluation test-vpp vpp-test lint bench evaluate evaluate-quick
 .PHONY: evaluation-tools fuzz tsan audit fmt doc clean
 
 help: ## what there is
@@ -33,7 +33,7 @@ install: build ## install the binary, man pages, completions and the systemd uni
 demo: build ## mmb between two namespaces on live traffic, before and after; ends by itself
 	@scripts/demo $(MMB)
 
-test: setup lint test-rust test-replay test-live test-evaluation ## every check
+test: setup lint test-rust test-replay test-live test-evaluation test-vpp ## every check
 	@echo "make test: every check passed"
 
 lint: setup ## formatting, clippy, documentation without warnings
@@ -53,6 +53,11 @@ test-live: build ## live ports between network namespaces, with real programs; n
 
 test-evaluation: build ## the evaluation's own parts, and a tiny point of it; needs root for that
 	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/evaluation
+
+test-vpp: build ## the plugin in a real VPP, where there is one and the plugin is built; needs root for that
+	MMB=$(MMB) VPP_PREFIX="$(VPP_PREFIX)" $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/vpp
+
+vpp-test: vpp test-vpp ## build the plugin and try it in the VPP of VPP_PREFIX=/usr
 
 bench: build ## the table of docs/bench.md: cycles per packet beside baselines, memory, changes under load (QUICK=1)
 	@scripts/bench $(MMB) $(if $(QUICK),--quick)

@@ -1,0 +1,1 @@
+"""mmb as a plugin of a real VPP, beside `mmb replay`."""
