@@ -12,6 +12,7 @@ fn main() {
     println!("cargo::rustc-check-cfg=cfg(have_vpp)");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/shim.c");
+    println!("cargo::rerun-if-changed=src/buffers.c");
     println!("cargo::rerun-if-env-changed=VPP_PREFIX");
     let given = std::env::var_os("VPP_PREFIX").map(PathBuf::from);
     let prefix = given.clone().unwrap_or_else(|| PathBuf::from("/usr"));
@@ -26,10 +27,12 @@ fn main() {
     }
     cc::Build::new()
         .file("src/shim.c")
+        .file("src/buffers.c")
         .include(prefix.join("include"))
         .flag("-Werror=implicit-function-declaration")
         .flag("-Werror=int-conversion")
         // VPP's macros and inline functions leave parameters unused and compare signs.
+        .flag("-Wno-address-of-packed-member")
         .extra_warnings(false)
         .compile("mmb_vpp_shim");
     for folder in libraries(&prefix) {

@@ -115,7 +115,7 @@ impl DropReason {
     }
 
     /// The reason's name in counters: stable.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             DropReason::Rule => "rule",
             DropReason::Malformed(why) => malformed_name(why),
@@ -142,7 +142,7 @@ impl DropReason {
     }
 }
 
-fn malformed_name(why: Malformed) -> &'static str {
+const fn malformed_name(why: Malformed) -> &'static str {
     match why {
         Malformed::LinkTruncated => "link-truncated",
         Malformed::VlanStackTooDeep => "vlan-stack-too-deep",

@@ -1,17 +1,52 @@
-//! The nodes of VPP's graph.
+//! The nodes of VPP's graph, once for IPv4 and once for IPv6:
+//!
+//! ```text
+//! … ─► ip4-mmb-classify ─┬─► ip4-mmb-rewrite ─┬─► next feature … ─► ip4-lookup
+//!      ip4-mmb-handed ───┤        (jobs)      └─► error-drop
+//!       (other threads)  ├─► next feature
+//!                        └─► error-drop, with the reason as error
+//! ```
+//!
+//! The first decides about a vector ([`decide`]), and leaves a number with each buffer that is to be rewritten; the second does
+//! that ([`rewrite`]). Packets of other threads' connections are handed over to `ip4-mmb-handed` there; fragments that came too early
+//! are held by the worker, and come as new buffers when they can go on. A frame that ends with a panic of ours is dropped.
 
+mod buffer;
+mod chain;
+mod counters;
+mod decide;
+mod graph;
+mod rewrite;
 pub(crate) mod seat;
+mod trace;
 
 use crate::runtime::Runtime;
-use mmb_engine::NoCycles;
-use vpp_plugin::bindings::vlib_node_runtime_t;
+use mmb_engine::Cycles;
 use vpp_plugin::vlib::MainRef;
 
-/// Has a thread's worker do what is not about packets: take a newer policy up, end connections, answer questions about them.
-/// Returns how many packets it sent on.
-pub(crate) fn tick(vm: &mut MainRef, _node: *mut vlib_node_runtime_t) -> usize {
+/// Counts cycles of the time-stamp counter.
+struct Tsc;
+
+impl Cycles for Tsc {
+    #[inline]
+    fn now(&self) -> u64 {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: every x86-64 processor has the instruction, and it touches no memory.
+        unsafe {
+            core::arch::x86_64::_rdtsc()
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        0
+    }
+}
+
+/// Has a thread's worker do what is not about packets that come: take a newer policy up, end connections, answer questions about them,
+/// give out what was held. Returns how many packets it sent on.
+pub(crate) fn tick(vm: &MainRef) -> usize {
     let Some(runtime) = Runtime::running() else { return 0 };
     let mut seat = runtime.seat(vm.thread_index());
-    seat.worker.process(runtime.now_ns(), &NoCycles, &mut [], &mut []);
-    0
+    // No frame waits when VPP runs its input nodes: what is left of jobs, no node will ask for.
+    seat.worker.forget_jobs();
+    seat.worker.process(runtime.now_ns(), &Tsc, &mut [], &mut []);
+    decide::give_out(runtime, &mut seat, vm)
 }

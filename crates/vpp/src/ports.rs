@@ -63,7 +63,6 @@ impl Ports {
 
     /// The port of the interface of that number, or [`NO_PORT`].
     #[inline]
-    #[allow(dead_code, reason = "for the nodes")]
     pub(crate) fn port_of(&self, interface: u32) -> PortId {
         let place = self.by_interface.get(interface as usize);
         place.map_or(NO_PORT, |place| PortId(place.load(Ordering::Relaxed)))

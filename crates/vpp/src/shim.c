@@ -20,7 +20,7 @@ clib_error_t *mmb_rs_command (uword number, const char *line);
 void mmb_rs_exit (void);
 void mmb_rs_interface (u32 sw_if_index, u32 is_add);
 void mmb_rs_process (u32 turn);
-uword mmb_rs_tick (vlib_main_t *vm, vlib_node_runtime_t *node);
+uword mmb_rs_tick (vlib_main_t *vm);
 
 VLIB_REGISTER_LOG_CLASS (mmb_log, static) = {
   .class_name = "mmb",
@@ -62,7 +62,7 @@ VNET_SW_INTERFACE_ADD_DEL_FUNCTION (mmb_interface);
 VLIB_NODE_FN (mmb_tick_node)
 (vlib_main_t *vm, vlib_node_runtime_t *node, vlib_frame_t *frame)
 {
-  return mmb_rs_tick (vm, node);
+  return mmb_rs_tick (vm);
 }
 
 VLIB_REGISTER_NODE (mmb_tick_node) = {

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
-use vpp_plugin::bindings::{clib_error_t, vlib_main_t, vlib_node_runtime_t};
+use vpp_plugin::bindings::{clib_error_t, vlib_main_t};
 use vpp_plugin::vlib::MainRef;
 use vpp_plugin::vppinfra::error::ErrorStack;
 
@@ -302,7 +302,8 @@ extern "C" fn mmb_rs_process(turn: u32) {
 
 /// A thread of VPP was told to look after its worker.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mmb_rs_tick(vm: *mut vlib_main_t, node: *mut vlib_node_runtime_t) -> usize {
-    // SAFETY: VPP runs the node with its own state for this thread.
-    nodes::tick(unsafe { MainRef::from_ptr_mut(vm) }, node)
+unsafe extern "C" fn mmb_rs_tick(vm: *mut vlib_main_t) -> usize {
+    // SAFETY: VPP's state of this thread.
+    let vm = unsafe { MainRef::from_ptr_mut(vm) };
+    catch_unwind(AssertUnwindSafe(|| nodes::tick(vm))).unwrap_or_default()
 }

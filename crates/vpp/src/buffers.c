@@ -1,0 +1,238 @@
+/* Buffers, for src/nodes: what VPP offers as macros and inline functions only. Runs on every thread. */
+
+#include <vlib/vlib.h>
+#include <vlib/buffer_node.h>
+#include <vnet/vnet.h>
+#include <vnet/buffer.h>
+#include <vnet/feature/feature.h>
+#include <vnet/ip/ip4.h>
+#include <vnet/ip/ip6.h>
+#include <vnet/udp/udp_packet.h>
+#include <vnet/interface_output.h>
+
+/* Written in Rust. */
+u32 mmb_rs_trace (const void *trace, u8 *text, u32 room);
+extern vlib_error_desc_t mmb_rs_errors[];
+extern const u16 mmb_rs_error_count;
+vlib_node_function_t mmb_rs_ip4_classify, mmb_rs_ip4_handed, mmb_rs_ip4_rewrite;
+vlib_node_function_t mmb_rs_ip6_classify, mmb_rs_ip6_handed, mmb_rs_ip6_rewrite;
+
+/* The longest line of a trace. */
+#define MMB_TRACE_TEXT 1024
+
+/* Where the way of an interface's packets goes on that VPP forgot: what a held packet takes up again. */
+typedef struct
+{
+  u32 flags;
+  u32 current_config_index;
+  u32 opaque[10];
+  u32 opaque2[14];
+} mmb_way_t;
+
+static u8 *mmb_format_trace (u8 *s, va_list *args);
+
+/* A node that decides, its like for what other threads hand over, and the one that rewrites. The last two have the first one's next
+ * nodes, which are also where its feature leads. */
+#define MMB_NODES(ip)                                                      \
+  VLIB_REGISTER_NODE (mmb_##ip##_classify_node) = {                           \
+    .name = #ip "-mmb-classify",                                              \
+    .function = mmb_rs_##ip##_classify,                                       \
+    .vector_size = sizeof (u32),                                              \
+    .format_trace = mmb_format_trace,                                         \
+    .n_next_nodes = 2,                                                        \
+    .next_nodes = { [0] = "error-drop", [1] = #ip "-mmb-rewrite" },           \
+  };                                                                          \
+  VLIB_REGISTER_NODE (mmb_##ip##_handed_node) = {                             \
+    .name = #ip "-mmb-handed",                                                \
+    .function = mmb_rs_##ip##_handed,                                         \
+    .vector_size = sizeof (u32),                                              \
+    .format_trace = mmb_format_trace,                                         \
+    .sibling_of = #ip "-mmb-classify",                                        \
+  };                                                                          \
+  VLIB_REGISTER_NODE (mmb_##ip##_rewrite_node) = {                            \
+    .name = #ip "-mmb-rewrite",                                               \
+    .function = mmb_rs_##ip##_rewrite,                                        \
+    .vector_size = sizeof (u32),                                              \
+    .format_trace = mmb_format_trace,                                         \
+    .sibling_of = #ip "-mmb-classify",                                        \
+  };                                                                          \
+  VNET_FEATURE_INIT (mmb_##ip##_feature, static) = {                          \
+    .arc_name = #ip "-unicast",                                               \
+    .node_name = #ip "-mmb-classify",                                         \
+    .runs_after = VNET_FEATURES (#ip "-full-reassembly-feature"),             \
+    .runs_before = VNET_FEATURES (#ip "-sv-reassembly-feature",               \
+				  #ip "-lookup"),                             \
+  };
+
+MMB_NODES (ip4)
+MMB_NODES (ip6)
+
+static vlib_node_registration_t *mmb_nodes[] = {
+  &mmb_ip4_classify_node, &mmb_ip4_handed_node, &mmb_ip4_rewrite_node,
+  &mmb_ip6_classify_node, &mmb_ip6_handed_node, &mmb_ip6_rewrite_node,
+};
+
+/* The table of errors is Rust's. VPP reads registrations long after it has loaded the plugin. */
+static void __attribute__ ((constructor))
+mmb_name_errors (void)
+{
+  for (int i = 0; i < ARRAY_LEN (mmb_nodes); i++)
+    {
+      mmb_nodes[i]->error_counters = mmb_rs_errors;
+      mmb_nodes[i]->n_errors = mmb_rs_error_count;
+    }
+}
+
+/* By family: IPv4, IPv6. */
+static u32 mmb_queues[2];
+
+static clib_error_t *
+mmb_make_queues (vlib_main_t *vm)
+{
+  mmb_queues[0] = vlib_frame_queue_main_init (mmb_ip4_handed_node.index, 0);
+  mmb_queues[1] = vlib_frame_queue_main_init (mmb_ip6_handed_node.index, 0);
+  return 0;
+}
+
+VLIB_MAIN_LOOP_ENTER_FUNCTION (mmb_make_queues);
+
+/* This thread's state of a node that decides. */
+vlib_node_runtime_t *
+mmb_shim_runtime (vlib_main_t *vm, u32 family)
+{
+  return vlib_node_get_runtime (vm, family ? mmb_ip6_classify_node.index :
+					     mmb_ip4_classify_node.index);
+}
+
+void
+mmb_shim_count (vlib_main_t *vm, vlib_node_runtime_t *node, u32 error,
+		u64 packets)
+{
+  vlib_node_increment_counter (vm, node->node_index, error, packets);
+}
+
+/* Hands buffers over to other threads; returns how many found room, the others are freed. */
+u32
+mmb_shim_hand_over (vlib_main_t *vm, vlib_node_runtime_t *node, u32 family,
+		    u32 *buffers, u16 *threads, u32 count)
+{
+  return vlib_buffer_enqueue_to_thread (vm, node, mmb_queues[family], buffers,
+					threads, count, 1);
+}
+
+void
+mmb_shim_free (vlib_main_t *vm, u32 *buffers, u32 count)
+{
+  vlib_buffer_free (vm, buffers, count);
+}
+
+/* The bytes of a chain; those of a buffer that is alone too. */
+u32
+mmb_shim_chain_length (vlib_main_t *vm, vlib_buffer_t *b)
+{
+  return vlib_buffer_length_in_chain (vm, b);
+}
+
+/* Copies the bytes of a chain; `out` has room for mmb_shim_chain_length. */
+void
+mmb_shim_gather (vlib_main_t *vm, vlib_buffer_t *b, u8 *out)
+{
+  while (1)
+    {
+      clib_memcpy_fast (out, vlib_buffer_get_current (b), b->current_length);
+      out += b->current_length;
+      if (!(b->flags & VLIB_BUFFER_NEXT_PRESENT))
+	return;
+      b = vlib_get_buffer (vm, b->next_buffer);
+    }
+}
+
+/* Makes a chain as short as its bytes allow; returns how many buffers there are now, 0 if that failed. */
+u32
+mmb_shim_linearize (vlib_main_t *vm, vlib_buffer_t *b)
+{
+  return b->ref_count == 1 ? vlib_buffer_chain_linearize (vm, b) : 0;
+}
+
+/* Puts bytes back into the chain that they were gathered from. Its first buffer begins `moved` bytes earlier now, for which there is
+ * headroom, or later, where it stays longer than nothing. */
+void
+mmb_shim_scatter (vlib_main_t *vm, vlib_buffer_t *first, const u8 *in, i32 moved)
+{
+  vlib_buffer_advance (first, -moved);
+  for (vlib_buffer_t *b = first;; b = vlib_get_buffer (vm, b->next_buffer))
+    {
+      clib_memcpy_fast (vlib_buffer_get_current (b), in, b->current_length);
+      in += b->current_length;
+      if (!(b->flags & VLIB_BUFFER_NEXT_PRESENT))
+	return;
+    }
+}
+
+/* Finishes the checksums that a sender left to hardware, so that rules see what a wire would carry. A packet that hardware is still to
+ * cut into segments keeps asking for theirs. */
+void
+mmb_shim_finish_checksums (vlib_main_t *vm, vlib_buffer_t *b)
+{
+  vnet_buffer_oflags_t asked = vnet_buffer (b)->oflags;
+  u8 version = ((u8 *) vlib_buffer_get_current (b))[0] >> 4;
+  vnet_calc_checksums_inline (vm, b, version == 4, version == 6);
+  if (b->flags & VNET_BUFFER_F_GSO)
+    vnet_buffer_offload_flags_set (b, asked);
+}
+
+/* The packet's headers moved `moved` bytes towards the buffer's begin, and its TCP header is `grown` bytes longer. */
+void
+mmb_shim_moved (vlib_buffer_t *b, i32 moved, i32 grown)
+{
+  if (b->flags & VNET_BUFFER_F_L3_HDR_OFFSET_VALID)
+    vnet_buffer (b)->l3_hdr_offset -= moved;
+  if (b->flags & VNET_BUFFER_F_L4_HDR_OFFSET_VALID)
+    vnet_buffer (b)->l4_hdr_offset -= moved;
+  if (b->flags & VNET_BUFFER_F_GSO)
+    vnet_buffer2 (b)->gso_l4_hdr_sz += grown;
+}
+
+/* Remembers how a packet's way goes on. */
+void
+mmb_shim_leave (vlib_buffer_t *b, mmb_way_t *way)
+{
+  way->flags = b->flags & ~VLIB_BUFFER_FLAGS_ALL;
+  way->current_config_index = b->current_config_index;
+  clib_memcpy_fast (way->opaque, b->opaque, sizeof (way->opaque));
+  clib_memcpy_fast (way->opaque2, b->opaque2, sizeof (way->opaque2));
+}
+
+/* A buffer, or a chain, of these bytes, which goes on where another left; returns 0 if there is none. */
+int
+mmb_shim_return (vlib_main_t *vm, const mmb_way_t *way, u8 *bytes, u32 count,
+		 u32 *index)
+{
+  if (vlib_buffer_alloc (vm, index, 1) != 1)
+    return 0;
+  vlib_buffer_t *b = vlib_get_buffer (vm, *index);
+  b->flags |= way->flags & ~VNET_BUFFER_F_L2_HDR_OFFSET_VALID &
+	      ~VNET_BUFFER_F_L3_HDR_OFFSET_VALID &
+	      ~VNET_BUFFER_F_L4_HDR_OFFSET_VALID & ~VNET_BUFFER_F_OFFLOAD;
+  b->current_config_index = way->current_config_index;
+  clib_memcpy_fast (b->opaque, way->opaque, sizeof (way->opaque));
+  clib_memcpy_fast (b->opaque2, way->opaque2, sizeof (way->opaque2));
+  u32 last = *index;
+  if (vlib_buffer_add_data (vm, &last, bytes, count))
+    {
+      vlib_buffer_free_one (vm, *index);
+      return 0;
+    }
+  return 1;
+}
+
+static u8 *
+mmb_format_trace (u8 *s, va_list *args)
+{
+  u8 text[MMB_TRACE_TEXT];
+  va_arg (*args, vlib_main_t *);
+  va_arg (*args, vlib_node_t *);
+  u32 count = mmb_rs_trace (va_arg (*args, void *), text, sizeof (text));
+  vec_add (s, text, count);
+  return s;
+}

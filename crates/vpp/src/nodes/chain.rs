@@ -1,0 +1,103 @@
+//! Packets in several buffers: worked on as a copy in one piece, which goes back into the buffers if it was rewritten.
+//!
+//! A chain that fits its first buffer is put together there for good. So is the begin of one whose first buffer is so short that
+//! taking options out of its headers could use it up.
+
+use super::buffer::{Buffer, PRE_DATA};
+use mmb_packet::{LinkType, Packet, PortId};
+use std::os::raw::c_int;
+use vpp_plugin::bindings::{vlib_buffer_t, vlib_main_t};
+
+/// More bytes than rewriting takes out of a packet's headers.
+const FIRST: usize = 256;
+
+/// Room for copies: several packets of the largest size.
+const ROOM: usize = 512 << 10;
+
+unsafe extern "C" {
+    fn mmb_shim_chain_length(vm: *mut vlib_main_t, buffer: *mut vlib_buffer_t) -> u32;
+    fn mmb_shim_linearize(vm: *mut vlib_main_t, buffer: *mut vlib_buffer_t) -> u32;
+    fn mmb_shim_gather(vm: *mut vlib_main_t, buffer: *mut vlib_buffer_t, out: *mut u8);
+    fn mmb_shim_scatter(vm: *mut vlib_main_t, buffer: *mut vlib_buffer_t, bytes: *const u8, moved: i32);
+}
+
+/// A thread's room for copies.
+pub(super) struct Copies(Box<[u8]>);
+
+/// What is left of it for the packets of one vector.
+pub(super) struct Free<'a>(&'a mut [u8]);
+
+/// What became of a chain.
+pub(super) enum Taken<'a> {
+    /// It is one buffer now.
+    Alone,
+    /// Its copy.
+    Copy(Packet<'a>),
+    /// There is no room left in this vector.
+    Full,
+    /// It cannot be worked on: it is too large, or VPP has no buffers.
+    Lost,
+}
+
+impl Copies {
+    pub(super) fn new() -> Copies {
+        Copies(vec![0; ROOM].into_boxed_slice())
+    }
+
+    /// All of it, for the next vector.
+    pub(super) fn free(&mut self) -> Free<'_> {
+        Free(&mut self.0)
+    }
+}
+
+impl<'a> Free<'a> {
+    /// Takes a chain's packet, with as much headroom as its first buffer has.
+    ///
+    /// # Safety
+    /// The chain is the node's.
+    pub(super) unsafe fn take(
+        &mut self,
+        vm: *mut vlib_main_t,
+        buffer: Buffer,
+        size: usize,
+        port: PortId,
+    ) -> Taken<'a> {
+        let chain = buffer.as_ptr();
+        // SAFETY: VPP's own functions, on a chain that is ours.
+        let len = unsafe { mmb_shim_chain_length(vm, chain) } as usize;
+        let headroom = buffer.headroom();
+        if headroom + len > ROOM || headroom > size {
+            return Taken::Lost;
+        }
+        if headroom + len <= size || buffer.len() < FIRST {
+            // SAFETY: as above.
+            match unsafe { mmb_shim_linearize(vm, chain) } {
+                0 => return Taken::Lost,
+                1 => return Taken::Alone,
+                _ => {}
+            }
+        }
+        if headroom + len > self.0.len() {
+            return Taken::Full;
+        }
+        let (mine, rest) = std::mem::take(&mut self.0).split_at_mut(headroom + len);
+        self.0 = rest;
+        // SAFETY: there is room for the chain's bytes behind the headroom.
+        unsafe { mmb_shim_gather(vm, chain, mine[headroom..].as_mut_ptr()) };
+        Packet::new(mine, headroom, len, port, LinkType::RawIp).map_or(Taken::Lost, Taken::Copy)
+    }
+}
+
+/// Puts a copy that was rewritten back. False if the first buffer has not so many bytes as its headers lost.
+///
+/// # Safety
+/// The packet is the copy of this chain that [`Free::take`] gave.
+pub(super) unsafe fn put_back(vm: *mut vlib_main_t, buffer: Buffer, packet: &Packet<'_>) -> bool {
+    let moved = buffer.headroom() as isize - packet.headroom() as isize;
+    if buffer.len() as isize + moved <= 0 || packet.headroom() > PRE_DATA + usize::from(u16::MAX) {
+        return false;
+    }
+    // SAFETY: the chain has as many bytes as the copy had, and gets as many more or fewer as the packet has now.
+    unsafe { mmb_shim_scatter(vm, buffer.as_ptr(), packet.bytes().as_ptr(), moved as c_int) };
+    true
+}
