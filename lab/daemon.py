@@ -1,7 +1,6 @@
 """A running `mmb run` and its clients."""
 
 import contextlib
-import itertools
 import json
 import os
 import re
@@ -18,6 +17,20 @@ READY_TIMEOUT = 15
 
 class DidNotStart(AssertionError):
     """`mmb run` ended, or never said that it was ready."""
+
+
+def numbered(commands):
+    """The commands with numbers for the rules that have none, as mmb gives them where there was no rule before: it never gives
+    a number again."""
+    last = 0
+    for command in commands:
+        verb = re.match(r"(?:mmb )?add\S*(?: id (\d+))?", command)
+        if verb and verb[1]:
+            last = max(last, int(verb[1]))
+        elif verb:
+            last += 1
+            command = f"{verb[0]} id {last}{command[verb.end():]}"
+        yield command
 
 
 class Mmb:
@@ -108,9 +121,7 @@ class Mmb:
     def apply(self, folder, *rules):
         """Puts these rules in force as a whole, numbered from 1, and settings that stand between them."""
         path = folder / "applied.mmb"
-        number = itertools.count(1)
-        numbered = (re.sub(r"^(mmb )?add\S*", lambda verb: f"{verb[0]} id {next(number)}", rule) for rule in rules)
-        path.write_text("".join(f"{rule}\n" for rule in numbered))
+        path.write_text("".join(f"{rule}\n" for rule in numbered(rules)))
         return self.ask("apply", path)
 
     def reset(self):

@@ -9,17 +9,21 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "replay"))
 
-from lab import daemon, vpp  # noqa: E402
+from lab import daemon  # noqa: E402
+from lab.process import wait_until  # noqa: E402
+from lab.vpp import PLUGIN, program  # noqa: E402
+
+from .plugin import WithMmb  # noqa: E402
 
 _running = []
 
 
 def lacking():
     """Why the tests cannot run here."""
-    if vpp.program() is None:
+    if program() is None:
         return "VPP not installed: skipped"
-    if not vpp.PLUGIN.exists():
-        return f"{vpp.PLUGIN} is not built: run 'make vpp-test'"
+    if not PLUGIN.exists():
+        return f"{PLUGIN} is not built: run 'make vpp-test'"
     if os.geteuid() != 0:
         return "needs root: VPP's interfaces, network namespaces"
     return None
@@ -51,11 +55,11 @@ def mmb():
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory):
-    """Starts VPPs, which end with the module: `started(plugin=…, sections=…)`."""
+    """Starts VPPs, which end with the module: `started(kind, …)`."""
     made = []
 
-    def start(**options):
-        made.append(vpp.Vpp(tmp_path_factory.mktemp("vpp"), **options))
+    def start(kind, **options):
+        made.append(kind(tmp_path_factory.mktemp("vpp"), **options))
         _running.append(made[-1])
         return made[-1].start()
 
@@ -63,3 +67,18 @@ def started(tmp_path_factory):
     for one in made:
         one.close()
         _running.remove(one)
+
+
+@pytest.fixture(scope="module")
+def vpp_with_mmb(started):
+    """The module's VPP with mmb."""
+    return started(WithMmb)
+
+
+@pytest.fixture
+def vpp(vpp_with_mmb):
+    """The same, with no rules. Afterwards VPP is still there, with all its buffers."""
+    vpp_with_mmb.apply("")
+    yield vpp_with_mmb
+    assert vpp_with_mmb.running(), "VPP ended"
+    wait_until(lambda: vpp_with_mmb.buffers_used() == 0, "every buffer is free again")

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from lab.generator import Generator
+from lab.vpp import Vpp
 
 from .compare import same_packets
 from .packets import Routed
@@ -15,7 +16,7 @@ from .routing import routed
 @pytest.fixture(scope="module")
 def bare(started):
     """Interfaces of the packet generator in a VPP without mmb."""
-    return Generator(started())
+    return Generator(started(Vpp))
 
 
 @pytest.mark.parametrize("seed", range(4))

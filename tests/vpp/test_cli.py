@@ -1,0 +1,99 @@
+"""The language in VPP's command line, and at the control socket meanwhile."""
+
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+# The command lines of the original user guide, each a policy of the golden cases.
+GUIDE = [line for policy in sorted(GOLDEN.glob("guide-*/policy.mmb")) for line in policy.read_text().splitlines()]
+
+MANY = 20_000
+
+
+@pytest.mark.parametrize("line", GUIDE)
+def test_command_lines_of_the_original_work_as_typed(vpp, line):
+    vpp.mmb(line)
+    (rule,) = vpp.rules().values()
+    assert rule["rule"] == line
+    assert line.removeprefix("add ") in vpp.mmb("list")
+
+
+def test_rules_are_added_listed_and_deleted(vpp):
+    vpp.mmb("add id 3 udp-dport 53 drop")
+    vpp.mmb("add id 5 prio 7 name web tcp-dport 80 accept")
+    assert set(vpp.rules()) == {3, 5}
+    vpp.mmb("del 3")
+    assert set(vpp.rules()) == {5}
+    assert "53" not in vpp.mmb("list") and "web" in vpp.mmb("list")
+    vpp.mmb("flush")
+    assert vpp.rules() == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("add tcp-dprot 80 drop", ["mmb add: ", "tcp-dprot", "tcp-dport", "^"]),
+        ("add tcp-dport 80", ["mmb add: ", "drop"]),
+        ("add in nowhere drop", ["mmb add: ", "nowhere", "local0"]),
+        ("add ip-proto tcp map ip-saddr 192.0.2.1", ["mmb add: ", "add-stateful"]),
+        ("del 9", ["mmb del: ", "9"]),
+        ("enable nowhere", ["mmb enable: ", "nowhere", "local0"]),
+        ("monitor", ["mmb monitor: ", "--socket"]),
+        ("apply /nowhere/at/all", ["mmb apply: ", "/nowhere/at/all"]),
+        ("frobnicate", ["frobnicate"]),
+    ],
+)
+def test_what_is_wrong_is_said_as_vpp_says_it(vpp, line, says):
+    vpp.mmb("add udp-dport 53 drop")
+    before = vpp.rules()
+    said = vpp.mmb(line)
+    assert [word for word in says if word not in said] == [], said
+    assert "error: " not in said
+    assert vpp.rules() == before
+
+
+def test_a_file_with_errors_changes_nothing_and_all_of_them_are_shown(vpp, tmp_path):
+    vpp.mmb("add udp-dport 53 drop")
+    before = vpp.rules()
+    file = tmp_path / "wrong.mmb"
+    file.write_text("add tcp-dport 80 drop\nadd tcp-dprot 80 drop\nadd udp-dport 99999 drop\n")
+    said = vpp.mmb(f"apply {file}")
+    assert f"{file}:2" in said and f"{file}:3" in said
+    assert vpp.rules() == before
+
+
+def test_a_long_listing_comes_whole(vpp):
+    rules = [f"add udp-dport {number % 60_000 + 1} ip-id {number % 7} drop" for number in range(1, MANY + 1)]
+    vpp.apply("".join(f"{rule}\n" for rule in rules))
+    lines = vpp.mmb("list --terse").splitlines()[1:]
+    assert [line.split(maxsplit=1) for line in lines if line] == [[str(n), rule] for n, rule in enumerate(rules, start=1)]
+    assert vpp.mmb("list").rstrip().endswith(f"{MANY} rules")
+
+
+def test_every_show_answers(vpp):
+    vpp.mmb("add-stateful udp-dport 53 accept")
+    for what in ("tables", "ports", "errors", "runtime", "settings", "version", "connections", "conn summary"):
+        said = vpp.mmb(f"show {what}")
+        assert said.strip() and "unknown" not in said, what
+        assert vpp.ask(f"show mmb {what}").split() != []
+    assert "local0" in vpp.mmb("show ports")
+
+
+def test_the_socket_and_the_command_line_see_the_same(vpp):
+    vpp.client("add id 1 udp-dport 53 drop")
+    assert "udp-dport 53" in vpp.mmb("list")
+    vpp.mmb("add id 2 udp-dport 54 drop")
+    assert set(vpp.rules()) == {1, 2}
+    vpp.client("del 1")
+    assert "udp-dport 53" not in vpp.mmb("list")
+
+
+def test_what_was_saved_can_be_applied(vpp, tmp_path):
+    vpp.mmb("add id 4 name web tcp-dport 80 mod tcp-dport 8080")
+    file = tmp_path / "saved.mmb"
+    vpp.mmb(f"save {file}")
+    before = vpp.rules()
+    vpp.mmb("flush")
+    vpp.mmb(f"apply {file}")
+    assert vpp.rules() == before

@@ -1,0 +1,49 @@
+"""What startup.conf says of mmb."""
+
+import pytest
+
+from lab.vpp import PLUGIN, DidNotStart, Vpp
+
+from .plugin import WithMmb
+
+
+def test_vpp_starts_with_the_policy_of_its_file(tmp_path):
+    policy = tmp_path / "policy.mmb"
+    policy.write_text("add id 7 udp-dport 53 drop\nadd id 9 in host-later tcp-dport 80 drop\n")
+    with WithMmb(tmp_path / "vpp", policy=policy) as vpp:
+        assert set(vpp.rules()) == {7, 9}
+        assert "mmb_plugin.so" in vpp.ask("show plugins")
+        assert vpp.control.exists()
+        assert vpp.stop() == 0
+        assert not vpp.control.exists()
+
+
+def test_vpp_does_not_start_with_a_policy_that_is_wrong(tmp_path):
+    policy = tmp_path / "policy.mmb"
+    policy.write_text("add udp-dport 53 drop\nadd tcp-dprot 80 drop\n")
+    with pytest.raises(DidNotStart) as said, WithMmb(tmp_path / "vpp", policy=policy):
+        pass
+    assert f"{policy}:2" in str(said.value) and "tcp-dport" in str(said.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [
+        ("frobnicate", "frobnicate"),
+        ("seed many", "many"),
+        ("policy /nowhere/at/all", "/nowhere/at/all"),
+        ("policy", "policy"),
+    ],
+)
+def test_vpp_does_not_start_with_a_section_that_is_wrong(tmp_path, section, says):
+    with pytest.raises(DidNotStart) as said, WithMmb(tmp_path / "vpp", section=section):
+        pass
+    assert "mmb" in str(said.value) and says in str(said.value)
+
+
+def test_without_a_socket_the_command_line_is_all_there_is(tmp_path):
+    with Vpp(tmp_path / "vpp", plugin=PLUGIN, sections="mmb { no-socket }") as vpp:
+        assert "no control socket" in vpp.ask("mmb monitor")
+        vpp.ask("mmb add udp-dport 53 drop")
+        assert "udp-dport 53" in vpp.ask("mmb list")
+        assert not list(vpp.folder.glob("mmb*.sock"))
