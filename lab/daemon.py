@@ -24,9 +24,10 @@ def numbered(commands):
     a number again."""
     last = 0
     for command in commands:
-        verb = re.match(r"(?:mmb )?add\S*(?: id (\d+))?", command)
-        if verb and verb[1]:
-            last = max(last, int(verb[1]))
+        verb = re.match(r"(?:mmb )?add\S*", command)
+        given = re.match(r"(?:mmb )?add\S*(?: (?:prio|name) \S+)* id (\d+)", command)
+        if given:
+            last = max(last, int(given[1]))
         elif verb:
             last += 1
             command = f"{verb[0]} id {last}{command[verb.end():]}"

@@ -20,12 +20,12 @@ set interface state {IN} up
 set interface state {OUT} up
 set interface ip address {IN} 203.0.113.1/30
 set interface ip address {OUT} 203.0.113.5/30
-set interface ip address {IN} 2001:db8:ffff::1/64
-set interface ip address {OUT} 2001:db8:fffe::1/64
+set interface ip address {IN} fd6d:6d62:1::1/64
+set interface ip address {OUT} fd6d:6d62:2::1/64
 set ip neighbor {OUT} 203.0.113.6 {NEXT_HOP}
-set ip neighbor {OUT} 2001:db8:fffe::2 {NEXT_HOP}
+set ip neighbor {OUT} fd6d:6d62:2::2 {NEXT_HOP}
 ip route add 0.0.0.0/0 via 203.0.113.6 {OUT}
-ip route add ::/0 via 2001:db8:fffe::2 {OUT}
+ip route add ::/0 via fd6d:6d62:2::2 {OUT}
 """
 
 

@@ -1,6 +1,14 @@
-"""Frames through VPP, and through `mmb replay`."""
+"""Frames through VPP, and through `mmb replay`: what the one makes of them beside the other."""
 
-from captures import read_pcap, write_pcap
+import re
+from dataclasses import dataclass
+
+from captures import read_pcap, replay, write_pcap
+
+from lab.generator import IN
+
+from .compare import same_packets
+from .routing import refused, routed
 
 
 def play(generator, frames, **how):
@@ -11,3 +19,50 @@ def play(generator, frames, **how):
     with generator.captured(left):
         generator.play(came, **how)
     return [frame for _, frame in read_pcap(left)] if left.exists() else [], generator.vpp.errors()
+
+
+@dataclass
+class Expected:
+    """What has to become of frames."""
+
+    frames: list
+    out: list  # (number, packet as VPP sends it, without link header)
+    drops: dict
+    rules: dict  # packets by rule
+
+
+def expect(mmb, folder, policy, frames):
+    """What `mmb replay` makes of those frames that VPP routes before and after."""
+    frames = [frame for frame in frames if refused(frame) is None]
+    there = re.sub(rf"\b(in\s+(?:[!=]=\s+)?){IN}\b", r"\1a", policy)
+    out, _ = replay(mmb, folder, there, frames)
+    unroutable = {number for number, frame in out if routed(frame) is None}
+    frames = [frame for number, frame in enumerate(frames) if number not in unroutable]
+    out, summary = replay(mmb, folder, there, frames)
+    rules = {rule["id"]: rule["packets"] for rule in summary["rules"]}
+    return Expected(frames, [(number, routed(frame)) for number, frame in out], summary["drops"], rules)
+
+
+def drops_of_nodes(errors):
+    """What `show errors` says of mmb's nodes, by reason. No other node may have counted anything."""
+    drops, others = {}, {}
+    for (node, reason), count in errors.items():
+        if "mmb" in node:
+            drops[reason] = drops.get(reason, 0) + count
+        else:
+            others[node, reason] = count
+    assert others == {}
+    return drops
+
+
+def same_as_replay(generator, expected, **how):
+    """VPP, in which the policy is in force, does to the frames what is expected, and counts it."""
+    vpp = generator.vpp
+    before = vpp.drops()
+    out, errors = play(generator, expected.frames, **how)
+    same_packets(out, expected.out, expected.frames)
+    since = {reason: count - before.get(reason, 0) for reason, count in vpp.drops().items()}
+    assert {reason: count for reason, count in since.items() if count} == expected.drops
+    assert drops_of_nodes(errors) == expected.drops
+    assert {number: rule["packets"] for number, rule in vpp.rules().items()} == expected.rules
+    assert len(expected.frames) == len(out) + sum(expected.drops.values())
