@@ -1,5 +1,5 @@
-//! The straight run for what most packets are: untagged Ethernet, an IPv4 header of 20 bytes or an IPv6 header without
-//! extensions, a whole TCP or UDP segment.
+//! The straight run for what most packets are: untagged Ethernet or no link header, an IPv4 header of 20 bytes or an IPv6 header
+//! without extensions, a whole TCP or UDP segment. Places are counted as behind an Ethernet header, and put right in the end.
 //!
 //! A vector's candidates are laid out as columns, one 32-bit word of all packets side by side, in the places that these
 //! words have in header keys. So [`Candidates::check`] looks at as many packets at once as a register holds, without a
@@ -13,9 +13,9 @@ use crate::view::{LinkType, Packet};
 
 /// Offset of the IP header behind an untagged Ethernet header.
 const AT: usize = 14;
-/// The part of an Ethernet frame that every candidate has: up to the shorter of the transport headers.
-const FIXED_IP4: usize = AT + IP4_HEADER + SHORT_HEADER;
-const FIXED_IP6: usize = AT + IP6_HEADER + SHORT_HEADER;
+/// What every candidate has: its IP header and the shorter of the transport headers.
+const FIXED_IP4: usize = IP4_HEADER + SHORT_HEADER;
+const FIXED_IP6: usize = IP6_HEADER + SHORT_HEADER;
 /// The rest of the longer one.
 const TAIL: usize = TCP_HEADER - SHORT_HEADER;
 
@@ -45,7 +45,10 @@ pub struct Head<'a, const N: usize> {
     fixed: &'a [u8; N],
     /// What follows; nothing if it is too short for TCP.
     tail: Option<&'a [u8; TAIL]>,
+    /// With an Ethernet header.
     len: usize,
+    /// Bytes of that header which are not there.
+    lacks: u16,
 }
 
 impl<'a> Candidate<'a> {
@@ -53,16 +56,24 @@ impl<'a> Candidate<'a> {
     #[inline(always)]
     pub fn of(packet: &'a Packet<'_>) -> Option<Candidate<'a>> {
         let bytes = packet.bytes();
-        let (fixed, rest) = bytes.split_first_chunk::<FIXED_IP4>()?;
-        if packet.link != LinkType::Ethernet {
-            return None;
-        }
-        let len = bytes.len();
-        match u16::from_be_bytes([fixed[12], fixed[13]]) {
-            ETHER_IP4 => Some(Candidate::Ip4(Head { fixed, tail: rest.first_chunk(), len })),
+        let (ether, bytes, lacks) = match packet.link {
+            LinkType::Ethernet => {
+                let (link, bytes) = bytes.split_first_chunk::<AT>()?;
+                (u16::from_be_bytes([link[12], link[13]]), bytes, 0)
+            }
+            LinkType::RawIp if *bytes.first()? >> 4 == 6 => (ETHER_IP6, bytes, AT),
+            LinkType::RawIp => (ETHER_IP4, bytes, AT),
+            LinkType::Sll | LinkType::Sll2 => return None,
+        };
+        let (len, lacks) = (AT + bytes.len(), lacks as u16);
+        match ether {
+            ETHER_IP4 => {
+                let (fixed, rest) = bytes.split_first_chunk()?;
+                Some(Candidate::Ip4(Head { fixed, tail: rest.first_chunk(), len, lacks }))
+            }
             ETHER_IP6 => {
                 let (fixed, rest) = bytes.split_first_chunk()?;
-                Some(Candidate::Ip6(Head { fixed, tail: rest.first_chunk(), len }))
+                Some(Candidate::Ip6(Head { fixed, tail: rest.first_chunk(), len, lacks }))
             }
             _ => None,
         }
@@ -75,8 +86,8 @@ impl<const N: usize> Head<'_, N> {
     fn spread<const V: usize, const L: usize>(&self, lanes: &mut [[u32; V]; L], key: usize) {
         // Loops that are known when compiled: they unroll.
         let words = |bytes: &[u8], at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
-        for number in 0..(N - SHORT_HEADER - AT) / LANE {
-            lanes[lane(IP) + number][key] = words(self.fixed, AT + number * LANE);
+        for number in 0..(N - SHORT_HEADER) / LANE {
+            lanes[lane(IP) + number][key] = words(self.fixed, number * LANE);
         }
         for number in 0..SHORT_HEADER / LANE {
             lanes[lane(L4) + number][key] = words(self.fixed, N - SHORT_HEADER + number * LANE);
@@ -93,6 +104,8 @@ impl<const N: usize> Head<'_, N> {
 pub struct Candidates<const V: usize> {
     /// Length of the frame.
     lengths: [u32; V],
+    /// Bytes of its link header that are not there.
+    lacks: [u16; V],
     /// Offset of the end of the IP packet; 0 if the packet is not plain.
     ends: [u32; V],
     payloads: [u32; V],
@@ -104,7 +117,14 @@ pub struct Candidates<const V: usize> {
 impl<const V: usize> Default for Candidates<V> {
     fn default() -> Self {
         let none = [0; V];
-        Candidates { lengths: none, ends: none, payloads: none, payload_ends: none, heads: none }
+        Candidates {
+            lengths: none,
+            lacks: [0; V],
+            ends: none,
+            payloads: none,
+            payload_ends: none,
+            heads: none,
+        }
     }
 }
 
@@ -118,6 +138,7 @@ impl<const V: usize> Candidates<V> {
         key: u8,
     ) {
         self.lengths[usize::from(key)] = head.len as u32;
+        self.lacks[usize::from(key)] = head.lacks;
         head.spread(lanes, usize::from(key));
     }
 
@@ -209,7 +230,19 @@ impl<const V: usize> Candidates<V> {
         let key = usize::from(key);
         let [_, kind, flags, _] = self.heads[key].to_ne_bytes();
         let (end, payload, payload_end) = (self.ends[key], self.payloads[key] as u16, self.payload_ends[key]);
-        (end > 0).then_some(Layout { l4_kind: kind, proto: kind, flags, payload, end, payload_end, ..ip })
+        let lacks = self.lacks[key];
+        (end > 0).then(|| Layout {
+            l4_kind: kind,
+            proto: kind,
+            flags,
+            ip: ip.ip - lacks,
+            proto_at: ip.proto_at - lacks,
+            l4: ip.l4 - lacks,
+            payload: payload - lacks,
+            end: end - u32::from(lacks),
+            payload_end: payload_end - u32::from(lacks),
+            ..ip
+        })
     }
 }
 
