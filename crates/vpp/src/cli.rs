@@ -4,10 +4,13 @@
 //! and questions about connections wait for it. It shows what comes, piece by piece, and lets VPP go on in between; where VPP
 //! cannot, since the workers stand still for the command, it answers in their stead.
 
+use crate::lines::Lines;
 use crate::runtime::Runtime;
-use crate::sys::Main;
+use crate::sys::{ClientDid, Main};
 use mmb_client::{Errand, Failed, Gone, Misuse, Sink, Task};
 use mmb_policy::verb::COMMANDS;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -15,8 +18,12 @@ use std::time::Duration;
 /// Pieces of an answer that wait to be shown.
 const PIECES: usize = 8;
 
-/// How long VPP does something else before it asks for the first time whether there is an answer, and at most.
-const PAUSES: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(2)];
+/// Bytes of the longest answer. VPP keeps what its client has not read yet, however much that is.
+const MOST_SHOWN: usize = 32 << 20;
+
+/// How long VPP does something else before it looks whether there is more of an answer: at first, and in the end.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 
 /// A command of VPP's.
 pub(crate) struct CliCommand {
@@ -64,95 +71,112 @@ pub(crate) fn run(main: Main, number: usize, rest: &str) -> Result<(), String> {
     let runtime = Runtime::running().ok_or("mmb has not started")?;
     let verb = COMMANDS.get(number).map_or("", |info| info.name);
     let errand = Errand::from_line(&format!("{verb} {rest}")).map_err(|Misuse(what)| what)?;
-    if matches!(errand.task, Task::Monitor(_)) {
-        return Err(match runtime.socket() {
-            Some(path) => {
-                format!(
-                    "VPP's command line cannot be interrupted; use: mmb --socket {} monitor",
-                    path.display()
-                )
-            }
-            None => "VPP's command line cannot be interrupted, and there is no control socket".to_owned(),
-        });
+    let watches = matches!(errand.task, Task::Monitor(_));
+    if watches && !main.may_suspend() {
+        return Err(format!("VPP would stand still meanwhile; {}", elsewhere(runtime)));
     }
     if verb == "show" {
         runtime.interfaces.look(main);
     }
+    if watches {
+        main.output("watching connections; a key ends it\n");
+    }
+    let enough = Arc::new(AtomicBool::new(false));
     let (pieces, answer) = sync_channel(PIECES);
-    let work = move || {
-        let speaker = Speaker(pieces);
-        let done = runtime.errand(&errand, &speaker);
-        // Nobody is left to tell if this fails.
-        let _ = speaker.0.send(Piece::End(done));
+    let work = {
+        let enough = Arc::clone(&enough);
+        move || {
+            let speaker = Speaker(pieces);
+            let done = runtime.errand(&errand, &speaker, &|| enough.load(Ordering::Relaxed));
+            // Nobody is left to tell if this fails.
+            let _ = speaker.0.send(Piece::End(done));
+        }
     };
-    thread::Builder::new()
-        .name("mmb-errand".to_owned())
-        .spawn(work)
-        .map_err(|error| format!("cannot start a thread: {error}"))?;
-    let told = show(main, runtime, &answer);
+    let thread = thread::Builder::new().name("mmb-errand".to_owned());
+    thread.spawn(work).map_err(|error| format!("cannot start a thread: {error}"))?;
+    let told = Showing { main, runtime, watches, enough: &enough }.show(&answer);
+    drop(answer);
     let refused = runtime.interfaces.reconcile(main);
     told?;
     if refused.is_empty() { Ok(()) } else { Err(refused.join("\n")) }
 }
 
-/// Shows an answer until its end; what is told beside it is the error if the errand fails.
-fn show(main: Main, runtime: &Runtime, answer: &Receiver<Piece>) -> Result<(), String> {
-    let (mut lines, mut beside) = (Lines::default(), String::new());
-    let [mut pause, longest] = PAUSES;
-    loop {
-        match answer.try_recv() {
-            Ok(Piece::Out(text)) => main.output(&lines.take(&text)),
-            Ok(Piece::Err(text)) => beside.push_str(&text),
-            Ok(Piece::End(Ok(()))) => {
-                main.output(&lines.begun);
-                main.output(&beside);
-                return Ok(());
-            }
-            Ok(Piece::End(Err(Failed))) => return Err(as_vpp_says(&beside)),
-            Err(TryRecvError::Disconnected) => return Err("an internal error".to_owned()),
-            Err(TryRecvError::Empty) => {
-                wait(main, runtime, pause);
-                pause = longest.min(pause * 2);
-            }
-        }
+/// What to do that VPP's command line cannot.
+fn elsewhere(runtime: &Runtime) -> String {
+    match runtime.socket() {
+        Some(path) => format!("ask from outside, with mmb --socket {}", path.display()),
+        None => "ask from outside, by way of a control socket".to_owned(),
     }
 }
 
-/// Has VPP's threads look after their workers, and something else, for a while.
-fn wait(main: Main, runtime: &Runtime, pause: Duration) {
-    main.kick();
-    if main.may_suspend() {
-        main.suspend(pause);
-    } else {
-        runtime.stand_in(if main.workers_stand_still() { main.threads() } else { 1 });
-        thread::sleep(pause);
+/// An answer that is being shown.
+struct Showing<'a> {
+    main: Main,
+    runtime: &'a Runtime,
+    /// It has no end of its own.
+    watches: bool,
+    /// Says that it is to end.
+    enough: &'a AtomicBool,
+}
+
+impl Showing<'_> {
+    /// Shows an answer until its end, or until nobody looks at it any more; what is told beside it is the error if the errand fails.
+    fn show(&self, answer: &Receiver<Piece>) -> Result<(), String> {
+        let (mut lines, mut beside, mut shown) = (Lines::default(), String::new(), 0);
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            match answer.try_recv() {
+                Ok(Piece::Out(text)) => {
+                    self.main.output(&lines.take(&text));
+                    shown += text.len();
+                    if shown > MOST_SHOWN {
+                        self.enough.store(true, Ordering::Relaxed);
+                        return Err(format!("that is too long for VPP; {}", elsewhere(self.runtime)));
+                    }
+                    // Time for VPP to hand it on.
+                    pause = SHORTEST_PAUSE;
+                }
+                Ok(Piece::Err(text)) => {
+                    beside.push_str(&text);
+                    continue;
+                }
+                Ok(Piece::End(Ok(()))) => {
+                    self.main.output(&lines.rest());
+                    self.main.output(&beside);
+                    return Ok(());
+                }
+                Ok(Piece::End(Err(Failed))) => return Err(as_vpp_says(&beside)),
+                Err(TryRecvError::Disconnected) => return Err("an internal error".to_owned()),
+                Err(TryRecvError::Empty) => pause = LONGEST_PAUSE.min(pause * 2),
+            }
+            self.wait(pause);
+            match self.main.client_did() {
+                ClientDid::Go => {
+                    self.enough.store(true, Ordering::Relaxed);
+                    return Ok(());
+                }
+                ClientDid::Type if self.watches => self.enough.store(true, Ordering::Relaxed),
+                ClientDid::Type | ClientDid::Nothing => {}
+            }
+        }
+    }
+
+    /// Has VPP's threads look after their workers, and something else, for a while.
+    fn wait(&self, pause: Duration) {
+        self.main.kick();
+        if self.main.may_suspend() {
+            self.main.suspend(pause);
+        } else {
+            let threads = if self.main.workers_stand_still() { self.main.threads() } else { 1 };
+            self.runtime.stand_in(threads);
+            thread::sleep(pause);
+        }
     }
 }
 
 /// Errors without the word that VPP puts its own in place of.
 fn as_vpp_says(errors: &str) -> String {
     errors.strip_prefix("error: ").unwrap_or(errors).trim_end().to_owned()
-}
-
-/// Whole lines of an answer, of which the pieces may end anywhere.
-#[derive(Default)]
-struct Lines {
-    begun: String,
-}
-
-impl Lines {
-    /// Takes a piece; returns the lines that are whole now.
-    fn take(&mut self, piece: &str) -> String {
-        let Some(end) = piece.rfind('\n') else {
-            self.begun.push_str(piece);
-            return String::new();
-        };
-        let mut whole = std::mem::take(&mut self.begun);
-        let (lines, begun) = piece.split_at(end + 1);
-        whole.push_str(lines);
-        self.begun.push_str(begun);
-        whole
-    }
 }
 
 /// Where an errand's words go: to VPP's main thread, which shows them.

@@ -17,6 +17,7 @@ mod cli;
 mod config;
 mod host;
 mod interfaces;
+mod lines;
 mod nodes;
 mod ports;
 mod runtime;

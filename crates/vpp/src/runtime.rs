@@ -11,7 +11,7 @@ use crate::host::VppHost;
 use crate::interfaces::Interfaces;
 use crate::nodes::seat::Seat;
 use crate::ports::{self, Ports};
-use crate::sys::{Level, Main};
+use crate::sys::{self, Level, Main};
 use mmb_client::policy_file::{self, Unreadable};
 use mmb_client::{Errand, Failed, Gone, Runner, Sink};
 use mmb_control::{BindError, Client, ClientError, Daemon, Limits, Refusal, Server};
@@ -19,6 +19,7 @@ use mmb_engine::{Engine, Forward, NoCycles, PortSpec};
 use mmb_policy::{Policy, Test};
 use std::cell::RefCell;
 use std::os::unix::net::UnixStream;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -158,6 +159,7 @@ impl Runtime {
 
     /// Makes interfaces that came known to the engine and frees what is used no more, where nobody waits for it.
     fn keep(&self) {
+        sys::step_aside();
         loop {
             thread::sleep(HOUSEKEEPING);
             self.meet_ports();
@@ -174,11 +176,16 @@ impl Runtime {
         }
     }
 
-    /// Does an errand of VPP's command line, as the client that it is.
+    /// Does an errand of VPP's command line, as the client that it is. One that has no end of its own ends at `enough`.
     ///
     /// # Errors
     /// It did not work, and the sink was told why.
-    pub(crate) fn errand(&self, errand: &Errand, sink: &dyn Sink) -> Result<(), Failed> {
+    pub(crate) fn errand(
+        &self,
+        errand: &Errand,
+        sink: &dyn Sink,
+        enough: &dyn Fn() -> bool,
+    ) -> Result<(), Failed> {
         let connect = || {
             let (ours, theirs) = UnixStream::pair()?;
             let server = lock(&self.server);
@@ -188,13 +195,14 @@ impl Runtime {
         let runner = Runner {
             connect: &connect,
             sink,
-            enough: &|| false,
+            enough,
             json: false,
             standard_streams: false,
             own_words: &[],
             no_daemon: "",
             watching: "",
         };
+        sys::step_aside();
         self.meet_ports();
         runner.run(errand)
     }
@@ -265,22 +273,32 @@ fn listen(
     socket: Socket,
     daemon: &Arc<Mutex<Daemon>>,
 ) -> Result<(Server, Option<PathBuf>), StartError> {
-    let bind = |path: &Path| Server::bind(path, Arc::clone(daemon));
-    let unbound = || (Server::unbound(Arc::clone(daemon), Limits::default()), None);
-    match socket {
-        Socket::Off => Ok(unbound()),
-        Socket::At(path) => Ok((bind(&path)?, Some(path))),
-        Socket::Usual => {
-            let path = main.runtime_dir().unwrap_or(Path::new("/run/vpp")).join(SOCKET);
-            match bind(&path) {
-                Ok(server) => Ok((server, Some(path))),
-                Err(why) => {
-                    main.log(Level::Warning, &format!("no control socket: {why}"));
-                    Ok(unbound())
-                }
-            }
+    let (path, must) = match socket {
+        Socket::Off => return Ok((unbound(daemon), None)),
+        Socket::At(path) => (path, true),
+        Socket::Usual => (main.runtime_dir().unwrap_or(Path::new("/run/vpp")).join(SOCKET), false),
+    };
+    // The thread that accepts runs where the one that starts it does.
+    let bound = thread::scope(|scope| {
+        let bind = scope.spawn(|| {
+            sys::step_aside();
+            Server::bind(&path, Arc::clone(daemon))
+        });
+        bind.join().unwrap_or_else(|panic| resume_unwind(panic))
+    });
+    match bound {
+        Ok(server) => Ok((server, Some(path))),
+        Err(why) if must => Err(why.into()),
+        Err(why) => {
+            main.log(Level::Warning, &format!("no control socket: {}", sys::chain(&why)));
+            Ok((unbound(daemon), None))
         }
     }
+}
+
+/// A server whose only clients are commands of VPP's.
+fn unbound(daemon: &Arc<Mutex<Daemon>>) -> Server {
+    Server::unbound(Arc::clone(daemon), Limits::default())
 }
 
 /// A lock, whoever panicked while holding it: a policy is replaced as a whole or not at all, and a worker that failed within a

@@ -2,6 +2,11 @@
  *
  * All of it runs on VPP's main thread but mmb-tick, which runs on each. */
 
+/* Threads' cores. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+
 #include <vlib/vlib.h>
 #include <vlib/log.h>
 #include <vlib/threads.h>
@@ -22,6 +27,34 @@ void mmb_rs_interface (u32 sw_if_index, u32 is_add);
 void mmb_rs_process (u32 turn);
 uword mmb_rs_tick (vlib_main_t *vm);
 
+/* The cores that VPP's threads leave free of those that it may use; known once it read its configuration. */
+static cpu_set_t mmb_free;
+
+static void
+mmb_find_free_cores (void)
+{
+  vlib_thread_main_t *tm = vlib_get_thread_main ();
+  vlib_thread_registration_t **tr;
+  clib_bitmap_t *free = clib_bitmap_dup (tm->cpu_core_bitmap);
+  uword core;
+  free = clib_bitmap_set (free, tm->main_lcore, 0);
+  vec_foreach (tr, tm->registrations)
+    free = clib_bitmap_andnot (free, tr[0]->coremask);
+  clib_bitmap_foreach (core, free)
+    if (core < CPU_SETSIZE)
+      CPU_SET (core, &mmb_free);
+  clib_bitmap_free (free);
+}
+
+/* Has the calling thread, which is none of VPP's, run where VPP does not, if there is such a core; else it stays where VPP's main
+ * thread is. */
+void
+mmb_shim_step_aside (void)
+{
+  if (CPU_COUNT (&mmb_free))
+    pthread_setaffinity_np (pthread_self (), sizeof (mmb_free), &mmb_free);
+}
+
 VLIB_REGISTER_LOG_CLASS (mmb_log, static) = {
   .class_name = "mmb",
 };
@@ -34,6 +67,7 @@ mmb_config (vlib_main_t *vm, unformat_input_t *input)
   while ((c = unformat_get_input (input)) != UNFORMAT_END_OF_INPUT)
     vec_add1 (text, c);
   vec_add1 (text, 0);
+  mmb_find_free_cores ();
   clib_error_t *error = mmb_rs_config ((char *) text);
   vec_free (text);
   return error;
@@ -175,12 +209,45 @@ mmb_shim_workers_stand_still (void)
   return vlib_worker_thread_barrier_held ();
 }
 
-/* Whether mmb_shim_suspend may be called: in a process, and not while others wait behind a barrier. */
+/* Whether the process that runs is one whose name begins so. */
+static int
+mmb_in_process (const char *name)
+{
+  vlib_main_t *vm = vlib_get_main ();
+  if (!vlib_in_process_context (vm))
+    return 0;
+  vlib_node_t *node =
+    vlib_get_node (vm, vlib_get_current_process_node_index (vm));
+  return !strncmp ((char *) node->name, name, strlen (name));
+}
+
+/* Whether mmb_shim_suspend may be called: in a process that only carries commands out, and not while others wait behind a barrier. */
 int
 mmb_shim_may_suspend (void)
 {
-  return vlib_in_process_context (vlib_get_main ()) &&
+  return (mmb_in_process ("unix-cli-process-") ||
+	  mmb_in_process ("startup-config-process")) &&
 	 (vlib_get_n_threads () < 2 || !vlib_worker_thread_barrier_held ());
+}
+
+/* Whether such an event waits for the process that runs, which it goes on doing. */
+static int
+mmb_event_waits (uword event)
+{
+  vlib_process_t *p = vlib_get_current_process (vlib_get_main ());
+  uword *type = hash_get (p->event_type_index_by_type_opaque, event);
+  return type && clib_bitmap_get (p->non_empty_event_type_bitmap, type[0]);
+}
+
+/* What the client did since it gave the command that runs: 0 nothing, 1 typed something, 2 went. */
+u32
+mmb_shim_client_did (void)
+{
+  if (!mmb_in_process ("unix-cli-process-"))
+    return 0;
+  if (mmb_event_waits (UNIX_CLI_PROCESS_EVENT_QUIT))
+    return 2;
+  return mmb_event_waits (UNIX_CLI_PROCESS_EVENT_READ_READY);
 }
 
 void
@@ -251,17 +318,25 @@ mmb_shim_interface (u32 sw_if_index, mmb_interface_t *out)
   return 1;
 }
 
-/* Puts mmb's nodes into an interface's ways of packets, or takes them out; returns 0 or VPP's error. */
+static int
+mmb_feature (const char *arc, const char *node, u32 sw_if_index, int on)
+{
+  return vnet_feature_enable_disable (arc, node, sw_if_index, on, 0, 0);
+}
+
+/* Puts mmb's nodes into an interface's ways of packets, or takes them out; returns 0, or VPP's error and nothing is changed. */
 int
 mmb_shim_switch (u32 sw_if_index, int on)
 {
   vlib_main_t *vm = vlib_get_main ();
   vlib_worker_thread_barrier_sync (vm);
-  int error = vnet_feature_enable_disable ("ip4-unicast", "ip4-mmb-classify",
-					   sw_if_index, on, 0, 0);
+  int error = mmb_feature ("ip4-unicast", "ip4-mmb-classify", sw_if_index, on);
   if (!error)
-    error = vnet_feature_enable_disable ("ip6-unicast", "ip6-mmb-classify",
-					 sw_if_index, on, 0, 0);
+    {
+      error = mmb_feature ("ip6-unicast", "ip6-mmb-classify", sw_if_index, on);
+      if (error)
+	mmb_feature ("ip4-unicast", "ip4-mmb-classify", sw_if_index, !on);
+    }
   vlib_worker_thread_barrier_release (vm);
   return error;
 }

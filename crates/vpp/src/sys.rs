@@ -20,6 +20,7 @@ use vpp_plugin::vppinfra::error::ErrorStack;
 const NAME: usize = 64;
 
 unsafe extern "C" {
+    fn mmb_shim_step_aside();
     fn mmb_shim_kick();
     fn mmb_shim_threads() -> u32;
     fn mmb_shim_core(thread: u32) -> u32;
@@ -33,6 +34,7 @@ unsafe extern "C" {
     ) -> *mut clib_error_t;
     fn mmb_shim_output(text: *const c_char);
     fn mmb_shim_may_suspend() -> c_int;
+    fn mmb_shim_client_did() -> u32;
     fn mmb_shim_workers_stand_still() -> c_int;
     fn mmb_shim_suspend(seconds: f64);
     fn mmb_shim_runtime_dir() -> *const c_char;
@@ -76,6 +78,17 @@ pub(crate) struct Interface {
     pub(crate) mtu: u32,
     /// It is switched on, and so is its link.
     pub(crate) up: bool,
+}
+
+/// What a client of VPP's command line did while its command runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientDid {
+    /// It waits.
+    Nothing,
+    /// It pressed a key.
+    Type,
+    /// It went.
+    Go,
 }
 
 /// VPP could not be asked: the number that it gave as the reason.
@@ -147,6 +160,16 @@ impl Main {
     pub(crate) fn may_suspend(self) -> bool {
         // SAFETY: reads the state of the main thread.
         unsafe { mmb_shim_may_suspend() != 0 }
+    }
+
+    /// What whoever gave the command that runs did since. VPP itself hears of it when the command is done.
+    pub(crate) fn client_did(self) -> ClientDid {
+        // SAFETY: reads the state of the main thread.
+        match unsafe { mmb_shim_client_did() } {
+            0 => ClientDid::Nothing,
+            1 => ClientDid::Type,
+            _ => ClientDid::Go,
+        }
     }
 
     /// Whether no worker works for as long as VPP waits for what it called.
@@ -221,6 +244,12 @@ impl Main {
     }
 }
 
+/// Has the thread that calls, which is none of VPP's, and those that it starts run on cores that VPP leaves free, if there are any.
+pub(crate) fn step_aside() {
+    // SAFETY: reads what was written before there was a thread of ours, and changes only where this one runs.
+    unsafe { mmb_shim_step_aside() }
+}
+
 /// An error as VPP passes them on; vpp-plugin's own takes the text for a format.
 fn error(text: &str) -> *mut clib_error_t {
     let text = c_string(text);
@@ -229,7 +258,7 @@ fn error(text: &str) -> *mut clib_error_t {
 }
 
 /// An error and what caused it, on one line.
-fn chain(error: &dyn Error) -> String {
+pub(crate) fn chain(error: &dyn Error) -> String {
     let causes = std::iter::successors(Some(error), |&error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
