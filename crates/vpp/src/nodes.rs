@@ -16,6 +16,7 @@ mod chain;
 mod counters;
 mod decide;
 mod graph;
+mod order;
 mod rewrite;
 pub(crate) mod seat;
 mod trace;
@@ -47,6 +48,7 @@ pub(crate) fn tick(vm: &MainRef) -> usize {
     let mut seat = runtime.seat(vm.thread_index());
     // No frame waits when VPP runs its input nodes: what is left of jobs, no node will ask for.
     seat.worker.forget_jobs();
+    seat.detours.clear();
     seat.worker.process(runtime.now_ns(), &Tsc, &mut [], &mut []);
     decide::give_out(runtime, &mut seat, vm)
 }

@@ -102,7 +102,7 @@ fn decide(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origin, m
 /// Decides about the first packets of a frame: all, unless long chains among them need too much room. Returns how many.
 fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origin, frame: &[u32]) -> usize {
     let mut ways = Ways::default();
-    let Seat { worker, copies, accounts, held } = seat;
+    let Seat { worker, copies, accounts, held, detours } = seat;
     let mut free = copies.free();
     let mut vector = Vector { packets: ArrayVec::new(), buffers: ArrayVec::new() };
     let pool = Pool::of(call.vm);
@@ -168,11 +168,17 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origi
     if traces {
         add_traces(call, &vector, &verdicts, &jobs, accounts);
     }
-    for ((&(index, buffer), verdict), job) in vector.buffers.iter().zip(verdicts).zip(jobs) {
+    let packets = vector.buffers.iter().zip(&vector.packets);
+    for ((&(index, buffer), packet), (verdict, job)) in packets.zip(verdicts.into_iter().zip(jobs)) {
         match verdict {
             Verdict::Send(_) => match job {
                 Some(job) => {
+                    detours.begin(packet);
                     buffer.set_number(job.number());
+                    ways.send(index, REWRITE);
+                }
+                None if detours.follows(packet) => {
+                    buffer.set_number(0);
                     ways.send(index, REWRITE);
                 }
                 None => ways.send(index, call.next_feature(buffer)),

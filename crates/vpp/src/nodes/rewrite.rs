@@ -30,49 +30,47 @@ pub(super) fn run(call: &Call<'_>, mut frame: &[u32]) {
 
 /// Rewrites the first packets of a frame: all, unless long chains among them need too much room. Returns how many.
 fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, frame: &[u32]) -> usize {
-    let Seat { worker, copies, .. } = seat;
+    let Seat { worker, copies, detours, .. } = seat;
     let mut free = copies.free();
     let mut packets: ArrayVec<Packet<'_>, VECTOR> = ArrayVec::new();
-    let mut buffers: ArrayVec<(Buffer, u32), VECTOR> = ArrayVec::new();
     let mut jobs: ArrayVec<Job, VECTOR> = ArrayVec::new();
-    let mut onward: ArrayVec<u32, VECTOR> = ArrayVec::new();
-    let mut lost: ArrayVec<u32, VECTOR> = ArrayVec::new();
+    let mut places: ArrayVec<Place, VECTOR> = ArrayVec::new();
+    let mut nexts: ArrayVec<u16, VECTOR> = ArrayVec::new();
     let pool = Pool::of(call.vm);
     let mut last = (u32::MAX, PortId(u16::MAX));
-    let mut taken = 0;
     for &index in frame {
         // SAFETY: VPP gave the node these.
         let buffer = unsafe { pool.buffer(index) };
+        let Some(job) = Job::of(buffer.number()) else {
+            // It only follows others.
+            nexts.push(call.next_feature(buffer));
+            continue;
+        };
         let interface = buffer.interface();
         if interface != last.0 {
             last = (interface, runtime.interfaces.ports.port_of(interface));
         }
-        let mut packet = None;
-        if buffer.is_chained() {
+        let packet = if buffer.is_chained() {
             // SAFETY: the chain is ours.
             match unsafe { free.take(call.vm.as_ptr(), buffer, pool.data_end(), last.1) } {
                 Taken::Full => break,
-                Taken::Copy(copy) => packet = Some(copy),
-                Taken::Alone | Taken::Lost => {}
+                Taken::Copy(copy) => Some(copy),
+                Taken::Alone | Taken::Lost => None,
             }
         } else {
             // SAFETY: nothing else of this node looks into the buffer while the vector is worked on.
-            packet = unsafe { buffer.packet(pool, last.1) };
+            unsafe { buffer.packet(pool, last.1) }
+        };
+        if let Some(packet) = packet {
+            places.push(Place { at: nexts.len(), buffer, len: packet.len() as u32 });
+            packets.push(packet);
+            jobs.push(job);
+        } else {
+            call.set_error(buffer, Dropped::Internal);
         }
-        taken += 1;
-        match (packet, Job::of(buffer.number())) {
-            (Some(packet), Some(job)) => {
-                buffers.push((buffer, packet.len() as u32));
-                packets.push(packet);
-                jobs.push(job);
-                onward.push(index);
-            }
-            _ => {
-                call.set_error(buffer, Dropped::Internal);
-                lost.push(index);
-            }
-        }
+        nexts.push(DROP);
     }
+    let taken = nexts.len();
     let mut verdicts = [Verdict::Send(PortId(u16::MAX)); VECTOR];
     for (verdict, packet) in verdicts.iter_mut().zip(&packets) {
         *verdict = Verdict::Send(packet.port);
@@ -80,28 +78,30 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, frame: &[u32]
     let rewritten = catch_unwind(AssertUnwindSafe(|| {
         worker.rewrite(&Tsc, &mut packets, &jobs, &mut verdicts[..]);
     }));
-    let mut nexts: ArrayVec<u16, VECTOR> = ArrayVec::new();
-    for ((packet, &(buffer, before)), verdict) in packets.iter().zip(&buffers).zip(verdicts) {
-        let next = match (&rewritten, verdict) {
-            (Ok(()), Verdict::Send(_)) if settle(call, buffer, packet, before) => call.next_feature(buffer),
-            (Ok(()), Verdict::Drop(reason)) => {
-                call.set_error(buffer, Dropped::For(reason));
-                DROP
+    for ((packet, &Place { at, buffer, len }), verdict) in packets.iter().zip(&places).zip(verdicts) {
+        let why = match verdict {
+            _ if rewritten.is_err() => Dropped::Internal,
+            Verdict::Drop(reason) => Dropped::For(reason),
+            _ if settle(call, buffer, packet, len) => {
+                nexts[at] = call.next_feature(buffer);
+                continue;
             }
-            (Ok(()), Verdict::Send(_)) => {
-                call.set_error(buffer, Dropped::For(DropReason::NoBuffer));
-                DROP
-            }
-            _ => {
-                call.set_error(buffer, Dropped::Internal);
-                DROP
-            }
+            _ => Dropped::For(DropReason::NoBuffer),
         };
-        nexts.push(next);
+        call.set_error(buffer, why);
     }
-    call.enqueue(&onward, &nexts);
-    call.drop_all(&lost);
+    call.enqueue(&frame[..taken], &nexts);
+    detours.end(taken);
     taken
+}
+
+/// A packet that is rewritten.
+struct Place {
+    /// Its number in the frame.
+    at: usize,
+    buffer: Buffer,
+    /// Its bytes before.
+    len: u32,
 }
 
 /// Has the buffer hold the packet as it is now. False if it cannot.

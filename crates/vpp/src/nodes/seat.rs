@@ -1,6 +1,7 @@
 //! What a thread of VPP works with.
 
 use super::chain::Copies;
+use super::order::Detours;
 use mmb_engine::{Account, Worker};
 
 /// One thread's part of the engine.
@@ -12,6 +13,7 @@ pub(crate) struct Seat {
     /// Why the packets of a vector get what they get, while somebody traces.
     pub(super) accounts: Vec<Account>,
     pub(super) held: Held,
+    pub(super) detours: Detours,
 }
 
 /// How the ways of held packets go on, by their numbers.
@@ -29,7 +31,13 @@ pub(super) struct Way {
 
 impl Seat {
     pub(crate) fn new(worker: Worker) -> Seat {
-        Seat { worker, copies: Copies::new(), accounts: Vec::new(), held: Held(Vec::new()) }
+        Seat {
+            worker,
+            copies: Copies::new(),
+            accounts: Vec::new(),
+            held: Held(Vec::new()),
+            detours: Detours::new(),
+        }
     }
 }
 
