@@ -5,7 +5,7 @@
 //! `nodes` of the interfaces that are enabled; what is typed behind `mmb` in VPP's command line goes the way of any other client's
 //! requests.
 //!
-//! `sys` is the only door to VPP outside of the nodes. Unsafe code stays in these two.
+//! `sys` is the only door to VPP outside of the nodes. Unsafe code stays in these two and in `memory`, the allocator.
 
 #[cfg(have_vpp)]
 const _: () = assert!(
@@ -18,6 +18,7 @@ mod config;
 mod host;
 mod interfaces;
 mod lines;
+mod memory;
 mod nodes;
 mod ports;
 mod runtime;

@@ -9,6 +9,7 @@ use crate::cli;
 use crate::config::{Config, ConfigError, Socket};
 use crate::host::VppHost;
 use crate::interfaces::Interfaces;
+use crate::memory;
 use crate::nodes::seat::Seat;
 use crate::ports::{self, Ports};
 use crate::sys::{self, Level, Main};
@@ -163,7 +164,10 @@ impl Runtime {
         loop {
             thread::sleep(HOUSEKEEPING);
             self.meet_ports();
-            lock(&self.daemon).tidy();
+            let large = lock(&self.daemon).tidy();
+            if large {
+                memory::give_back();
+            }
         }
     }
 
