@@ -94,10 +94,9 @@ pub(crate) fn run(main: Main, number: usize, rest: &str) -> Result<(), String> {
     };
     let thread = thread::Builder::new().name("mmb-errand".to_owned());
     thread.spawn(work).map_err(|error| format!("cannot start a thread: {error}"))?;
-    let told = Showing { main, runtime, watches, enough: &enough }.show(&answer);
-    drop(answer);
-    let refused = runtime.interfaces.reconcile(main);
-    told?;
+    let mut showing = Showing { main, runtime, watches, enough: &enough, refused: Vec::new() };
+    showing.show(&answer)?;
+    let refused = showing.refused;
     if refused.is_empty() { Ok(()) } else { Err(refused.join("\n")) }
 }
 
@@ -117,11 +116,13 @@ struct Showing<'a> {
     watches: bool,
     /// Says that it is to end.
     enough: &'a AtomicBool,
+    /// What VPP refused of what was asked for.
+    refused: Vec<String>,
 }
 
 impl Showing<'_> {
     /// Shows an answer until its end, or until nobody looks at it any more; what is told beside it is the error if the errand fails.
-    fn show(&self, answer: &Receiver<Piece>) -> Result<(), String> {
+    fn show(&mut self, answer: &Receiver<Piece>) -> Result<(), String> {
         let (mut lines, mut beside, mut shown) = (Lines::default(), String::new(), 0);
         let mut pause = SHORTEST_PAUSE;
         loop {
@@ -161,8 +162,9 @@ impl Showing<'_> {
         }
     }
 
-    /// Has VPP's threads look after their workers, and something else, for a while.
-    fn wait(&self, pause: Duration) {
+    /// Has VPP do what the errand waits for, and something else, for a while.
+    fn wait(&mut self, pause: Duration) {
+        self.refused.extend(self.runtime.interfaces.reconcile(self.main));
         self.main.kick();
         if self.main.may_suspend() {
             self.main.suspend(pause);

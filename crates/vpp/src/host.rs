@@ -1,6 +1,7 @@
 //! VPP as the control side's clients see it.
 
 use crate::interfaces::{Here, Interfaces};
+use crate::runtime::Runtime;
 use mmb_control::{Host, PortStatus, WorkerStatus};
 use mmb_policy::policy::Poll;
 use std::collections::{BTreeMap, HashMap};
@@ -44,6 +45,10 @@ impl Host for VppHost {
 
     fn set_ports(&self, said: &BTreeMap<String, bool>) {
         self.interfaces.say(said);
+        // At the start, on VPP's main thread, there is nothing to wait for.
+        if Runtime::running().is_some() {
+            self.interfaces.await_done();
+        }
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {

@@ -8,18 +8,20 @@ use crate::ports::Ports;
 use crate::runtime::Runtime;
 use crate::sys::{Interface, Level, Main};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long whoever says something waits until VPP has done it. VPP looks twenty times a second.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is known of VPP's interfaces.
 pub(crate) struct Interfaces {
     /// Which port each of them is.
     pub(crate) ports: Ports,
     here: Mutex<BTreeMap<u32, Here>>,
-    /// The names of which a policy says something, and whether they are to be enabled.
-    said: Mutex<BTreeMap<String, bool>>,
-    /// Something was said since VPP last did so.
-    news: AtomicBool,
+    orders: Mutex<Orders>,
+    /// VPP has done what was said.
+    done: Condvar,
 }
 
 /// An interface that is there.
@@ -31,14 +33,25 @@ pub(crate) struct Here {
     on: bool,
 }
 
+/// What VPP is to do.
+#[derive(Default)]
+struct Orders {
+    /// The names of which a policy says something, and whether they are to be enabled.
+    said: BTreeMap<String, bool>,
+    /// Counts what was said and which interfaces came.
+    given: u64,
+    /// Of these, VPP has done so many.
+    done: u64,
+}
+
 impl Interfaces {
     /// None.
     pub(crate) fn new() -> Interfaces {
         Interfaces {
             ports: Ports::new(),
             here: Mutex::default(),
-            said: Mutex::default(),
-            news: AtomicBool::new(false),
+            orders: Mutex::default(),
+            done: Condvar::new(),
         }
     }
 
@@ -56,17 +69,29 @@ impl Interfaces {
 
     /// Says which interfaces are to be enabled.
     pub(crate) fn say(&self, said: &BTreeMap<String, bool>) {
-        lock(&self.said).clone_from(said);
-        self.news.store(true, Ordering::Release);
+        let mut orders = lock(&self.orders);
+        orders.said.clone_from(said);
+        orders.given += 1;
+    }
+
+    /// Waits until VPP has done what was said. Not on VPP's main thread, which does it.
+    pub(crate) fn await_done(&self) {
+        let orders = lock(&self.orders);
+        let turn = orders.given;
+        let waited = self.done.wait_timeout_while(orders, PATIENCE, |orders| orders.done < turn);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Has VPP do what was said, if something was; returns what VPP refuses.
     pub(crate) fn reconcile(&self, main: Main) -> Vec<String> {
+        let (wanted, turn) = {
+            let orders = lock(&self.orders);
+            if orders.done == orders.given {
+                return Vec::new();
+            }
+            (orders.said.clone(), orders.given)
+        };
         let mut refused = Vec::new();
-        if !self.news.swap(false, Ordering::Acquire) {
-            return refused;
-        }
-        let wanted = lock(&self.said).clone();
         for (&number, here) in lock(&self.here).iter_mut() {
             let on = wanted.get(&here.facts.name) == Some(&true);
             if on == here.on {
@@ -80,6 +105,8 @@ impl Interfaces {
                 }
             }
         }
+        lock(&self.orders).done = turn;
+        self.done.notify_all();
         refused
     }
 
@@ -88,22 +115,20 @@ impl Interfaces {
         self.reconcile(main).iter().for_each(|refused| main.log(Level::Error, refused));
     }
 
+    /// An interface is there, perhaps under another name than before.
     fn came(&self, main: Main, number: u32) {
         let Some(facts) = main.interface(number) else { return };
         let mut here = lock(&self.here);
-        if let Some(known) = here.get_mut(&number) {
-            known.facts = facts;
-            return;
+        let known = here.get(&number);
+        let on = known.is_some_and(|known| known.on);
+        if known.is_none_or(|known| known.facts.name != facts.name) {
+            if self.ports.came(number, &facts.name).is_none() {
+                let what = format!("{}: too many interfaces; rules cannot name this one", facts.name);
+                main.log(Level::Warning, &what);
+            }
+            lock(&self.orders).given += 1;
         }
-        if self.ports.came(number, &facts.name).is_none() {
-            main.log(
-                Level::Warning,
-                &format!("{}: too many interfaces; rules cannot name this one", facts.name),
-            );
-        }
-        here.insert(number, Here { facts, on: false });
-        drop(here);
-        self.news.store(true, Ordering::Release);
+        here.insert(number, Here { facts, on });
     }
 
     fn went(&self, number: u32) {
