@@ -9,13 +9,13 @@ from .process import wait_until
 
 IN, OUT = "pg0", "pg1"
 # What captures are addressed to (VPP takes nothing else), and whom VPP sends all of it.
-MAC = "02:00:00:00:00:02"
+MAC, OUT_MAC = "02:00:00:00:00:02", "02:00:00:00:00:08"
 NEXT_HOP = "02:00:00:00:00:09"
 
 # Networks that no capture has addresses of: so that all of it is routed, and none of it looked for on a link.
 _INTERFACES = f"""
 create packet-generator interface {IN} hw-addr {MAC}
-create packet-generator interface {OUT} hw-addr 02:00:00:00:00:08
+create packet-generator interface {OUT} hw-addr {OUT_MAC}
 set interface state {IN} up
 set interface state {OUT} up
 set interface ip address {IN} 203.0.113.1/30

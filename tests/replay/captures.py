@@ -9,9 +9,14 @@ ETHERNET = 1
 
 def write_pcap(path, frames, link=ETHERNET, start=0):
     """Each frame's time says which it is."""
+    write_numbered(path, enumerate(frames, start=start), link)
+
+
+def write_numbered(path, frames, link=ETHERNET):
+    """(number, frame) pairs."""
     with open(path, "wb") as out:
         out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, link))
-        for number, frame in enumerate(frames, start=start):
+        for number, frame in frames:
             out.write(struct.pack("<IIII", 1_000_000 + number // 1000, number % 1000, len(frame), len(frame)) + frame)
 
 
@@ -37,3 +42,18 @@ def replay(mmb, folder, policy, frames, *arguments):
     summary = json.loads(run.stdout)
     assert summary["in"]["packets"] == summary["out"]["packets"] + sum(summary["drops"].values())
     return read_pcap(sink), summary
+
+
+def replay_wire(mmb, folder, policy, lan, wan):
+    """What leaves by each port of a wire, by the number in its time, for what enters: (number, frame) pairs; and the summary."""
+    rules = folder / "policy.mmb"
+    rules.write_text("".join(f"{rule}\n" for rule in policy))
+    words = [mmb, "replay", "--json", "--rules", rules]
+    for name, frames in (("lan", lan), ("wan", wan)):
+        write_numbered(folder / f"{name}.pcap", frames)
+        words += ["--port", f"{name}={folder}/{name}.pcap:{folder}/{name}-out.pcap"]
+    run = subprocess.run(words, capture_output=True, text=True)
+    assert run.returncode == 0, f"{run.stdout}{run.stderr}"
+    summary = json.loads(run.stdout)
+    assert summary["in"]["packets"] == summary["out"]["packets"] + sum(summary["drops"].values())
+    return {name: dict(read_pcap(folder / f"{name}-out.pcap")) for name in ("lan", "wan")}, summary

@@ -4,14 +4,11 @@ A capture is played twice: first what the inside sends, so that it is seen what 
 answers, and with errors that routers send about it. mmb replay does the same on every run.
 """
 
-import json
 import random
-import struct
-import subprocess
 from collections import defaultdict
 
 import pytest
-from captures import read_pcap
+from captures import replay_wire
 from conversations import POLICIES, POOL4, POOL6, answer, end, error, outgoing, with_source
 from scapy.layers.inet import TCP
 from scapy.layers.l2 import Ether
@@ -19,31 +16,12 @@ from scapy.layers.l2 import Ether
 SEEDS = range(4)
 
 
-def play(mmb, folder, policy, lan, wan):
-    """What leaves by each port, by the number in its time, for what enters: (number, frame) pairs."""
-    rules = folder / "policy.mmb"
-    rules.write_text("".join(f"{rule}\n" for rule in policy))
-    words = [mmb, "replay", "--json", "--rules", rules]
-    for name, frames in (("lan", lan), ("wan", wan)):
-        with open(folder / f"{name}.pcap", "wb") as out:
-            out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1))
-            for number, frame in frames:
-                time = 1_000_000 + number // 1000, number % 1000
-                out.write(struct.pack("<IIII", *time, len(frame), len(frame)) + frame)
-        words += ["--port", f"{name}={folder}/{name}.pcap:{folder}/{name}-out.pcap"]
-    run = subprocess.run(words, capture_output=True, text=True)
-    assert run.returncode == 0, f"{run.stdout}{run.stderr}"
-    summary = json.loads(run.stdout)
-    assert summary["in"]["packets"] == summary["out"]["packets"] + sum(summary["drops"].values())
-    return {name: dict(read_pcap(folder / f"{name}-out.pcap")) for name in ("lan", "wan")}, summary
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", POLICIES)
 def test_translations_are_bijections_and_undone_on_answers(mmb, tmp_path, name, seed):
     rng = random.Random(seed)
     sent = list(enumerate(outgoing(rng) for _ in range(150)))
-    first, summary = play(mmb, tmp_path, POLICIES[name], sent, [])
+    first, summary = replay_wire(mmb, tmp_path, POLICIES[name], sent, [])
     assert summary["drops"] == {}
     outside = first["wan"]
     assert sorted(outside) == [number for number, _ in sent]
@@ -69,7 +47,7 @@ def test_translations_are_bijections_and_undone_on_answers(mmb, tmp_path, name, 
     begin = len(sent)
     answers = [(begin + number, answer(outside[number])) for number, _ in sent]
     errors = [(2 * begin + number, error(outside[number])) for number, _ in sent]
-    second, summary = play(mmb, tmp_path, POLICIES[name], sent, answers + errors)
+    second, summary = replay_wire(mmb, tmp_path, POLICIES[name], sent, answers + errors)
     assert summary["drops"] == {}
     assert second["wan"] == outside, "the same on every run"
     for number, frame in sent:

@@ -20,11 +20,10 @@ class WithMmb(Vpp):
         """What `vppctl mmb …` prints."""
         return self.ask(f"mmb {command}", **options)
 
-    def silent(self, *commands):
-        """Commands that have nothing to say if they succeed."""
-        for command in commands:
-            said = self.mmb(command)
-            assert said.strip() == "", f"mmb {command}: {said}"
+    def enable(self, *interfaces):
+        for interface in interfaces:
+            said = self.mmb(f"enable {interface}")
+            assert said.startswith(f"{interface} is enabled"), said
 
     def client(self, command, check=True):
         """The program mmb as a client of the control socket."""

@@ -45,7 +45,7 @@ def golden_cases():
 @pytest.fixture(scope="module")
 def generator(vpp_with_mmb):
     made = Generator(vpp_with_mmb)
-    vpp_with_mmb.mmb(f"enable {IN}")
+    vpp_with_mmb.enable(IN)
     return made
 
 
