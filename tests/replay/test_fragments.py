@@ -1,86 +1,22 @@
 """Fragments in any order through NAT: what leaves is put together again here, and is each datagram as NAT would have sent it whole."""
 
 import random
-from collections import defaultdict
 
 import pytest
 from captures import replay
-from scapy.layers.inet import IP, UDP, fragment
-from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment, fragment6
-from scapy.layers.l2 import Ether
-from scapy.packet import Raw
+from pieces import checked, datagram, put_together, shuffled
+from scapy.layers.inet import UDP
 
 POOL4, POOL6 = "200.0.0.1", "2001:db8:200::1"
 NAT = f"""
 add-stateful in a ip-saddr 10.0.0.0/24 ip-proto udp map ip-saddr {POOL4} shuffle udp-sport
 add-stateful in a ip6-saddr fd00:a::/64 ip-proto udp map ip6-saddr {POOL6}
 """
-LINK = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
-
-
-def datagram(rng, number):
-    """A datagram's fragments in order, each with its link header, and what it carries."""
-    payload = rng.randbytes(rng.randrange(1000, 6000))
-    transport = UDP(sport=5000, dport=9000 + number) / Raw(payload)
-    if number % 3 == 0:
-        whole = IPv6(src=f"fd00:a::{1 + number % 5}", dst="2001:db8:1::1") / IPv6ExtHdrFragment(id=number) / transport
-        pieces = fragment6(IPv6(bytes(whole)), rng.choice((500, 1280)))
-    else:
-        whole = IP(src=f"10.0.0.{1 + number % 5}", dst="198.51.100.1", id=number) / transport
-        pieces = fragment(IP(bytes(whole)), rng.choice((200, 576, 1400)))
-    return [bytes(LINK / piece) for piece in pieces], payload
-
-
-def place(frame):
-    """What a fragment's datagram is known by, where it lies there, and whether it is the last one."""
-    ip = Ether(frame).payload
-    if isinstance(ip, IPv6):
-        head = ip[IPv6ExtHdrFragment]
-        return (6, ip.src, head.id), head.offset * 8, not head.m, bytes(head.payload)
-    return (4, ip.src, ip.id), ip.frag * 8, not ip.flags.MF, bytes(ip.payload)
-
-
-def put_together(frames):
-    """The datagrams that all bytes of came once, by what they are known by, as whole IP packets."""
-    pieces = defaultdict(list)
-    for frame in frames:
-        key, at, last, content = place(frame)
-        assert pieces[key] or at == 0, "the first one leaves first"
-        pieces[key].append((at, last, content))
-    whole = {}
-    for (family, source, number), parts in pieces.items():
-        end, content = 0, b""
-        for at, last, part in sorted(parts):
-            assert at == end, f"{source} {number}: bytes from {end} to {at} are missing, or there twice"
-            end, content = at + len(part), content + part
-        assert last
-        fields = {"src": source, "nh" if family == 6 else "proto": 17}
-        fields["dst"] = "2001:db8:1::1" if family == 6 else "198.51.100.1"
-        whole[number] = (IPv6 if family == 6 else IP)(**fields) / Raw(content)
-    return whole
-
-
-def checked(packet):
-    """The UDP datagram of an IP packet, whose checksum is right."""
-    parsed = type(packet)(bytes(packet))
-    udp = parsed[UDP]
-    given = udp.chksum
-    del udp.chksum
-    assert type(packet)(bytes(parsed))[UDP].chksum == given
-    return parsed
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_datagrams_in_shuffled_fragments_leave_whole(mmb, tmp_path, seed):
-    rng = random.Random(seed)
-    sent, frames = {}, []
-    for number in range(40):
-        pieces, sent[number] = datagram(rng, number)
-        order = (lambda all: all[::-1], lambda all: all, lambda all: rng.sample(all, len(all)))[rng.randrange(3)]
-        # Into what is there already, in their order.
-        places = sorted(rng.sample(range(len(frames) + len(pieces)), len(pieces)))
-        for at, piece in zip(places, order(pieces)):
-            frames.insert(at, piece)
+    frames, sent = shuffled(random.Random(seed), 40)
     out, summary = replay(mmb, tmp_path, NAT, frames)
     assert summary["drops"] == {} and len(out) == len(frames)
     whole = put_together(frame for _, frame in out)

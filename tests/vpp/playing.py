@@ -7,7 +7,7 @@ from captures import read_pcap, replay, write_pcap
 
 from lab.generator import IN, OUT
 
-from .compare import same_packets
+from .compare import in_order, same_packets
 from .routing import refused, routed
 
 
@@ -68,6 +68,7 @@ def same_as_replay(generator, expected, **how):
     before = vpp.drops()
     out, errors = play(generator, expected.frames, **how)
     same_packets(out, expected.out, expected.frames)
+    in_order(out, expected.out, expected.frames)
     since = {reason: count - before.get(reason, 0) for reason, count in vpp.drops().items()}
     assert {reason: count for reason, count in since.items() if count} == expected.drops
     assert drops_of_nodes(errors) == expected.drops

@@ -3,6 +3,14 @@
 from pathlib import Path
 
 import pytest
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+
+from lab.generator import IN, MAC, Generator
+from lab.process import Background, wait_until
+from lab.vpp import program
+
+from .playing import play
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 # The command lines of the original user guide, each a policy of the golden cases.
@@ -39,7 +47,6 @@ def test_rules_are_added_listed_and_deleted(vpp):
         ("add ip-proto tcp map ip-saddr 192.0.2.1", ["mmb add: ", "add-stateful"]),
         ("del 9", ["mmb del: ", "9"]),
         ("enable nowhere", ["mmb enable: ", "nowhere", "local0"]),
-        ("monitor", ["mmb monitor: ", "--socket"]),
         ("apply /nowhere/at/all", ["mmb apply: ", "/nowhere/at/all"]),
         ("frobnicate", ["frobnicate"]),
     ],
@@ -97,3 +104,15 @@ def test_what_was_saved_can_be_applied(vpp, tmp_path):
     vpp.mmb("flush")
     vpp.mmb(f"apply {file}")
     assert vpp.rules() == before
+
+
+def test_the_monitor_tells_of_connections_until_its_client_goes(vpp):
+    generator = Generator(vpp)
+    vpp.enable(IN)
+    vpp.apply("add-stateful all accept")
+    with Background([program().with_name("vppctl"), "-s", vpp.socket, "mmb monitor"], vpp.folder / "monitor.log") as monitor:
+        wait_until(lambda: "watching" in monitor.output(), "the monitor watches")
+        play(generator, [bytes(Ether(dst=MAC) / IP(src="10.0.0.1", dst="198.51.100.1") / UDP(sport=5000, dport=9000))])
+        wait_until(lambda: "198.51.100.1" in monitor.output(), "it tells of a connection")
+    assert vpp.mmb("show version").startswith("mmb ")
+

@@ -1,0 +1,104 @@
+"""Every reason for a drop that packets can give in VPP stands in `show errors` under its name, and in = out + drops."""
+
+import pytest
+from pieces import LINK
+from scapy.layers.inet import ICMP, IP, TCP, UDP, fragment
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrRouting, PadN
+from scapy.packet import Raw
+
+from lab.generator import IN, Generator
+from lab.process import wait_until
+
+from .playing import drops_of_nodes, expect, play, same_as_replay
+
+HOST, FAR = "10.0.0.1", "198.51.100.1"
+NAT = f"add-stateful in {IN} ip-saddr 10.0.0.0/24"
+POOL = f"{NAT} map ip-saddr 200.0.0.1"
+
+
+def ip4(**fields):
+    return LINK / IP(**({"src": HOST, "dst": FAR, "id": 1} | fields))
+
+
+def ip6(**fields):
+    return LINK / IPv6(src="2001:db8::1", dst="2001:db8::2", **fields)
+
+
+def udp(sport=5000, dport=9000, **fields):
+    return ip4(**fields) / UDP(sport=sport, dport=dport) / Raw(b"hello")
+
+
+def pieces(number):
+    """The datagram of that number in six fragments."""
+    return [LINK / piece for piece in fragment(IP(src=HOST, dst=FAR, id=number) / UDP(sport=5000) / Raw(bytes(1000)), 200)]
+
+
+def piece(number, at, size):
+    """A later fragment of it with more behind it, at so many times 8 bytes."""
+    return ip4(id=number, flags="MF", frag=at, proto=17) / Raw(bytes(size))
+
+
+def chain(headers):
+    packet = ip6()
+    for _ in range(headers):
+        packet = packet / IPv6ExtHdrDestOpt(options=[PadN(optdata=bytes(4))])
+    return packet / UDP(sport=1, dport=2)
+
+
+def long_header():
+    """An extension header that is longer than its packet."""
+    frame = bytearray(bytes(ip6() / IPv6ExtHdrDestOpt(options=[PadN(optdata=bytes(4))]) / UDP()))
+    frame[14 + 41] = 200
+    return bytes(frame)
+
+
+# By reason: the policy, frames, and how many of them are dropped for it. Those that VPP drops itself before mmb sees them are not
+# here, nor those of ports, which VPP has.
+REASONS = {
+    "rule": ("add udp-dport 53 drop", [udp(dport=53), udp(dport=54)], 1),
+    "ip6-header-truncated": ("", [long_header(), chain(1)], 1),
+    "ip6-chain-too-long": ("", [chain(16), chain(17)], 1),
+    "l4-truncated": ("", [ip4(proto=6) / Raw(bytes(19)), ip4(proto=17) / Raw(bytes(7)), udp()], 2),
+    "tcp-bad-offset": ("", [ip4() / TCP(dataofs=4), ip4() / TCP(dataofs=6), ip4() / TCP()], 2),
+    "tiny-fragment": ("", [ip4(proto=6, flags="MF") / Raw(bytes(16)), udp()], 1),
+    "conn-full": (
+        "set conn max 2\nadd-stateful all accept",
+        [udp(1), udp(9000, 1, src=FAR, dst=HOST), udp(2), udp(9000, 2, src=FAR, dst=HOST), udp(3)],
+        1,
+    ),
+    "conn-not-syn": ("set conn pickup strict\nadd-stateful all accept", [ip4() / TCP(flags="A"), ip4() / TCP(flags="S")], 1),
+    "nat-no-port": (
+        f"{NAT} ip-proto udp map ip-saddr 200.0.0.1 map udp-sport 30000-30001",
+        [udp(src=f"10.0.0.{n}") for n in range(1, 6)],
+        3,
+    ),
+    "nat-clash": (
+        f"{NAT} ip-proto udp map ip-saddr 200.0.0.1 map udp-sport 30000",
+        [udp(src=f"10.0.0.{n}") for n in range(1, 6)],
+        4,
+    ),
+    "fragment-overlap": (POOL, [pieces(7)[0], piece(7, 10, 160), udp()], 1),
+    "fragment-duplicate": (POOL, [*pieces(8)[:3], *pieces(8)[2:]], 1),
+    "fragment-bad-length": (POOL, [pieces(9)[0], piece(9, 25, 9)], 1),
+    "fragment-too-many": (POOL, [pieces(10)[0], *(piece(10, 25 + 3 * n, 24) for n in range(130))], 3),
+    "fragment-refused": (f"{NAT} ip-proto udp map ip-saddr 200.0.0.1 map udp-sport 30000", [udp(src="10.0.0.2"), *pieces(11)[::-1]], 5),
+}
+
+
+@pytest.fixture(scope="module")
+def generator(vpp_with_mmb):
+    made = Generator(vpp_with_mmb)
+    vpp_with_mmb.enable(IN)
+    return made
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_reason_is_counted_under_its_name(generator, vpp, mmb, tmp_path, reason):
+    policy, packets, count = REASONS[reason]
+    frames = [bytes(packet) for packet in packets]
+    expected = expect(mmb, tmp_path, policy, frames)
+    assert len(expected.frames) == len(frames) and expected.drops.get(reason) == count, expected.drops
+    vpp.apply(policy)
+    same_as_replay(generator, expected)
+    counters = vpp.counters(IN)
+    assert counters["drops"] >= count
