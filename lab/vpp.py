@@ -57,11 +57,12 @@ class Vpp:
     """A VPP without huge pages, with its own plugins and `plugin`, a file, if one is given.
 
     `cores`: the first is the main thread's, each of the others a worker's; without them the main thread runs where it likes,
-    and rests between two looks at its queues. `sections`: more of startup.conf.
+    and rests between two looks at its queues. `sections`: more of startup.conf. `namespace`: where it runs, if not here.
     """
 
-    def __init__(self, folder, plugin=None, cores=(), sections="", buffers=16_384, data_size=2048, heap="512M"):
+    def __init__(self, folder, plugin=None, cores=(), sections="", buffers=16_384, data_size=2048, heap="512M", namespace=None):
         self.folder = Path(folder)
+        self.namespace = namespace
         self.folder.mkdir(parents=True, exist_ok=True)
         self.socket = self.folder / "cli.sock"
         self.log = self.folder / "vpp.log"
@@ -98,7 +99,8 @@ class Vpp:
     def start(self):
         """Returns when its command line answers."""
         self.socket.unlink(missing_ok=True)
-        self.process = Background([program(), "-c", self._config], self.log)
+        start = self.namespace.start if self.namespace else Background
+        self.process = start([program(), "-c", self._config], self.log)
         try:
             wait_until(lambda: not self.process.running() or self._listens(), "VPP listens", READY_TIMEOUT)
         except AssertionError:

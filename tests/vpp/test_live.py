@@ -1,0 +1,113 @@
+"""Real programs through VPP's host interfaces, while policies and interfaces come and go."""
+
+import json
+import os
+
+import pytest
+from live.programs import Iperf, Nginx, fetch, report
+
+from lab.process import wait_until
+from lab.vpp import Node, runtime
+
+from .site import LAN, NAT, SERVER, WAN, Site
+
+CORES = sorted(os.sched_getaffinity(0))
+# How VPP drives the devices and how many threads it has.
+SHAPES = {
+    "as the kernel does": {},
+    "without offloads": {"offloads": False, "host_interface": "cksum-gso-disable"},
+    "version 2": {"offloads": False, "host_interface": "v2 cksum-gso-disable"},
+    "two threads": {"cores": CORES[:2]},
+}
+SOURCE_NAT = f"add-stateful id 1 in {LAN} ip-saddr 10.0.0.0/24 map ip-saddr {NAT}\n"
+CHANGES = 300
+# Buffers that VPP's host interfaces keep for what comes next, at most: of 16,384, while hundreds of thousands of packets come.
+AT_REST = 1024
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def shared(request, tmp_path_factory):
+    shape = SHAPES[request.param]
+    if len(shape.get("cores", CORES)) < 2:
+        pytest.skip("needs two cores")
+    with Site(tmp_path_factory.mktemp("site"), **shape) as made:
+        made.nginx, made.iperf, made.threads = Nginx(made), Iperf(made), len(shape.get("cores", [0]))
+        if "cores" in shape:
+            # Packets of one direction come in by the main thread, those of the other by the worker.
+            made.vpp.tell(f"set interface rx-placement {LAN} queue 0 main", f"set interface rx-placement {WAN} queue 0 worker 0")
+        yield made
+
+
+@pytest.fixture
+def site(shared):
+    """Without rules. Afterwards VPP is still there, and has its buffers back."""
+    shared.vpp.apply("")
+    yield shared
+    assert shared.vpp.running() and "26" in shared.vpp.ask("show version")
+    wait_until(lambda: shared.vpp.buffers_used() <= AT_REST, "buffers are free again")
+
+
+def fetch_big(site):
+    assert fetch(site, f"http://{SERVER}/big") == (0, site.nginx.digest("big"))
+
+
+def test_curl_through_nat(site):
+    site.vpp.apply(SOURCE_NAT)
+    fetch_big(site)
+    connections = site.vpp.json("show connections")["connections"]
+    assert {connection["sent"]["src"] for connection in connections if connection["sent"]["dport"] == 80} == {NAT}
+    # Answers come in by another thread than the one that the connection belongs to.
+    handed = runtime(site.vpp.ask("show runtime")).get("ip4-mmb-handed", Node(0, 0.0))
+    assert (handed.packets > 0) == (site.threads > 1)
+
+
+@pytest.mark.parametrize("direction", ([], ["-R"]), ids=("up", "down"))
+def test_iperf_with_a_clamp_and_a_ttl(site, direction):
+    site.vpp.apply("add id 1 tcp-syn tcp-opt-mss > 1200 mod tcp-opt-mss 1200\nadd id 2 ip-proto tcp mod ip-ttl 33\n")
+    done = site.client.run(*site.iperf.command(SERVER, 2, *direction), timeout=30)
+    said = json.loads(done.stdout)
+    assert said["end"]["sum_received"]["bytes"] > 1_000_000
+    assert said["start"]["tcp_mss_default"] <= 1200
+    rules = site.vpp.rules()
+    assert rules[1]["packets"] >= 4 and rules[2]["packets"] > 1000
+
+
+def test_policies_change_under_load_and_no_connection_is_lost(site):
+    site.vpp.apply(SOURCE_NAT)
+    load = site.iperf.start(SERVER, 8)
+    wait_until(lambda: len(site.vpp.json("show connections")["connections"]) >= 2, "the load has begun")
+    for change in range(CHANGES):
+        site.vpp.mmb(f"add id {1000 + change} udp-dport {change + 1} drop")
+        if change % 3 == 0:
+            site.vpp.mmb(f"del {1000 + change}")
+    file = site.folder / "again.mmb"
+    for change in range(10):
+        file.write_text(SOURCE_NAT + "".join(f"add id {n} tcp-dport {n} ip-id {change} mod ip-dscp 1\n" for n in range(2, 3000)))
+        site.vpp.client(f"apply {file}")
+    assert len(site.vpp.rules()) == 2999
+    assert load.wait(30) == 0
+    assert report(load.output())["sum_received"]["bytes"] > 1_000_000
+    load.close()
+
+
+def test_enabled_and_disabled_under_load(site):
+    site.vpp.apply("add id 1 ip-proto tcp mod ip-ttl 33\n")
+    with site.iperf.start(SERVER, 5) as load:
+        for _ in range(50):
+            site.vpp.mmb(f"disable {LAN}")
+            site.vpp.mmb(f"enable {LAN}")
+        before = site.vpp.rules()[1]["packets"]
+        wait_until(lambda: site.vpp.rules()[1]["packets"] > before + 100, "the rule sees packets again")
+        assert load.wait(30) == 0
+
+
+def test_an_interface_goes_and_comes_back_under_load(site):
+    site.vpp.apply("add id 1 ip-proto icmp mod ip-ttl 33\n")
+    with site.client.start(["ping", "-f", "-w", "60", SERVER], site.folder / "flood.log") as flood:
+        for _ in range(5):
+            site.delete("vl")
+            assert LAN not in site.vpp.ask("show interface")
+            site.create("vl")
+        before = site.vpp.rules()[1]["packets"]
+        wait_until(lambda: site.vpp.rules()[1]["packets"] > before + 100, "the rule sees packets of the new interface")
+        assert flood.running()
