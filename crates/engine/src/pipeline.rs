@@ -7,11 +7,12 @@ mod account;
 mod ballot;
 mod connections;
 mod jobs;
+mod work;
 
 use crate::cells::{Stage, WorkerCells};
 use crate::counters::Count;
 use crate::drop::DropReason;
-use crate::flows::{Common, Flows, QuotedAt, Turn};
+use crate::flows::{Common, Flows};
 use crate::random::Random;
 use crate::snapshot::Snapshot;
 use crate::worker::{Cycles, Origin, VECTOR, Verdict};
@@ -23,6 +24,7 @@ use mmb_classify::{Keys, Parse, Scratch, prefetch};
 use mmb_packet::{Class, Layout, Packet, PortId};
 use mmb_rewrite::{Editor, NotAppliedCounts};
 use std::sync::Arc;
+use work::{Edits, Rewrite, Work};
 
 /// So few rules that what they do and count stays in the cache by itself.
 const FEW_RULES: usize = 4096;
@@ -33,17 +35,11 @@ pub(crate) struct Pipeline {
     cells: Arc<WorkerCells>,
     random: Random,
     keys: Keys,
-    layouts: Box<[Layout; VECTOR]>,
     scratch: Scratch,
     flows: Flows,
     /// The rules that a packet gets: what it matched, and its connection's.
     due: Vec<u32>,
-    /// Numbers of edits of packets that get several.
-    listed: Vec<u32>,
-    /// Packets that their connection turns.
-    turned: Vec<Turned>,
-    /// Packets that matched a rule which rewrites, and are not dropped.
-    rewrites: Vec<Rewrite>,
+    work: Work,
     jobs: Jobs,
     editor: Editor,
     drops: [u64; DropReason::ALL.len()],
@@ -62,45 +58,17 @@ struct Decided {
     concerned: bool,
 }
 
-/// A packet to be rewritten.
-#[derive(Clone, Copy, Debug)]
-struct Rewrite {
-    packet: u8,
-    edits: Edits,
-}
-
-/// The edits of a packet.
-#[derive(Clone, Copy, Debug)]
-enum Edits {
-    /// The one of this number.
-    Alone(u32),
-    /// Their numbers, or 0, stand in `listed`, from one place to another.
-    Listed(u32, u32),
-}
-
-/// A packet that its connection turns.
-#[derive(Clone, Copy, Debug)]
-struct Turned {
-    packet: u8,
-    turn: Turn,
-    quoted: Option<QuotedAt>,
-}
-
 impl Pipeline {
     pub(crate) fn new(worker: usize, common: Arc<Common>, cells: Arc<WorkerCells>, seed: u64) -> Pipeline {
         Pipeline {
             worker,
             flows: Flows::new(worker, common, Arc::clone(&cells), seed),
             due: Vec::with_capacity(VECTOR),
-            // Memory that is never touched costs nothing.
-            listed: Vec::with_capacity(mmb_classify::MATCHES),
-            turned: Vec::with_capacity(VECTOR),
             cells,
             random: Random::new(seed, worker),
             keys: Keys::default(),
-            layouts: Box::new([Layout::default(); VECTOR]),
             scratch: Scratch::default(),
-            rewrites: Vec::with_capacity(VECTOR),
+            work: Work::new(),
             jobs: Jobs::new(),
             editor: Editor::default(),
             drops: Default::default(),
@@ -123,8 +91,8 @@ impl Pipeline {
         self.flows.fit(snapshot);
         let most = snapshot.classifier.most_matches();
         self.scratch.fit(most);
-        self.listed.clear();
-        self.listed.reserve(self.scratch.vector() * most);
+        self.work.clear();
+        self.work.listed.reserve(self.scratch.vector() * most);
     }
 
     /// The most packets of one [`Pipeline::run`] under the snapshot that it was made to fit.
@@ -142,7 +110,8 @@ impl Pipeline {
         verdicts: &mut [Verdict],
     ) {
         let Decided { sound, at, .. } = self.decide_on(origin, snapshot, cycles, packets, verdicts);
-        self.rewrite(snapshot, packets);
+        let tools = (&mut self.editor, &mut self.not_applied);
+        self.work.apply(snapshot, packets, tools, |packet| Some(usize::from(packet)));
         let rewritten = cycles.now();
         self.cells.stage(Stage::Rewrite, sound, rewritten.wrapping_sub(at));
         self.finish(snapshot, cycles, rewritten, packets, verdicts, |_| false);
@@ -160,16 +129,19 @@ impl Pipeline {
         tell: Option<&mut dyn FnMut(Account)>,
     ) {
         let Decided { sound, at, concerned } = self.decide_on(origin, snapshot, cycles, packets, verdicts);
-        self.lay_up(jobs);
+        let shelf = self.number_jobs(jobs);
         if let Some(tell) = tell {
             (0..packets.len()).for_each(|at| tell(self.account(snapshot, at, concerned)));
         }
-        let laid_up = cycles.now();
-        self.cells.stage(Stage::Rewrite, sound, laid_up.wrapping_sub(at));
-        self.finish(snapshot, cycles, laid_up, packets, verdicts, |at| jobs[at].is_some());
+        let numbered = cycles.now();
+        self.cells.stage(Stage::Rewrite, sound, numbered.wrapping_sub(at));
+        self.finish(snapshot, cycles, numbered, packets, verdicts, |at| jobs[at].is_some());
+        if let Some(shelf) = shelf {
+            self.lay_up(shelf, jobs);
+        }
     }
 
-    /// Decides on a vector, and leaves what is to be rewritten in `turned`, `rewrites` and `listed`.
+    /// Decides on a vector, and leaves what is to be rewritten in `work`.
     fn decide_on(
         &mut self,
         origin: Origin,
@@ -186,7 +158,7 @@ impl Pipeline {
         let concerned = self.flows.concerns(snapshot);
         let mut related = parsed;
         if concerned {
-            let layouts = &self.layouts[..packets.len()];
+            let layouts = &self.work.layouts[..packets.len()];
             self.flows.relate(snapshot, packets, layouts, verdicts, origin);
             if self.flows.plan(snapshot, packets) {
                 let flows = &self.flows;
@@ -194,7 +166,12 @@ impl Pipeline {
             }
             related = cycles.now();
         }
-        snapshot.classifier.classify(&self.keys, packets, &self.layouts[..packets.len()], &mut self.scratch);
+        snapshot.classifier.classify(
+            &self.keys,
+            packets,
+            &self.work.layouts[..packets.len()],
+            &mut self.scratch,
+        );
         let classified = cycles.now();
         self.cells.stage(Stage::Classify, sound, classified.wrapping_sub(related));
 
@@ -220,7 +197,8 @@ impl Pipeline {
         verdicts: &mut [Verdict],
         waits: impl Fn(usize) -> bool,
     ) {
-        self.forward(snapshot, packets, verdicts, waits);
+        let counters = (&*self.cells, &mut self.drops);
+        forward(snapshot, counters, packets, &*self.work.layouts, verdicts, waits);
         self.flush();
         self.cells.stage(Stage::Forward, packets.len(), cycles.now().wrapping_sub(start));
     }
@@ -234,7 +212,7 @@ impl Pipeline {
         verdicts: &mut [Verdict],
         origin: Origin,
     ) -> usize {
-        let Pipeline { keys, layouts, .. } = self;
+        let Pipeline { keys, work: Work { layouts, .. }, .. } = self;
         keys.clear();
         let mut start = 0;
         for run in packets.chunk_by(|a, b| a.port == b.port) {
@@ -270,8 +248,7 @@ impl Pipeline {
 
     /// Counts the matched rules, and lets accept and drop rules decide. A later stage may still drop what passes.
     fn decide(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &mut [Verdict]) {
-        self.rewrites.clear();
-        self.listed.clear();
+        self.work.clear();
         self.fetch_rules(snapshot);
         let cells = &snapshot.cells[self.worker];
         for number in 0..self.scratch.matched().len() {
@@ -299,13 +276,13 @@ impl Pipeline {
                 let edits = if edits == 1 {
                     Edits::Alone(edit)
                 } else {
-                    let start = self.listed.len() as u32;
+                    let start = self.work.listed.len() as u32;
                     let numbers =
                         handles.iter().map(|&slot| snapshot.actions.at(slot as usize).edit_number());
-                    self.listed.extend(numbers);
-                    Edits::Listed(start, self.listed.len() as u32)
+                    self.work.listed.extend(numbers);
+                    Edits::Listed(start, self.work.listed.len() as u32)
                 };
-                self.rewrites.push(Rewrite { packet: at, edits });
+                self.work.rewrites.push(Rewrite { packet: at, edits });
             }
         }
     }
@@ -319,83 +296,6 @@ impl Pipeline {
                 prefetch(cells.slot(slot));
             }
         }
-    }
-
-    /// Applies what connections do, and then the edits of all rules that a packet gets.
-    fn rewrite(&mut self, snapshot: &Snapshot, packets: &mut [Packet<'_>]) {
-        for Turned { packet, turn, quoted } in self.turned.drain(..) {
-            let at = usize::from(packet);
-            let (packet, layout) = (&mut packets[at], &self.layouts[at]);
-            match quoted {
-                Some(QuotedAt { proto, ip, l4 }) => {
-                    turn.translation.apply_to_quoted(packet, layout, proto, ip.into(), l4.into());
-                }
-                None => turn.translation.apply(packet, layout),
-            }
-            if let Some(to) = turn.hairpin {
-                turn_back(packet, to);
-            }
-        }
-        if self.rewrites.is_empty() {
-            return;
-        }
-        let mut edits = [None; VECTOR];
-        // A loop of its own: looking up is one load behind the other, for many packets at once.
-        for (edit, rewrite) in edits.iter_mut().zip(&self.rewrites) {
-            if let Edits::Alone(number) = rewrite.edits {
-                *edit = snapshot.edit(number);
-            }
-        }
-        let Pipeline { rewrites, editor, layouts, not_applied, listed, .. } = self;
-        for (&Rewrite { packet, edits }, edit) in rewrites.iter().zip(edits) {
-            let at = usize::from(packet);
-            let (packet, layout) = (&mut packets[at], &mut layouts[at]);
-            let numbers = match (edits, edit) {
-                (Edits::Alone(_), Some(edit)) => {
-                    editor.apply(packet, layout, std::iter::once(edit), not_applied);
-                    continue;
-                }
-                (Edits::Alone(_), None) => continue,
-                (Edits::Listed(start, end), _) => &listed[start as usize..end as usize],
-            };
-            let edits = numbers.iter().filter_map(|&edit| snapshot.edit(edit));
-            editor.apply(packet, layout, edits, not_applied);
-        }
-    }
-
-    /// Checks what is to be sent against the MTU, and counts everything but packets that wait.
-    fn forward(
-        &mut self,
-        snapshot: &Snapshot,
-        packets: &[Packet<'_>],
-        verdicts: &mut [Verdict],
-        waits: impl Fn(usize) -> bool,
-    ) {
-        let mut sent = Run::default();
-        for (at, ((packet, verdict), layout)) in
-            packets.iter().zip(verdicts).zip(&self.layouts[..]).enumerate()
-        {
-            if waits(at) {
-                continue;
-            }
-            if let Verdict::Send(_) = verdict
-                && let Some((_, mtu)) = snapshot.route(packet.port).to
-                && l3_len(packet, layout) > mtu as usize
-            {
-                *verdict = Verdict::Drop(DropReason::MtuExceeded);
-            }
-            match *verdict {
-                Verdict::Drop(reason) => self.drops[reason.index()] += 1,
-                Verdict::Hand(_) | Verdict::Held(_) => {}
-                Verdict::Send(port) => {
-                    if let Some((port, count)) = sent.add(port, packet.len()) {
-                        self.cells.forwarded(port, count);
-                    }
-                }
-            }
-        }
-        let (port, count) = sent.end();
-        self.cells.forwarded(port, count);
     }
 
     fn flush(&mut self) {
@@ -412,12 +312,39 @@ impl Pipeline {
     }
 }
 
-/// Has an Ethernet frame go back to the side that it came from, as from where it was sent to.
-fn turn_back(packet: &mut Packet<'_>, to: [u8; 6]) {
-    if let Some(addresses) = packet.bytes_mut().first_chunk_mut::<12>() {
-        addresses.copy_within(..6, 6);
-        addresses[..6].copy_from_slice(&to);
+/// Checks what is to be sent against the MTU, and counts everything but packets that wait.
+#[inline(always)]
+fn forward<'l>(
+    snapshot: &Snapshot,
+    (cells, drops): (&WorkerCells, &mut [u64; DropReason::ALL.len()]),
+    packets: &[Packet<'_>],
+    layouts: impl IntoIterator<Item = &'l Layout>,
+    verdicts: &mut [Verdict],
+    waits: impl Fn(usize) -> bool,
+) {
+    let mut sent = Run::default();
+    for (at, ((packet, verdict), layout)) in packets.iter().zip(verdicts).zip(layouts).enumerate() {
+        if waits(at) {
+            continue;
+        }
+        if let Verdict::Send(_) = verdict
+            && let Some((_, mtu)) = snapshot.route(packet.port).to
+            && l3_len(packet, layout) > mtu as usize
+        {
+            *verdict = Verdict::Drop(DropReason::MtuExceeded);
+        }
+        match *verdict {
+            Verdict::Drop(reason) => drops[reason.index()] += 1,
+            Verdict::Hand(_) | Verdict::Held(_) => {}
+            Verdict::Send(port) => {
+                if let Some((port, count)) = sent.add(port, packet.len()) {
+                    cells.forwarded(port, count);
+                }
+            }
+        }
     }
+    let (port, count) = sent.end();
+    cells.forwarded(port, count);
 }
 
 /// Counts of neighbours with the same port, so that counters are touched once a run.

@@ -142,8 +142,8 @@ impl Snapshot {
     /// Where packets of a port go.
     #[inline]
     pub(crate) fn route(&self, port: PortId) -> Route {
-        let unknown = Route { to: None, out: NOWHERE, wire: Tuple::wire(port, None), enabled: true };
-        self.routes.get(usize::from(port.0)).copied().unwrap_or(unknown)
+        let unknown = || Route { to: None, out: NOWHERE, wire: Tuple::wire(port, None), enabled: true };
+        self.routes.get(usize::from(port.0)).copied().unwrap_or_else(unknown)
     }
 
     /// Whether the packets that go one way in a connection all match the same rules.

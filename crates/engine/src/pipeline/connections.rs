@@ -1,7 +1,8 @@
 //! The verdict where packets may be of connections: those get their connection's rules too.
 
 use super::ballot::Ballot;
-use super::{Edits, FEW_RULES, Pipeline, Rewrite, Turned};
+use super::work::{Edits, Rewrite, Turned, Work};
+use super::{FEW_RULES, Pipeline};
 use crate::counters::Count;
 use crate::drop::DropReason;
 use crate::flows::{QuotedAt, Standing};
@@ -23,9 +24,7 @@ impl Pipeline {
         packets: &[Packet<'_>],
         verdicts: &mut [Verdict],
     ) {
-        self.rewrites.clear();
-        self.listed.clear();
-        self.turned.clear();
+        self.work.clear();
         self.fetch_rules(snapshot);
         let slots = if snapshot.stateful_rules < FEW_RULES { &[] } else { self.scratch.all_handles() };
         self.flows.fetch_for_new(snapshot, slots);
@@ -56,7 +55,7 @@ impl Pipeline {
             }
             // The packet begins anew: it gets the rules that it matches itself.
             Standing::Member(id, direction)
-                if self.flows.reopens(at, (id, direction), packet, &self.layouts[at]) =>
+                if self.flows.reopens(at, (id, direction), packet, &self.work.layouts[at]) =>
             {
                 (self.flows.anew(at), Some(id))
             }
@@ -75,7 +74,7 @@ impl Pipeline {
             self.flows.plans.set((id, direction), packet.port, &self.due, drops, edits);
         }
         if drops {
-            self.flows.refuse(at, packet, &self.layouts[at]);
+            self.flows.refuse(at, packet, &self.work.layouts[at]);
             return Err(Verdict::Drop(DropReason::Rule));
         }
         if matches!(verdicts[at], Verdict::Drop(_)) {
@@ -85,12 +84,12 @@ impl Pipeline {
             self.flows.end(id, CloseReason::Finished);
         }
         if let Err(reason) = self.turn(snapshot, at, standing, packet, verdicts) {
-            self.flows.refuse(at, packet, &self.layouts[at]);
+            self.flows.refuse(at, packet, &self.work.layouts[at]);
             return Err(Verdict::Drop(reason));
         }
-        let start = self.listed.len();
+        let start = self.work.listed.len();
         let numbers = self.due.iter().map(|&slot| snapshot.actions.at(slot as usize).edit_number());
-        self.listed.extend(numbers.filter(|&number| number > 0));
+        self.work.listed.extend(numbers.filter(|&number| number > 0));
         self.rewrite_listed(at, start);
         Ok(())
     }
@@ -98,11 +97,11 @@ impl Pipeline {
     /// Has a packet rewritten by the edits that are listed from `start` on, if there are any.
     #[inline]
     fn rewrite_listed(&mut self, at: usize, start: usize) {
-        let end = self.listed.len();
+        let end = self.work.listed.len();
         if end > start {
             // A vector's packets are numbered in a byte.
             let edits = Edits::Listed(start as u32, end as u32);
-            self.rewrites.push(Rewrite { packet: at as u8, edits });
+            self.work.rewrites.push(Rewrite { packet: at as u8, edits });
         }
     }
 
@@ -119,11 +118,11 @@ impl Pipeline {
         let cells = &snapshot.cells[self.worker];
         let count = Count { packets: 1, bytes: packet.len() as u64 };
         let (drops, edits) = (decision.drops, decision.edits);
-        let start = self.listed.len();
+        let start = self.work.listed.len();
         for &slot in self.flows.plans.rules(decision) {
             cells.slot(slot).add(count);
             if edits && !drops {
-                self.listed.push(snapshot.actions.at(slot as usize).edit_number());
+                self.work.listed.push(snapshot.actions.at(slot as usize).edit_number());
             }
         }
         if drops {
@@ -131,7 +130,7 @@ impl Pipeline {
             return true;
         }
         let Standing::Member(id, direction) = self.flows.known(at) else { return false };
-        self.flows.touch(id, direction, packet, &self.layouts[at]);
+        self.flows.touch(id, direction, packet, &self.work.layouts[at]);
         self.follow(at, (id, direction), None, packet, verdicts);
         self.rewrite_listed(at, start);
         true
@@ -179,7 +178,7 @@ impl Pipeline {
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
     ) -> Result<(), DropReason> {
-        let Pipeline { flows, layouts, due, .. } = self;
+        let Pipeline { flows, work: Work { layouts, .. }, due, .. } = self;
         let layout = &layouts[at];
         let mut quoted = None;
         let member = match standing {
@@ -231,6 +230,6 @@ impl Pipeline {
             verdicts[at] = Verdict::Send(packet.port);
         }
         // A vector's packets are numbered in a byte.
-        self.turned.push(Turned { packet: at as u8, turn, quoted });
+        self.work.turned.push(Turned { packet: at as u8, turn, quoted });
     }
 }

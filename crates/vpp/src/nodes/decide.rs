@@ -2,10 +2,10 @@
 
 use super::Tsc;
 use super::buffer::{Buffer, Pool};
-use super::chain::Taken;
+use super::chain::{Copies, Taken};
 use super::counters::Dropped;
-use super::graph::{Call, DROP, REWRITE};
-use super::seat::{Seat, Way};
+use super::graph::{Call, DROP, Feature, REWRITE};
+use super::seat::{Columns, Seat, Way};
 use super::trace::{Fate, Trace};
 use crate::runtime::Runtime;
 use arrayvec::ArrayVec;
@@ -38,20 +38,22 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
+/// A packet that does not go on to another node.
+const AWAY: u16 = u16::MAX;
+
 /// A vector's packets, and the buffers that they are in.
 struct Vector<'p> {
     packets: ArrayVec<Packet<'p>, VECTOR>,
-    /// By packet.
-    buffers: ArrayVec<(u32, Buffer), VECTOR>,
+    /// By packet: its number in the frame, and its buffer.
+    buffers: ArrayVec<(u8, Buffer), VECTOR>,
 }
 
-/// Where a vector's buffers go.
-#[derive(Default)]
+/// Where the buffers of a frame go.
 struct Ways {
-    onward: ArrayVec<u32, VECTOR>,
-    nexts: ArrayVec<u16, VECTOR>,
-    handed: ArrayVec<u32, VECTOR>,
-    threads: ArrayVec<u16, VECTOR>,
+    /// By number in the frame: the next node, or [`AWAY`].
+    nexts: [u16; VECTOR],
+    /// What goes to other threads, and which.
+    handed: ArrayVec<(u32, u16), VECTOR>,
     freed: ArrayVec<u32, VECTOR>,
 }
 
@@ -101,14 +103,77 @@ fn decide(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origin, m
 
 /// Decides about the first packets of a frame: all, unless long chains among them need too much room. Returns how many.
 fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origin, frame: &[u32]) -> usize {
-    let mut ways = Ways::default();
-    let Seat { worker, copies, accounts, held, detours } = seat;
-    let mut free = copies.free();
+    let mut ways = Ways { nexts: [DROP; VECTOR], handed: ArrayVec::new(), freed: ArrayVec::new() };
+    let Seat { worker, copies, columns, held, detours } = seat;
+    let Columns { verdicts, jobs, accounts } = columns;
+    let (vector, taken) = take(call, runtime, (worker, copies), frame);
+    let traces = call.is_traced();
+    accounts.clear();
+    let mut tell = |account| accounts.push(account);
+    let tell: Option<&mut dyn FnMut(Account)> = if traces { Some(&mut tell) } else { None };
+    let now_ns = runtime.now_ns();
+    let decided = catch_unwind(AssertUnwindSafe(|| {
+        worker.decide(origin, now_ns, &Tsc, &vector.packets, &mut verdicts[..], &mut jobs[..], tell);
+    }));
+    if decided.is_err() {
+        vector.buffers.iter().for_each(|(_, buffer)| call.set_error(*buffer, Dropped::Internal));
+        ways.carry_out(call, worker, &frame[..taken]);
+        return taken;
+    }
+    if traces {
+        add_traces(call, &vector, &verdicts[..], &jobs[..], accounts);
+    }
+    let mut feature = Feature::default();
+    let packets = vector.buffers.iter().zip(&vector.packets);
+    for ((&(at, buffer), packet), (verdict, job)) in packets.zip(verdicts.iter().zip(&jobs[..])) {
+        let at = usize::from(at);
+        ways.nexts[at] = match *verdict {
+            Verdict::Send(_) => match *job {
+                Some(job) => {
+                    detours.begin(packet);
+                    buffer.set_number(job.number());
+                    REWRITE
+                }
+                None if detours.follows(packet) => {
+                    buffer.set_number(0);
+                    REWRITE
+                }
+                None => feature.next(buffer),
+            },
+            Verdict::Drop(reason) => {
+                call.set_error(buffer, Dropped::For(reason));
+                DROP
+            }
+            Verdict::Hand(thread) => {
+                ways.handed.push((frame[at], thread));
+                AWAY
+            }
+            Verdict::Held(number) => {
+                // SAFETY: the buffer is ours.
+                unsafe { mmb_shim_leave(buffer.as_ptr(), held.place(number)) };
+                ways.freed.push(frame[at]);
+                AWAY
+            }
+        };
+    }
+    ways.carry_out(call, worker, &frame[..taken]);
+    taken
+}
+
+/// Takes the packets out of the first buffers of a frame, until there is no room for copies of chains. Returns how many buffers that
+/// were; those that no packet can be made of have an error.
+#[inline(always)]
+fn take<'p>(
+    call: &Call<'_>,
+    runtime: &Runtime,
+    (worker, copies): (&mut Worker, &'p mut Copies),
+    frame: &[u32],
+) -> (Vector<'p>, usize) {
     let mut vector = Vector { packets: ArrayVec::new(), buffers: ArrayVec::new() };
+    let mut free = copies.free();
     let pool = Pool::of(call.vm);
     let mut last = (u32::MAX, PortId(u16::MAX));
-    let mut taken = 0;
-    for &index in frame {
+    for (at, &index) in frame.iter().enumerate() {
         // SAFETY: VPP gave the node these.
         let buffer = unsafe { pool.buffer(index) };
         let interface = buffer.interface();
@@ -119,105 +184,47 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origi
             // SAFETY: VPP's own function, on a buffer that is ours.
             unsafe { mmb_shim_finish_checksums(call.vm.as_ptr(), buffer.as_ptr()) };
         }
-        let mut packet = None;
-        if buffer.is_chained() {
+        let packet = if buffer.is_chained() {
             // SAFETY: the chain is ours.
             match unsafe { free.take(call.vm.as_ptr(), buffer, pool.data_end(), last.1) } {
-                Taken::Full => break,
-                Taken::Copy(copy) => packet = Some(copy),
+                Taken::Full => return (vector, at),
+                Taken::Copy(copy) => Some(copy),
                 // SAFETY: nothing else of this node looks into the buffer while the vector is worked on.
-                Taken::Alone => packet = unsafe { buffer.packet(pool, last.1) },
-                Taken::Lost => {}
+                Taken::Alone => unsafe { buffer.packet(pool, last.1) },
+                Taken::Lost => None,
             }
         } else {
             // SAFETY: as above.
-            packet = unsafe { buffer.packet(pool, last.1) };
-        }
-        taken += 1;
-        match packet {
-            Some(packet) => {
-                vector.packets.push(packet);
-                vector.buffers.push((index, buffer));
-            }
-            None => {
-                let lost = Count { packets: 1, bytes: buffer.len() as u64 };
-                worker.count_unprocessed(last.1, DropReason::NoBuffer, lost);
-                call.set_error(buffer, Dropped::For(DropReason::NoBuffer));
-                ways.send(index, DROP);
-            }
+            unsafe { buffer.packet(pool, last.1) }
+        };
+        if let Some(packet) = packet {
+            vector.packets.push(packet);
+            // A frame's packets are numbered in a byte.
+            vector.buffers.push((at as u8, buffer));
+        } else {
+            let lost = Count { packets: 1, bytes: buffer.len() as u64 };
+            worker.count_unprocessed(last.1, DropReason::NoBuffer, lost);
+            call.set_error(buffer, Dropped::For(DropReason::NoBuffer));
         }
     }
-    let mut verdicts = [Verdict::Drop(DropReason::NoWire); VECTOR];
-    let mut jobs = [None; VECTOR];
-    let traces = call.is_traced();
-    accounts.clear();
-    let mut tell = |account| accounts.push(account);
-    let tell: Option<&mut dyn FnMut(Account)> = if traces { Some(&mut tell) } else { None };
-    let now_ns = runtime.now_ns();
-    let decided = catch_unwind(AssertUnwindSafe(|| {
-        worker.decide(origin, now_ns, &Tsc, &vector.packets, &mut verdicts, &mut jobs, tell);
-    }));
-    if decided.is_err() {
-        vector.buffers.iter().for_each(|(index, buffer)| {
-            call.set_error(*buffer, Dropped::Internal);
-            ways.send(*index, DROP);
-        });
-        ways.carry_out(call, worker);
-        return taken;
-    }
-    if traces {
-        add_traces(call, &vector, &verdicts, &jobs, accounts);
-    }
-    let packets = vector.buffers.iter().zip(&vector.packets);
-    for ((&(index, buffer), packet), (verdict, job)) in packets.zip(verdicts.into_iter().zip(jobs)) {
-        match verdict {
-            Verdict::Send(_) => match job {
-                Some(job) => {
-                    detours.begin(packet);
-                    buffer.set_number(job.number());
-                    ways.send(index, REWRITE);
-                }
-                None if detours.follows(packet) => {
-                    buffer.set_number(0);
-                    ways.send(index, REWRITE);
-                }
-                None => ways.send(index, call.next_feature(buffer)),
-            },
-            Verdict::Drop(reason) => {
-                call.set_error(buffer, Dropped::For(reason));
-                ways.send(index, DROP);
-            }
-            Verdict::Hand(thread) => {
-                ways.handed.push(index);
-                ways.threads.push(thread);
-            }
-            Verdict::Held(number) => {
-                // SAFETY: the buffer is ours.
-                unsafe { mmb_shim_leave(buffer.as_ptr(), held.place(number)) };
-                ways.freed.push(index);
-            }
-        }
-    }
-    ways.carry_out(call, worker);
-    taken
+    (vector, frame.len())
 }
 
 impl Ways {
-    #[inline(always)]
-    fn send(&mut self, index: u32, next: u16) {
-        self.onward.push(index);
-        self.nexts.push(next);
-    }
-
-    fn carry_out(mut self, call: &Call<'_>, worker: &mut Worker) {
-        call.enqueue(&self.onward, &self.nexts);
-        let handed = self.handed.len() as u32;
+    fn carry_out(&mut self, call: &Call<'_>, worker: &mut Worker, frame: &[u32]) {
+        if self.handed.is_empty() && self.freed.is_empty() {
+            return call.enqueue(frame, &self.nexts[..frame.len()]);
+        }
+        let onward = frame.iter().copied().zip(self.nexts).filter(|(_, next)| *next != AWAY);
+        let (buffers, nexts): (ArrayVec<u32, VECTOR>, ArrayVec<u16, VECTOR>) = onward.unzip();
+        call.enqueue(&buffers, &nexts);
+        let (mut buffers, mut threads): (ArrayVec<u32, VECTOR>, ArrayVec<u16, VECTOR>) =
+            self.handed.iter().copied().unzip();
+        let handed = buffers.len() as u32;
         if handed > 0 {
-            let (buffers, threads) = (self.handed.as_mut_ptr(), self.threads.as_mut_ptr());
+            let (vm, buffers, threads) = (call.vm.as_ptr(), buffers.as_mut_ptr(), threads.as_mut_ptr());
             // SAFETY: as many buffers, which are ours, as threads, which run.
-            let given = unsafe {
-                mmb_shim_hand_over(call.vm.as_ptr(), call.node, call.family, buffers, threads, handed)
-            };
+            let given = unsafe { mmb_shim_hand_over(vm, call.node, call.family, buffers, threads, handed) };
             if given < handed {
                 let lost = u64::from(handed - given);
                 worker.count_dropped(DropReason::HandoverFull, lost);

@@ -60,13 +60,6 @@ impl Call<'_> {
         unsafe { mmb_shim_count(self.vm.as_ptr(), self.node, why.index() as u32, packets) }
     }
 
-    /// The feature behind ours.
-    #[inline(always)]
-    pub(super) fn next_feature(&self, buffer: Buffer) -> u16 {
-        // SAFETY: the packet is on a feature arc, and goes on there once.
-        unsafe { buffer.as_ref().vnet_feature_next() }.0 as u16
-    }
-
     /// Sends buffers on.
     #[inline(always)]
     pub(super) fn enqueue(&self, buffers: &[u32], nexts: &[u16]) {
@@ -94,6 +87,35 @@ fn as_indices(buffers: &[u32]) -> &[BufferIndex] {
     const { assert!(size_of::<BufferIndex>() == size_of::<u32>()) };
     // SAFETY: an index is its number and no more.
     unsafe { slice::from_raw_parts(buffers.as_ptr().cast(), buffers.len()) }
+}
+
+/// Where packets go on behind our feature. Those that came the same way go on alike, so that VPP's configuration is looked up once.
+#[derive(Default)]
+pub(super) struct Feature {
+    /// Place in VPP's configuration, the place behind it, and the next node.
+    last: Option<(u32, u32, u16)>,
+}
+
+impl Feature {
+    /// The next node of a packet, which goes on there once.
+    #[inline(always)]
+    pub(super) fn next(&mut self, buffer: Buffer) -> u16 {
+        // SAFETY: the buffer is ours.
+        let buffer = unsafe { buffer.as_ref() };
+        let before = buffer.current_config_index();
+        match self.last {
+            Some((known, after, next)) if known == before => {
+                *buffer.current_config_index_mut() = after;
+                next
+            }
+            _ => {
+                // SAFETY: the packet is on a feature arc.
+                let next = unsafe { buffer.vnet_feature_next() }.0 as u16;
+                self.last = Some((before, buffer.current_config_index(), next));
+                next
+            }
+        }
+    }
 }
 
 /// Takes a call of VPP's apart.

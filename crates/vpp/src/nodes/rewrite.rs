@@ -4,7 +4,7 @@ use super::Tsc;
 use super::buffer::{Buffer, Pool};
 use super::chain::{Taken, put_back};
 use super::counters::Dropped;
-use super::graph::{Call, DROP};
+use super::graph::{Call, DROP, Feature};
 use super::seat::Seat;
 use super::trace::{Fate, Trace};
 use crate::runtime::Runtime;
@@ -30,12 +30,14 @@ pub(super) fn run(call: &Call<'_>, mut frame: &[u32]) {
 
 /// Rewrites the first packets of a frame: all, unless long chains among them need too much room. Returns how many.
 fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, frame: &[u32]) -> usize {
-    let Seat { worker, copies, detours, .. } = seat;
+    let Seat { worker, copies, columns, detours, .. } = seat;
+    let verdicts = &mut columns.verdicts;
     let mut free = copies.free();
     let mut packets: ArrayVec<Packet<'_>, VECTOR> = ArrayVec::new();
     let mut jobs: ArrayVec<Job, VECTOR> = ArrayVec::new();
     let mut places: ArrayVec<Place, VECTOR> = ArrayVec::new();
     let mut nexts: ArrayVec<u16, VECTOR> = ArrayVec::new();
+    let mut feature = Feature::default();
     let pool = Pool::of(call.vm);
     let mut last = (u32::MAX, PortId(u16::MAX));
     for &index in frame {
@@ -43,7 +45,7 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, frame: &[u32]
         let buffer = unsafe { pool.buffer(index) };
         let Some(job) = Job::of(buffer.number()) else {
             // It only follows others.
-            nexts.push(call.next_feature(buffer));
+            nexts.push(feature.next(buffer));
             continue;
         };
         let interface = buffer.interface();
@@ -71,19 +73,18 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, frame: &[u32]
         nexts.push(DROP);
     }
     let taken = nexts.len();
-    let mut verdicts = [Verdict::Send(PortId(u16::MAX)); VECTOR];
     for (verdict, packet) in verdicts.iter_mut().zip(&packets) {
         *verdict = Verdict::Send(packet.port);
     }
     let rewritten = catch_unwind(AssertUnwindSafe(|| {
         worker.rewrite(&Tsc, &mut packets, &jobs, &mut verdicts[..]);
     }));
-    for ((packet, &Place { at, buffer, len }), verdict) in packets.iter().zip(&places).zip(verdicts) {
-        let why = match verdict {
+    for ((packet, &Place { at, buffer, len }), verdict) in packets.iter().zip(&places).zip(&verdicts[..]) {
+        let why = match *verdict {
             _ if rewritten.is_err() => Dropped::Internal,
             Verdict::Drop(reason) => Dropped::For(reason),
             _ if settle(call, buffer, packet, len) => {
-                nexts[at] = call.next_feature(buffer);
+                nexts[at] = feature.next(buffer);
                 continue;
             }
             _ => Dropped::For(DropReason::NoBuffer),

@@ -2,7 +2,7 @@
 
 use super::chain::Copies;
 use super::order::Detours;
-use mmb_engine::{Account, Worker};
+use mmb_engine::{Account, DropReason, Job, VECTOR, Verdict, Worker};
 
 /// One thread's part of the engine.
 pub(crate) struct Seat {
@@ -10,10 +10,17 @@ pub(crate) struct Seat {
     pub(crate) worker: Worker,
     /// Packets in several buffers, in one piece.
     pub(super) copies: Copies,
-    /// Why the packets of a vector get what they get, while somebody traces.
-    pub(super) accounts: Vec<Account>,
+    pub(super) columns: Columns,
     pub(super) held: Held,
     pub(super) detours: Detours,
+}
+
+/// What is decided about the packets of a vector.
+pub(super) struct Columns {
+    pub(super) verdicts: Box<[Verdict; VECTOR]>,
+    pub(super) jobs: Box<[Option<Job>; VECTOR]>,
+    /// Why they get it, while somebody traces.
+    pub(super) accounts: Vec<Account>,
 }
 
 /// How the ways of held packets go on, by their numbers.
@@ -31,13 +38,12 @@ pub(super) struct Way {
 
 impl Seat {
     pub(crate) fn new(worker: Worker) -> Seat {
-        Seat {
-            worker,
-            copies: Copies::new(),
+        let columns = Columns {
+            verdicts: Box::new([Verdict::Drop(DropReason::NoWire); VECTOR]),
+            jobs: Box::new([None; VECTOR]),
             accounts: Vec::new(),
-            held: Held(Vec::new()),
-            detours: Detours::new(),
-        }
+        };
+        Seat { worker, copies: Copies::new(), columns, held: Held(Vec::new()), detours: Detours::new() }
     }
 }
 
