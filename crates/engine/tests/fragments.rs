@@ -45,6 +45,14 @@ impl Site {
         passed
     }
 
+    /// [`Site::pass`] with all frames in one vector.
+    fn pass_together(&mut self, frames: &[Vec<u8>]) -> Vec<Verdict> {
+        self.next = (self.next + 1) % self.workers.len();
+        let passed = pass_among(&mut self.workers, (self.next, self.now_ms), A, frames);
+        self.adds_up();
+        passed.into_iter().map(|(verdict, _)| verdict).collect()
+    }
+
     fn verdicts(&mut self, frames: &[Vec<u8>]) -> Vec<Verdict> {
         self.pass(frames).into_iter().map(|(verdict, _)| verdict).collect()
     }
@@ -236,6 +244,8 @@ fn pieces_of_a_datagram_that_was_refused_do_not_leave_untranslated() {
             assert!(matches!(site.verdicts(&[last])[..], [Verdict::Held(_)]));
             let [clash, refused] = [DropReason::NatClash, DropReason::FragmentRefused].map(Verdict::Drop);
             assert_eq!(site.verdicts(&[first, second, third]), [clash, refused, refused, refused]);
+            let together = site.pass_together(&datagram(Ipv4Addr::new(10, 0, 1, host), 3));
+            assert_eq!(together, [clash, refused, refused, refused]);
         }
     }
 }
@@ -249,6 +259,8 @@ fn pieces_of_a_datagram_that_a_rule_drops_do_not_leave_untranslated() {
             assert!(matches!(site.verdicts(&[last])[..], [Verdict::Held(_)]));
             let [dropped, refused] = [DropReason::Rule, DropReason::FragmentRefused].map(Verdict::Drop);
             assert_eq!(site.verdicts(&[first, second, third]), [dropped, refused, refused, refused]);
+            let together = site.pass_together(&datagram(Ipv4Addr::new(10, 0, 0, host), 3));
+            assert_eq!(together, [dropped, refused, refused, refused]);
         }
         assert!(
             site.pass(&datagram(Ipv4Addr::new(10, 0, 0, 16), 2)).iter().all(|(verdict, _)| *verdict == SENT)

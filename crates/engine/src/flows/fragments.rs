@@ -94,7 +94,20 @@ impl Flows {
             && let Some(key) = relate::fragment_key(packet.bytes(), layout, &tuple)
         {
             self.fragments.refuse(&key);
+            self.refused.push(key);
         }
+    }
+
+    /// Whether a packet is a later fragment of a datagram whose first one did not pass in this vector. When it was looked up, that was
+    /// not known.
+    #[inline]
+    pub(crate) fn is_refused(&self, at: usize, packet: &Packet<'_>, layout: &Layout) -> bool {
+        !self.refused.is_empty()
+            && layout.is_later_fragment()
+            && self
+                .tuple(at)
+                .and_then(|tuple| relate::fragment_key(packet.bytes(), layout, &tuple))
+                .is_some_and(|key| self.refused.contains(&key))
     }
 
     fn hold(&mut self, datagram: &FragmentKey, packet: &Packet<'_>) -> Standing {

@@ -64,6 +64,7 @@ impl Flows {
     ) {
         (self.stale, self.some_settled) = (false, false);
         self.sought.clear();
+        self.refused.clear();
         self.standings[..packets.len()].fill(Standing::Apart);
         let mut start = 0;
         for run in packets.chunk_by(|a, b| a.port == b.port) {

@@ -33,7 +33,7 @@ use crate::snapshot::Snapshot;
 use crate::worker::VECTOR;
 use extra::Extras;
 use look::Lookups;
-use mmb_conn::fragment::{Fragments, Held};
+use mmb_conn::fragment::{FragmentKey, Fragments, Held};
 use mmb_conn::{CloseReason, ConnId, Connection, Direction, Judged, Segment, Table};
 use mmb_packet::{Layout, Packet};
 use mmb_rewrite::Translation;
@@ -107,6 +107,8 @@ pub(crate) struct Flows {
     found: Vec<Option<(ConnId, Direction)>>,
     /// A connection came or went since the vector was looked up: what was found may be wrong.
     stale: bool,
+    /// Datagrams whose first fragment came in this vector and did not pass.
+    refused: Vec<FragmentKey>,
     /// Some packets of the vector need no classifying.
     some_settled: bool,
     /// The worker counts among those that have connections.
@@ -135,6 +137,7 @@ impl Flows {
             planned: Box::new([0; VECTOR]),
             found: Vec::with_capacity(VECTOR),
             stale: false,
+            refused: Vec::with_capacity(VECTOR),
             some_settled: false,
             busy: false,
         }

@@ -46,6 +46,9 @@ impl Pipeline {
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
     ) -> Result<(), Verdict> {
+        if self.flows.is_refused(at, packet, &self.work.layouts[at]) {
+            return Err(Verdict::Drop(DropReason::FragmentRefused));
+        }
         let (standing, ends) = match self.flows.standing(at) {
             Standing::Refused(reason) => return Err(Verdict::Drop(reason)),
             Standing::Held(place) => return Err(Verdict::Held(place)),
