@@ -9,7 +9,7 @@ use crate::pipeline::{Account, Job, Pipeline};
 use crate::snapshot::Snapshot;
 use arc_swap::ArcSwap;
 use arc_swap::cache::Cache;
-use mmb_conn::fragment::Released;
+use mmb_conn::fragment::{Losses, Released};
 use mmb_packet::{Packet, PortId};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -204,6 +204,13 @@ impl Worker {
         verdicts: &mut [Verdict],
     ) {
         self.run(now_ns, cycles, packets, verdicts, Origin::Held);
+    }
+
+    /// Packets that were held and are dropped since this was asked last, with the reasons, which are counted already: for hosts
+    /// that count by reason themselves, since no verdict tells of these.
+    pub fn take_lost(&mut self) -> [(DropReason, u64); 2] {
+        let Losses { aged, crowded_out } = std::mem::take(&mut self.pipeline.flows().lost);
+        [(DropReason::FragmentEarly, aged), (DropReason::FragmentNoRoom, crowded_out)]
     }
 
     /// Counts what is held as dropped: no packets will come any more.

@@ -195,6 +195,9 @@ fn what_waits_for_too_long_is_dropped_and_counted() {
     site.pass(&[stray]);
     site.workers.iter_mut().for_each(Worker::give_up_held);
     assert_eq!((site.held(), site.drops()), (0, vec![(DropReason::FragmentEarly, 2)]));
+    // No verdict has told of these.
+    let mut lost = || site.workers.iter_mut().flat_map(Worker::take_lost).map(|(_, lost)| lost).sum::<u64>();
+    assert_eq!([lost(), lost()], [2, 0]);
     site.adds_up();
 }
 

@@ -67,7 +67,10 @@ static u8 *mmb_format_trace (u8 *s, va_list *args);
 MMB_NODES (ip4)
 MMB_NODES (ip6)
 
+extern vlib_node_registration_t mmb_tick_node;
+
 static vlib_node_registration_t *mmb_nodes[] = {
+  &mmb_tick_node,
   &mmb_ip4_classify_node, &mmb_ip4_handed_node, &mmb_ip4_rewrite_node,
   &mmb_ip6_classify_node, &mmb_ip6_handed_node, &mmb_ip6_rewrite_node,
 };
@@ -102,6 +105,13 @@ mmb_shim_runtime (vlib_main_t *vm, u32 family)
 {
   return vlib_node_get_runtime (vm, family ? mmb_ip6_classify_node.index :
 					     mmb_ip4_classify_node.index);
+}
+
+/* Counts packets that are in no buffer any more. */
+void
+mmb_shim_count_lost (vlib_main_t *vm, u32 error, u64 packets)
+{
+  vlib_node_increment_counter (vm, mmb_tick_node.index, error, packets);
 }
 
 void

@@ -50,5 +50,6 @@ pub(crate) fn tick(vm: &MainRef) -> usize {
     seat.worker.forget_jobs();
     seat.detours.clear();
     seat.worker.process(runtime.now_ns(), &Tsc, &mut [], &mut []);
+    decide::count_lost(&mut seat.worker, vm);
     decide::give_out(runtime, &mut seat, vm)
 }

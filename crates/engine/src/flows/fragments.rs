@@ -138,6 +138,8 @@ impl Flows {
     /// Counts what is held, and what was lost of it.
     pub(super) fn count_held(&mut self) {
         let Losses { aged, crowded_out } = self.held.losses();
+        self.lost.aged += aged;
+        self.lost.crowded_out += crowded_out;
         let cells = &self.keeper.cells;
         cells.held_now(self.held.len() as u64);
         for (reason, packets) in

@@ -33,7 +33,7 @@ use crate::snapshot::Snapshot;
 use crate::worker::VECTOR;
 use extra::Extras;
 use look::Lookups;
-use mmb_conn::fragment::{FragmentKey, Fragments, Held};
+use mmb_conn::fragment::{FragmentKey, Fragments, Held, Losses};
 use mmb_conn::{CloseReason, ConnId, Connection, Direction, Judged, Segment, Table};
 use mmb_packet::{Layout, Packet};
 use mmb_rewrite::Translation;
@@ -109,6 +109,8 @@ pub(crate) struct Flows {
     stale: bool,
     /// Datagrams whose first fragment came in this vector and did not pass.
     refused: Vec<FragmentKey>,
+    /// Packets that were held, and lost since the host asked for these numbers.
+    pub(crate) lost: Losses,
     /// Some packets of the vector need no classifying.
     some_settled: bool,
     /// The worker counts among those that have connections.
@@ -138,6 +140,7 @@ impl Flows {
             found: Vec::with_capacity(VECTOR),
             stale: false,
             refused: Vec::with_capacity(VECTOR),
+            lost: Losses::default(),
             some_settled: false,
             busy: false,
         }

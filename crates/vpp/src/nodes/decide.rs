@@ -27,6 +27,7 @@ unsafe extern "C" {
         count: u32,
     ) -> u32;
     fn mmb_shim_free(vm: *mut vlib_main_t, buffers: *mut u32, count: u32);
+    fn mmb_shim_count_lost(vm: *mut vlib_main_t, error: u32, packets: u64);
     fn mmb_shim_finish_checksums(vm: *mut vlib_main_t, buffer: *mut vlib_buffer_t);
     fn mmb_shim_leave(buffer: *mut vlib_buffer_t, way: *mut Way);
     fn mmb_shim_return(
@@ -63,6 +64,16 @@ pub(super) fn run(call: &Call<'_>, origin: Origin, frame: &[u32]) {
     let mut seat = runtime.seat(call.vm.thread_index());
     decide(call, runtime, &mut seat, origin, frame);
     give_out(runtime, &mut seat, call.vm);
+}
+
+/// Counts what the worker held and lost, whose buffers were freed when it took them.
+pub(super) fn count_lost(worker: &mut Worker, vm: &MainRef) {
+    for (reason, packets) in worker.take_lost() {
+        if packets > 0 {
+            // SAFETY: mmb-tick has the errors of all our nodes.
+            unsafe { mmb_shim_count_lost(vm.as_ptr(), Dropped::For(reason).index() as u32, packets) };
+        }
+    }
 }
 
 /// Sends on what the worker held and gives out. Returns how many packets.
