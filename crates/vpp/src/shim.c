@@ -149,10 +149,16 @@ mmb_shim_core (u32 thread)
 	   ~0;
 }
 
+/* A line of the log, of the levels of enum Level in src/sys.rs. */
 void
 mmb_shim_log (u32 level, const char *text)
 {
-  vlib_log (level, mmb_log.class, "%s", text);
+  static const vlib_log_level_t levels[] = {
+    VLIB_LOG_LEVEL_ERR,
+    VLIB_LOG_LEVEL_WARNING,
+    VLIB_LOG_LEVEL_NOTICE,
+  };
+  vlib_log (levels[level], mmb_log.class, "%s", text);
 }
 
 /* An error without the place in the source that VPP's own macro puts before it. */
@@ -300,7 +306,7 @@ mmb_shim_interface (u32 sw_if_index, mmb_interface_t *out)
     return 0;
   vnet_hw_interface_t *hw = vnet_get_sup_hw_interface (vnm, sw_if_index);
   clib_memset (out, 0, sizeof (*out));
-  out->mtu = si->mtu[VNET_MTU_L3];
+  out->mtu = vnet_sw_interface_get_mtu (vnm, sw_if_index, VNET_MTU_IP4);
   out->link_up = vnet_sw_interface_is_up (vnm, sw_if_index);
   if (vec_len (hw->hw_address) == sizeof (out->mac))
     {

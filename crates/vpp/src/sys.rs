@@ -54,15 +54,15 @@ struct RawInterface {
     driver: [u8; NAME],
 }
 
-/// How much a line of VPP's log matters.
+/// How much a line of VPP's log matters; by number as in shim.c.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     /// Something failed.
-    Error = 3,
+    Error,
     /// Something may not be as it is meant.
-    Warning = 4,
+    Warning,
     /// Something that is good to know.
-    Notice = 5,
+    Notice,
 }
 
 /// An interface as VPP sees it.
