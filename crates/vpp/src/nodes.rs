@@ -16,6 +16,7 @@ mod chain;
 mod counters;
 mod decide;
 mod graph;
+mod notes;
 mod order;
 mod rewrite;
 pub(crate) mod seat;
@@ -23,6 +24,8 @@ mod trace;
 
 use crate::runtime::Runtime;
 use mmb_engine::Cycles;
+use notes::Notes;
+use order::Detours;
 use vpp_plugin::vlib::MainRef;
 
 /// Counts cycles of the time-stamp counter.
@@ -48,7 +51,8 @@ pub(crate) fn tick(vm: &MainRef) -> usize {
     let mut seat = runtime.seat(vm.thread_index());
     // No frame waits when VPP runs its input nodes: what is left of jobs, no node will ask for.
     seat.worker.forget_jobs();
-    seat.detours.clear();
+    seat.detours = Detours::default();
+    seat.notes.iter_mut().for_each(Notes::clear);
     seat.worker.process(runtime.now_ns(), &Tsc, &mut [], &mut []);
     decide::count_lost(&mut seat.worker, vm);
     decide::give_out(runtime, &mut seat, vm)

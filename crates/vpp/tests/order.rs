@@ -7,41 +7,54 @@ use mmb_packet::{LinkType, Packet, PortId};
 use mmb_testkit::{Tcp, Udp};
 use order::Detours;
 
-fn with(bytes: &mut [u8], look: impl FnOnce(&Packet<'_>)) {
-    let len = bytes.len();
-    look(&Packet::new(bytes, 0, len, PortId(0), LinkType::RawIp).expect("it fits"));
-}
-
-fn bytes(sport: u16, host: u8) -> Vec<u8> {
-    let mut bytes = Tcp { sport, ..Tcp::default() }.over_ip4().link(LinkType::RawIp).bytes();
+fn ip4(host: u8) -> Vec<u8> {
+    let mut bytes = Tcp::default().over_ip4().link(LinkType::RawIp).bytes();
     bytes[15] = host;
     bytes
 }
 
-#[test]
-fn packets_of_the_same_hosts_follow_until_none_is_under_way() {
-    let mut detours = Detours::new();
-    let (mut syn, mut data, mut other) = (bytes(1, 7), bytes(2, 7), bytes(1, 8));
-    with(&mut data, |packet| assert!(!detours.follows(packet)));
-    with(&mut syn, |packet| detours.begin(packet));
-    with(&mut data, |packet| assert!(detours.follows(packet)));
-    with(&mut other, |packet| assert!(!detours.follows(packet)));
-    detours.end(1);
-    with(&mut data, |packet| assert!(detours.follows(packet), "the one that followed is under way still"));
-    detours.end(2);
-    with(&mut data, |packet| assert!(!detours.follows(packet)));
+fn ip6(host: u8) -> Vec<u8> {
+    let mut bytes = Udp::default().over_ip6().link(LinkType::RawIp).bytes();
+    bytes[39] = host;
+    bytes
+}
+
+/// Which packets of a vector take the detour, given which are rewritten.
+fn detour(detours: &mut Detours, vector: &[(Vec<u8>, bool)]) -> Vec<bool> {
+    let mut buffers: Vec<Vec<u8>> = vector.iter().map(|(bytes, _)| bytes.clone()).collect();
+    let packets = buffers.iter_mut().filter_map(|bytes| {
+        let len = bytes.len();
+        Packet::new(bytes, 0, len, PortId(0), LinkType::RawIp)
+    });
+    let packets: Vec<Packet<'_>> = packets.collect();
+    let rewritten = |at: usize| vector[at].1;
+    let mut taken = Vec::new();
+    for at in 0..packets.len() {
+        if rewritten(at) {
+            detours.begin();
+        }
+        taken.push(rewritten(at) || detours.follows(at, &packets, rewritten));
+    }
+    detours.end_vector();
+    taken
 }
 
 #[test]
-fn ip6_addresses_count_as_a_whole_and_short_packets_are_nobodys() {
-    let mut detours = Detours::new();
-    let mut here = Udp::default().over_ip6().link(LinkType::RawIp).bytes();
-    let mut there = here.clone();
-    there[39] ^= 1;
-    with(&mut here, |packet| detours.begin(packet));
-    with(&mut there, |packet| assert!(!detours.follows(packet)));
-    with(&mut here, |packet| assert!(detours.follows(packet)));
-    with(&mut [], |packet| assert!(!detours.follows(packet)));
-    detours.clear();
-    with(&mut here, |packet| assert!(!detours.follows(packet)));
+fn packets_follow_those_of_the_same_hosts_before_them() {
+    let vector =
+        [(ip4(7), false), (ip4(7), true), (ip4(8), false), (ip4(7), false), (ip4(8), true), (ip4(8), false)];
+    assert_eq!(detour(&mut Detours::default(), &vector), [false, true, false, true, true, true]);
+    let vector = [(ip6(1), true), (ip6(2), false), (ip6(1), false), (Vec::new(), false)];
+    assert_eq!(detour(&mut Detours::default(), &vector), [true, false, true, false]);
+}
+
+#[test]
+fn all_follow_while_earlier_vectors_are_on_their_way() {
+    let mut detours = Detours::default();
+    assert_eq!(detour(&mut detours, &[(ip4(7), true), (ip4(7), false)]), [true, true]);
+    assert_eq!(detour(&mut detours, &[(ip4(9), false)]), [true]);
+    detours.arrive(2);
+    assert_eq!(detour(&mut detours, &[(ip4(9), false)]), [true], "one of the second vector has not arrived");
+    detours.arrive(2);
+    assert_eq!(detour(&mut detours, &[(ip4(7), false), (ip4(9), false)]), [false, false]);
 }

@@ -12,9 +12,6 @@ use vpp_plugin::vlib::{BufferRef, MainRef};
 /// Bytes in front of a buffer's data.
 pub(super) const PRE_DATA: usize = VLIB_BUFFER_PRE_DATA_SIZE as usize;
 
-/// Where in the second part of what VPP leaves to its users a packet's job stands, from one node of ours to the next.
-const JOB: usize = 13;
-
 /// A buffer that a node was given, and that is the node's until it is sent on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Buffer(*mut vlib_buffer_t);
@@ -99,6 +96,12 @@ impl Buffer {
         self.has(VLIB_BUFFER_NEXT_PRESENT)
     }
 
+    /// Whether it is more than one whole packet: see [`Buffer::is_chained`] and [`Buffer::is_unfinished`].
+    #[inline(always)]
+    pub(super) fn is_special(self) -> bool {
+        self.has(VLIB_BUFFER_NEXT_PRESENT | VNET_BUFFER_F_OFFLOAD as u32)
+    }
+
     /// Whether a sender left checksums to hardware.
     #[inline(always)]
     pub(super) fn is_unfinished(self) -> bool {
@@ -137,18 +140,6 @@ impl Buffer {
     #[inline(always)]
     pub(super) fn set_error(self, error: vlib_error_t) {
         self.header().error = error;
-    }
-
-    /// The number that was left with it.
-    #[inline(always)]
-    pub(super) fn number(self) -> u32 {
-        self.details().opaque2[JOB]
-    }
-
-    /// Leaves a number with it.
-    #[inline(always)]
-    pub(super) fn set_number(self, number: u32) {
-        self.details().opaque2[JOB] = number;
     }
 
     /// The packet of a buffer that is alone; `None` if the header is wrong about where it lies.

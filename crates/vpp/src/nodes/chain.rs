@@ -3,7 +3,7 @@
 //! A chain that fits its first buffer is put together there for good. So is the begin of one whose first buffer is so short that
 //! taking options out of its headers could use it up.
 
-use super::buffer::{Buffer, PRE_DATA};
+use super::buffer::{Buffer, PRE_DATA, Pool};
 use mmb_packet::{LinkType, Packet, PortId};
 use std::os::raw::c_int;
 use vpp_plugin::bindings::{vlib_buffer_t, vlib_main_t};
@@ -29,10 +29,8 @@ pub(super) struct Free<'a>(&'a mut [u8]);
 
 /// What became of a chain.
 pub(super) enum Taken<'a> {
-    /// It is one buffer now.
-    Alone,
-    /// Its copy.
-    Copy(Packet<'a>),
+    /// In one piece: its copy, or it was put together in its first buffer.
+    Whole(Packet<'a>),
     /// There is no room left in this vector.
     Full,
     /// It cannot be worked on: it is too large, or VPP has no buffers.
@@ -51,21 +49,26 @@ impl Copies {
 }
 
 impl<'a> Free<'a> {
-    /// Takes a chain's packet, with as much headroom as its first buffer has.
+    /// Takes a packet; a chain's with as much headroom as its first buffer has.
     ///
     /// # Safety
-    /// The chain is the node's.
+    /// The buffer, or the chain, is the node's, and nobody else looks into it as long as the packet is used.
     pub(super) unsafe fn take(
         &mut self,
         vm: *mut vlib_main_t,
         buffer: Buffer,
-        size: usize,
+        pool: Pool,
         port: PortId,
     ) -> Taken<'a> {
+        // SAFETY: as the caller says.
+        let alone = || unsafe { buffer.packet(pool, port) }.map_or(Taken::Lost, Taken::Whole);
+        if !buffer.is_chained() {
+            return alone();
+        }
         let chain = buffer.as_ptr();
         // SAFETY: VPP's own functions, on a chain that is ours.
         let len = unsafe { mmb_shim_chain_length(vm, chain) } as usize;
-        let headroom = buffer.headroom();
+        let (headroom, size) = (buffer.headroom(), pool.data_end());
         if headroom + len > ROOM || headroom > size {
             return Taken::Lost;
         }
@@ -73,7 +76,7 @@ impl<'a> Free<'a> {
             // SAFETY: as above.
             match unsafe { mmb_shim_linearize(vm, chain) } {
                 0 => return Taken::Lost,
-                1 => return Taken::Alone,
+                1 => return alone(),
                 _ => {}
             }
         }
@@ -84,7 +87,7 @@ impl<'a> Free<'a> {
         self.0 = rest;
         // SAFETY: there is room for the chain's bytes behind the headroom.
         unsafe { mmb_shim_gather(vm, chain, mine[headroom..].as_mut_ptr()) };
-        Packet::new(mine, headroom, len, port, LinkType::RawIp).map_or(Taken::Lost, Taken::Copy)
+        Packet::new(mine, headroom, len, port, LinkType::RawIp).map_or(Taken::Lost, Taken::Whole)
     }
 }
 

@@ -115,9 +115,11 @@ fn decide(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origin, m
 /// Decides about the first packets of a frame: all, unless long chains among them need too much room. Returns how many.
 fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origin, frame: &[u32]) -> usize {
     let mut ways = Ways { nexts: [DROP; VECTOR], handed: ArrayVec::new(), freed: ArrayVec::new() };
-    let Seat { worker, copies, columns, held, detours } = seat;
+    let Seat { worker, copies, columns, held, detours, notes } = seat;
+    let notes = notes[call.family as usize].of(origin == Origin::Worker);
     let Columns { verdicts, jobs, accounts } = columns;
-    let (vector, taken) = take(call, runtime, (worker, copies), frame);
+    let mut vector = Vector { packets: ArrayVec::new(), buffers: ArrayVec::new() };
+    let taken = take(call, runtime, (worker, copies), frame, &mut vector);
     let traces = call.is_traced();
     accounts.clear();
     let mut tell = |account| accounts.push(account);
@@ -135,22 +137,23 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origi
         add_traces(call, &vector, &verdicts[..], &jobs[..], accounts);
     }
     let mut feature = Feature::default();
-    let packets = vector.buffers.iter().zip(&vector.packets);
-    for ((&(at, buffer), packet), (verdict, job)) in packets.zip(verdicts.iter().zip(&jobs[..])) {
+    for (number, &(at, buffer)) in vector.buffers.iter().enumerate() {
         let at = usize::from(at);
-        ways.nexts[at] = match *verdict {
-            Verdict::Send(_) => match *job {
-                Some(job) => {
-                    detours.begin(packet);
-                    buffer.set_number(job.number());
-                    REWRITE
+        ways.nexts[at] = match verdicts[number] {
+            Verdict::Send(_) => {
+                let job = jobs[number];
+                if job.is_some() {
+                    detours.begin();
                 }
-                None if detours.follows(packet) => {
-                    buffer.set_number(0);
+                if job.is_some()
+                    || detours.follows(number, &vector.packets, |earlier| jobs[earlier].is_some())
+                {
+                    notes.push_back((frame[at], job));
                     REWRITE
+                } else {
+                    feature.next(buffer)
                 }
-                None => feature.next(buffer),
-            },
+            }
             Verdict::Drop(reason) => {
                 call.set_error(buffer, Dropped::For(reason));
                 DROP
@@ -167,6 +170,7 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origi
             }
         };
     }
+    detours.end_vector();
     ways.carry_out(call, worker, &frame[..taken]);
     taken
 }
@@ -179,8 +183,8 @@ fn take<'p>(
     runtime: &Runtime,
     (worker, copies): (&mut Worker, &'p mut Copies),
     frame: &[u32],
-) -> (Vector<'p>, usize) {
-    let mut vector = Vector { packets: ArrayVec::new(), buffers: ArrayVec::new() };
+    vector: &mut Vector<'p>,
+) -> usize {
     let mut free = copies.free();
     let pool = Pool::of(call.vm);
     let mut last = (u32::MAX, PortId(u16::MAX));
@@ -191,22 +195,20 @@ fn take<'p>(
         if interface != last.0 {
             last = (interface, runtime.interfaces.ports.port_of(interface));
         }
-        if buffer.is_unfinished() {
-            // SAFETY: VPP's own function, on a buffer that is ours.
-            unsafe { mmb_shim_finish_checksums(call.vm.as_ptr(), buffer.as_ptr()) };
-        }
-        let packet = if buffer.is_chained() {
+        let packet = if !buffer.is_special() {
+            // SAFETY: nothing else of this node looks into the buffer while the vector is worked on.
+            unsafe { buffer.packet(pool, last.1) }
+        } else {
+            if buffer.is_unfinished() {
+                // SAFETY: VPP's own function, on a buffer that is ours.
+                unsafe { mmb_shim_finish_checksums(call.vm.as_ptr(), buffer.as_ptr()) };
+            }
             // SAFETY: the chain is ours.
-            match unsafe { free.take(call.vm.as_ptr(), buffer, pool.data_end(), last.1) } {
-                Taken::Full => return (vector, at),
-                Taken::Copy(copy) => Some(copy),
-                // SAFETY: nothing else of this node looks into the buffer while the vector is worked on.
-                Taken::Alone => unsafe { buffer.packet(pool, last.1) },
+            match unsafe { free.take(call.vm.as_ptr(), buffer, pool, last.1) } {
+                Taken::Full => return at,
+                Taken::Whole(packet) => Some(packet),
                 Taken::Lost => None,
             }
-        } else {
-            // SAFETY: as above.
-            unsafe { buffer.packet(pool, last.1) }
         };
         if let Some(packet) = packet {
             vector.packets.push(packet);
@@ -218,7 +220,7 @@ fn take<'p>(
             call.set_error(buffer, Dropped::For(DropReason::NoBuffer));
         }
     }
-    (vector, frame.len())
+    frame.len()
 }
 
 impl Ways {

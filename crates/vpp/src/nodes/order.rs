@@ -1,8 +1,9 @@
 //! Keeping the order of packets between two hosts.
 //!
-//! A packet that is rewritten takes a detour, and one behind it that is not could overtake it. So whoever is between the same two
-//! hosts follows it through the rewriting node until none is on its way there. Hosts are told apart by a few bits: that others
-//! follow too costs only time.
+//! A packet that is rewritten takes a detour, and one behind it that is not could overtake it. So a packet that goes on at once
+//! follows through the rewriting node where one before it in its vector does that is between the same two hosts; and every packet
+//! does while those of earlier vectors are on their way, of which nothing else is known any more. Hosts are told apart by a few bits:
+//! that others follow too costs only time. Vectors of which all packets are rewritten, or none, have no more work with it.
 
 use mmb_packet::Packet;
 
@@ -10,58 +11,75 @@ use mmb_packet::Packet;
 const BITS: usize = 1024;
 const WORDS: usize = BITS / u64::BITS as usize;
 
-/// Pairs of hosts between which packets are on their way to be rewritten.
+/// The packets that are on their way to be rewritten.
+#[derive(Default)]
 pub(super) struct Detours {
+    /// Of earlier vectors.
+    before: usize,
+    /// Of this one.
+    here: usize,
+    /// The hosts of those of this one among its first packets.
     marks: [u64; WORDS],
-    /// Packets on their way.
-    under_way: usize,
+    /// How many first packets.
+    marked: usize,
 }
 
 impl Detours {
-    pub(super) fn new() -> Detours {
-        Detours { marks: [0; WORDS], under_way: 0 }
-    }
-
     /// A packet goes to be rewritten.
-    #[inline]
-    pub(super) fn begin(&mut self, packet: &Packet<'_>) {
-        let (word, bit) = place(packet);
-        self.marks[word] |= bit;
-        self.under_way += 1;
+    #[inline(always)]
+    pub(super) fn begin(&mut self) {
+        self.here += 1;
     }
 
-    /// Whether a packet that is not rewritten has to follow one that is; it is on its way then as well.
-    #[inline]
-    pub(super) fn follows(&mut self, packet: &Packet<'_>) -> bool {
-        if self.under_way == 0 {
-            return false;
+    /// Whether packet number `at` of the vector, which is not rewritten, has to follow one that is; it is on its way then as well.
+    /// `rewritten` tells of those before it.
+    #[inline(always)]
+    pub(super) fn follows(
+        &mut self,
+        at: usize,
+        packets: &[Packet<'_>],
+        rewritten: impl Fn(usize) -> bool,
+    ) -> bool {
+        self.before + self.here > 0 && self.follows_some(at, packets, rewritten)
+    }
+
+    fn follows_some(&mut self, at: usize, packets: &[Packet<'_>], rewritten: impl Fn(usize) -> bool) -> bool {
+        let mut follows = self.before > 0;
+        if !follows {
+            for earlier in (self.marked..at).filter(|earlier| rewritten(*earlier)) {
+                let (word, bit) = place(&packets[earlier]);
+                self.marks[word] |= bit;
+            }
+            self.marked = at;
+            let (word, bit) = place(&packets[at]);
+            follows = self.marks[word] & bit != 0;
         }
-        let (word, bit) = place(packet);
-        let follows = self.marks[word] & bit != 0;
-        self.under_way += usize::from(follows);
+        self.here += usize::from(follows);
         follows
     }
 
-    /// So many have come to where they are rewritten.
-    pub(super) fn end(&mut self, packets: usize) {
-        self.under_way = self.under_way.saturating_sub(packets);
-        if self.under_way == 0 {
-            self.marks = [0; WORDS];
+    /// The vector is sent on.
+    #[inline(always)]
+    pub(super) fn end_vector(&mut self) {
+        self.before += self.here;
+        self.here = 0;
+        if self.marked > 0 {
+            (self.marked, self.marks) = (0, [0; WORDS]);
         }
     }
 
-    /// None is on its way.
-    pub(super) fn clear(&mut self) {
-        self.end(usize::MAX);
+    /// So many have come to where they are rewritten.
+    #[inline(always)]
+    pub(super) fn arrive(&mut self, packets: usize) {
+        self.before = self.before.saturating_sub(packets);
     }
 }
 
 /// The bit of a packet's two addresses.
-#[inline]
 fn place(packet: &Packet<'_>) -> (usize, u64) {
     let bytes = packet.bytes();
-    let addresses =
-        if bytes.first().is_some_and(|first| first >> 4 == 6) { bytes.get(8..40) } else { bytes.get(12..20) };
+    let is_ip6 = bytes.first().is_some_and(|first| first >> 4 == 6);
+    let addresses = if is_ip6 { bytes.get(8..40) } else { bytes.get(12..20) };
     let words = addresses.unwrap_or_default().as_chunks::<4>().0;
     let sum = words.iter().fold(0u32, |sum, word| sum.rotate_left(5) ^ u32::from_ne_bytes(*word));
     // The high half of the product depends on all bits (Knuth, TAOCP 6.4).

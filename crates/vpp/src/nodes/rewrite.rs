@@ -30,7 +30,8 @@ pub(super) fn run(call: &Call<'_>, mut frame: &[u32]) {
 
 /// Rewrites the first packets of a frame: all, unless long chains among them need too much room. Returns how many.
 fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, frame: &[u32]) -> usize {
-    let Seat { worker, copies, columns, detours, .. } = seat;
+    let Seat { worker, copies, columns, detours, notes, .. } = seat;
+    let notes = &mut notes[call.family as usize];
     let verdicts = &mut columns.verdicts;
     let mut free = copies.free();
     let mut packets: ArrayVec<Packet<'_>, VECTOR> = ArrayVec::new();
@@ -43,7 +44,12 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, frame: &[u32]
     for &index in frame {
         // SAFETY: VPP gave the node these.
         let buffer = unsafe { pool.buffer(index) };
-        let Some(job) = Job::of(buffer.number()) else {
+        let Some(noted) = notes.take(index) else {
+            call.set_error(buffer, Dropped::Internal);
+            nexts.push(DROP);
+            continue;
+        };
+        let Some(job) = noted else {
             // It only follows others.
             nexts.push(feature.next(buffer));
             continue;
@@ -52,16 +58,19 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, frame: &[u32]
         if interface != last.0 {
             last = (interface, runtime.interfaces.ports.port_of(interface));
         }
-        let packet = if buffer.is_chained() {
-            // SAFETY: the chain is ours.
-            match unsafe { free.take(call.vm.as_ptr(), buffer, pool.data_end(), last.1) } {
-                Taken::Full => break,
-                Taken::Copy(copy) => Some(copy),
-                Taken::Alone | Taken::Lost => None,
-            }
-        } else {
+        let packet = if !buffer.is_special() {
             // SAFETY: nothing else of this node looks into the buffer while the vector is worked on.
             unsafe { buffer.packet(pool, last.1) }
+        } else {
+            // SAFETY: the chain is ours.
+            match unsafe { free.take(call.vm.as_ptr(), buffer, pool, last.1) } {
+                Taken::Full => {
+                    notes.put_back(index, job);
+                    break;
+                }
+                Taken::Whole(packet) => Some(packet),
+                Taken::Lost => None,
+            }
         };
         if let Some(packet) = packet {
             places.push(Place { at: nexts.len(), buffer, len: packet.len() as u32 });
@@ -92,7 +101,7 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, frame: &[u32]
         call.set_error(buffer, why);
     }
     call.enqueue(&frame[..taken], &nexts);
-    detours.end(taken);
+    detours.arrive(taken);
     taken
 }
 

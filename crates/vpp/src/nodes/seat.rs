@@ -1,6 +1,7 @@
 //! What a thread of VPP works with.
 
 use super::chain::Copies;
+use super::notes::Notes;
 use super::order::Detours;
 use mmb_engine::{Account, DropReason, Job, VECTOR, Verdict, Worker};
 
@@ -13,6 +14,8 @@ pub(crate) struct Seat {
     pub(super) columns: Columns,
     pub(super) held: Held,
     pub(super) detours: Detours,
+    /// By family.
+    pub(super) notes: [Notes; 2],
 }
 
 /// What is decided about the packets of a vector.
@@ -43,7 +46,14 @@ impl Seat {
             jobs: Box::new([None; VECTOR]),
             accounts: Vec::new(),
         };
-        Seat { worker, copies: Copies::new(), columns, held: Held(Vec::new()), detours: Detours::new() }
+        Seat {
+            worker,
+            copies: Copies::new(),
+            columns,
+            held: Held(Vec::new()),
+            detours: Detours::default(),
+            notes: [Notes::new(), Notes::new()],
+        }
     }
 }
 

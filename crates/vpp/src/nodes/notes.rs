@@ -1,0 +1,54 @@
+//! What the deciding nodes tell the rewriting ones: which job each buffer has.
+//!
+//! VPP keeps the order of buffers between two nodes, so that a note is found at the head of its queue. A buffer's own room for such
+//! notes lies in a part of it that nothing else on a packet's way reads.
+
+use mmb_engine::Job;
+use std::collections::VecDeque;
+
+/// Notes that there is room for ahead of any.
+const ROOM: usize = 4096;
+
+/// One deciding node's notes.
+type Queue = VecDeque<(u32, Option<Job>)>;
+
+/// The notes that one rewriting node will read.
+pub(super) struct Notes {
+    /// By what decided: packets that came in, and those that other threads handed over.
+    queues: [Queue; 2],
+}
+
+impl Notes {
+    pub(super) fn new() -> Notes {
+        Notes { queues: [VecDeque::with_capacity(ROOM), VecDeque::with_capacity(ROOM)] }
+    }
+
+    /// Those of one deciding node.
+    #[inline(always)]
+    pub(super) fn of(&mut self, handed: bool) -> &mut Queue {
+        &mut self.queues[usize::from(handed)]
+    }
+
+    /// The job that a buffer came with, or that it has none; `None` if nothing is known of it.
+    #[inline(always)]
+    pub(super) fn take(&mut self, buffer: u32) -> Option<Option<Job>> {
+        let mut known = None;
+        for queue in &mut self.queues {
+            if queue.front().is_some_and(|(noted, _)| *noted == buffer) {
+                known = queue.pop_front();
+                break;
+            }
+        }
+        known.map(|(_, job)| job)
+    }
+
+    /// Puts back what was taken last.
+    pub(super) fn put_back(&mut self, buffer: u32, job: Job) {
+        self.queues[0].push_front((buffer, Some(job)));
+    }
+
+    /// No buffer will come any more that there is a note of.
+    pub(super) fn clear(&mut self) {
+        self.queues.iter_mut().for_each(VecDeque::clear);
+    }
+}
