@@ -2,7 +2,7 @@
  *
  * All of it runs on VPP's main thread but mmb-tick, which runs on each. */
 
-/* Threads' cores. */
+/* Sets of cores. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
