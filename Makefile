@@ -9,7 +9,7 @@ MMB := target/release/mmb
 VPP_PREFIX ?= /usr
 OUT ?= docs/evaluation
 
-.PHONY: help setup build vpp install demo test test-rust test-replay test-live test-evaluation test-vpp vpp-test lint bench evaluate evaluate-quick
+.PHONY: help setup build vpp install demo test test-rust test-replay test-live test-evaluation test-vpp vpp-test vpp-bench lint bench evaluate evaluate-quick
 .PHONY: evaluation-tools fuzz tsan audit fmt doc clean
 
 help: ## what there is
@@ -67,6 +67,9 @@ evaluate: evaluation-tools ## mmb beside the kernel's filters, XDP, HAProxy: doc
 
 evaluate-quick: evaluation-tools ## the same in ten minutes: fewer sizes, shorter runs
 	MMB=$(MMB) $(PYTHON) -m evaluation run --quick --out $(OUT)
+
+vpp-bench: build vpp ## cycles of mmb in VPP beside mmb bench, the ACL plugin and NAT44-ED in one run; RUNS=5, INTO=FILE for the table
+	MMB=$(MMB) VPP_PREFIX="$(VPP_PREFIX)" $(PYTHON) -m evaluation.plugin $(if $(RUNS),--runs $(RUNS)) $(if $(INTO),--into $(INTO))
 
 evaluation-tools: build
 	@scripts/setup evaluation

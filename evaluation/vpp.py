@@ -33,9 +33,14 @@ def _classifier(rules):
     yield f"set interface input acl intfc {IN} ip4-table 0"
 
 
-def _acl(rules):
+def acl(rules):
+    """An access list that drops what those rules match."""
     each = (f"deny src {s}/32 dst {d}/32 proto {protocol} sport {sp} dport {dp}" for s, d, protocol, sp, dp in rules)
-    yield f"set acl-plugin acl {', '.join(each)}, permit"
+    return f"set acl-plugin acl {', '.join(each)}, permit"
+
+
+def _acl(rules):
+    yield acl(rules)
     yield f"set acl-plugin interface {IN} input acl 0"
 
 
@@ -106,7 +111,7 @@ def _run(folder, cores, work):
             with cores.on_middle():
                 started.start()
             generator = Generator(started)
-            started.tell(*work.commands(_five_tuples(rules)), timeout=300)
+            started.tell(*work.commands(five_tuples(rules)), timeout=300)
             # Once through: what makes connections is not what is measured.
             generator.play(capture, PACKETS)
             started.tell("clear runtime")
@@ -116,17 +121,17 @@ def _run(folder, cores, work):
         return {"ok": False, "error": " ".join(str(error).split())[:300]}
 
 
-def packets_and_rules(folder, work):
+def packets_and_rules(folder, work, packets=PACKETS):
     """Files with what `mmb bench` would measure."""
     made, capture, rules, expired = (folder / name for name in ("made.pcap", "packets.pcap", "rules.mmb", "expired.mmb"))
-    words = ["--workload", work.workload, "--traffic", work.traffic, "--packets", PACKETS]
+    words = ["--workload", work.workload, "--traffic", work.traffic, "--packets", packets]
     run([BINARY, "bench", *words, "--write-pcap", made, "--write-rules", rules], timeout=60)
     expired.write_text(f"{EXPIRED}\n")
     run([BINARY, "replay", "--rules", expired, made, capture], timeout=60)
     return capture, rules
 
 
-def _five_tuples(path):
+def five_tuples(path):
     """The rules that `mmb bench` wrote, as numbers and addresses; none of a set that has others."""
     form = r"ip-saddr (\S+) ip-daddr (\S+) (tcp|udp)-sport (\d+) (?:tcp|udp)-dport (\d+) drop"
     for source, destination, protocol, source_port, destination_port in re.findall(form, path.read_text()):

@@ -144,6 +144,8 @@ class Vpp:
 
     def tell(self, *commands, timeout=60):
         """Commands that are to print nothing: what VPP says is an error."""
+        if not commands:
+            return
         script = self.folder / "commands.cli"
         script.write_text("".join(f"{command}\n" for command in commands))
         said = self.ask(f"exec {script}", timeout).strip()

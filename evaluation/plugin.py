@@ -1,0 +1,199 @@
+"""mmb in VPP beside VPP's own features and beside `mmb bench`: `python3 -m evaluation.plugin`, as `make vpp-bench` does it.
+
+One VPP does all of it: the packet generator sends the same packets through each feature in turn, which are the only one on the
+interface then, and `show runtime` tells what a packet cost in its nodes. In the same rounds `mmb bench` decides on the same packets
+with the same rules, on the same core, while VPP stands still.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from lab import vpp
+from lab.daemon import BINARY
+from lab.generator import IN, OUT, Generator
+from lab.process import run
+
+from . import machine, method
+from .topology import Cores
+from .vpp import PACKETS, Work, acl, clocks, five_tuples, packets_and_rules
+
+# Short pieces, of which the least counts: what interrupts VPP's thread makes its nodes look slower, never faster.
+PIECES, REPLAYED = 9, 131_072
+# Packets of the work with connections: one connection each.
+SESSIONS = 10_000
+MMB = r"^ip4-mmb-(classify|rewrite)$"
+BEGIN, END = "<!-- make vpp-bench writes from here -->\n", "<!-- to here -->\n"
+
+# What is sent, as `mmb bench` makes it.
+FIREWALL = Work("100,000 five-tuples, none matching", "five-tuple", "uniform", None, MMB)
+REWRITE = Work("one rule that rewrites every packet", "rewrite", "udp", None, MMB)
+NAT = Work("source NAT, 10,000 UDP sessions", "snat", "udp", None, MMB)
+
+
+class Row(NamedTuple):
+    """A feature and the packets that it gets. `on` and `off`: VPP's commands. `rules`: mmb's, if the feature is mmb."""
+
+    title: str
+    load: Work
+    nodes: str
+    on: tuple = ()
+    off: tuple = ()
+    rules: Callable | None = None
+
+
+def rows():
+    yield Row("VPP's routing itself", FIREWALL, r"^ip4-(input|input-no-checksum|lookup|rewrite|load-balance)$")
+    yield of_mmb("mmb: 100,000 five-tuples, none matching", FIREWALL)
+    for number, size in enumerate(ACLS):
+        yield Row(f"ACL plugin: {size:,} five-tuples, none matching", FIREWALL, r"^acl-plugin", *bound(number))
+    yield of_mmb("mmb: one rule that rewrites every packet", REWRITE)
+    yield of_mmb("mmb: source NAT, 10,000 UDP sessions", NAT)
+    nat = (f"set interface nat44 in {IN} out {OUT}", f"set interface nat44 in {IN} out {OUT} del")
+    yield Row("NAT44-ED: source NAT, 10,000 UDP sessions", NAT, r"^nat|^ip4-sv-reassembly", nat[:1], nat[1:])
+    yield of_mmb("mmb: 10,000 established connections", NAT, lambda _: "add-stateful all accept\n")
+    yield Row("ACL plugin: 10,000 established connections", NAT, r"^acl-plugin", *bound(len(ACLS)))
+
+
+def of_mmb(title, load, rules=Path.read_text):
+    return Row(title, load, MMB, rules=rules)
+
+
+# Rules of the access lists, by their number; the one behind them makes connections of all.
+ACLS = (1000, 10_000, 100_000)
+
+
+def bound(number):
+    words = f"set acl-plugin interface {IN} input acl {number}"
+    return (words,), (f"{words} del",)
+
+
+class Bench:
+    """A running VPP with everything that the rows need, and files of packets and rules."""
+
+    def __init__(self, folder, cores, started):
+        self.folder, self.cores, self.vpp = folder, cores, started
+        self.generator = Generator(started)
+        self.files = {}
+        for load, packets in ((FIREWALL, PACKETS), (REWRITE, PACKETS), (NAT, SESSIONS)):
+            place = folder / load.workload
+            place.mkdir()
+            self.files[load] = packets_and_rules(place, load, packets)
+        rules = list(five_tuples(self.files[FIREWALL][1]))
+        started.tell(*(acl(rules[:size]) for size in ACLS), "set acl-plugin acl permit+reflect", timeout=300)
+        started.tell(f"nat44 plugin enable sessions {4 * SESSIONS}", "nat44 add address 198.51.100.1-198.51.100.254")
+
+    def cycles(self, row):
+        """What a packet costs in the row's nodes."""
+        capture, made = self.files[row.load]
+        if row.rules:
+            policy = self.folder / "policy.mmb"
+            policy.write_text(row.rules(made))
+            self.vpp.ask(f"mmb apply {policy}", timeout=120)
+            self.vpp.ask(f"mmb enable {IN}")
+        self.vpp.tell(*row.on)
+        try:
+            # Once through: what makes connections is not what is measured.
+            self.generator.play(capture, PACKETS)
+            return min(self._piece(capture, row) for _ in range(PIECES))
+        finally:
+            self.vpp.tell(*row.off)
+            if row.rules:
+                for command in (f"disable {IN}", "flush", "conn kill all"):
+                    self.vpp.ask(f"mmb {command}")
+
+    def _piece(self, capture, row):
+        self.vpp.tell("clear runtime")
+        self.generator.play(capture, REPLAYED)
+        return clocks(vpp.runtime(self.vpp.ask("show runtime")), row.nodes)["cycles_per_packet"]
+
+    def bench(self, row):
+        """What `mmb bench` says of the same rules and packets, but for forwarding, which VPP does."""
+        capture, made = self.files[row.load]
+        policy = self.folder / "bench.mmb"
+        policy.write_text(row.rules(made))
+        self.vpp.process.signal(signal.SIGSTOP)
+        try:
+            with self.cores.on_middle():
+                said = json.loads(run([BINARY, "bench", "--json", "--rules", policy, "--pcap", capture], timeout=120).stdout)
+        finally:
+            self.vpp.process.signal(signal.SIGCONT)
+        return sum(stage["cycles_per_packet"] for stage in said["stages"] if stage["name"] != "forward")
+
+
+def measure(bench, runs, seed):
+    """By row: cycles in VPP and in `mmb bench`, run by run."""
+    found = {row: ([], []) for row in rows()}
+    for number, order in enumerate(method.rounds(list(found), runs, f"{seed} plugin"), start=1):
+        print(f"round {number} of {runs}", file=sys.stderr, flush=True)
+        for row in order:
+            in_vpp, in_bench = found[row]
+            in_vpp.append(bench.cycles(row))
+            if row.rules:
+                in_bench.append(bench.bench(row))
+    return found
+
+
+def table(found, here, command):
+    """The rows in Markdown."""
+    yield f"`{command}` on {here['cpu']}, {here['cores']} cores, Linux {here['kernel']}: cycles a packet, medians (quartiles).\n\n"
+    yield "| packets through | in VPP | `mmb bench` | ratio |\n| --- | ---: | ---: | ---: |\n"
+    for row, (in_vpp, in_bench) in found.items():
+        middle = method.spread(in_vpp)[1]
+        ratio = f"{middle / method.spread(in_bench)[1]:.2f}" if in_bench else ""
+        yield f"| {row.title} | {shown(in_vpp)} | {shown(in_bench) if in_bench else ''} | {ratio} |\n"
+
+
+def shown(values):
+    low, middle, high = method.spread(values)
+    return f"{middle:.0f} ({low:.0f}-{high:.0f})"
+
+
+def put_into(path, text):
+    """Puts the text between the two marks of a file."""
+    before, mark, rest = path.read_text().partition(BEGIN)
+    _, end, behind = rest.partition(END)
+    if not mark or not end:
+        sys.exit(f"{path}: no place for the table: it has to have the lines {BEGIN.strip()} and {END.strip()}")
+    path.write_text(before + mark + text + end + behind)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python3 -m evaluation.plugin", description=__doc__.partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=5, metavar="N", help="rounds, in each of which every row is measured once")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the order within rounds")
+    parser.add_argument("--into", type=Path, metavar="FILE", help="put the table between the marks of this file")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every value")
+    options = parser.parse_args()
+    if vpp.program() is None:
+        sys.exit("VPP not installed: say where it is with VPP_PREFIX")
+    if not vpp.PLUGIN.exists():
+        sys.exit(f"{vpp.PLUGIN} is not built: 'make vpp' does it")
+    cores = Cores.chosen()
+    with tempfile.TemporaryDirectory(prefix="mmb-plugin-") as folder, contextlib.ExitStack() as stack:
+        sections = "mmb { no-socket }"
+        started = vpp.Vpp(Path(folder), vpp.PLUGIN, [cores.middle], sections, buffers=32_768, heap="2G")
+        stack.callback(started.close)
+        with cores.on_middle():
+            started.start()
+        os.sched_setaffinity(0, cores.ends)
+        found = measure(Bench(Path(folder), cores, started), options.runs, options.seed)
+    command = f"make vpp-bench{'' if options.runs == 5 else f' RUNS={options.runs}'}"
+    text = "".join(table(found, machine.describe(cores), command))
+    print(text)
+    if options.into:
+        put_into(options.into, text)
+    if options.json:
+        values = {row.title: {"vpp": in_vpp, "bench": in_bench} for row, (in_vpp, in_bench) in found.items()}
+        options.json.write_text(json.dumps(values, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
