@@ -81,8 +81,10 @@ REASONS = {
     "fragment-duplicate": (POOL, [*pieces(8)[:3], *pieces(8)[2:]], 1),
     "fragment-bad-length": (POOL, [pieces(9)[0], piece(9, 25, 9)], 1),
     "fragment-too-many": (POOL, [pieces(10)[0], *(piece(10, 25 + 3 * n, 24) for n in range(130))], 3),
-    "fragment-refused": (f"{NAT} ip-proto udp map ip-saddr 200.0.0.1 map udp-sport 30000", [udp(src="10.0.0.2"), *pieces(11)[::-1]], 5),
+    "fragment-refused": (f"{POOL}\nadd udp-dport 53 drop", [*pieces(11), *pieces(12)[::-1]], 10),
 }
+# How long fragments wait for the first one of their datagram.
+PATIENCE = 30
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +104,17 @@ def test_a_reason_is_counted_under_its_name(generator, vpp, mmb, tmp_path, reaso
     same_as_replay(generator, expected)
     counters = vpp.counters(IN)
     assert counters["drops"] >= count
+
+
+def test_fragments_that_wait_in_vain_are_counted(generator, vpp):
+    vpp.apply(POOL)
+    before = vpp.drops()
+    out, _ = play(generator, [bytes(piece(13, 25 + 3 * n, 24)) for n in range(130)])
+    assert out == []
+
+    def lost():
+        since = {reason: count - before.get(reason, 0) for reason, count in vpp.drops().items()}
+        return {reason: count for reason, count in since.items() if count}
+
+    wait_until(lambda: lost() == {"fragment-too-many": 2, "fragment-early": 128}, "all are given up", PATIENCE)
+    assert drops_of_nodes(vpp.errors()) == lost()
