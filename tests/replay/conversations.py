@@ -1,4 +1,4 @@
-"""Random conversations through NAT: what the inside sends first, what the other end says to that, what routers on the way say of it."""
+"""Random conversations through NAT: what the inside sends first, what the other end answers, what routers on the way say."""
 
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import ICMPv6EchoReply, ICMPv6EchoRequest, ICMPv6TimeExceeded, IPv6

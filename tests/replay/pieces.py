@@ -63,7 +63,7 @@ def checked(packet):
 
 
 def shuffled(rng, count, most=1000):
-    """Fragments of so many datagrams, each in at most so many pieces, in some order, and what the datagrams carry, by their number."""
+    """Fragments of so many datagrams, in at most so many pieces each, in some order; and by number what the datagrams carry."""
     sent, frames = {}, []
     for number in range(count):
         pieces, sent[number] = datagram(rng, number)

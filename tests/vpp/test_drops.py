@@ -2,8 +2,8 @@
 
 import pytest
 from pieces import LINK
-from scapy.layers.inet import ICMP, IP, TCP, UDP, fragment
-from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrRouting, PadN
+from scapy.layers.inet import IP, TCP, UDP, fragment
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt, PadN
 from scapy.packet import Raw
 
 from lab.generator import IN, Generator

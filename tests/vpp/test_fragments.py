@@ -4,11 +4,9 @@ import random
 
 import pytest
 from captures import replay
-from pieces import LINK, checked, put_together, shuffled
-from scapy.layers.inet import IP, UDP
-from scapy.layers.inet6 import IPv6
+from pieces import checked, put_together, shuffled
+from scapy.layers.inet import UDP
 from scapy.layers.l2 import Ether
-from scapy.packet import Raw
 
 from lab.generator import IN, Generator
 

@@ -1,4 +1,4 @@
-"""Policies and captures through VPP and through `mmb replay`: the same packets, byte for byte but for what VPP's routing changes."""
+"""Policies and captures through VPP and `mmb replay`: the same packets, byte for byte but for what VPP's routing changes."""
 
 import os
 import random
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from captures import read_pcap
 from generate import Policies
-from model import Meta, ModVlan, Rule
+from model import Meta, ModVlan
 from test_random import refused as refused_rules
 
 from lab.generator import IN, Generator
