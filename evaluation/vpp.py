@@ -21,8 +21,8 @@ from . import method, parse
 PACKETS, REPLAYED = 16_384, 2_000_000
 RULES = 100_000
 
-# What VPP would answer instead of sending it on.
-EXPIRED = "add ip-ttl < 2 drop"
+# What VPP would answer instead of sending it on, twice.
+EXPIRED = "add ip-ttl < 3 drop"
 
 
 def _classifier(rules):

@@ -1,8 +1,13 @@
 """The table of mmb in VPP."""
 
 import pytest
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+from scapy.utils import rdpcap, wrpcap
 
 from evaluation import plugin
+from evaluation.answers import write
 
 HERE = {"cpu": "a processor", "cores": 2, "kernel": "6.1"}
 
@@ -27,3 +32,18 @@ def test_the_table_goes_between_its_marks_and_nowhere_else(tmp_path):
     with pytest.raises(SystemExit, match="no place for the table"):
         plugin.put_into(page, "new\n")
     assert page.read_text() == "no marks\n"
+
+
+def test_answers_are_whole_and_come_from_the_other_end(tmp_path):
+    sent, answers = tmp_path / "sent.pcap", tmp_path / "answers.pcap"
+    packets = [Ether() / IP(src="10.0.0.1", dst="198.51.100.9") / UDP(sport=1000 + n, dport=53) / Raw(b"x" * n) for n in range(3)]
+    wrpcap(str(sent), packets)
+    write(sent, answers, "02:00:00:00:00:08")
+    for number, packet in enumerate(rdpcap(str(answers))):
+        assert packet.dst == "02:00:00:00:00:08"
+        assert (packet[IP].src, packet[IP].dst) == ("198.51.100.9", "10.0.0.1")
+        assert (packet[UDP].sport, packet[UDP].dport, len(packet[UDP].payload)) == (53, 1000 + number, number)
+        given = packet[IP].chksum, packet[UDP].chksum
+        del packet[IP].chksum, packet[UDP].chksum
+        again = Ether(bytes(packet))
+        assert (again[IP].chksum, again[UDP].chksum) == given
