@@ -9,6 +9,9 @@ use vpp_plugin::bindings::{
 };
 use vpp_plugin::vlib::{BufferRef, MainRef};
 
+/// So many buffers ahead their headers are asked for.
+pub(super) const AHEAD: usize = 8;
+
 /// Bytes in front of a buffer's data.
 pub(super) const PRE_DATA: usize = VLIB_BUFFER_PRE_DATA_SIZE as usize;
 
@@ -34,6 +37,20 @@ impl Pool {
     /// Bytes from the begin of a buffer's pre-data to its end.
     pub(super) fn data_end(self) -> usize {
         self.size
+    }
+
+    /// Asks for a buffer's header.
+    #[inline(always)]
+    pub(super) fn fetch(self, index: u32) {
+        let header = self.base.wrapping_add((index as usize) << 6);
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: nothing is read that the program could see.
+        unsafe {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(header.cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = header;
     }
 
     /// The buffer of an index.
@@ -72,6 +89,13 @@ impl Buffer {
     pub(super) unsafe fn as_ref<'a>(self) -> &'a mut BufferRef<()> {
         // SAFETY: as the caller says.
         unsafe { BufferRef::from_ptr_mut(self.0) }
+    }
+
+    /// Where it stands on its way through VPP's features.
+    #[inline(always)]
+    pub(super) fn feature(self) -> u32 {
+        // SAFETY: both names of this number are numbers.
+        unsafe { self.header().__bindgen_anon_1.current_config_index }
     }
 
     /// The interface that it came in by.

@@ -1,7 +1,7 @@
 //! Deciding about a vector: `ip4-mmb-classify`, `ip4-mmb-handed` and their twins.
 
 use super::Tsc;
-use super::buffer::{Buffer, Pool};
+use super::buffer::{AHEAD, Buffer, Pool};
 use super::chain::{Copies, Taken};
 use super::counters::Dropped;
 use super::graph::{Call, DROP, Feature, REWRITE};
@@ -45,8 +45,8 @@ const AWAY: u16 = u16::MAX;
 /// A vector's packets, and the buffers that they are in.
 struct Vector<'p> {
     packets: ArrayVec<Packet<'p>, VECTOR>,
-    /// By packet: its number in the frame, and its buffer.
-    buffers: ArrayVec<(u8, Buffer), VECTOR>,
+    /// By packet: its number in the frame, its buffer, and where that stands on its way through features.
+    buffers: ArrayVec<(u8, Buffer, u32), VECTOR>,
 }
 
 /// Where the buffers of a frame go.
@@ -129,7 +129,7 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origi
         worker.decide(origin, now_ns, &Tsc, &vector.packets, &mut verdicts[..], &mut jobs[..], tell);
     }));
     if decided.is_err() {
-        vector.buffers.iter().for_each(|(_, buffer)| call.set_error(*buffer, Dropped::Internal));
+        vector.buffers.iter().for_each(|(_, buffer, _)| call.set_error(*buffer, Dropped::Internal));
         ways.carry_out(call, worker, &frame[..taken]);
         return taken;
     }
@@ -137,7 +137,7 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origi
         add_traces(call, &vector, &verdicts[..], &jobs[..], accounts);
     }
     let mut feature = Feature::default();
-    for (number, &(at, buffer)) in vector.buffers.iter().enumerate() {
+    for (number, &(at, buffer, before)) in vector.buffers.iter().enumerate() {
         let at = usize::from(at);
         ways.nexts[at] = match verdicts[number] {
             Verdict::Send(_) => {
@@ -151,7 +151,7 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origi
                     notes.push_back((frame[at], job));
                     REWRITE
                 } else {
-                    feature.next(buffer)
+                    feature.next(buffer, before)
                 }
             }
             Verdict::Drop(reason) => {
@@ -189,6 +189,9 @@ fn take<'p>(
     let pool = Pool::of(call.vm);
     let mut last = (u32::MAX, PortId(u16::MAX));
     for (at, &index) in frame.iter().enumerate() {
+        if let Some(&soon) = frame.get(at + AHEAD) {
+            pool.fetch(soon);
+        }
         // SAFETY: VPP gave the node these.
         let buffer = unsafe { pool.buffer(index) };
         let interface = buffer.interface();
@@ -213,7 +216,7 @@ fn take<'p>(
         if let Some(packet) = packet {
             vector.packets.push(packet);
             // A frame's packets are numbered in a byte.
-            vector.buffers.push((at as u8, buffer));
+            vector.buffers.push((at as u8, buffer, buffer.feature()));
         } else {
             let lost = Count { packets: 1, bytes: buffer.len() as u64 };
             worker.count_unprocessed(last.1, DropReason::NoBuffer, lost);
@@ -260,7 +263,7 @@ fn add_traces(
     accounts: &[Account],
 ) {
     let packets = vector.packets.iter().zip(&vector.buffers);
-    for (((packet, (_, buffer)), account), (verdict, job)) in
+    for (((packet, (_, buffer, _)), account), (verdict, job)) in
         packets.zip(accounts).zip(verdicts.iter().zip(jobs))
     {
         if !buffer.is_traced() {

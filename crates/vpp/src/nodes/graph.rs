@@ -97,12 +97,11 @@ pub(super) struct Feature {
 }
 
 impl Feature {
-    /// The next node of a packet, which goes on there once.
+    /// The next node of a packet, which goes on there once. `before` is what [`Buffer::feature`] said.
     #[inline(always)]
-    pub(super) fn next(&mut self, buffer: Buffer) -> u16 {
+    pub(super) fn next(&mut self, buffer: Buffer, before: u32) -> u16 {
         // SAFETY: the buffer is ours.
         let buffer = unsafe { buffer.as_ref() };
-        let before = buffer.current_config_index();
         match self.last {
             Some((known, after, next)) if known == before => {
                 *buffer.current_config_index_mut() = after;

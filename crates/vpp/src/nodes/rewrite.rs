@@ -1,7 +1,7 @@
 //! Rewriting a vector that was decided on: `ip4-mmb-rewrite` and its twin.
 
 use super::Tsc;
-use super::buffer::{Buffer, Pool};
+use super::buffer::{AHEAD, Buffer, Pool};
 use super::chain::{Taken, put_back};
 use super::counters::Dropped;
 use super::graph::{Call, DROP, Feature};
@@ -41,7 +41,10 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, frame: &[u32]
     let mut feature = Feature::default();
     let pool = Pool::of(call.vm);
     let mut last = (u32::MAX, PortId(u16::MAX));
-    for &index in frame {
+    for (at, &index) in frame.iter().enumerate() {
+        if let Some(&soon) = frame.get(at + AHEAD) {
+            pool.fetch(soon);
+        }
         // SAFETY: VPP gave the node these.
         let buffer = unsafe { pool.buffer(index) };
         let Some(noted) = notes.take(index) else {
@@ -51,7 +54,7 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, frame: &[u32]
         };
         let Some(job) = noted else {
             // It only follows others.
-            nexts.push(feature.next(buffer));
+            nexts.push(feature.next(buffer, buffer.feature()));
             continue;
         };
         let interface = buffer.interface();
@@ -93,7 +96,7 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, frame: &[u32]
             _ if rewritten.is_err() => Dropped::Internal,
             Verdict::Drop(reason) => Dropped::For(reason),
             _ if settle(call, buffer, packet, len) => {
-                nexts[at] = feature.next(buffer);
+                nexts[at] = feature.next(buffer, buffer.feature());
                 continue;
             }
             _ => Dropped::For(DropReason::NoBuffer),
