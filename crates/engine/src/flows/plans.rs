@@ -125,6 +125,12 @@ impl Plans {
         drops: bool,
         edits: bool,
     ) {
+        // Of a connection that may not last, it is decided anew each time.
+        if self.of(id, direction).and_then(|plan| self.decision(plan)).is_some_and(|known| {
+            (known.port, known.drops, known.edits) == (port, drops, edits) && self.rules(known) == rules
+        }) {
+            return;
+        }
         let hash = hash(port, rules);
         let same = |number: &u32| {
             self.decision(*number).is_some_and(|other| other.port == port && self.rules(other) == rules)
