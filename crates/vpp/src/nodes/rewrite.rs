@@ -2,9 +2,10 @@
 
 use super::Tsc;
 use super::buffer::{AHEAD, Buffer, Pool};
-use super::chain::{Taken, put_back};
+use super::chain::{Copies, Taken, put_back};
 use super::counters::Dropped;
 use super::graph::{Call, DROP, Feature};
+use super::notes::Notes;
 use super::seat::Seat;
 use super::trace::{Fate, Trace};
 use crate::runtime::Runtime;
@@ -28,70 +29,30 @@ pub(super) fn run(call: &Call<'_>, mut frame: &[u32]) {
     }
 }
 
+/// A vector's packets, and where the buffers of its frame go.
+#[derive(Default)]
+struct Vector<'p> {
+    packets: ArrayVec<Packet<'p>, VECTOR>,
+    jobs: ArrayVec<Job, VECTOR>,
+    places: ArrayVec<Place, VECTOR>,
+    nexts: ArrayVec<u16, VECTOR>,
+    feature: Feature,
+}
+
 /// Rewrites the first packets of a frame: all, unless long chains among them need too much room. Returns how many.
 fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, frame: &[u32]) -> usize {
     let Seat { worker, copies, columns, detours, notes, .. } = seat;
-    let notes = &mut notes[call.family as usize];
     let verdicts = &mut columns.verdicts;
-    let mut free = copies.free();
-    let mut packets: ArrayVec<Packet<'_>, VECTOR> = ArrayVec::new();
-    let mut jobs: ArrayVec<Job, VECTOR> = ArrayVec::new();
-    let mut places: ArrayVec<Place, VECTOR> = ArrayVec::new();
-    let mut nexts: ArrayVec<u16, VECTOR> = ArrayVec::new();
-    let mut feature = Feature::default();
-    let pool = Pool::of(call.vm);
-    let mut last = (u32::MAX, PortId(u16::MAX));
-    for (at, &index) in frame.iter().enumerate() {
-        if let Some(&soon) = frame.get(at + AHEAD) {
-            pool.fetch(soon);
-        }
-        // SAFETY: VPP gave the node these.
-        let buffer = unsafe { pool.buffer(index) };
-        let Some(noted) = notes.take(index) else {
-            call.set_error(buffer, Dropped::Internal);
-            nexts.push(DROP);
-            continue;
-        };
-        let Some(job) = noted else {
-            // It only follows others.
-            nexts.push(feature.next(buffer, buffer.feature()));
-            continue;
-        };
-        let interface = buffer.interface();
-        if interface != last.0 {
-            last = (interface, runtime.interfaces.ports.port_of(interface));
-        }
-        let packet = if !buffer.is_special() {
-            // SAFETY: nothing else of this node looks into the buffer while the vector is worked on.
-            unsafe { buffer.packet(pool, last.1) }
-        } else {
-            // SAFETY: the chain is ours.
-            match unsafe { free.take(call.vm.as_ptr(), buffer, pool, last.1) } {
-                Taken::Full => {
-                    notes.put_back(index, job);
-                    break;
-                }
-                Taken::Whole(packet) => Some(packet),
-                Taken::Lost => None,
-            }
-        };
-        if let Some(packet) = packet {
-            places.push(Place { at: nexts.len(), buffer, len: packet.len() as u32 });
-            packets.push(packet);
-            jobs.push(job);
-        } else {
-            call.set_error(buffer, Dropped::Internal);
-        }
-        nexts.push(DROP);
-    }
-    let taken = nexts.len();
-    for (verdict, packet) in verdicts.iter_mut().zip(&packets) {
+    let mut vector = Vector::default();
+    take(call, runtime, (copies, &mut notes[call.family as usize]), frame, &mut vector);
+    let Vector { packets, jobs, places, nexts, feature } = &mut vector;
+    for (verdict, packet) in verdicts.iter_mut().zip(&*packets) {
         *verdict = Verdict::Send(packet.port);
     }
     let rewritten = catch_unwind(AssertUnwindSafe(|| {
-        worker.rewrite(&Tsc, &mut packets, &jobs, &mut verdicts[..]);
+        worker.rewrite(&Tsc, packets, jobs, &mut verdicts[..]);
     }));
-    for ((packet, &Place { at, buffer, len }), verdict) in packets.iter().zip(&places).zip(&verdicts[..]) {
+    for ((packet, &Place { at, buffer, len }), verdict) in packets.iter().zip(&*places).zip(&verdicts[..]) {
         let why = match *verdict {
             _ if rewritten.is_err() => Dropped::Internal,
             Verdict::Drop(reason) => Dropped::For(reason),
@@ -103,9 +64,68 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, frame: &[u32]
         };
         call.set_error(buffer, why);
     }
-    call.enqueue(&frame[..taken], &nexts);
+    let taken = nexts.len();
+    call.enqueue(&frame[..taken], nexts);
     detours.arrive(taken);
     taken
+}
+
+/// Takes the packets out of the first buffers of a frame, until there is no room for copies of chains. Those that only follow others go
+/// on, those of which no packet can be made are dropped.
+#[inline(always)]
+fn take<'p>(
+    call: &Call<'_>,
+    runtime: &Runtime,
+    (copies, notes): (&'p mut Copies, &mut Notes),
+    frame: &[u32],
+    vector: &mut Vector<'p>,
+) {
+    let Vector { packets, jobs, places, nexts, feature } = vector;
+    let mut free = copies.free();
+    let pool = Pool::of(call.vm);
+    let mut last = (u32::MAX, PortId(u16::MAX));
+    for (at, &index) in frame.iter().enumerate() {
+        if let Some(&soon) = frame.get(at + AHEAD) {
+            pool.fetch(soon);
+        }
+        // SAFETY: VPP gave the node these.
+        let buffer = unsafe { pool.buffer(index) };
+        let job = match notes.take(index) {
+            Some(Some(job)) => job,
+            Some(None) => {
+                nexts.push(feature.next(buffer, buffer.feature()));
+                continue;
+            }
+            None => {
+                call.set_error(buffer, Dropped::Internal);
+                nexts.push(DROP);
+                continue;
+            }
+        };
+        let interface = buffer.interface();
+        if interface != last.0 {
+            last = (interface, runtime.interfaces.ports.port_of(interface));
+        }
+        let packet = if !buffer.is_special() {
+            // SAFETY: nothing else of this node looks into the buffer while the vector is worked on.
+            unsafe { buffer.packet(pool, last.1) }
+        } else {
+            // SAFETY: the chain is ours.
+            match unsafe { free.take(call.vm.as_ptr(), buffer, pool, last.1) } {
+                Taken::Full => return notes.put_back(index, job),
+                Taken::Whole(packet) => Some(packet),
+                Taken::Lost => None,
+            }
+        };
+        if let Some(packet) = packet {
+            places.push(Place { at, buffer, len: packet.len() as u32 });
+            packets.push(packet);
+            jobs.push(job);
+        } else {
+            call.set_error(buffer, Dropped::Internal);
+        }
+        nexts.push(DROP);
+    }
 }
 
 /// A packet that is rewritten.
