@@ -57,10 +57,10 @@ class Vpp:
     """A VPP without huge pages, with its own plugins and `plugin`, a file, if one is given.
 
     `cores`: the first is the main thread's, each of the others a worker's; without them the main thread runs where it likes,
-    and rests between two looks at its queues. `sections`: more of startup.conf. `namespace`: where it runs, if not here.
+    and rests between two looks at its queues. `sections`: more of startup.conf; `unix`: of its section unix. `namespace`: where it runs, if not here.
     """
 
-    def __init__(self, folder, plugin=None, cores=(), sections="", buffers=16_384, data_size=2048, heap="512M", namespace=None):
+    def __init__(self, folder, plugin=None, cores=(), sections="", buffers=16_384, data_size=2048, heap="512M", namespace=None, unix=""):
         self.folder = Path(folder)
         self.namespace = namespace
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ class Vpp:
             _STARTUP.format(
                 folder=self.folder,
                 pid=os.getpid(),
-                unix="" if cores else "poll-sleep-usec 50",
+                unix=f"{unix} {'' if cores else 'poll-sleep-usec 50'}",
                 cpu=cpu,
                 heap=heap,
                 buffers=buffers,

@@ -102,6 +102,18 @@ TO_DNS = ip4(src=WORLD, dst=OWN) / udp(dport=53)
 PLAIN_IP = IP(src="10.0.0.1", dst="10.0.0.2") / udp() / data()
 WHO_HAS = ARP(psrc="10.0.0.1", pdst="10.0.0.2")
 
+# What only inside hosts may begin: answers and errors come in once they did.
+INSIDE_BEGINS = [
+    (WAN, back(OPENING), DROPPED),
+    (LAN, OPENING, same),
+    (WAN, back(OPENING), same),
+    (WAN, unreachable(OPENING), same),
+    (WAN, unreachable(QUERY), DROPPED),
+    (LAN, QUERY, same),
+    (WAN, back(QUERY), same),
+    (WAN, unreachable(QUERY), same),
+]
+
 CASES = {
     "anti-spoofing": [
         (LAN, ip4(src="192.0.2.7") / udp(), same),
@@ -247,14 +259,7 @@ CASES = {
         (LAN, ip4() / udp(dport=80), same),
     ],
     "reflexive-firewall": [
-        (WAN, back(OPENING), DROPPED),
-        (LAN, OPENING, same),
-        (WAN, back(OPENING), same),
-        (WAN, unreachable(OPENING), same),
-        (WAN, unreachable(QUERY), DROPPED),
-        (LAN, QUERY, same),
-        (WAN, back(QUERY), same),
-        (WAN, unreachable(QUERY), same),
+        *INSIDE_BEGINS,
         (WAN, back(QUERY, dport=40001), DROPPED),
         (LAN, ip4(src=HOST, dst=WORLD) / echo(8), same),
         (WAN, ip4(src=WORLD, dst=HOST) / echo(0), same),
@@ -287,6 +292,12 @@ CASES = {
         (WAN, ip4(src=WORLD, dst=HOST) / udp(), DROPPED),
         (LAN, UDP6, same),
         (WAN, TCP6, same),
+    ],
+    "states": [
+        *INSIDE_BEGINS,
+        (LAN, ip4(dst=WORLD) / tcp(flags="R"), DROPPED),
+        (LAN, ip4(dst=WORLD) / tcp(flags="SF"), DROPPED),
+        (WAN, ip4(src=WORLD, dst=HOST) / echo(8), DROPPED),
     ],
     "tcp-option-whitelist": [
         (LAN, ip4() / syn(FULL), same),

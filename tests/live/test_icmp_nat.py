@@ -159,15 +159,15 @@ class Told:
     def quote(self, size=28):
         return bytes(self.sent[IP])[:size]
 
-    def send(self, error):
-        """Errors about the datagram that came in, behind a datagram that marks the end."""
+    def send(self, error, to=A):
+        """Errors to a host that came in, before a datagram that marks the end."""
         self.outside.send(Ether(src=self.sent.dst, dst=self.sent.src) / error)
         self.far.sendto(b"the end", self.whom)
         come = []
         for frame in map(Ether, self.inside.frames()):
             if frame.haslayer(UDP) and bytes(frame[UDP].payload) == b"the end":
                 return come
-            if ICMP in frame and frame[IP].dst == A:
+            if ICMP in frame and frame[IP].dst == to:
                 come.append(frame)
         raise AssertionError("the datagram behind the error did not come")
 
@@ -202,7 +202,7 @@ def test_an_error_may_quote_options(told):
 
 
 def test_an_error_whose_checksum_is_wrong_convinces_nobody(told, nat):
-    """RFC 5508 REQ-3: dropped here, or, as mmb does, passed on as wrong as it came."""
+    """RFC 5508 REQ-3: it is dropped, or comes as wrong as it was sent."""
     error = unreachable(told.quote(), chksum=0x1234)
     assert all(not summed_up(bytes(came[ICMP])) for came in told.send(error))
     told.near.send(b"no error")
@@ -243,6 +243,40 @@ def test_an_error_about_nothing_that_was_sent_is_not_let_in(told, change):
         setattr(quoted[UDP] if name in ("sport", "dport") else quoted, name, value)
     quoted.chksum = None
     assert told.send(unreachable(bytes(quoted))) == []
+
+
+def test_an_error_about_one_host_s_packet_is_told_to_no_other(nat):
+    """CVE-2019-5598: a reflexive list lets errors in for whom the quoted packet came from only, as Linux's conntrack does."""
+    nat.tested.policy(
+        ["add-stateful in lan ip-saddr 10.0.0.0/24 accept", "add in wan net-proto ip4 drop"],
+        [
+            "filter: ct state established,related accept",
+            "filter: iif vl ip saddr 10.0.0.0/24 accept",
+            "filter: iif vr ip version 4 drop",
+        ],
+    )
+    with closing(udp(nat.client, A), udp(nat.server, WEB, 9000)) as (near, far):
+        with nat.outside_wire() as outside, nat.inside_wire() as inside:
+            told = Told(nat, near, far, outside, inside)
+
+            def error(to):
+                return IP(src="203.0.113.7", dst=to) / ICMP(type=3, code=1) / Raw(told.quote())
+
+            assert told.send(error(B), to=B) == []
+            assert [came[IP].dst for came in told.send(error(A))] == [A]
+
+
+def test_an_answer_that_nobody_asked_for_does_not_show_an_inside_address(of_mmb, told):
+    """It is of no connection, so nothing translates it: it must not leave. So it is with errors about nothing and unknown types."""
+    error = ICMP(type=3, code=3) / Raw(bytes(IP(src=WEB, dst=A) / UDP(sport=9, dport=9)))
+    for message in (ICMP(type=0, id=77), ICMP(type=14, id=77), ICMP(type=42), error):
+        told.inside.send(of_mmb.from_inside() / IP(src=A, dst=WEB) / message)
+    told.near.send(b"the end")
+    for frame in map(Ether, told.outside.frames()):
+        assert ICMP not in frame, frame
+        if UDP in frame and bytes(frame[UDP].payload) == b"the end":
+            return
+    raise AssertionError("the datagram behind them did not come")
 
 
 def test_an_error_between_inside_hosts_is_turned_round(of_mmb):

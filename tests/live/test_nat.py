@@ -7,11 +7,15 @@ that a test shows stands with it.
 import contextlib
 import json
 import resource
+import socket
+import struct
+import time
 
 import pytest
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
+from scapy.utils import checksum
 
 from lab.net import ip_counters
 from lab.process import wait_until
@@ -209,6 +213,44 @@ def test_shuffled_ports_cannot_be_foreseen(nat):
     assert max(ports) - min(ports) > 20000
 
 
+@pytest.mark.parametrize("protocol", ["udp", "tcp"])
+def test_one_host_leaves_ports_to_others(nat, protocol):
+    """RFC 6888 REQ-4. One host sends 5,000 flows to one server through 2,000 ports, so that none could be used twice."""
+    match, ports = f"ip saddr 10.0.0.0/24 meta l4proto {protocol}", "30000-31999"
+    nat.tested.policy(
+        [f"add-stateful in lan ip-saddr 10.0.0.0/24 ip-proto {protocol} map ip-saddr {NAT4} map {protocol}-sport {ports}"],
+        [f"behind: oif vr {match} snat to {NAT4}:{ports}"],
+    )
+    is_udp = protocol == "udp"
+    number = socket.IPPROTO_UDP if is_udp else socket.IPPROTO_TCP
+    with nat.client.entered(), socket.socket(socket.AF_INET, socket.SOCK_RAW, number) as raw:
+        raw.bind((A, 0))
+        for n in range(5000):
+            rest = struct.pack("!HHx", 9, 0) if is_udp else struct.pack("!IIBBHHH", n, 0, 80, 2, 999, 0, 0)
+            segment = struct.pack("!HH", 10000 + n, 9) + rest
+            if not is_udp:
+                ends = socket.inet_aton(A) + socket.inet_aton(NOWHERE)
+                total = checksum(ends + struct.pack("!HH", number, len(segment)) + segment)
+                segment = segment[:16] + struct.pack("!H", total) + segment[18:]
+            # The kernel tells of errors that routers answered the one before with.
+            with contextlib.suppress(OSError):
+                raw.sendto(segment, (NOWHERE, 0))
+            if n % 100 == 0:
+                time.sleep(0.005)
+    nat.tested.settled()
+    if is_udp:
+        with closing(*(udp(nat.client, B, 7000 + n) for n in range(50)), udp(nat.server, WEB, 9000)) as (*hosts, far):
+            assert len({sockets.ask(host, far) for host in hosts}) == 50
+    else:
+        with closing(listener(nat.server, WEB, 9001)) as (listening,):
+            for n in range(50):
+                near, far, _ = opened(nat.client, B, (WEB, 9001), listening, 7000 + n)
+                with closing(near, far):
+                    talk(near, far)
+    if nat.tested.kind == "mmb":
+        assert nat.tested.drops()["nat-host-limit"] > 1000
+
+
 # Filtering and hairpinning
 
 
@@ -305,6 +347,8 @@ def test_a_forwarded_port_is_reached_from_inside(nat, protocol):
         [
             f"add-stateful in lan ip-saddr 10.0.0.0/24 map ip-saddr {NAT4}",
             f"add-stateful ip-daddr {NAT4} {protocol}-dport 8080 map ip-daddr {B} map {protocol}-dport 80",
+            # The outside router turns the packets back, so replies come in by the side that the first packet came by.
+            "set conn same-port on",
         ],
         [
             f"before: ip daddr {NAT4} {protocol} dport 8080 dnat to {B}:80",
@@ -356,7 +400,7 @@ def test_tcp_may_be_opened_from_both_ends_at_once(nat):
 def test_a_ping_between_inside_hosts_is_turned_round(nat):
     """RFC 5508 REQ-7: hairpinned queries, to an address that stands for one host."""
     nat.tested.policy(
-        [*SOURCE, f"add-stateful ip-daddr 200.0.0.5 map ip-daddr {B}"],
+        [*SOURCE, f"add-stateful ip-daddr 200.0.0.5 map ip-daddr {B}", "set conn same-port on"],
         [f"before: ip daddr 200.0.0.5 dnat to {B}", f"behind: ip saddr 10.0.0.0/24 snat to {NAT4}"],
     )
     assert ping(nat, "200.0.0.5", count=3, options=["-I", A]) == 3

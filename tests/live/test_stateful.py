@@ -191,6 +191,12 @@ def test_connections_from_before_are_picked_up_if_that_is_wanted(of_mmb, pickup)
             else:
                 with pytest.raises(TimeoutError):
                     far.recv(100)
+                # It makes no connection, so the stateful rule's accept is not its own, and the other rule drops it.
+                assert of_mmb.tested.drops()["rule"] >= 1
+                of_mmb.tested.policy(["set conn pickup strict", "add-stateful ip-proto tcp accept"])
+                near.sendall(b"and now?")
+                with pytest.raises(TimeoutError):
+                    far.recv(100)
                 assert of_mmb.tested.drops()["conn-not-syn"] >= 1
 
 

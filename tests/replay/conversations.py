@@ -87,6 +87,12 @@ def end(frame):
     return type(transport).__name__, ip.src, port
 
 
+def ends(frame):
+    """The protocol, and both ends of a packet."""
+    ip = Ether(frame).payload
+    return *end(frame), ip.dst, getattr(ip.payload, "dport", None)
+
+
 def with_source(frame, address, port, seq=None):
     """The packet from another end, with all checksums made anew; a UDP checksum of 0 stays."""
     packet = Ether(frame)

@@ -9,18 +9,20 @@ from collections import defaultdict
 
 import pytest
 from captures import replay_wire
-from conversations import POLICIES, POOL4, POOL6, answer, end, error, outgoing, with_source
+from conversations import POLICIES, POOL4, POOL6, answer, end, ends, error, outgoing, with_source
 from scapy.layers.inet import TCP
 from scapy.layers.l2 import Ether
 
 SEEDS = range(4)
+# A whole vector: the time of its last packet is that of all, and initial sequence numbers go by time (RFC 6528).
+PACKETS = 256
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", POLICIES)
 def test_translations_are_bijections_and_undone_on_answers(mmb, tmp_path, name, seed):
     rng = random.Random(seed)
-    sent = list(enumerate(outgoing(rng) for _ in range(150)))
+    sent = list(enumerate(outgoing(rng) for _ in range(PACKETS)))
     first, summary = replay_wire(mmb, tmp_path, POLICIES[name], sent, [])
     assert summary["drops"] == {}
     outside = first["wan"]
@@ -48,8 +50,12 @@ def test_translations_are_bijections_and_undone_on_answers(mmb, tmp_path, name, 
     answers = [(begin + number, answer(outside[number])) for number, _ in sent]
     errors = [(2 * begin + number, error(outside[number])) for number, _ in sent]
     second, summary = replay_wire(mmb, tmp_path, POLICIES[name], sent, answers + errors)
-    assert summary["drops"] == {}
+    # A SYN that another one between the same ends took the place of is not in flight any more (RFC 5927).
+    last = {ends(frame): number for number, frame in sent if TCP in Ether(frame)}
+    replaced = {number for number, frame in sent if last.get(ends(frame), number) != number}
+    assert summary["drops"] == ({"icmp-unrelated": len(replaced)} if replaced else {})
     assert second["wan"] == outside, "the same on every run"
     for number, frame in sent:
         assert second["lan"][begin + number] == answer(frame), f"the answer to packet {number}"
-        assert second["lan"][2 * begin + number] == error(frame), f"the error about packet {number}"
+        told = second["lan"].get(2 * begin + number)
+        assert told == (None if number in replaced else error(frame)), f"the error about packet {number}"

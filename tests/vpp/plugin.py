@@ -10,7 +10,7 @@ from lab.vpp import PLUGIN, Vpp
 class WithMmb(Vpp):
     """`policy`: a file to start with; `section`: more of startup.conf's section mmb."""
 
-    def __init__(self, folder, policy=None, section="seed 1", **options):
+    def __init__(self, folder, policy=None, section="", **options):
         self.control = folder / "mmb.sock"
         ours = f"mmb {{ socket {self.control} {section} {f'policy {policy}' if policy else ''} }}"
         options["sections"] = f"{ours}\n{options.get('sections', '')}"

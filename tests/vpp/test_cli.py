@@ -116,3 +116,38 @@ def test_the_monitor_tells_of_connections_until_its_client_goes(vpp):
         wait_until(lambda: "198.51.100.1" in monitor.output(), "it tells of a connection")
     assert vpp.mmb("show version").startswith("mmb ")
 
+
+
+@pytest.mark.parametrize("text", [r'"\x00"', '"$HOME"', '"GET"', '"caf\u00e9"'])
+def test_quoted_text_that_vpp_may_have_changed_adds_no_rule(vpp, text):
+    said = vpp.mmb(f"add payload {text} drop")
+    assert said.startswith("mmb add: ") and ("|47 45 54|" in said or "|c3 a9|" in said)
+    assert vpp.rules() == {}
+    vpp.mmb("add payload |00 5c 78| drop")
+    assert [rule["rule"] for rule in vpp.rules().values()] == ["add payload |00 5c 78| drop"]
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("add out pg1 drop", "out"),
+        ("add vlan-id 7 drop", "vlan-id"),
+        ("add all mod vlan-id 7", "vlan-id"),
+        ("add eth-type arp drop", "eth-type"),
+        ("set poll spin", "poll"),
+    ],
+)
+def test_what_can_mean_nothing_in_vpp_is_refused_with_the_reason(vpp, tmp_path, line, word):
+    file = tmp_path / "policy.mmb"
+    file.write_text(f"add udp-dport 53 drop\n{line}\n")
+    for command in (line, f"apply {file}"):
+        said = vpp.mmb(command)
+        assert word in said and "VPP" in said and "^" in said, said
+        assert vpp.rules() == {}
+
+
+def test_errors_in_scripts_are_logged(vpp, tmp_path):
+    script = tmp_path / "script.cli"
+    script.write_text("mmb add tcp-dprot 80 drop\n")
+    vpp.ask(f"exec {script}")
+    assert "mmb add tcp-dprot 80 drop" in vpp.ask("show logging")

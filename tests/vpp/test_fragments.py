@@ -26,12 +26,21 @@ MOST = 3
 
 @pytest.fixture
 def generator(tmp_path):
-    with WithMmb(tmp_path / "vpp", section="seed 0") as vpp:
+    with WithMmb(tmp_path / "vpp") as vpp:
         made = Generator(vpp)
         vpp.enable(IN)
         vpp.apply(NAT)
         yield made
         assert vpp.running() and vpp.buffers_used() == 0
+
+
+def without_port(packet):
+    """An IP packet with zeros for the source port and the checksum of a first fragment: where the port is taken, it is random."""
+    six = packet[0] >> 4 == 6
+    at, offset = (48, packet[42:44]) if six else (20, bytes((packet[6] & 0x1F, packet[7])))
+    if int.from_bytes(offset) & (0xFFF8 if six else 0x1FFF):
+        return packet
+    return packet[:at] + bytes(2) + packet[at + 2:at + 6] + bytes(2) + packet[at + 8:]
 
 
 def test_fragments_leave_as_from_replay(generator, mmb, tmp_path):
@@ -41,7 +50,7 @@ def test_fragments_leave_as_from_replay(generator, mmb, tmp_path):
     # One by one, since VPP takes IPv4 and IPv6 of a vector apart.
     out, errors = play(generator, frames, together=1)
     assert errors == {}
-    assert sorted(frame[14:] for frame in out) == sorted(routed(frame) for _, frame in wanted)
+    assert sorted(without_port(frame[14:]) for frame in out) == sorted(without_port(routed(frame)) for _, frame in wanted)
     assert set(put_together(out)) == set(range(DATAGRAMS))
 
 

@@ -20,8 +20,8 @@ SHAPES = {"both": (None, 1), "ip4": (b"\x08\x00", 256), "ip6": (b"\x86\xdd", 256
 
 @pytest.fixture
 def sides(tmp_path):
-    """A VPP of the test's own: which outside ports are given depends on all that was given before."""
-    with WithMmb(tmp_path / "vpp", section="seed 0") as vpp:
+    """A VPP of the test's own: which outside ports are kept depends on all that was given before."""
+    with WithMmb(tmp_path / "vpp") as vpp:
         yield lambda policy: Sides(vpp, policy)
         assert vpp.running() and vpp.buffers_used() == 0
 
@@ -42,18 +42,14 @@ def with_link(frame, packet):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", POLICIES)
-def test_conversations_are_translated_as_in_replay(sides, mmb, tmp_path, name, shape):
+def test_conversations_are_translated_and_translated_back(sides, name, shape):
     kind, together = SHAPES[shape]
     frames = sent(random.Random(shape), kind)
     generator = sides(POLICIES[name])
     outside, counted = generator.send("lan", frames, together)
     assert counted == {} and len(outside) == len(frames)
-    if name == "pool":
-        # Which address a host gets depends on its port's number, and that is another in VPP.
-        check_sources(frames, outside)
-    else:
-        wanted, _ = expected(mmb, tmp_path, POLICIES[name], list(enumerate(frames)), [])
-        assert outside == [wanted["wan"][number] for number in range(PACKETS)]
+    # Which ends are given is random where an end's own port is taken: no `mmb replay` gives the same.
+    check_sources(frames, outside)
 
     as_frames = [with_link(frame, packet) for frame, packet in zip(frames, outside, strict=True)]
     for reply in (answer, error):
@@ -85,21 +81,19 @@ def udp(source, destination):
     return bytes(LINK / ip / UDP(sport=source[1], dport=destination[1]) / Raw(b"hello"))
 
 
-def test_inside_hosts_meet_by_their_outside_ends(sides, mmb, tmp_path):
+def test_inside_hosts_meet_by_their_outside_ends(sides):
     policy = ["set nat filtering endpoint-independent", *POLICIES["one-address"]]
     # A whole vector: an outside end that was given in the same vector is not found yet.
     hosts = [(f"10.0.0.{number}", 5000 + port) for number in range(1, 9) for port in range(32)]
     first = [udp(host, ("198.51.100.1", 9000)) for host in hosts]
-    _, there = expected(mmb, tmp_path, policy, list(enumerate(first)), [])
-    outside = [end(there["wan"][number])[1:] for number in range(len(hosts))]
-    second = [udp(host, whom) for host, whom in zip(hosts, [*outside[1:], outside[0]], strict=True)]
-    wanted, _ = expected(mmb, tmp_path, policy, list(enumerate(first + second)), [])
-    packets = list((wanted["wan"] | wanted["lan"]).values())
-
     generator = sides(policy)
-    assert generator.send("lan", first) == (packets[:len(first)], {})
-    assert generator.send("lan", second, leave="lan") == (packets[len(first):], {})
-    assert len(packets) == len(first + second)
+    left, counted = generator.send("lan", first)
+    assert counted == {}
+    check_sources(first, left)
+    outside = [end(with_link(frame, packet))[1:] for frame, packet in zip(first, left, strict=True)]
+    second = [udp(host, whom) for host, whom in zip(hosts, [*outside[1:], outside[0]], strict=True)]
+    met = [routed(udp(source, host)) for source, host in zip(outside, [*hosts[1:], hosts[0]], strict=True)]
+    assert generator.send("lan", second, leave="lan") == (met, {})
 
 
 def test_a_forwarded_port_is_reached_from_outside(sides, mmb, tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from lab.process import wait_until
 from lab.vpp import PLUGIN, DidNotStart, Vpp
 
 from .plugin import WithMmb
@@ -30,7 +31,7 @@ def test_vpp_does_not_start_with_a_policy_that_is_wrong(tmp_path):
     ("section", "says"),
     [
         ("frobnicate", "frobnicate"),
-        ("seed many", "many"),
+        ("seed 1", "seed"),
         ("policy /nowhere/at/all", "/nowhere/at/all"),
         ("policy", "policy"),
     ],
@@ -46,3 +47,20 @@ def test_without_a_socket_the_command_line_is_all_there_is(tmp_path):
         vpp.ask("mmb add udp-dport 53 drop")
         assert "udp-dport 53" in vpp.ask("mmb list")
         assert not list(vpp.folder.glob("mmb*.sock"))
+
+
+def test_errors_in_the_startup_config_are_logged(tmp_path):
+    config = tmp_path / "setup.cli"
+    config.write_text("mmb add udp-dport 53 drop\nmmb add tcp-dprot 80 drop\n")
+    with WithMmb(tmp_path / "vpp", unix=f"startup-config {config}") as vpp:
+        wait_until(lambda: "mmb add tcp-dprot 80 drop" in vpp.ask("show logging"), "it is logged")
+        assert len(vpp.rules()) == 1
+
+
+@pytest.mark.parametrize("line", ["add out pg0 drop", "set poll spin"])
+def test_vpp_does_not_start_with_a_policy_that_means_nothing_there(tmp_path, line):
+    policy = tmp_path / "policy.mmb"
+    policy.write_text(f"{line}\n")
+    with pytest.raises(DidNotStart) as said, WithMmb(tmp_path / "vpp", policy=policy):
+        pass
+    assert line.split()[1] in str(said.value)

@@ -20,8 +20,7 @@ use crate::segment::Crowded;
 use crate::table::Table;
 use mmb_packet::Class;
 use mmb_packet::key::{L4_KIND, LANE, Lanes};
-use rand_xoshiro::SplitMix64;
-use rand_xoshiro::rand_core::Rng;
+use mmb_random::Generator;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -83,7 +82,7 @@ impl ClassIndex {
     }
 
     /// Hangs a rule on its key.
-    pub(crate) fn insert(&mut self, placed: Placed, lists: &mut ListIndex, random: &mut SplitMix64) {
+    pub(crate) fn insert(&mut self, placed: Placed, lists: &mut ListIndex, random: &mut Generator) {
         let Placed { mask, key, rule } = placed;
         self.wanted = self.wanted.with(lane_set(&mask)).with(rule.lanes());
         let place = match self.homes.get(&mask) {
@@ -152,7 +151,7 @@ impl ClassIndex {
     }
 
     /// Adds a key. If it finds no room, its tuple moves out.
-    fn add(&mut self, place: Place, mask: &LaneMask, key: &LaneMask, value: u32, random: &mut SplitMix64) {
+    fn add(&mut self, place: Place, mask: &LaneMask, key: &LaneMask, value: u32, random: &mut Generator) {
         let Place::Table { table, member } = place else { return self.set(place, mask, key, value) };
         if Arc::make_mut(&mut self.view.tables[table]).insert(member, key, value) == Err(Crowded) {
             self.move_out(mask, random);
@@ -194,7 +193,7 @@ impl ClassIndex {
     }
 
     /// Finds a place for a tuple that has none.
-    fn settle(&mut self, mask: &LaneMask, key: &LaneMask, random: &mut SplitMix64) -> Place {
+    fn settle(&mut self, mask: &LaneMask, key: &LaneMask, random: &mut Generator) -> Place {
         let joins = |table: &Table| table.admits(mask) && table.chain(key) <= LONGEST_CHAIN;
         let tables = self.view.tables.iter().enumerate().filter(|(_, table)| joins(table));
         let best = tables.max_by_key(|(_, table)| table.hashed_bits()).map(|(at, _)| at);
@@ -212,8 +211,8 @@ impl ClassIndex {
     }
 
     /// Makes a table for a tuple; its number and the tuple's in it.
-    fn own_table(&mut self, mask: &LaneMask, entries: usize, random: &mut SplitMix64) -> (usize, u8) {
-        let mut table = Table::new(mask, mask, entries, || random.next_u64());
+    fn own_table(&mut self, mask: &LaneMask, entries: usize, random: &mut Generator) -> (usize, u8) {
+        let mut table = Table::new(mask, mask, entries, || random.word());
         let member = table.join(mask);
         self.view.tables.push(Arc::new(table));
         self.late.push(true);
@@ -221,7 +220,7 @@ impl ClassIndex {
     }
 
     /// Moves a tuple into a table of its own; one that is alone already gets a roomier one with other seeds.
-    fn move_out(&mut self, mask: &LaneMask, random: &mut SplitMix64) {
+    fn move_out(&mut self, mask: &LaneMask, random: &mut Generator) {
         let place = self.homes[mask].place;
         let entries: Vec<(LaneMask, u32)> = match place {
             Place::Flat => self.view.flat.entries(mask).collect(),
@@ -319,7 +318,7 @@ mod tests {
     #[test]
     fn tables_that_went_do_not_count_as_scattered() {
         let rules = rules_of_many_masks();
-        let mut index = ClassifierIndex::new(Ports::default(), 1);
+        let mut index = ClassifierIndex::new(Ports::default(), mmb_random::Seed::repeatable(1));
         for _ in 0..3 {
             for (handle, rule) in (0..).zip(&rules) {
                 index.insert(handle, rule).expect("there are no ports in it");

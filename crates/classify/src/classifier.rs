@@ -13,8 +13,7 @@ use crate::simd::Level;
 use crate::table::Table;
 use mmb_packet::{Class, Layout, Packet};
 use mmb_policy::Rule;
-use rand_xoshiro::SplitMix64;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use mmb_random::{Generator, Seed};
 use std::sync::Arc;
 
 /// All rules of a policy, as they are looked up: never changed, shared by all workers, cheap to clone.
@@ -84,10 +83,10 @@ pub type Handle = u32;
 
 /// The writer's side of the classifier. Every change costs about the same however many rules there are; what was
 /// handed out by [`ClassifierIndex::classifier`] before does not see it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ClassifierIndex {
     ports: Ports,
-    random: SplitMix64,
+    random: Generator,
     /// Ip4, Ip6, Other.
     classes: [ClassIndex; 3],
     options: Arc<Table>,
@@ -97,9 +96,9 @@ pub struct ClassifierIndex {
 const CLASSES: [Class; 3] = [Class::Ip4, Class::Ip6, Class::Other];
 
 impl ClassifierIndex {
-    /// A classifier without rules. `seed` keys the hashes.
-    pub fn new(ports: Ports, seed: u64) -> ClassifierIndex {
-        let mut random = SplitMix64::seed_from_u64(seed);
+    /// A classifier without rules. Hash keys are drawn from `seed`.
+    pub fn new(ports: Ports, seed: Seed) -> ClassifierIndex {
+        let mut random = Generator::new(seed);
         let options = Arc::new(option_table(0, &mut random));
         ClassifierIndex {
             ports,
@@ -115,6 +114,11 @@ impl ClassifierIndex {
         self.ports.push(name);
     }
 
+    /// A port that no rule names has another name from now on.
+    pub fn rename_port(&mut self, number: u16, name: &str) {
+        self.ports.rename(number, name);
+    }
+
     /// A classifier of rules that come all at once, whose tables suit them best.
     ///
     /// # Errors
@@ -122,7 +126,7 @@ impl ClassifierIndex {
     pub fn build<R: std::borrow::Borrow<Rule>>(
         rules: impl Iterator<Item = (Handle, R)>,
         ports: Ports,
-        seed: u64,
+        seed: Seed,
         tuning: Tuning,
     ) -> Result<ClassifierIndex, (Handle, UnknownPort)> {
         let mut index = ClassifierIndex::new(ports, seed);
@@ -235,15 +239,15 @@ impl ClassifierIndex {
 }
 
 /// An option table with room for so many keys.
-fn option_table(entries: usize, random: &mut SplitMix64) -> Table {
+fn option_table(entries: usize, random: &mut Generator) -> Table {
     let mask = OptionKey::mask();
-    let mut table = Table::new(&mask, &mask, entries, || random.next_u64());
+    let mut table = Table::new(&mask, &mask, entries, || random.word());
     table.join(&mask);
     table
 }
 
 /// The same entries under other seeds, with more room.
-fn reseeded(table: &Table, random: &mut SplitMix64) -> Table {
+fn reseeded(table: &Table, random: &mut Generator) -> Table {
     let mut room = table.len() * 2 + 16;
     loop {
         let mut new = option_table(room, random);

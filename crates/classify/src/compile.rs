@@ -122,6 +122,8 @@ impl Draft {
             }
             Place::Key { bit, width } => self.number(*negated, field.info().alone, bit, width, test, ports),
             Place::Payload(of) => self.payload(*negated, of, test),
+            // Only when the packet is decided on is it known how it stands to connections.
+            Place::Connection => Ok(()),
             Place::AnyOption => self.option(*negated, |none| Check::AnyOption { none }),
             Place::Option(kind) => self.option_kind(*negated, kind, test),
             Place::NamedOption => self.option_kind(*negated, field.kind, test),

@@ -32,6 +32,19 @@ impl Ports {
         self.names.push(name);
     }
 
+    /// Gives a port another name; none that rules could have said where that is empty. There is nothing to do where there is no such
+    /// port.
+    pub fn rename(&mut self, number: u16, name: &str) {
+        let Some(place) = self.names.get_mut(usize::from(number)) else { return };
+        if self.numbers.get(place) == Some(&number) {
+            self.numbers.remove(place);
+        }
+        name.clone_into(place);
+        if !name.is_empty() && number != u16::MAX {
+            self.numbers.entry(name.to_owned()).or_insert(number);
+        }
+    }
+
     /// The names by number.
     pub fn names(&self) -> &[String] {
         &self.names

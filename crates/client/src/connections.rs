@@ -75,8 +75,12 @@ fn tuples(line: &ConnectionLine) -> [String; 2] {
         "icmp" | "icmp6" => format!("{} > {} id {}", ends.src, ends.dst, ends.sport),
         _ => format!("{} > {}", ends.src, ends.dst),
     };
+    let vlans = match &line.vlans[..] {
+        [] => String::new(),
+        ids => format!(" vlan {}", ids.iter().map(u16::to_string).collect::<Vec<_>>().join(".")),
+    };
     let after = if line.sent == line.arrived { String::new() } else { tuple(&line.sent) };
-    [tuple(&line.arrived), after]
+    [tuple(&line.arrived) + &vlans, after]
 }
 
 fn port(address: std::net::IpAddr, port: u16) -> String {
@@ -141,13 +145,14 @@ pub(crate) fn summary(screen: &mut Screen<'_>, line: &SummaryLine) {
     row(line.connections, format!("now, of {} at most", line.max));
     row(line.half_open, "of them half-open".to_owned());
     row(line.created, "created".to_owned());
-    for (reasons, what) in [(&line.closed, "closed"), (&line.refused, "packets refused")] {
+    for (reasons, what) in
+        [(&line.closed, "closed"), (&line.refused, "packets refused"), (&line.invalid, "packets invalid")]
+    {
         for (reason, count) in reasons {
             row(count.as_u64().unwrap_or_default(), format!("{what}: {reason}"));
         }
     }
     for (count, what) in [
-        (line.out_of_window, "TCP segments out of window"),
         (line.handed, "packets handed from worker to worker"),
         (line.held, "fragments waiting for their first one"),
         (line.events_lost, "events that nobody read in time"),
@@ -184,6 +189,7 @@ mod tests {
             forward: Traffic { packets: 12, bytes: 1_200 },
             reply: Traffic { packets: 9, bytes: 90_000 },
             rules: vec![1, 3],
+            vlans: Vec::new(),
             place: None,
         }
     }
@@ -211,6 +217,15 @@ mod tests {
         for part in ["[2001:db8::1]:1 > [2001:db8::2]:2", "WORKER", "77", "id 4000", "10.0.0.5 > 192.0.2.1 "]
         {
             assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_connection_in_vlans_names_them() {
+        for (vlans, text) in [(vec![10], "192.0.2.1:80 vlan 10 "), (vec![10, 20], "192.0.2.1:80 vlan 10.20 ")]
+        {
+            let listed = listed(&[ConnectionLine { vlans, ..line("tcp") }]);
+            assert!(listed.contains(text), "{listed}");
         }
     }
 

@@ -9,8 +9,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// A file that holds more than this is no policy: a million rules take a tenth of it.
-const MAX_BYTES: u64 = 1 << 30;
+/// A file that holds more than this is no policy that a daemon takes: no request is longer.
+const MAX_BYTES: u64 = 256 << 20;
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]

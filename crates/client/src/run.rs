@@ -2,7 +2,7 @@
 
 use crate::connections::number;
 use crate::errand::{Errand, Task};
-use crate::file::{Saving, WriteError};
+use crate::file::{Content, Saving, WriteError, is_own_stream};
 use crate::help::{self, OwnWords};
 use crate::human::HumanPrinter;
 use crate::json::JsonPrinter;
@@ -68,7 +68,7 @@ enum Stop {
     Write(#[from] WriteError),
     #[error("what came is no state of connections")]
     NoState,
-    #[error("- is standard input or output, which there is none of here; name a file")]
+    #[error("- and /dev/fd are streams of a client, which there is none of here; name a file")]
     NoStandardStreams,
     #[error(transparent)]
     Gone(#[from] Gone),
@@ -95,7 +95,7 @@ impl Runner<'_> {
     }
 
     fn attempt(&self, task: &Task, line: Option<usize>, json: bool) -> Result<(), Stop> {
-        if task.file() == Some("-") && !self.standard_streams {
+        if task.file().is_some_and(is_own_stream) && !self.standard_streams {
             return Err(Stop::NoStandardStreams);
         }
         let typed = |text| line.map_or(Source::command(text), |line| Source::piped(text, line));
@@ -188,7 +188,7 @@ impl Runner<'_> {
 
     fn save(&self, name: &str, json: bool) -> Result<(), Stop> {
         let mut rules = 0u64;
-        self.save_as(&Request::Save, name, json, |answer| match answer {
+        self.save_as((&Request::Save, Content::Policy), name, json, |answer| match answer {
             Answer::Policy(text) => {
                 rules += text.lines().filter(|line| line.starts_with("add")).count() as u64;
                 Ok(Some(text.into_bytes()))
@@ -201,7 +201,7 @@ impl Runner<'_> {
 
     fn save_state(&self, name: &str, json: bool) -> Result<(), Stop> {
         let mut saved = 0;
-        self.save_as(&Request::SaveState, name, json, |answer| match answer {
+        self.save_as((&Request::SaveState, Content::State), name, json, |answer| match answer {
             Answer::State(piece) => hex::decode(&piece).ok_or(Stop::NoState).map(Some),
             Answer::Saved(line) => {
                 saved = line.connections;
@@ -242,7 +242,7 @@ impl Runner<'_> {
     /// Puts into a file what `piece` takes out of the answer.
     fn save_as(
         &self,
-        request: &Request,
+        (request, content): (&Request, Content),
         name: &str,
         json: bool,
         mut piece: impl FnMut(Answer) -> Result<Option<Vec<u8>>, Stop>,
@@ -256,7 +256,7 @@ impl Runner<'_> {
             } else if let Some(piece) = piece(answer)? {
                 let saving = match &mut saving {
                     Some(saving) => saving,
-                    none => none.insert(Saving::begin(name)?),
+                    none => none.insert(Saving::begin(name, content)?),
                 };
                 saving.write(&piece)?;
             }
@@ -267,7 +267,7 @@ impl Runner<'_> {
         }
         match saving {
             Some(saving) => saving.finish()?,
-            None => Saving::begin(name)?.finish()?,
+            None => Saving::begin(name, content)?.finish()?,
         }
         Ok(())
     }

@@ -3,8 +3,9 @@
 //! Finds and follows packets of established connections in vectors of 256, drawn at random, and makes and ends connections.
 //! Nanoseconds a packet.
 
-use mmb_conn::{ConnId, Direction, State, Table, Tuple, proto};
+use mmb_conn::{ConnId, Direction, State, Table, Tuple, Wire, proto};
 use mmb_policy::policy::Timeouts;
+use mmb_random::Seed;
 use std::time::Instant;
 
 const VECTOR: usize = 256;
@@ -14,7 +15,7 @@ const VECTORS: usize = 20_000;
 fn tuples(number: u32) -> [Tuple; 2] {
     let ports = [1024 + (number % 60_000) as u16, 443];
     let addresses = [0x0a00_0000 + u128::from(number), 0xc633_6401];
-    let forward = Tuple { addresses, ports, wire: 0, proto: proto::UDP, family: 4 };
+    let forward = Tuple { addresses, ports, proto: proto::UDP, family: 4, ..Tuple::default() };
     let mut reply = forward.reversed();
     (reply.addresses[1], reply.ports[1]) =
         (0xcb00_7100 + u128::from(number >> 15), (number & 0x7fff) as u16 + 1024);
@@ -23,7 +24,7 @@ fn tuples(number: u32) -> [Tuple; 2] {
 
 /// Nanoseconds a packet: the median of many vectors, so that what else the machine does hardly counts. Tuples are made anew
 /// for each vector before its time begins, as those of packets would be.
-fn median(connections: u32, wire: u16, mut work: impl FnMut(&[Tuple])) -> f64 {
+fn median(connections: u32, port: u16, mut work: impl FnMut(&[Tuple])) -> f64 {
     let mut random = 1u64;
     let mut times: Vec<f64> = (0..VECTORS)
         .map(|_| {
@@ -31,7 +32,7 @@ fn median(connections: u32, wire: u16, mut work: impl FnMut(&[Tuple])) -> f64 {
                 random =
                     random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let of = tuples(((random >> 33) % u64::from(connections)) as u32);
-                Tuple { wire, ..of[(random >> 32 & 1) as usize] }
+                Tuple { wire: Wire { port, ..Wire::default() }, ..of[(random >> 32 & 1) as usize] }
             });
             let begin = Instant::now();
             work(&vector);
@@ -45,7 +46,7 @@ fn median(connections: u32, wire: u16, mut work: impl FnMut(&[Tuple])) -> f64 {
 fn main() {
     let connections: u32 =
         std::env::args().nth(1).map_or(100_000, |number| number.parse().expect("a number"));
-    let mut table = Table::new(7);
+    let mut table = Table::new(Seed::repeatable(7));
     table.configure(connections as usize, Timeouts::default(), Default::default());
     let begin = Instant::now();
     let mut longest = 0;

@@ -1,8 +1,9 @@
-//! One connection, as a record of 160 bytes.
+//! One connection, as a record of three cache lines.
 
-use crate::hash::{packed_ports, packed_rest};
+use crate::hash::{packed_place, packed_ports, packed_rest, unpacked};
 use crate::timeouts::{LONGEST_S, Limits};
 use crate::{Direction, State, Tracker, Tuple};
+use mmb_packet::PortId;
 
 /// A connection's place in its table; good until the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,25 +19,30 @@ impl ConnId {
 
 /// A connection.
 ///
-/// Both tuples share wire, protocol and family, and are kept without padding; [`Connection::tuples`] puts them together.
+/// Both tuples share the number of their wire, protocol and family, and are kept without padding; [`Connection::tuples`] puts them
+/// together.
 #[derive(Clone, Copy, Debug)]
-#[repr(C, align(32))]
+#[repr(C, align(64))]
 pub struct Connection {
     /// Source and destination of both tuples, as high and low halves.
     addresses: [[[u64; 2]; 2]; 2],
-    /// Packets by direction.
-    pub packets: [u64; 2],
-    /// Bytes by direction.
-    pub bytes: [u64; 2],
     /// Ports of both tuples as [`packed_ports`] puts them.
     ports: [u32; 2],
+    /// VLANs and side of both tuples as [`packed_place`] puts them.
+    places: [u32; 2],
     /// Wire, protocol and family as [`packed_rest`] puts them.
     rest: u32,
     /// When the last packet passed that was believed: milliseconds, the lower 32 bits.
     pub(crate) last_ms: u32,
+    /// Packets by direction.
+    pub packets: [u64; 2],
+    /// Bytes by direction.
+    pub bytes: [u64; 2],
+    /// Where the host routes, the ports that each direction's packets came in by.
+    pub arrivals: Arrivals,
     /// When it was made, in units of 16 ms, the lower 32 bits.
     created: u32,
-    /// The engine's number of its set of rules.
+    /// The engine's: the number of its set of rules, and a note.
     pub rules: u32,
     /// Its translation's binding, plus one; zero for none.
     pub binding: u32,
@@ -51,7 +57,7 @@ pub struct Connection {
     pub(crate) queue: u8,
 }
 
-const _: () = assert!(size_of::<Connection>() == 160);
+const _: () = assert!(size_of::<Connection>() == 192);
 
 /// What `created` counts in, as a shift of milliseconds: its circle is two years long.
 const CREATED_SHIFT: u32 = 4;
@@ -60,11 +66,13 @@ impl Connection {
     pub(crate) fn new(now_ms: u64, tuples: [&Tuple; 2], state: State, tracker: Tracker) -> Connection {
         Connection {
             addresses: tuples.map(|tuple| tuple.addresses.map(halves)),
-            packets: [0; 2],
-            bytes: [0; 2],
             ports: tuples.map(packed_ports),
+            places: tuples.map(packed_place),
             rest: packed_rest(tuples[0]),
             last_ms: now_ms as u32,
+            packets: [0; 2],
+            bytes: [0; 2],
+            arrivals: Arrivals::default(),
             created: (now_ms >> CREATED_SHIFT) as u32,
             rules: 0,
             binding: 0,
@@ -84,6 +92,7 @@ impl Connection {
         Connection {
             packets: was.packets,
             bytes: was.bytes,
+            arrivals: was.arrivals,
             last_ms: (now_ms as u32).wrapping_sub(idle_ms as u32),
             created: ((now_ms >> CREATED_SHIFT) as u32).wrapping_sub((was.age_ms >> CREATED_SHIFT) as u32),
             ..Connection::new(now_ms, [forward, reply], was.state, was.tracker)
@@ -98,6 +107,7 @@ impl Connection {
             tracker: self.tracker,
             packets: self.packets,
             bytes: self.bytes,
+            arrivals: self.arrivals,
             age_ms: self.age_ms(now_ms),
             idle_ms: self.idle_ms(now_ms),
         }
@@ -111,9 +121,7 @@ impl Connection {
         Tuple {
             addresses: self.addresses[side].map(|[high, low]| u128::from(high) << 64 | u128::from(low)),
             ports: [ports as u16, (ports >> 16) as u16],
-            wire: self.rest as u16,
-            proto: self.proto(),
-            family: (self.rest >> 24) as u8,
+            ..unpacked(self.rest, self.places[side])
         }
     }
 
@@ -170,14 +178,16 @@ impl Connection {
         let [want_from, want_to] = tuple.addresses.map(halves);
         let addresses =
             (from[0] ^ want_from[0]) | (from[1] ^ want_from[1]) | (to[0] ^ want_to[0]) | (to[1] ^ want_to[1]);
-        let rest = (self.ports[side] ^ packed_ports(tuple)) | (self.rest ^ packed_rest(tuple));
+        let rest = (self.ports[side] ^ packed_ports(tuple))
+            | (self.rest ^ packed_rest(tuple))
+            | (self.places[side] ^ packed_place(tuple));
         addresses | u64::from(rest) == 0
     }
 
-    /// Something of each of its three lines, wherever these begin: who asks early has them at hand later.
+    /// Something of each of its three lines: who asks early has them at hand later.
     #[inline]
     pub(crate) fn touch(&self) -> u32 {
-        self.addresses[0][0][0] as u32 | self.packets[0] as u32 | u32::from(self.queue)
+        self.addresses[0][0][0] as u32 | self.ports[0] | u32::from(self.queue)
     }
 
     /// Counts a packet.
@@ -185,6 +195,70 @@ impl Connection {
     pub(crate) fn count(&mut self, direction: Direction, bytes: usize) {
         self.packets[direction as usize] += 1;
         self.bytes[direction as usize] += bytes as u64;
+    }
+}
+
+/// Of a connection where the host routes, the ports that each direction's packets came in by: at most two, since packets may be
+/// rerouted once. Nothing is noted of a connection on a wire, whose tuples say by which port packets come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Arrivals {
+    ports: [[u16; 2]; 2],
+    /// Both directions may share ports.
+    pub shared: bool,
+}
+
+/// No port yet.
+const NO_PORT: u16 = u16::MAX;
+
+impl Default for Arrivals {
+    fn default() -> Arrivals {
+        Arrivals { ports: [[NO_PORT; 2]; 2], shared: false }
+    }
+}
+
+impl Arrivals {
+    /// Of a connection whose first packet came in by a port. `shared` says whether replies may come in there too.
+    pub fn new(port: PortId, shared: bool) -> Arrivals {
+        Arrivals { ports: [[port.0, NO_PORT], [NO_PORT; 2]], shared }
+    }
+
+    /// Whether packets of a direction may come in by a port: one that others did, or while it has room for one more, one that the
+    /// other direction's did not.
+    #[inline]
+    pub fn admit(&self, direction: Direction, PortId(port): PortId) -> bool {
+        let [first, second] = self.ports[direction as usize];
+        let known = port == first || port == second;
+        known
+            || second == NO_PORT && (self.shared || !self.ports[direction.turned() as usize].contains(&port))
+    }
+
+    /// A packet of a direction came in by a port that [is admitted](Arrivals::admit), and was believed.
+    #[inline]
+    pub fn note(&mut self, direction: Direction, PortId(port): PortId) {
+        let [forward, _] = self.ports;
+        let [first, second] = &mut self.ports[direction as usize];
+        if *first == port || *second == port || forward[0] == NO_PORT {
+            return;
+        }
+        let free = if *first == NO_PORT { first } else { second };
+        *free = port;
+    }
+
+    /// All of it as bytes, for a file.
+    pub fn to_bytes(self) -> [u8; 9] {
+        let mut bytes = [0; 9];
+        let ports = self.ports.as_flattened().iter().flat_map(|port| port.to_be_bytes());
+        bytes.iter_mut().zip(ports).for_each(|(byte, of_port)| *byte = of_port);
+        bytes[8] = u8::from(self.shared);
+        bytes
+    }
+
+    /// What [`Arrivals::to_bytes`] made bytes of; `None` if it was something else.
+    pub fn from_bytes(bytes: [u8; 9]) -> Option<Arrivals> {
+        let port = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        let ports = [[port(0), port(2)], [port(4), port(6)]];
+        (bytes[8] < 2).then_some(Arrivals { ports, shared: bytes[8] == 1 })
     }
 }
 
@@ -201,6 +275,8 @@ pub struct Snapshot {
     pub packets: [u64; 2],
     /// Bytes by direction.
     pub bytes: [u64; 2],
+    /// See [`Connection::arrivals`].
+    pub arrivals: Arrivals,
     /// Milliseconds since it was made.
     pub age_ms: u64,
     /// Milliseconds since the last packet that was believed.
@@ -215,22 +291,59 @@ fn halves(address: u128) -> [u64; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Side, Vlans, Wire};
+    use Direction::{Forward, Reply};
+
+    #[test]
+    fn replies_do_not_come_in_where_the_first_packet_did() {
+        let mut arrivals = Arrivals::new(PortId(1), false);
+        assert!(!arrivals.admit(Reply, PortId(1)));
+        arrivals.note(Reply, PortId(2));
+        assert!(!arrivals.admit(Reply, PortId(1)) && !arrivals.admit(Forward, PortId(2)));
+        assert!(arrivals.admit(Reply, PortId(2)) && arrivals.admit(Forward, PortId(1)));
+        assert!(Arrivals::new(PortId(1), true).admit(Reply, PortId(1)), "unless both may share ports");
+    }
+
+    #[test]
+    fn each_direction_is_rerouted_once() {
+        let mut arrivals = Arrivals::new(PortId(1), false);
+        arrivals.note(Reply, PortId(2));
+        for (direction, old, new) in [(Forward, PortId(1), PortId(3)), (Reply, PortId(2), PortId(4))] {
+            assert!(arrivals.admit(direction, new));
+            arrivals.note(direction, new);
+            assert!(!arrivals.admit(direction, PortId(5)), "a third port");
+            assert!(arrivals.admit(direction, old), "it may go back");
+        }
+        assert!(!arrivals.admit(Reply, PortId(3)));
+        assert_eq!(Arrivals::from_bytes(arrivals.to_bytes()), Some(arrivals));
+        let mut on_a_wire = Arrivals::default();
+        on_a_wire.note(Forward, PortId(7));
+        assert_eq!(on_a_wire, Arrivals::default());
+    }
 
     #[test]
     fn tuples_come_back_as_they_went_in() {
         let forward = Tuple {
             addresses: [u128::MAX - 7, 1 << 70 | 9],
             ports: [65535, 1],
-            wire: 513,
+            wire: Wire { port: 513, vlans: Vlans { outer: 4095, inner: 2 } },
+            side: Side::High,
             proto: 6,
             family: 6,
         };
-        let reply = Tuple { ports: [7, 65534], ..forward.reversed() };
+        let vlans = Vlans { outer: 1, inner: 4094 };
+        let reply = forward.reversed();
+        let reply = Tuple { ports: [7, 65534], wire: Wire { vlans, ..reply.wire }, ..reply };
         let connection = Connection::new(0, [&forward, &reply], State::SynSent, Tracker::default());
         assert_eq!(connection.tuples(), [forward, reply]);
         assert!(connection.is(&forward, Direction::Forward) && connection.is(&reply, Direction::Reply));
         assert!(!connection.is(&forward, Direction::Reply) && !connection.is(&reply, Direction::Forward));
-        assert!(!connection.is(&Tuple { wire: 512, ..forward }, Direction::Forward));
+        assert!(
+            !connection
+                .is(&Tuple { wire: Wire { port: 512, ..forward.wire }, ..forward }, Direction::Forward)
+        );
+        assert!(!connection.is(&Tuple { wire: reply.wire, ..forward }, Direction::Forward));
+        assert!(!connection.is(&Tuple { side: Side::Low, ..forward }, Direction::Forward));
     }
 
     #[test]

@@ -12,8 +12,9 @@ mod held;
 pub use held::{Held, Losses, Released};
 
 use crate::hash::Hasher;
-use crate::{Tuple, proto};
+use crate::{Side, Tuple, Wire, proto};
 use hashbrown::HashTable;
+use mmb_random::Seed;
 
 /// What the fragments of one datagram have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +28,9 @@ pub struct FragmentKey {
     /// 4 or 6.
     pub family: u8,
     /// The wire, as in [`Tuple`].
-    pub wire: u16,
+    pub wire: Wire,
+    /// The side of the wire, as in [`Tuple`].
+    pub side: Side,
 }
 
 impl FragmentKey {
@@ -35,7 +38,8 @@ impl FragmentKey {
     pub fn packed(&self) -> Tuple {
         let proto = if self.family == 6 { 0 } else { self.proto };
         let ports = [(self.id >> 16) as u16, self.id as u16];
-        Tuple { addresses: self.addresses, ports, wire: self.wire, proto, family: self.family }
+        let FragmentKey { addresses, family, wire, side, .. } = *self;
+        Tuple { addresses, ports, wire, side, proto, family }
     }
 
     /// The bytes of transport header that a first fragment must have, since rules look at them.
@@ -132,7 +136,7 @@ pub struct Fragments {
 
 impl Fragments {
     /// Room for `max_datagrams` at a time, each for `max_age_ms` at most.
-    pub fn new(seed: u64, max_datagrams: usize, max_age_ms: u64) -> Fragments {
+    pub fn new(seed: Seed, max_datagrams: usize, max_age_ms: u64) -> Fragments {
         Fragments {
             hasher: Hasher::new(seed),
             max_age_ms,

@@ -3,28 +3,30 @@
 //! Who sends packets chooses tuples, and must not be able to choose their places in the index. NH (Black et al., UMAC,
 //! CRYPTO 1999) makes two different tuples meet with a chance of 2^-64 over the choice of its keys, whatever the tuples are;
 //! what it yields is folded to 64 bits under two more keys.
+//!
+//! That holds as long as nobody sees hashes: a few of them give the keys away. What chooses something that can be seen from outside (an
+//! address, a server, a worker) is a [`Prf`](mmb_random::Prf)'s, of another seed.
 
-use crate::Tuple;
-use rand_xoshiro::SplitMix64;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use crate::{Side, Tuple, Vlans, Wire};
+use mmb_random::{Generator, Seed};
 
-/// A hash under keys that are made from one secret seed.
-#[derive(Clone, Copy, Debug)]
+/// A hash under keys that are made from one secret seed. Its hashes must not be seen.
+#[derive(Clone, Copy)]
 pub struct Hasher {
-    keys: [u64; 7],
+    keys: [u64; 8],
 }
 
 impl Hasher {
-    /// Whoever knows `seed` can tell all hashes.
-    pub fn new(seed: u64) -> Hasher {
-        let mut keys = SplitMix64::seed_from_u64(seed);
-        Hasher { keys: std::array::from_fn(|_| keys.next_u64()) }
+    /// Keys of a seed that nothing else is made from.
+    pub fn new(seed: Seed) -> Hasher {
+        let mut keys = Generator::new(seed);
+        Hasher { keys: std::array::from_fn(|_| keys.word()) }
     }
 
     /// All tuples of IPv4 have one hash, as an adversary would like it.
     #[cfg(test)]
     pub(crate) fn weak() -> Hasher {
-        Hasher { keys: [0; 7] }
+        Hasher { keys: [0; 8] }
     }
 
     /// The hash of a tuple, all bits of it alike.
@@ -36,10 +38,18 @@ impl Hasher {
             let [high, low] = [(address >> 64) as u64, address as u64];
             u128::from(high.wrapping_add(keys[at])) * u128::from(low.wrapping_add(keys[at + 1]))
         };
-        let rest = u128::from(packed_rest(tuple)) << 32 | u128::from(packed_ports(tuple));
-        let sum = product(from, 0).wrapping_add(product(to, 2)).wrapping_add(rest * u128::from(keys[4]));
-        let folded = u128::from(sum as u64 ^ keys[5]) * u128::from((sum >> 64) as u64 ^ keys[6]);
+        let rest = u128::from(packed_rest(tuple)) << 96
+            | u128::from(packed_ports(tuple)) << 64
+            | u128::from(packed_place(tuple));
+        let sum = product(from, 0).wrapping_add(product(to, 2)).wrapping_add(product(rest, 4));
+        let folded = u128::from(sum as u64 ^ keys[6]) * u128::from((sum >> 64) as u64 ^ keys[7]);
         (folded as u64) ^ (folded >> 64) as u64
+    }
+}
+
+impl std::fmt::Debug for Hasher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hasher(..)")
     }
 }
 
@@ -52,8 +62,35 @@ pub(crate) fn packed_ports(tuple: &Tuple) -> u32 {
 /// Wire, protocol and family as one number.
 #[inline]
 pub(crate) fn packed_rest(tuple: &Tuple) -> u32 {
-    u32::from(tuple.wire) | u32::from(tuple.proto) << 16 | u32::from(tuple.family) << 24
+    u32::from(tuple.wire.port) | u32::from(tuple.proto) << 16 | u32::from(tuple.family) << 24
 }
+
+/// What tells the places of a wire apart as one number: identifiers of VLANs have 12 bits.
+#[inline]
+pub(crate) fn packed_place(tuple: &Tuple) -> u32 {
+    let Vlans { outer, inner } = tuple.wire.vlans;
+    u32::from(outer) | u32::from(inner) << 12 | (tuple.side as u32) << 24
+}
+
+/// What [`packed_rest`] and [`packed_place`] packed, of a tuple without addresses and ports.
+#[inline]
+pub(crate) fn unpacked(rest: u32, place: u32) -> Tuple {
+    let vlans = Vlans { outer: place as u16 & VLAN, inner: (place >> 12) as u16 & VLAN };
+    Tuple {
+        wire: Wire { port: rest as u16, vlans },
+        side: match place >> 24 {
+            0 => Side::Low,
+            1 => Side::High,
+            _ => Side::Any,
+        },
+        proto: (rest >> 16) as u8,
+        family: (rest >> 24) as u8,
+        ..Tuple::default()
+    }
+}
+
+/// The bits of a VLAN's identifier.
+const VLAN: u16 = 0xfff;
 
 #[cfg(test)]
 mod tests {
@@ -64,15 +101,15 @@ mod tests {
         Tuple {
             addresses: [u128::from(0x0a00_0000 + (number >> 4)), 0x0102_0304],
             ports: [1024 + (number & 15) as u16, 443],
-            wire: 0,
             proto: 6,
             family: 4,
+            ..Tuple::default()
         }
     }
 
     #[test]
     fn neighbours_spread_over_every_part_of_a_hash() {
-        let hasher = Hasher::new(1);
+        let hasher = Hasher::new(Seed::repeatable(1));
         for shift in [0, 12, 28, 54] {
             let mut seen = [0u32; 1024];
             (0..102_400).for_each(|number| seen[(hasher.hash(&tuple(number)) >> shift & 1023) as usize] += 1);
@@ -91,12 +128,20 @@ mod tests {
             Tuple { addresses: [base.addresses[0] | 1 << 100, base.addresses[1]], ..base },
             Tuple { ports: [1, 443], ..base },
             Tuple { ports: [base.ports[0], 444], ..base },
-            Tuple { wire: 2, ..base },
+            Tuple { wire: Wire { port: 2, ..base.wire }, ..base },
+            Tuple { wire: Wire { vlans: Vlans { outer: 7, inner: 0 }, ..base.wire }, ..base },
+            Tuple { wire: Wire { vlans: Vlans { outer: 0, inner: 7 }, ..base.wire }, ..base },
+            Tuple { side: Side::High, ..base },
+            Tuple { side: Side::Any, ..base },
             Tuple { proto: 17, ..base },
             Tuple { family: 6, ..base },
         ];
-        let hashes: HashSet<u64> = others.iter().map(|tuple| Hasher::new(1).hash(tuple)).collect();
+        let hashes: HashSet<u64> =
+            others.iter().map(|tuple| Hasher::new(Seed::repeatable(1)).hash(tuple)).collect();
         assert_eq!(hashes.len(), others.len());
-        assert_ne!(Hasher::new(1).hash(&base), Hasher::new(2).hash(&base));
+        assert_ne!(
+            Hasher::new(Seed::repeatable(1)).hash(&base),
+            Hasher::new(Seed::repeatable(2)).hash(&base)
+        );
     }
 }

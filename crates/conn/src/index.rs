@@ -6,7 +6,10 @@
 //! else waits.
 //!
 //! Hashes are keyed, so none of this is reached by choosing tuples. If equal hashes crowd a bucket all the same, splitting would
-//! never end; they go to a small stash that is searched last, and when that is full too, the entry is refused.
+//! never end; they go to a small stash that is searched last, and when that is full too, the entry is refused. So it is where there is
+//! no memory to split a segment.
+
+use crate::slab::NoMemory;
 
 /// Entries in a bucket.
 const WAYS: usize = 10;
@@ -28,9 +31,14 @@ const CHUNK: usize = 1 << CHUNK_SHIFT;
 /// No entry.
 pub(crate) const EMPTY: u32 = u32::MAX;
 
-/// No room for an entry.
+/// Why an entry was not added.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Crowded;
+pub(crate) enum NoPlace {
+    /// Equal hashes fill all the places that it could have.
+    Crowded,
+    /// There is no memory for more places.
+    NoMemory,
+}
 
 /// No entry, and nothing with that hash is in either bucket.
 pub(crate) const ABSENT: u32 = u32::MAX - 1;
@@ -258,15 +266,32 @@ impl Index {
             stash: Vec::new(),
             moving: Vec::new(),
         };
+        index.reserve(0).expect("memory for the first segment");
         index.push_segment(0);
         index
     }
 
+    /// Memory for one segment more, whose entries share `depth` bits, and for splitting one.
+    fn reserve(&mut self, depth: u8) -> Result<(), NoMemory> {
+        if self.about.len() >> CHUNK_SHIFT == self.chunks.len() {
+            let mut chunk = Vec::new();
+            chunk.try_reserve_exact(CHUNK)?;
+            self.chunks.try_reserve(1)?;
+            self.chunks.push(chunk);
+        }
+        self.about.try_reserve(1)?;
+        self.moving.try_reserve(BUCKETS * WAYS)?;
+        // What finds no room after a split comes on top of what was refused a place before.
+        self.stash.try_reserve(BUCKETS * WAYS)?;
+        if depth > self.depth {
+            self.directory.try_reserve(self.directory.len())?;
+        }
+        Ok(())
+    }
+
+    /// There is memory for it.
     fn push_segment(&mut self, depth: u8) -> u32 {
         let number = self.about.len();
-        if number.is_multiple_of(CHUNK) {
-            self.chunks.push(Vec::with_capacity(CHUNK));
-        }
         self.chunks[number >> CHUNK_SHIFT].push(Segment::new());
         self.about.push(About { depth, entries: 0 });
         number as u32
@@ -321,7 +346,7 @@ impl Index {
         hash: u64,
         entry: u32,
         hash_of: impl Fn(u32) -> u64,
-    ) -> Result<(), Crowded> {
+    ) -> Result<(), NoPlace> {
         loop {
             let number = self.segment_of(hash);
             if self.segment_mut(number).insert(hash, entry) {
@@ -329,6 +354,8 @@ impl Index {
                 return Ok(());
             }
             if self.about[number as usize].entries >= SPLIT_AT && self.may_split(number) {
+                let depth = self.about[number as usize].depth + 1;
+                self.reserve(depth).map_err(|NoMemory| NoPlace::NoMemory)?;
                 self.split(number, &hash_of);
                 continue;
             }
@@ -351,6 +378,7 @@ impl Index {
         self.about[number as usize].depth < self.depth || self.directory.len() < 16 * self.about.len().max(4)
     }
 
+    /// There is memory for it.
     fn split(&mut self, number: u32, hash_of: &impl Fn(u32) -> u64) {
         let depth = self.about[number as usize].depth + 1;
         if depth > self.depth {
@@ -383,9 +411,9 @@ impl Index {
         self.moving = moving;
     }
 
-    fn stash(&mut self, hash: u64, entry: u32) -> Result<(), Crowded> {
-        if self.stash.len() >= STASH {
-            return Err(Crowded);
+    fn stash(&mut self, hash: u64, entry: u32) -> Result<(), NoPlace> {
+        if self.stash.len() >= STASH || self.stash.try_reserve(1).is_err() {
+            return Err(NoPlace::Crowded);
         }
         self.stash.push((hash, entry));
         Ok(())

@@ -10,6 +10,7 @@
 
 mod connection;
 pub mod fragment;
+mod ghosts;
 mod hash;
 mod index;
 pub mod nat;
@@ -22,11 +23,11 @@ mod timeouts;
 mod tuple;
 mod wheel;
 
-pub use connection::{ConnId, Connection, Snapshot};
+pub use connection::{Arrivals, ConnId, Connection, Snapshot};
 pub use hash::Hasher;
-pub use state::{CloseReason, Direction, State};
-pub use table::{Refused, Table};
+pub use state::{CloseReason, Direction, Invalid, State};
+pub use table::{Cursor, Refused, Table};
 pub use tcp::{Judged, Segment, Tracker, flags};
 pub use timeouts::LONGEST_S;
-pub use tuple::{DESTINATION, SOURCE, Tuple, proto};
+pub use tuple::{DESTINATION, SOURCE, Side, Tuple, Vlans, Wire, proto};
 pub use wheel::SLOT_MS;

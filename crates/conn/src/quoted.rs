@@ -114,7 +114,7 @@ fn ends(
         (4, proto::ICMP) | (6, proto::ICMP6) => is_query(family, head[0]).then(|| [word(4); 2])?,
         _ => [0; 2],
     };
-    let tuple = Tuple { addresses, ports, wire: 0, proto, family };
+    let tuple = Tuple { addresses, ports, proto, family, ..Tuple::default() };
     Some(Quoted { tuple, proto, ip_at: 0, l4_at, l4_len: l4_len.map_or(l4.len(), |len| len.min(l4.len())) })
 }
 

@@ -1,6 +1,7 @@
 //! Where a table's records lie: in chunks, so that growing copies none and touches memory only as it is used.
 
 use crate::{ConnId, Connection};
+use std::collections::TryReserveError;
 
 /// Records in a chunk, as a shift: 10 MB, of which only what is used takes memory.
 const CHUNK_SHIFT: u32 = 16;
@@ -11,6 +12,16 @@ pub(crate) const NONE: u32 = u32::MAX;
 
 /// The queue of a record that holds no connection.
 const FREE: u8 = u8::MAX;
+
+/// There is no memory for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoMemory;
+
+impl From<TryReserveError> for NoMemory {
+    fn from(_: TryReserveError) -> NoMemory {
+        NoMemory
+    }
+}
 
 /// Records by their places. A free one names the next free one in its links.
 #[derive(Debug)]
@@ -45,22 +56,29 @@ impl Slab {
             .filter(|at| at.queue != FREE)
     }
 
-    pub(crate) fn insert(&mut self, connection: Connection) -> ConnId {
+    /// Keeps a connection.
+    ///
+    /// # Errors
+    /// There is no memory for more records.
+    pub(crate) fn insert(&mut self, connection: Connection) -> Result<ConnId, NoMemory> {
         let place = self.free;
         if place != NONE {
             let record = self.at_mut(place);
             let next = record.links.next;
             *record = connection;
             self.free = next;
-            return ConnId(place);
+            return Ok(ConnId(place));
         }
         let place = self.used;
         if (place as usize).is_multiple_of(CHUNK) {
-            self.chunks.push(Vec::with_capacity(CHUNK));
+            let mut chunk = Vec::new();
+            chunk.try_reserve_exact(CHUNK)?;
+            self.chunks.try_reserve(1)?;
+            self.chunks.push(chunk);
         }
         self.chunks[(place >> CHUNK_SHIFT) as usize].push(connection);
         self.used += 1;
-        ConnId(place)
+        Ok(ConnId(place))
     }
 
     pub(crate) fn remove(&mut self, ConnId(place): ConnId) -> Connection {

@@ -78,16 +78,47 @@ impl State {
         }
     }
 
-    /// Whether the other end has not yet shown that it wants this connection. Such entries make room for new ones.
+    /// Whether not both ends have shown that they want this connection. Such entries make room for new ones where no closed one is
+    /// left: those that nobody answered first, then those whose first end has not acknowledged the answer.
     #[inline]
     pub fn is_half_open(self) -> bool {
         matches!(self, State::SynSent | State::SynReceived | State::Unreplied)
     }
 
-    /// Whether it is only kept for stragglers. Such entries make room when no half-open one is left.
+    /// Whether it is only kept for stragglers. Such entries are the first to make room for new ones.
     #[inline]
     pub fn is_over(self) -> bool {
         matches!(self, State::TimeWait | State::Reset)
+    }
+}
+
+/// Why a packet is not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Invalid {
+    /// A TCP segment outside of its connection's windows.
+    OutOfWindow,
+    /// TCP flags that no end sets together: SYN and FIN, none at all.
+    BadFlags,
+    /// The packet would change a connection's state, or make one, and its checksum is wrong.
+    BadChecksum,
+    /// A TCP segment of no connection that can begin none.
+    NotSyn,
+}
+
+impl Invalid {
+    /// All, by their numbers.
+    pub const ALL: [Invalid; 4] =
+        [Invalid::OutOfWindow, Invalid::BadFlags, Invalid::BadChecksum, Invalid::NotSyn];
+
+    /// Its name in counters: stable.
+    pub fn name(self) -> &'static str {
+        match self {
+            Invalid::OutOfWindow => "out-of-window",
+            Invalid::BadFlags => "bad-flags",
+            Invalid::BadChecksum => "bad-checksum",
+            Invalid::NotSyn => "not-syn",
+        }
     }
 }
 
@@ -96,7 +127,7 @@ impl State {
 pub enum CloseReason {
     /// Nothing passed for its state's timeout.
     Timeout,
-    /// It was half open or over, and made room for a new one.
+    /// It was over or half open, and made room for a new one in a full table.
     Evicted,
     /// Somebody asked for it.
     Killed,
@@ -156,6 +187,10 @@ mod tests {
             assert_eq!(direction as usize, place);
             assert_eq!(direction.turned().turned(), direction);
             assert_ne!(direction.turned(), direction);
+        }
+        for (place, kind) in Invalid::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, place);
+            assert!(Invalid::ALL.iter().all(|other| *other == kind || other.name() != kind.name()));
         }
         for reason in CloseReason::ALL {
             assert!(CloseReason::ALL.iter().all(|other| *other == reason || other.name() != reason.name()));

@@ -1,29 +1,40 @@
 //! The connections of a worker: found by tuples, followed, ended.
 //!
 //! A connection's record lies in a slab and does not move; the index finds it by the hash of either tuple, and a queue waits
-//! for its end. A full table makes room for a new connection by the half-open one that was idle longest, or if there is
-//! none by the one that is over for longest; what both ends want is never ended for another. So a flood of first packets lives
-//! on the room that connections leave: a half-open entry stays for about that room divided by the flood's rate, and a client
-//! that answers sooner gets through.
+//! for its end. A full table makes room for a new connection by one that is over, or if there is none by one that is half
+//! open; what both ends want is never ended for another. Which one, and what holds under a flood, says `room`.
 
+mod reclaim;
+mod room;
+
+pub use reclaim::Cursor;
+
+use crate::ghosts::Ghosts;
 use crate::hash::Hasher;
-use crate::index::{ABSENT, Bucket, EMPTY, Index};
-use crate::slab::Slab;
+use crate::index::{ABSENT, Bucket, EMPTY, Index, NoPlace};
+use crate::slab::{NoMemory, Slab};
 use crate::timeouts::Limits;
 use crate::wheel::{self, HALF_OPEN, OVER, Queues};
-use crate::{CloseReason, ConnId, Connection, Direction, Judged, LONGEST_S, Segment, Snapshot, State};
-use crate::{Tracker, Tuple, proto};
+use crate::{
+    CloseReason, ConnId, Connection, Direction, Invalid, Judged, LONGEST_S, Segment, Snapshot, State,
+};
+use crate::{Tracker, Tuple, Wire, flags, proto};
 use mmb_policy::policy::{Pickup, Timeouts};
+use mmb_random::Seed;
 use std::hint::black_box;
 
 /// How many tuples are worked on at a time.
 const VECTOR: usize = 256;
 
-/// How many connections one call of [`Table::advance`] asks whether they ended.
+/// How many connections one call of [`Table::advance`] asks at least whether they ended, where that many are due.
 const ASKED: usize = 512;
 
-/// How many connections may end for a new one: more than one, so that a table shrinks when its bound was lowered.
-const EVICTED: usize = 4;
+/// How many it asks for each millisecond since the last call: a million within four seconds, however seldom a host calls.
+const ASKED_PER_MS: u64 = 250;
+
+/// And at most, which takes some milliseconds: only who did nothing for 64 milliseconds comes to that. A host that sleeps longer
+/// asks [`Table::is_behind`].
+const MOST_ASKED: u64 = 1 << 14;
 
 /// Why a connection was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +43,10 @@ pub enum Refused {
     Full,
     /// One of its tuples is another connection's.
     Taken,
-    /// A TCP connection does not begin so.
-    NotSyn,
+    /// No connection begins so.
+    Invalid(Invalid),
+    /// There is no memory for more connections, and none of those that are there may end.
+    NoMemory,
 }
 
 /// The connections of a worker.
@@ -43,35 +56,47 @@ pub struct Table {
     index: Index,
     slab: Slab,
     queues: Queues,
+    /// Half-open connections that were evicted lately.
+    ghosts: Ghosts,
     len: usize,
     max: usize,
+    /// What memory was enough for when it last ran out, and when more is asked for again.
+    enough: Option<(usize, u64)>,
     limits: Limits,
     pickup: Pickup,
     /// The latest time that was told. Time does not go back.
     now_ms: u64,
+    /// When time was last let pass.
+    advanced_ms: u64,
+    /// More was due then than was asked.
+    behind: bool,
     /// Where connections are asked for their timeouts anew, after these became shorter.
     sweep: Option<u32>,
 }
 
 impl Table {
-    /// An empty table for a million connections, with the default timeouts. Its hashes depend on the seed,
-    /// which should be secret.
-    pub fn new(seed: u64) -> Table {
+    /// An empty table for a million connections, with the default timeouts. Its hash keys are made from the seed.
+    pub fn new(seed: Seed) -> Table {
         Table {
             hasher: Hasher::new(seed),
             index: Index::new(),
             slab: Slab::new(),
             queues: Queues::new(),
+            ghosts: Ghosts::new(),
             len: 0,
             max: 1_000_000,
+            enough: None,
             limits: Limits::new(Timeouts::default()),
             pickup: Pickup::Loose,
             now_ms: 0,
+            advanced_ms: 0,
+            behind: false,
             sweep: None,
         }
     }
 
-    /// Changes what a table goes by. A lower `max` ends nobody at once: half-open connections make room as new ones come.
+    /// Changes what a table goes by. A lower `max` ends nobody at once: connections that are over or half open make room as
+    /// new ones come.
     pub fn configure(&mut self, max: usize, timeouts: Timeouts, pickup: Pickup) {
         self.max = max.min(wheel::MOST);
         self.pickup = pickup;
@@ -165,7 +190,8 @@ impl Table {
         let hashes = self.free_keys([&forward, &reply])?;
         let (tracker, state) = self.begin(forward.proto, segment)?;
         self.make_room(closed)?;
-        self.keep(hashes, Connection::new(self.now_ms, [&forward, &reply], state, tracker))
+        let comes_again = self.ghosts.comes_again(hashes[0], self.now_ms);
+        self.keep(hashes, Connection::new(self.now_ms, [&forward, &reply], state, tracker), comes_again)
     }
 
     /// Makes a connection that another table had, as [`Connection::snapshot`] found it. Those that wait in order of their last
@@ -181,7 +207,7 @@ impl Table {
         let tuples = [forward, reply.like(&forward)];
         let hashes = self.free_keys(tuples.each_ref())?;
         self.make_room(closed)?;
-        self.keep(hashes, Connection::restored(self.now_ms, &Snapshot { tuples, ..*was }))
+        self.keep(hashes, Connection::restored(self.now_ms, &Snapshot { tuples, ..*was }), false)
     }
 
     /// The hashes of tuples that no connection has.
@@ -191,50 +217,47 @@ impl Table {
         if taken { Err(Refused::Taken) } else { Ok(hashes) }
     }
 
-    fn keep(&mut self, hashes: [u64; 2], connection: Connection) -> Result<ConnId, Refused> {
+    fn keep(
+        &mut self,
+        hashes: [u64; 2],
+        connection: Connection,
+        is_protected: bool,
+    ) -> Result<ConnId, Refused> {
         let ends_ms = self.now_ms + connection.expires_ms(self.now_ms, &self.limits);
         let [forward, reply] = connection.tuples();
-        let id = self.slab.insert(connection);
+        let id = self.slab.insert(connection).map_err(|NoMemory| self.no_memory())?;
         for (direction, hash) in keyed(&forward, &reply).iter().zip(hashes) {
             let hash_of = |entry| hash_of(&self.hasher, &self.slab, entry);
-            if self.index.insert(hash, entry(id, *direction), hash_of).is_err() {
+            if let Err(why) = self.index.insert(hash, entry(id, *direction), hash_of) {
                 self.index.remove(hashes[0], entry(id, Direction::Forward));
                 self.slab.remove(id);
-                return Err(Refused::Full);
+                return Err(match why {
+                    NoPlace::Crowded => Refused::Full,
+                    NoPlace::NoMemory => self.no_memory(),
+                });
             }
         }
         self.len += 1;
-        self.queues.join(&mut self.slab, id.0, ends_ms);
+        self.queues.join(&mut self.slab, id.0, ends_ms, is_protected);
         Ok(id)
     }
 
     fn begin(&self, proto: u8, segment: Option<&Segment>) -> Result<(Tracker, State), Refused> {
         match (proto, segment) {
-            (proto::TCP, Some(segment)) => Tracker::open(segment, self.pickup).ok_or(Refused::NotSyn),
-            (proto::TCP, None) if self.pickup == Pickup::Strict => Err(Refused::NotSyn),
+            (proto::TCP, Some(segment)) => Tracker::open(segment, self.pickup).map_err(Refused::Invalid),
+            (proto::TCP, None) if self.pickup == Pickup::Strict => Err(Refused::Invalid(Invalid::NotSyn)),
             _ => Ok((Tracker::blank(), State::Unreplied)),
         }
     }
 
-    fn make_room(&mut self, closed: &mut dyn FnMut(&Connection, CloseReason)) -> Result<(), Refused> {
-        for _ in 0..EVICTED {
-            if self.len < self.max {
-                return Ok(());
-            }
-            let oldest = self.oldest(HALF_OPEN).or_else(|| self.oldest(OVER)).ok_or(Refused::Full)?;
-            self.end(oldest, CloseReason::Evicted, closed);
-        }
-        if self.len < self.max { Ok(()) } else { Err(Refused::Full) }
+    /// Why [`Table::insert`] would refuse a TCP segment, whatever its tuple.
+    #[inline]
+    pub fn cannot_begin(&self, segment: &Segment) -> Option<Invalid> {
+        Tracker::open(segment, self.pickup).err()
     }
 
-    /// Of the first ones of some orders, the one that was idle longest.
-    fn oldest(&self, mut orders: std::ops::Range<u8>) -> Option<u32> {
-        let firsts = orders.by_ref().filter_map(|order| self.queues.first(order));
-        firsts.max_by_key(|place| self.slab.at(*place).idle_ms(self.now_ms))
-    }
-
-    /// Counts a packet of a connection and follows what it says. What is not believed is counted only, and does not keep a
-    /// connection alive; what reopens a connection is not counted, and neither is what comes after the connection's time.
+    /// Counts a packet of a connection and follows what it says. What is not believed is not counted and does not keep a connection
+    /// alive; likewise what reopens a connection, and what comes after its time.
     ///
     /// # Panics
     /// If the connection has ended: whoever keeps numbers across calls that may end connections asks again.
@@ -246,29 +269,60 @@ impl Table {
         bytes: usize,
         segment: Option<&Segment>,
     ) -> Judged {
+        self.touch_if_sound(id, direction, (now_ms, bytes), segment, || true)
+    }
+
+    /// [`Table::touch`] of a packet whose checksum may be wrong: `is_sound` is asked if the packet would change the connection's
+    /// state.
+    ///
+    /// # Panics
+    /// As [`Table::touch`].
+    #[inline]
+    pub fn touch_if_sound(
+        &mut self,
+        id: ConnId,
+        direction: Direction,
+        (now_ms, bytes): (u64, usize),
+        segment: Option<&Segment>,
+        is_sound: impl FnOnce() -> bool,
+    ) -> Judged {
         self.now_ms = self.now_ms.max(now_ms);
         let connection = self.slab.at_mut(id.0);
-        let judged = judge(connection, &self.limits, direction, self.now_ms, segment);
-        if judged == Judged::Reopens {
+        let (judged, tracker) = judge(connection, &self.limits, direction, self.now_ms, segment);
+        let judged = doubt(judged, connection, &tracker, segment, is_sound);
+        if let Judged::Reopens | Judged::Invalid(_) = judged {
             return judged;
         }
+        connection.tracker = tracker;
         connection.count(direction, bytes);
-        if judged == Judged::OutOfWindow {
-            return judged;
-        }
         connection.last_ms = self.now_ms as u32;
         match judged {
             Judged::Moves(next) => self.moves(id, next),
-            _ => self.queues.used(&mut self.slab, id.0),
+            _ => self.queues.used(&mut self.slab, id.0, direction, self.now_ms),
         }
         judged
     }
 
-    /// Whether [`Table::touch`] would say that a packet reopens its connection.
-    pub fn reopens(&self, id: ConnId, direction: Direction, now_ms: u64, segment: Option<&Segment>) -> bool {
-        let mut connection = *self.slab.at(id.0);
-        let now_ms = now_ms.max(self.now_ms);
-        judge(&mut connection, &self.limits, direction, now_ms, segment) == Judged::Reopens
+    /// Counts a packet that passes and changes nothing: it is not believed, or has nothing to believe it by.
+    ///
+    /// # Panics
+    /// As [`Table::touch`].
+    pub fn count_invalid(&mut self, id: ConnId, direction: Direction, bytes: usize) {
+        self.slab.at_mut(id.0).count(direction, bytes);
+    }
+
+    /// What [`Table::touch_if_sound`] would say.
+    pub fn judge(
+        &self,
+        id: ConnId,
+        direction: Direction,
+        now_ms: u64,
+        segment: Option<&Segment>,
+        is_sound: impl FnOnce() -> bool,
+    ) -> Judged {
+        let connection = self.slab.at(id.0);
+        let (judged, tracker) = judge(connection, &self.limits, direction, now_ms.max(self.now_ms), segment);
+        doubt(judged, connection, &tracker, segment, is_sound)
     }
 
     /// Whether a connection stays, however many others want its room, until it is idle for too long: both ends want it, and its
@@ -282,11 +336,12 @@ impl Table {
 
     /// Puts a connection in another state, and in the queue of that.
     fn moves(&mut self, id: ConnId, next: State) {
+        let is_protected = Queues::is_protected(&self.slab, id.0);
         self.queues.leave(&mut self.slab, id.0);
         let connection = self.slab.at_mut(id.0);
         connection.state = next;
         let ends_ms = self.now_ms + self.expires_ms(id, self.now_ms);
-        self.queues.join(&mut self.slab, id.0, ends_ms);
+        self.queues.join(&mut self.slab, id.0, ends_ms, is_protected);
     }
 
     /// A connection.
@@ -336,15 +391,17 @@ impl Table {
         closed(&self.remove(ConnId(place)), reason);
     }
 
-    /// Lets time pass: ends connections whose time is up. Asks some hundred connections at most and goes on with the next
-    /// call, so that a vector's time stays bounded; only after a leap of 24 days, which no clock does, all end at once.
+    /// Lets time pass: ends connections whose time is up. Asks a bounded number of connections and goes on with the next call, so
+    /// that a vector's time stays bounded: some hundred where vector follows vector, some thousand after a pause. Only after a leap of 24
+    /// days, which no clock does, all end at once.
     pub fn advance(&mut self, now_ms: u64, closed: &mut dyn FnMut(&Connection, CloseReason)) {
         let leap = now_ms.saturating_sub(self.now_ms) > u64::from(LONGEST_S) * 1000;
         self.now_ms = self.now_ms.max(now_ms);
         if leap && self.len > 0 {
             return self.end_all(closed);
         }
-        let mut left = ASKED;
+        let passed_ms = self.now_ms - std::mem::replace(&mut self.advanced_ms, self.now_ms);
+        let mut left = (passed_ms.saturating_mul(ASKED_PER_MS).min(MOST_ASKED) as usize).max(ASKED);
         for order in HALF_OPEN.start..OVER.end {
             while left > 0
                 && let Some(place) = self.queues.first(order)
@@ -362,6 +419,14 @@ impl Table {
             if self.is_up(place) { self.expire(place, closed) } else { self.wait_on(place) }
         }
         self.go_on_sweeping(left, closed);
+        self.behind = left == 0 || self.sweep.is_some();
+    }
+
+    /// Whether connections may be due that the last call of [`Table::advance`] did not come to: who has nothing else to do calls
+    /// again.
+    #[inline]
+    pub fn is_behind(&self) -> bool {
+        self.behind && self.len > 0
     }
 
     fn end_all(&mut self, closed: &mut dyn FnMut(&Connection, CloseReason)) {
@@ -402,7 +467,7 @@ impl Table {
     fn wait_on(&mut self, place: u32) {
         let ends_ms = self.now_ms + self.expires_ms(ConnId(place), self.now_ms);
         self.queues.leave(&mut self.slab, place);
-        self.queues.join(&mut self.slab, place, ends_ms);
+        self.queues.join(&mut self.slab, place, ends_ms, false);
     }
 
     /// Connections.
@@ -424,7 +489,7 @@ impl Table {
 
     /// Bytes in use. Records and index only grow; places of connections that ended are used again.
     pub fn memory(&self) -> usize {
-        self.slab.memory() + self.index.memory() + self.queues.memory()
+        self.slab.memory() + self.index.memory() + self.queues.memory() + self.ghosts.memory()
     }
 
     /// Looks at `most` places from one on, and tells the connections there. Returns the next place to look at, or `None` at
@@ -444,25 +509,48 @@ impl Table {
 impl Tuple {
     /// Of the same wire, protocol and family as another: a connection's record has one place for these.
     fn like(self, other: &Tuple) -> Tuple {
-        Tuple { wire: other.wire, proto: other.proto, family: other.family, ..self }
+        let wire = Wire { port: other.wire.port, ..self.wire };
+        Tuple { wire, proto: other.proto, family: other.family, ..self }
     }
 }
 
-/// What a packet says of its connection. What is known of both ends then follows it, unless it reopens the connection.
+/// What a packet says of its connection, and what is known of both ends if it is followed.
 #[inline]
 fn judge(
-    connection: &mut Connection,
+    connection: &Connection,
     limits: &Limits,
     direction: Direction,
     now_ms: u64,
     segment: Option<&Segment>,
-) -> Judged {
+) -> (Judged, Tracker) {
     let (proto, state) = (connection.proto(), connection.state);
-    match (proto, segment) {
+    let mut tracker = connection.tracker;
+    let judged = match (proto, segment) {
         _ if connection.expires_ms(now_ms, limits) == 0 => Judged::Reopens,
-        (proto::TCP, Some(segment)) => connection.tracker.segment(state, direction, segment),
+        (proto::TCP, Some(segment)) => tracker.segment(state, direction, segment),
         _ => answered(proto, state, direction),
-    }
+    };
+    (judged, tracker)
+}
+
+/// What was judged of a packet whose checksum may be wrong. Only what changes a state is looked at more closely, or a SYN whose numbers
+/// would be taken for those of the connection: its receiver drops it.
+#[inline]
+fn doubt(
+    judged: Judged,
+    connection: &Connection,
+    tracker: &Tracker,
+    segment: Option<&Segment>,
+    is_sound: impl FnOnce() -> bool,
+) -> Judged {
+    let weighs = match judged {
+        Judged::Moves(_) | Judged::Reopens => true,
+        Judged::Stays => {
+            segment.is_some_and(|segment| segment.flags & flags::SYN != 0) && connection.tracker != *tracker
+        }
+        Judged::Invalid(_) => false,
+    };
+    if weighs && !is_sound() { Judged::Invalid(Invalid::BadChecksum) } else { judged }
 }
 
 /// What a packet without TCP does.

@@ -4,13 +4,15 @@
 //! it acknowledged, and the largest window that it announced. A segment is believed if it begins no further than what the other end
 //! acknowledged and its window, ends no further behind than a window, and acknowledges what the other end did send. What is not
 //! believed changes nothing, so that who sees neither end's packets can hardly move a connection (RFC 5961):
-//! a RST must also name exactly the number that its receiver waits for.
+//! a RST must also name exactly the number that its receiver waits for. Flags that no end sets together are not believed either.
 //!
-//! Segments pass whatever is judged here; the ends know better.
+//! Whether invalid segments pass is the policy's choice (`set conn invalid`).
 
-use crate::{Direction, State};
+use crate::{Direction, Invalid, State};
 use mmb_packet::Seq;
 use mmb_policy::policy::Pickup;
+
+mod in_flight;
 
 /// The flags of a segment, as on the wire.
 pub mod flags {
@@ -22,8 +24,10 @@ pub mod flags {
     pub const RST: u8 = 0x04;
     /// The acknowledgement number counts.
     pub const ACK: u8 = 0x10;
+    /// The urgent pointer counts.
+    pub const URG: u8 = 0x20;
 }
-use flags::{ACK, FIN, RST, SYN};
+use flags::{ACK, FIN, RST, SYN, URG};
 
 /// What tracking needs to know of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,10 +71,28 @@ pub enum Judged {
     Moves(State),
     /// It stays in its state.
     Stays,
-    /// Not believed. It passes and changes nothing.
-    OutOfWindow,
+    /// Not believed: it changes nothing.
+    Invalid(Invalid),
     /// The connection is over and this packet begins a new one: the old entry ends, and a new one may be made.
     Reopens,
+}
+
+const OUT_OF_WINDOW: Judged = Judged::Invalid(Invalid::OutOfWindow);
+
+/// Whether an end sends these flags together: those that Linux takes (`tcp_valid_flags` in nf_conntrack_proto_tcp.c). PSH and those
+/// of congestion control may stand beside all of them.
+fn are_sent(flags: u8) -> bool {
+    const SENT: [u8; 9] =
+        [SYN, SYN | URG, SYN | ACK, RST, RST | ACK, FIN | ACK, FIN | ACK | URG, ACK, ACK | URG];
+    const BITS: u64 = {
+        let (mut bits, mut at) = (0, 0);
+        while at < SENT.len() {
+            bits |= 1 << SENT[at];
+            at += 1;
+        }
+        bits
+    };
+    BITS >> (flags & (FIN | SYN | RST | ACK | URG)) & 1 == 1
 }
 
 /// RFC 7323 section 2.3: larger shifts are read as this one.
@@ -110,22 +132,22 @@ const FORWARD: usize = Direction::Forward as usize;
 const REPLY: usize = Direction::Reply as usize;
 
 impl Tracker {
-    /// Begins with the first segment that was seen. `None` if a connection must not begin so: not with a SYN where `pickup` is
-    /// strict, or with flags that no end sends.
-    pub fn open(segment: &Segment, pickup: Pickup) -> Option<(Tracker, State)> {
-        let first = (segment.flags & (SYN | ACK | RST | FIN), pickup);
-        match first {
+    /// Begins with the first segment that was seen.
+    ///
+    /// # Errors
+    /// No connection begins so: with no SYN where `pickup` is strict; with a RST, a FIN or a SYN-ACK, which say nothing of what is
+    /// to come (Linux's conntrack takes none of them either); with flags that no end sends.
+    pub fn open(segment: &Segment, pickup: Pickup) -> Result<(Tracker, State), Invalid> {
+        match (segment.flags & (SYN | ACK | RST | FIN), pickup) {
             (SYN, _) => {
                 let mut tracker = Tracker::default();
                 tracker.take_syn(FORWARD, segment);
-                Some((tracker, State::SynSent))
+                Ok((tracker, State::SynSent))
             }
-            (_, Pickup::Strict) => None,
-            (flags, Pickup::Loose) if flags & RST != 0 => Some((Tracker::picked_up(segment), State::Reset)),
-            (flags, Pickup::Loose) if flags & ACK != 0 && flags & (SYN | FIN) != SYN | FIN => {
-                Some((Tracker::picked_up(segment), State::Unreplied))
-            }
-            _ => None,
+            (_, Pickup::Strict) => Err(Invalid::NotSyn),
+            _ if !are_sent(segment.flags) => Err(Invalid::BadFlags),
+            (ACK, Pickup::Loose) => Ok((Tracker::picked_up(segment), State::Unreplied)),
+            (_, Pickup::Loose) => Err(Invalid::NotSyn),
         }
     }
 
@@ -162,38 +184,28 @@ impl Tracker {
     /// A connection in mid-flow: the window shifts are not known and are taken for the largest.
     fn picked_up(segment: &Segment) -> Tracker {
         let mut tracker = Tracker::blank();
-        if segment.has(SYN) {
-            tracker.take_syn(FORWARD, segment);
-            let scales = if segment.window_scale.is_some() { LARGEST_SCALE } else { 0 };
-            tracker.notes[REPLY] = scales;
-        }
         tracker.take(FORWARD, segment);
-        if segment.has(ACK) {
-            tracker.end[REPLY] = segment.ack;
-            tracker.note(REPLY, SENT);
-        }
+        tracker.end[REPLY] = segment.ack;
+        tracker.note(REPLY, SENT);
         tracker
     }
 
     /// Judges a segment of a connection in a state, and follows it if it is believed.
     pub fn segment(&mut self, state: State, direction: Direction, segment: &Segment) -> Judged {
         let from = direction as usize;
+        if !are_sent(segment.flags) {
+            return Judged::Invalid(Invalid::BadFlags);
+        }
         if segment.has(RST) {
             return self.reset(state, from, segment);
         }
         if segment.has(SYN) {
-            return match segment.flags & (ACK | FIN) {
-                0 => self.syn(state, from, segment),
-                ACK => self.syn_ack(state, from, segment),
-                _ => Judged::OutOfWindow,
-            };
-        }
-        if !segment.has(ACK) {
-            return Judged::OutOfWindow;
+            let answers = segment.has(ACK);
+            return if answers { self.syn_ack(state, from, segment) } else { self.syn(state, from, segment) };
         }
         match state {
             State::SynSent => self.early(from, segment),
-            _ if !self.is_believed(from, segment) => Judged::OutOfWindow,
+            _ if !self.is_believed(from, segment) => OUT_OF_WINDOW,
             _ => {
                 self.take(from, segment);
                 self.moved(state, from)
@@ -213,7 +225,7 @@ impl Tracker {
             }
         };
         match state {
-            _ if !awaited => Judged::OutOfWindow,
+            _ if !awaited => OUT_OF_WINDOW,
             // Nobody may shorten TIME-WAIT (RFC 1337).
             State::TimeWait | State::Reset => Judged::Stays,
             _ => Judged::Moves(State::Reset),
@@ -222,7 +234,8 @@ impl Tracker {
 
     fn syn(&mut self, state: State, from: usize, segment: &Segment) -> Judged {
         match (state, from) {
-            (State::Closing | State::TimeWait | State::Reset, _) => Judged::Reopens,
+            // Before TIME-WAIT the ends still acknowledge each other's FIN, and answer a SYN with an acknowledgement (RFC 5961 section 4).
+            (State::TimeWait | State::Reset, _) => Judged::Reopens,
             // Sent again, or anew by somebody who forgot the last attempt.
             (State::SynSent, FORWARD) => {
                 self.take_syn(from, segment);
@@ -235,7 +248,7 @@ impl Tracker {
             }
             (State::SynReceived, _) if self.end[from] == segment.end().0 => Judged::Stays,
             // The receiver answers with an acknowledgement, and a sender that means it with a RST (RFC 5961 section 4).
-            _ => Judged::OutOfWindow,
+            _ => OUT_OF_WINDOW,
         }
     }
 
@@ -245,15 +258,24 @@ impl Tracker {
             (State::SynSent, REPLY) => {
                 let early_data = if self.is(to, EARLY_DATA) { u32::from(u16::MAX) } else { 0 };
                 if !self.acknowledges(to, segment.ack, early_data) {
-                    return Judged::OutOfWindow;
+                    return OUT_OF_WINDOW;
                 }
                 self.take_syn(from, segment);
                 self.agree_on_scales(segment);
                 self.take_ack(from, segment);
                 Judged::Moves(State::SynReceived)
             }
-            (State::SynSent, _) => Judged::OutOfWindow,
-            _ if !self.is_believed(from, segment) => Judged::OutOfWindow,
+            (State::SynSent, _) => OUT_OF_WINDOW,
+            // Whoever acknowledges the SYN knows its number, which an earlier SYN from there need not have done.
+            (State::SynReceived, REPLY)
+                if segment.ack == self.end[to] && !self.is_believed(from, segment) =>
+            {
+                self.take_syn(from, segment);
+                self.agree_on_scales(segment);
+                self.take_ack(from, segment);
+                self.moved(state, from)
+            }
+            _ if !self.is_believed(from, segment) => OUT_OF_WINDOW,
             (State::SynReceived, _) => {
                 self.agree_on_scales(segment);
                 self.take_ack(from, segment);
@@ -274,7 +296,7 @@ impl Tracker {
             self.push_end(from, segment.end());
             return Judged::Stays;
         }
-        Judged::OutOfWindow
+        OUT_OF_WINDOW
     }
 
     /// Where a connection stands after a segment that was followed.

@@ -15,7 +15,82 @@ pub mod proto {
     pub const ICMP6: u8 = 58;
 }
 
-/// Both ends of a packet, its protocol, and the wire that it came by.
+/// Where connections do not meet: a wire, or one VLAN of it. A host that routes has one for all its ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(C)]
+pub struct Wire {
+    /// The smaller number of its two ports; [`Wire::ROUTED`] where the host routes.
+    pub port: u16,
+    /// The outermost VLAN tags, if they count.
+    pub vlans: Vlans,
+}
+
+impl Wire {
+    /// All ports behind which the host routes, without tags.
+    pub const ROUTED: Wire = Wire { port: u16::MAX, vlans: Vlans::NONE };
+
+    /// The wire of a port and its peer.
+    pub fn of(port: PortId, peer: Option<PortId>) -> Wire {
+        Wire { port: peer.map_or(port.0, |peer| peer.0.min(port.0)), vlans: Vlans::NONE }
+    }
+
+    /// Whether the host knows by which port packets leave.
+    #[inline]
+    pub fn is_routed(self) -> bool {
+        self.port == Wire::ROUTED.port
+    }
+}
+
+/// The VLAN identifiers of the outermost two tags (802.1ad, 802.1Q); 0 where there is no tag, or one of priority alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(C)]
+pub struct Vlans {
+    /// Of the outermost tag.
+    pub outer: u16,
+    /// Of the tag behind it.
+    pub inner: u16,
+}
+
+impl Vlans {
+    /// Untagged.
+    pub const NONE: Vlans = Vlans { outer: 0, inner: 0 };
+}
+
+/// By which port of its wire a packet came in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Side {
+    /// The one with the smaller number.
+    #[default]
+    Low,
+    /// The one with the greater number.
+    High,
+    /// Sides do not count: the host routes, or one capture holds what both sides sent.
+    Any,
+}
+
+impl Side {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Side; 3] = [Side::Low, Side::High, Side::Any];
+
+    /// The side of its wire that a port is.
+    pub fn of(port: PortId, peer: Option<PortId>) -> Side {
+        if peer.is_some_and(|peer| peer.0 < port.0) { Side::High } else { Side::Low }
+    }
+
+    /// The side that what came in here leaves by, and replies come in by.
+    #[inline]
+    #[must_use]
+    pub fn other(self) -> Side {
+        match self {
+            Side::Low => Side::High,
+            Side::High => Side::Low,
+            Side::Any => Side::Any,
+        }
+    }
+}
+
+/// Both ends of a packet, its protocol, and where it came in.
 ///
 /// Addresses are numbers, those of IPv4 below 2^32. Ports are in host order; of ICMP queries both are the identifier;
 /// protocols without ports have zeros.
@@ -26,8 +101,10 @@ pub struct Tuple {
     pub addresses: [u128; 2],
     /// Source and destination port.
     pub ports: [u16; 2],
-    /// The wire: the smaller number of its two ports. Wires do not share connections.
-    pub wire: u16,
+    /// Wires do not share connections.
+    pub wire: Wire,
+    /// The port of the wire that it came in by.
+    pub side: Side,
     /// The protocol.
     pub proto: u8,
     /// 4 or 6.
@@ -40,19 +117,50 @@ pub const SOURCE: usize = 0;
 pub const DESTINATION: usize = 1;
 
 impl Tuple {
-    /// The tuple with its ends changed for each other.
+    /// The tuple of replies: its ends are changed for each other, and it comes in by the wire's other port.
     #[must_use]
     pub fn reversed(self) -> Tuple {
+        Tuple { side: self.side.other(), ..self.turned_back() }
+    }
+
+    /// The tuple of replies that come in by the same port: those of a host that is reached by a hairpin.
+    #[must_use]
+    pub fn turned_back(self) -> Tuple {
         let ([from, to], [sport, dport]) = (self.addresses, self.ports);
         Tuple { addresses: [to, from], ports: [dport, sport], ..self }
+    }
+
+    /// The tuple as it is where another packet came in.
+    #[must_use]
+    pub fn beside(self, other: &Tuple) -> Tuple {
+        Tuple { wire: other.wire, side: other.side, ..self }
     }
 
     /// The tuple or its [reverse](Tuple::reversed), the same one of both: a connection's, whichever way a packet goes.
     #[inline]
     #[must_use]
     pub fn in_order(self) -> Tuple {
-        let end = |side: usize| (self.addresses[side], self.ports[side]);
-        if end(SOURCE) <= end(DESTINATION) { self } else { self.reversed() }
+        let end = |end: usize, side: Side| (self.addresses[end], self.ports[end], side);
+        let reversed = self.reversed();
+        if end(SOURCE, self.side) <= end(DESTINATION, reversed.side) { self } else { reversed }
+    }
+
+    /// How many bytes [`Tuple::to_bytes`] makes.
+    pub const BYTES: usize = 45;
+
+    /// All of it as bytes, for a [`Prf`](mmb_random::Prf).
+    pub fn to_bytes(&self) -> [u8; Tuple::BYTES] {
+        let Tuple { addresses: [from, to], ports: [sport, dport], wire, side, proto, family } = *self;
+        let mut bytes = [0; Tuple::BYTES];
+        bytes[..16].copy_from_slice(&from.to_le_bytes());
+        bytes[16..32].copy_from_slice(&to.to_le_bytes());
+        bytes[32..34].copy_from_slice(&sport.to_le_bytes());
+        bytes[34..36].copy_from_slice(&dport.to_le_bytes());
+        bytes[36..38].copy_from_slice(&wire.port.to_le_bytes());
+        bytes[38..40].copy_from_slice(&wire.vlans.outer.to_le_bytes());
+        bytes[40..42].copy_from_slice(&wire.vlans.inner.to_le_bytes());
+        bytes[42..].copy_from_slice(&[side as u8, proto, family]);
+        bytes
     }
 
     /// An address for people.
@@ -67,9 +175,38 @@ impl Tuple {
     pub fn has_ports(&self) -> bool {
         matches!(self.proto, proto::TCP | proto::UDP | proto::ICMP | proto::ICMP6)
     }
+}
 
-    /// The wire of a port and its peer.
-    pub fn wire(port: PortId, peer: Option<PortId>) -> u16 {
-        peer.map_or(port.0, |peer| peer.0.min(port.0))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tuple(wire: Wire, side: Side) -> Tuple {
+        Tuple { addresses: [1, 2], ports: [3, 4], wire, side, proto: proto::UDP, family: 4 }
+    }
+
+    #[test]
+    fn replies_come_in_by_the_other_port_of_a_wire() {
+        let forward = tuple(Wire::of(PortId(4), Some(PortId(2))), Side::Low);
+        let sides = [PortId(4), PortId(2)].map(|port| Side::of(port, Some(PortId(6 - port.0))));
+        assert_eq!((forward.wire.port, sides), (2, [Side::High, Side::Low]));
+        assert_eq!((forward.reversed().side, forward.turned_back().side), (Side::High, Side::Low));
+        assert_eq!(forward.reversed().reversed(), forward);
+        assert_eq!(
+            tuple(Wire::ROUTED, Side::Any).reversed().side,
+            Side::Any,
+            "any port may be the other one"
+        );
+    }
+
+    #[test]
+    fn both_directions_have_one_order() {
+        for side in Side::ALL {
+            let tuple = tuple(Wire::default(), side);
+            let land = Tuple { addresses: [1, 1], ports: [3, 3], ..tuple };
+            for tuple in [tuple, land] {
+                assert_eq!(tuple.in_order(), tuple.reversed().in_order());
+            }
+        }
     }
 }

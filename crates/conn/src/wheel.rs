@@ -1,14 +1,17 @@
 //! Queues in which connections wait for their end.
 //!
-//! A connection waits in one queue. Those that may make room for others (half open, or over) wait in *orders*: one a kind,
-//! the one that was used last at the end, so that the first is both the next to end and the first to go. Those that may not
+//! A connection waits in one queue. Those that may make room for others (over, or half open) wait in *orders*: one a kind,
+//! the one that was used last at the end, so that the first is both the next to end and the first to go. Which kind goes first
+//! is the table's to say (`table/room.rs`). Those that may not
 //! wait in the *wheel*, after Varghese and Lauck (SOSP 1987, scheme 6): a queue for each of the next 4096 seconds or so. Packets do
 //! not move them; when their slot comes up and they were used since, they go to a later one.
 //!
 //! Queues are doubly linked through the records, so that leaving one touches two neighbours.
 
+use crate::ghosts::AGAIN_AFTER_MS;
 use crate::slab::{NONE, Slab};
-use crate::{State, proto};
+use crate::{Direction, State, proto};
+use std::ops::Range;
 
 /// A record's neighbours in its queue.
 #[derive(Clone, Copy, Debug)]
@@ -45,31 +48,47 @@ const SLOTS: u64 = 4096;
 pub(crate) const STEPS: usize = SLOTS as usize;
 
 /// Kinds of connections that wait in order. Within one all have the same timeout.
-pub(crate) const ORDERS: usize = 6;
+pub(crate) const ORDERS: usize = 11;
 
 /// The queue of those that wait in the wheel.
 const WHEEL: u8 = ORDERS as u8;
 
+/// Orders of unreplied connections of which nothing more is known (the probationary segment of a segmented LRU, Karedla et
+/// al., 1994), by protocol.
+pub(crate) const PROBATION: Range<u8> = 0..4;
+/// The order of TCP connections that the other end has answered and the first one has not acknowledged.
+pub(crate) const ANSWERED: Range<u8> = 4..5;
+/// Orders of half-open connections whose first packet came again as a client sends it again (the protected segment), by protocol.
+pub(crate) const PROTECTED: Range<u8> = 5..9;
+/// All of these.
+pub(crate) const HALF_OPEN: Range<u8> = PROBATION.start..PROTECTED.end;
+/// Orders of connections that are over.
+pub(crate) const OVER: Range<u8> = 9..11;
+
 /// The kind of a connection, if it waits in order.
 #[inline]
-fn order_of(proto: u8, state: State) -> u8 {
+fn order_of(proto: u8, state: State, is_protected: bool) -> u8 {
     match state {
-        State::TimeWait => 4,
-        State::Reset => 5,
-        State::SynSent | State::SynReceived => 0,
-        State::Unreplied => match proto {
-            proto::TCP => 0,
-            proto::UDP => 1,
-            proto::ICMP | proto::ICMP6 => 2,
-            _ => 3,
-        },
-        _ => WHEEL,
+        State::TimeWait => OVER.start,
+        State::Reset => OVER.start + 1,
+        State::SynReceived if !is_protected => ANSWERED.start,
+        State::SynSent | State::SynReceived | State::Unreplied => {
+            let orders = if is_protected { PROTECTED } else { PROBATION };
+            orders.start + column_of(proto)
+        }
+        State::Established | State::FinWait | State::Closing | State::Replied => WHEEL,
     }
 }
 
-/// The kinds that are half open, and those that are over.
-pub(crate) const HALF_OPEN: std::ops::Range<u8> = 0..4;
-pub(crate) const OVER: std::ops::Range<u8> = 4..6;
+/// Protocols whose unreplied connections have the same timeout.
+fn column_of(proto: u8) -> u8 {
+    match proto {
+        proto::TCP => 0,
+        proto::UDP => 1,
+        proto::ICMP | proto::ICMP6 => 2,
+        _ => 3,
+    }
+}
 
 /// The queues of a table.
 #[derive(Debug)]
@@ -93,9 +112,15 @@ impl Queues {
         }
     }
 
+    /// How many wait in some orders.
+    #[inline]
+    pub(crate) fn len(&self, orders: Range<u8>) -> usize {
+        self.lengths[usize::from(orders.start)..usize::from(orders.end)].iter().sum()
+    }
+
     /// How many are half open.
     pub(crate) fn half_open(&self) -> usize {
-        self.lengths[..HALF_OPEN.end as usize].iter().sum()
+        self.len(HALF_OPEN)
     }
 
     /// The first of an order, unless it is empty.
@@ -104,10 +129,11 @@ impl Queues {
         Some(self.heads[order as usize]).filter(|place| *place != NONE)
     }
 
-    /// Lets a connection wait that waits nowhere: behind all others of its order, or in the wheel until `ends_ms`.
-    pub(crate) fn join(&mut self, slab: &mut Slab, place: u32, ends_ms: u64) {
+    /// Lets a connection wait that waits nowhere: behind all others of its order, or in the wheel until `ends_ms`. What is half open
+    /// may be protected.
+    pub(crate) fn join(&mut self, slab: &mut Slab, place: u32, ends_ms: u64, is_protected: bool) {
         let record = slab.at_mut(place);
-        let order = order_of(record.proto(), record.state);
+        let order = order_of(record.proto(), record.state, is_protected);
         record.queue = order;
         if order == WHEEL {
             // A slot comes up when its first millisecond has come: rounded up, nobody is asked too early.
@@ -154,14 +180,29 @@ impl Queues {
         }
     }
 
-    /// After a packet that was believed: those that wait in order go to its end.
+    /// After a packet that was believed: those that wait in order go to its end. Who sends as late as a client sends again is
+    /// protected from then on.
     #[inline]
-    pub(crate) fn used(&mut self, slab: &mut Slab, place: u32) {
-        let record = slab.at(place);
-        if record.queue != WHEEL && record.links.next != NONE {
-            self.leave(slab, place);
-            self.join(slab, place, 0);
+    pub(crate) fn used(&mut self, slab: &mut Slab, place: u32, direction: Direction, now_ms: u64) {
+        if slab.at(place).queue != WHEEL {
+            self.used_in_order(slab, place, direction, now_ms);
         }
+    }
+
+    fn used_in_order(&mut self, slab: &mut Slab, place: u32, direction: Direction, now_ms: u64) {
+        let record = slab.at(place);
+        let was_protected = PROTECTED.contains(&record.queue);
+        let comes_again = direction == Direction::Forward && record.age_ms(now_ms) >= AGAIN_AFTER_MS;
+        let is_protected = was_protected || comes_again && HALF_OPEN.contains(&record.queue);
+        if is_protected != was_protected || record.links.next != NONE {
+            self.leave(slab, place);
+            self.join(slab, place, 0, is_protected);
+        }
+    }
+
+    /// Whether a connection is half open and protected.
+    pub(crate) fn is_protected(slab: &Slab, place: u32) -> bool {
+        PROTECTED.contains(&slab.at(place).queue)
     }
 
     /// Whether a connection waits in the wheel.
@@ -208,7 +249,8 @@ mod tests {
                 while place != NONE {
                     let record = slab.live(place).expect("only connections wait");
                     assert_eq!(usize::from(record.queue), queue.min(ORDERS));
-                    assert_eq!(record.queue, order_of(record.proto(), record.state));
+                    let is_protected = Queues::is_protected(slab, place);
+                    assert_eq!(record.queue, order_of(record.proto(), record.state, is_protected));
                     assert_eq!(record.links.previous, previous);
                     (previous, place) = (place, record.links.next);
                     waiting += 1;
@@ -227,9 +269,13 @@ mod tests {
     fn what_may_make_room_waits_in_order() {
         for proto in [proto::TCP, proto::UDP, proto::ICMP, proto::ICMP6, 47] {
             for state in State::ALL {
-                let order = order_of(proto, state);
-                assert_eq!(HALF_OPEN.contains(&order), state.is_half_open());
-                assert_eq!(OVER.contains(&order), state.is_over());
+                for is_protected in [false, true] {
+                    let order = order_of(proto, state, is_protected);
+                    assert_eq!(HALF_OPEN.contains(&order), state.is_half_open());
+                    assert_eq!(OVER.contains(&order), state.is_over());
+                    assert_eq!(PROTECTED.contains(&order), state.is_half_open() && is_protected);
+                    assert_eq!(ANSWERED.contains(&order), state == State::SynReceived && !is_protected);
+                }
             }
         }
     }

@@ -278,6 +278,9 @@ pub struct ConnectionLine {
     pub reply: Traffic,
     /// The stateful rules that it has.
     pub rules: Vec<u32>,
+    /// The outermost two VLAN identifiers of its packets, outermost first; empty without.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vlans: Vec<u16>,
     /// Where it is kept, if that was asked for.
     #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
@@ -351,8 +354,9 @@ pub struct SummaryLine {
     pub closed: Map<String, Value>,
     /// First packets and fragments that were dropped, by reason.
     pub refused: Map<String, Value>,
-    /// TCP segments outside of their connection's windows.
-    pub out_of_window: u64,
+    /// Packets that were not believed, by kind.
+    #[serde(default)]
+    pub invalid: Map<String, Value>,
     /// Events that came faster than they were read.
     pub events_lost: u64,
     /// Packets that came in at another worker than their connection's.

@@ -11,7 +11,11 @@ pub(crate) fn of_commands(refusal: &Refusal, commands: &[String]) -> ErrorLine {
     let error = told(refusal);
     let (word, at) = match refusal {
         Refusal::Command { index, .. } => (word(refusal), *index..*index + 1),
-        Refusal::Publish(_) | Refusal::Lost => (word(refusal), 0..commands.len()),
+        Refusal::Publish(_)
+        | Refusal::Memory(_)
+        | Refusal::Connections { .. }
+        | Refusal::Host(_)
+        | Refusal::Lost => (word(refusal), 0..commands.len()),
     };
     let found = word.and_then(|word| {
         at.clone().find_map(|index| Some((index, place(&error, commands.get(index)?, &word)?)))
@@ -45,7 +49,9 @@ fn word(refusal: &Refusal) -> Option<String> {
         Refusal::Command { error: PolicyError::IdTaken(id) | PolicyError::NoSuchRule(id), .. } => {
             Some(id.to_string())
         }
-        Refusal::Command { .. } | Refusal::Lost => None,
+        Refusal::Connections { max, .. } => Some(max.to_string()),
+        Refusal::Command { .. } | Refusal::Memory(_) | Refusal::Lost => None,
+        Refusal::Host(unfit) => Some(unfit.word.clone()),
         Refusal::Publish(
             PublishError::UnknownPort { port, .. } | PublishError::UnknownSwitchedPort { port, .. },
         ) => Some(port.clone()),

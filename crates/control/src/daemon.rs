@@ -4,12 +4,18 @@
 //! change or a look at counters lasts, and never while they talk to a client. Only here a policy is put in
 //! force; packets do not wait for it.
 
-use crate::host::Host;
+use crate::entropy::Reseeding;
+use crate::host::{Host, Unfit};
+use crate::memory::{self, Short};
 use mmb_engine::{Engine, PortSpec, PublishError};
 use mmb_packet::PortId;
 use mmb_policy::{Command, Plan, Policy, RuleChange, RuleId, Rules};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+/// A change of so many rules takes no memory worth a look.
+const FEW_RULES: usize = 1 << 12;
 
 /// A change of so many rules leaves much memory to be given back.
 const MANY_RULES: usize = 1 << 16;
@@ -22,6 +28,9 @@ pub struct Daemon {
     host: Box<dyn Host>,
     /// The policy before a large change, while it may still be in use.
     left: Option<Weak<Policy>>,
+    reseeding: Reseeding,
+    /// Something else that was large is freed.
+    freed: bool,
 }
 
 /// Something to be changed, which is done as a whole or not at all.
@@ -56,6 +65,22 @@ pub enum Refusal {
     /// The engine cannot carry the policy out.
     #[error(transparent)]
     Publish(#[from] PublishError),
+    /// There is not enough memory to put it in force.
+    #[error(transparent)]
+    Memory(#[from] Short),
+    /// There is not enough memory for so many connections.
+    #[error("set conn max {max}: {short}; {fits} would fit")]
+    Connections {
+        /// As many as were asked for.
+        max: u32,
+        /// As many as fit.
+        fits: u64,
+        /// What is missing.
+        short: Short,
+    },
+    /// It does not fit the host.
+    #[error(transparent)]
+    Host(#[from] Unfit),
     /// A fault of ours.
     #[error("an internal error; the daemon's standard error tells more")]
     Lost,
@@ -67,7 +92,9 @@ impl Daemon {
     /// # Errors
     /// What makes the policy impossible here.
     pub fn new(engine: Engine, policy: Policy, host: Box<dyn Host>) -> Result<Daemon, Refusal> {
-        let mut daemon = Daemon { engine, policy: Arc::new(Policy::default()), host, left: None };
+        let reseeding = Reseeding::begin(Instant::now());
+        let policy_before = Arc::new(Policy::default());
+        let mut daemon = Daemon { engine, policy: policy_before, host, left: None, freed: false, reseeding };
         daemon.host.set_poll(policy.settings.poll);
         daemon.put(Arc::new(policy))?;
         Ok(daemon)
@@ -93,6 +120,11 @@ impl Daemon {
         self.engine.add_port(port)
     }
 
+    /// Gives a port of the host's another name, of which no rule says anything: see [`Engine::rename_port`].
+    pub fn rename_port(&mut self, port: PortId, name: &str) {
+        self.engine.rename_port(port, name);
+    }
+
     /// Carries out what is wished for, in order. All that can be done comes into force at once; each wish sees what those
     /// before it did.
     pub(crate) fn carry_out(&mut self, wishes: Vec<Wish>) -> Vec<Result<Change, Refusal>> {
@@ -103,6 +135,7 @@ impl Daemon {
             let fulfilled = self.fulfil(&next, wish).and_then(|after| {
                 // One that is alone is checked when it is published.
                 if !alone {
+                    self.host.check(&next, &after)?;
                     self.engine.check(&next, &after)?;
                 }
                 Ok(Arc::new(after))
@@ -140,8 +173,34 @@ impl Daemon {
         Ok(next)
     }
 
+    /// Whether there is memory for a policy beside the one in force, and for its connections. Small changes are made in any
+    /// case: so is what makes room.
+    fn afford(&self, next: &Policy) -> Result<(), Refusal> {
+        let changed = Rules::diff(&self.policy.rules, &next.rules).bounds().1.min(next.rules.len());
+        if changed > FEW_RULES
+            && let Some(available) = self.host.memory()
+        {
+            available.check(changed as u64 * memory::RULE_BYTES)?;
+        }
+        let max = next.settings.connections.max;
+        if max > self.policy.settings.connections.max
+            && let Some(available) = self.host.memory()
+        {
+            // What connections have taken already is theirs.
+            let there = self.engine.connections().summary().connections;
+            let more = u64::from(max).saturating_sub(there);
+            available.check(more * memory::CONNECTION_BYTES).map_err(|short| {
+                let fits = there + short.bytes / memory::CONNECTION_BYTES;
+                Refusal::Connections { max, fits, short }
+            })?;
+        }
+        Ok(())
+    }
+
     /// Puts a policy in force as a whole.
     fn put(&mut self, next: Arc<Policy>) -> Result<(), Refusal> {
+        self.afford(&next)?;
+        self.host.check(&self.policy, &next)?;
         self.engine.publish(&next)?;
         if next.settings.poll != self.policy.settings.poll {
             self.host.set_poll(next.settings.poll);
@@ -156,12 +215,24 @@ impl Daemon {
         Ok(())
     }
 
-    /// Frees what packets and answers use no more; to be called now and then. True once after a large change, when
-    /// all of what was before it is freed: memory may be given back to the system then.
+    /// Frees what packets and answers use no more, and gives generators fresh entropy; to be called now and then. True once
+    /// after a large change, when all of what was before it is freed, and after something else that was large: memory may be given
+    /// back to the system then.
     pub fn tidy(&mut self) -> bool {
+        if let Some(fresh) = self.reseeding.fresh(Instant::now()) {
+            self.engine.reseed(&fresh);
+        }
         let waits = self.engine.reclaim() > 0;
-        let left = self.left.as_ref().is_some_and(|before| before.strong_count() == 0);
-        !waits && left && self.left.take().is_some()
+        let left = !waits && self.left.as_ref().is_some_and(|before| before.strong_count() == 0);
+        if left {
+            self.left = None;
+        }
+        std::mem::take(&mut self.freed) || left
+    }
+
+    /// Has [`Daemon::tidy`] say that there is memory to be given back.
+    pub(crate) fn give_back(&mut self) {
+        self.freed = true;
     }
 
     /// Whether the rules of a policy see the packets of a port.

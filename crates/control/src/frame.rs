@@ -5,6 +5,7 @@
 //! slowly. Both use the timeouts of the socket, so each must be the only one to read or to write it.
 
 use crate::limits::{Budget, Limits, Share};
+use crate::memory::{self, Short};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{ErrorKind, Read, Write};
@@ -24,6 +25,10 @@ pub(crate) enum FrameError {
     TooLong(usize),
     #[error("other clients' requests take all the memory that there is for them; try again")]
     Busy,
+    #[error("no request came within {} s of connecting", .0.as_secs_f32())]
+    Silent(Duration),
+    #[error(transparent)]
+    Memory(#[from] Short),
     #[error("the rest of the request did not come in time")]
     Late,
     #[error("the request ends in the middle of its line")]
@@ -55,10 +60,21 @@ impl<'a> Requests<'a> {
         Requests { stream, limits, budget, chunk: vec![0; CHUNK].into_boxed_slice(), start: 0, end: 0 }
     }
 
-    /// The next request; `None` where the client has ended. `begun` is called when its first byte is there.
-    pub(crate) fn next(&mut self, begun: impl FnOnce()) -> Result<Option<Line>, FrameError> {
-        if !self.await_more(None)? {
-            return Ok(None);
+    /// The next request, which must begin to come within `patience`, where there is an end to that; `None` where the client has
+    /// ended. `begun` is called when its first byte is there.
+    pub(crate) fn next(
+        &mut self,
+        patience: Option<Duration>,
+        begun: impl FnOnce(),
+    ) -> Result<Option<Line>, FrameError> {
+        if patience.is_some_and(|patience| patience.is_zero()) {
+            return Err(FrameError::Silent(self.limits.greeting));
+        }
+        match self.await_more(patience) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(error) if timed_out(&error) => return Err(FrameError::Silent(self.limits.greeting)),
+            Err(error) => return Err(error.into()),
         }
         begun();
         self.line().map(Some)
@@ -132,6 +148,12 @@ impl<'a> Requests<'a> {
             let capacity = (line.bytes.capacity() * 3 / 2).clamp(wanted, self.limits.request_bytes);
             if capacity > self.limits.small_request_bytes && !line.share.grow_to(capacity) {
                 return Err(FrameError::Busy);
+            }
+            // What a request becomes takes more than itself, and where there is too little for that the process would end.
+            if capacity > self.limits.small_request_bytes
+                && let Some(available) = memory::available()
+            {
+                available.check(wanted as u64 * memory::TEXT_BYTES)?;
             }
             line.bytes.reserve_exact(capacity - line.bytes.len());
         }

@@ -3,6 +3,8 @@
 //!
 //! `mmb run` implements [`Host`] over DPDK; tests have one that invents its ports.
 
+use crate::memory::{self, Available};
+use mmb_policy::Policy;
 use mmb_policy::policy::Poll;
 use std::collections::BTreeMap;
 
@@ -17,8 +19,31 @@ pub trait Host: Send {
     /// What a policy now says about ports, by name; a host that hands all packets to the engine need not care.
     fn set_ports(&self, _said: &BTreeMap<String, bool>) {}
 
+    /// The memory that the process may still take.
+    fn memory(&self) -> Option<Available> {
+        memory::available()
+    }
+
+    /// Whether a policy that comes after another fits this host, whatever the engine says.
+    ///
+    /// # Errors
+    /// What does not.
+    fn check(&self, _before: &Policy, _after: &Policy) -> Result<(), Unfit> {
+        Ok(())
+    }
+
     /// The packet threads by number.
     fn workers(&self) -> Vec<WorkerStatus>;
+}
+
+/// Something of a policy that cannot be, or would mean nothing, where the packets come from here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct Unfit {
+    /// What, and why.
+    pub what: String,
+    /// The word that it is about.
+    pub word: String,
 }
 
 /// One port as its driver sees it. Packets and bytes are counted by the engine.

@@ -11,16 +11,22 @@ pub struct Limits {
     /// Clients at once. Beyond, the one that has asked nothing for longest makes room; if none is idle, the
     /// new one is refused.
     pub clients: usize,
+    /// Of these, those of one user that is neither root nor the daemon's own.
+    pub clients_per_user: usize,
+    /// Places beyond [`Limits::clients`] for root and the daemon's own user.
+    pub reserved: usize,
+    /// How long a client may be connected without having made a request that is one.
+    pub greeting: Duration,
     /// How long a client must have asked nothing before it may be made to go.
     pub idle: Duration,
     /// The longest request in bytes.
     pub request_bytes: usize,
-    /// Bytes of requests that are read or worked on, over all clients; what fits
-    /// [`Limits::small_request_bytes`] is not counted.
+    /// Bytes of requests that are read or worked on, over all clients of root and the daemon's own user, and as many over
+    /// those of other users; what fits [`Limits::small_request_bytes`] is not counted.
     pub pending_bytes: usize,
     /// Requests up to this length are taken however much is pending.
     pub small_request_bytes: usize,
-    /// Clients that watch connections at once.
+    /// Clients that watch connections at once, of root and the daemon's own user, and as many of other users.
     pub monitors: usize,
     /// How long a request may take to arrive, and a full buffer of an answer to be read,
     pub grace: Duration,
@@ -30,20 +36,26 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits {
-            clients: 256,
-            idle: Duration::from_secs(2),
-            request_bytes: 256 << 20,
-            pending_bytes: 512 << 20,
-            small_request_bytes: 64 << 10,
-            monitors: 32,
-            grace: Duration::from_secs(10),
-            bytes_per_s: 64 << 10,
-        }
+        Limits::DEFAULT
     }
 }
 
 impl Limits {
+    /// What a daemon grants unless told otherwise.
+    pub const DEFAULT: Limits = Limits {
+        clients: 256,
+        clients_per_user: 64,
+        reserved: 8,
+        greeting: Duration::from_secs(10),
+        idle: Duration::from_secs(2),
+        request_bytes: 256 << 20,
+        pending_bytes: 256 << 20,
+        small_request_bytes: 64 << 10,
+        monitors: 16,
+        grace: Duration::from_secs(10),
+        bytes_per_s: 64 << 10,
+    };
+
     /// How long moving so many bytes may take.
     pub(crate) fn time_for(&self, bytes: usize) -> Duration {
         self.grace + Duration::from_secs_f64(bytes as f64 / f64::from(self.bytes_per_s.max(1)))
@@ -63,6 +75,21 @@ impl Budget {
     /// A share of the budget, empty yet.
     pub(crate) fn share(&self) -> Share {
         Share { budget: self.clone(), drawn: 0 }
+    }
+}
+
+/// What some clients draw on together.
+#[derive(Clone, Debug)]
+pub(crate) struct Pools {
+    /// Bytes of requests.
+    pub(crate) pending: Budget,
+    /// Places for clients that watch.
+    pub(crate) monitors: Budget,
+}
+
+impl Pools {
+    pub(crate) fn new(limits: &Limits) -> Pools {
+        Pools { pending: Budget::new(limits.pending_bytes), monitors: Budget::new(limits.monitors) }
     }
 }
 

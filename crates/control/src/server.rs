@@ -8,11 +8,11 @@
 use crate::daemon::Daemon;
 use crate::desk::Desk;
 use crate::frame::Paced;
-use crate::limits::{Budget, Limits};
+use crate::limits::{Limits, Pools};
 use crate::respond::refuse;
+use crate::seats::{Peer, Seats};
 use crate::session::{Context, converse};
 use crate::socket::Socket;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub use crate::socket::{BindError, DEFAULT_SOCKET};
 
@@ -160,9 +160,9 @@ impl Reception {
             // Its seat is free only when nothing of the conversation is left.
             let guest = guest;
             let clients = &guest.clients;
-            let Clients { desk, limits, budget, monitors, .. } = &**clients;
-            let context = Context { daemon: &daemon, desk, limits, budget, monitors };
-            converse(&guest.stream, &context, |idle| clients.set_idle(guest.number, idle));
+            let Clients { desk, limits, .. } = &**clients;
+            let context = Context { daemon: &daemon, desk, limits, pools: clients.pools(guest.peer) };
+            converse(&guest.stream, &context, |idle| clients.seats().set_idle(guest.number, idle));
             drop(daemon);
         };
         // Where no thread can be had, the guest is dropped with the closure and so sent away.
@@ -175,24 +175,12 @@ impl Reception {
 struct Clients {
     desk: Desk,
     limits: Limits,
-    budget: Budget,
-    monitors: Budget,
+    /// What root's clients draw on, and what others do: nobody else uses up what is root's.
+    trusted: Pools,
+    others: Pools,
     stopping: AtomicBool,
     seats: Mutex<Seats>,
     left: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Seats {
-    next: u64,
-    taken: BTreeMap<u64, Seat>,
-}
-
-#[derive(Debug)]
-struct Seat {
-    stream: Arc<UnixStream>,
-    /// Since when its client has asked nothing; `None` while it is asking or being answered.
-    idle_since: Option<Instant>,
 }
 
 /// A client that is let in; its seat is free again when this is dropped.
@@ -200,11 +188,12 @@ struct Guest {
     clients: Arc<Clients>,
     number: u64,
     stream: Arc<UnixStream>,
+    peer: Peer,
 }
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        self.clients.seats().taken.remove(&self.number);
+        self.clients.seats().leave(self.number);
         self.clients.left.notify_all();
     }
 }
@@ -214,8 +203,8 @@ impl Clients {
         Clients {
             desk: Desk::default(),
             limits,
-            budget: Budget::new(limits.pending_bytes),
-            monitors: Budget::new(limits.monitors),
+            trusted: Pools::new(&limits),
+            others: Pools::new(&limits),
             stopping: AtomicBool::new(false),
             seats: Mutex::default(),
             left: Condvar::new(),
@@ -226,62 +215,35 @@ impl Clients {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a client a seat, if need be that of the client that has asked nothing for longest; or tells it
-    /// that there is none.
+    /// Gives a client a seat, or tells it that there is none.
     fn admit(self: &Arc<Self>, stream: UnixStream) -> Option<Guest> {
-        let stream = Arc::new(stream);
-        let mut seats = self.seats();
-        if seats.taken.len() >= self.limits.clients {
-            match seats.longest_idle(self.limits.idle) {
-                Some(number) => {
-                    if let Some(seat) = seats.taken.remove(&number) {
-                        let _ = seat.stream.shutdown(Shutdown::Both);
-                    }
-                }
-                None => {
-                    drop(seats);
-                    self.turn_away(&stream);
-                    return None;
-                }
+        let (peer, stream) = (Peer::of(&stream), Arc::new(stream));
+        let taken = self.seats().take(&stream, peer, &self.limits);
+        match taken {
+            Ok(number) => Some(Guest { clients: Arc::clone(self), number, stream, peer }),
+            Err(full) => {
+                // The line fits an empty socket's buffer, so this does not wait.
+                let _ = refuse(full.to_string(), &mut Paced::new(&stream, &self.limits));
+                None
             }
         }
-        let number = seats.next;
-        seats.next += 1;
-        seats.taken.insert(number, Seat { stream: Arc::clone(&stream), idle_since: None });
-        Some(Guest { clients: Arc::clone(self), number, stream })
     }
 
-    /// Says so and no more. The line fits an empty socket's buffer, so this does not wait.
-    fn turn_away(&self, stream: &UnixStream) {
-        let message = format!("{} clients are connected and busy; try again", self.limits.clients);
-        let _ = refuse(message, &mut Paced::new(stream, &self.limits));
-    }
-
-    fn set_idle(&self, number: u64, idle: bool) {
-        if let Some(seat) = self.seats().taken.get_mut(&number) {
-            seat.idle_since = idle.then(Instant::now);
+    fn pools(&self, peer: Peer) -> &Pools {
+        match peer {
+            Peer::Trusted => &self.trusted,
+            Peer::Other(_) => &self.others,
         }
     }
 
     /// Ends every conversation: no further request is read, answers in progress get a moment.
     fn let_all_go(&self) {
         let seats = self.seats();
-        for seat in seats.taken.values() {
-            let _ = seat.stream.shutdown(Shutdown::Read);
-        }
-        let wait = self.left.wait_timeout_while(seats, LAST_WORDS, |seats| !seats.taken.is_empty());
+        seats.shut(Shutdown::Read);
+        let wait = self.left.wait_timeout_while(seats, LAST_WORDS, |seats| !seats.is_empty());
         let (seats, _) = wait.unwrap_or_else(PoisonError::into_inner);
-        for seat in seats.taken.values() {
-            let _ = seat.stream.shutdown(Shutdown::Both);
-        }
-        let wait = self.left.wait_timeout_while(seats, LAST_WORDS, |seats| !seats.taken.is_empty());
+        seats.shut(Shutdown::Both);
+        let wait = self.left.wait_timeout_while(seats, LAST_WORDS, |seats| !seats.is_empty());
         drop(wait);
-    }
-}
-
-impl Seats {
-    fn longest_idle(&self, at_least: Duration) -> Option<u64> {
-        let idle = self.taken.iter().filter_map(|(number, seat)| Some((seat.idle_since?, *number)));
-        idle.min().filter(|(since, _)| since.elapsed() >= at_least).map(|(_, number)| number)
     }
 }

@@ -5,12 +5,13 @@
 use crate::daemon::Daemon;
 use crate::desk::Desk;
 use crate::frame::{FrameError, Line, Paced, Requests};
-use crate::limits::{Budget, Limits, Share};
+use crate::limits::{Limits, Pools, Share};
 use crate::protocol::{self, DecodeError, Request};
 use crate::respond::{More, Room, refuse, respond};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
+use std::time::Instant;
 
 /// Bytes of an answer that are collected before they are written.
 const BUFFER: usize = 64 << 10;
@@ -24,16 +25,19 @@ pub(crate) struct Context<'a> {
     pub(crate) daemon: &'a Mutex<Daemon>,
     pub(crate) desk: &'a Desk,
     pub(crate) limits: &'a Limits,
-    pub(crate) budget: &'a Budget,
-    /// Places for clients that watch.
-    pub(crate) monitors: &'a Budget,
+    /// What it and clients like it draw on.
+    pub(crate) pools: &'a Pools,
 }
 
 /// Talks to a client until it goes. `idle` is told whenever the client begins and ends to ask nothing.
 pub(crate) fn converse(stream: &UnixStream, context: &Context<'_>, idle: impl Fn(bool)) {
-    let mut requests = Requests::new(stream, context.limits, context.budget);
+    let mut requests = Requests::new(stream, context.limits, &context.pools.pending);
+    let connected = Instant::now();
+    let mut greeted = false;
     loop {
         idle(true);
+        // Whoever has not shown yet that it knows the protocol does not keep a place for long.
+        let patience = (!greeted).then(|| context.limits.greeting.saturating_sub(connected.elapsed()));
         let (mut asked, mut shares, mut end) = (Vec::new(), Vec::new(), None);
         // What the client sent ahead is worked on together. What follows the beginning of a state belongs to it.
         while end.is_none()
@@ -41,18 +45,19 @@ pub(crate) fn converse(stream: &UnixStream, context: &Context<'_>, idle: impl Fn
             && (asked.is_empty() || requests.has_next())
             && !matches!(asked.last(), Some(Ok(Request::LoadState)))
         {
-            match requests.next(|| idle(false)) {
+            match requests.next(patience, || idle(false)) {
                 Ok(Some(Line { bytes, share })) => {
                     // The text is kept only in one form from here on, for as long as the request is worked on.
                     shares.push(share);
                     asked.push(protocol::decode(&bytes));
+                    greeted |= asked.last().is_some_and(Result::is_ok);
                 }
                 Ok(None) => end = Some(None),
                 Err(error) => end = Some(Some(error)),
             }
         }
         let mut rest = Rest { requests: &mut requests, share: None, broken: None };
-        let room = Room { daemon: context.daemon, desk: context.desk, monitors: context.monitors };
+        let room = Room { daemon: context.daemon, desk: context.desk, monitors: &context.pools.monitors };
         let answered = write_answer(stream, context, |out| respond(&room, asked, &mut rest, out));
         let broken = rest.broken.take();
         if answered.is_err() {

@@ -127,7 +127,7 @@ fn connections(daemon: &Daemon) -> Answer {
         created: summary.created,
         closed: map(&mut summary.closed.into_iter()),
         refused: map(&mut refused),
-        out_of_window: summary.out_of_window,
+        invalid: map(&mut summary.invalid.into_iter()),
         events_lost: summary.events_lost,
         handed: summary.handed,
         held: summary.held,

@@ -45,7 +45,7 @@ fn a_server_without_a_socket_serves_whom_it_adopts() {
 fn adopted_clients_and_those_of_the_socket_share_the_seats() {
     let mut mmb = start("");
     mmb.server = None;
-    let limits = Limits { clients: 2, ..Limits::default() };
+    let limits = Limits { clients: 2, reserved: 0, ..Limits::default() };
     let options = ServerOptions { limits, ..ServerOptions::default() };
     let server = Server::bind_with(&mmb.path, Arc::clone(&mmb.daemon), options).expect("binds");
     let (mut by_socket, mut by_hand) = (mmb.client(), adopted(&server));

@@ -221,7 +221,7 @@ fn a_client_that_dies_in_the_middle_of_its_answer_is_forgotten() {
 
 #[test]
 fn beyond_the_last_place_the_busy_stay_and_the_idle_make_room() {
-    let limits = Limits { clients: 3, idle: Duration::ZERO, ..Limits::default() };
+    let limits = Limits { clients: 3, reserved: 0, idle: Duration::ZERO, ..Limits::default() };
     let mmb = start_with(&long_policy(), limits);
     let idle = mmb.stream();
     raw(&idle, &wire(&Request::Save));
@@ -241,6 +241,41 @@ fn beyond_the_last_place_the_busy_stay_and_the_idle_make_room() {
         assert_eq!(raw(stream, b"").last(), Some(&json!({"end": {"v": 1, "ok": true}})), "whole");
     }
     mmb.assert_alive();
+}
+
+#[test]
+fn a_client_that_never_makes_a_request_is_let_go() {
+    let limits = Limits { greeting: Duration::from_millis(100), ..Limits::default() };
+    let mmb = start_with("", limits);
+    let known = mmb.stream();
+    raw(&known, &wire(&Request::Save));
+    // One that says nothing,
+    let silent = mmb.stream();
+    assert!(error(&answer(&silent)).contains("no request came"));
+    assert_eq!(read_to_end(&silent), 0);
+    // and one that says nothing that is a request, however busily.
+    let garbage = mmb.stream();
+    let mut writer = garbage.try_clone().expect("clones");
+    let talker = thread::spawn(move || while writer.write_all(b"GET / HTTP/1.1\n").is_ok() {});
+    read_to_end(&garbage);
+    talker.join().expect("is told that nobody listens");
+    assert_eq!(
+        raw(&known, &wire(&Request::Save)).last(),
+        Some(&json!({"end": {"v": 1, "ok": true}})),
+        "stays"
+    );
+}
+
+#[test]
+fn places_are_reserved_for_root_and_the_daemons_user() {
+    // Whoever runs this test is the daemon's user. The places of others: `seats.rs`, and tests/live for a real one.
+    let limits = Limits { clients: 2, reserved: 1, ..Limits::default() };
+    let mmb = start_with("", limits);
+    let taken: Vec<_> = (0..2).map(|_| mmb.client()).collect();
+    let reserved = mmb.stream();
+    assert_eq!(raw(&reserved, &wire(&Request::Save)).last(), Some(&json!({"end": {"v": 1, "ok": true}})));
+    assert!(error(&answer(&mmb.stream())).contains("3 clients"));
+    drop(taken);
 }
 
 #[test]

@@ -283,6 +283,41 @@ fn a_client_that_watches_and_does_not_read_is_let_go_and_loses_only_its_own_even
     mmb.assert_alive();
 }
 
+/// So many connections of one round.
+fn round(number: u16) -> Vec<Frame> {
+    (1..=MANY).map(|sport| Udp { sport, ..Udp::default() }.dport(1000 + number).over_ip4()).collect()
+}
+
+#[test]
+fn a_deaf_watcher_loses_events_that_are_counted_and_told_and_another_one_loses_none() {
+    const ROUNDS: u16 = if cfg!(debug_assertions) { 10 } else { 25 };
+    let all = u64::from(ROUNDS) * u64::from(MANY);
+    // The deaf one is not to be let go here.
+    let mmb = start_with(STATEFUL, Limits { grace: FOREVER * 10, ..Limits::default() });
+    let _packets = mmb.packets();
+    let (mut deaf, mut reader) = (watcher(&mmb), watcher(&mmb));
+    for number in 0..ROUNDS {
+        mmb.feed(&round(number));
+        for _ in 0..MANY {
+            let line = next(&mut reader);
+            assert_eq!(line["event"]["what"], "created", "nothing is lost that is read: {line}");
+        }
+    }
+    assert_eq!(summary(&mmb).created, all);
+    let (mut told, mut lost) = (0, 0);
+    while told + lost < all {
+        let line = next(&mut deaf);
+        match line.get("lost") {
+            Some(number) => lost += number.as_u64().expect("a number"),
+            None => told += u64::from(line["event"].is_object()),
+        }
+    }
+    assert_eq!(told + lost, all);
+    // What waited for it: the queue, and what the socket and the buffer before it hold.
+    assert!(told < 20_000, "{told} events were kept for one who did not read");
+    assert_eq!(summary(&mmb).events_lost, lost);
+}
+
 #[test]
 fn a_list_that_nobody_reads_keeps_nobody_waiting() {
     let limits = Limits { grace: Duration::from_millis(500), bytes_per_s: 1 << 30, ..Limits::default() };

@@ -2,7 +2,8 @@
 
 use mmb_control::protocol;
 use mmb_engine::DropReason;
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 fn document(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
@@ -17,6 +18,43 @@ fn every_reason_for_a_drop_is_told_with_what_to_do() {
             text.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{}`", reason.name())));
         assert!(row.is_some(), "{}", reason.name());
     }
+}
+
+/// The sources below a directory of the repository.
+fn sources(directory: PathBuf, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(directory).expect("it is there").flatten() {
+        let path = entry.path();
+        match path.extension().and_then(|end| end.to_str()) {
+            Some("rs" | "py") => found.push(std::fs::read_to_string(path).expect("a source")),
+            _ if path.is_dir() => sources(path, found),
+            _ => {}
+        }
+    }
+}
+
+/// Whether a word is a test's name: others have fewer parts.
+fn is_test(word: &str) -> bool {
+    word.matches('_').count() >= 2
+        && word.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+}
+
+#[test]
+fn every_test_that_the_security_page_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut found = Vec::new();
+    sources(root.join("crates"), &mut found);
+    sources(root.join("tests"), &mut found);
+    let name = |line: &str| {
+        let line = line.trim_start().trim_start_matches("pub(crate) ");
+        let rest = line.strip_prefix("fn ").or_else(|| line.strip_prefix("def "))?;
+        rest.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().map(str::to_owned)
+    };
+    let there: BTreeSet<String> = found.iter().flat_map(|text| text.lines()).filter_map(name).collect();
+    let page = document("security.md");
+    let named: BTreeSet<&str> = page.split('`').skip(1).step_by(2).filter(|word| is_test(word)).collect();
+    assert!(named.len() > 50, "{} tests", named.len());
+    let absent: Vec<_> = named.iter().filter(|name| !there.contains(**name)).collect();
+    assert!(absent.is_empty(), "{absent:?}");
 }
 
 #[test]

@@ -9,7 +9,7 @@
 
 use crate::counters::{Count, PortCount, StageCount};
 use crate::drop::DropReason;
-use mmb_conn::CloseReason;
+use mmb_conn::{CloseReason, Invalid};
 use mmb_rewrite::NotApplied;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -99,7 +99,7 @@ struct ConnectionCells {
     half_open: Cell,
     created: Cell,
     closed: [Cell; CloseReason::ALL.len()],
-    out_of_window: Cell,
+    invalid: [Cell; Invalid::ALL.len()],
     events_lost: Cell,
     handed: Cell,
     held: Cell,
@@ -111,7 +111,6 @@ pub(crate) struct ConnectionCounts {
     pub(crate) now: u64,
     pub(crate) half_open: u64,
     pub(crate) created: u64,
-    pub(crate) out_of_window: u64,
     pub(crate) events_lost: u64,
     pub(crate) handed: u64,
     pub(crate) held: u64,
@@ -140,7 +139,7 @@ pub(crate) struct WorkerCells {
 impl WorkerCells {
     pub(crate) fn new(ports: usize) -> WorkerCells {
         WorkerCells {
-            drops: Default::default(),
+            drops: std::array::from_fn(|_| Cell::default()),
             not_applied: Default::default(),
             stages: Default::default(),
             connections: ConnectionCells::default(),
@@ -181,8 +180,12 @@ impl WorkerCells {
         self.connections.closed[reason as usize].add(1);
     }
 
-    pub(crate) fn out_of_window(&self) {
-        self.connections.out_of_window.add(1);
+    pub(crate) fn count_invalid(&self, kind: Invalid) {
+        self.connections.invalid[kind as usize].add(1);
+    }
+
+    pub(crate) fn invalid(&self, kind: Invalid) -> u64 {
+        self.connections.invalid[kind as usize].read()
     }
 
     pub(crate) fn handed(&self, packets: u64) {
@@ -203,13 +206,11 @@ impl WorkerCells {
     }
 
     pub(crate) fn connections(&self) -> ConnectionCounts {
-        let ConnectionCells { now, half_open, created, out_of_window, events_lost, handed, held, .. } =
-            &self.connections;
+        let ConnectionCells { now, half_open, created, events_lost, handed, held, .. } = &self.connections;
         ConnectionCounts {
             now: now.read(),
             half_open: half_open.read(),
             created: created.read(),
-            out_of_window: out_of_window.read(),
             events_lost: events_lost.read(),
             handed: handed.read(),
             held: held.read(),

@@ -5,26 +5,30 @@
 //! some seconds has stopped. What is only counted is read from counters, without asking.
 
 use crate::cells::WorkerCells;
-use crate::flows::{Common, Flows, saved};
+use crate::flows::{Common, Flows, Watcher, saved};
+use crate::pipeline::Pipeline;
 use crate::snapshot::Snapshot;
-use mmb_conn::{CloseReason, ConnId, Connection, SOURCE, Tuple};
+use mmb_conn::{CloseReason, ConnId, Connection, Invalid, SOURCE, Side, Tuple, Wire};
 use mmb_policy::{Filter, RuleId};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::time::Duration;
 
 /// Connections that a worker looks at before it goes back to packets.
 const CHUNK: usize = 1024;
 /// How long a worker may take for a chunk.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Events that wait for whoever watches; further ones are lost, and counted.
-const EVENTS: usize = 65_536;
+/// Events that wait for whoever watches; further ones are lost, and counted. They own no memory beside the queue, which so takes
+/// 4 MB at most.
+const EVENTS: usize = 16_384;
+const _: () = assert!(EVENTS * size_of::<Event>() <= 4 << 20);
 
 /// Something for a worker to do between two vectors.
-pub(crate) type Task = Box<dyn FnOnce(&mut Flows, &Snapshot) + Send>;
+pub(crate) type Task = Box<dyn FnOnce(&mut Pipeline, &Snapshot) + Send>;
 
 /// Two ends of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,8 +61,10 @@ pub struct ConnectionInfo {
     pub proto: u8,
     /// 4 or 6.
     pub family: u8,
-    /// The wire: the smaller number of its two ports.
-    pub wire: u16,
+    /// The wire: the smaller number of its two ports, and the VLAN that the initiator's packets come in by.
+    pub wire: Wire,
+    /// The sides of the wire that the initiator's and the other end's packets come in by.
+    pub sides: [Side; 2],
     /// The initiator's packets as they arrive.
     pub arrived: Ends,
     /// The initiator's packets as they leave.
@@ -76,7 +82,7 @@ pub struct ConnectionInfo {
     /// Their bytes, link headers included.
     pub bytes: [u64; 2],
     /// The stateful rules that made it.
-    pub rules: Vec<RuleId>,
+    pub rules: Arc<[RuleId]>,
 }
 
 impl ConnectionInfo {
@@ -101,7 +107,7 @@ impl ConnectionInfo {
         id: ConnId,
         connection: &Connection,
         (now_ms, expires_ms): (u64, u64),
-        rules: Vec<RuleId>,
+        rules: Arc<[RuleId]>,
     ) -> ConnectionInfo {
         let [forward, reply] = connection.tuples();
         ConnectionInfo {
@@ -110,6 +116,7 @@ impl ConnectionInfo {
             proto: forward.proto,
             family: forward.family,
             wire: forward.wire,
+            sides: [forward.side, reply.side],
             arrived: Ends::of(&forward),
             sent: Ends::of(&reply.reversed()),
             state: connection.state.name(),
@@ -147,8 +154,8 @@ pub struct ConnectionSummary {
     pub created: u64,
     /// Ended so far, by reason, those above zero.
     pub closed: Vec<(&'static str, u64)>,
-    /// TCP segments that did not fit their connection's windows; they pass and change nothing.
-    pub out_of_window: u64,
+    /// Packets that were not believed, by kind, those above zero.
+    pub invalid: Vec<(&'static str, u64)>,
     /// Events that came faster than they were read.
     pub events_lost: u64,
     /// Packets that came in at another worker than their connection's, and were handed over.
@@ -171,6 +178,8 @@ pub struct Connections {
     workers: Vec<(Sender<Task>, Arc<WorkerCells>)>,
     common: Arc<Common>,
     max: u64,
+    /// Has a worker do what it was asked, where no other thread does.
+    drive: Option<Arc<dyn Fn(usize) + Send + Sync>>,
 }
 
 impl Connections {
@@ -179,7 +188,13 @@ impl Connections {
         common: Arc<Common>,
         max: u64,
     ) -> Connections {
-        Connections { workers, common, max }
+        Connections { workers, common, max, drive: None }
+    }
+
+    /// The handle of a host whose workers run on the thread that asks: `drive` has one process no packets, so that it answers.
+    #[must_use]
+    pub fn driven_by(self, drive: Arc<dyn Fn(usize) + Send + Sync>) -> Connections {
+        Connections { drive: Some(drive), ..self }
     }
 
     /// All workers' connections in numbers.
@@ -190,7 +205,6 @@ impl Connections {
             summary.connections += counts.now;
             summary.half_open += counts.half_open;
             summary.created += counts.created;
-            summary.out_of_window += counts.out_of_window;
             summary.events_lost += counts.events_lost;
             summary.handed += counts.handed;
             summary.held += counts.held;
@@ -198,6 +212,9 @@ impl Connections {
         let closed = |reason| self.workers.iter().map(|(_, cells)| cells.closed(reason)).sum();
         let all = CloseReason::ALL.into_iter().map(|reason| (reason.name(), closed(reason)));
         summary.closed = all.filter(|(_, count)| *count > 0).collect();
+        let invalid = |kind| self.workers.iter().map(|(_, cells)| cells.invalid(kind)).sum();
+        let all = Invalid::ALL.into_iter().map(|kind| (kind.name(), invalid(kind)));
+        summary.invalid = all.filter(|(_, count)| *count > 0).collect();
         summary
     }
 
@@ -295,14 +312,14 @@ impl Connections {
     /// numbers; returns how many there are now. One whose ends somebody else has by now is left out.
     ///
     /// # Errors
-    /// What is wrong with the input. What came before stays.
+    /// What is wrong with the input, which is read as a whole first: nothing is made of it then. That a worker does not answer.
     pub fn load(&self, input: &mut dyn Read) -> Result<u64, String> {
-        let mut reader = saved::Reader::new(input)?;
+        let whole = saved::Whole::read(input, self.max)?;
         let slots = self.ask(0, |_, snapshot| snapshot.stateful_slots().collect::<HashMap<_, _>>());
         let slots = slots.map_err(|error| error.to_string())?;
         let mut waiting: Vec<Vec<Found>> = self.workers.iter().map(|_| Vec::new()).collect();
         let mut loaded = 0;
-        while let Some(saved) = reader.next()? {
+        for saved in whole.connections() {
             let worker = self.common.owner(&saved.connection.tuples[0]);
             let slots = saved.rules.iter().filter_map(|rule| slots.get(rule).copied()).collect();
             waiting[worker].push((saved, slots));
@@ -327,17 +344,27 @@ impl Connections {
         made.map_err(|error| error.to_string())
     }
 
-    /// Events from now on. Dropping the receiver ends them.
+    /// Events from now on, until what is returned is dropped.
     ///
     /// # Errors
     /// A worker does not answer.
-    pub fn watch(&self) -> Result<Receiver<Event>, NoAnswer> {
-        let (sender, receiver): (SyncSender<Event>, _) = sync_channel(EVENTS);
+    pub fn watch(&self) -> Result<Watch, NoAnswer> {
+        self.watch_with_room(EVENTS)
+    }
+
+    /// [`Connections::watch`] with room for so many events that wait.
+    ///
+    /// # Errors
+    /// A worker does not answer.
+    pub fn watch_with_room(&self, events: usize) -> Result<Watch, NoAnswer> {
+        let (sender, events) = sync_channel(events);
+        let tasks = self.workers.iter().map(|(tasks, _)| tasks.clone()).collect();
+        let watch = Watch { events, lost: Arc::default(), tasks };
         for worker in 0..self.workers.len() {
-            let sender = sender.clone();
-            self.ask(worker, move |flows, _| flows.keeper.watchers.push(sender))?;
+            let watcher = Watcher { events: sender.clone(), lost: Arc::clone(&watch.lost) };
+            self.ask(worker, move |flows, _| flows.keeper.watchers.push(watcher))?;
         }
-        Ok(receiver)
+        Ok(watch)
     }
 
     /// Has a worker do something, and waits for what comes of it.
@@ -347,18 +374,91 @@ impl Connections {
         task: impl FnOnce(&mut Flows, &Snapshot) -> R + Send + 'static,
     ) -> Result<R, NoAnswer> {
         let (answer, answered) = channel();
-        let task: Task = Box::new(move |flows, snapshot| {
+        let task: Task = Box::new(move |pipeline, snapshot| {
             // Whoever asked may have gone.
-            let _ = answer.send(task(flows, snapshot));
+            let _ = answer.send(task(pipeline.flows(), snapshot));
         });
         self.workers[worker].0.send(task).map_err(|_| NoAnswer(worker))?;
+        if let Some(drive) = &self.drive {
+            drive(worker);
+        }
         answered.recv_timeout(PATIENCE).map_err(|_| NoAnswer(worker))
+    }
+}
+
+/// What happens to connections, as it is told to one who watches. The queue in between is bounded, and its memory is given back
+/// when this is dropped, whether or not anything happens then.
+pub struct Watch {
+    events: Receiver<Event>,
+    lost: Arc<AtomicU64>,
+    tasks: Vec<Sender<Task>>,
+}
+
+impl Watch {
+    /// The next event; waits for it so long at most.
+    ///
+    /// # Errors
+    /// None has come, or the workers have stopped.
+    pub fn recv_timeout(&self, patience: Duration) -> Result<Event, RecvTimeoutError> {
+        self.events.recv_timeout(patience)
+    }
+
+    /// The events that wait.
+    pub fn try_iter(&self) -> impl Iterator<Item = Event> {
+        self.events.try_iter()
+    }
+
+    /// Events that found no room since this was asked last.
+    pub fn take_lost(&self) -> u64 {
+        self.lost.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        for tasks in &self.tasks {
+            let lost = Arc::clone(&self.lost);
+            // Where the worker has stopped, nothing is left to be taken off.
+            let _ = tasks.send(Box::new(move |pipeline, _| {
+                pipeline.flows().keeper.watchers.retain(|watcher| !Arc::ptr_eq(&watcher.lost, &lost));
+            }));
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::{Engine, NoCycles, PortTable};
     use mmb_conn::State;
+    use std::sync::atomic::AtomicBool;
+
+    /// Nothing had to happen to a connection for that: memory of clients that are gone is not to wait for traffic.
+    #[test]
+    fn the_queue_of_one_who_no_longer_watches_is_freed_though_nothing_happens() {
+        let (engine, mut workers) =
+            Engine::new(PortTable::default(), 2, &mmb_random::SeedTree::repeatable(1));
+        let connections = engine.connections();
+        let stop = AtomicBool::new(false);
+        let watch = std::thread::scope(|scope| {
+            for worker in &mut workers {
+                let stop = &stop;
+                scope.spawn(move || {
+                    while !stop.load(Ordering::SeqCst) {
+                        worker.process(0, &NoCycles, &mut [], &mut []);
+                    }
+                });
+            }
+            let watch = connections.watch();
+            stop.store(true, Ordering::SeqCst);
+            watch.expect("the workers answer")
+        });
+        let watchers = Arc::downgrade(&watch.lost);
+        assert_eq!(watchers.strong_count(), 3, "its own, and each worker's");
+        drop(watch);
+        workers.iter_mut().for_each(|worker| worker.process(0, &NoCycles, &mut [], &mut []));
+        assert_eq!(watchers.strong_count(), 0);
+    }
 
     #[test]
     fn the_language_knows_every_state() {

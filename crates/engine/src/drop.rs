@@ -15,7 +15,7 @@ pub enum DropReason {
     NoWire,
     /// The sending port's queue was full (counted by the host).
     TxFull,
-    /// The sending port is down or gone (counted by the host).
+    /// The port that it came in by, or should leave by, is down or gone (counted by the host).
     PortDown,
     /// A frame that a kernel port should have cut into segments, but cannot (counted by the host).
     Oversized,
@@ -23,14 +23,25 @@ pub enum DropReason {
     NoBuffer,
     /// There are as many connections as there may be, none of them half-open.
     ConnFull,
-    /// A TCP segment of no connection that is no SYN, under `set conn pickup strict`.
+    /// A TCP segment of no connection that can begin none, where a rule would make one that maps it, or under `set conn pickup strict`.
     ConnNotSyn,
+    /// A packet that connection tracking does not believe, under `set conn invalid drop`, or where a rule would make a connection that
+    /// maps it.
+    ConnInvalid,
     /// No outside address was left.
     NatNoAddress,
     /// No outside port was left.
     NatNoPort,
+    /// The inside address holds as many outside ports as it may (`set nat ports-per-host`).
+    NatHostLimit,
+    /// The source address has begun as many connections as it may (`set conn per-source`).
+    ConnPerSource,
     /// The outside end that a rule asks for is another connection's.
     NatClash,
+    /// An ICMP error that quotes a connection's ends, but no packet of it that can be on its way.
+    IcmpUnrelated,
+    /// A packet that a rule would map, but that is of no connection and begins none: it would leave as it came.
+    NatUnsolicited,
     /// A later fragment whose datagram's first one did not come in time.
     FragmentEarly,
     /// A later fragment that waited for its datagram's first one, and made room for others.
@@ -47,11 +58,13 @@ pub enum DropReason {
     FragmentRefused,
     /// Another worker's connection, and too many packets waited for that worker (counted by the host).
     HandoverFull,
+    /// There is no memory for one more connection, and none makes room.
+    ConnNoMemory,
 }
 
 impl DropReason {
     /// Every reason, in the order in which counters are shown.
-    pub const ALL: [DropReason; 32] = [
+    pub const ALL: [DropReason; 38] = [
         DropReason::Rule,
         DropReason::Malformed(Malformed::LinkTruncated),
         DropReason::Malformed(Malformed::VlanStackTooDeep),
@@ -73,9 +86,14 @@ impl DropReason {
         DropReason::NoBuffer,
         DropReason::ConnFull,
         DropReason::ConnNotSyn,
+        DropReason::ConnInvalid,
         DropReason::NatNoAddress,
         DropReason::NatNoPort,
+        DropReason::NatHostLimit,
+        DropReason::ConnPerSource,
         DropReason::NatClash,
+        DropReason::IcmpUnrelated,
+        DropReason::NatUnsolicited,
         DropReason::FragmentEarly,
         DropReason::FragmentNoRoom,
         DropReason::FragmentOverlap,
@@ -84,6 +102,7 @@ impl DropReason {
         DropReason::FragmentTooMany,
         DropReason::FragmentRefused,
         DropReason::HandoverFull,
+        DropReason::ConnNoMemory,
     ];
 
     /// The reason's place in [`DropReason::ALL`].
@@ -100,17 +119,23 @@ impl DropReason {
             DropReason::NoBuffer => 18,
             DropReason::ConnFull => 19,
             DropReason::ConnNotSyn => 20,
-            DropReason::NatNoAddress => 21,
-            DropReason::NatNoPort => 22,
-            DropReason::NatClash => 23,
-            DropReason::FragmentEarly => 24,
-            DropReason::FragmentNoRoom => 25,
-            DropReason::FragmentOverlap => 26,
-            DropReason::FragmentDuplicate => 27,
-            DropReason::FragmentBadLength => 28,
-            DropReason::FragmentTooMany => 29,
-            DropReason::FragmentRefused => 30,
-            DropReason::HandoverFull => 31,
+            DropReason::ConnInvalid => 21,
+            DropReason::NatNoAddress => 22,
+            DropReason::NatNoPort => 23,
+            DropReason::NatHostLimit => 24,
+            DropReason::ConnPerSource => 25,
+            DropReason::NatClash => 26,
+            DropReason::IcmpUnrelated => 27,
+            DropReason::NatUnsolicited => 28,
+            DropReason::FragmentEarly => 29,
+            DropReason::FragmentNoRoom => 30,
+            DropReason::FragmentOverlap => 31,
+            DropReason::FragmentDuplicate => 32,
+            DropReason::FragmentBadLength => 33,
+            DropReason::FragmentTooMany => 34,
+            DropReason::FragmentRefused => 35,
+            DropReason::HandoverFull => 36,
+            DropReason::ConnNoMemory => 37,
         }
     }
 
@@ -127,9 +152,14 @@ impl DropReason {
             DropReason::NoBuffer => "no-buffer",
             DropReason::ConnFull => "conn-full",
             DropReason::ConnNotSyn => "conn-not-syn",
+            DropReason::ConnInvalid => "conn-invalid",
             DropReason::NatNoAddress => "nat-no-address",
             DropReason::NatNoPort => "nat-no-port",
+            DropReason::NatHostLimit => "nat-host-limit",
+            DropReason::ConnPerSource => "conn-per-source",
             DropReason::NatClash => "nat-clash",
+            DropReason::IcmpUnrelated => "icmp-unrelated",
+            DropReason::NatUnsolicited => "nat-unsolicited",
             DropReason::FragmentEarly => "fragment-early",
             DropReason::FragmentNoRoom => "fragment-no-room",
             DropReason::FragmentOverlap => "fragment-overlap",
@@ -138,6 +168,7 @@ impl DropReason {
             DropReason::FragmentTooMany => "fragment-too-many",
             DropReason::FragmentRefused => "fragment-refused",
             DropReason::HandoverFull => "handover-full",
+            DropReason::ConnNoMemory => "conn-no-memory",
         }
     }
 }

@@ -13,6 +13,7 @@ use arc_swap::ArcSwap;
 use mmb_classify::{TableStats, Tuning};
 use mmb_packet::PortId;
 use mmb_policy::{Policy, RuleId};
+use mmb_random::{Purpose, SeedTree};
 use mmb_rewrite::NotApplied;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -60,37 +61,44 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine with an empty policy and its workers. `seed` makes percentages of drops repeatable.
-    pub fn new(ports: PortTable, workers: usize, seed: u64) -> (Engine, Vec<Worker>) {
-        Engine::with_tuning(ports, workers, seed, Tuning::default())
+    /// An engine with an empty policy and its workers. All that is random or secret in it is made from `seeds`.
+    pub fn new(ports: PortTable, workers: usize, seeds: &SeedTree) -> (Engine, Vec<Worker>) {
+        Engine::with_tuning(ports, workers, seeds, Tuning::default())
     }
 
     /// [`Engine::new`] with another way of putting rules into tables, to compare with.
-    pub fn with_tuning(ports: PortTable, workers: usize, seed: u64, tuning: Tuning) -> (Engine, Vec<Worker>) {
+    pub fn with_tuning(
+        ports: PortTable,
+        workers: usize,
+        seeds: &SeedTree,
+        tuning: Tuning,
+    ) -> (Engine, Vec<Worker>) {
         let room = ports.0.len();
-        Engine::build(ports, room, workers, seed, tuning)
+        Engine::build(ports, room, [workers, 0], seeds, tuning)
     }
 
-    /// [`Engine::new`] without ports, but with room for so many: see [`Engine::add_port`].
-    pub fn with_room(room: usize, workers: usize, seed: u64) -> (Engine, Vec<Worker>) {
-        Engine::build(PortTable::default(), room, workers, seed, Tuning::default())
+    /// [`Engine::new`] without ports, but with room for so many: see [`Engine::add_port`]. The first `owning` workers share the
+    /// connections; `others`, behind them, own none and hand over what may be of one: for threads that packets seldom come to.
+    pub fn with_room(room: usize, owning: usize, others: usize, seeds: &SeedTree) -> (Engine, Vec<Worker>) {
+        Engine::build(PortTable::default(), room, [owning, others], seeds, Tuning::default())
     }
 
     fn build(
         ports: PortTable,
         room: usize,
-        workers: usize,
-        seed: u64,
+        [owning, others]: [usize; 2],
+        seeds: &SeedTree,
         tuning: Tuning,
     ) -> (Engine, Vec<Worker>) {
-        let rulebook = Rulebook::new(&ports, workers, seed, tuning);
+        let workers = owning + others;
+        let rulebook = Rulebook::new(&ports, workers, seeds, tuning);
         let current = Arc::new(rulebook.snapshot(0, &ports));
         let published = Arc::new(ArcSwap::new(Arc::clone(&current)));
         let cells: Vec<_> = (0..workers).map(|_| Arc::new(WorkerCells::new(room))).collect();
         let (tasks, asked): (Vec<_>, Vec<_>) = cells.iter().map(|_| channel()).unzip();
-        let common = Arc::new(Common::new(workers, seed));
+        let common = Arc::new(Common::new(owning, seeds));
         let packet_side = cells.iter().zip(asked).enumerate().map(|(worker, (cells, asked))| {
-            Worker::new(&published, worker, Arc::clone(&common), Arc::clone(cells), asked, seed)
+            Worker::new(&published, worker, Arc::clone(&common), Arc::clone(cells), asked, seeds)
         });
         let packet_side = packet_side.collect();
         let engine = Engine {
@@ -118,6 +126,17 @@ impl Engine {
         self.ports.0.push(port);
         self.publish_snapshot();
         Some(number)
+    }
+
+    /// Gives a port another name: the host's port of the old one is gone, and no rule names it. With an empty name, which no rule can
+    /// write, it waits for the next.
+    ///
+    /// # Panics
+    /// If there is no such port.
+    pub fn rename_port(&mut self, port: PortId, name: &str) {
+        let spec = &mut self.ports.0[usize::from(port.0)];
+        self.rulebook.rename_port(port, name);
+        name.clone_into(&mut spec.name);
     }
 
     /// Checks what a policy adds to another that was checked.
@@ -165,6 +184,24 @@ impl Engine {
         let oldest = self.retired.first().unwrap_or(&self.current);
         self.rulebook.reclaim(oldest.generation);
         self.retired.len()
+    }
+
+    /// Makes ports, sequence numbers and other random choices to come independent of those before, should somebody have learned what
+    /// they are made from. Workers follow between two vectors. Keys stay for as long as the engine: places in an index, and choices
+    /// that are to be the same for the same connection, hang on them.
+    pub fn reseed(&self, fresh: &SeedTree) {
+        self.common.reseed(fresh);
+        for (worker, tasks) in self.tasks.iter().enumerate() {
+            let seed = |purpose| fresh.of_worker(purpose, worker);
+            let (drops, choices) = (seed(Purpose::DropShares), seed(Purpose::HeaderChoices));
+            // A worker that is gone needs none.
+            let _ = tasks.send(Box::new(move |pipeline, _| pipeline.reseed(drops, choices)));
+        }
+    }
+
+    /// Lets there be no more connections than that, over all workers, though a policy may say more: from the next policy on.
+    pub fn bound_connections(&self, most: usize) {
+        self.common.memory.store(most, Ordering::Relaxed);
     }
 
     /// The connections of all workers. The handle may be used while the engine is not at hand; the workers have to be running.

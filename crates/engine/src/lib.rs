@@ -24,12 +24,14 @@ mod slots;
 mod snapshot;
 pub mod worker;
 
-pub use connections::{ConnectionInfo, ConnectionSummary, Connections, Ends, Event};
+pub use connections::{ConnectionInfo, ConnectionSummary, Connections, Ends, Event, Watch};
 pub use counters::{Count, PortCount, StageCount};
 pub use drop::DropReason;
 pub use engine::{Engine, PublishError};
+pub use flows::saved::check_state;
 pub use mmb_classify::{TableStats, Tuning};
 pub use mmb_conn::fragment::Released;
+pub use mmb_conn::{Side, Vlans, Wire};
 pub use pipeline::{Account, Job, Membership};
 pub use port::{Forward, PortSpec, PortTable};
 pub use random::Random;

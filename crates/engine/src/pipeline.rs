@@ -22,6 +22,7 @@ pub use jobs::Job;
 use jobs::Jobs;
 use mmb_classify::{Keys, Parse, Scratch, prefetch};
 use mmb_packet::{Class, Layout, Packet, PortId};
+use mmb_random::{Purpose, Seed, SeedTree};
 use mmb_rewrite::{Editor, NotAppliedCounts};
 use std::sync::Arc;
 use work::{Edits, Rewrite, Work};
@@ -59,19 +60,24 @@ struct Decided {
 }
 
 impl Pipeline {
-    pub(crate) fn new(worker: usize, common: Arc<Common>, cells: Arc<WorkerCells>, seed: u64) -> Pipeline {
+    pub(crate) fn new(
+        worker: usize,
+        common: Arc<Common>,
+        cells: Arc<WorkerCells>,
+        seeds: &SeedTree,
+    ) -> Pipeline {
         Pipeline {
             worker,
-            flows: Flows::new(worker, common, Arc::clone(&cells), seed),
+            flows: Flows::new(worker, common, Arc::clone(&cells), seeds),
             due: Vec::with_capacity(VECTOR),
             cells,
-            random: Random::new(seed, worker),
+            random: Random::new(seeds.of_worker(Purpose::DropShares, worker)),
             keys: Keys::default(),
             scratch: Scratch::default(),
             work: Work::new(),
             jobs: Jobs::new(),
             editor: Editor::default(),
-            drops: Default::default(),
+            drops: [0; DropReason::ALL.len()],
             handed: 0,
             not_applied: NotAppliedCounts::default(),
         }
@@ -79,6 +85,12 @@ impl Pipeline {
 
     pub(crate) fn cells(&self) -> &WorkerCells {
         &self.cells
+    }
+
+    /// Makes random numbers to come independent of those before.
+    pub(crate) fn reseed(&mut self, drops: Seed, choices: Seed) {
+        self.random.reseed(drops);
+        self.flows.keeper.extras.reseed(choices);
     }
 
     /// The worker's connections.

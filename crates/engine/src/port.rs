@@ -55,7 +55,8 @@ impl PortTable {
 
     /// The names of all ports, for messages.
     pub(crate) fn known(&self) -> String {
-        let names: Vec<_> = self.0.iter().map(|port| port.name.as_str()).collect();
+        let names: Vec<_> =
+            self.0.iter().map(|port| port.name.as_str()).filter(|name| !name.is_empty()).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     }
 }

@@ -13,8 +13,10 @@ use crate::port::PortTable;
 use crate::slots::Slots;
 use crate::snapshot::{Action, Deeds, Snapshot};
 use mmb_classify::{ClassifierIndex, Ports, TableStats, Tuning};
+use mmb_packet::PortId;
 use mmb_policy::rules::RuleChange;
-use mmb_policy::{Policy, Rule, RuleId, Rules, Test};
+use mmb_policy::{CtStates, Policy, Rule, RuleId, Rules, Test};
+use mmb_random::{Generator, Purpose, SeedTree};
 use mmb_rewrite::Edit;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,7 +28,8 @@ const FEW: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Rulebook {
     ports: Ports,
-    seed: u64,
+    /// Seeds of classifiers.
+    keys: Generator,
     tuning: Tuning,
     policy: Policy,
     index: ClassifierIndex,
@@ -40,12 +43,13 @@ pub(crate) struct Rulebook {
 
 impl Rulebook {
     /// No rules.
-    pub(crate) fn new(ports: &PortTable, workers: usize, seed: u64, tuning: Tuning) -> Rulebook {
+    pub(crate) fn new(ports: &PortTable, workers: usize, seeds: &SeedTree, tuning: Tuning) -> Rulebook {
         let ports = Ports::new(ports.0.iter().map(|port| port.name.as_str()));
+        let mut keys = Generator::new(seeds.shared(Purpose::Classifier));
         Rulebook {
-            index: ClassifierIndex::new(ports.clone(), seed),
+            index: ClassifierIndex::new(ports.clone(), keys.seed()),
             ports,
-            seed,
+            keys,
             tuning,
             policy: Policy::default(),
             deeds: Deeds::default(),
@@ -60,6 +64,12 @@ impl Rulebook {
     pub(crate) fn push_port(&mut self, name: &str) {
         self.ports.push(name.to_owned());
         self.index.push_port(name.to_owned());
+    }
+
+    /// A port that no rule names has another name from now on.
+    pub(crate) fn rename_port(&mut self, port: PortId, name: &str) {
+        self.ports.rename(port.0, name);
+        self.index.rename_port(port.0, name);
     }
 
     /// The policy in force.
@@ -136,6 +146,7 @@ impl Rulebook {
         let slot = self.slots.assign(id(rule));
         self.deeds.actions.set(slot as usize, Action::new(rule, edit));
         self.deeds.changing_rules += usize::from(!is_constant(rule));
+        self.deeds.ct_rules += usize::from(asks_for_state(rule));
         if rule.stateful {
             self.last_stamp += 1;
             let stateful = Arc::new(Stateful::compile(rule, self.last_stamp));
@@ -158,6 +169,7 @@ impl Rulebook {
             self.free_edits.push(edit);
         }
         self.deeds.changing_rules -= usize::from(!is_constant(rule));
+        self.deeds.ct_rules -= usize::from(asks_for_state(rule));
         if !rule.stateful {
             return None;
         }
@@ -170,7 +182,7 @@ impl Rulebook {
         let slots = &self.slots;
         let rules = self.policy.rules.iter().filter_map(|rule| Some((slots.number(id(&rule))?, rule)));
         // Ports were checked, so that this does not fail.
-        if let Ok(index) = ClassifierIndex::build(rules, self.ports.clone(), self.seed, self.tuning) {
+        if let Ok(index) = ClassifierIndex::build(rules, self.ports.clone(), self.keys.seed(), self.tuning) {
             self.index = index;
         }
     }
@@ -195,6 +207,11 @@ impl Rulebook {
     pub(crate) fn tables(&self) -> Vec<TableStats> {
         self.index.tables()
     }
+}
+
+/// Whether a rule asks how packets stand to connections.
+fn asks_for_state(rule: &Rule) -> bool {
+    rule.ct_states() != CtStates::ALL
 }
 
 /// A rule of a policy has a number.

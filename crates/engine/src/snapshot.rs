@@ -9,11 +9,11 @@ use crate::flows::Stateful;
 use crate::port::{Forward, PortSpec, PortTable};
 use mmb_classify::shelf::Shelf;
 use mmb_classify::{Classifier, prefetch};
-use mmb_conn::Tuple;
+use mmb_conn::{Side, Wire};
 use mmb_packet::{Limits, PortId};
 use mmb_policy::policy::ConnectionSettings;
 use mmb_policy::rule::{DropRate, Prio};
-use mmb_policy::{Policy, Rule, RuleId, Target};
+use mmb_policy::{CtState, Policy, Rule, RuleId, Target};
 use mmb_rewrite::Edit;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -35,6 +35,8 @@ pub(crate) struct Deeds {
     pub(crate) stateful_rules: usize,
     /// How many rules ask for what changes within connections.
     pub(crate) changing_rules: usize,
+    /// How many rules ask how packets stand to connections.
+    pub(crate) ct_rules: usize,
 }
 
 /// A compiled policy.
@@ -50,6 +52,8 @@ pub(crate) struct Snapshot {
     /// How many rules are stateful.
     pub(crate) stateful_rules: usize,
     changing_rules: usize,
+    /// How many rules ask how packets stand to connections.
+    pub(crate) ct_rules: usize,
     pub(crate) connections: ConnectionSettings,
     pub(crate) limits: Limits,
     pub(crate) routes: Box<[Route]>,
@@ -71,13 +75,17 @@ pub(crate) struct Action {
 
 const _: () = assert!(size_of::<Action>() == 16);
 
-/// What a rule says about dropping, in 4 bytes: 0 nothing, 1 accept, else 2 more than the rate of drops. The top bit tells
-/// that the rule is stateful.
+/// What a rule says about dropping, in the lower 3 of 4 bytes: 0 nothing, 1 accept, else 2 more than the rate of drops. The top bit tells
+/// that the rule is stateful, those below it which states of packets the rule does not match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Vote(u32);
 
 /// See [`Vote`].
 const STATEFUL: u32 = 1 << 31;
+/// See [`Vote`].
+const UNWANTED: u32 = 24;
+
+const _: () = assert!(DropRate::ALL.0 + 2 < 1 << UNWANTED && CtState::ALL.len() <= 7);
 
 /// What a rule says about dropping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,9 +98,6 @@ pub(crate) enum Decision {
 /// The port number in keys of packets that leave nowhere that rules could know.
 const NOWHERE: PortId = PortId(u16::MAX);
 
-/// The wire of all ports behind which the host routes.
-const ROUTED: u16 = u16::MAX;
-
 /// Where packets of a port go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
@@ -101,7 +106,9 @@ pub(crate) struct Route {
     /// The port that rules see.
     pub(crate) out: PortId,
     /// What its connections are told from others by.
-    pub(crate) wire: u16,
+    pub(crate) wire: Wire,
+    /// The side of that wire that the port is.
+    pub(crate) side: Side,
     /// Packets that come in by it are looked at.
     pub(crate) enabled: bool,
 }
@@ -109,7 +116,7 @@ pub(crate) struct Route {
 impl Route {
     /// Whether the host knows where its packets go.
     pub(crate) fn is_routed(&self) -> bool {
-        self.wire == ROUTED
+        self.wire.is_routed()
     }
 }
 
@@ -123,7 +130,7 @@ impl Snapshot {
         deeds: Deeds,
         cells: &[RuleCells],
     ) -> Snapshot {
-        let Deeds { actions, edits, stateful, stateful_rules, changing_rules } = deeds;
+        let Deeds { actions, edits, stateful, stateful_rules, changing_rules, ct_rules } = deeds;
         Snapshot {
             generation,
             classifier,
@@ -132,6 +139,7 @@ impl Snapshot {
             stateful,
             stateful_rules,
             changing_rules,
+            ct_rules,
             connections: policy.settings.connections,
             limits: Limits { ip6_headers: policy.settings.ip6_max_headers },
             routes: routes(policy, ports),
@@ -142,7 +150,8 @@ impl Snapshot {
     /// Where packets of a port go.
     #[inline]
     pub(crate) fn route(&self, port: PortId) -> Route {
-        let unknown = || Route { to: None, out: NOWHERE, wire: Tuple::wire(port, None), enabled: true };
+        let unknown =
+            || Route { to: None, out: NOWHERE, wire: Wire::of(port, None), side: Side::Low, enabled: true };
         self.routes.get(usize::from(port.0)).copied().unwrap_or_else(unknown)
     }
 
@@ -201,7 +210,7 @@ impl Action {
     /// What it says about dropping.
     #[inline]
     pub(crate) fn decision(&self) -> Decision {
-        match self.vote.0 & !STATEFUL {
+        match self.vote.0 & ((1 << UNWANTED) - 1) {
             0 => Decision::None,
             1 => Decision::Accept,
             rate => Decision::Drop(DropRate(rate - 2)),
@@ -212,6 +221,12 @@ impl Action {
     #[inline]
     pub(crate) fn is_stateful(&self) -> bool {
         self.vote.0 & STATEFUL != 0
+    }
+
+    /// Whether the rule matches packets that stand so to connections.
+    #[inline]
+    pub(crate) fn wants(&self, state: CtState) -> bool {
+        self.vote.0 >> (UNWANTED + state as u32) & 1 == 0
     }
 
     /// The number of its edit, from 1; 0 if it has none.
@@ -236,7 +251,8 @@ impl Vote {
         });
         // The checker lets a rule have one at most.
         let Vote(vote) = votes.next_back().unwrap_or(Vote(0));
-        Vote(vote | if rule.stateful { STATEFUL } else { 0 })
+        let unwanted = u32::from(rule.ct_states().unwanted()) << UNWANTED;
+        Vote(vote | unwanted | if rule.stateful { STATEFUL } else { 0 })
     }
 }
 
@@ -245,11 +261,13 @@ fn routes(policy: &Policy, ports: &PortTable) -> Box<[Route]> {
     let route = |(id, port): (u16, &PortSpec)| {
         let id = PortId(id);
         let (to, out, wire) = match port.forward {
-            Forward::Wire(peer) => (mtu(peer), peer, Tuple::wire(id, Some(peer))),
-            Forward::Routed => (Some((id, u32::MAX)), NOWHERE, ROUTED),
-            Forward::Nowhere => (None, NOWHERE, Tuple::wire(id, None)),
+            Forward::Wire(peer) => (mtu(peer), peer, Wire::of(id, Some(peer))),
+            Forward::Routed => (Some((id, u32::MAX)), NOWHERE, Wire::ROUTED),
+            Forward::Nowhere => (None, NOWHERE, Wire::of(id, None)),
         };
-        Route { to, out, wire, enabled: policy.ports.get(&port.name) != Some(&false) }
+        let counts = !wire.is_routed() && !policy.settings.connections.same_port;
+        let side = if counts { Side::of(id, port.forward.peer()) } else { Side::Any };
+        Route { to, out, wire, side, enabled: policy.ports.get(&port.name) != Some(&false) }
     };
     (0..).zip(&ports.0).map(route).collect()
 }

@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use arc_swap::cache::Cache;
 use mmb_conn::fragment::{Losses, Released};
 use mmb_packet::{Packet, PortId};
+use mmb_random::SeedTree;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
@@ -81,10 +82,10 @@ impl Worker {
         common: Arc<Common>,
         cells: Arc<WorkerCells>,
         tasks: Receiver<Task>,
-        seed: u64,
+        seeds: &SeedTree,
     ) -> Worker {
         let snapshot = published.load_full();
-        let mut pipeline = Pipeline::new(worker, common, cells, seed);
+        let mut pipeline = Pipeline::new(worker, common, cells, seeds);
         pipeline.fit(&snapshot);
         Worker { policy: Cache::new(Arc::clone(published)), snapshot, pipeline, tasks }
     }
@@ -213,9 +214,22 @@ impl Worker {
         [(DropReason::FragmentEarly, aged), (DropReason::FragmentNoRoom, crowded_out)]
     }
 
+    /// Bounds how many fragments are held, and their bytes together: 4096 and 4 MiB unless a host with less memory says less before its
+    /// first policy.
+    pub fn limit_held(&mut self, packets: u16, bytes: usize) {
+        self.pipeline.flows().limit_held(packets, bytes);
+    }
+
     /// Counts what is held as dropped: no packets will come any more.
     pub fn give_up_held(&mut self) {
         self.pipeline.flows().give_up_held();
+    }
+
+    /// Whether more connections may be due than the last call came to: a host that would sleep calls again first, without packets if
+    /// there are none.
+    #[inline]
+    pub fn is_behind(&mut self) -> bool {
+        self.pipeline.flows().table.is_behind()
     }
 
     fn run(
@@ -242,10 +256,9 @@ impl Worker {
                 self.pipeline.fit(newest);
             }
         }
-        let flows = self.pipeline.flows();
-        flows.advance(now_ns / 1_000_000);
+        self.pipeline.flows().advance(now_ns);
         while let Ok(task) = self.tasks.try_recv() {
-            task(flows, &self.snapshot);
+            task(&mut self.pipeline, &self.snapshot);
         }
         self.pipeline.vector()
     }

@@ -12,6 +12,7 @@ use mmb_engine::oracle::{Received, judge};
 use mmb_engine::{Engine, PortTable, Random, Verdict, Worker};
 use mmb_packet::{LinkType, PortId};
 use mmb_policy::{Command, Policy, Rule, RuleId, parse_command};
+use mmb_random::{Purpose, SeedTree};
 use mmb_testkit::{Ip4, Tcp, Udp, Upper};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -87,7 +88,7 @@ impl Author {
         let filler =
             |number| format!("add ip-saddr 172.16.{}.{} udp-dport 1 drop", number / 250, number % 250);
         Author {
-            random: Random::new(5, 0),
+            random: Random::new(SeedTree::repeatable(5).of_worker(Purpose::DropShares, 0)),
             engine,
             policy: policy(&format!("add id {MARK} all accept")),
             epochs: Vec::new(),
@@ -169,7 +170,7 @@ fn judged(policy: &Policy, ports: &PortTable, frames: &[Vec<u8>]) -> Vec<(Verdic
 
 #[test]
 fn every_vector_is_decided_by_one_policy_and_counted_for_its_rules() {
-    let (engine, mut workers) = Engine::new(ports(), 2, 1);
+    let (engine, mut workers) = Engine::new(ports(), 2, &SeedTree::repeatable(1));
     let frames = frames();
     let mut author = Author::new(engine);
     // What each rule of the policy in force has counted.

@@ -5,6 +5,7 @@ mod host;
 use host::{pass_among, policy, ports, released};
 use mmb_engine::{DropReason, Engine, NoCycles, Verdict, Worker};
 use mmb_packet::PortId;
+use mmb_random::SeedTree;
 use mmb_testkit::{Ip4, Udp, Upper};
 use std::net::Ipv4Addr;
 
@@ -28,7 +29,7 @@ struct Site {
 
 impl Site {
     fn new(text: &str, workers: usize) -> Site {
-        let (mut engine, workers) = Engine::new(ports(), workers, 1);
+        let (mut engine, workers) = Engine::new(ports(), workers, &SeedTree::repeatable(1));
         engine.publish(&policy(text)).expect("it can be put in force");
         Site { engine, workers, now_ms: 1000, next: 0 }
     }

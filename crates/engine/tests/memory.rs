@@ -5,6 +5,7 @@
 use mmb_engine::{Engine, Forward, NoCycles, PortSpec, PortTable, Worker};
 use mmb_packet::PortId;
 use mmb_policy::{Command, Policy, RuleId, parse_command};
+use mmb_random::SeedTree;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -86,7 +87,7 @@ impl Churn {
     fn new() -> Churn {
         let ports =
             PortTable(vec![PortSpec { name: "a".to_owned(), mtu: None, forward: Forward::Wire(PortId(0)) }]);
-        let (engine, mut workers) = Engine::new(ports, 1, 1);
+        let (engine, mut workers) = Engine::new(ports, 1, &SeedTree::repeatable(1));
         let worker = workers.remove(0);
         Churn {
             engine,

@@ -5,6 +5,7 @@ mod host;
 use host::{engine, pass, policy, ports};
 use mmb_engine::{Count, Engine, Verdict};
 use mmb_policy::RuleId;
+use mmb_random::SeedTree;
 use mmb_testkit::Udp;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -41,7 +42,7 @@ fn a_rule_that_takes_over_a_counter_starts_at_zero() {
 
 #[test]
 fn a_worker_that_lags_behind_counts_for_no_other_rule() {
-    let (mut engine, mut workers) = Engine::new(ports(), 2, 1);
+    let (mut engine, mut workers) = Engine::new(ports(), 2, &SeedTree::repeatable(1));
     engine.publish(&policy("add id 1 all drop")).unwrap();
     let mut slow = workers.remove(0);
     pass(&mut slow, 0, &[udp(1)]);
@@ -68,7 +69,7 @@ fn colour(shade: u8) -> String {
 #[test]
 fn a_vector_sees_one_policy_and_no_packet_is_lost_to_a_change() {
     const CHANGES: u8 = 60;
-    let (mut engine, workers) = Engine::new(ports(), 2, 1);
+    let (mut engine, workers) = Engine::new(ports(), 2, &SeedTree::repeatable(1));
     engine.publish(&policy(&colour(2))).unwrap();
     let stop = AtomicBool::new(false);
     let frames = vec![udp(1); 100];

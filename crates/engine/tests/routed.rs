@@ -5,6 +5,7 @@ mod host;
 use host::{policy, process};
 use mmb_engine::{Engine, Forward, Job, NoCycles, Origin, PortSpec, PublishError, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
+use mmb_random::SeedTree;
 use mmb_testkit::{Ip4, Tcp, Udp, Upper};
 
 fn routed(name: &str) -> PortSpec {
@@ -12,7 +13,7 @@ fn routed(name: &str) -> PortSpec {
 }
 
 fn with_ports(names: &[&str], room: usize) -> (Engine, Worker) {
-    let (mut engine, mut workers) = Engine::with_room(room, 1, 1);
+    let (mut engine, mut workers) = Engine::with_room(room, 1, 0, &SeedTree::repeatable(1));
     names.iter().for_each(|name| assert!(engine.add_port(routed(name)).is_some()));
     (engine, workers.remove(0))
 }
@@ -117,4 +118,30 @@ fn jobs_that_nobody_will_do_are_forgotten() {
     assert_eq!(frame, before, "an old job does nothing");
     engine.publish(&policy("add all drop")).expect("good");
     assert!(matches!(decide(&mut worker, &mut frame).0, Verdict::Drop(_)));
+}
+
+#[test]
+fn a_thread_without_input_owns_no_connection() {
+    for owning in 1..4usize {
+        let (mut engine, mut workers) = Engine::with_room(1, owning, 1, &SeedTree::repeatable(1));
+        assert!(engine.add_port(routed("inside")).is_some());
+        engine.publish(&policy("add-stateful all accept")).expect("good");
+        for number in 0..200u16 {
+            let (client, server) = ([10, 0, 0, number as u8], [198, 51, 100, 1]);
+            let frame = udp(client, 1000, server, 53);
+            let (verdict, _) = pass(&mut workers[owning], 0, frame.clone());
+            let Verdict::Hand(owner) = verdict else { panic!("it keeps {client:?}: {verdict:?}") };
+            assert!(usize::from(owner) < owning);
+            for (first, worker) in workers.iter_mut().take(owning).enumerate() {
+                let expected =
+                    if first == usize::from(owner) { Verdict::Send(PortId(0)) } else { Verdict::Hand(owner) };
+                assert_eq!(pass(worker, 0, frame.clone()).0, expected);
+                assert_eq!(pass(worker, 0, udp(server, 53, client, 1000)).0, expected, "the answer");
+            }
+        }
+        let summary = engine.connections().summary();
+        assert_eq!(summary.connections, 200);
+        let others = owning as u64 - 1;
+        assert_eq!(summary.handed, 200 + 400 * others, "a worker that is alone hands nothing over");
+    }
 }

@@ -106,8 +106,13 @@ fn packets(c: &mut Criterion) {
 
 fn index(workload: &Workload) -> ClassifierIndex {
     let ports = Ports::new(["a", "b"]);
-    ClassifierIndex::build((0..).zip(workload.rules()), ports, SEED, Tuning::Merged)
-        .expect("no rule names a port")
+    ClassifierIndex::build(
+        (0..).zip(workload.rules()),
+        ports,
+        mmb_random::Seed::repeatable(SEED),
+        Tuning::Merged,
+    )
+    .expect("no rule names a port")
 }
 
 fn lookups(c: &mut Criterion) {

@@ -163,9 +163,6 @@ pub(crate) struct RunArgs {
     /// MTU of every port; without it that of the interface, and 1500 for devices that have none
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..=9216))]
     pub(crate) mtu: Option<u32>,
-    /// Seed of the percentages of drop; drawn at random where not given
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
 }
 
 /// How an idle worker waits.
@@ -202,7 +199,7 @@ pub(crate) struct ReplayArgs {
     /// the two inputs are merged by time
     #[arg(long = "port", value_name = "NAME=IN:OUT")]
     pub(crate) ports: Vec<String>,
-    /// Seed of the percentages of drop
+    /// Seed of all that is random: percentages of drop, ports, sequence numbers
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
     /// Drop IP packets larger than this when they leave; without it nothing is too large

@@ -128,10 +128,12 @@ fn every_answer_has_its_shape_in_json() {
         mmb.json(&["show", "settings"]),
         json!({"settings": {
             "ip6-max-headers": 16, "poll": "adaptive", "conn max": 1_000_000, "conn pickup": "loose",
+            "conn per-source": "off", "conn invalid": "pass", "conn zone": "vlan", "conn same-port": "off",
             "timeout tcp-syn": 240, "timeout tcp-established": 7440, "timeout tcp-fin": 240,
             "timeout tcp-time-wait": 240, "timeout tcp-reset": 240, "timeout udp": 300,
             "timeout udp-unreplied": 120, "timeout icmp": 60, "timeout other": 600,
-            "nat filtering": "address-dependent", "nat parity": "on", "nat contiguity": "on"
+            "nat filtering": "address-dependent", "nat parity": "on", "nat contiguity": "on",
+            "nat ports-per-host": "share"
         }})
     );
     assert_eq!(mmb.json(&["show", "version"])["version"], env!("CARGO_PKG_VERSION"));
@@ -183,7 +185,7 @@ fn connections_have_their_shape_in_json() {
         mmb.json(&["show", "conn", "summary"]),
         json!({
             "connections": 1, "half_open": 1, "max": 1_000_000, "created": 1, "closed": {}, "refused": {},
-            "out_of_window": 0, "events_lost": 0, "handed": 0, "held": 0
+            "invalid": {}, "events_lost": 0, "handed": 0, "held": 0
         })
     );
     let rule = json!({"id": 1, "rule": STATEFUL});
@@ -369,6 +371,47 @@ fn without_a_daemon_the_client_says_how_to_start_one() {
         "add all drop\n",
         "a failed save touches nothing"
     );
+}
+
+/// A daemon that begins to answer `save` and does not go on.
+fn half_an_answer(path: &std::path::Path) -> std::thread::JoinHandle<std::os::unix::net::UnixStream> {
+    let listener = std::os::unix::net::UnixListener::bind(path).expect("binds");
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        stream.write_all(b"{\"policy\":\"add id 1 all drop\\n\"}\n").expect("writes");
+        stream
+    })
+}
+
+#[test]
+fn a_save_that_is_killed_leaves_the_old_file_whole_and_nothing_after_the_next_save() {
+    let mmb = Site::new("add id 7 all accept\n");
+    let folder = mmb.path("policies");
+    std::fs::create_dir(&folder).expect("makes");
+    let file = folder.join("a.mmb");
+    std::fs::write(&file, "add id 1 all accept\n").expect("writes");
+    let daemon = half_an_answer(&mmb.path("half"));
+    let (socket, name) = (mmb.path("half").display().to_string(), file.display().to_string());
+    let mut save = Command::new(env!("CARGO_BIN_EXE_mmb"));
+    let mut save = save.args(["--socket", &socket, "save", &name]).spawn().expect("starts");
+    let names = || -> Vec<String> {
+        let entries = std::fs::read_dir(&folder).expect("lists");
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect()
+    };
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while names().len() < 2 {
+        assert!(std::time::Instant::now() < deadline, "it never begins to write");
+        std::thread::yield_now();
+    }
+    save.kill().expect("kills");
+    save.wait().expect("ends");
+    drop(daemon.join().expect("has begun"));
+    assert_eq!(std::fs::read_to_string(&file).expect("reads"), "add id 1 all accept\n");
+    let left: Vec<_> = names().into_iter().filter(|name| name != "a.mmb").collect();
+    assert!(matches!(&left[..], [one] if one.starts_with(".a.mmb.mmb-") && one.ends_with('~')), "{left:?}");
+    mmb.good(&["save", &name]);
+    assert_eq!(names(), ["a.mmb"]);
+    assert_eq!(std::fs::read_to_string(&file).expect("reads"), "add id 7 all accept\n");
 }
 
 #[test]

@@ -289,6 +289,14 @@ fn a_policy_that_is_refused_leaves_the_output_alone() {
     assert!(told(&folder.mmb("replay --rules p in out")).contains("line 2 is not UTF-8"));
 }
 
+/// Who knows the seed of a live host knows all ports and sequence numbers that it will choose.
+#[test]
+fn live_hosts_take_no_seed() {
+    let run = Folder::new("no-seed").mmb("run --port a=lo --seed 7");
+    assert_eq!(status(&run), 2, "{run:?}");
+    assert!(told(&run).contains("unexpected argument '--seed'"), "{run:?}");
+}
+
 #[test]
 fn bad_usage_is_exit_status_two() {
     let folder = Folder::new("usage");

@@ -216,6 +216,24 @@ pub fn pseudo_header(bytes: &[u8], layout: &Layout) -> Option<Sum> {
     }
 }
 
+/// Whether a packet's transport checksum is right, as far as its receiver can tell from this packet alone. What cannot be checked
+/// counts as right: fragments, what is still to be routed by its sender, UDP over IPv4 without a checksum (RFC 768), and protocols
+/// whose header is not known here. A SYN, FIN or RST in either counts as wrong: no end sends one so, and nobody could tell.
+pub fn transport_is_sound(bytes: &[u8], layout: &Layout) -> bool {
+    const FLAGS: usize = 13;
+    const FIN_SYN_RST: u8 = 0x07;
+    if layout.is_fragment() || layout.routed {
+        let flags = bytes.get(usize::from(layout.l4) + FLAGS);
+        return layout.l4_kind != TCP || flags.is_none_or(|flags| flags & FIN_SYN_RST == 0);
+    }
+    let Some(field) = field_offset(layout.l4_kind) else { return true };
+    let field = bytes.get(usize::from(layout.l4) + field..).and_then(|bytes| bytes.first_chunk::<2>());
+    if layout.l4_kind == UDP && layout.class == Class::Ip4 && field == Some(&[0; 2]) {
+        return true;
+    }
+    transport_sum(bytes, layout).is_none_or(|sum| sum.fold() == 0xffff)
+}
+
 /// The sum of everything that a packet's transport checksum covers, the checksum field included: 0xffff when
 /// folded if the checksum is right. `None` where there is no transport header. Meaningless on fragments.
 pub fn transport_sum(bytes: &[u8], layout: &Layout) -> Option<Sum> {

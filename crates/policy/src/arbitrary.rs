@@ -141,6 +141,8 @@ impl Draw {
             .iter()
             .filter(|info| witness.is_about(info.implies))
             .filter(|info| info.values != ValueKind::Port || !options.ports.is_empty())
+            // What a packet is to connections does not stand in it.
+            .filter(|info| info.values != ValueKind::State)
             .collect();
         let info = *self.field.get(&usable);
         let field = match info.place {
@@ -166,7 +168,7 @@ impl Draw {
         let info = field.info();
         match info.values {
             ValueKind::Port => self.port_test(options),
-            ValueKind::Nothing => Test::Present,
+            ValueKind::Nothing | ValueKind::State => Test::Present,
             _ if self.form >= 230 => Test::Present,
             ValueKind::Number | ValueKind::Ip4 | ValueKind::Ip6 => {
                 self.number_test(info, witness.number(info))

@@ -177,12 +177,13 @@ mod tests {
         assert_eq!(texts("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat"]);
         assert_eq!(texts("set poll "), ["adaptive", "spin"]);
         assert_eq!(texts("set poll spin "), [""; 0]);
-        assert_eq!(texts("set conn "), ["max", "pickup"]);
+        assert_eq!(texts("set conn "), ["max", "pickup", "per-source", "invalid", "zone", "same-port"]);
+        assert_eq!(texts("set nat ports-per-host "), ["share"]);
         assert_eq!(texts("set conn pickup s"), ["strict"]);
         assert_eq!(texts("set conn max "), [""; 0]);
         assert_eq!(texts("set timeout ud"), ["udp", "udp-unreplied"]);
         assert_eq!(texts("set timeout nonsense "), [""; 0]);
-        assert_eq!(texts("set nat "), ["filtering", "parity", "contiguity"]);
+        assert_eq!(texts("set nat "), ["filtering", "ports-per-host", "parity", "contiguity"]);
         assert_eq!(texts("set nat filtering e"), ["endpoint-independent"]);
         assert_eq!(texts("list "), ["--terse"]);
         assert_eq!(texts("add tcp-dp"), ["tcp-dport"]);

@@ -7,8 +7,8 @@
 pub use crate::names::{Names, Shown};
 
 use crate::names::{
-    DSCP, ECN, ETH_TYPES, FAMILIES, HEX, ICMP_TYPES, ICMP6_TYPES, IP_FLAGS, NEXT_HEADERS, NONE, PROTOCOLS,
-    SERVICES, TCP_FLAGS,
+    CT_STATES, DSCP, ECN, ETH_TYPES, FAMILIES, HEX, ICMP_TYPES, ICMP6_TYPES, IP_FLAGS, NEXT_HEADERS, NONE,
+    PROTOCOLS, SERVICES, TCP_FLAGS,
 };
 use mmb_packet::key::{self, eh, flags};
 
@@ -28,6 +28,8 @@ pub enum ValueKind {
     OptionData(Option<u8>),
     /// Bytes, compared as a prefix.
     Bytes,
+    /// Some of the field's names; several may hold of one packet.
+    State,
     /// The field takes no value: it is there or not.
     Nothing,
 }
@@ -84,6 +86,8 @@ pub enum Place {
     NamedOption,
     /// The bytes behind a header, to the end of the packet.
     Payload(Payload),
+    /// In no packet: what connections make of it ([`crate::ct`]).
+    Connection,
 }
 
 /// Which header a payload field follows.
@@ -153,6 +157,8 @@ pub struct Bindings {
 pub enum Group {
     /// Ports of mmb.
     Port,
+    /// Connections.
+    Connection,
     /// The link layer.
     Link,
     /// Any IP packet.
@@ -243,7 +249,9 @@ macro_rules! fields {
 }
 
 use Alone::{Equals, Optional, Protocol};
-use ValueKind::{Bytes, Ip4 as Ip4Value, Ip6 as Ip6Value, Nothing, Number, OptionData, Port as PortValue};
+use ValueKind::{
+    Bytes, Ip4 as Ip4Value, Ip6 as Ip6Value, Nothing, Number, OptionData, Port as PortValue, State,
+};
 use Writable::{InPlace, Raw};
 
 fields! {
@@ -251,6 +259,9 @@ fields! {
         "name of the port that the packet came in by";
     Out "out" Port meta(key::OUT_PORT, 16), Frame, PortValue, Protocol, PORT_RO, NO_BINDING, NONE,
         "name of the port that the packet leaves by";
+    Ct "ct" Connection Place::Connection, Ip, State, Protocol,
+        Writable::No("how a packet stands to connections follows from what came before it"), NO_BINDING, CT_STATES,
+        "how the packet stands to the connections that stateful rules made";
     EthType "eth-type" Link meta(key::ETH_TYPE, 16), Frame, Number, Protocol,
         Writable::No("a frame keeps its ether type"), NO_BINDING, ETH_TYPES,
         "ether type behind all VLAN tags; the only field that matches frames which are not IP";
@@ -455,6 +466,7 @@ impl FieldInfo {
             (ValueKind::OptionData(bytes), _) => bytes.filter(|&n| n > 0).map(|n| n * 8),
             (ValueKind::Port, _) => None,
             (_, Place::Key { width, .. }) => Some(width),
+            (_, Place::Connection) => Some(3),
             _ => None,
         }
     }
@@ -463,6 +475,7 @@ impl FieldInfo {
     pub fn max(&self) -> Option<u128> {
         match self.values {
             ValueKind::Number | ValueKind::Ip4 | ValueKind::Ip6 => self.width().map(crate::rule::ones),
+            ValueKind::State => self.names.list.last().map(|(_, last)| u128::from(*last)),
             ValueKind::OptionData(Some(0)) => None,
             ValueKind::OptionData(_) => Some(crate::rule::ones(self.width().unwrap_or(64))),
             ValueKind::Port | ValueKind::Bytes | ValueKind::Nothing => None,

@@ -59,10 +59,12 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
         Expect::State => STATES.iter().for_each(|(name, help)| give(name, help)),
         Expect::Port => give("<PORT>", "the name of a port"),
         Expect::Setting(begun) => setting::next_words(begun).for_each(|(word, help)| give(word, help)),
-        Expect::SettingValue(info) => match info.words() {
-            [] => give("<VALUE>", &info.values.describe()),
-            words => words.iter().for_each(|(word, help)| give(word, help)),
-        },
+        Expect::SettingValue(info) => {
+            info.words().iter().for_each(|(word, help)| give(word, help));
+            if !matches!(info.values, setting::Values::Words(_)) {
+                give("<VALUE>", &info.values.describe());
+            }
+        }
         Expect::File => give("<FILE>", "the name of a file"),
         Expect::Attribute(word) => give(word, attribute_help(word)),
         Expect::AttributeValue("name") => give("<WORD>", "a name of at most 64 bytes"),
@@ -77,7 +79,10 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
         Expect::OptionKind => give("<KIND>", "a number 0 to 255: the option of that kind"),
         Expect::Value(info) => {
             give("<VALUE>", &value::expectation(info));
-            info.names.list.iter().for_each(|(name, value)| give(name, &value.to_string()));
+            match info.values {
+                ValueKind::State => CT_HELP.iter().for_each(|(name, help)| give(name, help)),
+                _ => info.names.list.iter().for_each(|(name, value)| give(name, &value.to_string())),
+            }
         }
         Expect::InSet => {
             give(",", "another member of the set");
@@ -94,10 +99,19 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
     }
 }
 
+/// What the states of `ct` say.
+pub(crate) const CT_HELP: [(&str, &str); 5] = [
+    ("new", "of no connection, and could begin one; or of one that was not answered yet, from whom began it"),
+    ("established", "of a connection that both ends were seen of"),
+    ("related", "an ICMP error about a connection"),
+    ("reply", "goes back to whom began the connection"),
+    ("invalid", "its connection does not believe it, or it is of none and can begin none"),
+];
+
 fn conditions(info: &FieldInfo, give: &mut dyn FnMut(&str, &str)) {
     give("==", "is, or is one of; this is also meant where no condition stands");
     give("!=", "is not, or is none of");
-    if !matches!(info.values, ValueKind::Port | ValueKind::Bytes) {
+    if !matches!(info.values, ValueKind::Port | ValueKind::Bytes | ValueKind::State) {
         give("<", "is below");
         give("<=", "is at most");
         give(">", "is above");
@@ -117,7 +131,8 @@ mod tests {
     fn help_of_each_place() {
         assert_eq!(words("").len(), COMMANDS.len());
         assert_eq!(words("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat"]);
-        assert_eq!(words("set conn "), ["max", "pickup"]);
+        assert_eq!(words("set conn "), ["max", "pickup", "per-source", "invalid", "zone", "same-port"]);
+        assert_eq!(words("set conn per-source "), ["off", "<VALUE>"]);
         assert_eq!(words("set timeout tcp-syn "), ["<VALUE>"]);
         assert_eq!(words("set ip6-max-headers "), ["<VALUE>"]);
         assert_eq!(words("del "), ["<ID>"]);

@@ -11,6 +11,7 @@ pub mod arbitrary;
 mod check;
 pub mod command;
 pub mod complete;
+pub mod ct;
 pub mod diagnostic;
 pub mod field;
 pub mod filter;
@@ -35,6 +36,7 @@ pub mod verb;
 
 pub use command::{Command, parse_command};
 pub use complete::{Candidate, CandidateKind, CompletionContext, complete};
+pub use ct::{CtState, CtStates};
 pub use diagnostic::{Diagnostic, Note, Span, Style};
 pub use field::{FIELDS, Field, FieldId, FieldInfo};
 pub use filter::Filter;

@@ -58,6 +58,8 @@ pub(crate) const ETH_TYPES: Names = Names::new(
         ("ptp", 0x88f7),
     ],
 );
+pub(crate) const CT_STATES: Names =
+    Names::new(Shown::Name, &[("new", 0), ("established", 1), ("related", 2), ("reply", 3), ("invalid", 4)]);
 pub(crate) const FAMILIES: Names = Names::new(Shown::Name, &[("ip4", 4), ("ip6", 6), ("ip", 4)]);
 /// IP protocol numbers (IANA), for `ip-proto` and `ip6-next`.
 pub(crate) const PROTOCOLS: Names = Names::new(

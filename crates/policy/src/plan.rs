@@ -158,7 +158,8 @@ fn prize(target: &Target) -> Option<Prize> {
         _ if field.id == FieldId::Ip6Next => Prize::Header(Implies::Ip, key::PROTO as u16),
         Place::Key { bit, .. } => Prize::Header(field.info().implies, bit / 8),
         Place::AnyOption | Place::Option(_) | Place::NamedOption => Prize::Options,
-        Place::Payload(_) => Prize::Payload,
+        // Nothing writes it.
+        Place::Payload(_) | Place::Connection => Prize::Payload,
     };
     match target {
         Target::Mod(field, _) | Target::Map(field, _) | Target::Shuffle(field, _) | Target::Lb(field, ..) => {

@@ -13,7 +13,9 @@ use crate::setting::Setting;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-pub use connections::{ConnectionSettings, NatFiltering, Pickup, Timeouts};
+pub use connections::{
+    ConnectionSettings, InvalidPackets, NatFiltering, Pickup, PortsPerHost, Timeouts, Zone,
+};
 
 /// Rules, settings and port switches. A copy shares the rules, so that it is cheap, and so is a change to it.
 #[derive(Clone, Debug, Default)]

@@ -350,7 +350,7 @@ impl Walk {
                 }
             }
             State::Field(info) => match info.values {
-                ValueKind::Port => return vec![Expect::Value(info), Expect::Cond(info)],
+                ValueKind::Port | ValueKind::State => return vec![Expect::Value(info), Expect::Cond(info)],
                 ValueKind::Nothing if info.id == FieldId::TcpOpt => expects.push(Expect::OptionKind),
                 ValueKind::Nothing => {}
                 _ => expects.extend([Expect::Value(info), Expect::Cond(info)]),

@@ -170,6 +170,7 @@ fn term_values(term: &TermInfo) -> String {
 fn title(group: Group) -> &'static str {
     match group {
         Group::Port => "Ports of mmb",
+        Group::Connection => "Connections",
         Group::Link => "Link layer",
         Group::Ip => "Any IP packet",
         Group::Ip4 => "IPv4",
@@ -220,6 +221,7 @@ fn values(info: &FieldInfo) -> String {
         }
         ValueKind::OptionData(None) => "a number of up to 8 bytes, or bytes".to_owned(),
         ValueKind::Bytes => "bytes".to_owned(),
+        ValueKind::State => "states (below)".to_owned(),
         ValueKind::Nothing => "none".to_owned(),
     }
 }
@@ -234,6 +236,7 @@ fn place(info: &FieldInfo) -> String {
                 _ => String::new(),
             }
         }
+        Place::Connection => String::new(),
         Place::AnyOption => "options area".to_owned(),
         Place::Option(kind) => format!("option {kind}"),
         Place::NamedOption => "option KIND".to_owned(),
@@ -270,7 +273,7 @@ fn about(implies: Implies) -> &'static str {
 
 fn alone(info: &FieldInfo) -> String {
     match (info.alone, info.values) {
-        (_, ValueKind::Port) => "needs a value".to_owned(),
+        (_, ValueKind::Port | ValueKind::State) => "needs a value".to_owned(),
         (Alone::Protocol, _) => match info.implies {
             Implies::Frame => "any frame".to_owned(),
             implies => format!("any {} packet", about(implies)),

@@ -4,7 +4,7 @@
 //! of one subject begin alike and stand together.
 
 use crate::phrase;
-use crate::policy::{NatFiltering, Pickup, Poll, Settings};
+use crate::policy::{InvalidPackets, NatFiltering, Pickup, Poll, PortsPerHost, Settings, Zone};
 use crate::value;
 
 /// One setting. Its value is a number; of words, the place of the word.
@@ -30,6 +30,8 @@ pub enum Values {
     Seconds(u32, u32),
     /// One of these words; each with a line of help.
     Words(&'static [(&'static str, &'static str)]),
+    /// This word, which is 0, or a number from 1 to this one.
+    WordOr(&'static [(&'static str, &'static str); 1], u32),
 }
 
 /// The longest timeout: a week.
@@ -81,7 +83,7 @@ pub static SETTINGS: &[SettingInfo] = &[
     SettingInfo {
         name: "conn max",
         values: Values::Number(1, 100_000_000),
-        help: "the most connections at once; beyond, half-open and closed ones make room, and where there are none new ones are refused \
+        help: "the most connections at once; beyond, closed and then half-open ones make room, and where there are none new ones are refused \
                (conn-full)",
         get: |settings| settings.connections.max,
         put: |settings, n| settings.connections.max = n,
@@ -89,13 +91,50 @@ pub static SETTINGS: &[SettingInfo] = &[
     SettingInfo {
         name: "conn pickup",
         values: Values::Words(&[
-            ("loose", "any segment may: connections from before a start of mmb go on"),
+            ("loose", "data and acknowledgements may too: connections from before a start of mmb go on"),
             ("strict", "only a SYN may; others are dropped (conn-not-syn)"),
         ]),
         help: "which TCP segments may begin a connection",
         get: |settings| settings.connections.pickup as u32,
         put: |settings, n| settings.connections.pickup = nth(&Pickup::ALL, n),
     },
+    SettingInfo {
+        name: "conn per-source",
+        values: Values::WordOr(&[("off", "no limit")], 100_000_000),
+        help: "the most connections that one source address begins, over all workers, counted from when this is set; IPv6 \
+               addresses are counted by their first 64 bits; beyond, new ones are refused (conn-per-source)",
+        get: |settings| settings.connections.per_source.unwrap_or(0),
+        put: |settings, n| settings.connections.per_source = Some(n).filter(|n| *n > 0),
+    },
+    SettingInfo {
+        name: "conn invalid",
+        values: Values::Words(&[
+            ("pass", "they pass and change nothing"),
+            ("drop", "they are dropped (conn-invalid)"),
+        ]),
+        help: "what becomes of packets that a connection's state does not allow: out of window, with TCP flags that no end sends, with a \
+               wrong checksum where the state would change, or what begins no connection where a stateful rule would make one",
+        get: |settings| settings.connections.invalid as u32,
+        put: |settings, n| settings.connections.invalid = nth(&InvalidPackets::ALL, n),
+    },
+    SettingInfo {
+        name: "conn zone",
+        values: Values::Words(&[
+            (
+                "vlan",
+                "each VLAN of a wire for itself: packets of a connection have the same outermost two VLAN identifiers",
+            ),
+            ("wire", "each wire for itself: tags do not count"),
+        ]),
+        help: "where connections do not meet, though their addresses and ports be the same",
+        get: |settings| settings.connections.zone as u32,
+        put: |settings, n| settings.connections.zone = nth(&Zone::ALL, n),
+    },
+    switch!(
+        "conn same-port",
+        same_port,
+        "whether replies may come in by the port that a connection's first packet came in by (routers with one arm)"
+    ),
     timeout!("timeout tcp-syn", tcp_syn, "TCP that is being opened"),
     timeout!("timeout tcp-established", tcp_established, "TCP that is open"),
     timeout!("timeout tcp-fin", tcp_fin, "TCP that one end or both are closing"),
@@ -115,6 +154,23 @@ pub static SETTINGS: &[SettingInfo] = &[
         help: "who may send to an outside address and port that a translation gave (RFC 4787 REQ-8)",
         get: |settings| settings.connections.nat_filtering as u32,
         put: |settings, n| settings.connections.nat_filtering = nth(&NatFiltering::ALL, n),
+    },
+    SettingInfo {
+        name: "nat ports-per-host",
+        values: Values::WordOr(
+            &[("share", "64 or a 256th of the ports, and beyond that no more than are still free")],
+            65_536,
+        ),
+        help: "the most ports of a protocol that one inside address holds of the pool that a rule maps to (RFC 6888 REQ-4); \
+               beyond, its new connections are refused (nat-host-limit)",
+        get: |settings| match settings.connections.nat_ports_per_host {
+            PortsPerHost::Share => 0,
+            PortsPerHost::AtMost(most) => most,
+        },
+        put: |settings, n| {
+            settings.connections.nat_ports_per_host =
+                if n == 0 { PortsPerHost::Share } else { PortsPerHost::AtMost(n) };
+        },
     },
     switch!(
         "nat parity",
@@ -158,14 +214,19 @@ impl Setting {
 
     /// The new value as a number, unless it is a word.
     pub fn number(&self) -> Option<u32> {
-        self.info().words().is_empty().then_some(self.value)
+        self.word().is_none().then_some(self.value)
     }
 
     /// The new value as it is written.
     pub fn value(&self) -> String {
-        match self.info().words() {
-            [] => self.value.to_string(),
-            words => nth(words, self.value).0.to_owned(),
+        self.word().map_or_else(|| self.value.to_string(), str::to_owned)
+    }
+
+    fn word(&self) -> Option<&'static str> {
+        match self.info().values {
+            Values::Words(words) => Some(nth(words, self.value).0),
+            Values::WordOr([(word, _)], _) if self.value == 0 => Some(word),
+            Values::WordOr(..) | Values::Number(..) | Values::Seconds(..) => None,
         }
     }
 
@@ -187,6 +248,7 @@ impl SettingInfo {
     pub fn words(&self) -> &'static [(&'static str, &'static str)] {
         match self.values {
             Values::Words(words) => words,
+            Values::WordOr(word, _) => word,
             Values::Number(..) | Values::Seconds(..) => &[],
         }
     }
@@ -195,10 +257,9 @@ impl SettingInfo {
     pub(crate) fn read(&'static self, text: &str) -> Option<Setting> {
         let value = match self.values {
             Values::Words(words) => words.iter().position(|(word, _)| *word == text)? as u32,
-            Values::Number(least, most) | Values::Seconds(least, most) => {
-                let n = u32::try_from(value::number(text).ok()?).ok()?;
-                (least..=most).contains(&n).then_some(n)?
-            }
+            Values::WordOr([(word, _)], _) if *word == text => 0,
+            Values::WordOr(_, most) => number_within(text, 1, most)?,
+            Values::Number(least, most) | Values::Seconds(least, most) => number_within(text, least, most)?,
         };
         Some(Setting { row: self.row()?, value })
     }
@@ -208,12 +269,18 @@ impl SettingInfo {
     }
 }
 
+fn number_within(text: &str, least: u32, most: u32) -> Option<u32> {
+    let n = u32::try_from(value::number(text).ok()?).ok()?;
+    (least..=most).contains(&n).then_some(n)
+}
+
 impl Values {
     /// What may be written, in words.
     pub fn describe(&self) -> String {
         match self {
             Values::Number(least, most) => format!("{least} to {most}"),
             Values::Seconds(least, most) => format!("{least} to {most} seconds"),
+            Values::WordOr([(word, _)], most) => format!("{word} or 1 to {most}"),
             Values::Words(words) => {
                 let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
                 match words.split_last() {
@@ -270,6 +337,7 @@ mod tests {
                 vec![least.to_string(), most.to_string()]
             }
             Values::Words(words) => words.iter().map(|(word, _)| (*word).to_owned()).collect(),
+            Values::WordOr([(word, _)], most) => vec![(*word).to_owned(), 1.to_string(), most.to_string()],
         };
         text.iter().map(|text| info.read(text).expect("one of its values")).collect()
     }
@@ -301,6 +369,10 @@ mod tests {
                 assert_eq!(info.read(&(least - 1).to_string()), None);
                 assert_eq!(info.read(&(most + 1).to_string()), None);
                 assert_eq!(info.read(&format!("{most:#x}")), info.read(&most.to_string()));
+            }
+            if let Values::WordOr(_, most) = info.values {
+                assert_eq!(info.read("0"), None, "the word stands for it");
+                assert_eq!(info.read(&(most + 1).to_string()), None);
             }
         }
     }

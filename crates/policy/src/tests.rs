@@ -72,7 +72,8 @@ fn rules_are_drawn_over_the_whole_language() {
             _ => None,
         }));
     }
-    for info in crate::FIELDS {
+    // What a packet is to connections does not stand in it.
+    for info in crate::FIELDS.iter().filter(|info| info.id != crate::FieldId::Ct) {
         assert!(matched.contains(&(info.id, false)) && matched.contains(&(info.id, true)), "{}", info.name);
         assert_eq!(written.contains(&info.id), !matches!(info.writable, Writable::No(_)), "{}", info.name);
     }

@@ -66,6 +66,9 @@ pub(crate) fn item(info: &FieldInfo, word: &str) -> Result<Read, Refusal> {
         Err(other) => return Err(other),
         Ok(n) => return Ok(plain(NumberItem::One(n))),
     };
+    if info.values == ValueKind::State {
+        return Err(Refusal::Unknown);
+    }
     // Names may contain dashes: the first dash with a value on both sides makes the range.
     let mut refusal = first;
     for (at, _) in word.match_indices('-').take(MOST_DASHES + 1) {
@@ -93,6 +96,7 @@ fn single(info: &FieldInfo, word: &str) -> Result<u128, Refusal> {
             Err(_) if word.parse::<Ipv4Addr>().is_ok() => Err(Refusal::Ip4ForIp6),
             Err(_) => Err(Refusal::Unknown),
         },
+        ValueKind::State => info.names.value(word).map(u128::from).ok_or(Refusal::Unknown),
         _ => match info.names.value(word) {
             Some(value) => Ok(value.into()),
             None => match number(word)? {
@@ -166,6 +170,7 @@ pub(crate) fn expectation(info: &FieldInfo) -> String {
         (ValueKind::Ip4, _) => "an IPv4 address, prefix or range".to_owned(),
         (ValueKind::Ip6, _) => "an IPv6 address, prefix or range".to_owned(),
         (ValueKind::Port, _) => "the name of a port".to_owned(),
+        (ValueKind::State, _) => "`new`, `established`, `related`, `reply` or `invalid`".to_owned(),
         (ValueKind::Bytes, _) => "a \"text\" or |bytes|".to_owned(),
         (ValueKind::OptionData(_), None) => "|bytes|".to_owned(),
         (ValueKind::OptionData(_), Some(max)) => format!("a number 0 to {max}, a \"text\" or |bytes|"),

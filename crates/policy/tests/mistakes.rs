@@ -266,10 +266,20 @@ const TABLE: &[(&str, &[&str])] = &[
         &["10: `spinn` is no value of `poll`; expected adaptive or spin; did you mean `spin`?"],
     ),
     ("set ip6-max-headers 65", &["21: `65` is no value of `ip6-max-headers`; expected 1 to 64"]),
-    ("set conn", &["9: the rest of the setting's name is missing behind `conn`; expected `max` or `pickup`"]),
+    (
+        "set conn",
+        &[
+            "9: the rest of the setting's name is missing behind `conn`; expected `max`, `pickup`, `per-source`, `invalid`, `zone` or `same-port`",
+        ],
+    ),
     ("set conn max", &["13: the value of `conn max` is missing; expected 1 to 100000000"]),
     ("set conn max 5 6", &["16: nothing more follows `set NAME VALUE`; expected the end of the command"]),
-    ("set conn mx 5", &["10: unknown setting `conn mx`; expected `max` or `pickup`; did you mean `max`?"]),
+    (
+        "set conn mx 5",
+        &[
+            "10: unknown setting `conn mx`; expected `max`, `pickup`, `per-source`, `invalid`, `zone` or `same-port`; did you mean `max`?",
+        ],
+    ),
     (
         "set timeout tcp-establishd 60",
         &["13: unknown setting `timeout tcp-establishd`; expected `tcp-syn`, `tcp-established`, `tcp-fin`, \

@@ -75,6 +75,7 @@ fn every_field_can_stand_in_a_rule() {
     for info in FIELDS {
         let constraint = match info.values {
             ValueKind::Port => format!("{} lan", info.name),
+            ValueKind::State => format!("{} new", info.name),
             _ => info.name.replace("KIND", "22"),
         };
         let line = format!("add {constraint} drop");

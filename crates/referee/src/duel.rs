@@ -11,6 +11,7 @@ use mmb_engine::{
 };
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::{Policy, RuleId};
+use mmb_random::{Purpose, SeedTree};
 use mmb_rewrite::NotApplied;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -81,10 +82,17 @@ pub fn ports(mtu: u32) -> PortTable {
 impl Duel {
     /// Both with an empty policy.
     pub fn new(ports: PortTable, seed: u64) -> Duel {
-        let (engine, mut workers) = Engine::new(ports.clone(), 1, seed);
+        let (engine, mut workers) = Engine::new(ports.clone(), 1, &SeedTree::repeatable(seed));
         let worker = workers.remove(0);
         let tally = Tally { ports: vec![PortCount::default(); ports.0.len()], ..Tally::default() };
-        Duel { engine, worker, ports, policy: Policy::default(), random: Random::new(seed, 0), tally }
+        Duel {
+            engine,
+            worker,
+            ports,
+            policy: Policy::default(),
+            random: Random::new(SeedTree::repeatable(seed).of_worker(Purpose::DropShares, 0)),
+            tally,
+        }
     }
 
     /// Puts a policy in force on both sides.

@@ -23,6 +23,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "packet", run: packet },
     Target { name: "socket", run: socket },
     Target { name: "connections", run: connections },
+    Target { name: "errors", run: errors },
+    Target { name: "fragments", run: fragments },
+    Target { name: "state", run: state },
 ];
 
 /// Any text: the parser and all that completes and explains commands never panic; what parses prints as a text that
@@ -134,6 +137,27 @@ pub fn socket(data: &[u8]) {
 /// A script of packets, time and policies: see [`crate::connections`].
 pub fn connections(data: &[u8]) {
     if let Err(broken) = crate::connections::connections(data) {
+        panic!("{broken}");
+    }
+}
+
+/// ICMP errors about packets of connections: see [`crate::connections::errors`].
+pub fn errors(data: &[u8]) {
+    if let Err(broken) = crate::connections::errors(data) {
+        panic!("{broken}");
+    }
+}
+
+/// Pieces of datagrams in any order: see [`crate::connections::fragments`].
+pub fn fragments(data: &[u8]) {
+    if let Err(broken) = crate::connections::fragments(data) {
+        panic!("{broken}");
+    }
+}
+
+/// Files of connections: see [`crate::connections::state`].
+pub fn state(data: &[u8]) {
+    if let Err(broken) = crate::connections::state(data) {
         panic!("{broken}");
     }
 }

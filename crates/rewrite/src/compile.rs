@@ -77,7 +77,8 @@ impl Edit {
                 self.payloads.push(PayloadStep::new(info.implies, place, bytes));
             }
             // The checker gives bytes to options and payloads only, and numbers to everything but payloads.
-            (Place::Key { .. } | Place::AnyOption, _) | (Place::Payload(_), Write::Number(_)) => {}
+            (Place::Key { .. } | Place::AnyOption | Place::Connection, _)
+            | (Place::Payload(_), Write::Number(_)) => {}
         }
     }
 }

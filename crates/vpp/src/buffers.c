@@ -20,11 +20,10 @@ vlib_node_function_t mmb_rs_ip6_classify, mmb_rs_ip6_handed, mmb_rs_ip6_rewrite;
 /* The longest line of a trace. */
 #define MMB_TRACE_TEXT 1024
 
-/* Where the way of an interface's packets goes on that VPP forgot: what a held packet takes up again. */
+/* What a held packet takes up again. Where it goes on among the interface's features is not of it: these may change meanwhile. */
 typedef struct
 {
   u32 flags;
-  u32 current_config_index;
   u32 opaque[10];
   u32 opaque2[14];
 } mmb_way_t;
@@ -62,6 +61,11 @@ static u8 *mmb_format_trace (u8 *s, va_list *args);
     .runs_after = VNET_FEATURES (#ip "-full-reassembly-feature"),             \
     .runs_before = VNET_FEATURES (#ip "-sv-reassembly-feature",               \
 				  #ip "-lookup"),                             \
+  };                                                                          \
+  VNET_FEATURE_INIT (mmb_##ip##_multicast_feature, static) = {                \
+    .arc_name = #ip "-multicast",                                             \
+    .node_name = #ip "-mmb-classify",                                         \
+    .runs_before = VNET_FEATURES (#ip "-mfib-forward-lookup"),                \
   };
 
 MMB_NODES (ip4)
@@ -89,9 +93,60 @@ mmb_name_errors (void)
 /* By family: IPv4, IPv6. */
 static u32 mmb_queues[2];
 
+/* mmb's place on an arc. */
+typedef struct
+{
+  u8 arc;
+  u32 feature;
+} mmb_arc_t;
+
+/* By family, and by whether packets go to many. */
+static mmb_arc_t mmb_arcs[2][2];
+
+static mmb_arc_t
+mmb_find_arc (const char *arc, const char *node)
+{
+  u8 index = vnet_get_feature_arc_index (arc);
+  return (mmb_arc_t){ index, vnet_get_feature_index (index, node) };
+}
+
+/* Where packets of an interface go on that are at mmb's node of an arc: their place in VPP's configuration, as the interface's
+ * features are now; ~0 if mmb is none of them. What a buffer itself says of that holds only until its thread lets VPP change features:
+ * the configuration that it means may be freed then. */
+u32
+mmb_shim_place (u32 family, u32 multicast, u32 sw_if_index)
+{
+  mmb_arc_t *mine = &mmb_arcs[family][multicast];
+  vnet_feature_config_main_t *fcm = vnet_get_feature_arc_config_main (mine->arc);
+  if (!fcm || sw_if_index >= vec_len (fcm->config_index_by_sw_if_index) ||
+      !vnet_have_features (mine->arc, sw_if_index))
+    return ~0;
+  u32 place = fcm->config_index_by_sw_if_index[sw_if_index];
+  if (place == ~0)
+    return ~0;
+  vnet_config_main_t *cm = &fcm->config_main;
+  /* In front of a configuration stands which one it is. */
+  u32 *start = heap_elt_at_index (*vnet_get_config_heap (cm), place);
+  vnet_config_t *config = pool_elt_at_index (cm->config_pool, start[-1]);
+  vnet_config_feature_t *f;
+  vec_foreach (f, config->features)
+    {
+      /* Which node the feature is, then what it is told. */
+      place++;
+      if (f->feature_index == mine->feature)
+	return place;
+      place += vec_len (f->feature_config);
+    }
+  return ~0;
+}
+
 static clib_error_t *
 mmb_make_queues (vlib_main_t *vm)
 {
+  mmb_arcs[0][0] = mmb_find_arc ("ip4-unicast", "ip4-mmb-classify");
+  mmb_arcs[0][1] = mmb_find_arc ("ip4-multicast", "ip4-mmb-classify");
+  mmb_arcs[1][0] = mmb_find_arc ("ip6-unicast", "ip6-mmb-classify");
+  mmb_arcs[1][1] = mmb_find_arc ("ip6-multicast", "ip6-mmb-classify");
   mmb_queues[0] = vlib_frame_queue_main_init (mmb_ip4_handed_node.index, 0);
   mmb_queues[1] = vlib_frame_queue_main_init (mmb_ip6_handed_node.index, 0);
   return 0;
@@ -203,17 +258,16 @@ mmb_shim_moved (vlib_buffer_t *b, i32 moved, i32 grown)
     vnet_buffer2 (b)->gso_l4_hdr_sz += grown;
 }
 
-/* Remembers how a packet's way goes on. */
+/* Remembers of a packet what its bytes do not tell. */
 void
 mmb_shim_leave (vlib_buffer_t *b, mmb_way_t *way)
 {
   way->flags = b->flags & ~VLIB_BUFFER_FLAGS_ALL;
-  way->current_config_index = b->current_config_index;
   clib_memcpy_fast (way->opaque, b->opaque, sizeof (way->opaque));
   clib_memcpy_fast (way->opaque2, b->opaque2, sizeof (way->opaque2));
 }
 
-/* A buffer, or a chain, of these bytes, which goes on where another left; returns 0 if there is none. */
+/* A buffer, or a chain, of these bytes, like another that they came in; returns 0 if there is none. */
 int
 mmb_shim_return (vlib_main_t *vm, const mmb_way_t *way, u8 *bytes, u32 count,
 		 u32 *index)
@@ -224,7 +278,6 @@ mmb_shim_return (vlib_main_t *vm, const mmb_way_t *way, u8 *bytes, u32 count,
   b->flags |= way->flags & ~VNET_BUFFER_F_L2_HDR_OFFSET_VALID &
 	      ~VNET_BUFFER_F_L3_HDR_OFFSET_VALID &
 	      ~VNET_BUFFER_F_L4_HDR_OFFSET_VALID & ~VNET_BUFFER_F_OFFLOAD;
-  b->current_config_index = way->current_config_index;
   clib_memcpy_fast (b->opaque, way->opaque, sizeof (way->opaque));
   clib_memcpy_fast (b->opaque2, way->opaque2, sizeof (way->opaque2));
   u32 last = *index;

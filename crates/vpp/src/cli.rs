@@ -6,7 +6,8 @@
 
 use crate::lines::Lines;
 use crate::runtime::Runtime;
-use crate::sys::{ClientDid, Main};
+use crate::sys::{ClientDid, Level, Main};
+use crate::typed;
 use mmb_client::{Errand, Failed, Gone, Misuse, Sink, Task};
 use mmb_policy::verb::COMMANDS;
 use std::sync::Arc;
@@ -63,19 +64,31 @@ pub(crate) fn add_commands(main: Main) -> Result<(), String> {
     Ok(())
 }
 
-/// Carries out the command of that number in the table of commands, with what was typed behind it.
+/// Carries out the command of that number in the table of commands, with what was typed behind it. What is wrong with one of a script
+/// is told in VPP's log as well.
 ///
 /// # Errors
 /// What is wrong with it, in VPP's form: VPP puts the command's words before it.
-pub(crate) fn run(main: Main, number: usize, rest: &str) -> Result<(), String> {
-    let runtime = Runtime::running().ok_or("mmb has not started")?;
+pub(crate) fn run_logged(main: Main, number: usize, rest: &[u8]) -> Result<(), String> {
+    let script = main.is_script();
     let verb = COMMANDS.get(number).map_or("", |info| info.name);
+    let done = typed::line(rest, verb).and_then(|rest| run(main, verb, &rest));
+    if let Err(why) = &done
+        && script
+    {
+        main.log(Level::Error, &format!("mmb {verb} {}: {why}", String::from_utf8_lossy(rest)));
+    }
+    done
+}
+
+fn run(main: Main, verb: &str, rest: &str) -> Result<(), String> {
+    let runtime = Runtime::running().ok_or("mmb has not started")?;
     let errand = Errand::from_line(&format!("{verb} {rest}")).map_err(|Misuse(what)| what)?;
     let watches = matches!(errand.task, Task::Monitor(_));
     if watches && !main.may_suspend() {
         return Err(format!("VPP would stand still meanwhile; {}", elsewhere(runtime)));
     }
-    if verb == "show" {
+    if matches!(verb, "show" | "enable" | "apply") {
         runtime.interfaces.look(main);
     }
     if watches {

@@ -4,7 +4,6 @@
 //! mmb {
 //!     policy /etc/vpp/policy.mmb
 //!     socket /run/vpp/mmb.sock
-//!     seed 1
 //! }
 //! ```
 
@@ -17,8 +16,6 @@ pub(crate) struct Config {
     pub(crate) policy: Option<PathBuf>,
     /// Where clients find it.
     pub(crate) socket: Socket,
-    /// What makes drops by chance and ports of translations repeatable.
-    pub(crate) seed: Option<u64>,
 }
 
 /// The control socket.
@@ -37,14 +34,17 @@ pub(crate) enum Socket {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConfigError {
     /// A word that means nothing here.
-    #[error("unknown input '{0}'; the section mmb knows: policy FILE, socket PATH, no-socket, seed N")]
+    #[error("unknown input '{0}'; the section mmb knows: policy FILE, socket PATH, no-socket")]
     Unknown(String),
     /// A word ends the section that something has to follow.
     #[error("{0} is missing behind '{1}'")]
     Missing(&'static str, &'static str),
-    /// A seed that is no number.
-    #[error("'seed {0}': a seed is a number from 0 to 18446744073709551615")]
-    Seed(String),
+    /// What is random in a VPP is not to be repeated.
+    #[error(
+        "'seed' is not taken any more: whoever knows it knows all ports and sequence numbers that mmb will choose; remove it \
+         ('mmb replay --seed' repeats what is random)"
+    )]
+    Seed,
     /// Something is said twice, or once more in another way.
     #[error("'{0}' says again what was said before")]
     Twice(&'static str),
@@ -56,7 +56,7 @@ impl Config {
     /// # Errors
     /// The first word that is wrong.
     pub(crate) fn parse(text: &str) -> Result<Config, ConfigError> {
-        let (mut policy, mut socket, mut seed) = (None, None, None);
+        let (mut policy, mut socket) = (None, None);
         let mut words = text.split_ascii_whitespace();
         while let Some(word) = words.next() {
             match word {
@@ -69,15 +69,11 @@ impl Config {
                     once(&mut socket, Socket::At(PathBuf::from(path)), "socket")?;
                 }
                 "no-socket" => once(&mut socket, Socket::Off, "no-socket")?,
-                "seed" => {
-                    let number = words.next().ok_or(ConfigError::Missing("a number", "seed"))?;
-                    let number = number.parse().map_err(|_| ConfigError::Seed(number.to_owned()))?;
-                    once(&mut seed, number, "seed")?;
-                }
+                "seed" => return Err(ConfigError::Seed),
                 other => return Err(ConfigError::Unknown(other.to_owned())),
             }
         }
-        Ok(Config { policy, socket: socket.unwrap_or_default(), seed })
+        Ok(Config { policy, socket: socket.unwrap_or_default() })
     }
 }
 

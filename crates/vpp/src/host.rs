@@ -1,27 +1,29 @@
 //! VPP as the control side's clients see it.
 
-use crate::interfaces::{Here, Interfaces};
+use crate::interfaces::{self, Here, Interfaces};
 use crate::runtime::Runtime;
-use mmb_control::{Host, PortStatus, WorkerStatus};
+use crate::unfit;
+use mmb_control::{Host, PortStatus, Unfit, WorkerStatus};
 use mmb_policy::policy::Poll;
+use mmb_policy::{Policy, RuleChange, Rules};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 /// Tells about VPP's interfaces and threads, and has interfaces enabled.
 pub(crate) struct VppHost {
     interfaces: Arc<Interfaces>,
-    threads: usize,
-    /// By thread, once they run.
+    workers: usize,
+    /// By worker, once they run.
     cores: Arc<OnceLock<Vec<Option<u32>>>>,
 }
 
 impl VppHost {
     pub(crate) fn new(
         interfaces: &Arc<Interfaces>,
-        threads: usize,
+        workers: usize,
         cores: &Arc<OnceLock<Vec<Option<u32>>>>,
     ) -> VppHost {
-        VppHost { interfaces: Arc::clone(interfaces), threads, cores: Arc::clone(cores) }
+        VppHost { interfaces: Arc::clone(interfaces), workers, cores: Arc::clone(cores) }
     }
 }
 
@@ -31,7 +33,8 @@ impl Host for VppHost {
             .interfaces
             .here()
             .into_iter()
-            .map(|(number, here)| (here.facts.name.clone(), (number, here)))
+            .filter(|(_, here)| !here.shadowed())
+            .map(|(number, here)| (here.name.clone(), (number, here)))
             .collect();
         let status = |name: String| match here.get(&name) {
             Some((number, here)) => status(*number, here),
@@ -51,19 +54,51 @@ impl Host for VppHost {
         }
     }
 
+    fn check(&self, before: &Policy, after: &Policy) -> Result<(), Unfit> {
+        if let Some((why, word)) = unfit::setting(&before.settings, &after.settings) {
+            return Err(Unfit { what: format!("set {word}: {why}"), word: word.to_owned() });
+        }
+        for change in Rules::diff(&before.rules, &after.rules) {
+            if let RuleChange::Added(rule) = change
+                && let Some((why, word)) = unfit::rule(&rule)
+            {
+                let number = rule.id.map_or(0, |id| id.0);
+                return Err(Unfit {
+                    what: format!("rule {number}: `{word}` means nothing in VPP: {why}"),
+                    word: word.to_owned(),
+                });
+            }
+        }
+        let enabled = |policy: &Policy, name: &str| policy.ports.get(name) == Some(&true);
+        let new = |name: &&String| enabled(after, name) && !enabled(before, name);
+        match after.ports.keys().filter(new).find(|name| self.interfaces.is_bridged(name)) {
+            Some(name) => {
+                Err(Unfit { what: format!("enable {name}: {}", interfaces::BRIDGED), word: name.clone() })
+            }
+            None => Ok(()),
+        }
+    }
+
     fn workers(&self) -> Vec<WorkerStatus> {
         let cores = self.cores.get();
-        let core = |thread| cores.and_then(|cores| cores.get(thread).copied().flatten());
-        (0..self.threads).map(|thread| WorkerStatus { worker: thread as u16, core: core(thread) }).collect()
+        let core = |worker| cores.and_then(|cores| cores.get(worker).copied().flatten());
+        (0..self.workers).map(|worker| WorkerStatus { worker: worker as u16, core: core(worker) }).collect()
     }
 }
 
 /// An interface; VPP counts what it lost by itself.
-fn status(number: u32, Here { facts, .. }: &Here) -> PortStatus {
+fn status(number: u32, Here { facts, name, .. }: &Here) -> PortStatus {
     let mac = |mac: [u8; 6]| mac.map(|byte| format!("{byte:02x}")).join(":");
+    let mut device = format!("sw_if_index {number}");
+    if facts.name != *name {
+        device.push_str(&format!(", {} in VPP", facts.name));
+    }
+    if facts.bridged {
+        device.push_str(", bridged: no rule sees it");
+    }
     PortStatus {
-        name: facts.name.clone(),
-        device: format!("sw_if_index {number}"),
+        name: name.clone(),
+        device,
         driver: facts.driver.clone(),
         mac: facts.mac.map_or_else(|| "-".to_owned(), mac),
         mtu: facts.mtu,

@@ -1,10 +1,11 @@
 //! The interfaces that VPP has: which ports they are, and whether mmb's nodes are in the way of their packets.
 //!
 //! In VPP an interface is mmb's only once it is enabled. What a policy says of names may be said before there is an interface of
-//! that name, and stays when it goes; [`Interfaces::reconcile`] has VPP do what is said, whenever either changes. Clients' threads
+//! that name, and stays when it goes. An interface that is enabled keeps the name that rules know it by when VPP calls it otherwise: it
+//! must not lose its rules by that. [`Interfaces::reconcile`] has VPP do what is said, whenever either changes. Clients' threads
 //! say and look, VPP's main thread does the rest; the locks are held for a few lines each.
 
-use crate::ports::Ports;
+use crate::ports::{NO_PORT, Ports};
 use crate::runtime::Runtime;
 use crate::sys::{Interface, Level, Main};
 use std::collections::BTreeMap;
@@ -13,6 +14,10 @@ use std::time::Duration;
 
 /// How long whoever says something waits until VPP has done it. VPP looks twenty times a second.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Why an interface of a bridge is not enabled.
+pub(crate) const BRIDGED: &str = "its packets are bridged by VPP, and rules see only packets that VPP routes; enable the bridge's BVI, \
+                                  or take the interface out of the bridge";
 
 /// What is known of VPP's interfaces.
 pub(crate) struct Interfaces {
@@ -29,6 +34,10 @@ pub(crate) struct Interfaces {
 pub(crate) struct Here {
     /// How VPP saw it last.
     pub(crate) facts: Interface,
+    /// What rules call it: VPP's name for it, or the one that it had when it was enabled.
+    pub(crate) name: String,
+    /// Rules mean another interface by that name, which VPP calls otherwise now. This one is none of theirs.
+    shadowed: bool,
     /// mmb's nodes are in its packets' way.
     on: bool,
 }
@@ -67,6 +76,11 @@ impl Interfaces {
         lock(&self.here).clone()
     }
 
+    /// Whether there is an interface that rules call so, and that is bridged.
+    pub(crate) fn is_bridged(&self, name: &str) -> bool {
+        lock(&self.here).values().any(|here| here.name == name && here.facts.bridged)
+    }
+
     /// Says which interfaces are to be enabled.
     pub(crate) fn say(&self, said: &BTreeMap<String, bool>) {
         let mut orders = lock(&self.orders);
@@ -93,7 +107,7 @@ impl Interfaces {
         };
         let mut refused = Vec::new();
         for (&number, here) in lock(&self.here).iter_mut() {
-            let on = wanted.get(&here.facts.name) == Some(&true);
+            let on = !here.shadowed && wanted.get(&here.name) == Some(&true);
             if on == here.on {
                 continue;
             }
@@ -101,7 +115,7 @@ impl Interfaces {
                 Ok(()) => here.on = on,
                 Err(why) => {
                     let what = if on { "enable" } else { "disable" };
-                    refused.push(format!("{what} {}: {why}", here.facts.name));
+                    refused.push(format!("{what} {}: {why}", here.name));
                 }
             }
         }
@@ -119,22 +133,60 @@ impl Interfaces {
     fn came(&self, main: Main, number: u32) {
         let Some(facts) = main.interface(number) else { return };
         let mut here = lock(&self.here);
-        let known = here.get(&number);
-        let on = known.is_some_and(|known| known.on);
-        if known.is_none_or(|known| known.facts.name != facts.name) {
-            if self.ports.came(number, &facts.name).is_none() {
-                let what = format!("{}: too many interfaces; rules cannot name this one", facts.name);
+        let known = here.get(&number).cloned();
+        let on = known.as_ref().is_some_and(|known| known.on);
+        let name = known.as_ref().filter(|known| known.on).map_or(&facts.name, |known| &known.name).clone();
+        let shadowed = here.iter().any(|(&other, there)| other != number && there.name == name && there.on);
+        let now = Here { facts, name, shadowed, on };
+        let is_new =
+            known.as_ref().is_none_or(|known| (&known.name, known.shadowed) != (&now.name, shadowed));
+        if shadowed {
+            self.ports.went(number);
+        } else if is_new || self.ports.port_of(number) == NO_PORT {
+            let port = self.ports.came(number, &now.name);
+            if port.is_none() && is_new {
+                let what = format!("{}: too many interfaces; rules cannot name this one yet", now.name);
                 main.log(Level::Warning, &what);
             }
+        }
+        now.changes(known.as_ref()).iter().for_each(|change| main.log(Level::Warning, change));
+        if is_new {
             lock(&self.orders).given += 1;
         }
-        here.insert(number, Here { facts, on });
+        here.insert(number, now);
     }
 
     fn went(&self, number: u32) {
         // VPP takes the nodes out of the way by itself.
         lock(&self.here).remove(&number);
         self.ports.went(number);
+    }
+}
+
+impl Here {
+    /// Rules mean another interface by its name.
+    pub(crate) fn shadowed(&self) -> bool {
+        self.shadowed
+    }
+
+    /// What is remarkable about how an interface is now, beside how it was.
+    fn changes(&self, before: Option<&Here>) -> Vec<String> {
+        let Here { facts, name, shadowed, on } = self;
+        let mut changes = Vec::new();
+        let was = |of: fn(&Here) -> bool| before.is_some_and(of);
+        if *shadowed && !was(|before| before.shadowed) {
+            changes.push(format!("{name}: rules mean an interface by this name that was renamed; they see no packet of this one"));
+        }
+        if facts.name != *name && before.is_none_or(|before| before.facts.name != facts.name) {
+            changes.push(format!(
+                "{name} is called {} in VPP now; it stays enabled, and {name} in rules",
+                facts.name
+            ));
+        }
+        if *on && facts.bridged && !was(|before| before.on && before.facts.bridged) {
+            changes.push(format!("{name} is enabled, but {BRIDGED}"));
+        }
+        changes
     }
 }
 

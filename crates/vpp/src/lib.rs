@@ -23,6 +23,9 @@ mod nodes;
 mod ports;
 mod runtime;
 mod sys;
+mod threads;
+mod typed;
+mod unfit;
 
 // The macro takes nothing but a literal.
 const _: () = assert!(matches!(env!("CARGO_PKG_VERSION").as_bytes(), b"0.1.0"));

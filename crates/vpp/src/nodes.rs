@@ -9,10 +9,12 @@
 //!
 //! The first decides about a vector ([`decide`]), and leaves a number with each buffer that is to be rewritten; the second does
 //! that ([`rewrite`]). Packets of other threads' connections are handed over to `ip4-mmb-handed` there; fragments that came too early
-//! are held by the worker, and come as new buffers when they can go on. A frame that ends with a panic of ours is dropped.
+//! are held by the worker, and come as new buffers when they can go on. Both have waited while VPP may have changed an interface's
+//! features, so they are asked for anew. What a panic of ours leaves of a frame is dropped ([`contain`]).
 
 mod buffer;
 mod chain;
+mod contain;
 mod counters;
 mod decide;
 mod graph;
@@ -55,5 +57,5 @@ pub(crate) fn tick(vm: &MainRef) -> usize {
     seat.notes.iter_mut().for_each(Notes::clear);
     seat.worker.process(runtime.now_ns(), &Tsc, &mut [], &mut []);
     decide::count_lost(&mut seat.worker, vm);
-    decide::give_out(runtime, &mut seat, vm)
+    decide::give_out(runtime, seat, vm)
 }

@@ -1,12 +1,13 @@
 //! VPP's interfaces as the engine's ports.
 //!
 //! Rules name interfaces, and VPP gives the number of an interface that went to the next one that comes. So a *name* has a port
-//! number, for ever, whether an interface of that name is there or not; and the numbers of the interfaces that are there lead to
-//! the ports. The table of names only grows, up to [`MOST`]. VPP's main thread writes; packet threads look a port up by its
+//! number, whether an interface of that name is there or not; and the numbers of the interfaces that are there lead to
+//! the ports. When [`MOST`] names were seen, those are forgotten that no interface and no rule has ([`Ports::recycle`]), and
+//! their numbers given again. VPP's main thread writes; packet threads look a port up by its
 //! interface, without a lock.
 
 use mmb_packet::PortId;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -30,8 +31,13 @@ pub(crate) struct Ports {
 
 #[derive(Default)]
 struct Names {
+    /// By number; empty where a name was forgotten.
     in_order: Vec<String>,
     numbers: HashMap<String, PortId>,
+    /// Numbers whose names were forgotten.
+    free: Vec<PortId>,
+    /// Counts names that were put in the place of others.
+    changes: u64,
 }
 
 impl Ports {
@@ -52,6 +58,33 @@ impl Ports {
         let port = self.reserve(name)?;
         place.store(port.0, Ordering::Relaxed);
         Some(port)
+    }
+
+    /// Whether there is no room for another name.
+    pub(crate) fn is_full(&self) -> bool {
+        let names = self.lock();
+        names.in_order.len() >= MOST && names.free.is_empty()
+    }
+
+    /// Forgets the names that no interface has and that nobody wants kept.
+    pub(crate) fn recycle(&self, is_kept: impl Fn(&str) -> bool) {
+        let mut names = self.lock();
+        let used: HashSet<u16> =
+            self.by_interface.iter().map(|place| place.load(Ordering::Relaxed)).collect();
+        let Names { in_order, numbers, free, changes } = &mut *names;
+        for (number, name) in (0u16..).zip(in_order) {
+            if !name.is_empty() && !used.contains(&number) && !is_kept(name) {
+                numbers.remove(name);
+                name.clear();
+                free.push(PortId(number));
+                *changes += 1;
+            }
+        }
+    }
+
+    /// How often a number was given to another name.
+    pub(crate) fn changes(&self) -> u64 {
+        self.lock().changes
     }
 
     /// The interface of that number is gone.
@@ -81,6 +114,12 @@ impl Ports {
 impl Names {
     fn reserve(&mut self, name: &str) -> Option<PortId> {
         if let Some(&port) = self.numbers.get(name) {
+            return Some(port);
+        }
+        if let Some(port) = self.free.pop() {
+            name.clone_into(&mut self.in_order[usize::from(port.0)]);
+            self.numbers.insert(name.to_owned(), port);
+            self.changes += 1;
             return Some(port);
         }
         if self.in_order.len() >= MOST {

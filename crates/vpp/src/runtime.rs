@@ -1,6 +1,6 @@
 //! The plugin's state: made when VPP reads its configuration, there for as long as VPP runs.
 //!
-//! Each thread of VPP, the main one among them, has a [`Seat`] with its worker of the engine. The lock of a seat is taken once a
+//! Each thread of VPP, the main one among them, has a [`Seat`] with its worker of the engine ([`Threads`]). The lock of a seat is taken once a
 //! vector and never contended: nobody but the thread itself takes it. Clients' threads change the policy behind the daemon's lock,
 //! which VPP's threads never take: whoever holds it may be compiling. What the control side needs done now and then, the keeper
 //! does, a thread of our own.
@@ -13,15 +13,19 @@ use crate::memory;
 use crate::nodes::seat::Seat;
 use crate::ports::{self, Ports};
 use crate::sys::{self, Level, Main};
+use crate::threads::Threads;
 use mmb_client::policy_file::{self, Unreadable};
 use mmb_client::{Errand, Failed, Gone, Runner, Sink};
 use mmb_control::{BindError, Client, ClientError, Daemon, Limits, Refusal, Server};
 use mmb_engine::{Engine, Forward, NoCycles, PortSpec};
+use mmb_packet::PortId;
 use mmb_policy::{Policy, Test};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -40,16 +44,19 @@ static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 /// Everything of mmb in this VPP.
 pub(crate) struct Runtime {
     started: Instant,
-    /// By thread.
+    pub(crate) threads: Threads,
+    /// By worker of the engine.
     seats: Box<[Mutex<Seat>]>,
     /// VPP's interfaces, and the ports that they are.
     pub(crate) interfaces: Arc<Interfaces>,
-    /// By thread, once they run.
+    /// By worker of the engine, once they run.
     cores: Arc<OnceLock<Vec<Option<u32>>>>,
     daemon: Arc<Mutex<Daemon>>,
     /// Until VPP ends.
     server: Mutex<Option<Server>>,
     socket: Option<PathBuf>,
+    /// How many names of ports the engine was told that took others' places.
+    renamed: AtomicU64,
 }
 
 /// Why VPP does not start with mmb.
@@ -73,6 +80,9 @@ pub(crate) enum StartError {
     /// The system gives no thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
+    /// The system gives no random numbers.
+    #[error(transparent)]
+    Entropy(#[from] mmb_control::entropy::NoEntropy),
     /// VPP has a command of ours already.
     #[error("{0}")]
     Command(String),
@@ -92,24 +102,26 @@ pub(crate) fn start(main: Main, section: &str) -> Result<(), StartError> {
     let interfaces = Arc::new(Interfaces::new());
     reserve_ports(&policy, &interfaces.ports);
     interfaces.look(main);
-    let threads = main.threads();
-    let seed = config.seed.unwrap_or_else(random_seed);
-    let (mut engine, workers) = Engine::with_room(ports::MOST, threads, seed);
+    let threads = Threads::new(main.threads());
+    let seeds = mmb_control::entropy::seed_tree()?;
+    let (mut engine, workers) = Engine::with_room(ports::MOST, threads.owning(), threads.others(), &seeds);
     for name in interfaces.ports.names(0) {
         engine.add_port(port(name));
     }
     let cores = Arc::default();
-    let host = VppHost::new(&interfaces, threads, &cores);
+    let host = VppHost::new(&interfaces, threads.all(), &cores);
     let daemon = Arc::new(Mutex::new(Daemon::new(engine, policy, Box::new(host))?));
     let (server, socket) = listen(main, config.socket, &daemon)?;
     let runtime = Runtime {
         started: Instant::now(),
+        threads,
         seats: workers.into_iter().map(|worker| Mutex::new(Seat::new(worker))).collect(),
         interfaces,
         cores,
         daemon,
         server: Mutex::new(Some(server)),
         socket,
+        renamed: AtomicU64::new(0),
     };
     cli::add_commands(main).map_err(StartError::Command)?;
     let runtime = RUNTIME.get_or_init(|| runtime);
@@ -130,7 +142,10 @@ pub(crate) fn look(main: Main, turn: u32) {
     if turn.is_multiple_of(TURNS_A_LOOK) {
         runtime.interfaces.look(main);
     }
-    runtime.cores.get_or_init(|| (0..runtime.seats.len()).map(|thread| main.core(thread)).collect());
+    runtime.cores.get_or_init(|| {
+        let core = |worker| main.core(usize::from(runtime.threads.thread(worker as u16)));
+        (0..runtime.seats.len()).map(core).collect()
+    });
     runtime.interfaces.keep_up(main);
 }
 
@@ -147,14 +162,14 @@ impl Runtime {
     /// If VPP has no such thread.
     #[inline]
     pub(crate) fn seat(&self, thread: u16) -> MutexGuard<'_, Seat> {
-        lock(&self.seats[usize::from(thread)])
+        lock(&self.seats[self.threads.worker(thread)])
     }
 
-    /// Has the first so many threads' workers do what is not about packets, while the threads cannot: VPP's main thread, which this
-    /// runs on, and workers that stand still.
+    /// Has the workers of the first so many threads do what is not about packets, while the threads cannot: VPP's main thread, which
+    /// this runs on, and workers that stand still.
     pub(crate) fn stand_in(&self, threads: usize) {
-        for seat in self.seats.iter().take(threads) {
-            lock(seat).worker.process(self.now_ns(), &NoCycles, &mut [], &mut []);
+        for thread in 0..threads.min(self.threads.all()) {
+            self.seat(thread as u16).worker.process(self.now_ns(), &NoCycles, &mut [], &mut []);
         }
     }
 
@@ -171,11 +186,26 @@ impl Runtime {
         }
     }
 
-    /// Makes interfaces that came known to the engine, so that rules may name them.
+    /// Makes interfaces that came known to the engine, so that rules may name them; and forgets names that nobody uses where there is no
+    /// room for others.
     fn meet_ports(&self) {
         let mut daemon = lock(&self.daemon);
+        let ports = &self.interfaces.ports;
+        if ports.is_full() {
+            let named = names_of_ports(daemon.policy());
+            ports.recycle(|name| named.contains(name));
+        }
+        let (names, changes) = (ports.names(0), ports.changes());
+        if self.renamed.swap(changes, Ordering::Relaxed) != changes {
+            for (number, name) in (0u16..).zip(&names) {
+                if daemon.engine().ports().0.get(usize::from(number)).is_some_and(|known| known.name != *name)
+                {
+                    daemon.rename_port(PortId(number), name);
+                }
+            }
+        }
         let known = daemon.engine().ports().0.len();
-        for name in self.interfaces.ports.names(known) {
+        for name in names.into_iter().skip(known) {
             daemon.add_port(port(name));
         }
     }
@@ -253,17 +283,22 @@ impl Sink for Told {
 /// Makes ports of the names that a policy uses: their interfaces may come later. Where there is no room, the engine refuses the
 /// policy.
 fn reserve_ports(policy: &Policy, ports: &Ports) {
-    let mut reserve = |name: &String| {
-        let _ = ports.reserve(name);
-    };
-    policy.ports.keys().for_each(&mut reserve);
+    for name in names_of_ports(policy) {
+        let _ = ports.reserve(&name);
+    }
+}
+
+/// The names of ports that a policy uses.
+fn names_of_ports(policy: &Policy) -> BTreeSet<String> {
+    let mut all: BTreeSet<String> = policy.ports.keys().cloned().collect();
     for rule in policy.rules.iter() {
         for constraint in &rule.matches {
             if let Test::Port(_, names) = &constraint.test {
-                names.iter().for_each(&mut reserve);
+                all.extend(names.iter().cloned());
             }
         }
     }
+    all
 }
 
 /// A port as the engine takes it: where packets go, VPP says.
@@ -309,9 +344,4 @@ fn unbound(daemon: &Arc<Mutex<Daemon>>) -> Server {
 /// vector begins the next one anew.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn random_seed() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

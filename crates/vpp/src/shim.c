@@ -15,6 +15,7 @@
 #include <vnet/devices/devices.h>
 #include <vnet/feature/feature.h>
 #include <vnet/interface_funcs.h>
+#include <vnet/l2/l2_input.h>
 
 /* Seconds between two looks of mmb-process at what is to be done. */
 #define MMB_PAUSE 0.05
@@ -227,6 +228,15 @@ mmb_in_process (const char *name)
   return !strncmp ((char *) node->name, name, strlen (name));
 }
 
+/* Whether the command that runs stands in a script: VPP has nobody to show its answer to, and puts it on its standard output. */
+int
+mmb_shim_is_script (void)
+{
+  vlib_main_t *vm = vlib_get_main ();
+  return !vlib_in_process_context (vm) ||
+	 !vlib_get_current_process (vm)->output_function;
+}
+
 /* Whether mmb_shim_suspend may be called: in a process that only carries commands out, and not while others wait behind a barrier. */
 int
 mmb_shim_may_suspend (void)
@@ -283,6 +293,7 @@ typedef struct
   u32 mtu;
   u8 link_up;
   u8 has_mac;
+  u8 bridged;
   u8 mac[6];
   u8 name[64];
   u8 driver[64];
@@ -313,6 +324,10 @@ mmb_shim_interface (u32 sw_if_index, mmb_interface_t *out)
       out->has_mac = 1;
       clib_memcpy (out->mac, hw->hw_address, sizeof (out->mac));
     }
+  l2_input_config_t *l2 = l2input_intf_config (sw_if_index);
+  /* What VPP itself takes in of a bridge by its BVI is routed. */
+  out->bridged = (l2_input_is_bridge (l2) && !l2_input_is_bvi (l2)) ||
+		 l2_input_is_xconnect (l2);
   u8 *name =
     format (0, "%U", format_vnet_sw_if_index_name, vnm, sw_if_index);
   mmb_text (out->name, sizeof (out->name), name);
@@ -336,13 +351,21 @@ mmb_shim_switch (u32 sw_if_index, int on)
 {
   vlib_main_t *vm = vlib_get_main ();
   vlib_worker_thread_barrier_sync (vm);
-  int error = mmb_feature ("ip4-unicast", "ip4-mmb-classify", sw_if_index, on);
-  if (!error)
+  static const char *const places[][2] = {
+    { "ip4-unicast", "ip4-mmb-classify" },
+    { "ip6-unicast", "ip6-mmb-classify" },
+    { "ip4-multicast", "ip4-mmb-classify" },
+    { "ip6-multicast", "ip6-mmb-classify" },
+  };
+  int error = 0, done;
+  for (done = 0; done < ARRAY_LEN (places); done++)
     {
-      error = mmb_feature ("ip6-unicast", "ip6-mmb-classify", sw_if_index, on);
+      error = mmb_feature (places[done][0], places[done][1], sw_if_index, on);
       if (error)
-	mmb_feature ("ip4-unicast", "ip4-mmb-classify", sw_if_index, !on);
+	break;
     }
+  while (error && done-- > 0)
+    mmb_feature (places[done][0], places[done][1], sw_if_index, !on);
   vlib_worker_thread_barrier_release (vm);
   return error;
 }

@@ -33,6 +33,7 @@ unsafe extern "C" {
         number: usize,
     ) -> *mut clib_error_t;
     fn mmb_shim_output(text: *const c_char);
+    fn mmb_shim_is_script() -> c_int;
     fn mmb_shim_may_suspend() -> c_int;
     fn mmb_shim_client_did() -> u32;
     fn mmb_shim_workers_stand_still() -> c_int;
@@ -49,6 +50,7 @@ struct RawInterface {
     mtu: u32,
     link_up: u8,
     has_mac: u8,
+    bridged: u8,
     mac: [u8; 6],
     name: [u8; NAME],
     driver: [u8; NAME],
@@ -78,6 +80,8 @@ pub(crate) struct Interface {
     pub(crate) mtu: u32,
     /// It is switched on, and so is its link.
     pub(crate) up: bool,
+    /// Its packets are bridged or cross-connected by their Ethernet addresses, and not routed.
+    pub(crate) bridged: bool,
 }
 
 /// What a client of VPP's command line did while its command runs.
@@ -133,7 +137,7 @@ impl Main {
         unsafe { mmb_shim_log(level as u32, text.as_ptr()) }
     }
 
-    /// Adds a command to VPP's command line, which [`cli::run`] carries out with `number`. No barrier stops the workers meanwhile.
+    /// Adds a command to VPP's command line, which the module `cli` carries out with `number`. No barrier stops the workers meanwhile.
     ///
     /// # Errors
     /// What VPP says: there is such a command already.
@@ -154,6 +158,12 @@ impl Main {
         let text = c_string(text);
         // SAFETY: as in `log`.
         unsafe { mmb_shim_output(text.as_ptr()) }
+    }
+
+    /// Whether the command that runs stands in a script, whose answers nobody may see.
+    pub(crate) fn is_script(self) -> bool {
+        // SAFETY: reads the state of the main thread.
+        unsafe { mmb_shim_is_script() != 0 }
     }
 
     /// Whether VPP can do something else while what it called waits.
@@ -216,8 +226,15 @@ impl Main {
 
     /// The interface of that number, if there is one.
     pub(crate) fn interface(self, number: u32) -> Option<Interface> {
-        let mut raw =
-            RawInterface { mtu: 0, link_up: 0, has_mac: 0, mac: [0; 6], name: [0; NAME], driver: [0; NAME] };
+        let mut raw = RawInterface {
+            mtu: 0,
+            link_up: 0,
+            has_mac: 0,
+            bridged: 0,
+            mac: [0; 6],
+            name: [0; NAME],
+            driver: [0; NAME],
+        };
         // SAFETY: the shim checks the number and writes nothing but the record.
         let there = unsafe { mmb_shim_interface(number, &mut raw) } != 0;
         let text = |bytes: &[u8]| {
@@ -230,6 +247,7 @@ impl Main {
             mac: (raw.has_mac != 0).then_some(raw.mac),
             mtu: raw.mtu,
             up: raw.link_up != 0,
+            bridged: raw.bridged != 0,
         })
     }
 
@@ -297,8 +315,8 @@ unsafe extern "C" fn mmb_rs_command(number: usize, line: *const c_char) -> *mut 
     // SAFETY: VPP carries commands out on its main thread.
     let main = unsafe { Main::here() };
     // SAFETY: the shim ends the line with a zero.
-    let line = unsafe { CStr::from_ptr(line) }.to_string_lossy();
-    match guard(main, "command", || cli::run(main, number, &line)) {
+    let line = unsafe { CStr::from_ptr(line) }.to_bytes();
+    match guard(main, "command", || cli::run_logged(main, number, line)) {
         Some(Ok(())) => std::ptr::null_mut(),
         Some(Err(why)) => error(&why),
         None => error("an internal error; VPP's log tells more"),

@@ -43,3 +43,27 @@ fn a_number_beyond_the_table_has_no_port() {
     ports.went(u32::MAX);
     assert_eq!(ports.names(0).len(), 0, "nor does it take a place");
 }
+
+#[test]
+fn names_that_nobody_uses_make_room_for_others() {
+    let ports = Ports::new();
+    for number in 0..MOST {
+        ports.reserve(&format!("loop{number}")).expect("there is room");
+    }
+    let kept = ports.came(7, "loop3");
+    assert!(ports.is_full());
+    ports.recycle(|name| name != "loop3");
+    assert!(ports.is_full(), "an interface has the one, and somebody wants the others");
+    let before = ports.changes();
+    ports.recycle(|name| name != "loop3" && name != "loop5");
+    assert_eq!(ports.reserve("late"), Some(PortId(5)), "the number of a name that is forgotten");
+    assert!(ports.changes() > before);
+    assert_eq!((ports.names(0)[5].as_str(), ports.came(7, "loop3")), ("late", kept));
+    assert_eq!(ports.reserve("later"), None, "there was room for one");
+    ports.recycle(|name| name == "late");
+    assert_eq!(
+        ports.came(8, "loop5").map(|port| ports.names(0)[usize::from(port.0)].clone()).as_deref(),
+        Some("loop5")
+    );
+    assert_eq!(ports.port_of(7), kept.expect("it has one"));
+}

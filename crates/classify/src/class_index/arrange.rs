@@ -8,8 +8,7 @@ use crate::lane_mask::{LaneMask, common};
 use crate::loosen::SHORT_CHAIN;
 use crate::merge::{Tuple, apart, merge};
 use crate::table::Table;
-use rand_xoshiro::SplitMix64;
-use rand_xoshiro::rand_core::Rng;
+use mmb_random::Generator;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ pub enum Tuning {
 
 impl ClassIndex {
     /// Gives the tuples of rules that are about to come their places.
-    pub(crate) fn arrange(&mut self, batch: &Batch, tuning: Tuning, random: &mut SplitMix64) {
+    pub(crate) fn arrange(&mut self, batch: &Batch, tuning: Tuning, random: &mut Generator) {
         let (tuples, share) = batch.sample();
         let groups = match tuning {
             Tuning::Merged => merge(self.class, &tuples, share),
@@ -42,7 +41,7 @@ impl ClassIndex {
                 continue;
             }
             let number = self.view.tables.len();
-            let mut table = Table::new(&group.relaxed, &group.span, entries, || random.next_u64());
+            let mut table = Table::new(&group.relaxed, &group.span, entries, || random.word());
             for &tuple in &group.tuples {
                 let mask = tuples[tuple].mask;
                 let place = Place::Table { table: number, member: table.join(&mask) };

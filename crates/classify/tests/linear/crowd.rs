@@ -5,6 +5,7 @@ use crate::scale::{check, tcp};
 use crate::world::{Arrival, PORTS, numbered, rules};
 use mmb_classify::{ClassifierIndex, Ports, Tuning};
 use mmb_policy::Rule;
+use mmb_random::Seed;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -18,7 +19,8 @@ fn apart() -> Vec<String> {
 
 fn build(rules: &[(u32, Rule)]) -> ClassifierIndex {
     let all = rules.iter().map(|(handle, rule)| (*handle, rule));
-    ClassifierIndex::build(all, Ports::new(PORTS), 7, Tuning::Merged).expect("rules name ports that exist")
+    ClassifierIndex::build(all, Ports::new(PORTS), Seed::repeatable(7), Tuning::Merged)
+        .expect("rules name ports that exist")
 }
 
 /// Rules of a few sources, with and without ports and other conditions.

@@ -8,6 +8,7 @@ use mmb_packet::{Class, Key4, Key6, Layout, Limits, Packet, PortId, fill_key4, f
 use mmb_policy::field::{Alone, FieldId, Implies, Payload, Place};
 use mmb_policy::rule::{Cond, Equality, NumberSet};
 use mmb_policy::{Match, Policy, Rule, Test};
+use mmb_random::Seed;
 use mmb_testkit::strategy;
 
 /// The test world's ports.
@@ -51,6 +52,8 @@ impl Seen<'_, '_> {
                     && number_passes(self.bits(bit, width), width, info.alone, &constraint.test)
             }
             Place::Payload(of) => self.payload_passes(of, &constraint.test),
+            // No constraint for the classifier.
+            Place::Connection => !constraint.negated,
             Place::AnyOption => self.options().any(),
             Place::Option(kind) => self.option_passes(kind, &constraint.test),
             Place::NamedOption => self.option_passes(constraint.field.kind, &constraint.test),
@@ -139,7 +142,7 @@ pub(crate) fn rules(lines: &[String]) -> Vec<Rule> {
 
 /// A classifier of rules that come at once, their places their handles.
 pub(crate) fn built(rules: &[Rule], tuning: Tuning) -> ClassifierIndex {
-    ClassifierIndex::build((0..).zip(rules), Ports::new(PORTS), 7, tuning)
+    ClassifierIndex::build((0..).zip(rules), Ports::new(PORTS), Seed::repeatable(7), tuning)
         .expect("rules name ports that exist")
 }
 

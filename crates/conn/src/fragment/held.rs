@@ -13,6 +13,7 @@ use crate::Tuple;
 use crate::hash::Hasher;
 use hashbrown::HashTable;
 use mmb_packet::{LinkType, Packet, PortId};
+use mmb_random::Seed;
 
 /// A packet that is given out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,14 @@ const NONE: u16 = u16::MAX;
 /// Places in a word of bits.
 const BITS: usize = u64::BITS as usize;
 
+/// So many of one value, if there is memory.
+fn filled<T: Clone>(value: T, many: usize) -> Option<Box<[T]>> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(many).ok()?;
+    all.resize(many, value);
+    Some(all.into())
+}
+
 /// The bit of a place in its word.
 fn bit(place: u16) -> u64 {
     1 << (usize::from(place) % BITS)
@@ -92,7 +101,7 @@ pub struct Held {
 impl Held {
     /// Room for `places` packets, 65,534 at most, of `room` bytes together, each for `max_age_ms`; but none before
     /// [`Held::prepare`].
-    pub fn new(seed: u64, max_age_ms: u64, places: u16, room: usize) -> Held {
+    pub fn new(seed: Seed, max_age_ms: u64, places: u16, room: usize) -> Held {
         Held {
             hasher: Hasher::new(seed),
             max_age_ms,
@@ -111,7 +120,12 @@ impl Held {
         }
     }
 
-    /// Gets the memory, once.
+    /// Has room for less than [`Held::new`] said, if called before [`Held::prepare`].
+    pub fn limit(&mut self, places: u16, room: usize) {
+        (self.places, self.room) = (self.places.min(places.max(1)), self.room.min(room));
+    }
+
+    /// Gets the memory, once. Where there is none, it is asked for again with the next call, and nothing is held until then.
     pub fn prepare(&mut self) {
         if !self.records.is_empty() {
             return;
@@ -128,11 +142,15 @@ impl Held {
             last: NONE,
             pieces: 0,
         };
-        self.records = vec![nobody; usize::from(self.places)].into();
-        self.bytes = vec![0; self.room].into();
-        self.ready = vec![0; usize::from(self.places).div_ceil(BITS)].into();
+        let places = usize::from(self.places);
+        let mut datagrams = HashTable::new();
+        let (records, bytes, ready) =
+            (filled(nobody, places), filled(0, self.room), filled(0, places.div_ceil(BITS)));
         // A table that is never more than half full clears away its traces of what was removed without growing.
-        self.datagrams = HashTable::with_capacity(2 * usize::from(self.places));
+        let reserved = datagrams.try_reserve(2 * places, |_| 0).is_ok();
+        if let (Some(records), Some(bytes), Some(ready), true) = (records, bytes, ready, reserved) {
+            (self.records, self.bytes, self.ready, self.datagrams) = (records, bytes, ready, datagrams);
+        }
     }
 
     /// How many packets are held.

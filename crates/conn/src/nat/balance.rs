@@ -4,6 +4,7 @@ use super::addresses::Addresses;
 use super::open::Open;
 use super::random::{Secrets, scale};
 use crate::Tuple;
+use mmb_random::Prf;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::{BTreeSet, HashMap};
@@ -13,8 +14,9 @@ use std::collections::{BTreeSet, HashMap};
 pub enum Balance {
     /// In turn.
     RoundRobin,
-    /// By a hash of the connection's five-tuple. It has no secret: every mmb that has the same servers, before and after a
-    /// start, sends a connection to the same one. Few connections move when a server goes or comes.
+    /// By a keyed hash of the connection's five-tuple: it goes to the same server whenever it comes, under every rule with the same
+    /// servers, for as long as the process lives. Few connections move when a server goes or comes. Another process has another key:
+    /// without one, whoever knows the servers could have all their connections go to the same.
     Hash,
     /// The one with the fewest connections of all that were balanced over the same servers; among idle ones, a random one.
     Least,
@@ -78,13 +80,13 @@ fn fill(size: u64, values: &Addresses) -> Box<[u16]> {
     table
 }
 
-/// The hash of a connection by which it is given to a server; each `attempt` gives another.
-pub(super) fn hash_of(tuple: &Tuple, attempt: u64) -> u64 {
-    let [from, to] = tuple.addresses;
-    let ports = u64::from(tuple.ports[0]) << 16 | u64::from(tuple.ports[1]) | u64::from(tuple.proto) << 32;
-    [from as u64, (from >> 64) as u64, to as u64, (to >> 64) as u64, ports, attempt]
-        .into_iter()
-        .fold(0, |hash, part| mix(hash ^ part))
+/// The hash of a connection by which it is given to a server; each `attempt` gives another. Where it came in does not matter.
+pub(super) fn hash_of(prf: &Prf, tuple: &Tuple, attempt: u64) -> u64 {
+    let mut bytes = [0; Tuple::BYTES + 8];
+    let anywhere = tuple.beside(&Tuple::default());
+    bytes[..Tuple::BYTES].copy_from_slice(&anywhere.to_bytes());
+    bytes[Tuple::BYTES..].copy_from_slice(&attempt.to_le_bytes());
+    prf.hash(&bytes)
 }
 
 fn wide(hash: u64, probe: u64) -> u128 {
@@ -92,7 +94,7 @@ fn wide(hash: u64, probe: u64) -> u128 {
     u128::from(mix(low)) << 64 | u128::from(low)
 }
 
-/// Spreads a number over all bits.
+/// Spreads a number over all bits. It has no key: secret is only the hash that a table is asked with.
 fn mix(number: u64) -> u64 {
     SplitMix64::seed_from_u64(number).next_u64()
 }

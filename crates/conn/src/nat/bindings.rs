@@ -4,8 +4,8 @@
 //! last one to go takes it along.
 
 use super::shards::Shards;
-use crate::Tuple;
 use crate::hash::Hasher;
+use crate::{Tuple, Wire};
 
 /// An inside end as one target sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(super) struct Inside {
     /// What was asked for: ends that two rules translate to different pools have a binding in each.
     pub(super) target: u32,
     pub(super) port: u16,
-    pub(super) wire: u16,
+    pub(super) wire: Wire,
     pub(super) proto: u8,
     pub(super) family: u8,
 }
@@ -23,7 +23,7 @@ pub(super) struct Inside {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outside {
     pub(super) address: u128,
-    pub(super) wire: u16,
+    pub(super) wire: Wire,
     pub(super) proto: u8,
     pub(super) family: u8,
 }
@@ -37,6 +37,7 @@ impl Inside {
             wire,
             proto,
             family,
+            ..Tuple::default()
         })
     }
 }
@@ -45,7 +46,14 @@ impl Outside {
     /// The hash of the address with one of its ports.
     pub(super) fn hash(&self, port: u16, hasher: &Hasher) -> u64 {
         let Outside { address, wire, proto, family } = *self;
-        hasher.hash(&Tuple { addresses: [address, 0], ports: [port, 0], wire, proto, family })
+        hasher.hash(&Tuple {
+            addresses: [address, 0],
+            ports: [port, 0],
+            wire,
+            proto,
+            family,
+            ..Tuple::default()
+        })
     }
 }
 
@@ -54,6 +62,11 @@ pub(super) struct Binding {
     pub(super) inside: Inside,
     pub(super) address: u128,
     pub(super) port: u16,
+    /// See [`super::pools::column`].
+    pub(super) column: u8,
+    /// Whether new connections of the inside end join it. If not, it is for one connection alone, for whose destination the outside
+    /// end of the inside end's own binding was taken.
+    is_shared: bool,
     /// How many connections there are; 0: the place is free.
     connections: u32,
 }
@@ -62,6 +75,11 @@ impl Binding {
     pub(super) fn outside(&self) -> Outside {
         let Inside { wire, proto, family, .. } = self.inside;
         Outside { address: self.address, wire, proto, family }
+    }
+
+    /// Whether it ends with one connection.
+    pub(super) fn has_one_connection(&self) -> bool {
+        self.connections == 1
     }
 
     fn hash_outside(&self, hasher: &Hasher) -> u64 {
@@ -92,8 +110,9 @@ impl Bindings {
         }
     }
 
+    /// How many outside ends are bound.
     pub(super) fn len(&self) -> usize {
-        self.by_inside.len()
+        self.by_outside.len()
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -119,15 +138,31 @@ impl Bindings {
         self.by_outside.find(outside.hash(port, &self.hasher), same).copied()
     }
 
-    /// Binds two ends that nothing is bound to, for one connection.
-    pub(super) fn bind(&mut self, inside: Inside, address: u128, port: u16) -> u32 {
-        let binding = Binding { inside, address, port, connections: 1 };
-        let number = self.place(binding);
+    /// Binds an outside end that nothing is bound to, for one connection. Connections to come join it unless the inside end has a
+    /// binding already.
+    ///
+    /// # Errors
+    /// The binding that there is no memory for.
+    pub(super) fn bind(
+        &mut self,
+        inside: Inside,
+        (address, port): (u128, u16),
+        column: u8,
+    ) -> Result<u32, Binding> {
+        let is_shared = self.of_inside(&inside).is_none();
+        let binding = Binding { inside, address, port, column, is_shared, connections: 1 };
+        let number = self.place(binding).ok_or(binding)?;
         let (hasher, records) = (&self.hasher, &self.records);
-        self.by_inside.insert(inside.hash(hasher), number, |number| at(records, *number).inside.hash(hasher));
-        self.by_outside
-            .insert(binding.hash_outside(hasher), number, |number| at(records, *number).hash_outside(hasher));
-        number
+        let by_inside = |number: &u32| at(records, *number).inside.hash(hasher);
+        let by_outside = |number: &u32| at(records, *number).hash_outside(hasher);
+        let is_known = (!is_shared || self.by_inside.reserve(inside.hash(hasher), by_inside))
+            && self.by_outside.insert(binding.hash_outside(hasher), number, by_outside)
+            && (!is_shared || self.by_inside.insert(inside.hash(hasher), number, by_inside));
+        if is_known {
+            return Ok(number);
+        }
+        self.free.push(number);
+        Err(binding)
     }
 
     /// One connection more.
@@ -146,23 +181,30 @@ impl Bindings {
         let (hasher, records) = (&self.hasher, &self.records);
         let by_inside = |number: &u32| at(records, *number).inside.hash(hasher);
         let by_outside = |number: &u32| at(records, *number).hash_outside(hasher);
-        self.by_inside.remove(gone.inside.hash(hasher), |other| *other == number, by_inside);
+        if gone.is_shared {
+            self.by_inside.remove(gone.inside.hash(hasher), |other| *other == number, by_inside);
+        }
         self.by_outside.remove(gone.hash_outside(hasher), |other| *other == number, by_outside);
         self.free.push(number);
         Some(gone)
     }
 
-    fn place(&mut self, binding: Binding) -> u32 {
+    /// Puts a record where one is free, if there is memory: for its place among the free ones too, when it is given back.
+    fn place(&mut self, binding: Binding) -> Option<u32> {
         if let Some(number) = self.free.pop() {
             self.records[number as usize / CHUNK][number as usize % CHUNK] = binding;
-            return number;
+            return Some(number);
         }
         if self.records.last().is_none_or(|chunk| chunk.len() == CHUNK) {
-            self.records.push(Vec::with_capacity(CHUNK));
+            let mut chunk = Vec::new();
+            chunk.try_reserve_exact(CHUNK).ok()?;
+            self.free.try_reserve((self.records.len() + 1) * CHUNK).ok()?;
+            self.records.try_reserve(1).ok()?;
+            self.records.push(chunk);
         }
         let chunk = self.records.len() - 1;
         self.records[chunk].push(binding);
-        (chunk * CHUNK + self.records[chunk].len() - 1) as u32
+        Some((chunk * CHUNK + self.records[chunk].len() - 1) as u32)
     }
 }
 

@@ -9,8 +9,8 @@ use super::interned::Interned;
 use super::ports::{random, within};
 use super::random::{Secrets, scale};
 use super::{Mapping, Ports};
-use crate::hash::Hasher;
 use crate::{DESTINATION, Tuple};
+use mmb_random::Prf;
 use std::collections::HashMap;
 
 /// What connections are spread over, and how.
@@ -52,15 +52,16 @@ pub(super) struct Destination {
 
 /// The destinations of all connections.
 pub(super) struct Destinations {
-    hasher: Hasher,
+    prf: Prf,
     sets: Interned<Spread, Servers>,
     /// The sets that a rule balances over: several if it has met different rules.
     of_rule: HashMap<u32, Vec<u32>>,
 }
 
 impl Destinations {
-    pub(super) fn new(hasher: Hasher) -> Destinations {
-        Destinations { hasher, sets: Interned::new(), of_rule: HashMap::new() }
+    /// None is chosen. `prf` chooses where the same connection is to get the same again.
+    pub(super) fn new(prf: Prf) -> Destinations {
+        Destinations { prf, sets: Interned::new(), of_rule: HashMap::new() }
     }
 
     #[cfg(test)]
@@ -115,7 +116,7 @@ impl Destinations {
     /// The hash of where a connection comes from.
     fn of_source(&self, arrived: &Tuple) -> u64 {
         let Tuple { addresses: [source, _], family, .. } = *arrived;
-        self.hasher.hash(&Tuple { addresses: [source, 0], family, ..Tuple::default() })
+        self.prf.hash(&Tuple { addresses: [source, 0], family, ..Tuple::default() }.to_bytes())
     }
 
     /// A server of a set, and what to count the connection for.
@@ -142,7 +143,7 @@ impl Destinations {
             return None;
         }
         let server = match (balance, &*least) {
-            (Balance::Hash, _) => servers.maglev().pick(hash_of(arrived, attempt), servers),
+            (Balance::Hash, _) => servers.maglev().pick(hash_of(&self.prf, arrived, attempt), servers),
             (Balance::Least, Some(least)) if attempt == 0 => least.pick(secrets)?,
             (Balance::Least, _) => secrets.below(servers.len()),
             (Balance::RoundRobin, _) => {

@@ -42,6 +42,13 @@ impl Leases {
         self.leases.capacity() * size_of::<Lease>() + self.free.capacity() * 4
     }
 
+    /// Has room for one lease more, and for its number when it is free again. False if there is no memory for it.
+    #[must_use]
+    pub(super) fn reserve(&mut self) -> bool {
+        !self.free.is_empty()
+            || self.leases.try_reserve(1).is_ok() && self.free.try_reserve(self.leases.capacity()).is_ok()
+    }
+
     /// The number, plus one, under which a connection gives back what it holds. 0: it holds nothing.
     pub(super) fn keep(&mut self, lease: Lease) -> u32 {
         if lease.is_plain() {
@@ -112,8 +119,14 @@ impl Peers {
         self.peers.find(hash_of(&self.hasher, binding, address), same).is_some()
     }
 
-    pub(super) fn hold(&mut self, binding: u32, address: u128) {
+    /// One connection more. False, and nothing is changed, if there is no memory for it.
+    #[must_use]
+    pub(super) fn hold(&mut self, binding: u32, address: u128) -> bool {
         let hasher = &self.hasher;
+        let rehash = |peer: &Peer| hash_of(hasher, peer.binding, peer.address);
+        if !self.peers.reserve(hash_of(hasher, binding, address), rehash) {
+            return false;
+        }
         let peer = self.peers.entry(
             hash_of(hasher, binding, address),
             |peer| peer.binding == binding && peer.address == address,
@@ -121,6 +134,7 @@ impl Peers {
             || Peer { binding, address, connections: 0 },
         );
         peer.connections += 1;
+        true
     }
 
     pub(super) fn release(&mut self, binding: u32, address: u128) {

@@ -10,7 +10,8 @@
 //! until [`Nat::forget`]. Workers that share outside addresses share one `Nat`, under a lock, since no end may be given
 //! twice. Nothing of it is asked for the packets of a connection that is made: the connection keeps both its tuples.
 //!
-//! Ports are unpredictable (RFC 6056) as far as the seed is. Memory goes by what is in use, not by the size of pools.
+//! Ports are unpredictable (RFC 6056), and so is which outside address or server a host gets: a cipher chooses them, or a keyed function
+//! where the same host is to get the same again. Memory goes by what is in use, not by the size of pools.
 
 mod addresses;
 mod balance;
@@ -24,19 +25,23 @@ mod ports;
 mod random;
 mod restore;
 mod shards;
+mod shortage;
 #[cfg(test)]
 mod tests;
 
 pub use addresses::Addresses;
 pub use balance::Balance;
 pub use ports::Ports;
+pub use shortage::Shortage;
 
-use crate::{DESTINATION, SOURCE, Tuple, proto};
+use crate::hash::Hasher;
+use crate::{DESTINATION, SOURCE, Tuple, Wire, proto};
 use bindings::{Bindings, Inside, Outside};
 use destinations::{Counted, Destinations};
 use leases::{Lease, Leases, Peers};
 use mmb_policy::policy::{ConnectionSettings, NatFiltering};
-use pools::{Exhausted, Pools, Target};
+use mmb_random::{Prf, Purpose, SeedTree};
+use pools::{Exhausted, Pools, Target, column};
 use ports::Wish;
 use random::Secrets;
 
@@ -81,6 +86,10 @@ pub enum Refused {
     NoAddress,
     /// All ports that the connection may have are in use.
     NoPort,
+    /// The inside address holds as many ports as it may.
+    HostLimit,
+    /// There is no memory to note what it gets.
+    NoMemory,
     /// The only end that it may have is in use by another connection.
     Clash,
 }
@@ -105,25 +114,30 @@ const ADDRESSES: u64 = 16;
 const CLASSES: [&[(u16, u16)]; 3] = [&[(1024, u16::MAX)], &[(1, 1023)], &[(0, u16::MAX)]];
 
 impl Nat {
-    /// Without any translation. Whoever knows `seed` knows which ports come next.
-    pub fn new(seed: u64) -> Nat {
-        let mut secrets = Secrets::new(seed);
-        let hasher = secrets.hasher();
+    /// Without any translation.
+    pub fn new(seeds: &SeedTree) -> Nat {
+        let hasher = Hasher::new(seeds.shared(Purpose::NatIndex));
         Nat {
             settings: ConnectionSettings::default(),
             bindings: Bindings::new(hasher),
-            pools: Pools::new(hasher),
-            destinations: Destinations::new(hasher),
+            pools: Pools::new(hasher, Prf::new(seeds.shared(Purpose::NatPairing))),
+            destinations: Destinations::new(Prf::new(seeds.shared(Purpose::Balancing))),
             leases: Leases::default(),
             peers: Peers::new(hasher),
-            secrets,
+            secrets: Secrets::new(seeds.shared(Purpose::NatChoices)),
         }
+    }
+
+    /// Makes ports to come independent of those before, should somebody know what they are made from. What is bound stays.
+    pub fn reseed(&mut self, fresh: &SeedTree) {
+        self.secrets.reseed(fresh.shared(Purpose::NatChoices));
     }
 
     /// Changes the settings for connections to come: those of translations count. Connections that were made under another
     /// filtering let in by address only what they noted then.
     pub fn configure(&mut self, settings: &ConnectionSettings) {
         self.settings = *settings;
+        self.pools.ports_per_host = settings.nat_ports_per_host;
     }
 
     /// The tuple of a new connection's packets as they leave, and what to release when it ends. `taken` says whether a
@@ -144,7 +158,7 @@ impl Nat {
                 sent.ports[DESTINATION] = to.port;
             }
             match self.source(mapping, sent, taken) {
-                Ok((sent, binding)) => return Ok(self.lease(sent, binding, to.counted)),
+                Ok((sent, binding)) => return self.lease(sent, binding, to.counted),
                 Err(Refused::Clash) if mapping.has_choice() => {}
                 Err(refused) => return Err(refused),
             }
@@ -156,10 +170,10 @@ impl Nat {
     /// that filtering lets in, or one between two inside ends (hairpinning, RFC 4787, REQ-9). Others stay as they are.
     /// What arrives and is translated by no rule comes here with itself as `sent` and 0 as `binding`.
     ///
-    /// An end is not led to itself. Nor are ICMP queries between inside ends: they are asked of addresses, and which binding
+    /// A host is not led to itself: it would make connections alone that both ends seem to want. Nor are ICMP queries between inside ends: they are asked of addresses, and which binding
     /// has the same identifier is chance (RFC 5508, REQ-7, asks for them only of a NAT without ports).
     pub fn enter(&mut self, translated: Translated) -> Translated {
-        let Tuple { addresses, ports, wire, proto, family } = translated.sent;
+        let Tuple { addresses, ports, wire, proto, family, .. } = translated.sent;
         let outside = Outside { address: addresses[DESTINATION], wire, proto, family };
         let query = matches!(proto, proto::ICMP | proto::ICMP6);
         let itself = addresses[SOURCE] == addresses[DESTINATION] && ports[SOURCE] == ports[DESTINATION];
@@ -168,13 +182,16 @@ impl Nat {
         }
         let Some(number) = self.bindings.of_outside(&outside, ports[DESTINATION]) else { return translated };
         // Filtering is about who is outside.
+        let from =
+            self.leases.source(translated.binding).map(|source| self.bindings.record(source).inside.address);
         let admitted = match self.settings.nat_filtering {
-            _ if self.leases.source(translated.binding).is_some() => true,
+            _ if from == Some(self.bindings.record(number).inside.address) => false,
+            _ if from.is_some() => true,
             NatFiltering::EndpointIndependent => true,
             NatFiltering::AddressDependent => self.peers.has(number, addresses[SOURCE]),
             NatFiltering::AddressAndPortDependent => false,
         };
-        if !admitted {
+        if !admitted || !self.leases.reserve() {
             return translated;
         }
         self.bindings.hold(number);
@@ -197,9 +214,7 @@ impl Nat {
             self.destinations.release(counted);
         }
         for number in lease.bindings.into_iter().flatten() {
-            if let Some(gone) = self.bindings.release(number) {
-                self.pools.give_back(&gone.inside, &gone.outside(), gone.port);
-            }
+            self.unbind(number);
         }
     }
 
@@ -210,18 +225,18 @@ impl Nat {
 
     /// The inside end that owns an outside address and port: for hairpinning (RFC 4787, REQ-9) and endpoint-independent
     /// filtering.
-    pub fn owner(&self, proto: u8, family: u8, wire: u16, address: u128, port: u16) -> Option<(u128, u16)> {
+    pub fn owner(&self, proto: u8, family: u8, wire: Wire, address: u128, port: u16) -> Option<(u128, u16)> {
         let number = self.bindings.of_outside(&Outside { address, wire, proto, family }, port)?;
         let inside = &self.bindings.record(number).inside;
         Some((inside.address, inside.port))
     }
 
-    /// How many inside ends have an outside end.
+    /// How many outside ends stand for inside ends.
     pub fn len(&self) -> usize {
         self.bindings.len()
     }
 
-    /// Whether no inside end has an outside end.
+    /// Whether no outside end stands for an inside end.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -232,17 +247,34 @@ impl Nat {
     }
 
     /// Counts a connection wherever it has to be counted.
-    fn lease(&mut self, sent: Tuple, binding: Option<u32>, counted: Option<Counted>) -> Translated {
+    fn lease(
+        &mut self,
+        sent: Tuple,
+        binding: Option<u32>,
+        counted: Option<Counted>,
+    ) -> Result<Translated, Refused> {
+        let noted = self.settings.nat_filtering == NatFiltering::AddressDependent;
+        let peer = binding.filter(|_| noted).map(|number| (number, sent.addresses[DESTINATION]));
+        let is_kept =
+            self.leases.reserve() && peer.is_none_or(|(number, address)| self.peers.hold(number, address));
+        if !is_kept {
+            if let Some(number) = binding {
+                self.unbind(number);
+            }
+            return Err(Refused::NoMemory);
+        }
         if let Some(counted) = counted {
             self.destinations.hold(counted);
         }
-        let noted = self.settings.nat_filtering == NatFiltering::AddressDependent;
-        let peer = binding.filter(|_| noted).map(|number| {
-            self.peers.hold(number, sent.addresses[DESTINATION]);
-            sent.addresses[DESTINATION]
-        });
+        let peer = peer.map(|(_, address)| address);
         let lease = Lease { bindings: [binding, None], counted, peer };
-        Translated { sent, binding: self.leases.keep(lease) }
+        Ok(Translated { sent, binding: self.leases.keep(lease) })
+    }
+
+    fn unbind(&mut self, number: u32) {
+        if let Some(gone) = self.bindings.release(number) {
+            self.pools.give_back(&gone);
+        }
     }
 
     /// Gives a tuple the outside end of its source, with the binding to release.
@@ -253,7 +285,11 @@ impl Nat {
         taken: &dyn Fn(&Tuple) -> bool,
     ) -> Result<(Tuple, Option<u32>), Refused> {
         let Some(inside) = self.inside(mapping, &sent) else {
-            return if taken(&sent.reversed()) { Err(Refused::Clash) } else { Ok((sent, None)) };
+            return if taken(&sent.reversed()) {
+                self.beside(mapping, sent, taken)
+            } else {
+                Ok((sent, None))
+            };
         };
         let source = match &mapping.saddr {
             Some(addresses) if !sent.has_ports() => self.portless(&inside, addresses, sent, taken),
@@ -270,11 +306,34 @@ impl Nat {
         if mapping.saddr.is_none() && ranges.is_none() {
             return None;
         }
-        let Tuple { addresses, ports, wire, proto, family } = *arrived;
-        let target = self.pools.targets.hold(Target { addresses: mapping.saddr.clone(), ranges }, |_| ());
-        Some(Inside { address: addresses[SOURCE], port: ports[SOURCE], target, wire, proto, family })
+        Some(self.inside_of(Target { addresses: mapping.saddr.clone(), ranges }, arrived))
     }
 
+    fn inside_of(&mut self, target: Target, arrived: &Tuple) -> Inside {
+        let Tuple { addresses, ports, wire, proto, family, .. } = *arrived;
+        let target = self.pools.targets.hold(target, |_| ());
+        Inside { address: addresses[SOURCE], port: ports[SOURCE], target, wire, proto, family }
+    }
+
+    /// Gives a connection whose source no rule translates another port of its own address, since its destination was mapped to one
+    /// that this port already talks to.
+    fn beside(
+        &mut self,
+        mapping: &Mapping,
+        sent: Tuple,
+        taken: &dyn Fn(&Tuple) -> bool,
+    ) -> Result<(Tuple, Option<u32>), Refused> {
+        if !sent.has_ports() || mapping.daddr.is_none() && mapping.dport.is_none() {
+            return Err(Refused::Clash);
+        }
+        let inside = self.inside_of(Target { addresses: None, ranges: None }, &sent);
+        let source = self.with_ports(&inside, mapping, sent, taken);
+        self.pools.targets.release(inside.target);
+        source.map_err(|_| Refused::Clash)
+    }
+
+    /// An end with ports has one outside end, but for connections for whose destination that is another connection's: such a one gets
+    /// an end of its own.
     fn with_ports(
         &mut self,
         inside: &Inside,
@@ -285,29 +344,33 @@ impl Nat {
         if let Some(number) = self.bindings.of_inside(inside) {
             let binding = self.bindings.record(number);
             let sent = with_source(sent, binding.address, binding.port);
-            if taken(&sent.reversed()) {
-                return Err(Refused::Clash);
+            if !taken(&sent.reversed()) {
+                self.bindings.hold(number);
+                return Ok((sent, Some(number)));
             }
-            self.bindings.hold(number);
-            return Ok((sent, Some(number)));
         }
         let taken = |address, port| taken(&with_source(sent, address, port).reversed());
-        let (address, port) = self.new_end(inside, mapping, &taken)?;
-        let number = self.bindings.bind(*inside, address, port);
+        let class = class(mapping, inside);
+        let (address, port) = self.new_end(inside, mapping, class, &taken)?;
+        let number = self.bind(*inside, (address, port), column(inside.proto, class))?;
         Ok((with_source(sent, address, port), Some(number)))
+    }
+
+    /// Binds an inside end to an outside one that it took, or gives that back.
+    fn bind(&mut self, inside: Inside, end: (u128, u16), column: u8) -> Result<u32, Refused> {
+        self.bindings.bind(inside, end, column).map_err(|binding| {
+            self.pools.give_back(&binding);
+            Refused::NoMemory
+        })
     }
 
     fn new_end(
         &mut self,
         inside: &Inside,
         mapping: &Mapping,
+        class: u8,
         taken: &dyn Fn(u128, u16) -> bool,
     ) -> Result<(u128, u16), Refused> {
-        let class = match (&mapping.sport, inside.proto) {
-            (Some(_), _) => 0,
-            (None, proto::ICMP | proto::ICMP6) => 2,
-            (None, _) => usize::from(inside.port < 1024),
-        };
         let asked = mapping.sport.as_ref().map(Ports::ranges);
         let shuffled = matches!(mapping.sport, Some(Ports::Shuffled(..)));
         let keeps = Some(inside.port).filter(|_| !shuffled);
@@ -315,11 +378,13 @@ impl Nat {
         let odd = Some(inside.port % 2 == 1).filter(|_| self.settings.nat_parity && has_parity);
         let beside =
             if self.settings.nat_contiguity && has_parity { self.beside_neighbour(inside) } else { None };
-        let wish = Wish { ranges: asked.as_deref().unwrap_or(CLASSES[class]), first: [keeps, beside], odd };
+        let wish = Wish {
+            ranges: asked.as_deref().unwrap_or(CLASSES[usize::from(class)]),
+            first: [keeps, beside],
+            odd,
+        };
         let found = match &mapping.saddr {
-            Some(addresses) => {
-                self.pools.take(inside, addresses, (class as u8, &wish), &mut self.secrets, taken)
-            }
+            Some(addresses) => self.pools.take(inside, addresses, (class, &wish), &mut self.secrets, taken),
             None => self.pools.take_own(inside, &wish, &mut self.secrets, taken),
         };
         let fixed = matches!(mapping.sport, Some(Ports::Fixed(_)));
@@ -327,6 +392,8 @@ impl Nat {
             Exhausted::NoAddress => Refused::NoAddress,
             Exhausted::NoPort if fixed => Refused::Clash,
             Exhausted::NoPort => Refused::NoPort,
+            Exhausted::HostLimit => Refused::HostLimit,
+            Exhausted::NoMemory => Refused::NoMemory,
         })
     }
 
@@ -358,6 +425,15 @@ impl Nat {
             index = self.secrets.below(addresses.len());
         }
         Err(Refused::Clash)
+    }
+}
+
+/// Which of [`CLASSES`] an inside end's port has to stay in. Where the rule names ranges there is one class.
+fn class(mapping: &Mapping, inside: &Inside) -> u8 {
+    match (&mapping.sport, inside.proto) {
+        (Some(_), _) => 0,
+        (None, proto::ICMP | proto::ICMP6) => 2,
+        (None, _) => u8::from(inside.port < 1024),
     }
 }
 

@@ -3,16 +3,20 @@
 //! An inside address keeps its outside address while it has any binding (RFC 4787, REQ-2). Addresses on which a kind of
 //! request found no port are shut for that kind until a port of theirs is given back, so that an exhausted pool is known as
 //! such at once, however large it is.
+//!
+//! Of a pool an inside address holds so many ports of a protocol at most as [`PortsPerHost`] says (RFC 6888 REQ-4).
 
 use super::addresses::Addresses;
-use super::bindings::{Inside, Outside};
+use super::bindings::{Binding, Inside, Outside};
 use super::interned::Interned;
 use super::open::Open;
-use super::ports::{Found, Used, Wish};
+use super::ports::{Found, Used, Wish, size};
 use super::random::{Secrets, scale};
 use super::shards::Shards;
-use crate::Tuple;
 use crate::hash::Hasher;
+use crate::{Tuple, Wire, proto};
+use mmb_policy::policy::PortsPerHost;
+use mmb_random::Prf;
 use std::collections::HashMap;
 
 /// What the source side of a mapping asks for. Rules that ask for the same share their bindings.
@@ -26,7 +30,7 @@ pub(super) struct Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Kind {
     target: u32,
-    wire: u16,
+    wire: Wire,
     proto: u8,
     family: u8,
     /// Which of the range classes the port has to stay in.
@@ -40,6 +44,10 @@ pub(super) enum Exhausted {
     NoAddress,
     /// No address that the inside end may have has a free port.
     NoPort,
+    /// The inside address holds as many ports as it may.
+    HostLimit,
+    /// There is no memory to note who has the port.
+    NoMemory,
 }
 
 /// An outside address that bindings use.
@@ -54,7 +62,22 @@ struct End {
 struct Pair {
     inside: Place,
     index: u64,
-    bindings: u32,
+    /// How many ports it holds, by column.
+    ports: [u32; COLUMNS],
+}
+
+/// What the ports of an inside address are counted by: two columns a protocol, the second one for privileged ports.
+const COLUMNS: usize = 7;
+
+/// Where ports of a protocol are counted that were asked for in a class of ranges.
+pub(super) fn column(proto: u8, class: u8) -> u8 {
+    let column = match proto {
+        proto::TCP => 0,
+        proto::UDP => 2,
+        proto::ICMP | proto::ICMP6 => return 6,
+        _ => 4,
+    };
+    column + u8::from(class == 1)
 }
 
 /// An inside address as one target sees it.
@@ -62,7 +85,7 @@ struct Pair {
 struct Place {
     address: u128,
     target: u32,
-    wire: u16,
+    wire: Wire,
     family: u8,
 }
 
@@ -72,41 +95,53 @@ impl Place {
     }
 
     fn hash(&self, hasher: &Hasher) -> u64 {
+        hasher.hash(&self.tuple())
+    }
+
+    /// What chooses its outside address, which everybody outside sees.
+    fn choice(&self, pairing: &Prf) -> u64 {
+        pairing.hash(&self.tuple().to_bytes())
+    }
+
+    fn tuple(&self) -> Tuple {
         let Place { address, target, wire, family } = *self;
-        hasher.hash(&Tuple {
-            addresses: [address, u128::from(target)],
-            ports: [0; 2],
-            wire,
-            proto: 0,
-            family,
-        })
+        Tuple { addresses: [address, u128::from(target)], wire, family, ..Tuple::default() }
     }
 }
 
 /// All outside ends.
 pub(super) struct Pools {
     hasher: Hasher,
+    pairing: Prf,
     ends: Shards<End>,
     pairs: Shards<Pair>,
     /// What ends in use were asked for with, and kinds for which an address is shut.
     pub(super) targets: Interned<Target, ()>,
     /// Kinds for which some address is shut.
     kinds: HashMap<Kind, Open>,
+    pub(super) ports_per_host: PortsPerHost,
 }
 
 /// How many addresses one request looks at.
 const ADDRESSES: usize = 64;
+/// How many ports, or which part of those that a rule allows if that is more, an inside address may hold whatever it leaves to
+/// others, under [`PortsPerHost::Share`].
+const LEAST_PORTS: usize = 64;
+const LEAST_PART: usize = 256;
 /// Of how many all free ports may be taken by connections without a binding.
 const TAKEN: usize = 4;
 
 impl Pools {
-    pub(super) fn new(hasher: Hasher) -> Pools {
+    /// No end is in use. `pairing` gives inside addresses their outside address.
+    pub(super) fn new(hasher: Hasher, pairing: Prf) -> Pools {
         Pools {
             hasher,
+            pairing,
             ends: Shards::new(),
             pairs: Shards::new(),
             targets: Interned::new(),
             kinds: HashMap::new(),
+            ports_per_host: PortsPerHost::default(),
         }
     }
 
@@ -137,19 +172,29 @@ impl Pools {
         let place = Place::of(inside);
         let hash = place.hash(&self.hasher);
         let (mut index, tries) = match self.pair_of(&place, hash) {
-            Some(index) => (index, 1),
-            None => (self.favourite(hash, &kind, addresses.len()).ok_or(Exhausted::NoPort)?, ADDRESSES),
+            Some(pair) => {
+                let address = addresses.nth(pair.index);
+                let outside = Outside { address, wire, proto, family };
+                if !self.may_hold_more(&pair.ports, column(proto, class), &outside, wish.ranges) {
+                    return Err(Exhausted::HostLimit);
+                }
+                (pair.index, 1)
+            }
+            None => (self.favourite(&place, &kind, addresses.len()).ok_or(Exhausted::NoPort)?, ADDRESSES),
         };
+        if !self.reserve_pair(&place, hash) {
+            return Err(Exhausted::NoMemory);
+        }
         let mut objections = 0;
         for _ in 0..tries {
             if self.open(&kind).is_some_and(|open| !open.is_open(index)) {
                 return Err(Exhausted::NoPort);
             }
             let outside = Outside { address: addresses.nth(index), wire, proto, family };
-            match self.port(outside, wish, secrets, taken) {
+            match self.port(outside, wish, secrets, taken)? {
                 Found::Port(port) => {
                     self.targets.hold_number(target);
-                    self.pair(place, hash, index);
+                    self.pair(place, hash, index, column(proto, class));
                     return Ok((outside.address, port));
                 }
                 Found::Full => self.shut(kind, outside, index, addresses.len()),
@@ -165,6 +210,28 @@ impl Pools {
         Err(Exhausted::NoPort)
     }
 
+    /// Whether an inside address that holds these ports of an outside one may have another one, of these ranges.
+    fn may_hold_more(
+        &self,
+        ports: &[u32; COLUMNS],
+        column: u8,
+        outside: &Outside,
+        ranges: &[(u16, u16)],
+    ) -> bool {
+        let (held, all) = match self.ports_per_host {
+            PortsPerHost::AtMost(most) => {
+                let of_proto = 2 * (usize::from(column) / 2);
+                return ports.iter().skip(of_proto).take(2).sum::<u32>() < most;
+            }
+            PortsPerHost::Share => (ports[usize::from(column)] as usize, size(ranges)),
+        };
+        if held < LEAST_PORTS.max(all / LEAST_PART) {
+            return true;
+        }
+        let end = self.ends.find(outside.hash(0, &self.hasher), |end| end.outside == *outside);
+        held < all - end.map_or(0, |end| end.used.count_within(ranges))
+    }
+
     /// A free port of the inside end's own address, which belongs to no pool.
     pub(super) fn take_own(
         &mut self,
@@ -174,7 +241,7 @@ impl Pools {
         taken: &dyn Fn(u128, u16) -> bool,
     ) -> Result<(u128, u16), Exhausted> {
         let Inside { address, target, wire, proto, family, .. } = *inside;
-        match self.port(Outside { address, wire, proto, family }, wish, secrets, taken) {
+        match self.port(Outside { address, wire, proto, family }, wish, secrets, taken)? {
             Found::Port(port) => {
                 self.targets.hold_number(target);
                 Ok((address, port))
@@ -189,8 +256,8 @@ impl Pools {
         &mut self,
         inside: &Inside,
         addresses: Option<&Addresses>,
-        address: u128,
-        port: u16,
+        (address, port): (u128, u16),
+        column: u8,
         secrets: &mut Secrets,
     ) -> bool {
         let place = Place::of(inside);
@@ -198,31 +265,35 @@ impl Pools {
         let index = match addresses {
             None if address == inside.address => None,
             None => return false,
-            Some(addresses) => match (addresses.index_of(address), self.pair_of(&place, hash)) {
-                (Some(index), None) => Some(index),
-                (Some(index), Some(pair)) if pair == index => Some(index),
-                _ => return false,
-            },
+            Some(addresses) => {
+                match (addresses.index_of(address), self.pair_of(&place, hash).map(|pair| pair.index)) {
+                    (Some(index), None) => Some(index),
+                    (Some(index), Some(pair)) if pair == index => Some(index),
+                    _ => return false,
+                }
+            }
         };
         let Inside { target, wire, proto, family, .. } = *inside;
         let wish = Wish { ranges: &[(port, port)], first: [Some(port), None], odd: None };
         let outside = Outside { address, wire, proto, family };
-        if !matches!(self.port(outside, &wish, secrets, &|_, _| false), Found::Port(_)) {
+        if !self.reserve_pair(&place, hash)
+            || !matches!(self.port(outside, &wish, secrets, &|_, _| false), Ok(Found::Port(_)))
+        {
             return false;
         }
         self.targets.hold_number(target);
         if let Some(index) = index {
-            self.pair(place, hash, index);
+            self.pair(place, hash, index, column);
         }
         true
     }
 
-    /// Gives an end back.
-    pub(super) fn give_back(&mut self, inside: &Inside, outside: &Outside, port: u16) {
-        let hasher = &self.hasher;
+    /// Gives the outside end of a binding back.
+    pub(super) fn give_back(&mut self, gone: &Binding) {
+        let (inside, outside, hasher) = (&gone.inside, gone.outside(), &self.hasher);
         let hash = outside.hash(0, hasher);
-        let Some(end) = self.ends.find_mut(hash, |end| end.outside == *outside) else { return };
-        end.used.remove(port);
+        let Some(end) = self.ends.find_mut(hash, |end| end.outside == outside) else { return };
+        end.used.remove(gone.port);
         for (kind, index) in end.shut_for.drain(..) {
             let Some(open) = self.kinds.get_mut(&kind) else { continue };
             open.reopen(index);
@@ -232,13 +303,13 @@ impl Pools {
             }
         }
         if end.used.len() == 0 {
-            self.ends.remove(hash, |end| end.outside == *outside, |end| end.outside.hash(0, hasher));
+            self.ends.remove(hash, |end| end.outside == outside, |end| end.outside.hash(0, hasher));
         }
         let place = Place::of(inside);
         let hash = place.hash(&self.hasher);
         if let Some(pair) = self.pairs.find_mut(hash, |pair| pair.inside == place) {
-            pair.bindings -= 1;
-            if pair.bindings == 0 {
+            pair.ports[usize::from(gone.column)] -= 1;
+            if pair.ports == [0; COLUMNS] {
                 self.pairs.remove(hash, |pair| pair.inside == place, |pair| pair.inside.hash(hasher));
             }
         }
@@ -249,32 +320,52 @@ impl Pools {
     pub(super) fn index_for(&self, inside: &Inside, addresses: &Addresses) -> u64 {
         let place = Place::of(inside);
         let hash = place.hash(&self.hasher);
-        self.pair_of(&place, hash).unwrap_or_else(|| scale(hash, addresses.len()))
+        let favourite = || scale(place.choice(&self.pairing), addresses.len());
+        self.pair_of(&place, hash).map_or_else(favourite, |pair| pair.index)
     }
 
-    fn pair_of(&self, place: &Place, hash: u64) -> Option<u64> {
-        Some(self.pairs.find(hash, |pair| pair.inside == *place)?.index)
+    /// The number of the outside address that an inside address has, and how many of its ports it holds.
+    pub(super) fn held(&self, inside: &Inside, class: u8) -> Option<(u64, u32)> {
+        let place = Place::of(inside);
+        let pair = self.pair_of(&place, place.hash(&self.hasher))?;
+        Some((pair.index, pair.ports[usize::from(column(inside.proto, class))]))
     }
 
-    fn pair(&mut self, place: Place, hash: u64, index: u64) {
+    /// How many ports an inside address holds in a column.
+    pub(super) fn held_of(&self, inside: &Inside, column: u8) -> u32 {
+        let place = Place::of(inside);
+        self.pair_of(&place, place.hash(&self.hasher)).map_or(0, |pair| pair.ports[usize::from(column)])
+    }
+
+    fn pair_of(&self, place: &Place, hash: u64) -> Option<&Pair> {
+        self.pairs.find(hash, |pair| pair.inside == *place)
+    }
+
+    fn reserve_pair(&mut self, place: &Place, hash: u64) -> bool {
+        let hasher = &self.hasher;
+        self.pair_of(place, hash).is_some() || self.pairs.reserve(hash, |pair| pair.inside.hash(hasher))
+    }
+
+    fn pair(&mut self, place: Place, hash: u64, index: u64, column: u8) {
         let hasher = &self.hasher;
         let pair = self.pairs.entry(
             hash,
             |pair| pair.inside == place,
             |pair| pair.inside.hash(hasher),
-            || Pair { inside: place, index, bindings: 0 },
+            || Pair { inside: place, index, ports: [0; COLUMNS] },
         );
-        pair.bindings += 1;
+        pair.ports[usize::from(column)] += 1;
     }
 
-    /// An address that is not shut; the same one for an inside address, of this `hash`, whenever it comes while none is.
-    fn favourite(&self, hash: u64, kind: &Kind, addresses: u64) -> Option<u64> {
-        let index = scale(hash, addresses);
+    /// An address that is not shut; the same one for an inside address whenever it comes while none is.
+    fn favourite(&self, place: &Place, kind: &Kind, addresses: u64) -> Option<u64> {
+        let choice = place.choice(&self.pairing);
+        let index = scale(choice, addresses);
         match self.open(kind) {
             None => Some(index),
             Some(open) if open.count() == 0 => None,
             Some(open) if open.is_open(index) => Some(index),
-            Some(open) => Some(open.nth(scale(hash, open.count()))),
+            Some(open) => Some(open.nth(scale(choice, open.count()))),
         }
     }
 
@@ -289,29 +380,41 @@ impl Pools {
         wish: &Wish<'_>,
         secrets: &mut Secrets,
         taken: &dyn Fn(u128, u16) -> bool,
-    ) -> Found {
+    ) -> Result<Found, Exhausted> {
         let (hash, hasher) = (outside.hash(0, &self.hasher), &self.hasher);
         let mut taken = |port| taken(outside.address, port);
         if let Some(end) = self.ends.find_mut(hash, |end| end.outside == outside) {
+            if !end.used.reserve() {
+                return Err(Exhausted::NoMemory);
+            }
             let found = wish.find(&end.used, secrets, &mut taken);
             if let Found::Port(port) = found {
                 end.used.insert(port);
             }
-            return found;
+            return Ok(found);
         }
         let mut used = Used::new();
+        if !used.reserve() {
+            return Err(Exhausted::NoMemory);
+        }
         let found = wish.find(&used, secrets, &mut taken);
         if let Found::Port(port) = found {
             used.insert(port);
-            self.ends
-                .insert(hash, End { outside, used, shut_for: Vec::new() }, |end| end.outside.hash(0, hasher));
+            let end = End { outside, used, shut_for: Vec::new() };
+            if !self.ends.insert(hash, end, |end| end.outside.hash(0, hasher)) {
+                return Err(Exhausted::NoMemory);
+            }
         }
-        found
+        Ok(found)
     }
 
     fn shut(&mut self, kind: Kind, outside: Outside, index: u64, addresses: u64) {
         // What is full has an end: only an address without ports in the ranges has none, and that is asked for by no one.
         if let Some(end) = self.ends.find_mut(outside.hash(0, &self.hasher), |end| end.outside == outside) {
+            // An address that is not shut is only looked at again.
+            if end.shut_for.try_reserve(1).is_err() || self.kinds.try_reserve(1).is_err() {
+                return;
+            }
             end.shut_for.push((kind, index));
             let open = self.kinds.entry(kind).or_insert_with(|| {
                 self.targets.hold_number(kind.target);

@@ -106,6 +106,22 @@ pub(super) fn random(ranges: &[(u16, u16)], secrets: &mut Secrets) -> Option<u16
     })
 }
 
+/// How many ports the ranges have, which are apart from each other.
+pub(super) fn size(ranges: &[(u16, u16)]) -> usize {
+    ranges.iter().map(|(low, high)| usize::from(high - low) + 1).sum()
+}
+
+/// The bits of a range that are set.
+fn ones(words: &[u64; WORDS], (low, high): (u16, u16)) -> usize {
+    let (first, last) = (usize::from(low / 64), usize::from(high / 64));
+    let of_word = |place: usize| {
+        let above = if place == first { u64::MAX << (low % 64) } else { u64::MAX };
+        let below = if place == last { u64::MAX >> (63 - high % 64) } else { u64::MAX };
+        (words[place] & above & below).count_ones() as usize
+    };
+    (first..=last).map(of_word).sum()
+}
+
 /// The first free port at or after `from`, or else before it.
 fn free_from(used: &Used, ranges: &[(u16, u16)], from: u16, odd: Option<bool>) -> Option<u16> {
     let after = ranges.iter().filter(|(_, high)| *high >= from).map(|(low, high)| ((*low).max(from), *high));
@@ -139,6 +155,14 @@ impl Used {
         }
     }
 
+    /// How many ports of ranges that are apart from each other are in use.
+    pub(super) fn count_within(&self, ranges: &[(u16, u16)]) -> usize {
+        match self {
+            Used::Few(ports) => ports.iter().filter(|port| within(ranges, **port)).count(),
+            Used::Many(words, _) => ranges.iter().map(|range| ones(words, *range)).sum(),
+        }
+    }
+
     pub(super) fn contains(&self, port: u16) -> bool {
         match self {
             Used::Few(ports) => ports.binary_search(&port).is_ok(),
@@ -146,17 +170,28 @@ impl Used {
         }
     }
 
-    /// Takes a port that is free.
-    pub(super) fn insert(&mut self, port: u16) {
-        if let Used::Few(ports) = self
-            && ports.len() == FEW
-        {
-            let mut words = Box::new([0; WORDS]);
-            for port in ports.iter() {
-                words[usize::from(port / 64)] |= 1 << (port % 64);
-            }
-            *self = Used::Many(words, FEW as u32);
+    /// Has room for one port more. False if there is no memory for it.
+    #[must_use]
+    pub(super) fn reserve(&mut self) -> bool {
+        let Used::Few(ports) = self else { return true };
+        if ports.len() < FEW {
+            return ports.try_reserve(1).is_ok();
         }
+        let mut words = Vec::new();
+        if words.try_reserve_exact(WORDS).is_err() {
+            return false;
+        }
+        words.resize(WORDS, 0_u64);
+        let Ok(mut words) = <Box<[u64; WORDS]>>::try_from(words.into_boxed_slice()) else { return false };
+        for port in ports.iter() {
+            words[usize::from(port / 64)] |= 1 << (port % 64);
+        }
+        *self = Used::Many(words, ports.len() as u32);
+        true
+    }
+
+    /// Takes a port that is free; [`Used::reserve`] comes before.
+    pub(super) fn insert(&mut self, port: u16) {
         match self {
             Used::Few(ports) => {
                 let place = ports.partition_point(|other| *other < port);
@@ -181,8 +216,10 @@ impl Used {
                 words[usize::from(port / 64)] &= !(1 << (port % 64));
                 *count -= 1;
                 // Half of what made it grow, so that a port taken and given back does not go to and fro.
-                if *count as usize == FEW / 2 {
-                    *self = Used::Few(ports_of(words).collect());
+                let mut few = Vec::new();
+                if *count as usize == FEW / 2 && few.try_reserve(FEW / 2).is_ok() {
+                    few.extend(ports_of(words));
+                    *self = Used::Few(few);
                 }
             }
         }
@@ -256,13 +293,17 @@ mod tests {
             let (mut used, mut plain) = (Used::new(), BTreeSet::new());
             for (take, port) in steps {
                 match take {
-                    true if plain.insert(port) => used.insert(port),
+                    true if plain.insert(port) => { assert!(used.reserve()); used.insert(port) },
                     false if plain.remove(&port) => used.remove(port),
                     _ => {}
                 }
                 prop_assert_eq!(used.contains(port), plain.contains(&port));
                 prop_assert_eq!(used.len(), plain.len());
             }
+            prop_assert_eq!(
+                used.count_within(&[(low, low + more)]),
+                (low..=low + more).filter(|port| plain.contains(port)).count()
+            );
             for odd in [None, Some(true), Some(false)] {
                 let expected = (low..=low + more).find(|port| !plain.contains(port) && odd.is_none_or(|odd| (port % 2 == 1) == odd));
                 prop_assert_eq!(used.first_free(low, low + more, odd), expected);
@@ -273,12 +314,16 @@ mod tests {
     #[test]
     fn the_last_free_port_is_found_from_anywhere() {
         let mut used = Used::new();
-        (0..=u16::MAX).filter(|port| *port != 7).for_each(|port| used.insert(port));
-        let mut secrets = Secrets::new(1);
+        (0..=u16::MAX).filter(|port| *port != 7).for_each(|port| {
+            assert!(used.reserve());
+            used.insert(port)
+        });
+        let mut secrets = Secrets::new(mmb_random::Seed::repeatable(1));
         let wish = |ranges| Wish { ranges, first: [None; 2], odd: Some(false) };
         assert_eq!(wish(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| false), Found::Port(7));
         assert_eq!(wish(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| true), Found::Taken);
         assert_eq!(wish(&[(0, 6), (8, u16::MAX)]).find(&used, &mut secrets, &mut |_| false), Found::Full);
+        assert!(used.reserve());
         used.insert(7);
         assert_eq!(wish(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| false), Found::Full);
     }

@@ -1,31 +1,27 @@
-//! Secrets: a stream of random numbers, and a keyed hash.
+//! The random choices of translations.
 //!
-//! Which port comes next must not be guessed by someone who saw the last ones (RFC 6056): hence a cipher's stream.
+//! Which port comes next must not be guessed by someone who saw the last ones (RFC 6056): hence a cipher's stream. Addresses that stay the
+//! same for the same host are chosen by keyed functions, which tell nothing about others' or about the keys of an index.
 
-use crate::hash::Hasher;
-use chacha20::ChaCha12Rng;
-use chacha20::rand_core::{Rng, SeedableRng};
+use mmb_random::{Generator, Seed};
+
+pub(super) use mmb_random::scale;
 
 /// Random numbers.
-pub(super) struct Secrets(ChaCha12Rng);
+pub(super) struct Secrets(Generator);
 
 impl Secrets {
-    pub(super) fn new(seed: u64) -> Secrets {
-        Secrets(ChaCha12Rng::seed_from_u64(seed))
+    pub(super) fn new(seed: Seed) -> Secrets {
+        Secrets(Generator::new(seed))
     }
 
     /// A number below `bound`, which is not 0.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
-        scale(self.0.next_u64(), bound)
+        self.0.below(bound)
     }
 
-    /// A hash that nobody else can compute.
-    pub(super) fn hasher(&mut self) -> Hasher {
-        Hasher::new(self.0.next_u64())
+    /// Goes on with fresh entropy.
+    pub(super) fn reseed(&mut self, fresh: Seed) {
+        self.0.reseed(fresh);
     }
-}
-
-/// A hash brought below `bound`: the high half of the product.
-pub(super) fn scale(hash: u64, bound: u64) -> u64 {
-    ((u128::from(hash) * u128::from(bound)) >> 64) as u64
 }

@@ -1,14 +1,15 @@
 //! Bindings of connections that another daemon had: they come back as they were, or not at all.
 
 use super::bindings::{Inside, Outside};
-use super::{Addresses, DESTINATION, Mapping, Nat, Refused, SOURCE, Translated, Tuple};
+use super::pools::column;
+use super::{Addresses, DESTINATION, Mapping, Nat, Refused, SOURCE, Translated, Tuple, class};
 
 impl Nat {
     /// Holds for a connection again what a mapping gave it: `arrived` is its first packet's tuple, `sent` the one that it left
     /// with. Servers are not counted again: `least` begins anew.
     ///
     /// # Errors
-    /// The outside end is another inside end's by now, or the inside end has another one.
+    /// The outside end is another inside end's by now, or none that the mapping gives.
     pub fn restore(
         &mut self,
         mapping: &Mapping,
@@ -27,8 +28,8 @@ impl Nat {
             }
             None => None,
         };
-        let mut translated = self.lease(sent, binding, None);
-        let Tuple { addresses, ports, wire, proto, family } = *arrived;
+        let mut translated = self.lease(sent, binding, None)?;
+        let Tuple { addresses, ports, wire, proto, family, .. } = *arrived;
         let outside = Outside { address: addresses[DESTINATION], wire, proto, family };
         let led = |inside: &Inside| {
             (inside.address, inside.port) == (sent.addresses[DESTINATION], sent.ports[DESTINATION])
@@ -48,16 +49,17 @@ impl Nat {
         let (address, port) = (sent.addresses[SOURCE], sent.ports[SOURCE]);
         if let Some(number) = self.bindings.of_inside(inside) {
             let binding = self.bindings.record(number);
-            if (binding.address, binding.port) != (address, port) {
-                return Err(Refused::Clash);
+            if (binding.address, binding.port) == (address, port) {
+                self.bindings.hold(number);
+                return Ok(number);
             }
-            self.bindings.hold(number);
-            return Ok(number);
         }
-        if !self.pools.take_again(inside, mapping.saddr.as_ref(), address, port, &mut self.secrets) {
+        let column = column(inside.proto, class(mapping, inside));
+        let end = (address, port);
+        if !self.pools.take_again(inside, mapping.saddr.as_ref(), end, column, &mut self.secrets) {
             return Err(Refused::Clash);
         }
-        Ok(self.bindings.bind(*inside, address, port))
+        self.bind(*inside, end, column)
     }
 }
 
@@ -76,11 +78,13 @@ fn own(mapping: &Mapping, arrived: &Tuple, sent: &Tuple) -> Option<Mapping> {
 mod tests {
     use super::super::Ports;
     use super::*;
+    use crate::Wire;
     use crate::proto;
+    use mmb_random::SeedTree;
 
     fn tuple(host: u32, port: u16) -> Tuple {
         let addresses = [u128::from(0x0a00_0000 + host), 0xc000_0250];
-        Tuple { addresses, ports: [port, 53], wire: 0, proto: proto::UDP, family: 4 }
+        Tuple { addresses, ports: [port, 53], proto: proto::UDP, family: 4, ..Tuple::default() }
     }
 
     #[test]
@@ -88,7 +92,7 @@ mod tests {
         let pool = Addresses::new(vec![(0xc800_0001, 0xc800_0003)]);
         let ports = Some(Ports::Within(vec![(1000, 1009)]));
         let mapping = Mapping { saddr: Some(pool), sport: ports, ..Mapping::default() };
-        let mut before = Nat::new(1);
+        let mut before = Nat::new(&SeedTree::repeatable(1));
         let arrived: Vec<Tuple> =
             (0..4).flat_map(|host| [5000, 5001].map(|port| tuple(host, port))).collect();
         let sent: Vec<Tuple> = arrived
@@ -96,7 +100,7 @@ mod tests {
             .map(|arrived| before.translate(1, &mapping, arrived, &|_| false).expect("there is room").sent)
             .collect();
 
-        let mut after = Nat::new(2);
+        let mut after = Nat::new(&SeedTree::repeatable(2));
         let mut held = Vec::new();
         for (arrived, sent) in arrived.iter().zip(&sent) {
             let restored = after.restore(&mapping, arrived, *sent).expect("nobody else has it");
@@ -109,22 +113,31 @@ mod tests {
         let again = after.translate(1, &mapping, &other, &|_| false).expect("it has one");
         assert_eq!((again.sent.addresses[0], again.sent.ports[0]), (sent[3].addresses[0], sent[3].ports[0]));
         assert!(after.restore(&mapping, &tuple(9, 1), sent[0]).is_err());
-        let elsewhere = Tuple { ports: [1009, 53], ..sent[0] };
-        assert!(after.restore(&mapping, &arrived[0], elsewhere).is_err(), "it has another one");
+        // Of one inside end, a connection may have had another outside end than all others.
+        let address = sent[0].addresses[SOURCE];
+        let is_free = |port: &u16| after.owner(proto::UDP, 4, arrived[0].wire, address, *port).is_none();
+        let port = (1000..=1009).find(is_free).expect("ten ports, of which eight are in use at most");
+        let elsewhere = Tuple { ports: [port, 53], ..sent[0] };
+        let apart = after.restore(&mapping, &arrived[0], elsewhere).expect("nobody else has it");
+        assert_eq!(apart.sent, elsewhere);
+        assert!(after.restore(&mapping, &tuple(9, 1), elsewhere).is_err());
         let outside = Tuple { addresses: [7, 8], ..sent[0] };
         assert!(after.restore(&mapping, &tuple(9, 1), outside).is_err(), "no address of the pool");
-        held.into_iter().chain([again.binding]).for_each(|binding| after.release(binding));
+        held.into_iter().chain([again.binding, apart.binding]).for_each(|binding| after.release(binding));
         assert!(after.is_empty());
         assert_eq!(after.pools.in_use(), (0, 0, 0));
     }
 
     #[test]
     fn an_outside_end_is_held_though_its_rule_is_gone() {
-        let mut nat = Nat::new(1);
+        let mut nat = Nat::new(&SeedTree::repeatable(1));
         let (arrived, mut sent) = (tuple(1, 5000), tuple(1, 5000));
         (sent.addresses[SOURCE], sent.ports[SOURCE]) = (0xc800_0001, 1001);
         let held = nat.restore(&Mapping::default(), &arrived, sent).expect("nobody has it");
-        assert_eq!(nat.owner(proto::UDP, 4, 0, 0xc800_0001, 1001), Some((arrived.addresses[SOURCE], 5000)));
+        assert_eq!(
+            nat.owner(proto::UDP, 4, Wire::default(), 0xc800_0001, 1001),
+            Some((arrived.addresses[SOURCE], 5000))
+        );
         nat.release(held.binding);
         assert!(nat.is_empty());
         let plain = nat.restore(&Mapping::default(), &arrived, arrived).expect("there is nothing to hold");

@@ -39,13 +39,25 @@ impl<T> Shards<T> {
         self.shards[shard(hash)].find_mut(hash, same)
     }
 
-    /// Adds an entry that is not there yet.
-    pub(super) fn insert(&mut self, hash: u64, entry: T, rehash: impl Fn(&T) -> u64) {
-        self.shards[shard(hash)].insert_unique(hash, entry, rehash);
+    /// Adds an entry that is not there yet. False if there is no memory for it.
+    #[must_use]
+    pub(super) fn insert(&mut self, hash: u64, entry: T, rehash: impl Fn(&T) -> u64) -> bool {
+        let table = &mut self.shards[shard(hash)];
+        if table.try_reserve(1, &rehash).is_err() {
+            return false;
+        }
+        table.insert_unique(hash, entry, rehash);
         self.len += 1;
+        true
     }
 
-    /// The entry, made if there was none.
+    /// Has room for one entry more of this hash. False if there is no memory for it.
+    #[must_use]
+    pub(super) fn reserve(&mut self, hash: u64, rehash: impl Fn(&T) -> u64) -> bool {
+        self.shards[shard(hash)].try_reserve(1, rehash).is_ok()
+    }
+
+    /// The entry, made if there was none; [`Shards::reserve`] comes before.
     pub(super) fn entry(
         &mut self,
         hash: u64,
@@ -70,7 +82,13 @@ impl<T> Shards<T> {
         entry.remove();
         self.len -= 1;
         if table.capacity() > LITTLE && table.len() < table.capacity() / 8 {
-            table.shrink_to(table.len() * 2, rehash);
+            let mut smaller = HashTable::new();
+            if smaller.try_reserve(table.len() * 2, &rehash).is_ok() {
+                for entry in table.drain() {
+                    smaller.insert_unique(rehash(&entry), entry, &rehash);
+                }
+                *table = smaller;
+            }
         }
     }
 }
@@ -93,7 +111,7 @@ mod tests {
         let mut shards = Shards::new();
         let empty = shards.memory();
         for round in 0..3 {
-            (0..200_000).for_each(|number| shards.insert(hash(&number), number, hash));
+            (0..200_000).for_each(|number| assert!(shards.insert(hash(&number), number, hash)));
             assert!(shards.len() == 200_000 && shards.memory() - empty < 200_000 * 24);
             for number in (0..200_000).filter(|number| number % 4 != round) {
                 shards.remove(hash(&number), |other| *other == number, hash);

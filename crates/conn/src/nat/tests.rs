@@ -3,10 +3,12 @@
 mod balancing;
 mod chaos;
 mod entering;
+mod limits;
 mod model;
 mod sources;
 
 use super::*;
+use mmb_random::SeedTree;
 
 /// 200.0.0.0, where pools begin.
 const OUTSIDE: u128 = 0xC800_0000;
@@ -14,7 +16,7 @@ const OUTSIDE: u128 = 0xC800_0000;
 const INSIDE: u128 = 0x0A00_0000;
 
 fn filtering(nat_filtering: NatFiltering) -> Nat {
-    let mut nat = Nat::new(20);
+    let mut nat = Nat::new(&SeedTree::repeatable(20));
     nat.configure(&ConnectionSettings { nat_filtering, ..ConnectionSettings::default() });
     nat
 }
@@ -31,7 +33,13 @@ fn snat(addresses: u128) -> Mapping {
 /// Packets of an inside end to an outside one: host 192.0.2.`peer`.
 fn packet(proto: u8, host: u128, port: u16, peer: u128) -> Tuple {
     let dport = if matches!(proto, proto::ICMP | proto::ICMP6) { port } else { 443 };
-    Tuple { addresses: [INSIDE + host, 0xC000_0200 + peer], ports: [port, dport], wire: 0, proto, family: 4 }
+    Tuple {
+        addresses: [INSIDE + host, 0xC000_0200 + peer],
+        ports: [port, dport],
+        proto,
+        family: 4,
+        ..Tuple::default()
+    }
 }
 
 fn udp(host: u128, port: u16, peer: u128) -> Tuple {

@@ -31,8 +31,13 @@ const ECHO: [u8; 8] = [8, 0, 0, 0, 1, 2, 0, 1];
 #[test]
 fn eight_bytes_of_transport_are_enough() {
     let found = quoted(&ip4(17, 0, &UDP), 4).expect("whole");
-    let tuple =
-        Tuple { addresses: [0x0a00_0001, 0xc000_0207], ports: [1000, 53], wire: 0, proto: 17, family: 4 };
+    let tuple = Tuple {
+        addresses: [0x0a00_0001, 0xc000_0207],
+        ports: [1000, 53],
+        proto: 17,
+        family: 4,
+        ..Tuple::default()
+    };
     assert_eq!(found, Quoted { tuple, proto: 17, ip_at: 0, l4_at: 20, l4_len: 8 });
     assert_eq!(quoted(&ip4(17, 0, &UDP[..7]), 4), None);
     for cut in 0..28 {

@@ -1,11 +1,15 @@
 //! What a table promises, case by case.
 
 use super::*;
+use crate::Side;
 use crate::flags::{ACK, FIN, RST, SYN};
 use crate::wheel::SLOT_MS;
+use mmb_random::Seed;
 use std::collections::HashMap;
 
+mod flood;
 mod model;
+mod reclaim;
 
 /// For calls in which nobody is to end.
 fn nobody(connection: &Connection, reason: CloseReason) {
@@ -18,9 +22,9 @@ fn client(number: u32, proto: u8) -> Tuple {
     Tuple {
         addresses: [0x0a00_0000 + u128::from(number), 0xc000_0201],
         ports: [port, 443],
-        wire: 0,
         proto,
         family: 4,
+        ..Tuple::default()
     }
 }
 
@@ -60,14 +64,14 @@ impl Table {
 
 #[test]
 fn a_connection_is_found_from_both_ends_until_it_ends() {
-    let mut table = Table::new(1);
+    let mut table = Table::new(Seed::repeatable(1));
     let forward = client(1, proto::UDP);
     let reply = answer(&forward);
     assert_eq!(table.find(&forward), None);
     let id = table.add(1000, 1, proto::UDP).unwrap();
     assert_eq!(table.add(1000, 1, proto::UDP), Err(Refused::Taken));
     let mut found = [None; 4];
-    table.find_all(&[forward, reply, Tuple { wire: 1, ..reply }, forward.reversed()], &mut found);
+    table.find_all(&[forward, reply, Tuple { side: Side::Low, ..reply }, forward.reversed()], &mut found);
     assert_eq!(found, [Some((id, Direction::Forward)), Some((id, Direction::Reply)), None, None]);
     assert_eq!((table.len(), table.half_open()), (1, 1));
 
@@ -86,7 +90,7 @@ fn a_connection_is_found_from_both_ends_until_it_ends() {
 
 #[test]
 fn replies_that_are_anothers_are_taken() {
-    let mut table = Table::new(1);
+    let mut table = Table::new(Seed::repeatable(1));
     let first = client(1, proto::UDP);
     table.insert(0, first, answer(&first), None, &mut nobody).unwrap();
     let second = client(2, proto::UDP);
@@ -99,8 +103,8 @@ fn replies_that_are_anothers_are_taken() {
 /// Source and destination are one, as in a LAND packet.
 #[test]
 fn both_ends_may_be_the_same() {
-    let mut table = Table::new(1);
-    let land = Tuple { addresses: [7, 7], ports: [9, 9], wire: 0, proto: proto::UDP, family: 4 };
+    let mut table = Table::new(Seed::repeatable(1));
+    let land = Tuple { addresses: [7, 7], ports: [9, 9], proto: proto::UDP, family: 4, ..Tuple::default() };
     let id = table.insert(0, land, land.reversed(), None, &mut nobody).unwrap();
     assert_eq!(table.find(&land), Some((id, Direction::Forward)));
     table.remove(id);
@@ -109,33 +113,62 @@ fn both_ends_may_be_the_same() {
 
 #[test]
 fn strict_tables_take_no_mid_flow() {
-    let mut table = Table::new(1);
+    let mut table = Table::new(Seed::repeatable(1));
     table.configure(10, Timeouts::default(), Pickup::Strict);
     let forward = client(1, proto::TCP);
     let ack = segment(ACK, 1, 1);
     for first in [Some(&ack), None] {
         let made = table.insert(0, forward, answer(&forward), first, &mut nobody);
-        assert_eq!(made, Err(Refused::NotSyn));
+        assert_eq!(made, Err(Refused::Invalid(Invalid::NotSyn)));
     }
     assert!(table.is_empty() && table.find(&forward).is_none());
     table.add(0, 1, proto::TCP).unwrap();
 }
 
 #[test]
-fn what_is_not_believed_is_counted_and_keeps_nothing_alive() {
-    let mut table = Table::new(1);
+fn what_is_not_believed_keeps_nothing_alive() {
+    let mut table = Table::new(Seed::repeatable(1));
     let id = table.add(0, 1, proto::TCP).unwrap();
     table.establish(0, id);
     let stranger = segment(RST, 9_999_999, 0);
-    assert_eq!(table.touch(id, Direction::Reply, 7_000_000, 60, Some(&stranger)), Judged::OutOfWindow);
-    assert_eq!(table.get(id).packets, [1, 2]);
+    assert_eq!(
+        table.touch(id, Direction::Reply, 7_000_000, 60, Some(&stranger)),
+        Judged::Invalid(Invalid::OutOfWindow)
+    );
+    assert_eq!(table.get(id).packets, [1, 1]);
     assert_eq!(table.get(id).idle_ms(7_000_000), 7_000_000);
     assert_eq!(table.get(id).state, State::Established);
 }
 
 #[test]
+fn a_wrong_checksum_changes_no_state_and_is_not_asked_for_where_nothing_changes() {
+    let mut table = Table::new(Seed::repeatable(1));
+    let id = table.add(0, 1, proto::TCP).unwrap();
+    table.establish(0, id);
+    let mut asked = 0;
+    let mut comes = |table: &mut Table, direction, segment: Segment, is_sound: bool| {
+        table.touch_if_sound(id, direction, (1, 60), Some(&segment), || {
+            asked += 1;
+            is_sound
+        })
+    };
+    assert_eq!(comes(&mut table, Direction::Forward, segment(ACK, 101, 501), false), Judged::Stays);
+    let bad = Judged::Invalid(Invalid::BadChecksum);
+    let fin = segment(FIN | ACK, 101, 501);
+    assert_eq!(comes(&mut table, Direction::Forward, fin, false), bad);
+    assert_eq!(comes(&mut table, Direction::Reply, segment(RST, 501, 0), false), bad);
+    assert_eq!((table.get(id).state, table.get(id).packets), (State::Established, [2, 1]));
+    assert_eq!(comes(&mut table, Direction::Forward, fin, true), Judged::Moves(State::FinWait));
+    assert_eq!(asked, 3);
+
+    let udp = table.add(1, 2, proto::UDP).unwrap();
+    let answered = table.touch_if_sound(udp, Direction::Reply, (1, 60), None, || false);
+    assert_eq!((answered, table.get(udp).state), (bad, State::Unreplied));
+}
+
+#[test]
 fn what_comes_after_its_time_begins_anew_even_before_it_is_swept() {
-    let mut table = Table::new(1);
+    let mut table = Table::new(Seed::repeatable(1));
     let id = table.add(0, 1, proto::UDP).unwrap();
     assert_eq!(table.touch(id, Direction::Forward, 119_999, 60, None), Judged::Stays);
     assert_eq!(table.touch(id, Direction::Forward, 239_999, 60, None), Judged::Reopens);
@@ -143,7 +176,7 @@ fn what_comes_after_its_time_begins_anew_even_before_it_is_swept() {
 
 #[test]
 fn a_syn_reopens_what_is_over() {
-    let mut table = Table::new(1);
+    let mut table = Table::new(Seed::repeatable(1));
     let id = table.add(0, 1, proto::TCP).unwrap();
     table.establish(0, id);
     table.touch(id, Direction::Forward, 1, 60, Some(&segment(FIN | ACK, 101, 501)));
@@ -158,7 +191,7 @@ fn a_syn_reopens_what_is_over() {
 
 #[test]
 fn reasons_tell_how_a_connection_ended() {
-    let mut table = Table::new(1);
+    let mut table = Table::new(Seed::repeatable(1));
     let ids: Vec<ConnId> = (0..4).map(|number| table.add(0, number, proto::TCP).unwrap()).collect();
     ids[1..].iter().for_each(|id| table.establish(0, *id));
     table.touch(ids[1], Direction::Forward, 0, 60, Some(&segment(RST, 101, 0)));
@@ -179,7 +212,7 @@ fn reasons_tell_how_a_connection_ended() {
 /// The flood lives on what connections leave, oldest first, and who answers gets through.
 #[test]
 fn a_flood_ends_no_established_connection_and_stops_no_responsive_client() {
-    let mut table = Table::new(1);
+    let mut table = Table::new(Seed::repeatable(1));
     table.configure(1000, Timeouts::default(), Pickup::Loose);
     for number in 0..900 {
         let id = table.add(0, number, proto::TCP).unwrap();
@@ -225,7 +258,7 @@ impl Table {
 
 #[test]
 fn a_full_table_refuses_when_all_are_wanted() {
-    let mut table = Table::new(1);
+    let mut table = Table::new(Seed::repeatable(1));
     table.configure(3, Timeouts::default(), Pickup::Loose);
     let ids: Vec<ConnId> = (0..3).map(|number| table.add(0, number, proto::TCP).unwrap()).collect();
     ids.iter().for_each(|id| table.establish(0, *id));
@@ -244,7 +277,7 @@ fn a_full_table_refuses_when_all_are_wanted() {
 
 #[test]
 fn a_lower_bound_ends_nobody_established() {
-    let mut table = Table::new(1);
+    let mut table = Table::new(Seed::repeatable(1));
     for number in 0..100 {
         let id = table.add(0, number, proto::TCP).unwrap();
         if number < 50 {
@@ -268,7 +301,7 @@ fn a_lower_bound_ends_nobody_established() {
 
 #[test]
 fn shorter_timeouts_hold_for_connections_that_are_there() {
-    let mut table = Table::new(1);
+    let mut table = Table::new(Seed::repeatable(1));
     for number in 0..2000 {
         let id = table.add(0, number, proto::TCP).unwrap();
         table.establish(0, id);
@@ -283,7 +316,7 @@ fn shorter_timeouts_hold_for_connections_that_are_there() {
 
 #[test]
 fn longer_timeouts_hold_for_connections_that_are_there() {
-    let mut table = Table::new(1);
+    let mut table = Table::new(Seed::repeatable(1));
     let id = table.add(0, 1, proto::TCP).unwrap();
     table.establish(0, id);
     table.configure(10, Timeouts { tcp_established: u32::MAX, ..Timeouts::default() }, Pickup::Loose);
@@ -296,25 +329,27 @@ fn longer_timeouts_hold_for_connections_that_are_there() {
 }
 
 #[test]
-fn no_call_ends_more_than_some_hundred_and_calls_catch_up() {
-    let mut table = Table::new(1);
-    for number in 0..5000 {
+fn a_call_right_behind_another_ends_no_more_than_some_hundred_and_calls_catch_up() {
+    let mut table = Table::new(Seed::repeatable(1));
+    for number in 0..50_000 {
         table.add(0, number, if number % 2 == 0 { proto::TCP } else { proto::UDP }).unwrap();
     }
     let (mut calls, mut ended) = (0, 0);
     while !table.is_empty() {
         let before = ended;
         table.advance(1_000_000, &mut |_, _| ended += 1);
-        assert!(ended > before && ended - before <= ASKED);
+        let most = if calls == 0 { MOST_ASKED as usize } else { ASKED };
+        assert!(ended > before && ended - before <= most);
+        assert_eq!(table.is_behind(), !table.is_empty());
         calls += 1;
     }
-    assert_eq!(ended, 5000);
-    assert!(calls <= 5000 / ASKED + 1);
+    assert_eq!(ended, 50_000);
+    assert!(calls <= 50_000 / ASKED + 1);
 }
 
 #[test]
 fn a_leap_of_time_ends_all_and_time_never_goes_back() {
-    let mut table = Table::new(1);
+    let mut table = Table::new(Seed::repeatable(1));
     for number in 0..2000 {
         table.add(5000, number, proto::UDP).unwrap();
     }
@@ -331,7 +366,7 @@ fn a_leap_of_time_ends_all_and_time_never_goes_back() {
 
 #[test]
 fn connections_move_to_another_table() {
-    let mut old = Table::new(1);
+    let mut old = Table::new(Seed::repeatable(1));
     let ids: Vec<ConnId> =
         (0..100).map(|number| old.add(u64::from(number), number, proto::TCP).unwrap()).collect();
     ids.iter().step_by(2).for_each(|id| old.establish(500, *id));
@@ -340,7 +375,7 @@ fn connections_move_to_another_table() {
         old.scan(0, usize::MAX, &mut |_, connection| snapshots.push(connection.snapshot(10_500))),
         None
     );
-    let mut new = Table::new(2);
+    let mut new = Table::new(Seed::repeatable(2));
     for snapshot in &snapshots {
         new.restore(1_000_000_000_000, snapshot, &mut nobody).unwrap();
         assert_eq!(new.restore(0, snapshot, &mut nobody), Err(Refused::Taken));
@@ -355,7 +390,7 @@ fn connections_move_to_another_table() {
 
 #[test]
 fn a_scan_tells_each_once_however_it_is_cut() {
-    let mut table = Table::new(1);
+    let mut table = Table::new(Seed::repeatable(1));
     let ids: Vec<ConnId> = (0..1000).map(|number| table.add(0, number, proto::UDP).unwrap()).collect();
     for id in ids.iter().step_by(3) {
         table.remove(*id);
@@ -372,7 +407,7 @@ fn a_scan_tells_each_once_however_it_is_cut() {
 
 #[test]
 fn growing_loses_nobody_and_stays_within_its_bytes() {
-    let mut table = Table::new(1);
+    let mut table = Table::new(Seed::repeatable(1));
     let many = 1_000_000u32;
     let mut most = 0.0f64;
     for number in 0..many {
@@ -396,13 +431,13 @@ fn growing_loses_nobody_and_stays_within_its_bytes() {
     }
     let each = table.memory() as f64 / f64::from(many);
     println!("{each:.1} bytes a connection at {many}, {most:.1} at most from 250,000 on");
-    assert!(each <= 192.0 && most <= 192.0, "{each:.1}, {most:.1} bytes a connection");
+    assert!(each <= 224.0 && most <= 224.0, "{each:.1}, {most:.1} bytes a connection");
 }
 
 /// All tuples of IPv4 have one hash here: two buckets and the stash are all there is.
 #[test]
 fn equal_hashes_are_refused_before_they_cost_much() {
-    let mut table = Table::new(1);
+    let mut table = Table::new(Seed::repeatable(1));
     table.hasher = Hasher::weak();
     let mut made = 0;
     while table.add(0, made, proto::UDP).is_ok() {

@@ -2,7 +2,7 @@
 
 use super::*;
 use Direction::{Forward, Reply};
-use Judged::{Moves, OutOfWindow, Reopens, Stays};
+use Judged::{Moves, Reopens, Stays};
 
 mod properties;
 
@@ -28,7 +28,7 @@ impl Script {
                 assert_ne!(next, self.state, "a move to where it is");
                 self.state = next;
             }
-            OutOfWindow | Reopens => assert_eq!(self.tracker, before, "it changes nothing"),
+            Judged::Invalid(_) | Reopens => assert_eq!(self.tracker, before, "it changes nothing"),
             Stays => {}
         }
         self
@@ -128,7 +128,7 @@ fn retransmitted_handshakes_stay_where_they_are() {
 fn a_client_that_starts_over_is_followed() {
     let mut script = Script::open(segment(SYN, f(0), 0));
     script.comes(Forward, segment(SYN, 77, 0), Stays);
-    script.comes(Reply, segment(SYN | ACK, r(0), f(1)), OutOfWindow);
+    script.comes(Reply, segment(SYN | ACK, r(0), f(1)), OUT_OF_WINDOW);
     script.comes(Reply, segment(SYN | ACK, r(0), 78), Moves(State::SynReceived));
 }
 
@@ -156,8 +156,8 @@ fn a_simultaneous_open_may_end_with_plain_acknowledgements() {
 #[test]
 fn answers_for_an_old_connection_do_not_open_the_new_one() {
     let mut script = Script::open(segment(SYN, f(0), 0));
-    script.comes(Reply, segment(ACK, r(300), f(-5000)), OutOfWindow);
-    script.comes(Forward, segment(RST, f(-5000), 0), OutOfWindow);
+    script.comes(Reply, segment(ACK, r(300), f(-5000)), OUT_OF_WINDOW);
+    script.comes(Forward, segment(RST, f(-5000), 0), OUT_OF_WINDOW);
     script.comes(Forward, segment(SYN, f(0), 0), Stays);
     script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Moves(State::SynReceived));
 }
@@ -166,9 +166,9 @@ fn answers_for_an_old_connection_do_not_open_the_new_one() {
 fn syn_acks_must_acknowledge_the_syn() {
     let mut script = Script::open(segment(SYN, f(0), 0));
     for ack in [f(0), f(2), 0, f(1) ^ 1 << 31] {
-        script.comes(Reply, segment(SYN | ACK, r(0), ack), OutOfWindow);
+        script.comes(Reply, segment(SYN | ACK, r(0), ack), OUT_OF_WINDOW);
     }
-    script.comes(Forward, segment(SYN | ACK, f(0), r(1)), OutOfWindow);
+    script.comes(Forward, segment(SYN | ACK, f(0), r(1)), OUT_OF_WINDOW);
 }
 
 /// RFC 7413: the answer may leave the data out.
@@ -185,9 +185,9 @@ fn data_in_a_syn_may_be_acknowledged_or_not() {
 #[test]
 fn a_refused_connection_ends() {
     let mut script = Script::open(segment(SYN, f(0), 0));
-    script.comes(Reply, segment(RST | ACK, 0, f(2)), OutOfWindow);
-    script.comes(Reply, segment(RST, 0, 0), OutOfWindow);
-    script.comes(Reply, segment(RST, 0, f(1)), OutOfWindow);
+    script.comes(Reply, segment(RST | ACK, 0, f(2)), OUT_OF_WINDOW);
+    script.comes(Reply, segment(RST, 0, 0), OUT_OF_WINDOW);
+    script.comes(Reply, segment(RST, 0, f(1)), OUT_OF_WINDOW);
     script.comes(Reply, segment(RST | ACK, 0, f(1)), Moves(State::Reset));
     script.comes(Forward, segment(SYN, f(40), 0), Reopens);
 }
@@ -206,11 +206,11 @@ fn a_client_may_withdraw() {
 #[test]
 fn only_the_awaited_reset_ends_a_connection() {
     for inside in [-1, 1, 500, 999] {
-        established().comes(Forward, segment(RST, f(1 + inside), 0), OutOfWindow);
-        established().comes(Reply, segment(RST | ACK, r(1 + inside), f(1)), OutOfWindow);
+        established().comes(Forward, segment(RST, f(1 + inside), 0), OUT_OF_WINDOW);
+        established().comes(Reply, segment(RST | ACK, r(1 + inside), f(1)), OUT_OF_WINDOW);
     }
     for far in [f(5000), f(-5000), r(1), 0, f(1) ^ 1 << 31] {
-        established().comes(Forward, segment(RST, far, 0), OutOfWindow);
+        established().comes(Forward, segment(RST, far, 0), OUT_OF_WINDOW);
     }
     established().comes(Forward, segment(RST, f(1), 0), Moves(State::Reset));
     established().comes(Forward, segment(RST | ACK, f(1), r(1)), Moves(State::Reset));
@@ -227,7 +227,7 @@ fn resets_with_data_in_flight_name_either_end_of_it() {
     };
     in_flight().comes(Forward, segment(RST, f(701), 0), Moves(State::Reset));
     in_flight().comes(Forward, segment(RST, f(1), 0), Moves(State::Reset));
-    in_flight().comes(Forward, segment(RST, f(350), 0), OutOfWindow);
+    in_flight().comes(Forward, segment(RST, f(350), 0), OUT_OF_WINDOW);
 }
 
 #[test]
@@ -311,11 +311,10 @@ fn syns_do_not_disturb_an_open_connection() {
             script.comes(Reply, segment(FIN | ACK, r(1), f(1)), Moves(State::FinWait));
         }
         for seq in [f(0), f(1), f(500), 12345] {
-            script.comes(Forward, segment(SYN, seq, 0), OutOfWindow);
-            script.comes(Reply, segment(SYN, seq, 0), OutOfWindow);
+            script.comes(Forward, segment(SYN, seq, 0), OUT_OF_WINDOW);
+            script.comes(Reply, segment(SYN, seq, 0), OUT_OF_WINDOW);
         }
-        script.comes(Reply, segment(SYN | ACK, 12345, f(1)), OutOfWindow);
-        script.comes(Reply, segment(SYN | FIN, r(1), 0), OutOfWindow);
+        script.comes(Reply, segment(SYN | ACK, 12345, f(1)), OUT_OF_WINDOW);
         assert_eq!(script.state, state);
     }
 }
@@ -324,20 +323,22 @@ fn syns_do_not_disturb_an_open_connection() {
 #[test]
 fn an_end_that_restarted_comes_back_by_a_challenge() {
     let mut script = established();
-    script.comes(Forward, segment(SYN, 777, 0), OutOfWindow);
+    script.comes(Forward, segment(SYN, 777, 0), OUT_OF_WINDOW);
     script.comes(Reply, segment(ACK, r(1), f(1)), Stays);
     script.comes(Forward, segment(RST, f(1), 0), Moves(State::Reset));
     script.comes(Forward, segment(SYN, 777, 0), Reopens);
 }
 
 #[test]
-fn syns_reopen_what_is_over() {
+fn syns_reopen_what_is_over_and_nothing_before() {
     time_wait().comes(Forward, segment(SYN, f(100_000), 0), Reopens);
     time_wait().comes(Reply, segment(SYN, r(100_000), 0), Reopens);
     let mut closing = established();
     closing.comes(Forward, segment(FIN | ACK, f(1), r(1)), Moves(State::FinWait));
     closing.comes(Reply, segment(FIN | ACK, r(1), f(1)), Moves(State::Closing));
-    closing.comes(Forward, segment(SYN, f(100_000), 0), Reopens);
+    // RFC 5961 section 4: who still acknowledges a FIN answers a SYN with an acknowledgement.
+    closing.comes(Forward, segment(SYN, f(100_000), 0), OUT_OF_WINDOW);
+    closing.comes(Reply, segment(SYN, r(100_000), 0), OUT_OF_WINDOW);
 }
 
 /// RFC 1337.
@@ -345,30 +346,31 @@ fn syns_reopen_what_is_over() {
 fn time_wait_is_not_cut_short() {
     time_wait().comes(Reply, segment(RST, r(2), 0), Stays);
     time_wait().comes(Forward, segment(RST, f(2), 0), Stays);
-    time_wait().comes(Forward, segment(RST, f(900), 0), OutOfWindow);
+    time_wait().comes(Forward, segment(RST, f(900), 0), OUT_OF_WINDOW);
 }
 
 #[test]
 fn data_beyond_the_window_is_not_believed() {
     // Up to the window's last octet and the one behind it (a probe), not one more.
     established().comes(Forward, segment(ACK, f(1001), r(1)).with(1), Stays);
-    established().comes(Forward, segment(ACK, f(1002), r(1)).with(1), OutOfWindow);
-    established().comes(Reply, segment(ACK, r(1002), f(1)).with(1), OutOfWindow);
-    established().comes(Reply, segment(ACK, r(1) ^ 1 << 31, f(1)).with(1), OutOfWindow);
+    established().comes(Forward, segment(ACK, f(1002), r(1)).with(1), OUT_OF_WINDOW);
+    established().comes(Reply, segment(ACK, r(1002), f(1)).with(1), OUT_OF_WINDOW);
+    established().comes(Reply, segment(ACK, r(1) ^ 1 << 31, f(1)).with(1), OUT_OF_WINDOW);
 }
 
 #[test]
 fn acknowledgements_of_what_was_not_sent_are_not_believed() {
-    established().comes(Forward, segment(ACK, f(1), r(2)), OutOfWindow);
-    established().comes(Forward, segment(ACK, f(1), r(1) ^ 1 << 31), OutOfWindow);
-    established().comes(Reply, segment(ACK, r(1), f(1) - LEAST_ACK_WINDOW - 1), OutOfWindow);
+    established().comes(Forward, segment(ACK, f(1), r(2)), OUT_OF_WINDOW);
+    established().comes(Forward, segment(ACK, f(1), r(1) ^ 1 << 31), OUT_OF_WINDOW);
+    established().comes(Reply, segment(ACK, r(1), f(1) - LEAST_ACK_WINDOW - 1), OUT_OF_WINDOW);
     established().comes(Reply, segment(ACK, r(1), f(-2000)), Stays);
 }
 
 #[test]
 fn segments_without_an_acknowledgement_are_not_believed() {
-    established().comes(Forward, segment(0, f(1), r(1)).with(1), OutOfWindow);
-    established().comes(Forward, segment(FIN, f(1), r(1)), OutOfWindow);
+    let bad = Judged::Invalid(Invalid::BadFlags);
+    established().comes(Forward, segment(0, f(1), r(1)).with(1), bad);
+    established().comes(Forward, segment(FIN, f(1), r(1)), bad);
 }
 
 /// RFC 1122 section 4.2.3.6, with and without an octet.
@@ -392,7 +394,7 @@ fn zero_windows_and_their_probes_are_believed() {
     script.comes(Forward, segment(ACK, f(1), r(1)).with(1).window(0), Stays);
     script.comes(Reply, segment(ACK, r(1), f(1)).window(0), Stays);
     script.comes(Forward, segment(ACK, f(0), r(1)).window(0), Stays);
-    script.comes(Forward, segment(ACK, f(2), r(1)).with(1).window(0), OutOfWindow);
+    script.comes(Forward, segment(ACK, f(2), r(1)).with(1).window(0), OUT_OF_WINDOW);
     script.comes(Reply, segment(ACK, r(1), f(1)).window(500), Stays);
     script.comes(Forward, segment(ACK, f(1), r(1)).with(500).window(0), Stays);
 }
@@ -409,11 +411,11 @@ fn windows_are_scaled_after_the_handshake() {
     let mut script = Script::open(segment(SYN, f(0), 0).scaled(7));
     script.comes(Reply, segment(SYN | ACK, r(0), f(1)).scaled(4), Moves(State::SynReceived));
     // What the SYNs announced is not scaled.
-    script.comes(Reply, segment(ACK, r(1 + 1300), f(1)).with(1), OutOfWindow);
+    script.comes(Reply, segment(ACK, r(1 + 1300), f(1)).with(1), OUT_OF_WINDOW);
     script.comes(Forward, segment(ACK, f(1), r(1)), Moves(State::Established));
-    script.comes(Forward, segment(ACK, f(1 + 1100), r(1)).with(1), OutOfWindow);
+    script.comes(Forward, segment(ACK, f(1 + 1100), r(1)).with(1), OUT_OF_WINDOW);
     script.comes(Reply, segment(ACK, r(1 + 127_000), f(1)).with(1), Stays);
-    script.comes(Forward, segment(ACK, f(1 + 16_001), r(1)).with(1), OutOfWindow);
+    script.comes(Forward, segment(ACK, f(1 + 16_001), r(1)).with(1), OUT_OF_WINDOW);
     script.comes(Forward, segment(ACK, f(1 + 16_000), r(1)).with(1), Stays);
 }
 
@@ -422,7 +424,7 @@ fn one_option_alone_scales_nothing() {
     let mut script = Script::open(segment(SYN, f(0), 0).scaled(7));
     script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Moves(State::SynReceived));
     script.comes(Forward, segment(ACK, f(1), r(1)), Moves(State::Established));
-    script.comes(Reply, segment(ACK, r(1 + 2000), f(1)).with(1), OutOfWindow);
+    script.comes(Reply, segment(ACK, r(1 + 2000), f(1)).with(1), OUT_OF_WINDOW);
     script.comes(Reply, segment(ACK, r(1 + 1000), f(1)).with(1), Stays);
 }
 
@@ -450,21 +452,42 @@ fn numbers_wrap_for_megabytes() {
 fn strict_connections_begin_with_a_syn() {
     for flags in 0..=u8::MAX {
         let opened = Tracker::open(&segment(flags, 1, 1), Pickup::Strict);
-        assert_eq!(opened.is_some(), flags & (SYN | ACK | RST | FIN) == SYN, "{flags:#x}");
+        assert_eq!(opened.is_ok(), flags & (SYN | ACK | RST | FIN) == SYN, "{flags:#x}");
     }
 }
 
+/// The flags of the table `tcp_valid_flags` in Linux's nf_conntrack_proto_tcp.c, and those that it leaves out of account.
+const SENT_TOGETHER: [u8; 9] = [0x02, 0x22, 0x12, 0x04, 0x14, 0x11, 0x31, 0x10, 0x30];
+const UNASKED: u8 = 0xc8;
+
+/// The first column of Linux's `tcp_conntracks`: of a connection that is not there only a SYN and an acknowledgement are taken.
 #[test]
-fn loose_connections_begin_with_what_an_end_sends() {
+fn no_connection_begins_by_a_reset_a_fin_or_a_syn_ack() {
     for flags in 0..=u8::MAX {
-        let state = Tracker::open(&segment(flags, 1, 1), Pickup::Loose).map(|(_, state)| state);
-        let expected = match flags & (SYN | ACK | RST | FIN) {
-            SYN => Some(State::SynSent),
-            flags if flags & RST != 0 => Some(State::Reset),
-            flags if flags & (SYN | FIN) == SYN | FIN || flags & ACK == 0 => None,
-            _ => Some(State::Unreplied),
+        let opened = Tracker::open(&segment(flags, 1, 1), Pickup::Loose).map(|(_, state)| state);
+        let expected = match flags & !UNASKED & !URG {
+            SYN => Ok(State::SynSent),
+            ACK => Ok(State::Unreplied),
+            _ if SENT_TOGETHER.contains(&(flags & !UNASKED)) => Err(Invalid::NotSyn),
+            _ => Err(Invalid::BadFlags),
         };
-        assert_eq!(state, expected, "{flags:#x}");
+        assert_eq!(opened, expected, "{flags:#x}");
+    }
+}
+
+/// In every state and from both ends, with numbers that would be believed: only the flags are wrong.
+#[test]
+fn flags_that_no_end_sends_change_nothing() {
+    let syn_sent = || Script::open(segment(SYN, f(0), 0));
+    let closing: [fn() -> Script; 2] = [established, time_wait];
+    for flags in (0..=u8::MAX).filter(|flags| !SENT_TOGETHER.contains(&(flags & !UNASKED))) {
+        let bad = Judged::Invalid(Invalid::BadFlags);
+        syn_sent().comes(Reply, segment(flags, r(0), f(1)), bad);
+        syn_sent().comes(Forward, segment(flags, f(0), 0), bad);
+        for begin in closing {
+            begin().comes(Forward, segment(flags, f(1), r(1)).with(1), bad);
+            begin().comes(Reply, segment(flags, r(1), f(1)).with(1), bad);
+        }
     }
 }
 
@@ -474,41 +497,14 @@ fn a_connection_is_picked_up_in_mid_flow() {
     let mut script = Script::open(segment(ACK, f(1), r(1)).with(500));
     assert_eq!(script.state, State::Unreplied);
     script.comes(Forward, segment(ACK, f(501), r(1)).with(500), Stays);
-    script.comes(Reply, segment(ACK, r(1), f(1002)), OutOfWindow);
-    script.comes(Reply, segment(ACK, r(1 << 30), f(1001)), OutOfWindow);
+    script.comes(Reply, segment(ACK, r(1), f(1002)), OUT_OF_WINDOW);
+    script.comes(Reply, segment(ACK, r(1 << 30), f(1001)), OUT_OF_WINDOW);
     script.comes(Reply, segment(ACK, r(1), f(501)), Moves(State::Established));
     // 64,000 on the wire stand for up to a gigabyte.
     script.comes(Reply, segment(ACK, r(3_000_000), f(1001)).with(1000), Stays);
     script.comes(Forward, segment(ACK, f(1001), r(3_001_000)), Stays);
-    script.comes(Reply, segment(RST, r(3_000_500), 0), OutOfWindow);
+    script.comes(Reply, segment(RST, r(3_000_500), 0), OUT_OF_WINDOW);
     script.comes(Reply, segment(FIN | ACK, r(3_001_000), f(1001)), Moves(State::FinWait));
-}
-
-/// The first segment that is seen is the responder's: forward is its direction.
-#[test]
-fn a_connection_is_picked_up_at_its_second_segment() {
-    for (option, reach) in [(None, 1000), (Some(9), 1000 << 14)] {
-        let second = Segment { window_scale: option, ..segment(SYN | ACK, r(0), f(1)) };
-        let mut script = Script::open(second);
-        assert_eq!(script.state, State::Unreplied);
-        script.comes(Reply, segment(ACK, f(1), r(1)), Moves(State::Established));
-        script.comes(Forward, segment(ACK, r(1 + reach + 1), f(1)), OutOfWindow);
-        script.comes(Forward, segment(ACK, r(1 + reach), f(1)), Stays);
-    }
-}
-
-#[test]
-fn a_connection_is_picked_up_at_its_end() {
-    let mut script = Script::open(segment(FIN | ACK, f(1), r(1)));
-    assert_eq!(
-        script.state,
-        State::Unreplied,
-        "nothing that one end says alone keeps its place in a full table"
-    );
-    script.comes(Reply, segment(FIN | ACK, r(1), f(2)), Moves(State::Closing));
-    script.comes(Forward, segment(ACK, f(2), r(2)), Moves(State::TimeWait));
-    let mut script = Script::open(segment(FIN | ACK, f(1), r(1)));
-    script.comes(Reply, segment(ACK, r(1), f(2)), Moves(State::FinWait));
 }
 
 /// Answers go another way: the connection never counts as open.
@@ -518,18 +514,12 @@ fn one_direction_alone_does_not_open() {
     script.comes(Forward, segment(ACK, f(1), r(1)), Stays);
     script.comes(Forward, segment(ACK, f(1), r(1)).with(1000), Stays);
     script.comes(Forward, segment(ACK, f(1001), r(1)).with(1000), Stays);
-    script.comes(Forward, segment(ACK, f(900_000), r(1)).with(1000), OutOfWindow);
+    script.comes(Forward, segment(ACK, f(900_000), r(1)).with(1000), OUT_OF_WINDOW);
 }
 
 #[test]
 fn the_first_segment_changes_nothing_when_told_twice() {
-    let beginnings = [
-        segment(SYN, f(0), 0).with(20).scaled(3),
-        segment(SYN | ACK, r(0), f(1)).scaled(2),
-        segment(ACK, f(1), r(1)).with(1000),
-        segment(FIN | ACK, f(1), r(1)).with(10),
-        segment(RST | ACK, f(1), r(1)).with(10),
-    ];
+    let beginnings = [segment(SYN, f(0), 0).with(20).scaled(3), segment(ACK, f(1), r(1)).with(1000)];
     for first in beginnings {
         let mut script = Script::open(first);
         let before = script.tracker;

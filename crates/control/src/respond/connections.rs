@@ -3,6 +3,7 @@
 
 use super::{Answered, Responder};
 use crate::answer::{Answer, ConnectionLine, CountLine, EndsLine, EventLine, Happening, Place, Traffic};
+use mmb_engine::Vlans;
 use mmb_engine::connections::{ConnectionInfo, Connections, Ends, Event};
 use mmb_policy::{FieldId, Filter};
 use std::io;
@@ -45,9 +46,14 @@ impl Responder<'_> {
         if !place.grow_to(1) {
             return Ok(Err("as many clients watch connections as may; try again".to_owned()));
         }
-        let table = self.table();
-        let mut lost = table.summary().events_lost;
-        let events = match table.watch() {
+        let watched = self.watch();
+        // However it ended, its queue is gone.
+        self.daemon().give_back();
+        watched
+    }
+
+    fn watch(&mut self) -> io::Result<Answered> {
+        let events = match self.table().watch() {
             Ok(events) => events,
             Err(error) => return Ok(Err(error.to_string())),
         };
@@ -56,15 +62,15 @@ impl Responder<'_> {
         while !self.waiting && !self.more.is_there() {
             match events.recv_timeout(PULSE) {
                 Ok(event) => self.event(&event)?,
-                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(Err("the workers have stopped".to_owned())),
             }
             for event in events.try_iter().take(EVENTS_AT_ONCE) {
                 self.event(&event)?;
             }
-            let before = std::mem::replace(&mut lost, table.summary().events_lost);
-            if lost > before {
-                self.send(&Answer::Lost(lost - before))?;
+            let lost = events.take_lost();
+            if lost > 0 {
+                self.send(&Answer::Lost(lost))?;
             }
             self.out.flush()?;
         }
@@ -94,7 +100,18 @@ fn line(info: &ConnectionInfo, verbose: bool) -> ConnectionLine {
         forward: traffic(0),
         reply: traffic(1),
         rules: info.rules.iter().map(|rule| rule.0).collect(),
-        place: verbose.then_some(Place { worker: info.worker, id: info.id, wire: info.wire }),
+        vlans: vlans(info),
+        place: verbose.then_some(Place { worker: info.worker, id: info.id, wire: info.wire.port }),
+    }
+}
+
+/// The tags that its packets come in with; none where there are none behind.
+fn vlans(info: &ConnectionInfo) -> Vec<u16> {
+    let Vlans { outer, inner } = info.wire.vlans;
+    match (outer, inner) {
+        (0, 0) => Vec::new(),
+        (outer, 0) => vec![outer],
+        (outer, inner) => vec![outer, inner],
     }
 }
 

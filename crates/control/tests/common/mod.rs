@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use mmb_control::answer::{Answer, End, ErrorLine};
+use mmb_control::memory::Available;
 use mmb_control::protocol::Request;
 use mmb_control::{
     Client, ClientError, Daemon, Host, Limits, PortStatus, Server, ServerOptions, WorkerStatus,
@@ -11,6 +12,7 @@ use mmb_engine::{DropReason, Engine, Forward, NoCycles, PortSpec, PortTable, Ver
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::Policy;
 use mmb_policy::policy::Poll;
+use mmb_random::SeedTree;
 use mmb_testkit::Frame;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
@@ -28,6 +30,8 @@ pub(crate) const FOREVER: Duration = Duration::from_secs(30);
 /// A host with two ports that remembers what it was told.
 pub(crate) struct FakeHost {
     pub(crate) polls: Arc<Mutex<Vec<Poll>>>,
+    /// The memory that it has left; `None`: more than enough.
+    pub(crate) memory: Arc<Mutex<Option<u64>>>,
 }
 
 impl Host for FakeHost {
@@ -47,6 +51,11 @@ impl Host for FakeHost {
         vec![port("lan", "wan", 1), port("wan", "lan", 2)]
     }
 
+    fn memory(&self) -> Option<Available> {
+        let left = *self.memory.lock().expect("not poisoned");
+        left.map(|bytes| Available { bytes, bound: "a test's" })
+    }
+
     fn set_poll(&self, poll: Poll) {
         self.polls.lock().expect("not poisoned").push(poll);
     }
@@ -62,6 +71,7 @@ pub(crate) struct Running {
     pub(crate) daemon: Arc<Mutex<Daemon>>,
     pub(crate) worker: Arc<Mutex<Worker>>,
     pub(crate) polls: Arc<Mutex<Vec<Poll>>>,
+    pub(crate) memory: Arc<Mutex<Option<u64>>>,
     pub(crate) path: PathBuf,
     directory: TempDir,
 }
@@ -76,16 +86,16 @@ pub(crate) fn start_with(policy: &str, limits: Limits) -> Running {
         forward: Forward::Wire(PortId(peer)),
     };
     let ports = PortTable(vec![spec("lan", 1), spec("wan", 0)]);
-    let (engine, mut workers) = Engine::new(ports, 1, 1);
-    let polls = Arc::default();
-    let host = FakeHost { polls: Arc::clone(&polls) };
+    let (engine, mut workers) = Engine::new(ports, 1, &SeedTree::repeatable(1));
+    let (polls, memory) = (Arc::default(), Arc::default());
+    let host = FakeHost { polls: Arc::clone(&polls), memory: Arc::clone(&memory) };
     let (policy, _) = Policy::parse(policy).expect("a policy");
     let daemon = Daemon::new(engine, policy, Box::new(host)).expect("a policy for these ports");
     let daemon = Arc::new(Mutex::new(daemon));
     let options = ServerOptions { limits, ..ServerOptions::default() };
     let server = Server::bind_with(&path, Arc::clone(&daemon), options).expect("binds");
     let worker = Arc::new(Mutex::new(workers.pop().expect("one worker")));
-    Running { server: Some(server), daemon, worker, polls, path, directory }
+    Running { server: Some(server), daemon, worker, polls, memory, path, directory }
 }
 
 pub(crate) fn start(policy: &str) -> Running {

@@ -1,11 +1,13 @@
 //! Making connections: of packets, and of what another daemon saved.
 
+use super::ports::Made;
 use super::saved::Saved;
-use super::{Flows, relate};
+use super::{Flows, relate, sources};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use mmb_conn::nat::{self, Mapping, Nat, Translated};
-use mmb_conn::{ConnId, Connection, DESTINATION, Direction, Segment, Tuple};
+use mmb_conn::{Arrivals, ConnId, Connection, DESTINATION, Direction, Invalid, Segment, Tuple};
+use mmb_packet::checksum::transport_is_sound;
 use mmb_packet::{Layout, LinkType, Packet};
 use std::sync::atomic::Ordering;
 
@@ -23,50 +25,60 @@ impl Flows {
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> Result<(ConnId, Direction), DropReason> {
+        self.keeper.reserve(slots.len())?;
+        self.keeper.begin_source(&arrived)?;
+        let opened = self.open_counted(snapshot, arrived, slots, packet, layout);
+        self.settle_source(&arrived, opened.as_ref().ok().map(|(id, _)| *id));
+        opened
+    }
+
+    fn settle_source(&mut self, arrived: &Tuple, made: Option<ConnId>) {
+        let Flows { table, keeper, .. } = self;
+        keeper.settle_source(arrived, made.map(|id| table.get_mut(id)));
+    }
+
+    fn open_counted(
+        &mut self,
+        snapshot: &Snapshot,
+        arrived: Tuple,
+        slots: &[u32],
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) -> Result<(ConnId, Direction), DropReason> {
         let rules = || slots.iter().filter_map(|&slot| snapshot.stateful(slot));
         let mut mapping = Mapping::default();
         for rule in rules().filter(|rule| rule.maps) {
             merge(&mut mapping, &rule.mapping);
         }
         let segment = relate::segment(packet, layout);
-        let Flows { table, keeper, .. } = self;
+        let keeper = &mut self.keeper;
         if rules().all(|rule| !rule.maps) && keeper.common.bindings.load(Ordering::Relaxed) == 0 {
-            let extra = keeper.extras.make(rules(), &arrived, segment.as_ref(), None);
+            let extra = keeper.extras.make(rules(), [&arrived; 2], segment.as_ref(), None);
             let set = keeper.sets.enter(snapshot, slots);
-            return self.enter(packet, segment.as_ref(), [arrived, arrived.reversed()], [set, 0, extra]);
+            let arrivals = arrivals(snapshot, packet, false);
+            return self.enter(
+                packet,
+                segment.as_ref(),
+                [arrived, arrived.reversed()],
+                arrivals,
+                [set, 0, extra],
+            );
         }
         let first = rules().next().map_or(0, |rule| rule.stamp as u32);
-        let owners = &keeper.common.owners;
-        let elsewhere = |tuple: &Tuple| owners.workers() > 1 && owners.is_taken(tuple, keeper.worker);
-        let taken = |tuple: &Tuple| table.find(tuple).is_some() || elsewhere(tuple);
-        let mut hairpin = None;
-        let mut nat = keeper.common.nat();
-        let mut translated = nat.translate(first, &mapping, &arrived, &taken).map_err(refused)?;
-        // A packet for an outside end of ours, from a side that has one itself, goes back to that side (RFC 4787 REQ-9).
-        if let Some(inside) = owner(&nat, &translated.sent) {
-            if snapshot.route(packet.port).is_routed() {
-                translated = nat.enter(translated);
-            } else if let (Some(to), Some(from)) =
-                (keeper.extras.neighbour(arrived.wire, inside), source_mac(packet))
-            {
-                let outside = translated.sent;
-                translated = nat.enter(translated);
-                if translated.sent != outside && mapping.saddr.is_some() {
-                    hairpin = Some([to, from]);
-                }
-            }
-        }
-        keeper.common.bindings.store(nat.len(), Ordering::Relaxed);
-        drop(nat);
+        let Made { translated, hairpin, turns_back } =
+            self.translate(snapshot, packet, (first, &mapping), &arrived)?;
+        let keeper = &mut self.keeper;
         let Translated { sent, binding } = translated;
         if mapping.saddr.is_some()
             && let Some(mac) = source_mac(packet)
         {
-            keeper.extras.learn(arrived.wire, arrived.addresses[0], mac);
+            keeper.extras.neighbours.learn(keeper.now_ms, arrived.wire, arrived.addresses[0], mac);
         }
-        let extra = keeper.extras.make(rules(), &arrived, segment.as_ref(), hairpin);
+        let extra = keeper.extras.make(rules(), [&arrived, &sent], segment.as_ref(), hairpin);
         let set = keeper.sets.enter(snapshot, slots);
-        self.enter(packet, segment.as_ref(), [arrived, sent.reversed()], [set, binding, extra])
+        let reply = if turns_back { sent.turned_back() } else { sent.reversed() };
+        let arrivals = arrivals(snapshot, packet, turns_back);
+        self.enter(packet, segment.as_ref(), [arrived, reply], arrivals, [set, binding, extra])
     }
 
     /// Makes a connection of a packet that matched no stateful rule, but comes to an outside end of ours from whom it may (RFC 4787
@@ -81,17 +93,31 @@ impl Flows {
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> Result<Option<(ConnId, Direction)>, DropReason> {
-        let common = &self.keeper.common;
-        if common.bindings.load(Ordering::Relaxed) == 0 {
+        if self.keeper.common.bindings.load(Ordering::Relaxed) == 0 {
             return Ok(None);
         }
+        self.keeper.reserve(0)?;
+        let common = &self.keeper.common;
         let Translated { sent, binding } = common.nat().enter(Translated { sent: arrived, binding: 0 });
         if sent == arrived {
             return Ok(None);
         }
+        if !transport_is_sound(packet.bytes(), layout) {
+            self.keeper.common.release(binding);
+            self.keeper.cells.count_invalid(Invalid::BadChecksum);
+            return Err(DropReason::ConnInvalid);
+        }
+        if let Err(refused) = self.keeper.begin_source(&arrived) {
+            self.keeper.common.release(binding);
+            return Err(refused);
+        }
         let segment = relate::segment(packet, layout);
         let set = self.keeper.sets.enter(snapshot, &[]);
-        self.enter(packet, segment.as_ref(), [arrived, sent.reversed()], [set, binding, 0]).map(Some)
+        let arrivals = arrivals(snapshot, packet, false);
+        let tuples = [arrived, sent.reversed()];
+        let entered = self.enter(packet, segment.as_ref(), tuples, arrivals, [set, binding, 0]);
+        self.settle_source(&arrived, entered.as_ref().ok().map(|(id, _)| *id));
+        entered.map(Some)
     }
 
     /// Puts a connection into the table with its first packet; `[set, binding, extra]` is what it has.
@@ -100,6 +126,7 @@ impl Flows {
         packet: &Packet<'_>,
         segment: Option<&Segment>,
         [arrived, reply]: [Tuple; 2],
+        arrivals: Arrivals,
         [set, binding, extra]: [u32; 3],
     ) -> Result<(ConnId, Direction), DropReason> {
         let Flows { table, keeper, .. } = self;
@@ -108,6 +135,7 @@ impl Flows {
         });
         self.stale = true;
         let id = self.settle(made, [set, binding, extra])?;
+        self.table.get_mut(id).arrivals = arrivals;
         self.table.touch(id, Direction::Forward, self.keeper.now_ms, packet.len(), segment);
         self.keeper.tell(self.table.get(id), None);
         Ok((id, Direction::Forward))
@@ -115,7 +143,7 @@ impl Flows {
 
     /// A connection for a file.
     pub(crate) fn saved(&self, connection: &Connection) -> Saved {
-        let rules = self.keeper.sets.rules(connection.rules).map(|rule| rule.id).collect();
+        let rules = self.keeper.sets.rules(sources::rule_set(connection)).map(|rule| rule.id).collect();
         Saved::of(connection, self.keeper.now_ms, *self.keeper.extras.get(connection.extra), rules)
     }
 
@@ -129,14 +157,33 @@ impl Flows {
         saved: &Saved,
         slots: &[u32],
     ) -> Result<(), DropReason> {
-        let [arrived, reply] = saved.connection.tuples;
+        self.keeper.reserve(slots.len())?;
+        let [arrived, _] = saved.connection.tuples;
         let mut mapping = Mapping::default();
         for rule in slots.iter().filter_map(|&slot| snapshot.stateful(slot)) {
             merge(&mut mapping, &rule.mapping);
         }
+        self.keeper.begin_source(&arrived)?;
+        let restored = self.restore_counted(snapshot, saved, slots, &mapping);
+        self.settle_source(&arrived, restored.as_ref().ok().copied());
+        restored.map(|_| ())
+    }
+
+    fn restore_counted(
+        &mut self,
+        snapshot: &Snapshot,
+        saved: &Saved,
+        slots: &[u32],
+        mapping: &Mapping,
+    ) -> Result<ConnId, DropReason> {
+        let [arrived, reply] = saved.connection.tuples;
         let Flows { table, keeper, .. } = self;
         let mut nat = keeper.common.nat();
-        let restored = nat.restore(&mapping, &arrived, reply.reversed()).map_err(refused)?;
+        let restored = match nat.restore(mapping, &arrived, reply.reversed()) {
+            // It had lent its port to another one by then, or has to now.
+            Err(_) if saved.connection.state.is_over() => Translated { sent: reply.reversed(), binding: 0 },
+            restored => restored.map_err(refused)?,
+        };
         keeper.common.bindings.store(nat.len(), Ordering::Relaxed);
         drop(nat);
         let extra = keeper.extras.keep(saved.extra);
@@ -145,7 +192,7 @@ impl Flows {
             keeper.closed(connection, reason);
         });
         self.stale = true;
-        self.settle(made, [set, restored.binding, extra]).map(|_| ())
+        self.settle(made, [set, restored.binding, extra])
     }
 
     /// Hangs on a connection that was made what it has; gives that back if it was not.
@@ -158,7 +205,9 @@ impl Flows {
         let claimed = made.map_err(|why| match why {
             mmb_conn::Refused::Full => DropReason::ConnFull,
             mmb_conn::Refused::Taken => DropReason::NatClash,
-            mmb_conn::Refused::NotSyn => DropReason::ConnNotSyn,
+            mmb_conn::Refused::Invalid(Invalid::NotSyn) => DropReason::ConnNotSyn,
+            mmb_conn::Refused::Invalid(_) => DropReason::ConnInvalid,
+            mmb_conn::Refused::NoMemory => DropReason::ConnNoMemory,
         });
         let claimed = claimed.and_then(|id| {
             if keeper.common.claim(table.get(id), keeper.worker) {
@@ -185,9 +234,18 @@ impl Flows {
     }
 }
 
+/// By which ports a connection's packets come in, if its first one came to a host that routes. Replies come in by another port
+/// unless its packets turn back to where they came from, or all do: there the policy says so.
+fn arrivals(snapshot: &Snapshot, packet: &Packet<'_>, turns_back: bool) -> Arrivals {
+    match snapshot.route(packet.port).is_routed() {
+        true => Arrivals::new(packet.port, turns_back || snapshot.connections.same_port),
+        false => Arrivals::default(),
+    }
+}
+
 /// The inside address whose outside end a packet goes to.
-fn owner(nat: &Nat, sent: &Tuple) -> Option<u128> {
-    let Tuple { addresses, ports, wire, proto, family } = *sent;
+pub(super) fn owner(nat: &Nat, sent: &Tuple) -> Option<u128> {
+    let Tuple { addresses, ports, wire, proto, family, .. } = *sent;
     nat.owner(proto, family, wire, addresses[DESTINATION], ports[DESTINATION]).map(|(inside, _)| inside)
 }
 
@@ -211,16 +269,18 @@ fn merge(mapping: &mut Mapping, later: &Mapping) {
     }
 }
 
-fn refused(why: nat::Refused) -> DropReason {
+pub(super) fn refused(why: nat::Refused) -> DropReason {
     match why {
         nat::Refused::NoAddress => DropReason::NatNoAddress,
         nat::Refused::NoPort => DropReason::NatNoPort,
+        nat::Refused::NoMemory => DropReason::ConnNoMemory,
+        nat::Refused::HostLimit => DropReason::NatHostLimit,
         nat::Refused::Clash => DropReason::NatClash,
     }
 }
 
 /// The Ethernet address that a packet comes from.
-fn source_mac(packet: &Packet<'_>) -> Option<[u8; 6]> {
+pub(super) fn source_mac(packet: &Packet<'_>) -> Option<[u8; 6]> {
     if packet.link != LinkType::Ethernet {
         return None;
     }

@@ -3,11 +3,15 @@
 use super::Watcher;
 use super::extra::Extras;
 use super::owners::Owners;
-use super::sets::RuleSets;
+use super::sets::{NoMemory, RuleSets};
+use super::sources::{self, Sources};
 use crate::cells::WorkerCells;
+use crate::drop::DropReason;
 use mmb_conn::nat::Nat;
 use mmb_conn::{CloseReason, ConnId, Connection, Direction, Tuple};
+use mmb_random::{Purpose, SeedTree};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::TrySendError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the workers of an engine share. It is locked when a connection with a translation begins or ends, and for packets that
@@ -19,17 +23,27 @@ pub(crate) struct Common {
     /// How many workers have connections.
     pub(super) busy: AtomicUsize,
     pub(super) owners: Owners,
+    /// How many connections there is memory for, whatever policies say.
+    pub(crate) memory: AtomicUsize,
+    sources: Sources,
 }
 
 impl Common {
-    /// What so many workers share.
-    pub(crate) fn new(workers: usize, seed: u64) -> Common {
+    /// What workers share of which so many, the first ones, own connections.
+    pub(crate) fn new(owning: usize, seeds: &SeedTree) -> Common {
         Common {
-            nat: Mutex::new(Nat::new(seed)),
+            nat: Mutex::new(Nat::new(seeds)),
             bindings: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
-            owners: Owners::new(workers, seed),
+            memory: AtomicUsize::new(usize::MAX),
+            sources: Sources::new(),
+            owners: Owners::new(owning, seeds.shared(Purpose::Owners)),
         }
+    }
+
+    /// See [`crate::Engine::reseed`].
+    pub(crate) fn reseed(&self, fresh: &SeedTree) {
+        self.nat().reseed(fresh);
     }
 
     pub(super) fn nat(&self) -> MutexGuard<'_, Nat> {
@@ -68,7 +82,7 @@ impl Common {
     /// The tuples of a connection if it is translated and there are workers to whom replies could go wrong. Its forward one belongs to
     /// them too: nobody else's replies may have it.
     fn to_be_told(&self, connection: &Connection) -> Option<[Tuple; 2]> {
-        let is_told = self.owners.workers() > 1 && connection.translated(Direction::Forward).is_some();
+        let is_told = self.owners.owning() > 1 && connection.translated(Direction::Forward).is_some();
         is_told.then(|| connection.tuples())
     }
 
@@ -88,20 +102,54 @@ pub(crate) struct Keeper {
     pub(crate) worker: usize,
     pub(crate) sets: RuleSets,
     pub(super) common: Arc<Common>,
-    pub(super) extras: Extras,
+    pub(crate) extras: Extras,
     pub(super) cells: Arc<WorkerCells>,
     pub(crate) watchers: Vec<Watcher>,
+    /// The most connections that a source may begin.
+    pub(super) per_source: Option<u32>,
     pub(crate) now_ms: u64,
 }
 
 impl Keeper {
+    /// Memory for what hangs on one connection more, of so many rules: what is taken for it then is there.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn reserve(&mut self, rules: usize) -> Result<(), DropReason> {
+        self.sets.reserve(rules).map_err(|NoMemory| DropReason::ConnNoMemory)?;
+        self.extras.reserve().map_err(|_| DropReason::ConnNoMemory)
+    }
+
+    /// Counts a connection to come for the source of its first packet, if sources are counted.
+    ///
+    /// # Errors
+    /// The source has begun as many as it may.
+    pub(super) fn begin_source(&self, arrived: &Tuple) -> Result<(), DropReason> {
+        match self.per_source {
+            Some(most) if !self.common.sources.begin(arrived, most) => Err(DropReason::ConnPerSource),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Keeps or takes back what [`Keeper::begin_source`] counted.
+    pub(super) fn settle_source(&self, arrived: &Tuple, connection: Option<&mut Connection>) {
+        match (self.per_source, connection) {
+            (None, _) => {}
+            (Some(_), Some(connection)) => sources::mark(connection),
+            (Some(_), None) => self.common.sources.end(arrived),
+        }
+    }
+
     /// A connection has ended.
     pub(super) fn closed(&mut self, connection: &Connection, reason: CloseReason) {
+        if let Some(source) = sources::counted(connection) {
+            self.common.sources.end(&source);
+        }
         self.tell(connection, Some(reason));
         self.common.release(connection.binding);
         self.common.let_go(connection, self.worker);
         self.extras.free(connection.extra);
-        self.sets.leave(connection.rules);
+        self.sets.leave(sources::rule_set(connection));
         self.cells.connection_closed(reason);
     }
 
@@ -116,14 +164,13 @@ impl Keeper {
             info: self.info(ConnId(0), connection, 0),
         };
         let cells = &self.cells;
-        self.watchers.retain(|watcher| match watcher.try_send(event.clone()) {
-            Ok(()) => true,
-            Err(std::sync::mpsc::TrySendError::Full(_)) => {
+        for watcher in &self.watchers {
+            // One that has gone is soon taken off the list.
+            if let Err(TrySendError::Full(_)) = watcher.events.try_send(event.clone()) {
+                watcher.lost.fetch_add(1, Ordering::Relaxed);
                 cells.event_lost();
-                true
             }
-            Err(std::sync::mpsc::TrySendError::Disconnected(_)) => false,
-        });
+        }
     }
 
     /// A connection for people.
@@ -138,7 +185,7 @@ impl Keeper {
             id,
             connection,
             (self.now_ms, expires_ms),
-            self.sets.rules(connection.rules).map(|rule| rule.id).collect(),
+            self.sets.ids(sources::rule_set(connection)),
         )
     }
 }

@@ -1,17 +1,14 @@
 //! What connections have beside their tuples: shifts of sequence numbers, chosen identifications and flow labels, and for
 //! hairpins the Ethernet addresses of both ends.
 
+use super::isn::SequenceNumbers;
+use super::neighbours::Neighbours;
 use super::stateful::Stateful;
 use mmb_conn::{Direction, Segment, Tuple, proto};
+use mmb_random::{Generator, Seed};
 use mmb_rewrite::Translation;
-use rand_xoshiro::SplitMix64;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::TryReserveError;
 use std::sync::Arc;
-
-/// Inside hosts whose Ethernet address is remembered, at most.
-const NEIGHBOURS: usize = 65_536;
 
 /// What one connection has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,23 +77,44 @@ impl Extra {
     }
 }
 
+impl Extra {
+    /// Whether a connection of these tuples can have it: what is not in its packets is not rewritten, and what is not translated
+    /// does not go back where it came from.
+    pub(crate) fn suits(&self, forward: &Tuple, reply: &Tuple) -> bool {
+        let shifts = self.seq != 0 || self.ack != 0;
+        let back = forward.reversed();
+        let is_translated = (reply.addresses, reply.ports) != (back.addresses, back.ports);
+        (!shifts || forward.proto == proto::TCP)
+            && (self.ip_id.is_none() || forward.family == 4)
+            && self.flow_label.is_none_or(|label| forward.family == 6 && label < 1 << 20)
+            && (self.hairpin.is_none() || is_translated)
+    }
+}
+
 /// The extras of a worker's connections, by number from 1; 0 is none.
 #[derive(Debug)]
 pub(crate) struct Extras {
     extras: Vec<Extra>,
     unused: Vec<u32>,
-    random: SplitMix64,
-    neighbours: HashMap<(u16, u128), [u8; 6]>,
+    random: Generator,
+    pub(crate) numbers: SequenceNumbers,
+    pub(super) neighbours: Neighbours,
 }
 
 impl Extras {
-    pub(crate) fn new(seed: u64) -> Extras {
+    pub(crate) fn new(seed: Seed, numbers: SequenceNumbers) -> Extras {
         Extras {
             extras: vec![Extra::default()],
             unused: Vec::new(),
-            random: SplitMix64::seed_from_u64(seed ^ 0x6578_7472),
-            neighbours: HashMap::new(),
+            random: Generator::new(seed),
+            numbers,
+            neighbours: Neighbours::default(),
         }
+    }
+
+    /// Goes on with fresh entropy.
+    pub(crate) fn reseed(&mut self, fresh: Seed) {
+        self.random.reseed(fresh);
     }
 
     #[inline]
@@ -104,11 +122,12 @@ impl Extras {
         self.extras.get(number as usize).unwrap_or(&self.extras[0])
     }
 
-    /// The extra of a new connection of these rules, later ones before earlier ones; 0 if it needs none.
+    /// The extra of a new connection of these rules, later ones before earlier ones; 0 if it needs none. The tuples are those of its
+    /// first packet as it arrived, and as it is sent.
     pub(crate) fn make<'r>(
         &mut self,
         rules: impl Iterator<Item = &'r Arc<Stateful>>,
-        tuple: &Tuple,
+        [tuple, sent]: [&Tuple; 2],
         segment: Option<&Segment>,
         hairpin: Option<[[u8; 6]; 2]>,
     ) -> u32 {
@@ -119,21 +138,43 @@ impl Extras {
             if let Some(choice) = &rule.ip_id
                 && tuple.family == 4
             {
-                extra.ip_id = Some(choice.draw(self.random.next_u64()) as u16);
+                extra.ip_id = Some(choice.draw(self.random.word()) as u16);
             }
             if let Some(choice) = &rule.flow_label
                 && tuple.family == 6
             {
-                extra.flow_label = Some(choice.draw(self.random.next_u64()));
+                extra.flow_label = Some(choice.draw(self.random.word()));
             }
             if let (Some(choice), Some(segment), proto::TCP) = (&rule.seq, begins, tuple.proto) {
-                extra.seq = choice.draw(self.random.next_u64()).wrapping_sub(segment.seq);
+                let initial = if choice.is_any() {
+                    self.numbers.initial(sent)
+                } else {
+                    choice.draw(self.random.word())
+                };
+                extra.seq = initial.wrapping_sub(segment.seq);
             }
             if let (Some(choice), Some(_), proto::TCP) = (&rule.ack, begins, tuple.proto) {
-                extra.ack = choice.draw(self.random.next_u64());
+                extra.ack = if choice.is_any() {
+                    self.numbers.responder_shift(tuple).wrapping_neg()
+                } else {
+                    choice.draw(self.random.word())
+                };
             }
         }
         self.keep(extra)
+    }
+
+    /// Memory for one extra more, and for giving back all of them: what comes then does not fail.
+    pub(crate) fn reserve(&mut self) -> Result<(), TryReserveError> {
+        if self.unused.is_empty() {
+            self.extras.try_reserve(1)?;
+        }
+        let all = self.extras.capacity();
+        if self.unused.capacity() < all {
+            self.unused.try_reserve_exact(all - self.unused.len())
+        } else {
+            Ok(())
+        }
     }
 
     /// The number of an extra; 0 for one that does nothing.
@@ -154,20 +195,5 @@ impl Extras {
         if number != 0 {
             self.unused.push(number);
         }
-    }
-
-    /// Remembers where an inside host is.
-    pub(crate) fn learn(&mut self, wire: u16, address: u128, mac: [u8; 6]) {
-        let has_room = self.neighbours.len() < NEIGHBOURS;
-        match self.neighbours.entry((wire, address)) {
-            Entry::Occupied(mut known) => _ = known.insert(mac),
-            Entry::Vacant(place) if has_room => _ = place.insert(mac),
-            Entry::Vacant(_) => {}
-        }
-    }
-
-    /// Where an inside host is.
-    pub(crate) fn neighbour(&self, wire: u16, address: u128) -> Option<[u8; 6]> {
-        self.neighbours.get(&(wire, address)).copied()
     }
 }

@@ -1,6 +1,6 @@
 //! Fragments: where those of a datagram come together, the ports that the first one lends, and the others' wait for it.
 
-use super::relate::{self, Sort, Sought};
+use super::relate::{self, Place, Sort, Sought};
 use super::{Flows, Standing};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
@@ -16,7 +16,7 @@ impl Flows {
     /// It has to go there first.
     fn is_home(&self, datagram: &FragmentKey, origin: Origin) -> Result<bool, Standing> {
         let owners = &self.keeper.common.owners;
-        if owners.workers() == 1 {
+        if owners.owns_all(self.keeper.worker) {
             return Ok(true);
         }
         match owners.home(datagram) {
@@ -29,7 +29,7 @@ impl Flows {
     /// Whether a packet with this tuple is a fragment whose datagram comes together here.
     pub(super) fn is_at_home(&self, packet: &Packet<'_>, layout: &Layout, tuple: &Tuple) -> bool {
         layout.is_fragment()
-            && relate::fragment_key(packet.bytes(), layout, tuple)
+            && relate::fragment_key(packet.bytes(), layout, Place::of(tuple))
                 .is_some_and(|key| self.keeper.common.owners.home(&key) == self.keeper.worker)
     }
 
@@ -45,7 +45,7 @@ impl Flows {
         origin: Origin,
     ) -> Result<(), Standing> {
         let bytes = packet.bytes();
-        let key = relate::fragment_key(bytes, layout, tuple);
+        let key = relate::fragment_key(bytes, layout, Place::of(tuple));
         let (Some(key), Some((_, len, _))) = (key, relate::fragment_place(bytes, layout)) else {
             return Ok(());
         };
@@ -76,8 +76,8 @@ impl Flows {
         let is_home = self.is_home(&key, origin)?;
         match self.fragments.later(self.keeper.now_ms, key, offset, len, last) {
             Later::Ports(ports) => {
-                let FragmentKey { addresses, proto, family, wire, .. } = key;
-                let tuple = Tuple { addresses, ports, wire, proto, family };
+                let FragmentKey { addresses, proto, family, wire, side, .. } = key;
+                let tuple = Tuple { addresses, ports, wire, side, proto, family };
                 Ok(Some(Sought { tuple, sort: Sort::Fragment }))
             }
             Later::Unknown if snapshot.stateful_rules == 0 => Ok(None),
@@ -91,7 +91,7 @@ impl Flows {
     pub(crate) fn refuse(&mut self, at: usize, packet: &Packet<'_>, layout: &Layout) {
         if layout.is_fragment()
             && let Some(tuple) = self.tuple(at)
-            && let Some(key) = relate::fragment_key(packet.bytes(), layout, &tuple)
+            && let Some(key) = relate::fragment_key(packet.bytes(), layout, Place::of(&tuple))
         {
             self.fragments.refuse(&key);
             self.refused.push(key);
@@ -106,7 +106,7 @@ impl Flows {
             && layout.is_later_fragment()
             && self
                 .tuple(at)
-                .and_then(|tuple| relate::fragment_key(packet.bytes(), layout, &tuple))
+                .and_then(|tuple| relate::fragment_key(packet.bytes(), layout, Place::of(&tuple)))
                 .is_some_and(|key| self.refused.contains(&key))
     }
 
@@ -114,6 +114,11 @@ impl Flows {
         let held = self.held.hold(self.keeper.now_ms, datagram, packet);
         self.count_held();
         held.map_or_else(refused, Standing::Held)
+    }
+
+    /// Bounds how many packets are held, and their bytes, before any can be.
+    pub(crate) fn limit_held(&mut self, packets: u16, bytes: usize) {
+        self.held.limit(packets, bytes);
     }
 
     /// Whether packets that were held can go on.

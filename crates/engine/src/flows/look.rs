@@ -1,18 +1,21 @@
 //! The connections stage: how each packet of a vector stands to connections, and what was decided for it before.
 
-use super::relate::{Relation, Sort, Sought, plain, relation};
+use super::relate::{Place, Relation, Sort, Sought, plain, relation};
 use super::{Decision, Flows, Standing};
 use crate::snapshot::Snapshot;
 use crate::worker::{Origin, VECTOR, Verdict};
 use mmb_classify::prefetch;
-use mmb_conn::{ConnId, Direction, Tuple};
-use mmb_packet::{Class, Layout, Packet};
+use mmb_conn::{ConnId, Direction, Table, Tuple};
+use mmb_packet::{Class, Layout, Packet, PortId};
+use mmb_policy::policy::Zone;
 
 /// What the packets of a vector are looked up by, in columns, without those that are not.
 #[derive(Debug)]
 pub(super) struct Lookups {
     tuples: Vec<Tuple>,
     sorts: Vec<Sort>,
+    /// The ports that they came in by.
+    ports: Vec<PortId>,
     /// The packets' places in the vector.
     of: Vec<u8>,
     /// By the packets' places: the place here, plus one; 0 for none.
@@ -24,6 +27,7 @@ impl Lookups {
         Lookups {
             tuples: Vec::with_capacity(VECTOR),
             sorts: Vec::with_capacity(VECTOR),
+            ports: Vec::with_capacity(VECTOR),
             of: Vec::with_capacity(VECTOR),
             places: Box::new([0; VECTOR]),
         }
@@ -32,23 +36,25 @@ impl Lookups {
     fn clear(&mut self) {
         self.tuples.clear();
         self.sorts.clear();
+        self.ports.clear();
         self.of.clear();
         self.places.fill(0);
     }
 
     #[inline]
-    fn push(&mut self, at: usize, Sought { tuple, sort }: Sought) {
+    fn push(&mut self, at: usize, port: PortId, Sought { tuple, sort }: Sought) {
         self.tuples.push(tuple);
         self.sorts.push(sort);
+        self.ports.push(port);
         // A vector's packets are numbered in a byte.
         self.of.push(at as u8);
         self.places[at] = self.of.len() as u16;
     }
 
     #[inline]
-    fn of_packet(&self, at: usize) -> Option<Sought> {
+    fn of_packet(&self, at: usize) -> Option<(Sought, PortId)> {
         let place = usize::from(self.places[at]).checked_sub(1)?;
-        Some(Sought { tuple: self.tuples[place], sort: self.sorts[place] })
+        Some((Sought { tuple: self.tuples[place], sort: self.sorts[place] }, self.ports[place]))
     }
 }
 
@@ -66,22 +72,25 @@ impl Flows {
         self.sought.clear();
         self.refused.clear();
         self.standings[..packets.len()].fill(Standing::Apart);
+        let zone = snapshot.connections.zone;
         let mut start = 0;
         for run in packets.chunk_by(|a, b| a.port == b.port) {
             let route = snapshot.route(run[0].port);
+            let tagged = zone == Zone::Vlan && !route.is_routed();
+            let place = Place { wire: route.wire, side: route.side, tagged };
             let ends = if route.enabled { start + run.len() } else { start };
             for at in start..ends {
                 let (packet, layout) = (&packets[at], &layouts[at]);
                 if layout.class == Class::Other || matches!(verdicts[at], Verdict::Drop(_)) {
                     continue;
                 }
-                if let Some(sought) = plain(packet, layout, route.wire) {
-                    self.sought.push(at, sought);
+                if let Some(sought) = plain(packet, layout, place) {
+                    self.sought.push(at, packet.port, sought);
                     continue;
                 }
-                match self.seek(packet, layout, route.wire, (snapshot, origin)) {
+                match self.seek(packet, layout, place, (snapshot, origin)) {
                     Ok(None) => {}
-                    Ok(Some(sought)) => self.sought.push(at, sought),
+                    Ok(Some(sought)) => self.sought.push(at, packet.port, sought),
                     Err(standing) => {
                         self.standings[at] = standing;
                         self.some_settled = true;
@@ -93,11 +102,12 @@ impl Flows {
         self.found.clear();
         self.found.resize(self.sought.of.len(), None);
         self.table.find_all(&self.sought.tuples, &mut self.found);
-        let of_each = self.sought.of.iter().zip(&self.sought.sorts).zip(&self.found);
-        for ((&at, &sort), &found) in of_each {
-            self.standings[usize::from(at)] = standing(found, sort);
+        let Lookups { tuples, sorts, ports, of, .. } = &self.sought;
+        let of_each = of.iter().zip(sorts).zip(&self.found).zip(tuples.iter().zip(ports));
+        for (((&at, &sort), &found), (tuple, &port)) in of_each {
+            self.standings[usize::from(at)] = standing(&self.table, found, sort, tuple, port);
         }
-        if self.keeper.common.owners.workers() > 1 {
+        if !self.keeper.common.owners.owns_all(self.keeper.worker) {
             self.look_elsewhere(packets, layouts, origin);
         }
     }
@@ -107,13 +117,14 @@ impl Flows {
         &mut self,
         packet: &Packet<'_>,
         layout: &Layout,
-        wire: u16,
+        place: Place,
         (snapshot, origin): (&Snapshot, Origin),
     ) -> Result<Option<Sought>, Standing> {
-        match relation(packet, layout, wire) {
+        match relation(packet, layout, place) {
             Relation::None => Ok(None),
             Relation::Sought(sought) => {
-                if layout.is_fragment() {
+                // An error in pieces is about nothing (`errors`): it has no ports to lend.
+                if layout.is_fragment() && !matches!(sought.sort, Sort::Error(_)) {
                     self.first_fragment(packet, layout, &sought.tuple, origin)?;
                 }
                 Ok(Some(sought))
@@ -125,7 +136,8 @@ impl Flows {
     /// Finds the plans of packets under a policy that allows of them, and has fetched what they will touch. Returns whether there
     /// are packets that need no classifying ([`Flows::is_settled`]).
     ///
-    /// A planned packet's connection cannot end within the vector: it lasts, and the packet does not begin anew.
+    /// A planned packet's connection lasts when the vector is looked up. Packets before it may still end it: a RST and a SYN behind that,
+    /// or a RST and a full table. [`Flows::is_plan_current`] tells when the packet's turn has come.
     pub(crate) fn plan(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>]) -> bool {
         self.planned[..packets.len()].fill(0);
         if !snapshot.is_constant() {
@@ -188,6 +200,14 @@ impl Flows {
         place > 0 && self.sought.sorts[place - 1].is_steady()
     }
 
+    /// Whether the connection that a packet's plan is about is still there, after what the packets before it in the vector did.
+    #[inline]
+    pub(crate) fn is_plan_current(&self, at: usize, (id, direction): (ConnId, Direction)) -> bool {
+        !self.stale
+            || (self.plans.of(id, direction) == Some(self.planned[at])
+                && matches!(self.standing(at), Standing::Member(now, way) if (now, way) == (id, direction)))
+    }
+
     /// The decision that is planned for a packet.
     #[inline]
     pub(crate) fn planned(&self, at: usize) -> Option<&Decision> {
@@ -227,7 +247,9 @@ impl Flows {
             elsewhere @ Standing::Elsewhere(_) => elsewhere,
             known if !self.stale => known,
             known => match self.sought.of_packet(at) {
-                Some(Sought { tuple, sort }) => standing(self.table.find(&tuple), sort),
+                Some((Sought { tuple, sort }, port)) => {
+                    standing(&self.table, self.table.find(&tuple), sort, &tuple, port)
+                }
                 None => known,
             },
         }
@@ -235,18 +257,36 @@ impl Flows {
 
     /// How a packet stands to connections if its own one is over.
     pub(crate) fn anew(&self, at: usize) -> Standing {
-        self.sought.of_packet(at).map_or(Standing::Apart, |sought| standing(None, sought.sort))
+        self.sought.of_packet(at).map_or(Standing::Apart, |(sought, _)| of_found(None, sought.sort))
     }
 
     /// The tuple that a packet is looked up by, if it is.
     pub(crate) fn tuple(&self, at: usize) -> Option<Tuple> {
-        self.sought.of_packet(at).map(|sought| sought.tuple)
+        self.sought.of_packet(at).map(|(sought, _)| sought.tuple)
     }
 }
 
-/// How a packet stands to what was found for its tuple.
+/// How a packet that came in by a port stands to what was found for its tuple. Where the host routes, the tuple does not say whether
+/// it came from the right side.
 #[inline]
-fn standing(found: Option<(ConnId, Direction)>, sort: Sort) -> Standing {
+fn standing(
+    table: &Table,
+    found: Option<(ConnId, Direction)>,
+    sort: Sort,
+    tuple: &Tuple,
+    port: PortId,
+) -> Standing {
+    match found {
+        Some((id, direction)) if tuple.wire.is_routed() && !table.get(id).arrivals.admit(direction, port) => {
+            Standing::Apart
+        }
+        found => of_found(found, sort),
+    }
+}
+
+/// How a packet stands to a connection whose packets come in where it did.
+#[inline]
+fn of_found(found: Option<(ConnId, Direction)>, sort: Sort) -> Standing {
     match (sort, found) {
         (Sort::Steady | Sort::Packet, Some((id, direction))) => Standing::Member(id, direction),
         (Sort::Steady | Sort::Packet, None) => Standing::New,

@@ -12,35 +12,49 @@
 //! (`connections`).
 
 mod begin;
+mod checked;
 mod common;
+mod errors;
 mod extra;
 mod fragments;
+mod isn;
 mod look;
+mod neighbours;
 mod owners;
 mod plans;
+mod ports;
 mod relate;
 pub(crate) mod saved;
 mod sets;
+mod sources;
 mod stateful;
+mod validity;
 
 pub(crate) use common::{Common, Keeper};
 pub(crate) use plans::Decision;
+pub(crate) use relate::is_link_scope;
 pub(crate) use stateful::{Stateful, is_constant, is_mapping};
+pub(crate) use validity::Judgement;
 
 use crate::cells::WorkerCells;
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use crate::worker::VECTOR;
 use extra::Extras;
+use isn::SequenceNumbers;
 use look::Lookups;
 use mmb_conn::fragment::{FragmentKey, Fragments, Held, Losses};
-use mmb_conn::{CloseReason, ConnId, Connection, Direction, Judged, Segment, Table};
+use mmb_conn::{CloseReason, ConnId, Connection, Cursor, Direction, Invalid, Judged, Segment, Table, proto};
+use mmb_packet::checksum::transport_is_sound;
 use mmb_packet::{Layout, Packet};
+use mmb_policy::CtState;
+use mmb_policy::policy::InvalidPackets;
+use mmb_random::{Purpose, SeedTree};
 use mmb_rewrite::Translation;
 use plans::Plans;
 use sets::RuleSets;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 
 /// Datagrams whose fragments are followed at once, and for how long at most (RFC 8200 section 4.5 has a host wait a minute; what
@@ -58,6 +72,8 @@ pub(crate) enum Standing {
     Apart,
     /// It is of none, and may make one.
     New,
+    /// It is of none, and can make none.
+    Invalid(Invalid),
     /// It is of this one.
     Member(ConnId, Direction),
     /// It is a fragment without a transport header of this one.
@@ -88,8 +104,12 @@ pub(crate) struct Turn {
     pub(crate) hairpin: Option<[u8; 6]>,
 }
 
-/// Something that happened to a connection.
-pub(crate) type Watcher = SyncSender<crate::connections::Event>;
+/// Whoever watches connections.
+pub(crate) struct Watcher {
+    pub(crate) events: SyncSender<crate::connections::Event>,
+    /// Events that found no room in its queue. Also what it is known by.
+    pub(crate) lost: Arc<AtomicU64>,
+}
 
 /// A worker's connections.
 pub(crate) struct Flows {
@@ -100,6 +120,8 @@ pub(crate) struct Flows {
     held: Held,
     sought: Lookups,
     standings: Box<[Standing; VECTOR]>,
+    /// How rules saw the packets, where some ask.
+    states: Box<[CtState; VECTOR]>,
     pub(crate) plans: Plans,
     /// The packets' plans, 0 for those that have none.
     planned: Box<[u32; VECTOR]>,
@@ -113,28 +135,45 @@ pub(crate) struct Flows {
     pub(crate) lost: Losses,
     /// Some packets of the vector need no classifying.
     some_settled: bool,
+    /// Until when no port is looked for that another connection could give up: for who found none free, and for who may have no
+    /// more.
+    pauses: [u64; 2],
+    /// Where the last search for such a connection came to.
+    cursor: Cursor,
     /// The worker counts among those that have connections.
     busy: bool,
+    /// `set conn invalid drop`.
+    drops_invalid: bool,
 }
 
 impl Flows {
-    pub(crate) fn new(worker: usize, common: Arc<Common>, cells: Arc<WorkerCells>, seed: u64) -> Flows {
-        let seed = seed ^ (worker as u64).rotate_left(17);
+    pub(crate) fn new(
+        worker: usize,
+        common: Arc<Common>,
+        cells: Arc<WorkerCells>,
+        seeds: &SeedTree,
+    ) -> Flows {
+        let seed = |purpose| seeds.of_worker(purpose, worker);
         Flows {
-            table: Table::new(seed),
+            table: Table::new(seed(Purpose::ConnectionIndex)),
             keeper: Keeper {
                 worker,
                 sets: RuleSets::default(),
                 common,
-                extras: Extras::new(seed),
+                extras: Extras::new(
+                    seed(Purpose::HeaderChoices),
+                    SequenceNumbers::new(seeds.shared(Purpose::SequenceNumbers)),
+                ),
                 cells,
                 watchers: Vec::new(),
+                per_source: None,
                 now_ms: 0,
             },
-            fragments: Fragments::new(seed, DATAGRAMS, FRAGMENT_AGE_MS),
-            held: Held::new(seed, FRAGMENT_AGE_MS, HELD, HELD_BYTES),
+            fragments: Fragments::new(seed(Purpose::FragmentIndex), DATAGRAMS, FRAGMENT_AGE_MS),
+            held: Held::new(seed(Purpose::HeldFragmentIndex), FRAGMENT_AGE_MS, HELD, HELD_BYTES),
             sought: Lookups::new(),
             standings: Box::new([Standing::Apart; VECTOR]),
+            states: Box::new([CtState::Untracked; VECTOR]),
             plans: Plans::default(),
             planned: Box::new([0; VECTOR]),
             found: Vec::with_capacity(VECTOR),
@@ -142,7 +181,10 @@ impl Flows {
             refused: Vec::with_capacity(VECTOR),
             lost: Losses::default(),
             some_settled: false,
+            pauses: [0; 2],
+            cursor: Cursor::default(),
             busy: false,
+            drops_invalid: false,
         }
     }
 
@@ -150,8 +192,11 @@ impl Flows {
     pub(crate) fn fit(&mut self, snapshot: &Snapshot) {
         self.plans.renew(snapshot.generation);
         let settings = &snapshot.connections;
-        let max = (settings.max as usize).div_ceil(self.keeper.common.owners.workers());
+        let memory = self.keeper.common.memory.load(Ordering::Relaxed);
+        let max = memory.min(settings.max as usize).div_ceil(self.keeper.common.owners.owning());
         self.table.configure(max, settings.timeouts, settings.pickup);
+        self.keeper.per_source = settings.per_source;
+        self.drops_invalid = settings.invalid == InvalidPackets::Drop;
         self.keeper.common.nat().configure(settings);
         if snapshot.stateful_rules > 0 {
             self.held.prepare();
@@ -163,7 +208,9 @@ impl Flows {
 
     /// Lets the time go on: ends what was idle for too long, and what waited for too long.
     #[inline]
-    pub(crate) fn advance(&mut self, now_ms: u64) {
+    pub(crate) fn advance(&mut self, now_ns: u64) {
+        self.keeper.extras.numbers.advance(now_ns);
+        let now_ms = now_ns / 1_000_000;
         // A host's clock may be read by several threads; ours never goes back.
         self.keeper.now_ms = self.keeper.now_ms.max(now_ms);
         if !self.table.is_empty() {
@@ -198,44 +245,54 @@ impl Flows {
     /// Whether packets have to be looked at under a policy: they may be of another worker's connections.
     #[inline]
     pub(crate) fn concerns(&self, snapshot: &Snapshot) -> bool {
-        snapshot.stateful_rules > 0 || self.keeper.common.busy.load(Ordering::Relaxed) > 0
+        snapshot.stateful_rules > 0
+            || snapshot.ct_rules > 0
+            || self.keeper.common.busy.load(Ordering::Relaxed) > 0
     }
 
     /// The slots of the rules that a connection has and the policy still knows.
     #[inline]
     pub(crate) fn rules(&mut self, snapshot: &Snapshot, id: ConnId) -> &[u32] {
-        let number = self.table.get(id).rules;
+        let number = sources::rule_set(self.table.get(id));
         self.keeper.sets.live(snapshot, number)
     }
 
-    /// Whether a packet of a connection begins another between the same ends: the old one has had its time.
-    pub(crate) fn reopens(
-        &self,
-        at: usize,
-        (id, direction): (ConnId, Direction),
+    /// Notes that a packet of a connection passes.
+    ///
+    /// # Errors
+    /// The packet is not believed. It changed nothing, and does not pass under `set conn invalid drop`.
+    #[inline]
+    pub(crate) fn touch(
+        &mut self,
+        id: ConnId,
+        direction: Direction,
         packet: &Packet<'_>,
         layout: &Layout,
-    ) -> bool {
-        let now_ms = self.keeper.now_ms;
-        if self.is_steady(at) && self.table.expires_ms(id, now_ms) > 0 {
-            return false;
-        }
+    ) -> Result<(), Invalid> {
         let segment = self.segment(id, direction, packet, layout);
-        self.table.reopens(id, direction, now_ms, segment.as_ref())
+        let now = (self.keeper.now_ms, packet.len());
+        let is_sound = || transport_is_sound(packet.bytes(), layout);
+        match self.table.touch_if_sound(id, direction, now, segment.as_ref(), is_sound) {
+            Judged::Invalid(kind) => {
+                self.keeper.cells.count_invalid(kind);
+                if !self.drops_invalid {
+                    self.table.count_invalid(id, direction, packet.len());
+                }
+                Err(kind)
+            }
+            Judged::Moves(_) | Judged::Stays => {
+                self.table.get_mut(id).arrivals.note(direction, packet.port);
+                Ok(())
+            }
+            Judged::Reopens => Ok(()),
+        }
     }
 
-    /// Notes that a packet of a connection passes.
-    #[inline]
-    pub(crate) fn touch(&mut self, id: ConnId, direction: Direction, packet: &Packet<'_>, layout: &Layout) {
-        let segment = self.segment(id, direction, packet, layout);
-        let judged = self.table.touch(id, direction, self.keeper.now_ms, packet.len(), segment.as_ref());
-        if judged == Judged::OutOfWindow {
-            self.keeper.cells.out_of_window();
-        }
-    }
-
-    /// A fragment without a transport header passes.
+    /// A fragment without a transport header passes. One of TCP is only counted: it has no number by which to believe it.
     pub(crate) fn touch_fragment(&mut self, id: ConnId, direction: Direction, packet: &Packet<'_>) {
+        if self.table.get(id).proto() == proto::TCP {
+            return self.table.count_invalid(id, direction, packet.len());
+        }
         self.table.touch(id, direction, self.keeper.now_ms, packet.len(), None);
     }
 

@@ -4,6 +4,8 @@
 //! translated connection hash to anybody: whoever makes such a connection tells all workers its tuples here. A packet that
 //! comes in at another worker than its connection's is handed over.
 //!
+//! Which worker a connection has can be told from outside by how long packets take: it is chosen by a keyed function.
+//!
 //! Devices spread a datagram's fragments by other hashes than whole packets, or by none; and only the first one says whose they are. So all
 //! of them go first to the worker that the hash of their datagram names, its *home*, which knows the first one's ports when it hands the
 //! others on, and holds those that come before it.
@@ -11,8 +13,9 @@
 //! Who writes: any worker, when a translated connection begins or ends. Only packets that the worker which received them knows no
 //! connection of are looked up here, and only where there are several workers.
 
+use mmb_conn::Tuple;
 use mmb_conn::fragment::FragmentKey;
-use mmb_conn::{Hasher, Tuple};
+use mmb_random::{Prf, Seed};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,26 +26,33 @@ const SHARDS: usize = 64;
 /// What all workers know of each other's connections.
 #[derive(Debug)]
 pub(crate) struct Owners {
-    workers: usize,
-    hasher: Hasher,
+    /// Workers 0 to here own connections. Those behind only hand over: hosts have threads that packets seldom come to and that sleep.
+    owning: usize,
+    prf: Prf,
     moved: [RwLock<HashMap<Tuple, usize>>; SHARDS],
     len: AtomicUsize,
 }
 
 impl Owners {
-    pub(crate) fn new(workers: usize, seed: u64) -> Owners {
+    pub(crate) fn new(owning: usize, seed: Seed) -> Owners {
         Owners {
-            workers,
-            hasher: Hasher::new(seed),
+            owning,
+            prf: Prf::new(seed),
             moved: std::array::from_fn(|_| RwLock::default()),
             len: AtomicUsize::new(0),
         }
     }
 
-    /// How many workers there are.
+    /// How many workers own connections.
     #[inline]
-    pub(crate) fn workers(&self) -> usize {
-        self.workers
+    pub(crate) fn owning(&self) -> usize {
+        self.owning
+    }
+
+    /// Whether every connection is this worker's.
+    #[inline]
+    pub(crate) fn owns_all(&self, worker: usize) -> bool {
+        self.owning == 1 && worker == 0
     }
 
     /// The worker that a packet with this tuple belongs to.
@@ -59,12 +69,16 @@ impl Owners {
 
     /// The worker that all fragments of a datagram go to first.
     pub(crate) fn home(&self, datagram: &FragmentKey) -> usize {
-        self.by_hash(self.hasher.hash(&datagram.packed()))
+        self.by_hash(self.prf.hash(&datagram.packed().to_bytes()))
     }
 
-    /// A translated connection of `worker` has packets with this tuple. False if another worker's has: nothing is changed.
+    /// A translated connection of `worker` has packets with this tuple. False if another worker's has, or if there is no memory to
+    /// say so: nothing is changed.
     pub(crate) fn claim(&self, tuple: &Tuple, worker: usize) -> bool {
         let mut shard = self.shard(tuple).write().unwrap_or_else(PoisonError::into_inner);
+        if shard.try_reserve(1).is_err() {
+            return false;
+        }
         match shard.entry(*tuple) {
             Entry::Occupied(other) => *other.get() == worker,
             Entry::Vacant(place) => {
@@ -101,13 +115,12 @@ impl Owners {
 
     #[inline]
     fn by_hash(&self, hash: u64) -> usize {
-        ((u128::from(hash) * self.workers as u128) >> 64) as usize
+        ((u128::from(hash) * self.owning as u128) >> 64) as usize
     }
 
     /// The same for a tuple and the one that is reversed.
-    #[inline]
     fn hash(&self, tuple: &Tuple) -> u64 {
-        self.hasher.hash(&tuple.in_order())
+        self.prf.hash(&tuple.in_order().to_bytes())
     }
 }
 
@@ -119,15 +132,15 @@ mod tests {
         Tuple {
             addresses: [u128::from(0x0a00_0000 + number), 0xc000_0250],
             ports: [5000, 80],
-            wire: 0,
             proto: 6,
             family: 4,
+            ..Tuple::default()
         }
     }
 
     #[test]
     fn both_directions_belong_to_one_worker_and_workers_share_evenly() {
-        let owners = Owners::new(3, 7);
+        let owners = Owners::new(3, Seed::repeatable(7));
         let mut counts = [0; 3];
         for number in 0..30_000 {
             let owner = owners.of(&tuple(number));
@@ -139,7 +152,7 @@ mod tests {
 
     #[test]
     fn claimed_tuples_belong_to_who_claimed_them_until_let_go() {
-        let owners = Owners::new(2, 7);
+        let owners = Owners::new(2, Seed::repeatable(7));
         for number in 0..100 {
             let reply = tuple(number);
             let by_hash = owners.of(&reply);

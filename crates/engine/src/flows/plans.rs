@@ -4,6 +4,7 @@
 //! then has a *plan* for each direction: the number of a [`Decision`] that many connections may share. Plans are of one policy: numbers
 //! only grow, and those below the first one of the policy in force mean nothing.
 
+use super::sets::NoMemory;
 use hashbrown::HashTable;
 use mmb_classify::prefetch;
 use mmb_conn::{ConnId, Direction};
@@ -23,6 +24,8 @@ const CHUNK: usize = 4096;
 pub(crate) struct Decision {
     inline: [u32; INLINE],
     len: u32,
+    /// Rules behind those, which packets match that are not believed, or others of the connection in other states.
+    candidates: u32,
     /// Where more than [`INLINE`] rules lie.
     more: u32,
     /// The port that they come in by: rules may ask for it, and it is no part of a connection.
@@ -34,17 +37,27 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
+    /// The rules, and the candidates behind them.
     #[inline]
-    fn rules<'s>(&'s self, more: &'s [Box<[u32]>]) -> &'s [u32] {
-        match self.inline.get(..self.len as usize) {
+    fn parts<'s>(&'s self, more: &'s [Box<[u32]>]) -> (&'s [u32], &'s [u32]) {
+        let all = match self.inline.get(..(self.len + self.candidates) as usize) {
             Some(rules) => rules,
-            None => more.get(self.more as usize).map_or(&[], |rules| rules),
-        }
+            None => more.get(self.more as usize).map_or(&[][..], |rules| rules),
+        };
+        all.split_at_checked(self.len as usize).unwrap_or((all, &[]))
     }
 }
 
+/// Plans for so many connections that have none, if there is memory.
+fn chunk() -> Option<Box<[[u32; 2]; CHUNK]>> {
+    let mut chunk = Vec::new();
+    chunk.try_reserve_exact(CHUNK).ok()?;
+    chunk.resize(CHUNK, [0; 2]);
+    chunk.into_boxed_slice().try_into().ok()
+}
+
 /// Slots are given by ourselves: nobody chooses them.
-fn hash(port: PortId, rules: &[u32]) -> u64 {
+fn hash(port: PortId, rules: (&[u32], &[u32])) -> u64 {
     let mut hasher = DefaultHasher::new();
     (port.0, rules).hash(&mut hasher);
     hasher.finish()
@@ -78,11 +91,15 @@ impl Plans {
         self.numbers.clear();
     }
 
-    /// A connection begins: nothing is known of it.
+    /// A connection begins: nothing is known of it, nor will be if there is no memory for its plans.
     pub(crate) fn begin(&mut self, id: ConnId) {
         let place = id.0 as usize;
         while self.plans.len() <= place / CHUNK {
-            self.plans.push(Box::new([[0; 2]; CHUNK]));
+            let Some(chunk) = chunk() else { return };
+            if self.plans.try_reserve(1).is_err() {
+                return;
+            }
+            self.plans.push(chunk);
         }
         self.plans[place / CHUNK][place % CHUNK] = [0; 2];
     }
@@ -113,50 +130,61 @@ impl Plans {
     /// The rules of a decision, by slot, in the order in which they are applied.
     #[inline]
     pub(crate) fn rules<'s>(&'s self, decision: &'s Decision) -> &'s [u32] {
-        decision.rules(&self.more)
+        decision.parts(&self.more).0
     }
 
-    /// Lets a connection have a plan for packets that come in by a port: these rules, in the order in which they are applied.
+    /// The rules that the packets match whatever `ct` asks, by slot, where some ask.
+    pub(crate) fn candidates<'s>(&'s self, decision: &'s Decision) -> &'s [u32] {
+        decision.parts(&self.more).1
+    }
+
+    /// Lets a connection have a plan for packets that come in by a port: these rules, in the order in which they are applied, and
+    /// those that they match besides.
     pub(crate) fn set(
         &mut self,
         (id, direction): (ConnId, Direction),
         port: PortId,
-        rules: &[u32],
+        rules: (&[u32], &[u32]),
         drops: bool,
         edits: bool,
     ) {
         // Of a connection that may not last, it is decided anew each time.
         if self.of(id, direction).and_then(|plan| self.decision(plan)).is_some_and(|known| {
-            (known.port, known.drops, known.edits) == (port, drops, edits) && self.rules(known) == rules
+            (known.port, known.drops, known.edits) == (port, drops, edits) && known.parts(&self.more) == rules
         }) {
             return;
         }
         let hash = hash(port, rules);
         let same = |number: &u32| {
-            self.decision(*number).is_some_and(|other| other.port == port && self.rules(other) == rules)
+            self.decision(*number).is_some_and(|other| other.port == port && other.parts(&self.more) == rules)
         };
         let number = match self.numbers.find(hash, same) {
             Some(&number) => number,
             None if self.decisions.len() >= MOST => return,
             None => {
                 let Some(number) = self.first.checked_add(self.decisions.len() as u32) else { return };
+                if self.reserve().is_err() {
+                    return;
+                }
                 let mut decision = Decision {
                     inline: [0; INLINE],
-                    len: rules.len() as u32,
+                    len: rules.0.len() as u32,
+                    candidates: rules.1.len() as u32,
                     more: self.more.len() as u32,
                     port,
                     drops,
                     edits,
                 };
-                match decision.inline.get_mut(..rules.len()) {
-                    Some(inline) => inline.copy_from_slice(rules),
-                    None => self.more.push(rules.into()),
+                let all = || rules.0.iter().chain(rules.1).copied();
+                match decision.inline.get_mut(..rules.0.len() + rules.1.len()) {
+                    Some(inline) => inline.iter_mut().zip(all()).for_each(|(to, from)| *to = from),
+                    None => self.more.push(all().collect()),
                 }
                 self.decisions.push(decision);
                 let Plans { first, decisions, more, numbers, .. } = self;
                 numbers.insert_unique(hash, number, |number| {
                     let decision = &decisions[(number - *first) as usize];
-                    self::hash(decision.port, decision.rules(more))
+                    self::hash(decision.port, decision.parts(more))
                 });
                 number
             }
@@ -165,6 +193,18 @@ impl Plans {
         if let Some(chunk) = self.plans.get_mut(place / CHUNK) {
             chunk[place % CHUNK][direction as usize] = number;
         }
+    }
+
+    /// Memory for one decision more.
+    fn reserve(&mut self) -> Result<(), NoMemory> {
+        let Plans { first, decisions, more, numbers, .. } = self;
+        decisions.try_reserve(1).map_err(|_| NoMemory)?;
+        more.try_reserve(1).map_err(|_| NoMemory)?;
+        let hash_of = |number: &u32| {
+            let decision = &decisions[(number - *first) as usize];
+            hash(decision.port, decision.parts(more))
+        };
+        numbers.try_reserve(1, hash_of).map_err(|_| NoMemory)
     }
 }
 
@@ -181,9 +221,9 @@ mod tests {
         ids.iter().for_each(|id| plans.begin(*id));
         assert_eq!(plans.of(ids[0], Forward), None);
         let long = [7, 6, 5, 4, 3];
-        plans.set((ids[0], Forward), PortId(0), &[3, 4], false, true);
-        plans.set((ids[1], Forward), PortId(0), &[3, 4], false, true);
-        plans.set((ids[1], Reply), PortId(1), &long, true, false);
+        plans.set((ids[0], Forward), PortId(0), (&[3, 4], &[]), false, true);
+        plans.set((ids[1], Forward), PortId(0), (&[3, 4], &[]), false, true);
+        plans.set((ids[1], Reply), PortId(1), (&long, &[]), true, false);
         assert_eq!(plans.of(ids[0], Forward), plans.of(ids[1], Forward));
         let rules = |plan: Option<u32>| {
             let decision = plans.decision(plan.expect("it has a plan")).expect("of this policy");
@@ -194,7 +234,7 @@ mod tests {
         assert_eq!(plans.of(ids[0], Reply), None);
         plans.renew(2);
         assert_eq!(plans.of(ids[0], Forward), None);
-        plans.set((ids[0], Forward), PortId(0), &[], false, false);
+        plans.set((ids[0], Forward), PortId(0), (&[], &[]), false, false);
         assert_eq!(plans.of(ids[1], Forward), None);
         let decision = plans.of(ids[0], Forward).and_then(|plan| plans.decision(plan)).expect("a plan");
         assert!(plans.rules(decision).is_empty());

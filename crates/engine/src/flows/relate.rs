@@ -3,9 +3,10 @@
 use super::QuotedAt;
 use mmb_conn::fragment::FragmentKey;
 use mmb_conn::quoted::quoted;
-use mmb_conn::{Segment, Tuple};
+use mmb_conn::{Segment, Side, Tuple, Vlans, Wire};
 use mmb_packet::checksum::{ICMP, ICMP6, TCP, UDP};
 use mmb_packet::{Class, Layout, Packet, options};
+use mmb_policy::CtState;
 
 /// What a packet is looked up by.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +42,22 @@ impl Sort {
     }
 }
 
+/// Where a packet came in, as far as its connection asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) wire: Wire,
+    pub(crate) side: Side,
+    /// Its VLAN tags are still to be read.
+    pub(crate) tagged: bool,
+}
+
+impl Place {
+    /// Where a packet came in that is looked up by a tuple.
+    pub(super) fn of(tuple: &Tuple) -> Place {
+        Place { wire: tuple.wire, side: tuple.side, tagged: false }
+    }
+}
+
 /// What can be said of a packet from its own bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Relation {
@@ -70,7 +87,7 @@ const WINDOW_SCALE: u8 = 3;
 
 /// What a whole packet of TCP or UDP is looked up by: nearly all packets are such ones. For others [`relation`] tells.
 #[inline(always)]
-pub(crate) fn plain(packet: &Packet<'_>, layout: &Layout, wire: u16) -> Option<Sought> {
+pub(crate) fn plain(packet: &Packet<'_>, layout: &Layout, place: Place) -> Option<Sought> {
     if layout.is_fragment() || !matches!(layout.l4_kind, TCP | UDP) {
         return None;
     }
@@ -79,15 +96,15 @@ pub(crate) fn plain(packet: &Packet<'_>, layout: &Layout, wire: u16) -> Option<S
     let flags = || bytes.get(usize::from(layout.l4) + 13);
     let begins = layout.l4_kind == TCP && flags().is_none_or(|flags| flags & SYN != 0);
     let sort = if begins { Sort::Packet } else { Sort::Steady };
-    Some(Sought { tuple: Tuple { ports, ..addresses(bytes, layout, wire)? }, sort })
+    Some(Sought { tuple: Tuple { ports, ..addresses(bytes, layout, place)? }, sort })
 }
 
-/// What can be said of a packet that is not [`plain`]. `wire` is the one that it came by.
-pub(crate) fn relation(packet: &Packet<'_>, layout: &Layout, wire: u16) -> Relation {
+/// What can be said of a packet that is not [`plain`].
+pub(crate) fn relation(packet: &Packet<'_>, layout: &Layout, place: Place) -> Relation {
     let bytes = packet.bytes();
-    let Some(tuple) = addresses(bytes, layout, wire) else { return Relation::None };
+    let Some(tuple) = addresses(bytes, layout, place) else { return Relation::None };
     if layout.is_later_fragment() {
-        return fragment_key(bytes, layout, &tuple).map_or(Relation::None, Relation::Fragment);
+        return fragment_key(bytes, layout, place).map_or(Relation::None, Relation::Fragment);
     }
     let is_whole = !layout.is_fragment();
     let (tuple, sort) = match layout.l4_kind {
@@ -126,7 +143,7 @@ fn icmp(bytes: &[u8], layout: &Layout, addresses: &Tuple) -> Option<(Tuple, Sort
         let place = |offset: usize| u16::try_from(at + offset).ok();
         let place =
             QuotedAt { proto: quoted.tuple.proto, ip: place(quoted.ip_at)?, l4: place(quoted.l4_at)? };
-        return Some((Tuple { wire: addresses.wire, ..quoted.tuple }.reversed(), Sort::Error(place)));
+        return Some((quoted.tuple.turned_back().beside(addresses), Sort::Error(place)));
     }
     let sort = match number {
         _ if requests.contains(&number) => Sort::Request,
@@ -136,9 +153,52 @@ fn icmp(bytes: &[u8], layout: &Layout, addresses: &Tuple) -> Option<(Tuple, Sort
     Some((Tuple { ports: [u16::from_be_bytes([a, b]); 2], ..*addresses }, sort))
 }
 
+/// Whether an ICMP query asks; the others answer.
+pub(super) fn is_request(proto: u8, number: u8) -> bool {
+    if proto == ICMP { REQUESTS.contains(&number) } else { REQUESTS6.contains(&number) }
+}
+
+/// Whether a packet is an ICMPv6 message for its link, which no router passes on: neighbour and router discovery and redirects
+/// (RFC 4861, RFC 3122, RFC 3971; their receivers want the hop limit 255, which no router leaves), and multicast listener and router
+/// discovery (RFC 2710, RFC 3810, RFC 4286; from or to an address that means nothing beyond the link).
+pub(crate) fn is_link_scope(bytes: &[u8], layout: &Layout) -> bool {
+    const HOP_LIMIT: usize = 7;
+    let header: Option<&[u8; IP6_HEADER]> = bytes.get(usize::from(layout.ip)..).and_then(<[u8]>::first_chunk);
+    let number = bytes.get(usize::from(layout.l4));
+    let (ICMP6, false, Some(header), Some(number)) = (layout.l4_kind, layout.is_fragment(), header, number)
+    else {
+        return false;
+    };
+    match number {
+        133..=137 | 141 | 142 | 148 | 149 => header[HOP_LIMIT] == 255,
+        130..=132 | 143 | 151..=153 => {
+            let is_of_link = |a: u8, b: u8| a == 0xfe && b & 0xc0 == 0x80;
+            let is_to_link = header[24] == 0xff && header[25] & 0x0f <= 2;
+            is_of_link(header[8], header[9]) || is_of_link(header[24], header[25]) || is_to_link
+        }
+        _ => false,
+    }
+}
+
+/// How rules see a packet that is of no connection and begins none.
+pub(crate) fn state_apart(bytes: &[u8], layout: &Layout) -> CtState {
+    let (errors, answers) = match layout.l4_kind {
+        _ if layout.class == Class::Other => return CtState::Untracked,
+        // Its datagram's first one passed and made no connection.
+        _ if layout.is_later_fragment() => return CtState::New,
+        ICMP => (&ERRORS[..], &ANSWERS[..]),
+        ICMP6 => (&ERRORS6[..], &ANSWERS6[..]),
+        _ => return CtState::Untracked,
+    };
+    match bytes.get(usize::from(layout.l4)) {
+        Some(number) if errors.contains(number) || answers.contains(number) => CtState::Invalid,
+        _ => CtState::Untracked,
+    }
+}
+
 /// The tuple without ports.
 #[inline]
-fn addresses(bytes: &[u8], layout: &Layout, wire: u16) -> Option<Tuple> {
+pub(super) fn addresses(bytes: &[u8], layout: &Layout, place: Place) -> Option<Tuple> {
     let header = bytes.get(usize::from(layout.ip)..)?;
     let (addresses, family) = match layout.class {
         Class::Ip4 => {
@@ -152,11 +212,28 @@ fn addresses(bytes: &[u8], layout: &Layout, wire: u16) -> Option<Tuple> {
         }
         Class::Other => return None,
     };
-    Some(Tuple { addresses, ports: [0; 2], wire, proto: layout.proto, family })
+    let Place { mut wire, side, tagged } = place;
+    if tagged && layout.vlan_tags > 0 {
+        wire.vlans = vlans(bytes, layout);
+    }
+    Some(Tuple { addresses, ports: [0; 2], wire, side, proto: layout.proto, family })
+}
+
+/// The identifiers of the outermost two VLAN tags; a tag of priority alone has 0, as if there were none (IEEE 802.1Q, table 9-2).
+fn vlans(bytes: &[u8], layout: &Layout) -> Vlans {
+    // Each tag's control information is followed by the type of what comes behind it, and the last one's by the packet.
+    let id = |tag: u8| {
+        let left = layout.vlan_tags.checked_sub(tag).filter(|left| *left > 0)?;
+        let at = layout.ip.checked_sub(4 * u16::from(left))?;
+        Some(u16::from_be_bytes(*bytes.get(usize::from(at)..)?.first_chunk()?) & 0xfff)
+    };
+    Vlans { outer: id(0).unwrap_or(0), inner: id(1).unwrap_or(0) }
 }
 
 /// What a fragment's datagram is known by (RFC 791 section 3.2, RFC 8200 section 4.5).
-pub(crate) fn fragment_key(bytes: &[u8], layout: &Layout, tuple: &Tuple) -> Option<FragmentKey> {
+pub(crate) fn fragment_key(bytes: &[u8], layout: &Layout, place: Place) -> Option<FragmentKey> {
+    // Its own ends: those of an ICMP error are not the ones that it is looked up by.
+    let tuple = addresses(bytes, layout, place)?;
     let id = match layout.class {
         Class::Ip4 => {
             let header = bytes.get(usize::from(layout.ip)..)?;
@@ -170,6 +247,7 @@ pub(crate) fn fragment_key(bytes: &[u8], layout: &Layout, tuple: &Tuple) -> Opti
         proto: tuple.proto,
         family: tuple.family,
         wire: tuple.wire,
+        side: tuple.side,
     })
 }
 

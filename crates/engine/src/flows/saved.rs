@@ -3,15 +3,16 @@
 //! A state is [`MAGIC`], records, each behind its length in two bytes, and a length of zero with the number of records in
 //! eight bytes behind it. Numbers are big-endian. A record that this version does not understand ends the reading.
 
+use super::checked;
 use super::extra::Extra;
-use mmb_conn::{Connection, Snapshot, State, Tracker, Tuple};
+use mmb_conn::{Arrivals, Connection, Side, Snapshot, State, Tracker, Tuple, Vlans, Wire};
 use mmb_policy::RuleId;
 use std::io::{self, Read, Write};
 
 /// How a state begins.
-const MAGIC: &[u8; 8] = b"MMBCONN1";
+const MAGIC: &[u8; 8] = b"MMBCONN2";
 /// Bytes of a record without its rules.
-const FIXED: usize = 4 + 64 + 8 + 1 + 22 + 32 + 16 + 27 + 1;
+const FIXED: usize = 4 + 9 + 2 * (5 + 32 + 4) + 1 + 22 + 32 + 16 + 27 + 1;
 
 /// A connection on its way from one daemon to the next.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,12 +29,16 @@ impl Saved {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let Snapshot { tuples, state, tracker, packets, bytes, age_ms, idle_ms } = &self.connection;
+        let Snapshot { tuples, state, tracker, packets, bytes, arrivals, age_ms, idle_ms } = &self.connection;
         let [forward, reply] = tuples;
         let mut out = Vec::with_capacity(FIXED + 4 * self.rules.len());
         out.extend([forward.family, forward.proto]);
-        out.extend(forward.wire.to_be_bytes());
+        out.extend(forward.wire.port.to_be_bytes());
+        out.extend(arrivals.to_bytes());
         for tuple in [forward, reply] {
+            let Vlans { outer, inner } = tuple.wire.vlans;
+            [outer, inner].iter().for_each(|id| out.extend(id.to_be_bytes()));
+            out.push(tuple.side as u8);
             tuple.addresses.iter().for_each(|address| out.extend(address.to_be_bytes()));
             tuple.ports.iter().for_each(|port| out.extend(port.to_be_bytes()));
         }
@@ -54,8 +59,13 @@ impl Saved {
     fn decode(bytes: &[u8]) -> Option<Saved> {
         let mut left = Left(bytes);
         let [family, proto] = left.array()?;
-        let wire = u16::from_be_bytes(left.array()?);
+        let port = u16::from_be_bytes(left.array()?);
+        let arrivals = Arrivals::from_bytes(left.array()?)?;
         let mut tuple = || {
+            let [outer, inner] = [left.array()?, left.array()?].map(u16::from_be_bytes);
+            let wire = Wire { port, vlans: Vlans { outer, inner } };
+            let [side] = left.array()?;
+            let side = *Side::ALL.get(usize::from(side))?;
             let mut addresses = [0; 2];
             for address in &mut addresses {
                 *address = u128::from_be_bytes(left.array()?);
@@ -64,7 +74,7 @@ impl Saved {
             for port in &mut ports {
                 *port = u16::from_be_bytes(left.array()?);
             }
-            Some(Tuple { addresses, ports, wire, proto, family })
+            (outer < 4096 && inner < 4096).then_some(Tuple { addresses, ports, wire, side, proto, family })
         };
         let tuples = [tuple()?, tuple()?];
         let [state] = left.array()?;
@@ -79,7 +89,7 @@ impl Saved {
             .map(|_| left.array().map(|id| RuleId(u32::from_be_bytes(id))))
             .collect::<Option<_>>()?;
         let sound = matches!(family, 4 | 6) && left.0.is_empty();
-        let connection = Snapshot { tuples, state, tracker, packets, bytes, age_ms, idle_ms };
+        let connection = Snapshot { tuples, state, tracker, packets, bytes, arrivals, age_ms, idle_ms };
         sound.then_some(Saved { connection, extra, rules })
     }
 }
@@ -123,6 +133,74 @@ impl<'w> Writer<'w> {
     }
 }
 
+/// A state that was read to its end and is sound, as bytes without gaps: what stands for it until all of it has come.
+#[derive(Default)]
+pub(crate) struct Whole {
+    /// Records, each behind its length.
+    chunks: Vec<Vec<u8>>,
+}
+
+/// Bytes of records that are kept together.
+const CHUNK: usize = 1 << 20;
+
+impl Whole {
+    /// Reads a state, of which the first `most` connections are kept; what follows is only checked.
+    ///
+    /// # Errors
+    /// What is wrong with it, or that there is no memory for it.
+    pub(crate) fn read(input: &mut dyn Read, most: u64) -> Result<Whole, String> {
+        let mut reader = Reader::new(input)?;
+        let mut whole = Whole::default();
+        while let Some(saved) = reader.next()? {
+            if reader.records <= most {
+                whole.push(&saved.encode())?;
+            }
+        }
+        Ok(whole)
+    }
+
+    fn push(&mut self, record: &[u8]) -> Result<(), String> {
+        let length = (record.len() as u16).to_be_bytes();
+        let has_room = |chunk: &Vec<u8>| chunk.capacity() - chunk.len() >= length.len() + record.len();
+        if !self.chunks.last().is_some_and(has_room) {
+            let mut chunk = Vec::new();
+            let reserved = chunk.try_reserve_exact(CHUNK).and_then(|()| self.chunks.try_reserve(1));
+            reserved.map_err(|_| "there is no memory for so long a state".to_owned())?;
+            self.chunks.push(chunk);
+        }
+        if let Some(chunk) = self.chunks.last_mut() {
+            chunk.extend_from_slice(&length);
+            chunk.extend_from_slice(record);
+        }
+        Ok(())
+    }
+
+    /// The connections, in order; each chunk is freed when it was read.
+    pub(crate) fn connections(self) -> impl Iterator<Item = Saved> {
+        self.chunks.into_iter().flat_map(|chunk| {
+            let mut at = 0;
+            std::iter::from_fn(move || {
+                let (length, rest) = chunk.get(at..)?.split_first_chunk()?;
+                let length = usize::from(u16::from_be_bytes(*length));
+                at += 2 + length;
+                Saved::decode(rest.get(..length)?)
+            })
+        })
+    }
+}
+
+/// Checks a state as [`Connections::load`](crate::Connections::load) does, without a daemon; returns how many connections it has. A
+/// function of the bytes alone, for fuzzing.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_state(mut bytes: &[u8]) -> Result<u64, String> {
+    let mut reader = Reader::new(&mut bytes)?;
+    while reader.next()?.is_some() {}
+    let records = reader.records;
+    if bytes.is_empty() { Ok(records) } else { Err("there is more behind the end of the state".to_owned()) }
+}
+
 /// Reads a state, record by record.
 pub(crate) struct Reader<'r> {
     input: &'r mut dyn Read,
@@ -135,6 +213,11 @@ impl<'r> Reader<'r> {
         input.read_exact(&mut magic).map_err(|error| told(&error))?;
         match &magic {
             MAGIC => Ok(Reader { input, records: 0 }),
+            b"MMBCONN1" => {
+                Err("this state was saved by an mmb whose connections had neither sides nor VLANs; \
+                it cannot be loaded"
+                    .to_owned())
+            }
             _ => Err("this is no state of connections that this version of mmb can read".to_owned()),
         }
     }
@@ -158,8 +241,12 @@ impl<'r> Reader<'r> {
         let mut record = vec![0; length];
         self.read(&mut record)?;
         self.records += 1;
-        let saved = Saved::decode(&record);
-        saved.map(Some).ok_or_else(|| format!("connection {} of the state is damaged", self.records))
+        let damaged = || format!("connection {} of the state is damaged", self.records);
+        let saved = Saved::decode(&record).ok_or_else(damaged)?;
+        match checked::fault(&saved) {
+            None => Ok(Some(saved)),
+            Some(why) => Err(format!("{}: {why}", damaged())),
+        }
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> Result<(), String> {
@@ -177,28 +264,34 @@ fn told(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mmb_packet::PortId;
 
     fn saved(number: u16) -> Saved {
         let forward = Tuple {
             addresses: [u128::MAX - u128::from(number), 7],
             ports: [number, 80],
-            wire: 2,
+            wire: Wire { port: 2, vlans: Vlans { outer: number % 4096, inner: 9 } },
+            side: Side::ALL[usize::from(number % 3)],
             proto: 6,
             family: 6,
         };
         let mut reply = forward.reversed();
         reply.ports[1] = 9;
+        // TCP has no such state.
+        let states = State::ALL.map(|state| if state == State::Replied { State::Established } else { state });
         Saved {
             connection: Snapshot {
                 tuples: [forward, reply],
-                state: State::ALL[usize::from(number) % State::ALL.len()],
+                state: states[usize::from(number) % states.len()],
                 tracker: Tracker::from_bytes([0; 22]),
-                packets: [1, u64::MAX],
+                packets: [1, 1 << 60],
                 bytes: [3, 4],
-                age_ms: 5,
-                idle_ms: 6,
+                arrivals: Arrivals::new(PortId(number), number.is_multiple_of(3)),
+                age_ms: 6,
+                idle_ms: 5,
             },
-            extra: Extra::from_bytes(std::array::from_fn(|at| u8::from(at < 11))).expect("sound"),
+            extra: Extra::from_bytes(std::array::from_fn(|at| u8::from((1..9).contains(&at))))
+                .expect("sound"),
             rules: (0..u32::from(number % 4)).map(RuleId).collect(),
         }
     }
@@ -218,6 +311,14 @@ mod tests {
             Ok::<_, String>(all)
         };
         assert_eq!(read(&bytes).expect("it is whole"), (0..50).map(saved).collect::<Vec<_>>());
+        let kept = |most| {
+            let whole = Whole::read(&mut &bytes[..], most).expect("it is whole");
+            whole.connections().collect::<Vec<_>>()
+        };
+        assert_eq!(kept(50), (0..50).map(saved).collect::<Vec<_>>());
+        assert_eq!(kept(7), (0..7).map(saved).collect::<Vec<_>>());
+        assert_eq!(check_state(&bytes), Ok(50));
+        assert!(check_state(&[&bytes[..], b"x"].concat()).is_err(), "something follows");
         for cut in 0..bytes.len() {
             assert!(read(&bytes[..cut]).is_err(), "cut at {cut}");
         }

@@ -7,6 +7,8 @@ use super::stateful::Stateful;
 use crate::snapshot::Snapshot;
 use hashbrown::HashTable;
 use mmb_classify::prefetch;
+use mmb_policy::RuleId;
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
@@ -25,7 +27,11 @@ pub(crate) struct RuleSets {
     free: Vec<u32>,
     /// Those that lost their last user, the longest ago first; some may have one again.
     spare: VecDeque<u32>,
+    /// Memory for the rules of the next one.
+    room: Room,
 }
+
+type Room = (Vec<(u32, Arc<Stateful>)>, Vec<u32>);
 
 #[derive(Debug, Default)]
 struct RuleSet {
@@ -40,6 +46,8 @@ struct RuleSet {
     generation: u64,
     /// Slots of the rules that are still there.
     live: Vec<u32>,
+    /// The rules' numbers, which listings and events share; made when the first one asks.
+    ids: OnceCell<Arc<[RuleId]>>,
 }
 
 impl RuleSet {
@@ -49,6 +57,27 @@ impl RuleSet {
 }
 
 impl RuleSets {
+    /// Memory for one set more, of so many rules, and for letting go of all of them: [`RuleSets::enter`] and [`RuleSets::leave`] do not
+    /// fail then.
+    pub(crate) fn reserve(&mut self, rules: usize) -> Result<(), NoMemory> {
+        let RuleSets { sets, numbers, free, spare, room, .. } = self;
+        room.0.try_reserve_exact(rules).map_err(|_| NoMemory)?;
+        room.1.try_reserve_exact(rules).map_err(|_| NoMemory)?;
+        if free.is_empty() {
+            sets.try_reserve(1).map_err(|_| NoMemory)?;
+        }
+        let all = sets.capacity();
+        if free.capacity() < all {
+            free.try_reserve_exact(all - free.len()).map_err(|_| NoMemory)?;
+        }
+        let spares = all.min(SPARE + 1);
+        if spare.capacity() < spares {
+            spare.try_reserve_exact(spares - spare.len()).map_err(|_| NoMemory)?;
+        }
+        let hash_of = |&number: &u32| stamp_hash(sets[number as usize].stamps());
+        numbers.try_reserve(1, hash_of).map_err(|_| NoMemory)
+    }
+
     /// The number of the set of these rules, given by slot, in the order in which their targets are applied. It has one more user.
     pub(crate) fn enter(&mut self, snapshot: &Snapshot, slots: &[u32]) -> u32 {
         let &[slot] = slots else { return self.find_or_make(snapshot, slots) };
@@ -62,10 +91,14 @@ impl RuleSets {
             return number;
         }
         let number = self.find_or_make(snapshot, slots);
-        if self.alone.len() <= slot as usize {
-            self.alone.resize((slot as usize + 1).next_power_of_two(), 0);
+        let wanted = (slot as usize + 1).next_power_of_two();
+        if self.alone.len() <= slot as usize && self.alone.try_reserve(wanted - self.alone.len()).is_ok() {
+            self.alone.resize(wanted, 0);
         }
-        self.alone[slot as usize] = number;
+        // Without memory the set is found the longer way.
+        if let Some(place) = self.alone.get_mut(slot as usize) {
+            *place = number;
+        }
         number
     }
 
@@ -92,14 +125,13 @@ impl RuleSets {
             return number;
         }
         let only = rules().next().filter(|_| slots.len() == 1);
-        let set = RuleSet {
-            only: only.map(|(_, rule)| rule.stamp),
-            rules: rules().map(|(slot, rule)| (slot, Arc::clone(rule))).collect(),
-            users: 1,
-            is_spare: false,
-            generation: snapshot.generation,
-            live: rules().map(|(slot, _)| slot).collect(),
-        };
+        let only = only.map(|(_, rule)| rule.stamp);
+        let (mut of, mut live) = std::mem::take(&mut self.room);
+        of.extend(rules().map(|(slot, rule)| (slot, Arc::clone(rule))));
+        live.extend(rules().map(|(slot, _)| slot));
+        let generation = snapshot.generation;
+        let set =
+            RuleSet { only, rules: of, users: 1, is_spare: false, generation, live, ids: OnceCell::new() };
         let number = self.free.pop().unwrap_or(self.sets.len() as u32);
         match self.sets.get_mut(number as usize) {
             Some(place) => *place = set,
@@ -150,11 +182,21 @@ impl RuleSets {
         &set.live
     }
 
+    /// The numbers of a set's rules, those too that are gone.
+    pub(crate) fn ids(&self, number: u32) -> Arc<[RuleId]> {
+        let ids = |set: &RuleSet| set.rules.iter().map(|(_, rule)| rule.id).collect();
+        let set = self.sets.get(number as usize);
+        set.map(|set| Arc::clone(set.ids.get_or_init(|| ids(set)))).unwrap_or_default()
+    }
+
     /// The rules of a set, those too that are gone.
     pub(crate) fn rules(&self, number: u32) -> impl Iterator<Item = &Arc<Stateful>> {
         self.sets.get(number as usize).into_iter().flat_map(|set| set.rules.iter().map(|(_, rule)| rule))
     }
 }
+
+/// There is no memory for more.
+pub(crate) struct NoMemory;
 
 /// Stamps are counted up by ourselves: nobody chooses them.
 fn stamp_hash(stamps: impl Iterator<Item = u64>) -> u64 {

@@ -29,7 +29,12 @@ pub(crate) struct Choice(Addresses);
 impl Choice {
     /// The number that a random one chooses.
     pub(crate) fn draw(&self, random: u64) -> u32 {
-        self.0.nth(random % self.0.len()) as u32
+        self.0.nth(mmb_random::scale(random, self.0.len())) as u32
+    }
+
+    /// Whether it may be any number of 32 bits.
+    pub(crate) fn is_any(&self) -> bool {
+        self.0.len() == 1 << 32
     }
 }
 
@@ -51,7 +56,9 @@ pub(crate) fn is_constant(rule: &Rule) -> bool {
     let constant = |id: FieldId| {
         matches!(
             id,
-            FieldId::In
+            // A packet that is invalid is decided on anew.
+            FieldId::Ct
+                | FieldId::In
                 | FieldId::Out
                 | FieldId::NetProto
                 | FieldId::IpProto

@@ -51,7 +51,7 @@ impl Pipeline {
             let standing = self.flows.known(at);
             match self.flows.planned(at) {
                 Some(decision) => self.due.extend_from_slice(self.flows.plans.rules(decision)),
-                None => self.gather(snapshot, at, standing),
+                None => self.gather(snapshot, at, standing, self.flows.known_ct_state(at)),
             }
             account.connection = self.membership(at, standing);
         }
@@ -65,9 +65,13 @@ impl Pipeline {
 
     fn membership(&self, at: usize, standing: Standing) -> Option<Membership> {
         let table = &self.flows.table;
-        if let Standing::Apart | Standing::Elsewhere(_) | Standing::Refused(_) | Standing::Held(_) = standing
-        {
-            return None;
+        match standing {
+            Standing::Apart
+            | Standing::Invalid(_)
+            | Standing::Elsewhere(_)
+            | Standing::Refused(_)
+            | Standing::Held(_) => return None,
+            Standing::New | Standing::Member(..) | Standing::Fragment(..) | Standing::Error(..) => {}
         }
         // It may have made one.
         let (id, direction) = table.find(&self.flows.tuple(at)?)?;

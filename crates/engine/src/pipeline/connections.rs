@@ -5,12 +5,15 @@ use super::work::{Edits, Rewrite, Turned, Work};
 use super::{FEW_RULES, Pipeline};
 use crate::counters::Count;
 use crate::drop::DropReason;
-use crate::flows::{QuotedAt, Standing};
+use crate::flows::{Decision, Judgement, QuotedAt, Standing, is_link_scope};
 use crate::snapshot::Snapshot;
 use crate::worker::Verdict;
 use arrayvec::ArrayVec;
-use mmb_conn::{CloseReason, ConnId, Direction};
+use mmb_conn::{CloseReason, ConnId, Direction, Invalid};
 use mmb_packet::Packet;
+use mmb_packet::checksum::transport_is_sound;
+use mmb_policy::CtState;
+use mmb_policy::policy::Pickup;
 
 /// The most stateful rules that one connection has: the first in order.
 const MOST_RULES: usize = 64;
@@ -49,52 +52,135 @@ impl Pipeline {
         if self.flows.is_refused(at, packet, &self.work.layouts[at]) {
             return Err(Verdict::Drop(DropReason::FragmentRefused));
         }
-        let (standing, ends) = match self.flows.standing(at) {
+        let early = self.flows.drops_invalid() || snapshot.ct_rules > 0;
+        let Judgement { mut standing, mut ends, invalid } =
+            self.flows.judge(at, packet, &self.work.layouts[at], early);
+        match standing {
             Standing::Refused(reason) => return Err(Verdict::Drop(reason)),
             Standing::Held(place) => return Err(Verdict::Held(place)),
             Standing::Elsewhere(worker) => {
                 self.handed += 1;
                 return Err(Verdict::Hand(worker as u16));
             }
-            // The packet begins anew: it gets the rules that it matches itself.
-            Standing::Member(id, direction)
-                if self.flows.reopens(at, (id, direction), packet, &self.work.layouts[at]) =>
+            Standing::Error(id, direction, quoted)
+                if !self.flows.is_related(at, (id, direction), quoted, packet, &self.work.layouts[at]) =>
             {
-                (self.flows.anew(at), Some(id))
+                return Err(Verdict::Drop(DropReason::IcmpUnrelated));
             }
-            standing => (standing, None),
-        };
-        self.gather(snapshot, at, standing);
-        if self.due.is_empty() && ends.is_none() && matches!(standing, Standing::Apart) {
+            Standing::Apart
+            | Standing::New
+            | Standing::Invalid(_)
+            | Standing::Member(..)
+            | Standing::Fragment(..)
+            | Standing::Error(..) => {}
+        }
+        if let Some(kind) = invalid
+            && self.flows.drops_invalid()
+        {
+            self.flows.count_invalid(kind);
+            self.flows.refuse(at, packet, &self.work.layouts[at]);
+            return Err(Verdict::Drop(DropReason::ConnInvalid));
+        }
+        let mut repeated = None;
+        if let Standing::Member(id, Direction::Forward) = standing
+            && invalid.is_none()
+            && self.flows.is_repeated_syn(id, packet, &self.work.layouts[at])
+            && self.begins_otherwise(snapshot, at, id)
+        {
+            // Its connection was made under rules that are not in force any more, and nobody answered.
+            (standing, ends, repeated) = (Standing::New, Some(id), Some(id));
+        }
+        self.see(snapshot, at, (standing, invalid), packet);
+        if matches!(standing, Standing::New)
+            && self.due.iter().any(|&slot| snapshot.actions.at(slot as usize).is_stateful())
+            && !transport_is_sound(packet.bytes(), &self.work.layouts[at])
+        {
+            standing = self.flows.disbelieve(at, Invalid::BadChecksum);
+            self.see(snapshot, at, (standing, invalid), packet);
+        }
+        let is_unsolicited = matches!(standing, Standing::Apart) && self.is_mapped(snapshot, at, packet);
+        if self.due.is_empty() && ends.is_none() && !is_unsolicited && matches!(standing, Standing::Apart) {
             return Ok(());
         }
         let drops = self.hear(snapshot, packet).drops();
         if let Standing::Member(id, direction) = standing
             && snapshot.is_constant()
             && self.flows.is_steady(at)
+            && invalid.is_none()
+            && (snapshot.ct_rules == 0 || self.flows.is_lasting(id))
         {
+            let candidates = if snapshot.ct_rules > 0 { self.scratch.handles(at) } else { &[] };
             let edits = self.due.iter().any(|&slot| snapshot.actions.at(slot as usize).edit_number() > 0);
-            self.flows.plans.set((id, direction), packet.port, &self.due, drops, edits);
+            self.flows.plans.set((id, direction), packet.port, (&self.due, candidates), drops, edits);
         }
         if drops {
+            if let Some(id) = repeated {
+                self.flows.end(id, CloseReason::Evicted);
+            }
             self.flows.refuse(at, packet, &self.work.layouts[at]);
             return Err(Verdict::Drop(DropReason::Rule));
         }
         if matches!(verdicts[at], Verdict::Drop(_)) {
             return Ok(());
         }
+        if is_unsolicited {
+            self.flows.refuse(at, packet, &self.work.layouts[at]);
+            return Err(Verdict::Drop(DropReason::NatUnsolicited));
+        }
         if let Some(id) = ends {
-            self.flows.end(id, CloseReason::Finished);
+            let reason = if repeated.is_some() { CloseReason::Evicted } else { CloseReason::Finished };
+            self.flows.end(id, reason);
         }
         if let Err(reason) = self.turn(snapshot, at, standing, packet, verdicts) {
             self.flows.refuse(at, packet, &self.work.layouts[at]);
             return Err(Verdict::Drop(reason));
         }
+        self.rewrite_due(snapshot, at);
+        Ok(())
+    }
+
+    /// Whether the first packet of a connection would make it by other stateful rules now than when it was made.
+    fn begins_otherwise(&mut self, snapshot: &Snapshot, at: usize, id: ConnId) -> bool {
+        let action = |slot: u32| snapshot.actions.at(slot as usize);
+        let makes = |slot: &u32| action(*slot).is_stateful() && action(*slot).wants(CtState::New);
+        self.due.clear();
+        self.due.extend(self.scratch.handles(at).iter().copied().filter(makes));
+        self.due.sort_unstable_by_key(|&slot| action(slot).rank());
+        !self.flows.is_made_by(snapshot, id, self.due.iter().copied().take(MOST_RULES))
+    }
+
+    /// Finds out how rules see a packet, and which of those that it matched it gets.
+    fn see(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        (standing, invalid): (Standing, Option<Invalid>),
+        packet: &Packet<'_>,
+    ) {
+        let state = match snapshot.ct_rules {
+            0 => CtState::Untracked,
+            _ => self.flows.ct_state(at, (standing, invalid), packet, &self.work.layouts[at]),
+        };
+        self.gather(snapshot, at, standing, state);
+    }
+
+    /// Has a packet rewritten by the rules that it gets.
+    fn rewrite_due(&mut self, snapshot: &Snapshot, at: usize) {
         let start = self.work.listed.len();
         let numbers = self.due.iter().map(|&slot| snapshot.actions.at(slot as usize).edit_number());
         self.work.listed.extend(numbers.filter(|&number| number > 0));
         self.rewrite_listed(at, start);
-        Ok(())
+    }
+
+    /// Whether a packet matched a stateful rule that maps. If it is of no connection and makes none, it must not leave: it would show
+    /// what the rule hides. Messages that no router passes on are for the link, which has the same addresses on both sides.
+    fn is_mapped(&self, snapshot: &Snapshot, at: usize, packet: &Packet<'_>) -> bool {
+        // Only slots that were given to stateful rules have a place among these.
+        let maps = |slot: &u32| {
+            snapshot.actions.at(*slot as usize).is_stateful()
+                && snapshot.stateful(*slot).is_some_and(|rule| rule.maps)
+        };
+        self.scratch.handles(at).iter().any(maps) && !is_link_scope(packet.bytes(), &self.work.layouts[at])
     }
 
     /// Has a packet rewritten by the edits that are listed from `start` on, if there are any.
@@ -117,12 +203,31 @@ impl Pipeline {
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
     ) -> bool {
-        let Some(decision) = self.flows.planned(at) else { return false };
+        let Some(decision) = self.flows.planned(at).cloned() else { return false };
+        let Standing::Member(id, direction) = self.flows.known(at) else { return false };
+        if !self.flows.is_plan_current(at, (id, direction)) {
+            // Its connection ended behind a packet of this vector, and nobody classified this one: it is a straggler.
+            verdicts[at] = Verdict::Drop(DropReason::ConnInvalid);
+            return true;
+        }
+        let (drops, edits) = (decision.drops, decision.edits);
+        let believed =
+            if drops { Ok(()) } else { self.flows.touch(id, direction, packet, &self.work.layouts[at]) };
+        if believed.is_err() && self.flows.drops_invalid() {
+            verdicts[at] = Verdict::Drop(DropReason::ConnInvalid);
+            return true;
+        }
+        if snapshot.ct_rules > 0
+            && (believed.is_err()
+                || drops && self.flows.disbelieves((id, direction), packet, &self.work.layouts[at]))
+        {
+            self.decide_invalid(snapshot, at, (id, direction), packet, &decision, verdicts);
+            return true;
+        }
         let cells = &snapshot.cells[self.worker];
         let count = Count { packets: 1, bytes: packet.len() as u64 };
-        let (drops, edits) = (decision.drops, decision.edits);
         let start = self.work.listed.len();
-        for &slot in self.flows.plans.rules(decision) {
+        for &slot in self.flows.plans.rules(&decision) {
             cells.slot(slot).add(count);
             if edits && !drops {
                 self.work.listed.push(snapshot.actions.at(slot as usize).edit_number());
@@ -132,23 +237,46 @@ impl Pipeline {
             verdicts[at] = Verdict::Drop(DropReason::Rule);
             return true;
         }
-        let Standing::Member(id, direction) = self.flows.known(at) else { return false };
-        self.flows.touch(id, direction, packet, &self.work.layouts[at]);
         self.follow(at, (id, direction), None, packet, verdicts);
         self.rewrite_listed(at, start);
         true
     }
 
-    /// Puts the slots of the rules that a packet gets into `due`.
-    pub(super) fn gather(&mut self, snapshot: &Snapshot, at: usize, standing: Standing) {
+    /// Decides on a packet that its connection does not believe, of the rules that all packets match which go its way.
+    #[cold]
+    fn decide_invalid(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        (id, direction): (ConnId, Direction),
+        packet: &Packet<'_>,
+        decision: &Decision,
+        verdicts: &mut [Verdict],
+    ) {
+        let action = |slot: u32| snapshot.actions.at(slot as usize);
+        let gets = |slot: &u32| !action(*slot).is_stateful() && action(*slot).wants(CtState::Invalid);
         self.due.clear();
-        let matched = self.scratch.handles(at).iter().copied();
+        self.due.extend(self.flows.plans.candidates(decision).iter().copied().filter(gets));
+        self.due.extend_from_slice(self.flows.rules(snapshot, id));
+        if self.hear(snapshot, packet).drops() {
+            verdicts[at] = Verdict::Drop(DropReason::Rule);
+            return;
+        }
+        if decision.drops {
+            let _ = self.flows.touch(id, direction, packet, &self.work.layouts[at]);
+        }
+        self.follow(at, (id, direction), None, packet, verdicts);
+        self.rewrite_due(snapshot, at);
+    }
+
+    /// Puts the slots of the rules that a packet gets into `due`.
+    pub(super) fn gather(&mut self, snapshot: &Snapshot, at: usize, standing: Standing, state: CtState) {
+        self.due.clear();
+        let action = |slot: u32| snapshot.actions.at(slot as usize);
+        let matched = self.scratch.handles(at).iter().copied().filter(|&slot| action(slot).wants(state));
         match standing {
             Standing::New => self.due.extend(matched),
-            _ => {
-                let stateless = |slot: &u32| !snapshot.actions.at(*slot as usize).is_stateful();
-                self.due.extend(matched.filter(stateless));
-            }
+            _ => self.due.extend(matched.filter(|&slot| !action(slot).is_stateful())),
         }
         if let Standing::Member(id, _) | Standing::Fragment(id, _) | Standing::Error(id, ..) = standing {
             self.due.extend_from_slice(self.flows.rules(snapshot, id));
@@ -181,15 +309,21 @@ impl Pipeline {
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
     ) -> Result<(), DropReason> {
+        if let Standing::Invalid(kind) = standing {
+            return self.refuse_beginning(snapshot, at, kind);
+        }
         let Pipeline { flows, work: Work { layouts, .. }, due, .. } = self;
         let layout = &layouts[at];
         let mut quoted = None;
         let member = match standing {
-            Standing::Apart | Standing::Elsewhere(_) | Standing::Refused(_) | Standing::Held(_) => {
-                return Ok(());
-            }
+            Standing::Apart
+            | Standing::Invalid(_)
+            | Standing::Elsewhere(_)
+            | Standing::Refused(_)
+            | Standing::Held(_) => return Ok(()),
             Standing::Member(id, direction) => {
-                flows.touch(id, direction, packet, layout);
+                // What is invalid and does not pass was dropped before.
+                let _ = flows.touch(id, direction, packet, layout);
                 (id, direction)
             }
             Standing::Fragment(id, direction) => {
@@ -216,6 +350,22 @@ impl Pipeline {
         };
         self.follow(at, member, quoted, packet, verdicts);
         Ok(())
+    }
+
+    /// What becomes of a packet that can make no connection. One that a rule would map does not leave with an address that it should
+    /// not have, and one for an inside end does not go to the outside one.
+    fn refuse_beginning(&self, snapshot: &Snapshot, at: usize, kind: Invalid) -> Result<(), DropReason> {
+        let handles = self.scratch.handles(at).iter();
+        let mut stateful =
+            handles.copied().filter(|&slot| snapshot.actions.at(slot as usize).is_stateful()).peekable();
+        let is_asked_for = stateful.peek().is_some();
+        let maps = stateful.any(|slot| snapshot.stateful(slot).is_some_and(|rule| rule.maps))
+            || self.flows.tuple(at).is_some_and(|arrived| self.flows.is_admitted(arrived));
+        if !is_asked_for && !maps {
+            return Ok(());
+        }
+        let strict = snapshot.connections.pickup == Pickup::Strict;
+        self.flows.refuse_beginning(kind, maps, strict)
     }
 
     /// Notes what a connection does to a packet of one direction.

@@ -5,6 +5,7 @@
 use mmb_engine::{Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::Policy;
+use mmb_random::SeedTree;
 
 /// Ports `a` and `b`, a wire without an MTU; `c`, without a wire; `d`, whose wire leads to `b`, but not back.
 pub(crate) fn ports() -> PortTable {
@@ -27,7 +28,7 @@ pub(crate) fn policy(text: &str) -> Policy {
 
 /// An engine under a policy, with one worker.
 pub(crate) fn engine(text: &str) -> (Engine, Worker) {
-    let (mut engine, mut workers) = Engine::new(ports(), 1, 1);
+    let (mut engine, mut workers) = Engine::new(ports(), 1, &SeedTree::repeatable(1));
     engine.publish(&policy(text)).expect("the policy can be put in force");
     (engine, workers.remove(0))
 }

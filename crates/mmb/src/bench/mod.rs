@@ -22,6 +22,7 @@ use measure::{Effort, Pipeline};
 use mmb_classify::Tuning;
 use mmb_engine::{Engine, Forward, PortSpec, PortTable, Worker};
 use mmb_packet::PortId;
+use mmb_random::SeedTree;
 use report::{Load, Report};
 use source::Set;
 use std::process::ExitCode;
@@ -114,7 +115,8 @@ fn started_alone(set: &Set, args: &BenchArgs) -> anyhow::Result<(Engine, Worker,
 fn started(set: &Set, args: &BenchArgs) -> anyhow::Result<(Engine, Vec<Worker>, Load)> {
     let tuning =
         if args.classifier == ClassifierArg::EveryTuple { Tuning::EveryTuple } else { Tuning::Merged };
-    let (mut engine, workers) = Engine::with_tuning(wire(), usize::from(args.workers), args.seed, tuning);
+    let (mut engine, workers) =
+        Engine::with_tuning(wire(), usize::from(args.workers), &SeedTree::repeatable(args.seed), tuning);
     let (before, began) = (memory::resident(), Instant::now());
     engine.publish(&set.policy).with_context(|| set.name.clone())?;
     let load = Load {

@@ -18,6 +18,7 @@ use anyhow::Context;
 use mmb_client::policy_file;
 use mmb_engine::{Engine, Forward, PortSpec, PortTable};
 use mmb_packet::PortId;
+use mmb_random::SeedTree;
 use pump::Pump;
 use std::process::ExitCode;
 use summary::Summary;
@@ -29,9 +30,11 @@ use wiring::Wiring;
 /// A policy or a capture that cannot be used from its beginning, or an output that cannot be written.
 pub(crate) fn main(args: &ReplayArgs, global: &Global) -> anyhow::Result<ExitCode> {
     let wiring = Wiring::from_args(args).unwrap_or_else(|message| crate::bad_usage(&message));
-    let Some(policy) = policy_file::load(&args.rules, global.json, &Terminal)? else {
+    let Some(mut policy) = policy_file::load(&args.rules, global.json, &Terminal)? else {
         return Ok(ExitCode::FAILURE);
     };
+    // One capture holds what both ends sent.
+    policy.settings.connections.same_port |= wiring.is_one_way();
     let ports = PortTable(
         [(0, 1), (1, 0)]
             .map(|(port, peer)| PortSpec {
@@ -41,7 +44,7 @@ pub(crate) fn main(args: &ReplayArgs, global: &Global) -> anyhow::Result<ExitCod
             })
             .to_vec(),
     );
-    let (mut engine, workers) = Engine::new(ports, 1, args.seed);
+    let (mut engine, workers) = Engine::new(ports, 1, &SeedTree::repeatable(args.seed));
     let worker = workers.into_iter().next().context("the engine has no worker")?;
     engine.publish(&policy).with_context(|| args.rules.display().to_string())?;
 

@@ -52,6 +52,11 @@ impl Wiring {
         Ok(wiring)
     }
 
+    /// Whether all packets come in by one port.
+    pub(super) fn is_one_way(&self) -> bool {
+        self.ways.len() == 1
+    }
+
     /// Whether a capture goes to standard output, so that nothing else may.
     pub(super) fn writes_standard_output(&self) -> bool {
         self.ways.iter().any(|way| is_standard(&way.output))

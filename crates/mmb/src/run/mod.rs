@@ -10,6 +10,7 @@
 mod exchange;
 mod host;
 mod idle;
+mod memory;
 mod notify;
 mod packets;
 mod summary;
@@ -51,8 +52,9 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let options = OpenOptions { workers, mtu: args.mtu };
     let mut ports = Ports::open(&wiring.devices, &options)?;
     ports.take_notes().iter().for_each(|note| output::complain(note));
-    let seed = args.seed.unwrap_or_else(random_seed);
-    let (engine, engine_workers) = Engine::new(wiring.table(&ports), usize::from(workers), seed);
+    let seeds = mmb_control::entropy::seed_tree()?;
+    let (engine, engine_workers) = Engine::new(wiring.table(&ports), usize::from(workers), &seeds);
+    memory::connections().into_iter().for_each(|most| engine.bound_connections(most));
     let orders = Arc::new(Orders::default());
     let links = packets::links_by_worker(&ports, workers)?;
     let cores = packets::cores(workers);
@@ -190,9 +192,4 @@ fn watch(
 /// A lock, whoever panicked while holding it: what it guards is changed in single steps.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn random_seed() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

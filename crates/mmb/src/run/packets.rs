@@ -116,8 +116,10 @@ impl PacketThread {
                 idle.worked();
             } else {
                 let exchange = &self.exchange;
-                idle.rest(orders.poll(), || exchange.sleep(self.number));
-                exchange.wake(self.number);
+                if !self.worker.is_behind() {
+                    idle.rest(orders.poll(), || exchange.sleep(self.number));
+                    exchange.wake(self.number);
+                }
                 // A newer policy is picked up even if no packet comes, so that the old one can be freed, and the counters
                 // of rules that went can be used again; connections end in time; and whoever asks about them is answered.
                 self.worker.process(self.now_ns(), &Tsc, &mut [], &mut []);

@@ -7,6 +7,7 @@ use mmb_engine::{Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::Policy;
 use mmb_policy::policy::Poll;
+use mmb_random::SeedTree;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,7 +77,8 @@ impl Site {
             mtu: None,
             forward: Forward::Wire(PortId(peer)),
         };
-        let (engine, mut workers) = Engine::new(PortTable(vec![spec("lan", 1), spec("wan", 0)]), 1, 1);
+        let (engine, mut workers) =
+            Engine::new(PortTable(vec![spec("lan", 1), spec("wan", 0)]), 1, &SeedTree::repeatable(1));
         let policy = Policy::parse(policy).expect("a policy").0;
         let daemon = Daemon::new(engine, policy, Box::new(NoPackets)).expect("a policy for these ports");
         let daemon = Arc::new(Mutex::new(daemon));

@@ -64,6 +64,7 @@ impl Witness {
                 }
                 Test::Bytes(..) => false,
             },
+            Place::Connection => false,
             Place::AnyOption => self.options.iter().any(|(kind, _)| *kind > 1),
             Place::Option(_) | Place::NamedOption => self
                 .options

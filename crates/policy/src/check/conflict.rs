@@ -6,6 +6,7 @@
 
 use super::Report;
 use super::world::{World, Worlds, about, is_narrow};
+use crate::ct::{CtState, CtStates};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::field::{Alone, Field, FieldId, Group, Implies, Place, ValueKind};
 use crate::intervals::Intervals;
@@ -56,6 +57,8 @@ impl<'m> Fact<'m> {
     fn new(m: &'m Match) -> Fact<'m> {
         let info = m.field.info();
         let says = match (&m.test, info.place) {
+            // By itself: `states`.
+            (_, Place::Connection) => Says::Nothing,
             (Test::Port(equality, names), _) => Says::Port(names, (*equality == Equality::Eq) != m.negated),
             (Test::Bytes(equality, strings), Place::Payload(_)) => match (equality, m.negated) {
                 (Equality::Eq, false) => Says::Begins(strings),
@@ -114,6 +117,10 @@ impl<'m> Fact<'m> {
 
 /// Reports a rule that can match nothing, and targets that can never apply.
 pub(super) fn check(syntax: &RuleSyntax<'_>, matches: &[Match], targets: &[Target], report: &mut Report<'_>) {
+    if let Some(error) = states(syntax, matches) {
+        report.error(error);
+        return;
+    }
     if targets.iter().all(|target| written(target).is_none()) && plainly_possible(matches) {
         return;
     }
@@ -141,6 +148,21 @@ pub(super) fn check(syntax: &RuleSyntax<'_>, matches: &[Match], targets: &[Targe
             report.error(Diagnostic::new(at.span, format!("this target can never apply: {reason}")));
         }
     }
+}
+
+/// Why no packet can stand to connections as a rule asks.
+fn states(syntax: &RuleSyntax<'_>, matches: &[Match]) -> Option<Diagnostic> {
+    let last = matches.iter().rposition(|m| m.field.id == FieldId::Ct)?;
+    let asked = CtStates::asked_by(matches.iter());
+    let reason = if asked.is_empty() {
+        "no packet has all these states of `ct`"
+    } else if syntax.stateful && !asked.has(CtState::New) {
+        "a stateful rule is asked about the first packet of a connection, which is `ct new`"
+    } else {
+        return None;
+    };
+    let at = syntax.matches.get(last).map_or(Span::default(), |m| m.span);
+    Some(Diagnostic::new(at, format!("this rule can never match: {reason}")))
 }
 
 /// Whether a rule is so plain that it needs no analysis: each constraint gives values of a field that has its full range

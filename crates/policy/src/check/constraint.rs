@@ -25,9 +25,10 @@ pub(super) fn resolve(syntax: &MatchSyntax<'_>, report: &mut Report<'_>) -> Opti
 fn alone(syntax: &MatchSyntax<'_>, report: &mut Report<'_>) -> Option<Test> {
     let field = syntax.field.field;
     let info = field.info();
-    if info.values == ValueKind::Port {
-        let error = Diagnostic::new(syntax.span, format!("`{field}` needs the name of a port"));
-        report.error(error.expected("the name of a port"));
+    if let ValueKind::Port | ValueKind::State = info.values {
+        let what = if info.values == ValueKind::Port { "the name of a port" } else { "a state" };
+        let error = Diagnostic::new(syntax.span, format!("`{field}` needs {what}"));
+        report.error(error.expected(value::expectation(info)));
         return None;
     }
     if syntax.negated && info.alone == Alone::Protocol {
@@ -54,6 +55,10 @@ fn test(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut Report<'
             None
         }
         ValueKind::Port => ports(syntax, value, report),
+        ValueKind::State => {
+            let cond = if equality(syntax, "states", report)? == Equality::Eq { Cond::Eq } else { Cond::Ne };
+            Some(Test::Number(cond, numbers(&syntax.field, value, report)?))
+        }
         ValueKind::Bytes => bytes(syntax, value, report),
         ValueKind::OptionData(_) => match value.items().first()?.kind {
             ItemKind::Bytes(_) => bytes(syntax, value, report),

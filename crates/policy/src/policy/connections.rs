@@ -10,10 +10,20 @@ pub struct ConnectionSettings {
     pub max: u32,
     /// `conn pickup`: whether a TCP connection may begin in the middle.
     pub pickup: Pickup,
+    /// `conn per-source`: the most connections that one source address begins, over all workers.
+    pub per_source: Option<u32>,
+    /// `conn invalid`: what becomes of packets that are not believed.
+    pub invalid: InvalidPackets,
+    /// `conn zone`: which connections do not meet.
+    pub zone: Zone,
+    /// `conn same-port`: replies may come in by the port that the first packet came in by.
+    pub same_port: bool,
     /// `timeout …`: how long connections without packets stay.
     pub timeouts: Timeouts,
     /// `nat filtering`: who may send to a translated address and port.
     pub nat_filtering: NatFiltering,
+    /// `nat ports-per-host`: the most outside ports of a pool and protocol that one inside address holds.
+    pub nat_ports_per_host: PortsPerHost,
     /// `nat parity`: even ports stay even and odd ones odd, where there is a choice (RFC 4787 REQ-4).
     pub nat_parity: bool,
     /// `nat contiguity`: the port beside that of a neighbouring inside port is tried before random ones.
@@ -25,8 +35,13 @@ impl Default for ConnectionSettings {
         ConnectionSettings {
             max: 1_000_000,
             pickup: Pickup::default(),
+            per_source: None,
+            invalid: InvalidPackets::default(),
+            zone: Zone::default(),
+            same_port: false,
             timeouts: Timeouts::default(),
             nat_filtering: NatFiltering::default(),
+            nat_ports_per_host: PortsPerHost::default(),
             nat_parity: true,
             nat_contiguity: true,
         }
@@ -46,6 +61,36 @@ pub enum Pickup {
 impl Pickup {
     /// In the order of their words in the table of settings.
     pub const ALL: [Pickup; 2] = [Pickup::Loose, Pickup::Strict];
+}
+
+/// What becomes of packets that connection tracking does not believe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum InvalidPackets {
+    /// They pass, and change nothing: the ends know better.
+    #[default]
+    Pass,
+    /// They are dropped.
+    Drop,
+}
+
+impl InvalidPackets {
+    /// In the order of their words in the table of settings.
+    pub const ALL: [InvalidPackets; 2] = [InvalidPackets::Pass, InvalidPackets::Drop];
+}
+
+/// What connections on a wire are kept apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Zone {
+    /// The wire and its packets' outermost two VLAN tags.
+    #[default]
+    Vlan,
+    /// The wire alone.
+    Wire,
+}
+
+impl Zone {
+    /// In the order of their words in the table of settings.
+    pub const ALL: [Zone; 2] = [Zone::Vlan, Zone::Wire];
 }
 
 /// Who may send to the outside address and port that a translation gave (RFC 4787 section 5). REQ-8 recommends the
@@ -68,6 +113,18 @@ impl NatFiltering {
         NatFiltering::AddressDependent,
         NatFiltering::AddressAndPortDependent,
     ];
+}
+
+/// How many outside ports of a pool and protocol one inside address may hold (RFC 6888 REQ-4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum PortsPerHost {
+    /// 64, or a 256th of the ports that its rule allows, whichever is more; beyond that another one only while it holds fewer than
+    /// are still free: the dynamic threshold of Choudhury and Hahne (IEEE/ACM Transactions on Networking 6(2), 1998). So one
+    /// address alone gets half of the ports, and something is left for others whatever a few of them do.
+    #[default]
+    Share,
+    /// So many.
+    AtMost(u32),
 }
 
 /// How long a connection stays without a packet, in seconds, by what it is doing.

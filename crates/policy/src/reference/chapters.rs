@@ -195,10 +195,15 @@ stateful rules that they would match later do not join.
   `nat filtering` lets its sender in. Two inside ends reach each other by their outside addresses and ports.
 - Later fragments are of the connection of their first one. Where stateful rules are in force, those that come before it wait for it
   for a while; fragments that wait in vain, overlap and the like are dropped (`fragment-…`).
-- Connections of one wire are not seen on another.
-- A first packet that is refused is dropped: `conn-full` (there are `conn max` already, none of which makes room),
-  `conn-not-syn` (`conn pickup strict`), `nat-no-address` or `nat-no-port` (none is left to map to), `nat-clash` (what it would be
-  mapped to is in use).
+- Connections of one wire, or of one VLAN of it (`set conn zone`), are not seen on another. Replies come in by the wire's other port.
+- A first packet that is refused is dropped: `conn-full` (there are `conn max` already, none of which makes room), `conn-no-memory`,
+  `conn-not-syn` (`conn pickup strict`, or a RST, FIN or SYN-ACK that would be mapped), `conn-invalid` (flags that no end sends, or a
+  wrong checksum, likewise), `nat-no-address` or `nat-no-port` (none is left to map to),
+  `nat-host-limit` (`nat ports-per-host`), `conn-per-source` (`conn per-source`), `nat-clash` (the one place that the rule allows is in use).
+- An ICMP error that quotes a connection's ends, but does not go to whom the quoted packet came from, is not sound, or quotes a TCP segment that
+  cannot be in flight, is dropped: `icmp-unrelated`. One about no connection is for the other rules.
+- What matches a stateful rule that maps, but is of no connection and begins none (an ICMP answer that nobody asked for, an error about nothing,
+  another type of ICMP), is dropped: `nat-unsolicited`. Neighbour discovery and listener discovery of IPv6 pass.
 - A change of the policy keeps connections. One whose rule was deleted goes on without the rule's targets, but for its translation, without which the two ends would not know each other any more; `del ID --kill` ends it.
   The next packet of a connection that was ended is a first packet.
 

@@ -3,12 +3,14 @@
 use crate::two_steps;
 use mmb_engine::{
     ConnectionInfo, Connections, Engine, Event, Forward, NoCycles, Origin, PortSpec, PortTable, Verdict,
-    Worker,
+    Watch, Worker,
 };
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::{Filter, Policy};
+use mmb_random::SeedTree;
 use std::collections::VecDeque;
-use std::sync::mpsc::Receiver;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What comes in by a port.
 pub(super) type Arrival = (u16, Vec<u8>);
@@ -16,15 +18,28 @@ pub(super) type Arrival = (u16, Vec<u8>);
 /// An engine whose ports 0 and 1, `a` and `b`, are a wire.
 pub(super) struct House {
     pub(super) engine: Engine,
-    workers: Vec<Worker>,
-    pub(super) now_ms: u64,
-    pub(super) events: Receiver<Event>,
+    /// Shared with `connections`, by which they are asked on this thread: threads of their own would take most of the time.
+    workers: Arc<Mutex<Vec<Worker>>>,
+    now_ms: Arc<AtomicU64>,
+    connections: Connections,
+    watch: Watch,
     /// Packets given to it.
     pub(super) received: u64,
     /// Packets that workers had held and gave out, with their workers.
     pub(super) released: VecDeque<(usize, Arrival)>,
     /// When a packet was held last.
     pub(super) held_ms: u64,
+}
+
+/// Events of one step that are noted, and more.
+const EVENTS: usize = 256;
+/// Fragments that wait at once, and their bytes.
+const HELD: u16 = 32;
+const HELD_BYTES: usize = 16 << 10;
+
+/// Nobody else holds it; who panicked with it has ended the script.
+fn locked(workers: &Mutex<Vec<Worker>>) -> MutexGuard<'_, Vec<Worker>> {
+    workers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How a vector comes to its first worker.
@@ -40,29 +55,52 @@ impl House {
             mtu: None,
             forward: Forward::Wire(PortId(peer)),
         };
-        let (mut engine, workers) = Engine::new(PortTable(vec![port("a", 1), port("b", 0)]), workers, 1);
+        let table = PortTable(vec![port("a", 1), port("b", 0)]);
+        let (mut engine, mut workers) = Engine::new(table, workers, &SeedTree::repeatable(1));
+        // What an engine gets memory for is most of what a short script costs.
+        workers.iter_mut().for_each(|worker| worker.limit_held(HELD, HELD_BYTES));
         engine.publish(policy).map_err(|error| error.to_string())?;
-        let (_, events) = std::sync::mpsc::channel();
-        let mut house =
-            House { engine, workers, now_ms, events, received: 0, released: VecDeque::new(), held_ms: 0 };
-        house.events = house.ask(|connections| connections.watch()).map_err(|error| error.to_string())?;
-        Ok(house)
+        let (workers, now_ms) = (Arc::new(Mutex::new(workers)), Arc::new(AtomicU64::new(now_ms)));
+        let connections = {
+            let (workers, now_ms) = (Arc::clone(&workers), Arc::clone(&now_ms));
+            engine.connections().driven_by(Arc::new(move |worker| {
+                let now_ns = now_ms.load(Ordering::Relaxed) * 1_000_000;
+                locked(&workers)[worker].process(now_ns, &NoCycles, &mut [], &mut []);
+            }))
+        };
+        let watch = connections.watch_with_room(EVENTS).map_err(|error| error.to_string())?;
+        let (received, released, held_ms) = (0, VecDeque::new(), 0);
+        Ok(House { engine, workers, now_ms, connections, watch, received, released, held_ms })
+    }
+
+    /// What happened to connections since this was asked last.
+    pub(super) fn events(&self) -> impl Iterator<Item = Event> {
+        self.watch.try_iter()
     }
 
     pub(super) fn workers(&self) -> usize {
-        self.workers.len()
+        locked(&self.workers).len()
+    }
+
+    pub(super) fn now_ms(&self) -> u64 {
+        self.now_ms.load(Ordering::Relaxed)
+    }
+
+    /// Lets time pass.
+    pub(super) fn wait(&mut self, ms: u64) {
+        self.now_ms.fetch_add(ms, Ordering::Relaxed);
     }
 
     /// Lets all workers see the time, and do what they are asked.
     pub(super) fn turn_over(&mut self) {
-        for worker in &mut self.workers {
-            worker.process(self.now_ms * 1_000_000, &NoCycles, &mut [], &mut []);
+        for worker in &mut *locked(&self.workers) {
+            worker.process(self.now_ms() * 1_000_000, &NoCycles, &mut [], &mut []);
         }
         self.ask_for_released();
     }
 
     fn ask_for_released(&mut self) {
-        for (number, worker) in self.workers.iter_mut().enumerate() {
+        for (number, worker) in locked(&self.workers).iter_mut().enumerate() {
             while worker.release(|released| {
                 self.released.push_back((number, (released.port.0, released.bytes.to_vec())));
                 true
@@ -86,7 +124,8 @@ impl House {
 
     fn carry(&mut self, first: usize, arrivals: &[Arrival], way: &Way) -> Vec<(Verdict, Vec<u8>)> {
         const HEADROOM: usize = 64;
-        let now_ns = self.now_ms * 1_000_000;
+        let (now_ms, shared) = (self.now_ms(), Arc::clone(&self.workers));
+        let (now_ns, mut workers) = (now_ms * 1_000_000, locked(&shared));
         let mut buffers: Vec<_> =
             arrivals.iter().map(|(_, frame)| [&[0; HEADROOM][..], frame].concat()).collect();
         let packets = buffers.iter_mut().zip(arrivals).filter_map(|(buffer, (port, frame))| {
@@ -94,7 +133,7 @@ impl House {
         });
         let mut packets: Vec<Packet<'_>> = packets.collect();
         let mut verdicts = vec![Verdict::Send(PortId(u16::MAX)); packets.len()];
-        let worker = &mut self.workers[first];
+        let worker = &mut workers[first];
         match way {
             // A host may have packets rewritten in a stage of its own.
             Way::In if packets.len() % 2 == 1 => {
@@ -108,29 +147,24 @@ impl House {
             for _ in 0..2 {
                 let Verdict::Hand(other) = *verdict else { break };
                 let (packet, verdict) = (std::slice::from_mut(packet), std::slice::from_mut(verdict));
-                self.workers[usize::from(other)].process_handed(now_ns, &NoCycles, packet, verdict);
+                workers[usize::from(other)].process_handed(now_ns, &NoCycles, packet, verdict);
             }
             if let Verdict::Held(_) = *verdict {
-                self.held_ms = self.now_ms;
+                self.held_ms = now_ms;
             }
         }
+        drop(workers);
         let passed = verdicts.into_iter().zip(&packets);
         let passed = passed.map(|(verdict, packet)| (verdict, packet.bytes().to_vec())).collect();
         self.ask_for_released();
         passed
     }
 
-    /// Asks about connections, with the workers answering meanwhile.
-    pub(super) fn ask<R: Send>(&mut self, ask: impl FnOnce(&Connections) -> R + Send) -> R {
-        let connections = self.engine.connections();
-        std::thread::scope(|scope| {
-            let asking = scope.spawn(move || ask(&connections));
-            while !asking.is_finished() {
-                self.turn_over();
-                std::thread::yield_now();
-            }
-            asking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+    /// Asks about connections; the workers answer on this thread.
+    pub(super) fn ask<R>(&mut self, ask: impl FnOnce(&Connections) -> R) -> R {
+        let answer = ask(&self.connections);
+        self.turn_over();
+        answer
     }
 
     pub(super) fn list(&mut self) -> Result<Vec<ConnectionInfo>, String> {

@@ -4,10 +4,11 @@ use super::ensure;
 use super::house::House;
 use super::packets::{ICMP, ICMP6, LINK, Seen, TCP, UDP, sums_up};
 use mmb_engine::connections::Ends;
-use mmb_engine::{ConnectionInfo, Verdict};
+use mmb_engine::{ConnectionInfo, DropReason, Side, Verdict};
 use mmb_policy::Policy;
 use mmb_policy::policy::Timeouts;
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 
 /// Milliseconds of a slot of the timing wheel.
 const SLOT_MS: u64 = 1024;
@@ -15,11 +16,11 @@ const SLOT_MS: u64 = 1024;
 /// How long a fragment waits for its datagram's first one.
 const HELD_MS: u64 = 15_000;
 
-/// What a connection is known by.
-pub(super) type Name = (u8, Ends);
+/// What a connection is known by: protocol, ends, and the port that its first packet came in by.
+pub(super) type Name = (u8, Ends, Side);
 
 pub(super) fn name(info: &ConnectionInfo) -> Name {
-    (info.proto, info.arrived)
+    (info.proto, info.arrived, info.sides[0])
 }
 
 pub(super) fn reversed(ends: Ends) -> Ends {
@@ -30,12 +31,13 @@ pub(super) fn reversed(ends: Ends) -> Ends {
 pub(super) fn holds(list: &[ConnectionInfo], policy: &Policy) -> Result<(), String> {
     // What one worker's replies look like another worker does not know when it makes a connection.
     let (mut arrivals, mut tuples) = (HashSet::new(), HashSet::new());
-    let mut outside: HashMap<_, (std::net::IpAddr, u16)> = HashMap::new();
+    let mut outside: HashMap<_, (IpAddr, u16)> = HashMap::new();
     for info in list {
-        let ConnectionInfo { proto, arrived, sent, .. } = *info;
-        ensure!(arrivals.insert((proto, arrived)), "two connections begin with {arrived:?}");
-        let reply = reversed(sent);
-        for tuple in [Some(arrived), Some(reply).filter(|reply| *reply != arrived)].into_iter().flatten() {
+        let ConnectionInfo { proto, arrived, sent, sides: [from, to], .. } = *info;
+        ensure!(arrivals.insert(name(info)), "two connections begin with {arrived:?}");
+        let turned = arrived.dst != sent.dst && arrived.src != sent.src;
+        ensure!(from != to || turned, "both ends send from {from:?}, and nothing turns back: {info:?}");
+        for tuple in [(arrived, from), (reversed(sent), to)] {
             ensure!(
                 tuples.insert((info.worker, proto, tuple)),
                 "two connections have packets like {tuple:?}"
@@ -52,6 +54,23 @@ pub(super) fn holds(list: &[ConnectionInfo], policy: &Policy) -> Result<(), Stri
         ensure!(info.idle_ms <= info.age_ms, "idle before it was made: {info:?}");
     }
     Ok(())
+}
+
+/// Whether no two connections have packets alike, whichever worker has them.
+pub(super) fn are_told_apart(list: &[ConnectionInfo]) -> bool {
+    let mut tuples = HashSet::new();
+    list.iter().all(|info| {
+        let (arrived, reply) = (info.arrived, reversed(info.sent));
+        tuples.insert((info.proto, arrived)) && (reply == arrived || tuples.insert((info.proto, reply)))
+    })
+}
+
+/// Whether a rule of the policy `HIDING` maps an address.
+pub(super) fn is_inside(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.octets()[..3] == [10, 0, 0],
+        IpAddr::V6(address) => address.segments()[..4] == [0x2001, 0xdb8, 0, 0],
+    }
 }
 
 fn has_ports(proto: u8) -> bool {
@@ -106,10 +125,10 @@ pub(super) fn adds_up(house: &House, list: &[ConnectionInfo]) -> Result<(), Stri
         "of {received} packets {sent} were sent, {drops} dropped, {held} held, and {released} released"
     );
     ensure!(
-        held == 0 || house.now_ms - house.held_ms <= HELD_MS,
+        held == 0 || house.now_ms() - house.held_ms <= HELD_MS,
         "{held} are held, the last one since {} of {} ms",
         house.held_ms,
-        house.now_ms
+        house.now_ms()
     );
     Ok(())
 }
@@ -117,12 +136,18 @@ pub(super) fn adds_up(house: &House, list: &[ConnectionInfo]) -> Result<(), Stri
 /// A packet alone, and what became of it.
 pub(super) struct Passage<'a> {
     pub(super) came: &'a [u8],
+    /// The side that it came from.
+    pub(super) side: Side,
     pub(super) verdict: Verdict,
     pub(super) left: &'a [u8],
     pub(super) before: &'a [ConnectionInfo],
     pub(super) after: &'a [ConnectionInfo],
     /// It came from where only packets of connections are let in.
     pub(super) members_only: bool,
+    /// It came from hosts whose addresses nobody else is to see.
+    pub(super) hidden: bool,
+    /// The port that it came by, where `ct` decides.
+    pub(super) states: Option<u16>,
     /// Connections that ended by it.
     pub(super) closed: &'a HashSet<Name>,
 }
@@ -135,7 +160,21 @@ impl Passage<'_> {
         if self.members_only && !came.later && !came.fragment {
             let passes = matches!(self.verdict, Verdict::Send(_));
             let is_member = self.connection(&came, &counted).is_some();
-            ensure!(passes == is_member, "{:?}, and is of a connection: {is_member}", self.verdict);
+            // Of errors about a connection those pass that can be about a packet of it.
+            let is_refuted = self.verdict == Verdict::Drop(DropReason::IcmpUnrelated) && came.is_error();
+            // What has the ends of a connection may be too short for the rest of its header.
+            let is_malformed = matches!(self.verdict, Verdict::Drop(DropReason::Malformed(_)));
+            let passes_if_member = passes == is_member || (is_refuted || is_malformed) && is_member;
+            ensure!(passes_if_member, "{:?}, and is of a connection: {is_member}", self.verdict);
+        }
+        if let Some(port) = self.states {
+            self.stands(&came, port)?;
+        }
+        if self.hidden && matches!(self.verdict, Verdict::Send(_)) {
+            let left = Seen::read(&self.left[LINK..]).ok_or("what was sent cannot be read")?;
+            // An answer goes to somebody inside.
+            let is_answer = matches!(self.connection(&came, &counted), Some((_, 1)));
+            ensure!(is_answer || !is_inside(left.ends.src), "{:?} shows itself", left.ends.src);
         }
         if matches!(self.verdict, Verdict::Drop(_) | Verdict::Held(_)) {
             ensure!(counted.is_empty(), "a packet that is not sent counts for {counted:?}");
@@ -170,6 +209,38 @@ impl Passage<'_> {
         Ok(())
     }
 
+    /// Under the policy `STATES`: whether it passed as it stood to the connections that there were before it.
+    fn stands(&self, came: &Seen, port: u16) -> Result<(), String> {
+        if came.fragment || came.icmp.is_some() {
+            return Ok(());
+        }
+        if let Verdict::Drop(DropReason::Malformed(_)) = self.verdict {
+            return Ok(());
+        }
+        let passes = matches!(self.verdict, Verdict::Send(_));
+        let live = || self.before.iter().filter(|info| info.proto == came.proto && info.expires_ms > 0);
+        // Who talks to itself answers nobody.
+        let answers = live().any(|info| reversed(info.sent) == came.ends && info.arrived != came.ends);
+        let begins = !answers && !live().any(|info| info.arrived == came.ends);
+        let flags = self.came.get(LINK + came.l4 + 13).filter(|_| came.proto == TCP);
+        match flags {
+            _ if begins && port == 1 => ensure!(!passes, "`b` began a connection"),
+            None if answers && port == 1 => ensure!(passes, "{:?} is an answer", self.verdict),
+            None if begins => {
+                let is_full = self.verdict == Verdict::Drop(DropReason::ConnFull);
+                ensure!(passes || is_full, "{:?}, and `a` may begin", self.verdict);
+            }
+            None => {}
+            Some(flags) if begins => {
+                // A SYN or an acknowledgement, of FIN, SYN, RST and ACK.
+                let may = matches!(flags & 0x17, 0x02 | 0x10);
+                ensure!(passes == may, "{:?}, and flags {flags:#x} begin: {may}", self.verdict);
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
     /// The connection that a packet is of or complains about.
     fn connection(&self, came: &Seen, counted: &[(Name, usize)]) -> Option<(&ConnectionInfo, usize)> {
         if !came.is_error() {
@@ -194,9 +265,11 @@ impl Passage<'_> {
         (proto, ends): (u8, Ends),
         counted: &[(Name, usize)],
     ) -> Option<(&ConnectionInfo, usize)> {
-        let tuples = |info: &ConnectionInfo| [info.arrived, reversed(info.sent)];
+        let tuples =
+            |info: &ConnectionInfo| [(info.arrived, info.sides[0]), (reversed(info.sent), info.sides[1])];
         let found = self.after.iter().filter(|info| info.proto == proto).filter_map(|info| {
-            tuples(info).iter().position(|tuple| *tuple == ends).map(|direction| (info, direction))
+            let is = |tuple: &(Ends, Side)| *tuple == (ends, self.side);
+            tuples(info).iter().position(is).map(|direction| (info, direction))
         });
         let found = found.min_by_key(|(info, direction)| !counted.contains(&(name(info), *direction)));
         let fits = |direction| came.is_error() || came.asks().is_none_or(|asks| asks == (direction == 0));
@@ -205,7 +278,7 @@ impl Passage<'_> {
 
     /// The connections and directions that counted a packet.
     fn counted(&self) -> Result<Vec<(Name, usize)>, String> {
-        let live = |name: &Name| self.before.iter().find(|info| (info.proto, info.arrived) == *name);
+        let live = |known: &Name| self.before.iter().find(|info| name(info) == *known);
         let mut counted = Vec::new();
         for info in self.after {
             let before = live(&name(info)).filter(|_| !self.closed.contains(&name(info)));

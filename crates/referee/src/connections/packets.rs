@@ -100,6 +100,14 @@ impl Seen {
         self.icmp.is_some_and(|icmp| if self.family == 4 { icmp == 3 } else { icmp == 1 })
     }
 
+    /// Whether it is an error of any type (RFC 792, RFC 4443).
+    pub(super) fn is_any_error(&self) -> bool {
+        self.icmp.is_some_and(|icmp| match self.family {
+            4 => matches!(icmp, 3 | 4 | 11 | 12),
+            _ => matches!(icmp, 1..=4),
+        })
+    }
+
     /// Of an echo, whether it asks.
     pub(super) fn asks(&self) -> Option<bool> {
         self.icmp.map(|icmp| matches!(icmp, 8 | 128))
@@ -205,11 +213,11 @@ pub(super) fn answer(whole: &[u8], flags: u8, payload: usize) -> Option<Vec<u8>>
     Some(frame(ends, upper))
 }
 
-/// An ICMP error of a router about a frame, of whose transport so many bytes are quoted.
-pub(super) fn error(whole: &[u8], router: IpAddr, quoted: usize) -> Option<Vec<u8>> {
+/// An ICMP error from a router to somebody about a frame, of whose transport so many bytes are quoted.
+pub(super) fn error(whole: &[u8], (router, to): (IpAddr, IpAddr), quoted: usize) -> Option<Vec<u8>> {
     let ip = &whole[LINK..];
     let seen = Seen::read(ip)?;
     let inside = ip.get(..(seen.l4 + quoted).min(seen.end))?.to_vec();
-    let ends = Ends { src: router, sport: 0, dst: seen.ends.src, dport: 0 };
+    let ends = Ends { src: router, sport: 0, dst: to, dport: 0 };
     Some(frame(ends, icmp(seen.family, [3, 1], [0; 4], inside)))
 }

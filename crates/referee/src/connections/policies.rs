@@ -5,8 +5,14 @@ use mmb_policy::Policy;
 /// The one that lets replies in by `b`, and nothing else.
 pub(super) const REFLEXIVE: usize = 0;
 
+/// The one under which nobody sees inside addresses.
+pub(super) const HIDING: usize = 1;
+
+/// The one under which states decide: what `a` began goes on, `b` begins nothing, and nobody sends what is invalid.
+pub(super) const STATES: usize = 12;
+
 /// Their texts.
-pub(super) const ALL: [&str; 12] = [
+pub(super) const ALL: [&str; 13] = [
     "add-stateful in a accept\nadd in b drop",
     "add-stateful in a ip-saddr 10.0.0.0/24 map ip-saddr 200.0.0.1-200.0.0.2\n\
      add-stateful in a ip6-saddr 2001:db8::/64 map ip6-saddr 2001:db8:f::1",
@@ -33,6 +39,7 @@ pub(super) const ALL: [&str; 12] = [
     "add-stateful in a ip-saddr 10.0.0.0/24 accept map ip-saddr 200.0.0.1\n\
      add-stateful in b ip-daddr 200.0.0.2 accept map ip-daddr 10.0.0.1\n\
      add-stateful ip-proto udp shuffle udp-sport 1000-1001\nadd prio 200 in b drop",
+    "add-stateful all accept\nadd prio 10 ct invalid drop\nadd prio 10 in b ct new drop",
 ];
 
 /// A policy by its number.

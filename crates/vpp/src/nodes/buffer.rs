@@ -98,6 +98,11 @@ impl Buffer {
         unsafe { self.header().__bindgen_anon_1.current_config_index }
     }
 
+    /// It stands there now.
+    pub(super) fn set_feature(self, place: u32) {
+        self.header().__bindgen_anon_1.current_config_index = place;
+    }
+
     /// The interface that it came in by.
     #[inline(always)]
     pub(super) fn interface(self) -> u32 {
@@ -149,6 +154,16 @@ impl Buffer {
     #[inline(always)]
     pub(super) fn len(self) -> usize {
         usize::from(self.header().current_length)
+    }
+
+    /// Whether its packet of that family (0: IPv4, 1: IPv6) goes to many, by which VPP chooses the arc.
+    pub(super) fn is_multicast(self, family: u32) -> bool {
+        let (at, of_many): (usize, fn(u8) -> bool) =
+            if family == 0 { (16, |first| first >> 4 == 0xe) } else { (24, |first| first == 0xff) };
+        let destination = self.headroom() + at;
+        let end = self.headroom() + self.len();
+        // SAFETY: the pre-data and the data lie behind each other, and what the header says of the packet lies in them.
+        destination < end && of_many(unsafe { *self.details().pre_data.as_ptr().add(destination) })
     }
 
     /// The packet has another place in its buffer now.

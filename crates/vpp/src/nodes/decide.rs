@@ -3,6 +3,7 @@
 use super::Tsc;
 use super::buffer::{AHEAD, Buffer, Pool};
 use super::chain::{Copies, Taken};
+use super::contain::Sent;
 use super::counters::Dropped;
 use super::graph::{Call, DROP, Feature, REWRITE};
 use super::seat::{Columns, Seat, Way};
@@ -13,6 +14,7 @@ use mmb_engine::{Account, Count, DropReason, Job, Origin, VECTOR, Verdict, Worke
 use mmb_packet::{Packet, PortId};
 use std::os::raw::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::MutexGuard;
 use vpp_plugin::bindings::{vlib_buffer_t, vlib_main_t, vlib_node_runtime_t};
 use vpp_plugin::vlib::MainRef;
 
@@ -29,6 +31,7 @@ unsafe extern "C" {
     fn mmb_shim_free(vm: *mut vlib_main_t, buffers: *mut u32, count: u32);
     fn mmb_shim_count_lost(vm: *mut vlib_main_t, error: u32, packets: u64);
     fn mmb_shim_finish_checksums(vm: *mut vlib_main_t, buffer: *mut vlib_buffer_t);
+    fn mmb_shim_place(family: u32, multicast: u32, interface: u32) -> u32;
     fn mmb_shim_leave(buffer: *mut vlib_buffer_t, way: *mut Way);
     fn mmb_shim_return(
         vm: *mut vlib_main_t,
@@ -63,7 +66,7 @@ pub(super) fn run(call: &Call<'_>, origin: Origin, frame: &[u32]) {
     let Some(runtime) = Runtime::running() else { return call.drop_all(frame) };
     let mut seat = runtime.seat(call.vm.thread_index());
     decide(call, runtime, &mut seat, origin, frame);
-    give_out(runtime, &mut seat, call.vm);
+    give_out(runtime, seat, call.vm);
 }
 
 /// Counts what the worker held and lost, whose buffers were freed when it took them.
@@ -77,12 +80,36 @@ pub(super) fn count_lost(worker: &mut Worker, vm: &MainRef) {
 }
 
 /// Sends on what the worker held and gives out. Returns how many packets.
-pub(super) fn give_out(runtime: &Runtime, seat: &mut Seat, vm: &MainRef) -> usize {
+pub(super) fn give_out<'a>(runtime: &'a Runtime, mut seat: MutexGuard<'a, Seat>, vm: &MainRef) -> usize {
     let mut sent = 0;
     loop {
-        let mut families = [ArrayVec::<u32, VECTOR>::new(), ArrayVec::new()];
-        let Seat { worker, held, .. } = &mut *seat;
-        let given = worker.release(|released| {
+        let families = release(&mut seat, vm);
+        let given = families.iter().map(|frame| frame.len()).sum::<usize>();
+        if given == 0 {
+            return sent;
+        }
+        sent += given;
+        // A panic has to find the seat free.
+        drop(seat);
+        for (family, frame) in (0..).zip(&families) {
+            // SAFETY: this thread's own state of a node of ours.
+            let node = unsafe { mmb_shim_runtime(vm.as_ptr(), family) };
+            let call = Call { vm, node, family, sent: Sent::default() };
+            call.contain(frame, || {
+                decide(&call, runtime, &mut runtime.seat(vm.thread_index()), Origin::Held, frame);
+            });
+        }
+        seat = runtime.seat(vm.thread_index());
+    }
+}
+
+/// Takes some of what the worker gives out, as buffers, by family.
+fn release(seat: &mut Seat, vm: &MainRef) -> [ArrayVec<u32, VECTOR>; 2] {
+    let mut families = [ArrayVec::new(), ArrayVec::new()];
+    let Seat { worker, held, .. } = seat;
+    // What was given out before a panic goes on.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        worker.release(|released| {
             let Some(way) = held.way(released.place) else { return false };
             let mut index = 0;
             let (bytes, count) = (released.bytes.as_ptr(), released.bytes.len() as u32);
@@ -92,17 +119,9 @@ pub(super) fn give_out(runtime: &Runtime, seat: &mut Seat, vm: &MainRef) -> usiz
             }
             families[usize::from(released.bytes.first().is_some_and(|first| first >> 4 == 6))].push(index);
             true
-        });
-        if given == 0 {
-            return sent;
-        }
-        sent += given;
-        for (family, frame) in (0..).zip(&families) {
-            // SAFETY: this thread's own state of a node of ours.
-            let node = unsafe { mmb_shim_runtime(vm.as_ptr(), family) };
-            decide(&Call { vm, node, family }, runtime, seat, Origin::Held, frame);
-        }
-    }
+        })
+    }));
+    families
 }
 
 fn decide(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origin, mut frame: &[u32]) {
@@ -119,22 +138,15 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origi
     let notes = notes[call.family as usize].of(origin == Origin::Worker);
     let Columns { verdicts, jobs, accounts } = columns;
     let mut vector = Vector { packets: ArrayVec::new(), buffers: ArrayVec::new() };
-    let taken = take(call, runtime, (worker, copies), frame, &mut vector);
+    let taken = take(call, runtime, origin, (worker, copies), frame, &mut vector);
     let traces = call.is_traced();
     accounts.clear();
     let mut tell = |account| accounts.push(account);
     let tell: Option<&mut dyn FnMut(Account)> = if traces { Some(&mut tell) } else { None };
     let now_ns = runtime.now_ns();
-    let decided = catch_unwind(AssertUnwindSafe(|| {
-        worker.decide(origin, now_ns, &Tsc, &vector.packets, &mut verdicts[..], &mut jobs[..], tell);
-    }));
-    if decided.is_err() {
-        vector.buffers.iter().for_each(|(_, buffer, _)| call.set_error(*buffer, Dropped::Internal));
-        ways.carry_out(call, worker, &frame[..taken]);
-        return taken;
-    }
+    worker.decide(origin, now_ns, &Tsc, &vector.packets, &mut verdicts[..], &mut jobs[..], tell);
     if traces {
-        add_traces(call, &vector, &verdicts[..], &jobs[..], accounts);
+        add_traces(call, runtime, &vector, &verdicts[..], &jobs[..], accounts);
     }
     let mut feature = Feature::default();
     for (number, &(at, buffer, before)) in vector.buffers.iter().enumerate() {
@@ -158,8 +170,8 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origi
                 call.set_error(buffer, Dropped::For(reason));
                 DROP
             }
-            Verdict::Hand(thread) => {
-                ways.handed.push((frame[at], thread));
+            Verdict::Hand(owner) => {
+                ways.handed.push((frame[at], runtime.threads.thread(owner)));
                 AWAY
             }
             Verdict::Held(number) => {
@@ -181,6 +193,7 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origi
 fn take<'p>(
     call: &Call<'_>,
     runtime: &Runtime,
+    origin: Origin,
     (worker, copies): (&mut Worker, &'p mut Copies),
     frame: &[u32],
     vector: &mut Vector<'p>,
@@ -188,6 +201,7 @@ fn take<'p>(
     let mut free = copies.free();
     let pool = Pool::of(call.vm);
     let mut last = (u32::MAX, PortId(u16::MAX));
+    let mut place = Place::default();
     for (at, &index) in frame.iter().enumerate() {
         if let Some(&soon) = frame.get(at + AHEAD) {
             pool.fetch(soon);
@@ -197,6 +211,11 @@ fn take<'p>(
         let interface = buffer.interface();
         if interface != last.0 {
             last = (interface, runtime.interfaces.ports.port_of(interface));
+        }
+        if origin != Origin::Wire && !place.find_again(call, buffer) {
+            worker.count_dropped(DropReason::PortDown, 1);
+            call.set_error(buffer, Dropped::For(DropReason::PortDown));
+            continue;
         }
         let packet = if !buffer.is_special() {
             // SAFETY: nothing else of this node looks into the buffer while the vector is worked on.
@@ -226,8 +245,31 @@ fn take<'p>(
     frame.len()
 }
 
+/// The place of buffers that have waited among their interface's features, which may have changed meanwhile.
+#[derive(Default)]
+struct Place {
+    /// Interface, whether to many, and the place.
+    last: Option<(u32, bool, u32)>,
+}
+
+impl Place {
+    /// Puts a buffer in its place. False if mmb is none of the features any more.
+    fn find_again(&mut self, call: &Call<'_>, buffer: Buffer) -> bool {
+        let (interface, multicast) = (buffer.interface(), buffer.is_multicast(call.family));
+        let place = match self.last {
+            Some((known, to_many, place)) if (known, to_many) == (interface, multicast) => place,
+            // SAFETY: the shim checks the interface's number; features change only while no thread runs nodes.
+            _ => unsafe { mmb_shim_place(call.family, u32::from(multicast), interface) },
+        };
+        self.last = Some((interface, multicast, place));
+        buffer.set_feature(place);
+        place != u32::MAX
+    }
+}
+
 impl Ways {
     fn carry_out(&mut self, call: &Call<'_>, worker: &mut Worker, frame: &[u32]) {
+        call.sent.add(frame.len());
         if self.handed.is_empty() && self.freed.is_empty() {
             return call.enqueue(frame, &self.nexts[..frame.len()]);
         }
@@ -257,6 +299,7 @@ impl Ways {
 
 fn add_traces(
     call: &Call<'_>,
+    runtime: &Runtime,
     vector: &Vector<'_>,
     verdicts: &[Verdict],
     jobs: &[Option<Job>],
@@ -281,7 +324,7 @@ fn add_traces(
             Trace {
                 interface: buffer.interface(),
                 len: packet.len() as u32,
-                worker: call.vm.thread_index(),
+                worker: runtime.threads.worker(call.vm.thread_index()) as u16,
                 fate,
                 account: *account,
             },

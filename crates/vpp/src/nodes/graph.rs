@@ -1,9 +1,11 @@
 //! What nodes do alike in VPP's graph, and the functions that VPP calls; buffers.c registers them.
 
 use super::buffer::{Buffer, Pool};
+use super::contain::Sent;
 use super::counters::Dropped;
 use super::trace::Trace;
 use super::{decide, rewrite};
+use crate::runtime::Runtime;
 use mmb_engine::{Origin, VECTOR};
 use std::slice;
 use vpp_plugin::bindings::{
@@ -28,6 +30,8 @@ pub(super) struct Call<'c> {
     pub(super) node: *mut vlib_node_runtime_t,
     /// 0: IPv4, 1: IPv6.
     pub(super) family: u32,
+    /// How much of the frame is sent on.
+    pub(super) sent: Sent,
 }
 
 impl Call<'_> {
@@ -70,6 +74,16 @@ impl Call<'_> {
         let node = unsafe { NodeRuntimeRef::<()>::from_ptr_mut(self.node) };
         // SAFETY: as many buffers, which are ours and whole, as next nodes, which the node has.
         unsafe { self.vm.buffer_enqueue_to_next(node, as_indices(buffers), nexts) }
+    }
+
+    /// Does the node's work on a frame. What a panic leaves of that is dropped.
+    pub(super) fn contain(&self, frame: &[u32], work: impl FnOnce()) {
+        self.sent.contain(frame, work, |left| {
+            if let Some(runtime) = Runtime::running() {
+                runtime.seat(self.vm.thread_index()).abandon(self.family, left);
+            }
+            self.drop_all(left);
+        });
     }
 
     /// Drops buffers by a fault of ours.
@@ -135,7 +149,8 @@ unsafe fn called(
     };
     // SAFETY: VPP's state of this thread.
     let vm = unsafe { MainRef::from_ptr_mut(vm) };
-    work(&Call { vm, node, family }, buffers);
+    let call = Call { vm, node, family, sent: Sent::default() };
+    call.contain(buffers, || work(&call, buffers));
     buffers.len() as uword
 }
 

@@ -47,6 +47,13 @@ impl Notes {
         self.queues[0].push_front((buffer, Some(job)));
     }
 
+    /// These buffers will not come.
+    pub(super) fn forget(&mut self, buffers: &[u32]) {
+        for queue in &mut self.queues {
+            queue.retain(|(noted, _)| !buffers.contains(noted));
+        }
+    }
+
     /// No buffer will come any more that there is a note of.
     pub(super) fn clear(&mut self) {
         self.queues.iter_mut().for_each(VecDeque::clear);

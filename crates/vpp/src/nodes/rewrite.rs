@@ -12,7 +12,6 @@ use crate::runtime::Runtime;
 use arrayvec::ArrayVec;
 use mmb_engine::{Account, DropReason, Job, VECTOR, Verdict};
 use mmb_packet::{Packet, PortId};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use vpp_plugin::bindings::vlib_buffer_t;
 
 unsafe extern "C" {
@@ -49,12 +48,9 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, frame: &[u32]
     for (verdict, packet) in verdicts.iter_mut().zip(&*packets) {
         *verdict = Verdict::Send(packet.port);
     }
-    let rewritten = catch_unwind(AssertUnwindSafe(|| {
-        worker.rewrite(&Tsc, packets, jobs, &mut verdicts[..]);
-    }));
+    worker.rewrite(&Tsc, packets, jobs, &mut verdicts[..]);
     for ((packet, &Place { at, buffer, len }), verdict) in packets.iter().zip(&*places).zip(&verdicts[..]) {
         let why = match *verdict {
-            _ if rewritten.is_err() => Dropped::Internal,
             Verdict::Drop(reason) => Dropped::For(reason),
             _ if settle(call, buffer, packet, len) => {
                 nexts[at] = feature.next(buffer, buffer.feature());
@@ -65,6 +61,7 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, frame: &[u32]
         call.set_error(buffer, why);
     }
     let taken = nexts.len();
+    call.sent.add(taken);
     call.enqueue(&frame[..taken], nexts);
     detours.arrive(taken);
     taken
@@ -156,8 +153,7 @@ fn settle(call: &Call<'_>, buffer: Buffer, packet: &Packet<'_>, before: u32) -> 
     if call.is_traced() && buffer.is_traced() {
         let fate = Fate::Rewritten(before);
         let (interface, len) = (buffer.interface(), packet.len() as u32);
-        let worker = call.vm.thread_index();
-        call.trace(buffer, Trace { interface, len, worker, fate, account: Account::default() });
+        call.trace(buffer, Trace { interface, len, worker: 0, fate, account: Account::default() });
     }
     true
 }

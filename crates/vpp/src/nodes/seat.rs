@@ -26,15 +26,14 @@ pub(super) struct Columns {
     pub(super) accounts: Vec<Account>,
 }
 
-/// How the ways of held packets go on, by their numbers.
+/// What VPP knew of held packets, by their numbers.
 pub(super) struct Held(Vec<Way>);
 
-/// Where the way of a packet goes on that VPP forgot; as `mmb_way_t` in buffers.c.
+/// What VPP knew of a packet whose buffer is freed; as `mmb_way_t` in buffers.c.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Way {
     flags: u32,
-    current_config_index: u32,
     opaque: [u32; 10],
     opaque2: [u32; 14],
 }
@@ -54,6 +53,14 @@ impl Seat {
             detours: Detours::default(),
             notes: [Notes::new(), Notes::new()],
         }
+    }
+}
+
+impl Seat {
+    /// A frame ended with a panic: these buffers of it are dropped, and go nowhere that something waits for them.
+    pub(super) fn abandon(&mut self, family: u32, buffers: &[u32]) {
+        self.notes[family as usize].forget(buffers);
+        self.detours = Detours::default();
     }
 }
 

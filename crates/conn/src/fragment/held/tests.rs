@@ -1,18 +1,26 @@
 //! What is held comes out as it went in, oldest first, or is counted as lost.
 
 use super::*;
-use crate::proto;
+use crate::{Side, Wire, proto};
+use mmb_random::Seed;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
 const AGE_MS: u64 = 1000;
 
 fn key(id: u32) -> FragmentKey {
-    FragmentKey { addresses: [1, 2], id, proto: proto::UDP, family: 4, wire: 0 }
+    FragmentKey {
+        addresses: [1, 2],
+        id,
+        proto: proto::UDP,
+        family: 4,
+        wire: Wire::default(),
+        side: Side::Low,
+    }
 }
 
 fn held(places: u16, room: usize) -> Held {
-    let mut held = Held::new(7, AGE_MS, places, room);
+    let mut held = Held::new(Seed::repeatable(7), AGE_MS, places, room);
     held.prepare();
     held
 }
@@ -99,7 +107,7 @@ fn one_datagram_has_so_many_at_most() {
 
 #[test]
 fn nothing_is_held_before_there_is_memory_nor_what_is_larger_than_it() {
-    let mut held = Held::new(7, AGE_MS, 8, 100);
+    let mut held = Held::new(Seed::repeatable(7), AGE_MS, 8, 100);
     assert_eq!(hold(&mut held, 0, 1, b"early"), Err(FragmentDrop::NoRoom));
     held.prepare();
     assert_eq!(hold(&mut held, 0, 1, &[1; 101]), Err(FragmentDrop::NoRoom));

@@ -1,6 +1,7 @@
 //! Destinations: servers by each method, pools, and ends that are taken.
 
 use super::*;
+use mmb_random::SeedTree;
 use std::collections::BTreeMap;
 
 fn servers(count: u128, balance: Balance) -> Mapping {
@@ -23,27 +24,42 @@ fn spread(nat: &mut Nat, mapping: &Mapping, connections: u128) -> BTreeMap<u128,
 
 #[test]
 fn round_robin_is_even() {
-    let counts = spread(&mut Nat::new(1), &servers(7, Balance::RoundRobin), 700);
+    let counts = spread(&mut Nat::new(&SeedTree::repeatable(1)), &servers(7, Balance::RoundRobin), 700);
     assert_eq!(counts.values().copied().collect::<Vec<_>>(), [100; 7]);
 }
 
 #[test]
-fn hashing_is_the_same_for_every_worker_and_connection() {
+fn hashing_is_the_same_for_every_rule_and_connection() {
     let mapping = servers(7, Balance::Hash);
-    let (mut one, mut other) = (Nat::new(1), Nat::new(2));
+    let mut nat = Nat::new(&SeedTree::repeatable(1));
     for host in 0..100 {
         let arrived = udp(host, 5000, 1);
-        let first = one.translate(1, &mapping, &arrived, &free).expect("free");
-        assert_eq!(first, other.translate(9, &mapping, &arrived, &free).expect("free"));
+        let first = nat.translate(1, &mapping, &arrived, &free).expect("free");
+        nat.reseed(&SeedTree::repeatable(host as u64));
+        assert_eq!(first, nat.translate(9, &mapping, &arrived, &free).expect("free"));
         assert_eq!(first.binding, 0);
     }
-    let counts = spread(&mut one, &mapping, 7000);
+    let counts = spread(&mut nat, &mapping, 7000);
     assert!(counts.len() == 7 && counts.values().all(|count| (850..1150).contains(count)), "{counts:?}");
+}
+
+/// Whoever could tell beforehand would send all connections to one server.
+#[test]
+fn which_server_a_hash_gives_is_known_to_one_process_only() {
+    let mapping = servers(7, Balance::Hash);
+    let mut processes = [1, 2].map(|number| Nat::new(&SeedTree::repeatable(number)));
+    let same = (0..7000).filter(|host| {
+        let arrived = udp(*host, 5000, 1);
+        let [one, other] = &mut processes;
+        one.translate(1, &mapping, &arrived, &free) == other.translate(1, &mapping, &arrived, &free)
+    });
+    // One of seven by chance: a thousand, and thirty of deviation.
+    assert!((850..1150).contains(&same.count()));
 }
 
 #[test]
 fn the_server_with_the_fewest_connections_is_next() {
-    let mut nat = Nat::new(3);
+    let mut nat = Nat::new(&SeedTree::repeatable(3));
     let mapping = servers(3, Balance::Least);
     let mut open: Vec<Translated> =
         (0..9).map(|host| nat.translate(1, &mapping, &udp(host, 1, 1), &free).expect("free")).collect();
@@ -68,7 +84,7 @@ fn the_server_with_the_fewest_connections_is_next() {
 
 #[test]
 fn rules_with_the_same_servers_see_each_others_connections() {
-    let mut nat = Nat::new(3);
+    let mut nat = Nat::new(&SeedTree::repeatable(3));
     let least = servers(3, Balance::Least);
     let with_source = Mapping { sport: Some(Ports::Shuffled(1, 9)), ..least.clone() };
     let open: Vec<_> = (0..60_u32)
@@ -98,14 +114,14 @@ fn rules_with_the_same_servers_see_each_others_connections() {
 #[test]
 fn many_servers_cost_what_is_used() {
     for balance in [Balance::RoundRobin, Balance::Hash, Balance::Least] {
-        let counts = spread(&mut Nat::new(4), &servers(1 << 24, balance), 1000);
+        let counts = spread(&mut Nat::new(&SeedTree::repeatable(4)), &servers(1 << 24, balance), 1000);
         assert!(counts.len() > 990, "{balance:?}");
     }
 }
 
 #[test]
 fn one_source_keeps_its_address_of_a_pool() {
-    let mut nat = Nat::new(5);
+    let mut nat = Nat::new(&SeedTree::repeatable(5));
     let mapping = Mapping { daddr: Some(pool(8)), ..Mapping::default() };
     for host in 0..20 {
         let first = server(&nat.translate(1, &mapping, &udp(host, 1, 1), &free).expect("free"));
@@ -115,7 +131,7 @@ fn one_source_keeps_its_address_of_a_pool() {
 
 #[test]
 fn ports_are_forwarded_and_balanced() {
-    let mut nat = Nat::new(6);
+    let mut nat = Nat::new(&SeedTree::repeatable(6));
     let forward = Mapping { daddr: Some(pool(1)), dport: Some(Ports::Fixed(8080)), ..Mapping::default() };
     let sent = nat.translate(1, &forward, &udp(1, 1, 1), &free).expect("free").sent;
     assert_eq!((sent.addresses, sent.ports), ([INSIDE + 1, OUTSIDE], [1, 8080]));
@@ -142,12 +158,18 @@ fn ports_are_forwarded_and_balanced() {
 
 #[test]
 fn a_destination_whose_replies_are_anothers_is_refused_or_changed() {
-    let mut nat = Nat::new(7);
+    let mut nat = Nat::new(&SeedTree::repeatable(7));
     let forward = Mapping { daddr: Some(pool(1)), ..Mapping::default() };
     let reply = nat.translate(1, &forward, &udp(1, 1, 1), &free).expect("free").sent.reversed();
     let taken = |other: &Tuple| *other == reply;
-    assert_eq!(nat.translate(1, &forward, &udp(1, 1, 2), &taken), Err(Refused::Clash));
-    // A source port to choose is a way out; so is another server.
+    // Another source port is a way out, whether a rule maps that or none does (as in Linux); so is another server.
+    let beside = nat.translate(1, &forward, &udp(1, 1, 2), &taken).expect("another port");
+    assert_eq!(beside.sent.addresses, [INSIDE + 1, OUTSIDE]);
+    assert!(!taken(&beside.sent.reversed()) && beside.sent.ports[SOURCE] != 1);
+    nat.release(beside.binding);
+    assert_nothing_left(&nat);
+    let gre = packet(47, 1, 0, 2);
+    assert_eq!(nat.translate(1, &forward, &gre, &|_| true), Err(Refused::Clash), "it has no port");
     let with_port = Mapping { sport: Some(Ports::Within(vec![(1, 9)])), ..forward };
     assert_ne!(nat.translate(2, &with_port, &udp(1, 1, 2), &taken).expect("another port").sent.ports[0], 1);
     for (rule, balance) in [(3, Balance::RoundRobin), (4, Balance::Least), (5, Balance::Hash)] {
@@ -162,7 +184,7 @@ fn a_destination_whose_replies_are_anothers_is_refused_or_changed() {
 
 #[test]
 fn source_and_destination_are_translated_together() {
-    let mut nat = Nat::new(8);
+    let mut nat = Nat::new(&SeedTree::repeatable(8));
     let both = Mapping { saddr: Some(Addresses::new(vec![(5, 5)])), ..servers(3, Balance::Least) };
     let made: Vec<_> =
         (0..6).map(|host| nat.translate(1, &both, &udp(host, 1, 1), &free).expect("free")).collect();

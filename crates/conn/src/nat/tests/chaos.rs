@@ -1,14 +1,23 @@
 //! Any mapping, any settings, anyone in the way: what holds even so.
 
 use super::*;
+use mmb_policy::policy::PortsPerHost;
+use mmb_random::SeedTree;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Open { rule: u32, arrived: Tuple },
-    Enter { arrived: Tuple },
+    Open {
+        rule: u32,
+        arrived: Tuple,
+    },
+    Enter {
+        arrived: Tuple,
+    },
     Close(usize),
+    /// A connection that is over gives back what it holds, and is there still.
+    Detach(usize),
     Forget(u32),
     Settings(ConnectionSettings),
 }
@@ -48,9 +57,16 @@ fn settings() -> impl Strategy<Value = ConnectionSettings> {
         Just(NatFiltering::AddressDependent),
         Just(NatFiltering::AddressAndPortDependent),
     ];
-    (filtering, any::<bool>(), any::<bool>()).prop_map(|(nat_filtering, nat_parity, nat_contiguity)| {
-        ConnectionSettings { nat_filtering, nat_parity, nat_contiguity, ..ConnectionSettings::default() }
-    })
+    let limit = prop_oneof![Just(PortsPerHost::Share), (1_u32..6).prop_map(PortsPerHost::AtMost)];
+    (filtering, limit, any::<bool>(), any::<bool>()).prop_map(
+        |(nat_filtering, nat_ports_per_host, nat_parity, nat_contiguity)| ConnectionSettings {
+            nat_filtering,
+            nat_ports_per_host,
+            nat_parity,
+            nat_contiguity,
+            ..ConnectionSettings::default()
+        },
+    )
 }
 
 /// Packets between few ends, some of them in the pools.
@@ -65,7 +81,7 @@ fn arrived() -> impl Strategy<Value = Tuple> {
             47 => [0; 2],
             _ => [sport, dport],
         };
-        Tuple { addresses: [from, to], ports, wire: 0, proto, family: 4 }
+        Tuple { addresses: [from, to], ports, proto, family: 4, ..Tuple::default() }
     })
 }
 
@@ -74,6 +90,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0_u32..4, arrived()).prop_map(|(rule, arrived)| Step::Open { rule, arrived }),
         3 => arrived().prop_map(|arrived| Step::Enter { arrived }),
         4 => any::<prop::sample::Index>().prop_map(|index| Step::Close(index.index(1 << 20))),
+        2 => any::<prop::sample::Index>().prop_map(|index| Step::Detach(index.index(1 << 20))),
         1 => (0_u32..4).prop_map(Step::Forget),
         1 => settings().prop_map(Step::Settings),
     ]
@@ -87,7 +104,7 @@ type Inner = (u128, u16);
 /// The outside end of a source and the inside end that it stands for, if there is a binding.
 fn end(nat: &Nat, arrived: &Tuple, sent: &Tuple) -> Option<(Outer, Inner)> {
     let (address, port) = (sent.addresses[SOURCE], sent.ports[SOURCE]);
-    let owner = nat.owner(sent.proto, 4, 0, address, port)?;
+    let owner = nat.owner(sent.proto, 4, Wire::default(), address, port)?;
     let inside = (arrived.addresses[SOURCE], arrived.ports[SOURCE]);
     (owner == inside).then_some(((sent.proto, address, port), inside))
 }
@@ -102,7 +119,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..150),
         hindrance in 0_u64..4,
     ) {
-        let mut nat = Nat::new(seed);
+        let mut nat = Nat::new(&SeedTree::repeatable(seed));
         // What arrives and what replies are: the keys of a connection table.
         let mut live: Vec<[Tuple; 2]> = Vec::new();
         let mut bindings: Vec<u32> = Vec::new();
@@ -122,6 +139,13 @@ proptest! {
                         let index = index % live.len();
                         live.swap_remove(index);
                         nat.release(bindings.swap_remove(index));
+                    }
+                    None
+                }
+                Step::Detach(index) => {
+                    if !bindings.is_empty() {
+                        let index = index % bindings.len();
+                        nat.release(std::mem::take(&mut bindings[index]));
                     }
                     None
                 }
@@ -153,7 +177,7 @@ proptest! {
                     bindings.push(entered.binding);
                 }
             }
-            owners.retain(|(proto, address, port), inside| nat.owner(*proto, 4, 0, *address, *port) == Some(*inside));
+            owners.retain(|(proto, address, port), inside| nat.owner(*proto, 4, Wire::default(), *address, *port) == Some(*inside));
         }
         bindings.into_iter().for_each(|binding| nat.release(binding));
         (0..4).for_each(|rule| nat.forget(rule));

@@ -41,7 +41,7 @@ fn a_connection_from_outside_keeps_the_binding() {
     let made = nat.translate(1, &snat(1), &udp(1, 5000, 1), &free).expect("free");
     let entered = nat.enter(inbound(2, 9));
     nat.release(made.binding);
-    assert!(nat.owner(proto::UDP, 4, 0, OUTSIDE, 5000).is_some());
+    assert!(nat.owner(proto::UDP, 4, Wire::default(), OUTSIDE, 5000).is_some());
     nat.release(entered.binding);
     assert_nothing_left(&nat);
 }

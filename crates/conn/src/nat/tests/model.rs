@@ -1,12 +1,15 @@
 //! Random connections against a plain model of what is bound.
 
 use super::*;
+use crate::Vlans;
+use mmb_policy::policy::PortsPerHost;
+use mmb_random::SeedTree;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Open { rule: u32, proto: u8, wire: u16, host: u128, port: u16, peer: u128 },
+    Open { rule: u32, proto: u8, wire: Wire, host: u128, port: u16, peer: u128 },
     Close(usize),
 }
 
@@ -28,7 +31,10 @@ fn mappings() -> Vec<Mapping> {
 fn step() -> impl Strategy<Value = Step> {
     let proto = prop_oneof![Just(proto::TCP), Just(proto::UDP), Just(proto::ICMP)];
     let port = prop_oneof![Just(80_u16), Just(1023), 2000_u16..2006, 40_000_u16..40_003];
-    let open = (0_u32..7, proto, 0_u16..2, 0_u128..5, port, 0_u128..3)
+    let vlans = [Vlans::NONE, Vlans { outer: 7, inner: 0 }];
+    let wires = [(0, 0), (2, 0), (0, 1)].map(|(port, tag)| Wire { port, vlans: vlans[tag] });
+    let wire = prop::sample::select(wires.to_vec());
+    let open = (0_u32..7, proto, wire, 0_u128..5, port, 0_u128..3)
         .prop_map(|(rule, proto, wire, host, port, peer)| Step::Open { rule, proto, wire, host, port, peer });
     prop_oneof![3 => open, 1 => any::<prop::sample::Index>().prop_map(|index| Step::Close(index.index(1 << 20)))]
 }
@@ -41,7 +47,7 @@ struct Live {
 }
 
 impl Live {
-    fn inside(&self) -> (u32, u16, u8, u128, u16) {
+    fn inside(&self) -> (u32, Wire, u8, u128, u16) {
         (
             self.rule,
             self.arrived.wire,
@@ -53,7 +59,7 @@ impl Live {
 }
 
 /// Ports in use by wire, protocol and outside address.
-type InUse = BTreeMap<(u16, u8, u128), BTreeSet<u16>>;
+type InUse = BTreeMap<(Wire, u8, u128), BTreeSet<u16>>;
 
 fn in_use(live: &[Live]) -> InUse {
     let mut used = InUse::new();
@@ -114,6 +120,14 @@ fn check_opened(mapping: &Mapping, live: &[Live], new: &Live) {
     }
 }
 
+/// How many ports of its pool a host holds.
+fn held(rule: u32, arrived: &Tuple, live: &[Live]) -> usize {
+    let host = |(rule, wire, proto, address, _)| (rule, wire, proto, address);
+    let Tuple { wire, proto, addresses, .. } = *arrived;
+    let ends: BTreeSet<_> = live.iter().map(Live::inside).collect();
+    ends.into_iter().filter(|end| host(*end) == (rule, wire, proto, addresses[SOURCE])).count()
+}
+
 fn check_refused(mapping: &Mapping, rule: u32, arrived: &Tuple, live: &[Live], refused: Refused) {
     let expected =
         if matches!(mapping.sport, Some(Ports::Fixed(_))) { Refused::Clash } else { Refused::NoPort };
@@ -146,8 +160,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn connections_come_and_go(seed: u64, steps in proptest::collection::vec(step(), 1..160)) {
-        let (mut nat, mappings) = (Nat::new(seed), mappings());
+    fn connections_come_and_go(
+        seed: u64,
+        most in proptest::option::of(1_u32..5),
+        steps in proptest::collection::vec(step(), 1..160),
+    ) {
+        let (mut nat, mappings) = (Nat::new(&SeedTree::repeatable(seed)), mappings());
+        let nat_ports_per_host = most.map_or(PortsPerHost::Share, PortsPerHost::AtMost);
+        nat.configure(&ConnectionSettings { nat_ports_per_host, ..ConnectionSettings::default() });
         let mut live: Vec<Live> = Vec::new();
         for step in steps {
             match step {
@@ -168,10 +188,15 @@ proptest! {
                     let mapping = &mappings[rule as usize];
                     let replies: BTreeSet<_> = live.iter().map(|other| key(&other.translated.sent.reversed())).collect();
                     let taken = |reply: &Tuple| replies.contains(&key(reply));
+                    let host_limit = most.is_some_and(|most| held(rule, &arrived, &live) >= most as usize);
+                    let host_limit = host_limit && mapping.saddr.is_some();
                     match nat.translate(rule, mapping, &arrived, &taken) {
+                        Err(Refused::HostLimit) => prop_assert!(host_limit),
                         Ok(translated) => {
                             prop_assert!(!taken(&translated.sent.reversed()));
                             let new = Live { rule, arrived, translated };
+                            let has_end = live.iter().any(|other| other.inside() == new.inside());
+                            prop_assert!(has_end || !host_limit, "more than its limit");
                             check_opened(mapping, &live, &new);
                             live.push(new);
                         }
@@ -188,6 +213,6 @@ proptest! {
     }
 }
 
-fn key(tuple: &Tuple) -> ([u128; 2], [u16; 2], u16, u8) {
+fn key(tuple: &Tuple) -> ([u128; 2], [u16; 2], Wire, u8) {
     (tuple.addresses, tuple.ports, tuple.wire, tuple.proto)
 }

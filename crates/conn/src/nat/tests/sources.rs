@@ -1,6 +1,8 @@
 //! Sources, each promise by itself.
 
 use super::*;
+use crate::Vlans;
+use mmb_random::SeedTree;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
@@ -10,14 +12,14 @@ fn one_outside_end_whomever_it_talks_to() {
     let second = nat.translate(1, &snat(4), &udp(1, 5000, 2), &free).expect("free");
     assert_eq!((outside(&first), first.binding), (outside(&second), second.binding));
     nat.release(first.binding);
-    assert_eq!(nat.owner(proto::UDP, 4, 0, outside(&first).0, 5000), Some((INSIDE + 1, 5000)));
+    assert_eq!(nat.owner(proto::UDP, 4, Wire::default(), outside(&first).0, 5000), Some((INSIDE + 1, 5000)));
     nat.release(second.binding);
     assert_nothing_left(&nat);
 }
 
 #[test]
 fn rules_that_ask_for_the_same_share_bindings() {
-    let mut nat = Nat::new(1);
+    let mut nat = Nat::new(&SeedTree::repeatable(1));
     let first = nat.translate(1, &snat(4), &udp(1, 5000, 1), &free).expect("free");
     let second = nat.translate(2, &snat(4), &udp(1, 5000, 2), &free).expect("free");
     assert_eq!(outside(&first), outside(&second));
@@ -29,7 +31,7 @@ fn rules_that_ask_for_the_same_share_bindings() {
 
 #[test]
 fn a_small_pool_is_exhausted_exactly_and_recovers() {
-    let mut nat = Nat::new(3);
+    let mut nat = Nat::new(&SeedTree::repeatable(3));
     let mapping = Mapping { sport: Some(Ports::Shuffled(7000, 7099)), ..snat(3) };
     let mut open: Vec<Translated> = (0..300)
         .map(|host| nat.translate(1, &mapping, &udp(host, 9, 1), &free).expect("a port is free"))
@@ -39,7 +41,15 @@ fn a_small_pool_is_exhausted_exactly_and_recovers() {
     assert_eq!(nat.translate(1, &mapping, &udp(900, 9, 1), &free), Err(Refused::NoPort));
     // The same ends are free for another protocol, and on another wire.
     assert!(nat.translate(1, &mapping, &packet(proto::TCP, 900, 9, 1), &free).is_ok());
-    assert!(nat.translate(1, &mapping, &Tuple { wire: 2, ..udp(900, 9, 1) }, &free).is_ok());
+    assert!(
+        nat.translate(
+            1,
+            &mapping,
+            &Tuple { wire: Wire { port: 2, vlans: Vlans::NONE }, ..udp(900, 9, 1) },
+            &free
+        )
+        .is_ok()
+    );
     for round in 0..50 {
         let gone = open.swap_remove(round * 5);
         nat.release(gone.binding);
@@ -53,7 +63,7 @@ fn a_small_pool_is_exhausted_exactly_and_recovers() {
 /// A mapping found its pool full while another one had all of its ports: the next mapping must not be taken for it.
 #[test]
 fn exhaustion_is_not_taken_for_another_mappings() {
-    let mut nat = Nat::new(3);
+    let mut nat = Nat::new(&SeedTree::repeatable(3));
     let within =
         |low, high, addresses| Mapping { sport: Some(Ports::Within(vec![(low, high)])), ..snat(addresses) };
     let full = [1, 2].map(|host| nat.translate(1, &within(7, 8, 1), &udp(host, 9, 1), &free).expect("free"));
@@ -88,7 +98,7 @@ fn all_ports_of_a_class_are_used_before_one_is_refused() {
 
 #[test]
 fn an_inside_address_keeps_its_outside_address() {
-    let mut nat = Nat::new(5);
+    let mut nat = Nat::new(&SeedTree::repeatable(5));
     let mut of_host: BTreeMap<u128, BTreeSet<u128>> = BTreeMap::new();
     for (host, port) in (0..200).flat_map(|host| (1..9).map(move |port| (host, port * 1000))) {
         for proto in [proto::UDP, proto::TCP, proto::ICMP] {
@@ -103,7 +113,7 @@ fn an_inside_address_keeps_its_outside_address() {
 
 #[test]
 fn a_port_that_is_used_gives_one_of_its_class_and_parity() {
-    let mut nat = Nat::new(6);
+    let mut nat = Nat::new(&SeedTree::repeatable(6));
     for (host, port) in (0..40).flat_map(|host| [53, 54, 5004, 5005, u16::MAX].map(|port| (host, port))) {
         let (_, got) = outside(&nat.translate(1, &snat(1), &udp(host, port, 1), &free).expect("free"));
         assert_eq!((got < 1024, got % 2), (port < 1024, port % 2));
@@ -113,7 +123,7 @@ fn a_port_that_is_used_gives_one_of_its_class_and_parity() {
 
 #[test]
 fn parity_can_be_switched_off() {
-    let mut nat = Nat::new(7);
+    let mut nat = Nat::new(&SeedTree::repeatable(7));
     nat.configure(&ConnectionSettings {
         nat_parity: false,
         nat_contiguity: false,
@@ -127,7 +137,7 @@ fn parity_can_be_switched_off() {
 
 #[test]
 fn neighbours_stay_neighbours() {
-    let mut nat = Nat::new(8);
+    let mut nat = Nat::new(&SeedTree::repeatable(8));
     for host in 0..50 {
         let (_, even) = outside(&nat.translate(1, &snat(1), &udp(host, 5004, 1), &free).expect("free"));
         let (_, odd) = outside(&nat.translate(1, &snat(1), &udp(host, 5005, 1), &free).expect("free"));
@@ -137,7 +147,7 @@ fn neighbours_stay_neighbours() {
 
 #[test]
 fn an_identifier_is_both_ports_of_a_query() {
-    let mut nat = Nat::new(9);
+    let mut nat = Nat::new(&SeedTree::repeatable(9));
     for host in 0..3 {
         let sent = nat.translate(1, &snat(1), &packet(proto::ICMP, host, 7, 1), &free).expect("free").sent;
         assert_eq!(sent.ports[SOURCE], sent.ports[DESTINATION]);
@@ -147,7 +157,7 @@ fn an_identifier_is_both_ports_of_a_query() {
 
 #[test]
 fn a_port_is_kept_if_it_is_within_and_fixed_ones_clash() {
-    let mut nat = Nat::new(10);
+    let mut nat = Nat::new(&SeedTree::repeatable(10));
     let within = Mapping { sport: Some(Ports::Within(vec![(10, 12), (5000, 5001)])), ..snat(1) };
     assert_eq!(outside(&nat.translate(1, &within, &udp(1, 5001, 1), &free).expect("free")).1, 5001);
     let (_, other) = outside(&nat.translate(1, &within, &udp(2, 6000, 1), &free).expect("free"));
@@ -161,23 +171,50 @@ fn a_port_is_kept_if_it_is_within_and_fixed_ones_clash() {
 
 #[test]
 fn ends_that_connections_without_a_binding_use_are_left_alone() {
-    let mut nat = Nat::new(11);
+    let mut nat = Nat::new(&SeedTree::repeatable(11));
     // Someone at the outside address talks to the same server from port 5000.
     let taken = |reply: &Tuple| reply.ports[DESTINATION] == 5000;
     let translated = nat.translate(1, &snat(1), &udp(1, 5000, 1), &taken).expect("another port");
     assert_ne!(outside(&translated).1, 5000);
-    // The binding is made: a server where its end is taken is refused.
-    let port = outside(&translated).1;
-    let taken = |reply: &Tuple| reply.ports[DESTINATION] == port;
-    assert_eq!(nat.translate(1, &snat(1), &udp(1, 5000, 2), &taken), Err(Refused::Clash));
     assert_eq!(nat.translate(1, &snat(1), &udp(2, 5000, 2), &|_| true), Err(Refused::NoPort));
     nat.release(translated.binding);
     assert_nothing_left(&nat);
 }
 
+/// Such a connection was dropped as a clash. It alone gets another port; the mapping of all others stays endpoint-independent.
+#[test]
+fn a_server_where_the_outside_end_is_taken_is_reached_from_another_port() {
+    let mut nat = Nat::new(&SeedTree::repeatable(11));
+    let bound = nat.translate(1, &snat(1), &udp(1, 5000, 1), &free).expect("free");
+    let taken = |reply: &Tuple| reply.ports[DESTINATION] == 5000 && reply.addresses[SOURCE] == 0xC000_0202;
+    let apart = nat.translate(1, &snat(1), &udp(1, 5000, 2), &taken).expect("another port would do");
+    assert_ne!(outside(&apart).1, 5000);
+    assert_eq!(
+        nat.owner(proto::UDP, 4, Wire::default(), OUTSIDE, outside(&apart).1),
+        Some((INSIDE + 1, 5000))
+    );
+    let other = nat.translate(1, &snat(1), &udp(1, 5000, 3), &taken).expect("free there");
+    assert_eq!(outside(&other), outside(&bound), "endpoint-independent");
+    // Whichever goes first takes only its own end along.
+    nat.release(bound.binding);
+    nat.release(other.binding);
+    assert_eq!(nat.owner(proto::UDP, 4, Wire::default(), OUTSIDE, 5000), None);
+    let again = nat.translate(1, &snat(1), &udp(1, 5000, 4), &taken).expect("free");
+    assert_eq!(outside(&again), outside(&bound), "the port is kept again");
+    nat.release(apart.binding);
+    assert_eq!(nat.owner(proto::UDP, 4, Wire::default(), OUTSIDE, 5000), Some((INSIDE + 1, 5000)));
+    nat.release(again.binding);
+    // Where the rule allows one port there is no other.
+    let fixed = Mapping { sport: Some(Ports::Fixed(5000)), ..snat(1) };
+    let bound = nat.translate(2, &fixed, &udp(1, 5000, 1), &taken).expect("free");
+    assert_eq!(nat.translate(2, &fixed, &udp(1, 5000, 2), &taken), Err(Refused::Clash));
+    nat.release(bound.binding);
+    assert_nothing_left(&nat);
+}
+
 #[test]
 fn sources_without_ports_are_told_apart_by_address() {
-    let mut nat = Nat::new(12);
+    let mut nat = Nat::new(&SeedTree::repeatable(12));
     let gre = |host| Tuple { ports: [0; 2], ..packet(47, host, 0, 1) };
     let first = nat.translate(1, &snat(2), &gre(1), &free).expect("free");
     assert_eq!((first.binding, first.sent.ports), (0, [0; 2]));
@@ -189,7 +226,7 @@ fn sources_without_ports_are_told_apart_by_address() {
 
 #[test]
 fn an_empty_pool_has_no_address() {
-    let mut nat = Nat::new(13);
+    let mut nat = Nat::new(&SeedTree::repeatable(13));
     let none = || Some(Addresses::new(Vec::new()));
     for mapping in
         [Mapping { saddr: none(), ..Mapping::default() }, Mapping { daddr: none(), ..Mapping::default() }]
@@ -218,7 +255,7 @@ fn a_large_pool_costs_what_is_used() {
 #[test]
 fn ports_of_two_seeds_and_of_one_after_the_other_are_unrelated() {
     let ports = |seed| {
-        let mut nat = Nat::new(seed);
+        let mut nat = Nat::new(&SeedTree::repeatable(seed));
         let mapping = Mapping { sport: Some(Ports::Shuffled(1024, u16::MAX)), ..snat(1) };
         (0..1000)
             .map(|host| outside(&nat.translate(1, &mapping, &udp(host, 9, 1), &free).expect("free")).1)
@@ -235,10 +272,10 @@ fn ports_of_two_seeds_and_of_one_after_the_other_are_unrelated() {
 
 #[test]
 fn rules_that_change_or_go_leave_their_bindings() {
-    let mut nat = Nat::new(15);
+    let mut nat = Nat::new(&SeedTree::repeatable(15));
     let first = nat.translate(1, &snat(1), &udp(1, 5000, 1), &free).expect("free");
     nat.forget(1);
-    assert_eq!(nat.owner(proto::UDP, 4, 0, OUTSIDE, 5000), Some((INSIDE + 1, 5000)));
+    assert_eq!(nat.owner(proto::UDP, 4, Wire::default(), OUTSIDE, 5000), Some((INSIDE + 1, 5000)));
     let moved = Mapping { saddr: Some(Addresses::new(vec![(5, 5)])), ..Mapping::default() };
     let second = nat.translate(1, &moved, &udp(1, 5000, 2), &free).expect("free");
     assert_eq!(outside(&second), (5, 5000));

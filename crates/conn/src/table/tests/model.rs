@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::timeouts::timeout_s;
+use mmb_random::Seed;
 use proptest::prelude::*;
 
 /// One step of the model.
@@ -33,6 +34,8 @@ struct Model {
     table: Table,
     plain: HashMap<ConnId, Plain>,
     now_ms: u64,
+    /// Somebody was.
+    evicted: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -41,9 +44,30 @@ struct Plain {
     state: State,
     last_ms: u64,
     packets: [u64; 2],
+    began_ms: u64,
+    /// It came again half a second after it began, or after it was evicted.
+    is_protected: bool,
 }
 
 impl Model {
+    /// When a connection makes room: those of the least number first, and the one that was idle longest of these. `half_open` are
+    /// all that are half open.
+    fn order(plain: &Plain, half_open: &[&Plain]) -> u8 {
+        let kinds = |plain: &Plain| (plain.is_protected, plain.state == State::SynReceived);
+        let many = |kind: fn((bool, bool)) -> bool, part: usize| {
+            half_open.iter().filter(|plain| kind(kinds(plain))).count() > (half_open.len() / part).max(16)
+        };
+        match (plain.state, plain.is_protected) {
+            (State::TimeWait | State::Reset, _) => 0,
+            (State::SynReceived, false) if many(|kinds| kinds == (false, true), 2) => 1,
+            (State::SynSent | State::SynReceived | State::Unreplied, true) if many(|kinds| kinds.0, 4) => 2,
+            (State::SynSent | State::Unreplied, false) => 3,
+            (State::SynReceived, false) => 4,
+            (State::SynSent | State::SynReceived | State::Unreplied, true) => 5,
+            (State::Established | State::FinWait | State::Closing | State::Replied, _) => u8::MAX,
+        }
+    }
+
     fn named(&self, tuple: &Tuple) -> Option<(ConnId, Direction)> {
         self.plain.iter().find_map(|(id, plain)| {
             let side = plain.tuples.iter().position(|other| other == tuple)?;
@@ -62,18 +86,16 @@ impl Model {
             let plain = self.plain.remove(&id).unwrap();
             let idle_ms = self.now_ms - plain.last_ms;
             if reason == CloseReason::Evicted {
-                // Half open before over, idle longest first.
                 assert!(plain.state.is_half_open() || plain.state.is_over());
-                let goes_before = |other: &&Plain| {
-                    other.state.is_half_open() && !plain.state.is_half_open()
-                        || other.state.is_half_open() == plain.state.is_half_open()
-                            && (other.state.is_half_open() || other.state.is_over())
-                            && other.last_ms < plain.last_ms
-                };
-                assert!(self.plain.values().find(goes_before).is_none(), "an older one is left");
+                let all = self.plain.values().chain([&plain]);
+                let half_open: Vec<&Plain> = all.filter(|plain| plain.state.is_half_open()).collect();
+                let order = |plain: &Plain| (Model::order(plain, &half_open), plain.last_ms);
+                let goes_before = |other: &&Plain| order(other) < order(&plain);
+                assert!(self.plain.values().find(goes_before).is_none(), "another one goes first");
             } else {
                 assert!(idle_ms >= self.timeout_ms(&plain), "{} ms early", self.timeout_ms(&plain) - idle_ms);
             }
+            self.evicted |= reason == CloseReason::Evicted;
         }
     }
 
@@ -90,7 +112,10 @@ impl Model {
                 self.ended(told);
                 if let Ok(id) = made {
                     let state = if proto == proto::TCP { State::SynSent } else { State::Unreplied };
-                    let plain = Plain { tuples, state, last_ms: self.now_ms, packets: [0; 2] };
+                    let is_protected = Queues::is_protected(&self.table.slab, id.0);
+                    assert!(!is_protected || self.evicted, "nobody can come again");
+                    let [last_ms, began_ms] = [self.now_ms; 2];
+                    let plain = Plain { tuples, state, last_ms, packets: [0; 2], began_ms, is_protected };
                     assert!(self.plain.insert(id, plain).is_none(), "a place of its own");
                 } else if made == Err(Refused::Full) {
                     assert!(self.plain.len() >= self.table.max);
@@ -140,10 +165,15 @@ impl Model {
         let is_late = self.now_ms - plain.last_ms >= timeout_ms;
         assert!(!is_late || judged == Judged::Reopens);
         match judged {
-            Judged::Reopens => return,
-            Judged::OutOfWindow => {}
+            Judged::Reopens | Judged::Invalid(_) => return,
             Judged::Moves(state) => (plain.state, plain.last_ms) = (state, self.now_ms),
-            Judged::Stays => plain.last_ms = self.now_ms,
+            Judged::Stays => {
+                plain.last_ms = self.now_ms;
+                // Ages are in units of 16 ms.
+                let age_ms = ((self.now_ms >> 4) - (plain.began_ms >> 4)) << 4;
+                plain.is_protected |=
+                    direction == Direction::Forward && age_ms >= 500 && plain.state.is_half_open();
+            }
         }
         plain.packets[direction as usize] += 1;
     }
@@ -183,12 +213,12 @@ proptest! {
         begins_ms in prop::sample::select(vec![0, u64::from(u32::MAX) - 100_000, 1_700_000_000_000]),
         weak in any::<bool>(),
     ) {
-        let mut table = Table::new(1);
+        let mut table = Table::new(Seed::repeatable(1));
         if weak {
             table.hasher = Hasher::weak();
         }
         table.advance(begins_ms, &mut nobody);
-        let mut model = Model { table, plain: HashMap::new(), now_ms: begins_ms };
+        let mut model = Model { table, plain: HashMap::new(), now_ms: begins_ms, evicted: false };
         for step in &steps {
             model.step(step);
         }

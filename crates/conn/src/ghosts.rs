@@ -1,0 +1,159 @@
+//! Ghost entries: which unreplied connections were evicted in the last seconds (after the ghost lists of 2Q, Johnson and
+//! Shasha, VLDB 1994).
+//!
+//! A client whose first packet found no lasting place sends it again: TCP after one second and after three (RFC 6298), others
+//! about as soon. A flood of tuples that are made up does not come back. Of each evicted entry a fingerprint and the time are
+//! kept in a set-associative table, where new ones replace the oldest of their set: one cache line or two for each question,
+//! and no place that a sender can choose, since the hash is keyed.
+
+/// Sets, as a shift.
+const SETS_SHIFT: u32 = 16;
+
+/// Fingerprints of a set. With 65,536 sets, a million in all: at 300,000 evictions a second they last three seconds.
+const WAYS: usize = 16;
+
+/// Sets that are allocated together, as a shift: 64 KiB.
+const CHUNK_SHIFT: u32 = 10;
+const CHUNK: usize = 1 << CHUNK_SHIFT;
+const CHUNKS: usize = 1 << (SETS_SHIFT - CHUNK_SHIFT);
+
+/// How long a client waits at least before it sends its first packet again; who does not wait only sends much. RFC 6298 begins
+/// with a second; the table's clock and queues take some of it.
+pub(crate) const AGAIN_AFTER_MS: u64 = 500;
+
+/// How long a ghost is asked for: what comes later begins anew.
+const FORGOTTEN_AFTER_MS: u64 = 3_500;
+
+/// The unit of time, as a shift of milliseconds.
+const TICK_SHIFT: u32 = 4;
+
+/// A fingerprint in the upper half, and the time in the lower one. Zero is none.
+type Ghost = u32;
+
+type Set = [Ghost; WAYS];
+
+/// The ghosts of a table.
+#[derive(Debug)]
+pub(crate) struct Ghosts {
+    /// Empty until they are used.
+    chunks: [Vec<Set>; CHUNKS],
+    /// Until when it is of use to ask.
+    lasts_until_ms: u64,
+}
+
+impl Ghosts {
+    pub(crate) fn new() -> Ghosts {
+        Ghosts { chunks: std::array::from_fn(|_| Vec::new()), lasts_until_ms: 0 }
+    }
+
+    /// An entry of this hash is evicted.
+    pub(crate) fn remember(&mut self, hash: u64, now_ms: u64) {
+        let Parts { chunk, set, print } = parts(hash);
+        let chunk = &mut self.chunks[chunk];
+        if chunk.is_empty() {
+            // Without memory nothing is remembered, and a client is served by its age alone.
+            if chunk.try_reserve_exact(CHUNK).is_err() {
+                return;
+            }
+            chunk.resize(CHUNK, [0; WAYS]);
+        }
+        self.lasts_until_ms = now_ms + FORGOTTEN_AFTER_MS;
+        let ways = &mut chunk[set];
+        // Its own one goes, or one that is unused, or the oldest.
+        let rank = |ghost: &&mut Ghost| match **ghost {
+            ghost if is_of(ghost, print) => u64::MAX,
+            0 => u64::MAX - 1,
+            ghost => age_ms(ghost, now_ms),
+        };
+        if let Some(oldest) = ways.iter_mut().max_by_key(rank) {
+            *oldest = print << 16 | u32::from((now_ms >> TICK_SHIFT) as u16);
+        }
+    }
+
+    /// Whether a first packet of this hash comes again: its entry was evicted as long ago as a client waits.
+    #[inline]
+    pub(crate) fn comes_again(&self, hash: u64, now_ms: u64) -> bool {
+        now_ms < self.lasts_until_ms && self.find(hash, now_ms)
+    }
+
+    fn find(&self, hash: u64, now_ms: u64) -> bool {
+        let Parts { chunk, set, print } = parts(hash);
+        let Some(ways) = self.chunks[chunk].get(set) else { return false };
+        let again = AGAIN_AFTER_MS..=FORGOTTEN_AFTER_MS;
+        ways.iter().any(|ghost| is_of(*ghost, print) && again.contains(&age_ms(*ghost, now_ms)))
+    }
+
+    /// Bytes in use: 4 MiB once the table has been full.
+    pub(crate) fn memory(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.capacity() * size_of::<Set>()).sum()
+    }
+}
+
+/// The parts of a hash.
+struct Parts {
+    chunk: usize,
+    set: usize,
+    print: u32,
+}
+
+fn parts(hash: u64) -> Parts {
+    let set = (hash >> (64 - SETS_SHIFT)) as usize;
+    // Zero is no fingerprint, so that no ghost is zero.
+    Parts { chunk: set >> CHUNK_SHIFT, set: set % CHUNK, print: u32::from(hash as u16).max(1) }
+}
+
+fn is_of(ghost: Ghost, print: u32) -> bool {
+    ghost >> 16 == print
+}
+
+/// The circle of this time is 17 minutes.
+fn age_ms(ghost: Ghost, now_ms: u64) -> u64 {
+    u64::from(((now_ms >> TICK_SHIFT) as u16).wrapping_sub(ghost as u16)) << TICK_SHIFT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_xoshiro::SplitMix64;
+    use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+    #[test]
+    fn a_ghost_is_seen_as_long_after_as_a_client_sends_again() {
+        let begins_ms = (u64::from(u16::MAX) << TICK_SHIFT) - 200;
+        let mut ghosts = Ghosts::new();
+        let hash = 0x1234_5678_9abc_def0;
+        assert!(!ghosts.comes_again(hash, begins_ms));
+        ghosts.remember(hash, begins_ms);
+        for (after_ms, again) in [(0, false), (400, false), (1000, true), (3000, true), (7000, false)] {
+            assert_eq!(ghosts.comes_again(hash, begins_ms + after_ms), again, "after {after_ms} ms");
+        }
+        assert!(!ghosts.comes_again(hash ^ 1, begins_ms + 1000), "another fingerprint");
+        assert!(!ghosts.comes_again(hash ^ 1 << 60, begins_ms + 1000), "another set");
+        // Who sends all the time does not wait.
+        ghosts.remember(hash, begins_ms + 900);
+        assert!(!ghosts.comes_again(hash, begins_ms + 1000));
+        assert!(ghosts.comes_again(hash, begins_ms + 1900));
+    }
+
+    /// At 300,000 evictions a second, who comes again after a second is known, and hardly anybody else is.
+    #[test]
+    fn a_flood_does_not_wash_away_the_ghosts_of_the_last_second() {
+        let mut ghosts = Ghosts::new();
+        let mut random = SplitMix64::seed_from_u64(1);
+        let clients: Vec<u64> = (0..1000).map(|_| random.next_u64()).collect();
+        for at in 0..300_000u64 {
+            ghosts.remember(random.next_u64(), at / 300);
+            if at % 300 == 0 {
+                ghosts.remember(clients[(at / 300) as usize], at / 300);
+            }
+        }
+        for at in 0..300_000u64 {
+            ghosts.remember(random.next_u64(), 1000 + at / 300);
+        }
+        let known = clients.iter().filter(|hash| ghosts.comes_again(**hash, 1000 + 999)).count();
+        assert!(known >= 980, "{known} of 1000 are known");
+        let strangers = (0..100_000).filter(|_| ghosts.comes_again(random.next_u64(), 1999)).count();
+        assert!(strangers <= 100, "{strangers} of 100,000 are taken for others");
+        assert!(ghosts.memory() <= 4 << 20);
+    }
+}

@@ -1,0 +1,109 @@
+//! How many ports of a pool one inside address may hold (RFC 6888 REQ-4).
+
+use super::*;
+use mmb_policy::policy::PortsPerHost;
+use mmb_random::SeedTree;
+
+fn limited(nat_ports_per_host: PortsPerHost) -> Nat {
+    let mut nat = Nat::new(&SeedTree::repeatable(30));
+    nat.configure(&ConnectionSettings { nat_ports_per_host, ..ConnectionSettings::default() });
+    nat
+}
+
+/// Has a host open connections from new ports until it is refused: what it got, and why it got no more.
+fn exhaust(nat: &mut Nat, mapping: &Mapping, proto: u8, host: u128) -> (Vec<Translated>, Refused) {
+    let mut open = Vec::new();
+    for port in 1024..=u16::MAX {
+        match nat.translate(1, mapping, &packet(proto, host, port, 1), &free) {
+            Ok(translated) => open.push(translated),
+            Err(refused) => return (open, refused),
+        }
+    }
+    panic!("one host has all of {} ports", open.len());
+}
+
+fn release(nat: &mut Nat, open: Vec<Translated>) {
+    open.into_iter().for_each(|translated| nat.release(translated.binding));
+}
+
+#[test]
+fn one_host_gets_half_of_an_address_and_leaves_others_theirs() {
+    let mut nat = Nat::new(&SeedTree::repeatable(1));
+    let mapping = snat(1);
+    let (first, why) = exhaust(&mut nat, &mapping, proto::UDP, 1);
+    assert_eq!((first.len(), why), (64_512 / 2, Refused::HostLimit));
+    // It is as many for each protocol, and in each class of ports.
+    assert_eq!(exhaust(&mut nat, &mapping, proto::TCP, 1).0.len(), 64_512 / 2);
+    assert!(nat.translate(1, &mapping, &udp(1, 123, 1), &free).is_ok());
+    assert!(nat.translate(1, &mapping, &packet(proto::ICMP, 1, 5, 1), &free).is_ok());
+    // The next ones get half of what is left, and so on: somebody new always gets some.
+    assert_eq!(exhaust(&mut nat, &mapping, proto::UDP, 2).0.len(), 64_512 / 4);
+    for host in 3..8 {
+        assert!(exhaust(&mut nat, &mapping, proto::UDP, host).0.len() >= 64_512 / 128);
+    }
+    for port in 1024..1074 {
+        assert!(nat.translate(1, &mapping, &udp(99, port, 1), &free).is_ok());
+    }
+    // What one gives back is there for all, for itself too.
+    release(&mut nat, first);
+    assert!(nat.translate(1, &mapping, &udp(1, 5000, 1), &free).is_ok());
+}
+
+#[test]
+fn a_small_range_is_for_whoever_comes() {
+    let mut nat = Nat::new(&SeedTree::repeatable(2));
+    for (ports, expected) in [(4, 4), (64, 64), (100, 64), (128, 64), (500, 250)] {
+        let sport = Some(Ports::Within(vec![(30_000, 30_000 + ports - 1)]));
+        let mapping = Mapping { sport, ..snat(1) };
+        let (open, _) = exhaust(&mut nat, &mapping, proto::UDP, 1);
+        assert_eq!(open.len(), expected, "of {ports}");
+        release(&mut nat, open);
+    }
+    let fixed = Mapping { sport: Some(Ports::Fixed(7)), ..snat(1) };
+    assert!(nat.translate(1, &fixed, &udp(1, 5000, 1), &free).is_ok());
+}
+
+#[test]
+fn a_number_is_the_most_that_a_host_holds() {
+    for most in [1, 5, 200, 65_536] {
+        let mut nat = limited(PortsPerHost::AtMost(most));
+        for host in 1..3 {
+            let sport = Some(Ports::Within(vec![(1024, 9999)]));
+            let mapping = Mapping { sport, ..snat(4) };
+            let (open, why) = exhaust(&mut nat, &mapping, proto::UDP, host);
+            let expected =
+                if most < 8976 { (most as usize, Refused::HostLimit) } else { (8976, Refused::NoPort) };
+            assert_eq!((open.len(), why), expected);
+            // Connections of an end that has a port need no other.
+            let other = Tuple { ports: [1024, 80], ..udp(host, 1024, 1) };
+            let same = nat.translate(1, &mapping, &other, &free).expect("it has one");
+            nat.release(same.binding);
+            release(&mut nat, open);
+        }
+        assert_nothing_left(&nat);
+    }
+}
+
+#[test]
+fn another_setting_holds_for_connections_to_come() {
+    let mut nat = limited(PortsPerHost::AtMost(10));
+    let (open, _) = exhaust(&mut nat, &snat(1), proto::UDP, 1);
+    nat.configure(&ConnectionSettings {
+        nat_ports_per_host: PortsPerHost::AtMost(3),
+        ..ConnectionSettings::default()
+    });
+    assert_eq!(nat.translate(1, &snat(1), &udp(1, 9, 1), &free), Err(Refused::HostLimit));
+    assert!(nat.translate(1, &snat(1), &packet(proto::TCP, 1, 9, 1), &free).is_ok());
+    nat.configure(&ConnectionSettings::default());
+    assert!(nat.translate(1, &snat(1), &udp(1, 9, 1), &free).is_ok());
+    release(&mut nat, open);
+}
+
+/// An address of one's own is no pool: who uses its ports up harms nobody else.
+#[test]
+fn own_addresses_have_no_limit() {
+    let mut nat = limited(PortsPerHost::AtMost(2));
+    let mapping = Mapping { sport: Some(Ports::Shuffled(6000, 6099)), ..Mapping::default() };
+    let (open, why) = exhaust(&mut nat, &mapping, proto::UDP, 1);
+    assert_eq!((open.len(), why), (100, Refused::NoPort));
+}

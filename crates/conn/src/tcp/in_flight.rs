@@ -1,0 +1,119 @@
+//! Whether a segment that an ICMP error quotes can still be on its way (RFC 5927 section 4.1).
+//!
+//! A host believes an error only about data that it sent and that is not acknowledged: SND.UNA <= SEG.SEQ < SND.NXT. What the
+//! tracker knows of an end is what passed here, so SND.NXT itself counts too (a segment without data has that number), and one below
+//! SND.UNA (a keep-alive, RFC 1122 section 4.2.3.6). Where one of both bounds was never seen, the other one and a window stand for it.
+
+use super::{ACKED, LEAST_ACK_WINDOW, SENT, Tracker};
+use crate::{Direction, State};
+use mmb_packet::Seq;
+
+/// More than every window that can be announced (RFC 7323 section 2.3).
+const ANY_WINDOW: u32 = 1 << 30;
+
+impl Tracker {
+    /// Whether the end that sends in a direction may have a segment with this number in flight.
+    pub fn is_in_flight(&self, state: State, sender: Direction, seq: u32) -> bool {
+        let from = sender as usize;
+        let to = 1 - from;
+        let room = self.announced(to).max(LEAST_ACK_WINDOW);
+        let sent = self.is(from, SENT).then_some(Seq(self.end[from]));
+        let acked = self.is(to, ACKED).then_some(Seq(self.ack[to]));
+        // Of an end of which nothing passed here it is known what the other one acknowledged, and no more.
+        let is_seen = self.is(from, ACKED) || self.window[from] > 0;
+        let ahead = |end: Seq| if is_seen { end } else { end + room };
+        let (first, last) = match (acked, sent) {
+            (Some(acked), Some(end)) => (acked - 1, ahead(end)),
+            (Some(acked), None) => (acked - 1, acked + room),
+            (None, Some(end)) => {
+                let behind = match state {
+                    // Nothing but the SYN, and what may come with it or was sent behind it.
+                    State::SynSent | State::SynReceived => LEAST_ACK_WINDOW,
+                    _ => ANY_WINDOW,
+                };
+                (end - behind, ahead(end))
+            }
+            (None, None) => return true,
+        };
+        Seq(seq).distance(first) >= 0 && Seq(seq).distance(last) <= 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::flags::{ACK, SYN};
+    use super::*;
+    use crate::Direction::{Forward, Reply};
+    use crate::{Judged, Segment};
+    use mmb_policy::policy::Pickup;
+
+    /// First numbers of both ends: the initiator's wrap within what it sends.
+    const ISS: u32 = u32::MAX - 49;
+    const IRS: u32 = 5_000_000;
+
+    fn segment(flags: u8, seq: u32, ack: u32, payload: u32) -> Segment {
+        Segment { flags, seq, ack, payload, window: 8000, ..Segment::default() }
+    }
+
+    /// A connection after segments of both ends.
+    fn after(first: Segment, segments: &[(Direction, Segment)]) -> (Tracker, State) {
+        let (mut tracker, mut state) = Tracker::open(&first, Pickup::Loose).expect("a beginning");
+        for (direction, segment) in segments {
+            match tracker.segment(state, *direction, segment) {
+                Judged::Moves(next) => state = next,
+                Judged::Stays => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        (tracker, state)
+    }
+
+    #[track_caller]
+    fn holds(of: (Tracker, State), sender: Direction, seqs: &[(u32, bool)]) {
+        for (seq, expected) in seqs {
+            assert_eq!(of.0.is_in_flight(of.1, sender, *seq), *expected, "{seq}");
+        }
+    }
+
+    #[test]
+    fn what_was_sent_and_not_acknowledged_is_in_flight_and_nothing_else() {
+        let handshake = [
+            (Reply, segment(SYN | ACK, IRS, ISS.wrapping_add(1), 0)),
+            (Forward, segment(ACK, ISS.wrapping_add(1), IRS + 1, 0)),
+            (Forward, segment(ACK, ISS.wrapping_add(1), IRS + 1, 100)),
+            (Forward, segment(ACK, ISS.wrapping_add(101), IRS + 1, 100)),
+            (Reply, segment(ACK, IRS + 1, ISS.wrapping_add(101), 0)),
+        ];
+        let of = after(segment(SYN, ISS, 0, 0), &handshake);
+        let at = |octets: u32| ISS.wrapping_add(octets);
+        let acknowledged = [(at(0), false), (at(1), false), (at(99), false)];
+        let in_flight = [(at(100), true), (at(101), true), (at(150), true), (at(200), true), (at(201), true)];
+        let never_sent = [(at(202), false), (at(8000), false), (0x8000_0000, false)];
+        for numbers in [&acknowledged[..], &in_flight, &never_sent] {
+            holds(of, Forward, numbers);
+        }
+        holds(of, Reply, &[(IRS - 1, false), (IRS, true), (IRS + 1, true), (IRS + 2, false)]);
+    }
+
+    #[test]
+    fn an_unanswered_syn_is_in_flight() {
+        let of = after(segment(SYN, ISS, 0, 0), &[]);
+        let numbers = [(ISS, true), (ISS.wrapping_add(1), true), (ISS.wrapping_add(2), false)];
+        holds(of, Forward, &numbers);
+        holds(of, Forward, &[(ISS.wrapping_sub(1 << 20), false), (ISS.wrapping_add(1 << 31), false)]);
+    }
+
+    #[test]
+    fn one_bound_stands_for_both_where_only_one_end_is_seen() {
+        let of = after(segment(ACK, 7000, 90_000, 500), &[]);
+        holds(of, Forward, &[(6000, true), (7000, true), (7500, true), (7501, false)]);
+        // Of the other end it is known what was acknowledged: it may have sent a window more, of the largest scale.
+        holds(of, Reply, &[(89_998, false), (89_999, true), (90_000, true), (98_000, true)]);
+        holds(of, Reply, &[(90_000 + (8000 << 14), true), (90_001 + (8000 << 14), false)]);
+    }
+
+    #[test]
+    fn nothing_known_refutes_nothing() {
+        holds((Tracker::default(), State::Unreplied), Forward, &[(0, true), (u32::MAX, true)]);
+    }
+}

@@ -1,0 +1,170 @@
+//! How much memory the process may still take, so that what would need more is refused.
+//!
+//! Memory for policies is taken on the threads of clients, by code that cannot go on without it: where there is none, the process
+//! ends, and its packets with it. So what a change may need is estimated, from above, and held against the tightest of the bounds that the
+//! system tells of: the process's address space (`RLIMIT_AS`), its control groups, and what the machine has left. Between the look and
+//! the taking others may take some; `HEADROOM` is for them and for the packet threads.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Memory that changes leave alone.
+const HEADROOM: u64 = 32 << 20;
+
+/// What a rule takes at most while it comes into force: parsed, compared with what was there, compiled beside it. Measured: some 420 bytes
+/// for five-tuples (docs/operations.md).
+pub(crate) const RULE_BYTES: u64 = 640;
+
+/// What a byte of a request takes at most until it is carried out: itself, its decoded copy, and what the parser and the compiler make of
+/// the elements of a list.
+pub(crate) const TEXT_BYTES: u64 = 12;
+
+/// What a connection takes at most: its record, its places in the index while that grows, what hangs on it.
+pub(crate) const CONNECTION_BYTES: u64 = 320;
+
+/// Memory that can be had, and what bounds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Available {
+    /// Bytes.
+    pub bytes: u64,
+    /// Whose bound it is, in words.
+    pub bound: &'static str,
+}
+
+/// There is not enough memory for something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not enough memory: this may take {} MB, and {} MB can be had ({bound})", mib(*.needed), .bytes >> 20)]
+pub struct Short {
+    /// Bytes that may be needed.
+    pub needed: u64,
+    /// Bytes that can be had.
+    pub bytes: u64,
+    /// Whose bound it is.
+    pub bound: &'static str,
+}
+
+fn mib(bytes: u64) -> u64 {
+    bytes.div_ceil(1 << 20)
+}
+
+impl Available {
+    /// Whether so much can be taken.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn check(self, needed: u64) -> Result<(), Short> {
+        let Available { bytes, bound } = self;
+        let bytes = bytes.saturating_sub(HEADROOM);
+        if needed <= bytes { Ok(()) } else { Err(Short { needed, bytes, bound }) }
+    }
+}
+
+/// What this process can still take; `None` where the system does not tell.
+pub fn available() -> Option<Available> {
+    let bounds = [address_space(), control_groups(), machine()];
+    bounds.into_iter().flatten().min_by_key(|available| available.bytes)
+}
+
+/// What is left of the address space.
+fn address_space() -> Option<Available> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::As).current?;
+    let used = field(&fs::read_to_string("/proc/self/status").ok()?, "VmSize:")?;
+    Some(Available { bytes: limit.saturating_sub(used), bound: "RLIMIT_AS" })
+}
+
+/// What the machine has left.
+fn machine() -> Option<Available> {
+    let bytes = field(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
+    Some(Available { bytes, bound: "memory of the machine" })
+}
+
+/// A number of kilobytes behind a name.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+}
+
+/// The tightest of the process's control groups and those around them.
+fn control_groups() -> Option<Available> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let left = groups.lines().filter_map(group_folder).filter_map(|(root, folder, files)| {
+        folder
+            .ancestors()
+            .take_while(|folder| folder.starts_with(root))
+            .filter_map(|at| left(at, files))
+            .min()
+    });
+    left.min().map(|bytes| Available { bytes, bound: "the control group's limit" })
+}
+
+/// The files of a group: its limit, what is used of it, and what of that is a cache, in `memory.stat`.
+type Files = [&'static str; 3];
+
+const UNIFIED: Files = ["memory.max", "memory.current", "inactive_file "];
+const LEGACY: Files = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "];
+
+/// The folder of a line of `/proc/self/cgroup`, if it is one with limits of memory, and the root above it.
+fn group_folder(line: &str) -> Option<(&'static Path, PathBuf, Files)> {
+    let mut parts = line.splitn(3, ':');
+    let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+    let (root, files) = if controllers.is_empty() {
+        ("/sys/fs/cgroup", UNIFIED)
+    } else if controllers.split(',').any(|controller| controller == "memory") {
+        ("/sys/fs/cgroup/memory", LEGACY)
+    } else {
+        return None;
+    };
+    Some((Path::new(root), Path::new(root).join(path.trim_start_matches('/')), files))
+}
+
+/// What a group has left; `None` if it has no limit.
+fn left(folder: &Path, [limit, used, cache]: Files) -> Option<u64> {
+    let number = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
+    let (limit, used) = (number(limit)?, number(used)?);
+    let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+    let cache = stat.lines().find_map(|line| line.strip_prefix(cache)?.parse::<u64>().ok());
+    Some(limit.saturating_sub(used.saturating_sub(cache.unwrap_or(0))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_a_control_group_leaves_out_what_can_be_dropped() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("writes");
+        write("memory.max", "1000000\n");
+        write("memory.current", "700000\n");
+        assert_eq!(left(folder.path(), UNIFIED), Some(300_000));
+        write("memory.stat", "anon 1\ninactive_file 200000\n");
+        assert_eq!(left(folder.path(), UNIFIED), Some(500_000));
+        write("memory.max", "max\n");
+        assert_eq!(left(folder.path(), UNIFIED), None);
+    }
+
+    #[test]
+    fn groups_are_found_in_both_hierarchies() {
+        let folder = |line| group_folder(line).map(|(_, folder, files)| (folder, files[0]));
+        let unified = PathBuf::from("/sys/fs/cgroup/system.slice/mmb.service");
+        assert_eq!(folder("0::/system.slice/mmb.service"), Some((unified, "memory.max")));
+        let legacy = PathBuf::from("/sys/fs/cgroup/memory/mmb");
+        assert_eq!(folder("4:cpu,memory:/mmb"), Some((legacy, "memory.limit_in_bytes")));
+        assert_eq!(folder("3:cpu,cpuacct:/mmb"), None);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_both_numbers() {
+        let available = Available { bytes: 100 << 20, bound: "RLIMIT_AS" };
+        assert_eq!(available.check(68 << 20), Ok(()));
+        let short = available.check((68 << 20) + 1).expect_err("beyond the headroom");
+        let told = "not enough memory: this may take 69 MB, and 68 MB can be had (RLIMIT_AS)";
+        assert_eq!(short.to_string(), told);
+    }
+
+    #[test]
+    fn this_machine_tells_what_it_has() {
+        assert!(machine().is_some_and(|available| available.bytes > 0));
+        assert_eq!(field("VmPeak:\t 1 kB\nVmSize:\t  12 kB\n", "VmSize:"), Some(12 << 10));
+    }
+}

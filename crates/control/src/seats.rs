@@ -1,0 +1,204 @@
+//! Who may be connected: the places of clients, by user.
+//!
+//! Root and the daemon's own user are *trusted*: places are reserved for them, and what other users take is theirs alone
+//! (places, memory for requests, places to watch). So whoever may talk to the daemon, all its places taken or not, root can still
+//! ask it what is going on. One other user cannot take all places of the rest either.
+
+use crate::limits::Limits;
+use std::collections::BTreeMap;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The user at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// Root, or the user that the daemon runs as.
+    Trusted,
+    /// Another one, by number; `None`: the system does not tell.
+    Other(Option<u32>),
+}
+
+impl Peer {
+    /// Who connected, as the kernel has noted it then.
+    pub(crate) fn of(stream: &UnixStream) -> Peer {
+        match rustix::net::sockopt::socket_peercred(stream) {
+            Ok(peer) if peer.uid.is_root() || peer.uid == rustix::process::geteuid() => Peer::Trusted,
+            Ok(peer) => Peer::Other(Some(peer.uid.as_raw())),
+            Err(_) => Peer::Other(None),
+        }
+    }
+}
+
+/// Why there is no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Full {
+    #[error("{0} clients are connected and busy; try again")]
+    Everybody(usize),
+    #[error("{0} clients of this user are connected and busy; try again")]
+    User(usize),
+}
+
+/// The places that are taken.
+#[derive(Debug, Default)]
+pub(crate) struct Seats {
+    next: u64,
+    taken: BTreeMap<u64, Seat>,
+}
+
+#[derive(Debug)]
+struct Seat {
+    stream: Arc<UnixStream>,
+    peer: Peer,
+    /// Since when its client has asked nothing; `None` while it is asking or being answered.
+    idle_since: Option<Instant>,
+}
+
+impl Seats {
+    /// Gives a client a place, if need be that of the client that has asked nothing for longest. Returns its number.
+    pub(crate) fn take(
+        &mut self,
+        stream: &Arc<UnixStream>,
+        peer: Peer,
+        limits: &Limits,
+    ) -> Result<u64, Full> {
+        let places = match peer {
+            Peer::Trusted => limits.clients + limits.reserved,
+            Peer::Other(_) => {
+                let of_user = self.taken.values().filter(|seat| seat.peer == peer).count();
+                let may_go = |seat: &Seat| seat.peer == peer;
+                if of_user >= limits.clients_per_user && !self.send_away(limits.idle, may_go) {
+                    return Err(Full::User(limits.clients_per_user));
+                }
+                limits.clients
+            }
+        };
+        // Nobody else makes a trusted client go.
+        let may_go = |seat: &Seat| peer == Peer::Trusted || seat.peer != Peer::Trusted;
+        if self.taken.len() >= places && !self.send_away(limits.idle, may_go) {
+            return Err(Full::Everybody(places));
+        }
+        let number = self.next;
+        self.next += 1;
+        self.taken.insert(number, Seat { stream: Arc::clone(stream), peer, idle_since: None });
+        Ok(number)
+    }
+
+    /// Ends the conversation of the client that was idle longest, of those that may go.
+    fn send_away(&mut self, at_least: Duration, may_go: impl Fn(&Seat) -> bool) -> bool {
+        let seats = self.taken.iter().filter(|(_, seat)| may_go(seat));
+        let idle = seats.filter_map(|(number, seat)| Some((seat.idle_since?, *number))).min();
+        let gone = idle.filter(|(since, _)| since.elapsed() >= at_least);
+        match gone.and_then(|(_, number)| self.taken.remove(&number)) {
+            Some(seat) => {
+                let _ = seat.stream.shutdown(Shutdown::Both);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A client has gone; its place may have been given away before.
+    pub(crate) fn leave(&mut self, number: u64) {
+        self.taken.remove(&number);
+    }
+
+    /// A client begins to ask nothing, or asks.
+    pub(crate) fn set_idle(&mut self, number: u64, idle: bool) {
+        if let Some(seat) = self.taken.get_mut(&number) {
+            seat.idle_since = idle.then(Instant::now);
+        }
+    }
+
+    /// Ends one or both ways of every connection.
+    pub(crate) fn shut(&self, how: Shutdown) {
+        for seat in self.taken.values() {
+            let _ = seat.stream.shutdown(how);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.taken.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { clients: 6, clients_per_user: 4, reserved: 1, ..Limits::DEFAULT };
+    const ALICE: Peer = Peer::Other(Some(1000));
+    const BOB: Peer = Peer::Other(Some(1001));
+
+    struct World {
+        seats: Seats,
+        limits: Limits,
+        others: Vec<UnixStream>,
+    }
+
+    impl World {
+        fn new(limits: Limits) -> World {
+            World { seats: Seats::default(), limits, others: Vec::new() }
+        }
+
+        fn come(&mut self, peer: Peer) -> Result<u64, Full> {
+            let (ours, theirs) = UnixStream::pair().expect("a pair");
+            self.others.push(theirs);
+            self.seats.take(&Arc::new(ours), peer, &self.limits)
+        }
+    }
+
+    #[test]
+    fn root_gets_in_when_every_place_is_taken_and_busy() {
+        let mut world = World::new(LIMITS);
+        (0..4).for_each(|_| assert!(world.come(ALICE).is_ok()));
+        (0..2).for_each(|_| assert!(world.come(BOB).is_ok()));
+        assert_eq!(world.come(BOB), Err(Full::Everybody(6)));
+        assert!(world.come(Peer::Trusted).is_ok(), "a place is reserved");
+        assert_eq!(world.come(BOB), Err(Full::Everybody(6)), "and not for others");
+        assert_eq!(world.come(Peer::Trusted), Err(Full::Everybody(7)), "it is one place");
+    }
+
+    #[test]
+    fn one_user_does_not_take_all_places() {
+        let mut world = World::new(LIMITS);
+        let first = world.come(ALICE).expect("a place");
+        (0..3).for_each(|_| assert!(world.come(ALICE).is_ok()));
+        assert_eq!(world.come(ALICE), Err(Full::User(4)));
+        assert!(world.come(BOB).is_ok());
+        world.seats.leave(first);
+        assert!(world.come(ALICE).is_ok(), "a place that is free again is theirs");
+        assert_eq!(world.come(ALICE), Err(Full::User(4)));
+    }
+
+    #[test]
+    fn at_its_bound_a_user_loses_its_own_idle_client_and_nobody_elses() {
+        let mut world = World::new(Limits { idle: Duration::ZERO, ..LIMITS });
+        let bob = world.come(BOB).expect("a place");
+        world.seats.set_idle(bob, true);
+        let alice = world.come(ALICE).expect("a place");
+        (0..3).for_each(|_| assert!(world.come(ALICE).is_ok()));
+        assert_eq!(world.come(ALICE), Err(Full::User(4)), "bob's is idle, and stays");
+        world.seats.set_idle(alice, true);
+        assert!(world.come(ALICE).is_ok());
+        assert!(!world.seats.taken.contains_key(&alice) && world.seats.taken.contains_key(&bob));
+    }
+
+    #[test]
+    fn users_do_not_send_root_away() {
+        let mut world = World::new(Limits { idle: Duration::ZERO, clients: 1, ..LIMITS });
+        let root = world.come(Peer::Trusted).expect("a place");
+        world.seats.set_idle(root, true);
+        assert_eq!(world.come(ALICE), Err(Full::Everybody(1)));
+        let second = world.come(Peer::Trusted).expect("the reserved one");
+        assert!(world.come(Peer::Trusted).is_ok(), "root's idle client makes room for root");
+        assert!(!world.seats.taken.contains_key(&root) && world.seats.taken.contains_key(&second));
+    }
+
+    #[test]
+    fn the_user_at_the_other_end_is_told_by_the_kernel() {
+        let (ours, _theirs) = UnixStream::pair().expect("a pair");
+        assert_eq!(Peer::of(&ours), Peer::Trusted, "this process itself");
+    }
+}

@@ -1,0 +1,253 @@
+//! What a saved connection must be like, so that the table takes nothing from a file that it could not have made itself.
+//!
+//! Structure is checked here, entry by entry, without a table: [`fault`] is a function of the entry alone. Whether an entry fits
+//! beside others (its tuples are free, its binding is another's, its rules exist) is found out when it is restored.
+
+use super::saved::Saved;
+use mmb_conn::{State, Tuple, proto};
+use std::collections::HashSet;
+
+/// The longest age and the longest silence in milliseconds: the circles of a connection's clocks.
+const LONGEST_AGE_MS: u64 = 1 << 36;
+const LONGEST_IDLE_MS: u64 = u32::MAX as u64;
+/// Counters of packets and bytes that no traffic reaches, and that have room for more.
+const LARGEST_COUNT: u64 = 1 << 62;
+
+/// What is wrong with an entry, if something is.
+pub(crate) fn fault(saved: &Saved) -> Option<&'static str> {
+    let connection = &saved.connection;
+    let [forward, reply] = &connection.tuples;
+    let is_tcp = forward.proto == proto::TCP;
+    let counts = || connection.packets.iter().zip(connection.bytes);
+    let faults = [
+        ([forward, reply].into_iter().any(has_wrong_addresses), "an address is not one of its family"),
+        (has_wrong_family(forward), "its protocol is not one of its family"),
+        ([forward, reply].into_iter().any(has_wrong_ports), "its ports are not those of its protocol"),
+        (is_own_reply(forward, reply), "its reply is its own first packet"),
+        (!may_be_in(connection.state, is_tcp), "its state is not one of its protocol"),
+        (!is_tcp && connection.tracker.to_bytes()[..20] != [0; 20], "it has sequence numbers and is not TCP"),
+        (connection.packets[0] == 0, "no packet made it"),
+        (counts().any(|(packets, bytes)| *packets == 0 && bytes > 0), "it has bytes without packets"),
+        (counts().any(|(packets, bytes)| (*packets).max(bytes) > LARGEST_COUNT), "a counter is out of range"),
+        (!is_tcp && has_unlikely_replies(saved), "its replies do not fit its state"),
+        (connection.idle_ms > connection.age_ms, "it is idle for longer than it is there"),
+        (connection.age_ms > LONGEST_AGE_MS, "its age is out of range"),
+        (connection.idle_ms > LONGEST_IDLE_MS, "its last packet is too long ago"),
+        (!saved.extra.suits(forward, reply), "what is rewritten in its packets is not in them"),
+        (has_rules_twice(saved), "a rule made it twice"),
+    ];
+    faults.into_iter().find(|(is_wrong, _)| *is_wrong).map(|(_, why)| why)
+}
+
+fn has_wrong_addresses(tuple: &Tuple) -> bool {
+    tuple.family == 4 && tuple.addresses.iter().any(|address| *address > u128::from(u32::MAX))
+}
+
+/// Of a packet from an end to itself both are the same; of others never.
+fn is_own_reply(forward: &Tuple, reply: &Tuple) -> bool {
+    let [from, to] = [0, 1].map(|side| (forward.addresses[side], forward.ports[side]));
+    from != to && (forward.addresses, forward.ports) == (reply.addresses, reply.ports)
+}
+
+fn has_wrong_family(tuple: &Tuple) -> bool {
+    matches!((tuple.proto, tuple.family), (proto::ICMP, 6) | (proto::ICMP6, 4))
+}
+
+fn has_wrong_ports(tuple: &Tuple) -> bool {
+    match tuple.proto {
+        proto::ICMP | proto::ICMP6 => tuple.ports[0] != tuple.ports[1],
+        // GRE, DCCP, SCTP and UDP-Lite may have keys or ports of their own in their place.
+        33 | 47 | 132 | 136 => false,
+        _ => !tuple.has_ports() && tuple.ports != [0; 2],
+    }
+}
+
+fn may_be_in(state: State, is_tcp: bool) -> bool {
+    match state {
+        State::SynSent
+        | State::SynReceived
+        | State::Established
+        | State::FinWait
+        | State::Closing
+        | State::TimeWait
+        | State::Reset => is_tcp,
+        // TCP that was picked up in mid-flow.
+        State::Unreplied => true,
+        State::Replied => !is_tcp,
+    }
+}
+
+/// Of what is not TCP, the first reply is what makes it replied.
+fn has_unlikely_replies(saved: &Saved) -> bool {
+    (saved.connection.state == State::Unreplied) != (saved.connection.packets[1] == 0)
+}
+
+fn has_rules_twice(saved: &Saved) -> bool {
+    let mut seen = HashSet::new();
+    !saved.rules.iter().all(|rule| seen.insert(*rule))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::extra::Extra;
+    use super::*;
+    use mmb_conn::{Arrivals, Snapshot, Tracker};
+    use mmb_policy::RuleId;
+
+    const NOTHING: [u8; 27] = [0; 27];
+
+    fn entry(proto: u8, family: u8, state: State) -> Saved {
+        let ports = if (Tuple { proto, ..Tuple::default() }).has_ports() { [7, 7] } else { [0, 0] };
+        let forward = Tuple { addresses: [1, 2], ports, proto, family, ..Tuple::default() };
+        let replies = u64::from(state != State::Unreplied);
+        let mut tracker = [0; 22];
+        tracker[20..].copy_from_slice(&[14, 14]);
+        let connection = Snapshot {
+            tuples: [forward, forward.reversed()],
+            state,
+            tracker: Tracker::from_bytes(tracker),
+            packets: [1, replies],
+            bytes: [60, 60 * replies],
+            arrivals: Arrivals::default(),
+            age_ms: 5,
+            idle_ms: 4,
+        };
+        Saved { connection, extra: extra(NOTHING), rules: vec![RuleId(1), RuleId(2)] }
+    }
+
+    fn extra(bytes: [u8; 27]) -> Extra {
+        Extra::from_bytes(bytes).expect("its flags are known")
+    }
+
+    /// What is wrong with a good entry after a change.
+    fn after(mut entry: Saved, change: impl FnOnce(&mut Saved)) -> Option<&'static str> {
+        assert_eq!(fault(&entry), None, "it was good");
+        change(&mut entry);
+        fault(&entry)
+    }
+
+    fn udp() -> Saved {
+        entry(proto::UDP, 4, State::Replied)
+    }
+
+    fn tcp() -> Saved {
+        entry(proto::TCP, 4, State::Established)
+    }
+
+    #[test]
+    fn what_tables_make_is_good() {
+        for state in State::ALL.into_iter().filter(|state| *state != State::Replied) {
+            assert_eq!(fault(&entry(proto::TCP, 6, state)), None, "{state:?}");
+        }
+        for (proto, family) in [(proto::UDP, 4), (proto::ICMP, 4), (proto::ICMP6, 6), (47, 4), (50, 6)] {
+            for state in [State::Unreplied, State::Replied] {
+                assert_eq!(fault(&entry(proto, family, state)), None, "{proto} {state:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn addresses_of_ipv4_are_below_2_to_the_32nd() {
+        let wrong = Some("an address is not one of its family");
+        assert_eq!(after(udp(), |udp| udp.connection.tuples[0].addresses[0] = 1 << 32), wrong);
+        assert_eq!(after(udp(), |udp| udp.connection.tuples[1].addresses[1] = u128::MAX), wrong);
+        let ip6 = entry(proto::UDP, 6, State::Replied);
+        assert_eq!(after(ip6, |udp| udp.connection.tuples[0].addresses[0] = u128::MAX), None);
+    }
+
+    #[test]
+    fn protocols_keep_to_their_families_and_ports() {
+        let wrong = Some("its protocol is not one of its family");
+        let move_to = |family| {
+            move |entry: &mut Saved| {
+                entry.connection.tuples.iter_mut().for_each(|tuple| tuple.family = family)
+            }
+        };
+        assert_eq!(after(entry(proto::ICMP, 4, State::Replied), move_to(6)), wrong);
+        assert_eq!(after(entry(proto::ICMP6, 6, State::Replied), move_to(4)), wrong);
+        let wrong = Some("its ports are not those of its protocol");
+        let ping = entry(proto::ICMP, 4, State::Replied);
+        assert_eq!(after(ping, |ping| ping.connection.tuples[0].ports = [7, 8]), wrong);
+        let esp = entry(50, 4, State::Replied);
+        assert_eq!(after(esp, |esp| esp.connection.tuples[1].ports = [0, 1]), wrong);
+    }
+
+    #[test]
+    fn states_are_those_of_the_protocol() {
+        let wrong = Some("its state is not one of its protocol");
+        for state in State::ALL {
+            let is_good = matches!(state, State::Unreplied | State::Replied);
+            let found = after(udp(), |udp| udp.connection.state = state);
+            assert_eq!(found == wrong, !is_good, "{state:?}: {found:?}");
+        }
+        assert_eq!(after(tcp(), |tcp| tcp.connection.state = State::Replied), wrong);
+        let replies = Some("its replies do not fit its state");
+        assert_eq!(after(udp(), |udp| udp.connection.state = State::Unreplied), replies);
+    }
+
+    #[test]
+    fn counters_and_times_are_in_range() {
+        let counter = Some("a counter is out of range");
+        assert_eq!(
+            after(tcp(), |tcp| tcp.connection.packets[1] = u64::MAX),
+            counter,
+            "the next one overflows"
+        );
+        assert_eq!(after(tcp(), |tcp| tcp.connection.bytes[0] = u64::MAX), counter);
+        assert_eq!(after(tcp(), |tcp| tcp.connection.packets[0] = 0), Some("no packet made it"));
+        let bytes = Some("it has bytes without packets");
+        assert_eq!(after(tcp(), |tcp| tcp.connection.packets[1] = 0), bytes);
+        let idle = Some("it is idle for longer than it is there");
+        assert_eq!(after(tcp(), |tcp| tcp.connection.idle_ms = 6), idle);
+        let age = Some("its age is out of range");
+        assert_eq!(after(tcp(), |tcp| tcp.connection.age_ms = u64::MAX), age);
+        let set = |tcp: &mut Saved| (tcp.connection.age_ms, tcp.connection.idle_ms) = (1 << 33, 1 << 32);
+        assert_eq!(after(tcp(), set), Some("its last packet is too long ago"));
+    }
+
+    #[test]
+    fn only_tcp_has_sequence_numbers() {
+        let mut tracker = [0; 22];
+        tracker[3] = 1;
+        let wrong = Some("it has sequence numbers and is not TCP");
+        assert_eq!(after(udp(), |udp| udp.connection.tracker = Tracker::from_bytes(tracker)), wrong);
+        assert_eq!(after(tcp(), |tcp| tcp.connection.tracker = Tracker::from_bytes(tracker)), None);
+    }
+
+    #[test]
+    fn extras_are_about_fields_that_its_packets_have() {
+        let wrong = Some("what is rewritten in its packets is not in them");
+        let given = |flags: u8, at: usize, value: u8| {
+            let mut bytes = NOTHING;
+            (bytes[0], bytes[at]) = (flags, value);
+            extra(bytes)
+        };
+        let shift = given(0, 4, 9);
+        assert_eq!(after(udp(), |udp| udp.extra = shift), wrong);
+        assert_eq!(after(tcp(), |tcp| tcp.extra = shift), None);
+        let ip6 = || entry(proto::TCP, 6, State::Established);
+        let (id, label) = (given(1, 10, 9), given(2, 14, 9));
+        assert_eq!([after(tcp(), |tcp| tcp.extra = id), after(ip6(), |tcp| tcp.extra = id)], [None, wrong]);
+        assert_eq!(
+            [after(tcp(), |tcp| tcp.extra = label), after(ip6(), |tcp| tcp.extra = label)],
+            [wrong, None]
+        );
+        assert_eq!(after(ip6(), |tcp| tcp.extra = given(2, 11, 1)), wrong, "a flow label has 20 bits");
+        let hairpin = given(4, 20, 2);
+        assert_eq!(after(tcp(), |tcp| tcp.extra = hairpin), wrong, "what is not translated goes straight");
+        let translated =
+            |tcp: &mut Saved| (tcp.connection.tuples[1].addresses, tcp.extra) = ([3, 4], hairpin);
+        assert_eq!(after(tcp(), translated), None);
+    }
+
+    #[test]
+    fn a_rule_is_named_once() {
+        assert_eq!(after(udp(), |udp| udp.rules.push(RuleId(1))), Some("a rule made it twice"));
+    }
+
+    #[test]
+    fn a_reply_is_no_first_packet() {
+        let wrong = Some("its reply is its own first packet");
+        assert_eq!(after(udp(), |udp| udp.connection.tuples[1] = udp.connection.tuples[0]), wrong);
+    }
+}

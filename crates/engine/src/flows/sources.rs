@@ -1,0 +1,135 @@
+//! How many connections each source address has begun, for `set conn per-source`.
+//!
+//! Connections of one source lie with several workers, so that all of them count here: a shard is locked when a connection begins or
+//! ends while the setting is on. A connection that was counted says so in its record ([`COUNTED`]); those that were there before
+//! the setting are not counted. A host of IPv6 has 2^64 addresses at its will: they are counted by their first 64 bits.
+
+use mmb_conn::{Connection, Direction, Tuple, Wire};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const SHARDS: usize = 64;
+
+/// In a connection's number of its set of rules: its source is counted.
+const COUNTED: u32 = 1 << 31;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Source {
+    address: u128,
+    wire: Wire,
+    family: u8,
+}
+
+impl Source {
+    fn of(tuple: &Tuple) -> Source {
+        let Tuple { addresses: [address, _], wire, family, .. } = *tuple;
+        let prefix = if family == 6 { address >> 64 << 64 } else { address };
+        Source { address: prefix, wire, family }
+    }
+}
+
+/// Connections by the source that began them.
+#[derive(Debug)]
+pub(super) struct Sources {
+    hasher: RandomState,
+    shards: [Mutex<HashMap<Source, u32>>; SHARDS],
+}
+
+impl Sources {
+    pub(super) fn new() -> Sources {
+        Sources { hasher: RandomState::new(), shards: std::array::from_fn(|_| Mutex::default()) }
+    }
+
+    /// One connection more. False, and nothing is changed, if there are `most` already or no memory is left.
+    #[must_use]
+    pub(super) fn begin(&self, tuple: &Tuple, most: u32) -> bool {
+        let source = Source::of(tuple);
+        let mut shard = self.shard(&source);
+        if let Some(count) = shard.get_mut(&source) {
+            let is_below = *count < most;
+            *count += u32::from(is_below);
+            return is_below;
+        }
+        if shard.try_reserve(1).is_err() {
+            return false;
+        }
+        shard.insert(source, 1);
+        true
+    }
+
+    /// One connection less.
+    pub(super) fn end(&self, tuple: &Tuple) {
+        let source = Source::of(tuple);
+        let mut shard = self.shard(&source);
+        let Some(count) = shard.get_mut(&source) else { return };
+        *count -= 1;
+        if *count == 0 {
+            shard.remove(&source);
+            if shard.is_empty() {
+                // What a flood of sources took.
+                *shard = HashMap::new();
+            }
+        }
+    }
+
+    fn shard(&self, source: &Source) -> MutexGuard<'_, HashMap<Source, u32>> {
+        let shard = self.hasher.hash_one(source) as usize % SHARDS;
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().expect("no test panics with it").len()).sum()
+    }
+}
+
+/// Notes in a connection that its source is counted.
+pub(super) fn mark(connection: &mut Connection) {
+    connection.rules |= COUNTED;
+}
+
+/// What to count for a connection that ended, if it was counted.
+pub(super) fn counted(connection: &Connection) -> Option<Tuple> {
+    (connection.rules & COUNTED != 0).then(|| connection.tuple(Direction::Forward))
+}
+
+/// The number of a connection's set of rules.
+#[inline]
+pub(super) fn rule_set(connection: &Connection) -> u32 {
+    connection.rules & !COUNTED
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tuple(address: u128, family: u8) -> Tuple {
+        Tuple { addresses: [address, 9], ports: [1, 2], proto: 17, family, ..Tuple::default() }
+    }
+
+    #[test]
+    fn a_source_begins_as_many_as_it_may() {
+        let sources = Sources::new();
+        for round in 0..3 {
+            assert!((0..3).all(|_| sources.begin(&tuple(7, 4), 3)), "round {round}");
+            assert!(!sources.begin(&tuple(7, 4), 3) && !sources.begin(&tuple(7, 4), 2));
+            assert!(sources.begin(&tuple(8, 4), 1), "another one");
+            sources.end(&tuple(7, 4));
+            assert!(sources.begin(&tuple(7, 4), 3));
+            (0..3).for_each(|_| sources.end(&tuple(7, 4)));
+            sources.end(&tuple(8, 4));
+            assert_eq!(sources.len(), 0);
+        }
+    }
+
+    #[test]
+    fn addresses_of_ipv6_are_counted_by_64_bits() {
+        let sources = Sources::new();
+        let prefix = 0x2001_0db8_0000_0001_u128 << 64;
+        assert!(sources.begin(&tuple(prefix | 1, 6), 2) && sources.begin(&tuple(prefix | 77, 6), 2));
+        assert!(!sources.begin(&tuple(prefix | 3, 6), 2));
+        assert!(sources.begin(&tuple((prefix + (1 << 64)) | 3, 6), 2), "of another network");
+        assert!(sources.begin(&tuple(prefix | 1, 4), 2), "of another family");
+    }
+}

@@ -1,0 +1,288 @@
+//! What one host may take of what all share: outside ports, and connections.
+
+mod host;
+
+use host::{engine, pass, pass_among, policy, ports};
+use mmb_engine::{DropReason, Engine, Verdict, Worker};
+use mmb_packet::PortId;
+use mmb_testkit::{Ip4, Ip6, Tcp, Udp, Upper};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+const A: u16 = 0;
+const B: u16 = 1;
+const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 80);
+const NAT: &str = "add-stateful in a ip-saddr 10.0.0.0/8 map ip-saddr 200.0.0.1";
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
+
+fn inside(host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, host)
+}
+
+fn udp(source: Ipv4Addr, sport: u16, dport: u16) -> Vec<u8> {
+    let upper = Upper::Udp(Udp { sport, dport, payload: vec![7; 4], ..Udp::default() });
+    Ip4 { source, destination: SERVER, ..Ip4::new(upper) }.frame().bytes()
+}
+
+fn syn(source: Ipv4Addr, sport: u16, dport: u16) -> Vec<u8> {
+    let upper = Upper::Tcp(Tcp { sport, dport, flags: SYN, ..Tcp::default() });
+    Ip4 { source, destination: SERVER, ..Ip4::new(upper) }.frame().bytes()
+}
+
+/// How many of these frames are sent.
+fn sent(worker: &mut Worker, frames: &[Vec<u8>]) -> usize {
+    let sent = |(verdict, _): &(Verdict, Vec<u8>)| *verdict == Verdict::Send(PortId(1));
+    frames
+        .chunks(256)
+        .map(|frames| pass(worker, A, frames).iter().filter(|passed| sent(passed)).count())
+        .sum()
+}
+
+fn dropped(engine: &Engine, reason: DropReason) -> u64 {
+    engine.drops().iter().find(|(of, _)| *of == reason).map_or(0, |(_, count)| *count)
+}
+
+/// One host took every port: others' new flows were dropped as nat-no-port until the first one's timed out. Linux passes 50 of 50.
+#[test]
+fn others_get_ports_after_one_host_has_sent_66_000_flows() {
+    type Flow = fn(Ipv4Addr, u16, u16) -> Vec<u8>;
+    // By the share of the default, and where a host may take all by what nobody answered.
+    for (flow, setting) in [(udp as Flow, ""), (syn, ""), (udp, "set nat ports-per-host 65536\n")] {
+        let (engine, mut worker) = engine(&format!("{setting}{NAT}"));
+        let flood: Vec<_> = (0..66_000_u32)
+            .map(|n| flow(inside(9), (n % 60_000 + 1024) as u16, 53 + (n / 60_000) as u16))
+            .collect();
+        sent(&mut worker, &flood);
+        for host in 20..25 {
+            let flows: Vec<_> = (5000..5050).map(|port| flow(inside(host), port, 443)).collect();
+            assert_eq!(sent(&mut worker, &flows), 50, "host {host}");
+        }
+        assert_eq!(dropped(&engine, DropReason::NatHostLimit) > 0, setting.is_empty());
+        assert_eq!(dropped(&engine, DropReason::NatNoPort), 0);
+    }
+}
+
+#[test]
+fn a_number_of_ports_is_kept_to() {
+    let (engine, mut worker) = engine(&format!("set nat ports-per-host 10\n{NAT}"));
+    let flows: Vec<_> = (5000..5050).map(|port| udp(inside(9), port, 443)).collect();
+    assert_eq!(sent(&mut worker, &flows), 10);
+    assert_eq!(sent(&mut worker, &flows), 10, "flows that have a port go on");
+    assert_eq!(dropped(&engine, DropReason::NatHostLimit), 80);
+    let others: Vec<_> = (5000..5010).map(|port| udp(inside(10), port, 443)).collect();
+    assert_eq!(sent(&mut worker, &others), 10);
+}
+
+#[test]
+fn a_source_begins_as_many_connections_as_it_may() {
+    let text = "set timeout udp-unreplied 10\nset conn per-source 5\nadd-stateful all accept";
+    let (engine, mut worker) = engine(text);
+    let flows = |host| -> Vec<_> { (5000..5008).map(|port| udp(inside(host), port, 443)).collect() };
+    assert_eq!(sent(&mut worker, &flows(1)), 5);
+    assert_eq!(sent(&mut worker, &flows(1)), 5, "those that there are go on");
+    assert_eq!(sent(&mut worker, &flows(2)), 5);
+    assert_eq!(dropped(&engine, DropReason::ConnPerSource), 9);
+    // What ended makes room.
+    let mut later = |frames: &[Vec<u8>]| {
+        let passed = host::process(A, frames, |packets, verdicts| {
+            worker.process(20_000_000_000, &mmb_engine::NoCycles, packets, verdicts);
+        });
+        passed.iter().filter(|(verdict, _)| *verdict == Verdict::Send(PortId(1))).count()
+    };
+    assert_eq!(later(&flows(1)), 5);
+}
+
+#[test]
+fn a_source_of_ipv6_is_a_network_of_64_bits() {
+    let (_, mut worker) = engine("set conn per-source 5\nadd-stateful all accept");
+    let flow = |network: u16, host: u16| {
+        let upper = Upper::Udp(Udp { sport: 5000, dport: 443, payload: vec![7; 4], ..Udp::default() });
+        let source = Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, host);
+        let destination = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1);
+        Ip6 { source, destination, ..Ip6::new(upper) }.frame().bytes()
+    };
+    let frames = |network| -> Vec<_> { (1..9).map(|host| flow(network, host)).collect() };
+    assert_eq!(sent(&mut worker, &frames(1)), 5);
+    assert_eq!(sent(&mut worker, &frames(2)), 5);
+}
+
+#[test]
+fn connections_of_a_source_are_counted_over_all_workers() {
+    let (mut engine, mut workers) = Engine::new(ports(), 4, &mmb_random::SeedTree::repeatable(1));
+    engine
+        .publish(&policy("set conn per-source 20\nadd-stateful all accept"))
+        .expect("it can be put in force");
+    let flows: Vec<_> = (5000..5100).map(|port| udp(inside(1), port, 443)).collect();
+    let passed = pass_among(&mut workers, (0, 1000), A, &flows);
+    assert_eq!(passed.iter().filter(|(verdict, _)| *verdict == Verdict::Send(PortId(1))).count(), 20);
+    // Without the setting nothing is counted; set again, it counts those that are counted still and new ones.
+    engine.publish(&policy("add-stateful all accept")).expect("it can be put in force");
+    let more: Vec<_> = (6000..6100).map(|port| udp(inside(1), port, 443)).collect();
+    let passed = pass_among(&mut workers, (0, 1000), A, &more);
+    assert_eq!(passed.iter().filter(|(verdict, _)| *verdict == Verdict::Send(PortId(1))).count(), 100);
+    engine
+        .publish(&policy("set conn per-source 25\nadd-stateful all accept"))
+        .expect("it can be put in force");
+    let last: Vec<_> = (7000..7100).map(|port| udp(inside(1), port, 443)).collect();
+    let passed = pass_among(&mut workers, (0, 1000), A, &last);
+    assert_eq!(passed.iter().filter(|(verdict, _)| *verdict == Verdict::Send(PortId(1))).count(), 5);
+}
+
+/// A TCP segment of host 9 to a server, or back to the outside end, whose sequence numbers each count from 100.
+struct Ends {
+    inside: (Ipv4Addr, u16),
+    outside: (Ipv4Addr, u16),
+    server: (Ipv4Addr, u16),
+}
+
+impl Ends {
+    /// Opens and closes a connection; the worker sees the same segments as a router in its place would.
+    fn open_and_close(worker: &mut Worker, inside: (Ipv4Addr, u16), server: (Ipv4Addr, u16)) -> Ends {
+        let first = segment(inside, server, (SYN, 100, 0));
+        let (verdict, frame) = pass(worker, A, &[first]).remove(0);
+        assert_eq!(verdict, Verdict::Send(PortId(1)));
+        let outside = (Ipv4Addr::new(200, 0, 0, 1), u16::from_be_bytes([frame[34], frame[35]]));
+        let ends = Ends { inside, outside, server };
+        for (is_out, flags, seq, ack) in [
+            (false, SYN | ACK, 500, 101),
+            (true, ACK, 101, 501),
+            (true, FIN | ACK, 101, 501),
+            (false, FIN | ACK, 501, 102),
+            (true, ACK, 102, 502),
+        ] {
+            assert!(ends.passes(worker, is_out, (flags, seq, ack)));
+        }
+        ends
+    }
+
+    /// Whether a segment arrives where it should.
+    fn passes(&self, worker: &mut Worker, is_out: bool, header: (u8, u32, u32)) -> bool {
+        let (port, sent, arrives) = if is_out {
+            (A, segment(self.inside, self.server, header), segment(self.outside, self.server, header))
+        } else {
+            (B, segment(self.server, self.outside, header), segment(self.server, self.inside, header))
+        };
+        pass(worker, port, &[sent]) == [(Verdict::Send(PortId(1 - port)), arrives)]
+    }
+}
+
+fn segment(from: (Ipv4Addr, u16), to: (Ipv4Addr, u16), (flags, seq, ack): (u8, u32, u32)) -> Vec<u8> {
+    let upper = Tcp { sport: from.1, dport: to.1, flags, seq, ack, window: 1000, ..Tcp::default() };
+    Ip4 { source: from.0, destination: to.0, ..Ip4::new(Upper::Tcp(upper)) }.frame().bytes()
+}
+
+/// A hundred ports, which one host may take all.
+fn hundred_ports(more: &str) -> String {
+    format!(
+        "set nat ports-per-host 65536\n{more}\n\
+         add-stateful in a ip-saddr 10.0.0.0/8 ip-proto udp map ip-saddr 200.0.0.1 map udp-sport 30000-30099\n\
+         add-stateful in a ip-saddr 10.0.0.0/8 ip-proto tcp map ip-saddr 200.0.0.1 map tcp-sport 30000-30099\n"
+    )
+}
+
+/// A flood that nobody answers held every port for two minutes.
+#[test]
+fn what_nobody_answered_gives_its_port_to_a_new_flow() {
+    for flow in [udp as fn(Ipv4Addr, u16, u16) -> Vec<u8>, syn] {
+        let (engine, mut worker) = engine(&hundred_ports(""));
+        // Someone has a few ports before; they are not whom it is taken from.
+        let before: Vec<_> = (6000..6010).map(|port| flow(inside(8), port, 443)).collect();
+        assert_eq!(sent(&mut worker, &before), 10);
+        let flood: Vec<_> = (2000..4000).map(|port| flow(inside(9), port, 443)).collect();
+        sent(&mut worker, &flood);
+        let others: Vec<_> = (5000..5025).map(|port| flow(inside(20), port, 443)).collect();
+        let more: Vec<_> = (5000..5025).map(|port| flow(inside(21), port, 443)).collect();
+        assert_eq!((sent(&mut worker, &others), sent(&mut worker, &more)), (25, 25));
+        for host in [8, 20, 21] {
+            let connections = connections_of(&engine, &mut worker, inside(host));
+            assert_eq!(connections, if host == 8 { 10 } else { 25 }, "of host {host}");
+        }
+        assert_eq!(dropped(&engine, DropReason::NatNoPort), 0);
+    }
+}
+
+/// RFC 4787 REQ-3: what is in use is not overloaded, nor ended for another.
+#[test]
+fn what_was_answered_keeps_its_port() {
+    let (engine, mut worker) = engine(&hundred_ports(""));
+    let mut answers = Vec::new();
+    for port in 2000..2100 {
+        let (_, frame) = pass(&mut worker, A, &[udp(inside(9), port, 443)]).remove(0);
+        let upper = Upper::Udp(Udp {
+            sport: 443,
+            dport: u16::from_be_bytes([frame[34], frame[35]]),
+            payload: vec![8; 4],
+            ..Udp::default()
+        });
+        let destination = Ipv4Addr::new(200, 0, 0, 1);
+        answers.push(Ip4 { source: SERVER, destination, ..Ip4::new(upper) }.frame().bytes());
+    }
+    let answered = |worker: &mut Worker| {
+        let passed = pass(worker, B, &answers);
+        passed.iter().all(|(verdict, _)| *verdict == Verdict::Send(PortId(0)))
+    };
+    assert!(answered(&mut worker));
+    assert_eq!(sent(&mut worker, &[udp(inside(20), 5000, 443)]), 0);
+    assert_eq!(dropped(&engine, DropReason::NatNoPort), 1);
+    assert!(answered(&mut worker), "old ones go on");
+}
+
+/// Connections in TIME-WAIT held their ports for four minutes against everybody.
+#[test]
+fn what_is_over_lends_its_port_and_still_translates_stragglers() {
+    let (engine, mut worker) = engine(&hundred_ports(""));
+    let over: Vec<Ends> = (2000..2100)
+        .map(|port| Ends::open_and_close(&mut worker, (inside(9), port), (SERVER, 443)))
+        .collect();
+    assert_eq!(over.iter().map(|ends| ends.outside.1).collect::<BTreeSet<_>>().len(), 100);
+    // Others reach another server from the same ports.
+    let new: Vec<Ends> = (2000..2050)
+        .map(|port| Ends::open_and_close(&mut worker, (inside(20), port), (SERVER, 80)))
+        .collect();
+    for ends in over.iter().chain(&new) {
+        assert!(ends.passes(&mut worker, false, (FIN | ACK, 501, 102)), "again, since its ACK was lost");
+        assert!(ends.passes(&mut worker, true, (ACK, 102, 502)));
+    }
+    assert_eq!(connections_of(&engine, &mut worker, inside(9)), 100, "none has ended");
+    // The same server would mix them up: there the old one ends.
+    for port in 3000..3100 {
+        Ends::open_and_close(&mut worker, (inside(21), port), (SERVER, 443));
+    }
+    assert_eq!(dropped(&engine, DropReason::NatNoPort), 0);
+}
+
+/// A host that closes what it opens is not at its limit for minutes after.
+#[test]
+fn what_is_over_does_not_count_against_its_host() {
+    let (engine, mut worker) = engine(&format!("set nat ports-per-host 5\n{NAT}"));
+    for port in 2000..2020 {
+        Ends::open_and_close(&mut worker, (inside(9), port), (SERVER, 443));
+    }
+    assert_eq!(dropped(&engine, DropReason::NatHostLimit), 0);
+    let open: Vec<_> = (3000..3010).map(|port| syn(inside(9), port, 443)).collect();
+    assert_eq!(sent(&mut worker, &open), 5);
+    assert_eq!(dropped(&engine, DropReason::NatHostLimit), 5);
+}
+
+/// How many connections a host has begun.
+fn connections_of(engine: &Engine, worker: &mut Worker, host: Ipv4Addr) -> usize {
+    let connections = engine.connections();
+    let count = move || {
+        let mut all = 0;
+        let mut each = |info: mmb_engine::ConnectionInfo| {
+            all += usize::from(info.arrived.src == IpAddr::V4(host));
+            true
+        };
+        connections.list(&mmb_policy::Filter::ALL, &mut each).expect("the worker answers");
+        all
+    };
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(count);
+        while !asking.is_finished() {
+            worker.process(0, &mmb_engine::NoCycles, &mut [], &mut []);
+        }
+        asking.join().expect("it does not panic")
+    })
+}

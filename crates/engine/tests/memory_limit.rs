@@ -1,0 +1,107 @@
+//! Connections where memory ends before `conn max` does: new ones are refused and counted, and those that are there go on.
+//!
+//! A test runs its program again, which limits its own address space (as `ulimit -v` does): an allocation that fails and is not expected
+//! to aborts it.
+
+mod host;
+
+use host::engine;
+use mmb_engine::{DropReason, NoCycles, Verdict, Worker};
+use mmb_packet::{LinkType, Packet, PortId};
+use mmb_testkit::{Ip4, Udp, Upper};
+use std::net::Ipv4Addr;
+use std::process::Command;
+
+/// Bytes of address space beyond what the program takes before it makes connections: records end first, or what hangs on them.
+const ROOM: [u64; 2] = [13 << 20, 20 << 20];
+
+/// Tells the program that is run again how much it has.
+const VARIABLE: &str = "MMB_TEST_ROOM";
+
+/// Packets that are tried after the first one was refused.
+const MORE: u32 = 2000;
+
+fn verdict(worker: &mut Worker, port: u16, frame: &mut [u8]) -> Verdict {
+    let len = frame.len();
+    let packet = Packet::new(frame, 0, len, PortId(port), LinkType::Ethernet).expect("a frame");
+    let mut verdicts = [Verdict::Send(PortId(u16::MAX))];
+    worker.process(1_000_000_000, &NoCycles, &mut [packet], &mut verdicts);
+    verdicts[0]
+}
+
+/// A datagram of a client by its number, or the answer to it.
+fn frame(number: u32, is_answer: bool) -> Vec<u8> {
+    let ends = [Ipv4Addr::from(0x0a00_0000 + (number >> 4)), Ipv4Addr::new(192, 0, 2, 1)];
+    let ports = [1024 + (number & 15) as u16, 53];
+    let [from, to] = if is_answer { [1, 0] } else { [0, 1] };
+    let datagram = Udp { sport: ports[from], dport: ports[to], ..Udp::default() };
+    Ip4 { source: ends[from], destination: ends[to], ..Ip4::new(Upper::Udp(datagram)) }.frame().bytes()
+}
+
+#[test]
+#[ignore = "runs in a process of its own"]
+fn connections_until_memory_ends() {
+    let (engine, mut worker) =
+        engine("set conn max 100000000\nadd-stateful in a ip-proto udp shuffle ip-id accept\nadd all drop");
+    limit_address_space();
+    let refused = Verdict::Drop(DropReason::ConnNoMemory);
+    // Both ends want what is answered at once, so that it makes no room for others.
+    let mut made = 0;
+    while verdict(&mut worker, 0, &mut frame(made, false)) != refused {
+        assert_eq!(verdict(&mut worker, 1, &mut frame(made, true)), Verdict::Send(PortId(0)));
+        made += 1;
+    }
+    assert!(made > 10_000, "{made} connections");
+    let others =
+        (made..made + MORE).filter(|other| verdict(&mut worker, 0, &mut frame(*other, false)) == refused);
+    let others = others.count();
+    let summary = engine.connections().summary();
+    assert_eq!(summary.created + others as u64, u64::from(made + MORE), "each is made or refused");
+    for number in (0..made).step_by(1000) {
+        for (port, is_answer) in [(0, false), (1, true)] {
+            let verdict = verdict(&mut worker, port, &mut frame(number, is_answer));
+            assert_eq!(verdict, Verdict::Send(PortId(1 - port)), "{number} goes on");
+        }
+    }
+    println!("{made} connections were made");
+}
+
+/// Leaves this program as much as it was told.
+fn limit_address_space() {
+    let room: u64 = std::env::var(VARIABLE).ok().and_then(|room| room.parse().ok()).expect("how much it has");
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("a line of it");
+    let taken: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+    let limit = format!("--as={}", (taken << 10) + room);
+    let limited = Command::new("prlimit").args(["--pid", &std::process::id().to_string(), &limit]).status();
+    assert!(limited.expect("util-linux is installed").success());
+}
+
+#[test]
+fn where_memory_ends_connections_are_refused_and_nothing_aborts() {
+    for room in ROOM {
+        let program = std::env::current_exe().expect("this program");
+        let output = Command::new(program)
+            .env(VARIABLE, room.to_string())
+            // Without memory there is none for telling where it panicked either.
+            .env("RUST_BACKTRACE", "0")
+            .args([
+                "--ignored",
+                "--exact",
+                "--nocapture",
+                "--test-threads",
+                "1",
+                "connections_until_memory_ends",
+            ])
+            .output()
+            .expect("it can be started");
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success(),
+            "{room} bytes: {}\n{told}\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert!(told.contains("connections were made"), "{told}");
+    }
+}

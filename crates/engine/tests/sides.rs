@@ -1,0 +1,265 @@
+//! Each direction of a connection belongs to the port that its packets came in by: who is on one side of a wire answers nobody of
+//! that side, whatever addresses it writes.
+
+mod host;
+
+use host::{policy, ports, process};
+use mmb_engine::{ConnectionInfo, Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker};
+use mmb_policy::Filter;
+use mmb_random::SeedTree;
+use mmb_testkit::{Icmp, Ip4, Tcp, Udp, Upper};
+use std::net::Ipv4Addr;
+
+const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 80);
+const OUTSIDE: Ipv4Addr = Ipv4Addr::new(200, 0, 0, 1);
+/// The ports, of the wire and of a host that routes.
+const LAN: u16 = 0;
+const WAN: u16 = 1;
+const BACKUP: u16 = 2;
+const THIRD: u16 = 3;
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
+const REFLEXIVE: &str = "add-stateful ip-saddr 10.0.0.0/24 accept\nadd all drop";
+
+struct Site {
+    engine: Engine,
+    worker: Worker,
+    now_ms: u64,
+}
+
+impl Site {
+    fn new(ports: PortTable, text: &str) -> Site {
+        let (mut engine, mut workers) = Engine::new(ports, 1, &SeedTree::repeatable(1));
+        engine.publish(&policy(text)).expect("it can be put in force");
+        Site { engine, worker: workers.remove(0), now_ms: 1000 }
+    }
+
+    fn wire(text: &str) -> Site {
+        Site::new(ports(), text)
+    }
+
+    /// Interfaces of a host that routes.
+    fn routed(text: &str) -> Site {
+        let port = |name: &&str| PortSpec { name: (*name).to_owned(), mtu: None, forward: Forward::Routed };
+        let names = ["lan", "wan", "backup", "third"];
+        let enabled = names.map(|name| format!("enable {name}\n")).concat();
+        Site::new(PortTable(names.iter().map(port).collect()), &format!("{enabled}{text}"))
+    }
+
+    fn pass(&mut self, port: u16, frame: &[u8]) -> (Verdict, Vec<u8>) {
+        self.now_ms += 1;
+        let now_ns = self.now_ms * 1_000_000;
+        let worker = &mut self.worker;
+        process(port, &[frame.to_vec()], |packets, verdicts| {
+            worker.process(now_ns, &NoCycles, packets, verdicts);
+        })
+        .remove(0)
+    }
+
+    fn passes(&mut self, port: u16, frame: &[u8]) -> bool {
+        matches!(self.pass(port, frame).0, Verdict::Send(_))
+    }
+
+    fn list(&mut self) -> Vec<ConnectionInfo> {
+        let connections = self.engine.connections();
+        let (worker, now_ns) = (&mut self.worker, self.now_ms * 1_000_000);
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(move || {
+                let mut all = Vec::new();
+                let asked = connections.list(&Filter::ALL, &mut |info| {
+                    all.push(info);
+                    true
+                });
+                asked.map(|()| all)
+            });
+            while !asking.is_finished() {
+                worker.process(now_ns, &NoCycles, &mut [], &mut []);
+            }
+            asking.join().expect("it does not panic").expect("the worker answers")
+        })
+    }
+
+    fn states(&mut self) -> Vec<&'static str> {
+        let mut states: Vec<_> = self.list().iter().map(|info| info.state).collect();
+        states.sort_unstable();
+        states
+    }
+}
+
+fn ip4(source: Ipv4Addr, destination: Ipv4Addr, upper: Upper) -> Vec<u8> {
+    Ip4 { source, destination, ..Ip4::new(upper) }.frame().bytes()
+}
+
+fn udp(source: (Ipv4Addr, u16), destination: (Ipv4Addr, u16)) -> Vec<u8> {
+    let upper = Udp { sport: source.1, dport: destination.1, payload: b"hello".to_vec(), ..Udp::default() };
+    ip4(source.0, destination.0, Upper::Udp(upper))
+}
+
+/// SYN, SYN-ACK and ACK between the inside host and the server.
+fn handshake() -> [Vec<u8>; 3] {
+    let [client, server] = [(INSIDE, 5000), (SERVER, 80)];
+    let segment = |from: (Ipv4Addr, u16), to: (Ipv4Addr, u16), flags, seq, ack| {
+        let upper = Tcp { sport: from.1, dport: to.1, flags, seq, ack, ..Tcp::default() };
+        ip4(from.0, to.0, Upper::Tcp(upper))
+    };
+    [
+        segment(client, server, SYN, 100, 0),
+        segment(server, client, SYN | ACK, 200, 101),
+        segment(client, server, ACK, 101, 201),
+    ]
+}
+
+const QUERY: ((Ipv4Addr, u16), (Ipv4Addr, u16)) = ((INSIDE, 5000), (SERVER, 53));
+
+fn query() -> Vec<u8> {
+    udp(QUERY.0, QUERY.1)
+}
+
+fn response() -> Vec<u8> {
+    udp(QUERY.1, QUERY.0)
+}
+
+#[test]
+fn an_inside_host_does_not_answer_itself_in_tcp() {
+    for mut site in [Site::wire(REFLEXIVE), Site::routed(REFLEXIVE)] {
+        let [syn, answer, ack] = handshake();
+        assert!(site.passes(LAN, &syn));
+        assert!(!site.passes(LAN, &answer), "it is not the reply");
+        site.passes(LAN, &ack);
+        assert!(site.states().iter().all(|state| *state != "established"), "{:?}", site.states());
+        assert_eq!(site.list()[0].packets[1], 0);
+        // The server itself is answered to as ever.
+        assert!(site.passes(WAN, &answer) && site.passes(LAN, &ack));
+        assert_eq!(site.states(), ["established"]);
+    }
+}
+
+#[test]
+fn an_inside_host_does_not_answer_itself_in_udp_or_icmp() {
+    let echo = |from, to, icmp_type| {
+        ip4(from, to, Upper::Icmp(Icmp { icmp_type, rest: [0, 7, 0, 1], ..Icmp::default() }))
+    };
+    for mut site in [Site::wire(REFLEXIVE), Site::routed(REFLEXIVE)] {
+        let pairs = [(query(), response()), (echo(INSIDE, SERVER, 8), echo(SERVER, INSIDE, 0))];
+        for (ask, answer) in pairs {
+            assert!(site.passes(LAN, &ask) && !site.passes(LAN, &answer));
+            assert!(site.states().contains(&"unreplied"), "{:?}", site.states());
+            assert!(site.passes(WAN, &answer));
+        }
+        assert_eq!(site.states(), ["replied", "replied"]);
+    }
+}
+
+#[test]
+fn what_an_end_sends_does_not_come_in_where_the_other_one_is() {
+    for mut site in [Site::wire(REFLEXIVE), Site::routed(REFLEXIVE)] {
+        assert!(site.passes(LAN, &query()) && site.passes(WAN, &response()));
+        // Behind the other port, somebody writes the inside host's address.
+        site.pass(WAN, &query());
+        let counted: Vec<[u64; 2]> = site.list().iter().map(|info| info.packets).collect();
+        assert!(counted.contains(&[1, 1]) && !counted.contains(&[2, 1]), "{counted:?}");
+    }
+}
+
+#[test]
+fn a_packet_from_the_wrong_side_of_a_wire_may_begin_a_connection_of_its_own() {
+    let mut site = Site::wire("add-stateful ip-proto udp accept\nadd all drop");
+    assert!(site.passes(LAN, &query()) && site.passes(LAN, &response()));
+    assert_eq!(site.states(), ["unreplied", "unreplied"]);
+    assert!(site.passes(WAN, &response()), "the first one is answered");
+    assert_eq!(site.states(), ["replied", "unreplied"]);
+}
+
+#[test]
+fn fragments_and_errors_from_the_wrong_side_are_of_no_connection() {
+    let piece = |from: (Ipv4Addr, u16), to: (Ipv4Addr, u16), first: bool| {
+        let datagram = [&from.1.to_be_bytes()[..], &to.1.to_be_bytes(), &[0, 24, 0, 0], &[7; 16]].concat();
+        let bytes = if first { &datagram[..16] } else { &datagram[16..] };
+        let (frag_offset, flags) = if first { (0, 1) } else { (2, 0) };
+        let upper = Upper::Raw(17, bytes.to_vec());
+        let ip = Ip4 { source: from.0, destination: to.0, id: 9, frag_offset, flags, ..Ip4::new(upper) };
+        ip.frame().bytes()
+    };
+    let error = {
+        let quoted = query()[14..].to_vec();
+        ip4(
+            SERVER,
+            INSIDE,
+            Upper::Icmp(Icmp { icmp_type: 3, rest: [0; 4], payload: quoted, ..Icmp::default() }),
+        )
+    };
+    for mut site in [Site::wire(REFLEXIVE), Site::routed(REFLEXIVE)] {
+        assert!(site.passes(LAN, &query()));
+        assert!(!site.passes(LAN, &error));
+        assert!(site.passes(WAN, &error));
+        let [first, later] = [true, false].map(|first| piece(QUERY.1, QUERY.0, first));
+        assert!(!site.passes(LAN, &first) && !site.passes(LAN, &later));
+        assert_eq!(site.states(), ["unreplied"]);
+    }
+    let mut site = Site::wire(REFLEXIVE);
+    assert!(site.passes(LAN, &query()));
+    let [first, later] = [true, false].map(|first| piece(QUERY.1, QUERY.0, first));
+    assert!(site.passes(WAN, &first) && site.passes(WAN, &later));
+    assert_eq!(site.list()[0].packets, [1, 2]);
+}
+
+#[test]
+fn a_translated_reply_comes_in_by_the_other_port() {
+    let nat = "add-stateful in a ip-saddr 10.0.0.0/24 ip-proto udp map ip-saddr 200.0.0.1";
+    let mut site = Site::wire(nat);
+    let (_, sent) = site.pass(LAN, &query());
+    assert_eq!(sent[26..30], OUTSIDE.octets());
+    let reply = udp(QUERY.1, (OUTSIDE, 5000));
+    site.pass(LAN, &reply);
+    let of_query = |info: &&ConnectionInfo| info.arrived.src == INSIDE;
+    assert_eq!(site.list().iter().find(of_query).expect("it is there").packets, [1, 0]);
+    assert_eq!(site.pass(WAN, &reply).1, response());
+    assert_eq!(site.list().iter().find(of_query).expect("it is there").packets, [1, 1]);
+}
+
+#[test]
+fn a_host_that_routes_lets_each_direction_move_once() {
+    let mut site = Site::routed(REFLEXIVE);
+    let [syn, answer, ack] = handshake();
+    assert!(site.passes(LAN, &syn) && site.passes(WAN, &answer) && site.passes(LAN, &ack));
+    assert!(site.passes(BACKUP, &answer), "routes changed");
+    assert!(site.passes(WAN, &answer), "and changed back");
+    assert!(!site.passes(THIRD, &answer), "a third port");
+    assert!(!site.passes(LAN, &answer), "never the port of the other end");
+    assert!(!site.passes(BACKUP, &ack));
+    assert!(site.passes(THIRD, &ack), "the other direction moves by itself");
+    assert!(!site.passes(THIRD, &answer));
+}
+
+#[test]
+fn what_is_not_believed_moves_nothing() {
+    let mut site = Site::routed(REFLEXIVE);
+    let [syn, answer, ack] = handshake();
+    assert!(site.passes(LAN, &syn) && site.passes(WAN, &answer) && site.passes(LAN, &ack));
+    let upper = Tcp { sport: 80, dport: 5000, flags: ACK, seq: 0x7000_0000, ack: 101, ..Tcp::default() };
+    site.pass(THIRD, &ip4(SERVER, INSIDE, Upper::Tcp(upper)));
+    assert!(site.passes(BACKUP, &answer), "the room for a move is there still");
+}
+
+#[test]
+fn sides_do_not_count_where_the_policy_says_so() {
+    let policy = format!("set conn same-port on\n{REFLEXIVE}");
+    for mut site in [Site::wire(&policy), Site::routed(&policy)] {
+        assert!(site.passes(LAN, &query()) && site.passes(LAN, &response()));
+        assert_eq!(site.states(), ["replied"]);
+        let [syn, answer, ack] = handshake();
+        assert!(site.passes(LAN, &syn) && site.passes(LAN, &answer) && site.passes(LAN, &ack));
+    }
+}
+
+#[test]
+fn hosts_behind_one_port_of_a_router_answer_each_other_by_their_outside_addresses() {
+    let mut site = Site::routed("add-stateful in lan ip-proto udp map ip-saddr 200.0.0.1");
+    let other = (Ipv4Addr::new(10, 0, 0, 2), 6000);
+    site.pass(LAN, &query());
+    let (_, turned) = site.pass(LAN, &udp(other, (OUTSIDE, 5000)));
+    assert_eq!(turned[30..34], INSIDE.octets());
+    let (_, answered) = site.pass(LAN, &udp((INSIDE, 5000), (OUTSIDE, 6000)));
+    assert_eq!((&answered[26..30], &answered[30..34]), (&OUTSIDE.octets()[..], &other.0.octets()[..]));
+}

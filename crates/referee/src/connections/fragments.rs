@@ -1,0 +1,51 @@
+//! Pieces of datagrams in any order, of any length, at any worker.
+
+use super::packets;
+use super::{Play, Script, WAITS_MS, ensure};
+use mmb_engine::Verdict;
+
+/// Bytes of a piece in a script, and the most pieces.
+const STEP: usize = 8;
+const STEPS: usize = 48;
+
+/// Takes an engine through pieces of a few datagrams, and holds connections against what must be true whatever came. The first byte says
+/// how many workers there are and which policy is in force, four more what the datagrams are; then each piece has `STEP` bytes.
+///
+/// # Errors
+/// What does not hold, and the steps up to there.
+pub fn fragments(script: &[u8]) -> Result<(), String> {
+    let Some((first, steps)) = script.split_first() else { return Ok(()) };
+    let mut play = Play::new(*first)?;
+    let (seeds, steps) = steps.split_at_checked(4).unwrap_or((steps, &[]));
+    let datagrams: Vec<_> = seeds
+        .iter()
+        .map(|seed| play.packet(&mut Script([*seed, seed.rotate_left(3), !seed, 0x7d].iter().cycle())))
+        .collect();
+    for step in steps.chunks(STEP).take(STEPS) {
+        let mut bytes = Script(step.iter().cycle());
+        let Some((port, whole)) = datagrams.get(bytes.byte() % datagrams.len().max(1)) else { break };
+        let done = if bytes.byte() % 16 == 15 {
+            play.wait(bytes.one_of(&WAITS_MS[..4]))
+        } else {
+            let (id, place, len, how) = (bytes.byte() % 2, bytes.byte() % 12, bytes.byte() % 8, bytes.byte());
+            let piece = packets::fragment(whole, id as u16, place as u16, len, how & 1 == 0);
+            let port = if how & 6 == 6 { 1 - port } else { *port };
+            match packets::Seen::read(piece.get(packets::LINK..).unwrap_or_default()) {
+                Some(_) => play.alone(bytes.byte(), (port, piece)),
+                None => play.refused(bytes.byte(), port, piece),
+            }
+        };
+        done.map_err(|what| format!("{what}\n--- steps\n{}", play.story.join("\n")))?;
+    }
+    Ok(())
+}
+
+impl Play {
+    /// A piece in which nobody can read to whom it belongs does not pass.
+    fn refused(&mut self, worker: usize, port: u16, piece: Vec<u8>) -> Result<(), String> {
+        let worker = worker % self.house.workers();
+        let passed = self.house.pass(worker, &[(port, piece)]).pop();
+        ensure!(matches!(passed, Some((Verdict::Drop(_), _))), "{passed:?} of an empty piece");
+        self.look()
+    }
+}

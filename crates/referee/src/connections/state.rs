@@ -1,0 +1,55 @@
+//! Files of connections, as they were saved and as somebody made them.
+
+use super::house::House;
+use super::{Play, ensure, model};
+use std::collections::HashSet;
+
+/// Has an engine load a file. The first byte says how many workers there are and which policy is in force. If the second one is even, the
+/// file is one that was saved with live connections, changed by what follows: a place in two bytes, and what is turned over there. Else
+/// what follows is the file.
+///
+/// # Errors
+/// What does not hold.
+pub fn state(script: &[u8]) -> Result<(), String> {
+    let [first, kind, script @ ..] = script else { return Ok(()) };
+    let mut play = Play::new(*first)?;
+    let file = if kind & 1 == 0 {
+        play.converse()?;
+        let mut file = play.saved()?;
+        for change in script.as_chunks::<3>().0 {
+            let at = usize::from(u16::from_be_bytes([change[0], change[1]]));
+            let len = file.len().max(1);
+            file.iter_mut().skip(at % len).take(1).for_each(|byte| *byte ^= change[2]);
+        }
+        let keeps = if kind & 2 == 0 { file.len() } else { usize::from(*kind) % (file.len() + 1) };
+        file.truncate(keeps);
+        file
+    } else {
+        script.to_vec()
+    };
+    let mut house = House::new(play.house.workers(), 1000, &play.rules)?;
+    let loaded = house.ask(|connections| connections.load(&mut &file[..]));
+    // What came before an error stays.
+    let list = house.list()?;
+    ensure!(loaded.is_err() || loaded >= Ok(list.len() as u64), "{loaded:?}, and {} there", list.len());
+    let names: HashSet<_> = list.iter().map(|info| (info.worker, model::name(info))).collect();
+    ensure!(names.len() == list.len(), "two connections begin alike: {list:?}");
+    // The table goes on, and what it saves loads.
+    (play.house, play.list) = (house, list);
+    let saved = play.saved()?;
+    let mut again = House::new(play.house.workers(), 1000, &play.rules)?;
+    again.ask(|connections| connections.load(&mut &saved[..]))?;
+    play.house.wait(86_400_000);
+    play.house.turn_over();
+    let list = play.house.list()?;
+    model::adds_up(&play.house, &list)
+}
+
+impl Play {
+    /// A file of the connections that there are.
+    fn saved(&mut self) -> Result<Vec<u8>, String> {
+        let mut file = Vec::new();
+        self.house.ask(|connections| connections.save(&mut file)).map_err(|error| error.to_string())?;
+        Ok(file)
+    }
+}

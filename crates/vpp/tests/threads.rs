@@ -1,0 +1,23 @@
+//! VPP's workers own connections under their own numbers; its main thread does only where it is alone.
+
+#[path = "../src/threads.rs"]
+mod threads;
+
+use threads::Threads;
+
+#[test]
+fn the_main_thread_owns_connections_only_where_it_is_alone() {
+    let alone = Threads::new(1);
+    assert_eq!((alone.owning(), alone.others(), alone.worker(0), alone.thread(0)), (1, 0, 0, 0));
+    for workers in 1..4u16 {
+        let threads = Threads::new(usize::from(workers) + 1);
+        assert_eq!((threads.owning(), threads.others()), (usize::from(workers), 1));
+        assert_eq!(threads.worker(0), threads.owning(), "behind those that own");
+        for worker in 0..workers {
+            assert_eq!(threads.worker(worker + 1), usize::from(worker), "VPP's number of its worker");
+        }
+        for thread in 0..=workers {
+            assert_eq!(threads.thread(threads.worker(thread) as u16), thread);
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! See `mmb_referee::fuzz::fragments`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mmb_referee::fuzz::fragments(data));

@@ -1,0 +1,99 @@
+"""Users of the control socket: none keeps root out of it, whatever it does there."""
+
+import contextlib
+import os
+import socket
+
+import pytest
+
+from lab.process import wait_until
+
+from .test_control import connect
+
+# Numbers that no user of a test machine has. What they may open is up to the test.
+STRANGERS = range(64_100, 64_108)
+
+# More than the daemon has places.
+CROWD = 300
+
+
+@pytest.fixture
+def open_to_all(mmb):
+    """The socket, which everybody may open."""
+    before = os.stat(mmb.socket).st_mode
+    folder = os.stat(mmb.socket.parent).st_mode
+    os.chmod(mmb.socket, 0o666)
+    os.chmod(mmb.socket.parent, 0o755)
+    yield mmb
+    os.chmod(mmb.socket, before)
+    os.chmod(mmb.socket.parent, folder)
+
+
+@contextlib.contextmanager
+def as_user(number, folder):
+    """Does what follows as another user, in a folder that it could not reach by its path."""
+    here = os.getcwd()
+    os.chdir(folder)
+    os.seteuid(number)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.chdir(here)
+
+
+def crowd(mmb, user, size):
+    """So many clients of a user, each in the middle of a request."""
+    clients = []
+    with as_user(user, mmb.socket.parent):
+        for _ in range(size):
+            client = socket.socket(socket.AF_UNIX)
+            client.settimeout(10)
+            client.connect(mmb.socket.name)
+            with contextlib.suppress(OSError):
+                client.sendall(b"{")
+            clients.append(client)
+    return clients
+
+
+def told(clients, message):
+    """Whether the last of the clients that found no place was told so."""
+    client = clients[-1]
+    client.setblocking(False)
+    try:
+        return message in client.recv(4096).decode()
+    except BlockingIOError:
+        return False
+
+
+def test_users_who_take_every_place_do_not_keep_root_out(open_to_all):
+    mmb = open_to_all
+    clients = []
+    try:
+        for user in STRANGERS:
+            clients += crowd(mmb, user, CROWD // len(STRANGERS) + 1)
+        wait_until(lambda: told(clients, "clients are connected and busy"), "it is full")
+        assert mmb.ask("show version")
+        assert mmb.ask("list") == {"rules": []}
+    finally:
+        for client in clients:
+            client.close()
+
+
+def test_one_user_who_takes_all_that_it_can_does_not_keep_another_out(open_to_all):
+    mmb = open_to_all
+    clients = crowd(mmb, STRANGERS[0], CROWD)
+    try:
+        wait_until(lambda: told(clients, "clients of this user"), "it has enough")
+        (other,) = crowd(mmb, STRANGERS[1], 1)
+        other.sendall(b'"v":1,"do":"run","commands":["show version"]}\n')
+        assert b'"version"' in other.recv(4096)
+        other.close()
+    finally:
+        for client in clients:
+            client.close()
+
+
+def test_a_stranger_may_not_open_the_socket(mmb):
+    with as_user(STRANGERS[0], "/"), pytest.raises(PermissionError):
+        connect(mmb)

@@ -1,0 +1,71 @@
+"""Replies come in by the other port of a wire, and with the tags of their connection: who is on one side answers nobody there."""
+
+import pytest
+from captures import replay_wire
+from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.layers.l2 import Dot1AD, Dot1Q, Ether
+
+LAN, WAN = "10.0.0.1", "192.0.2.80"
+REFLEXIVE = ["add-stateful ip-saddr 10.0.0.0/24 accept", "add all drop"]
+
+
+def frame(source, destination, transport, *tags):
+    packet = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
+    for tag in tags:
+        packet /= tag
+    return bytes(packet / IP(src=source, dst=destination) / transport)
+
+
+def conversation(proto, *tags):
+    """What one end says, and what the other one answers to it."""
+    if proto == "tcp":
+        segment = lambda ports, flags, seq, ack: TCP(sport=ports[0], dport=ports[1], flags=flags, seq=seq, ack=ack)
+        asks = [segment((5000, 80), "S", 100, 0), segment((5000, 80), "A", 101, 201)]
+        answer = segment((80, 5000), "SA", 200, 101)
+    elif proto == "udp":
+        asks, answer = [UDP(sport=5000, dport=53) / b"ask"], UDP(sport=53, dport=5000) / b"answer"
+    else:
+        asks, answer = [ICMP(type=8, id=7, seq=1) / b"ask"], ICMP(type=0, id=7, seq=1) / b"ask"
+    return [frame(LAN, WAN, ask, *tags) for ask in asks], frame(WAN, LAN, answer, *tags)
+
+
+def passed(mmb, tmp_path, policy, lan, wan):
+    """The packets, by number, that left."""
+    out, _ = replay_wire(mmb, tmp_path, policy, lan, wan)
+    return sorted(out["lan"]) + sorted(out["wan"])
+
+
+@pytest.mark.parametrize("proto", ["tcp", "udp", "icmp"])
+def test_an_inside_host_does_not_answer_itself(mmb, tmp_path, proto):
+    asks, answer = conversation(proto)
+    alone = [(0, asks[0]), (1, answer), *((2 + at, ask) for at, ask in enumerate(asks[1:]))]
+    assert 1 not in passed(mmb, tmp_path, REFLEXIVE, alone, []), "the answer is dropped"
+    assert 1 in passed(mmb, tmp_path, REFLEXIVE, [(0, asks[0])], [(1, answer)])
+
+
+@pytest.mark.parametrize("tags", [[Dot1Q(vlan=10)], [Dot1AD(vlan=10), Dot1Q(vlan=20)]], ids=["one tag", "two"])
+@pytest.mark.parametrize("others", [[], [Dot1Q(vlan=11)], [Dot1AD(vlan=10), Dot1Q(vlan=21)]])
+@pytest.mark.parametrize("zone", ["vlan", "wire"])
+def test_a_reply_has_the_tags_of_its_connection(mmb, tmp_path, tags, others, zone):
+    policy = [f"set conn zone {zone}", *REFLEXIVE]
+    (ask,), answer = conversation("udp", *tags)
+    _, stray = conversation("udp", *others)
+    assert 1 in passed(mmb, tmp_path, policy, [(0, ask)], [(1, answer)])
+    assert (1 in passed(mmb, tmp_path, policy, [(0, ask)], [(1, stray)])) == (zone == "wire")
+
+
+def test_vlans_share_inside_addresses_and_outside_ends(mmb, tmp_path):
+    """Two customers with the same inside addresses: each one's replies come back to it."""
+    policy = ["add-stateful in lan ip-saddr 10.0.0.0/24 map ip-saddr 200.0.0.1"]
+    asks = [(vlan, frame(LAN, WAN, UDP(sport=5000, dport=53), Dot1Q(vlan=vlan))) for vlan in (10, 20)]
+    answers = [
+        (100 + vlan, frame(WAN, "200.0.0.1", UDP(sport=53, dport=5000), Dot1Q(vlan=vlan))) for vlan in (10, 20)
+    ]
+    out, _ = replay_wire(mmb, tmp_path, policy, asks, answers)
+    for vlan in (10, 20):
+        sent, back = Ether(out["wan"][vlan]), Ether(out["lan"][100 + vlan])
+        assert (sent[IP].src, sent[UDP].sport, sent[Dot1Q].vlan) == ("200.0.0.1", 5000, vlan)
+        assert (back[IP].dst, back[UDP].dport, back[Dot1Q].vlan) == (LAN, 5000, vlan)
+    out, _ = replay_wire(mmb, tmp_path, policy, asks[:1], answers)
+    assert Ether(out["lan"][110])[IP].dst == LAN
+    assert out["lan"][120] == answers[1][1], "nobody of this VLAN has asked"

@@ -1,0 +1,77 @@
+"""VPP with a worker beside its main thread, which packets of the client come in by: the worker has the connections, and what changes
+meanwhile about an interface's features does not touch the packets that wait for it."""
+
+import os
+
+import pytest
+
+from lab.process import wait_until
+from lab.vpp import Node, runtime
+
+from .site import CLIENT, LAN, SERVER, WAN, Site
+
+CORES = sorted(os.sched_getaffinity(0))
+# What comes and goes while packets wait: said once before, and to switch it on and off.
+FEATURES = {
+    "acl": (
+        ["set acl-plugin acl permit src 192.0.2.1/32, permit"],
+        f"set acl-plugin interface {LAN} input acl 0",
+        f"set acl-plugin interface {LAN} input acl 0 del",
+    ),
+    "nat44": (["nat44 plugin enable sessions 1024"], f"set interface nat44 in {LAN}", f"set interface nat44 in {LAN} del"),
+    "mmb": ([], f"mmb disable {LAN}", f"mmb enable {LAN}"),
+}
+ROUNDS = 100
+
+pytestmark = pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")
+
+
+@pytest.fixture
+def site(tmp_path):
+    with Site(tmp_path / "site", offloads=False, host_interface="cksum-gso-disable", cores=CORES[:2]) as made:
+        made.vpp.apply("add-stateful all accept")
+        # VPP drops what it has to ask for a neighbour for.
+        made.client.run("ping", "-c", "5", SERVER)
+        yield made
+        assert made.vpp.running()
+
+
+def place(vpp, lan):
+    vpp.tell(f"set interface rx-placement {LAN} queue 0 {lan}", f"set interface rx-placement {WAN} queue 0 worker 0")
+
+
+def handed(vpp):
+    return runtime(vpp.ask("show runtime")).get("ip4-mmb-handed", Node(0, 0.0)).packets
+
+
+@pytest.mark.parametrize("thread", ["main", "worker 0"])
+def test_the_worker_has_every_connection(site, thread):
+    vpp = site.vpp
+    place(vpp, thread)
+    vpp.client("conn kill all")
+    vpp.tell("clear runtime")
+    for number in range(20):
+        site.client.run("ping", "-c", "1", "-e", str(number + 1), SERVER)
+    connections = vpp.json("show connections verbose")["connections"]
+    assert [one["worker"] for one in connections if one["sent"]["src"] == CLIENT] == [0] * 20
+    # Requests are handed over where the main thread gets them, answers never.
+    assert handed(vpp) == (20 if thread == "main" else 0)
+    assert "handover-full" not in vpp.drops()
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_packets_wait_for_the_worker_while_a_feature_comes_and_goes(site, feature):
+    prepare, on, off = FEATURES[feature]
+    vpp = site.vpp
+    place(vpp, "main")
+    for command in prepare:
+        vpp.ask(command)
+    with site.client.start(["ping", "-f", "-w", "300", SERVER], site.folder / "flood.log") as flood:
+        wait_until(lambda: handed(vpp) > 100, "packets are handed over")
+        before = handed(vpp)
+        for _ in range(ROUNDS):
+            vpp.ask(on)
+            vpp.ask(off)
+            assert vpp.running()
+        assert handed(vpp) > before and flood.running()
+    assert {reason for _, reason in vpp.errors()} & {"internal-error"} == set()
