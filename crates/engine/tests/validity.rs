@@ -426,6 +426,22 @@ fn states_within_a_vector_follow_its_packets() {
 
 /// On Linux the entry of an unanswered SYN keeps the decision that made it.
 #[test]
+fn what_is_not_believed_counts_for_its_connection_only_if_it_passes() {
+    let by_rule = "add-stateful all accept\nadd prio 10 ct invalid drop";
+    let by_setting = "add-stateful all accept\nset conn invalid drop";
+    for (text, passes) in [(by_rule, false), (by_setting, false), ("add-stateful all accept", true)] {
+        let mut middlebox = Middlebox::new(text);
+        middlebox.open();
+        // The second one goes the way that was decided on.
+        for n in 1..3 {
+            assert_eq!(middlebox.passes(A, &segment(true, 0, 101, 501)), passes, "{text}");
+            assert_eq!(middlebox.list()[0].packets, [2 + if passes { n } else { 0 }, 1], "{text}");
+            assert_eq!(middlebox.invalid().iter().map(|(_, count)| count).sum::<u64>(), n, "{text}");
+        }
+    }
+}
+
+#[test]
 fn a_repeated_syn_is_decided_on_anew_when_the_rules_changed() {
     let map = |to: &str| format!("add-stateful in a map ip-saddr {to}");
     let source = |frame: &[u8]| [frame[26], frame[27], frame[28], frame[29]];

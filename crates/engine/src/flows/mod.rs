@@ -260,7 +260,7 @@ impl Flows {
     /// Notes that a packet of a connection passes.
     ///
     /// # Errors
-    /// The packet is not believed. It changed nothing, and does not pass under `set conn invalid drop`.
+    /// The packet is not believed. It changed nothing and is counted by kind only: see [`Flows::pass_invalid`].
     #[inline]
     pub(crate) fn touch(
         &mut self,
@@ -275,9 +275,6 @@ impl Flows {
         match self.table.touch_if_sound(id, direction, now, segment.as_ref(), is_sound) {
             Judged::Invalid(kind) => {
                 self.keeper.cells.count_invalid(kind);
-                if !self.drops_invalid {
-                    self.table.count_invalid(id, direction, packet.len());
-                }
                 Err(kind)
             }
             Judged::Moves(_) | Judged::Stays => {
@@ -286,6 +283,11 @@ impl Flows {
             }
             Judged::Reopens => Ok(()),
         }
+    }
+
+    /// A packet that its connection does not believe passes all the same.
+    pub(crate) fn pass_invalid(&mut self, (id, direction): (ConnId, Direction), packet: &Packet<'_>) {
+        self.table.count_invalid(id, direction, packet.len());
     }
 
     /// A fragment without a transport header passes. One of TCP is only counted: it has no number by which to believe it.

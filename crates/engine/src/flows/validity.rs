@@ -90,14 +90,23 @@ impl Flows {
         }
     }
 
-    /// Whether a connection does not believe a packet.
-    pub(crate) fn disbelieves(
+    /// Whether a connection believes a packet that does not pass for other reasons.
+    ///
+    /// # Errors
+    /// It does not, which is counted.
+    pub(crate) fn believe(
         &self,
         member: (ConnId, Direction),
         packet: &Packet<'_>,
         layout: &Layout,
-    ) -> bool {
-        matches!(self.judge_member(member, packet, layout), Judged::Invalid(_))
+    ) -> Result<(), Invalid> {
+        match self.judge_member(member, packet, layout) {
+            Judged::Invalid(kind) => {
+                self.count_invalid(kind);
+                Err(kind)
+            }
+            Judged::Stays | Judged::Moves(_) | Judged::Reopens => Ok(()),
+        }
     }
 
     /// Whether a connection's packets that go on are all alike to rules: both ends were seen, and it is not over.

@@ -52,7 +52,7 @@ impl Pipeline {
         if self.flows.is_refused(at, packet, &self.work.layouts[at]) {
             return Err(Verdict::Drop(DropReason::FragmentRefused));
         }
-        let early = self.flows.drops_invalid() || snapshot.ct_rules > 0;
+        let early = self.is_judged_early(snapshot);
         let Judgement { mut standing, mut ends, invalid } =
             self.flows.judge(at, packet, &self.work.layouts[at], early);
         match standing {
@@ -114,6 +114,9 @@ impl Pipeline {
             self.flows.plans.set((id, direction), packet.port, (&self.due, candidates), drops, edits);
         }
         if drops {
+            if let Some(kind) = invalid {
+                self.flows.count_invalid(kind);
+            }
             if let Some(id) = repeated {
                 self.flows.end(id, CloseReason::Evicted);
             }
@@ -137,6 +140,12 @@ impl Pipeline {
         }
         self.rewrite_due(snapshot, at);
         Ok(())
+    }
+
+    /// Whether it matters before the rules that a connection does not believe a packet.
+    #[inline]
+    fn is_judged_early(&self, snapshot: &Snapshot) -> bool {
+        self.flows.drops_invalid() || snapshot.ct_rules > 0
     }
 
     /// Whether the first packet of a connection would make it by other stateful rules now than when it was made.
@@ -204,6 +213,7 @@ impl Pipeline {
         verdicts: &mut [Verdict],
     ) -> bool {
         let Some(decision) = self.flows.planned(at).cloned() else { return false };
+        let early = self.is_judged_early(snapshot);
         let Standing::Member(id, direction) = self.flows.known(at) else { return false };
         if !self.flows.is_plan_current(at, (id, direction)) {
             // Its connection ended behind a packet of this vector, and nobody classified this one: it is a straggler.
@@ -211,18 +221,22 @@ impl Pipeline {
             return true;
         }
         let (drops, edits) = (decision.drops, decision.edits);
-        let believed =
-            if drops { Ok(()) } else { self.flows.touch(id, direction, packet, &self.work.layouts[at]) };
-        if believed.is_err() && self.flows.drops_invalid() {
-            verdicts[at] = Verdict::Drop(DropReason::ConnInvalid);
-            return true;
-        }
-        if snapshot.ct_rules > 0
-            && (believed.is_err()
-                || drops && self.flows.disbelieves((id, direction), packet, &self.work.layouts[at]))
-        {
-            self.decide_invalid(snapshot, at, (id, direction), packet, &decision, verdicts);
-            return true;
+        let layout = &self.work.layouts[at];
+        let believed = match drops {
+            false => self.flows.touch(id, direction, packet, layout),
+            true if early => self.flows.believe((id, direction), packet, layout),
+            true => Ok(()),
+        };
+        if believed.is_err() {
+            if self.flows.drops_invalid() {
+                verdicts[at] = Verdict::Drop(DropReason::ConnInvalid);
+                return true;
+            }
+            if snapshot.ct_rules > 0 {
+                self.decide_invalid(snapshot, at, (id, direction), packet, &decision, verdicts);
+                return true;
+            }
+            self.flows.pass_invalid((id, direction), packet);
         }
         let cells = &snapshot.cells[self.worker];
         let count = Count { packets: 1, bytes: packet.len() as u64 };
@@ -262,9 +276,7 @@ impl Pipeline {
             verdicts[at] = Verdict::Drop(DropReason::Rule);
             return;
         }
-        if decision.drops {
-            let _ = self.flows.touch(id, direction, packet, &self.work.layouts[at]);
-        }
+        self.flows.pass_invalid((id, direction), packet);
         self.follow(at, (id, direction), None, packet, verdicts);
         self.rewrite_due(snapshot, at);
     }
@@ -322,8 +334,10 @@ impl Pipeline {
             | Standing::Refused(_)
             | Standing::Held(_) => return Ok(()),
             Standing::Member(id, direction) => {
-                // What is invalid and does not pass was dropped before.
-                let _ = flows.touch(id, direction, packet, layout);
+                if flows.touch(id, direction, packet, layout).is_err() {
+                    // What is invalid and does not pass was dropped before.
+                    flows.pass_invalid((id, direction), packet);
+                }
                 (id, direction)
             }
             Standing::Fragment(id, direction) => {
