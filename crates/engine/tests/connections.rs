@@ -3,8 +3,8 @@
 
 mod host;
 
-use host::{engine, pass_among, policy};
-use mmb_engine::{ConnectionInfo, DropReason, Engine, NoCycles, Verdict, Worker};
+use host::{Middlebox, engine, pass_among, policy};
+use mmb_engine::{DropReason, NoCycles, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::{Filter, RuleId};
 use mmb_random::SeedTree;
@@ -20,74 +20,6 @@ const B: u16 = 1;
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
 const RST: u8 = 0x04;
-
-/// A worker with a clock.
-struct Middlebox {
-    engine: Engine,
-    worker: Worker,
-    now_ms: u64,
-}
-
-impl Middlebox {
-    fn new(text: &str) -> Middlebox {
-        let (engine, worker) = engine(text);
-        Middlebox { engine, worker, now_ms: 1000 }
-    }
-
-    fn pass(&mut self, port: u16, frame: &[u8]) -> (Verdict, Vec<u8>) {
-        let mut buffer = [&[0; 64][..], frame].concat();
-        let packet = Packet::new(&mut buffer, 64, frame.len(), PortId(port), LinkType::Ethernet);
-        let mut packets = [packet.expect("it fits")];
-        let mut verdicts = [Verdict::Send(PortId(u16::MAX))];
-        self.worker.process(self.now_ms * 1_000_000, &NoCycles, &mut packets, &mut verdicts);
-        (verdicts[0], packets[0].bytes().to_vec())
-    }
-
-    /// The frame that leaves by the other port.
-    fn through(&mut self, port: u16, frame: &[u8]) -> Vec<u8> {
-        let (verdict, bytes) = self.pass(port, frame);
-        assert_eq!(verdict, Verdict::Send(PortId(1 - port)));
-        bytes
-    }
-
-    fn dropped(&mut self, port: u16, frame: &[u8]) -> DropReason {
-        match self.pass(port, frame).0 {
-            Verdict::Drop(reason) => reason,
-            sent => panic!("{sent:?}"),
-        }
-    }
-
-    fn wait(&mut self, seconds: u64) {
-        self.now_ms += seconds * 1000;
-        self.worker.process(self.now_ms * 1_000_000, &NoCycles, &mut [], &mut []);
-    }
-
-    /// Asks about connections, with the worker answering meanwhile.
-    fn ask<R: Send>(&mut self, ask: impl FnOnce(&mmb_engine::Connections) -> R + Send) -> R {
-        let connections = self.engine.connections();
-        let (worker, now_ns) = (&mut self.worker, self.now_ms * 1_000_000);
-        std::thread::scope(|scope| {
-            let asking = scope.spawn(move || ask(&connections));
-            while !asking.is_finished() {
-                worker.process(now_ns, &NoCycles, &mut [], &mut []);
-            }
-            asking.join().expect("it does not panic")
-        })
-    }
-
-    fn list(&mut self) -> Vec<ConnectionInfo> {
-        self.ask(|connections| {
-            let mut all = Vec::new();
-            connections
-                .list(&Filter::ALL, &mut |info| {
-                    all.push(info);
-                    true
-                })
-                .expect("the worker answers");
-            all
-        })
-    }
-}
 
 fn ip4(source: Ipv4Addr, destination: Ipv4Addr, upper: Upper) -> Vec<u8> {
     Ip4 { source, destination, ..Ip4::new(upper) }.frame().bytes()

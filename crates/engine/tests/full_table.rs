@@ -2,9 +2,9 @@
 
 mod host;
 
-use host::{engine, policy};
-use mmb_engine::{DropReason, Engine, NoCycles, Verdict, Worker};
-use mmb_packet::{LinkType, Packet, PortId};
+use host::{Middlebox, policy};
+use mmb_engine::{DropReason, Verdict};
+use mmb_packet::PortId;
 use mmb_testkit::{Ip4, Tcp, Upper};
 use std::net::Ipv4Addr;
 
@@ -16,13 +16,6 @@ const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
-/// A worker with a clock. Port 0 is inside, port 1 outside.
-struct Middlebox {
-    engine: Engine,
-    worker: Worker,
-    now_ms: u64,
-}
-
 /// The two ends of a connection, as they see each other.
 type Ends = [(Ipv4Addr, u16); 2];
 
@@ -31,11 +24,6 @@ fn ends(port: u16) -> Ends {
 }
 
 impl Middlebox {
-    fn new(text: &str) -> Middlebox {
-        let (engine, worker) = engine(text);
-        Middlebox { engine, worker, now_ms: 1000 }
-    }
-
     /// A segment from inside to outside, or the other way. Returns what becomes of it, and the port that it comes from then.
     fn segment(
         &mut self,
@@ -47,14 +35,8 @@ impl Middlebox {
         let segment = Tcp { sport: from.1, dport: to.1, flags, seq, ack, ..Tcp::default() };
         let frame =
             Ip4 { source: from.0, destination: to.0, ..Ip4::new(Upper::Tcp(segment)) }.frame().bytes();
-        let mut buffer = [&[0; 64][..], &frame].concat();
-        let port = PortId(u16::from(!outward));
-        let packet = Packet::new(&mut buffer, 64, frame.len(), port, LinkType::Ethernet);
-        let mut packets = [packet.expect("it fits")];
-        let mut verdicts = [Verdict::Send(PortId(u16::MAX))];
-        self.worker.process(self.now_ms * 1_000_000, &NoCycles, &mut packets, &mut verdicts);
-        let bytes = packets[0].bytes();
-        (verdicts[0], u16::from_be_bytes([bytes[34], bytes[35]]))
+        let (verdict, bytes) = self.pass(u16::from(!outward), &frame);
+        (verdict, u16::from_be_bytes([bytes[34], bytes[35]]))
     }
 
     fn syn(&mut self, port: u16) -> (Verdict, u16) {

@@ -3,10 +3,8 @@
 
 mod host;
 
-use host::{policy, ports, process};
-use mmb_engine::{ConnectionInfo, Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker};
-use mmb_policy::Filter;
-use mmb_random::SeedTree;
+use host::Middlebox;
+use mmb_engine::{ConnectionInfo, Forward, PortSpec, PortTable};
 use mmb_testkit::{Icmp, Ip4, Tcp, Udp, Upper};
 use std::net::Ipv4Addr;
 
@@ -22,62 +20,13 @@ const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
 const REFLEXIVE: &str = "add-stateful ip-saddr 10.0.0.0/24 accept\nadd all drop";
 
-struct Site {
-    engine: Engine,
-    worker: Worker,
-    now_ms: u64,
-}
-
-impl Site {
-    fn new(ports: PortTable, text: &str) -> Site {
-        let (mut engine, mut workers) = Engine::new(ports, 1, &SeedTree::repeatable(1));
-        engine.publish(&policy(text)).expect("it can be put in force");
-        Site { engine, worker: workers.remove(0), now_ms: 1000 }
-    }
-
-    fn wire(text: &str) -> Site {
-        Site::new(ports(), text)
-    }
-
+impl Middlebox {
     /// Interfaces of a host that routes.
-    fn routed(text: &str) -> Site {
+    fn routed(text: &str) -> Middlebox {
         let port = |name: &&str| PortSpec { name: (*name).to_owned(), mtu: None, forward: Forward::Routed };
         let names = ["lan", "wan", "backup", "third"];
         let enabled = names.map(|name| format!("enable {name}\n")).concat();
-        Site::new(PortTable(names.iter().map(port).collect()), &format!("{enabled}{text}"))
-    }
-
-    fn pass(&mut self, port: u16, frame: &[u8]) -> (Verdict, Vec<u8>) {
-        self.now_ms += 1;
-        let now_ns = self.now_ms * 1_000_000;
-        let worker = &mut self.worker;
-        process(port, &[frame.to_vec()], |packets, verdicts| {
-            worker.process(now_ns, &NoCycles, packets, verdicts);
-        })
-        .remove(0)
-    }
-
-    fn passes(&mut self, port: u16, frame: &[u8]) -> bool {
-        matches!(self.pass(port, frame).0, Verdict::Send(_))
-    }
-
-    fn list(&mut self) -> Vec<ConnectionInfo> {
-        let connections = self.engine.connections();
-        let (worker, now_ns) = (&mut self.worker, self.now_ms * 1_000_000);
-        std::thread::scope(|scope| {
-            let asking = scope.spawn(move || {
-                let mut all = Vec::new();
-                let asked = connections.list(&Filter::ALL, &mut |info| {
-                    all.push(info);
-                    true
-                });
-                asked.map(|()| all)
-            });
-            while !asking.is_finished() {
-                worker.process(now_ns, &NoCycles, &mut [], &mut []);
-            }
-            asking.join().expect("it does not panic").expect("the worker answers")
-        })
+        Middlebox::between(PortTable(names.iter().map(port).collect()), &format!("{enabled}{text}"))
     }
 
     fn states(&mut self) -> Vec<&'static str> {
@@ -122,7 +71,7 @@ fn response() -> Vec<u8> {
 
 #[test]
 fn an_inside_host_does_not_answer_itself_in_tcp() {
-    for mut site in [Site::wire(REFLEXIVE), Site::routed(REFLEXIVE)] {
+    for mut site in [Middlebox::new(REFLEXIVE), Middlebox::routed(REFLEXIVE)] {
         let [syn, answer, ack] = handshake();
         assert!(site.passes(LAN, &syn));
         assert!(!site.passes(LAN, &answer), "it is not the reply");
@@ -140,7 +89,7 @@ fn an_inside_host_does_not_answer_itself_in_udp_or_icmp() {
     let echo = |from, to, icmp_type| {
         ip4(from, to, Upper::Icmp(Icmp { icmp_type, rest: [0, 7, 0, 1], ..Icmp::default() }))
     };
-    for mut site in [Site::wire(REFLEXIVE), Site::routed(REFLEXIVE)] {
+    for mut site in [Middlebox::new(REFLEXIVE), Middlebox::routed(REFLEXIVE)] {
         let pairs = [(query(), response()), (echo(INSIDE, SERVER, 8), echo(SERVER, INSIDE, 0))];
         for (ask, answer) in pairs {
             assert!(site.passes(LAN, &ask) && !site.passes(LAN, &answer));
@@ -153,7 +102,7 @@ fn an_inside_host_does_not_answer_itself_in_udp_or_icmp() {
 
 #[test]
 fn what_an_end_sends_does_not_come_in_where_the_other_one_is() {
-    for mut site in [Site::wire(REFLEXIVE), Site::routed(REFLEXIVE)] {
+    for mut site in [Middlebox::new(REFLEXIVE), Middlebox::routed(REFLEXIVE)] {
         assert!(site.passes(LAN, &query()) && site.passes(WAN, &response()));
         // Behind the other port, somebody writes the inside host's address.
         site.pass(WAN, &query());
@@ -164,7 +113,7 @@ fn what_an_end_sends_does_not_come_in_where_the_other_one_is() {
 
 #[test]
 fn a_packet_from_the_wrong_side_of_a_wire_may_begin_a_connection_of_its_own() {
-    let mut site = Site::wire("add-stateful ip-proto udp accept\nadd all drop");
+    let mut site = Middlebox::new("add-stateful ip-proto udp accept\nadd all drop");
     assert!(site.passes(LAN, &query()) && site.passes(LAN, &response()));
     assert_eq!(site.states(), ["unreplied", "unreplied"]);
     assert!(site.passes(WAN, &response()), "the first one is answered");
@@ -189,7 +138,7 @@ fn fragments_and_errors_from_the_wrong_side_are_of_no_connection() {
             Upper::Icmp(Icmp { icmp_type: 3, rest: [0; 4], payload: quoted, ..Icmp::default() }),
         )
     };
-    for mut site in [Site::wire(REFLEXIVE), Site::routed(REFLEXIVE)] {
+    for mut site in [Middlebox::new(REFLEXIVE), Middlebox::routed(REFLEXIVE)] {
         assert!(site.passes(LAN, &query()));
         assert!(!site.passes(LAN, &error));
         assert!(site.passes(WAN, &error));
@@ -197,7 +146,7 @@ fn fragments_and_errors_from_the_wrong_side_are_of_no_connection() {
         assert!(!site.passes(LAN, &first) && !site.passes(LAN, &later));
         assert_eq!(site.states(), ["unreplied"]);
     }
-    let mut site = Site::wire(REFLEXIVE);
+    let mut site = Middlebox::new(REFLEXIVE);
     assert!(site.passes(LAN, &query()));
     let [first, later] = [true, false].map(|first| piece(QUERY.1, QUERY.0, first));
     assert!(site.passes(WAN, &first) && site.passes(WAN, &later));
@@ -207,7 +156,7 @@ fn fragments_and_errors_from_the_wrong_side_are_of_no_connection() {
 #[test]
 fn a_translated_reply_comes_in_by_the_other_port() {
     let nat = "add-stateful in a ip-saddr 10.0.0.0/24 ip-proto udp map ip-saddr 200.0.0.1";
-    let mut site = Site::wire(nat);
+    let mut site = Middlebox::new(nat);
     let (_, sent) = site.pass(LAN, &query());
     assert_eq!(sent[26..30], OUTSIDE.octets());
     let reply = udp(QUERY.1, (OUTSIDE, 5000));
@@ -220,7 +169,7 @@ fn a_translated_reply_comes_in_by_the_other_port() {
 
 #[test]
 fn a_host_that_routes_lets_each_direction_move_once() {
-    let mut site = Site::routed(REFLEXIVE);
+    let mut site = Middlebox::routed(REFLEXIVE);
     let [syn, answer, ack] = handshake();
     assert!(site.passes(LAN, &syn) && site.passes(WAN, &answer) && site.passes(LAN, &ack));
     assert!(site.passes(BACKUP, &answer), "routes changed");
@@ -234,7 +183,7 @@ fn a_host_that_routes_lets_each_direction_move_once() {
 
 #[test]
 fn what_is_not_believed_moves_nothing() {
-    let mut site = Site::routed(REFLEXIVE);
+    let mut site = Middlebox::routed(REFLEXIVE);
     let [syn, answer, ack] = handshake();
     assert!(site.passes(LAN, &syn) && site.passes(WAN, &answer) && site.passes(LAN, &ack));
     let upper = Tcp { sport: 80, dport: 5000, flags: ACK, seq: 0x7000_0000, ack: 101, ..Tcp::default() };
@@ -245,7 +194,7 @@ fn what_is_not_believed_moves_nothing() {
 #[test]
 fn sides_do_not_count_where_the_policy_says_so() {
     let policy = format!("set conn same-port on\n{REFLEXIVE}");
-    for mut site in [Site::wire(&policy), Site::routed(&policy)] {
+    for mut site in [Middlebox::new(&policy), Middlebox::routed(&policy)] {
         assert!(site.passes(LAN, &query()) && site.passes(LAN, &response()));
         assert_eq!(site.states(), ["replied"]);
         let [syn, answer, ack] = handshake();
@@ -255,7 +204,7 @@ fn sides_do_not_count_where_the_policy_says_so() {
 
 #[test]
 fn hosts_behind_one_port_of_a_router_answer_each_other_by_their_outside_addresses() {
-    let mut site = Site::routed("add-stateful in lan ip-proto udp map ip-saddr 200.0.0.1");
+    let mut site = Middlebox::routed("add-stateful in lan ip-proto udp map ip-saddr 200.0.0.1");
     let other = (Ipv4Addr::new(10, 0, 0, 2), 6000);
     site.pass(LAN, &query());
     let (_, turned) = site.pass(LAN, &udp(other, (OUTSIDE, 5000)));

@@ -3,10 +3,9 @@
 
 mod host;
 
-use host::{engine, policy};
-use mmb_engine::{ConnectionInfo, DropReason, Engine, NoCycles, Verdict, Worker};
+use host::{Middlebox, policy};
+use mmb_engine::{DropReason, NoCycles, Verdict};
 use mmb_packet::{LinkType, Packet, PortId};
-use mmb_policy::Filter;
 use mmb_testkit::{Icmp, Ip4, Ip6, Tcp, Udp, Upper};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -22,25 +21,7 @@ const ACK: u8 = 0x10;
 /// What lets the inside begin connections, and nobody else.
 const REFLEXIVE: &str = "add-stateful in a accept\nadd in b drop";
 
-/// A worker with a clock.
-struct Middlebox {
-    engine: Engine,
-    worker: Worker,
-    now_ms: u64,
-}
-
 impl Middlebox {
-    fn new(text: &str) -> Middlebox {
-        let (engine, worker) = engine(text);
-        Middlebox { engine, worker, now_ms: 1000 }
-    }
-
-    fn pass(&mut self, port: u16, frame: &[u8]) -> (Verdict, Vec<u8>) {
-        let mut frames = vec![frame.to_vec()];
-        let verdict = self.pass_all(&[port], &mut frames)[0];
-        (verdict, frames.remove(0))
-    }
-
     /// Takes frames through in one vector, each by its port.
     fn pass_all(&mut self, ports: &[u16], frames: &mut [Vec<u8>]) -> Vec<Verdict> {
         let link = LinkType::Ethernet;
@@ -52,45 +33,6 @@ impl Middlebox {
         let mut verdicts = vec![Verdict::Send(PortId(u16::MAX)); packets.len()];
         self.worker.process(self.now_ms * 1_000_000, &NoCycles, &mut packets, &mut verdicts);
         verdicts
-    }
-
-    fn passes(&mut self, port: u16, frame: &[u8]) -> bool {
-        match self.pass(port, frame).0 {
-            Verdict::Send(to) => {
-                assert_eq!(to, PortId(1 - port));
-                true
-            }
-            Verdict::Drop(_) => false,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[track_caller]
-    fn dropped(&mut self, port: u16, frame: &[u8]) -> DropReason {
-        match self.pass(port, frame).0 {
-            Verdict::Drop(reason) => reason,
-            sent => panic!("{sent:?}"),
-        }
-    }
-
-    fn list(&mut self) -> Vec<ConnectionInfo> {
-        let connections = self.engine.connections();
-        let (now_ns, worker) = (self.now_ms * 1_000_000, &mut self.worker);
-        std::thread::scope(|scope| {
-            let asking = scope.spawn(move || {
-                let mut all = Vec::new();
-                let asked = connections.list(&Filter::ALL, &mut |info| {
-                    all.push(info);
-                    true
-                });
-                asked.map(|()| all)
-            });
-            while !asking.is_finished() {
-                worker.process(now_ns, &NoCycles, &mut [], &mut []);
-                std::thread::yield_now();
-            }
-            asking.join().expect("no panic").expect("the worker answers")
-        })
     }
 
     fn state(&mut self) -> &'static str {

@@ -2,9 +2,11 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use mmb_engine::{Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker};
+use mmb_engine::{
+    ConnectionInfo, Connections, DropReason, Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker,
+};
 use mmb_packet::{LinkType, Packet, PortId};
-use mmb_policy::Policy;
+use mmb_policy::{Filter, Policy};
 use mmb_random::SeedTree;
 
 /// Ports `a` and `b`, a wire without an MTU; `c`, without a wire; `d`, whose wire leads to `b`, but not back.
@@ -111,4 +113,84 @@ pub(crate) fn process(
     let mut verdicts = vec![Verdict::Send(PortId(u16::MAX)); packets.len()];
     process(&mut packets, &mut verdicts);
     verdicts.into_iter().zip(&packets).map(|(verdict, packet)| (verdict, packet.bytes().to_vec())).collect()
+}
+
+/// An engine with one worker and a clock.
+pub(crate) struct Middlebox {
+    pub(crate) engine: Engine,
+    pub(crate) worker: Worker,
+    pub(crate) now_ms: u64,
+}
+
+impl Middlebox {
+    /// Between [`ports`].
+    pub(crate) fn new(text: &str) -> Middlebox {
+        Middlebox::between(ports(), text)
+    }
+
+    pub(crate) fn between(ports: PortTable, text: &str) -> Middlebox {
+        let (mut engine, mut workers) = Engine::new(ports, 1, &SeedTree::repeatable(1));
+        engine.publish(&policy(text)).expect("the policy can be put in force");
+        Middlebox { engine, worker: workers.remove(0), now_ms: 1000 }
+    }
+
+    /// What becomes of a frame.
+    pub(crate) fn pass(&mut self, port: u16, frame: &[u8]) -> (Verdict, Vec<u8>) {
+        let now_ns = self.now_ms * 1_000_000;
+        let worker = &mut self.worker;
+        process(port, &[frame.to_vec()], |packets, verdicts| {
+            worker.process(now_ns, &NoCycles, packets, verdicts);
+        })
+        .remove(0)
+    }
+
+    pub(crate) fn passes(&mut self, port: u16, frame: &[u8]) -> bool {
+        matches!(self.pass(port, frame).0, Verdict::Send(_))
+    }
+
+    /// The frame that leaves by the other port of the wire.
+    #[track_caller]
+    pub(crate) fn through(&mut self, port: u16, frame: &[u8]) -> Vec<u8> {
+        let (verdict, bytes) = self.pass(port, frame);
+        assert_eq!(verdict, Verdict::Send(PortId(1 - port)));
+        bytes
+    }
+
+    #[track_caller]
+    pub(crate) fn dropped(&mut self, port: u16, frame: &[u8]) -> DropReason {
+        match self.pass(port, frame).0 {
+            Verdict::Drop(reason) => reason,
+            sent => panic!("{sent:?}"),
+        }
+    }
+
+    pub(crate) fn wait(&mut self, seconds: u64) {
+        self.now_ms += seconds * 1000;
+        self.worker.process(self.now_ms * 1_000_000, &NoCycles, &mut [], &mut []);
+    }
+
+    /// Asks about connections, with the worker answering meanwhile.
+    pub(crate) fn ask<R: Send>(&mut self, ask: impl FnOnce(&Connections) -> R + Send) -> R {
+        let connections = self.engine.connections();
+        let (worker, now_ns) = (&mut self.worker, self.now_ms * 1_000_000);
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(move || ask(&connections));
+            while !asking.is_finished() {
+                worker.process(now_ns, &NoCycles, &mut [], &mut []);
+                std::thread::yield_now();
+            }
+            asking.join().expect("it does not panic")
+        })
+    }
+
+    pub(crate) fn list(&mut self) -> Vec<ConnectionInfo> {
+        self.ask(|connections| {
+            let mut all = Vec::new();
+            let listed = connections.list(&Filter::ALL, &mut |info| {
+                all.push(info);
+                true
+            });
+            listed.map(|()| all).expect("the worker answers")
+        })
+    }
 }
