@@ -6,14 +6,20 @@
 mod host;
 
 use host::engine;
-use mmb_engine::{DropReason, NoCycles, Verdict, Worker};
+use mmb_engine::{DropReason, Engine, NoCycles, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
+use mmb_random::SeedTree;
 use mmb_testkit::{Ip4, Udp, Upper};
 use std::net::Ipv4Addr;
 use std::process::Command;
 
-/// Bytes of address space beyond what the program takes before it makes connections: records end first, or what hangs on them.
-const ROOM: [u64; 2] = [13 << 20, 20 << 20];
+/// What runs in such a program, and the bytes of address space that it has beyond what it takes before it makes connections: records
+/// end first, or what hangs on them.
+const TESTS: [(&str, u64); 3] = [
+    ("connections_until_memory_ends", 13 << 20),
+    ("connections_until_memory_ends", 20 << 20),
+    ("translations_until_memory_ends", 13 << 20),
+];
 
 /// Tells the program that is run again how much it has.
 const VARIABLE: &str = "MMB_TEST_ROOM";
@@ -66,6 +72,72 @@ fn connections_until_memory_ends() {
     println!("{made} connections were made");
 }
 
+/// Takes a frame to the worker that it belongs to.
+fn verdict_among(workers: &mut [Worker; 2], port: u16, frame: &mut [u8]) -> Verdict {
+    let len = frame.len();
+    let mut packets = [Packet::new(frame, 0, len, PortId(port), LinkType::Ethernet).expect("a frame")];
+    let mut verdicts = [Verdict::Send(PortId(u16::MAX))];
+    workers[0].process(1_000_000_000, &NoCycles, &mut packets, &mut verdicts);
+    if verdicts[0] == Verdict::Hand(1) {
+        workers[1].process_handed(1_000_000_000, &NoCycles, &mut packets, &mut verdicts);
+    }
+    verdicts[0]
+}
+
+/// Bindings, peers, servers' counts and owners end too; what there is no memory for does not pass untranslated.
+#[test]
+#[ignore = "runs in a process of its own"]
+fn translations_until_memory_ends() {
+    let (mut engine, workers) = Engine::new(host::ports(), 2, &SeedTree::repeatable(1));
+    let text = "set conn max 100000000\n\
+                add-stateful in a ip-proto udp map ip-saddr 200.0.0.0/12 lb ip-daddr {10.128.0.0/9} least\n";
+    engine.publish(&host::policy(text)).expect("it can be put in force");
+    let Ok(mut workers) = <[Worker; 2]>::try_from(workers) else { panic!("two workers") };
+    assert_eq!(verdict_among(&mut workers, 0, &mut frame(0, false)), Verdict::Send(PortId(1)));
+    limit_address_space();
+    let refused = Verdict::Drop(DropReason::ConnNoMemory);
+    let mut made = 1;
+    let mut ends = [(Ipv4Addr::UNSPECIFIED, 0); 2];
+    loop {
+        let mut sent = frame(made, false);
+        match verdict_among(&mut workers, 0, &mut sent) {
+            Verdict::Send(PortId(1)) => made += 1,
+            verdict => break assert_eq!(verdict, refused),
+        }
+        // Both ends want it: the server that was chosen answers.
+        ends = [end_of(&sent, 1), end_of(&sent, 0)];
+        assert_eq!(verdict_among(&mut workers, 1, &mut answer(ends)), Verdict::Send(PortId(0)));
+    }
+    assert!(made > 5_000, "{made} connections");
+    for other in made..made + MORE {
+        let mut sent = frame(other, false);
+        let verdict = verdict_among(&mut workers, 0, &mut sent);
+        let is_translated = verdict == Verdict::Send(PortId(1)) && sent[26] == 200;
+        assert!(is_translated || verdict == refused, "{other}: {verdict:?}");
+        // Another port of the same server, whom address-dependent filtering lets in.
+        let mut stranger = answer([(ends[0].0, other as u16 | 1 << 15), ends[1]]);
+        let verdict = verdict_among(&mut workers, 1, &mut stranger);
+        assert!(
+            verdict == Verdict::Send(PortId(0)) && stranger[30] == 10 || verdict == refused,
+            "{other}: {verdict:?}"
+        );
+    }
+    let drops = engine.drops();
+    assert!(drops.iter().all(|(reason, _)| *reason == DropReason::ConnNoMemory), "{drops:?}");
+    println!("{made} connections were made");
+}
+
+/// The source or destination of a frame, with its port.
+fn end_of(frame: &[u8], side: usize) -> (Ipv4Addr, u16) {
+    let address: [u8; 4] = frame[26 + 4 * side..][..4].try_into().expect("four bytes");
+    (address.into(), u16::from_be_bytes([frame[34 + 2 * side], frame[35 + 2 * side]]))
+}
+
+fn answer([from, to]: [(Ipv4Addr, u16); 2]) -> Vec<u8> {
+    let datagram = Udp { sport: from.1, dport: to.1, ..Udp::default() };
+    Ip4 { source: from.0, destination: to.0, ..Ip4::new(Upper::Udp(datagram)) }.frame().bytes()
+}
+
 /// Leaves this program as much as it was told.
 fn limit_address_space() {
     let room: u64 = std::env::var(VARIABLE).ok().and_then(|room| room.parse().ok()).expect("how much it has");
@@ -79,26 +151,19 @@ fn limit_address_space() {
 
 #[test]
 fn where_memory_ends_connections_are_refused_and_nothing_aborts() {
-    for room in ROOM {
+    for (test, room) in TESTS {
         let program = std::env::current_exe().expect("this program");
         let output = Command::new(program)
             .env(VARIABLE, room.to_string())
             // Without memory there is none for telling where it panicked either.
             .env("RUST_BACKTRACE", "0")
-            .args([
-                "--ignored",
-                "--exact",
-                "--nocapture",
-                "--test-threads",
-                "1",
-                "connections_until_memory_ends",
-            ])
+            .args(["--ignored", "--exact", "--nocapture", "--test-threads", "1", test])
             .output()
             .expect("it can be started");
         let told = String::from_utf8_lossy(&output.stdout);
         assert!(
             output.status.success(),
-            "{room} bytes: {}\n{told}\n{}",
+            "{test}, {room} bytes: {}\n{told}\n{}",
             output.status,
             String::from_utf8_lossy(&output.stderr)
         );

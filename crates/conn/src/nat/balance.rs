@@ -7,7 +7,7 @@ use crate::Tuple;
 use mmb_random::Prf;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 /// How connections are spread over values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,14 +102,16 @@ fn mix(number: u64) -> u64 {
 /// How many connections each value has, and which one has the fewest. What has none costs no memory.
 pub(super) struct Least {
     idle: Open,
-    busy: BTreeSet<(u32, u64)>,
-    connections: HashMap<u64, u32>,
+    /// A binary heap of those that have some: the one with the fewest first, of equal ones the one with the lowest number.
+    busy: Vec<(u32, u64)>,
+    /// Where a value lies in the heap.
+    places: HashMap<u64, usize>,
 }
 
 impl Least {
     /// Of so many values, none of which has connections.
     pub(super) fn new(values: u64) -> Least {
-        Least { idle: Open::new(values), busy: BTreeSet::new(), connections: HashMap::new() }
+        Least { idle: Open::new(values), busy: Vec::new(), places: HashMap::new() }
     }
 
     /// The number of a value with the fewest connections, if there is any value.
@@ -120,29 +122,74 @@ impl Least {
         }
     }
 
-    /// One connection more.
+    /// Has room for one connection more. False if there is no memory for it.
+    #[must_use]
+    pub(super) fn reserve(&mut self) -> bool {
+        self.idle.reserve() && self.busy.try_reserve(1).is_ok() && self.places.try_reserve(1).is_ok()
+    }
+
+    /// One connection more; [`Least::reserve`] comes before.
     pub(super) fn hold(&mut self, index: u64) {
-        self.set(index, self.load(index) + 1);
+        let place = match self.places.get(&index) {
+            Some(place) => *place,
+            None => {
+                self.idle.shut(index);
+                self.busy.push((0, index));
+                self.places.insert(index, self.busy.len() - 1);
+                self.busy.len() - 1
+            }
+        };
+        self.busy[place].0 += 1;
+        let place = self.rise(place);
+        self.sink(place);
     }
 
     /// One connection less.
     pub(super) fn release(&mut self, index: u64) {
-        self.set(index, self.load(index).saturating_sub(1));
-    }
-
-    fn load(&self, index: u64) -> u32 {
-        self.connections.get(&index).copied().unwrap_or(0)
-    }
-
-    fn set(&mut self, index: u64, load: u32) {
-        self.busy.remove(&(self.load(index), index));
-        if load == 0 {
-            self.connections.remove(&index);
+        let Some(&place) = self.places.get(&index) else { return };
+        self.busy[place].0 -= 1;
+        let (is_idle, place) = (self.busy[place].0 == 0, self.rise(place));
+        if is_idle {
+            // None has fewer but those that are idle, which are not here.
+            let last = self.busy.len() - 1;
+            self.swap(place, last);
+            self.busy.pop();
+            self.places.remove(&index);
             self.idle.reopen(index);
-        } else {
-            self.connections.insert(index, load);
-            self.busy.insert((load, index));
-            self.idle.shut(index);
+            if place < last {
+                self.sink(place);
+            }
+        }
+    }
+
+    /// Brings what lies at a place up to where its parent has no more. Where that is.
+    fn rise(&mut self, mut place: usize) -> usize {
+        while place > 0 && self.busy[place] < self.busy[(place - 1) / 2] {
+            self.swap(place, (place - 1) / 2);
+            place = (place - 1) / 2;
+        }
+        place
+    }
+
+    /// Brings what lies at a place down to where its children have no fewer.
+    fn sink(&mut self, mut place: usize) {
+        loop {
+            let children = (2 * place + 1..self.busy.len()).take(2);
+            let Some(least) = children.min_by_key(|child| self.busy[*child]) else { break };
+            if self.busy[place] < self.busy[least] {
+                break;
+            }
+            self.swap(place, least);
+            place = least;
+        }
+    }
+
+    fn swap(&mut self, one: usize, other: usize) {
+        self.busy.swap(one, other);
+        for place in [one, other] {
+            if let Some(noted) = self.places.get_mut(&self.busy[place].1) {
+                *noted = place;
+            }
         }
     }
 }
@@ -150,6 +197,31 @@ impl Least {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn whom_fewest_have_chosen_comes_first(steps in proptest::collection::vec((any::<bool>(), 0_u64..9), 0..200)) {
+            let (mut least, mut plain) = (Least::new(9), [0_u32; 9]);
+            let mut secrets = Secrets::new(mmb_random::Seed::repeatable(1));
+            for (more, index) in steps {
+                let load = &mut plain[index as usize];
+                if more {
+                    prop_assert!(least.reserve());
+                    least.hold(index);
+                    *load += 1;
+                } else if *load > 0 {
+                    least.release(index);
+                    *load -= 1;
+                }
+                let picked = least.pick(&mut secrets).expect("there are values") as usize;
+                let fewest = *plain.iter().min().expect("there are values");
+                prop_assert_eq!(plain[picked], fewest);
+                prop_assert!(fewest == 0 || plain[..picked].iter().all(|load| *load > fewest));
+                prop_assert_eq!(least.places.len() as u64 + least.idle.count(), 9);
+            }
+        }
+    }
 
     /// Numbers of connections that each server gets of `hashes` connections, and whom each one gets.
     fn given(servers: &Addresses, hashes: u64) -> Vec<u128> {

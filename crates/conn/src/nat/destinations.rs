@@ -8,7 +8,7 @@ use super::balance::{Balance, Least, hash_of};
 use super::interned::Interned;
 use super::ports::{random, within};
 use super::random::{Secrets, scale};
-use super::{Mapping, Ports};
+use super::{Mapping, Ports, Refused};
 use crate::{DESTINATION, Tuple};
 use mmb_random::Prf;
 use std::collections::HashMap;
@@ -23,8 +23,7 @@ struct Spread {
 #[derive(PartialEq, Eq, Hash)]
 enum Over {
     Addresses(Addresses),
-    /// In order and apart from each other.
-    Ports(Vec<(u16, u16)>),
+    Ports(Addresses),
 }
 
 /// How far balancing over a set of servers has come.
@@ -69,7 +68,10 @@ impl Destinations {
         self.sets.len()
     }
 
-    /// Where a connection goes; a second `attempt` may give another place. `None`: the mapping has no place for it.
+    /// Where a connection goes; a second `attempt` may give another place.
+    ///
+    /// # Errors
+    /// The mapping has no place for it, or there is no memory to note how far balancing has come.
     pub(super) fn choose(
         &mut self,
         rule: u32,
@@ -77,7 +79,7 @@ impl Destinations {
         arrived: &Tuple,
         attempt: u64,
         secrets: &mut Secrets,
-    ) -> Option<Destination> {
+    ) -> Result<Destination, Refused> {
         let mut to = Destination {
             address: arrived.addresses[DESTINATION],
             port: arrived.ports[DESTINATION],
@@ -87,7 +89,7 @@ impl Destinations {
         let mut server = None;
         if let Some(balance) = mapping.balance {
             let over = match (over_ports, &mapping.dport, &mapping.daddr) {
-                (true, Some(ports), _) => Some(Over::Ports(ports.ranges())),
+                (true, Some(ports), _) => Some(Over::Ports(ports.values().clone())),
                 (_, _, addresses) => addresses.clone().map(Over::Addresses),
             };
             if let Some(over) = over {
@@ -99,7 +101,7 @@ impl Destinations {
         if let Some(addresses) = &mapping.daddr {
             to.address = match server.filter(|_| !over_ports) {
                 Some(server) => server,
-                None if addresses.is_empty() => return None,
+                None if addresses.is_empty() => return Err(Refused::NoAddress),
                 None if attempt == 0 => addresses.nth(scale(self.of_source(arrived), addresses.len())),
                 None => addresses.nth(secrets.below(addresses.len())),
             };
@@ -107,10 +109,10 @@ impl Destinations {
         if let Some(ports) = &mapping.dport {
             to.port = match server.filter(|_| over_ports) {
                 Some(server) => server as u16,
-                None => port_of(ports, to.port, attempt, secrets)?,
+                None => port_of(ports, to.port, attempt, secrets).ok_or(Refused::NoAddress)?,
             };
         }
-        Some(to)
+        Ok(to)
     }
 
     /// The hash of where a connection comes from.
@@ -127,34 +129,46 @@ impl Destinations {
         arrived: &Tuple,
         attempt: u64,
         secrets: &mut Secrets,
-    ) -> Option<(u128, Option<Counted>)> {
+    ) -> Result<(u128, Option<Counted>), Refused> {
         let balance = spread.balance;
-        let of_rule = self.of_rule.entry(rule).or_default();
-        let set = match self.sets.number(&spread).filter(|set| of_rule.contains(set)) {
-            Some(set) => set,
-            None => {
-                let set = self.sets.hold(spread, |spread| Servers::new(spread, secrets));
-                of_rule.push(set);
-                set
-            }
-        };
-        let Servers { servers, turn, least } = self.sets.state(set)?;
+        let set = self.set(rule, spread, secrets).ok_or(Refused::NoMemory)?;
+        let Servers { servers, turn, least } = self.sets.state(set).ok_or(Refused::NoAddress)?;
         if servers.is_empty() {
-            return None;
+            return Err(Refused::NoAddress);
         }
         let server = match (balance, &*least) {
             (Balance::Hash, _) => servers.maglev().pick(hash_of(&self.prf, arrived, attempt), servers),
-            (Balance::Least, Some(least)) if attempt == 0 => least.pick(secrets)?,
+            (Balance::Least, Some(least)) if attempt == 0 => least.pick(secrets).ok_or(Refused::NoAddress)?,
             (Balance::Least, _) => secrets.below(servers.len()),
             (Balance::RoundRobin, _) => {
                 *turn = (*turn + 1) % servers.len();
                 *turn
             }
         };
-        Some((servers.nth(server), least.as_ref().map(|_| Counted { set, server })))
+        Ok((servers.nth(server), least.as_ref().map(|_| Counted { set, server })))
     }
 
-    /// Counts a connection for its server.
+    /// The number of a set that a rule balances over from now on; `None` if there is no memory to note that.
+    fn set(&mut self, rule: u32, spread: Spread, secrets: &mut Secrets) -> Option<u32> {
+        self.of_rule.try_reserve(1).ok()?;
+        let of_rule = self.of_rule.entry(rule).or_default();
+        if let Some(set) = self.sets.number(&spread).filter(|set| of_rule.contains(set)) {
+            return Some(set);
+        }
+        of_rule.try_reserve(1).ok()?;
+        let set = self.sets.hold(spread, |spread| Servers::new(spread, secrets))?;
+        of_rule.push(set);
+        Some(set)
+    }
+
+    /// Has room to count a connection for its server. False if there is no memory for it.
+    #[must_use]
+    pub(super) fn reserve(&mut self, Counted { set, .. }: Counted) -> bool {
+        let least = self.sets.state(set).and_then(|servers| servers.least.as_mut());
+        least.is_none_or(Least::reserve)
+    }
+
+    /// Counts a connection for its server; [`Destinations::reserve`] comes before.
     pub(super) fn hold(&mut self, Counted { set, server }: Counted) {
         self.sets.hold_number(set);
         if let Some(Servers { least: Some(least), .. }) = self.sets.state(set) {
@@ -178,12 +192,8 @@ impl Destinations {
 
 impl Servers {
     fn new(spread: &Spread, secrets: &mut Secrets) -> Servers {
-        let servers = match &spread.over {
-            Over::Addresses(addresses) => addresses.clone(),
-            Over::Ports(ranges) => Addresses::new(
-                ranges.iter().map(|(low, high)| (u128::from(*low), u128::from(*high))).collect(),
-            ),
-        };
+        let (Over::Addresses(servers) | Over::Ports(servers)) = &spread.over;
+        let servers = servers.clone();
         let turn = secrets.below(servers.len().max(1));
         let least = (spread.balance == Balance::Least).then(|| Least::new(servers.len()));
         Servers { servers, turn, least }
@@ -198,8 +208,7 @@ impl Mapping {
 
     /// Whether a second attempt may give another destination.
     pub(super) fn has_choice(&self) -> bool {
-        let many_ports =
-            |ports: &Ports| ports.ranges().iter().any(|(low, high)| low < high) || ports.ranges().len() > 1;
+        let many_ports = |ports: &Ports| ports.values().len() > 1;
         self.daddr.as_ref().is_some_and(|addresses| addresses.len() > 1)
             || self.dport.as_ref().is_some_and(many_ports)
     }
@@ -208,8 +217,8 @@ impl Mapping {
 /// A destination port: nothing is in use at the other end, so that any of them will do.
 fn port_of(ports: &Ports, port: u16, attempt: u64, secrets: &mut Secrets) -> Option<u16> {
     let ranges = ports.ranges();
-    if matches!(ports, Ports::Within(_)) && attempt == 0 && within(&ranges, port) {
+    if ports.keeps() && attempt == 0 && within(ranges, port) {
         return Some(port);
     }
-    random(&ranges, secrets)
+    random(ranges, secrets)
 }

@@ -1,12 +1,12 @@
 //! Numbers for things that are the same if they say the same, as long as someone uses them.
 
-use std::collections::HashMap;
-use std::hash::Hash;
-use std::sync::Arc;
+use hashbrown::HashTable;
+use std::hash::{BuildHasher, Hash, RandomState};
 
 /// Things of kind `K`, each with a number, a state, and a count of its users.
 pub(super) struct Interned<K, S> {
-    numbers: HashMap<Arc<K>, u32>,
+    hasher: RandomState,
+    numbers: HashTable<u32>,
     /// By number.
     entries: Vec<Option<Entry<K, S>>>,
     free: Vec<u32>,
@@ -15,14 +15,20 @@ pub(super) struct Interned<K, S> {
 }
 
 struct Entry<K, S> {
-    key: Arc<K>,
+    key: K,
     state: S,
     users: u32,
 }
 
 impl<K: Eq + Hash, S> Interned<K, S> {
     pub(super) fn new() -> Interned<K, S> {
-        Interned { numbers: HashMap::new(), entries: Vec::new(), free: Vec::new(), last: 0 }
+        Interned {
+            hasher: RandomState::new(),
+            numbers: HashTable::new(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            last: 0,
+        }
     }
 
     #[cfg(test)]
@@ -30,32 +36,35 @@ impl<K: Eq + Hash, S> Interned<K, S> {
         self.numbers.len()
     }
 
-    /// The number of a thing, for one user more; its state is made if nobody used it.
-    pub(super) fn hold(&mut self, key: K, make: impl FnOnce(&K) -> S) -> u32 {
-        let last = self.entries.get(self.last as usize).and_then(Option::as_ref);
-        let known = match last {
-            Some(entry) if *entry.key == key => Some(self.last),
-            _ => self.numbers.get(&key).copied(),
-        };
-        if let Some(number) = known {
+    /// The number of a thing, for one user more; its state is made if nobody used it. `None` if there is no memory for it.
+    pub(super) fn hold(&mut self, key: K, make: impl FnOnce(&K) -> S) -> Option<u32> {
+        if let Some(number) = self.number(&key) {
             self.last = number;
             self.hold_number(number);
-            return number;
+            return Some(number);
+        }
+        if !self.reserve() {
+            return None;
         }
         let number = self.free.pop().unwrap_or_else(|| {
             self.entries.push(None);
             self.entries.len() as u32 - 1
         });
+        let hash = self.hasher.hash_one(&key);
         let state = make(&key);
-        let key = Arc::new(key);
-        self.numbers.insert(Arc::clone(&key), number);
         self.entries[number as usize] = Some(Entry { key, state, users: 1 });
-        number
+        let Interned { hasher, numbers, entries, .. } = self;
+        numbers.insert_unique(hash, number, |number| hash_at(hasher, entries, *number));
+        Some(number)
     }
 
     /// The number of a thing that has users.
     pub(super) fn number(&self, key: &K) -> Option<u32> {
-        self.numbers.get(key).copied()
+        let is = |number: u32| self.entry(number).is_some_and(|entry| entry.key == *key);
+        if is(self.last) {
+            return Some(self.last);
+        }
+        self.numbers.find(self.hasher.hash_one(key), |number| is(*number)).copied()
     }
 
     /// One user more of a number that has users.
@@ -67,12 +76,14 @@ impl<K: Eq + Hash, S> Interned<K, S> {
 
     /// One user less.
     pub(super) fn release(&mut self, number: u32) {
-        let entry = &mut self.entries[number as usize];
-        if let Some(gone) = entry.take_if(|entry| {
-            entry.users -= 1;
-            entry.users == 0
-        }) {
-            self.numbers.remove(&gone.key);
+        let Some(entry) = &mut self.entries[number as usize] else { return };
+        entry.users -= 1;
+        if entry.users == 0 {
+            let hash = hash_at(&self.hasher, &self.entries, number);
+            if let Ok(entry) = self.numbers.find_entry(hash, |other| *other == number) {
+                entry.remove();
+            }
+            self.entries[number as usize] = None;
             self.free.push(number);
         }
     }
@@ -80,4 +91,20 @@ impl<K: Eq + Hash, S> Interned<K, S> {
     pub(super) fn state(&mut self, number: u32) -> Option<&mut S> {
         self.entries[number as usize].as_mut().map(|entry| &mut entry.state)
     }
+
+    fn entry(&self, number: u32) -> Option<&Entry<K, S>> {
+        self.entries.get(number as usize)?.as_ref()
+    }
+
+    /// Has room for one thing more, and for its number when it is free again. False if there is no memory for it.
+    fn reserve(&mut self) -> bool {
+        let Interned { hasher, numbers, entries, free, .. } = self;
+        numbers.try_reserve(1, |number| hash_at(hasher, entries, *number)).is_ok()
+            && (!free.is_empty()
+                || entries.try_reserve(1).is_ok() && free.try_reserve(entries.capacity()).is_ok())
+    }
+}
+
+fn hash_at<K: Hash, S>(hasher: &RandomState, entries: &[Option<Entry<K, S>>], number: u32) -> u64 {
+    entries[number as usize].as_ref().map_or(0, |entry| hasher.hash_one(&entry.key))
 }

@@ -64,8 +64,9 @@ impl Mapping {
     /// Makes what lookups need, so that the first connection does not wait for it. Copies share it: this is for the
     /// thread that compiles a rule.
     pub fn prepare(&self) {
-        if let (Some(Balance::Hash), Some(servers)) = (self.balance, &self.daddr) {
-            servers.maglev();
+        if self.balance == Some(Balance::Hash) {
+            let sets = [self.daddr.as_ref(), self.dport.as_ref().map(Ports::values)];
+            sets.into_iter().flatten().for_each(|servers| _ = servers.maglev());
         }
     }
 }
@@ -150,8 +151,7 @@ impl Nat {
         taken: &dyn Fn(&Tuple) -> bool,
     ) -> Result<Translated, Refused> {
         for attempt in 0..DESTINATIONS {
-            let to = self.destinations.choose(rule, mapping, arrived, attempt, &mut self.secrets);
-            let to = to.ok_or(Refused::NoAddress)?;
+            let to = self.destinations.choose(rule, mapping, arrived, attempt, &mut self.secrets)?;
             let mut sent = *arrived;
             sent.addresses[DESTINATION] = to.address;
             if matches!(arrived.proto, proto::TCP | proto::UDP) {
@@ -172,15 +172,20 @@ impl Nat {
     ///
     /// A host is not led to itself: it would make connections alone that both ends seem to want. Nor are ICMP queries between inside ends: they are asked of addresses, and which binding
     /// has the same identifier is chance (RFC 5508, REQ-7, asks for them only of a NAT without ports).
-    pub fn enter(&mut self, translated: Translated) -> Translated {
+    ///
+    /// # Errors
+    /// It is led to the inside end, but there is no memory to note that. What `translated` holds is released.
+    pub fn enter(&mut self, translated: Translated) -> Result<Translated, Refused> {
         let Tuple { addresses, ports, wire, proto, family, .. } = translated.sent;
         let outside = Outside { address: addresses[DESTINATION], wire, proto, family };
         let query = matches!(proto, proto::ICMP | proto::ICMP6);
         let itself = addresses[SOURCE] == addresses[DESTINATION] && ports[SOURCE] == ports[DESTINATION];
         if itself || query && translated.binding != 0 {
-            return translated;
+            return Ok(translated);
         }
-        let Some(number) = self.bindings.of_outside(&outside, ports[DESTINATION]) else { return translated };
+        let Some(number) = self.bindings.of_outside(&outside, ports[DESTINATION]) else {
+            return Ok(translated);
+        };
         // Filtering is about who is outside.
         let from =
             self.leases.source(translated.binding).map(|source| self.bindings.record(source).inside.address);
@@ -191,8 +196,12 @@ impl Nat {
             NatFiltering::AddressDependent => self.peers.has(number, addresses[SOURCE]),
             NatFiltering::AddressAndPortDependent => false,
         };
-        if !admitted || !self.leases.reserve() {
-            return translated;
+        if !admitted {
+            return Ok(translated);
+        }
+        if !self.leases.reserve() {
+            self.release(translated.binding);
+            return Err(Refused::NoMemory);
         }
         self.bindings.hold(number);
         let inside = self.bindings.record(number).inside;
@@ -201,7 +210,7 @@ impl Nat {
         sent.ports = if query { [inside.port; 2] } else { [ports[SOURCE], inside.port] };
         let mut lease = self.leases.take(translated.binding);
         lease.bindings[DESTINATION] = Some(number);
-        Translated { sent, binding: self.leases.keep(lease) }
+        Ok(Translated { sent, binding: self.leases.keep(lease) })
     }
 
     /// Gives back what a connection held.
@@ -255,8 +264,9 @@ impl Nat {
     ) -> Result<Translated, Refused> {
         let noted = self.settings.nat_filtering == NatFiltering::AddressDependent;
         let peer = binding.filter(|_| noted).map(|number| (number, sent.addresses[DESTINATION]));
-        let is_kept =
-            self.leases.reserve() && peer.is_none_or(|(number, address)| self.peers.hold(number, address));
+        let is_kept = self.leases.reserve()
+            && counted.is_none_or(|counted| self.destinations.reserve(counted))
+            && peer.is_none_or(|(number, address)| self.peers.hold(number, address));
         if !is_kept {
             if let Some(number) = binding {
                 self.unbind(number);
@@ -284,7 +294,7 @@ impl Nat {
         sent: Tuple,
         taken: &dyn Fn(&Tuple) -> bool,
     ) -> Result<(Tuple, Option<u32>), Refused> {
-        let Some(inside) = self.inside(mapping, &sent) else {
+        let Some(inside) = self.inside(mapping, &sent)? else {
             return if taken(&sent.reversed()) {
                 self.beside(mapping, sent, taken)
             } else {
@@ -301,18 +311,19 @@ impl Nat {
 
     /// The inside end that a packet comes from, unless the mapping leaves sources alone. Its target is held until the caller
     /// releases it.
-    fn inside(&mut self, mapping: &Mapping, arrived: &Tuple) -> Option<Inside> {
+    fn inside(&mut self, mapping: &Mapping, arrived: &Tuple) -> Result<Option<Inside>, Refused> {
         let ranges = mapping.sport.as_ref().filter(|_| arrived.has_ports()).map(Ports::ranges);
         if mapping.saddr.is_none() && ranges.is_none() {
-            return None;
+            return Ok(None);
         }
-        Some(self.inside_of(Target { addresses: mapping.saddr.clone(), ranges }, arrived))
+        let target = Target { addresses: mapping.saddr.clone(), ranges: ranges.cloned() };
+        self.inside_of(target, arrived).map(Some)
     }
 
-    fn inside_of(&mut self, target: Target, arrived: &Tuple) -> Inside {
+    fn inside_of(&mut self, target: Target, arrived: &Tuple) -> Result<Inside, Refused> {
         let Tuple { addresses, ports, wire, proto, family, .. } = *arrived;
-        let target = self.pools.targets.hold(target, |_| ());
-        Inside { address: addresses[SOURCE], port: ports[SOURCE], target, wire, proto, family }
+        let target = self.pools.targets.hold(target, |_| ()).ok_or(Refused::NoMemory)?;
+        Ok(Inside { address: addresses[SOURCE], port: ports[SOURCE], target, wire, proto, family })
     }
 
     /// Gives a connection whose source no rule translates another port of its own address, since its destination was mapped to one
@@ -326,10 +337,10 @@ impl Nat {
         if !sent.has_ports() || mapping.daddr.is_none() && mapping.dport.is_none() {
             return Err(Refused::Clash);
         }
-        let inside = self.inside_of(Target { addresses: None, ranges: None }, &sent);
+        let inside = self.inside_of(Target { addresses: None, ranges: None }, &sent)?;
         let source = self.with_ports(&inside, mapping, sent, taken);
         self.pools.targets.release(inside.target);
-        source.map_err(|_| Refused::Clash)
+        source.map_err(|why| if why == Refused::NoMemory { why } else { Refused::Clash })
     }
 
     /// An end with ports has one outside end, but for connections for whose destination that is another connection's: such a one gets
@@ -372,14 +383,14 @@ impl Nat {
         taken: &dyn Fn(u128, u16) -> bool,
     ) -> Result<(u128, u16), Refused> {
         let asked = mapping.sport.as_ref().map(Ports::ranges);
-        let shuffled = matches!(mapping.sport, Some(Ports::Shuffled(..)));
+        let shuffled = mapping.sport.as_ref().is_some_and(Ports::is_shuffled);
         let keeps = Some(inside.port).filter(|_| !shuffled);
         let has_parity = matches!(inside.proto, proto::TCP | proto::UDP) && !shuffled;
         let odd = Some(inside.port % 2 == 1).filter(|_| self.settings.nat_parity && has_parity);
         let beside =
             if self.settings.nat_contiguity && has_parity { self.beside_neighbour(inside) } else { None };
         let wish = Wish {
-            ranges: asked.as_deref().unwrap_or(CLASSES[usize::from(class)]),
+            ranges: asked.map_or(CLASSES[usize::from(class)], |ranges| ranges),
             first: [keeps, beside],
             odd,
         };
@@ -387,7 +398,7 @@ impl Nat {
             Some(addresses) => self.pools.take(inside, addresses, (class, &wish), &mut self.secrets, taken),
             None => self.pools.take_own(inside, &wish, &mut self.secrets, taken),
         };
-        let fixed = matches!(mapping.sport, Some(Ports::Fixed(_)));
+        let fixed = mapping.sport.as_ref().is_some_and(Ports::is_fixed);
         found.map_err(|exhausted| match exhausted {
             Exhausted::NoAddress => Refused::NoAddress,
             Exhausted::NoPort if fixed => Refused::Clash,

@@ -2,6 +2,8 @@
 //!
 //! A shuffle of which only the displaced places are written down: memory goes by how many are or were shut, not by how
 //! many there are.
+//!
+//! Shutting takes the memory that opening again needs: whoever gives something back cannot be refused.
 
 use std::collections::HashMap;
 
@@ -40,6 +42,16 @@ impl Open {
         self.place_of(number) < self.open
     }
 
+    /// Has room for one more to be shut, and for all that are to be opened again. False if there is no memory for it.
+    #[must_use]
+    pub(super) fn reserve(&mut self) -> bool {
+        let shut = (self.len - self.open) as usize + 1;
+        // Each step displaces two at most. A table that is at most half full makes room for itself where entries came and went.
+        let room = |table: &HashMap<u64, u64>| table.len() + 2 * (2 + 2 * shut);
+        self.at.try_reserve(room(&self.at)).is_ok() && self.place.try_reserve(room(&self.place)).is_ok()
+    }
+
+    /// Shuts a number; [`Open::reserve`] comes before.
     pub(super) fn shut(&mut self, number: u64) {
         let place = self.place_of(number);
         if place < self.open {
@@ -83,6 +95,21 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
+    #[test]
+    fn opening_again_needs_no_memory() {
+        let mut open = Open::new(1000);
+        for round in 0..200 {
+            let numbers = (0..50).map(|number| (number * 17 + round * 31) % 1000);
+            for number in numbers.clone() {
+                assert!(open.reserve());
+                open.shut(number);
+            }
+            let capacity = (open.at.capacity(), open.place.capacity());
+            numbers.rev().for_each(|number| open.reopen(number));
+            assert_eq!((open.at.capacity(), open.place.capacity()), capacity, "round {round}");
+        }
+    }
+
     proptest! {
         #[test]
         fn open_numbers_are_those_of_a_plain_set(steps in proptest::collection::vec((any::<bool>(), 0_u64..12), 0..100)) {
@@ -90,6 +117,7 @@ mod tests {
             let mut plain: BTreeSet<u64> = (0..12).collect();
             for (shut, number) in steps {
                 if shut {
+                    prop_assert!(open.reserve());
                     open.shut(number);
                     plain.remove(&number);
                 } else {

@@ -6,11 +6,12 @@
 //!
 //! Of a pool an inside address holds so many ports of a protocol at most as [`PortsPerHost`] says (RFC 6888 REQ-4).
 
+use super::Refused;
 use super::addresses::Addresses;
 use super::bindings::{Binding, Inside, Outside};
 use super::interned::Interned;
 use super::open::Open;
-use super::ports::{Found, Used, Wish, size};
+use super::ports::{Found, Ranges, Used, Wish, size};
 use super::random::{Secrets, scale};
 use super::shards::Shards;
 use crate::hash::Hasher;
@@ -23,7 +24,7 @@ use std::collections::HashMap;
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Target {
     pub(super) addresses: Option<Addresses>,
-    pub(super) ranges: Option<Vec<(u16, u16)>>,
+    pub(super) ranges: Option<Ranges>,
 }
 
 /// Requests that find the same ports free or none: see [`Pools`].
@@ -250,8 +251,10 @@ impl Pools {
         }
     }
 
-    /// Takes the end that an inside end had, of a pool or, without `addresses`, its own address. False if it is in use, or no
-    /// end of the pool.
+    /// Takes the end that an inside end had, of a pool or, without `addresses`, its own address.
+    ///
+    /// # Errors
+    /// It is in use, or no end of the pool; or there is no memory.
     pub(super) fn take_again(
         &mut self,
         inside: &Inside,
@@ -259,33 +262,36 @@ impl Pools {
         (address, port): (u128, u16),
         column: u8,
         secrets: &mut Secrets,
-    ) -> bool {
+    ) -> Result<(), Refused> {
         let place = Place::of(inside);
         let hash = place.hash(&self.hasher);
         let index = match addresses {
             None if address == inside.address => None,
-            None => return false,
+            None => return Err(Refused::Clash),
             Some(addresses) => {
                 match (addresses.index_of(address), self.pair_of(&place, hash).map(|pair| pair.index)) {
                     (Some(index), None) => Some(index),
                     (Some(index), Some(pair)) if pair == index => Some(index),
-                    _ => return false,
+                    _ => return Err(Refused::Clash),
                 }
             }
         };
         let Inside { target, wire, proto, family, .. } = *inside;
         let wish = Wish { ranges: &[(port, port)], first: [Some(port), None], odd: None };
         let outside = Outside { address, wire, proto, family };
-        if !self.reserve_pair(&place, hash)
-            || !matches!(self.port(outside, &wish, secrets, &|_, _| false), Ok(Found::Port(_)))
-        {
-            return false;
+        if !self.reserve_pair(&place, hash) {
+            return Err(Refused::NoMemory);
+        }
+        match self.port(outside, &wish, secrets, &|_, _| false) {
+            Ok(Found::Port(_)) => {}
+            Err(Exhausted::NoMemory) => return Err(Refused::NoMemory),
+            Ok(_) | Err(_) => return Err(Refused::Clash),
         }
         self.targets.hold_number(target);
         if let Some(index) = index {
             self.pair(place, hash, index, column);
         }
-        true
+        Ok(())
     }
 
     /// Gives the outside end of a binding back.
@@ -415,12 +421,20 @@ impl Pools {
             if end.shut_for.try_reserve(1).is_err() || self.kinds.try_reserve(1).is_err() {
                 return;
             }
-            end.shut_for.push((kind, index));
-            let open = self.kinds.entry(kind).or_insert_with(|| {
+            if let Some(open) = self.kinds.get_mut(&kind) {
+                if open.reserve() {
+                    open.shut(index);
+                    end.shut_for.push((kind, index));
+                }
+                return;
+            }
+            let mut open = Open::new(addresses);
+            if open.reserve() {
+                open.shut(index);
+                end.shut_for.push((kind, index));
+                self.kinds.insert(kind, open);
                 self.targets.hold_number(kind.target);
-                Open::new(addresses)
-            });
-            open.shut(index);
+            }
         }
     }
 }

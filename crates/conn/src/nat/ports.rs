@@ -1,30 +1,81 @@
 //! Ports: what a mapping asks for, which of an outside address are in use, and a free one.
 
+use super::addresses::Addresses;
 use super::random::Secrets;
 use mmb_policy::Intervals;
+use std::ops::Deref;
+use std::sync::Arc;
 
-/// The port or identifier that a mapping gives.
+/// The port or identifier that a mapping gives. Copies share what is behind them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ports {
-    /// Always this one.
-    Fixed(u16),
-    /// One of these ranges, both ends included: the packet's own if it is among them and free, else a random free one.
-    Within(Vec<(u16, u16)>),
-    /// A random free one of this range, both ends included.
-    Shuffled(u16, u16),
+pub struct Ports {
+    sort: Sort,
+    ranges: Ranges,
+    /// The same as a set of values, for balancing over them.
+    values: Addresses,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Fixed,
+    Within,
+    Shuffled,
+}
+
+/// Ranges of ports, both ends included, in order and apart from each other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Ranges(Arc<[(u16, u16)]>);
+
+impl Deref for Ranges {
+    type Target = [(u16, u16)];
+
+    fn deref(&self) -> &[(u16, u16)] {
+        &self.0
+    }
 }
 
 impl Ports {
-    /// The ranges, in order and apart from each other.
-    pub(super) fn ranges(&self) -> Vec<(u16, u16)> {
-        let ranges = match self {
-            Ports::Fixed(port) => &[(*port, *port)],
-            Ports::Shuffled(low, high) => &[(*low, *high)],
-            Ports::Within(ranges) => ranges.as_slice(),
-        };
+    /// Always this one.
+    pub fn fixed(port: u16) -> Ports {
+        Ports::new(Sort::Fixed, &[(port, port)])
+    }
+
+    /// One of these ranges, both ends included: the packet's own if it is among them and free, else a random free one.
+    pub fn within(ranges: &[(u16, u16)]) -> Ports {
+        Ports::new(Sort::Within, ranges)
+    }
+
+    /// A random free one of this range, both ends included.
+    pub fn shuffled(low: u16, high: u16) -> Ports {
+        Ports::new(Sort::Shuffled, &[(low, high)])
+    }
+
+    fn new(sort: Sort, ranges: &[(u16, u16)]) -> Ports {
         let ranges = ranges.iter().filter(|(low, high)| low <= high);
         let joined: Intervals = ranges.map(|&(low, high)| (u128::from(low), u128::from(high))).collect();
-        joined.as_slice().iter().map(|&(low, high)| (low as u16, high as u16)).collect()
+        let ranges = joined.as_slice().iter().map(|&(low, high)| (low as u16, high as u16)).collect();
+        Ports { sort, ranges: Ranges(ranges), values: Addresses::new(joined.as_slice().to_vec()) }
+    }
+
+    pub(super) fn is_fixed(&self) -> bool {
+        self.sort == Sort::Fixed
+    }
+
+    pub(super) fn is_shuffled(&self) -> bool {
+        self.sort == Sort::Shuffled
+    }
+
+    /// Whether the packet's own port stays if it can.
+    pub(super) fn keeps(&self) -> bool {
+        self.sort == Sort::Within
+    }
+
+    pub(super) fn ranges(&self) -> &Ranges {
+        &self.ranges
+    }
+
+    pub(super) fn values(&self) -> &Addresses {
+        &self.values
     }
 }
 
@@ -330,7 +381,7 @@ mod tests {
 
     #[test]
     fn ranges_are_put_in_order_and_joined() {
-        assert_eq!(Ports::Within(vec![(9, 12), (5, 3), (1, 4), (5, 6)]).ranges(), [(1, 6), (9, 12)]);
-        assert_eq!(Ports::Within(vec![(0, u16::MAX), (u16::MAX, u16::MAX)]).ranges(), [(0, u16::MAX)]);
+        assert_eq!(**Ports::within(&[(9, 12), (5, 3), (1, 4), (5, 6)]).ranges(), [(1, 6), (9, 12)]);
+        assert_eq!(**Ports::within(&[(0, u16::MAX), (u16::MAX, u16::MAX)]).ranges(), [(0, u16::MAX)]);
     }
 }

@@ -9,7 +9,7 @@ impl Nat {
     /// with. Servers are not counted again: `least` begins anew.
     ///
     /// # Errors
-    /// The outside end is another inside end's by now, or none that the mapping gives.
+    /// The outside end is another inside end's by now, or none that the mapping gives; or there is no memory.
     pub fn restore(
         &mut self,
         mapping: &Mapping,
@@ -19,7 +19,7 @@ impl Nat {
         let own = self::own(mapping, arrived, &sent);
         let mapping = own.as_ref().unwrap_or(mapping);
         // Without ports there is nothing that another might have.
-        let inside = if sent.has_ports() { self.inside(mapping, arrived) } else { None };
+        let inside = if sent.has_ports() { self.inside(mapping, arrived)? } else { None };
         let binding = match inside {
             Some(inside) => {
                 let binding = self.bind_again(&inside, mapping, &sent);
@@ -37,6 +37,10 @@ impl Nat {
         if let Some(number) = self.bindings.of_outside(&outside, ports[DESTINATION])
             && led(&self.bindings.record(number).inside)
         {
+            if !self.leases.reserve() {
+                self.release(translated.binding);
+                return Err(Refused::NoMemory);
+            }
             self.bindings.hold(number);
             let mut lease = self.leases.take(translated.binding);
             lease.bindings[DESTINATION] = Some(number);
@@ -56,9 +60,7 @@ impl Nat {
         }
         let column = column(inside.proto, class(mapping, inside));
         let end = (address, port);
-        if !self.pools.take_again(inside, mapping.saddr.as_ref(), end, column, &mut self.secrets) {
-            return Err(Refused::Clash);
-        }
+        self.pools.take_again(inside, mapping.saddr.as_ref(), end, column, &mut self.secrets)?;
         self.bind(*inside, end, column)
     }
 }
@@ -90,7 +92,7 @@ mod tests {
     #[test]
     fn bindings_come_back_as_they_were() {
         let pool = Addresses::new(vec![(0xc800_0001, 0xc800_0003)]);
-        let ports = Some(Ports::Within(vec![(1000, 1009)]));
+        let ports = Some(Ports::within(&[(1000, 1009)]));
         let mapping = Mapping { saddr: Some(pool), sport: ports, ..Mapping::default() };
         let mut before = Nat::new(&SeedTree::repeatable(1));
         let arrived: Vec<Tuple> =

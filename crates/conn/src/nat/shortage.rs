@@ -4,11 +4,11 @@
 //! ([`Nat::would_free`]), and gives back what it holds ([`Nat::release`]).
 
 use super::ports::within;
-use super::{Addresses, CLASSES, Mapping, Nat, Ports, Refused, Tuple, Wire, class};
+use super::{Addresses, CLASSES, Mapping, Nat, Refused, Tuple, Wire, class};
 
 /// The ports that one connection might have had.
 #[derive(Clone, Debug)]
-pub struct Shortage {
+pub struct Shortage<'a> {
     /// Only ports of the connection's own inside address help: it holds as many as it may.
     own: bool,
     host: u128,
@@ -17,12 +17,12 @@ pub struct Shortage {
     family: u8,
     /// The outside address, if there is one that the host has to stay at.
     paired: Option<u128>,
-    addresses: Addresses,
-    ranges: Vec<(u16, u16)>,
+    addresses: &'a Addresses,
+    ranges: &'a [(u16, u16)],
     held: u32,
 }
 
-impl Shortage {
+impl Shortage<'_> {
     /// Whether the inside address holds as many ports as it may, so that only its own would help.
     pub fn is_own(&self) -> bool {
         self.own
@@ -31,17 +31,21 @@ impl Shortage {
 
 impl Nat {
     /// What a connection lacks that was refused; `None` if another one's end would not help.
-    pub fn shortage(&mut self, mapping: &Mapping, arrived: &Tuple, why: Refused) -> Option<Shortage> {
+    pub fn shortage<'a>(
+        &mut self,
+        mapping: &'a Mapping,
+        arrived: &Tuple,
+        why: Refused,
+    ) -> Option<Shortage<'a>> {
         let own = match why {
             Refused::HostLimit => true,
             Refused::NoPort => false,
             Refused::NoAddress | Refused::NoMemory | Refused::Clash => return None,
         };
-        let addresses = mapping.saddr.clone()?;
-        let inside = self.inside(mapping, arrived)?;
+        let addresses = mapping.saddr.as_ref()?;
+        let inside = self.inside(mapping, arrived).ok()??;
         let class = class(mapping, &inside);
-        let ranges = mapping.sport.as_ref().map(Ports::ranges);
-        let ranges = ranges.unwrap_or_else(|| CLASSES[usize::from(class)].to_vec());
+        let ranges = mapping.sport.as_ref().map_or(CLASSES[usize::from(class)], |ports| ports.ranges());
         let (index, held) = self.pools.held(&inside, class).unzip();
         self.pools.targets.release(inside.target);
         let Tuple { wire, proto, family, .. } = *arrived;
@@ -52,7 +56,7 @@ impl Nat {
 
     /// Whether a port that helps would be free if the connection of a binding ended: how many its inside address holds. Those of inside
     /// addresses that hold fewer than who asks are left alone.
-    pub fn would_free(&self, binding: u32, lacking: &Shortage) -> Option<u32> {
+    pub fn would_free(&self, binding: u32, lacking: &Shortage<'_>) -> Option<u32> {
         let binding = self.bindings.record(self.leases.source(binding)?);
         let (inside, outside) = (&binding.inside, binding.outside());
         let is_of_pool = match lacking.paired {
@@ -62,7 +66,7 @@ impl Nat {
         let helps = binding.has_one_connection()
             && (outside.wire, outside.proto, outside.family) == (lacking.wire, lacking.proto, lacking.family)
             && is_of_pool
-            && within(&lacking.ranges, binding.port);
+            && within(lacking.ranges, binding.port);
         if !helps || lacking.own && inside.address != lacking.host {
             return None;
         }

@@ -97,8 +97,8 @@ impl Flows {
             return Ok(None);
         }
         self.keeper.reserve(0)?;
-        let common = &self.keeper.common;
-        let Translated { sent, binding } = common.nat().enter(Translated { sent: arrived, binding: 0 });
+        let entered = self.keeper.common.nat().enter(Translated { sent: arrived, binding: 0 });
+        let Translated { sent, binding } = entered.map_err(refused)?;
         if sent == arrived {
             return Ok(None);
         }
@@ -210,11 +210,11 @@ impl Flows {
             mmb_conn::Refused::NoMemory => DropReason::ConnNoMemory,
         });
         let claimed = claimed.and_then(|id| {
-            if keeper.common.claim(table.get(id), keeper.worker) {
-                return Ok(id);
-            }
-            table.remove(id);
-            Err(DropReason::NatClash)
+            let claimed = keeper.common.claim(table.get(id), keeper.worker);
+            claimed.map(|()| id).map_err(|unclaimed| {
+                table.remove(id);
+                unclaimed.into()
+            })
         });
         let id = match claimed {
             Ok(id) => id,

@@ -2,9 +2,9 @@
 
 use super::Watcher;
 use super::extra::Extras;
-use super::owners::Owners;
+use super::owners::{Owners, Unclaimed};
 use super::sets::{NoMemory, RuleSets};
-use super::sources::{self, Sources};
+use super::sources::{self, Sources, Uncounted};
 use crate::cells::WorkerCells;
 use crate::drop::DropReason;
 use mmb_conn::nat::Nat;
@@ -59,17 +59,14 @@ impl Common {
         }
     }
 
-    /// Tells all workers whose a connection is, where its tuples do not say so. False if a tuple is that of another worker's.
-    pub(super) fn claim(&self, connection: &Connection, worker: usize) -> bool {
-        let Some([forward, reply]) = self.to_be_told(connection) else { return true };
-        let claimed = self.owners.claim(&forward, worker);
-        if claimed && self.owners.claim(&reply, worker) {
-            return true;
-        }
-        if claimed {
-            self.owners.let_go(&forward, worker);
-        }
-        false
+    /// Tells all workers whose a connection is, where its tuples do not say so.
+    ///
+    /// # Errors
+    /// They cannot be told. Nothing is changed.
+    pub(super) fn claim(&self, connection: &Connection, worker: usize) -> Result<(), Unclaimed> {
+        let Some([forward, reply]) = self.to_be_told(connection) else { return Ok(()) };
+        self.owners.claim(&forward, worker)?;
+        self.owners.claim(&reply, worker).inspect_err(|_| self.owners.let_go(&forward, worker))
     }
 
     /// The connection has ended.
@@ -123,12 +120,13 @@ impl Keeper {
     /// Counts a connection to come for the source of its first packet, if sources are counted.
     ///
     /// # Errors
-    /// The source has begun as many as it may.
+    /// The source has begun as many as it may, or there is no memory to count them.
     pub(super) fn begin_source(&self, arrived: &Tuple) -> Result<(), DropReason> {
-        match self.per_source {
-            Some(most) if !self.common.sources.begin(arrived, most) => Err(DropReason::ConnPerSource),
-            Some(_) | None => Ok(()),
-        }
+        let Some(most) = self.per_source else { return Ok(()) };
+        self.common.sources.begin(arrived, most).map_err(|why| match why {
+            Uncounted::Limit => DropReason::ConnPerSource,
+            Uncounted::NoMemory => DropReason::ConnNoMemory,
+        })
     }
 
     /// Keeps or takes back what [`Keeper::begin_source`] counted.

@@ -13,6 +13,7 @@
 //! Who writes: any worker, when a translated connection begins or ends. Only packets that the worker which received them knows no
 //! connection of are looked up here, and only where there are several workers.
 
+use crate::drop::DropReason;
 use mmb_conn::Tuple;
 use mmb_conn::fragment::FragmentKey;
 use mmb_random::{Prf, Seed};
@@ -22,6 +23,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 const SHARDS: usize = 64;
+
+/// Why a tuple is not a worker's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unclaimed {
+    /// A connection of another worker has it.
+    Taken,
+    /// There is no memory to note it.
+    NoMemory,
+}
+
+impl From<Unclaimed> for DropReason {
+    fn from(why: Unclaimed) -> DropReason {
+        match why {
+            Unclaimed::Taken => DropReason::NatClash,
+            Unclaimed::NoMemory => DropReason::ConnNoMemory,
+        }
+    }
+}
 
 /// What all workers know of each other's connections.
 #[derive(Debug)]
@@ -72,19 +91,20 @@ impl Owners {
         self.by_hash(self.prf.hash(&datagram.packed().to_bytes()))
     }
 
-    /// A translated connection of `worker` has packets with this tuple. False if another worker's has, or if there is no memory to
-    /// say so: nothing is changed.
-    pub(crate) fn claim(&self, tuple: &Tuple, worker: usize) -> bool {
+    /// A translated connection of `worker` has packets with this tuple.
+    ///
+    /// # Errors
+    /// It cannot be said so. Nothing is changed.
+    pub(crate) fn claim(&self, tuple: &Tuple, worker: usize) -> Result<(), Unclaimed> {
         let mut shard = self.shard(tuple).write().unwrap_or_else(PoisonError::into_inner);
-        if shard.try_reserve(1).is_err() {
-            return false;
-        }
+        shard.try_reserve(1).map_err(|_| Unclaimed::NoMemory)?;
         match shard.entry(*tuple) {
-            Entry::Occupied(other) => *other.get() == worker,
+            Entry::Occupied(other) if *other.get() == worker => Ok(()),
+            Entry::Occupied(_) => Err(Unclaimed::Taken),
             Entry::Vacant(place) => {
                 place.insert(worker);
                 self.len.fetch_add(1, Ordering::Release);
-                true
+                Ok(())
             }
         }
     }
@@ -157,8 +177,9 @@ mod tests {
             let reply = tuple(number);
             let by_hash = owners.of(&reply);
             for worker in 0..2 {
-                assert!(owners.claim(&reply, worker) && owners.claim(&reply, worker));
-                assert!(!owners.claim(&reply, 1 - worker) && owners.is_taken(&reply, 1 - worker));
+                assert_eq!([0; 2].map(|_| owners.claim(&reply, worker)), [Ok(()); 2]);
+                assert_eq!(owners.claim(&reply, 1 - worker), Err(Unclaimed::Taken));
+                assert!(owners.is_taken(&reply, 1 - worker));
                 assert!(!owners.is_taken(&reply, worker));
                 assert_eq!(owners.of(&reply), worker);
                 owners.let_go(&reply, worker);

@@ -29,6 +29,15 @@ impl Source {
     }
 }
 
+/// Why a connection is not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Uncounted {
+    /// Its source has begun as many as it may.
+    Limit,
+    /// There is no memory to count it.
+    NoMemory,
+}
+
 /// Connections by the source that began them.
 #[derive(Debug)]
 pub(super) struct Sources {
@@ -41,21 +50,21 @@ impl Sources {
         Sources { hasher: RandomState::new(), shards: std::array::from_fn(|_| Mutex::default()) }
     }
 
-    /// One connection more. False, and nothing is changed, if there are `most` already or no memory is left.
-    #[must_use]
-    pub(super) fn begin(&self, tuple: &Tuple, most: u32) -> bool {
+    /// One connection more.
+    ///
+    /// # Errors
+    /// It is not counted, and nothing is changed.
+    pub(super) fn begin(&self, tuple: &Tuple, most: u32) -> Result<(), Uncounted> {
         let source = Source::of(tuple);
         let mut shard = self.shard(&source);
         if let Some(count) = shard.get_mut(&source) {
             let is_below = *count < most;
             *count += u32::from(is_below);
-            return is_below;
+            return if is_below { Ok(()) } else { Err(Uncounted::Limit) };
         }
-        if shard.try_reserve(1).is_err() {
-            return false;
-        }
+        shard.try_reserve(1).map_err(|_| Uncounted::NoMemory)?;
         shard.insert(source, 1);
-        true
+        Ok(())
     }
 
     /// One connection less.
@@ -108,15 +117,19 @@ mod tests {
         Tuple { addresses: [address, 9], ports: [1, 2], proto: 17, family, ..Tuple::default() }
     }
 
+    fn begins(sources: &Sources, address: u128, family: u8, most: u32) -> bool {
+        sources.begin(&tuple(address, family), most) == Ok(())
+    }
+
     #[test]
     fn a_source_begins_as_many_as_it_may() {
         let sources = Sources::new();
         for round in 0..3 {
-            assert!((0..3).all(|_| sources.begin(&tuple(7, 4), 3)), "round {round}");
-            assert!(!sources.begin(&tuple(7, 4), 3) && !sources.begin(&tuple(7, 4), 2));
-            assert!(sources.begin(&tuple(8, 4), 1), "another one");
+            assert!((0..3).all(|_| begins(&sources, 7, 4, 3)), "round {round}");
+            assert!(!begins(&sources, 7, 4, 3) && !begins(&sources, 7, 4, 2));
+            assert!(begins(&sources, 8, 4, 1), "another one");
             sources.end(&tuple(7, 4));
-            assert!(sources.begin(&tuple(7, 4), 3));
+            assert!(begins(&sources, 7, 4, 3));
             (0..3).for_each(|_| sources.end(&tuple(7, 4)));
             sources.end(&tuple(8, 4));
             assert_eq!(sources.len(), 0);
@@ -127,9 +140,9 @@ mod tests {
     fn addresses_of_ipv6_are_counted_by_64_bits() {
         let sources = Sources::new();
         let prefix = 0x2001_0db8_0000_0001_u128 << 64;
-        assert!(sources.begin(&tuple(prefix | 1, 6), 2) && sources.begin(&tuple(prefix | 77, 6), 2));
-        assert!(!sources.begin(&tuple(prefix | 3, 6), 2));
-        assert!(sources.begin(&tuple((prefix + (1 << 64)) | 3, 6), 2), "of another network");
-        assert!(sources.begin(&tuple(prefix | 1, 4), 2), "of another family");
+        assert!(begins(&sources, prefix | 1, 6, 2) && begins(&sources, prefix | 77, 6, 2));
+        assert!(!begins(&sources, prefix | 3, 6, 2));
+        assert!(begins(&sources, (prefix + (1 << 64)) | 3, 6, 2), "of another network");
+        assert!(begins(&sources, prefix | 1, 4, 2), "of another family");
     }
 }

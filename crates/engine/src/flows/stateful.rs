@@ -127,9 +127,12 @@ impl Stateful {
         let addresses = || Some(Addresses::new(ranges.to_vec()));
         let choice = || addresses().filter(|set| !set.is_empty()).map(Choice);
         let ports = || match *ranges {
-            [(first, last)] if shuffled => Some(Ports::Shuffled(first as u16, last as u16)),
-            [(first, last)] if first == last => Some(Ports::Fixed(first as u16)),
-            _ => Some(Ports::Within(ranges.iter().map(|r| (r.0 as u16, r.1 as u16)).collect())),
+            [(first, last)] if shuffled => Some(Ports::shuffled(first as u16, last as u16)),
+            [(first, last)] if first == last => Some(Ports::fixed(first as u16)),
+            _ => {
+                let ranges: Vec<_> = ranges.iter().map(|r| (r.0 as u16, r.1 as u16)).collect();
+                Some(Ports::within(&ranges))
+            }
         };
         match field.id {
             FieldId::IpSaddr | FieldId::Ip6Saddr => self.mapping.saddr = addresses(),

@@ -187,7 +187,8 @@ impl Flows {
         if common.bindings.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let entered = common.nat().enter(Translated { sent: arrived, binding: 0 });
+        // What cannot be noted for want of memory is dropped when it would begin.
+        let Ok(entered) = common.nat().enter(Translated { sent: arrived, binding: 0 }) else { return true };
         common.release(entered.binding);
         entered.sent != arrived
     }

@@ -26,9 +26,9 @@ fn ports() -> impl Strategy<Value = Option<Ports>> {
     let port = || prop_oneof![0_u16..12, 1020_u16..1028, Just(u16::MAX)];
     prop_oneof![
         3 => Just(None),
-        1 => port().prop_map(|port| Some(Ports::Fixed(port))),
-        1 => (port(), port()).prop_map(|(low, high)| Some(Ports::Shuffled(low, high))),
-        2 => proptest::collection::vec((port(), port()), 0..4).prop_map(|ranges| Some(Ports::Within(ranges))),
+        1 => port().prop_map(|port| Some(Ports::fixed(port))),
+        1 => (port(), port()).prop_map(|(low, high)| Some(Ports::shuffled(low, high))),
+        2 => proptest::collection::vec((port(), port()), 0..4).prop_map(|ranges| Some(Ports::within(&ranges))),
     ]
 }
 
@@ -167,7 +167,7 @@ proptest! {
                 }
             };
             if let Some((arrived, translated)) = made {
-                let entered = nat.enter(translated);
+                let entered = nat.enter(translated).expect("there is memory");
                 let keys = [arrived, entered.sent.reversed()];
                 // As a table does, refuse what has a key of another's: it is released at once.
                 if live.iter().flatten().any(|key| keys.contains(key)) {

@@ -24,13 +24,13 @@ fn who_may_come_in() {
         let made = nat.translate(1, &snat(1), &udp(1, 5000, 1), &free).expect("free");
         for (peer, expected) in [1, 2].into_iter().zip(expected) {
             let arrived = inbound(peer, 9999);
-            let entered = nat.enter(arrived);
+            let entered = nat.enter(arrived).expect("there is memory");
             assert_eq!(inside(&entered) == (INSIDE + 1, 5000), expected, "{setting:?} {peer}");
             assert_eq!(entered == arrived, !expected);
             nat.release(entered.binding);
         }
         nat.release(made.binding);
-        assert_eq!(nat.enter(inbound(1, 443)), inbound(1, 443), "nothing is bound any more");
+        assert_eq!(nat.enter(inbound(1, 443)), Ok(inbound(1, 443)), "nothing is bound any more");
         assert_nothing_left(&nat);
     }
 }
@@ -39,7 +39,7 @@ fn who_may_come_in() {
 fn a_connection_from_outside_keeps_the_binding() {
     let mut nat = filtering(NatFiltering::EndpointIndependent);
     let made = nat.translate(1, &snat(1), &udp(1, 5000, 1), &free).expect("free");
-    let entered = nat.enter(inbound(2, 9));
+    let entered = nat.enter(inbound(2, 9)).expect("there is memory");
     nat.release(made.binding);
     assert!(nat.owner(proto::UDP, 4, Wire::default(), OUTSIDE, 5000).is_some());
     nat.release(entered.binding);
@@ -54,10 +54,10 @@ fn an_address_is_known_as_long_as_it_is_talked_to() {
         .map(|arrived| nat.translate(1, &snat(1), &arrived, &free).expect("free"))
         .into();
     nat.release(made[0].binding);
-    let entered = nat.enter(inbound(1, 9999));
+    let entered = nat.enter(inbound(1, 9999)).expect("there is memory");
     assert_eq!(inside(&entered).0, INSIDE + 1);
     nat.release(made[1].binding);
-    assert_eq!(nat.enter(inbound(1, 9998)), inbound(1, 9998));
+    assert_eq!(nat.enter(inbound(1, 9998)), Ok(inbound(1, 9998)));
     nat.release(entered.binding);
     nat.release(made[2].binding);
     assert_nothing_left(&nat);
@@ -72,7 +72,7 @@ fn two_inside_ends_meet_outside() {
     arrived.addresses[DESTINATION] = OUTSIDE;
     arrived.ports[DESTINATION] = 5000;
     let calling = nat.translate(1, &snat(1), &arrived, &free).expect("free");
-    let hairpin = nat.enter(calling);
+    let hairpin = nat.enter(calling).expect("there is memory");
     assert_eq!((outside(&hairpin), inside(&hairpin)), ((OUTSIDE, 6000), (INSIDE + 1, 5000)));
     nat.release(called.binding);
     assert_eq!(nat.len(), 2);
@@ -87,11 +87,11 @@ fn identifiers_of_queries_enter_as_both_ports() {
     let second = nat.translate(1, &snat(1), &packet(proto::ICMP, 2, 7, 1), &free).expect("free");
     let (_, identifier) = outside(&second);
     let sent = Tuple { addresses: [9, OUTSIDE], ports: [identifier; 2], ..packet(proto::ICMP, 0, 0, 0) };
-    let entered = nat.enter(Translated { sent, binding: 0 }).sent;
+    let entered = nat.enter(Translated { sent, binding: 0 }).expect("there is memory").sent;
     assert_eq!((entered.addresses[DESTINATION], entered.ports), (INSIDE + 2, [7; 2]));
     let own = Tuple { addresses: [INSIDE + 3, OUTSIDE], ..packet(proto::ICMP, 3, 9, 1) };
     let asked = nat.translate(1, &snat(1), &own, &free).expect("free");
-    assert_eq!(nat.enter(asked), asked, "a query of the outside address");
+    assert_eq!(nat.enter(asked), Ok(asked), "a query of the outside address");
 }
 
 #[test]
@@ -101,5 +101,5 @@ fn an_end_is_not_led_to_itself() {
     arrived.addresses[DESTINATION] = OUTSIDE;
     arrived.ports[DESTINATION] = 5000;
     let made = nat.translate(1, &snat(1), &arrived, &free).expect("free");
-    assert_eq!(nat.enter(made), made);
+    assert_eq!(nat.enter(made), Ok(made));
 }

@@ -53,13 +53,13 @@ fn one_host_gets_half_of_an_address_and_leaves_others_theirs() {
 fn a_small_range_is_for_whoever_comes() {
     let mut nat = Nat::new(&SeedTree::repeatable(2));
     for (ports, expected) in [(4, 4), (64, 64), (100, 64), (128, 64), (500, 250)] {
-        let sport = Some(Ports::Within(vec![(30_000, 30_000 + ports - 1)]));
+        let sport = Some(Ports::within(&[(30_000, 30_000 + ports - 1)]));
         let mapping = Mapping { sport, ..snat(1) };
         let (open, _) = exhaust(&mut nat, &mapping, proto::UDP, 1);
         assert_eq!(open.len(), expected, "of {ports}");
         release(&mut nat, open);
     }
-    let fixed = Mapping { sport: Some(Ports::Fixed(7)), ..snat(1) };
+    let fixed = Mapping { sport: Some(Ports::fixed(7)), ..snat(1) };
     assert!(nat.translate(1, &fixed, &udp(1, 5000, 1), &free).is_ok());
 }
 
@@ -68,7 +68,7 @@ fn a_number_is_the_most_that_a_host_holds() {
     for most in [1, 5, 200, 65_536] {
         let mut nat = limited(PortsPerHost::AtMost(most));
         for host in 1..3 {
-            let sport = Some(Ports::Within(vec![(1024, 9999)]));
+            let sport = Some(Ports::within(&[(1024, 9999)]));
             let mapping = Mapping { sport, ..snat(4) };
             let (open, why) = exhaust(&mut nat, &mapping, proto::UDP, host);
             let expected =
@@ -103,7 +103,7 @@ fn another_setting_holds_for_connections_to_come() {
 #[test]
 fn own_addresses_have_no_limit() {
     let mut nat = limited(PortsPerHost::AtMost(2));
-    let mapping = Mapping { sport: Some(Ports::Shuffled(6000, 6099)), ..Mapping::default() };
+    let mapping = Mapping { sport: Some(Ports::shuffled(6000, 6099)), ..Mapping::default() };
     let (open, why) = exhaust(&mut nat, &mapping, proto::UDP, 1);
     assert_eq!((open.len(), why), (100, Refused::NoPort));
 }

@@ -19,12 +19,12 @@ fn mappings() -> Vec<Mapping> {
     vec![
         snat(1),
         snat(3),
-        ports(Ports::Within(vec![(2000, 2003), (3001, 3001)])),
-        ports(Ports::Shuffled(500, 505)),
-        ports(Ports::Fixed(77)),
-        Mapping { sport: Some(Ports::Shuffled(6000, 6002)), ..Mapping::default() },
+        ports(Ports::within(&[(2000, 2003), (3001, 3001)])),
+        ports(Ports::shuffled(500, 505)),
+        ports(Ports::fixed(77)),
+        Mapping { sport: Some(Ports::shuffled(6000, 6002)), ..Mapping::default() },
         // Shares its addresses and ports with the third one.
-        Mapping { sport: Some(Ports::Within(vec![(2002, 2005)])), ..snat(3) },
+        Mapping { sport: Some(Ports::within(&[(2002, 2005)])), ..snat(3) },
     ]
 }
 
@@ -82,7 +82,7 @@ fn allowed(mapping: &Mapping, rule: u32, arrived: &Tuple, live: &[Live]) -> (Vec
         (None, None) => vec![host],
     };
     let ranges = match &mapping.sport {
-        Some(ports) => ports.ranges(),
+        Some(ports) => ports.ranges().to_vec(),
         None if arrived.proto == proto::ICMP => vec![(0, u16::MAX)],
         None if arrived.ports[SOURCE] < 1024 => vec![(1, 1023)],
         None => vec![(1024, u16::MAX)],
@@ -106,7 +106,7 @@ fn check_opened(mapping: &Mapping, live: &[Live], new: &Live) {
     assert!(!used.contains(&port), "free");
     let own = new.arrived.ports[SOURCE];
     let inside_ranges = ranges.iter().any(|(low, high)| (*low..=*high).contains(&own));
-    if matches!(mapping.sport, Some(Ports::Shuffled(..))) {
+    if mapping.sport.as_ref().is_some_and(Ports::is_shuffled) {
         return;
     }
     if inside_ranges && !used.contains(&own) {
@@ -130,7 +130,7 @@ fn held(rule: u32, arrived: &Tuple, live: &[Live]) -> usize {
 
 fn check_refused(mapping: &Mapping, rule: u32, arrived: &Tuple, live: &[Live], refused: Refused) {
     let expected =
-        if matches!(mapping.sport, Some(Ports::Fixed(_))) { Refused::Clash } else { Refused::NoPort };
+        if mapping.sport.as_ref().is_some_and(Ports::is_fixed) { Refused::Clash } else { Refused::NoPort };
     assert_eq!(refused, expected);
     let (addresses, ranges) = allowed(mapping, rule, arrived, live);
     let used = in_use(live);

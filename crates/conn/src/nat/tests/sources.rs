@@ -32,7 +32,7 @@ fn rules_that_ask_for_the_same_share_bindings() {
 #[test]
 fn a_small_pool_is_exhausted_exactly_and_recovers() {
     let mut nat = Nat::new(&SeedTree::repeatable(3));
-    let mapping = Mapping { sport: Some(Ports::Shuffled(7000, 7099)), ..snat(3) };
+    let mapping = Mapping { sport: Some(Ports::shuffled(7000, 7099)), ..snat(3) };
     let mut open: Vec<Translated> = (0..300)
         .map(|host| nat.translate(1, &mapping, &udp(host, 9, 1), &free).expect("a port is free"))
         .collect();
@@ -65,7 +65,7 @@ fn a_small_pool_is_exhausted_exactly_and_recovers() {
 fn exhaustion_is_not_taken_for_another_mappings() {
     let mut nat = Nat::new(&SeedTree::repeatable(3));
     let within =
-        |low, high, addresses| Mapping { sport: Some(Ports::Within(vec![(low, high)])), ..snat(addresses) };
+        |low, high, addresses| Mapping { sport: Some(Ports::within(&[(low, high)])), ..snat(addresses) };
     let full = [1, 2].map(|host| nat.translate(1, &within(7, 8, 1), &udp(host, 9, 1), &free).expect("free"));
     assert_eq!(nat.translate(2, &within(7, 7, 1), &udp(3, 9, 1), &free), Err(Refused::NoPort));
     let other = nat.translate(3, &within(20, 29, 16), &udp(4, 9, 1), &free).expect("nothing of it is used");
@@ -158,11 +158,11 @@ fn an_identifier_is_both_ports_of_a_query() {
 #[test]
 fn a_port_is_kept_if_it_is_within_and_fixed_ones_clash() {
     let mut nat = Nat::new(&SeedTree::repeatable(10));
-    let within = Mapping { sport: Some(Ports::Within(vec![(10, 12), (5000, 5001)])), ..snat(1) };
+    let within = Mapping { sport: Some(Ports::within(&[(10, 12), (5000, 5001)])), ..snat(1) };
     assert_eq!(outside(&nat.translate(1, &within, &udp(1, 5001, 1), &free).expect("free")).1, 5001);
     let (_, other) = outside(&nat.translate(1, &within, &udp(2, 6000, 1), &free).expect("free"));
     assert!([10, 11, 12, 5000].contains(&other));
-    let fixed = Mapping { sport: Some(Ports::Fixed(9)), ..snat(2) };
+    let fixed = Mapping { sport: Some(Ports::fixed(9)), ..snat(2) };
     assert!(nat.translate(2, &fixed, &udp(1, 1, 1), &free).is_ok());
     assert!(nat.translate(2, &fixed, &udp(2, 1, 1), &free).is_ok(), "on the other address");
     assert_eq!(nat.translate(2, &fixed, &udp(3, 1, 1), &free), Err(Refused::Clash));
@@ -205,7 +205,7 @@ fn a_server_where_the_outside_end_is_taken_is_reached_from_another_port() {
     assert_eq!(nat.owner(proto::UDP, 4, Wire::default(), OUTSIDE, 5000), Some((INSIDE + 1, 5000)));
     nat.release(again.binding);
     // Where the rule allows one port there is no other.
-    let fixed = Mapping { sport: Some(Ports::Fixed(5000)), ..snat(1) };
+    let fixed = Mapping { sport: Some(Ports::fixed(5000)), ..snat(1) };
     let bound = nat.translate(2, &fixed, &udp(1, 5000, 1), &taken).expect("free");
     assert_eq!(nat.translate(2, &fixed, &udp(1, 5000, 2), &taken), Err(Refused::Clash));
     nat.release(bound.binding);
@@ -234,7 +234,7 @@ fn an_empty_pool_has_no_address() {
         assert_eq!(nat.translate(1, &mapping, &udp(1, 1, 1), &free), Err(Refused::NoAddress));
         assert_eq!(nat.translate(1, &mapping, &packet(47, 1, 0, 1), &free), Err(Refused::NoAddress));
     }
-    let no_port = Mapping { sport: Some(Ports::Within(Vec::new())), ..snat(2) };
+    let no_port = Mapping { sport: Some(Ports::within(&[])), ..snat(2) };
     assert_eq!(nat.translate(2, &no_port, &udp(1, 1, 1), &free), Err(Refused::NoPort));
 }
 
@@ -256,7 +256,7 @@ fn a_large_pool_costs_what_is_used() {
 fn ports_of_two_seeds_and_of_one_after_the_other_are_unrelated() {
     let ports = |seed| {
         let mut nat = Nat::new(&SeedTree::repeatable(seed));
-        let mapping = Mapping { sport: Some(Ports::Shuffled(1024, u16::MAX)), ..snat(1) };
+        let mapping = Mapping { sport: Some(Ports::shuffled(1024, u16::MAX)), ..snat(1) };
         (0..1000)
             .map(|host| outside(&nat.translate(1, &mapping, &udp(host, 9, 1), &free).expect("free")).1)
             .collect::<Vec<_>>()
