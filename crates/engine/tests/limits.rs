@@ -203,6 +203,78 @@ fn what_nobody_answered_gives_its_port_to_a_new_flow() {
     }
 }
 
+/// How many of these frames, one after the other, are sent at a time.
+fn sent_at(worker: &mut Worker, now_ms: u64, frames: &[Vec<u8>]) -> usize {
+    let sends = |frame: &&Vec<u8>| {
+        let passed = host::process(A, &[frame.to_vec()], |packets, verdicts| {
+            worker.process(now_ms * 1_000_000, &mmb_engine::NoCycles, packets, verdicts);
+        });
+        passed[0].0 == Verdict::Send(PortId(1))
+    };
+    frames.iter().filter(sends).count()
+}
+
+/// Flows of so many hosts of one port each.
+fn of_many_hosts(count: u32) -> Vec<Vec<u8>> {
+    (0..count).map(|host| udp(Ipv4Addr::from(0x0a80_0000 + host), 5000, 443)).collect()
+}
+
+/// Opens a flow and answers it.
+fn open_and_answer(worker: &mut Worker, host: Ipv4Addr, port: u16) -> bool {
+    let (_, frame) = pass(worker, A, &[udp(host, port, 443)]).remove(0);
+    let dport = u16::from_be_bytes([frame[34], frame[35]]);
+    let upper = Upper::Udp(Udp { sport: 443, dport, payload: vec![8; 4], ..Udp::default() });
+    let destination = Ipv4Addr::new(200, 0, 0, 1);
+    let answer = Ip4 { source: SERVER, destination, ..Ip4::new(upper) }.frame().bytes();
+    pass(worker, B, &[answer])[0].0 == Verdict::Send(PortId(0))
+}
+
+/// Made-up hosts of one port each kept a busy host from any further port: it takes none from hosts that hold fewer.
+#[test]
+fn a_busy_host_takes_ports_back_from_made_up_hosts_of_one() {
+    let (engine, mut worker) = engine(&hundred_ports(""));
+    assert!((6000..6030).all(|port| open_and_answer(&mut worker, inside(8), port)));
+    assert_eq!(sent(&mut worker, &of_many_hosts(70)), 70);
+    let more: Vec<_> = (7000..7020).map(|port| udp(inside(8), port, 443)).collect();
+    assert_eq!(sent(&mut worker, &more), 20);
+    assert_eq!(dropped(&engine, DropReason::NatNoPort), 0);
+}
+
+/// Who holds many ports takes from others what nobody answered for some seconds only.
+#[test]
+fn what_nobody_answered_for_long_gives_way_to_whoever_asks() {
+    let (_, mut worker) = engine(&hundred_ports(""));
+    assert!((6000..6070).all(|port| open_and_answer(&mut worker, inside(8), port)));
+    assert_eq!(sent(&mut worker, &of_many_hosts(30)), 30);
+    let more: Vec<_> = (7000..7020).map(|port| udp(inside(8), port, 443)).collect();
+    assert_eq!(sent_at(&mut worker, 1000, &more), 0);
+    assert_eq!(sent_at(&mut worker, 6000, &more), 20);
+}
+
+/// One host that kept asking for what it does not get kept all others of the worker from taking ports back.
+#[test]
+fn a_host_that_keeps_asking_in_vain_does_not_slow_others_down() {
+    let (engine, mut worker) = engine(&hundred_ports("set nat ports-per-host 50"));
+    // Each of two hosts is at its limit, one of them by connections that are over.
+    assert!((6000..6050).all(|port| open_and_answer(&mut worker, inside(9), port)));
+    let asking: Vec<_> = (7000..7256).map(|port| udp(inside(9), port, 443)).collect();
+    for port in 2000..2050 {
+        Ends::open_and_close(&mut worker, (inside(20), port), (SERVER, 443));
+    }
+    for round in 0..30 {
+        assert_eq!(sent(&mut worker, &asking), 0);
+        assert_eq!(sent(&mut worker, &[syn(inside(20), 3000 + round, 443)]), 1, "round {round}");
+    }
+    // Nor does one that holds many ports, and finds none in the pool that it may take, others that hold few.
+    assert_eq!(sent(&mut worker, &of_many_hosts(50)), 50);
+    let few: Vec<_> = (0..30).map(|host| udp(inside(30 + host), 5000, 443)).collect();
+    for flow in few {
+        assert_eq!(sent(&mut worker, &asking), 0);
+        assert_eq!(sent(&mut worker, &[flow]), 1);
+    }
+    assert_eq!(dropped(&engine, DropReason::NatNoPort), 0);
+}
+
 /// RFC 4787 REQ-3: what is in use is not overloaded, nor ended for another.
 #[test]
 fn what_was_answered_keeps_its_port() {

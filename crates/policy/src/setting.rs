@@ -161,8 +161,8 @@ pub static SETTINGS: &[SettingInfo] = &[
             &[("share", "64 or a 256th of the ports, and beyond that no more than are still free")],
             65_536,
         ),
-        help: "the most ports of a protocol that one inside address holds of the pool that a rule maps to (RFC 6888 REQ-4); \
-               beyond, its new connections are refused (nat-host-limit)",
+        help: "the most ports of a protocol that one host holds of the pool that a rule maps to (RFC 6888 REQ-4): an inside \
+               address, of IPv6 all with the same first 64 bits; beyond, its new connections are refused (nat-host-limit)",
         get: |settings| match settings.connections.nat_ports_per_host {
             PortsPerHost::Share => 0,
             PortsPerHost::AtMost(most) => most,

@@ -4,7 +4,10 @@
 //! request found no port are shut for that kind until a port of theirs is given back, so that an exhausted pool is known as
 //! such at once, however large it is.
 //!
-//! Of a pool an inside address holds so many ports of a protocol at most as [`PortsPerHost`] says (RFC 6888 REQ-4).
+//! Of a pool a host holds so many ports of a protocol at most as [`PortsPerHost`] says (RFC 6888 REQ-4). A host of IPv4 is an inside
+//! address. One of IPv6 has 2^64 addresses at its will: the ports of all inside addresses with the same first 64 bits count as one
+//! host's. Each of these keeps an outside address of its own, and under [`PortsPerHost::Share`] holds no more than is left to their
+//! network, so that one of them does not take what its neighbours share.
 
 use super::Refused;
 use super::addresses::Addresses;
@@ -45,7 +48,7 @@ pub(super) enum Exhausted {
     NoAddress,
     /// No address that the inside end may have has a free port.
     NoPort,
-    /// The inside address holds as many ports as it may.
+    /// The host holds as many ports as it may.
     HostLimit,
     /// There is no memory to note who has the port.
     NoMemory,
@@ -67,8 +70,16 @@ struct Pair {
     ports: [u32; COLUMNS],
 }
 
+/// How many ports a network of IPv6 holds, by column.
+struct Network {
+    prefix: Place,
+    ports: [u32; COLUMNS],
+}
+
 /// What the ports of an inside address are counted by: two columns a protocol, the second one for privileged ports.
 const COLUMNS: usize = 7;
+/// Nothing is held.
+const NONE: [u32; COLUMNS] = [0; COLUMNS];
 
 /// Where ports of a protocol are counted that were asked for in a class of ranges.
 pub(super) fn column(proto: u8, class: u8) -> u8 {
@@ -95,6 +106,11 @@ impl Place {
         Place { address: inside.address, target: inside.target, wire: inside.wire, family: inside.family }
     }
 
+    /// The network that an inside address of IPv6 counts for.
+    fn network(self) -> Option<Place> {
+        (self.family == 6).then(|| Place { address: host_of(self.address, self.family), ..self })
+    }
+
     fn hash(&self, hasher: &Hasher) -> u64 {
         hasher.hash(&self.tuple())
     }
@@ -110,12 +126,18 @@ impl Place {
     }
 }
 
+/// The host that an address is one of: of IPv6 its first 64 bits.
+pub(super) fn host_of(address: u128, family: u8) -> u128 {
+    if family == 6 { address >> 64 << 64 } else { address }
+}
+
 /// All outside ends.
 pub(super) struct Pools {
     hasher: Hasher,
     pairing: Prf,
     ends: Shards<End>,
     pairs: Shards<Pair>,
+    networks: Shards<Network>,
     /// What ends in use were asked for with, and kinds for which an address is shut.
     pub(super) targets: Interned<Target, ()>,
     /// Kinds for which some address is shut.
@@ -140,6 +162,7 @@ impl Pools {
             pairing,
             ends: Shards::new(),
             pairs: Shards::new(),
+            networks: Shards::new(),
             targets: Interned::new(),
             kinds: HashMap::new(),
             ports_per_host: PortsPerHost::default(),
@@ -147,7 +170,7 @@ impl Pools {
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.ends.memory() + self.pairs.memory()
+        self.ends.memory() + self.pairs.memory() + self.networks.memory()
     }
 
     /// How many outside addresses, inside addresses and kinds are known.
@@ -172,17 +195,18 @@ impl Pools {
         let kind = Kind { target, wire, proto, family, class };
         let place = Place::of(inside);
         let hash = place.hash(&self.hasher);
-        let (mut index, tries) = match self.pair_of(&place, hash) {
-            Some(pair) => {
-                let address = addresses.nth(pair.index);
-                let outside = Outside { address, wire, proto, family };
-                if !self.may_hold_more(&pair.ports, column(proto, class), &outside, wish.ranges) {
-                    return Err(Exhausted::HostLimit);
-                }
-                (pair.index, 1)
+        let (mut index, own, tries) = match self.pair_of(&place, hash) {
+            Some(pair) => (pair.index, pair.ports, 1),
+            None => {
+                let index = self.favourite(&place, &kind, addresses.len());
+                (index.ok_or(Exhausted::NoPort)?, NONE, ADDRESSES)
             }
-            None => (self.favourite(&place, &kind, addresses.len()).ok_or(Exhausted::NoPort)?, ADDRESSES),
         };
+        let outside = Outside { address: addresses.nth(index), wire, proto, family };
+        let held = [own, self.ports_of_host(&place).unwrap_or(own)];
+        if !self.may_hold_more(held, column(proto, class), &outside, wish.ranges) {
+            return Err(Exhausted::HostLimit);
+        }
         if !self.reserve_pair(&place, hash) {
             return Err(Exhausted::NoMemory);
         }
@@ -211,26 +235,28 @@ impl Pools {
         Err(Exhausted::NoPort)
     }
 
-    /// Whether an inside address that holds these ports of an outside one may have another one, of these ranges.
+    /// Whether an inside address that holds the first of these ports, of a host that holds the second, may have another one of an
+    /// outside address, of these ranges.
     fn may_hold_more(
         &self,
-        ports: &[u32; COLUMNS],
+        [own, of_host]: [[u32; COLUMNS]; 2],
         column: u8,
         outside: &Outside,
         ranges: &[(u16, u16)],
     ) -> bool {
-        let (held, all) = match self.ports_per_host {
-            PortsPerHost::AtMost(most) => {
-                let of_proto = 2 * (usize::from(column) / 2);
-                return ports.iter().skip(of_proto).take(2).sum::<u32>() < most;
-            }
-            PortsPerHost::Share => (ports[usize::from(column)] as usize, size(ranges)),
-        };
-        if held < LEAST_PORTS.max(all / LEAST_PART) {
+        let column = usize::from(column);
+        if let PortsPerHost::AtMost(most) = self.ports_per_host {
+            let of_proto = 2 * (column / 2);
+            return of_host.iter().skip(of_proto).take(2).sum::<u32>() < most;
+        }
+        let (own, of_host, all) = (own[column] as usize, of_host[column] as usize, size(ranges));
+        let least = LEAST_PORTS.max(all / LEAST_PART);
+        if of_host < least {
             return true;
         }
         let end = self.ends.find(outside.hash(0, &self.hasher), |end| end.outside == *outside);
-        held < all - end.map_or(0, |end| end.used.count_within(ranges))
+        let free = all - end.map_or(0, |end| end.used.count_within(ranges));
+        of_host < free && (outside.family != 6 || own < least || own < free - of_host)
     }
 
     /// A free port of the inside end's own address, which belongs to no pool.
@@ -312,11 +338,20 @@ impl Pools {
             self.ends.remove(hash, |end| end.outside == outside, |end| end.outside.hash(0, hasher));
         }
         let place = Place::of(inside);
-        let hash = place.hash(&self.hasher);
+        let hash = place.hash(hasher);
         if let Some(pair) = self.pairs.find_mut(hash, |pair| pair.inside == place) {
             pair.ports[usize::from(gone.column)] -= 1;
-            if pair.ports == [0; COLUMNS] {
+            if pair.ports == NONE {
                 self.pairs.remove(hash, |pair| pair.inside == place, |pair| pair.inside.hash(hasher));
+            }
+            if let Some(prefix) = place.network() {
+                let (hash, same) = (prefix.hash(hasher), |network: &Network| network.prefix == prefix);
+                if let Some(network) = self.networks.find_mut(hash, same) {
+                    network.ports[usize::from(gone.column)] -= 1;
+                    if network.ports == NONE {
+                        self.networks.remove(hash, same, |network| network.prefix.hash(hasher));
+                    }
+                }
             }
         }
         self.targets.release(inside.target);
@@ -330,17 +365,23 @@ impl Pools {
         self.pair_of(&place, hash).map_or_else(favourite, |pair| pair.index)
     }
 
-    /// The number of the outside address that an inside address has, and how many of its ports it holds.
-    pub(super) fn held(&self, inside: &Inside, class: u8) -> Option<(u64, u32)> {
+    /// The number of the outside address that an inside address has.
+    pub(super) fn paired(&self, inside: &Inside) -> Option<u64> {
         let place = Place::of(inside);
-        let pair = self.pair_of(&place, place.hash(&self.hasher))?;
-        Some((pair.index, pair.ports[usize::from(column(inside.proto, class))]))
+        self.pair_of(&place, place.hash(&self.hasher)).map(|pair| pair.index)
     }
 
-    /// How many ports an inside address holds in a column.
-    pub(super) fn held_of(&self, inside: &Inside, column: u8) -> u32 {
-        let place = Place::of(inside);
-        self.pair_of(&place, place.hash(&self.hasher)).map_or(0, |pair| pair.ports[usize::from(column)])
+    /// How many ports the host of an inside address holds in a column.
+    pub(super) fn held(&self, inside: &Inside, column: u8) -> u32 {
+        self.ports_of_host(&Place::of(inside)).map_or(0, |ports| ports[usize::from(column)])
+    }
+
+    fn ports_of_host(&self, place: &Place) -> Option<[u32; COLUMNS]> {
+        let Some(prefix) = place.network() else {
+            return self.pair_of(place, place.hash(&self.hasher)).map(|pair| pair.ports);
+        };
+        let network = self.networks.find(prefix.hash(&self.hasher), |network| network.prefix == prefix);
+        network.map(|network| network.ports)
     }
 
     fn pair_of(&self, place: &Place, hash: u64) -> Option<&Pair> {
@@ -349,18 +390,33 @@ impl Pools {
 
     fn reserve_pair(&mut self, place: &Place, hash: u64) -> bool {
         let hasher = &self.hasher;
-        self.pair_of(place, hash).is_some() || self.pairs.reserve(hash, |pair| pair.inside.hash(hasher))
+        let is_there = self.pairs.find(hash, |pair| pair.inside == *place).is_some();
+        let for_network =
+            |prefix: Place| self.networks.reserve(prefix.hash(hasher), |network| network.prefix.hash(hasher));
+        is_there
+            || place.network().is_none_or(for_network)
+                && self.pairs.reserve(hash, |pair| pair.inside.hash(hasher))
     }
 
+    /// Counts a port of an inside address; [`Pools::reserve_pair`] comes before.
     fn pair(&mut self, place: Place, hash: u64, index: u64, column: u8) {
         let hasher = &self.hasher;
         let pair = self.pairs.entry(
             hash,
             |pair| pair.inside == place,
             |pair| pair.inside.hash(hasher),
-            || Pair { inside: place, index, ports: [0; COLUMNS] },
+            || Pair { inside: place, index, ports: NONE },
         );
         pair.ports[usize::from(column)] += 1;
+        if let Some(prefix) = place.network() {
+            let network = self.networks.entry(
+                prefix.hash(hasher),
+                |network| network.prefix == prefix,
+                |network| network.prefix.hash(hasher),
+                || Network { prefix, ports: NONE },
+            );
+            network.ports[usize::from(column)] += 1;
+        }
     }
 
     /// An address that is not shut; the same one for an inside address whenever it comes while none is.

@@ -3,19 +3,21 @@
 //! Translations know nothing of connections' lives: whoever does asks for each connection that may make room what its end would free
 //! ([`Nat::would_free`]), and gives back what it holds ([`Nat::release`]).
 
+use super::pools::{column, host_of};
 use super::ports::within;
 use super::{Addresses, CLASSES, Mapping, Nat, Refused, Tuple, Wire, class};
 
 /// The ports that one connection might have had.
 #[derive(Clone, Debug)]
 pub struct Shortage<'a> {
-    /// Only ports of the connection's own inside address help: it holds as many as it may.
+    /// Only ports of the connection's own host help: it holds as many as it may.
     own: bool,
     host: u128,
     wire: Wire,
     proto: u8,
     family: u8,
-    /// The outside address, if there is one that the host has to stay at.
+    column: u8,
+    /// The outside address, if there is one that the inside address has to stay at.
     paired: Option<u128>,
     addresses: &'a Addresses,
     ranges: &'a [(u16, u16)],
@@ -23,9 +25,25 @@ pub struct Shortage<'a> {
 }
 
 impl Shortage<'_> {
-    /// Whether the inside address holds as many ports as it may, so that only its own would help.
+    /// Whether the host holds as many ports as it may, so that only its own would help.
     pub fn is_own(&self) -> bool {
         self.own
+    }
+
+    /// How many ports the host holds.
+    pub fn held(&self) -> u32 {
+        self.held
+    }
+
+    /// The same for all that lack the same: the host's own ports, or those of an outside address or a pool that so many ports are held
+    /// of, as a power of two. A hash of it tells shortages apart.
+    pub fn likeness(&self) -> Tuple {
+        let Shortage { own, host, wire, proto, family, column, held, .. } = *self;
+        let whose = if own { host } else { self.paired.unwrap_or(0) };
+        let of_pool = if self.addresses.is_empty() { 0 } else { self.addresses.nth(0) };
+        let magnitude = if own { 0 } else { held.checked_ilog2().map_or(0, |power| power as u16 + 1) };
+        let ports = [u16::from(column) << 1 | u16::from(own), magnitude];
+        Tuple { addresses: [whose, of_pool], ports, wire, proto, family, ..Tuple::default() }
     }
 }
 
@@ -46,31 +64,28 @@ impl Nat {
         let inside = self.inside(mapping, arrived).ok()??;
         let class = class(mapping, &inside);
         let ranges = mapping.sport.as_ref().map_or(CLASSES[usize::from(class)], |ports| ports.ranges());
-        let (index, held) = self.pools.held(&inside, class).unzip();
+        let column = column(inside.proto, class);
+        let paired = self.pools.paired(&inside).map(|index| addresses.nth(index));
+        let held = self.pools.held(&inside, column);
         self.pools.targets.release(inside.target);
         let Tuple { wire, proto, family, .. } = *arrived;
-        let paired = index.map(|index| addresses.nth(index));
-        let (host, held) = (inside.address, held.unwrap_or(0));
-        Some(Shortage { own, host, wire, proto, family, paired, addresses, ranges, held })
+        let host = host_of(inside.address, family);
+        Some(Shortage { own, host, wire, proto, family, column, paired, addresses, ranges, held })
     }
 
-    /// Whether a port that helps would be free if the connection of a binding ended: how many its inside address holds. Those of inside
-    /// addresses that hold fewer than who asks are left alone.
+    /// Whether a port that helps would be free if the connection of a binding ended: how many its host holds.
     pub fn would_free(&self, binding: u32, lacking: &Shortage<'_>) -> Option<u32> {
         let binding = self.bindings.record(self.leases.source(binding)?);
         let (inside, outside) = (&binding.inside, binding.outside());
-        let is_of_pool = match lacking.paired {
+        let is_of_pool = match lacking.paired.filter(|_| !lacking.own) {
             Some(address) => outside.address == address,
             None => lacking.addresses.index_of(outside.address).is_some(),
         };
         let helps = binding.has_one_connection()
             && (outside.wire, outside.proto, outside.family) == (lacking.wire, lacking.proto, lacking.family)
             && is_of_pool
-            && within(lacking.ranges, binding.port);
-        if !helps || lacking.own && inside.address != lacking.host {
-            return None;
-        }
-        let held = self.pools.held_of(inside, binding.column);
-        (held >= lacking.held).then_some(held)
+            && within(lacking.ranges, binding.port)
+            && (!lacking.own || host_of(inside.address, inside.family) == lacking.host);
+        helps.then(|| self.pools.held(inside, binding.column))
     }
 }

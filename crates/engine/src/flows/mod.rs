@@ -21,6 +21,7 @@ mod isn;
 mod look;
 mod neighbours;
 mod owners;
+mod pauses;
 mod plans;
 mod ports;
 mod relate;
@@ -51,6 +52,7 @@ use mmb_policy::CtState;
 use mmb_policy::policy::InvalidPackets;
 use mmb_random::{Purpose, SeedTree};
 use mmb_rewrite::Translation;
+use pauses::Pauses;
 use plans::Plans;
 use sets::RuleSets;
 use std::sync::Arc;
@@ -135,9 +137,8 @@ pub(crate) struct Flows {
     pub(crate) lost: Losses,
     /// Some packets of the vector need no classifying.
     some_settled: bool,
-    /// Until when no port is looked for that another connection could give up: for who found none free, and for who may have no
-    /// more.
-    pauses: [u64; 2],
+    /// Searches for a port that another connection could give up, which found none.
+    pauses: Pauses,
     /// Where the last search for such a connection came to.
     cursor: Cursor,
     /// The worker counts among those that have connections.
@@ -181,7 +182,7 @@ impl Flows {
             refused: Vec::with_capacity(VECTOR),
             lost: Losses::default(),
             some_settled: false,
-            pauses: [0; 2],
+            pauses: Pauses::new(),
             cursor: Cursor::default(),
             busy: false,
             drops_invalid: false,

@@ -2,14 +2,16 @@
 //!
 //! A new connection does not wait for others' timeouts. First a connection that is over gives its port up: it keeps both its tuples
 //! and goes on translating stragglers, while the port may become another inside end's towards other destinations. If there is none,
-//! one that nobody answered ends, the oldest of the host that holds the most of those that are looked at; a host never loses a port to one that
-//! holds more. A connection that both ends want is left alone. Only this worker's connections are asked, so many for a packet.
+//! one that nobody answered ends: of those that are looked at, one of the host that holds the most ports. Who holds many ports itself
+//! takes them only from hosts that hold no fewer, and who may have no more only from itself, unless nobody answered for [`STALE_MS`]. A connection that both ends want is left
+//! alone. Only this worker's connections are asked, so many for a packet; and after a search that found nothing, whoever lacks the
+//! same waits (`pauses`).
 
 use super::{Flows, begin};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
-use mmb_conn::nat::{Mapping, Refused, Translated};
-use mmb_conn::{CloseReason, Connection, DESTINATION, Direction, Table, Tuple};
+use mmb_conn::nat::{Mapping, Refused, Shortage, Translated};
+use mmb_conn::{CloseReason, ConnId, Connection, DESTINATION, Direction, Table, Tuple};
 use mmb_packet::Packet;
 use std::sync::atomic::Ordering;
 
@@ -19,10 +21,10 @@ const ROUNDS: usize = 4;
 /// most ports.
 const OVER_LOOKED: usize = 256;
 const UNREPLIED_LOOKED: usize = 64;
-/// A host that holds so many ports loses one before more hosts are looked at.
+/// A host that holds so many ports loses one before more hosts are looked at, and takes none from hosts that hold fewer.
 const MANY: u32 = 64;
-/// How long nothing is looked for after a search that found nothing: such packets may come in a flood.
-const PAUSE_MS: u64 = 1;
+/// From this age on, what nobody answered gives way to anybody: TCP has sent its first packet three times by then (RFC 6298).
+const STALE_MS: u64 = 5000;
 
 /// A translation for a new connection.
 pub(super) struct Made {
@@ -94,51 +96,74 @@ impl Flows {
 
     /// Takes a port back from another connection for one that was refused. False if there is none to take.
     fn free_port(&mut self, mapping: &Mapping, arrived: &Tuple, why: Refused) -> bool {
-        let pause = usize::from(why == Refused::HostLimit);
-        let Flows { table, keeper, pauses, cursor, .. } = self;
-        if keeper.now_ms < pauses[pause] {
+        let now_ms = self.keeper.now_ms;
+        let Some(lacking) = self.keeper.common.nat().shortage(mapping, arrived, why) else { return false };
+        let pause = self.pauses.of(self.table.hash(&lacking.likeness()), now_ms);
+        if pause.holds(now_ms) {
             return false;
         }
-        let mut nat = keeper.common.nat();
-        let Some(lacking) = nat.shortage(mapping, arrived, why) else { return false };
-        let (mut detached, mut ended) = (None, None);
+        let found = match self.over(mapping, arrived, &lacking) {
+            Some((id, PortUse::None)) => return self.detach(id),
+            found => found.map(|(id, _)| id).or_else(|| self.unanswered(arrived.proto, &lacking)),
+        };
+        match found {
+            Some(id) => self.end(id, CloseReason::Evicted),
+            None => self.pauses.of(self.table.hash(&lacking.likeness()), now_ms).begin(now_ms),
+        }
+        found.is_some()
+    }
+
+    /// A connection that is over and whose port helps: one whose port nobody uses towards the new one's destination, if there is any.
+    fn over(
+        &mut self,
+        mapping: &Mapping,
+        arrived: &Tuple,
+        lacking: &Shortage<'_>,
+    ) -> Option<(ConnId, PortUse)> {
+        let Flows { table, keeper, cursor, .. } = self;
+        let nat = keeper.common.nat();
+        let mut found = None;
         table.search_over(cursor, (arrived.proto, OVER_LOOKED), &mut |id, connection| {
-            if nat.would_free(connection.binding, &lacking).is_none() {
+            if nat.would_free(connection.binding, lacking).is_none() {
                 return false;
             }
             match use_of_port(table, connection, mapping, arrived) {
-                PortUse::None => detached = Some(id),
-                PortUse::Own => ended = ended.or(Some(id)),
+                PortUse::None => found = Some((id, PortUse::None)),
+                PortUse::Own => found = found.or(Some((id, PortUse::Own))),
                 PortUse::Others => {}
             }
-            detached.is_some()
+            matches!(found, Some((_, PortUse::None)))
         });
-        if let Some(id) = detached {
-            let binding = std::mem::take(&mut table.get_mut(id).binding);
-            nat.release(binding);
-            keeper.common.bindings.store(nat.len(), Ordering::Relaxed);
-            return true;
-        }
-        let mut most = 0;
-        if !lacking.is_own() {
-            table.search_unreplied(cursor, (arrived.proto, UNREPLIED_LOOKED), &mut |id, connection| {
-                let Some(held) = nat.would_free(connection.binding, &lacking) else { return false };
-                if held > most {
-                    (most, ended) = (held, Some(id));
-                }
-                held >= MANY
-            });
-        }
-        drop(nat);
-        match ended {
-            Some(id) => self.end(id, CloseReason::Evicted),
-            None => pauses[pause] = keeper.now_ms + PAUSE_MS,
-        }
-        ended.is_some()
+        found
+    }
+
+    /// A connection that nobody answered and whose port helps, of the host that holds the most.
+    fn unanswered(&mut self, proto: u8, lacking: &Shortage<'_>) -> Option<ConnId> {
+        let Flows { table, keeper, cursor, .. } = self;
+        let (nat, now_ms) = (keeper.common.nat(), keeper.now_ms);
+        let mut found: Option<(u32, ConnId)> = None;
+        table.search_unreplied(cursor, (proto, UNREPLIED_LOOKED), &mut |id, connection| {
+            let Some(held) = nat.would_free(connection.binding, lacking) else { return false };
+            let outranks = !lacking.is_own() && (lacking.held() < MANY || held >= lacking.held());
+            let gives_way = outranks || connection.age_ms(now_ms) >= STALE_MS;
+            if gives_way && found.is_none_or(|(most, _)| held > most) {
+                found = Some((held, id));
+            }
+            gives_way && held >= MANY
+        });
+        found.map(|(_, id)| id)
+    }
+
+    /// Has a connection that is over give its port up, while it goes on translating.
+    fn detach(&mut self, id: ConnId) -> bool {
+        let binding = std::mem::take(&mut self.table.get_mut(id).binding);
+        self.keeper.common.release(binding);
+        true
     }
 }
 
 /// Who uses the outside end of a connection that is over towards the destination of a new one.
+#[derive(Clone, Copy)]
 enum PortUse {
     None,
     /// The connection itself.

@@ -22,7 +22,7 @@ pub struct ConnectionSettings {
     pub timeouts: Timeouts,
     /// `nat filtering`: who may send to a translated address and port.
     pub nat_filtering: NatFiltering,
-    /// `nat ports-per-host`: the most outside ports of a pool and protocol that one inside address holds.
+    /// `nat ports-per-host`: the most outside ports of a pool and protocol that one host holds.
     pub nat_ports_per_host: PortsPerHost,
     /// `nat parity`: even ports stay even and odd ones odd, where there is a choice (RFC 4787 REQ-4).
     pub nat_parity: bool,

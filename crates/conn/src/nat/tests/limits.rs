@@ -84,6 +84,51 @@ fn a_number_is_the_most_that_a_host_holds() {
     }
 }
 
+/// The packet of an address of a network of IPv6, both given by number.
+fn of_network(network: u128, address: u128, port: u16) -> Tuple {
+    let source = 0x2001_0db8 << 96 | network << 64 | address;
+    Tuple { addresses: [source, 9], ports: [port, 443], proto: proto::UDP, family: 6, ..Tuple::default() }
+}
+
+/// A host has 2^64 addresses at its will: each of them had a share of its own.
+#[test]
+fn a_host_of_ipv6_is_a_network_of_64_bits() {
+    let mut nat = Nat::new(&SeedTree::repeatable(3));
+    let mut open = Vec::new();
+    for address in 0..64_512 {
+        match nat.translate(1, &snat(1), &of_network(1, address, 5000), &free) {
+            Ok(translated) => open.push(translated),
+            Err(why) => {
+                assert_eq!(why, Refused::HostLimit);
+                break;
+            }
+        }
+    }
+    assert_eq!(open.len(), 64_512 / 2);
+    assert!(nat.translate(1, &snat(1), &of_network(2, 7, 5000), &free).is_ok(), "another network");
+    let mut nat = limited(PortsPerHost::AtMost(10));
+    let given =
+        (0..20).filter(|address| nat.translate(1, &snat(4), &of_network(1, *address, 5000), &free).is_ok());
+    assert_eq!(given.count(), 10);
+    let given =
+        (0..20).filter(|port| nat.translate(1, &snat(4), &of_network(2, 0, 5000 + port), &free).is_ok());
+    assert_eq!(given.count(), 10);
+}
+
+/// Where many hosts are of one network, as behind one router, one of them does not take what all of these may have.
+#[test]
+fn one_address_of_a_network_leaves_ports_to_its_neighbours() {
+    let mut nat = Nat::new(&SeedTree::repeatable(4));
+    let mut ports = (1024..=u16::MAX).map(|port| nat.translate(1, &snat(1), &of_network(1, 1, port), &free));
+    let given = ports.by_ref().take_while(Result::is_ok).count();
+    assert!((64_512 / 3 - 1..=64_512 / 3 + 1).contains(&given), "{given}");
+    for neighbour in 2..20 {
+        for port in 5000..5050 {
+            assert!(nat.translate(1, &snat(1), &of_network(1, neighbour, port), &free).is_ok());
+        }
+    }
+}
+
 #[test]
 fn another_setting_holds_for_connections_to_come() {
     let mut nat = limited(PortsPerHost::AtMost(10));

@@ -1,0 +1,87 @@
+//! When outside ports are searched for again that others could give up, after a search that found none.
+//!
+//! A search looks at hundreds of connections, and packets that need one may come in a flood. So whoever lacks the same as a search
+//! that found nothing waits: a millisecond, and twice as long after each further one, up to [`LONGEST_MS`]. What is lacked (one host's
+//! ports, or those of a pool that hosts of about the same number of ports look for) chooses one of [`PLACES`] by a keyed hash: a host
+//! that keeps asking does not keep others waiting, but for those of the same place. Places are chosen anew every [`EPOCH_MS`], so
+//! that nobody shares one with a flood for longer. However many hosts ask, a search comes to each place once in [`LONGEST_MS`], after
+//! a few at the beginning of an epoch.
+
+const PLACES: usize = 256;
+const LONGEST_MS: u64 = 128;
+const EPOCH_MS: u64 = 1024;
+
+/// Searches that found nothing, by the hash of what they were for.
+#[derive(Debug)]
+pub(super) struct Pauses(Box<[Pause; PLACES]>);
+
+/// Whether a search is worth its time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pause {
+    until_ms: u64,
+    length_ms: u64,
+}
+
+impl Pauses {
+    pub(super) fn new() -> Pauses {
+        Pauses(Box::new([Pause::default(); PLACES]))
+    }
+
+    /// What was found for a keyed hash lately.
+    pub(super) fn of(&mut self, hash: u32, now_ms: u64) -> &mut Pause {
+        // Two rounds of an odd multiplier and a fold: what two hashes share says nothing about their places in the next epoch.
+        let seed = u64::from(hash) << 32 | u64::from((now_ms / EPOCH_MS) as u32);
+        let spread = |number: u64| (number ^ number >> 29).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &mut self.0[(spread(spread(seed)) >> 56) as usize % PLACES]
+    }
+}
+
+impl Pause {
+    /// Whether nothing is to be searched for yet.
+    pub(super) fn holds(self, now_ms: u64) -> bool {
+        now_ms < self.until_ms
+    }
+
+    /// A search found nothing.
+    pub(super) fn begin(&mut self, now_ms: u64) {
+        let is_long_ago = now_ms >= self.until_ms + LONGEST_MS;
+        self.length_ms = if is_long_ago { 1 } else { (2 * self.length_ms).clamp(1, LONGEST_MS) };
+        self.until_ms = now_ms + self.length_ms;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn searches_in_vain_become_rare_and_begin_anew_later() {
+        let (mut pause, mut searches) = (Pause::default(), Vec::new());
+        for now_ms in 1000..2000 {
+            if !pause.holds(now_ms) {
+                pause.begin(now_ms);
+                searches.push(now_ms - 1000);
+            }
+        }
+        assert_eq!(searches[..9], [0, 1, 3, 7, 15, 31, 63, 127, 255]);
+        assert_eq!(searches.len(), 14);
+        assert!(!pause.holds(3000));
+        pause.begin(3000);
+        assert!(pause.holds(3000) && !pause.holds(3001), "it is long ago");
+    }
+
+    #[test]
+    fn others_are_not_paused_and_share_no_place_for_long() {
+        let mut pauses = Pauses::new();
+        let mut others: Vec<u32> = (1..20_000_u32).map(|other| other.wrapping_mul(0x85EB_CA6B)).collect();
+        for epoch in 0..4 {
+            let now_ms = epoch * EPOCH_MS;
+            for _ in 0..8 {
+                pauses.of(7, now_ms).begin(now_ms);
+            }
+            assert!(pauses.of(7, now_ms).holds(now_ms));
+            others.retain(|other| pauses.of(*other, now_ms).holds(now_ms));
+        }
+        assert!(others.is_empty(), "{} are paused four times", others.len());
+    }
+}
