@@ -1,7 +1,10 @@
 """Replies come in by the other port of a wire, and with the tags of their connection: who is on one side answers nobody there."""
 
+import struct
+import subprocess
+
 import pytest
-from captures import replay_wire
+from captures import read_pcap, replay_wire, write_pcap
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.l2 import Dot1AD, Dot1Q, Ether
 
@@ -69,3 +72,33 @@ def test_vlans_share_inside_addresses_and_outside_ends(mmb, tmp_path):
     out, _ = replay_wire(mmb, tmp_path, policy, asks[:1], answers)
     assert Ether(out["lan"][110])[IP].dst == LAN
     assert out["lan"][120] == answers[1][1], "nobody of this VLAN has asked"
+
+
+HAIRPIN = ["add-stateful in lan ip-saddr 10.0.0.0/24 map ip-saddr 200.0.0.1"]
+TO_SERVER = frame(LAN, WAN, UDP(sport=5000, dport=53))
+FROM_NEIGHBOUR = frame("10.0.0.2", "200.0.0.1", UDP(sport=6000, dport=5000))
+
+
+@pytest.mark.parametrize("linktype", [1, 101])
+def test_what_goes_back_is_written_where_it_came_from(mmb, tmp_path, linktype):
+    """It was written to the other side's capture, as if it had crossed the wire. A capture without Ethernet has no place for it."""
+    policy = tmp_path / "policy.mmb"
+    policy.write_text("\n".join([*HAIRPIN, ""]))
+    write_pcap(tmp_path / "lan.pcap", [TO_SERVER, FROM_NEIGHBOUR], start=1)
+    # In nanoseconds, and of the other byte order.
+    header = struct.pack(">IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, linktype)
+    (tmp_path / "wan.pcap").write_bytes(header)
+    sides = [f"--port={side}={tmp_path}/{side}.pcap:{tmp_path}/{side}-out.pcap" for side in ("lan", "wan")]
+    run = subprocess.run([mmb, "replay", "--rules", policy, *sides], capture_output=True, text=True)
+    if linktype != 1:
+        assert run.returncode == 1 and "link type" in run.stderr, run.stderr
+        return
+    assert run.returncode == 0, run.stderr
+    back = (tmp_path / "lan-out.pcap").read_bytes()
+    assert back[:16] + back[20:24] == header[:16] + header[20:], "but for its snap length"
+    seconds, fraction, captured, _ = struct.unpack(">IIII", back[24:40])
+    assert (seconds, fraction, captured) == (1_000_000, 2000, len(back) - 40)
+    turned = Ether(back[40:])
+    assert (turned[IP].src, turned[IP].dst, turned[UDP].dport) == ("200.0.0.1", LAN, 5000)
+    (sent,) = [data for _, data in read_pcap(tmp_path / "wan-out.pcap")]
+    assert Ether(sent)[IP].src == "200.0.0.1" and Ether(sent)[IP].dst == WAN

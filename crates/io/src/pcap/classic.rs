@@ -52,6 +52,14 @@ impl Header {
         Ok(Header { order, fraction_ns, link })
     }
 
+    /// How a packet of another capture stands in this one; `None` if it is of another link type.
+    pub(super) fn adopt(&self, meta: &Meta) -> Option<Meta> {
+        let seconds = u32::try_from(meta.time_ns / 1_000_000_000).unwrap_or(u32::MAX);
+        let fraction = (meta.time_ns % 1_000_000_000 / self.fraction_ns) as u32;
+        let frame = Frame::Record { seconds, fraction };
+        (self.link == meta.link).then_some(Meta { frame, big_endian: self.order.is_big(), ..*meta })
+    }
+
     /// The packet whose record's header is this; `number` and `offset` are the packet's.
     #[inline]
     pub(super) fn record(&self, header: &[u8], number: u64, offset: u64) -> Result<Meta, CaptureError> {

@@ -2,7 +2,7 @@
 //! (draft-ietf-opsawg-pcapng).
 
 use super::bytes::{Order, padded};
-use super::{Frame, MAX_INTERFACES, MAX_PACKET, link_type};
+use super::{Frame, MAX_INTERFACES, MAX_PACKET, Meta, link_type};
 
 /// Type of a section header block; the same in both byte orders.
 pub(super) const SECTION: u32 = 0x0a0d_0d0a;
@@ -157,6 +157,16 @@ impl Section {
         })
     }
 
+    /// How a packet of another capture stands in this section: as one of the first interface of its link type; `None` if there is
+    /// none.
+    pub(super) fn adopt(&self, meta: &Meta) -> Option<Meta> {
+        let number = self.interfaces.iter().position(|on| link_type(on.link) == Some(meta.link))?;
+        let units = self.interfaces[number].clock.units(meta.time_ns);
+        let (time_high, time_low) = ((units >> 32) as u32, units as u32);
+        let frame = Frame::Enhanced { interface: number as u32, time_high, time_low };
+        Some(Meta { frame, big_endian: self.order.is_big(), ..*meta })
+    }
+
     fn interface_of(&self, number: u32) -> Result<&Interface, String> {
         self.interfaces.get(number as usize).ok_or_else(|| {
             format!(
@@ -205,6 +215,13 @@ impl Clock {
         }
         let shifted = i128::from(since) + i128::from(self.offset_s) * 1_000_000_000;
         u64::try_from(shifted.max(0)).unwrap_or(u64::MAX)
+    }
+
+    /// The timestamp of a time.
+    fn units(&self, time_ns: u64) -> u64 {
+        let since = i128::from(time_ns) - i128::from(self.offset_s) * 1_000_000_000;
+        let units = u128::try_from(since).unwrap_or(0).saturating_mul(self.per_second) / 1_000_000_000;
+        u64::try_from(units).unwrap_or(u64::MAX)
     }
 }
 
@@ -256,6 +273,18 @@ mod tests {
         assert_eq!(clock(&[9, 0, 1, 0, 0x8a, 0, 0, 0]).ns(1536), 1_500_000_000);
         // 10^-12 s.
         assert_eq!(clock(&[9, 0, 1, 0, 12, 0, 0, 0]).ns(1_500_000), 1500);
+    }
+
+    #[test]
+    fn timestamps_of_times_are_those_that_give_them() {
+        let shifted = [14, 0, 8, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+        for options in [&[][..], &[9, 0, 1, 0, 9, 0, 0, 0], &[9, 0, 1, 0, 0x8a, 0, 0, 0], &shifted] {
+            let clock = clock(options);
+            for units in [1_500_000, 1 << 33, 3_000_000] {
+                assert_eq!(clock.ns(clock.units(clock.ns(units))), clock.ns(units), "{options:?}");
+            }
+        }
+        assert_eq!(clock(&[9, 0, 1, 0, 127, 0, 0, 0]).units(u64::MAX), 0);
     }
 
     #[test]

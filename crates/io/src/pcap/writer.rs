@@ -14,13 +14,21 @@ pub struct CaptureWriter<W> {
     format: Format,
     changes: bool,
     order: Order,
+    described: Described,
+}
+
+/// What the blocks so far say about packets.
+enum Described {
+    Nothing,
+    File(classic::Header),
+    Section(ng::Section),
 }
 
 impl<W: Write> CaptureWriter<W> {
     /// A writer for items of a reader of that format. `changes`: packets may come with other bytes than were read.
     /// `out` should be buffered.
     pub fn new(out: W, format: Format, changes: bool) -> Self {
-        CaptureWriter { out, format, changes, order: Order::Little }
+        CaptureWriter { out, format, changes, order: Order::Little, described: Described::Nothing }
     }
 
     /// Writes what is not a packet.
@@ -30,14 +38,23 @@ impl<W: Write> CaptureWriter<W> {
     pub fn block(&mut self, block: &[u8]) -> io::Result<()> {
         match self.format {
             Format::Pcap => {
-                self.order = classic::recognise(block).map_or(self.order, |(order, _)| order);
+                if let Some((order, magic)) = classic::recognise(block) {
+                    self.order = order;
+                    let header = classic::Header::parse(block, order, magic);
+                    self.described = header.map_or(Described::Nothing, Described::File);
+                }
                 self.with_snaplen(block, classic::SNAPLEN_AT)
             }
             Format::PcapNg if Order::Little.u32(block, 0) == ng::SECTION => {
                 self.order = block.get(ng::HEAD..).and_then(ng::section_order).unwrap_or(self.order);
+                self.described = Described::Section(ng::Section::new(self.order));
                 self.with(block, ng::SECTION_LEN_AT, &[0xff; 8])
             }
             Format::PcapNg if self.order.u32(block, 0) == ng::INTERFACE => {
+                let body = block.get(ng::HEAD..block.len().saturating_sub(ng::TAIL));
+                if let (Described::Section(section), Some(body)) = (&mut self.described, body) {
+                    section.interface(body).map_err(io::Error::other)?;
+                }
                 self.with_snaplen(block, ng::SNAPLEN_AT)
             }
             Format::PcapNg => self.out.write_all(block),
@@ -75,6 +92,25 @@ impl<W: Write> CaptureWriter<W> {
                 self.packet_block(order, ng::SIMPLE, words(order, [original]).as_flattened(), data, &[])
             }
         }
+    }
+
+    /// Writes a packet that was read from another capture, with its time in the units of this one and without options.
+    ///
+    /// # Errors
+    /// As [`CaptureWriter::packet`], or that this capture has no packets of that link type.
+    pub fn foreign(&mut self, meta: &Meta, data: &[u8]) -> io::Result<()> {
+        let adopted = match &self.described {
+            Described::Nothing => None,
+            Described::File(header) => header.adopt(meta),
+            Described::Section(section) => section.adopt(meta),
+        };
+        let adopted = adopted.ok_or_else(|| {
+            io::Error::other(format!(
+                "a packet of link type {:?} that goes back to where it came from has no place in a capture of other ones",
+                meta.link
+            ))
+        })?;
+        self.packet(&adopted, data, &[])
     }
 
     /// Hands on what is still buffered, and gives the output back.

@@ -16,6 +16,8 @@ const CHUNK: usize = 256 << 10;
 pub(super) struct Stream {
     /// The port where the packets enter.
     pub(super) from: PortId,
+    /// The port that the output is of.
+    pub(super) to: PortId,
     /// The input's name in messages.
     pub(super) input_name: String,
     /// The output's name in messages.
@@ -45,6 +47,7 @@ pub(super) fn open(wiring: &Wiring, rules: &Path, changes: bool) -> anyhow::Resu
             .with_context(|| format!("cannot write {}", name(&way.output, "standard output")))?;
         streams.push(Stream {
             from: PortId(way.from),
+            to: PortId(1 - way.from),
             input_name: name(&way.input, "standard input"),
             output_name: name(&way.output, "standard output"),
             writer: CaptureWriter::new(out, reader.format(), changes),

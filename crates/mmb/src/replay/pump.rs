@@ -3,6 +3,7 @@
 //! Packets are copied from a reader's window into slots, which are made once and used again; a vector is a run of full
 //! slots. Of two inputs the packet with the earlier time comes first; within an input the order of the file is kept.
 //! Blocks of a pcapng file that are not packets go straight to the output, so the vector is worked off before them.
+//! What the engine sends back to where it came from goes to the output of that port, which has the format of the other input.
 //! A fragment that the engine holds is written when it gives it out again, with the time and number that it came with.
 
 use super::files::Stream;
@@ -71,6 +72,8 @@ struct Sink {
 struct Output {
     writer: Writer,
     name: String,
+    /// The port that what is written here leaves by.
+    to: PortId,
 }
 
 /// A packet on its way, in memory that is used again.
@@ -113,7 +116,7 @@ impl Pump {
                 cut: Cut::default(),
                 error: None,
             });
-            outputs.push(Output { writer: stream.writer, name: stream.output_name });
+            outputs.push(Output { writer: stream.writer, name: stream.output_name, to: stream.to });
         }
         let sink = Sink {
             worker,
@@ -331,12 +334,18 @@ impl Sink {
         for ((slot, verdict), (start, len)) in slots.iter_mut().zip(verdicts).zip(places) {
             (slot.start, slot.len) = (start, len);
             match (*verdict, &slot.told.meta) {
-                (Verdict::Send(_), Some(meta)) => {
+                (Verdict::Send(to), Some(meta)) => {
                     self.sent.packets += 1;
                     self.sent.bytes += len as u64;
-                    let output = &mut self.outputs[slot.told.source];
-                    let written = output.writer.packet(meta, slot.bytes(), &slot.told.options);
-                    written.with_context(|| format!("cannot write {}", output.name))?;
+                    let source = slot.told.source;
+                    // Of one capture, what goes back has no other place either.
+                    let output = self.outputs.iter().position(|output| output.to == to).unwrap_or(source);
+                    let Output { writer, name, .. } = &mut self.outputs[output];
+                    let written = match output == source {
+                        true => writer.packet(meta, slot.bytes(), &slot.told.options),
+                        false => writer.foreign(meta, slot.bytes()),
+                    };
+                    written.with_context(|| format!("cannot write {name}"))?;
                 }
                 (Verdict::Held(place), _) => {
                     let place = usize::from(place);
