@@ -3,7 +3,8 @@
 //!
 //! What is saved goes to a temporary file in the target's directory, whose name nobody guesses and which must not have existed;
 //! it is synced and takes the target's place by a rename. The directory is opened once: nobody swaps it meanwhile. Symbolic
-//! links are refused as targets and never followed. The writer holds a lock on its temporary file, so that one without a lock was
+//! links, pipes, sockets and devices are refused as targets: whoever put one there would read or redirect what another user saves. A
+//! process's own streams (`-`, `/dev/stdout`, `/dev/fd/N`) are written as it comes. The writer holds a lock on its temporary file, so that one without a lock was
 //! left by a process that was killed; the next one that saves the same file removes it.
 
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
@@ -38,6 +39,9 @@ pub(crate) enum WriteError {
     /// It is the name of another file.
     #[error("cannot write {0}: it is a symbolic link, which is not followed; name the file itself")]
     Link(String),
+    /// Whoever reads it may be anybody.
+    #[error("cannot write {0}: it is {1}; name a regular file, or `-` for standard output")]
+    Special(String, &'static str),
     /// The system refused.
     #[error("cannot write {name}")]
     Io {
@@ -62,7 +66,7 @@ pub(crate) struct Saving {
 #[derive(Debug)]
 enum Destination {
     Standard(io::Stdout),
-    /// A pipe, a device: written as it comes.
+    /// One of this process's own: written as it comes.
     Stream(File),
     Beside(Temporary),
 }
@@ -100,7 +104,7 @@ impl Saving {
                 None => {
                     Destination::Beside(Temporary::new(directory, target, content, None).map_err(failed)?)
                 }
-                Some(_) => Destination::Stream(open_stream(&directory, target).map_err(failed)?),
+                Some((special, _)) => return Err(WriteError::Special(name.to_owned(), called(special))),
             }
         };
         Ok(Saving { name: name.to_owned(), to })
@@ -143,14 +147,11 @@ fn open_directory(path: &Path) -> rustix::io::Result<OwnedFd> {
     }
 }
 
-/// Opens what is no file.
-fn open_stream(directory: &OwnedFd, name: &OsStr) -> rustix::io::Result<File> {
-    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let stream = rustix::fs::openat(directory, name, flags, Mode::empty())?;
-    // Somebody may have put a file there since it was looked at.
-    match FileType::from_raw_mode(rustix::fs::fstat(&stream)?.st_mode) {
-        FileType::RegularFile => Err(Errno::EXIST),
-        _ => Ok(stream.into()),
+fn called(special: FileType) -> &'static str {
+    match special {
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        _ => "a device",
     }
 }
 
@@ -421,17 +422,37 @@ mod tests {
         assert_eq!(names(&directory).len(), keep.len() + 1);
     }
 
+    /// A pipe in place of the file, where everybody may write, had its maker read what root saved.
     #[test]
-    fn pipes_are_written_as_it_comes() {
+    fn what_is_no_file_is_refused_and_gets_nothing() {
         let directory = directory();
-        let path = directory.path().join("pipe");
-        rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::from_raw_mode(0o600)).expect("a pipe");
-        let reader = std::thread::spawn({
-            let path = path.clone();
-            move || fs::read_to_string(path).expect("reads")
-        });
-        save(&path, "one\n").expect("saves");
-        assert_eq!(reader.join().expect("ends"), "one\n");
+        let (pipe, socket) = (directory.path().join("pipe"), directory.path().join("socket"));
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::from_raw_mode(0o666)).expect("a pipe");
+        let _listening = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let mut reader = File::from(rustix::fs::open(&pipe, flags, Mode::empty()).expect("opens"));
+        for content in [Content::Policy, Content::State] {
+            for (path, what) in
+                [(&*pipe, "a pipe"), (&*socket, "a socket"), (Path::new("/dev/null"), "a device")]
+            {
+                let refused = save_as(path, "one\n", content).expect_err(what);
+                assert!(refused.to_string().contains(what), "{refused}");
+            }
+        }
+        assert_eq!(io::Read::read(&mut reader, &mut [0; 8]).expect("nobody writes"), 0);
+        assert_eq!(names(&directory), ["pipe", "socket"]);
+    }
+
+    /// One that is put there meanwhile is replaced, as a link is.
+    #[test]
+    fn a_pipe_that_is_put_there_meanwhile_gets_nothing() {
+        let directory = directory();
+        let path = directory.path().join("state");
+        let mut saving = begin(&path, Content::State).expect("begins");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::from_raw_mode(0o666)).expect("a pipe");
+        saving.write(b"one\n").expect("writes");
+        saving.finish().expect("saves");
+        assert!(fs::symlink_metadata(&path).expect("there").is_file());
     }
 
     #[test]

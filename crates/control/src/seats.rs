@@ -2,7 +2,9 @@
 //!
 //! Root and the daemon's own user are *trusted*: places are reserved for them, and what other users take is theirs alone
 //! (places, memory for requests, places to watch). So whoever may talk to the daemon, all its places taken or not, root can still
-//! ask it what is going on. One other user cannot take all places of the rest either.
+//! ask it what is going on. One other user cannot take all places of the rest either. A user to whom subordinate numbers are given
+//! (`/etc/subuid`) connects from user namespaces under 65,536 of these and more: all numbers from [`SUBORDINATE`] on, where these are
+//! given out, count as one user.
 
 use crate::limits::Limits;
 use std::collections::BTreeMap;
@@ -11,12 +13,15 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// From here on user numbers are subordinate ones (`SUB_UID_MIN` of login.defs, useradd's default).
+const SUBORDINATE: u32 = 100_000;
+
 /// The user at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     /// Root, or the user that the daemon runs as.
     Trusted,
-    /// Another one, by number; `None`: the system does not tell.
+    /// Another one, by number; all of [`SUBORDINATE`] and above are that one. `None`: the system does not tell.
     Other(Option<u32>),
 }
 
@@ -25,9 +30,13 @@ impl Peer {
     pub(crate) fn of(stream: &UnixStream) -> Peer {
         match rustix::net::sockopt::socket_peercred(stream) {
             Ok(peer) if peer.uid.is_root() || peer.uid == rustix::process::geteuid() => Peer::Trusted,
-            Ok(peer) => Peer::Other(Some(peer.uid.as_raw())),
+            Ok(peer) => Peer::numbered(peer.uid.as_raw()),
             Err(_) => Peer::Other(None),
         }
+    }
+
+    fn numbered(uid: u32) -> Peer {
+        Peer::Other(Some(uid.min(SUBORDINATE)))
     }
 }
 
@@ -170,6 +179,15 @@ mod tests {
         world.seats.leave(first);
         assert!(world.come(ALICE).is_ok(), "a place that is free again is theirs");
         assert_eq!(world.come(ALICE), Err(Full::User(4)));
+    }
+
+    /// Sixty-five thousand subordinate numbers of one user took every place.
+    #[test]
+    fn subordinate_users_share_the_places_of_one() {
+        let mut world = World::new(LIMITS);
+        (0..4).for_each(|number| assert!(world.come(Peer::numbered(165_536 + number)).is_ok()));
+        assert_eq!(world.come(Peer::numbered(231_072)), Err(Full::User(4)));
+        assert!(world.come(Peer::numbered(1000)).is_ok() && world.come(Peer::numbered(65_534)).is_ok());
     }
 
     #[test]
