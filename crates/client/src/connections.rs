@@ -71,9 +71,14 @@ fn columns(verbose: bool) -> &'static [(&'static str, Align)] {
 /// The connection as its packets arrive, and as they leave if that differs.
 fn tuples(line: &ConnectionLine) -> [String; 2] {
     let tuple = |ends: &EndsLine| match line.proto.as_str() {
-        "tcp" | "udp" => format!("{} > {}", port(ends.src, ends.sport), port(ends.dst, ends.dport)),
+        "tcp" | "udp" | "udplite" | "dccp" | "sctp" => {
+            format!("{} > {}", port(ends.src, ends.sport), port(ends.dst, ends.dport))
+        }
         "icmp" | "icmp6" => format!("{} > {} id {}", ends.src, ends.dst, ends.sport),
-        _ => format!("{} > {}", ends.src, ends.dst),
+        _ => match line.key {
+            Some(key) => format!("{} > {} key {key:#010x}", ends.src, ends.dst),
+            None => format!("{} > {}", ends.src, ends.dst),
+        },
     };
     let vlans = match &line.vlans[..] {
         [] => String::new(),
@@ -190,6 +195,7 @@ mod tests {
             reply: Traffic { packets: 9, bytes: 90_000 },
             rules: vec![1, 3],
             vlans: Vec::new(),
+            key: None,
             place: None,
         }
     }
@@ -217,6 +223,17 @@ mod tests {
         for part in ["[2001:db8::1]:1 > [2001:db8::2]:2", "WORKER", "77", "id 4000", "10.0.0.5 > 192.0.2.1 "]
         {
             assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn connections_show_what_tells_them_apart() {
+        let ports = "10.0.0.5:4000 > 192.0.2.1:80 ";
+        let keyed = ConnectionLine { key: Some(42), ..line("gre") };
+        let lines = [line("sctp"), line("dccp"), line("udplite"), keyed];
+        for (line, text) in lines.iter().zip([ports, ports, ports, "10.0.0.5 > 192.0.2.1 key 0x0000002a "]) {
+            let listed = listed(std::slice::from_ref(line));
+            assert!(listed.contains(text), "{listed}");
         }
     }
 

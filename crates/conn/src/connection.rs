@@ -2,7 +2,7 @@
 
 use crate::hash::{packed_place, packed_ports, packed_rest, unpacked};
 use crate::timeouts::{LONGEST_S, Limits};
-use crate::{Direction, State, Tracker, Tuple};
+use crate::{Direction, State, Tracker, Tuple, proto};
 use mmb_packet::PortId;
 
 /// A connection's place in its table; good until the connection ends.
@@ -166,8 +166,10 @@ impl Connection {
         let differs = |one: [u64; 2], other: [u64; 2]| (one[0] ^ other[0]) | (one[1] ^ other[1]);
         let addresses = differs(from, back_to) | differs(to, back_from);
         let ports = self.ports[0] ^ self.ports[1].rotate_left(16);
-        let is_translated = addresses | u64::from(ports) != 0;
-        is_translated.then(|| self.tuple(direction.turned()).reversed())
+        if addresses | u64::from(ports) == 0 || addresses == 0 && self.proto() == proto::GRE {
+            return None;
+        }
+        Some(self.tuple(direction.turned()).reversed())
     }
 
     /// Whether packets of a tuple go this way. Without a branch, since hundreds are compared in a row.

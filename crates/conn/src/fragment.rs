@@ -46,7 +46,9 @@ impl FragmentKey {
     fn header(&self) -> u32 {
         match self.proto {
             proto::TCP => 20,
-            proto::UDP | proto::ICMP | proto::ICMP6 => 8,
+            proto::UDP | proto::UDP_LITE | proto::ICMP | proto::ICMP6 => 8,
+            // The common header, the least header, the key behind a checksum.
+            proto::SCTP | proto::DCCP | proto::GRE => 12,
             _ => 1,
         }
     }

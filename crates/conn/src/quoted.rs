@@ -5,6 +5,7 @@
 //! connection with these ends confirms.
 
 use crate::{Tuple, proto};
+use mmb_packet::flow::flow_ports;
 use mmb_packet::parse::{IP4_HEADER, IP6_HEADER, Limits};
 
 /// What a quotation says of its packet. Offsets are in bytes from the first byte of the quoted IP header.
@@ -27,7 +28,7 @@ const PORTS: usize = 8;
 
 /// Reads what an ICMP error quotes: `icmp_payload` begins behind the error's own 8 bytes, `family` is 4 for ICMP and 6
 /// for ICMPv6. `None`: there is nothing that a connection could be found by, because the quotation is too short or not an
-/// IP packet, because it is a later fragment, or because it quotes an ICMP message that is no query.
+/// IP packet, because it is a later fragment, because it quotes an ICMP message that is no query, or ends before a key of GRE.
 ///
 /// Quotations of protocols without ports have ends without ports. What follows the quotation of an extended error
 /// (RFC 4884) counts to `l4_len` only as far as the quoted packet's own length reaches.
@@ -112,7 +113,7 @@ fn ends(
     let ports = match (family, proto) {
         (_, proto::TCP | proto::UDP) => [word(0), word(2)],
         (4, proto::ICMP) | (6, proto::ICMP6) => is_query(family, head[0]).then(|| [word(4); 2])?,
-        _ => [0; 2],
+        _ => flow_ports(proto, l4)?,
     };
     let tuple = Tuple { addresses, ports, proto, family, ..Tuple::default() };
     Some(Quoted { tuple, proto, ip_at: 0, l4_at, l4_len: l4_len.map_or(l4.len(), |len| len.min(l4.len())) })

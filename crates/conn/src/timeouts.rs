@@ -26,6 +26,7 @@ const COLUMN: [u8; 256] = {
     let mut columns = [0; 256];
     columns[proto::TCP as usize] = 1;
     columns[proto::UDP as usize] = 2;
+    columns[proto::UDP_LITE as usize] = 2;
     columns[proto::ICMP as usize] = 3;
     columns[proto::ICMP6 as usize] = 3;
     columns
@@ -58,8 +59,8 @@ pub(crate) fn timeout_s(timeouts: &Timeouts, proto: u8, state: State) -> u32 {
         (State::FinWait | State::Closing, _) => timeouts.tcp_fin,
         (State::TimeWait, _) => timeouts.tcp_time_wait,
         (State::Reset, _) => timeouts.tcp_reset,
-        (State::Unreplied, proto::UDP) => timeouts.udp_unreplied,
-        (State::Replied, proto::UDP) => timeouts.udp,
+        (State::Unreplied, proto::UDP | proto::UDP_LITE) => timeouts.udp_unreplied,
+        (State::Replied, proto::UDP | proto::UDP_LITE) => timeouts.udp,
         (State::Unreplied | State::Replied, proto::ICMP | proto::ICMP6) => timeouts.icmp,
         (State::Unreplied | State::Replied, _) => timeouts.other,
     }

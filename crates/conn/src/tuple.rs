@@ -13,6 +13,7 @@ pub mod proto {
     pub const UDP: u8 = 17;
     /// ICMPv6.
     pub const ICMP6: u8 = 58;
+    pub use mmb_packet::flow::{DCCP, GRE, SCTP, UDP_LITE};
 }
 
 /// Where connections do not meet: a wire, or one VLAN of it. A host that routes has one for all its ports.
@@ -92,8 +93,8 @@ impl Side {
 
 /// Both ends of a packet, its protocol, and where it came in.
 ///
-/// Addresses are numbers, those of IPv4 below 2^32. Ports are in host order; of ICMP queries both are the identifier;
-/// protocols without ports have zeros.
+/// Addresses are numbers, those of IPv4 below 2^32. Ports are in host order; of ICMP queries both are the identifier, of GRE they are
+/// the halves of the key, the upper one first, in both directions; protocols without ports have zeros.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Tuple {
@@ -127,7 +128,8 @@ impl Tuple {
     #[must_use]
     pub fn turned_back(self) -> Tuple {
         let ([from, to], [sport, dport]) = (self.addresses, self.ports);
-        Tuple { addresses: [to, from], ports: [dport, sport], ..self }
+        let ports = if self.proto == proto::GRE { self.ports } else { [dport, sport] };
+        Tuple { addresses: [to, from], ports, ..self }
     }
 
     /// The tuple as it is where another packet came in.
@@ -140,9 +142,9 @@ impl Tuple {
     #[inline]
     #[must_use]
     pub fn in_order(self) -> Tuple {
-        let end = |end: usize, side: Side| (self.addresses[end], self.ports[end], side);
+        let source = |tuple: &Tuple| (tuple.addresses[SOURCE], tuple.ports[SOURCE], tuple.side);
         let reversed = self.reversed();
-        if end(SOURCE, self.side) <= end(DESTINATION, reversed.side) { self } else { reversed }
+        if source(&self) <= source(&reversed) { self } else { reversed }
     }
 
     /// How many bytes [`Tuple::to_bytes`] makes.
@@ -171,9 +173,19 @@ impl Tuple {
         }
     }
 
-    /// Whether ports tell connections of one protocol apart.
+    /// Whether connections of its protocol are told apart by ports, an identifier or a key.
     pub fn has_ports(&self) -> bool {
-        matches!(self.proto, proto::TCP | proto::UDP | proto::ICMP | proto::ICMP6)
+        self.may_map_ports() || matches!(self.proto, proto::SCTP | proto::GRE)
+    }
+
+    /// Whether translations may choose another port or identifier. SCTP keeps its ports: its checksum would have to be computed anew, which
+    /// no fragment allows, and an end with several addresses must be known by one port at all of them (RFC 9260 section 6.4). A GRE key
+    /// belongs to both ends.
+    pub fn may_map_ports(&self) -> bool {
+        matches!(
+            self.proto,
+            proto::TCP | proto::UDP | proto::ICMP | proto::ICMP6 | proto::UDP_LITE | proto::DCCP
+        )
     }
 }
 
@@ -200,12 +212,23 @@ mod tests {
     }
 
     #[test]
+    fn both_ends_of_gre_use_one_key() {
+        let gre = Tuple { proto: proto::GRE, ..tuple(Wire::ROUTED, Side::Any) };
+        assert_eq!((gre.reversed().ports, gre.reversed().addresses), ([3, 4], [2, 1]));
+    }
+
+    #[test]
     fn both_directions_have_one_order() {
         for side in Side::ALL {
             let tuple = tuple(Wire::default(), side);
             let land = Tuple { addresses: [1, 1], ports: [3, 3], ..tuple };
             for tuple in [tuple, land] {
-                assert_eq!(tuple.in_order(), tuple.reversed().in_order());
+                for proto in [proto::UDP, proto::GRE] {
+                    for ports in [[3, 4], [4, 3]] {
+                        let tuple = Tuple { proto, ports, ..tuple };
+                        assert_eq!(tuple.in_order(), tuple.reversed().in_order());
+                    }
+                }
             }
         }
     }

@@ -281,6 +281,9 @@ pub struct ConnectionLine {
     /// The outermost two VLAN identifiers of its packets, outermost first; empty without.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vlans: Vec<u16>,
+    /// The key of GRE.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<u32>,
     /// Where it is kept, if that was asked for.
     #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,

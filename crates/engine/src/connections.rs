@@ -8,7 +8,7 @@ use crate::cells::WorkerCells;
 use crate::flows::{Common, Flows, Watcher, saved};
 use crate::pipeline::Pipeline;
 use crate::snapshot::Snapshot;
-use mmb_conn::{CloseReason, ConnId, Connection, Invalid, SOURCE, Side, Tuple, Wire};
+use mmb_conn::{CloseReason, ConnId, Connection, Invalid, SOURCE, Side, Tuple, Wire, proto};
 use mmb_policy::{Filter, RuleId};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -35,7 +35,7 @@ pub(crate) type Task = Box<dyn FnOnce(&mut Pipeline, &Snapshot) + Send>;
 pub struct Ends {
     /// Source address.
     pub src: IpAddr,
-    /// Source port, or an ICMP query's identifier; 0 where there is none.
+    /// Source port, or an ICMP query's identifier; 0 where there is none, of GRE too.
     pub sport: u16,
     /// Destination address.
     pub dst: IpAddr,
@@ -45,7 +45,7 @@ pub struct Ends {
 
 impl Ends {
     pub(crate) fn of(tuple: &Tuple) -> Ends {
-        let [sport, dport] = tuple.ports;
+        let [sport, dport] = if tuple.proto == proto::GRE { [0; 2] } else { tuple.ports };
         Ends { src: tuple.address(SOURCE), sport, dst: tuple.address(mmb_conn::DESTINATION), dport }
     }
 }
@@ -61,6 +61,8 @@ pub struct ConnectionInfo {
     pub proto: u8,
     /// 4 or 6.
     pub family: u8,
+    /// The key of GRE (RFC 2890); 0 without one.
+    pub key: u32,
     /// The wire: the smaller number of its two ports, and the VLAN that the initiator's packets come in by.
     pub wire: Wire,
     /// The sides of the wire that the initiator's and the other end's packets come in by.
@@ -110,11 +112,13 @@ impl ConnectionInfo {
         rules: Arc<[RuleId]>,
     ) -> ConnectionInfo {
         let [forward, reply] = connection.tuples();
+        let [high, low] = if forward.proto == proto::GRE { forward.ports } else { [0; 2] };
         ConnectionInfo {
             worker: worker as u16,
             id: id.0,
             proto: forward.proto,
             family: forward.family,
+            key: u32::from(high) << 16 | u32::from(low),
             wire: forward.wire,
             sides: [forward.side, reply.side],
             arrived: Ends::of(&forward),

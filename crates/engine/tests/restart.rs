@@ -9,7 +9,7 @@ use mmb_engine::{
 use mmb_packet::PortId;
 use mmb_policy::Filter;
 use mmb_random::SeedTree;
-use mmb_testkit::{Ip4, Ip6, Tcp, Udp, Upper};
+use mmb_testkit::{Dccp, Ip4, Ip6, Sctp, Tcp, Udp, UdpLite, Upper, gre};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -193,6 +193,38 @@ fn thousands_of_connections_survive_over_ipv6_too() {
     let mut small = Middlebox::with_workers("set conn max 100\nadd-stateful id 5 ip-proto udp accept", 1);
     small.load(&state).expect("what has no room is left out");
     assert_eq!(small.list().len(), 100);
+}
+
+#[test]
+fn protocols_with_ports_or_a_key_go_on_too() {
+    const ALL: &str = "add-stateful id 1 in a ip-saddr 10.0.0.0/8 map ip-saddr 200.0.0.1";
+    let build = |sport: u16, dport: u16| {
+        [
+            Upper::UdpLite(UdpLite { sport, dport, ..UdpLite::default() }),
+            Upper::Dccp(Dccp { sport, dport, ..Dccp::default() }),
+            Sctp { sport, dport, tag: 7, ..Sctp::default() }.chunk(0, 3, &[1; 12]).upper(),
+            gre(Some(sport.max(dport).into())),
+        ]
+    };
+    let mut before = Middlebox::new(ALL);
+    for upper in build(5000, 80).into_iter().chain(build(5001, 80)) {
+        before.through(0, &ip4(INSIDE, SERVER, upper));
+    }
+    let state = before.save();
+    let place = |info: ConnectionInfo| ConnectionInfo { worker: 0, id: 0, ..info };
+    let was: Vec<_> = before.list().into_iter().map(place).collect();
+    for mut after in [Middlebox::with_workers(ALL, 1), Middlebox::with_workers(ALL, 3)] {
+        assert_eq!(after.load(&state), Ok(8));
+        let now: Vec<_> = after.list().into_iter().map(place).collect();
+        assert!(was.iter().all(|info| now.contains(info)), "{now:#?} and {was:#?}");
+        for port in [5000, 5001] {
+            for (came, left) in build(80, port).into_iter().zip(build(80, port)) {
+                let answer = after.through(1, &ip4(SERVER, OUTSIDE, came));
+                assert_eq!(answer, ip4(SERVER, INSIDE, left));
+            }
+        }
+        assert!(after.list().iter().all(|info| info.packets == [1, 1]));
+    }
 }
 
 #[test]

@@ -7,6 +7,8 @@
 //!
 //! Life-cycle: values on the stack of whoever computes; nothing here reads a packet out of bounds or panics.
 
+use crate::crc::sctp_is_sound;
+use crate::flow::{DCCP, SCTP, UDP_LITE};
 use crate::parse::{Class, IP4_HEADER, IP6_HEADER, Layout};
 
 /// IP protocol number of ICMP.
@@ -184,10 +186,12 @@ static FIELD_OFFSETS: [u8; 256] = {
     offsets[UDP as usize] = 6;
     offsets[ICMP as usize] = 2;
     offsets[ICMP6 as usize] = 2;
+    offsets[UDP_LITE as usize] = 6;
+    offsets[DCCP as usize] = 6;
     offsets
 };
 
-/// Where the checksum field lies in a transport header of that kind (1, 6, 17 or 58).
+/// Where the Internet checksum lies in a transport header of that kind (1, 6, 17 or 58) or protocol (UDP-Lite and DCCP too).
 #[inline]
 pub fn field_offset(l4_kind: u8) -> Option<usize> {
     let offset = FIELD_OFFSETS[usize::from(l4_kind)];
@@ -199,10 +203,17 @@ pub fn field_offset(l4_kind: u8) -> Option<usize> {
 ///
 /// On a packet that is still to be routed by its sender ([`Layout::routed`]) the checksum covers another
 /// destination than this one.
+#[inline]
 pub fn pseudo_header(bytes: &[u8], layout: &Layout) -> Option<Sum> {
+    pseudo_header_of(layout.l4_kind, bytes, layout)
+}
+
+/// The pseudo header of a packet of some protocol.
+#[inline]
+fn pseudo_header_of(proto: u8, bytes: &[u8], layout: &Layout) -> Option<Sum> {
     let length = layout.payload_end.checked_sub(u32::from(layout.l4))?;
     let header = bytes.get(usize::from(layout.ip)..)?;
-    match (layout.l4_kind, layout.class) {
+    match (proto, layout.class) {
         (0, _) | (_, Class::Other) => None,
         (ICMP, _) => Some(Sum::default()),
         (kind, Class::Ip4) => {
@@ -218,7 +229,7 @@ pub fn pseudo_header(bytes: &[u8], layout: &Layout) -> Option<Sum> {
 
 /// Whether a packet's transport checksum is right, as far as its receiver can tell from this packet alone. What cannot be checked
 /// counts as right: fragments, what is still to be routed by its sender, UDP over IPv4 without a checksum (RFC 768), and protocols
-/// whose header is not known here. A SYN, FIN or RST in either counts as wrong: no end sends one so, and nobody could tell.
+/// other than those of [`crate::flow`] whose header is not known here. A SYN, FIN or RST in either counts as wrong: no end sends one so, and nobody could tell.
 pub fn transport_is_sound(bytes: &[u8], layout: &Layout) -> bool {
     const FLAGS: usize = 13;
     const FIN_SYN_RST: u8 = 0x07;
@@ -226,12 +237,37 @@ pub fn transport_is_sound(bytes: &[u8], layout: &Layout) -> bool {
         let flags = bytes.get(usize::from(layout.l4) + FLAGS);
         return layout.l4_kind != TCP || flags.is_none_or(|flags| flags & FIN_SYN_RST == 0);
     }
-    let Some(field) = field_offset(layout.l4_kind) else { return true };
+    let Some(field) = field_offset(layout.l4_kind) else {
+        return other_is_sound(bytes, layout).unwrap_or(true);
+    };
     let field = bytes.get(usize::from(layout.l4) + field..).and_then(|bytes| bytes.first_chunk::<2>());
     if layout.l4_kind == UDP && layout.class == Class::Ip4 && field == Some(&[0; 2]) {
         return true;
     }
     transport_sum(bytes, layout).is_none_or(|sum| sum.fold() == 0xffff)
+}
+
+/// Whether the checksum of SCTP, UDP-Lite or DCCP is right; `None` for other protocols, and if the header is too short for it.
+fn other_is_sound(bytes: &[u8], layout: &Layout) -> Option<bool> {
+    let segment = bytes.get(usize::from(layout.l4)..layout.end as usize)?;
+    let header: &[u8; 8] = segment.first_chunk()?;
+    let covered = match layout.proto {
+        SCTP => return sctp_is_sound(segment),
+        UDP_LITE => match usize::from(u16::from_be_bytes([header[4], header[5]])) {
+            _ if header[6..] == [0; 2] => return Some(false),
+            0 => segment.len(),
+            1..8 => return Some(false),
+            coverage => coverage,
+        },
+        DCCP => match (usize::from(header[4]) * 4, usize::from(header[5] & 0x0f)) {
+            (_, 0) => segment.len(),
+            (offset, coverage) => offset + 4 * (coverage - 1),
+        },
+        _ => return None,
+    };
+    // One that covers more than there is is not right (RFC 3828 section 3.1, RFC 4340 section 9.2).
+    let Some(covered) = segment.get(..covered) else { return Some(false) };
+    Some(pseudo_header_of(layout.proto, bytes, layout)?.bytes(covered).fold() == 0xffff)
 }
 
 /// The sum of everything that a packet's transport checksum covers, the checksum field included: 0xffff when

@@ -13,6 +13,7 @@
 pub mod checksum;
 pub mod crc;
 pub mod fill;
+pub mod flow;
 pub mod key;
 pub mod offload;
 pub mod options;

@@ -11,11 +11,10 @@
 
 use crate::checksum::{self, Sum, TCP, UDP, field_offset};
 use crate::crc::crc32c;
+use crate::flow::SCTP;
 use crate::parse::Layout;
 use crate::view::Packet;
 
-/// IP protocol number of SCTP.
-const SCTP: u8 = 132;
 /// Where an SCTP header has its checksum.
 const SCTP_CHECKSUM: usize = 8;
 

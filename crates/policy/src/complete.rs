@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(texts("show con"), ["connections", "conn"]);
         assert_eq!(texts("show conn "), ["summary"]);
         assert_eq!(texts("show conn summary "), [""; 0]);
-        assert_eq!(texts("show connections s"), ["state"]);
+        assert_eq!(texts("show connections s"), ["sport", "state"]);
         assert_eq!(texts("show connections ip-proto udp v"), ["verbose"]);
         assert_eq!(texts("show connections verbose "), [""; 0]);
         assert_eq!(texts("show connections state tcp-dport 80 state fin"), ["fin-wait"]);

@@ -139,6 +139,22 @@ pub static TERMS: &[TermInfo] = &[
         Some(UDP),
         "the port of the other end",
     ),
+    field(
+        "sport",
+        Subject::SourcePort,
+        FieldId::UdpSport,
+        None,
+        None,
+        "the port of the end that began, of any protocol; the identifier of an ICMP query",
+    ),
+    field(
+        "dport",
+        Subject::DestinationPort,
+        FieldId::UdpDport,
+        None,
+        None,
+        "the port of the other end, of any protocol; the identifier of an ICMP query",
+    ),
     TermInfo {
         name: "state",
         subject: Subject::State,
@@ -301,7 +317,8 @@ impl Filter {
             value.filter(|_| !implied).map(|value| NumberItem::One(value.into()))
         };
         let has_address = self.src.is_some() || self.dst.is_some();
-        let has_port = self.sport.is_some() || self.dport.is_some();
+        let has_port =
+            matches!(self.proto, Some(TCP | UDP)) && (self.sport.is_some() || self.dport.is_some());
         [
             (Subject::Family, one(self.family, has_address)),
             (Subject::Proto, one(self.proto, has_port)),
@@ -379,6 +396,8 @@ mod tests {
             "ip6-saddr 2001:db8::/32 ip6-daddr ::1",
             "tcp-sport 1024-65535 tcp-dport 80",
             "udp-dport 53 state unreplied",
+            "sport 5000",
+            "ip-proto sctp sport 5000 dport 80-90",
             "state time-wait rule 4294967295",
         ] {
             let filter = parsed(text);
@@ -403,7 +422,8 @@ mod tests {
             let filter = parsed(&format!("{} {value}", term.name));
             assert_ne!(filter, Filter::ALL, "{}", term.name);
             if let Some(field) = term.field {
-                assert_eq!(field.info().name, term.name);
+                let name = field.info().name;
+                assert!(name == term.name || name.strip_prefix("udp-") == Some(term.name), "{name}");
             }
         }
     }

@@ -5,6 +5,7 @@
 //! of the connection that went the other way: [`Translation::apply_to_quoted`] puts back what that one had.
 
 use mmb_packet::checksum::{self, Delta, ICMP, ICMP6, TCP, UDP};
+use mmb_packet::flow::{DCCP, UDP_LITE};
 use mmb_packet::options::{self, walk};
 use mmb_packet::{Class, Layout, Packet};
 
@@ -69,6 +70,11 @@ impl Translation {
                     put(bytes, l4 + ICMP_ID, id.to_be_bytes(), &mut deltas.transport);
                 }
             }
+            _ if maps_ports(layout.proto) && !layout.is_later_fragment() => {
+                self.write_ports(bytes, l4, &mut deltas.transport);
+                let transport = deltas.transport;
+                follow_in(bytes, l4, layout.proto, transport);
+            }
             _ => {}
         }
         finish(bytes, layout, &deltas);
@@ -119,7 +125,7 @@ impl Translation {
             if let Some(id) = dport.or(sport) {
                 put_both(bytes, quoted_l4 + ICMP_ID, id.to_be_bytes(), outer, &mut [&mut inner.transport]);
             }
-        } else if matches!(proto, TCP | UDP) {
+        } else if matches!(proto, TCP | UDP) || maps_ports(proto) {
             for (at, port) in [(0, dport), (2, sport)] {
                 let Some(port) = port else { continue };
                 put_both(bytes, quoted_l4 + at, port.to_be_bytes(), outer, &mut [&mut inner.transport]);
@@ -138,7 +144,9 @@ impl Translation {
         if let Some(at) = checksum::field_offset(proto)
             && !inner.transport.is_empty()
         {
-            follow(bytes, quoted_l4 + at, outer, |field| inner.transport.apply_transport(proto, field));
+            follow(bytes, quoted_l4 + at, outer, |field| {
+                inner.transport.apply_transport(alike(proto), field)
+            });
         }
         finish(bytes, layout, &deltas);
     }
@@ -220,6 +228,27 @@ impl Translation {
                 *edge = new;
             }
         }
+    }
+}
+
+/// Whether translations write ports of a protocol that rules do not look into. Those of SCTP stay, and its checksum covers no addresses.
+fn maps_ports(proto: u8) -> bool {
+    matches!(proto, UDP_LITE | DCCP)
+}
+
+/// The protocol whose checksum field has the same rules: zero is no checksum in UDP, and none that is right in UDP-Lite (RFC 3828).
+fn alike(proto: u8) -> u8 {
+    if proto == UDP_LITE { UDP } else { proto }
+}
+
+/// Lets the checksum of a header at `l4` follow that rules do not look into. It covers the ports and a pseudo header, however
+/// little of the payload.
+fn follow_in(bytes: &mut [u8], l4: usize, proto: u8, delta: Delta) {
+    let field = checksum::field_offset(proto).and_then(|at| bytes.get_mut(l4 + at..)?.first_chunk_mut::<2>());
+    if let Some(field) = field
+        && !delta.is_empty()
+    {
+        *field = delta.apply_transport(alike(proto), *field);
     }
 }
 

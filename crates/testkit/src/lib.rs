@@ -8,4 +8,7 @@
 pub mod frame;
 pub mod strategy;
 
-pub use frame::{Checksum, Extension, FragmentHeader, Frame, Icmp, Ip4, Ip6, Network, Tcp, Udp, Upper};
+pub use frame::{
+    Checksum, Dccp, Extension, FragmentHeader, Frame, Icmp, Ip4, Ip6, Network, Sctp, Tcp, Udp, UdpLite,
+    Upper, gre,
+};

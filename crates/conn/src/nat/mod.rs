@@ -108,7 +108,7 @@ pub struct Nat {
 
 /// How many destinations are tried for a connection whose replies would be another's.
 const DESTINATIONS: u64 = 4;
-/// How many outside addresses are tried for a connection without ports.
+/// How many outside addresses are tried for a connection that has no ports, or keeps them.
 const ADDRESSES: u64 = 16;
 
 /// Ports that nothing privileged listens at, ports that are, and identifiers (RFC 4787, REQ-3).
@@ -302,7 +302,7 @@ impl Nat {
             };
         };
         let source = match &mapping.saddr {
-            Some(addresses) if !sent.has_ports() => self.portless(&inside, addresses, sent, taken),
+            Some(addresses) if !sent.may_map_ports() => self.with_own_port(&inside, addresses, sent, taken),
             _ => self.with_ports(&inside, mapping, sent, taken),
         };
         self.pools.targets.release(inside.target);
@@ -312,7 +312,7 @@ impl Nat {
     /// The inside end that a packet comes from, unless the mapping leaves sources alone. Its target is held until the caller
     /// releases it.
     fn inside(&mut self, mapping: &Mapping, arrived: &Tuple) -> Result<Option<Inside>, Refused> {
-        let ranges = mapping.sport.as_ref().filter(|_| arrived.has_ports()).map(Ports::ranges);
+        let ranges = mapping.sport.as_ref().filter(|_| arrived.may_map_ports()).map(Ports::ranges);
         if mapping.saddr.is_none() && ranges.is_none() {
             return Ok(None);
         }
@@ -334,7 +334,7 @@ impl Nat {
         sent: Tuple,
         taken: &dyn Fn(&Tuple) -> bool,
     ) -> Result<(Tuple, Option<u32>), Refused> {
-        if !sent.has_ports() || mapping.daddr.is_none() && mapping.dport.is_none() {
+        if !sent.may_map_ports() || mapping.daddr.is_none() && mapping.dport.is_none() {
             return Err(Refused::Clash);
         }
         let inside = self.inside_of(Target { addresses: None, ranges: None }, &sent)?;
@@ -385,7 +385,7 @@ impl Nat {
         let asked = mapping.sport.as_ref().map(Ports::ranges);
         let shuffled = mapping.sport.as_ref().is_some_and(Ports::is_shuffled);
         let keeps = Some(inside.port).filter(|_| !shuffled);
-        let has_parity = matches!(inside.proto, proto::TCP | proto::UDP) && !shuffled;
+        let has_parity = !matches!(inside.proto, proto::ICMP | proto::ICMP6) && !shuffled;
         let odd = Some(inside.port % 2 == 1).filter(|_| self.settings.nat_parity && has_parity);
         let beside =
             if self.settings.nat_contiguity && has_parity { self.beside_neighbour(inside) } else { None };
@@ -416,8 +416,8 @@ impl Nat {
             .map(|port| port ^ 1)
     }
 
-    /// A source without ports: its address is all that tells its replies from others', so there is no binding.
-    fn portless(
+    /// A source that has no port, or must keep it: its address is all that can tell its replies from others', so there is no binding.
+    fn with_own_port(
         &mut self,
         inside: &Inside,
         addresses: &Addresses,
@@ -429,7 +429,7 @@ impl Nat {
         }
         let mut index = self.pools.index_for(inside, addresses);
         for _ in 0..ADDRESSES {
-            let sent = with_source(sent, addresses.nth(index), 0);
+            let sent = with_source(sent, addresses.nth(index), sent.ports[SOURCE]);
             if !taken(&sent.reversed()) {
                 return Ok((sent, None));
             }

@@ -18,8 +18,8 @@ impl Nat {
     ) -> Result<Translated, Refused> {
         let own = self::own(mapping, arrived, &sent);
         let mapping = own.as_ref().unwrap_or(mapping);
-        // Without ports there is nothing that another might have.
-        let inside = if sent.has_ports() { self.inside(mapping, arrived)? } else { None };
+        // Without ports of its choice there is nothing that another might have.
+        let inside = if sent.may_map_ports() { self.inside(mapping, arrived)? } else { None };
         let binding = match inside {
             Some(inside) => {
                 let binding = self.bind_again(&inside, mapping, &sent);

@@ -77,7 +77,7 @@ impl Table {
 fn queue_of(proto: u8) -> u8 {
     match proto {
         proto::TCP => 0,
-        proto::UDP => 1,
+        proto::UDP | proto::UDP_LITE => 1,
         proto::ICMP | proto::ICMP6 => 2,
         _ => 3,
     }

@@ -101,6 +101,7 @@ fn line(info: &ConnectionInfo, verbose: bool) -> ConnectionLine {
         reply: traffic(1),
         rules: info.rules.iter().map(|rule| rule.0).collect(),
         vlans: vlans(info),
+        key: Some(info.key).filter(|key| *key != 0),
         place: verbose.then_some(Place { worker: info.worker, id: info.id, wire: info.wire.port }),
     }
 }

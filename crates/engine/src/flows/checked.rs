@@ -45,8 +45,8 @@ fn has_wrong_addresses(tuple: &Tuple) -> bool {
 
 /// Of a packet from an end to itself both are the same; of others never.
 fn is_own_reply(forward: &Tuple, reply: &Tuple) -> bool {
-    let [from, to] = [0, 1].map(|side| (forward.addresses[side], forward.ports[side]));
-    from != to && (forward.addresses, forward.ports) == (reply.addresses, reply.ports)
+    let ends = |tuple: &Tuple| (tuple.addresses, tuple.ports);
+    ends(forward) != ends(&forward.turned_back()) && ends(forward) == ends(reply)
 }
 
 fn has_wrong_family(tuple: &Tuple) -> bool {
@@ -56,8 +56,6 @@ fn has_wrong_family(tuple: &Tuple) -> bool {
 fn has_wrong_ports(tuple: &Tuple) -> bool {
     match tuple.proto {
         proto::ICMP | proto::ICMP6 => tuple.ports[0] != tuple.ports[1],
-        // GRE, DCCP, SCTP and UDP-Lite may have keys or ports of their own in their place.
-        33 | 47 | 132 | 136 => false,
         _ => !tuple.has_ports() && tuple.ports != [0; 2],
     }
 }

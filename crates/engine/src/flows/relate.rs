@@ -5,6 +5,7 @@ use mmb_conn::fragment::FragmentKey;
 use mmb_conn::quoted::quoted;
 use mmb_conn::{Segment, Side, Tuple, Vlans, Wire};
 use mmb_packet::checksum::{ICMP, ICMP6, TCP, UDP};
+use mmb_packet::flow::flow_ports;
 use mmb_packet::{Class, Layout, Packet, options};
 use mmb_policy::CtState;
 
@@ -106,7 +107,6 @@ pub(crate) fn relation(packet: &Packet<'_>, layout: &Layout, place: Place) -> Re
     if layout.is_later_fragment() {
         return fragment_key(bytes, layout, place).map_or(Relation::None, Relation::Fragment);
     }
-    let is_whole = !layout.is_fragment();
     let (tuple, sort) = match layout.l4_kind {
         TCP | UDP => match ports(bytes, layout) {
             Some(ports) => (Tuple { ports, ..tuple }, Sort::Packet),
@@ -116,8 +116,12 @@ pub(crate) fn relation(packet: &Packet<'_>, layout: &Layout, place: Place) -> Re
             Some(asked) => asked,
             None => return Relation::None,
         },
-        _ if is_whole => (tuple, Sort::Steady),
-        _ => (tuple, Sort::Packet),
+        _ => match other_ports(bytes, layout) {
+            Some(ports) => {
+                (Tuple { ports, ..tuple }, if layout.is_fragment() { Sort::Packet } else { Sort::Steady })
+            }
+            None => return Relation::None,
+        },
     };
     Relation::Sought(Sought { tuple, sort })
 }
@@ -127,6 +131,11 @@ pub(crate) fn relation(packet: &Packet<'_>, layout: &Layout, place: Place) -> Re
 fn ports(bytes: &[u8], layout: &Layout) -> Option<[u16; 2]> {
     let &[a, b, c, d] = bytes.get(usize::from(layout.l4)..)?.first_chunk()?;
     Some([u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])])
+}
+
+/// What stands for ports in other protocols' headers.
+fn other_ports(bytes: &[u8], layout: &Layout) -> Option<[u16; 2]> {
+    flow_ports(layout.proto, bytes.get(usize::from(layout.l4)..layout.end as usize)?)
 }
 
 /// The key and the sort of an ICMP message with these addresses; `None` for one that is of no connection.

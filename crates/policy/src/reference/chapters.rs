@@ -180,8 +180,8 @@ calls its ports `a` (in) and `b` (out) unless told otherwise.
 pub(super) const CONNECTIONS: &str = "
 ## Connections
 
-A packet that matches stateful rules (`add-stateful`), is not dropped and is of no connection yet makes one: of TCP, of UDP, of an
-ICMP or ICMPv6 query, or between two addresses with another protocol. Its rules are the stateful rules that this packet
+A packet that matches stateful rules (`add-stateful`), is not dropped and is of no connection yet makes one: of TCP, UDP, SCTP, DCCP or
+UDP-Lite between two ports, of an ICMP or ICMPv6 query, of GRE with its key, or between two addresses with another protocol. Its rules are the stateful rules that this packet
 matched. From then on the packets of both directions get these rules, with the stateless rules that they match themselves;
 stateful rules that they would match later do not join.
 

@@ -22,7 +22,7 @@ use house::{Arrival, House};
 use mmb_engine::connections::Ends;
 use mmb_engine::{ConnectionInfo, Side, Verdict};
 use mmb_policy::{Filter, Policy};
-use mmb_testkit::{Tcp, Udp, Upper};
+use mmb_testkit::{Dccp, Sctp, Tcp, Udp, Upper, gre};
 use model::{Name, Passage};
 use std::collections::HashSet;
 use std::iter::Cycle;
@@ -160,7 +160,7 @@ impl Play {
                 let types = if kind & 8 == 0 { [8, 128] } else { [0, 129] };
                 packets::icmp(family, types, [high, low, 0, 1], vec![2; 8])
             }
-            _ => Upper::Raw(47, vec![3; 12]),
+            _ => other(kind >> 3, sport, dport),
         };
         (side, packets::frame(Ends { src, sport, dst, dport }, upper))
     }
@@ -377,6 +377,18 @@ fn addresses6(number: usize) -> IpAddr {
     const ALL: [(u16, u16); 7] = [(0, 1), (0, 2), (5, 0x80), (5, 0x81), (0xf, 1), (0xf, 2), (9, 9)];
     let (net, host) = ALL[number % ALL.len()];
     Ipv6Addr::new(0x2001, 0xdb8, net, 0, 0, 0, 0, host).into()
+}
+
+/// A packet of one of the protocols that rules do not look into.
+fn other(kind: usize, sport: u16, dport: u16) -> Upper {
+    match kind % 8 {
+        0 | 1 => packets::udp_lite(sport, dport, vec![4; kind]),
+        2 | 3 => Upper::Dccp(Dccp { sport, dport, payload: vec![5; kind], ..Dccp::default() }),
+        4 | 5 => Sctp { sport, dport, tag: 7, ..Sctp::default() }.chunk(0, 3, &[6; 12]).upper(),
+        6 => gre(Some(u32::from(sport) << 16 | u32::from(dport))),
+        _ if kind & 8 == 0 => gre(None),
+        _ => Upper::Raw(50, vec![3; 12]),
+    }
 }
 
 fn told(frame: &[u8]) -> String {

@@ -2,7 +2,7 @@
 
 use super::ensure;
 use super::house::House;
-use super::packets::{ICMP, ICMP6, LINK, Seen, TCP, UDP, sums_up};
+use super::packets::{DCCP, ICMP, ICMP6, LINK, Seen, TCP, UDP, UDP_LITE, sums_up};
 use mmb_engine::connections::Ends;
 use mmb_engine::{ConnectionInfo, DropReason, Side, Verdict};
 use mmb_policy::Policy;
@@ -16,11 +16,16 @@ const SLOT_MS: u64 = 1024;
 /// How long a fragment waits for its datagram's first one.
 const HELD_MS: u64 = 15_000;
 
-/// What a connection is known by: protocol, ends, and the port that its first packet came in by.
-pub(super) type Name = (u8, Ends, Side);
+/// What a connection is known by: protocol and key, ends, and the port that its first packet came in by.
+pub(super) type Name = ((u8, u32), Ends, Side);
 
 pub(super) fn name(info: &ConnectionInfo) -> Name {
-    (info.proto, info.arrived, info.sides[0])
+    (flow(info), info.arrived, info.sides[0])
+}
+
+/// What both tuples of a connection have in common: its protocol, and the key of GRE.
+fn flow(info: &ConnectionInfo) -> (u8, u32) {
+    (info.proto, info.key)
 }
 
 pub(super) fn reversed(ends: Ends) -> Ends {
@@ -39,15 +44,15 @@ pub(super) fn holds(list: &[ConnectionInfo], policy: &Policy) -> Result<(), Stri
         ensure!(from != to || turned, "both ends send from {from:?}, and nothing turns back: {info:?}");
         for tuple in [(arrived, from), (reversed(sent), to)] {
             ensure!(
-                tuples.insert((info.worker, proto, tuple)),
+                tuples.insert((info.worker, flow(info), tuple)),
                 "two connections have packets like {tuple:?}"
             );
         }
         let inside = (arrived.src, arrived.sport);
-        // Without ports, packets are told apart by both addresses. What is over may have lent its outside end to a connection
-        // towards another destination (docs/nat.md).
+        // Where ports are not mapped, packets are told apart by both addresses and what they have. What is over may have lent its
+        // outside end to a connection towards another destination (docs/nat.md).
         let may_share = matches!(info.state, "time-wait" | "reset");
-        if has_ports(proto) && !may_share && inside != (sent.src, sent.sport) {
+        if maps_ports(proto) && !may_share && inside != (sent.src, sent.sport) {
             let owner = *outside.entry((proto, sent.src, sent.sport)).or_insert(inside);
             ensure!(owner == inside, "{:?} {} stands for {owner:?} and {inside:?}", sent.src, sent.sport);
         }
@@ -63,7 +68,7 @@ pub(super) fn are_told_apart(list: &[ConnectionInfo]) -> bool {
     let mut tuples = HashSet::new();
     list.iter().all(|info| {
         let (arrived, reply) = (info.arrived, reversed(info.sent));
-        tuples.insert((info.proto, arrived)) && (reply == arrived || tuples.insert((info.proto, reply)))
+        tuples.insert((flow(info), arrived)) && (reply == arrived || tuples.insert((flow(info), reply)))
     })
 }
 
@@ -75,8 +80,8 @@ pub(super) fn is_inside(address: IpAddr) -> bool {
     }
 }
 
-fn has_ports(proto: u8) -> bool {
-    matches!(proto, TCP | UDP | ICMP | ICMP6)
+fn maps_ports(proto: u8) -> bool {
+    matches!(proto, TCP | UDP | ICMP | ICMP6 | UDP_LITE | DCCP)
 }
 
 fn timeout_s(timeouts: &Timeouts, info: &ConnectionInfo) -> u32 {
@@ -86,8 +91,8 @@ fn timeout_s(timeouts: &Timeouts, info: &ConnectionInfo) -> u32 {
         ("fin-wait" | "closing", _) => timeouts.tcp_fin,
         ("time-wait", _) => timeouts.tcp_time_wait,
         ("reset", _) => timeouts.tcp_reset,
-        ("unreplied", UDP) => timeouts.udp_unreplied,
-        (_, UDP) => timeouts.udp,
+        ("unreplied", UDP | UDP_LITE) => timeouts.udp_unreplied,
+        (_, UDP | UDP_LITE) => timeouts.udp,
         (_, ICMP | ICMP6) => timeouts.icmp,
         _ => timeouts.other,
     }
@@ -220,7 +225,7 @@ impl Passage<'_> {
             return Ok(());
         }
         let passes = matches!(self.verdict, Verdict::Send(_));
-        let live = || self.before.iter().filter(|info| info.proto == came.proto && info.expires_ms > 0);
+        let live = || self.before.iter().filter(|info| flow(info) == came.flow() && info.expires_ms > 0);
         // Who talks to itself answers nobody.
         let answers = live().any(|info| reversed(info.sent) == came.ends && info.arrived != came.ends);
         let begins = !answers && !live().any(|info| info.arrived == came.ends);
@@ -246,10 +251,10 @@ impl Passage<'_> {
     /// The connection that a packet is of or complains about.
     fn connection(&self, came: &Seen, counted: &[(Name, usize)]) -> Option<(&ConnectionInfo, usize)> {
         if !came.is_error() {
-            return self.member(came, (came.proto, came.ends), counted);
+            return self.member(came, (came.flow(), came.ends), counted);
         }
         let quoted = self.quoted(self.came, came)?;
-        self.member(came, (quoted.proto, reversed(quoted.ends)), counted)
+        self.member(came, (quoted.flow(), reversed(quoted.ends)), counted)
     }
 
     /// The packet that an error quotes, with the 8 bytes of its transport that RFC 792 asks for.
@@ -264,12 +269,12 @@ impl Passage<'_> {
     fn member(
         &self,
         came: &Seen,
-        (proto, ends): (u8, Ends),
+        (packet, ends): ((u8, u32), Ends),
         counted: &[(Name, usize)],
     ) -> Option<(&ConnectionInfo, usize)> {
         let tuples =
             |info: &ConnectionInfo| [(info.arrived, info.sides[0]), (reversed(info.sent), info.sides[1])];
-        let found = self.after.iter().filter(|info| info.proto == proto).filter_map(|info| {
+        let found = self.after.iter().filter(|info| flow(info) == packet).filter_map(|info| {
             let is = |tuple: &(Ends, Side)| *tuple == (ends, self.side);
             tuples(info).iter().position(is).map(|direction| (info, direction))
         });

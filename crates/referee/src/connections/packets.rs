@@ -1,7 +1,7 @@
 //! Packets that a script sends, and what packets say, read in the plainest way.
 
 use mmb_engine::connections::Ends;
-use mmb_testkit::{Extension, FragmentHeader, Icmp, Ip4, Ip6, Tcp, Udp, Upper};
+use mmb_testkit::{Dccp, Extension, FragmentHeader, Icmp, Ip4, Ip6, Sctp, Tcp, Udp, UdpLite, Upper, gre};
 use std::net::IpAddr;
 
 /// Bytes of an Ethernet header.
@@ -10,6 +10,10 @@ pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
 pub(super) const ICMP: u8 = 1;
 pub(super) const ICMP6: u8 = 58;
+pub(super) const DCCP: u8 = 33;
+pub(super) const GRE: u8 = 47;
+pub(super) const SCTP: u8 = 132;
+pub(super) const UDP_LITE: u8 = 136;
 
 /// What an IP packet says of itself. Offsets are into the IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +22,8 @@ pub(super) struct Seen {
     pub(super) proto: u8,
     /// Ports are 0 where there are none, and the identifier on both sides in ICMP queries.
     pub(super) ends: Ends,
+    /// The key of GRE; 0 without one.
+    pub(super) key: u32,
     /// Where the transport header begins, and where the packet ends.
     pub(super) l4: usize,
     pub(super) end: usize,
@@ -70,6 +76,7 @@ impl Seen {
             family,
             proto,
             ends: Ends { src, sport: 0, dst, dport: 0 },
+            key: 0,
             l4,
             end,
             fragment,
@@ -80,9 +87,13 @@ impl Seen {
             return Some(seen);
         }
         match proto {
-            TCP | UDP => {
+            TCP | UDP | UDP_LITE | DCCP | SCTP => {
                 seen.ends.sport = word(ip, l4)?;
                 seen.ends.dport = word(ip, l4 + 2)?;
+            }
+            GRE if ip.get(l4)? & 0x20 != 0 => {
+                // Scripts write none with a checksum.
+                seen.key = long(ip, l4 + 4)?;
             }
             ICMP | ICMP6 => {
                 seen.icmp = Some(*ip.get(l4)?);
@@ -94,6 +105,11 @@ impl Seen {
             _ => {}
         }
         Some(seen)
+    }
+
+    /// What both directions of its connection have in common.
+    pub(super) fn flow(&self) -> (u8, u32) {
+        (self.proto, self.key)
     }
 
     pub(super) fn is_error(&self) -> bool {
@@ -118,6 +134,13 @@ fn sum(bytes: &[u8]) -> u32 {
     bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum()
 }
 
+/// The checksum of an SCTP packet, bit by bit.
+fn crc32c(packet: &[u8]) -> u32 {
+    let zeroed = packet.iter().enumerate().map(|(at, byte)| if (8..12).contains(&at) { 0 } else { *byte });
+    let step = |crc: u32, _| (crc >> 1) ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 };
+    !zeroed.fold(!0, |crc: u32, byte| (0..8).fold(crc ^ u32::from(byte), step))
+}
+
 fn is_ones(mut sum: u32) -> bool {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -139,7 +162,10 @@ pub(super) fn sums_up(ip: &[u8]) -> bool {
     let pseudo = sum(addresses) + u32::from(seen.proto) + upper.len() as u32;
     match seen.proto {
         UDP if seen.family == 4 && upper[6..8] == [0, 0] => true,
-        TCP | UDP | ICMP6 => is_ones(pseudo + sum(upper)),
+        TCP | UDP | ICMP6 | DCCP => is_ones(pseudo + sum(upper)),
+        // Scripts write such as cover twelve bytes.
+        UDP_LITE => is_ones(pseudo + sum(&upper[..upper.len().min(12)])),
+        SCTP => upper.len() < 12 || upper[8..12] == crc32c(upper).to_le_bytes(),
         ICMP => is_ones(sum(upper)),
         _ => true,
     }
@@ -208,9 +234,19 @@ pub(super) fn answer(whole: &[u8], flags: u8, payload: usize) -> Option<Vec<u8>>
             let types = if seen.asks()? { [0, 129] } else { [8, 128] };
             icmp(seen.family, types, [high, low, 0, 1], payload)
         }
+        UDP_LITE => udp_lite(dport, sport, payload),
+        DCCP => Upper::Dccp(Dccp { sport: dport, dport: sport, payload, ..Dccp::default() }),
+        SCTP => Sctp { sport: dport, dport: sport, tag: 7, ..Sctp::default() }.chunk(0, 3, &payload).upper(),
+        GRE => gre((ip.get(seen.l4)? & 0x20 != 0).then_some(seen.key)),
         proto => Upper::Raw(proto, payload),
     };
     Some(frame(ends, upper))
+}
+
+/// A packet of UDP-Lite whose checksum covers four bytes of the payload.
+pub(super) fn udp_lite(sport: u16, dport: u16, mut payload: Vec<u8>) -> Upper {
+    payload.resize(payload.len().max(4), 0);
+    Upper::UdpLite(UdpLite { sport, dport, coverage: 12, payload, ..UdpLite::default() })
 }
 
 /// An ICMP error from a router to somebody about a frame, of whose transport so many bytes are quoted.

@@ -1,6 +1,6 @@
 //! IP headers, extension headers, and what they carry.
 
-use super::{Checksum, Frame, Icmp, Network, Tcp, Udp, internet_checksum};
+use super::{Checksum, Dccp, Frame, Icmp, Network, Tcp, Udp, UdpLite, internet_checksum};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// What an IP packet carries.
@@ -12,6 +12,10 @@ pub enum Upper {
     Udp(Udp),
     /// An ICMP message over IPv4, an ICMPv6 message over IPv6.
     Icmp(Icmp),
+    /// A UDP-Lite packet.
+    UdpLite(UdpLite),
+    /// A DCCP packet.
+    Dccp(Dccp),
     /// The protocol number and the bytes: another protocol, or a later fragment of any.
     Raw(u8, Vec<u8>),
 }
@@ -105,6 +109,8 @@ impl Upper {
             Upper::Udp(_) => 17,
             Upper::Icmp(_) if version == 4 => 1,
             Upper::Icmp(_) => 58,
+            Upper::UdpLite(_) => 136,
+            Upper::Dccp(_) => 33,
             Upper::Raw(proto, _) => *proto,
         }
     }
@@ -116,6 +122,8 @@ impl Upper {
             Upper::Udp(udp) => udp.bytes(pseudo),
             Upper::Icmp(icmp) if version == 4 => icmp.bytes(&[]),
             Upper::Icmp(icmp) => icmp.bytes(pseudo),
+            Upper::UdpLite(lite) => lite.bytes(pseudo),
+            Upper::Dccp(dccp) => dccp.bytes(pseudo),
             Upper::Raw(_, bytes) => bytes.clone(),
         }
     }

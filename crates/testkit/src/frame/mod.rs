@@ -4,9 +4,11 @@
 //! come out right unless a field of the value says otherwise. [`Frame::bytes`] puts it all together. Wrong values
 //! are asked for by name: a length of `Some(n)` is written as it is, a [`Checksum`] can be off.
 
+mod flow;
 mod ip;
 mod transport;
 
+pub use flow::{Dccp, Sctp, UdpLite, gre};
 pub use ip::{Extension, FragmentHeader, Ip4, Ip6, Upper};
 pub use transport::{Icmp, Tcp, Udp, pad_options, tcp_option};
 

@@ -239,13 +239,13 @@ impl Icmp {
 }
 
 /// The checksum over a pseudo header (addresses and protocol, an even number of bytes), a length, and `bytes`.
-fn with_pseudo_header(bytes: &[u8], pseudo: &[u8], len: usize) -> u16 {
+pub(super) fn with_pseudo_header(bytes: &[u8], pseudo: &[u8], len: usize) -> u16 {
     let mut covered = pseudo.to_vec();
     covered.extend((len as u32).to_be_bytes());
     covered.extend(bytes);
     internet_checksum(&covered)
 }
 
-fn set_checksum(bytes: &mut [u8], at: usize, value: u16) {
+pub(super) fn set_checksum(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
