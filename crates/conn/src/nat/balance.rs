@@ -71,7 +71,11 @@ fn fill(size: u64, values: &Addresses) -> Box<[u16]> {
     while left > 0 {
         for (index, (next, skip)) in orders.iter_mut().enumerate().take(left as usize) {
             while table[*next as usize] != FREE {
-                *next = (*next + *skip) % size;
+                // Both are below `size`: a division for each step would take most of the time.
+                *next += *skip;
+                if *next >= size {
+                    *next -= size;
+                }
             }
             table[*next as usize] = index as u16;
             left -= 1;
