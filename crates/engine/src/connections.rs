@@ -5,7 +5,8 @@
 //! some seconds has stopped. What is only counted is read from counters, without asking.
 
 use crate::cells::WorkerCells;
-use crate::flows::{Common, Flows, Watcher, saved};
+use crate::flows::saved::{self, Saved};
+use crate::flows::{Common, Flows, Watcher};
 use crate::pipeline::Pipeline;
 use crate::snapshot::Snapshot;
 use mmb_conn::{CloseReason, ConnId, Connection, Invalid, SOURCE, Side, Tuple, Wire, proto};
@@ -174,7 +175,7 @@ pub struct ConnectionSummary {
 pub struct NoAnswer(pub usize);
 
 /// A connection to be made, and the slots of its rules.
-type Found = (saved::Saved, Vec<u32>);
+type Found = (Saved, Vec<u32>);
 
 /// A handle on all workers' connections.
 #[derive(Clone)]
@@ -321,9 +322,17 @@ impl Connections {
         let whole = saved::Whole::read(input, self.max)?;
         let slots = self.ask(0, |_, snapshot| snapshot.stateful_slots().collect::<HashMap<_, _>>());
         let slots = slots.map_err(|error| error.to_string())?;
+        // One that is over may have lent its port to another, and does without it: who needs it comes first.
+        let live = whole.connections().filter(|saved| !saved.connection.state.is_over());
+        let over = whole.connections().filter(|saved| saved.connection.state.is_over());
+        Ok(self.put_all(live, &slots)? + self.put_all(over, &slots)?)
+    }
+
+    /// Has each connection made by its worker; `slots` are those of the stateful rules.
+    fn put_all(&self, all: impl Iterator<Item = Saved>, slots: &HashMap<RuleId, u32>) -> Result<u64, String> {
         let mut waiting: Vec<Vec<Found>> = self.workers.iter().map(|_| Vec::new()).collect();
         let mut loaded = 0;
-        for saved in whole.connections() {
+        for saved in all {
             let worker = self.common.owner(&saved.connection.tuples[0]);
             let slots = saved.rules.iter().filter_map(|rule| slots.get(rule).copied()).collect();
             waiting[worker].push((saved, slots));

@@ -17,6 +17,7 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 80);
 const OUTSIDE: Ipv4Addr = Ipv4Addr::new(200, 0, 0, 1);
 const NOW_NS: u64 = 2_000_000_000;
 const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 const NAT: &str = "add-stateful id 1 in a ip-saddr 10.0.0.0/8 ip-proto tcp map ip-saddr 200.0.0.1 shuffle tcp-sport \
                    shuffle tcp-seq-num\nadd-stateful id 2 in a ip-proto udp map ip-saddr 200.0.0.1";
@@ -157,6 +158,30 @@ fn an_inside_end_keeps_its_outside_end_for_others_too_and_nobody_else_gets_it() 
     assert_eq!(sport(&after.through(0, &udp((INSIDE, 4000), elsewhere))), port, "RFC 4787 REQ-1");
     let another = Ipv4Addr::new(10, 0, 0, 2);
     assert_ne!(sport(&after.through(0, &udp((another, port), elsewhere))), port);
+}
+
+/// A connection that is over lends its port, and lies before the one that has it in the file.
+#[test]
+fn who_was_lent_a_port_keeps_it_behind_a_restart() {
+    let nat = "add-stateful id 1 in a ip-proto tcp map ip-saddr 200.0.0.1 shuffle tcp-sport 2000-2001";
+    let mut before = Middlebox::new(nat);
+    let begin = |before: &mut Middlebox, host: u8, server: (Ipv4Addr, u16)| {
+        let syn = before.through(0, &tcp((Ipv4Addr::new(10, 0, 0, host), 4000), server, SYN, 100, 0));
+        before.through(1, &tcp(server, (OUTSIDE, sport(&syn)), SYN | ACK, 500, 101));
+        sport(&syn)
+    };
+    for host in 1..3 {
+        let port = begin(&mut before, host, (SERVER, 80));
+        before.through(1, &tcp((SERVER, 80), (OUTSIDE, port), RST | ACK, 501, 101));
+    }
+    let ports = [3, 4].map(|host| begin(&mut before, host, (SERVER, 443)));
+    let state = before.save();
+    let mut after = Middlebox::with_workers(nat, 1);
+    assert_eq!(after.load(&state), Ok(4));
+    for (host, port) in [3, 4].into_iter().zip(ports) {
+        let ack = tcp((Ipv4Addr::new(10, 0, 0, host), 4000), (SERVER, 443), ACK, 101, 501);
+        assert_eq!(sport(&after.through(0, &ack)), port);
+    }
 }
 
 #[test]

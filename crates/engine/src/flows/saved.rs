@@ -175,9 +175,9 @@ impl Whole {
         Ok(())
     }
 
-    /// The connections, in order; each chunk is freed when it was read.
-    pub(crate) fn connections(self) -> impl Iterator<Item = Saved> {
-        self.chunks.into_iter().flat_map(|chunk| {
+    /// The connections, in order.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = Saved> + '_ {
+        self.chunks.iter().flat_map(|chunk| {
             let mut at = 0;
             std::iter::from_fn(move || {
                 let (length, rest) = chunk.get(at..)?.split_first_chunk()?;
