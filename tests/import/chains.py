@@ -63,7 +63,7 @@ def matches(chance, family, unknown):
         "", maybe(chance, f"-p {chance.choice(['tcp', 'udp', '89'])}"), with_ports(chance, "tcp"),
         with_ports(chance, "udp"), f"{icmp} {maybe(chance, f'{kind} {chance.choice(family.types)}')}"]))
     if chance.random() < unknown:
-        words.append(chance.choice(["-m limit --limit 5/sec", "-m conntrack --ctstate NEW"]))
+        words.append(chance.choice(["-m limit --limit 5/sec", "-m mark --mark 0x1"]))
     return " ".join(word for word in words if word)
 
 

@@ -64,10 +64,15 @@ pub(crate) enum Dim {
     Flags,
     /// ICMP type and code as one number of 16 bits.
     Icmp,
+    /// How the packet stands to connections: a number of [`STATES`], or the one behind them for what nobody follows.
+    State,
 }
 
+/// The states of packets in the words of the rule language. Each packet has one at most.
+pub(crate) const STATES: [&str; 4] = ["new", "established", "related", "invalid"];
+
 /// Every dimension, in order.
-const DIMS: [Dim; 13] = [
+const DIMS: [Dim; 14] = [
     Dim::Source,
     Dim::Destination,
     Dim::Proto,
@@ -81,6 +86,7 @@ const DIMS: [Dim; 13] = [
     Dim::Reserved,
     Dim::Flags,
     Dim::Icmp,
+    Dim::State,
 ];
 
 impl Dim {
@@ -95,6 +101,7 @@ impl Dim {
             // The length field of IPv6 does not count the fixed header.
             Dim::Length if family == Family::Ip6 => return Intervals::range(40, 40 + 65535),
             Dim::Length => 16,
+            Dim::State => return Intervals::range(0, STATES.len() as u128),
         };
         Intervals::of_width(bits)
     }

@@ -122,6 +122,19 @@ impl Draft {
         Ok(())
     }
 
+    /// Adds a rule that makes connections of all packets that pass, behind all that there are, so that it decides about none.
+    ///
+    /// # Errors
+    /// Why the language refuses it.
+    pub(crate) fn track(&mut self, constraint: &str) -> Result<(), String> {
+        let prio = self.rules.checked_add(1).ok_or("a policy cannot have more rules")?;
+        let rule = format!("add-stateful prio {prio} {constraint} accept");
+        check(&rule)?;
+        let _ = writeln!(self.text, "{rule}  # follows connections, for `ct`; decides about no packet");
+        self.rules = prio;
+        Ok(())
+    }
+
     /// Lists something that the policy does not say, also as a comment at its place.
     pub(crate) fn leave_out(&mut self, left_out: LeftOut) {
         self.comment(&left_out.to_string());

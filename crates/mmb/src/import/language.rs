@@ -2,7 +2,7 @@
 //!
 //! What one rule cannot say becomes several that exclude each other. What no rule can say is refused, with the reason.
 
-use super::cube::{Cube, Dim, Family, Names};
+use super::cube::{Cube, Dim, Family, Names, STATES};
 use super::set::{factors, lowered, masked};
 use mmb_policy::rule::ones;
 use mmb_policy::{FieldId, Intervals};
@@ -19,6 +19,7 @@ const UDP: u128 = 17;
 pub(crate) fn constraints(cube: &Cube) -> Result<Vec<String>, String> {
     let mut words = Words { cube, parts: Vec::new(), says_family: false };
     words.ports();
+    words.state();
     words.addresses();
     let icmp = words.transport()?;
     words.header();
@@ -59,6 +60,19 @@ impl Words<'_> {
                 Names::But(names) => self.parts.push(format!("{field} != {}", listed(names))),
             }
         }
+    }
+
+    /// What nobody follows has none of the states, and is said by those that it is not in.
+    fn state(&mut self) {
+        let Some(set) = self.cube.asked(Dim::State) else { return };
+        let is_negated = set.contains(STATES.len() as u128);
+        let states = (0..).zip(STATES).filter(|(number, _)| set.contains(*number) != is_negated);
+        let states: Vec<&str> = states.map(|(_, state)| state).collect();
+        let condition = if is_negated { "!= " } else { "" };
+        self.parts.push(match states[..] {
+            [one] => format!("ct {condition}{one}"),
+            _ => format!("ct {condition}{{{}}}", states.join(", ")),
+        });
     }
 
     fn addresses(&mut self) {

@@ -6,7 +6,7 @@
 
 use super::names;
 use super::save::{Opt, RuleLine};
-use crate::import::cube::{Cube, Dim, Family, Names};
+use crate::import::cube::{Cube, Dim, Family, Names, STATES};
 use crate::import::draft::is_plain;
 use crate::import::set;
 use mmb_policy::Intervals;
@@ -19,7 +19,7 @@ const UDP: u8 = 17;
 type Reason = String;
 
 /// Modules whose options this file knows, beside those that are named with a reason.
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 16] = [
     "tcp",
     "udp",
     "icmp",
@@ -34,14 +34,12 @@ const KNOWN: [&str; 14] = [
     "ecn",
     "comment",
     "addrtype",
+    "conntrack",
+    "state",
 ];
-
-const NO_STATE: &str = "rules here make connections (`add-stateful`) and do not ask for their state";
 
 /// Modules that cannot be translated, with the reason where there is more to say than that.
 const NOT_TRANSLATED: &[(&str, &str)] = &[
-    ("conntrack", NO_STATE),
-    ("state", NO_STATE),
     ("mac", "no field holds link-layer addresses"),
     ("pkttype", "no field holds link-layer addresses"),
     ("limit", "no rule counts packets over time"),
@@ -153,6 +151,7 @@ impl Matching<'_> {
             }
             "ecn-tcp-cwr" => self.in_transport(TCP, Dim::Flags, &set::masked(0x80, 0x80, 8)),
             "ecn-tcp-ece" => self.in_transport(TCP, Dim::Flags, &set::masked(0x40, 0x40, 8)),
+            "ctstate" | "state" => self.with(Dim::State, &self.states()?),
             "tcp-option" => {
                 return Err(
                     "--tcp-option: iptables looks for options behind the end of the list too".to_owned()
@@ -346,6 +345,19 @@ impl Matching<'_> {
         Ok(match code {
             Some(code) => Intervals::one(first | u128::from(code)),
             None => Intervals::range(first, first | 0xff),
+        })
+    }
+
+    /// States of conntrack, with commas between them.
+    fn states(&self) -> Result<Intervals, Reason> {
+        self.value()?.split(',').try_fold(Intervals::EMPTY, |set, word| {
+            let named = STATES.iter().position(|state| word.eq_ignore_ascii_case(state));
+            let untracked = || word.eq_ignore_ascii_case("UNTRACKED").then_some(STATES.len());
+            let state = named.or_else(untracked).ok_or_else(|| match word {
+                "SNAT" | "DNAT" => format!("--{}: no rule asks whether {word} was done", self.option.name),
+                _ => self.wrong(word),
+            })?;
+            Ok(set.union(&Intervals::one(state as u128)))
         })
     }
 

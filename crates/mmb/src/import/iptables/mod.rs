@@ -5,13 +5,16 @@
 //! and `RETURN` and `-g` take them away from what follows. So each rule with a verdict becomes rules of the policy for
 //! just the packets that would reach and match it, in the same order; the chain's policy comes last.
 //!
+//! Where a rule asks for the state of connections, all that pass are followed, as conntrack does: the last rule makes connections and,
+//! behind the chain's policy, decides about nothing. A packet that is dropped begins none, in the kernel neither.
+//!
 //! Leaving a rule out has an effect that can be told: see [`Walk::effect`].
 
 mod matches;
 mod names;
 mod save;
 
-use super::cube::{Cube, Family};
+use super::cube::{Cube, Dim, Family};
 use super::draft::{Draft, Effect, LeftOut, Remarks, is_plain};
 use super::language;
 use save::{Chain, RuleLine, Save, Table, Target};
@@ -104,6 +107,7 @@ pub(crate) fn translate(
         seen: BTreeSet::new(),
         remarks: BTreeMap::new(),
         left_out: BTreeSet::new(),
+        asks_state: false,
     };
     walk.chain(base, vec![Cube::all(family)], base.line)?;
     walk.policy(base);
@@ -158,6 +162,8 @@ struct Walk<'a> {
     remarks: BTreeMap<&'static str, BTreeSet<usize>>,
     /// Lines that are listed, which happens once however often their chain is walked.
     left_out: BTreeSet<(usize, String)>,
+    /// Some rule asks for the state of connections.
+    asks_state: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -180,7 +186,10 @@ impl<'a> Walk<'a> {
                 return Err(Error::TooLong(rule.line));
             }
             match matches::cubes(self.family, rule) {
-                Ok(cubes) => self.rule(rule, &cubes, &mut packets)?,
+                Ok(cubes) => {
+                    self.asks_state |= cubes.iter().any(|cube| cube.asked(Dim::State).is_some());
+                    self.rule(rule, &cubes, &mut packets)?;
+                }
                 Err(reasons) => {
                     let effect = self.effect(chain, index);
                     self.leave_out(rule, reasons.join("; "), effect);
@@ -263,6 +272,17 @@ impl<'a> Walk<'a> {
             let effect = if verdict == "accept" { Effect::Stricter } else { Effect::Looser };
             let (line, text) = (chain.line, format!(":{}", chain.name));
             self.draft.leave_out(LeftOut { line, text, reason, effect });
+        }
+        if self.asks_state {
+            self.track(chain);
+        }
+    }
+
+    fn track(&mut self, chain: &Chain) {
+        let all = language::constraints(&Cube::all(self.family));
+        if let Err(reason) = all.and_then(|all| all.iter().try_for_each(|rule| self.draft.track(rule))) {
+            let (line, text) = (chain.line, "connections".to_owned());
+            self.draft.leave_out(LeftOut { line, text, reason, effect: Effect::Either });
         }
     }
 

@@ -78,14 +78,32 @@ fn matches_of_ip_headers() {
 }
 
 #[test]
+fn matches_of_states() {
+    is("-m conntrack --ctstate RELATED,ESTABLISHED", &["net-proto ip4 ct {established, related}"]);
+    is("-m state --state INVALID", &["net-proto ip4 ct invalid"]);
+    is("-m state ! --state NEW,INVALID", &["net-proto ip4 ct != {new, invalid}"]);
+    is("-m conntrack --ctstate UNTRACKED", &["net-proto ip4 ct != {new, established, related, invalid}"]);
+    is("-m conntrack --ctstate NEW,UNTRACKED", &["net-proto ip4 ct != {established, related, invalid}"]);
+}
+
+/// What was accepted before it asked for states is followed too: its replies are established.
+#[test]
+fn connections_are_followed_where_states_are_asked_for() {
+    let draft = import(
+        "",
+        "-A FORWARD -m state --state ESTABLISHED,RELATED -j ACCEPT\n-A FORWARD -i lan -j ACCEPT\n",
+    );
+    let last = draft.text().lines().last().expect("a rule");
+    assert!(last.starts_with("add-stateful prio 4 net-proto ip4 accept  #"), "{last}");
+    let without = import("", "-A FORWARD -i lan -j ACCEPT\n");
+    assert!(!without.text().contains("add-stateful"));
+}
+
+#[test]
 fn what_cannot_be_said_has_a_reason_and_an_effect() {
     for (rule, reason, effect) in [
-        (
-            "-m conntrack --ctstate NEW -j ACCEPT",
-            "-m conntrack: rules here make connections",
-            Effect::Stricter,
-        ),
-        ("-m state --state INVALID -j DROP", "-m state: rules here make connections", Effect::Looser),
+        ("-m conntrack --ctstate DNAT -j ACCEPT", "whether DNAT was done", Effect::Stricter),
+        ("-m conntrack --ctorigdst 1.2.3.4 -j DROP", "--ctorigdst: the rule language has", Effect::Looser),
         ("-m unheard --of -s 1.2.3.4 -j DROP", "-m unheard: the rule language has nothing", Effect::Looser),
         ("-p sctp --dport 5 -j ACCEPT", "no ports for protocol 132", Effect::Stricter),
         ("-i eth+ -j DROP", "whole names of ports", Effect::Looser),
