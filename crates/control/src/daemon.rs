@@ -7,7 +7,7 @@
 use crate::entropy::Reseeding;
 use crate::host::{Host, Unfit};
 use crate::memory::{self, Short};
-use mmb_engine::{Engine, PortSpec, PublishError};
+use mmb_engine::{CONNECTION_BYTES, Engine, PortSpec, PublishError};
 use mmb_packet::PortId;
 use mmb_policy::{Command, Plan, Policy, RuleChange, RuleId, Rules};
 use std::collections::BTreeSet;
@@ -189,8 +189,8 @@ impl Daemon {
             // What connections have taken already is theirs.
             let there = self.engine.connections().summary().connections;
             let more = u64::from(max).saturating_sub(there);
-            available.check(more * memory::CONNECTION_BYTES).map_err(|short| {
-                let fits = there + short.bytes / memory::CONNECTION_BYTES;
+            available.check(more * CONNECTION_BYTES).map_err(|short| {
+                let fits = there + short.bytes / CONNECTION_BYTES;
                 Refusal::Connections { max, fits, short }
             })?;
         }

@@ -19,9 +19,6 @@ pub(crate) const RULE_BYTES: u64 = 640;
 /// the elements of a list.
 pub(crate) const TEXT_BYTES: u64 = 12;
 
-/// What a connection takes at most: its record, its places in the index while that grows, what hangs on it.
-pub(crate) const CONNECTION_BYTES: u64 = 320;
-
 /// Memory that can be had, and what bounds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Available {

@@ -50,13 +50,13 @@ fn what_makes_room_needs_none() {
 #[test]
 fn more_connections_than_memory_holds_are_refused_with_the_number_that_fits() {
     let mmb = start("");
-    have(&mmb, 1056);
+    have(&mmb, 4128);
     let error = refused(&mmb, &Request::Run(vec!["set conn max 100000000".into()]));
-    let told = "set conn max 100000000: not enough memory: this may take 30518 MB, and 1024 MB can be had (a test's); \
-                3355443 would fit";
+    let told = "set conn max 100000000: not enough memory: this may take 128174 MB, and 4096 MB can be had (a test's); \
+                3195660 would fit";
     assert_eq!(error.message, told);
     assert_eq!(error.span.map(|span| span.0), Some(13), "the number is shown");
-    mmb.run("set conn max 3355443");
+    mmb.run("set conn max 3195660");
     have(&mmb, 0);
     mmb.run("set conn max 1000000");
 }

@@ -100,6 +100,29 @@ fn connections_go_from_one_daemon_to_another() {
     assert_eq!(listed[0]["begin"]["topic"], "rules", "the conversation goes on");
 }
 
+/// A state was read to its end whatever memory there was.
+#[test]
+fn a_state_that_memory_does_not_suffice_for_is_refused_and_the_conversation_goes_on() {
+    let state = state();
+    let mmb = start(STATEFUL);
+    let _packets = mmb.packets();
+    let stream = mmb.stream();
+    for (megabytes, fits) in [(32, false), (40, true)] {
+        *mmb.memory.lock().expect("not poisoned") = Some(megabytes << 20);
+        let mut writer = stream.try_clone().expect("clones");
+        let requests = wire(&pieces(&state, 10_000));
+        let sender = std::thread::spawn(move || writer.write_all(&requests).expect("writes"));
+        let lines = answer(&stream);
+        sender.join().expect("all of it is taken");
+        if fits {
+            assert_eq!(lines[0], json!({"loaded": {"connections": MANY}}));
+        } else {
+            assert!(error(&lines).contains("not enough memory"), "{lines:?}");
+            assert_eq!(now(&mmb), 0);
+        }
+    }
+}
+
 #[test]
 fn a_piece_by_itself_is_nothing() {
     let mmb = start(STATEFUL);

@@ -24,7 +24,7 @@ mod slots;
 mod snapshot;
 pub mod worker;
 
-pub use connections::{ConnectionInfo, ConnectionSummary, Connections, Ends, Event, Watch};
+pub use connections::{CONNECTION_BYTES, ConnectionInfo, ConnectionSummary, Connections, Ends, Event, Watch};
 pub use counters::{Count, PortCount, StageCount};
 pub use drop::DropReason;
 pub use engine::{Engine, PublishError};

@@ -1,12 +1,16 @@
 //! The state of connections on its way out and in, in pieces: it may be longer than any request.
 
-use super::{More, Responder};
+use super::{More, Responder, lock};
 use crate::answer::{Answer, CountLine, End, ErrorLine};
+use crate::memory::Available;
 use crate::protocol::{Request, hex};
 use std::io::{self, Read, Write};
 
 /// Bytes of a state in one line of an answer.
 const AT_ONCE: usize = 16 << 10;
+
+/// A state is kept until all of it has come: whether there is memory is asked for each so many bytes of it.
+const STEP: u64 = 1 << 20;
 
 impl Responder<'_> {
     pub(super) fn save_state(&mut self) -> io::Result<End> {
@@ -29,7 +33,11 @@ impl Responder<'_> {
 
     pub(super) fn load_state(&mut self) -> io::Result<End> {
         let table = self.daemon().engine().connections();
-        let mut pieces = Inwards { more: &mut *self.more, piece: Vec::new(), read: 0, end: None };
+        let room = self.room;
+        let memory = || lock(room.daemon).host().memory();
+        let more = &mut *self.more;
+        let mut pieces =
+            Inwards { more, memory: &memory, total: 0, afforded: 0, piece: Vec::new(), read: 0, end: None };
         let loaded = table.load(&mut pieces);
         // Whatever came of it, the pieces that are on their way belong to it.
         let came = pieces.skip_rest();
@@ -79,6 +87,11 @@ impl Write for Outwards<'_, '_> {
 /// Reads a state from the pieces that a client sends.
 struct Inwards<'r> {
     more: &'r mut dyn More,
+    /// What the process may still take.
+    memory: &'r dyn Fn() -> Option<Available>,
+    /// Bytes that were read, and for how many there was memory.
+    total: u64,
+    afforded: u64,
     piece: Vec<u8>,
     /// Bytes of it that were read.
     read: usize,
@@ -105,6 +118,17 @@ impl Inwards<'_> {
         }
     }
 
+    /// Whether there is memory for more of it.
+    fn afford(&mut self) -> io::Result<()> {
+        if self.total >= self.afforded {
+            if let Some(available) = (self.memory)() {
+                available.check(2 * STEP).map_err(io::Error::other)?;
+            }
+            self.afforded = self.total + STEP;
+        }
+        Ok(())
+    }
+
     fn skip_rest(mut self) -> io::Result<()> {
         while self.end.is_none() {
             self.next_piece();
@@ -128,8 +152,10 @@ impl Read for Inwards<'_> {
             }
             self.next_piece();
         }
+        self.afford()?;
         let rest = &self.piece[self.read..];
         let taken = rest.len().min(into.len());
+        self.total += taken as u64;
         into[..taken].copy_from_slice(&rest[..taken]);
         self.read += taken;
         Ok(taken)

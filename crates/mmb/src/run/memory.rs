@@ -4,18 +4,16 @@
 //! limits it. So what connections may take is reckoned once, at the start, from what the machine has available and from the limits of
 //! the control groups that mmb is in (version 1 and 2).
 
+use mmb_engine::CONNECTION_BYTES;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// What a connection takes with all that hangs on it, translated or not, in bytes: more than was measured.
-const EACH: u64 = 512;
 
 /// How many connections three quarters of the memory are enough for; `None` if nobody tells.
 pub(super) fn connections() -> Option<usize> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limits = limit_files(&groups).into_iter().filter_map(|file| limit(&file));
     let bytes = limits.chain(available(&fs::read_to_string("/proc/meminfo").unwrap_or_default())).min()?;
-    usize::try_from(bytes / 4 * 3 / EACH).ok()
+    usize::try_from(bytes / 4 * 3 / CONNECTION_BYTES).ok()
 }
 
 /// The files that may hold a limit of the groups that /proc/self/cgroup names, or of those around them. In a container, its group may be
