@@ -62,14 +62,19 @@ REASONS = {
     "tcp-bad-offset": ("", [ip4() / TCP(dataofs=4), ip4() / TCP(dataofs=6), ip4() / TCP()], 2),
     "tiny-fragment": ("", [ip4(proto=6, flags="MF") / Raw(bytes(16)), udp()], 1),
     "conn-full": (
-        "set conn max 2\nadd-stateful all accept",
+        "set conn max 2\nset conn same-port on\nadd-stateful all accept",
         [udp(1), udp(9000, 1, src=FAR, dst=HOST), udp(2), udp(9000, 2, src=FAR, dst=HOST), udp(3)],
         1,
     ),
     "conn-not-syn": ("set conn pickup strict\nadd-stateful all accept", [ip4() / TCP(flags="A"), ip4() / TCP(flags="S")], 1),
     "nat-no-port": (
-        f"{NAT} ip-proto udp map ip-saddr 200.0.0.1 map udp-sport 30000-30001",
-        [udp(src=f"10.0.0.{n}") for n in range(1, 6)],
+        # Only connections that both ends want keep their ports.
+        f"set conn same-port on\n{NAT} ip-proto udp map ip-saddr 200.0.0.1 map udp-sport 30000-30001",
+        [
+            packet
+            for n in range(1, 6)
+            for packet in (udp(29999 + n, src=f"10.0.0.{n}"), udp(9000, 29999 + n, src=FAR, dst="200.0.0.1"))
+        ],
         3,
     ),
     "nat-clash": (

@@ -91,8 +91,9 @@ def test_inside_hosts_meet_by_their_outside_ends(sides):
     assert counted == {}
     check_sources(first, left)
     outside = [end(with_link(frame, packet))[1:] for frame, packet in zip(first, left, strict=True)]
-    second = [udp(host, whom) for host, whom in zip(hosts, [*outside[1:], outside[0]], strict=True)]
-    met = [routed(udp(source, host)) for source, host in zip(outside, [*hosts[1:], hosts[0]], strict=True)]
+    # Each meets an end of the next host: none is led to itself.
+    second = [udp(host, whom) for host, whom in zip(hosts, [*outside[32:], *outside[:32]], strict=True)]
+    met = [routed(udp(source, host)) for source, host in zip(outside, [*hosts[32:], *hosts[:32]], strict=True)]
     assert generator.send("lan", second, leave="lan") == (met, {})
 
 
