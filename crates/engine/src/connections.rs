@@ -362,6 +362,31 @@ impl Connections {
         made.map_err(|error| error.to_string())
     }
 
+    /// Has these workers, of those that may own connections, share the ones to come in equal parts, and the places for them. Connections
+    /// that there are stay at their workers, to whom their packets are handed over. One caller at a time.
+    ///
+    /// # Errors
+    /// A worker does not answer: everything stays as it is.
+    ///
+    /// # Panics
+    /// If there are none, or one that may own none.
+    pub fn share_among(&self, workers: &[u16]) -> Result<(), NoAnswer> {
+        let owners = &self.common.owners;
+        assert!(!workers.is_empty() && workers.iter().all(|&worker| usize::from(worker) < owners.owning()));
+        owners.prepare(workers);
+        for worker in 0..owners.owning() {
+            let mut from = Some(0);
+            while let Some(first) = from {
+                from = self.ask(worker, move |flows, _| flows.claim_strays(first, CHUNK))?;
+            }
+        }
+        owners.switch(workers);
+        for worker in 0..owners.owning() {
+            self.ask(worker, |flows, snapshot| flows.fit_share(snapshot))?;
+        }
+        Ok(())
+    }
+
     /// Events from now on, until what is returned is dropped.
     ///
     /// # Errors

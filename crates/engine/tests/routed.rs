@@ -3,10 +3,14 @@
 mod host;
 
 use host::{policy, process};
-use mmb_engine::{Engine, Forward, Job, NoCycles, Origin, PortSpec, PublishError, Verdict, Worker};
+use mmb_engine::{
+    Connections, Engine, Forward, Job, NoCycles, Origin, PortSpec, PublishError, Verdict, Worker,
+};
 use mmb_packet::{LinkType, Packet, PortId};
+use mmb_policy::Filter;
 use mmb_random::SeedTree;
 use mmb_testkit::{Ip4, Tcp, Udp, Upper};
+use std::sync::{Arc, Mutex};
 
 fn routed(name: &str) -> PortSpec {
     PortSpec { name: name.to_owned(), mtu: None, forward: Forward::Routed }
@@ -143,5 +147,80 @@ fn a_thread_without_input_owns_no_connection() {
         assert_eq!(summary.connections, 200);
         let others = owning as u64 - 1;
         assert_eq!(summary.handed, 200 + 400 * others, "a worker that is alone hands nothing over");
+    }
+}
+
+/// Two threads with input and one without, which share connections anew as `shares` says.
+struct Shared {
+    workers: Arc<Vec<Mutex<Worker>>>,
+    engine: Engine,
+}
+
+impl Shared {
+    fn new(rules: &str) -> Shared {
+        let (mut engine, workers) = Engine::with_room(2, 2, 1, &SeedTree::repeatable(1));
+        ["inside", "outside"].iter().for_each(|name| assert!(engine.add_port(routed(name)).is_some()));
+        engine.publish(&policy(rules)).expect("good");
+        Shared { workers: Arc::new(workers.into_iter().map(Mutex::new).collect()), engine }
+    }
+
+    fn connections(&self) -> Connections {
+        let workers = Arc::clone(&self.workers);
+        self.engine.connections().driven_by(Arc::new(move |number| {
+            workers[number].lock().expect("whole").process(0, &NoCycles, &mut [], &mut []);
+        }))
+    }
+
+    fn pass(&self, worker: usize, port: u16, frame: Vec<u8>) -> (Verdict, Vec<u8>) {
+        pass(&mut self.workers[worker].lock().expect("whole"), port, frame)
+    }
+
+    /// The only worker that keeps a packet, to whom the other ones hand it over, and the packet as it leaves.
+    fn owner(&self, port: u16, frame: &[u8]) -> (u16, Vec<u8>) {
+        let Verdict::Hand(owner) = self.pass(2, port, frame.to_vec()).0 else { panic!("it owns none") };
+        assert_eq!(self.pass(usize::from(1 - owner), port, frame.to_vec()).0, Verdict::Hand(owner));
+        let (verdict, left) = self.pass(usize::from(owner), port, frame.to_vec());
+        assert_eq!(verdict, Verdict::Send(PortId(port)));
+        (owner, left)
+    }
+}
+
+#[test]
+fn connections_stay_where_they_are_when_workers_share_them_anew() {
+    for rule in ["accept", "map ip-saddr 192.0.2.1 accept"] {
+        let shared =
+            Shared::new(&format!("set conn max 260\nadd-stateful in inside {rule}\nadd in outside drop"));
+        let server = [198, 51, 100, 1];
+        let ask = |number: u16| udp([10, 0, (number >> 8) as u8, number as u8], 1000, server, 53);
+        let answer = |left: &[u8]| {
+            udp(server, 53, left[26..30].try_into().expect("four"), u16::from_be_bytes([left[34], left[35]]))
+        };
+        let mut there = Vec::new();
+        for (round, (sharing, numbers)) in
+            [(&[0u16, 1][..], 0..60), (&[1][..], 60..200), (&[0][..], 200..260), (&[1, 0][..], 260..320)]
+                .into_iter()
+                .enumerate()
+        {
+            shared.connections().share_among(sharing).expect("they answer");
+            for (number, owner, _) in &there {
+                assert_eq!(shared.owner(0, &ask(*number)).0, *owner, "{rule}, {round}: {number} moved");
+            }
+            if round == 3 {
+                shared.connections().kill(&Filter::ALL).expect("they answer");
+                there.clear();
+            }
+            for number in numbers {
+                let (owner, left) = shared.owner(0, &ask(number));
+                assert!(sharing.contains(&owner), "{rule}, {round}: {owner} has no share");
+                there.push((number, owner, left));
+            }
+            for (number, owner, left) in &there {
+                let (of_answer, returned) = shared.owner(1, &answer(left));
+                assert_eq!((of_answer, returned[33]), (*owner, *number as u8), "{rule}, {round}");
+            }
+        }
+        assert!(
+            there.iter().any(|(_, owner, _)| *owner == 0) && there.iter().any(|(_, owner, _)| *owner == 1)
+        );
     }
 }

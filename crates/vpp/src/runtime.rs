@@ -55,6 +55,8 @@ pub(crate) struct Runtime {
     /// Until VPP ends.
     server: Mutex<Option<Server>>,
     socket: Option<PathBuf>,
+    /// The engine's workers that are to share the connections to come.
+    sharing: Mutex<Vec<u16>>,
     /// How many names of ports the engine was told that took others' places.
     renamed: AtomicU64,
 }
@@ -121,6 +123,7 @@ pub(crate) fn start(main: Main, section: &str) -> Result<(), StartError> {
         daemon,
         server: Mutex::new(Some(server)),
         socket,
+        sharing: Mutex::new(threads.sharing(&[])),
         renamed: AtomicU64::new(0),
     };
     cli::add_commands(main).map_err(StartError::Command)?;
@@ -141,6 +144,7 @@ pub(crate) fn look(main: Main, turn: u32) {
     let Some(runtime) = Runtime::running() else { return };
     if turn.is_multiple_of(TURNS_A_LOOK) {
         runtime.interfaces.look(main);
+        *lock(&runtime.sharing) = runtime.threads.sharing(&main.queues(runtime.threads.all()));
     }
     runtime.cores.get_or_init(|| {
         let core = |worker| main.core(usize::from(runtime.threads.thread(worker as u16)));
@@ -176,13 +180,28 @@ impl Runtime {
     /// Makes interfaces that came known to the engine and frees what is used no more, where nobody waits for it.
     fn keep(&self) {
         sys::step_aside();
+        let mut sharing = self.threads.sharing(&[]);
         loop {
             thread::sleep(HOUSEKEEPING);
             self.meet_ports();
+            self.share(&mut sharing);
             let large = lock(&self.daemon).tidy();
             if large {
                 memory::give_back();
             }
+        }
+    }
+
+    /// Has those workers share the connections to come that are to, if others do.
+    fn share(&self, sharing: &mut Vec<u16>) {
+        let wanted = lock(&self.sharing).clone();
+        if wanted == *sharing {
+            return;
+        }
+        let connections = lock(&self.daemon).engine().connections();
+        // A worker that does not answer in time is asked again.
+        if connections.share_among(&wanted).is_ok() {
+            *sharing = wanted;
         }
     }
 

@@ -141,6 +141,16 @@ mmb_shim_threads (void)
   return vlib_get_thread_main ()->n_vlib_mains;
 }
 
+/* Notes which of so many threads have receive queues of interfaces. */
+void
+mmb_shim_queues (u8 *have, u32 threads)
+{
+  vnet_hw_if_rx_queue_t *queue;
+  pool_foreach (queue, vnet_get_main ()->interface_main.hw_if_rx_queues)
+    if (queue->thread_index < threads)
+      have[queue->thread_index] = 1;
+}
+
 /* The core of a thread once the threads run, or ~0. */
 u32
 mmb_shim_core (u32 thread)

@@ -23,6 +23,7 @@ unsafe extern "C" {
     fn mmb_shim_step_aside();
     fn mmb_shim_kick();
     fn mmb_shim_threads() -> u32;
+    fn mmb_shim_queues(have: *mut bool, threads: u32);
     fn mmb_shim_core(thread: u32) -> u32;
     fn mmb_shim_log(level: u32, text: *const c_char);
     fn mmb_shim_error(text: *const c_char) -> *mut clib_error_t;
@@ -121,6 +122,14 @@ impl Main {
     pub(crate) fn threads(self) -> usize {
         // SAFETY: reads a number that does not change once the configuration is read.
         unsafe { mmb_shim_threads() as usize }
+    }
+
+    /// Which of so many threads have receive queues of interfaces now.
+    pub(crate) fn queues(self, threads: usize) -> Vec<bool> {
+        let mut have = vec![false; threads];
+        // SAFETY: the vector has so much room, and the shim writes ones; queues change only on the main thread.
+        unsafe { mmb_shim_queues(have.as_mut_ptr(), threads as u32) }
+        have
     }
 
     /// The core that a thread is pinned to, once the threads run.

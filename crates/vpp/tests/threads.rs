@@ -6,6 +6,22 @@ mod threads;
 use threads::Threads;
 
 #[test]
+fn workers_with_receive_queues_share_the_connections() {
+    let threads = Threads::new(4);
+    let by_queues = [
+        ([false; 4], vec![0, 1, 2]),
+        ([true, false, false, false], vec![0, 1, 2]),
+        ([true, false, true, false], vec![1]),
+        ([false, true, false, true], vec![0, 2]),
+    ];
+    for (have_queues, workers) in by_queues {
+        assert_eq!(threads.sharing(&have_queues), workers, "{have_queues:?}");
+    }
+    assert_eq!(threads.sharing(&[]), [0, 1, 2], "before anything is known");
+    assert_eq!(Threads::new(1).sharing(&[true]), [0], "the main thread where it is alone");
+}
+
+#[test]
 fn the_main_thread_owns_connections_only_where_it_is_alone() {
     let alone = Threads::new(1);
     assert_eq!((alone.owning(), alone.others(), alone.worker(0), alone.thread(0)), (1, 0, 0, 0));

@@ -22,7 +22,7 @@ pub(crate) struct Common {
     pub(super) bindings: AtomicUsize,
     /// How many workers have connections.
     pub(super) busy: AtomicUsize,
-    pub(super) owners: Owners,
+    pub(crate) owners: Owners,
     /// How many connections there is memory for, whatever policies say.
     pub(crate) memory: AtomicUsize,
     sources: Sources,
@@ -64,23 +64,27 @@ impl Common {
     /// # Errors
     /// They cannot be told. Nothing is changed.
     pub(super) fn claim(&self, connection: &Connection, worker: usize) -> Result<(), Unclaimed> {
-        let Some([forward, reply]) = self.to_be_told(connection) else { return Ok(()) };
+        let [forward, reply] = connection.tuples();
+        let is_told = self.may_be_told(connection)
+            && (is_translated(connection) || self.owners.is_stray(&forward, worker));
+        if !is_told {
+            return Ok(());
+        }
         self.owners.claim(&forward, worker)?;
         self.owners.claim(&reply, worker).inspect_err(|_| self.owners.let_go(&forward, worker))
     }
 
     /// The connection has ended.
     fn let_go(&self, connection: &Connection, worker: usize) {
-        if let Some(tuples) = self.to_be_told(connection) {
-            tuples.iter().for_each(|tuple| self.owners.let_go(tuple, worker));
+        if self.may_be_told(connection) {
+            connection.tuples().iter().for_each(|tuple| self.owners.let_go(tuple, worker));
         }
     }
 
-    /// The tuples of a connection if it is translated and there are workers to whom replies could go wrong. Its forward one belongs to
-    /// them too: nobody else's replies may have it.
-    fn to_be_told(&self, connection: &Connection) -> Option<[Tuple; 2]> {
-        let is_told = self.owners.owning() > 1 && connection.translated(Direction::Forward).is_some();
-        is_told.then(|| connection.tuples())
+    /// Whether there are workers to whom packets of a connection could go wrong. Its forward tuple is claimed too: nobody else's replies
+    /// may have it.
+    fn may_be_told(&self, connection: &Connection) -> bool {
+        self.owners.owning() > 1 && (is_translated(connection) || self.owners.has_changed())
     }
 
     /// The worker that a connection with this tuple belongs to.
@@ -92,6 +96,10 @@ impl Common {
     pub(crate) fn forget(&self, stamp: u64) {
         self.nat().forget(stamp as u32);
     }
+}
+
+fn is_translated(connection: &Connection) -> bool {
+    connection.translated(Direction::Forward).is_some()
 }
 
 /// What hangs on connections, and is let go of when they end.

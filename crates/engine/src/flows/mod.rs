@@ -192,10 +192,8 @@ impl Flows {
     /// Takes over the settings of a policy.
     pub(crate) fn fit(&mut self, snapshot: &Snapshot) {
         self.plans.renew(snapshot.generation);
+        self.fit_share(snapshot);
         let settings = &snapshot.connections;
-        let memory = self.keeper.common.memory.load(Ordering::Relaxed);
-        let max = memory.min(settings.max as usize).div_ceil(self.keeper.common.owners.owning());
-        self.table.configure(max, settings.timeouts, settings.pickup);
         self.keeper.per_source = settings.per_source;
         self.drops_invalid = settings.invalid == InvalidPackets::Drop;
         self.keeper.common.nat().configure(settings);
@@ -205,6 +203,24 @@ impl Flows {
             // Whose they are does not matter any more.
             self.held.release_all();
         }
+    }
+
+    /// Has room for this worker's share of the connections that there may be.
+    pub(crate) fn fit_share(&mut self, snapshot: &Snapshot) {
+        let settings = &snapshot.connections;
+        let Common { memory, owners, .. } = &*self.keeper.common;
+        let max = memory.load(Ordering::Relaxed).min(settings.max as usize).div_ceil(owners.sharing());
+        self.table.configure(max, settings.timeouts, settings.pickup);
+    }
+
+    /// Tells all workers which of this worker's connections it has, where a change of shares that is prepared gives them to others. Looks at so
+    /// many from a place on, and returns where to go on.
+    pub(crate) fn claim_strays(&mut self, first: u32, most: usize) -> Option<u32> {
+        let Flows { table, keeper, .. } = self;
+        table.scan(first, most, &mut |_, connection| {
+            // What another worker has made meanwhile is that one's.
+            let _ = keeper.common.claim(connection, keeper.worker);
+        })
     }
 
     /// Lets the time go on: ends what was idle for too long, and what waited for too long.

@@ -4,6 +4,9 @@
 //! translated connection hash to anybody: whoever makes such a connection tells all workers its tuples here. A packet that
 //! comes in at another worker than its connection's is handed over.
 //!
+//! Which workers hashes name may change ([`Owners::prepare`]), as a host's threads get input or lose it. Connections stay where they are:
+//! before a new distribution holds, every worker claims those of its connections that it gives to another one.
+//!
 //! Which worker a connection has can be told from outside by how long packets take: it is chosen by a keyed function.
 //!
 //! Devices spread a datagram's fragments by other hashes than whole packets, or by none; and only the first one says whose they are. So all
@@ -19,10 +22,13 @@ use mmb_conn::fragment::FragmentKey;
 use mmb_random::{Prf, Seed};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 const SHARDS: usize = 64;
+
+/// Parts of all hashes, each of which names one worker.
+const PARTS: usize = 256;
 
 /// Why a tuple is not a worker's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +51,15 @@ impl From<Unclaimed> for DropReason {
 /// What all workers know of each other's connections.
 #[derive(Debug)]
 pub(crate) struct Owners {
-    /// Workers 0 to here own connections. Those behind only hand over: hosts have threads that packets seldom come to and that sleep.
+    /// Workers 0 to here may own connections. Those behind only hand over: hosts have threads that packets seldom come to and that sleep.
     owning: usize,
+    /// Of these, how many have a share of the connections to come.
+    sharing: AtomicUsize,
+    /// Whose connections are, by part of their hashes: now, and once a change that is prepared holds.
+    now: Box<[AtomicU16; PARTS]>,
+    next: Box<[AtomicU16; PARTS]>,
+    /// Some connection may not be where its hash says, though it is not translated.
+    changed: AtomicBool,
     prf: Prf,
     moved: [RwLock<HashMap<Tuple, usize>>; SHARDS],
     len: AtomicUsize,
@@ -54,18 +67,52 @@ pub(crate) struct Owners {
 
 impl Owners {
     pub(crate) fn new(owning: usize, seed: Seed) -> Owners {
+        let parts = || Box::new(std::array::from_fn(|part| AtomicU16::new((part % owning) as u16)));
         Owners {
             owning,
+            sharing: AtomicUsize::new(owning),
+            now: parts(),
+            next: parts(),
+            changed: AtomicBool::new(false),
             prf: Prf::new(seed),
             moved: std::array::from_fn(|_| RwLock::default()),
             len: AtomicUsize::new(0),
         }
     }
 
-    /// How many workers own connections.
+    /// How many workers may own connections.
     #[inline]
     pub(crate) fn owning(&self) -> usize {
         self.owning
+    }
+
+    /// How many workers have a share of the connections to come.
+    pub(crate) fn sharing(&self) -> usize {
+        self.sharing.load(Ordering::Relaxed)
+    }
+
+    /// Has these workers share the connections to come, once [`Owners::switch`] says so. Until then each worker claims those of its
+    /// connections that [are strays](Owners::is_stray). One caller at a time.
+    pub(crate) fn prepare(&self, workers: &[u16]) {
+        deal(&self.next, workers);
+        self.changed.store(true, Ordering::Release);
+    }
+
+    /// What was prepared holds from now on.
+    pub(crate) fn switch(&self, workers: &[u16]) {
+        deal(&self.now, workers);
+        self.sharing.store(workers.len(), Ordering::Relaxed);
+    }
+
+    /// Whether connections may be elsewhere than their hashes say, though they are not translated.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.changed.load(Ordering::Acquire)
+    }
+
+    /// Whether hashes give a tuple to another worker than this, now or once a change that is prepared holds.
+    pub(crate) fn is_stray(&self, tuple: &Tuple, worker: usize) -> bool {
+        let part = part(self.hash(tuple));
+        [&self.now, &self.next].iter().any(|parts| usize::from(parts[part].load(Ordering::Acquire)) != worker)
     }
 
     /// Whether every connection is this worker's.
@@ -135,13 +182,26 @@ impl Owners {
 
     #[inline]
     fn by_hash(&self, hash: u64) -> usize {
-        ((u128::from(hash) * self.owning as u128) >> 64) as usize
+        usize::from(self.now[part(hash)].load(Ordering::Acquire))
     }
 
     /// The same for a tuple and the one that is reversed.
     fn hash(&self, tuple: &Tuple) -> u64 {
         self.prf.hash(&tuple.in_order().to_bytes())
     }
+}
+
+/// Gives each worker as many parts as any other.
+fn deal(parts: &[AtomicU16; PARTS], workers: &[u16]) {
+    for (part, worker) in parts.iter().zip(workers.iter().cycle()) {
+        part.store(*worker, Ordering::Release);
+    }
+}
+
+/// The part that a hash belongs to. Other bits say in which shard a claim is.
+#[inline]
+fn part(hash: u64) -> usize {
+    (hash >> 56) as usize
 }
 
 #[cfg(test)]

@@ -1,0 +1,76 @@
+"""VPP with two workers: those that have receive queues share the connections to come, and connections stay where they are."""
+
+import os
+
+import pytest
+
+from lab.process import wait_until
+from lab.vpp import Node, runtime
+
+from .site import CLIENT, LAN, SERVER, WAN, Site
+
+CORES = sorted(os.sched_getaffinity(0))
+# Connections at once: that all of them are one worker's by chance, one time in a thousand million.
+SOME = 30
+
+pytestmark = pytest.mark.skipif(len(CORES) < 3, reason="needs three cores")
+
+
+@pytest.fixture
+def site(tmp_path):
+    with Site(tmp_path / "site", offloads=False, host_interface="cksum-gso-disable", cores=CORES[:3]) as made:
+        made.vpp.apply("add-stateful all accept")
+        # VPP drops what it has to ask for a neighbour for.
+        made.client.run("ping", "-c", "5", SERVER)
+        yield made
+        assert made.vpp.running()
+
+
+def place(vpp, lan, wan):
+    vpp.tell(f"set interface rx-placement {LAN} queue 0 worker {lan}", f"set interface rx-placement {WAN} queue 0 worker {wan}")
+
+
+def ping(site, numbers):
+    """A ping for each of these identifiers, and the worker that each one's connection has."""
+    for number in numbers:
+        site.client.run("ping", "-c", "1", "-e", str(number), SERVER)
+    return workers(site, numbers)
+
+
+def workers(site, numbers):
+    connections = site.vpp.json("show connections verbose")["connections"]
+    of_client = [one for one in connections if one["sent"]["src"] == CLIENT and one["sent"]["sport"] in numbers]
+    found = {one["sent"]["sport"]: one["worker"] for one in of_client}
+    assert len(of_client) == len(found) == len(numbers)
+    return found
+
+
+def handed(vpp):
+    return runtime(vpp.ask("show runtime")).get("ip4-mmb-handed", Node(0, 0.0)).packets
+
+
+def test_workers_with_queues_share_the_connections_and_those_that_are_there_stay(site):
+    place(site.vpp, 0, 1)
+    rounds = (range(first, first + SOME) for first in range(1, 60_000, SOME))
+
+    def come_to_be_shared_by(sharing):
+        return wait_until(lambda: set((found := ping(site, next(rounds))).values()) == sharing and found, f"{sharing} share them")
+
+    come_to_be_shared_by({0, 1})
+    site.vpp.tell("clear runtime")
+    there = ping(site, next(rounds))
+    assert set(there.values()) == {0, 1}
+    # Requests come in by one worker, answers by the other: one of both is handed over.
+    assert handed(site.vpp) == SOME
+    place(site.vpp, 1, 1)
+    come_to_be_shared_by({1})
+    site.vpp.tell("clear runtime")
+    assert set(ping(site, next(rounds)).values()) == {1}
+    assert handed(site.vpp) == 0
+    assert ping(site, list(there)) == there
+    of_the_other = 2 * sum(worker == 0 for worker in there.values())
+    assert handed(site.vpp) == of_the_other
+    place(site.vpp, 0, 1)
+    come_to_be_shared_by({0, 1})
+    assert ping(site, list(there)) == there
+    assert "handover-full" not in site.vpp.drops()
