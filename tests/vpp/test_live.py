@@ -69,7 +69,7 @@ def test_iperf_with_a_clamp_and_a_ttl(site, direction):
     assert said["end"]["sum_received"]["bytes"] > 1_000_000
     assert said["start"]["tcp_mss_default"] <= 1200
     rules = site.vpp.rules()
-    assert rules[1]["packets"] >= 4 and rules[2]["packets"] > 1000
+    assert rules[1]["packets"] >= 4 and rules[2]["bytes"] > said["end"]["sum_received"]["bytes"]
 
 
 def test_policies_change_under_load_and_no_connection_is_lost(site):
