@@ -1,6 +1,6 @@
 //! Connections: who talks to whom through mmb, in which state, and under which translation.
 //!
-//! Purpose: a worker's [`Table`] finds the connection of a packet from either direction, tracks TCP, lets idle entries
+//! Purpose: a worker's [`Table`] finds the connection of a packet from either direction, tracks TCP and SCTP, lets idle entries
 //! go, and bounds how many there are. [`nat`] picks addresses and ports that no other connection's replies use,
 //! [`fragment`] lends later fragments their first one's ports, [`quoted`] reads what an ICMP error is about.
 //!
@@ -15,6 +15,7 @@ mod hash;
 mod index;
 pub mod nat;
 pub mod quoted;
+pub mod sctp;
 mod slab;
 mod state;
 mod table;
@@ -25,9 +26,10 @@ mod wheel;
 
 pub use connection::{Arrivals, ConnId, Connection, Snapshot};
 pub use hash::Hasher;
+pub use sctp::Chunks;
 pub use state::{CloseReason, Direction, Invalid, State};
 pub use table::{Cursor, Refused, Table};
-pub use tcp::{Judged, Segment, Tracker, flags};
+pub use tcp::{Judged, Segment, Signal, Tracker, flags};
 pub use timeouts::LONGEST_S;
 pub use tuple::{DESTINATION, SOURCE, Side, Tuple, Vlans, Wire, proto};
 pub use wheel::SLOT_MS;

@@ -25,7 +25,7 @@ impl Direction {
     }
 }
 
-/// Where a connection is in its life.
+/// Where a connection is in its life. What is said of TCP holds of SCTP by its own chunks (`sctp`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum State {
@@ -98,18 +98,20 @@ impl State {
 pub enum Invalid {
     /// A TCP segment outside of its connection's windows.
     OutOfWindow,
-    /// TCP flags that no end sets together: SYN and FIN, none at all.
+    /// TCP flags that no end sets together: SYN and FIN, none at all. SCTP chunks that no end puts together.
     BadFlags,
     /// The packet would change a connection's state, or make one, and its checksum is wrong.
     BadChecksum,
-    /// A TCP segment of no connection that can begin none.
+    /// A TCP segment or an SCTP packet of no connection that can begin none.
     NotSyn,
+    /// An SCTP packet with another verification tag than its receiver's.
+    BadTag,
 }
 
 impl Invalid {
     /// All, by their numbers.
-    pub const ALL: [Invalid; 4] =
-        [Invalid::OutOfWindow, Invalid::BadFlags, Invalid::BadChecksum, Invalid::NotSyn];
+    pub const ALL: [Invalid; 5] =
+        [Invalid::OutOfWindow, Invalid::BadFlags, Invalid::BadChecksum, Invalid::NotSyn, Invalid::BadTag];
 
     /// Its name in counters: stable.
     pub fn name(self) -> &'static str {
@@ -118,6 +120,7 @@ impl Invalid {
             Invalid::BadFlags => "bad-flags",
             Invalid::BadChecksum => "bad-checksum",
             Invalid::NotSyn => "not-syn",
+            Invalid::BadTag => "bad-vtag",
         }
     }
 }

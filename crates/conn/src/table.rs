@@ -16,7 +16,7 @@ use crate::slab::{NoMemory, Slab};
 use crate::timeouts::Limits;
 use crate::wheel::{self, HALF_OPEN, OVER, Queues};
 use crate::{
-    CloseReason, ConnId, Connection, Direction, Invalid, Judged, LONGEST_S, Segment, Snapshot, State,
+    CloseReason, ConnId, Connection, Direction, Invalid, Judged, LONGEST_S, Signal, Snapshot, State,
 };
 use crate::{Tracker, Tuple, Wire, flags, proto};
 use mmb_policy::policy::{Pickup, Timeouts};
@@ -182,13 +182,13 @@ impl Table {
         now_ms: u64,
         forward: Tuple,
         reply: Tuple,
-        segment: Option<&Segment>,
+        signal: Option<&Signal>,
         closed: &mut dyn FnMut(&Connection, CloseReason),
     ) -> Result<ConnId, Refused> {
         self.now_ms = self.now_ms.max(now_ms);
         let reply = reply.like(&forward);
         let hashes = self.free_keys([&forward, &reply])?;
-        let (tracker, state) = self.begin(forward.proto, segment)?;
+        let (tracker, state) = self.begin(forward.proto, signal)?;
         self.make_room(closed)?;
         let comes_again = self.ghosts.comes_again(hashes[0], self.now_ms);
         self.keep(hashes, Connection::new(self.now_ms, [&forward, &reply], state, tracker), comes_again)
@@ -242,18 +242,21 @@ impl Table {
         Ok(id)
     }
 
-    fn begin(&self, proto: u8, segment: Option<&Segment>) -> Result<(Tracker, State), Refused> {
-        match (proto, segment) {
-            (proto::TCP, Some(segment)) => Tracker::open(segment, self.pickup).map_err(Refused::Invalid),
-            (proto::TCP, None) if self.pickup == Pickup::Strict => Err(Refused::Invalid(Invalid::NotSyn)),
+    fn begin(&self, proto: u8, signal: Option<&Signal>) -> Result<(Tracker, State), Refused> {
+        match (proto, signal) {
+            (_, Some(signal)) => begin(signal, self.pickup).map_err(Refused::Invalid),
+            (proto::TCP | proto::SCTP, None) if self.pickup == Pickup::Strict => {
+                Err(Refused::Invalid(Invalid::NotSyn))
+            }
+            (proto::SCTP, None) => Ok((Tracker::default(), State::Unreplied)),
             _ => Ok((Tracker::blank(), State::Unreplied)),
         }
     }
 
-    /// Why [`Table::insert`] would refuse a TCP segment, whatever its tuple.
+    /// Why [`Table::insert`] would refuse a packet, whatever its tuple.
     #[inline]
-    pub fn cannot_begin(&self, segment: &Segment) -> Option<Invalid> {
-        Tracker::open(segment, self.pickup).err()
+    pub fn cannot_begin(&self, signal: &Signal) -> Option<Invalid> {
+        begin(signal, self.pickup).err()
     }
 
     /// Counts a packet of a connection and follows what it says. What is not believed is not counted and does not keep a connection
@@ -267,9 +270,9 @@ impl Table {
         direction: Direction,
         now_ms: u64,
         bytes: usize,
-        segment: Option<&Segment>,
+        signal: Option<&Signal>,
     ) -> Judged {
-        self.touch_if_sound(id, direction, (now_ms, bytes), segment, || true)
+        self.touch_if_sound(id, direction, (now_ms, bytes), signal, || true)
     }
 
     /// [`Table::touch`] of a packet whose checksum may be wrong: `is_sound` is asked if the packet would change the connection's
@@ -283,13 +286,13 @@ impl Table {
         id: ConnId,
         direction: Direction,
         (now_ms, bytes): (u64, usize),
-        segment: Option<&Segment>,
+        signal: Option<&Signal>,
         is_sound: impl FnOnce() -> bool,
     ) -> Judged {
         self.now_ms = self.now_ms.max(now_ms);
         let connection = self.slab.at_mut(id.0);
-        let (judged, tracker) = judge(connection, &self.limits, direction, self.now_ms, segment);
-        let judged = doubt(judged, connection, &tracker, segment, is_sound);
+        let (judged, tracker) = judge(connection, &self.limits, direction, self.now_ms, signal);
+        let judged = doubt(judged, connection, &tracker, signal, is_sound);
         if let Judged::Reopens | Judged::Invalid(_) = judged {
             return judged;
         }
@@ -317,12 +320,12 @@ impl Table {
         id: ConnId,
         direction: Direction,
         now_ms: u64,
-        segment: Option<&Segment>,
+        signal: Option<&Signal>,
         is_sound: impl FnOnce() -> bool,
     ) -> Judged {
         let connection = self.slab.at(id.0);
-        let (judged, tracker) = judge(connection, &self.limits, direction, now_ms.max(self.now_ms), segment);
-        doubt(judged, connection, &tracker, segment, is_sound)
+        let (judged, tracker) = judge(connection, &self.limits, direction, now_ms.max(self.now_ms), signal);
+        doubt(judged, connection, &tracker, signal, is_sound)
     }
 
     /// Whether a connection stays, however many others want its room, until it is idle for too long: both ends want it, and its
@@ -514,6 +517,15 @@ impl Tuple {
     }
 }
 
+/// What is known of a connection by its first packet.
+#[inline]
+fn begin(signal: &Signal, pickup: Pickup) -> Result<(Tracker, State), Invalid> {
+    match signal {
+        Signal::Tcp(segment) => Tracker::open(segment, pickup),
+        Signal::Sctp(chunks) => Tracker::associate(chunks, pickup),
+    }
+}
+
 /// What a packet says of its connection, and what is known of both ends if it is followed.
 #[inline]
 fn judge(
@@ -521,14 +533,15 @@ fn judge(
     limits: &Limits,
     direction: Direction,
     now_ms: u64,
-    segment: Option<&Segment>,
+    signal: Option<&Signal>,
 ) -> (Judged, Tracker) {
     let (proto, state) = (connection.proto(), connection.state);
     let mut tracker = connection.tracker;
-    let judged = match (proto, segment) {
+    let judged = match signal {
         _ if connection.expires_ms(now_ms, limits) == 0 => Judged::Reopens,
-        (proto::TCP, Some(segment)) => tracker.segment(state, direction, segment),
-        _ => answered(proto, state, direction),
+        Some(Signal::Tcp(segment)) => tracker.segment(state, direction, segment),
+        Some(Signal::Sctp(chunks)) => tracker.chunks(state, direction, chunks),
+        None => answered(proto, state, direction),
     };
     (judged, tracker)
 }
@@ -540,13 +553,15 @@ fn doubt(
     judged: Judged,
     connection: &Connection,
     tracker: &Tracker,
-    segment: Option<&Segment>,
+    signal: Option<&Signal>,
     is_sound: impl FnOnce() -> bool,
 ) -> Judged {
     let weighs = match judged {
         Judged::Moves(_) | Judged::Reopens => true,
         Judged::Stays => {
-            segment.is_some_and(|segment| segment.flags & flags::SYN != 0) && connection.tracker != *tracker
+            signal
+                .is_some_and(|signal| signal.segment().is_none_or(|segment| segment.flags & flags::SYN != 0))
+                && connection.tracker != *tracker
         }
         Judged::Invalid(_) => false,
     };
@@ -556,7 +571,7 @@ fn doubt(
 /// What a packet without TCP does.
 fn answered(proto: u8, state: State, direction: Direction) -> Judged {
     match (state, direction, proto) {
-        (State::Unreplied, Direction::Reply, proto::TCP) => Judged::Moves(State::Established),
+        (State::Unreplied, Direction::Reply, proto::TCP | proto::SCTP) => Judged::Moves(State::Established),
         (State::Unreplied, Direction::Reply, _) => Judged::Moves(State::Replied),
         _ => Judged::Stays,
     }

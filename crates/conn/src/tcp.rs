@@ -8,6 +8,7 @@
 //!
 //! Whether invalid segments pass is the policy's choice (`set conn invalid`).
 
+use crate::sctp::{Chunks, chunk};
 use crate::{Direction, Invalid, State};
 use mmb_packet::Seq;
 use mmb_policy::policy::Pickup;
@@ -28,6 +29,34 @@ pub mod flags {
     pub const URG: u8 = 0x20;
 }
 use flags::{ACK, FIN, RST, SYN, URG};
+
+/// What the header of a tracked packet tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Of TCP.
+    Tcp(Segment),
+    /// Of SCTP.
+    Sctp(Chunks),
+}
+
+impl Signal {
+    /// The TCP segment that it is.
+    #[inline]
+    pub fn segment(&self) -> Option<&Segment> {
+        match self {
+            Signal::Tcp(segment) => Some(segment),
+            Signal::Sctp(_) => None,
+        }
+    }
+
+    /// Whether it asks for a connection.
+    pub fn opens(&self) -> bool {
+        match self {
+            Signal::Tcp(segment) => segment.flags & (SYN | ACK) == SYN,
+            Signal::Sctp(chunks) => chunks.has(chunk::INIT),
+        }
+    }
+}
 
 /// What tracking needs to know of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,28 +133,29 @@ const LEAST_ACK_WINDOW: u32 = 66_000;
 /// Of an end: its window shift.
 const SCALE: u8 = 0x0f;
 /// Of an end: `end` says how far it sent, or what the other end acknowledged when nothing was seen of it.
-const SENT: u8 = 0x10;
+pub(crate) const SENT: u8 = 0x10;
 /// Of an end: `ack` says how far it acknowledged.
-const ACKED: u8 = 0x20;
+pub(crate) const ACKED: u8 = 0x20;
 /// Of an end: its FIN was seen, and `end` lies behind it.
 const FINISHED: u8 = 0x40;
 /// Of an end: its SYN carried data, which need not be acknowledged with the SYN (RFC 7413).
 const EARLY_DATA: u8 = 0x80;
 
-/// What is known of both ends of a TCP connection; that of whom sent the first segment stands first.
+/// What is known of both ends of a TCP connection, or of an SCTP association (`sctp`); that of whom sent the first segment stands
+/// first.
 ///
 /// Packed, since a connection's record has 22 bytes for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, packed(2))]
 pub struct Tracker {
     /// The number behind the last one that it sent.
-    end: [u32; 2],
+    pub(crate) end: [u32; 2],
     /// The last number that it acknowledged.
-    ack: [u32; 2],
+    pub(crate) ack: [u32; 2],
     /// The largest window that it announced, shifted right by its scale.
-    window: [u16; 2],
+    pub(crate) window: [u16; 2],
     /// Scale and flags.
-    notes: [u8; 2],
+    pub(crate) notes: [u8; 2],
 }
 
 const FORWARD: usize = Direction::Forward as usize;

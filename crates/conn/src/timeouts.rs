@@ -25,6 +25,7 @@ const EXAMPLES: [u8; COLUMNS] = [0, proto::TCP, proto::UDP, proto::ICMP];
 const COLUMN: [u8; 256] = {
     let mut columns = [0; 256];
     columns[proto::TCP as usize] = 1;
+    columns[proto::SCTP as usize] = 1;
     columns[proto::UDP as usize] = 2;
     columns[proto::UDP_LITE as usize] = 2;
     columns[proto::ICMP as usize] = 3;
@@ -54,8 +55,10 @@ impl Limits {
 /// Seconds without a packet after which a connection of a protocol in a state ends.
 pub(crate) fn timeout_s(timeouts: &Timeouts, proto: u8, state: State) -> u32 {
     match (state, proto) {
-        (State::SynSent | State::SynReceived, _) | (State::Unreplied, proto::TCP) => timeouts.tcp_syn,
-        (State::Established, _) | (State::Replied, proto::TCP) => timeouts.tcp_established,
+        (State::SynSent | State::SynReceived, _) | (State::Unreplied, proto::TCP | proto::SCTP) => {
+            timeouts.tcp_syn
+        }
+        (State::Established, _) | (State::Replied, proto::TCP | proto::SCTP) => timeouts.tcp_established,
         (State::FinWait | State::Closing, _) => timeouts.tcp_fin,
         (State::TimeWait, _) => timeouts.tcp_time_wait,
         (State::Reset, _) => timeouts.tcp_reset,

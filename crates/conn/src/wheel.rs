@@ -83,7 +83,7 @@ fn order_of(proto: u8, state: State, is_protected: bool) -> u8 {
 /// Protocols whose unreplied connections have the same timeout.
 fn column_of(proto: u8) -> u8 {
     match proto {
-        proto::TCP => 0,
+        proto::TCP | proto::SCTP => 0,
         proto::UDP | proto::UDP_LITE => 1,
         proto::ICMP | proto::ICMP6 => 2,
         _ => 3,

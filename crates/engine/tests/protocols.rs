@@ -269,3 +269,73 @@ fn fragments_are_of_the_connection_that_the_first_one_names() {
         assert_eq!(through(&mut mmb, A, &piece(INSIDE, from, to, more)), piece(OUTSIDE, from, to, more));
     }
 }
+
+/// A packet of an association between the inside host and the server.
+fn associated(forward: bool, tag: u32, chunks: impl Fn(Sctp) -> Sctp) -> Vec<u8> {
+    let (sport, dport) = if forward { (5000, 80) } else { (80, 5000) };
+    let (source, destination) = if forward { (INSIDE, SERVER) } else { (SERVER, INSIDE) };
+    ip4(source, destination, chunks(Sctp { sport, dport, tag, ..Sctp::default() }).upper())
+}
+
+fn data(forward: bool, tag: u32) -> Vec<u8> {
+    associated(forward, tag, |packet| packet.chunk(0, 3, &[5; 16]))
+}
+
+/// Opens an association with the tags 0x22 to the server and 0x11 to the client.
+fn associate(mmb: &mut Worker) {
+    through(mmb, A, &associated(true, 0, |packet| packet.init(1, 0x11)));
+    through(mmb, B, &associated(false, 0x11, |packet| packet.init(2, 0x22)));
+    through(mmb, A, &associated(true, 0x22, |packet| packet.chunk(10, 0, &[1; 8]).chunk(0, 3, &[5; 16])));
+    through(mmb, B, &associated(false, 0x11, |packet| packet.chunk(11, 0, &[]).chunk(0, 3, &[5; 16])));
+}
+
+#[test]
+fn a_packet_with_another_tag_is_invalid() {
+    let (engine, mut mmb) = engine(&format!("set conn invalid drop\nset conn pickup strict\n{REFLEXIVE}"));
+    associate(&mut mmb);
+    for (port, forward, tag) in [(A, true, 0x22), (B, false, 0x11)] {
+        through(&mut mmb, port, &data(forward, tag));
+        dropped(&mut mmb, port, &data(forward, tag ^ 1), DropReason::ConnInvalid);
+    }
+    dropped(&mut mmb, B, &associated(false, 9, |packet| packet.chunk(6, 0, &[])), DropReason::ConnInvalid);
+    assert_eq!(engine.connections().summary().invalid, [("bad-vtag", 3)]);
+    through(&mut mmb, B, &data(false, 0x11));
+    through(&mut mmb, B, &associated(false, 0x22, |packet| packet.chunk(6, 1, &[])));
+    // It is over now, and an INIT begins another.
+    through(&mut mmb, A, &associated(true, 0, |packet| packet.init(1, 0x33)));
+    assert_eq!(engine.connections().summary().created, 2);
+}
+
+#[test]
+fn under_strict_pickup_only_an_init_begins_an_association() {
+    let (engine, mut mmb) = engine(&format!("set conn pickup strict\n{REFLEXIVE}"));
+    dropped(&mut mmb, A, &data(true, 0x22), DropReason::ConnNotSyn);
+    dropped(&mut mmb, B, &associated(false, 0, |packet| packet.init(1, 9)), DropReason::Rule);
+    assert_eq!(engine.connections().summary().created, 0);
+    associate(&mut mmb);
+    assert_eq!(engine.connections().summary().created, 1);
+}
+
+#[test]
+fn a_damaged_init_begins_nothing() {
+    let (engine, mut mmb) = engine(REFLEXIVE);
+    let damaged = |packet: Sctp| Sctp { damage: 1, ..packet }.init(1, 0x11);
+    through(&mut mmb, A, &associated(true, 0, damaged));
+    let summary = engine.connections().summary();
+    assert_eq!((summary.created, summary.invalid), (0, vec![("bad-checksum", 1)]));
+}
+
+#[test]
+fn an_error_about_an_association_quotes_its_tag() {
+    let (_engine, mut mmb) = engine(REFLEXIVE);
+    let init = associated(true, 0, |packet| packet.init(1, 0x11));
+    through(&mut mmb, A, &init);
+    through(&mut mmb, B, &error(INSIDE, &init, 48));
+    // Without the initiate tag, anybody could have written it (RFC 9260 section 10).
+    dropped(&mut mmb, B, &error(INSIDE, &init, 28), DropReason::IcmpUnrelated);
+    let other = associated(true, 0, |packet| packet.init(1, 0x12));
+    dropped(&mut mmb, B, &error(INSIDE, &other, 48), DropReason::IcmpUnrelated);
+    through(&mut mmb, B, &associated(false, 0x11, |packet| packet.init(2, 0x22)));
+    through(&mut mmb, B, &error(INSIDE, &data(true, 0x22), 28));
+    dropped(&mut mmb, B, &error(INSIDE, &data(true, 0x23), 28), DropReason::IcmpUnrelated);
+}

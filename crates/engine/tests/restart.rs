@@ -249,6 +249,11 @@ fn protocols_with_ports_or_a_key_go_on_too() {
             }
         }
         assert!(after.list().iter().all(|info| info.packets == [1, 1]));
+        let summary = after.engine.connections().summary();
+        assert_eq!(summary.invalid, [], "the tags are known too");
+        let other = Sctp { sport: 80, dport: 5000, tag: 8, ..Sctp::default() }.chunk(0, 3, &[1; 12]);
+        after.through(1, &ip4(SERVER, OUTSIDE, other.upper()));
+        assert_eq!(after.engine.connections().summary().invalid, [("bad-vtag", 1)]);
     }
 }
 

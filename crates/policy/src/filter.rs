@@ -33,15 +33,15 @@ pub struct Filter {
 
 /// States of connections: name, and what it says.
 pub static STATES: &[(&str, &str)] = &[
-    ("syn-sent", "TCP: a SYN went, nothing came back"),
+    ("syn-sent", "TCP and, by its own chunks, SCTP: a SYN went, nothing came back"),
     ("syn-received", "TCP: both SYNs were seen, not both are acknowledged"),
     ("established", "TCP: open both ways"),
     ("fin-wait", "TCP: one end sent its FIN"),
     ("closing", "TCP: both ends sent a FIN, not both are acknowledged"),
     ("time-wait", "TCP: both FINs are acknowledged, late packets may come"),
     ("reset", "TCP: ended by a RST"),
-    ("unreplied", "packets went one way only; of TCP, one that was picked up"),
-    ("replied", "not TCP: packets went both ways"),
+    ("unreplied", "packets went one way only; of TCP and SCTP, one that was picked up"),
+    ("replied", "neither TCP nor SCTP: packets went both ways"),
 ];
 
 /// What a word of a filter is about.

@@ -76,7 +76,7 @@ impl Table {
 /// Which protocols share queues.
 fn queue_of(proto: u8) -> u8 {
     match proto {
-        proto::TCP => 0,
+        proto::TCP | proto::SCTP => 0,
         proto::UDP | proto::UDP_LITE => 1,
         proto::ICMP | proto::ICMP6 => 2,
         _ => 3,

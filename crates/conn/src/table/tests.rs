@@ -1,6 +1,7 @@
 //! What a table promises, case by case.
 
 use super::*;
+use crate::Segment;
 use crate::Side;
 use crate::flags::{ACK, FIN, RST, SYN};
 use crate::wheel::SLOT_MS;
@@ -35,8 +36,8 @@ fn answer(forward: &Tuple) -> Tuple {
     reply
 }
 
-fn segment(flags: u8, seq: u32, ack: u32) -> Segment {
-    Segment { flags, seq, ack, window: 1000, ..Segment::default() }
+fn segment(flags: u8, seq: u32, ack: u32) -> Signal {
+    Signal::Tcp(Segment { flags, seq, ack, window: 1000, ..Segment::default() })
 }
 
 impl Table {
@@ -146,7 +147,7 @@ fn a_wrong_checksum_changes_no_state_and_is_not_asked_for_where_nothing_changes(
     let id = table.add(0, 1, proto::TCP).unwrap();
     table.establish(0, id);
     let mut asked = 0;
-    let mut comes = |table: &mut Table, direction, segment: Segment, is_sound: bool| {
+    let mut comes = |table: &mut Table, direction, segment: Signal, is_sound: bool| {
         table.touch_if_sound(id, direction, (1, 60), Some(&segment), || {
             asked += 1;
             is_sound
@@ -384,7 +385,8 @@ fn connections_move_to_another_table() {
     let (id, _) = new.find(&client(2, proto::TCP)).unwrap();
     let was = new.get(id).snapshot(1_000_000_000_000);
     assert_eq!((was.idle_ms, was.age_ms / 16, was.state), (10_000, 10_498 / 16, State::Established));
-    let data = Segment { payload: 10, ..segment(ACK, 101, 501) };
+    let data = Segment { flags: ACK, seq: 101, ack: 501, window: 1000, payload: 10, ..Segment::default() };
+    let data = Signal::Tcp(data);
     assert_eq!(new.touch(id, Direction::Forward, 0, 60, Some(&data)), Judged::Stays);
 }
 

@@ -6,7 +6,7 @@ use super::{Flows, relate, sources};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use mmb_conn::nat::{self, Mapping, Nat, Translated};
-use mmb_conn::{Arrivals, ConnId, Connection, DESTINATION, Direction, Invalid, Segment, Tuple};
+use mmb_conn::{Arrivals, ConnId, Connection, DESTINATION, Direction, Invalid, Signal, Tuple};
 use mmb_packet::checksum::transport_is_sound;
 use mmb_packet::{Layout, LinkType, Packet};
 use std::sync::atomic::Ordering;
@@ -50,15 +50,15 @@ impl Flows {
         for rule in rules().filter(|rule| rule.maps) {
             merge(&mut mapping, &rule.mapping);
         }
-        let segment = relate::segment(packet, layout);
+        let signal = relate::signal(packet, layout);
         let keeper = &mut self.keeper;
         if rules().all(|rule| !rule.maps) && keeper.common.bindings.load(Ordering::Relaxed) == 0 {
-            let extra = keeper.extras.make(rules(), [&arrived; 2], segment.as_ref(), None);
+            let extra = keeper.extras.make(rules(), [&arrived; 2], signal.as_ref(), None);
             let set = keeper.sets.enter(snapshot, slots);
             let arrivals = arrivals(snapshot, packet, false);
             return self.enter(
                 packet,
-                segment.as_ref(),
+                signal.as_ref(),
                 [arrived, arrived.reversed()],
                 arrivals,
                 [set, 0, extra],
@@ -74,11 +74,11 @@ impl Flows {
         {
             keeper.extras.neighbours.learn(keeper.now_ms, arrived.wire, arrived.addresses[0], mac);
         }
-        let extra = keeper.extras.make(rules(), [&arrived, &sent], segment.as_ref(), hairpin);
+        let extra = keeper.extras.make(rules(), [&arrived, &sent], signal.as_ref(), hairpin);
         let set = keeper.sets.enter(snapshot, slots);
         let reply = if turns_back { sent.turned_back() } else { sent.reversed() };
         let arrivals = arrivals(snapshot, packet, turns_back);
-        self.enter(packet, segment.as_ref(), [arrived, reply], arrivals, [set, binding, extra])
+        self.enter(packet, signal.as_ref(), [arrived, reply], arrivals, [set, binding, extra])
     }
 
     /// Makes a connection of a packet that matched no stateful rule, but comes to an outside end of ours from whom it may (RFC 4787
@@ -111,11 +111,11 @@ impl Flows {
             self.keeper.common.release(binding);
             return Err(refused);
         }
-        let segment = relate::segment(packet, layout);
+        let signal = relate::signal(packet, layout);
         let set = self.keeper.sets.enter(snapshot, &[]);
         let arrivals = arrivals(snapshot, packet, false);
         let tuples = [arrived, sent.reversed()];
-        let entered = self.enter(packet, segment.as_ref(), tuples, arrivals, [set, binding, 0]);
+        let entered = self.enter(packet, signal.as_ref(), tuples, arrivals, [set, binding, 0]);
         self.settle_source(&arrived, entered.as_ref().ok().map(|(id, _)| *id));
         entered.map(Some)
     }
@@ -124,19 +124,19 @@ impl Flows {
     fn enter(
         &mut self,
         packet: &Packet<'_>,
-        segment: Option<&Segment>,
+        signal: Option<&Signal>,
         [arrived, reply]: [Tuple; 2],
         arrivals: Arrivals,
         [set, binding, extra]: [u32; 3],
     ) -> Result<(ConnId, Direction), DropReason> {
         let Flows { table, keeper, .. } = self;
-        let made = table.insert(keeper.now_ms, arrived, reply, segment, &mut |connection, reason| {
+        let made = table.insert(keeper.now_ms, arrived, reply, signal, &mut |connection, reason| {
             keeper.closed(connection, reason);
         });
         self.stale = true;
         let id = self.settle(made, [set, binding, extra])?;
         self.table.get_mut(id).arrivals = arrivals;
-        self.table.touch(id, Direction::Forward, self.keeper.now_ms, packet.len(), segment);
+        self.table.touch(id, Direction::Forward, self.keeper.now_ms, packet.len(), signal);
         self.keeper.tell(self.table.get(id), None);
         Ok((id, Direction::Forward))
     }

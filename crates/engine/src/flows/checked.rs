@@ -17,19 +17,24 @@ const LARGEST_COUNT: u64 = 1 << 62;
 pub(crate) fn fault(saved: &Saved) -> Option<&'static str> {
     let connection = &saved.connection;
     let [forward, reply] = &connection.tuples;
-    let is_tcp = forward.proto == proto::TCP;
+    let (is_tcp, is_sctp) = (forward.proto == proto::TCP, forward.proto == proto::SCTP);
+    let is_tracked = is_tcp || is_sctp;
     let counts = || connection.packets.iter().zip(connection.bytes);
     let faults = [
         ([forward, reply].into_iter().any(has_wrong_addresses), "an address is not one of its family"),
         (has_wrong_family(forward), "its protocol is not one of its family"),
         ([forward, reply].into_iter().any(has_wrong_ports), "its ports are not those of its protocol"),
         (is_own_reply(forward, reply), "its reply is its own first packet"),
-        (!may_be_in(connection.state, is_tcp), "its state is not one of its protocol"),
-        (!is_tcp && connection.tracker.to_bytes()[..20] != [0; 20], "it has sequence numbers and is not TCP"),
+        (!may_be_in(connection.state, is_tracked), "its state is not one of its protocol"),
+        (is_sctp && !connection.tracker.is_of_association(), "what is known of its ends is not of SCTP"),
+        (
+            !is_tracked && connection.tracker.to_bytes()[..20] != [0; 20],
+            "it has sequence numbers and is not TCP",
+        ),
         (connection.packets[0] == 0, "no packet made it"),
         (counts().any(|(packets, bytes)| *packets == 0 && bytes > 0), "it has bytes without packets"),
         (counts().any(|(packets, bytes)| (*packets).max(bytes) > LARGEST_COUNT), "a counter is out of range"),
-        (!is_tcp && has_unlikely_replies(saved), "its replies do not fit its state"),
+        (!is_tracked && has_unlikely_replies(saved), "its replies do not fit its state"),
         (connection.idle_ms > connection.age_ms, "it is idle for longer than it is there"),
         (connection.age_ms > LONGEST_AGE_MS, "its age is out of range"),
         (connection.idle_ms > LONGEST_IDLE_MS, "its last packet is too long ago"),
@@ -60,7 +65,7 @@ fn has_wrong_ports(tuple: &Tuple) -> bool {
     }
 }
 
-fn may_be_in(state: State, is_tcp: bool) -> bool {
+fn may_be_in(state: State, is_tracked: bool) -> bool {
     match state {
         State::SynSent
         | State::SynReceived
@@ -68,10 +73,10 @@ fn may_be_in(state: State, is_tcp: bool) -> bool {
         | State::FinWait
         | State::Closing
         | State::TimeWait
-        | State::Reset => is_tcp,
+        | State::Reset => is_tracked,
         // TCP that was picked up in mid-flow.
         State::Unreplied => true,
-        State::Replied => !is_tcp,
+        State::Replied => !is_tracked,
     }
 }
 

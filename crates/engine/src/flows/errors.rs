@@ -52,6 +52,10 @@ impl Flows {
                 let shift = self.keeper.extras.get(connection.extra).ack(direction);
                 connection.tracker().is_in_flight(connection.state, sender, seq.wrapping_add(shift))
             }
+            proto::SCTP => {
+                let packet = bytes.get(usize::from(quoted.l4)..)?;
+                connection.tracker().may_have_sent(sender, packet)
+            }
             proto::ICMP | proto::ICMP6 => {
                 relate::is_request(quoted.proto, header[0]) == (sender == Direction::Forward)
             }

@@ -4,7 +4,7 @@
 use super::isn::SequenceNumbers;
 use super::neighbours::Neighbours;
 use super::stateful::Stateful;
-use mmb_conn::{Direction, Segment, Tuple, proto};
+use mmb_conn::{Direction, Signal, Tuple, proto};
 use mmb_random::{Generator, Seed};
 use mmb_rewrite::Translation;
 use std::collections::TryReserveError;
@@ -128,11 +128,12 @@ impl Extras {
         &mut self,
         rules: impl Iterator<Item = &'r Arc<Stateful>>,
         [tuple, sent]: [&Tuple; 2],
-        segment: Option<&Segment>,
+        signal: Option<&Signal>,
         hairpin: Option<[[u8; 6]; 2]>,
     ) -> u32 {
         let mut extra = Extra { hairpin, ..Extra::default() };
         // Numbers of a stream that is under way are known to both ends already.
+        let segment = signal.and_then(Signal::segment);
         let begins = segment.filter(|segment| segment.flags & 0x12 == 0x02);
         for rule in rules {
             if let Some(choice) = &rule.ip_id

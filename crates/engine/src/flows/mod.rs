@@ -45,7 +45,7 @@ use extra::Extras;
 use isn::SequenceNumbers;
 use look::Lookups;
 use mmb_conn::fragment::{FragmentKey, Fragments, Held, Losses};
-use mmb_conn::{CloseReason, ConnId, Connection, Cursor, Direction, Invalid, Judged, Segment, Table, proto};
+use mmb_conn::{CloseReason, ConnId, Connection, Cursor, Direction, Invalid, Judged, Signal, Table, proto};
 use mmb_packet::checksum::transport_is_sound;
 use mmb_packet::{Layout, Packet};
 use mmb_policy::CtState;
@@ -286,10 +286,10 @@ impl Flows {
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> Result<(), Invalid> {
-        let segment = self.segment(id, direction, packet, layout);
+        let signal = self.signal(id, direction, packet, layout);
         let now = (self.keeper.now_ms, packet.len());
         let is_sound = || transport_is_sound(packet.bytes(), layout);
-        match self.table.touch_if_sound(id, direction, now, segment.as_ref(), is_sound) {
+        match self.table.touch_if_sound(id, direction, now, signal.as_ref(), is_sound) {
             Judged::Invalid(kind) => {
                 self.keeper.cells.count_invalid(kind);
                 Err(kind)
@@ -307,29 +307,32 @@ impl Flows {
         self.table.count_invalid(id, direction, packet.len());
     }
 
-    /// A fragment without a transport header passes. One of TCP is only counted: it has no number by which to believe it.
+    /// A fragment without a transport header passes. One of TCP or SCTP is only counted: it has no number
+    /// or tag by which to believe it.
     pub(crate) fn touch_fragment(&mut self, id: ConnId, direction: Direction, packet: &Packet<'_>) {
-        if self.table.get(id).proto() == proto::TCP {
+        if matches!(self.table.get(id).proto(), proto::TCP | proto::SCTP) {
             return self.table.count_invalid(id, direction, packet.len());
         }
         self.table.touch(id, direction, self.keeper.now_ms, packet.len(), None);
     }
 
-    /// The TCP header as both ends count: acknowledgments are undone if the connection shifts numbers.
+    /// What tracking looks at, a TCP header as both ends count: acknowledgments are undone if the connection shifts numbers.
     #[inline]
-    fn segment(
+    fn signal(
         &self,
         id: ConnId,
         direction: Direction,
         packet: &Packet<'_>,
         layout: &Layout,
-    ) -> Option<Segment> {
-        let mut segment = relate::segment(packet, layout)?;
+    ) -> Option<Signal> {
+        let mut signal = relate::signal(packet, layout)?;
         let extra = self.table.get(id).extra;
-        if extra != 0 {
+        if let Signal::Tcp(segment) = &mut signal
+            && extra != 0
+        {
             segment.ack = segment.ack.wrapping_add(self.keeper.extras.get(extra).ack(direction));
         }
-        Some(segment)
+        Some(signal)
     }
 
     /// Ends a connection.

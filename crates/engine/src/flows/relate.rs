@@ -3,7 +3,8 @@
 use super::QuotedAt;
 use mmb_conn::fragment::FragmentKey;
 use mmb_conn::quoted::quoted;
-use mmb_conn::{Segment, Side, Tuple, Vlans, Wire};
+use mmb_conn::sctp::chunk;
+use mmb_conn::{Chunks, Segment, Side, Signal, Tuple, Vlans, Wire, proto};
 use mmb_packet::checksum::{ICMP, ICMP6, TCP, UDP};
 use mmb_packet::flow::flow_ports;
 use mmb_packet::{Class, Layout, Packet, options};
@@ -118,7 +119,9 @@ pub(crate) fn relation(packet: &Packet<'_>, layout: &Layout, place: Place) -> Re
         },
         _ => match other_ports(bytes, layout) {
             Some(ports) => {
-                (Tuple { ports, ..tuple }, if layout.is_fragment() { Sort::Packet } else { Sort::Steady })
+                let may_begin = || chunks(bytes, layout).is_some_and(|chunks| chunks.has(chunk::INIT));
+                let is_steady = !layout.is_fragment() && !may_begin();
+                (Tuple { ports, ..tuple }, if is_steady { Sort::Steady } else { Sort::Packet })
             }
             None => return Relation::None,
         },
@@ -298,12 +301,27 @@ fn fragment_header(bytes: &[u8], layout: &Layout) -> Option<usize> {
 /// The flag of a TCP segment that begins a connection.
 const SYN: u8 = 2;
 
-/// What TCP tracking looks at; `None` for other protocols.
+/// What tracking looks at; `None` for protocols that are not tracked.
 #[inline]
-pub(crate) fn segment(packet: &Packet<'_>, layout: &Layout) -> Option<Segment> {
-    if layout.l4_kind != TCP {
+pub(crate) fn signal(packet: &Packet<'_>, layout: &Layout) -> Option<Signal> {
+    match layout.l4_kind {
+        TCP => segment(packet, layout).map(Signal::Tcp),
+        0 => chunks(packet.bytes(), layout).map(Signal::Sctp),
+        _ => None,
+    }
+}
+
+/// What tracking looks at in SCTP; `None` for other protocols.
+#[cold]
+fn chunks(bytes: &[u8], layout: &Layout) -> Option<Chunks> {
+    if layout.proto != proto::SCTP || layout.is_later_fragment() {
         return None;
     }
+    Chunks::read(bytes.get(usize::from(layout.l4)..layout.end as usize)?)
+}
+
+#[inline]
+fn segment(packet: &Packet<'_>, layout: &Layout) -> Option<Segment> {
     let header = packet.bytes().get(usize::from(layout.l4)..)?.first_chunk::<20>()?;
     let long = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     let flags = header[13];

@@ -4,8 +4,8 @@ use super::{Flows, Standing, relate, sources};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use mmb_conn::nat::Translated;
-use mmb_conn::{ConnId, Direction, Invalid, Judged, State, Tuple, flags};
-use mmb_packet::checksum::{TCP, transport_is_sound};
+use mmb_conn::{ConnId, Direction, Invalid, Judged, State, Tuple};
+use mmb_packet::checksum::transport_is_sound;
 use mmb_packet::{Layout, Packet};
 use mmb_policy::CtState;
 use std::sync::atomic::Ordering;
@@ -56,17 +56,16 @@ impl Flows {
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> Judged {
-        let segment = self.segment(id, direction, packet, layout);
+        let signal = self.signal(id, direction, packet, layout);
         let is_sound = || transport_is_sound(packet.bytes(), layout);
-        self.table.judge(id, direction, self.keeper.now_ms, segment.as_ref(), is_sound)
+        self.table.judge(id, direction, self.keeper.now_ms, signal.as_ref(), is_sound)
     }
 
-    /// How a packet of no connection stands: TCP begins by some segments only.
+    /// How a packet of no connection stands: TCP and SCTP begin by some packets only.
     fn beginning(&mut self, at: usize, standing: Standing, packet: &Packet<'_>, layout: &Layout) -> Standing {
         if matches!(standing, Standing::New)
-            && layout.l4_kind == TCP
-            && let Some(segment) = relate::segment(packet, layout)
-            && let Some(kind) = self.table.cannot_begin(&segment)
+            && let Some(signal) = relate::signal(packet, layout)
+            && let Some(kind) = self.table.cannot_begin(&signal)
         {
             return self.disbelieve(at, kind);
         }
@@ -114,11 +113,10 @@ impl Flows {
         self.table.is_lasting(id, self.keeper.now_ms)
     }
 
-    /// Whether a packet that went forward is the SYN of a connection that was not answered.
+    /// Whether a packet that went forward is the SYN or INIT of a connection that was not answered.
     pub(crate) fn is_repeated_syn(&self, id: ConnId, packet: &Packet<'_>, layout: &Layout) -> bool {
         self.table.get(id).state == State::SynSent
-            && relate::segment(packet, layout)
-                .is_some_and(|segment| segment.flags & (flags::SYN | flags::ACK) == flags::SYN)
+            && relate::signal(packet, layout).is_some_and(|signal| signal.opens())
             && transport_is_sound(packet.bytes(), layout)
     }
 

@@ -197,8 +197,8 @@ stateful rules that they would match later do not join.
   for a while; fragments that wait in vain, overlap and the like are dropped (`fragment-…`).
 - Connections of one wire, or of one VLAN of it (`set conn zone`), are not seen on another. Replies come in by the wire's other port.
 - A first packet that is refused is dropped: `conn-full` (there are `conn max` already, none of which makes room), `conn-no-memory`,
-  `conn-not-syn` (`conn pickup strict`, or a RST, FIN or SYN-ACK that would be mapped), `conn-invalid` (flags that no end sends, or a
-  wrong checksum, likewise), `nat-no-address` or `nat-no-port` (none is left to map to),
+  `conn-not-syn` (`conn pickup strict`, or a RST, FIN or SYN-ACK that would be mapped, or what is alike in SCTP), `conn-invalid` (flags that no end sends, a
+  wrong verification tag or checksum, likewise), `nat-no-address` or `nat-no-port` (none is left to map to),
   `nat-host-limit` (`nat ports-per-host`), `conn-per-source` (`conn per-source`), `nat-clash` (the one place that the rule allows is in use).
 - An ICMP error that quotes a connection's ends, but does not go to whom the quoted packet came from, is not sound, or quotes a TCP segment that
   cannot be in flight, is dropped: `icmp-unrelated`. One about no connection is for the other rules.

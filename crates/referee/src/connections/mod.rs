@@ -384,7 +384,8 @@ fn other(kind: usize, sport: u16, dport: u16) -> Upper {
     match kind % 8 {
         0 | 1 => packets::udp_lite(sport, dport, vec![4; kind]),
         2 | 3 => Upper::Dccp(Dccp { sport, dport, payload: vec![5; kind], ..Dccp::default() }),
-        4 | 5 => Sctp { sport, dport, tag: 7, ..Sctp::default() }.chunk(0, 3, &[6; 12]).upper(),
+        4 => Sctp { sport, dport, tag: 0, ..Sctp::default() }.init(1, 7).upper(),
+        5 => Sctp { sport, dport, tag: 7, ..Sctp::default() }.chunk(0, 3, &[6; 12]).upper(),
         6 => gre(Some(u32::from(sport) << 16 | u32::from(dport))),
         _ if kind & 8 == 0 => gre(None),
         _ => Upper::Raw(50, vec![3; 12]),

@@ -2,7 +2,7 @@
 
 use super::ensure;
 use super::house::House;
-use super::packets::{DCCP, ICMP, ICMP6, LINK, Seen, TCP, UDP, UDP_LITE, sums_up};
+use super::packets::{DCCP, ICMP, ICMP6, LINK, SCTP, Seen, TCP, UDP, UDP_LITE, sums_up};
 use mmb_engine::connections::Ends;
 use mmb_engine::{ConnectionInfo, DropReason, Side, Verdict};
 use mmb_policy::Policy;
@@ -86,7 +86,7 @@ fn maps_ports(proto: u8) -> bool {
 
 fn timeout_s(timeouts: &Timeouts, info: &ConnectionInfo) -> u32 {
     match (info.state, info.proto) {
-        ("syn-sent" | "syn-received", _) | ("unreplied", TCP) => timeouts.tcp_syn,
+        ("syn-sent" | "syn-received", _) | ("unreplied", TCP | SCTP) => timeouts.tcp_syn,
         ("established", _) => timeouts.tcp_established,
         ("fin-wait" | "closing", _) => timeouts.tcp_fin,
         ("time-wait", _) => timeouts.tcp_time_wait,
@@ -230,7 +230,9 @@ impl Passage<'_> {
         let answers = live().any(|info| reversed(info.sent) == came.ends && info.arrived != came.ends);
         let begins = !answers && !live().any(|info| info.arrived == came.ends);
         let flags = self.came.get(LINK + came.l4 + 13).filter(|_| came.proto == TCP);
+        let is_init_ack = came.proto == SCTP && self.came.get(LINK + came.l4 + 12) == Some(&2);
         match flags {
+            _ if begins && is_init_ack => ensure!(!passes, "an INIT ACK began an association"),
             _ if begins && port == 1 => ensure!(!passes, "`b` began a connection"),
             None if answers && port == 1 => ensure!(passes, "{:?} is an answer", self.verdict),
             None if begins => {

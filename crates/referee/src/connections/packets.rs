@@ -236,7 +236,11 @@ pub(super) fn answer(whole: &[u8], flags: u8, payload: usize) -> Option<Vec<u8>>
         }
         UDP_LITE => udp_lite(dport, sport, payload),
         DCCP => Upper::Dccp(Dccp { sport: dport, dport: sport, payload, ..Dccp::default() }),
-        SCTP => Sctp { sport: dport, dport: sport, tag: 7, ..Sctp::default() }.chunk(0, 3, &payload).upper(),
+        SCTP => {
+            let packet = Sctp { sport: dport, dport: sport, tag: 7, ..Sctp::default() };
+            let asks = ip.get(seen.l4 + 12) == Some(&1);
+            if asks { packet.init(2, 7) } else { packet.chunk(0, 3, &payload) }.upper()
+        }
         GRE => gre((ip.get(seen.l4)? & 0x20 != 0).then_some(seen.key)),
         proto => Upper::Raw(proto, payload),
     };

@@ -106,8 +106,9 @@ impl Model {
             Step::Insert(number, proto) => {
                 let forward = client(number, proto);
                 let (tuples, syn) = ([forward, answer(&forward)], segment(SYN, 100, 0));
+                let syn = (proto == proto::TCP).then_some(&syn);
                 let taken = self.named(&tuples[0]).is_some();
-                let made = self.table.insert(self.now_ms, tuples[0], tuples[1], Some(&syn), &mut tell);
+                let made = self.table.insert(self.now_ms, tuples[0], tuples[1], syn, &mut tell);
                 assert_eq!(made == Err(Refused::Taken), taken);
                 self.ended(told);
                 if let Ok(id) = made {
@@ -129,7 +130,8 @@ impl Model {
                     let (seq, ack) = if reply { (500, 101) } else { (100, 501) };
                     let seq = seq + u32::from(flags & SYN == 0);
                     let segment = segment(flags, seq, ack);
-                    let judged = self.table.touch(id, direction, self.now_ms, 60, Some(&segment));
+                    let segment = (proto == proto::TCP).then_some(&segment);
+                    let judged = self.table.touch(id, direction, self.now_ms, 60, segment);
                     self.judged(id, direction, judged);
                 }
             }

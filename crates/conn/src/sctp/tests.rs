@@ -1,0 +1,164 @@
+use super::*;
+use Direction::{Forward, Reply};
+
+/// Tags of the packets that go forward and back.
+const TO_SERVER: u32 = 0x2222;
+const TO_CLIENT: u32 = 0x1111;
+
+fn with(kinds: u16, tag: u32) -> Chunks {
+    Chunks { tag, kinds, count: 1, ..Chunks::default() }
+}
+
+fn init(kind: u16, tag: u32, initiate_tag: u32) -> Chunks {
+    Chunks { initiate_tag, ..with(kind, tag) }
+}
+
+/// An association that follows packets.
+struct Play(Tracker, State);
+
+impl Play {
+    fn begin() -> Play {
+        let (tracker, state) =
+            Tracker::associate(&init(INIT, 0, TO_CLIENT), Pickup::Strict).expect("an INIT begins");
+        assert_eq!(state, State::SynSent);
+        Play(tracker, state)
+    }
+
+    fn open() -> Play {
+        let mut play = Play::begin();
+        play.goes(Reply, init(INIT_ACK, TO_CLIENT, TO_SERVER), State::SynReceived);
+        play.goes(Forward, with(COOKIE_ECHO, TO_SERVER), State::SynReceived);
+        play.goes(Reply, with(COOKIE_ACK, TO_CLIENT), State::Established);
+        play
+    }
+
+    #[track_caller]
+    fn goes(&mut self, direction: Direction, chunks: Chunks, next: State) {
+        match self.0.chunks(self.1, direction, &chunks) {
+            Judged::Moves(state) => self.1 = state,
+            Judged::Stays => {}
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(self.1, next);
+    }
+
+    #[track_caller]
+    fn not(&mut self, direction: Direction, chunks: Chunks, why: Invalid) {
+        let before = self.0;
+        assert_eq!(self.0.chunks(self.1, direction, &chunks), Judged::Invalid(why));
+        assert_eq!(self.0, before);
+    }
+}
+
+#[test]
+fn an_association_opens_and_is_shut_down() {
+    let mut play = Play::open();
+    for (direction, tag) in [(Forward, TO_SERVER), (Reply, TO_CLIENT)] {
+        play.goes(direction, with(0, tag), State::Established);
+        play.not(direction, with(0, tag + 1), Invalid::BadTag);
+        play.not(direction, with(0, 0), Invalid::BadTag);
+    }
+    play.goes(Forward, with(SHUTDOWN, TO_SERVER), State::FinWait);
+    play.goes(Reply, with(SHUTDOWN_ACK, TO_CLIENT), State::Closing);
+    play.goes(Forward, with(SHUTDOWN_COMPLETE, TO_SERVER), State::TimeWait);
+    assert_eq!(play.0.chunks(play.1, Forward, &init(INIT, 0, 9)), Judged::Reopens);
+}
+
+#[test]
+fn an_abort_names_a_tag_or_reflects_the_other_one() {
+    let reflected = |tag| Chunks { reflected: true, ..with(ABORT, tag) };
+    for abort in [with(ABORT, TO_CLIENT), reflected(TO_SERVER)] {
+        let mut play = Play::open();
+        play.not(Reply, with(ABORT, TO_SERVER), Invalid::BadTag);
+        play.not(Reply, reflected(TO_CLIENT), Invalid::BadTag);
+        play.goes(Reply, abort, State::Reset);
+    }
+    // An answer to an INIT, from who is not there.
+    Play::begin().goes(Reply, with(ABORT, TO_CLIENT), State::Reset);
+}
+
+#[test]
+fn chunks_that_must_be_alone_are() {
+    let mut play = Play::open();
+    for kinds in [INIT, INIT_ACK, SHUTDOWN_COMPLETE] {
+        let bundled = Chunks { count: 2, ..init(kinds, TO_SERVER, 5) };
+        play.not(Forward, bundled, Invalid::BadFlags);
+    }
+    play.not(Forward, Chunks { count: 0, ..with(0, TO_SERVER) }, Invalid::BadFlags);
+    play.not(Forward, init(INIT, TO_SERVER, 5), Invalid::BadTag);
+    play.not(Forward, init(INIT, 0, 0), Invalid::BadTag);
+}
+
+#[test]
+fn only_an_init_begins_strictly_and_nothing_begins_that_answers() {
+    let begins = |chunks, pickup| Tracker::associate(&chunks, pickup).map(|(_, state)| state);
+    assert_eq!(begins(with(0, 5), Pickup::Strict), Err(Invalid::NotSyn));
+    assert_eq!(begins(with(0, 5), Pickup::Loose), Ok(State::Unreplied));
+    assert_eq!(begins(with(0, 0), Pickup::Loose), Err(Invalid::BadTag));
+    for kinds in [ABORT, SHUTDOWN, SHUTDOWN_ACK, SHUTDOWN_COMPLETE, COOKIE_ACK] {
+        assert_eq!(begins(with(kinds, 5), Pickup::Loose), Err(Invalid::NotSyn));
+    }
+    assert_eq!(begins(init(INIT_ACK, 5, 6), Pickup::Loose), Err(Invalid::NotSyn));
+}
+
+#[test]
+fn what_is_picked_up_takes_each_direction_s_first_tag() {
+    let (tracker, state) = Tracker::associate(&with(0, TO_SERVER), Pickup::Loose).expect("data");
+    let mut play = Play(tracker, state);
+    play.not(Forward, with(0, TO_CLIENT), Invalid::BadTag);
+    play.not(Reply, with(ABORT, 77), Invalid::BadTag);
+    play.goes(Reply, with(0, TO_CLIENT), State::Established);
+    play.not(Reply, with(0, TO_SERVER), Invalid::BadTag);
+}
+
+#[test]
+fn an_end_may_restart_and_nobody_else_may_say_so() {
+    let mut play = Play::open();
+    play.goes(Forward, init(INIT, 0, 0x3333), State::Established);
+    play.goes(Reply, with(0, TO_CLIENT), State::Established);
+    play.not(Forward, with(COOKIE_ECHO, 0x3333), Invalid::BadTag);
+    play.goes(Reply, init(INIT_ACK, 0x3333, 0x4444), State::Established);
+    play.goes(Reply, with(ABORT, 0x3333), State::Established);
+    play.not(Forward, with(0, 0x4444), Invalid::BadTag);
+    play.goes(Forward, with(COOKIE_ECHO, 0x4444), State::Established);
+    play.goes(Reply, with(COOKIE_ACK, 0x3333), State::Established);
+    play.not(Reply, with(0, TO_CLIENT), Invalid::BadTag);
+    assert!(play.0.is_of_association());
+}
+
+#[test]
+fn each_answer_to_an_init_may_be_the_one_that_counts() {
+    for tag in [TO_SERVER, 0x5555] {
+        let mut play = Play::begin();
+        play.goes(Reply, init(INIT_ACK, TO_CLIENT, TO_SERVER), State::SynReceived);
+        play.goes(Forward, init(INIT, 0, TO_CLIENT), State::SynReceived);
+        play.goes(Reply, init(INIT_ACK, TO_CLIENT, 0x5555), State::SynReceived);
+        play.goes(Forward, with(COOKIE_ECHO, tag), State::SynReceived);
+        play.goes(Reply, with(COOKIE_ACK, TO_CLIENT), State::Established);
+    }
+}
+
+#[test]
+fn both_ends_may_ask_at_once() {
+    let mut play = Play::begin();
+    play.goes(Reply, init(INIT, 0, TO_SERVER), State::SynReceived);
+    play.goes(Reply, init(INIT_ACK, TO_CLIENT, TO_SERVER), State::SynReceived);
+    play.goes(Forward, init(INIT_ACK, TO_SERVER, TO_CLIENT), State::SynReceived);
+    play.goes(Reply, with(COOKIE_ECHO, TO_CLIENT), State::SynReceived);
+    play.goes(Forward, with(COOKIE_ACK, TO_SERVER), State::Established);
+}
+
+#[test]
+fn chunks_are_read_as_far_as_they_go() {
+    let mut packet = vec![0, 1, 0, 2, 0, 0, 0, 9, 0, 0, 0, 0];
+    packet.extend([3, 0, 0, 5, 1, 0, 0, 0]);
+    packet.extend([6, 1, 0, 4]);
+    packet.extend([0, 3, 0, 16]);
+    packet.extend([7, 0, 0, 4]);
+    let chunks = Chunks::read(&packet).expect("it has a tag");
+    let expected = Chunks { tag: 9, kinds: ABORT, count: 3, reflected: true, ..Chunks::default() };
+    assert_eq!(chunks, expected, "what stands behind data does not count");
+    assert_eq!(Chunks::read(&packet[..7]), None);
+    let empty: Vec<u8> = packet[..12].iter().copied().chain([9, 0, 0, 0].repeat(1000)).collect();
+    assert_eq!(Chunks::read(&empty).map(|chunks| chunks.count), Some(MOST_CHUNKS));
+}
