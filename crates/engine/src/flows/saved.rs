@@ -319,6 +319,8 @@ mod tests {
         assert_eq!(kept(7), (0..7).map(saved).collect::<Vec<_>>());
         assert_eq!(check_state(&bytes), Ok(50));
         assert!(check_state(&[&bytes[..], b"x"].concat()).is_err(), "something follows");
+        let older = check_state(&[&b"MMBCONN1"[..], &bytes[8..]].concat()).expect_err("of another version");
+        assert!(older.contains("neither sides nor VLANs"), "{older}");
         for cut in 0..bytes.len() {
             assert!(read(&bytes[..cut]).is_err(), "cut at {cut}");
         }
