@@ -108,8 +108,6 @@ def test_an_interface_goes_and_comes_back_under_load(site):
             site.delete("vl")
             assert LAN not in site.vpp.ask("show interface")
             site.create("vl")
-        # VPP gives a new interface another Ethernet address, which the client learns only when it doubts the old one.
-        site.client.ip("neigh", "flush", "dev", "eth0")
         before = site.vpp.rules()[1]["packets"]
         wait_until(lambda: site.vpp.rules()[1]["packets"] > before + 100, "the rule sees packets of the new interface")
         assert flood.running()
