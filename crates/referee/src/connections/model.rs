@@ -250,13 +250,20 @@ impl Passage<'_> {
         Ok(())
     }
 
-    /// The connection that a packet is of or complains about.
+    /// The connection that a packet is of or complains about. An error is translated as the packet was that it quotes.
     fn connection(&self, came: &Seen, counted: &[(Name, usize)]) -> Option<(&ConnectionInfo, usize)> {
         if !came.is_error() {
             return self.member(came, (came.flow(), came.ends), counted);
         }
         let quoted = self.quoted(self.came, came)?;
-        self.member(came, (quoted.flow(), reversed(quoted.ends)), counted)
+        let left = self.quoted(self.left, &Seen::read(&self.left[LINK..])?);
+        let fits = |(info, direction): &(&ConnectionInfo, usize)| {
+            let becomes = if *direction == 0 { reversed(info.sent) } else { info.arrived };
+            left.as_ref().is_some_and(|left| left.ends == becomes)
+        };
+        let mut all = self.members((quoted.flow(), reversed(quoted.ends)));
+        let first = all.next();
+        first.into_iter().chain(all).find(fits).or(first)
     }
 
     /// The packet that an error quotes, with the 8 bytes of its transport that RFC 792 asks for.
@@ -266,23 +273,27 @@ impl Passage<'_> {
         Seen::read(ip).filter(names_ends)
     }
 
-    /// The connection whose packets have such ends, and the direction. Each worker may have one, where what one worker's connection
-    /// is answered with is how another's begins (docs/nat.md, "Workers"): then it is the one that counted the packet.
+    /// The connection whose packets have such ends, and the direction: the one that counted the packet.
     fn member(
         &self,
         came: &Seen,
-        (packet, ends): ((u8, u32), Ends),
+        packet: ((u8, u32), Ends),
         counted: &[(Name, usize)],
     ) -> Option<(&ConnectionInfo, usize)> {
+        let found =
+            self.members(packet).min_by_key(|(info, direction)| !counted.contains(&(name(info), *direction)));
+        found.filter(|(_, direction)| came.asks().is_none_or(|asks| asks == (*direction == 0)))
+    }
+
+    /// The connections whose packets have such ends, and the direction. Each worker may have one, where what one worker's connection
+    /// is answered with is how another's begins (docs/nat.md, "Workers").
+    fn members(&self, (packet, ends): ((u8, u32), Ends)) -> impl Iterator<Item = (&ConnectionInfo, usize)> {
         let tuples =
             |info: &ConnectionInfo| [(info.arrived, info.sides[0]), (reversed(info.sent), info.sides[1])];
-        let found = self.after.iter().filter(|info| flow(info) == packet).filter_map(|info| {
+        self.after.iter().filter(move |info| flow(info) == packet).filter_map(move |info| {
             let is = |tuple: &(Ends, Side)| *tuple == (ends, self.side);
             tuples(info).iter().position(is).map(|direction| (info, direction))
-        });
-        let found = found.min_by_key(|(info, direction)| !counted.contains(&(name(info), *direction)));
-        let fits = |direction| came.is_error() || came.asks().is_none_or(|asks| asks == (direction == 0));
-        found.filter(|(_, direction)| fits(*direction))
+        })
     }
 
     /// The connections and directions that counted a packet.
