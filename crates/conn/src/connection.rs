@@ -1,6 +1,6 @@
 //! One connection, as a record of three cache lines.
 
-use crate::hash::{packed_place, packed_ports, packed_rest, unpacked};
+use crate::hash::{halves, packed, unpacked};
 use crate::timeouts::{LONGEST_S, Limits};
 use crate::{Direction, State, Tracker, Tuple, proto};
 use mmb_packet::PortId;
@@ -19,25 +19,20 @@ impl ConnId {
 
 /// A connection.
 ///
-/// Both tuples share the number of their wire, protocol and family, and are kept without padding; [`Connection::tuples`] puts them
-/// together.
+/// Its tuples lie in it as numbers, which are compared without a branch; [`Connection::tuples`] makes tuples of them again.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub struct Connection {
     /// Source and destination of both tuples, as high and low halves.
     addresses: [[[u64; 2]; 2]; 2],
-    /// Ports of both tuples as [`packed_ports`] puts them.
-    ports: [u32; 2],
-    /// VLANs and side of both tuples as [`packed_place`] puts them.
-    places: [u32; 2],
-    /// Wire, protocol and family as [`packed_rest`] puts them.
-    rest: u32,
-    /// When the last packet passed that was believed: milliseconds, the lower 32 bits.
-    pub(crate) last_ms: u32,
+    /// What else both tuples say as [`packed`] packs it.
+    rest: [[u64; 2]; 2],
     /// Packets by direction.
     pub packets: [u64; 2],
     /// Bytes by direction.
     pub bytes: [u64; 2],
+    /// When the last packet passed that was believed: milliseconds, the lower 32 bits.
+    pub(crate) last_ms: u32,
     /// Where the host routes, the ports that each direction's packets came in by.
     pub arrivals: Arrivals,
     /// When it was made, in units of 16 ms, the lower 32 bits.
@@ -66,9 +61,7 @@ impl Connection {
     pub(crate) fn new(now_ms: u64, tuples: [&Tuple; 2], state: State, tracker: Tracker) -> Connection {
         Connection {
             addresses: tuples.map(|tuple| tuple.addresses.map(halves)),
-            ports: tuples.map(packed_ports),
-            places: tuples.map(packed_place),
-            rest: packed_rest(tuples[0]),
+            rest: tuples.map(packed),
             last_ms: now_ms as u32,
             packets: [0; 2],
             bytes: [0; 2],
@@ -117,12 +110,7 @@ impl Connection {
     #[inline]
     pub fn tuple(&self, direction: Direction) -> Tuple {
         let side = direction as usize;
-        let ports = self.ports[side];
-        Tuple {
-            addresses: self.addresses[side].map(|[high, low]| u128::from(high) << 64 | u128::from(low)),
-            ports: [ports as u16, (ports >> 16) as u16],
-            ..unpacked(self.rest, self.places[side])
-        }
+        unpacked(self.addresses[side], self.rest[side])
     }
 
     /// The tuples of packets as they arrive, before translation, from whom sent the first and from whom replies.
@@ -133,7 +121,7 @@ impl Connection {
     /// Its protocol.
     #[inline]
     pub fn proto(&self) -> u8 {
-        (self.rest >> 16) as u8
+        (self.rest[0][1] >> 24) as u8
     }
 
     /// What is known of both ends, if it is TCP.
@@ -159,17 +147,19 @@ impl Connection {
         limits.ms(self.proto(), self.state).saturating_sub(self.idle_ms(now_ms))
     }
 
+    /// Whether packets leave with other ends than they came with.
+    #[inline]
+    pub fn is_translated(&self) -> bool {
+        let [[from, to], [back_from, back_to]] = self.addresses;
+        let addresses = differs(from, back_to) | differs(to, back_from);
+        let ports = self.rest[0][0] as u32 ^ (self.rest[1][0] as u32).rotate_left(16);
+        addresses != 0 || ports != 0 && self.proto() != proto::GRE
+    }
+
     /// What packets of a direction say when they leave: the other direction's tuple, reversed. `None` if they leave as they came.
     #[inline]
     pub fn translated(&self, direction: Direction) -> Option<Tuple> {
-        let [[from, to], [back_from, back_to]] = self.addresses;
-        let differs = |one: [u64; 2], other: [u64; 2]| (one[0] ^ other[0]) | (one[1] ^ other[1]);
-        let addresses = differs(from, back_to) | differs(to, back_from);
-        let ports = self.ports[0] ^ self.ports[1].rotate_left(16);
-        if addresses | u64::from(ports) == 0 || addresses == 0 && self.proto() == proto::GRE {
-            return None;
-        }
-        Some(self.tuple(direction.turned()).reversed())
+        self.is_translated().then(|| self.tuple(direction.turned()).reversed())
     }
 
     /// Whether packets of a tuple go this way. Without a branch, since hundreds are compared in a row.
@@ -178,18 +168,13 @@ impl Connection {
         let side = direction as usize;
         let [from, to] = self.addresses[side];
         let [want_from, want_to] = tuple.addresses.map(halves);
-        let addresses =
-            (from[0] ^ want_from[0]) | (from[1] ^ want_from[1]) | (to[0] ^ want_to[0]) | (to[1] ^ want_to[1]);
-        let rest = (self.ports[side] ^ packed_ports(tuple))
-            | (self.rest ^ packed_rest(tuple))
-            | (self.places[side] ^ packed_place(tuple));
-        addresses | u64::from(rest) == 0
+        differs(from, want_from) | differs(to, want_to) | differs(self.rest[side], packed(tuple)) == 0
     }
 
     /// Something of each of its three lines: who asks early has them at hand later.
     #[inline]
     pub(crate) fn touch(&self) -> u32 {
-        self.addresses[0][0][0] as u32 | self.ports[0] | u32::from(self.queue)
+        self.addresses[0][0][0] as u32 | self.rest[0][0] as u32 | u32::from(self.queue)
     }
 
     /// Counts a packet.
@@ -198,6 +183,12 @@ impl Connection {
         self.packets[direction as usize] += 1;
         self.bytes[direction as usize] += bytes as u64;
     }
+}
+
+/// Not zero if two pairs of numbers differ. Without a branch.
+#[inline]
+fn differs(one: [u64; 2], other: [u64; 2]) -> u64 {
+    (one[0] ^ other[0]) | (one[1] ^ other[1])
 }
 
 /// Of a connection where the host routes, the ports that each direction's packets came in by: at most two, since packets may be
@@ -235,16 +226,22 @@ impl Arrivals {
             || second == NO_PORT && (self.shared || !self.ports[direction.turned() as usize].contains(&port))
     }
 
-    /// A packet of a direction came in by a port that [is admitted](Arrivals::admit), and was believed.
+    /// A packet of a direction came in by a port, and was believed. The port is remembered if it [is admitted](Arrivals::admit).
     #[inline]
-    pub fn note(&mut self, direction: Direction, PortId(port): PortId) {
-        let [forward, _] = self.ports;
-        let [first, second] = &mut self.ports[direction as usize];
-        if *first == port || *second == port || forward[0] == NO_PORT {
-            return;
+    pub fn note(&mut self, direction: Direction, port: PortId) {
+        // On a wire there is nothing to remember.
+        if self.ports[0][0] != NO_PORT {
+            self.note_routed(direction, port);
         }
-        let free = if *first == NO_PORT { first } else { second };
-        *free = port;
+    }
+
+    fn note_routed(&mut self, direction: Direction, port: PortId) {
+        let is_admitted = self.admit(direction, port);
+        let [first, second] = &mut self.ports[direction as usize];
+        if is_admitted && *first != port.0 && *second != port.0 {
+            let free = if *first == NO_PORT { first } else { second };
+            *free = port.0;
+        }
     }
 
     /// All of it as bytes, for a file.
@@ -285,11 +282,6 @@ pub struct Snapshot {
     pub idle_ms: u64,
 }
 
-#[inline]
-fn halves(address: u128) -> [u64; 2] {
-    [(address >> 64) as u64, address as u64]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,6 +309,10 @@ mod tests {
             assert!(arrivals.admit(direction, old), "it may go back");
         }
         assert!(!arrivals.admit(Reply, PortId(3)));
+        let before = arrivals;
+        // It was admitted with another one when their vector was looked up.
+        arrivals.note(Reply, PortId(5));
+        assert_eq!(arrivals, before, "a third port takes no place");
         assert_eq!(Arrivals::from_bytes(arrivals.to_bytes()), Some(arrivals));
         let mut on_a_wire = Arrivals::default();
         on_a_wire.note(Forward, PortId(7));

@@ -32,16 +32,12 @@ impl Hasher {
     /// The hash of a tuple, all bits of it alike.
     #[inline]
     pub fn hash(&self, tuple: &Tuple) -> u64 {
-        let [from, to] = tuple.addresses;
         let keys = &self.keys;
-        let product = |address: u128, at: usize| {
-            let [high, low] = [(address >> 64) as u64, address as u64];
+        let product = |[high, low]: [u64; 2], at: usize| {
             u128::from(high.wrapping_add(keys[at])) * u128::from(low.wrapping_add(keys[at + 1]))
         };
-        let rest = u128::from(packed_rest(tuple)) << 96
-            | u128::from(packed_ports(tuple)) << 64
-            | u128::from(packed_place(tuple));
-        let sum = product(from, 0).wrapping_add(product(to, 2)).wrapping_add(product(rest, 4));
+        let [from, to] = tuple.addresses.map(halves);
+        let sum = product(from, 0).wrapping_add(product(to, 2)).wrapping_add(product(packed(tuple), 4));
         let folded = u128::from(sum as u64 ^ keys[6]) * u128::from((sum >> 64) as u64 ^ keys[7]);
         (folded as u64) ^ (folded >> 64) as u64
     }
@@ -53,44 +49,44 @@ impl std::fmt::Debug for Hasher {
     }
 }
 
-/// Both ports as one number. They lie so in a tuple, next to what [`packed_rest`] tells, so that one load does.
+/// An address as two numbers.
 #[inline]
-pub(crate) fn packed_ports(tuple: &Tuple) -> u32 {
-    u32::from(tuple.ports[0]) | u32::from(tuple.ports[1]) << 16
+pub(crate) fn halves(address: u128) -> [u64; 2] {
+    [(address >> 64) as u64, address as u64]
 }
 
-/// Wire, protocol and family as one number.
+/// What a tuple says beside its addresses as two numbers. The fields lie so in a tuple too, and few loads fetch them.
 #[inline]
-pub(crate) fn packed_rest(tuple: &Tuple) -> u32 {
-    u32::from(tuple.wire.port) | u32::from(tuple.proto) << 16 | u32::from(tuple.family) << 24
+pub(crate) fn packed(tuple: &Tuple) -> [u64; 2] {
+    let Tuple { ports: [source, destination], wire: Wire { port, vlans }, side, proto, family, .. } = *tuple;
+    let first = u64::from(source)
+        | u64::from(destination) << 16
+        | u64::from(port) << 32
+        | u64::from(vlans.outer) << 48;
+    let second =
+        u64::from(vlans.inner) | (side as u64) << 16 | u64::from(proto) << 24 | u64::from(family) << 32;
+    [first, second]
 }
 
-/// What tells the places of a wire apart as one number: identifiers of VLANs have 12 bits.
+/// The tuple of these addresses that [`packed`] packed.
 #[inline]
-pub(crate) fn packed_place(tuple: &Tuple) -> u32 {
-    let Vlans { outer, inner } = tuple.wire.vlans;
-    u32::from(outer) | u32::from(inner) << 12 | (tuple.side as u32) << 24
-}
-
-/// What [`packed_rest`] and [`packed_place`] packed, of a tuple without addresses and ports.
-#[inline]
-pub(crate) fn unpacked(rest: u32, place: u32) -> Tuple {
-    let vlans = Vlans { outer: place as u16 & VLAN, inner: (place >> 12) as u16 & VLAN };
+pub(crate) fn unpacked(addresses: [[u64; 2]; 2], [first, second]: [u64; 2]) -> Tuple {
     Tuple {
-        wire: Wire { port: rest as u16, vlans },
-        side: match place >> 24 {
+        addresses: addresses.map(|[high, low]| u128::from(high) << 64 | u128::from(low)),
+        ports: [first as u16, (first >> 16) as u16],
+        wire: Wire {
+            port: (first >> 32) as u16,
+            vlans: Vlans { outer: (first >> 48) as u16, inner: second as u16 },
+        },
+        side: match (second >> 16) as u8 {
             0 => Side::Low,
             1 => Side::High,
             _ => Side::Any,
         },
-        proto: (rest >> 16) as u8,
-        family: (rest >> 24) as u8,
-        ..Tuple::default()
+        proto: (second >> 24) as u8,
+        family: (second >> 32) as u8,
     }
 }
-
-/// The bits of a VLAN's identifier.
-const VLAN: u16 = 0xfff;
 
 #[cfg(test)]
 mod tests {

@@ -275,6 +275,36 @@ impl Table {
         self.touch_if_sound(id, direction, (now_ms, bytes), signal, || true)
     }
 
+    /// [`Table::touch`] of most packets: those of an established connection that goes on. Their checksums do not matter, since they change no
+    /// state. Returns false, and changes nothing, if a packet is not such a one, or is not believed.
+    ///
+    /// # Panics
+    /// As [`Table::touch`].
+    #[inline]
+    pub fn touch_if_goes_on(
+        &mut self,
+        id: ConnId,
+        direction: Direction,
+        (now_ms, bytes): (u64, usize),
+        signal: Option<&Signal>,
+    ) -> bool {
+        self.now_ms = self.now_ms.max(now_ms);
+        let connection = self.slab.at_mut(id.0);
+        let goes_on = connection.expires_ms(self.now_ms, &self.limits) > 0
+            && match (connection.state, signal) {
+                (State::Established, Some(Signal::Tcp(segment))) => {
+                    connection.tracker.goes_on(direction, segment)
+                }
+                (State::Replied, None) => true,
+                _ => false,
+            };
+        if goes_on {
+            connection.count(direction, bytes);
+            connection.last_ms = self.now_ms as u32;
+        }
+        goes_on
+    }
+
     /// [`Table::touch`] of a packet whose checksum may be wrong: `is_sound` is asked if the packet would change the connection's
     /// state.
     ///
@@ -291,12 +321,12 @@ impl Table {
     ) -> Judged {
         self.now_ms = self.now_ms.max(now_ms);
         let connection = self.slab.at_mut(id.0);
-        let (judged, tracker) = judge(connection, &self.limits, direction, self.now_ms, signal);
-        let judged = doubt(judged, connection, &tracker, signal, is_sound);
+        let about =
+            (connection.proto(), connection.state, connection.expires_ms(self.now_ms, &self.limits) == 0);
+        let judged = judge(&mut connection.tracker, about, direction, signal, is_sound);
         if let Judged::Reopens | Judged::Invalid(_) = judged {
             return judged;
         }
-        connection.tracker = tracker;
         connection.count(direction, bytes);
         connection.last_ms = self.now_ms as u32;
         match judged {
@@ -324,8 +354,9 @@ impl Table {
         is_sound: impl FnOnce() -> bool,
     ) -> Judged {
         let connection = self.slab.at(id.0);
-        let (judged, tracker) = judge(connection, &self.limits, direction, now_ms.max(self.now_ms), signal);
-        doubt(judged, connection, &tracker, signal, is_sound)
+        let is_up = connection.expires_ms(now_ms.max(self.now_ms), &self.limits) == 0;
+        let about = (connection.proto(), connection.state, is_up);
+        judge(&mut connection.tracker(), about, direction, signal, is_sound)
     }
 
     /// Whether a connection stays, however many others want its room, until it is idle for too long: both ends want it, and its
@@ -510,7 +541,7 @@ impl Table {
 }
 
 impl Tuple {
-    /// Of the same wire, protocol and family as another: a connection's record has one place for these.
+    /// Of the same wire, protocol and family as another, as both directions of a connection are.
     fn like(self, other: &Tuple) -> Tuple {
         let wire = Wire { port: other.wire.port, ..self.wire };
         Tuple { wire, proto: other.proto, family: other.family, ..self }
@@ -526,46 +557,38 @@ fn begin(signal: &Signal, pickup: Pickup) -> Result<(Tracker, State), Invalid> {
     }
 }
 
-/// What a packet says of its connection, and what is known of both ends if it is followed.
+/// What a packet says of a connection of this protocol and state, whose time may be up. The tracker follows it if it is believed. Its
+/// checksum counts only if it would change the state, or if its numbers would be taken for those of the connection, as a SYN's: its receiver
+/// drops it then.
 #[inline]
 fn judge(
-    connection: &Connection,
-    limits: &Limits,
+    tracker: &mut Tracker,
+    (proto, state, is_up): (u8, State, bool),
     direction: Direction,
-    now_ms: u64,
     signal: Option<&Signal>,
-) -> (Judged, Tracker) {
-    let (proto, state) = (connection.proto(), connection.state);
-    let mut tracker = connection.tracker;
+    is_sound: impl FnOnce() -> bool,
+) -> Judged {
+    let before = *tracker;
     let judged = match signal {
-        _ if connection.expires_ms(now_ms, limits) == 0 => Judged::Reopens,
+        _ if is_up => Judged::Reopens,
         Some(Signal::Tcp(segment)) => tracker.segment(state, direction, segment),
         Some(Signal::Sctp(chunks)) => tracker.chunks(state, direction, chunks),
         None => answered(proto, state, direction),
     };
-    (judged, tracker)
-}
-
-/// What was judged of a packet whose checksum may be wrong. Only what changes a state is looked at more closely, or a SYN whose numbers
-/// would be taken for those of the connection: its receiver drops it.
-#[inline]
-fn doubt(
-    judged: Judged,
-    connection: &Connection,
-    tracker: &Tracker,
-    signal: Option<&Signal>,
-    is_sound: impl FnOnce() -> bool,
-) -> Judged {
     let weighs = match judged {
         Judged::Moves(_) | Judged::Reopens => true,
         Judged::Stays => {
             signal
                 .is_some_and(|signal| signal.segment().is_none_or(|segment| segment.flags & flags::SYN != 0))
-                && connection.tracker != *tracker
+                && *tracker != before
         }
         Judged::Invalid(_) => false,
     };
-    if weighs && !is_sound() { Judged::Invalid(Invalid::BadChecksum) } else { judged }
+    let judged = if weighs && !is_sound() { Judged::Invalid(Invalid::BadChecksum) } else { judged };
+    if let Judged::Reopens | Judged::Invalid(_) = judged {
+        *tracker = before;
+    }
+    judged
 }
 
 /// What a packet without TCP does.

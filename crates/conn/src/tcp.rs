@@ -73,6 +73,8 @@ pub struct Segment {
     pub payload: u32,
     /// The shift of a window scale option; only a SYN's counts.
     pub window_scale: Option<u8>,
+    /// It has a timestamps option; only a SYN's counts.
+    pub timestamps: bool,
 }
 
 impl Segment {
@@ -220,6 +222,23 @@ impl Tracker {
         tracker
     }
 
+    /// Follows a segment of an established connection that goes on: what neither begins nor ends anything, where neither end did. It
+    /// moves the connection to no other state.
+    ///
+    /// Returns false if it is not such a segment, or is not believed; nothing changed then, and [`Tracker::segment`] judges it.
+    #[inline]
+    pub(crate) fn goes_on(&mut self, direction: Direction, segment: &Segment) -> bool {
+        let from = direction as usize;
+        let goes_on = segment.flags & (SYN | FIN | RST | ACK) == ACK
+            && (self.notes[0] | self.notes[1]) & FINISHED == 0
+            && self.is_believed(from, segment);
+        if goes_on {
+            self.push_end(from, segment.end());
+            self.take_ack(from, segment);
+        }
+        goes_on
+    }
+
     /// Judges a segment of a connection in a state, and follows it if it is believed.
     pub fn segment(&mut self, state: State, direction: Direction, segment: &Segment) -> Judged {
         let from = direction as usize;
@@ -265,7 +284,8 @@ impl Tracker {
     fn syn(&mut self, state: State, from: usize, segment: &Segment) -> Judged {
         match (state, from) {
             // Before TIME-WAIT the ends still acknowledge each other's FIN, and answer a SYN with an acknowledgement (RFC 5961 section 4).
-            (State::TimeWait | State::Reset, _) => Judged::Reopens,
+            (State::Reset, _) => Judged::Reopens,
+            (State::TimeWait, _) if self.is_newer(from, segment) => Judged::Reopens,
             // Sent again, or anew by somebody who forgot the last attempt.
             (State::SynSent, FORWARD) => {
                 self.take_syn(from, segment);
@@ -280,6 +300,15 @@ impl Tracker {
             // The receiver answers with an acknowledgement, and a sender that means it with a RST (RFC 5961 section 4).
             _ => OUT_OF_WINDOW,
         }
+    }
+
+    /// Whether a SYN can begin another connection during TIME-WAIT: its number is greater than the last one that was seen from there
+    /// (RFC 9293 section 3.10.7.4). With timestamps the receiver compares those instead (RFC 6191), which are not known here: whom began
+    /// this connection is believed then, the other end is not.
+    fn is_newer(&self, from: usize, segment: &Segment) -> bool {
+        !self.is(from, SENT)
+            || Seq(segment.seq).distance(Seq(self.end[from])) >= 0
+            || from == FORWARD && segment.timestamps
     }
 
     fn syn_ack(&mut self, state: State, from: usize, segment: &Segment) -> Judged {

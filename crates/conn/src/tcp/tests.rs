@@ -333,6 +333,16 @@ fn an_end_that_restarted_comes_back_by_a_challenge() {
 fn syns_reopen_what_is_over_and_nothing_before() {
     time_wait().comes(Forward, segment(SYN, f(100_000), 0), Reopens);
     time_wait().comes(Reply, segment(SYN, r(100_000), 0), Reopens);
+    // Nothing from before.
+    for (direction, seq) in [(Forward, f(1)), (Reply, r(1))] {
+        let last = segment(SYN, seq, 0);
+        time_wait().comes(direction, last, OUT_OF_WINDOW);
+        time_wait().comes(direction, Segment { seq: seq.wrapping_sub(1 << 20), ..last }, OUT_OF_WINDOW);
+    }
+    // RFC 6191: its receiver compares timestamps.
+    let old = Segment { timestamps: true, ..segment(SYN, f(1).wrapping_sub(1 << 20), 0) };
+    time_wait().comes(Forward, old, Reopens);
+    time_wait().comes(Reply, Segment { seq: r(1).wrapping_sub(1 << 20), ..old }, OUT_OF_WINDOW);
     let mut closing = established();
     closing.comes(Forward, segment(FIN | ACK, f(1), r(1)), Moves(State::FinWait));
     closing.comes(Reply, segment(FIN | ACK, r(1), f(1)), Moves(State::Closing));

@@ -86,6 +86,8 @@ const IP6_HEADER: usize = 40;
 const ICMP_HEADER: usize = 8;
 /// The TCP option of the window scale (RFC 7323).
 const WINDOW_SCALE: u8 = 3;
+/// The TCP option of timestamps (RFC 7323).
+const TIMESTAMPS: u8 = 8;
 
 /// What a whole packet of TCP or UDP is looked up by: nearly all packets are such ones. For others [`relation`] tells.
 #[inline(always)]
@@ -325,17 +327,26 @@ fn segment(packet: &Packet<'_>, layout: &Layout) -> Option<Segment> {
     let header = packet.bytes().get(usize::from(layout.l4)..)?.first_chunk::<20>()?;
     let long = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     let flags = header[13];
-    let scale = || {
-        let mut found =
-            options::walk(options::area(packet, layout)).filter(|option| option.kind == WINDOW_SCALE);
-        found.next().and_then(|option| option.data.first().copied())
-    };
     Some(Segment {
         flags,
         seq: long(4),
         ack: long(8),
         window: u16::from_be_bytes([header[14], header[15]]),
         payload: layout.payload_range().len() as u32,
-        window_scale: if flags & SYN != 0 { scale() } else { None },
+        ..if flags & SYN != 0 { options_of_syn(packet, layout) } else { Segment::default() }
     })
+}
+
+/// What the options of a SYN say.
+#[cold]
+fn options_of_syn(packet: &Packet<'_>, layout: &Layout) -> Segment {
+    let mut said = Segment::default();
+    for option in options::walk(options::area(packet, layout)) {
+        match option.kind {
+            WINDOW_SCALE if said.window_scale.is_none() => said.window_scale = option.data.first().copied(),
+            TIMESTAMPS => said.timestamps = true,
+            _ => {}
+        }
+    }
+    said
 }

@@ -101,26 +101,30 @@ proptest! {
             1..100),
     ) {
         let (flags, seq, ack, window, payload, window_scale) = first;
-        let opened = Tracker::open(&Segment { flags, seq, ack, window, payload, window_scale }, Pickup::Loose);
+        let opened = Tracker::open(&Segment { flags, seq, ack, window, payload, window_scale, timestamps: false }, Pickup::Loose);
         let Ok((mut tracker, mut state)) = opened else { return Ok(()) };
         for (flags, seq, ack, window, payload, window_scale, forward, close) in others {
             let direction = if forward { Forward } else { Reply };
             let (own, other) = (direction as usize, 1 - direction as usize);
-            let mut segment = Segment { flags, seq, ack, window, payload, window_scale };
+            let mut segment = Segment { flags, seq, ack, window, payload, window_scale, timestamps: false };
             if close {
                 segment.seq = tracker.end[own].wrapping_add(seq % 8);
                 segment.ack = tracker.end[other].wrapping_sub(ack % 8);
                 segment.payload %= 100;
             }
             let before = tracker;
+            let mut went_on = tracker;
+            let goes_on = state == State::Established && went_on.goes_on(direction, &segment);
             match tracker.segment(state, direction, &segment) {
                 Moves(next) => {
                     prop_assert_ne!(next, state);
+                    prop_assert!(!goes_on);
                     state = next;
                 }
-                Stays => {}
-                Judged::Invalid(_) | Reopens => prop_assert_eq!(tracker, before),
+                Stays => prop_assert!(!goes_on || tracker == went_on),
+                Judged::Invalid(_) | Reopens => prop_assert!(!goes_on && tracker == before),
             }
+            prop_assert!(goes_on || went_on == before);
         }
     }
 }
