@@ -325,6 +325,43 @@ fn what_is_over_lends_its_port_and_still_translates_stragglers() {
     assert_eq!(dropped(&engine, DropReason::NatNoPort), 0);
 }
 
+/// A SYN from outside ended what was over, whether or not it began anything, and its port was another's.
+#[test]
+fn a_syn_that_begins_nothing_ends_nothing() {
+    let (engine, mut worker) = engine(&format!("set nat filtering address-and-port-dependent\n{NAT}"));
+    let ends = Ends::open_and_close(&mut worker, (inside(9), 2000), (SERVER, 443));
+    let syn = segment(ends.server, ends.outside, (SYN, 70_000, 0));
+    let passed = pass(&mut worker, B, std::slice::from_ref(&syn));
+    assert_eq!(passed, [(Verdict::Send(PortId(0)), syn)], "as it came");
+    assert!(ends.passes(&mut worker, false, (FIN | ACK, 501, 102)), "a straggler");
+    assert_eq!(connections_of(&engine, &mut worker, inside(9)), 1);
+}
+
+#[test]
+fn a_source_that_may_begin_no_more_ends_nothing_of_others() {
+    let (engine, mut worker) = engine(&format!("set conn per-source 1\n{NAT}"));
+    let ends = Ends::open_and_close(&mut worker, (inside(9), 2000), (SERVER, 443));
+    // The server has begun one already, to another port of the outside address.
+    let other = Ends::open_and_close(&mut worker, (inside(10), 2001), (SERVER, 443));
+    assert!(other.passes(&mut worker, false, (SYN, 70_000, 0)));
+    let syn = segment(ends.server, ends.outside, (SYN, 70_000, 0));
+    assert_eq!(pass(&mut worker, B, &[syn])[0].0, Verdict::Drop(DropReason::ConnPerSource));
+    assert_eq!(connections_of(&engine, &mut worker, inside(9)), 1);
+    assert!(ends.passes(&mut worker, true, (SYN, 70_000, 0)), "the host itself replaces what it began");
+}
+
+#[test]
+fn what_is_over_is_opened_anew_from_either_end_by_a_greater_number_only() {
+    for is_out in [true, false] {
+        let (_, mut worker) = engine(NAT);
+        let ends = Ends::open_and_close(&mut worker, (inside(9), 2000), (SERVER, 443));
+        assert!(ends.passes(&mut worker, is_out, (SYN, 90, 0)), "its receiver answers it (RFC 9293)");
+        assert!(ends.passes(&mut worker, false, (FIN | ACK, 501, 102)), "a straggler");
+        assert!(ends.passes(&mut worker, is_out, (SYN, 70_000, 0)));
+        assert!(ends.passes(&mut worker, !is_out, (SYN | ACK, 90_000, 70_001)));
+    }
+}
+
 /// A host that closes what it opens is not at its limit for minutes after.
 #[test]
 fn what_is_over_does_not_count_against_its_host() {

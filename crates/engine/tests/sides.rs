@@ -4,7 +4,8 @@
 mod host;
 
 use host::Middlebox;
-use mmb_engine::{ConnectionInfo, Forward, PortSpec, PortTable};
+use mmb_engine::{ConnectionInfo, Forward, NoCycles, PortSpec, PortTable, Verdict};
+use mmb_packet::{LinkType, Packet, PortId};
 use mmb_testkit::{Icmp, Ip4, Tcp, Udp, Upper};
 use std::net::Ipv4Addr;
 
@@ -179,6 +180,46 @@ fn a_host_that_routes_lets_each_direction_move_once() {
     assert!(!site.passes(BACKUP, &ack));
     assert!(site.passes(THIRD, &ack), "the other direction moves by itself");
     assert!(!site.passes(THIRD, &answer));
+}
+
+/// Both are admitted when the vector is looked up: there is room for one more port.
+#[test]
+fn two_new_ports_in_one_vector_are_one_move_and_a_stranger() {
+    let mut site = Middlebox::routed(REFLEXIVE);
+    let [syn, answer, ack] = handshake();
+    assert!(site.passes(LAN, &syn) && site.passes(WAN, &answer) && site.passes(LAN, &ack));
+    let mut frames = [BACKUP, THIRD].map(|port| (port, [&[0; 64][..], &answer].concat()));
+    let mut packets: Vec<_> = frames
+        .iter_mut()
+        .map(|(port, frame)| {
+            Packet::new(frame, 64, answer.len(), PortId(*port), LinkType::Ethernet).expect("it fits")
+        })
+        .collect();
+    let mut verdicts = [Verdict::Send(PortId(9)); 2];
+    site.worker.process(site.now_ms * 1_000_000, &NoCycles, &mut packets, &mut verdicts);
+    assert!(matches!(verdicts, [Verdict::Send(_), Verdict::Drop(_)]), "{verdicts:?}");
+    assert!(site.passes(BACKUP, &answer) && !site.passes(THIRD, &answer));
+}
+
+/// A segment out of the window came in by a third port while there was room for one, and left a plan for it: what came there once that
+/// room was gone met no rule at all.
+#[test]
+fn what_was_not_believed_leaves_no_plan_for_its_port() {
+    let mut site = Middlebox::routed("add-stateful ip-saddr 10.0.0.0/24 ip-proto tcp accept\nadd all drop");
+    let [syn, answer, ack] = handshake();
+    assert!(site.passes(LAN, &syn) && site.passes(WAN, &answer) && site.passes(LAN, &ack));
+    let upper = Tcp { sport: 80, dport: 5000, flags: ACK, seq: 0x7000_0000, ack: 101, ..Tcp::default() };
+    let stray = ip4(SERVER, INSIDE, Upper::Tcp(upper));
+    assert!(site.passes(THIRD, &stray), "the ends know better");
+    assert!(site.passes(
+        BACKUP,
+        &ip4(
+            SERVER,
+            INSIDE,
+            Upper::Tcp(Tcp { sport: 80, dport: 5000, flags: ACK, seq: 201, ack: 101, ..Tcp::default() })
+        )
+    ));
+    assert!(!site.passes(THIRD, &stray), "a third port");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::ports::Made;
 use super::saved::Saved;
-use super::{Flows, relate, sources};
+use super::{Ends, Flows, relate, sources};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use mmb_conn::nat::{self, Mapping, Nat, Translated};
@@ -13,23 +13,27 @@ use std::sync::atomic::Ordering;
 
 impl Flows {
     /// Makes a connection of a packet that matched these stateful rules, given by slot in the order in which their targets are
-    /// applied. `arrived` is the packet's tuple.
+    /// applied. `arrived` is the packet's tuple. Another connection `ends` when this one begins.
     ///
     /// # Errors
     /// Why there is none; the packet is not to pass then.
     pub(crate) fn open(
         &mut self,
         snapshot: &Snapshot,
-        arrived: Tuple,
+        (arrived, ends): (Tuple, Ends),
         slots: &[u32],
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> Result<(ConnId, Direction), DropReason> {
         self.keeper.reserve(slots.len())?;
-        self.keeper.begin_source(&arrived)?;
-        let opened = self.open_counted(snapshot, arrived, slots, packet, layout);
+        self.begin_source(&arrived, ends)?;
+        let opened = self.open_counted(snapshot, (arrived, ends), slots, packet, layout);
         self.settle_source(&arrived, opened.as_ref().ok().map(|(id, _)| *id));
         opened
+    }
+
+    fn begin_source(&self, arrived: &Tuple, ends: Ends) -> Result<(), DropReason> {
+        self.keeper.begin_source(arrived, ends.map(|(id, _)| self.table.get(id)))
     }
 
     fn settle_source(&mut self, arrived: &Tuple, made: Option<ConnId>) {
@@ -40,7 +44,7 @@ impl Flows {
     fn open_counted(
         &mut self,
         snapshot: &Snapshot,
-        arrived: Tuple,
+        (arrived, ends): (Tuple, Ends),
         slots: &[u32],
         packet: &Packet<'_>,
         layout: &Layout,
@@ -57,6 +61,7 @@ impl Flows {
             let set = keeper.sets.enter(snapshot, slots);
             let arrivals = arrivals(snapshot, packet, false);
             return self.enter(
+                ends,
                 packet,
                 signal.as_ref(),
                 [arrived, arrived.reversed()],
@@ -66,7 +71,7 @@ impl Flows {
         }
         let first = rules().next().map_or(0, |rule| rule.stamp as u32);
         let Made { translated, hairpin, turns_back } =
-            self.translate(snapshot, packet, (first, &mapping), &arrived)?;
+            self.translate(snapshot, packet, (first, &mapping), &arrived, ends)?;
         let keeper = &mut self.keeper;
         let Translated { sent, binding } = translated;
         if mapping.saddr.is_some()
@@ -78,18 +83,18 @@ impl Flows {
         let set = keeper.sets.enter(snapshot, slots);
         let reply = if turns_back { sent.turned_back() } else { sent.reversed() };
         let arrivals = arrivals(snapshot, packet, turns_back);
-        self.enter(packet, signal.as_ref(), [arrived, reply], arrivals, [set, binding, extra])
+        self.enter(ends, packet, signal.as_ref(), [arrived, reply], arrivals, [set, binding, extra])
     }
 
     /// Makes a connection of a packet that matched no stateful rule, but comes to an outside end of ours from whom it may (RFC 4787
-    /// REQ-8); none if it does not.
+    /// REQ-8); none if it does not. Another connection `ends` when this one begins.
     ///
     /// # Errors
     /// Why there is none though it may come; the packet is not to pass then.
     pub(crate) fn admit(
         &mut self,
         snapshot: &Snapshot,
-        arrived: Tuple,
+        (arrived, ends): (Tuple, Ends),
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> Result<Option<(ConnId, Direction)>, DropReason> {
@@ -107,7 +112,7 @@ impl Flows {
             self.keeper.cells.count_invalid(Invalid::BadChecksum);
             return Err(DropReason::ConnInvalid);
         }
-        if let Err(refused) = self.keeper.begin_source(&arrived) {
+        if let Err(refused) = self.begin_source(&arrived, ends) {
             self.keeper.common.release(binding);
             return Err(refused);
         }
@@ -115,20 +120,28 @@ impl Flows {
         let set = self.keeper.sets.enter(snapshot, &[]);
         let arrivals = arrivals(snapshot, packet, false);
         let tuples = [arrived, sent.reversed()];
-        let entered = self.enter(packet, signal.as_ref(), tuples, arrivals, [set, binding, 0]);
+        let entered = self.enter(ends, packet, signal.as_ref(), tuples, arrivals, [set, binding, 0]);
         self.settle_source(&arrived, entered.as_ref().ok().map(|(id, _)| *id));
         entered.map(Some)
     }
 
-    /// Puts a connection into the table with its first packet; `[set, binding, extra]` is what it has.
+    /// Puts a connection into the table with its first packet; `[set, binding, extra]` is what it has. Its tuples may be those of the one
+    /// that `ends`: nothing but the table itself, which has room then, refuses it any more.
     fn enter(
         &mut self,
+        ends: Ends,
         packet: &Packet<'_>,
         signal: Option<&Signal>,
         [arrived, reply]: [Tuple; 2],
         arrivals: Arrivals,
         [set, binding, extra]: [u32; 3],
     ) -> Result<(ConnId, Direction), DropReason> {
+        // To make room in a pool, it may have ended before.
+        if let Some((id, reason)) = ends
+            && self.table.live(id).is_some()
+        {
+            self.end(id, reason);
+        }
         let Flows { table, keeper, .. } = self;
         let made = table.insert(keeper.now_ms, arrived, reply, signal, &mut |connection, reason| {
             keeper.closed(connection, reason);
@@ -163,7 +176,7 @@ impl Flows {
         for rule in slots.iter().filter_map(|&slot| snapshot.stateful(slot)) {
             merge(&mut mapping, &rule.mapping);
         }
-        self.keeper.begin_source(&arrived)?;
+        self.begin_source(&arrived, None)?;
         let restored = self.restore_counted(snapshot, saved, slots, &mapping);
         self.settle_source(&arrived, restored.as_ref().ok().copied());
         restored.map(|_| ())

@@ -125,13 +125,14 @@ impl Keeper {
         self.extras.reserve().map_err(|_| DropReason::ConnNoMemory)
     }
 
-    /// Counts a connection to come for the source of its first packet, if sources are counted.
+    /// Counts a connection to come for the source of its first packet, if sources are counted. `ends` ends when it begins.
     ///
     /// # Errors
     /// The source has begun as many as it may, or there is no memory to count them.
-    pub(super) fn begin_source(&self, arrived: &Tuple) -> Result<(), DropReason> {
+    pub(super) fn begin_source(&self, arrived: &Tuple, ends: Option<&Connection>) -> Result<(), DropReason> {
         let Some(most) = self.per_source else { return Ok(()) };
-        self.common.sources.begin(arrived, most).map_err(|why| match why {
+        let replaced = ends.is_some_and(|connection| sources::counts_for(connection, arrived));
+        self.common.sources.begin(arrived, most.saturating_add(replaced.into())).map_err(|why| match why {
             Uncounted::Limit => DropReason::ConnPerSource,
             Uncounted::NoMemory => DropReason::ConnNoMemory,
         })

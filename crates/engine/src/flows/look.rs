@@ -1,7 +1,7 @@
 //! The connections stage: how each packet of a vector stands to connections, and what was decided for it before.
 
 use super::relate::{Place, Relation, Sort, Sought, plain, relation};
-use super::{Decision, Flows, Standing};
+use super::{Flows, Standing};
 use crate::snapshot::Snapshot;
 use crate::worker::{Origin, VECTOR, Verdict};
 use mmb_classify::prefetch;
@@ -13,11 +13,8 @@ use mmb_policy::policy::Zone;
 #[derive(Debug)]
 pub(super) struct Lookups {
     tuples: Vec<Tuple>,
-    sorts: Vec<Sort>,
-    /// The ports that they came in by.
-    ports: Vec<PortId>,
-    /// The packets' places in the vector.
-    of: Vec<u8>,
+    /// The packets' places in the vector, and what they are.
+    of: Vec<(u8, Sort)>,
     /// By the packets' places: the place here, plus one; 0 for none.
     places: Box<[u16; VECTOR]>,
 }
@@ -26,8 +23,6 @@ impl Lookups {
     pub(super) fn new() -> Lookups {
         Lookups {
             tuples: Vec::with_capacity(VECTOR),
-            sorts: Vec::with_capacity(VECTOR),
-            ports: Vec::with_capacity(VECTOR),
             of: Vec::with_capacity(VECTOR),
             places: Box::new([0; VECTOR]),
         }
@@ -35,26 +30,22 @@ impl Lookups {
 
     fn clear(&mut self) {
         self.tuples.clear();
-        self.sorts.clear();
-        self.ports.clear();
         self.of.clear();
         self.places.fill(0);
     }
 
     #[inline]
-    fn push(&mut self, at: usize, port: PortId, Sought { tuple, sort }: Sought) {
+    fn push(&mut self, at: usize, Sought { tuple, sort }: Sought) {
         self.tuples.push(tuple);
-        self.sorts.push(sort);
-        self.ports.push(port);
         // A vector's packets are numbered in a byte.
-        self.of.push(at as u8);
+        self.of.push((at as u8, sort));
         self.places[at] = self.of.len() as u16;
     }
 
     #[inline]
-    fn of_packet(&self, at: usize) -> Option<(Sought, PortId)> {
+    fn of_packet(&self, at: usize) -> Option<Sought> {
         let place = usize::from(self.places[at]).checked_sub(1)?;
-        Some((Sought { tuple: self.tuples[place], sort: self.sorts[place] }, self.ports[place]))
+        Some(Sought { tuple: self.tuples[place], sort: self.of[place].1 })
     }
 }
 
@@ -85,12 +76,12 @@ impl Flows {
                     continue;
                 }
                 if let Some(sought) = plain(packet, layout, place) {
-                    self.sought.push(at, packet.port, sought);
+                    self.sought.push(at, sought);
                     continue;
                 }
                 match self.seek(packet, layout, place, (snapshot, origin)) {
                     Ok(None) => {}
-                    Ok(Some(sought)) => self.sought.push(at, packet.port, sought),
+                    Ok(Some(sought)) => self.sought.push(at, sought),
                     Err(standing) => {
                         self.standings[at] = standing;
                         self.some_settled = true;
@@ -102,10 +93,14 @@ impl Flows {
         self.found.clear();
         self.found.resize(self.sought.of.len(), None);
         self.table.find_all(&self.sought.tuples, &mut self.found);
-        let Lookups { tuples, sorts, ports, of, .. } = &self.sought;
-        let of_each = of.iter().zip(sorts).zip(&self.found).zip(tuples.iter().zip(ports));
-        for (((&at, &sort), &found), (tuple, &port)) in of_each {
-            self.standings[usize::from(at)] = standing(&self.table, found, sort, tuple, port);
+        let Lookups { tuples, of, .. } = &self.sought;
+        for ((&(at, sort), &found), tuple) in of.iter().zip(&self.found).zip(tuples) {
+            let at = usize::from(at);
+            self.standings[at] = if tuple.wire.is_routed() {
+                standing(&self.table, found, sort, packets[at].port)
+            } else {
+                of_found(found, sort)
+            };
         }
         if !self.keeper.common.owners.owns_all(self.keeper.worker) {
             self.look_elsewhere(packets, layouts, origin);
@@ -144,8 +139,8 @@ impl Flows {
             return self.some_settled;
         }
         self.found.iter().flatten().for_each(|(id, _)| self.plans.fetch(*id));
-        for ((&at, sort), &found) in self.sought.of.iter().zip(&self.sought.sorts).zip(&self.found) {
-            if let Some((id, direction)) = found
+        for &(at, sort) in &self.sought.of {
+            if let Standing::Member(id, direction) = self.standings[usize::from(at)]
                 && sort.is_steady()
                 && self.table.is_lasting(id, self.keeper.now_ms)
                 && let Some(plan) = self.plans.of(id, direction)
@@ -164,7 +159,7 @@ impl Flows {
                 continue;
             }
             self.some_settled = true;
-            self.plans.rules(decision).iter().take(4).for_each(|&slot| prefetch(cells.slot(slot)));
+            self.plans.rules(*plan).iter().take(4).for_each(|&slot| prefetch(cells.slot(slot)));
         }
         self.some_settled
     }
@@ -182,7 +177,7 @@ impl Flows {
             sets.fetch_set(slot);
         }
         let of_each = self.sought.of.iter().zip(&self.sought.tuples);
-        let new = of_each.filter(|(at, _)| matches!(self.standings[usize::from(**at)], Standing::New));
+        let new = of_each.filter(|((at, _), _)| matches!(self.standings[usize::from(*at)], Standing::New));
         self.table.fetch(new.map(|(_, tuple)| tuple.reversed()));
     }
 
@@ -197,29 +192,31 @@ impl Flows {
     #[inline]
     pub(crate) fn is_steady(&self, at: usize) -> bool {
         let place = usize::from(self.sought.places[at]);
-        place > 0 && self.sought.sorts[place - 1].is_steady()
+        place > 0 && self.sought.of[place - 1].1.is_steady()
     }
 
     /// Whether the connection that a packet's plan is about is still there, after what the packets before it in the vector did.
     #[inline]
-    pub(crate) fn is_plan_current(&self, at: usize, (id, direction): (ConnId, Direction)) -> bool {
+    pub(crate) fn is_plan_current(
+        &self,
+        at: usize,
+        (id, direction): (ConnId, Direction),
+        port: PortId,
+    ) -> bool {
         !self.stale
             || (self.plans.of(id, direction) == Some(self.planned[at])
-                && matches!(self.standing(at), Standing::Member(now, way) if (now, way) == (id, direction)))
+                && matches!(self.standing(at, port), Standing::Member(now, way) if (now, way) == (id, direction)))
     }
 
-    /// The decision that is planned for a packet.
+    /// The number of a packet's plan; 0 for none.
     #[inline]
-    pub(crate) fn planned(&self, at: usize) -> Option<&Decision> {
-        match self.planned[at] {
-            0 => None,
-            plan => self.plans.decision(plan),
-        }
+    pub(crate) fn planned(&self, at: usize) -> u32 {
+        self.planned[at]
     }
 
     /// Finds out which of the packets that nothing was found for belong to other workers.
     fn look_elsewhere(&mut self, packets: &[Packet<'_>], layouts: &[Layout], origin: Origin) {
-        for ((&at, found), tuple) in self.sought.of.iter().zip(&self.found).zip(&self.sought.tuples) {
+        for ((&(at, _), found), tuple) in self.sought.of.iter().zip(&self.found).zip(&self.sought.tuples) {
             let at = usize::from(at);
             // Whoever handed it over knew.
             let is_final = || origin != Origin::Wire && !self.is_at_home(&packets[at], &layouts[at], tuple);
@@ -240,46 +237,44 @@ impl Flows {
         self.standings[at]
     }
 
-    /// How a packet stands to connections now that those before it in the vector were worked on.
+    /// How a packet that came in by a port stands to connections now that those before it in the vector were worked on.
     #[inline]
-    pub(crate) fn standing(&self, at: usize) -> Standing {
+    pub(crate) fn standing(&self, at: usize, port: PortId) -> Standing {
         match self.known(at) {
-            elsewhere @ Standing::Elsewhere(_) => elsewhere,
-            known if !self.stale => known,
-            known => match self.sought.of_packet(at) {
-                Some((Sought { tuple, sort }, port)) => {
-                    standing(&self.table, self.table.find(&tuple), sort, &tuple, port)
-                }
+            known @ Standing::Elsewhere(_) => known,
+            known if self.stale => match self.sought.of_packet(at) {
+                Some(Sought { tuple, sort }) => standing(&self.table, self.table.find(&tuple), sort, port),
                 None => known,
             },
+            // A packet before it may have come in by the last port that its direction has room for.
+            Standing::Member(id, direction)
+            | Standing::Fragment(id, direction)
+            | Standing::Error(id, direction, _)
+                if !self.table.get(id).arrivals.admit(direction, port) =>
+            {
+                Standing::Apart
+            }
+            known => known,
         }
     }
 
     /// How a packet stands to connections if its own one is over.
     pub(crate) fn anew(&self, at: usize) -> Standing {
-        self.sought.of_packet(at).map_or(Standing::Apart, |(sought, _)| of_found(None, sought.sort))
+        self.sought.of_packet(at).map_or(Standing::Apart, |Sought { sort, .. }| of_found(None, sort))
     }
 
     /// The tuple that a packet is looked up by, if it is.
     pub(crate) fn tuple(&self, at: usize) -> Option<Tuple> {
-        self.sought.of_packet(at).map(|(sought, _)| sought.tuple)
+        self.sought.of_packet(at).map(|sought| sought.tuple)
     }
 }
 
 /// How a packet that came in by a port stands to what was found for its tuple. Where the host routes, the tuple does not say whether
 /// it came from the right side.
 #[inline]
-fn standing(
-    table: &Table,
-    found: Option<(ConnId, Direction)>,
-    sort: Sort,
-    tuple: &Tuple,
-    port: PortId,
-) -> Standing {
+fn standing(table: &Table, found: Option<(ConnId, Direction)>, sort: Sort, port: PortId) -> Standing {
     match found {
-        Some((id, direction)) if tuple.wire.is_routed() && !table.get(id).arrivals.admit(direction, port) => {
-            Standing::Apart
-        }
+        Some((id, direction)) if !table.get(id).arrivals.admit(direction, port) => Standing::Apart,
         found => of_found(found, sort),
     }
 }

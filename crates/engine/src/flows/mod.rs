@@ -67,6 +67,9 @@ const FRAGMENT_AGE_MS: u64 = 15_000;
 const HELD: u16 = 4096;
 const HELD_BYTES: usize = 4 << 20;
 
+/// The connection that ends when the one of a packet begins, and why.
+pub(crate) type Ends = Option<(ConnId, CloseReason)>;
+
 /// How a packet stands to connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Standing {
@@ -288,8 +291,24 @@ impl Flows {
     ) -> Result<(), Invalid> {
         let signal = self.signal(id, direction, packet, layout);
         let now = (self.keeper.now_ms, packet.len());
+        if self.table.touch_if_goes_on(id, direction, now, signal.as_ref()) {
+            self.table.get_mut(id).arrivals.note(direction, packet.port);
+            return Ok(());
+        }
+        self.touch_if_sound((id, direction), packet, layout, signal.as_ref())
+    }
+
+    #[inline(never)]
+    fn touch_if_sound(
+        &mut self,
+        (id, direction): (ConnId, Direction),
+        packet: &Packet<'_>,
+        layout: &Layout,
+        signal: Option<&Signal>,
+    ) -> Result<(), Invalid> {
+        let now = (self.keeper.now_ms, packet.len());
         let is_sound = || transport_is_sound(packet.bytes(), layout);
-        match self.table.touch_if_sound(id, direction, now, signal.as_ref(), is_sound) {
+        match self.table.touch_if_sound(id, direction, now, signal, is_sound) {
             Judged::Invalid(kind) => {
                 self.keeper.cells.count_invalid(kind);
                 Err(kind)
@@ -343,14 +362,28 @@ impl Flows {
         self.count();
     }
 
-    /// What packets of a connection get in one direction; `None` if nothing.
+    /// Ends a connection that is to end when another one begins, if its time is up anyway.
+    pub(crate) fn end_if_up(&mut self, ends: Ends) -> Ends {
+        let (id, reason) = ends?;
+        if self.table.expires_ms(id, self.keeper.now_ms) > 0 {
+            return ends;
+        }
+        self.end(id, reason);
+        None
+    }
+
+    /// Whether packets of a connection are changed for it.
     #[inline]
-    pub(crate) fn turn(&self, id: ConnId, direction: Direction) -> Option<Turn> {
+    pub(crate) fn turns(&self, id: ConnId) -> bool {
+        let connection = self.table.get(id);
+        connection.is_translated() || connection.extra != 0
+    }
+
+    /// What packets of a connection get in one direction.
+    #[inline]
+    pub(crate) fn turn(&self, id: ConnId, direction: Direction) -> Turn {
         let connection = self.table.get(id);
         let to = connection.translated(direction);
-        if to.is_none() && connection.extra == 0 {
-            return None;
-        }
         let mut turn = Turn::default();
         if let Some(to) = to {
             let from = connection.tuple(direction);
@@ -365,6 +398,6 @@ impl Flows {
             extra.add_to(&mut turn.translation, direction);
             turn.hairpin = extra.hairpin.map(|macs| macs[direction as usize]);
         }
-        Some(turn)
+        turn
     }
 }

@@ -19,14 +19,15 @@ const INLINE: usize = 4;
 const CHUNK: usize = 4096;
 
 /// What the packets of some connections get in one direction.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[repr(align(32))]
 pub(crate) struct Decision {
+    /// The first rules.
     inline: [u32; INLINE],
     len: u32,
     /// Rules behind those, which packets match that are not believed, or others of the connection in other states.
     candidates: u32,
-    /// Where more than [`INLINE`] rules lie.
+    /// Where all of them lie, if they are more than [`INLINE`].
     more: u32,
     /// The port that they come in by: rules may ask for it, and it is no part of a connection.
     pub(crate) port: PortId,
@@ -38,7 +39,6 @@ pub(crate) struct Decision {
 
 impl Decision {
     /// The rules, and the candidates behind them.
-    #[inline]
     fn parts<'s>(&'s self, more: &'s [Box<[u32]>]) -> (&'s [u32], &'s [u32]) {
         let all = match self.inline.get(..(self.len + self.candidates) as usize) {
             Some(rules) => rules,
@@ -121,21 +121,27 @@ impl Plans {
         (plan >= self.first && plan != 0).then_some(plan)
     }
 
-    /// The decision of a plan.
+    /// The decision of a plan, if it is of the policy in force.
     #[inline]
     pub(crate) fn decision(&self, plan: u32) -> Option<&Decision> {
         self.decisions.get(plan.wrapping_sub(self.first) as usize)
     }
 
-    /// The rules of a decision, by slot, in the order in which they are applied.
+    /// The rules of a plan, by slot, in the order in which they are applied; none if it is of no policy in force.
     #[inline]
-    pub(crate) fn rules<'s>(&'s self, decision: &'s Decision) -> &'s [u32] {
-        decision.parts(&self.more).0
+    pub(crate) fn rules(&self, plan: u32) -> &[u32] {
+        match self.decision(plan) {
+            Some(decision) => match decision.inline.get(..decision.len as usize) {
+                Some(rules) => rules,
+                None => decision.parts(&self.more).0,
+            },
+            None => &[],
+        }
     }
 
-    /// The rules that the packets match whatever `ct` asks, by slot, where some ask.
-    pub(crate) fn candidates<'s>(&'s self, decision: &'s Decision) -> &'s [u32] {
-        decision.parts(&self.more).1
+    /// The rules that a plan's packets match whatever `ct` asks, by slot, where some ask.
+    pub(crate) fn candidates(&self, plan: u32) -> &[u32] {
+        self.decision(plan).map_or(&[], |decision| decision.parts(&self.more).1)
     }
 
     /// Lets a connection have a plan for packets that come in by a port: these rules, in the order in which they are applied, and
@@ -176,9 +182,9 @@ impl Plans {
                     edits,
                 };
                 let all = || rules.0.iter().chain(rules.1).copied();
-                match decision.inline.get_mut(..rules.0.len() + rules.1.len()) {
-                    Some(inline) => inline.iter_mut().zip(all()).for_each(|(to, from)| *to = from),
-                    None => self.more.push(all().collect()),
+                decision.inline.iter_mut().zip(all()).for_each(|(to, from)| *to = from);
+                if all().count() > INLINE {
+                    self.more.push(all().collect());
                 }
                 self.decisions.push(decision);
                 let Plans { first, decisions, more, numbers, .. } = self;
@@ -221,23 +227,25 @@ mod tests {
         ids.iter().for_each(|id| plans.begin(*id));
         assert_eq!(plans.of(ids[0], Forward), None);
         let long = [7, 6, 5, 4, 3];
+        let candidates = [9, 8, 7];
         plans.set((ids[0], Forward), PortId(0), (&[3, 4], &[]), false, true);
         plans.set((ids[1], Forward), PortId(0), (&[3, 4], &[]), false, true);
+        plans.set((ids[0], Reply), PortId(1), (&[3, 4], &candidates), false, true);
         plans.set((ids[1], Reply), PortId(1), (&long, &[]), true, false);
         assert_eq!(plans.of(ids[0], Forward), plans.of(ids[1], Forward));
         let rules = |plan: Option<u32>| {
-            let decision = plans.decision(plan.expect("it has a plan")).expect("of this policy");
-            (plans.rules(decision).to_vec(), decision.drops, decision.edits)
+            let plan = plan.expect("it has a plan");
+            let decision = plans.decision(plan).expect("of this policy");
+            (plans.rules(plan).to_vec(), plans.candidates(plan).to_vec(), decision.drops, decision.edits)
         };
-        assert_eq!(rules(plans.of(ids[0], Forward)), (vec![3, 4], false, true));
-        assert_eq!(rules(plans.of(ids[1], Reply)), (long.to_vec(), true, false));
-        assert_eq!(plans.of(ids[0], Reply), None);
+        assert_eq!(rules(plans.of(ids[0], Forward)), (vec![3, 4], vec![], false, true));
+        assert_eq!(rules(plans.of(ids[0], Reply)), (vec![3, 4], candidates.to_vec(), false, true));
+        assert_eq!(rules(plans.of(ids[1], Reply)), (long.to_vec(), vec![], true, false));
         plans.renew(2);
         assert_eq!(plans.of(ids[0], Forward), None);
         plans.set((ids[0], Forward), PortId(0), (&[], &[]), false, false);
         assert_eq!(plans.of(ids[1], Forward), None);
-        let decision = plans.of(ids[0], Forward).and_then(|plan| plans.decision(plan)).expect("a plan");
-        assert!(plans.rules(decision).is_empty());
+        assert!(plans.rules(plans.of(ids[0], Forward).expect("a plan")).is_empty());
         // Another connection in the same place.
         plans.begin(ids[0]);
         assert_eq!(plans.of(ids[0], Forward), None);

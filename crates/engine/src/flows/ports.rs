@@ -7,7 +7,7 @@
 //! alone. Only this worker's connections are asked, so many for a packet; and after a search that found nothing, whoever lacks the
 //! same waits (`pauses`).
 
-use super::{Flows, begin};
+use super::{Ends, Flows, begin};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use mmb_conn::nat::{Mapping, Refused, Shortage, Translated};
@@ -36,7 +36,8 @@ pub(super) struct Made {
 }
 
 impl Flows {
-    /// The translation of a new connection; `first` is the stamp of the first of its rules.
+    /// The translation of a new connection; `first` is the stamp of the first of its rules. It may have the tuples of the one that `ends`
+    /// when it begins.
     ///
     /// # Errors
     /// Why there is none, though room was made where it can be.
@@ -46,10 +47,11 @@ impl Flows {
         packet: &Packet<'_>,
         (first, mapping): (u32, &Mapping),
         arrived: &Tuple,
+        ends: Ends,
     ) -> Result<Made, DropReason> {
         let mut rounds = 0..ROUNDS;
         loop {
-            match self.try_translate(snapshot, packet, (first, mapping), arrived) {
+            match self.try_translate(snapshot, packet, (first, mapping), arrived, ends) {
                 Ok(made) => return Ok(made),
                 Err(why) if rounds.next().is_none() || !self.free_port(mapping, arrived, why) => {
                     return Err(begin::refused(why));
@@ -65,11 +67,13 @@ impl Flows {
         packet: &Packet<'_>,
         (first, mapping): (u32, &Mapping),
         arrived: &Tuple,
+        ends: Ends,
     ) -> Result<Made, Refused> {
         let Flows { table, keeper, .. } = self;
         let owners = &keeper.common.owners;
         let elsewhere = |tuple: &Tuple| owners.owning() > 1 && owners.is_taken(tuple, keeper.worker);
-        let taken = |tuple: &Tuple| table.find(tuple).is_some() || elsewhere(tuple);
+        let stays = |(id, _): (ConnId, Direction)| ends.is_none_or(|(ending, _)| ending != id);
+        let taken = |tuple: &Tuple| table.find(tuple).is_some_and(stays) || elsewhere(tuple);
         let (mut hairpin, mut turns_back) = (None, false);
         let mut nat = keeper.common.nat();
         let mut translated = nat.translate(first, mapping, arrived, &taken)?;

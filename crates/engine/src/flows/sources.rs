@@ -103,6 +103,11 @@ pub(super) fn counted(connection: &Connection) -> Option<Tuple> {
     (connection.rules & COUNTED != 0).then(|| connection.tuple(Direction::Forward))
 }
 
+/// Whether a connection counts for the source of a tuple.
+pub(super) fn counts_for(connection: &Connection, tuple: &Tuple) -> bool {
+    counted(connection).is_some_and(|counted| Source::of(&counted) == Source::of(tuple))
+}
+
 /// The number of a connection's set of rules.
 #[inline]
 pub(super) fn rule_set(connection: &Connection) -> u32 {

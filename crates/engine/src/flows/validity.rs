@@ -1,10 +1,10 @@
 //! Which packets connections believe, and which may begin one.
 
-use super::{Flows, Standing, relate, sources};
+use super::{Ends, Flows, Standing, relate, sources};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use mmb_conn::nat::Translated;
-use mmb_conn::{ConnId, Direction, Invalid, Judged, State, Tuple};
+use mmb_conn::{CloseReason, ConnId, Direction, Invalid, Judged, State, Tuple};
 use mmb_packet::checksum::transport_is_sound;
 use mmb_packet::{Layout, Packet};
 use mmb_policy::CtState;
@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judgement {
     pub(crate) standing: Standing,
-    /// The packet begins anew, and this connection is over.
-    pub(crate) ends: Option<ConnId>,
+    /// This connection is over if the packet begins a new one.
+    pub(crate) ends: Ends,
     /// Its connection does not believe it. `None` says nothing of ordinary packets, unless they are judged early.
     pub(crate) invalid: Option<Invalid>,
 }
@@ -30,7 +30,7 @@ impl Flows {
         layout: &Layout,
         early: bool,
     ) -> Judgement {
-        let standing = self.standing(at);
+        let standing = self.standing(at, packet.port);
         let judgement = |standing| Judgement { standing, ends: None, invalid: None };
         let Standing::Member(id, direction) = standing else {
             return judgement(self.beginning(at, standing, packet, layout));
@@ -44,7 +44,7 @@ impl Flows {
             // It gets the rules that it matches itself.
             Judged::Reopens => {
                 let standing = self.beginning(at, self.anew(at), packet, layout);
-                Judgement { ends: Some(id), ..judgement(standing) }
+                Judgement { ends: Some((id, CloseReason::Finished)), ..judgement(standing) }
             }
         }
     }

@@ -50,8 +50,8 @@ impl Pipeline {
         } else {
             let standing = self.flows.known(at);
             match self.flows.planned(at) {
-                Some(decision) => self.due.extend_from_slice(self.flows.plans.rules(decision)),
-                None => self.gather(snapshot, at, standing, self.flows.known_ct_state(at)),
+                plan if plan != 0 => self.due.extend_from_slice(self.flows.plans.rules(plan)),
+                _ => self.gather(snapshot, at, standing, self.flows.known_ct_state(at)),
             }
             account.connection = self.membership(at, standing);
         }

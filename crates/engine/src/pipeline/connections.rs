@@ -5,7 +5,7 @@ use super::work::{Edits, Rewrite, Turned, Work};
 use super::{FEW_RULES, Pipeline};
 use crate::counters::Count;
 use crate::drop::DropReason;
-use crate::flows::{Decision, Judgement, QuotedAt, Standing, is_link_scope};
+use crate::flows::{Decision, Ends, Judgement, QuotedAt, Standing, is_link_scope};
 use crate::snapshot::Snapshot;
 use crate::worker::Verdict;
 use arrayvec::ArrayVec;
@@ -49,13 +49,50 @@ impl Pipeline {
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
     ) -> Result<(), Verdict> {
-        if self.flows.is_refused(at, packet, &self.work.layouts[at]) {
+        let judgement = self.judge(snapshot, at, packet)?;
+        let Judgement { standing, ends, invalid } = self.see_judged(snapshot, at, judgement, packet);
+        let is_unsolicited = matches!(standing, Standing::Apart) && self.is_mapped(snapshot, at, packet);
+        if self.due.is_empty() && ends.is_none() && !is_unsolicited && matches!(standing, Standing::Apart) {
+            return Ok(());
+        }
+        let plans = self.member_to_plan(snapshot, at, (standing, invalid));
+        let drops = self.hear(snapshot, packet).drops();
+        if drops {
+            plans.into_iter().for_each(|member| self.plan(snapshot, at, member, packet, drops));
+            if let Some(kind) = invalid {
+                self.flows.count_invalid(kind);
+            }
+            if let Some((id, CloseReason::Evicted)) = ends {
+                self.flows.end(id, CloseReason::Evicted);
+            }
+            return Err(self.refuse(at, packet, DropReason::Rule));
+        }
+        if matches!(verdicts[at], Verdict::Drop(_)) {
+            return Ok(());
+        }
+        if is_unsolicited {
+            return Err(self.refuse(at, packet, DropReason::NatUnsolicited));
+        }
+        let ends = self.flows.end_if_up(ends);
+        let turned = self.turn(snapshot, at, (standing, ends), packet, verdicts);
+        let is_believed = turned.map_err(|reason| self.refuse(at, packet, reason))?;
+        plans
+            .filter(|_| is_believed)
+            .into_iter()
+            .for_each(|member| self.plan(snapshot, at, member, packet, drops));
+        self.rewrite_due(snapshot, at);
+        Ok(())
+    }
+
+    /// How a packet stands to connections. An error is its verdict, if that is clear whatever the rules say.
+    fn judge(&mut self, snapshot: &Snapshot, at: usize, packet: &Packet<'_>) -> Result<Judgement, Verdict> {
+        let early = self.is_judged_early(snapshot);
+        let layout = &self.work.layouts[at];
+        if self.flows.is_refused(at, packet, layout) {
             return Err(Verdict::Drop(DropReason::FragmentRefused));
         }
-        let early = self.is_judged_early(snapshot);
-        let Judgement { mut standing, mut ends, invalid } =
-            self.flows.judge(at, packet, &self.work.layouts[at], early);
-        match standing {
+        let judgement = self.flows.judge(at, packet, layout, early);
+        match judgement.standing {
             Standing::Refused(reason) => return Err(Verdict::Drop(reason)),
             Standing::Held(place) => return Err(Verdict::Held(place)),
             Standing::Elsewhere(worker) => {
@@ -63,7 +100,7 @@ impl Pipeline {
                 return Err(Verdict::Hand(worker as u16));
             }
             Standing::Error(id, direction, quoted)
-                if !self.flows.is_related(at, (id, direction), quoted, packet, &self.work.layouts[at]) =>
+                if !self.flows.is_related(at, (id, direction), quoted, packet, layout) =>
             {
                 return Err(Verdict::Drop(DropReason::IcmpUnrelated));
             }
@@ -74,72 +111,74 @@ impl Pipeline {
             | Standing::Fragment(..)
             | Standing::Error(..) => {}
         }
-        if let Some(kind) = invalid
-            && self.flows.drops_invalid()
-        {
-            self.flows.count_invalid(kind);
-            self.flows.refuse(at, packet, &self.work.layouts[at]);
-            return Err(Verdict::Drop(DropReason::ConnInvalid));
+        match judgement.invalid {
+            Some(kind) if self.flows.drops_invalid() => {
+                self.flows.count_invalid(kind);
+                Err(self.refuse(at, packet, DropReason::ConnInvalid))
+            }
+            _ => Ok(judgement),
         }
-        let mut repeated = None;
-        if let Standing::Member(id, Direction::Forward) = standing
-            && invalid.is_none()
+    }
+
+    /// Finds out which rules a packet gets that was judged, and with these, how it stands to connections at last.
+    fn see_judged(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        mut judgement: Judgement,
+        packet: &Packet<'_>,
+    ) -> Judgement {
+        if let Judgement { standing: Standing::Member(id, Direction::Forward), invalid: None, .. } = judgement
             && self.flows.is_repeated_syn(id, packet, &self.work.layouts[at])
             && self.begins_otherwise(snapshot, at, id)
         {
             // Its connection was made under rules that are not in force any more, and nobody answered.
-            (standing, ends, repeated) = (Standing::New, Some(id), Some(id));
+            (judgement.standing, judgement.ends) = (Standing::New, Some((id, CloseReason::Evicted)));
         }
-        self.see(snapshot, at, (standing, invalid), packet);
-        if matches!(standing, Standing::New)
+        self.see(snapshot, at, (judgement.standing, judgement.invalid), packet);
+        if matches!(judgement.standing, Standing::New)
             && self.due.iter().any(|&slot| snapshot.actions.at(slot as usize).is_stateful())
             && !transport_is_sound(packet.bytes(), &self.work.layouts[at])
         {
-            standing = self.flows.disbelieve(at, Invalid::BadChecksum);
-            self.see(snapshot, at, (standing, invalid), packet);
+            judgement.standing = self.flows.disbelieve(at, Invalid::BadChecksum);
+            self.see(snapshot, at, (judgement.standing, judgement.invalid), packet);
         }
-        let is_unsolicited = matches!(standing, Standing::Apart) && self.is_mapped(snapshot, at, packet);
-        if self.due.is_empty() && ends.is_none() && !is_unsolicited && matches!(standing, Standing::Apart) {
-            return Ok(());
-        }
-        let drops = self.hear(snapshot, packet).drops();
-        if let Standing::Member(id, direction) = standing
-            && snapshot.is_constant()
+        judgement
+    }
+
+    /// The verdict of a packet that does not pass.
+    fn refuse(&mut self, at: usize, packet: &Packet<'_>, reason: DropReason) -> Verdict {
+        self.flows.refuse(at, packet, &self.work.layouts[at]);
+        Verdict::Drop(reason)
+    }
+
+    /// The connection and direction of a packet if others that go its way are decided on likewise.
+    fn member_to_plan(
+        &self,
+        snapshot: &Snapshot,
+        at: usize,
+        (standing, invalid): (Standing, Option<Invalid>),
+    ) -> Option<(ConnId, Direction)> {
+        let Standing::Member(id, direction) = standing else { return None };
+        let is_alike = snapshot.is_constant()
             && self.flows.is_steady(at)
             && invalid.is_none()
-            && (snapshot.ct_rules == 0 || self.flows.is_lasting(id))
-        {
-            let candidates = if snapshot.ct_rules > 0 { self.scratch.handles(at) } else { &[] };
-            let edits = self.due.iter().any(|&slot| snapshot.actions.at(slot as usize).edit_number() > 0);
-            self.flows.plans.set((id, direction), packet.port, (&self.due, candidates), drops, edits);
-        }
-        if drops {
-            if let Some(kind) = invalid {
-                self.flows.count_invalid(kind);
-            }
-            if let Some(id) = repeated {
-                self.flows.end(id, CloseReason::Evicted);
-            }
-            self.flows.refuse(at, packet, &self.work.layouts[at]);
-            return Err(Verdict::Drop(DropReason::Rule));
-        }
-        if matches!(verdicts[at], Verdict::Drop(_)) {
-            return Ok(());
-        }
-        if is_unsolicited {
-            self.flows.refuse(at, packet, &self.work.layouts[at]);
-            return Err(Verdict::Drop(DropReason::NatUnsolicited));
-        }
-        if let Some(id) = ends {
-            let reason = if repeated.is_some() { CloseReason::Evicted } else { CloseReason::Finished };
-            self.flows.end(id, reason);
-        }
-        if let Err(reason) = self.turn(snapshot, at, standing, packet, verdicts) {
-            self.flows.refuse(at, packet, &self.work.layouts[at]);
-            return Err(Verdict::Drop(reason));
-        }
-        self.rewrite_due(snapshot, at);
-        Ok(())
+            && (snapshot.ct_rules == 0 || self.flows.is_lasting(id));
+        is_alike.then_some((id, direction))
+    }
+
+    /// Remembers what was decided for a packet, for those that go its way.
+    fn plan(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        member: (ConnId, Direction),
+        packet: &Packet<'_>,
+        drops: bool,
+    ) {
+        let candidates = if snapshot.ct_rules > 0 { self.scratch.handles(at) } else { &[] };
+        let edits = self.due.iter().any(|&slot| snapshot.actions.at(slot as usize).edit_number() > 0);
+        self.flows.plans.set(member, packet.port, (&self.due, candidates), drops, edits);
     }
 
     /// Whether it matters before the rules that a connection does not believe a packet.
@@ -212,19 +251,18 @@ impl Pipeline {
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
     ) -> bool {
-        let Some(decision) = self.flows.planned(at).cloned() else { return false };
-        let early = self.is_judged_early(snapshot);
+        let plan = self.flows.planned(at);
+        let Some(&Decision { drops, edits, .. }) = self.flows.plans.decision(plan) else { return false };
         let Standing::Member(id, direction) = self.flows.known(at) else { return false };
-        if !self.flows.is_plan_current(at, (id, direction)) {
+        if !self.flows.is_plan_current(at, (id, direction), packet.port) {
             // Its connection ended behind a packet of this vector, and nobody classified this one: it is a straggler.
             verdicts[at] = Verdict::Drop(DropReason::ConnInvalid);
             return true;
         }
-        let (drops, edits) = (decision.drops, decision.edits);
         let layout = &self.work.layouts[at];
         let believed = match drops {
             false => self.flows.touch(id, direction, packet, layout),
-            true if early => self.flows.believe((id, direction), packet, layout),
+            true if self.is_judged_early(snapshot) => self.flows.believe((id, direction), packet, layout),
             true => Ok(()),
         };
         if believed.is_err() {
@@ -233,7 +271,7 @@ impl Pipeline {
                 return true;
             }
             if snapshot.ct_rules > 0 {
-                self.decide_invalid(snapshot, at, (id, direction), packet, &decision, verdicts);
+                self.decide_invalid(snapshot, at, (id, direction), packet, verdicts);
                 return true;
             }
             self.flows.pass_invalid((id, direction), packet);
@@ -241,7 +279,7 @@ impl Pipeline {
         let cells = &snapshot.cells[self.worker];
         let count = Count { packets: 1, bytes: packet.len() as u64 };
         let start = self.work.listed.len();
-        for &slot in self.flows.plans.rules(&decision) {
+        for &slot in self.flows.plans.rules(plan) {
             cells.slot(slot).add(count);
             if edits && !drops {
                 self.work.listed.push(snapshot.actions.at(slot as usize).edit_number());
@@ -251,7 +289,9 @@ impl Pipeline {
             verdicts[at] = Verdict::Drop(DropReason::Rule);
             return true;
         }
-        self.follow(at, (id, direction), None, packet, verdicts);
+        if self.flows.turns(id) {
+            self.follow(at, (id, direction), None, packet, verdicts);
+        }
         self.rewrite_listed(at, start);
         true
     }
@@ -264,20 +304,21 @@ impl Pipeline {
         at: usize,
         (id, direction): (ConnId, Direction),
         packet: &Packet<'_>,
-        decision: &Decision,
         verdicts: &mut [Verdict],
     ) {
         let action = |slot: u32| snapshot.actions.at(slot as usize);
         let gets = |slot: &u32| !action(*slot).is_stateful() && action(*slot).wants(CtState::Invalid);
         self.due.clear();
-        self.due.extend(self.flows.plans.candidates(decision).iter().copied().filter(gets));
+        self.due.extend(self.flows.plans.candidates(self.flows.planned(at)).iter().copied().filter(gets));
         self.due.extend_from_slice(self.flows.rules(snapshot, id));
         if self.hear(snapshot, packet).drops() {
             verdicts[at] = Verdict::Drop(DropReason::Rule);
             return;
         }
         self.flows.pass_invalid((id, direction), packet);
-        self.follow(at, (id, direction), None, packet, verdicts);
+        if self.flows.turns(id) {
+            self.follow(at, (id, direction), None, packet, verdicts);
+        }
         self.rewrite_due(snapshot, at);
     }
 
@@ -312,29 +353,28 @@ impl Pipeline {
     }
 
     /// Keeps a packet's connection going, and notes what it does to the packet; a packet that matched stateful rules and has no
-    /// connection makes one.
+    /// connection makes one. Returns whether it is a packet of a connection that believes it.
     fn turn(
         &mut self,
         snapshot: &Snapshot,
         at: usize,
-        standing: Standing,
+        (standing, ends): (Standing, Ends),
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
-    ) -> Result<(), DropReason> {
-        if let Standing::Invalid(kind) = standing {
-            return self.refuse_beginning(snapshot, at, kind);
-        }
-        let Pipeline { flows, work: Work { layouts, .. }, due, .. } = self;
-        let layout = &layouts[at];
-        let mut quoted = None;
+    ) -> Result<bool, DropReason> {
+        let Pipeline { flows, work: Work { layouts, .. }, .. } = self;
+        let (mut quoted, mut is_believed) = (None, false);
         let member = match standing {
-            Standing::Apart
-            | Standing::Invalid(_)
-            | Standing::Elsewhere(_)
-            | Standing::Refused(_)
-            | Standing::Held(_) => return Ok(()),
+            Standing::Invalid(kind) => {
+                self.refuse_beginning(snapshot, at, kind)?;
+                return Ok(false);
+            }
+            Standing::Apart | Standing::Elsewhere(_) | Standing::Refused(_) | Standing::Held(_) => {
+                return Ok(false);
+            }
             Standing::Member(id, direction) => {
-                if flows.touch(id, direction, packet, layout).is_err() {
+                is_believed = flows.touch(id, direction, packet, &layouts[at]).is_ok();
+                if !is_believed {
                     // What is invalid and does not pass was dropped before.
                     flows.pass_invalid((id, direction), packet);
                 }
@@ -348,22 +388,39 @@ impl Pipeline {
                 quoted = Some(place);
                 (id, direction)
             }
-            Standing::New => {
-                let Some(arrived) = flows.tuple(at) else { return Ok(()) };
-                let stateful = |slot: &u32| snapshot.actions.at(*slot as usize).is_stateful();
-                let slots: ArrayVec<u32, MOST_RULES> =
-                    due.iter().copied().filter(stateful).take(MOST_RULES).collect();
-                if !slots.is_empty() {
-                    flows.open(snapshot, arrived, &slots, packet, layout)?
-                } else if let Some(admitted) = flows.admit(snapshot, arrived, packet, layout)? {
-                    admitted
-                } else {
-                    return Ok(());
-                }
-            }
+            Standing::New => match self.begin(snapshot, at, ends, packet)? {
+                Some(member) => member,
+                None => return Ok(false),
+            },
         };
-        self.follow(at, member, quoted, packet, verdicts);
-        Ok(())
+        if self.flows.turns(member.0) {
+            self.follow(at, member, quoted, packet, verdicts);
+        }
+        Ok(is_believed)
+    }
+
+    /// Makes a connection of a packet that has none, if rules or an outside end of ours ask for one.
+    fn begin(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        ends: Ends,
+        packet: &Packet<'_>,
+    ) -> Result<Option<(ConnId, Direction)>, DropReason> {
+        let Pipeline { flows, work: Work { layouts, .. }, due, .. } = self;
+        let Some(arrived) = flows.tuple(at) else { return Ok(None) };
+        let stateful = |slot: &u32| snapshot.actions.at(*slot as usize).is_stateful();
+        let slots: ArrayVec<u32, MOST_RULES> =
+            due.iter().copied().filter(stateful).take(MOST_RULES).collect();
+        if !slots.is_empty() {
+            return flows.open(snapshot, (arrived, ends), &slots, packet, &layouts[at]).map(Some);
+        }
+        let admitted = flows.admit(snapshot, (arrived, ends), packet, &layouts[at])?;
+        if let (None, Some((id, CloseReason::Evicted))) = (admitted, ends) {
+            // The rules that made it are gone, and nobody answered.
+            flows.end(id, CloseReason::Evicted);
+        }
+        Ok(admitted)
     }
 
     /// What becomes of a packet that can make no connection. One that a rule would map does not leave with an address that it should
@@ -382,8 +439,7 @@ impl Pipeline {
         self.flows.refuse_beginning(kind, maps, strict)
     }
 
-    /// Notes what a connection does to a packet of one direction.
-    #[inline]
+    /// Notes what a connection that [changes](crate::flows::Flows::turns) its packets does to one of a direction.
     fn follow(
         &mut self,
         at: usize,
@@ -392,7 +448,7 @@ impl Pipeline {
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
     ) {
-        let Some(turn) = self.flows.turn(id, direction) else { return };
+        let turn = self.flows.turn(id, direction);
         if turn.hairpin.is_some() {
             verdicts[at] = Verdict::Send(packet.port);
         }
