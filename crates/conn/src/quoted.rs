@@ -6,7 +6,7 @@
 
 use crate::{Tuple, proto};
 use mmb_packet::flow::flow_ports;
-use mmb_packet::parse::{IP4_HEADER, IP6_HEADER, Limits};
+use mmb_packet::parse::{IP4_HEADER, IP6_HEADER, Limits, extension_len};
 
 /// What a quotation says of its packet. Offsets are in bytes from the first byte of the quoted IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,24 +75,17 @@ fn chain_end(bytes: &[u8], first: u8) -> Option<(u8, usize)> {
     const MOBILITY: u8 = 135;
     const HIP: u8 = 139;
     const SHIM6: u8 = 140;
+    let is_later = |head: &[u8; 8]| u16::from_be_bytes([head[2], head[3]]) >> 3 != 0;
     let (mut next, mut at) = (first, IP6_HEADER);
     for _ in 0..=Limits::default().ip6_headers {
-        let units = |head: &[u8; 8]| usize::from(head[1]);
         let head: Option<&[u8; 8]> = bytes.get(at..).and_then(<[u8]>::first_chunk);
-        let length = match next {
-            FRAGMENT => {
-                let head = head?;
-                if u16::from_be_bytes([head[2], head[3]]) >> 3 != 0 {
-                    return None;
-                }
-                8
-            }
-            AH => (units(head?) + 2) * 4,
-            HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS | MOBILITY | HIP | SHIM6 => (units(head?) + 1) * 8,
+        match next {
+            FRAGMENT if is_later(head?) => return None,
+            FRAGMENT | AH | HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS | MOBILITY | HIP | SHIM6 => {}
             _ => return Some((next, at)),
-        };
+        }
+        at += extension_len(next, head?[1]);
         next = head?[0];
-        at += length;
     }
     None
 }

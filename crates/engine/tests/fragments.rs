@@ -6,8 +6,8 @@ use host::{pass_among, policy, ports, released};
 use mmb_engine::{DropReason, Engine, NoCycles, Verdict, Worker};
 use mmb_packet::PortId;
 use mmb_random::SeedTree;
-use mmb_testkit::{Ip4, Udp, Upper};
-use std::net::Ipv4Addr;
+use mmb_testkit::{Extension, FragmentHeader, Ip4, Ip6, Udp, Upper};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 80);
@@ -269,5 +269,39 @@ fn pieces_of_a_datagram_that_a_rule_drops_do_not_leave_untranslated() {
         assert!(
             site.pass(&datagram(Ipv4Addr::new(10, 0, 0, 16), 2)).iter().all(|(verdict, _)| *verdict == SENT)
         );
+    }
+}
+
+/// A piece of a UDP datagram over IPv6, from the 8-byte unit `offset` on, behind an authentication header or not.
+fn piece6(authenticated: bool, offset: u16, more: bool, bytes: &[u8]) -> Vec<u8> {
+    let source = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+    let mut ip = Ip6 { source, ..Ip6::new(Upper::Raw(17, bytes.to_vec())) };
+    if authenticated {
+        ip = ip.extension(Extension::Authentication(3));
+    }
+    ip.extension(Extension::Fragment(FragmentHeader { offset, more })).frame().bytes()
+}
+
+#[test]
+fn pieces_behind_an_authentication_header_are_followed_like_others() {
+    for authenticated in [false, true] {
+        let mut site = Site::new("add-stateful in a accept", 1);
+        let first = piece6(authenticated, 0, true, &[0x13, 0x88, 0, 53, 0, 40, 1, 2, 3, 3, 3, 3, 3, 3, 3, 3]);
+        let overlap = |byte| piece6(authenticated, 1, true, &[byte; 16]);
+        let last = piece6(authenticated, 4, false, &[5; 8]);
+        let dropped = Verdict::Drop(DropReason::FragmentOverlap);
+        let became = site.verdicts(&[first, overlap(6), overlap(7), last]);
+        assert_eq!(became, [SENT, dropped, dropped, dropped], "{authenticated}");
+    }
+}
+
+#[test]
+fn a_stray_piece_behind_an_authentication_header_waits_in_vain() {
+    for authenticated in [false, true] {
+        let mut site = Site::new("add-stateful in a accept", 1);
+        let became = site.verdicts(&[piece6(authenticated, 4, false, &[5; 8])]);
+        assert!(matches!(became[..], [Verdict::Held(_)]), "{authenticated}: {became:?}");
+        site.wait(20_000);
+        assert_eq!(site.drops(), [(DropReason::FragmentEarly, 1)], "{authenticated}");
     }
 }

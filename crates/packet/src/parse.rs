@@ -11,6 +11,8 @@ mod link;
 pub mod plain;
 mod transport;
 
+pub use ip6::extension_len;
+
 use crate::checksum::TCP;
 use crate::key::flags;
 use crate::view::Packet;

@@ -9,6 +9,9 @@ use mmb_conn::Tuple;
 use mmb_conn::fragment::{FragmentDrop, FragmentKey, FragmentVerdict, Later, Losses, Released};
 use mmb_packet::{Layout, Malformed, Packet};
 
+/// How a fragment stands whose datagram cannot be told.
+const UNKNOWN: Standing = Standing::Refused(DropReason::Malformed(Malformed::Ip6HeaderTruncated));
+
 impl Flows {
     /// Whether the fragments of a datagram come together here; else this one was sent on from there.
     ///
@@ -47,7 +50,7 @@ impl Flows {
         let bytes = packet.bytes();
         let key = relate::fragment_key(bytes, layout, Place::of(tuple));
         let (Some(key), Some((_, len, _))) = (key, relate::fragment_place(bytes, layout)) else {
-            return Ok(());
+            return Err(UNKNOWN);
         };
         self.is_home(&key, origin)?;
         match self.fragments.first(self.keeper.now_ms, key, tuple.ports, len) {
@@ -71,7 +74,7 @@ impl Flows {
         (snapshot, origin): (&Snapshot, Origin),
     ) -> Result<Option<Sought>, Standing> {
         let Some((offset, len, last)) = relate::fragment_place(packet.bytes(), layout) else {
-            return Ok(None);
+            return Err(UNKNOWN);
         };
         let is_home = self.is_home(&key, origin)?;
         match self.fragments.later(self.keeper.now_ms, key, offset, len, last) {

@@ -2,6 +2,7 @@
 
 use super::relate::{Place, Relation, Sort, Sought, plain, relation};
 use super::{Flows, Standing};
+use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use crate::worker::{Origin, VECTOR, Verdict};
 use mmb_classify::prefetch;
@@ -117,6 +118,7 @@ impl Flows {
     ) -> Result<Option<Sought>, Standing> {
         match relation(packet, layout, place) {
             Relation::None => Ok(None),
+            Relation::Malformed(why) => Err(Standing::Refused(DropReason::Malformed(why))),
             Relation::Sought(sought) => {
                 // An error in pieces is about nothing (`errors`): it has no ports to lend.
                 if layout.is_fragment() && !matches!(sought.sort, Sort::Error(_)) {

@@ -7,7 +7,8 @@ use mmb_conn::sctp::chunk;
 use mmb_conn::{Chunks, Segment, Side, Signal, Tuple, Vlans, Wire, proto};
 use mmb_packet::checksum::{ICMP, ICMP6, TCP, UDP};
 use mmb_packet::flow::flow_ports;
-use mmb_packet::{Class, Layout, Packet, options};
+use mmb_packet::parse::extension_len;
+use mmb_packet::{Class, Layout, Malformed, Packet, options};
 use mmb_policy::CtState;
 
 /// What a packet is looked up by.
@@ -69,6 +70,8 @@ pub(crate) enum Relation {
     Sought(Sought),
     /// It is a later fragment, which has no ports of its own.
     Fragment(FragmentKey),
+    /// It must not pass, since nobody can say of which one it is.
+    Malformed(Malformed),
 }
 
 /// ICMP types: errors, queries that ask, and what answers them (RFC 792, RFC 950).
@@ -108,7 +111,8 @@ pub(crate) fn relation(packet: &Packet<'_>, layout: &Layout, place: Place) -> Re
     let bytes = packet.bytes();
     let Some(tuple) = addresses(bytes, layout, place) else { return Relation::None };
     if layout.is_later_fragment() {
-        return fragment_key(bytes, layout, place).map_or(Relation::None, Relation::Fragment);
+        let unknown = Relation::Malformed(Malformed::Ip6HeaderTruncated);
+        return fragment_key(bytes, layout, place).map_or(unknown, Relation::Fragment);
     }
     let (tuple, sort) = match layout.l4_kind {
         TCP | UDP => match ports(bytes, layout) {
@@ -294,8 +298,8 @@ fn fragment_header(bytes: &[u8], layout: &Layout) -> Option<usize> {
         if next == FRAGMENT {
             return Some(at);
         }
-        let (following, length) = (*bytes.get(at)?, usize::from(*bytes.get(at + 1)?));
-        (next, at) = (following, at + 8 + 8 * length);
+        let (following, length) = (*bytes.get(at)?, *bytes.get(at + 1)?);
+        (next, at) = (following, at + extension_len(next, length));
     }
     None
 }

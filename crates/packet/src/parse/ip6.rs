@@ -77,12 +77,7 @@ impl Chain {
     fn step(&mut self, packet: &[u8]) -> Result<bool, Malformed> {
         let rest = packet.get(self.at..).unwrap_or_default();
         let head: &[u8; 8] = rest.first_chunk().ok_or(Malformed::Ip6HeaderTruncated)?;
-        let units = usize::from(head[1]);
-        let length = match self.proto {
-            FRAGMENT => 8,
-            AH => (units + 2) * 4,
-            _ => (units + 1) * 8,
-        };
+        let length = extension_len(self.proto, head[1]);
         if length > rest.len() {
             return Err(Malformed::Ip6HeaderTruncated);
         }
@@ -104,6 +99,18 @@ fn fragment_flags(word: u16) -> u8 {
         (0, 0) => 0,
         (0, _) => flags::FRAGMENT,
         _ => flags::FRAGMENT | flags::LATER_FRAGMENT,
+    }
+}
+
+/// The bytes of an IPv6 extension header of this number, given its length field: of an authentication header in units of 4 bytes (RFC 4302
+/// section 2.2), of a fragment header without meaning, else in units of 8 bytes behind the first ones (RFC 8200 section 4.3). Meaningless
+/// for ESP.
+#[inline]
+pub fn extension_len(number: u8, length: u8) -> usize {
+    match number {
+        FRAGMENT => 8,
+        AH => (usize::from(length) + 2) * 4,
+        _ => (usize::from(length) + 1) * 8,
     }
 }
 
