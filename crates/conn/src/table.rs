@@ -19,6 +19,7 @@ use crate::{
     CloseReason, ConnId, Connection, Direction, Invalid, Judged, LONGEST_S, Signal, Snapshot, State,
 };
 use crate::{Tracker, Tuple, Wire, flags, proto};
+use mmb_packet::checksum::Soundness;
 use mmb_policy::policy::{Pickup, Timeouts};
 use mmb_random::Seed;
 use std::hint::black_box;
@@ -272,7 +273,7 @@ impl Table {
         bytes: usize,
         signal: Option<&Signal>,
     ) -> Judged {
-        self.touch_if_sound(id, direction, (now_ms, bytes), signal, || true)
+        self.touch_if_sound(id, direction, (now_ms, bytes), signal, || Soundness::Right)
     }
 
     /// [`Table::touch`] of most packets: those of an established connection that goes on. Their checksums do not matter, since they change no
@@ -305,8 +306,8 @@ impl Table {
         goes_on
     }
 
-    /// [`Table::touch`] of a packet whose checksum may be wrong: `is_sound` is asked if the packet would change the connection's
-    /// state.
+    /// [`Table::touch`] of a packet whose checksum may be wrong: `soundness` is asked if the packet would change the connection's
+    /// state. Where nobody can tell, the packet counts and keeps the connection alive, and the state stays.
     ///
     /// # Panics
     /// As [`Table::touch`].
@@ -317,13 +318,13 @@ impl Table {
         direction: Direction,
         (now_ms, bytes): (u64, usize),
         signal: Option<&Signal>,
-        is_sound: impl FnOnce() -> bool,
+        soundness: impl FnOnce() -> Soundness,
     ) -> Judged {
         self.now_ms = self.now_ms.max(now_ms);
         let connection = self.slab.at_mut(id.0);
         let about =
             (connection.proto(), connection.state, connection.expires_ms(self.now_ms, &self.limits) == 0);
-        let judged = judge(&mut connection.tracker, about, direction, signal, is_sound);
+        let judged = judge(&mut connection.tracker, about, direction, signal, soundness);
         if let Judged::Reopens | Judged::Invalid(_) = judged {
             return judged;
         }
@@ -351,12 +352,12 @@ impl Table {
         direction: Direction,
         now_ms: u64,
         signal: Option<&Signal>,
-        is_sound: impl FnOnce() -> bool,
+        soundness: impl FnOnce() -> Soundness,
     ) -> Judged {
         let connection = self.slab.at(id.0);
         let is_up = connection.expires_ms(now_ms.max(self.now_ms), &self.limits) == 0;
         let about = (connection.proto(), connection.state, is_up);
-        judge(&mut connection.tracker(), about, direction, signal, is_sound)
+        judge(&mut connection.tracker(), about, direction, signal, soundness)
     }
 
     /// Whether a connection stays, however many others want its room, until it is idle for too long: both ends want it, and its
@@ -559,14 +560,15 @@ fn begin(signal: &Signal, pickup: Pickup) -> Result<(Tracker, State), Invalid> {
 
 /// What a packet says of a connection of this protocol and state, whose time may be up. The tracker follows it if it is believed. Its
 /// checksum counts only if it would change the state, or if its numbers would be taken for those of the connection, as a SYN's: its receiver
-/// drops it then.
+/// drops it then. Where nobody can tell, the state and the tags of an association stay; the numbers of TCP are followed as those of any
+/// data.
 #[inline]
 fn judge(
     tracker: &mut Tracker,
     (proto, state, is_up): (u8, State, bool),
     direction: Direction,
     signal: Option<&Signal>,
-    is_sound: impl FnOnce() -> bool,
+    soundness: impl FnOnce() -> Soundness,
 ) -> Judged {
     let before = *tracker;
     let judged = match signal {
@@ -584,8 +586,15 @@ fn judge(
         }
         Judged::Invalid(_) => false,
     };
-    let judged = if weighs && !is_sound() { Judged::Invalid(Invalid::BadChecksum) } else { judged };
-    if let Judged::Reopens | Judged::Invalid(_) = judged {
+    let soundness = if weighs { soundness() } else { Soundness::Right };
+    let judged = match (soundness, judged) {
+        (Soundness::Right, _) | (Soundness::Unknown, Judged::Reopens) => judged,
+        (Soundness::Wrong, _) => Judged::Invalid(Invalid::BadChecksum),
+        (Soundness::Unknown, _) => Judged::Stays,
+    };
+    let are_tags_unknown =
+        soundness == Soundness::Unknown && signal.is_none_or(|signal| signal.segment().is_none());
+    if matches!(judged, Judged::Reopens | Judged::Invalid(_)) || are_tags_unknown {
         *tracker = before;
     }
     judged

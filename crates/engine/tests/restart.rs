@@ -148,6 +148,19 @@ fn a_transfer_through_a_translation_goes_on_behind_a_restart() {
 }
 
 #[test]
+fn answers_that_were_not_believed_go_into_the_state_too() {
+    let mut before = Middlebox::new("add-stateful in a accept");
+    before.through(0, &udp((INSIDE, 4000), (SERVER, 53)));
+    let mut answer = udp((SERVER, 53), (INSIDE, 4000));
+    *answer.last_mut().expect("it has bytes") ^= 1;
+    before.through(1, &answer);
+    let (was, state) = (before.list().remove(0), before.save());
+    assert_eq!((was.state, was.packets), ("unreplied", [1, 1]));
+    let mut after = Middlebox::with_workers("add-stateful in a accept", 1);
+    assert_eq!(after.load(&state), Ok(1));
+}
+
+#[test]
 fn an_inside_end_keeps_its_outside_end_for_others_too_and_nobody_else_gets_it() {
     let mut before = Middlebox::new(NAT);
     let port = sport(&before.through(0, &udp((INSIDE, 4000), (SERVER, 53))));

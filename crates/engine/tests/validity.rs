@@ -215,6 +215,48 @@ fn checksums_that_cannot_be_checked_are_not_wrong() {
     assert!(mmb.invalid().is_empty());
 }
 
+/// The frames of a packet in two pieces, the first with so many bytes behind the IP header.
+fn pieces(forward: bool, upper: Upper, proto: u8, first: usize) -> [Vec<u8>; 2] {
+    let whole = ip4(forward, upper);
+    let (start, rest) = whole[34..].split_at(first);
+    let piece = |bytes: &[u8], frag_offset: usize| {
+        let (source, destination) = if forward { (INSIDE, SERVER) } else { (SERVER, INSIDE) };
+        let (frag_offset, more) = (frag_offset as u16, frag_offset == 0);
+        let head =
+            Ip4 { id: 7, frag_offset, flags: u8::from(more), ..Ip4::new(Upper::Raw(proto, bytes.to_vec())) };
+        Ip4 { source, destination, ..head }.frame().bytes()
+    };
+    [piece(start, 0), piece(rest, first / 8)]
+}
+
+/// Who writes half an answer, or one with a wrong checksum in pieces, would have its receiver drop it and the connection stay.
+#[test]
+fn an_answer_in_fragments_counts_and_changes_no_state() {
+    for (proto, request, answer) in [(17, udp(true), udp(false)), (1, echo(8), echo(0))] {
+        let mut mmb = Witnessed::new(REFLEXIVE);
+        mmb.states(A, &ip4(true, request.clone()));
+        mmb.0.now_ms += 1000;
+        for piece in pieces(false, answer.clone(), proto, 8) {
+            assert!(mmb.0.passes(B, &piece));
+        }
+        let now = mmb.0.list().remove(0);
+        assert_eq!((now.state, now.packets, now.idle_ms), ("unreplied", [1, 2], 0), "{proto}");
+        assert_eq!(mmb.states(A, &ip4(true, request)), ["new"]);
+        mmb.0.passes(B, &ip4(false, answer));
+        assert_eq!(mmb.0.state(), "replied", "{proto}");
+        assert!(mmb.0.invalid().is_empty());
+    }
+    // Picked up in mid-flow.
+    let mut mmb = Middlebox::new(REFLEXIVE);
+    mmb.passes(A, &segment(true, ACK, 100, 500));
+    for piece in pieces(false, tcp(false, ACK, 500, 100, 20), 6, 32) {
+        assert!(mmb.passes(B, &piece));
+    }
+    assert_eq!(mmb.state(), "unreplied");
+    mmb.passes(B, &segment(false, ACK, 520, 100));
+    assert_eq!(mmb.state(), "established");
+}
+
 #[test]
 fn packets_that_are_not_believed_are_dropped_if_it_is_set() {
     let beyond = ip4(true, tcp(true, ACK, 900_000, 501, 10));

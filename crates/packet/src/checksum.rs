@@ -227,24 +227,42 @@ fn pseudo_header_of(proto: u8, bytes: &[u8], layout: &Layout) -> Option<Sum> {
     }
 }
 
-/// Whether a packet's transport checksum is right, as far as its receiver can tell from this packet alone. What cannot be checked
-/// counts as right: fragments, what is still to be routed by its sender, UDP over IPv4 without a checksum (RFC 768), and protocols
-/// other than those of [`crate::flow`] whose header is not known here. A SYN, FIN or RST in either counts as wrong: no end sends one so, and nobody could tell.
-pub fn transport_is_sound(bytes: &[u8], layout: &Layout) -> bool {
+/// What a packet's transport checksum says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Soundness {
+    /// It is right, or the packet has none.
+    Right,
+    /// It is wrong.
+    Wrong,
+    /// This packet alone does not tell.
+    Unknown,
+}
+
+impl From<bool> for Soundness {
+    fn from(is_right: bool) -> Soundness {
+        if is_right { Soundness::Right } else { Soundness::Wrong }
+    }
+}
+
+/// Whether a packet's transport checksum is right. Of fragments and of what is still to be routed by its sender nobody can tell from the
+/// packet alone, but a SYN, FIN or RST of TCP counts as wrong there: no end sends one so. Right is what has no checksum: UDP over
+/// IPv4 with a zero in its place (RFC 768), and protocols other than those of [`crate::flow`], whose header is not known here.
+pub fn transport_soundness(bytes: &[u8], layout: &Layout) -> Soundness {
     const FLAGS: usize = 13;
     const FIN_SYN_RST: u8 = 0x07;
     if layout.is_fragment() || layout.routed {
         let flags = bytes.get(usize::from(layout.l4) + FLAGS);
-        return layout.l4_kind != TCP || flags.is_none_or(|flags| flags & FIN_SYN_RST == 0);
+        let is_wrong = layout.l4_kind == TCP && flags.is_some_and(|flags| flags & FIN_SYN_RST != 0);
+        return if is_wrong { Soundness::Wrong } else { Soundness::Unknown };
     }
     let Some(field) = field_offset(layout.l4_kind) else {
-        return other_is_sound(bytes, layout).unwrap_or(true);
+        return other_is_sound(bytes, layout).unwrap_or(true).into();
     };
     let field = bytes.get(usize::from(layout.l4) + field..).and_then(|bytes| bytes.first_chunk::<2>());
     if layout.l4_kind == UDP && layout.class == Class::Ip4 && field == Some(&[0; 2]) {
-        return true;
+        return Soundness::Right;
     }
-    transport_sum(bytes, layout).is_none_or(|sum| sum.fold() == 0xffff)
+    transport_sum(bytes, layout).is_none_or(|sum| sum.fold() == 0xffff).into()
 }
 
 /// Whether the checksum of SCTP, UDP-Lite or DCCP is right; `None` for other protocols, and if the header is too short for it.

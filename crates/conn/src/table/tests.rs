@@ -147,10 +147,10 @@ fn a_wrong_checksum_changes_no_state_and_is_not_asked_for_where_nothing_changes(
     let id = table.add(0, 1, proto::TCP).unwrap();
     table.establish(0, id);
     let mut asked = 0;
-    let mut comes = |table: &mut Table, direction, segment: Signal, is_sound: bool| {
+    let mut comes = |table: &mut Table, direction, segment: Signal, is_right: bool| {
         table.touch_if_sound(id, direction, (1, 60), Some(&segment), || {
             asked += 1;
-            is_sound
+            is_right.into()
         })
     };
     assert_eq!(comes(&mut table, Direction::Forward, segment(ACK, 101, 501), false), Judged::Stays);
@@ -163,8 +163,28 @@ fn a_wrong_checksum_changes_no_state_and_is_not_asked_for_where_nothing_changes(
     assert_eq!(asked, 3);
 
     let udp = table.add(1, 2, proto::UDP).unwrap();
-    let answered = table.touch_if_sound(udp, Direction::Reply, (1, 60), None, || false);
+    let answered = table.touch_if_sound(udp, Direction::Reply, (1, 60), None, || Soundness::Wrong);
     assert_eq!((answered, table.get(udp).state), (bad, State::Unreplied));
+    let answered = table.touch_if_sound(udp, Direction::Reply, (2, 60), None, || Soundness::Unknown);
+    assert_eq!((answered, table.get(udp).state), (Judged::Stays, State::Unreplied));
+    assert_eq!((table.get(udp).packets, table.get(udp).idle_ms(2)), ([0, 1], 0));
+}
+
+#[test]
+fn tags_of_an_association_are_not_taken_from_what_nobody_can_check() {
+    let mut table = Table::new(Seed::repeatable(1));
+    let forward = client(1, proto::SCTP);
+    let chunks = |tag: u8| {
+        let packet = [0, 1, 0, 2, 0, 0, 0, tag, 0, 0, 0, 0, 0, 3, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        Signal::Sctp(crate::Chunks::read(&packet).expect("it is whole"))
+    };
+    let id = table.insert(0, forward, answer(&forward), Some(&chunks(7)), &mut nobody).expect("it begins");
+    let mut comes = |tag, soundness| {
+        table.touch_if_sound(id, Direction::Reply, (1, 60), Some(&chunks(tag)), || soundness)
+    };
+    assert_eq!(comes(8, Soundness::Unknown), Judged::Stays);
+    assert_eq!(comes(9, Soundness::Right), Judged::Moves(State::Established));
+    assert_eq!(comes(8, Soundness::Right), Judged::Invalid(Invalid::BadTag));
 }
 
 #[test]

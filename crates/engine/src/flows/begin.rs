@@ -7,7 +7,7 @@ use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use mmb_conn::nat::{self, Mapping, Nat, Translated};
 use mmb_conn::{Arrivals, ConnId, Connection, DESTINATION, Direction, Invalid, Signal, Tuple};
-use mmb_packet::checksum::transport_is_sound;
+use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, LinkType, Packet};
 use std::sync::atomic::Ordering;
 
@@ -107,7 +107,7 @@ impl Flows {
         if sent == arrived {
             return Ok(None);
         }
-        if !transport_is_sound(packet.bytes(), layout) {
+        if transport_soundness(packet.bytes(), layout) == Soundness::Wrong {
             self.keeper.common.release(binding);
             self.keeper.cells.count_invalid(Invalid::BadChecksum);
             return Err(DropReason::ConnInvalid);

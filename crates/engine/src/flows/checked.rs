@@ -80,9 +80,9 @@ fn may_be_in(state: State, is_tracked: bool) -> bool {
     }
 }
 
-/// Of what is not TCP, the first reply is what makes it replied.
+/// Of what is not TCP, a reply is what makes it replied; not each one does, since its checksum may be wrong or unknown.
 fn has_unlikely_replies(saved: &Saved) -> bool {
-    (saved.connection.state == State::Unreplied) != (saved.connection.packets[1] == 0)
+    saved.connection.state != State::Unreplied && saved.connection.packets[1] == 0
 }
 
 fn has_rules_twice(saved: &Saved) -> bool {
@@ -185,7 +185,13 @@ mod tests {
         }
         assert_eq!(after(tcp(), |tcp| tcp.connection.state = State::Replied), wrong);
         let replies = Some("its replies do not fit its state");
-        assert_eq!(after(udp(), |udp| udp.connection.state = State::Unreplied), replies);
+        let unanswered = |udp: &mut Saved| (udp.connection.packets[1], udp.connection.bytes[1]) = (0, 0);
+        assert_eq!(after(udp(), unanswered), replies);
+        assert_eq!(
+            after(udp(), |udp| udp.connection.state = State::Unreplied),
+            None,
+            "answers were not believed"
+        );
     }
 
     #[test]

@@ -46,7 +46,7 @@ use isn::SequenceNumbers;
 use look::Lookups;
 use mmb_conn::fragment::{FragmentKey, Fragments, Held, Losses};
 use mmb_conn::{CloseReason, ConnId, Connection, Cursor, Direction, Invalid, Judged, Signal, Table, proto};
-use mmb_packet::checksum::transport_is_sound;
+use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, Packet};
 use mmb_policy::CtState;
 use mmb_policy::policy::InvalidPackets;
@@ -307,8 +307,8 @@ impl Flows {
         signal: Option<&Signal>,
     ) -> Result<(), Invalid> {
         let now = (self.keeper.now_ms, packet.len());
-        let is_sound = || transport_is_sound(packet.bytes(), layout);
-        match self.table.touch_if_sound(id, direction, now, signal, is_sound) {
+        let soundness = || transport_soundness(packet.bytes(), layout);
+        match self.table.touch_if_sound(id, direction, now, signal, soundness) {
             Judged::Invalid(kind) => {
                 self.keeper.cells.count_invalid(kind);
                 Err(kind)
@@ -327,12 +327,13 @@ impl Flows {
     }
 
     /// A fragment without a transport header passes. One of TCP or SCTP is only counted: it has no number
-    /// or tag by which to believe it.
+    /// or tag by which to believe it. Others keep their connection alive, but answer nothing: their checksum is their datagram's.
     pub(crate) fn touch_fragment(&mut self, id: ConnId, direction: Direction, packet: &Packet<'_>) {
         if matches!(self.table.get(id).proto(), proto::TCP | proto::SCTP) {
             return self.table.count_invalid(id, direction, packet.len());
         }
-        self.table.touch(id, direction, self.keeper.now_ms, packet.len(), None);
+        let now = (self.keeper.now_ms, packet.len());
+        self.table.touch_if_sound(id, direction, now, None, || Soundness::Unknown);
     }
 
     /// What tracking looks at, a TCP header as both ends count: acknowledgments are undone if the connection shifts numbers.

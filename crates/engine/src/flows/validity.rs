@@ -5,7 +5,7 @@ use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use mmb_conn::nat::Translated;
 use mmb_conn::{CloseReason, ConnId, Direction, Invalid, Judged, State, Tuple};
-use mmb_packet::checksum::transport_is_sound;
+use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, Packet};
 use mmb_policy::CtState;
 use std::sync::atomic::Ordering;
@@ -57,8 +57,8 @@ impl Flows {
         layout: &Layout,
     ) -> Judged {
         let signal = self.signal(id, direction, packet, layout);
-        let is_sound = || transport_is_sound(packet.bytes(), layout);
-        self.table.judge(id, direction, self.keeper.now_ms, signal.as_ref(), is_sound)
+        let soundness = || transport_soundness(packet.bytes(), layout);
+        self.table.judge(id, direction, self.keeper.now_ms, signal.as_ref(), soundness)
     }
 
     /// How a packet of no connection stands: TCP and SCTP begin by some packets only.
@@ -117,7 +117,7 @@ impl Flows {
     pub(crate) fn is_repeated_syn(&self, id: ConnId, packet: &Packet<'_>, layout: &Layout) -> bool {
         self.table.get(id).state == State::SynSent
             && relate::signal(packet, layout).is_some_and(|signal| signal.opens())
-            && transport_is_sound(packet.bytes(), layout)
+            && transport_soundness(packet.bytes(), layout) != Soundness::Wrong
     }
 
     /// Whether a connection was made by these stateful rules, given by slot in order.

@@ -11,7 +11,7 @@ use crate::worker::Verdict;
 use arrayvec::ArrayVec;
 use mmb_conn::{CloseReason, ConnId, Direction, Invalid};
 use mmb_packet::Packet;
-use mmb_packet::checksum::transport_is_sound;
+use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_policy::CtState;
 use mmb_policy::policy::Pickup;
 
@@ -138,7 +138,7 @@ impl Pipeline {
         self.see(snapshot, at, (judgement.standing, judgement.invalid), packet);
         if matches!(judgement.standing, Standing::New)
             && self.due.iter().any(|&slot| snapshot.actions.at(slot as usize).is_stateful())
-            && !transport_is_sound(packet.bytes(), &self.work.layouts[at])
+            && transport_soundness(packet.bytes(), &self.work.layouts[at]) == Soundness::Wrong
         {
             judgement.standing = self.flows.disbelieve(at, Invalid::BadChecksum);
             self.see(snapshot, at, (judgement.standing, judgement.invalid), packet);

@@ -164,6 +164,9 @@ impl Passage<'_> {
     pub(super) fn check(&self) -> Result<(), String> {
         let came = Seen::read(&self.came[LINK..]).ok_or("a script's packet cannot be read")?;
         let counted = self.counted()?;
+        if came.fragment {
+            self.stay()?;
+        }
         if self.members_only && !came.later && !came.fragment {
             let passes = matches!(self.verdict, Verdict::Send(_));
             let is_member = self.connection(&came, &counted).is_some();
@@ -213,6 +216,15 @@ impl Passage<'_> {
         let becomes = reversed(becomes);
         ensure!(inside.ends == becomes, "{:?} is quoted, and should be {becomes:?}", inside.ends);
         ensure!(left.ends.dst == inside.ends.src, "an error to {:?} about {inside:?}", left.ends.dst);
+        Ok(())
+    }
+
+    /// Whether all connections that there were and are have the states that they had: nobody can check the checksum of a fragment.
+    fn stay(&self) -> Result<(), String> {
+        for was in self.before.iter().filter(|was| !self.closed.contains(&name(was))) {
+            let moved = self.after.iter().find(|now| name(now) == name(was) && now.state != was.state);
+            ensure!(moved.is_none(), "by a fragment, {was:?} became {moved:?}");
+        }
         Ok(())
     }
 
