@@ -245,6 +245,8 @@ impl Passage<'_> {
         let is_init_ack = came.proto == SCTP && self.came.get(LINK + came.l4 + 12) == Some(&2);
         match flags {
             _ if begins && is_init_ack => ensure!(!passes, "an INIT ACK began an association"),
+            // It answers an INIT alone, and no association that was picked up.
+            _ if is_init_ack => {}
             _ if begins && port == 1 => ensure!(!passes, "`b` began a connection"),
             None if answers && port == 1 => ensure!(passes, "{:?} is an answer", self.verdict),
             None if begins => {
