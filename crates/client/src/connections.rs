@@ -74,7 +74,13 @@ fn tuples(line: &ConnectionLine) -> [String; 2] {
         "tcp" | "udp" | "udplite" | "dccp" | "sctp" => {
             format!("{} > {}", port(ends.src, ends.sport), port(ends.dst, ends.dport))
         }
-        "icmp" | "icmp6" => format!("{} > {} id {}", ends.src, ends.dst, ends.sport),
+        "icmp" | "icmp6" => {
+            let echo = format!("{} > {} id {}", ends.src, ends.dst, ends.sport);
+            match line.icmp_type {
+                None | Some(8 | 128) => echo,
+                Some(other) => format!("{echo} type {other}"),
+            }
+        }
         _ => match line.key {
             Some(key) => format!("{} > {} key {key:#010x}", ends.src, ends.dst),
             None => format!("{} > {}", ends.src, ends.dst),
@@ -196,6 +202,7 @@ mod tests {
             rules: vec![1, 3],
             vlans: Vec::new(),
             key: None,
+            icmp_type: None,
             place: None,
         }
     }
@@ -230,8 +237,11 @@ mod tests {
     fn connections_show_what_tells_them_apart() {
         let ports = "10.0.0.5:4000 > 192.0.2.1:80 ";
         let keyed = ConnectionLine { key: Some(42), ..line("gre") };
-        let lines = [line("sctp"), line("dccp"), line("udplite"), keyed];
-        for (line, text) in lines.iter().zip([ports, ports, ports, "10.0.0.5 > 192.0.2.1 key 0x0000002a "]) {
+        let query = |icmp_type| ConnectionLine { icmp_type: Some(icmp_type), ..line("icmp") };
+        let lines = [line("sctp"), line("dccp"), line("udplite"), keyed, query(8), query(13)];
+        let queries = ["10.0.0.5 > 192.0.2.1 id 4000 ", "10.0.0.5 > 192.0.2.1 id 4000 type 13 "];
+        let key = ["10.0.0.5 > 192.0.2.1 key 0x0000002a "];
+        for (line, text) in lines.iter().zip([ports; 3].into_iter().chain(key).chain(queries)) {
             let listed = listed(std::slice::from_ref(line));
             assert!(listed.contains(text), "{listed}");
         }

@@ -2,7 +2,8 @@
 
 use crate::hash::{halves, packed, unpacked};
 use crate::timeouts::{LONGEST_S, Limits};
-use crate::{Direction, State, Tracker, Tuple, proto};
+use crate::tuple::has_common_ports;
+use crate::{Direction, State, Tracker, Tuple};
 use mmb_packet::PortId;
 
 /// A connection's place in its table; good until the connection ends.
@@ -152,8 +153,9 @@ impl Connection {
     pub fn is_translated(&self) -> bool {
         let [[from, to], [back_from, back_to]] = self.addresses;
         let addresses = differs(from, back_to) | differs(to, back_from);
-        let ports = self.rest[0][0] as u32 ^ (self.rest[1][0] as u32).rotate_left(16);
-        addresses != 0 || ports != 0 && self.proto() != proto::GRE
+        let turn = if has_common_ports(self.proto()) { 0 } else { 16 };
+        let ports = self.rest[0][0] as u32 ^ (self.rest[1][0] as u32).rotate_left(turn);
+        addresses | u64::from(ports) != 0
     }
 
     /// What packets of a direction say when they leave: the other direction's tuple, reversed. `None` if they leave as they came.

@@ -31,5 +31,5 @@ pub use state::{CloseReason, Direction, Invalid, State};
 pub use table::{Cursor, Refused, Table};
 pub use tcp::{Judged, Segment, Signal, Tracker, flags};
 pub use timeouts::LONGEST_S;
-pub use tuple::{DESTINATION, SOURCE, Side, Tuple, Vlans, Wire, proto};
+pub use tuple::{DESTINATION, SOURCE, Side, Tuple, Vlans, Wire, icmp_query, proto};
 pub use wheel::SLOT_MS;

@@ -4,6 +4,7 @@
 //! RFC 4443 section 2.4), so that its length fields say more than there is, and it may lie: nothing is believed but what a
 //! connection with these ends confirms.
 
+use crate::tuple::icmp_query;
 use crate::{Tuple, proto};
 use mmb_packet::flow::flow_ports;
 use mmb_packet::parse::{IP4_HEADER, IP6_HEADER, Limits, extension_len};
@@ -105,19 +106,14 @@ fn ends(
     let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
     let ports = match (family, proto) {
         (_, proto::TCP | proto::UDP) => [word(0), word(2)],
-        (4, proto::ICMP) | (6, proto::ICMP6) => is_query(family, head[0]).then(|| [word(4); 2])?,
+        (4, proto::ICMP) | (6, proto::ICMP6) => {
+            let (request, _) = icmp_query(proto, head[0])?;
+            [word(4), request.into()]
+        }
         _ => flow_ports(proto, l4)?,
     };
     let tuple = Tuple { addresses, ports, proto, family, ..Tuple::default() };
     Some(Quoted { tuple, proto, ip_at: 0, l4_at, l4_len: l4_len.map_or(l4.len(), |len| len.min(l4.len())) })
-}
-
-/// Whether an ICMP message has an identifier: echo, timestamp, information and address mask, each with its reply.
-fn is_query(family: u8, kind: u8) -> bool {
-    match family {
-        4 => matches!(kind, 0 | 8 | 13..=18),
-        _ => matches!(kind, 128 | 129),
-    }
 }
 
 #[cfg(test)]

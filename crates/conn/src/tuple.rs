@@ -93,8 +93,8 @@ impl Side {
 
 /// Both ends of a packet, its protocol, and where it came in.
 ///
-/// Addresses are numbers, those of IPv4 below 2^32. Ports are in host order; of ICMP queries both are the identifier, of GRE they are
-/// the halves of the key, the upper one first, in both directions; protocols without ports have zeros.
+/// Addresses are numbers, those of IPv4 below 2^32. Ports are in host order; protocols without ports have zeros. In both directions alike,
+/// those of ICMP queries are the identifier and the type of the request, and those of GRE the halves of the key, the upper one first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Tuple {
@@ -128,7 +128,7 @@ impl Tuple {
     #[must_use]
     pub fn turned_back(self) -> Tuple {
         let ([from, to], [sport, dport]) = (self.addresses, self.ports);
-        let ports = if self.proto == proto::GRE { self.ports } else { [dport, sport] };
+        let ports = if has_common_ports(self.proto) { self.ports } else { [dport, sport] };
         Tuple { addresses: [to, from], ports, ..self }
     }
 
@@ -165,6 +165,18 @@ impl Tuple {
         bytes
     }
 
+    /// The port of an end; the identifier of an ICMP query is both ends'.
+    #[inline]
+    pub fn port(&self, side: usize) -> u16 {
+        self.ports[if self.is_query() { SOURCE } else { side }]
+    }
+
+    /// Whether it is of ICMP queries and what answers them.
+    #[inline]
+    pub fn is_query(&self) -> bool {
+        matches!(self.proto, proto::ICMP | proto::ICMP6)
+    }
+
     /// An address for people.
     pub fn address(&self, side: usize) -> IpAddr {
         match self.family {
@@ -187,6 +199,25 @@ impl Tuple {
             proto::TCP | proto::UDP | proto::ICMP | proto::ICMP6 | proto::UDP_LITE | proto::DCCP
         )
     }
+}
+
+/// Whether both directions of a protocol's connections have the same in the place of ports.
+#[inline]
+pub(crate) fn has_common_ports(proto: u8) -> bool {
+    matches!(proto, proto::GRE | proto::ICMP | proto::ICMP6)
+}
+
+/// Types of ICMP requests (RFC 792, RFC 950), and of what answers them.
+const REQUESTS: [(u8, u8); 4] = [(8, 0), (13, 14), (15, 16), (17, 18)];
+/// The same of ICMPv6 (RFC 4443).
+const REQUESTS6: [(u8, u8); 1] = [(128, 129)];
+
+/// The request that an ICMP message of a type is, or answers: its type, and whether it is the request itself. `None` for other messages.
+#[inline]
+pub fn icmp_query(proto: u8, icmp_type: u8) -> Option<(u8, bool)> {
+    let requests = if proto == proto::ICMP { &REQUESTS[..] } else { &REQUESTS6[..] };
+    let mut found = requests.iter().filter(|(asks, answers)| [*asks, *answers].contains(&icmp_type));
+    found.next().map(|(asks, _)| (*asks, *asks == icmp_type))
 }
 
 #[cfg(test)]

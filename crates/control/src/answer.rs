@@ -284,6 +284,9 @@ pub struct ConnectionLine {
     /// The key of GRE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<u32>,
+    /// The type of an ICMP query's request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub icmp_type: Option<u8>,
     /// Where it is kept, if that was asked for.
     #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,

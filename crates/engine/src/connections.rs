@@ -9,7 +9,7 @@ use crate::flows::saved::{self, Saved};
 use crate::flows::{Common, Flows, Watcher};
 use crate::pipeline::Pipeline;
 use crate::snapshot::Snapshot;
-use mmb_conn::{CloseReason, ConnId, Connection, Invalid, SOURCE, Side, Tuple, Wire, proto};
+use mmb_conn::{CloseReason, ConnId, Connection, DESTINATION, Invalid, SOURCE, Side, Tuple, Wire, proto};
 use mmb_policy::{Filter, RuleId};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -51,8 +51,11 @@ pub struct Ends {
 
 impl Ends {
     pub(crate) fn of(tuple: &Tuple) -> Ends {
-        let [sport, dport] = if tuple.proto == proto::GRE { [0; 2] } else { tuple.ports };
-        Ends { src: tuple.address(SOURCE), sport, dst: tuple.address(mmb_conn::DESTINATION), dport }
+        let [sport, dport] = match tuple.proto {
+            proto::GRE => [0; 2],
+            _ => [SOURCE, DESTINATION].map(|side| tuple.port(side)),
+        };
+        Ends { src: tuple.address(SOURCE), sport, dst: tuple.address(DESTINATION), dport }
     }
 }
 
@@ -69,6 +72,8 @@ pub struct ConnectionInfo {
     pub family: u8,
     /// The key of GRE (RFC 2890); 0 without one.
     pub key: u32,
+    /// The type of an ICMP query's request; 0 for other protocols.
+    pub icmp_type: u8,
     /// The wire: the smaller number of its two ports, and the VLAN that the initiator's packets come in by.
     pub wire: Wire,
     /// The sides of the wire that the initiator's and the other end's packets come in by.
@@ -125,6 +130,7 @@ impl ConnectionInfo {
             proto: forward.proto,
             family: forward.family,
             key: u32::from(high) << 16 | u32::from(low),
+            icmp_type: if forward.is_query() { forward.ports[DESTINATION] as u8 } else { 0 },
             wire: forward.wire,
             sides: [forward.side, reply.side],
             arrived: Ends::of(&forward),

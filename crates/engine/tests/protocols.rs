@@ -1,4 +1,4 @@
-//! Connections of SCTP, DCCP, UDP-Lite and GRE: told apart by ports and keys, translated, reported errors about. Expected packets are
+//! Connections of SCTP, DCCP, UDP-Lite, GRE and ICMP queries: told apart by ports and keys, translated, reported errors about. Expected packets are
 //! built anew.
 
 mod host;
@@ -93,6 +93,49 @@ fn only_an_answer_to_the_same_ports_is_one() {
         through(&mut mmb, B, &ip4(SERVER, INSIDE, build(80, 5001)));
         assert_eq!(engine.connections().summary().created, 2, "{name}");
     }
+}
+
+/// The types of ICMP requests and their answers.
+const QUERIES: [[u8; 2]; 4] = [[8, 0], [13, 14], [15, 16], [17, 18]];
+
+/// A query with an identifier, or an answer.
+fn query(icmp_type: u8, id: u16) -> Upper {
+    let [high, low] = id.to_be_bytes();
+    Upper::Icmp(Icmp { icmp_type, rest: [high, low, 0, 1], payload: vec![3; 12], ..Icmp::default() })
+}
+
+#[test]
+fn a_query_is_answered_by_its_own_kind_alone() {
+    let (engine, mut mmb) = engine(REFLEXIVE);
+    for (number, [asks, answers]) in QUERIES.into_iter().enumerate() {
+        through(&mut mmb, A, &ip4(INSIDE, SERVER, query(asks, 7)));
+        assert_eq!(engine.connections().summary().created, number as u64 + 1);
+        for [_, other] in &QUERIES[number + 1..] {
+            dropped(&mut mmb, B, &ip4(SERVER, INSIDE, query(*other, 7)), DropReason::Rule);
+        }
+        through(&mut mmb, B, &ip4(SERVER, INSIDE, query(answers, 7)));
+    }
+}
+
+#[test]
+fn queries_of_all_kinds_share_an_identifier_through_nat() {
+    let (engine, mut mmb) = engine(NAT);
+    let identifier = |frame: &[u8]| u16::from_be_bytes([frame[38], frame[39]]);
+    through(&mut mmb, A, &ip4(OTHER, SERVER, query(8, 7)));
+    for [asks, answers] in QUERIES {
+        let came = ip4(INSIDE, SERVER, query(asks, 7));
+        let left = through(&mut mmb, A, &came);
+        let id = identifier(&left);
+        assert_ne!(id, 7, "another's");
+        assert_eq!(left, ip4(OUTSIDE, SERVER, query(asks, id)));
+        let told = through(&mut mmb, B, &error(OUTSIDE, &left, 28));
+        assert_eq!(told, error(INSIDE, &came, 28), "the query is quoted as it came");
+        let answer = through(&mut mmb, B, &ip4(SERVER, OUTSIDE, query(answers, id)));
+        assert_eq!(answer, ip4(SERVER, INSIDE, query(answers, 7)));
+        let about_answer = error(OUTSIDE, &ip4(OUTSIDE, SERVER, query(answers, id)), 28);
+        dropped(&mut mmb, B, &about_answer, DropReason::IcmpUnrelated);
+    }
+    assert_eq!(engine.connections().summary().created, 5);
 }
 
 #[test]

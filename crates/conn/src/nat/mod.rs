@@ -176,14 +176,15 @@ impl Nat {
     /// # Errors
     /// It is led to the inside end, but there is no memory to note that. What `translated` holds is released.
     pub fn enter(&mut self, translated: Translated) -> Result<Translated, Refused> {
-        let Tuple { addresses, ports, wire, proto, family, .. } = translated.sent;
+        let Tuple { addresses, wire, proto, family, .. } = translated.sent;
         let outside = Outside { address: addresses[DESTINATION], wire, proto, family };
-        let query = matches!(proto, proto::ICMP | proto::ICMP6);
-        let itself = addresses[SOURCE] == addresses[DESTINATION] && ports[SOURCE] == ports[DESTINATION];
+        let [sport, dport] = [SOURCE, DESTINATION].map(|side| translated.sent.port(side));
+        let query = translated.sent.is_query();
+        let itself = addresses[SOURCE] == addresses[DESTINATION] && sport == dport;
         if itself || query && translated.binding != 0 {
             return Ok(translated);
         }
-        let Some(number) = self.bindings.of_outside(&outside, ports[DESTINATION]) else {
+        let Some(number) = self.bindings.of_outside(&outside, dport) else {
             return Ok(translated);
         };
         // Filtering is about who is outside.
@@ -207,7 +208,7 @@ impl Nat {
         let inside = self.bindings.record(number).inside;
         let mut sent = translated.sent;
         sent.addresses[DESTINATION] = inside.address;
-        sent.ports = if query { [inside.port; 2] } else { [ports[SOURCE], inside.port] };
+        sent.ports[if query { SOURCE } else { DESTINATION }] = inside.port;
         let mut lease = self.leases.take(translated.binding);
         lease.bindings[DESTINATION] = Some(number);
         Ok(Translated { sent, binding: self.leases.keep(lease) })
@@ -448,12 +449,9 @@ fn class(mapping: &Mapping, inside: &Inside) -> u8 {
     }
 }
 
-/// A tuple with another source. An ICMP query's identifier is both of its ports.
+/// A tuple with another source.
 fn with_source(mut sent: Tuple, address: u128, port: u16) -> Tuple {
     sent.addresses[SOURCE] = address;
     sent.ports[SOURCE] = port;
-    if matches!(sent.proto, proto::ICMP | proto::ICMP6) {
-        sent.ports[DESTINATION] = port;
-    }
     sent
 }

@@ -29,12 +29,12 @@ impl Nat {
             None => None,
         };
         let mut translated = self.lease(sent, binding, None)?;
-        let Tuple { addresses, ports, wire, proto, family, .. } = *arrived;
+        let Tuple { addresses, wire, proto, family, .. } = *arrived;
         let outside = Outside { address: addresses[DESTINATION], wire, proto, family };
         let led = |inside: &Inside| {
-            (inside.address, inside.port) == (sent.addresses[DESTINATION], sent.ports[DESTINATION])
+            (inside.address, inside.port) == (sent.addresses[DESTINATION], sent.port(DESTINATION))
         };
-        if let Some(number) = self.bindings.of_outside(&outside, ports[DESTINATION])
+        if let Some(number) = self.bindings.of_outside(&outside, arrived.port(DESTINATION))
             && led(&self.bindings.record(number).inside)
         {
             if !self.leases.reserve() {

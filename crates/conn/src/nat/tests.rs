@@ -32,7 +32,7 @@ fn snat(addresses: u128) -> Mapping {
 
 /// Packets of an inside end to an outside one: host 192.0.2.`peer`.
 fn packet(proto: u8, host: u128, port: u16, peer: u128) -> Tuple {
-    let dport = if matches!(proto, proto::ICMP | proto::ICMP6) { port } else { 443 };
+    let dport = if matches!(proto, proto::ICMP | proto::ICMP6) { 8 } else { 443 };
     Tuple {
         addresses: [INSIDE + host, 0xC000_0200 + peer],
         ports: [port, dport],

@@ -91,11 +91,11 @@ fn later_fragments_and_errors_about_errors_are_nothing() {
 }
 
 #[test]
-fn queries_have_their_identifier_as_both_ports() {
-    assert_eq!(quoted(&ip4(1, 0, &ECHO), 4).map(|found| found.tuple.ports), Some([0x0102; 2]));
+fn queries_have_their_identifier_and_what_they_ask_as_ports() {
+    assert_eq!(quoted(&ip4(1, 0, &ECHO), 4).map(|found| found.tuple.ports), Some([0x0102, 8]));
     assert_eq!(
         quoted(&ip6(58, &[128, 0, 0, 0, 1, 2, 0, 1]), 6).map(|found| found.tuple.ports),
-        Some([0x0102; 2])
+        Some([0x0102, 128])
     );
     // Each version has its own protocol: the other one's is one without ports.
     assert_eq!(quoted(&ip6(1, &ECHO), 6).map(|found| found.tuple.ports), Some([0; 2]));

@@ -102,6 +102,7 @@ fn line(info: &ConnectionInfo, verbose: bool) -> ConnectionLine {
         rules: info.rules.iter().map(|rule| rule.0).collect(),
         vlans: vlans(info),
         key: Some(info.key).filter(|key| *key != 0),
+        icmp_type: Some(info.icmp_type).filter(|icmp_type| *icmp_type != 0),
         place: verbose.then_some(Place { worker: info.worker, id: info.id, wire: info.wire.port }),
     }
 }

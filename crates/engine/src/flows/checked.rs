@@ -4,7 +4,7 @@
 //! beside others (its tuples are free, its binding is another's, its rules exist) is found out when it is restored.
 
 use super::saved::Saved;
-use mmb_conn::{State, Tuple, proto};
+use mmb_conn::{State, Tuple, icmp_query, proto};
 use std::collections::HashSet;
 
 /// The longest age and the longest silence in milliseconds: the circles of a connection's clocks.
@@ -24,6 +24,7 @@ pub(crate) fn fault(saved: &Saved) -> Option<&'static str> {
         ([forward, reply].into_iter().any(has_wrong_addresses), "an address is not one of its family"),
         (has_wrong_family(forward), "its protocol is not one of its family"),
         ([forward, reply].into_iter().any(has_wrong_ports), "its ports are not those of its protocol"),
+        (forward.is_query() && forward.ports[1] != reply.ports[1], "its ends do not speak of one query"),
         (is_own_reply(forward, reply), "its reply is its own first packet"),
         (!may_be_in(connection.state, is_tracked), "its state is not one of its protocol"),
         (is_sctp && !connection.tracker.is_of_association(), "what is known of its ends is not of SCTP"),
@@ -60,7 +61,8 @@ fn has_wrong_family(tuple: &Tuple) -> bool {
 
 fn has_wrong_ports(tuple: &Tuple) -> bool {
     match tuple.proto {
-        proto::ICMP | proto::ICMP6 => tuple.ports[0] != tuple.ports[1],
+        proto::ICMP | proto::ICMP6 => !u8::try_from(tuple.ports[1])
+            .is_ok_and(|request| icmp_query(tuple.proto, request) == Some((request, true))),
         _ => !tuple.has_ports() && tuple.ports != [0; 2],
     }
 }
@@ -100,7 +102,12 @@ mod tests {
     const NOTHING: [u8; 27] = [0; 27];
 
     fn entry(proto: u8, family: u8, state: State) -> Saved {
-        let ports = if (Tuple { proto, ..Tuple::default() }).has_ports() { [7, 7] } else { [0, 0] };
+        let ports = match proto {
+            proto::ICMP => [7, 13],
+            proto::ICMP6 => [7, 128],
+            _ if (Tuple { proto, ..Tuple::default() }).has_ports() => [7, 7],
+            _ => [0, 0],
+        };
         let forward = Tuple { addresses: [1, 2], ports, proto, family, ..Tuple::default() };
         let replies = u64::from(state != State::Unreplied);
         let mut tracker = [0; 22];
@@ -170,7 +177,11 @@ mod tests {
         assert_eq!(after(entry(proto::ICMP6, 6, State::Replied), move_to(4)), wrong);
         let wrong = Some("its ports are not those of its protocol");
         let ping = entry(proto::ICMP, 4, State::Replied);
-        assert_eq!(after(ping, |ping| ping.connection.tuples[0].ports = [7, 8]), wrong);
+        assert_eq!(after(ping.clone(), |ping| ping.connection.tuples[0].ports = [7, 14]), wrong, "an answer");
+        assert_eq!(after(ping.clone(), |ping| ping.connection.tuples[0].ports = [7, 0x010d]), wrong);
+        assert_eq!(after(ping.clone(), |ping| ping.connection.tuples[1].ports = [8, 13]), None, "translated");
+        let apart = Some("its ends do not speak of one query");
+        assert_eq!(after(ping, |ping| ping.connection.tuples[1].ports = [7, 8]), apart);
         let esp = entry(50, 4, State::Replied);
         assert_eq!(after(esp, |esp| esp.connection.tuples[1].ports = [0, 1]), wrong);
     }

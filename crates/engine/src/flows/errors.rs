@@ -12,7 +12,7 @@
 //! every link's MTU. It is about nothing.
 
 use super::{Flows, QuotedAt, relate};
-use mmb_conn::{ConnId, DESTINATION, Direction, proto};
+use mmb_conn::{ConnId, DESTINATION, Direction, icmp_query, proto};
 use mmb_packet::{Layout, Packet, checksum};
 
 /// Where a TCP header has its sequence number.
@@ -57,7 +57,8 @@ impl Flows {
                 connection.tracker().may_have_sent(sender, packet)
             }
             proto::ICMP | proto::ICMP6 => {
-                relate::is_request(quoted.proto, header[0]) == (sender == Direction::Forward)
+                let asks = icmp_query(quoted.proto, header[0]).is_some_and(|(_, asks)| asks);
+                asks == (sender == Direction::Forward)
             }
             _ => true,
         })

@@ -2,6 +2,7 @@
 
 use super::QuotedAt;
 use mmb_conn::fragment::FragmentKey;
+use mmb_conn::icmp_query;
 use mmb_conn::quoted::quoted;
 use mmb_conn::sctp::chunk;
 use mmb_conn::{Chunks, Segment, Side, Signal, Tuple, Vlans, Wire, proto};
@@ -74,14 +75,9 @@ pub(crate) enum Relation {
     Malformed(Malformed),
 }
 
-/// ICMP types: errors, queries that ask, and what answers them (RFC 792, RFC 950).
+/// ICMP types of errors (RFC 792), and of ICMPv6 (RFC 4443).
 const ERRORS: [u8; 4] = [3, 4, 11, 12];
-const REQUESTS: [u8; 4] = [8, 13, 15, 17];
-const ANSWERS: [u8; 4] = [0, 14, 16, 18];
-/// The same of ICMPv6 (RFC 4443).
 const ERRORS6: [u8; 4] = [1, 2, 3, 4];
-const REQUESTS6: [u8; 1] = [128];
-const ANSWERS6: [u8; 1] = [129];
 /// Bytes of an IPv4 header without options, and of an IPv6 header; addresses come last.
 const IP4_HEADER: usize = 20;
 const IP6_HEADER: usize = 40;
@@ -151,11 +147,7 @@ fn other_ports(bytes: &[u8], layout: &Layout) -> Option<[u16; 2]> {
 fn icmp(bytes: &[u8], layout: &Layout, addresses: &Tuple) -> Option<(Tuple, Sort)> {
     let at = usize::from(layout.l4);
     let &[number, _, _, _, a, b, ..] = bytes.get(at..)?.first_chunk::<ICMP_HEADER>()?;
-    let (errors, requests, answers) = match layout.l4_kind {
-        ICMP => (&ERRORS[..], &REQUESTS[..], &ANSWERS[..]),
-        _ => (&ERRORS6[..], &REQUESTS6[..], &ANSWERS6[..]),
-    };
-    if errors.contains(&number) {
+    if errors(layout.l4_kind).contains(&number) {
         let at = at + ICMP_HEADER;
         let quoted = quoted(bytes.get(at..layout.payload_end as usize)?, addresses.family)?;
         let place = |offset: usize| u16::try_from(at + offset).ok();
@@ -163,17 +155,13 @@ fn icmp(bytes: &[u8], layout: &Layout, addresses: &Tuple) -> Option<(Tuple, Sort
             QuotedAt { proto: quoted.tuple.proto, ip: place(quoted.ip_at)?, l4: place(quoted.l4_at)? };
         return Some((quoted.tuple.turned_back().beside(addresses), Sort::Error(place)));
     }
-    let sort = match number {
-        _ if requests.contains(&number) => Sort::Request,
-        _ if answers.contains(&number) => Sort::Answer,
-        _ => return None,
-    };
-    Some((Tuple { ports: [u16::from_be_bytes([a, b]); 2], ..*addresses }, sort))
+    let (request, asks) = icmp_query(layout.l4_kind, number)?;
+    let ports = [u16::from_be_bytes([a, b]), request.into()];
+    Some((Tuple { ports, ..*addresses }, if asks { Sort::Request } else { Sort::Answer }))
 }
 
-/// Whether an ICMP query asks; the others answer.
-pub(super) fn is_request(proto: u8, number: u8) -> bool {
-    if proto == ICMP { REQUESTS.contains(&number) } else { REQUESTS6.contains(&number) }
+fn errors(proto: u8) -> [u8; 4] {
+    if proto == ICMP { ERRORS } else { ERRORS6 }
 }
 
 /// Whether a packet is an ICMPv6 message for its link, which no router passes on: neighbour and router discovery and redirects
@@ -200,16 +188,16 @@ pub(crate) fn is_link_scope(bytes: &[u8], layout: &Layout) -> bool {
 
 /// How rules see a packet that is of no connection and begins none.
 pub(crate) fn state_apart(bytes: &[u8], layout: &Layout) -> CtState {
-    let (errors, answers) = match layout.l4_kind {
+    match layout.l4_kind {
         _ if layout.class == Class::Other => return CtState::Untracked,
         // Its datagram's first one passed and made no connection.
         _ if layout.is_later_fragment() => return CtState::New,
-        ICMP => (&ERRORS[..], &ANSWERS[..]),
-        ICMP6 => (&ERRORS6[..], &ANSWERS6[..]),
+        ICMP | ICMP6 => {}
         _ => return CtState::Untracked,
-    };
+    }
+    let is_answer = |number| icmp_query(layout.l4_kind, number).is_some_and(|(_, asks)| !asks);
     match bytes.get(usize::from(layout.l4)) {
-        Some(number) if errors.contains(number) || answers.contains(number) => CtState::Invalid,
+        Some(number) if errors(layout.l4_kind).contains(number) || is_answer(*number) => CtState::Invalid,
         _ => CtState::Untracked,
     }
 }

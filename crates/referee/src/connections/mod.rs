@@ -157,7 +157,7 @@ impl Play {
             3..=5 => Upper::Udp(Udp { sport, dport, payload: vec![1; kind >> 3], ..Udp::default() }),
             6 => {
                 let [high, low] = sport.to_be_bytes();
-                let types = if kind & 8 == 0 { [8, 128] } else { [0, 129] };
+                let types = [[8, 128], [0, 129], [13, 128], [14, 129]][kind >> 3 & 3];
                 packets::icmp(family, types, [high, low, 0, 1], vec![2; 8])
             }
             _ => other(kind >> 3, sport, dport),

@@ -23,9 +23,9 @@ pub(super) fn name(info: &ConnectionInfo) -> Name {
     (flow(info), info.arrived, info.sides[0])
 }
 
-/// What both tuples of a connection have in common: its protocol, and the key of GRE.
+/// What both tuples of a connection have in common: its protocol, and the key of GRE or the type of an ICMP request.
 fn flow(info: &ConnectionInfo) -> (u8, u32) {
-    (info.proto, info.key)
+    (info.proto, if info.icmp_type == 0 { info.key } else { info.icmp_type.into() })
 }
 
 pub(super) fn reversed(ends: Ends) -> Ends {

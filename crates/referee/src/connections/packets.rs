@@ -109,7 +109,14 @@ impl Seen {
 
     /// What both directions of its connection have in common.
     pub(super) fn flow(&self) -> (u8, u32) {
-        (self.proto, self.key)
+        // What an ICMP query asks, or answers.
+        let asked = |icmp: u8| match (self.family, icmp) {
+            (4, 0) => 8,
+            (4, 14 | 16 | 18) => icmp - 1,
+            (6, 129) => 128,
+            _ => icmp,
+        };
+        (self.proto, self.icmp.map_or(self.key, |icmp| asked(icmp).into()))
     }
 
     pub(super) fn is_error(&self) -> bool {
@@ -124,9 +131,9 @@ impl Seen {
         })
     }
 
-    /// Of an echo, whether it asks.
+    /// Of an ICMP query, whether it asks.
     pub(super) fn asks(&self) -> Option<bool> {
-        self.icmp.map(|icmp| matches!(icmp, 8 | 128))
+        self.icmp.map(|icmp| matches!(icmp, 8 | 13 | 15 | 17 | 128))
     }
 }
 
@@ -231,7 +238,14 @@ pub(super) fn answer(whole: &[u8], flags: u8, payload: usize) -> Option<Vec<u8>>
         UDP => Upper::Udp(Udp { sport: dport, dport: sport, payload, ..Udp::default() }),
         ICMP | ICMP6 => {
             let [high, low] = sport.to_be_bytes();
-            let types = if seen.asks()? { [0, 129] } else { [8, 128] };
+            let types = match seen.icmp? {
+                // Some answer what was not asked.
+                _ if payload.len() == 13 => [14, 129],
+                8 | 128 => [0, 129],
+                13 => [14, 129],
+                14 => [13, 128],
+                _ => [8, 128],
+            };
             icmp(seen.family, types, [high, low, 0, 1], payload)
         }
         UDP_LITE => udp_lite(dport, sport, payload),

@@ -136,7 +136,7 @@ fn ports_are_forwarded_and_balanced() {
     let sent = nat.translate(1, &forward, &udp(1, 1, 1), &free).expect("free").sent;
     assert_eq!((sent.addresses, sent.ports), ([INSIDE + 1, OUTSIDE], [1, 8080]));
     let query = nat.translate(1, &forward, &packet(proto::ICMP, 1, 7, 1), &free).expect("free").sent;
-    assert_eq!(query.ports, [7; 2], "a query has no port to forward to");
+    assert_eq!(query.ports, [7, 8], "a query has no port to forward to");
     let balanced = Mapping {
         dport: Some(Ports::within(&[(8080, 8081), (9090, 9090)])),
         balance: Some(Balance::RoundRobin),

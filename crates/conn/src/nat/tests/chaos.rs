@@ -77,7 +77,7 @@ fn arrived() -> impl Strategy<Value = Tuple> {
         prop_oneof![3 => Just(proto::UDP), 1 => Just(proto::TCP), 1 => Just(proto::ICMP), 1 => Just(47)];
     (address(), address(), port(), port(), proto).prop_map(|(from, to, sport, dport, proto)| {
         let ports = match proto {
-            proto::ICMP => [sport; 2],
+            proto::ICMP => [sport, 8 + 5 * (dport & 1)],
             47 => [0; 2],
             _ => [sport, dport],
         };

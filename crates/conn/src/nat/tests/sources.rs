@@ -146,11 +146,11 @@ fn neighbours_stay_neighbours() {
 }
 
 #[test]
-fn an_identifier_is_both_ports_of_a_query() {
+fn the_type_of_a_query_stays() {
     let mut nat = Nat::new(&SeedTree::repeatable(9));
     for host in 0..3 {
         let sent = nat.translate(1, &snat(1), &packet(proto::ICMP, host, 7, 1), &free).expect("free").sent;
-        assert_eq!(sent.ports[SOURCE], sent.ports[DESTINATION]);
+        assert_eq!(sent.ports[DESTINATION], 8);
         assert_eq!(sent.ports[SOURCE] == 7, host == 0);
     }
 }
