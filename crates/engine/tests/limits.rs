@@ -75,6 +75,25 @@ fn a_number_of_ports_is_kept_to() {
     assert_eq!(sent(&mut worker, &others), 10);
 }
 
+/// An outside end that is the inside end itself needs nothing to be led to it, and holds nothing then.
+#[test]
+fn packets_to_an_end_that_is_its_own_outside_end_hold_no_port() {
+    let text = "set nat ports-per-host 1\nset nat filtering endpoint-independent\n\
+                add-stateful in a map ip-saddr 10.0.0.1 map udp-sport 1024-65535";
+    let mut middlebox = host::Middlebox::new(text);
+    let sent = middlebox.through(A, &udp(inside(1), 5000, 53));
+    assert_eq!(sent, udp(inside(1), 5000, 53));
+    for sport in 6000..6100 {
+        let upper = Upper::Udp(Udp { sport, dport: 5000, ..Udp::default() });
+        let stranger = Ip4 { source: SERVER, destination: inside(1), ..Ip4::new(upper) }.frame().bytes();
+        assert_eq!(middlebox.through(B, &stranger), stranger);
+    }
+    middlebox.wait(600);
+    middlebox.wait(600);
+    assert!(middlebox.list().is_empty());
+    middlebox.through(A, &udp(inside(1), 5001, 53));
+}
+
 #[test]
 fn a_source_begins_as_many_connections_as_it_may() {
     let text = "set timeout udp-unreplied 10\nset conn per-source 5\nadd-stateful all accept";
@@ -249,6 +268,20 @@ fn what_nobody_answered_for_long_gives_way_to_whoever_asks() {
     let more: Vec<_> = (7000..7020).map(|port| udp(inside(8), port, 443)).collect();
     assert_eq!(sent_at(&mut worker, 1000, &more), 0);
     assert_eq!(sent_at(&mut worker, 6000, &more), 20);
+}
+
+/// A short burst of made-up hosts took the whole pool: a host that held more than 64 ports had no share left until they timed out.
+#[test]
+fn a_burst_that_is_over_leaves_busy_hosts_their_share() {
+    let (engine, mut worker) = engine(NAT);
+    assert!((6000..6300).all(|port| open_and_answer(&mut worker, inside(250), port)));
+    let flood = (0..66_000_u32).map(|n| udp(inside((n % 245) as u8), (n / 245 + 1024) as u16, 53));
+    sent(&mut worker, &flood.collect::<Vec<_>>());
+    let more: Vec<_> = (7000..7100).map(|port| udp(inside(250), port, 443)).collect();
+    assert!(sent_at(&mut worker, 1000, &more) < 100, "the pool is full");
+    assert_eq!(sent_at(&mut worker, 24_000, &more), 100);
+    let held = connections_of(&engine, &mut worker, inside(250));
+    assert_eq!(held, 400, "what was answered has not ended");
 }
 
 /// One host that kept asking for what it does not get kept all others of the worker from taking ports back.

@@ -101,6 +101,23 @@ fn an_inside_host_does_not_answer_itself_in_udp_or_icmp() {
     }
 }
 
+/// The outside end lets in anybody from outside; who is inside and has none himself would leave by the other port.
+#[test]
+fn inside_hosts_without_an_outside_end_are_led_to_none() {
+    let mut site = Middlebox::new(
+        "set nat filtering endpoint-independent\n\
+         add-stateful in a ip-saddr 10.0.0.0/24 udp-dport 53 map ip-saddr 200.0.0.1",
+    );
+    let sent = site.through(LAN, &query());
+    let outside = (OUTSIDE, u16::from_be_bytes([sent[34], sent[35]]));
+    for host in [INSIDE, Ipv4Addr::new(10, 0, 0, 7)] {
+        let frame = udp((host, 6000), outside);
+        assert_eq!(site.through(LAN, &frame), frame, "it goes on to the router");
+    }
+    let stranger = (Ipv4Addr::new(198, 51, 100, 1), 6000);
+    assert_eq!(site.through(WAN, &udp(stranger, outside)), udp(stranger, QUERY.0));
+}
+
 #[test]
 fn what_an_end_sends_does_not_come_in_where_the_other_one_is() {
     for mut site in [Middlebox::new(REFLEXIVE), Middlebox::routed(REFLEXIVE)] {

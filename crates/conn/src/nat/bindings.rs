@@ -5,7 +5,7 @@
 
 use super::shards::Shards;
 use crate::hash::Hasher;
-use crate::{Tuple, Wire};
+use crate::{Side, Tuple, Wire};
 
 /// An inside end as one target sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(super) struct Inside {
     pub(super) target: u32,
     pub(super) port: u16,
     pub(super) wire: Wire,
+    /// The side of the wire that its packets come from.
+    pub(super) side: Side,
     pub(super) proto: u8,
     pub(super) family: u8,
 }
@@ -30,14 +32,14 @@ pub(super) struct Outside {
 
 impl Inside {
     fn hash(&self, hasher: &Hasher) -> u64 {
-        let Inside { address, target, port, wire, proto, family } = *self;
+        let Inside { address, target, port, wire, side, proto, family } = *self;
         hasher.hash(&Tuple {
             addresses: [address, u128::from(target)],
             ports: [port, 0],
             wire,
+            side,
             proto,
             family,
-            ..Tuple::default()
         })
     }
 }

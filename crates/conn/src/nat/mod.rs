@@ -35,7 +35,7 @@ pub use ports::Ports;
 pub use shortage::Shortage;
 
 use crate::hash::Hasher;
-use crate::{DESTINATION, SOURCE, Tuple, Wire, proto};
+use crate::{DESTINATION, SOURCE, Side, Tuple, Wire, proto};
 use bindings::{Bindings, Inside, Outside};
 use destinations::{Counted, Destinations};
 use leases::{Lease, Leases, Peers};
@@ -170,15 +170,16 @@ impl Nat {
     /// that filtering lets in, or one between two inside ends (hairpinning, RFC 4787, REQ-9). Others stay as they are.
     /// What arrives and is translated by no rule comes here with itself as `sent` and 0 as `binding`.
     ///
-    /// A host is not led to itself: it would make connections alone that both ends seem to want. Nor are ICMP queries between inside ends: they are asked of addresses, and which binding
-    /// has the same identifier is chance (RFC 5508, REQ-7, asks for them only of a NAT without ports).
+    /// A host is not led to itself: it would make connections alone that both ends seem to want. Nor is one that has no outside end
+    /// led to its side of the wire: it would leave by the other. Nor are ICMP queries between inside ends: they are asked of
+    /// addresses, and which binding has the same identifier is chance (RFC 5508, REQ-7, asks for them only of a NAT without ports).
     ///
     /// # Errors
     /// It is led to the inside end, but there is no memory to note that. What `translated` holds is released.
     pub fn enter(&mut self, translated: Translated) -> Result<Translated, Refused> {
-        let Tuple { addresses, wire, proto, family, .. } = translated.sent;
+        let Tuple { addresses, wire, side, proto, family, .. } = translated.sent;
         let outside = Outside { address: addresses[DESTINATION], wire, proto, family };
-        let [sport, dport] = [SOURCE, DESTINATION].map(|side| translated.sent.port(side));
+        let [sport, dport] = [SOURCE, DESTINATION].map(|end| translated.sent.port(end));
         let query = translated.sent.is_query();
         let itself = addresses[SOURCE] == addresses[DESTINATION] && sport == dport;
         if itself || query && translated.binding != 0 {
@@ -187,12 +188,18 @@ impl Nat {
         let Some(number) = self.bindings.of_outside(&outside, dport) else {
             return Ok(translated);
         };
+        let inside = self.bindings.record(number).inside;
+        if (inside.address, inside.port) == (addresses[DESTINATION], dport) {
+            // Its outside end is itself.
+            return Ok(translated);
+        }
         // Filtering is about who is outside.
         let from =
             self.leases.source(translated.binding).map(|source| self.bindings.record(source).inside.address);
         let admitted = match self.settings.nat_filtering {
-            _ if from == Some(self.bindings.record(number).inside.address) => false,
+            _ if from.unwrap_or(addresses[SOURCE]) == inside.address => false,
             _ if from.is_some() => true,
+            _ if side == inside.side && side != Side::Any => false,
             NatFiltering::EndpointIndependent => true,
             NatFiltering::AddressDependent => self.peers.has(number, addresses[SOURCE]),
             NatFiltering::AddressAndPortDependent => false,
@@ -205,7 +212,6 @@ impl Nat {
             return Err(Refused::NoMemory);
         }
         self.bindings.hold(number);
-        let inside = self.bindings.record(number).inside;
         let mut sent = translated.sent;
         sent.addresses[DESTINATION] = inside.address;
         sent.ports[if query { SOURCE } else { DESTINATION }] = inside.port;
@@ -322,9 +328,9 @@ impl Nat {
     }
 
     fn inside_of(&mut self, target: Target, arrived: &Tuple) -> Result<Inside, Refused> {
-        let Tuple { addresses, ports, wire, proto, family, .. } = *arrived;
+        let Tuple { addresses, ports, wire, side, proto, family } = *arrived;
         let target = self.pools.targets.hold(target, |_| ()).ok_or(Refused::NoMemory)?;
-        Ok(Inside { address: addresses[SOURCE], port: ports[SOURCE], target, wire, proto, family })
+        Ok(Inside { address: addresses[SOURCE], port: ports[SOURCE], target, wire, side, proto, family })
     }
 
     /// Gives a connection whose source no rule translates another port of its own address, since its destination was mapped to one

@@ -6,12 +6,15 @@
 use super::pools::{column, host_of};
 use super::ports::within;
 use super::{Addresses, CLASSES, Mapping, Nat, Refused, Tuple, Wire, class};
+use mmb_policy::policy::PortsPerHost;
 
 /// The ports that one connection might have had.
 #[derive(Clone, Debug)]
 pub struct Shortage<'a> {
     /// Only ports of the connection's own host help: it holds as many as it may.
     own: bool,
+    /// As many as it may is what others leave it.
+    is_shared: bool,
     host: u128,
     wire: Wire,
     proto: u8,
@@ -28,6 +31,11 @@ impl Shortage<'_> {
     /// Whether the host holds as many ports as it may, so that only its own would help.
     pub fn is_own(&self) -> bool {
         self.own
+    }
+
+    /// What the pool lacks that leaves the host no larger share, under [`PortsPerHost::Share`]: ports that anybody holds.
+    pub fn of_pool(&self) -> Option<Self> {
+        (self.own && self.is_shared).then(|| Shortage { own: false, ..self.clone() })
     }
 
     /// How many ports the host holds.
@@ -70,7 +78,8 @@ impl Nat {
         self.pools.targets.release(inside.target);
         let Tuple { wire, proto, family, .. } = *arrived;
         let host = host_of(inside.address, family);
-        Some(Shortage { own, host, wire, proto, family, column, paired, addresses, ranges, held })
+        let is_shared = self.pools.ports_per_host == PortsPerHost::Share;
+        Some(Shortage { own, is_shared, host, wire, proto, family, column, paired, addresses, ranges, held })
     }
 
     /// Whether a port that helps would be free if the connection of a binding ended: how many its host holds.

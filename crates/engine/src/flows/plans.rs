@@ -27,7 +27,7 @@ pub(crate) struct Decision {
     len: u32,
     /// Rules behind those, which packets match that are not believed, or others of the connection in other states.
     candidates: u32,
-    /// Where all of them lie, if they are more than [`INLINE`].
+    /// Where all of them begin in [`Plans::more`], if they are more than [`INLINE`].
     more: u32,
     /// The port that they come in by: rules may ask for it, and it is no part of a connection.
     pub(crate) port: PortId,
@@ -39,11 +39,10 @@ pub(crate) struct Decision {
 
 impl Decision {
     /// The rules, and the candidates behind them.
-    fn parts<'s>(&'s self, more: &'s [Box<[u32]>]) -> (&'s [u32], &'s [u32]) {
-        let all = match self.inline.get(..(self.len + self.candidates) as usize) {
-            Some(rules) => rules,
-            None => more.get(self.more as usize).map_or(&[][..], |rules| rules),
-        };
+    fn parts<'s>(&'s self, more: &'s [u32]) -> (&'s [u32], &'s [u32]) {
+        let count = (self.len + self.candidates) as usize;
+        let behind = || more.get(self.more as usize..)?.get(..count);
+        let all = self.inline.get(..count).or_else(behind).unwrap_or_default();
         all.split_at_checked(self.len as usize).unwrap_or((all, &[]))
     }
 }
@@ -70,7 +69,8 @@ pub(crate) struct Plans {
     /// The number of the first decision of the policy in force; from 1.
     first: u32,
     decisions: Vec<Decision>,
-    more: Vec<Box<[u32]>>,
+    /// The rules of decisions that cannot hold them, one behind the other.
+    more: Vec<u32>,
     /// Numbers of decisions by a hash of their port and rules.
     numbers: HashTable<u32>,
     /// By connection and direction.
@@ -169,7 +169,9 @@ impl Plans {
             None if self.decisions.len() >= MOST => return,
             None => {
                 let Some(number) = self.first.checked_add(self.decisions.len() as u32) else { return };
-                if self.reserve().is_err() {
+                let all = || rules.0.iter().chain(rules.1).copied();
+                let behind = if all().count() > INLINE { all().count() } else { 0 };
+                if self.reserve(behind).is_err() {
                     return;
                 }
                 let mut decision = Decision {
@@ -181,11 +183,8 @@ impl Plans {
                     drops,
                     edits,
                 };
-                let all = || rules.0.iter().chain(rules.1).copied();
                 decision.inline.iter_mut().zip(all()).for_each(|(to, from)| *to = from);
-                if all().count() > INLINE {
-                    self.more.push(all().collect());
-                }
+                self.more.extend(all().take(behind));
                 self.decisions.push(decision);
                 let Plans { first, decisions, more, numbers, .. } = self;
                 numbers.insert_unique(hash, number, |number| {
@@ -201,11 +200,12 @@ impl Plans {
         }
     }
 
-    /// Memory for one decision more.
-    fn reserve(&mut self) -> Result<(), NoMemory> {
+    /// Memory for one decision more, and for so many rules that it cannot hold itself.
+    fn reserve(&mut self, rules: usize) -> Result<(), NoMemory> {
         let Plans { first, decisions, more, numbers, .. } = self;
         decisions.try_reserve(1).map_err(|_| NoMemory)?;
-        more.try_reserve(1).map_err(|_| NoMemory)?;
+        more.try_reserve(rules).map_err(|_| NoMemory)?;
+        u32::try_from(more.len()).map_err(|_| NoMemory)?;
         let hash_of = |number: &u32| {
             let decision = &decisions[(number - *first) as usize];
             hash(decision.port, decision.parts(more))

@@ -10,6 +10,7 @@
 use super::{Ends, Flows, begin};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
+use arrayvec::ArrayVec;
 use mmb_conn::nat::{Mapping, Refused, Shortage, Translated};
 use mmb_conn::{CloseReason, ConnId, Connection, DESTINATION, Direction, Table, Tuple};
 use mmb_packet::Packet;
@@ -112,6 +113,7 @@ impl Flows {
         };
         match found {
             Some(id) => self.end(id, CloseReason::Evicted),
+            None if self.end_idle(arrived.proto, &lacking) > 0 => return true,
             None => self.pauses.of(self.table.hash(&lacking.likeness()), now_ms).begin(now_ms),
         }
         found.is_some()
@@ -156,6 +158,26 @@ impl Flows {
             gives_way && held >= MANY
         });
         found.map(|(_, id)| id)
+    }
+
+    /// Where a host's share is what others leave it, ends what these left idle and nobody answered. Returns how many. Its share needs
+    /// more than one.
+    fn end_idle(&mut self, proto: u8, lacking: &Shortage<'_>) -> usize {
+        let Some(lacking) = lacking.of_pool() else { return 0 };
+        let Flows { table, keeper, cursor, .. } = self;
+        let (nat, now_ms) = (keeper.common.nat(), keeper.now_ms);
+        let mut idle = ArrayVec::<ConnId, UNREPLIED_LOOKED>::new();
+        table.search_unreplied(cursor, (proto, UNREPLIED_LOOKED), &mut |id, connection| {
+            if connection.idle_ms(now_ms) >= STALE_MS
+                && nat.would_free(connection.binding, &lacking).is_some()
+            {
+                idle.push(id);
+            }
+            idle.is_full()
+        });
+        drop(nat);
+        idle.iter().for_each(|id| self.end(*id, CloseReason::Evicted));
+        idle.len()
     }
 
     /// Has a connection that is over give its port up, while it goes on translating.

@@ -4,7 +4,12 @@ use super::*;
 
 /// From 192.0.2.`peer`, port `port`, to the outside end of inside end 1:5000.
 fn inbound(peer: u128, port: u16) -> Translated {
-    let sent = Tuple { addresses: [0xC000_0200 + peer, OUTSIDE], ports: [port, 5000], ..udp(0, 0, 0) };
+    let sent = Tuple {
+        addresses: [0xC000_0200 + peer, OUTSIDE],
+        ports: [port, 5000],
+        side: Side::High,
+        ..udp(0, 0, 0)
+    };
     Translated { sent, binding: 0 }
 }
 
@@ -43,6 +48,21 @@ fn a_connection_from_outside_keeps_the_binding() {
     nat.release(made.binding);
     assert!(nat.owner(proto::UDP, 4, Wire::default(), OUTSIDE, 5000).is_some());
     nat.release(entered.binding);
+    assert_nothing_left(&nat);
+}
+
+#[test]
+fn who_has_no_outside_end_is_led_to_none_of_its_side() {
+    let mut nat = filtering(NatFiltering::EndpointIndependent);
+    let made = nat.translate(1, &snat(1), &udp(1, 5000, 1), &free).expect("free");
+    for (side, is_led) in [(Side::Low, false), (Side::High, true)] {
+        let mut arrived = inbound(2, 9);
+        arrived.sent.side = side;
+        let entered = nat.enter(arrived).expect("there is memory");
+        assert_eq!(entered != arrived, is_led, "{side:?}");
+        nat.release(entered.binding);
+    }
+    nat.release(made.binding);
     assert_nothing_left(&nat);
 }
 
@@ -86,7 +106,8 @@ fn identifiers_of_queries_enter() {
     nat.translate(1, &snat(1), &packet(proto::ICMP, 1, 7, 1), &free).expect("free");
     let second = nat.translate(1, &snat(1), &packet(proto::ICMP, 2, 7, 1), &free).expect("free");
     let (_, identifier) = outside(&second);
-    let sent = Tuple { addresses: [9, OUTSIDE], ports: [identifier, 8], ..packet(proto::ICMP, 0, 0, 0) };
+    let arrived = Tuple { side: Side::High, ..packet(proto::ICMP, 0, 0, 0) };
+    let sent = Tuple { addresses: [9, OUTSIDE], ports: [identifier, 8], ..arrived };
     let entered = nat.enter(Translated { sent, binding: 0 }).expect("there is memory").sent;
     assert_eq!((entered.addresses[DESTINATION], entered.ports), (INSIDE + 2, [7, 8]));
     let own = Tuple { addresses: [INSIDE + 3, OUTSIDE], ..packet(proto::ICMP, 3, 9, 1) };
