@@ -51,12 +51,13 @@ impl Nat {
 
     fn bind_again(&mut self, inside: &Inside, mapping: &Mapping, sent: &Tuple) -> Result<u32, Refused> {
         let (address, port) = (sent.addresses[SOURCE], sent.ports[SOURCE]);
-        if let Some(number) = self.bindings.of_inside(inside) {
-            let binding = self.bindings.record(number);
-            if (binding.address, binding.port) == (address, port) {
-                self.bindings.hold(number);
-                return Ok(number);
-            }
+        let Inside { wire, proto, family, .. } = *inside;
+        // The inside end may have several.
+        if let Some(number) = self.bindings.of_outside(&Outside { address, wire, proto, family }, port)
+            && self.bindings.record(number).inside == *inside
+        {
+            self.bindings.hold(number);
+            return Ok(number);
         }
         let column = column(inside.proto, class(mapping, inside));
         let end = (address, port);
@@ -122,10 +123,15 @@ mod tests {
         let elsewhere = Tuple { ports: [port, 53], ..sent[0] };
         let apart = after.restore(&mapping, &arrived[0], elsewhere).expect("nobody else has it");
         assert_eq!(apart.sent, elsewhere);
+        let [arrived_too, sent_too] =
+            [arrived[0], elsewhere].map(|tuple| Tuple { ports: [tuple.ports[0], 99], ..tuple });
+        let apart_too = after.restore(&mapping, &arrived_too, sent_too).expect("it is the same inside end's");
         assert!(after.restore(&mapping, &tuple(9, 1), elsewhere).is_err());
         let outside = Tuple { addresses: [7, 8], ..sent[0] };
         assert!(after.restore(&mapping, &tuple(9, 1), outside).is_err(), "no address of the pool");
-        held.into_iter().chain([again.binding, apart.binding]).for_each(|binding| after.release(binding));
+        held.into_iter()
+            .chain([again.binding, apart.binding, apart_too.binding])
+            .for_each(|binding| after.release(binding));
         assert!(after.is_empty());
         assert_eq!(after.pools.in_use(), (0, 0, 0));
     }
