@@ -14,6 +14,7 @@ pub use held::{Held, Losses, Released};
 use crate::hash::Hasher;
 use crate::{Side, Tuple, Wire, proto};
 use hashbrown::HashTable;
+use mmb_packet::flow::header_len;
 use mmb_random::Seed;
 
 /// What the fragments of one datagram have in common.
@@ -46,10 +47,10 @@ impl FragmentKey {
     fn header(&self) -> u32 {
         match self.proto {
             proto::TCP => 20,
-            proto::UDP | proto::UDP_LITE | proto::ICMP | proto::ICMP6 => 8,
-            // The common header, the least header, the key behind a checksum.
-            proto::SCTP | proto::DCCP | proto::GRE => 12,
-            _ => 1,
+            proto::UDP | proto::ICMP | proto::ICMP6 => 8,
+            // The key behind a checksum.
+            proto::GRE => 12,
+            other => header_len(other).max(1) as u32,
         }
     }
 }

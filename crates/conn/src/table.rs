@@ -249,7 +249,7 @@ impl Table {
             (proto::TCP | proto::SCTP, None) if self.pickup == Pickup::Strict => {
                 Err(Refused::Invalid(Invalid::NotSyn))
             }
-            (proto::SCTP, None) => Ok((Tracker::default(), State::Unreplied)),
+            (proto::SCTP, None) => Err(Refused::Invalid(Invalid::BadTag)),
             _ => Ok((Tracker::blank(), State::Unreplied)),
         }
     }
@@ -575,6 +575,8 @@ fn judge(
         _ if is_up => Judged::Reopens,
         Some(Signal::Tcp(segment)) => tracker.segment(state, direction, segment),
         Some(Signal::Sctp(chunks)) => tracker.chunks(state, direction, chunks),
+        // Without a tag there is nothing to believe it by.
+        None if proto == proto::SCTP => Judged::Invalid(Invalid::BadTag),
         None => answered(proto, state, direction),
     };
     let weighs = match judged {
@@ -600,10 +602,10 @@ fn judge(
     judged
 }
 
-/// What a packet without TCP does.
+/// What a packet without a header that is tracked does.
 fn answered(proto: u8, state: State, direction: Direction) -> Judged {
     match (state, direction, proto) {
-        (State::Unreplied, Direction::Reply, proto::TCP | proto::SCTP) => Judged::Moves(State::Established),
+        (State::Unreplied, Direction::Reply, proto::TCP) => Judged::Moves(State::Established),
         (State::Unreplied, Direction::Reply, _) => Judged::Moves(State::Replied),
         _ => Judged::Stays,
     }

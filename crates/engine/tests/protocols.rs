@@ -5,7 +5,7 @@ mod host;
 
 use host::{engine, pass};
 use mmb_engine::{DropReason, Verdict, Worker};
-use mmb_packet::PortId;
+use mmb_packet::{Malformed, PortId};
 use mmb_testkit::{Checksum, Dccp, Icmp, Ip4, Ip6, Sctp, UdpLite, Upper, gre};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -381,4 +381,41 @@ fn an_error_about_an_association_quotes_its_tag() {
     through(&mut mmb, B, &associated(false, 0x11, |packet| packet.init(2, 0x22)));
     through(&mut mmb, B, &error(INSIDE, &data(true, 0x22), 28));
     dropped(&mut mmb, B, &error(INSIDE, &data(true, 0x23), 28), DropReason::IcmpUnrelated);
+}
+
+/// What an IP packet carries, cut off behind so many bytes.
+fn cut(upper: Upper, len: usize) -> Upper {
+    let whole = Ip4::new(upper).bytes();
+    Upper::Raw(whole[9], whole[20..][..len].to_vec())
+}
+
+#[test]
+fn what_ends_inside_its_header_is_no_answer() {
+    let truncated = DropReason::Malformed(Malformed::L4Truncated);
+    for (invalid, (name, build)) in ["", "set conn invalid drop\n"]
+        .into_iter()
+        .flat_map(|invalid| WITH_PORTS.into_iter().map(move |with| (invalid, with)))
+    {
+        let (engine, mut mmb) = engine(&format!("{invalid}{REFLEXIVE}"));
+        through(&mut mmb, A, &ip4(INSIDE, SERVER, build(5000, 80)));
+        let header = if name == "UDP-Lite" { 8 } else { 12 };
+        for len in [0, 3, 4, 7, 8, 11].into_iter().filter(|len| *len < header) {
+            dropped(&mut mmb, B, &ip4(SERVER, INSIDE, cut(build(80, 5000), len)), truncated);
+            dropped(&mut mmb, A, &ip4(INSIDE, SERVER, cut(build(5001, 80), len)), truncated);
+        }
+        through(&mut mmb, A, &ip4(INSIDE, SERVER, build(5000, 80)));
+        let summary = engine.connections().summary();
+        assert_eq!((summary.created, summary.half_open), (1, 1), "{name}");
+        through(&mut mmb, B, &ip4(SERVER, INSIDE, build(80, 5000)));
+    }
+}
+
+#[test]
+fn what_ends_inside_its_header_does_not_leave_untranslated() {
+    for (name, build) in WITH_PORTS {
+        let (engine, mut mmb) = engine(NAT);
+        let first = cut(build(5000, 80), 4);
+        dropped(&mut mmb, A, &ip4(INSIDE, SERVER, first), DropReason::Malformed(Malformed::L4Truncated));
+        assert_eq!(engine.connections().summary().created, 0, "{name}");
+    }
 }

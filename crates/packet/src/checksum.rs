@@ -8,7 +8,7 @@
 //! Life-cycle: values on the stack of whoever computes; nothing here reads a packet out of bounds or panics.
 
 use crate::crc::sctp_is_sound;
-use crate::flow::{DCCP, SCTP, UDP_LITE};
+use crate::flow::{DCCP, SCTP, UDP_LITE, header_len};
 use crate::parse::{Class, IP4_HEADER, IP6_HEADER, Layout};
 
 /// IP protocol number of ICMP.
@@ -265,9 +265,12 @@ pub fn transport_soundness(bytes: &[u8], layout: &Layout) -> Soundness {
     transport_sum(bytes, layout).is_none_or(|sum| sum.fold() == 0xffff).into()
 }
 
-/// Whether the checksum of SCTP, UDP-Lite or DCCP is right; `None` for other protocols, and if the header is too short for it.
+/// Whether the checksum of SCTP, UDP-Lite or DCCP is right, which it is not without the whole header; `None` for other protocols.
 fn other_is_sound(bytes: &[u8], layout: &Layout) -> Option<bool> {
     let segment = bytes.get(usize::from(layout.l4)..layout.end as usize)?;
+    if segment.len() < header_len(layout.proto) {
+        return Some(false);
+    }
     let header: &[u8; 8] = segment.first_chunk()?;
     let covered = match layout.proto {
         SCTP => return sctp_is_sound(segment),

@@ -12,6 +12,16 @@ pub const SCTP: u8 = 132;
 /// IP protocol number of UDP-Lite.
 pub const UDP_LITE: u8 = 136;
 
+/// The bytes of the shortest header of SCTP (RFC 9260 section 3.1), DCCP (RFC 4340 section 5.1) or UDP-Lite (RFC 3828 section 3.1), which
+/// every whole packet and every first fragment has. 0 for all other protocols.
+pub fn header_len(proto: u8) -> usize {
+    match proto {
+        SCTP | DCCP => 12,
+        UDP_LITE => 8,
+        _ => 0,
+    }
+}
+
 /// Source and destination port of a header of one of these protocols; of GRE both halves of its key, the upper one first. Zeros for all
 /// other protocols. `None` if the header is too short to tell.
 pub fn flow_ports(proto: u8, header: &[u8]) -> Option<[u16; 2]> {

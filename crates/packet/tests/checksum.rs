@@ -1,10 +1,12 @@
 //! Checksums: the RFCs' examples, a plain sum as the oracle, and changes against sums taken anew.
 
-use mmb_packet::checksum::{Delta, Sum, TCP, UDP, pseudo4, pseudo6, transport_sum};
+use mmb_packet::checksum::{
+    Delta, Soundness, Sum, TCP, UDP, pseudo4, pseudo6, transport_soundness, transport_sum,
+};
 use mmb_packet::parse::parse;
 use mmb_packet::{Limits, Packet, PortId};
 use mmb_testkit::strategy::frame;
-use mmb_testkit::{Checksum, Frame, Tcp, Udp};
+use mmb_testkit::{Checksum, Frame, Ip4, Tcp, Udp, Upper};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -33,6 +35,24 @@ fn the_example_of_rfc_1624_keeps_its_zero() {
     let mut delta = Delta::default();
     delta.word([0x55, 0x55], [0x32, 0x85]);
     assert_eq!(delta.apply([0xdd, 0x2f]), [0x00, 0x00]);
+}
+
+#[test]
+fn what_ends_inside_its_header_is_not_sound() {
+    for (proto, header) in [(132, 12), (33, 12), (136, 8)] {
+        for len in 0..header {
+            let mut bytes = Ip4::new(Upper::Raw(proto, vec![0; len])).frame().bytes();
+            let len = bytes.len();
+            let packet = Packet::new(&mut bytes, 0, len, PortId(0), mmb_packet::LinkType::Ethernet);
+            let packet = packet.expect("a packet in its buffer");
+            let layout = parse(&packet, &Limits::default()).expect("a whole IP header");
+            assert_eq!(
+                transport_soundness(packet.bytes(), &layout),
+                Soundness::Wrong,
+                "{proto}, {len} bytes"
+            );
+        }
+    }
 }
 
 #[test]

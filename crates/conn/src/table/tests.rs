@@ -64,6 +64,19 @@ impl Table {
 }
 
 #[test]
+fn an_sctp_packet_without_a_tag_neither_begins_nor_answers() {
+    let mut table = Table::new(Seed::repeatable(1));
+    assert_eq!(table.add(0, 1, proto::SCTP), Err(Refused::Invalid(Invalid::BadTag)));
+    let data = Signal::Sctp(crate::Chunks { tag: 5, count: 1, ..crate::Chunks::default() });
+    let forward = client(1, proto::SCTP);
+    let id = table.insert(0, forward, answer(&forward), Some(&data), &mut nobody).unwrap();
+    for direction in Direction::ALL {
+        assert_eq!(table.touch(id, direction, 10, 60, None), Judged::Invalid(Invalid::BadTag));
+    }
+    assert_eq!(table.get(id).state, State::Unreplied);
+}
+
+#[test]
 fn a_connection_is_found_from_both_ends_until_it_ends() {
     let mut table = Table::new(Seed::repeatable(1));
     let forward = client(1, proto::UDP);

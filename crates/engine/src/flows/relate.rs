@@ -7,7 +7,7 @@ use mmb_conn::quoted::quoted;
 use mmb_conn::sctp::chunk;
 use mmb_conn::{Chunks, Segment, Side, Signal, Tuple, Vlans, Wire, proto};
 use mmb_packet::checksum::{ICMP, ICMP6, TCP, UDP};
-use mmb_packet::flow::flow_ports;
+use mmb_packet::flow::{flow_ports, header_len};
 use mmb_packet::parse::extension_len;
 use mmb_packet::{Class, Layout, Malformed, Packet, options};
 use mmb_policy::CtState;
@@ -71,7 +71,7 @@ pub(crate) enum Relation {
     Sought(Sought),
     /// It is a later fragment, which has no ports of its own.
     Fragment(FragmentKey),
-    /// It must not pass, since nobody can say of which one it is.
+    /// It must not pass, since nobody can say of which one it is, or its receiver takes it for none of it.
     Malformed(Malformed),
 }
 
@@ -119,6 +119,7 @@ pub(crate) fn relation(packet: &Packet<'_>, layout: &Layout, place: Place) -> Re
             Some(asked) => asked,
             None => return Relation::None,
         },
+        _ if is_cut(layout) => return Relation::Malformed(cut(layout)),
         _ => match other_ports(bytes, layout) {
             Some(ports) => {
                 let may_begin = || chunks(bytes, layout).is_some_and(|chunks| chunks.has(chunk::INIT));
@@ -136,6 +137,15 @@ pub(crate) fn relation(packet: &Packet<'_>, layout: &Layout, place: Place) -> Re
 fn ports(bytes: &[u8], layout: &Layout) -> Option<[u16; 2]> {
     let &[a, b, c, d] = bytes.get(usize::from(layout.l4)..)?.first_chunk()?;
     Some([u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])])
+}
+
+/// Whether a packet ends before its header of SCTP, DCCP or UDP-Lite does, which its receiver drops.
+fn is_cut(layout: &Layout) -> bool {
+    (layout.end.saturating_sub(u32::from(layout.l4)) as usize) < header_len(layout.proto)
+}
+
+fn cut(layout: &Layout) -> Malformed {
+    if layout.is_fragment() { Malformed::TinyFragment } else { Malformed::L4Truncated }
 }
 
 /// What stands for ports in other protocols' headers.
