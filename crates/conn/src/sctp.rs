@@ -83,8 +83,13 @@ impl Chunks {
             if bit & (ABORT | SHUTDOWN_COMPLETE) != 0 {
                 chunks.reflected = flags & 1 != 0;
             }
-            let len = usize::from(u16::from_be_bytes([a, b])).max(4).next_multiple_of(4);
-            rest = rest.get(len..).unwrap_or_default();
+            let len = usize::from(u16::from_be_bytes([a, b]));
+            if len < 4 {
+                // Receivers do not agree on what follows: it is as a packet without chunks.
+                chunks.count = 0;
+                break;
+            }
+            rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
         }
         Some(chunks)
     }
@@ -183,10 +188,7 @@ impl Tracker {
         match state {
             State::TimeWait | State::Reset => return Judged::Reopens,
             State::SynSent if to == REPLY => self.learn(to, chunks.initiate_tag),
-            State::SynSent => {
-                self.learn(to, chunks.initiate_tag);
-                return Judged::Moves(State::SynReceived);
-            }
+            // Of both ends at once, or of somebody who guesses: the peer's packets tell.
             _ => self.expect(to, chunks.initiate_tag),
         }
         Judged::Stays
@@ -221,7 +223,8 @@ impl Tracker {
     /// to compare with, nobody ends an association.
     fn end(&mut self, state: State, from: usize, chunks: &Chunks) -> Judged {
         let side = if chunks.reflected { 1 - from } else { from };
-        if self.pending(side) == Some(chunks.tag) && self.tag(side) != Some(chunks.tag) {
+        let is_answered = self.pending(1 - side).is_some();
+        if is_answered && self.pending(side) == Some(chunks.tag) && self.tag(side) != Some(chunks.tag) {
             // About the restart, not about what is there.
             return Judged::Stays;
         }
@@ -241,10 +244,12 @@ impl Tracker {
     pub fn may_have_sent(&self, sender: Direction, quoted: &[u8]) -> bool {
         let (from, to) = (sender as usize, 1 - sender as usize);
         let Some(chunks) = Chunks::read(quoted) else { return false };
-        let is_known = |side: usize, tag: u32| [self.tag(side), self.pending(side)].contains(&Some(tag));
+        let is_expected = |side: usize, tag: u32| self.pending(side) == Some(tag);
+        let is_known = |side: usize, tag: u32| self.tag(side) == Some(tag) || is_expected(side, tag);
         match chunks.tag {
             0 => chunks.has(INIT) && is_known(to, chunks.initiate_tag),
-            tag => is_known(from, tag) || self.tag(from).is_none(),
+            // An INIT alone, which anybody may have sent, makes no tag known.
+            tag => self.tag(from) == Some(tag) || is_expected(from, tag) && self.pending(to).is_some(),
         }
     }
 

@@ -126,6 +126,26 @@ fn an_end_may_restart_and_nobody_else_may_say_so() {
     assert!(play.0.is_of_association());
 }
 
+/// Who knows the ends alone may send an INIT with a tag of his: nothing that carries it is believed for that.
+#[test]
+fn an_init_makes_its_tag_known_to_nobody() {
+    let reflected = Chunks { reflected: true, ..with(ABORT, 0x6666) };
+    let quoted = |tag: u32| [&[0, 1, 0, 2][..], &tag.to_be_bytes()].concat();
+    let mut opening = Play::begin();
+    assert!(!opening.0.may_have_sent(Forward, &quoted(0x6666)), "an INIT has none");
+    opening.goes(Reply, init(INIT, 0, 0x6666), State::SynSent);
+    opening.not(Reply, reflected, Invalid::BadTag);
+    assert!(!opening.0.may_have_sent(Forward, &quoted(0x6666)));
+    opening.goes(Reply, init(INIT_ACK, TO_CLIENT, TO_SERVER), State::SynReceived);
+    opening.goes(Forward, with(COOKIE_ECHO, TO_SERVER), State::SynReceived);
+    opening.goes(Reply, with(COOKIE_ACK, TO_CLIENT), State::Established);
+    let mut open = Play::open();
+    open.goes(Reply, init(INIT, 0, 0x6666), State::Established);
+    open.not(Reply, reflected, Invalid::BadTag);
+    assert!(!open.0.may_have_sent(Forward, &quoted(0x6666)));
+    assert!(open.0.may_have_sent(Forward, &quoted(TO_SERVER)));
+}
+
 #[test]
 fn each_answer_to_an_init_may_be_the_one_that_counts() {
     for tag in [TO_SERVER, 0x5555] {
@@ -141,7 +161,7 @@ fn each_answer_to_an_init_may_be_the_one_that_counts() {
 #[test]
 fn both_ends_may_ask_at_once() {
     let mut play = Play::begin();
-    play.goes(Reply, init(INIT, 0, TO_SERVER), State::SynReceived);
+    play.goes(Reply, init(INIT, 0, TO_SERVER), State::SynSent);
     play.goes(Reply, init(INIT_ACK, TO_CLIENT, TO_SERVER), State::SynReceived);
     play.goes(Forward, init(INIT_ACK, TO_SERVER, TO_CLIENT), State::SynReceived);
     play.goes(Reply, with(COOKIE_ECHO, TO_CLIENT), State::SynReceived);
@@ -159,6 +179,12 @@ fn chunks_are_read_as_far_as_they_go() {
     let expected = Chunks { tag: 9, kinds: ABORT, count: 3, reflected: true, ..Chunks::default() };
     assert_eq!(chunks, expected, "what stands behind data does not count");
     assert_eq!(Chunks::read(&packet[..7]), None);
-    let empty: Vec<u8> = packet[..12].iter().copied().chain([9, 0, 0, 0].repeat(1000)).collect();
+    let empty: Vec<u8> = packet[..12].iter().copied().chain([9, 0, 0, 4].repeat(1000)).collect();
     assert_eq!(Chunks::read(&empty).map(|chunks| chunks.count), Some(MOST_CHUNKS));
+    packet[14..16].copy_from_slice(&[0, 3]);
+    assert_eq!(
+        Chunks::read(&packet).and_then(|chunks| chunks.fault()),
+        Some(Invalid::BadFlags),
+        "a chunk of 3 bytes"
+    );
 }
