@@ -3,7 +3,7 @@
 //! Each end chooses the tag that packets to it must carry, and tells it in its INIT or INIT ACK; what carries another one is not believed
 //! (section 8.5), so that who sees neither end's packets can hardly move an association. Of an association that was picked up, the tag of
 //! each direction is that of its first packet. An end that restarts sends an INIT into an association that is there (section 5.2.2): the tags
-//! of that handshake count once the answering end's cookie comes back under its new tag, which only who saw the INIT ACK knows.
+//! of that handshake, which anybody could begin and which therefore keeps nothing alive, count once the answering end's cookie comes back under its new tag, which only who saw the INIT ACK knows.
 //!
 //! The states are those of TCP whose meaning they have: INIT, INIT ACK and COOKIE ACK are what SYN, SYN-ACK and the acknowledgment of
 //! that are; SHUTDOWN, SHUTDOWN ACK and SHUTDOWN COMPLETE end an association as FINs do, ABORT as a RST does.
@@ -115,7 +115,11 @@ const FORWARD: usize = Direction::Forward as usize;
 const REPLY: usize = Direction::Reply as usize;
 const BAD_TAG: Judged = Judged::Invalid(Invalid::BadTag);
 
-/// Of each direction, `end` is the tag that its packets carry, if `SENT` is noted; `ack` the one that a restart brings, with `ACKED`.
+/// Of a direction: an INIT asks that its packets carry the tag that `window` holds. At most one of both has it.
+const ASKED: u8 = 0x40;
+
+/// Of each direction, `end` is the tag that its packets carry, if `SENT` is noted; `ack` the one that a restart brings, with `ACKED`: an
+/// INIT ACK has confirmed it. What an INIT alone says is kept apart from that (`ASKED`), so that nobody replaces it who is not answered.
 impl Tracker {
     /// Begins with the first packet that was seen.
     ///
@@ -150,7 +154,8 @@ impl Tracker {
         if chunks.has(ABORT | SHUTDOWN_COMPLETE) {
             return self.end(state, from, chunks);
         }
-        let restarts = self.pending(from) == Some(chunks.tag);
+        let restarts = self.pending(from) == Some(chunks.tag)
+            || chunks.has(INIT_ACK) && self.asked(from) == Some(chunks.tag);
         if self.tag(from).is_some_and(|tag| tag != chunks.tag) && !restarts {
             return BAD_TAG;
         }
@@ -188,8 +193,13 @@ impl Tracker {
         match state {
             State::TimeWait | State::Reset => return Judged::Reopens,
             State::SynSent if to == REPLY => self.learn(to, chunks.initiate_tag),
-            // Of both ends at once, or of somebody who guesses: the peer's packets tell.
-            _ => self.expect(to, chunks.initiate_tag),
+            // Of both ends at once, of one that restarts, or of somebody who guesses: the peer's packets tell.
+            _ => {
+                self.ask(to, chunks.initiate_tag);
+                if self.tag(to) != Some(chunks.initiate_tag) {
+                    return Judged::Noted;
+                }
+            }
         }
         Judged::Stays
     }
@@ -211,8 +221,9 @@ impl Tracker {
                 moves(state, if from == REPLY { State::SynReceived } else { state })
             }
             _ if restarts => {
+                self.expect(from, chunks.tag);
                 self.expect(to, chunks.initiate_tag);
-                Judged::Stays
+                Judged::Noted
             }
             _ if self.tag(from).is_some() => Judged::Stays,
             _ => BAD_TAG,
@@ -226,7 +237,7 @@ impl Tracker {
         let is_answered = self.pending(1 - side).is_some();
         if is_answered && self.pending(side) == Some(chunks.tag) && self.tag(side) != Some(chunks.tag) {
             // About the restart, not about what is there.
-            return Judged::Stays;
+            return Judged::Noted;
         }
         if self.tag(side) != Some(chunks.tag) {
             return BAD_TAG;
@@ -244,19 +255,24 @@ impl Tracker {
     pub fn may_have_sent(&self, sender: Direction, quoted: &[u8]) -> bool {
         let (from, to) = (sender as usize, 1 - sender as usize);
         let Some(chunks) = Chunks::read(quoted) else { return false };
-        let is_expected = |side: usize, tag: u32| self.pending(side) == Some(tag);
-        let is_known = |side: usize, tag: u32| self.tag(side) == Some(tag) || is_expected(side, tag);
+        let is_known = |side: usize, tag: u32| {
+            [self.tag(side), self.pending(side), self.asked(side)].contains(&Some(tag))
+        };
         match chunks.tag {
             0 => chunks.has(INIT) && is_known(to, chunks.initiate_tag),
             // An INIT alone, which anybody may have sent, makes no tag known.
-            tag => self.tag(from) == Some(tag) || is_expected(from, tag) && self.pending(to).is_some(),
+            tag => {
+                self.tag(from) == Some(tag) || self.pending(from) == Some(tag) && self.pending(to).is_some()
+            }
         }
     }
 
     /// Whether it can be what is known of an association, and of no TCP connection.
     pub fn is_of_association(&self) -> bool {
         let (window, notes) = (self.window, self.notes);
-        window == [0; 2] && notes.iter().all(|notes| notes & !(SENT | ACKED) == 0)
+        let asked = notes.iter().filter(|notes| **notes & ASKED != 0).count();
+        asked == usize::from(window != [0; 2])
+            && notes.iter().all(|notes| notes & !(SENT | ACKED | ASKED) == 0)
     }
 
     fn tag(&self, side: usize) -> Option<u32> {
@@ -265,6 +281,18 @@ impl Tracker {
 
     fn pending(&self, side: usize) -> Option<u32> {
         (self.notes[side] & ACKED != 0).then_some(self.ack[side])
+    }
+
+    fn asked(&self, side: usize) -> Option<u32> {
+        let [high, low] = self.window;
+        (self.notes[side] & ASKED != 0).then_some(u32::from(high) << 16 | u32::from(low))
+    }
+
+    /// An INIT, which may be anybody's, asks that a direction's packets carry this tag, which is not 0.
+    fn ask(&mut self, side: usize, tag: u32) {
+        self.notes = self.notes.map(|notes| notes & !ASKED);
+        self.notes[side] |= ASKED;
+        self.window = [(tag >> 16) as u16, tag as u16];
     }
 
     /// A direction's packets carry this tag, and no other one is expected.

@@ -261,7 +261,7 @@ impl Table {
     }
 
     /// Counts a packet of a connection and follows what it says. What is not believed is not counted and does not keep a connection
-    /// alive; likewise what reopens a connection, and what comes after its time.
+    /// alive; likewise what reopens a connection, and what comes after its time. What is [`Judged::Noted`] is counted only.
     ///
     /// # Panics
     /// If the connection has ended: whoever keeps numbers across calls that may end connections asks again.
@@ -329,6 +329,9 @@ impl Table {
             return judged;
         }
         connection.count(direction, bytes);
+        if judged == Judged::Noted {
+            return judged;
+        }
         connection.last_ms = self.now_ms as u32;
         match judged {
             Judged::Moves(next) => self.moves(id, next),
@@ -581,7 +584,7 @@ fn judge(
     };
     let weighs = match judged {
         Judged::Moves(_) | Judged::Reopens => true,
-        Judged::Stays => {
+        Judged::Stays | Judged::Noted => {
             signal
                 .is_some_and(|signal| signal.segment().is_none_or(|segment| segment.flags & flags::SYN != 0))
                 && *tracker != before
@@ -590,7 +593,7 @@ fn judge(
     };
     let soundness = if weighs { soundness() } else { Soundness::Right };
     let judged = match (soundness, judged) {
-        (Soundness::Right, _) | (Soundness::Unknown, Judged::Reopens) => judged,
+        (Soundness::Right, _) | (Soundness::Unknown, Judged::Reopens | Judged::Noted) => judged,
         (Soundness::Wrong, _) => Judged::Invalid(Invalid::BadChecksum),
         (Soundness::Unknown, _) => Judged::Stays,
     };

@@ -102,6 +102,8 @@ pub enum Judged {
     Moves(State),
     /// It stays in its state.
     Stays,
+    /// It stays in its state, and anybody may have caused the packet: it is counted, and does not keep the connection alive.
+    Noted,
     /// Not believed: it changes nothing.
     Invalid(Invalid),
     /// The connection is over and this packet begins a new one: the old entry ends, and a new one may be made.

@@ -36,7 +36,7 @@ impl Play {
     fn goes(&mut self, direction: Direction, chunks: Chunks, next: State) {
         match self.0.chunks(self.1, direction, &chunks) {
             Judged::Moves(state) => self.1 = state,
-            Judged::Stays => {}
+            Judged::Stays | Judged::Noted => {}
             other => panic!("{other:?}"),
         }
         assert_eq!(self.1, next);
@@ -144,6 +144,37 @@ fn an_init_makes_its_tag_known_to_nobody() {
     open.not(Reply, reflected, Invalid::BadTag);
     assert!(!open.0.may_have_sent(Forward, &quoted(0x6666)));
     assert!(open.0.may_have_sent(Forward, &quoted(TO_SERVER)));
+}
+
+#[test]
+fn a_stranger_s_init_replaces_no_tag_that_an_answer_confirmed() {
+    let mut play = Play::open();
+    play.goes(Forward, init(INIT, 0, 0x3333), State::Established);
+    play.goes(Reply, init(INIT_ACK, 0x3333, 0x4444), State::Established);
+    for direction in [Forward, Reply] {
+        assert_eq!(play.0.chunks(play.1, direction, &init(INIT, 0, 0x7777)), Judged::Noted);
+    }
+    play.goes(Forward, with(COOKIE_ECHO, 0x4444), State::Established);
+    play.goes(Reply, with(COOKIE_ACK, 0x3333), State::Established);
+    play.not(Reply, with(0, 0x7777), Invalid::BadTag);
+    assert!(play.0.is_of_association());
+}
+
+#[test]
+fn what_an_init_in_an_association_leads_to_is_noted_alone() {
+    let mut play = Play::open();
+    let noted = [
+        (Reply, init(INIT, 0, 0x7777)),
+        (Forward, init(INIT_ACK, 0x7777, 0x8888)),
+        (Forward, with(ABORT, 0x7777)),
+    ];
+    for (direction, chunks) in noted {
+        assert_eq!(play.0.chunks(play.1, direction, &chunks), Judged::Noted);
+        assert!(play.0.is_of_association());
+    }
+    play.not(Forward, with(0, 0x7777), Invalid::BadTag);
+    play.goes(Forward, with(0, TO_SERVER), State::Established);
+    play.goes(Reply, with(0, TO_CLIENT), State::Established);
 }
 
 #[test]

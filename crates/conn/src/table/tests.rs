@@ -77,6 +77,27 @@ fn an_sctp_packet_without_a_tag_neither_begins_nor_answers() {
 }
 
 #[test]
+fn an_init_keeps_no_association_alive() {
+    use crate::{Chunks, sctp::chunk};
+    let mut table = Table::new(Seed::repeatable(1));
+    let data = |tag| Signal::Sctp(Chunks { tag, count: 1, ..Chunks::default() });
+    let forward = client(1, proto::SCTP);
+    let id = table.insert(0, forward, answer(&forward), Some(&data(5)), &mut nobody).unwrap();
+    let init = Chunks { initiate_tag: 7, kinds: chunk::INIT, count: 1, ..Chunks::default() };
+    for now_ms in [1000, 3000] {
+        if now_ms == 3000 {
+            table.touch(id, Direction::Reply, 2000, 60, Some(&data(6)));
+        }
+        let left_ms = table.expires_ms(id, 11_000);
+        for direction in Direction::ALL {
+            let judged = table.touch(id, direction, now_ms, 60, Some(&Signal::Sctp(init)));
+            assert_eq!(judged, Judged::Noted);
+        }
+        assert_eq!(table.expires_ms(id, 11_000), left_ms);
+    }
+}
+
+#[test]
 fn a_connection_is_found_from_both_ends_until_it_ends() {
     let mut table = Table::new(Seed::repeatable(1));
     let forward = client(1, proto::UDP);

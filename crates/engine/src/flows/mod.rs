@@ -317,7 +317,7 @@ impl Flows {
                 self.table.get_mut(id).arrivals.note(direction, packet.port);
                 Ok(())
             }
-            Judged::Reopens => Ok(()),
+            Judged::Reopens | Judged::Noted => Ok(()),
         }
     }
 

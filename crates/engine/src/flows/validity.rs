@@ -39,7 +39,7 @@ impl Flows {
             return judgement(standing);
         }
         match self.judge_member((id, direction), packet, layout) {
-            Judged::Stays | Judged::Moves(_) => judgement(standing),
+            Judged::Stays | Judged::Noted | Judged::Moves(_) => judgement(standing),
             Judged::Invalid(kind) => Judgement { invalid: Some(kind), ..judgement(standing) },
             // It gets the rules that it matches itself.
             Judged::Reopens => {
@@ -104,7 +104,7 @@ impl Flows {
                 self.count_invalid(kind);
                 Err(kind)
             }
-            Judged::Stays | Judged::Moves(_) | Judged::Reopens => Ok(()),
+            Judged::Stays | Judged::Noted | Judged::Moves(_) | Judged::Reopens => Ok(()),
         }
     }
 

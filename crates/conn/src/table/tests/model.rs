@@ -168,6 +168,7 @@ impl Model {
         assert!(!is_late || judged == Judged::Reopens);
         match judged {
             Judged::Reopens | Judged::Invalid(_) => return,
+            Judged::Noted => {}
             Judged::Moves(state) => (plain.state, plain.last_ms) = (state, self.now_ms),
             Judged::Stays => {
                 plain.last_ms = self.now_ms;

@@ -123,6 +123,7 @@ proptest! {
                 }
                 Stays => prop_assert!(!goes_on || tracker == went_on),
                 Judged::Invalid(_) | Reopens => prop_assert!(!goes_on && tracker == before),
+                Judged::Noted => prop_assert!(false, "no segment is only noted"),
             }
             prop_assert!(goes_on || went_on == before);
         }
