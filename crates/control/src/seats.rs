@@ -3,8 +3,8 @@
 //! Root and the daemon's own user are *trusted*: places are reserved for them, and what other users take is theirs alone
 //! (places, memory for requests, places to watch). So whoever may talk to the daemon, all its places taken or not, root can still
 //! ask it what is going on. One other user cannot take all places of the rest either. A user to whom subordinate numbers are given
-//! (`/etc/subuid`) connects from user namespaces under 65,536 of these and more: all numbers from [`SUBORDINATE`] on, where these are
-//! given out, count as one user.
+//! (`/etc/subuid`) connects from user namespaces under 65,536 of these and more: all numbers from [`SUBORDINATE`] on count as one
+//! user, those of a directory's users too.
 
 use crate::limits::Limits;
 use std::collections::BTreeMap;
