@@ -178,7 +178,7 @@ fn a_client_that_stops_in_the_middle_of_a_state_is_let_go() {
 
 #[test]
 fn a_client_that_does_not_read_its_state_is_let_go() {
-    let limits = Limits { grace: Duration::from_millis(200), bytes_per_s: 1 << 30, ..Limits::default() };
+    let limits = Limits { grace: Duration::from_secs(2), bytes_per_s: 1 << 30, ..Limits::default() };
     let mmb = start_with(STATEFUL, limits);
     let _packets = mmb.packets();
     mmb.feed(&many());
