@@ -111,7 +111,7 @@ class NumberedStream:
         self.sender = site.client.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.sender.connect((target, self.PORT))
         self.stopping = threading.Event()
-        self.sent = None
+        self.sent = 0
         self.received = []
         self.threads = [threading.Thread(target=self._send), threading.Thread(target=self._receive)]
 
@@ -119,8 +119,8 @@ class NumberedStream:
         number, due = 0, time.monotonic()
         while not self.stopping.wait(max(0.0, due - time.monotonic())):
             self.sender.send(struct.pack("!Q", number).ljust(200, b"."))
-            number, due = number + 1, due + self.interval
-        self.sent = number
+            self.sent = number = number + 1
+            due += self.interval
         self.sender.send(b"the end")
 
     def _receive(self):

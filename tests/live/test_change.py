@@ -68,7 +68,11 @@ def test_a_thousand_changes_make_tcp_send_nothing_again(site, mmb):
 
 def test_a_thousand_changes_lose_no_packet_of_a_steady_stream(site, mmb):
     with NumberedStream(site, mmb) as stream:
-        feed(mmb, changes(CHANGES))
+        # How many packets a thousand changes last depends on the machine.
+        for _ in range(20):
+            feed(mmb, changes(CHANGES))
+            if stream.sent > 500:
+                break
     assert stream.sent > 500
     stream.check()
     assert set(mmb.drops()) <= {"tx-full"}
