@@ -28,6 +28,10 @@ fn flow(info: &ConnectionInfo) -> (u8, u32) {
     (info.proto, if info.icmp_type == 0 { info.key } else { info.icmp_type.into() })
 }
 
+fn is_over(info: &ConnectionInfo) -> bool {
+    matches!(info.state, "time-wait" | "reset")
+}
+
 pub(super) fn reversed(ends: Ends) -> Ends {
     Ends { src: ends.dst, sport: ends.dport, dst: ends.src, dport: ends.sport }
 }
@@ -51,7 +55,7 @@ pub(super) fn holds(list: &[ConnectionInfo], policy: &Policy) -> Result<(), Stri
         let inside = (arrived.src, arrived.sport);
         // Where ports are not mapped, packets are told apart by both addresses and what they have. What is over may have lent its
         // outside end to a connection towards another destination (docs/nat.md).
-        let may_share = matches!(info.state, "time-wait" | "reset");
+        let may_share = is_over(info);
         if maps_ports(proto) && !may_share && inside != (sent.src, sent.sport) {
             let owner = *outside.entry((proto, sent.src, sent.sport)).or_insert(inside);
             ensure!(owner == inside, "{:?} {} stands for {owner:?} and {inside:?}", sent.src, sent.sport);
@@ -267,7 +271,9 @@ impl Passage<'_> {
     /// The connection that a packet is of or complains about. An error is translated as the packet was that it quotes.
     fn connection(&self, came: &Seen, counted: &[(Name, usize)]) -> Option<(&ConnectionInfo, usize)> {
         if !came.is_error() {
-            return self.member(came, (came.flow(), came.ends), counted);
+            let member = self.member(came, (came.flow(), came.ends), counted);
+            // Where it begins no other one, what is over stays.
+            return member.filter(|(info, _)| !counted.is_empty() || !is_over(info) || !self.begins(came));
         }
         let quoted = self.quoted(self.came, came)?;
         let left = self.quoted(self.left, &Seen::read(&self.left[LINK..])?);
@@ -278,6 +284,16 @@ impl Passage<'_> {
         let mut all = self.members((quoted.flow(), reversed(quoted.ends)));
         let first = all.next();
         first.into_iter().chain(all).find(fits).or(first)
+    }
+
+    /// Whether it asks for a connection: a SYN, or an INIT.
+    fn begins(&self, came: &Seen) -> bool {
+        let byte = |at: usize| self.came.get(LINK + came.l4 + at).copied().unwrap_or(0);
+        match came.proto {
+            TCP => byte(13) & 0x17 == 0x02,
+            SCTP => byte(12) == 1,
+            _ => false,
+        }
     }
 
     /// The packet that an error quotes, with the 8 bytes of its transport that RFC 792 asks for.
