@@ -312,7 +312,15 @@ def test_an_error_does_not_end_a_tcp_connection(nat):
         near, far, _ = sockets.opened(nat.client, A, (WEB, 9000), listening)
         with closing(near, far):
             sockets.talk(near, far)
-            sent = [frame for frame in map(Ether, outside.drain()) if TCP in frame and frame[IP].dst == WEB][-1]
+            seen = []
+
+            def is_acknowledged():
+                seen.extend(frame for frame in map(Ether, outside.drain()) if TCP in frame and frame[IP].dst == WEB)
+                return seen and seen[-1][IP].len == 4 * (seen[-1][IP].ihl + seen[-1][TCP].dataofs)
+
+            # The client may take its time for that (RFC 9293 3.8.6.3), and until then its last segment has arrived.
+            wait_until(is_acknowledged, "the client acknowledges what it read")
+            sent = seen[-1]
             with nat.inside_wire() as inside:
                 outside.send(Ether(src=sent.dst, dst=sent.src) / unreachable(bytes(sent[IP])[:28]))
                 assert next(frame for frame in map(Ether, inside.frames()) if ICMP in frame)[IP].dst == A
