@@ -2,8 +2,11 @@
 //!
 //! A connection's record lies in a slab and does not move; the index finds it by the hash of either tuple, and a queue waits
 //! for its end. A full table makes room for a new connection by one that is over, or if there is none by one that is half
-//! open; what both ends want is never ended for another. Which one, and what holds under a flood, says `room`.
+//! open; what both ends want is never ended for another. Which one, and what holds under a flood, says `room`; what packets say of
+//! their connection, `follow`; who ends as time passes, `expiry`.
 
+mod expiry;
+mod follow;
 mod reclaim;
 mod room;
 
@@ -14,28 +17,14 @@ use crate::hash::Hasher;
 use crate::index::{ABSENT, Bucket, EMPTY, Index, NoPlace};
 use crate::slab::{NoMemory, Slab};
 use crate::timeouts::Limits;
-use crate::wheel::{self, HALF_OPEN, OVER, Queues};
-use crate::{
-    CloseReason, ConnId, Connection, Direction, Invalid, Judged, LONGEST_S, Signal, Snapshot, State,
-};
-use crate::{Tracker, Tuple, Wire, flags, proto};
-use mmb_packet::checksum::Soundness;
+use crate::wheel::{self, Queues};
+use crate::{CloseReason, ConnId, Connection, Direction, Invalid, Signal, Snapshot, Tuple, Wire};
 use mmb_policy::policy::{Pickup, Timeouts};
 use mmb_random::Seed;
 use std::hint::black_box;
 
 /// How many tuples are worked on at a time.
 const VECTOR: usize = 256;
-
-/// How many connections one call of [`Table::advance`] asks at least whether they ended, where that many are due.
-const ASKED: usize = 512;
-
-/// How many it asks for each millisecond since the last call: a million within four seconds, however seldom a host calls.
-const ASKED_PER_MS: u64 = 250;
-
-/// And at most, which takes some milliseconds: only who did nothing for 64 milliseconds comes to that. A host that sleeps longer
-/// asks [`Table::is_behind`].
-const MOST_ASKED: u64 = 1 << 14;
 
 /// Why a connection was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,7 +178,7 @@ impl Table {
         self.now_ms = self.now_ms.max(now_ms);
         let reply = reply.like(&forward);
         let hashes = self.free_keys([&forward, &reply])?;
-        let (tracker, state) = self.begin(forward.proto, signal)?;
+        let (tracker, state) = self.begin(forward.proto, signal).map_err(Refused::Invalid)?;
         self.make_room(closed)?;
         let comes_again = self.ghosts.comes_again(hashes[0], self.now_ms);
         self.keep(hashes, Connection::new(self.now_ms, [&forward, &reply], state, tracker), comes_again)
@@ -243,145 +232,6 @@ impl Table {
         Ok(id)
     }
 
-    fn begin(&self, proto: u8, signal: Option<&Signal>) -> Result<(Tracker, State), Refused> {
-        match (proto, signal) {
-            (_, Some(signal)) => begin(signal, self.pickup).map_err(Refused::Invalid),
-            (proto::TCP | proto::SCTP, None) if self.pickup == Pickup::Strict => {
-                Err(Refused::Invalid(Invalid::NotSyn))
-            }
-            (proto::SCTP, None) => Err(Refused::Invalid(Invalid::BadTag)),
-            _ => Ok((Tracker::blank(), State::Unreplied)),
-        }
-    }
-
-    /// Why [`Table::insert`] would refuse a packet, whatever its tuple.
-    #[inline]
-    pub fn cannot_begin(&self, signal: &Signal) -> Option<Invalid> {
-        begin(signal, self.pickup).err()
-    }
-
-    /// Counts a packet of a connection and follows what it says. What is not believed is not counted and does not keep a connection
-    /// alive; likewise what reopens a connection, and what comes after its time. What is [`Judged::Noted`] is counted only.
-    ///
-    /// # Panics
-    /// If the connection has ended: whoever keeps numbers across calls that may end connections asks again.
-    pub fn touch(
-        &mut self,
-        id: ConnId,
-        direction: Direction,
-        now_ms: u64,
-        bytes: usize,
-        signal: Option<&Signal>,
-    ) -> Judged {
-        self.touch_if_sound(id, direction, (now_ms, bytes), signal, || Soundness::Right)
-    }
-
-    /// [`Table::touch`] of most packets: those of an established connection that goes on. Their checksums do not matter, since they change no
-    /// state. Returns false, and changes nothing, if a packet is not such a one, or is not believed.
-    ///
-    /// # Panics
-    /// As [`Table::touch`].
-    #[inline]
-    pub fn touch_if_goes_on(
-        &mut self,
-        id: ConnId,
-        direction: Direction,
-        (now_ms, bytes): (u64, usize),
-        signal: Option<&Signal>,
-    ) -> bool {
-        self.now_ms = self.now_ms.max(now_ms);
-        let connection = self.slab.at_mut(id.0);
-        let goes_on = connection.expires_ms(self.now_ms, &self.limits) > 0
-            && match (connection.state, signal) {
-                (State::Established, Some(Signal::Tcp(segment))) => {
-                    connection.tracker.goes_on(direction, segment)
-                }
-                (State::Replied, None) => true,
-                _ => false,
-            };
-        if goes_on {
-            connection.count(direction, bytes);
-            connection.last_ms = self.now_ms as u32;
-        }
-        goes_on
-    }
-
-    /// [`Table::touch`] of a packet whose checksum may be wrong: `soundness` is asked if the packet would change the connection's
-    /// state. Where nobody can tell, the packet counts and keeps the connection alive, and the state stays.
-    ///
-    /// # Panics
-    /// As [`Table::touch`].
-    #[inline]
-    pub fn touch_if_sound(
-        &mut self,
-        id: ConnId,
-        direction: Direction,
-        (now_ms, bytes): (u64, usize),
-        signal: Option<&Signal>,
-        soundness: impl FnOnce() -> Soundness,
-    ) -> Judged {
-        self.now_ms = self.now_ms.max(now_ms);
-        let connection = self.slab.at_mut(id.0);
-        let about =
-            (connection.proto(), connection.state, connection.expires_ms(self.now_ms, &self.limits) == 0);
-        let judged = judge(&mut connection.tracker, about, direction, signal, soundness);
-        if let Judged::Reopens | Judged::Invalid(_) = judged {
-            return judged;
-        }
-        connection.count(direction, bytes);
-        if judged == Judged::Noted {
-            return judged;
-        }
-        connection.last_ms = self.now_ms as u32;
-        match judged {
-            Judged::Moves(next) => self.moves(id, next),
-            _ => self.queues.used(&mut self.slab, id.0, direction, self.now_ms),
-        }
-        judged
-    }
-
-    /// Counts a packet that passes and changes nothing: it is not believed, or has nothing to believe it by.
-    ///
-    /// # Panics
-    /// As [`Table::touch`].
-    pub fn count_invalid(&mut self, id: ConnId, direction: Direction, bytes: usize) {
-        self.slab.at_mut(id.0).count(direction, bytes);
-    }
-
-    /// What [`Table::touch_if_sound`] would say.
-    pub fn judge(
-        &self,
-        id: ConnId,
-        direction: Direction,
-        now_ms: u64,
-        signal: Option<&Signal>,
-        soundness: impl FnOnce() -> Soundness,
-    ) -> Judged {
-        let connection = self.slab.at(id.0);
-        let is_up = connection.expires_ms(now_ms.max(self.now_ms), &self.limits) == 0;
-        let about = (connection.proto(), connection.state, is_up);
-        judge(&mut connection.tracker(), about, direction, signal, soundness)
-    }
-
-    /// Whether a connection stays, however many others want its room, until it is idle for too long: both ends want it, and its
-    /// time is not over.
-    #[inline]
-    pub fn is_lasting(&self, id: ConnId, now_ms: u64) -> bool {
-        let connection = self.slab.at(id.0);
-        let state = connection.state;
-        !state.is_half_open() && !state.is_over() && connection.expires_ms(now_ms, &self.limits) > 0
-    }
-
-    /// Puts a connection in another state, and in the queue of that.
-    fn moves(&mut self, id: ConnId, next: State) {
-        let is_protected = Queues::is_protected(&self.slab, id.0);
-        self.queues.leave(&mut self.slab, id.0);
-        let connection = self.slab.at_mut(id.0);
-        connection.state = next;
-        let ends_ms = self.now_ms + self.expires_ms(id, self.now_ms);
-        self.queues.join(&mut self.slab, id.0, ends_ms, is_protected);
-    }
-
     /// A connection.
     ///
     /// # Panics
@@ -429,85 +279,6 @@ impl Table {
         closed(&self.remove(ConnId(place)), reason);
     }
 
-    /// Lets time pass: ends connections whose time is up. Asks a bounded number of connections and goes on with the next call, so
-    /// that a vector's time stays bounded: some hundred where vector follows vector, some thousand after a pause. Only after a leap of 24
-    /// days, which no clock does, all end at once.
-    pub fn advance(&mut self, now_ms: u64, closed: &mut dyn FnMut(&Connection, CloseReason)) {
-        let leap = now_ms.saturating_sub(self.now_ms) > u64::from(LONGEST_S) * 1000;
-        self.now_ms = self.now_ms.max(now_ms);
-        if leap && self.len > 0 {
-            return self.end_all(closed);
-        }
-        let passed_ms = self.now_ms - std::mem::replace(&mut self.advanced_ms, self.now_ms);
-        let mut left = (passed_ms.saturating_mul(ASKED_PER_MS).min(MOST_ASKED) as usize).max(ASKED);
-        for order in HALF_OPEN.start..OVER.end {
-            while left > 0
-                && let Some(place) = self.queues.first(order)
-                && self.is_up(place)
-            {
-                self.expire(place, closed);
-                left -= 1;
-            }
-        }
-        let mut steps = wheel::STEPS;
-        while left > 0
-            && let Some(place) = self.queues.due(self.now_ms, &mut steps)
-        {
-            left -= 1;
-            if self.is_up(place) { self.expire(place, closed) } else { self.wait_on(place) }
-        }
-        self.go_on_sweeping(left, closed);
-        self.behind = left == 0 || self.sweep.is_some();
-    }
-
-    /// Whether connections may be due that the last call of [`Table::advance`] did not come to: who has nothing else to do calls
-    /// again.
-    #[inline]
-    pub fn is_behind(&self) -> bool {
-        self.behind && self.len > 0
-    }
-
-    fn end_all(&mut self, closed: &mut dyn FnMut(&Connection, CloseReason)) {
-        for place in 0..self.slab.used() {
-            if self.slab.live(place).is_some() {
-                self.expire(place, closed);
-            }
-        }
-    }
-
-    /// Asks connections anew when to ask them: their timeouts may be shorter than when they were asked last.
-    fn go_on_sweeping(&mut self, most: usize, closed: &mut dyn FnMut(&Connection, CloseReason)) {
-        let Some(from) = self.sweep else { return };
-        let to = from.saturating_add(most as u32).min(self.slab.used());
-        for place in from..to {
-            if self.slab.live(place).is_none() || !Queues::is_in_wheel(&self.slab, place) {
-                continue;
-            }
-            if self.is_up(place) { self.expire(place, closed) } else { self.wait_on(place) }
-        }
-        self.sweep = Some(to).filter(|to| *to < self.slab.used());
-    }
-
-    fn is_up(&self, place: u32) -> bool {
-        self.expires_ms(ConnId(place), self.now_ms) == 0
-    }
-
-    fn expire(&mut self, place: u32, closed: &mut dyn FnMut(&Connection, CloseReason)) {
-        let connection = self.slab.at(place);
-        // The one behind it is likely to be next: its lines come while this one ends.
-        if let Some(next) = self.slab.live(connection.links.next) {
-            black_box(next.touch());
-        }
-        let reason = CloseReason::expired(connection.state);
-        self.end(place, reason, closed);
-    }
-
-    fn wait_on(&mut self, place: u32) {
-        let ends_ms = self.now_ms + self.expires_ms(ConnId(place), self.now_ms);
-        self.queues.leave(&mut self.slab, place);
-        self.queues.join(&mut self.slab, place, ends_ms, false);
-    }
-
     /// Connections.
     #[inline]
     pub fn len(&self) -> usize {
@@ -549,68 +320,6 @@ impl Tuple {
     fn like(self, other: &Tuple) -> Tuple {
         let wire = Wire { port: other.wire.port, ..self.wire };
         Tuple { wire, proto: other.proto, family: other.family, ..self }
-    }
-}
-
-/// What is known of a connection by its first packet.
-#[inline]
-fn begin(signal: &Signal, pickup: Pickup) -> Result<(Tracker, State), Invalid> {
-    match signal {
-        Signal::Tcp(segment) => Tracker::open(segment, pickup),
-        Signal::Sctp(chunks) => Tracker::associate(chunks, pickup),
-    }
-}
-
-/// What a packet says of a connection of this protocol and state, whose time may be up. The tracker follows it if it is believed. Its
-/// checksum counts only if it would change the state, or if its numbers would be taken for those of the connection, as a SYN's: its receiver
-/// drops it then. Where nobody can tell, the state and the tags of an association stay; the numbers of TCP are followed as those of any
-/// data.
-#[inline]
-fn judge(
-    tracker: &mut Tracker,
-    (proto, state, is_up): (u8, State, bool),
-    direction: Direction,
-    signal: Option<&Signal>,
-    soundness: impl FnOnce() -> Soundness,
-) -> Judged {
-    let before = *tracker;
-    let judged = match signal {
-        _ if is_up => Judged::Reopens,
-        Some(Signal::Tcp(segment)) => tracker.segment(state, direction, segment),
-        Some(Signal::Sctp(chunks)) => tracker.chunks(state, direction, chunks),
-        // Without a tag there is nothing to believe it by.
-        None if proto == proto::SCTP => Judged::Invalid(Invalid::BadTag),
-        None => answered(proto, state, direction),
-    };
-    let weighs = match judged {
-        Judged::Moves(_) | Judged::Reopens => true,
-        Judged::Stays | Judged::Noted => {
-            signal
-                .is_some_and(|signal| signal.segment().is_none_or(|segment| segment.flags & flags::SYN != 0))
-                && *tracker != before
-        }
-        Judged::Invalid(_) => false,
-    };
-    let soundness = if weighs { soundness() } else { Soundness::Right };
-    let judged = match (soundness, judged) {
-        (Soundness::Right, _) | (Soundness::Unknown, Judged::Reopens | Judged::Noted) => judged,
-        (Soundness::Wrong, _) => Judged::Invalid(Invalid::BadChecksum),
-        (Soundness::Unknown, _) => Judged::Stays,
-    };
-    let are_tags_unknown =
-        soundness == Soundness::Unknown && signal.is_none_or(|signal| signal.segment().is_none());
-    if matches!(judged, Judged::Reopens | Judged::Invalid(_)) || are_tags_unknown {
-        *tracker = before;
-    }
-    judged
-}
-
-/// What a packet without a header that is tracked does.
-fn answered(proto: u8, state: State, direction: Direction) -> Judged {
-    match (state, direction, proto) {
-        (State::Unreplied, Direction::Reply, proto::TCP) => Judged::Moves(State::Established),
-        (State::Unreplied, Direction::Reply, _) => Judged::Moves(State::Replied),
-        _ => Judged::Stays,
     }
 }
 

@@ -1,10 +1,11 @@
 //! What a table promises, case by case.
 
+use super::expiry::{ASKED, MOST_ASKED};
 use super::*;
-use crate::Segment;
-use crate::Side;
 use crate::flags::{ACK, FIN, RST, SYN};
 use crate::wheel::SLOT_MS;
+use crate::{Judged, LONGEST_S, Segment, Side, State, proto};
+use mmb_packet::checksum::Soundness;
 use mmb_random::Seed;
 use std::collections::HashMap;
 

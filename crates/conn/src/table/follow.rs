@@ -1,0 +1,209 @@
+//! What packets say of their connection: whether they begin one, whether they are believed, and which state follows.
+
+use super::Table;
+use crate::wheel::Queues;
+use crate::{ConnId, Direction, Invalid, Judged, Signal, State, Tracker, flags, proto};
+use mmb_packet::checksum::Soundness;
+use mmb_policy::policy::Pickup;
+
+impl Table {
+    /// What is known of a connection that begins with this packet.
+    pub(super) fn begin(&self, proto: u8, signal: Option<&Signal>) -> Result<(Tracker, State), Invalid> {
+        match (proto, signal) {
+            (_, Some(signal)) => begin(signal, self.pickup),
+            (proto::TCP | proto::SCTP, None) if self.pickup == Pickup::Strict => Err(Invalid::NotSyn),
+            (proto::SCTP, None) => Err(Invalid::BadTag),
+            _ => Ok((Tracker::blank(), State::Unreplied)),
+        }
+    }
+
+    /// Why [`Table::insert`] would refuse a packet, whatever its tuple.
+    #[inline]
+    pub fn cannot_begin(&self, signal: &Signal) -> Option<Invalid> {
+        begin(signal, self.pickup).err()
+    }
+
+    /// Counts a packet of a connection and follows what it says. What is not believed is not counted and does not keep a connection
+    /// alive; likewise what reopens a connection, and what comes after its time. What is [`Judged::Noted`] is counted only.
+    ///
+    /// # Panics
+    /// If the connection has ended: whoever keeps numbers across calls that may end connections asks again.
+    pub fn touch(
+        &mut self,
+        id: ConnId,
+        direction: Direction,
+        now_ms: u64,
+        bytes: usize,
+        signal: Option<&Signal>,
+    ) -> Judged {
+        self.touch_if_sound(id, direction, (now_ms, bytes), signal, || Soundness::Right)
+    }
+
+    /// [`Table::touch`] of most packets: those of an established connection that goes on. Their checksums do not matter, since they change no
+    /// state. Returns false, and changes nothing, if a packet is not such a one, or is not believed.
+    ///
+    /// # Panics
+    /// As [`Table::touch`].
+    #[inline]
+    pub fn touch_if_goes_on(
+        &mut self,
+        id: ConnId,
+        direction: Direction,
+        (now_ms, bytes): (u64, usize),
+        signal: Option<&Signal>,
+    ) -> bool {
+        self.now_ms = self.now_ms.max(now_ms);
+        let connection = self.slab.at_mut(id.0);
+        let goes_on = connection.expires_ms(self.now_ms, &self.limits) > 0
+            && match (connection.state, signal) {
+                (State::Established, Some(Signal::Tcp(segment))) => {
+                    connection.tracker.goes_on(direction, segment)
+                }
+                (State::Replied, None) => true,
+                _ => false,
+            };
+        if goes_on {
+            connection.count(direction, bytes);
+            connection.last_ms = self.now_ms as u32;
+        }
+        goes_on
+    }
+
+    /// [`Table::touch`] of a packet whose checksum may be wrong: `soundness` is asked if the packet would change the connection's
+    /// state. Where nobody can tell, the packet counts and keeps the connection alive, and the state stays.
+    ///
+    /// # Panics
+    /// As [`Table::touch`].
+    #[inline]
+    pub fn touch_if_sound(
+        &mut self,
+        id: ConnId,
+        direction: Direction,
+        (now_ms, bytes): (u64, usize),
+        signal: Option<&Signal>,
+        soundness: impl FnOnce() -> Soundness,
+    ) -> Judged {
+        self.now_ms = self.now_ms.max(now_ms);
+        let connection = self.slab.at_mut(id.0);
+        let about =
+            (connection.proto(), connection.state, connection.expires_ms(self.now_ms, &self.limits) == 0);
+        let judged = judge(&mut connection.tracker, about, direction, signal, soundness);
+        if let Judged::Reopens | Judged::Invalid(_) = judged {
+            return judged;
+        }
+        connection.count(direction, bytes);
+        if judged == Judged::Noted {
+            return judged;
+        }
+        connection.last_ms = self.now_ms as u32;
+        match judged {
+            Judged::Moves(next) => self.moves(id, next),
+            _ => self.queues.used(&mut self.slab, id.0, direction, self.now_ms),
+        }
+        judged
+    }
+
+    /// Counts a packet that passes and changes nothing: it is not believed, or has nothing to believe it by.
+    ///
+    /// # Panics
+    /// As [`Table::touch`].
+    pub fn count_invalid(&mut self, id: ConnId, direction: Direction, bytes: usize) {
+        self.slab.at_mut(id.0).count(direction, bytes);
+    }
+
+    /// What [`Table::touch_if_sound`] would say.
+    pub fn judge(
+        &self,
+        id: ConnId,
+        direction: Direction,
+        now_ms: u64,
+        signal: Option<&Signal>,
+        soundness: impl FnOnce() -> Soundness,
+    ) -> Judged {
+        let connection = self.slab.at(id.0);
+        let is_up = connection.expires_ms(now_ms.max(self.now_ms), &self.limits) == 0;
+        let about = (connection.proto(), connection.state, is_up);
+        judge(&mut connection.tracker(), about, direction, signal, soundness)
+    }
+
+    /// Whether a connection stays, however many others want its room, until it is idle for too long: both ends want it, and its
+    /// time is not over.
+    #[inline]
+    pub fn is_lasting(&self, id: ConnId, now_ms: u64) -> bool {
+        let connection = self.slab.at(id.0);
+        let state = connection.state;
+        !state.is_half_open() && !state.is_over() && connection.expires_ms(now_ms, &self.limits) > 0
+    }
+
+    /// Puts a connection in another state, and in the queue of that.
+    fn moves(&mut self, id: ConnId, next: State) {
+        let is_protected = Queues::is_protected(&self.slab, id.0);
+        self.queues.leave(&mut self.slab, id.0);
+        let connection = self.slab.at_mut(id.0);
+        connection.state = next;
+        let ends_ms = self.now_ms + self.expires_ms(id, self.now_ms);
+        self.queues.join(&mut self.slab, id.0, ends_ms, is_protected);
+    }
+}
+
+/// What is known of a connection by its first packet.
+#[inline]
+fn begin(signal: &Signal, pickup: Pickup) -> Result<(Tracker, State), Invalid> {
+    match signal {
+        Signal::Tcp(segment) => Tracker::open(segment, pickup),
+        Signal::Sctp(chunks) => Tracker::associate(chunks, pickup),
+    }
+}
+
+/// What a packet says of a connection of this protocol and state, whose time may be up. The tracker follows it if it is believed. Its
+/// checksum counts only if it would change the state, or if its numbers would be taken for those of the connection, as a SYN's: its receiver
+/// drops it then. Where nobody can tell, the state and the tags of an association stay; the numbers of TCP are followed as those of any
+/// data.
+#[inline]
+fn judge(
+    tracker: &mut Tracker,
+    (proto, state, is_up): (u8, State, bool),
+    direction: Direction,
+    signal: Option<&Signal>,
+    soundness: impl FnOnce() -> Soundness,
+) -> Judged {
+    let before = *tracker;
+    let judged = match signal {
+        _ if is_up => Judged::Reopens,
+        Some(Signal::Tcp(segment)) => tracker.segment(state, direction, segment),
+        Some(Signal::Sctp(chunks)) => tracker.chunks(state, direction, chunks),
+        // Without a tag there is nothing to believe it by.
+        None if proto == proto::SCTP => Judged::Invalid(Invalid::BadTag),
+        None => answered(proto, state, direction),
+    };
+    let weighs = match judged {
+        Judged::Moves(_) | Judged::Reopens => true,
+        Judged::Stays | Judged::Noted => {
+            signal
+                .is_some_and(|signal| signal.segment().is_none_or(|segment| segment.flags & flags::SYN != 0))
+                && *tracker != before
+        }
+        Judged::Invalid(_) => false,
+    };
+    let soundness = if weighs { soundness() } else { Soundness::Right };
+    let judged = match (soundness, judged) {
+        (Soundness::Right, _) | (Soundness::Unknown, Judged::Reopens | Judged::Noted) => judged,
+        (Soundness::Wrong, _) => Judged::Invalid(Invalid::BadChecksum),
+        (Soundness::Unknown, _) => Judged::Stays,
+    };
+    let are_tags_unknown =
+        soundness == Soundness::Unknown && signal.is_none_or(|signal| signal.segment().is_none());
+    if matches!(judged, Judged::Reopens | Judged::Invalid(_)) || are_tags_unknown {
+        *tracker = before;
+    }
+    judged
+}
+
+/// What a packet without a header that is tracked does.
+fn answered(proto: u8, state: State, direction: Direction) -> Judged {
+    match (state, direction, proto) {
+        (State::Unreplied, Direction::Reply, proto::TCP) => Judged::Moves(State::Established),
+        (State::Unreplied, Direction::Reply, _) => Judged::Moves(State::Replied),
+        _ => Judged::Stays,
+    }
+}
