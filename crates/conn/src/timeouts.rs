@@ -33,6 +33,12 @@ const COLUMN: [u8; 256] = {
     columns
 };
 
+/// Protocols of one column have the same timeouts.
+#[inline]
+pub(crate) fn column(proto: u8) -> u8 {
+    COLUMN[usize::from(proto)]
+}
+
 impl Limits {
     pub(crate) fn new(timeouts: Timeouts) -> Limits {
         let ms = |proto, state| timeout_s(&timeouts, proto, state).min(LONGEST_S) * 1000;
@@ -48,7 +54,7 @@ impl Limits {
     /// Milliseconds without a packet after which a connection of a protocol in a state ends, and not longer than [`LONGEST_S`].
     #[inline]
     pub(crate) fn ms(&self, proto: u8, state: State) -> u64 {
-        u64::from(self.ms[usize::from(COLUMN[usize::from(proto)]) % COLUMNS][state as usize])
+        u64::from(self.ms[usize::from(column(proto)) % COLUMNS][state as usize])
     }
 }
 

@@ -10,7 +10,8 @@
 
 use crate::ghosts::AGAIN_AFTER_MS;
 use crate::slab::{NONE, Slab};
-use crate::{Direction, State, proto};
+use crate::timeouts::column;
+use crate::{Direction, State};
 use std::ops::Range;
 
 /// A record's neighbours in its queue.
@@ -74,19 +75,9 @@ fn order_of(proto: u8, state: State, is_protected: bool) -> u8 {
         State::SynReceived if !is_protected => ANSWERED.start,
         State::SynSent | State::SynReceived | State::Unreplied => {
             let orders = if is_protected { PROTECTED } else { PROBATION };
-            orders.start + column_of(proto)
+            orders.start + column(proto)
         }
         State::Established | State::FinWait | State::Closing | State::Replied => WHEEL,
-    }
-}
-
-/// Protocols whose unreplied connections have the same timeout.
-fn column_of(proto: u8) -> u8 {
-    match proto {
-        proto::TCP | proto::SCTP => 0,
-        proto::UDP | proto::UDP_LITE => 1,
-        proto::ICMP | proto::ICMP6 => 2,
-        _ => 3,
     }
 }
 
@@ -239,6 +230,7 @@ impl Queues {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto;
 
     impl Queues {
         /// Walks all queues: how many wait.

@@ -6,7 +6,7 @@ use crate::filter::{STATES, TERMS};
 use crate::position::{self, Expect};
 use crate::setting;
 use crate::value;
-use crate::verb::{COMMANDS, CommandInfo, LB_METHODS, TARGETS};
+use crate::verb::{COMMANDS, LB_METHODS, TARGETS};
 
 /// A line of help.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,11 +35,6 @@ pub fn help_at(line: &str, cursor: usize) -> Vec<HelpLine> {
         lines.retain(|line| !line.word.starts_with('<'));
     }
     lines
-}
-
-/// A command's line of help: `del ID`, what it does.
-pub fn command_help(info: &CommandInfo) -> HelpLine {
-    HelpLine { word: joined(info.name, info.arguments), help: info.help.to_owned() }
 }
 
 fn joined(word: &str, arguments: &str) -> String {

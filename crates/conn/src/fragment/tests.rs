@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 const PORTS: [u16; 2] = [1000, 53];
 
-fn key(id: u32) -> FragmentKey {
+pub(super) fn key(id: u32) -> FragmentKey {
     FragmentKey {
         addresses: [1, 2],
         id,

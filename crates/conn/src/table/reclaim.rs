@@ -2,9 +2,9 @@
 
 use super::Table;
 use crate::slab::NONE;
-use crate::wheel::{HALF_OPEN, ORDERS, OVER};
-use crate::{ConnId, Connection, State, proto};
-use std::ops::Range;
+use crate::timeouts::column;
+use crate::wheel::{ORDERS, OVER, PROBATION, PROTECTED};
+use crate::{ConnId, Connection, State};
 
 /// Where the last search of each queue came to. The next one goes on from there: what is of no use at a queue's front does not hide
 /// what is behind it.
@@ -28,7 +28,8 @@ impl Table {
     ) {
         let mut found =
             |id, connection: &Connection| connection.state != State::SynReceived && found(id, connection);
-        self.search(HALF_OPEN, cursor, (proto, most), &mut found);
+        // Not those that were answered.
+        self.search(PROBATION.chain(PROTECTED), cursor, (proto, most), &mut found);
     }
 
     /// Likewise connections that are only kept for stragglers.
@@ -43,14 +44,14 @@ impl Table {
 
     fn search(
         &self,
-        orders: Range<u8>,
+        orders: impl Iterator<Item = u8>,
         cursor: &mut Cursor,
         (proto, most): (u8, usize),
         found: &mut dyn FnMut(ConnId, &Connection) -> bool,
     ) {
         for order in orders {
             let Some(first) = self.queues.first(order) else { continue };
-            if queue_of(self.slab.at(first).proto()) != queue_of(proto) {
+            if column(self.slab.at(first).proto()) != column(proto) {
                 continue;
             }
             let next = &mut cursor.0[usize::from(order)];
@@ -70,15 +71,5 @@ impl Table {
                 }
             }
         }
-    }
-}
-
-/// Which protocols share queues.
-fn queue_of(proto: u8) -> u8 {
-    match proto {
-        proto::TCP | proto::SCTP => 0,
-        proto::UDP | proto::UDP_LITE => 1,
-        proto::ICMP | proto::ICMP6 => 2,
-        _ => 3,
     }
 }

@@ -2,13 +2,14 @@
 
 use super::ports::Made;
 use super::saved::Saved;
-use super::{Ends, Flows, relate, sources};
+use super::{Ends, Flows, Stateful, relate, sources};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use mmb_conn::nat::{self, Mapping, Nat, Translated};
 use mmb_conn::{Arrivals, ConnId, Connection, DESTINATION, Direction, Invalid, Signal, Tuple};
 use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, LinkType, Packet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Flows {
@@ -50,10 +51,7 @@ impl Flows {
         layout: &Layout,
     ) -> Result<(ConnId, Direction), DropReason> {
         let rules = || slots.iter().filter_map(|&slot| snapshot.stateful(slot));
-        let mut mapping = Mapping::default();
-        for rule in rules().filter(|rule| rule.maps) {
-            merge(&mut mapping, &rule.mapping);
-        }
+        let mapping = merged(rules());
         let signal = relate::signal(packet, layout);
         let keeper = &mut self.keeper;
         if rules().all(|rule| !rule.maps) && keeper.common.bindings.load(Ordering::Relaxed) == 0 {
@@ -172,10 +170,7 @@ impl Flows {
     ) -> Result<(), DropReason> {
         self.keeper.reserve(slots.len())?;
         let [arrived, _] = saved.connection.tuples;
-        let mut mapping = Mapping::default();
-        for rule in slots.iter().filter_map(|&slot| snapshot.stateful(slot)) {
-            merge(&mut mapping, &rule.mapping);
-        }
+        let mapping = merged(slots.iter().filter_map(|&slot| snapshot.stateful(slot)));
         self.begin_source(&arrived, None)?;
         let restored = self.restore_counted(snapshot, saved, slots, &mapping);
         self.settle_source(&arrived, restored.as_ref().ok().copied());
@@ -258,8 +253,15 @@ fn arrivals(snapshot: &Snapshot, packet: &Packet<'_>, turns_back: bool) -> Arriv
 
 /// The inside address whose outside end a packet goes to.
 pub(super) fn owner(nat: &Nat, sent: &Tuple) -> Option<u128> {
-    let Tuple { addresses, ports, wire, proto, family, .. } = *sent;
-    nat.owner(proto, family, wire, addresses[DESTINATION], ports[DESTINATION]).map(|(inside, _)| inside)
+    let Tuple { addresses, wire, proto, family, .. } = *sent;
+    nat.owner(proto, family, wire, addresses[DESTINATION], sent.port(DESTINATION)).map(|(inside, _)| inside)
+}
+
+/// What these rules map together.
+fn merged<'r>(rules: impl Iterator<Item = &'r Arc<Stateful>>) -> Mapping {
+    let mut mapping = Mapping::default();
+    rules.filter(|rule| rule.maps).for_each(|rule| merge(&mut mapping, &rule.mapping));
+    mapping
 }
 
 /// What a later rule maps goes before what an earlier one did.

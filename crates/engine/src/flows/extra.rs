@@ -133,8 +133,7 @@ impl Extras {
     ) -> u32 {
         let mut extra = Extra { hairpin, ..Extra::default() };
         // Numbers of a stream that is under way are known to both ends already.
-        let segment = signal.and_then(Signal::segment);
-        let begins = segment.filter(|segment| segment.flags & 0x12 == 0x02);
+        let begins = signal.filter(|signal| signal.opens()).and_then(Signal::segment);
         for rule in rules {
             if let Some(choice) = &rule.ip_id
                 && tuple.family == 4

@@ -5,7 +5,7 @@ use mmb_conn::fragment::FragmentKey;
 use mmb_conn::icmp_query;
 use mmb_conn::quoted::quoted;
 use mmb_conn::sctp::chunk;
-use mmb_conn::{Chunks, Segment, Side, Signal, Tuple, Vlans, Wire, proto};
+use mmb_conn::{Chunks, Segment, Side, Signal, Tuple, Vlans, Wire, flags, proto};
 use mmb_packet::checksum::{ICMP, ICMP6, TCP, UDP};
 use mmb_packet::flow::{flow_ports, header_len};
 use mmb_packet::parse::extension_len;
@@ -97,7 +97,7 @@ pub(crate) fn plain(packet: &Packet<'_>, layout: &Layout, place: Place) -> Optio
     let bytes = packet.bytes();
     let ports = ports(bytes, layout)?;
     let flags = || bytes.get(usize::from(layout.l4) + 13);
-    let begins = layout.l4_kind == TCP && flags().is_none_or(|flags| flags & SYN != 0);
+    let begins = layout.l4_kind == TCP && flags().is_none_or(|flags| flags & flags::SYN != 0);
     let sort = if begins { Sort::Packet } else { Sort::Steady };
     Some(Sought { tuple: Tuple { ports, ..addresses(bytes, layout, place)? }, sort })
 }
@@ -302,9 +302,6 @@ fn fragment_header(bytes: &[u8], layout: &Layout) -> Option<usize> {
     None
 }
 
-/// The flag of a TCP segment that begins a connection.
-const SYN: u8 = 2;
-
 /// What tracking looks at; `None` for protocols that are not tracked.
 #[inline]
 pub(crate) fn signal(packet: &Packet<'_>, layout: &Layout) -> Option<Signal> {
@@ -335,7 +332,7 @@ fn segment(packet: &Packet<'_>, layout: &Layout) -> Option<Segment> {
         ack: long(8),
         window: u16::from_be_bytes([header[14], header[15]]),
         payload: layout.payload_range().len() as u32,
-        ..if flags & SYN != 0 { options_of_syn(packet, layout) } else { Segment::default() }
+        ..if flags & flags::SYN != 0 { options_of_syn(packet, layout) } else { Segment::default() }
     })
 }
 

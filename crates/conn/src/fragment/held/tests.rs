@@ -1,23 +1,12 @@
 //! What is held comes out as it went in, oldest first, or is counted as lost.
 
 use super::*;
-use crate::{Side, Wire, proto};
+use crate::fragment::tests::key;
 use mmb_random::Seed;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
 const AGE_MS: u64 = 1000;
-
-fn key(id: u32) -> FragmentKey {
-    FragmentKey {
-        addresses: [1, 2],
-        id,
-        proto: proto::UDP,
-        family: 4,
-        wire: Wire::default(),
-        side: Side::Low,
-    }
-}
 
 fn held(places: u16, room: usize) -> Held {
     let mut held = Held::new(Seed::repeatable(7), AGE_MS, places, room);
