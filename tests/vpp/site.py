@@ -4,8 +4,11 @@
      10.0.0.1      10.0.0.254 10.0.1.254      10.0.1.1
 """
 
+import contextlib
+
 from lab.net import veth
 from lab.site import Cabled
+from lab.vpp import Node, runtime
 
 from .plugin import WithMmb
 
@@ -47,3 +50,19 @@ class Site(Cabled):
 
     def delete(self, name):
         self.vpp.tell(f"delete host-interface name {name}")
+
+
+@contextlib.contextmanager
+def with_workers(folder, cores):
+    """A site whose VPP has its main thread on the first of these cores and a worker on each other one, and follows all connections."""
+    with Site(folder, offloads=False, host_interface="cksum-gso-disable", cores=cores) as site:
+        site.vpp.apply("add-stateful all accept")
+        # VPP drops what it has to ask for a neighbour for.
+        site.client.run("ping", "-c", "5", SERVER)
+        yield site
+        assert site.vpp.running()
+
+
+def handed(vpp):
+    """Packets that came from another thread."""
+    return runtime(vpp.ask("show runtime")).get("ip4-mmb-handed", Node(0, 0.0)).packets

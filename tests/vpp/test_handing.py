@@ -6,9 +6,8 @@ import os
 import pytest
 
 from lab.process import wait_until
-from lab.vpp import Node, runtime
 
-from .site import CLIENT, LAN, SERVER, WAN, Site
+from .site import CLIENT, LAN, SERVER, WAN, handed, with_workers
 
 CORES = sorted(os.sched_getaffinity(0))
 # What comes and goes while packets wait: said once before, and to switch it on and off.
@@ -28,20 +27,12 @@ pytestmark = pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")
 
 @pytest.fixture
 def site(tmp_path):
-    with Site(tmp_path / "site", offloads=False, host_interface="cksum-gso-disable", cores=CORES[:2]) as made:
-        made.vpp.apply("add-stateful all accept")
-        # VPP drops what it has to ask for a neighbour for.
-        made.client.run("ping", "-c", "5", SERVER)
+    with with_workers(tmp_path / "site", CORES[:2]) as made:
         yield made
-        assert made.vpp.running()
 
 
 def place(vpp, lan):
     vpp.tell(f"set interface rx-placement {LAN} queue 0 {lan}", f"set interface rx-placement {WAN} queue 0 worker 0")
-
-
-def handed(vpp):
-    return runtime(vpp.ask("show runtime")).get("ip4-mmb-handed", Node(0, 0.0)).packets
 
 
 @pytest.mark.parametrize("thread", ["main", "worker 0"])

@@ -5,9 +5,8 @@ import os
 import pytest
 
 from lab.process import wait_until
-from lab.vpp import Node, runtime
 
-from .site import CLIENT, LAN, SERVER, WAN, Site
+from .site import CLIENT, LAN, SERVER, WAN, handed, with_workers
 
 CORES = sorted(os.sched_getaffinity(0))
 # Connections at once: that all of them are one worker's by chance, one time in a thousand million.
@@ -18,12 +17,8 @@ pytestmark = pytest.mark.skipif(len(CORES) < 3, reason="needs three cores")
 
 @pytest.fixture
 def site(tmp_path):
-    with Site(tmp_path / "site", offloads=False, host_interface="cksum-gso-disable", cores=CORES[:3]) as made:
-        made.vpp.apply("add-stateful all accept")
-        # VPP drops what it has to ask for a neighbour for.
-        made.client.run("ping", "-c", "5", SERVER)
+    with with_workers(tmp_path / "site", CORES[:3]) as made:
         yield made
-        assert made.vpp.running()
 
 
 def place(vpp, lan, wan):
@@ -43,10 +38,6 @@ def workers(site, numbers):
     found = {one["sent"]["sport"]: one["worker"] for one in of_client}
     assert len(of_client) == len(found) == len(numbers)
     return found
-
-
-def handed(vpp):
-    return runtime(vpp.ask("show runtime")).get("ip4-mmb-handed", Node(0, 0.0)).packets
 
 
 def test_workers_with_queues_share_the_connections_and_those_that_are_there_stay(site):

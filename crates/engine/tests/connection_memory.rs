@@ -1,42 +1,16 @@
 //! What a connection takes: what is promised as its most holds, with all that can hang on it.
-//!
-//! As in `no_allocation`, the only unsafe code is a global allocator that hands every call to the system's and counts.
 
+mod counting;
 mod host;
 
+use counting::{LIVE, PEAK};
 use host::{policy, ports};
 use mmb_engine::{CONNECTION_BYTES, Engine, NoCycles, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_random::SeedTree;
 use mmb_testkit::{Ip4, Ip6, Udp, Upper};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-struct Counting;
-
-/// Bytes in use, and the most that were.
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every method hands its arguments to the system's allocator as they came, and returns what that returned.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();
-        PEAK.fetch_max(live, Relaxed);
-        // SAFETY: the caller's promises are the system allocator's terms.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promises are the system allocator's terms; the pointer came from it.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// From so many connections on what tables take in any case is little beside them.
 const FEW: usize = 50_000;

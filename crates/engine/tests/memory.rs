@@ -1,39 +1,16 @@
 //! Memory does not creep: what deleted rules took is used again, however many rules come and go.
-//!
-//! As in `no_allocation`, the only unsafe code is a global allocator that hands every call to the system's and counts.
 
+mod counting;
+
+use counting::LIVE;
 use mmb_engine::{Engine, Forward, NoCycles, PortSpec, PortTable, Worker};
 use mmb_packet::PortId;
 use mmb_policy::{Command, Policy, RuleId, parse_command};
 use mmb_random::SeedTree;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-struct Counting;
-
-/// Bytes in use.
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every method hands its arguments to the system's allocator as they came, and returns what that returned.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size(), Relaxed);
-        // SAFETY: the caller's promises are the system allocator's terms.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promises are the system allocator's terms; the pointer came from it.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Rules of the policy at any time, and changes in all; the latter are more than fit a test of unoptimised code.
 const RULES: usize = 2000;
