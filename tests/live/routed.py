@@ -31,6 +31,12 @@ INNER4, OUTER4 = "192.0.2.1", "192.0.2.2"
 INNER6, OUTER6 = "2001:db8::1", "2001:db8::2"
 # The addresses that stand for the inside.
 NAT4, NAT6 = "200.0.0.1", "2001:db8:200::1"
+# Policies of source NAT, mmb's and the reference's.
+SOURCE = [f"add-stateful in lan ip-saddr 10.0.0.0/24 map ip-saddr {NAT4}"]
+SOURCE_NFT = [f"behind: oif vr ip saddr 10.0.0.0/24 snat to {NAT4}"]
+SOURCE6 = [f"add-stateful in lan ip6-saddr fd00:a::/64 map ip6-saddr {NAT6}"]
+SOURCE6_NFT = [f"behind: oif vr ip6 saddr fd00:a::/64 snat to {NAT6}"]
+BOTH_FAMILIES = SOURCE + SOURCE6, SOURCE_NFT + SOURCE6_NFT
 # What is sent here is never answered.
 NOWHERE = "203.0.113.9"
 

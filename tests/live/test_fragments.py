@@ -10,9 +10,8 @@ from scapy.packet import Raw
 
 from . import sockets
 from .programs import ping
-from .routed import INSIDE4, INSIDE6, NAT4, NAT6, NOWHERE, OUTSIDE4, OUTSIDE6
+from .routed import BOTH_FAMILIES, INSIDE4, INSIDE6, NAT4, NAT6, NOWHERE, OUTSIDE4, OUTSIDE6
 from .sockets import closing, receive, udp
-from .test_nat import BOTH_FAMILIES
 
 A, B = INSIDE4[:2]
 WEB = OUTSIDE4[0]

@@ -17,9 +17,8 @@ from lab.process import wait_until
 from . import sockets
 from .frames import summed_up
 from .programs import ping
-from .routed import INSIDE4, INSIDE6, NAT4, NAT6, OUTER4, OUTSIDE4, OUTSIDE6
+from .routed import BOTH_FAMILIES, INSIDE4, INSIDE6, NAT4, NAT6, OUTER4, OUTSIDE4, OUTSIDE6, SOURCE, SOURCE_NFT
 from .sockets import closing, listener, receive, refused, udp
-from .test_nat import BOTH_FAMILIES, SOURCE, SOURCE_NFT
 
 A, B = INSIDE4[:2]
 WEB = OUTSIDE4[0]

@@ -4,8 +4,7 @@ import pytest
 
 from lab.process import wait_until
 
-from .routed import INSIDE4, OUTSIDE4
-from .test_nat import SOURCE, SOURCE_NFT
+from .routed import INSIDE4, OUTSIDE4, SOURCE, SOURCE_NFT
 
 
 @pytest.fixture(scope="module")

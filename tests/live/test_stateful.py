@@ -15,9 +15,8 @@ from . import sockets
 from .frames import ip4, pass_through
 from .frames import udp as scapy_udp
 from .programs import Nginx, fetch, ping
-from .routed import INSIDE4, INSIDE6, NAT4, NOWHERE, OUTSIDE4, OUTSIDE6
+from .routed import INSIDE4, INSIDE6, NAT4, NOWHERE, OUTSIDE4, OUTSIDE6, SOURCE
 from .sockets import closing, listener, opened, receive, refused, talk, udp
-from .test_nat import SOURCE
 from .topology import CLIENT4, SERVER4
 
 A, B = INSIDE4[:2]
