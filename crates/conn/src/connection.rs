@@ -125,7 +125,7 @@ impl Connection {
         (self.rest[0][1] >> 24) as u8
     }
 
-    /// What is known of both ends, if it is TCP.
+    /// What is known of both ends of TCP, or of an association of SCTP.
     pub fn tracker(&self) -> Tracker {
         self.tracker
     }
@@ -270,7 +270,7 @@ pub struct Snapshot {
     pub tuples: [Tuple; 2],
     /// Its state.
     pub state: State,
-    /// What is known of both ends, if it is TCP.
+    /// What is known of both ends of TCP, or of an association of SCTP.
     pub tracker: Tracker,
     /// Packets by direction.
     pub packets: [u64; 2],

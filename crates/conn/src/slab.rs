@@ -3,7 +3,7 @@
 use crate::{ConnId, Connection};
 use std::collections::TryReserveError;
 
-/// Records in a chunk, as a shift: 10 MB, of which only what is used takes memory.
+/// Records in a chunk, as a shift: 12 MiB, of which only what is used takes memory.
 const CHUNK_SHIFT: u32 = 16;
 const CHUNK: usize = 1 << CHUNK_SHIFT;
 

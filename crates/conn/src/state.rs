@@ -130,7 +130,7 @@ impl Invalid {
 pub enum CloseReason {
     /// Nothing passed for its state's timeout.
     Timeout,
-    /// It was over or half open, and made room for a new one in a full table.
+    /// It was over or nobody had answered, and another one got its place, its port or its ends.
     Evicted,
     /// Somebody asked for it.
     Killed,

@@ -47,9 +47,9 @@ fn a_connection_that_begins_again_begins_with_a_larger_number() {
     assert_eq!(again.wrapping_sub(first), (hour * 250) as u32);
 }
 
-/// Numbers of one source and of neighbours differ by what nobody knows: those that a host sees of its own say nothing of others'.
+/// No step leads from the number of one port to that of the next.
 #[test]
-fn numbers_that_were_seen_do_not_give_the_next_one() {
+fn numbers_of_neighbours_differ_by_a_step_of_their_own_each() {
     let (_engine, mut worker) = engine(SHUFFLE_SEQ);
     let seen: Vec<u32> = (1024..2024).map(|port| initial(&mut worker, 0, port)).collect();
     let steps: HashSet<u32> = seen.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();

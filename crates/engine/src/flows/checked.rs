@@ -30,7 +30,7 @@ pub(crate) fn fault(saved: &Saved) -> Option<&'static str> {
         (is_sctp && !connection.tracker.is_of_association(), "what is known of its ends is not of SCTP"),
         (
             !is_tracked && connection.tracker.to_bytes()[..20] != [0; 20],
-            "it has sequence numbers and is not TCP",
+            "it has numbers or tags, and its protocol has none",
         ),
         (connection.packets[0] == 0, "no packet made it"),
         (counts().any(|(packets, bytes)| *packets == 0 && bytes > 0), "it has bytes without packets"),
@@ -229,7 +229,7 @@ mod tests {
     fn only_tcp_has_sequence_numbers() {
         let mut tracker = [0; 22];
         tracker[3] = 1;
-        let wrong = Some("it has sequence numbers and is not TCP");
+        let wrong = Some("it has numbers or tags, and its protocol has none");
         assert_eq!(after(udp(), |udp| udp.connection.tracker = Tracker::from_bytes(tracker)), wrong);
         assert_eq!(after(tcp(), |tcp| tcp.connection.tracker = Tracker::from_bytes(tracker)), None);
     }
