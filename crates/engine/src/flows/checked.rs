@@ -25,6 +25,7 @@ pub(crate) fn fault(saved: &Saved) -> Option<&'static str> {
         (has_wrong_family(forward), "its protocol is not one of its family"),
         ([forward, reply].into_iter().any(has_wrong_ports), "its ports are not those of its protocol"),
         (forward.is_query() && forward.ports[1] != reply.ports[1], "its ends do not speak of one query"),
+        (has_mapped_ports(forward, reply), "its ports are mapped, and no rule maps those of its protocol"),
         (is_own_reply(forward, reply), "its reply is its own first packet"),
         (!may_be_in(connection.state, is_tracked), "its state is not one of its protocol"),
         (is_sctp && !connection.tracker.is_of_association(), "what is known of its ends is not of SCTP"),
@@ -65,6 +66,11 @@ fn has_wrong_ports(tuple: &Tuple) -> bool {
             .is_ok_and(|request| icmp_query(tuple.proto, request) == Some((request, true))),
         _ => !tuple.has_ports() && tuple.ports != [0; 2],
     }
+}
+
+/// Of protocols whose ports nothing maps.
+fn has_mapped_ports(forward: &Tuple, reply: &Tuple) -> bool {
+    !forward.may_map_ports() && forward.reversed().ports != reply.ports
 }
 
 fn may_be_in(state: State, is_tracked: bool) -> bool {
@@ -182,6 +188,13 @@ mod tests {
         assert_eq!(after(ping.clone(), |ping| ping.connection.tuples[1].ports = [8, 13]), None, "translated");
         let apart = Some("its ends do not speak of one query");
         assert_eq!(after(ping, |ping| ping.connection.tuples[1].ports = [7, 8]), apart);
+        let mapped = Some("its ports are mapped, and no rule maps those of its protocol");
+        for (proto, state) in [(proto::SCTP, State::Established), (proto::GRE, State::Replied)] {
+            let mut kept = entry(proto, 4, state);
+            kept.connection.tracker = Tracker::default();
+            assert_eq!(fault(&kept), None, "{proto}");
+            assert_eq!(after(kept, |kept| kept.connection.tuples[1].ports = [9, 10]), mapped, "{proto}");
+        }
         let esp = entry(50, 4, State::Replied);
         assert_eq!(after(esp, |esp| esp.connection.tuples[1].ports = [0, 1]), wrong);
     }
