@@ -44,6 +44,8 @@ class Mmb:
         self.ports = ports
         self.socket = folder / f"{name}.sock"
         self.log = folder / f"{name}.log"
+        # The control group that it is started in.
+        self.group = None
         self.process = None
         self._drops_before = {}
 
@@ -56,7 +58,7 @@ class Mmb:
             address.unlink(missing_ok=True)
             notify.bind(str(address))
             env = {**os.environ, "NOTIFY_SOCKET": str(address)}
-            self.process = self.namespace.start([*command, *options], self.log, env=env)
+            self.process = self.namespace.start([*command, *options], self.log, self.group, env=env)
             ready = self.process.wait_readable(notify, READY_TIMEOUT) and b"READY=1" in notify.recv(4096)
         if not ready:
             self.process.close()

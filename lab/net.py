@@ -71,9 +71,11 @@ class Namespace:
         """Runs a command inside, to its end."""
         return run(self.command(words), **options)
 
-    def start(self, words, log, **options):
-        """Starts a command inside. `ip netns exec` becomes the command: the process id is the command's."""
-        return Background(self.command(words), log, **options)
+    def start(self, words, log, group=None, **options):
+        """Starts a command inside, in a control group if one is given. `ip netns exec` becomes the command: the process id is the
+        command's."""
+        command = self.command(words)
+        return Background(group.command(command) if group else command, log, **options)
 
     def sysctl(self, **values):
         for key, value in values.items():

@@ -183,7 +183,8 @@ class _Fresh:
         """Networks with routers, for mmb between them."""
         return self._keep(routed.Routed, backend, **shape)
 
-    def daemon(self, site, *options, name="mmb"):
+    def daemon(self, site, *options, name="mmb", group=None):
         mmb = site.mmb(name)
+        mmb.group = group
         _daemons.append(mmb)
         return mmb.start(*options)

@@ -5,8 +5,9 @@
 //! system tells of: the process's address space (`RLIMIT_AS`), its control groups, and what the machine has left. Between the look and
 //! the taking others may take some; `HEADROOM` is for them and for the packet threads.
 
+mod control_group;
+
 use std::fs;
-use std::path::{Path, PathBuf};
 
 /// Memory that changes leave alone.
 const HEADROOM: u64 = 32 << 20;
@@ -81,74 +82,14 @@ fn field(text: &str, name: &str) -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
-/// The tightest of the process's control groups and those around them.
+/// What the process's control groups leave.
 fn control_groups() -> Option<Available> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let left = groups.lines().filter_map(group_folder).filter_map(|(root, folder, files)| {
-        folder
-            .ancestors()
-            .take_while(|folder| folder.starts_with(root))
-            .filter_map(|at| left(at, files))
-            .min()
-    });
-    left.min().map(|bytes| Available { bytes, bound: "the control group's limit" })
-}
-
-/// The files of a group: its limit, what is used of it, and what of that is a cache, in `memory.stat`.
-type Files = [&'static str; 3];
-
-const UNIFIED: Files = ["memory.max", "memory.current", "inactive_file "];
-const LEGACY: Files = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "];
-
-/// The folder of a line of `/proc/self/cgroup`, if it is one with limits of memory, and the root above it.
-fn group_folder(line: &str) -> Option<(&'static Path, PathBuf, Files)> {
-    let mut parts = line.splitn(3, ':');
-    let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-    let (root, files) = if controllers.is_empty() {
-        ("/sys/fs/cgroup", UNIFIED)
-    } else if controllers.split(',').any(|controller| controller == "memory") {
-        ("/sys/fs/cgroup/memory", LEGACY)
-    } else {
-        return None;
-    };
-    Some((Path::new(root), Path::new(root).join(path.trim_start_matches('/')), files))
-}
-
-/// What a group has left; `None` if it has no limit.
-fn left(folder: &Path, [limit, used, cache]: Files) -> Option<u64> {
-    let number = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
-    let (limit, used) = (number(limit)?, number(used)?);
-    let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
-    let cache = stat.lines().find_map(|line| line.strip_prefix(cache)?.parse::<u64>().ok());
-    Some(limit.saturating_sub(used.saturating_sub(cache.unwrap_or(0))))
+    Some(Available { bytes: control_group::left()?, bound: "the control group's limit" })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_left_of_a_control_group_leaves_out_what_can_be_dropped() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("writes");
-        write("memory.max", "1000000\n");
-        write("memory.current", "700000\n");
-        assert_eq!(left(folder.path(), UNIFIED), Some(300_000));
-        write("memory.stat", "anon 1\ninactive_file 200000\n");
-        assert_eq!(left(folder.path(), UNIFIED), Some(500_000));
-        write("memory.max", "max\n");
-        assert_eq!(left(folder.path(), UNIFIED), None);
-    }
-
-    #[test]
-    fn groups_are_found_in_both_hierarchies() {
-        let folder = |line| group_folder(line).map(|(_, folder, files)| (folder, files[0]));
-        let unified = PathBuf::from("/sys/fs/cgroup/system.slice/mmb.service");
-        assert_eq!(folder("0::/system.slice/mmb.service"), Some((unified, "memory.max")));
-        let legacy = PathBuf::from("/sys/fs/cgroup/memory/mmb");
-        assert_eq!(folder("4:cpu,memory:/mmb"), Some((legacy, "memory.limit_in_bytes")));
-        assert_eq!(folder("3:cpu,cpuacct:/mmb"), None);
-    }
 
     #[test]
     fn what_does_not_fit_is_refused_with_both_numbers() {
