@@ -1,6 +1,6 @@
 //! Virtual reassembly: the ports of a datagram's first fragment, lent to the later ones.
 //!
-//! Nothing is put together. What is kept of a datagram is its ports and which bytes were seen, so that later fragments find its
+//! Nothing is put together. What is kept of a datagram is its header and which bytes were seen, so that later fragments find its
 //! connection and overlapping ones are noticed (RFC 1858, RFC 5722). A later fragment that comes before the first one is
 //! [`Later::Unknown`]; [`Held`] is where such ones may wait.
 //!
@@ -74,6 +74,15 @@ pub enum FragmentDrop {
     Refused,
 }
 
+/// What the first fragment of a datagram tells of the later ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The datagram's ports.
+    pub ports: [u16; 2],
+    /// Of a TCP segment that its connection believed: the sequence number of the byte at offset 0, as data is numbered.
+    pub seq: Option<u32>,
+}
+
 /// What becomes of a first fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FragmentVerdict {
@@ -86,8 +95,8 @@ pub enum FragmentVerdict {
 /// What becomes of a later fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Later {
-    /// The datagram's ports.
-    Ports([u16; 2]),
+    /// It belongs to the datagram that began so.
+    Of(Head),
     /// The first fragment was not seen, or too long ago.
     Unknown,
     /// It is dropped.
@@ -107,7 +116,7 @@ const NONE: u32 = u32::MAX;
 /// A datagram of which the first fragment was seen.
 struct Datagram {
     key: Tuple,
-    ports: [u16; 2],
+    head: Head,
     /// An overlap was seen: whatever comes is dropped.
     poisoned: bool,
     /// Its first fragment made no connection, though it should have: the others are nobody's.
@@ -162,15 +171,9 @@ impl Fragments {
         self.index.is_empty()
     }
 
-    /// A first fragment, which has the ports. `payload_end`: how many bytes of the datagram it covers, counted from where
+    /// A first fragment. `payload_end`: how many bytes of the datagram it covers, counted from where
     /// offsets are counted from (behind the IPv4 header; behind the IPv6 fragment header).
-    pub fn first(
-        &mut self,
-        now_ms: u64,
-        key: FragmentKey,
-        ports: [u16; 2],
-        payload_end: u32,
-    ) -> FragmentVerdict {
+    pub fn first(&mut self, now_ms: u64, key: FragmentKey, head: Head, payload_end: u32) -> FragmentVerdict {
         self.age(now_ms);
         if payload_end < key.header() {
             return FragmentVerdict::Drop(FragmentDrop::Tiny);
@@ -183,14 +186,14 @@ impl Fragments {
             let known = &mut self.datagrams[place as usize];
             let reused = !known.poisoned && now_ms.saturating_sub(known.last_ms) >= REUSED_MS;
             if !reused && now_ms.saturating_sub(known.first_ms) <= self.max_age_ms {
-                let again = known.ports == ports && known.pieces.first() == Some(&(0, payload_end));
+                let again = known.head.ports == head.ports && known.pieces.first() == Some(&(0, payload_end));
                 known.poisoned |= !again;
                 let reason = if known.poisoned { FragmentDrop::Overlap } else { FragmentDrop::Duplicate };
                 return FragmentVerdict::Drop(reason);
             }
             self.remove(place);
         }
-        self.add(now_ms, packed, ports, payload_end);
+        self.add(now_ms, packed, head, payload_end);
         FragmentVerdict::Pass
     }
 
@@ -215,11 +218,11 @@ impl Fragments {
         match datagram.add(offset_bytes, offset_bytes + len, last) {
             Err(reason) => Later::Drop(reason),
             Ok(()) => {
-                let ports = datagram.ports;
+                let head = datagram.head;
                 if datagram.total == Some(datagram.seen) {
                     self.remove(place);
                 }
-                Later::Ports(ports)
+                Later::Of(head)
             }
         }
     }
@@ -246,13 +249,13 @@ impl Fragments {
         }
     }
 
-    fn add(&mut self, now_ms: u64, key: Tuple, ports: [u16; 2], end: u32) {
+    fn add(&mut self, now_ms: u64, key: Tuple, head: Head, end: u32) {
         if self.len() == self.max {
             self.remove(self.oldest);
         }
         let mut datagram = Datagram {
             key,
-            ports,
+            head,
             poisoned: false,
             refused: false,
             total: None,

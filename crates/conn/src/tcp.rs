@@ -382,6 +382,16 @@ impl Tracker {
         if next == state { Judged::Stays } else { Judged::Moves(next) }
     }
 
+    /// An end has sent bytes from a number on, of a segment that was believed. Those beyond its receiver's window say nothing.
+    pub(crate) fn sent(&mut self, direction: Direction, seq: u32, len: u32) {
+        let (from, to) = (direction as usize, 1 - direction as usize);
+        let expected = if self.is(to, ACKED) { self.ack[to] } else { self.end[from] };
+        let far = Seq(seq).distance(Seq(expected));
+        if self.is(from, SENT) && far <= self.announced(to) as i32 {
+            self.push_end(from, Seq(seq) + len);
+        }
+    }
+
     /// Whether a segment lies where its sender and its receiver are. What is not known yet is not asked.
     fn is_believed(&self, from: usize, segment: &Segment) -> bool {
         let to = 1 - from;

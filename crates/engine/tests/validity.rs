@@ -257,6 +257,61 @@ fn an_answer_in_fragments_counts_and_changes_no_state() {
     assert_eq!(mmb.state(), "established");
 }
 
+/// Only the first fragment has numbers; the other end acknowledges what all of them held.
+#[test]
+fn data_in_fragments_may_be_acknowledged() {
+    for at_once in [false, true] {
+        let mut mmb = Middlebox::new(&format!("set conn invalid drop\n{REFLEXIVE}"));
+        mmb.open();
+        let mut data = pieces(true, tcp(true, ACK, 101, 501, 60), 6, 40);
+        if at_once {
+            mmb.pass_all(&[A; 2], &mut data);
+        } else {
+            data.iter().for_each(|piece| assert!(mmb.passes(A, piece)));
+        }
+        assert!(mmb.passes(B, &segment(false, ACK, 501, 161)));
+        assert_eq!(mmb.dropped(B, &segment(false, ACK, 501, 162)), DropReason::ConnInvalid);
+    }
+}
+
+/// Who does not know what the other end sent cannot have a RST believed by making its number the one that is waited for.
+#[test]
+fn fragments_behind_one_that_is_not_believed_say_nothing() {
+    let mut mmb = Middlebox::new(REFLEXIVE);
+    mmb.open();
+    for piece in pieces(true, tcp(true, ACK, 101, 900_000, 60), 6, 40) {
+        assert!(mmb.passes(A, &piece));
+    }
+    // Beyond the window that the other end announced, and the last byte in it.
+    for piece in pieces(true, tcp(true, ACK, 101 + 2000, 501, 60), 6, 40) {
+        assert!(mmb.passes(A, &piece));
+    }
+    for seq in [161, 2161] {
+        mmb.passes(A, &segment(true, RST, seq, 0));
+        assert_eq!(mmb.state(), "established");
+    }
+    mmb.passes(A, &segment(true, RST, 101, 0));
+    assert_eq!(mmb.state(), "reset");
+}
+
+/// The last data of a transfer come with a FIN, and may come in pieces.
+#[test]
+fn a_fin_in_fragments_passes_as_data_and_changes_no_state() {
+    let mut mmb = Middlebox::new(&format!("set conn invalid drop\n{REFLEXIVE}"));
+    mmb.open();
+    for piece in pieces(true, tcp(true, FIN | ACK, 101, 501, 40), 6, 40) {
+        assert!(mmb.passes(A, &piece));
+    }
+    assert_eq!(mmb.state(), "established");
+    assert!(mmb.passes(B, &segment(false, ACK, 501, 142)), "its acknowledgment");
+    for flags in [SYN, RST] {
+        mmb.now_ms += 1000;
+        let [first, _] = pieces(true, tcp(true, flags, 142, 501, 40), 6, 40);
+        assert_eq!(mmb.dropped(A, &first), DropReason::ConnInvalid);
+    }
+    assert_eq!(mmb.state(), "established");
+}
+
 #[test]
 fn packets_that_are_not_believed_are_dropped_if_it_is_set() {
     let beyond = ip4(true, tcp(true, ACK, 900_000, 501, 10));

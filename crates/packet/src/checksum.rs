@@ -245,14 +245,14 @@ impl From<bool> for Soundness {
 }
 
 /// Whether a packet's transport checksum is right. Of fragments and of what is still to be routed by its sender nobody can tell from the
-/// packet alone, but a SYN, FIN or RST of TCP counts as wrong there: no end sends one so. Right is what has no checksum: UDP over
+/// packet alone, but a SYN or RST of TCP counts as wrong there: no end sends one so. Right is what has no checksum: UDP over
 /// IPv4 with a zero in its place (RFC 768), and protocols other than those of [`crate::flow`], whose header is not known here.
 pub fn transport_soundness(bytes: &[u8], layout: &Layout) -> Soundness {
     const FLAGS: usize = 13;
-    const FIN_SYN_RST: u8 = 0x07;
+    const SYN_RST: u8 = 0x06;
     if layout.is_fragment() || layout.routed {
         let flags = bytes.get(usize::from(layout.l4) + FLAGS);
-        let is_wrong = layout.l4_kind == TCP && flags.is_some_and(|flags| flags & FIN_SYN_RST != 0);
+        let is_wrong = layout.l4_kind == TCP && flags.is_some_and(|flags| flags & SYN_RST != 0);
         return if is_wrong { Soundness::Wrong } else { Soundness::Unknown };
     }
     let Some(field) = field_offset(layout.l4_kind) else {

@@ -2,7 +2,7 @@
 
 use super::Table;
 use crate::wheel::Queues;
-use crate::{ConnId, Direction, Invalid, Judged, Signal, State, Tracker, flags, proto};
+use crate::{ConnId, Direction, Invalid, Judged, Segment, Signal, State, Tracker, flags, proto};
 use mmb_packet::checksum::Soundness;
 use mmb_policy::policy::Pickup;
 
@@ -40,7 +40,8 @@ impl Table {
     }
 
     /// [`Table::touch`] of most packets: those of an established connection that goes on. Their checksums do not matter, since they change no
-    /// state. Returns false, and changes nothing, if a packet is not such a one, or is not believed.
+    /// state. `segment` is `None` for protocols other than TCP. Returns false, and changes nothing, if a packet is not such a one, or is not
+    /// believed.
     ///
     /// # Panics
     /// As [`Table::touch`].
@@ -50,15 +51,14 @@ impl Table {
         id: ConnId,
         direction: Direction,
         (now_ms, bytes): (u64, usize),
-        signal: Option<&Signal>,
+        segment: Option<&Segment>,
     ) -> bool {
         self.now_ms = self.now_ms.max(now_ms);
         let connection = self.slab.at_mut(id.0);
         let goes_on = connection.expires_ms(self.now_ms, &self.limits) > 0
-            && match (connection.state, signal) {
-                (State::Established, Some(Signal::Tcp(segment))) => {
-                    connection.tracker.goes_on(direction, segment)
-                }
+            && match (connection.state, segment) {
+                (State::Established, Some(segment)) => connection.tracker.goes_on(direction, segment),
+                // Neither TCP nor SCTP is ever in this state.
                 (State::Replied, None) => true,
                 _ => false,
             };
@@ -101,6 +101,14 @@ impl Table {
             _ => self.queues.used(&mut self.slab, id.0, direction, self.now_ms),
         }
         judged
+    }
+
+    /// An end of a TCP connection has sent bytes from a number on, without a header of their own: those of a segment that was believed.
+    ///
+    /// # Panics
+    /// As [`Table::touch`].
+    pub fn sent(&mut self, id: ConnId, direction: Direction, seq: u32, len: u32) {
+        self.slab.at_mut(id.0).tracker.sent(direction, seq, len);
     }
 
     /// Counts a packet that passes and changes nothing: it is not believed, or has nothing to believe it by.
@@ -156,9 +164,9 @@ fn begin(signal: &Signal, pickup: Pickup) -> Result<(Tracker, State), Invalid> {
 }
 
 /// What a packet says of a connection of this protocol and state, whose time may be up. The tracker follows it if it is believed. Its
-/// checksum counts only if it would change the state, or if its numbers would be taken for those of the connection, as a SYN's: its receiver
-/// drops it then. Where nobody can tell, the state and the tags of an association stay; the numbers of TCP are followed as those of any
-/// data.
+/// checksum counts only if it would change the state, or what is known of where an end begins or ends its numbers, as a SYN and a FIN do: its
+/// receiver drops it then. Where nobody can tell, the state and the tags of an association stay; the numbers of TCP are followed as those
+/// of any data, a FIN's as one byte more of them.
 #[inline]
 fn judge(
     tracker: &mut Tracker,
@@ -179,9 +187,8 @@ fn judge(
     let weighs = match judged {
         Judged::Moves(_) | Judged::Reopens => true,
         Judged::Stays | Judged::Noted => {
-            signal
-                .is_some_and(|signal| signal.segment().is_none_or(|segment| segment.flags & flags::SYN != 0))
-                && *tracker != before
+            let counts = |segment: &Segment| segment.flags & (flags::SYN | flags::FIN) != 0;
+            signal.is_some_and(|signal| signal.segment().is_none_or(counts)) && *tracker != before
         }
         Judged::Invalid(_) => false,
     };
@@ -191,10 +198,17 @@ fn judge(
         (Soundness::Wrong, _) => Judged::Invalid(Invalid::BadChecksum),
         (Soundness::Unknown, _) => Judged::Stays,
     };
-    let are_tags_unknown =
-        soundness == Soundness::Unknown && signal.is_none_or(|signal| signal.segment().is_none());
-    if matches!(judged, Judged::Reopens | Judged::Invalid(_)) || are_tags_unknown {
+    let unknown = soundness == Soundness::Unknown;
+    let segment = signal.and_then(Signal::segment);
+    let ends = segment.filter(|segment| segment.flags & flags::FIN != 0);
+    if matches!(judged, Judged::Reopens | Judged::Invalid(_))
+        || unknown && (segment.is_none() || ends.is_some())
+    {
         *tracker = before;
+    }
+    if let (Judged::Stays, true, Some(last)) = (judged, unknown, ends) {
+        let data = Segment { flags: last.flags & !flags::FIN, payload: last.payload + 1, ..*last };
+        tracker.segment(state, direction, &data);
     }
     judged
 }

@@ -1,12 +1,13 @@
-//! Fragments: where those of a datagram come together, the ports that the first one lends, and the others' wait for it.
+//! Fragments: where those of a datagram come together, what the first one tells of the others, and their wait for it.
 
 use super::relate::{self, Place, Sort, Sought};
 use super::{Flows, Standing};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use crate::worker::Origin;
-use mmb_conn::Tuple;
-use mmb_conn::fragment::{FragmentDrop, FragmentKey, FragmentVerdict, Later, Losses, Released};
+use mmb_conn::fragment::{FragmentDrop, FragmentKey, FragmentVerdict, Head, Later, Losses, Released};
+use mmb_conn::{Judged, Tuple, flags};
+use mmb_packet::checksum::Soundness;
 use mmb_packet::{Layout, Malformed, Packet};
 
 /// How a fragment stands whose datagram cannot be told.
@@ -36,7 +37,7 @@ impl Flows {
                 .is_some_and(|key| self.keeper.common.owners.home(&key) == self.keeper.worker)
     }
 
-    /// Remembers the ports of a first fragment; those that wait for it wait no more.
+    /// Remembers what a first fragment tells; those that wait for it wait no more.
     ///
     /// # Errors
     /// How it stands if it is not to be looked up.
@@ -53,13 +54,29 @@ impl Flows {
             return Err(UNKNOWN);
         };
         self.is_home(&key, origin)?;
-        match self.fragments.first(self.keeper.now_ms, key, tuple.ports, len) {
+        let head = Head { ports: tuple.ports, seq: self.datagram_seq(packet, layout, tuple, len) };
+        match self.fragments.first(self.keeper.now_ms, key, head, len) {
             FragmentVerdict::Pass => {
                 self.held.release(&key);
                 Ok(())
             }
             FragmentVerdict::Drop(why) => Err(refused(why)),
         }
+    }
+
+    /// The sequence number at offset 0 of the datagram that begins with this fragment of so many bytes, if it is a TCP segment and its
+    /// connection believes it: else who knows no numbers could have the connection wait for any by the other fragments, which say nothing
+    /// of what they acknowledge.
+    fn datagram_seq(&self, packet: &Packet<'_>, layout: &Layout, tuple: &Tuple, len: u32) -> Option<u32> {
+        let segment = relate::segment(packet, layout)?;
+        let (id, direction) = self.table.find(tuple)?;
+        let signal = self.signal(id, direction, packet, layout)?;
+        let unchecked = || Soundness::Unknown;
+        let judged = self.table.judge(id, direction, self.keeper.now_ms, Some(&signal), unchecked);
+        let headers = len.saturating_sub(segment.payload);
+        // A FIN takes the number behind the data, whose end is not here.
+        let fin = u32::from(segment.flags & flags::FIN != 0);
+        (judged == Judged::Stays).then(|| segment.seq.wrapping_sub(headers).wrapping_add(fin))
     }
 
     /// What a later fragment is looked up by; nothing if nobody asks whose it is.
@@ -78,10 +95,10 @@ impl Flows {
         };
         let is_home = self.is_home(&key, origin)?;
         match self.fragments.later(self.keeper.now_ms, key, offset, len, last) {
-            Later::Ports(ports) => {
+            Later::Of(Head { ports, seq }) => {
                 let FragmentKey { addresses, proto, family, wire, side, .. } = key;
                 let tuple = Tuple { addresses, ports, wire, side, proto, family };
-                Ok(Some(Sought { tuple, sort: Sort::Fragment }))
+                Ok(Some(Sought { tuple, sort: Sort::Fragment(seq) }))
             }
             Later::Unknown if snapshot.stateful_rules == 0 => Ok(None),
             Later::Unknown if is_home && origin != Origin::Held => Err(self.hold(&key, packet)),

@@ -250,7 +250,7 @@ impl Flows {
             },
             // A packet before it may have come in by the last port that its direction has room for.
             Standing::Member(id, direction)
-            | Standing::Fragment(id, direction)
+            | Standing::Fragment(id, direction, _)
             | Standing::Error(id, direction, _)
                 if !self.table.get(id).arrivals.admit(direction, port) =>
             {
@@ -291,8 +291,8 @@ fn of_found(found: Option<(ConnId, Direction)>, sort: Sort) -> Standing {
         (Sort::Request, Some((id, direction @ Direction::Forward)))
         | (Sort::Answer, Some((id, direction @ Direction::Reply))) => Standing::Member(id, direction),
         (Sort::Request, _) => Standing::New,
-        (Sort::Fragment, Some((id, direction))) => Standing::Fragment(id, direction),
+        (Sort::Fragment(seq), Some((id, direction))) => Standing::Fragment(id, direction, seq),
         (Sort::Error(quoted), Some((id, direction))) => Standing::Error(id, direction, quoted),
-        (Sort::Answer | Sort::Fragment | Sort::Error(_), _) => Standing::Apart,
+        (Sort::Answer | Sort::Fragment(_) | Sort::Error(_), _) => Standing::Apart,
     }
 }

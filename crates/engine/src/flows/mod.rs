@@ -45,7 +45,9 @@ use extra::Extras;
 use isn::SequenceNumbers;
 use look::Lookups;
 use mmb_conn::fragment::{FragmentKey, Fragments, Held, Losses};
-use mmb_conn::{CloseReason, ConnId, Connection, Cursor, Direction, Invalid, Judged, Signal, Table, proto};
+use mmb_conn::{
+    CloseReason, ConnId, Connection, Cursor, Direction, Invalid, Judged, Segment, Signal, Table, proto,
+};
 use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, Packet};
 use mmb_policy::CtState;
@@ -81,8 +83,8 @@ pub(crate) enum Standing {
     Invalid(Invalid),
     /// It is of this one.
     Member(ConnId, Direction),
-    /// It is a fragment without a transport header of this one.
-    Fragment(ConnId, Direction),
+    /// It is a fragment without a transport header of this one; as [`Sort::Fragment`](relate::Sort::Fragment).
+    Fragment(ConnId, Direction, Option<u32>),
     /// It is an ICMP error about a packet of this one that went the other way.
     Error(ConnId, Direction, QuotedAt),
     /// It belongs to another worker.
@@ -289,13 +291,13 @@ impl Flows {
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> Result<(), Invalid> {
-        let signal = self.signal(id, direction, packet, layout);
         let now = (self.keeper.now_ms, packet.len());
-        if self.table.touch_if_goes_on(id, direction, now, signal.as_ref()) {
+        let segment = relate::segment(packet, layout).map(|segment| self.shifted(id, direction, segment));
+        if self.table.touch_if_goes_on(id, direction, now, segment.as_ref()) {
             self.table.get_mut(id).arrivals.note(direction, packet.port);
             return Ok(());
         }
-        self.touch_if_sound((id, direction), packet, layout, signal.as_ref())
+        self.touch_if_sound((id, direction), packet, layout)
     }
 
     #[inline(never)]
@@ -304,11 +306,11 @@ impl Flows {
         (id, direction): (ConnId, Direction),
         packet: &Packet<'_>,
         layout: &Layout,
-        signal: Option<&Signal>,
     ) -> Result<(), Invalid> {
+        let signal = self.signal(id, direction, packet, layout);
         let now = (self.keeper.now_ms, packet.len());
         let soundness = || transport_soundness(packet.bytes(), layout);
-        match self.table.touch_if_sound(id, direction, now, signal, soundness) {
+        match self.table.touch_if_sound(id, direction, now, signal.as_ref(), soundness) {
             Judged::Invalid(kind) => {
                 self.keeper.cells.count_invalid(kind);
                 Err(kind)
@@ -326,18 +328,29 @@ impl Flows {
         self.table.count_invalid(id, direction, packet.len());
     }
 
-    /// A fragment without a transport header passes. One of TCP or SCTP is only counted: it has no number
-    /// or tag by which to believe it. Others keep their connection alive, but answer nothing: their checksum is their datagram's.
-    pub(crate) fn touch_fragment(&mut self, id: ConnId, direction: Direction, packet: &Packet<'_>) {
+    /// A fragment without a transport header passes, of a datagram with this sequence number. One of TCP or SCTP is only counted: it has
+    /// no tag by which to believe it, and of TCP says only how far its sender came, where the header was believed. Others keep their connection
+    /// alive, but answer nothing: their checksum is their datagram's.
+    pub(crate) fn touch_fragment(
+        &mut self,
+        (id, direction): (ConnId, Direction),
+        seq: Option<u32>,
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) {
         if matches!(self.table.get(id).proto(), proto::TCP | proto::SCTP) {
+            if let Some(seq) = seq
+                && let Some((offset, len, _)) = relate::fragment_place(packet.bytes(), layout)
+            {
+                self.table.sent(id, direction, seq.wrapping_add(offset), len);
+            }
             return self.table.count_invalid(id, direction, packet.len());
         }
         let now = (self.keeper.now_ms, packet.len());
         self.table.touch_if_sound(id, direction, now, None, || Soundness::Unknown);
     }
 
-    /// What tracking looks at, a TCP header as both ends count: acknowledgments are undone if the connection shifts numbers.
-    #[inline]
+    /// What tracking looks at, a TCP header as both ends count.
     fn signal(
         &self,
         id: ConnId,
@@ -345,14 +358,20 @@ impl Flows {
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> Option<Signal> {
-        let mut signal = relate::signal(packet, layout)?;
+        Some(match relate::signal(packet, layout)? {
+            Signal::Tcp(segment) => Signal::Tcp(self.shifted(id, direction, segment)),
+            other => other,
+        })
+    }
+
+    /// A TCP header as both ends count: acknowledgments are undone if the connection shifts numbers.
+    #[inline(always)]
+    fn shifted(&self, id: ConnId, direction: Direction, mut segment: Segment) -> Segment {
         let extra = self.table.get(id).extra;
-        if let Signal::Tcp(segment) = &mut signal
-            && extra != 0
-        {
+        if extra != 0 {
             segment.ack = segment.ack.wrapping_add(self.keeper.extras.get(extra).ack(direction));
         }
-        Some(signal)
+        segment
     }
 
     /// Ends a connection.

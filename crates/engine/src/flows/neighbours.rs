@@ -1,15 +1,16 @@
 //! The Ethernet addresses of inside hosts, to which hairpinned packets are sent.
 //!
 //! A host is learned from a packet that begins a translated connection of its own. Whoever can send such packets could name another
-//! host's address, so that an Ethernet address which was heard lately is not replaced by a spoofed frame. Each wire has a
-//! share of its own, all VLANs together, and when that is full the host that was heard longest ago goes.
+//! host's address, so that an Ethernet address which was heard lately is not replaced by a spoofed frame. Only hosts that have an outside
+//! end are asked for, so that an old address holds for as long as no other is heard: a host may have one connection for hours. Each wire
+//! has a share of its own, all VLANs together, and when that is full the host that was heard longest ago goes.
 
 use mmb_conn::{Vlans, Wire};
 use std::collections::{HashMap, VecDeque};
 
 /// Hosts of a wire, at most.
 const SHARE: usize = 4096;
-/// For how long a host that begins no connection is remembered, and its Ethernet address kept: as switches do (IEEE 802.1Q, table 8-6).
+/// For how long the Ethernet address of a host that begins no connection is not replaced: as switches do (IEEE 802.1Q, table 8-6).
 const AGE_MS: u64 = 300_000;
 
 /// The hosts of all wires.
@@ -43,10 +44,9 @@ impl Neighbours {
         self.wires.entry(wire.port).or_default().learn(now_ms, (wire.vlans, address), mac);
     }
 
-    /// Where a host is, if that is known and not too old.
-    pub(super) fn find(&self, now_ms: u64, wire: Wire, address: u128) -> Option<[u8; 6]> {
-        let host = self.wires.get(&wire.port)?.hosts.get(&(wire.vlans, address))?;
-        (now_ms.saturating_sub(host.heard_ms) < AGE_MS).then_some(host.mac)
+    /// Where a host that has an outside end is, if that is known.
+    pub(super) fn find(&self, wire: Wire, address: u128) -> Option<[u8; 6]> {
+        Some(self.wires.get(&wire.port)?.hosts.get(&(wire.vlans, address))?.mac)
     }
 }
 
@@ -91,13 +91,12 @@ mod tests {
         neighbours.learn(0, WIRE, 7, OWN);
         for now_ms in [1, AGE_MS - 1] {
             neighbours.learn(now_ms, WIRE, 7, SPOOFED);
-            assert_eq!(neighbours.find(now_ms, WIRE, 7), Some(OWN));
+            assert_eq!(neighbours.find(WIRE, 7), Some(OWN));
         }
         // What is spoofed does not keep anybody from becoming old either.
-        assert_eq!(neighbours.find(AGE_MS, WIRE, 7), None);
         neighbours.learn(AGE_MS, WIRE, 7, SPOOFED);
         assert_eq!(
-            neighbours.find(AGE_MS, WIRE, 7),
+            neighbours.find(WIRE, 7),
             Some(SPOOFED),
             "another interface of the host, as far as is known"
         );
@@ -119,7 +118,7 @@ mod tests {
         }
         assert_eq!(neighbours.wires[&0].hosts.len(), SHARE);
         assert_eq!(neighbours.wires[&0].order.len(), SHARE);
-        let known = |wire, host| neighbours.find(now_ms, wire, host).is_some();
+        let known = |wire, host| neighbours.find(wire, host).is_some();
         assert!(known(vlan(0), 0), "it was heard again");
         assert!((1..11).all(|host| !known(vlan((host % 2) as u16), host)), "the oldest");
         assert!((11..SHARE as u128).all(|host| known(vlan((host % 2) as u16), host)));

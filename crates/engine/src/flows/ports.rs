@@ -84,10 +84,9 @@ impl Flows {
             if snapshot.route(packet.port).is_routed() {
                 translated = nat.enter(translated)?;
                 turns_back = translated.sent != outside;
-            } else if let (Some(to), Some(from)) = (
-                keeper.extras.neighbours.find(keeper.now_ms, arrived.wire, inside),
-                begin::source_mac(packet),
-            ) {
+            } else if let (Some(to), Some(from)) =
+                (keeper.extras.neighbours.find(arrived.wire, inside), begin::source_mac(packet))
+            {
                 translated = nat.enter(translated)?;
                 if translated.sent != outside && mapping.saddr.is_some() {
                     hairpin = Some([to, from]);

@@ -32,8 +32,8 @@ pub(crate) enum Sort {
     Request,
     /// What answers one.
     Answer,
-    /// A fragment without a transport header.
-    Fragment,
+    /// A fragment without a transport header, of a datagram whose byte at offset 0 has this TCP sequence number, if that is known.
+    Fragment(Option<u32>),
     /// An ICMP error about a packet that went the other way.
     Error(QuotedAt),
 }
@@ -306,9 +306,8 @@ fn fragment_header(bytes: &[u8], layout: &Layout) -> Option<usize> {
 #[inline]
 pub(crate) fn signal(packet: &Packet<'_>, layout: &Layout) -> Option<Signal> {
     match layout.l4_kind {
-        TCP => segment(packet, layout).map(Signal::Tcp),
         0 => chunks(packet.bytes(), layout).map(Signal::Sctp),
-        _ => None,
+        _ => segment(packet, layout).map(Signal::Tcp),
     }
 }
 
@@ -321,8 +320,12 @@ fn chunks(bytes: &[u8], layout: &Layout) -> Option<Chunks> {
     Chunks::read(bytes.get(usize::from(layout.l4)..layout.end as usize)?)
 }
 
-#[inline]
-fn segment(packet: &Packet<'_>, layout: &Layout) -> Option<Segment> {
+/// What tracking looks at in TCP; `None` for other protocols.
+#[inline(always)]
+pub(crate) fn segment(packet: &Packet<'_>, layout: &Layout) -> Option<Segment> {
+    if layout.l4_kind != TCP {
+        return None;
+    }
     let header = packet.bytes().get(usize::from(layout.l4)..)?.first_chunk::<20>()?;
     let long = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     let flags = header[13];

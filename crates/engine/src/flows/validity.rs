@@ -141,10 +141,10 @@ impl Flows {
     ) -> CtState {
         let state = match standing {
             Standing::Member(..) if invalid.is_some() => CtState::Invalid,
-            Standing::Member(_, Direction::Reply) | Standing::Fragment(_, Direction::Reply) => {
+            Standing::Member(_, Direction::Reply) | Standing::Fragment(_, Direction::Reply, _) => {
                 CtState::EstablishedReply
             }
-            Standing::Member(id, Direction::Forward) | Standing::Fragment(id, Direction::Forward) => {
+            Standing::Member(id, Direction::Forward) | Standing::Fragment(id, Direction::Forward, _) => {
                 let connection = self.table.get(id);
                 match connection.state {
                     State::SynSent | State::Unreplied => CtState::New,

@@ -331,7 +331,7 @@ impl Pipeline {
             Standing::New => self.due.extend(matched),
             _ => self.due.extend(matched.filter(|&slot| !action(slot).is_stateful())),
         }
-        if let Standing::Member(id, _) | Standing::Fragment(id, _) | Standing::Error(id, ..) = standing {
+        if let Standing::Member(id, _) | Standing::Fragment(id, ..) | Standing::Error(id, ..) = standing {
             self.due.extend_from_slice(self.flows.rules(snapshot, id));
         }
     }
@@ -380,8 +380,8 @@ impl Pipeline {
                 }
                 (id, direction)
             }
-            Standing::Fragment(id, direction) => {
-                flows.touch_fragment(id, direction, packet);
+            Standing::Fragment(id, direction, seq) => {
+                flows.touch_fragment((id, direction), seq, packet, &layouts[at]);
                 (id, direction)
             }
             Standing::Error(id, direction, place) => {
