@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A counter with one writer.
 #[derive(Debug, Default)]
-pub(crate) struct Cell(AtomicU64);
+pub(crate) struct CounterCell(AtomicU64);
 
-impl Cell {
+impl CounterCell {
     /// Adds, on the worker that owns the cell.
     #[inline]
     pub(crate) fn add(&self, more: u64) {
@@ -44,13 +44,13 @@ impl Cell {
 /// Packets and bytes.
 #[derive(Debug, Default)]
 pub(crate) struct CountCell {
-    packets: Cell,
-    bytes: Cell,
+    packets: CounterCell,
+    bytes: CounterCell,
 }
 
 impl CountCell {
     const fn new() -> CountCell {
-        CountCell { packets: Cell(AtomicU64::new(0)), bytes: Cell(AtomicU64::new(0)) }
+        CountCell { packets: CounterCell(AtomicU64::new(0)), bytes: CounterCell(AtomicU64::new(0)) }
     }
 
     /// Adds, on the worker that owns the cell.
@@ -87,22 +87,22 @@ pub(crate) const STAGES: [&str; 5] = ["parse", "classify", "connections", "rewri
 
 #[derive(Debug, Default)]
 struct StageCells {
-    calls: Cell,
-    vectors: Cell,
-    packets: Cell,
-    cycles: Cell,
+    calls: CounterCell,
+    vectors: CounterCell,
+    packets: CounterCell,
+    cycles: CounterCell,
 }
 
 #[derive(Debug, Default)]
 struct ConnectionCells {
-    now: Cell,
-    half_open: Cell,
-    created: Cell,
-    closed: [Cell; CloseReason::ALL.len()],
-    invalid: [Cell; Invalid::ALL.len()],
-    events_lost: Cell,
-    handed: Cell,
-    held: Cell,
+    now: CounterCell,
+    half_open: CounterCell,
+    created: CounterCell,
+    closed: [CounterCell; CloseReason::ALL.len()],
+    invalid: [CounterCell; Invalid::ALL.len()],
+    events_lost: CounterCell,
+    handed: CounterCell,
+    held: CounterCell,
 }
 
 /// What a worker counts of its connections.
@@ -129,8 +129,8 @@ struct PortCells {
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct WorkerCells {
-    drops: [Cell; DropReason::ALL.len()],
-    not_applied: [Cell; NotApplied::ALL.len()],
+    drops: [CounterCell; DropReason::ALL.len()],
+    not_applied: [CounterCell; NotApplied::ALL.len()],
     stages: [StageCells; STAGES.len()],
     connections: ConnectionCells,
     ports: Box<[PortCells]>,
@@ -139,7 +139,7 @@ pub(crate) struct WorkerCells {
 impl WorkerCells {
     pub(crate) fn new(ports: usize) -> WorkerCells {
         WorkerCells {
-            drops: std::array::from_fn(|_| Cell::default()),
+            drops: std::array::from_fn(|_| CounterCell::default()),
             not_applied: Default::default(),
             stages: Default::default(),
             connections: ConnectionCells::default(),
@@ -278,11 +278,11 @@ impl WorkerCells {
 const CHUNK: usize = 4096;
 
 /// One worker's counters of [`CHUNK`] rule slots.
-type Chunk = [CountCell; CHUNK];
+type CellChunk = [CountCell; CHUNK];
 
 /// One worker's rule counters, by slot. A clone shares them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RuleCells(Arc<Vec<Arc<Chunk>>>);
+pub(crate) struct RuleCells(Arc<Vec<Arc<CellChunk>>>);
 
 impl RuleCells {
     /// Slots that there are cells for.

@@ -5,8 +5,8 @@
 //! some seconds has stopped. What is only counted is read from counters, without asking.
 
 use crate::cells::WorkerCells;
-use crate::flows::saved::{self, Saved};
-use crate::flows::{Common, Flows, Watcher};
+use crate::conntrack::save::{self, SavedConnection};
+use crate::conntrack::{Conntrack, SharedState, Watcher};
 use crate::pipeline::Pipeline;
 use crate::snapshot::Snapshot;
 use mmb_conn::{CloseReason, ConnId, Connection, DESTINATION, Invalid, SOURCE, Side, Tuple, Wire, proto};
@@ -31,14 +31,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Events that wait for whoever watches; further ones are lost, and counted. They own no memory beside the queue, which so takes
 /// 4 MB at most.
 const EVENTS: usize = 16_384;
-const _: () = assert!(EVENTS * size_of::<Event>() <= 4 << 20);
+const _: () = assert!(EVENTS * size_of::<ConnectionEvent>() <= 4 << 20);
 
 /// Something for a worker to do between two vectors.
-pub(crate) type Task = Box<dyn FnOnce(&mut Pipeline, &Snapshot) + Send>;
+pub(crate) type WorkerTask = Box<dyn FnOnce(&mut Pipeline, &Snapshot) + Send>;
 
 /// Two ends of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ends {
+pub struct Endpoints {
     /// Source address.
     pub src: IpAddr,
     /// Source port, or an ICMP query's identifier; 0 where there is none, of GRE too.
@@ -49,13 +49,13 @@ pub struct Ends {
     pub dport: u16,
 }
 
-impl Ends {
-    pub(crate) fn of(tuple: &Tuple) -> Ends {
+impl Endpoints {
+    pub(crate) fn of(tuple: &Tuple) -> Endpoints {
         let [sport, dport] = match tuple.proto {
             proto::GRE => [0; 2],
             _ => [SOURCE, DESTINATION].map(|side| tuple.port(side)),
         };
-        Ends { src: tuple.address(SOURCE), sport, dst: tuple.address(DESTINATION), dport }
+        Endpoints { src: tuple.address(SOURCE), sport, dst: tuple.address(DESTINATION), dport }
     }
 }
 
@@ -79,9 +79,9 @@ pub struct ConnectionInfo {
     /// The sides of the wire that the initiator's and the other end's packets come in by.
     pub sides: [Side; 2],
     /// The initiator's packets as they arrive.
-    pub arrived: Ends,
+    pub arrived: Endpoints,
     /// The initiator's packets as they leave.
-    pub sent: Ends,
+    pub sent: Endpoints,
     /// Its state, in words.
     pub state: &'static str,
     /// Milliseconds since it was made.
@@ -133,8 +133,8 @@ impl ConnectionInfo {
             icmp_type: if forward.is_query() { forward.ports[DESTINATION] as u8 } else { 0 },
             wire: forward.wire,
             sides: [forward.side, reply.side],
-            arrived: Ends::of(&forward),
-            sent: Ends::of(&reply.reversed()),
+            arrived: Endpoints::of(&forward),
+            sent: Endpoints::of(&reply.reversed()),
             state: connection.state.name(),
             age_ms: connection.age_ms(now_ms),
             idle_ms: connection.idle_ms(now_ms),
@@ -148,7 +148,7 @@ impl ConnectionInfo {
 
 /// What happened to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct ConnectionEvent {
     /// It was made; else it has ended.
     pub created: bool,
     /// Why it ended.
@@ -186,13 +186,13 @@ pub struct ConnectionSummary {
 pub struct NoAnswer(pub usize);
 
 /// A connection to be made, and the slots of its rules.
-type Found = (Saved, Vec<u32>);
+type RestoreRequest = (SavedConnection, Vec<u32>);
 
 /// A handle on all workers' connections.
 #[derive(Clone)]
 pub struct Connections {
-    workers: Vec<(Sender<Task>, Arc<WorkerCells>)>,
-    common: Arc<Common>,
+    workers: Vec<(Sender<WorkerTask>, Arc<WorkerCells>)>,
+    common: Arc<SharedState>,
     max: u64,
     /// Has a worker do what it was asked, where no other thread does.
     drive: Option<Arc<dyn Fn(usize) + Send + Sync>>,
@@ -200,8 +200,8 @@ pub struct Connections {
 
 impl Connections {
     pub(crate) fn new(
-        workers: Vec<(Sender<Task>, Arc<WorkerCells>)>,
-        common: Arc<Common>,
+        workers: Vec<(Sender<WorkerTask>, Arc<WorkerCells>)>,
+        common: Arc<SharedState>,
         max: u64,
     ) -> Connections {
         Connections { workers, common, max, drive: None }
@@ -304,7 +304,7 @@ impl Connections {
     /// # Errors
     /// What `out` says, or that a worker does not answer.
     pub fn save(&self, out: &mut dyn Write) -> io::Result<u64> {
-        let mut writer = saved::Writer::new(out)?;
+        let mut writer = save::StateWriter::new(out)?;
         for worker in 0..self.workers.len() {
             let mut from = Some(0);
             while let Some(first) = from {
@@ -330,34 +330,38 @@ impl Connections {
     /// # Errors
     /// What is wrong with the input, which is read as a whole first: nothing is made of it then. That a worker does not answer.
     pub fn load(&self, input: &mut dyn Read) -> Result<u64, String> {
-        let whole = saved::Whole::read(input, self.max)?;
+        let whole = save::LoadedState::read(input, self.max)?;
         let slots = self.ask(0, |_, snapshot| snapshot.stateful_slots().collect::<HashMap<_, _>>());
         let slots = slots.map_err(|error| error.to_string())?;
         // One that is over may have lent its port to another, and does without it: who needs it comes first.
         let live = whole.connections().filter(|saved| !saved.connection.state.is_over());
         let over = whole.connections().filter(|saved| saved.connection.state.is_over());
-        Ok(self.put_all(live, &slots)? + self.put_all(over, &slots)?)
+        Ok(self.restore_all(live, &slots)? + self.restore_all(over, &slots)?)
     }
 
     /// Has each connection made by its worker; `slots` are those of the stateful rules.
-    fn put_all(&self, all: impl Iterator<Item = Saved>, slots: &HashMap<RuleId, u32>) -> Result<u64, String> {
-        let mut waiting: Vec<Vec<Found>> = self.workers.iter().map(|_| Vec::new()).collect();
+    fn restore_all(
+        &self,
+        all: impl Iterator<Item = SavedConnection>,
+        slots: &HashMap<RuleId, u32>,
+    ) -> Result<u64, String> {
+        let mut waiting: Vec<Vec<RestoreRequest>> = self.workers.iter().map(|_| Vec::new()).collect();
         let mut loaded = 0;
         for saved in all {
             let worker = self.common.owner(&saved.connection.tuples[0]);
             let slots = saved.rules.iter().filter_map(|rule| slots.get(rule).copied()).collect();
             waiting[worker].push((saved, slots));
             if waiting[worker].len() == CHUNK {
-                loaded += self.put(worker, std::mem::take(&mut waiting[worker]))?;
+                loaded += self.restore_at(worker, std::mem::take(&mut waiting[worker]))?;
             }
         }
         for (worker, left) in waiting.into_iter().enumerate() {
-            loaded += self.put(worker, left)?;
+            loaded += self.restore_at(worker, left)?;
         }
         Ok(loaded)
     }
 
-    fn put(&self, worker: usize, found: Vec<Found>) -> Result<u64, String> {
+    fn restore_at(&self, worker: usize, found: Vec<RestoreRequest>) -> Result<u64, String> {
         let made = self.ask(worker, move |flows, snapshot| {
             let made = found.iter().filter(|(saved, slots)| {
                 let there = slots.iter().filter(|slot| snapshot.stateful(**slot).is_some()).copied();
@@ -388,7 +392,7 @@ impl Connections {
         }
         owners.switch(workers);
         for worker in 0..owners.owning() {
-            self.ask(worker, |flows, snapshot| flows.fit_share(snapshot))?;
+            self.ask(worker, |flows, snapshot| flows.configure_share(snapshot))?;
         }
         Ok(())
     }
@@ -397,7 +401,7 @@ impl Connections {
     ///
     /// # Errors
     /// A worker does not answer.
-    pub fn watch(&self) -> Result<Watch, NoAnswer> {
+    pub fn watch(&self) -> Result<ConnectionWatch, NoAnswer> {
         self.watch_with_room(EVENTS)
     }
 
@@ -405,13 +409,13 @@ impl Connections {
     ///
     /// # Errors
     /// A worker does not answer.
-    pub fn watch_with_room(&self, events: usize) -> Result<Watch, NoAnswer> {
+    pub fn watch_with_room(&self, events: usize) -> Result<ConnectionWatch, NoAnswer> {
         let (sender, events) = sync_channel(events);
         let tasks = self.workers.iter().map(|(tasks, _)| tasks.clone()).collect();
-        let watch = Watch { events, lost: Arc::default(), tasks };
+        let watch = ConnectionWatch { events, lost: Arc::default(), tasks };
         for worker in 0..self.workers.len() {
             let watcher = Watcher { events: sender.clone(), lost: Arc::clone(&watch.lost) };
-            self.ask(worker, move |flows, _| flows.keeper.watchers.push(watcher))?;
+            self.ask(worker, move |flows, _| flows.state.watchers.push(watcher))?;
         }
         Ok(watch)
     }
@@ -420,12 +424,12 @@ impl Connections {
     fn ask<R: Send + 'static>(
         &self,
         worker: usize,
-        task: impl FnOnce(&mut Flows, &Snapshot) -> R + Send + 'static,
+        task: impl FnOnce(&mut Conntrack, &Snapshot) -> R + Send + 'static,
     ) -> Result<R, NoAnswer> {
         let (answer, answered) = channel();
-        let task: Task = Box::new(move |pipeline, snapshot| {
+        let task: WorkerTask = Box::new(move |pipeline, snapshot| {
             // Whoever asked may have gone.
-            let _ = answer.send(task(pipeline.flows(), snapshot));
+            let _ = answer.send(task(pipeline.conntrack(), snapshot));
         });
         self.workers[worker].0.send(task).map_err(|_| NoAnswer(worker))?;
         if let Some(drive) = &self.drive {
@@ -437,23 +441,23 @@ impl Connections {
 
 /// What happens to connections, as it is told to one who watches. The queue in between is bounded, and its memory is given back
 /// when this is dropped, whether or not anything happens then.
-pub struct Watch {
-    events: Receiver<Event>,
+pub struct ConnectionWatch {
+    events: Receiver<ConnectionEvent>,
     lost: Arc<AtomicU64>,
-    tasks: Vec<Sender<Task>>,
+    tasks: Vec<Sender<WorkerTask>>,
 }
 
-impl Watch {
+impl ConnectionWatch {
     /// The next event; waits for it so long at most.
     ///
     /// # Errors
     /// None has come, or the workers have stopped.
-    pub fn recv_timeout(&self, patience: Duration) -> Result<Event, RecvTimeoutError> {
+    pub fn recv_timeout(&self, patience: Duration) -> Result<ConnectionEvent, RecvTimeoutError> {
         self.events.recv_timeout(patience)
     }
 
     /// The events that wait.
-    pub fn try_iter(&self) -> impl Iterator<Item = Event> {
+    pub fn try_iter(&self) -> impl Iterator<Item = ConnectionEvent> {
         self.events.try_iter()
     }
 
@@ -463,13 +467,13 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for ConnectionWatch {
     fn drop(&mut self) {
         for tasks in &self.tasks {
             let lost = Arc::clone(&self.lost);
             // Where the worker has stopped, nothing is left to be taken off.
             let _ = tasks.send(Box::new(move |pipeline, _| {
-                pipeline.flows().keeper.watchers.retain(|watcher| !Arc::ptr_eq(&watcher.lost, &lost));
+                pipeline.conntrack().state.watchers.retain(|watcher| !Arc::ptr_eq(&watcher.lost, &lost));
             }));
         }
     }

@@ -1,10 +1,10 @@
 //! The control side of the engine.
 
 use crate::cells::{STAGES, WorkerCells};
-use crate::connections::{Connections, Task};
+use crate::connections::{Connections, WorkerTask};
+use crate::conntrack::SharedState;
 use crate::counters::{Count, PortCount, StageCount};
 use crate::drop::DropReason;
-use crate::flows::Common;
 use crate::port::{PortSpec, PortTable};
 use crate::rulebook::Rulebook;
 use crate::snapshot::Snapshot;
@@ -54,8 +54,8 @@ pub struct Engine {
     retired: Vec<Arc<Snapshot>>,
     workers: Vec<Arc<WorkerCells>>,
     /// Where workers are asked about connections.
-    tasks: Vec<Sender<Task>>,
-    common: Arc<Common>,
+    tasks: Vec<Sender<WorkerTask>>,
+    common: Arc<SharedState>,
     /// The most ports.
     room: usize,
 }
@@ -96,7 +96,7 @@ impl Engine {
         let published = Arc::new(ArcSwap::new(Arc::clone(&current)));
         let cells: Vec<_> = (0..workers).map(|_| Arc::new(WorkerCells::new(room))).collect();
         let (tasks, asked): (Vec<_>, Vec<_>) = cells.iter().map(|_| channel()).unzip();
-        let common = Arc::new(Common::new(owning, seeds));
+        let common = Arc::new(SharedState::new(owning, seeds));
         let packet_side = cells.iter().zip(asked).enumerate().map(|(worker, (cells, asked))| {
             Worker::new(&published, worker, Arc::clone(&common), Arc::clone(cells), asked, seeds)
         });

@@ -11,10 +11,10 @@
 
 mod cells;
 pub mod connections;
+mod conntrack;
 pub mod counters;
 pub mod drop;
 pub mod engine;
-mod flows;
 pub mod oracle;
 mod pipeline;
 pub mod port;
@@ -24,15 +24,18 @@ mod slots;
 mod snapshot;
 pub mod worker;
 
-pub use connections::{CONNECTION_BYTES, ConnectionInfo, ConnectionSummary, Connections, Ends, Event, Watch};
+pub use connections::{
+    CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, ConnectionSummary, ConnectionWatch, Connections,
+    Endpoints,
+};
+pub use conntrack::save::check_state;
 pub use counters::{Count, PortCount, StageCount};
 pub use drop::DropReason;
 pub use engine::{Engine, PublishError};
-pub use flows::saved::check_state;
 pub use mmb_classify::{TableStats, Tuning};
 pub use mmb_conn::fragment::Released;
 pub use mmb_conn::{Side, Vlans, Wire};
-pub use pipeline::{Account, Job, Membership};
+pub use pipeline::{PacketTrace, RewriteTicket, TracedConnection};
 pub use port::{Forward, PortSpec, PortTable};
 pub use random::Random;
 pub use worker::{Cycles, NoCycles, Origin, VECTOR, Verdict, Worker};

@@ -3,29 +3,29 @@
 //! A [`Pipeline`] is one worker's: the columns that the stages hand to each other, allocated once, and the worker's
 //! counters. Between stages the verdicts say which packets are still to be sent.
 
-mod account;
-mod ballot;
 mod connections;
-mod jobs;
+mod resolver;
+mod tickets;
+mod trace;
 mod work;
 
 use crate::cells::{Stage, WorkerCells};
+use crate::conntrack::{Conntrack, SharedState};
 use crate::counters::Count;
 use crate::drop::DropReason;
-use crate::flows::{Common, Flows};
 use crate::random::Random;
 use crate::snapshot::Snapshot;
 use crate::worker::{Cycles, Origin, VECTOR, Verdict};
-pub use account::{Account, Membership};
-use ballot::{Ballot, in_order};
-pub use jobs::Job;
-use jobs::Jobs;
 use mmb_classify::{Keys, Parse, Scratch, prefetch};
 use mmb_packet::{Class, Layout, Packet, PortId};
 use mmb_random::{Purpose, Seed, SeedTree};
 use mmb_rewrite::{Editor, NotAppliedCounts};
+use resolver::{VerdictResolver, resolve_in_order};
 use std::sync::Arc;
-use work::{Edits, Rewrite, Work};
+pub use tickets::RewriteTicket;
+use tickets::TicketBatches;
+pub use trace::{PacketTrace, TracedConnection};
+use work::{EditList, PacketEdits, RewriteWork};
 
 /// So few rules that what they do and count stays in the cache by itself.
 const FEW_RULES: usize = 4096;
@@ -37,11 +37,11 @@ pub(crate) struct Pipeline {
     random: Random,
     keys: Keys,
     scratch: Scratch,
-    flows: Flows,
+    conntrack: Conntrack,
     /// The rules that a packet gets: what it matched, and its connection's.
-    due: Vec<u32>,
-    work: Work,
-    jobs: Jobs,
+    matched: Vec<u32>,
+    work: RewriteWork,
+    tickets: TicketBatches,
     editor: Editor,
     drops: [u64; DropReason::ALL.len()],
     /// Packets that belong to other workers.
@@ -56,26 +56,26 @@ struct Decided {
     /// When the last stage that was counted ended.
     at: u64,
     /// Connections were asked.
-    concerned: bool,
+    tracked: bool,
 }
 
 impl Pipeline {
     pub(crate) fn new(
         worker: usize,
-        common: Arc<Common>,
+        common: Arc<SharedState>,
         cells: Arc<WorkerCells>,
         seeds: &SeedTree,
     ) -> Pipeline {
         Pipeline {
             worker,
-            flows: Flows::new(worker, common, Arc::clone(&cells), seeds),
-            due: Vec::with_capacity(VECTOR),
+            conntrack: Conntrack::new(worker, common, Arc::clone(&cells), seeds),
+            matched: Vec::with_capacity(VECTOR),
             cells,
             random: Random::new(seeds.of_worker(Purpose::DropShares, worker)),
             keys: Keys::default(),
             scratch: Scratch::default(),
-            work: Work::new(),
-            jobs: Jobs::new(),
+            work: RewriteWork::new(),
+            tickets: TicketBatches::new(),
             editor: Editor::default(),
             drops: [0; DropReason::ALL.len()],
             handed: 0,
@@ -90,17 +90,17 @@ impl Pipeline {
     /// Makes random numbers to come independent of those before.
     pub(crate) fn reseed(&mut self, drops: Seed, choices: Seed) {
         self.random.reseed(drops);
-        self.flows.keeper.extras.reseed(choices);
+        self.conntrack.state.extras.reseed(choices);
     }
 
     /// The worker's connections.
-    pub(crate) fn flows(&mut self) -> &mut Flows {
-        &mut self.flows
+    pub(crate) fn conntrack(&mut self) -> &mut Conntrack {
+        &mut self.conntrack
     }
 
     /// Makes the scratch fit a snapshot that the worker picked up.
-    pub(crate) fn fit(&mut self, snapshot: &Snapshot) {
-        self.flows.fit(snapshot);
+    pub(crate) fn configure(&mut self, snapshot: &Snapshot) {
+        self.conntrack.configure(snapshot);
         let most = snapshot.classifier.most_matches();
         self.scratch.fit(most);
         self.work.clear();
@@ -129,27 +129,28 @@ impl Pipeline {
         self.finish(snapshot, cycles, rewritten, packets, verdicts, |_| false);
     }
 
-    /// Takes a vector through all stages but rewriting; what is left to do is laid up as jobs. `verdicts` and `jobs` are as long as
+    /// Takes a vector through all stages but rewriting; what is left to do is laid up as tickets. `verdicts` and `tickets` are as long as
     /// `packets`. `tell` hears about each packet.
-    pub(crate) fn run_to_jobs(
+    pub(crate) fn run_to_tickets(
         &mut self,
         (origin, snapshot): (Origin, &Snapshot),
         cycles: &impl Cycles,
         packets: &[Packet<'_>],
         verdicts: &mut [Verdict],
-        jobs: &mut [Option<Job>],
-        tell: Option<&mut dyn FnMut(Account)>,
+        tickets: &mut [Option<RewriteTicket>],
+        tell: Option<&mut dyn FnMut(PacketTrace)>,
     ) {
-        let Decided { sound, at, concerned } = self.decide_on(origin, snapshot, cycles, packets, verdicts);
-        let shelf = self.number_jobs(jobs);
+        let Decided { sound, at, tracked: concerned } =
+            self.decide_on(origin, snapshot, cycles, packets, verdicts);
+        let shelf = self.issue_tickets(tickets);
         if let Some(tell) = tell {
-            (0..packets.len()).for_each(|at| tell(self.account(snapshot, at, concerned)));
+            (0..packets.len()).for_each(|at| tell(self.trace(snapshot, at, concerned)));
         }
         let numbered = cycles.now();
         self.cells.stage(Stage::Rewrite, sound, numbered.wrapping_sub(at));
-        self.finish(snapshot, cycles, numbered, packets, verdicts, |at| jobs[at].is_some());
+        self.finish(snapshot, cycles, numbered, packets, verdicts, |at| tickets[at].is_some());
         if let Some(shelf) = shelf {
-            self.lay_up(shelf, jobs);
+            self.park(shelf, tickets);
         }
     }
 
@@ -167,14 +168,14 @@ impl Pipeline {
         let parsed = cycles.now();
         self.cells.stage(Stage::Parse, packets.len(), parsed.wrapping_sub(start));
 
-        let concerned = self.flows.concerns(snapshot);
+        let concerned = self.conntrack.is_needed(snapshot);
         let mut related = parsed;
         if concerned {
             let layouts = &self.work.layouts[..packets.len()];
-            self.flows.relate(snapshot, packets, layouts, verdicts, origin);
-            if self.flows.plan(snapshot, packets) {
-                let flows = &self.flows;
-                self.keys.retain(|packet| !flows.is_settled(usize::from(packet)));
+            self.conntrack.lookup(snapshot, packets, layouts, verdicts, origin);
+            if self.conntrack.lookup_cache(snapshot, packets) {
+                let flows = &self.conntrack;
+                self.keys.retain(|packet| !flows.needs_no_rules(usize::from(packet)));
             }
             related = cycles.now();
         }
@@ -196,7 +197,7 @@ impl Pipeline {
         } else {
             self.decide(snapshot, packets, verdicts);
         }
-        Decided { sound, at: decided, concerned }
+        Decided { sound, at: decided, tracked: concerned }
     }
 
     /// Ends the work on a vector, but for packets that wait to be rewritten.
@@ -224,7 +225,7 @@ impl Pipeline {
         verdicts: &mut [Verdict],
         origin: Origin,
     ) -> usize {
-        let Pipeline { keys, work: Work { layouts, .. }, .. } = self;
+        let Pipeline { keys, work: RewriteWork { layouts, .. }, .. } = self;
         keys.clear();
         let mut start = 0;
         for run in packets.chunk_by(|a, b| a.port == b.port) {
@@ -268,33 +269,33 @@ impl Pipeline {
             let packet = usize::from(at);
             let count = Count { packets: 1, bytes: packets[packet].len() as u64 };
             let handles = self.scratch.handles_mut(packet);
-            let mut ballot = Ballot::default();
+            let mut resolver = VerdictResolver::default();
             let (mut edits, mut edit, mut draws) = (0, 0, false);
             for &handle in &*handles {
                 let action = snapshot.actions.at(handle as usize);
                 cells.slot(handle).add(count);
-                draws |= !ballot.cast(action, || None);
+                draws |= !resolver.resolve(action, || None);
                 if action.edit_number() > 0 {
                     edits += 1;
                     edit = action.edit_number();
                 }
             }
             if draws || edits > 1 {
-                ballot = in_order(snapshot, handles, &mut self.random);
+                resolver = resolve_in_order(snapshot, handles, &mut self.random);
             }
-            if ballot.drops() {
+            if resolver.drops() {
                 verdicts[packet] = Verdict::Drop(DropReason::Rule);
             } else if edits > 0 {
                 let edits = if edits == 1 {
-                    Edits::Alone(edit)
+                    EditList::Alone(edit)
                 } else {
                     let start = self.work.listed.len() as u32;
                     let numbers =
                         handles.iter().map(|&slot| snapshot.actions.at(slot as usize).edit_number());
                     self.work.listed.extend(numbers);
-                    Edits::Listed(start, self.work.listed.len() as u32)
+                    EditList::Listed(start, self.work.listed.len() as u32)
                 };
-                self.work.rewrites.push(Rewrite { packet: at, edits });
+                self.work.rewrites.push(PacketEdits { packet: at, edits });
             }
         }
     }
@@ -334,7 +335,7 @@ fn forward<'l>(
     verdicts: &mut [Verdict],
     waits: impl Fn(usize) -> bool,
 ) {
-    let mut sent = Run::default();
+    let mut sent = PortRun::default();
     for (at, ((packet, verdict), layout)) in packets.iter().zip(verdicts).zip(layouts).enumerate() {
         if waits(at) {
             continue;
@@ -361,12 +362,12 @@ fn forward<'l>(
 
 /// Counts of neighbours with the same port, so that counters are touched once a run.
 #[derive(Clone, Copy, Debug, Default)]
-struct Run {
+struct PortRun {
     port: usize,
     count: Count,
 }
 
-impl Run {
+impl PortRun {
     /// Adds a packet. Returns the run before if the packet begins another.
     #[inline]
     fn add(&mut self, port: PortId, bytes: usize) -> Option<(usize, Count)> {
@@ -377,7 +378,7 @@ impl Run {
             self.count.bytes += one.bytes;
             return None;
         }
-        let before = std::mem::replace(self, Run { port, count: one });
+        let before = std::mem::replace(self, PortRun { port, count: one });
         Some((before.port, before.count))
     }
 

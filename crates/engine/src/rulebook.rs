@@ -6,12 +6,12 @@
 //! Life-cycle: belongs to the [`Engine`](crate::Engine). What it hands out as a snapshot is not changed by what comes
 //! after: classifier, actions and edits share pages with snapshots and copy those that they change.
 
+use crate::conntrack::{StatefulRule, is_constant, is_mapping};
 use crate::counters::Count;
 use crate::engine::PublishError;
-use crate::flows::{Stateful, is_constant, is_mapping};
 use crate::port::PortTable;
-use crate::slots::Slots;
-use crate::snapshot::{Action, Deeds, Snapshot};
+use crate::slots::RuleSlots;
+use crate::snapshot::{Action, CompiledRules, Snapshot};
 use mmb_classify::{ClassifierIndex, Ports, TableStats, Tuning};
 use mmb_packet::PortId;
 use mmb_policy::rules::RuleChange;
@@ -33,12 +33,12 @@ pub(crate) struct Rulebook {
     tuning: Tuning,
     policy: Policy,
     index: ClassifierIndex,
-    deeds: Deeds,
+    rules: CompiledRules,
     /// The stamp of the last stateful rule.
     last_stamp: u64,
     free_edits: Vec<usize>,
     used_edits: usize,
-    slots: Slots,
+    slots: RuleSlots,
 }
 
 impl Rulebook {
@@ -52,11 +52,11 @@ impl Rulebook {
             keys,
             tuning,
             policy: Policy::default(),
-            deeds: Deeds::default(),
+            rules: CompiledRules::default(),
             last_stamp: 0,
             free_edits: Vec::new(),
             used_edits: 0,
-            slots: Slots::new(workers),
+            slots: RuleSlots::new(workers),
         }
     }
 
@@ -140,18 +140,18 @@ impl Rulebook {
                 self.used_edits += 1;
                 self.used_edits - 1
             });
-            self.deeds.edits.set(number, Some(Arc::new(edit)));
+            self.rules.edits.set(number, Some(Arc::new(edit)));
             number
         });
         let slot = self.slots.assign(id(rule));
-        self.deeds.actions.set(slot as usize, Action::new(rule, edit));
-        self.deeds.changing_rules += usize::from(!is_constant(rule));
-        self.deeds.ct_rules += usize::from(asks_for_state(rule));
+        self.rules.actions.set(slot as usize, Action::new(rule, edit));
+        self.rules.changing_rules += usize::from(!is_constant(rule));
+        self.rules.ct_rules += usize::from(asks_for_state(rule));
         if rule.stateful {
             self.last_stamp += 1;
-            let stateful = Arc::new(Stateful::compile(rule, self.last_stamp));
-            self.deeds.stateful.set(slot as usize, Some(stateful));
-            self.deeds.stateful_rules += 1;
+            let stateful = Arc::new(StatefulRule::compile(rule, self.last_stamp));
+            self.rules.stateful.set(slot as usize, Some(stateful));
+            self.rules.stateful_rules += 1;
         }
         if index {
             // Its ports were checked.
@@ -164,17 +164,17 @@ impl Rulebook {
         if index {
             self.index.remove(slot, rule);
         }
-        if let Some(edit) = self.deeds.actions.at(slot as usize).edit() {
-            self.deeds.edits.set(edit, None);
+        if let Some(edit) = self.rules.actions.at(slot as usize).edit() {
+            self.rules.edits.set(edit, None);
             self.free_edits.push(edit);
         }
-        self.deeds.changing_rules -= usize::from(!is_constant(rule));
-        self.deeds.ct_rules -= usize::from(asks_for_state(rule));
+        self.rules.changing_rules -= usize::from(!is_constant(rule));
+        self.rules.ct_rules -= usize::from(asks_for_state(rule));
         if !rule.stateful {
             return None;
         }
-        self.deeds.stateful_rules -= 1;
-        self.deeds.stateful.at_mut(slot as usize).take().map(|stateful| stateful.stamp)
+        self.rules.stateful_rules -= 1;
+        self.rules.stateful.at_mut(slot as usize).take().map(|stateful| stateful.stamp)
     }
 
     /// Builds the classifier anew from all rules.
@@ -189,8 +189,8 @@ impl Rulebook {
 
     /// What workers are to use from now on.
     pub(crate) fn snapshot(&self, generation: u64, ports: &PortTable) -> Snapshot {
-        let (classifier, deeds) = (self.index.classifier(), self.deeds.clone());
-        Snapshot::new(generation, &self.policy, ports, classifier, deeds, self.slots.cells())
+        let (classifier, rules) = (self.index.classifier(), self.rules.clone());
+        Snapshot::new(generation, &self.policy, ports, classifier, rules, self.slots.cells())
     }
 
     /// Frees what only snapshots before `oldest` knew.

@@ -17,29 +17,29 @@ const USUALLY_RETIRED: usize = 4096;
 
 /// A slot that no snapshot from `until` on knows.
 #[derive(Clone, Copy, Debug)]
-struct Retired {
+struct RetiredSlot {
     number: u32,
     until: u64,
 }
 
 /// The slots of all rules.
 #[derive(Debug)]
-pub(crate) struct Slots {
+pub(crate) struct RuleSlots {
     /// Each worker's cells.
     workers: Vec<RuleCells>,
-    numbers: Numbers,
+    numbers: SlotPages,
     /// In the order of `until`.
-    retired: Vec<Retired>,
+    retired: Vec<RetiredSlot>,
     free: Vec<u32>,
     /// Slots that were ever used.
     used: u32,
 }
 
-impl Slots {
-    pub(crate) fn new(workers: usize) -> Slots {
-        Slots {
+impl RuleSlots {
+    pub(crate) fn new(workers: usize) -> RuleSlots {
+        RuleSlots {
             workers: vec![RuleCells::default(); workers],
-            numbers: Numbers::default(),
+            numbers: SlotPages::default(),
             retired: Vec::new(),
             free: Vec::new(),
             used: 0,
@@ -49,7 +49,7 @@ impl Slots {
     /// Takes the slot of a rule that the snapshot `until` does not know any more; returns its number.
     pub(crate) fn retire(&mut self, id: RuleId, until: u64) -> Option<u32> {
         let number = self.numbers.remove(id)?;
-        self.retired.push(Retired { number, until });
+        self.retired.push(RetiredSlot { number, until });
         Some(number)
     }
 
@@ -108,9 +108,9 @@ const NONE: u32 = u32::MAX;
 /// The slots' numbers by rule id. Ids mostly follow each other: they are kept by the page, which costs little more than
 /// the numbers, and one that stands alone costs a page.
 #[derive(Debug, Default)]
-struct Numbers(HashMap<u32, [u32; PAGE as usize]>);
+struct SlotPages(HashMap<u32, [u32; PAGE as usize]>);
 
-impl Numbers {
+impl SlotPages {
     fn get(&self, id: RuleId) -> Option<u32> {
         let page = self.0.get(&(id.0 / PAGE))?;
         Some(page[(id.0 % PAGE) as usize]).filter(|&number| number != NONE)
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn numbers_come_and_go_by_id() {
-        let mut numbers = Numbers::default();
+        let mut numbers = SlotPages::default();
         let ids = [0, 1, 15, 16, 17, 4096, u32::MAX].map(RuleId);
         ids.iter().zip(0..).for_each(|(&id, number)| numbers.insert(id, number));
         assert_eq!(ids.map(|id| numbers.get(id)), [0, 1, 2, 3, 4, 5, 6].map(Some));
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_slot_waits_for_every_snapshot_that_knows_its_rule() {
-        let mut slots = Slots::new(1);
+        let mut slots = RuleSlots::new(1);
         let first = slots.assign(RuleId(1));
         // A worker uses snapshot 1 while two policies come and go.
         slots.retire(RuleId(1), 2);
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_slot_that_is_used_again_counts_from_zero() {
-        let mut slots = Slots::new(2);
+        let mut slots = RuleSlots::new(2);
         let one = Count { packets: 1, bytes: 60 };
         let slot = slots.assign(RuleId(1));
         slots.cells().iter().for_each(|worker| worker.slot(slot).add(one));
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_very_many_rules_took_is_given_back() {
-        let mut slots = Slots::new(1);
+        let mut slots = RuleSlots::new(1);
         (1..=100_000).for_each(|id| _ = slots.assign(RuleId(id)));
         (10..=100_000).for_each(|id| _ = slots.retire(RuleId(id), 2));
         slots.reclaim(2);
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn slots_beyond_a_chunk_have_cells() {
-        let mut slots = Slots::new(2);
+        let mut slots = RuleSlots::new(2);
         (1..=5000).for_each(|id| _ = slots.assign(RuleId(id)));
         let last = slots.number(RuleId(5000)).expect("the rule has a slot");
         let one = Count { packets: 1, bytes: 60 };

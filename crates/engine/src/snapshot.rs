@@ -5,7 +5,7 @@
 //! the one before it shares: classifier, actions and edits are persistent structures, of which a change copies a few pages.
 
 use crate::cells::RuleCells;
-use crate::flows::Stateful;
+use crate::conntrack::StatefulRule;
 use crate::port::{Forward, PortSpec, PortTable};
 use mmb_classify::shelf::Shelf;
 use mmb_classify::{Classifier, prefetch};
@@ -19,18 +19,18 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// What rules do, by slot.
-pub(crate) type Actions = Shelf<Action, 512>;
+pub(crate) type ActionTable = Shelf<Action, 512>;
 /// What rules write, by number.
-pub(crate) type Edits = Shelf<Option<Arc<Edit>>, 64>;
+pub(crate) type EditTable = Shelf<Option<Arc<Edit>>, 64>;
 /// Stateful rules, by slot.
-pub(crate) type StatefulRules = Shelf<Option<Arc<Stateful>>, 64>;
+pub(crate) type StatefulRuleTable = Shelf<Option<Arc<StatefulRule>>, 64>;
 
 /// What rules do.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Deeds {
-    pub(crate) actions: Actions,
-    pub(crate) edits: Edits,
-    pub(crate) stateful: StatefulRules,
+pub(crate) struct CompiledRules {
+    pub(crate) actions: ActionTable,
+    pub(crate) edits: EditTable,
+    pub(crate) stateful: StatefulRuleTable,
     /// How many rules are stateful.
     pub(crate) stateful_rules: usize,
     /// How many rules ask for what changes within connections.
@@ -46,9 +46,9 @@ pub(crate) struct Snapshot {
     pub(crate) generation: u64,
     /// Its handles are the rules' slots.
     pub(crate) classifier: Classifier,
-    pub(crate) actions: Actions,
-    edits: Edits,
-    stateful: StatefulRules,
+    pub(crate) actions: ActionTable,
+    edits: EditTable,
+    stateful: StatefulRuleTable,
     /// How many rules are stateful.
     pub(crate) stateful_rules: usize,
     changing_rules: usize,
@@ -70,7 +70,7 @@ pub(crate) struct Action {
     id: u32,
     /// The number of its edit, from 1.
     edit: Option<NonZeroU32>,
-    vote: Vote,
+    verdict: RuleVerdictBits,
 }
 
 const _: () = assert!(size_of::<Action>() == 16);
@@ -78,7 +78,7 @@ const _: () = assert!(size_of::<Action>() == 16);
 /// What a rule says about dropping, in the lower 3 of 4 bytes: 0 nothing, 1 accept, else 2 more than the rate of drops. The top bit tells
 /// that the rule is stateful, those below it which states of packets the rule does not match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Vote(u32);
+struct RuleVerdictBits(u32);
 
 /// See [`Vote`].
 const STATEFUL: u32 = 1 << 31;
@@ -89,14 +89,14 @@ const _: () = assert!(DropRate::ALL.0 + 2 < 1 << UNWANTED && CtState::ALL.len() 
 
 /// What a rule says about dropping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub(crate) enum RuleVerdict {
     None,
     Accept,
     Drop(DropRate),
 }
 
 /// The port number in keys of packets that leave nowhere that rules could know.
-const NOWHERE: PortId = PortId(u16::MAX);
+const NO_EGRESS: PortId = PortId(u16::MAX);
 
 /// Where packets of a port go.
 #[derive(Clone, Copy, Debug)]
@@ -127,10 +127,10 @@ impl Snapshot {
         policy: &Policy,
         ports: &PortTable,
         classifier: Classifier,
-        deeds: Deeds,
+        rules: CompiledRules,
         cells: &[RuleCells],
     ) -> Snapshot {
-        let Deeds { actions, edits, stateful, stateful_rules, changing_rules, ct_rules } = deeds;
+        let CompiledRules { actions, edits, stateful, stateful_rules, changing_rules, ct_rules } = rules;
         Snapshot {
             generation,
             classifier,
@@ -151,7 +151,7 @@ impl Snapshot {
     #[inline]
     pub(crate) fn route(&self, port: PortId) -> Route {
         let unknown =
-            || Route { to: None, out: NOWHERE, wire: Wire::of(port, None), side: Side::Low, enabled: true };
+            || Route { to: None, out: NO_EGRESS, wire: Wire::of(port, None), side: Side::Low, enabled: true };
         self.routes.get(usize::from(port.0)).copied().unwrap_or_else(unknown)
     }
 
@@ -163,7 +163,7 @@ impl Snapshot {
 
     /// The stateful rule of a slot that was given to one, if it is there still.
     #[inline]
-    pub(crate) fn stateful(&self, slot: u32) -> Option<&Arc<Stateful>> {
+    pub(crate) fn stateful(&self, slot: u32) -> Option<&Arc<StatefulRule>> {
         self.stateful.at(slot as usize).as_ref()
     }
 
@@ -192,7 +192,7 @@ impl Action {
             prio: rule.prio,
             id: rule.id.map_or(0, |id| id.0),
             edit: edit.and_then(|number| NonZeroU32::new(number as u32 + 1)),
-            vote: Vote::of(rule),
+            verdict: RuleVerdictBits::of(rule),
         }
     }
 
@@ -209,24 +209,24 @@ impl Action {
 
     /// What it says about dropping.
     #[inline]
-    pub(crate) fn decision(&self) -> Decision {
-        match self.vote.0 & ((1 << UNWANTED) - 1) {
-            0 => Decision::None,
-            1 => Decision::Accept,
-            rate => Decision::Drop(DropRate(rate - 2)),
+    pub(crate) fn rule_verdict(&self) -> RuleVerdict {
+        match self.verdict.0 & ((1 << UNWANTED) - 1) {
+            0 => RuleVerdict::None,
+            1 => RuleVerdict::Accept,
+            rate => RuleVerdict::Drop(DropRate(rate - 2)),
         }
     }
 
     /// Whether the rule is a stateful one.
     #[inline]
     pub(crate) fn is_stateful(&self) -> bool {
-        self.vote.0 & STATEFUL != 0
+        self.verdict.0 & STATEFUL != 0
     }
 
     /// Whether the rule matches packets that stand so to connections.
     #[inline]
     pub(crate) fn wants(&self, state: CtState) -> bool {
-        self.vote.0 >> (UNWANTED + state as u32) & 1 == 0
+        self.verdict.0 >> (UNWANTED + state as u32) & 1 == 0
     }
 
     /// The number of its edit, from 1; 0 if it has none.
@@ -242,17 +242,17 @@ impl Action {
     }
 }
 
-impl Vote {
-    fn of(rule: &Rule) -> Vote {
+impl RuleVerdictBits {
+    fn of(rule: &Rule) -> RuleVerdictBits {
         let mut votes = rule.targets.iter().filter_map(|target| match target {
-            Target::Accept => Some(Vote(1)),
-            Target::Drop(rate) => Some(Vote(2 + rate.0)),
+            Target::Accept => Some(RuleVerdictBits(1)),
+            Target::Drop(rate) => Some(RuleVerdictBits(2 + rate.0)),
             _ => None,
         });
         // The checker lets a rule have one at most.
-        let Vote(vote) = votes.next_back().unwrap_or(Vote(0));
+        let RuleVerdictBits(verdict) = votes.next_back().unwrap_or(RuleVerdictBits(0));
         let unwanted = u32::from(rule.ct_states().unwanted()) << UNWANTED;
-        Vote(vote | unwanted | if rule.stateful { STATEFUL } else { 0 })
+        RuleVerdictBits(verdict | unwanted | if rule.stateful { STATEFUL } else { 0 })
     }
 }
 
@@ -262,8 +262,8 @@ fn routes(policy: &Policy, ports: &PortTable) -> Box<[Route]> {
         let id = PortId(id);
         let (to, out, wire) = match port.forward {
             Forward::Wire(peer) => (mtu(peer), peer, Wire::of(id, Some(peer))),
-            Forward::Routed => (Some((id, u32::MAX)), NOWHERE, Wire::ROUTED),
-            Forward::Nowhere => (None, NOWHERE, Wire::of(id, None)),
+            Forward::Routed => (Some((id, u32::MAX)), NO_EGRESS, Wire::ROUTED),
+            Forward::Nowhere => (None, NO_EGRESS, Wire::of(id, None)),
         };
         let counts = !wire.is_routed() && !policy.settings.connections.same_port;
         let side = if counts { Side::of(id, port.forward.peer()) } else { Side::Any };

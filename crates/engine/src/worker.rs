@@ -1,11 +1,11 @@
 //! The packet side of the engine.
 
 use crate::cells::WorkerCells;
-use crate::connections::Task;
+use crate::connections::WorkerTask;
+use crate::conntrack::SharedState;
 use crate::counters::Count;
 use crate::drop::DropReason;
-use crate::flows::Common;
-use crate::pipeline::{Account, Job, Pipeline};
+use crate::pipeline::{PacketTrace, Pipeline, RewriteTicket};
 use crate::snapshot::Snapshot;
 use arc_swap::ArcSwap;
 use arc_swap::cache::Cache;
@@ -63,30 +63,30 @@ impl Cycles for NoCycles {
 
 /// One packet thread's part of the engine.
 ///
-/// It uses one snapshot of the policy a vector, and looks for a newer one before each, unless jobs wait: an atomic load and a
+/// It uses one snapshot of the policy a vector, and looks for a newer one before each, unless tickets wait: an atomic load and a
 /// comparison. It frees nothing: what it lets go of, the control side holds as well.
 pub struct Worker {
     /// The published policy, and the reference that the worker uses.
     policy: Cache<Arc<ArcSwap<Snapshot>>, Arc<Snapshot>>,
-    /// The snapshot that `pipeline` was made to fit, and that jobs belong to.
+    /// The snapshot that `pipeline` was made to fit, and that tickets belong to.
     snapshot: Arc<Snapshot>,
     pipeline: Pipeline,
     /// What the control side asks about connections.
-    tasks: Receiver<Task>,
+    tasks: Receiver<WorkerTask>,
 }
 
 impl Worker {
     pub(crate) fn new(
         published: &Arc<ArcSwap<Snapshot>>,
         worker: usize,
-        common: Arc<Common>,
+        common: Arc<SharedState>,
         cells: Arc<WorkerCells>,
-        tasks: Receiver<Task>,
+        tasks: Receiver<WorkerTask>,
         seeds: &SeedTree,
     ) -> Worker {
         let snapshot = published.load_full();
         let mut pipeline = Pipeline::new(worker, common, cells, seeds);
-        pipeline.fit(&snapshot);
+        pipeline.configure(&snapshot);
         Worker { policy: Cache::new(Arc::clone(published)), snapshot, pipeline, tasks }
     }
 
@@ -125,11 +125,11 @@ impl Worker {
     }
 
     /// [`Worker::process`] for a host that has packets rewritten in a stage of its own, by [`Worker::rewrite`]: decides only. Where
-    /// `jobs[i]` is a job, `packets[i]` is to be rewritten before its verdict is carried out; it is counted then. Until all jobs are
+    /// `tickets[i]` is a ticket, `packets[i]` is to be rewritten before its verdict is carried out; it is counted then. Until all tickets are
     /// done, the policy by which they were made stays in use. `tell`, if given, hears about each packet in turn.
     ///
     /// # Panics
-    /// If there are fewer verdicts or jobs than packets.
+    /// If there are fewer verdicts or tickets than packets.
     #[expect(clippy::too_many_arguments, reason = "a vector's columns, which the host lays out as it likes")]
     pub fn decide(
         &mut self,
@@ -138,41 +138,41 @@ impl Worker {
         cycles: &impl Cycles,
         packets: &[Packet<'_>],
         verdicts: &mut [Verdict],
-        jobs: &mut [Option<Job>],
-        mut tell: Option<&mut dyn FnMut(Account)>,
+        tickets: &mut [Option<RewriteTicket>],
+        mut tell: Option<&mut dyn FnMut(PacketTrace)>,
     ) {
         let vector = self.begin(now_ns);
-        let columns = packets.chunks(vector).zip(verdicts.chunks_mut(vector)).zip(jobs.chunks_mut(vector));
-        for ((packets, verdicts), jobs) in columns {
-            let (verdicts, jobs) = (&mut verdicts[..packets.len()], &mut jobs[..packets.len()]);
+        let columns = packets.chunks(vector).zip(verdicts.chunks_mut(vector)).zip(tickets.chunks_mut(vector));
+        for ((packets, verdicts), tickets) in columns {
+            let (verdicts, tickets) = (&mut verdicts[..packets.len()], &mut tickets[..packets.len()]);
             let by = (origin, &*self.snapshot);
-            let tell = tell.as_mut().map(|tell| &mut **tell as &mut dyn FnMut(Account));
-            self.pipeline.run_to_jobs(by, cycles, packets, verdicts, jobs, tell);
+            let tell = tell.as_mut().map(|tell| &mut **tell as &mut dyn FnMut(PacketTrace));
+            self.pipeline.run_to_tickets(by, cycles, packets, verdicts, tickets, tell);
         }
     }
 
-    /// Rewrites packets that [`Worker::decide`] gave jobs for, each once. A verdict to send may become one to drop: the packet may have
+    /// Rewrites packets that [`Worker::decide`] gave tickets for, each once. A verdict to send may become one to drop: the packet may have
     /// grown beyond an MTU.
     ///
     /// # Panics
-    /// If there are fewer jobs or verdicts than packets.
+    /// If there are fewer tickets or verdicts than packets.
     pub fn rewrite(
         &mut self,
         cycles: &impl Cycles,
         packets: &mut [Packet<'_>],
-        jobs: &[Job],
+        tickets: &[RewriteTicket],
         verdicts: &mut [Verdict],
     ) {
-        let columns = packets.chunks_mut(VECTOR).zip(jobs.chunks(VECTOR)).zip(verdicts.chunks_mut(VECTOR));
-        for ((packets, jobs), verdicts) in columns {
-            let (jobs, verdicts) = (&jobs[..packets.len()], &mut verdicts[..packets.len()]);
-            self.pipeline.run_jobs(&self.snapshot, cycles, packets, jobs, verdicts);
+        let columns = packets.chunks_mut(VECTOR).zip(tickets.chunks(VECTOR)).zip(verdicts.chunks_mut(VECTOR));
+        for ((packets, tickets), verdicts) in columns {
+            let (tickets, verdicts) = (&tickets[..packets.len()], &mut verdicts[..packets.len()]);
+            self.pipeline.redeem_tickets(&self.snapshot, cycles, packets, tickets, verdicts);
         }
     }
 
-    /// Forgets the jobs that were not done: whoever had their packets lost them.
-    pub fn forget_jobs(&mut self) {
-        self.pipeline.forget_jobs();
+    /// Forgets the tickets that were not done: whoever had their packets lost them.
+    pub fn discard_tickets(&mut self) {
+        self.pipeline.discard_tickets();
     }
 
     /// Gives out packets that were held and can go on, [`VECTOR`] at most, in the order in which they came; returns how many. A host
@@ -181,7 +181,7 @@ impl Worker {
     /// false of a packet for which there is no buffer: it is counted as dropped.
     #[inline]
     pub fn release(&mut self, mut out: impl FnMut(Released<'_>) -> bool) -> usize {
-        let flows = self.pipeline.flows();
+        let flows = self.pipeline.conntrack();
         if !flows.has_released() {
             return 0;
         }
@@ -210,26 +210,26 @@ impl Worker {
     /// Packets that were held and are dropped since this was asked last, with the reasons, which are counted already: for hosts
     /// that count by reason themselves, since no verdict tells of these.
     pub fn take_lost(&mut self) -> [(DropReason, u64); 2] {
-        let Losses { aged, crowded_out } = std::mem::take(&mut self.pipeline.flows().lost);
+        let Losses { aged, crowded_out } = std::mem::take(&mut self.pipeline.conntrack().lost);
         [(DropReason::FragmentEarly, aged), (DropReason::FragmentNoRoom, crowded_out)]
     }
 
     /// Bounds how many fragments are held, and their bytes together: 4096 and 4 MiB unless a host with less memory says less before its
     /// first policy.
     pub fn limit_held(&mut self, packets: u16, bytes: usize) {
-        self.pipeline.flows().limit_held(packets, bytes);
+        self.pipeline.conntrack().limit_held(packets, bytes);
     }
 
     /// Counts what is held as dropped: no packets will come any more.
     pub fn give_up_held(&mut self) {
-        self.pipeline.flows().give_up_held();
+        self.pipeline.conntrack().give_up_held();
     }
 
     /// Whether more connections may be due than the last call came to: a host that would sleep calls again first, without packets if
     /// there are none.
     #[inline]
     pub fn is_behind(&mut self) -> bool {
-        self.pipeline.flows().table.is_behind()
+        self.pipeline.conntrack().table.is_behind()
     }
 
     fn run(
@@ -249,14 +249,14 @@ impl Worker {
 
     /// Picks up a newer policy, does what is due and what was asked. Returns how many packets make a vector now.
     fn begin(&mut self, now_ns: u64) -> usize {
-        if !self.pipeline.has_jobs() {
+        if !self.pipeline.has_tickets() {
             let newest = self.policy.load();
             if !Arc::ptr_eq(newest, &self.snapshot) {
                 self.snapshot = Arc::clone(newest);
-                self.pipeline.fit(newest);
+                self.pipeline.configure(newest);
             }
         }
-        self.pipeline.flows().advance(now_ns);
+        self.pipeline.conntrack().advance(now_ns);
         while let Ok(task) = self.tasks.try_recv() {
             task(&mut self.pipeline, &self.snapshot);
         }

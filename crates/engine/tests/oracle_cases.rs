@@ -1,7 +1,7 @@
 //! The oracle against cases worked out by hand: what goes in and what must come out are both built field by field.
 //! The engine has to agree on each of them.
 
-use mmb_engine::oracle::{Judgement, Received, judge};
+use mmb_engine::oracle::{OracleVerdict, Received, judge};
 use mmb_engine::{DropReason, Forward, PortSpec, PortTable, Verdict};
 use mmb_packet::{LinkType, Malformed, PortId};
 use mmb_policy::{Policy, RuleId};
@@ -32,11 +32,11 @@ fn spared() -> u32 {
 }
 
 /// What the oracle says, which the engine must say too.
-fn judge_bytes(text: &str, bytes: &[u8], link: LinkType) -> Judgement {
+fn judge_bytes(text: &str, bytes: &[u8], link: LinkType) -> OracleVerdict {
     judge_with_headroom(text, bytes, link, 64)
 }
 
-fn judge_with_headroom(text: &str, bytes: &[u8], link: LinkType, headroom: usize) -> Judgement {
+fn judge_with_headroom(text: &str, bytes: &[u8], link: LinkType, headroom: usize) -> OracleVerdict {
     let policy = policy(text);
     let incoming = Incoming { port: PortId(0), link, headroom, bytes: bytes.to_vec() };
     let mut duel = Duel::new(ports(), 0);
@@ -47,7 +47,7 @@ fn judge_with_headroom(text: &str, bytes: &[u8], link: LinkType, headroom: usize
     judge(&policy, &ports(), &incoming.received(), &mut spared)
 }
 
-fn judge_frame(text: &str, frame: &Frame) -> Judgement {
+fn judge_frame(text: &str, frame: &Frame) -> OracleVerdict {
     judge_bytes(text, &frame.bytes(), frame.link)
 }
 

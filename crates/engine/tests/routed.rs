@@ -4,7 +4,7 @@ mod host;
 
 use host::{policy, process};
 use mmb_engine::{
-    Connections, Engine, Forward, Job, NoCycles, Origin, PortSpec, PublishError, Verdict, Worker,
+    Connections, Engine, Forward, NoCycles, Origin, PortSpec, PublishError, RewriteTicket, Verdict, Worker,
 };
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::Filter;
@@ -76,7 +76,7 @@ fn who_sends_to_an_outside_end_of_another_reaches_it() {
 }
 
 /// What deciding on a frame leaves to be done.
-fn decide(worker: &mut Worker, frame: &mut [u8]) -> (Verdict, Option<Job>) {
+fn decide(worker: &mut Worker, frame: &mut [u8]) -> (Verdict, Option<RewriteTicket>) {
     let len = frame.len();
     let packet = Packet::new(frame, 0, len, PortId(0), LinkType::Ethernet).expect("it fits");
     let (mut verdicts, mut jobs) = ([Verdict::Send(PortId(9))], [None]);
@@ -84,7 +84,7 @@ fn decide(worker: &mut Worker, frame: &mut [u8]) -> (Verdict, Option<Job>) {
     (verdicts[0], jobs[0])
 }
 
-fn rewrite(worker: &mut Worker, frame: &mut [u8], job: Job) {
+fn rewrite(worker: &mut Worker, frame: &mut [u8], job: RewriteTicket) {
     let len = frame.len();
     let packet = Packet::new(frame, 0, len, PortId(0), LinkType::Ethernet).expect("it fits");
     worker.rewrite(&NoCycles, &mut [packet], &[job], &mut [Verdict::Send(PortId(0))]);
@@ -116,7 +116,7 @@ fn jobs_that_nobody_will_do_are_forgotten() {
     engine.publish(&policy("add all mod ip-ttl 9")).expect("good");
     let mut frame = Tcp::default().over_ip4().bytes();
     let job = decide(&mut worker, &mut frame).1.expect("there is a job");
-    worker.forget_jobs();
+    worker.discard_tickets();
     let before = frame.clone();
     rewrite(&mut worker, &mut frame, job);
     assert_eq!(frame, before, "an old job does nothing");

@@ -4,9 +4,9 @@
 //! It keeps the counters that the oracle's judgements add up to, and compares them with the engine's after each run.
 
 use crate::two_steps;
-use mmb_engine::oracle::{Judgement, Received, judge};
+use mmb_engine::oracle::{OracleVerdict, Received, judge};
 use mmb_engine::{
-    Account, Count, DropReason, Engine, Forward, NoCycles, Origin, PortCount, PortSpec, PortTable,
+    Count, DropReason, Engine, Forward, NoCycles, Origin, PacketTrace, PortCount, PortSpec, PortTable,
     PublishError, Random, Verdict, Worker,
 };
 use mmb_packet::{LinkType, Packet, PortId};
@@ -152,7 +152,7 @@ impl Duel {
         incoming: &Incoming,
         verdict: Verdict,
         sent: &[u8],
-        oracle: &Judgement,
+        oracle: &OracleVerdict,
     ) -> Result<(), Difference> {
         let packet = || format!("{incoming:?}\nmatched, says the oracle: {:?}", oracle.matched);
         if verdict != oracle.verdict {
@@ -168,8 +168,8 @@ impl Duel {
 
     fn compare_account(
         &self,
-        account: &Account,
-        oracle: &Judgement,
+        account: &PacketTrace,
+        oracle: &OracleVerdict,
         incoming: &Incoming,
     ) -> Result<(), Difference> {
         let named: BTreeSet<RuleId> = account.rules().collect();
@@ -227,7 +227,7 @@ impl Incoming {
 }
 
 impl Tally {
-    fn count(&mut self, incoming: &Incoming, judgement: &Judgement) {
+    fn count(&mut self, incoming: &Incoming, judgement: &OracleVerdict) {
         let one = |bytes: &[u8]| Count { packets: 1, bytes: bytes.len() as u64 };
         for id in &judgement.matched {
             add(self.rules.entry(*id).or_default(), one(&incoming.bytes));

@@ -52,7 +52,7 @@ pub(crate) fn tick(vm: &MainRef) -> usize {
     let Some(runtime) = Runtime::running() else { return 0 };
     let mut seat = runtime.seat(vm.thread_index());
     // No frame waits when VPP runs its input nodes: what is left of jobs, no node will ask for.
-    seat.worker.forget_jobs();
+    seat.worker.discard_tickets();
     seat.detours = Detours::default();
     seat.notes.iter_mut().for_each(Notes::clear);
     seat.worker.process(runtime.now_ns(), &Tsc, &mut [], &mut []);

@@ -4,7 +4,7 @@
 use super::{Answered, Responder};
 use crate::answer::{Answer, ConnectionLine, CountLine, EndsLine, EventLine, Happening, Place, Traffic};
 use mmb_engine::Vlans;
-use mmb_engine::connections::{ConnectionInfo, Connections, Ends, Event};
+use mmb_engine::connections::{ConnectionEvent, ConnectionInfo, Connections, Endpoints};
 use mmb_policy::{FieldId, Filter};
 use std::io;
 use std::sync::mpsc::RecvTimeoutError;
@@ -77,7 +77,7 @@ impl Responder<'_> {
         Ok(Ok(()))
     }
 
-    fn event(&mut self, event: &Event) -> io::Result<()> {
+    fn event(&mut self, event: &ConnectionEvent) -> io::Result<()> {
         self.send(&Answer::Event(EventLine {
             what: if event.created { Happening::Created } else { Happening::Closed },
             reason: event.reason.map(str::to_owned),
@@ -117,6 +117,6 @@ fn vlans(info: &ConnectionInfo) -> Vec<u16> {
     }
 }
 
-fn ends(ends: &Ends) -> EndsLine {
+fn ends(ends: &Endpoints) -> EndsLine {
     EndsLine { src: ends.src, sport: ends.sport, dst: ends.dst, dport: ends.dport }
 }

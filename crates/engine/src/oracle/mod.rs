@@ -44,7 +44,7 @@ pub struct Received<'a> {
 
 /// What becomes of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Judgement {
+pub struct OracleVerdict {
     /// Whether and where to it is sent.
     pub verdict: Verdict,
     /// Its bytes when it is sent.
@@ -61,8 +61,8 @@ pub fn judge(
     ports: &PortTable,
     received: &Received<'_>,
     draw: &mut dyn FnMut() -> u32,
-) -> Judgement {
-    let unchanged = Judgement {
+) -> OracleVerdict {
+    let unchanged = OracleVerdict {
         verdict: Verdict::Drop(DropReason::NoWire),
         bytes: received.bytes.to_vec(),
         matched: Vec::new(),
@@ -71,11 +71,11 @@ pub fn judge(
     let in_port = ports.0.get(usize::from(received.port.0));
     if in_port.is_some_and(|port| policy.ports.get(&port.name) == Some(&false)) {
         let verdict = forward(ports, received.port, None);
-        return Judgement { verdict, ..unchanged };
+        return OracleVerdict { verdict, ..unchanged };
     }
     let packet = match dissect::dissect(received.bytes, received.link, policy.settings.ip6_max_headers) {
         Ok(packet) => packet,
-        Err(why) => return Judgement { verdict: Verdict::Drop(DropReason::Malformed(why)), ..unchanged },
+        Err(why) => return OracleVerdict { verdict: Verdict::Drop(DropReason::Malformed(why)), ..unchanged },
     };
 
     let subject = Subject { received, packet: &packet, ports };
@@ -84,11 +84,11 @@ pub fn judge(
     let rules: Vec<&Rule> = matched.iter().collect();
     let matched = rules.iter().filter_map(|rule| rule.id).collect();
     if drops(&rules, draw) {
-        return Judgement { verdict: Verdict::Drop(DropReason::Rule), matched, ..unchanged };
+        return OracleVerdict { verdict: Verdict::Drop(DropReason::Rule), matched, ..unchanged };
     }
 
     let rewritten = rewriting::rewrite(received.bytes, &packet, received.headroom, &rules);
-    Judgement {
+    OracleVerdict {
         verdict: forward(ports, received.port, Some(l3_len(&rewritten.bytes, &rewritten.packet))),
         bytes: rewritten.bytes,
         matched,

@@ -1,11 +1,11 @@
 //! The verdict where packets may be of connections: those get their connection's rules too.
 
-use super::ballot::Ballot;
-use super::work::{Edits, Rewrite, Turned, Work};
+use super::resolver::VerdictResolver;
+use super::work::{EditList, PacketEdits, PacketTransform, RewriteWork};
 use super::{FEW_RULES, Pipeline};
+use crate::conntrack::{Assessment, CachedVerdict, FlowState, QuotedOffsets, Replaced, is_link_scope};
 use crate::counters::Count;
 use crate::drop::DropReason;
-use crate::flows::{Decision, Ends, Judgement, QuotedAt, Standing, is_link_scope};
 use crate::snapshot::Snapshot;
 use crate::worker::Verdict;
 use arrayvec::ArrayVec;
@@ -30,9 +30,9 @@ impl Pipeline {
         self.work.clear();
         self.fetch_rules(snapshot);
         let slots = if snapshot.stateful_rules < FEW_RULES { &[] } else { self.scratch.all_handles() };
-        self.flows.fetch_for_new(snapshot, slots);
+        self.conntrack.prefetch_new(snapshot, slots);
         for (at, packet) in packets.iter().enumerate() {
-            if self.follow_plan(snapshot, at, packet, verdicts) {
+            if self.apply_cached(snapshot, at, packet, verdicts) {
                 continue;
             }
             if let Err(verdict) = self.decide_one(snapshot, at, packet, verdicts) {
@@ -49,21 +49,27 @@ impl Pipeline {
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
     ) -> Result<(), Verdict> {
-        let judgement = self.judge(snapshot, at, packet)?;
-        let Judgement { standing, ends, invalid } = self.see_judged(snapshot, at, judgement, packet);
-        let is_unsolicited = matches!(standing, Standing::Apart) && self.is_mapped(snapshot, at, packet);
-        if self.due.is_empty() && ends.is_none() && !is_unsolicited && matches!(standing, Standing::Apart) {
+        let assessment = self.assess(snapshot, at, packet)?;
+        let Assessment { flow_state, replaced: ends, invalid } =
+            self.set_ct_state_of(snapshot, at, assessment, packet);
+        let is_unsolicited =
+            matches!(flow_state, FlowState::Untracked) && self.is_mapped(snapshot, at, packet);
+        if self.matched.is_empty()
+            && ends.is_none()
+            && !is_unsolicited
+            && matches!(flow_state, FlowState::Untracked)
+        {
             return Ok(());
         }
-        let plans = self.member_to_plan(snapshot, at, (standing, invalid));
-        let drops = self.hear(snapshot, packet).drops();
+        let plans = self.cacheable(snapshot, at, (flow_state, invalid));
+        let drops = self.resolve_verdict(snapshot, packet).drops();
         if drops {
-            plans.into_iter().for_each(|member| self.plan(snapshot, at, member, packet, drops));
+            plans.into_iter().for_each(|member| self.cache_verdict(snapshot, at, member, packet, drops));
             if let Some(kind) = invalid {
-                self.flows.count_invalid(kind);
+                self.conntrack.count_invalid(kind);
             }
             if let Some((id, CloseReason::Evicted)) = ends {
-                self.flows.end(id, CloseReason::Evicted);
+                self.conntrack.end(id, CloseReason::Evicted);
             }
             return Err(self.refuse(at, packet, DropReason::Rule));
         }
@@ -73,102 +79,103 @@ impl Pipeline {
         if is_unsolicited {
             return Err(self.refuse(at, packet, DropReason::NatUnsolicited));
         }
-        let ends = self.flows.end_if_up(ends);
-        let turned = self.turn(snapshot, at, (standing, ends), packet, verdicts);
-        let is_believed = turned.map_err(|reason| self.refuse(at, packet, reason))?;
+        let ends = self.conntrack.end_if_expired(ends);
+        let transforms = self.track(snapshot, at, (flow_state, ends), packet, verdicts);
+        let is_believed = transforms.map_err(|reason| self.refuse(at, packet, reason))?;
         plans
             .filter(|_| is_believed)
             .into_iter()
-            .for_each(|member| self.plan(snapshot, at, member, packet, drops));
-        self.rewrite_due(snapshot, at);
+            .for_each(|member| self.cache_verdict(snapshot, at, member, packet, drops));
+        self.rewrite_matched(snapshot, at);
         Ok(())
     }
 
     /// How a packet stands to connections. An error is its verdict, if that is clear whatever the rules say.
-    fn judge(&mut self, snapshot: &Snapshot, at: usize, packet: &Packet<'_>) -> Result<Judgement, Verdict> {
-        let early = self.is_judged_early(snapshot);
+    fn assess(&mut self, snapshot: &Snapshot, at: usize, packet: &Packet<'_>) -> Result<Assessment, Verdict> {
+        let early = self.assesses_early(snapshot);
         let layout = &self.work.layouts[at];
-        if self.flows.is_refused(at, packet, layout) {
+        if self.conntrack.is_refused(at, packet, layout) {
             return Err(Verdict::Drop(DropReason::FragmentRefused));
         }
-        let judgement = self.flows.judge(at, packet, layout, early);
-        match judgement.standing {
-            Standing::Refused(reason) => return Err(Verdict::Drop(reason)),
-            Standing::Held(place) => return Err(Verdict::Held(place)),
-            Standing::Elsewhere(worker) => {
+        let assessment = self.conntrack.assess(at, packet, layout, early);
+        match assessment.flow_state {
+            FlowState::Refused(reason) => return Err(Verdict::Drop(reason)),
+            FlowState::Held(place) => return Err(Verdict::Held(place)),
+            FlowState::OtherWorker(worker) => {
                 self.handed += 1;
                 return Err(Verdict::Hand(worker as u16));
             }
-            Standing::Error(id, direction, quoted)
-                if !self.flows.is_related(at, (id, direction), quoted, packet, layout) =>
+            FlowState::Error(id, direction, quoted)
+                if !self.conntrack.is_related(at, (id, direction), quoted, packet, layout) =>
             {
                 return Err(Verdict::Drop(DropReason::IcmpUnrelated));
             }
-            Standing::Apart
-            | Standing::New
-            | Standing::Invalid(_)
-            | Standing::Member(..)
-            | Standing::Fragment(..)
-            | Standing::Error(..) => {}
+            FlowState::Untracked
+            | FlowState::New
+            | FlowState::Invalid(_)
+            | FlowState::Existing(..)
+            | FlowState::Fragment(..)
+            | FlowState::Error(..) => {}
         }
-        match judgement.invalid {
-            Some(kind) if self.flows.drops_invalid() => {
-                self.flows.count_invalid(kind);
+        match assessment.invalid {
+            Some(kind) if self.conntrack.drops_invalid() => {
+                self.conntrack.count_invalid(kind);
                 Err(self.refuse(at, packet, DropReason::ConnInvalid))
             }
-            _ => Ok(judgement),
+            _ => Ok(assessment),
         }
     }
 
     /// Finds out which rules a packet gets that was judged, and with these, how it stands to connections at last.
-    fn see_judged(
+    fn set_ct_state_of(
         &mut self,
         snapshot: &Snapshot,
         at: usize,
-        mut judgement: Judgement,
+        mut assessment: Assessment,
         packet: &Packet<'_>,
-    ) -> Judgement {
-        if let Judgement { standing: Standing::Member(id, Direction::Forward), invalid: None, .. } = judgement
-            && self.flows.is_repeated_syn(id, packet, &self.work.layouts[at])
+    ) -> Assessment {
+        if let Assessment { flow_state: FlowState::Existing(id, Direction::Forward), invalid: None, .. } =
+            assessment
+            && self.conntrack.is_repeated_syn(id, packet, &self.work.layouts[at])
             && self.begins_otherwise(snapshot, at, id)
         {
             // Its connection was made under rules that are not in force any more, and nobody answered.
-            (judgement.standing, judgement.ends) = (Standing::New, Some((id, CloseReason::Evicted)));
+            (assessment.flow_state, assessment.replaced) = (FlowState::New, Some((id, CloseReason::Evicted)));
         }
-        self.see(snapshot, at, (judgement.standing, judgement.invalid), packet);
-        if matches!(judgement.standing, Standing::New)
-            && self.due.iter().any(|&slot| snapshot.actions.at(slot as usize).is_stateful())
+        self.set_ct_state(snapshot, at, (assessment.flow_state, assessment.invalid), packet);
+        if matches!(assessment.flow_state, FlowState::New)
+            && self.matched.iter().any(|&slot| snapshot.actions.at(slot as usize).is_stateful())
             && transport_soundness(packet.bytes(), &self.work.layouts[at]) == Soundness::Wrong
         {
-            judgement.standing = self.flows.disbelieve(at, Invalid::BadChecksum);
-            self.see(snapshot, at, (judgement.standing, judgement.invalid), packet);
+            assessment.flow_state = self.conntrack.mark_invalid(at, Invalid::BadChecksum);
+            self.set_ct_state(snapshot, at, (assessment.flow_state, assessment.invalid), packet);
         }
-        judgement
+        assessment
     }
 
     /// The verdict of a packet that does not pass.
     fn refuse(&mut self, at: usize, packet: &Packet<'_>, reason: DropReason) -> Verdict {
-        self.flows.refuse(at, packet, &self.work.layouts[at]);
+        self.conntrack.refuse(at, packet, &self.work.layouts[at]);
         Verdict::Drop(reason)
     }
 
     /// The connection and direction of a packet if others that go its way are decided on likewise.
-    fn member_to_plan(
+    fn cacheable(
         &self,
         snapshot: &Snapshot,
         at: usize,
-        (standing, invalid): (Standing, Option<Invalid>),
+        (flow_state, invalid): (FlowState, Option<Invalid>),
     ) -> Option<(ConnId, Direction)> {
-        let Standing::Member(id, direction) = standing else { return None };
+        let FlowState::Existing(id, direction) = flow_state else { return None };
         let is_alike = snapshot.is_constant()
-            && self.flows.is_steady(at)
+            && self.conntrack.is_mid_flow(at)
             && invalid.is_none()
-            && (snapshot.ct_rules == 0 || self.flows.is_lasting(id));
+            && (snapshot.ct_rules == 0 || self.conntrack.is_lasting(id));
         is_alike.then_some((id, direction))
     }
 
     /// Remembers what was decided for a packet, for those that go its way.
-    fn plan(
+    fn cache_verdict(
         &mut self,
         snapshot: &Snapshot,
         at: usize,
@@ -177,45 +184,45 @@ impl Pipeline {
         drops: bool,
     ) {
         let candidates = if snapshot.ct_rules > 0 { self.scratch.handles(at) } else { &[] };
-        let edits = self.due.iter().any(|&slot| snapshot.actions.at(slot as usize).edit_number() > 0);
-        self.flows.plans.set(member, packet.port, (&self.due, candidates), drops, edits);
+        let edits = self.matched.iter().any(|&slot| snapshot.actions.at(slot as usize).edit_number() > 0);
+        self.conntrack.cache.set(member, packet.port, (&self.matched, candidates), drops, edits);
     }
 
     /// Whether it matters before the rules that a connection does not believe a packet.
     #[inline]
-    fn is_judged_early(&self, snapshot: &Snapshot) -> bool {
-        self.flows.drops_invalid() || snapshot.ct_rules > 0
+    fn assesses_early(&self, snapshot: &Snapshot) -> bool {
+        self.conntrack.drops_invalid() || snapshot.ct_rules > 0
     }
 
     /// Whether the first packet of a connection would make it by other stateful rules now than when it was made.
     fn begins_otherwise(&mut self, snapshot: &Snapshot, at: usize, id: ConnId) -> bool {
         let action = |slot: u32| snapshot.actions.at(slot as usize);
         let makes = |slot: &u32| action(*slot).is_stateful() && action(*slot).wants(CtState::New);
-        self.due.clear();
-        self.due.extend(self.scratch.handles(at).iter().copied().filter(makes));
-        self.due.sort_unstable_by_key(|&slot| action(slot).rank());
-        !self.flows.is_made_by(snapshot, id, self.due.iter().copied().take(MOST_RULES))
+        self.matched.clear();
+        self.matched.extend(self.scratch.handles(at).iter().copied().filter(makes));
+        self.matched.sort_unstable_by_key(|&slot| action(slot).rank());
+        !self.conntrack.is_made_by(snapshot, id, self.matched.iter().copied().take(MOST_RULES))
     }
 
     /// Finds out how rules see a packet, and which of those that it matched it gets.
-    fn see(
+    fn set_ct_state(
         &mut self,
         snapshot: &Snapshot,
         at: usize,
-        (standing, invalid): (Standing, Option<Invalid>),
+        (flow_state, invalid): (FlowState, Option<Invalid>),
         packet: &Packet<'_>,
     ) {
         let state = match snapshot.ct_rules {
             0 => CtState::Untracked,
-            _ => self.flows.ct_state(at, (standing, invalid), packet, &self.work.layouts[at]),
+            _ => self.conntrack.ct_state(at, (flow_state, invalid), packet, &self.work.layouts[at]),
         };
-        self.gather(snapshot, at, standing, state);
+        self.collect_matched(snapshot, at, flow_state, state);
     }
 
     /// Has a packet rewritten by the rules that it gets.
-    fn rewrite_due(&mut self, snapshot: &Snapshot, at: usize) {
+    fn rewrite_matched(&mut self, snapshot: &Snapshot, at: usize) {
         let start = self.work.listed.len();
-        let numbers = self.due.iter().map(|&slot| snapshot.actions.at(slot as usize).edit_number());
+        let numbers = self.matched.iter().map(|&slot| snapshot.actions.at(slot as usize).edit_number());
         self.work.listed.extend(numbers.filter(|&number| number > 0));
         self.rewrite_listed(at, start);
     }
@@ -237,36 +244,40 @@ impl Pipeline {
         let end = self.work.listed.len();
         if end > start {
             // A vector's packets are numbered in a byte.
-            let edits = Edits::Listed(start as u32, end as u32);
-            self.work.rewrites.push(Rewrite { packet: at as u8, edits });
+            let edits = EditList::Listed(start as u32, end as u32);
+            self.work.rewrites.push(PacketEdits { packet: at as u8, edits });
         }
     }
 
     /// Does with a packet what was decided for those before it in its connection. False if nothing was.
     #[inline]
-    fn follow_plan(
+    fn apply_cached(
         &mut self,
         snapshot: &Snapshot,
         at: usize,
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
     ) -> bool {
-        let plan = self.flows.planned(at);
-        let Some(&Decision { drops, edits, .. }) = self.flows.plans.decision(plan) else { return false };
-        let Standing::Member(id, direction) = self.flows.known(at) else { return false };
-        if !self.flows.is_plan_current(at, (id, direction), packet.port) {
+        let plan = self.conntrack.cached(at);
+        let Some(&CachedVerdict { drops, edits, .. }) = self.conntrack.cache.verdict(plan) else {
+            return false;
+        };
+        let FlowState::Existing(id, direction) = self.conntrack.initial(at) else { return false };
+        if !self.conntrack.is_cache_current(at, (id, direction), packet.port) {
             // Its connection ended behind a packet of this vector, and nobody classified this one: it is a straggler.
             verdicts[at] = Verdict::Drop(DropReason::ConnInvalid);
             return true;
         }
         let layout = &self.work.layouts[at];
         let believed = match drops {
-            false => self.flows.touch(id, direction, packet, layout),
-            true if self.is_judged_early(snapshot) => self.flows.believe((id, direction), packet, layout),
+            false => self.conntrack.touch(id, direction, packet, layout),
+            true if self.assesses_early(snapshot) => {
+                self.conntrack.check_window((id, direction), packet, layout)
+            }
             true => Ok(()),
         };
         if believed.is_err() {
-            if self.flows.drops_invalid() {
+            if self.conntrack.drops_invalid() {
                 verdicts[at] = Verdict::Drop(DropReason::ConnInvalid);
                 return true;
             }
@@ -274,12 +285,12 @@ impl Pipeline {
                 self.decide_invalid(snapshot, at, (id, direction), packet, verdicts);
                 return true;
             }
-            self.flows.pass_invalid((id, direction), packet);
+            self.conntrack.pass_invalid((id, direction), packet);
         }
         let cells = &snapshot.cells[self.worker];
         let count = Count { packets: 1, bytes: packet.len() as u64 };
         let start = self.work.listed.len();
-        for &slot in self.flows.plans.rules(plan) {
+        for &slot in self.conntrack.cache.rules(plan) {
             cells.slot(slot).add(count);
             if edits && !drops {
                 self.work.listed.push(snapshot.actions.at(slot as usize).edit_number());
@@ -289,8 +300,8 @@ impl Pipeline {
             verdicts[at] = Verdict::Drop(DropReason::Rule);
             return true;
         }
-        if self.flows.turns(id) {
-            self.follow(at, (id, direction), None, packet, verdicts);
+        if self.conntrack.transforms(id) {
+            self.add_transform(at, (id, direction), None, packet, verdicts);
         }
         self.rewrite_listed(at, start);
         true
@@ -308,71 +319,80 @@ impl Pipeline {
     ) {
         let action = |slot: u32| snapshot.actions.at(slot as usize);
         let gets = |slot: &u32| !action(*slot).is_stateful() && action(*slot).wants(CtState::Invalid);
-        self.due.clear();
-        self.due.extend(self.flows.plans.candidates(self.flows.planned(at)).iter().copied().filter(gets));
-        self.due.extend_from_slice(self.flows.rules(snapshot, id));
-        if self.hear(snapshot, packet).drops() {
+        self.matched.clear();
+        self.matched
+            .extend(self.conntrack.cache.candidates(self.conntrack.cached(at)).iter().copied().filter(gets));
+        self.matched.extend_from_slice(self.conntrack.rules(snapshot, id));
+        if self.resolve_verdict(snapshot, packet).drops() {
             verdicts[at] = Verdict::Drop(DropReason::Rule);
             return;
         }
-        self.flows.pass_invalid((id, direction), packet);
-        if self.flows.turns(id) {
-            self.follow(at, (id, direction), None, packet, verdicts);
+        self.conntrack.pass_invalid((id, direction), packet);
+        if self.conntrack.transforms(id) {
+            self.add_transform(at, (id, direction), None, packet, verdicts);
         }
-        self.rewrite_due(snapshot, at);
+        self.rewrite_matched(snapshot, at);
     }
 
     /// Puts the slots of the rules that a packet gets into `due`.
-    pub(super) fn gather(&mut self, snapshot: &Snapshot, at: usize, standing: Standing, state: CtState) {
-        self.due.clear();
+    pub(super) fn collect_matched(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        flow_state: FlowState,
+        state: CtState,
+    ) {
+        self.matched.clear();
         let action = |slot: u32| snapshot.actions.at(slot as usize);
         let matched = self.scratch.handles(at).iter().copied().filter(|&slot| action(slot).wants(state));
-        match standing {
-            Standing::New => self.due.extend(matched),
-            _ => self.due.extend(matched.filter(|&slot| !action(slot).is_stateful())),
+        match flow_state {
+            FlowState::New => self.matched.extend(matched),
+            _ => self.matched.extend(matched.filter(|&slot| !action(slot).is_stateful())),
         }
-        if let Standing::Member(id, _) | Standing::Fragment(id, ..) | Standing::Error(id, ..) = standing {
-            self.due.extend_from_slice(self.flows.rules(snapshot, id));
+        if let FlowState::Existing(id, _) | FlowState::Fragment(id, ..) | FlowState::Error(id, ..) =
+            flow_state
+        {
+            self.matched.extend_from_slice(self.conntrack.rules(snapshot, id));
         }
     }
 
     /// Puts the rules that a packet gets in order, counts them, and hears what they say about dropping it.
-    fn hear(&mut self, snapshot: &Snapshot, packet: &Packet<'_>) -> Ballot {
+    fn resolve_verdict(&mut self, snapshot: &Snapshot, packet: &Packet<'_>) -> VerdictResolver {
         let cells = &snapshot.cells[self.worker];
         let count = Count { packets: 1, bytes: packet.len() as u64 };
         let action = |slot: u32| snapshot.actions.at(slot as usize);
-        if self.due.len() > 1 {
-            self.due.sort_unstable_by_key(|&slot| action(slot).rank());
+        if self.matched.len() > 1 {
+            self.matched.sort_unstable_by_key(|&slot| action(slot).rank());
         }
-        let mut ballot = Ballot::default();
-        for &slot in &self.due {
+        let mut resolver = VerdictResolver::default();
+        for &slot in &self.matched {
             cells.slot(slot).add(count);
-            ballot.cast(action(slot), || Some(self.random.draw()));
+            resolver.resolve(action(slot), || Some(self.random.draw()));
         }
-        ballot
+        resolver
     }
 
     /// Keeps a packet's connection going, and notes what it does to the packet; a packet that matched stateful rules and has no
     /// connection makes one. Returns whether it is a packet of a connection that believes it.
-    fn turn(
+    fn track(
         &mut self,
         snapshot: &Snapshot,
         at: usize,
-        (standing, ends): (Standing, Ends),
+        (flow_state, ends): (FlowState, Replaced),
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
     ) -> Result<bool, DropReason> {
-        let Pipeline { flows, work: Work { layouts, .. }, .. } = self;
+        let Pipeline { conntrack: flows, work: RewriteWork { layouts, .. }, .. } = self;
         let (mut quoted, mut is_believed) = (None, false);
-        let member = match standing {
-            Standing::Invalid(kind) => {
+        let member = match flow_state {
+            FlowState::Invalid(kind) => {
                 self.refuse_beginning(snapshot, at, kind)?;
                 return Ok(false);
             }
-            Standing::Apart | Standing::Elsewhere(_) | Standing::Refused(_) | Standing::Held(_) => {
+            FlowState::Untracked | FlowState::OtherWorker(_) | FlowState::Refused(_) | FlowState::Held(_) => {
                 return Ok(false);
             }
-            Standing::Member(id, direction) => {
+            FlowState::Existing(id, direction) => {
                 is_believed = flows.touch(id, direction, packet, &layouts[at]).is_ok();
                 if !is_believed {
                     // What is invalid and does not pass was dropped before.
@@ -380,40 +400,40 @@ impl Pipeline {
                 }
                 (id, direction)
             }
-            Standing::Fragment(id, direction, seq) => {
+            FlowState::Fragment(id, direction, seq) => {
                 flows.touch_fragment((id, direction), seq, packet, &layouts[at]);
                 (id, direction)
             }
-            Standing::Error(id, direction, place) => {
+            FlowState::Error(id, direction, place) => {
                 quoted = Some(place);
                 (id, direction)
             }
-            Standing::New => match self.begin(snapshot, at, ends, packet)? {
+            FlowState::New => match self.create(snapshot, at, ends, packet)? {
                 Some(member) => member,
                 None => return Ok(false),
             },
         };
-        if self.flows.turns(member.0) {
-            self.follow(at, member, quoted, packet, verdicts);
+        if self.conntrack.transforms(member.0) {
+            self.add_transform(at, member, quoted, packet, verdicts);
         }
         Ok(is_believed)
     }
 
     /// Makes a connection of a packet that has none, if rules or an outside end of ours ask for one.
-    fn begin(
+    fn create(
         &mut self,
         snapshot: &Snapshot,
         at: usize,
-        ends: Ends,
+        ends: Replaced,
         packet: &Packet<'_>,
     ) -> Result<Option<(ConnId, Direction)>, DropReason> {
-        let Pipeline { flows, work: Work { layouts, .. }, due, .. } = self;
+        let Pipeline { conntrack: flows, work: RewriteWork { layouts, .. }, matched: due, .. } = self;
         let Some(arrived) = flows.tuple(at) else { return Ok(None) };
         let stateful = |slot: &u32| snapshot.actions.at(*slot as usize).is_stateful();
         let slots: ArrayVec<u32, MOST_RULES> =
             due.iter().copied().filter(stateful).take(MOST_RULES).collect();
         if !slots.is_empty() {
-            return flows.open(snapshot, (arrived, ends), &slots, packet, &layouts[at]).map(Some);
+            return flows.create(snapshot, (arrived, ends), &slots, packet, &layouts[at]).map(Some);
         }
         let admitted = flows.admit(snapshot, (arrived, ends), packet, &layouts[at])?;
         if let (None, Some((id, CloseReason::Evicted))) = (admitted, ends) {
@@ -431,28 +451,28 @@ impl Pipeline {
             handles.copied().filter(|&slot| snapshot.actions.at(slot as usize).is_stateful()).peekable();
         let is_asked_for = stateful.peek().is_some();
         let maps = stateful.any(|slot| snapshot.stateful(slot).is_some_and(|rule| rule.maps))
-            || self.flows.tuple(at).is_some_and(|arrived| self.flows.is_admitted(arrived));
+            || self.conntrack.tuple(at).is_some_and(|arrived| self.conntrack.is_admitted(arrived));
         if !is_asked_for && !maps {
             return Ok(());
         }
         let strict = snapshot.connections.pickup == Pickup::Strict;
-        self.flows.refuse_beginning(kind, maps, strict)
+        self.conntrack.refuse_beginning(kind, maps, strict)
     }
 
     /// Notes what a connection that [changes](crate::flows::Flows::turns) its packets does to one of a direction.
-    fn follow(
+    fn add_transform(
         &mut self,
         at: usize,
         (id, direction): (ConnId, Direction),
-        quoted: Option<QuotedAt>,
+        quoted: Option<QuotedOffsets>,
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
     ) {
-        let turn = self.flows.turn(id, direction);
-        if turn.hairpin.is_some() {
+        let transform = self.conntrack.transform(id, direction);
+        if transform.hairpin.is_some() {
             verdicts[at] = Verdict::Send(packet.port);
         }
         // A vector's packets are numbered in a byte.
-        self.work.turned.push(Turned { packet: at as u8, turn, quoted });
+        self.work.transforms.push(PacketTransform { packet: at as u8, transform, quoted });
     }
 }

@@ -1,32 +1,32 @@
 //! What deciding on a vector leaves to be done to its packets.
 
-use crate::flows::{QuotedAt, Turn};
+use crate::conntrack::{NatTransform, QuotedOffsets};
 use crate::snapshot::Snapshot;
 use crate::worker::VECTOR;
 use mmb_packet::{Layout, Packet};
 use mmb_rewrite::{Editor, NotAppliedCounts};
 
 /// A vector's layouts, and what its packets get. Packets are named by their numbers in the vector.
-pub(super) struct Work {
+pub(super) struct RewriteWork {
     pub(super) layouts: Box<[Layout; VECTOR]>,
     /// Packets that their connection turns.
-    pub(super) turned: Vec<Turned>,
+    pub(super) transforms: Vec<PacketTransform>,
     /// Packets that matched a rule which rewrites, and are not dropped.
-    pub(super) rewrites: Vec<Rewrite>,
+    pub(super) rewrites: Vec<PacketEdits>,
     /// Numbers of edits of packets that get several.
     pub(super) listed: Vec<u32>,
 }
 
 /// A packet to be rewritten.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rewrite {
+pub(super) struct PacketEdits {
     pub(super) packet: u8,
-    pub(super) edits: Edits,
+    pub(super) edits: EditList,
 }
 
 /// The edits of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Edits {
+pub(super) enum EditList {
     /// The one of this number.
     Alone(u32),
     /// Their numbers, or 0, stand in `listed`, from one place to another.
@@ -35,17 +35,17 @@ pub(super) enum Edits {
 
 /// A packet that its connection turns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turned {
+pub(super) struct PacketTransform {
     pub(super) packet: u8,
-    pub(super) turn: Turn,
-    pub(super) quoted: Option<QuotedAt>,
+    pub(super) transform: NatTransform,
+    pub(super) quoted: Option<QuotedOffsets>,
 }
 
-impl Work {
-    pub(super) fn new() -> Work {
-        Work {
+impl RewriteWork {
+    pub(super) fn new() -> RewriteWork {
+        RewriteWork {
             layouts: Box::new([Layout::default(); VECTOR]),
-            turned: Vec::with_capacity(VECTOR),
+            transforms: Vec::with_capacity(VECTOR),
             rewrites: Vec::with_capacity(VECTOR),
             // As many as one vector can have; memory that is never touched costs nothing.
             listed: Vec::with_capacity(mmb_classify::MATCHES),
@@ -54,7 +54,7 @@ impl Work {
 
     /// Nothing is to be done any more.
     pub(super) fn clear(&mut self) {
-        self.turned.clear();
+        self.transforms.clear();
         self.rewrites.clear();
         self.listed.clear();
     }
@@ -69,18 +69,18 @@ impl Work {
         (editor, not_applied): (&mut Editor, &mut NotAppliedCounts),
         place: impl Fn(u8) -> Option<usize>,
     ) {
-        let Work { layouts, turned, rewrites, listed } = self;
-        for &Turned { packet, turn, quoted } in &*turned {
+        let RewriteWork { layouts, transforms, rewrites, listed } = self;
+        for &PacketTransform { packet, transform, quoted } in &*transforms {
             let Some(at) = place(packet) else { continue };
             let (packet, layout) = (&mut packets[at], &layouts[usize::from(packet)]);
             match quoted {
-                Some(QuotedAt { proto, ip, l4 }) => {
-                    turn.translation.apply_to_quoted(packet, layout, proto, ip.into(), l4.into());
+                Some(QuotedOffsets { proto, ip, l4 }) => {
+                    transform.translation.apply_to_quoted(packet, layout, proto, ip.into(), l4.into());
                 }
-                None => turn.translation.apply(packet, layout),
+                None => transform.translation.apply(packet, layout),
             }
-            if let Some(to) = turn.hairpin {
-                turn_back(packet, to);
+            if let Some(to) = transform.hairpin {
+                hairpin(packet, to);
             }
         }
         if rewrites.is_empty() {
@@ -89,20 +89,20 @@ impl Work {
         let mut edits = [None; VECTOR];
         // A loop of its own: looking up is one load behind the other, for many packets at once.
         for (edit, rewrite) in edits.iter_mut().zip(&*rewrites) {
-            if let Edits::Alone(number) = rewrite.edits {
+            if let EditList::Alone(number) = rewrite.edits {
                 *edit = snapshot.edit(number);
             }
         }
-        for (&Rewrite { packet, edits }, edit) in rewrites.iter().zip(edits) {
+        for (&PacketEdits { packet, edits }, edit) in rewrites.iter().zip(edits) {
             let Some(at) = place(packet) else { continue };
             let (packet, layout) = (&mut packets[at], &mut layouts[usize::from(packet)]);
             let numbers = match (edits, edit) {
-                (Edits::Alone(_), Some(edit)) => {
+                (EditList::Alone(_), Some(edit)) => {
                     editor.apply(packet, layout, std::iter::once(edit), not_applied);
                     continue;
                 }
-                (Edits::Alone(_), None) => continue,
-                (Edits::Listed(start, end), _) => &listed[start as usize..end as usize],
+                (EditList::Alone(_), None) => continue,
+                (EditList::Listed(start, end), _) => &listed[start as usize..end as usize],
             };
             let edits = numbers.iter().filter_map(|&edit| snapshot.edit(edit));
             editor.apply(packet, layout, edits, not_applied);
@@ -111,7 +111,7 @@ impl Work {
 }
 
 /// Has an Ethernet frame go back to the side that it came from, as from where it was sent to.
-fn turn_back(packet: &mut Packet<'_>, to: [u8; 6]) {
+fn hairpin(packet: &mut Packet<'_>, to: [u8; 6]) {
     if let Some(addresses) = packet.bytes_mut().first_chunk_mut::<12>() {
         addresses.copy_within(..6, 6);
         addresses[..6].copy_from_slice(&to);

@@ -2,7 +2,7 @@
 
 use super::packets::{self, LINK, Seen};
 use super::{Play, Script, addresses4, addresses6, ensure, policies, told};
-use mmb_engine::connections::Ends;
+use mmb_engine::connections::Endpoints;
 use mmb_engine::{ConnectionInfo, Verdict};
 use mmb_testkit::{Tcp, Udp, Upper};
 
@@ -33,7 +33,7 @@ impl Play {
     pub(super) fn converse(&mut self) -> Result<(), String> {
         for (src, dst) in [(addresses4(0), addresses4(2)), (addresses6(0), addresses6(2))] {
             let family = if src.is_ipv4() { 4 } else { 6 };
-            let ends = |sport, dport| Ends { src, sport, dst, dport };
+            let ends = |sport, dport| Endpoints { src, sport, dst, dport };
             let syn = Tcp { sport: 5000, dport: 80, flags: 2, seq: 1000, window: 8000, ..Tcp::default() };
             let asks = Udp { sport: 5001, dport: 53, payload: vec![1; 9], ..Udp::default() };
             let echo = packets::icmp(family, [8, 128], [0, 7, 0, 1], vec![2; 8]);
@@ -72,7 +72,7 @@ impl Play {
                 *byte ^= flip;
             }
         }
-        let ends = Ends { src: from, sport: 0, dst: to, dport: 0 };
+        let ends = Endpoints { src: from, sport: 0, dst: to, dport: 0 };
         let error = packets::icmp(seen.family, TYPES[how >> 5], [0, 0, 5, 0], quoted);
         let mut error = packets::frame(ends, error);
         if how & 0x18 == 0x18 {

@@ -2,8 +2,8 @@
 
 use crate::two_steps;
 use mmb_engine::{
-    ConnectionInfo, Connections, Engine, Event, Forward, NoCycles, Origin, PortSpec, PortTable, Verdict,
-    Watch, Worker,
+    ConnectionEvent, ConnectionInfo, ConnectionWatch, Connections, Engine, Forward, NoCycles, Origin,
+    PortSpec, PortTable, Verdict, Worker,
 };
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::{Filter, Policy};
@@ -22,7 +22,7 @@ pub(super) struct House {
     workers: Arc<Mutex<Vec<Worker>>>,
     now_ms: Arc<AtomicU64>,
     connections: Connections,
-    watch: Watch,
+    watch: ConnectionWatch,
     /// Packets given to it.
     pub(super) received: u64,
     /// Packets that workers had held and gave out, with their workers.
@@ -74,7 +74,7 @@ impl House {
     }
 
     /// What happened to connections since this was asked last.
-    pub(super) fn events(&self) -> impl Iterator<Item = Event> {
+    pub(super) fn events(&self) -> impl Iterator<Item = ConnectionEvent> {
         self.watch.try_iter()
     }
 

@@ -19,7 +19,7 @@ pub use fragments::fragments;
 pub use state::state;
 
 use house::{Arrival, House};
-use mmb_engine::connections::Ends;
+use mmb_engine::connections::Endpoints;
 use mmb_engine::{ConnectionInfo, Side, Verdict};
 use mmb_policy::{Filter, Policy};
 use mmb_testkit::{Dccp, Sctp, Tcp, Udp, Upper, gre};
@@ -162,7 +162,7 @@ impl Play {
             }
             _ => other(kind >> 3, sport, dport),
         };
-        (side, packets::frame(Ends { src, sport, dst, dport }, upper))
+        (side, packets::frame(Endpoints { src, sport, dst, dport }, upper))
     }
 
     fn earlier(&self, script: &mut Script<'_>) -> Option<&Arrival> {

@@ -3,7 +3,7 @@
 use super::ensure;
 use super::house::House;
 use super::packets::{DCCP, ICMP, ICMP6, LINK, SCTP, Seen, TCP, UDP, UDP_LITE, sums_up};
-use mmb_engine::connections::Ends;
+use mmb_engine::connections::Endpoints;
 use mmb_engine::{ConnectionInfo, DropReason, Side, Verdict};
 use mmb_policy::Policy;
 use mmb_policy::policy::Timeouts;
@@ -17,7 +17,7 @@ const SLOT_MS: u64 = 1024;
 const HELD_MS: u64 = 15_000;
 
 /// What a connection is known by: protocol and key, ends, and the port that its first packet came in by.
-pub(super) type Name = ((u8, u32), Ends, Side);
+pub(super) type Name = ((u8, u32), Endpoints, Side);
 
 pub(super) fn name(info: &ConnectionInfo) -> Name {
     (flow(info), info.arrived, info.sides[0])
@@ -32,8 +32,8 @@ fn is_over(info: &ConnectionInfo) -> bool {
     matches!(info.state, "time-wait" | "reset")
 }
 
-pub(super) fn reversed(ends: Ends) -> Ends {
-    Ends { src: ends.dst, sport: ends.dport, dst: ends.src, dport: ends.sport }
+pub(super) fn reversed(ends: Endpoints) -> Endpoints {
+    Endpoints { src: ends.dst, sport: ends.dport, dst: ends.src, dport: ends.sport }
 }
 
 /// What holds of every list.
@@ -307,7 +307,7 @@ impl Passage<'_> {
     fn member(
         &self,
         came: &Seen,
-        packet: ((u8, u32), Ends),
+        packet: ((u8, u32), Endpoints),
         counted: &[(Name, usize)],
     ) -> Option<(&ConnectionInfo, usize)> {
         let found =
@@ -317,11 +317,14 @@ impl Passage<'_> {
 
     /// The connections whose packets have such ends, and the direction. Each worker may have one, where what one worker's connection
     /// is answered with is how another's begins (docs/nat.md, "Workers").
-    fn members(&self, (packet, ends): ((u8, u32), Ends)) -> impl Iterator<Item = (&ConnectionInfo, usize)> {
+    fn members(
+        &self,
+        (packet, ends): ((u8, u32), Endpoints),
+    ) -> impl Iterator<Item = (&ConnectionInfo, usize)> {
         let tuples =
             |info: &ConnectionInfo| [(info.arrived, info.sides[0]), (reversed(info.sent), info.sides[1])];
         self.after.iter().filter(move |info| flow(info) == packet).filter_map(move |info| {
-            let is = |tuple: &(Ends, Side)| *tuple == (ends, self.side);
+            let is = |tuple: &(Endpoints, Side)| *tuple == (ends, self.side);
             tuples(info).iter().position(is).map(|direction| (info, direction))
         })
     }

@@ -1,6 +1,6 @@
 //! Packets that a script sends, and what packets say, read in the plainest way.
 
-use mmb_engine::connections::Ends;
+use mmb_engine::connections::Endpoints;
 use mmb_testkit::{Dccp, Extension, FragmentHeader, Icmp, Ip4, Ip6, Sctp, Tcp, Udp, UdpLite, Upper, gre};
 use std::net::IpAddr;
 
@@ -21,7 +21,7 @@ pub(super) struct Seen {
     pub(super) family: u8,
     pub(super) proto: u8,
     /// Ports are 0 where there are none, and the identifier on both sides in ICMP queries.
-    pub(super) ends: Ends,
+    pub(super) ends: Endpoints,
     /// The key of GRE; 0 without one.
     pub(super) key: u32,
     /// Where the transport header begins, and where the packet ends.
@@ -75,7 +75,7 @@ impl Seen {
         let mut seen = Seen {
             family,
             proto,
-            ends: Ends { src, sport: 0, dst, dport: 0 },
+            ends: Endpoints { src, sport: 0, dst, dport: 0 },
             key: 0,
             l4,
             end,
@@ -179,7 +179,7 @@ pub(super) fn sums_up(ip: &[u8]) -> bool {
 }
 
 /// The Ethernet frame of an IP packet.
-pub(super) fn frame(ends: Ends, upper: Upper) -> Vec<u8> {
+pub(super) fn frame(ends: Endpoints, upper: Upper) -> Vec<u8> {
     match (ends.src, ends.dst) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             Ip4 { source, destination, ..Ip4::new(upper) }.frame().bytes()
@@ -222,8 +222,8 @@ pub(super) fn icmp(family: u8, types: [u8; 2], rest: [u8; 4], payload: Vec<u8>) 
 pub(super) fn answer(whole: &[u8], flags: u8, payload: usize) -> Option<Vec<u8>> {
     let ip = &whole[LINK..];
     let seen = Seen::read(ip)?;
-    let Ends { src, sport, dst, dport } = seen.ends;
-    let ends = Ends { src: dst, sport: dport, dst: src, dport: sport };
+    let Endpoints { src, sport, dst, dport } = seen.ends;
+    let ends = Endpoints { src: dst, sport: dport, dst: src, dport: sport };
     let payload = vec![7; payload];
     let upper = match seen.proto {
         _ if seen.later || seen.is_error() => return None,
@@ -272,6 +272,6 @@ pub(super) fn error(whole: &[u8], (router, to): (IpAddr, IpAddr), quoted: usize)
     let ip = &whole[LINK..];
     let seen = Seen::read(ip)?;
     let inside = ip.get(..(seen.l4 + quoted).min(seen.end))?.to_vec();
-    let ends = Ends { src: router, sport: 0, dst: to, dport: 0 };
+    let ends = Endpoints { src: router, sport: 0, dst: to, dport: 0 };
     Some(frame(ends, icmp(seen.family, [3, 1], [0; 4], inside)))
 }

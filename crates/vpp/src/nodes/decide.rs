@@ -10,7 +10,7 @@ use super::seat::{Columns, Seat, Way};
 use super::trace::{Fate, Trace};
 use crate::runtime::Runtime;
 use arrayvec::ArrayVec;
-use mmb_engine::{Account, Count, DropReason, Job, Origin, VECTOR, Verdict, Worker};
+use mmb_engine::{Count, DropReason, Origin, PacketTrace, RewriteTicket, VECTOR, Verdict, Worker};
 use mmb_packet::{Packet, PortId};
 use std::os::raw::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -142,7 +142,7 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origi
     let traces = call.is_traced();
     accounts.clear();
     let mut tell = |account| accounts.push(account);
-    let tell: Option<&mut dyn FnMut(Account)> = if traces { Some(&mut tell) } else { None };
+    let tell: Option<&mut dyn FnMut(PacketTrace)> = if traces { Some(&mut tell) } else { None };
     let now_ns = runtime.now_ns();
     worker.decide(origin, now_ns, &Tsc, &vector.packets, &mut verdicts[..], &mut jobs[..], tell);
     if traces {
@@ -302,8 +302,8 @@ fn add_traces(
     runtime: &Runtime,
     vector: &Vector<'_>,
     verdicts: &[Verdict],
-    jobs: &[Option<Job>],
-    accounts: &[Account],
+    jobs: &[Option<RewriteTicket>],
+    accounts: &[PacketTrace],
 ) {
     let packets = vector.packets.iter().zip(&vector.buffers);
     for (((packet, (_, buffer, _)), account), (verdict, job)) in

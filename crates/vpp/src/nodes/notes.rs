@@ -3,14 +3,14 @@
 //! VPP keeps the order of buffers between two nodes, so that a note is found at the head of its queue. A buffer's own room for such
 //! notes lies in a part of it that nothing else on a packet's way reads.
 
-use mmb_engine::Job;
+use mmb_engine::RewriteTicket;
 use std::collections::VecDeque;
 
 /// Notes that there is room for ahead of any.
 const ROOM: usize = 4096;
 
 /// One deciding node's notes.
-type Queue = VecDeque<(u32, Option<Job>)>;
+type Queue = VecDeque<(u32, Option<RewriteTicket>)>;
 
 /// The notes that one rewriting node will read.
 pub(super) struct Notes {
@@ -31,7 +31,7 @@ impl Notes {
 
     /// The job that a buffer came with, or that it has none; `None` if nothing is known of it.
     #[inline(always)]
-    pub(super) fn take(&mut self, buffer: u32) -> Option<Option<Job>> {
+    pub(super) fn take(&mut self, buffer: u32) -> Option<Option<RewriteTicket>> {
         let mut known = None;
         for queue in &mut self.queues {
             if queue.front().is_some_and(|(noted, _)| *noted == buffer) {
@@ -43,7 +43,7 @@ impl Notes {
     }
 
     /// Puts back what was taken last.
-    pub(super) fn put_back(&mut self, buffer: u32, job: Job) {
+    pub(super) fn put_back(&mut self, buffer: u32, job: RewriteTicket) {
         self.queues[0].push_front((buffer, Some(job)));
     }
 

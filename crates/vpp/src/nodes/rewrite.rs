@@ -10,7 +10,7 @@ use super::seat::Seat;
 use super::trace::{Fate, Trace};
 use crate::runtime::Runtime;
 use arrayvec::ArrayVec;
-use mmb_engine::{Account, DropReason, Job, VECTOR, Verdict};
+use mmb_engine::{DropReason, PacketTrace, RewriteTicket, VECTOR, Verdict};
 use mmb_packet::{Packet, PortId};
 use vpp_plugin::bindings::vlib_buffer_t;
 
@@ -32,7 +32,7 @@ pub(super) fn run(call: &Call<'_>, mut frame: &[u32]) {
 #[derive(Default)]
 struct Vector<'p> {
     packets: ArrayVec<Packet<'p>, VECTOR>,
-    jobs: ArrayVec<Job, VECTOR>,
+    jobs: ArrayVec<RewriteTicket, VECTOR>,
     places: ArrayVec<Place, VECTOR>,
     nexts: ArrayVec<u16, VECTOR>,
     feature: Feature,
@@ -153,7 +153,7 @@ fn settle(call: &Call<'_>, buffer: Buffer, packet: &Packet<'_>, before: u32) -> 
     if call.is_traced() && buffer.is_traced() {
         let fate = Fate::Rewritten(before);
         let (interface, len) = (buffer.interface(), packet.len() as u32);
-        call.trace(buffer, Trace { interface, len, worker: 0, fate, account: Account::default() });
+        call.trace(buffer, Trace { interface, len, worker: 0, fate, account: PacketTrace::default() });
     }
     true
 }

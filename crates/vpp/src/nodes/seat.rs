@@ -3,7 +3,7 @@
 use super::chain::Copies;
 use super::notes::Notes;
 use super::order::Detours;
-use mmb_engine::{Account, DropReason, Job, VECTOR, Verdict, Worker};
+use mmb_engine::{DropReason, PacketTrace, RewriteTicket, VECTOR, Verdict, Worker};
 
 /// One thread's part of the engine.
 pub(crate) struct Seat {
@@ -21,9 +21,9 @@ pub(crate) struct Seat {
 /// What is decided about the packets of a vector.
 pub(super) struct Columns {
     pub(super) verdicts: Box<[Verdict; VECTOR]>,
-    pub(super) jobs: Box<[Option<Job>; VECTOR]>,
+    pub(super) jobs: Box<[Option<RewriteTicket>; VECTOR]>,
     /// Why they get it, while somebody traces.
-    pub(super) accounts: Vec<Account>,
+    pub(super) accounts: Vec<PacketTrace>,
 }
 
 /// What VPP knew of held packets, by their numbers.

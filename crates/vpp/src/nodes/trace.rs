@@ -1,6 +1,6 @@
 //! What a traced packet tells: the rules that it gets, its connection, and what becomes of it.
 
-use mmb_engine::{Account, DropReason, Membership};
+use mmb_engine::{DropReason, PacketTrace, TracedConnection};
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
 
@@ -14,7 +14,7 @@ pub(super) struct Trace {
     /// The worker that decided.
     pub(super) worker: u16,
     pub(super) fate: Fate,
-    pub(super) account: Account,
+    pub(super) account: PacketTrace,
 }
 
 /// What becomes of a packet.
@@ -60,7 +60,9 @@ impl fmt::Display for Trace {
         if account.count > named {
             write!(f, " and {} more", account.count - named)?;
         }
-        let Some(Membership { id, is_reply, proto, arrived }) = account.connection else { return Ok(()) };
+        let Some(TracedConnection { id, is_reply, proto, arrived }) = account.connection else {
+            return Ok(());
+        };
         let way = if is_reply { "reply" } else { "original" };
         write!(
             f,

@@ -11,28 +11,28 @@
 //! An error in fragments cannot be summed up, and routers send none: RFC 1812 section 4.3.2.3 and RFC 4443 section 2.4 keep them below
 //! every link's MTU. It is about nothing.
 
-use super::{Flows, QuotedAt, relate};
+use super::{Conntrack, QuotedOffsets, key};
 use mmb_conn::{ConnId, DESTINATION, Direction, icmp_query, proto};
 use mmb_packet::{Layout, Packet, checksum};
 
 /// Where a TCP header has its sequence number.
 const TCP_SEQ: usize = 4;
 
-impl Flows {
+impl Conntrack {
     /// Whether an error, the packet `at` of the vector, is about a packet that a connection sent the other way. `direction` is the one in
     /// which the error goes.
     pub(crate) fn is_related(
         &self,
         at: usize,
         (id, direction): (ConnId, Direction),
-        quoted: QuotedAt,
+        quoted: QuotedOffsets,
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> bool {
         let bytes = packet.bytes();
-        let Some(sought) = self.tuple(at) else { return false };
-        let goes_back = relate::addresses(bytes, layout, relate::Place::of(&sought))
-            .is_some_and(|own| own.addresses[DESTINATION] == sought.addresses[DESTINATION]);
+        let Some(key) = self.tuple(at) else { return false };
+        let goes_back = key::addresses(bytes, layout, key::Ingress::of(&key))
+            .is_some_and(|own| own.addresses[DESTINATION] == key.addresses[DESTINATION]);
         goes_back
             && !layout.is_fragment()
             && !layout.routed
@@ -41,7 +41,12 @@ impl Flows {
     }
 
     /// Whether the quoted packet can be one of the connection's; `None` if what tells is not quoted.
-    fn was_sent(&self, (id, direction): (ConnId, Direction), quoted: QuotedAt, bytes: &[u8]) -> Option<bool> {
+    fn was_sent(
+        &self,
+        (id, direction): (ConnId, Direction),
+        quoted: QuotedOffsets,
+        bytes: &[u8],
+    ) -> Option<bool> {
         let header: &[u8; 8] = bytes.get(usize::from(quoted.l4)..)?.first_chunk()?;
         let connection = self.table.get(id);
         let sender = direction.turned();
@@ -49,7 +54,7 @@ impl Flows {
             proto::TCP => {
                 let seq = u32::from_be_bytes(*header[TCP_SEQ..].first_chunk()?);
                 // As the sender counts: the other direction acknowledges what it shifted.
-                let shift = self.keeper.extras.get(connection.extra).ack(direction);
+                let shift = self.state.extras.get(connection.extra).ack(direction);
                 connection.tracker().is_in_flight(connection.state, sender, seq.wrapping_add(shift))
             }
             proto::SCTP => {

@@ -1,6 +1,6 @@
 //! Which packets connections believe, and which may begin one.
 
-use super::{Ends, Flows, Standing, relate, sources};
+use super::{Conntrack, FlowState, Replaced, key, sources};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use mmb_conn::nat::Translated;
@@ -12,45 +12,45 @@ use std::sync::atomic::Ordering;
 
 /// How a packet stands to connections when it is decided on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Judgement {
-    pub(crate) standing: Standing,
+pub(crate) struct Assessment {
+    pub(crate) flow_state: FlowState,
     /// This connection is over if the packet begins a new one.
-    pub(crate) ends: Ends,
+    pub(crate) replaced: Replaced,
     /// Its connection does not believe it. `None` says nothing of ordinary packets, unless they are judged early.
     pub(crate) invalid: Option<Invalid>,
 }
 
-impl Flows {
+impl Conntrack {
     /// How a packet stands to connections now, and whether it is believed. Ordinary packets of a connection that goes on are judged
     /// `early` or not at all; [`Flows::touch`] judges them.
-    pub(crate) fn judge(
+    pub(crate) fn assess(
         &mut self,
         at: usize,
         packet: &Packet<'_>,
         layout: &Layout,
         early: bool,
-    ) -> Judgement {
-        let standing = self.standing(at, packet.port);
-        let judgement = |standing| Judgement { standing, ends: None, invalid: None };
-        let Standing::Member(id, direction) = standing else {
-            return judgement(self.beginning(at, standing, packet, layout));
+    ) -> Assessment {
+        let flow_state = self.flow_state(at, packet.port);
+        let assessment = |flow_state| Assessment { flow_state, replaced: None, invalid: None };
+        let FlowState::Existing(id, direction) = flow_state else {
+            return assessment(self.beginning(at, flow_state, packet, layout));
         };
-        if !early && self.is_steady(at) && self.table.expires_ms(id, self.keeper.now_ms) > 0 {
-            return judgement(standing);
+        if !early && self.is_mid_flow(at) && self.table.expires_ms(id, self.state.now_ms) > 0 {
+            return assessment(flow_state);
         }
-        match self.judge_member((id, direction), packet, layout) {
-            Judged::Stays | Judged::Noted | Judged::Moves(_) => judgement(standing),
-            Judged::Invalid(kind) => Judgement { invalid: Some(kind), ..judgement(standing) },
+        match self.assess_existing((id, direction), packet, layout) {
+            Judged::Stays | Judged::Noted | Judged::Moves(_) => assessment(flow_state),
+            Judged::Invalid(kind) => Assessment { invalid: Some(kind), ..assessment(flow_state) },
             // It gets the rules that it matches itself.
             Judged::Reopens => {
-                let standing = self.beginning(at, self.anew(at), packet, layout);
-                Judgement { ends: Some((id, CloseReason::Finished)), ..judgement(standing) }
+                let flow_state = self.beginning(at, self.recheck(at), packet, layout);
+                Assessment { replaced: Some((id, CloseReason::Finished)), ..assessment(flow_state) }
             }
         }
     }
 
     /// What [`Flows::touch`] would make of a packet.
-    pub(crate) fn judge_member(
+    pub(crate) fn assess_existing(
         &self,
         (id, direction): (ConnId, Direction),
         packet: &Packet<'_>,
@@ -58,30 +58,36 @@ impl Flows {
     ) -> Judged {
         let signal = self.signal(id, direction, packet, layout);
         let soundness = || transport_soundness(packet.bytes(), layout);
-        self.table.judge(id, direction, self.keeper.now_ms, signal.as_ref(), soundness)
+        self.table.judge(id, direction, self.state.now_ms, signal.as_ref(), soundness)
     }
 
     /// How a packet of no connection stands: TCP and SCTP begin by some packets only.
-    fn beginning(&mut self, at: usize, standing: Standing, packet: &Packet<'_>, layout: &Layout) -> Standing {
-        if matches!(standing, Standing::New)
-            && let Some(signal) = relate::signal(packet, layout)
+    fn beginning(
+        &mut self,
+        at: usize,
+        flow_state: FlowState,
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) -> FlowState {
+        if matches!(flow_state, FlowState::New)
+            && let Some(signal) = key::signal(packet, layout)
             && let Some(kind) = self.table.cannot_begin(&signal)
         {
-            return self.disbelieve(at, kind);
+            return self.mark_invalid(at, kind);
         }
-        standing
+        flow_state
     }
 
     /// A packet can make no connection.
-    pub(crate) fn disbelieve(&mut self, at: usize, kind: Invalid) -> Standing {
-        self.standings[at] = Standing::Invalid(kind);
-        self.standings[at]
+    pub(crate) fn mark_invalid(&mut self, at: usize, kind: Invalid) -> FlowState {
+        self.flow_states[at] = FlowState::Invalid(kind);
+        self.flow_states[at]
     }
 
     /// Counts a packet that can make no connection though rules ask for one. An error is why it must not pass; `maps` tells that it
     /// would not leave as it came if it could.
     pub(crate) fn refuse_beginning(&self, kind: Invalid, maps: bool, strict: bool) -> Result<(), DropReason> {
-        self.keeper.cells.count_invalid(kind);
+        self.state.cells.count_invalid(kind);
         match kind {
             Invalid::NotSyn if maps || strict => Err(DropReason::ConnNotSyn),
             _ if maps || self.drops_invalid => Err(DropReason::ConnInvalid),
@@ -93,13 +99,13 @@ impl Flows {
     ///
     /// # Errors
     /// It does not, which is counted.
-    pub(crate) fn believe(
+    pub(crate) fn check_window(
         &self,
         member: (ConnId, Direction),
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> Result<(), Invalid> {
-        match self.judge_member(member, packet, layout) {
+        match self.assess_existing(member, packet, layout) {
             Judged::Invalid(kind) => {
                 self.count_invalid(kind);
                 Err(kind)
@@ -110,13 +116,13 @@ impl Flows {
 
     /// Whether a connection's packets that go on are all alike to rules: both ends were seen, and it is not over.
     pub(crate) fn is_lasting(&self, id: ConnId) -> bool {
-        self.table.is_lasting(id, self.keeper.now_ms)
+        self.table.is_lasting(id, self.state.now_ms)
     }
 
     /// Whether a packet that went forward is the SYN or INIT of a connection that was not answered.
     pub(crate) fn is_repeated_syn(&self, id: ConnId, packet: &Packet<'_>, layout: &Layout) -> bool {
         self.table.get(id).state == State::SynSent
-            && relate::signal(packet, layout).is_some_and(|signal| signal.opens())
+            && key::signal(packet, layout).is_some_and(|signal| signal.opens())
             && transport_soundness(packet.bytes(), layout) != Soundness::Wrong
     }
 
@@ -128,23 +134,23 @@ impl Flows {
         slots: impl Iterator<Item = u32>,
     ) -> bool {
         let stamps = slots.filter_map(|slot| snapshot.stateful(slot)).map(|rule| rule.stamp);
-        self.keeper.sets.rules(sources::rule_set(self.table.get(id))).map(|rule| rule.stamp).eq(stamps)
+        self.state.sets.rules(sources::rule_set(self.table.get(id))).map(|rule| rule.stamp).eq(stamps)
     }
 
     /// How rules see a packet.
     pub(crate) fn ct_state(
         &mut self,
         at: usize,
-        (standing, invalid): (Standing, Option<Invalid>),
+        (flow_state, invalid): (FlowState, Option<Invalid>),
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> CtState {
-        let state = match standing {
-            Standing::Member(..) if invalid.is_some() => CtState::Invalid,
-            Standing::Member(_, Direction::Reply) | Standing::Fragment(_, Direction::Reply, _) => {
+        let state = match flow_state {
+            FlowState::Existing(..) if invalid.is_some() => CtState::Invalid,
+            FlowState::Existing(_, Direction::Reply) | FlowState::Fragment(_, Direction::Reply, _) => {
                 CtState::EstablishedReply
             }
-            Standing::Member(id, Direction::Forward) | Standing::Fragment(id, Direction::Forward, _) => {
+            FlowState::Existing(id, Direction::Forward) | FlowState::Fragment(id, Direction::Forward, _) => {
                 let connection = self.table.get(id);
                 match connection.state {
                     State::SynSent | State::Unreplied => CtState::New,
@@ -152,25 +158,25 @@ impl Flows {
                     _ => CtState::Established,
                 }
             }
-            Standing::Error(_, Direction::Forward, _) => CtState::Related,
-            Standing::Error(_, Direction::Reply, _) => CtState::RelatedReply,
-            Standing::New => CtState::New,
-            Standing::Invalid(_) => CtState::Invalid,
-            Standing::Apart => relate::state_apart(packet.bytes(), layout),
-            Standing::Elsewhere(_) | Standing::Refused(_) | Standing::Held(_) => CtState::Untracked,
+            FlowState::Error(_, Direction::Forward, _) => CtState::Related,
+            FlowState::Error(_, Direction::Reply, _) => CtState::RelatedReply,
+            FlowState::New => CtState::New,
+            FlowState::Invalid(_) => CtState::Invalid,
+            FlowState::Untracked => key::untracked_ct_state(packet.bytes(), layout),
+            FlowState::OtherWorker(_) | FlowState::Refused(_) | FlowState::Held(_) => CtState::Untracked,
         };
-        self.states[at] = state;
+        self.ct_states[at] = state;
         state
     }
 
     /// How rules saw a packet when it was decided on.
-    pub(crate) fn known_ct_state(&self, at: usize) -> CtState {
-        self.states[at]
+    pub(crate) fn initial_ct_state(&self, at: usize) -> CtState {
+        self.ct_states[at]
     }
 
     /// Counts a packet that its connection does not believe.
     pub(crate) fn count_invalid(&self, kind: Invalid) {
-        self.keeper.cells.count_invalid(kind);
+        self.state.cells.count_invalid(kind);
     }
 
     /// Whether invalid packets are dropped.
@@ -181,7 +187,7 @@ impl Flows {
 
     /// Whether a packet of no connection comes to an outside end that leads to an inside one, from whom it may.
     pub(crate) fn is_admitted(&self, arrived: Tuple) -> bool {
-        let common = &self.keeper.common;
+        let common = &self.state.shared;
         if common.bindings.load(Ordering::Relaxed) == 0 {
             return false;
         }

@@ -4,7 +4,7 @@
 //! then has a *plan* for each direction: the number of a [`Decision`] that many connections may share. Plans are of one policy: numbers
 //! only grow, and those below the first one of the policy in force mean nothing.
 
-use super::sets::NoMemory;
+use super::rule_sets::SetAllocError;
 use hashbrown::HashTable;
 use mmb_classify::prefetch;
 use mmb_conn::{ConnId, Direction};
@@ -21,7 +21,7 @@ const CHUNK: usize = 4096;
 /// What the packets of some connections get in one direction.
 #[derive(Debug)]
 #[repr(align(32))]
-pub(crate) struct Decision {
+pub(crate) struct CachedVerdict {
     /// The first rules.
     inline: [u32; INLINE],
     len: u32,
@@ -37,7 +37,7 @@ pub(crate) struct Decision {
     pub(crate) edits: bool,
 }
 
-impl Decision {
+impl CachedVerdict {
     /// The rules, and the candidates behind them.
     fn parts<'s>(&'s self, more: &'s [u32]) -> (&'s [u32], &'s [u32]) {
         let count = (self.len + self.candidates) as usize;
@@ -64,11 +64,11 @@ fn hash(port: PortId, rules: (&[u32], &[u32])) -> u64 {
 
 /// The plans of a worker's connections.
 #[derive(Debug, Default)]
-pub(crate) struct Plans {
+pub(crate) struct FlowCache {
     generation: Option<u64>,
     /// The number of the first decision of the policy in force; from 1.
     first: u32,
-    decisions: Vec<Decision>,
+    decisions: Vec<CachedVerdict>,
     /// The rules of decisions that cannot hold them, one behind the other.
     more: Vec<u32>,
     /// Numbers of decisions by a hash of their port and rules.
@@ -77,9 +77,9 @@ pub(crate) struct Plans {
     plans: Vec<Box<[[u32; 2]; CHUNK]>>,
 }
 
-impl Plans {
+impl FlowCache {
     /// Goes over to a policy: nothing is known.
-    pub(crate) fn renew(&mut self, generation: u64) {
+    pub(crate) fn begin_epoch(&mut self, generation: u64) {
         if self.generation == Some(generation) {
             return;
         }
@@ -106,7 +106,7 @@ impl Plans {
 
     /// Asks for the memory of a connection's plans.
     #[inline]
-    pub(crate) fn fetch(&self, id: ConnId) {
+    pub(crate) fn prefetch(&self, id: ConnId) {
         let place = id.0 as usize;
         if let Some(chunk) = self.plans.get(place / CHUNK) {
             prefetch(&chunk[place % CHUNK]);
@@ -123,14 +123,14 @@ impl Plans {
 
     /// The decision of a plan, if it is of the policy in force.
     #[inline]
-    pub(crate) fn decision(&self, plan: u32) -> Option<&Decision> {
+    pub(crate) fn verdict(&self, plan: u32) -> Option<&CachedVerdict> {
         self.decisions.get(plan.wrapping_sub(self.first) as usize)
     }
 
     /// The rules of a plan, by slot, in the order in which they are applied; none if it is of no policy in force.
     #[inline]
     pub(crate) fn rules(&self, plan: u32) -> &[u32] {
-        match self.decision(plan) {
+        match self.verdict(plan) {
             Some(decision) => match decision.inline.get(..decision.len as usize) {
                 Some(rules) => rules,
                 None => decision.parts(&self.more).0,
@@ -141,7 +141,7 @@ impl Plans {
 
     /// The rules that a plan's packets match whatever `ct` asks, by slot, where some ask.
     pub(crate) fn candidates(&self, plan: u32) -> &[u32] {
-        self.decision(plan).map_or(&[], |decision| decision.parts(&self.more).1)
+        self.verdict(plan).map_or(&[], |decision| decision.parts(&self.more).1)
     }
 
     /// Lets a connection have a plan for packets that come in by a port: these rules, in the order in which they are applied, and
@@ -155,14 +155,14 @@ impl Plans {
         edits: bool,
     ) {
         // Of a connection that may not last, it is decided anew each time.
-        if self.of(id, direction).and_then(|plan| self.decision(plan)).is_some_and(|known| {
+        if self.of(id, direction).and_then(|plan| self.verdict(plan)).is_some_and(|known| {
             (known.port, known.drops, known.edits) == (port, drops, edits) && known.parts(&self.more) == rules
         }) {
             return;
         }
         let hash = hash(port, rules);
         let same = |number: &u32| {
-            self.decision(*number).is_some_and(|other| other.port == port && other.parts(&self.more) == rules)
+            self.verdict(*number).is_some_and(|other| other.port == port && other.parts(&self.more) == rules)
         };
         let number = match self.numbers.find(hash, same) {
             Some(&number) => number,
@@ -174,7 +174,7 @@ impl Plans {
                 if self.reserve(behind).is_err() {
                     return;
                 }
-                let mut decision = Decision {
+                let mut decision = CachedVerdict {
                     inline: [0; INLINE],
                     len: rules.0.len() as u32,
                     candidates: rules.1.len() as u32,
@@ -186,7 +186,7 @@ impl Plans {
                 decision.inline.iter_mut().zip(all()).for_each(|(to, from)| *to = from);
                 self.more.extend(all().take(behind));
                 self.decisions.push(decision);
-                let Plans { first, decisions, more, numbers, .. } = self;
+                let FlowCache { first, decisions, more, numbers, .. } = self;
                 numbers.insert_unique(hash, number, |number| {
                     let decision = &decisions[(number - *first) as usize];
                     self::hash(decision.port, decision.parts(more))
@@ -201,16 +201,16 @@ impl Plans {
     }
 
     /// Memory for one decision more, and for so many rules that it cannot hold itself.
-    fn reserve(&mut self, rules: usize) -> Result<(), NoMemory> {
-        let Plans { first, decisions, more, numbers, .. } = self;
-        decisions.try_reserve(1).map_err(|_| NoMemory)?;
-        more.try_reserve(rules).map_err(|_| NoMemory)?;
-        u32::try_from(more.len()).map_err(|_| NoMemory)?;
+    fn reserve(&mut self, rules: usize) -> Result<(), SetAllocError> {
+        let FlowCache { first, decisions, more, numbers, .. } = self;
+        decisions.try_reserve(1).map_err(|_| SetAllocError)?;
+        more.try_reserve(rules).map_err(|_| SetAllocError)?;
+        u32::try_from(more.len()).map_err(|_| SetAllocError)?;
         let hash_of = |number: &u32| {
             let decision = &decisions[(number - *first) as usize];
             hash(decision.port, decision.parts(more))
         };
-        numbers.try_reserve(1, hash_of).map_err(|_| NoMemory)
+        numbers.try_reserve(1, hash_of).map_err(|_| SetAllocError)
     }
 }
 
@@ -221,8 +221,8 @@ mod tests {
 
     #[test]
     fn plans_are_shared_and_end_with_their_policy() {
-        let mut plans = Plans::default();
-        plans.renew(1);
+        let mut plans = FlowCache::default();
+        plans.begin_epoch(1);
         let ids = [ConnId(0), ConnId(9000)];
         ids.iter().for_each(|id| plans.begin(*id));
         assert_eq!(plans.of(ids[0], Forward), None);
@@ -235,13 +235,13 @@ mod tests {
         assert_eq!(plans.of(ids[0], Forward), plans.of(ids[1], Forward));
         let rules = |plan: Option<u32>| {
             let plan = plan.expect("it has a plan");
-            let decision = plans.decision(plan).expect("of this policy");
+            let decision = plans.verdict(plan).expect("of this policy");
             (plans.rules(plan).to_vec(), plans.candidates(plan).to_vec(), decision.drops, decision.edits)
         };
         assert_eq!(rules(plans.of(ids[0], Forward)), (vec![3, 4], vec![], false, true));
         assert_eq!(rules(plans.of(ids[0], Reply)), (vec![3, 4], candidates.to_vec(), false, true));
         assert_eq!(rules(plans.of(ids[1], Reply)), (long.to_vec(), vec![], true, false));
-        plans.renew(2);
+        plans.begin_epoch(2);
         assert_eq!(plans.of(ids[0], Forward), None);
         plans.set((ids[0], Forward), PortId(0), (&[], &[]), false, false);
         assert_eq!(plans.of(ids[1], Forward), None);

@@ -1,6 +1,6 @@
 //! Which connection a packet could be of: its five-tuple, or what it reports an error about.
 
-use super::QuotedAt;
+use super::QuotedOffsets;
 use mmb_conn::fragment::FragmentKey;
 use mmb_conn::icmp_query;
 use mmb_conn::quoted::quoted;
@@ -14,61 +14,61 @@ use mmb_policy::CtState;
 
 /// What a packet is looked up by.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sought {
+pub(crate) struct LookupKey {
     /// The key of its connection.
     pub(crate) tuple: Tuple,
-    pub(crate) sort: Sort,
+    pub(crate) kind: PacketKind,
 }
 
 /// What a packet is to the connection that it may be of.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Sort {
+pub(crate) enum PacketKind {
     /// One of its packets, and no fragment or TCP segment that may begin a connection. Where rules ask for nothing but ends, it
     /// matches the ones that others match which go its way.
-    Steady,
+    MidFlow,
     /// Another one of its packets.
     Packet,
     /// An ICMP query.
-    Request,
+    IcmpRequest,
     /// What answers one.
-    Answer,
+    IcmpReply,
     /// A fragment without a transport header, of a datagram whose byte at offset 0 has this TCP sequence number, if that is known.
     Fragment(Option<u32>),
     /// An ICMP error about a packet that went the other way.
-    Error(QuotedAt),
+    IcmpError(QuotedOffsets),
 }
 
-impl Sort {
+impl PacketKind {
     /// Whether what was decided for a packet of its connection that went its way holds for it too.
     #[inline]
-    pub(crate) fn is_steady(self) -> bool {
-        matches!(self, Sort::Steady)
+    pub(crate) fn is_mid_flow(self) -> bool {
+        matches!(self, PacketKind::MidFlow)
     }
 }
 
 /// Where a packet came in, as far as its connection asks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Ingress {
     pub(crate) wire: Wire,
     pub(crate) side: Side,
     /// Its VLAN tags are still to be read.
     pub(crate) tagged: bool,
 }
 
-impl Place {
+impl Ingress {
     /// Where a packet came in that is looked up by a tuple.
-    pub(super) fn of(tuple: &Tuple) -> Place {
-        Place { wire: tuple.wire, side: tuple.side, tagged: false }
+    pub(super) fn of(tuple: &Tuple) -> Ingress {
+        Ingress { wire: tuple.wire, side: tuple.side, tagged: false }
     }
 }
 
 /// What can be said of a packet from its own bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Relation {
+pub(crate) enum ExtractedKey {
     /// It is of no connection, and makes none.
     None,
     /// It may be of one.
-    Sought(Sought),
+    Key(LookupKey),
     /// It is a later fragment, which has no ports of its own.
     Fragment(FragmentKey),
     /// It must not pass, since nobody can say of which one it is, or its receiver takes it for none of it.
@@ -90,7 +90,7 @@ const TIMESTAMPS: u8 = 8;
 
 /// What a whole packet of TCP or UDP is looked up by: nearly all packets are such ones. For others [`relation`] tells.
 #[inline(always)]
-pub(crate) fn plain(packet: &Packet<'_>, layout: &Layout, place: Place) -> Option<Sought> {
+pub(crate) fn extract_plain(packet: &Packet<'_>, layout: &Layout, place: Ingress) -> Option<LookupKey> {
     if layout.is_fragment() || !matches!(layout.l4_kind, TCP | UDP) {
         return None;
     }
@@ -98,38 +98,38 @@ pub(crate) fn plain(packet: &Packet<'_>, layout: &Layout, place: Place) -> Optio
     let ports = ports(bytes, layout)?;
     let flags = || bytes.get(usize::from(layout.l4) + 13);
     let begins = layout.l4_kind == TCP && flags().is_none_or(|flags| flags & flags::SYN != 0);
-    let sort = if begins { Sort::Packet } else { Sort::Steady };
-    Some(Sought { tuple: Tuple { ports, ..addresses(bytes, layout, place)? }, sort })
+    let sort = if begins { PacketKind::Packet } else { PacketKind::MidFlow };
+    Some(LookupKey { tuple: Tuple { ports, ..addresses(bytes, layout, place)? }, kind: sort })
 }
 
 /// What can be said of a packet that is not [`plain`].
-pub(crate) fn relation(packet: &Packet<'_>, layout: &Layout, place: Place) -> Relation {
+pub(crate) fn extract(packet: &Packet<'_>, layout: &Layout, place: Ingress) -> ExtractedKey {
     let bytes = packet.bytes();
-    let Some(tuple) = addresses(bytes, layout, place) else { return Relation::None };
+    let Some(tuple) = addresses(bytes, layout, place) else { return ExtractedKey::None };
     if layout.is_later_fragment() {
-        let unknown = Relation::Malformed(Malformed::Ip6HeaderTruncated);
-        return fragment_key(bytes, layout, place).map_or(unknown, Relation::Fragment);
+        let unknown = ExtractedKey::Malformed(Malformed::Ip6HeaderTruncated);
+        return fragment_key(bytes, layout, place).map_or(unknown, ExtractedKey::Fragment);
     }
     let (tuple, sort) = match layout.l4_kind {
         TCP | UDP => match ports(bytes, layout) {
-            Some(ports) => (Tuple { ports, ..tuple }, Sort::Packet),
-            None => return Relation::None,
+            Some(ports) => (Tuple { ports, ..tuple }, PacketKind::Packet),
+            None => return ExtractedKey::None,
         },
         ICMP | ICMP6 => match icmp(bytes, layout, &tuple) {
             Some(asked) => asked,
-            None => return Relation::None,
+            None => return ExtractedKey::None,
         },
-        _ if is_cut(layout) => return Relation::Malformed(cut(layout)),
+        _ if is_cut(layout) => return ExtractedKey::Malformed(cut(layout)),
         _ => match other_ports(bytes, layout) {
             Some(ports) => {
                 let may_begin = || chunks(bytes, layout).is_some_and(|chunks| chunks.has(chunk::INIT));
                 let is_steady = !layout.is_fragment() && !may_begin();
-                (Tuple { ports, ..tuple }, if is_steady { Sort::Steady } else { Sort::Packet })
+                (Tuple { ports, ..tuple }, if is_steady { PacketKind::MidFlow } else { PacketKind::Packet })
             }
-            None => return Relation::None,
+            None => return ExtractedKey::None,
         },
     };
-    Relation::Sought(Sought { tuple, sort })
+    ExtractedKey::Key(LookupKey { tuple, kind: sort })
 }
 
 /// The ports of TCP or UDP.
@@ -154,7 +154,7 @@ fn other_ports(bytes: &[u8], layout: &Layout) -> Option<[u16; 2]> {
 }
 
 /// The key and the sort of an ICMP message with these addresses; `None` for one that is of no connection.
-fn icmp(bytes: &[u8], layout: &Layout, addresses: &Tuple) -> Option<(Tuple, Sort)> {
+fn icmp(bytes: &[u8], layout: &Layout, addresses: &Tuple) -> Option<(Tuple, PacketKind)> {
     let at = usize::from(layout.l4);
     let &[number, _, _, _, a, b, ..] = bytes.get(at..)?.first_chunk::<ICMP_HEADER>()?;
     if errors(layout.l4_kind).contains(&number) {
@@ -162,12 +162,12 @@ fn icmp(bytes: &[u8], layout: &Layout, addresses: &Tuple) -> Option<(Tuple, Sort
         let quoted = quoted(bytes.get(at..layout.payload_end as usize)?, addresses.family)?;
         let place = |offset: usize| u16::try_from(at + offset).ok();
         let place =
-            QuotedAt { proto: quoted.tuple.proto, ip: place(quoted.ip_at)?, l4: place(quoted.l4_at)? };
-        return Some((quoted.tuple.turned_back().beside(addresses), Sort::Error(place)));
+            QuotedOffsets { proto: quoted.tuple.proto, ip: place(quoted.ip_at)?, l4: place(quoted.l4_at)? };
+        return Some((quoted.tuple.turned_back().beside(addresses), PacketKind::IcmpError(place)));
     }
     let (request, asks) = icmp_query(layout.l4_kind, number)?;
     let ports = [u16::from_be_bytes([a, b]), request.into()];
-    Some((Tuple { ports, ..*addresses }, if asks { Sort::Request } else { Sort::Answer }))
+    Some((Tuple { ports, ..*addresses }, if asks { PacketKind::IcmpRequest } else { PacketKind::IcmpReply }))
 }
 
 fn errors(proto: u8) -> [u8; 4] {
@@ -197,7 +197,7 @@ pub(crate) fn is_link_scope(bytes: &[u8], layout: &Layout) -> bool {
 }
 
 /// How rules see a packet that is of no connection and begins none.
-pub(crate) fn state_apart(bytes: &[u8], layout: &Layout) -> CtState {
+pub(crate) fn untracked_ct_state(bytes: &[u8], layout: &Layout) -> CtState {
     match layout.l4_kind {
         _ if layout.class == Class::Other => return CtState::Untracked,
         // Its datagram's first one passed and made no connection.
@@ -214,7 +214,7 @@ pub(crate) fn state_apart(bytes: &[u8], layout: &Layout) -> CtState {
 
 /// The tuple without ports.
 #[inline]
-pub(super) fn addresses(bytes: &[u8], layout: &Layout, place: Place) -> Option<Tuple> {
+pub(super) fn addresses(bytes: &[u8], layout: &Layout, place: Ingress) -> Option<Tuple> {
     let header = bytes.get(usize::from(layout.ip)..)?;
     let (addresses, family) = match layout.class {
         Class::Ip4 => {
@@ -228,7 +228,7 @@ pub(super) fn addresses(bytes: &[u8], layout: &Layout, place: Place) -> Option<T
         }
         Class::Other => return None,
     };
-    let Place { mut wire, side, tagged } = place;
+    let Ingress { mut wire, side, tagged } = place;
     if tagged && layout.vlan_tags > 0 {
         wire.vlans = vlans(bytes, layout);
     }
@@ -247,7 +247,7 @@ fn vlans(bytes: &[u8], layout: &Layout) -> Vlans {
 }
 
 /// What a fragment's datagram is known by (RFC 791 section 3.2, RFC 8200 section 4.5).
-pub(crate) fn fragment_key(bytes: &[u8], layout: &Layout, place: Place) -> Option<FragmentKey> {
+pub(crate) fn fragment_key(bytes: &[u8], layout: &Layout, place: Ingress) -> Option<FragmentKey> {
     // Its own ends: those of an ICMP error are not the ones that it is looked up by.
     let tuple = addresses(bytes, layout, place)?;
     let id = match layout.class {

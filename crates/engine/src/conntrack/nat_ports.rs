@@ -7,7 +7,7 @@
 //! alone. Only this worker's connections are asked, so many for a packet; and after a search that found nothing, whoever lacks the
 //! same waits (`pauses`).
 
-use super::{Ends, Flows, begin};
+use super::{Conntrack, Replaced, create};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use arrayvec::ArrayVec;
@@ -28,7 +28,7 @@ const MANY: u32 = 64;
 const STALE_MS: u64 = 5000;
 
 /// A translation for a new connection.
-pub(super) struct Made {
+pub(super) struct NewTranslation {
     pub(super) translated: Translated,
     /// The Ethernet addresses of both ends, if mmb sends its packets back.
     pub(super) hairpin: Option<[[u8; 6]; 2]>,
@@ -36,7 +36,7 @@ pub(super) struct Made {
     pub(super) turns_back: bool,
 }
 
-impl Flows {
+impl Conntrack {
     /// The translation of a new connection; `first` is the stamp of the first of its rules. It may have the tuples of the one that `ends`
     /// when it begins.
     ///
@@ -48,14 +48,14 @@ impl Flows {
         packet: &Packet<'_>,
         (first, mapping): (u32, &Mapping),
         arrived: &Tuple,
-        ends: Ends,
-    ) -> Result<Made, DropReason> {
+        ends: Replaced,
+    ) -> Result<NewTranslation, DropReason> {
         let mut rounds = 0..ROUNDS;
         loop {
             match self.try_translate(snapshot, packet, (first, mapping), arrived, ends) {
                 Ok(made) => return Ok(made),
                 Err(why) if rounds.next().is_none() || !self.free_port(mapping, arrived, why) => {
-                    return Err(begin::refused(why));
+                    return Err(create::refused(why));
                 }
                 Err(_) => {}
             }
@@ -68,24 +68,24 @@ impl Flows {
         packet: &Packet<'_>,
         (first, mapping): (u32, &Mapping),
         arrived: &Tuple,
-        ends: Ends,
-    ) -> Result<Made, Refused> {
-        let Flows { table, keeper, .. } = self;
-        let owners = &keeper.common.owners;
-        let elsewhere = |tuple: &Tuple| owners.owning() > 1 && owners.is_taken(tuple, keeper.worker);
+        ends: Replaced,
+    ) -> Result<NewTranslation, Refused> {
+        let Conntrack { table, state, .. } = self;
+        let owners = &state.shared.owners;
+        let elsewhere = |tuple: &Tuple| owners.owning() > 1 && owners.is_taken(tuple, state.worker);
         let stays = |(id, _): (ConnId, Direction)| ends.is_none_or(|(ending, _)| ending != id);
         let taken = |tuple: &Tuple| table.find(tuple).is_some_and(stays) || elsewhere(tuple);
         let (mut hairpin, mut turns_back) = (None, false);
-        let mut nat = keeper.common.nat();
+        let mut nat = state.shared.nat();
         let mut translated = nat.translate(first, mapping, arrived, &taken)?;
         // A packet for an outside end of ours, from a side that has one itself, goes back to that side (RFC 4787 REQ-9).
-        if let Some(inside) = begin::owner(&nat, &translated.sent) {
+        if let Some(inside) = create::owner(&nat, &translated.sent) {
             let outside = translated.sent;
             if snapshot.route(packet.port).is_routed() {
                 translated = nat.enter(translated)?;
                 turns_back = translated.sent != outside;
             } else if let (Some(to), Some(from)) =
-                (keeper.extras.neighbours.find(arrived.wire, inside), begin::source_mac(packet))
+                (state.extras.neighbours.find(arrived.wire, inside), create::source_mac(packet))
             {
                 translated = nat.enter(translated)?;
                 if translated.sent != outside && mapping.saddr.is_some() {
@@ -94,21 +94,21 @@ impl Flows {
                 }
             }
         }
-        keeper.common.bindings.store(nat.len(), Ordering::Relaxed);
-        Ok(Made { translated, hairpin, turns_back })
+        state.shared.bindings.store(nat.len(), Ordering::Relaxed);
+        Ok(NewTranslation { translated, hairpin, turns_back })
     }
 
     /// Takes a port back from another connection for one that was refused. False if there is none to take.
     fn free_port(&mut self, mapping: &Mapping, arrived: &Tuple, why: Refused) -> bool {
-        let now_ms = self.keeper.now_ms;
-        let Some(lacking) = self.keeper.common.nat().shortage(mapping, arrived, why) else { return false };
+        let now_ms = self.state.now_ms;
+        let Some(lacking) = self.state.shared.nat().shortage(mapping, arrived, why) else { return false };
         let pause = self.pauses.of(self.table.hash(&lacking.likeness()), now_ms);
         if pause.holds(now_ms) {
             return false;
         }
-        let found = match self.over(mapping, arrived, &lacking) {
+        let found = match self.find_closed(mapping, arrived, &lacking) {
             Some((id, PortUse::None)) => return self.detach(id),
-            found => found.map(|(id, _)| id).or_else(|| self.unanswered(arrived.proto, &lacking)),
+            found => found.map(|(id, _)| id).or_else(|| self.find_unreplied(arrived.proto, &lacking)),
         };
         match found {
             Some(id) => self.end(id, CloseReason::Evicted),
@@ -119,14 +119,14 @@ impl Flows {
     }
 
     /// A connection that is over and whose port helps: one whose port nobody uses towards the new one's destination, if there is any.
-    fn over(
+    fn find_closed(
         &mut self,
         mapping: &Mapping,
         arrived: &Tuple,
         lacking: &Shortage<'_>,
     ) -> Option<(ConnId, PortUse)> {
-        let Flows { table, keeper, cursor, .. } = self;
-        let nat = keeper.common.nat();
+        let Conntrack { table, state, cursor, .. } = self;
+        let nat = state.shared.nat();
         let mut found = None;
         table.search_over(cursor, (arrived.proto, OVER_LOOKED), &mut |id, connection| {
             if nat.would_free(connection.binding, lacking).is_none() {
@@ -143,9 +143,9 @@ impl Flows {
     }
 
     /// A connection that nobody answered and whose port helps, of the host that holds the most.
-    fn unanswered(&mut self, proto: u8, lacking: &Shortage<'_>) -> Option<ConnId> {
-        let Flows { table, keeper, cursor, .. } = self;
-        let (nat, now_ms) = (keeper.common.nat(), keeper.now_ms);
+    fn find_unreplied(&mut self, proto: u8, lacking: &Shortage<'_>) -> Option<ConnId> {
+        let Conntrack { table, state, cursor, .. } = self;
+        let (nat, now_ms) = (state.shared.nat(), state.now_ms);
         let mut found: Option<(u32, ConnId)> = None;
         table.search_unreplied(cursor, (proto, UNREPLIED_LOOKED), &mut |id, connection| {
             let Some(held) = nat.would_free(connection.binding, lacking) else { return false };
@@ -163,8 +163,8 @@ impl Flows {
     /// more than one.
     fn end_idle(&mut self, proto: u8, lacking: &Shortage<'_>) -> usize {
         let Some(lacking) = lacking.of_pool() else { return 0 };
-        let Flows { table, keeper, cursor, .. } = self;
-        let (nat, now_ms) = (keeper.common.nat(), keeper.now_ms);
+        let Conntrack { table, state, cursor, .. } = self;
+        let (nat, now_ms) = (state.shared.nat(), state.now_ms);
         let mut idle = ArrayVec::<ConnId, UNREPLIED_LOOKED>::new();
         table.search_unreplied(cursor, (proto, UNREPLIED_LOOKED), &mut |id, connection| {
             if connection.idle_ms(now_ms) >= STALE_MS
@@ -182,7 +182,7 @@ impl Flows {
     /// Has a connection that is over give its port up, while it goes on translating.
     fn detach(&mut self, id: ConnId) -> bool {
         let binding = std::mem::take(&mut self.table.get_mut(id).binding);
-        self.keeper.common.release(binding);
+        self.state.shared.release(binding);
         true
     }
 }

@@ -4,7 +4,7 @@
 //! eight bytes behind it. Numbers are big-endian. A record that this version does not understand ends the reading.
 
 use super::checked;
-use super::extra::Extra;
+use super::extension::Extension;
 use mmb_conn::{Arrivals, Connection, Side, Snapshot, State, Tracker, Tuple, Vlans, Wire};
 use mmb_policy::RuleId;
 use std::io::{self, Read, Write};
@@ -16,16 +16,21 @@ const FIXED: usize = 4 + 9 + 2 * (5 + 32 + 4) + 1 + 22 + 32 + 16 + 27 + 1;
 
 /// A connection on its way from one daemon to the next.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Saved {
+pub(crate) struct SavedConnection {
     pub(crate) connection: Snapshot,
-    pub(crate) extra: Extra,
+    pub(crate) extra: Extension,
     /// The rules that made it.
     pub(crate) rules: Vec<RuleId>,
 }
 
-impl Saved {
-    pub(crate) fn of(connection: &Connection, now_ms: u64, extra: Extra, rules: Vec<RuleId>) -> Saved {
-        Saved { connection: connection.snapshot(now_ms), extra, rules }
+impl SavedConnection {
+    pub(crate) fn of(
+        connection: &Connection,
+        now_ms: u64,
+        extra: Extension,
+        rules: Vec<RuleId>,
+    ) -> SavedConnection {
+        SavedConnection { connection: connection.snapshot(now_ms), extra, rules }
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -56,8 +61,8 @@ impl Saved {
         out
     }
 
-    fn decode(bytes: &[u8]) -> Option<Saved> {
-        let mut left = Left(bytes);
+    fn decode(bytes: &[u8]) -> Option<SavedConnection> {
+        let mut left = ByteCursor(bytes);
         let [family, proto] = left.array()?;
         let port = u16::from_be_bytes(left.array()?);
         let arrivals = Arrivals::from_bytes(left.array()?)?;
@@ -83,21 +88,21 @@ impl Saved {
         let mut number = || left.array().map(u64::from_be_bytes);
         let (packets, bytes) = ([number()?, number()?], [number()?, number()?]);
         let (age_ms, idle_ms) = (number()?, number()?);
-        let extra = Extra::from_bytes(left.array()?)?;
+        let extra = Extension::from_bytes(left.array()?)?;
         let [rules] = left.array()?;
         let rules = (0..rules)
             .map(|_| left.array().map(|id| RuleId(u32::from_be_bytes(id))))
             .collect::<Option<_>>()?;
         let sound = matches!(family, 4 | 6) && left.0.is_empty();
         let connection = Snapshot { tuples, state, tracker, packets, bytes, arrivals, age_ms, idle_ms };
-        sound.then_some(Saved { connection, extra, rules })
+        sound.then_some(SavedConnection { connection, extra, rules })
     }
 }
 
 /// Bytes that are still to be read.
-struct Left<'a>(&'a [u8]);
+struct ByteCursor<'a>(&'a [u8]);
 
-impl Left<'_> {
+impl ByteCursor<'_> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (first, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -106,18 +111,18 @@ impl Left<'_> {
 }
 
 /// Writes a state, record by record.
-pub(crate) struct Writer<'w> {
+pub(crate) struct StateWriter<'w> {
     out: &'w mut dyn Write,
     records: u64,
 }
 
-impl<'w> Writer<'w> {
-    pub(crate) fn new(out: &'w mut dyn Write) -> io::Result<Writer<'w>> {
+impl<'w> StateWriter<'w> {
+    pub(crate) fn new(out: &'w mut dyn Write) -> io::Result<StateWriter<'w>> {
         out.write_all(MAGIC)?;
-        Ok(Writer { out, records: 0 })
+        Ok(StateWriter { out, records: 0 })
     }
 
-    pub(crate) fn write(&mut self, saved: &Saved) -> io::Result<()> {
+    pub(crate) fn write(&mut self, saved: &SavedConnection) -> io::Result<()> {
         let record = saved.encode();
         self.out.write_all(&(record.len() as u16).to_be_bytes())?;
         self.records += 1;
@@ -135,7 +140,7 @@ impl<'w> Writer<'w> {
 
 /// A state that was read to its end and is sound, as bytes without gaps: what stands for it until all of it has come.
 #[derive(Default)]
-pub(crate) struct Whole {
+pub(crate) struct LoadedState {
     /// Records, each behind its length.
     chunks: Vec<Vec<u8>>,
 }
@@ -143,14 +148,14 @@ pub(crate) struct Whole {
 /// Bytes of records that are kept together.
 const CHUNK: usize = 1 << 20;
 
-impl Whole {
+impl LoadedState {
     /// Reads a state, of which the first `most` connections are kept; what follows is only checked.
     ///
     /// # Errors
     /// What is wrong with it, or that there is no memory for it.
-    pub(crate) fn read(input: &mut dyn Read, most: u64) -> Result<Whole, String> {
-        let mut reader = Reader::new(input)?;
-        let mut whole = Whole::default();
+    pub(crate) fn read(input: &mut dyn Read, most: u64) -> Result<LoadedState, String> {
+        let mut reader = StateReader::new(input)?;
+        let mut whole = LoadedState::default();
         while let Some(saved) = reader.next()? {
             if reader.records <= most {
                 whole.push(&saved.encode())?;
@@ -176,14 +181,14 @@ impl Whole {
     }
 
     /// The connections, in order.
-    pub(crate) fn connections(&self) -> impl Iterator<Item = Saved> + '_ {
+    pub(crate) fn connections(&self) -> impl Iterator<Item = SavedConnection> + '_ {
         self.chunks.iter().flat_map(|chunk| {
             let mut at = 0;
             std::iter::from_fn(move || {
                 let (length, rest) = chunk.get(at..)?.split_first_chunk()?;
                 let length = usize::from(u16::from_be_bytes(*length));
                 at += 2 + length;
-                Saved::decode(rest.get(..length)?)
+                SavedConnection::decode(rest.get(..length)?)
             })
         })
     }
@@ -195,24 +200,24 @@ impl Whole {
 /// # Errors
 /// What is wrong with it.
 pub fn check_state(mut bytes: &[u8]) -> Result<u64, String> {
-    let mut reader = Reader::new(&mut bytes)?;
+    let mut reader = StateReader::new(&mut bytes)?;
     while reader.next()?.is_some() {}
     let records = reader.records;
     if bytes.is_empty() { Ok(records) } else { Err("there is more behind the end of the state".to_owned()) }
 }
 
 /// Reads a state, record by record.
-pub(crate) struct Reader<'r> {
+pub(crate) struct StateReader<'r> {
     input: &'r mut dyn Read,
     records: u64,
 }
 
-impl<'r> Reader<'r> {
-    pub(crate) fn new(input: &'r mut dyn Read) -> Result<Reader<'r>, String> {
+impl<'r> StateReader<'r> {
+    pub(crate) fn new(input: &'r mut dyn Read) -> Result<StateReader<'r>, String> {
         let mut magic = [0; 8];
         input.read_exact(&mut magic).map_err(|error| told(&error))?;
         match &magic {
-            MAGIC => Ok(Reader { input, records: 0 }),
+            MAGIC => Ok(StateReader { input, records: 0 }),
             b"MMBCONN1" => {
                 Err("this state was saved by an mmb whose connections had neither sides nor VLANs; \
                 it cannot be loaded"
@@ -223,7 +228,7 @@ impl<'r> Reader<'r> {
     }
 
     /// The next record; `None` at the end.
-    pub(crate) fn next(&mut self) -> Result<Option<Saved>, String> {
+    pub(crate) fn next(&mut self) -> Result<Option<SavedConnection>, String> {
         let mut length = [0; 2];
         self.read(&mut length)?;
         let length = usize::from(u16::from_be_bytes(length));
@@ -242,7 +247,7 @@ impl<'r> Reader<'r> {
         self.read(&mut record)?;
         self.records += 1;
         let damaged = || format!("connection {} of the state is damaged", self.records);
-        let saved = Saved::decode(&record).ok_or_else(damaged)?;
+        let saved = SavedConnection::decode(&record).ok_or_else(damaged)?;
         match checked::fault(&saved) {
             None => Ok(Some(saved)),
             Some(why) => Err(format!("{}: {why}", damaged())),
@@ -266,7 +271,7 @@ mod tests {
     use super::*;
     use mmb_packet::PortId;
 
-    fn saved(number: u16) -> Saved {
+    fn saved(number: u16) -> SavedConnection {
         let forward = Tuple {
             addresses: [u128::MAX - u128::from(number), 7],
             ports: [number, 80],
@@ -279,7 +284,7 @@ mod tests {
         reply.ports[1] = 9;
         // TCP has no such state.
         let states = State::ALL.map(|state| if state == State::Replied { State::Established } else { state });
-        Saved {
+        SavedConnection {
             connection: Snapshot {
                 tuples: [forward, reply],
                 state: states[usize::from(number) % states.len()],
@@ -290,7 +295,7 @@ mod tests {
                 age_ms: 6,
                 idle_ms: 5,
             },
-            extra: Extra::from_bytes(std::array::from_fn(|at| u8::from((1..9).contains(&at))))
+            extra: Extension::from_bytes(std::array::from_fn(|at| u8::from((1..9).contains(&at))))
                 .expect("sound"),
             rules: (0..u32::from(number % 4)).map(RuleId).collect(),
         }
@@ -299,11 +304,11 @@ mod tests {
     #[test]
     fn a_state_is_read_as_it_was_written_and_refused_if_it_is_not_whole() {
         let mut bytes = Vec::new();
-        let mut writer = Writer::new(&mut bytes).expect("memory takes it");
+        let mut writer = StateWriter::new(&mut bytes).expect("memory takes it");
         (0..50).for_each(|number| writer.write(&saved(number)).expect("memory takes it"));
         assert_eq!(writer.end().expect("memory takes it"), 50);
         let read = |mut bytes: &[u8]| {
-            let mut reader = Reader::new(&mut bytes)?;
+            let mut reader = StateReader::new(&mut bytes)?;
             let mut all = Vec::new();
             while let Some(saved) = reader.next()? {
                 all.push(saved);
@@ -312,7 +317,7 @@ mod tests {
         };
         assert_eq!(read(&bytes).expect("it is whole"), (0..50).map(saved).collect::<Vec<_>>());
         let kept = |most| {
-            let whole = Whole::read(&mut &bytes[..], most).expect("it is whole");
+            let whole = LoadedState::read(&mut &bytes[..], most).expect("it is whole");
             whole.connections().collect::<Vec<_>>()
         };
         assert_eq!(kept(50), (0..50).map(saved).collect::<Vec<_>>());

@@ -1,38 +1,42 @@
 //! What the rules that a packet gets say about dropping it.
 
 use crate::random::Random;
-use crate::snapshot::{Action, Decision, Snapshot};
+use crate::snapshot::{Action, RuleVerdict, Snapshot};
 use mmb_policy::rule::DropRate;
 
 /// Puts the rules that a packet matched in order, and hears them.
 #[inline(never)]
-pub(super) fn in_order(snapshot: &Snapshot, handles: &mut [u32], random: &mut Random) -> Ballot {
+pub(super) fn resolve_in_order(
+    snapshot: &Snapshot,
+    handles: &mut [u32],
+    random: &mut Random,
+) -> VerdictResolver {
     let action = |handle: u32| snapshot.actions.at(handle as usize);
     handles.sort_unstable_by_key(|&handle| action(handle).rank());
-    let mut ballot = Ballot::default();
+    let mut resolver = VerdictResolver::default();
     for &mut handle in handles {
-        ballot.cast(action(handle), || Some(random.draw()));
+        resolver.resolve(action(handle), || Some(random.draw()));
     }
-    ballot
+    resolver
 }
 
 /// What accept and drop rules say about a packet. The best priority among those that say something decides; accept wins
 /// a tie. A rule that drops a share, and spares this packet, says nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ballot {
+pub(super) struct VerdictResolver {
     decided: Option<(u32, bool)>,
 }
 
-impl Ballot {
+impl VerdictResolver {
     /// Hears a rule. False if that takes a random number, which `draw` has not given.
     #[inline]
-    pub(super) fn cast(&mut self, action: &Action, draw: impl FnOnce() -> Option<u32>) -> bool {
-        let drops = match action.decision() {
-            Decision::None => return true,
-            Decision::Accept => false,
+    pub(super) fn resolve(&mut self, action: &Action, draw: impl FnOnce() -> Option<u32>) -> bool {
+        let drops = match action.rule_verdict() {
+            RuleVerdict::None => return true,
+            RuleVerdict::Accept => false,
             // No draw for `drop` without a percentage.
-            Decision::Drop(rate) if rate == DropRate::ALL => true,
-            Decision::Drop(rate) => match draw() {
+            RuleVerdict::Drop(rate) if rate == DropRate::ALL => true,
+            RuleVerdict::Drop(rate) => match draw() {
                 Some(drawn) if drawn < rate.0 => true,
                 Some(_) => return true,
                 None => return false,

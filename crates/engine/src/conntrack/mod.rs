@@ -11,39 +11,41 @@
 //! Life-cycle: belongs to a worker, which alone touches it. The control side sends it tasks, which run between vectors
 //! (`connections`).
 
-mod begin;
+mod backoff;
+mod cache;
 mod checked;
-mod common;
-mod errors;
-mod extra;
+mod create;
+mod extension;
 mod fragments;
+mod icmp;
 mod isn;
-mod look;
+mod key;
+mod lookup;
+mod nat_ports;
 mod neighbours;
-mod owners;
-mod pauses;
-mod plans;
-mod ports;
-mod relate;
-pub(crate) mod saved;
-mod sets;
+mod owner_map;
+mod rule_sets;
+pub(crate) mod save;
+mod shared;
 mod sources;
 mod stateful;
 mod validity;
 
-pub(crate) use common::{Common, Keeper};
-pub(crate) use plans::Decision;
-pub(crate) use relate::is_link_scope;
-pub(crate) use stateful::{Stateful, is_constant, is_mapping};
-pub(crate) use validity::Judgement;
+pub(crate) use cache::CachedVerdict;
+pub(crate) use key::is_link_scope;
+pub(crate) use shared::{SharedState, WorkerState};
+pub(crate) use stateful::{StatefulRule, is_constant, is_mapping};
+pub(crate) use validity::Assessment;
 
 use crate::cells::WorkerCells;
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use crate::worker::VECTOR;
-use extra::Extras;
+use backoff::SearchBackoffs;
+use cache::FlowCache;
+use extension::Extensions;
 use isn::SequenceNumbers;
-use look::Lookups;
+use lookup::Lookups;
 use mmb_conn::fragment::{FragmentKey, Fragments, Held, Losses};
 use mmb_conn::{
     CloseReason, ConnId, Connection, Cursor, Direction, Invalid, Judged, Segment, Signal, Table, proto,
@@ -54,9 +56,7 @@ use mmb_policy::CtState;
 use mmb_policy::policy::InvalidPackets;
 use mmb_random::{Purpose, SeedTree};
 use mmb_rewrite::Translation;
-use pauses::Pauses;
-use plans::Plans;
-use sets::RuleSets;
+use rule_sets::StatefulRuleSets;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -70,25 +70,25 @@ const HELD: u16 = 4096;
 const HELD_BYTES: usize = 4 << 20;
 
 /// The connection that ends when the one of a packet begins, and why.
-pub(crate) type Ends = Option<(ConnId, CloseReason)>;
+pub(crate) type Replaced = Option<(ConnId, CloseReason)>;
 
 /// How a packet stands to connections.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Standing {
+pub(crate) enum FlowState {
     /// It is of none, and makes none.
-    Apart,
+    Untracked,
     /// It is of none, and may make one.
     New,
     /// It is of none, and can make none.
     Invalid(Invalid),
     /// It is of this one.
-    Member(ConnId, Direction),
+    Existing(ConnId, Direction),
     /// It is a fragment without a transport header of this one; as [`Sort::Fragment`](relate::Sort::Fragment).
     Fragment(ConnId, Direction, Option<u32>),
     /// It is an ICMP error about a packet of this one that went the other way.
-    Error(ConnId, Direction, QuotedAt),
+    Error(ConnId, Direction, QuotedOffsets),
     /// It belongs to another worker.
-    Elsewhere(usize),
+    OtherWorker(usize),
     /// It must not pass.
     Refused(DropReason),
     /// It waits for its datagram's first fragment, in this place.
@@ -97,7 +97,7 @@ pub(crate) enum Standing {
 
 /// Where the packet lies that an ICMP error quotes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct QuotedAt {
+pub(crate) struct QuotedOffsets {
     pub(crate) proto: u8,
     pub(crate) ip: u16,
     pub(crate) l4: u16,
@@ -105,7 +105,7 @@ pub(crate) struct QuotedAt {
 
 /// What is done to a packet for its connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Turn {
+pub(crate) struct NatTransform {
     pub(crate) translation: Translation,
     /// It goes back by the port that it came by, to this Ethernet address.
     pub(crate) hairpin: Option<[u8; 6]>,
@@ -113,26 +113,26 @@ pub(crate) struct Turn {
 
 /// Whoever watches connections.
 pub(crate) struct Watcher {
-    pub(crate) events: SyncSender<crate::connections::Event>,
+    pub(crate) events: SyncSender<crate::connections::ConnectionEvent>,
     /// Events that found no room in its queue. Also what it is known by.
     pub(crate) lost: Arc<AtomicU64>,
 }
 
 /// A worker's connections.
-pub(crate) struct Flows {
+pub(crate) struct Conntrack {
     pub(crate) table: Table,
-    pub(crate) keeper: Keeper,
+    pub(crate) state: WorkerState,
     fragments: Fragments,
     /// Those that came before the first one of their datagram.
     held: Held,
-    sought: Lookups,
-    standings: Box<[Standing; VECTOR]>,
+    lookups: Lookups,
+    flow_states: Box<[FlowState; VECTOR]>,
     /// How rules saw the packets, where some ask.
-    states: Box<[CtState; VECTOR]>,
-    pub(crate) plans: Plans,
+    ct_states: Box<[CtState; VECTOR]>,
+    pub(crate) cache: FlowCache,
     /// The packets' plans, 0 for those that have none.
-    planned: Box<[u32; VECTOR]>,
-    /// What was found for each of `sought`.
+    cached: Box<[u32; VECTOR]>,
+    /// What was found for each of `lookups`.
     found: Vec<Option<(ConnId, Direction)>>,
     /// A connection came or went since the vector was looked up: what was found may be wrong.
     stale: bool,
@@ -141,9 +141,9 @@ pub(crate) struct Flows {
     /// Packets that were held, and lost since the host asked for these numbers.
     pub(crate) lost: Losses,
     /// Some packets of the vector need no classifying.
-    some_settled: bool,
+    some_cached: bool,
     /// Searches for a port that another connection could give up, which found none.
-    pauses: Pauses,
+    pauses: SearchBackoffs,
     /// Where the last search for such a connection came to.
     cursor: Cursor,
     /// The worker counts among those that have connections.
@@ -152,21 +152,21 @@ pub(crate) struct Flows {
     drops_invalid: bool,
 }
 
-impl Flows {
+impl Conntrack {
     pub(crate) fn new(
         worker: usize,
-        common: Arc<Common>,
+        common: Arc<SharedState>,
         cells: Arc<WorkerCells>,
         seeds: &SeedTree,
-    ) -> Flows {
+    ) -> Conntrack {
         let seed = |purpose| seeds.of_worker(purpose, worker);
-        Flows {
+        Conntrack {
             table: Table::new(seed(Purpose::ConnectionIndex)),
-            keeper: Keeper {
+            state: WorkerState {
                 worker,
-                sets: RuleSets::default(),
-                common,
-                extras: Extras::new(
+                sets: StatefulRuleSets::default(),
+                shared: common,
+                extras: Extensions::new(
                     seed(Purpose::HeaderChoices),
                     SequenceNumbers::new(seeds.shared(Purpose::SequenceNumbers)),
                 ),
@@ -177,17 +177,17 @@ impl Flows {
             },
             fragments: Fragments::new(seed(Purpose::FragmentIndex), DATAGRAMS, FRAGMENT_AGE_MS),
             held: Held::new(seed(Purpose::HeldFragmentIndex), FRAGMENT_AGE_MS, HELD, HELD_BYTES),
-            sought: Lookups::new(),
-            standings: Box::new([Standing::Apart; VECTOR]),
-            states: Box::new([CtState::Untracked; VECTOR]),
-            plans: Plans::default(),
-            planned: Box::new([0; VECTOR]),
+            lookups: Lookups::new(),
+            flow_states: Box::new([FlowState::Untracked; VECTOR]),
+            ct_states: Box::new([CtState::Untracked; VECTOR]),
+            cache: FlowCache::default(),
+            cached: Box::new([0; VECTOR]),
             found: Vec::with_capacity(VECTOR),
             stale: false,
             refused: Vec::with_capacity(VECTOR),
             lost: Losses::default(),
-            some_settled: false,
-            pauses: Pauses::new(),
+            some_cached: false,
+            pauses: SearchBackoffs::new(),
             cursor: Cursor::default(),
             busy: false,
             drops_invalid: false,
@@ -195,13 +195,13 @@ impl Flows {
     }
 
     /// Takes over the settings of a policy.
-    pub(crate) fn fit(&mut self, snapshot: &Snapshot) {
-        self.plans.renew(snapshot.generation);
-        self.fit_share(snapshot);
+    pub(crate) fn configure(&mut self, snapshot: &Snapshot) {
+        self.cache.begin_epoch(snapshot.generation);
+        self.configure_share(snapshot);
         let settings = &snapshot.connections;
-        self.keeper.per_source = settings.per_source;
+        self.state.per_source = settings.per_source;
         self.drops_invalid = settings.invalid == InvalidPackets::Drop;
-        self.keeper.common.nat().configure(settings);
+        self.state.shared.nat().configure(settings);
         if snapshot.stateful_rules > 0 {
             self.held.prepare();
         } else {
@@ -211,9 +211,9 @@ impl Flows {
     }
 
     /// Has room for this worker's share of the connections that there may be.
-    pub(crate) fn fit_share(&mut self, snapshot: &Snapshot) {
+    pub(crate) fn configure_share(&mut self, snapshot: &Snapshot) {
         let settings = &snapshot.connections;
-        let Common { memory, owners, .. } = &*self.keeper.common;
+        let SharedState { memory, owners, .. } = &*self.state.shared;
         let max = memory.load(Ordering::Relaxed).min(settings.max as usize).div_ceil(owners.sharing());
         self.table.configure(max, settings.timeouts, settings.pickup);
     }
@@ -221,27 +221,27 @@ impl Flows {
     /// Tells all workers which of this worker's connections it has, where a change of shares that is prepared gives them to others. Looks at so
     /// many from a place on, and returns where to go on.
     pub(crate) fn claim_strays(&mut self, first: u32, most: usize) -> Option<u32> {
-        let Flows { table, keeper, .. } = self;
+        let Conntrack { table, state, .. } = self;
         table.scan(first, most, &mut |_, connection| {
             // What another worker has made meanwhile is that one's.
-            let _ = keeper.common.claim(connection, keeper.worker);
+            let _ = state.shared.claim(connection, state.worker);
         })
     }
 
     /// Lets the time go on: ends what was idle for too long, and what waited for too long.
     #[inline]
     pub(crate) fn advance(&mut self, now_ns: u64) {
-        self.keeper.extras.numbers.advance(now_ns);
+        self.state.extras.numbers.advance(now_ns);
         let now_ms = now_ns / 1_000_000;
         // A host's clock may be read by several threads; ours never goes back.
-        self.keeper.now_ms = self.keeper.now_ms.max(now_ms);
+        self.state.now_ms = self.state.now_ms.max(now_ms);
         if !self.table.is_empty() {
-            let Flows { table, keeper, .. } = self;
-            table.advance(keeper.now_ms, &mut |connection, reason| keeper.closed(connection, reason));
+            let Conntrack { table, state, .. } = self;
+            table.advance(state.now_ms, &mut |connection, reason| state.closed(connection, reason));
             self.count();
         }
         if !self.held.is_empty() {
-            self.held.age(self.keeper.now_ms);
+            self.held.age(self.state.now_ms);
             self.count_held();
         }
     }
@@ -249,34 +249,34 @@ impl Flows {
     fn count(&mut self) {
         let busy = !self.table.is_empty();
         if std::mem::replace(&mut self.busy, busy) != busy {
-            let workers = &self.keeper.common.busy;
+            let workers = &self.state.shared.busy;
             _ = if busy {
                 workers.fetch_add(1, Ordering::Relaxed)
             } else {
                 workers.fetch_sub(1, Ordering::Relaxed)
             };
         }
-        self.keeper.cells.connections_now(self.table.len() as u64, self.table.half_open() as u64);
+        self.state.cells.connections_now(self.table.len() as u64, self.table.half_open() as u64);
     }
 
     /// A connection for people.
     pub(crate) fn info(&self, id: ConnId, connection: &Connection) -> crate::connections::ConnectionInfo {
-        self.keeper.info(id, connection, self.table.expires_ms(id, self.keeper.now_ms))
+        self.state.info(id, connection, self.table.expires_ms(id, self.state.now_ms))
     }
 
     /// Whether packets have to be looked at under a policy: they may be of another worker's connections.
     #[inline]
-    pub(crate) fn concerns(&self, snapshot: &Snapshot) -> bool {
+    pub(crate) fn is_needed(&self, snapshot: &Snapshot) -> bool {
         snapshot.stateful_rules > 0
             || snapshot.ct_rules > 0
-            || self.keeper.common.busy.load(Ordering::Relaxed) > 0
+            || self.state.shared.busy.load(Ordering::Relaxed) > 0
     }
 
     /// The slots of the rules that a connection has and the policy still knows.
     #[inline]
     pub(crate) fn rules(&mut self, snapshot: &Snapshot, id: ConnId) -> &[u32] {
         let number = sources::rule_set(self.table.get(id));
-        self.keeper.sets.live(snapshot, number)
+        self.state.sets.live(snapshot, number)
     }
 
     /// Notes that a packet of a connection passes.
@@ -291,8 +291,8 @@ impl Flows {
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> Result<(), Invalid> {
-        let now = (self.keeper.now_ms, packet.len());
-        let segment = relate::segment(packet, layout).map(|segment| self.shifted(id, direction, segment));
+        let now = (self.state.now_ms, packet.len());
+        let segment = key::segment(packet, layout).map(|segment| self.shifted(id, direction, segment));
         if self.table.touch_if_goes_on(id, direction, now, segment.as_ref()) {
             self.table.get_mut(id).arrivals.note(direction, packet.port);
             return Ok(());
@@ -308,11 +308,11 @@ impl Flows {
         layout: &Layout,
     ) -> Result<(), Invalid> {
         let signal = self.signal(id, direction, packet, layout);
-        let now = (self.keeper.now_ms, packet.len());
+        let now = (self.state.now_ms, packet.len());
         let soundness = || transport_soundness(packet.bytes(), layout);
         match self.table.touch_if_sound(id, direction, now, signal.as_ref(), soundness) {
             Judged::Invalid(kind) => {
-                self.keeper.cells.count_invalid(kind);
+                self.state.cells.count_invalid(kind);
                 Err(kind)
             }
             Judged::Moves(_) | Judged::Stays => {
@@ -340,13 +340,13 @@ impl Flows {
     ) {
         if matches!(self.table.get(id).proto(), proto::TCP | proto::SCTP) {
             if let Some(seq) = seq
-                && let Some((offset, len, _)) = relate::fragment_place(packet.bytes(), layout)
+                && let Some((offset, len, _)) = key::fragment_place(packet.bytes(), layout)
             {
                 self.table.sent(id, direction, seq.wrapping_add(offset), len);
             }
             return self.table.count_invalid(id, direction, packet.len());
         }
-        let now = (self.keeper.now_ms, packet.len());
+        let now = (self.state.now_ms, packet.len());
         self.table.touch_if_sound(id, direction, now, None, || Soundness::Unknown);
     }
 
@@ -358,7 +358,7 @@ impl Flows {
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> Option<Signal> {
-        Some(match relate::signal(packet, layout)? {
+        Some(match key::signal(packet, layout)? {
             Signal::Tcp(segment) => Signal::Tcp(self.shifted(id, direction, segment)),
             other => other,
         })
@@ -369,7 +369,7 @@ impl Flows {
     fn shifted(&self, id: ConnId, direction: Direction, mut segment: Segment) -> Segment {
         let extra = self.table.get(id).extra;
         if extra != 0 {
-            segment.ack = segment.ack.wrapping_add(self.keeper.extras.get(extra).ack(direction));
+            segment.ack = segment.ack.wrapping_add(self.state.extras.get(extra).ack(direction));
         }
         segment
     }
@@ -377,15 +377,15 @@ impl Flows {
     /// Ends a connection.
     pub(crate) fn end(&mut self, id: ConnId, reason: CloseReason) {
         let connection = self.table.remove(id);
-        self.keeper.closed(&connection, reason);
+        self.state.closed(&connection, reason);
         self.stale = true;
         self.count();
     }
 
     /// Ends a connection that is to end when another one begins, if its time is up anyway.
-    pub(crate) fn end_if_up(&mut self, ends: Ends) -> Ends {
+    pub(crate) fn end_if_expired(&mut self, ends: Replaced) -> Replaced {
         let (id, reason) = ends?;
-        if self.table.expires_ms(id, self.keeper.now_ms) > 0 {
+        if self.table.expires_ms(id, self.state.now_ms) > 0 {
             return ends;
         }
         self.end(id, reason);
@@ -394,30 +394,31 @@ impl Flows {
 
     /// Whether packets of a connection are changed for it.
     #[inline]
-    pub(crate) fn turns(&self, id: ConnId) -> bool {
+    pub(crate) fn transforms(&self, id: ConnId) -> bool {
         let connection = self.table.get(id);
         connection.is_translated() || connection.extra != 0
     }
 
     /// What packets of a connection get in one direction.
     #[inline]
-    pub(crate) fn turn(&self, id: ConnId, direction: Direction) -> Turn {
+    pub(crate) fn transform(&self, id: ConnId, direction: Direction) -> NatTransform {
         let connection = self.table.get(id);
         let to = connection.translated(direction);
-        let mut turn = Turn::default();
+        let mut transform = NatTransform::default();
         if let Some(to) = to {
             let from = connection.tuple(direction);
             for side in 0..2 {
-                turn.translation.addresses[side] =
+                transform.translation.addresses[side] =
                     (from.addresses[side] != to.addresses[side]).then_some(to.addresses[side]);
-                turn.translation.ports[side] = (from.ports[side] != to.ports[side]).then_some(to.ports[side]);
+                transform.translation.ports[side] =
+                    (from.ports[side] != to.ports[side]).then_some(to.ports[side]);
             }
         }
         if connection.extra != 0 {
-            let extra = self.keeper.extras.get(connection.extra);
-            extra.add_to(&mut turn.translation, direction);
-            turn.hairpin = extra.hairpin.map(|macs| macs[direction as usize]);
+            let extra = self.state.extras.get(connection.extra);
+            extra.add_to(&mut transform.translation, direction);
+            transform.hairpin = extra.hairpin.map(|macs| macs[direction as usize]);
         }
-        turn
+        transform
     }
 }

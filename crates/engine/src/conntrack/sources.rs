@@ -15,23 +15,23 @@ const SHARDS: usize = 64;
 const COUNTED: u32 = 1 << 31;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Source {
+struct SourceKey {
     address: u128,
     wire: Wire,
     family: u8,
 }
 
-impl Source {
-    fn of(tuple: &Tuple) -> Source {
+impl SourceKey {
+    fn of(tuple: &Tuple) -> SourceKey {
         let Tuple { addresses: [address, _], wire, family, .. } = *tuple;
         let prefix = if family == 6 { address >> 64 << 64 } else { address };
-        Source { address: prefix, wire, family }
+        SourceKey { address: prefix, wire, family }
     }
 }
 
 /// Why a connection is not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Uncounted {
+pub(super) enum SourceRefusal {
     /// Its source has begun as many as it may.
     Limit,
     /// There is no memory to count it.
@@ -40,36 +40,36 @@ pub(super) enum Uncounted {
 
 /// Connections by the source that began them.
 #[derive(Debug)]
-pub(super) struct Sources {
+pub(super) struct SourceCounts {
     hasher: RandomState,
-    shards: [Mutex<HashMap<Source, u32>>; SHARDS],
+    shards: [Mutex<HashMap<SourceKey, u32>>; SHARDS],
 }
 
-impl Sources {
-    pub(super) fn new() -> Sources {
-        Sources { hasher: RandomState::new(), shards: std::array::from_fn(|_| Mutex::default()) }
+impl SourceCounts {
+    pub(super) fn new() -> SourceCounts {
+        SourceCounts { hasher: RandomState::new(), shards: std::array::from_fn(|_| Mutex::default()) }
     }
 
     /// One connection more.
     ///
     /// # Errors
     /// It is not counted, and nothing is changed.
-    pub(super) fn begin(&self, tuple: &Tuple, most: u32) -> Result<(), Uncounted> {
-        let source = Source::of(tuple);
+    pub(super) fn begin(&self, tuple: &Tuple, most: u32) -> Result<(), SourceRefusal> {
+        let source = SourceKey::of(tuple);
         let mut shard = self.shard(&source);
         if let Some(count) = shard.get_mut(&source) {
             let is_below = *count < most;
             *count += u32::from(is_below);
-            return if is_below { Ok(()) } else { Err(Uncounted::Limit) };
+            return if is_below { Ok(()) } else { Err(SourceRefusal::Limit) };
         }
-        shard.try_reserve(1).map_err(|_| Uncounted::NoMemory)?;
+        shard.try_reserve(1).map_err(|_| SourceRefusal::NoMemory)?;
         shard.insert(source, 1);
         Ok(())
     }
 
     /// One connection less.
     pub(super) fn end(&self, tuple: &Tuple) {
-        let source = Source::of(tuple);
+        let source = SourceKey::of(tuple);
         let mut shard = self.shard(&source);
         let Some(count) = shard.get_mut(&source) else { return };
         *count -= 1;
@@ -82,7 +82,7 @@ impl Sources {
         }
     }
 
-    fn shard(&self, source: &Source) -> MutexGuard<'_, HashMap<Source, u32>> {
+    fn shard(&self, source: &SourceKey) -> MutexGuard<'_, HashMap<SourceKey, u32>> {
         let shard = self.hasher.hash_one(source) as usize % SHARDS;
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -105,7 +105,7 @@ pub(super) fn counted(connection: &Connection) -> Option<Tuple> {
 
 /// Whether a connection counts for the source of a tuple.
 pub(super) fn counts_for(connection: &Connection, tuple: &Tuple) -> bool {
-    counted(connection).is_some_and(|counted| Source::of(&counted) == Source::of(tuple))
+    counted(connection).is_some_and(|counted| SourceKey::of(&counted) == SourceKey::of(tuple))
 }
 
 /// The number of a connection's set of rules.
@@ -122,13 +122,13 @@ mod tests {
         Tuple { addresses: [address, 9], ports: [1, 2], proto: 17, family, ..Tuple::default() }
     }
 
-    fn begins(sources: &Sources, address: u128, family: u8, most: u32) -> bool {
+    fn begins(sources: &SourceCounts, address: u128, family: u8, most: u32) -> bool {
         sources.begin(&tuple(address, family), most) == Ok(())
     }
 
     #[test]
     fn a_source_begins_as_many_as_it_may() {
-        let sources = Sources::new();
+        let sources = SourceCounts::new();
         for round in 0..3 {
             assert!((0..3).all(|_| begins(&sources, 7, 4, 3)), "round {round}");
             assert!(!begins(&sources, 7, 4, 3) && !begins(&sources, 7, 4, 2));
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn addresses_of_ipv6_are_counted_by_64_bits() {
-        let sources = Sources::new();
+        let sources = SourceCounts::new();
         let prefix = 0x2001_0db8_0000_0001_u128 << 64;
         assert!(begins(&sources, prefix | 1, 6, 2) && begins(&sources, prefix | 77, 6, 2));
         assert!(!begins(&sources, prefix | 3, 6, 2));

@@ -13,22 +13,22 @@ const EPOCH_MS: u64 = 1024;
 
 /// Searches that found nothing, by the hash of what they were for.
 #[derive(Debug)]
-pub(super) struct Pauses(Box<[Pause; PLACES]>);
+pub(super) struct SearchBackoffs(Box<[SearchBackoff; PLACES]>);
 
 /// Whether a search is worth its time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pause {
+pub(super) struct SearchBackoff {
     until_ms: u64,
     length_ms: u64,
 }
 
-impl Pauses {
-    pub(super) fn new() -> Pauses {
-        Pauses(Box::new([Pause::default(); PLACES]))
+impl SearchBackoffs {
+    pub(super) fn new() -> SearchBackoffs {
+        SearchBackoffs(Box::new([SearchBackoff::default(); PLACES]))
     }
 
     /// What was found for a keyed hash lately.
-    pub(super) fn of(&mut self, hash: u32, now_ms: u64) -> &mut Pause {
+    pub(super) fn of(&mut self, hash: u32, now_ms: u64) -> &mut SearchBackoff {
         // Two rounds of an odd multiplier and a fold: what two hashes share says nothing about their places in the next epoch.
         let seed = u64::from(hash) << 32 | u64::from((now_ms / EPOCH_MS) as u32);
         let spread = |number: u64| (number ^ number >> 29).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -36,7 +36,7 @@ impl Pauses {
     }
 }
 
-impl Pause {
+impl SearchBackoff {
     /// Whether nothing is to be searched for yet.
     pub(super) fn holds(self, now_ms: u64) -> bool {
         now_ms < self.until_ms
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn searches_in_vain_become_rare_and_begin_anew_later() {
-        let (mut pause, mut searches) = (Pause::default(), Vec::new());
+        let (mut pause, mut searches) = (SearchBackoff::default(), Vec::new());
         for now_ms in 1000..2000 {
             if !pause.holds(now_ms) {
                 pause.begin(now_ms);
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn others_are_not_paused_and_share_no_place_for_long() {
-        let mut pauses = Pauses::new();
+        let mut pauses = SearchBackoffs::new();
         let mut others: Vec<u32> = (1..20_000_u32).map(|other| other.wrapping_mul(0x85EB_CA6B)).collect();
         for epoch in 0..4 {
             let now_ms = epoch * EPOCH_MS;

@@ -16,21 +16,21 @@ const AGE_MS: u64 = 300_000;
 /// The hosts of all wires.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
-    wires: HashMap<u16, Hosts>,
+    wires: HashMap<u16, WireNeighbours>,
 }
 
 /// A host's place in its wire's share.
-type Key = (Vlans, u128);
+type NeighbourKey = (Vlans, u128);
 
 #[derive(Debug, Default)]
-struct Hosts {
-    hosts: HashMap<Key, Host>,
+struct WireNeighbours {
+    hosts: HashMap<NeighbourKey, Neighbour>,
     /// Every host once, by a time at which it was heard: the longest ago first, but for those that were heard again.
-    order: VecDeque<(Key, u64)>,
+    order: VecDeque<(NeighbourKey, u64)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Host {
+struct Neighbour {
     mac: [u8; 6],
     heard_ms: u64,
 }
@@ -50,18 +50,18 @@ impl Neighbours {
     }
 }
 
-impl Hosts {
-    fn learn(&mut self, now_ms: u64, key: Key, mac: [u8; 6]) {
+impl WireNeighbours {
+    fn learn(&mut self, now_ms: u64, key: NeighbourKey, mac: [u8; 6]) {
         if let Some(host) = self.hosts.get_mut(&key) {
             if host.mac == mac || now_ms.saturating_sub(host.heard_ms) >= AGE_MS {
-                *host = Host { mac, heard_ms: now_ms };
+                *host = Neighbour { mac, heard_ms: now_ms };
             }
             return;
         }
         while self.hosts.len() >= SHARE && self.forget_oldest() {}
         // Without memory nobody new is learned.
         if self.hosts.try_reserve(1).is_ok() && self.order.try_reserve(1).is_ok() {
-            self.hosts.insert(key, Host { mac, heard_ms: now_ms });
+            self.hosts.insert(key, Neighbour { mac, heard_ms: now_ms });
             self.order.push_back((key, now_ms));
         }
     }

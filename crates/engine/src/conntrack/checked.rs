@@ -3,7 +3,7 @@
 //! Structure is checked here, entry by entry, without a table: [`fault`] is a function of the entry alone. Whether an entry fits
 //! beside others (its tuples are free, its binding is another's, its rules exist) is found out when it is restored.
 
-use super::saved::Saved;
+use super::save::SavedConnection;
 use mmb_conn::{State, Tuple, icmp_query, proto};
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ const LONGEST_IDLE_MS: u64 = u32::MAX as u64;
 const LARGEST_COUNT: u64 = 1 << 62;
 
 /// What is wrong with an entry, if something is.
-pub(crate) fn fault(saved: &Saved) -> Option<&'static str> {
+pub(crate) fn fault(saved: &SavedConnection) -> Option<&'static str> {
     let connection = &saved.connection;
     let [forward, reply] = &connection.tuples;
     let (is_tcp, is_sctp) = (forward.proto == proto::TCP, forward.proto == proto::SCTP);
@@ -89,25 +89,25 @@ fn may_be_in(state: State, is_tracked: bool) -> bool {
 }
 
 /// Of what is not TCP, a reply is what makes it replied; not each one does, since its checksum may be wrong or unknown.
-fn has_unlikely_replies(saved: &Saved) -> bool {
+fn has_unlikely_replies(saved: &SavedConnection) -> bool {
     saved.connection.state != State::Unreplied && saved.connection.packets[1] == 0
 }
 
-fn has_rules_twice(saved: &Saved) -> bool {
+fn has_rules_twice(saved: &SavedConnection) -> bool {
     let mut seen = HashSet::new();
     !saved.rules.iter().all(|rule| seen.insert(*rule))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::extra::Extra;
+    use super::super::extension::Extension;
     use super::*;
     use mmb_conn::{Arrivals, Snapshot, Tracker};
     use mmb_policy::RuleId;
 
     const NOTHING: [u8; 27] = [0; 27];
 
-    fn entry(proto: u8, family: u8, state: State) -> Saved {
+    fn entry(proto: u8, family: u8, state: State) -> SavedConnection {
         let ports = match proto {
             proto::ICMP => [7, 13],
             proto::ICMP6 => [7, 128],
@@ -128,25 +128,25 @@ mod tests {
             age_ms: 5,
             idle_ms: 4,
         };
-        Saved { connection, extra: extra(NOTHING), rules: vec![RuleId(1), RuleId(2)] }
+        SavedConnection { connection, extra: extra(NOTHING), rules: vec![RuleId(1), RuleId(2)] }
     }
 
-    fn extra(bytes: [u8; 27]) -> Extra {
-        Extra::from_bytes(bytes).expect("its flags are known")
+    fn extra(bytes: [u8; 27]) -> Extension {
+        Extension::from_bytes(bytes).expect("its flags are known")
     }
 
     /// What is wrong with a good entry after a change.
-    fn after(mut entry: Saved, change: impl FnOnce(&mut Saved)) -> Option<&'static str> {
+    fn after(mut entry: SavedConnection, change: impl FnOnce(&mut SavedConnection)) -> Option<&'static str> {
         assert_eq!(fault(&entry), None, "it was good");
         change(&mut entry);
         fault(&entry)
     }
 
-    fn udp() -> Saved {
+    fn udp() -> SavedConnection {
         entry(proto::UDP, 4, State::Replied)
     }
 
-    fn tcp() -> Saved {
+    fn tcp() -> SavedConnection {
         entry(proto::TCP, 4, State::Established)
     }
 
@@ -175,7 +175,7 @@ mod tests {
     fn protocols_keep_to_their_families_and_ports() {
         let wrong = Some("its protocol is not one of its family");
         let move_to = |family| {
-            move |entry: &mut Saved| {
+            move |entry: &mut SavedConnection| {
                 entry.connection.tuples.iter_mut().for_each(|tuple| tuple.family = family)
             }
         };
@@ -209,7 +209,8 @@ mod tests {
         }
         assert_eq!(after(tcp(), |tcp| tcp.connection.state = State::Replied), wrong);
         let replies = Some("its replies do not fit its state");
-        let unanswered = |udp: &mut Saved| (udp.connection.packets[1], udp.connection.bytes[1]) = (0, 0);
+        let unanswered =
+            |udp: &mut SavedConnection| (udp.connection.packets[1], udp.connection.bytes[1]) = (0, 0);
         assert_eq!(after(udp(), unanswered), replies);
         assert_eq!(
             after(udp(), |udp| udp.connection.state = State::Unreplied),
@@ -234,7 +235,8 @@ mod tests {
         assert_eq!(after(tcp(), |tcp| tcp.connection.idle_ms = 6), idle);
         let age = Some("its age is out of range");
         assert_eq!(after(tcp(), |tcp| tcp.connection.age_ms = u64::MAX), age);
-        let set = |tcp: &mut Saved| (tcp.connection.age_ms, tcp.connection.idle_ms) = (1 << 33, 1 << 32);
+        let set =
+            |tcp: &mut SavedConnection| (tcp.connection.age_ms, tcp.connection.idle_ms) = (1 << 33, 1 << 32);
         assert_eq!(after(tcp(), set), Some("its last packet is too long ago"));
     }
 
@@ -269,7 +271,7 @@ mod tests {
         let hairpin = given(4, 20, 2);
         assert_eq!(after(tcp(), |tcp| tcp.extra = hairpin), wrong, "what is not translated goes straight");
         let translated =
-            |tcp: &mut Saved| (tcp.connection.tuples[1].addresses, tcp.extra) = ([3, 4], hairpin);
+            |tcp: &mut SavedConnection| (tcp.connection.tuples[1].addresses, tcp.extra) = ([3, 4], hairpin);
         assert_eq!(after(tcp(), translated), None);
     }
 

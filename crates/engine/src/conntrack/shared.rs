@@ -1,10 +1,10 @@
 //! What hangs on connections: what workers share, and what each keeps beside its table.
 
 use super::Watcher;
-use super::extra::Extras;
-use super::owners::{Owners, Unclaimed};
-use super::sets::{NoMemory, RuleSets};
-use super::sources::{self, Sources, Uncounted};
+use super::extension::Extensions;
+use super::owner_map::{ClaimError, OwnerMap};
+use super::rule_sets::{SetAllocError, StatefulRuleSets};
+use super::sources::{self, SourceCounts, SourceRefusal};
 use crate::cells::WorkerCells;
 use crate::drop::DropReason;
 use mmb_conn::nat::Nat;
@@ -16,28 +16,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the workers of an engine share. It is locked when a connection with a translation begins or ends, and for packets that
 /// belong elsewhere: never for those of a worker's own connections.
-pub(crate) struct Common {
+pub(crate) struct SharedState {
     pub(super) nat: Mutex<Nat>,
     /// How many inside ends have an outside end.
     pub(super) bindings: AtomicUsize,
     /// How many workers have connections.
     pub(super) busy: AtomicUsize,
-    pub(crate) owners: Owners,
+    pub(crate) owners: OwnerMap,
     /// How many connections there is memory for, whatever policies say.
     pub(crate) memory: AtomicUsize,
-    sources: Sources,
+    sources: SourceCounts,
 }
 
-impl Common {
+impl SharedState {
     /// What workers share of which so many, the first ones, own connections.
-    pub(crate) fn new(owning: usize, seeds: &SeedTree) -> Common {
-        Common {
+    pub(crate) fn new(owning: usize, seeds: &SeedTree) -> SharedState {
+        SharedState {
             nat: Mutex::new(Nat::new(seeds)),
             bindings: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
             memory: AtomicUsize::new(usize::MAX),
-            sources: Sources::new(),
-            owners: Owners::new(owning, seeds.shared(Purpose::Owners)),
+            sources: SourceCounts::new(),
+            owners: OwnerMap::new(owning, seeds.shared(Purpose::Owners)),
         }
     }
 
@@ -63,27 +63,27 @@ impl Common {
     ///
     /// # Errors
     /// They cannot be told. Nothing is changed.
-    pub(super) fn claim(&self, connection: &Connection, worker: usize) -> Result<(), Unclaimed> {
+    pub(super) fn claim(&self, connection: &Connection, worker: usize) -> Result<(), ClaimError> {
         let [forward, reply] = connection.tuples();
-        let is_told = self.may_be_told(connection)
+        let is_told = self.is_shared_tuple(connection)
             && (is_translated(connection) || self.owners.is_stray(&forward, worker));
         if !is_told {
             return Ok(());
         }
         self.owners.claim(&forward, worker)?;
-        self.owners.claim(&reply, worker).inspect_err(|_| self.owners.let_go(&forward, worker))
+        self.owners.claim(&reply, worker).inspect_err(|_| self.owners.release(&forward, worker))
     }
 
     /// The connection has ended.
-    fn let_go(&self, connection: &Connection, worker: usize) {
-        if self.may_be_told(connection) {
-            connection.tuples().iter().for_each(|tuple| self.owners.let_go(tuple, worker));
+    fn release_tuples(&self, connection: &Connection, worker: usize) {
+        if self.is_shared_tuple(connection) {
+            connection.tuples().iter().for_each(|tuple| self.owners.release(tuple, worker));
         }
     }
 
     /// Whether there are workers to whom packets of a connection could go wrong. Its forward tuple is claimed too: nobody else's replies
     /// may have it.
-    fn may_be_told(&self, connection: &Connection) -> bool {
+    fn is_shared_tuple(&self, connection: &Connection) -> bool {
         self.owners.owning() > 1 && (is_translated(connection) || self.owners.has_changed())
     }
 
@@ -103,11 +103,11 @@ fn is_translated(connection: &Connection) -> bool {
 }
 
 /// What hangs on connections, and is let go of when they end.
-pub(crate) struct Keeper {
+pub(crate) struct WorkerState {
     pub(crate) worker: usize,
-    pub(crate) sets: RuleSets,
-    pub(super) common: Arc<Common>,
-    pub(crate) extras: Extras,
+    pub(crate) sets: StatefulRuleSets,
+    pub(super) shared: Arc<SharedState>,
+    pub(crate) extras: Extensions,
     pub(super) cells: Arc<WorkerCells>,
     pub(crate) watchers: Vec<Watcher>,
     /// The most connections that a source may begin.
@@ -115,13 +115,13 @@ pub(crate) struct Keeper {
     pub(crate) now_ms: u64,
 }
 
-impl Keeper {
+impl WorkerState {
     /// Memory for what hangs on one connection more, of so many rules: what is taken for it then is there.
     ///
     /// # Errors
     /// There is none.
     pub(super) fn reserve(&mut self, rules: usize) -> Result<(), DropReason> {
-        self.sets.reserve(rules).map_err(|NoMemory| DropReason::ConnNoMemory)?;
+        self.sets.reserve(rules).map_err(|SetAllocError| DropReason::ConnNoMemory)?;
         self.extras.reserve().map_err(|_| DropReason::ConnNoMemory)
     }
 
@@ -129,43 +129,47 @@ impl Keeper {
     ///
     /// # Errors
     /// The source has begun as many as it may, or there is no memory to count them.
-    pub(super) fn begin_source(&self, arrived: &Tuple, ends: Option<&Connection>) -> Result<(), DropReason> {
+    pub(super) fn reserve_source(
+        &self,
+        arrived: &Tuple,
+        ends: Option<&Connection>,
+    ) -> Result<(), DropReason> {
         let Some(most) = self.per_source else { return Ok(()) };
         let replaced = ends.is_some_and(|connection| sources::counts_for(connection, arrived));
-        self.common.sources.begin(arrived, most.saturating_add(replaced.into())).map_err(|why| match why {
-            Uncounted::Limit => DropReason::ConnPerSource,
-            Uncounted::NoMemory => DropReason::ConnNoMemory,
+        self.shared.sources.begin(arrived, most.saturating_add(replaced.into())).map_err(|why| match why {
+            SourceRefusal::Limit => DropReason::ConnPerSource,
+            SourceRefusal::NoMemory => DropReason::ConnNoMemory,
         })
     }
 
     /// Keeps or takes back what [`Keeper::begin_source`] counted.
-    pub(super) fn settle_source(&self, arrived: &Tuple, connection: Option<&mut Connection>) {
+    pub(super) fn commit_source(&self, arrived: &Tuple, connection: Option<&mut Connection>) {
         match (self.per_source, connection) {
             (None, _) => {}
             (Some(_), Some(connection)) => sources::mark(connection),
-            (Some(_), None) => self.common.sources.end(arrived),
+            (Some(_), None) => self.shared.sources.end(arrived),
         }
     }
 
     /// A connection has ended.
     pub(super) fn closed(&mut self, connection: &Connection, reason: CloseReason) {
         if let Some(source) = sources::counted(connection) {
-            self.common.sources.end(&source);
+            self.shared.sources.end(&source);
         }
-        self.tell(connection, Some(reason));
-        self.common.release(connection.binding);
-        self.common.let_go(connection, self.worker);
+        self.notify(connection, Some(reason));
+        self.shared.release(connection.binding);
+        self.shared.release_tuples(connection, self.worker);
         self.extras.free(connection.extra);
         self.sets.leave(sources::rule_set(connection));
         self.cells.connection_closed(reason);
     }
 
     /// Tells whoever watches.
-    pub(super) fn tell(&mut self, connection: &Connection, closed: Option<CloseReason>) {
+    pub(super) fn notify(&mut self, connection: &Connection, closed: Option<CloseReason>) {
         if self.watchers.is_empty() {
             return;
         }
-        let event = crate::connections::Event {
+        let event = crate::connections::ConnectionEvent {
             created: closed.is_none(),
             reason: closed.map(CloseReason::name),
             info: self.info(ConnId(0), connection, 0),

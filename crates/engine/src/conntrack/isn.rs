@@ -19,7 +19,7 @@ pub(crate) struct SequenceNumbers {
 
 /// Which end a number is of.
 #[derive(Clone, Copy)]
-enum Side {
+enum IsnSide {
     Initiator,
     Responder,
 }
@@ -37,16 +37,16 @@ impl SequenceNumbers {
 
     /// The first sequence number of a connection, by the ends that its responder sees.
     pub(crate) fn initial(&self, sent: &Tuple) -> u32 {
-        self.keyed(sent, Side::Initiator).wrapping_add(self.ticks as u32)
+        self.keyed(sent, IsnSide::Initiator).wrapping_add(self.ticks as u32)
     }
 
     /// What is added to the responder's sequence numbers, by the ends that its initiator sees. What the responder will begin with is not
     /// known yet: whatever that is, what the initiator sees grows at least as it would.
     pub(crate) fn responder_shift(&self, arrived: &Tuple) -> u32 {
-        self.keyed(arrived, Side::Responder).wrapping_add(self.ticks as u32)
+        self.keyed(arrived, IsnSide::Responder).wrapping_add(self.ticks as u32)
     }
 
-    fn keyed(&self, tuple: &Tuple, side: Side) -> u32 {
+    fn keyed(&self, tuple: &Tuple, side: IsnSide) -> u32 {
         let tuple = tuple.to_bytes();
         let mut bytes = [0; 1 + Tuple::BYTES];
         bytes[0] = side as u8;

@@ -32,25 +32,25 @@ const PARTS: usize = 256;
 
 /// Why a tuple is not a worker's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unclaimed {
+pub(crate) enum ClaimError {
     /// A connection of another worker has it.
     Taken,
     /// There is no memory to note it.
     NoMemory,
 }
 
-impl From<Unclaimed> for DropReason {
-    fn from(why: Unclaimed) -> DropReason {
+impl From<ClaimError> for DropReason {
+    fn from(why: ClaimError) -> DropReason {
         match why {
-            Unclaimed::Taken => DropReason::NatClash,
-            Unclaimed::NoMemory => DropReason::ConnNoMemory,
+            ClaimError::Taken => DropReason::NatClash,
+            ClaimError::NoMemory => DropReason::ConnNoMemory,
         }
     }
 }
 
 /// What all workers know of each other's connections.
 #[derive(Debug)]
-pub(crate) struct Owners {
+pub(crate) struct OwnerMap {
     /// Workers 0 to here may own connections. Those behind only hand over: hosts have threads that packets seldom come to and that sleep.
     owning: usize,
     /// Of these, how many have a share of the connections to come.
@@ -65,10 +65,10 @@ pub(crate) struct Owners {
     len: AtomicUsize,
 }
 
-impl Owners {
-    pub(crate) fn new(owning: usize, seed: Seed) -> Owners {
+impl OwnerMap {
+    pub(crate) fn new(owning: usize, seed: Seed) -> OwnerMap {
         let parts = || Box::new(std::array::from_fn(|part| AtomicU16::new((part % owning) as u16)));
-        Owners {
+        OwnerMap {
             owning,
             sharing: AtomicUsize::new(owning),
             now: parts(),
@@ -94,13 +94,13 @@ impl Owners {
     /// Has these workers share the connections to come, once [`Owners::switch`] says so. Until then each worker claims those of its
     /// connections that [are strays](Owners::is_stray). One caller at a time.
     pub(crate) fn prepare(&self, workers: &[u16]) {
-        deal(&self.next, workers);
+        share_out(&self.next, workers);
         self.changed.store(true, Ordering::Release);
     }
 
     /// What was prepared holds from now on.
     pub(crate) fn switch(&self, workers: &[u16]) {
-        deal(&self.now, workers);
+        share_out(&self.now, workers);
         self.sharing.store(workers.len(), Ordering::Relaxed);
     }
 
@@ -142,12 +142,12 @@ impl Owners {
     ///
     /// # Errors
     /// It cannot be said so. Nothing is changed.
-    pub(crate) fn claim(&self, tuple: &Tuple, worker: usize) -> Result<(), Unclaimed> {
+    pub(crate) fn claim(&self, tuple: &Tuple, worker: usize) -> Result<(), ClaimError> {
         let mut shard = self.shard(tuple).write().unwrap_or_else(PoisonError::into_inner);
-        shard.try_reserve(1).map_err(|_| Unclaimed::NoMemory)?;
+        shard.try_reserve(1).map_err(|_| ClaimError::NoMemory)?;
         match shard.entry(*tuple) {
             Entry::Occupied(other) if *other.get() == worker => Ok(()),
-            Entry::Occupied(_) => Err(Unclaimed::Taken),
+            Entry::Occupied(_) => Err(ClaimError::Taken),
             Entry::Vacant(place) => {
                 place.insert(worker);
                 self.len.fetch_add(1, Ordering::Release);
@@ -168,7 +168,7 @@ impl Owners {
     }
 
     /// It has ended.
-    pub(crate) fn let_go(&self, tuple: &Tuple, worker: usize) {
+    pub(crate) fn release(&self, tuple: &Tuple, worker: usize) {
         let mut shard = self.shard(tuple).write().unwrap_or_else(PoisonError::into_inner);
         if shard.get(tuple) == Some(&worker) {
             shard.remove(tuple);
@@ -192,7 +192,7 @@ impl Owners {
 }
 
 /// Gives each worker as many parts as any other.
-fn deal(parts: &[AtomicU16; PARTS], workers: &[u16]) {
+fn share_out(parts: &[AtomicU16; PARTS], workers: &[u16]) {
     for (part, worker) in parts.iter().zip(workers.iter().cycle()) {
         part.store(*worker, Ordering::Release);
     }
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn both_directions_belong_to_one_worker_and_workers_share_evenly() {
-        let owners = Owners::new(3, Seed::repeatable(7));
+        let owners = OwnerMap::new(3, Seed::repeatable(7));
         let mut counts = [0; 3];
         for number in 0..30_000 {
             let owner = owners.of(&tuple(number));
@@ -232,17 +232,17 @@ mod tests {
 
     #[test]
     fn claimed_tuples_belong_to_who_claimed_them_until_let_go() {
-        let owners = Owners::new(2, Seed::repeatable(7));
+        let owners = OwnerMap::new(2, Seed::repeatable(7));
         for number in 0..100 {
             let reply = tuple(number);
             let by_hash = owners.of(&reply);
             for worker in 0..2 {
                 assert_eq!([0; 2].map(|_| owners.claim(&reply, worker)), [Ok(()); 2]);
-                assert_eq!(owners.claim(&reply, 1 - worker), Err(Unclaimed::Taken));
+                assert_eq!(owners.claim(&reply, 1 - worker), Err(ClaimError::Taken));
                 assert!(owners.is_taken(&reply, 1 - worker));
                 assert!(!owners.is_taken(&reply, worker));
                 assert_eq!(owners.of(&reply), worker);
-                owners.let_go(&reply, worker);
+                owners.release(&reply, worker);
                 assert_eq!(owners.of(&reply), by_hash);
             }
         }

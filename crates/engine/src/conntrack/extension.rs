@@ -3,7 +3,7 @@
 
 use super::isn::SequenceNumbers;
 use super::neighbours::Neighbours;
-use super::stateful::Stateful;
+use super::stateful::StatefulRule;
 use mmb_conn::{Direction, Signal, Tuple, proto};
 use mmb_random::{Generator, Seed};
 use mmb_rewrite::Translation;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// What one connection has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Extra {
+pub(crate) struct Extension {
     /// What is added to the initiator's sequence numbers.
     seq: u32,
     /// What is added to the initiator's acknowledgment numbers.
@@ -23,7 +23,7 @@ pub(crate) struct Extra {
     pub(crate) hairpin: Option<[[u8; 6]; 2]>,
 }
 
-impl Extra {
+impl Extension {
     /// What is to be added to the acknowledgment numbers of one direction.
     #[inline]
     pub(crate) fn ack(&self, direction: Direction) -> u32 {
@@ -48,7 +48,7 @@ impl Extra {
     }
 }
 
-impl Extra {
+impl Extension {
     /// All of it, for a file.
     pub(crate) fn to_bytes(self) -> [u8; 27] {
         let mut bytes = [0; 27];
@@ -63,11 +63,11 @@ impl Extra {
     }
 
     /// What [`Extra::to_bytes`] made bytes of; `None` if it was something else.
-    pub(crate) fn from_bytes(bytes: [u8; 27]) -> Option<Extra> {
+    pub(crate) fn from_bytes(bytes: [u8; 27]) -> Option<Extension> {
         let long = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let macs = [0, 6].map(|at| std::array::from_fn(|byte| bytes[15 + at + byte]));
         let given = |bit: u8| bytes[0] >> bit & 1 == 1;
-        (bytes[0] < 8).then(|| Extra {
+        (bytes[0] < 8).then(|| Extension {
             seq: long(1),
             ack: long(5),
             ip_id: given(0).then(|| u16::from_be_bytes([bytes[9], bytes[10]])),
@@ -77,7 +77,7 @@ impl Extra {
     }
 }
 
-impl Extra {
+impl Extension {
     /// Whether a connection of these tuples can have it: what is not in its packets is not rewritten, and what is not translated
     /// does not go back where it came from.
     pub(crate) fn suits(&self, forward: &Tuple, reply: &Tuple) -> bool {
@@ -93,18 +93,18 @@ impl Extra {
 
 /// The extras of a worker's connections, by number from 1; 0 is none.
 #[derive(Debug)]
-pub(crate) struct Extras {
-    extras: Vec<Extra>,
+pub(crate) struct Extensions {
+    extras: Vec<Extension>,
     unused: Vec<u32>,
     random: Generator,
     pub(crate) numbers: SequenceNumbers,
     pub(super) neighbours: Neighbours,
 }
 
-impl Extras {
-    pub(crate) fn new(seed: Seed, numbers: SequenceNumbers) -> Extras {
-        Extras {
-            extras: vec![Extra::default()],
+impl Extensions {
+    pub(crate) fn new(seed: Seed, numbers: SequenceNumbers) -> Extensions {
+        Extensions {
+            extras: vec![Extension::default()],
             unused: Vec::new(),
             random: Generator::new(seed),
             numbers,
@@ -118,7 +118,7 @@ impl Extras {
     }
 
     #[inline]
-    pub(crate) fn get(&self, number: u32) -> &Extra {
+    pub(crate) fn get(&self, number: u32) -> &Extension {
         self.extras.get(number as usize).unwrap_or(&self.extras[0])
     }
 
@@ -126,12 +126,12 @@ impl Extras {
     /// first packet as it arrived, and as it is sent.
     pub(crate) fn make<'r>(
         &mut self,
-        rules: impl Iterator<Item = &'r Arc<Stateful>>,
+        rules: impl Iterator<Item = &'r Arc<StatefulRule>>,
         [tuple, sent]: [&Tuple; 2],
         signal: Option<&Signal>,
         hairpin: Option<[[u8; 6]; 2]>,
     ) -> u32 {
-        let mut extra = Extra { hairpin, ..Extra::default() };
+        let mut extra = Extension { hairpin, ..Extension::default() };
         // Numbers of a stream that is under way are known to both ends already.
         let begins = signal.filter(|signal| signal.opens()).and_then(Signal::segment);
         for rule in rules {
@@ -178,8 +178,8 @@ impl Extras {
     }
 
     /// The number of an extra; 0 for one that does nothing.
-    pub(crate) fn keep(&mut self, extra: Extra) -> u32 {
-        if extra == Extra::default() {
+    pub(crate) fn keep(&mut self, extra: Extension) -> u32 {
+        if extra == Extension::default() {
             return 0;
         }
         let number = self.unused.pop().unwrap_or(self.extras.len() as u32);

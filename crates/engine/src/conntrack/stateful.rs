@@ -8,7 +8,7 @@ use mmb_policy::{Rule, RuleId};
 
 /// A stateful rule.
 #[derive(Clone, Debug)]
-pub(crate) struct Stateful {
+pub(crate) struct StatefulRule {
     pub(crate) id: RuleId,
     /// No other rule ever has this number, whatever slot or id it has.
     pub(crate) stamp: u64,
@@ -16,17 +16,17 @@ pub(crate) struct Stateful {
     pub(crate) mapping: Mapping,
     /// Whether there is anything in `mapping`.
     pub(crate) maps: bool,
-    pub(crate) ip_id: Option<Choice>,
-    pub(crate) flow_label: Option<Choice>,
-    pub(crate) seq: Option<Choice>,
-    pub(crate) ack: Option<Choice>,
+    pub(crate) ip_id: Option<ValueChoice>,
+    pub(crate) flow_label: Option<ValueChoice>,
+    pub(crate) seq: Option<ValueChoice>,
+    pub(crate) ack: Option<ValueChoice>,
 }
 
 /// A number that is chosen once a connection, of a set that is not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Choice(Addresses);
+pub(crate) struct ValueChoice(Addresses);
 
-impl Choice {
+impl ValueChoice {
     /// The number that a random one chooses.
     pub(crate) fn draw(&self, random: u64) -> u32 {
         self.0.nth(mmb_random::scale(random, self.0.len())) as u32
@@ -76,9 +76,9 @@ pub(crate) fn is_constant(rule: &Rule) -> bool {
     rule.matches.iter().all(|constraint| constant(constraint.field.id)) && !rule.targets.iter().any(by_chance)
 }
 
-impl Stateful {
-    pub(crate) fn compile(rule: &Rule, stamp: u64) -> Stateful {
-        let mut stateful = Stateful {
+impl StatefulRule {
+    pub(crate) fn compile(rule: &Rule, stamp: u64) -> StatefulRule {
+        let mut stateful = StatefulRule {
             id: rule.id.unwrap_or(RuleId(0)),
             stamp,
             mapping: Mapping::default(),
@@ -125,7 +125,7 @@ impl Stateful {
 
     fn map(&mut self, field: Field, ranges: &[(u128, u128)], shuffled: bool) {
         let addresses = || Some(Addresses::new(ranges.to_vec()));
-        let choice = || addresses().filter(|set| !set.is_empty()).map(Choice);
+        let choice = || addresses().filter(|set| !set.is_empty()).map(ValueChoice);
         let ports = || match *ranges {
             [(first, last)] if shuffled => Some(Ports::shuffled(first as u16, last as u16)),
             [(first, last)] if first == last => Some(Ports::fixed(first as u16)),

@@ -3,7 +3,7 @@
 //! A set is known by its rules' stamps. Under each policy it is looked up once which of them are still there. Sets that no
 //! connection has any more are kept for a while: the next connection of the same rules finds its set made.
 
-use super::stateful::Stateful;
+use super::stateful::StatefulRule;
 use crate::snapshot::Snapshot;
 use hashbrown::HashTable;
 use mmb_classify::prefetch;
@@ -18,8 +18,8 @@ const SPARE: usize = 1 << 16;
 
 /// Sets of stateful rules, by number.
 #[derive(Debug, Default)]
-pub(crate) struct RuleSets {
-    sets: Vec<RuleSet>,
+pub(crate) struct StatefulRuleSets {
+    sets: Vec<StatefulRuleSet>,
     /// Numbers of sets by a hash of their rules' stamps.
     numbers: HashTable<u32>,
     /// By slot, the set that holds its rule alone, as most sets hold one: where to look first.
@@ -31,12 +31,12 @@ pub(crate) struct RuleSets {
     room: Room,
 }
 
-type Room = (Vec<(u32, Arc<Stateful>)>, Vec<u32>);
+type Room = (Vec<(u32, Arc<StatefulRule>)>, Vec<u32>);
 
 #[derive(Debug, Default)]
-struct RuleSet {
+struct StatefulRuleSet {
     /// In the order in which their targets are applied.
-    rules: Vec<(u32, Arc<Stateful>)>,
+    rules: Vec<(u32, Arc<StatefulRule>)>,
     /// The stamp of its rule if it holds one alone.
     only: Option<u64>,
     /// Connections that have it.
@@ -50,32 +50,32 @@ struct RuleSet {
     ids: OnceCell<Arc<[RuleId]>>,
 }
 
-impl RuleSet {
+impl StatefulRuleSet {
     fn stamps(&self) -> impl Iterator<Item = u64> {
         self.rules.iter().map(|(_, rule)| rule.stamp)
     }
 }
 
-impl RuleSets {
+impl StatefulRuleSets {
     /// Memory for one set more, of so many rules, and for letting go of all of them: [`RuleSets::enter`] and [`RuleSets::leave`] do not
     /// fail then.
-    pub(crate) fn reserve(&mut self, rules: usize) -> Result<(), NoMemory> {
-        let RuleSets { sets, numbers, free, spare, room, .. } = self;
-        room.0.try_reserve_exact(rules).map_err(|_| NoMemory)?;
-        room.1.try_reserve_exact(rules).map_err(|_| NoMemory)?;
+    pub(crate) fn reserve(&mut self, rules: usize) -> Result<(), SetAllocError> {
+        let StatefulRuleSets { sets, numbers, free, spare, room, .. } = self;
+        room.0.try_reserve_exact(rules).map_err(|_| SetAllocError)?;
+        room.1.try_reserve_exact(rules).map_err(|_| SetAllocError)?;
         if free.is_empty() {
-            sets.try_reserve(1).map_err(|_| NoMemory)?;
+            sets.try_reserve(1).map_err(|_| SetAllocError)?;
         }
         let all = sets.capacity();
         if free.capacity() < all {
-            free.try_reserve_exact(all - free.len()).map_err(|_| NoMemory)?;
+            free.try_reserve_exact(all - free.len()).map_err(|_| SetAllocError)?;
         }
         let spares = all.min(SPARE + 1);
         if spare.capacity() < spares {
-            spare.try_reserve_exact(spares - spare.len()).map_err(|_| NoMemory)?;
+            spare.try_reserve_exact(spares - spare.len()).map_err(|_| SetAllocError)?;
         }
         let hash_of = |&number: &u32| stamp_hash(sets[number as usize].stamps());
-        numbers.try_reserve(1, hash_of).map_err(|_| NoMemory)
+        numbers.try_reserve(1, hash_of).map_err(|_| SetAllocError)
     }
 
     /// The number of the set of these rules, given by slot, in the order in which their targets are applied. It has one more user.
@@ -130,8 +130,15 @@ impl RuleSets {
         of.extend(rules().map(|(slot, rule)| (slot, Arc::clone(rule))));
         live.extend(rules().map(|(slot, _)| slot));
         let generation = snapshot.generation;
-        let set =
-            RuleSet { only, rules: of, users: 1, is_spare: false, generation, live, ids: OnceCell::new() };
+        let set = StatefulRuleSet {
+            only,
+            rules: of,
+            users: 1,
+            is_spare: false,
+            generation,
+            live,
+            ids: OnceCell::new(),
+        };
         let number = self.free.pop().unwrap_or(self.sets.len() as u32);
         match self.sets.get_mut(number as usize) {
             Some(place) => *place = set,
@@ -174,7 +181,7 @@ impl RuleSets {
         if set.generation != snapshot.generation {
             set.generation = snapshot.generation;
             set.live.clear();
-            let there = |(slot, rule): &&(u32, Arc<Stateful>)| {
+            let there = |(slot, rule): &&(u32, Arc<StatefulRule>)| {
                 snapshot.stateful(*slot).is_some_and(|now| now.stamp == rule.stamp)
             };
             set.live.extend(set.rules.iter().filter(there).map(|(slot, _)| *slot));
@@ -184,19 +191,19 @@ impl RuleSets {
 
     /// The numbers of a set's rules, those too that are gone.
     pub(crate) fn ids(&self, number: u32) -> Arc<[RuleId]> {
-        let ids = |set: &RuleSet| set.rules.iter().map(|(_, rule)| rule.id).collect();
+        let ids = |set: &StatefulRuleSet| set.rules.iter().map(|(_, rule)| rule.id).collect();
         let set = self.sets.get(number as usize);
         set.map(|set| Arc::clone(set.ids.get_or_init(|| ids(set)))).unwrap_or_default()
     }
 
     /// The rules of a set, those too that are gone.
-    pub(crate) fn rules(&self, number: u32) -> impl Iterator<Item = &Arc<Stateful>> {
+    pub(crate) fn rules(&self, number: u32) -> impl Iterator<Item = &Arc<StatefulRule>> {
         self.sets.get(number as usize).into_iter().flat_map(|set| set.rules.iter().map(|(_, rule)| rule))
     }
 }
 
 /// There is no memory for more.
-pub(crate) struct NoMemory;
+pub(crate) struct SetAllocError;
 
 /// Stamps are counted up by ourselves: nobody chooses them.
 fn stamp_hash(stamps: impl Iterator<Item = u64>) -> u64 {

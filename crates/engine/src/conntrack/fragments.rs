@@ -1,7 +1,7 @@
 //! Fragments: where those of a datagram come together, what the first one tells of the others, and their wait for it.
 
-use super::relate::{self, Place, Sort, Sought};
-use super::{Flows, Standing};
+use super::key::{self, Ingress, LookupKey, PacketKind};
+use super::{Conntrack, FlowState};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use crate::worker::Origin;
@@ -11,21 +11,21 @@ use mmb_packet::checksum::Soundness;
 use mmb_packet::{Layout, Malformed, Packet};
 
 /// How a fragment stands whose datagram cannot be told.
-const UNKNOWN: Standing = Standing::Refused(DropReason::Malformed(Malformed::Ip6HeaderTruncated));
+const UNKNOWN: FlowState = FlowState::Refused(DropReason::Malformed(Malformed::Ip6HeaderTruncated));
 
-impl Flows {
+impl Conntrack {
     /// Whether the fragments of a datagram come together here; else this one was sent on from there.
     ///
     /// # Errors
     /// It has to go there first.
-    fn is_home(&self, datagram: &FragmentKey, origin: Origin) -> Result<bool, Standing> {
-        let owners = &self.keeper.common.owners;
-        if owners.owns_all(self.keeper.worker) {
+    fn is_home(&self, datagram: &FragmentKey, origin: Origin) -> Result<bool, FlowState> {
+        let owners = &self.state.shared.owners;
+        if owners.owns_all(self.state.worker) {
             return Ok(true);
         }
         match owners.home(datagram) {
-            home if home == self.keeper.worker => Ok(true),
-            home if origin == Origin::Wire => Err(Standing::Elsewhere(home)),
+            home if home == self.state.worker => Ok(true),
+            home if origin == Origin::Wire => Err(FlowState::OtherWorker(home)),
             _ => Ok(false),
         }
     }
@@ -33,8 +33,8 @@ impl Flows {
     /// Whether a packet with this tuple is a fragment whose datagram comes together here.
     pub(super) fn is_at_home(&self, packet: &Packet<'_>, layout: &Layout, tuple: &Tuple) -> bool {
         layout.is_fragment()
-            && relate::fragment_key(packet.bytes(), layout, Place::of(tuple))
-                .is_some_and(|key| self.keeper.common.owners.home(&key) == self.keeper.worker)
+            && key::fragment_key(packet.bytes(), layout, Ingress::of(tuple))
+                .is_some_and(|key| self.state.shared.owners.home(&key) == self.state.worker)
     }
 
     /// Remembers what a first fragment tells; those that wait for it wait no more.
@@ -47,15 +47,15 @@ impl Flows {
         layout: &Layout,
         tuple: &Tuple,
         origin: Origin,
-    ) -> Result<(), Standing> {
+    ) -> Result<(), FlowState> {
         let bytes = packet.bytes();
-        let key = relate::fragment_key(bytes, layout, Place::of(tuple));
-        let (Some(key), Some((_, len, _))) = (key, relate::fragment_place(bytes, layout)) else {
+        let key = key::fragment_key(bytes, layout, Ingress::of(tuple));
+        let (Some(key), Some((_, len, _))) = (key, key::fragment_place(bytes, layout)) else {
             return Err(UNKNOWN);
         };
         self.is_home(&key, origin)?;
         let head = Head { ports: tuple.ports, seq: self.datagram_seq(packet, layout, tuple, len) };
-        match self.fragments.first(self.keeper.now_ms, key, head, len) {
+        match self.fragments.first(self.state.now_ms, key, head, len) {
             FragmentVerdict::Pass => {
                 self.held.release(&key);
                 Ok(())
@@ -68,11 +68,11 @@ impl Flows {
     /// connection believes it: else who knows no numbers could have the connection wait for any by the other fragments, which say nothing
     /// of what they acknowledge.
     fn datagram_seq(&self, packet: &Packet<'_>, layout: &Layout, tuple: &Tuple, len: u32) -> Option<u32> {
-        let segment = relate::segment(packet, layout)?;
+        let segment = key::segment(packet, layout)?;
         let (id, direction) = self.table.find(tuple)?;
         let signal = self.signal(id, direction, packet, layout)?;
         let unchecked = || Soundness::Unknown;
-        let judged = self.table.judge(id, direction, self.keeper.now_ms, Some(&signal), unchecked);
+        let judged = self.table.judge(id, direction, self.state.now_ms, Some(&signal), unchecked);
         let headers = len.saturating_sub(segment.payload);
         // A FIN takes the number behind the data, whose end is not here.
         let fin = u32::from(segment.flags & flags::FIN != 0);
@@ -89,20 +89,20 @@ impl Flows {
         layout: &Layout,
         key: FragmentKey,
         (snapshot, origin): (&Snapshot, Origin),
-    ) -> Result<Option<Sought>, Standing> {
-        let Some((offset, len, last)) = relate::fragment_place(packet.bytes(), layout) else {
+    ) -> Result<Option<LookupKey>, FlowState> {
+        let Some((offset, len, last)) = key::fragment_place(packet.bytes(), layout) else {
             return Err(UNKNOWN);
         };
         let is_home = self.is_home(&key, origin)?;
-        match self.fragments.later(self.keeper.now_ms, key, offset, len, last) {
+        match self.fragments.later(self.state.now_ms, key, offset, len, last) {
             Later::Of(Head { ports, seq }) => {
                 let FragmentKey { addresses, proto, family, wire, side, .. } = key;
                 let tuple = Tuple { addresses, ports, wire, side, proto, family };
-                Ok(Some(Sought { tuple, sort: Sort::Fragment(seq) }))
+                Ok(Some(LookupKey { tuple, kind: PacketKind::Fragment(seq) }))
             }
             Later::Unknown if snapshot.stateful_rules == 0 => Ok(None),
             Later::Unknown if is_home && origin != Origin::Held => Err(self.hold(&key, packet)),
-            Later::Unknown => Err(Standing::Refused(DropReason::FragmentEarly)),
+            Later::Unknown => Err(FlowState::Refused(DropReason::FragmentEarly)),
             Later::Drop(why) => Err(refused(why)),
         }
     }
@@ -111,7 +111,7 @@ impl Flows {
     pub(crate) fn refuse(&mut self, at: usize, packet: &Packet<'_>, layout: &Layout) {
         if layout.is_fragment()
             && let Some(tuple) = self.tuple(at)
-            && let Some(key) = relate::fragment_key(packet.bytes(), layout, Place::of(&tuple))
+            && let Some(key) = key::fragment_key(packet.bytes(), layout, Ingress::of(&tuple))
         {
             self.fragments.refuse(&key);
             self.refused.push(key);
@@ -126,14 +126,14 @@ impl Flows {
             && layout.is_later_fragment()
             && self
                 .tuple(at)
-                .and_then(|tuple| relate::fragment_key(packet.bytes(), layout, Place::of(&tuple)))
+                .and_then(|tuple| key::fragment_key(packet.bytes(), layout, Ingress::of(&tuple)))
                 .is_some_and(|key| self.refused.contains(&key))
     }
 
-    fn hold(&mut self, datagram: &FragmentKey, packet: &Packet<'_>) -> Standing {
-        let held = self.held.hold(self.keeper.now_ms, datagram, packet);
+    fn hold(&mut self, datagram: &FragmentKey, packet: &Packet<'_>) -> FlowState {
+        let held = self.held.hold(self.state.now_ms, datagram, packet);
         self.count_held();
-        held.map_or_else(refused, Standing::Held)
+        held.map_or_else(refused, FlowState::Held)
     }
 
     /// Bounds how many packets are held, and their bytes, before any can be.
@@ -165,7 +165,7 @@ impl Flows {
         let Losses { aged, crowded_out } = self.held.losses();
         self.lost.aged += aged;
         self.lost.crowded_out += crowded_out;
-        let cells = &self.keeper.cells;
+        let cells = &self.state.cells;
         cells.held_now(self.held.len() as u64);
         for (reason, packets) in
             [(DropReason::FragmentEarly, aged), (DropReason::FragmentNoRoom, crowded_out)]
@@ -177,8 +177,8 @@ impl Flows {
     }
 }
 
-fn refused(why: FragmentDrop) -> Standing {
-    Standing::Refused(match why {
+fn refused(why: FragmentDrop) -> FlowState {
+    FlowState::Refused(match why {
         FragmentDrop::Overlap => DropReason::FragmentOverlap,
         FragmentDrop::Duplicate => DropReason::FragmentDuplicate,
         FragmentDrop::Tiny => DropReason::Malformed(Malformed::TinyFragment),

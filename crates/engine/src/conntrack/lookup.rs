@@ -1,0 +1,316 @@
+//! The connections stage: how each packet of a vector stands to connections, and what was decided for it before.
+
+use super::key::{ExtractedKey, Ingress, LookupKey, PacketKind, extract, extract_plain};
+use super::{Conntrack, FlowState};
+use crate::drop::DropReason;
+use crate::snapshot::Snapshot;
+use crate::worker::{Origin, VECTOR, Verdict};
+use mmb_classify::prefetch;
+use mmb_conn::{ConnId, Direction, Table, Tuple};
+use mmb_packet::{Class, Layout, Packet, PortId};
+use mmb_policy::policy::Zone;
+
+/// What the packets of a vector are looked up by, in columns, without those that are not.
+#[derive(Debug)]
+pub(super) struct Lookups {
+    tuples: Vec<Tuple>,
+    /// The packets' places in the vector, and what they are.
+    of: Vec<(u8, PacketKind)>,
+    /// By the packets' places: the place here, plus one; 0 for none.
+    places: Box<[u16; VECTOR]>,
+}
+
+impl Lookups {
+    pub(super) fn new() -> Lookups {
+        Lookups {
+            tuples: Vec::with_capacity(VECTOR),
+            of: Vec::with_capacity(VECTOR),
+            places: Box::new([0; VECTOR]),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.tuples.clear();
+        self.of.clear();
+        self.places.fill(0);
+    }
+
+    #[inline]
+    fn push(&mut self, at: usize, LookupKey { tuple, kind: sort }: LookupKey) {
+        self.tuples.push(tuple);
+        // A vector's packets are numbered in a byte.
+        self.of.push((at as u8, sort));
+        self.places[at] = self.of.len() as u16;
+    }
+
+    #[inline]
+    fn of_packet(&self, at: usize) -> Option<LookupKey> {
+        let place = usize::from(self.places[at]).checked_sub(1)?;
+        Some(LookupKey { tuple: self.tuples[place], kind: self.of[place].1 })
+    }
+}
+
+impl Conntrack {
+    /// Finds out how the packets of a vector stand to connections.
+    pub(crate) fn lookup(
+        &mut self,
+        snapshot: &Snapshot,
+        packets: &[Packet<'_>],
+        layouts: &[Layout],
+        verdicts: &[Verdict],
+        origin: Origin,
+    ) {
+        (self.stale, self.some_cached) = (false, false);
+        self.lookups.clear();
+        self.refused.clear();
+        self.flow_states[..packets.len()].fill(FlowState::Untracked);
+        let zone = snapshot.connections.zone;
+        let mut start = 0;
+        for run in packets.chunk_by(|a, b| a.port == b.port) {
+            let route = snapshot.route(run[0].port);
+            let tagged = zone == Zone::Vlan && !route.is_routed();
+            let place = Ingress { wire: route.wire, side: route.side, tagged };
+            let ends = if route.enabled { start + run.len() } else { start };
+            for at in start..ends {
+                let (packet, layout) = (&packets[at], &layouts[at]);
+                if layout.class == Class::Other || matches!(verdicts[at], Verdict::Drop(_)) {
+                    continue;
+                }
+                if let Some(key) = extract_plain(packet, layout, place) {
+                    self.lookups.push(at, key);
+                    continue;
+                }
+                match self.lookup_key(packet, layout, place, (snapshot, origin)) {
+                    Ok(None) => {}
+                    Ok(Some(key)) => self.lookups.push(at, key),
+                    Err(flow_state) => {
+                        self.flow_states[at] = flow_state;
+                        self.some_cached = true;
+                    }
+                }
+            }
+            start += run.len();
+        }
+        self.found.clear();
+        self.found.resize(self.lookups.of.len(), None);
+        self.table.find_all(&self.lookups.tuples, &mut self.found);
+        let Lookups { tuples, of, .. } = &self.lookups;
+        for ((&(at, sort), &found), tuple) in of.iter().zip(&self.found).zip(tuples) {
+            let at = usize::from(at);
+            self.flow_states[at] = if tuple.wire.is_routed() {
+                flow_state(&self.table, found, sort, packets[at].port)
+            } else {
+                state_of(found, sort)
+            };
+        }
+        if !self.state.shared.owners.owns_all(self.state.worker) {
+            self.lookup_owner(packets, layouts, origin);
+        }
+    }
+
+    /// What a packet that is not plain is to be looked up by, if by anything. An error is how it stands if that is clear already.
+    fn lookup_key(
+        &mut self,
+        packet: &Packet<'_>,
+        layout: &Layout,
+        place: Ingress,
+        (snapshot, origin): (&Snapshot, Origin),
+    ) -> Result<Option<LookupKey>, FlowState> {
+        match extract(packet, layout, place) {
+            ExtractedKey::None => Ok(None),
+            ExtractedKey::Malformed(why) => Err(FlowState::Refused(DropReason::Malformed(why))),
+            ExtractedKey::Key(key) => {
+                // An error in pieces is about nothing (`errors`): it has no ports to lend.
+                if layout.is_fragment() && !matches!(key.kind, PacketKind::IcmpError(_)) {
+                    self.first_fragment(packet, layout, &key.tuple, origin)?;
+                }
+                Ok(Some(key))
+            }
+            ExtractedKey::Fragment(key) => self.later_fragment(packet, layout, key, (snapshot, origin)),
+        }
+    }
+
+    /// Finds the plans of packets under a policy that allows of them, and has fetched what they will touch. Returns whether there
+    /// are packets that need no classifying ([`Flows::is_settled`]).
+    ///
+    /// A planned packet's connection lasts when the vector is looked up. Packets before it may still end it: a RST and a SYN behind that,
+    /// or a RST and a full table. [`Flows::is_plan_current`] tells when the packet's turn has come.
+    pub(crate) fn lookup_cache(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>]) -> bool {
+        self.cached[..packets.len()].fill(0);
+        if !snapshot.is_constant() {
+            return self.some_cached;
+        }
+        self.found.iter().flatten().for_each(|(id, _)| self.cache.prefetch(*id));
+        for &(at, sort) in &self.lookups.of {
+            if let FlowState::Existing(id, direction) = self.flow_states[usize::from(at)]
+                && sort.is_mid_flow()
+                && self.table.is_lasting(id, self.state.now_ms)
+                && let Some(plan) = self.cache.of(id, direction)
+            {
+                self.cached[usize::from(at)] = plan;
+                if let Some(decision) = self.cache.verdict(plan) {
+                    prefetch(decision);
+                }
+            }
+        }
+        let cells = &snapshot.cells[self.state.worker];
+        for (plan, packet) in self.cached.iter_mut().zip(packets) {
+            let Some(decision) = self.cache.verdict(*plan) else { continue };
+            if decision.port != packet.port {
+                *plan = 0;
+                continue;
+            }
+            self.some_cached = true;
+            self.cache.rules(*plan).iter().take(4).for_each(|&slot| prefetch(cells.slot(slot)));
+        }
+        self.some_cached
+    }
+
+    /// Asks for what packets need that make connections: where replies will be looked for, and of these rules what they are and
+    /// their sets.
+    pub(crate) fn prefetch_new(&self, snapshot: &Snapshot, slots: &[u32]) {
+        let sets = &self.state.sets;
+        for &slot in slots {
+            snapshot.fetch_stateful(slot);
+            sets.fetch_place(slot);
+        }
+        for &slot in slots {
+            snapshot.stateful(slot).into_iter().for_each(|rule| rule.fetch());
+            sets.fetch_set(slot);
+        }
+        let of_each = self.lookups.of.iter().zip(&self.lookups.tuples);
+        let new = of_each.filter(|((at, _), _)| matches!(self.flow_states[usize::from(*at)], FlowState::New));
+        self.table.fetch(new.map(|(_, tuple)| tuple.reversed()));
+    }
+
+    /// Whether a packet needs no classifying: its plan says what it gets, or it is another worker's, or does not pass now.
+    #[inline]
+    pub(crate) fn needs_no_rules(&self, at: usize) -> bool {
+        self.cached[at] != 0
+            || matches!(
+                self.flow_states[at],
+                FlowState::OtherWorker(_) | FlowState::Refused(_) | FlowState::Held(_)
+            )
+    }
+
+    /// Whether a packet matches what others match that go its way, where rules ask for nothing but ends.
+    #[inline]
+    pub(crate) fn is_mid_flow(&self, at: usize) -> bool {
+        let place = usize::from(self.lookups.places[at]);
+        place > 0 && self.lookups.of[place - 1].1.is_mid_flow()
+    }
+
+    /// Whether the connection that a packet's plan is about is still there, after what the packets before it in the vector did.
+    #[inline]
+    pub(crate) fn is_cache_current(
+        &self,
+        at: usize,
+        (id, direction): (ConnId, Direction),
+        port: PortId,
+    ) -> bool {
+        !self.stale
+            || (self.cache.of(id, direction) == Some(self.cached[at])
+                && matches!(self.flow_state(at, port), FlowState::Existing(now, way) if (now, way) == (id, direction)))
+    }
+
+    /// The number of a packet's plan; 0 for none.
+    #[inline]
+    pub(crate) fn cached(&self, at: usize) -> u32 {
+        self.cached[at]
+    }
+
+    /// Finds out which of the packets that nothing was found for belong to other workers.
+    fn lookup_owner(&mut self, packets: &[Packet<'_>], layouts: &[Layout], origin: Origin) {
+        for ((&(at, _), found), tuple) in self.lookups.of.iter().zip(&self.found).zip(&self.lookups.tuples) {
+            let at = usize::from(at);
+            // Whoever handed it over knew.
+            let is_final = || origin != Origin::Wire && !self.is_at_home(&packets[at], &layouts[at], tuple);
+            if found.is_some() || is_final() {
+                continue;
+            }
+            let owner = self.state.shared.owners.of(tuple);
+            if owner != self.state.worker {
+                self.flow_states[at] = FlowState::OtherWorker(owner);
+                self.some_cached = true;
+            }
+        }
+    }
+
+    /// How a packet stood to connections when the vector was looked up.
+    #[inline]
+    pub(crate) fn initial(&self, at: usize) -> FlowState {
+        self.flow_states[at]
+    }
+
+    /// How a packet that came in by a port stands to connections now that those before it in the vector were worked on.
+    #[inline]
+    pub(crate) fn flow_state(&self, at: usize, port: PortId) -> FlowState {
+        match self.initial(at) {
+            known @ FlowState::OtherWorker(_) => known,
+            known if self.stale => match self.lookups.of_packet(at) {
+                Some(LookupKey { tuple, kind: sort }) => {
+                    flow_state(&self.table, self.table.find(&tuple), sort, port)
+                }
+                None => known,
+            },
+            // A packet before it may have come in by the last port that its direction has room for.
+            FlowState::Existing(id, direction)
+            | FlowState::Fragment(id, direction, _)
+            | FlowState::Error(id, direction, _)
+                if !self.table.get(id).arrivals.admit(direction, port) =>
+            {
+                FlowState::Untracked
+            }
+            known => known,
+        }
+    }
+
+    /// How a packet stands to connections if its own one is over.
+    pub(crate) fn recheck(&self, at: usize) -> FlowState {
+        self.lookups
+            .of_packet(at)
+            .map_or(FlowState::Untracked, |LookupKey { kind: sort, .. }| state_of(None, sort))
+    }
+
+    /// The tuple that a packet is looked up by, if it is.
+    pub(crate) fn tuple(&self, at: usize) -> Option<Tuple> {
+        self.lookups.of_packet(at).map(|key| key.tuple)
+    }
+}
+
+/// How a packet that came in by a port stands to what was found for its tuple. Where the host routes, the tuple does not say whether
+/// it came from the right side.
+#[inline]
+fn flow_state(
+    table: &Table,
+    found: Option<(ConnId, Direction)>,
+    sort: PacketKind,
+    port: PortId,
+) -> FlowState {
+    match found {
+        Some((id, direction)) if !table.get(id).arrivals.admit(direction, port) => FlowState::Untracked,
+        found => state_of(found, sort),
+    }
+}
+
+/// How a packet stands to a connection whose packets come in where it did.
+#[inline]
+fn state_of(found: Option<(ConnId, Direction)>, sort: PacketKind) -> FlowState {
+    match (sort, found) {
+        (PacketKind::MidFlow | PacketKind::Packet, Some((id, direction))) => {
+            FlowState::Existing(id, direction)
+        }
+        (PacketKind::MidFlow | PacketKind::Packet, None) => FlowState::New,
+        // Both ends may ask under one identifier: a request is never the answer to one, and an answer begins nothing.
+        (PacketKind::IcmpRequest, Some((id, direction @ Direction::Forward)))
+        | (PacketKind::IcmpReply, Some((id, direction @ Direction::Reply))) => {
+            FlowState::Existing(id, direction)
+        }
+        (PacketKind::IcmpRequest, _) => FlowState::New,
+        (PacketKind::Fragment(seq), Some((id, direction))) => FlowState::Fragment(id, direction, seq),
+        (PacketKind::IcmpError(quoted), Some((id, direction))) => FlowState::Error(id, direction, quoted),
+        (PacketKind::IcmpReply | PacketKind::Fragment(_) | PacketKind::IcmpError(_), _) => {
+            FlowState::Untracked
+        }
+    }
+}
