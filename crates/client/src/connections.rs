@@ -1,18 +1,18 @@
 //! Connections for people: a table of them, their summary, and what happens to them.
 
 use crate::screen::{Color, Screen};
-use crate::table::{Align, Table};
-use mmb_control::answer::{ConnectionLine, EndsLine, EventLine, Happening, SummaryLine, Traffic};
+use crate::table::{Align, TextTable};
+use mmb_control::answer::{ConnectionLine, EndsLine, EventKind, EventLine, SummaryLine, TrafficLine};
 
 /// A list of connections that is being printed.
 #[derive(Debug, Default)]
-pub(crate) struct Listing {
-    table: Option<Table>,
+pub(crate) struct ConnectionTable {
+    table: Option<TextTable>,
     connections: u64,
     verbose: bool,
 }
 
-impl Listing {
+impl ConnectionTable {
     /// Prints one more.
     pub(crate) fn row(&mut self, screen: &mut Screen<'_>, line: &ConnectionLine) {
         self.connections += 1;
@@ -34,7 +34,7 @@ impl Listing {
             cells.extend([place.worker, place.wire].map(|number| number.to_string()));
             cells.push(place.id.to_string());
         }
-        self.table.get_or_insert_with(|| Table::new(columns(self.verbose))).row(screen, cells);
+        self.table.get_or_insert_with(|| TextTable::new(columns(self.verbose))).row(screen, cells);
     }
 
     /// Prints what is left.
@@ -99,7 +99,7 @@ fn port(address: std::net::IpAddr, port: u16) -> String {
 }
 
 /// `12/9`: there and back.
-fn both(line: &ConnectionLine, of: impl Fn(&Traffic) -> u64) -> String {
+fn both(line: &ConnectionLine, of: impl Fn(&TrafficLine) -> u64) -> String {
     format!("{}/{}", of(&line.forward), of(&line.reply))
 }
 
@@ -130,11 +130,11 @@ pub(crate) fn event(screen: &mut Screen<'_>, event: &EventLine) {
     let [before, after] = tuples(line);
     let after = if after.is_empty() { after } else { format!(" as {after}") };
     match event.what {
-        Happening::Created => {
+        EventKind::Created => {
             screen.color(Color::Green, "+ ");
             screen.text(&format!("{} {before}{after}, rules {}\n", line.proto, rules(line)));
         }
-        Happening::Closed => {
+        EventKind::Closed => {
             screen.color(Color::Red, "- ");
             let reason = event.reason.as_deref().unwrap_or("closed");
             screen.text(&format!(
@@ -151,7 +151,7 @@ pub(crate) fn event(screen: &mut Screen<'_>, event: &EventLine) {
 
 /// Prints connections in numbers.
 pub(crate) fn summary(screen: &mut Screen<'_>, line: &SummaryLine) {
-    let mut table = Table::new(&[("CONNECTIONS", Align::Right), ("", Align::Left)]);
+    let mut table = TextTable::new(&[("CONNECTIONS", Align::Right), ("", Align::Left)]);
     let mut row = |count: u64, what: String| table.row(screen, vec![count.to_string(), what]);
     row(line.connections, format!("now, of {} at most", line.max));
     row(line.half_open, "of them half-open".to_owned());
@@ -179,7 +179,7 @@ pub(crate) fn summary(screen: &mut Screen<'_>, line: &SummaryLine) {
 mod tests {
     use super::*;
     use crate::sink::tests::shown;
-    use mmb_control::answer::Place;
+    use mmb_control::answer::ConnectionPlace;
     use serde_json::json;
     use std::net::IpAddr;
 
@@ -197,8 +197,8 @@ mod tests {
             age_ms: 65_432,
             idle_ms: 1_250,
             expires_ms: 7_439_000,
-            forward: Traffic { packets: 12, bytes: 1_200 },
-            reply: Traffic { packets: 9, bytes: 90_000 },
+            forward: TrafficLine { packets: 12, bytes: 1_200 },
+            reply: TrafficLine { packets: 9, bytes: 90_000 },
             rules: vec![1, 3],
             vlans: Vec::new(),
             key: None,
@@ -208,7 +208,7 @@ mod tests {
     }
 
     fn listed(lines: &[ConnectionLine]) -> String {
-        let mut listing = Listing::default();
+        let mut listing = ConnectionTable::default();
         shown(|screen| {
             lines.iter().for_each(|line| listing.row(screen, line));
             listing.end(screen);
@@ -225,7 +225,7 @@ mod tests {
         );
         assert_eq!(listed(&[]), "no connections\n");
         let sent = ends("2001:db8::1", 1, "2001:db8::2", 2);
-        let place = Some(Place { worker: 1, id: 77, wire: 0 });
+        let place = Some(ConnectionPlace { worker: 1, id: 77, wire: 0 });
         let text = listed(&[ConnectionLine { sent, place, ..line("udp") }, line("icmp"), line("esp")]);
         for part in ["[2001:db8::1]:1 > [2001:db8::2]:2", "WORKER", "77", "id 4000", "10.0.0.5 > 192.0.2.1 "]
         {
@@ -260,9 +260,9 @@ mod tests {
     fn events_say_what_happened_and_why() {
         let sent = ends("198.51.100.1", 4000, "192.0.2.1", 80);
         let connection = ConnectionLine { sent, ..line("tcp") };
-        let created = EventLine { what: Happening::Created, reason: None, connection };
+        let created = EventLine { what: EventKind::Created, reason: None, connection };
         let reason = Some("timeout".to_owned());
-        let closed = EventLine { what: Happening::Closed, reason, connection: line("icmp6") };
+        let closed = EventLine { what: EventKind::Closed, reason, connection: line("icmp6") };
         assert_eq!(
             shown(|screen| [created, closed].iter().for_each(|what| event(screen, what))),
             "+ tcp 10.0.0.5:4000 > 192.0.2.1:80 as 198.51.100.1:4000 > 192.0.2.1:80, rules 1,3\n\

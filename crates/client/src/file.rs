@@ -23,7 +23,7 @@ const DIGITS: usize = 32;
 
 /// What a file holds, and so who may read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum FileContent {
     /// The permissions of the file that was there, or what the umask leaves of 0644.
     Policy,
     /// Who talks to whom: its owner may read it, whatever was there.
@@ -58,31 +58,31 @@ pub(crate) fn is_own_stream(name: &str) -> bool {
 
 /// A file that is being written.
 #[derive(Debug)]
-pub(crate) struct Saving {
+pub(crate) struct FileWriter {
     name: String,
-    to: Destination,
+    to: WriteDestination,
 }
 
 #[derive(Debug)]
-enum Destination {
+enum WriteDestination {
     Standard(io::Stdout),
     /// One of this process's own: written as it comes.
     Stream(File),
-    Beside(Temporary),
+    Beside(TemporaryFile),
 }
 
-impl Saving {
+impl FileWriter {
     /// Begins to write a file of that name; `-` is standard output.
     ///
     /// # Errors
     /// It cannot be written.
-    pub(crate) fn begin(name: &str, content: Content) -> Result<Saving, WriteError> {
+    pub(crate) fn begin(name: &str, content: FileContent) -> Result<FileWriter, WriteError> {
         let failed = |error: Errno| WriteError::Io { name: name.to_owned(), error: error.into() };
         let to = if name == "-" {
-            Destination::Standard(io::stdout())
+            WriteDestination::Standard(io::stdout())
         } else if is_own_stream(name) {
             let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
-            Destination::Stream(rustix::fs::open(name, flags, Mode::empty()).map_err(failed)?.into())
+            WriteDestination::Stream(rustix::fs::open(name, flags, Mode::empty()).map_err(failed)?.into())
         } else {
             let path = Path::new(name);
             let target = path.file_name().ok_or_else(|| WriteError::Directory(name.to_owned()))?;
@@ -98,16 +98,18 @@ impl Saving {
                 Some((FileType::Directory, _)) => return Err(WriteError::Directory(name.to_owned())),
                 Some((FileType::Symlink, _)) => return Err(WriteError::Link(name.to_owned())),
                 Some((FileType::RegularFile, mode)) => {
-                    let keep = (content == Content::Policy).then_some(mode);
-                    Destination::Beside(Temporary::new(directory, target, content, keep).map_err(failed)?)
+                    let keep = (content == FileContent::Policy).then_some(mode);
+                    WriteDestination::Beside(
+                        TemporaryFile::new(directory, target, content, keep).map_err(failed)?,
+                    )
                 }
-                None => {
-                    Destination::Beside(Temporary::new(directory, target, content, None).map_err(failed)?)
-                }
+                None => WriteDestination::Beside(
+                    TemporaryFile::new(directory, target, content, None).map_err(failed)?,
+                ),
                 Some((special, _)) => return Err(WriteError::Special(name.to_owned(), called(special))),
             }
         };
-        Ok(Saving { name: name.to_owned(), to })
+        Ok(FileWriter { name: name.to_owned(), to })
     }
 
     /// Writes more.
@@ -116,9 +118,9 @@ impl Saving {
     /// It cannot be written.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         let written = match &mut self.to {
-            Destination::Standard(stream) => stream.write_all(bytes),
-            Destination::Stream(stream) => stream.write_all(bytes),
-            Destination::Beside(temporary) => temporary.file.write_all(bytes),
+            WriteDestination::Standard(stream) => stream.write_all(bytes),
+            WriteDestination::Stream(stream) => stream.write_all(bytes),
+            WriteDestination::Beside(temporary) => temporary.file.write_all(bytes),
         };
         written.map_err(|error| WriteError::Io { name: self.name.clone(), error })
     }
@@ -129,9 +131,9 @@ impl Saving {
     /// It cannot be; what was there stays.
     pub(crate) fn finish(self) -> Result<(), WriteError> {
         let finished = match self.to {
-            Destination::Standard(mut stream) => stream.flush(),
-            Destination::Stream(mut stream) => stream.flush(),
-            Destination::Beside(temporary) => temporary.take_place().map_err(io::Error::from),
+            WriteDestination::Standard(mut stream) => stream.flush(),
+            WriteDestination::Stream(mut stream) => stream.flush(),
+            WriteDestination::Beside(temporary) => temporary.take_place().map_err(io::Error::from),
         };
         finished.map_err(|error| WriteError::Io { name: self.name, error })
     }
@@ -157,7 +159,7 @@ fn called(special: FileType) -> &'static str {
 
 /// A file beside the one that is to be there; removed unless it takes its place.
 #[derive(Debug)]
-struct Temporary {
+struct TemporaryFile {
     file: File,
     directory: OwnedFd,
     name: OsString,
@@ -165,17 +167,17 @@ struct Temporary {
     placed: bool,
 }
 
-impl Temporary {
+impl TemporaryFile {
     fn new(
         directory: OwnedFd,
         target: &OsStr,
-        content: Content,
+        content: FileContent,
         mode: Option<Mode>,
-    ) -> rustix::io::Result<Temporary> {
+    ) -> rustix::io::Result<TemporaryFile> {
         remove_leftovers(&directory, target);
         let first = match content {
-            Content::Policy => Mode::from_raw_mode(0o644),
-            Content::State => Mode::from_raw_mode(0o600),
+            FileContent::Policy => Mode::from_raw_mode(0o644),
+            FileContent::State => Mode::from_raw_mode(0o600),
         };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
@@ -186,13 +188,13 @@ impl Temporary {
                 Err(error) => return Err(error),
             };
             let target = target.to_owned();
-            let temporary = Temporary { file, directory, name, target, placed: false };
+            let temporary = TemporaryFile { file, directory, name, target, placed: false };
             // Where there are no locks, nobody removes what is left either.
             let _ = rustix::fs::flock(&temporary.file, FlockOperation::NonBlockingLockExclusive);
             if rustix::fs::fstat(&temporary.file)?.st_nlink == 0 {
                 // Somebody took it for a left-over before it was locked.
                 let directory = rustix::io::fcntl_dupfd_cloexec(&temporary.directory, 0)?;
-                return Temporary::new(directory, &temporary.target, content, mode);
+                return TemporaryFile::new(directory, &temporary.target, content, mode);
             }
             if let Some(mode) = mode {
                 rustix::fs::fchmod(&temporary.file, mode & (Mode::RWXU | Mode::RWXG | Mode::RWXO))?;
@@ -211,7 +213,7 @@ impl Temporary {
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if !self.placed {
             // It is recognised as left over if this fails.
@@ -271,15 +273,15 @@ mod tests {
         tempfile::tempdir().expect("a directory")
     }
 
-    fn begin(path: &Path, content: Content) -> Result<Saving, WriteError> {
-        Saving::begin(path.to_str().expect("UTF-8"), content)
+    fn begin(path: &Path, content: FileContent) -> Result<FileWriter, WriteError> {
+        FileWriter::begin(path.to_str().expect("UTF-8"), content)
     }
 
     fn save(path: &Path, text: &str) -> Result<(), WriteError> {
-        save_as(path, text, Content::Policy)
+        save_as(path, text, FileContent::Policy)
     }
 
-    fn save_as(path: &Path, text: &str, content: Content) -> Result<(), WriteError> {
+    fn save_as(path: &Path, text: &str, content: FileContent) -> Result<(), WriteError> {
         let mut saving = begin(path, content)?;
         saving.write(text.as_bytes())?;
         saving.finish()
@@ -316,7 +318,7 @@ mod tests {
         fs::write(&victim, "precious").expect("writes");
         for target in [&victim, &directory.path().join("nowhere"), Path::new("/dev/null")] {
             symlink(target, &link).expect("links");
-            for content in [Content::Policy, Content::State] {
+            for content in [FileContent::Policy, FileContent::State] {
                 let refused = save_as(&link, "two\n", content).expect_err("a link");
                 assert!(matches!(refused, WriteError::Link(_)), "{refused}");
             }
@@ -332,7 +334,7 @@ mod tests {
         let directory = directory();
         let (victim, path) = (directory.path().join("victim"), directory.path().join("a.mmb"));
         fs::write(&victim, "precious").expect("writes");
-        let mut saving = begin(&path, Content::State).expect("begins");
+        let mut saving = begin(&path, FileContent::State).expect("begins");
         symlink(&victim, &path).expect("links");
         saving.write(b"one\n").expect("writes");
         saving.finish().expect("saves");
@@ -360,13 +362,13 @@ mod tests {
     fn states_are_for_their_owner_alone() {
         let directory = directory();
         let path = directory.path().join("state");
-        let saving = begin(&path, Content::State).expect("begins");
+        let saving = begin(&path, FileContent::State).expect("begins");
         let [temporary] = &names(&directory)[..] else { panic!("one file") };
         assert_eq!(mode(&directory.path().join(temporary)), 0o600, "from its first moment on");
         saving.finish().expect("saves");
         assert_eq!(mode(&path), 0o600);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("sets");
-        save_as(&path, "one", Content::State).expect("saves");
+        save_as(&path, "one", FileContent::State).expect("saves");
         assert_eq!(mode(&path), 0o600, "whatever it was");
         save(&directory.path().join("policy"), "one").expect("saves");
         assert_eq!(mode(&directory.path().join("policy")) & !0o644, 0, "what the umask leaves");
@@ -376,7 +378,7 @@ mod tests {
     fn of_two_that_are_saved_at_once_the_last_stays_whole() {
         let directory = directory();
         let path = directory.path().join("a.mmb");
-        let [mut one, mut other] = [(), ()].map(|()| begin(&path, Content::Policy).expect("begins"));
+        let [mut one, mut other] = [(), ()].map(|()| begin(&path, FileContent::Policy).expect("begins"));
         one.write(b"first, and longer\n").expect("writes");
         other.write(b"second\n").expect("writes");
         one.finish().expect("saves");
@@ -389,20 +391,20 @@ mod tests {
         let directory = directory();
         let path = directory.path().join("a.mmb");
         save(&path, "one\n").expect("saves");
-        let mut saving = begin(&path, Content::Policy).expect("begins");
+        let mut saving = begin(&path, FileContent::Policy).expect("begins");
         saving.write(b"half").expect("writes");
         drop(saving);
         assert_eq!(fs::read_to_string(&path).expect("reads"), "one\n");
         assert_eq!(names(&directory), ["a.mmb"]);
-        assert!(matches!(begin(directory.path(), Content::Policy), Err(WriteError::Directory(_))));
-        assert!(begin(&directory.path().join("nowhere/a.mmb"), Content::Policy).is_err());
+        assert!(matches!(begin(directory.path(), FileContent::Policy), Err(WriteError::Directory(_))));
+        assert!(begin(&directory.path().join("nowhere/a.mmb"), FileContent::Policy).is_err());
     }
 
     #[test]
     fn what_a_killed_process_left_is_removed_by_the_next_save_and_nothing_else_is() {
         let directory = directory();
         let path = directory.path().join("a.mmb");
-        let live = begin(&path, Content::Policy).expect("begins");
+        let live = begin(&path, FileContent::Policy).expect("begins");
         let number = "0123456789abcdef".repeat(2);
         let keep = [
             format!(".b.mmb.mmb-{number}~"),
@@ -431,7 +433,7 @@ mod tests {
         let _listening = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
         let mut reader = File::from(rustix::fs::open(&pipe, flags, Mode::empty()).expect("opens"));
-        for content in [Content::Policy, Content::State] {
+        for content in [FileContent::Policy, FileContent::State] {
             for (path, what) in
                 [(&*pipe, "a pipe"), (&*socket, "a socket"), (Path::new("/dev/null"), "a device")]
             {
@@ -448,7 +450,7 @@ mod tests {
     fn a_pipe_that_is_put_there_meanwhile_gets_nothing() {
         let directory = directory();
         let path = directory.path().join("state");
-        let mut saving = begin(&path, Content::State).expect("begins");
+        let mut saving = begin(&path, FileContent::State).expect("begins");
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::from_raw_mode(0o666)).expect("a pipe");
         saving.write(b"one\n").expect("writes");
         saving.finish().expect("saves");

@@ -1,13 +1,13 @@
 //! Help and completion: what the language allows at a place, with the names that the daemon
 //! knows and the words that only the caller knows.
 
-use crate::names::Names;
+use crate::names::DaemonNames;
 use mmb_policy::FIELDS;
 use mmb_policy::complete::{Candidate, CandidateKind, CompletionContext, complete};
 use mmb_policy::help::{HelpLine, help_at};
 
 /// Words that begin a line and are none of the language but the caller's, and what they do.
-pub type OwnWords<'a> = &'a [(&'a str, &'a str)];
+pub type ProgramWords<'a> = &'a [(&'a str, &'a str)];
 
 /// Names of the daemon that are shown.
 const MOST_NAMES: usize = 20;
@@ -22,7 +22,7 @@ const MOST_EXPLAINED: usize = 24;
 const LINE: usize = 96;
 
 /// What may stand at byte `at` of a line.
-pub fn at(line: &str, at: usize, known: &Names, own: OwnWords<'_>) -> String {
+pub fn at(line: &str, at: usize, known: &DaemonNames, own: ProgramWords<'_>) -> String {
     let mut lines = help_at(line, at);
     let candidates =
         words(line, at, known, own).into_iter().filter(|candidate| candidate.kind == CandidateKind::Word);
@@ -74,13 +74,13 @@ fn grid(words: &[&str]) -> String {
 }
 
 /// What may follow these words.
-pub(crate) fn about(words: &str, known: &Names, own: OwnWords<'_>) -> String {
+pub(crate) fn about(words: &str, known: &DaemonNames, own: ProgramWords<'_>) -> String {
     let line = if words.is_empty() { String::new() } else { format!("{words} ") };
     at(&line, line.len(), known, own)
 }
 
 /// The words that may stand at byte `at` of a line and begin with what is there.
-pub fn words(line: &str, at: usize, known: &Names, own: OwnWords<'_>) -> Vec<Candidate> {
+pub fn words(line: &str, at: usize, known: &DaemonNames, own: ProgramWords<'_>) -> Vec<Candidate> {
     let context = CompletionContext {
         ids: known.rules.iter().map(|(id, _)| *id).collect(),
         ports: known.ports.clone(),
@@ -102,11 +102,14 @@ pub fn words(line: &str, at: usize, known: &Names, own: OwnWords<'_>) -> Vec<Can
 mod tests {
     use super::*;
 
-    fn known() -> Names {
-        Names { rules: vec![(3, "add all drop".to_owned())], ports: vec!["lan".to_owned(), "wan".to_owned()] }
+    fn known() -> DaemonNames {
+        DaemonNames {
+            rules: vec![(3, "add all drop".to_owned())],
+            ports: vec!["lan".to_owned(), "wan".to_owned()],
+        }
     }
 
-    const OWN: OwnWords<'_> = &[("exit", "leaves")];
+    const OWN: ProgramWords<'_> = &[("exit", "leaves")];
 
     fn help(line: &str) -> String {
         at(line, line.len(), &known(), OWN)

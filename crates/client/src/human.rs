@@ -1,14 +1,14 @@
 //! Answers for people: aligned tables with totals, changes with a sign before them.
 
-use crate::connections::{self, Listing};
-use crate::report::{self, Source};
-use crate::run::Printer;
+use crate::connections::{self, ConnectionTable};
+use crate::report::{self, SourceText};
+use crate::run::AnswerPrinter;
 use crate::screen::{Color, Screen};
-use crate::sink::Sink;
-use crate::table::{Align, Table};
+use crate::sink::OutputSink;
+use crate::table::{Align, TextTable};
 use mmb_control::answer::{
-    Answer, Begin, End, ErrorLine, Link, PortLine, ReasonLine, RuleLine, StageLine, TableLine, Topic,
-    Traffic, WorkerLine,
+    Answer, AnswerBegin, AnswerEnd, ErrorLine, LinkLine, PortLine, ReasonLine, RuleLine, StageLine,
+    TableLine, Topic, TrafficLine, WorkerLine,
 };
 
 /// Rules of each kind that a change shows.
@@ -19,7 +19,7 @@ pub(crate) struct HumanPrinter<'a> {
     screen: Screen<'a>,
     /// How to end what is watched.
     watching: &'a str,
-    section: Section,
+    section: HumanSection,
     /// A whole policy is applied: the count is what matters.
     applying: bool,
     added: u64,
@@ -28,12 +28,12 @@ pub(crate) struct HumanPrinter<'a> {
 }
 
 #[derive(Debug)]
-enum Section {
+enum HumanSection {
     None,
     Rules {
-        table: Option<Table>,
+        table: Option<TextTable>,
         rules: u64,
-        matched: Traffic,
+        matched: TrafficLine,
         terse: bool,
     },
     Tables(Vec<TableLine>),
@@ -47,39 +47,41 @@ enum Section {
         stages: Vec<StageLine>,
     },
     Settings(Vec<(String, String)>),
-    Connections(Listing),
+    Connections(ConnectionTable),
     /// Nothing is left to print at the end.
     AtOnce,
 }
 
 impl<'a> HumanPrinter<'a> {
-    pub(crate) fn new(sink: &'a dyn Sink, watching: &'a str, applying: bool) -> HumanPrinter<'a> {
-        let (screen, section) = (Screen::new(sink), Section::None);
+    pub(crate) fn new(sink: &'a dyn OutputSink, watching: &'a str, applying: bool) -> HumanPrinter<'a> {
+        let (screen, section) = (Screen::new(sink), HumanSection::None);
         HumanPrinter { screen, watching, section, applying, added: 0, removed: 0, others: 0 }
     }
 }
 
-impl Printer for HumanPrinter<'_> {
+impl AnswerPrinter for HumanPrinter<'_> {
     fn take(&mut self, answer: Answer) {
         match (answer, &mut self.section) {
-            (Answer::Begin(Begin { topic, .. }), _) => {
+            (Answer::Begin(AnswerBegin { topic, .. }), _) => {
                 self.finish_section();
-                self.section = Section::new(topic);
+                self.section = HumanSection::new(topic);
                 if topic == Topic::Monitor {
                     self.screen.sink().err(self.watching);
                 }
             }
-            (Answer::Rule(rule), Section::Rules { .. }) => self.rule(rule),
-            (Answer::Table(line), Section::Tables(tables)) => tables.push(line),
-            (Answer::Port(line), Section::Ports(ports)) => ports.push(line),
-            (Answer::Drop(line), Section::Errors { drops, .. }) => drops.push(line),
-            (Answer::NotApplied(line), Section::Errors { not_applied, .. }) => not_applied.push(line),
-            (Answer::Worker(line), Section::Runtime { workers, .. }) => workers.push(line),
-            (Answer::Stage(line), Section::Runtime { stages, .. }) => stages.push(line),
-            (Answer::Setting(line), Section::Settings(settings)) => {
+            (Answer::Rule(rule), HumanSection::Rules { .. }) => self.rule(rule),
+            (Answer::Table(line), HumanSection::Tables(tables)) => tables.push(line),
+            (Answer::Port(line), HumanSection::Ports(ports)) => ports.push(line),
+            (Answer::Drop(line), HumanSection::Errors { drops, .. }) => drops.push(line),
+            (Answer::NotApplied(line), HumanSection::Errors { not_applied, .. }) => not_applied.push(line),
+            (Answer::Worker(line), HumanSection::Runtime { workers, .. }) => workers.push(line),
+            (Answer::Stage(line), HumanSection::Runtime { stages, .. }) => stages.push(line),
+            (Answer::Setting(line), HumanSection::Settings(settings)) => {
                 settings.push((line.name, plain(&line.value)));
             }
-            (Answer::Connection(line), Section::Connections(listing)) => listing.row(&mut self.screen, &line),
+            (Answer::Connection(line), HumanSection::Connections(listing)) => {
+                listing.row(&mut self.screen, &line)
+            }
             (Answer::Summary(line), _) => connections::summary(&mut self.screen, &line),
             (Answer::Event(line), _) => connections::event(&mut self.screen, &line),
             (Answer::Lost(events), _) => {
@@ -96,7 +98,7 @@ impl Printer for HumanPrinter<'_> {
         }
     }
 
-    fn note(&mut self, note: &ErrorLine, source: Source<'_>) {
+    fn note(&mut self, note: &ErrorLine, source: SourceText<'_>) {
         report::note(self.screen.sink(), note, source);
     }
 
@@ -104,7 +106,7 @@ impl Printer for HumanPrinter<'_> {
         self.screen.is_gone()
     }
 
-    fn end(mut self: Box<Self>, end: End) {
+    fn end(mut self: Box<Self>, end: AnswerEnd) {
         self.finish_section();
         let Some(count) = end.change else { return };
         for (count, sign) in [(self.added, "+"), (self.removed, "-")] {
@@ -161,7 +163,7 @@ impl HumanPrinter<'_> {
     }
 
     fn rule(&mut self, line: RuleLine) {
-        let Section::Rules { table, rules, matched, terse } = &mut self.section else { return };
+        let HumanSection::Rules { table, rules, matched, terse } = &mut self.section else { return };
         *rules += 1;
         let id = line.id.to_string();
         let cells = match (line.packets, line.bytes) {
@@ -182,32 +184,32 @@ impl HumanPrinter<'_> {
                 ("BYTES", Align::Right),
                 ("RULE", Align::Left),
             ];
-            if *terse { Table::new(&[counted[0], counted[3]]) } else { Table::new(&counted) }
+            if *terse { TextTable::new(&[counted[0], counted[3]]) } else { TextTable::new(&counted) }
         });
         table.row(&mut self.screen, cells);
     }
 
     fn finish_section(&mut self) {
         let screen = &mut self.screen;
-        match std::mem::replace(&mut self.section, Section::None) {
-            Section::None | Section::AtOnce => {}
-            Section::Connections(listing) => listing.end(screen),
-            Section::Rules { table: None, .. } => screen.text("no rules: every packet passes\n"),
-            Section::Rules { table: Some(table), rules, matched, terse } => {
+        match std::mem::replace(&mut self.section, HumanSection::None) {
+            HumanSection::None | HumanSection::AtOnce => {}
+            HumanSection::Connections(listing) => listing.end(screen),
+            HumanSection::Rules { table: None, .. } => screen.text("no rules: every packet passes\n"),
+            HumanSection::Rules { table: Some(table), rules, matched, terse } => {
                 let rules = if rules == 1 { "1 rule".to_owned() } else { format!("{rules} rules") };
                 let totals =
                     vec![String::new(), matched.packets.to_string(), matched.bytes.to_string(), rules];
                 table.end(screen, (!terse).then_some(totals));
             }
-            Section::Tables(tables) => show_tables(screen, &tables),
-            Section::Ports(ports) => show_ports(screen, ports),
-            Section::Errors { drops, not_applied } => {
+            HumanSection::Tables(tables) => show_tables(screen, &tables),
+            HumanSection::Ports(ports) => show_ports(screen, ports),
+            HumanSection::Errors { drops, not_applied } => {
                 show_reasons(screen, drops, "DROPPED", "no packet was dropped\n");
                 show_reasons(screen, not_applied, "NOT APPLIED", "");
             }
-            Section::Runtime { workers, stages } => show_runtime(screen, &workers, &stages),
-            Section::Settings(settings) => {
-                let mut table = Table::new(&[("SETTING", Align::Left), ("VALUE", Align::Left)]);
+            HumanSection::Runtime { workers, stages } => show_runtime(screen, &workers, &stages),
+            HumanSection::Settings(settings) => {
+                let mut table = TextTable::new(&[("SETTING", Align::Left), ("VALUE", Align::Left)]);
                 settings.into_iter().for_each(|(name, value)| table.row(screen, vec![name, value]));
                 table.end(screen, None);
             }
@@ -215,19 +217,19 @@ impl HumanPrinter<'_> {
     }
 }
 
-impl Section {
-    fn new(topic: Topic) -> Section {
+impl HumanSection {
+    fn new(topic: Topic) -> HumanSection {
         match topic {
             Topic::Rules => {
-                Section::Rules { table: None, rules: 0, matched: Traffic::default(), terse: false }
+                HumanSection::Rules { table: None, rules: 0, matched: TrafficLine::default(), terse: false }
             }
-            Topic::Tables => Section::Tables(Vec::new()),
-            Topic::Ports => Section::Ports(Vec::new()),
-            Topic::Errors => Section::Errors { drops: Vec::new(), not_applied: Vec::new() },
-            Topic::Runtime => Section::Runtime { workers: Vec::new(), stages: Vec::new() },
-            Topic::Settings => Section::Settings(Vec::new()),
-            Topic::Connections => Section::Connections(Listing::default()),
-            Topic::ConnSummary | Topic::Monitor | Topic::Version => Section::AtOnce,
+            Topic::Tables => HumanSection::Tables(Vec::new()),
+            Topic::Ports => HumanSection::Ports(Vec::new()),
+            Topic::Errors => HumanSection::Errors { drops: Vec::new(), not_applied: Vec::new() },
+            Topic::Runtime => HumanSection::Runtime { workers: Vec::new(), stages: Vec::new() },
+            Topic::Settings => HumanSection::Settings(Vec::new()),
+            Topic::Connections => HumanSection::Connections(ConnectionTable::default()),
+            Topic::ConnSummary | Topic::Monitor | Topic::Version => HumanSection::AtOnce,
         }
     }
 }
@@ -241,7 +243,7 @@ fn show_tables(screen: &mut Screen<'_>, tables: &[TableLine]) {
         screen.text("no tables: there are no rules\n");
         return;
     }
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("CLASS", Align::Left),
         ("TUPLES", Align::Right),
         ("RULES", Align::Right),
@@ -265,7 +267,7 @@ fn show_tables(screen: &mut Screen<'_>, tables: &[TableLine]) {
 }
 
 fn show_ports(screen: &mut Screen<'_>, ports: Vec<PortLine>) {
-    let mut devices = Table::new(&[
+    let mut devices = TextTable::new(&[
         ("PORT", Align::Left),
         ("DEVICE", Align::Left),
         ("DRIVER", Align::Left),
@@ -276,7 +278,7 @@ fn show_ports(screen: &mut Screen<'_>, ports: Vec<PortLine>) {
         ("STATE", Align::Left),
     ]);
     let right = |name| (name, Align::Right);
-    let mut counters = Table::new(&[
+    let mut counters = TextTable::new(&[
         ("PORT", Align::Left),
         right("RX PACKETS"),
         right("RX BYTES"),
@@ -289,7 +291,7 @@ fn show_ports(screen: &mut Screen<'_>, ports: Vec<PortLine>) {
     let mut sums = [0u64; 7];
     let mut rows = Vec::new();
     for port in ports {
-        let link = if port.link == Link::Up { "up" } else { "down" };
+        let link = if port.link == LinkLine::Up { "up" } else { "down" };
         let state = if port.enabled { "enabled" } else { "disabled" };
         let (rx, tx) = (port.rx, port.tx);
         let numbers =
@@ -325,7 +327,7 @@ fn show_reasons(screen: &mut Screen<'_>, mut reasons: Vec<ReasonLine>, title: &'
         return;
     }
     reasons.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.reason.cmp(&b.reason)));
-    let mut table = Table::new(&[(title, Align::Right), ("REASON", Align::Left)]);
+    let mut table = TextTable::new(&[(title, Align::Right), ("REASON", Align::Left)]);
     let total: u64 = reasons.iter().map(|line| line.count).fold(0, u64::saturating_add);
     reasons.into_iter().for_each(|line| table.row(screen, vec![line.count.to_string(), line.reason]));
     table.end(screen, Some(vec![total.to_string(), "total".to_owned()]));
@@ -345,7 +347,7 @@ fn show_runtime(screen: &mut Screen<'_>, workers: &[WorkerLine], stages: &[Stage
 
 fn show_stages(screen: &mut Screen<'_>, stages: &[StageLine]) {
     let right = |name| (name, Align::Right);
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("STAGE", Align::Left),
         right("CALLS"),
         right("VECTORS"),

@@ -1,11 +1,11 @@
 //! Answers in JSON: one object for each command, on a line of its own.
 
-use crate::report::{Source, note_object};
-use crate::run::Printer;
+use crate::report::{SourceText, note_object};
+use crate::run::AnswerPrinter;
 use crate::screen::Screen;
-use crate::sink::Sink;
+use crate::sink::OutputSink;
 use mmb_control::answer::{
-    Answer, Begin, End, ErrorLine, PortLine, RuleText, StageLine, TableLine, Topic, WorkerLine,
+    Answer, AnswerBegin, AnswerEnd, ErrorLine, PortLine, RuleText, StageLine, TableLine, Topic, WorkerLine,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -13,13 +13,13 @@ use serde_json::{Map, Value, json};
 /// Puts the lines of one answer together.
 pub(crate) struct JsonPrinter<'a> {
     screen: Screen<'a>,
-    section: Section,
+    section: JsonSection,
     notes: Vec<Value>,
-    change: Option<Changed>,
+    change: Option<JsonChange>,
 }
 
 #[derive(Debug)]
-enum Section {
+enum JsonSection {
     None,
     /// Written as they come, under this name: there may be millions.
     Stream {
@@ -45,7 +45,7 @@ enum Section {
 
 /// What a change did.
 #[derive(Debug, Default, Serialize)]
-struct Changed {
+struct JsonChange {
     added: Vec<RuleText>,
     removed: Vec<RuleText>,
     kept: u64,
@@ -63,42 +63,42 @@ struct Changed {
 }
 
 impl<'a> JsonPrinter<'a> {
-    pub(crate) fn new(sink: &'a dyn Sink) -> JsonPrinter<'a> {
-        JsonPrinter { screen: Screen::new(sink), section: Section::None, notes: Vec::new(), change: None }
+    pub(crate) fn new(sink: &'a dyn OutputSink) -> JsonPrinter<'a> {
+        JsonPrinter { screen: Screen::new(sink), section: JsonSection::None, notes: Vec::new(), change: None }
     }
 }
 
-impl Printer for JsonPrinter<'_> {
+impl AnswerPrinter for JsonPrinter<'_> {
     fn take(&mut self, answer: Answer) {
         match (answer, &mut self.section) {
-            (Answer::Begin(Begin { topic, .. }), _) => {
+            (Answer::Begin(AnswerBegin { topic, .. }), _) => {
                 self.finish_section();
-                self.section = Section::new(topic);
+                self.section = JsonSection::new(topic);
             }
-            (Answer::Rule(rule), Section::Stream { .. }) => self.member(&rule),
-            (Answer::Connection(line), Section::Stream { .. }) => self.member(&line),
-            (Answer::Event(line), Section::Events) => self.at_once(&json!(line)),
-            (Answer::Lost(events), Section::Events) => self.at_once(&json!({ "lost": events })),
-            (Answer::Summary(line), Section::Summary(summary)) => *summary = json!(line),
-            (Answer::Table(line), Section::Tables(tables)) => tables.push(line),
-            (Answer::Port(line), Section::Ports(ports)) => ports.push(line),
-            (Answer::Drop(line), Section::Errors { drops, .. }) => {
+            (Answer::Rule(rule), JsonSection::Stream { .. }) => self.member(&rule),
+            (Answer::Connection(line), JsonSection::Stream { .. }) => self.member(&line),
+            (Answer::Event(line), JsonSection::Events) => self.at_once(&json!(line)),
+            (Answer::Lost(events), JsonSection::Events) => self.at_once(&json!({ "lost": events })),
+            (Answer::Summary(line), JsonSection::Summary(summary)) => *summary = json!(line),
+            (Answer::Table(line), JsonSection::Tables(tables)) => tables.push(line),
+            (Answer::Port(line), JsonSection::Ports(ports)) => ports.push(line),
+            (Answer::Drop(line), JsonSection::Errors { drops, .. }) => {
                 drops.insert(line.reason, json!(line.count));
             }
-            (Answer::NotApplied(line), Section::Errors { not_applied, .. }) => {
+            (Answer::NotApplied(line), JsonSection::Errors { not_applied, .. }) => {
                 not_applied.insert(line.reason, json!(line.count));
             }
-            (Answer::Worker(line), Section::Runtime { workers, .. }) => workers.push(line),
-            (Answer::Stage(line), Section::Runtime { stages, .. }) => stages.push(line),
-            (Answer::Setting(line), Section::Settings(settings)) => {
+            (Answer::Worker(line), JsonSection::Runtime { workers, .. }) => workers.push(line),
+            (Answer::Stage(line), JsonSection::Runtime { stages, .. }) => stages.push(line),
+            (Answer::Setting(line), JsonSection::Settings(settings)) => {
                 settings.insert(line.name, line.value);
             }
-            (Answer::Version(line), Section::Version(version)) => *version = json!(line),
+            (Answer::Version(line), JsonSection::Version(version)) => *version = json!(line),
             (other, _) => self.take_change(other),
         }
     }
 
-    fn note(&mut self, note: &ErrorLine, source: Source<'_>) {
+    fn note(&mut self, note: &ErrorLine, source: SourceText<'_>) {
         self.notes.push(note_object(note, source));
     }
 
@@ -106,7 +106,7 @@ impl Printer for JsonPrinter<'_> {
         self.screen.is_gone()
     }
 
-    fn end(mut self: Box<Self>, end: End) {
+    fn end(mut self: Box<Self>, end: AnswerEnd) {
         self.finish_section();
         let Some(count) = end.change else {
             if let Some(killed) = self.change.and_then(|change| change.killed) {
@@ -115,7 +115,7 @@ impl Printer for JsonPrinter<'_> {
             }
             return;
         };
-        let changed = Changed { kept: count.kept, notes: self.notes, ..self.change.unwrap_or_default() };
+        let changed = JsonChange { kept: count.kept, notes: self.notes, ..self.change.unwrap_or_default() };
         self.screen.text(&json!(changed).to_string());
         self.screen.text("\n");
     }
@@ -124,7 +124,7 @@ impl Printer for JsonPrinter<'_> {
 impl JsonPrinter<'_> {
     /// Writes one more of many.
     fn member(&mut self, line: &impl Serialize) {
-        let Section::Stream { name, begun } = &mut self.section else { return };
+        let JsonSection::Stream { name, begun } = &mut self.section else { return };
         if std::mem::replace(begun, true) {
             self.screen.text(",");
         } else {
@@ -154,42 +154,44 @@ impl JsonPrinter<'_> {
     }
 
     fn finish_section(&mut self) {
-        let value = match std::mem::replace(&mut self.section, Section::None) {
-            Section::None | Section::Events => return,
-            Section::Stream { begun: true, .. } => {
+        let value = match std::mem::replace(&mut self.section, JsonSection::None) {
+            JsonSection::None | JsonSection::Events => return,
+            JsonSection::Stream { begun: true, .. } => {
                 self.screen.text("]}\n");
                 return;
             }
-            Section::Stream { name, begun: false } => {
+            JsonSection::Stream { name, begun: false } => {
                 self.screen.text(&format!("{{\"{name}\":[]}}\n"));
                 return;
             }
-            Section::Summary(summary) => summary,
-            Section::Tables(tables) => json!({ "tables": tables }),
-            Section::Ports(ports) => json!({ "ports": ports }),
-            Section::Errors { drops, not_applied } => json!({ "drops": drops, "not_applied": not_applied }),
-            Section::Runtime { workers, stages } => json!({ "workers": workers, "stages": stages }),
-            Section::Settings(settings) => json!({ "settings": settings }),
-            Section::Version(version) => version,
+            JsonSection::Summary(summary) => summary,
+            JsonSection::Tables(tables) => json!({ "tables": tables }),
+            JsonSection::Ports(ports) => json!({ "ports": ports }),
+            JsonSection::Errors { drops, not_applied } => {
+                json!({ "drops": drops, "not_applied": not_applied })
+            }
+            JsonSection::Runtime { workers, stages } => json!({ "workers": workers, "stages": stages }),
+            JsonSection::Settings(settings) => json!({ "settings": settings }),
+            JsonSection::Version(version) => version,
         };
         self.screen.text(&value.to_string());
         self.screen.text("\n");
     }
 }
 
-impl Section {
-    fn new(topic: Topic) -> Section {
+impl JsonSection {
+    fn new(topic: Topic) -> JsonSection {
         match topic {
-            Topic::Rules => Section::Stream { name: "rules", begun: false },
-            Topic::Connections => Section::Stream { name: "connections", begun: false },
-            Topic::ConnSummary => Section::Summary(Value::Null),
-            Topic::Monitor => Section::Events,
-            Topic::Tables => Section::Tables(Vec::new()),
-            Topic::Ports => Section::Ports(Vec::new()),
-            Topic::Errors => Section::Errors { drops: Map::new(), not_applied: Map::new() },
-            Topic::Runtime => Section::Runtime { workers: Vec::new(), stages: Vec::new() },
-            Topic::Settings => Section::Settings(Map::new()),
-            Topic::Version => Section::Version(Value::Null),
+            Topic::Rules => JsonSection::Stream { name: "rules", begun: false },
+            Topic::Connections => JsonSection::Stream { name: "connections", begun: false },
+            Topic::ConnSummary => JsonSection::Summary(Value::Null),
+            Topic::Monitor => JsonSection::Events,
+            Topic::Tables => JsonSection::Tables(Vec::new()),
+            Topic::Ports => JsonSection::Ports(Vec::new()),
+            Topic::Errors => JsonSection::Errors { drops: Map::new(), not_applied: Map::new() },
+            Topic::Runtime => JsonSection::Runtime { workers: Vec::new(), stages: Vec::new() },
+            Topic::Settings => JsonSection::Settings(Map::new()),
+            Topic::Version => JsonSection::Version(Value::Null),
         }
     }
 }

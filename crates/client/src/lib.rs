@@ -10,7 +10,6 @@
 #![forbid(unsafe_code)]
 
 mod connections;
-mod errand;
 mod file;
 pub mod help;
 mod human;
@@ -22,8 +21,9 @@ mod run;
 mod screen;
 mod sink;
 mod table;
+mod user_command;
 
-pub use errand::{Errand, Misuse, Task};
 pub use report::failure;
-pub use run::{Connect, Failed, Runner};
-pub use sink::{Colors, Gone, Sink};
+pub use run::{CommandFailed, CommandRunner, Connector};
+pub use sink::{ColorChoice, OutputSink, SinkClosed};
+pub use user_command::{CommandAction, UsageError, UserCommand};

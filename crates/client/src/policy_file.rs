@@ -1,7 +1,7 @@
 //! Policy files where no daemon is asked: read, parsed, and what is wrong with them told.
 
 use crate::report::{say, say_json, style};
-use crate::sink::Sink;
+use crate::sink::OutputSink;
 use mmb_policy::Policy;
 use mmb_policy::diagnostic::{Diagnostic, Note};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ const MAX_BYTES: u64 = 256 << 20;
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum PolicyFileErrorKind {
     /// The system refused.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -29,15 +29,15 @@ pub enum ReadError {
 /// A file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{name}")]
-pub struct Unreadable {
+pub struct PolicyFileError {
     name: String,
     #[source]
-    error: ReadError,
+    error: PolicyFileErrorKind,
 }
 
-impl Unreadable {
-    pub(crate) fn new(path: &Path, error: impl Into<ReadError>) -> Unreadable {
-        Unreadable { name: name(path), error: error.into() }
+impl PolicyFileError {
+    pub(crate) fn new(path: &Path, error: impl Into<PolicyFileErrorKind>) -> PolicyFileError {
+        PolicyFileError { name: name(path), error: error.into() }
     }
 }
 
@@ -45,7 +45,7 @@ impl Unreadable {
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn check(path: &Path, json: bool, sink: &dyn Sink) -> Result<bool, Unreadable> {
+pub fn check(path: &Path, json: bool, sink: &dyn OutputSink) -> Result<bool, PolicyFileError> {
     let Some(policy) = load(path, json, sink)? else {
         return Ok(false);
     };
@@ -66,8 +66,8 @@ pub fn check(path: &Path, json: bool, sink: &dyn Sink) -> Result<bool, Unreadabl
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn load(path: &Path, json: bool, sink: &dyn Sink) -> Result<Option<Policy>, Unreadable> {
-    let text = read(path).map_err(|error| Unreadable::new(path, error))?;
+pub fn load(path: &Path, json: bool, sink: &dyn OutputSink) -> Result<Option<Policy>, PolicyFileError> {
+    let text = read(path).map_err(|error| PolicyFileError::new(path, error))?;
     let (name, style) = (name(path), style(sink));
     match Policy::parse(&text) {
         Ok((policy, notes)) => {
@@ -92,17 +92,17 @@ pub fn load(path: &Path, json: bool, sink: &dyn Sink) -> Result<Option<Policy>, 
 ///
 /// # Errors
 /// It cannot be read, is no text, or far too large.
-pub fn read(path: &Path) -> Result<String, ReadError> {
+pub fn read(path: &Path) -> Result<String, PolicyFileErrorKind> {
     let mut source: Box<dyn Read> =
         if is_standard_stream(path) { Box::new(io::stdin().lock()) } else { Box::new(File::open(path)?) };
     let mut bytes = Vec::new();
     source.by_ref().take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(ReadError::TooLarge);
+        return Err(PolicyFileErrorKind::TooLarge);
     }
     String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        ReadError::NotText(good.iter().filter(|&&byte| byte == b'\n').count() + 1)
+        PolicyFileErrorKind::NotText(good.iter().filter(|&&byte| byte == b'\n').count() + 1)
     })
 }
 

@@ -1,6 +1,6 @@
 //! What is wrong, told to people where errors go and in JSON where answers go.
 
-use crate::sink::Sink;
+use crate::sink::OutputSink;
 use mmb_control::answer::ErrorLine;
 use mmb_policy::diagnostic::{Diagnostic, Note, Span, Style};
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ const RESET: &str = "\x1b[0m";
 
 /// The text that was read, to show errors in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Source<'a> {
+pub(crate) struct SourceText<'a> {
     /// The file's name; empty for a command that was just typed.
     pub(crate) name: &'a str,
     /// The text.
@@ -20,26 +20,26 @@ pub(crate) struct Source<'a> {
     pub(crate) lines_before: usize,
 }
 
-impl<'a> Source<'a> {
+impl<'a> SourceText<'a> {
     /// A command.
-    pub(crate) fn command(text: &'a str) -> Source<'a> {
-        Source { name: "", text, lines_before: 0 }
+    pub(crate) fn command(text: &'a str) -> SourceText<'a> {
+        SourceText { name: "", text, lines_before: 0 }
     }
 
     /// A file.
-    pub(crate) fn file(name: &'a str, text: &'a str) -> Source<'a> {
-        Source { name: if name == "-" { "standard input" } else { name }, text, lines_before: 0 }
+    pub(crate) fn file(name: &'a str, text: &'a str) -> SourceText<'a> {
+        SourceText { name: if name == "-" { "standard input" } else { name }, text, lines_before: 0 }
     }
 
     /// A line of standard input, counted from 1.
-    pub(crate) fn piped(text: &'a str, line: usize) -> Source<'a> {
-        Source { name: "standard input", text, lines_before: line - 1 }
+    pub(crate) fn piped(text: &'a str, line: usize) -> SourceText<'a> {
+        SourceText { name: "standard input", text, lines_before: line - 1 }
     }
 }
 
 /// Shows errors: for people as errors, in JSON as an answer, as one object with the first
 /// error's members and, if there are more, all of them under `errors`.
-pub(crate) fn errors(sink: &dyn Sink, errors: &[ErrorLine], source: Source<'_>, json: bool) {
+pub(crate) fn errors(sink: &dyn OutputSink, errors: &[ErrorLine], source: SourceText<'_>, json: bool) {
     if !json {
         let style = style(sink);
         errors.iter().for_each(|error| sink.err(&rendered(error, source, style)));
@@ -56,7 +56,7 @@ pub(crate) fn errors(sink: &dyn Sink, errors: &[ErrorLine], source: Source<'_>, 
 }
 
 /// Shows a note to people; in JSON it is part of the answer.
-pub(crate) fn note(sink: &dyn Sink, note: &ErrorLine, source: Source<'_>) {
+pub(crate) fn note(sink: &dyn OutputSink, note: &ErrorLine, source: SourceText<'_>) {
     let text = match place(note, source) {
         Some((line, column, span)) => {
             let note = Note { line, column, span, message: note.message.clone() };
@@ -68,17 +68,17 @@ pub(crate) fn note(sink: &dyn Sink, note: &ErrorLine, source: Source<'_>) {
 }
 
 /// Shows one error that has no place in a text.
-pub fn failure(sink: &dyn Sink, message: &str, json: bool) {
-    errors(sink, &[ErrorLine::new(message)], Source::command(""), json);
+pub fn failure(sink: &dyn OutputSink, message: &str, json: bool) {
+    errors(sink, &[ErrorLine::new(message)], SourceText::command(""), json);
 }
 
 /// Says the last words of an errand: where nobody hears them, nothing is left to end.
-pub(crate) fn say(sink: &dyn Sink, text: &str) {
+pub(crate) fn say(sink: &dyn OutputSink, text: &str) {
     let _ = sink.out(text);
 }
 
 /// [`say`] for one JSON value on a line of its own.
-pub(crate) fn say_json(sink: &dyn Sink, value: &Value) {
+pub(crate) fn say_json(sink: &dyn OutputSink, value: &Value) {
     say(sink, &format!("{value}\n"));
 }
 
@@ -89,12 +89,12 @@ pub(crate) fn chain(error: &dyn Error) -> String {
 }
 
 /// How errors and notes look.
-pub(crate) fn style(sink: &dyn Sink) -> Style {
+pub(crate) fn style(sink: &dyn OutputSink) -> Style {
     if sink.colors().err { Style::Colored } else { Style::Plain }
 }
 
 /// A note as a JSON object.
-pub(crate) fn note_object(note: &ErrorLine, source: Source<'_>) -> Value {
+pub(crate) fn note_object(note: &ErrorLine, source: SourceText<'_>) -> Value {
     let mut object = object(note, source);
     if let Some(message) = object.shift_remove("error") {
         object.shift_insert(0, "note".to_owned(), message);
@@ -102,7 +102,7 @@ pub(crate) fn note_object(note: &ErrorLine, source: Source<'_>) -> Value {
     Value::Object(object)
 }
 
-fn object(error: &ErrorLine, source: Source<'_>) -> Map<String, Value> {
+fn object(error: &ErrorLine, source: SourceText<'_>) -> Map<String, Value> {
     let mut object = Map::new();
     object.insert("error".to_owned(), json!(error.message));
     if let Some((line, column, _)) = place(error, source) {
@@ -117,7 +117,7 @@ fn object(error: &ErrorLine, source: Source<'_>) -> Map<String, Value> {
     object
 }
 
-fn rendered(error: &ErrorLine, source: Source<'_>, style: Style) -> String {
+fn rendered(error: &ErrorLine, source: SourceText<'_>, style: Style) -> String {
     match place(error, source) {
         Some((line, column, span)) => {
             let diagnostic = Diagnostic {
@@ -137,7 +137,7 @@ fn rendered(error: &ErrorLine, source: Source<'_>, style: Style) -> String {
     }
 }
 
-fn place(error: &ErrorLine, source: Source<'_>) -> Option<(usize, usize, Span)> {
+fn place(error: &ErrorLine, source: SourceText<'_>) -> Option<(usize, usize, Span)> {
     let (start, end) = error.span?;
     Some((error.line? + source.lines_before, error.column?, Span { start, end }))
 }

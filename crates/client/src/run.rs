@@ -1,16 +1,16 @@
 //! Does errands: asks the daemon and shows what it answers.
 
 use crate::connections::number;
-use crate::errand::{Errand, Task};
-use crate::file::{Content, Saving, WriteError, is_own_stream};
-use crate::help::{self, OwnWords};
+use crate::file::{FileContent, FileWriter, WriteError, is_own_stream};
+use crate::help::{self, ProgramWords};
 use crate::human::HumanPrinter;
 use crate::json::JsonPrinter;
 use crate::names;
-use crate::policy_file::{self, Unreadable};
-use crate::report::{self, Source, say, say_json};
-use crate::sink::{Gone, Sink};
-use mmb_control::answer::{Answer, End, ErrorLine};
+use crate::policy_file::{self, PolicyFileError};
+use crate::report::{self, SourceText, say, say_json};
+use crate::sink::{OutputSink, SinkClosed};
+use crate::user_command::{CommandAction, UserCommand};
+use mmb_control::answer::{Answer, AnswerEnd, ErrorLine};
 use mmb_control::protocol::{Request, hex};
 use mmb_control::{Client, ClientError};
 use serde_json::{Value, json};
@@ -20,17 +20,17 @@ use std::path::Path;
 
 /// It did not work, and why was told; or nobody is left to tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failed;
+pub struct CommandFailed;
 
 /// Reaches the daemon; called anew for each errand.
-pub type Connect<'a> = dyn Fn() -> Result<Client, ClientError> + 'a;
+pub type Connector<'a> = dyn Fn() -> Result<Client, ClientError> + 'a;
 
 /// Does errands for one user.
-pub struct Runner<'a> {
+pub struct CommandRunner<'a> {
     /// How the daemon is reached.
-    pub connect: &'a Connect<'a>,
+    pub connect: &'a Connector<'a>,
     /// Where answers, errors and notes go.
-    pub sink: &'a dyn Sink,
+    pub sink: &'a dyn OutputSink,
     /// Asked now and then while something is watched that has no end: whether that is enough.
     pub enough: &'a dyn Fn() -> bool,
     /// Answer in JSON, also where the line does not say so.
@@ -38,7 +38,7 @@ pub struct Runner<'a> {
     /// `-` as a file is this process's standard input or output; otherwise it is refused.
     pub standard_streams: bool,
     /// Words of the caller's own, which help tells about.
-    pub own_words: OwnWords<'a>,
+    pub own_words: ProgramWords<'a>,
     /// Lines told to people behind the error that no daemon answers: how to start one.
     pub no_daemon: &'a str,
     /// A line told to people before the first event of what is watched: how to end it.
@@ -46,24 +46,24 @@ pub struct Runner<'a> {
 }
 
 /// Shows an answer as its lines come.
-pub(crate) trait Printer {
+pub(crate) trait AnswerPrinter {
     /// Takes a line that is no note, error or end.
     fn take(&mut self, answer: Answer);
     /// Takes a note about the text that was sent.
-    fn note(&mut self, note: &ErrorLine, source: Source<'_>);
+    fn note(&mut self, note: &ErrorLine, source: SourceText<'_>);
     /// Nobody looks any more.
     fn is_gone(&self) -> bool;
     /// The answer is complete, and what was asked is done.
-    fn end(self: Box<Self>, end: End);
+    fn end(self: Box<Self>, end: AnswerEnd);
 }
 
 /// Why an errand ended before its end.
 #[derive(Debug, thiserror::Error)]
-enum Stop {
+enum CommandError {
     #[error(transparent)]
     Client(#[from] ClientError),
     #[error(transparent)]
-    Read(#[from] Unreadable),
+    Read(#[from] PolicyFileError),
     #[error(transparent)]
     Write(#[from] WriteError),
     #[error("what came is no state of connections")]
@@ -71,87 +71,87 @@ enum Stop {
     #[error("- and /dev/fd are streams of a client, which there is none of here; name a file")]
     NoStandardStreams,
     #[error(transparent)]
-    Gone(#[from] Gone),
+    Gone(#[from] SinkClosed),
     #[error("it was told why")]
     Told,
 }
 
-impl Runner<'_> {
+impl CommandRunner<'_> {
     /// Does an errand that was given as such.
     ///
     /// # Errors
     /// It did not work.
-    pub fn run(&self, errand: &Errand) -> Result<(), Failed> {
-        self.run_line(errand, None)
+    pub fn run(&self, command: &UserCommand) -> Result<(), CommandFailed> {
+        self.run_line(command, None)
     }
 
     /// Does an errand that is line `line` of standard input, if it is.
     ///
     /// # Errors
     /// It did not work.
-    pub fn run_line(&self, errand: &Errand, line: Option<usize>) -> Result<(), Failed> {
-        let json = self.json || errand.json;
-        self.attempt(&errand.task, line, json).map_err(|stop| self.tell(&stop, json))
+    pub fn run_line(&self, command: &UserCommand, line: Option<usize>) -> Result<(), CommandFailed> {
+        let json = self.json || command.json;
+        self.attempt(&command.task, line, json).map_err(|stop| self.report(&stop, json))
     }
 
-    fn attempt(&self, task: &Task, line: Option<usize>, json: bool) -> Result<(), Stop> {
+    fn attempt(&self, task: &CommandAction, line: Option<usize>, json: bool) -> Result<(), CommandError> {
         if task.file().is_some_and(is_own_stream) && !self.standard_streams {
-            return Err(Stop::NoStandardStreams);
+            return Err(CommandError::NoStandardStreams);
         }
-        let typed = |text| line.map_or(Source::command(text), |line| Source::piped(text, line));
+        let typed = |text| line.map_or(SourceText::command(text), |line| SourceText::piped(text, line));
         match task {
-            Task::Nothing | Task::Exit => Ok(()),
-            Task::Help(words) => {
+            CommandAction::Nothing | CommandAction::Exit => Ok(()),
+            CommandAction::Help(words) => {
                 let known = names::ask(self.connect, &format!("{words} "));
                 Ok(self.sink.out(&help::about(words, &known, self.own_words))?)
             }
-            Task::Check(file) => match policy_file::check(Path::new(file), json, self.sink)? {
+            CommandAction::Check(file) => match policy_file::check(Path::new(file), json, self.sink)? {
                 true => Ok(()),
-                false => Err(Stop::Told),
+                false => Err(CommandError::Told),
             },
-            Task::Language(text) => {
+            CommandAction::Language(text) => {
                 let request = Request::Run(vec![text.clone()]);
-                self.show(typed(text), false, json, |take| self.talk(&request, take))
+                self.show(typed(text), false, json, |take| self.request(&request, take))
             }
-            Task::Monitor(text) => {
+            CommandAction::Monitor(text) => {
                 let request = Request::Run(vec![text.clone()]);
                 self.show(typed(text), false, json, |take| {
                     (self.connect)()?.follow(&request, self.enough, take)
                 })
             }
-            Task::Apply(name) => self.apply(name, json),
-            Task::Save(name) => self.save(name, json),
-            Task::SaveState(name) => self.save_state(name, json),
-            Task::LoadState(name) => self.load_state(name, json),
+            CommandAction::Apply(name) => self.apply(name, json),
+            CommandAction::Save(name) => self.save(name, json),
+            CommandAction::SaveState(name) => self.save_state(name, json),
+            CommandAction::LoadState(name) => self.load_state(name, json),
         }
     }
 
     /// Tells why the daemon did not answer, or why its answer could not be used.
-    fn tell(&self, stop: &Stop, json: bool) -> Failed {
-        if !matches!(stop, Stop::Told | Stop::Gone(_)) {
+    fn report(&self, stop: &CommandError, json: bool) -> CommandFailed {
+        if !matches!(stop, CommandError::Told | CommandError::Gone(_)) {
             report::failure(self.sink, &report::chain(stop), json);
         }
-        if !json && matches!(stop, Stop::Client(ClientError::NoDaemon { .. })) {
+        if !json && matches!(stop, CommandError::Client(ClientError::NoDaemon { .. })) {
             self.sink.err(self.no_daemon);
         }
-        Failed
+        CommandFailed
     }
 
     /// Tells why the daemon refused.
-    fn refused(&self, errors: &[ErrorLine], source: Source<'_>, json: bool) -> Stop {
+    fn refused(&self, errors: &[ErrorLine], source: SourceText<'_>, json: bool) -> CommandError {
         report::errors(self.sink, errors, source, json);
-        Stop::Told
+        CommandError::Told
     }
 
     /// Shows the answer that `talk` gets.
     fn show(
         &self,
-        source: Source<'_>,
+        source: SourceText<'_>,
         applying: bool,
         json: bool,
-        talk: impl FnOnce(&mut dyn FnMut(Answer) -> Result<(), Stop>) -> Result<End, Stop>,
-    ) -> Result<(), Stop> {
-        let mut printer: Box<dyn Printer> = if json {
+        talk: impl FnOnce(&mut dyn FnMut(Answer) -> Result<(), CommandError>) -> Result<AnswerEnd, CommandError>,
+    ) -> Result<(), CommandError> {
+        let mut printer: Box<dyn AnswerPrinter> = if json {
             Box::new(JsonPrinter::new(self.sink))
         } else {
             Box::new(HumanPrinter::new(self.sink, self.watching, applying))
@@ -163,7 +163,7 @@ impl Runner<'_> {
                 Answer::Note(note) => printer.note(&note, source),
                 other => printer.take(other),
             }
-            if printer.is_gone() { Err(Gone.into()) } else { Ok(()) }
+            if printer.is_gone() { Err(SinkClosed.into()) } else { Ok(()) }
         });
         match end {
             Ok(end) if end.ok => {
@@ -178,17 +178,17 @@ impl Runner<'_> {
         }
     }
 
-    fn apply(&self, name: &str, json: bool) -> Result<(), Stop> {
+    fn apply(&self, name: &str, json: bool) -> Result<(), CommandError> {
         let path = Path::new(name);
-        let text = policy_file::read(path).map_err(|error| Unreadable::new(path, error))?;
+        let text = policy_file::read(path).map_err(|error| PolicyFileError::new(path, error))?;
         let request = Request::Apply(text);
         let Request::Apply(text) = &request else { return Ok(()) };
-        self.show(Source::file(name, text), true, json, |take| self.talk(&request, take))
+        self.show(SourceText::file(name, text), true, json, |take| self.request(&request, take))
     }
 
-    fn save(&self, name: &str, json: bool) -> Result<(), Stop> {
+    fn save(&self, name: &str, json: bool) -> Result<(), CommandError> {
         let mut rules = 0u64;
-        self.save_as((&Request::Save, Content::Policy), name, json, |answer| match answer {
+        self.save_as((&Request::Save, FileContent::Policy), name, json, |answer| match answer {
             Answer::Policy(text) => {
                 rules += text.lines().filter(|line| line.starts_with("add")).count() as u64;
                 Ok(Some(text.into_bytes()))
@@ -199,10 +199,10 @@ impl Runner<'_> {
         Ok(())
     }
 
-    fn save_state(&self, name: &str, json: bool) -> Result<(), Stop> {
+    fn save_state(&self, name: &str, json: bool) -> Result<(), CommandError> {
         let mut saved = 0;
-        self.save_as((&Request::SaveState, Content::State), name, json, |answer| match answer {
-            Answer::State(piece) => hex::decode(&piece).ok_or(Stop::NoState).map(Some),
+        self.save_as((&Request::SaveState, FileContent::State), name, json, |answer| match answer {
+            Answer::State(piece) => hex::decode(&piece).ok_or(CommandError::NoState).map(Some),
             Answer::Saved(line) => {
                 saved = line.connections;
                 Ok(None)
@@ -214,10 +214,10 @@ impl Runner<'_> {
         Ok(())
     }
 
-    fn load_state(&self, name: &str, json: bool) -> Result<(), Stop> {
+    fn load_state(&self, name: &str, json: bool) -> Result<(), CommandError> {
         let mut state: Box<dyn Read> = match name {
             "-" => Box::new(io::stdin()),
-            _ => Box::new(File::open(name).map_err(|error| Unreadable::new(Path::new(name), error))?),
+            _ => Box::new(File::open(name).map_err(|error| PolicyFileError::new(Path::new(name), error))?),
         };
         let (mut errors, mut loaded) = (Vec::new(), 0);
         let end = (self.connect)()?.load(&mut state, |answer| {
@@ -226,10 +226,10 @@ impl Runner<'_> {
                 Answer::Error(error) => errors.push(error),
                 _ => {}
             }
-            Ok::<_, Stop>(())
+            Ok::<_, CommandError>(())
         })?;
         if !end.ok {
-            return Err(self.refused(&errors, Source::command(""), json));
+            return Err(self.refused(&errors, SourceText::command(""), json));
         }
         if json {
             say_json(self.sink, &json!({ "loaded": name, "connections": loaded }));
@@ -242,37 +242,41 @@ impl Runner<'_> {
     /// Puts into a file what `piece` takes out of the answer.
     fn save_as(
         &self,
-        (request, content): (&Request, Content),
+        (request, content): (&Request, FileContent),
         name: &str,
         json: bool,
-        mut piece: impl FnMut(Answer) -> Result<Option<Vec<u8>>, Stop>,
-    ) -> Result<(), Stop> {
+        mut piece: impl FnMut(Answer) -> Result<Option<Vec<u8>>, CommandError>,
+    ) -> Result<(), CommandError> {
         let mut errors = Vec::new();
         // Nothing is touched before the daemon has begun to answer.
         let mut saving = None;
-        let end = self.talk(request, |answer| {
+        let end = self.request(request, |answer| {
             if let Answer::Error(error) = answer {
                 errors.push(error);
             } else if let Some(piece) = piece(answer)? {
                 let saving = match &mut saving {
                     Some(saving) => saving,
-                    none => none.insert(Saving::begin(name, content)?),
+                    none => none.insert(FileWriter::begin(name, content)?),
                 };
                 saving.write(&piece)?;
             }
             Ok(())
         })?;
         if !end.ok {
-            return Err(self.refused(&errors, Source::command(""), json));
+            return Err(self.refused(&errors, SourceText::command(""), json));
         }
         match saving {
             Some(saving) => saving.finish()?,
-            None => Saving::begin(name, content)?.finish()?,
+            None => FileWriter::begin(name, content)?.finish()?,
         }
         Ok(())
     }
 
-    fn talk(&self, request: &Request, take: impl FnMut(Answer) -> Result<(), Stop>) -> Result<End, Stop> {
+    fn request(
+        &self,
+        request: &Request,
+        take: impl FnMut(Answer) -> Result<(), CommandError>,
+    ) -> Result<AnswerEnd, CommandError> {
         (self.connect)()?.ask(request, take)
     }
 

@@ -1,6 +1,6 @@
 //! What answers for people are written on, in pieces that are worth handing on.
 
-use crate::sink::Sink;
+use crate::sink::OutputSink;
 
 /// Bytes collected before they are handed on.
 const BUFFER: usize = 32 << 10;
@@ -21,19 +21,19 @@ pub(crate) enum Color {
 /// The answer's side of a sink; handed on when full, when asked, and when dropped.
 pub(crate) struct Screen<'a> {
     text: String,
-    sink: &'a dyn Sink,
+    sink: &'a dyn OutputSink,
     colored: bool,
     gone: bool,
 }
 
 impl<'a> Screen<'a> {
     /// An empty screen.
-    pub(crate) fn new(sink: &'a dyn Sink) -> Screen<'a> {
+    pub(crate) fn new(sink: &'a dyn OutputSink) -> Screen<'a> {
         Screen { text: String::new(), sink, colored: sink.colors().out, gone: false }
     }
 
     /// Where it hands its text on.
-    pub(crate) fn sink(&self) -> &'a dyn Sink {
+    pub(crate) fn sink(&self) -> &'a dyn OutputSink {
         self.sink
     }
 

@@ -17,18 +17,18 @@ pub(crate) enum Align {
 
 /// A table that is being printed.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     columns: Vec<(&'static str, Align)>,
     widths: Vec<usize>,
     waiting: Vec<Vec<String>>,
     begun: bool,
 }
 
-impl Table {
+impl TextTable {
     /// A table with these columns.
-    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Table {
+    pub(crate) fn new(columns: &[(&'static str, Align)]) -> TextTable {
         let widths = columns.iter().map(|(name, _)| name.len()).collect();
-        Table { columns: columns.to_vec(), widths, waiting: Vec::new(), begun: false }
+        TextTable { columns: columns.to_vec(), widths, waiting: Vec::new(), begun: false }
     }
 
     /// Prints a row, or keeps it until the widths are known.
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_what_is_in_them() {
-        let mut table = Table::new(&[("ID", Align::Right), ("NAME", Align::Left), ("N", Align::Right)]);
+        let mut table = TextTable::new(&[("ID", Align::Right), ("NAME", Align::Left), ("N", Align::Right)]);
         let text = shown(|screen| {
             table.row(screen, row(&["1", "é", "10"]));
             table.row(screen, row(&["200", "longer", "1"]));
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_long_table_is_printed_as_it_comes() {
-        let mut table = Table::new(&[("N", Align::Right)]);
+        let mut table = TextTable::new(&[("N", Align::Right)]);
         let text = shown(|screen| {
             for n in 0..LOOKED_AT + 5 {
                 table.row(screen, vec![n.to_string()]);

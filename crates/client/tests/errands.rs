@@ -4,8 +4,8 @@
 mod common;
 
 use common::{Running, start};
-use mmb_client::{Errand, Failed, Gone, Misuse, Runner, Sink};
-use mmb_control::{Client, ClientError, Limits, Server};
+use mmb_client::{CommandFailed, CommandRunner, OutputSink, SinkClosed, UsageError, UserCommand};
+use mmb_control::{Client, ClientError, Server, ServerLimits};
 use mmb_testkit::Udp;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
@@ -20,9 +20,9 @@ struct Listener {
     patience: Cell<usize>,
 }
 
-impl Sink for Listener {
-    fn out(&self, text: &str) -> Result<(), Gone> {
-        let left = self.patience.get().checked_sub(1).ok_or(Gone)?;
+impl OutputSink for Listener {
+    fn out(&self, text: &str) -> Result<(), SinkClosed> {
+        let left = self.patience.get().checked_sub(1).ok_or(SinkClosed)?;
         self.patience.set(left);
         self.pieces.borrow_mut().push(text.to_owned());
         Ok(())
@@ -53,22 +53,27 @@ impl Program {
     fn new(policy: &str) -> Program {
         let mut mmb = start(policy);
         mmb.server = None;
-        let server = Server::unbound(Arc::clone(&mmb.daemon), Limits::default());
+        let server = Server::unbound(Arc::clone(&mmb.daemon), ServerLimits::default());
         Program { mmb, server }
     }
 
     fn connect(&self) -> Result<Client, ClientError> {
         let (theirs, ours) = UnixStream::pair()?;
         self.server.adopt(theirs);
-        Ok(Client::over(ours))
+        Ok(Client::from_stream(ours))
     }
 
-    fn tell(&self, listener: &Listener, line: &str) -> Result<(), Failed> {
+    fn tell(&self, listener: &Listener, line: &str) -> Result<(), CommandFailed> {
         self.tell_until(listener, line, &|| listener.hears_no_end())
     }
 
-    fn tell_until(&self, listener: &Listener, line: &str, enough: &dyn Fn() -> bool) -> Result<(), Failed> {
-        let runner = Runner {
+    fn tell_until(
+        &self,
+        listener: &Listener,
+        line: &str,
+        enough: &dyn Fn() -> bool,
+    ) -> Result<(), CommandFailed> {
+        let runner = CommandRunner {
             connect: &|| self.connect(),
             sink: listener,
             enough,
@@ -78,7 +83,7 @@ impl Program {
             no_daemon: "turn it on\n",
             watching: "watching\n",
         };
-        runner.run(&Errand::from_line(line).expect("can be meant"))
+        runner.run(&UserCommand::from_line(line).expect("can be meant"))
     }
 
     /// What is answered, and what is told beside, and how it ended.
@@ -111,7 +116,7 @@ fn answers_and_errors_go_where_the_program_says() {
     let (answer, told, done) = program.says("del 7 --json");
     assert_eq!((told.as_str(), done), ("", false));
     assert!(is_json(&answer)["error"].is_string());
-    assert_eq!(Errand::from_line("apply"), Err(Misuse("usage: apply FILE".to_owned())));
+    assert_eq!(UserCommand::from_line("apply"), Err(UsageError("usage: apply FILE".to_owned())));
 }
 
 #[test]
@@ -168,7 +173,7 @@ fn a_long_answer_comes_in_pieces_and_ends_when_nobody_reads_it() {
 
     for line in ["list", "list --json"] {
         let impatient = Listener::new(2);
-        assert_eq!(program.tell(&impatient, line), Err(Failed));
+        assert_eq!(program.tell(&impatient, line), Err(CommandFailed));
         assert_eq!((impatient.pieces.borrow().len(), impatient.told.borrow().as_str()), (2, ""));
     }
     program.good("show version");
@@ -187,7 +192,7 @@ fn what_has_no_end_ends_when_the_caller_has_enough_or_is_gone() {
         sport.set(sport.get() + 1);
         false
     };
-    assert_eq!(program.tell_until(&deaf, "monitor", &more_happens), Err(Failed));
+    assert_eq!(program.tell_until(&deaf, "monitor", &more_happens), Err(CommandFailed));
 }
 
 #[test]
@@ -202,7 +207,7 @@ fn help_tells_of_the_language_the_daemon_and_the_caller() {
 fn how_to_start_a_daemon_is_the_callers_to_say() {
     let listener = Listener::new(usize::MAX);
     let nowhere = Path::new("/nonexistent/mmb.sock");
-    let mut runner = Runner {
+    let mut runner = CommandRunner {
         connect: &|| Client::connect(nowhere),
         sink: &listener,
         enough: &|| true,
@@ -212,13 +217,13 @@ fn how_to_start_a_daemon_is_the_callers_to_say() {
         no_daemon: "turn it on\n",
         watching: "",
     };
-    let list = Errand::from_line("list").expect("can be meant");
-    assert_eq!(runner.run(&list), Err(Failed));
+    let list = UserCommand::from_line("list").expect("can be meant");
+    assert_eq!(runner.run(&list), Err(CommandFailed));
     let told = listener.told.take();
     assert!(told.starts_with("error: no mmb answers at /nonexistent/mmb.sock: "), "{told}");
     assert!(told.ends_with("\nturn it on\n"), "{told}");
     runner.json = true;
-    assert_eq!(runner.run(&list), Err(Failed));
+    assert_eq!(runner.run(&list), Err(CommandFailed));
     assert_eq!(listener.told.take(), "", "in JSON there is one object and no more");
     assert!(is_json(&listener.pieces.take().concat())["error"].is_string());
 }

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// What follows answers this question.
-    Begin(Begin),
+    Begin(AnswerBegin),
     /// A rule in force, with its counters unless they were not asked for.
     Rule(RuleLine),
     /// A table of the classifier.
@@ -65,12 +65,12 @@ pub enum Answer {
     /// Something wrong with the request: nothing was changed.
     Error(ErrorLine),
     /// The answer is complete.
-    End(End),
+    End(AnswerEnd),
 }
 
 /// The question that the following lines answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Begin {
+pub struct AnswerBegin {
     /// The number of the command in its request, from 0.
     pub command: usize,
     /// What is listed or shown.
@@ -149,7 +149,7 @@ pub struct TableLine {
 
 /// Packets and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Traffic {
+pub struct TrafficLine {
     /// Packets.
     pub packets: u64,
     /// Bytes.
@@ -170,15 +170,15 @@ pub struct PortLine {
     /// The largest IP packet that may leave by it, in bytes.
     pub mtu: u32,
     /// `up` or `down`.
-    pub link: Link,
+    pub link: LinkLine,
     /// The port at the other end of its wire.
     pub peer: Option<String>,
     /// The rules see its packets.
     pub enabled: bool,
     /// Received.
-    pub rx: Traffic,
+    pub rx: TrafficLine,
     /// Sent.
-    pub tx: Traffic,
+    pub tx: TrafficLine,
     /// Packets that arrived when no room was free for them.
     pub rx_missed: u64,
     /// Packets that arrived broken.
@@ -190,7 +190,7 @@ pub struct PortLine {
 /// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Link {
+pub enum LinkLine {
     /// Carries packets.
     Up,
     /// Carries none.
@@ -273,9 +273,9 @@ pub struct ConnectionLine {
     /// Milliseconds until it ends if no packet comes.
     pub expires_ms: u64,
     /// What the end that began has sent.
-    pub forward: Traffic,
+    pub forward: TrafficLine,
     /// What the other end has sent.
-    pub reply: Traffic,
+    pub reply: TrafficLine,
     /// The stateful rules that it has.
     pub rules: Vec<u32>,
     /// The outermost two VLAN identifiers of its packets, outermost first; empty without.
@@ -289,12 +289,12 @@ pub struct ConnectionLine {
     pub icmp_type: Option<u8>,
     /// Where it is kept, if that was asked for.
     #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
-    pub place: Option<Place>,
+    pub place: Option<ConnectionPlace>,
 }
 
 /// Where a connection is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct ConnectionPlace {
     /// The worker that has it.
     pub worker: u16,
     /// Its number there, while it lives.
@@ -320,7 +320,7 @@ pub struct EndsLine {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventLine {
     /// What.
-    pub what: Happening,
+    pub what: EventKind,
     /// Why it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -331,7 +331,7 @@ pub struct EventLine {
 /// What happens to connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Happening {
+pub enum EventKind {
     /// It was made.
     Created,
     /// It ended.
@@ -408,7 +408,7 @@ impl ErrorLine {
 
 /// The end of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
+pub struct AnswerEnd {
     /// The protocol's version.
     pub v: u32,
     /// What was asked is done; `false`: nothing was changed, and errors said why.
@@ -429,9 +429,9 @@ pub struct ChangeCount {
     pub kept: u64,
 }
 
-impl End {
+impl AnswerEnd {
     /// The end of an answer without a change.
-    pub fn new(ok: bool) -> End {
-        End { v: VERSION, ok, change: None }
+    pub fn new(ok: bool) -> AnswerEnd {
+        AnswerEnd { v: VERSION, ok, change: None }
     }
 }

@@ -1,6 +1,6 @@
 //! The client's end of the wire: one connection, one question at a time, the answer as it comes.
 
-use crate::answer::{Answer, End};
+use crate::answer::{Answer, AnswerEnd};
 use crate::protocol::{self, Request, hex};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -63,11 +63,11 @@ impl Client {
             io::ErrorKind::PermissionDenied => ClientError::NotAllowed(path.to_owned()),
             _ => ClientError::NoDaemon { path: path.to_owned(), error },
         })?;
-        Ok(Client::over(stream))
+        Ok(Client::from_stream(stream))
     }
 
     /// Talks over a stream whose other end is the daemon's.
-    pub fn over(stream: UnixStream) -> Client {
+    pub fn from_stream(stream: UnixStream) -> Client {
         Client { stream }
     }
 
@@ -76,7 +76,7 @@ impl Client {
     ///
     /// # Errors
     /// The duration is zero.
-    pub fn patience(self, patience: Duration) -> Result<Client, ClientError> {
+    pub fn with_timeout(self, patience: Duration) -> Result<Client, ClientError> {
         self.stream.set_read_timeout(Some(patience))?;
         self.stream.set_write_timeout(Some(patience))?;
         Ok(self)
@@ -91,7 +91,7 @@ impl Client {
         &mut self,
         request: &Request,
         take: impl FnMut(Answer) -> Result<(), E>,
-    ) -> Result<End, E> {
+    ) -> Result<AnswerEnd, E> {
         // The daemon may refuse before it has read everything: then its answer tells more than our failure to
         // write.
         let sent = self.send(request);
@@ -106,7 +106,7 @@ impl Client {
         &mut self,
         state: &mut impl Read,
         take: impl FnMut(Answer) -> Result<(), E>,
-    ) -> Result<End, E> {
+    ) -> Result<AnswerEnd, E> {
         let mut sent = self.send(&Request::LoadState);
         let mut piece = vec![0; PIECE];
         while sent.is_ok() {
@@ -129,7 +129,7 @@ impl Client {
         request: &Request,
         enough: impl Fn() -> bool,
         mut take: impl FnMut(Answer) -> Result<(), E>,
-    ) -> Result<End, E> {
+    ) -> Result<AnswerEnd, E> {
         self.send(request).map_err(ClientError::from)?;
         self.stream.set_read_timeout(Some(PULSE)).map_err(ClientError::from)?;
         let mut stream = BufReader::with_capacity(BUFFER, &self.stream);
@@ -143,7 +143,7 @@ impl Client {
                 Err(error) => return Err(error.into()),
             }
             if enough() {
-                return Ok(End::new(true));
+                return Ok(AnswerEnd::new(true));
             }
         }
     }
@@ -152,7 +152,7 @@ impl Client {
         &mut self,
         sent: io::Result<()>,
         mut take: impl FnMut(Answer) -> Result<(), E>,
-    ) -> Result<End, E> {
+    ) -> Result<AnswerEnd, E> {
         let reader = self.stream.try_clone().map_err(ClientError::from)?;
         let (lines, answer) = mpsc::channel();
         let reading = thread::Builder::new().name("mmb-answer".to_owned());

@@ -4,9 +4,9 @@
 //! change or a look at counters lasts, and never while they talk to a client. Only here a policy is put in
 //! force; packets do not wait for it.
 
-use crate::entropy::Reseeding;
-use crate::host::{Host, Unfit};
-use crate::memory::{self, Short};
+use crate::entropy::ReseedTimer;
+use crate::host::{Host, UnsupportedRule};
+use crate::memory::{self, MemoryShortage};
 use mmb_engine::{CONNECTION_BYTES, Engine, PortSpec, PublishError};
 use mmb_packet::PortId;
 use mmb_policy::{Command, Plan, Policy, RuleChange, RuleId, Rules};
@@ -28,14 +28,14 @@ pub struct Daemon {
     host: Box<dyn Host>,
     /// The policy before a large change, while it may still be in use.
     left: Option<Weak<Policy>>,
-    reseeding: Reseeding,
+    reseeding: ReseedTimer,
     /// Something else that was large is freed.
     freed: bool,
 }
 
 /// Something to be changed, which is done as a whole or not at all.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum ChangeRequest {
     /// What these commands ask for. Questions among them change nothing.
     Run(Vec<Command>),
     /// To a policy file's policy. Rules that are in force already stay, with their numbers and counters.
@@ -44,7 +44,7 @@ pub(crate) enum Wish {
 
 /// A change that was made.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct Committed {
     /// The policy that was in force.
     pub before: Arc<Policy>,
     /// The policy that is.
@@ -53,7 +53,7 @@ pub struct Change {
 
 /// Why a change was not made.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum CommitError {
     /// A command does not fit the policy in force.
     #[error("{error}")]
     Command {
@@ -67,7 +67,7 @@ pub enum Refusal {
     Publish(#[from] PublishError),
     /// There is not enough memory to put it in force.
     #[error(transparent)]
-    Memory(#[from] Short),
+    Memory(#[from] MemoryShortage),
     /// There is not enough memory for so many connections.
     #[error("set conn max {max}: {short}; {fits} would fit")]
     Connections {
@@ -76,11 +76,11 @@ pub enum Refusal {
         /// As many as fit.
         fits: u64,
         /// What is missing.
-        short: Short,
+        short: MemoryShortage,
     },
     /// It does not fit the host.
     #[error(transparent)]
-    Host(#[from] Unfit),
+    Host(#[from] UnsupportedRule),
     /// A fault of ours.
     #[error("an internal error; the daemon's standard error tells more")]
     Lost,
@@ -91,12 +91,12 @@ impl Daemon {
     ///
     /// # Errors
     /// What makes the policy impossible here.
-    pub fn new(engine: Engine, policy: Policy, host: Box<dyn Host>) -> Result<Daemon, Refusal> {
-        let reseeding = Reseeding::begin(Instant::now());
+    pub fn new(engine: Engine, policy: Policy, host: Box<dyn Host>) -> Result<Daemon, CommitError> {
+        let reseeding = ReseedTimer::begin(Instant::now());
         let policy_before = Arc::new(Policy::default());
         let mut daemon = Daemon { engine, policy: policy_before, host, left: None, freed: false, reseeding };
         daemon.host.set_poll(policy.settings.poll);
-        daemon.put(Arc::new(policy))?;
+        daemon.publish(Arc::new(policy))?;
         Ok(daemon)
     }
 
@@ -127,12 +127,12 @@ impl Daemon {
 
     /// Carries out what is wished for, in order. All that can be done comes into force at once; each wish sees what those
     /// before it did.
-    pub(crate) fn carry_out(&mut self, wishes: Vec<Wish>) -> Vec<Result<Change, Refusal>> {
-        let alone = wishes.len() == 1;
+    pub(crate) fn commit(&mut self, requests: Vec<ChangeRequest>) -> Vec<Result<Committed, CommitError>> {
+        let alone = requests.len() == 1;
         let mut next = Arc::clone(&self.policy);
-        let mut outcomes = Vec::with_capacity(wishes.len());
-        for wish in wishes {
-            let fulfilled = self.fulfil(&next, wish).and_then(|after| {
+        let mut outcomes = Vec::with_capacity(requests.len());
+        for request in requests {
+            let fulfilled = self.apply_request(&next, request).and_then(|after| {
                 // One that is alone is checked when it is published.
                 if !alone {
                     self.host.check(&next, &after)?;
@@ -142,11 +142,11 @@ impl Daemon {
             });
             outcomes.push(fulfilled.map(|after| {
                 let before = std::mem::replace(&mut next, Arc::clone(&after));
-                Change { before, after }
+                Committed { before, after }
             }));
         }
         if outcomes.iter().any(Result::is_ok)
-            && let Err(refusal) = self.put(next)
+            && let Err(refusal) = self.publish(next)
         {
             outcomes.iter_mut().filter(|done| done.is_ok()).for_each(|done| *done = Err(refusal.clone()));
         }
@@ -154,28 +154,28 @@ impl Daemon {
     }
 
     /// What a policy is with a wish fulfilled.
-    fn fulfil(&self, policy: &Policy, wish: Wish) -> Result<Policy, Refusal> {
-        let commands = match wish {
-            Wish::Apply(mut file) => {
+    fn apply_request(&self, policy: &Policy, request: ChangeRequest) -> Result<Policy, CommitError> {
+        let commands = match request {
+            ChangeRequest::Apply(mut file) => {
                 // Where a port must be enabled, a file that has only rules means the ports that are.
                 if file.ports.is_empty() && policy.ports.keys().any(|port| !self.is_enabled(&file, port)) {
                     file.ports.clone_from(&policy.ports);
                 }
                 return Ok(Plan::new(policy, *file).policy);
             }
-            Wish::Run(commands) => commands,
+            ChangeRequest::Run(commands) => commands,
         };
         let mut next = Policy::clone(policy);
         let changes = commands.into_iter().enumerate().filter(|(_, command)| is_change(command));
         for (index, command) in changes {
-            next.run(command).map_err(|error| Refusal::Command { index, error })?;
+            next.run(command).map_err(|error| CommitError::Command { index, error })?;
         }
         Ok(next)
     }
 
     /// Whether there is memory for a policy beside the one in force, and for its connections. Small changes are made in any
     /// case: so is what makes room.
-    fn afford(&self, next: &Policy) -> Result<(), Refusal> {
+    fn check_memory(&self, next: &Policy) -> Result<(), CommitError> {
         let changed = Rules::diff(&self.policy.rules, &next.rules).bounds().1.min(next.rules.len());
         if changed > FEW_RULES
             && let Some(available) = self.host.memory()
@@ -191,15 +191,15 @@ impl Daemon {
             let more = u64::from(max).saturating_sub(there);
             available.check(more * CONNECTION_BYTES).map_err(|short| {
                 let fits = there + short.bytes / CONNECTION_BYTES;
-                Refusal::Connections { max, fits, short }
+                CommitError::Connections { max, fits, short }
             })?;
         }
         Ok(())
     }
 
     /// Puts a policy in force as a whole.
-    fn put(&mut self, next: Arc<Policy>) -> Result<(), Refusal> {
-        self.afford(&next)?;
+    fn publish(&mut self, next: Arc<Policy>) -> Result<(), CommitError> {
+        self.check_memory(&next)?;
         self.host.check(&self.policy, &next)?;
         self.engine.publish(&next)?;
         if next.settings.poll != self.policy.settings.poll {
@@ -218,7 +218,7 @@ impl Daemon {
     /// Frees what packets and answers use no more, and gives generators fresh entropy; to be called now and then. True once
     /// after a large change, when all of what was before it is freed, and after something else that was large: memory may be given
     /// back to the system then.
-    pub fn tidy(&mut self) -> bool {
+    pub fn reclaim(&mut self) -> bool {
         if let Some(fresh) = self.reseeding.fresh(Instant::now()) {
             self.engine.reseed(&fresh);
         }
@@ -231,7 +231,7 @@ impl Daemon {
     }
 
     /// Has [`Daemon::tidy`] say that there is memory to be given back.
-    pub(crate) fn give_back(&mut self) {
+    pub(crate) fn trim_memory(&mut self) {
         self.freed = true;
     }
 
@@ -242,7 +242,7 @@ impl Daemon {
     }
 
     /// The ports that one policy enables and the other does not, and whether `after` does.
-    pub(crate) fn switched(&self, before: &Policy, after: &Policy) -> Vec<(String, bool)> {
+    pub(crate) fn switched_ports(&self, before: &Policy, after: &Policy) -> Vec<(String, bool)> {
         let named: BTreeSet<&String> = before.ports.keys().chain(after.ports.keys()).collect();
         let now = |port: &String| (port.clone(), self.is_enabled(after, port));
         let changed = |(port, enabled): &(String, bool)| self.is_enabled(before, port) != *enabled;
@@ -260,10 +260,10 @@ pub(crate) fn is_change(command: &Command) -> bool {
     !matches!(command, Command::List { .. } | Command::Show(_) | Command::Kill(_) | Command::Monitor)
 }
 
-impl Change {
+impl Committed {
     /// What became of the rules that did not stay, in the order of their numbers. A rule that was replaced by another
     /// under its number went, and then the other came.
-    pub fn fates(&self) -> impl Iterator<Item = RuleChange> + '_ {
+    pub fn diff(&self) -> impl Iterator<Item = RuleChange> + '_ {
         Rules::diff(&self.before.rules, &self.after.rules)
     }
 }

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 /// The operating system gives no random numbers: nothing that must be secret would be.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot get random numbers from the operating system (getrandom): {0}")]
-pub struct NoEntropy(#[from] rustix::io::Errno);
+pub struct EntropyError(#[from] rustix::io::Errno);
 
 /// A tree of secrets that nobody knows and that no other call gives again.
 ///
 /// # Errors
 /// There are no random numbers.
-pub fn seed_tree() -> Result<SeedTree, NoEntropy> {
+pub fn seed_tree() -> Result<SeedTree, EntropyError> {
     let mut entropy = [0; 32];
     let mut filled = 0;
     while filled < entropy.len() {
@@ -31,14 +31,14 @@ const RESEEDED: Duration = Duration::from_secs(600);
 
 /// When generators are to get fresh entropy.
 #[derive(Debug)]
-pub(crate) struct Reseeding {
+pub(crate) struct ReseedTimer {
     due: Instant,
 }
 
-impl Reseeding {
+impl ReseedTimer {
     /// They have just got some.
-    pub(crate) fn begin(now: Instant) -> Reseeding {
-        Reseeding { due: now + RESEEDED }
+    pub(crate) fn begin(now: Instant) -> ReseedTimer {
+        ReseedTimer { due: now + RESEEDED }
     }
 
     /// Fresh entropy, if it is time. Without any to be had, generators go on as they are, and this is tried again.
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn fresh_entropy_comes_when_it_is_due() {
         let start = Instant::now();
-        let mut reseeding = Reseeding::begin(start);
+        let mut reseeding = ReseedTimer::begin(start);
         let after = |seconds| start + Duration::from_secs(seconds);
         assert!(reseeding.fresh(after(599)).is_none());
         assert!(reseeding.fresh(after(600)).is_some());

@@ -4,8 +4,8 @@
 //! only as long as [`Limits::time_for`] allows. [`Paced`] writes, and gives up on a client that reads too
 //! slowly. Both use the timeouts of the socket, so each must be the only one to read or to write it.
 
-use crate::limits::{Budget, Limits, Share};
-use crate::memory::{self, Short};
+use crate::limits::{Budget, BudgetShare, ServerLimits};
+use crate::memory::{self, MemoryShortage};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{ErrorKind, Read, Write};
@@ -28,7 +28,7 @@ pub(crate) enum FrameError {
     #[error("no request came within {} s of connecting", .0.as_secs_f32())]
     Silent(Duration),
     #[error(transparent)]
-    Memory(#[from] Short),
+    Memory(#[from] MemoryShortage),
     #[error("the rest of the request did not come in time")]
     Late,
     #[error("the request ends in the middle of its line")]
@@ -38,16 +38,16 @@ pub(crate) enum FrameError {
 }
 
 /// One request's bytes, which count against the budget until dropped.
-pub(crate) struct Line {
+pub(crate) struct RequestLine {
     pub(crate) bytes: Vec<u8>,
     /// Held for as long as the request is worked on.
-    pub(crate) share: Share,
+    pub(crate) share: BudgetShare,
 }
 
 /// Reads requests from a client.
-pub(crate) struct Requests<'a> {
+pub(crate) struct RequestReader<'a> {
     stream: &'a UnixStream,
-    limits: &'a Limits,
+    limits: &'a ServerLimits,
     budget: &'a Budget,
     chunk: Box<[u8]>,
     /// What of `chunk` is read but not used: a client may send ahead.
@@ -55,9 +55,13 @@ pub(crate) struct Requests<'a> {
     end: usize,
 }
 
-impl<'a> Requests<'a> {
-    pub(crate) fn new(stream: &'a UnixStream, limits: &'a Limits, budget: &'a Budget) -> Requests<'a> {
-        Requests { stream, limits, budget, chunk: vec![0; CHUNK].into_boxed_slice(), start: 0, end: 0 }
+impl<'a> RequestReader<'a> {
+    pub(crate) fn new(
+        stream: &'a UnixStream,
+        limits: &'a ServerLimits,
+        budget: &'a Budget,
+    ) -> RequestReader<'a> {
+        RequestReader { stream, limits, budget, chunk: vec![0; CHUNK].into_boxed_slice(), start: 0, end: 0 }
     }
 
     /// The next request, which must begin to come within `patience`, where there is an end to that; `None` where the client has
@@ -66,7 +70,7 @@ impl<'a> Requests<'a> {
         &mut self,
         patience: Option<Duration>,
         begun: impl FnOnce(),
-    ) -> Result<Option<Line>, FrameError> {
+    ) -> Result<Option<RequestLine>, FrameError> {
         if patience.is_some_and(|patience| patience.is_zero()) {
             return Err(FrameError::Silent(self.limits.greeting));
         }
@@ -81,7 +85,7 @@ impl<'a> Requests<'a> {
     }
 
     /// The next request, which must begin to come soon.
-    pub(crate) fn next_soon(&mut self) -> Result<Line, FrameError> {
+    pub(crate) fn next_soon(&mut self) -> Result<RequestLine, FrameError> {
         match self.await_more(Some(self.limits.grace)) {
             Ok(true) => self.line(),
             Ok(false) => Err(FrameError::Half),
@@ -108,9 +112,9 @@ impl<'a> Requests<'a> {
     }
 
     /// The request that has begun to come.
-    fn line(&mut self) -> Result<Line, FrameError> {
+    fn line(&mut self) -> Result<RequestLine, FrameError> {
         let started = Instant::now();
-        let mut line = Line { bytes: Vec::new(), share: self.budget.share() };
+        let mut line = RequestLine { bytes: Vec::new(), share: self.budget.share() };
         loop {
             let fresh = &self.chunk[self.start..self.end];
             let newline = fresh.iter().position(|&byte| byte == b'\n');
@@ -139,7 +143,7 @@ impl<'a> Requests<'a> {
     }
 
     /// Grows the line for `more` bytes, as far as the limits go.
-    fn make_room(&self, line: &mut Line, more: usize) -> Result<(), FrameError> {
+    fn make_room(&self, line: &mut RequestLine, more: usize) -> Result<(), FrameError> {
         let wanted = line.bytes.len() + more;
         if wanted > self.limits.request_bytes {
             return Err(FrameError::TooLong(self.limits.request_bytes));
@@ -173,21 +177,21 @@ impl<'a> Requests<'a> {
 }
 
 /// Writes an answer to a client that must keep reading it.
-pub(crate) struct Paced<'a> {
+pub(crate) struct AnswerWriter<'a> {
     stream: &'a UnixStream,
-    limits: &'a Limits,
+    limits: &'a ServerLimits,
     written: usize,
     /// Time spent waiting for the client, not for the answer.
     waited: Duration,
 }
 
-impl<'a> Paced<'a> {
-    pub(crate) fn new(stream: &'a UnixStream, limits: &'a Limits) -> Paced<'a> {
-        Paced { stream, limits, written: 0, waited: Duration::ZERO }
+impl<'a> AnswerWriter<'a> {
+    pub(crate) fn new(stream: &'a UnixStream, limits: &'a ServerLimits) -> AnswerWriter<'a> {
+        AnswerWriter { stream, limits, written: 0, waited: Duration::ZERO }
     }
 }
 
-impl Write for Paced<'_> {
+impl Write for AnswerWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let late = || std::io::Error::new(ErrorKind::TimedOut, "the client does not read its answer");
         let left = self.limits.time_for(self.written).checked_sub(self.waited).ok_or_else(late)?;

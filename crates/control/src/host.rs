@@ -3,7 +3,7 @@
 //!
 //! `mmb run` implements [`Host`] over DPDK; tests have one that invents its ports.
 
-use crate::memory::{self, Available};
+use crate::memory::{self, AvailableMemory};
 use mmb_policy::Policy;
 use mmb_policy::policy::Poll;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub trait Host: Send {
     fn set_ports(&self, _said: &BTreeMap<String, bool>) {}
 
     /// The memory that the process may still take.
-    fn memory(&self) -> Option<Available> {
+    fn memory(&self) -> Option<AvailableMemory> {
         memory::available()
     }
 
@@ -28,7 +28,7 @@ pub trait Host: Send {
     ///
     /// # Errors
     /// What does not.
-    fn check(&self, _before: &Policy, _after: &Policy) -> Result<(), Unfit> {
+    fn check(&self, _before: &Policy, _after: &Policy) -> Result<(), UnsupportedRule> {
         Ok(())
     }
 
@@ -39,7 +39,7 @@ pub trait Host: Send {
 /// Something of a policy that cannot be, or would mean nothing, where the packets come from here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
-pub struct Unfit {
+pub struct UnsupportedRule {
     /// What, and why.
     pub what: String,
     /// The word that it is about.

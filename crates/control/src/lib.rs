@@ -9,27 +9,27 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
-mod blame;
 pub mod client;
+mod client_slots;
+mod commit_queue;
 pub mod daemon;
-mod desk;
 pub mod entropy;
 mod frame;
 pub mod host;
 mod language;
 pub mod limits;
+mod locate;
 pub mod memory;
 pub mod protocol;
 mod respond;
-mod seats;
 pub mod server;
 mod session;
 pub mod socket;
 mod status;
 
 pub use client::{Client, ClientError};
-pub use daemon::{Change, Daemon, Refusal};
-pub use host::{Host, PortStatus, Unfit, WorkerStatus};
-pub use limits::Limits;
+pub use daemon::{CommitError, Committed, Daemon};
+pub use host::{Host, PortStatus, UnsupportedRule, WorkerStatus};
+pub use limits::ServerLimits;
 pub use server::{Server, ServerOptions};
 pub use socket::{BindError, DEFAULT_SOCKET};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// The bounds of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ServerLimits {
     /// Clients at once. Beyond, the one that has asked nothing for longest makes room; if none is idle, the
     /// new one is refused.
     pub clients: usize,
@@ -34,15 +34,15 @@ pub struct Limits {
     pub bytes_per_s: u32,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
-        Limits::DEFAULT
+        ServerLimits::DEFAULT
     }
 }
 
-impl Limits {
+impl ServerLimits {
     /// What a daemon grants unless told otherwise.
-    pub const DEFAULT: Limits = Limits {
+    pub const DEFAULT: ServerLimits = ServerLimits {
         clients: 256,
         clients_per_user: 64,
         reserved: 8,
@@ -73,34 +73,34 @@ impl Budget {
     }
 
     /// A share of the budget, empty yet.
-    pub(crate) fn share(&self) -> Share {
-        Share { budget: self.clone(), drawn: 0 }
+    pub(crate) fn share(&self) -> BudgetShare {
+        BudgetShare { budget: self.clone(), drawn: 0 }
     }
 }
 
 /// What some clients draw on together.
 #[derive(Clone, Debug)]
-pub(crate) struct Pools {
+pub(crate) struct BudgetPools {
     /// Bytes of requests.
     pub(crate) pending: Budget,
     /// Places for clients that watch.
     pub(crate) monitors: Budget,
 }
 
-impl Pools {
-    pub(crate) fn new(limits: &Limits) -> Pools {
-        Pools { pending: Budget::new(limits.pending_bytes), monitors: Budget::new(limits.monitors) }
+impl BudgetPools {
+    pub(crate) fn new(limits: &ServerLimits) -> BudgetPools {
+        BudgetPools { pending: Budget::new(limits.pending_bytes), monitors: Budget::new(limits.monitors) }
     }
 }
 
 /// What one request has drawn; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct BudgetShare {
     budget: Budget,
     drawn: usize,
 }
 
-impl Share {
+impl BudgetShare {
     /// Draws more, up to `much` in all. Says whether there was enough; if not, nothing is drawn.
     pub(crate) fn grow_to(&mut self, much: usize) -> bool {
         let more = much.saturating_sub(self.drawn);
@@ -116,7 +116,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for BudgetShare {
     fn drop(&mut self) {
         self.budget.0.fetch_add(self.drawn, Ordering::Relaxed);
     }

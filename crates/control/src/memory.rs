@@ -22,7 +22,7 @@ pub(crate) const TEXT_BYTES: u64 = 12;
 
 /// Memory that can be had, and what bounds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Available {
+pub struct AvailableMemory {
     /// Bytes.
     pub bytes: u64,
     /// Whose bound it is, in words.
@@ -32,7 +32,7 @@ pub struct Available {
 /// There is not enough memory for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not enough memory: this may take {} MB, and {} MB can be had ({bound})", mib(*.needed), .bytes >> 20)]
-pub struct Short {
+pub struct MemoryShortage {
     /// Bytes that may be needed.
     pub needed: u64,
     /// Bytes that can be had.
@@ -45,35 +45,35 @@ fn mib(bytes: u64) -> u64 {
     bytes.div_ceil(1 << 20)
 }
 
-impl Available {
+impl AvailableMemory {
     /// Whether so much can be taken.
     ///
     /// # Errors
     /// It cannot.
-    pub fn check(self, needed: u64) -> Result<(), Short> {
-        let Available { bytes, bound } = self;
+    pub fn check(self, needed: u64) -> Result<(), MemoryShortage> {
+        let AvailableMemory { bytes, bound } = self;
         let bytes = bytes.saturating_sub(HEADROOM);
-        if needed <= bytes { Ok(()) } else { Err(Short { needed, bytes, bound }) }
+        if needed <= bytes { Ok(()) } else { Err(MemoryShortage { needed, bytes, bound }) }
     }
 }
 
 /// What this process can still take; `None` where the system does not tell.
-pub fn available() -> Option<Available> {
+pub fn available() -> Option<AvailableMemory> {
     let bounds = [address_space(), control_groups(), machine()];
     bounds.into_iter().flatten().min_by_key(|available| available.bytes)
 }
 
 /// What is left of the address space.
-fn address_space() -> Option<Available> {
+fn address_space() -> Option<AvailableMemory> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::As).current?;
     let used = field(&fs::read_to_string("/proc/self/status").ok()?, "VmSize:")?;
-    Some(Available { bytes: limit.saturating_sub(used), bound: "RLIMIT_AS" })
+    Some(AvailableMemory { bytes: limit.saturating_sub(used), bound: "RLIMIT_AS" })
 }
 
 /// What the machine has left.
-fn machine() -> Option<Available> {
+fn machine() -> Option<AvailableMemory> {
     let bytes = field(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
-    Some(Available { bytes, bound: "memory of the machine" })
+    Some(AvailableMemory { bytes, bound: "memory of the machine" })
 }
 
 /// A number of kilobytes behind a name.
@@ -83,8 +83,8 @@ fn field(text: &str, name: &str) -> Option<u64> {
 }
 
 /// What the process's control groups leave.
-fn control_groups() -> Option<Available> {
-    Some(Available { bytes: control_group::left()?, bound: "the control group's limit" })
+fn control_groups() -> Option<AvailableMemory> {
+    Some(AvailableMemory { bytes: control_group::left()?, bound: "the control group's limit" })
 }
 
 #[cfg(test)]
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_with_both_numbers() {
-        let available = Available { bytes: 100 << 20, bound: "RLIMIT_AS" };
+        let available = AvailableMemory { bytes: 100 << 20, bound: "RLIMIT_AS" };
         assert_eq!(available.check(68 << 20), Ok(()));
         let short = available.check((68 << 20) + 1).expect_err("beyond the headroom");
         let told = "not enough memory: this may take 69 MB, and 68 MB can be had (RLIMIT_AS)";

@@ -65,26 +65,26 @@ struct Envelope {
     v: u32,
     #[serde(rename = "do")]
     verb: String,
-    commands: Option<Commands>,
+    commands: Option<CommandList>,
     policy: Option<String>,
     prefix: Option<String>,
     state: Option<String>,
 }
 
 /// Commands of one request, so many at most: an empty one costs a request three bytes, and us much more.
-struct Commands(Vec<String>);
+struct CommandList(Vec<String>);
 
-impl<'de> Deserialize<'de> for Commands {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Commands, D::Error> {
-        struct Bounded;
-        impl<'de> Visitor<'de> for Bounded {
-            type Value = Commands;
+impl<'de> Deserialize<'de> for CommandList {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<CommandList, D::Error> {
+        struct CommandListVisitor;
+        impl<'de> Visitor<'de> for CommandListVisitor {
+            type Value = CommandList;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 write!(f, "an array of at most {MOST_COMMANDS} commands")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Commands, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<CommandList, A::Error> {
                 let mut commands = Vec::new();
                 while let Some(command) = seq.next_element()? {
                     if commands.len() == MOST_COMMANDS {
@@ -92,16 +92,16 @@ impl<'de> Deserialize<'de> for Commands {
                     }
                     commands.push(command);
                 }
-                Ok(Commands(commands))
+                Ok(CommandList(commands))
             }
         }
-        from.deserialize_seq(Bounded)
+        from.deserialize_seq(CommandListVisitor)
     }
 }
 
 /// The version alone: read first, since another version may have other members.
 #[derive(Deserialize)]
-struct Versioned {
+struct VersionOnly {
     v: u32,
 }
 
@@ -114,8 +114,8 @@ pub fn decode(line: &[u8]) -> Result<Request, DecodeError> {
     let envelope: Envelope = match serde_json::from_slice(line) {
         Ok(envelope) => envelope,
         Err(error) => {
-            return Err(match serde_json::from_slice::<Versioned>(line) {
-                Ok(Versioned { v }) if v != VERSION => DecodeError::Version(v),
+            return Err(match serde_json::from_slice::<VersionOnly>(line) {
+                Ok(VersionOnly { v }) if v != VERSION => DecodeError::Version(v),
                 _ => malformed(error),
             });
         }
@@ -147,7 +147,7 @@ fn beginning(text: &str, characters: usize) -> String {
 /// What the writer says.
 pub fn encode(request: &Request, mut to: impl std::io::Write) -> std::io::Result<()> {
     #[derive(Serialize)]
-    struct Borrowed<'a> {
+    struct BorrowedEnvelope<'a> {
         v: u32,
         #[serde(rename = "do")]
         verb: &'static str,
@@ -160,7 +160,8 @@ pub fn encode(request: &Request, mut to: impl std::io::Write) -> std::io::Result
         #[serde(skip_serializing_if = "Option::is_none")]
         state: Option<&'a str>,
     }
-    let mut wire = Borrowed { v: VERSION, verb: "", commands: None, policy: None, prefix: None, state: None };
+    let mut wire =
+        BorrowedEnvelope { v: VERSION, verb: "", commands: None, policy: None, prefix: None, state: None };
     match request {
         Request::Run(commands) => (wire.verb, wire.commands) = ("run", Some(commands.as_slice())),
         Request::Apply(policy) => (wire.verb, wire.policy) = ("apply", Some(policy.as_str())),

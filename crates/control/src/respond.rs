@@ -8,12 +8,12 @@
 mod connections;
 mod state;
 
-use crate::answer::{Answer, Begin, ChangeCount, End, ErrorLine, RuleLine, RuleText, Topic};
-use crate::blame;
-use crate::daemon::{Change, Daemon, Refusal, Wish, is_change};
-use crate::desk::{Desk, lock};
+use crate::answer::{Answer, AnswerBegin, AnswerEnd, ChangeCount, ErrorLine, RuleLine, RuleText, Topic};
+use crate::commit_queue::{CommitQueue, lock};
+use crate::daemon::{ChangeRequest, CommitError, Committed, Daemon, is_change};
 use crate::language;
 use crate::limits::Budget;
+use crate::locate;
 use crate::protocol::{DecodeError, Request};
 use crate::status;
 use mmb_engine::Count;
@@ -37,15 +37,15 @@ const MOST_ERRORS: usize = 100;
 const MOST_NAMES: usize = 200;
 
 /// Where requests are carried out.
-pub(crate) struct Room<'a> {
+pub(crate) struct RequestContext<'a> {
     pub(crate) daemon: &'a Mutex<Daemon>,
-    pub(crate) desk: &'a Desk,
+    pub(crate) queue: &'a CommitQueue,
     /// Places for clients that watch.
     pub(crate) monitors: &'a Budget,
 }
 
 /// What a client sends behind the requests that it is answered.
-pub(crate) trait More {
+pub(crate) trait FollowingRequests {
     /// It has sent more, or has gone.
     fn is_there(&self) -> bool;
 
@@ -59,34 +59,35 @@ pub(crate) trait More {
 /// # Errors
 /// What the writer says: the client is gone. What is wrong with a request is part of its answer.
 pub(crate) fn respond(
-    room: &Room<'_>,
+    room: &RequestContext<'_>,
     requests: impl IntoIterator<Item = Result<Request, DecodeError>>,
-    more: &mut dyn More,
+    more: &mut dyn FollowingRequests,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut errands = requests.into_iter().map(Errand::new).peekable();
-    while errands.peek().is_some() {
+    let mut pending = requests.into_iter().map(PendingRequest::new).peekable();
+    while pending.peek().is_some() {
         let mut together = Vec::new();
-        for errand in errands.by_ref() {
-            together.push(errand);
-            if together.last().is_some_and(Errand::looks) {
+        for pending in pending.by_ref() {
+            together.push(pending);
+            if together.last().is_some_and(PendingRequest::only_reads) {
                 break;
             }
         }
-        let wishes: Vec<Wish> = together.iter_mut().filter_map(|errand| errand.wish.take()).collect();
-        let changed = guarded(|| room.desk.change(room.daemon, wishes));
+        let requests: Vec<ChangeRequest> =
+            together.iter_mut().filter_map(|pending| pending.request.take()).collect();
+        let changed = guarded(|| room.queue.submit(room.daemon, requests));
         let mut changed = changed.unwrap_or_default().into_iter();
-        let waiting = errands.peek().is_some();
-        for errand in together {
+        let waiting = pending.peek().is_some();
+        for pending in together {
             let mut change = None;
-            if errand.changes {
-                change = Some(changed.next().unwrap_or(Err(Refusal::Lost)));
+            if pending.changes {
+                change = Some(changed.next().unwrap_or(Err(CommitError::Lost)));
             }
             let (out, more) = (&mut *out, &mut *more);
             let mut responder = Responder { room, waiting, more, out, line: Vec::new(), text: String::new() };
-            match guarded(|| responder.errand(errand, change)) {
+            match guarded(|| responder.answer_pending(pending, change)) {
                 Some(answered) => answered?,
-                None => refuse(Refusal::Lost.to_string(), out)?,
+                None => refuse(CommitError::Lost.to_string(), out)?,
             }
         }
     }
@@ -99,17 +100,17 @@ fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// A request that was understood as far as that goes without the daemon.
-struct Errand {
+struct PendingRequest {
     /// What is to be changed, until it is laid on the desk.
-    wish: Option<Wish>,
+    request: Option<ChangeRequest>,
     /// There is, or was, a wish.
     changes: bool,
     notes: Vec<ErrorLine>,
-    rest: Rest,
+    rest: PendingQuestion,
 }
 
 /// What else a request is.
-enum Rest {
+enum PendingQuestion {
     /// It is wrong.
     Refused(Vec<ErrorLine>),
     /// Commands, and with their places those of them that are questions, or of which a part follows the change.
@@ -121,33 +122,33 @@ enum Rest {
     LoadState,
 }
 
-impl Errand {
-    fn new(request: Result<Request, DecodeError>) -> Errand {
-        let failed = || Errand::refused(vec![ErrorLine::new(Refusal::Lost.to_string())]);
+impl PendingRequest {
+    fn new(request: Result<Request, DecodeError>) -> PendingRequest {
+        let failed = || PendingRequest::refused(vec![ErrorLine::new(CommitError::Lost.to_string())]);
         let understood = guarded(|| match request {
-            Ok(Request::Run(lines)) => Errand::run(lines),
-            Ok(Request::Apply(text)) => Errand::apply(text),
-            Ok(Request::Save) => Errand::question(Rest::Save),
-            Ok(Request::Names(prefix)) => Errand::question(Rest::Names(prefix)),
-            Ok(Request::SaveState) => Errand::question(Rest::SaveState),
-            Ok(Request::LoadState) => Errand::question(Rest::LoadState),
+            Ok(Request::Run(lines)) => PendingRequest::run(lines),
+            Ok(Request::Apply(text)) => PendingRequest::apply(text),
+            Ok(Request::Save) => PendingRequest::question(PendingQuestion::Save),
+            Ok(Request::Names(prefix)) => PendingRequest::question(PendingQuestion::Names(prefix)),
+            Ok(Request::SaveState) => PendingRequest::question(PendingQuestion::SaveState),
+            Ok(Request::LoadState) => PendingRequest::question(PendingQuestion::LoadState),
             Ok(Request::Piece(_)) => {
-                Errand::refused(vec![ErrorLine::new("a piece of a state follows 'load-state'")])
+                PendingRequest::refused(vec![ErrorLine::new("a piece of a state follows 'load-state'")])
             }
-            Err(error) => Errand::refused(vec![ErrorLine::new(error.to_string())]),
+            Err(error) => PendingRequest::refused(vec![ErrorLine::new(error.to_string())]),
         });
         understood.unwrap_or_else(failed)
     }
 
-    fn question(rest: Rest) -> Errand {
-        Errand { wish: None, changes: false, notes: Vec::new(), rest }
+    fn question(rest: PendingQuestion) -> PendingRequest {
+        PendingRequest { request: None, changes: false, notes: Vec::new(), rest }
     }
 
-    fn refused(errors: Vec<ErrorLine>) -> Errand {
-        Errand::question(Rest::Refused(errors))
+    fn refused(errors: Vec<ErrorLine>) -> PendingRequest {
+        PendingRequest::question(PendingQuestion::Refused(errors))
     }
 
-    fn run(lines: Vec<String>) -> Errand {
+    fn run(lines: Vec<String>) -> PendingRequest {
         let (mut commands, mut notes, mut errors) = (Vec::new(), Vec::new(), Vec::new());
         for (index, line) in lines.iter().enumerate() {
             let place = |error: ErrorLine| ErrorLine { command: Some(index), ..error };
@@ -164,40 +165,43 @@ impl Errand {
             }
         }
         if !errors.is_empty() {
-            return Errand::refused(errors);
+            return PendingRequest::refused(errors);
         }
         let changes = commands.iter().any(is_change);
         let looks =
             |(_, command): &(usize, &Command)| !is_change(command) || matches!(command, Command::DelKill(_));
         let questions = commands.iter().enumerate().filter(looks);
         let questions = questions.map(|(index, command)| (index, command.clone())).collect();
-        let wish = changes.then_some(Wish::Run(commands));
-        Errand { wish, changes, notes, rest: Rest::Run(lines, questions) }
+        let request = changes.then_some(ChangeRequest::Run(commands));
+        PendingRequest { request, changes, notes, rest: PendingQuestion::Run(lines, questions) }
     }
 
-    fn apply(text: String) -> Errand {
+    fn apply(text: String) -> PendingRequest {
         match language::parse_policy(&text) {
             Ok((file, notes)) => {
-                let wish = Some(Wish::Apply(Box::new(file)));
-                Errand { wish, changes: true, notes, rest: Rest::Apply(text) }
+                let request = Some(ChangeRequest::Apply(Box::new(file)));
+                PendingRequest { request, changes: true, notes, rest: PendingQuestion::Apply(text) }
             }
-            Err(errors) => Errand::refused(errors),
+            Err(errors) => PendingRequest::refused(errors),
         }
     }
 
     /// Whether its answer is about what is in force when it is its turn.
-    fn looks(&self) -> bool {
+    fn only_reads(&self) -> bool {
         match &self.rest {
-            Rest::Refused(_) | Rest::Apply(_) => false,
-            Rest::Run(_, questions) => !questions.is_empty(),
-            Rest::Save | Rest::Names(_) | Rest::SaveState | Rest::LoadState => true,
+            PendingQuestion::Refused(_) | PendingQuestion::Apply(_) => false,
+            PendingQuestion::Run(_, questions) => !questions.is_empty(),
+            PendingQuestion::Save
+            | PendingQuestion::Names(_)
+            | PendingQuestion::SaveState
+            | PendingQuestion::LoadState => true,
         }
     }
 }
 
 /// Writes the whole answer to something that was no request, or that went wrong.
 pub(crate) fn refuse(message: String, out: &mut dyn Write) -> io::Result<()> {
-    for answer in [Answer::Error(ErrorLine::new(message)), Answer::End(End::new(false))] {
+    for answer in [Answer::Error(ErrorLine::new(message)), Answer::End(AnswerEnd::new(false))] {
         let mut line = serde_json::to_vec(&answer)?;
         line.push(b'\n');
         out.write_all(&line)?;
@@ -206,13 +210,13 @@ pub(crate) fn refuse(message: String, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Whether a question was answered; if not, why.
-type Answered = Result<(), String>;
+type AnswerResult = Result<(), String>;
 
 struct Responder<'a> {
-    room: &'a Room<'a>,
+    room: &'a RequestContext<'a>,
     /// Requests that came together with this one are not answered yet.
     waiting: bool,
-    more: &'a mut dyn More,
+    more: &'a mut dyn FollowingRequests,
     out: &'a mut dyn Write,
     /// Reused; a line is written whole or not at all.
     line: Vec<u8>,
@@ -233,7 +237,7 @@ impl Responder<'_> {
         self.out.write_all(&self.line)
     }
 
-    fn refused(&mut self, errors: Vec<ErrorLine>) -> io::Result<End> {
+    fn refused(&mut self, errors: Vec<ErrorLine>) -> io::Result<AnswerEnd> {
         let more = errors.len() > MOST_ERRORS;
         for error in errors.into_iter().take(MOST_ERRORS) {
             self.send(&Answer::Error(error))?;
@@ -241,28 +245,32 @@ impl Responder<'_> {
         if more {
             self.send(&Answer::Error(ErrorLine::new("there are more errors")))?;
         }
-        Ok(End::new(false))
+        Ok(AnswerEnd::new(false))
     }
 
     /// Writes the answer to a request of which this became.
-    fn errand(&mut self, errand: Errand, change: Option<Result<Change, Refusal>>) -> io::Result<()> {
-        let mut end = End::new(true);
-        match (change, &errand.rest) {
+    fn answer_pending(
+        &mut self,
+        pending: PendingRequest,
+        change: Option<Result<Committed, CommitError>>,
+    ) -> io::Result<()> {
+        let mut end = AnswerEnd::new(true);
+        match (change, &pending.rest) {
             (None, _) => {}
-            (Some(Ok(change)), _) => end.change = Some(self.changed(&change, errand.notes)?),
+            (Some(Ok(change)), _) => end.change = Some(self.changed(&change, pending.notes)?),
             (Some(Err(refusal)), rest) => {
                 let error = match rest {
-                    Rest::Run(lines, _) => blame::of_commands(&refusal, lines),
-                    Rest::Apply(text) => blame::of_file(&refusal, text),
+                    PendingQuestion::Run(lines, _) => locate::in_commands(&refusal, lines),
+                    PendingQuestion::Apply(text) => locate::in_file(&refusal, text),
                     _ => ErrorLine::new(refusal.to_string()),
                 };
                 let end = self.refused(vec![error])?;
                 return self.send(&Answer::End(end));
             }
         }
-        match errand.rest {
-            Rest::Refused(errors) => end = self.refused(errors)?,
-            Rest::Run(_, questions) => {
+        match pending.rest {
+            PendingQuestion::Refused(errors) => end = self.refused(errors)?,
+            PendingQuestion::Run(_, questions) => {
                 for (index, question) in &questions {
                     if let Err(message) = self.answer(*index, question)? {
                         let error = ErrorLine { command: Some(*index), ..ErrorLine::new(message) };
@@ -272,22 +280,22 @@ impl Responder<'_> {
                     }
                 }
             }
-            Rest::Apply(_) => {}
-            Rest::Save => end = self.save()?,
-            Rest::Names(prefix) => end = self.names(&prefix)?,
-            Rest::SaveState => end = self.save_state()?,
-            Rest::LoadState => end = self.load_state()?,
+            PendingQuestion::Apply(_) => {}
+            PendingQuestion::Save => end = self.save()?,
+            PendingQuestion::Names(prefix) => end = self.names(&prefix)?,
+            PendingQuestion::SaveState => end = self.save_state()?,
+            PendingQuestion::LoadState => end = self.load_state()?,
         }
         self.send(&Answer::End(end))
     }
 
     /// Tells what a change did.
-    fn changed(&mut self, change: &Change, notes: Vec<ErrorLine>) -> io::Result<ChangeCount> {
+    fn changed(&mut self, change: &Committed, notes: Vec<ErrorLine>) -> io::Result<ChangeCount> {
         for note in notes.into_iter().take(MOST_ERRORS) {
             self.send(&Answer::Note(note))?;
         }
         let mut count = ChangeCount::default();
-        for fate in change.fates() {
+        for fate in change.diff() {
             match fate {
                 RuleChange::Added(rule) => {
                     count.added += 1;
@@ -301,7 +309,7 @@ impl Responder<'_> {
         }
         count.kept = change.before.rules.len() as u64 - count.removed;
         let (before, after) = (&change.before, &change.after);
-        let switched = self.daemon().switched(before, after);
+        let switched = self.daemon().switched_ports(before, after);
         for (port, enabled) in switched {
             self.send(&if enabled { Answer::Enabled(port) } else { Answer::Disabled(port) })?;
         }
@@ -316,7 +324,7 @@ impl Responder<'_> {
     }
 
     /// Answers a question, or says why it cannot; a command that changes something has no answer of its own.
-    fn answer(&mut self, command: usize, question: &Command) -> io::Result<Answered> {
+    fn answer(&mut self, command: usize, question: &Command) -> io::Result<AnswerResult> {
         let topic = match question {
             Command::List { .. } => Topic::Rules,
             Command::Show(Show::Tables) => Topic::Tables,
@@ -332,7 +340,7 @@ impl Responder<'_> {
             Command::DelKill(id) => return self.kill(&Filter { rule: Some(*id), ..Filter::ALL }),
             _ => return Ok(Ok(())),
         };
-        self.send(&Answer::Begin(Begin { command, topic }))?;
+        self.send(&Answer::Begin(AnswerBegin { command, topic }))?;
         let lines = match question {
             Command::List { terse } => return self.rules(*terse).map(Ok),
             Command::Show(Show::Connections { filter, verbose }) => {
@@ -384,7 +392,7 @@ impl Responder<'_> {
         sent
     }
 
-    fn save(&mut self) -> io::Result<End> {
+    fn save(&mut self) -> io::Result<AnswerEnd> {
         let policy = Arc::clone(self.daemon().policy());
         let mut text = String::new();
         for line in language::policy_lines(&policy) {
@@ -397,10 +405,10 @@ impl Responder<'_> {
         if !text.is_empty() {
             self.send(&Answer::Policy(text))?;
         }
-        Ok(End::new(true))
+        Ok(AnswerEnd::new(true))
     }
 
-    fn names(&mut self, prefix: &str) -> io::Result<End> {
+    fn names(&mut self, prefix: &str) -> io::Result<AnswerEnd> {
         let (policy, ports) = {
             let daemon = self.daemon();
             (Arc::clone(daemon.policy()), daemon.host().ports())
@@ -411,7 +419,7 @@ impl Responder<'_> {
         for rule in rules_with_prefix(&policy, prefix).take(MOST_NAMES) {
             self.rule(&rule, None)?;
         }
-        Ok(End::new(true))
+        Ok(AnswerEnd::new(true))
     }
 }
 

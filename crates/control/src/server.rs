@@ -5,14 +5,14 @@
 //! socket, lets answers that are being written end for a moment, and then lets every client go. Packets know
 //! nothing of all this.
 
+use crate::client_slots::{ClientSlots, PeerUser};
+use crate::commit_queue::CommitQueue;
 use crate::daemon::Daemon;
-use crate::desk::Desk;
-use crate::frame::Paced;
-use crate::limits::{Limits, Pools};
+use crate::frame::AnswerWriter;
+use crate::limits::{BudgetPools, ServerLimits};
 use crate::respond::refuse;
-use crate::seats::{Peer, Seats};
-use crate::session::{Context, converse};
-use crate::socket::Socket;
+use crate::session::{SessionContext, serve};
+use crate::socket::ListeningSocket;
 use std::fmt;
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -40,20 +40,20 @@ pub struct ServerOptions {
     /// that the system gives it.
     pub group: Option<String>,
     /// What clients may take.
-    pub limits: Limits,
+    pub limits: ServerLimits,
 }
 
 /// The daemon as clients see it. Dropping it is [`Server::shutdown`].
 #[derive(Debug)]
 pub struct Server {
-    reception: Reception,
-    door: Option<Door>,
+    acceptor: Acceptor,
+    listener: Option<Listener>,
 }
 
 /// Where clients come in by themselves.
 #[derive(Debug)]
-struct Door {
-    socket: Arc<Socket>,
+struct Listener {
+    socket: Arc<ListeningSocket>,
     acceptor: JoinHandle<()>,
 }
 
@@ -75,17 +75,17 @@ impl Server {
         daemon: Arc<Mutex<Daemon>>,
         options: ServerOptions,
     ) -> Result<Server, BindError> {
-        let socket = Arc::new(Socket::bind(path, options.group.as_deref())?);
+        let socket = Arc::new(ListeningSocket::bind(path, options.group.as_deref())?);
         let mut server = Server::unbound(daemon, options.limits);
         let acceptor = {
-            let (socket, reception) = (Arc::clone(&socket), server.reception.clone());
+            let (socket, acceptor) = (Arc::clone(&socket), server.acceptor.clone());
             thread::Builder::new()
                 .name("mmb-control".to_owned())
-                .spawn(move || reception.accept(&socket.listener))
+                .spawn(move || acceptor.accept(&socket.listener))
         };
         match acceptor {
             Ok(acceptor) => {
-                server.door = Some(Door { socket, acceptor });
+                server.listener = Some(Listener { socket, acceptor });
                 Ok(server)
             }
             Err(error) => {
@@ -96,14 +96,14 @@ impl Server {
     }
 
     /// Listens nowhere: its clients are those that it is given with [`Server::adopt`].
-    pub fn unbound(daemon: Arc<Mutex<Daemon>>, limits: Limits) -> Server {
-        Server { reception: Reception { daemon, clients: Arc::new(Clients::new(limits)) }, door: None }
+    pub fn unbound(daemon: Arc<Mutex<Daemon>>, limits: ServerLimits) -> Server {
+        Server { acceptor: Acceptor { daemon, clients: Arc::new(Clients::new(limits)) }, listener: None }
     }
 
     /// Takes whoever is at the other end of a stream for a client, like one that came by the socket. Where there is no
     /// place for it, it is told so and let go.
     pub fn adopt(&self, stream: UnixStream) {
-        self.reception.receive(stream);
+        self.acceptor.receive(stream);
     }
 
     /// Stops listening, lets the clients go and removes the socket.
@@ -112,32 +112,32 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let clients = &self.reception.clients;
+        let clients = &self.acceptor.clients;
         clients.stopping.store(true, Ordering::SeqCst);
-        if let Some(Door { socket, acceptor }) = self.door.take() {
+        if let Some(Listener { socket, acceptor }) = self.listener.take() {
             socket.remove();
             // Wakes the thread that accepts: it gets an error from now on.
             let _ = rustix::net::shutdown(&socket.listener, rustix::net::Shutdown::Both);
             let _ = acceptor.join();
         }
-        clients.let_all_go();
+        clients.disconnect_all();
     }
 }
 
 /// Lets clients in and has them talked to.
 #[derive(Clone)]
-struct Reception {
+struct Acceptor {
     daemon: Arc<Mutex<Daemon>>,
     clients: Arc<Clients>,
 }
 
-impl fmt::Debug for Reception {
+impl fmt::Debug for Acceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reception").field("clients", &self.clients).finish_non_exhaustive()
     }
 }
 
-impl Reception {
+impl Acceptor {
     /// Receives who comes to the socket, until the server stops.
     fn accept(&self, listener: &UnixListener) {
         loop {
@@ -154,15 +154,16 @@ impl Reception {
 
     /// Gives a client a seat and a thread, if there is one of each.
     fn receive(&self, stream: UnixStream) {
-        let Some(guest) = self.clients.admit(stream) else { return };
+        let Some(handle) = self.clients.admit(stream) else { return };
         let daemon = Arc::clone(&self.daemon);
         let talk = move || {
             // Its seat is free only when nothing of the conversation is left.
-            let guest = guest;
-            let clients = &guest.clients;
-            let Clients { desk, limits, .. } = &**clients;
-            let context = Context { daemon: &daemon, desk, limits, pools: clients.pools(guest.peer) };
-            converse(&guest.stream, &context, |idle| clients.seats().set_idle(guest.number, idle));
+            let handle = handle;
+            let clients = &handle.clients;
+            let Clients { queue, limits, .. } = &**clients;
+            let context =
+                SessionContext { daemon: &daemon, queue, limits, pools: clients.pools(handle.peer) };
+            serve(&handle.stream, &context, |idle| clients.slots().set_idle(handle.number, idle));
             drop(daemon);
         };
         // Where no thread can be had, the guest is dropped with the closure and so sent away.
@@ -173,77 +174,77 @@ impl Reception {
 /// The clients that are connected.
 #[derive(Debug)]
 struct Clients {
-    desk: Desk,
-    limits: Limits,
+    queue: CommitQueue,
+    limits: ServerLimits,
     /// What root's clients draw on, and what others do: nobody else uses up what is root's.
-    trusted: Pools,
-    others: Pools,
+    trusted: BudgetPools,
+    others: BudgetPools,
     stopping: AtomicBool,
-    seats: Mutex<Seats>,
+    slots: Mutex<ClientSlots>,
     left: Condvar,
 }
 
 /// A client that is let in; its seat is free again when this is dropped.
-struct Guest {
+struct ClientHandle {
     clients: Arc<Clients>,
     number: u64,
     stream: Arc<UnixStream>,
-    peer: Peer,
+    peer: PeerUser,
 }
 
-impl Drop for Guest {
+impl Drop for ClientHandle {
     fn drop(&mut self) {
-        self.clients.seats().leave(self.number);
+        self.clients.slots().free(self.number);
         self.clients.left.notify_all();
     }
 }
 
 impl Clients {
-    fn new(limits: Limits) -> Clients {
+    fn new(limits: ServerLimits) -> Clients {
         Clients {
-            desk: Desk::default(),
+            queue: CommitQueue::default(),
             limits,
-            trusted: Pools::new(&limits),
-            others: Pools::new(&limits),
+            trusted: BudgetPools::new(&limits),
+            others: BudgetPools::new(&limits),
             stopping: AtomicBool::new(false),
-            seats: Mutex::default(),
+            slots: Mutex::default(),
             left: Condvar::new(),
         }
     }
 
-    fn seats(&self) -> MutexGuard<'_, Seats> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    fn slots(&self) -> MutexGuard<'_, ClientSlots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives a client a seat, or tells it that there is none.
-    fn admit(self: &Arc<Self>, stream: UnixStream) -> Option<Guest> {
-        let (peer, stream) = (Peer::of(&stream), Arc::new(stream));
-        let taken = self.seats().take(&stream, peer, &self.limits);
+    fn admit(self: &Arc<Self>, stream: UnixStream) -> Option<ClientHandle> {
+        let (peer, stream) = (PeerUser::of(&stream), Arc::new(stream));
+        let taken = self.slots().take(&stream, peer, &self.limits);
         match taken {
-            Ok(number) => Some(Guest { clients: Arc::clone(self), number, stream, peer }),
+            Ok(number) => Some(ClientHandle { clients: Arc::clone(self), number, stream, peer }),
             Err(full) => {
                 // The line fits an empty socket's buffer, so this does not wait.
-                let _ = refuse(full.to_string(), &mut Paced::new(&stream, &self.limits));
+                let _ = refuse(full.to_string(), &mut AnswerWriter::new(&stream, &self.limits));
                 None
             }
         }
     }
 
-    fn pools(&self, peer: Peer) -> &Pools {
+    fn pools(&self, peer: PeerUser) -> &BudgetPools {
         match peer {
-            Peer::Trusted => &self.trusted,
-            Peer::Other(_) => &self.others,
+            PeerUser::Trusted => &self.trusted,
+            PeerUser::Other(_) => &self.others,
         }
     }
 
     /// Ends every conversation: no further request is read, answers in progress get a moment.
-    fn let_all_go(&self) {
-        let seats = self.seats();
-        seats.shut(Shutdown::Read);
-        let wait = self.left.wait_timeout_while(seats, LAST_WORDS, |seats| !seats.is_empty());
-        let (seats, _) = wait.unwrap_or_else(PoisonError::into_inner);
-        seats.shut(Shutdown::Both);
-        let wait = self.left.wait_timeout_while(seats, LAST_WORDS, |seats| !seats.is_empty());
+    fn disconnect_all(&self) {
+        let slots = self.slots();
+        slots.shut(Shutdown::Read);
+        let wait = self.left.wait_timeout_while(slots, LAST_WORDS, |slots| !slots.is_empty());
+        let (slots, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        slots.shut(Shutdown::Both);
+        let wait = self.left.wait_timeout_while(slots, LAST_WORDS, |slots| !slots.is_empty());
         drop(wait);
     }
 }

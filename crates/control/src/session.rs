@@ -2,12 +2,12 @@
 //! order they come. It ends when the client does, or when the client breaks a bound; nothing that a client
 //! sends ends anything else.
 
+use crate::commit_queue::CommitQueue;
 use crate::daemon::Daemon;
-use crate::desk::Desk;
-use crate::frame::{FrameError, Line, Paced, Requests};
-use crate::limits::{Limits, Pools, Share};
+use crate::frame::{AnswerWriter, FrameError, RequestLine, RequestReader};
+use crate::limits::{BudgetPools, BudgetShare, ServerLimits};
 use crate::protocol::{self, DecodeError, Request};
-use crate::respond::{More, Room, refuse, respond};
+use crate::respond::{FollowingRequests, RequestContext, refuse, respond};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
@@ -21,17 +21,17 @@ const BUFFER: usize = 64 << 10;
 const MOST_TOGETHER: usize = 64;
 
 /// What every conversation needs.
-pub(crate) struct Context<'a> {
+pub(crate) struct SessionContext<'a> {
     pub(crate) daemon: &'a Mutex<Daemon>,
-    pub(crate) desk: &'a Desk,
-    pub(crate) limits: &'a Limits,
+    pub(crate) queue: &'a CommitQueue,
+    pub(crate) limits: &'a ServerLimits,
     /// What it and clients like it draw on.
-    pub(crate) pools: &'a Pools,
+    pub(crate) pools: &'a BudgetPools,
 }
 
 /// Talks to a client until it goes. `idle` is told whenever the client begins and ends to ask nothing.
-pub(crate) fn converse(stream: &UnixStream, context: &Context<'_>, idle: impl Fn(bool)) {
-    let mut requests = Requests::new(stream, context.limits, &context.pools.pending);
+pub(crate) fn serve(stream: &UnixStream, context: &SessionContext<'_>, idle: impl Fn(bool)) {
+    let mut requests = RequestReader::new(stream, context.limits, &context.pools.pending);
     let connected = Instant::now();
     let mut greeted = false;
     loop {
@@ -46,7 +46,7 @@ pub(crate) fn converse(stream: &UnixStream, context: &Context<'_>, idle: impl Fn
             && !matches!(asked.last(), Some(Ok(Request::LoadState)))
         {
             match requests.next(patience, || idle(false)) {
-                Ok(Some(Line { bytes, share })) => {
+                Ok(Some(RequestLine { bytes, share })) => {
                     // The text is kept only in one form from here on, for as long as the request is worked on.
                     shares.push(share);
                     asked.push(protocol::decode(&bytes));
@@ -56,8 +56,12 @@ pub(crate) fn converse(stream: &UnixStream, context: &Context<'_>, idle: impl Fn
                 Err(error) => end = Some(Some(error)),
             }
         }
-        let mut rest = Rest { requests: &mut requests, share: None, broken: None };
-        let room = Room { daemon: context.daemon, desk: context.desk, monitors: &context.pools.monitors };
+        let mut rest = SessionRequests { requests: &mut requests, share: None, broken: None };
+        let room = RequestContext {
+            daemon: context.daemon,
+            queue: context.queue,
+            monitors: &context.pools.monitors,
+        };
         let answered = write_answer(stream, context, |out| respond(&room, asked, &mut rest, out));
         let broken = rest.broken.take();
         if answered.is_err() {
@@ -76,21 +80,21 @@ pub(crate) fn converse(stream: &UnixStream, context: &Context<'_>, idle: impl Fn
 }
 
 /// What a client sends behind the requests that are being answered.
-struct Rest<'r, 'a> {
-    requests: &'r mut Requests<'a>,
+struct SessionRequests<'r, 'a> {
+    requests: &'r mut RequestReader<'a>,
     /// That of the last one, which is worked on until the next is asked for.
-    share: Option<Share>,
+    share: Option<BudgetShare>,
     broken: Option<FrameError>,
 }
 
-impl More for Rest<'_, '_> {
+impl FollowingRequests for SessionRequests<'_, '_> {
     fn is_there(&self) -> bool {
         self.requests.is_more()
     }
 
     fn next(&mut self) -> Option<Result<Request, DecodeError>> {
         match self.requests.next_soon() {
-            Ok(Line { bytes, share }) => {
+            Ok(RequestLine { bytes, share }) => {
                 self.share = Some(share);
                 Some(protocol::decode(&bytes))
             }
@@ -104,10 +108,10 @@ impl More for Rest<'_, '_> {
 
 fn write_answer(
     stream: &UnixStream,
-    context: &Context<'_>,
+    context: &SessionContext<'_>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut out = BufWriter::with_capacity(BUFFER, Paced::new(stream, context.limits));
+    let mut out = BufWriter::with_capacity(BUFFER, AnswerWriter::new(stream, context.limits));
     match write(&mut out).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
         Err(error) => {

@@ -40,16 +40,16 @@ pub enum BindError {
 
 /// A listening socket and its name.
 #[derive(Debug)]
-pub(crate) struct Socket {
+pub(crate) struct ListeningSocket {
     pub(crate) listener: UnixListener,
     pub(crate) path: PathBuf,
     /// Device and inode: by these we know whether the name is still ours.
     identity: (u64, u64),
 }
 
-impl Socket {
+impl ListeningSocket {
     /// Listens at `path`, for the owner and `group`. Makes the directory.
-    pub(crate) fn bind(path: &Path, group: Option<&str>) -> Result<Socket, BindError> {
+    pub(crate) fn bind(path: &Path, group: Option<&str>) -> Result<ListeningSocket, BindError> {
         let failed = |what| move |error| BindError::Io { path: path.to_owned(), what, error };
         let group = group.map(group_id).transpose()?;
         let directory = match path.parent() {
@@ -76,7 +76,7 @@ impl Socket {
                 Ok(identity)
             });
         match published {
-            Ok(identity) => Ok(Socket { listener, path: path.to_owned(), identity }),
+            Ok(identity) => Ok(ListeningSocket { listener, path: path.to_owned(), identity }),
             Err(error) => {
                 let _ = fs::remove_file(&hidden);
                 Err(error)
@@ -147,7 +147,7 @@ mod tests {
     fn the_directory_is_made_and_the_mode_set() {
         let directory = directory();
         let path = directory.path().join("run/mmb.sock");
-        let socket = Socket::bind(&path, None).expect("binds");
+        let socket = ListeningSocket::bind(&path, None).expect("binds");
         let mode = fs::metadata(&path).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, MODE);
         UnixStream::connect(&path).expect("connects under its final name");
@@ -160,10 +160,10 @@ mod tests {
     fn a_dead_socket_is_replaced_and_a_live_one_is_not() {
         let directory = directory();
         let path = directory.path().join("mmb.sock");
-        drop(Socket::bind(&path, None).expect("binds"));
+        drop(ListeningSocket::bind(&path, None).expect("binds"));
         assert!(path.exists(), "the dead daemon left it");
-        let alive = Socket::bind(&path, None).expect("replaces");
-        let refused = Socket::bind(&path, None).expect_err("a live one");
+        let alive = ListeningSocket::bind(&path, None).expect("replaces");
+        let refused = ListeningSocket::bind(&path, None).expect_err("a live one");
         assert!(matches!(refused, BindError::InUse(_)), "{refused}");
         drop(alive);
     }
@@ -173,7 +173,7 @@ mod tests {
         let directory = directory();
         let path = directory.path().join("precious");
         fs::write(&path, "data").expect("writes");
-        assert!(matches!(Socket::bind(&path, None), Err(BindError::NoSocket(_))));
+        assert!(matches!(ListeningSocket::bind(&path, None), Err(BindError::NoSocket(_))));
         assert_eq!(fs::read_to_string(&path).expect("reads"), "data");
     }
 
@@ -181,9 +181,9 @@ mod tests {
     fn a_name_that_another_daemon_took_over_is_not_removed() {
         let directory = directory();
         let path = directory.path().join("mmb.sock");
-        let first = Socket::bind(&path, None).expect("binds");
+        let first = ListeningSocket::bind(&path, None).expect("binds");
         fs::remove_file(&path).expect("someone removes it");
-        let second = Socket::bind(&path, None).expect("binds");
+        let second = ListeningSocket::bind(&path, None).expect("binds");
         first.remove();
         assert!(path.exists());
         second.remove();

@@ -2,8 +2,8 @@
 //! function reads what it needs while the caller holds the daemon, and formats as little as it can.
 
 use crate::answer::{
-    Answer, ErrorLine, Link, PortLine, ReasonLine, StageLine, SummaryLine, TableLine, Traffic, VersionLine,
-    WorkerLine,
+    Answer, ErrorLine, LinkLine, PortLine, ReasonLine, StageLine, SummaryLine, TableLine, TrafficLine,
+    VersionLine, WorkerLine,
 };
 use crate::daemon::Daemon;
 use crate::language;
@@ -43,7 +43,7 @@ fn ports(daemon: &Daemon) -> Vec<Answer> {
                 driver: port.driver,
                 mac: port.mac,
                 mtu: port.mtu,
-                link: if port.link { Link::Up } else { Link::Down },
+                link: if port.link { LinkLine::Up } else { LinkLine::Down },
                 peer: port.peer,
                 rx: traffic(rx),
                 tx: traffic(tx),
@@ -142,8 +142,8 @@ fn version(daemon: &Daemon) -> Answer {
     })
 }
 
-fn traffic(count: Count) -> Traffic {
-    Traffic { packets: count.packets, bytes: count.bytes }
+fn traffic(count: Count) -> TrafficLine {
+    TrafficLine { packets: count.packets, bytes: count.bytes }
 }
 
 fn stage(count: StageCount) -> StageLine {

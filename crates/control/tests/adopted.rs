@@ -4,7 +4,7 @@ mod common;
 
 use common::{FOREVER, answer, ask, rules, start};
 use mmb_control::protocol::Request;
-use mmb_control::{Client, ClientError, Limits, Server, ServerOptions};
+use mmb_control::{Client, ClientError, Server, ServerLimits, ServerOptions};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn pair() -> (UnixStream, UnixStream) {
 fn adopted(server: &Server) -> Client {
     let (theirs, ours) = pair();
     server.adopt(theirs);
-    Client::over(ours)
+    Client::from_stream(ours)
 }
 
 /// The rules in force, as this client hears of them.
@@ -33,7 +33,7 @@ fn listed(client: &mut Client) -> Vec<String> {
 fn a_server_without_a_socket_serves_whom_it_adopts() {
     let mut mmb = start("add all accept");
     mmb.server = None;
-    let server = Server::unbound(Arc::clone(&mmb.daemon), Limits::default());
+    let server = Server::unbound(Arc::clone(&mmb.daemon), ServerLimits::default());
     let (mut one, mut other) = (adopted(&server), adopted(&server));
     let (_, end) = ask(&mut one, &Request::Run(vec!["add tcp-dport 80 drop".into()]));
     assert!(end.ok);
@@ -45,7 +45,7 @@ fn a_server_without_a_socket_serves_whom_it_adopts() {
 fn adopted_clients_and_those_of_the_socket_share_the_seats() {
     let mut mmb = start("");
     mmb.server = None;
-    let limits = Limits { clients: 2, reserved: 0, ..Limits::default() };
+    let limits = ServerLimits { clients: 2, reserved: 0, ..ServerLimits::default() };
     let options = ServerOptions { limits, ..ServerOptions::default() };
     let server = Server::bind_with(&mmb.path, Arc::clone(&mmb.daemon), options).expect("binds");
     let (mut by_socket, mut by_hand) = (mmb.client(), adopted(&server));
@@ -61,7 +61,7 @@ fn adopted_clients_and_those_of_the_socket_share_the_seats() {
 fn a_shutdown_lets_adopted_clients_go() {
     let mut mmb = start("");
     mmb.server = None;
-    let server = Server::unbound(Arc::clone(&mmb.daemon), Limits::default());
+    let server = Server::unbound(Arc::clone(&mmb.daemon), ServerLimits::default());
     let (theirs, mut half) = pair();
     server.adopt(theirs);
     half.write_all(b"{").expect("writes");

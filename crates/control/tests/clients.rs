@@ -5,7 +5,7 @@ mod common;
 
 use common::{FOREVER, answer, raw, rules, start, start_with};
 use mmb_control::protocol::{Request, encode};
-use mmb_control::{BindError, Limits, Server};
+use mmb_control::{BindError, Server, ServerLimits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -16,13 +16,13 @@ use std::thread;
 use std::time::Duration;
 
 /// Bounds of patience that are soon reached.
-fn impatient() -> Limits {
-    Limits { grace: Duration::from_millis(200), ..tight() }
+fn impatient() -> ServerLimits {
+    ServerLimits { grace: Duration::from_millis(200), ..tight() }
 }
 
 /// Bounds of size that are soon reached.
-fn tight() -> Limits {
-    Limits { bytes_per_s: 1 << 30, request_bytes: 10_000, ..Limits::default() }
+fn tight() -> ServerLimits {
+    ServerLimits { bytes_per_s: 1 << 30, request_bytes: 10_000, ..ServerLimits::default() }
 }
 
 fn error(lines: &[Value]) -> &str {
@@ -165,7 +165,8 @@ fn a_huge_request_is_refused_while_it_comes() {
 
 #[test]
 fn large_requests_share_what_memory_there_is_and_small_ones_need_none_of_it() {
-    let limits = Limits { pending_bytes: 1 << 20, small_request_bytes: 1 << 10, ..Limits::default() };
+    let limits =
+        ServerLimits { pending_bytes: 1 << 20, small_request_bytes: 1 << 10, ..ServerLimits::default() };
     let mmb = start_with("", limits);
     let hog = mmb.stream();
     // Stops in the middle, holding most of the memory.
@@ -221,7 +222,7 @@ fn a_client_that_dies_in_the_middle_of_its_answer_is_forgotten() {
 
 #[test]
 fn beyond_the_last_place_the_busy_stay_and_the_idle_make_room() {
-    let limits = Limits { clients: 3, reserved: 0, idle: Duration::ZERO, ..Limits::default() };
+    let limits = ServerLimits { clients: 3, reserved: 0, idle: Duration::ZERO, ..ServerLimits::default() };
     let mmb = start_with(&long_policy(), limits);
     let idle = mmb.stream();
     raw(&idle, &wire(&Request::Save));
@@ -245,7 +246,7 @@ fn beyond_the_last_place_the_busy_stay_and_the_idle_make_room() {
 
 #[test]
 fn a_client_that_never_makes_a_request_is_let_go() {
-    let limits = Limits { greeting: Duration::from_millis(100), ..Limits::default() };
+    let limits = ServerLimits { greeting: Duration::from_millis(100), ..ServerLimits::default() };
     let mmb = start_with("", limits);
     let known = mmb.stream();
     raw(&known, &wire(&Request::Save));
@@ -269,7 +270,7 @@ fn a_client_that_never_makes_a_request_is_let_go() {
 #[test]
 fn places_are_reserved_for_root_and_the_daemons_user() {
     // Whoever runs this test is the daemon's user. The places of others: `seats.rs`, and tests/live for a real one.
-    let limits = Limits { clients: 2, reserved: 1, ..Limits::default() };
+    let limits = ServerLimits { clients: 2, reserved: 1, ..ServerLimits::default() };
     let mmb = start_with("", limits);
     let taken: Vec<_> = (0..2).map(|_| mmb.client()).collect();
     let reserved = mmb.stream();

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{errors, rules, start};
-use mmb_control::answer::{Answer, ChangeCount, Link, RuleText, Topic};
+use mmb_control::answer::{Answer, ChangeCount, LinkLine, RuleText, Topic};
 use mmb_control::protocol::Request;
 use mmb_policy::policy::Poll;
 use serde_json::json;
@@ -96,8 +96,8 @@ fn ports_are_shown_switched_off_and_on() {
     let [Answer::Begin(_), Answer::Port(lan), Answer::Port(wan)] = &ports[..] else {
         panic!("two ports: {ports:?}")
     };
-    assert_eq!((lan.name.as_str(), lan.enabled, lan.link), ("lan", true, Link::Up));
-    assert_eq!((wan.name.as_str(), wan.enabled, wan.link), ("wan", false, Link::Down));
+    assert_eq!((lan.name.as_str(), lan.enabled, lan.link), ("lan", true, LinkLine::Up));
+    assert_eq!((wan.name.as_str(), wan.enabled, wan.link), ("wan", false, LinkLine::Down));
     assert_eq!(
         json!(lan),
         json!({

@@ -3,9 +3,9 @@
 mod common;
 
 use common::{FOREVER, Running, answer, ask, raw, start, start_with};
-use mmb_control::answer::{Answer, ConnectionLine, EventLine, Happening, SummaryLine};
+use mmb_control::answer::{Answer, ConnectionLine, EventKind, EventLine, SummaryLine};
 use mmb_control::protocol::{Request, encode};
-use mmb_control::{ClientError, Limits};
+use mmb_control::{ClientError, ServerLimits};
 use mmb_testkit::{Frame, Tcp, Udp};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -216,10 +216,10 @@ fn whoever_watches_is_told_what_happens_and_why() {
     mmb.feed(&[udp(5)]);
     let event = |line: Value| serde_json::from_value::<EventLine>(line["event"].clone()).expect("an event");
     let first = event(next(&mut watcher));
-    assert_eq!((first.what, first.connection.arrived.sport), (Happening::Created, 5));
+    assert_eq!((first.what, first.connection.arrived.sport), (EventKind::Created, 5));
     mmb.run("conn kill udp-sport 5");
     let second = event(next(&mut watcher));
-    assert_eq!((second.what, second.reason.as_deref()), (Happening::Closed, Some("killed")));
+    assert_eq!((second.what, second.reason.as_deref()), (EventKind::Closed, Some("killed")));
     // Whatever it sends ends the watching, and is answered behind it.
     watcher.get_ref().write_all(&wire(&["show version"])).expect("writes");
     assert_eq!(next(&mut watcher), json!({"end": {"v": 1, "ok": true}}));
@@ -241,7 +241,7 @@ fn what_was_sent_ahead_ends_watching_at_once() {
 
 #[test]
 fn places_to_watch_are_bounded_and_given_back() {
-    let mmb = start_with(STATEFUL, Limits { monitors: 2, ..Limits::default() });
+    let mmb = start_with(STATEFUL, ServerLimits { monitors: 2, ..ServerLimits::default() });
     let _packets = mmb.packets();
     let first = watcher(&mmb);
     let _second = watcher(&mmb);
@@ -267,7 +267,8 @@ fn a_client_that_dies_while_it_watches_is_forgotten() {
 
 #[test]
 fn a_client_that_watches_and_does_not_read_is_let_go_and_loses_only_its_own_events() {
-    let limits = Limits { grace: Duration::from_millis(200), bytes_per_s: 1 << 30, ..Limits::default() };
+    let limits =
+        ServerLimits { grace: Duration::from_millis(200), bytes_per_s: 1 << 30, ..ServerLimits::default() };
     let mmb = start_with(STATEFUL, limits);
     let _packets = mmb.packets();
     let mut sleeper = watcher(&mmb);
@@ -293,7 +294,7 @@ fn a_deaf_watcher_loses_events_that_are_counted_and_told_and_another_one_loses_n
     const ROUNDS: u16 = if cfg!(debug_assertions) { 10 } else { 25 };
     let all = u64::from(ROUNDS) * u64::from(MANY);
     // The deaf one is not to be let go here.
-    let mmb = start_with(STATEFUL, Limits { grace: FOREVER * 10, ..Limits::default() });
+    let mmb = start_with(STATEFUL, ServerLimits { grace: FOREVER * 10, ..ServerLimits::default() });
     let _packets = mmb.packets();
     let (mut deaf, mut reader) = (watcher(&mmb), watcher(&mmb));
     for number in 0..ROUNDS {
@@ -320,7 +321,8 @@ fn a_deaf_watcher_loses_events_that_are_counted_and_told_and_another_one_loses_n
 
 #[test]
 fn a_list_that_nobody_reads_keeps_nobody_waiting() {
-    let limits = Limits { grace: Duration::from_millis(500), bytes_per_s: 1 << 30, ..Limits::default() };
+    let limits =
+        ServerLimits { grace: Duration::from_millis(500), bytes_per_s: 1 << 30, ..ServerLimits::default() };
     let mmb = start_with(STATEFUL, limits);
     let _packets = mmb.packets();
     mmb.feed(&many());

@@ -5,7 +5,7 @@ mod common;
 use common::{Running, answer, raw, start, start_with};
 use mmb_control::answer::{Answer, CountLine};
 use mmb_control::protocol::{Request, encode, hex};
-use mmb_control::{ClientError, Limits};
+use mmb_control::{ClientError, ServerLimits};
 use mmb_testkit::{Frame, Udp};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -151,7 +151,7 @@ fn what_is_no_state_is_refused_and_the_conversation_goes_on() {
 #[test]
 fn a_client_that_stops_in_the_middle_of_a_state_is_let_go() {
     let state = state();
-    let limits = Limits { grace: Duration::from_millis(200), ..Limits::default() };
+    let limits = ServerLimits { grace: Duration::from_millis(200), ..ServerLimits::default() };
     let mmb = start_with(STATEFUL, limits);
     let _packets = mmb.packets();
     let mut half = pieces(&state, 10_000);
@@ -178,7 +178,8 @@ fn a_client_that_stops_in_the_middle_of_a_state_is_let_go() {
 
 #[test]
 fn a_client_that_does_not_read_its_state_is_let_go() {
-    let limits = Limits { grace: Duration::from_secs(2), bytes_per_s: 1 << 30, ..Limits::default() };
+    let limits =
+        ServerLimits { grace: Duration::from_secs(2), bytes_per_s: 1 << 30, ..ServerLimits::default() };
     let mmb = start_with(STATEFUL, limits);
     let _packets = mmb.packets();
     mmb.feed(&many());

@@ -1,13 +1,13 @@
 //! Standard output and error, written so that a closed pipe (`mmb list | head`) ends the program quietly.
 
-use mmb_client::{Colors, Gone, Sink};
+use mmb_client::{ColorChoice, OutputSink, SinkClosed};
 use std::io::{ErrorKind, IsTerminal, Write};
 
 /// Standard output and error as errands use them.
 pub(crate) struct Terminal;
 
-impl Sink for Terminal {
-    fn out(&self, text: &str) -> Result<(), Gone> {
+impl OutputSink for Terminal {
+    fn out(&self, text: &str) -> Result<(), SinkClosed> {
         print(text);
         Ok(())
     }
@@ -16,8 +16,8 @@ impl Sink for Terminal {
         tell(text);
     }
 
-    fn colors(&self) -> Colors {
-        Colors { out: stdout_is_colored(), err: stderr_is_colored() }
+    fn colors(&self) -> ColorChoice {
+        ColorChoice { out: stdout_is_colored(), err: stderr_is_colored() }
     }
 }
 

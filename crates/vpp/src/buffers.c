@@ -26,7 +26,7 @@ typedef struct
   u32 flags;
   u32 opaque[10];
   u32 opaque2[14];
-} mmb_way_t;
+} mmb_buffer_metadata_t;
 
 static u8 *mmb_format_trace (u8 *s, va_list *args);
 
@@ -260,26 +260,26 @@ mmb_shim_moved (vlib_buffer_t *b, i32 moved, i32 grown)
 
 /* Remembers of a packet what its bytes do not tell. */
 void
-mmb_shim_leave (vlib_buffer_t *b, mmb_way_t *way)
+mmb_shim_leave (vlib_buffer_t *b, mmb_buffer_metadata_t *metadata)
 {
-  way->flags = b->flags & ~VLIB_BUFFER_FLAGS_ALL;
-  clib_memcpy_fast (way->opaque, b->opaque, sizeof (way->opaque));
-  clib_memcpy_fast (way->opaque2, b->opaque2, sizeof (way->opaque2));
+  metadata->flags = b->flags & ~VLIB_BUFFER_FLAGS_ALL;
+  clib_memcpy_fast (metadata->opaque, b->opaque, sizeof (metadata->opaque));
+  clib_memcpy_fast (metadata->opaque2, b->opaque2, sizeof (metadata->opaque2));
 }
 
 /* A buffer, or a chain, of these bytes, like another that they came in; returns 0 if there is none. */
 int
-mmb_shim_return (vlib_main_t *vm, const mmb_way_t *way, u8 *bytes, u32 count,
+mmb_shim_return (vlib_main_t *vm, const mmb_buffer_metadata_t *metadata, u8 *bytes, u32 count,
 		 u32 *index)
 {
   if (vlib_buffer_alloc (vm, index, 1) != 1)
     return 0;
   vlib_buffer_t *b = vlib_get_buffer (vm, *index);
-  b->flags |= way->flags & ~VNET_BUFFER_F_L2_HDR_OFFSET_VALID &
+  b->flags |= metadata->flags & ~VNET_BUFFER_F_L2_HDR_OFFSET_VALID &
 	      ~VNET_BUFFER_F_L3_HDR_OFFSET_VALID &
 	      ~VNET_BUFFER_F_L4_HDR_OFFSET_VALID & ~VNET_BUFFER_F_OFFLOAD;
-  clib_memcpy_fast (b->opaque, way->opaque, sizeof (way->opaque));
-  clib_memcpy_fast (b->opaque2, way->opaque2, sizeof (way->opaque2));
+  clib_memcpy_fast (b->opaque, metadata->opaque, sizeof (metadata->opaque));
+  clib_memcpy_fast (b->opaque2, metadata->opaque2, sizeof (metadata->opaque2));
   u32 last = *index;
   if (vlib_buffer_add_data (vm, &last, bytes, count))
     {

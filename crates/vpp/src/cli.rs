@@ -4,11 +4,11 @@
 //! and questions about connections wait for it. It shows what comes, piece by piece, and lets VPP go on in between; where VPP
 //! cannot, since the workers stand still for the command, it answers in their stead.
 
-use crate::lines::Lines;
+use crate::lines::LineBuffer;
 use crate::runtime::Runtime;
-use crate::sys::{ClientDid, Level, Main};
+use crate::sys::{CliClientState, LogLevel, MainThread};
 use crate::typed;
-use mmb_client::{Errand, Failed, Gone, Misuse, Sink, Task};
+use mmb_client::{CommandAction, CommandFailed, OutputSink, SinkClosed, UsageError, UserCommand};
 use mmb_policy::verb::COMMANDS;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,20 +37,20 @@ pub(crate) struct CliCommand {
 }
 
 /// What an errand has to say.
-enum Piece {
+enum OutputPiece {
     /// A part of the answer.
     Out(String),
     /// An error or a note.
     Err(String),
     /// The errand is done.
-    End(Result<(), Failed>),
+    End(Result<(), CommandFailed>),
 }
 
 /// Adds the language's commands to VPP's, and `show mmb`, which is `mmb show`.
 ///
 /// # Errors
 /// VPP has such a command already.
-pub(crate) fn add_commands(main: Main) -> Result<(), String> {
+pub(crate) fn add_commands(main: MainThread) -> Result<(), String> {
     for (number, info) in COMMANDS.iter().enumerate() {
         let usage = format!("mmb {} {}", info.name, info.arguments).trim_end().to_owned();
         let help = format!("{usage}\n{}", info.help);
@@ -69,27 +69,27 @@ pub(crate) fn add_commands(main: Main) -> Result<(), String> {
 ///
 /// # Errors
 /// What is wrong with it, in VPP's form: VPP puts the command's words before it.
-pub(crate) fn run_logged(main: Main, number: usize, rest: &[u8]) -> Result<(), String> {
+pub(crate) fn run_logged(main: MainThread, number: usize, rest: &[u8]) -> Result<(), String> {
     let script = main.is_script();
     let verb = COMMANDS.get(number).map_or("", |info| info.name);
     let done = typed::line(rest, verb).and_then(|rest| run(main, verb, &rest));
     if let Err(why) = &done
         && script
     {
-        main.log(Level::Error, &format!("mmb {verb} {}: {why}", String::from_utf8_lossy(rest)));
+        main.log(LogLevel::Error, &format!("mmb {verb} {}: {why}", String::from_utf8_lossy(rest)));
     }
     done
 }
 
-fn run(main: Main, verb: &str, rest: &str) -> Result<(), String> {
+fn run(main: MainThread, verb: &str, rest: &str) -> Result<(), String> {
     let runtime = Runtime::running().ok_or("mmb has not started")?;
-    let errand = Errand::from_line(&format!("{verb} {rest}")).map_err(|Misuse(what)| what)?;
-    let watches = matches!(errand.task, Task::Monitor(_));
+    let command = UserCommand::from_line(&format!("{verb} {rest}")).map_err(|UsageError(what)| what)?;
+    let watches = matches!(command.task, CommandAction::Monitor(_));
     if watches && !main.may_suspend() {
         return Err(format!("VPP would stand still meanwhile; {}", elsewhere(runtime)));
     }
     if matches!(verb, "show" | "enable" | "apply") {
-        runtime.interfaces.look(main);
+        runtime.interfaces.poll(main);
     }
     if watches {
         main.output("watching connections; a key ends it\n");
@@ -99,15 +99,15 @@ fn run(main: Main, verb: &str, rest: &str) -> Result<(), String> {
     let work = {
         let enough = Arc::clone(&enough);
         move || {
-            let speaker = Speaker(pieces);
-            let done = runtime.errand(&errand, &speaker, &|| enough.load(Ordering::Relaxed));
+            let speaker = CliSink(pieces);
+            let done = runtime.run_command(&command, &speaker, &|| enough.load(Ordering::Relaxed));
             // Nobody is left to tell if this fails.
-            let _ = speaker.0.send(Piece::End(done));
+            let _ = speaker.0.send(OutputPiece::End(done));
         }
     };
-    let thread = thread::Builder::new().name("mmb-errand".to_owned());
+    let thread = thread::Builder::new().name("mmb-command".to_owned());
     thread.spawn(work).map_err(|error| format!("cannot start a thread: {error}"))?;
-    let mut showing = Showing { main, runtime, watches, enough: &enough, refused: Vec::new() };
+    let mut showing = CliOutput { main, runtime, watches, enough: &enough, refused: Vec::new() };
     showing.show(&answer)?;
     let refused = showing.refused;
     if refused.is_empty() { Ok(()) } else { Err(refused.join("\n")) }
@@ -117,13 +117,13 @@ fn run(main: Main, verb: &str, rest: &str) -> Result<(), String> {
 fn elsewhere(runtime: &Runtime) -> String {
     match runtime.socket() {
         Some(path) => format!("ask from outside, with mmb --socket {}", path.display()),
-        None => "ask from outside, by way of a control socket".to_owned(),
+        None => "ask from outside, by metadata of a control socket".to_owned(),
     }
 }
 
 /// An answer that is being shown.
-struct Showing<'a> {
-    main: Main,
+struct CliOutput<'a> {
+    main: MainThread,
     runtime: &'a Runtime,
     /// It has no end of its own.
     watches: bool,
@@ -133,14 +133,14 @@ struct Showing<'a> {
     refused: Vec<String>,
 }
 
-impl Showing<'_> {
+impl CliOutput<'_> {
     /// Shows an answer until its end, or until nobody looks at it any more; what is told beside it is the error if the errand fails.
-    fn show(&mut self, answer: &Receiver<Piece>) -> Result<(), String> {
-        let (mut lines, mut beside, mut shown) = (Lines::default(), String::new(), 0);
+    fn show(&mut self, answer: &Receiver<OutputPiece>) -> Result<(), String> {
+        let (mut lines, mut beside, mut shown) = (LineBuffer::default(), String::new(), 0);
         let mut pause = SHORTEST_PAUSE;
         loop {
             match answer.try_recv() {
-                Ok(Piece::Out(text)) => {
+                Ok(OutputPiece::Out(text)) => {
                     self.main.output(&lines.take(&text));
                     shown += text.len();
                     if shown > MOST_SHOWN {
@@ -150,27 +150,27 @@ impl Showing<'_> {
                     // Time for VPP to hand it on.
                     pause = SHORTEST_PAUSE;
                 }
-                Ok(Piece::Err(text)) => {
+                Ok(OutputPiece::Err(text)) => {
                     beside.push_str(&text);
                     continue;
                 }
-                Ok(Piece::End(Ok(()))) => {
+                Ok(OutputPiece::End(Ok(()))) => {
                     self.main.output(&lines.rest());
                     self.main.output(&beside);
                     return Ok(());
                 }
-                Ok(Piece::End(Err(Failed))) => return Err(as_vpp_says(&beside)),
+                Ok(OutputPiece::End(Err(CommandFailed))) => return Err(as_vpp_says(&beside)),
                 Err(TryRecvError::Disconnected) => return Err("an internal error".to_owned()),
                 Err(TryRecvError::Empty) => pause = LONGEST_PAUSE.min(pause * 2),
             }
             self.wait(pause);
             match self.main.client_did() {
-                ClientDid::Go => {
+                CliClientState::Go => {
                     self.enough.store(true, Ordering::Relaxed);
                     return Ok(());
                 }
-                ClientDid::Type if self.watches => self.enough.store(true, Ordering::Relaxed),
-                ClientDid::Type | ClientDid::Nothing => {}
+                CliClientState::Type if self.watches => self.enough.store(true, Ordering::Relaxed),
+                CliClientState::Type | CliClientState::Nothing => {}
             }
         }
     }
@@ -183,7 +183,7 @@ impl Showing<'_> {
             self.main.suspend(pause);
         } else {
             let threads = if self.main.workers_stand_still() { self.main.threads() } else { 1 };
-            self.runtime.stand_in(threads);
+            self.runtime.process_idle_threads(threads);
             thread::sleep(pause);
         }
     }
@@ -195,15 +195,15 @@ fn as_vpp_says(errors: &str) -> String {
 }
 
 /// Where an errand's words go: to VPP's main thread, which shows them.
-struct Speaker(SyncSender<Piece>);
+struct CliSink(SyncSender<OutputPiece>);
 
-impl Sink for Speaker {
-    fn out(&self, text: &str) -> Result<(), Gone> {
-        self.0.send(Piece::Out(text.to_owned())).map_err(|_| Gone)
+impl OutputSink for CliSink {
+    fn out(&self, text: &str) -> Result<(), SinkClosed> {
+        self.0.send(OutputPiece::Out(text.to_owned())).map_err(|_| SinkClosed)
     }
 
     fn err(&self, text: &str) {
         // Nobody is left to tell if this fails.
-        let _ = self.0.send(Piece::Err(text.to_owned()));
+        let _ = self.0.send(OutputPiece::Err(text.to_owned()));
     }
 }

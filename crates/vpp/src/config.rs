@@ -11,16 +11,16 @@ use std::path::PathBuf;
 
 /// What the section says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Config {
+pub(crate) struct PluginConfig {
     /// The policy to begin with; none: an empty one.
     pub(crate) policy: Option<PathBuf>,
     /// Where clients find it.
-    pub(crate) socket: Socket,
+    pub(crate) socket: SocketConfig,
 }
 
 /// The control socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Socket {
+pub(crate) enum SocketConfig {
     /// `mmb.sock` in VPP's runtime directory, if that can be.
     #[default]
     Usual,
@@ -50,12 +50,12 @@ pub(crate) enum ConfigError {
     Twice(&'static str),
 }
 
-impl Config {
+impl PluginConfig {
     /// From what stands between the section's braces.
     ///
     /// # Errors
     /// The first word that is wrong.
-    pub(crate) fn parse(text: &str) -> Result<Config, ConfigError> {
+    pub(crate) fn parse(text: &str) -> Result<PluginConfig, ConfigError> {
         let (mut policy, mut socket) = (None, None);
         let mut words = text.split_ascii_whitespace();
         while let Some(word) = words.next() {
@@ -66,14 +66,14 @@ impl Config {
                 }
                 "socket" => {
                     let path = words.next().ok_or(ConfigError::Missing("a path", "socket"))?;
-                    once(&mut socket, Socket::At(PathBuf::from(path)), "socket")?;
+                    once(&mut socket, SocketConfig::At(PathBuf::from(path)), "socket")?;
                 }
-                "no-socket" => once(&mut socket, Socket::Off, "no-socket")?,
+                "no-socket" => once(&mut socket, SocketConfig::Off, "no-socket")?,
                 "seed" => return Err(ConfigError::Seed),
                 other => return Err(ConfigError::Unknown(other.to_owned())),
             }
         }
-        Ok(Config { policy, socket: socket.unwrap_or_default() })
+        Ok(PluginConfig { policy, socket: socket.unwrap_or_default() })
     }
 }
 

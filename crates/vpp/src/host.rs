@@ -1,9 +1,9 @@
 //! VPP as the control side's clients see it.
 
-use crate::interfaces::{self, Here, Interfaces};
+use crate::interfaces::{self, Interfaces, PresentInterface};
 use crate::runtime::Runtime;
-use crate::unfit;
-use mmb_control::{Host, PortStatus, Unfit, WorkerStatus};
+use crate::unsupported;
+use mmb_control::{Host, PortStatus, UnsupportedRule, WorkerStatus};
 use mmb_policy::policy::Poll;
 use mmb_policy::{Policy, RuleChange, Rules};
 use std::collections::{BTreeMap, HashMap};
@@ -29,7 +29,7 @@ impl VppHost {
 
 impl Host for VppHost {
     fn ports(&self) -> Vec<PortStatus> {
-        let here: HashMap<String, (u32, Here)> = self
+        let here: HashMap<String, (u32, PresentInterface)> = self
             .interfaces
             .here()
             .into_iter()
@@ -47,23 +47,23 @@ impl Host for VppHost {
     fn set_poll(&self, _poll: Poll) {}
 
     fn set_ports(&self, said: &BTreeMap<String, bool>) {
-        self.interfaces.say(said);
+        self.interfaces.set_desired(said);
         // At the start, on VPP's main thread, there is nothing to wait for.
         if Runtime::running().is_some() {
             self.interfaces.await_done();
         }
     }
 
-    fn check(&self, before: &Policy, after: &Policy) -> Result<(), Unfit> {
-        if let Some((why, word)) = unfit::setting(&before.settings, &after.settings) {
-            return Err(Unfit { what: format!("set {word}: {why}"), word: word.to_owned() });
+    fn check(&self, before: &Policy, after: &Policy) -> Result<(), UnsupportedRule> {
+        if let Some((why, word)) = unsupported::setting(&before.settings, &after.settings) {
+            return Err(UnsupportedRule { what: format!("set {word}: {why}"), word: word.to_owned() });
         }
         for change in Rules::diff(&before.rules, &after.rules) {
             if let RuleChange::Added(rule) = change
-                && let Some((why, word)) = unfit::rule(&rule)
+                && let Some((why, word)) = unsupported::rule(&rule)
             {
                 let number = rule.id.map_or(0, |id| id.0);
-                return Err(Unfit {
+                return Err(UnsupportedRule {
                     what: format!("rule {number}: `{word}` means nothing in VPP: {why}"),
                     word: word.to_owned(),
                 });
@@ -72,9 +72,10 @@ impl Host for VppHost {
         let enabled = |policy: &Policy, name: &str| policy.ports.get(name) == Some(&true);
         let new = |name: &&String| enabled(after, name) && !enabled(before, name);
         match after.ports.keys().filter(new).find(|name| self.interfaces.is_bridged(name)) {
-            Some(name) => {
-                Err(Unfit { what: format!("enable {name}: {}", interfaces::BRIDGED), word: name.clone() })
-            }
+            Some(name) => Err(UnsupportedRule {
+                what: format!("enable {name}: {}", interfaces::BRIDGED),
+                word: name.clone(),
+            }),
             None => Ok(()),
         }
     }
@@ -87,7 +88,7 @@ impl Host for VppHost {
 }
 
 /// An interface; VPP counts what it lost by itself.
-fn status(number: u32, Here { facts, name, .. }: &Here) -> PortStatus {
+fn status(number: u32, PresentInterface { facts, name, .. }: &PresentInterface) -> PortStatus {
     let mac = |mac: [u8; 6]| mac.map(|byte| format!("{byte:02x}")).join(":");
     let mut device = format!("sw_if_index {number}");
     if facts.name != *name {

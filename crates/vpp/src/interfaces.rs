@@ -5,9 +5,9 @@
 //! must not lose its rules by that. [`Interfaces::reconcile`] has VPP do what is said, whenever either changes. Clients' threads
 //! say and look, VPP's main thread does the rest; the locks are held for a few lines each.
 
-use crate::ports::{NO_PORT, Ports};
+use crate::ports::{InterfacePorts, NO_PORT};
 use crate::runtime::Runtime;
-use crate::sys::{Interface, Level, Main};
+use crate::sys::{LogLevel, MainThread, VppInterface};
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,18 +22,18 @@ pub(crate) const BRIDGED: &str = "its packets are bridged by VPP, and rules see 
 /// What is known of VPP's interfaces.
 pub(crate) struct Interfaces {
     /// Which port each of them is.
-    pub(crate) ports: Ports,
-    here: Mutex<BTreeMap<u32, Here>>,
-    orders: Mutex<Orders>,
+    pub(crate) ports: InterfacePorts,
+    here: Mutex<BTreeMap<u32, PresentInterface>>,
+    desired: Mutex<DesiredState>,
     /// VPP has done what was said.
     done: Condvar,
 }
 
 /// An interface that is there.
 #[derive(Clone, Debug)]
-pub(crate) struct Here {
+pub(crate) struct PresentInterface {
     /// How VPP saw it last.
-    pub(crate) facts: Interface,
+    pub(crate) facts: VppInterface,
     /// What rules call it: VPP's name for it, or the one that it had when it was enabled.
     pub(crate) name: String,
     /// Rules mean another interface by that name, which VPP calls otherwise now. This one is none of theirs.
@@ -44,7 +44,7 @@ pub(crate) struct Here {
 
 /// What VPP is to do.
 #[derive(Default)]
-struct Orders {
+struct DesiredState {
     /// The names of which a policy says something, and whether they are to be enabled.
     said: BTreeMap<String, bool>,
     /// Counts what was said and which interfaces came.
@@ -57,22 +57,22 @@ impl Interfaces {
     /// None.
     pub(crate) fn new() -> Interfaces {
         Interfaces {
-            ports: Ports::new(),
+            ports: InterfacePorts::new(),
             here: Mutex::default(),
-            orders: Mutex::default(),
+            desired: Mutex::default(),
             done: Condvar::new(),
         }
     }
 
     /// Takes note of the interfaces that are there, and of how they are.
-    pub(crate) fn look(&self, main: Main) {
+    pub(crate) fn poll(&self, main: MainThread) {
         for number in main.interfaces() {
-            self.came(main, number);
+            self.on_add(main, number);
         }
     }
 
     /// Those that are there, by VPP's number.
-    pub(crate) fn here(&self) -> BTreeMap<u32, Here> {
+    pub(crate) fn here(&self) -> BTreeMap<u32, PresentInterface> {
         lock(&self.here).clone()
     }
 
@@ -82,28 +82,28 @@ impl Interfaces {
     }
 
     /// Says which interfaces are to be enabled.
-    pub(crate) fn say(&self, said: &BTreeMap<String, bool>) {
-        let mut orders = lock(&self.orders);
-        orders.said.clone_from(said);
-        orders.given += 1;
+    pub(crate) fn set_desired(&self, said: &BTreeMap<String, bool>) {
+        let mut desired = lock(&self.desired);
+        desired.said.clone_from(said);
+        desired.given += 1;
     }
 
     /// Waits until VPP has done what was said. Not on VPP's main thread, which does it.
     pub(crate) fn await_done(&self) {
-        let orders = lock(&self.orders);
-        let turn = orders.given;
-        let waited = self.done.wait_timeout_while(orders, PATIENCE, |orders| orders.done < turn);
+        let desired = lock(&self.desired);
+        let turn = desired.given;
+        let waited = self.done.wait_timeout_while(desired, PATIENCE, |desired| desired.done < turn);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Has VPP do what was said, if something was; returns what VPP refuses.
-    pub(crate) fn reconcile(&self, main: Main) -> Vec<String> {
+    pub(crate) fn reconcile(&self, main: MainThread) -> Vec<String> {
         let (wanted, turn) = {
-            let orders = lock(&self.orders);
-            if orders.done == orders.given {
+            let desired = lock(&self.desired);
+            if desired.done == desired.given {
                 return Vec::new();
             }
-            (orders.said.clone(), orders.given)
+            (desired.said.clone(), desired.given)
         };
         let mut refused = Vec::new();
         for (&number, here) in lock(&self.here).iter_mut() {
@@ -119,61 +119,61 @@ impl Interfaces {
                 }
             }
         }
-        lock(&self.orders).done = turn;
+        lock(&self.desired).done = turn;
         self.done.notify_all();
         refused
     }
 
     /// [`Interfaces::reconcile`] where nobody waits for it: what VPP refuses is told in its log.
-    pub(crate) fn keep_up(&self, main: Main) {
-        self.reconcile(main).iter().for_each(|refused| main.log(Level::Error, refused));
+    pub(crate) fn keep_up(&self, main: MainThread) {
+        self.reconcile(main).iter().for_each(|refused| main.log(LogLevel::Error, refused));
     }
 
     /// An interface is there, perhaps under another name than before.
-    fn came(&self, main: Main, number: u32) {
+    fn on_add(&self, main: MainThread, number: u32) {
         let Some(facts) = main.interface(number) else { return };
         let mut here = lock(&self.here);
         let known = here.get(&number).cloned();
         let on = known.as_ref().is_some_and(|known| known.on);
         let name = known.as_ref().filter(|known| known.on).map_or(&facts.name, |known| &known.name).clone();
         let shadowed = here.iter().any(|(&other, there)| other != number && there.name == name && there.on);
-        let now = Here { facts, name, shadowed, on };
+        let now = PresentInterface { facts, name, shadowed, on };
         let is_new =
             known.as_ref().is_none_or(|known| (&known.name, known.shadowed) != (&now.name, shadowed));
         if shadowed {
-            self.ports.went(number);
+            self.ports.on_delete(number);
         } else if is_new || self.ports.port_of(number) == NO_PORT {
-            let port = self.ports.came(number, &now.name);
+            let port = self.ports.on_add(number, &now.name);
             if port.is_none() && is_new {
                 let what = format!("{}: too many interfaces; rules cannot name this one yet", now.name);
-                main.log(Level::Warning, &what);
+                main.log(LogLevel::Warning, &what);
             }
         }
-        now.changes(known.as_ref()).iter().for_each(|change| main.log(Level::Warning, change));
+        now.changes(known.as_ref()).iter().for_each(|change| main.log(LogLevel::Warning, change));
         if is_new {
-            lock(&self.orders).given += 1;
+            lock(&self.desired).given += 1;
         }
         here.insert(number, now);
     }
 
-    fn went(&self, number: u32) {
+    fn on_delete(&self, number: u32) {
         // VPP takes the nodes out of the way by itself.
         lock(&self.here).remove(&number);
-        self.ports.went(number);
+        self.ports.on_delete(number);
     }
 }
 
-impl Here {
+impl PresentInterface {
     /// Rules mean another interface by its name.
     pub(crate) fn shadowed(&self) -> bool {
         self.shadowed
     }
 
     /// What is remarkable about how an interface is now, beside how it was.
-    fn changes(&self, before: Option<&Here>) -> Vec<String> {
-        let Here { facts, name, shadowed, on } = self;
+    fn changes(&self, before: Option<&PresentInterface>) -> Vec<String> {
+        let PresentInterface { facts, name, shadowed, on } = self;
         let mut changes = Vec::new();
-        let was = |of: fn(&Here) -> bool| before.is_some_and(of);
+        let was = |of: fn(&PresentInterface) -> bool| before.is_some_and(of);
         if *shadowed && !was(|before| before.shadowed) {
             changes.push(format!("{name}: rules mean an interface by this name that was renamed; they see no packet of this one"));
         }
@@ -191,15 +191,15 @@ impl Here {
 }
 
 /// An interface came or goes.
-pub(crate) fn changed(main: Main, number: u32, is_there: bool) {
+pub(crate) fn changed(main: MainThread, number: u32, is_there: bool) {
     // Before the start everything is looked at anyway.
     let Some(runtime) = Runtime::running() else { return };
     let interfaces = &runtime.interfaces;
     if is_there {
-        interfaces.came(main, number);
+        interfaces.on_add(main, number);
         interfaces.keep_up(main);
     } else {
-        interfaces.went(number);
+        interfaces.on_delete(number);
     }
 }
 

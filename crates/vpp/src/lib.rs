@@ -25,7 +25,7 @@ mod runtime;
 mod sys;
 mod threads;
 mod typed;
-mod unfit;
+mod unsupported;
 
 // The macro takes nothing but a literal.
 const _: () = assert!(matches!(env!("CARGO_PKG_VERSION").as_bytes(), b"0.1.0"));

@@ -2,11 +2,11 @@
 
 /// The line that is not whole yet.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct LineBuffer {
     begun: String,
 }
 
-impl Lines {
+impl LineBuffer {
     /// Takes a piece; returns the lines that are whole now.
     pub(crate) fn take(&mut self, piece: &str) -> String {
         let Some(end) = piece.rfind('\n') else {

@@ -20,14 +20,14 @@ unsafe extern "C" {
     fn malloc_trim(keep: usize) -> i32;
 }
 
-struct CLibrary;
+struct LibcAllocator;
 
 #[global_allocator]
-static MEMORY: CLibrary = CLibrary;
+static MEMORY: LibcAllocator = LibcAllocator;
 
 // SAFETY: the functions below keep the promises of the C library's allocator, which are those of this trait where no alignment
 // beyond its own is asked for; otherwise `memalign` makes it.
-unsafe impl GlobalAlloc for CLibrary {
+unsafe impl GlobalAlloc for LibcAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: any size will do; the alignment is a power of two.
         let new = unsafe {
@@ -78,7 +78,7 @@ unsafe impl GlobalAlloc for CLibrary {
 }
 
 /// Gives memory that was freed back to the system.
-pub(crate) fn give_back() {
+pub(crate) fn trim() {
     // SAFETY: touches nothing that is in use.
     unsafe { malloc_trim(0) };
 }

@@ -18,22 +18,22 @@ mod contain;
 mod counters;
 mod decide;
 mod graph;
-mod notes;
-mod order;
+mod pending;
+mod reorder;
 mod rewrite;
-pub(crate) mod seat;
+pub(crate) mod thread_state;
 mod trace;
 
 use crate::runtime::Runtime;
 use mmb_engine::Cycles;
-use notes::Notes;
-use order::Detours;
+use pending::PendingQueue;
+use reorder::ReorderGuard;
 use vpp_plugin::vlib::MainRef;
 
 /// Counts cycles of the time-stamp counter.
-struct Tsc;
+struct NodeTsc;
 
-impl Cycles for Tsc {
+impl Cycles for NodeTsc {
     #[inline]
     fn now(&self) -> u64 {
         #[cfg(target_arch = "x86_64")]
@@ -50,12 +50,12 @@ impl Cycles for Tsc {
 /// give out what was held. Returns how many packets it sent on.
 pub(crate) fn tick(vm: &MainRef) -> usize {
     let Some(runtime) = Runtime::running() else { return 0 };
-    let mut seat = runtime.seat(vm.thread_index());
+    let mut state = runtime.thread_state(vm.thread_index());
     // No frame waits when VPP runs its input nodes: what is left of jobs, no node will ask for.
-    seat.worker.discard_tickets();
-    seat.detours = Detours::default();
-    seat.notes.iter_mut().for_each(Notes::clear);
-    seat.worker.process(runtime.now_ns(), &Tsc, &mut [], &mut []);
-    decide::count_lost(&mut seat.worker, vm);
-    decide::give_out(runtime, seat, vm)
+    state.worker.discard_tickets();
+    state.reorder = ReorderGuard::default();
+    state.pending.iter_mut().for_each(PendingQueue::clear);
+    state.worker.process(runtime.now_ns(), &NodeTsc, &mut [], &mut []);
+    decide::count_lost(&mut state.worker, vm);
+    decide::give_out(runtime, state, vm)
 }

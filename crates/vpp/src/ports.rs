@@ -23,14 +23,14 @@ pub(crate) const NO_PORT: PortId = PortId(u16::MAX);
 const _: () = assert!(MOST <= NO_PORT.0 as usize);
 
 /// The names, and which interface has which.
-pub(crate) struct Ports {
+pub(crate) struct InterfacePorts {
     /// By the interface's number; [`NO_PORT`] where there is none.
     by_interface: Box<[AtomicU16]>,
-    names: Mutex<Names>,
+    names: Mutex<PortNames>,
 }
 
 #[derive(Default)]
-struct Names {
+struct PortNames {
     /// By number; empty where a name was forgotten.
     in_order: Vec<String>,
     numbers: HashMap<String, PortId>,
@@ -40,11 +40,11 @@ struct Names {
     changes: u64,
 }
 
-impl Ports {
+impl InterfacePorts {
     /// No names.
-    pub(crate) fn new() -> Ports {
+    pub(crate) fn new() -> InterfacePorts {
         let by_interface = (0..INTERFACES).map(|_| AtomicU16::new(NO_PORT.0)).collect();
-        Ports { by_interface, names: Mutex::default() }
+        InterfacePorts { by_interface, names: Mutex::default() }
     }
 
     /// The port of that name, a new one if there was none; `None`: there are [`MOST`] already.
@@ -53,7 +53,7 @@ impl Ports {
     }
 
     /// An interface of that name is there. Its port; `None`: there is no room for it.
-    pub(crate) fn came(&self, interface: u32, name: &str) -> Option<PortId> {
+    pub(crate) fn on_add(&self, interface: u32, name: &str) -> Option<PortId> {
         let place = self.by_interface.get(interface as usize)?;
         let port = self.reserve(name)?;
         place.store(port.0, Ordering::Relaxed);
@@ -71,7 +71,7 @@ impl Ports {
         let mut names = self.lock();
         let used: HashSet<u16> =
             self.by_interface.iter().map(|place| place.load(Ordering::Relaxed)).collect();
-        let Names { in_order, numbers, free, changes } = &mut *names;
+        let PortNames { in_order, numbers, free, changes } = &mut *names;
         for (number, name) in (0u16..).zip(in_order) {
             if !name.is_empty() && !used.contains(&number) && !is_kept(name) {
                 numbers.remove(name);
@@ -88,7 +88,7 @@ impl Ports {
     }
 
     /// The interface of that number is gone.
-    pub(crate) fn went(&self, interface: u32) {
+    pub(crate) fn on_delete(&self, interface: u32) {
         if let Some(place) = self.by_interface.get(interface as usize) {
             place.store(NO_PORT.0, Ordering::Relaxed);
         }
@@ -106,12 +106,12 @@ impl Ports {
         self.lock().in_order.get(from..).unwrap_or_default().to_vec()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Names> {
+    fn lock(&self) -> MutexGuard<'_, PortNames> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Names {
+impl PortNames {
     fn reserve(&mut self, name: &str) -> Option<PortId> {
         if let Some(&port) = self.numbers.get(name) {
             return Some(port);

@@ -6,17 +6,17 @@
 //! does, a thread of our own.
 
 use crate::cli;
-use crate::config::{Config, ConfigError, Socket};
+use crate::config::{ConfigError, PluginConfig, SocketConfig};
 use crate::host::VppHost;
 use crate::interfaces::Interfaces;
 use crate::memory;
-use crate::nodes::seat::Seat;
-use crate::ports::{self, Ports};
-use crate::sys::{self, Level, Main};
-use crate::threads::Threads;
-use mmb_client::policy_file::{self, Unreadable};
-use mmb_client::{Errand, Failed, Gone, Runner, Sink};
-use mmb_control::{BindError, Client, ClientError, Daemon, Limits, Refusal, Server};
+use crate::nodes::thread_state::ThreadState;
+use crate::ports::{self, InterfacePorts};
+use crate::sys::{self, LogLevel, MainThread};
+use crate::threads::ThreadMap;
+use mmb_client::policy_file::{self, PolicyFileError};
+use mmb_client::{CommandFailed, CommandRunner, OutputSink, SinkClosed, UserCommand};
+use mmb_control::{BindError, Client, ClientError, CommitError, Daemon, Server, ServerLimits};
 use mmb_engine::{Engine, Forward, NoCycles, PortSpec};
 use mmb_packet::PortId;
 use mmb_policy::{Policy, Test};
@@ -44,9 +44,9 @@ static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 /// Everything of mmb in this VPP.
 pub(crate) struct Runtime {
     started: Instant,
-    pub(crate) threads: Threads,
+    pub(crate) threads: ThreadMap,
     /// By worker of the engine.
-    seats: Box<[Mutex<Seat>]>,
+    states: Box<[Mutex<ThreadState>]>,
     /// VPP's interfaces, and the ports that they are.
     pub(crate) interfaces: Arc<Interfaces>,
     /// By worker of the engine, once they run.
@@ -69,13 +69,13 @@ pub(crate) enum StartError {
     Config(#[from] ConfigError),
     /// The policy file cannot be read.
     #[error("the policy cannot be read")]
-    Unreadable(#[from] Unreadable),
+    Unreadable(#[from] PolicyFileError),
     /// What it says is wrong; each error with its line, as `mmb check` shows it.
     #[error("the policy is wrong\n{0}")]
     Policy(String),
     /// The policy fits no engine.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] CommitError),
     /// The socket that was asked for cannot be.
     #[error(transparent)]
     Bind(#[from] BindError),
@@ -84,7 +84,7 @@ pub(crate) enum StartError {
     Thread(#[from] std::io::Error),
     /// The system gives no random numbers.
     #[error(transparent)]
-    Entropy(#[from] mmb_control::entropy::NoEntropy),
+    Entropy(#[from] mmb_control::entropy::EntropyError),
     /// VPP has a command of ours already.
     #[error("{0}")]
     Command(String),
@@ -95,16 +95,16 @@ pub(crate) enum StartError {
 ///
 /// # Errors
 /// Why VPP is not to start.
-pub(crate) fn start(main: Main, section: &str) -> Result<(), StartError> {
-    let config = Config::parse(section)?;
+pub(crate) fn start(main: MainThread, section: &str) -> Result<(), StartError> {
+    let config = PluginConfig::parse(section)?;
     let policy = match &config.policy {
         Some(file) => load(main, file)?,
         None => Policy::default(),
     };
     let interfaces = Arc::new(Interfaces::new());
     reserve_ports(&policy, &interfaces.ports);
-    interfaces.look(main);
-    let threads = Threads::new(main.threads());
+    interfaces.poll(main);
+    let threads = ThreadMap::new(main.threads());
     let seeds = mmb_control::entropy::seed_tree()?;
     let (mut engine, workers) = Engine::with_room(ports::MOST, threads.owning(), threads.others(), &seeds);
     for name in interfaces.ports.names(0) {
@@ -117,7 +117,7 @@ pub(crate) fn start(main: Main, section: &str) -> Result<(), StartError> {
     let runtime = Runtime {
         started: Instant::now(),
         threads,
-        seats: workers.into_iter().map(|worker| Mutex::new(Seat::new(worker))).collect(),
+        states: workers.into_iter().map(|worker| Mutex::new(ThreadState::new(worker))).collect(),
         interfaces,
         cores,
         daemon,
@@ -128,7 +128,7 @@ pub(crate) fn start(main: Main, section: &str) -> Result<(), StartError> {
     };
     cli::add_commands(main).map_err(StartError::Command)?;
     let runtime = RUNTIME.get_or_init(|| runtime);
-    thread::Builder::new().name("mmb-keeper".to_owned()).spawn(|| runtime.keep())?;
+    thread::Builder::new().name("mmb-keeper".to_owned()).spawn(|| runtime.housekeeping())?;
     Ok(())
 }
 
@@ -140,15 +140,15 @@ pub(crate) fn stop() {
 }
 
 /// What VPP's main thread does now and then, each time in another turn.
-pub(crate) fn look(main: Main, turn: u32) {
+pub(crate) fn poll(main: MainThread, turn: u32) {
     let Some(runtime) = Runtime::running() else { return };
     if turn.is_multiple_of(TURNS_A_LOOK) {
-        runtime.interfaces.look(main);
+        runtime.interfaces.poll(main);
         *lock(&runtime.sharing) = runtime.threads.sharing(&main.queues(runtime.threads.all()));
     }
     runtime.cores.get_or_init(|| {
         let core = |worker| main.core(usize::from(runtime.threads.thread(worker as u16)));
-        (0..runtime.seats.len()).map(core).collect()
+        (0..runtime.states.len()).map(core).collect()
     });
     runtime.interfaces.keep_up(main);
 }
@@ -165,29 +165,29 @@ impl Runtime {
     /// # Panics
     /// If VPP has no such thread.
     #[inline]
-    pub(crate) fn seat(&self, thread: u16) -> MutexGuard<'_, Seat> {
-        lock(&self.seats[self.threads.worker(thread)])
+    pub(crate) fn thread_state(&self, thread: u16) -> MutexGuard<'_, ThreadState> {
+        lock(&self.states[self.threads.worker(thread)])
     }
 
     /// Has the workers of the first so many threads do what is not about packets, while the threads cannot: VPP's main thread, which
     /// this runs on, and workers that stand still.
-    pub(crate) fn stand_in(&self, threads: usize) {
+    pub(crate) fn process_idle_threads(&self, threads: usize) {
         for thread in 0..threads.min(self.threads.all()) {
-            self.seat(thread as u16).worker.process(self.now_ns(), &NoCycles, &mut [], &mut []);
+            self.thread_state(thread as u16).worker.process(self.now_ns(), &NoCycles, &mut [], &mut []);
         }
     }
 
     /// Makes interfaces that came known to the engine and frees what is used no more, where nobody waits for it.
-    fn keep(&self) {
+    fn housekeeping(&self) {
         sys::step_aside();
         let mut sharing = self.threads.sharing(&[]);
         loop {
             thread::sleep(HOUSEKEEPING);
-            self.meet_ports();
+            self.sync_ports();
             self.share(&mut sharing);
-            let large = lock(&self.daemon).tidy();
+            let large = lock(&self.daemon).reclaim();
             if large {
-                memory::give_back();
+                memory::trim();
             }
         }
     }
@@ -207,7 +207,7 @@ impl Runtime {
 
     /// Makes interfaces that came known to the engine, so that rules may name them; and forgets names that nobody uses where there is no
     /// room for others.
-    fn meet_ports(&self) {
+    fn sync_ports(&self) {
         let mut daemon = lock(&self.daemon);
         let ports = &self.interfaces.ports;
         if ports.is_full() {
@@ -233,19 +233,19 @@ impl Runtime {
     ///
     /// # Errors
     /// It did not work, and the sink was told why.
-    pub(crate) fn errand(
+    pub(crate) fn run_command(
         &self,
-        errand: &Errand,
-        sink: &dyn Sink,
+        command: &UserCommand,
+        sink: &dyn OutputSink,
         enough: &dyn Fn() -> bool,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), CommandFailed> {
         let connect = || {
             let (ours, theirs) = UnixStream::pair()?;
             let server = lock(&self.server);
             server.as_ref().ok_or(ClientError::Lost)?.adopt(theirs);
-            Ok(Client::over(ours))
+            Ok(Client::from_stream(ours))
         };
-        let runner = Runner {
+        let runner = CommandRunner {
             connect: &connect,
             sink,
             enough,
@@ -256,8 +256,8 @@ impl Runtime {
             watching: "",
         };
         sys::step_aside();
-        self.meet_ports();
-        runner.run(errand)
+        self.sync_ports();
+        runner.run(command)
     }
 
     /// Where the control socket is, if there is one.
@@ -273,23 +273,23 @@ impl Runtime {
 }
 
 /// Reads the policy to start with; what is remarkable about it is told in VPP's log.
-fn load(main: Main, file: &Path) -> Result<Policy, StartError> {
-    let told = Told::default();
+fn load(main: MainThread, file: &Path) -> Result<Policy, StartError> {
+    let told = StartOutput::default();
     let policy = policy_file::load(file, false, &told)?;
     let told = told.0.into_inner();
     let policy = policy.ok_or_else(|| StartError::Policy(told.trim_end().to_owned()))?;
     if !told.is_empty() {
-        main.log(Level::Notice, told.trim_end());
+        main.log(LogLevel::Notice, told.trim_end());
     }
     Ok(policy)
 }
 
 /// What is told about the policy file.
 #[derive(Default)]
-struct Told(RefCell<String>);
+struct StartOutput(RefCell<String>);
 
-impl Sink for Told {
-    fn out(&self, text: &str) -> Result<(), Gone> {
+impl OutputSink for StartOutput {
+    fn out(&self, text: &str) -> Result<(), SinkClosed> {
         self.err(text);
         Ok(())
     }
@@ -301,7 +301,7 @@ impl Sink for Told {
 
 /// Makes ports of the names that a policy uses: their interfaces may come later. Where there is no room, the engine refuses the
 /// policy.
-fn reserve_ports(policy: &Policy, ports: &Ports) {
+fn reserve_ports(policy: &Policy, ports: &InterfacePorts) {
     for name in names_of_ports(policy) {
         let _ = ports.reserve(&name);
     }
@@ -327,14 +327,14 @@ fn port(name: String) -> PortSpec {
 
 /// Opens the control socket, and tells where it is. The usual one need not be: VPP's own command line needs none.
 fn listen(
-    main: Main,
-    socket: Socket,
+    main: MainThread,
+    socket: SocketConfig,
     daemon: &Arc<Mutex<Daemon>>,
 ) -> Result<(Server, Option<PathBuf>), StartError> {
     let (path, must) = match socket {
-        Socket::Off => return Ok((unbound(daemon), None)),
-        Socket::At(path) => (path, true),
-        Socket::Usual => (main.runtime_dir().unwrap_or(Path::new("/run/vpp")).join(SOCKET), false),
+        SocketConfig::Off => return Ok((unbound(daemon), None)),
+        SocketConfig::At(path) => (path, true),
+        SocketConfig::Usual => (main.runtime_dir().unwrap_or(Path::new("/run/vpp")).join(SOCKET), false),
     };
     // The thread that accepts runs where the one that starts it does.
     let bound = thread::scope(|scope| {
@@ -348,7 +348,7 @@ fn listen(
         Ok(server) => Ok((server, Some(path))),
         Err(why) if must => Err(why.into()),
         Err(why) => {
-            main.log(Level::Warning, &format!("no control socket: {}", sys::chain(&why)));
+            main.log(LogLevel::Warning, &format!("no control socket: {}", sys::chain(&why)));
             Ok((unbound(daemon), None))
         }
     }
@@ -356,7 +356,7 @@ fn listen(
 
 /// A server whose only clients are commands of VPP's.
 fn unbound(daemon: &Arc<Mutex<Daemon>>) -> Server {
-    Server::unbound(Arc::clone(daemon), Limits::default())
+    Server::unbound(Arc::clone(daemon), ServerLimits::default())
 }
 
 /// A lock, whoever panicked while holding it: a policy is replaced as a whole or not at all, and a worker that failed within a

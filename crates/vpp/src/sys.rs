@@ -41,13 +41,13 @@ unsafe extern "C" {
     fn mmb_shim_suspend(seconds: f64);
     fn mmb_shim_runtime_dir() -> *const c_char;
     fn mmb_shim_interfaces(numbers: *mut u32, room: u32) -> u32;
-    fn mmb_shim_interface(number: u32, out: *mut RawInterface) -> c_int;
+    fn mmb_shim_interface(number: u32, out: *mut MmbInterface) -> c_int;
     fn mmb_shim_switch(number: u32, on: c_int) -> c_int;
 }
 
 /// As `mmb_interface_t` in shim.c.
 #[repr(C)]
-struct RawInterface {
+struct MmbInterface {
     mtu: u32,
     link_up: u8,
     has_mac: u8,
@@ -59,7 +59,7 @@ struct RawInterface {
 
 /// How much a line of VPP's log matters; by number as in shim.c.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
+pub(crate) enum LogLevel {
     /// Something failed.
     Error,
     /// Something may not be as it is meant.
@@ -70,7 +70,7 @@ pub(crate) enum Level {
 
 /// An interface as VPP sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Interface {
+pub(crate) struct VppInterface {
     /// `GigabitEthernet0/8/0`
     pub(crate) name: String,
     /// What drives it, by the name of its class of devices.
@@ -87,7 +87,7 @@ pub(crate) struct Interface {
 
 /// What a client of VPP's command line did while its command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ClientDid {
+pub(crate) enum CliClientState {
     /// It waits.
     Nothing,
     /// It pressed a key.
@@ -99,17 +99,17 @@ pub(crate) enum ClientDid {
 /// VPP could not be asked: the number that it gave as the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("VPP refuses with error {0}")]
-pub(crate) struct Refused(c_int);
+pub(crate) struct VppError(c_int);
 
 /// Being on VPP's main thread, in something that VPP called.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Main(PhantomData<*const ()>);
+pub(crate) struct MainThread(PhantomData<*const ()>);
 
-impl Main {
+impl MainThread {
     /// # Safety
     /// Only on VPP's main thread.
-    const unsafe fn here() -> Main {
-        Main(PhantomData)
+    const unsafe fn here() -> MainThread {
+        MainThread(PhantomData)
     }
 
     /// Has every thread of VPP call [`nodes::tick`] soon.
@@ -140,7 +140,7 @@ impl Main {
     }
 
     /// Writes a line of VPP's log.
-    pub(crate) fn log(self, level: Level, text: &str) {
+    pub(crate) fn log(self, level: LogLevel, text: &str) {
         let text = c_string(text);
         // SAFETY: the text ends with a zero and is copied.
         unsafe { mmb_shim_log(level as u32, text.as_ptr()) }
@@ -182,12 +182,12 @@ impl Main {
     }
 
     /// What whoever gave the command that runs did since. VPP itself hears of it when the command is done.
-    pub(crate) fn client_did(self) -> ClientDid {
+    pub(crate) fn client_did(self) -> CliClientState {
         // SAFETY: reads the state of the main thread.
         match unsafe { mmb_shim_client_did() } {
-            0 => ClientDid::Nothing,
-            1 => ClientDid::Type,
-            _ => ClientDid::Go,
+            0 => CliClientState::Nothing,
+            1 => CliClientState::Type,
+            _ => CliClientState::Go,
         }
     }
 
@@ -234,8 +234,8 @@ impl Main {
     }
 
     /// The interface of that number, if there is one.
-    pub(crate) fn interface(self, number: u32) -> Option<Interface> {
-        let mut raw = RawInterface {
+    pub(crate) fn interface(self, number: u32) -> Option<VppInterface> {
+        let mut raw = MmbInterface {
             mtu: 0,
             link_up: 0,
             has_mac: 0,
@@ -250,7 +250,7 @@ impl Main {
             let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
             String::from_utf8_lossy(&bytes[..end]).into_owned()
         };
-        there.then(|| Interface {
+        there.then(|| VppInterface {
             name: text(&raw.name),
             driver: text(&raw.driver),
             mac: (raw.has_mac != 0).then_some(raw.mac),
@@ -264,10 +264,10 @@ impl Main {
     ///
     /// # Errors
     /// VPP knows no such interface, or not our nodes.
-    pub(crate) fn switch(self, number: u32, on: bool) -> Result<(), Refused> {
+    pub(crate) fn switch(self, number: u32, on: bool) -> Result<(), VppError> {
         // SAFETY: VPP checks the number; the shim stops the workers meanwhile.
         let error = unsafe { mmb_shim_switch(number, c_int::from(on)) };
-        if error == 0 { Ok(()) } else { Err(Refused(error)) }
+        if error == 0 { Ok(()) } else { Err(VppError(error)) }
     }
 }
 
@@ -296,10 +296,10 @@ fn c_string(text: &str) -> CString {
 }
 
 /// Runs what VPP called. What ends with a panic is told in VPP's log, and gives nothing.
-fn guard<T>(main: Main, what: &str, work: impl FnOnce() -> T) -> Option<T> {
+fn guard<T>(main: MainThread, what: &str, work: impl FnOnce() -> T) -> Option<T> {
     let done = catch_unwind(AssertUnwindSafe(work));
     if done.is_err() {
-        main.log(Level::Error, &format!("{what}: an internal error; VPP's standard error tells more"));
+        main.log(LogLevel::Error, &format!("{what}: an internal error; VPP's standard error tells more"));
     }
     done.ok()
 }
@@ -308,7 +308,7 @@ fn guard<T>(main: Main, what: &str, work: impl FnOnce() -> T) -> Option<T> {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mmb_rs_config(text: *const c_char) -> *mut clib_error_t {
     // SAFETY: VPP reads its configuration on its main thread.
-    let main = unsafe { Main::here() };
+    let main = unsafe { MainThread::here() };
     // SAFETY: the shim ends the text with a zero.
     let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
     match guard(main, "start", || runtime::start(main, &text)) {
@@ -322,7 +322,7 @@ unsafe extern "C" fn mmb_rs_config(text: *const c_char) -> *mut clib_error_t {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mmb_rs_command(number: usize, line: *const c_char) -> *mut clib_error_t {
     // SAFETY: VPP carries commands out on its main thread.
-    let main = unsafe { Main::here() };
+    let main = unsafe { MainThread::here() };
     // SAFETY: the shim ends the line with a zero.
     let line = unsafe { CStr::from_ptr(line) }.to_bytes();
     match guard(main, "command", || cli::run_logged(main, number, line)) {
@@ -336,7 +336,7 @@ unsafe extern "C" fn mmb_rs_command(number: usize, line: *const c_char) -> *mut 
 #[unsafe(no_mangle)]
 extern "C" fn mmb_rs_exit() {
     // SAFETY: VPP leaves its main loop on its main thread.
-    let main = unsafe { Main::here() };
+    let main = unsafe { MainThread::here() };
     guard(main, "stop", runtime::stop);
 }
 
@@ -344,7 +344,7 @@ extern "C" fn mmb_rs_exit() {
 #[unsafe(no_mangle)]
 extern "C" fn mmb_rs_interface(number: u32, is_add: u32) {
     // SAFETY: VPP makes and deletes interfaces on its main thread.
-    let main = unsafe { Main::here() };
+    let main = unsafe { MainThread::here() };
     guard(main, "interfaces", || interfaces::changed(main, number, is_add != 0));
 }
 
@@ -352,8 +352,8 @@ extern "C" fn mmb_rs_interface(number: u32, is_add: u32) {
 #[unsafe(no_mangle)]
 extern "C" fn mmb_rs_process(turn: u32) {
     // SAFETY: VPP runs processes on its main thread.
-    let main = unsafe { Main::here() };
-    guard(main, "mmb-process", || runtime::look(main, turn));
+    let main = unsafe { MainThread::here() };
+    guard(main, "mmb-process", || runtime::poll(main, turn));
 }
 
 /// A thread of VPP was told to look after its worker.

@@ -7,15 +7,15 @@
 
 /// How many threads there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Threads {
+pub(crate) struct ThreadMap {
     /// VPP's workers.
     workers: usize,
 }
 
-impl Threads {
+impl ThreadMap {
     /// From the number of threads that run nodes, the main one among them.
-    pub(crate) fn new(all: usize) -> Threads {
-        Threads { workers: all.saturating_sub(1) }
+    pub(crate) fn new(all: usize) -> ThreadMap {
+        ThreadMap { workers: all.saturating_sub(1) }
     }
 
     /// All, the main one among them.

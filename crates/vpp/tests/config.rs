@@ -3,21 +3,23 @@
 #[path = "../src/config.rs"]
 mod config;
 
-use config::{Config, ConfigError, Socket};
+use config::{ConfigError, PluginConfig, SocketConfig};
 use std::path::PathBuf;
 
 #[test]
 fn an_absent_section_has_the_usual_socket_and_no_policy() {
-    assert_eq!(Config::parse(""), Ok(Config { policy: None, socket: Socket::Usual }));
+    assert_eq!(PluginConfig::parse(""), Ok(PluginConfig { policy: None, socket: SocketConfig::Usual }));
 }
 
 #[test]
 fn words_may_stand_in_any_order_and_on_any_line() {
-    let expected =
-        Config { policy: Some(PathBuf::from("/etc/p.mmb")), socket: Socket::At(PathBuf::from("/run/s")) };
-    assert_eq!(Config::parse("\n  socket /run/s\tpolicy /etc/p.mmb "), Ok(expected.clone()));
-    assert_eq!(Config::parse("policy /etc/p.mmb socket /run/s"), Ok(expected));
-    assert_eq!(Config::parse("no-socket").map(|config| config.socket), Ok(Socket::Off));
+    let expected = PluginConfig {
+        policy: Some(PathBuf::from("/etc/p.mmb")),
+        socket: SocketConfig::At(PathBuf::from("/run/s")),
+    };
+    assert_eq!(PluginConfig::parse("\n  socket /run/s\tpolicy /etc/p.mmb "), Ok(expected.clone()));
+    assert_eq!(PluginConfig::parse("policy /etc/p.mmb socket /run/s"), Ok(expected));
+    assert_eq!(PluginConfig::parse("no-socket").map(|config| config.socket), Ok(SocketConfig::Off));
 }
 
 #[test]
@@ -31,6 +33,6 @@ fn what_is_wrong_is_named() {
         ("socket /run/s no-socket", ConfigError::Twice("no-socket")),
     ];
     for (text, error) in cases {
-        assert_eq!(Config::parse(text), Err(error), "{text}");
+        assert_eq!(PluginConfig::parse(text), Err(error), "{text}");
     }
 }

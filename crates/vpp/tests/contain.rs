@@ -3,13 +3,13 @@
 #[path = "../src/nodes/contain.rs"]
 mod contain;
 
-use contain::Sent;
+use contain::SentCount;
 
 const FRAME: [u32; 5] = [10, 11, 12, 13, 14];
 
 /// Sends a frame on in pieces, with a panic before the piece of that number or while VPP has it; returns what was dropped.
 fn dropped(pieces: &[usize], panic_at: usize) -> Vec<u32> {
-    let sent = Sent::default();
+    let sent = SentCount::default();
     let mut dropped = Vec::new();
     let work = || {
         for (number, &piece) in pieces.iter().enumerate() {
@@ -31,5 +31,5 @@ fn a_panic_drops_what_was_not_sent() {
 
 #[test]
 fn a_panic_while_packets_are_dropped_ends_there() {
-    Sent::default().contain(&FRAME, || panic!("a fault of ours"), |_| panic!("and another"));
+    SentCount::default().contain(&FRAME, || panic!("a fault of ours"), |_| panic!("and another"));
 }

@@ -3,11 +3,11 @@
 #[path = "../src/lines.rs"]
 mod lines;
 
-use lines::Lines;
+use lines::LineBuffer;
 
 /// What is shown of an answer that comes in these pieces, piece by piece.
 fn shown(pieces: &[&str]) -> Vec<String> {
-    let mut lines = Lines::default();
+    let mut lines = LineBuffer::default();
     let mut shown: Vec<String> = pieces.iter().map(|piece| lines.take(piece)).collect();
     shown.push(lines.rest());
     shown

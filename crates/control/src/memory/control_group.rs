@@ -14,7 +14,7 @@ use std::path::Path;
 /// Bytes that the tightest group has left; `None` if there is no limit, or nobody tells.
 pub(super) fn left() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let own = Group::of_memory(&groups)?;
+    let own = Cgroup::of_memory(&groups)?;
     let root = Path::new(own.version.mounted_at);
     if root.join("cgroup.procs").exists() {
         return own.left_below(root);
@@ -25,7 +25,7 @@ pub(super) fn left() -> Option<u64> {
 
 /// What differs between the versions.
 #[derive(Debug, PartialEq, Eq)]
-struct Version {
+struct CgroupVersion {
     file_system: &'static str,
     mounted_at: &'static str,
     limit: &'static str,
@@ -34,7 +34,7 @@ struct Version {
     cache: &'static str,
 }
 
-const UNIFIED: Version = Version {
+const UNIFIED: CgroupVersion = CgroupVersion {
     file_system: "cgroup2",
     mounted_at: "/sys/fs/cgroup",
     limit: "memory.max",
@@ -42,7 +42,7 @@ const UNIFIED: Version = Version {
     cache: "inactive_file ",
 };
 
-const LEGACY: Version = Version {
+const LEGACY: CgroupVersion = CgroupVersion {
     file_system: "cgroup",
     mounted_at: "/sys/fs/cgroup/memory",
     limit: "memory.limit_in_bytes",
@@ -52,24 +52,24 @@ const LEGACY: Version = Version {
 
 /// The group in which this process's memory is counted.
 #[derive(Debug, PartialEq, Eq)]
-struct Group<'a> {
-    version: &'static Version,
+struct Cgroup<'a> {
+    version: &'static CgroupVersion,
     /// All controllers of the hierarchy, in version 1.
     controllers: &'a str,
     /// Below the hierarchy's root.
     path: &'a str,
 }
 
-impl<'a> Group<'a> {
+impl<'a> Cgroup<'a> {
     /// The one among those that `/proc/self/cgroup` names: version 2 counts memory where version 1 does not.
-    fn of_memory(groups: &'a str) -> Option<Group<'a>> {
+    fn of_memory(groups: &'a str) -> Option<Cgroup<'a>> {
         let groups = groups.lines().filter_map(|line| {
             let mut parts = line.splitn(3, ':');
             let (_, controllers, path) =
                 (parts.next()?, parts.next()?, parts.next()?.trim_start_matches('/'));
             let version = if controllers.is_empty() { &UNIFIED } else { &LEGACY };
             let counts = controllers.is_empty() || controllers.split(',').any(|name| name == "memory");
-            counts.then_some(Group { version, controllers, path })
+            counts.then_some(Cgroup { version, controllers, path })
         });
         groups.max_by_key(|group| *group.version == LEGACY)
     }
@@ -92,7 +92,7 @@ impl<'a> Group<'a> {
     }
 }
 
-impl Version {
+impl CgroupVersion {
     /// What a group has left; `None` if it has no limit.
     fn left(&self, folder: &Path) -> Option<u64> {
         let number = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
@@ -131,7 +131,7 @@ mod tests {
         write(root.path(), &[("memory.limit_in_bytes", "9223372036854771712\n"), used]);
         write(&root.path().join("a"), &[("memory.limit_in_bytes", "1100\n"), used]);
         write(&root.path().join("a/b"), &[("memory.limit_in_bytes", "5100\n"), used]);
-        let left = |path| Group { version: &LEGACY, controllers: "memory", path }.left_below(root.path());
+        let left = |path| Cgroup { version: &LEGACY, controllers: "memory", path }.left_below(root.path());
         assert_eq!(left("a/b"), Some(1000));
         assert_eq!(left(""), Some(9_223_372_036_854_771_612));
         assert_eq!(left("of/the/host"), left(""), "in a container");
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn memory_is_counted_in_one_hierarchy() {
         let group =
-            |groups| Group::of_memory(groups).map(|group| (group.version, group.controllers, group.path));
+            |groups| Cgroup::of_memory(groups).map(|group| (group.version, group.controllers, group.path));
         let hybrid = "4:cpu,memory:/mmb\n3:cpuacct:/other\n1:name=systemd:/\n0::/\n";
         assert_eq!(group(hybrid), Some((&LEGACY, "cpu,memory", "mmb")));
         let unified = "0::/system.slice/mmb.service\n";

@@ -1,8 +1,10 @@
 //! Answers about connections. The daemon is held only for the handle on them; workers are asked from the client's thread, a
 //! thousand connections at a time, so that a client that reads slowly delays no one but itself.
 
-use super::{Answered, Responder};
-use crate::answer::{Answer, ConnectionLine, CountLine, EndsLine, EventLine, Happening, Place, Traffic};
+use super::{AnswerResult, Responder};
+use crate::answer::{
+    Answer, ConnectionLine, ConnectionPlace, CountLine, EndsLine, EventKind, EventLine, TrafficLine,
+};
 use mmb_engine::Vlans;
 use mmb_engine::connections::{ConnectionEvent, ConnectionInfo, Connections, Endpoints};
 use mmb_policy::{FieldId, Filter};
@@ -23,7 +25,7 @@ impl Responder<'_> {
     }
 
     /// Lists connections, those that are there when their turn comes.
-    pub(super) fn connections(&mut self, filter: &Filter, verbose: bool) -> io::Result<Answered> {
+    pub(super) fn connections(&mut self, filter: &Filter, verbose: bool) -> io::Result<AnswerResult> {
         let mut written = Ok(());
         let listed = self.table().list(filter, &mut |info| {
             written = self.send(&Answer::Connection(line(&info, verbose)));
@@ -33,7 +35,7 @@ impl Responder<'_> {
     }
 
     /// Ends connections.
-    pub(super) fn kill(&mut self, filter: &Filter) -> io::Result<Answered> {
+    pub(super) fn kill(&mut self, filter: &Filter) -> io::Result<AnswerResult> {
         match self.table().kill(filter) {
             Ok(connections) => self.send(&Answer::Killed(CountLine { connections })).map(Ok),
             Err(error) => Ok(Err(error.to_string())),
@@ -41,18 +43,18 @@ impl Responder<'_> {
     }
 
     /// Tells what happens to connections until the client sends something or goes.
-    pub(super) fn monitor(&mut self) -> io::Result<Answered> {
+    pub(super) fn monitor(&mut self) -> io::Result<AnswerResult> {
         let mut place = self.room.monitors.share();
         if !place.grow_to(1) {
             return Ok(Err("as many clients watch connections as may; try again".to_owned()));
         }
         let watched = self.watch();
         // However it ended, its queue is gone.
-        self.daemon().give_back();
+        self.daemon().trim_memory();
         watched
     }
 
-    fn watch(&mut self) -> io::Result<Answered> {
+    fn watch(&mut self) -> io::Result<AnswerResult> {
         let events = match self.table().watch() {
             Ok(events) => events,
             Err(error) => return Ok(Err(error.to_string())),
@@ -79,7 +81,7 @@ impl Responder<'_> {
 
     fn event(&mut self, event: &ConnectionEvent) -> io::Result<()> {
         self.send(&Answer::Event(EventLine {
-            what: if event.created { Happening::Created } else { Happening::Closed },
+            what: if event.created { EventKind::Created } else { EventKind::Closed },
             reason: event.reason.map(str::to_owned),
             connection: line(&event.info, false),
         }))
@@ -87,7 +89,7 @@ impl Responder<'_> {
 }
 
 fn line(info: &ConnectionInfo, verbose: bool) -> ConnectionLine {
-    let traffic = |way: usize| Traffic { packets: info.packets[way], bytes: info.bytes[way] };
+    let traffic = |way: usize| TrafficLine { packets: info.packets[way], bytes: info.bytes[way] };
     let proto = FieldId::IpProto.info().names.name(info.proto.into());
     ConnectionLine {
         proto: proto.map_or_else(|| info.proto.to_string(), str::to_owned),
@@ -103,7 +105,7 @@ fn line(info: &ConnectionInfo, verbose: bool) -> ConnectionLine {
         vlans: vlans(info),
         key: Some(info.key).filter(|key| *key != 0),
         icmp_type: Some(info.icmp_type).filter(|icmp_type| *icmp_type != 0),
-        place: verbose.then_some(Place { worker: info.worker, id: info.id, wire: info.wire.port }),
+        place: verbose.then_some(ConnectionPlace { worker: info.worker, id: info.id, wire: info.wire.port }),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The state of connections on its way out and in, in pieces: it may be longer than any request.
 
-use super::{More, Responder, lock};
-use crate::answer::{Answer, CountLine, End, ErrorLine};
-use crate::memory::Available;
+use super::{FollowingRequests, Responder, lock};
+use crate::answer::{Answer, AnswerEnd, CountLine, ErrorLine};
+use crate::memory::AvailableMemory;
 use crate::protocol::{Request, hex};
 use std::io::{self, Read, Write};
 
@@ -13,9 +13,10 @@ const AT_ONCE: usize = 16 << 10;
 const STEP: u64 = 1 << 20;
 
 impl Responder<'_> {
-    pub(super) fn save_state(&mut self) -> io::Result<End> {
+    pub(super) fn save_state(&mut self) -> io::Result<AnswerEnd> {
         let table = self.daemon().engine().connections();
-        let mut pieces = Outwards { responder: self, piece: Vec::with_capacity(AT_ONCE), written: Ok(()) };
+        let mut pieces =
+            StateWriterLines { responder: self, piece: Vec::with_capacity(AT_ONCE), written: Ok(()) };
         let saved = table.save(&mut pieces).and_then(|connections| {
             pieces.flush()?;
             Ok(connections)
@@ -25,19 +26,26 @@ impl Responder<'_> {
         match saved {
             Ok(connections) => {
                 self.send(&Answer::Saved(CountLine { connections }))?;
-                Ok(End::new(true))
+                Ok(AnswerEnd::new(true))
             }
             Err(error) => self.refused(vec![ErrorLine::new(error.to_string())]),
         }
     }
 
-    pub(super) fn load_state(&mut self) -> io::Result<End> {
+    pub(super) fn load_state(&mut self) -> io::Result<AnswerEnd> {
         let table = self.daemon().engine().connections();
         let room = self.room;
         let memory = || lock(room.daemon).host().memory();
         let more = &mut *self.more;
-        let mut pieces =
-            Inwards { more, memory: &memory, total: 0, afforded: 0, piece: Vec::new(), read: 0, end: None };
+        let mut pieces = StateReaderLines {
+            more,
+            memory: &memory,
+            total: 0,
+            afforded: 0,
+            piece: Vec::new(),
+            read: 0,
+            end: None,
+        };
         let loaded = table.load(&mut pieces);
         // Whatever came of it, the pieces that are on their way belong to it.
         let came = pieces.skip_rest();
@@ -46,21 +54,21 @@ impl Responder<'_> {
             (Ok(()), Err(message)) => self.refused(vec![ErrorLine::new(message)]),
             (Ok(()), Ok(connections)) => {
                 self.send(&Answer::Loaded(CountLine { connections }))?;
-                Ok(End::new(true))
+                Ok(AnswerEnd::new(true))
             }
         }
     }
 }
 
 /// Writes a state as lines of an answer.
-struct Outwards<'r, 'a> {
+struct StateWriterLines<'r, 'a> {
     responder: &'r mut Responder<'a>,
     piece: Vec<u8>,
     /// What the client's end said.
     written: io::Result<()>,
 }
 
-impl Write for Outwards<'_, '_> {
+impl Write for StateWriterLines<'_, '_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let taken = bytes.len().min(AT_ONCE - self.piece.len());
         self.piece.extend_from_slice(&bytes[..taken]);
@@ -85,10 +93,10 @@ impl Write for Outwards<'_, '_> {
 }
 
 /// Reads a state from the pieces that a client sends.
-struct Inwards<'r> {
-    more: &'r mut dyn More,
+struct StateReaderLines<'r> {
+    more: &'r mut dyn FollowingRequests,
     /// What the process may still take.
-    memory: &'r dyn Fn() -> Option<Available>,
+    memory: &'r dyn Fn() -> Option<AvailableMemory>,
     /// Bytes that were read, and for how many there was memory.
     total: u64,
     afforded: u64,
@@ -99,7 +107,7 @@ struct Inwards<'r> {
     end: Option<Result<(), &'static str>>,
 }
 
-impl Inwards<'_> {
+impl StateReaderLines<'_> {
     fn next_piece(&mut self) {
         let piece = match self.more.next() {
             Some(Ok(Request::Piece(text))) => {
@@ -144,7 +152,7 @@ impl Inwards<'_> {
     }
 }
 
-impl Read for Inwards<'_> {
+impl Read for StateReaderLines<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         while self.read == self.piece.len() {
             if self.end.is_some() {

@@ -2,11 +2,11 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use mmb_control::answer::{Answer, End, ErrorLine};
-use mmb_control::memory::Available;
+use mmb_control::answer::{Answer, AnswerEnd, ErrorLine};
+use mmb_control::memory::AvailableMemory;
 use mmb_control::protocol::Request;
 use mmb_control::{
-    Client, ClientError, Daemon, Host, Limits, PortStatus, Server, ServerOptions, WorkerStatus,
+    Client, ClientError, Daemon, Host, PortStatus, Server, ServerLimits, ServerOptions, WorkerStatus,
 };
 use mmb_engine::{DropReason, Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
@@ -51,9 +51,9 @@ impl Host for FakeHost {
         vec![port("lan", "wan", 1), port("wan", "lan", 2)]
     }
 
-    fn memory(&self) -> Option<Available> {
+    fn memory(&self) -> Option<AvailableMemory> {
         let left = *self.memory.lock().expect("not poisoned");
-        left.map(|bytes| Available { bytes, bound: "a test's" })
+        left.map(|bytes| AvailableMemory { bytes, bound: "a test's" })
     }
 
     fn set_poll(&self, poll: Poll) {
@@ -77,7 +77,7 @@ pub(crate) struct Running {
 }
 
 /// A daemon with this policy and these bounds.
-pub(crate) fn start_with(policy: &str, limits: Limits) -> Running {
+pub(crate) fn start_with(policy: &str, limits: ServerLimits) -> Running {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("run/mmb.sock");
     let spec = |name: &str, peer| PortSpec {
@@ -99,7 +99,7 @@ pub(crate) fn start_with(policy: &str, limits: Limits) -> Running {
 }
 
 pub(crate) fn start(policy: &str) -> Running {
-    start_with(policy, Limits::default())
+    start_with(policy, ServerLimits::default())
 }
 
 /// A packet thread: it answers what it is asked, as long as this lives.
@@ -166,7 +166,7 @@ impl Running {
     }
 
     /// All lines of an answer.
-    pub(crate) fn ask(&self, request: &Request) -> (Vec<Answer>, End) {
+    pub(crate) fn ask(&self, request: &Request) -> (Vec<Answer>, AnswerEnd) {
         ask(&mut self.client(), request)
     }
 
@@ -185,7 +185,7 @@ impl Running {
         errors(answers)
     }
 
-    pub(crate) fn apply(&self, text: &str) -> (Vec<Answer>, End) {
+    pub(crate) fn apply(&self, text: &str) -> (Vec<Answer>, AnswerEnd) {
         self.ask(&Request::Apply(text.into()))
     }
 
@@ -200,7 +200,7 @@ impl Running {
     }
 }
 
-pub(crate) fn ask(client: &mut Client, request: &Request) -> (Vec<Answer>, End) {
+pub(crate) fn ask(client: &mut Client, request: &Request) -> (Vec<Answer>, AnswerEnd) {
     let mut answers = Vec::new();
     let end = client.ask(request, |answer| {
         answers.push(answer);

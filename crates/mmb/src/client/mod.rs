@@ -14,14 +14,14 @@ mod shell;
 
 use crate::output::Terminal;
 use interrupt::Watch;
-use mmb_client::help::OwnWords;
-use mmb_client::{Connect, Errand, Failed, Misuse, Runner, Task};
+use mmb_client::help::ProgramWords;
+use mmb_client::{CommandAction, CommandFailed, CommandRunner, Connector, UsageError, UserCommand};
 use mmb_control::{Client, DEFAULT_SOCKET};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Words of the shell itself, and what they do.
-const SHELL_WORDS: OwnWords<'_> = &[
+const SHELL_WORDS: ProgramWords<'_> = &[
     ("help", "shows what may follow the words behind it; so does ? anywhere"),
     ("exit", "leaves the shell"),
 ];
@@ -51,8 +51,8 @@ impl ClientOptions {
 }
 
 /// Does errands at this terminal.
-fn runner<'a>(connect: &'a Connect<'a>, json: bool) -> Runner<'a> {
-    Runner {
+fn runner<'a>(connect: &'a Connector<'a>, json: bool) -> CommandRunner<'a> {
+    CommandRunner {
         connect,
         sink: &Terminal,
         enough: &interrupt::came,
@@ -65,9 +65,9 @@ fn runner<'a>(connect: &'a Connect<'a>, json: bool) -> Runner<'a> {
 }
 
 /// Does an errand, which line `line` of standard input was, if it was one. What has no end ends with Ctrl-C.
-fn run(runner: &Runner<'_>, errand: &Errand, line: Option<usize>) -> Result<(), Failed> {
-    let _watch = matches!(errand.task, Task::Monitor(_)).then(Watch::begin);
-    runner.run_line(errand, line)
+fn run(runner: &CommandRunner<'_>, command: &UserCommand, line: Option<usize>) -> Result<(), CommandFailed> {
+    let _watch = matches!(command.task, CommandAction::Monitor(_)).then(Watch::begin);
+    runner.run_line(command, line)
 }
 
 /// Tells of an error that belongs to no errand.
@@ -77,12 +77,12 @@ fn failure(message: &str, opts: &ClientOptions) {
 
 /// Runs one command, given in the words of the shell that started the program.
 pub(crate) fn main(words: Vec<String>, opts: ClientOptions) -> ExitCode {
-    match Errand::from_words(&words) {
-        Ok(errand) => match run(&runner(&|| Client::connect(opts.socket()), opts.json), &errand, None) {
+    match UserCommand::from_words(&words) {
+        Ok(command) => match run(&runner(&|| Client::connect(opts.socket()), opts.json), &command, None) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(Failed) => ExitCode::FAILURE,
+            Err(CommandFailed) => ExitCode::FAILURE,
         },
-        Err(Misuse(message)) => {
+        Err(UsageError(message)) => {
             failure(&message, &opts);
             ExitCode::from(BAD_USAGE)
         }

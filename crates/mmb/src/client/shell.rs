@@ -4,7 +4,7 @@
 use super::editor::{Editor, Typed};
 use super::{ClientOptions, failure, run, runner};
 use crate::output;
-use mmb_client::{Errand, Failed, Misuse, Task};
+use mmb_client::{CommandAction, CommandFailed, UsageError, UserCommand};
 use mmb_control::{Client, ClientError};
 use std::io::{self, BufRead, IsTerminal};
 use std::path::Path;
@@ -28,10 +28,10 @@ fn piped(opts: &ClientOptions) -> ExitCode {
                 return ExitCode::FAILURE;
             }
         };
-        match Errand::from_line(&text) {
-            Ok(Errand { task: Task::Exit, .. }) => break,
-            Ok(errand) => failed |= run(&runner, &errand, Some(number)) == Err(Failed),
-            Err(Misuse(message)) => {
+        match UserCommand::from_line(&text) {
+            Ok(UserCommand { task: CommandAction::Exit, .. }) => break,
+            Ok(command) => failed |= run(&runner, &command, Some(number)) == Err(CommandFailed),
+            Err(UsageError(message)) => {
                 failure(&message, opts);
                 failed = true;
             }
@@ -89,11 +89,11 @@ fn interactive(opts: &ClientOptions) -> ExitCode {
         };
         // What was pasted may be several lines.
         for (_, command) in joined(line.lines().map(|line| Ok(line.to_owned()))).flatten() {
-            match Errand::from_line(&command) {
-                Ok(Errand { task: Task::Exit, .. }) => return ExitCode::SUCCESS,
+            match UserCommand::from_line(&command) {
+                Ok(UserCommand { task: CommandAction::Exit, .. }) => return ExitCode::SUCCESS,
                 // What failed was printed, and the next line may work.
-                Ok(errand) => drop(run(&runner, &errand, None)),
-                Err(Misuse(message)) => failure(&message, opts),
+                Ok(command) => drop(run(&runner, &command, None)),
+                Err(UsageError(message)) => failure(&message, opts),
             }
         }
     }

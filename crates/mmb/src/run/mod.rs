@@ -181,7 +181,7 @@ fn watch(
             };
             output::complain(&format!("port {}: {} {news}", port.name(), port.device()));
         }
-        let large = lock(daemon).tidy();
+        let large = lock(daemon).reclaim();
         if large {
             kernel::give_back_memory();
         }

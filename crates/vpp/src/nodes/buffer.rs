@@ -21,17 +21,17 @@ pub(super) struct Buffer(*mut vlib_buffer_t);
 
 /// How VPP finds a thread's buffers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pool {
+pub(super) struct BufferPool {
     base: *mut u8,
     /// Bytes of a buffer from its pre-data to its end.
     size: usize,
 }
 
-impl Pool {
-    pub(super) fn of(vm: &MainRef) -> Pool {
+impl BufferPool {
+    pub(super) fn of(vm: &MainRef) -> BufferPool {
         // SAFETY: VPP's state of this thread; the buffers are mapped before nodes run, once for all.
         let base = unsafe { (*(*vm.as_ptr()).buffer_main).buffer_mem_start };
-        Pool { base: base as *mut u8, size: PRE_DATA + vm.buffer_default_data_size() as usize }
+        BufferPool { base: base as *mut u8, size: PRE_DATA + vm.buffer_default_data_size() as usize }
     }
 
     /// Bytes from the begin of a buffer's pre-data to its end.
@@ -186,7 +186,7 @@ impl Buffer {
     /// # Safety
     /// The buffer is of that pool, and nobody else looks into it as long as the packet is used.
     #[inline(always)]
-    pub(super) unsafe fn packet<'a>(self, pool: Pool, port: PortId) -> Option<Packet<'a>> {
+    pub(super) unsafe fn packet<'a>(self, pool: BufferPool, port: PortId) -> Option<Packet<'a>> {
         let start = self.details().pre_data.as_mut_ptr();
         // SAFETY: the pre-data and the data lie behind each other, and have this size in all buffers of the pool.
         let bytes = unsafe { std::slice::from_raw_parts_mut(start, pool.size) };

@@ -3,7 +3,7 @@
 //! A chain that fits its first buffer is put together there for good. So is the begin of one whose first buffer is so short that
 //! taking options out of its headers could use it up.
 
-use super::buffer::{Buffer, PRE_DATA, Pool};
+use super::buffer::{Buffer, BufferPool, PRE_DATA};
 use mmb_packet::{LinkType, Packet, PortId};
 use std::os::raw::c_int;
 use vpp_plugin::bindings::{vlib_buffer_t, vlib_main_t};
@@ -22,13 +22,13 @@ unsafe extern "C" {
 }
 
 /// A thread's room for copies.
-pub(super) struct Copies(Box<[u8]>);
+pub(super) struct ChainCopies(Box<[u8]>);
 
 /// What is left of it for the packets of one vector.
-pub(super) struct Free<'a>(&'a mut [u8]);
+pub(super) struct CopySpace<'a>(&'a mut [u8]);
 
 /// What became of a chain.
-pub(super) enum Taken<'a> {
+pub(super) enum ChainView<'a> {
     /// In one piece: its copy, or it was put together in its first buffer.
     Whole(Packet<'a>),
     /// There is no room left in this vector.
@@ -37,18 +37,18 @@ pub(super) enum Taken<'a> {
     Lost,
 }
 
-impl Copies {
-    pub(super) fn new() -> Copies {
-        Copies(vec![0; ROOM].into_boxed_slice())
+impl ChainCopies {
+    pub(super) fn new() -> ChainCopies {
+        ChainCopies(vec![0; ROOM].into_boxed_slice())
     }
 
     /// All of it, for the next vector.
-    pub(super) fn free(&mut self) -> Free<'_> {
-        Free(&mut self.0)
+    pub(super) fn free(&mut self) -> CopySpace<'_> {
+        CopySpace(&mut self.0)
     }
 }
 
-impl<'a> Free<'a> {
+impl<'a> CopySpace<'a> {
     /// Takes a packet; a chain's with as much headroom as its first buffer has.
     ///
     /// # Safety
@@ -57,11 +57,11 @@ impl<'a> Free<'a> {
         &mut self,
         vm: *mut vlib_main_t,
         buffer: Buffer,
-        pool: Pool,
+        pool: BufferPool,
         port: PortId,
-    ) -> Taken<'a> {
+    ) -> ChainView<'a> {
         // SAFETY: as the caller says.
-        let alone = || unsafe { buffer.packet(pool, port) }.map_or(Taken::Lost, Taken::Whole);
+        let alone = || unsafe { buffer.packet(pool, port) }.map_or(ChainView::Lost, ChainView::Whole);
         if !buffer.is_chained() {
             return alone();
         }
@@ -70,24 +70,24 @@ impl<'a> Free<'a> {
         let len = unsafe { mmb_shim_chain_length(vm, chain) } as usize;
         let (headroom, size) = (buffer.headroom(), pool.data_end());
         if headroom + len > ROOM || headroom > size {
-            return Taken::Lost;
+            return ChainView::Lost;
         }
         if headroom + len <= size || buffer.len() < FIRST {
             // SAFETY: as above.
             match unsafe { mmb_shim_linearize(vm, chain) } {
-                0 => return Taken::Lost,
+                0 => return ChainView::Lost,
                 1 => return alone(),
                 _ => {}
             }
         }
         if headroom + len > self.0.len() {
-            return Taken::Full;
+            return ChainView::Full;
         }
         let (mine, rest) = std::mem::take(&mut self.0).split_at_mut(headroom + len);
         self.0 = rest;
         // SAFETY: there is room for the chain's bytes behind the headroom.
         unsafe { mmb_shim_gather(vm, chain, mine[headroom..].as_mut_ptr()) };
-        Packet::new(mine, headroom, len, port, LinkType::RawIp).map_or(Taken::Lost, Taken::Whole)
+        Packet::new(mine, headroom, len, port, LinkType::RawIp).map_or(ChainView::Lost, ChainView::Whole)
     }
 }
 

@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// How many of a frame's buffers are another's already: sent on, handed over or freed.
 #[derive(Debug, Default)]
-pub(super) struct Sent(Cell<usize>);
+pub(super) struct SentCount(Cell<usize>);
 
-impl Sent {
+impl SentCount {
     /// So many more of the frame's buffers, the first of those that were left, are sent now. To be said before VPP is given them: what
     /// a panic then leaves unsent is lost, but nothing is used twice.
     pub(super) fn add(&self, buffers: usize) {

@@ -14,19 +14,19 @@ const NAME: usize = 32;
 
 /// A reason for a drop, or that a frame came to nothing by a fault of ours.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Dropped {
+pub(super) enum NodeError {
     /// As the engine says.
     For(DropReason),
     /// The fault.
     Internal,
 }
 
-impl Dropped {
+impl NodeError {
     /// Its place in the table.
     pub(super) fn index(self) -> usize {
         match self {
-            Dropped::For(reason) => reason.index(),
-            Dropped::Internal => REASONS,
+            NodeError::For(reason) => reason.index(),
+            NodeError::Internal => REASONS,
         }
     }
 }
@@ -52,13 +52,13 @@ const fn names() -> [[u8; NAME]; ERRORS] {
 
 /// The descriptions that VPP copies, in the order of [`DropReason::ALL`].
 #[repr(transparent)]
-struct Table([vlib_error_desc_t; ERRORS]);
+struct ErrorTable([vlib_error_desc_t; ERRORS]);
 
 // SAFETY: the pointers lead to a static that nobody writes.
-unsafe impl Sync for Table {}
+unsafe impl Sync for ErrorTable {}
 
 #[unsafe(no_mangle)]
-static mmb_rs_errors: Table = Table(descriptions());
+static mmb_rs_errors: ErrorTable = ErrorTable(descriptions());
 #[unsafe(no_mangle)]
 static mmb_rs_error_count: u16 = ERRORS as u16;
 

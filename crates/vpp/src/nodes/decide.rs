@@ -1,13 +1,13 @@
 //! Deciding about a vector: `ip4-mmb-classify`, `ip4-mmb-handed` and their twins.
 
-use super::Tsc;
-use super::buffer::{AHEAD, Buffer, Pool};
-use super::chain::{Copies, Taken};
-use super::contain::Sent;
-use super::counters::Dropped;
-use super::graph::{Call, DROP, Feature, REWRITE};
-use super::seat::{Columns, Seat, Way};
-use super::trace::{Fate, Trace};
+use super::NodeTsc;
+use super::buffer::{AHEAD, Buffer, BufferPool};
+use super::chain::{ChainCopies, ChainView};
+use super::contain::SentCount;
+use super::counters::NodeError;
+use super::graph::{DROP, NextFeature, NodeCall, REWRITE};
+use super::thread_state::{BufferMetadata, ThreadState, VectorColumns};
+use super::trace::{NodeTrace, TracedVerdict};
 use crate::runtime::Runtime;
 use arrayvec::ArrayVec;
 use mmb_engine::{Count, DropReason, Origin, PacketTrace, RewriteTicket, VECTOR, Verdict, Worker};
@@ -32,10 +32,10 @@ unsafe extern "C" {
     fn mmb_shim_count_lost(vm: *mut vlib_main_t, error: u32, packets: u64);
     fn mmb_shim_finish_checksums(vm: *mut vlib_main_t, buffer: *mut vlib_buffer_t);
     fn mmb_shim_place(family: u32, multicast: u32, interface: u32) -> u32;
-    fn mmb_shim_leave(buffer: *mut vlib_buffer_t, way: *mut Way);
+    fn mmb_shim_leave(buffer: *mut vlib_buffer_t, metadata: *mut BufferMetadata);
     fn mmb_shim_return(
         vm: *mut vlib_main_t,
-        way: *const Way,
+        metadata: *const BufferMetadata,
         bytes: *const u8,
         count: u32,
         index: *mut u32,
@@ -46,14 +46,14 @@ unsafe extern "C" {
 const AWAY: u16 = u16::MAX;
 
 /// A vector's packets, and the buffers that they are in.
-struct Vector<'p> {
+struct DecideVector<'p> {
     packets: ArrayVec<Packet<'p>, VECTOR>,
     /// By packet: its number in the frame, its buffer, and where that stands on its way through features.
     buffers: ArrayVec<(u8, Buffer, u32), VECTOR>,
 }
 
 /// Where the buffers of a frame go.
-struct Ways {
+struct NextNodes {
     /// By number in the frame: the next node, or [`AWAY`].
     nexts: [u16; VECTOR],
     /// What goes to other threads, and which.
@@ -62,11 +62,11 @@ struct Ways {
 }
 
 /// Decides about the packets of a frame, and then about those that they let go on.
-pub(super) fn run(call: &Call<'_>, origin: Origin, frame: &[u32]) {
+pub(super) fn run(call: &NodeCall<'_>, origin: Origin, frame: &[u32]) {
     let Some(runtime) = Runtime::running() else { return call.drop_all(frame) };
-    let mut seat = runtime.seat(call.vm.thread_index());
-    decide(call, runtime, &mut seat, origin, frame);
-    give_out(runtime, seat, call.vm);
+    let mut state = runtime.thread_state(call.vm.thread_index());
+    decide(call, runtime, &mut state, origin, frame);
+    give_out(runtime, state, call.vm);
 }
 
 /// Counts what the worker held and lost, whose buffers were freed when it took them.
@@ -74,47 +74,51 @@ pub(super) fn count_lost(worker: &mut Worker, vm: &MainRef) {
     for (reason, packets) in worker.take_lost() {
         if packets > 0 {
             // SAFETY: mmb-tick has the errors of all our nodes.
-            unsafe { mmb_shim_count_lost(vm.as_ptr(), Dropped::For(reason).index() as u32, packets) };
+            unsafe { mmb_shim_count_lost(vm.as_ptr(), NodeError::For(reason).index() as u32, packets) };
         }
     }
 }
 
 /// Sends on what the worker held and gives out. Returns how many packets.
-pub(super) fn give_out<'a>(runtime: &'a Runtime, mut seat: MutexGuard<'a, Seat>, vm: &MainRef) -> usize {
+pub(super) fn give_out<'a>(
+    runtime: &'a Runtime,
+    mut state: MutexGuard<'a, ThreadState>,
+    vm: &MainRef,
+) -> usize {
     let mut sent = 0;
     loop {
-        let families = release(&mut seat, vm);
+        let families = release(&mut state, vm);
         let given = families.iter().map(|frame| frame.len()).sum::<usize>();
         if given == 0 {
             return sent;
         }
         sent += given;
         // A panic has to find the seat free.
-        drop(seat);
+        drop(state);
         for (family, frame) in (0..).zip(&families) {
             // SAFETY: this thread's own state of a node of ours.
             let node = unsafe { mmb_shim_runtime(vm.as_ptr(), family) };
-            let call = Call { vm, node, family, sent: Sent::default() };
+            let call = NodeCall { vm, node, family, sent: SentCount::default() };
             call.contain(frame, || {
-                decide(&call, runtime, &mut runtime.seat(vm.thread_index()), Origin::Held, frame);
+                decide(&call, runtime, &mut runtime.thread_state(vm.thread_index()), Origin::Held, frame);
             });
         }
-        seat = runtime.seat(vm.thread_index());
+        state = runtime.thread_state(vm.thread_index());
     }
 }
 
 /// Takes some of what the worker gives out, as buffers, by family.
-fn release(seat: &mut Seat, vm: &MainRef) -> [ArrayVec<u32, VECTOR>; 2] {
+fn release(state: &mut ThreadState, vm: &MainRef) -> [ArrayVec<u32, VECTOR>; 2] {
     let mut families = [ArrayVec::new(), ArrayVec::new()];
-    let Seat { worker, held, .. } = seat;
+    let ThreadState { worker, held, .. } = state;
     // What was given out before a panic goes on.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         worker.release(|released| {
-            let Some(way) = held.way(released.place) else { return false };
+            let Some(metadata) = held.metadata(released.place) else { return false };
             let mut index = 0;
             let (bytes, count) = (released.bytes.as_ptr(), released.bytes.len() as u32);
             // SAFETY: VPP copies the bytes to buffers that it gives us.
-            if unsafe { mmb_shim_return(vm.as_ptr(), way, bytes, count, &mut index) } == 0 {
+            if unsafe { mmb_shim_return(vm.as_ptr(), metadata, bytes, count, &mut index) } == 0 {
                 return false;
             }
             families[usize::from(released.bytes.first().is_some_and(|first| first >> 4 == 6))].push(index);
@@ -124,66 +128,78 @@ fn release(seat: &mut Seat, vm: &MainRef) -> [ArrayVec<u32, VECTOR>; 2] {
     families
 }
 
-fn decide(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origin, mut frame: &[u32]) {
+fn decide(
+    call: &NodeCall<'_>,
+    runtime: &Runtime,
+    state: &mut ThreadState,
+    origin: Origin,
+    mut frame: &[u32],
+) {
     while !frame.is_empty() {
-        let taken = one_vector(call, runtime, seat, origin, frame);
+        let taken = one_vector(call, runtime, state, origin, frame);
         frame = &frame[taken..];
     }
 }
 
 /// Decides about the first packets of a frame: all, unless long chains among them need too much room. Returns how many.
-fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origin, frame: &[u32]) -> usize {
-    let mut ways = Ways { nexts: [DROP; VECTOR], handed: ArrayVec::new(), freed: ArrayVec::new() };
-    let Seat { worker, copies, columns, held, detours, notes } = seat;
-    let notes = notes[call.family as usize].of(origin == Origin::Worker);
-    let Columns { verdicts, jobs, accounts } = columns;
-    let mut vector = Vector { packets: ArrayVec::new(), buffers: ArrayVec::new() };
+fn one_vector(
+    call: &NodeCall<'_>,
+    runtime: &Runtime,
+    state: &mut ThreadState,
+    origin: Origin,
+    frame: &[u32],
+) -> usize {
+    let mut nexts = NextNodes { nexts: [DROP; VECTOR], handed: ArrayVec::new(), freed: ArrayVec::new() };
+    let ThreadState { worker, copies, columns, held, reorder, pending } = state;
+    let pending = pending[call.family as usize].of(origin == Origin::Worker);
+    let VectorColumns { verdicts, tickets, accounts } = columns;
+    let mut vector = DecideVector { packets: ArrayVec::new(), buffers: ArrayVec::new() };
     let taken = take(call, runtime, origin, (worker, copies), frame, &mut vector);
     let traces = call.is_traced();
     accounts.clear();
     let mut tell = |account| accounts.push(account);
     let tell: Option<&mut dyn FnMut(PacketTrace)> = if traces { Some(&mut tell) } else { None };
     let now_ns = runtime.now_ns();
-    worker.decide(origin, now_ns, &Tsc, &vector.packets, &mut verdicts[..], &mut jobs[..], tell);
+    worker.decide(origin, now_ns, &NodeTsc, &vector.packets, &mut verdicts[..], &mut tickets[..], tell);
     if traces {
-        add_traces(call, runtime, &vector, &verdicts[..], &jobs[..], accounts);
+        add_traces(call, runtime, &vector, &verdicts[..], &tickets[..], accounts);
     }
-    let mut feature = Feature::default();
+    let mut feature = NextFeature::default();
     for (number, &(at, buffer, before)) in vector.buffers.iter().enumerate() {
         let at = usize::from(at);
-        ways.nexts[at] = match verdicts[number] {
+        nexts.nexts[at] = match verdicts[number] {
             Verdict::Send(_) => {
-                let job = jobs[number];
-                if job.is_some() {
-                    detours.begin();
+                let ticket = tickets[number];
+                if ticket.is_some() {
+                    reorder.begin();
                 }
-                if job.is_some()
-                    || detours.follows(number, &vector.packets, |earlier| jobs[earlier].is_some())
+                if ticket.is_some()
+                    || reorder.follows(number, &vector.packets, |earlier| tickets[earlier].is_some())
                 {
-                    notes.push_back((frame[at], job));
+                    pending.push_back((frame[at], ticket));
                     REWRITE
                 } else {
                     feature.next(buffer, before)
                 }
             }
             Verdict::Drop(reason) => {
-                call.set_error(buffer, Dropped::For(reason));
+                call.set_error(buffer, NodeError::For(reason));
                 DROP
             }
             Verdict::Hand(owner) => {
-                ways.handed.push((frame[at], runtime.threads.thread(owner)));
+                nexts.handed.push((frame[at], runtime.threads.thread(owner)));
                 AWAY
             }
             Verdict::Held(number) => {
                 // SAFETY: the buffer is ours.
                 unsafe { mmb_shim_leave(buffer.as_ptr(), held.place(number)) };
-                ways.freed.push(frame[at]);
+                nexts.freed.push(frame[at]);
                 AWAY
             }
         };
     }
-    detours.end_vector();
-    ways.carry_out(call, worker, &frame[..taken]);
+    reorder.end_vector();
+    nexts.carry_out(call, worker, &frame[..taken]);
     taken
 }
 
@@ -191,17 +207,17 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, origin: Origi
 /// were; those that no packet can be made of have an error.
 #[inline(always)]
 fn take<'p>(
-    call: &Call<'_>,
+    call: &NodeCall<'_>,
     runtime: &Runtime,
     origin: Origin,
-    (worker, copies): (&mut Worker, &'p mut Copies),
+    (worker, copies): (&mut Worker, &'p mut ChainCopies),
     frame: &[u32],
-    vector: &mut Vector<'p>,
+    vector: &mut DecideVector<'p>,
 ) -> usize {
     let mut free = copies.free();
-    let pool = Pool::of(call.vm);
+    let pool = BufferPool::of(call.vm);
     let mut last = (u32::MAX, PortId(u16::MAX));
-    let mut place = Place::default();
+    let mut place = ArcPosition::default();
     for (at, &index) in frame.iter().enumerate() {
         if let Some(&soon) = frame.get(at + AHEAD) {
             pool.fetch(soon);
@@ -214,7 +230,7 @@ fn take<'p>(
         }
         if origin != Origin::Wire && !place.find_again(call, buffer) {
             worker.count_dropped(DropReason::PortDown, 1);
-            call.set_error(buffer, Dropped::For(DropReason::PortDown));
+            call.set_error(buffer, NodeError::For(DropReason::PortDown));
             continue;
         }
         let packet = if !buffer.is_special() {
@@ -227,9 +243,9 @@ fn take<'p>(
             }
             // SAFETY: the chain is ours.
             match unsafe { free.take(call.vm.as_ptr(), buffer, pool, last.1) } {
-                Taken::Full => return at,
-                Taken::Whole(packet) => Some(packet),
-                Taken::Lost => None,
+                ChainView::Full => return at,
+                ChainView::Whole(packet) => Some(packet),
+                ChainView::Lost => None,
             }
         };
         if let Some(packet) = packet {
@@ -239,7 +255,7 @@ fn take<'p>(
         } else {
             let lost = Count { packets: 1, bytes: buffer.len() as u64 };
             worker.count_unprocessed(last.1, DropReason::NoBuffer, lost);
-            call.set_error(buffer, Dropped::For(DropReason::NoBuffer));
+            call.set_error(buffer, NodeError::For(DropReason::NoBuffer));
         }
     }
     frame.len()
@@ -247,14 +263,14 @@ fn take<'p>(
 
 /// The place of buffers that have waited among their interface's features, which may have changed meanwhile.
 #[derive(Default)]
-struct Place {
+struct ArcPosition {
     /// Interface, whether to many, and the place.
     last: Option<(u32, bool, u32)>,
 }
 
-impl Place {
+impl ArcPosition {
     /// Puts a buffer in its place. False if mmb is none of the features any more.
-    fn find_again(&mut self, call: &Call<'_>, buffer: Buffer) -> bool {
+    fn find_again(&mut self, call: &NodeCall<'_>, buffer: Buffer) -> bool {
         let (interface, multicast) = (buffer.interface(), buffer.is_multicast(call.family));
         let place = match self.last {
             Some((known, to_many, place)) if (known, to_many) == (interface, multicast) => place,
@@ -267,8 +283,8 @@ impl Place {
     }
 }
 
-impl Ways {
-    fn carry_out(&mut self, call: &Call<'_>, worker: &mut Worker, frame: &[u32]) {
+impl NextNodes {
+    fn carry_out(&mut self, call: &NodeCall<'_>, worker: &mut Worker, frame: &[u32]) {
         call.sent.add(frame.len());
         if self.handed.is_empty() && self.freed.is_empty() {
             return call.enqueue(frame, &self.nexts[..frame.len()]);
@@ -286,7 +302,7 @@ impl Ways {
             if given < handed {
                 let lost = u64::from(handed - given);
                 worker.count_dropped(DropReason::HandoverFull, lost);
-                call.count(Dropped::For(DropReason::HandoverFull), lost);
+                call.count(NodeError::For(DropReason::HandoverFull), lost);
             }
         }
         if !self.freed.is_empty() {
@@ -298,30 +314,30 @@ impl Ways {
 }
 
 fn add_traces(
-    call: &Call<'_>,
+    call: &NodeCall<'_>,
     runtime: &Runtime,
-    vector: &Vector<'_>,
+    vector: &DecideVector<'_>,
     verdicts: &[Verdict],
-    jobs: &[Option<RewriteTicket>],
+    tickets: &[Option<RewriteTicket>],
     accounts: &[PacketTrace],
 ) {
     let packets = vector.packets.iter().zip(&vector.buffers);
-    for (((packet, (_, buffer, _)), account), (verdict, job)) in
-        packets.zip(accounts).zip(verdicts.iter().zip(jobs))
+    for (((packet, (_, buffer, _)), account), (verdict, ticket)) in
+        packets.zip(accounts).zip(verdicts.iter().zip(tickets))
     {
         if !buffer.is_traced() {
             continue;
         }
         let fate = match *verdict {
-            Verdict::Send(_) if job.is_some() => Fate::Rewrite,
-            Verdict::Send(_) => Fate::Next,
-            Verdict::Drop(reason) => Fate::Drop(reason),
-            Verdict::Hand(worker) => Fate::Hand(worker),
-            Verdict::Held(_) => Fate::Held,
+            Verdict::Send(_) if ticket.is_some() => TracedVerdict::Rewrite,
+            Verdict::Send(_) => TracedVerdict::Next,
+            Verdict::Drop(reason) => TracedVerdict::Drop(reason),
+            Verdict::Hand(worker) => TracedVerdict::Hand(worker),
+            Verdict::Held(_) => TracedVerdict::Held,
         };
         call.trace(
             *buffer,
-            Trace {
+            NodeTrace {
                 interface: buffer.interface(),
                 len: packet.len() as u32,
                 worker: runtime.threads.worker(call.vm.thread_index()) as u16,

@@ -1,9 +1,9 @@
 //! What nodes do alike in VPP's graph, and the functions that VPP calls; buffers.c registers them.
 
-use super::buffer::{Buffer, Pool};
-use super::contain::Sent;
-use super::counters::Dropped;
-use super::trace::Trace;
+use super::buffer::{Buffer, BufferPool};
+use super::contain::SentCount;
+use super::counters::NodeError;
+use super::trace::NodeTrace;
 use super::{decide, rewrite};
 use crate::runtime::Runtime;
 use mmb_engine::{Origin, VECTOR};
@@ -24,17 +24,17 @@ unsafe extern "C" {
 }
 
 /// One call of a node by VPP.
-pub(super) struct Call<'c> {
+pub(super) struct NodeCall<'c> {
     pub(super) vm: &'c MainRef,
     /// VPP's state of the node for this thread.
     pub(super) node: *mut vlib_node_runtime_t,
     /// 0: IPv4, 1: IPv6.
     pub(super) family: u32,
     /// How much of the frame is sent on.
-    pub(super) sent: Sent,
+    pub(super) sent: SentCount,
 }
 
-impl Call<'_> {
+impl NodeCall<'_> {
     /// Whether packets of this node are traced.
     #[inline(always)]
     pub(super) fn is_traced(&self) -> bool {
@@ -43,23 +43,23 @@ impl Call<'_> {
     }
 
     /// Leaves a trace with a traced packet.
-    pub(super) fn trace(&self, buffer: Buffer, trace: Trace) {
-        let (vm, size) = (self.vm.as_ptr(), size_of::<Trace>() as u32);
+    pub(super) fn trace(&self, buffer: Buffer, trace: NodeTrace) {
+        let (vm, size) = (self.vm.as_ptr(), size_of::<NodeTrace>() as u32);
         // SAFETY: the buffer is ours, and VPP gives room for so many bytes, aligned as it likes.
         unsafe {
-            vlib_add_trace(vm, self.node, buffer.as_ptr(), size).cast::<Trace>().write_unaligned(trace);
+            vlib_add_trace(vm, self.node, buffer.as_ptr(), size).cast::<NodeTrace>().write_unaligned(trace);
         }
     }
 
     /// Says why a packet is dropped.
     #[inline(always)]
-    pub(super) fn set_error(&self, buffer: Buffer, why: Dropped) {
+    pub(super) fn set_error(&self, buffer: Buffer, why: NodeError) {
         // SAFETY: a node of ours has as many errors as the table that it was registered with.
         buffer.set_error(unsafe { *(*self.node).errors.add(why.index()) });
     }
 
     /// Counts packets that are dropped already.
-    pub(super) fn count(&self, why: Dropped, packets: u64) {
+    pub(super) fn count(&self, why: NodeError, packets: u64) {
         // SAFETY: as in `set_error`.
         unsafe { mmb_shim_count(self.vm.as_ptr(), self.node, why.index() as u32, packets) }
     }
@@ -80,7 +80,7 @@ impl Call<'_> {
     pub(super) fn contain(&self, frame: &[u32], work: impl FnOnce()) {
         self.sent.contain(frame, work, |left| {
             if let Some(runtime) = Runtime::running() {
-                runtime.seat(self.vm.thread_index()).abandon(self.family, left);
+                runtime.thread_state(self.vm.thread_index()).abandon(self.family, left);
             }
             self.drop_all(left);
         });
@@ -88,10 +88,10 @@ impl Call<'_> {
 
     /// Drops buffers by a fault of ours.
     pub(super) fn drop_all(&self, buffers: &[u32]) {
-        let pool = Pool::of(self.vm);
+        let pool = BufferPool::of(self.vm);
         for buffer in buffers {
             // SAFETY: VPP gave the node these.
-            self.set_error(unsafe { pool.buffer(*buffer) }, Dropped::Internal);
+            self.set_error(unsafe { pool.buffer(*buffer) }, NodeError::Internal);
         }
         self.enqueue(buffers, &[DROP; VECTOR][..buffers.len()]);
     }
@@ -105,12 +105,12 @@ fn as_indices(buffers: &[u32]) -> &[BufferIndex] {
 
 /// Where packets go on behind our feature. Those that came the same way go on alike, so that VPP's configuration is looked up once.
 #[derive(Default)]
-pub(super) struct Feature {
+pub(super) struct NextFeature {
     /// Place in VPP's configuration, the place behind it, and the next node.
     last: Option<(u32, u32, u16)>,
 }
 
-impl Feature {
+impl NextFeature {
     /// The next node of a packet, which goes on there once. `before` is what [`Buffer::feature`] said.
     #[inline(always)]
     pub(super) fn next(&mut self, buffer: Buffer, before: u32) -> u16 {
@@ -140,7 +140,7 @@ unsafe fn called(
     node: *mut vlib_node_runtime_t,
     frame: *mut vlib_frame_t,
     family: u32,
-    work: impl FnOnce(&Call<'_>, &[u32]),
+    work: impl FnOnce(&NodeCall<'_>, &[u32]),
 ) -> uword {
     // SAFETY: a frame of buffers holds so many indices at that place, and stays until the node returns.
     let buffers = unsafe {
@@ -149,7 +149,7 @@ unsafe fn called(
     };
     // SAFETY: VPP's state of this thread.
     let vm = unsafe { MainRef::from_ptr_mut(vm) };
-    let call = Call { vm, node, family, sent: Sent::default() };
+    let call = NodeCall { vm, node, family, sent: SentCount::default() };
     call.contain(buffers, || work(&call, buffers));
     buffers.len() as uword
 }

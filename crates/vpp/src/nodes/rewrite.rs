@@ -1,13 +1,13 @@
 //! Rewriting a vector that was decided on: `ip4-mmb-rewrite` and its twin.
 
-use super::Tsc;
-use super::buffer::{AHEAD, Buffer, Pool};
-use super::chain::{Copies, Taken, put_back};
-use super::counters::Dropped;
-use super::graph::{Call, DROP, Feature};
-use super::notes::Notes;
-use super::seat::Seat;
-use super::trace::{Fate, Trace};
+use super::NodeTsc;
+use super::buffer::{AHEAD, Buffer, BufferPool};
+use super::chain::{ChainCopies, ChainView, put_back};
+use super::counters::NodeError;
+use super::graph::{DROP, NextFeature, NodeCall};
+use super::pending::PendingQueue;
+use super::thread_state::ThreadState;
+use super::trace::{NodeTrace, TracedVerdict};
 use crate::runtime::Runtime;
 use arrayvec::ArrayVec;
 use mmb_engine::{DropReason, PacketTrace, RewriteTicket, VECTOR, Verdict};
@@ -19,51 +19,53 @@ unsafe extern "C" {
 }
 
 /// Rewrites the packets of a frame.
-pub(super) fn run(call: &Call<'_>, mut frame: &[u32]) {
+pub(super) fn run(call: &NodeCall<'_>, mut frame: &[u32]) {
     let Some(runtime) = Runtime::running() else { return call.drop_all(frame) };
-    let mut seat = runtime.seat(call.vm.thread_index());
+    let mut state = runtime.thread_state(call.vm.thread_index());
     while !frame.is_empty() {
-        let taken = one_vector(call, runtime, &mut seat, frame);
+        let taken = one_vector(call, runtime, &mut state, frame);
         frame = &frame[taken..];
     }
 }
 
 /// A vector's packets, and where the buffers of its frame go.
 #[derive(Default)]
-struct Vector<'p> {
+struct RewriteVector<'p> {
     packets: ArrayVec<Packet<'p>, VECTOR>,
-    jobs: ArrayVec<RewriteTicket, VECTOR>,
-    places: ArrayVec<Place, VECTOR>,
+    tickets: ArrayVec<RewriteTicket, VECTOR>,
+    places: ArrayVec<RewritePlace, VECTOR>,
     nexts: ArrayVec<u16, VECTOR>,
-    feature: Feature,
+    feature: NextFeature,
 }
 
 /// Rewrites the first packets of a frame: all, unless long chains among them need too much room. Returns how many.
-fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, frame: &[u32]) -> usize {
-    let Seat { worker, copies, columns, detours, notes, .. } = seat;
+fn one_vector(call: &NodeCall<'_>, runtime: &Runtime, state: &mut ThreadState, frame: &[u32]) -> usize {
+    let ThreadState { worker, copies, columns, reorder, pending, .. } = state;
     let verdicts = &mut columns.verdicts;
-    let mut vector = Vector::default();
-    take(call, runtime, (copies, &mut notes[call.family as usize]), frame, &mut vector);
-    let Vector { packets, jobs, places, nexts, feature } = &mut vector;
+    let mut vector = RewriteVector::default();
+    take(call, runtime, (copies, &mut pending[call.family as usize]), frame, &mut vector);
+    let RewriteVector { packets, tickets, places, nexts, feature } = &mut vector;
     for (verdict, packet) in verdicts.iter_mut().zip(&*packets) {
         *verdict = Verdict::Send(packet.port);
     }
-    worker.rewrite(&Tsc, packets, jobs, &mut verdicts[..]);
-    for ((packet, &Place { at, buffer, len }), verdict) in packets.iter().zip(&*places).zip(&verdicts[..]) {
+    worker.rewrite(&NodeTsc, packets, tickets, &mut verdicts[..]);
+    for ((packet, &RewritePlace { at, buffer, len }), verdict) in
+        packets.iter().zip(&*places).zip(&verdicts[..])
+    {
         let why = match *verdict {
-            Verdict::Drop(reason) => Dropped::For(reason),
-            _ if settle(call, buffer, packet, len) => {
+            Verdict::Drop(reason) => NodeError::For(reason),
+            _ if finish(call, buffer, packet, len) => {
                 nexts[at] = feature.next(buffer, buffer.feature());
                 continue;
             }
-            _ => Dropped::For(DropReason::NoBuffer),
+            _ => NodeError::For(DropReason::NoBuffer),
         };
         call.set_error(buffer, why);
     }
     let taken = nexts.len();
     call.sent.add(taken);
     call.enqueue(&frame[..taken], nexts);
-    detours.arrive(taken);
+    reorder.arrive(taken);
     taken
 }
 
@@ -71,15 +73,15 @@ fn one_vector(call: &Call<'_>, runtime: &Runtime, seat: &mut Seat, frame: &[u32]
 /// on, those of which no packet can be made are dropped.
 #[inline(always)]
 fn take<'p>(
-    call: &Call<'_>,
+    call: &NodeCall<'_>,
     runtime: &Runtime,
-    (copies, notes): (&'p mut Copies, &mut Notes),
+    (copies, pending): (&'p mut ChainCopies, &mut PendingQueue),
     frame: &[u32],
-    vector: &mut Vector<'p>,
+    vector: &mut RewriteVector<'p>,
 ) {
-    let Vector { packets, jobs, places, nexts, feature } = vector;
+    let RewriteVector { packets, tickets, places, nexts, feature } = vector;
     let mut free = copies.free();
-    let pool = Pool::of(call.vm);
+    let pool = BufferPool::of(call.vm);
     let mut last = (u32::MAX, PortId(u16::MAX));
     for (at, &index) in frame.iter().enumerate() {
         if let Some(&soon) = frame.get(at + AHEAD) {
@@ -87,14 +89,14 @@ fn take<'p>(
         }
         // SAFETY: VPP gave the node these.
         let buffer = unsafe { pool.buffer(index) };
-        let job = match notes.take(index) {
-            Some(Some(job)) => job,
+        let ticket = match pending.take(index) {
+            Some(Some(ticket)) => ticket,
             Some(None) => {
                 nexts.push(feature.next(buffer, buffer.feature()));
                 continue;
             }
             None => {
-                call.set_error(buffer, Dropped::Internal);
+                call.set_error(buffer, NodeError::Internal);
                 nexts.push(DROP);
                 continue;
             }
@@ -109,24 +111,24 @@ fn take<'p>(
         } else {
             // SAFETY: the chain is ours.
             match unsafe { free.take(call.vm.as_ptr(), buffer, pool, last.1) } {
-                Taken::Full => return notes.put_back(index, job),
-                Taken::Whole(packet) => Some(packet),
-                Taken::Lost => None,
+                ChainView::Full => return pending.put_back(index, ticket),
+                ChainView::Whole(packet) => Some(packet),
+                ChainView::Lost => None,
             }
         };
         if let Some(packet) = packet {
-            places.push(Place { at, buffer, len: packet.len() as u32 });
+            places.push(RewritePlace { at, buffer, len: packet.len() as u32 });
             packets.push(packet);
-            jobs.push(job);
+            tickets.push(ticket);
         } else {
-            call.set_error(buffer, Dropped::Internal);
+            call.set_error(buffer, NodeError::Internal);
         }
         nexts.push(DROP);
     }
 }
 
 /// A packet that is rewritten.
-struct Place {
+struct RewritePlace {
     /// Its number in the frame.
     at: usize,
     buffer: Buffer,
@@ -136,7 +138,7 @@ struct Place {
 
 /// Has the buffer hold the packet as it is now. False if it cannot.
 #[inline(always)]
-fn settle(call: &Call<'_>, buffer: Buffer, packet: &Packet<'_>, before: u32) -> bool {
+fn finish(call: &NodeCall<'_>, buffer: Buffer, packet: &Packet<'_>, before: u32) -> bool {
     let moved = buffer.headroom() as i32 - packet.headroom() as i32;
     if buffer.is_chained() {
         // SAFETY: the packet is this chain's copy.
@@ -151,9 +153,9 @@ fn settle(call: &Call<'_>, buffer: Buffer, packet: &Packet<'_>, before: u32) -> 
         unsafe { mmb_shim_moved(buffer.as_ptr(), moved, packet.len() as i32 - before as i32) };
     }
     if call.is_traced() && buffer.is_traced() {
-        let fate = Fate::Rewritten(before);
+        let fate = TracedVerdict::Rewritten(before);
         let (interface, len) = (buffer.interface(), packet.len() as u32);
-        call.trace(buffer, Trace { interface, len, worker: 0, fate, account: PacketTrace::default() });
+        call.trace(buffer, NodeTrace { interface, len, worker: 0, fate, account: PacketTrace::default() });
     }
     true
 }

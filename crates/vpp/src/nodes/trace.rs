@@ -6,20 +6,20 @@ use std::io::Write as _;
 
 /// A packet at a node that decides.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Trace {
+pub(super) struct NodeTrace {
     /// VPP's number of the interface that it came in by.
     pub(super) interface: u32,
     /// Bytes.
     pub(super) len: u32,
     /// The worker that decided.
     pub(super) worker: u16,
-    pub(super) fate: Fate,
+    pub(super) fate: TracedVerdict,
     pub(super) account: PacketTrace,
 }
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Fate {
+pub(super) enum TracedVerdict {
     /// It goes on as it is.
     Next,
     /// It is to be rewritten.
@@ -33,19 +33,19 @@ pub(super) enum Fate {
     Rewritten(u32),
 }
 
-impl fmt::Display for Trace {
+impl fmt::Display for NodeTrace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Trace { interface, len, worker, fate, account } = self;
-        if let Fate::Rewritten(before) = fate {
+        let NodeTrace { interface, len, worker, fate, account } = self;
+        if let TracedVerdict::Rewritten(before) = fate {
             return write!(f, "mmb: sw_if_index {interface}, {before} bytes rewritten to {len}");
         }
         write!(f, "mmb: sw_if_index {interface}, {len} bytes, worker {worker}: ")?;
         match fate {
-            Fate::Next | Fate::Rewritten(_) => write!(f, "passes")?,
-            Fate::Rewrite => write!(f, "is rewritten")?,
-            Fate::Drop(reason) => write!(f, "dropped, {}", reason.name())?,
-            Fate::Hand(worker) => write!(f, "handed to worker {worker}")?,
-            Fate::Held => write!(f, "held until its first fragment comes")?,
+            TracedVerdict::Next | TracedVerdict::Rewritten(_) => write!(f, "passes")?,
+            TracedVerdict::Rewrite => write!(f, "is rewritten")?,
+            TracedVerdict::Drop(reason) => write!(f, "dropped, {}", reason.name())?,
+            TracedVerdict::Hand(worker) => write!(f, "handed to worker {worker}")?,
+            TracedVerdict::Held => write!(f, "held until its first fragment comes")?,
         }
         match account.count {
             0 => write!(f, "\n  no rule")?,
@@ -63,10 +63,10 @@ impl fmt::Display for Trace {
         let Some(TracedConnection { id, is_reply, proto, arrived }) = account.connection else {
             return Ok(());
         };
-        let way = if is_reply { "reply" } else { "original" };
+        let metadata = if is_reply { "reply" } else { "original" };
         write!(
             f,
-            "\n  connection {id} ({way}): protocol {proto}, {} port {} to {} port {}",
+            "\n  connection {id} ({metadata}): protocol {proto}, {} port {} to {} port {}",
             arrived.src, arrived.sport, arrived.dst, arrived.dport
         )
     }
@@ -77,7 +77,7 @@ impl fmt::Display for Trace {
 /// # Safety
 /// `trace` is one that a node of ours left, and `text` has that much room.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mmb_rs_trace(trace: *const Trace, text: *mut u8, room: u32) -> u32 {
+unsafe extern "C" fn mmb_rs_trace(trace: *const NodeTrace, text: *mut u8, room: u32) -> u32 {
     // SAFETY: as the caller says.
     let (trace, text) =
         unsafe { (trace.read_unaligned(), std::slice::from_raw_parts_mut(text, room as usize)) };

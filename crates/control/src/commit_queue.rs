@@ -5,33 +5,37 @@
 //! for the next. So a change that comes alone is in force at once, and many cost the packets no more publications than
 //! there is time for.
 
-use crate::daemon::{Change, Daemon, Refusal, Wish};
+use crate::daemon::{ChangeRequest, CommitError, Committed, Daemon};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What became of a wish; empty until it was carried out.
-type Outcome = Arc<Mutex<Option<Result<Change, Refusal>>>>;
+type CommitOutcome = Arc<Mutex<Option<Result<Committed, CommitError>>>>;
 
 /// Wishes of all clients that nobody has taken yet.
 #[derive(Debug, Default)]
-pub(crate) struct Desk(Mutex<Vec<(Wish, Outcome)>>);
+pub(crate) struct CommitQueue(Mutex<Vec<(ChangeRequest, CommitOutcome)>>);
 
-impl Desk {
+impl CommitQueue {
     /// Has the wishes carried out, in order; returns what became of each.
-    pub(crate) fn change(&self, daemon: &Mutex<Daemon>, wishes: Vec<Wish>) -> Vec<Result<Change, Refusal>> {
-        let outcomes: Vec<Outcome> = wishes.iter().map(|_| Outcome::default()).collect();
-        lock(&self.0).extend(wishes.into_iter().zip(outcomes.iter().cloned()));
+    pub(crate) fn submit(
+        &self,
+        daemon: &Mutex<Daemon>,
+        requests: Vec<ChangeRequest>,
+    ) -> Vec<Result<Committed, CommitError>> {
+        let outcomes: Vec<CommitOutcome> = requests.iter().map(|_| CommitOutcome::default()).collect();
+        lock(&self.0).extend(requests.into_iter().zip(outcomes.iter().cloned()));
         let mut daemon = lock(daemon);
         // Those of one call lie together, so that whoever took one took all of them.
         if outcomes.last().is_some_and(|last| lock(last).is_none()) {
-            let (wishes, outcomes): (Vec<_>, Vec<_>) =
+            let (requests, outcomes): (Vec<_>, Vec<_>) =
                 std::mem::take(&mut *lock(&self.0)).into_iter().unzip();
-            for (outcome, became) in outcomes.iter().zip(daemon.carry_out(wishes)) {
+            for (outcome, became) in outcomes.iter().zip(daemon.commit(requests)) {
                 *lock(outcome) = Some(became);
             }
         }
         drop(daemon);
         // Only a thread that failed leaves one empty.
-        outcomes.iter().map(|outcome| lock(outcome).take().unwrap_or(Err(Refusal::Lost))).collect()
+        outcomes.iter().map(|outcome| lock(outcome).take().unwrap_or(Err(CommitError::Lost))).collect()
     }
 }
 

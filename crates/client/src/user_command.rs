@@ -4,16 +4,16 @@ use mmb_policy::verb::{self, Argument};
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Errand {
+pub struct UserCommand {
     /// What.
-    pub task: Task,
+    pub task: CommandAction,
     /// `--json` stood in the line.
     pub json: bool,
 }
 
 /// What can be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Task {
+pub enum CommandAction {
     /// A command of the language, for the daemon.
     Language(String),
     /// `apply FILE`
@@ -36,16 +36,20 @@ pub enum Task {
     Nothing,
 }
 
-impl Task {
+impl CommandAction {
     /// The file that it names.
     pub(crate) fn file(&self) -> Option<&str> {
         match self {
-            Task::Apply(name)
-            | Task::Save(name)
-            | Task::SaveState(name)
-            | Task::LoadState(name)
-            | Task::Check(name) => Some(name),
-            Task::Language(_) | Task::Monitor(_) | Task::Help(_) | Task::Exit | Task::Nothing => None,
+            CommandAction::Apply(name)
+            | CommandAction::Save(name)
+            | CommandAction::SaveState(name)
+            | CommandAction::LoadState(name)
+            | CommandAction::Check(name) => Some(name),
+            CommandAction::Language(_)
+            | CommandAction::Monitor(_)
+            | CommandAction::Help(_)
+            | CommandAction::Exit
+            | CommandAction::Nothing => None,
         }
     }
 }
@@ -55,28 +59,30 @@ const KNOWN_OPTIONS: &[&str] = &["-", "--json", "--terse", "--kill"];
 
 /// What cannot be meant, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misuse(pub String);
+pub struct UsageError(pub String);
 
-impl Errand {
+impl UserCommand {
     /// From the words of a command line, the command first.
     ///
     /// # Errors
     /// No command can be meant by them.
-    pub fn from_words(words: &[String]) -> Result<Errand, Misuse> {
+    pub fn from_words(words: &[String]) -> Result<UserCommand, UsageError> {
         if let Some(word) = words.iter().find(|word| word.contains('\n')) {
-            return Err(Misuse(format!("a command is one line, but this word is more than one: {word:?}")));
+            return Err(UsageError(format!(
+                "a command is one line, but this word is more than one: {word:?}"
+            )));
         }
         let stranger =
             words.iter().find(|word| word.starts_with('-') && !KNOWN_OPTIONS.contains(&word.as_str()));
         if let Some(option) = stranger {
-            return Err(Misuse(format!("unknown option '{option}'; try mmb --help")));
+            return Err(UsageError(format!("unknown option '{option}'; try mmb --help")));
         }
         match words {
             [command, file] if takes_file(command) => {
-                Ok(Errand { task: file_task(command, file.clone()), json: false })
+                Ok(UserCommand { task: file_task(command, file.clone()), json: false })
             }
-            [] => Ok(Errand { task: Task::Nothing, json: false }),
-            _ => Errand::from_line(&words.join(" ")),
+            [] => Ok(UserCommand { task: CommandAction::Nothing, json: false }),
+            _ => UserCommand::from_line(&words.join(" ")),
         }
     }
 
@@ -84,20 +90,20 @@ impl Errand {
     ///
     /// # Errors
     /// No command can be meant by it.
-    pub fn from_line(line: &str) -> Result<Errand, Misuse> {
+    pub fn from_line(line: &str) -> Result<UserCommand, UsageError> {
         let (line, json) = without_json(line);
         let (first, rest) = split_word(line.trim());
         let (first, rest) = if first == "mmb" && !rest.is_empty() { split_word(rest) } else { (first, rest) };
         let task = match first {
-            "" => Task::Nothing,
-            comment if comment.starts_with('#') => Task::Nothing,
-            "exit" | "quit" if rest.is_empty() => Task::Exit,
-            "help" | "?" => Task::Help(rest.to_owned()),
+            "" => CommandAction::Nothing,
+            comment if comment.starts_with('#') => CommandAction::Nothing,
+            "exit" | "quit" if rest.is_empty() => CommandAction::Exit,
+            "help" | "?" => CommandAction::Help(rest.to_owned()),
             command if takes_file(command) => file_task(command, file_name(command, rest)?),
-            "monitor" => Task::Monitor(line.trim().to_owned()),
-            _ => Task::Language(line.trim().to_owned()),
+            "monitor" => CommandAction::Monitor(line.trim().to_owned()),
+            _ => CommandAction::Language(line.trim().to_owned()),
         };
-        Ok(Errand { task, json })
+        Ok(UserCommand { task, json })
     }
 }
 
@@ -105,20 +111,20 @@ fn takes_file(command: &str) -> bool {
     verb::named(command).is_some_and(|info| info.argument == Argument::File)
 }
 
-fn file_task(command: &str, file: String) -> Task {
+fn file_task(command: &str, file: String) -> CommandAction {
     match command {
-        "apply" => Task::Apply(file),
-        "save" => Task::Save(file),
-        "save-state" => Task::SaveState(file),
-        "load-state" => Task::LoadState(file),
-        _ => Task::Check(file),
+        "apply" => CommandAction::Apply(file),
+        "save" => CommandAction::Save(file),
+        "save-state" => CommandAction::SaveState(file),
+        "load-state" => CommandAction::LoadState(file),
+        _ => CommandAction::Check(file),
     }
 }
 
 /// The one name that follows a command; quotes around it are taken off, a `~/` before it is the home
 /// directory.
-fn file_name(command: &str, rest: &str) -> Result<String, Misuse> {
-    let usage = || Misuse(format!("usage: {command} FILE"));
+fn file_name(command: &str, rest: &str) -> Result<String, UsageError> {
+    let usage = || UsageError(format!("usage: {command} FILE"));
     let quoted = ['"', '\''].iter().find_map(|&quote| rest.strip_prefix(quote)?.strip_suffix(quote));
     let name = match quoted {
         Some(name) => name,
@@ -172,18 +178,19 @@ fn without_json(line: &str) -> (String, bool) {
 mod tests {
     use super::*;
 
-    fn words(words: &[&str]) -> Task {
+    fn words(words: &[&str]) -> CommandAction {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        Errand::from_words(&words).expect("can be meant").task
+        UserCommand::from_words(&words).expect("can be meant").task
     }
 
-    fn line(line: &str) -> Errand {
-        Errand::from_line(line).expect("can be meant")
+    fn line(line: &str) -> UserCommand {
+        UserCommand::from_line(line).expect("can be meant")
     }
 
     #[test]
     fn words_may_be_split_anyhow() {
-        let rule = Task::Language("add ! tcp-syn tcp-dport {80, 443} payload \"GET \" drop".to_owned());
+        let rule =
+            CommandAction::Language("add ! tcp-syn tcp-dport {80, 443} payload \"GET \" drop".to_owned());
         assert_eq!(
             words(&["add", "!", "tcp-syn", "tcp-dport", "{80,", "443}", "payload", "\"GET \"", "drop"]),
             rule
@@ -194,47 +201,53 @@ mod tests {
 
     #[test]
     fn a_word_of_two_lines_is_refused() {
-        assert!(Errand::from_words(&["add".to_owned(), "all drop\nflush".to_owned()]).is_err());
+        assert!(UserCommand::from_words(&["add".to_owned(), "all drop\nflush".to_owned()]).is_err());
     }
 
     #[test]
     fn an_option_that_nobody_knows_is_no_language() {
-        assert!(Errand::from_words(&["list".to_owned(), "--wide".to_owned()]).is_err());
-        assert_eq!(words(&["list", "--terse"]), Task::Language("list --terse".to_owned()));
-        assert_eq!(words(&["check", "-"]), Task::Check("-".to_owned()));
+        assert!(UserCommand::from_words(&["list".to_owned(), "--wide".to_owned()]).is_err());
+        assert_eq!(words(&["list", "--terse"]), CommandAction::Language("list --terse".to_owned()));
+        assert_eq!(words(&["check", "-"]), CommandAction::Check("-".to_owned()));
     }
 
     #[test]
     fn files_may_have_spaces_in_their_names() {
-        assert_eq!(words(&["apply", "a b.mmb"]), Task::Apply("a b.mmb".to_owned()));
-        assert_eq!(line("save \"a b.mmb\"").task, Task::Save("a b.mmb".to_owned()));
-        assert_eq!(line("check  x ").task, Task::Check("x".to_owned()));
-        assert!(Errand::from_line("apply a b").is_err());
-        assert!(Errand::from_line("apply").is_err());
-        assert!(Errand::from_line("apply ''").is_err());
+        assert_eq!(words(&["apply", "a b.mmb"]), CommandAction::Apply("a b.mmb".to_owned()));
+        assert_eq!(line("save \"a b.mmb\"").task, CommandAction::Save("a b.mmb".to_owned()));
+        assert_eq!(line("check  x ").task, CommandAction::Check("x".to_owned()));
+        assert!(UserCommand::from_line("apply a b").is_err());
+        assert!(UserCommand::from_line("apply").is_err());
+        assert!(UserCommand::from_line("apply ''").is_err());
     }
 
     #[test]
     fn json_is_taken_out_wherever_it_stands_as_a_word() {
-        assert_eq!(line("--json list"), Errand { task: Task::Language("list".to_owned()), json: true });
-        assert_eq!(line("list --json --terse").task, Task::Language("list  --terse".to_owned()));
+        assert_eq!(
+            line("--json list"),
+            UserCommand { task: CommandAction::Language("list".to_owned()), json: true }
+        );
+        assert_eq!(line("list --json --terse").task, CommandAction::Language("list  --terse".to_owned()));
         let quoted = "add payload \"a \\\" --json b\" drop";
-        assert_eq!(line(quoted), Errand { task: Task::Language(quoted.to_owned()), json: false });
+        assert_eq!(
+            line(quoted),
+            UserCommand { task: CommandAction::Language(quoted.to_owned()), json: false }
+        );
         assert!(!line("add all drop # no --json here").json);
         assert!(!line("add all --jsonx").json);
     }
 
     #[test]
     fn comments_and_the_programs_name_are_no_errand() {
-        assert_eq!(line("  # nothing").task, Task::Nothing);
-        assert_eq!(line("").task, Task::Nothing);
-        assert_eq!(line("mmb apply x").task, Task::Apply("x".to_owned()));
-        assert_eq!(line("mmb monitor").task, Task::Monitor("mmb monitor".to_owned()));
-        assert_eq!(line("save-state x").task, Task::SaveState("x".to_owned()));
-        assert_eq!(line("load-state -").task, Task::LoadState("-".to_owned()));
-        assert_eq!(words(&["del", "3", "--kill"]), Task::Language("del 3 --kill".to_owned()));
-        assert_eq!(line("mmb list").task, Task::Language("mmb list".to_owned()));
-        assert_eq!(line("quit").task, Task::Exit);
-        assert_eq!(line("? add").task, Task::Help("add".to_owned()));
+        assert_eq!(line("  # nothing").task, CommandAction::Nothing);
+        assert_eq!(line("").task, CommandAction::Nothing);
+        assert_eq!(line("mmb apply x").task, CommandAction::Apply("x".to_owned()));
+        assert_eq!(line("mmb monitor").task, CommandAction::Monitor("mmb monitor".to_owned()));
+        assert_eq!(line("save-state x").task, CommandAction::SaveState("x".to_owned()));
+        assert_eq!(line("load-state -").task, CommandAction::LoadState("-".to_owned()));
+        assert_eq!(words(&["del", "3", "--kill"]), CommandAction::Language("del 3 --kill".to_owned()));
+        assert_eq!(line("mmb list").task, CommandAction::Language("mmb list".to_owned()));
+        assert_eq!(line("quit").task, CommandAction::Exit);
+        assert_eq!(line("? add").task, CommandAction::Help("add".to_owned()));
     }
 }

@@ -2,20 +2,20 @@
 //! was parsed, when places in the text are forgotten; the word is known, and is found again.
 
 use crate::answer::ErrorLine;
-use crate::daemon::Refusal;
+use crate::daemon::CommitError;
 use mmb_engine::PublishError;
 use mmb_policy::{PolicyError, nearest};
 
 /// The refusal of commands, placed in the one that it is about.
-pub(crate) fn of_commands(refusal: &Refusal, commands: &[String]) -> ErrorLine {
-    let error = told(refusal);
+pub(crate) fn in_commands(refusal: &CommitError, commands: &[String]) -> ErrorLine {
+    let error = messages(refusal);
     let (word, at) = match refusal {
-        Refusal::Command { index, .. } => (word(refusal), *index..*index + 1),
-        Refusal::Publish(_)
-        | Refusal::Memory(_)
-        | Refusal::Connections { .. }
-        | Refusal::Host(_)
-        | Refusal::Lost => (word(refusal), 0..commands.len()),
+        CommitError::Command { index, .. } => (word(refusal), *index..*index + 1),
+        CommitError::Publish(_)
+        | CommitError::Memory(_)
+        | CommitError::Connections { .. }
+        | CommitError::Host(_)
+        | CommitError::Lost => (word(refusal), 0..commands.len()),
     };
     let found = word.and_then(|word| {
         at.clone().find_map(|index| Some((index, place(&error, commands.get(index)?, &word)?)))
@@ -27,14 +27,14 @@ pub(crate) fn of_commands(refusal: &Refusal, commands: &[String]) -> ErrorLine {
 }
 
 /// The refusal of a file, placed in its text.
-pub(crate) fn of_file(refusal: &Refusal, text: &str) -> ErrorLine {
-    let error = told(refusal);
+pub(crate) fn in_file(refusal: &CommitError, text: &str) -> ErrorLine {
+    let error = messages(refusal);
     word(refusal).and_then(|word| place(&error, text, &word)).unwrap_or(error)
 }
 
-fn told(refusal: &Refusal) -> ErrorLine {
+fn messages(refusal: &CommitError) -> ErrorLine {
     let suggestion = match refusal {
-        Refusal::Publish(
+        CommitError::Publish(
             PublishError::UnknownPort { port, known, .. }
             | PublishError::UnknownSwitchedPort { port, known, .. },
         ) => nearest(port, known.split(", ")).map(str::to_owned),
@@ -44,15 +44,15 @@ fn told(refusal: &Refusal) -> ErrorLine {
 }
 
 /// The word of the text that is not right.
-fn word(refusal: &Refusal) -> Option<String> {
+fn word(refusal: &CommitError) -> Option<String> {
     match refusal {
-        Refusal::Command { error: PolicyError::IdTaken(id) | PolicyError::NoSuchRule(id), .. } => {
+        CommitError::Command { error: PolicyError::IdTaken(id) | PolicyError::NoSuchRule(id), .. } => {
             Some(id.to_string())
         }
-        Refusal::Connections { max, .. } => Some(max.to_string()),
-        Refusal::Command { .. } | Refusal::Memory(_) | Refusal::Lost => None,
-        Refusal::Host(unfit) => Some(unfit.word.clone()),
-        Refusal::Publish(
+        CommitError::Connections { max, .. } => Some(max.to_string()),
+        CommitError::Command { .. } | CommitError::Memory(_) | CommitError::Lost => None,
+        CommitError::Host(unfit) => Some(unfit.word.clone()),
+        CommitError::Publish(
             PublishError::UnknownPort { port, .. } | PublishError::UnknownSwitchedPort { port, .. },
         ) => Some(port.clone()),
     }
@@ -114,8 +114,8 @@ mod tests {
     use super::*;
     use mmb_policy::RuleId;
 
-    fn unknown(port: &str) -> Refusal {
-        Refusal::Publish(PublishError::UnknownPort {
+    fn unknown(port: &str) -> CommitError {
+        CommitError::Publish(PublishError::UnknownPort {
             rule: RuleId(2),
             port: port.to_owned(),
             known: "lan, wan".to_owned(),
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn a_port_is_found_where_it_is_meant() {
         let text = "# lann\nadd payload \"lann \\\" lann\" drop\nadd name é in {wan, lann} drop\n";
-        let error = of_file(&unknown("lann"), text);
+        let error = in_file(&unknown("lann"), text);
         assert_eq!((error.line, error.column), (Some(3), Some(21)));
         let (start, end) = error.span.expect("a place");
         assert_eq!(&text[start..end], "lann");
@@ -135,16 +135,16 @@ mod tests {
     #[test]
     fn a_command_is_found_among_several() {
         let commands = ["flush".to_owned(), "add in lann drop".to_owned()];
-        let error = of_commands(&unknown("lann"), &commands);
+        let error = in_commands(&unknown("lann"), &commands);
         assert_eq!((error.command, error.column), (Some(1), Some(8)));
-        let refusal = Refusal::Command { index: 1, error: PolicyError::NoSuchRule(RuleId(7)) };
-        let error = of_commands(&refusal, &["add id 7 all drop".to_owned(), "del 7".to_owned()]);
+        let refusal = CommitError::Command { index: 1, error: PolicyError::NoSuchRule(RuleId(7)) };
+        let error = in_commands(&refusal, &["add id 7 all drop".to_owned(), "del 7".to_owned()]);
         assert_eq!((error.command, error.column), (Some(1), Some(5)));
     }
 
     #[test]
     fn what_is_not_found_is_told_all_the_same() {
-        let error = of_file(&unknown("lann"), "\"lann");
+        let error = in_file(&unknown("lann"), "\"lann");
         assert_eq!((error.line, error.span), (None, None));
         assert!(error.message.contains("lann"));
     }

@@ -1,7 +1,7 @@
 //! Rules that no packet in VPP can match, and settings that VPP decides about, are refused with the reason.
 
-#[path = "../src/unfit.rs"]
-mod unfit;
+#[path = "../src/unsupported.rs"]
+mod unsupported;
 
 use mmb_policy::Policy;
 
@@ -11,7 +11,7 @@ fn policy(text: &str) -> Policy {
 
 /// The word that a rule is refused for.
 fn blamed(text: &str) -> Option<&'static str> {
-    policy(text).rules.iter().find_map(|rule| unfit::rule(&rule)).map(|(_, word)| word)
+    policy(text).rules.iter().find_map(|rule| unsupported::rule(&rule)).map(|(_, word)| word)
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn rules_that_some_packet_matches_are_taken() {
 fn settings_that_vpp_decides_about_are_refused_when_they_are_changed() {
     let default = policy("").settings;
     let spin = policy("set poll spin").settings;
-    assert_eq!(unfit::setting(&default, &spin).map(|(_, word)| word), Some("poll"));
-    assert_eq!(unfit::setting(&default, &policy("set conn max 7").settings), None);
-    assert_eq!(unfit::setting(&default, &policy("set poll adaptive").settings), None, "as it is");
+    assert_eq!(unsupported::setting(&default, &spin).map(|(_, word)| word), Some("poll"));
+    assert_eq!(unsupported::setting(&default, &policy("set conn max 7").settings), None);
+    assert_eq!(unsupported::setting(&default, &policy("set poll adaptive").settings), None, "as it is");
 }

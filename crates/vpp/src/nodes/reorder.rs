@@ -13,7 +13,7 @@ const WORDS: usize = BITS / u64::BITS as usize;
 
 /// The packets that are on their way to be rewritten.
 #[derive(Default)]
-pub(super) struct Detours {
+pub(super) struct ReorderGuard {
     /// Of earlier vectors.
     before: usize,
     /// Of this one.
@@ -24,7 +24,7 @@ pub(super) struct Detours {
     marked: usize,
 }
 
-impl Detours {
+impl ReorderGuard {
     /// A packet goes to be rewritten.
     #[inline(always)]
     pub(super) fn begin(&mut self) {

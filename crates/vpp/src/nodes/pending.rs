@@ -10,22 +10,22 @@ use std::collections::VecDeque;
 const ROOM: usize = 4096;
 
 /// One deciding node's notes.
-type Queue = VecDeque<(u32, Option<RewriteTicket>)>;
+type TicketQueue = VecDeque<(u32, Option<RewriteTicket>)>;
 
 /// The notes that one rewriting node will read.
-pub(super) struct Notes {
+pub(super) struct PendingQueue {
     /// By what decided: packets that came in, and those that other threads handed over.
-    queues: [Queue; 2],
+    queues: [TicketQueue; 2],
 }
 
-impl Notes {
-    pub(super) fn new() -> Notes {
-        Notes { queues: [VecDeque::with_capacity(ROOM), VecDeque::with_capacity(ROOM)] }
+impl PendingQueue {
+    pub(super) fn new() -> PendingQueue {
+        PendingQueue { queues: [VecDeque::with_capacity(ROOM), VecDeque::with_capacity(ROOM)] }
     }
 
     /// Those of one deciding node.
     #[inline(always)]
-    pub(super) fn of(&mut self, handed: bool) -> &mut Queue {
+    pub(super) fn of(&mut self, handed: bool) -> &mut TicketQueue {
         &mut self.queues[usize::from(handed)]
     }
 
@@ -39,12 +39,12 @@ impl Notes {
                 break;
             }
         }
-        known.map(|(_, job)| job)
+        known.map(|(_, ticket)| ticket)
     }
 
     /// Puts back what was taken last.
-    pub(super) fn put_back(&mut self, buffer: u32, job: RewriteTicket) {
-        self.queues[0].push_front((buffer, Some(job)));
+    pub(super) fn put_back(&mut self, buffer: u32, ticket: RewriteTicket) {
+        self.queues[0].push_front((buffer, Some(ticket)));
     }
 
     /// These buffers will not come.
