@@ -1,8 +1,8 @@
 //! Rules of a class that come all at once: packed, since there may be millions, until their tables are there.
 
 use crate::lane_mask::{LaneMask, lane_set};
-use crate::list::{Hanging, LIST};
-use crate::merge::Tuple;
+use crate::list::{LIST, ListEntry};
+use crate::merge::MergedTuple;
 use mmb_packet::key::Lanes;
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ pub(crate) const SAMPLE: usize = 32_768;
 pub(crate) struct Placed {
     pub(crate) mask: LaneMask,
     pub(crate) key: LaneMask,
-    pub(crate) rule: Hanging,
+    pub(crate) rule: ListEntry,
 }
 
 /// The rules.
@@ -25,7 +25,7 @@ pub(crate) struct Batch {
     keys: Vec<u32>,
     rules: Vec<Packed>,
     /// The rules that are more than a handle.
-    hanging: Vec<Hanging>,
+    hanging: Vec<ListEntry>,
 }
 
 /// A rule under one of its keys, packed.
@@ -78,10 +78,11 @@ impl Batch {
     }
 
     /// For the merger: every tuple with a sample of its keys, and the share of keys that is in the samples.
-    pub(crate) fn sample(&self) -> (Vec<Tuple>, f64) {
+    pub(crate) fn sample(&self) -> (Vec<MergedTuple>, f64) {
         let stride = self.rules.len().div_ceil(SAMPLE).max(1);
-        let tuple = |(mask, _): &(LaneMask, Lanes)| Tuple { mask: *mask, entries: 0, sample: Vec::new() };
-        let mut tuples: Vec<Tuple> = self.tuples.iter().map(tuple).collect();
+        let tuple =
+            |(mask, _): &(LaneMask, Lanes)| MergedTuple { mask: *mask, entries: 0, sample: Vec::new() };
+        let mut tuples: Vec<MergedTuple> = self.tuples.iter().map(tuple).collect();
         for (at, packed) in self.rules.iter().enumerate() {
             let tuple = &mut tuples[packed.tuple as usize];
             tuple.entries += 1;
@@ -110,7 +111,7 @@ impl Batch {
             mask: self.tuples[packed.tuple as usize].0,
             key: self.key(*packed),
             rule: match packed.rule {
-                handle if handle & LIST == 0 => Hanging { handle, option: None, checks: Vec::new() },
+                handle if handle & LIST == 0 => ListEntry { handle, option: None, checks: Vec::new() },
                 number => self.hanging[(number & !LIST) as usize].clone(),
             },
         })

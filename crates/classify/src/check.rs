@@ -10,7 +10,7 @@ use mmb_policy::rule::ones;
 
 /// One check. All checks of a rule must hold.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Check {
+pub(crate) enum RuleCheck {
     /// A number of the key lies in a range, or outside it.
     Range { from: Extract, first: u32, last: u32, outside: bool },
     /// A number of the key is a member of a set.
@@ -63,7 +63,7 @@ impl Extract {
 
     /// The number, or `None` where the check holds without it.
     #[inline]
-    pub(crate) fn read(self, subject: &Subject<'_, '_>) -> Option<u32> {
+    pub(crate) fn read(self, subject: &CheckedPacket<'_, '_>) -> Option<u32> {
         if self.unless != 0 && subject.number(FLAGS / LANE).to_be_bytes()[FLAGS % LANE] & self.unless == 0 {
             return None;
         }
@@ -73,7 +73,7 @@ impl Extract {
 
 /// What checks look at: one key of a vector, and its packet.
 #[derive(Clone, Copy)]
-pub(crate) struct Subject<'a, 'b> {
+pub(crate) struct CheckedPacket<'a, 'b> {
     /// The vector's keys by lane.
     pub(crate) lanes: &'a [Column],
     /// The key's number.
@@ -82,7 +82,7 @@ pub(crate) struct Subject<'a, 'b> {
     pub(crate) layout: &'a Layout,
 }
 
-impl Subject<'_, '_> {
+impl CheckedPacket<'_, '_> {
     /// A lane as a number.
     #[inline]
     pub(crate) fn number(&self, lane: usize) -> u32 {
@@ -90,15 +90,15 @@ impl Subject<'_, '_> {
     }
 }
 
-impl Check {
+impl RuleCheck {
     /// The check that the field of `width` bits at bit `bit` is in `bounds`, or that the flag `unless` is not set.
-    pub(crate) fn number(bit: u16, width: u8, bounds: &Intervals, unless: u8) -> Check {
+    pub(crate) fn number(bit: u16, width: u8, bounds: &Intervals, unless: u8) -> RuleCheck {
         if width > 32 {
-            return Check::Address { lane: (bit / 32) as u8, ranges: bounds.as_slice().into() };
+            return RuleCheck::Address { lane: (bit / 32) as u8, ranges: bounds.as_slice().into() };
         }
         let from = Extract::new(bit, width, unless);
         let others = bounds.complement(ones(width));
-        let range = |&(first, last): &(u128, u128), outside| Check::Range {
+        let range = |&(first, last): &(u128, u128), outside| RuleCheck::Range {
             from,
             first: first as u32,
             last: last as u32,
@@ -108,7 +108,7 @@ impl Check {
         // each other then.
         let alike = |(mask, value): (u128, u128), outside| {
             let below = mask.trailing_zeros() % 32;
-            Check::Range {
+            RuleCheck::Range {
                 from: Extract { mask: (mask >> below) as u32, shift: from.shift + below as u8, ..from },
                 first: (value >> below) as u32,
                 last: (value >> below) as u32,
@@ -121,53 +121,57 @@ impl Check {
             (ranges, _) => match (bounds.alike(width), others.alike(width)) {
                 (Some(bits), _) => alike(bits, false),
                 (_, Some(bits)) => alike(bits, true),
-                _ => Check::Set { from, ranges: ranges.iter().map(|r| (r.0 as u32, r.1 as u32)).collect() },
+                _ => {
+                    RuleCheck::Set { from, ranges: ranges.iter().map(|r| (r.0 as u32, r.1 as u32)).collect() }
+                }
             },
         }
     }
 
     /// Whether it looks at TCP options: it runs after the others.
     pub(crate) fn about_options(&self) -> bool {
-        matches!(self, Check::Option { .. } | Check::AnyOption { .. })
+        matches!(self, RuleCheck::Option { .. } | RuleCheck::AnyOption { .. })
     }
 
     /// The lanes that it reads.
     pub(crate) fn lanes(&self) -> Lanes {
         match self {
-            Check::Range { from, .. } | Check::Set { from, .. } => {
+            RuleCheck::Range { from, .. } | RuleCheck::Set { from, .. } => {
                 let flags = if from.unless == 0 { Lanes::default() } else { Lanes(1) };
                 flags.with(Lanes(1 << from.lane))
             }
-            Check::Address { lane, .. } => Lanes::range(usize::from(*lane), usize::from(*lane) + 4),
-            Check::Payload { .. } | Check::Option { .. } | Check::AnyOption { .. } => Lanes::default(),
+            RuleCheck::Address { lane, .. } => Lanes::range(usize::from(*lane), usize::from(*lane) + 4),
+            RuleCheck::Payload { .. } | RuleCheck::Option { .. } | RuleCheck::AnyOption { .. } => {
+                Lanes::default()
+            }
         }
     }
 
     /// Whether it holds. Option checks are [`Check::holds_for`]'s matter; here they do not hold.
     #[inline]
-    pub(crate) fn holds(&self, subject: &Subject<'_, '_>) -> bool {
+    pub(crate) fn holds(&self, subject: &CheckedPacket<'_, '_>) -> bool {
         match self {
-            Check::Range { from, first, last, outside } => {
+            RuleCheck::Range { from, first, last, outside } => {
                 from.read(subject).is_none_or(|n| (*first <= n && n <= *last) != *outside)
             }
-            Check::Set { from, ranges } => from.read(subject).is_none_or(|n| member(ranges, n)),
-            Check::Address { lane, ranges } => {
+            RuleCheck::Set { from, ranges } => from.read(subject).is_none_or(|n| member(ranges, n)),
+            RuleCheck::Address { lane, ranges } => {
                 let part = |i: usize| u128::from(subject.number(usize::from(*lane) + i));
                 member(ranges, part(0) << 96 | part(1) << 64 | part(2) << 32 | part(3))
             }
-            Check::Payload { of, prefixes, empty, begins } => match payload(*of, subject) {
+            RuleCheck::Payload { of, prefixes, empty, begins } => match payload(*of, subject) {
                 [] => *empty,
                 payload => prefixes.iter().any(|prefix| payload.starts_with(prefix)) == *begins,
             },
-            Check::Option { .. } | Check::AnyOption { .. } => false,
+            RuleCheck::Option { .. } | RuleCheck::AnyOption { .. } => false,
         }
     }
 
     /// Whether an option check holds.
     pub(crate) fn holds_for(&self, options: &OptionTable) -> bool {
         match self {
-            Check::Option { kind, test, none } => test.passes(*kind, options) != *none,
-            Check::AnyOption { none } => options.any() != *none,
+            RuleCheck::Option { kind, test, none } => test.passes(*kind, options) != *none,
+            RuleCheck::AnyOption { none } => options.any() != *none,
             _ => false,
         }
     }
@@ -198,7 +202,7 @@ fn member<T: Copy + PartialOrd>(ranges: &[(T, T)], number: T) -> bool {
 }
 
 /// The bytes that a payload field is about; empty where there are none.
-fn payload<'a>(of: Payload, subject: &Subject<'a, '_>) -> &'a [u8] {
+fn payload<'a>(of: Payload, subject: &CheckedPacket<'a, '_>) -> &'a [u8] {
     let range = match of {
         Payload::Transport => subject.layout.payload_range(),
         Payload::Ip => subject.layout.ip_payload_range(),
@@ -209,7 +213,7 @@ fn payload<'a>(of: Payload, subject: &Subject<'a, '_>) -> &'a [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmb_policy::field::{FIELDS, Place};
+    use mmb_policy::field::{FIELDS, FieldPlace};
 
     #[test]
     fn every_field_of_the_key_is_read_where_the_table_says() {
@@ -227,14 +231,14 @@ mod tests {
         let mut buffer = [0; 0];
         let packet = Packet::new(&mut buffer, 0, 0, mmb_packet::PortId(0), mmb_packet::LinkType::RawIp);
         let packet = packet.expect("an empty packet fits");
-        let subject = Subject { lanes: &lanes, key: 3, packet: &packet, layout: &Layout::default() };
+        let subject = CheckedPacket { lanes: &lanes, key: 3, packet: &packet, layout: &Layout::default() };
         for field in FIELDS {
-            let Place::Key { bit, width } = field.place else { continue };
+            let FieldPlace::Key { bit, width } = field.place else { continue };
             let number = (0..width.into()).fold(0, |number, i| number << 1 | bit_at(usize::from(bit) + i));
             let only = Intervals::one(number);
-            let check = |bounds: &Intervals| Check::number(bit, width, bounds, 0).holds(&subject);
+            let check = |bounds: &Intervals| RuleCheck::number(bit, width, bounds, 0).holds(&subject);
             assert!(check(&only) && !check(&only.complement(ones(width))), "{}", field.name);
-            let lanes = Check::number(bit, width, &only, 0).lanes();
+            let lanes = RuleCheck::number(bit, width, &only, 0).lanes();
             assert!(lanes.has(usize::from(bit) / 32) && (width > 32 || bit % 32 + u16::from(width) <= 32));
         }
     }

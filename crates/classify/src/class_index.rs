@@ -14,10 +14,10 @@ use crate::batch::Placed;
 use crate::flat;
 use crate::lane_mask::{LaneMask, lane_set};
 use crate::list::{LIST, ListIndex};
-use crate::loosen::Loosened;
+use crate::relax::RelaxedRule;
 use crate::search::ClassTables;
 use crate::segment::Crowded;
-use crate::table::Table;
+use crate::table::TupleTable;
 use mmb_packet::Class;
 use mmb_packet::key::{L4_KIND, LANE, Lanes};
 use mmb_random::Generator;
@@ -29,15 +29,15 @@ const LONGEST_CHAIN: usize = 6;
 
 /// Where a tuple lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum TuplePlace {
     Flat,
     Table { table: usize, member: u8 },
 }
 
 /// A tuple.
 #[derive(Clone, Debug)]
-struct Home {
-    place: Place,
+struct TupleHome {
+    place: TuplePlace,
     /// Distinct keys.
     entries: usize,
     /// Rules under these keys.
@@ -55,8 +55,8 @@ pub(crate) struct ClassIndex {
     pub(crate) view: ClassTables,
     /// The lanes that rules look at, and those that rules looked at which went since it was built.
     pub(crate) wanted: Lanes,
-    homes: HashMap<LaneMask, Home>,
-    loosened: Loosened,
+    homes: HashMap<LaneMask, TupleHome>,
+    loosened: RelaxedRule,
     /// The most rules that a packet can match.
     pub(crate) most: usize,
     /// Which of the tables tuples got that came later.
@@ -70,7 +70,7 @@ impl ClassIndex {
             view: ClassTables::default(),
             wanted: Lanes::default(),
             homes: HashMap::new(),
-            loosened: Loosened::default(),
+            loosened: RelaxedRule::default(),
             most: 0,
             late: Vec::new(),
         }
@@ -90,7 +90,7 @@ impl ClassIndex {
             None => self.settle(&mask, &key, random),
         };
         let before = value(&self.view, place, &mask, &key);
-        let (value, rules) = lists.hang(before, rule);
+        let (value, rules) = lists.insert(before, rule);
         let home = self.homes.get_mut(&mask).expect("it was found, or settled just now");
         home.rules += 1;
         home.entries += usize::from(before.is_none());
@@ -106,7 +106,7 @@ impl ClassIndex {
             Some(_) => self.set(place, &mask, &key, value),
             None => self.add(place, &mask, &key, value, random),
         }
-        if place == Place::Flat && (grown || self.view.flat.len() > flat::MOST) {
+        if place == TuplePlace::Flat && (grown || self.view.flat.len() > flat::MOST) {
             self.move_out(&mask, random);
         }
     }
@@ -118,7 +118,7 @@ impl ClassIndex {
         let place = home.place;
         let Some(before) = value(&self.view, place, mask, key) else { return };
         home.rules -= 1;
-        match lists.unhang(before, rule) {
+        match lists.remove(before, rule) {
             Some(value) if value == before => {}
             Some(value) => self.set(place, mask, key, value),
             None => {
@@ -126,7 +126,7 @@ impl ClassIndex {
                 if home.entries == 0 {
                     self.most -= std::mem::take(&mut home.longest);
                     // A member of a table stays one, for when its rules come back.
-                    if place == Place::Flat {
+                    if place == TuplePlace::Flat {
                         self.homes.remove(mask);
                     }
                 }
@@ -141,18 +141,25 @@ impl ClassIndex {
         (value & LIST != 0).then_some(value & !LIST)
     }
 
-    fn set(&mut self, place: Place, mask: &LaneMask, key: &LaneMask, value: u32) {
+    fn set(&mut self, place: TuplePlace, mask: &LaneMask, key: &LaneMask, value: u32) {
         match place {
-            Place::Flat => Arc::make_mut(&mut self.view.flat).set(mask, key, value),
-            Place::Table { table, member } => {
+            TuplePlace::Flat => Arc::make_mut(&mut self.view.flat).set(mask, key, value),
+            TuplePlace::Table { table, member } => {
                 Arc::make_mut(&mut self.view.tables[table]).set(member, key, value);
             }
         }
     }
 
     /// Adds a key. If it finds no room, its tuple moves out.
-    fn add(&mut self, place: Place, mask: &LaneMask, key: &LaneMask, value: u32, random: &mut Generator) {
-        let Place::Table { table, member } = place else { return self.set(place, mask, key, value) };
+    fn add(
+        &mut self,
+        place: TuplePlace,
+        mask: &LaneMask,
+        key: &LaneMask,
+        value: u32,
+        random: &mut Generator,
+    ) {
+        let TuplePlace::Table { table, member } = place else { return self.set(place, mask, key, value) };
         if Arc::make_mut(&mut self.view.tables[table]).insert(member, key, value) == Err(Crowded) {
             self.move_out(mask, random);
             self.add(self.homes[mask].place, mask, key, value, random);
@@ -160,8 +167,8 @@ impl ClassIndex {
     }
 
     /// Removes a key, and the table with its last one.
-    fn take(&mut self, place: Place, mask: &LaneMask, key: &LaneMask) {
-        let Place::Table { table, member } = place else {
+    fn take(&mut self, place: TuplePlace, mask: &LaneMask, key: &LaneMask) {
+        let TuplePlace::Table { table, member } = place else {
             Arc::make_mut(&mut self.view.flat).remove(mask, key);
             return;
         };
@@ -174,11 +181,12 @@ impl ClassIndex {
 
     fn drop_table(&mut self, table: usize) {
         // Tuples without entries may be left in it: arranged ahead of rules that never came, or moving out.
-        self.homes.retain(|_, home| !matches!(home.place, Place::Table { table: its, .. } if its == table));
+        self.homes
+            .retain(|_, home| !matches!(home.place, TuplePlace::Table { table: its, .. } if its == table));
         let last = self.view.tables.len() - 1;
         self.forget_table(table);
         for home in self.homes.values_mut() {
-            if let Place::Table { table: its, .. } = &mut home.place
+            if let TuplePlace::Table { table: its, .. } = &mut home.place
                 && *its == last
             {
                 *its = table;
@@ -193,26 +201,26 @@ impl ClassIndex {
     }
 
     /// Finds a place for a tuple that has none.
-    fn settle(&mut self, mask: &LaneMask, key: &LaneMask, random: &mut Generator) -> Place {
-        let joins = |table: &Table| table.admits(mask) && table.chain(key) <= LONGEST_CHAIN;
+    fn settle(&mut self, mask: &LaneMask, key: &LaneMask, random: &mut Generator) -> TuplePlace {
+        let joins = |table: &TupleTable| table.admits(mask) && table.chain(key) <= LONGEST_CHAIN;
         let tables = self.view.tables.iter().enumerate().filter(|(_, table)| joins(table));
         let best = tables.max_by_key(|(_, table)| table.hashed_bits()).map(|(at, _)| at);
         let (table, member) = match best {
             Some(table) => (table, Arc::make_mut(&mut self.view.tables[table]).join(mask)),
             None if self.view.flat.len() < flat::MOST => {
-                self.homes.insert(*mask, Home::new(Place::Flat));
-                return Place::Flat;
+                self.homes.insert(*mask, TupleHome::new(TuplePlace::Flat));
+                return TuplePlace::Flat;
             }
             None => self.own_table(mask, 0, random),
         };
-        let place = Place::Table { table, member };
-        self.homes.insert(*mask, Home::new(place));
+        let place = TuplePlace::Table { table, member };
+        self.homes.insert(*mask, TupleHome::new(place));
         place
     }
 
     /// Makes a table for a tuple; its number and the tuple's in it.
     fn own_table(&mut self, mask: &LaneMask, entries: usize, random: &mut Generator) -> (usize, u8) {
-        let mut table = Table::new(mask, mask, entries, || random.word());
+        let mut table = TupleTable::new(mask, mask, entries, || random.word());
         let member = table.join(mask);
         self.view.tables.push(Arc::new(table));
         self.late.push(true);
@@ -223,8 +231,8 @@ impl ClassIndex {
     fn move_out(&mut self, mask: &LaneMask, random: &mut Generator) {
         let place = self.homes[mask].place;
         let entries: Vec<(LaneMask, u32)> = match place {
-            Place::Flat => self.view.flat.entries(mask).collect(),
-            Place::Table { table, member } => {
+            TuplePlace::Flat => self.view.flat.entries(mask).collect(),
+            TuplePlace::Table { table, member } => {
                 let all = self.view.tables[table].entries();
                 all.filter(|(of, ..)| *of == member).map(|(_, key, value)| (key, value)).collect()
             }
@@ -234,7 +242,7 @@ impl ClassIndex {
             let (table, member) = self.own_table(mask, room, random);
             let its = Arc::make_mut(&mut self.view.tables[table]);
             if entries.iter().all(|(key, value)| its.insert(member, key, *value).is_ok()) {
-                break Place::Table { table, member };
+                break TuplePlace::Table { table, member };
             }
             self.forget_table(table);
             room *= 2;
@@ -243,8 +251,8 @@ impl ClassIndex {
         let mut emptied = None;
         for (key, _) in &entries {
             match place {
-                Place::Flat => _ = Arc::make_mut(&mut self.view.flat).remove(mask, key),
-                Place::Table { table, member } => {
+                TuplePlace::Flat => _ = Arc::make_mut(&mut self.view.flat).remove(mask, key),
+                TuplePlace::Table { table, member } => {
                     let its = Arc::make_mut(&mut self.view.tables[table]);
                     its.remove(member, key);
                     emptied = (its.len() == 0).then_some(table);
@@ -270,22 +278,22 @@ impl ClassIndex {
     }
 }
 
-impl Home {
-    fn new(place: Place) -> Home {
-        Home { place, entries: 0, rules: 0, longest: 0, kinds: BTreeSet::new() }
+impl TupleHome {
+    fn new(place: TuplePlace) -> TupleHome {
+        TupleHome { place, entries: 0, rules: 0, longest: 0, kinds: BTreeSet::new() }
     }
 }
 
-fn value(view: &ClassTables, place: Place, mask: &LaneMask, key: &LaneMask) -> Option<u32> {
+fn value(view: &ClassTables, place: TuplePlace, mask: &LaneMask, key: &LaneMask) -> Option<u32> {
     match place {
-        Place::Flat => view.flat.value(mask, key),
-        Place::Table { table, member } => view.tables[table].value(member, key),
+        TuplePlace::Flat => view.flat.value(mask, key),
+        TuplePlace::Table { table, member } => view.tables[table].value(member, key),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{ClassifierIndex, Ports};
+    use crate::{ClassifierIndex, PortNumbers};
     use mmb_policy::{Policy, Rule};
 
     /// Rules with one field set each that no other field set is part of: four of nine fields.
@@ -318,7 +326,7 @@ mod tests {
     #[test]
     fn tables_that_went_do_not_count_as_scattered() {
         let rules = rules_of_many_masks();
-        let mut index = ClassifierIndex::new(Ports::default(), mmb_random::Seed::repeatable(1));
+        let mut index = ClassifierIndex::new(PortNumbers::default(), mmb_random::Seed::repeatable(1));
         for _ in 0..3 {
             for (handle, rule) in (0..).zip(&rules) {
                 index.insert(handle, rule).expect("there are no ports in it");

@@ -3,14 +3,14 @@
 use crate::batch::{Batch, Placed};
 use crate::class_index::{ClassIndex, TableStats, Tuning};
 use crate::compile::compile;
-use crate::keys::{Columns, Keys, Wanted};
+use crate::keys::{KeyColumns, VectorKeys, WantedLanes};
 use crate::lane_mask::lanes_of;
-use crate::list::{Hanging, ListIndex, Lists, OptionKey};
+use crate::list::{ListEntry, ListIndex, OptionKey, RuleLists};
 use crate::matches::Scratch;
-use crate::ports::{Ports, UnknownPort};
-use crate::search::{ClassTables, Shared, Vector};
-use crate::simd::Level;
-use crate::table::Table;
+use crate::ports::{PortNumbers, UnknownPort};
+use crate::search::{ClassTables, SearchTables, SearchVector};
+use crate::simd::SimdLevel;
+use crate::table::TupleTable;
 use mmb_packet::{Class, Layout, Packet};
 use mmb_policy::Rule;
 use mmb_random::{Generator, Seed};
@@ -19,13 +19,13 @@ use std::sync::Arc;
 /// All rules of a policy, as they are looked up: never changed, shared by all workers, cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Classifier {
-    level: Level,
+    level: SimdLevel,
     ip4: ClassTables,
     ip6: ClassTables,
     other: ClassTables,
-    options: Arc<Table>,
-    lists: Lists,
-    wanted: Wanted,
+    options: Arc<TupleTable>,
+    lists: RuleLists,
+    wanted: WantedLanes,
     most: usize,
 }
 
@@ -52,15 +52,21 @@ impl Classifier {
 
     /// The lanes of keys that it looks at.
     #[inline]
-    pub fn wanted(&self) -> Wanted {
+    pub fn wanted(&self) -> WantedLanes {
         self.wanted
     }
 
     /// Finds the rules that each packet of a vector matches; `scratch` then tells them. `packets` and `layouts` are
     /// those of the whole vector, which the keys' packet numbers refer to.
-    pub fn classify(&self, keys: &Keys, packets: &[Packet<'_>], layouts: &[Layout], scratch: &mut Scratch) {
+    pub fn classify(
+        &self,
+        keys: &VectorKeys,
+        packets: &[Packet<'_>],
+        layouts: &[Layout],
+        scratch: &mut Scratch,
+    ) {
         scratch.clear();
-        let shared = Shared { level: self.level, lists: &self.lists, options: &self.options };
+        let shared = SearchTables { level: self.level, lists: &self.lists, options: &self.options };
         self.ip4.search(shared, vector(&keys.ip4, packets, layouts), scratch);
         self.ip6.search(shared, vector(&keys.ip6, packets, layouts), scratch);
         self.other.search(shared, vector(&keys.other, packets, layouts), scratch);
@@ -70,11 +76,11 @@ impl Classifier {
 
 #[inline]
 fn vector<'a, 'b, const L: usize>(
-    columns: &'a Columns<L>,
+    columns: &'a KeyColumns<L>,
     packets: &'a [Packet<'b>],
     layouts: &'a [Layout],
-) -> Vector<'a, 'b> {
-    Vector { lanes: columns.lanes(), len: columns.len(), of: columns.packets(), packets, layouts }
+) -> SearchVector<'a, 'b> {
+    SearchVector { lanes: columns.lanes(), len: columns.len(), of: columns.packets(), packets, layouts }
 }
 
 /// A rule as the writer is told it: the number that [`Scratch::handles`] gives for it, chosen by the caller, below 2^31,
@@ -85,11 +91,11 @@ pub type Handle = u32;
 /// handed out by [`ClassifierIndex::classifier`] before does not see it.
 #[derive(Debug)]
 pub struct ClassifierIndex {
-    ports: Ports,
+    ports: PortNumbers,
     random: Generator,
     /// Ip4, Ip6, Other.
     classes: [ClassIndex; 3],
-    options: Arc<Table>,
+    options: Arc<TupleTable>,
     lists: ListIndex,
 }
 
@@ -97,7 +103,7 @@ const CLASSES: [Class; 3] = [Class::Ip4, Class::Ip6, Class::Other];
 
 impl ClassifierIndex {
     /// A classifier without rules. Hash keys are drawn from `seed`.
-    pub fn new(ports: Ports, seed: Seed) -> ClassifierIndex {
+    pub fn new(ports: PortNumbers, seed: Seed) -> ClassifierIndex {
         let mut random = Generator::new(seed);
         let options = Arc::new(option_table(0, &mut random));
         ClassifierIndex {
@@ -125,7 +131,7 @@ impl ClassifierIndex {
     /// The handle of a rule that names a port that does not exist, and the name.
     pub fn build<R: std::borrow::Borrow<Rule>>(
         rules: impl Iterator<Item = (Handle, R)>,
-        ports: Ports,
+        ports: PortNumbers,
         seed: Seed,
         tuning: Tuning,
     ) -> Result<ClassifierIndex, (Handle, UnknownPort)> {
@@ -181,7 +187,7 @@ impl ClassifierIndex {
         let key = OptionKey::wide(option.lanes(list));
         let table = Arc::make_mut(&mut self.options);
         let before = table.value(0, &key);
-        let (value, _) = self.lists.hang(before, behind);
+        let (value, _) = self.lists.insert(before, behind);
         match before {
             Some(before) if before == value => {}
             Some(_) => table.set(0, &key, value),
@@ -201,7 +207,7 @@ impl ClassifierIndex {
             let key = OptionKey::wide(option.lanes(list));
             let table = Arc::make_mut(&mut self.options);
             if let Some(before) = table.value(0, &key) {
-                match self.lists.unhang(before, &placed.rule.behind_option()) {
+                match self.lists.remove(before, &placed.rule.behind_option()) {
                     Some(value) if value == before => {}
                     Some(value) => table.set(0, &key, value),
                     None => _ = table.remove(0, &key),
@@ -216,13 +222,13 @@ impl ClassifierIndex {
     pub fn classifier(&self) -> Classifier {
         let [ip4, ip6, other] = &self.classes;
         Classifier {
-            level: Level::detect(),
+            level: SimdLevel::detect(),
             ip4: ip4.view.clone(),
             ip6: ip6.view.clone(),
             other: other.view.clone(),
             options: Arc::clone(&self.options),
             lists: self.lists.lists.clone(),
-            wanted: Wanted { ip4: ip4.wanted, ip6: ip6.wanted, other: other.wanted },
+            wanted: WantedLanes { ip4: ip4.wanted, ip6: ip6.wanted, other: other.wanted },
             most: self.classes.iter().map(|class| class.most).max().unwrap_or(0),
         }
     }
@@ -239,15 +245,15 @@ impl ClassifierIndex {
 }
 
 /// An option table with room for so many keys.
-fn option_table(entries: usize, random: &mut Generator) -> Table {
+fn option_table(entries: usize, random: &mut Generator) -> TupleTable {
     let mask = OptionKey::mask();
-    let mut table = Table::new(&mask, &mask, entries, || random.word());
+    let mut table = TupleTable::new(&mask, &mask, entries, || random.word());
     table.join(&mask);
     table
 }
 
 /// The same entries under other seeds, with more room.
-fn reseeded(table: &Table, random: &mut Generator) -> Table {
+fn reseeded(table: &TupleTable, random: &mut Generator) -> TupleTable {
     let mut room = table.len() * 2 + 16;
     loop {
         let mut new = option_table(room, random);
@@ -263,11 +269,11 @@ fn place(
     rule: &Rule,
     handle: Handle,
     class: Class,
-    ports: &Ports,
+    ports: &PortNumbers,
     mut each: impl FnMut(Placed),
 ) -> Result<(), UnknownPort> {
     let Some(compiled) = compile(rule, class, ports)? else { return Ok(()) };
-    let hanging = Hanging::new(handle, compiled.checks);
+    let hanging = ListEntry::new(handle, compiled.checks);
     for cube in compiled.cubes {
         each(Placed { mask: lanes_of(&cube.mask), key: lanes_of(&cube.value), rule: hanging.clone() });
     }

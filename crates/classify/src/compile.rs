@@ -1,12 +1,12 @@
 //! One rule, one packet class: a cube of fixed key bits, or several, and residual checks.
 
-use crate::check::{Check, OptionTest};
-use crate::cube::{Contradiction, Cube};
-use crate::ports::{Ports, UnknownPort};
+use crate::check::{OptionTest, RuleCheck};
+use crate::cube::{Contradiction, KeyCube};
+use crate::ports::{PortNumbers, UnknownPort};
 use mmb_packet::Class;
 use mmb_packet::key::{self, flags};
 use mmb_packet::parse::{ETHER_IP4, ETHER_IP6};
-use mmb_policy::field::{Alone, FieldId, Implies, Payload, Place};
+use mmb_policy::field::{BareMeaning, FieldId, FieldPlace, Implies, Payload};
 use mmb_policy::rule::{Cond, Equality, Match, NumberItem, NumberSet, Test, ones};
 use mmb_policy::{Intervals, Rule};
 
@@ -20,30 +20,30 @@ const SELECTIVE: u128 = 8;
 
 /// A rule as one class knows it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledRule {
     /// Cubes of one mask that do not meet: a packet is in at most one.
-    pub(crate) cubes: Vec<Cube>,
+    pub(crate) cubes: Vec<KeyCube>,
     /// What else must hold, tests of options last.
-    pub(crate) checks: Vec<Check>,
+    pub(crate) checks: Vec<RuleCheck>,
 }
 
 /// Why a constraint cannot be compiled.
 #[derive(Debug)]
-enum Refused {
+enum CompileError {
     /// No packet of the class satisfies it.
     Impossible,
     Port(UnknownPort),
 }
 
-impl From<Contradiction> for Refused {
+impl From<Contradiction> for CompileError {
     fn from(_: Contradiction) -> Self {
-        Refused::Impossible
+        CompileError::Impossible
     }
 }
 
-impl From<UnknownPort> for Refused {
+impl From<UnknownPort> for CompileError {
     fn from(port: UnknownPort) -> Self {
-        Refused::Port(port)
+        CompileError::Port(port)
     }
 }
 
@@ -51,10 +51,14 @@ impl From<UnknownPort> for Refused {
 ///
 /// # Errors
 /// A port that does not exist.
-pub(crate) fn compile(rule: &Rule, class: Class, ports: &Ports) -> Result<Option<Compiled>, UnknownPort> {
-    let compiled = Draft::new(class).and_then(|mut draft| {
+pub(crate) fn compile(
+    rule: &Rule,
+    class: Class,
+    ports: &PortNumbers,
+) -> Result<Option<CompiledRule>, UnknownPort> {
+    let compiled = RuleDraft::new(class).and_then(|mut draft| {
         if !rule.matches.iter().all(|m| admits(class, m)) || !class_matches(class, rule) {
-            return Err(Refused::Impossible);
+            return Err(CompileError::Impossible);
         }
         for constraint in &rule.matches {
             draft.constrain(constraint, ports)?;
@@ -63,8 +67,8 @@ pub(crate) fn compile(rule: &Rule, class: Class, ports: &Ports) -> Result<Option
     });
     match compiled {
         Ok(compiled) => Ok(Some(compiled)),
-        Err(Refused::Impossible) => Ok(None),
-        Err(Refused::Port(port)) => Err(port),
+        Err(CompileError::Impossible) => Ok(None),
+        Err(CompileError::Port(port)) => Err(port),
     }
 }
 
@@ -87,18 +91,18 @@ struct Allowed {
 }
 
 /// A rule on its way.
-struct Draft {
+struct RuleDraft {
     class: Class,
     /// What every packet of the class has.
-    given: Cube,
-    cube: Cube,
+    given: KeyCube,
+    cube: KeyCube,
     allowed: Vec<Allowed>,
-    checks: Vec<Check>,
+    checks: Vec<RuleCheck>,
 }
 
-impl Draft {
-    fn new(class: Class) -> Result<Draft, Refused> {
-        let mut given = Cube::default();
+impl RuleDraft {
+    fn new(class: Class) -> Result<RuleDraft, CompileError> {
+        let mut given = KeyCube::default();
         let (family, eth_type) = match class {
             Class::Ip4 => (4, Some(ETHER_IP4)),
             Class::Ip6 => (6, Some(ETHER_IP6)),
@@ -108,41 +112,43 @@ impl Draft {
         if let Some(eth_type) = eth_type {
             given.fix(ETH_TYPE_BIT, 16, eth_type.into())?;
         }
-        Ok(Draft { class, given, cube: given, allowed: Vec::new(), checks: Vec::new() })
+        Ok(RuleDraft { class, given, cube: given, allowed: Vec::new(), checks: Vec::new() })
     }
 
-    fn constrain(&mut self, constraint: &Match, ports: &Ports) -> Result<(), Refused> {
+    fn constrain(&mut self, constraint: &Match, ports: &PortNumbers) -> Result<(), CompileError> {
         let Match { negated, field, test } = constraint;
         for &(at, mask, value) in field.info().implies.key_bytes() {
             self.cube.fix_byte(at, mask, value)?;
         }
         match field.info().place {
-            Place::Key { bit, width } if field.info().alone == Alone::Optional => {
+            FieldPlace::Key { bit, width } if field.info().alone == BareMeaning::Optional => {
                 self.vlan(*negated, bit, width, test)
             }
-            Place::Key { bit, width } => self.number(*negated, field.info().alone, bit, width, test, ports),
-            Place::Payload(of) => self.payload(*negated, of, test),
+            FieldPlace::Key { bit, width } => {
+                self.number(*negated, field.info().alone, bit, width, test, ports)
+            }
+            FieldPlace::Payload(of) => self.payload(*negated, of, test),
             // Only when the packet is decided on is it known how it stands to connections.
-            Place::Connection => Ok(()),
-            Place::AnyOption => self.option(*negated, |none| Check::AnyOption { none }),
-            Place::Option(kind) => self.option_kind(*negated, kind, test),
-            Place::NamedOption => self.option_kind(*negated, field.kind, test),
+            FieldPlace::Connection => Ok(()),
+            FieldPlace::AnyOption => self.option(*negated, |none| RuleCheck::AnyOption { none }),
+            FieldPlace::Option(kind) => self.option_kind(*negated, kind, test),
+            FieldPlace::NamedOption => self.option_kind(*negated, field.kind, test),
         }
     }
 
     fn number(
         &mut self,
         negated: bool,
-        alone: Alone,
+        alone: BareMeaning,
         bit: u16,
         width: u8,
         test: &Test,
-        ports: &Ports,
-    ) -> Result<(), Refused> {
+        ports: &PortNumbers,
+    ) -> Result<(), CompileError> {
         let (bounds, listed) = match test {
             Test::Present => match alone {
-                Alone::Equals(value) => (Intervals::one(value.into()), false),
-                Alone::Protocol | Alone::Optional => (Intervals::of_width(width), false),
+                BareMeaning::Equals(value) => (Intervals::one(value.into()), false),
+                BareMeaning::Protocol | BareMeaning::Optional => (Intervals::of_width(width), false),
             },
             // The common case, without a detour by sets.
             Test::Number(Cond::Eq, NumberSet(items)) if !negated && items.len() == 1 => match items[0] {
@@ -161,7 +167,7 @@ impl Draft {
                 let equal = *equality == Equality::Eq;
                 (if equal { named } else { named.complement(ones(width)) }, equal && !negated)
             }
-            Test::Bytes(..) => return Err(Refused::Impossible),
+            Test::Bytes(..) => return Err(CompileError::Impossible),
         };
         self.allow(bit, width, if negated { bounds.complement(ones(width)) } else { bounds }, listed);
         Ok(())
@@ -178,11 +184,11 @@ impl Draft {
     }
 
     /// The VLAN id: it is there only if the frame is tagged.
-    fn vlan(&mut self, negated: bool, bit: u16, width: u8, test: &Test) -> Result<(), Refused> {
+    fn vlan(&mut self, negated: bool, bit: u16, width: u8, test: &Test) -> Result<(), CompileError> {
         let bounds = match test {
             Test::Present => Intervals::of_width(width),
             Test::Number(cond, set) => Intervals::compared(*cond, set, width),
-            Test::Port(..) | Test::Bytes(..) => return Err(Refused::Impossible),
+            Test::Port(..) | Test::Bytes(..) => return Err(CompileError::Impossible),
         };
         if !negated {
             self.cube.fix_byte(key::FLAGS, flags::VLAN_TAGGED, flags::VLAN_TAGGED)?;
@@ -191,12 +197,17 @@ impl Draft {
         } else if bounds == Intervals::of_width(width) {
             self.cube.fix_byte(key::FLAGS, flags::VLAN_TAGGED, 0)?;
         } else if !bounds.is_empty() {
-            self.checks.push(Check::number(bit, width, &bounds.complement(ones(width)), flags::VLAN_TAGGED));
+            self.checks.push(RuleCheck::number(
+                bit,
+                width,
+                &bounds.complement(ones(width)),
+                flags::VLAN_TAGGED,
+            ));
         }
         Ok(())
     }
 
-    fn payload(&mut self, negated: bool, of: Payload, test: &Test) -> Result<(), Refused> {
+    fn payload(&mut self, negated: bool, of: Payload, test: &Test) -> Result<(), CompileError> {
         let present = match of {
             Payload::Ip => flags::HAS_IP_PAYLOAD,
             Payload::Transport => flags::HAS_PAYLOAD,
@@ -209,14 +220,14 @@ impl Draft {
                 }
                 let prefixes = prefixes.iter().map(|prefix| prefix[..].into()).collect();
                 let begins = (*equality == Equality::Eq) != negated;
-                self.checks.push(Check::Payload { of, prefixes, empty: negated, begins });
+                self.checks.push(RuleCheck::Payload { of, prefixes, empty: negated, begins });
             }
-            Test::Number(..) | Test::Port(..) => return Err(Refused::Impossible),
+            Test::Number(..) | Test::Port(..) => return Err(CompileError::Impossible),
         }
         Ok(())
     }
 
-    fn option_kind(&mut self, negated: bool, kind: u8, test: &Test) -> Result<(), Refused> {
+    fn option_kind(&mut self, negated: bool, kind: u8, test: &Test) -> Result<(), CompileError> {
         let test = match test {
             Test::Present => OptionTest::Present,
             Test::Number(cond, set) => {
@@ -226,12 +237,12 @@ impl Draft {
                 data: strings.iter().map(|string| string[..].into()).collect(),
                 differs: *equality == Equality::Ne,
             },
-            Test::Port(..) => return Err(Refused::Impossible),
+            Test::Port(..) => return Err(CompileError::Impossible),
         };
-        self.option(negated, |none| Check::Option { kind, test, none })
+        self.option(negated, |none| RuleCheck::Option { kind, test, none })
     }
 
-    fn option(&mut self, negated: bool, check: impl FnOnce(bool) -> Check) -> Result<(), Refused> {
+    fn option(&mut self, negated: bool, check: impl FnOnce(bool) -> RuleCheck) -> Result<(), CompileError> {
         if !negated {
             self.cube.fix_byte(key::FLAGS, flags::TCP_OPTION_AREA, flags::TCP_OPTION_AREA)?;
         }
@@ -240,10 +251,10 @@ impl Draft {
     }
 
     /// Fixes what is known, expands short lists, and lets go of bits that say nothing.
-    fn finish(mut self) -> Result<Compiled, Refused> {
+    fn finish(mut self) -> Result<CompiledRule, CompileError> {
         for Allowed { bit, width, bounds, .. } in &self.allowed {
             if bounds.is_empty() {
-                return Err(Refused::Impossible);
+                return Err(CompileError::Impossible);
             }
             if let Some(value) = bounds.single() {
                 self.cube.fix(*bit, *width, value)?;
@@ -256,7 +267,7 @@ impl Draft {
             // All cubes have one mask: what is known in one is known in all.
             cubes.retain(|cube| cube.known(*bit, *width).is_none_or(|value| bounds.contains(value)));
             if cubes.first().is_some_and(|cube| cube.known(*bit, *width).is_none()) {
-                self.checks.push(Check::number(*bit, *width, bounds, 0));
+                self.checks.push(RuleCheck::number(*bit, *width, bounds, 0));
             }
         }
         if self.class == Class::Other {
@@ -264,16 +275,16 @@ impl Draft {
             cubes.retain(|cube| !cube.known(ETH_TYPE_BIT, 16).is_some_and(is_ip));
         }
         if cubes.is_empty() {
-            return Err(Refused::Impossible);
+            return Err(CompileError::Impossible);
         }
         cubes.iter_mut().for_each(|cube| cube.release(&self.given));
-        self.checks.sort_by_key(Check::about_options);
-        Ok(Compiled { cubes, checks: self.checks })
+        self.checks.sort_by_key(RuleCheck::about_options);
+        Ok(CompiledRule { cubes, checks: self.checks })
     }
 
     /// What follows from the bits that are fixed: a packet with a transport header is of its protocol and no later
     /// fragment.
-    fn conclude(&mut self) -> Result<(), Refused> {
+    fn conclude(&mut self) -> Result<(), CompileError> {
         if let Some(kind @ 1..) = self.cube.known_byte(key::L4_KIND) {
             for cube in [&mut self.cube, &mut self.given] {
                 cube.fix_byte(key::PROTO, 0xff, kind)?;
@@ -284,7 +295,7 @@ impl Draft {
     }
 
     /// The cube with every combination of the values of short lists, the shortest first, up to [`MAX_CUBES`].
-    fn expand(&self) -> Vec<Cube> {
+    fn expand(&self) -> Vec<KeyCube> {
         let mut cubes = vec![self.cube];
         let few = |a: &&Allowed| {
             let count =
@@ -300,7 +311,7 @@ impl Draft {
             if cubes.len() * values.len() > MAX_CUBES {
                 break;
             }
-            let with = |cube: &Cube, value| {
+            let with = |cube: &KeyCube, value| {
                 let mut cube = *cube;
                 cube.fix(bit, width, value).map(|()| cube).ok()
             };

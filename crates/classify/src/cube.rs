@@ -10,7 +10,7 @@ pub(crate) type KeyWords = [u128; WORDS];
 
 /// Fixed bits of a key. `value` is 0 wherever `mask` is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Cube {
+pub(crate) struct KeyCube {
     pub(crate) mask: KeyWords,
     pub(crate) value: KeyWords,
 }
@@ -19,7 +19,7 @@ pub(crate) struct Cube {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Contradiction;
 
-impl Cube {
+impl KeyCube {
     /// Fixes the `width` bits at bit `bit` (0: the most significant of the first byte) to `value`.
     pub(crate) fn fix(&mut self, bit: u16, width: u8, value: u128) -> Result<(), Contradiction> {
         let (mut bit, mut left) = (u32::from(bit), u32::from(width));
@@ -76,7 +76,7 @@ impl Cube {
     }
 
     /// Lets the bits of `other`'s mask be free again.
-    pub(crate) fn release(&mut self, other: &Cube) {
+    pub(crate) fn release(&mut self, other: &KeyCube) {
         for word in 0..WORDS {
             self.mask[word] &= !other.mask[word];
             self.value[word] &= self.mask[word];
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn fields_are_fixed_and_read_back() {
-        let mut cube = Cube::default();
+        let mut cube = KeyCube::default();
         cube.fix(84, 12, 0xabc).unwrap();
         assert_eq!(cube.known(84, 12), Some(0xabc));
         assert_eq!(cube.known(88, 8), Some(0xbc));
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_field_may_fill_or_cross_a_word() {
-        let mut cube = Cube::default();
+        let mut cube = KeyCube::default();
         cube.fix(384, 128, u128::MAX - 5).unwrap();
         assert_eq!(cube.known(384, 128), Some(u128::MAX - 5));
         cube.fix(120, 16, 0x1234).unwrap();
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn contradictions_are_found() {
-        let mut cube = Cube::default();
+        let mut cube = KeyCube::default();
         cube.fix(0, 8, 6).unwrap();
         assert_eq!(cube.fix(4, 4, 6), Ok(()));
         assert_eq!(cube.fix(4, 4, 7), Err(Contradiction));
@@ -129,9 +129,9 @@ mod tests {
 
     #[test]
     fn released_bits_are_free() {
-        let mut cube = Cube::default();
+        let mut cube = KeyCube::default();
         cube.fix(0, 16, 0x0604).unwrap();
-        let mut given = Cube::default();
+        let mut given = KeyCube::default();
         given.fix(0, 8, 6).unwrap();
         cube.release(&given);
         assert_eq!((cube.known_byte(0), cube.known_byte(1)), (None, Some(4)));

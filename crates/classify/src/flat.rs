@@ -2,7 +2,7 @@
 
 use crate::keys::Column;
 use crate::lane_mask::LaneMask;
-use crate::simd::{Equal, Level};
+use crate::simd::{Equal, SimdLevel};
 
 /// The most entries of a tuple here; with more, a table is cheaper.
 pub(crate) const MOST_OF_A_TUPLE: usize = 12;
@@ -16,7 +16,7 @@ pub(crate) fn has_room(rows: usize, entries: usize) -> bool {
 
 /// One entry.
 #[derive(Clone, Debug)]
-struct Row {
+struct FlatRow {
     mask: LaneMask,
     key: LaneMask,
     terms: Vec<Equal>,
@@ -26,7 +26,7 @@ struct Row {
 /// The entries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flat {
-    rows: Vec<Row>,
+    rows: Vec<FlatRow>,
 }
 
 impl Flat {
@@ -47,7 +47,7 @@ impl Flat {
         }
         let lanes = (0..).zip(mask.iter().zip(key)).filter(|(_, (mask, _))| **mask != 0);
         let terms = lanes.map(|(lane, (&mask, &value))| Equal { lane, mask, value }).collect();
-        self.rows.push(Row { mask: *mask, key: *key, terms, value });
+        self.rows.push(FlatRow { mask: *mask, key: *key, terms, value });
     }
 
     /// Removes a key; returns the value that it had.
@@ -67,7 +67,7 @@ impl Flat {
 
     /// Calls `hit` with key and value wherever one of the first `len` keys has an entry.
     #[inline]
-    pub(crate) fn find(&self, level: Level, lanes: &[Column], len: usize, mut hit: impl FnMut(u8, u32)) {
+    pub(crate) fn find(&self, level: SimdLevel, lanes: &[Column], len: usize, mut hit: impl FnMut(u8, u32)) {
         for row in &self.rows {
             for (word, mut bits) in level.equal(lanes, len, &row.terms).into_iter().enumerate() {
                 while bits != 0 {
@@ -137,7 +137,7 @@ mod tests {
                 expected.extend(found.map(|(_, &value)| (at, value)));
             }
             expected.sort_unstable();
-            for level in Level::available() {
+            for level in SimdLevel::available() {
                 let mut found = Vec::new();
                 flat.find(level, &lanes, packets.len(), |key, value| found.push((key, value)));
                 found.sort_unstable();

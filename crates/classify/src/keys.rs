@@ -6,11 +6,11 @@
 //! classifier reads them.
 
 use crate::VECTOR;
-use crate::simd::{Kernel, Level, prefetch};
+use crate::simd::{Kernel, SimdLevel, prefetch};
 use mmb_packet::key::{IN_PORT, LANE, Lanes};
 use mmb_packet::parse::parse_into;
-use mmb_packet::parse::plain::{Candidate, Candidates, LANES4, LANES6};
-use mmb_packet::{Class, Layout, Limits, Malformed, Packet, PortId, fill_lanes};
+use mmb_packet::parse::plain::{LANES4, LANES6, PlainCandidate, PlainCandidates};
+use mmb_packet::{Class, Layout, Malformed, Packet, ParserLimits, PortId, fill_lanes};
 
 /// The lane of the ports' numbers.
 const PORTS: usize = IN_PORT / LANE;
@@ -21,20 +21,20 @@ pub(crate) type Column = [u32; VECTOR];
 /// The keys of a vector's packets of one class. Keys and packets are numbered in a byte: a number is always inside an
 /// array of [`VECTOR`].
 #[derive(Clone, Debug)]
-pub struct Columns<const L: usize> {
+pub struct KeyColumns<const L: usize> {
     lanes: Box<[Column; L]>,
     /// Which packet of the vector each key is of.
     packets: Box<[u8; VECTOR]>,
     len: usize,
 }
 
-impl<const L: usize> Default for Columns<L> {
+impl<const L: usize> Default for KeyColumns<L> {
     fn default() -> Self {
-        Columns { lanes: Box::new([[0; VECTOR]; L]), packets: Box::new([0; VECTOR]), len: 0 }
+        KeyColumns { lanes: Box::new([[0; VECTOR]; L]), packets: Box::new([0; VECTOR]), len: 0 }
     }
 }
 
-impl<const L: usize> Columns<L> {
+impl<const L: usize> KeyColumns<L> {
     /// Gives a packet of the vector a key; its number. No more packets than [`VECTOR`] have one.
     #[inline(always)]
     fn push(&mut self, packet: u8) -> u8 {
@@ -86,7 +86,7 @@ impl<const L: usize> Columns<L> {
 
 /// The lanes that a policy asks for, by packet class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedLanes {
     pub(crate) ip4: Lanes,
     pub(crate) ip6: Lanes,
     pub(crate) other: Lanes,
@@ -107,27 +107,27 @@ fn fetch(bytes: &[u8]) {
 
 /// The keys of a vector.
 #[derive(Clone, Debug)]
-pub struct Keys {
+pub struct VectorKeys {
     /// IPv4 packets.
-    pub(crate) ip4: Columns<LANES4>,
+    pub(crate) ip4: KeyColumns<LANES4>,
     /// IPv6 packets.
-    pub(crate) ip6: Columns<LANES6>,
+    pub(crate) ip6: KeyColumns<LANES6>,
     /// Frames that are not IP.
-    pub(crate) other: Columns<LANES4>,
-    candidates4: Box<Candidates<VECTOR>>,
-    candidates6: Box<Candidates<VECTOR>>,
+    pub(crate) other: KeyColumns<LANES4>,
+    candidates4: Box<PlainCandidates<VECTOR>>,
+    candidates6: Box<PlainCandidates<VECTOR>>,
     /// Packets that have to be walked.
     walked: Vec<u8>,
     /// Candidates that turned out not to be plain.
     doubtful: Vec<u8>,
 }
 
-impl Default for Keys {
+impl Default for VectorKeys {
     fn default() -> Self {
-        Keys {
-            ip4: Columns::default(),
-            ip6: Columns::default(),
-            other: Columns::default(),
+        VectorKeys {
+            ip4: KeyColumns::default(),
+            ip6: KeyColumns::default(),
+            other: KeyColumns::default(),
             candidates4: Box::default(),
             candidates6: Box::default(),
             walked: Vec::with_capacity(VECTOR),
@@ -138,11 +138,11 @@ impl Default for Keys {
 
 /// What parsing a vector needs, and what becomes of it.
 #[derive(Debug)]
-pub struct Parse<'a, 'b, O, M> {
+pub struct ParseVector<'a, 'b, O, M> {
     /// The lanes that the classifier looks at.
-    pub wanted: Wanted,
+    pub wanted: WantedLanes,
     /// Bounds of the parser.
-    pub limits: Limits,
+    pub limits: ParserLimits,
     /// All packets of the vector.
     pub packets: &'a [Packet<'b>],
     /// Their layouts, to be written.
@@ -153,7 +153,7 @@ pub struct Parse<'a, 'b, O, M> {
     pub malformed: M,
 }
 
-impl Keys {
+impl VectorKeys {
     /// Makes room for the next vector.
     #[inline]
     pub fn clear(&mut self) {
@@ -178,12 +178,12 @@ impl Keys {
             if let Some(ahead) = packets.get(number + AHEAD) {
                 fetch(ahead.bytes());
             }
-            match Candidate::of(packet) {
-                Some(Candidate::Ip4(head)) => {
+            match PlainCandidate::of(packet) {
+                Some(PlainCandidate::Ip4(head)) => {
                     let key = self.ip4.push(at);
                     self.candidates4.take(&head, &mut self.ip4.lanes, key);
                 }
-                Some(Candidate::Ip6(head)) => {
+                Some(PlainCandidate::Ip6(head)) => {
                     let key = self.ip6.push(at);
                     self.candidates6.take(&head, &mut self.ip6.lanes, key);
                 }
@@ -193,14 +193,14 @@ impl Keys {
     }
 
     /// Finds the headers of all packets taken, and fills their keys. Returns how many packets were understood.
-    pub fn parse<O, M>(&mut self, mut parse: Parse<'_, '_, O, M>) -> usize
+    pub fn parse<O, M>(&mut self, mut parse: ParseVector<'_, '_, O, M>) -> usize
     where
         O: Fn(usize) -> PortId,
         M: FnMut(usize, Malformed),
     {
-        Level::detect().run(Check { keys: self, wanted: parse.wanted });
-        let Keys { ip4, ip6, other, candidates4, candidates6, walked, doubtful } = self;
-        let Wanted { ip4: wanted4, ip6: wanted6, other: wanted_other } = parse.wanted;
+        SimdLevel::detect().run(CheckCandidates { keys: self, wanted: parse.wanted });
+        let VectorKeys { ip4, ip6, other, candidates4, candidates6, walked, doubtful } = self;
+        let WantedLanes { ip4: wanted4, ip6: wanted6, other: wanted_other } = parse.wanted;
 
         parse.write_layouts(ip4, doubtful, |key| candidates4.layout4(key));
         parse.fill_ports(ip4, wanted4);
@@ -237,26 +237,26 @@ impl Keys {
 }
 
 /// The check of candidates, which is compiled for each level.
-struct Check<'a> {
-    keys: &'a mut Keys,
-    wanted: Wanted,
+struct CheckCandidates<'a> {
+    keys: &'a mut VectorKeys,
+    wanted: WantedLanes,
 }
 
-impl Kernel for Check<'_> {
+impl Kernel for CheckCandidates<'_> {
     #[inline(always)]
     fn run(self) {
-        let Check { keys, wanted } = self;
+        let CheckCandidates { keys, wanted } = self;
         keys.candidates4.check(&mut keys.ip4.lanes, keys.ip4.len, wanted.ip4);
         keys.candidates6.check(&mut keys.ip6.lanes, keys.ip6.len, wanted.ip6);
     }
 }
 
-impl<O: Fn(usize) -> PortId, M: FnMut(usize, Malformed)> Parse<'_, '_, O, M> {
+impl<O: Fn(usize) -> PortId, M: FnMut(usize, Malformed)> ParseVector<'_, '_, O, M> {
     /// Writes the layouts of plain packets; the others' keys are doubtful, in ascending order.
     #[inline(always)]
     fn write_layouts<const L: usize>(
         &mut self,
-        columns: &Columns<L>,
+        columns: &KeyColumns<L>,
         doubtful: &mut Vec<u8>,
         layout: impl Fn(u8) -> Option<Layout>,
     ) {
@@ -282,7 +282,7 @@ impl<O: Fn(usize) -> PortId, M: FnMut(usize, Malformed)> Parse<'_, '_, O, M> {
 
     /// Fills the ports' lane, the only one that does not follow from the packet's bytes.
     #[inline]
-    fn fill_ports<const L: usize>(&self, columns: &mut Columns<L>, wanted: Lanes) {
+    fn fill_ports<const L: usize>(&self, columns: &mut KeyColumns<L>, wanted: Lanes) {
         if !wanted.has(PORTS) {
             return;
         }
@@ -297,7 +297,7 @@ impl<O: Fn(usize) -> PortId, M: FnMut(usize, Malformed)> Parse<'_, '_, O, M> {
     }
 
     /// Fills the key of a packet that was walked.
-    fn fill<const L: usize>(&self, columns: &mut Columns<L>, key: u8, wanted: Lanes) {
+    fn fill<const L: usize>(&self, columns: &mut KeyColumns<L>, key: u8, wanted: Lanes) {
         let at = columns.packets[usize::from(key)];
         let (packet, layout) = (&self.packets[usize::from(at)], &self.layouts[usize::from(at)]);
         let put = |lane: usize, value| columns.lanes[lane][usize::from(key)] = value;
@@ -321,7 +321,7 @@ mod tests {
 
     /// Every key of a class has its packet's lanes, and every packet of the class has a key.
     fn holds<const L: usize>(
-        columns: &Columns<L>,
+        columns: &KeyColumns<L>,
         wanted: Lanes,
         expected: &[Option<(Class, Vec<u8>)>],
         class: Class,
@@ -351,19 +351,19 @@ mod tests {
                 Packet::new(buffer, 0, len, PortId(*port), wire.link).expect("fits its buffer")
             })
             .collect();
-        let limits = Limits::default();
+        let limits = ParserLimits::default();
         let walked: Vec<Result<Layout, Malformed>> =
             packets.iter().map(|packet| parse(packet, &limits)).collect();
         let [ip4, ip6, other] = wanted.map(Lanes);
-        let wanted = Wanted { ip4, ip6, other };
-        let mut keys = Keys::default();
+        let wanted = WantedLanes { ip4, ip6, other };
+        let mut keys = VectorKeys::default();
         // Twice: nothing of a vector may be left for the next.
         for _ in 0..2 {
             let mut layouts = [Layout::default(); VECTOR];
             let mut found: Vec<Result<(), Malformed>> = vec![Ok(()); packets.len()];
             keys.clear();
             keys.take(0, &packets);
-            let sound = keys.parse(Parse {
+            let sound = keys.parse(ParseVector {
                 wanted,
                 limits,
                 packets: &packets,

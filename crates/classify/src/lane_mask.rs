@@ -1,11 +1,11 @@
 //! Masks over the lanes of a key, and keys under them, as they stand in memory: what tables hash and compare.
 
 use crate::cube::{KeyWords, bytes};
-use crate::segment::Shape;
+use crate::segment::SegmentShape;
 use mmb_packet::key::{LANE, Lanes};
 
 /// A mask over the lanes of a key, or the key's bits under one.
-pub(crate) type LaneMask = [u32; Shape::WHOLE.lanes];
+pub(crate) type LaneMask = [u32; SegmentShape::WHOLE.lanes];
 
 /// Key words as lanes.
 pub(crate) fn lanes_of(words: &KeyWords) -> LaneMask {

@@ -32,16 +32,16 @@ mod keys;
 mod lane_fields;
 mod lane_mask;
 mod list;
-mod loosen;
 mod matches;
 mod merge;
 mod pairs;
+pub mod persistent_vec;
 mod ports;
 mod probe;
 mod ranged;
+mod relax;
 mod search;
 mod segment;
-pub mod shelf;
 #[allow(unsafe_code)]
 mod simd;
 mod table;
@@ -49,9 +49,9 @@ mod words;
 
 pub use class_index::{TableStats, Tuning};
 pub use classifier::{Classifier, ClassifierIndex, Handle};
-pub use keys::{Columns, Keys, Parse, Wanted};
+pub use keys::{KeyColumns, ParseVector, VectorKeys, WantedLanes};
 pub use matches::{MATCHES, Scratch};
-pub use ports::{Ports, UnknownPort};
+pub use ports::{PortNumbers, UnknownPort};
 
 /// The most packets of one vector. Packets are numbered in a byte.
 pub const VECTOR: usize = 1 << u8::BITS;

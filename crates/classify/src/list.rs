@@ -8,10 +8,10 @@
 //! Lists are persistent, as everything that workers read: the first change after a snapshot makes a new list under the same
 //! number.
 
-use crate::check::{Check, OptionTest};
+use crate::check::{OptionTest, RuleCheck};
 use crate::lane_mask::LaneMask;
+use crate::persistent_vec::Shelf;
 use crate::ranged::Ranged;
-use crate::shelf::Shelf;
 use crate::simd::prefetch;
 use mmb_packet::key::Lanes;
 use std::sync::Arc;
@@ -21,18 +21,18 @@ pub(crate) const LIST: u32 = 1 << 31;
 
 /// The rules of a key.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct List {
+pub(crate) struct RuleList {
     /// Rules without conditions.
     pub(crate) plain: Vec<u32>,
     /// Rules with conditions.
     pub(crate) ranged: Ranged,
     /// What the option table is to be asked, where some rule is keyed by an option.
-    pub(crate) keyed: Option<Box<Kinds>>,
+    pub(crate) keyed: Option<Box<OptionKinds>>,
 }
 
 /// The option kinds for which a list has keys in the option table.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Kinds {
+pub(crate) struct OptionKinds {
     /// Kinds with values, a bit each; some may have none any more.
     valued: [u64; 4],
     /// Kinds without.
@@ -41,7 +41,7 @@ pub(crate) struct Kinds {
     rules: usize,
 }
 
-impl Kinds {
+impl OptionKinds {
     /// Whether a kind has keys with values.
     #[inline]
     pub(crate) fn asks_value(&self, kind: u8) -> bool {
@@ -101,36 +101,36 @@ impl OptionKey {
 
 /// A rule that is to hang on a key.
 #[derive(Clone, Debug)]
-pub(crate) struct Hanging {
+pub(crate) struct ListEntry {
     pub(crate) handle: u32,
     /// The key that it has in the option table.
     pub(crate) option: Option<OptionKey>,
     /// What else must hold, tests of options last.
-    pub(crate) checks: Vec<Check>,
+    pub(crate) checks: Vec<RuleCheck>,
 }
 
-impl Hanging {
+impl ListEntry {
     /// A rule with its checks, the best of which for it becomes its option key.
-    pub(crate) fn new(handle: u32, mut checks: Vec<Check>) -> Hanging {
-        let option = |check: &Check| match check {
-            Check::Option { kind, test: OptionTest::Number(ranges), none: false } => match ranges[..] {
+    pub(crate) fn new(handle: u32, mut checks: Vec<RuleCheck>) -> ListEntry {
+        let option = |check: &RuleCheck| match check {
+            RuleCheck::Option { kind, test: OptionTest::Number(ranges), none: false } => match ranges[..] {
                 [(first, last)] if first == last => Some(OptionKey::Value(*kind, u64::try_from(first).ok()?)),
                 _ => Some(OptionKey::Present(*kind)),
             },
-            Check::Option { kind, none: false, .. } => Some(OptionKey::Present(*kind)),
+            RuleCheck::Option { kind, none: false, .. } => Some(OptionKey::Present(*kind)),
             _ => None,
         };
-        let valued = |check: &Check| matches!(option(check), Some(OptionKey::Value(..)));
+        let valued = |check: &RuleCheck| matches!(option(check), Some(OptionKey::Value(..)));
         let place =
             checks.iter().position(valued).or_else(|| checks.iter().position(|c| option(c).is_some()));
-        let Some(place) = place else { return Hanging { handle, option: None, checks } };
+        let Some(place) = place else { return ListEntry { handle, option: None, checks } };
         let key = option(&checks[place]);
         let said = matches!(key, Some(OptionKey::Value(..)))
-            || matches!(checks[place], Check::Option { test: OptionTest::Present, .. });
+            || matches!(checks[place], RuleCheck::Option { test: OptionTest::Present, .. });
         if said {
             checks.remove(place);
         }
-        Hanging { handle, option: key, checks }
+        ListEntry { handle, option: key, checks }
     }
 
     /// Whether nothing but its key must hold.
@@ -139,8 +139,8 @@ impl Hanging {
     }
 
     /// The rule as it hangs on its key in the option table.
-    pub(crate) fn behind_option(&self) -> Hanging {
-        Hanging { option: None, ..self.clone() }
+    pub(crate) fn behind_option(&self) -> ListEntry {
+        ListEntry { option: None, ..self.clone() }
     }
 
     /// The lanes that its checks read.
@@ -149,8 +149,8 @@ impl Hanging {
     }
 }
 
-impl List {
-    fn add(&mut self, rule: Hanging) {
+impl RuleList {
+    fn add(&mut self, rule: ListEntry) {
         match rule.option {
             Some(key) => self.keyed.get_or_insert_default().add(key),
             None if rule.checks.is_empty() => self.plain.push(rule.handle),
@@ -158,7 +158,7 @@ impl List {
         }
     }
 
-    fn remove(&mut self, rule: &Hanging) {
+    fn remove(&mut self, rule: &ListEntry) {
         if rule.option.is_some() {
             if let Some(kinds) = &mut self.keyed {
                 kinds.rules = kinds.rules.saturating_sub(1);
@@ -197,17 +197,17 @@ impl List {
 
 /// All lists, by number.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lists(Shelf<Option<Arc<List>>, 64>);
+pub(crate) struct RuleLists(Shelf<Option<Arc<RuleList>>, 64>);
 
-impl Lists {
+impl RuleLists {
     /// A list that some value names.
     #[inline]
-    pub(crate) fn at(&self, number: u32) -> Option<&List> {
+    pub(crate) fn at(&self, number: u32) -> Option<&RuleList> {
         self.0.at(number as usize).as_deref()
     }
 
     /// A list to be changed: one that no snapshot has is changed where it is.
-    fn change(&mut self, number: u32) -> &mut List {
+    fn change(&mut self, number: u32) -> &mut RuleList {
         Arc::make_mut(self.0.at_mut(number as usize).get_or_insert_default())
     }
 }
@@ -215,13 +215,13 @@ impl Lists {
 /// The writer's side of the lists.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListIndex {
-    pub(crate) lists: Lists,
+    pub(crate) lists: RuleLists,
     free: Vec<u32>,
     used: u32,
 }
 
 impl ListIndex {
-    fn put(&mut self, list: List) -> u32 {
+    fn put(&mut self, list: RuleList) -> u32 {
         let number = self.free.pop().unwrap_or_else(|| {
             self.used += 1;
             self.used - 1
@@ -232,11 +232,11 @@ impl ListIndex {
 
     /// The value for a key on which one more rule hangs; `value` is the one that it has, if any. Also how many rules
     /// that are now.
-    pub(crate) fn hang(&mut self, value: Option<u32>, rule: Hanging) -> (u32, usize) {
+    pub(crate) fn insert(&mut self, value: Option<u32>, rule: ListEntry) -> (u32, usize) {
         let mut list = match value {
             None if rule.is_plain() => return (rule.handle, 1),
-            None => List::default(),
-            Some(value) if value & LIST == 0 => List { plain: vec![value], ..List::default() },
+            None => RuleList::default(),
+            Some(value) if value & LIST == 0 => RuleList { plain: vec![value], ..RuleList::default() },
             Some(value) => {
                 let list = self.lists.change(value & !LIST);
                 list.add(rule);
@@ -249,7 +249,7 @@ impl ListIndex {
     }
 
     /// The value for a key from which a rule is taken; `None` if no other hangs there.
-    pub(crate) fn unhang(&mut self, value: u32, rule: &Hanging) -> Option<u32> {
+    pub(crate) fn remove(&mut self, value: u32, rule: &ListEntry) -> Option<u32> {
         if value & LIST == 0 {
             return None;
         }
@@ -274,11 +274,11 @@ mod tests {
     use std::collections::BTreeMap;
 
     /// What hangs on a key: handles of plain rules, then how many have conditions and how many are keyed by options.
-    type Hung = (Vec<u32>, usize, usize);
+    type ListParts = (Vec<u32>, usize, usize);
 
-    fn hung(index: &ListIndex, value: Option<u32>) -> Hung {
+    fn hung(index: &ListIndex, value: Option<u32>) -> ListParts {
         match value {
-            None => Hung::default(),
+            None => ListParts::default(),
             Some(handle) if handle & LIST == 0 => (vec![handle], 0, 0),
             Some(value) => {
                 let list = index.lists.at(value & !LIST).expect("the list is there");
@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    fn expected(rules: &BTreeMap<u32, Hanging>) -> Hung {
+    fn expected(rules: &BTreeMap<u32, ListEntry>) -> ListParts {
         let plain = rules.iter().filter(|(_, rule)| rule.is_plain()).map(|(handle, _)| *handle).collect();
         let keyed = rules.values().filter(|rule| rule.option.is_some()).count();
         let ranged = rules.values().filter(|rule| rule.option.is_none() && !rule.is_plain()).count();
@@ -297,15 +297,15 @@ mod tests {
     }
 
     /// Rules without conditions, with one, with an option.
-    fn hanging(kind: u8, handle: u32) -> Hanging {
+    fn hanging(kind: u8, handle: u32) -> ListEntry {
         let test = OptionTest::Number([(7, 7)].into());
-        Hanging::new(
+        ListEntry::new(
             handle,
             match kind {
                 0 | 1 => Vec::new(),
-                2 => vec![Check::AnyOption { none: true }],
-                3 => vec![Check::Option { kind: 9, test: OptionTest::Present, none: false }],
-                _ => vec![Check::Option { kind: 9, test, none: false }],
+                2 => vec![RuleCheck::AnyOption { none: true }],
+                3 => vec![RuleCheck::Option { kind: 9, test: OptionTest::Present, none: false }],
+                _ => vec![RuleCheck::Option { kind: 9, test, none: false }],
             },
         )
     }
@@ -317,13 +317,13 @@ mod tests {
         ) {
             let mut index = ListIndex::default();
             let mut values = [None; 4];
-            let mut model: [BTreeMap<u32, Hanging>; 4] = Default::default();
+            let mut model: [BTreeMap<u32, ListEntry>; 4] = Default::default();
             let (mut handles, mut most_lists) = (0, 0);
             let mut before = (index.lists.clone(), values, model.clone());
             for (key, kind, which, what) in steps {
                 if what > 0 {
                     let rule = hanging(kind, handles);
-                    let (value, rules) = index.hang(values[key], rule.clone());
+                    let (value, rules) = index.insert(values[key], rule.clone());
                     values[key] = Some(value);
                     model[key].insert(handles, rule);
                     handles += 1;
@@ -331,13 +331,13 @@ mod tests {
                 } else if !model[key].is_empty() {
                     let handle = *which.get(&model[key].keys().copied().collect::<Vec<_>>());
                     let rule = model[key].remove(&handle).expect("it is there");
-                    values[key] = index.unhang(values[key].expect("something hangs there"), &rule);
+                    values[key] = index.remove(values[key].expect("something hangs there"), &rule);
                 }
                 prop_assert_eq!(values[key].is_none(), model[key].is_empty());
                 for (value, rules) in values.iter().zip(&model) {
                     prop_assert_eq!(hung(&index, *value), expected(rules));
                     // A single plain rule is no list, whatever was there before.
-                    let alone = rules.len() == 1 && rules.values().all(Hanging::is_plain);
+                    let alone = rules.len() == 1 && rules.values().all(ListEntry::is_plain);
                     prop_assert!(value.is_none_or(|value| (value & LIST == 0) == alone));
                 }
                 let lists = values.iter().flatten().filter(|value| *value & LIST != 0).count();
@@ -359,25 +359,25 @@ mod tests {
 
     #[test]
     fn a_rule_is_keyed_by_the_option_that_tells_most() {
-        let option = |kind, test| Check::Option { kind, test, none: false };
+        let option = |kind, test| RuleCheck::Option { kind, test, none: false };
         let number = |first, last| OptionTest::Number([(first, last)].into());
         let bytes = OptionTest::Bytes { data: [[1, 2].as_slice().into()].into(), differs: false };
-        let ttl = Check::AnyOption { none: false };
+        let ttl = RuleCheck::AnyOption { none: false };
         // A number is looked up whole; where it is none, that the option is there.
         let rule =
-            Hanging::new(1, vec![ttl.clone(), option(3, OptionTest::Present), option(4, number(5, 5))]);
+            ListEntry::new(1, vec![ttl.clone(), option(3, OptionTest::Present), option(4, number(5, 5))]);
         assert_eq!(rule.option, Some(OptionKey::Value(4, 5)));
         assert_eq!(rule.checks, [ttl.clone(), option(3, OptionTest::Present)]);
-        let range = Hanging::new(1, vec![option(4, number(5, 9)), ttl.clone()]);
+        let range = ListEntry::new(1, vec![option(4, number(5, 9)), ttl.clone()]);
         assert_eq!((range.option, range.checks.len()), (Some(OptionKey::Present(4)), 2));
-        let string = Hanging::new(1, vec![option(4, bytes)]);
+        let string = ListEntry::new(1, vec![option(4, bytes)]);
         assert_eq!((string.option, string.checks.len()), (Some(OptionKey::Present(4)), 1));
         // Numbers that no option of 40 bytes has, and what must not be there, are checked.
-        let wide = Hanging::new(1, vec![option(4, number(1 << 70, 1 << 70))]);
+        let wide = ListEntry::new(1, vec![option(4, number(1 << 70, 1 << 70))]);
         assert_eq!((wide.option, wide.checks.len()), (None, 1));
-        let absent = Check::Option { kind: 4, test: OptionTest::Present, none: true };
-        assert_eq!(Hanging::new(1, vec![absent]).option, None);
-        assert_eq!(Hanging::new(1, Vec::new()).behind_option().option, None);
+        let absent = RuleCheck::Option { kind: 4, test: OptionTest::Present, none: true };
+        assert_eq!(ListEntry::new(1, vec![absent]).option, None);
+        assert_eq!(ListEntry::new(1, Vec::new()).behind_option().option, None);
         assert_ne!(OptionKey::Present(4).lanes(1), OptionKey::Value(4, 0).lanes(1));
     }
 }

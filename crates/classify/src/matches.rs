@@ -2,7 +2,7 @@
 
 use crate::VECTOR;
 use crate::pairs::Pairs;
-use crate::probe::Probe;
+use crate::probe::ProbeColumns;
 use crate::ranged::LazyOptions;
 
 /// The most matches of one vector that there is room for ahead of any policy; memory that is never touched costs nothing.
@@ -14,7 +14,7 @@ pub const MATCHES: usize = 4 << 20;
 /// rules that each packet matched.
 #[derive(Clone, Debug)]
 pub struct Scratch {
-    pub(crate) probe: Probe,
+    pub(crate) probe: ProbeColumns,
     /// Lists that keys of the class led to, still to be looked at.
     pub(crate) listed: Vec<Listed>,
     pub(crate) options: LazyOptions,
@@ -50,7 +50,7 @@ pub(crate) struct Listed {
 impl Default for Scratch {
     fn default() -> Self {
         Scratch {
-            probe: Probe::default(),
+            probe: ProbeColumns::default(),
             listed: Vec::with_capacity(MATCHES),
             options: LazyOptions::default(),
             pairs: Pairs::default(),
@@ -123,14 +123,14 @@ impl Scratch {
 
     /// The log to note matches in.
     #[inline]
-    pub(crate) fn parts(&mut self) -> (&mut Probe, &mut Vec<Listed>, Log<'_>) {
+    pub(crate) fn parts(&mut self) -> (&mut ProbeColumns, &mut Vec<Listed>, Log<'_>) {
         let Scratch { probe, listed, log, counts, .. } = self;
         (probe, listed, Log { log, counts })
     }
 
     /// What looking at lists needs.
     #[inline]
-    pub(crate) fn list_parts(&mut self) -> (&mut Probe, &mut Pairs, &mut LazyOptions, Log<'_>) {
+    pub(crate) fn list_parts(&mut self) -> (&mut ProbeColumns, &mut Pairs, &mut LazyOptions, Log<'_>) {
         let Scratch { probe, pairs, options, log, counts, .. } = self;
         (probe, pairs, options, Log { log, counts })
     }

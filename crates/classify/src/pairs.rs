@@ -4,8 +4,8 @@
 
 use crate::VECTOR;
 use crate::keys::Column;
-use crate::list::{Kinds, OptionKey};
-use mmb_packet::options::{Area, END, MAX_AREA, NOP};
+use crate::list::{OptionKey, OptionKinds};
+use mmb_packet::options::{END, MAX_AREA, NOP, OptionArea};
 
 /// Pairs of an option and a list, as columns of the option table's keys.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl Pairs {
 
     /// Adds those options of a packet that a list asks for. A rule is found once, however often an option stands there.
     #[inline]
-    pub(crate) fn ask(&mut self, key: u8, list: u32, kinds: &Kinds, area: &Area) {
+    pub(crate) fn ask(&mut self, key: u8, list: u32, kinds: &OptionKinds, area: &OptionArea) {
         let first = self.len;
         let mut met = [0u64; 4];
         area.each(|kind, is_number, value| {

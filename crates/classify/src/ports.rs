@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 /// The ports' names by number.
 #[derive(Clone, Debug, Default)]
-pub struct Ports {
+pub struct PortNumbers {
     names: Vec<String>,
     numbers: HashMap<String, u16>,
 }
@@ -14,10 +14,10 @@ pub struct Ports {
 #[error("no port is called '{0}'")]
 pub struct UnknownPort(pub String);
 
-impl Ports {
+impl PortNumbers {
     /// The ports in the order of their numbers. A name that stands twice means the first.
-    pub fn new(names: impl IntoIterator<Item = impl Into<String>>) -> Ports {
-        let mut ports = Ports::default();
+    pub fn new(names: impl IntoIterator<Item = impl Into<String>>) -> PortNumbers {
+        let mut ports = PortNumbers::default();
         names.into_iter().for_each(|name| ports.push(name.into()));
         ports
     }

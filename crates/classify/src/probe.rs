@@ -9,9 +9,9 @@
 
 use crate::VECTOR;
 use crate::keys::Column;
-use crate::segment::{Glance, NONE, Shape};
-use crate::simd::{Hashes, Kernel, Level, prefetch};
-use crate::table::Table;
+use crate::segment::{NONE, QuickProbe, SegmentShape};
+use crate::simd::{Hashes, Kernel, SimdLevel, prefetch};
+use crate::table::TupleTable;
 
 /// Candidates that there is room for: those of any table behind as many as make a verification worth while.
 const ROOM: usize = 2 * VECTOR;
@@ -20,14 +20,14 @@ const ENOUGH: usize = VECTOR;
 
 /// A key that a filter let pass: it may be in the table.
 #[derive(Clone, Copy, Debug, Default)]
-struct Candidate {
+struct ProbeCandidate {
     hash: u32,
     key: u8,
 }
 
 /// Candidates of one table.
 #[derive(Clone, Copy, Debug, Default)]
-struct Run {
+struct TableRun {
     table: u32,
     /// Behind its last candidate.
     end: usize,
@@ -35,13 +35,13 @@ struct Run {
 
 /// Columns of a vector while tables are searched.
 #[derive(Clone, Debug)]
-pub(crate) struct Probe {
+pub(crate) struct ProbeColumns {
     hashes: Hashes,
     /// Whether the filter lets a key pass.
     passes: Box<[u8; VECTOR]>,
-    candidates: Box<[Candidate; ROOM]>,
+    candidates: Box<[ProbeCandidate; ROOM]>,
     len: usize,
-    runs: Vec<Run>,
+    runs: Vec<TableRun>,
     /// What the candidates' first buckets told: a value, [`NOTHING`] or [`MORE`].
     values: Box<[u32; ROOM]>,
 }
@@ -51,12 +51,12 @@ const NOTHING: u32 = NONE;
 /// It takes a longer look.
 const MORE: u32 = NONE - 1;
 
-impl Default for Probe {
+impl Default for ProbeColumns {
     fn default() -> Self {
-        Probe {
+        ProbeColumns {
             hashes: Hashes::default(),
             passes: Box::new([0; VECTOR]),
-            candidates: Box::new([Candidate::default(); ROOM]),
+            candidates: Box::new([ProbeCandidate::default(); ROOM]),
             len: 0,
             runs: Vec::with_capacity(ROOM),
             values: Box::new([NOTHING; ROOM]),
@@ -64,14 +64,21 @@ impl Default for Probe {
     }
 }
 
-impl Probe {
+impl ProbeColumns {
     /// Finds candidates of a table among the first `len` keys; `number` is the table's.
     #[inline]
-    pub(crate) fn sift(&mut self, level: Level, table: &Table, lanes: &[Column], len: usize, number: u32) {
+    pub(crate) fn sift(
+        &mut self,
+        level: SimdLevel,
+        table: &TupleTable,
+        lanes: &[Column],
+        len: usize,
+        number: u32,
+    ) {
         let before = self.len;
-        level.run(Sift { probe: self, table, lanes, len });
+        level.run(FilterStep { probe: self, table, lanes, len });
         if self.len > before {
-            self.runs.push(Run { table: number, end: self.len });
+            self.runs.push(TableRun { table: number, end: self.len });
         }
     }
 
@@ -87,20 +94,26 @@ impl Probe {
     #[inline]
     pub(crate) fn verify<'t>(
         &mut self,
-        level: Level,
-        table: impl Fn(u32) -> &'t Table,
+        level: SimdLevel,
+        table: impl Fn(u32) -> &'t TupleTable,
         lanes: &[Column],
         mut hit: impl FnMut(u8, u32),
     ) {
         let mut start = 0;
-        for &Run { table: number, end } in &self.runs {
+        for &TableRun { table: number, end } in &self.runs {
             let table = table(number);
             let candidates = &self.candidates[start..end];
             let values = &mut self.values[start..end];
             match table.shape {
-                Shape::SMALL => verify_run::<4, 3, 1>(level, table, lanes, candidates, values, &mut hit),
-                Shape::MIDDLE => verify_run::<6, 2, 1>(level, table, lanes, candidates, values, &mut hit),
-                Shape::LARGE => verify_run::<14, 1, 1>(level, table, lanes, candidates, values, &mut hit),
+                SegmentShape::SMALL => {
+                    verify_run::<4, 3, 1>(level, table, lanes, candidates, values, &mut hit)
+                }
+                SegmentShape::MIDDLE => {
+                    verify_run::<6, 2, 1>(level, table, lanes, candidates, values, &mut hit)
+                }
+                SegmentShape::LARGE => {
+                    verify_run::<14, 1, 1>(level, table, lanes, candidates, values, &mut hit)
+                }
                 _ => verify_run::<20, 1, 2>(level, table, lanes, candidates, values, &mut hit),
             }
             start = end;
@@ -111,17 +124,22 @@ impl Probe {
 }
 
 /// The first two steps.
-struct Sift<'a> {
-    probe: &'a mut Probe,
-    table: &'a Table,
+struct FilterStep<'a> {
+    probe: &'a mut ProbeColumns,
+    table: &'a TupleTable,
     lanes: &'a [Column],
     len: usize,
 }
 
-impl Kernel for Sift<'_> {
+impl Kernel for FilterStep<'_> {
     #[inline(always)]
     fn run(self) {
-        let Sift { probe: Probe { hashes, passes, candidates, len: end, .. }, table, lanes, len } = self;
+        let FilterStep {
+            probe: ProbeColumns { hashes, passes, candidates, len: end, .. },
+            table,
+            lanes,
+            len,
+        } = self;
         Hashes::fill(hashes, lanes, len, &table.terms, &table.seeds);
         let hashed = hashes.hashes[..len].iter().zip(&hashes.marks[..len]);
         for (pass, (&hash, &marks)) in passes.iter_mut().zip(hashed) {
@@ -134,7 +152,7 @@ impl Kernel for Sift<'_> {
         let mut kept = 0;
         for (key, (&pass, &hash)) in passes[..len].iter().zip(&hashes.hashes[..len]).enumerate() {
             // At most as many are kept as were looked at.
-            room[kept & (VECTOR - 1)] = Candidate { hash, key: key as u8 };
+            room[kept & (VECTOR - 1)] = ProbeCandidate { hash, key: key as u8 };
             kept += usize::from(pass);
         }
         for candidate in &room[..kept] {
@@ -147,10 +165,10 @@ impl Kernel for Sift<'_> {
 /// The third step, for the candidates of one table.
 #[inline]
 fn verify_run<const LANES: usize, const PLACES: usize, const LINES: usize>(
-    level: Level,
-    table: &Table,
+    level: SimdLevel,
+    table: &TupleTable,
     lanes: &[Column],
-    candidates: &[Candidate],
+    candidates: &[ProbeCandidate],
     values: &mut [u32],
     hit: &mut impl FnMut(u8, u32),
 ) {
@@ -160,8 +178,8 @@ fn verify_run<const LANES: usize, const PLACES: usize, const LINES: usize>(
     }
     // Lanes beyond the table's are compared under masks of zeros.
     let masks = table.masks.as_chunks::<LANES>().0;
-    level.run(Glances::<LANES, PLACES, LINES> { table, columns, masks, candidates, values });
-    for (&Candidate { hash, key }, &value) in candidates.iter().zip(&*values) {
+    level.run(QuickProbes::<LANES, PLACES, LINES> { table, columns, masks, candidates, values });
+    for (&ProbeCandidate { hash, key }, &value) in candidates.iter().zip(&*values) {
         match value {
             NOTHING => {}
             MORE => {
@@ -175,28 +193,28 @@ fn verify_run<const LANES: usize, const PLACES: usize, const LINES: usize>(
 }
 
 /// A look at every candidate's first bucket.
-struct Glances<'a, const LANES: usize, const PLACES: usize, const LINES: usize> {
-    table: &'a Table,
+struct QuickProbes<'a, const LANES: usize, const PLACES: usize, const LINES: usize> {
+    table: &'a TupleTable,
     columns: [&'a Column; LANES],
     masks: &'a [[u32; LANES]],
-    candidates: &'a [Candidate],
+    candidates: &'a [ProbeCandidate],
     values: &'a mut [u32],
 }
 
 impl<const LANES: usize, const PLACES: usize, const LINES: usize> Kernel
-    for Glances<'_, LANES, PLACES, LINES>
+    for QuickProbes<'_, LANES, PLACES, LINES>
 {
     #[inline(always)]
     fn run(self) {
-        let Glances { table, columns, masks, candidates, values } = self;
+        let QuickProbes { table, columns, masks, candidates, values } = self;
         let alone = masks.len() == 1;
-        for (&Candidate { hash, key }, value) in candidates.iter().zip(values) {
+        for (&ProbeCandidate { hash, key }, value) in candidates.iter().zip(values) {
             let packet = columns.map(|column| column[usize::from(key)]);
             let reader = table.reader(hash);
             *value = match reader.glance::<LANES, PLACES, LINES>(hash, &packet, masks, alone) {
-                Glance::Nothing => NOTHING,
-                Glance::One(value) => value,
-                Glance::More => {
+                QuickProbe::Nothing => NOTHING,
+                QuickProbe::One(value) => value,
+                QuickProbe::More => {
                     // The next bucket is on its way while other candidates are looked at.
                     prefetch(reader.line(table.shape, hash.wrapping_add(1)));
                     MORE
@@ -221,7 +239,7 @@ mod tests {
 
     /// A table of keys of `lanes` lanes under several masks, its entries, and keys that suit them.
     struct Sample {
-        table: Table,
+        table: TupleTable,
         plain: Vec<Plain>,
     }
 
@@ -239,7 +257,7 @@ mod tests {
             let (mut relaxed, mut span) = (LaneMask::default(), LaneMask::default());
             relaxed[0] = 0xffff;
             span[..lanes].fill(u32::MAX);
-            let mut table = Table::new(&relaxed, &span, 0, || random(state));
+            let mut table = TupleTable::new(&relaxed, &span, 0, || random(state));
             let mut masks: Vec<LaneMask> = (0..members)
                 .map(|_| {
                     let mut mask = relaxed;
@@ -308,8 +326,8 @@ mod tests {
     }
 
     /// Searches all tables as `search` does, and tells how many times candidates were verified.
-    fn found(samples: &[Sample], level: Level, lanes: &[Column], len: usize) -> (Vec<(u8, u32)>, usize) {
-        let (mut probe, mut found, mut verified) = (Probe::default(), Vec::new(), 1);
+    fn found(samples: &[Sample], level: SimdLevel, lanes: &[Column], len: usize) -> (Vec<(u8, u32)>, usize) {
+        let (mut probe, mut found, mut verified) = (ProbeColumns::default(), Vec::new(), 1);
         let numbered = |number: u32| &samples[number as usize].table;
         for (number, sample) in (0..).zip(samples) {
             probe.sift(level, &sample.table, lanes, len, number);
@@ -326,9 +344,13 @@ mod tests {
     #[test]
     fn tables_of_every_shape_find_what_a_loop_finds() {
         let mut state = 11;
-        for (lanes, shape) in
-            [(3, Shape::SMALL), (4, Shape::SMALL), (6, Shape::MIDDLE), (9, Shape::LARGE), (20, Shape::WHOLE)]
-        {
+        for (lanes, shape) in [
+            (3, SegmentShape::SMALL),
+            (4, SegmentShape::SMALL),
+            (6, SegmentShape::MIDDLE),
+            (9, SegmentShape::LARGE),
+            (20, SegmentShape::WHOLE),
+        ] {
             for members in [1, 2, 7] {
                 let sample = [Sample::new(lanes, members, 400, 2, 0, &mut state)];
                 assert_eq!(sample[0].table.shape, shape);
@@ -336,7 +358,7 @@ mod tests {
                 for len in [0, 1, 15, 100, VECTOR] {
                     let expected = expected(&sample, &columns, len);
                     assert!(len < 100 || expected.len() > len / 2);
-                    for level in Level::available() {
+                    for level in SimdLevel::available() {
                         let (found, _) = found(&sample, level, &columns, len);
                         assert!(found == expected, "{lanes} lanes, {members} members, {}", level.name());
                     }
@@ -357,7 +379,7 @@ mod tests {
         let columns = vector(&samples, &mut state, 1);
         let expected = expected(&samples, &columns, VECTOR);
         assert!(expected.len() > 2 * ROOM, "{}", expected.len());
-        for level in Level::available() {
+        for level in SimdLevel::available() {
             let (found, verified) = found(&samples, level, &columns, VECTOR);
             assert!(verified > 3);
             assert!(found == expected, "{}", level.name());
@@ -383,7 +405,7 @@ mod tests {
         let columns = vector(&samples, &mut state, 1);
         let expected = expected(&samples, &columns, VECTOR);
         assert_eq!(expected.len(), 5 * VECTOR);
-        for level in Level::available() {
+        for level in SimdLevel::available() {
             assert!(found(&samples, level, &columns, VECTOR).0 == expected, "{}", level.name());
         }
     }

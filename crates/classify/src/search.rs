@@ -1,38 +1,38 @@
 //! The tables of one packet class, as workers search them.
 
 use crate::VECTOR;
-use crate::check::Subject;
+use crate::check::CheckedPacket;
 use crate::flat::Flat;
 use crate::keys::Column;
-use crate::list::{LIST, List, Lists};
+use crate::list::{LIST, RuleList, RuleLists};
 use crate::matches::{Listed, Log, Scratch};
 use crate::pairs::Pairs;
-use crate::probe::Probe;
+use crate::probe::ProbeColumns;
 use crate::ranged::LazyOptions;
-use crate::simd::Level;
-use crate::table::Table;
-use mmb_packet::options::Area;
+use crate::simd::SimdLevel;
+use crate::table::TupleTable;
+use mmb_packet::options::OptionArea;
 use mmb_packet::{Layout, Packet};
 use std::sync::Arc;
 
 /// The tables of a class. A clone shares them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClassTables {
-    pub(crate) tables: Vec<Arc<Table>>,
+    pub(crate) tables: Vec<Arc<TupleTable>>,
     pub(crate) flat: Arc<Flat>,
 }
 
 /// What the classes share.
 #[derive(Clone, Copy)]
-pub(crate) struct Shared<'a> {
-    pub(crate) level: Level,
-    pub(crate) lists: &'a Lists,
-    pub(crate) options: &'a Table,
+pub(crate) struct SearchTables<'a> {
+    pub(crate) level: SimdLevel,
+    pub(crate) lists: &'a RuleLists,
+    pub(crate) options: &'a TupleTable,
 }
 
 /// The vector that is searched for: the keys of a class, and all packets.
 #[derive(Clone, Copy)]
-pub(crate) struct Vector<'a, 'b> {
+pub(crate) struct SearchVector<'a, 'b> {
     pub(crate) lanes: &'a [Column],
     pub(crate) len: usize,
     /// Which packet each key is of.
@@ -41,10 +41,10 @@ pub(crate) struct Vector<'a, 'b> {
     pub(crate) layouts: &'a [Layout],
 }
 
-impl<'a, 'b> Vector<'a, 'b> {
-    fn subject(self, key: u8) -> Subject<'a, 'b> {
+impl<'a, 'b> SearchVector<'a, 'b> {
+    fn subject(self, key: u8) -> CheckedPacket<'a, 'b> {
         let packet = usize::from(self.of[usize::from(key)]);
-        Subject { lanes: self.lanes, key, packet: &self.packets[packet], layout: &self.layouts[packet] }
+        CheckedPacket { lanes: self.lanes, key, packet: &self.packets[packet], layout: &self.layouts[packet] }
     }
 }
 
@@ -56,7 +56,12 @@ impl ClassTables {
 
     /// Finds what the keys match.
     #[inline]
-    pub(crate) fn search(&self, shared: Shared<'_>, vector: Vector<'_, '_>, scratch: &mut Scratch) {
+    pub(crate) fn search(
+        &self,
+        shared: SearchTables<'_>,
+        vector: SearchVector<'_, '_>,
+        scratch: &mut Scratch,
+    ) {
         if vector.len == 0 || self.is_empty() {
             return;
         }
@@ -88,13 +93,13 @@ impl ClassTables {
 const AHEAD: usize = 128;
 
 /// Holds packets against the lists that their keys led to.
-fn look_at_lists(shared: Shared<'_>, vector: Vector<'_, '_>, scratch: &mut Scratch) {
+fn look_at_lists(shared: SearchTables<'_>, vector: SearchVector<'_, '_>, scratch: &mut Scratch) {
     let listed = std::mem::take(&mut scratch.listed);
     scratch.options.clear();
     for listed in listed.chunks(AHEAD) {
         let lists = || listed.iter().filter_map(|listed| shared.lists.at(listed.list));
-        lists().for_each(List::fetch);
-        lists().for_each(List::fetch_rules);
+        lists().for_each(RuleList::fetch);
+        lists().for_each(RuleList::fetch_rules);
         look_at_some(shared, vector, listed, scratch);
     }
     let (probe, pairs, options, mut log) = scratch.list_parts();
@@ -102,7 +107,12 @@ fn look_at_lists(shared: Shared<'_>, vector: Vector<'_, '_>, scratch: &mut Scrat
     scratch.listed = listed;
 }
 
-fn look_at_some(shared: Shared<'_>, vector: Vector<'_, '_>, listed: &[Listed], scratch: &mut Scratch) {
+fn look_at_some(
+    shared: SearchTables<'_>,
+    vector: SearchVector<'_, '_>,
+    listed: &[Listed],
+    scratch: &mut Scratch,
+) {
     let (probe, pairs, options, mut log) = scratch.list_parts();
     let mut keys = [0; AHEAD];
     // Keys that a small table found stand list by list.
@@ -120,15 +130,15 @@ fn look_at_some(shared: Shared<'_>, vector: Vector<'_, '_>, listed: &[Listed], s
                 look_up(pairs, shared, vector, probe, options, &mut log);
             }
             let subject = vector.subject(key);
-            pairs.ask(key, number, kinds, &Area::of(subject.packet, subject.layout));
+            pairs.ask(key, number, kinds, &OptionArea::of(subject.packet, subject.layout));
         }
     }
 }
 
 fn look_at(
-    list: &List,
-    level: Level,
-    vector: Vector<'_, '_>,
+    list: &RuleList,
+    level: SimdLevel,
+    vector: SearchVector<'_, '_>,
     keys: &[u8],
     options: &mut LazyOptions,
     log: &mut Log<'_>,
@@ -147,9 +157,9 @@ fn look_at(
 /// Looks the pairs up in the option table, and holds packets against what is there.
 fn look_up(
     pairs: &mut Pairs,
-    shared: Shared<'_>,
-    vector: Vector<'_, '_>,
-    probe: &mut Probe,
+    shared: SearchTables<'_>,
+    vector: SearchVector<'_, '_>,
+    probe: &mut ProbeColumns,
     options: &mut LazyOptions,
     log: &mut Log<'_>,
 ) {

@@ -22,15 +22,15 @@ const MANY: u32 = 255;
 /// A cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
-pub(crate) struct Line([u32; LINE_WORDS]);
+pub(crate) struct SegmentLine([u32; LINE_WORDS]);
 
 /// A shared segment.
-pub(crate) type Segment = Arc<[Line]>;
+pub(crate) type Segment = Arc<[SegmentLine]>;
 
 /// How buckets for keys of some number of lanes are laid out: the lanes of every place, their values, and in the last word
 /// the member numbers (a byte a place) and the count of entries that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct SegmentShape {
     /// Lanes of a key.
     pub(crate) lanes: usize,
     /// Entries of a bucket.
@@ -39,23 +39,23 @@ pub(crate) struct Shape {
     pub(crate) lines: usize,
 }
 
-impl Shape {
+impl SegmentShape {
     /// Five-tuples of IPv4, and everything else in four lanes.
-    pub(crate) const SMALL: Shape = Shape::new(4, 3, 1);
-    pub(crate) const MIDDLE: Shape = Shape::new(6, 2, 1);
-    pub(crate) const LARGE: Shape = Shape::new(14, 1, 1);
+    pub(crate) const SMALL: SegmentShape = SegmentShape::new(4, 3, 1);
+    pub(crate) const MIDDLE: SegmentShape = SegmentShape::new(6, 2, 1);
+    pub(crate) const LARGE: SegmentShape = SegmentShape::new(14, 1, 1);
     /// Whole IPv6 keys.
-    pub(crate) const WHOLE: Shape = Shape::new(20, 1, 2);
+    pub(crate) const WHOLE: SegmentShape = SegmentShape::new(20, 1, 2);
 
-    const fn new(lanes: usize, places: usize, lines: usize) -> Shape {
+    const fn new(lanes: usize, places: usize, lines: usize) -> SegmentShape {
         assert!((lanes + 1) * places < lines * LINE_WORDS && places <= 3);
-        Shape { lanes, places, lines }
+        SegmentShape { lanes, places, lines }
     }
 
     /// The smallest shape for keys of so many lanes.
-    pub(crate) fn of(lanes: usize) -> Shape {
-        let shapes = [Shape::SMALL, Shape::MIDDLE, Shape::LARGE];
-        shapes.into_iter().find(|shape| lanes <= shape.lanes).unwrap_or(Shape::WHOLE)
+    pub(crate) fn of(lanes: usize) -> SegmentShape {
+        let shapes = [SegmentShape::SMALL, SegmentShape::MIDDLE, SegmentShape::LARGE];
+        shapes.into_iter().find(|shape| lanes <= shape.lanes).unwrap_or(SegmentShape::WHOLE)
     }
 
     const fn values(self) -> usize {
@@ -73,13 +73,13 @@ impl Shape {
 
 /// What hashes an entry's key again: the relaxed mask over the key's lanes, and the seeds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hasher<'a> {
+pub(crate) struct SegmentHasher<'a> {
     /// Numbers of lanes of a key, with the bits that are hashed.
     pub(crate) terms: &'a [(u8, u32)],
     pub(crate) seeds: &'a Seeds,
 }
 
-impl Hasher<'_> {
+impl SegmentHasher<'_> {
     /// Hash and marks of a key.
     pub(crate) fn hash(self, key: &[u32]) -> (u32, u32) {
         hash_one(self.seeds, self.terms.iter().map(|&(lane, mask)| key[usize::from(lane)] & mask))
@@ -88,8 +88,8 @@ impl Hasher<'_> {
 
 /// An entry: its key, the number of the mask that the key is under, and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) key: [u32; Shape::WHOLE.lanes],
+pub(crate) struct SegmentEntry {
+    pub(crate) key: [u32; SegmentShape::WHOLE.lanes],
     pub(crate) member: u8,
     pub(crate) value: u32,
 }
@@ -102,8 +102,8 @@ pub(crate) struct Crowded;
 const HEAD: usize = 1;
 
 /// An empty segment of `buckets`, a power of two of at least 16, whose hashes share their `depth` upper bits.
-pub(crate) fn empty(shape: Shape, buckets: usize, depth: u32) -> Segment {
-    let mut lines = vec![Line::default(); HEAD + buckets * shape.lines];
+pub(crate) fn empty(shape: SegmentShape, buckets: usize, depth: u32) -> Segment {
+    let mut lines = vec![SegmentLine::default(); HEAD + buckets * shape.lines];
     lines[0].0[0] = depth;
     for bucket in 0..buckets {
         let first = HEAD + bucket * shape.lines;
@@ -117,7 +117,7 @@ pub(crate) fn empty(shape: Shape, buckets: usize, depth: u32) -> Segment {
 
 /// What the first bucket of a hash told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Glance {
+pub(crate) enum QuickProbe {
     /// The key is not there.
     Nothing,
     /// Its only value.
@@ -127,26 +127,26 @@ pub(crate) enum Glance {
 }
 
 #[inline(always)]
-fn word_of(lines: &[Line], at: usize) -> u32 {
+fn word_of(lines: &[SegmentLine], at: usize) -> u32 {
     lines[at / LINE_WORDS].0[at % LINE_WORDS]
 }
 
 /// A segment being looked at: by readers.
 #[derive(Clone, Copy)]
-pub(crate) struct Reader<'a> {
-    lines: &'a [Line],
+pub(crate) struct SegmentReader<'a> {
+    lines: &'a [SegmentLine],
     buckets: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SegmentReader<'a> {
     #[inline(always)]
-    pub(crate) fn new(lines: &'a [Line], buckets: usize) -> Reader<'a> {
-        Reader { lines, buckets }
+    pub(crate) fn new(lines: &'a [SegmentLine], buckets: usize) -> SegmentReader<'a> {
+        SegmentReader { lines, buckets }
     }
 
     /// The line to fetch ahead for a hash.
     #[inline(always)]
-    pub(crate) fn line(self, shape: Shape, hash: u32) -> &'a Line {
+    pub(crate) fn line(self, shape: SegmentShape, hash: u32) -> &'a SegmentLine {
         let bucket = hash as usize & (self.buckets - 1);
         &self.lines[HEAD + bucket * shape.lines]
     }
@@ -159,11 +159,11 @@ impl<'a> Reader<'a> {
         key: &[u32; LANES],
         masks: &[[u32; LANES]],
         alone: bool,
-    ) -> Glance {
-        let shape = const { Shape::new(LANES, PLACES, LINES) };
+    ) -> QuickProbe {
+        let shape = const { SegmentShape::new(LANES, PLACES, LINES) };
         let bucket = hash as usize & (self.buckets - 1);
         let Some((agree, numbers, lines)) = self.agreeing::<LANES, PLACES, LINES>(bucket, key, masks) else {
-            return Glance::Nothing;
+            return QuickProbe::Nothing;
         };
         // Which place it is in is a coin toss: it is an index, not a branch. Without any it is the last, which does not count.
         let place = (agree | 1 << (PLACES - 1)).trailing_zeros() as usize;
@@ -172,11 +172,11 @@ impl<'a> Reader<'a> {
         let goes_on = numbers >> 24 != 0;
         // A free place may hold an old key.
         if found == 1 && value != NONE && (alone || !goes_on) {
-            Glance::One(value)
+            QuickProbe::One(value)
         } else if found == 0 && !goes_on {
-            Glance::Nothing
+            QuickProbe::Nothing
         } else {
-            Glance::More
+            QuickProbe::More
         }
     }
 
@@ -187,10 +187,10 @@ impl<'a> Reader<'a> {
         bucket: usize,
         key: &[u32; LANES],
         masks: &[[u32; LANES]],
-    ) -> Option<(u32, u32, &'a [Line])> {
+    ) -> Option<(u32, u32, &'a [SegmentLine])> {
         let first = HEAD + bucket * LINES;
         let lines = self.lines.get(first..first + LINES)?;
-        let numbers = word_of(lines, const { Shape::new(LANES, PLACES, LINES).last_word() });
+        let numbers = word_of(lines, const { SegmentShape::new(LANES, PLACES, LINES).last_word() });
         let mut agree = 0;
         for place in 0..PLACES {
             let mask = &masks[(numbers >> (place * 8)) as usize & 0xff];
@@ -213,7 +213,7 @@ impl<'a> Reader<'a> {
         masks: &[[u32; LANES]],
         mut hit: impl FnMut(u32),
     ) {
-        let shape = const { Shape::new(LANES, PLACES, LINES) };
+        let shape = const { SegmentShape::new(LANES, PLACES, LINES) };
         let mut bucket = hash as usize & (self.buckets - 1);
         for _ in 0..=REACH {
             let Some((mut agree, numbers, lines)) = self.agreeing::<LANES, PLACES, LINES>(bucket, key, masks)
@@ -246,36 +246,36 @@ impl<'a> Reader<'a> {
     }
 
     /// Every entry.
-    pub(crate) fn entries(self, shape: Shape) -> impl Iterator<Item = Entry> {
+    pub(crate) fn entries(self, shape: SegmentShape) -> impl Iterator<Item = SegmentEntry> {
         (0..self.buckets)
             .flat_map(move |bucket| (0..shape.places).filter_map(move |at| self.entry(shape, bucket, at)))
     }
 
-    fn word(self, shape: Shape, bucket: usize, at: usize) -> u32 {
+    fn word(self, shape: SegmentShape, bucket: usize, at: usize) -> u32 {
         self.lines[HEAD + bucket * shape.lines + at / LINE_WORDS].0[at % LINE_WORDS]
     }
 
-    fn passed(self, shape: Shape, bucket: usize) -> u32 {
+    fn passed(self, shape: SegmentShape, bucket: usize) -> u32 {
         self.word(shape, bucket, shape.last_word()) >> 24
     }
 
-    fn entry(self, shape: Shape, bucket: usize, place: usize) -> Option<Entry> {
+    fn entry(self, shape: SegmentShape, bucket: usize, place: usize) -> Option<SegmentEntry> {
         let value = self.word(shape, bucket, shape.value(place));
         let member = (self.word(shape, bucket, shape.last_word()) >> (place * 8)) as u8;
-        let mut key = [0; Shape::WHOLE.lanes];
+        let mut key = [0; SegmentShape::WHOLE.lanes];
         for (lane, part) in key.iter_mut().enumerate().take(shape.lanes) {
             *part = self.word(shape, bucket, place * shape.lanes + lane);
         }
-        (value != NONE).then_some(Entry { key, member, value })
+        (value != NONE).then_some(SegmentEntry { key, member, value })
     }
 
     /// The place of a key of a member.
-    fn locate(self, shape: Shape, hash: u32, member: u8, key: &[u32]) -> Option<(usize, usize)> {
+    fn locate(self, shape: SegmentShape, hash: u32, member: u8, key: &[u32]) -> Option<(usize, usize)> {
         let home = hash as usize & (self.buckets - 1);
         for step in 0..=REACH {
             let bucket = (home + step) & (self.buckets - 1);
             for place in 0..shape.places {
-                let same = |entry: &Entry| entry.member == member && entry.key[..key.len()] == *key;
+                let same = |entry: &SegmentEntry| entry.member == member && entry.key[..key.len()] == *key;
                 if self.entry(shape, bucket, place).is_some_and(|entry| same(&entry)) {
                     return Some((bucket, place));
                 }
@@ -288,13 +288,13 @@ impl<'a> Reader<'a> {
     }
 
     /// The value of a key of a member.
-    pub(crate) fn value(self, shape: Shape, hash: u32, member: u8, key: &[u32]) -> Option<u32> {
+    pub(crate) fn value(self, shape: SegmentShape, hash: u32, member: u8, key: &[u32]) -> Option<u32> {
         let (bucket, place) = self.locate(shape, hash, member, key)?;
         Some(self.word(shape, bucket, shape.value(place)))
     }
 
     /// Entries of the buckets that a search for this hash looks at.
-    pub(crate) fn near(self, shape: Shape, hash: u32) -> impl Iterator<Item = Entry> {
+    pub(crate) fn near(self, shape: SegmentShape, hash: u32) -> impl Iterator<Item = SegmentEntry> {
         let home = hash as usize & (self.buckets - 1);
         let mut goes_on = true;
         let buckets =
@@ -307,25 +307,29 @@ impl<'a> Reader<'a> {
     }
 
     /// Entries that a search for this hash compares.
-    pub(crate) fn chain(self, shape: Shape, hash: u32) -> usize {
+    pub(crate) fn chain(self, shape: SegmentShape, hash: u32) -> usize {
         self.near(shape, hash).count()
     }
 }
 
 /// A segment being changed: by the writer that owns it.
-pub(crate) struct Writer<'a> {
-    lines: &'a mut [Line],
-    shape: Shape,
+pub(crate) struct SegmentWriter<'a> {
+    lines: &'a mut [SegmentLine],
+    shape: SegmentShape,
     buckets: usize,
 }
 
-impl<'a> Writer<'a> {
-    pub(crate) fn new(lines: &'a mut [Line], shape: Shape, buckets: usize) -> Writer<'a> {
-        Writer { lines, shape, buckets }
+impl<'a> SegmentWriter<'a> {
+    pub(crate) fn new(
+        lines: &'a mut [SegmentLine],
+        shape: SegmentShape,
+        buckets: usize,
+    ) -> SegmentWriter<'a> {
+        SegmentWriter { lines, shape, buckets }
     }
 
-    fn reader(&self) -> Reader<'_> {
-        Reader { lines: self.lines, buckets: self.buckets }
+    fn reader(&self) -> SegmentReader<'_> {
+        SegmentReader { lines: self.lines, buckets: self.buckets }
     }
 
     fn word(&mut self, bucket: usize, at: usize) -> &mut u32 {
@@ -333,7 +337,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Adds an entry whose key is not there yet.
-    pub(crate) fn insert(&mut self, hash: u32, entry: &Entry) -> Result<(), Crowded> {
+    pub(crate) fn insert(&mut self, hash: u32, entry: &SegmentEntry) -> Result<(), Crowded> {
         let shape = self.shape;
         let home = hash as usize & (self.buckets - 1);
         for step in 0..=REACH {
@@ -413,14 +417,17 @@ mod tests {
     /// Entries by member and key.
     type Model = BTreeMap<(u8, u32), u32>;
 
-    fn check<const LANES: usize, const PLACES: usize, const LINES: usize>(reader: Reader<'_>, model: &Model) {
+    fn check<const LANES: usize, const PLACES: usize, const LINES: usize>(
+        reader: SegmentReader<'_>,
+        model: &Model,
+    ) {
         let masks = [0, 1].map(|member| {
             let mut all = [0; LANES];
             (all[0], all[LANES - 1]) = (mask(member), mask(member));
             all
         });
         assert_eq!(reader.used(), model.len());
-        assert_eq!(reader.entries(Shape::new(LANES, PLACES, LINES)).count(), model.len());
+        assert_eq!(reader.entries(SegmentShape::new(LANES, PLACES, LINES)).count(), model.len());
         for number in (0..40).flat_map(|low| [low, low | 0x100]) {
             let (hash, packet) = (hash(number & 0xff), key::<LANES>(0, number));
             let its = |member: u8| model.get(&(member, number & mask(member))).copied();
@@ -432,9 +439,9 @@ mod tests {
             assert_eq!(found, expected, "{number:#x}");
             for alone in [false, expected.len() < 2] {
                 match reader.glance::<LANES, PLACES, LINES>(hash, &packet, &masks, alone) {
-                    Glance::Nothing => assert_eq!(expected, [0; 0], "{number:#x}"),
-                    Glance::One(value) => assert_eq!(expected, [value], "{number:#x}"),
-                    Glance::More => {}
+                    QuickProbe::Nothing => assert_eq!(expected, [0; 0], "{number:#x}"),
+                    QuickProbe::One(value) => assert_eq!(expected, [value], "{number:#x}"),
+                    QuickProbe::More => {}
                 }
             }
         }
@@ -442,19 +449,19 @@ mod tests {
 
     /// Keys come, get other values and go.
     fn live<const LANES: usize, const PLACES: usize, const LINES: usize>(steps: &[(u8, u8, u32)]) {
-        let shape = Shape::new(LANES, PLACES, LINES);
+        let shape = SegmentShape::new(LANES, PLACES, LINES);
         let mut segment = empty(shape, BUCKETS, 3);
         let untouched = segment.clone();
         let (mut model, lines) = (Model::new(), Arc::make_mut(&mut segment));
         let entry = |member, number, value| {
-            let mut wide = [0; Shape::WHOLE.lanes];
+            let mut wide = [0; SegmentShape::WHOLE.lanes];
             wide[..LANES].copy_from_slice(&key::<LANES>(member, number));
-            Entry { key: wide, member, value }
+            SegmentEntry { key: wide, member, value }
         };
         for (at, &(what, member, number)) in steps.iter().enumerate() {
             let (number, value) = (number & mask(member), at as u32);
             let (hash, own) = (hash(number & 0xff), key::<LANES>(member, number));
-            let mut writer = Writer::new(lines, shape, BUCKETS);
+            let mut writer = SegmentWriter::new(lines, shape, BUCKETS);
             if what == 0 {
                 assert_eq!(writer.remove(hash, member, &own), model.remove(&(member, number)));
             } else if let Some(before) = model.get_mut(&(member, number)) {
@@ -469,16 +476,17 @@ mod tests {
                 }
             }
             if at % 8 == 0 {
-                check::<LANES, PLACES, LINES>(Reader::new(lines, BUCKETS), &model);
+                check::<LANES, PLACES, LINES>(SegmentReader::new(lines, BUCKETS), &model);
             }
         }
-        check::<LANES, PLACES, LINES>(Reader::new(lines, BUCKETS), &model);
+        check::<LANES, PLACES, LINES>(SegmentReader::new(lines, BUCKETS), &model);
         for (member, number) in model.keys().copied().collect::<Vec<_>>() {
             let own = key::<LANES>(member, number);
-            Writer::new(lines, shape, BUCKETS).remove(hash(number & 0xff), member, &own);
+            SegmentWriter::new(lines, shape, BUCKETS).remove(hash(number & 0xff), member, &own);
         }
-        check::<LANES, PLACES, LINES>(Reader::new(lines, BUCKETS), &Model::new());
-        let (reader, untouched) = (Reader::new(lines, BUCKETS), Reader::new(&untouched, BUCKETS));
+        check::<LANES, PLACES, LINES>(SegmentReader::new(lines, BUCKETS), &Model::new());
+        let (reader, untouched) =
+            (SegmentReader::new(lines, BUCKETS), SegmentReader::new(&untouched, BUCKETS));
         assert!(
             (0..BUCKETS).all(|bucket| reader.passed(shape, bucket) == 0),
             "nobody passed an empty bucket"
@@ -502,11 +510,11 @@ mod tests {
 
     #[test]
     fn an_entry_out_of_reach_is_refused_and_changes_nothing() {
-        let (shape, buckets) = (Shape::SMALL, 64);
+        let (shape, buckets) = (SegmentShape::SMALL, 64);
         let mut segment = empty(shape, buckets, 0);
         let lines = Arc::make_mut(&mut segment);
-        let mut writer = Writer::new(lines, shape, buckets);
-        let entry = |value| Entry { key: [value; Shape::WHOLE.lanes], member: 0, value };
+        let mut writer = SegmentWriter::new(lines, shape, buckets);
+        let entry = |value| SegmentEntry { key: [value; SegmentShape::WHOLE.lanes], member: 0, value };
         let room = ((REACH + 1) * shape.places) as u32;
         (0..room).for_each(|value| writer.insert(60, &entry(value)).expect("room"));
         assert_eq!(writer.insert(60, &entry(room)), Err(Crowded));

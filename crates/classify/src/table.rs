@@ -16,7 +16,9 @@
 //! Who writes: the control side's copy. Workers read clones; `probe` is how they search.
 
 use crate::lane_mask::LaneMask;
-use crate::segment::{self, Crowded, Entry, Hasher, Reader, Segment, Shape, Writer};
+use crate::segment::{
+    self, Crowded, Segment, SegmentEntry, SegmentHasher, SegmentReader, SegmentShape, SegmentWriter,
+};
 use crate::simd::{Seeds, Term};
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,8 +50,8 @@ type Page = Arc<[Segment]>;
 
 /// The table. A clone shares the segments.
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
-    pub(crate) shape: Shape,
+pub(crate) struct TupleTable {
+    pub(crate) shape: SegmentShape,
     /// The lanes that keys hold, ascending; `shape.lanes` may be more.
     pub(crate) lanes: Vec<u8>,
     /// What is hashed, by lane of the packet's key, and by lane of the table's.
@@ -68,7 +70,7 @@ pub(crate) struct Table {
     entries: usize,
 }
 
-impl Table {
+impl TupleTable {
     /// An empty table for members whose lanes are among those of `span` and that fix all bits of `relaxed`, with room for
     /// `entries`. `random` gives seeds.
     pub(crate) fn new(
@@ -76,7 +78,7 @@ impl Table {
         span: &LaneMask,
         entries: usize,
         random: impl FnMut() -> u64,
-    ) -> Table {
+    ) -> TupleTable {
         let lanes: Vec<u8> = (0..).zip(span).filter(|(_, mask)| **mask != 0).map(|(lane, _)| lane).collect();
         let terms: Vec<Term> = (0..)
             .zip(relaxed)
@@ -85,8 +87,8 @@ impl Table {
             .collect();
         let place = |lane| lanes.iter().position(|&at| at == lane).map(|at| at as u8);
         let compact_terms = terms.iter().filter_map(|term| Some((place(term.lane)?, term.mask))).collect();
-        let shape = Shape::of(lanes.len());
-        let mut table = Table {
+        let shape = SegmentShape::of(lanes.len());
+        let mut table = TupleTable {
             shape,
             lanes,
             terms,
@@ -162,8 +164,8 @@ impl Table {
         compact
     }
 
-    fn hasher(&self) -> Hasher<'_> {
-        Hasher { terms: &self.compact_terms, seeds: &self.seeds }
+    fn hasher(&self) -> SegmentHasher<'_> {
+        SegmentHasher { terms: &self.compact_terms, seeds: &self.seeds }
     }
 
     #[inline(always)]
@@ -173,9 +175,9 @@ impl Table {
 
     /// The segment of a hash.
     #[inline(always)]
-    pub(crate) fn reader(&self, hash: u32) -> Reader<'_> {
+    pub(crate) fn reader(&self, hash: u32) -> SegmentReader<'_> {
         let slot = self.slot(hash);
-        Reader::new(&self.pages[slot >> PAGE_BITS][slot & ((1 << PAGE_BITS) - 1)], self.buckets)
+        SegmentReader::new(&self.pages[slot >> PAGE_BITS][slot & ((1 << PAGE_BITS) - 1)], self.buckets)
     }
 
     /// The value of a member's key, given over all lanes.
@@ -214,7 +216,7 @@ impl Table {
         let slots = self.places(hash);
         (slots.start * buckets..slots.end * buckets).for_each(|word| *self.filter_word(word) = 0);
         let segment = Arc::clone(self.place(slots.start));
-        for entry in Reader::new(&segment, buckets).entries(shape) {
+        for entry in SegmentReader::new(&segment, buckets).entries(shape) {
             let (hash, marks) = self.hasher().hash(&entry.key);
             let word = self.word(hash);
             *self.filter_word(word) |= marks;
@@ -234,13 +236,13 @@ impl Table {
 
     /// Lets `change` have the segment of a hash. Wherever it stood it stands changed: if only one place got it, a split
     /// would lose what was added by another.
-    fn write<R>(&mut self, hash: u32, change: impl FnOnce(Writer<'_>) -> R) -> R {
+    fn write<R>(&mut self, hash: u32, change: impl FnOnce(SegmentWriter<'_>) -> R) -> R {
         let (shape, buckets, places) = (self.shape, self.buckets, self.places(hash));
         let mut segment = Arc::clone(self.place(places.start));
         // What is not shared with a snapshot is changed where it is.
         let nothing = Segment::default();
         places.clone().for_each(|slot| *self.place(slot) = Arc::clone(&nothing));
-        let done = change(Writer::new(Arc::make_mut(&mut segment), shape, buckets));
+        let done = change(SegmentWriter::new(Arc::make_mut(&mut segment), shape, buckets));
         places.for_each(|slot| *self.place(slot) = Arc::clone(&segment));
         done
     }
@@ -273,7 +275,7 @@ impl Table {
     /// # Errors
     /// Too many entries have the same relaxed key for one to be found quickly; nothing is changed.
     pub(crate) fn insert(&mut self, member: u8, key: &LaneMask, value: u32) -> Result<(), Crowded> {
-        let entry = Entry { key: self.compact(key), member, value };
+        let entry = SegmentEntry { key: self.compact(key), member, value };
         let (hash, marks) = self.hasher().hash(&entry.key);
         while self.write(hash, |mut writer| writer.insert(hash, &entry)).is_err() {
             self.grow(hash)?;
@@ -318,7 +320,7 @@ impl Table {
         }
         let mut halves = [0, 1].map(|_| segment::empty(shape, buckets, depth));
         for (bit, half) in (0..).zip(&mut halves) {
-            let its = |entry: &Entry| self.hasher().hash(&entry.key).0 >> (32 - depth) & 1 == bit;
+            let its = |entry: &SegmentEntry| self.hasher().hash(&entry.key).0 >> (32 - depth) & 1 == bit;
             fill(half, shape, buckets, old.entries(shape).filter(its), self.hasher())?;
         }
         if depth > self.depth {
@@ -364,13 +366,15 @@ impl Table {
             last = Some(segment);
             !again
         });
-        distinct.flat_map(|segment| Reader::new(segment, self.buckets).entries(self.shape)).map(|entry| {
-            let mut key = LaneMask::default();
-            for (part, &lane) in entry.key.iter().zip(&self.lanes) {
-                key[usize::from(lane)] = *part;
-            }
-            (entry.member, key, entry.value)
-        })
+        distinct.flat_map(|segment| SegmentReader::new(segment, self.buckets).entries(self.shape)).map(
+            |entry| {
+                let mut key = LaneMask::default();
+                for (part, &lane) in entry.key.iter().zip(&self.lanes) {
+                    key[usize::from(lane)] = *part;
+                }
+                (entry.member, key, entry.value)
+            },
+        )
     }
 
     /// Entries of the table.
@@ -384,7 +388,7 @@ impl Table {
             .pages
             .iter()
             .flat_map(|page| page.iter())
-            .map(|s| 1 << (self.depth - Reader::new(s, self.buckets).depth()))
+            .map(|s| 1 << (self.depth - SegmentReader::new(s, self.buckets).depth()))
             .map(|copies: usize| (1 << MOST_DEPTH) / copies)
             .sum();
         let buckets = (segments * self.buckets) >> MOST_DEPTH;
@@ -395,12 +399,12 @@ impl Table {
 /// Fills an empty segment that nobody shares.
 fn fill(
     segment: &mut Segment,
-    shape: Shape,
+    shape: SegmentShape,
     buckets: usize,
-    entries: impl Iterator<Item = Entry>,
-    hasher: Hasher<'_>,
+    entries: impl Iterator<Item = SegmentEntry>,
+    hasher: SegmentHasher<'_>,
 ) -> Result<(), Crowded> {
-    let mut writer = Writer::new(Arc::make_mut(segment), shape, buckets);
+    let mut writer = SegmentWriter::new(Arc::make_mut(segment), shape, buckets);
     for entry in entries {
         writer.insert(hasher.hash(&entry.key).0, &entry)?;
     }
@@ -418,8 +422,8 @@ mod tests {
     use super::*;
     use crate::VECTOR;
     use crate::keys::Column;
-    use crate::probe::Probe;
-    use crate::simd::Level;
+    use crate::probe::ProbeColumns;
+    use crate::simd::SimdLevel;
     use std::collections::HashMap;
 
     /// A segment that stood twice in the directory was once split after it had been changed at one place only.
@@ -433,7 +437,7 @@ mod tests {
         let mut mask = LaneMask::default();
         mask[3] = u32::MAX;
         let mut seed = 1;
-        let mut table = Table::new(&mask, &mask, 0, || {
+        let mut table = TupleTable::new(&mask, &mask, 0, || {
             seed += 2_u64;
             seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)
         });
@@ -465,26 +469,26 @@ mod tests {
         [narrow, wide]
     }
 
-    fn table(seeds: Seeds) -> Table {
+    fn table(seeds: Seeds) -> TupleTable {
         let [narrow, wide] = masks();
         let (relaxed, span) =
             (std::array::from_fn(|l| narrow[l] & wide[l]), std::array::from_fn(|l| narrow[l] | wide[l]));
-        let mut table = Table::new(&relaxed, &span, 0, || 0);
+        let mut table = TupleTable::new(&relaxed, &span, 0, || 0);
         table.seeds = seeds;
         masks().iter().for_each(|mask| _ = table.join(mask));
         table
     }
 
-    fn check(table: &Table, model: &HashMap<(u8, LaneMask), u32>) {
+    fn check(table: &TupleTable, model: &HashMap<(u8, LaneMask), u32>) {
         assert_eq!(table.len(), model.len());
         assert_eq!(table.entries().count(), model.len());
         for ((member, key), value) in model {
             assert_eq!(table.value(*member, key), Some(*value));
             let lanes: Vec<Column> = key.iter().map(|lane| [*lane; VECTOR]).collect();
-            let mut probe = Probe::default();
-            probe.sift(Level::detect(), table, &lanes, 1, 0);
+            let mut probe = ProbeColumns::default();
+            probe.sift(SimdLevel::detect(), table, &lanes, 1, 0);
             let mut found = Vec::new();
-            probe.verify(Level::detect(), |_| table, &lanes, |_, value| found.push(value));
+            probe.verify(SimdLevel::detect(), |_| table, &lanes, |_, value| found.push(value));
             assert!(found.contains(value), "{value} is not among {found:?}");
         }
     }

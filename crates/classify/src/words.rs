@@ -1,9 +1,9 @@
 //! A tuple's mask in the words of the language, from the table of fields.
 
-use crate::cube::Cube;
+use crate::cube::KeyCube;
 use mmb_packet::Class;
 use mmb_packet::key::{self, flags};
-use mmb_policy::field::{FIELDS, FieldId, FieldInfo, Implies, Place};
+use mmb_policy::field::{FIELDS, FieldId, FieldInfo, FieldPlace, Implies};
 use std::collections::BTreeSet;
 
 /// Bits of the key's flags and the fields whose presence they are about.
@@ -16,7 +16,7 @@ const PRESENCE: [(u8, FieldId); 4] = [
 
 /// The fields that a mask covers, in the order of the table; a prefix with its length. `kinds` are the kinds of
 /// transport header that the tuple's keys name.
-pub(crate) fn describe(class: Class, mask: &Cube, kinds: &BTreeSet<u8>) -> String {
+pub(crate) fn describe(class: Class, mask: &KeyCube, kinds: &BTreeSet<u8>) -> String {
     let mut named = Naming { mask, named: Vec::new() };
     named.fields(|field| common(class, field));
     for &kind in kinds {
@@ -48,7 +48,7 @@ fn kind_of(implies: Implies) -> Option<u8> {
 
 /// Names being collected.
 struct Naming<'a> {
-    mask: &'a Cube,
+    mask: &'a KeyCube,
     /// Fields with the length of the prefix that the mask covers, `/24`, where that is not all of them.
     named: Vec<(FieldId, String)>,
 }
@@ -57,7 +57,7 @@ impl Naming<'_> {
     /// Names those fields that the mask covers, the widest first, each bit once.
     fn fields(&mut self, of: impl Fn(&FieldInfo) -> bool) {
         let place = |field: &FieldInfo| match field.place {
-            Place::Key { bit, width } => Some((field.id, bit, width)),
+            FieldPlace::Key { bit, width } => Some((field.id, bit, width)),
             _ => None,
         };
         let mut fields: Vec<_> = FIELDS.iter().filter(|field| of(field)).filter_map(place).collect();
@@ -70,7 +70,7 @@ impl Naming<'_> {
                 if covered == 0 || whole && covered < width {
                     continue;
                 }
-                let mut used = Cube::default();
+                let mut used = KeyCube::default();
                 // A fresh cube contradicts nothing.
                 if used.fix(bit, covered, 0).is_ok() {
                     left.release(&used);
@@ -97,10 +97,10 @@ impl Naming<'_> {
 mod tests {
     use super::*;
 
-    fn mask(fields: &[(FieldId, u8)]) -> Cube {
-        let mut cube = Cube::default();
+    fn mask(fields: &[(FieldId, u8)]) -> KeyCube {
+        let mut cube = KeyCube::default();
         for &(id, bits) in fields {
-            let Place::Key { bit, .. } = id.info().place else { panic!("{id:?} is not in the key") };
+            let FieldPlace::Key { bit, .. } = id.info().place else { panic!("{id:?} is not in the key") };
             cube.fix(bit, bits, 0).unwrap();
         }
         cube
@@ -110,12 +110,13 @@ mod tests {
     fn masks_have_words() {
         let mut tcp = mask(&[(FieldId::TcpDport, 16), (FieldId::IpSaddr, 24)]);
         tcp.fix_byte(key::L4_KIND, 0xff, 6).unwrap();
-        let words = |cube: &Cube, kinds: &[u8]| describe(Class::Ip4, cube, &kinds.iter().copied().collect());
+        let words =
+            |cube: &KeyCube, kinds: &[u8]| describe(Class::Ip4, cube, &kinds.iter().copied().collect());
         assert_eq!(words(&tcp, &[6]), "ip-proto ip-saddr/24 tcp-dport");
         assert_eq!(words(&tcp, &[6, 17]), "ip-proto ip-saddr/24 udp-dport tcp-dport");
-        assert_eq!(words(&Cube::default(), &[]), "all");
+        assert_eq!(words(&KeyCube::default(), &[]), "all");
         assert_eq!(words(&mask(&[(FieldId::IpEcn, 2), (FieldId::IpDf, 1)]), &[]), "ip-ecn ip-df");
-        let mut tagged = Cube::default();
+        let mut tagged = KeyCube::default();
         tagged.fix_byte(key::FLAGS, flags::VLAN_TAGGED, 0).unwrap();
         assert_eq!(words(&tagged, &[]), "vlan-id");
     }

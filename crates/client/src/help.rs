@@ -3,7 +3,7 @@
 
 use crate::names::DaemonNames;
 use mmb_policy::FIELDS;
-use mmb_policy::complete::{Candidate, CandidateKind, CompletionContext, complete};
+use mmb_policy::complete::{Completion, CompletionContext, CompletionKind, complete};
 use mmb_policy::help::{HelpLine, help_at};
 
 /// Words that begin a line and are none of the language but the caller's, and what they do.
@@ -25,7 +25,7 @@ const LINE: usize = 96;
 pub fn at(line: &str, at: usize, known: &DaemonNames, own: ProgramWords<'_>) -> String {
     let mut lines = help_at(line, at);
     let candidates =
-        words(line, at, known, own).into_iter().filter(|candidate| candidate.kind == CandidateKind::Word);
+        words(line, at, known, own).into_iter().filter(|candidate| candidate.kind == CompletionKind::Word);
     let mut names = 0;
     for candidate in candidates {
         let is_new = !lines.iter().any(|line| line.word.split(' ').next() == Some(&candidate.text));
@@ -80,7 +80,7 @@ pub(crate) fn about(words: &str, known: &DaemonNames, own: ProgramWords<'_>) -> 
 }
 
 /// The words that may stand at byte `at` of a line and begin with what is there.
-pub fn words(line: &str, at: usize, known: &DaemonNames, own: ProgramWords<'_>) -> Vec<Candidate> {
+pub fn words(line: &str, at: usize, known: &DaemonNames, own: ProgramWords<'_>) -> Vec<Completion> {
     let context = CompletionContext {
         ids: known.rules.iter().map(|(id, _)| *id).collect(),
         ports: known.ports.clone(),
@@ -89,11 +89,11 @@ pub fn words(line: &str, at: usize, known: &DaemonNames, own: ProgramWords<'_>) 
     let before = &line[..at];
     let first = before.trim_start();
     let own = own.iter().filter(|(word, _)| word.starts_with(first));
-    candidates.extend(own.map(|(word, help)| Candidate {
+    candidates.extend(own.map(|(word, help)| Completion {
         start: before.len() - first.len(),
         text: (*word).to_owned(),
         help: (*help).to_owned(),
-        kind: CandidateKind::Word,
+        kind: CompletionKind::Word,
     }));
     candidates
 }

@@ -2,7 +2,7 @@
 
 use crate::sink::OutputSink;
 use mmb_control::answer::ErrorLine;
-use mmb_policy::diagnostic::{Diagnostic, Note, Span, Style};
+use mmb_policy::diagnostic::{Diagnostic, Note, RenderStyle, TextSpan};
 use serde_json::{Map, Value, json};
 use std::error::Error;
 
@@ -89,8 +89,8 @@ pub(crate) fn chain(error: &dyn Error) -> String {
 }
 
 /// How errors and notes look.
-pub(crate) fn style(sink: &dyn OutputSink) -> Style {
-    if sink.colors().err { Style::Colored } else { Style::Plain }
+pub(crate) fn style(sink: &dyn OutputSink) -> RenderStyle {
+    if sink.colors().err { RenderStyle::Colored } else { RenderStyle::Plain }
 }
 
 /// A note as a JSON object.
@@ -117,7 +117,7 @@ fn object(error: &ErrorLine, source: SourceText<'_>) -> Map<String, Value> {
     object
 }
 
-fn rendered(error: &ErrorLine, source: SourceText<'_>, style: Style) -> String {
+fn rendered(error: &ErrorLine, source: SourceText<'_>, style: RenderStyle) -> String {
     match place(error, source) {
         Some((line, column, span)) => {
             let diagnostic = Diagnostic {
@@ -131,13 +131,13 @@ fn rendered(error: &ErrorLine, source: SourceText<'_>, style: Style) -> String {
             diagnostic.render_in(source.name, source.text, style)
         }
         None => match style {
-            Style::Plain => format!("error: {}\n", error.message),
-            Style::Colored => format!("\x1b[1;31merror\x1b[0m{BOLD}: {}{RESET}\n", error.message),
+            RenderStyle::Plain => format!("error: {}\n", error.message),
+            RenderStyle::Colored => format!("\x1b[1;31merror\x1b[0m{BOLD}: {}{RESET}\n", error.message),
         },
     }
 }
 
-fn place(error: &ErrorLine, source: SourceText<'_>) -> Option<(usize, usize, Span)> {
+fn place(error: &ErrorLine, source: SourceText<'_>) -> Option<(usize, usize, TextSpan)> {
     let (start, end) = error.span?;
-    Some((error.line? + source.lines_before, error.column?, Span { start, end }))
+    Some((error.line? + source.lines_before, error.column?, TextSpan { start, end }))
 }

@@ -3,7 +3,7 @@
 //! Finds and follows packets of established connections in vectors of 256, drawn at random, and makes and ends connections.
 //! Nanoseconds a packet.
 
-use mmb_conn::{ConnId, Direction, State, Table, Tuple, Wire, proto};
+use mmb_conn::{ConnId, ConnState, ConnectionTable, Direction, Tuple, Wire, proto};
 use mmb_policy::policy::Timeouts;
 use mmb_random::Seed;
 use std::time::Instant;
@@ -46,7 +46,7 @@ fn median(connections: u32, port: u16, mut work: impl FnMut(&[Tuple])) -> f64 {
 fn main() {
     let connections: u32 =
         std::env::args().nth(1).map_or(100_000, |number| number.parse().expect("a number"));
-    let mut table = Table::new(Seed::repeatable(7));
+    let mut table = ConnectionTable::new(Seed::repeatable(7));
     table.configure(connections as usize, Timeouts::default(), Default::default());
     let begin = Instant::now();
     let mut longest = 0;
@@ -85,7 +85,7 @@ fn main() {
             let [forward, reply] = tuples(number);
             number += 1;
             let id = table.insert(1, forward, reply, None, &mut |_, _| ()).expect("room");
-            assert_eq!(table.get(id).state, State::Unreplied);
+            assert_eq!(table.get(id).state, ConnState::Unreplied);
         }
     });
     println!("ended and made in {turnover:.0} ns");

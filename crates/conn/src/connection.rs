@@ -1,9 +1,9 @@
 //! One connection, as a record of three cache lines.
 
 use crate::hash::{halves, packed, unpacked};
-use crate::timeouts::{LONGEST_S, Limits};
+use crate::timeouts::{LONGEST_S, StateTimeouts};
 use crate::tuple::has_common_ports;
-use crate::{Direction, State, Tracker, Tuple};
+use crate::{ConnState, Direction, TcpTracker, Tuple};
 use mmb_packet::PortId;
 
 /// A connection's place in its table; good until the connection ends.
@@ -35,7 +35,7 @@ pub struct Connection {
     /// When the last packet passed that was believed: milliseconds, the lower 32 bits.
     pub(crate) last_ms: u32,
     /// Where the host routes, the ports that each direction's packets came in by.
-    pub arrivals: Arrivals,
+    pub arrivals: IngressPorts,
     /// When it was made, in units of 16 ms, the lower 32 bits.
     created: u32,
     /// The engine's: the number of its set of rules, and a note.
@@ -45,10 +45,10 @@ pub struct Connection {
     /// The engine's own; zero for none.
     pub extra: u32,
     /// Its neighbours in the queue that it waits in.
-    pub(crate) links: crate::wheel::Links,
-    pub(crate) tracker: Tracker,
+    pub(crate) links: crate::wheel::QueueLinks,
+    pub(crate) tracker: TcpTracker,
     /// Its state. Whoever else writes it does not move the connection to another queue.
-    pub state: State,
+    pub state: ConnState,
     /// The queue that it waits in.
     pub(crate) queue: u8,
 }
@@ -59,14 +59,14 @@ const _: () = assert!(size_of::<Connection>() == 192);
 const CREATED_SHIFT: u32 = 4;
 
 impl Connection {
-    pub(crate) fn new(now_ms: u64, tuples: [&Tuple; 2], state: State, tracker: Tracker) -> Connection {
+    pub(crate) fn new(now_ms: u64, tuples: [&Tuple; 2], state: ConnState, tracker: TcpTracker) -> Connection {
         Connection {
             addresses: tuples.map(|tuple| tuple.addresses.map(halves)),
             rest: tuples.map(packed),
             last_ms: now_ms as u32,
             packets: [0; 2],
             bytes: [0; 2],
-            arrivals: Arrivals::default(),
+            arrivals: IngressPorts::default(),
             created: (now_ms >> CREATED_SHIFT) as u32,
             rules: 0,
             binding: 0,
@@ -79,9 +79,9 @@ impl Connection {
     }
 
     /// As it was at some time before now.
-    pub(crate) fn restored(now_ms: u64, was: &Snapshot) -> Connection {
+    pub(crate) fn restored(now_ms: u64, was: &ConnectionSnapshot) -> Connection {
         let [forward, reply] = &was.tuples;
-        let in_order = was.state.is_half_open() || was.state.is_over();
+        let in_order = was.state.is_half_open() || was.state.is_closed();
         let idle_ms = if in_order { 0 } else { was.idle_ms.min(u64::from(LONGEST_S) * 1000) };
         Connection {
             packets: was.packets,
@@ -94,8 +94,8 @@ impl Connection {
     }
 
     /// What outlives its table.
-    pub fn snapshot(&self, now_ms: u64) -> Snapshot {
-        Snapshot {
+    pub fn snapshot(&self, now_ms: u64) -> ConnectionSnapshot {
+        ConnectionSnapshot {
             tuples: self.tuples(),
             state: self.state,
             tracker: self.tracker,
@@ -126,7 +126,7 @@ impl Connection {
     }
 
     /// What is known of both ends of TCP, or of an association of SCTP.
-    pub fn tracker(&self) -> Tracker {
+    pub fn tracker(&self) -> TcpTracker {
         self.tracker
     }
 
@@ -144,7 +144,7 @@ impl Connection {
 
     /// Milliseconds until it ends if no packet comes.
     #[inline]
-    pub(crate) fn expires_ms(&self, now_ms: u64, limits: &Limits) -> u64 {
+    pub(crate) fn expires_ms(&self, now_ms: u64, limits: &StateTimeouts) -> u64 {
         limits.ms(self.proto(), self.state).saturating_sub(self.idle_ms(now_ms))
     }
 
@@ -197,7 +197,7 @@ fn differs(one: [u64; 2], other: [u64; 2]) -> u64 {
 /// rerouted once. Nothing is noted of a connection on a wire, whose tuples say by which port packets come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct Arrivals {
+pub struct IngressPorts {
     ports: [[u16; 2]; 2],
     /// Both directions may share ports.
     pub shared: bool,
@@ -206,16 +206,16 @@ pub struct Arrivals {
 /// No port yet.
 const NO_PORT: u16 = u16::MAX;
 
-impl Default for Arrivals {
-    fn default() -> Arrivals {
-        Arrivals { ports: [[NO_PORT; 2]; 2], shared: false }
+impl Default for IngressPorts {
+    fn default() -> IngressPorts {
+        IngressPorts { ports: [[NO_PORT; 2]; 2], shared: false }
     }
 }
 
-impl Arrivals {
+impl IngressPorts {
     /// Of a connection whose first packet came in by a port. `shared` says whether replies may come in there too.
-    pub fn new(port: PortId, shared: bool) -> Arrivals {
-        Arrivals { ports: [[port.0, NO_PORT], [NO_PORT; 2]], shared }
+    pub fn new(port: PortId, shared: bool) -> IngressPorts {
+        IngressPorts { ports: [[port.0, NO_PORT], [NO_PORT; 2]], shared }
     }
 
     /// Whether packets of a direction may come in by a port: one that others did, or while it has room for one more, one that the
@@ -256,28 +256,28 @@ impl Arrivals {
     }
 
     /// What [`Arrivals::to_bytes`] made bytes of; `None` if it was something else.
-    pub fn from_bytes(bytes: [u8; 9]) -> Option<Arrivals> {
+    pub fn from_bytes(bytes: [u8; 9]) -> Option<IngressPorts> {
         let port = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         let ports = [[port(0), port(2)], [port(4), port(6)]];
-        (bytes[8] < 2).then_some(Arrivals { ports, shared: bytes[8] == 1 })
+        (bytes[8] < 2).then_some(IngressPorts { ports, shared: bytes[8] == 1 })
     }
 }
 
 /// A connection as one table leaves it to another: [`Table::restore`](crate::Table::restore) makes it anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct ConnectionSnapshot {
     /// See [`Connection::tuples`].
     pub tuples: [Tuple; 2],
     /// Its state.
-    pub state: State,
+    pub state: ConnState,
     /// What is known of both ends of TCP, or of an association of SCTP.
-    pub tracker: Tracker,
+    pub tracker: TcpTracker,
     /// Packets by direction.
     pub packets: [u64; 2],
     /// Bytes by direction.
     pub bytes: [u64; 2],
     /// See [`Connection::arrivals`].
-    pub arrivals: Arrivals,
+    pub arrivals: IngressPorts,
     /// Milliseconds since it was made.
     pub age_ms: u64,
     /// Milliseconds since the last packet that was believed.
@@ -292,17 +292,17 @@ mod tests {
 
     #[test]
     fn replies_do_not_come_in_where_the_first_packet_did() {
-        let mut arrivals = Arrivals::new(PortId(1), false);
+        let mut arrivals = IngressPorts::new(PortId(1), false);
         assert!(!arrivals.admit(Reply, PortId(1)));
         arrivals.note(Reply, PortId(2));
         assert!(!arrivals.admit(Reply, PortId(1)) && !arrivals.admit(Forward, PortId(2)));
         assert!(arrivals.admit(Reply, PortId(2)) && arrivals.admit(Forward, PortId(1)));
-        assert!(Arrivals::new(PortId(1), true).admit(Reply, PortId(1)), "unless both may share ports");
+        assert!(IngressPorts::new(PortId(1), true).admit(Reply, PortId(1)), "unless both may share ports");
     }
 
     #[test]
     fn each_direction_is_rerouted_once() {
-        let mut arrivals = Arrivals::new(PortId(1), false);
+        let mut arrivals = IngressPorts::new(PortId(1), false);
         arrivals.note(Reply, PortId(2));
         for (direction, old, new) in [(Forward, PortId(1), PortId(3)), (Reply, PortId(2), PortId(4))] {
             assert!(arrivals.admit(direction, new));
@@ -315,10 +315,10 @@ mod tests {
         // It was admitted with another one when their vector was looked up.
         arrivals.note(Reply, PortId(5));
         assert_eq!(arrivals, before, "a third port takes no place");
-        assert_eq!(Arrivals::from_bytes(arrivals.to_bytes()), Some(arrivals));
-        let mut on_a_wire = Arrivals::default();
+        assert_eq!(IngressPorts::from_bytes(arrivals.to_bytes()), Some(arrivals));
+        let mut on_a_wire = IngressPorts::default();
         on_a_wire.note(Forward, PortId(7));
-        assert_eq!(on_a_wire, Arrivals::default());
+        assert_eq!(on_a_wire, IngressPorts::default());
     }
 
     #[test]
@@ -334,7 +334,7 @@ mod tests {
         let vlans = Vlans { outer: 1, inner: 4094 };
         let reply = forward.reversed();
         let reply = Tuple { ports: [7, 65534], wire: Wire { vlans, ..reply.wire }, ..reply };
-        let connection = Connection::new(0, [&forward, &reply], State::SynSent, Tracker::default());
+        let connection = Connection::new(0, [&forward, &reply], ConnState::SynSent, TcpTracker::default());
         assert_eq!(connection.tuples(), [forward, reply]);
         assert!(connection.is(&forward, Direction::Forward) && connection.is(&reply, Direction::Reply));
         assert!(!connection.is(&forward, Direction::Reply) && !connection.is(&reply, Direction::Forward));
@@ -350,7 +350,7 @@ mod tests {
     fn ages_hold_across_the_wrap_of_milliseconds() {
         let tuple = Tuple::default();
         let made = u64::from(u32::MAX) - 5;
-        let connection = Connection::new(made, [&tuple, &tuple], State::Unreplied, Tracker::default());
+        let connection = Connection::new(made, [&tuple, &tuple], ConnState::Unreplied, TcpTracker::default());
         assert_eq!(connection.idle_ms(made + 10), 10);
         assert_eq!(connection.age_ms(made + 10), 16, "in units of 16, and never less than idle");
         assert_eq!(connection.age_ms(made + (1 << 34)), 1 << 34);

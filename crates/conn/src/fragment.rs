@@ -9,9 +9,9 @@
 
 mod held;
 
-pub use held::{Held, Losses, Released};
+pub use held::{HeldFragments, HeldLosses, Released};
 
-use crate::hash::Hasher;
+use crate::hash::TupleHasher;
 use crate::{Side, Tuple, Wire, proto};
 use hashbrown::HashTable;
 use mmb_packet::flow::header_len;
@@ -76,7 +76,7 @@ pub enum FragmentDrop {
 
 /// What the first fragment of a datagram tells of the later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct DatagramHead {
     /// The datagram's ports.
     pub ports: [u16; 2],
     /// Of a TCP segment that its connection believed: the sequence number of the byte at offset 0, as data is numbered.
@@ -94,9 +94,9 @@ pub enum FragmentVerdict {
 
 /// What becomes of a later fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Later {
+pub enum LaterFragment {
     /// It belongs to the datagram that began so.
-    Of(Head),
+    Of(DatagramHead),
     /// The first fragment was not seen, or too long ago.
     Unknown,
     /// It is dropped.
@@ -116,7 +116,7 @@ const NONE: u32 = u32::MAX;
 /// A datagram of which the first fragment was seen.
 struct Datagram {
     key: Tuple,
-    head: Head,
+    head: DatagramHead,
     /// An overlap was seen: whatever comes is dropped.
     poisoned: bool,
     /// Its first fragment made no connection, though it should have: the others are nobody's.
@@ -135,8 +135,8 @@ struct Datagram {
 }
 
 /// The datagrams of a worker that have come in part.
-pub struct Fragments {
-    hasher: Hasher,
+pub struct FragmentTable {
+    hasher: TupleHasher,
     max_age_ms: u64,
     max: usize,
     datagrams: Vec<Datagram>,
@@ -146,11 +146,11 @@ pub struct Fragments {
     youngest: u32,
 }
 
-impl Fragments {
+impl FragmentTable {
     /// Room for `max_datagrams` at a time, each for `max_age_ms` at most.
-    pub fn new(seed: Seed, max_datagrams: usize, max_age_ms: u64) -> Fragments {
-        Fragments {
-            hasher: Hasher::new(seed),
+    pub fn new(seed: Seed, max_datagrams: usize, max_age_ms: u64) -> FragmentTable {
+        FragmentTable {
+            hasher: TupleHasher::new(seed),
             max_age_ms,
             max: max_datagrams.clamp(1, NONE as usize),
             datagrams: Vec::new(),
@@ -173,7 +173,13 @@ impl Fragments {
 
     /// A first fragment. `payload_end`: how many bytes of the datagram it covers, counted from where
     /// offsets are counted from (behind the IPv4 header; behind the IPv6 fragment header).
-    pub fn first(&mut self, now_ms: u64, key: FragmentKey, head: Head, payload_end: u32) -> FragmentVerdict {
+    pub fn first(
+        &mut self,
+        now_ms: u64,
+        key: FragmentKey,
+        head: DatagramHead,
+        payload_end: u32,
+    ) -> FragmentVerdict {
         self.age(now_ms);
         if payload_end < key.header() {
             return FragmentVerdict::Drop(FragmentDrop::Tiny);
@@ -198,31 +204,38 @@ impl Fragments {
     }
 
     /// A later fragment: where it begins, how many bytes it has, and whether it says that none follows.
-    pub fn later(&mut self, now_ms: u64, key: FragmentKey, offset_bytes: u32, len: u32, last: bool) -> Later {
+    pub fn later(
+        &mut self,
+        now_ms: u64,
+        key: FragmentKey,
+        offset_bytes: u32,
+        len: u32,
+        last: bool,
+    ) -> LaterFragment {
         self.age(now_ms);
         if key.proto == proto::TCP && offset_bytes < key.header() {
-            return Later::Drop(FragmentDrop::Tiny);
+            return LaterFragment::Drop(FragmentDrop::Tiny);
         }
         if let Err(reason) = check_length(offset_bytes, len, last) {
-            return Later::Drop(reason);
+            return LaterFragment::Drop(reason);
         }
-        let Some(place) = self.find(&key.packed()) else { return Later::Unknown };
+        let Some(place) = self.find(&key.packed()) else { return LaterFragment::Unknown };
         let datagram = &mut self.datagrams[place as usize];
         if now_ms.saturating_sub(datagram.first_ms) > self.max_age_ms {
-            return Later::Unknown;
+            return LaterFragment::Unknown;
         }
         datagram.last_ms = now_ms;
         if datagram.refused {
-            return Later::Drop(FragmentDrop::Refused);
+            return LaterFragment::Drop(FragmentDrop::Refused);
         }
         match datagram.add(offset_bytes, offset_bytes + len, last) {
-            Err(reason) => Later::Drop(reason),
+            Err(reason) => LaterFragment::Drop(reason),
             Ok(()) => {
                 let head = datagram.head;
                 if datagram.total == Some(datagram.seen) {
                     self.remove(place);
                 }
-                Later::Of(head)
+                LaterFragment::Of(head)
             }
         }
     }
@@ -249,7 +262,7 @@ impl Fragments {
         }
     }
 
-    fn add(&mut self, now_ms: u64, key: Tuple, head: Head, end: u32) {
+    fn add(&mut self, now_ms: u64, key: Tuple, head: DatagramHead, end: u32) {
         if self.len() == self.max {
             self.remove(self.oldest);
         }

@@ -30,13 +30,13 @@ const TICK_SHIFT: u32 = 4;
 /// A fingerprint in the upper half, and the time in the lower one. Zero is none.
 type Ghost = u32;
 
-type Set = [Ghost; WAYS];
+type GhostSet = [Ghost; WAYS];
 
 /// The ghosts of a table.
 #[derive(Debug)]
 pub(crate) struct Ghosts {
     /// Empty until they are used.
-    chunks: [Vec<Set>; CHUNKS],
+    chunks: [Vec<GhostSet>; CHUNKS],
     /// Until when it is of use to ask.
     lasts_until_ms: u64,
 }
@@ -48,7 +48,7 @@ impl Ghosts {
 
     /// An entry of this hash is evicted.
     pub(crate) fn remember(&mut self, hash: u64, now_ms: u64) {
-        let Parts { chunk, set, print } = parts(hash);
+        let GhostParts { chunk, set, print } = parts(hash);
         let chunk = &mut self.chunks[chunk];
         if chunk.is_empty() {
             // Without memory nothing is remembered, and a client is served by its age alone.
@@ -77,7 +77,7 @@ impl Ghosts {
     }
 
     fn find(&self, hash: u64, now_ms: u64) -> bool {
-        let Parts { chunk, set, print } = parts(hash);
+        let GhostParts { chunk, set, print } = parts(hash);
         let Some(ways) = self.chunks[chunk].get(set) else { return false };
         let again = AGAIN_AFTER_MS..=FORGOTTEN_AFTER_MS;
         ways.iter().any(|ghost| is_of(*ghost, print) && again.contains(&age_ms(*ghost, now_ms)))
@@ -85,21 +85,21 @@ impl Ghosts {
 
     /// Bytes in use: 4 MiB once the table has been full.
     pub(crate) fn memory(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.capacity() * size_of::<Set>()).sum()
+        self.chunks.iter().map(|chunk| chunk.capacity() * size_of::<GhostSet>()).sum()
     }
 }
 
 /// The parts of a hash.
-struct Parts {
+struct GhostParts {
     chunk: usize,
     set: usize,
     print: u32,
 }
 
-fn parts(hash: u64) -> Parts {
+fn parts(hash: u64) -> GhostParts {
     let set = (hash >> (64 - SETS_SHIFT)) as usize;
     // Zero is no fingerprint, so that no ghost is zero.
-    Parts { chunk: set >> CHUNK_SHIFT, set: set % CHUNK, print: u32::from(hash as u16).max(1) }
+    GhostParts { chunk: set >> CHUNK_SHIFT, set: set % CHUNK, print: u32::from(hash as u16).max(1) }
 }
 
 fn is_of(ghost: Ghost, print: u32) -> bool {

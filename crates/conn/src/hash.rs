@@ -12,21 +12,21 @@ use mmb_random::{Generator, Seed};
 
 /// A hash under keys that are made from one secret seed. Its hashes must not be seen.
 #[derive(Clone, Copy)]
-pub struct Hasher {
+pub struct TupleHasher {
     keys: [u64; 8],
 }
 
-impl Hasher {
+impl TupleHasher {
     /// Keys of a seed that nothing else is made from.
-    pub fn new(seed: Seed) -> Hasher {
+    pub fn new(seed: Seed) -> TupleHasher {
         let mut keys = Generator::new(seed);
-        Hasher { keys: std::array::from_fn(|_| keys.word()) }
+        TupleHasher { keys: std::array::from_fn(|_| keys.word()) }
     }
 
     /// All tuples of IPv4 have one hash, as an adversary would like it.
     #[cfg(test)]
-    pub(crate) fn weak() -> Hasher {
-        Hasher { keys: [0; 8] }
+    pub(crate) fn weak() -> TupleHasher {
+        TupleHasher { keys: [0; 8] }
     }
 
     /// The hash of a tuple, all bits of it alike.
@@ -43,7 +43,7 @@ impl Hasher {
     }
 }
 
-impl std::fmt::Debug for Hasher {
+impl std::fmt::Debug for TupleHasher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Hasher(..)")
     }
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn neighbours_spread_over_every_part_of_a_hash() {
-        let hasher = Hasher::new(Seed::repeatable(1));
+        let hasher = TupleHasher::new(Seed::repeatable(1));
         for shift in [0, 12, 28, 54] {
             let mut seen = [0u32; 1024];
             (0..102_400).for_each(|number| seen[(hasher.hash(&tuple(number)) >> shift & 1023) as usize] += 1);
@@ -133,11 +133,11 @@ mod tests {
             Tuple { family: 6, ..base },
         ];
         let hashes: HashSet<u64> =
-            others.iter().map(|tuple| Hasher::new(Seed::repeatable(1)).hash(tuple)).collect();
+            others.iter().map(|tuple| TupleHasher::new(Seed::repeatable(1)).hash(tuple)).collect();
         assert_eq!(hashes.len(), others.len());
         assert_ne!(
-            Hasher::new(Seed::repeatable(1)).hash(&base),
-            Hasher::new(Seed::repeatable(2)).hash(&base)
+            TupleHasher::new(Seed::repeatable(1)).hash(&base),
+            TupleHasher::new(Seed::repeatable(2)).hash(&base)
         );
     }
 }

@@ -9,7 +9,7 @@
 //! never end; they go to a small stash that is searched last, and when that is full too, the entry is refused. So it is where there is
 //! no memory to split a segment.
 
-use crate::slab::NoMemory;
+use crate::slab::AllocError;
 
 /// Entries in a bucket.
 const WAYS: usize = 10;
@@ -33,7 +33,7 @@ pub(crate) const EMPTY: u32 = u32::MAX;
 
 /// Why an entry was not added.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum NoPlace {
+pub(crate) enum IndexError {
     /// Equal hashes fill all the places that it could have.
     Crowded,
     /// There is no memory for more places.
@@ -51,7 +51,7 @@ const ONES: u64 = 0x0001_0001_0001_0001;
 
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Bucket {
+pub(crate) struct IndexBucket {
     /// Fingerprints of 16 bits, four in a word, so that a word of them is compared at once.
     prints: [u64; 2],
     more_prints: [u16; 2],
@@ -62,13 +62,13 @@ pub(crate) struct Bucket {
     entries: [u32; WAYS],
 }
 
-const _: () = assert!(size_of::<Bucket>() == 64);
+const _: () = assert!(size_of::<IndexBucket>() == 64);
 
 /// Ways that may hold what is sought.
 #[derive(Clone, Copy)]
-struct Matches(u64);
+struct WayMatches(u64);
 
-impl Matches {
+impl WayMatches {
     #[inline]
     fn first(self) -> Option<usize> {
         // Bit 16 * lane + word: see `Bucket::matches`.
@@ -77,8 +77,8 @@ impl Matches {
     }
 
     #[inline]
-    fn others(self) -> Matches {
-        Matches(self.0 & self.0.wrapping_sub(1))
+    fn others(self) -> WayMatches {
+        WayMatches(self.0 & self.0.wrapping_sub(1))
     }
 }
 
@@ -90,9 +90,9 @@ fn equal_lanes(one: u64, other: u64) -> u64 {
     !(((differs & low) + low) | differs | low)
 }
 
-impl Bucket {
-    pub(crate) const NEW: Bucket =
-        Bucket { prints: [0; 2], more_prints: [0; 2], gone_on: 0, guests: 0, entries: [EMPTY; WAYS] };
+impl IndexBucket {
+    pub(crate) const NEW: IndexBucket =
+        IndexBucket { prints: [0; 2], more_prints: [0; 2], gone_on: 0, guests: 0, entries: [EMPTY; WAYS] };
 
     /// Something of the line: who asks early has it at hand later.
     #[inline]
@@ -113,11 +113,11 @@ impl Bucket {
 
     /// The ways with a fingerprint; empty ones may be among them.
     #[inline]
-    fn matches(&self, print: u16) -> Matches {
+    fn matches(&self, print: u16) -> WayMatches {
         let all = u64::from(print) * ONES;
         let more = u64::from(self.more_prints[0]) | u64::from(self.more_prints[1]) << 16;
         let words = [self.prints[0], self.prints[1], more].map(|word| equal_lanes(word, all));
-        Matches(words[0] >> 15 | words[1] >> 14 | (words[2] & 0xffff_ffff) >> 13)
+        WayMatches(words[0] >> 15 | words[1] >> 14 | (words[2] & 0xffff_ffff) >> 13)
     }
 
     #[inline]
@@ -163,14 +163,14 @@ impl Bucket {
 
 /// The parts of a hash.
 #[derive(Clone, Copy)]
-struct Parts {
+struct HashParts {
     first: usize,
     print: u16,
 }
 
 #[inline]
-fn parts(hash: u64) -> Parts {
-    Parts { first: hash as usize % BUCKETS, print: (hash >> 16) as u16 }
+fn parts(hash: u64) -> HashParts {
+    HashParts { first: hash as usize % BUCKETS, print: (hash >> 16) as u16 }
 }
 
 /// An entry's second bucket from its first, and the first from the second (after cuckoo filters, Fan et al., CoNEXT 2014):
@@ -181,20 +181,20 @@ fn other(bucket: usize, print: u16) -> usize {
 }
 
 #[derive(Clone, Debug)]
-struct Segment {
-    buckets: [Bucket; BUCKETS],
+struct IndexSegment {
+    buckets: [IndexBucket; BUCKETS],
 }
 
-impl Segment {
-    fn new() -> Segment {
-        Segment { buckets: [Bucket::NEW; BUCKETS] }
+impl IndexSegment {
+    fn new() -> IndexSegment {
+        IndexSegment { buckets: [IndexBucket::NEW; BUCKETS] }
     }
 
     fn insert(&mut self, hash: u64, entry: u32) -> bool {
-        let Parts { first, print } = parts(hash);
+        let HashParts { first, print } = parts(hash);
         let second = other(first, print);
         let free =
-            |segment: &Segment, bucket: usize| Some((bucket, segment.buckets[bucket].place_of(EMPTY)?));
+            |segment: &IndexSegment, bucket: usize| Some((bucket, segment.buckets[bucket].place_of(EMPTY)?));
         let room = free(self, first)
             .or_else(|| free(self, second))
             .or_else(|| Some((first, self.make_room(first)?)))
@@ -223,7 +223,7 @@ impl Segment {
     }
 
     fn remove(&mut self, hash: u64, entry: u32) -> bool {
-        let Parts { first, print } = parts(hash);
+        let HashParts { first, print } = parts(hash);
         for bucket in [first, other(first, print)] {
             if let Some(way) = self.buckets[bucket].place_of(entry) {
                 self.buckets[first].gone_on -= u16::from(self.buckets[bucket].is_guest(way));
@@ -237,7 +237,7 @@ impl Segment {
 
 /// What is known of a segment beside its buckets.
 #[derive(Clone, Copy, Debug)]
-struct About {
+struct SegmentInfo {
     /// How many of the bits that choose a segment its entries share.
     depth: u8,
     entries: u16,
@@ -245,20 +245,20 @@ struct About {
 
 /// The index. An entry is a number below [`EMPTY`]; what it means is the caller's.
 #[derive(Debug)]
-pub(crate) struct Index {
+pub(crate) struct TupleIndex {
     /// The segment by `depth` bits of a hash. Lowest first, so that doubling is one copy.
     directory: Vec<u32>,
     depth: u8,
-    chunks: Vec<Vec<Segment>>,
-    about: Vec<About>,
+    chunks: Vec<Vec<IndexSegment>>,
+    about: Vec<SegmentInfo>,
     stash: Vec<(u64, u32)>,
     /// Room for splitting.
     moving: Vec<(u64, u32)>,
 }
 
-impl Index {
-    pub(crate) fn new() -> Index {
-        let mut index = Index {
+impl TupleIndex {
+    pub(crate) fn new() -> TupleIndex {
+        let mut index = TupleIndex {
             directory: vec![0],
             depth: 0,
             chunks: Vec::new(),
@@ -272,7 +272,7 @@ impl Index {
     }
 
     /// Memory for one segment more, whose entries share `depth` bits, and for splitting one.
-    fn reserve(&mut self, depth: u8) -> Result<(), NoMemory> {
+    fn reserve(&mut self, depth: u8) -> Result<(), AllocError> {
         if self.about.len() >> CHUNK_SHIFT == self.chunks.len() {
             let mut chunk = Vec::new();
             chunk.try_reserve_exact(CHUNK)?;
@@ -292,8 +292,8 @@ impl Index {
     /// There is memory for it.
     fn push_segment(&mut self, depth: u8) -> u32 {
         let number = self.about.len();
-        self.chunks[number >> CHUNK_SHIFT].push(Segment::new());
-        self.about.push(About { depth, entries: 0 });
+        self.chunks[number >> CHUNK_SHIFT].push(IndexSegment::new());
+        self.about.push(SegmentInfo { depth, entries: 0 });
         number as u32
     }
 
@@ -303,17 +303,17 @@ impl Index {
     }
 
     #[inline]
-    fn segment(&self, number: u32) -> &Segment {
+    fn segment(&self, number: u32) -> &IndexSegment {
         &self.chunks[number as usize >> CHUNK_SHIFT][number as usize % CHUNK]
     }
 
-    fn segment_mut(&mut self, number: u32) -> &mut Segment {
+    fn segment_mut(&mut self, number: u32) -> &mut IndexSegment {
         &mut self.chunks[number as usize >> CHUNK_SHIFT][number as usize % CHUNK]
     }
 
     /// Where a search for a hash begins.
     #[inline]
-    pub(crate) fn first(&self, hash: u64) -> &Bucket {
+    pub(crate) fn first(&self, hash: u64) -> &IndexBucket {
         &self.segment(self.segment_of(hash)).buckets[parts(hash).first]
     }
 
@@ -326,7 +326,7 @@ impl Index {
     /// The entry of a hash that `is` what is sought.
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
-        let Parts { first, print } = parts(hash);
+        let HashParts { first, print } = parts(hash);
         let segment = self.segment(self.segment_of(hash));
         let bucket = &segment.buckets[first];
         let mut found = bucket.find(print, &mut is);
@@ -346,7 +346,7 @@ impl Index {
         hash: u64,
         entry: u32,
         hash_of: impl Fn(u32) -> u64,
-    ) -> Result<(), NoPlace> {
+    ) -> Result<(), IndexError> {
         loop {
             let number = self.segment_of(hash);
             if self.segment_mut(number).insert(hash, entry) {
@@ -355,7 +355,7 @@ impl Index {
             }
             if self.about[number as usize].entries >= SPLIT_AT && self.may_split(number) {
                 let depth = self.about[number as usize].depth + 1;
-                self.reserve(depth).map_err(|NoMemory| NoPlace::NoMemory)?;
+                self.reserve(depth).map_err(|AllocError| IndexError::NoMemory)?;
                 self.split(number, &hash_of);
                 continue;
             }
@@ -385,10 +385,10 @@ impl Index {
             self.directory.extend_from_within(..);
             self.depth = depth;
         }
-        self.about[number as usize] = About { depth, entries: 0 };
+        self.about[number as usize] = SegmentInfo { depth, entries: 0 };
         let twin = self.push_segment(depth);
 
-        let old = std::mem::replace(self.segment_mut(number), Segment::new());
+        let old = std::mem::replace(self.segment_mut(number), IndexSegment::new());
         let mut moving = std::mem::take(&mut self.moving);
         let entries = old.buckets.iter().flat_map(|bucket| bucket.entries);
         moving.extend(entries.filter(|entry| *entry != EMPTY).map(|entry| (hash_of(entry), entry)));
@@ -411,9 +411,9 @@ impl Index {
         self.moving = moving;
     }
 
-    fn stash(&mut self, hash: u64, entry: u32) -> Result<(), NoPlace> {
+    fn stash(&mut self, hash: u64, entry: u32) -> Result<(), IndexError> {
         if self.stash.len() >= STASH || self.stash.try_reserve(1).is_err() {
-            return Err(NoPlace::Crowded);
+            return Err(IndexError::Crowded);
         }
         self.stash.push((hash, entry));
         Ok(())
@@ -421,10 +421,10 @@ impl Index {
 
     /// Bytes in use.
     pub(crate) fn memory(&self) -> usize {
-        self.about.len() * size_of::<Segment>()
-            + self.about.capacity() * size_of::<About>()
+        self.about.len() * size_of::<IndexSegment>()
+            + self.about.capacity() * size_of::<SegmentInfo>()
             + self.directory.capacity() * size_of::<u32>()
-            + self.chunks.capacity() * size_of::<Vec<Segment>>()
+            + self.chunks.capacity() * size_of::<Vec<IndexSegment>>()
             + (self.stash.capacity() + self.moving.capacity()) * size_of::<(u64, u32)>()
     }
 }

@@ -24,12 +24,12 @@ mod timeouts;
 mod tuple;
 mod wheel;
 
-pub use connection::{Arrivals, ConnId, Connection, Snapshot};
-pub use hash::Hasher;
-pub use sctp::Chunks;
-pub use state::{CloseReason, Direction, Invalid, State};
-pub use table::{Cursor, Refused, Table};
-pub use tcp::{Judged, Segment, Signal, Tracker, flags};
+pub use connection::{ConnId, Connection, ConnectionSnapshot, IngressPorts};
+pub use hash::TupleHasher;
+pub use sctp::SctpChunks;
+pub use state::{CloseReason, ConnState, Direction, Invalid};
+pub use table::{ConnectionTable, InsertError, ReclaimCursor};
+pub use tcp::{TcpOutcome, TcpSegment, TcpTracker, TrackedHeader, flags};
 pub use timeouts::LONGEST_S;
 pub use tuple::{DESTINATION, SOURCE, Side, Tuple, Vlans, Wire, icmp_query, proto};
 pub use wheel::SLOT_MS;

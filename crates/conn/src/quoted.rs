@@ -7,11 +7,11 @@
 use crate::tuple::icmp_query;
 use crate::{Tuple, proto};
 use mmb_packet::flow::flow_ports;
-use mmb_packet::parse::{IP4_HEADER, IP6_HEADER, Limits, extension_len};
+use mmb_packet::parse::{IP4_HEADER, IP6_HEADER, ParserLimits, extension_len};
 
 /// What a quotation says of its packet. Offsets are in bytes from the first byte of the quoted IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quoted {
+pub struct QuotedPacket {
     /// The ends of the quoted packet, as they stand there; its `wire` is 0.
     pub tuple: Tuple,
     /// The upper-layer protocol.
@@ -33,7 +33,7 @@ const PORTS: usize = 8;
 ///
 /// Quotations of protocols without ports have ends without ports. What follows the quotation of an extended error
 /// (RFC 4884) counts to `l4_len` only as far as the quoted packet's own length reaches.
-pub fn quoted(icmp_payload: &[u8], family: u8) -> Option<Quoted> {
+pub fn quoted(icmp_payload: &[u8], family: u8) -> Option<QuotedPacket> {
     match family {
         4 => quoted4(icmp_payload),
         6 => quoted6(icmp_payload),
@@ -41,7 +41,7 @@ pub fn quoted(icmp_payload: &[u8], family: u8) -> Option<Quoted> {
     }
 }
 
-fn quoted4(bytes: &[u8]) -> Option<Quoted> {
+fn quoted4(bytes: &[u8]) -> Option<QuotedPacket> {
     let head: &[u8; IP4_HEADER] = bytes.first_chunk()?;
     let header_len = usize::from(head[0] & 15) * 4;
     let fragment_offset = u16::from_be_bytes([head[6], head[7]]) & 0x1fff;
@@ -54,7 +54,7 @@ fn quoted4(bytes: &[u8]) -> Option<Quoted> {
     ends(bytes, total, 4, (head[9], header_len), [address(12), address(16)])
 }
 
-fn quoted6(bytes: &[u8]) -> Option<Quoted> {
+fn quoted6(bytes: &[u8]) -> Option<QuotedPacket> {
     let head: &[u8; IP6_HEADER] = bytes.first_chunk()?;
     if head[0] >> 4 != 6 {
         return None;
@@ -78,7 +78,7 @@ fn chain_end(bytes: &[u8], first: u8) -> Option<(u8, usize)> {
     const SHIM6: u8 = 140;
     let is_later = |head: &[u8; 8]| u16::from_be_bytes([head[2], head[3]]) >> 3 != 0;
     let (mut next, mut at) = (first, IP6_HEADER);
-    for _ in 0..=Limits::default().ip6_headers {
+    for _ in 0..=ParserLimits::default().ip6_headers {
         let head: Option<&[u8; 8]> = bytes.get(at..).and_then(<[u8]>::first_chunk);
         match next {
             FRAGMENT if is_later(head?) => return None,
@@ -97,7 +97,7 @@ fn ends(
     family: u8,
     (proto, l4_at): (u8, usize),
     addresses: [u128; 2],
-) -> Option<Quoted> {
+) -> Option<QuotedPacket> {
     let l4 = bytes.get(l4_at..)?;
     let head: &[u8; PORTS] = l4.first_chunk()?;
     // Some hosts quote the header as they keep it, with the length's bytes changed for each other: one that leaves no
@@ -113,7 +113,13 @@ fn ends(
         _ => flow_ports(proto, l4)?,
     };
     let tuple = Tuple { addresses, ports, proto, family, ..Tuple::default() };
-    Some(Quoted { tuple, proto, ip_at: 0, l4_at, l4_len: l4_len.map_or(l4.len(), |len| len.min(l4.len())) })
+    Some(QuotedPacket {
+        tuple,
+        proto,
+        ip_at: 0,
+        l4_at,
+        l4_len: l4_len.map_or(l4.len(), |len| len.min(l4.len())),
+    })
 }
 
 #[cfg(test)]

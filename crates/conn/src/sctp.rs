@@ -9,12 +9,12 @@
 //! that are; SHUTDOWN, SHUTDOWN ACK and SHUTDOWN COMPLETE end an association as FINs do, ABORT as a RST does.
 
 use crate::tcp::{ACKED, SENT};
-use crate::{Direction, Invalid, Judged, State, Tracker};
+use crate::{ConnState, Direction, Invalid, TcpOutcome, TcpTracker};
 use mmb_policy::policy::Pickup;
 
 /// What tracking needs to know of an SCTP packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Chunks {
+pub struct SctpChunks {
     /// The verification tag.
     pub tag: u32,
     /// The initiate tag of its INIT or INIT ACK.
@@ -51,12 +51,12 @@ use chunk::{ABORT, COOKIE_ACK, COOKIE_ECHO, INIT, INIT_ACK, SHUTDOWN, SHUTDOWN_A
 /// The most chunks of one packet that are looked at. Control chunks come before data (RFC 9260 section 6.10).
 const MOST_CHUNKS: u8 = 16;
 
-impl Chunks {
+impl SctpChunks {
     /// Reads a packet, of which the end may be missing. `None` if it has no tag.
-    pub fn read(packet: &[u8]) -> Option<Chunks> {
+    pub fn read(packet: &[u8]) -> Option<SctpChunks> {
         const HEADER: usize = 12;
         let tag = u32::from_be_bytes(*packet.get(4..)?.first_chunk()?);
-        let mut chunks = Chunks { tag, ..Chunks::default() };
+        let mut chunks = SctpChunks { tag, ..SctpChunks::default() };
         let mut rest = packet.get(HEADER..).unwrap_or_default();
         while chunks.count < MOST_CHUNKS
             && let Some(&[kind, flags, a, b]) = rest.first_chunk()
@@ -113,40 +113,45 @@ impl Chunks {
 
 const FORWARD: usize = Direction::Forward as usize;
 const REPLY: usize = Direction::Reply as usize;
-const BAD_TAG: Judged = Judged::Invalid(Invalid::BadTag);
+const BAD_TAG: TcpOutcome = TcpOutcome::Invalid(Invalid::BadTag);
 
 /// Of a direction: an INIT asks that its packets carry the tag that `window` holds. At most one of both has it.
 const ASKED: u8 = 0x40;
 
 /// Of each direction, `end` is the tag that its packets carry, if `SENT` is noted; `ack` the one that a restart brings, with `ACKED`: an
 /// INIT ACK has confirmed it. What an INIT alone says is kept apart from that (`ASKED`), so that nobody replaces it who is not answered.
-impl Tracker {
+impl TcpTracker {
     /// Begins with the first packet that was seen.
     ///
     /// # Errors
     /// No association begins so: only with an INIT where `pickup` is strict; with chunks that answer or end one.
-    pub(crate) fn associate(chunks: &Chunks, pickup: Pickup) -> Result<(Tracker, State), Invalid> {
+    pub(crate) fn associate(chunks: &SctpChunks, pickup: Pickup) -> Result<(TcpTracker, ConnState), Invalid> {
         const NO_BEGINNING: u16 = INIT_ACK | ABORT | SHUTDOWN | SHUTDOWN_ACK | SHUTDOWN_COMPLETE | COOKIE_ACK;
         if let Some(fault) = chunks.fault() {
             return Err(fault);
         }
-        let mut tracker = Tracker::default();
+        let mut tracker = TcpTracker::default();
         if chunks.has(INIT) {
             tracker.learn(REPLY, chunks.initiate_tag);
-            return Ok((tracker, State::SynSent));
+            return Ok((tracker, ConnState::SynSent));
         }
         if pickup == Pickup::Strict || chunks.has(NO_BEGINNING) {
             return Err(Invalid::NotSyn);
         }
         tracker.learn(FORWARD, chunks.tag);
-        Ok((tracker, State::Unreplied))
+        Ok((tracker, ConnState::Unreplied))
     }
 
     /// Judges a packet of an association in a state, and follows it if it is believed.
-    pub(crate) fn chunks(&mut self, state: State, direction: Direction, chunks: &Chunks) -> Judged {
+    pub(crate) fn chunks(
+        &mut self,
+        state: ConnState,
+        direction: Direction,
+        chunks: &SctpChunks,
+    ) -> TcpOutcome {
         let (from, to) = (direction as usize, 1 - direction as usize);
         if let Some(fault) = chunks.fault() {
-            return Judged::Invalid(fault);
+            return TcpOutcome::Invalid(fault);
         }
         if chunks.has(INIT) {
             return self.init(state, to, chunks);
@@ -159,7 +164,7 @@ impl Tracker {
         if self.tag(from).is_some_and(|tag| tag != chunks.tag) && !restarts {
             return BAD_TAG;
         }
-        let is_opening = matches!(state, State::SynSent | State::SynReceived);
+        let is_opening = matches!(state, ConnState::SynSent | ConnState::SynReceived);
         if chunks.has(INIT_ACK) {
             return self.init_ack(state, (from, to), chunks, restarts);
         }
@@ -171,82 +176,82 @@ impl Tracker {
             }
             self.learn(from, chunks.tag);
             peer.into_iter().for_each(|tag| self.learn(to, tag));
-            return moves(state, if is_opening { State::SynReceived } else { State::Established });
+            return moves(state, if is_opening { ConnState::SynReceived } else { ConnState::Established });
         }
         self.learn(from, chunks.tag);
         let next = match state {
-            State::TimeWait | State::Reset => state,
-            State::SynSent | State::SynReceived if chunks.has(COOKIE_ACK) => State::Established,
-            State::SynSent if from == REPLY => State::SynReceived,
-            State::Unreplied if from == FORWARD => state,
-            State::SynSent | State::SynReceived => state,
-            _ if chunks.has(SHUTDOWN_ACK) => State::Closing,
-            State::Unreplied | State::Established if chunks.has(SHUTDOWN) => State::FinWait,
-            State::Unreplied => State::Established,
+            ConnState::TimeWait | ConnState::Reset => state,
+            ConnState::SynSent | ConnState::SynReceived if chunks.has(COOKIE_ACK) => ConnState::Established,
+            ConnState::SynSent if from == REPLY => ConnState::SynReceived,
+            ConnState::Unreplied if from == FORWARD => state,
+            ConnState::SynSent | ConnState::SynReceived => state,
+            _ if chunks.has(SHUTDOWN_ACK) => ConnState::Closing,
+            ConnState::Unreplied | ConnState::Established if chunks.has(SHUTDOWN) => ConnState::FinWait,
+            ConnState::Unreplied => ConnState::Established,
             _ => state,
         };
         moves(state, next)
     }
 
     /// An INIT in an association: sent again, from both ends at once (section 5.2.1), or from one that restarts.
-    fn init(&mut self, state: State, to: usize, chunks: &Chunks) -> Judged {
+    fn init(&mut self, state: ConnState, to: usize, chunks: &SctpChunks) -> TcpOutcome {
         match state {
-            State::TimeWait | State::Reset => return Judged::Reopens,
-            State::SynSent if to == REPLY => self.learn(to, chunks.initiate_tag),
+            ConnState::TimeWait | ConnState::Reset => return TcpOutcome::Reopens,
+            ConnState::SynSent if to == REPLY => self.learn(to, chunks.initiate_tag),
             // Of both ends at once, of one that restarts, or of somebody who guesses: the peer's packets tell.
             _ => {
                 self.ask(to, chunks.initiate_tag);
                 if self.tag(to) != Some(chunks.initiate_tag) {
-                    return Judged::Noted;
+                    return TcpOutcome::Noted;
                 }
             }
         }
-        Judged::Stays
+        TcpOutcome::Stays
     }
 
     fn init_ack(
         &mut self,
-        state: State,
+        state: ConnState,
         (from, to): (usize, usize),
-        chunks: &Chunks,
+        chunks: &SctpChunks,
         restarts: bool,
-    ) -> Judged {
+    ) -> TcpOutcome {
         match state {
-            State::SynSent | State::SynReceived if self.tag(from) == Some(chunks.tag) => {
+            ConnState::SynSent | ConnState::SynReceived if self.tag(from) == Some(chunks.tag) => {
                 match self.tag(to) {
                     // Each INIT that was sent again may be answered with another tag: the cookie tells which one counts.
                     Some(known) if known != chunks.initiate_tag => self.expect(to, chunks.initiate_tag),
                     Some(_) | None => self.learn(to, chunks.initiate_tag),
                 }
-                moves(state, if from == REPLY { State::SynReceived } else { state })
+                moves(state, if from == REPLY { ConnState::SynReceived } else { state })
             }
             _ if restarts => {
                 self.expect(from, chunks.tag);
                 self.expect(to, chunks.initiate_tag);
-                Judged::Noted
+                TcpOutcome::Noted
             }
-            _ if self.tag(from).is_some() => Judged::Stays,
+            _ if self.tag(from).is_some() => TcpOutcome::Stays,
             _ => BAD_TAG,
         }
     }
 
     /// An ABORT or a SHUTDOWN COMPLETE: with the tag of its direction, or reflected with the other one (section 8.5.1 B and C). Without a tag
     /// to compare with, nobody ends an association.
-    fn end(&mut self, state: State, from: usize, chunks: &Chunks) -> Judged {
+    fn end(&mut self, state: ConnState, from: usize, chunks: &SctpChunks) -> TcpOutcome {
         let side = if chunks.reflected { 1 - from } else { from };
         let is_answered = self.pending(1 - side).is_some();
         if is_answered && self.pending(side) == Some(chunks.tag) && self.tag(side) != Some(chunks.tag) {
             // About the restart, not about what is there.
-            return Judged::Noted;
+            return TcpOutcome::Noted;
         }
         if self.tag(side) != Some(chunks.tag) {
             return BAD_TAG;
         }
         match state {
-            State::TimeWait | State::Reset => Judged::Stays,
-            _ if chunks.has(ABORT) => Judged::Moves(State::Reset),
-            State::FinWait | State::Closing => Judged::Moves(State::TimeWait),
-            _ => Judged::Stays,
+            ConnState::TimeWait | ConnState::Reset => TcpOutcome::Stays,
+            _ if chunks.has(ABORT) => TcpOutcome::Moves(ConnState::Reset),
+            ConnState::FinWait | ConnState::Closing => TcpOutcome::Moves(ConnState::TimeWait),
+            _ => TcpOutcome::Stays,
         }
     }
 
@@ -254,7 +259,7 @@ impl Tracker {
     /// tag, or is an INIT whose initiate tag is the one that its receiver must use. `quoted` is as much of the packet as there is.
     pub fn may_have_sent(&self, sender: Direction, quoted: &[u8]) -> bool {
         let (from, to) = (sender as usize, 1 - sender as usize);
-        let Some(chunks) = Chunks::read(quoted) else { return false };
+        let Some(chunks) = SctpChunks::read(quoted) else { return false };
         let is_known = |side: usize, tag: u32| {
             [self.tag(side), self.pending(side), self.asked(side)].contains(&Some(tag))
         };
@@ -311,8 +316,8 @@ impl Tracker {
     }
 }
 
-fn moves(state: State, next: State) -> Judged {
-    if next == state { Judged::Stays } else { Judged::Moves(next) }
+fn moves(state: ConnState, next: ConnState) -> TcpOutcome {
+    if next == state { TcpOutcome::Stays } else { TcpOutcome::Moves(next) }
 }
 
 #[cfg(test)]

@@ -15,17 +15,17 @@ const FREE: u8 = u8::MAX;
 
 /// There is no memory for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoMemory;
+pub(crate) struct AllocError;
 
-impl From<TryReserveError> for NoMemory {
-    fn from(_: TryReserveError) -> NoMemory {
-        NoMemory
+impl From<TryReserveError> for AllocError {
+    fn from(_: TryReserveError) -> AllocError {
+        AllocError
     }
 }
 
 /// Records by their places. A free one names the next free one in its links.
 #[derive(Debug)]
-pub(crate) struct Slab {
+pub(crate) struct ConnectionSlab {
     chunks: Vec<Vec<Connection>>,
     /// Places that were ever used.
     used: u32,
@@ -33,9 +33,9 @@ pub(crate) struct Slab {
     free: u32,
 }
 
-impl Slab {
-    pub(crate) fn new() -> Slab {
-        Slab { chunks: Vec::new(), used: 0, free: NONE }
+impl ConnectionSlab {
+    pub(crate) fn new() -> ConnectionSlab {
+        ConnectionSlab { chunks: Vec::new(), used: 0, free: NONE }
     }
 
     #[inline]
@@ -60,7 +60,7 @@ impl Slab {
     ///
     /// # Errors
     /// There is no memory for more records.
-    pub(crate) fn insert(&mut self, connection: Connection) -> Result<ConnId, NoMemory> {
+    pub(crate) fn insert(&mut self, connection: Connection) -> Result<ConnId, AllocError> {
         let place = self.free;
         if place != NONE {
             let record = self.at_mut(place);

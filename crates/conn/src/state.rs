@@ -28,7 +28,7 @@ impl Direction {
 /// Where a connection is in its life. What is said of TCP holds of SCTP by its own chunks (`sctp`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum State {
+pub enum ConnState {
     /// TCP: a SYN went, nothing came back.
     SynSent,
     /// TCP: both SYNs were seen, and not both are acknowledged.
@@ -49,32 +49,32 @@ pub enum State {
     Replied,
 }
 
-impl State {
+impl ConnState {
     /// All, by their numbers.
-    pub const ALL: [State; 9] = [
-        State::SynSent,
-        State::SynReceived,
-        State::Established,
-        State::FinWait,
-        State::Closing,
-        State::TimeWait,
-        State::Reset,
-        State::Unreplied,
-        State::Replied,
+    pub const ALL: [ConnState; 9] = [
+        ConnState::SynSent,
+        ConnState::SynReceived,
+        ConnState::Established,
+        ConnState::FinWait,
+        ConnState::Closing,
+        ConnState::TimeWait,
+        ConnState::Reset,
+        ConnState::Unreplied,
+        ConnState::Replied,
     ];
 
     /// Its name for people.
     pub fn name(self) -> &'static str {
         match self {
-            State::SynSent => "syn-sent",
-            State::SynReceived => "syn-received",
-            State::Established => "established",
-            State::FinWait => "fin-wait",
-            State::Closing => "closing",
-            State::TimeWait => "time-wait",
-            State::Reset => "reset",
-            State::Unreplied => "unreplied",
-            State::Replied => "replied",
+            ConnState::SynSent => "syn-sent",
+            ConnState::SynReceived => "syn-received",
+            ConnState::Established => "established",
+            ConnState::FinWait => "fin-wait",
+            ConnState::Closing => "closing",
+            ConnState::TimeWait => "time-wait",
+            ConnState::Reset => "reset",
+            ConnState::Unreplied => "unreplied",
+            ConnState::Replied => "replied",
         }
     }
 
@@ -82,13 +82,13 @@ impl State {
     /// left: those that nobody answered first, then those whose first end has not acknowledged the answer.
     #[inline]
     pub fn is_half_open(self) -> bool {
-        matches!(self, State::SynSent | State::SynReceived | State::Unreplied)
+        matches!(self, ConnState::SynSent | ConnState::SynReceived | ConnState::Unreplied)
     }
 
     /// Whether it is only kept for stragglers. Such entries are the first to make room for new ones.
     #[inline]
-    pub fn is_over(self) -> bool {
-        matches!(self, State::TimeWait | State::Reset)
+    pub fn is_closed(self) -> bool {
+        matches!(self, ConnState::TimeWait | ConnState::Reset)
     }
 }
 
@@ -166,10 +166,10 @@ impl CloseReason {
     }
 
     /// Why a connection in a state is gone once its time is up.
-    pub(crate) fn expired(state: State) -> CloseReason {
+    pub(crate) fn expired(state: ConnState) -> CloseReason {
         match state {
-            State::Reset => CloseReason::Reset,
-            State::Closing | State::TimeWait => CloseReason::Finished,
+            ConnState::Reset => CloseReason::Reset,
+            ConnState::Closing | ConnState::TimeWait => CloseReason::Finished,
             _ => CloseReason::Timeout,
         }
     }
@@ -181,10 +181,10 @@ mod tests {
 
     #[test]
     fn numbers_are_places_and_names_are_unlike() {
-        for (place, state) in State::ALL.into_iter().enumerate() {
+        for (place, state) in ConnState::ALL.into_iter().enumerate() {
             assert_eq!(state as usize, place);
-            assert!(!(state.is_half_open() && state.is_over()));
-            assert!(State::ALL.iter().all(|other| *other == state || other.name() != state.name()));
+            assert!(!(state.is_half_open() && state.is_closed()));
+            assert!(ConnState::ALL.iter().all(|other| *other == state || other.name() != state.name()));
         }
         for (place, direction) in Direction::ALL.into_iter().enumerate() {
             assert_eq!(direction as usize, place);

@@ -10,15 +10,17 @@ mod follow;
 mod reclaim;
 mod room;
 
-pub use reclaim::Cursor;
+pub use reclaim::ReclaimCursor;
 
 use crate::ghosts::Ghosts;
-use crate::hash::Hasher;
-use crate::index::{ABSENT, Bucket, EMPTY, Index, NoPlace};
-use crate::slab::{NoMemory, Slab};
-use crate::timeouts::Limits;
-use crate::wheel::{self, Queues};
-use crate::{CloseReason, ConnId, Connection, Direction, Invalid, Signal, Snapshot, Tuple, Wire};
+use crate::hash::TupleHasher;
+use crate::index::{ABSENT, EMPTY, IndexBucket, IndexError, TupleIndex};
+use crate::slab::{AllocError, ConnectionSlab};
+use crate::timeouts::StateTimeouts;
+use crate::wheel::{self, ExpiryQueues};
+use crate::{
+    CloseReason, ConnId, Connection, ConnectionSnapshot, Direction, Invalid, TrackedHeader, Tuple, Wire,
+};
 use mmb_policy::policy::{Pickup, Timeouts};
 use mmb_random::Seed;
 use std::hint::black_box;
@@ -28,7 +30,7 @@ const VECTOR: usize = 256;
 
 /// Why a connection was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum InsertError {
     /// The table is full of connections that nobody may end.
     Full,
     /// One of its tuples is another connection's.
@@ -41,18 +43,18 @@ pub enum Refused {
 
 /// The connections of a worker.
 #[derive(Debug)]
-pub struct Table {
-    hasher: Hasher,
-    index: Index,
-    slab: Slab,
-    queues: Queues,
+pub struct ConnectionTable {
+    hasher: TupleHasher,
+    index: TupleIndex,
+    slab: ConnectionSlab,
+    queues: ExpiryQueues,
     /// Half-open connections that were evicted lately.
     ghosts: Ghosts,
     len: usize,
     max: usize,
     /// What memory was enough for when it last ran out, and when more is asked for again.
     enough: Option<(usize, u64)>,
-    limits: Limits,
+    limits: StateTimeouts,
     pickup: Pickup,
     /// The latest time that was told. Time does not go back.
     now_ms: u64,
@@ -64,19 +66,19 @@ pub struct Table {
     sweep: Option<u32>,
 }
 
-impl Table {
+impl ConnectionTable {
     /// An empty table for a million connections, with the default timeouts. Its hash keys are made from the seed.
-    pub fn new(seed: Seed) -> Table {
-        Table {
-            hasher: Hasher::new(seed),
-            index: Index::new(),
-            slab: Slab::new(),
-            queues: Queues::new(),
+    pub fn new(seed: Seed) -> ConnectionTable {
+        ConnectionTable {
+            hasher: TupleHasher::new(seed),
+            index: TupleIndex::new(),
+            slab: ConnectionSlab::new(),
+            queues: ExpiryQueues::new(),
             ghosts: Ghosts::new(),
             len: 0,
             max: 1_000_000,
             enough: None,
-            limits: Limits::new(Timeouts::default()),
+            limits: StateTimeouts::new(Timeouts::default()),
             pickup: Pickup::Loose,
             now_ms: 0,
             advanced_ms: 0,
@@ -91,7 +93,7 @@ impl Table {
         self.max = max.min(wheel::MOST);
         self.pickup = pickup;
         if *self.limits.timeouts() != timeouts {
-            self.limits = Limits::new(timeouts);
+            self.limits = StateTimeouts::new(timeouts);
             self.sweep = Some(0);
         }
     }
@@ -127,7 +129,7 @@ impl Table {
 
     /// Loop by loop, those that wait for memory with little else in them, so that the processor waits for many lines at once.
     fn find_vector(&self, tuples: &[Tuple], found: &mut [Option<(ConnId, Direction)>]) {
-        const NEW: &Bucket = &Bucket::NEW;
+        const NEW: &IndexBucket = &IndexBucket::NEW;
         let (mut hashes, mut buckets) = ([0; VECTOR], [NEW; VECTOR]);
         let (mut likely, mut records) = ([EMPTY; VECTOR], [None; VECTOR]);
         let all = ..tuples.len();
@@ -172,13 +174,13 @@ impl Table {
         now_ms: u64,
         forward: Tuple,
         reply: Tuple,
-        signal: Option<&Signal>,
+        signal: Option<&TrackedHeader>,
         closed: &mut dyn FnMut(&Connection, CloseReason),
-    ) -> Result<ConnId, Refused> {
+    ) -> Result<ConnId, InsertError> {
         self.now_ms = self.now_ms.max(now_ms);
         let reply = reply.like(&forward);
         let hashes = self.free_keys([&forward, &reply])?;
-        let (tracker, state) = self.begin(forward.proto, signal).map_err(Refused::Invalid)?;
+        let (tracker, state) = self.begin(forward.proto, signal).map_err(InsertError::Invalid)?;
         self.make_room(closed)?;
         let comes_again = self.ghosts.comes_again(hashes[0], self.now_ms);
         self.keep(hashes, Connection::new(self.now_ms, [&forward, &reply], state, tracker), comes_again)
@@ -189,22 +191,22 @@ impl Table {
     pub fn restore(
         &mut self,
         now_ms: u64,
-        was: &Snapshot,
+        was: &ConnectionSnapshot,
         closed: &mut dyn FnMut(&Connection, CloseReason),
-    ) -> Result<ConnId, Refused> {
+    ) -> Result<ConnId, InsertError> {
         self.now_ms = self.now_ms.max(now_ms);
         let [forward, reply] = was.tuples;
         let tuples = [forward, reply.like(&forward)];
         let hashes = self.free_keys(tuples.each_ref())?;
         self.make_room(closed)?;
-        self.keep(hashes, Connection::restored(self.now_ms, &Snapshot { tuples, ..*was }), false)
+        self.keep(hashes, Connection::restored(self.now_ms, &ConnectionSnapshot { tuples, ..*was }), false)
     }
 
     /// The hashes of tuples that no connection has.
-    fn free_keys(&self, tuples: [&Tuple; 2]) -> Result<[u64; 2], Refused> {
+    fn free_keys(&self, tuples: [&Tuple; 2]) -> Result<[u64; 2], InsertError> {
         let hashes = tuples.map(|tuple| self.hasher.hash(tuple));
         let taken = hashes.iter().zip(tuples).any(|(hash, tuple)| self.find_hashed(*hash, tuple).is_some());
-        if taken { Err(Refused::Taken) } else { Ok(hashes) }
+        if taken { Err(InsertError::Taken) } else { Ok(hashes) }
     }
 
     fn keep(
@@ -212,18 +214,18 @@ impl Table {
         hashes: [u64; 2],
         connection: Connection,
         is_protected: bool,
-    ) -> Result<ConnId, Refused> {
+    ) -> Result<ConnId, InsertError> {
         let ends_ms = self.now_ms + connection.expires_ms(self.now_ms, &self.limits);
         let [forward, reply] = connection.tuples();
-        let id = self.slab.insert(connection).map_err(|NoMemory| self.no_memory())?;
+        let id = self.slab.insert(connection).map_err(|AllocError| self.no_memory())?;
         for (direction, hash) in keyed(&forward, &reply).iter().zip(hashes) {
             let hash_of = |entry| hash_of(&self.hasher, &self.slab, entry);
             if let Err(why) = self.index.insert(hash, entry(id, *direction), hash_of) {
                 self.index.remove(hashes[0], entry(id, Direction::Forward));
                 self.slab.remove(id);
                 return Err(match why {
-                    NoPlace::Crowded => Refused::Full,
-                    NoPlace::NoMemory => self.no_memory(),
+                    IndexError::Crowded => InsertError::Full,
+                    IndexError::NoMemory => self.no_memory(),
                 });
             }
         }
@@ -340,7 +342,7 @@ fn keyed(forward: &Tuple, reply: &Tuple) -> &'static [Direction] {
     if forward == reply { &Direction::ALL[..1] } else { &Direction::ALL }
 }
 
-fn hash_of(hasher: &Hasher, slab: &Slab, entry: u32) -> u64 {
+fn hash_of(hasher: &TupleHasher, slab: &ConnectionSlab, entry: u32) -> u64 {
     let (ConnId(place), direction) = meaning(entry);
     hasher.hash(&slab.at(place).tuple(direction))
 }

@@ -8,8 +8,8 @@
 //!
 //! Whether invalid segments pass is the policy's choice (`set conn invalid`).
 
-use crate::sctp::{Chunks, chunk};
-use crate::{Direction, Invalid, State};
+use crate::sctp::{SctpChunks, chunk};
+use crate::{ConnState, Direction, Invalid};
 use mmb_packet::Seq;
 use mmb_policy::policy::Pickup;
 
@@ -32,35 +32,35 @@ use flags::{ACK, FIN, RST, SYN, URG};
 
 /// What the header of a tracked packet tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
+pub enum TrackedHeader {
     /// Of TCP.
-    Tcp(Segment),
+    Tcp(TcpSegment),
     /// Of SCTP.
-    Sctp(Chunks),
+    Sctp(SctpChunks),
 }
 
-impl Signal {
+impl TrackedHeader {
     /// The TCP segment that it is.
     #[inline]
-    pub fn segment(&self) -> Option<&Segment> {
+    pub fn segment(&self) -> Option<&TcpSegment> {
         match self {
-            Signal::Tcp(segment) => Some(segment),
-            Signal::Sctp(_) => None,
+            TrackedHeader::Tcp(segment) => Some(segment),
+            TrackedHeader::Sctp(_) => None,
         }
     }
 
     /// Whether it asks for a connection.
     pub fn opens(&self) -> bool {
         match self {
-            Signal::Tcp(segment) => segment.flags & (SYN | ACK) == SYN,
-            Signal::Sctp(chunks) => chunks.has(chunk::INIT),
+            TrackedHeader::Tcp(segment) => segment.flags & (SYN | ACK) == SYN,
+            TrackedHeader::Sctp(chunks) => chunks.has(chunk::INIT),
         }
     }
 }
 
 /// What tracking needs to know of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Segment {
+pub struct TcpSegment {
     /// CWR to FIN, as on the wire.
     pub flags: u8,
     /// Its sequence number.
@@ -77,7 +77,7 @@ pub struct Segment {
     pub timestamps: bool,
 }
 
-impl Segment {
+impl TcpSegment {
     /// The number behind its last one. SYN and FIN take one each (RFC 9293 section 3.4), the text of a RST none.
     fn end(&self) -> Seq {
         if self.has(RST) {
@@ -97,9 +97,9 @@ impl Segment {
 
 /// What a segment does to its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judged {
+pub enum TcpOutcome {
     /// The connection is in another state now.
-    Moves(State),
+    Moves(ConnState),
     /// It stays in its state.
     Stays,
     /// It stays in its state, and anybody may have caused the packet: it is counted, and does not keep the connection alive.
@@ -110,7 +110,7 @@ pub enum Judged {
     Reopens,
 }
 
-const OUT_OF_WINDOW: Judged = Judged::Invalid(Invalid::OutOfWindow);
+const OUT_OF_WINDOW: TcpOutcome = TcpOutcome::Invalid(Invalid::OutOfWindow);
 
 /// Whether an end sends these flags together: those that Linux takes (`tcp_valid_flags` in nf_conntrack_proto_tcp.c). PSH and those
 /// of congestion control may stand beside all of them.
@@ -151,7 +151,7 @@ const EARLY_DATA: u8 = 0x80;
 /// Packed, since a connection's record has 22 bytes for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, packed(2))]
-pub struct Tracker {
+pub struct TcpTracker {
     /// The number behind the last one that it sent.
     pub(crate) end: [u32; 2],
     /// The last number that it acknowledged.
@@ -165,22 +165,22 @@ pub struct Tracker {
 const FORWARD: usize = Direction::Forward as usize;
 const REPLY: usize = Direction::Reply as usize;
 
-impl Tracker {
+impl TcpTracker {
     /// Begins with the first segment that was seen.
     ///
     /// # Errors
     /// No connection begins so: with no SYN where `pickup` is strict; with a RST, a FIN or a SYN-ACK, which say nothing of what is
     /// to come (Linux's conntrack takes none of them either); with flags that no end sends.
-    pub fn open(segment: &Segment, pickup: Pickup) -> Result<(Tracker, State), Invalid> {
+    pub fn open(segment: &TcpSegment, pickup: Pickup) -> Result<(TcpTracker, ConnState), Invalid> {
         match (segment.flags & (SYN | ACK | RST | FIN), pickup) {
             (SYN, _) => {
-                let mut tracker = Tracker::default();
+                let mut tracker = TcpTracker::default();
                 tracker.take_syn(FORWARD, segment);
-                Ok((tracker, State::SynSent))
+                Ok((tracker, ConnState::SynSent))
             }
             (_, Pickup::Strict) => Err(Invalid::NotSyn),
             _ if !are_sent(segment.flags) => Err(Invalid::BadFlags),
-            (ACK, Pickup::Loose) => Ok((Tracker::picked_up(segment), State::Unreplied)),
+            (ACK, Pickup::Loose) => Ok((TcpTracker::picked_up(segment), ConnState::Unreplied)),
             (_, Pickup::Loose) => Err(Invalid::NotSyn),
         }
     }
@@ -198,11 +198,11 @@ impl Tracker {
     }
 
     /// What [`Tracker::to_bytes`] made bytes of.
-    pub fn from_bytes(bytes: [u8; 22]) -> Tracker {
+    pub fn from_bytes(bytes: [u8; 22]) -> TcpTracker {
         let long = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let short = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         let notes = |at: usize| bytes[at] & !SCALE | (bytes[at] & SCALE).min(LARGEST_SCALE);
-        Tracker {
+        TcpTracker {
             end: [long(0), long(4)],
             ack: [long(8), long(12)],
             window: [short(16), short(18)],
@@ -211,13 +211,13 @@ impl Tracker {
     }
 
     /// Knows nothing, and believes the first segment of each end.
-    pub(crate) fn blank() -> Tracker {
-        Tracker { notes: [LARGEST_SCALE; 2], ..Tracker::default() }
+    pub(crate) fn blank() -> TcpTracker {
+        TcpTracker { notes: [LARGEST_SCALE; 2], ..TcpTracker::default() }
     }
 
     /// A connection in mid-flow: the window shifts are not known and are taken for the largest.
-    fn picked_up(segment: &Segment) -> Tracker {
-        let mut tracker = Tracker::blank();
+    fn picked_up(segment: &TcpSegment) -> TcpTracker {
+        let mut tracker = TcpTracker::blank();
         tracker.take(FORWARD, segment);
         tracker.end[REPLY] = segment.ack;
         tracker.note(REPLY, SENT);
@@ -229,11 +229,11 @@ impl Tracker {
     ///
     /// Returns false if it is not such a segment, or is not believed; nothing changed then, and [`Tracker::segment`] judges it.
     #[inline]
-    pub(crate) fn goes_on(&mut self, direction: Direction, segment: &Segment) -> bool {
+    pub(crate) fn goes_on(&mut self, direction: Direction, segment: &TcpSegment) -> bool {
         let from = direction as usize;
         let goes_on = segment.flags & (SYN | FIN | RST | ACK) == ACK
             && (self.notes[0] | self.notes[1]) & FINISHED == 0
-            && self.is_believed(from, segment);
+            && self.is_in_window(from, segment);
         if goes_on {
             self.push_end(from, segment.end());
             self.take_ack(from, segment);
@@ -242,10 +242,10 @@ impl Tracker {
     }
 
     /// Judges a segment of a connection in a state, and follows it if it is believed.
-    pub fn segment(&mut self, state: State, direction: Direction, segment: &Segment) -> Judged {
+    pub fn segment(&mut self, state: ConnState, direction: Direction, segment: &TcpSegment) -> TcpOutcome {
         let from = direction as usize;
         if !are_sent(segment.flags) {
-            return Judged::Invalid(Invalid::BadFlags);
+            return TcpOutcome::Invalid(Invalid::BadFlags);
         }
         if segment.has(RST) {
             return self.reset(state, from, segment);
@@ -255,8 +255,8 @@ impl Tracker {
             return if answers { self.syn_ack(state, from, segment) } else { self.syn(state, from, segment) };
         }
         match state {
-            State::SynSent => self.early(from, segment),
-            _ if !self.is_believed(from, segment) => OUT_OF_WINDOW,
+            ConnState::SynSent => self.early(from, segment),
+            _ if !self.is_in_window(from, segment) => OUT_OF_WINDOW,
             _ => {
                 self.take(from, segment);
                 self.moved(state, from)
@@ -266,10 +266,10 @@ impl Tracker {
 
     /// RFC 5961 section 3.2: only the number that the receiver waits for. That is what it acknowledged last, or how far the
     /// sender came if the acknowledgement is on its way. In SYN-SENT, only with the SYN acknowledged (RFC 9293 section 3.5.2).
-    fn reset(&self, state: State, from: usize, segment: &Segment) -> Judged {
+    fn reset(&self, state: ConnState, from: usize, segment: &TcpSegment) -> TcpOutcome {
         let to = 1 - from;
         let awaited = match state {
-            State::SynSent if from == REPLY => segment.has(ACK) && segment.ack == self.end[to],
+            ConnState::SynSent if from == REPLY => segment.has(ACK) && segment.ack == self.end[to],
             _ => {
                 (self.is(from, SENT) && segment.seq == self.end[from])
                     || (self.is(to, ACKED) && segment.seq == self.ack[to])
@@ -278,27 +278,27 @@ impl Tracker {
         match state {
             _ if !awaited => OUT_OF_WINDOW,
             // Nobody may shorten TIME-WAIT (RFC 1337).
-            State::TimeWait | State::Reset => Judged::Stays,
-            _ => Judged::Moves(State::Reset),
+            ConnState::TimeWait | ConnState::Reset => TcpOutcome::Stays,
+            _ => TcpOutcome::Moves(ConnState::Reset),
         }
     }
 
-    fn syn(&mut self, state: State, from: usize, segment: &Segment) -> Judged {
+    fn syn(&mut self, state: ConnState, from: usize, segment: &TcpSegment) -> TcpOutcome {
         match (state, from) {
             // Before TIME-WAIT the ends still acknowledge each other's FIN, and answer a SYN with an acknowledgement (RFC 5961 section 4).
-            (State::Reset, _) => Judged::Reopens,
-            (State::TimeWait, _) if self.is_newer(from, segment) => Judged::Reopens,
+            (ConnState::Reset, _) => TcpOutcome::Reopens,
+            (ConnState::TimeWait, _) if self.is_newer(from, segment) => TcpOutcome::Reopens,
             // Sent again, or anew by somebody who forgot the last attempt.
-            (State::SynSent, FORWARD) => {
+            (ConnState::SynSent, FORWARD) => {
                 self.take_syn(from, segment);
-                Judged::Stays
+                TcpOutcome::Stays
             }
             // Simultaneous open (RFC 9293 section 3.5, figure 8).
-            (State::SynSent, _) => {
+            (ConnState::SynSent, _) => {
                 self.take_syn(from, segment);
-                Judged::Moves(State::SynReceived)
+                TcpOutcome::Moves(ConnState::SynReceived)
             }
-            (State::SynReceived, _) if self.end[from] == segment.end().0 => Judged::Stays,
+            (ConnState::SynReceived, _) if self.end[from] == segment.end().0 => TcpOutcome::Stays,
             // The receiver answers with an acknowledgement, and a sender that means it with a RST (RFC 5961 section 4).
             _ => OUT_OF_WINDOW,
         }
@@ -307,16 +307,16 @@ impl Tracker {
     /// Whether a SYN can begin another connection during TIME-WAIT: its number is greater than the last one that was seen from there
     /// (RFC 9293 section 3.10.7.4). With timestamps the receiver compares those instead (RFC 6191), which are not known here: whom began
     /// this connection is believed then, the other end is not.
-    fn is_newer(&self, from: usize, segment: &Segment) -> bool {
+    fn is_newer(&self, from: usize, segment: &TcpSegment) -> bool {
         !self.is(from, SENT)
             || Seq(segment.seq).distance(Seq(self.end[from])) >= 0
             || from == FORWARD && segment.timestamps
     }
 
-    fn syn_ack(&mut self, state: State, from: usize, segment: &Segment) -> Judged {
+    fn syn_ack(&mut self, state: ConnState, from: usize, segment: &TcpSegment) -> TcpOutcome {
         let to = 1 - from;
         match (state, from) {
-            (State::SynSent, REPLY) => {
+            (ConnState::SynSent, REPLY) => {
                 let early_data = if self.is(to, EARLY_DATA) { u32::from(u16::MAX) } else { 0 };
                 if !self.acknowledges(to, segment.ack, early_data) {
                     return OUT_OF_WINDOW;
@@ -324,20 +324,20 @@ impl Tracker {
                 self.take_syn(from, segment);
                 self.agree_on_scales(segment);
                 self.take_ack(from, segment);
-                Judged::Moves(State::SynReceived)
+                TcpOutcome::Moves(ConnState::SynReceived)
             }
-            (State::SynSent, _) => OUT_OF_WINDOW,
+            (ConnState::SynSent, _) => OUT_OF_WINDOW,
             // Whoever acknowledges the SYN knows its number, which an earlier SYN from there need not have done.
-            (State::SynReceived, REPLY)
-                if segment.ack == self.end[to] && !self.is_believed(from, segment) =>
+            (ConnState::SynReceived, REPLY)
+                if segment.ack == self.end[to] && !self.is_in_window(from, segment) =>
             {
                 self.take_syn(from, segment);
                 self.agree_on_scales(segment);
                 self.take_ack(from, segment);
                 self.moved(state, from)
             }
-            _ if !self.is_believed(from, segment) => OUT_OF_WINDOW,
-            (State::SynReceived, _) => {
+            _ if !self.is_in_window(from, segment) => OUT_OF_WINDOW,
+            (ConnState::SynReceived, _) => {
                 self.agree_on_scales(segment);
                 self.take_ack(from, segment);
                 self.moved(state, from)
@@ -351,39 +351,39 @@ impl Tracker {
 
     /// A segment that neither begins nor ends a connection whose SYN is not answered. From the initiator it tells that the
     /// answer goes another way; from the other end it is about an earlier connection (RFC 9293 section 3.5.2, figure 9).
-    fn early(&mut self, from: usize, segment: &Segment) -> Judged {
+    fn early(&mut self, from: usize, segment: &TcpSegment) -> TcpOutcome {
         let begins = Seq(segment.seq);
         if from == FORWARD && begins.within(Seq(self.end[from]) - LEAST_ACK_WINDOW, 2 * LEAST_ACK_WINDOW) {
             self.push_end(from, segment.end());
-            return Judged::Stays;
+            return TcpOutcome::Stays;
         }
         OUT_OF_WINDOW
     }
 
     /// Where a connection stands after a segment that was followed.
-    fn moved(&mut self, state: State, from: usize) -> Judged {
+    fn moved(&mut self, state: ConnState, from: usize) -> TcpOutcome {
         let to = 1 - from;
         let answered = match state {
-            State::SynReceived => self.is(from, ACKED) && self.is(to, ACKED),
-            State::Unreplied => from == REPLY,
-            State::TimeWait | State::Reset => false,
+            ConnState::SynReceived => self.is(from, ACKED) && self.is(to, ACKED),
+            ConnState::Unreplied => from == REPLY,
+            ConnState::TimeWait | ConnState::Reset => false,
             _ => true,
         };
         if !answered {
-            return Judged::Stays;
+            return TcpOutcome::Stays;
         }
         let all_acked = self.ack[from] == self.end[to] && self.ack[to] == self.end[from];
         let next = match (self.is(from, FINISHED), self.is(to, FINISHED)) {
-            (false, false) => State::Established,
-            (true, true) if all_acked => State::TimeWait,
-            (true, true) => State::Closing,
-            _ => State::FinWait,
+            (false, false) => ConnState::Established,
+            (true, true) if all_acked => ConnState::TimeWait,
+            (true, true) => ConnState::Closing,
+            _ => ConnState::FinWait,
         };
-        if next == state { Judged::Stays } else { Judged::Moves(next) }
+        if next == state { TcpOutcome::Stays } else { TcpOutcome::Moves(next) }
     }
 
     /// An end has sent bytes from a number on, of a segment that was believed. Those beyond its receiver's window say nothing.
-    pub(crate) fn sent(&mut self, direction: Direction, seq: u32, len: u32) {
+    pub(crate) fn extend_sent(&mut self, direction: Direction, seq: u32, len: u32) {
         let (from, to) = (direction as usize, 1 - direction as usize);
         let expected = if self.is(to, ACKED) { self.ack[to] } else { self.end[from] };
         let far = Seq(seq).distance(Seq(expected));
@@ -393,7 +393,7 @@ impl Tracker {
     }
 
     /// Whether a segment lies where its sender and its receiver are. What is not known yet is not asked.
-    fn is_believed(&self, from: usize, segment: &Segment) -> bool {
+    fn is_in_window(&self, from: usize, segment: &TcpSegment) -> bool {
         let to = 1 - from;
         let announced = self.announced(to);
         if self.is(from, SENT) {
@@ -437,7 +437,7 @@ impl Tracker {
     }
 
     /// Takes an end's SYN for its beginning. The window of a SYN is never scaled.
-    fn take_syn(&mut self, side: usize, segment: &Segment) {
+    fn take_syn(&mut self, side: usize, segment: &TcpSegment) {
         let scale = segment.scale();
         self.end[side] = segment.end().0;
         self.window[side] = shifted(segment.window, scale);
@@ -447,7 +447,7 @@ impl Tracker {
 
     /// Windows are scaled only if both SYNs have the option (RFC 7323 section 2.2). Whoever answers a SYN with the option
     /// but without its own leaves both unscaled.
-    fn agree_on_scales(&mut self, answer: &Segment) {
+    fn agree_on_scales(&mut self, answer: &TcpSegment) {
         if answer.window_scale.is_some() {
             return;
         }
@@ -458,7 +458,7 @@ impl Tracker {
     }
 
     /// Follows a segment that is believed.
-    fn take(&mut self, from: usize, segment: &Segment) {
+    fn take(&mut self, from: usize, segment: &TcpSegment) {
         let end = segment.end();
         let beyond = !self.is(from, SENT) || end.after(Seq(self.end[from]));
         self.push_end(from, end);
@@ -478,7 +478,7 @@ impl Tracker {
         }
     }
 
-    fn take_ack(&mut self, from: usize, segment: &Segment) {
+    fn take_ack(&mut self, from: usize, segment: &TcpSegment) {
         if !segment.has(ACK) {
             return;
         }

@@ -1,6 +1,6 @@
 //! How long a connection is kept without a packet, of what a policy says about that.
 
-use crate::{State, proto};
+use crate::{ConnState, proto};
 use mmb_policy::policy::Timeouts;
 
 /// The longest time, 24 days; a [`Table`](crate::Table) takes longer ones for this. The time of a connection's last
@@ -10,13 +10,13 @@ pub const LONGEST_S: u32 = 24 * 24 * 3600;
 /// The timeouts of every kind of connection, ready to be looked up: a packet of each kind comes after a packet of another, and a
 /// processor does not guess which.
 #[derive(Clone, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct StateTimeouts {
     timeouts: Timeouts,
     /// Milliseconds, by the column of a protocol and the state.
     ms: [[u32; STATES]; COLUMNS],
 }
 
-const STATES: usize = State::ALL.len();
+const STATES: usize = ConnState::ALL.len();
 /// Protocols that have timeouts of their own, and all others.
 const COLUMNS: usize = 4;
 /// A protocol of each column; 0 is none that has a column of its own.
@@ -39,11 +39,11 @@ pub(crate) fn column(proto: u8) -> u8 {
     COLUMN[usize::from(proto)]
 }
 
-impl Limits {
-    pub(crate) fn new(timeouts: Timeouts) -> Limits {
+impl StateTimeouts {
+    pub(crate) fn new(timeouts: Timeouts) -> StateTimeouts {
         let ms = |proto, state| timeout_s(&timeouts, proto, state).min(LONGEST_S) * 1000;
-        let ms = EXAMPLES.map(|proto| State::ALL.map(|state| ms(proto, state)));
-        Limits { timeouts, ms }
+        let ms = EXAMPLES.map(|proto| ConnState::ALL.map(|state| ms(proto, state)));
+        StateTimeouts { timeouts, ms }
     }
 
     /// What they were made of.
@@ -53,25 +53,26 @@ impl Limits {
 
     /// Milliseconds without a packet after which a connection of a protocol in a state ends, and not longer than [`LONGEST_S`].
     #[inline]
-    pub(crate) fn ms(&self, proto: u8, state: State) -> u64 {
+    pub(crate) fn ms(&self, proto: u8, state: ConnState) -> u64 {
         u64::from(self.ms[usize::from(column(proto)) % COLUMNS][state as usize])
     }
 }
 
 /// Seconds without a packet after which a connection of a protocol in a state ends.
-pub(crate) fn timeout_s(timeouts: &Timeouts, proto: u8, state: State) -> u32 {
+pub(crate) fn timeout_s(timeouts: &Timeouts, proto: u8, state: ConnState) -> u32 {
     match (state, proto) {
-        (State::SynSent | State::SynReceived, _) | (State::Unreplied, proto::TCP | proto::SCTP) => {
-            timeouts.tcp_syn
+        (ConnState::SynSent | ConnState::SynReceived, _)
+        | (ConnState::Unreplied, proto::TCP | proto::SCTP) => timeouts.tcp_syn,
+        (ConnState::Established, _) | (ConnState::Replied, proto::TCP | proto::SCTP) => {
+            timeouts.tcp_established
         }
-        (State::Established, _) | (State::Replied, proto::TCP | proto::SCTP) => timeouts.tcp_established,
-        (State::FinWait | State::Closing, _) => timeouts.tcp_fin,
-        (State::TimeWait, _) => timeouts.tcp_time_wait,
-        (State::Reset, _) => timeouts.tcp_reset,
-        (State::Unreplied, proto::UDP | proto::UDP_LITE) => timeouts.udp_unreplied,
-        (State::Replied, proto::UDP | proto::UDP_LITE) => timeouts.udp,
-        (State::Unreplied | State::Replied, proto::ICMP | proto::ICMP6) => timeouts.icmp,
-        (State::Unreplied | State::Replied, _) => timeouts.other,
+        (ConnState::FinWait | ConnState::Closing, _) => timeouts.tcp_fin,
+        (ConnState::TimeWait, _) => timeouts.tcp_time_wait,
+        (ConnState::Reset, _) => timeouts.tcp_reset,
+        (ConnState::Unreplied, proto::UDP | proto::UDP_LITE) => timeouts.udp_unreplied,
+        (ConnState::Replied, proto::UDP | proto::UDP_LITE) => timeouts.udp,
+        (ConnState::Unreplied | ConnState::Replied, proto::ICMP | proto::ICMP6) => timeouts.icmp,
+        (ConnState::Unreplied | ConnState::Replied, _) => timeouts.other,
     }
 }
 
@@ -92,8 +93,8 @@ mod tests {
             icmp: 8,
             other: u32::MAX,
         };
-        let limits = Limits::new(timeouts);
-        for (proto, state) in (0..=255).flat_map(|proto| State::ALL.map(|state| (proto, state))) {
+        let limits = StateTimeouts::new(timeouts);
+        for (proto, state) in (0..=255).flat_map(|proto| ConnState::ALL.map(|state| (proto, state))) {
             let wanted = u64::from(timeout_s(&timeouts, proto, state).min(LONGEST_S)) * 1000;
             assert_eq!(limits.ms(proto, state), wanted, "protocol {proto}, {}", state.name());
         }
@@ -103,12 +104,18 @@ mod tests {
     fn defaults_keep_the_rfcs() {
         let of = |proto, state| timeout_s(&Timeouts::default(), proto, state);
         let tcp = |state| of(proto::TCP, state);
-        assert!(tcp(State::Established) >= 2 * 3600 + 4 * 60, "RFC 5382 REQ-5, established");
-        for state in [State::SynSent, State::SynReceived, State::FinWait, State::Closing, State::TimeWait] {
+        assert!(tcp(ConnState::Established) >= 2 * 3600 + 4 * 60, "RFC 5382 REQ-5, established");
+        for state in [
+            ConnState::SynSent,
+            ConnState::SynReceived,
+            ConnState::FinWait,
+            ConnState::Closing,
+            ConnState::TimeWait,
+        ] {
             assert!(tcp(state) >= 4 * 60, "RFC 5382 REQ-5, transitory: {}", state.name());
         }
-        assert!(tcp(State::Reset) >= 4 * 60, "RFC 7857 section 2.2");
-        for state in [State::Unreplied, State::Replied] {
+        assert!(tcp(ConnState::Reset) >= 4 * 60, "RFC 7857 section 2.2");
+        for state in [ConnState::Unreplied, ConnState::Replied] {
             assert!(of(proto::UDP, state) >= 2 * 60, "RFC 4787 REQ-5");
             for proto in [proto::ICMP, proto::ICMP6] {
                 assert!(of(proto, state) >= 60, "RFC 5508 REQ-2");

@@ -9,24 +9,24 @@
 //! Queues are doubly linked through the records, so that leaving one touches two neighbours.
 
 use crate::ghosts::AGAIN_AFTER_MS;
-use crate::slab::{NONE, Slab};
+use crate::slab::{ConnectionSlab, NONE};
 use crate::timeouts::column;
-use crate::{Direction, State};
+use crate::{ConnState, Direction};
 use std::ops::Range;
 
 /// A record's neighbours in its queue.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct Links {
+pub(crate) struct QueueLinks {
     /// The one before, or [`HEAD`] and the queue's number.
     pub(crate) previous: u32,
     /// The one behind, or [`NONE`].
     pub(crate) next: u32,
 }
 
-impl Default for Links {
-    fn default() -> Links {
-        Links { previous: NONE, next: NONE }
+impl Default for QueueLinks {
+    fn default() -> QueueLinks {
+        QueueLinks { previous: NONE, next: NONE }
     }
 }
 
@@ -68,22 +68,22 @@ pub(crate) const OVER: Range<u8> = 9..11;
 
 /// The kind of a connection, if it waits in order.
 #[inline]
-fn order_of(proto: u8, state: State, is_protected: bool) -> u8 {
+fn order_of(proto: u8, state: ConnState, is_protected: bool) -> u8 {
     match state {
-        State::TimeWait => OVER.start,
-        State::Reset => OVER.start + 1,
-        State::SynReceived if !is_protected => ANSWERED.start,
-        State::SynSent | State::SynReceived | State::Unreplied => {
+        ConnState::TimeWait => OVER.start,
+        ConnState::Reset => OVER.start + 1,
+        ConnState::SynReceived if !is_protected => ANSWERED.start,
+        ConnState::SynSent | ConnState::SynReceived | ConnState::Unreplied => {
             let orders = if is_protected { PROTECTED } else { PROBATION };
             orders.start + column(proto)
         }
-        State::Established | State::FinWait | State::Closing | State::Replied => WHEEL,
+        ConnState::Established | ConnState::FinWait | ConnState::Closing | ConnState::Replied => WHEEL,
     }
 }
 
 /// The queues of a table.
 #[derive(Debug)]
-pub(crate) struct Queues {
+pub(crate) struct ExpiryQueues {
     /// First the orders, then the slots.
     heads: Vec<u32>,
     tails: [u32; ORDERS],
@@ -93,9 +93,9 @@ pub(crate) struct Queues {
     slot: u64,
 }
 
-impl Queues {
-    pub(crate) fn new() -> Queues {
-        Queues {
+impl ExpiryQueues {
+    pub(crate) fn new() -> ExpiryQueues {
+        ExpiryQueues {
             heads: vec![NONE; ORDERS + SLOTS as usize],
             tails: [NONE; ORDERS],
             lengths: [0; ORDERS],
@@ -122,7 +122,7 @@ impl Queues {
 
     /// Lets a connection wait that waits nowhere: behind all others of its order, or in the wheel until `ends_ms`. What is half open
     /// may be protected.
-    pub(crate) fn join(&mut self, slab: &mut Slab, place: u32, ends_ms: u64, is_protected: bool) {
+    pub(crate) fn join(&mut self, slab: &mut ConnectionSlab, place: u32, ends_ms: u64, is_protected: bool) {
         let record = slab.at_mut(place);
         let order = order_of(record.proto(), record.state, is_protected);
         record.queue = order;
@@ -134,8 +134,8 @@ impl Queues {
         }
         let last = std::mem::replace(&mut self.tails[order as usize], place);
         slab.at_mut(place).links = match last {
-            NONE => Links { previous: HEAD | u32::from(order), next: NONE },
-            last => Links { previous: last, next: NONE },
+            NONE => QueueLinks { previous: HEAD | u32::from(order), next: NONE },
+            last => QueueLinks { previous: last, next: NONE },
         };
         match last {
             NONE => self.heads[order as usize] = place,
@@ -144,19 +144,19 @@ impl Queues {
         self.lengths[order as usize] += 1;
     }
 
-    fn push_front(&mut self, slab: &mut Slab, place: u32, slot: u64) {
+    fn push_front(&mut self, slab: &mut ConnectionSlab, place: u32, slot: u64) {
         let queue = ORDERS + (slot % SLOTS) as usize;
         let next = std::mem::replace(&mut self.heads[queue], place);
-        slab.at_mut(place).links = Links { previous: HEAD | queue as u32, next };
+        slab.at_mut(place).links = QueueLinks { previous: HEAD | queue as u32, next };
         if next != NONE {
             slab.at_mut(next).links.previous = place;
         }
     }
 
     /// Takes a connection out of its queue.
-    pub(crate) fn leave(&mut self, slab: &mut Slab, place: u32) {
+    pub(crate) fn leave(&mut self, slab: &mut ConnectionSlab, place: u32) {
         let record = slab.at(place);
-        let (Links { previous, next }, order) = (record.links, record.queue);
+        let (QueueLinks { previous, next }, order) = (record.links, record.queue);
         match previous & HEAD {
             0 => slab.at_mut(previous).links.next = next,
             _ => self.heads[(previous ^ HEAD) as usize] = next,
@@ -174,13 +174,13 @@ impl Queues {
     /// After a packet that was believed: those that wait in order go to its end. Who sends as late as a client sends again is
     /// protected from then on.
     #[inline]
-    pub(crate) fn used(&mut self, slab: &mut Slab, place: u32, direction: Direction, now_ms: u64) {
+    pub(crate) fn used(&mut self, slab: &mut ConnectionSlab, place: u32, direction: Direction, now_ms: u64) {
         if slab.at(place).queue != WHEEL {
             self.used_in_order(slab, place, direction, now_ms);
         }
     }
 
-    fn used_in_order(&mut self, slab: &mut Slab, place: u32, direction: Direction, now_ms: u64) {
+    fn used_in_order(&mut self, slab: &mut ConnectionSlab, place: u32, direction: Direction, now_ms: u64) {
         let record = slab.at(place);
         let was_protected = PROTECTED.contains(&record.queue);
         let comes_again = direction == Direction::Forward && record.age_ms(now_ms) >= AGAIN_AFTER_MS;
@@ -192,12 +192,12 @@ impl Queues {
     }
 
     /// Whether a connection is half open and protected.
-    pub(crate) fn is_protected(slab: &Slab, place: u32) -> bool {
+    pub(crate) fn is_protected(slab: &ConnectionSlab, place: u32) -> bool {
         PROTECTED.contains(&slab.at(place).queue)
     }
 
     /// Whether a connection waits in the wheel.
-    pub(crate) fn is_in_wheel(slab: &Slab, place: u32) -> bool {
+    pub(crate) fn is_in_wheel(slab: &ConnectionSlab, place: u32) -> bool {
         slab.at(place).queue == WHEEL
     }
 
@@ -232,16 +232,16 @@ mod tests {
     use super::*;
     use crate::proto;
 
-    impl Queues {
+    impl ExpiryQueues {
         /// Walks all queues: how many wait.
-        pub(crate) fn walk(&self, slab: &Slab) -> usize {
+        pub(crate) fn walk(&self, slab: &ConnectionSlab) -> usize {
             let mut all = 0;
             for (queue, head) in self.heads.iter().enumerate() {
                 let (mut previous, mut place, mut waiting) = (HEAD | queue as u32, *head, 0);
                 while place != NONE {
                     let record = slab.live(place).expect("only connections wait");
                     assert_eq!(usize::from(record.queue), queue.min(ORDERS));
-                    let is_protected = Queues::is_protected(slab, place);
+                    let is_protected = ExpiryQueues::is_protected(slab, place);
                     assert_eq!(record.queue, order_of(record.proto(), record.state, is_protected));
                     assert_eq!(record.links.previous, previous);
                     (previous, place) = (place, record.links.next);
@@ -260,13 +260,13 @@ mod tests {
     #[test]
     fn what_may_make_room_waits_in_order() {
         for proto in [proto::TCP, proto::UDP, proto::ICMP, proto::ICMP6, 47] {
-            for state in State::ALL {
+            for state in ConnState::ALL {
                 for is_protected in [false, true] {
                     let order = order_of(proto, state, is_protected);
                     assert_eq!(HALF_OPEN.contains(&order), state.is_half_open());
-                    assert_eq!(OVER.contains(&order), state.is_over());
+                    assert_eq!(OVER.contains(&order), state.is_closed());
                     assert_eq!(PROTECTED.contains(&order), state.is_half_open() && is_protected);
-                    assert_eq!(ANSWERED.contains(&order), state == State::SynReceived && !is_protected);
+                    assert_eq!(ANSWERED.contains(&order), state == ConnState::SynReceived && !is_protected);
                 }
             }
         }

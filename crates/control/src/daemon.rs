@@ -9,7 +9,7 @@ use crate::host::{Host, UnsupportedRule};
 use crate::memory::{self, MemoryShortage};
 use mmb_engine::{CONNECTION_BYTES, Engine, PortSpec, PublishError};
 use mmb_packet::PortId;
-use mmb_policy::{Command, Plan, Policy, RuleChange, RuleId, Rules};
+use mmb_policy::{Command, Policy, PolicyDiff, RuleChange, RuleId, RuleStore};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -161,7 +161,7 @@ impl Daemon {
                 if file.ports.is_empty() && policy.ports.keys().any(|port| !self.is_enabled(&file, port)) {
                     file.ports.clone_from(&policy.ports);
                 }
-                return Ok(Plan::new(policy, *file).policy);
+                return Ok(PolicyDiff::new(policy, *file).policy);
             }
             ChangeRequest::Run(commands) => commands,
         };
@@ -176,7 +176,7 @@ impl Daemon {
     /// Whether there is memory for a policy beside the one in force, and for its connections. Small changes are made in any
     /// case: so is what makes room.
     fn check_memory(&self, next: &Policy) -> Result<(), CommitError> {
-        let changed = Rules::diff(&self.policy.rules, &next.rules).bounds().1.min(next.rules.len());
+        let changed = RuleStore::diff(&self.policy.rules, &next.rules).bounds().1.min(next.rules.len());
         if changed > FEW_RULES
             && let Some(available) = self.host.memory()
         {
@@ -209,7 +209,7 @@ impl Daemon {
             self.host.set_ports(&next.ports);
         }
         let before = std::mem::replace(&mut self.policy, next);
-        if Rules::diff(&before.rules, &self.policy.rules).bounds().1 > MANY_RULES {
+        if RuleStore::diff(&before.rules, &self.policy.rules).bounds().1 > MANY_RULES {
             self.left = Some(Arc::downgrade(&before));
         }
         Ok(())
@@ -264,6 +264,6 @@ impl Committed {
     /// What became of the rules that did not stay, in the order of their numbers. A rule that was replaced by another
     /// under its number went, and then the other came.
     pub fn diff(&self) -> impl Iterator<Item = RuleChange> + '_ {
-        Rules::diff(&self.before.rules, &self.after.rules)
+        RuleStore::diff(&self.before.rules, &self.after.rules)
     }
 }

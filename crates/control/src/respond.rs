@@ -18,7 +18,7 @@ use crate::protocol::{DecodeError, Request};
 use crate::status;
 use mmb_engine::Count;
 use mmb_policy::command::Show;
-use mmb_policy::{Command, Filter, Policy, Rule, RuleChange, RuleId};
+use mmb_policy::{Command, ConnectionFilter, Policy, Rule, RuleChange, RuleId};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -337,7 +337,9 @@ impl Responder<'_> {
             Command::Show(Show::ConnSummary) => Topic::ConnSummary,
             Command::Monitor => Topic::Monitor,
             Command::Kill(filter) => return self.kill(filter),
-            Command::DelKill(id) => return self.kill(&Filter { rule: Some(*id), ..Filter::ALL }),
+            Command::DelKill(id) => {
+                return self.kill(&ConnectionFilter { rule: Some(*id), ..ConnectionFilter::ALL });
+            }
             _ => return Ok(Ok(())),
         };
         self.send(&Answer::Begin(AnswerBegin { command, topic }))?;

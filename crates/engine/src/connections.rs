@@ -10,7 +10,7 @@ use crate::conntrack::{Conntrack, SharedState, Watcher};
 use crate::pipeline::Pipeline;
 use crate::snapshot::Snapshot;
 use mmb_conn::{CloseReason, ConnId, Connection, DESTINATION, Invalid, SOURCE, Side, Tuple, Wire, proto};
-use mmb_policy::{Filter, RuleId};
+use mmb_policy::{ConnectionFilter, RuleId};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
@@ -100,7 +100,7 @@ pub struct ConnectionInfo {
 
 impl ConnectionInfo {
     /// Whether a filter means it.
-    pub fn is_meant_by(&self, filter: &Filter) -> bool {
+    pub fn is_meant_by(&self, filter: &ConnectionFilter) -> bool {
         fn within<T: PartialOrd + Copy>(range: Option<(T, T)>, values: [T; 2]) -> bool {
             range.is_none_or(|(first, last)| values.iter().any(|value| first <= *value && *value <= last))
         }
@@ -241,7 +241,7 @@ impl Connections {
     /// A worker does not answer.
     pub fn list(
         &self,
-        filter: &Filter,
+        filter: &ConnectionFilter,
         each: &mut dyn FnMut(ConnectionInfo) -> bool,
     ) -> Result<(), NoAnswer> {
         for worker in 0..self.workers.len() {
@@ -273,7 +273,7 @@ impl Connections {
     ///
     /// # Errors
     /// A worker does not answer.
-    pub fn kill(&self, filter: &Filter) -> Result<u64, NoAnswer> {
+    pub fn kill(&self, filter: &ConnectionFilter) -> Result<u64, NoAnswer> {
         let mut killed = 0;
         for worker in 0..self.workers.len() {
             let mut from = Some(0);
@@ -334,8 +334,8 @@ impl Connections {
         let slots = self.ask(0, |_, snapshot| snapshot.stateful_slots().collect::<HashMap<_, _>>());
         let slots = slots.map_err(|error| error.to_string())?;
         // One that is over may have lent its port to another, and does without it: who needs it comes first.
-        let live = whole.connections().filter(|saved| !saved.connection.state.is_over());
-        let over = whole.connections().filter(|saved| saved.connection.state.is_over());
+        let live = whole.connections().filter(|saved| !saved.connection.state.is_closed());
+        let over = whole.connections().filter(|saved| saved.connection.state.is_closed());
         Ok(self.restore_all(live, &slots)? + self.restore_all(over, &slots)?)
     }
 
@@ -483,7 +483,7 @@ impl Drop for ConnectionWatch {
 mod tests {
     use super::*;
     use crate::{Engine, NoCycles, PortTable};
-    use mmb_conn::State;
+    use mmb_conn::ConnState;
     use std::sync::atomic::AtomicBool;
 
     /// Nothing had to happen to a connection for that: memory of clients that are gone is not to wait for traffic.
@@ -516,6 +516,6 @@ mod tests {
     #[test]
     fn the_language_knows_every_state() {
         let known: Vec<_> = mmb_policy::filter::STATES.iter().map(|(name, _)| *name).collect();
-        assert_eq!(known, State::ALL.map(State::name));
+        assert_eq!(known, ConnState::ALL.map(ConnState::name));
     }
 }

@@ -16,10 +16,10 @@ use crate::drop::DropReason;
 use crate::random::Random;
 use crate::snapshot::Snapshot;
 use crate::worker::{Cycles, Origin, VECTOR, Verdict};
-use mmb_classify::{Keys, Parse, Scratch, prefetch};
+use mmb_classify::{ParseVector, Scratch, VectorKeys, prefetch};
 use mmb_packet::{Class, Layout, Packet, PortId};
 use mmb_random::{Purpose, Seed, SeedTree};
-use mmb_rewrite::{Editor, NotAppliedCounts};
+use mmb_rewrite::{NotAppliedCounts, PacketEditor};
 use resolver::{VerdictResolver, resolve_in_order};
 use std::sync::Arc;
 pub use tickets::RewriteTicket;
@@ -35,14 +35,14 @@ pub(crate) struct Pipeline {
     worker: usize,
     cells: Arc<WorkerCells>,
     random: Random,
-    keys: Keys,
+    keys: VectorKeys,
     scratch: Scratch,
     conntrack: Conntrack,
     /// The rules that a packet gets: what it matched, and its connection's.
     matched: Vec<u32>,
     work: RewriteWork,
     tickets: TicketBatches,
-    editor: Editor,
+    editor: PacketEditor,
     drops: [u64; DropReason::ALL.len()],
     /// Packets that belong to other workers.
     handed: u64,
@@ -72,11 +72,11 @@ impl Pipeline {
             matched: Vec::with_capacity(VECTOR),
             cells,
             random: Random::new(seeds.of_worker(Purpose::DropShares, worker)),
-            keys: Keys::default(),
+            keys: VectorKeys::default(),
             scratch: Scratch::default(),
             work: RewriteWork::new(),
             tickets: TicketBatches::new(),
-            editor: Editor::default(),
+            editor: PacketEditor::default(),
             drops: [0; DropReason::ALL.len()],
             handed: 0,
             not_applied: NotAppliedCounts::default(),
@@ -249,7 +249,7 @@ impl Pipeline {
             }
             start = end;
         }
-        keys.parse(Parse {
+        keys.parse(ParseVector {
             wanted: snapshot.classifier.wanted(),
             limits: snapshot.limits,
             packets,

@@ -12,10 +12,10 @@ use crate::engine::PublishError;
 use crate::port::PortTable;
 use crate::slots::RuleSlots;
 use crate::snapshot::{Action, CompiledRules, Snapshot};
-use mmb_classify::{ClassifierIndex, Ports, TableStats, Tuning};
+use mmb_classify::{ClassifierIndex, PortNumbers, TableStats, Tuning};
 use mmb_packet::PortId;
 use mmb_policy::rules::RuleChange;
-use mmb_policy::{CtStates, Policy, Rule, RuleId, Rules, Test};
+use mmb_policy::{CtStates, Policy, Rule, RuleId, RuleStore, Test};
 use mmb_random::{Generator, Purpose, SeedTree};
 use mmb_rewrite::Edit;
 use std::borrow::Cow;
@@ -27,7 +27,7 @@ const FEW: usize = 4096;
 /// What was made of the policy in force.
 #[derive(Debug)]
 pub(crate) struct Rulebook {
-    ports: Ports,
+    ports: PortNumbers,
     /// Seeds of classifiers.
     keys: Generator,
     tuning: Tuning,
@@ -44,7 +44,7 @@ pub(crate) struct Rulebook {
 impl Rulebook {
     /// No rules.
     pub(crate) fn new(ports: &PortTable, workers: usize, seeds: &SeedTree, tuning: Tuning) -> Rulebook {
-        let ports = Ports::new(ports.0.iter().map(|port| port.name.as_str()));
+        let ports = PortNumbers::new(ports.0.iter().map(|port| port.name.as_str()));
         let mut keys = Generator::new(seeds.shared(Purpose::Classifier));
         Rulebook {
             index: ClassifierIndex::new(ports.clone(), keys.seed()),
@@ -84,7 +84,7 @@ impl Rulebook {
         after: &Policy,
         known: &PortTable,
     ) -> Result<(), PublishError> {
-        for change in Rules::diff(&before.rules, &after.rules) {
+        for change in RuleStore::diff(&before.rules, &after.rules) {
             if let RuleChange::Added(rule) = change {
                 self.names_ports(&rule, known)?;
             }
@@ -110,7 +110,7 @@ impl Rulebook {
     pub(crate) fn change(&mut self, policy: &Policy, generation: u64) -> Vec<u64> {
         let mut gone = Vec::new();
         let before = std::mem::replace(&mut self.policy, policy.clone());
-        let diff = || Rules::diff(&before.rules, &policy.rules);
+        let diff = || RuleStore::diff(&before.rules, &policy.rules);
         // A few changes here and there touch many chunks: only what really differs counts.
         let few = FEW.max(policy.rules.len() / 4);
         let (least, most) = diff().bounds();

@@ -7,10 +7,10 @@
 use crate::cells::RuleCells;
 use crate::conntrack::StatefulRule;
 use crate::port::{Forward, PortSpec, PortTable};
-use mmb_classify::shelf::Shelf;
+use mmb_classify::persistent_vec::Shelf;
 use mmb_classify::{Classifier, prefetch};
 use mmb_conn::{Side, Wire};
-use mmb_packet::{Limits, PortId};
+use mmb_packet::{ParserLimits, PortId};
 use mmb_policy::policy::ConnectionSettings;
 use mmb_policy::rule::{DropRate, Prio};
 use mmb_policy::{CtState, Policy, Rule, RuleId, Target};
@@ -55,7 +55,7 @@ pub(crate) struct Snapshot {
     /// How many rules ask how packets stand to connections.
     pub(crate) ct_rules: usize,
     pub(crate) connections: ConnectionSettings,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ParserLimits,
     pub(crate) routes: Box<[Route]>,
     /// Rule counters, by worker and slot.
     pub(crate) cells: Box<[RuleCells]>,
@@ -141,7 +141,7 @@ impl Snapshot {
             changing_rules,
             ct_rules,
             connections: policy.settings.connections,
-            limits: Limits { ip6_headers: policy.settings.ip6_max_headers },
+            limits: ParserLimits { ip6_headers: policy.settings.ip6_max_headers },
             routes: routes(policy, ports),
             cells: cells.into(),
         }

@@ -9,7 +9,7 @@ use crate::pipeline::{PacketTrace, Pipeline, RewriteTicket};
 use crate::snapshot::Snapshot;
 use arc_swap::ArcSwap;
 use arc_swap::cache::Cache;
-use mmb_conn::fragment::{Losses, Released};
+use mmb_conn::fragment::{HeldLosses, Released};
 use mmb_packet::{Packet, PortId};
 use mmb_random::SeedTree;
 use std::sync::Arc;
@@ -210,7 +210,7 @@ impl Worker {
     /// Packets that were held and are dropped since this was asked last, with the reasons, which are counted already: for hosts
     /// that count by reason themselves, since no verdict tells of these.
     pub fn take_lost(&mut self) -> [(DropReason, u64); 2] {
-        let Losses { aged, crowded_out } = std::mem::take(&mut self.pipeline.conntrack().lost);
+        let HeldLosses { aged, crowded_out } = std::mem::take(&mut self.pipeline.conntrack().lost);
         [(DropReason::FragmentEarly, aged), (DropReason::FragmentNoRoom, crowded_out)]
     }
 

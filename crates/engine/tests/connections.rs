@@ -6,7 +6,7 @@ mod host;
 use host::{Middlebox, engine, pass_among, policy};
 use mmb_engine::{DropReason, NoCycles, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
-use mmb_policy::{Filter, RuleId};
+use mmb_policy::{ConnectionFilter, RuleId};
 use mmb_random::SeedTree;
 use mmb_testkit::frame::tcp_option;
 use mmb_testkit::{Frame, Icmp, Ip4, Ip6, Network, Tcp, Udp, Upper};
@@ -370,7 +370,7 @@ fn connections_are_ended_on_request_and_watched() {
     (0..2500u16).for_each(|n| _ = mmb.through(A, &udp((INSIDE, 2000 + n), (SERVER, 53))));
     mmb.through(A, &tcp((INSIDE, 2000), (SERVER, 80), SYN));
     assert_eq!(mmb.list().len(), 2501);
-    let filter = Filter { rule: Some(RuleId(1)), ..Filter::ALL };
+    let filter = ConnectionFilter { rule: Some(RuleId(1)), ..ConnectionFilter::ALL };
     assert_eq!(mmb.ask(|connections| connections.kill(&filter)), Ok(2500));
     assert_eq!(mmb.list().len(), 1);
     let told: Vec<_> = events.try_iter().collect();

@@ -9,7 +9,7 @@ mod host;
 use host::{policy, ports, process};
 use mmb_engine::{Engine, NoCycles, Verdict, Worker};
 use mmb_packet::PortId;
-use mmb_policy::Filter;
+use mmb_policy::ConnectionFilter;
 use mmb_random::SeedTree;
 use mmb_testkit::{Ip4, Udp, Upper};
 use std::collections::HashMap;
@@ -151,7 +151,7 @@ fn workers_in_threads_share_one_nat_and_hand_packets_over() {
             engine.publish(&policy(&change)).expect("the policy can be put in force");
             let mut outside = HashMap::new();
             // The last worker may have gone before it was asked.
-            let _ = connections.list(&Filter::ALL, &mut |info| {
+            let _ = connections.list(&ConnectionFilter::ALL, &mut |info| {
                 let inside = (info.arrived.src, info.arrived.sport);
                 let before = outside.insert((info.sent.src, info.sent.sport), inside);
                 assert_eq!(before, None, "two inside ends have one outside end");

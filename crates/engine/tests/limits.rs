@@ -417,7 +417,7 @@ fn connections_of(engine: &Engine, worker: &mut Worker, host: Ipv4Addr) -> usize
             all += usize::from(info.arrived.src == IpAddr::V4(host));
             true
         };
-        connections.list(&mmb_policy::Filter::ALL, &mut each).expect("the worker answers");
+        connections.list(&mmb_policy::ConnectionFilter::ALL, &mut each).expect("the worker answers");
         all
     };
     std::thread::scope(|scope| {

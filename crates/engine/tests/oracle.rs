@@ -6,7 +6,7 @@
 
 use mmb_engine::oracle::judge;
 use mmb_packet::PortId;
-use mmb_policy::arbitrary::{self, Options};
+use mmb_policy::arbitrary::{self, RuleOptions};
 use mmb_policy::{Policy, parse_command};
 use mmb_referee::duel::{Duel, Incoming, ports};
 use mmb_referee::witness;
@@ -51,7 +51,7 @@ fn rounds() -> impl Strategy<Value = Vec<Round>> {
 fn aimed_at() -> impl Strategy<Value = Vec<(Incoming, Option<String>)>> {
     vec(incoming(), 1..16).prop_flat_map(|packets| {
         let pairs = packets.into_iter().map(|packet| match witness(&packet, &ports(1500)) {
-            Some(witness) => arbitrary::rule_for(witness, Options::default())
+            Some(witness) => arbitrary::rule_for(witness, RuleOptions::default())
                 .prop_map(move |rule| (packet.clone(), Some(rule.to_string())))
                 .boxed(),
             None => Just((packet, None)).boxed(),

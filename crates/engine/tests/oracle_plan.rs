@@ -2,7 +2,7 @@
 
 use mmb_engine::oracle::judge;
 use mmb_packet::PortId;
-use mmb_policy::{Command, Plan, Policy, parse_command};
+use mmb_policy::{Command, Policy, PolicyDiff, parse_command};
 use mmb_referee::duel::{Incoming, ports};
 use mmb_testkit::strategy;
 use proptest::collection::vec;
@@ -46,7 +46,7 @@ proptest! {
         packets in vec(incoming(), 1..24),
     ) {
         let (old, new) = (load(&lines, &old), load(&lines, &new));
-        let plan = Plan::new(&old, new.clone());
+        let plan = PolicyDiff::new(&old, new.clone());
         for packet in &packets {
             // Draws come in the order of numbers, which may change: all are the same here.
             let judged = |policy| judge(policy, &ports(1500), &packet.received(), &mut || 50_000);

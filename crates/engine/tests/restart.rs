@@ -7,7 +7,7 @@ use mmb_engine::{
     ConnectionInfo, Connections, Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker,
 };
 use mmb_packet::PortId;
-use mmb_policy::Filter;
+use mmb_policy::ConnectionFilter;
 use mmb_random::SeedTree;
 use mmb_testkit::{Dccp, Ip4, Ip6, Sctp, Tcp, Udp, UdpLite, Upper, gre};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -74,7 +74,7 @@ impl Middlebox {
     fn list(&mut self) -> Vec<ConnectionInfo> {
         let mut all = self.ask(|connections| {
             let mut all = Vec::new();
-            let listed = connections.list(&Filter::ALL, &mut |info| {
+            let listed = connections.list(&ConnectionFilter::ALL, &mut |info| {
                 all.push(info);
                 true
             });

@@ -7,7 +7,7 @@ use mmb_engine::{
     Connections, Engine, Forward, NoCycles, Origin, PortSpec, PublishError, RewriteTicket, Verdict, Worker,
 };
 use mmb_packet::{LinkType, Packet, PortId};
-use mmb_policy::Filter;
+use mmb_policy::ConnectionFilter;
 use mmb_random::SeedTree;
 use mmb_testkit::{Ip4, Tcp, Udp, Upper};
 use std::sync::{Arc, Mutex};
@@ -206,7 +206,7 @@ fn connections_stay_where_they_are_when_workers_share_them_anew() {
                 assert_eq!(shared.owner(0, &ask(*number)).0, *owner, "{rule}, {round}: {number} moved");
             }
             if round == 3 {
-                shared.connections().kill(&Filter::ALL).expect("they answer");
+                shared.connections().kill(&ConnectionFilter::ALL).expect("they answer");
                 there.clear();
             }
             for number in numbers {

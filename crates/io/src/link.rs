@@ -5,7 +5,7 @@ use crate::dpdk::EthQueue;
 use crate::mbuf::{Burst, Mbuf, Pool};
 use crate::packet::{Receiver, Sender};
 use crate::wait::Waiter;
-use mmb_packet::{Limits, PortId, finish_checksum, parse::parse};
+use mmb_packet::{ParserLimits, PortId, finish_checksum, parse::parse};
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 
@@ -165,7 +165,7 @@ fn set_right(burst: &mut Burst, first: usize, kernel: bool) -> Received {
 /// Finishes a checksum that a sender left to its device.
 fn finish(mbuf: &mut Mbuf) {
     let mut packet = mbuf.packet(PortId(0));
-    if let Ok(layout) = parse(&packet, &Limits::default()) {
+    if let Ok(layout) = parse(&packet, &ParserLimits::default()) {
         finish_checksum(&mut packet, &layout);
     }
 }

@@ -5,9 +5,11 @@
 //! says what a packet costs that is not.
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use mmb_classify::{ClassifierIndex, Keys, Parse, Ports, Scratch, Tuning, VECTOR, Wanted};
-use mmb_packet::checksum::Sum;
-use mmb_packet::{Key4, Layout, Limits, LinkType, Packet, PortId, fill_key4, parse};
+use mmb_classify::{
+    ClassifierIndex, ParseVector, PortNumbers, Scratch, Tuning, VECTOR, VectorKeys, WantedLanes,
+};
+use mmb_packet::checksum::ChecksumSum;
+use mmb_packet::{Key4, Layout, LinkType, Packet, ParserLimits, PortId, fill_key4, parse};
 use mmb_policy::{Policy, Rule};
 use mmb_workload::{Background, Kind, Traffic, Workload};
 use std::hint::black_box;
@@ -35,23 +37,23 @@ fn views(frames: &mut [Vec<u8>]) -> (Vec<Packet<'_>>, Vec<Layout>) {
         Packet::new(frame, 0, len, PortId(0), LinkType::Ethernet).expect("fits its buffer")
     };
     let packets: Vec<Packet<'_>> = frames.iter_mut().map(view).collect();
-    let layout = |packet| parse::parse(packet, &Limits::default()).expect("sound packets");
+    let layout = |packet| parse::parse(packet, &ParserLimits::default()).expect("sound packets");
     let layouts = packets.iter().map(layout).collect();
     (packets, layouts)
 }
 
 /// Parses a vector as the pipeline does.
 fn parse_vector(
-    keys: &mut Keys,
+    keys: &mut VectorKeys,
     layouts: &mut [Layout; VECTOR],
     packets: &[Packet<'_>],
-    wanted: Wanted,
+    wanted: WantedLanes,
 ) -> usize {
     keys.clear();
     keys.take(0, packets);
-    keys.parse(Parse {
+    keys.parse(ParseVector {
         wanted,
-        limits: Limits::default(),
+        limits: ParserLimits::default(),
         packets,
         layouts,
         out: |_| PortId(1),
@@ -73,10 +75,10 @@ fn packets(c: &mut Criterion) {
         let (packets, layouts) = views(&mut frames);
         group.bench_function(BenchmarkId::new("walk", name), |b| {
             b.iter(|| {
-                packets.iter().filter(|packet| parse::parse(packet, &Limits::default()).is_ok()).count()
+                packets.iter().filter(|packet| parse::parse(packet, &ParserLimits::default()).is_ok()).count()
             });
         });
-        let (mut keys, mut found) = (Keys::default(), Box::new([Layout::default(); VECTOR]));
+        let (mut keys, mut found) = (VectorKeys::default(), Box::new([Layout::default(); VECTOR]));
         group.bench_function(BenchmarkId::new("parse", name), |b| {
             b.iter(|| parse_vector(&mut keys, &mut found, &packets, wanted));
         });
@@ -98,14 +100,14 @@ fn packets(c: &mut Criterion) {
         let bytes: Vec<u8> = (0..len).map(|n| n as u8).collect();
         group.throughput(Throughput::Bytes(len as u64));
         group.bench_function(BenchmarkId::from_parameter(len), |b| {
-            b.iter(|| Sum::default().bytes(black_box(&bytes)).checksum());
+            b.iter(|| ChecksumSum::default().bytes(black_box(&bytes)).checksum());
         });
     }
     group.finish();
 }
 
 fn index(workload: &Workload) -> ClassifierIndex {
-    let ports = Ports::new(["a", "b"]);
+    let ports = PortNumbers::new(["a", "b"]);
     ClassifierIndex::build(
         (0..).zip(workload.rules()),
         ports,
@@ -135,7 +137,7 @@ fn lookups(c: &mut Criterion) {
         let parts: Vec<_> = packets
             .chunks(scratch.vector().min(VECTOR))
             .map(|packets| {
-                let (mut keys, mut layouts) = (Keys::default(), Box::new([Layout::default(); VECTOR]));
+                let (mut keys, mut layouts) = (VectorKeys::default(), Box::new([Layout::default(); VECTOR]));
                 parse_vector(&mut keys, &mut layouts, packets, classifier.wanted());
                 (keys, layouts, packets)
             })

@@ -24,14 +24,14 @@ pub const ICMP6: u8 = 58;
 ///
 /// It holds any number of carries: sums of less than 16 GiB cannot overflow it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sum(u64);
+pub struct ChecksumSum(u64);
 
-impl Sum {
+impl ChecksumSum {
     /// Adds bytes that begin at an even offset of what is summed. The last byte of an odd number of bytes is the
     /// upper half of a word whose lower half is zero.
     #[inline]
     #[must_use]
-    pub fn bytes(self, bytes: &[u8]) -> Sum {
+    pub fn bytes(self, bytes: &[u8]) -> ChecksumSum {
         let (longs, rest) = bytes.as_chunks::<4>();
         let mut sum = self.0;
         for long in longs {
@@ -41,21 +41,21 @@ impl Sum {
         for (to, from) in last.iter_mut().zip(rest) {
             *to = *from;
         }
-        Sum(sum + u64::from(u32::from_ne_bytes(last)))
+        ChecksumSum(sum + u64::from(u32::from_ne_bytes(last)))
     }
 
     /// Adds a number of 16 bits.
     #[inline]
     #[must_use]
-    pub fn word(self, number: u16) -> Sum {
-        Sum(self.0 + u64::from(number.to_be()))
+    pub fn word(self, number: u16) -> ChecksumSum {
+        ChecksumSum(self.0 + u64::from(number.to_be()))
     }
 
     /// Adds a number of 32 bits, as two words.
     #[inline]
     #[must_use]
-    pub fn long(self, number: u32) -> Sum {
-        Sum(self.0 + u64::from(number.to_be()))
+    pub fn long(self, number: u32) -> ChecksumSum {
+        ChecksumSum(self.0 + u64::from(number.to_be()))
     }
 
     /// The sum as a 16-bit number: 0 only if nothing but zeros was added, 0xffff for every other zero.
@@ -84,16 +84,16 @@ fn fold(sum: u64) -> u16 {
 /// Whether an IPv4 header's bytes, checksum included, sum up to nothing.
 #[inline]
 pub fn header_is_sound(header: &[u8]) -> bool {
-    Sum::default().bytes(header).fold() == 0xffff
+    ChecksumSum::default().bytes(header).fold() == 0xffff
 }
 
 /// What changes of bytes do to a checksum over them: the sum of `~old + new` over all words (RFC 1624).
 ///
 /// A word that stays adds 0xffff, which is zero; changes that come to zero leave a checksum as it is, be it 0 or 0xffff.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Delta(u64);
+pub struct ChecksumDelta(u64);
 
-impl Delta {
+impl ChecksumDelta {
     /// Whether no change was noted, so that there is nothing to apply.
     #[inline]
     pub fn is_empty(self) -> bool {
@@ -103,8 +103,8 @@ impl Delta {
     /// Both changes.
     #[inline]
     #[must_use]
-    pub fn and(self, other: Delta) -> Delta {
-        Delta(self.0 + other.0)
+    pub fn and(self, other: ChecksumDelta) -> ChecksumDelta {
+        ChecksumDelta(self.0 + other.0)
     }
 
     /// A word, at an even offset of what is summed, changes. Bytes as on the wire.
@@ -133,7 +133,7 @@ impl Delta {
     /// removed or appended; what is behind them must not change its parity by that.
     #[inline]
     pub fn bytes(&mut self, odd: bool, old: &[u8], new: &[u8]) {
-        let sum = |bytes| fold(Sum::default().bytes(bytes).0).to_ne_bytes();
+        let sum = |bytes| fold(ChecksumSum::default().bytes(bytes).0).to_ne_bytes();
         let ([a, b], [c, d]) = (sum(old), sum(new));
         // Words that begin one byte later have their halves swapped (RFC 1071 section 2 B).
         if odd {
@@ -169,14 +169,14 @@ impl Delta {
 
 /// The IPv4 pseudo header (RFC 9293 section 3.1, RFC 768). `length` is the transport header's and payload's.
 #[inline]
-pub fn pseudo4(source: [u8; 4], destination: [u8; 4], proto: u8, length: u16) -> Sum {
-    Sum::default().bytes(&source).bytes(&destination).word(u16::from(proto)).word(length)
+pub fn pseudo4(source: [u8; 4], destination: [u8; 4], proto: u8, length: u16) -> ChecksumSum {
+    ChecksumSum::default().bytes(&source).bytes(&destination).word(u16::from(proto)).word(length)
 }
 
 /// The IPv6 pseudo header (RFC 8200 section 8.1).
 #[inline]
-pub fn pseudo6(source: [u8; 16], destination: [u8; 16], proto: u8, length: u32) -> Sum {
-    Sum::default().bytes(&source).bytes(&destination).long(u32::from(proto)).long(length)
+pub fn pseudo6(source: [u8; 16], destination: [u8; 16], proto: u8, length: u32) -> ChecksumSum {
+    ChecksumSum::default().bytes(&source).bytes(&destination).long(u32::from(proto)).long(length)
 }
 
 /// By kind of transport header: where the checksum field lies. No header begins with it.
@@ -204,18 +204,18 @@ pub fn field_offset(l4_kind: u8) -> Option<usize> {
 /// On a packet that is still to be routed by its sender ([`Layout::routed`]) the checksum covers another
 /// destination than this one.
 #[inline]
-pub fn pseudo_header(bytes: &[u8], layout: &Layout) -> Option<Sum> {
+pub fn pseudo_header(bytes: &[u8], layout: &Layout) -> Option<ChecksumSum> {
     pseudo_header_of(layout.l4_kind, bytes, layout)
 }
 
 /// The pseudo header of a packet of some protocol.
 #[inline]
-fn pseudo_header_of(proto: u8, bytes: &[u8], layout: &Layout) -> Option<Sum> {
+fn pseudo_header_of(proto: u8, bytes: &[u8], layout: &Layout) -> Option<ChecksumSum> {
     let length = layout.payload_end.checked_sub(u32::from(layout.l4))?;
     let header = bytes.get(usize::from(layout.ip)..)?;
     match (proto, layout.class) {
         (0, _) | (_, Class::Other) => None,
-        (ICMP, _) => Some(Sum::default()),
+        (ICMP, _) => Some(ChecksumSum::default()),
         (kind, Class::Ip4) => {
             let header: &[u8; IP4_HEADER] = header.first_chunk()?;
             Some(pseudo4(*header[12..].first_chunk()?, *header[16..].first_chunk()?, kind, length as u16))
@@ -293,7 +293,7 @@ fn other_is_sound(bytes: &[u8], layout: &Layout) -> Option<bool> {
 
 /// The sum of everything that a packet's transport checksum covers, the checksum field included: 0xffff when
 /// folded if the checksum is right. `None` where there is no transport header. Meaningless on fragments.
-pub fn transport_sum(bytes: &[u8], layout: &Layout) -> Option<Sum> {
+pub fn transport_sum(bytes: &[u8], layout: &Layout) -> Option<ChecksumSum> {
     let covered = bytes.get(usize::from(layout.l4)..layout.payload_end as usize)?;
     Some(pseudo_header(bytes, layout)?.bytes(covered))
 }

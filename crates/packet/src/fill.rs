@@ -5,7 +5,7 @@
 //! branches. Only where 20 bytes behind `l4` would pass the packet's end are its bytes copied one run at a time.
 
 use crate::checksum::TCP;
-use crate::key::{IP, Key, Key4, Key6, L4, LANE, Lanes, PAYLOAD_LEN};
+use crate::key::{HeaderKey, IP, Key4, Key6, L4, LANE, Lanes, PAYLOAD_LEN};
 use crate::parse::{Class, IP4_HEADER, IP6_HEADER, Layout};
 use crate::view::{Packet, PortId};
 
@@ -46,7 +46,7 @@ pub fn fill_key6(packet: &Packet<'_>, layout: &Layout, in_port: PortId, out_port
     fill_lanes(packet, layout, [in_port, out_port], Lanes::ALL, |lane, value| write(key, lane, value));
 }
 
-fn write<const N: usize>(key: &mut Key<N>, lane: usize, value: u32) {
+fn write<const N: usize>(key: &mut HeaderKey<N>, lane: usize, value: u32) {
     if let Some(to) = key.0.as_chunks_mut::<LANE>().0.get_mut(lane) {
         *to = value.to_ne_bytes();
     }

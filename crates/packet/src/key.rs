@@ -26,16 +26,16 @@
 /// A header key of `N` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(16))]
-pub struct Key<const N: usize>(pub [u8; N]);
+pub struct HeaderKey<const N: usize>(pub [u8; N]);
 
 /// The key of an IPv4 packet, and of a frame that is not IP: one cache line.
-pub type Key4 = Key<64>;
+pub type Key4 = HeaderKey<64>;
 /// The key of an IPv6 packet.
-pub type Key6 = Key<80>;
+pub type Key6 = HeaderKey<80>;
 
-impl<const N: usize> Default for Key<N> {
+impl<const N: usize> Default for HeaderKey<N> {
     fn default() -> Self {
-        Key([0; N])
+        HeaderKey([0; N])
     }
 }
 

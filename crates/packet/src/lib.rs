@@ -23,9 +23,9 @@ pub mod seq;
 pub mod view;
 
 pub use fill::{fill_key4, fill_key6, fill_lanes};
-pub use key::{Key, Key4, Key6, Lanes};
+pub use key::{HeaderKey, Key4, Key6, Lanes};
 pub use offload::finish_checksum;
-pub use parse::{Class, Layout, Limits, Malformed};
+pub use parse::{Class, Layout, Malformed, ParserLimits};
 pub use segment::{SegmentError, Segments};
 pub use seq::Seq;
 pub use view::{LinkType, Packet, PortId};

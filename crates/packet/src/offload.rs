@@ -9,7 +9,7 @@
 //! A finished checksum can have that value by chance (1 in 65,536, with SCTP 1 in 4 billion). It is then computed again: a right one comes
 //! out the same.
 
-use crate::checksum::{self, Sum, TCP, UDP, field_offset};
+use crate::checksum::{self, ChecksumSum, TCP, UDP, field_offset};
 use crate::crc::crc32c;
 use crate::flow::SCTP;
 use crate::parse::Layout;
@@ -62,7 +62,7 @@ fn finish(bytes: &mut [u8], layout: &Layout) -> Option<()> {
         return None;
     }
     // The field stands for the pseudo header in this sum.
-    let sum = match Sum::default().bytes(segment).checksum() {
+    let sum = match ChecksumSum::default().bytes(segment).checksum() {
         0 if layout.l4_kind == UDP => 0xffff,
         sum => sum,
     };

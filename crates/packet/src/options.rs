@@ -32,15 +32,15 @@ pub struct TcpOption<'a> {
 
 /// Walks over an option area; see [`walk`].
 #[derive(Clone, Debug)]
-pub struct Walk<'a> {
+pub struct OptionWalk<'a> {
     area: &'a [u8],
     at: usize,
-    stop: Option<Stop>,
+    stop: Option<WalkStop>,
 }
 
 /// Why a walk stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum WalkStop {
     /// At the end of the area.
     AreaEnd,
     /// Behind an end-of-list.
@@ -52,11 +52,11 @@ pub enum Stop {
 /// Walks over the options of `area` in order. End-of-list is the last item where there is one; no-operations are
 /// items too.
 #[inline]
-pub fn walk(area: &[u8]) -> Walk<'_> {
-    Walk { area, at: 0, stop: None }
+pub fn walk(area: &[u8]) -> OptionWalk<'_> {
+    OptionWalk { area, at: 0, stop: None }
 }
 
-impl<'a> Walk<'a> {
+impl<'a> OptionWalk<'a> {
     /// Where the walk stands: behind the last item. After the walk, the first byte that is not an option: what
     /// follows end-of-list, or the malformed option.
     #[inline]
@@ -66,17 +66,17 @@ impl<'a> Walk<'a> {
 
     /// Why the walk stopped; `None` while it goes on.
     #[inline]
-    pub fn stop(&self) -> Option<Stop> {
+    pub fn stop(&self) -> Option<WalkStop> {
         self.stop
     }
 
-    fn end(&mut self, stop: Stop) -> Option<TcpOption<'a>> {
+    fn end(&mut self, stop: WalkStop) -> Option<TcpOption<'a>> {
         self.stop = Some(stop);
         None
     }
 }
 
-impl<'a> Iterator for Walk<'a> {
+impl<'a> Iterator for OptionWalk<'a> {
     type Item = TcpOption<'a>;
 
     #[inline]
@@ -86,18 +86,18 @@ impl<'a> Iterator for Walk<'a> {
         }
         let offset = self.at;
         let Some((&kind, rest)) = self.area.get(offset..).and_then(|rest| rest.split_first()) else {
-            return self.end(Stop::AreaEnd);
+            return self.end(WalkStop::AreaEnd);
         };
         if kind <= NOP {
             self.at += 1;
             if kind == END {
-                self.stop = Some(Stop::EndOfList);
+                self.stop = Some(WalkStop::EndOfList);
             }
             return Some(TcpOption { kind, offset, data: &[] });
         }
         let Some(data) = rest.first().and_then(|&length| rest.get(1..usize::from(length).checked_sub(1)?))
         else {
-            return self.end(Stop::Malformed);
+            return self.end(WalkStop::Malformed);
         };
         self.at += 2 + data.len();
         Some(TcpOption { kind, offset, data })
@@ -121,29 +121,31 @@ pub fn number(data: &[u8]) -> Option<u64> {
 
 /// A copy of a header's option area with room behind it, so that options are read without a look at every bound.
 #[derive(Clone, Copy, Debug)]
-pub struct Area {
+pub struct OptionArea {
     bytes: [u8; MAX_AREA + 16],
     len: usize,
 }
 
-impl Area {
+impl OptionArea {
     /// A copy of an area, of its first [`MAX_AREA`] bytes if it is longer.
-    pub fn new(area: &[u8]) -> Area {
+    pub fn new(area: &[u8]) -> OptionArea {
         let mut bytes = [0; MAX_AREA + 16];
         bytes[..MAX_AREA].iter_mut().zip(area).for_each(|(to, from)| *to = *from);
-        Area { bytes, len: area.len().min(MAX_AREA) }
+        OptionArea { bytes, len: area.len().min(MAX_AREA) }
     }
 
     /// The option area of a packet's TCP header; empty where there is none.
     #[inline]
-    pub fn of(packet: &Packet<'_>, layout: &Layout) -> Area {
+    pub fn of(packet: &Packet<'_>, layout: &Layout) -> OptionArea {
         let range = layout.tcp_options();
         let rest = packet.bytes().get(range.start..).unwrap_or_default();
         // A length that is known when compiled; what lies behind the area is not looked at.
-        let Some(whole) = rest.first_chunk::<MAX_AREA>() else { return Area::new(area(packet, layout)) };
+        let Some(whole) = rest.first_chunk::<MAX_AREA>() else {
+            return OptionArea::new(area(packet, layout));
+        };
         let mut bytes = [0; MAX_AREA + 16];
         bytes[..MAX_AREA].copy_from_slice(whole);
-        Area { bytes, len: range.len().min(MAX_AREA) }
+        OptionArea { bytes, len: range.len().min(MAX_AREA) }
     }
 
     /// Calls `each` with the kind of every option that [`walk`] meets, whether its data is a number (see [`number`]),
@@ -176,7 +178,7 @@ const MAX_SLOTS: usize = MAX_AREA / 2 + 2;
 
 /// One option that was met.
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct OptionSlot {
     kind: u8,
     /// Where the data lies in `OptionTable::area`.
     at: u8,
@@ -192,7 +194,7 @@ pub struct OptionTable {
     /// The first slot of a kind; means something only where the kind's bit is set.
     first: [u8; 256],
     /// In the order of the header.
-    slots: [Slot; MAX_SLOTS],
+    slots: [OptionSlot; MAX_SLOTS],
     used: usize,
 }
 
@@ -202,7 +204,7 @@ impl Default for OptionTable {
             area: [0; MAX_AREA],
             present: [0; 4],
             first: [0; 256],
-            slots: [Slot::default(); MAX_SLOTS],
+            slots: [OptionSlot::default(); MAX_SLOTS],
             used: 0,
         }
     }
@@ -227,7 +229,7 @@ impl OptionTable {
             return;
         }
         let Some(slot) = self.slots.get_mut(self.used) else { return };
-        *slot = Slot { kind, at, len };
+        *slot = OptionSlot { kind, at, len };
         if !known {
             self.present[usize::from(kind >> 6)] |= 1 << (kind & 63);
             self.first[usize::from(kind)] = self.used as u8;

@@ -122,14 +122,14 @@ impl Layout {
 
 /// Bounds of the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ParserLimits {
     /// The most IPv6 extension headers that are walked in one packet.
     pub ip6_headers: u8,
 }
 
-impl Default for Limits {
+impl Default for ParserLimits {
     fn default() -> Self {
-        Limits { ip6_headers: 16 }
+        ParserLimits { ip6_headers: 16 }
     }
 }
 
@@ -183,7 +183,7 @@ pub const ETHER_IP6: u16 = 0x86dd;
 /// # Errors
 /// What makes the packet impossible to understand. Transport checksums are not looked at, and a UDP length
 /// that lies only bounds the payload.
-pub fn parse(packet: &Packet<'_>, limits: &Limits) -> Result<Layout, Malformed> {
+pub fn parse(packet: &Packet<'_>, limits: &ParserLimits) -> Result<Layout, Malformed> {
     let mut layout = Layout::default();
     parse_into(packet, limits, &mut layout)?;
     Ok(layout)
@@ -193,7 +193,7 @@ pub fn parse(packet: &Packet<'_>, limits: &Limits) -> Result<Layout, Malformed> 
 ///
 /// # Errors
 /// As [`parse`]; the layout then means nothing.
-pub fn parse_into(packet: &Packet<'_>, limits: &Limits, layout: &mut Layout) -> Result<(), Malformed> {
+pub fn parse_into(packet: &Packet<'_>, limits: &ParserLimits, layout: &mut Layout) -> Result<(), Malformed> {
     let bytes = packet.bytes();
     *layout = Layout::default();
     link::walk(bytes, packet.link, layout)?;

@@ -7,7 +7,7 @@
 //! Life-cycle: [`Segments`] borrows the large packet and writes one frame after the other into buffers of the caller's.
 //! Nothing is allocated.
 
-use crate::checksum::{self, Sum, TCP, UDP};
+use crate::checksum::{self, ChecksumSum, TCP, UDP};
 use crate::parse::{Class, IP4_HEADER, IP6_HEADER, Layout, TCP_HEADER};
 use crate::seq::Seq;
 use crate::view::Packet;
@@ -211,7 +211,7 @@ fn write_ip(header: &mut [u8], class: Class, len: usize, index: u16) {
         fixed[4..6].copy_from_slice(&id.to_be_bytes());
         fixed[10..12].fill(0);
     }
-    let checksum = Sum::default().bytes(header).checksum();
+    let checksum = ChecksumSum::default().bytes(header).checksum();
     if let Some(fixed) = header.first_chunk_mut::<IP4_HEADER>() {
         fixed[10..12].copy_from_slice(&checksum.to_be_bytes());
     }

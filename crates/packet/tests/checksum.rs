@@ -1,10 +1,10 @@
 //! Checksums: the RFCs' examples, a plain sum as the oracle, and changes against sums taken anew.
 
 use mmb_packet::checksum::{
-    Delta, Soundness, Sum, TCP, UDP, pseudo4, pseudo6, transport_soundness, transport_sum,
+    ChecksumDelta, ChecksumSum, Soundness, TCP, UDP, pseudo4, pseudo6, transport_soundness, transport_sum,
 };
 use mmb_packet::parse::parse;
-use mmb_packet::{Limits, Packet, PortId};
+use mmb_packet::{Packet, ParserLimits, PortId};
 use mmb_testkit::strategy::frame;
 use mmb_testkit::{Checksum, Frame, Ip4, Tcp, Udp, Upper};
 use proptest::collection::vec;
@@ -21,7 +21,7 @@ fn plain_sum(bytes: &[u8]) -> u16 {
 }
 
 fn sum(bytes: &[u8]) -> u16 {
-    Sum::default().bytes(bytes).fold()
+    ChecksumSum::default().bytes(bytes).fold()
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn the_example_of_rfc_1071_sums_up() {
 #[test]
 fn the_example_of_rfc_1624_keeps_its_zero() {
     // Section 4: the checksum 0xdd2f, a word that goes from 0x5555 to 0x3285.
-    let mut delta = Delta::default();
+    let mut delta = ChecksumDelta::default();
     delta.word([0x55, 0x55], [0x32, 0x85]);
     assert_eq!(delta.apply([0xdd, 0x2f]), [0x00, 0x00]);
 }
@@ -45,7 +45,7 @@ fn what_ends_inside_its_header_is_not_sound() {
             let len = bytes.len();
             let packet = Packet::new(&mut bytes, 0, len, PortId(0), mmb_packet::LinkType::Ethernet);
             let packet = packet.expect("a packet in its buffer");
-            let layout = parse(&packet, &Limits::default()).expect("a whole IP header");
+            let layout = parse(&packet, &ParserLimits::default()).expect("a whole IP header");
             assert_eq!(
                 transport_soundness(packet.bytes(), &layout),
                 Soundness::Wrong,
@@ -57,7 +57,7 @@ fn what_ends_inside_its_header_is_not_sound() {
 
 #[test]
 fn no_change_leaves_both_zeros() {
-    let mut delta = Delta::default();
+    let mut delta = ChecksumDelta::default();
     delta.word([1, 2], [1, 2]);
     delta.bytes(true, &[7; 9], &[7; 9]);
     assert_eq!(delta.apply([0xff, 0xff]), [0xff, 0xff]);
@@ -66,7 +66,7 @@ fn no_change_leaves_both_zeros() {
 
 #[test]
 fn a_udp_checksum_of_zero_means_none() {
-    let mut delta = Delta::default();
+    let mut delta = ChecksumDelta::default();
     delta.word([0x55, 0x55], [0x32, 0x85]);
     assert_eq!(delta.apply_transport(UDP, [0, 0]), [0, 0]);
     assert_eq!(delta.apply_transport(UDP, [0xdd, 0x2f]), [0xff, 0xff]);
@@ -87,7 +87,7 @@ fn transport_is_right(frame: &Frame) -> Option<bool> {
     let mut bytes = frame.bytes();
     let len = bytes.len();
     let packet = Packet::new(&mut bytes, 0, len, PortId(0), frame.link)?;
-    let layout = parse(&packet, &Limits::default()).ok()?;
+    let layout = parse(&packet, &ParserLimits::default()).ok()?;
     if layout.is_fragment() || layout.routed {
         return None;
     }
@@ -112,14 +112,14 @@ proptest! {
         prop_assert_eq!(sum(&bytes), plain_sum(&bytes));
         let at = cut.index(bytes.len() + 1) & !1;
         let (first, second) = bytes.split_at(at);
-        prop_assert_eq!(Sum::default().bytes(first).bytes(second).fold(), plain_sum(&bytes));
+        prop_assert_eq!(ChecksumSum::default().bytes(first).bytes(second).fold(), plain_sum(&bytes));
     }
 
     #[test]
     fn numbers_count_like_their_bytes(word in any::<u16>(), long in any::<u32>()) {
         let bytes = [&word.to_be_bytes()[..], &long.to_be_bytes()].concat();
-        prop_assert_eq!(Sum::default().word(word).long(long), Sum::default().bytes(&bytes[..2]).bytes(&bytes[2..]));
-        prop_assert_eq!(Sum::default().word(word).long(long).checksum(), !plain_sum(&bytes));
+        prop_assert_eq!(ChecksumSum::default().word(word).long(long), ChecksumSum::default().bytes(&bytes[..2]).bytes(&bytes[2..]));
+        prop_assert_eq!(ChecksumSum::default().word(word).long(long).checksum(), !plain_sum(&bytes));
     }
 
     /// A checksum after any change of bytes anywhere is the one that a sum taken anew gives; a wrong one stays wrong by
@@ -135,12 +135,12 @@ proptest! {
         let len = new.len().min(old.len() - at);
         let mut changed = old.clone();
         changed[at..at + len].copy_from_slice(&new[..len]);
-        let mut delta = Delta::default();
+        let mut delta = ChecksumDelta::default();
         delta.bytes(at % 2 != 0, &old[at..at + len], &new[..len]);
 
-        let field = Sum::default().bytes(&old).word(error).checksum();
+        let field = ChecksumSum::default().bytes(&old).word(error).checksum();
         let followed = u16::from_be_bytes(delta.apply(field.to_be_bytes()));
-        let anew = Sum::default().bytes(&changed).word(error).checksum();
+        let anew = ChecksumSum::default().bytes(&changed).word(error).checksum();
         // The two zeros of ones' complement are one number.
         prop_assert_eq!(followed % 0xffff, anew % 0xffff);
     }
@@ -151,11 +151,11 @@ proptest! {
     ) {
         // What is behind keeps its parity.
         let (old, new) = (&old[..old.len() & !1], &new[..new.len() & !1]);
-        let mut delta = Delta::default();
+        let mut delta = ChecksumDelta::default();
         delta.bytes(false, old, new);
-        let field = Sum::default().bytes(old).bytes(&behind).checksum();
+        let field = ChecksumSum::default().bytes(old).bytes(&behind).checksum();
         let followed = u16::from_be_bytes(delta.apply(field.to_be_bytes()));
-        prop_assert_eq!(followed % 0xffff, Sum::default().bytes(new).bytes(&behind).checksum() % 0xffff);
+        prop_assert_eq!(followed % 0xffff, ChecksumSum::default().bytes(new).bytes(&behind).checksum() % 0xffff);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Header keys against a plain reading of their documentation.
 
-use mmb_packet::key::{Key, flags};
+use mmb_packet::key::{HeaderKey, flags};
 use mmb_packet::parse::parse;
-use mmb_packet::{Class, Key4, Key6, Layout, Limits, LinkType, Packet, PortId, fill_key4, fill_key6};
+use mmb_packet::{Class, Key4, Key6, Layout, LinkType, Packet, ParserLimits, PortId, fill_key4, fill_key6};
 use mmb_testkit::strategy::{Wire, wire};
 use mmb_testkit::{Tcp, Udp};
 use proptest::prelude::*;
@@ -54,13 +54,13 @@ fn key_of(wire: &Wire) -> Option<(Layout, Vec<u8>)> {
     let mut buffer = wire.bytes.clone();
     let len = buffer.len();
     let packet = Packet::new(&mut buffer, 0, len, PortId(0), wire.link)?;
-    let layout = parse(&packet, &Limits::default()).ok()?;
+    let layout = parse(&packet, &ParserLimits::default()).ok()?;
     let key = if layout.class == Class::Ip6 {
-        let mut key: Key6 = Key([0xa5; 80]);
+        let mut key: Key6 = HeaderKey([0xa5; 80]);
         fill_key6(&packet, &layout, IN, OUT, &mut key);
         key.0.to_vec()
     } else {
-        let mut key: Key4 = Key([0xa5; 64]);
+        let mut key: Key4 = HeaderKey([0xa5; 64]);
         fill_key4(&packet, &layout, IN, OUT, &mut key);
         key.0.to_vec()
     };

@@ -2,7 +2,7 @@
 
 use mmb_packet::checksum::{pseudo_header, transport_sum};
 use mmb_packet::parse::parse;
-use mmb_packet::{Layout, Limits, LinkType, Packet, PortId, SegmentError, Segments, finish_checksum};
+use mmb_packet::{Layout, LinkType, Packet, ParserLimits, PortId, SegmentError, Segments, finish_checksum};
 use mmb_testkit::{Checksum, Extension, FragmentHeader, Frame, Icmp, Ip4, Ip6, Tcp, Udp, Upper};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 fn with<T>(bytes: &mut [u8], link: LinkType, run: impl FnOnce(&mut Packet<'_>, &Layout) -> T) -> T {
     let len = bytes.len();
     let mut packet = Packet::new(bytes, 0, len, PortId(0), link).expect("a packet in its buffer");
-    let layout = parse(&packet, &Limits::default()).expect("a sound packet");
+    let layout = parse(&packet, &ParserLimits::default()).expect("a sound packet");
     run(&mut packet, &layout)
 }
 

@@ -1,19 +1,19 @@
 //! TCP options: the walk and the table against a list of what was put in.
 
-use mmb_packet::options::{Area, OptionTable, Stop, number, walk};
+use mmb_packet::options::{OptionArea, OptionTable, WalkStop, number, walk};
 use mmb_testkit::frame::tcp_option;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// Kinds and data of the options that an area has, by the plainest reading.
-fn model(area: &[u8]) -> (Vec<(u8, Vec<u8>)>, Stop, usize) {
+fn model(area: &[u8]) -> (Vec<(u8, Vec<u8>)>, WalkStop, usize) {
     let mut options = Vec::new();
     let mut at = 0;
     while at < area.len() {
         match area[at] {
             0 => {
                 options.push((0, vec![]));
-                return (options, Stop::EndOfList, at + 1);
+                return (options, WalkStop::EndOfList, at + 1);
             }
             1 => {
                 options.push((1, vec![]));
@@ -22,14 +22,14 @@ fn model(area: &[u8]) -> (Vec<(u8, Vec<u8>)>, Stop, usize) {
             kind => {
                 let len = area.get(at + 1).map_or(0, |len| usize::from(*len));
                 if len < 2 || at + len > area.len() {
-                    return (options, Stop::Malformed, at);
+                    return (options, WalkStop::Malformed, at);
                 }
                 options.push((kind, area[at + 2..at + len].to_vec()));
                 at += len;
             }
         }
     }
-    (options, Stop::AreaEnd, at)
+    (options, WalkStop::AreaEnd, at)
 }
 
 fn area() -> impl Strategy<Value = Vec<u8>> {
@@ -88,7 +88,7 @@ proptest! {
     fn a_copied_area_says_the_same(area in prop_oneof![area(), vec(any::<u8>(), 0..=40)]) {
         let expected: Vec<_> = walk(&area).map(|option| (option.kind, number(option.data))).collect();
         let mut found = Vec::new();
-        Area::new(&area).each(|kind, is_number, value| found.push((kind, is_number.then_some(value))));
+        OptionArea::new(&area).each(|kind, is_number, value| found.push((kind, is_number.then_some(value))));
         prop_assert_eq!(found, expected);
     }
 

@@ -2,17 +2,17 @@
 
 use mmb_packet::key::{eh, flags};
 use mmb_packet::parse::parse;
-use mmb_packet::{Class, Layout, Limits, LinkType, Malformed, Packet, PortId};
+use mmb_packet::{Class, Layout, LinkType, Malformed, Packet, ParserLimits, PortId};
 use mmb_testkit::strategy::{frame, repair_ip4_checksum, wire};
 use mmb_testkit::{Checksum, Extension, FragmentHeader, Frame, Icmp, Ip4, Ip6, Network, Tcp, Udp, Upper};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 fn layout_of(link: LinkType, bytes: &[u8]) -> Result<Layout, Malformed> {
-    layout_within(link, bytes, &Limits::default())
+    layout_within(link, bytes, &ParserLimits::default())
 }
 
-fn layout_within(link: LinkType, bytes: &[u8], limits: &Limits) -> Result<Layout, Malformed> {
+fn layout_within(link: LinkType, bytes: &[u8], limits: &ParserLimits) -> Result<Layout, Malformed> {
     let mut buffer = bytes.to_vec();
     let packet = Packet::new(&mut buffer, 0, bytes.len(), PortId(0), link).expect("a packet in its buffer");
     parse(&packet, limits)
@@ -57,7 +57,7 @@ fn assert_invariants(layout: &Layout, len: usize) {
 proptest! {
     #[test]
     fn a_layout_lies_inside_its_packet(wire in wire(), headers in 0u8..20) {
-        if let Ok(layout) = layout_within(wire.link, &wire.bytes, &Limits { ip6_headers: headers }) {
+        if let Ok(layout) = layout_within(wire.link, &wire.bytes, &ParserLimits { ip6_headers: headers }) {
             assert_invariants(&layout, wire.bytes.len());
         }
     }
@@ -244,7 +244,7 @@ fn a_chain_is_walked_to_its_end() {
     let all = eh::HOP_BY_HOP | eh::ROUTING | eh::AH | eh::DEST_OPT | eh::MOBILITY | eh::HIP | eh::SHIM6;
     assert_eq!(layout.eh, eh::ANY | all);
 
-    let within = |n| layout_within(LinkType::Ethernet, &frame.bytes(), &Limits { ip6_headers: n });
+    let within = |n| layout_within(LinkType::Ethernet, &frame.bytes(), &ParserLimits { ip6_headers: n });
     assert_eq!(within(7), Ok(layout));
     assert_eq!(within(6), Err(Malformed::Ip6ChainTooLong));
 }
@@ -279,14 +279,14 @@ fn a_chain_of_64_kib_is_refused() {
         |headers| (0..headers).fold(Ip6::new(Upper::Raw(253, vec![0; 8])), |ip, _| ip.extension(longest()));
     let within = |headers| {
         let frame = chain(headers).frame().service_vlan(1).vlan(2).vlan(3).vlan(4);
-        layout_within(LinkType::Ethernet, &frame.bytes(), &Limits { ip6_headers: 255 })
+        layout_within(LinkType::Ethernet, &frame.bytes(), &ParserLimits { ip6_headers: 255 })
     };
     assert_eq!(within(31).map(|layout| layout.l4), Ok(30 + 40 + 31 * 2048));
     let filled = chain(31).extension(Extension::Plain(60, vec![0; 2030])).frame();
     let all = layout_within(
         LinkType::Sll2,
         &filled.clone().link(LinkType::Sll2).bytes(),
-        &Limits { ip6_headers: 255 },
+        &ParserLimits { ip6_headers: 255 },
     );
     assert_eq!(all, Err(Malformed::Ip6ChainTooLong));
 }

@@ -4,7 +4,9 @@
 //! freely and then negated if the witness does not satisfy it, so that every rule can match and the checker must
 //! take it. The witness may be drawn too ([`witness`]) or be made from a packet at hand.
 
-use crate::field::{Alone, FIELDS, Field, FieldId, FieldInfo, Implies, Payload, Place, ValueKind, Writable};
+use crate::field::{
+    BareMeaning, FIELDS, Field, FieldId, FieldInfo, FieldPlace, Implies, Payload, ValueKind, Writable,
+};
 use crate::rule::{
     Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Rule, Target, Test,
     Write, ones,
@@ -15,11 +17,11 @@ use proptest::prelude::*;
 
 mod packet;
 
-pub use packet::{Witness, witness};
+pub use packet::{PacketSpec, witness};
 
 /// What rules may hold.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RuleOptions {
     /// `add-stateful` and its targets.
     pub stateful: bool,
     /// `in` and `out`, with these names and no others; none: no such constraints.
@@ -30,9 +32,9 @@ pub struct Options {
     pub max_targets: usize,
 }
 
-impl Default for Options {
+impl Default for RuleOptions {
     fn default() -> Self {
-        Options {
+        RuleOptions {
             stateful: false,
             ports: vec!["a".to_owned(), "b".to_owned()],
             max_matches: 5,
@@ -42,12 +44,12 @@ impl Default for Options {
 }
 
 /// Rules that a packet such as the drawn witness matches.
-pub fn rule(options: Options) -> impl Strategy<Value = Rule> {
+pub fn rule(options: RuleOptions) -> impl Strategy<Value = Rule> {
     (witness(), draws(&options)).prop_map(move |(witness, draws)| draws.rule(&witness, &options))
 }
 
 /// Rules that a packet such as `witness` matches.
-pub fn rule_for(witness: Witness, options: Options) -> impl Strategy<Value = Rule> {
+pub fn rule_for(witness: PacketSpec, options: RuleOptions) -> impl Strategy<Value = Rule> {
     draws(&options).prop_map(move |draws| draws.rule(&witness, &options))
 }
 
@@ -85,7 +87,7 @@ fn draw() -> impl Strategy<Value = Draw> {
         })
 }
 
-fn draws(options: &Options) -> impl Strategy<Value = Draws> + use<> {
+fn draws(options: &RuleOptions) -> impl Strategy<Value = Draws> + use<> {
     let prio = prop::option::of(prop_oneof![0u32..5, any::<u32>()]);
     let name = prop::option::weighted(0.2, "[a-z][a-z0-9._:/-]{0,8}");
     let stateful = if options.stateful { any::<bool>().boxed() } else { Just(false).boxed() };
@@ -94,7 +96,7 @@ fn draws(options: &Options) -> impl Strategy<Value = Draws> + use<> {
 }
 
 impl Draws {
-    fn rule(&self, witness: &Witness, options: &Options) -> Rule {
+    fn rule(&self, witness: &PacketSpec, options: &RuleOptions) -> Rule {
         let mut matches: Vec<Match> =
             self.matches.iter().filter_map(|draw| draw.constraint(witness, options)).collect();
         let is_ip = witness.key[key::FAMILY] != 0;
@@ -136,7 +138,7 @@ fn goes_with(target: &Target, others: &[Target]) -> bool {
 
 impl Draw {
     /// A constraint that the witness satisfies.
-    fn constraint(&self, witness: &Witness, options: &Options) -> Option<Match> {
+    fn constraint(&self, witness: &PacketSpec, options: &RuleOptions) -> Option<Match> {
         let usable: Vec<&FieldInfo> = FIELDS
             .iter()
             .filter(|info| witness.is_about(info.implies))
@@ -146,17 +148,17 @@ impl Draw {
             .collect();
         let info = *self.field.get(&usable);
         let field = match info.place {
-            Place::NamedOption => Field::option(self.option_kind(witness)),
+            FieldPlace::NamedOption => Field::option(self.option_kind(witness)),
             _ => Field::new(info.id),
         };
         let test = self.test(field, witness, options);
         let holds = witness.satisfies(field, &test);
-        let refused = !holds && test == Test::Present && info.alone == Alone::Protocol;
+        let refused = !holds && test == Test::Present && info.alone == BareMeaning::Protocol;
         (!refused).then_some(Match { negated: !holds, field, test })
     }
 
     /// The kind of an option that the witness has, or of any.
-    fn option_kind(&self, witness: &Witness) -> u8 {
+    fn option_kind(&self, witness: &PacketSpec) -> u8 {
         let [which, any, _] = self.small;
         if witness.options.is_empty() || which >= 128 {
             return any;
@@ -164,7 +166,7 @@ impl Draw {
         witness.options[usize::from(which) % witness.options.len()].0
     }
 
-    fn test(&self, field: Field, witness: &Witness, options: &Options) -> Test {
+    fn test(&self, field: Field, witness: &PacketSpec, options: &RuleOptions) -> Test {
         let info = field.info();
         match info.values {
             ValueKind::Port => self.port_test(options),
@@ -175,7 +177,7 @@ impl Draw {
             }
             ValueKind::Bytes => {
                 let payload = match info.place {
-                    Place::Payload(Payload::Ip) => &witness.ip_payload,
+                    FieldPlace::Payload(Payload::Ip) => &witness.ip_payload,
                     _ => &witness.payload,
                 };
                 self.bytes_test(payload, 1)
@@ -192,7 +194,7 @@ impl Draw {
         }
     }
 
-    fn port_test(&self, options: &Options) -> Test {
+    fn port_test(&self, options: &RuleOptions) -> Test {
         let name = |i: u8| options.ports[usize::from(i) % options.ports.len()].clone();
         let names = match self.form % 4 {
             0 => self.small.map(name).to_vec(),
@@ -262,7 +264,7 @@ impl Draw {
     }
 
     /// A target that applies to the witness.
-    fn target(&self, witness: &Witness, stateful: bool) -> Option<Target> {
+    fn target(&self, witness: &PacketSpec, stateful: bool) -> Option<Target> {
         match self.form % 10 {
             0 => Some(Target::Drop(DropRate((self.numbers[0] % u128::from(DropRate::ALL.0 + 1)) as u32))),
             1 => Some(Target::Accept),
@@ -272,7 +274,7 @@ impl Draw {
         }
     }
 
-    fn option_target(&self, witness: &Witness) -> Target {
+    fn option_target(&self, witness: &PacketSpec) -> Target {
         let kind = self.option_kind(witness);
         match self.small[2] % 5 {
             0 => Target::StripAll,
@@ -282,19 +284,19 @@ impl Draw {
         }
     }
 
-    fn modification(&self, witness: &Witness) -> Option<Target> {
+    fn modification(&self, witness: &PacketSpec) -> Option<Target> {
         let usable: Vec<&FieldInfo> = FIELDS
             .iter()
             .filter(|info| !matches!(info.writable, Writable::No(_)) && witness.is_about(info.implies))
             .filter(|info| match info.place {
-                Place::Payload(Payload::Ip) => !witness.ip_payload.is_empty(),
-                Place::Payload(Payload::Transport) => !witness.payload.is_empty(),
+                FieldPlace::Payload(Payload::Ip) => !witness.ip_payload.is_empty(),
+                FieldPlace::Payload(Payload::Transport) => !witness.payload.is_empty(),
                 _ => info.id != FieldId::VlanId || witness.key[key::FLAGS] & flags::VLAN_TAGGED != 0,
             })
             .collect();
         let info = *usable.get(self.field.index(usable.len().max(1)))?;
         let field = match info.place {
-            Place::NamedOption => Field::option(self.option_kind(witness).max(2)),
+            FieldPlace::NamedOption => Field::option(self.option_kind(witness).max(2)),
             _ => Field::new(info.id),
         };
         let write = match (info.writable, field.info().max()) {
@@ -306,7 +308,7 @@ impl Draw {
         Some(Target::Mod(field, write))
     }
 
-    fn binding(&self, witness: &Witness) -> Option<Target> {
+    fn binding(&self, witness: &PacketSpec) -> Option<Target> {
         let usable: Vec<&FieldInfo> = FIELDS
             .iter()
             .filter(|info| witness.is_about(info.implies))

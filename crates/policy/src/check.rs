@@ -6,30 +6,30 @@
 mod conflict;
 mod constraint;
 mod filter;
+mod packet_class;
 mod target;
-mod world;
 
 use crate::diagnostic::{Diagnostic, Errors, Note, Notes};
 use crate::rule::{DEFAULT_PRIO, Match, NumberItem, NumberSet, Rule, Target};
 use crate::syntax::{FieldSyntax, ItemKind, ItemSyntax, RuleSyntax, ValueSyntax};
-use crate::value::{self, Refusal};
+use crate::value::{self, ValueError};
 
 pub(crate) use filter::filter;
 
 /// Where the checker says what it finds.
-pub(crate) struct Report<'e> {
+pub(crate) struct CheckReport<'e> {
     pub(crate) errors: &'e mut Errors,
     pub(crate) notes: &'e mut Notes,
 }
 
-impl Report<'_> {
+impl CheckReport<'_> {
     fn error(&mut self, error: Diagnostic) {
         self.errors.push(error);
     }
 }
 
 /// Checks a rule; of one whose text had errors only what is there, by itself. `None` if there were errors.
-pub(crate) fn rule(syntax: &RuleSyntax<'_>, report: &mut Report<'_>) -> Option<Rule> {
+pub(crate) fn rule(syntax: &RuleSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Rule> {
     let errors_before = report.errors.len();
     if let (Some(all), false, false) = (syntax.all, syntax.matches.is_empty(), syntax.broken) {
         let error = Diagnostic::new(all, "`all` stands alone: it is every IP packet");
@@ -55,13 +55,17 @@ pub(crate) fn rule(syntax: &RuleSyntax<'_>, report: &mut Report<'_>) -> Option<R
 }
 
 /// The numbers of a value, each within the field's width.
-fn numbers(field: &FieldSyntax, value: &ValueSyntax<'_>, report: &mut Report<'_>) -> Option<NumberSet> {
+fn numbers(field: &FieldSyntax, value: &ValueSyntax<'_>, report: &mut CheckReport<'_>) -> Option<NumberSet> {
     let mut items = Vec::with_capacity(value.items().len());
     items.extend(value.items().iter().filter_map(|item| number_item(field, item, report)));
     (items.len() == value.items().len()).then_some(NumberSet(items))
 }
 
-fn number_item(field: &FieldSyntax, item: &ItemSyntax<'_>, report: &mut Report<'_>) -> Option<NumberItem> {
+fn number_item(
+    field: &FieldSyntax,
+    item: &ItemSyntax<'_>,
+    report: &mut CheckReport<'_>,
+) -> Option<NumberItem> {
     let info = field.field.info();
     let ItemKind::Word(word) = item.kind else {
         let error = Diagnostic::new(item.span, format!("`{}` takes no bytes", field.field));
@@ -85,20 +89,20 @@ fn number_item(field: &FieldSyntax, item: &ItemSyntax<'_>, report: &mut Report<'
 }
 
 /// Why a word is no value of a field, in words.
-fn refused(field: &FieldSyntax, word: &str, item: &ItemSyntax<'_>, refusal: Refusal) -> Diagnostic {
+fn refused(field: &FieldSyntax, word: &str, item: &ItemSyntax<'_>, refusal: ValueError) -> Diagnostic {
     let info = field.field.info();
     let name = field.field;
     let error = |message: String| Diagnostic::new(item.span, message);
     let expected = value::expectation(info);
     let counterpart = |from: &str, to: &str| info.name.replacen(from, to, 1);
     match refusal {
-        Refusal::Unknown if info.max().is_none() => {
+        ValueError::Unknown if info.max().is_none() => {
             error(format!("`{name}` takes no number")).expected(expected)
         }
-        Refusal::Unknown => error(format!("`{word}` is no value of `{name}`"))
+        ValueError::Unknown => error(format!("`{word}` is no value of `{name}`"))
             .expected(expected)
             .suggest(crate::nearest::nearest(word, info.names.list.iter().map(|(name, _)| *name))),
-        Refusal::TooLarge => match info.width() {
+        ValueError::TooLarge => match info.width() {
             Some(width) if width % 8 == 0 && info.max() != Some(1) => {
                 let bytes = width / 8;
                 let plural = if bytes == 1 { "" } else { "s" };
@@ -111,19 +115,19 @@ fn refused(field: &FieldSyntax, word: &str, item: &ItemSyntax<'_>, refusal: Refu
             None => error(format!("`{word}` is too large: numbers of options have at most 8 bytes"))
                 .expected("at most 18446744073709551615, or |bytes|"),
         },
-        Refusal::Backwards => {
+        ValueError::Backwards => {
             error(format!("the range `{word}` ends before it begins")).expected("the smaller value first")
         }
-        Refusal::PrefixTooLong => {
+        ValueError::PrefixTooLong => {
             error(format!("the prefix of `{word}` is too long")).expected(match info.max() {
                 Some(u128::MAX) => "a length 0 to 128",
                 _ => "a length 0 to 32",
             })
         }
-        Refusal::Ip6ForIp4 => error(format!("`{word}` is an IPv6 address, `{name}` is about IPv4"))
+        ValueError::Ip6ForIp4 => error(format!("`{word}` is an IPv6 address, `{name}` is about IPv4"))
             .expected(expected)
             .suggest(Some(counterpart("ip-", "ip6-"))),
-        Refusal::Ip4ForIp6 => error(format!("`{word}` is an IPv4 address, `{name}` is about IPv6"))
+        ValueError::Ip4ForIp6 => error(format!("`{word}` is an IPv4 address, `{name}` is about IPv6"))
             .expected(expected)
             .suggest(Some(counterpart("ip6-", "ip-"))),
     }

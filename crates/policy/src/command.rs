@@ -1,8 +1,8 @@
 //! Commands: what one line of the language asks for.
 
-use crate::check::{self, Report};
-use crate::diagnostic::{Diagnostic, Errors, Note, Notes, Span};
-use crate::filter::Filter;
+use crate::check::{self, CheckReport};
+use crate::diagnostic::{Diagnostic, Errors, Note, Notes, TextSpan};
+use crate::filter::ConnectionFilter;
 use crate::lexer::{Lexer, Token};
 use crate::parser;
 use crate::rule::{Rule, RuleId};
@@ -35,7 +35,7 @@ pub enum Command {
     /// `set NAME VALUE`
     Set(Setting),
     /// `conn kill FILTER…`
-    Kill(Filter),
+    Kill(ConnectionFilter),
     /// `monitor`
     Monitor,
 }
@@ -58,7 +58,7 @@ pub enum Show {
     /// Connections, one by one.
     Connections {
         /// Which.
-        filter: Filter,
+        filter: ConnectionFilter,
         /// Where each is kept, too.
         verbose: bool,
     },
@@ -100,7 +100,7 @@ impl std::fmt::Display for Command {
             Command::Enable(port) => write!(f, "enable {port}"),
             Command::Disable(port) => write!(f, "disable {port}"),
             Command::Set(setting) => write!(f, "set {setting}"),
-            Command::Kill(Filter::ALL) => f.write_str("conn kill all"),
+            Command::Kill(ConnectionFilter::ALL) => f.write_str("conn kill all"),
             Command::Kill(filter) => write!(f, "conn kill {filter}"),
             Command::Monitor => f.write_str("monitor"),
         }
@@ -120,7 +120,9 @@ impl std::fmt::Display for Show {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())?;
         match self {
-            Show::Connections { filter: Filter::ALL, verbose } => write!(f, "{}", verbosity(*verbose)),
+            Show::Connections { filter: ConnectionFilter::ALL, verbose } => {
+                write!(f, "{}", verbosity(*verbose))
+            }
             Show::Connections { filter, verbose } => write!(f, " {filter}{}", verbosity(*verbose)),
             _ => Ok(()),
         }
@@ -137,7 +139,7 @@ fn verbosity(verbose: bool) -> &'static str {
 /// # Errors
 /// Everything that is wrong with it, in the order of the text; of more than 200 errors the first ones.
 pub fn parse_command(line: &str) -> Result<(Command, Vec<Note>), Vec<Diagnostic>> {
-    let mut commands = Commands::new(line);
+    let mut commands = CommandIter::new(line);
     let mut first = None;
     while let Some((command, span)) = commands.next() {
         if first.is_none() {
@@ -149,7 +151,7 @@ pub fn parse_command(line: &str) -> Result<(Command, Vec<Note>), Vec<Diagnostic>
         }
     }
     if first.is_none() && commands.errors.is_empty() {
-        let error = Diagnostic::new(Span::default(), "nothing to do").expected("a command");
+        let error = Diagnostic::new(TextSpan::default(), "nothing to do").expected("a command");
         commands.errors.push(error);
     }
     match first {
@@ -159,26 +161,26 @@ pub fn parse_command(line: &str) -> Result<(Command, Vec<Note>), Vec<Diagnostic>
 }
 
 /// The commands of a text one after the other, until there are too many errors. A command that has some is left out.
-pub(crate) struct Commands<'a> {
+pub(crate) struct CommandIter<'a> {
     lexer: Lexer<'a>,
     tokens: Vec<Token<'a>>,
     pub(crate) errors: Errors,
     pub(crate) notes: Notes,
 }
 
-impl<'a> Commands<'a> {
-    pub(crate) fn new(source: &'a str) -> Commands<'a> {
+impl<'a> CommandIter<'a> {
+    pub(crate) fn new(source: &'a str) -> CommandIter<'a> {
         let (errors, notes) = (Errors::default(), Notes::default());
-        Commands { lexer: Lexer::new(source), tokens: Vec::new(), errors, notes }
+        CommandIter { lexer: Lexer::new(source), tokens: Vec::new(), errors, notes }
     }
 
     /// The next command that is right, and where its first word stands.
-    pub(crate) fn next(&mut self) -> Option<(Command, Span)> {
+    pub(crate) fn next(&mut self) -> Option<(Command, TextSpan)> {
         while !self.lexer.is_done() && !self.errors.is_full() {
             let before = self.errors.len();
             self.lexer.command(&mut self.tokens, &mut self.errors);
             let Some(syntax) = parser::parse(&self.tokens, &mut self.errors, before) else { continue };
-            let mut report = Report { errors: &mut self.errors, notes: &mut self.notes };
+            let mut report = CheckReport { errors: &mut self.errors, notes: &mut self.notes };
             let command = match syntax {
                 CommandSyntax::Rule(rule) => {
                     check::rule(&rule, &mut report).map(|rule| Command::Add(Box::new(rule)))

@@ -1,6 +1,6 @@
 //! Completion: the words that may stand at a place of an unfinished command.
 
-use crate::field::{FIELDS, FieldInfo, Place, ValueKind, Writable};
+use crate::field::{FIELDS, FieldInfo, FieldPlace, ValueKind, Writable};
 use crate::filter::{STATES, TERMS};
 use crate::phrase;
 use crate::position::{self, Expect};
@@ -18,7 +18,7 @@ pub struct CompletionContext {
 
 /// A word that may stand at the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct Completion {
     /// Where the word begins that it replaces, in bytes; that word ends at the cursor.
     pub start: usize,
     /// The word.
@@ -26,12 +26,12 @@ pub struct Candidate {
     /// Its line of help.
     pub help: String,
     /// What it is.
-    pub kind: CandidateKind,
+    pub kind: CompletionKind,
 }
 
 /// What a candidate is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CandidateKind {
+pub enum CompletionKind {
     /// A word of the language, a number, a name.
     Word,
     /// A file's name is wanted here, and the text is what is there of it: whoever knows the files completes it.
@@ -40,26 +40,26 @@ pub enum CandidateKind {
 
 /// The words that may stand at `cursor` (in bytes) of an unfinished command and begin with what is there of the word
 /// under it; sorted as the tables are.
-pub fn complete(line: &str, cursor: usize, context: &CompletionContext) -> Vec<Candidate> {
+pub fn complete(line: &str, cursor: usize, context: &CompletionContext) -> Vec<Completion> {
     let position = position::at(line, cursor);
     let mut candidates = Vec::new();
     for expect in &position.expects {
         if let Expect::File = expect {
-            candidates.push(Candidate {
+            candidates.push(Completion {
                 start: position.start,
                 text: position.word.to_owned(),
                 help: "a file".to_owned(),
-                kind: CandidateKind::File,
+                kind: CompletionKind::File,
             });
             continue;
         }
         words(*expect, context, &mut |text, help| {
             if text.starts_with(position.word) {
-                candidates.push(Candidate {
+                candidates.push(Completion {
                     start: position.start,
                     text: text.to_owned(),
                     help: help.to_owned(),
-                    kind: CandidateKind::Word,
+                    kind: CompletionKind::Word,
                 });
             }
         });
@@ -69,14 +69,14 @@ pub fn complete(line: &str, cursor: usize, context: &CompletionContext) -> Vec<C
 
 /// The fields that may stand in a constraint.
 pub(crate) fn fields() -> impl Iterator<Item = &'static FieldInfo> {
-    FIELDS.iter().filter(|info| info.place != Place::NamedOption)
+    FIELDS.iter().filter(|info| info.place != FieldPlace::NamedOption)
 }
 
 /// Whether a target takes a field; of `tcp-opt`: once a kind stands behind it.
 pub(crate) fn takes(target: &TargetInfo, info: &FieldInfo) -> bool {
-    let is_option = matches!(info.place, Place::Option(_) | Place::AnyOption);
+    let is_option = matches!(info.place, FieldPlace::Option(_) | FieldPlace::AnyOption);
     match target.name {
-        "mod" => !matches!(info.writable, Writable::No(_)) || info.place == Place::AnyOption,
+        "mod" => !matches!(info.writable, Writable::No(_)) || info.place == FieldPlace::AnyOption,
         "add" | "strip" => is_option,
         "map" => info.bindings.map,
         "shuffle" => info.bindings.shuffle,
@@ -216,7 +216,7 @@ mod tests {
     fn files_are_left_to_the_shell() {
         let candidates = complete("apply poli", 10, &CompletionContext::default());
         assert_eq!(candidates.len(), 1);
-        assert_eq!((candidates[0].kind, candidates[0].start), (CandidateKind::File, 6));
+        assert_eq!((candidates[0].kind, candidates[0].start), (CompletionKind::File, 6));
     }
 
     #[test]

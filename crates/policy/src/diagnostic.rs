@@ -8,17 +8,17 @@ use std::fmt::Write as _;
 
 /// A range of bytes of the text, end excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Span {
+pub struct TextSpan {
     /// First byte.
     pub start: usize,
     /// First byte behind.
     pub end: usize,
 }
 
-impl Span {
+impl TextSpan {
     /// From the start of this one to the end of `other`.
-    pub(crate) fn to(self, other: Span) -> Span {
-        Span { start: self.start, end: other.end }
+    pub(crate) fn to(self, other: TextSpan) -> TextSpan {
+        TextSpan { start: self.start, end: other.end }
     }
 }
 
@@ -30,7 +30,7 @@ pub struct Diagnostic {
     /// Column in characters, from 1.
     pub column: usize,
     /// The words meant.
-    pub span: Span,
+    pub span: TextSpan,
     /// What is wrong.
     pub message: String,
     /// What would have been right in this place.
@@ -47,14 +47,14 @@ pub struct Note {
     /// Column in characters, from 1.
     pub column: usize,
     /// The words meant.
-    pub span: Span,
+    pub span: TextSpan,
     /// What was done.
     pub message: String,
 }
 
 /// Whether a rendering uses colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Style {
+pub enum RenderStyle {
     /// Text only.
     #[default]
     Plain,
@@ -63,7 +63,7 @@ pub enum Style {
 }
 
 impl Diagnostic {
-    pub(crate) fn new(span: Span, message: impl Into<String>) -> Diagnostic {
+    pub(crate) fn new(span: TextSpan, message: impl Into<String>) -> Diagnostic {
         Diagnostic { line: 0, column: 0, span, message: message.into(), expected: None, suggestion: None }
     }
 
@@ -81,11 +81,11 @@ impl Diagnostic {
     /// known word; ends with a line break. `source` is the text that was parsed; an empty `source_name` leaves the
     /// place out.
     pub fn render(&self, source_name: &str, source: &str) -> String {
-        self.render_in(source_name, source, Style::Plain)
+        self.render_in(source_name, source, RenderStyle::Plain)
     }
 
     /// [`Diagnostic::render`], in colours if asked.
-    pub fn render_in(&self, source_name: &str, source: &str, style: Style) -> String {
+    pub fn render_in(&self, source_name: &str, source: &str, style: RenderStyle) -> String {
         let mut out = Rendering::new("error", RED, &self.message, style);
         out.excerpt(source_name, source, (self.line, self.column), self.span);
         if let Some(expected) = &self.expected {
@@ -105,20 +105,20 @@ pub(crate) const MOST_TOLD: usize = 200;
 /// The errors or the notes of one text, in the order in which they are found. From [`MOST_TOLD`] on they are not kept: a
 /// text may be long and give rise to one with every few bytes.
 #[derive(Debug)]
-pub(crate) struct Told<T>(Vec<T>);
+pub(crate) struct Reported<T>(Vec<T>);
 
 /// Errors of one text.
-pub(crate) type Errors = Told<Diagnostic>;
+pub(crate) type Errors = Reported<Diagnostic>;
 /// Notes on one text.
-pub(crate) type Notes = Told<Note>;
+pub(crate) type Notes = Reported<Note>;
 
-impl<T> Default for Told<T> {
-    fn default() -> Told<T> {
-        Told(Vec::new())
+impl<T> Default for Reported<T> {
+    fn default() -> Reported<T> {
+        Reported(Vec::new())
     }
 }
 
-impl<T: Located> Told<T> {
+impl<T: Located> Reported<T> {
     /// Whether no more are kept.
     pub(crate) fn is_full(&self) -> bool {
         self.0.len() >= MOST_TOLD
@@ -146,17 +146,17 @@ impl<T: Located> Told<T> {
 }
 
 impl Note {
-    pub(crate) fn new(span: Span, message: impl Into<String>) -> Note {
+    pub(crate) fn new(span: TextSpan, message: impl Into<String>) -> Note {
         Note { line: 0, column: 0, span, message: message.into() }
     }
 
     /// The remark with its line of `source` and a caret under the words meant; ends with a line break.
     pub fn render(&self, source_name: &str, source: &str) -> String {
-        self.render_in(source_name, source, Style::Plain)
+        self.render_in(source_name, source, RenderStyle::Plain)
     }
 
     /// [`Note::render`], in colours if asked.
-    pub fn render_in(&self, source_name: &str, source: &str, style: Style) -> String {
+    pub fn render_in(&self, source_name: &str, source: &str, style: RenderStyle) -> String {
         let mut out = Rendering::new("note", CYAN, &self.message, style);
         out.excerpt(source_name, source, (self.line, self.column), self.span);
         out.text
@@ -194,13 +194,13 @@ const EXCERPT: usize = 120;
 
 struct Rendering {
     text: String,
-    style: Style,
+    style: RenderStyle,
     margin: usize,
     accent: &'static str,
 }
 
 impl Rendering {
-    fn new(severity: &str, accent: &'static str, message: &str, style: Style) -> Rendering {
+    fn new(severity: &str, accent: &'static str, message: &str, style: RenderStyle) -> Rendering {
         let mut out = Rendering { text: String::new(), style, margin: 1, accent };
         out.paint(accent, severity);
         out.paint(BOLD, &format!(": {}", printable(message)));
@@ -210,14 +210,14 @@ impl Rendering {
 
     fn paint(&mut self, color: &str, text: &str) {
         match self.style {
-            Style::Plain => self.text.push_str(text),
-            Style::Colored => {
+            RenderStyle::Plain => self.text.push_str(text),
+            RenderStyle::Colored => {
                 let _ = write!(self.text, "{color}{text}{RESET}");
             }
         }
     }
 
-    fn excerpt(&mut self, source_name: &str, source: &str, (line, column): (usize, usize), span: Span) {
+    fn excerpt(&mut self, source_name: &str, source: &str, (line, column): (usize, usize), span: TextSpan) {
         let number = line.to_string();
         self.margin = number.len();
         if !source_name.is_empty() {

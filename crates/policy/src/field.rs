@@ -4,7 +4,7 @@
 //! rewriter and the reference page are all made from [`FIELDS`]. To add a field, add a row; nothing else
 //! names it.
 
-pub use crate::names::{Names, Shown};
+pub use crate::names::{ValueFormat, ValueNames};
 
 use crate::names::{
     CT_STATES, DSCP, ECN, ETH_TYPES, FAMILIES, HEX, ICMP_TYPES, ICMP6_TYPES, IP_FLAGS, NEXT_HEADERS, NONE,
@@ -36,7 +36,7 @@ pub enum ValueKind {
 
 /// What a field means where it stands alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alone {
+pub enum BareMeaning {
     /// The packet is of the implied protocol: it always has the field.
     Protocol,
     /// The field's bits equal this (a flag that is set, an ECN codepoint, an extension header's bit).
@@ -70,7 +70,7 @@ pub enum Implies {
 
 /// Where a field lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FieldPlace {
     /// `width` bits at bit `bit` (0: the most significant bit of the first byte) of the header key.
     Key {
         /// Offset in bits from the key's start.
@@ -122,28 +122,28 @@ pub struct FieldInfo {
     /// Its name in the language.
     pub name: &'static str,
     /// The group that it stands under in the reference.
-    pub group: Group,
+    pub group: FieldGroup,
     /// Where it lies.
-    pub place: Place,
+    pub place: FieldPlace,
     /// The packets that naming it implies.
     pub implies: Implies,
     /// What its values are.
     pub values: ValueKind,
     /// What it means alone.
-    pub alone: Alone,
+    pub alone: BareMeaning,
     /// How `mod` writes it.
     pub writable: Writable,
     /// Which of `map`, `shuffle` and `lb` take it.
-    pub bindings: Bindings,
+    pub bindings: StatefulUses,
     /// Names of values, and how values are printed.
-    pub names: Names,
+    pub names: ValueNames,
     /// One line of help, with the unit.
     pub help: &'static str,
 }
 
 /// Which stateful targets take a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Bindings {
+pub struct StatefulUses {
     /// `map` takes it.
     pub map: bool,
     /// `shuffle` takes it.
@@ -154,7 +154,7 @@ pub struct Bindings {
 
 /// The groups of the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Group {
+pub enum FieldGroup {
     /// Ports of mmb.
     Port,
     /// Connections.
@@ -194,26 +194,26 @@ pub struct Field {
     pub kind: u8,
 }
 
-const fn meta(byte: usize, width: u8) -> Place {
-    Place::Key { bit: byte as u16 * 8, width }
+const fn meta(byte: usize, width: u8) -> FieldPlace {
+    FieldPlace::Key { bit: byte as u16 * 8, width }
 }
-const fn ip(bit: u16, width: u8) -> Place {
-    Place::Key { bit: key::IP as u16 * 8 + bit, width }
+const fn ip(bit: u16, width: u8) -> FieldPlace {
+    FieldPlace::Key { bit: key::IP as u16 * 8 + bit, width }
 }
-const fn l4(bit: u16, width: u8) -> Place {
-    Place::Key { bit: key::L4 as u16 * 8 + bit, width }
+const fn l4(bit: u16, width: u8) -> FieldPlace {
+    FieldPlace::Key { bit: key::L4 as u16 * 8 + bit, width }
 }
 /// The single bit `mask` of the key's big-endian word of extension headers.
-const fn eh_bit(mask: u16) -> Place {
-    Place::Key { bit: key::EH as u16 * 8 + mask.leading_zeros() as u16, width: 1 }
+const fn eh_bit(mask: u16) -> FieldPlace {
+    FieldPlace::Key { bit: key::EH as u16 * 8 + mask.leading_zeros() as u16, width: 1 }
 }
 
-const NO_BINDING: Bindings = Bindings { map: false, shuffle: false, lb: false };
-const MAP: Bindings = Bindings { map: true, shuffle: false, lb: false };
-const MAP_SHUFFLE: Bindings = Bindings { map: true, shuffle: true, lb: false };
-const SHUFFLE: Bindings = Bindings { map: false, shuffle: true, lb: false };
-const MAP_LB: Bindings = Bindings { map: true, shuffle: false, lb: true };
-const MAP_SHUFFLE_LB: Bindings = Bindings { map: true, shuffle: true, lb: true };
+const NO_BINDING: StatefulUses = StatefulUses { map: false, shuffle: false, lb: false };
+const MAP: StatefulUses = StatefulUses { map: true, shuffle: false, lb: false };
+const MAP_SHUFFLE: StatefulUses = StatefulUses { map: true, shuffle: true, lb: false };
+const SHUFFLE: StatefulUses = StatefulUses { map: false, shuffle: true, lb: false };
+const MAP_LB: StatefulUses = StatefulUses { map: true, shuffle: false, lb: true };
+const MAP_SHUFFLE_LB: StatefulUses = StatefulUses { map: true, shuffle: true, lb: true };
 
 const PORT_RO: Writable = Writable::No("the port a packet uses is decided by the wiring");
 const ECN_RO: Writable = Writable::No("write ip-ecn instead");
@@ -234,7 +234,7 @@ macro_rules! fields {
             $(FieldInfo {
                 id: FieldId::$id,
                 name: $name,
-                group: Group::$group,
+                group: FieldGroup::$group,
                 place: $place,
                 implies: Implies::$implies,
                 values: $values,
@@ -248,7 +248,7 @@ macro_rules! fields {
     };
 }
 
-use Alone::{Equals, Optional, Protocol};
+use BareMeaning::{Equals, Optional, Protocol};
 use ValueKind::{
     Bytes, Ip4 as Ip4Value, Ip6 as Ip6Value, Nothing, Number, OptionData, Port as PortValue, State,
 };
@@ -259,13 +259,13 @@ fields! {
         "name of the port that the packet came in by";
     Out "out" Port meta(key::OUT_PORT, 16), Frame, PortValue, Protocol, PORT_RO, NO_BINDING, NONE,
         "name of the port that the packet leaves by";
-    Ct "ct" Connection Place::Connection, Ip, State, Protocol,
+    Ct "ct" Connection FieldPlace::Connection, Ip, State, Protocol,
         Writable::No("how a packet stands to connections follows from what came before it"), NO_BINDING, CT_STATES,
         "how the packet stands to the connections that stateful rules made";
     EthType "eth-type" Link meta(key::ETH_TYPE, 16), Frame, Number, Protocol,
         Writable::No("a frame keeps its ether type"), NO_BINDING, ETH_TYPES,
         "ether type behind all VLAN tags; the only field that matches frames which are not IP";
-    VlanId "vlan-id" Link Place::Key { bit: key::VLAN as u16 * 8 + 4, width: 12 }, Frame, Number, Optional,
+    VlanId "vlan-id" Link FieldPlace::Key { bit: key::VLAN as u16 * 8 + 4, width: 12 }, Frame, Number, Optional,
         InPlace, NO_BINDING, NONE,
         "VLAN id of the outermost 802.1Q or 802.1ad tag, 0-4095; alone: the frame is tagged";
 
@@ -298,7 +298,7 @@ fields! {
     IpSaddr "ip-saddr" Ip4 ip(96, 32), Ip4, Ip4Value, Protocol, InPlace, MAP, NONE, "IPv4 source address or prefix";
     IpDaddr "ip-daddr" Ip4 ip(128, 32), Ip4, Ip4Value, Protocol, InPlace, MAP_LB, NONE,
         "IPv4 destination address or prefix";
-    IpPayload "ip-payload" Ip4 Place::Payload(Payload::Ip), Ip4, Bytes, Optional, Writable::Payload, NO_BINDING, NONE,
+    IpPayload "ip-payload" Ip4 FieldPlace::Payload(Payload::Ip), Ip4, Bytes, Optional, Writable::Payload, NO_BINDING, NONE,
         "the bytes behind the IPv4 header, compared as a prefix";
 
     Ip6Ver "ip6-ver" Ip6 ip(0, 4), Ip6, Number, Protocol, Raw, NO_BINDING, NONE, "IPv6 version";
@@ -313,7 +313,7 @@ fields! {
     Ip6Saddr "ip6-saddr" Ip6 ip(64, 128), Ip6, Ip6Value, Protocol, InPlace, MAP, NONE, "IPv6 source address or prefix";
     Ip6Daddr "ip6-daddr" Ip6 ip(192, 128), Ip6, Ip6Value, Protocol, InPlace, MAP_LB, NONE,
         "IPv6 destination address or prefix";
-    Ip6Payload "ip6-payload" Ip6 Place::Payload(Payload::Ip), Ip6, Bytes, Optional, Writable::Payload, NO_BINDING, NONE,
+    Ip6Payload "ip6-payload" Ip6 FieldPlace::Payload(Payload::Ip), Ip6, Bytes, Optional, Writable::Payload, NO_BINDING, NONE,
         "the bytes behind the fixed IPv6 header, extension headers included, compared as a prefix";
 
     Ip6Eh "ip6-eh" Ip6Extension eh_bit(eh::ANY), Ip6, Nothing, Equals(1), EH_RO, NO_BINDING, NONE,
@@ -340,13 +340,13 @@ fields! {
     IcmpType "icmp-type" Icmp l4(0, 8), Icmp, Number, Protocol, InPlace, NO_BINDING, ICMP_TYPES, "ICMP type";
     IcmpCode "icmp-code" Icmp l4(8, 8), Icmp, Number, Protocol, InPlace, NO_BINDING, NONE, "ICMP code";
     IcmpChecksum "icmp-checksum" Icmp l4(16, 16), Icmp, Number, Protocol, Raw, NO_BINDING, HEX, "ICMP checksum";
-    IcmpPayload "icmp-payload" Icmp Place::Payload(Payload::Transport), Icmp, Bytes, Optional, Writable::Payload,
+    IcmpPayload "icmp-payload" Icmp FieldPlace::Payload(Payload::Transport), Icmp, Bytes, Optional, Writable::Payload,
         NO_BINDING, NONE, "the bytes behind the 8-byte ICMP header, compared as a prefix";
 
     Icmp6Type "icmp6-type" Icmp6 l4(0, 8), Icmp6, Number, Protocol, InPlace, NO_BINDING, ICMP6_TYPES, "ICMPv6 type";
     Icmp6Code "icmp6-code" Icmp6 l4(8, 8), Icmp6, Number, Protocol, InPlace, NO_BINDING, NONE, "ICMPv6 code";
     Icmp6Checksum "icmp6-checksum" Icmp6 l4(16, 16), Icmp6, Number, Protocol, Raw, NO_BINDING, HEX, "ICMPv6 checksum";
-    Icmp6Payload "icmp6-payload" Icmp6 Place::Payload(Payload::Transport), Icmp6, Bytes, Optional, Writable::Payload,
+    Icmp6Payload "icmp6-payload" Icmp6 FieldPlace::Payload(Payload::Transport), Icmp6, Bytes, Optional, Writable::Payload,
         NO_BINDING, NONE, "the bytes behind the 8-byte ICMPv6 header, compared as a prefix";
 
     UdpSport "udp-sport" Udp l4(0, 16), Udp, Number, Protocol, InPlace, MAP_SHUFFLE, SERVICES, "UDP source port";
@@ -356,7 +356,7 @@ fields! {
         "UDP length in bytes, header included";
     UdpChecksum "udp-checksum" Udp l4(48, 16), Udp, Number, Protocol, Raw, NO_BINDING, HEX,
         "UDP checksum; 0 over IPv4 means none";
-    UdpPayload "udp-payload" Udp Place::Payload(Payload::Transport), Udp, Bytes, Optional, Writable::Payload,
+    UdpPayload "udp-payload" Udp FieldPlace::Payload(Payload::Transport), Udp, Bytes, Optional, Writable::Payload,
         NO_BINDING, NONE, "the bytes behind the UDP header, compared as a prefix";
 
     TcpSport "tcp-sport" Tcp l4(0, 16), Tcp, Number, Protocol, InPlace, MAP_SHUFFLE, SERVICES, "TCP source port";
@@ -383,29 +383,29 @@ fields! {
         "TCP window in units of the connection's scale";
     TcpChecksum "tcp-checksum" Tcp l4(128, 16), Tcp, Number, Protocol, Raw, NO_BINDING, HEX, "TCP checksum";
     TcpUrgPtr "tcp-urg-ptr" Tcp l4(144, 16), Tcp, Number, Protocol, InPlace, NO_BINDING, NONE, "TCP urgent pointer";
-    TcpPayload "tcp-payload" Tcp Place::Payload(Payload::Transport), Tcp, Bytes, Optional, Writable::Payload,
+    TcpPayload "tcp-payload" Tcp FieldPlace::Payload(Payload::Transport), Tcp, Bytes, Optional, Writable::Payload,
         NO_BINDING, NONE, "the bytes behind the TCP header and its options, compared as a prefix";
 
-    TcpOpt "tcp-opt" TcpOption Place::AnyOption, Tcp, Nothing, Optional, Writable::No("name the option"), NO_BINDING,
+    TcpOpt "tcp-opt" TcpOption FieldPlace::AnyOption, Tcp, Nothing, Optional, Writable::No("name the option"), NO_BINDING,
         NONE, "any TCP option but padding; followed by a number: the option of that kind";
-    TcpOptMss "tcp-opt-mss" TcpOption Place::Option(2), Tcp, OptionData(Some(2)), Optional, Writable::Option,
+    TcpOptMss "tcp-opt-mss" TcpOption FieldPlace::Option(2), Tcp, OptionData(Some(2)), Optional, Writable::Option,
         NO_BINDING, NONE, "maximum segment size in bytes (kind 2, RFC 9293)";
-    TcpOptWscale "tcp-opt-wscale" TcpOption Place::Option(3), Tcp, OptionData(Some(1)), Optional, Writable::Option,
+    TcpOptWscale "tcp-opt-wscale" TcpOption FieldPlace::Option(3), Tcp, OptionData(Some(1)), Optional, Writable::Option,
         NO_BINDING, NONE, "window scale, a shift count (kind 3, RFC 7323)";
-    TcpOptSackp "tcp-opt-sackp" TcpOption Place::Option(4), Tcp, OptionData(Some(0)), Optional, Writable::Option,
+    TcpOptSackp "tcp-opt-sackp" TcpOption FieldPlace::Option(4), Tcp, OptionData(Some(0)), Optional, Writable::Option,
         NO_BINDING, NONE, "SACK permitted (kind 4, RFC 2018)";
-    TcpOptSack "tcp-opt-sack" TcpOption Place::Option(5), Tcp, OptionData(None), Optional, Writable::Option,
+    TcpOptSack "tcp-opt-sack" TcpOption FieldPlace::Option(5), Tcp, OptionData(None), Optional, Writable::Option,
         NO_BINDING, NONE, "SACK blocks, 8 bytes each (kind 5, RFC 2018)";
-    TcpOptTimestamp "tcp-opt-timestamp" TcpOption Place::Option(8), Tcp, OptionData(Some(8)), Optional,
+    TcpOptTimestamp "tcp-opt-timestamp" TcpOption FieldPlace::Option(8), Tcp, OptionData(Some(8)), Optional,
         Writable::Option, NO_BINDING, NONE, "timestamps: TSval and TSecr as one 8-byte number (kind 8, RFC 7323)";
-    TcpOptFastOpen "tcp-opt-fast-open" TcpOption Place::Option(34), Tcp, OptionData(None), Optional, Writable::Option,
+    TcpOptFastOpen "tcp-opt-fast-open" TcpOption FieldPlace::Option(34), Tcp, OptionData(None), Optional, Writable::Option,
         NO_BINDING, NONE, "fast open cookie (kind 34, RFC 7413)";
-    TcpOptMptcp "tcp-opt-mptcp" TcpOption Place::Option(30), Tcp, OptionData(None), Optional, Writable::Option,
+    TcpOptMptcp "tcp-opt-mptcp" TcpOption FieldPlace::Option(30), Tcp, OptionData(None), Optional, Writable::Option,
         NO_BINDING, NONE, "multipath TCP (kind 30, RFC 8684)";
-    TcpOptKind "tcp-opt KIND" TcpOption Place::NamedOption, Tcp, OptionData(None), Optional, Writable::Option,
+    TcpOptKind "tcp-opt KIND" TcpOption FieldPlace::NamedOption, Tcp, OptionData(None), Optional, Writable::Option,
         NO_BINDING, NONE, "the TCP option of that kind, 0-255";
 
-    Payload "payload" Payload Place::Payload(Payload::Transport), Transport, Bytes, Optional, Writable::Payload,
+    Payload "payload" Payload FieldPlace::Payload(Payload::Transport), Transport, Bytes, Optional, Writable::Payload,
         NO_BINDING, NONE, "the bytes behind the transport header, compared as a prefix";
 }
 
@@ -465,8 +465,8 @@ impl FieldInfo {
         match (self.values, self.place) {
             (ValueKind::OptionData(bytes), _) => bytes.filter(|&n| n > 0).map(|n| n * 8),
             (ValueKind::Port, _) => None,
-            (_, Place::Key { width, .. }) => Some(width),
-            (_, Place::Connection) => Some(3),
+            (_, FieldPlace::Key { width, .. }) => Some(width),
+            (_, FieldPlace::Connection) => Some(3),
             _ => None,
         }
     }
@@ -493,15 +493,15 @@ impl Field {
     pub fn option(kind: u8) -> Field {
         FIELDS
             .iter()
-            .find(|f| f.place == Place::Option(kind))
+            .find(|f| f.place == FieldPlace::Option(kind))
             .map_or(Field { id: FieldId::TcpOptKind, kind }, |f| Field::new(f.id))
     }
 
     /// The kind, if the field is a TCP option of one.
     pub fn option_kind(self) -> Option<u8> {
         match self.info().place {
-            Place::Option(kind) => Some(kind),
-            Place::NamedOption => Some(self.kind),
+            FieldPlace::Option(kind) => Some(kind),
+            FieldPlace::NamedOption => Some(self.kind),
             _ => None,
         }
     }
@@ -516,7 +516,7 @@ impl Field {
 impl std::fmt::Display for Field {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.info().place {
-            Place::NamedOption => write!(f, "tcp-opt {}", self.kind),
+            FieldPlace::NamedOption => write!(f, "tcp-opt {}", self.kind),
             _ => f.write_str(self.info().name),
         }
     }

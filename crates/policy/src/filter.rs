@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Which connections are meant: those of which all holds that is said. Source and destination are those of the packets of
 /// the end that began, as they came or as they left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Filter {
+pub struct ConnectionFilter {
     /// The IP version, 4 or 6.
     pub family: Option<u8>,
     /// The protocol's number.
@@ -46,7 +46,7 @@ pub static STATES: &[(&str, &str)] = &[
 
 /// What a word of a filter is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum FilterTerm {
     /// The IP version.
     Family,
     /// The protocol.
@@ -71,7 +71,7 @@ pub struct TermInfo {
     /// The word.
     pub name: &'static str,
     /// What it is about.
-    pub subject: Subject,
+    pub subject: FilterTerm,
     /// The field whose values it takes.
     pub(crate) field: Option<FieldId>,
     /// The IP version that it implies.
@@ -87,13 +87,27 @@ const UDP: u8 = 17;
 
 /// Every word of a filter.
 pub static TERMS: &[TermInfo] = &[
-    field("net-proto", Subject::Family, FieldId::NetProto, None, None, "IPv4 or IPv6"),
-    field("ip-proto", Subject::Proto, FieldId::IpProto, None, None, "the protocol"),
-    field("ip-saddr", Subject::Source, FieldId::IpSaddr, Some(4), None, "the address of the end that began"),
-    field("ip-daddr", Subject::Destination, FieldId::IpDaddr, Some(4), None, "the address of the other end"),
+    field("net-proto", FilterTerm::Family, FieldId::NetProto, None, None, "IPv4 or IPv6"),
+    field("ip-proto", FilterTerm::Proto, FieldId::IpProto, None, None, "the protocol"),
+    field(
+        "ip-saddr",
+        FilterTerm::Source,
+        FieldId::IpSaddr,
+        Some(4),
+        None,
+        "the address of the end that began",
+    ),
+    field(
+        "ip-daddr",
+        FilterTerm::Destination,
+        FieldId::IpDaddr,
+        Some(4),
+        None,
+        "the address of the other end",
+    ),
     field(
         "ip6-saddr",
-        Subject::Source,
+        FilterTerm::Source,
         FieldId::Ip6Saddr,
         Some(6),
         None,
@@ -101,7 +115,7 @@ pub static TERMS: &[TermInfo] = &[
     ),
     field(
         "ip6-daddr",
-        Subject::Destination,
+        FilterTerm::Destination,
         FieldId::Ip6Daddr,
         Some(6),
         None,
@@ -109,7 +123,7 @@ pub static TERMS: &[TermInfo] = &[
     ),
     field(
         "tcp-sport",
-        Subject::SourcePort,
+        FilterTerm::SourcePort,
         FieldId::TcpSport,
         None,
         Some(TCP),
@@ -117,7 +131,7 @@ pub static TERMS: &[TermInfo] = &[
     ),
     field(
         "tcp-dport",
-        Subject::DestinationPort,
+        FilterTerm::DestinationPort,
         FieldId::TcpDport,
         None,
         Some(TCP),
@@ -125,7 +139,7 @@ pub static TERMS: &[TermInfo] = &[
     ),
     field(
         "udp-sport",
-        Subject::SourcePort,
+        FilterTerm::SourcePort,
         FieldId::UdpSport,
         None,
         Some(UDP),
@@ -133,7 +147,7 @@ pub static TERMS: &[TermInfo] = &[
     ),
     field(
         "udp-dport",
-        Subject::DestinationPort,
+        FilterTerm::DestinationPort,
         FieldId::UdpDport,
         None,
         Some(UDP),
@@ -141,7 +155,7 @@ pub static TERMS: &[TermInfo] = &[
     ),
     field(
         "sport",
-        Subject::SourcePort,
+        FilterTerm::SourcePort,
         FieldId::UdpSport,
         None,
         None,
@@ -149,7 +163,7 @@ pub static TERMS: &[TermInfo] = &[
     ),
     field(
         "dport",
-        Subject::DestinationPort,
+        FilterTerm::DestinationPort,
         FieldId::UdpDport,
         None,
         None,
@@ -157,7 +171,7 @@ pub static TERMS: &[TermInfo] = &[
     ),
     TermInfo {
         name: "state",
-        subject: Subject::State,
+        subject: FilterTerm::State,
         field: None,
         family: None,
         proto: None,
@@ -165,7 +179,7 @@ pub static TERMS: &[TermInfo] = &[
     },
     TermInfo {
         name: "rule",
-        subject: Subject::Rule,
+        subject: FilterTerm::Rule,
         field: None,
         family: None,
         proto: None,
@@ -175,7 +189,7 @@ pub static TERMS: &[TermInfo] = &[
 
 const fn field(
     name: &'static str,
-    subject: Subject,
+    subject: FilterTerm,
     field: FieldId,
     family: Option<u8>,
     proto: Option<u8>,
@@ -196,7 +210,7 @@ pub(crate) fn state_named(name: &str) -> Option<&'static str> {
 
 /// Why a term does not fit those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Misfit {
+pub(crate) enum FilterError {
     /// This was said before.
     Twice,
     /// No connection is of two IP versions.
@@ -207,9 +221,9 @@ pub(crate) enum Misfit {
     Several,
 }
 
-impl Filter {
+impl ConnectionFilter {
     /// Every connection.
-    pub const ALL: Filter = Filter {
+    pub const ALL: ConnectionFilter = ConnectionFilter {
         family: None,
         proto: None,
         src: None,
@@ -221,39 +235,43 @@ impl Filter {
     };
 
     /// Adds a term that takes a field's values.
-    pub(crate) fn add(&mut self, term: &TermInfo, value: NumberItem) -> std::result::Result<(), Misfit> {
+    pub(crate) fn add(&mut self, term: &TermInfo, value: NumberItem) -> std::result::Result<(), FilterError> {
         let width = term.field.and_then(|id| id.info().width()).unwrap_or(128);
         let (first, last) = value.bounds(width);
-        agree(&mut self.family, term.family, Misfit::Families)?;
-        agree(&mut self.proto, term.proto, Misfit::Protocols)?;
-        let one = |value: u128| if first == last { Ok(value as u8) } else { Err(Misfit::Several) };
+        agree(&mut self.family, term.family, FilterError::Families)?;
+        agree(&mut self.proto, term.proto, FilterError::Protocols)?;
+        let one = |value: u128| if first == last { Ok(value as u8) } else { Err(FilterError::Several) };
         let address = |value: u128| match term.family {
             Some(4) => IpAddr::V4(Ipv4Addr::from_bits(value as u32)),
             _ => IpAddr::V6(Ipv6Addr::from_bits(value)),
         };
         let (addresses, ports) = ((address(first), address(last)), (first as u16, last as u16));
         match term.subject {
-            Subject::Family => agree(&mut self.family, Some(one(first)?), Misfit::Families),
-            Subject::Proto => agree(&mut self.proto, Some(one(first)?), Misfit::Protocols),
-            Subject::Source => once(&mut self.src, addresses),
-            Subject::Destination => once(&mut self.dst, addresses),
-            Subject::SourcePort => once(&mut self.sport, ports),
-            Subject::DestinationPort => once(&mut self.dport, ports),
-            Subject::State | Subject::Rule => Ok(()),
+            FilterTerm::Family => agree(&mut self.family, Some(one(first)?), FilterError::Families),
+            FilterTerm::Proto => agree(&mut self.proto, Some(one(first)?), FilterError::Protocols),
+            FilterTerm::Source => once(&mut self.src, addresses),
+            FilterTerm::Destination => once(&mut self.dst, addresses),
+            FilterTerm::SourcePort => once(&mut self.sport, ports),
+            FilterTerm::DestinationPort => once(&mut self.dport, ports),
+            FilterTerm::State | FilterTerm::Rule => Ok(()),
         }
     }
 
-    pub(crate) fn set_state(&mut self, state: &'static str) -> std::result::Result<(), Misfit> {
+    pub(crate) fn set_state(&mut self, state: &'static str) -> std::result::Result<(), FilterError> {
         once(&mut self.state, state)
     }
 
-    pub(crate) fn set_rule(&mut self, rule: RuleId) -> std::result::Result<(), Misfit> {
+    pub(crate) fn set_rule(&mut self, rule: RuleId) -> std::result::Result<(), FilterError> {
         once(&mut self.rule, rule)
     }
 }
 
 /// Adds what may be said again, if it is the same.
-fn agree(known: &mut Option<u8>, said: Option<u8>, misfit: Misfit) -> std::result::Result<(), Misfit> {
+fn agree(
+    known: &mut Option<u8>,
+    said: Option<u8>,
+    misfit: FilterError,
+) -> std::result::Result<(), FilterError> {
     if said.is_some() && known.is_some() && *known != said {
         return Err(misfit);
     }
@@ -262,9 +280,9 @@ fn agree(known: &mut Option<u8>, said: Option<u8>, misfit: Misfit) -> std::resul
 }
 
 /// Adds what may be said once.
-fn once<T>(known: &mut Option<T>, said: T) -> std::result::Result<(), Misfit> {
+fn once<T>(known: &mut Option<T>, said: T) -> std::result::Result<(), FilterError> {
     match known {
-        Some(_) => Err(Misfit::Twice),
+        Some(_) => Err(FilterError::Twice),
         None => {
             *known = Some(said);
             Ok(())
@@ -272,7 +290,7 @@ fn once<T>(known: &mut Option<T>, said: T) -> std::result::Result<(), Misfit> {
     }
 }
 
-impl Display for Filter {
+impl Display for ConnectionFilter {
     /// The canonical text, which parses to the same filter; nothing for every connection.
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let mut before = "";
@@ -298,9 +316,9 @@ impl Display for Filter {
     }
 }
 
-impl Filter {
+impl ConnectionFilter {
     /// What fields must be for it, without what is implied by the names of others.
-    fn numbers(&self) -> impl Iterator<Item = (Subject, NumberItem)> {
+    fn numbers(&self) -> impl Iterator<Item = (FilterTerm, NumberItem)> {
         let ports =
             |ports: Option<(u16, u16)>| ports.map(|(first, last)| item(first.into(), last.into(), None));
         let addresses = |addresses: Option<(IpAddr, IpAddr)>| {
@@ -320,12 +338,12 @@ impl Filter {
         let has_port =
             matches!(self.proto, Some(TCP | UDP)) && (self.sport.is_some() || self.dport.is_some());
         [
-            (Subject::Family, one(self.family, has_address)),
-            (Subject::Proto, one(self.proto, has_port)),
-            (Subject::Source, addresses(self.src)),
-            (Subject::Destination, addresses(self.dst)),
-            (Subject::SourcePort, ports(self.sport)),
-            (Subject::DestinationPort, ports(self.dport)),
+            (FilterTerm::Family, one(self.family, has_address)),
+            (FilterTerm::Proto, one(self.proto, has_port)),
+            (FilterTerm::Source, addresses(self.src)),
+            (FilterTerm::Destination, addresses(self.dst)),
+            (FilterTerm::SourcePort, ports(self.sport)),
+            (FilterTerm::DestinationPort, ports(self.dport)),
         ]
         .into_iter()
         .filter_map(|(subject, item)| Some((subject, item?)))
@@ -350,7 +368,7 @@ mod tests {
     use crate::command::Show;
     use crate::{Command, parse_command};
 
-    fn parsed(text: &str) -> Filter {
+    fn parsed(text: &str) -> ConnectionFilter {
         match parse_command(&format!("show connections {text}")) {
             Ok((Command::Show(Show::Connections { filter, verbose: false }), _)) => filter,
             other => panic!("{text}: {other:?}"),
@@ -365,7 +383,7 @@ mod tests {
         );
         assert_eq!(
             filter,
-            Filter {
+            ConnectionFilter {
                 family: Some(4),
                 proto: Some(6),
                 src: Some((ip4(0, 0), ip4(0, 255))),
@@ -376,7 +394,7 @@ mod tests {
                 rule: Some(RuleId(3)),
             }
         );
-        assert_eq!(parsed(""), Filter::ALL);
+        assert_eq!(parsed(""), ConnectionFilter::ALL);
         assert_eq!(parsed("udp-sport == dns").sport, Some((53, 53)));
         assert_eq!(parsed("net-proto ip6").family, Some(6));
         let whole = parsed("ip6-saddr ::/0").src.expect("a range");
@@ -414,13 +432,13 @@ mod tests {
         for term in TERMS {
             assert!(!term.help.is_empty());
             let value = match (term.subject, term.family) {
-                (Subject::State, _) => STATES[0].0,
-                (Subject::Source | Subject::Destination, Some(4)) => "192.0.2.1",
-                (Subject::Source | Subject::Destination, _) => "2001:db8::1",
+                (FilterTerm::State, _) => STATES[0].0,
+                (FilterTerm::Source | FilterTerm::Destination, Some(4)) => "192.0.2.1",
+                (FilterTerm::Source | FilterTerm::Destination, _) => "2001:db8::1",
                 _ => "6",
             };
             let filter = parsed(&format!("{} {value}", term.name));
-            assert_ne!(filter, Filter::ALL, "{}", term.name);
+            assert_ne!(filter, ConnectionFilter::ALL, "{}", term.name);
             if let Some(field) = term.field {
                 let name = field.info().name;
                 assert!(name == term.name || name.strip_prefix("udp-") == Some(term.name), "{name}");

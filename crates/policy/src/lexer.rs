@@ -5,7 +5,7 @@
 //! stays, so that the parser can go on behind it; bytes that had mistakes stand for some byte, never for none, so that
 //! the checker does not complain again.
 
-use crate::diagnostic::{Diagnostic, Errors, Span};
+use crate::diagnostic::{Diagnostic, Errors, TextSpan};
 use crate::rule::Cond;
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Token<'a> {
     pub(crate) kind: TokenKind<'a>,
-    pub(crate) span: Span,
+    pub(crate) span: TextSpan,
 }
 
 impl Token<'_> {
@@ -85,7 +85,7 @@ impl<'a> Lexer<'a> {
             let last = kind == TokenKind::End;
             let end = if last { start } else { self.at };
             if too_long.is_none() || last {
-                tokens.push(Token { kind, span: Span { start, end } });
+                tokens.push(Token { kind, span: TextSpan { start, end } });
             }
             if last {
                 break;
@@ -125,7 +125,7 @@ impl<'a> Lexer<'a> {
                     } else if behind.is_empty() {
                         self.at = self.source.len();
                     } else {
-                        let span = Span { start: self.at, end: self.at + 1 };
+                        let span = TextSpan { start: self.at, end: self.at + 1 };
                         errors.push(
                             Diagnostic::new(
                                 span,
@@ -194,7 +194,7 @@ impl<'a> Lexer<'a> {
             match chars.next() {
                 None | Some((_, '\n')) => {
                     self.at = start + self.rest().find('\n').unwrap_or(self.rest().len());
-                    let span = Span { start, end: start + 1 };
+                    let span = TextSpan { start, end: start + 1 };
                     errors.push(Diagnostic::new(span, "this text has no end").expected("a closing `\"`"));
                     break;
                 }
@@ -211,7 +211,7 @@ impl<'a> Lexer<'a> {
                         }
                     }
                     None => {
-                        let span = Span { start: start + at, end: start + at + 1 };
+                        let span = TextSpan { start: start + at, end: start + at + 1 };
                         errors.push(Diagnostic::new(span, "unknown escape").expected(
                             "one of \\n \\r \\t \\0 \\\\ \\\" and \\xNN with two hexadecimal digits",
                         ));
@@ -248,7 +248,7 @@ impl<'a> Lexer<'a> {
         let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
         let Some(len) = line.find('|') else {
             self.at = start + 1 + line.len();
-            let span = Span { start, end: start + 1 };
+            let span = TextSpan { start, end: start + 1 };
             errors.push(Diagnostic::new(span, "these bytes have no end").expected("a closing `|`"));
             return TokenKind::Bytes(vec![0]);
         };
@@ -262,7 +262,7 @@ impl<'a> Lexer<'a> {
                 }
                 _ => {
                     let offset = group.as_ptr() as usize - self.source.as_ptr() as usize;
-                    let span = Span { start: offset, end: offset + group.len() };
+                    let span = TextSpan { start: offset, end: offset + group.len() };
                     errors.push(
                         Diagnostic::new(span, format!("`{group}` is not a row of bytes"))
                             .expected("pairs of hexadecimal digits, as in |de ad be ef|"),

@@ -22,8 +22,8 @@ mod names;
 mod nearest;
 mod parser;
 mod phrase;
-pub mod plan;
 pub mod policy;
+pub mod policy_diff;
 mod position;
 mod print;
 pub mod reference;
@@ -35,18 +35,18 @@ mod value;
 pub mod verb;
 
 pub use command::{Command, parse_command};
-pub use complete::{Candidate, CandidateKind, CompletionContext, complete};
+pub use complete::{Completion, CompletionContext, CompletionKind, complete};
 pub use ct::{CtState, CtStates};
-pub use diagnostic::{Diagnostic, Note, Span, Style};
+pub use diagnostic::{Diagnostic, Note, RenderStyle, TextSpan};
 pub use field::{FIELDS, Field, FieldId, FieldInfo};
-pub use filter::Filter;
+pub use filter::ConnectionFilter;
 pub use help::{HelpLine, help_at};
 pub use intervals::Intervals;
 pub use nearest::nearest;
-pub use plan::Plan;
 pub use policy::{Change, Policy, PolicyError};
+pub use policy_diff::PolicyDiff;
 pub use rule::{Match, Rule, RuleId, Target, Test};
-pub use rules::{RuleChange, Rules};
+pub use rules::{RuleChange, RuleStore};
 
 #[cfg(test)]
 mod tests;

@@ -4,16 +4,16 @@
 
 /// The names that values of a field have, and how its values are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Names {
+pub struct ValueNames {
     /// How a value is printed.
-    pub shown: Shown,
+    pub shown: ValueFormat,
     /// The names; a value with several is printed as the first.
     pub list: &'static [(&'static str, u64)],
 }
 
 /// How the values of a field are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum ValueFormat {
     /// In decimal.
     Decimal,
     /// In hexadecimal.
@@ -22,9 +22,9 @@ pub enum Shown {
     Name,
 }
 
-impl Names {
-    const fn new(shown: Shown, list: &'static [(&'static str, u64)]) -> Names {
-        Names { shown, list }
+impl ValueNames {
+    const fn new(shown: ValueFormat, list: &'static [(&'static str, u64)]) -> ValueNames {
+        ValueNames { shown, list }
     }
 
     /// The value that a name stands for; no name begins with a digit.
@@ -41,8 +41,8 @@ impl Names {
     }
 }
 
-pub(crate) const ETH_TYPES: Names = Names::new(
-    Shown::Hex,
+pub(crate) const ETH_TYPES: ValueNames = ValueNames::new(
+    ValueFormat::Hex,
     &[
         ("ip4", 0x0800),
         ("arp", 0x0806),
@@ -58,12 +58,15 @@ pub(crate) const ETH_TYPES: Names = Names::new(
         ("ptp", 0x88f7),
     ],
 );
-pub(crate) const CT_STATES: Names =
-    Names::new(Shown::Name, &[("new", 0), ("established", 1), ("related", 2), ("reply", 3), ("invalid", 4)]);
-pub(crate) const FAMILIES: Names = Names::new(Shown::Name, &[("ip4", 4), ("ip6", 6), ("ip", 4)]);
+pub(crate) const CT_STATES: ValueNames = ValueNames::new(
+    ValueFormat::Name,
+    &[("new", 0), ("established", 1), ("related", 2), ("reply", 3), ("invalid", 4)],
+);
+pub(crate) const FAMILIES: ValueNames =
+    ValueNames::new(ValueFormat::Name, &[("ip4", 4), ("ip6", 6), ("ip", 4)]);
 /// IP protocol numbers (IANA), for `ip-proto` and `ip6-next`.
-pub(crate) const PROTOCOLS: Names = Names::new(
-    Shown::Name,
+pub(crate) const PROTOCOLS: ValueNames = ValueNames::new(
+    ValueFormat::Name,
     &[
         ("icmp", 1),
         ("igmp", 2),
@@ -86,8 +89,8 @@ pub(crate) const PROTOCOLS: Names = Names::new(
         ("udplite", 136),
     ],
 );
-pub(crate) const NEXT_HEADERS: Names = Names::new(
-    Shown::Name,
+pub(crate) const NEXT_HEADERS: ValueNames = ValueNames::new(
+    ValueFormat::Name,
     &[
         ("hopbyhop", 0),
         ("tcp", 6),
@@ -109,8 +112,8 @@ pub(crate) const NEXT_HEADERS: Names = Names::new(
     ],
 );
 /// Differentiated services codepoints (RFC 2474, 2597, 3246, 5865, 8622).
-pub(crate) const DSCP: Names = Names::new(
-    Shown::Name,
+pub(crate) const DSCP: ValueNames = ValueNames::new(
+    ValueFormat::Name,
     &[
         ("cs0", 0),
         ("le", 1),
@@ -137,11 +140,12 @@ pub(crate) const DSCP: Names = Names::new(
         ("cs7", 56),
     ],
 );
-pub(crate) const ECN: Names =
-    Names::new(Shown::Decimal, &[("non-ect", 0), ("ect1", 1), ("ect0", 2), ("ce", 3)]);
-pub(crate) const IP_FLAGS: Names = Names::new(Shown::Decimal, &[("mf", 1), ("df", 2), ("res", 4)]);
-pub(crate) const ICMP_TYPES: Names = Names::new(
-    Shown::Name,
+pub(crate) const ECN: ValueNames =
+    ValueNames::new(ValueFormat::Decimal, &[("non-ect", 0), ("ect1", 1), ("ect0", 2), ("ce", 3)]);
+pub(crate) const IP_FLAGS: ValueNames =
+    ValueNames::new(ValueFormat::Decimal, &[("mf", 1), ("df", 2), ("res", 4)]);
+pub(crate) const ICMP_TYPES: ValueNames = ValueNames::new(
+    ValueFormat::Name,
     &[
         ("echo-reply", 0),
         ("destination-unreachable", 3),
@@ -156,8 +160,8 @@ pub(crate) const ICMP_TYPES: Names = Names::new(
         ("timestamp-reply", 14),
     ],
 );
-pub(crate) const ICMP6_TYPES: Names = Names::new(
-    Shown::Name,
+pub(crate) const ICMP6_TYPES: ValueNames = ValueNames::new(
+    ValueFormat::Name,
     &[
         ("destination-unreachable", 1),
         ("packet-too-big", 2),
@@ -177,8 +181,8 @@ pub(crate) const ICMP6_TYPES: Names = Names::new(
     ],
 );
 /// Transport port numbers (IANA service names).
-pub(crate) const SERVICES: Names = Names::new(
-    Shown::Decimal,
+pub(crate) const SERVICES: ValueNames = ValueNames::new(
+    ValueFormat::Decimal,
     &[
         ("ftp-data", 20),
         ("ftp", 21),
@@ -219,8 +223,8 @@ pub(crate) const SERVICES: Names = Names::new(
         ("wireguard", 51820),
     ],
 );
-pub(crate) const TCP_FLAGS: Names = Names::new(
-    Shown::Name,
+pub(crate) const TCP_FLAGS: ValueNames = ValueNames::new(
+    ValueFormat::Name,
     &[
         ("fin", 0x01),
         ("syn", 0x02),
@@ -238,5 +242,5 @@ pub(crate) const TCP_FLAGS: Names = Names::new(
         ("xmas", 0x29),
     ],
 );
-pub(crate) const NONE: Names = Names::new(Shown::Decimal, &[]);
-pub(crate) const HEX: Names = Names::new(Shown::Hex, &[]);
+pub(crate) const NONE: ValueNames = ValueNames::new(ValueFormat::Decimal, &[]);
+pub(crate) const HEX: ValueNames = ValueNames::new(ValueFormat::Hex, &[]);

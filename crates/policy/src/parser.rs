@@ -8,7 +8,7 @@ mod rule;
 mod unknown;
 
 use crate::command::{Command, Show};
-use crate::diagnostic::{Diagnostic, Errors, Span};
+use crate::diagnostic::{Diagnostic, Errors, TextSpan};
 use crate::lexer::{Token, TokenKind};
 use crate::nearest::nearest;
 use crate::phrase;
@@ -73,7 +73,7 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
     }
 
     /// The span of the token before the next one.
-    fn last_span(&self) -> Span {
+    fn last_span(&self) -> TextSpan {
         self.tokens[self.at.saturating_sub(1)].span
     }
 

@@ -5,10 +5,10 @@
 
 mod connections;
 
-use crate::command::{Command, Commands};
-use crate::diagnostic::{Diagnostic, MOST_TOLD, Note, Span};
+use crate::command::{Command, CommandIter};
+use crate::diagnostic::{Diagnostic, MOST_TOLD, Note, TextSpan};
 use crate::rule::{Rule, RuleId, Target};
-use crate::rules::{Entry, Rules};
+use crate::rules::{ChunkEntry, RuleStore};
 use crate::setting::Setting;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ pub use connections::{
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// The rules by number.
-    pub rules: Rules,
+    pub rules: RuleStore,
     /// The settings.
     pub settings: Settings,
     /// What was said last about ports, by name: the rules see their packets (`enable PORT`), or they pass untouched (`disable
@@ -99,7 +99,7 @@ impl Policy {
     /// Everything that is wrong with the file, in the order of its lines; of more than 200 errors the first ones.
     pub fn parse(text: &str) -> Result<(Policy, Vec<Note>), Vec<Diagnostic>> {
         let mut policy = Policy::default();
-        let mut commands = Commands::new(text);
+        let mut commands = CommandIter::new(text);
         while let Some((command, span)) = commands.next() {
             if let Some(error) = policy.run_line(command, span, commands.errors.is_empty()) {
                 commands.errors.push(error);
@@ -122,7 +122,7 @@ impl Policy {
     }
 
     /// Runs one command of a file. `complete`: no command before had errors, so that the policy is what it would be.
-    fn run_line(&mut self, command: Command, span: Span, complete: bool) -> Option<Diagnostic> {
+    fn run_line(&mut self, command: Command, span: TextSpan, complete: bool) -> Option<Diagnostic> {
         let info = command.info();
         if !info.in_file {
             let message = format!("`{}` has no place in a policy file: it changes nothing", info.name);
@@ -203,10 +203,10 @@ impl Policy {
         if self.rules.keys().eq(numbers.iter().copied()) {
             return Policy { last_id: last, ..self };
         }
-        let mut entries: Vec<Entry<'_>> = self.rules.entries().collect();
+        let mut entries: Vec<ChunkEntry<'_>> = self.rules.entries().collect();
         entries.iter_mut().zip(numbers).for_each(|(entry, id)| entry.id = *id);
         entries.sort_unstable_by_key(|entry| entry.id);
-        Policy { rules: Rules::of_entries(entries), last_id: last, ..self }
+        Policy { rules: RuleStore::of_entries(entries), last_id: last, ..self }
     }
 
     /// The policy, with numbers to come above those that `other` used.

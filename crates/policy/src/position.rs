@@ -6,7 +6,7 @@
 use crate::command::Show;
 use crate::diagnostic::Errors;
 use crate::field::{FieldId, FieldInfo, ValueKind};
-use crate::filter::{self, Subject};
+use crate::filter::{self, FilterTerm};
 use crate::lexer::{Lexer, Token, TokenKind};
 use crate::parser::filter::VERBOSE;
 use crate::setting::{self, SettingInfo};
@@ -152,7 +152,7 @@ fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
         Argument::File => only(Expect::File),
         Argument::Setting => setting_expectations(rest),
         Argument::Rule => {
-            let mut walk = Walk::new(info.verb == verb::Verb::AddStateful);
+            let mut walk = PositionWalk::new(info.verb == verb::Verb::AddStateful);
             for token in rest {
                 walk.step(&token.kind);
             }
@@ -196,7 +196,7 @@ fn filter_expectations(tokens: &[Token<'_>], last: Option<Expect>) -> Vec<Expect
     match term.map(|term| (term.field, term.subject)) {
         None => [Expect::Term].into_iter().chain(last).chain([Expect::End]).collect(),
         Some((Some(id), _)) => vec![Expect::Value(id.info())],
-        Some((None, Subject::State)) => vec![Expect::State],
+        Some((None, FilterTerm::State)) => vec![Expect::State],
         Some(_) => vec![Expect::RuleId],
     }
 }
@@ -216,7 +216,7 @@ fn setting_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
 
 /// Where in a rule the automaton is.
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum PositionState {
     /// Between constraints and targets.
     Between,
     /// Behind `id`, `prio`, `name`.
@@ -239,8 +239,8 @@ enum State {
     Method,
 }
 
-struct Walk {
-    state: State,
+struct PositionWalk {
+    state: PositionState,
     stateful: bool,
     given: Vec<&'static str>,
     constrained: bool,
@@ -250,10 +250,10 @@ struct Walk {
 
 const ATTRIBUTES: [&str; 3] = ["id", "prio", "name"];
 
-impl Walk {
-    fn new(stateful: bool) -> Walk {
-        Walk {
-            state: State::Between,
+impl PositionWalk {
+    fn new(stateful: bool) -> PositionWalk {
+        PositionWalk {
+            state: PositionState::Between,
             stateful,
             given: Vec::new(),
             constrained: false,
@@ -264,56 +264,70 @@ impl Walk {
 
     fn step(&mut self, token: &TokenKind<'_>) {
         self.state = match (self.state, token) {
-            (State::Attribute(_), _) => State::Between,
-            (State::Target(target), TokenKind::Bang) if target.name == "strip" => State::Keep(target),
-            (_, TokenKind::Bang) => State::Bang,
-            (State::Field(info), TokenKind::Cond(_) | TokenKind::Assign) => State::Cond(info),
-            (State::Field(info) | State::Cond(info), TokenKind::Open) => State::Set(info, false, None),
-            (State::TargetField(target, info), TokenKind::Open) => State::Set(info, false, Some(target)),
-            (State::Set(info, _, target), TokenKind::Comma) => State::Set(info, false, target),
-            (State::Set(_, _, Some(target)), TokenKind::Close) if target.name == "lb" => State::Method,
-            (State::Set(..), TokenKind::Close) => State::Between,
-            (State::Set(info, _, target), _) => State::Set(info, true, target),
+            (PositionState::Attribute(_), _) => PositionState::Between,
+            (PositionState::Target(target), TokenKind::Bang) if target.name == "strip" => {
+                PositionState::Keep(target)
+            }
+            (_, TokenKind::Bang) => PositionState::Bang,
+            (PositionState::Field(info), TokenKind::Cond(_) | TokenKind::Assign) => PositionState::Cond(info),
+            (PositionState::Field(info) | PositionState::Cond(info), TokenKind::Open) => {
+                PositionState::Set(info, false, None)
+            }
+            (PositionState::TargetField(target, info), TokenKind::Open) => {
+                PositionState::Set(info, false, Some(target))
+            }
+            (PositionState::Set(info, _, target), TokenKind::Comma) => {
+                PositionState::Set(info, false, target)
+            }
+            (PositionState::Set(_, _, Some(target)), TokenKind::Close) if target.name == "lb" => {
+                PositionState::Method
+            }
+            (PositionState::Set(..), TokenKind::Close) => PositionState::Between,
+            (PositionState::Set(info, _, target), _) => PositionState::Set(info, true, target),
             (state, TokenKind::Word(word)) => self.word(state, word),
-            _ => State::Between,
+            _ => PositionState::Between,
         };
     }
 
-    fn word(&mut self, state: State, word: &str) -> State {
+    fn word(&mut self, state: PositionState, word: &str) -> PositionState {
         match state {
-            State::Field(info) if info.id == FieldId::TcpOpt && value::number(word).is_ok() => {
-                return State::Field(FieldId::TcpOptKind.info());
+            PositionState::Field(info) if info.id == FieldId::TcpOpt && value::number(word).is_ok() => {
+                return PositionState::Field(FieldId::TcpOptKind.info());
             }
-            State::TargetField(target, info) if info.id == FieldId::TcpOpt && value::number(word).is_ok() => {
-                return State::TargetField(target, FieldId::TcpOptKind.info());
+            PositionState::TargetField(target, info)
+                if info.id == FieldId::TcpOpt && value::number(word).is_ok() =>
+            {
+                return PositionState::TargetField(target, FieldId::TcpOptKind.info());
             }
-            State::Field(info) | State::Cond(info) if info.values == ValueKind::Port => {
-                return State::Between;
+            PositionState::Field(info) | PositionState::Cond(info) if info.values == ValueKind::Port => {
+                return PositionState::Between;
             }
-            State::TargetField(target, _) if target.name == "lb" => return State::Method,
+            PositionState::TargetField(target, _) if target.name == "lb" => return PositionState::Method,
             _ => {}
         }
         if let Some(id) = FieldId::named(word) {
             return match state {
-                State::Target(target) | State::Keep(target) => State::TargetField(target, id.info()),
+                PositionState::Target(target) | PositionState::Keep(target) => {
+                    PositionState::TargetField(target, id.info())
+                }
                 _ => {
                     self.constrained = true;
-                    State::Field(id.info())
+                    PositionState::Field(id.info())
                 }
             };
         }
         if let Some(attribute) = ATTRIBUTES.into_iter().find(|attribute| *attribute == word) {
             self.given.push(attribute);
-            return State::Attribute(attribute);
+            return PositionState::Attribute(attribute);
         }
         match verb::target_named(word) {
             Some(target) => {
                 self.targeted = true;
-                State::Target(target)
+                PositionState::Target(target)
             }
             None => {
                 self.all |= word == "all" && !self.targeted;
-                State::Between
+                PositionState::Between
             }
         }
     }
@@ -321,13 +335,13 @@ impl Walk {
     fn expects(&self) -> Vec<Expect> {
         let mut expects = Vec::new();
         match self.state {
-            State::Attribute(attribute) => return vec![Expect::AttributeValue(attribute)],
-            State::Bang => return vec![Expect::Field],
-            State::Cond(info) => return vec![Expect::Value(info)],
-            State::Set(info, false, _) => return vec![Expect::Value(info)],
-            State::Set(_, true, _) => return vec![Expect::InSet],
-            State::Keep(target) => return vec![Expect::TargetField(target)],
-            State::Target(target) => match target.name {
+            PositionState::Attribute(attribute) => return vec![Expect::AttributeValue(attribute)],
+            PositionState::Bang => return vec![Expect::Field],
+            PositionState::Cond(info) => return vec![Expect::Value(info)],
+            PositionState::Set(info, false, _) => return vec![Expect::Value(info)],
+            PositionState::Set(_, true, _) => return vec![Expect::InSet],
+            PositionState::Keep(target) => return vec![Expect::TargetField(target)],
+            PositionState::Target(target) => match target.name {
                 "strip" => {
                     return vec![
                         Expect::TargetField(target),
@@ -339,7 +353,7 @@ impl Walk {
                 "accept" => {}
                 _ => return vec![Expect::TargetField(target)],
             },
-            State::TargetField(target, info) => {
+            PositionState::TargetField(target, info) => {
                 if info.id == FieldId::TcpOpt {
                     return vec![Expect::OptionKind];
                 }
@@ -349,14 +363,14 @@ impl Walk {
                     _ => expects.push(Expect::Value(info)),
                 }
             }
-            State::Field(info) => match info.values {
+            PositionState::Field(info) => match info.values {
                 ValueKind::Port | ValueKind::State => return vec![Expect::Value(info), Expect::Cond(info)],
                 ValueKind::Nothing if info.id == FieldId::TcpOpt => expects.push(Expect::OptionKind),
                 ValueKind::Nothing => {}
                 _ => expects.extend([Expect::Value(info), Expect::Cond(info)]),
             },
-            State::Method => expects.push(Expect::Method),
-            State::Between => {}
+            PositionState::Method => expects.push(Expect::Method),
+            PositionState::Between => {}
         }
         self.between(&mut expects);
         expects

@@ -6,7 +6,7 @@
 //! Policies of a million rules are listed: what most rules are made of is written piece by piece, without going through
 //! `format_args!`.
 
-use crate::field::{Field, FieldInfo, Shown, ValueKind};
+use crate::field::{Field, FieldInfo, ValueFormat, ValueKind};
 use crate::rule::{
     Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Rule, RuleId, Target,
     Test, Write,
@@ -29,12 +29,12 @@ fn number(info: &'static FieldInfo, n: u128) -> impl Display {
         // Addresses fit their width, which the checker saw to.
         (ValueKind::Ip4, _) => ip4(f, n as u32),
         (ValueKind::Ip6, _) => write!(f, "{}", Ipv6Addr::from_bits(n)),
-        (_, Shown::Hex) => write!(f, "{n:#06x}"),
-        (_, Shown::Name) => match info.names.name(n) {
+        (_, ValueFormat::Hex) => write!(f, "{n:#06x}"),
+        (_, ValueFormat::Name) => match info.names.name(n) {
             Some(name) => f.write_str(name),
             None => decimal(f, n),
         },
-        (_, Shown::Decimal) => decimal(f, n),
+        (_, ValueFormat::Decimal) => decimal(f, n),
     })
 }
 
@@ -89,7 +89,9 @@ pub(crate) fn number_item(info: &'static FieldInfo, item: NumberItem) -> impl Di
     Printed(move |f: &mut Formatter<'_>| match item {
         NumberItem::One(n) => number(info, n).fmt(f),
         // Names may have dashes, so that a range of them is hard to read.
-        NumberItem::Range(first, last) if info.names.shown == Shown::Name => write!(f, "{first}-{last}"),
+        NumberItem::Range(first, last) if info.names.shown == ValueFormat::Name => {
+            write!(f, "{first}-{last}")
+        }
         NumberItem::Range(first, last) => {
             number(info, first).fmt(f)?;
             f.write_char('-')?;

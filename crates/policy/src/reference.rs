@@ -6,9 +6,9 @@
 mod chapters;
 
 use crate::complete::{fields, takes};
-use crate::field::{Alone, FIELDS, FieldInfo, Group, Implies, Place, ValueKind, Writable};
-use crate::filter::{STATES, Subject, TERMS, TermInfo};
-use crate::names::Names;
+use crate::field::{BareMeaning, FIELDS, FieldGroup, FieldInfo, FieldPlace, Implies, ValueKind, Writable};
+use crate::filter::{FilterTerm, STATES, TERMS, TermInfo};
+use crate::names::ValueNames;
 use crate::policy::Settings;
 use crate::setting::Setting;
 use crate::verb::{COMMANDS, TARGETS};
@@ -158,30 +158,32 @@ fn connections(blocks: &mut Vec<Block>) {
 
 fn term_values(term: &TermInfo) -> String {
     match (term.field, term.subject) {
-        (Some(id), Subject::Family | Subject::Proto) => format!("one value of `{}`", id.info().name),
-        (Some(_), Subject::SourcePort | Subject::DestinationPort) => "a port, or a range of ports".to_owned(),
+        (Some(id), FilterTerm::Family | FilterTerm::Proto) => format!("one value of `{}`", id.info().name),
+        (Some(_), FilterTerm::SourcePort | FilterTerm::DestinationPort) => {
+            "a port, or a range of ports".to_owned()
+        }
         (Some(_), _) => "an address, a prefix or a range".to_owned(),
-        (None, Subject::State) => "a state (see below)".to_owned(),
+        (None, FilterTerm::State) => "a state (see below)".to_owned(),
         (None, _) => "a rule's number".to_owned(),
     }
 }
 
 /// The title of a group of fields.
-fn title(group: Group) -> &'static str {
+fn title(group: FieldGroup) -> &'static str {
     match group {
-        Group::Port => "Ports of mmb",
-        Group::Connection => "Connections",
-        Group::Link => "Link layer",
-        Group::Ip => "Any IP packet",
-        Group::Ip4 => "IPv4",
-        Group::Ip6 => "IPv6",
-        Group::Ip6Extension => "IPv6 extension headers",
-        Group::Icmp => "ICMP",
-        Group::Icmp6 => "ICMPv6",
-        Group::Udp => "UDP",
-        Group::Tcp => "TCP",
-        Group::TcpOption => "TCP options",
-        Group::Payload => "Payload",
+        FieldGroup::Port => "Ports of mmb",
+        FieldGroup::Connection => "Connections",
+        FieldGroup::Link => "Link layer",
+        FieldGroup::Ip => "Any IP packet",
+        FieldGroup::Ip4 => "IPv4",
+        FieldGroup::Ip6 => "IPv6",
+        FieldGroup::Ip6Extension => "IPv6 extension headers",
+        FieldGroup::Icmp => "ICMP",
+        FieldGroup::Icmp6 => "ICMPv6",
+        FieldGroup::Udp => "UDP",
+        FieldGroup::Tcp => "TCP",
+        FieldGroup::TcpOption => "TCP options",
+        FieldGroup::Payload => "Payload",
     }
 }
 
@@ -228,7 +230,7 @@ fn values(info: &FieldInfo) -> String {
 
 fn place(info: &FieldInfo) -> String {
     match info.place {
-        Place::Key { bit, width } => {
+        FieldPlace::Key { bit, width } => {
             let header = |name: &str, start: usize| bytes(name, bit - start as u16 * 8, width);
             match usize::from(bit / 8) {
                 at if at >= key::IP => header("IP header", key::IP),
@@ -236,12 +238,12 @@ fn place(info: &FieldInfo) -> String {
                 _ => String::new(),
             }
         }
-        Place::Connection => String::new(),
-        Place::AnyOption => "options area".to_owned(),
-        Place::Option(kind) => format!("option {kind}"),
-        Place::NamedOption => "option KIND".to_owned(),
-        Place::Payload(crate::field::Payload::Ip) => "behind the IP header".to_owned(),
-        Place::Payload(crate::field::Payload::Transport) => "behind the transport header".to_owned(),
+        FieldPlace::Connection => String::new(),
+        FieldPlace::AnyOption => "options area".to_owned(),
+        FieldPlace::Option(kind) => format!("option {kind}"),
+        FieldPlace::NamedOption => "option KIND".to_owned(),
+        FieldPlace::Payload(crate::field::Payload::Ip) => "behind the IP header".to_owned(),
+        FieldPlace::Payload(crate::field::Payload::Transport) => "behind the transport header".to_owned(),
     }
 }
 
@@ -274,14 +276,14 @@ fn about(implies: Implies) -> &'static str {
 fn alone(info: &FieldInfo) -> String {
     match (info.alone, info.values) {
         (_, ValueKind::Port | ValueKind::State) => "needs a value".to_owned(),
-        (Alone::Protocol, _) => match info.implies {
+        (BareMeaning::Protocol, _) => match info.implies {
             Implies::Frame => "any frame".to_owned(),
             implies => format!("any {} packet", about(implies)),
         },
-        (Alone::Equals(_), _) if info.group == Group::Ip6Extension => "it is there".to_owned(),
-        (Alone::Equals(1), _) if info.width() == Some(1) => "it is set".to_owned(),
-        (Alone::Equals(value), _) => format!("the bits are {value}"),
-        (Alone::Optional, _) => "it is there".to_owned(),
+        (BareMeaning::Equals(_), _) if info.group == FieldGroup::Ip6Extension => "it is there".to_owned(),
+        (BareMeaning::Equals(1), _) if info.width() == Some(1) => "it is set".to_owned(),
+        (BareMeaning::Equals(value), _) => format!("the bits are {value}"),
+        (BareMeaning::Optional, _) => "it is there".to_owned(),
     }
 }
 
@@ -303,16 +305,16 @@ fn target_words(info: &FieldInfo) -> String {
 
 /// Every list of names with the fields that it belongs to.
 fn names() -> Block {
-    let mut lists: Vec<(Names, Vec<String>)> = Vec::new();
+    let mut lists: Vec<(ValueNames, Vec<String>)> = Vec::new();
     for info in fields().filter(|info| !info.names.list.is_empty()) {
         match lists.iter_mut().find(|(names, _)| *names == info.names) {
             Some((_, fields)) => fields.push(code(info.name)),
             None => lists.push((info.names, vec![code(info.name)])),
         }
     }
-    let row = |(names, fields): (Names, Vec<String>)| {
+    let row = |(names, fields): (ValueNames, Vec<String>)| {
         let value = |n: u64| {
-            if names.shown == crate::names::Shown::Hex { format!("{n:#06x}") } else { n.to_string() }
+            if names.shown == crate::names::ValueFormat::Hex { format!("{n:#06x}") } else { n.to_string() }
         };
         let list: Vec<_> = names.list.iter().map(|&(name, n)| format!("`{name}` {}", value(n))).collect();
         vec![fields.join(", "), list.join(", ")]

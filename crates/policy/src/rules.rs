@@ -10,24 +10,24 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use chunk::Entry;
+pub(crate) use chunk::ChunkEntry;
 pub(crate) use diff::EntryChange;
-pub use diff::{Diff, RuleChange};
+pub use diff::{RuleChange, RuleDiff};
 
 use crate::rule::{Rule, RuleId};
-use chunk::Chunk;
+use chunk::RuleChunk;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 /// Rules by number.
 #[derive(Clone, Default)]
-pub struct Rules {
+pub struct RuleStore {
     /// Not empty, in the order of numbers.
-    chunks: Vec<Arc<Chunk>>,
+    chunks: Vec<Arc<RuleChunk>>,
     len: usize,
 }
 
-impl Rules {
+impl RuleStore {
     /// How many rules there are.
     pub fn len(&self) -> usize {
         self.len
@@ -49,7 +49,7 @@ impl Rules {
     }
 
     /// Whether both have the same rule under that number, or none.
-    pub fn agree(&self, other: &Rules, id: RuleId) -> bool {
+    pub fn agree(&self, other: &RuleStore, id: RuleId) -> bool {
         match (self.entry(id), other.entry(id)) {
             (Some(ours), Some(theirs)) => ours.record == theirs.record,
             (ours, theirs) => ours.is_none() && theirs.is_none(),
@@ -92,13 +92,13 @@ impl Rules {
 
     /// What makes `new` of `old`, in the order of numbers; where a rule was replaced by another under its number, the
     /// old one is removed before the new one is added. Costs as much as the chunks are long that the two do not share.
-    pub fn diff<'a>(old: &'a Rules, new: &'a Rules) -> Diff<'a> {
-        Diff::new(old, new)
+    pub fn diff<'a>(old: &'a RuleStore, new: &'a RuleStore) -> RuleDiff<'a> {
+        RuleDiff::new(old, new)
     }
 
     /// The store of rules in the order of their numbers.
-    pub(crate) fn of_entries<'e>(entries: impl IntoIterator<Item = Entry<'e>>) -> Rules {
-        let mut rules = Rules::default();
+    pub(crate) fn of_entries<'e>(entries: impl IntoIterator<Item = ChunkEntry<'e>>) -> RuleStore {
+        let mut rules = RuleStore::default();
         entries.into_iter().for_each(|entry| rules.insert_entry(entry));
         rules.shrink();
         rules
@@ -113,10 +113,10 @@ impl Rules {
     pub(crate) fn insert_numbered(&mut self, id: RuleId, rule: &Rule, numbered: bool) {
         let mut record = Vec::with_capacity(64);
         record::write(rule, &mut record);
-        self.insert_entry(Entry { id, numbered, record: &record });
+        self.insert_entry(ChunkEntry { id, numbered, record: &record });
     }
 
-    pub(crate) fn insert_entry(&mut self, entry: Entry<'_>) {
+    pub(crate) fn insert_entry(&mut self, entry: ChunkEntry<'_>) {
         if let Ok(place) = self.place(entry.id) {
             self.take_out(place);
         }
@@ -127,7 +127,7 @@ impl Rules {
     }
 
     /// Inserts into a chunk, or beside it if it is full.
-    fn insert_new(&mut self, chunk: usize, at: usize, entry: Entry<'_>) {
+    fn insert_new(&mut self, chunk: usize, at: usize, entry: ChunkEntry<'_>) {
         let is_last = chunk + 1 == self.chunks.len();
         let Some(place) = self.chunks.get_mut(chunk) else {
             return self.append(entry);
@@ -153,9 +153,9 @@ impl Rules {
 
     /// A chunk behind the others, which get no more rules: files hold rules in the order of their numbers, and then all
     /// chunks are full.
-    fn append(&mut self, entry: Entry<'_>) {
+    fn append(&mut self, entry: ChunkEntry<'_>) {
         self.shrink();
-        let mut chunk = Chunk::default();
+        let mut chunk = RuleChunk::default();
         chunk.insert(0, entry);
         self.chunks.push(Arc::new(chunk));
     }
@@ -187,7 +187,7 @@ impl Rules {
 
     /// Makes one chunk of this one and its neighbours, as long as they are small.
     fn merge(&mut self, mut chunk: usize) {
-        let joins = |chunks: &[Arc<Chunk>], lower: usize| {
+        let joins = |chunks: &[Arc<RuleChunk>], lower: usize| {
             let pair = chunks.get(lower).zip(chunks.get(lower + 1));
             pair.is_some_and(|(lower, upper)| lower.belongs_with(upper))
         };
@@ -200,11 +200,11 @@ impl Rules {
     }
 
     /// The rules, not yet read.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = ChunkEntry<'_>> {
         self.chunks.iter().flat_map(entries_of)
     }
 
-    pub(crate) fn entry(&self, id: RuleId) -> Option<Entry<'_>> {
+    pub(crate) fn entry(&self, id: RuleId) -> Option<ChunkEntry<'_>> {
         let (chunk, at) = self.place(id).ok()?;
         Some(self.chunks[chunk].entry(at))
     }
@@ -223,19 +223,19 @@ impl Rules {
     }
 }
 
-fn entries_of(chunk: &Arc<Chunk>) -> impl Iterator<Item = Entry<'_>> {
+fn entries_of(chunk: &Arc<RuleChunk>) -> impl Iterator<Item = ChunkEntry<'_>> {
     (0..chunk.len()).map(|at| chunk.entry(at))
 }
 
 /// How many rules chunks hold.
-fn rules_in(chunks: &[Arc<Chunk>]) -> usize {
+fn rules_in(chunks: &[Arc<RuleChunk>]) -> usize {
     chunks.iter().map(|chunk| chunk.len()).sum()
 }
 
-impl FromIterator<Rule> for Rules {
+impl FromIterator<Rule> for RuleStore {
     /// The rules under their numbers; those without one are left out. Cheapest in the order of numbers.
-    fn from_iter<I: IntoIterator<Item = Rule>>(rules: I) -> Rules {
-        let mut store = Rules::default();
+    fn from_iter<I: IntoIterator<Item = Rule>>(rules: I) -> RuleStore {
+        let mut store = RuleStore::default();
         for rule in rules {
             if let Some(id) = rule.id {
                 store.insert(id, &rule);
@@ -246,16 +246,16 @@ impl FromIterator<Rule> for Rules {
     }
 }
 
-impl PartialEq for Rules {
+impl PartialEq for RuleStore {
     /// Whether both have the same rules under the same numbers; how the numbers came about does not count.
-    fn eq(&self, other: &Rules) -> bool {
-        self.len == other.len && Rules::diff(self, other).next_entry().is_none()
+    fn eq(&self, other: &RuleStore) -> bool {
+        self.len == other.len && RuleStore::diff(self, other).next_entry().is_none()
     }
 }
 
-impl Eq for Rules {}
+impl Eq for RuleStore {}
 
-impl std::fmt::Debug for Rules {
+impl std::fmt::Debug for RuleStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }

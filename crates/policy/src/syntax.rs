@@ -3,7 +3,7 @@
 //! It lives from the parser to the checker and borrows from the tokens of its line.
 
 use crate::command::Command;
-use crate::diagnostic::Span;
+use crate::diagnostic::TextSpan;
 use crate::field::Field;
 use crate::filter::TermInfo;
 use crate::rule::{Cond, LbMethod, Prio, RuleId};
@@ -29,7 +29,7 @@ pub(crate) type FilterSyntax<'t> = Vec<TermSyntax<'t>>;
 pub(crate) struct TermSyntax<'t> {
     pub(crate) term: &'static TermInfo,
     /// Where the word stands.
-    pub(crate) span: Span,
+    pub(crate) span: TextSpan,
     pub(crate) value: ItemSyntax<'t>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct RuleSyntax<'t> {
     pub(crate) prio: Option<Prio>,
     pub(crate) name: Option<String>,
     /// Where `all` stands.
-    pub(crate) all: Option<Span>,
+    pub(crate) all: Option<TextSpan>,
     pub(crate) matches: Vec<MatchSyntax<'t>>,
     pub(crate) targets: Vec<TargetSyntax<'t>>,
     /// Its text had errors, and parts of it may be missing here.
@@ -53,16 +53,16 @@ pub(crate) struct RuleSyntax<'t> {
 pub(crate) struct MatchSyntax<'t> {
     pub(crate) negated: bool,
     pub(crate) field: FieldSyntax,
-    pub(crate) cond: Option<(Cond, Span)>,
+    pub(crate) cond: Option<(Cond, TextSpan)>,
     pub(crate) value: Option<ValueSyntax<'t>>,
-    pub(crate) span: Span,
+    pub(crate) span: TextSpan,
 }
 
 /// A field and where it stands, the kind of `tcp-opt KIND` included.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldSyntax {
     pub(crate) field: Field,
-    pub(crate) span: Span,
+    pub(crate) span: TextSpan,
 }
 
 /// A value.
@@ -71,14 +71,14 @@ pub(crate) enum ValueSyntax<'t> {
     /// One.
     One(ItemSyntax<'t>),
     /// `{…}`, not empty.
-    Set(Vec<ItemSyntax<'t>>, Span),
+    Set(Vec<ItemSyntax<'t>>, TextSpan),
 }
 
 /// One value, or one member of a set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ItemSyntax<'t> {
     pub(crate) kind: ItemKind<'t>,
-    pub(crate) span: Span,
+    pub(crate) span: TextSpan,
 }
 
 /// How a value is written.
@@ -94,7 +94,7 @@ pub(crate) enum ItemKind<'t> {
 #[derive(Debug)]
 pub(crate) struct TargetSyntax<'t> {
     pub(crate) kind: TargetKind<'t>,
-    pub(crate) span: Span,
+    pub(crate) span: TextSpan,
 }
 
 /// What a target is.
@@ -113,7 +113,7 @@ pub(crate) enum TargetKind<'t> {
 }
 
 impl<'t> ValueSyntax<'t> {
-    pub(crate) fn span(&self) -> Span {
+    pub(crate) fn span(&self) -> TextSpan {
         match self {
             ValueSyntax::One(item) => item.span,
             ValueSyntax::Set(_, span) => *span,

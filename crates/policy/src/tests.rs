@@ -1,6 +1,6 @@
 //! Properties of the language as a whole.
 
-use crate::arbitrary::{Options, rule};
+use crate::arbitrary::{RuleOptions, rule};
 use crate::field::Writable;
 use crate::{Command, Policy, Target, Test, parse_command};
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use std::mem::discriminant;
 proptest! {
     /// Every rule that some packet matches is taken, and a printed rule parses to itself.
     #[test]
-    fn printed_rules_parse_to_themselves(rule in rule(Options { stateful: true, ..Options::default() })) {
+    fn printed_rules_parse_to_themselves(rule in rule(RuleOptions { stateful: true, ..RuleOptions::default() })) {
         let text = rule.to_string();
         match parse_command(&text) {
             Ok((Command::Add(parsed), notes)) => {
@@ -25,7 +25,7 @@ proptest! {
 
     /// So does a policy of them.
     #[test]
-    fn printed_policies_parse_to_themselves(rules in prop::collection::vec(rule(Options::default()), 0..6)) {
+    fn printed_policies_parse_to_themselves(rules in prop::collection::vec(rule(RuleOptions::default()), 0..6)) {
         let mut policy = Policy::default();
         for rule in rules {
             policy.add(&rule).expect("numbers are left");
@@ -56,7 +56,7 @@ proptest! {
 #[test]
 fn rules_are_drawn_over_the_whole_language() {
     let mut runner = TestRunner::deterministic();
-    let strategy = rule(Options { stateful: true, ..Options::default() });
+    let strategy = rule(RuleOptions { stateful: true, ..RuleOptions::default() });
     let (mut matched, mut written) = (HashSet::new(), HashSet::new());
     let (mut targets, mut tests) = (HashSet::new(), HashSet::new());
     for _ in 0..20_000 {

@@ -9,7 +9,7 @@ const MOST_DASHES: usize = 2;
 
 /// Why a word is no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum ValueError {
     /// It is nothing of the kind.
     Unknown,
     /// A number above the field's greatest.
@@ -25,13 +25,13 @@ pub(crate) enum Refusal {
 }
 
 /// A value that was read, and whether host bits of a prefix were cleared.
-pub(crate) struct Read {
+pub(crate) struct ValueRead {
     pub(crate) item: NumberItem,
     pub(crate) masked: bool,
 }
 
 /// A number: `443`, `0x1bb`, `x1bb`.
-pub(crate) fn number(word: &str) -> Result<u128, Refusal> {
+pub(crate) fn number(word: &str) -> Result<u128, ValueError> {
     // Nearly all are short and decimal, and so much faster read.
     if let 1..=18 = word.len()
         && let Some(n) = word.bytes().try_fold(0, |n: u64, byte| match byte {
@@ -48,34 +48,34 @@ pub(crate) fn number(word: &str) -> Result<u128, Refusal> {
         None => (word, 10),
     };
     if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
-        return Err(Refusal::Unknown);
+        return Err(ValueError::Unknown);
     }
-    u128::from_str_radix(digits, radix).map_err(|_| Refusal::TooLarge)
+    u128::from_str_radix(digits, radix).map_err(|_| ValueError::TooLarge)
 }
 
 /// One value of a field: a number, a name, an address, a prefix, a range.
-pub(crate) fn item(info: &FieldInfo, word: &str) -> Result<Read, Refusal> {
-    let plain = |item| Read { item, masked: false };
+pub(crate) fn item(info: &FieldInfo, word: &str) -> Result<ValueRead, ValueError> {
+    let plain = |item| ValueRead { item, masked: false };
     if let Some(width) = address_width(info)
         && let Some((address, len)) = word.split_once('/')
     {
         return prefix(info, width, address, len);
     }
     let first = match single(info, word) {
-        Err(Refusal::Unknown) => Refusal::Unknown,
+        Err(ValueError::Unknown) => ValueError::Unknown,
         Err(other) => return Err(other),
         Ok(n) => return Ok(plain(NumberItem::One(n))),
     };
     if info.values == ValueKind::State {
-        return Err(Refusal::Unknown);
+        return Err(ValueError::Unknown);
     }
     // Names may contain dashes: the first dash with a value on both sides makes the range.
     let mut refusal = first;
     for (at, _) in word.match_indices('-').take(MOST_DASHES + 1) {
         match (single(info, &word[..at]), single(info, &word[at + 1..])) {
-            (Ok(first), Ok(last)) if first > last => return Err(Refusal::Backwards),
+            (Ok(first), Ok(last)) if first > last => return Err(ValueError::Backwards),
             (Ok(first), Ok(last)) => return Ok(plain(NumberItem::Range(first, last))),
-            (Err(Refusal::Unknown), _) | (_, Err(Refusal::Unknown)) => {}
+            (Err(ValueError::Unknown), _) | (_, Err(ValueError::Unknown)) => {}
             (Err(other), _) | (_, Err(other)) => refusal = other,
         }
     }
@@ -83,24 +83,24 @@ pub(crate) fn item(info: &FieldInfo, word: &str) -> Result<Read, Refusal> {
 }
 
 /// One number of a field.
-fn single(info: &FieldInfo, word: &str) -> Result<u128, Refusal> {
-    let max = info.max().ok_or(Refusal::Unknown)?;
+fn single(info: &FieldInfo, word: &str) -> Result<u128, ValueError> {
+    let max = info.max().ok_or(ValueError::Unknown)?;
     match info.values {
         ValueKind::Ip4 => match word.parse::<Ipv4Addr>() {
             Ok(address) => Ok(address.to_bits().into()),
-            Err(_) if word.parse::<Ipv6Addr>().is_ok() => Err(Refusal::Ip6ForIp4),
-            Err(_) => Err(Refusal::Unknown),
+            Err(_) if word.parse::<Ipv6Addr>().is_ok() => Err(ValueError::Ip6ForIp4),
+            Err(_) => Err(ValueError::Unknown),
         },
         ValueKind::Ip6 => match word.parse::<Ipv6Addr>() {
             Ok(address) => Ok(address.to_bits()),
-            Err(_) if word.parse::<Ipv4Addr>().is_ok() => Err(Refusal::Ip4ForIp6),
-            Err(_) => Err(Refusal::Unknown),
+            Err(_) if word.parse::<Ipv4Addr>().is_ok() => Err(ValueError::Ip4ForIp6),
+            Err(_) => Err(ValueError::Unknown),
         },
-        ValueKind::State => info.names.value(word).map(u128::from).ok_or(Refusal::Unknown),
+        ValueKind::State => info.names.value(word).map(u128::from).ok_or(ValueError::Unknown),
         _ => match info.names.value(word) {
             Some(value) => Ok(value.into()),
             None => match number(word)? {
-                n if n > max => Err(Refusal::TooLarge),
+                n if n > max => Err(ValueError::TooLarge),
                 n => Ok(n),
             },
         },
@@ -115,17 +115,17 @@ fn address_width(info: &FieldInfo) -> Option<u8> {
     }
 }
 
-fn prefix(info: &FieldInfo, width: u8, address: &str, len: &str) -> Result<Read, Refusal> {
+fn prefix(info: &FieldInfo, width: u8, address: &str, len: &str) -> Result<ValueRead, ValueError> {
     let address = single(info, address)?;
     if len.is_empty() || !len.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(Refusal::Unknown);
+        return Err(ValueError::Unknown);
     }
-    let len: u8 = len.parse().map_err(|_| Refusal::PrefixTooLong)?;
+    let len: u8 = len.parse().map_err(|_| ValueError::PrefixTooLong)?;
     if len > width {
-        return Err(Refusal::PrefixTooLong);
+        return Err(ValueError::PrefixTooLong);
     }
     let network = address & !ones(width - len);
-    Ok(Read { item: NumberItem::Prefix(network, len), masked: network != address })
+    Ok(ValueRead { item: NumberItem::Prefix(network, len), masked: network != address })
 }
 
 /// Whether a word is written like a value of the field, so that it is no mistyped field or target.

@@ -172,7 +172,7 @@ const fn command(
 /// What `show` shows: word, meaning, help.
 pub static SHOWS: &[(&str, crate::command::Show, &str)] = {
     use crate::command::Show;
-    use crate::filter::Filter;
+    use crate::filter::ConnectionFilter;
     &[
         ("tables", Show::Tables, "tables of the classifier: masks, rules, load"),
         ("ports", Show::Ports, "ports, their devices and counters"),
@@ -182,7 +182,7 @@ pub static SHOWS: &[(&str, crate::command::Show, &str)] = {
         ("version", Show::Version, "version and build"),
         (
             "connections",
-            Show::Connections { filter: Filter::ALL, verbose: false },
+            Show::Connections { filter: ConnectionFilter::ALL, verbose: false },
             "connections; with a filter, those of which all holds that it says",
         ),
         ("conn summary", Show::ConnSummary, "how many connections there are, were and were refused"),

@@ -1,6 +1,6 @@
 //! What is said about wrong texts, as it is shown.
 
-use mmb_policy::{Policy, Style, parse_command};
+use mmb_policy::{Policy, RenderStyle, parse_command};
 
 /// Everything that is said about a command.
 #[track_caller]
@@ -96,7 +96,7 @@ error: there is a rule 1 already; delete it first or leave the number to mmb
 fn colours_are_the_callers_choice() {
     let line = "flush now";
     let error = &parse_command(line).expect_err("is wrong")[0];
-    let colored = error.render_in("x", line, Style::Colored);
+    let colored = error.render_in("x", line, RenderStyle::Colored);
     assert!(
         colored.starts_with("\x1b[1;31merror\x1b[0m\x1b[1m: nothing follows `flush`\x1b[0m\n"),
         "{colored:?}"

@@ -1,6 +1,6 @@
 //! The tables of the language are sound.
 
-use mmb_policy::field::{Alone, Bindings, Group, Implies, Place, ValueKind, Writable};
+use mmb_policy::field::{BareMeaning, FieldGroup, FieldPlace, Implies, StatefulUses, ValueKind, Writable};
 use mmb_policy::verb::{COMMANDS, TARGETS};
 use mmb_policy::{Command, FIELDS, Field, FieldId, parse_command};
 use std::collections::{BTreeSet, HashSet};
@@ -9,12 +9,13 @@ use std::collections::{BTreeSet, HashSet};
 fn every_field_is_at_its_place_in_the_table() {
     for (i, info) in FIELDS.iter().enumerate() {
         assert_eq!(info.id as usize, i, "{}", info.name);
-        if info.place != Place::NamedOption {
+        if info.place != FieldPlace::NamedOption {
             assert_eq!(FieldId::named(info.name), Some(info.id));
             assert_eq!(Field::new(info.id).to_string(), info.name);
         }
     }
-    let groups: Vec<Group> = FIELDS.chunk_by(|a, b| a.group == b.group).map(|chunk| chunk[0].group).collect();
+    let groups: Vec<FieldGroup> =
+        FIELDS.chunk_by(|a, b| a.group == b.group).map(|chunk| chunk[0].group).collect();
     assert_eq!(groups.iter().collect::<BTreeSet<_>>().len(), groups.len(), "groups are in one piece");
 }
 
@@ -35,7 +36,7 @@ fn words_mean_one_thing() {
 #[test]
 fn values_fit_their_fields() {
     for info in FIELDS {
-        if let Place::Key { bit, width } = info.place {
+        if let FieldPlace::Key { bit, width } = info.place {
             assert!((1..=128).contains(&width), "{}", info.name);
             let key_bits = if info.implies == Implies::Ip6 { 80 * 8 } else { 64 * 8 };
             assert!(bit + u16::from(width) <= key_bits, "{}", info.name);
@@ -50,7 +51,7 @@ fn values_fit_their_fields() {
         }
         let distinct: HashSet<_> = info.names.list.iter().map(|(name, _)| name).collect();
         assert_eq!(distinct.len(), info.names.list.len(), "{}", info.name);
-        if let (Alone::Equals(value), Place::Key { width, .. }) = (info.alone, info.place) {
+        if let (BareMeaning::Equals(value), FieldPlace::Key { width, .. }) = (info.alone, info.place) {
             assert!(u128::from(value) <= mmb_policy::rule::ones(width), "{}", info.name);
         }
         let width = match info.values {
@@ -64,7 +65,7 @@ fn values_fit_their_fields() {
 
 #[test]
 fn what_is_bound_can_be_written() {
-    for info in FIELDS.iter().filter(|info| info.bindings != Bindings::default()) {
+    for info in FIELDS.iter().filter(|info| info.bindings != StatefulUses::default()) {
         assert_eq!(info.writable, Writable::InPlace, "{}", info.name);
         assert!(info.max().is_some(), "{}", info.name);
     }

@@ -4,15 +4,15 @@ use crate::duel::Incoming;
 use mmb_engine::PortTable;
 use mmb_packet::options::walk;
 use mmb_packet::parse::parse;
-use mmb_packet::{Class, Key4, Key6, Limits, Packet, PortId, fill_key4, fill_key6};
-use mmb_policy::arbitrary::Witness;
+use mmb_packet::{Class, Key4, Key6, Packet, ParserLimits, PortId, fill_key4, fill_key6};
+use mmb_policy::arbitrary::PacketSpec;
 
 /// The description of a packet; `None` if it is malformed.
-pub fn witness(incoming: &Incoming, ports: &PortTable) -> Option<Witness> {
+pub fn witness(incoming: &Incoming, ports: &PortTable) -> Option<PacketSpec> {
     let mut bytes = incoming.bytes.clone();
     let len = bytes.len();
     let packet = Packet::new(&mut bytes, 0, len, incoming.port, incoming.link)?;
-    let layout = parse(&packet, &Limits::default()).ok()?;
+    let layout = parse(&packet, &ParserLimits::default()).ok()?;
     let spec = ports.0.get(usize::from(incoming.port.0))?;
     let out = spec.forward.peer()?;
 
@@ -28,7 +28,7 @@ pub fn witness(incoming: &Incoming, ports: &PortTable) -> Option<Witness> {
     }
     let part = |range: std::ops::Range<usize>| packet.bytes().get(range).unwrap_or_default();
     let name = |port: PortId| ports.0.get(usize::from(port.0)).map(|spec| spec.name.clone());
-    Some(Witness {
+    Some(PacketSpec {
         key,
         options: walk(part(layout.tcp_options())).map(|option| (option.kind, option.data.to_vec())).collect(),
         payload: part(layout.payload_range()).to_vec(),

@@ -1,10 +1,10 @@
 //! From the targets of a rule to steps.
 
 use crate::fields::{FieldStep, is_checksum};
-use crate::options::{Kinds, OptionStep};
+use crate::options::{OptionKindSet, OptionStep};
 use crate::payload::PayloadStep;
 use mmb_policy::Target;
-use mmb_policy::field::{Field, Place, Writable};
+use mmb_policy::field::{Field, FieldPlace, Writable};
 use mmb_policy::rule::Write;
 
 /// The rewriting targets of one rule, compiled. Steps of one list are in the order written.
@@ -48,7 +48,7 @@ impl Edit {
             Target::Keep(kind) => match self.options.iter_mut().find_map(OptionStep::whitelist) {
                 // One whitelist a rule, where its first `strip !` stands.
                 Some(kinds) => kinds.insert(*kind),
-                None => self.options.push(OptionStep::Keep(Kinds::of(*kind))),
+                None => self.options.push(OptionStep::Keep(OptionKindSet::of(*kind))),
             },
             Target::StripAll => self.options.push(OptionStep::Clear),
             Target::Drop(_) | Target::Accept | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {}
@@ -58,7 +58,7 @@ impl Edit {
     fn add_mod(&mut self, field: Field, write: &Write) {
         let info = field.info();
         match (info.place, write) {
-            (Place::Key { .. }, Write::Number(number)) => {
+            (FieldPlace::Key { .. }, Write::Number(number)) => {
                 let Some(step) = FieldStep::new(info, *number) else { return };
                 match info.writable {
                     Writable::Raw if is_checksum(info) => self.checksums.push(step),
@@ -66,19 +66,19 @@ impl Edit {
                     _ => self.fields.push(step),
                 }
             }
-            (Place::Option(_) | Place::NamedOption, write) => {
+            (FieldPlace::Option(_) | FieldPlace::NamedOption, write) => {
                 let Some(kind) = field.option_kind() else { return };
                 self.options.push(match write {
                     Write::Number(number) => OptionStep::Number { kind, number: *number },
                     Write::Bytes(data) => OptionStep::Data { kind, data: data.as_slice().into() },
                 });
             }
-            (Place::Payload(place), Write::Bytes(bytes)) => {
+            (FieldPlace::Payload(place), Write::Bytes(bytes)) => {
                 self.payloads.push(PayloadStep::new(info.implies, place, bytes));
             }
             // The checker gives bytes to options and payloads only, and numbers to everything but payloads.
-            (Place::Key { .. } | Place::AnyOption | Place::Connection, _)
-            | (Place::Payload(_), Write::Number(_)) => {}
+            (FieldPlace::Key { .. } | FieldPlace::AnyOption | FieldPlace::Connection, _)
+            | (FieldPlace::Payload(_), Write::Number(_)) => {}
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Running edits over a packet.
 
 use crate::compile::Edit;
-use crate::fields::{IP4_CHECKSUM, Pass};
+use crate::fields::{IP4_CHECKSUM, RewritePass};
 use crate::not_applied::{NotApplied, NotAppliedCounts};
-use crate::option_area::{List, Outcome};
+use crate::option_area::{OptionList, OptionOutcome};
 use crate::resize::{write_area, write_values};
 use crate::traits::is;
 use mmb_packet::checksum;
@@ -11,11 +11,11 @@ use mmb_packet::{Layout, Packet};
 
 /// Applies edits; holds the scratch for one worker.
 #[derive(Debug, Default)]
-pub struct Editor {
-    options: List,
+pub struct PacketEditor {
+    options: OptionList,
 }
 
-impl Editor {
+impl PacketEditor {
     /// Applies `edits` in order to one packet whose layout is `layout`, and keeps the layout's offsets and flags true.
     pub fn apply<'e>(
         &mut self,
@@ -24,7 +24,7 @@ impl Editor {
         edits: impl Iterator<Item = &'e Edit> + Clone,
         not_applied: &mut NotAppliedCounts,
     ) {
-        let mut pass = Pass::new(layout);
+        let mut pass = RewritePass::new(layout);
         let mut lists = 0;
         let bytes = packet.bytes_mut();
         for edit in edits.clone() {
@@ -47,7 +47,7 @@ impl Editor {
         packet: &mut Packet<'_>,
         layout: &mut Layout,
         edits: impl Iterator<Item = &'e Edit> + Clone,
-        mut pass: Pass,
+        mut pass: RewritePass,
         not_applied: &mut NotAppliedCounts,
     ) {
         if pass.traits.meets(is::TCP) {
@@ -71,7 +71,7 @@ impl Editor {
         packet: &mut Packet<'_>,
         layout: &mut Layout,
         edits: impl Iterator<Item = &'e Edit> + Clone,
-        pass: &mut Pass,
+        pass: &mut RewritePass,
         not_applied: &mut NotAppliedCounts,
     ) {
         let steps = edits.flat_map(|edit| &edit.options);
@@ -87,12 +87,12 @@ impl Editor {
             }
         }
         match list.outcome() {
-            Outcome::Unchanged => {}
-            Outcome::Values => {
+            OptionOutcome::Unchanged => {}
+            OptionOutcome::Values => {
                 let area = packet.bytes_mut().get_mut(layout.tcp_options()).unwrap_or_default();
                 write_values(area, list, &mut pass.transport);
             }
-            Outcome::Rebuilt => {
+            OptionOutcome::Rebuilt => {
                 if write_area(packet, layout, list.area().as_slice(), pass).is_none() {
                     not_applied.count(NotApplied::NoRoom);
                 }
@@ -103,7 +103,7 @@ impl Editor {
 
 /// Lets both checksums follow what changed.
 #[inline]
-fn write_checksums(bytes: &mut [u8], layout: &Layout, pass: &Pass) {
+fn write_checksums(bytes: &mut [u8], layout: &Layout, pass: &RewritePass) {
     if !pass.header.is_empty()
         && let Some(field) = field_at(bytes, usize::from(layout.ip) + IP4_CHECKSUM)
     {

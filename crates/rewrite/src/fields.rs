@@ -1,25 +1,29 @@
 //! Fields in place: a mask and a value over aligned bytes of a header.
 
 use crate::traits::{NEXT_HEADER, Traits, part, required};
-use mmb_packet::checksum::{self, Delta};
+use mmb_packet::checksum::{self, ChecksumDelta};
 use mmb_packet::{Layout, key};
-use mmb_policy::field::{FieldInfo, Implies, Place};
+use mmb_policy::field::{FieldInfo, FieldPlace, Implies};
 
 /// One packet's pass through the steps: what it is, and what the changes so far do to its two checksums.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pass {
+pub(crate) struct RewritePass {
     /// What the packet is.
     pub(crate) traits: Traits,
     /// The IPv4 header checksum.
-    pub(crate) header: Delta,
+    pub(crate) header: ChecksumDelta,
     /// The transport checksum.
-    pub(crate) transport: Delta,
+    pub(crate) transport: ChecksumDelta,
 }
 
-impl Pass {
+impl RewritePass {
     #[inline]
-    pub(crate) fn new(layout: &Layout) -> Pass {
-        Pass { traits: Traits::of(layout), header: Delta::default(), transport: Delta::default() }
+    pub(crate) fn new(layout: &Layout) -> RewritePass {
+        RewritePass {
+            traits: Traits::of(layout),
+            header: ChecksumDelta::default(),
+            transport: ChecksumDelta::default(),
+        }
     }
 
     /// Lets the checksums over `parts` follow the change of two words.
@@ -52,7 +56,7 @@ enum Base {
 
 /// What is written over the old bytes: `old & !mask | value`. Numbers as on the wire, in memory order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bits {
+enum FieldBits {
     /// Four bytes, which every header has where one of their bytes is a field. The old ones are read and the new ones
     /// written as one number: bytes that are read back in other pieces than they were written in have to wait.
     Long { mask: u32, value: u32 },
@@ -71,19 +75,19 @@ pub(crate) struct FieldStep {
     at: u8,
     /// The [`part`]s that it writes.
     parts: u8,
-    bits: Bits,
+    bits: FieldBits,
 }
 
 impl FieldStep {
     /// The step that writes `number` into the field; `None` if the field has no fixed place in a packet.
     pub(crate) fn new(field: &FieldInfo, number: u128) -> Option<FieldStep> {
-        let Place::Key { bit, width } = field.place else { return None };
+        let FieldPlace::Key { bit, width } = field.place else { return None };
         let needs = required(field.implies);
         let (first, last) = (usize::from(bit) / 8, (usize::from(bit) + usize::from(width) - 1) / 8);
         let step = |base, at, parts, bits| Some(FieldStep { needs, base, at, parts, bits });
         match first {
             key::PROTO => {
-                return step(Base::Proto, 0, part::IP4_HEADER | part::PROTO, Bits::Byte(number as u8));
+                return step(Base::Proto, 0, part::IP4_HEADER | part::PROTO, FieldBits::Byte(number as u8));
             }
             key::VLAN => {
                 return step(Base::Tag, 0, 0, bits(number, bit - key::VLAN as u16 * 8, width, 4));
@@ -97,7 +101,7 @@ impl FieldStep {
         };
         let at = first - start;
         if field.implies == Implies::Ip6 && at == usize::from(NEXT_HEADER) {
-            return step(base, NEXT_HEADER as u8, part::NEXT, Bits::Byte(number as u8));
+            return step(base, NEXT_HEADER as u8, part::NEXT, FieldBits::Byte(number as u8));
         }
         let aligned = at & !3;
         let bytes = if last - start - aligned < 4 { 4 } else { 16 };
@@ -107,7 +111,7 @@ impl FieldStep {
 
     /// Writes the field if the packet has it.
     #[inline(always)]
-    pub(crate) fn apply(&self, bytes: &mut [u8], layout: &Layout, pass: &mut Pass) {
+    pub(crate) fn apply(&self, bytes: &mut [u8], layout: &Layout, pass: &mut RewritePass) {
         if !pass.traits.meets(self.needs) {
             return;
         }
@@ -124,7 +128,7 @@ impl FieldStep {
         let Some(place) = bytes.get_mut(usize::from(base) + usize::from(self.at)..) else { return };
         let parts = self.parts & pass.traits.covered;
         match &self.bits {
-            Bits::Long { mask, value } => write(place, &[*mask], &[*value], parts, pass),
+            FieldBits::Long { mask, value } => write(place, &[*mask], &[*value], parts, pass),
             _ => *pass = self.write_other(place, parts, *pass),
         }
     }
@@ -141,14 +145,14 @@ impl FieldStep {
 
     /// Less often: what is not four bytes. The pass goes through by value, so that it stays in registers otherwise.
     #[inline(never)]
-    fn write_other(&self, place: &mut [u8], parts: u8, mut pass: Pass) -> Pass {
+    fn write_other(&self, place: &mut [u8], parts: u8, mut pass: RewritePass) -> RewritePass {
         match (&self.bits, place.first_mut()) {
-            (Bits::Byte(value), Some(byte)) => {
+            (FieldBits::Byte(value), Some(byte)) => {
                 let word = |byte| u32::from(u16::from_ne_bytes([0, byte]));
                 pass.follow(parts, word(*byte), word(*value));
                 *byte = *value;
             }
-            (Bits::Wide { mask, value }, _) => write(place, mask, value, parts, &mut pass),
+            (FieldBits::Wide { mask, value }, _) => write(place, mask, value, parts, &mut pass),
             _ => {}
         }
         pass
@@ -157,7 +161,7 @@ impl FieldStep {
 
 /// Whether a field is a checksum: those are written last and do not follow anything.
 pub(crate) fn is_checksum(field: &FieldInfo) -> bool {
-    let Place::Key { bit, .. } = field.place else { return false };
+    let FieldPlace::Key { bit, .. } = field.place else { return false };
     let kind = match field.implies {
         Implies::Ip4 => return usize::from(bit) == (key::IP + IP4_CHECKSUM) * 8,
         Implies::Tcp => checksum::TCP,
@@ -198,7 +202,7 @@ fn parts(implies: Implies, base: Base, at: usize) -> u8 {
 }
 
 /// `width` bits of `number` at bit `bit` of `bytes` bytes.
-fn bits(number: u128, bit: u16, width: u8, bytes: u16) -> Bits {
+fn bits(number: u128, bit: u16, width: u8, bytes: u16) -> FieldBits {
     let shift = u32::from(bytes * 8 - bit - u16::from(width));
     let mask = mmb_policy::rule::ones(width) << shift;
     let value = (number << shift) & mask;
@@ -207,14 +211,20 @@ fn bits(number: u128, bit: u16, width: u8, bytes: u16) -> Bits {
         std::array::from_fn(|long| u32::from_ne_bytes(std::array::from_fn(|i| bytes[long * 4 + i])))
     };
     match (bytes, longs(mask), longs(value)) {
-        (4, [.., mask], [.., value]) => Bits::Long { mask, value },
-        (_, mask, value) => Bits::Wide { mask, value },
+        (4, [.., mask], [.., value]) => FieldBits::Long { mask, value },
+        (_, mask, value) => FieldBits::Wide { mask, value },
     }
 }
 
 /// Writes the masked bits over the first `N` numbers and lets the checksums over `parts` follow.
 #[inline(always)]
-fn write<const N: usize>(place: &mut [u8], mask: &[u32; N], value: &[u32; N], parts: u8, pass: &mut Pass) {
+fn write<const N: usize>(
+    place: &mut [u8],
+    mask: &[u32; N],
+    value: &[u32; N],
+    parts: u8,
+    pass: &mut RewritePass,
+) {
     let Some(place) = place.as_chunks_mut::<4>().0.first_chunk_mut::<N>() else { return };
     for (place, (mask, value)) in place.iter_mut().zip(mask.iter().zip(value)) {
         let old = u32::from_ne_bytes(*place);

@@ -25,6 +25,6 @@ mod traits;
 mod translate;
 
 pub use compile::Edit;
-pub use editor::Editor;
+pub use editor::PacketEditor;
 pub use not_applied::{NotApplied, NotAppliedCounts};
 pub use translate::Translation;

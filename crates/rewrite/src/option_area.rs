@@ -5,24 +5,24 @@
 //! refused before anything changes.
 
 use crate::not_applied::NotApplied;
-use mmb_packet::options::{END, MAX_AREA, NOP, Stop, TcpOption, walk};
+use mmb_packet::options::{END, MAX_AREA, NOP, TcpOption, WalkStop, walk};
 
 /// Up to [`MAX_AREA`] bytes, with as many behind them that mean nothing: so a run takes over bytes of another in one copy
 /// of fixed size, whatever their number.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
+pub(crate) struct OptionRun {
     bytes: [u8; 2 * MAX_AREA],
     /// At most [`MAX_AREA`].
     len: usize,
 }
 
-impl Default for Run {
+impl Default for OptionRun {
     fn default() -> Self {
-        Run { bytes: [0; 2 * MAX_AREA], len: 0 }
+        OptionRun { bytes: [0; 2 * MAX_AREA], len: 0 }
     }
 }
 
-impl Run {
+impl OptionRun {
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -43,7 +43,7 @@ impl Run {
 
     /// Appends an option that was met walking over `from`, if it fits.
     #[inline]
-    fn take(&mut self, from: &Run, option: &TcpOption<'_>) {
+    fn take(&mut self, from: &OptionRun, option: &TcpOption<'_>) {
         let len = 2 + option.data.len();
         let at = option.offset;
         if self.len + len <= MAX_AREA && at <= MAX_AREA {
@@ -55,7 +55,7 @@ impl Run {
 
 /// What the steps mean for the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum OptionOutcome {
     /// Nothing: it stays byte for byte.
     Unchanged,
     /// Options have other values; all of them, and the padding, stay where they are.
@@ -66,11 +66,11 @@ pub(crate) enum Outcome {
 
 /// The options of one header, in order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct List {
-    loaded: Run,
-    now: Run,
+pub(crate) struct OptionList {
+    loaded: OptionRun,
+    now: OptionRun,
     /// What is malformed, to the area's end. Its kind and length may say anything.
-    tail: Run,
+    tail: OptionRun,
     /// Padding that was met, as bits: 1 << [`END`], 1 << [`NOP`].
     padding: u8,
     /// The area has to be written anew even if the options are what they were.
@@ -80,12 +80,12 @@ pub(crate) struct List {
     fixed: bool,
 }
 
-impl List {
+impl OptionList {
     /// Starts over with the options of an area of at most [`MAX_AREA`] bytes. `fixed`: its length cannot change.
     pub(crate) fn load(&mut self, area: &[u8], fixed: bool) {
-        let mut whole = Run::default();
+        let mut whole = OptionRun::default();
         whole.push(area.get(..MAX_AREA).unwrap_or(area));
-        let (mut loaded, mut tail) = (Run::default(), Run::default());
+        let (mut loaded, mut tail) = (OptionRun::default(), OptionRun::default());
         let mut padding = 0;
         let mut options = walk(whole.as_slice());
         for option in options.by_ref() {
@@ -94,10 +94,10 @@ impl List {
                 _ => loaded.take(&whole, &option),
             }
         }
-        if options.stop() == Some(Stop::Malformed) {
+        if options.stop() == Some(WalkStop::Malformed) {
             tail.push(whole.as_slice().get(options.offset()..).unwrap_or_default());
         }
-        *self = List { loaded, now: loaded, tail, padding, rebuild: false, area_len: whole.len, fixed };
+        *self = OptionList { loaded, now: loaded, tail, padding, rebuild: false, area_len: whole.len, fixed };
     }
 
     /// Writes a number into the data of every option of that kind that is wide enough.
@@ -134,7 +134,7 @@ impl List {
         if len > self.now.len {
             self.room_for(len)?;
         }
-        let mut set = Run::default();
+        let mut set = OptionRun::default();
         for option in walk(self.now.as_slice()) {
             if option.kind == kind {
                 set.push_option(kind, data);
@@ -158,7 +158,7 @@ impl List {
 
     /// Options whose kind is not to be kept go.
     pub(crate) fn retain(&mut self, keep: impl Fn(u8) -> bool) {
-        let mut kept = Run::default();
+        let mut kept = OptionRun::default();
         for option in walk(self.now.as_slice()).filter(|option| keep(option.kind)) {
             kept.take(&self.now, &option);
         }
@@ -196,17 +196,17 @@ impl List {
     }
 
     /// What has become of the area, all steps together.
-    pub(crate) fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> OptionOutcome {
         let shape = |run| walk(run).map(|option| (option.kind, option.data.len()));
         let (loaded, now) = (self.loaded.as_slice(), self.now.as_slice());
         if self.rebuild || loaded.len() != now.len() {
-            Outcome::Rebuilt
+            OptionOutcome::Rebuilt
         } else if loaded == now {
-            Outcome::Unchanged
+            OptionOutcome::Unchanged
         } else if shape(loaded).eq(shape(now)) {
-            Outcome::Values
+            OptionOutcome::Values
         } else {
-            Outcome::Rebuilt
+            OptionOutcome::Rebuilt
         }
     }
 
@@ -216,7 +216,7 @@ impl List {
     }
 
     /// The area written anew, its length a multiple of 4: zeros, which are end-of-list, behind what counts.
-    pub(crate) fn area(&self) -> Run {
+    pub(crate) fn area(&self) -> OptionRun {
         let mut area = self.now;
         area.push(self.tail.as_slice());
         area.bytes[area.len..].fill(0);

@@ -1,16 +1,16 @@
 //! What is done to a TCP header's options, step by step over a list of them.
 
 use crate::not_applied::NotApplied;
-use crate::option_area::List;
-use mmb_packet::options::{END, NOP, Stop, walk};
+use crate::option_area::OptionList;
+use mmb_packet::options::{END, NOP, WalkStop, walk};
 
 /// A set of option kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kinds([u64; 4]);
+pub(crate) struct OptionKindSet([u64; 4]);
 
-impl Kinds {
-    pub(crate) fn of(kind: u8) -> Kinds {
-        let mut kinds = Kinds::default();
+impl OptionKindSet {
+    pub(crate) fn of(kind: u8) -> OptionKindSet {
+        let mut kinds = OptionKindSet::default();
         kinds.insert(kind);
         kinds
     }
@@ -36,14 +36,14 @@ pub(crate) enum OptionStep {
     /// Options of a kind go. For the padding kinds: the area is rebuilt without padding in between.
     Strip(u8),
     /// All options but those of some kinds go, and what is malformed. Padding is none.
-    Keep(Kinds),
+    Keep(OptionKindSet),
     /// The whole area goes.
     Clear,
 }
 
 impl OptionStep {
     /// The kinds of a whitelist.
-    pub(crate) fn whitelist(&mut self) -> Option<&mut Kinds> {
+    pub(crate) fn whitelist(&mut self) -> Option<&mut OptionKindSet> {
         match self {
             OptionStep::Keep(kinds) => Some(kinds),
             _ => None,
@@ -61,7 +61,7 @@ impl OptionStep {
             OptionStep::Keep(kinds) => {
                 let mut options = walk(area);
                 options.any(|option| option.kind > NOP && !kinds.has(option.kind))
-                    || options.stop() == Some(Stop::Malformed)
+                    || options.stop() == Some(WalkStop::Malformed)
             }
             OptionStep::Clear => !area.is_empty(),
         }
@@ -71,7 +71,7 @@ impl OptionStep {
     ///
     /// # Errors
     /// Why the list, or part of it, stays as it is.
-    pub(crate) fn apply(&self, list: &mut List) -> Result<(), NotApplied> {
+    pub(crate) fn apply(&self, list: &mut OptionList) -> Result<(), NotApplied> {
         match self {
             OptionStep::Number { kind, number } => list.set_number(*kind, *number),
             OptionStep::Data { kind, data } => list.set_data(*kind, data),

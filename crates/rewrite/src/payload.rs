@@ -1,10 +1,10 @@
 //! Payload bytes: the first ones are overwritten.
 
-use crate::fields::{Pass, UDP_LENGTH};
+use crate::fields::{RewritePass, UDP_LENGTH};
 use crate::not_applied::{NotApplied, NotAppliedCounts};
 use crate::traits::{part, required};
 use mmb_packet::Layout;
-use mmb_packet::checksum::{self, Delta};
+use mmb_packet::checksum::{self, ChecksumDelta};
 use mmb_policy::field::{Implies, Payload};
 
 /// Bytes to write over the start of a payload.
@@ -28,7 +28,7 @@ impl PayloadStep {
         &self,
         bytes: &mut [u8],
         layout: &Layout,
-        pass: &mut Pass,
+        pass: &mut RewritePass,
         not_applied: &mut NotAppliedCounts,
     ) {
         if !pass.traits.meets(self.needs) {
@@ -43,7 +43,7 @@ impl PayloadStep {
             not_applied.count(NotApplied::PayloadShort);
             return;
         };
-        let span = Span::of(layout, pass);
+        let span = ChecksumSpan::of(layout, pass);
         for (at, (byte, &new)) in (start..).zip(place.iter_mut().zip(&self.bytes)) {
             if span.is_checksum(at) {
                 continue;
@@ -55,7 +55,7 @@ impl PayloadStep {
 }
 
 /// Which bytes of a packet its transport checksum covers.
-struct Span {
+struct ChecksumSpan {
     l4: usize,
     end: usize,
     checksum: Option<usize>,
@@ -65,11 +65,11 @@ struct Span {
     proto_at: Option<usize>,
 }
 
-impl Span {
-    fn of(layout: &Layout, pass: &Pass) -> Span {
+impl ChecksumSpan {
+    fn of(layout: &Layout, pass: &RewritePass) -> ChecksumSpan {
         let l4 = usize::from(layout.l4);
         let covered = pass.traits.covered & part::TRANSPORT != 0;
-        Span {
+        ChecksumSpan {
             l4,
             end: if covered { layout.payload_end as usize } else { 0 },
             checksum: checksum::field_offset(layout.l4_kind).map(|at| l4 + at),
@@ -82,7 +82,7 @@ impl Span {
         self.checksum.is_some_and(|field| at == field || at == field + 1)
     }
 
-    fn follow(&self, at: usize, old: u8, new: u8, transport: &mut Delta) {
+    fn follow(&self, at: usize, old: u8, new: u8, transport: &mut ChecksumDelta) {
         if (self.l4..self.end).contains(&at) {
             let odd = !(at - self.l4).is_multiple_of(2);
             transport.byte(odd, old, new);

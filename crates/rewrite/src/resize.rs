@@ -1,15 +1,15 @@
 //! Putting a changed option area back into its packet.
 
-use crate::fields::Pass;
-use crate::option_area::List;
-use mmb_packet::checksum::Delta;
+use crate::fields::RewritePass;
+use crate::option_area::OptionList;
+use mmb_packet::checksum::ChecksumDelta;
 use mmb_packet::key::flags;
 use mmb_packet::options::{END, NOP, walk};
 use mmb_packet::parse::{IP6_HEADER, TCP_HEADER};
 use mmb_packet::{Class, Layout, Packet};
 
 /// Writes the values of options that stay where they are.
-pub(crate) fn write_values(area: &mut [u8], list: &List, delta: &mut Delta) {
+pub(crate) fn write_values(area: &mut [u8], list: &OptionList, delta: &mut ChecksumDelta) {
     let mut options = list.options();
     let mut at = 0;
     // The walk begins anew behind each option, because the area is written in between.
@@ -35,7 +35,7 @@ pub(crate) fn write_area(
     packet: &mut Packet<'_>,
     layout: &mut Layout,
     area: &[u8],
-    pass: &mut Pass,
+    pass: &mut RewritePass,
 ) -> Option<()> {
     let old_area = layout.tcp_options();
     let (headers, old_len) = (old_area.start, old_area.len());
@@ -90,7 +90,7 @@ fn ip_length(layout: &Layout) -> Option<(u16, usize)> {
 }
 
 /// Writes the IP length and the TCP data offset; the checksums follow, with the length in the pseudo header.
-fn write_lengths(bytes: &mut [u8], old: &Layout, new: &Layout, pass: &mut Pass) {
+fn write_lengths(bytes: &mut [u8], old: &Layout, new: &Layout, pass: &mut RewritePass) {
     if let Some((length, field)) = ip_length(new)
         && let Some(place) = bytes.get_mut(field..).and_then(|rest| rest.first_chunk_mut::<2>())
     {

@@ -4,7 +4,7 @@
 //! incrementally (RFC 1624), so that it may be done to fragments and to packets that came in corrupt. ICMP errors carry a packet
 //! of the connection that went the other way: [`Translation::apply_to_quoted`] puts back what that one had.
 
-use mmb_packet::checksum::{self, Delta, ICMP, ICMP6, TCP, UDP};
+use mmb_packet::checksum::{self, ChecksumDelta, ICMP, ICMP6, TCP, UDP};
 use mmb_packet::flow::{DCCP, UDP_LITE};
 use mmb_packet::options::{self, walk};
 use mmb_packet::{Class, Layout, Packet};
@@ -41,8 +41,8 @@ pub struct Translation {
 /// What the two checksums follow.
 #[derive(Default)]
 struct Deltas {
-    header: Delta,
-    transport: Delta,
+    header: ChecksumDelta,
+    transport: ChecksumDelta,
 }
 
 impl Translation {
@@ -119,7 +119,7 @@ impl Translation {
         let [sport, dport] = self.ports;
         if proto == ICMP {
             // Its checksum covers no addresses.
-            inner.transport = Delta::default();
+            inner.transport = ChecksumDelta::default();
         }
         if matches!(proto, ICMP | ICMP6) {
             if let Some(id) = dport.or(sport) {
@@ -132,7 +132,7 @@ impl Translation {
             }
             if proto == TCP && self.ack != 0 {
                 // The quoted sequence number is one that this direction acknowledges.
-                let mut delta = Delta::default();
+                let mut delta = ChecksumDelta::default();
                 add(bytes, quoted_l4 + 4, self.ack, &mut delta);
                 *outer = outer.and(delta);
                 inner.transport = inner.transport.and(delta);
@@ -160,7 +160,7 @@ impl Translation {
                 for (side, address) in self.addresses.iter().enumerate() {
                     let Some(address) = address else { continue };
                     let new = (*address as u32).to_be_bytes();
-                    let mut delta = Delta::default();
+                    let mut delta = ChecksumDelta::default();
                     put(bytes, ip + IP4_ADDRESSES + 4 * side, new, &mut delta);
                     deltas.header = deltas.header.and(delta);
                     // The checksum of ICMP covers no addresses.
@@ -179,7 +179,7 @@ impl Translation {
             Class::Ip6 => {
                 for (side, address) in self.addresses.iter().enumerate() {
                     let Some(address) = address else { continue };
-                    let mut delta = Delta::default();
+                    let mut delta = ChecksumDelta::default();
                     put(bytes, ip + IP6_ADDRESSES + 16 * side, address.to_be_bytes(), &mut delta);
                     if covered(side) {
                         deltas.transport = deltas.transport.and(delta);
@@ -196,7 +196,7 @@ impl Translation {
         }
     }
 
-    fn write_ports(&self, bytes: &mut [u8], l4: usize, delta: &mut Delta) {
+    fn write_ports(&self, bytes: &mut [u8], l4: usize, delta: &mut ChecksumDelta) {
         for (side, port) in self.ports.iter().enumerate() {
             if let Some(port) = port {
                 put(bytes, l4 + 2 * side, port.to_be_bytes(), delta);
@@ -205,7 +205,7 @@ impl Translation {
     }
 
     /// Sequence and acknowledgment number, and SACK blocks.
-    fn numbers(&self, bytes: &mut [u8], layout: &Layout, delta: &mut Delta) {
+    fn numbers(&self, bytes: &mut [u8], layout: &Layout, delta: &mut ChecksumDelta) {
         let l4 = usize::from(layout.l4);
         add(bytes, l4 + 4, self.seq, delta);
         let acknowledges = bytes.get(l4 + 13).is_some_and(|flags| flags & 0x10 != 0);
@@ -243,7 +243,7 @@ fn alike(proto: u8) -> u8 {
 
 /// Lets the checksum of a header at `l4` follow that rules do not look into. It covers the ports and a pseudo header, however
 /// little of the payload.
-fn follow_in(bytes: &mut [u8], l4: usize, proto: u8, delta: Delta) {
+fn follow_in(bytes: &mut [u8], l4: usize, proto: u8, delta: ChecksumDelta) {
     let field = checksum::field_offset(proto).and_then(|at| bytes.get_mut(l4 + at..)?.first_chunk_mut::<2>());
     if let Some(field) = field
         && !delta.is_empty()
@@ -253,7 +253,7 @@ fn follow_in(bytes: &mut [u8], l4: usize, proto: u8, delta: Delta) {
 }
 
 /// Writes bytes at an even offset and notes the change; what does not fit is left alone.
-fn put<const N: usize>(bytes: &mut [u8], at: usize, new: [u8; N], delta: &mut Delta) {
+fn put<const N: usize>(bytes: &mut [u8], at: usize, new: [u8; N], delta: &mut ChecksumDelta) {
     if let Some(old) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<N>()) {
         delta.bytes(false, old, &new);
         *old = new;
@@ -265,24 +265,24 @@ fn put_both<const N: usize>(
     bytes: &mut [u8],
     at: usize,
     new: [u8; N],
-    outer: &mut Delta,
-    inner: &mut [&mut Delta],
+    outer: &mut ChecksumDelta,
+    inner: &mut [&mut ChecksumDelta],
 ) {
-    let mut delta = Delta::default();
+    let mut delta = ChecksumDelta::default();
     put(bytes, at, new, &mut delta);
     *outer = outer.and(delta);
     inner.iter_mut().for_each(|inner| **inner = inner.and(delta));
 }
 
 /// Adds to a number at an even offset.
-fn add(bytes: &mut [u8], at: usize, more: u32, delta: &mut Delta) {
+fn add(bytes: &mut [u8], at: usize, more: u32, delta: &mut ChecksumDelta) {
     if let Some(old) = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()) {
         put(bytes, at, u32::from_be_bytes(*old).wrapping_add(more).to_be_bytes(), delta);
     }
 }
 
 /// Lets an inner checksum follow, and the outer one that.
-fn follow(bytes: &mut [u8], at: usize, outer: &mut Delta, new: impl Fn([u8; 2]) -> [u8; 2]) {
+fn follow(bytes: &mut [u8], at: usize, outer: &mut ChecksumDelta, new: impl Fn([u8; 2]) -> [u8; 2]) {
     if let Some(old) = bytes.get(at..).and_then(|rest| rest.first_chunk::<2>()) {
         put(bytes, at, new(*old), outer);
     }

@@ -5,7 +5,7 @@ use crate::runtime::Runtime;
 use crate::unsupported;
 use mmb_control::{Host, PortStatus, UnsupportedRule, WorkerStatus};
 use mmb_policy::policy::Poll;
-use mmb_policy::{Policy, RuleChange, Rules};
+use mmb_policy::{Policy, RuleChange, RuleStore};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
@@ -58,7 +58,7 @@ impl Host for VppHost {
         if let Some((why, word)) = unsupported::setting(&before.settings, &after.settings) {
             return Err(UnsupportedRule { what: format!("set {word}: {why}"), word: word.to_owned() });
         }
-        for change in Rules::diff(&before.rules, &after.rules) {
+        for change in RuleStore::diff(&before.rules, &after.rules) {
             if let RuleChange::Added(rule) = change
                 && let Some((why, word)) = unsupported::rule(&rule)
             {

@@ -1,6 +1,6 @@
 //! Packets as they are in the middle of connections.
 
-use mmb_packet::checksum::{Delta, TCP};
+use mmb_packet::checksum::{ChecksumDelta, TCP};
 
 const ETHERNET: usize = 14;
 
@@ -16,7 +16,7 @@ pub fn establish(frame: &mut [u8]) {
         return;
     }
     let Some(header) = frame.get_mut(l4..).and_then(|header| header.first_chunk_mut::<20>()) else { return };
-    let mut delta = Delta::default();
+    let mut delta = ChecksumDelta::default();
     // Sequence and acknowledgment number; data offset and flags.
     let new = [&[0, 0, 0, 1, 0, 0, 0, 1][..], &[header[12] & 0xf0, 0x10]].concat();
     delta.bytes(false, &header[4..14], &new);
@@ -31,7 +31,7 @@ mod tests {
     use crate::{Background, Traffic};
     use mmb_packet::checksum::transport_sum;
     use mmb_packet::parse::parse;
-    use mmb_packet::{Limits, LinkType, Packet, PortId};
+    use mmb_packet::{LinkType, Packet, ParserLimits, PortId};
 
     #[test]
     fn segments_acknowledge_and_keep_their_checksums() {
@@ -42,7 +42,7 @@ mod tests {
                 establish(&mut frame);
                 let len = frame.len();
                 let packet = Packet::new(&mut frame, 0, len, PortId(0), LinkType::Ethernet).expect("it fits");
-                let layout = parse(&packet, &Limits::default()).expect("a sound packet");
+                let layout = parse(&packet, &ParserLimits::default()).expect("a sound packet");
                 let sum = transport_sum(packet.bytes(), &layout).map(|sum| sum.fold());
                 if layout.l4_kind == TCP {
                     segments += 1;

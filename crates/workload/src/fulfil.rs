@@ -7,7 +7,7 @@
 use crate::header::{Header, any_address};
 use crate::random::Random;
 use mmb_packet::checksum::{ICMP, ICMP6, TCP, UDP};
-use mmb_policy::field::{Alone, Implies};
+use mmb_policy::field::{BareMeaning, Implies};
 use mmb_policy::rule::{Cond, Equality, NumberSet, ones};
 use mmb_policy::{Field, FieldId, Intervals, Match, Rule, Test};
 
@@ -147,8 +147,8 @@ fn proposal(constraint: &Match, width: u8, random: &mut Random) -> u128 {
 fn holds(constraint: &Match, number: u128, width: u8) -> bool {
     let passes = match &constraint.test {
         Test::Present => match constraint.field.info().alone {
-            Alone::Equals(value) => number == u128::from(value),
-            Alone::Protocol | Alone::Optional => true,
+            BareMeaning::Equals(value) => number == u128::from(value),
+            BareMeaning::Protocol | BareMeaning::Optional => true,
         },
         Test::Number(cond, set) => Intervals::compared(*cond, set, width).contains(number),
         Test::Port(..) | Test::Bytes(..) => false,

@@ -1,7 +1,7 @@
 //! One packet as plain numbers, and its bytes.
 
 use crate::random::Random;
-use mmb_packet::checksum::{ICMP, ICMP6, Sum, TCP, UDP, pseudo4, pseudo6};
+use mmb_packet::checksum::{ChecksumSum, ICMP, ICMP6, TCP, UDP, pseudo4, pseudo6};
 use mmb_packet::options::{END, MAX_AREA, NOP};
 
 /// Bytes of an Ethernet frame without its checksum, at least.
@@ -103,7 +103,7 @@ impl Header {
         frame.extend([0x40, 0, self.ttl, self.proto, 0, 0]);
         frame.extend((self.source as u32).to_be_bytes());
         frame.extend((self.destination as u32).to_be_bytes());
-        let checksum = Sum::default().bytes(&frame[start..]).checksum();
+        let checksum = ChecksumSum::default().bytes(&frame[start..]).checksum();
         frame[start + 10..start + 12].copy_from_slice(&checksum.to_be_bytes());
     }
 
@@ -179,7 +179,7 @@ impl Header {
             _ => return,
         };
         let pseudo = match (self.proto, self.six) {
-            (ICMP, _) => Sum::default(),
+            (ICMP, _) => ChecksumSum::default(),
             (_, true) => {
                 pseudo6(self.source.to_be_bytes(), self.destination.to_be_bytes(), self.proto, len as u32)
             }
@@ -215,7 +215,7 @@ pub(crate) fn any_address(six: bool, random: &mut Random) -> u128 {
 mod tests {
     use super::*;
     use mmb_packet::checksum::transport_sum;
-    use mmb_packet::{Limits, LinkType, Packet, PortId, parse};
+    use mmb_packet::{LinkType, Packet, ParserLimits, PortId, parse};
 
     #[test]
     fn frames_are_sound_and_as_long_as_asked() {
@@ -230,7 +230,7 @@ mod tests {
                     assert_eq!(len, usize::from(length) + 14, "{proto}");
                 }
                 let packet = Packet::new(&mut frame, 0, len, PortId(0), LinkType::Ethernet).expect("fits");
-                let layout = parse::parse(&packet, &Limits::default()).expect("sound");
+                let layout = parse::parse(&packet, &ParserLimits::default()).expect("sound");
                 if let Some(sum) = transport_sum(packet.bytes(), &layout) {
                     assert_eq!(sum.fold(), 0xffff, "{proto} {six}");
                 }

@@ -1,13 +1,13 @@
 //! Places for the tuples of rules that are about to come all at once: rows for the smallest, tables as `merge` says, and
 //! lists where a relaxed key would get a long chain.
 
-use super::{ClassIndex, Home, Place};
+use super::{ClassIndex, TupleHome, TuplePlace};
 use crate::batch::{Batch, SAMPLE};
 use crate::flat;
 use crate::lane_mask::{LaneMask, common};
-use crate::loosen::SHORT_CHAIN;
-use crate::merge::{Tuple, apart, merge};
-use crate::table::Table;
+use crate::merge::{MergedTuple, apart, merge};
+use crate::relax::SHORT_CHAIN;
+use crate::table::TupleTable;
 use mmb_random::Generator;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -37,15 +37,15 @@ impl ClassIndex {
             if tuning == Tuning::Merged && flat::has_room(rows, entries) {
                 rows += entries;
                 let masks = group.tuples.iter().map(|&number| tuples[number].mask);
-                self.homes.extend(masks.map(|mask| (mask, Home::new(Place::Flat))));
+                self.homes.extend(masks.map(|mask| (mask, TupleHome::new(TuplePlace::Flat))));
                 continue;
             }
             let number = self.view.tables.len();
-            let mut table = Table::new(&group.relaxed, &group.span, entries, || random.word());
+            let mut table = TupleTable::new(&group.relaxed, &group.span, entries, || random.word());
             for &tuple in &group.tuples {
                 let mask = tuples[tuple].mask;
-                let place = Place::Table { table: number, member: table.join(&mask) };
-                self.homes.insert(mask, Home::new(place));
+                let place = TuplePlace::Table { table: number, member: table.join(&mask) };
+                self.homes.insert(mask, TupleHome::new(place));
                 relaxed[tuple] = (group.tuples.len() > 1).then_some(group.relaxed);
             }
             self.view.tables.push(Arc::new(table));
@@ -56,7 +56,7 @@ impl ClassIndex {
 
     /// Finds the relaxed keys that too many rules share for a chain. `relaxed`: the mask of each tuple's table, if
     /// the tuple shares it.
-    fn loosen(&mut self, batch: &Batch, tuples: &[Tuple], relaxed: &[Option<LaneMask>]) {
+    fn loosen(&mut self, batch: &Batch, tuples: &[MergedTuple], relaxed: &[Option<LaneMask>]) {
         let mut counts: HashMap<(LaneMask, LaneMask), usize> = HashMap::new();
         // Of very many rules a part, which shows the long chains.
         let stride = batch.len().div_ceil(8 * SAMPLE).max(1);
@@ -80,12 +80,12 @@ impl ClassIndex {
     }
 
     /// Makes the tuple of a relaxed mask a member of the table that has it, if it has room and the tuple no place yet.
-    fn admit(&mut self, mask: LaneMask, place: Place) {
-        let Place::Table { table, .. } = place else { return };
+    fn admit(&mut self, mask: LaneMask, place: TuplePlace) {
+        let TuplePlace::Table { table, .. } = place else { return };
         if self.homes.contains_key(&mask) || !self.view.tables[table].has_room() {
             return;
         }
         let member = Arc::make_mut(&mut self.view.tables[table]).join(&mask);
-        self.homes.insert(mask, Home::new(Place::Table { table, member }));
+        self.homes.insert(mask, TupleHome::new(TuplePlace::Table { table, member }));
     }
 }

@@ -1,7 +1,7 @@
 //! The tables of a class, for people to look at.
 
-use super::{ClassIndex, Home, Place};
-use crate::cube::Cube;
+use super::{ClassIndex, TupleHome, TuplePlace};
+use crate::cube::KeyCube;
 use crate::lane_mask::{LaneMask, words_of};
 use crate::words;
 use mmb_packet::Class;
@@ -29,12 +29,12 @@ pub struct TableStats {
 impl ClassIndex {
     /// Its rows, by tuple, then its tables.
     pub(crate) fn stats(&self) -> Vec<TableStats> {
-        let mut rows: Vec<(&LaneMask, &Home)> = Vec::new();
-        let mut members: Vec<Vec<&Home>> = vec![Vec::new(); self.view.tables.len()];
+        let mut rows: Vec<(&LaneMask, &TupleHome)> = Vec::new();
+        let mut members: Vec<Vec<&TupleHome>> = vec![Vec::new(); self.view.tables.len()];
         for (mask, home) in self.homes.iter().filter(|(_, home)| home.entries > 0) {
             match home.place {
-                Place::Flat => rows.push((mask, home)),
-                Place::Table { table, .. } => members[table].push(home),
+                TuplePlace::Flat => rows.push((mask, home)),
+                TuplePlace::Table { table, .. } => members[table].push(home),
             }
         }
         rows.sort_unstable_by_key(|(mask, _)| **mask);
@@ -64,6 +64,6 @@ impl ClassIndex {
     }
 
     fn words(&self, mask: &LaneMask, kinds: &BTreeSet<u8>) -> String {
-        words::describe(self.class, &Cube { mask: words_of(mask), ..Cube::default() }, kinds)
+        words::describe(self.class, &KeyCube { mask: words_of(mask), ..KeyCube::default() }, kinds)
     }
 }

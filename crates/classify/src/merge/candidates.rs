@@ -1,7 +1,7 @@
 //! Masks that tables could have, made from the tuples' own: addresses cut to a ladder of prefix lengths, ports left out or
 //! kept, and of the other lanes all, one or none.
 
-use super::Tuple;
+use super::MergedTuple;
 use crate::lane_fields::{PORTS, addresses};
 use crate::lane_mask::{LaneMask, bits, common, union, within};
 use mmb_packet::Class;
@@ -14,7 +14,7 @@ const SOURCES: usize = 384;
 const CANDIDATES: usize = 4096;
 
 /// Masks that tables could have.
-pub(super) fn candidates(class: Class, tuples: &[Tuple]) -> Vec<LaneMask> {
+pub(super) fn candidates(class: Class, tuples: &[MergedTuple]) -> Vec<LaneMask> {
     let mut all = HashSet::new();
     let step = tuples.len().div_ceil(SOURCES).max(1);
     for tuple in tuples.iter().step_by(step) {
@@ -101,7 +101,7 @@ mod tests {
     fn a_five_tuple_makes_every_combination_of_its_parts() {
         let mut mask = LaneMask::default();
         (mask[0], mask[PORTS], mask[13], mask[14]) = (0xff, u32::MAX, u32::MAX, u32::MAX);
-        let tuple = Tuple { mask, entries: 1, sample: Vec::new() };
+        let tuple = MergedTuple { mask, entries: 1, sample: Vec::new() };
         let found = candidates(Class::Ip4, &[tuple]);
         // Four prefixes or none of both addresses, ports, protocol; but not nothing at all.
         assert_eq!(found.len(), 5 * 5 * 4 * 2 - 1);

@@ -2,11 +2,11 @@
 //!
 //! The figures are rough cycles; what counts is that a table costs all packets, and a chain only those that get there.
 
-use super::{Group, Merger};
+use super::{Merger, TupleGroup};
 use crate::flat;
 use crate::lane_fields::is_diverse;
 use crate::lane_mask::LaneMask;
-use crate::loosen::SHORT_CHAIN;
+use crate::relax::SHORT_CHAIN;
 use mmb_packet::Class;
 
 /// For a table, for a row, for an entry of a chain, for a list in place of a long chain.
@@ -24,7 +24,7 @@ const MET: f64 = 2.0;
 
 impl Merger<'_> {
     /// The cost of every table, and of the chains that a packet meets which some rule is about.
-    pub(super) fn cost(&mut self, groups: &[Group]) -> f64 {
+    pub(super) fn cost(&mut self, groups: &[TupleGroup]) -> f64 {
         let (mut tables, mut rows, mut chains, mut keys) = (0.0, 0, 0.0, 0);
         let all: usize = self.tuples.iter().map(|tuple| tuple.entries).sum();
         let long = if all > NEAR { LONG * FAR } else { LONG };
@@ -50,7 +50,7 @@ impl Merger<'_> {
     }
 
     /// Counts the relaxed keys of a group.
-    fn count(&mut self, group: &Group) {
+    fn count(&mut self, group: &TupleGroup) {
         self.tally.clear();
         for key in group.sample(self.tuples) {
             self.tally.add(key, &group.relaxed);

@@ -1,8 +1,8 @@
 //! The greedy choice, as for set cover: the candidate that takes the most tuples in, then again with those that are left.
 
-use super::{Group, Limits, Merger};
+use super::{MergeLimits, Merger, TupleGroup};
 use crate::lane_mask::{LaneMask, bits, lane_count, union, within};
-use crate::segment::Shape;
+use crate::segment::SegmentShape;
 use crate::table::MOST_MEMBERS;
 
 /// Candidates of one round that are tried, at most.
@@ -13,7 +13,12 @@ const VAIN: usize = 4 << 20;
 impl Merger<'_> {
     /// Groups of the tuples of `left`, each in one. Counts only get smaller from round to round, so that those of earlier
     /// rounds are bounds.
-    pub(super) fn greedy(&mut self, candidates: &[LaneMask], left: &[usize], limits: Limits) -> Vec<Group> {
+    pub(super) fn greedy(
+        &mut self,
+        candidates: &[LaneMask],
+        left: &[usize],
+        limits: MergeLimits,
+    ) -> Vec<TupleGroup> {
         let mut left = left.to_vec();
         let mut groups = Vec::new();
         let fits = |mask: &LaneMask, number: usize| within(mask, &self.tuples[number].mask);
@@ -46,14 +51,14 @@ impl Merger<'_> {
                 continue;
             };
             left.retain(|number| !taken.contains(number));
-            groups.push(Group::new(taken, self.tuples));
+            groups.push(TupleGroup::new(taken, self.tuples));
         }
-        groups.extend(left.into_iter().map(|number| Group::of(number, &self.tuples[number].mask)));
+        groups.extend(left.into_iter().map(|number| TupleGroup::of(number, &self.tuples[number].mask)));
         groups
     }
 
     /// The tuples of `left` that a table with this relaxed mask would take in.
-    fn trial(&mut self, mask: &LaneMask, left: &[usize], limits: Limits) -> Vec<usize> {
+    fn trial(&mut self, mask: &LaneMask, left: &[usize], limits: MergeLimits) -> Vec<usize> {
         self.tally.clear();
         let mut taken = Vec::new();
         let mut span = *mask;
@@ -64,8 +69,8 @@ impl Merger<'_> {
             }
             let wider = union(&span, &tuple.mask);
             // Keys that are longer than any member's own would waste memory.
-            let longest = lane_count(&tuple.mask).max(lane_count(&span)).max(Shape::SMALL.lanes);
-            let fits = Shape::of(lane_count(&wider)) == Shape::of(longest);
+            let longest = lane_count(&tuple.mask).max(lane_count(&span)).max(SegmentShape::SMALL.lanes);
+            let fits = SegmentShape::of(lane_count(&wider)) == SegmentShape::of(longest);
             if fits && self.tally.take_in(&tuple.sample, mask, self.share, limits) {
                 taken.push(number);
                 span = wider;

@@ -26,7 +26,7 @@ const FEW_GROUPS: usize = 3;
 
 /// How long chains may get.
 #[derive(Clone, Copy)]
-struct Limits {
+struct MergeLimits {
     /// Entries that share their relaxed key with an entry, on average over a tuple's entries.
     mean: f64,
     /// At most.
@@ -34,18 +34,18 @@ struct Limits {
 }
 
 /// From strict to loose.
-const LEVELS: [Limits; 6] = [
-    Limits { mean: 0.1, worst: 12.0 },
-    Limits { mean: 0.5, worst: 12.0 },
-    Limits { mean: 1.5, worst: 12.0 },
-    Limits { mean: 6.0, worst: 64.0 },
-    Limits { mean: 24.0, worst: 256.0 },
-    Limits { mean: 96.0, worst: 1024.0 },
+const LEVELS: [MergeLimits; 6] = [
+    MergeLimits { mean: 0.1, worst: 12.0 },
+    MergeLimits { mean: 0.5, worst: 12.0 },
+    MergeLimits { mean: 1.5, worst: 12.0 },
+    MergeLimits { mean: 6.0, worst: 64.0 },
+    MergeLimits { mean: 24.0, worst: 256.0 },
+    MergeLimits { mean: 96.0, worst: 1024.0 },
 ];
 
 /// A tuple as the merger knows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Tuple {
+pub(crate) struct MergedTuple {
     pub(crate) mask: LaneMask,
     /// About how many entries it has.
     pub(crate) entries: usize,
@@ -55,7 +55,7 @@ pub(crate) struct Tuple {
 
 /// Tuples that share a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Group {
+pub(crate) struct TupleGroup {
     /// The bits that all of them fix.
     pub(crate) relaxed: LaneMask,
     /// The bits that any of them fixes.
@@ -64,15 +64,15 @@ pub(crate) struct Group {
     pub(crate) tuples: Vec<usize>,
 }
 
-impl Group {
+impl TupleGroup {
     /// A group of one.
-    fn of(number: usize, mask: &LaneMask) -> Group {
-        Group { relaxed: *mask, span: *mask, tuples: vec![number] }
+    fn of(number: usize, mask: &LaneMask) -> TupleGroup {
+        TupleGroup { relaxed: *mask, span: *mask, tuples: vec![number] }
     }
 
-    fn new(numbers: Vec<usize>, tuples: &[Tuple]) -> Group {
+    fn new(numbers: Vec<usize>, tuples: &[MergedTuple]) -> TupleGroup {
         let masks = || numbers.iter().map(|&number| &tuples[number].mask);
-        Group {
+        TupleGroup {
             relaxed: masks().copied().reduce(|all, mask| common(&all, &mask)).unwrap_or_default(),
             span: masks().fold(LaneMask::default(), |any, mask| union(&any, mask)),
             tuples: numbers,
@@ -80,32 +80,32 @@ impl Group {
     }
 
     /// About how many entries its table will have.
-    pub(crate) fn entries(&self, tuples: &[Tuple]) -> usize {
+    pub(crate) fn entries(&self, tuples: &[MergedTuple]) -> usize {
         self.tuples.iter().map(|&number| tuples[number].entries).sum()
     }
 
     /// Its sampled keys.
-    fn sample<'a>(&'a self, tuples: &'a [Tuple]) -> impl Iterator<Item = &'a LaneMask> {
+    fn sample<'a>(&'a self, tuples: &'a [MergedTuple]) -> impl Iterator<Item = &'a LaneMask> {
         self.tuples.iter().flat_map(|&number| &tuples[number].sample)
     }
 }
 
 /// Each tuple in a group of its own, the smallest first.
-pub(crate) fn apart(tuples: &[Tuple]) -> Vec<Group> {
-    let mut groups: Vec<Group> =
-        tuples.iter().enumerate().map(|(number, tuple)| Group::of(number, &tuple.mask)).collect();
+pub(crate) fn apart(tuples: &[MergedTuple]) -> Vec<TupleGroup> {
+    let mut groups: Vec<TupleGroup> =
+        tuples.iter().enumerate().map(|(number, tuple)| TupleGroup::of(number, &tuple.mask)).collect();
     groups.sort_by_key(|group| group.entries(tuples));
     groups
 }
 
 /// Groups of all tuples, the smallest first. `share`: the part of the keys that is in the samples.
-pub(crate) fn merge(class: Class, tuples: &[Tuple], share: f64) -> Vec<Group> {
+pub(crate) fn merge(class: Class, tuples: &[MergedTuple], share: f64) -> Vec<TupleGroup> {
     let candidates = candidates::candidates(class, tuples);
     let mut merger = Merger { class, tuples, share, tally: Tally::new(tuples) };
     let mut all: Vec<usize> = (0..tuples.len()).collect();
     // Small ones first: a tuple that fills a mask's whole space is not to keep others out.
     all.sort_by_key(|&number| tuples[number].sample.len());
-    let mut best: Option<(f64, Vec<Group>)> = None;
+    let mut best: Option<(f64, Vec<TupleGroup>)> = None;
     for limits in LEVELS {
         let mut groups = merger.greedy(&candidates, &all, limits);
         groups.sort_by_key(|group| group.entries(tuples));
@@ -124,7 +124,7 @@ pub(crate) fn merge(class: Class, tuples: &[Tuple], share: f64) -> Vec<Group> {
 /// What choosing and reckoning work on.
 struct Merger<'a> {
     class: Class,
-    tuples: &'a [Tuple],
+    tuples: &'a [MergedTuple],
     share: f64,
     tally: Tally,
 }

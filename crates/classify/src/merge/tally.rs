@@ -1,6 +1,6 @@
 //! How many sampled keys have each relaxed key: a hash table that is used again for every mask.
 
-use super::{Limits, Tuple};
+use super::{MergeLimits, MergedTuple};
 use crate::lane_mask::LaneMask;
 
 /// Counts by relaxed key.
@@ -14,7 +14,7 @@ pub(super) struct Tally {
 
 impl Tally {
     /// With room for all sampled keys of the tuples.
-    pub(super) fn new(tuples: &[Tuple]) -> Tally {
+    pub(super) fn new(tuples: &[MergedTuple]) -> Tally {
         let most: usize = tuples.iter().map(|tuple| tuple.sample.len()).sum();
         let size = (most * 2 + 2).next_power_of_two();
         Tally { keys: vec![0; size], counts: vec![0; size], used: Vec::new(), counted: 0 }
@@ -62,7 +62,7 @@ impl Tally {
         sample: &[LaneMask],
         mask: &LaneMask,
         share: f64,
-        limits: Limits,
+        limits: MergeLimits,
     ) -> bool {
         let before = self.used.len();
         let most_shared = limits.mean * share * sample.len() as f64;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::lane_fields::PORTS;
 use crate::lane_mask::{bits, lane_count, within};
-use crate::segment::Shape;
+use crate::segment::SegmentShape;
 use crate::table::MOST_MEMBERS;
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ fn mask(source: u32, destination: u32, ports: u32) -> LaneMask {
 }
 
 /// A tuple with random keys, of which `key` gives the addresses and ports.
-fn tuple(mask: LaneMask, keys: usize, share: f64, mut key: impl FnMut() -> LaneMask) -> Tuple {
+fn tuple(mask: LaneMask, keys: usize, share: f64, mut key: impl FnMut() -> LaneMask) -> MergedTuple {
     let draw = |_| {
         let key = key();
         std::array::from_fn(|lane| key[lane] & mask[lane])
@@ -36,7 +36,7 @@ fn tuple(mask: LaneMask, keys: usize, share: f64, mut key: impl FnMut() -> LaneM
     let mut sample: Vec<LaneMask> = (0..keys).map(draw).collect();
     sample.sort_unstable();
     sample.dedup();
-    Tuple { mask, entries: (sample.len() as f64 / share) as usize, sample }
+    MergedTuple { mask, entries: (sample.len() as f64 / share) as usize, sample }
 }
 
 fn uniform(state: &mut u64) -> LaneMask {
@@ -58,7 +58,7 @@ fn shapes(state: &mut u64, count: usize) -> Vec<LaneMask> {
 }
 
 /// Entries that a key's search compares on average over a group's keys, and at most.
-fn chains(group: &Group, tuples: &[Tuple]) -> (f64, usize) {
+fn chains(group: &TupleGroup, tuples: &[MergedTuple]) -> (f64, usize) {
     let mut counts: HashMap<LaneMask, usize> = HashMap::new();
     let keys = || group.tuples.iter().flat_map(|&number| &tuples[number].sample);
     for key in keys() {
@@ -72,7 +72,7 @@ fn chains(group: &Group, tuples: &[Tuple]) -> (f64, usize) {
 fn many_shapes_of_a_million_uniform_rules_take_few_tables() {
     let mut state = 5;
     let share = 8192.0 / 1e6;
-    let tuples: Vec<Tuple> = shapes(&mut state, 256)
+    let tuples: Vec<MergedTuple> = shapes(&mut state, 256)
         .into_iter()
         .map(|mask| tuple(mask, 32, share, || uniform(&mut state)))
         .collect();
@@ -117,7 +117,7 @@ fn clustered_rules_do_not_get_long_chains() {
 #[test]
 fn one_rule_a_mask_takes_few_tables() {
     let mut state = 7;
-    let tuples: Vec<Tuple> =
+    let tuples: Vec<MergedTuple> =
         shapes(&mut state, 400).into_iter().map(|mask| tuple(mask, 1, 1.0, || uniform(&mut state))).collect();
     let groups = merge(Class::Ip4, &tuples, 1.0);
     assert!(groups.len() <= 12, "{} groups", groups.len());
@@ -126,7 +126,7 @@ fn one_rule_a_mask_takes_few_tables() {
 #[test]
 fn a_table_has_as_many_members_as_fit_a_byte() {
     let mut state = 7;
-    let tuples: Vec<Tuple> = (0..600)
+    let tuples: Vec<MergedTuple> = (0..600)
         .map(|number| {
             // A prefix that all have, and bits of another lane that tell them apart.
             let mut mask = mask(24, 0, 0);
@@ -147,7 +147,7 @@ fn tuples_that_share_no_bits_stay_apart() {
         mask[lane] = u32::MAX;
         mask
     };
-    let mut tuples: Vec<Tuple> =
+    let mut tuples: Vec<MergedTuple> =
         (0..20).map(|lane| tuple(single(lane), 50, 1.0, || uniform(&mut state))).collect();
     // Nor has that one any, which all packets match.
     tuples.push(tuple(LaneMask::default(), 1, 1.0, LaneMask::default));
@@ -173,7 +173,7 @@ fn tuples_whose_keys_agree_in_all_that_they_share_stay_apart() {
 fn keys_do_not_get_longer_than_their_bucket() {
     let mut state = 1;
     // All fix the source; each four lanes of different fields.
-    let tuples: Vec<Tuple> = (0..4)
+    let tuples: Vec<MergedTuple> = (0..4)
         .map(|number| {
             let mut mask = mask(32, 0, 0);
             (0..3).for_each(|lane| mask[number * 3 + lane + usize::from(number == 3) * 5] |= u32::MAX);
@@ -181,11 +181,11 @@ fn keys_do_not_get_longer_than_their_bucket() {
         })
         .collect();
     let groups = merge(Class::Ip4, &tuples, 1.0);
-    assert!(groups.iter().all(|group| lane_count(&group.span) <= Shape::SMALL.lanes), "{groups:?}");
+    assert!(groups.iter().all(|group| lane_count(&group.span) <= SegmentShape::SMALL.lanes), "{groups:?}");
 }
 
 /// Masks of few lanes and lengths, so that many share bits, with keys of few bits, so that many agree.
-fn some_tuples() -> impl Strategy<Value = Vec<Tuple>> {
+fn some_tuples() -> impl Strategy<Value = Vec<MergedTuple>> {
     let lane = prop::sample::select(vec![0, 0, 0xff, 0xffff, 0xff_ffff, u32::MAX]);
     let mask = prop::collection::vec(lane, 6);
     let tuple = (mask, 1..60usize, any::<u64>(), 1..6u32).prop_map(|(lanes, keys, mut state, bits)| {
@@ -218,7 +218,7 @@ proptest! {
             let longest = members().map(lane_count).max().unwrap_or(0);
             prop_assert!(members().all(|mask| within(&group.relaxed, mask) && within(mask, &group.span)));
             prop_assert_eq!(&members().fold(LaneMask::default(), |span, mask| union(&span, mask)), &group.span);
-            prop_assert_eq!(Shape::of(lane_count(&group.span)), Shape::of(longest));
+            prop_assert_eq!(SegmentShape::of(lane_count(&group.span)), SegmentShape::of(longest));
             prop_assert!(group.tuples.len() == 1 || bits(&group.relaxed) > 0);
             let (_, worst) = chains(group, &tuples);
             let alone = group.tuples.len() == 1;

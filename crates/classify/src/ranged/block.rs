@@ -2,11 +2,11 @@
 
 use super::LazyOptions;
 use super::rows::LINE;
-use super::slot::Slot;
-use super::table::Table;
-use crate::check::Subject;
+use super::slot::RangeSlot;
+use super::table::RangeTable;
+use crate::check::CheckedPacket;
 use crate::keys::Column;
-use crate::simd::{Kernel, Level};
+use crate::simd::{Kernel, SimdLevel};
 use std::sync::Arc;
 
 /// The most rules of a block.
@@ -21,14 +21,14 @@ const GROUP: usize = 8;
 /// Rules, and a table for each field that one of them has ranges of. A rule's bit is its place.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
-    tables: Vec<Arc<Table>>,
+    tables: Vec<Arc<RangeTable>>,
     /// Places that hold a rule.
     used: [u64; LINE],
     /// Rules with conditions that the tables do not decide.
     open: [u64; LINE],
     /// By place; a place that is not used keeps what it had.
     handles: Vec<u32>,
-    slots: Vec<Slot>,
+    slots: Vec<RangeSlot>,
     /// Words of a row.
     words: usize,
 }
@@ -48,13 +48,13 @@ impl Block {
     }
 
     /// The rules.
-    pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> {
+    pub(super) fn slots(&self) -> impl Iterator<Item = &RangeSlot> {
         let used = |(bit, slot)| (self.used[bit / 64] >> (bit % 64) & 1 == 1).then_some(slot);
         self.slots.iter().enumerate().filter_map(used)
     }
 
     /// Adds a rule. There is room.
-    pub(super) fn insert(&mut self, slot: Slot) {
+    pub(super) fn insert(&mut self, slot: RangeSlot) {
         let Some(word) = self.used.iter().position(|&word| word != u64::MAX) else { return };
         let bit = word * 64 + self.used[word].trailing_ones() as usize;
         if word >= self.words {
@@ -66,7 +66,7 @@ impl Block {
         let Block { tables, words, .. } = self;
         let exact = slot.ranges(|field, ranges| {
             let at = tables.iter().position(|table| table.field == field).unwrap_or_else(|| {
-                tables.push(Arc::new(Table::new(field, *words)));
+                tables.push(Arc::new(RangeTable::new(field, *words)));
                 tables.len() - 1
             });
             Arc::make_mut(&mut tables[at]).insert(bit, ranges);
@@ -104,10 +104,10 @@ impl Block {
     #[inline]
     pub(super) fn find<'a, 'b: 'a, const B: usize>(
         &self,
-        level: Level,
+        level: SimdLevel,
         lanes: &[Column],
         keys: &[u8],
-        subject: &impl Fn(u8) -> Subject<'a, 'b>,
+        subject: &impl Fn(u8) -> CheckedPacket<'a, 'b>,
         options: &mut LazyOptions,
         hit: &mut impl FnMut(u8, u32),
     ) {
@@ -122,14 +122,14 @@ impl Block {
     #[inline]
     fn find_in<'a, 'b: 'a, const W: usize, const B: usize>(
         &self,
-        level: Level,
+        level: SimdLevel,
         lanes: &[Column],
         keys: &[u8],
-        subject: &impl Fn(u8) -> Subject<'a, 'b>,
+        subject: &impl Fn(u8) -> CheckedPacket<'a, 'b>,
         options: &mut LazyOptions,
         hit: &mut impl FnMut(u8, u32),
     ) {
-        let mut left = Left { words: [[0; W]; B], full: [0; FULL] };
+        let mut left = BlockRest { words: [[0; W]; B], full: [0; FULL] };
         level.run(Look { block: self, lanes, keys, left: &mut left });
         for (at, &full) in left.full.iter().enumerate() {
             let mut full = full;
@@ -152,7 +152,7 @@ impl Block {
 }
 
 /// The rules that the tables leave, for some keys.
-struct Left<const W: usize, const B: usize> {
+struct BlockRest<const W: usize, const B: usize> {
     words: [[u64; W]; B],
     /// Which words are not 0: a bit each, through all keys.
     full: [u64; FULL],
@@ -163,7 +163,7 @@ struct Look<'a, const W: usize, const B: usize> {
     block: &'a Block,
     lanes: &'a [Column],
     keys: &'a [u8],
-    left: &'a mut Left<W, B>,
+    left: &'a mut BlockRest<W, B>,
 }
 
 impl<const W: usize, const B: usize> Kernel for Look<'_, W, B> {

@@ -13,7 +13,7 @@ type Node = [i32; NODE];
 
 /// Finds the interval that a number lies in.
 #[derive(Clone, Debug)]
-pub(super) enum Index {
+pub(super) enum RangeIndex {
     /// Numbers of up to 8 bits: a table.
     Direct(Box<[u8; 256]>),
     /// Few boundaries: all are compared.
@@ -32,22 +32,22 @@ pub(super) struct Bitmap {
     before: [u16; 1 << 16 >> 6],
 }
 
-impl Index {
+impl RangeIndex {
     /// For numbers up to `most`, in intervals that start at `starts`: sorted, the first is 0, none is above `most`.
-    pub(super) fn new(starts: &[u32], most: u32) -> Index {
+    pub(super) fn new(starts: &[u32], most: u32) -> RangeIndex {
         let bounds = &starts[1..];
         if most <= 0xff {
             let mut table = Box::new([0; 256]);
             for (row, &start) in starts.iter().enumerate() {
                 table[start as usize..].fill(row as u8);
             }
-            Index::Direct(table)
+            RangeIndex::Direct(table)
         } else if bounds.len() <= MOST_NODES * NODE {
-            Index::Nodes(bounds.chunks(NODE).map(node).collect())
+            RangeIndex::Nodes(bounds.chunks(NODE).map(node).collect())
         } else if most <= 0xffff {
-            Index::Bitmap(Box::new(Bitmap::new(bounds)))
+            RangeIndex::Bitmap(Box::new(Bitmap::new(bounds)))
         } else {
-            Index::Many(starts.into())
+            RangeIndex::Many(starts.into())
         }
     }
 
@@ -55,12 +55,12 @@ impl Index {
     #[inline(always)]
     pub(super) fn look_up<const B: usize>(&self, numbers: &mut [u32; B]) {
         match self {
-            Index::Direct(table) => {
+            RangeIndex::Direct(table) => {
                 for number in numbers {
                     *number = table[*number as usize % 256].into();
                 }
             }
-            Index::Nodes(nodes) => {
+            RangeIndex::Nodes(nodes) => {
                 let mut rows = [0; B];
                 for node in nodes {
                     for (row, &number) in rows.iter_mut().zip(&*numbers) {
@@ -69,12 +69,12 @@ impl Index {
                 }
                 *numbers = rows;
             }
-            Index::Bitmap(map) => {
+            RangeIndex::Bitmap(map) => {
                 for number in numbers {
                     *number = map.up_to(*number);
                 }
             }
-            Index::Many(starts) => {
+            RangeIndex::Many(starts) => {
                 for number in numbers {
                     *number = starts.partition_point(|start| start <= number) as u32 - 1;
                 }

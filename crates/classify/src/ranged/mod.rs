@@ -19,11 +19,11 @@ mod tests;
 
 pub(crate) use options::LazyOptions;
 
-use crate::check::{Check, Subject};
+use crate::check::{CheckedPacket, RuleCheck};
 use crate::keys::Column;
-use crate::simd::{Level, prefetch};
+use crate::simd::{SimdLevel, prefetch};
 use block::{BATCH, Block, MOST};
-use slot::Slot;
+use slot::RangeSlot;
 use std::sync::Arc;
 
 /// The most rules that are evaluated one after the other.
@@ -41,7 +41,7 @@ pub(crate) struct Ranged(Store);
 
 #[derive(Clone, Debug)]
 enum Store {
-    Few(Arc<[Slot]>),
+    Few(Arc<[RangeSlot]>),
     Many(Arc<Many>),
 }
 
@@ -60,8 +60,8 @@ impl Default for Ranged {
 
 impl Ranged {
     /// Adds a rule. Its checks of options are the last ones.
-    pub(crate) fn insert(&mut self, handle: u32, checks: Vec<Check>) {
-        let slot = Slot::new(handle, checks);
+    pub(crate) fn insert(&mut self, handle: u32, checks: Vec<RuleCheck>) {
+        let slot = RangeSlot::new(handle, checks);
         match &mut self.0 {
             Store::Few(slots) if slots.len() < FEW => {
                 *slots = slots.iter().cloned().chain([slot]).collect();
@@ -120,8 +120,8 @@ impl Ranged {
     #[inline]
     fn find(
         &self,
-        level: Level,
-        subject: &Subject<'_, '_>,
+        level: SimdLevel,
+        subject: &CheckedPacket<'_, '_>,
         options: &mut LazyOptions,
         mut hit: impl FnMut(u32),
     ) {
@@ -150,9 +150,9 @@ impl Ranged {
     #[inline]
     pub(crate) fn find_all<'a, 'b: 'a>(
         &self,
-        level: Level,
+        level: SimdLevel,
         keys: &[u8],
-        subject: impl Fn(u8) -> Subject<'a, 'b>,
+        subject: impl Fn(u8) -> CheckedPacket<'a, 'b>,
         options: &mut LazyOptions,
         mut hit: impl FnMut(u8, u32),
     ) {
@@ -170,7 +170,7 @@ impl Ranged {
 }
 
 impl Many {
-    fn insert(&mut self, slot: Slot) {
+    fn insert(&mut self, slot: RangeSlot) {
         self.len += 1;
         match self.blocks.iter_mut().rev().find(|block| !block.is_full()) {
             Some(block) => Arc::make_mut(block).insert(slot),
@@ -185,10 +185,10 @@ impl Many {
     #[inline]
     fn find<'a, 'b: 'a>(
         &self,
-        level: Level,
+        level: SimdLevel,
         lanes: &[Column],
         keys: &[u8],
-        subject: impl Fn(u8) -> Subject<'a, 'b>,
+        subject: impl Fn(u8) -> CheckedPacket<'a, 'b>,
         options: &mut LazyOptions,
         mut hit: impl FnMut(u8, u32),
     ) {

@@ -1,6 +1,6 @@
 //! A packet's TCP options, parsed when a check first asks for them.
 
-use crate::check::Subject;
+use crate::check::CheckedPacket;
 use mmb_packet::options::{self, OptionTable};
 
 /// The option table of the packet that was asked about last. It belongs to a worker.
@@ -20,7 +20,7 @@ impl LazyOptions {
 
     /// The options of the subject's packet.
     #[inline]
-    pub(crate) fn of(&mut self, subject: &Subject<'_, '_>) -> &OptionTable {
+    pub(crate) fn of(&mut self, subject: &CheckedPacket<'_, '_>) -> &OptionTable {
         if self.key != Some(subject.key) {
             self.table.fill(options::area(subject.packet, subject.layout));
             self.key = Some(subject.key);

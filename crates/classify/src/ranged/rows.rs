@@ -6,12 +6,12 @@ pub(super) const LINE: usize = 8;
 /// A cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
-struct Line([u64; LINE]);
+struct RowLine([u64; LINE]);
 
 /// Rows of 1, 2, 4 or 8 words, none of which leaves its cache line.
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
-    lines: Vec<Line>,
+    lines: Vec<RowLine>,
     len: usize,
     words: usize,
 }
@@ -19,7 +19,7 @@ pub(super) struct Rows {
 impl Rows {
     /// One empty row.
     pub(super) fn new(words: usize) -> Rows {
-        Rows { lines: vec![Line::default()], len: 1, words }
+        Rows { lines: vec![RowLine::default()], len: 1, words }
     }
 
     #[inline(always)]
@@ -51,7 +51,7 @@ impl Rows {
             self.lines.insert(row, self.lines[row]);
             return;
         }
-        self.lines.resize((self.len * self.words).div_ceil(LINE), Line::default());
+        self.lines.resize((self.len * self.words).div_ceil(LINE), RowLine::default());
         for to in (row + 1..self.len).rev() {
             let copy = self.copy(to - 1);
             self.store(to, &copy);
@@ -87,7 +87,7 @@ impl Rows {
 
     /// The same rows, wider.
     pub(super) fn widened(&self, words: usize) -> Rows {
-        let lines = vec![Line::default(); (self.len * words).div_ceil(LINE)];
+        let lines = vec![RowLine::default(); (self.len * words).div_ceil(LINE)];
         let mut rows = Rows { lines, len: self.len, words };
         for row in 0..self.len {
             rows.store(row, &self.copy(row));

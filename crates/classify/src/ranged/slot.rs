@@ -1,7 +1,7 @@
 //! One rule with its conditions, so that the usual one, a few ranges, is evaluated without following a pointer.
 
 use super::LazyOptions;
-use crate::check::{Check, Subject};
+use crate::check::{CheckedPacket, RuleCheck};
 use std::sync::Arc;
 
 /// Conditions that a slot holds itself: those that make it a cache line.
@@ -11,12 +11,12 @@ const MOST_RANGES: usize = 8;
 
 /// A field of a key: bits of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Field {
+pub(super) struct RangeField {
     pub(super) lane: u8,
     pub(super) mask: u32,
 }
 
-impl Field {
+impl RangeField {
     /// Bits behind it in the lane.
     #[inline(always)]
     pub(super) fn shift(self) -> u32 {
@@ -32,7 +32,7 @@ impl Field {
 /// A number of the key lies in a range. Numbers are compared where they stand in their lane, and the range may wrap around,
 /// so that "outside" is a range too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct RangeSpan {
     lane: u8,
     /// The field's bits in the lane.
     mask: u32,
@@ -40,22 +40,22 @@ pub(super) struct Span {
     length: u32,
 }
 
-impl Span {
+impl RangeSpan {
     /// The check as a range, if it is one.
-    fn of(check: &Check) -> Option<Span> {
-        let Check::Range { from, first, last, outside } = check else { return None };
+    fn of(check: &RuleCheck) -> Option<RangeSpan> {
+        let RuleCheck::Range { from, first, last, outside } = check else { return None };
         let (lane, shift, mask) = from.plain()?;
         let (first, last) = (*first, (*last).min(mask));
         let (start, length) = match outside {
             // Nothing or all: no bits are looked at, and 0 is not 1.
             _ if first > last || (first, last) == (0, mask) => {
                 let all = (first > last) == *outside;
-                return Some(Span { lane, mask: 0, start: u32::from(!all), length: 0 });
+                return Some(RangeSpan { lane, mask: 0, start: u32::from(!all), length: 0 });
             }
             false => (first, last - first),
             true => (last.wrapping_add(1), first.wrapping_sub(last).wrapping_sub(2)),
         };
-        Some(Span { lane, mask: mask << shift, start: start << shift, length: length << shift })
+        Some(RangeSpan { lane, mask: mask << shift, start: start << shift, length: length << shift })
     }
 
     fn is_all(&self) -> bool {
@@ -82,65 +82,67 @@ impl Span {
 
 /// What does not fit a slot.
 #[derive(Debug, Default)]
-struct Rest {
-    spans: Box<[Span]>,
+struct SlotRest {
+    spans: Box<[RangeSpan]>,
     /// Checks that are no ranges, those of options last.
-    checks: Box<[Check]>,
+    checks: Box<[RuleCheck]>,
 }
 
 /// A rule with its conditions.
 #[derive(Clone, Debug)]
-pub(super) struct Slot {
+pub(super) struct RangeSlot {
     /// Ranges; those that are not used hold always.
     masks: [u32; INLINE],
     starts: [u32; INLINE],
     lengths: [u32; INLINE],
     lanes: [u8; INLINE],
     pub(super) handle: u32,
-    rest: Option<Arc<Rest>>,
+    rest: Option<Arc<SlotRest>>,
 }
 
-impl Slot {
-    pub(super) fn new(handle: u32, checks: Vec<Check>) -> Slot {
-        let spans: Vec<Span> = checks.iter().filter_map(Span::of).filter(|span| !span.is_all()).collect();
-        let checks: Box<[Check]> = checks.into_iter().filter(|check| Span::of(check).is_none()).collect();
+impl RangeSlot {
+    pub(super) fn new(handle: u32, checks: Vec<RuleCheck>) -> RangeSlot {
+        let spans: Vec<RangeSpan> =
+            checks.iter().filter_map(RangeSpan::of).filter(|span| !span.is_all()).collect();
+        let checks: Box<[RuleCheck]> =
+            checks.into_iter().filter(|check| RangeSpan::of(check).is_none()).collect();
         let (inline, rest) = spans.split_at(spans.len().min(INLINE));
         let more = !rest.is_empty() || !checks.is_empty();
         let at = |i: usize| inline.get(i).copied().unwrap_or_default();
-        Slot {
+        RangeSlot {
             masks: std::array::from_fn(|i| at(i).mask),
             starts: std::array::from_fn(|i| at(i).start),
             lengths: std::array::from_fn(|i| at(i).length),
             lanes: std::array::from_fn(|i| at(i).lane),
             handle,
-            rest: more.then(|| Arc::new(Rest { spans: rest.into(), checks })),
+            rest: more.then(|| Arc::new(SlotRest { spans: rest.into(), checks })),
         }
     }
 
     #[inline(always)]
-    fn span(&self, i: usize) -> Span {
-        Span { lane: self.lanes[i], mask: self.masks[i], start: self.starts[i], length: self.lengths[i] }
+    fn span(&self, i: usize) -> RangeSpan {
+        RangeSpan { lane: self.lanes[i], mask: self.masks[i], start: self.starts[i], length: self.lengths[i] }
     }
 
-    fn spans(&self) -> impl Iterator<Item = Span> {
+    fn spans(&self) -> impl Iterator<Item = RangeSpan> {
         let rest = self.rest.iter().flat_map(|rest| rest.spans.iter().copied());
         (0..INLINE).map(|i| self.span(i)).filter(|span| !span.is_all()).chain(rest)
     }
 
-    fn checks(&self) -> &[Check] {
+    fn checks(&self) -> &[RuleCheck] {
         self.rest.as_ref().map_or(&[], |rest| &rest.checks)
     }
 
     /// Calls `each` with the fields that the conditions are about and the ranges that the field's number is in if they hold.
     /// Returns whether the conditions hold if all numbers are in their ranges.
-    pub(super) fn ranges(&self, mut each: impl FnMut(Field, &[(u32, u32)])) -> bool {
+    pub(super) fn ranges(&self, mut each: impl FnMut(RangeField, &[(u32, u32)])) -> bool {
         for span in self.spans() {
-            each(Field { lane: span.lane, mask: span.mask }, &span.ranges().collect::<Vec<_>>());
+            each(RangeField { lane: span.lane, mask: span.mask }, &span.ranges().collect::<Vec<_>>());
         }
         let mut exact = true;
         for check in self.checks() {
             let set = match check {
-                Check::Set { from, ranges } => from.plain().map(|from| (from, ranges)),
+                RuleCheck::Set { from, ranges } => from.plain().map(|from| (from, ranges)),
                 _ => None,
             };
             let Some(((lane, shift, mask), ranges)) = set else {
@@ -148,32 +150,32 @@ impl Slot {
                 continue;
             };
             exact &= ranges.len() <= MOST_RANGES;
-            each(Field { lane, mask: mask << shift }, &joined(ranges, mask));
+            each(RangeField { lane, mask: mask << shift }, &joined(ranges, mask));
         }
         exact
     }
 
     /// Whether all conditions hold.
     #[inline(always)]
-    pub(super) fn holds(&self, subject: &Subject<'_, '_>, options: &mut LazyOptions) -> bool {
+    pub(super) fn holds(&self, subject: &CheckedPacket<'_, '_>, options: &mut LazyOptions) -> bool {
         let at = |i: usize| subject.number(usize::from(self.lanes[i]));
         let inline = (0..INLINE).fold(true, |holds, i| holds & self.span(i).holds(at(i)));
         inline && self.rest.as_ref().is_none_or(|rest| rest.holds(subject, options))
     }
 
     /// Whether the conditions that are no ranges hold.
-    pub(super) fn checks_hold(&self, subject: &Subject<'_, '_>, options: &mut LazyOptions) -> bool {
+    pub(super) fn checks_hold(&self, subject: &CheckedPacket<'_, '_>, options: &mut LazyOptions) -> bool {
         self.rest.as_ref().is_none_or(|rest| rest.checks_hold(subject, options))
     }
 }
 
-impl Rest {
-    fn holds(&self, subject: &Subject<'_, '_>, options: &mut LazyOptions) -> bool {
-        let number = |span: &Span| subject.number(usize::from(span.lane));
+impl SlotRest {
+    fn holds(&self, subject: &CheckedPacket<'_, '_>, options: &mut LazyOptions) -> bool {
+        let number = |span: &RangeSpan| subject.number(usize::from(span.lane));
         self.spans.iter().all(|span| span.holds(number(span))) && self.checks_hold(subject, options)
     }
 
-    fn checks_hold(&self, subject: &Subject<'_, '_>, options: &mut LazyOptions) -> bool {
+    fn checks_hold(&self, subject: &CheckedPacket<'_, '_>, options: &mut LazyOptions) -> bool {
         self.checks.iter().all(|check| match check.about_options() {
             true => check.holds_for(options.of(subject)),
             false => check.holds(subject),

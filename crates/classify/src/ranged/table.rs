@@ -4,29 +4,29 @@
 //! rule (Lakshman and Stiliadis, SIGCOMM 1998). A bit says that the rule does *not* hold, so that a rule has bits only in the
 //! tables of fields that it asks for.
 
-use super::index::Index;
+use super::index::RangeIndex;
 use super::rows::Rows;
-use super::slot::Field;
+use super::slot::RangeField;
 use crate::keys::Column;
 
 /// The table of a field.
 #[derive(Clone, Debug)]
-pub(super) struct Table {
-    pub(super) field: Field,
+pub(super) struct RangeTable {
+    pub(super) field: RangeField,
     /// Where intervals start: sorted, the first is 0.
     starts: Vec<u32>,
-    index: Index,
+    index: RangeIndex,
     /// By interval.
     rows: Rows,
     /// Rules that have ranges here.
     rules: usize,
 }
 
-impl Table {
-    pub(super) fn new(field: Field, words: usize) -> Table {
+impl RangeTable {
+    pub(super) fn new(field: RangeField, words: usize) -> RangeTable {
         let starts = vec![0];
-        let index = Index::new(&starts, field.most());
-        Table { field, starts, index, rows: Rows::new(words), rules: 0 }
+        let index = RangeIndex::new(&starts, field.most());
+        RangeTable { field, starts, index, rows: Rows::new(words), rules: 0 }
     }
 
     /// Enters that rule `bit` holds in sorted ranges only.
@@ -47,7 +47,7 @@ impl Table {
             let row = self.start(from);
             self.rows.put(row..self.starts.len(), bit, true);
         }
-        self.index = Index::new(&self.starts, most);
+        self.index = RangeIndex::new(&self.starts, most);
     }
 
     fn rule_out(&mut self, bit: usize, from: u32, end: u32) {
@@ -77,15 +77,15 @@ impl Table {
                 self.rows.remove(row);
             }
         }
-        self.index = Index::new(&self.starts, self.field.most());
+        self.index = RangeIndex::new(&self.starts, self.field.most());
         self.rules == 0
     }
 
     /// The same, with rows of so many words.
-    pub(super) fn widened(&self, words: usize) -> Table {
-        let Table { field, rules, .. } = *self;
+    pub(super) fn widened(&self, words: usize) -> RangeTable {
+        let RangeTable { field, rules, .. } = *self;
         let (starts, index) = (self.starts.clone(), self.index.clone());
-        Table { field, starts, index, rows: self.rows.widened(words), rules }
+        RangeTable { field, starts, index, rows: self.rows.widened(words), rules }
     }
 
     /// The rows of some keys' numbers, at most `B`.

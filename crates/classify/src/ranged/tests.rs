@@ -6,7 +6,7 @@ use crate::check::OptionTest;
 use crate::keys::Column;
 use mmb_packet::key::flags;
 use mmb_packet::parse::parse;
-use mmb_packet::{Layout, Limits, LinkType, Packet, PortId};
+use mmb_packet::{Layout, LinkType, Packet, ParserLimits, PortId};
 use mmb_policy::Intervals;
 use mmb_policy::field::Payload;
 use mmb_policy::rule::ones;
@@ -32,7 +32,7 @@ fn number(width: u8) -> BoxedStrategy<u128> {
 }
 
 /// A check of a number; `unless` and all kinds of bounds included.
-fn ranges(most: usize) -> BoxedStrategy<Check> {
+fn ranges(most: usize) -> BoxedStrategy<RuleCheck> {
     let field = select(FIELDS.to_vec());
     let unless = prop_oneof![9 => Just(0), 1 => Just(flags::VLAN_TAGGED)];
     (field, unless, any::<bool>())
@@ -41,35 +41,35 @@ fn ranges(most: usize) -> BoxedStrategy<Check> {
                 let pairs = pairs.into_iter().map(|(a, b)| (a.min(b), a.max(b)));
                 let bounds: Intervals = pairs.collect();
                 let bounds = if outside { bounds.complement(ones(width)) } else { bounds };
-                Check::number(bit, width, &bounds, unless)
+                RuleCheck::number(bit, width, &bounds, unless)
             })
         })
         .boxed()
 }
 
 /// A check of anything else.
-fn other() -> BoxedStrategy<Check> {
+fn other() -> BoxedStrategy<RuleCheck> {
     let address = (number(128), number(128))
-        .prop_map(|(a, b)| Check::number(384, 128, &Intervals::range(a.min(b), a.max(b)), 0));
+        .prop_map(|(a, b)| RuleCheck::number(384, 128, &Intervals::range(a.min(b), a.max(b)), 0));
     let payload = (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(ip, empty, begins)| {
         let of = if ip { Payload::Ip } else { Payload::Transport };
-        Check::Payload { of, prefixes: Box::new([Box::new([b'a'])]), empty, begins }
+        RuleCheck::Payload { of, prefixes: Box::new([Box::new([b'a'])]), empty, begins }
     });
     prop_oneof![address, payload].boxed()
 }
 
-fn option() -> BoxedStrategy<Check> {
+fn option() -> BoxedStrategy<RuleCheck> {
     let test = prop_oneof![
         Just(OptionTest::Present),
         (0u128..4).prop_map(|n| OptionTest::Number(Box::new([(n, n + 1)]))),
         any::<bool>().prop_map(|differs| OptionTest::Bytes { data: Box::new([Box::new([1])]), differs }),
     ];
     let of_kind =
-        (2u8..5, test, any::<bool>()).prop_map(|(kind, test, none)| Check::Option { kind, test, none });
-    prop_oneof![3 => of_kind, 1 => any::<bool>().prop_map(|none| Check::AnyOption { none })].boxed()
+        (2u8..5, test, any::<bool>()).prop_map(|(kind, test, none)| RuleCheck::Option { kind, test, none });
+    prop_oneof![3 => of_kind, 1 => any::<bool>().prop_map(|none| RuleCheck::AnyOption { none })].boxed()
 }
 
-fn checks() -> BoxedStrategy<Vec<Check>> {
+fn checks() -> BoxedStrategy<Vec<RuleCheck>> {
     let numbers = prop_oneof![4 => vec(ranges(1), 1..4), 1 => vec(ranges(14), 1..3)];
     let few = |check, weight| prop_oneof![weight => Just(None), 1 => proptest::option::of(check)];
     (numbers, few(other(), 6), few(option(), 6))
@@ -80,7 +80,7 @@ fn checks() -> BoxedStrategy<Vec<Check>> {
 /// A change of the rules.
 #[derive(Clone, Debug)]
 enum Change {
-    Insert(Vec<Check>),
+    Insert(Vec<RuleCheck>),
     /// Of the rule at some place, one after the other.
     Remove(prop::sample::Index),
 }
@@ -146,18 +146,18 @@ impl<'b> World<'b> {
             Packet::new(bytes, 0, len, PortId(0), LinkType::Ethernet).expect("it fits")
         };
         let packets: Vec<_> = bytes.iter_mut().map(packet).collect();
-        let layout = |packet| parse(packet, &Limits::default()).expect("it is sound");
+        let layout = |packet| parse(packet, &ParserLimits::default()).expect("it is sound");
         let layouts = packets.iter().map(layout).collect();
         World { lanes, packets, layouts }
     }
 
-    fn subject(&self, key: u8) -> Subject<'_, 'b> {
+    fn subject(&self, key: u8) -> CheckedPacket<'_, 'b> {
         let at = usize::from(key) % self.packets.len();
-        Subject { lanes: &self.lanes, key, packet: &self.packets[at], layout: &self.layouts[at] }
+        CheckedPacket { lanes: &self.lanes, key, packet: &self.packets[at], layout: &self.layouts[at] }
     }
 }
 
-fn holds(checks: &[Check], subject: &Subject<'_, '_>) -> bool {
+fn holds(checks: &[RuleCheck], subject: &CheckedPacket<'_, '_>) -> bool {
     let mut options = LazyOptions::default();
     checks.iter().all(|check| {
         if check.about_options() { check.holds_for(options.of(subject)) } else { check.holds(subject) }
@@ -180,12 +180,12 @@ fn found(ranged: &Ranged, keys: usize, world: &World<'_>) -> Vec<Vec<u32>> {
         assert_eq!(one, all, "one key as many");
         all
     };
-    let scalar = found_by(Level::Scalar);
-    assert!(Level::available().into_iter().all(|level| found_by(level) == scalar));
+    let scalar = found_by(SimdLevel::Scalar);
+    assert!(SimdLevel::available().into_iter().all(|level| found_by(level) == scalar));
     scalar
 }
 
-type Rules = Vec<(u32, Vec<Check>)>;
+type Rules = Vec<(u32, Vec<RuleCheck>)>;
 
 fn expected(rules: &Rules, keys: usize, world: &World<'_>) -> Vec<Vec<u32>> {
     let holding = |key| {
@@ -263,7 +263,7 @@ fn sets_that_leave_out_flags_are_found() {
                 let numbers: Vec<u128> = (0..16).filter(|n| (n & mask == value) == inside).collect();
                 let bounds = mmb_policy::Intervals::of(&numbers);
                 // Four bits in the middle of a lane.
-                changes.push(Change::Insert(vec![Check::number(2 * 32 + 24, 4, &bounds, 0)]));
+                changes.push(Change::Insert(vec![RuleCheck::number(2 * 32 + 24, 4, &bounds, 0)]));
             }
         }
     }

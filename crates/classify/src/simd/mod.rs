@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 
 /// What the processor can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Level {
+pub(crate) enum SimdLevel {
     /// What every processor of the architecture has.
     Scalar,
     /// AVX2: 8 lanes.
@@ -101,29 +101,29 @@ pub(crate) fn hash_one(seeds: &Seeds, masked: impl Iterator<Item = u32>) -> (u32
     scalar::hash_one(seeds, masked)
 }
 
-impl Level {
+impl SimdLevel {
     /// What this processor can do, or less if the environment variable `MMB_SIMD` asks for it (`scalar`, `avx2`).
-    pub(crate) fn detect() -> Level {
-        static LEVEL: OnceLock<Level> = OnceLock::new();
+    pub(crate) fn detect() -> SimdLevel {
+        static LEVEL: OnceLock<SimdLevel> = OnceLock::new();
         *LEVEL.get_or_init(|| {
             let most = match std::env::var("MMB_SIMD").as_deref() {
-                Ok("scalar") => Some(Level::Scalar),
+                Ok("scalar") => Some(SimdLevel::Scalar),
                 #[cfg(target_arch = "x86_64")]
-                Ok("avx2") => Some(Level::Avx2),
+                Ok("avx2") => Some(SimdLevel::Avx2),
                 _ => None,
             };
-            let best = Level::available().last().copied().unwrap_or(Level::Scalar);
+            let best = SimdLevel::available().last().copied().unwrap_or(SimdLevel::Scalar);
             most.map_or(best, |most| most.min(best))
         })
     }
 
     /// Everything that this processor can do, the slowest first.
-    pub(crate) fn available() -> Vec<Level> {
-        [vec![Level::Scalar], Level::wider()].concat()
+    pub(crate) fn available() -> Vec<SimdLevel> {
+        [vec![SimdLevel::Scalar], SimdLevel::wider()].concat()
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn wider() -> Vec<Level> {
+    fn wider() -> Vec<SimdLevel> {
         let avx2 = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("bmi2")
@@ -133,25 +133,25 @@ impl Level {
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl");
         match (avx2, avx512) {
-            (true, true) => vec![Level::Avx2, Level::Avx512],
-            (true, false) => vec![Level::Avx2],
+            (true, true) => vec![SimdLevel::Avx2, SimdLevel::Avx512],
+            (true, false) => vec![SimdLevel::Avx2],
             (false, _) => Vec::new(),
         }
     }
 
     #[cfg(not(target_arch = "x86_64"))]
-    fn wider() -> Vec<Level> {
+    fn wider() -> Vec<SimdLevel> {
         Vec::new()
     }
 
     /// Its name.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Level::Scalar => "scalar",
+            SimdLevel::Scalar => "scalar",
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => "avx2",
+            SimdLevel::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => "avx512",
+            SimdLevel::Avx512 => "avx512",
         }
     }
 
@@ -159,13 +159,13 @@ impl Level {
     #[inline]
     pub(crate) fn run(self, kernel: impl Kernel) {
         match self {
-            Level::Scalar => kernel.run(),
+            SimdLevel::Scalar => kernel.run(),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: this level exists only where `available` found AVX2, BMI1, BMI2 and POPCNT.
-            Level::Avx2 => unsafe { x86::run_avx2(kernel) },
+            SimdLevel::Avx2 => unsafe { x86::run_avx2(kernel) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: this level exists only where `available` found those and AVX-512 F, BW, DQ and VL.
-            Level::Avx512 => unsafe { x86::run_avx512(kernel) },
+            SimdLevel::Avx512 => unsafe { x86::run_avx512(kernel) },
         }
     }
 
@@ -173,13 +173,13 @@ impl Level {
     #[inline]
     pub(crate) fn equal(self, lanes: &[Column], len: usize, terms: &[Equal]) -> Bits {
         let mut bits = match self {
-            Level::Scalar => scalar::equal(lanes, len, terms),
+            SimdLevel::Scalar => scalar::equal(lanes, len, terms),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: this level exists only where `available` found AVX2.
-            Level::Avx2 => unsafe { x86::equal_avx2(lanes, len, terms) },
+            SimdLevel::Avx2 => unsafe { x86::equal_avx2(lanes, len, terms) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: this level exists only where `available` found AVX-512 F, BW, DQ and VL.
-            Level::Avx512 => unsafe { x86::equal_avx512(lanes, len, terms) },
+            SimdLevel::Avx512 => unsafe { x86::equal_avx512(lanes, len, terms) },
         };
         if len < VECTOR {
             bits[len / 64] &= (1 << (len % 64)) - 1;
@@ -240,7 +240,7 @@ mod tests {
                 .map(|lane| Term { lane: (lane * 7 % 20) as u8, mask: random(&mut state) as u32 })
                 .collect();
             let seeds = Seeds::draw(|| random(&mut state));
-            for level in Level::available() {
+            for level in SimdLevel::available() {
                 for len in [1, 7, 8, 16, 33, 255, 256] {
                     let mut out = Hashes::default();
                     level.run(Fill { out: &mut out, lanes: &lanes, len, terms: &terms, seeds: &seeds });
@@ -289,7 +289,7 @@ mod tests {
                     Equal { lane, mask, value: random(&mut state) as u32 & mask }
                 })
                 .collect();
-            for level in Level::available() {
+            for level in SimdLevel::available() {
                 for len in [0, 1, 8, 63, 64, 65, 200, 256] {
                     let bits = level.equal(&lanes, len, &terms);
                     for key in 0..VECTOR {

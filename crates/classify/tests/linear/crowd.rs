@@ -3,7 +3,7 @@
 use crate::conditions;
 use crate::scale::{check, tcp};
 use crate::world::{Arrival, PORTS, numbered, rules};
-use mmb_classify::{ClassifierIndex, Ports, Tuning};
+use mmb_classify::{ClassifierIndex, PortNumbers, Tuning};
 use mmb_policy::Rule;
 use mmb_random::Seed;
 use proptest::collection::vec;
@@ -19,7 +19,7 @@ fn apart() -> Vec<String> {
 
 fn build(rules: &[(u32, Rule)]) -> ClassifierIndex {
     let all = rules.iter().map(|(handle, rule)| (*handle, rule));
-    ClassifierIndex::build(all, Ports::new(PORTS), Seed::repeatable(7), Tuning::Merged)
+    ClassifierIndex::build(all, PortNumbers::new(PORTS), Seed::repeatable(7), Tuning::Merged)
         .expect("rules name ports that exist")
 }
 

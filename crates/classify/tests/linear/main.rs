@@ -7,7 +7,7 @@ mod crowd;
 mod scale;
 mod world;
 
-use mmb_classify::{ClassifierIndex, Ports, Tuning, VECTOR};
+use mmb_classify::{ClassifierIndex, PortNumbers, Tuning, VECTOR};
 use mmb_packet::{Class, LinkType};
 use mmb_policy::Rule;
 use mmb_random::Seed;
@@ -95,7 +95,7 @@ proptest! {
     ) {
         let packets = sound(&mut arrivals);
         let world = World::new(&packets);
-        let mut index = ClassifierIndex::new(Ports::new(PORTS), Seed::repeatable(3));
+        let mut index = ClassifierIndex::new(PortNumbers::new(PORTS), Seed::repeatable(3));
         let mut rules: Vec<(u32, Rule)> = Vec::new();
         let mut handles = 0;
         let mut before = (index.classifier(), rules.clone());
@@ -113,7 +113,7 @@ proptest! {
                 Step::Remove(_) => {}
                 Step::Rebuild => {
                     let all = rules.iter().map(|(handle, rule)| (*handle, rule));
-                    index = ClassifierIndex::build(all, Ports::new(PORTS), Seed::repeatable(at as u64), Tuning::Merged)
+                    index = ClassifierIndex::build(all, PortNumbers::new(PORTS), Seed::repeatable(at as u64), Tuning::Merged)
                         .expect("rules name ports that exist");
                 }
             }
@@ -191,8 +191,12 @@ fn a_class_knows_only_rules_that_it_can_match() {
 #[test]
 fn an_unknown_port_is_named_with_its_rule() {
     let rules = rules(&["add prio 1 in a drop", "add prio 2 out nowhere drop"].map(str::to_owned));
-    let built =
-        ClassifierIndex::build((0..).zip(&rules), Ports::new(PORTS), Seed::repeatable(7), Tuning::Merged);
+    let built = ClassifierIndex::build(
+        (0..).zip(&rules),
+        PortNumbers::new(PORTS),
+        Seed::repeatable(7),
+        Tuning::Merged,
+    );
     let error = built.map(|_| ()).expect_err("there is no such port");
     assert_eq!((error.0, error.1.to_string().as_str()), (1, "no port is called 'nowhere'"));
 }

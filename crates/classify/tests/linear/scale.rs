@@ -2,7 +2,7 @@
 //! that crowd a table.
 
 use crate::world::{Arrival, PORTS, World, built, numbered, rules, sound};
-use mmb_classify::{ClassifierIndex, Ports, Tuning};
+use mmb_classify::{ClassifierIndex, PortNumbers, Tuning};
 use mmb_packet::LinkType;
 use mmb_policy::Rule;
 use mmb_random::Seed;
@@ -98,7 +98,7 @@ fn ten_thousand_tuples_are_searched() {
 fn tuples_that_come_one_by_one_are_searched() {
     let (lines, arrivals) = many_masks(1500, &mut Random::new(2));
     let rules = numbered(&rules(&lines));
-    let mut index = ClassifierIndex::new(Ports::new(PORTS), Seed::repeatable(3));
+    let mut index = ClassifierIndex::new(PortNumbers::new(PORTS), Seed::repeatable(3));
     for (handle, rule) in &rules {
         index.insert(*handle, rule).expect("they name no ports");
     }
@@ -115,7 +115,7 @@ fn a_hundred_thousand_rules_hang_on_one_key() {
     let [one, other] = &rules(&lines)[..] else { panic!("two rules") };
     let rules: Vec<(u32, Rule)> = (0..100_000).map(|handle| (handle, one.clone())).collect();
     let all = rules.iter().map(|(handle, rule)| (*handle, rule));
-    let mut index = ClassifierIndex::build(all, Ports::new(PORTS), Seed::repeatable(7), Tuning::Merged)
+    let mut index = ClassifierIndex::build(all, PortNumbers::new(PORTS), Seed::repeatable(7), Tuning::Merged)
         .expect("no ports");
     index.insert(100_000, other).expect("no ports");
     assert!(index.classifier().most_matches() >= 100_000);
@@ -138,7 +138,7 @@ fn rules_on_one_key_tell_ranges_apart() {
         })
         .collect();
     let rules = numbered(&rules(&lines));
-    let mut index = ClassifierIndex::new(Ports::new(PORTS), Seed::repeatable(3));
+    let mut index = ClassifierIndex::new(PortNumbers::new(PORTS), Seed::repeatable(3));
     let arrivals: Vec<Arrival> =
         (0..64).map(|_| tcp(random.draw(), 2, random.draw() as u16, 80, &[])).collect();
     let mut left = rules.clone();
@@ -233,7 +233,7 @@ fn a_tuple_that_crowds_a_shared_table_moves_out() {
 fn a_few_rows_that_grow_move_into_a_table() {
     let lines: Vec<String> = (0..60).map(|port| format!("add tcp-dport {port} ip-ttl 64 drop")).collect();
     let rules = numbered(&rules(&lines));
-    let mut index = ClassifierIndex::new(Ports::new(PORTS), Seed::repeatable(3));
+    let mut index = ClassifierIndex::new(PortNumbers::new(PORTS), Seed::repeatable(3));
     let arrivals: Vec<Arrival> = (0..64).map(|port| tcp(1, 2, 3, port, &[])).collect();
     for (at, (handle, rule)) in rules.iter().enumerate() {
         index.insert(*handle, rule).expect("no ports");

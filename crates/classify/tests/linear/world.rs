@@ -1,11 +1,13 @@
 //! The test world: packets, the classifier's findings, and the plain evaluator's.
 
-use mmb_classify::{Classifier, ClassifierIndex, Keys, Parse, Ports, Scratch, Tuning, VECTOR};
+use mmb_classify::{
+    Classifier, ClassifierIndex, ParseVector, PortNumbers, Scratch, Tuning, VECTOR, VectorKeys,
+};
 use mmb_packet::key::{self, flags};
 use mmb_packet::options::{self, OptionTable};
 use mmb_packet::parse::parse;
-use mmb_packet::{Class, Key4, Key6, Layout, Limits, Packet, PortId, fill_key4, fill_key6};
-use mmb_policy::field::{Alone, FieldId, Implies, Payload, Place};
+use mmb_packet::{Class, Key4, Key6, Layout, Packet, ParserLimits, PortId, fill_key4, fill_key6};
+use mmb_policy::field::{BareMeaning, FieldId, FieldPlace, Implies, Payload};
 use mmb_policy::rule::{Cond, Equality, NumberSet};
 use mmb_policy::{Match, Policy, Rule, Test};
 use mmb_random::Seed;
@@ -46,17 +48,17 @@ impl Seen<'_, '_> {
     fn passes(&self, constraint: &Match) -> bool {
         let info = constraint.field.info();
         match info.place {
-            Place::Key { bit, width } => {
+            FieldPlace::Key { bit, width } => {
                 let tagged = self.key[key::FLAGS] & flags::VLAN_TAGGED != 0;
-                (info.alone != Alone::Optional || tagged)
+                (info.alone != BareMeaning::Optional || tagged)
                     && number_passes(self.bits(bit, width), width, info.alone, &constraint.test)
             }
-            Place::Payload(of) => self.payload_passes(of, &constraint.test),
+            FieldPlace::Payload(of) => self.payload_passes(of, &constraint.test),
             // No constraint for the classifier.
-            Place::Connection => !constraint.negated,
-            Place::AnyOption => self.options().any(),
-            Place::Option(kind) => self.option_passes(kind, &constraint.test),
-            Place::NamedOption => self.option_passes(constraint.field.kind, &constraint.test),
+            FieldPlace::Connection => !constraint.negated,
+            FieldPlace::AnyOption => self.options().any(),
+            FieldPlace::Option(kind) => self.option_passes(kind, &constraint.test),
+            FieldPlace::NamedOption => self.option_passes(constraint.field.kind, &constraint.test),
         }
     }
 
@@ -103,11 +105,11 @@ impl Seen<'_, '_> {
     }
 }
 
-fn number_passes(number: u128, width: u8, alone: Alone, test: &Test) -> bool {
+fn number_passes(number: u128, width: u8, alone: BareMeaning, test: &Test) -> bool {
     match test {
         Test::Present => match alone {
-            Alone::Equals(value) => number == u128::from(value),
-            Alone::Protocol | Alone::Optional => true,
+            BareMeaning::Equals(value) => number == u128::from(value),
+            BareMeaning::Protocol | BareMeaning::Optional => true,
         },
         Test::Number(cond, set) => compares(number, *cond, set, width),
         Test::Port(equality, names) => {
@@ -142,7 +144,7 @@ pub(crate) fn rules(lines: &[String]) -> Vec<Rule> {
 
 /// A classifier of rules that come at once, their places their handles.
 pub(crate) fn built(rules: &[Rule], tuning: Tuning) -> ClassifierIndex {
-    ClassifierIndex::build((0..).zip(rules), Ports::new(PORTS), Seed::repeatable(7), tuning)
+    ClassifierIndex::build((0..).zip(rules), PortNumbers::new(PORTS), Seed::repeatable(7), tuning)
         .expect("rules name ports that exist")
 }
 
@@ -162,12 +164,12 @@ pub(crate) fn sound(arrivals: &mut [Arrival]) -> Vec<Packet<'_>> {
         let len = wire.bytes.len();
         Packet::new(&mut wire.bytes, 0, len, PortId(*port), wire.link).expect("it fits")
     });
-    packets.filter(|packet| parse(packet, &Limits::default()).is_ok()).collect()
+    packets.filter(|packet| parse(packet, &ParserLimits::default()).is_ok()).collect()
 }
 
 impl<'a, 'b> World<'a, 'b> {
     pub(crate) fn new(packets: &'a [Packet<'b>]) -> World<'a, 'b> {
-        let layout = |packet| parse(packet, &Limits::default()).expect("only sound packets are kept");
+        let layout = |packet| parse(packet, &ParserLimits::default()).expect("only sound packets are kept");
         World { packets, layouts: packets.iter().map(layout).collect() }
     }
 
@@ -197,13 +199,13 @@ impl<'a, 'b> World<'a, 'b> {
 
     /// What the classifier finds.
     pub(crate) fn found(&self, classifier: &Classifier) -> Vec<Vec<u32>> {
-        let (mut keys, mut scratch) = (Keys::default(), Scratch::default());
+        let (mut keys, mut scratch) = (VectorKeys::default(), Scratch::default());
         scratch.fit(classifier.most_matches());
         let mut layouts = [Layout::default(); VECTOR];
         keys.take(0, self.packets);
-        keys.parse(Parse {
+        keys.parse(ParseVector {
             wanted: classifier.wanted(),
-            limits: Limits::default(),
+            limits: ParserLimits::default(),
             packets: self.packets,
             layouts: &mut layouts,
             out: |at: usize| out(&self.packets[at]),

@@ -10,7 +10,7 @@
 
 use super::{FragmentDrop, FragmentKey, PIECES};
 use crate::Tuple;
-use crate::hash::Hasher;
+use crate::hash::TupleHasher;
 use hashbrown::HashTable;
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_random::Seed;
@@ -30,7 +30,7 @@ pub struct Released<'h> {
 
 /// Packets that were held and never given out again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Losses {
+pub struct HeldLosses {
     /// The first fragment did not come in time.
     pub aged: u64,
     /// They made room for others.
@@ -39,7 +39,7 @@ pub struct Losses {
 
 /// A packet that is held.
 #[derive(Clone, Copy, Debug)]
-struct Record {
+struct HeldRecord {
     key: Tuple,
     /// It waits or is released.
     is_there: bool,
@@ -76,13 +76,13 @@ fn bit(place: u16) -> u64 {
 }
 
 /// The early fragments of a worker.
-pub struct Held {
-    hasher: Hasher,
+pub struct HeldFragments {
+    hasher: TupleHasher,
     max_age_ms: u64,
     /// How large the rings are to be.
     places: u16,
     room: usize,
-    records: Box<[Record]>,
+    records: Box<[HeldRecord]>,
     bytes: Box<[u8]>,
     /// The number of the oldest record, and of the one that comes next. A record's place is the rest of its number.
     oldest: u64,
@@ -95,15 +95,15 @@ pub struct Held {
     released: usize,
     /// A bit for each place, set if its packet is released: whatever comes in which order, the next one is found by a few words.
     ready: Box<[u64]>,
-    losses: Losses,
+    losses: HeldLosses,
 }
 
-impl Held {
+impl HeldFragments {
     /// Room for `places` packets, 65,534 at most, of `room` bytes together, each for `max_age_ms`; but none before
     /// [`Held::prepare`].
-    pub fn new(seed: Seed, max_age_ms: u64, places: u16, room: usize) -> Held {
-        Held {
-            hasher: Hasher::new(seed),
+    pub fn new(seed: Seed, max_age_ms: u64, places: u16, room: usize) -> HeldFragments {
+        HeldFragments {
+            hasher: TupleHasher::new(seed),
             max_age_ms,
             places: places.clamp(1, NONE - 1),
             room,
@@ -116,7 +116,7 @@ impl Held {
             waiting: 0,
             released: 0,
             ready: Box::default(),
-            losses: Losses::default(),
+            losses: HeldLosses::default(),
         }
     }
 
@@ -130,7 +130,7 @@ impl Held {
         if !self.records.is_empty() {
             return;
         }
-        let nobody = Record {
+        let nobody = HeldRecord {
             key: Tuple::default(),
             is_there: false,
             port: PortId(0),
@@ -171,7 +171,7 @@ impl Held {
     }
 
     /// What was lost since this was asked last.
-    pub fn losses(&mut self) -> Losses {
+    pub fn losses(&mut self) -> HeldLosses {
         std::mem::take(&mut self.losses)
     }
 
@@ -195,7 +195,7 @@ impl Held {
         let place = self.place(self.next);
         self.next += 1;
         self.waiting += 1;
-        self.records[usize::from(place)] = Record {
+        self.records[usize::from(place)] = HeldRecord {
             key,
             is_there: true,
             port: packet.port,
@@ -247,7 +247,7 @@ impl Held {
         let Some(place) = self.first_ready() else { return false };
         let record = &mut self.records[usize::from(place)];
         record.is_there = false;
-        let Record { port, link, at, len, .. } = *record;
+        let HeldRecord { port, link, at, len, .. } = *record;
         out(Released { place, port, link, bytes: &self.bytes[at..at + len] });
         self.ready[usize::from(place) / BITS] &= !bit(place);
         self.released -= 1;
@@ -294,7 +294,7 @@ impl Held {
         (number % u64::from(self.places)) as u16
     }
 
-    fn record(&mut self, number: u64) -> &mut Record {
+    fn record(&mut self, number: u64) -> &mut HeldRecord {
         let place = self.place(number);
         &mut self.records[usize::from(place)]
     }
@@ -342,7 +342,7 @@ impl Held {
     /// Lets go of the oldest packet that is held; it is the first of its datagram.
     fn drop_oldest(&mut self) {
         let place = self.place(self.oldest);
-        let Record { key, next, last, pieces, .. } = self.records[usize::from(place)];
+        let HeldRecord { key, next, last, pieces, .. } = self.records[usize::from(place)];
         self.records[usize::from(place)].is_there = false;
         let ready = &mut self.ready[usize::from(place) / BITS];
         if *ready & bit(place) != 0 {

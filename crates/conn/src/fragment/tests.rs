@@ -5,10 +5,10 @@ use crate::Vlans;
 use mmb_random::Seed;
 use proptest::prelude::*;
 
-const HEAD: Head = head([1000, 53]);
+const HEAD: DatagramHead = head([1000, 53]);
 
-const fn head(ports: [u16; 2]) -> Head {
-    Head { ports, seq: Some(7) }
+const fn head(ports: [u16; 2]) -> DatagramHead {
+    DatagramHead { ports, seq: Some(7) }
 }
 
 pub(super) fn key(id: u32) -> FragmentKey {
@@ -22,12 +22,12 @@ pub(super) fn key(id: u32) -> FragmentKey {
     }
 }
 
-fn fragments() -> Fragments {
-    Fragments::new(Seed::repeatable(7), 4, 5000)
+fn fragments() -> FragmentTable {
+    FragmentTable::new(Seed::repeatable(7), 4, 5000)
 }
 
 /// With the first 1480 bytes of datagram 1.
-fn begun() -> Fragments {
+fn begun() -> FragmentTable {
     let mut fragments = fragments();
     assert_eq!(fragments.first(0, key(1), HEAD, 1480), FragmentVerdict::Pass);
     fragments
@@ -36,20 +36,20 @@ fn begun() -> Fragments {
 #[test]
 fn later_fragments_get_the_ports_until_the_last_byte_was_seen() {
     let mut fragments = begun();
-    assert_eq!(fragments.later(1, key(1), 2960, 100, true), Later::Of(HEAD));
+    assert_eq!(fragments.later(1, key(1), 2960, 100, true), LaterFragment::Of(HEAD));
     assert_eq!(fragments.len(), 1);
-    assert_eq!(fragments.later(2, key(1), 1480, 1480, false), Later::Of(HEAD));
+    assert_eq!(fragments.later(2, key(1), 1480, 1480, false), LaterFragment::Of(HEAD));
     assert!(fragments.is_empty());
-    assert_eq!(fragments.later(3, key(1), 1480, 1480, false), Later::Unknown);
+    assert_eq!(fragments.later(3, key(1), 1480, 1480, false), LaterFragment::Unknown);
 }
 
 #[test]
 fn a_fragment_before_its_first_one_is_unknown() {
     let mut fragments = fragments();
-    assert_eq!(fragments.later(0, key(1), 1480, 1480, false), Later::Unknown);
+    assert_eq!(fragments.later(0, key(1), 1480, 1480, false), LaterFragment::Unknown);
     assert!(fragments.is_empty());
     assert_eq!(fragments.first(1, key(1), HEAD, 1480), FragmentVerdict::Pass);
-    assert_eq!(fragments.later(2, key(1), 2960, 8, true), Later::Of(HEAD));
+    assert_eq!(fragments.later(2, key(1), 2960, 8, true), LaterFragment::Of(HEAD));
 }
 
 #[test]
@@ -58,10 +58,10 @@ fn a_refused_datagram_has_no_ports_until_its_number_is_used_again() {
     fragments.refuse(&key(2));
     fragments.refuse(&key(1));
     for _ in 0..2 {
-        assert_eq!(fragments.later(1, key(1), 1480, 1480, true), Later::Drop(FragmentDrop::Refused));
+        assert_eq!(fragments.later(1, key(1), 1480, 1480, true), LaterFragment::Drop(FragmentDrop::Refused));
     }
     assert_eq!(fragments.first(1 + REUSED_MS, key(1), HEAD, 1480), FragmentVerdict::Pass);
-    assert_eq!(fragments.later(1 + REUSED_MS, key(1), 1480, 1480, true), Later::Of(HEAD));
+    assert_eq!(fragments.later(1 + REUSED_MS, key(1), 1480, 1480, true), LaterFragment::Of(HEAD));
 }
 
 #[test]
@@ -70,13 +70,13 @@ fn an_overlap_poisons_the_datagram() {
         [(1472, 16, false), (8, 8, false), (0, 8, false), (1480, 4000, false), (2000, 8, true)]
     {
         let mut fragments = begun();
-        assert_eq!(fragments.later(1, key(1), 4000, 800, false), Later::Of(HEAD));
+        assert_eq!(fragments.later(1, key(1), 4000, 800, false), LaterFragment::Of(HEAD));
         assert_eq!(
             fragments.later(1, key(1), offset, len, last),
-            Later::Drop(FragmentDrop::Overlap),
+            LaterFragment::Drop(FragmentDrop::Overlap),
             "{offset} {len}"
         );
-        assert_eq!(fragments.later(1, key(1), 8000, 800, true), Later::Drop(FragmentDrop::Overlap));
+        assert_eq!(fragments.later(1, key(1), 8000, 800, true), LaterFragment::Drop(FragmentDrop::Overlap));
         assert_eq!(fragments.first(2, key(1), HEAD, 1480), FragmentVerdict::Drop(FragmentDrop::Overlap));
         assert_eq!(fragments.first(4000, key(1), HEAD, 1480), FragmentVerdict::Drop(FragmentDrop::Overlap));
         assert_eq!(fragments.first(5001, key(1), HEAD, 1480), FragmentVerdict::Pass);
@@ -87,10 +87,10 @@ fn an_overlap_poisons_the_datagram() {
 fn the_end_of_a_datagram_stays_where_it_is() {
     for (offset, len, last) in [(2000, 8, true), (4000, 8, false), (2992, 16, false)] {
         let mut fragments = begun();
-        assert_eq!(fragments.later(1, key(1), 2960, 40, true), Later::Of(HEAD));
+        assert_eq!(fragments.later(1, key(1), 2960, 40, true), LaterFragment::Of(HEAD));
         assert_eq!(
             fragments.later(1, key(1), offset, len, last),
-            Later::Drop(FragmentDrop::Overlap),
+            LaterFragment::Drop(FragmentDrop::Overlap),
             "{offset} {len}"
         );
     }
@@ -100,11 +100,11 @@ fn the_end_of_a_datagram_stays_where_it_is() {
 fn a_duplicate_is_dropped_alone() {
     let mut fragments = begun();
     assert_eq!(fragments.first(1, key(1), HEAD, 1480), FragmentVerdict::Drop(FragmentDrop::Duplicate));
-    assert_eq!(fragments.later(1, key(1), 2960, 1480, false), Later::Of(HEAD));
-    assert_eq!(fragments.later(1, key(1), 2960, 1480, false), Later::Drop(FragmentDrop::Duplicate));
-    assert_eq!(fragments.later(1, key(1), 1480, 1480, false), Later::Of(HEAD));
+    assert_eq!(fragments.later(1, key(1), 2960, 1480, false), LaterFragment::Of(HEAD));
+    assert_eq!(fragments.later(1, key(1), 2960, 1480, false), LaterFragment::Drop(FragmentDrop::Duplicate));
+    assert_eq!(fragments.later(1, key(1), 1480, 1480, false), LaterFragment::Of(HEAD));
     // The same bytes said to be the last ones move the end.
-    assert_eq!(fragments.later(1, key(1), 2960, 1480, true), Later::Drop(FragmentDrop::Overlap));
+    assert_eq!(fragments.later(1, key(1), 2960, 1480, true), LaterFragment::Drop(FragmentDrop::Overlap));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn another_first_fragment_is_an_overlap_or_after_a_while_another_datagram() {
     assert_eq!(begun().first(1, key(1), HEAD, 1472), FragmentVerdict::Drop(FragmentDrop::Overlap));
     let mut fragments = begun();
     assert_eq!(fragments.first(REUSED_MS, key(1), head([1, 2]), 1480), FragmentVerdict::Pass);
-    assert_eq!(fragments.later(REUSED_MS, key(1), 1480, 8, false), Later::Of(head([1, 2])));
+    assert_eq!(fragments.later(REUSED_MS, key(1), 1480, 8, false), LaterFragment::Of(head([1, 2])));
 }
 
 #[test]
@@ -124,12 +124,15 @@ fn lengths_that_cannot_be_are_refused() {
     {
         assert_eq!(
             fragments.later(1, key(1), offset, len, last),
-            Later::Drop(FragmentDrop::BadLength),
+            LaterFragment::Drop(FragmentDrop::BadLength),
             "{offset} {len}"
         );
     }
-    assert_eq!(fragments.later(1, key(1), u32::MAX, u32::MAX, true), Later::Drop(FragmentDrop::BadLength));
-    assert_eq!(fragments.later(1, key(1), 65_528, 7, true), Later::Of(HEAD));
+    assert_eq!(
+        fragments.later(1, key(1), u32::MAX, u32::MAX, true),
+        LaterFragment::Drop(FragmentDrop::BadLength)
+    );
+    assert_eq!(fragments.later(1, key(1), 65_528, 7, true), LaterFragment::Of(HEAD));
     assert_eq!(fragments.first(1, key(2), HEAD, 1479), FragmentVerdict::Drop(FragmentDrop::BadLength));
 }
 
@@ -139,7 +142,7 @@ fn tiny_fragments_are_refused() {
     let tcp = FragmentKey { proto: proto::TCP, ..key(3) };
     assert_eq!(fragments.first(0, tcp, HEAD, 16), FragmentVerdict::Drop(FragmentDrop::Tiny));
     assert_eq!(fragments.first(0, tcp, HEAD, 24), FragmentVerdict::Pass);
-    assert_eq!(fragments.later(0, tcp, 8, 80, false), Later::Drop(FragmentDrop::Tiny));
+    assert_eq!(fragments.later(0, tcp, 8, 80, false), LaterFragment::Drop(FragmentDrop::Tiny));
     assert_eq!(fragments.first(0, key(3), HEAD, 0), FragmentVerdict::Drop(FragmentDrop::Tiny));
     assert_eq!(fragments.first(0, key(3), HEAD, 8), FragmentVerdict::Pass);
 }
@@ -148,9 +151,9 @@ fn tiny_fragments_are_refused() {
 fn a_datagram_in_too_many_pieces_goes_no_further() {
     let mut fragments = begun();
     for piece in 1..PIECES as u32 {
-        assert_eq!(fragments.later(1, key(1), 1480 + piece * 16, 8, false), Later::Of(HEAD));
+        assert_eq!(fragments.later(1, key(1), 1480 + piece * 16, 8, false), LaterFragment::Of(HEAD));
     }
-    assert_eq!(fragments.later(1, key(1), 8000, 8, false), Later::Drop(FragmentDrop::TooMany));
+    assert_eq!(fragments.later(1, key(1), 8000, 8, false), LaterFragment::Drop(FragmentDrop::TooMany));
 }
 
 #[test]
@@ -160,15 +163,15 @@ fn a_flood_takes_the_places_of_the_oldest() {
         assert_eq!(fragments.first(1, key(id), HEAD, 1480), FragmentVerdict::Pass);
         assert!(fragments.len() <= 4 && fragments.datagrams.len() <= 4);
     }
-    assert_eq!(fragments.later(1, key(1), 1480, 8, true), Later::Unknown);
-    assert_eq!(fragments.later(1, key(9_997), 1480, 8, true), Later::Of(HEAD));
+    assert_eq!(fragments.later(1, key(1), 1480, 8, true), LaterFragment::Unknown);
+    assert_eq!(fragments.later(1, key(9_997), 1480, 8, true), LaterFragment::Of(HEAD));
 }
 
 #[test]
 fn what_is_too_old_is_let_go() {
     let mut fragments = begun();
-    assert_eq!(fragments.later(5000, key(1), 1480, 8, false), Later::Of(HEAD));
-    assert_eq!(fragments.later(5001, key(1), 1488, 8, false), Later::Unknown);
+    assert_eq!(fragments.later(5000, key(1), 1480, 8, false), LaterFragment::Of(HEAD));
+    assert_eq!(fragments.later(5001, key(1), 1488, 8, false), LaterFragment::Unknown);
     assert!(fragments.is_empty());
 }
 
@@ -176,7 +179,7 @@ fn what_is_too_old_is_let_go() {
 fn protocols_wires_and_versions_keep_datagrams_apart() {
     let mut fragments = begun();
     let other = FragmentKey { proto: 132, ..key(1) };
-    assert_eq!(fragments.later(1, other, 1480, 8, false), Later::Unknown);
+    assert_eq!(fragments.later(1, other, 1480, 8, false), LaterFragment::Unknown);
     assert_eq!(
         fragments.later(
             1,
@@ -185,12 +188,15 @@ fn protocols_wires_and_versions_keep_datagrams_apart() {
             8,
             false
         ),
-        Later::Unknown
+        LaterFragment::Unknown
     );
     let six = FragmentKey { family: 6, ..key(1) };
     assert_eq!(fragments.first(1, six, head([5, 6]), 1480), FragmentVerdict::Pass);
     // A later fragment names the header that follows the fragment header, which may be an extension header.
-    assert_eq!(fragments.later(1, FragmentKey { proto: 60, ..six }, 1480, 8, false), Later::Of(head([5, 6])));
+    assert_eq!(
+        fragments.later(1, FragmentKey { proto: 60, ..six }, 1480, 8, false),
+        LaterFragment::Of(head([5, 6]))
+    );
 }
 
 proptest! {
@@ -207,7 +213,7 @@ proptest! {
         let mut fragments = fragments();
         prop_assert_eq!(fragments.first(0, key(1), HEAD, ends[0]), FragmentVerdict::Pass);
         for (start, end) in pieces {
-            prop_assert_eq!(fragments.later(1, key(1), start, end - start, end == total), Later::Of(HEAD));
+            prop_assert_eq!(fragments.later(1, key(1), start, end - start, end == total), LaterFragment::Of(HEAD));
         }
         prop_assert!(fragments.is_empty());
     }
@@ -228,7 +234,7 @@ proptest! {
                 }
                 verdict == FragmentVerdict::Pass
             } else {
-                fragments.later(now, key(id), start * 8, len * 8, last) == Later::Of(HEAD)
+                fragments.later(now, key(id), start * 8, len * 8, last) == LaterFragment::Of(HEAD)
             };
             if went {
                 let bytes = &mut passed.get_mut(&id).expect("its first fragment passed")[from..to];

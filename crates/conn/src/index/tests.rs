@@ -4,12 +4,12 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
-impl Index {
+impl TupleIndex {
     /// What every segment is to hold to.
     fn check(&self) {
         for (number, about) in self.about.iter().enumerate() {
             let buckets = &self.segment(number as u32).buckets;
-            let full = |bucket: &Bucket| bucket.entries.iter().filter(|entry| **entry != EMPTY).count();
+            let full = |bucket: &IndexBucket| bucket.entries.iter().filter(|entry| **entry != EMPTY).count();
             assert_eq!(buckets.iter().map(full).sum::<usize>(), usize::from(about.entries));
             let mut gone_on = [0; BUCKETS];
             for (at, bucket) in buckets.iter().enumerate() {
@@ -48,7 +48,7 @@ fn the_other_bucket_of_the_other_is_the_first() {
 
 #[test]
 fn segments_fill_well_before_they_are_split() {
-    let mut index = Index::new();
+    let mut index = TupleIndex::new();
     let mut entries = 0;
     while index.about.len() < 65 {
         index.insert(spread(entries), entries, spread).unwrap();
@@ -62,7 +62,7 @@ fn segments_fill_well_before_they_are_split() {
 
 #[test]
 fn a_directory_does_not_grow_for_hashes_that_choose_one_segment() {
-    let mut index = Index::new();
+    let mut index = TupleIndex::new();
     let alike = |entry: u32| spread(entry) >> 40;
     let mut kept = 0;
     while index.insert(alike(kept), kept, alike).is_ok() {
@@ -88,7 +88,7 @@ proptest! {
         steps in prop::collection::vec((0u32..3000, 0u8..10), 1..4000),
     ) {
         let hash = |entry: u32| spread(entry) & mask;
-        let (mut index, mut plain) = (Index::new(), HashMap::new());
+        let (mut index, mut plain) = (TupleIndex::new(), HashMap::new());
         for (entry, kind) in steps {
             let is_in = plain.contains_key(&entry);
             prop_assert_eq!(index.find(hash(entry), |other| other == entry), is_in.then_some(entry));

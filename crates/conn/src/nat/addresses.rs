@@ -9,10 +9,10 @@ use std::sync::{Arc, OnceLock};
 ///
 /// They are addresses; where connections are spread over ports, ports; where a number is chosen once a connection, numbers.
 #[derive(Clone, Debug)]
-pub struct Addresses(Arc<Inner>);
+pub struct ValueSet(Arc<ValueSetInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct ValueSetInner {
     ranges: Intervals,
     /// How many values lie before each range.
     before: Vec<u64>,
@@ -22,10 +22,10 @@ struct Inner {
     maglev: OnceLock<Maglev>,
 }
 
-impl Addresses {
+impl ValueSet {
     /// The set of all values of `ranges`, in whatever order they come. Of a set of 2^63 or more values, only so many
     /// are used.
-    pub fn new(ranges: Vec<(u128, u128)>) -> Addresses {
+    pub fn new(ranges: Vec<(u128, u128)>) -> ValueSet {
         let ranges: Intervals = ranges.into_iter().filter(|(low, high)| low <= high).collect();
         let mut len = 0_u64;
         let mut before = Vec::with_capacity(ranges.as_slice().len());
@@ -36,7 +36,7 @@ impl Addresses {
         }
         let mut hasher = DefaultHasher::new();
         ranges.hash(&mut hasher);
-        Addresses(Arc::new(Inner {
+        ValueSet(Arc::new(ValueSetInner {
             ranges,
             before,
             len,
@@ -82,22 +82,22 @@ impl Addresses {
     }
 }
 
-impl From<Vec<(u128, u128)>> for Addresses {
-    fn from(ranges: Vec<(u128, u128)>) -> Addresses {
-        Addresses::new(ranges)
+impl From<Vec<(u128, u128)>> for ValueSet {
+    fn from(ranges: Vec<(u128, u128)>) -> ValueSet {
+        ValueSet::new(ranges)
     }
 }
 
-impl PartialEq for Addresses {
-    fn eq(&self, other: &Addresses) -> bool {
+impl PartialEq for ValueSet {
+    fn eq(&self, other: &ValueSet) -> bool {
         let (one, other) = (&self.0, &other.0);
         Arc::ptr_eq(one, other) || one.fingerprint == other.fingerprint && one.ranges == other.ranges
     }
 }
 
-impl Eq for Addresses {}
+impl Eq for ValueSet {}
 
-impl Hash for Addresses {
+impl Hash for ValueSet {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.fingerprint.hash(state);
     }
@@ -114,7 +114,7 @@ mod tests {
         fn values_are_counted_in_order(ranges in proptest::collection::vec((0_u128..200, 0_u128..20), 0..12)) {
             let ranges: Vec<_> = ranges.into_iter().map(|(low, more)| (low, low + more)).collect();
             let plain: BTreeSet<u128> = ranges.iter().flat_map(|(low, high)| *low..=*high).collect();
-            let set = Addresses::new(ranges);
+            let set = ValueSet::new(ranges);
             prop_assert_eq!(set.len(), plain.len() as u64);
             for (index, value) in plain.iter().enumerate() {
                 prop_assert_eq!(set.nth(index as u64), *value);
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_set_of_all_addresses_is_used_in_part() {
-        let all = Addresses::new(vec![(0, u128::MAX)]);
+        let all = ValueSet::new(vec![(0, u128::MAX)]);
         assert_eq!(all.len(), 1 << 63);
         assert_eq!(all.nth(all.len() - 1), (1 << 63) - 1);
         assert_eq!(all.index_of(u128::MAX), None);

@@ -1,8 +1,8 @@
 //! Which of many servers a connection gets: in turn, by consistent hashing, or the one with the fewest connections.
 
-use super::addresses::Addresses;
-use super::open::Open;
-use super::random::{Secrets, scale};
+use super::addresses::ValueSet;
+use super::available::AvailablePorts;
+use super::random::{NatRandom, scale};
 use crate::Tuple;
 use mmb_random::Prf;
 use rand_xoshiro::SplitMix64;
@@ -37,14 +37,14 @@ const PROBES: u64 = 64;
 pub(super) struct Maglev(Box<[u16]>);
 
 impl Maglev {
-    pub(super) fn new(values: &Addresses) -> Maglev {
+    pub(super) fn new(values: &ValueSet) -> Maglev {
         let size =
             SIZES.iter().find(|(_, most)| (1..=*most).contains(&values.len())).map_or(0, |(size, _)| *size);
         Maglev(if size == 0 { Box::default() } else { fill(size, values) })
     }
 
     /// The number of the value that a hash gets. There must be a value.
-    pub(super) fn pick(&self, hash: u64, values: &Addresses) -> u64 {
+    pub(super) fn pick(&self, hash: u64, values: &ValueSet) -> u64 {
         if !self.0.is_empty() {
             return u64::from(self.0[scale(hash, self.0.len() as u64) as usize]);
         }
@@ -57,7 +57,7 @@ impl Maglev {
 }
 
 /// Values take entries in turns, each in an order of its own.
-fn fill(size: u64, values: &Addresses) -> Box<[u16]> {
+fn fill(size: u64, values: &ValueSet) -> Box<[u16]> {
     const FREE: u16 = u16::MAX;
     let mut orders: Vec<(u64, u64)> = (0..values.len())
         .map(|index| {
@@ -105,7 +105,7 @@ fn mix(number: u64) -> u64 {
 
 /// How many connections each value has, and which one has the fewest. What has none costs no memory.
 pub(super) struct Least {
-    idle: Open,
+    idle: AvailablePorts,
     /// A binary heap of those that have some: the one with the fewest first, of equal ones the one with the lowest number.
     busy: Vec<(u32, u64)>,
     /// Where a value lies in the heap.
@@ -115,11 +115,11 @@ pub(super) struct Least {
 impl Least {
     /// Of so many values, none of which has connections.
     pub(super) fn new(values: u64) -> Least {
-        Least { idle: Open::new(values), busy: Vec::new(), places: HashMap::new() }
+        Least { idle: AvailablePorts::new(values), busy: Vec::new(), places: HashMap::new() }
     }
 
     /// The number of a value with the fewest connections, if there is any value.
-    pub(super) fn pick(&self, secrets: &mut Secrets) -> Option<u64> {
+    pub(super) fn pick(&self, secrets: &mut NatRandom) -> Option<u64> {
         match self.idle.count() {
             0 => self.busy.first().map(|(_, index)| *index),
             idle => Some(self.idle.nth(secrets.below(idle))),
@@ -137,7 +137,7 @@ impl Least {
         let place = match self.places.get(&index) {
             Some(place) => *place,
             None => {
-                self.idle.shut(index);
+                self.idle.mark_exhausted(index);
                 self.busy.push((0, index));
                 self.places.insert(index, self.busy.len() - 1);
                 self.busy.len() - 1
@@ -207,7 +207,7 @@ mod tests {
         #[test]
         fn whom_fewest_have_chosen_comes_first(steps in proptest::collection::vec((any::<bool>(), 0_u64..9), 0..200)) {
             let (mut least, mut plain) = (Least::new(9), [0_u32; 9]);
-            let mut secrets = Secrets::new(mmb_random::Seed::repeatable(1));
+            let mut secrets = NatRandom::new(mmb_random::Seed::repeatable(1));
             for (more, index) in steps {
                 let load = &mut plain[index as usize];
                 if more {
@@ -228,19 +228,19 @@ mod tests {
     }
 
     /// Numbers of connections that each server gets of `hashes` connections, and whom each one gets.
-    fn given(servers: &Addresses, hashes: u64) -> Vec<u128> {
+    fn given(servers: &ValueSet, hashes: u64) -> Vec<u128> {
         (0..hashes).map(|number| servers.nth(servers.maglev().pick(mix(number), servers))).collect()
     }
 
-    fn without(servers: &Addresses, gone: u128) -> Addresses {
+    fn without(servers: &ValueSet, gone: u128) -> ValueSet {
         let rest = (0..servers.len()).map(|index| servers.nth(index)).filter(|server| *server != gone);
-        Addresses::new(rest.map(|server| (server, server)).collect())
+        ValueSet::new(rest.map(|server| (server, server)).collect())
     }
 
     #[test]
     fn tables_give_every_server_the_same_share() {
         for count in [1, 2, 3, 10, 100, 655, 656, 2000] {
-            let servers = Addresses::new(vec![(1 << 40, (1 << 40) + count - 1)]);
+            let servers = ValueSet::new(vec![(1 << 40, (1 << 40) + count - 1)]);
             let Maglev(table) = servers.maglev();
             let mut shares = vec![0_u32; count as usize];
             table.iter().for_each(|server| shares[usize::from(*server)] += 1);
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn few_connections_move_when_a_server_goes() {
         for count in [3_u128, 10, 100] {
-            let servers = Addresses::new(vec![(700, 700 + count - 1)]);
+            let servers = ValueSet::new(vec![(700, 700 + count - 1)]);
             let (before, after) = (given(&servers, 20_000), given(&without(&servers, 701), 20_000));
             let moved = before
                 .iter()
@@ -265,8 +265,8 @@ mod tests {
 
     #[test]
     fn sets_without_a_table_lose_only_what_fell_on_a_server() {
-        let servers = Addresses::new(vec![(0x0A00_0000, 0x0A00_FFFF), (0x0A02_0000, 0x0A02_FFFF)]);
-        let rest = Addresses::new(vec![
+        let servers = ValueSet::new(vec![(0x0A00_0000, 0x0A00_FFFF), (0x0A02_0000, 0x0A02_FFFF)]);
+        let rest = ValueSet::new(vec![
             (0x0A00_0000, 0x0A00_0FFF),
             (0x0A00_1001, 0x0A00_FFFF),
             (0x0A02_0000, 0x0A02_FFFF),
@@ -277,7 +277,7 @@ mod tests {
         let lower = before.iter().filter(|server| **server < 0x0A01_0000).count();
         assert!((24_000..26_000).contains(&lower));
         // Two addresses far apart, too many of which no hash falls on: every hash still gets one of them.
-        let sparse = Addresses::new((0..7000).map(|number| (number << 100, number << 100)).collect());
+        let sparse = ValueSet::new((0..7000).map(|number| (number << 100, number << 100)).collect());
         assert!(given(&sparse, 1000).iter().all(|server| sparse.index_of(*server).is_some()));
     }
 }

@@ -3,13 +3,13 @@
 //! A binding does not know whom its inside end talks to: every connection of that end under the same target shares it, and the
 //! last one to go takes it along.
 
-use super::shards::Shards;
-use crate::hash::Hasher;
+use super::shards::ShardedIndex;
+use crate::hash::TupleHasher;
 use crate::{Side, Tuple, Wire};
 
 /// An inside end as one target sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Inside {
+pub(super) struct InsideEnd {
     pub(super) address: u128,
     /// What was asked for: ends that two rules translate to different pools have a binding in each.
     pub(super) target: u32,
@@ -23,16 +23,16 @@ pub(super) struct Inside {
 
 /// An outside address with the protocol and wire that its ports are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Outside {
+pub(super) struct OutsideAddress {
     pub(super) address: u128,
     pub(super) wire: Wire,
     pub(super) proto: u8,
     pub(super) family: u8,
 }
 
-impl Inside {
-    fn hash(&self, hasher: &Hasher) -> u64 {
-        let Inside { address, target, port, wire, side, proto, family } = *self;
+impl InsideEnd {
+    fn hash(&self, hasher: &TupleHasher) -> u64 {
+        let InsideEnd { address, target, port, wire, side, proto, family } = *self;
         hasher.hash(&Tuple {
             addresses: [address, u128::from(target)],
             ports: [port, 0],
@@ -44,10 +44,10 @@ impl Inside {
     }
 }
 
-impl Outside {
+impl OutsideAddress {
     /// The hash of the address with one of its ports.
-    pub(super) fn hash(&self, port: u16, hasher: &Hasher) -> u64 {
-        let Outside { address, wire, proto, family } = *self;
+    pub(super) fn hash(&self, port: u16, hasher: &TupleHasher) -> u64 {
+        let OutsideAddress { address, wire, proto, family } = *self;
         hasher.hash(&Tuple {
             addresses: [address, 0],
             ports: [port, 0],
@@ -61,7 +61,7 @@ impl Outside {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Binding {
-    pub(super) inside: Inside,
+    pub(super) inside: InsideEnd,
     pub(super) address: u128,
     pub(super) port: u16,
     /// See [`super::pools::column`].
@@ -74,9 +74,9 @@ pub(super) struct Binding {
 }
 
 impl Binding {
-    pub(super) fn outside(&self) -> Outside {
-        let Inside { wire, proto, family, .. } = self.inside;
-        Outside { address: self.address, wire, proto, family }
+    pub(super) fn outside(&self) -> OutsideAddress {
+        let InsideEnd { wire, proto, family, .. } = self.inside;
+        OutsideAddress { address: self.address, wire, proto, family }
     }
 
     /// Whether it ends with one connection.
@@ -84,7 +84,7 @@ impl Binding {
         self.connections == 1
     }
 
-    fn hash_outside(&self, hasher: &Hasher) -> u64 {
+    fn hash_outside(&self, hasher: &TupleHasher) -> u64 {
         self.outside().hash(self.port, hasher)
     }
 }
@@ -93,22 +93,22 @@ impl Binding {
 const CHUNK: usize = 4096;
 
 /// All bindings.
-pub(super) struct Bindings {
-    hasher: Hasher,
+pub(super) struct BindingTable {
+    hasher: TupleHasher,
     records: Vec<Vec<Binding>>,
     free: Vec<u32>,
-    by_inside: Shards<u32>,
-    by_outside: Shards<u32>,
+    by_inside: ShardedIndex<u32>,
+    by_outside: ShardedIndex<u32>,
 }
 
-impl Bindings {
-    pub(super) fn new(hasher: Hasher) -> Bindings {
-        Bindings {
+impl BindingTable {
+    pub(super) fn new(hasher: TupleHasher) -> BindingTable {
+        BindingTable {
             hasher,
             records: Vec::new(),
             free: Vec::new(),
-            by_inside: Shards::new(),
-            by_outside: Shards::new(),
+            by_inside: ShardedIndex::new(),
+            by_outside: ShardedIndex::new(),
         }
     }
 
@@ -126,13 +126,13 @@ impl Bindings {
         at(&self.records, number)
     }
 
-    pub(super) fn of_inside(&self, inside: &Inside) -> Option<u32> {
+    pub(super) fn of_inside(&self, inside: &InsideEnd) -> Option<u32> {
         self.by_inside
             .find(inside.hash(&self.hasher), |number| at(&self.records, *number).inside == *inside)
             .copied()
     }
 
-    pub(super) fn of_outside(&self, outside: &Outside, port: u16) -> Option<u32> {
+    pub(super) fn of_outside(&self, outside: &OutsideAddress, port: u16) -> Option<u32> {
         let same = |number: &u32| {
             let binding = at(&self.records, *number);
             binding.port == port && binding.outside() == *outside
@@ -147,7 +147,7 @@ impl Bindings {
     /// The binding that there is no memory for.
     pub(super) fn bind(
         &mut self,
-        inside: Inside,
+        inside: InsideEnd,
         (address, port): (u128, u16),
         column: u8,
     ) -> Result<u32, Binding> {

@@ -3,64 +3,64 @@
 //! Servers are counted by what they are, not by rule: all rules that balance over the same set by the same method take
 //! turns together and see each other's connections.
 
-use super::addresses::Addresses;
+use super::addresses::ValueSet;
 use super::balance::{Balance, Least, hash_of};
 use super::interned::Interned;
 use super::ports::{random, within};
-use super::random::{Secrets, scale};
-use super::{Mapping, Ports, Refused};
+use super::random::{NatRandom, scale};
+use super::{Mapping, NatError, PortMapping};
 use crate::{DESTINATION, Tuple};
 use mmb_random::Prf;
 use std::collections::HashMap;
 
 /// What connections are spread over, and how.
 #[derive(PartialEq, Eq, Hash)]
-struct Spread {
+struct BalancedValue {
     balance: Balance,
-    over: Over,
+    over: BalancedOver,
 }
 
 #[derive(PartialEq, Eq, Hash)]
-enum Over {
-    Addresses(Addresses),
-    Ports(Addresses),
+enum BalancedOver {
+    Addresses(ValueSet),
+    Ports(ValueSet),
 }
 
 /// How far balancing over a set of servers has come.
-struct Servers {
-    servers: Addresses,
+struct ServerSet {
+    servers: ValueSet,
     turn: u64,
     least: Option<Least>,
 }
 
 /// A server that a connection is counted for: the number of its set, and its own in there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counted {
+pub(super) struct CountedServer {
     set: u32,
     server: u64,
 }
 
 /// Where a connection goes.
 #[derive(Clone, Copy)]
-pub(super) struct Destination {
+pub(super) struct NatDestination {
     pub(super) address: u128,
     pub(super) port: u16,
     /// What to count the connection for.
-    pub(super) counted: Option<Counted>,
+    pub(super) counted: Option<CountedServer>,
 }
 
 /// The destinations of all connections.
-pub(super) struct Destinations {
+pub(super) struct DestinationTable {
     prf: Prf,
-    sets: Interned<Spread, Servers>,
+    sets: Interned<BalancedValue, ServerSet>,
     /// The sets that a rule balances over: several if it has met different rules.
     of_rule: HashMap<u32, Vec<u32>>,
 }
 
-impl Destinations {
+impl DestinationTable {
     /// None is chosen. `prf` chooses where the same connection is to get the same again.
-    pub(super) fn new(prf: Prf) -> Destinations {
-        Destinations { prf, sets: Interned::new(), of_rule: HashMap::new() }
+    pub(super) fn new(prf: Prf) -> DestinationTable {
+        DestinationTable { prf, sets: Interned::new(), of_rule: HashMap::new() }
     }
 
     #[cfg(test)]
@@ -78,9 +78,9 @@ impl Destinations {
         mapping: &Mapping,
         arrived: &Tuple,
         attempt: u64,
-        secrets: &mut Secrets,
-    ) -> Result<Destination, Refused> {
-        let mut to = Destination {
+        secrets: &mut NatRandom,
+    ) -> Result<NatDestination, NatError> {
+        let mut to = NatDestination {
             address: arrived.addresses[DESTINATION],
             port: arrived.ports[DESTINATION],
             counted: None,
@@ -89,19 +89,19 @@ impl Destinations {
         let mut server = None;
         if let Some(balance) = mapping.balance {
             let over = match (over_ports, &mapping.dport, &mapping.daddr) {
-                (true, Some(ports), _) => Some(Over::Ports(ports.values().clone())),
-                (_, _, addresses) => addresses.clone().map(Over::Addresses),
+                (true, Some(ports), _) => Some(BalancedOver::Ports(ports.values().clone())),
+                (_, _, addresses) => addresses.clone().map(BalancedOver::Addresses),
             };
             if let Some(over) = over {
                 let (value, counted) =
-                    self.server(rule, Spread { balance, over }, arrived, attempt, secrets)?;
+                    self.server(rule, BalancedValue { balance, over }, arrived, attempt, secrets)?;
                 (server, to.counted) = (Some(value), counted);
             }
         }
         if let Some(addresses) = &mapping.daddr {
             to.address = match server.filter(|_| !over_ports) {
                 Some(server) => server,
-                None if addresses.is_empty() => return Err(Refused::NoAddress),
+                None if addresses.is_empty() => return Err(NatError::NoAddress),
                 None if attempt == 0 => addresses.nth(scale(self.of_source(arrived), addresses.len())),
                 None => addresses.nth(secrets.below(addresses.len())),
             };
@@ -109,7 +109,7 @@ impl Destinations {
         if let Some(ports) = &mapping.dport {
             to.port = match server.filter(|_| over_ports) {
                 Some(server) => server as u16,
-                None => port_of(ports, to.port, attempt, secrets).ok_or(Refused::NoAddress)?,
+                None => port_of(ports, to.port, attempt, secrets).ok_or(NatError::NoAddress)?,
             };
         }
         Ok(to)
@@ -125,60 +125,62 @@ impl Destinations {
     fn server(
         &mut self,
         rule: u32,
-        spread: Spread,
+        spread: BalancedValue,
         arrived: &Tuple,
         attempt: u64,
-        secrets: &mut Secrets,
-    ) -> Result<(u128, Option<Counted>), Refused> {
+        secrets: &mut NatRandom,
+    ) -> Result<(u128, Option<CountedServer>), NatError> {
         let balance = spread.balance;
-        let set = self.set(rule, spread, secrets).ok_or(Refused::NoMemory)?;
-        let Servers { servers, turn, least } = self.sets.state(set).ok_or(Refused::NoAddress)?;
+        let set = self.set(rule, spread, secrets).ok_or(NatError::NoMemory)?;
+        let ServerSet { servers, turn, least } = self.sets.state(set).ok_or(NatError::NoAddress)?;
         if servers.is_empty() {
-            return Err(Refused::NoAddress);
+            return Err(NatError::NoAddress);
         }
         let server = match (balance, &*least) {
             (Balance::Hash, _) => servers.maglev().pick(hash_of(&self.prf, arrived, attempt), servers),
-            (Balance::Least, Some(least)) if attempt == 0 => least.pick(secrets).ok_or(Refused::NoAddress)?,
+            (Balance::Least, Some(least)) if attempt == 0 => {
+                least.pick(secrets).ok_or(NatError::NoAddress)?
+            }
             (Balance::Least, _) => secrets.below(servers.len()),
             (Balance::RoundRobin, _) => {
                 *turn = (*turn + 1) % servers.len();
                 *turn
             }
         };
-        Ok((servers.nth(server), least.as_ref().map(|_| Counted { set, server })))
+        Ok((servers.nth(server), least.as_ref().map(|_| CountedServer { set, server })))
     }
 
     /// The number of a set that a rule balances over from now on; `None` if there is no memory to note that.
-    fn set(&mut self, rule: u32, spread: Spread, secrets: &mut Secrets) -> Option<u32> {
+    fn set(&mut self, rule: u32, spread: BalancedValue, secrets: &mut NatRandom) -> Option<u32> {
         self.of_rule.try_reserve(1).ok()?;
         let of_rule = self.of_rule.entry(rule).or_default();
         if let Some(set) = self.sets.number(&spread).filter(|set| of_rule.contains(set)) {
             return Some(set);
         }
         of_rule.try_reserve(1).ok()?;
-        let set = self.sets.hold(spread, |spread| Servers::new(spread, secrets))?;
+        let set = self.sets.hold(spread, |spread| ServerSet::new(spread, secrets))?;
         of_rule.push(set);
         Some(set)
     }
 
     /// Has room to count a connection for its server. False if there is no memory for it.
     #[must_use]
-    pub(super) fn reserve(&mut self, Counted { set, .. }: Counted) -> bool {
+    pub(super) fn reserve(&mut self, CountedServer { set, .. }: CountedServer) -> bool {
         let least = self.sets.state(set).and_then(|servers| servers.least.as_mut());
         least.is_none_or(Least::reserve)
     }
 
     /// Counts a connection for its server; [`Destinations::reserve`] comes before.
-    pub(super) fn hold(&mut self, Counted { set, server }: Counted) {
+    pub(super) fn hold(&mut self, CountedServer { set, server }: CountedServer) {
         self.sets.hold_number(set);
-        if let Some(Servers { least: Some(least), .. }) = self.sets.state(set) {
+        if let Some(ServerSet { least: Some(least), .. }) = self.sets.state(set) {
             least.hold(server);
         }
     }
 
     /// A connection that was counted has ended.
-    pub(super) fn release(&mut self, Counted { set, server }: Counted) {
-        if let Some(Servers { least: Some(least), .. }) = self.sets.state(set) {
+    pub(super) fn release(&mut self, CountedServer { set, server }: CountedServer) {
+        if let Some(ServerSet { least: Some(least), .. }) = self.sets.state(set) {
             least.release(server);
         }
         self.sets.release(set);
@@ -190,13 +192,13 @@ impl Destinations {
     }
 }
 
-impl Servers {
-    fn new(spread: &Spread, secrets: &mut Secrets) -> Servers {
-        let (Over::Addresses(servers) | Over::Ports(servers)) = &spread.over;
+impl ServerSet {
+    fn new(spread: &BalancedValue, secrets: &mut NatRandom) -> ServerSet {
+        let (BalancedOver::Addresses(servers) | BalancedOver::Ports(servers)) = &spread.over;
         let servers = servers.clone();
         let turn = secrets.below(servers.len().max(1));
         let least = (spread.balance == Balance::Least).then(|| Least::new(servers.len()));
-        Servers { servers, turn, least }
+        ServerSet { servers, turn, least }
     }
 }
 
@@ -208,14 +210,14 @@ impl Mapping {
 
     /// Whether a second attempt may give another destination.
     pub(super) fn has_choice(&self) -> bool {
-        let many_ports = |ports: &Ports| ports.values().len() > 1;
+        let many_ports = |ports: &PortMapping| ports.values().len() > 1;
         self.daddr.as_ref().is_some_and(|addresses| addresses.len() > 1)
             || self.dport.as_ref().is_some_and(many_ports)
     }
 }
 
 /// A destination port: nothing is in use at the other end, so that any of them will do.
-fn port_of(ports: &Ports, port: u16, attempt: u64, secrets: &mut Secrets) -> Option<u16> {
+fn port_of(ports: &PortMapping, port: u16, attempt: u64, secrets: &mut NatRandom) -> Option<u16> {
     let ranges = ports.ranges();
     if ports.keeps() && attempt == 0 && within(ranges, port) {
         return Some(port);

@@ -8,13 +8,13 @@ pub(super) struct Interned<K, S> {
     hasher: RandomState,
     numbers: HashTable<u32>,
     /// By number.
-    entries: Vec<Option<Entry<K, S>>>,
+    entries: Vec<Option<InternedEntry<K, S>>>,
     free: Vec<u32>,
     /// The number that was asked for last: the next connection is likely to ask for the same.
     last: u32,
 }
 
-struct Entry<K, S> {
+struct InternedEntry<K, S> {
     key: K,
     state: S,
     users: u32,
@@ -52,7 +52,7 @@ impl<K: Eq + Hash, S> Interned<K, S> {
         });
         let hash = self.hasher.hash_one(&key);
         let state = make(&key);
-        self.entries[number as usize] = Some(Entry { key, state, users: 1 });
+        self.entries[number as usize] = Some(InternedEntry { key, state, users: 1 });
         let Interned { hasher, numbers, entries, .. } = self;
         numbers.insert_unique(hash, number, |number| hash_at(hasher, entries, *number));
         Some(number)
@@ -92,7 +92,7 @@ impl<K: Eq + Hash, S> Interned<K, S> {
         self.entries[number as usize].as_mut().map(|entry| &mut entry.state)
     }
 
-    fn entry(&self, number: u32) -> Option<&Entry<K, S>> {
+    fn entry(&self, number: u32) -> Option<&InternedEntry<K, S>> {
         self.entries.get(number as usize)?.as_ref()
     }
 
@@ -105,6 +105,6 @@ impl<K: Eq + Hash, S> Interned<K, S> {
     }
 }
 
-fn hash_at<K: Hash, S>(hasher: &RandomState, entries: &[Option<Entry<K, S>>], number: u32) -> u64 {
+fn hash_at<K: Hash, S>(hasher: &RandomState, entries: &[Option<InternedEntry<K, S>>], number: u32) -> u64 {
     entries[number as usize].as_ref().map_or(0, |entry| hasher.hash_one(&entry.key))
 }

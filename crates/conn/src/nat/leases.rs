@@ -1,9 +1,9 @@
 //! What a connection has to give back besides one binding: a second one, its place with a server, a peer.
 
-use super::destinations::Counted;
-use super::shards::Shards;
+use super::destinations::CountedServer;
+use super::shards::ShardedIndex;
 use crate::Tuple;
-use crate::hash::Hasher;
+use crate::hash::TupleHasher;
 
 /// What one connection holds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,7 +11,7 @@ pub(super) struct Lease {
     /// The bindings that stand for its source and for its destination.
     pub(super) bindings: [Option<u32>; 2],
     /// The server that the connection is counted for.
-    pub(super) counted: Option<Counted>,
+    pub(super) counted: Option<CountedServer>,
     /// The address that the end of the first binding talks to.
     pub(super) peer: Option<u128>,
 }
@@ -27,12 +27,12 @@ const FIRST: u32 = 1 << 31;
 
 /// All leases.
 #[derive(Default)]
-pub(super) struct Leases {
+pub(super) struct LeaseTable {
     leases: Vec<Lease>,
     free: Vec<u32>,
 }
 
-impl Leases {
+impl LeaseTable {
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.leases.len() - self.free.len()
@@ -88,21 +88,21 @@ impl Leases {
     }
 }
 
-struct Peer {
+struct BindingPeer {
     binding: u32,
     address: u128,
     connections: u32,
 }
 
 /// Whom the ends of bindings talk to, counted by connections: what address-dependent filtering asks for.
-pub(super) struct Peers {
-    hasher: Hasher,
-    peers: Shards<Peer>,
+pub(super) struct BindingPeers {
+    hasher: TupleHasher,
+    peers: ShardedIndex<BindingPeer>,
 }
 
-impl Peers {
-    pub(super) fn new(hasher: Hasher) -> Peers {
-        Peers { hasher, peers: Shards::new() }
+impl BindingPeers {
+    pub(super) fn new(hasher: TupleHasher) -> BindingPeers {
+        BindingPeers { hasher, peers: ShardedIndex::new() }
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -115,7 +115,7 @@ impl Peers {
     }
 
     pub(super) fn has(&self, binding: u32, address: u128) -> bool {
-        let same = |peer: &Peer| peer.binding == binding && peer.address == address;
+        let same = |peer: &BindingPeer| peer.binding == binding && peer.address == address;
         self.peers.find(hash_of(&self.hasher, binding, address), same).is_some()
     }
 
@@ -123,7 +123,7 @@ impl Peers {
     #[must_use]
     pub(super) fn hold(&mut self, binding: u32, address: u128) -> bool {
         let hasher = &self.hasher;
-        let rehash = |peer: &Peer| hash_of(hasher, peer.binding, peer.address);
+        let rehash = |peer: &BindingPeer| hash_of(hasher, peer.binding, peer.address);
         if !self.peers.reserve(hash_of(hasher, binding, address), rehash) {
             return false;
         }
@@ -131,7 +131,7 @@ impl Peers {
             hash_of(hasher, binding, address),
             |peer| peer.binding == binding && peer.address == address,
             |peer| hash_of(hasher, peer.binding, peer.address),
-            || Peer { binding, address, connections: 0 },
+            || BindingPeer { binding, address, connections: 0 },
         );
         peer.connections += 1;
         true
@@ -140,7 +140,7 @@ impl Peers {
     pub(super) fn release(&mut self, binding: u32, address: u128) {
         let hasher = &self.hasher;
         let hash = hash_of(hasher, binding, address);
-        let same = |peer: &Peer| peer.binding == binding && peer.address == address;
+        let same = |peer: &BindingPeer| peer.binding == binding && peer.address == address;
         if let Some(peer) = self.peers.find_mut(hash, same) {
             peer.connections -= 1;
             if peer.connections == 0 {
@@ -150,6 +150,6 @@ impl Peers {
     }
 }
 
-fn hash_of(hasher: &Hasher, binding: u32, address: u128) -> u64 {
+fn hash_of(hasher: &TupleHasher, binding: u32, address: u128) -> u64 {
     hasher.hash(&Tuple { addresses: [address, u128::from(binding)], ..Tuple::default() })
 }

@@ -14,12 +14,12 @@
 //! where the same host is to get the same again. Memory goes by what is in use, not by the size of pools.
 
 mod addresses;
+mod available;
 mod balance;
 mod bindings;
 mod destinations;
 mod interned;
 mod leases;
-mod open;
 mod pools;
 mod ports;
 mod random;
@@ -29,33 +29,33 @@ mod shortage;
 #[cfg(test)]
 mod tests;
 
-pub use addresses::Addresses;
+pub use addresses::ValueSet;
 pub use balance::Balance;
-pub use ports::Ports;
-pub use shortage::Shortage;
+pub use ports::PortMapping;
+pub use shortage::PortShortage;
 
-use crate::hash::Hasher;
+use crate::hash::TupleHasher;
 use crate::{DESTINATION, SOURCE, Side, Tuple, Wire, proto};
-use bindings::{Bindings, Inside, Outside};
-use destinations::{Counted, Destinations};
-use leases::{Lease, Leases, Peers};
+use bindings::{BindingTable, InsideEnd, OutsideAddress};
+use destinations::{CountedServer, DestinationTable};
+use leases::{BindingPeers, Lease, LeaseTable};
 use mmb_policy::policy::{ConnectionSettings, NatFiltering};
 use mmb_random::{Prf, Purpose, SeedTree};
-use pools::{Exhausted, Pools, Target, column};
-use ports::Wish;
-use random::Secrets;
+use pools::{NatPools, PoolExhausted, SourceTarget, column};
+use ports::PortRequest;
+use random::NatRandom;
 
 /// What the stateful targets of a rule make of a connection's ends. What is `None` stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
     /// The source address. An inside address keeps the one that it got.
-    pub saddr: Option<Addresses>,
+    pub saddr: Option<ValueSet>,
     /// The destination address. Without `balance`, one source address always gets the same.
-    pub daddr: Option<Addresses>,
+    pub daddr: Option<ValueSet>,
     /// The source port; the identifier of ICMP queries.
-    pub sport: Option<Ports>,
+    pub sport: Option<PortMapping>,
     /// The destination port.
-    pub dport: Option<Ports>,
+    pub dport: Option<PortMapping>,
     /// How connections are spread over `daddr`, or over `dport` if there is at most one address.
     pub balance: Option<Balance>,
 }
@@ -65,7 +65,7 @@ impl Mapping {
     /// thread that compiles a rule.
     pub fn prepare(&self) {
         if self.balance == Some(Balance::Hash) {
-            let sets = [self.daddr.as_ref(), self.dport.as_ref().map(Ports::values)];
+            let sets = [self.daddr.as_ref(), self.dport.as_ref().map(PortMapping::values)];
             sets.into_iter().flatten().for_each(|servers| _ = servers.maglev());
         }
     }
@@ -82,7 +82,7 @@ pub struct Translated {
 
 /// Why a connection has no translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum NatError {
     /// The mapping has no address.
     NoAddress,
     /// All ports that the connection may have are in use.
@@ -98,12 +98,12 @@ pub enum Refused {
 /// Translations, and all that they hold.
 pub struct Nat {
     settings: ConnectionSettings,
-    secrets: Secrets,
-    bindings: Bindings,
-    pools: Pools,
-    destinations: Destinations,
-    leases: Leases,
-    peers: Peers,
+    secrets: NatRandom,
+    bindings: BindingTable,
+    pools: NatPools,
+    destinations: DestinationTable,
+    leases: LeaseTable,
+    peers: BindingPeers,
 }
 
 /// How many destinations are tried for a connection whose replies would be another's.
@@ -117,15 +117,15 @@ const CLASSES: [&[(u16, u16)]; 3] = [&[(1024, u16::MAX)], &[(1, 1023)], &[(0, u1
 impl Nat {
     /// Without any translation.
     pub fn new(seeds: &SeedTree) -> Nat {
-        let hasher = Hasher::new(seeds.shared(Purpose::NatIndex));
+        let hasher = TupleHasher::new(seeds.shared(Purpose::NatIndex));
         Nat {
             settings: ConnectionSettings::default(),
-            bindings: Bindings::new(hasher),
-            pools: Pools::new(hasher, Prf::new(seeds.shared(Purpose::NatPairing))),
-            destinations: Destinations::new(Prf::new(seeds.shared(Purpose::Balancing))),
-            leases: Leases::default(),
-            peers: Peers::new(hasher),
-            secrets: Secrets::new(seeds.shared(Purpose::NatChoices)),
+            bindings: BindingTable::new(hasher),
+            pools: NatPools::new(hasher, Prf::new(seeds.shared(Purpose::NatPairing))),
+            destinations: DestinationTable::new(Prf::new(seeds.shared(Purpose::Balancing))),
+            leases: LeaseTable::default(),
+            peers: BindingPeers::new(hasher),
+            secrets: NatRandom::new(seeds.shared(Purpose::NatChoices)),
         }
     }
 
@@ -149,7 +149,7 @@ impl Nat {
         mapping: &Mapping,
         arrived: &Tuple,
         taken: &dyn Fn(&Tuple) -> bool,
-    ) -> Result<Translated, Refused> {
+    ) -> Result<Translated, NatError> {
         for attempt in 0..DESTINATIONS {
             let to = self.destinations.choose(rule, mapping, arrived, attempt, &mut self.secrets)?;
             let mut sent = *arrived;
@@ -159,11 +159,11 @@ impl Nat {
             }
             match self.source(mapping, sent, taken) {
                 Ok((sent, binding)) => return self.lease(sent, binding, to.counted),
-                Err(Refused::Clash) if mapping.has_choice() => {}
+                Err(NatError::Clash) if mapping.has_choice() => {}
                 Err(refused) => return Err(refused),
             }
         }
-        Err(Refused::Clash)
+        Err(NatError::Clash)
     }
 
     /// A translation whose destination is an outside end of a binding goes to the inside end: a connection from outside
@@ -176,9 +176,9 @@ impl Nat {
     ///
     /// # Errors
     /// It is led to the inside end, but there is no memory to note that. What `translated` holds is released.
-    pub fn enter(&mut self, translated: Translated) -> Result<Translated, Refused> {
+    pub fn enter(&mut self, translated: Translated) -> Result<Translated, NatError> {
         let Tuple { addresses, wire, side, proto, family, .. } = translated.sent;
-        let outside = Outside { address: addresses[DESTINATION], wire, proto, family };
+        let outside = OutsideAddress { address: addresses[DESTINATION], wire, proto, family };
         let [sport, dport] = [SOURCE, DESTINATION].map(|end| translated.sent.port(end));
         let query = translated.sent.is_query();
         let itself = addresses[SOURCE] == addresses[DESTINATION] && sport == dport;
@@ -209,7 +209,7 @@ impl Nat {
         }
         if !self.leases.reserve() {
             self.release(translated.binding);
-            return Err(Refused::NoMemory);
+            return Err(NatError::NoMemory);
         }
         self.bindings.hold(number);
         let mut sent = translated.sent;
@@ -242,7 +242,7 @@ impl Nat {
     /// The inside end that owns an outside address and port: for hairpinning (RFC 4787, REQ-9) and endpoint-independent
     /// filtering.
     pub fn owner(&self, proto: u8, family: u8, wire: Wire, address: u128, port: u16) -> Option<(u128, u16)> {
-        let number = self.bindings.of_outside(&Outside { address, wire, proto, family }, port)?;
+        let number = self.bindings.of_outside(&OutsideAddress { address, wire, proto, family }, port)?;
         let inside = &self.bindings.record(number).inside;
         Some((inside.address, inside.port))
     }
@@ -267,8 +267,8 @@ impl Nat {
         &mut self,
         sent: Tuple,
         binding: Option<u32>,
-        counted: Option<Counted>,
-    ) -> Result<Translated, Refused> {
+        counted: Option<CountedServer>,
+    ) -> Result<Translated, NatError> {
         let noted = self.settings.nat_filtering == NatFiltering::AddressDependent;
         let peer = binding.filter(|_| noted).map(|number| (number, sent.addresses[DESTINATION]));
         let is_kept = self.leases.reserve()
@@ -278,7 +278,7 @@ impl Nat {
             if let Some(number) = binding {
                 self.unbind(number);
             }
-            return Err(Refused::NoMemory);
+            return Err(NatError::NoMemory);
         }
         if let Some(counted) = counted {
             self.destinations.hold(counted);
@@ -300,7 +300,7 @@ impl Nat {
         mapping: &Mapping,
         sent: Tuple,
         taken: &dyn Fn(&Tuple) -> bool,
-    ) -> Result<(Tuple, Option<u32>), Refused> {
+    ) -> Result<(Tuple, Option<u32>), NatError> {
         let Some(inside) = self.inside(mapping, &sent)? else {
             return if taken(&sent.reversed()) {
                 self.beside(mapping, sent, taken)
@@ -318,19 +318,19 @@ impl Nat {
 
     /// The inside end that a packet comes from, unless the mapping leaves sources alone. Its target is held until the caller
     /// releases it.
-    fn inside(&mut self, mapping: &Mapping, arrived: &Tuple) -> Result<Option<Inside>, Refused> {
-        let ranges = mapping.sport.as_ref().filter(|_| arrived.may_map_ports()).map(Ports::ranges);
+    fn inside(&mut self, mapping: &Mapping, arrived: &Tuple) -> Result<Option<InsideEnd>, NatError> {
+        let ranges = mapping.sport.as_ref().filter(|_| arrived.may_map_ports()).map(PortMapping::ranges);
         if mapping.saddr.is_none() && ranges.is_none() {
             return Ok(None);
         }
-        let target = Target { addresses: mapping.saddr.clone(), ranges: ranges.cloned() };
+        let target = SourceTarget { addresses: mapping.saddr.clone(), ranges: ranges.cloned() };
         self.inside_of(target, arrived).map(Some)
     }
 
-    fn inside_of(&mut self, target: Target, arrived: &Tuple) -> Result<Inside, Refused> {
+    fn inside_of(&mut self, target: SourceTarget, arrived: &Tuple) -> Result<InsideEnd, NatError> {
         let Tuple { addresses, ports, wire, side, proto, family } = *arrived;
-        let target = self.pools.targets.hold(target, |_| ()).ok_or(Refused::NoMemory)?;
-        Ok(Inside { address: addresses[SOURCE], port: ports[SOURCE], target, wire, side, proto, family })
+        let target = self.pools.targets.hold(target, |_| ()).ok_or(NatError::NoMemory)?;
+        Ok(InsideEnd { address: addresses[SOURCE], port: ports[SOURCE], target, wire, side, proto, family })
     }
 
     /// Gives a connection whose source no rule translates another port of its own address, since its destination was mapped to one
@@ -340,25 +340,25 @@ impl Nat {
         mapping: &Mapping,
         sent: Tuple,
         taken: &dyn Fn(&Tuple) -> bool,
-    ) -> Result<(Tuple, Option<u32>), Refused> {
+    ) -> Result<(Tuple, Option<u32>), NatError> {
         if !sent.may_map_ports() || mapping.daddr.is_none() && mapping.dport.is_none() {
-            return Err(Refused::Clash);
+            return Err(NatError::Clash);
         }
-        let inside = self.inside_of(Target { addresses: None, ranges: None }, &sent)?;
+        let inside = self.inside_of(SourceTarget { addresses: None, ranges: None }, &sent)?;
         let source = self.with_ports(&inside, mapping, sent, taken);
         self.pools.targets.release(inside.target);
-        source.map_err(|why| if why == Refused::NoMemory { why } else { Refused::Clash })
+        source.map_err(|why| if why == NatError::NoMemory { why } else { NatError::Clash })
     }
 
     /// An end with ports has one outside end, but for connections for whose destination that is another connection's: such a one gets
     /// an end of its own.
     fn with_ports(
         &mut self,
-        inside: &Inside,
+        inside: &InsideEnd,
         mapping: &Mapping,
         sent: Tuple,
         taken: &dyn Fn(&Tuple) -> bool,
-    ) -> Result<(Tuple, Option<u32>), Refused> {
+    ) -> Result<(Tuple, Option<u32>), NatError> {
         if let Some(number) = self.bindings.of_inside(inside) {
             let binding = self.bindings.record(number);
             let sent = with_source(sent, binding.address, binding.port);
@@ -375,28 +375,28 @@ impl Nat {
     }
 
     /// Binds an inside end to an outside one that it took, or gives that back.
-    fn bind(&mut self, inside: Inside, end: (u128, u16), column: u8) -> Result<u32, Refused> {
+    fn bind(&mut self, inside: InsideEnd, end: (u128, u16), column: u8) -> Result<u32, NatError> {
         self.bindings.bind(inside, end, column).map_err(|binding| {
             self.pools.give_back(&binding);
-            Refused::NoMemory
+            NatError::NoMemory
         })
     }
 
     fn new_end(
         &mut self,
-        inside: &Inside,
+        inside: &InsideEnd,
         mapping: &Mapping,
         class: u8,
         taken: &dyn Fn(u128, u16) -> bool,
-    ) -> Result<(u128, u16), Refused> {
-        let asked = mapping.sport.as_ref().map(Ports::ranges);
-        let shuffled = mapping.sport.as_ref().is_some_and(Ports::is_shuffled);
+    ) -> Result<(u128, u16), NatError> {
+        let asked = mapping.sport.as_ref().map(PortMapping::ranges);
+        let shuffled = mapping.sport.as_ref().is_some_and(PortMapping::is_shuffled);
         let keeps = Some(inside.port).filter(|_| !shuffled);
         let has_parity = !matches!(inside.proto, proto::ICMP | proto::ICMP6) && !shuffled;
         let odd = Some(inside.port % 2 == 1).filter(|_| self.settings.nat_parity && has_parity);
         let beside =
             if self.settings.nat_contiguity && has_parity { self.beside_neighbour(inside) } else { None };
-        let wish = Wish {
+        let wish = PortRequest {
             ranges: asked.map_or(CLASSES[usize::from(class)], |ranges| ranges),
             first: [keeps, beside],
             odd,
@@ -405,19 +405,19 @@ impl Nat {
             Some(addresses) => self.pools.take(inside, addresses, (class, &wish), &mut self.secrets, taken),
             None => self.pools.take_own(inside, &wish, &mut self.secrets, taken),
         };
-        let fixed = mapping.sport.as_ref().is_some_and(Ports::is_fixed);
+        let fixed = mapping.sport.as_ref().is_some_and(PortMapping::is_fixed);
         found.map_err(|exhausted| match exhausted {
-            Exhausted::NoAddress => Refused::NoAddress,
-            Exhausted::NoPort if fixed => Refused::Clash,
-            Exhausted::NoPort => Refused::NoPort,
-            Exhausted::HostLimit => Refused::HostLimit,
-            Exhausted::NoMemory => Refused::NoMemory,
+            PoolExhausted::NoAddress => NatError::NoAddress,
+            PoolExhausted::NoPort if fixed => NatError::Clash,
+            PoolExhausted::NoPort => NatError::NoPort,
+            PoolExhausted::HostLimit => NatError::HostLimit,
+            PoolExhausted::NoMemory => NatError::NoMemory,
         })
     }
 
     /// The port that makes a pair with that of the inside port's neighbour: RTP's even port and RTCP's odd one above.
-    fn beside_neighbour(&self, inside: &Inside) -> Option<u16> {
-        let neighbour = self.bindings.of_inside(&Inside { port: inside.port ^ 1, ..*inside })?;
+    fn beside_neighbour(&self, inside: &InsideEnd) -> Option<u16> {
+        let neighbour = self.bindings.of_inside(&InsideEnd { port: inside.port ^ 1, ..*inside })?;
         Some(self.bindings.record(neighbour).port)
             .filter(|port| port % 2 != inside.port % 2)
             .map(|port| port ^ 1)
@@ -426,13 +426,13 @@ impl Nat {
     /// A source that has no port, or must keep it: its address is all that can tell its replies from others', so there is no binding.
     fn with_own_port(
         &mut self,
-        inside: &Inside,
-        addresses: &Addresses,
+        inside: &InsideEnd,
+        addresses: &ValueSet,
         sent: Tuple,
         taken: &dyn Fn(&Tuple) -> bool,
-    ) -> Result<(Tuple, Option<u32>), Refused> {
+    ) -> Result<(Tuple, Option<u32>), NatError> {
         if addresses.is_empty() {
-            return Err(Refused::NoAddress);
+            return Err(NatError::NoAddress);
         }
         let mut index = self.pools.index_for(inside, addresses);
         for _ in 0..ADDRESSES {
@@ -442,12 +442,12 @@ impl Nat {
             }
             index = self.secrets.below(addresses.len());
         }
-        Err(Refused::Clash)
+        Err(NatError::Clash)
     }
 }
 
 /// Which of [`CLASSES`] an inside end's port has to stay in. Where the rule names ranges there is one class.
-fn class(mapping: &Mapping, inside: &Inside) -> u8 {
+fn class(mapping: &Mapping, inside: &InsideEnd) -> u8 {
     match (&mapping.sport, inside.proto) {
         (Some(_), _) => 0,
         (None, proto::ICMP | proto::ICMP6) => 2,

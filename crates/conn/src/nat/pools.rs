@@ -9,15 +9,15 @@
 //! host's. Each of these keeps an outside address of its own, and under [`PortsPerHost::Share`] holds no more than is left to their
 //! network, so that one of them does not take what its neighbours share.
 
-use super::Refused;
-use super::addresses::Addresses;
-use super::bindings::{Binding, Inside, Outside};
+use super::NatError;
+use super::addresses::ValueSet;
+use super::available::AvailablePorts;
+use super::bindings::{Binding, InsideEnd, OutsideAddress};
 use super::interned::Interned;
-use super::open::Open;
-use super::ports::{Found, Ranges, Used, Wish, size};
-use super::random::{Secrets, scale};
-use super::shards::Shards;
-use crate::hash::Hasher;
+use super::ports::{PortRanges, PortRequest, PortSearch, UsedPorts, size};
+use super::random::{NatRandom, scale};
+use super::shards::ShardedIndex;
+use crate::hash::TupleHasher;
 use crate::{Tuple, Wire, proto};
 use mmb_policy::policy::PortsPerHost;
 use mmb_random::Prf;
@@ -25,14 +25,14 @@ use std::collections::HashMap;
 
 /// What the source side of a mapping asks for. Rules that ask for the same share their bindings.
 #[derive(PartialEq, Eq, Hash)]
-pub(super) struct Target {
-    pub(super) addresses: Option<Addresses>,
-    pub(super) ranges: Option<Ranges>,
+pub(super) struct SourceTarget {
+    pub(super) addresses: Option<ValueSet>,
+    pub(super) ranges: Option<PortRanges>,
 }
 
 /// Requests that find the same ports free or none: see [`Pools`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Kind {
+struct PoolKind {
     target: u32,
     wire: Wire,
     proto: u8,
@@ -43,7 +43,7 @@ struct Kind {
 
 /// Why there is no outside end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exhausted {
+pub(super) enum PoolExhausted {
     /// The pool has no address.
     NoAddress,
     /// No address that the inside end may have has a free port.
@@ -55,24 +55,24 @@ pub(super) enum Exhausted {
 }
 
 /// An outside address that bindings use.
-struct End {
-    outside: Outside,
-    used: Used,
+struct PoolAddress {
+    outside: OutsideAddress,
+    used: UsedPorts,
     /// For whom the address is shut, and its number there.
-    shut_for: Vec<(Kind, u64)>,
+    shut_for: Vec<(PoolKind, u64)>,
 }
 
 /// Which outside address an inside address has.
-struct Pair {
-    inside: Place,
+struct PairedAddress {
+    inside: InsideHost,
     index: u64,
     /// How many ports it holds, by column.
     ports: [u32; COLUMNS],
 }
 
 /// How many ports a network of IPv6 holds, by column.
-struct Network {
-    prefix: Place,
+struct NetworkUsage {
+    prefix: InsideHost,
     ports: [u32; COLUMNS],
 }
 
@@ -94,24 +94,29 @@ pub(super) fn column(proto: u8, class: u8) -> u8 {
 
 /// An inside address as one target sees it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct InsideHost {
     address: u128,
     target: u32,
     wire: Wire,
     family: u8,
 }
 
-impl Place {
-    fn of(inside: &Inside) -> Place {
-        Place { address: inside.address, target: inside.target, wire: inside.wire, family: inside.family }
+impl InsideHost {
+    fn of(inside: &InsideEnd) -> InsideHost {
+        InsideHost {
+            address: inside.address,
+            target: inside.target,
+            wire: inside.wire,
+            family: inside.family,
+        }
     }
 
     /// The network that an inside address of IPv6 counts for.
-    fn network(self) -> Option<Place> {
-        (self.family == 6).then(|| Place { address: host_of(self.address, self.family), ..self })
+    fn network(self) -> Option<InsideHost> {
+        (self.family == 6).then(|| InsideHost { address: host_of(self.address, self.family), ..self })
     }
 
-    fn hash(&self, hasher: &Hasher) -> u64 {
+    fn hash(&self, hasher: &TupleHasher) -> u64 {
         hasher.hash(&self.tuple())
     }
 
@@ -121,7 +126,7 @@ impl Place {
     }
 
     fn tuple(&self) -> Tuple {
-        let Place { address, target, wire, family } = *self;
+        let InsideHost { address, target, wire, family } = *self;
         Tuple { addresses: [address, u128::from(target)], wire, family, ..Tuple::default() }
     }
 }
@@ -132,16 +137,16 @@ pub(super) fn host_of(address: u128, family: u8) -> u128 {
 }
 
 /// All outside ends.
-pub(super) struct Pools {
-    hasher: Hasher,
+pub(super) struct NatPools {
+    hasher: TupleHasher,
     pairing: Prf,
-    ends: Shards<End>,
-    pairs: Shards<Pair>,
-    networks: Shards<Network>,
+    ends: ShardedIndex<PoolAddress>,
+    pairs: ShardedIndex<PairedAddress>,
+    networks: ShardedIndex<NetworkUsage>,
     /// What ends in use were asked for with, and kinds for which an address is shut.
-    pub(super) targets: Interned<Target, ()>,
+    pub(super) targets: Interned<SourceTarget, ()>,
     /// Kinds for which some address is shut.
-    kinds: HashMap<Kind, Open>,
+    kinds: HashMap<PoolKind, AvailablePorts>,
     pub(super) ports_per_host: PortsPerHost,
 }
 
@@ -154,15 +159,15 @@ const LEAST_PART: usize = 256;
 /// Of how many all free ports may be taken by connections without a binding.
 const TAKEN: usize = 4;
 
-impl Pools {
+impl NatPools {
     /// No end is in use. `pairing` gives inside addresses their outside address.
-    pub(super) fn new(hasher: Hasher, pairing: Prf) -> Pools {
-        Pools {
+    pub(super) fn new(hasher: TupleHasher, pairing: Prf) -> NatPools {
+        NatPools {
             hasher,
             pairing,
-            ends: Shards::new(),
-            pairs: Shards::new(),
-            networks: Shards::new(),
+            ends: ShardedIndex::new(),
+            pairs: ShardedIndex::new(),
+            networks: ShardedIndex::new(),
             targets: Interned::new(),
             kinds: HashMap::new(),
             ports_per_host: PortsPerHost::default(),
@@ -182,57 +187,57 @@ impl Pools {
     /// A free end for an inside end that has none, with a port that `taken` does not object to, in use from now on.
     pub(super) fn take(
         &mut self,
-        inside: &Inside,
-        addresses: &Addresses,
-        (class, wish): (u8, &Wish<'_>),
-        secrets: &mut Secrets,
+        inside: &InsideEnd,
+        addresses: &ValueSet,
+        (class, wish): (u8, &PortRequest<'_>),
+        secrets: &mut NatRandom,
         taken: &dyn Fn(u128, u16) -> bool,
-    ) -> Result<(u128, u16), Exhausted> {
+    ) -> Result<(u128, u16), PoolExhausted> {
         if addresses.is_empty() {
-            return Err(Exhausted::NoAddress);
+            return Err(PoolExhausted::NoAddress);
         }
-        let Inside { target, wire, proto, family, .. } = *inside;
-        let kind = Kind { target, wire, proto, family, class };
-        let place = Place::of(inside);
+        let InsideEnd { target, wire, proto, family, .. } = *inside;
+        let kind = PoolKind { target, wire, proto, family, class };
+        let place = InsideHost::of(inside);
         let hash = place.hash(&self.hasher);
         let (mut index, own, tries) = match self.pair_of(&place, hash) {
             Some(pair) => (pair.index, pair.ports, 1),
             None => {
-                let index = self.favourite(&place, &kind, addresses.len());
-                (index.ok_or(Exhausted::NoPort)?, NONE, ADDRESSES)
+                let index = self.preferred(&place, &kind, addresses.len());
+                (index.ok_or(PoolExhausted::NoPort)?, NONE, ADDRESSES)
             }
         };
-        let outside = Outside { address: addresses.nth(index), wire, proto, family };
+        let outside = OutsideAddress { address: addresses.nth(index), wire, proto, family };
         let held = [own, self.ports_of_host(&place).unwrap_or(own)];
         if !self.may_hold_more(held, column(proto, class), &outside, wish.ranges) {
-            return Err(Exhausted::HostLimit);
+            return Err(PoolExhausted::HostLimit);
         }
         if !self.reserve_pair(&place, hash) {
-            return Err(Exhausted::NoMemory);
+            return Err(PoolExhausted::NoMemory);
         }
         let mut objections = 0;
         for _ in 0..tries {
             if self.open(&kind).is_some_and(|open| !open.is_open(index)) {
-                return Err(Exhausted::NoPort);
+                return Err(PoolExhausted::NoPort);
             }
-            let outside = Outside { address: addresses.nth(index), wire, proto, family };
+            let outside = OutsideAddress { address: addresses.nth(index), wire, proto, family };
             match self.port(outside, wish, secrets, taken)? {
-                Found::Port(port) => {
+                PortSearch::Port(port) => {
                     self.targets.hold_number(target);
                     self.pair(place, hash, index, column(proto, class));
                     return Ok((outside.address, port));
                 }
-                Found::Full => self.shut(kind, outside, index, addresses.len()),
-                Found::Taken => objections += 1,
+                PortSearch::Full => self.shut(kind, outside, index, addresses.len()),
+                PortSearch::Taken => objections += 1,
             }
-            let open = self.open(&kind).map_or(addresses.len(), Open::count);
+            let open = self.open(&kind).map_or(addresses.len(), AvailablePorts::count);
             if open == 0 || objections == TAKEN {
                 break;
             }
             let rank = secrets.below(open);
             index = self.open(&kind).map_or(rank, |open| open.nth(rank));
         }
-        Err(Exhausted::NoPort)
+        Err(PoolExhausted::NoPort)
     }
 
     /// Whether an inside address that holds the first of these ports, of a host that holds the second, may have another one of an
@@ -241,7 +246,7 @@ impl Pools {
         &self,
         [own, of_host]: [[u32; COLUMNS]; 2],
         column: u8,
-        outside: &Outside,
+        outside: &OutsideAddress,
         ranges: &[(u16, u16)],
     ) -> bool {
         let column = usize::from(column);
@@ -262,18 +267,18 @@ impl Pools {
     /// A free port of the inside end's own address, which belongs to no pool.
     pub(super) fn take_own(
         &mut self,
-        inside: &Inside,
-        wish: &Wish<'_>,
-        secrets: &mut Secrets,
+        inside: &InsideEnd,
+        wish: &PortRequest<'_>,
+        secrets: &mut NatRandom,
         taken: &dyn Fn(u128, u16) -> bool,
-    ) -> Result<(u128, u16), Exhausted> {
-        let Inside { address, target, wire, proto, family, .. } = *inside;
-        match self.port(Outside { address, wire, proto, family }, wish, secrets, taken)? {
-            Found::Port(port) => {
+    ) -> Result<(u128, u16), PoolExhausted> {
+        let InsideEnd { address, target, wire, proto, family, .. } = *inside;
+        match self.port(OutsideAddress { address, wire, proto, family }, wish, secrets, taken)? {
+            PortSearch::Port(port) => {
                 self.targets.hold_number(target);
                 Ok((address, port))
             }
-            Found::Full | Found::Taken => Err(Exhausted::NoPort),
+            PortSearch::Full | PortSearch::Taken => Err(PoolExhausted::NoPort),
         }
     }
 
@@ -283,35 +288,35 @@ impl Pools {
     /// It is in use, or no end of the pool; or there is no memory.
     pub(super) fn take_again(
         &mut self,
-        inside: &Inside,
-        addresses: Option<&Addresses>,
+        inside: &InsideEnd,
+        addresses: Option<&ValueSet>,
         (address, port): (u128, u16),
         column: u8,
-        secrets: &mut Secrets,
-    ) -> Result<(), Refused> {
-        let place = Place::of(inside);
+        secrets: &mut NatRandom,
+    ) -> Result<(), NatError> {
+        let place = InsideHost::of(inside);
         let hash = place.hash(&self.hasher);
         let index = match addresses {
             None if address == inside.address => None,
-            None => return Err(Refused::Clash),
+            None => return Err(NatError::Clash),
             Some(addresses) => {
                 match (addresses.index_of(address), self.pair_of(&place, hash).map(|pair| pair.index)) {
                     (Some(index), None) => Some(index),
                     (Some(index), Some(pair)) if pair == index => Some(index),
-                    _ => return Err(Refused::Clash),
+                    _ => return Err(NatError::Clash),
                 }
             }
         };
-        let Inside { target, wire, proto, family, .. } = *inside;
-        let wish = Wish { ranges: &[(port, port)], first: [Some(port), None], odd: None };
-        let outside = Outside { address, wire, proto, family };
+        let InsideEnd { target, wire, proto, family, .. } = *inside;
+        let wish = PortRequest { ranges: &[(port, port)], first: [Some(port), None], odd: None };
+        let outside = OutsideAddress { address, wire, proto, family };
         if !self.reserve_pair(&place, hash) {
-            return Err(Refused::NoMemory);
+            return Err(NatError::NoMemory);
         }
         match self.port(outside, &wish, secrets, &|_, _| false) {
-            Ok(Found::Port(_)) => {}
-            Err(Exhausted::NoMemory) => return Err(Refused::NoMemory),
-            Ok(_) | Err(_) => return Err(Refused::Clash),
+            Ok(PortSearch::Port(_)) => {}
+            Err(PoolExhausted::NoMemory) => return Err(NatError::NoMemory),
+            Ok(_) | Err(_) => return Err(NatError::Clash),
         }
         self.targets.hold_number(target);
         if let Some(index) = index {
@@ -337,7 +342,7 @@ impl Pools {
         if end.used.len() == 0 {
             self.ends.remove(hash, |end| end.outside == outside, |end| end.outside.hash(0, hasher));
         }
-        let place = Place::of(inside);
+        let place = InsideHost::of(inside);
         let hash = place.hash(hasher);
         if let Some(pair) = self.pairs.find_mut(hash, |pair| pair.inside == place) {
             pair.ports[usize::from(gone.column)] -= 1;
@@ -345,7 +350,7 @@ impl Pools {
                 self.pairs.remove(hash, |pair| pair.inside == place, |pair| pair.inside.hash(hasher));
             }
             if let Some(prefix) = place.network() {
-                let (hash, same) = (prefix.hash(hasher), |network: &Network| network.prefix == prefix);
+                let (hash, same) = (prefix.hash(hasher), |network: &NetworkUsage| network.prefix == prefix);
                 if let Some(network) = self.networks.find_mut(hash, same) {
                     network.ports[usize::from(gone.column)] -= 1;
                     if network.ports == NONE {
@@ -358,25 +363,25 @@ impl Pools {
     }
 
     /// The number of the outside address that an inside address has, or would have.
-    pub(super) fn index_for(&self, inside: &Inside, addresses: &Addresses) -> u64 {
-        let place = Place::of(inside);
+    pub(super) fn index_for(&self, inside: &InsideEnd, addresses: &ValueSet) -> u64 {
+        let place = InsideHost::of(inside);
         let hash = place.hash(&self.hasher);
-        let favourite = || scale(place.choice(&self.pairing), addresses.len());
-        self.pair_of(&place, hash).map_or_else(favourite, |pair| pair.index)
+        let preferred = || scale(place.choice(&self.pairing), addresses.len());
+        self.pair_of(&place, hash).map_or_else(preferred, |pair| pair.index)
     }
 
     /// The number of the outside address that an inside address has.
-    pub(super) fn paired(&self, inside: &Inside) -> Option<u64> {
-        let place = Place::of(inside);
+    pub(super) fn paired(&self, inside: &InsideEnd) -> Option<u64> {
+        let place = InsideHost::of(inside);
         self.pair_of(&place, place.hash(&self.hasher)).map(|pair| pair.index)
     }
 
     /// How many ports the host of an inside address holds in a column.
-    pub(super) fn held(&self, inside: &Inside, column: u8) -> u32 {
-        self.ports_of_host(&Place::of(inside)).map_or(0, |ports| ports[usize::from(column)])
+    pub(super) fn held(&self, inside: &InsideEnd, column: u8) -> u32 {
+        self.ports_of_host(&InsideHost::of(inside)).map_or(0, |ports| ports[usize::from(column)])
     }
 
-    fn ports_of_host(&self, place: &Place) -> Option<[u32; COLUMNS]> {
+    fn ports_of_host(&self, place: &InsideHost) -> Option<[u32; COLUMNS]> {
         let Some(prefix) = place.network() else {
             return self.pair_of(place, place.hash(&self.hasher)).map(|pair| pair.ports);
         };
@@ -384,28 +389,29 @@ impl Pools {
         network.map(|network| network.ports)
     }
 
-    fn pair_of(&self, place: &Place, hash: u64) -> Option<&Pair> {
+    fn pair_of(&self, place: &InsideHost, hash: u64) -> Option<&PairedAddress> {
         self.pairs.find(hash, |pair| pair.inside == *place)
     }
 
-    fn reserve_pair(&mut self, place: &Place, hash: u64) -> bool {
+    fn reserve_pair(&mut self, place: &InsideHost, hash: u64) -> bool {
         let hasher = &self.hasher;
         let is_there = self.pairs.find(hash, |pair| pair.inside == *place).is_some();
-        let for_network =
-            |prefix: Place| self.networks.reserve(prefix.hash(hasher), |network| network.prefix.hash(hasher));
+        let for_network = |prefix: InsideHost| {
+            self.networks.reserve(prefix.hash(hasher), |network| network.prefix.hash(hasher))
+        };
         is_there
             || place.network().is_none_or(for_network)
                 && self.pairs.reserve(hash, |pair| pair.inside.hash(hasher))
     }
 
     /// Counts a port of an inside address; [`Pools::reserve_pair`] comes before.
-    fn pair(&mut self, place: Place, hash: u64, index: u64, column: u8) {
+    fn pair(&mut self, place: InsideHost, hash: u64, index: u64, column: u8) {
         let hasher = &self.hasher;
         let pair = self.pairs.entry(
             hash,
             |pair| pair.inside == place,
             |pair| pair.inside.hash(hasher),
-            || Pair { inside: place, index, ports: NONE },
+            || PairedAddress { inside: place, index, ports: NONE },
         );
         pair.ports[usize::from(column)] += 1;
         if let Some(prefix) = place.network() {
@@ -413,14 +419,14 @@ impl Pools {
                 prefix.hash(hasher),
                 |network| network.prefix == prefix,
                 |network| network.prefix.hash(hasher),
-                || Network { prefix, ports: NONE },
+                || NetworkUsage { prefix, ports: NONE },
             );
             network.ports[usize::from(column)] += 1;
         }
     }
 
     /// An address that is not shut; the same one for an inside address whenever it comes while none is.
-    fn favourite(&self, place: &Place, kind: &Kind, addresses: u64) -> Option<u64> {
+    fn preferred(&self, place: &InsideHost, kind: &PoolKind, addresses: u64) -> Option<u64> {
         let choice = place.choice(&self.pairing);
         let index = scale(choice, addresses);
         match self.open(kind) {
@@ -432,45 +438,45 @@ impl Pools {
     }
 
     /// Which addresses are open for a kind, unless all are.
-    fn open(&self, kind: &Kind) -> Option<&Open> {
+    fn open(&self, kind: &PoolKind) -> Option<&AvailablePorts> {
         if self.kinds.is_empty() { None } else { self.kinds.get(kind) }
     }
 
     fn port(
         &mut self,
-        outside: Outside,
-        wish: &Wish<'_>,
-        secrets: &mut Secrets,
+        outside: OutsideAddress,
+        wish: &PortRequest<'_>,
+        secrets: &mut NatRandom,
         taken: &dyn Fn(u128, u16) -> bool,
-    ) -> Result<Found, Exhausted> {
+    ) -> Result<PortSearch, PoolExhausted> {
         let (hash, hasher) = (outside.hash(0, &self.hasher), &self.hasher);
         let mut taken = |port| taken(outside.address, port);
         if let Some(end) = self.ends.find_mut(hash, |end| end.outside == outside) {
             if !end.used.reserve() {
-                return Err(Exhausted::NoMemory);
+                return Err(PoolExhausted::NoMemory);
             }
             let found = wish.find(&end.used, secrets, &mut taken);
-            if let Found::Port(port) = found {
+            if let PortSearch::Port(port) = found {
                 end.used.insert(port);
             }
             return Ok(found);
         }
-        let mut used = Used::new();
+        let mut used = UsedPorts::new();
         if !used.reserve() {
-            return Err(Exhausted::NoMemory);
+            return Err(PoolExhausted::NoMemory);
         }
         let found = wish.find(&used, secrets, &mut taken);
-        if let Found::Port(port) = found {
+        if let PortSearch::Port(port) = found {
             used.insert(port);
-            let end = End { outside, used, shut_for: Vec::new() };
+            let end = PoolAddress { outside, used, shut_for: Vec::new() };
             if !self.ends.insert(hash, end, |end| end.outside.hash(0, hasher)) {
-                return Err(Exhausted::NoMemory);
+                return Err(PoolExhausted::NoMemory);
             }
         }
         Ok(found)
     }
 
-    fn shut(&mut self, kind: Kind, outside: Outside, index: u64, addresses: u64) {
+    fn shut(&mut self, kind: PoolKind, outside: OutsideAddress, index: u64, addresses: u64) {
         // What is full has an end: only an address without ports in the ranges has none, and that is asked for by no one.
         if let Some(end) = self.ends.find_mut(outside.hash(0, &self.hasher), |end| end.outside == outside) {
             // An address that is not shut is only looked at again.
@@ -479,14 +485,14 @@ impl Pools {
             }
             if let Some(open) = self.kinds.get_mut(&kind) {
                 if open.reserve() {
-                    open.shut(index);
+                    open.mark_exhausted(index);
                     end.shut_for.push((kind, index));
                 }
                 return;
             }
-            let mut open = Open::new(addresses);
+            let mut open = AvailablePorts::new(addresses);
             if open.reserve() {
-                open.shut(index);
+                open.mark_exhausted(index);
                 end.shut_for.push((kind, index));
                 self.kinds.insert(kind, open);
                 self.targets.hold_number(kind.target);

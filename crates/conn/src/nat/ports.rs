@@ -1,22 +1,22 @@
 //! Ports: what a mapping asks for, which of an outside address are in use, and a free one.
 
-use super::addresses::Addresses;
-use super::random::Secrets;
+use super::addresses::ValueSet;
+use super::random::NatRandom;
 use mmb_policy::Intervals;
 use std::ops::Deref;
 use std::sync::Arc;
 
 /// The port or identifier that a mapping gives. Copies share what is behind them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ports {
-    sort: Sort,
-    ranges: Ranges,
+pub struct PortMapping {
+    sort: PortMappingKind,
+    ranges: PortRanges,
     /// The same as a set of values, for balancing over them.
-    values: Addresses,
+    values: ValueSet,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sort {
+enum PortMappingKind {
     Fixed,
     Within,
     Shuffled,
@@ -24,9 +24,9 @@ enum Sort {
 
 /// Ranges of ports, both ends included, in order and apart from each other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Ranges(Arc<[(u16, u16)]>);
+pub(super) struct PortRanges(Arc<[(u16, u16)]>);
 
-impl Deref for Ranges {
+impl Deref for PortRanges {
     type Target = [(u16, u16)];
 
     fn deref(&self) -> &[(u16, u16)] {
@@ -34,54 +34,54 @@ impl Deref for Ranges {
     }
 }
 
-impl Ports {
+impl PortMapping {
     /// Always this one.
-    pub fn fixed(port: u16) -> Ports {
-        Ports::new(Sort::Fixed, &[(port, port)])
+    pub fn fixed(port: u16) -> PortMapping {
+        PortMapping::new(PortMappingKind::Fixed, &[(port, port)])
     }
 
     /// One of these ranges, both ends included: the packet's own if it is among them and free, else a random free one.
-    pub fn within(ranges: &[(u16, u16)]) -> Ports {
-        Ports::new(Sort::Within, ranges)
+    pub fn within(ranges: &[(u16, u16)]) -> PortMapping {
+        PortMapping::new(PortMappingKind::Within, ranges)
     }
 
     /// A random free one of this range, both ends included.
-    pub fn shuffled(low: u16, high: u16) -> Ports {
-        Ports::new(Sort::Shuffled, &[(low, high)])
+    pub fn shuffled(low: u16, high: u16) -> PortMapping {
+        PortMapping::new(PortMappingKind::Shuffled, &[(low, high)])
     }
 
-    fn new(sort: Sort, ranges: &[(u16, u16)]) -> Ports {
+    fn new(sort: PortMappingKind, ranges: &[(u16, u16)]) -> PortMapping {
         let ranges = ranges.iter().filter(|(low, high)| low <= high);
         let joined: Intervals = ranges.map(|&(low, high)| (u128::from(low), u128::from(high))).collect();
         let ranges = joined.as_slice().iter().map(|&(low, high)| (low as u16, high as u16)).collect();
-        Ports { sort, ranges: Ranges(ranges), values: Addresses::new(joined.as_slice().to_vec()) }
+        PortMapping { sort, ranges: PortRanges(ranges), values: ValueSet::new(joined.as_slice().to_vec()) }
     }
 
     pub(super) fn is_fixed(&self) -> bool {
-        self.sort == Sort::Fixed
+        self.sort == PortMappingKind::Fixed
     }
 
     pub(super) fn is_shuffled(&self) -> bool {
-        self.sort == Sort::Shuffled
+        self.sort == PortMappingKind::Shuffled
     }
 
     /// Whether the packet's own port stays if it can.
     pub(super) fn keeps(&self) -> bool {
-        self.sort == Sort::Within
+        self.sort == PortMappingKind::Within
     }
 
-    pub(super) fn ranges(&self) -> &Ranges {
+    pub(super) fn ranges(&self) -> &PortRanges {
         &self.ranges
     }
 
-    pub(super) fn values(&self) -> &Addresses {
+    pub(super) fn values(&self) -> &ValueSet {
         &self.values
     }
 }
 
 /// Which port a new binding would like.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish<'a> {
+pub(super) struct PortRequest<'a> {
     /// What it may get, in order and apart from each other.
     pub(super) ranges: &'a [(u16, u16)],
     /// What it gets before others, in this order, if they are within the ranges and free.
@@ -92,7 +92,7 @@ pub(super) struct Wish<'a> {
 
 /// What a search for a port came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum PortSearch {
     Port(u16),
     /// All ports of the ranges are in use.
     Full,
@@ -103,20 +103,20 @@ pub(super) enum Found {
 /// How many free ports a search asks the caller about before it gives up.
 const TRIES: usize = 64;
 
-impl Wish<'_> {
+impl PortRequest<'_> {
     /// A free port: what was wished for first, else a random one (RFC 6056, section 3.3.1).
     pub(super) fn find(
         &self,
-        used: &Used,
-        secrets: &mut Secrets,
+        used: &UsedPorts,
+        secrets: &mut NatRandom,
         taken: &mut dyn FnMut(u16) -> bool,
-    ) -> Found {
+    ) -> PortSearch {
         for port in self.first.into_iter().flatten() {
             if within(self.ranges, port) && !used.contains(port) && !taken(port) {
-                return Found::Port(port);
+                return PortSearch::Port(port);
             }
         }
-        let Some(start) = random(self.ranges, secrets) else { return Found::Full };
+        let Some(start) = random(self.ranges, secrets) else { return PortSearch::Full };
         let mut seen = false;
         for odd in [self.odd, None] {
             let (mut from, mut first) = (start, None);
@@ -126,7 +126,7 @@ impl Wish<'_> {
                     break;
                 }
                 if !taken(port) {
-                    return Found::Port(port);
+                    return PortSearch::Port(port);
                 }
                 seen = true;
                 first.get_or_insert(port);
@@ -136,7 +136,7 @@ impl Wish<'_> {
                 break;
             }
         }
-        if seen { Found::Taken } else { Found::Full }
+        if seen { PortSearch::Taken } else { PortSearch::Full }
     }
 }
 
@@ -146,7 +146,7 @@ pub(super) fn within(ranges: &[(u16, u16)], port: u16) -> bool {
 }
 
 /// Some port of the ranges, which are apart from each other.
-pub(super) fn random(ranges: &[(u16, u16)], secrets: &mut Secrets) -> Option<u16> {
+pub(super) fn random(ranges: &[(u16, u16)], secrets: &mut NatRandom) -> Option<u16> {
     let len = |(low, high): &(u16, u16)| u64::from(high - low) + 1;
     let total = ranges.iter().map(len).sum::<u64>();
     let mut rank = if total == 0 { return None } else { secrets.below(total) };
@@ -174,7 +174,7 @@ fn ones(words: &[u64; WORDS], (low, high): (u16, u16)) -> usize {
 }
 
 /// The first free port at or after `from`, or else before it.
-fn free_from(used: &Used, ranges: &[(u16, u16)], from: u16, odd: Option<bool>) -> Option<u16> {
+fn free_from(used: &UsedPorts, ranges: &[(u16, u16)], from: u16, odd: Option<bool>) -> Option<u16> {
     let after = ranges.iter().filter(|(_, high)| *high >= from).map(|(low, high)| ((*low).max(from), *high));
     let before =
         ranges.iter().filter(|(low, _)| *low < from).map(|(low, high)| (*low, (*high).min(from - 1)));
@@ -183,7 +183,7 @@ fn free_from(used: &Used, ranges: &[(u16, u16)], from: u16, odd: Option<bool>) -
 
 /// The ports of one outside address and protocol that bindings have.
 #[derive(Debug)]
-pub(super) enum Used {
+pub(super) enum UsedPorts {
     /// In order.
     Few(Vec<u16>),
     /// A bit each.
@@ -194,37 +194,37 @@ const WORDS: usize = 1024;
 /// From here on a bit for each port costs less to search.
 const FEW: usize = 96;
 
-impl Used {
-    pub(super) fn new() -> Used {
-        Used::Few(Vec::new())
+impl UsedPorts {
+    pub(super) fn new() -> UsedPorts {
+        UsedPorts::Few(Vec::new())
     }
 
     pub(super) fn len(&self) -> usize {
         match self {
-            Used::Few(ports) => ports.len(),
-            Used::Many(_, count) => *count as usize,
+            UsedPorts::Few(ports) => ports.len(),
+            UsedPorts::Many(_, count) => *count as usize,
         }
     }
 
     /// How many ports of ranges that are apart from each other are in use.
     pub(super) fn count_within(&self, ranges: &[(u16, u16)]) -> usize {
         match self {
-            Used::Few(ports) => ports.iter().filter(|port| within(ranges, **port)).count(),
-            Used::Many(words, _) => ranges.iter().map(|range| ones(words, *range)).sum(),
+            UsedPorts::Few(ports) => ports.iter().filter(|port| within(ranges, **port)).count(),
+            UsedPorts::Many(words, _) => ranges.iter().map(|range| ones(words, *range)).sum(),
         }
     }
 
     pub(super) fn contains(&self, port: u16) -> bool {
         match self {
-            Used::Few(ports) => ports.binary_search(&port).is_ok(),
-            Used::Many(words, _) => words[usize::from(port / 64)] >> (port % 64) & 1 == 1,
+            UsedPorts::Few(ports) => ports.binary_search(&port).is_ok(),
+            UsedPorts::Many(words, _) => words[usize::from(port / 64)] >> (port % 64) & 1 == 1,
         }
     }
 
     /// Has room for one port more. False if there is no memory for it.
     #[must_use]
     pub(super) fn reserve(&mut self) -> bool {
-        let Used::Few(ports) = self else { return true };
+        let UsedPorts::Few(ports) = self else { return true };
         if ports.len() < FEW {
             return ports.try_reserve(1).is_ok();
         }
@@ -237,18 +237,18 @@ impl Used {
         for port in ports.iter() {
             words[usize::from(port / 64)] |= 1 << (port % 64);
         }
-        *self = Used::Many(words, ports.len() as u32);
+        *self = UsedPorts::Many(words, ports.len() as u32);
         true
     }
 
     /// Takes a port that is free; [`Used::reserve`] comes before.
     pub(super) fn insert(&mut self, port: u16) {
         match self {
-            Used::Few(ports) => {
+            UsedPorts::Few(ports) => {
                 let place = ports.partition_point(|other| *other < port);
                 ports.insert(place, port);
             }
-            Used::Many(words, count) => {
+            UsedPorts::Many(words, count) => {
                 words[usize::from(port / 64)] |= 1 << (port % 64);
                 *count += 1;
             }
@@ -258,19 +258,19 @@ impl Used {
     /// Gives a port back that was taken.
     pub(super) fn remove(&mut self, port: u16) {
         match self {
-            Used::Few(ports) => {
+            UsedPorts::Few(ports) => {
                 if let Ok(place) = ports.binary_search(&port) {
                     ports.remove(place);
                 }
             }
-            Used::Many(words, count) => {
+            UsedPorts::Many(words, count) => {
                 words[usize::from(port / 64)] &= !(1 << (port % 64));
                 *count -= 1;
                 // Half of what made it grow, so that a port taken and given back does not go to and fro.
                 let mut few = Vec::new();
                 if *count as usize == FEW / 2 && few.try_reserve(FEW / 2).is_ok() {
                     few.extend(ports_of(words));
-                    *self = Used::Few(few);
+                    *self = UsedPorts::Few(few);
                 }
             }
         }
@@ -279,8 +279,8 @@ impl Used {
     /// The lowest free port between the two, both included.
     pub(super) fn first_free(&self, low: u16, high: u16, odd: Option<bool>) -> Option<u16> {
         match self {
-            Used::Few(ports) => first_gap(ports, low, high, odd),
-            Used::Many(words, _) => first_clear(words, low, high, odd),
+            UsedPorts::Few(ports) => first_gap(ports, low, high, odd),
+            UsedPorts::Many(words, _) => first_clear(words, low, high, odd),
         }
     }
 }
@@ -341,7 +341,7 @@ mod tests {
 
         #[test]
         fn few_and_many_are_one_set(steps in proptest::collection::vec((any::<bool>(), 1000_u16..1300), 0..600), low in 990_u16..1310, more in 0_u16..300) {
-            let (mut used, mut plain) = (Used::new(), BTreeSet::new());
+            let (mut used, mut plain) = (UsedPorts::new(), BTreeSet::new());
             for (take, port) in steps {
                 match take {
                     true if plain.insert(port) => { assert!(used.reserve()); used.insert(port) },
@@ -364,24 +364,27 @@ mod tests {
 
     #[test]
     fn the_last_free_port_is_found_from_anywhere() {
-        let mut used = Used::new();
+        let mut used = UsedPorts::new();
         (0..=u16::MAX).filter(|port| *port != 7).for_each(|port| {
             assert!(used.reserve());
             used.insert(port)
         });
-        let mut secrets = Secrets::new(mmb_random::Seed::repeatable(1));
-        let wish = |ranges| Wish { ranges, first: [None; 2], odd: Some(false) };
-        assert_eq!(wish(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| false), Found::Port(7));
-        assert_eq!(wish(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| true), Found::Taken);
-        assert_eq!(wish(&[(0, 6), (8, u16::MAX)]).find(&used, &mut secrets, &mut |_| false), Found::Full);
+        let mut secrets = NatRandom::new(mmb_random::Seed::repeatable(1));
+        let wish = |ranges| PortRequest { ranges, first: [None; 2], odd: Some(false) };
+        assert_eq!(wish(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| false), PortSearch::Port(7));
+        assert_eq!(wish(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| true), PortSearch::Taken);
+        assert_eq!(
+            wish(&[(0, 6), (8, u16::MAX)]).find(&used, &mut secrets, &mut |_| false),
+            PortSearch::Full
+        );
         assert!(used.reserve());
         used.insert(7);
-        assert_eq!(wish(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| false), Found::Full);
+        assert_eq!(wish(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| false), PortSearch::Full);
     }
 
     #[test]
     fn ranges_are_put_in_order_and_joined() {
-        assert_eq!(**Ports::within(&[(9, 12), (5, 3), (1, 4), (5, 6)]).ranges(), [(1, 6), (9, 12)]);
-        assert_eq!(**Ports::within(&[(0, u16::MAX), (u16::MAX, u16::MAX)]).ranges(), [(0, u16::MAX)]);
+        assert_eq!(**PortMapping::within(&[(9, 12), (5, 3), (1, 4), (5, 6)]).ranges(), [(1, 6), (9, 12)]);
+        assert_eq!(**PortMapping::within(&[(0, u16::MAX), (u16::MAX, u16::MAX)]).ranges(), [(0, u16::MAX)]);
     }
 }

@@ -8,11 +8,11 @@ use mmb_random::{Generator, Seed};
 pub(super) use mmb_random::scale;
 
 /// Random numbers.
-pub(super) struct Secrets(Generator);
+pub(super) struct NatRandom(Generator);
 
-impl Secrets {
-    pub(super) fn new(seed: Seed) -> Secrets {
-        Secrets(Generator::new(seed))
+impl NatRandom {
+    pub(super) fn new(seed: Seed) -> NatRandom {
+        NatRandom(Generator::new(seed))
     }
 
     /// A number below `bound`, which is not 0.

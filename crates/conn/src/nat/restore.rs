@@ -1,8 +1,8 @@
 //! Bindings of connections that another daemon had: they come back as they were, or not at all.
 
-use super::bindings::{Inside, Outside};
+use super::bindings::{InsideEnd, OutsideAddress};
 use super::pools::column;
-use super::{Addresses, DESTINATION, Mapping, Nat, Refused, SOURCE, Translated, Tuple, class};
+use super::{DESTINATION, Mapping, Nat, NatError, SOURCE, Translated, Tuple, ValueSet, class};
 
 impl Nat {
     /// Holds for a connection again what a mapping gave it: `arrived` is its first packet's tuple, `sent` the one that it left
@@ -15,7 +15,7 @@ impl Nat {
         mapping: &Mapping,
         arrived: &Tuple,
         sent: Tuple,
-    ) -> Result<Translated, Refused> {
+    ) -> Result<Translated, NatError> {
         let own = self::own(mapping, arrived, &sent);
         let mapping = own.as_ref().unwrap_or(mapping);
         // Without ports of its choice there is nothing that another might have.
@@ -30,8 +30,8 @@ impl Nat {
         };
         let mut translated = self.lease(sent, binding, None)?;
         let Tuple { addresses, wire, proto, family, .. } = *arrived;
-        let outside = Outside { address: addresses[DESTINATION], wire, proto, family };
-        let led = |inside: &Inside| {
+        let outside = OutsideAddress { address: addresses[DESTINATION], wire, proto, family };
+        let led = |inside: &InsideEnd| {
             (inside.address, inside.port) == (sent.addresses[DESTINATION], sent.port(DESTINATION))
         };
         if let Some(number) = self.bindings.of_outside(&outside, arrived.port(DESTINATION))
@@ -39,7 +39,7 @@ impl Nat {
         {
             if !self.leases.reserve() {
                 self.release(translated.binding);
-                return Err(Refused::NoMemory);
+                return Err(NatError::NoMemory);
             }
             self.bindings.hold(number);
             let mut lease = self.leases.take(translated.binding);
@@ -49,11 +49,11 @@ impl Nat {
         Ok(translated)
     }
 
-    fn bind_again(&mut self, inside: &Inside, mapping: &Mapping, sent: &Tuple) -> Result<u32, Refused> {
+    fn bind_again(&mut self, inside: &InsideEnd, mapping: &Mapping, sent: &Tuple) -> Result<u32, NatError> {
         let (address, port) = (sent.addresses[SOURCE], sent.ports[SOURCE]);
-        let Inside { wire, proto, family, .. } = *inside;
+        let InsideEnd { wire, proto, family, .. } = *inside;
         // The inside end may have several.
-        if let Some(number) = self.bindings.of_outside(&Outside { address, wire, proto, family }, port)
+        if let Some(number) = self.bindings.of_outside(&OutsideAddress { address, wire, proto, family }, port)
             && self.bindings.record(number).inside == *inside
         {
             self.bindings.hold(number);
@@ -74,12 +74,12 @@ fn own(mapping: &Mapping, arrived: &Tuple, sent: &Tuple) -> Option<Mapping> {
         return None;
     }
     let address = sent.addresses[SOURCE];
-    Some(Mapping { saddr: Some(Addresses::new(vec![(address, address)])), ..Mapping::default() })
+    Some(Mapping { saddr: Some(ValueSet::new(vec![(address, address)])), ..Mapping::default() })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Ports;
+    use super::super::PortMapping;
     use super::*;
     use crate::Wire;
     use crate::proto;
@@ -92,8 +92,8 @@ mod tests {
 
     #[test]
     fn bindings_come_back_as_they_were() {
-        let pool = Addresses::new(vec![(0xc800_0001, 0xc800_0003)]);
-        let ports = Some(Ports::within(&[(1000, 1009)]));
+        let pool = ValueSet::new(vec![(0xc800_0001, 0xc800_0003)]);
+        let ports = Some(PortMapping::within(&[(1000, 1009)]));
         let mapping = Mapping { saddr: Some(pool), sport: ports, ..Mapping::default() };
         let mut before = Nat::new(&SeedTree::repeatable(1));
         let arrived: Vec<Tuple> =

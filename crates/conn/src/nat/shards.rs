@@ -11,14 +11,14 @@ const SHARDS: usize = 1024;
 const LITTLE: usize = 28;
 
 /// Entries found by a hash and a test of equality that the caller brings; they may be numbers of records elsewhere.
-pub(super) struct Shards<T> {
+pub(super) struct ShardedIndex<T> {
     shards: Box<[HashTable<T>]>,
     len: usize,
 }
 
-impl<T> Shards<T> {
-    pub(super) fn new() -> Shards<T> {
-        Shards { shards: (0..SHARDS).map(|_| HashTable::new()).collect(), len: 0 }
+impl<T> ShardedIndex<T> {
+    pub(super) fn new() -> ShardedIndex<T> {
+        ShardedIndex { shards: (0..SHARDS).map(|_| HashTable::new()).collect(), len: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn tables_grow_and_shrink_with_what_they_hold() {
-        let mut shards = Shards::new();
+        let mut shards = ShardedIndex::new();
         let empty = shards.memory();
         for round in 0..3 {
             (0..200_000).for_each(|number| assert!(shards.insert(hash(&number), number, hash)));

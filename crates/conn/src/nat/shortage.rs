@@ -5,12 +5,12 @@
 
 use super::pools::{column, host_of};
 use super::ports::within;
-use super::{Addresses, CLASSES, Mapping, Nat, Refused, Tuple, Wire, class};
+use super::{CLASSES, Mapping, Nat, NatError, Tuple, ValueSet, Wire, class};
 use mmb_policy::policy::PortsPerHost;
 
 /// The ports that one connection might have had.
 #[derive(Clone, Debug)]
-pub struct Shortage<'a> {
+pub struct PortShortage<'a> {
     /// Only ports of the connection's own host help: it holds as many as it may.
     own: bool,
     /// As many as it may is what others leave it.
@@ -22,12 +22,12 @@ pub struct Shortage<'a> {
     column: u8,
     /// The outside address, if there is one that the inside address has to stay at.
     paired: Option<u128>,
-    addresses: &'a Addresses,
+    addresses: &'a ValueSet,
     ranges: &'a [(u16, u16)],
     held: u32,
 }
 
-impl Shortage<'_> {
+impl PortShortage<'_> {
     /// Whether the host holds as many ports as it may, so that only its own would help.
     pub fn is_own(&self) -> bool {
         self.own
@@ -35,7 +35,7 @@ impl Shortage<'_> {
 
     /// What the pool lacks that leaves the host no larger share, under [`PortsPerHost::Share`]: ports that anybody holds.
     pub fn of_pool(&self) -> Option<Self> {
-        (self.own && self.is_shared).then(|| Shortage { own: false, ..self.clone() })
+        (self.own && self.is_shared).then(|| PortShortage { own: false, ..self.clone() })
     }
 
     /// How many ports the host holds.
@@ -46,7 +46,7 @@ impl Shortage<'_> {
     /// The same for all that lack the same: the host's own ports, or those of an outside address or a pool that so many ports are held
     /// of, as a power of two. A hash of it tells shortages apart.
     pub fn likeness(&self) -> Tuple {
-        let Shortage { own, host, wire, proto, family, column, held, .. } = *self;
+        let PortShortage { own, host, wire, proto, family, column, held, .. } = *self;
         let whose = if own { host } else { self.paired.unwrap_or(0) };
         let of_pool = if self.addresses.is_empty() { 0 } else { self.addresses.nth(0) };
         let magnitude = if own { 0 } else { held.checked_ilog2().map_or(0, |power| power as u16 + 1) };
@@ -61,12 +61,12 @@ impl Nat {
         &mut self,
         mapping: &'a Mapping,
         arrived: &Tuple,
-        why: Refused,
-    ) -> Option<Shortage<'a>> {
+        why: NatError,
+    ) -> Option<PortShortage<'a>> {
         let own = match why {
-            Refused::HostLimit => true,
-            Refused::NoPort => false,
-            Refused::NoAddress | Refused::NoMemory | Refused::Clash => return None,
+            NatError::HostLimit => true,
+            NatError::NoPort => false,
+            NatError::NoAddress | NatError::NoMemory | NatError::Clash => return None,
         };
         let addresses = mapping.saddr.as_ref()?;
         let inside = self.inside(mapping, arrived).ok()??;
@@ -79,11 +79,23 @@ impl Nat {
         let Tuple { wire, proto, family, .. } = *arrived;
         let host = host_of(inside.address, family);
         let is_shared = self.pools.ports_per_host == PortsPerHost::Share;
-        Some(Shortage { own, is_shared, host, wire, proto, family, column, paired, addresses, ranges, held })
+        Some(PortShortage {
+            own,
+            is_shared,
+            host,
+            wire,
+            proto,
+            family,
+            column,
+            paired,
+            addresses,
+            ranges,
+            held,
+        })
     }
 
     /// Whether a port that helps would be free if the connection of a binding ended: how many its host holds.
-    pub fn would_free(&self, binding: u32, lacking: &Shortage<'_>) -> Option<u32> {
+    pub fn would_free(&self, binding: u32, lacking: &PortShortage<'_>) -> Option<u32> {
         let binding = self.bindings.record(self.leases.source(binding)?);
         let (inside, outside) = (&binding.inside, binding.outside());
         let is_of_pool = match lacking.paired.filter(|_| !lacking.own) {

@@ -21,8 +21,8 @@ fn filtering(nat_filtering: NatFiltering) -> Nat {
     nat
 }
 
-fn pool(addresses: u128) -> Addresses {
-    Addresses::new(vec![(OUTSIDE, OUTSIDE + addresses - 1)])
+fn pool(addresses: u128) -> ValueSet {
+    ValueSet::new(vec![(OUTSIDE, OUTSIDE + addresses - 1)])
 }
 
 /// A source NAT to so many addresses.

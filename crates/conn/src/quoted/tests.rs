@@ -38,7 +38,7 @@ fn eight_bytes_of_transport_are_enough() {
         family: 4,
         ..Tuple::default()
     };
-    assert_eq!(found, Quoted { tuple, proto: 17, ip_at: 0, l4_at: 20, l4_len: 8 });
+    assert_eq!(found, QuotedPacket { tuple, proto: 17, ip_at: 0, l4_at: 20, l4_len: 8 });
     assert_eq!(quoted(&ip4(17, 0, &UDP[..7]), 4), None);
     for cut in 0..28 {
         assert_eq!(quoted(&ip4(17, 0, &UDP)[..cut], 4), None);
@@ -71,7 +71,7 @@ fn options_and_extension_headers_are_stepped_over() {
 fn an_endless_chain_ends() {
     let chain: Vec<u8> = [60, 0, 0, 0, 0, 0, 0, 0].repeat(200);
     assert_eq!(quoted(&ip6(60, &chain), 6), None);
-    let most = usize::from(Limits::default().ip6_headers);
+    let most = usize::from(ParserLimits::default().ip6_headers);
     let mut chain: Vec<u8> = [60, 0, 0, 0, 0, 0, 0, 0].repeat(most);
     chain[(most - 1) * 8] = 17;
     chain.extend(UDP);

@@ -1,7 +1,7 @@
 //! Which connections end as time passes, a bounded number at a time.
 
-use super::Table;
-use crate::wheel::{self, HALF_OPEN, OVER, Queues};
+use super::ConnectionTable;
+use crate::wheel::{self, ExpiryQueues, HALF_OPEN, OVER};
 use crate::{CloseReason, ConnId, Connection, LONGEST_S};
 use std::hint::black_box;
 
@@ -15,7 +15,7 @@ const ASKED_PER_MS: u64 = 250;
 /// asks [`Table::is_behind`].
 pub(super) const MOST_ASKED: u64 = 1 << 14;
 
-impl Table {
+impl ConnectionTable {
     /// Lets time pass: ends connections whose time is up. Asks a bounded number of connections and goes on with the next call, so
     /// that a vector's time stays bounded: some hundred where vector follows vector, some thousand after a pause. Only after a leap of 24
     /// days, which no clock does, all end at once.
@@ -67,7 +67,7 @@ impl Table {
         let Some(from) = self.sweep else { return };
         let to = from.saturating_add(most as u32).min(self.slab.used());
         for place in from..to {
-            if self.slab.live(place).is_none() || !Queues::is_in_wheel(&self.slab, place) {
+            if self.slab.live(place).is_none() || !ExpiryQueues::is_in_wheel(&self.slab, place) {
                 continue;
             }
             if self.is_up(place) { self.expire(place, closed) } else { self.wait_on(place) }

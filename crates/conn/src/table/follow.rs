@@ -1,25 +1,31 @@
 //! What packets say of their connection: whether they begin one, whether they are believed, and which state follows.
 
-use super::Table;
-use crate::wheel::Queues;
-use crate::{ConnId, Direction, Invalid, Judged, Segment, Signal, State, Tracker, flags, proto};
+use super::ConnectionTable;
+use crate::wheel::ExpiryQueues;
+use crate::{
+    ConnId, ConnState, Direction, Invalid, TcpOutcome, TcpSegment, TcpTracker, TrackedHeader, flags, proto,
+};
 use mmb_packet::checksum::Soundness;
 use mmb_policy::policy::Pickup;
 
-impl Table {
+impl ConnectionTable {
     /// What is known of a connection that begins with this packet.
-    pub(super) fn begin(&self, proto: u8, signal: Option<&Signal>) -> Result<(Tracker, State), Invalid> {
+    pub(super) fn begin(
+        &self,
+        proto: u8,
+        signal: Option<&TrackedHeader>,
+    ) -> Result<(TcpTracker, ConnState), Invalid> {
         match (proto, signal) {
             (_, Some(signal)) => begin(signal, self.pickup),
             (proto::TCP | proto::SCTP, None) if self.pickup == Pickup::Strict => Err(Invalid::NotSyn),
             (proto::SCTP, None) => Err(Invalid::BadTag),
-            _ => Ok((Tracker::blank(), State::Unreplied)),
+            _ => Ok((TcpTracker::blank(), ConnState::Unreplied)),
         }
     }
 
     /// Why [`Table::insert`] would refuse a packet, whatever its tuple.
     #[inline]
-    pub fn cannot_begin(&self, signal: &Signal) -> Option<Invalid> {
+    pub fn cannot_begin(&self, signal: &TrackedHeader) -> Option<Invalid> {
         begin(signal, self.pickup).err()
     }
 
@@ -34,8 +40,8 @@ impl Table {
         direction: Direction,
         now_ms: u64,
         bytes: usize,
-        signal: Option<&Signal>,
-    ) -> Judged {
+        signal: Option<&TrackedHeader>,
+    ) -> TcpOutcome {
         self.touch_if_sound(id, direction, (now_ms, bytes), signal, || Soundness::Right)
     }
 
@@ -51,15 +57,15 @@ impl Table {
         id: ConnId,
         direction: Direction,
         (now_ms, bytes): (u64, usize),
-        segment: Option<&Segment>,
+        segment: Option<&TcpSegment>,
     ) -> bool {
         self.now_ms = self.now_ms.max(now_ms);
         let connection = self.slab.at_mut(id.0);
         let goes_on = connection.expires_ms(self.now_ms, &self.limits) > 0
             && match (connection.state, segment) {
-                (State::Established, Some(segment)) => connection.tracker.goes_on(direction, segment),
+                (ConnState::Established, Some(segment)) => connection.tracker.goes_on(direction, segment),
                 // Neither TCP nor SCTP is ever in this state.
-                (State::Replied, None) => true,
+                (ConnState::Replied, None) => true,
                 _ => false,
             };
         if goes_on {
@@ -80,24 +86,24 @@ impl Table {
         id: ConnId,
         direction: Direction,
         (now_ms, bytes): (u64, usize),
-        signal: Option<&Signal>,
+        signal: Option<&TrackedHeader>,
         soundness: impl FnOnce() -> Soundness,
-    ) -> Judged {
+    ) -> TcpOutcome {
         self.now_ms = self.now_ms.max(now_ms);
         let connection = self.slab.at_mut(id.0);
         let about =
             (connection.proto(), connection.state, connection.expires_ms(self.now_ms, &self.limits) == 0);
         let judged = judge(&mut connection.tracker, about, direction, signal, soundness);
-        if let Judged::Reopens | Judged::Invalid(_) = judged {
+        if let TcpOutcome::Reopens | TcpOutcome::Invalid(_) = judged {
             return judged;
         }
         connection.count(direction, bytes);
-        if judged == Judged::Noted {
+        if judged == TcpOutcome::Noted {
             return judged;
         }
         connection.last_ms = self.now_ms as u32;
         match judged {
-            Judged::Moves(next) => self.moves(id, next),
+            TcpOutcome::Moves(next) => self.moves(id, next),
             _ => self.queues.used(&mut self.slab, id.0, direction, self.now_ms),
         }
         judged
@@ -107,8 +113,8 @@ impl Table {
     ///
     /// # Panics
     /// As [`Table::touch`].
-    pub fn sent(&mut self, id: ConnId, direction: Direction, seq: u32, len: u32) {
-        self.slab.at_mut(id.0).tracker.sent(direction, seq, len);
+    pub fn extend_sent(&mut self, id: ConnId, direction: Direction, seq: u32, len: u32) {
+        self.slab.at_mut(id.0).tracker.extend_sent(direction, seq, len);
     }
 
     /// Counts a packet that passes and changes nothing: it is not believed, or has nothing to believe it by.
@@ -125,9 +131,9 @@ impl Table {
         id: ConnId,
         direction: Direction,
         now_ms: u64,
-        signal: Option<&Signal>,
+        signal: Option<&TrackedHeader>,
         soundness: impl FnOnce() -> Soundness,
-    ) -> Judged {
+    ) -> TcpOutcome {
         let connection = self.slab.at(id.0);
         let is_up = connection.expires_ms(now_ms.max(self.now_ms), &self.limits) == 0;
         let about = (connection.proto(), connection.state, is_up);
@@ -140,12 +146,12 @@ impl Table {
     pub fn is_lasting(&self, id: ConnId, now_ms: u64) -> bool {
         let connection = self.slab.at(id.0);
         let state = connection.state;
-        !state.is_half_open() && !state.is_over() && connection.expires_ms(now_ms, &self.limits) > 0
+        !state.is_half_open() && !state.is_closed() && connection.expires_ms(now_ms, &self.limits) > 0
     }
 
     /// Puts a connection in another state, and in the queue of that.
-    fn moves(&mut self, id: ConnId, next: State) {
-        let is_protected = Queues::is_protected(&self.slab, id.0);
+    fn moves(&mut self, id: ConnId, next: ConnState) {
+        let is_protected = ExpiryQueues::is_protected(&self.slab, id.0);
         self.queues.leave(&mut self.slab, id.0);
         let connection = self.slab.at_mut(id.0);
         connection.state = next;
@@ -156,10 +162,10 @@ impl Table {
 
 /// What is known of a connection by its first packet.
 #[inline]
-fn begin(signal: &Signal, pickup: Pickup) -> Result<(Tracker, State), Invalid> {
+fn begin(signal: &TrackedHeader, pickup: Pickup) -> Result<(TcpTracker, ConnState), Invalid> {
     match signal {
-        Signal::Tcp(segment) => Tracker::open(segment, pickup),
-        Signal::Sctp(chunks) => Tracker::associate(chunks, pickup),
+        TrackedHeader::Tcp(segment) => TcpTracker::open(segment, pickup),
+        TrackedHeader::Sctp(chunks) => TcpTracker::associate(chunks, pickup),
     }
 }
 
@@ -169,55 +175,55 @@ fn begin(signal: &Signal, pickup: Pickup) -> Result<(Tracker, State), Invalid> {
 /// of any data, a FIN's as one byte more of them.
 #[inline]
 fn judge(
-    tracker: &mut Tracker,
-    (proto, state, is_up): (u8, State, bool),
+    tracker: &mut TcpTracker,
+    (proto, state, is_up): (u8, ConnState, bool),
     direction: Direction,
-    signal: Option<&Signal>,
+    signal: Option<&TrackedHeader>,
     soundness: impl FnOnce() -> Soundness,
-) -> Judged {
+) -> TcpOutcome {
     let before = *tracker;
     let judged = match signal {
-        _ if is_up => Judged::Reopens,
-        Some(Signal::Tcp(segment)) => tracker.segment(state, direction, segment),
-        Some(Signal::Sctp(chunks)) => tracker.chunks(state, direction, chunks),
+        _ if is_up => TcpOutcome::Reopens,
+        Some(TrackedHeader::Tcp(segment)) => tracker.segment(state, direction, segment),
+        Some(TrackedHeader::Sctp(chunks)) => tracker.chunks(state, direction, chunks),
         // Without a tag there is nothing to believe it by.
-        None if proto == proto::SCTP => Judged::Invalid(Invalid::BadTag),
+        None if proto == proto::SCTP => TcpOutcome::Invalid(Invalid::BadTag),
         None => answered(proto, state, direction),
     };
     let weighs = match judged {
-        Judged::Moves(_) | Judged::Reopens => true,
-        Judged::Stays | Judged::Noted => {
-            let counts = |segment: &Segment| segment.flags & (flags::SYN | flags::FIN) != 0;
+        TcpOutcome::Moves(_) | TcpOutcome::Reopens => true,
+        TcpOutcome::Stays | TcpOutcome::Noted => {
+            let counts = |segment: &TcpSegment| segment.flags & (flags::SYN | flags::FIN) != 0;
             signal.is_some_and(|signal| signal.segment().is_none_or(counts)) && *tracker != before
         }
-        Judged::Invalid(_) => false,
+        TcpOutcome::Invalid(_) => false,
     };
     let soundness = if weighs { soundness() } else { Soundness::Right };
     let judged = match (soundness, judged) {
-        (Soundness::Right, _) | (Soundness::Unknown, Judged::Reopens | Judged::Noted) => judged,
-        (Soundness::Wrong, _) => Judged::Invalid(Invalid::BadChecksum),
-        (Soundness::Unknown, _) => Judged::Stays,
+        (Soundness::Right, _) | (Soundness::Unknown, TcpOutcome::Reopens | TcpOutcome::Noted) => judged,
+        (Soundness::Wrong, _) => TcpOutcome::Invalid(Invalid::BadChecksum),
+        (Soundness::Unknown, _) => TcpOutcome::Stays,
     };
     let unknown = soundness == Soundness::Unknown;
-    let segment = signal.and_then(Signal::segment);
+    let segment = signal.and_then(TrackedHeader::segment);
     let ends = segment.filter(|segment| segment.flags & flags::FIN != 0);
-    if matches!(judged, Judged::Reopens | Judged::Invalid(_))
+    if matches!(judged, TcpOutcome::Reopens | TcpOutcome::Invalid(_))
         || unknown && (segment.is_none() || ends.is_some())
     {
         *tracker = before;
     }
-    if let (Judged::Stays, true, Some(last)) = (judged, unknown, ends) {
-        let data = Segment { flags: last.flags & !flags::FIN, payload: last.payload + 1, ..*last };
+    if let (TcpOutcome::Stays, true, Some(last)) = (judged, unknown, ends) {
+        let data = TcpSegment { flags: last.flags & !flags::FIN, payload: last.payload + 1, ..*last };
         tracker.segment(state, direction, &data);
     }
     judged
 }
 
 /// What a packet without a header that is tracked does.
-fn answered(proto: u8, state: State, direction: Direction) -> Judged {
+fn answered(proto: u8, state: ConnState, direction: Direction) -> TcpOutcome {
     match (state, direction, proto) {
-        (State::Unreplied, Direction::Reply, proto::TCP) => Judged::Moves(State::Established),
-        (State::Unreplied, Direction::Reply, _) => Judged::Moves(State::Replied),
-        _ => Judged::Stays,
+        (ConnState::Unreplied, Direction::Reply, proto::TCP) => TcpOutcome::Moves(ConnState::Established),
+        (ConnState::Unreplied, Direction::Reply, _) => TcpOutcome::Moves(ConnState::Replied),
+        _ => TcpOutcome::Stays,
     }
 }

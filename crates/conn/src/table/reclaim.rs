@@ -1,33 +1,33 @@
 //! Connections whose outside port may be taken for a new one: the table's side of a pool that runs low.
 
-use super::Table;
+use super::ConnectionTable;
 use crate::slab::NONE;
 use crate::timeouts::column;
 use crate::wheel::{ORDERS, OVER, PROBATION, PROTECTED};
-use crate::{ConnId, Connection, State};
+use crate::{ConnId, ConnState, Connection};
 
 /// Where the last search of each queue came to. The next one goes on from there: what is of no use at a queue's front does not hide
 /// what is behind it.
 #[derive(Clone, Debug)]
-pub struct Cursor([u32; ORDERS]);
+pub struct ReclaimCursor([u32; ORDERS]);
 
-impl Default for Cursor {
-    fn default() -> Cursor {
-        Cursor([NONE; ORDERS])
+impl Default for ReclaimCursor {
+    fn default() -> ReclaimCursor {
+        ReclaimCursor([NONE; ORDERS])
     }
 }
 
-impl Table {
+impl ConnectionTable {
     /// Tells connections of a protocol that nobody has answered, from where the last search ended on, those that wait longer before
     /// others, so many of each queue at most; until `found` says so.
     pub fn search_unreplied(
         &self,
-        cursor: &mut Cursor,
+        cursor: &mut ReclaimCursor,
         (proto, most): (u8, usize),
         found: &mut dyn FnMut(ConnId, &Connection) -> bool,
     ) {
         let mut found =
-            |id, connection: &Connection| connection.state != State::SynReceived && found(id, connection);
+            |id, connection: &Connection| connection.state != ConnState::SynReceived && found(id, connection);
         // Not those that were answered.
         self.search(PROBATION.chain(PROTECTED), cursor, (proto, most), &mut found);
     }
@@ -35,7 +35,7 @@ impl Table {
     /// Likewise connections that are only kept for stragglers.
     pub fn search_over(
         &self,
-        cursor: &mut Cursor,
+        cursor: &mut ReclaimCursor,
         (proto, most): (u8, usize),
         found: &mut dyn FnMut(ConnId, &Connection) -> bool,
     ) {
@@ -45,7 +45,7 @@ impl Table {
     fn search(
         &self,
         orders: impl Iterator<Item = u8>,
-        cursor: &mut Cursor,
+        cursor: &mut ReclaimCursor,
         (proto, most): (u8, usize),
         found: &mut dyn FnMut(ConnId, &Connection) -> bool,
     ) {

@@ -27,9 +27,9 @@
 //!
 //! Nobody can choose who goes: age decides, and what is remembered of whom is found by a keyed hash.
 
-use super::Table;
+use super::ConnectionTable;
 use crate::wheel::{ANSWERED, HALF_OPEN, OVER, PROBATION, PROTECTED};
-use crate::{CloseReason, Connection, Refused};
+use crate::{CloseReason, Connection, InsertError};
 use std::ops::Range;
 
 /// How many connections may end for a new one: more than one, so that a table shrinks when its bound was lowered.
@@ -45,12 +45,12 @@ const FEW: usize = 16;
 /// How long a system without memory is not asked for more: a packet does not wait for an answer that was just given.
 const ASK_AGAIN_MS: u64 = 1000;
 
-impl Table {
+impl ConnectionTable {
     /// Makes room for one connection.
     pub(super) fn make_room(
         &mut self,
         closed: &mut dyn FnMut(&Connection, CloseReason),
-    ) -> Result<(), Refused> {
+    ) -> Result<(), InsertError> {
         let (max, full) = self.bound();
         for _ in 0..EVICTED {
             if self.len < max {
@@ -68,18 +68,18 @@ impl Table {
     }
 
     /// How many there may be now, and what it is called that there are no more.
-    fn bound(&mut self) -> (usize, Refused) {
+    fn bound(&mut self) -> (usize, InsertError) {
         self.enough = self.enough.filter(|(_, until_ms)| self.now_ms < *until_ms);
         match self.enough {
-            Some((enough, _)) if enough < self.max => (enough, Refused::NoMemory),
-            _ => (self.max, Refused::Full),
+            Some((enough, _)) if enough < self.max => (enough, InsertError::NoMemory),
+            _ => (self.max, InsertError::Full),
         }
     }
 
     /// Memory ran out: until it is asked for again, as many connections as there are is all that there may be.
-    pub(super) fn no_memory(&mut self) -> Refused {
+    pub(super) fn no_memory(&mut self) -> InsertError {
         self.enough = Some((self.len, self.now_ms + ASK_AGAIN_MS));
-        Refused::NoMemory
+        InsertError::NoMemory
     }
 
     /// Whom a new connection ends.

@@ -4,7 +4,7 @@ use super::expiry::{ASKED, MOST_ASKED};
 use super::*;
 use crate::flags::{ACK, FIN, RST, SYN};
 use crate::wheel::SLOT_MS;
-use crate::{Judged, LONGEST_S, Segment, Side, State, proto};
+use crate::{ConnState, LONGEST_S, Side, TcpOutcome, TcpSegment, proto};
 use mmb_packet::checksum::Soundness;
 use mmb_random::Seed;
 use std::collections::HashMap;
@@ -37,12 +37,12 @@ fn answer(forward: &Tuple) -> Tuple {
     reply
 }
 
-fn segment(flags: u8, seq: u32, ack: u32) -> Signal {
-    Signal::Tcp(Segment { flags, seq, ack, window: 1000, ..Segment::default() })
+fn segment(flags: u8, seq: u32, ack: u32) -> TrackedHeader {
+    TrackedHeader::Tcp(TcpSegment { flags, seq, ack, window: 1000, ..TcpSegment::default() })
 }
 
-impl Table {
-    fn add(&mut self, now_ms: u64, number: u32, proto: u8) -> Result<ConnId, Refused> {
+impl ConnectionTable {
+    fn add(&mut self, now_ms: u64, number: u32, proto: u8) -> Result<ConnId, InsertError> {
         let forward = client(number, proto);
         let syn = segment(SYN, 100, 0);
         let segment = (proto == proto::TCP).then_some(&syn);
@@ -53,7 +53,7 @@ impl Table {
     fn establish(&mut self, now_ms: u64, id: ConnId) {
         self.touch(id, Direction::Reply, now_ms, 60, Some(&segment(SYN | ACK, 500, 101)));
         self.touch(id, Direction::Forward, now_ms, 60, Some(&segment(ACK, 101, 501)));
-        assert_eq!(self.get(id).state, State::Established);
+        assert_eq!(self.get(id).state, ConnState::Established);
     }
 
     /// Lets time pass until nobody else ends.
@@ -66,33 +66,33 @@ impl Table {
 
 #[test]
 fn an_sctp_packet_without_a_tag_neither_begins_nor_answers() {
-    let mut table = Table::new(Seed::repeatable(1));
-    assert_eq!(table.add(0, 1, proto::SCTP), Err(Refused::Invalid(Invalid::BadTag)));
-    let data = Signal::Sctp(crate::Chunks { tag: 5, count: 1, ..crate::Chunks::default() });
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
+    assert_eq!(table.add(0, 1, proto::SCTP), Err(InsertError::Invalid(Invalid::BadTag)));
+    let data = TrackedHeader::Sctp(crate::SctpChunks { tag: 5, count: 1, ..crate::SctpChunks::default() });
     let forward = client(1, proto::SCTP);
     let id = table.insert(0, forward, answer(&forward), Some(&data), &mut nobody).unwrap();
     for direction in Direction::ALL {
-        assert_eq!(table.touch(id, direction, 10, 60, None), Judged::Invalid(Invalid::BadTag));
+        assert_eq!(table.touch(id, direction, 10, 60, None), TcpOutcome::Invalid(Invalid::BadTag));
     }
-    assert_eq!(table.get(id).state, State::Unreplied);
+    assert_eq!(table.get(id).state, ConnState::Unreplied);
 }
 
 #[test]
 fn an_init_keeps_no_association_alive() {
-    use crate::{Chunks, sctp::chunk};
-    let mut table = Table::new(Seed::repeatable(1));
-    let data = |tag| Signal::Sctp(Chunks { tag, count: 1, ..Chunks::default() });
+    use crate::{SctpChunks, sctp::chunk};
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
+    let data = |tag| TrackedHeader::Sctp(SctpChunks { tag, count: 1, ..SctpChunks::default() });
     let forward = client(1, proto::SCTP);
     let id = table.insert(0, forward, answer(&forward), Some(&data(5)), &mut nobody).unwrap();
-    let init = Chunks { initiate_tag: 7, kinds: chunk::INIT, count: 1, ..Chunks::default() };
+    let init = SctpChunks { initiate_tag: 7, kinds: chunk::INIT, count: 1, ..SctpChunks::default() };
     for now_ms in [1000, 3000] {
         if now_ms == 3000 {
             table.touch(id, Direction::Reply, 2000, 60, Some(&data(6)));
         }
         let left_ms = table.expires_ms(id, 11_000);
         for direction in Direction::ALL {
-            let judged = table.touch(id, direction, now_ms, 60, Some(&Signal::Sctp(init)));
-            assert_eq!(judged, Judged::Noted);
+            let judged = table.touch(id, direction, now_ms, 60, Some(&TrackedHeader::Sctp(init)));
+            assert_eq!(judged, TcpOutcome::Noted);
         }
         assert_eq!(table.expires_ms(id, 11_000), left_ms);
     }
@@ -100,19 +100,19 @@ fn an_init_keeps_no_association_alive() {
 
 #[test]
 fn a_connection_is_found_from_both_ends_until_it_ends() {
-    let mut table = Table::new(Seed::repeatable(1));
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
     let forward = client(1, proto::UDP);
     let reply = answer(&forward);
     assert_eq!(table.find(&forward), None);
     let id = table.add(1000, 1, proto::UDP).unwrap();
-    assert_eq!(table.add(1000, 1, proto::UDP), Err(Refused::Taken));
+    assert_eq!(table.add(1000, 1, proto::UDP), Err(InsertError::Taken));
     let mut found = [None; 4];
     table.find_all(&[forward, reply, Tuple { side: Side::Low, ..reply }, forward.reversed()], &mut found);
     assert_eq!(found, [Some((id, Direction::Forward)), Some((id, Direction::Reply)), None, None]);
     assert_eq!((table.len(), table.half_open()), (1, 1));
 
-    assert_eq!(table.touch(id, Direction::Forward, 1000, 60, None), Judged::Stays);
-    assert_eq!(table.touch(id, Direction::Reply, 2000, 70, None), Judged::Moves(State::Replied));
+    assert_eq!(table.touch(id, Direction::Forward, 1000, 60, None), TcpOutcome::Stays);
+    assert_eq!(table.touch(id, Direction::Reply, 2000, 70, None), TcpOutcome::Moves(ConnState::Replied));
     assert_eq!((table.len(), table.half_open()), (1, 0));
     assert_eq!((table.get(id).packets, table.get(id).bytes), ([1, 1], [60, 70]));
 
@@ -126,12 +126,12 @@ fn a_connection_is_found_from_both_ends_until_it_ends() {
 
 #[test]
 fn replies_that_are_anothers_are_taken() {
-    let mut table = Table::new(Seed::repeatable(1));
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
     let first = client(1, proto::UDP);
     table.insert(0, first, answer(&first), None, &mut nobody).unwrap();
     let second = client(2, proto::UDP);
-    assert_eq!(table.insert(0, second, answer(&first), None, &mut nobody), Err(Refused::Taken));
-    assert_eq!(table.insert(0, answer(&first), second, None, &mut nobody), Err(Refused::Taken));
+    assert_eq!(table.insert(0, second, answer(&first), None, &mut nobody), Err(InsertError::Taken));
+    assert_eq!(table.insert(0, answer(&first), second, None, &mut nobody), Err(InsertError::Taken));
     assert_eq!(table.find(&second), None);
     table.insert(0, second, answer(&second), None, &mut nobody).unwrap();
 }
@@ -139,7 +139,7 @@ fn replies_that_are_anothers_are_taken() {
 /// Source and destination are one, as in a LAND packet.
 #[test]
 fn both_ends_may_be_the_same() {
-    let mut table = Table::new(Seed::repeatable(1));
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
     let land = Tuple { addresses: [7, 7], ports: [9, 9], proto: proto::UDP, family: 4, ..Tuple::default() };
     let id = table.insert(0, land, land.reversed(), None, &mut nobody).unwrap();
     assert_eq!(table.find(&land), Some((id, Direction::Forward)));
@@ -149,13 +149,13 @@ fn both_ends_may_be_the_same() {
 
 #[test]
 fn strict_tables_take_no_mid_flow() {
-    let mut table = Table::new(Seed::repeatable(1));
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
     table.configure(10, Timeouts::default(), Pickup::Strict);
     let forward = client(1, proto::TCP);
     let ack = segment(ACK, 1, 1);
     for first in [Some(&ack), None] {
         let made = table.insert(0, forward, answer(&forward), first, &mut nobody);
-        assert_eq!(made, Err(Refused::Invalid(Invalid::NotSyn)));
+        assert_eq!(made, Err(InsertError::Invalid(Invalid::NotSyn)));
     }
     assert!(table.is_empty() && table.find(&forward).is_none());
     table.add(0, 1, proto::TCP).unwrap();
@@ -163,91 +163,94 @@ fn strict_tables_take_no_mid_flow() {
 
 #[test]
 fn what_is_not_believed_keeps_nothing_alive() {
-    let mut table = Table::new(Seed::repeatable(1));
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
     let id = table.add(0, 1, proto::TCP).unwrap();
     table.establish(0, id);
     let stranger = segment(RST, 9_999_999, 0);
     assert_eq!(
         table.touch(id, Direction::Reply, 7_000_000, 60, Some(&stranger)),
-        Judged::Invalid(Invalid::OutOfWindow)
+        TcpOutcome::Invalid(Invalid::OutOfWindow)
     );
     assert_eq!(table.get(id).packets, [1, 1]);
     assert_eq!(table.get(id).idle_ms(7_000_000), 7_000_000);
-    assert_eq!(table.get(id).state, State::Established);
+    assert_eq!(table.get(id).state, ConnState::Established);
 }
 
 #[test]
 fn a_wrong_checksum_changes_no_state_and_is_not_asked_for_where_nothing_changes() {
-    let mut table = Table::new(Seed::repeatable(1));
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
     let id = table.add(0, 1, proto::TCP).unwrap();
     table.establish(0, id);
     let mut asked = 0;
-    let mut comes = |table: &mut Table, direction, segment: Signal, is_right: bool| {
+    let mut comes = |table: &mut ConnectionTable, direction, segment: TrackedHeader, is_right: bool| {
         table.touch_if_sound(id, direction, (1, 60), Some(&segment), || {
             asked += 1;
             is_right.into()
         })
     };
-    assert_eq!(comes(&mut table, Direction::Forward, segment(ACK, 101, 501), false), Judged::Stays);
-    let bad = Judged::Invalid(Invalid::BadChecksum);
+    assert_eq!(comes(&mut table, Direction::Forward, segment(ACK, 101, 501), false), TcpOutcome::Stays);
+    let bad = TcpOutcome::Invalid(Invalid::BadChecksum);
     let fin = segment(FIN | ACK, 101, 501);
     assert_eq!(comes(&mut table, Direction::Forward, fin, false), bad);
     assert_eq!(comes(&mut table, Direction::Reply, segment(RST, 501, 0), false), bad);
-    assert_eq!((table.get(id).state, table.get(id).packets), (State::Established, [2, 1]));
-    assert_eq!(comes(&mut table, Direction::Forward, fin, true), Judged::Moves(State::FinWait));
+    assert_eq!((table.get(id).state, table.get(id).packets), (ConnState::Established, [2, 1]));
+    assert_eq!(comes(&mut table, Direction::Forward, fin, true), TcpOutcome::Moves(ConnState::FinWait));
     assert_eq!(asked, 3);
 
     let udp = table.add(1, 2, proto::UDP).unwrap();
     let answered = table.touch_if_sound(udp, Direction::Reply, (1, 60), None, || Soundness::Wrong);
-    assert_eq!((answered, table.get(udp).state), (bad, State::Unreplied));
+    assert_eq!((answered, table.get(udp).state), (bad, ConnState::Unreplied));
     let answered = table.touch_if_sound(udp, Direction::Reply, (2, 60), None, || Soundness::Unknown);
-    assert_eq!((answered, table.get(udp).state), (Judged::Stays, State::Unreplied));
+    assert_eq!((answered, table.get(udp).state), (TcpOutcome::Stays, ConnState::Unreplied));
     assert_eq!((table.get(udp).packets, table.get(udp).idle_ms(2)), ([0, 1], 0));
 }
 
 #[test]
 fn tags_of_an_association_are_not_taken_from_what_nobody_can_check() {
-    let mut table = Table::new(Seed::repeatable(1));
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
     let forward = client(1, proto::SCTP);
     let chunks = |tag: u8| {
         let packet = [0, 1, 0, 2, 0, 0, 0, tag, 0, 0, 0, 0, 0, 3, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        Signal::Sctp(crate::Chunks::read(&packet).expect("it is whole"))
+        TrackedHeader::Sctp(crate::SctpChunks::read(&packet).expect("it is whole"))
     };
     let id = table.insert(0, forward, answer(&forward), Some(&chunks(7)), &mut nobody).expect("it begins");
     let mut comes = |tag, soundness| {
         table.touch_if_sound(id, Direction::Reply, (1, 60), Some(&chunks(tag)), || soundness)
     };
-    assert_eq!(comes(8, Soundness::Unknown), Judged::Stays);
-    assert_eq!(comes(9, Soundness::Right), Judged::Moves(State::Established));
-    assert_eq!(comes(8, Soundness::Right), Judged::Invalid(Invalid::BadTag));
+    assert_eq!(comes(8, Soundness::Unknown), TcpOutcome::Stays);
+    assert_eq!(comes(9, Soundness::Right), TcpOutcome::Moves(ConnState::Established));
+    assert_eq!(comes(8, Soundness::Right), TcpOutcome::Invalid(Invalid::BadTag));
 }
 
 #[test]
 fn what_comes_after_its_time_begins_anew_even_before_it_is_swept() {
-    let mut table = Table::new(Seed::repeatable(1));
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
     let id = table.add(0, 1, proto::UDP).unwrap();
-    assert_eq!(table.touch(id, Direction::Forward, 119_999, 60, None), Judged::Stays);
-    assert_eq!(table.touch(id, Direction::Forward, 239_999, 60, None), Judged::Reopens);
+    assert_eq!(table.touch(id, Direction::Forward, 119_999, 60, None), TcpOutcome::Stays);
+    assert_eq!(table.touch(id, Direction::Forward, 239_999, 60, None), TcpOutcome::Reopens);
 }
 
 #[test]
 fn a_syn_reopens_what_is_over() {
-    let mut table = Table::new(Seed::repeatable(1));
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
     let id = table.add(0, 1, proto::TCP).unwrap();
     table.establish(0, id);
     table.touch(id, Direction::Forward, 1, 60, Some(&segment(FIN | ACK, 101, 501)));
     table.touch(id, Direction::Reply, 2, 60, Some(&segment(FIN | ACK, 501, 102)));
     let last = segment(ACK, 102, 502);
-    assert_eq!(table.touch(id, Direction::Forward, 3, 60, Some(&last)), Judged::Moves(State::TimeWait));
+    assert_eq!(
+        table.touch(id, Direction::Forward, 3, 60, Some(&last)),
+        TcpOutcome::Moves(ConnState::TimeWait)
+    );
     let syn = segment(SYN, 900, 0);
-    assert_eq!(table.touch(id, Direction::Forward, 4, 60, Some(&syn)), Judged::Reopens);
+    assert_eq!(table.touch(id, Direction::Forward, 4, 60, Some(&syn)), TcpOutcome::Reopens);
     table.remove(id);
     table.add(4, 1, proto::TCP).unwrap();
 }
 
 #[test]
 fn reasons_tell_how_a_connection_ended() {
-    let mut table = Table::new(Seed::repeatable(1));
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
     let ids: Vec<ConnId> = (0..4).map(|number| table.add(0, number, proto::TCP).unwrap()).collect();
     ids[1..].iter().for_each(|id| table.establish(0, *id));
     table.touch(ids[1], Direction::Forward, 0, 60, Some(&segment(RST, 101, 0)));
@@ -268,7 +271,7 @@ fn reasons_tell_how_a_connection_ended() {
 /// The flood lives on what connections leave, oldest first, and who answers gets through.
 #[test]
 fn a_flood_ends_no_established_connection_and_stops_no_responsive_client() {
-    let mut table = Table::new(Seed::repeatable(1));
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
     table.configure(1000, Timeouts::default(), Pickup::Loose);
     for number in 0..900 {
         let id = table.add(0, number, proto::TCP).unwrap();
@@ -280,7 +283,7 @@ fn a_flood_ends_no_established_connection_and_stops_no_responsive_client() {
         let syn = segment(SYN, number, 0);
         let now_ms = u64::from(number) / 100;
         let mut closed = |connection: &Connection, reason| {
-            assert_eq!((connection.state, reason), (State::SynSent, CloseReason::Evicted));
+            assert_eq!((connection.state, reason), (ConnState::SynSent, CloseReason::Evicted));
             assert_eq!(connection.tuples()[0], client(100_000 + evicted, proto::TCP), "the oldest goes");
             evicted += 1;
         };
@@ -303,22 +306,22 @@ fn a_flood_ends_no_established_connection_and_stops_no_responsive_client() {
     assert!((0..900).all(|number| table.find(&client(number, proto::TCP)).is_some()));
 }
 
-impl Table {
+impl ConnectionTable {
     fn insert_over(&mut self, number: u32, now_ms: u64) -> ConnId {
         let forward = client(200_000 + number, proto::TCP);
         let syn = segment(SYN, 100, 0);
-        let closed = &mut |connection: &Connection, _| assert_eq!(connection.state, State::SynSent);
+        let closed = &mut |connection: &Connection, _| assert_eq!(connection.state, ConnState::SynSent);
         self.insert(now_ms, forward, answer(&forward), Some(&syn), closed).unwrap()
     }
 }
 
 #[test]
 fn a_full_table_refuses_when_all_are_wanted() {
-    let mut table = Table::new(Seed::repeatable(1));
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
     table.configure(3, Timeouts::default(), Pickup::Loose);
     let ids: Vec<ConnId> = (0..3).map(|number| table.add(0, number, proto::TCP).unwrap()).collect();
     ids.iter().for_each(|id| table.establish(0, *id));
-    assert_eq!(table.add(1, 9, proto::TCP), Err(Refused::Full));
+    assert_eq!(table.add(1, 9, proto::TCP), Err(InsertError::Full));
     // One is over, and makes room.
     table.touch(ids[1], Direction::Reply, 2, 60, Some(&segment(RST, 501, 0)));
     let forward = client(9, proto::UDP);
@@ -333,7 +336,7 @@ fn a_full_table_refuses_when_all_are_wanted() {
 
 #[test]
 fn a_lower_bound_ends_nobody_established() {
-    let mut table = Table::new(Seed::repeatable(1));
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
     for number in 0..100 {
         let id = table.add(0, number, proto::TCP).unwrap();
         if number < 50 {
@@ -357,7 +360,7 @@ fn a_lower_bound_ends_nobody_established() {
 
 #[test]
 fn shorter_timeouts_hold_for_connections_that_are_there() {
-    let mut table = Table::new(Seed::repeatable(1));
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
     for number in 0..2000 {
         let id = table.add(0, number, proto::TCP).unwrap();
         table.establish(0, id);
@@ -372,7 +375,7 @@ fn shorter_timeouts_hold_for_connections_that_are_there() {
 
 #[test]
 fn longer_timeouts_hold_for_connections_that_are_there() {
-    let mut table = Table::new(Seed::repeatable(1));
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
     let id = table.add(0, 1, proto::TCP).unwrap();
     table.establish(0, id);
     table.configure(10, Timeouts { tcp_established: u32::MAX, ..Timeouts::default() }, Pickup::Loose);
@@ -386,7 +389,7 @@ fn longer_timeouts_hold_for_connections_that_are_there() {
 
 #[test]
 fn a_call_right_behind_another_ends_no_more_than_some_hundred_and_calls_catch_up() {
-    let mut table = Table::new(Seed::repeatable(1));
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
     for number in 0..50_000 {
         table.add(0, number, if number % 2 == 0 { proto::TCP } else { proto::UDP }).unwrap();
     }
@@ -405,7 +408,7 @@ fn a_call_right_behind_another_ends_no_more_than_some_hundred_and_calls_catch_up
 
 #[test]
 fn a_leap_of_time_ends_all_and_time_never_goes_back() {
-    let mut table = Table::new(Seed::repeatable(1));
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
     for number in 0..2000 {
         table.add(5000, number, proto::UDP).unwrap();
     }
@@ -422,7 +425,7 @@ fn a_leap_of_time_ends_all_and_time_never_goes_back() {
 
 #[test]
 fn connections_move_to_another_table() {
-    let mut old = Table::new(Seed::repeatable(1));
+    let mut old = ConnectionTable::new(Seed::repeatable(1));
     let ids: Vec<ConnId> =
         (0..100).map(|number| old.add(u64::from(number), number, proto::TCP).unwrap()).collect();
     ids.iter().step_by(2).for_each(|id| old.establish(500, *id));
@@ -431,23 +434,24 @@ fn connections_move_to_another_table() {
         old.scan(0, usize::MAX, &mut |_, connection| snapshots.push(connection.snapshot(10_500))),
         None
     );
-    let mut new = Table::new(Seed::repeatable(2));
+    let mut new = ConnectionTable::new(Seed::repeatable(2));
     for snapshot in &snapshots {
         new.restore(1_000_000_000_000, snapshot, &mut nobody).unwrap();
-        assert_eq!(new.restore(0, snapshot, &mut nobody), Err(Refused::Taken));
+        assert_eq!(new.restore(0, snapshot, &mut nobody), Err(InsertError::Taken));
     }
     assert_eq!((new.len(), new.half_open()), (100, 50));
     let (id, _) = new.find(&client(2, proto::TCP)).unwrap();
     let was = new.get(id).snapshot(1_000_000_000_000);
-    assert_eq!((was.idle_ms, was.age_ms / 16, was.state), (10_000, 10_498 / 16, State::Established));
-    let data = Segment { flags: ACK, seq: 101, ack: 501, window: 1000, payload: 10, ..Segment::default() };
-    let data = Signal::Tcp(data);
-    assert_eq!(new.touch(id, Direction::Forward, 0, 60, Some(&data)), Judged::Stays);
+    assert_eq!((was.idle_ms, was.age_ms / 16, was.state), (10_000, 10_498 / 16, ConnState::Established));
+    let data =
+        TcpSegment { flags: ACK, seq: 101, ack: 501, window: 1000, payload: 10, ..TcpSegment::default() };
+    let data = TrackedHeader::Tcp(data);
+    assert_eq!(new.touch(id, Direction::Forward, 0, 60, Some(&data)), TcpOutcome::Stays);
 }
 
 #[test]
 fn a_scan_tells_each_once_however_it_is_cut() {
-    let mut table = Table::new(Seed::repeatable(1));
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
     let ids: Vec<ConnId> = (0..1000).map(|number| table.add(0, number, proto::UDP).unwrap()).collect();
     for id in ids.iter().step_by(3) {
         table.remove(*id);
@@ -464,7 +468,7 @@ fn a_scan_tells_each_once_however_it_is_cut() {
 
 #[test]
 fn growing_loses_nobody_and_stays_within_its_bytes() {
-    let mut table = Table::new(Seed::repeatable(1));
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
     let many = 1_000_000u32;
     let mut most = 0.0f64;
     for number in 0..many {
@@ -494,8 +498,8 @@ fn growing_loses_nobody_and_stays_within_its_bytes() {
 /// All tuples of IPv4 have one hash here: two buckets and the stash are all there is.
 #[test]
 fn equal_hashes_are_refused_before_they_cost_much() {
-    let mut table = Table::new(Seed::repeatable(1));
-    table.hasher = Hasher::weak();
+    let mut table = ConnectionTable::new(Seed::repeatable(1));
+    table.hasher = TupleHasher::weak();
     let mut made = 0;
     while table.add(0, made, proto::UDP).is_ok() {
         made += 1;

@@ -4,16 +4,16 @@
 //! tracker knows of an end is what passed here, so SND.NXT itself counts too (a segment without data has that number), and one below
 //! SND.UNA (a keep-alive, RFC 1122 section 4.2.3.6). Where one of both bounds was never seen, the other one and a window stand for it.
 
-use super::{ACKED, LEAST_ACK_WINDOW, SENT, Tracker};
-use crate::{Direction, State};
+use super::{ACKED, LEAST_ACK_WINDOW, SENT, TcpTracker};
+use crate::{ConnState, Direction};
 use mmb_packet::Seq;
 
 /// More than every window that can be announced (RFC 7323 section 2.3).
 const ANY_WINDOW: u32 = 1 << 30;
 
-impl Tracker {
+impl TcpTracker {
     /// Whether the end that sends in a direction may have a segment with this number in flight.
-    pub fn is_in_flight(&self, state: State, sender: Direction, seq: u32) -> bool {
+    pub fn is_in_flight(&self, state: ConnState, sender: Direction, seq: u32) -> bool {
         let from = sender as usize;
         let to = 1 - from;
         let room = self.announced(to).max(LEAST_ACK_WINDOW);
@@ -28,7 +28,7 @@ impl Tracker {
             (None, Some(end)) => {
                 let behind = match state {
                     // Nothing but the SYN, and what may come with it or was sent behind it.
-                    State::SynSent | State::SynReceived => LEAST_ACK_WINDOW,
+                    ConnState::SynSent | ConnState::SynReceived => LEAST_ACK_WINDOW,
                     _ => ANY_WINDOW,
                 };
                 (end - behind, ahead(end))
@@ -44,24 +44,24 @@ mod tests {
     use super::super::flags::{ACK, SYN};
     use super::*;
     use crate::Direction::{Forward, Reply};
-    use crate::{Judged, Segment};
+    use crate::{TcpOutcome, TcpSegment};
     use mmb_policy::policy::Pickup;
 
     /// First numbers of both ends: the initiator's wrap within what it sends.
     const ISS: u32 = u32::MAX - 49;
     const IRS: u32 = 5_000_000;
 
-    fn segment(flags: u8, seq: u32, ack: u32, payload: u32) -> Segment {
-        Segment { flags, seq, ack, payload, window: 8000, ..Segment::default() }
+    fn segment(flags: u8, seq: u32, ack: u32, payload: u32) -> TcpSegment {
+        TcpSegment { flags, seq, ack, payload, window: 8000, ..TcpSegment::default() }
     }
 
     /// A connection after segments of both ends.
-    fn after(first: Segment, segments: &[(Direction, Segment)]) -> (Tracker, State) {
-        let (mut tracker, mut state) = Tracker::open(&first, Pickup::Loose).expect("a beginning");
+    fn after(first: TcpSegment, segments: &[(Direction, TcpSegment)]) -> (TcpTracker, ConnState) {
+        let (mut tracker, mut state) = TcpTracker::open(&first, Pickup::Loose).expect("a beginning");
         for (direction, segment) in segments {
             match tracker.segment(state, *direction, segment) {
-                Judged::Moves(next) => state = next,
-                Judged::Stays => {}
+                TcpOutcome::Moves(next) => state = next,
+                TcpOutcome::Stays => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn holds(of: (Tracker, State), sender: Direction, seqs: &[(u32, bool)]) {
+    fn holds(of: (TcpTracker, ConnState), sender: Direction, seqs: &[(u32, bool)]) {
         for (seq, expected) in seqs {
             assert_eq!(of.0.is_in_flight(of.1, sender, *seq), *expected, "{seq}");
         }
@@ -114,6 +114,6 @@ mod tests {
 
     #[test]
     fn nothing_known_refutes_nothing() {
-        holds((Tracker::default(), State::Unreplied), Forward, &[(0, true), (u32::MAX, true)]);
+        holds((TcpTracker::default(), ConnState::Unreplied), Forward, &[(0, true), (u32::MAX, true)]);
     }
 }

@@ -2,24 +2,24 @@
 
 use super::*;
 use Direction::{Forward, Reply};
-use Judged::{Moves, Reopens, Stays};
+use TcpOutcome::{Moves, Reopens, Stays};
 
 mod properties;
 
 /// A connection under test: say what comes by, and what it is judged.
-struct Script {
-    tracker: Tracker,
-    state: State,
+struct TcpScript {
+    tracker: TcpTracker,
+    state: ConnState,
 }
 
-impl Script {
-    fn open(first: Segment) -> Script {
-        let (tracker, state) = Tracker::open(&first, Pickup::Loose).expect("a beginning");
-        Script { tracker, state }
+impl TcpScript {
+    fn open(first: TcpSegment) -> TcpScript {
+        let (tracker, state) = TcpTracker::open(&first, Pickup::Loose).expect("a beginning");
+        TcpScript { tracker, state }
     }
 
     #[track_caller]
-    fn comes(&mut self, direction: Direction, segment: Segment, expected: Judged) -> &mut Script {
+    fn comes(&mut self, direction: Direction, segment: TcpSegment, expected: TcpOutcome) -> &mut TcpScript {
         let before = self.tracker;
         let judged = self.tracker.segment(self.state, direction, &segment);
         assert_eq!(judged, expected, "{segment:?} in {} with {before:?}", self.state.name());
@@ -28,29 +28,29 @@ impl Script {
                 assert_ne!(next, self.state, "a move to where it is");
                 self.state = next;
             }
-            Judged::Invalid(_) | Reopens => assert_eq!(self.tracker, before, "it changes nothing"),
-            Stays | Judged::Noted => {}
+            TcpOutcome::Invalid(_) | Reopens => assert_eq!(self.tracker, before, "it changes nothing"),
+            Stays | TcpOutcome::Noted => {}
         }
         self
     }
 }
 
 /// A segment with a window of a thousand.
-fn segment(flags: u8, seq: u32, ack: u32) -> Segment {
-    Segment { flags, seq, ack, window: 1000, ..Segment::default() }
+fn segment(flags: u8, seq: u32, ack: u32) -> TcpSegment {
+    TcpSegment { flags, seq, ack, window: 1000, ..TcpSegment::default() }
 }
 
-impl Segment {
-    fn with(self, payload: u32) -> Segment {
-        Segment { payload, ..self }
+impl TcpSegment {
+    fn with(self, payload: u32) -> TcpSegment {
+        TcpSegment { payload, ..self }
     }
 
-    fn window(self, window: u16) -> Segment {
-        Segment { window, ..self }
+    fn window(self, window: u16) -> TcpSegment {
+        TcpSegment { window, ..self }
     }
 
-    fn scaled(self, shift: u8) -> Segment {
-        Segment { window_scale: Some(shift), ..self }
+    fn scaled(self, shift: u8) -> TcpSegment {
+        TcpSegment { window_scale: Some(shift), ..self }
     }
 }
 
@@ -69,35 +69,35 @@ fn r(octets: i32) -> u32 {
 }
 
 /// After the handshake of RFC 9293 figure 6, without window scales.
-fn established() -> Script {
-    let mut script = Script::open(segment(SYN, f(0), 0));
-    assert_eq!(script.state, State::SynSent);
-    script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Moves(State::SynReceived));
-    script.comes(Forward, segment(ACK, f(1), r(1)), Moves(State::Established));
+fn established() -> TcpScript {
+    let mut script = TcpScript::open(segment(SYN, f(0), 0));
+    assert_eq!(script.state, ConnState::SynSent);
+    script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Moves(ConnState::SynReceived));
+    script.comes(Forward, segment(ACK, f(1), r(1)), Moves(ConnState::Established));
     script
 }
 
 /// Both ends have closed.
-fn time_wait() -> Script {
+fn time_wait() -> TcpScript {
     let mut script = established();
-    script.comes(Forward, segment(FIN | ACK, f(1), r(1)), Moves(State::FinWait));
+    script.comes(Forward, segment(FIN | ACK, f(1), r(1)), Moves(ConnState::FinWait));
     script.comes(Reply, segment(ACK, r(1), f(2)), Stays);
-    script.comes(Reply, segment(FIN | ACK, r(1), f(2)), Moves(State::Closing));
-    script.comes(Forward, segment(ACK, f(2), r(2)), Moves(State::TimeWait));
+    script.comes(Reply, segment(FIN | ACK, r(1), f(2)), Moves(ConnState::Closing));
+    script.comes(Forward, segment(ACK, f(2), r(2)), Moves(ConnState::TimeWait));
     script
 }
 
 #[test]
 fn a_tracker_is_as_small_as_its_place() {
-    assert_eq!(size_of::<Tracker>(), 22);
+    assert_eq!(size_of::<TcpTracker>(), 22);
 }
 
 #[test]
 fn a_tracker_goes_through_bytes() {
-    let mut script = Script::open(segment(SYN, f(0), 0).scaled(7));
-    script.comes(Reply, segment(SYN | ACK, r(0), f(1)).scaled(3), Moves(State::SynReceived));
-    assert_eq!(Tracker::from_bytes(script.tracker.to_bytes()), script.tracker);
-    assert_eq!(Tracker::from_bytes([0xff; 22]).announced(FORWARD), 65_535 << 14, "no shift is larger");
+    let mut script = TcpScript::open(segment(SYN, f(0), 0).scaled(7));
+    script.comes(Reply, segment(SYN | ACK, r(0), f(1)).scaled(3), Moves(ConnState::SynReceived));
+    assert_eq!(TcpTracker::from_bytes(script.tracker.to_bytes()), script.tracker);
+    assert_eq!(TcpTracker::from_bytes([0xff; 22]).announced(FORWARD), 65_535 << 14, "no shift is larger");
 }
 
 #[test]
@@ -106,39 +106,39 @@ fn a_connection_opens_carries_data_and_closes() {
     script.comes(Forward, segment(ACK, f(1), r(1)).with(500), Stays);
     script.comes(Reply, segment(ACK, r(1), f(501)).with(1000), Stays);
     script.comes(Forward, segment(ACK, f(501), r(1001)).with(500), Stays);
-    script.comes(Reply, segment(FIN | ACK, r(1001), f(1001)), Moves(State::FinWait));
+    script.comes(Reply, segment(FIN | ACK, r(1001), f(1001)), Moves(ConnState::FinWait));
     script.comes(Forward, segment(ACK, f(1001), r(1002)), Stays);
-    script.comes(Forward, segment(FIN | ACK, f(1001), r(1002)), Moves(State::Closing));
-    script.comes(Reply, segment(ACK, r(1002), f(1002)), Moves(State::TimeWait));
+    script.comes(Forward, segment(FIN | ACK, f(1001), r(1002)), Moves(ConnState::Closing));
+    script.comes(Reply, segment(ACK, r(1002), f(1002)), Moves(ConnState::TimeWait));
 }
 
 #[test]
 fn retransmitted_handshakes_stay_where_they_are() {
-    let mut script = Script::open(segment(SYN, f(0), 0));
+    let mut script = TcpScript::open(segment(SYN, f(0), 0));
     script.comes(Forward, segment(SYN, f(0), 0), Stays);
-    script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Moves(State::SynReceived));
+    script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Moves(ConnState::SynReceived));
     script.comes(Forward, segment(SYN, f(0), 0), Stays);
     script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Stays);
-    script.comes(Forward, segment(ACK, f(1), r(1)), Moves(State::Established));
+    script.comes(Forward, segment(ACK, f(1), r(1)), Moves(ConnState::Established));
     script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Stays);
     script.comes(Forward, segment(ACK, f(1), r(1)), Stays);
 }
 
 #[test]
 fn a_client_that_starts_over_is_followed() {
-    let mut script = Script::open(segment(SYN, f(0), 0));
+    let mut script = TcpScript::open(segment(SYN, f(0), 0));
     script.comes(Forward, segment(SYN, 77, 0), Stays);
     script.comes(Reply, segment(SYN | ACK, r(0), f(1)), OUT_OF_WINDOW);
-    script.comes(Reply, segment(SYN | ACK, r(0), 78), Moves(State::SynReceived));
+    script.comes(Reply, segment(SYN | ACK, r(0), 78), Moves(ConnState::SynReceived));
 }
 
 /// RFC 9293 figure 7.
 #[test]
 fn both_ends_may_open_at_once() {
-    let mut script = Script::open(segment(SYN, f(0), 0));
-    script.comes(Reply, segment(SYN, r(0), 0), Moves(State::SynReceived));
+    let mut script = TcpScript::open(segment(SYN, f(0), 0));
+    script.comes(Reply, segment(SYN, r(0), 0), Moves(ConnState::SynReceived));
     script.comes(Forward, segment(SYN | ACK, f(0), r(1)), Stays);
-    script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Moves(State::Established));
+    script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Moves(ConnState::Established));
     script.comes(Forward, segment(ACK, f(1), r(1)).with(10), Stays);
     script.comes(Reply, segment(ACK, r(1), f(11)).with(10), Stays);
 }
@@ -146,25 +146,25 @@ fn both_ends_may_open_at_once() {
 /// RFC 5382 REQ-2: also where one end has seen the other's SYN only with its own in flight.
 #[test]
 fn a_simultaneous_open_may_end_with_plain_acknowledgements() {
-    let mut script = Script::open(segment(SYN, f(0), 0));
-    script.comes(Reply, segment(SYN, r(0), 0), Moves(State::SynReceived));
+    let mut script = TcpScript::open(segment(SYN, f(0), 0));
+    script.comes(Reply, segment(SYN, r(0), 0), Moves(ConnState::SynReceived));
     script.comes(Forward, segment(ACK, f(1), r(1)), Stays);
-    script.comes(Reply, segment(ACK, r(1), f(1)), Moves(State::Established));
+    script.comes(Reply, segment(ACK, r(1), f(1)), Moves(ConnState::Established));
 }
 
 /// RFC 9293 figure 9: the answer of an end that still holds an old connection.
 #[test]
 fn answers_for_an_old_connection_do_not_open_the_new_one() {
-    let mut script = Script::open(segment(SYN, f(0), 0));
+    let mut script = TcpScript::open(segment(SYN, f(0), 0));
     script.comes(Reply, segment(ACK, r(300), f(-5000)), OUT_OF_WINDOW);
     script.comes(Forward, segment(RST, f(-5000), 0), OUT_OF_WINDOW);
     script.comes(Forward, segment(SYN, f(0), 0), Stays);
-    script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Moves(State::SynReceived));
+    script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Moves(ConnState::SynReceived));
 }
 
 #[test]
 fn syn_acks_must_acknowledge_the_syn() {
-    let mut script = Script::open(segment(SYN, f(0), 0));
+    let mut script = TcpScript::open(segment(SYN, f(0), 0));
     for ack in [f(0), f(2), 0, f(1) ^ 1 << 31] {
         script.comes(Reply, segment(SYN | ACK, r(0), ack), OUT_OF_WINDOW);
     }
@@ -175,31 +175,31 @@ fn syn_acks_must_acknowledge_the_syn() {
 #[test]
 fn data_in_a_syn_may_be_acknowledged_or_not() {
     for acknowledged in [f(1), f(101)] {
-        let mut script = Script::open(segment(SYN, f(0), 0).with(100));
-        script.comes(Reply, segment(SYN | ACK, r(0), acknowledged).with(300), Moves(State::SynReceived));
+        let mut script = TcpScript::open(segment(SYN, f(0), 0).with(100));
+        script.comes(Reply, segment(SYN | ACK, r(0), acknowledged).with(300), Moves(ConnState::SynReceived));
         script.comes(Reply, segment(ACK, r(301), acknowledged).with(300), Stays);
-        script.comes(Forward, segment(ACK, acknowledged, r(301)).with(100), Moves(State::Established));
+        script.comes(Forward, segment(ACK, acknowledged, r(301)).with(100), Moves(ConnState::Established));
     }
 }
 
 #[test]
 fn a_refused_connection_ends() {
-    let mut script = Script::open(segment(SYN, f(0), 0));
+    let mut script = TcpScript::open(segment(SYN, f(0), 0));
     script.comes(Reply, segment(RST | ACK, 0, f(2)), OUT_OF_WINDOW);
     script.comes(Reply, segment(RST, 0, 0), OUT_OF_WINDOW);
     script.comes(Reply, segment(RST, 0, f(1)), OUT_OF_WINDOW);
-    script.comes(Reply, segment(RST | ACK, 0, f(1)), Moves(State::Reset));
+    script.comes(Reply, segment(RST | ACK, 0, f(1)), Moves(ConnState::Reset));
     script.comes(Forward, segment(SYN, f(40), 0), Reopens);
 }
 
 /// RFC 5382 REQ-4's half-open attempts: the prober ends them itself.
 #[test]
 fn a_client_may_withdraw() {
-    let mut script = Script::open(segment(SYN, f(0), 0));
-    script.comes(Forward, segment(RST, f(1), 0), Moves(State::Reset));
-    let mut script = Script::open(segment(SYN, f(0), 0));
-    script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Moves(State::SynReceived));
-    script.comes(Forward, segment(RST, f(1), 0), Moves(State::Reset));
+    let mut script = TcpScript::open(segment(SYN, f(0), 0));
+    script.comes(Forward, segment(RST, f(1), 0), Moves(ConnState::Reset));
+    let mut script = TcpScript::open(segment(SYN, f(0), 0));
+    script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Moves(ConnState::SynReceived));
+    script.comes(Forward, segment(RST, f(1), 0), Moves(ConnState::Reset));
 }
 
 /// RFC 5961 section 3.2, from either end.
@@ -212,9 +212,9 @@ fn only_the_awaited_reset_ends_a_connection() {
     for far in [f(5000), f(-5000), r(1), 0, f(1) ^ 1 << 31] {
         established().comes(Forward, segment(RST, far, 0), OUT_OF_WINDOW);
     }
-    established().comes(Forward, segment(RST, f(1), 0), Moves(State::Reset));
-    established().comes(Forward, segment(RST | ACK, f(1), r(1)), Moves(State::Reset));
-    established().comes(Reply, segment(RST, r(1), 0), Moves(State::Reset));
+    established().comes(Forward, segment(RST, f(1), 0), Moves(ConnState::Reset));
+    established().comes(Forward, segment(RST | ACK, f(1), r(1)), Moves(ConnState::Reset));
+    established().comes(Reply, segment(RST, r(1), 0), Moves(ConnState::Reset));
 }
 
 /// Data is in flight: the receiver waits for what it acknowledged, the sender names what it sent.
@@ -225,15 +225,15 @@ fn resets_with_data_in_flight_name_either_end_of_it() {
         script.comes(Forward, segment(ACK, f(1), r(1)).with(700), Stays);
         script
     };
-    in_flight().comes(Forward, segment(RST, f(701), 0), Moves(State::Reset));
-    in_flight().comes(Forward, segment(RST, f(1), 0), Moves(State::Reset));
+    in_flight().comes(Forward, segment(RST, f(701), 0), Moves(ConnState::Reset));
+    in_flight().comes(Forward, segment(RST, f(1), 0), Moves(ConnState::Reset));
     in_flight().comes(Forward, segment(RST, f(350), 0), OUT_OF_WINDOW);
 }
 
 #[test]
 fn what_follows_a_reset_keeps_its_entry_and_a_syn_begins_another() {
     let mut script = established();
-    script.comes(Reply, segment(RST, r(1), 0), Moves(State::Reset));
+    script.comes(Reply, segment(RST, r(1), 0), Moves(ConnState::Reset));
     script.comes(Reply, segment(RST, r(1), 0), Stays);
     script.comes(Forward, segment(ACK, f(1), r(1)).with(10), Stays);
     script.comes(Forward, segment(FIN | ACK, f(11), r(1)), Stays);
@@ -243,35 +243,35 @@ fn what_follows_a_reset_keeps_its_entry_and_a_syn_begins_another() {
 #[test]
 fn half_closed_connections_carry_data_the_other_way() {
     let mut script = established();
-    script.comes(Forward, segment(FIN | ACK, f(1), r(1)).with(100), Moves(State::FinWait));
+    script.comes(Forward, segment(FIN | ACK, f(1), r(1)).with(100), Moves(ConnState::FinWait));
     script.comes(Reply, segment(ACK, r(1), f(102)), Stays);
     for thousand in 0..100 {
         let at = 1 + thousand * 1000;
         script.comes(Reply, segment(ACK, r(at), f(102)).with(1000), Stays);
         script.comes(Forward, segment(ACK, f(102), r(at + 1000)), Stays);
     }
-    script.comes(Reply, segment(FIN | ACK, r(100_001), f(102)), Moves(State::Closing));
-    script.comes(Forward, segment(ACK, f(102), r(100_002)), Moves(State::TimeWait));
+    script.comes(Reply, segment(FIN | ACK, r(100_001), f(102)), Moves(ConnState::Closing));
+    script.comes(Forward, segment(ACK, f(102), r(100_002)), Moves(ConnState::TimeWait));
 }
 
 /// RFC 9293 figure 13.
 #[test]
 fn both_ends_may_close_at_once() {
     let mut script = established();
-    script.comes(Forward, segment(FIN | ACK, f(1), r(1)), Moves(State::FinWait));
-    script.comes(Reply, segment(FIN | ACK, r(1), f(1)), Moves(State::Closing));
+    script.comes(Forward, segment(FIN | ACK, f(1), r(1)), Moves(ConnState::FinWait));
+    script.comes(Reply, segment(FIN | ACK, r(1), f(1)), Moves(ConnState::Closing));
     script.comes(Forward, segment(ACK, f(2), r(2)), Stays);
-    script.comes(Reply, segment(ACK, r(2), f(2)), Moves(State::TimeWait));
+    script.comes(Reply, segment(ACK, r(2), f(2)), Moves(ConnState::TimeWait));
 }
 
 #[test]
 fn retransmitted_fins_stay_where_they_are() {
     let mut script = established();
-    script.comes(Forward, segment(FIN | ACK, f(1), r(1)), Moves(State::FinWait));
+    script.comes(Forward, segment(FIN | ACK, f(1), r(1)), Moves(ConnState::FinWait));
     script.comes(Forward, segment(FIN | ACK, f(1), r(1)), Stays);
-    script.comes(Reply, segment(FIN | ACK, r(1), f(2)), Moves(State::Closing));
+    script.comes(Reply, segment(FIN | ACK, r(1), f(2)), Moves(ConnState::Closing));
     script.comes(Reply, segment(FIN | ACK, r(1), f(2)), Stays);
-    script.comes(Forward, segment(ACK, f(2), r(2)), Moves(State::TimeWait));
+    script.comes(Forward, segment(ACK, f(2), r(2)), Moves(ConnState::TimeWait));
     script.comes(Reply, segment(FIN | ACK, r(1), f(2)), Stays);
     script.comes(Forward, segment(ACK, f(2), r(2)), Stays);
 }
@@ -280,7 +280,7 @@ fn retransmitted_fins_stay_where_they_are() {
 fn data_lost_behind_us_is_sent_again_after_the_fin() {
     let mut script = established();
     script.comes(Forward, segment(ACK, f(1), r(1)).with(400), Stays);
-    script.comes(Forward, segment(FIN | ACK, f(401), r(1)).with(100), Moves(State::FinWait));
+    script.comes(Forward, segment(FIN | ACK, f(401), r(1)).with(100), Moves(ConnState::FinWait));
     script.comes(Forward, segment(ACK, f(1), r(1)).with(400), Stays);
     script.comes(Reply, segment(ACK, r(1), f(502)), Stays);
 }
@@ -289,9 +289,9 @@ fn data_lost_behind_us_is_sent_again_after_the_fin() {
 #[test]
 fn a_fin_that_was_not_its_own_is_taken_back() {
     let mut script = established();
-    script.comes(Forward, segment(FIN | ACK, f(200), r(1)), Moves(State::FinWait));
+    script.comes(Forward, segment(FIN | ACK, f(200), r(1)), Moves(ConnState::FinWait));
     script.comes(Forward, segment(ACK, f(1), r(1)).with(100), Stays);
-    script.comes(Forward, segment(ACK, f(101), r(1)).with(400), Moves(State::Established));
+    script.comes(Forward, segment(ACK, f(101), r(1)).with(400), Moves(ConnState::Established));
 }
 
 #[test]
@@ -299,16 +299,16 @@ fn a_fin_of_the_past_does_not_close() {
     let mut script = established();
     script.comes(Forward, segment(ACK, f(1), r(1)).with(500), Stays);
     script.comes(Forward, segment(FIN | ACK, f(1), r(1)).with(100), Stays);
-    assert_eq!(script.state, State::Established);
+    assert_eq!(script.state, ConnState::Established);
 }
 
 /// RFC 5961 section 4, RFC 9293 section 3.10.7.4.
 #[test]
 fn syns_do_not_disturb_an_open_connection() {
-    for state in [State::Established, State::FinWait] {
+    for state in [ConnState::Established, ConnState::FinWait] {
         let mut script = established();
-        if state == State::FinWait {
-            script.comes(Reply, segment(FIN | ACK, r(1), f(1)), Moves(State::FinWait));
+        if state == ConnState::FinWait {
+            script.comes(Reply, segment(FIN | ACK, r(1), f(1)), Moves(ConnState::FinWait));
         }
         for seq in [f(0), f(1), f(500), 12345] {
             script.comes(Forward, segment(SYN, seq, 0), OUT_OF_WINDOW);
@@ -325,7 +325,7 @@ fn an_end_that_restarted_comes_back_by_a_challenge() {
     let mut script = established();
     script.comes(Forward, segment(SYN, 777, 0), OUT_OF_WINDOW);
     script.comes(Reply, segment(ACK, r(1), f(1)), Stays);
-    script.comes(Forward, segment(RST, f(1), 0), Moves(State::Reset));
+    script.comes(Forward, segment(RST, f(1), 0), Moves(ConnState::Reset));
     script.comes(Forward, segment(SYN, 777, 0), Reopens);
 }
 
@@ -337,15 +337,15 @@ fn syns_reopen_what_is_over_and_nothing_before() {
     for (direction, seq) in [(Forward, f(1)), (Reply, r(1))] {
         let last = segment(SYN, seq, 0);
         time_wait().comes(direction, last, OUT_OF_WINDOW);
-        time_wait().comes(direction, Segment { seq: seq.wrapping_sub(1 << 20), ..last }, OUT_OF_WINDOW);
+        time_wait().comes(direction, TcpSegment { seq: seq.wrapping_sub(1 << 20), ..last }, OUT_OF_WINDOW);
     }
     // RFC 6191: its receiver compares timestamps.
-    let old = Segment { timestamps: true, ..segment(SYN, f(1).wrapping_sub(1 << 20), 0) };
+    let old = TcpSegment { timestamps: true, ..segment(SYN, f(1).wrapping_sub(1 << 20), 0) };
     time_wait().comes(Forward, old, Reopens);
-    time_wait().comes(Reply, Segment { seq: r(1).wrapping_sub(1 << 20), ..old }, OUT_OF_WINDOW);
+    time_wait().comes(Reply, TcpSegment { seq: r(1).wrapping_sub(1 << 20), ..old }, OUT_OF_WINDOW);
     let mut closing = established();
-    closing.comes(Forward, segment(FIN | ACK, f(1), r(1)), Moves(State::FinWait));
-    closing.comes(Reply, segment(FIN | ACK, r(1), f(1)), Moves(State::Closing));
+    closing.comes(Forward, segment(FIN | ACK, f(1), r(1)), Moves(ConnState::FinWait));
+    closing.comes(Reply, segment(FIN | ACK, r(1), f(1)), Moves(ConnState::Closing));
     // RFC 5961 section 4: who still acknowledges a FIN answers a SYN with an acknowledgement.
     closing.comes(Forward, segment(SYN, f(100_000), 0), OUT_OF_WINDOW);
     closing.comes(Reply, segment(SYN, r(100_000), 0), OUT_OF_WINDOW);
@@ -378,7 +378,7 @@ fn acknowledgements_of_what_was_not_sent_are_not_believed() {
 
 #[test]
 fn segments_without_an_acknowledgement_are_not_believed() {
-    let bad = Judged::Invalid(Invalid::BadFlags);
+    let bad = TcpOutcome::Invalid(Invalid::BadFlags);
     established().comes(Forward, segment(0, f(1), r(1)).with(1), bad);
     established().comes(Forward, segment(FIN, f(1), r(1)), bad);
 }
@@ -398,9 +398,9 @@ fn keep_alives_are_believed() {
 /// RFC 9293 section 3.8.6.1. The receiver never opened its window.
 #[test]
 fn zero_windows_and_their_probes_are_believed() {
-    let mut script = Script::open(segment(SYN, f(0), 0).window(0));
-    script.comes(Reply, segment(SYN | ACK, r(0), f(1)).window(0), Moves(State::SynReceived));
-    script.comes(Forward, segment(ACK, f(1), r(1)).window(0), Moves(State::Established));
+    let mut script = TcpScript::open(segment(SYN, f(0), 0).window(0));
+    script.comes(Reply, segment(SYN | ACK, r(0), f(1)).window(0), Moves(ConnState::SynReceived));
+    script.comes(Forward, segment(ACK, f(1), r(1)).window(0), Moves(ConnState::Established));
     script.comes(Forward, segment(ACK, f(1), r(1)).with(1).window(0), Stays);
     script.comes(Reply, segment(ACK, r(1), f(1)).window(0), Stays);
     script.comes(Forward, segment(ACK, f(0), r(1)).window(0), Stays);
@@ -418,11 +418,11 @@ fn a_window_that_closes_leaves_what_is_on_its_way() {
 
 #[test]
 fn windows_are_scaled_after_the_handshake() {
-    let mut script = Script::open(segment(SYN, f(0), 0).scaled(7));
-    script.comes(Reply, segment(SYN | ACK, r(0), f(1)).scaled(4), Moves(State::SynReceived));
+    let mut script = TcpScript::open(segment(SYN, f(0), 0).scaled(7));
+    script.comes(Reply, segment(SYN | ACK, r(0), f(1)).scaled(4), Moves(ConnState::SynReceived));
     // What the SYNs announced is not scaled.
     script.comes(Reply, segment(ACK, r(1 + 1300), f(1)).with(1), OUT_OF_WINDOW);
-    script.comes(Forward, segment(ACK, f(1), r(1)), Moves(State::Established));
+    script.comes(Forward, segment(ACK, f(1), r(1)), Moves(ConnState::Established));
     script.comes(Forward, segment(ACK, f(1 + 1100), r(1)).with(1), OUT_OF_WINDOW);
     script.comes(Reply, segment(ACK, r(1 + 127_000), f(1)).with(1), Stays);
     script.comes(Forward, segment(ACK, f(1 + 16_001), r(1)).with(1), OUT_OF_WINDOW);
@@ -431,18 +431,18 @@ fn windows_are_scaled_after_the_handshake() {
 
 #[test]
 fn one_option_alone_scales_nothing() {
-    let mut script = Script::open(segment(SYN, f(0), 0).scaled(7));
-    script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Moves(State::SynReceived));
-    script.comes(Forward, segment(ACK, f(1), r(1)), Moves(State::Established));
+    let mut script = TcpScript::open(segment(SYN, f(0), 0).scaled(7));
+    script.comes(Reply, segment(SYN | ACK, r(0), f(1)), Moves(ConnState::SynReceived));
+    script.comes(Forward, segment(ACK, f(1), r(1)), Moves(ConnState::Established));
     script.comes(Reply, segment(ACK, r(1 + 2000), f(1)).with(1), OUT_OF_WINDOW);
     script.comes(Reply, segment(ACK, r(1 + 1000), f(1)).with(1), Stays);
 }
 
 #[test]
 fn shifts_above_fourteen_are_fourteen() {
-    let mut script = Script::open(segment(SYN, f(0), 0).scaled(255));
-    script.comes(Reply, segment(SYN | ACK, r(0), f(1)).scaled(15), Moves(State::SynReceived));
-    script.comes(Forward, segment(ACK, f(1), r(1)).window(u16::MAX), Moves(State::Established));
+    let mut script = TcpScript::open(segment(SYN, f(0), 0).scaled(255));
+    script.comes(Reply, segment(SYN | ACK, r(0), f(1)).scaled(15), Moves(ConnState::SynReceived));
+    script.comes(Forward, segment(ACK, f(1), r(1)).window(u16::MAX), Moves(ConnState::Established));
     script.comes(Reply, segment(ACK, r(1 + (65_535 << 14)), f(1)), Stays);
 }
 
@@ -461,7 +461,7 @@ fn numbers_wrap_for_megabytes() {
 #[test]
 fn strict_connections_begin_with_a_syn() {
     for flags in 0..=u8::MAX {
-        let opened = Tracker::open(&segment(flags, 1, 1), Pickup::Strict);
+        let opened = TcpTracker::open(&segment(flags, 1, 1), Pickup::Strict);
         assert_eq!(opened.is_ok(), flags & (SYN | ACK | RST | FIN) == SYN, "{flags:#x}");
     }
 }
@@ -474,10 +474,10 @@ const UNASKED: u8 = 0xc8;
 #[test]
 fn no_connection_begins_by_a_reset_a_fin_or_a_syn_ack() {
     for flags in 0..=u8::MAX {
-        let opened = Tracker::open(&segment(flags, 1, 1), Pickup::Loose).map(|(_, state)| state);
+        let opened = TcpTracker::open(&segment(flags, 1, 1), Pickup::Loose).map(|(_, state)| state);
         let expected = match flags & !UNASKED & !URG {
-            SYN => Ok(State::SynSent),
-            ACK => Ok(State::Unreplied),
+            SYN => Ok(ConnState::SynSent),
+            ACK => Ok(ConnState::Unreplied),
             _ if SENT_TOGETHER.contains(&(flags & !UNASKED)) => Err(Invalid::NotSyn),
             _ => Err(Invalid::BadFlags),
         };
@@ -488,10 +488,10 @@ fn no_connection_begins_by_a_reset_a_fin_or_a_syn_ack() {
 /// In every state and from both ends, with numbers that would be believed: only the flags are wrong.
 #[test]
 fn flags_that_no_end_sends_change_nothing() {
-    let syn_sent = || Script::open(segment(SYN, f(0), 0));
-    let closing: [fn() -> Script; 2] = [established, time_wait];
+    let syn_sent = || TcpScript::open(segment(SYN, f(0), 0));
+    let closing: [fn() -> TcpScript; 2] = [established, time_wait];
     for flags in (0..=u8::MAX).filter(|flags| !SENT_TOGETHER.contains(&(flags & !UNASKED))) {
-        let bad = Judged::Invalid(Invalid::BadFlags);
+        let bad = TcpOutcome::Invalid(Invalid::BadFlags);
         syn_sent().comes(Reply, segment(flags, r(0), f(1)), bad);
         syn_sent().comes(Forward, segment(flags, f(0), 0), bad);
         for begin in closing {
@@ -504,23 +504,23 @@ fn flags_that_no_end_sends_change_nothing() {
 /// RFC 7323's shifts are unknown here, so windows are wide; acknowledgements bind all the same.
 #[test]
 fn a_connection_is_picked_up_in_mid_flow() {
-    let mut script = Script::open(segment(ACK, f(1), r(1)).with(500));
-    assert_eq!(script.state, State::Unreplied);
+    let mut script = TcpScript::open(segment(ACK, f(1), r(1)).with(500));
+    assert_eq!(script.state, ConnState::Unreplied);
     script.comes(Forward, segment(ACK, f(501), r(1)).with(500), Stays);
     script.comes(Reply, segment(ACK, r(1), f(1002)), OUT_OF_WINDOW);
     script.comes(Reply, segment(ACK, r(1 << 30), f(1001)), OUT_OF_WINDOW);
-    script.comes(Reply, segment(ACK, r(1), f(501)), Moves(State::Established));
+    script.comes(Reply, segment(ACK, r(1), f(501)), Moves(ConnState::Established));
     // 64,000 on the wire stand for up to a gigabyte.
     script.comes(Reply, segment(ACK, r(3_000_000), f(1001)).with(1000), Stays);
     script.comes(Forward, segment(ACK, f(1001), r(3_001_000)), Stays);
     script.comes(Reply, segment(RST, r(3_000_500), 0), OUT_OF_WINDOW);
-    script.comes(Reply, segment(FIN | ACK, r(3_001_000), f(1001)), Moves(State::FinWait));
+    script.comes(Reply, segment(FIN | ACK, r(3_001_000), f(1001)), Moves(ConnState::FinWait));
 }
 
 /// Answers go another way: the connection never counts as open.
 #[test]
 fn one_direction_alone_does_not_open() {
-    let mut script = Script::open(segment(SYN, f(0), 0));
+    let mut script = TcpScript::open(segment(SYN, f(0), 0));
     script.comes(Forward, segment(ACK, f(1), r(1)), Stays);
     script.comes(Forward, segment(ACK, f(1), r(1)).with(1000), Stays);
     script.comes(Forward, segment(ACK, f(1001), r(1)).with(1000), Stays);
@@ -531,7 +531,7 @@ fn one_direction_alone_does_not_open() {
 fn the_first_segment_changes_nothing_when_told_twice() {
     let beginnings = [segment(SYN, f(0), 0).with(20).scaled(3), segment(ACK, f(1), r(1)).with(1000)];
     for first in beginnings {
-        let mut script = Script::open(first);
+        let mut script = TcpScript::open(first);
         let before = script.tracker;
         script.comes(Forward, first, Stays);
         assert_eq!(script.tracker, before);

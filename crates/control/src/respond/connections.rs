@@ -7,7 +7,7 @@ use crate::answer::{
 };
 use mmb_engine::Vlans;
 use mmb_engine::connections::{ConnectionEvent, ConnectionInfo, Connections, Endpoints};
-use mmb_policy::{FieldId, Filter};
+use mmb_policy::{ConnectionFilter, FieldId};
 use std::io;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
@@ -25,7 +25,11 @@ impl Responder<'_> {
     }
 
     /// Lists connections, those that are there when their turn comes.
-    pub(super) fn connections(&mut self, filter: &Filter, verbose: bool) -> io::Result<AnswerResult> {
+    pub(super) fn connections(
+        &mut self,
+        filter: &ConnectionFilter,
+        verbose: bool,
+    ) -> io::Result<AnswerResult> {
         let mut written = Ok(());
         let listed = self.table().list(filter, &mut |info| {
             written = self.send(&Answer::Connection(line(&info, verbose)));
@@ -35,7 +39,7 @@ impl Responder<'_> {
     }
 
     /// Ends connections.
-    pub(super) fn kill(&mut self, filter: &Filter) -> io::Result<AnswerResult> {
+    pub(super) fn kill(&mut self, filter: &ConnectionFilter) -> io::Result<AnswerResult> {
         match self.table().kill(filter) {
             Ok(connections) => self.send(&Answer::Killed(CountLine { connections })).map(Ok),
             Err(error) => Ok(Err(error.to_string())),

@@ -4,7 +4,7 @@
 //! beside others (its tuples are free, its binding is another's, its rules exist) is found out when it is restored.
 
 use super::save::SavedConnection;
-use mmb_conn::{State, Tuple, icmp_query, proto};
+use mmb_conn::{ConnState, Tuple, icmp_query, proto};
 use std::collections::HashSet;
 
 /// The longest age and the longest silence in milliseconds: the circles of a connection's clocks.
@@ -73,24 +73,24 @@ fn has_mapped_ports(forward: &Tuple, reply: &Tuple) -> bool {
     !forward.may_map_ports() && forward.reversed().ports != reply.ports
 }
 
-fn may_be_in(state: State, is_tracked: bool) -> bool {
+fn may_be_in(state: ConnState, is_tracked: bool) -> bool {
     match state {
-        State::SynSent
-        | State::SynReceived
-        | State::Established
-        | State::FinWait
-        | State::Closing
-        | State::TimeWait
-        | State::Reset => is_tracked,
+        ConnState::SynSent
+        | ConnState::SynReceived
+        | ConnState::Established
+        | ConnState::FinWait
+        | ConnState::Closing
+        | ConnState::TimeWait
+        | ConnState::Reset => is_tracked,
         // TCP that was picked up in mid-flow.
-        State::Unreplied => true,
-        State::Replied => !is_tracked,
+        ConnState::Unreplied => true,
+        ConnState::Replied => !is_tracked,
     }
 }
 
 /// Of what is not TCP, a reply is what makes it replied; not each one does, since its checksum may be wrong or unknown.
 fn has_unlikely_replies(saved: &SavedConnection) -> bool {
-    saved.connection.state != State::Unreplied && saved.connection.packets[1] == 0
+    saved.connection.state != ConnState::Unreplied && saved.connection.packets[1] == 0
 }
 
 fn has_rules_twice(saved: &SavedConnection) -> bool {
@@ -102,12 +102,12 @@ fn has_rules_twice(saved: &SavedConnection) -> bool {
 mod tests {
     use super::super::extension::Extension;
     use super::*;
-    use mmb_conn::{Arrivals, Snapshot, Tracker};
+    use mmb_conn::{ConnectionSnapshot, IngressPorts, TcpTracker};
     use mmb_policy::RuleId;
 
     const NOTHING: [u8; 27] = [0; 27];
 
-    fn entry(proto: u8, family: u8, state: State) -> SavedConnection {
+    fn entry(proto: u8, family: u8, state: ConnState) -> SavedConnection {
         let ports = match proto {
             proto::ICMP => [7, 13],
             proto::ICMP6 => [7, 128],
@@ -115,16 +115,16 @@ mod tests {
             _ => [0, 0],
         };
         let forward = Tuple { addresses: [1, 2], ports, proto, family, ..Tuple::default() };
-        let replies = u64::from(state != State::Unreplied);
+        let replies = u64::from(state != ConnState::Unreplied);
         let mut tracker = [0; 22];
         tracker[20..].copy_from_slice(&[14, 14]);
-        let connection = Snapshot {
+        let connection = ConnectionSnapshot {
             tuples: [forward, forward.reversed()],
             state,
-            tracker: Tracker::from_bytes(tracker),
+            tracker: TcpTracker::from_bytes(tracker),
             packets: [1, replies],
             bytes: [60, 60 * replies],
-            arrivals: Arrivals::default(),
+            arrivals: IngressPorts::default(),
             age_ms: 5,
             idle_ms: 4,
         };
@@ -143,20 +143,20 @@ mod tests {
     }
 
     fn udp() -> SavedConnection {
-        entry(proto::UDP, 4, State::Replied)
+        entry(proto::UDP, 4, ConnState::Replied)
     }
 
     fn tcp() -> SavedConnection {
-        entry(proto::TCP, 4, State::Established)
+        entry(proto::TCP, 4, ConnState::Established)
     }
 
     #[test]
     fn what_tables_make_is_good() {
-        for state in State::ALL.into_iter().filter(|state| *state != State::Replied) {
+        for state in ConnState::ALL.into_iter().filter(|state| *state != ConnState::Replied) {
             assert_eq!(fault(&entry(proto::TCP, 6, state)), None, "{state:?}");
         }
         for (proto, family) in [(proto::UDP, 4), (proto::ICMP, 4), (proto::ICMP6, 6), (47, 4), (50, 6)] {
-            for state in [State::Unreplied, State::Replied] {
+            for state in [ConnState::Unreplied, ConnState::Replied] {
                 assert_eq!(fault(&entry(proto, family, state)), None, "{proto} {state:?}");
             }
         }
@@ -167,7 +167,7 @@ mod tests {
         let wrong = Some("an address is not one of its family");
         assert_eq!(after(udp(), |udp| udp.connection.tuples[0].addresses[0] = 1 << 32), wrong);
         assert_eq!(after(udp(), |udp| udp.connection.tuples[1].addresses[1] = u128::MAX), wrong);
-        let ip6 = entry(proto::UDP, 6, State::Replied);
+        let ip6 = entry(proto::UDP, 6, ConnState::Replied);
         assert_eq!(after(ip6, |udp| udp.connection.tuples[0].addresses[0] = u128::MAX), None);
     }
 
@@ -179,41 +179,41 @@ mod tests {
                 entry.connection.tuples.iter_mut().for_each(|tuple| tuple.family = family)
             }
         };
-        assert_eq!(after(entry(proto::ICMP, 4, State::Replied), move_to(6)), wrong);
-        assert_eq!(after(entry(proto::ICMP6, 6, State::Replied), move_to(4)), wrong);
+        assert_eq!(after(entry(proto::ICMP, 4, ConnState::Replied), move_to(6)), wrong);
+        assert_eq!(after(entry(proto::ICMP6, 6, ConnState::Replied), move_to(4)), wrong);
         let wrong = Some("its ports are not those of its protocol");
-        let ping = entry(proto::ICMP, 4, State::Replied);
+        let ping = entry(proto::ICMP, 4, ConnState::Replied);
         assert_eq!(after(ping.clone(), |ping| ping.connection.tuples[0].ports = [7, 14]), wrong, "an answer");
         assert_eq!(after(ping.clone(), |ping| ping.connection.tuples[0].ports = [7, 0x010d]), wrong);
         assert_eq!(after(ping.clone(), |ping| ping.connection.tuples[1].ports = [8, 13]), None, "translated");
         let apart = Some("its ends do not speak of one query");
         assert_eq!(after(ping, |ping| ping.connection.tuples[1].ports = [7, 8]), apart);
         let mapped = Some("its ports are mapped, and no rule maps those of its protocol");
-        for (proto, state) in [(proto::SCTP, State::Established), (proto::GRE, State::Replied)] {
+        for (proto, state) in [(proto::SCTP, ConnState::Established), (proto::GRE, ConnState::Replied)] {
             let mut kept = entry(proto, 4, state);
-            kept.connection.tracker = Tracker::default();
+            kept.connection.tracker = TcpTracker::default();
             assert_eq!(fault(&kept), None, "{proto}");
             assert_eq!(after(kept, |kept| kept.connection.tuples[1].ports = [9, 10]), mapped, "{proto}");
         }
-        let esp = entry(50, 4, State::Replied);
+        let esp = entry(50, 4, ConnState::Replied);
         assert_eq!(after(esp, |esp| esp.connection.tuples[1].ports = [0, 1]), wrong);
     }
 
     #[test]
     fn states_are_those_of_the_protocol() {
         let wrong = Some("its state is not one of its protocol");
-        for state in State::ALL {
-            let is_good = matches!(state, State::Unreplied | State::Replied);
+        for state in ConnState::ALL {
+            let is_good = matches!(state, ConnState::Unreplied | ConnState::Replied);
             let found = after(udp(), |udp| udp.connection.state = state);
             assert_eq!(found == wrong, !is_good, "{state:?}: {found:?}");
         }
-        assert_eq!(after(tcp(), |tcp| tcp.connection.state = State::Replied), wrong);
+        assert_eq!(after(tcp(), |tcp| tcp.connection.state = ConnState::Replied), wrong);
         let replies = Some("its replies do not fit its state");
         let unanswered =
             |udp: &mut SavedConnection| (udp.connection.packets[1], udp.connection.bytes[1]) = (0, 0);
         assert_eq!(after(udp(), unanswered), replies);
         assert_eq!(
-            after(udp(), |udp| udp.connection.state = State::Unreplied),
+            after(udp(), |udp| udp.connection.state = ConnState::Unreplied),
             None,
             "answers were not believed"
         );
@@ -245,8 +245,8 @@ mod tests {
         let mut tracker = [0; 22];
         tracker[3] = 1;
         let wrong = Some("it has numbers or tags, and its protocol has none");
-        assert_eq!(after(udp(), |udp| udp.connection.tracker = Tracker::from_bytes(tracker)), wrong);
-        assert_eq!(after(tcp(), |tcp| tcp.connection.tracker = Tracker::from_bytes(tracker)), None);
+        assert_eq!(after(udp(), |udp| udp.connection.tracker = TcpTracker::from_bytes(tracker)), wrong);
+        assert_eq!(after(tcp(), |tcp| tcp.connection.tracker = TcpTracker::from_bytes(tracker)), None);
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
         let shift = given(0, 4, 9);
         assert_eq!(after(udp(), |udp| udp.extra = shift), wrong);
         assert_eq!(after(tcp(), |tcp| tcp.extra = shift), None);
-        let ip6 = || entry(proto::TCP, 6, State::Established);
+        let ip6 = || entry(proto::TCP, 6, ConnState::Established);
         let (id, label) = (given(1, 10, 9), given(2, 14, 9));
         assert_eq!([after(tcp(), |tcp| tcp.extra = id), after(ip6(), |tcp| tcp.extra = id)], [None, wrong]);
         assert_eq!(

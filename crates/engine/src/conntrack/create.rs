@@ -6,7 +6,7 @@ use super::{Conntrack, Replaced, StatefulRule, key, sources};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use mmb_conn::nat::{self, Mapping, Nat, Translated};
-use mmb_conn::{Arrivals, ConnId, Connection, DESTINATION, Direction, Invalid, Signal, Tuple};
+use mmb_conn::{ConnId, Connection, DESTINATION, Direction, IngressPorts, Invalid, TrackedHeader, Tuple};
 use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, LinkType, Packet};
 use std::sync::Arc;
@@ -129,9 +129,9 @@ impl Conntrack {
         &mut self,
         ends: Replaced,
         packet: &Packet<'_>,
-        signal: Option<&Signal>,
+        signal: Option<&TrackedHeader>,
         [arrived, reply]: [Tuple; 2],
-        arrivals: Arrivals,
+        arrivals: IngressPorts,
         [set, binding, extra]: [u32; 3],
     ) -> Result<(ConnId, Direction), DropReason> {
         // To make room in a pool, it may have ended before.
@@ -189,7 +189,7 @@ impl Conntrack {
         let mut nat = state.shared.nat();
         let restored = match nat.restore(mapping, &arrived, reply.reversed()) {
             // It had lent its port to another one by then, or has to now.
-            Err(_) if saved.connection.state.is_over() => Translated { sent: reply.reversed(), binding: 0 },
+            Err(_) if saved.connection.state.is_closed() => Translated { sent: reply.reversed(), binding: 0 },
             restored => restored.map_err(refused)?,
         };
         state.shared.bindings.store(nat.len(), Ordering::Relaxed);
@@ -206,16 +206,16 @@ impl Conntrack {
     /// Hangs on a connection that was made what it has; gives that back if it was not.
     fn commit(
         &mut self,
-        made: Result<ConnId, mmb_conn::Refused>,
+        made: Result<ConnId, mmb_conn::InsertError>,
         [set, binding, extra]: [u32; 3],
     ) -> Result<ConnId, DropReason> {
         let Conntrack { table, state, .. } = self;
         let claimed = made.map_err(|why| match why {
-            mmb_conn::Refused::Full => DropReason::ConnFull,
-            mmb_conn::Refused::Taken => DropReason::NatClash,
-            mmb_conn::Refused::Invalid(Invalid::NotSyn) => DropReason::ConnNotSyn,
-            mmb_conn::Refused::Invalid(_) => DropReason::ConnInvalid,
-            mmb_conn::Refused::NoMemory => DropReason::ConnNoMemory,
+            mmb_conn::InsertError::Full => DropReason::ConnFull,
+            mmb_conn::InsertError::Taken => DropReason::NatClash,
+            mmb_conn::InsertError::Invalid(Invalid::NotSyn) => DropReason::ConnNotSyn,
+            mmb_conn::InsertError::Invalid(_) => DropReason::ConnInvalid,
+            mmb_conn::InsertError::NoMemory => DropReason::ConnNoMemory,
         });
         let claimed = claimed.and_then(|id| {
             let claimed = state.shared.claim(table.get(id), state.worker);
@@ -244,10 +244,10 @@ impl Conntrack {
 
 /// By which ports a connection's packets come in, if its first one came to a host that routes. Replies come in by another port
 /// unless its packets turn back to where they came from, or all do: there the policy says so.
-fn arrivals(snapshot: &Snapshot, packet: &Packet<'_>, turns_back: bool) -> Arrivals {
+fn arrivals(snapshot: &Snapshot, packet: &Packet<'_>, turns_back: bool) -> IngressPorts {
     match snapshot.route(packet.port).is_routed() {
-        true => Arrivals::new(packet.port, turns_back || snapshot.connections.same_port),
-        false => Arrivals::default(),
+        true => IngressPorts::new(packet.port, turns_back || snapshot.connections.same_port),
+        false => IngressPorts::default(),
     }
 }
 
@@ -284,13 +284,13 @@ fn merge(mapping: &mut Mapping, later: &Mapping) {
     }
 }
 
-pub(super) fn refused(why: nat::Refused) -> DropReason {
+pub(super) fn refused(why: nat::NatError) -> DropReason {
     match why {
-        nat::Refused::NoAddress => DropReason::NatNoAddress,
-        nat::Refused::NoPort => DropReason::NatNoPort,
-        nat::Refused::NoMemory => DropReason::ConnNoMemory,
-        nat::Refused::HostLimit => DropReason::NatHostLimit,
-        nat::Refused::Clash => DropReason::NatClash,
+        nat::NatError::NoAddress => DropReason::NatNoAddress,
+        nat::NatError::NoPort => DropReason::NatNoPort,
+        nat::NatError::NoMemory => DropReason::ConnNoMemory,
+        nat::NatError::HostLimit => DropReason::NatHostLimit,
+        nat::NatError::Clash => DropReason::NatClash,
     }
 }
 

@@ -4,7 +4,7 @@
 use super::isn::SequenceNumbers;
 use super::neighbours::Neighbours;
 use super::stateful::StatefulRule;
-use mmb_conn::{Direction, Signal, Tuple, proto};
+use mmb_conn::{Direction, TrackedHeader, Tuple, proto};
 use mmb_random::{Generator, Seed};
 use mmb_rewrite::Translation;
 use std::collections::TryReserveError;
@@ -128,12 +128,12 @@ impl Extensions {
         &mut self,
         rules: impl Iterator<Item = &'r Arc<StatefulRule>>,
         [tuple, sent]: [&Tuple; 2],
-        signal: Option<&Signal>,
+        signal: Option<&TrackedHeader>,
         hairpin: Option<[[u8; 6]; 2]>,
     ) -> u32 {
         let mut extra = Extension { hairpin, ..Extension::default() };
         // Numbers of a stream that is under way are known to both ends already.
-        let begins = signal.filter(|signal| signal.opens()).and_then(Signal::segment);
+        let begins = signal.filter(|signal| signal.opens()).and_then(TrackedHeader::segment);
         for rule in rules {
             if let Some(choice) = &rule.ip_id
                 && tuple.family == 4

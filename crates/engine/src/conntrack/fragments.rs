@@ -5,8 +5,10 @@ use super::{Conntrack, FlowState};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use crate::worker::Origin;
-use mmb_conn::fragment::{FragmentDrop, FragmentKey, FragmentVerdict, Head, Later, Losses, Released};
-use mmb_conn::{Judged, Tuple, flags};
+use mmb_conn::fragment::{
+    DatagramHead, FragmentDrop, FragmentKey, FragmentVerdict, HeldLosses, LaterFragment, Released,
+};
+use mmb_conn::{TcpOutcome, Tuple, flags};
 use mmb_packet::checksum::Soundness;
 use mmb_packet::{Layout, Malformed, Packet};
 
@@ -54,7 +56,7 @@ impl Conntrack {
             return Err(UNKNOWN);
         };
         self.is_home(&key, origin)?;
-        let head = Head { ports: tuple.ports, seq: self.datagram_seq(packet, layout, tuple, len) };
+        let head = DatagramHead { ports: tuple.ports, seq: self.datagram_seq(packet, layout, tuple, len) };
         match self.fragments.first(self.state.now_ms, key, head, len) {
             FragmentVerdict::Pass => {
                 self.held.release(&key);
@@ -76,7 +78,7 @@ impl Conntrack {
         let headers = len.saturating_sub(segment.payload);
         // A FIN takes the number behind the data, whose end is not here.
         let fin = u32::from(segment.flags & flags::FIN != 0);
-        (judged == Judged::Stays).then(|| segment.seq.wrapping_sub(headers).wrapping_add(fin))
+        (judged == TcpOutcome::Stays).then(|| segment.seq.wrapping_sub(headers).wrapping_add(fin))
     }
 
     /// What a later fragment is looked up by; nothing if nobody asks whose it is.
@@ -95,15 +97,15 @@ impl Conntrack {
         };
         let is_home = self.is_home(&key, origin)?;
         match self.fragments.later(self.state.now_ms, key, offset, len, last) {
-            Later::Of(Head { ports, seq }) => {
+            LaterFragment::Of(DatagramHead { ports, seq }) => {
                 let FragmentKey { addresses, proto, family, wire, side, .. } = key;
                 let tuple = Tuple { addresses, ports, wire, side, proto, family };
                 Ok(Some(LookupKey { tuple, kind: PacketKind::Fragment(seq) }))
             }
-            Later::Unknown if snapshot.stateful_rules == 0 => Ok(None),
-            Later::Unknown if is_home && origin != Origin::Held => Err(self.hold(&key, packet)),
-            Later::Unknown => Err(FlowState::Refused(DropReason::FragmentEarly)),
-            Later::Drop(why) => Err(refused(why)),
+            LaterFragment::Unknown if snapshot.stateful_rules == 0 => Ok(None),
+            LaterFragment::Unknown if is_home && origin != Origin::Held => Err(self.hold(&key, packet)),
+            LaterFragment::Unknown => Err(FlowState::Refused(DropReason::FragmentEarly)),
+            LaterFragment::Drop(why) => Err(refused(why)),
         }
     }
 
@@ -162,7 +164,7 @@ impl Conntrack {
 
     /// Counts what is held, and what was lost of it.
     pub(super) fn count_held(&mut self) {
-        let Losses { aged, crowded_out } = self.held.losses();
+        let HeldLosses { aged, crowded_out } = self.held.losses();
         self.lost.aged += aged;
         self.lost.crowded_out += crowded_out;
         let cells = &self.state.cells;

@@ -5,7 +5,7 @@ use mmb_conn::fragment::FragmentKey;
 use mmb_conn::icmp_query;
 use mmb_conn::quoted::quoted;
 use mmb_conn::sctp::chunk;
-use mmb_conn::{Chunks, Segment, Side, Signal, Tuple, Vlans, Wire, flags, proto};
+use mmb_conn::{SctpChunks, Side, TcpSegment, TrackedHeader, Tuple, Vlans, Wire, flags, proto};
 use mmb_packet::checksum::{ICMP, ICMP6, TCP, UDP};
 use mmb_packet::flow::{flow_ports, header_len};
 use mmb_packet::parse::extension_len;
@@ -304,45 +304,45 @@ fn fragment_header(bytes: &[u8], layout: &Layout) -> Option<usize> {
 
 /// What tracking looks at; `None` for protocols that are not tracked.
 #[inline]
-pub(crate) fn signal(packet: &Packet<'_>, layout: &Layout) -> Option<Signal> {
+pub(crate) fn signal(packet: &Packet<'_>, layout: &Layout) -> Option<TrackedHeader> {
     match layout.l4_kind {
-        0 => chunks(packet.bytes(), layout).map(Signal::Sctp),
-        _ => segment(packet, layout).map(Signal::Tcp),
+        0 => chunks(packet.bytes(), layout).map(TrackedHeader::Sctp),
+        _ => segment(packet, layout).map(TrackedHeader::Tcp),
     }
 }
 
 /// What tracking looks at in SCTP; `None` for other protocols.
 #[cold]
-fn chunks(bytes: &[u8], layout: &Layout) -> Option<Chunks> {
+fn chunks(bytes: &[u8], layout: &Layout) -> Option<SctpChunks> {
     if layout.proto != proto::SCTP || layout.is_later_fragment() {
         return None;
     }
-    Chunks::read(bytes.get(usize::from(layout.l4)..layout.end as usize)?)
+    SctpChunks::read(bytes.get(usize::from(layout.l4)..layout.end as usize)?)
 }
 
 /// What tracking looks at in TCP; `None` for other protocols.
 #[inline(always)]
-pub(crate) fn segment(packet: &Packet<'_>, layout: &Layout) -> Option<Segment> {
+pub(crate) fn segment(packet: &Packet<'_>, layout: &Layout) -> Option<TcpSegment> {
     if layout.l4_kind != TCP {
         return None;
     }
     let header = packet.bytes().get(usize::from(layout.l4)..)?.first_chunk::<20>()?;
     let long = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     let flags = header[13];
-    Some(Segment {
+    Some(TcpSegment {
         flags,
         seq: long(4),
         ack: long(8),
         window: u16::from_be_bytes([header[14], header[15]]),
         payload: layout.payload_range().len() as u32,
-        ..if flags & flags::SYN != 0 { options_of_syn(packet, layout) } else { Segment::default() }
+        ..if flags & flags::SYN != 0 { options_of_syn(packet, layout) } else { TcpSegment::default() }
     })
 }
 
 /// What the options of a SYN say.
 #[cold]
-fn options_of_syn(packet: &Packet<'_>, layout: &Layout) -> Segment {
-    let mut said = Segment::default();
+fn options_of_syn(packet: &Packet<'_>, layout: &Layout) -> TcpSegment {
+    let mut said = TcpSegment::default();
     for option in options::walk(options::area(packet, layout)) {
         match option.kind {
             WINDOW_SCALE if said.window_scale.is_none() => said.window_scale = option.data.first().copied(),

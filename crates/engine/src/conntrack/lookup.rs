@@ -6,7 +6,7 @@ use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use crate::worker::{Origin, VECTOR, Verdict};
 use mmb_classify::prefetch;
-use mmb_conn::{ConnId, Direction, Table, Tuple};
+use mmb_conn::{ConnId, ConnectionTable, Direction, Tuple};
 use mmb_packet::{Class, Layout, Packet, PortId};
 use mmb_policy::policy::Zone;
 
@@ -282,7 +282,7 @@ impl Conntrack {
 /// it came from the right side.
 #[inline]
 fn flow_state(
-    table: &Table,
+    table: &ConnectionTable,
     found: Option<(ConnId, Direction)>,
     sort: PacketKind,
     port: PortId,

@@ -46,9 +46,10 @@ use cache::FlowCache;
 use extension::Extensions;
 use isn::SequenceNumbers;
 use lookup::Lookups;
-use mmb_conn::fragment::{FragmentKey, Fragments, Held, Losses};
+use mmb_conn::fragment::{FragmentKey, FragmentTable, HeldFragments, HeldLosses};
 use mmb_conn::{
-    CloseReason, ConnId, Connection, Cursor, Direction, Invalid, Judged, Segment, Signal, Table, proto,
+    CloseReason, ConnId, Connection, ConnectionTable, Direction, Invalid, ReclaimCursor, TcpOutcome,
+    TcpSegment, TrackedHeader, proto,
 };
 use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, Packet};
@@ -120,11 +121,11 @@ pub(crate) struct Watcher {
 
 /// A worker's connections.
 pub(crate) struct Conntrack {
-    pub(crate) table: Table,
+    pub(crate) table: ConnectionTable,
     pub(crate) state: WorkerState,
-    fragments: Fragments,
+    fragments: FragmentTable,
     /// Those that came before the first one of their datagram.
-    held: Held,
+    held: HeldFragments,
     lookups: Lookups,
     flow_states: Box<[FlowState; VECTOR]>,
     /// How rules saw the packets, where some ask.
@@ -139,13 +140,13 @@ pub(crate) struct Conntrack {
     /// Datagrams whose first fragment came in this vector and did not pass.
     refused: Vec<FragmentKey>,
     /// Packets that were held, and lost since the host asked for these numbers.
-    pub(crate) lost: Losses,
+    pub(crate) lost: HeldLosses,
     /// Some packets of the vector need no classifying.
     some_cached: bool,
     /// Searches for a port that another connection could give up, which found none.
     pauses: SearchBackoffs,
     /// Where the last search for such a connection came to.
-    cursor: Cursor,
+    cursor: ReclaimCursor,
     /// The worker counts among those that have connections.
     busy: bool,
     /// `set conn invalid drop`.
@@ -161,7 +162,7 @@ impl Conntrack {
     ) -> Conntrack {
         let seed = |purpose| seeds.of_worker(purpose, worker);
         Conntrack {
-            table: Table::new(seed(Purpose::ConnectionIndex)),
+            table: ConnectionTable::new(seed(Purpose::ConnectionIndex)),
             state: WorkerState {
                 worker,
                 sets: StatefulRuleSets::default(),
@@ -175,8 +176,8 @@ impl Conntrack {
                 per_source: None,
                 now_ms: 0,
             },
-            fragments: Fragments::new(seed(Purpose::FragmentIndex), DATAGRAMS, FRAGMENT_AGE_MS),
-            held: Held::new(seed(Purpose::HeldFragmentIndex), FRAGMENT_AGE_MS, HELD, HELD_BYTES),
+            fragments: FragmentTable::new(seed(Purpose::FragmentIndex), DATAGRAMS, FRAGMENT_AGE_MS),
+            held: HeldFragments::new(seed(Purpose::HeldFragmentIndex), FRAGMENT_AGE_MS, HELD, HELD_BYTES),
             lookups: Lookups::new(),
             flow_states: Box::new([FlowState::Untracked; VECTOR]),
             ct_states: Box::new([CtState::Untracked; VECTOR]),
@@ -185,10 +186,10 @@ impl Conntrack {
             found: Vec::with_capacity(VECTOR),
             stale: false,
             refused: Vec::with_capacity(VECTOR),
-            lost: Losses::default(),
+            lost: HeldLosses::default(),
             some_cached: false,
             pauses: SearchBackoffs::new(),
-            cursor: Cursor::default(),
+            cursor: ReclaimCursor::default(),
             busy: false,
             drops_invalid: false,
         }
@@ -311,15 +312,15 @@ impl Conntrack {
         let now = (self.state.now_ms, packet.len());
         let soundness = || transport_soundness(packet.bytes(), layout);
         match self.table.touch_if_sound(id, direction, now, signal.as_ref(), soundness) {
-            Judged::Invalid(kind) => {
+            TcpOutcome::Invalid(kind) => {
                 self.state.cells.count_invalid(kind);
                 Err(kind)
             }
-            Judged::Moves(_) | Judged::Stays => {
+            TcpOutcome::Moves(_) | TcpOutcome::Stays => {
                 self.table.get_mut(id).arrivals.note(direction, packet.port);
                 Ok(())
             }
-            Judged::Reopens | Judged::Noted => Ok(()),
+            TcpOutcome::Reopens | TcpOutcome::Noted => Ok(()),
         }
     }
 
@@ -342,7 +343,7 @@ impl Conntrack {
             if let Some(seq) = seq
                 && let Some((offset, len, _)) = key::fragment_place(packet.bytes(), layout)
             {
-                self.table.sent(id, direction, seq.wrapping_add(offset), len);
+                self.table.extend_sent(id, direction, seq.wrapping_add(offset), len);
             }
             return self.table.count_invalid(id, direction, packet.len());
         }
@@ -357,16 +358,16 @@ impl Conntrack {
         direction: Direction,
         packet: &Packet<'_>,
         layout: &Layout,
-    ) -> Option<Signal> {
+    ) -> Option<TrackedHeader> {
         Some(match key::signal(packet, layout)? {
-            Signal::Tcp(segment) => Signal::Tcp(self.shifted(id, direction, segment)),
+            TrackedHeader::Tcp(segment) => TrackedHeader::Tcp(self.shifted(id, direction, segment)),
             other => other,
         })
     }
 
     /// A TCP header as both ends count: acknowledgments are undone if the connection shifts numbers.
     #[inline(always)]
-    fn shifted(&self, id: ConnId, direction: Direction, mut segment: Segment) -> Segment {
+    fn shifted(&self, id: ConnId, direction: Direction, mut segment: TcpSegment) -> TcpSegment {
         let extra = self.table.get(id).extra;
         if extra != 0 {
             segment.ack = segment.ack.wrapping_add(self.state.extras.get(extra).ack(direction));

@@ -11,8 +11,8 @@ use super::{Conntrack, Replaced, create};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use arrayvec::ArrayVec;
-use mmb_conn::nat::{Mapping, Refused, Shortage, Translated};
-use mmb_conn::{CloseReason, ConnId, Connection, DESTINATION, Direction, Table, Tuple};
+use mmb_conn::nat::{Mapping, NatError, PortShortage, Translated};
+use mmb_conn::{CloseReason, ConnId, Connection, ConnectionTable, DESTINATION, Direction, Tuple};
 use mmb_packet::Packet;
 use std::sync::atomic::Ordering;
 
@@ -69,7 +69,7 @@ impl Conntrack {
         (first, mapping): (u32, &Mapping),
         arrived: &Tuple,
         ends: Replaced,
-    ) -> Result<NewTranslation, Refused> {
+    ) -> Result<NewTranslation, NatError> {
         let Conntrack { table, state, .. } = self;
         let owners = &state.shared.owners;
         let elsewhere = |tuple: &Tuple| owners.owning() > 1 && owners.is_taken(tuple, state.worker);
@@ -99,7 +99,7 @@ impl Conntrack {
     }
 
     /// Takes a port back from another connection for one that was refused. False if there is none to take.
-    fn free_port(&mut self, mapping: &Mapping, arrived: &Tuple, why: Refused) -> bool {
+    fn free_port(&mut self, mapping: &Mapping, arrived: &Tuple, why: NatError) -> bool {
         let now_ms = self.state.now_ms;
         let Some(lacking) = self.state.shared.nat().shortage(mapping, arrived, why) else { return false };
         let pause = self.pauses.of(self.table.hash(&lacking.likeness()), now_ms);
@@ -123,7 +123,7 @@ impl Conntrack {
         &mut self,
         mapping: &Mapping,
         arrived: &Tuple,
-        lacking: &Shortage<'_>,
+        lacking: &PortShortage<'_>,
     ) -> Option<(ConnId, PortUse)> {
         let Conntrack { table, state, cursor, .. } = self;
         let nat = state.shared.nat();
@@ -143,7 +143,7 @@ impl Conntrack {
     }
 
     /// A connection that nobody answered and whose port helps, of the host that holds the most.
-    fn find_unreplied(&mut self, proto: u8, lacking: &Shortage<'_>) -> Option<ConnId> {
+    fn find_unreplied(&mut self, proto: u8, lacking: &PortShortage<'_>) -> Option<ConnId> {
         let Conntrack { table, state, cursor, .. } = self;
         let (nat, now_ms) = (state.shared.nat(), state.now_ms);
         let mut found: Option<(u32, ConnId)> = None;
@@ -161,7 +161,7 @@ impl Conntrack {
 
     /// Where a host's share is what others leave it, ends what these left idle and nobody answered. Returns how many. Its share needs
     /// more than one.
-    fn end_idle(&mut self, proto: u8, lacking: &Shortage<'_>) -> usize {
+    fn end_idle(&mut self, proto: u8, lacking: &PortShortage<'_>) -> usize {
         let Some(lacking) = lacking.of_pool() else { return 0 };
         let Conntrack { table, state, cursor, .. } = self;
         let (nat, now_ms) = (state.shared.nat(), state.now_ms);
@@ -196,7 +196,7 @@ enum PortUse {
     Others,
 }
 
-fn use_of_port(table: &Table, over: &Connection, mapping: &Mapping, arrived: &Tuple) -> PortUse {
+fn use_of_port(table: &ConnectionTable, over: &Connection, mapping: &Mapping, arrived: &Tuple) -> PortUse {
     if mapping.daddr.is_some() || mapping.dport.is_some() {
         // It is not known yet which destination that will be.
         return PortUse::None;

@@ -5,7 +5,9 @@
 
 use super::checked;
 use super::extension::Extension;
-use mmb_conn::{Arrivals, Connection, Side, Snapshot, State, Tracker, Tuple, Vlans, Wire};
+use mmb_conn::{
+    ConnState, Connection, ConnectionSnapshot, IngressPorts, Side, TcpTracker, Tuple, Vlans, Wire,
+};
 use mmb_policy::RuleId;
 use std::io::{self, Read, Write};
 
@@ -17,7 +19,7 @@ const FIXED: usize = 4 + 9 + 2 * (5 + 32 + 4) + 1 + 22 + 32 + 16 + 27 + 1;
 /// A connection on its way from one daemon to the next.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SavedConnection {
-    pub(crate) connection: Snapshot,
+    pub(crate) connection: ConnectionSnapshot,
     pub(crate) extra: Extension,
     /// The rules that made it.
     pub(crate) rules: Vec<RuleId>,
@@ -34,7 +36,8 @@ impl SavedConnection {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let Snapshot { tuples, state, tracker, packets, bytes, arrivals, age_ms, idle_ms } = &self.connection;
+        let ConnectionSnapshot { tuples, state, tracker, packets, bytes, arrivals, age_ms, idle_ms } =
+            &self.connection;
         let [forward, reply] = tuples;
         let mut out = Vec::with_capacity(FIXED + 4 * self.rules.len());
         out.extend([forward.family, forward.proto]);
@@ -47,7 +50,7 @@ impl SavedConnection {
             tuple.addresses.iter().for_each(|address| out.extend(address.to_be_bytes()));
             tuple.ports.iter().for_each(|port| out.extend(port.to_be_bytes()));
         }
-        out.push(State::ALL.iter().position(|other| other == state).map_or(0, |place| place as u8));
+        out.push(ConnState::ALL.iter().position(|other| other == state).map_or(0, |place| place as u8));
         out.extend(tracker.to_bytes());
         packets
             .iter()
@@ -65,7 +68,7 @@ impl SavedConnection {
         let mut left = ByteCursor(bytes);
         let [family, proto] = left.array()?;
         let port = u16::from_be_bytes(left.array()?);
-        let arrivals = Arrivals::from_bytes(left.array()?)?;
+        let arrivals = IngressPorts::from_bytes(left.array()?)?;
         let mut tuple = || {
             let [outer, inner] = [left.array()?, left.array()?].map(u16::from_be_bytes);
             let wire = Wire { port, vlans: Vlans { outer, inner } };
@@ -83,8 +86,8 @@ impl SavedConnection {
         };
         let tuples = [tuple()?, tuple()?];
         let [state] = left.array()?;
-        let state = *State::ALL.get(usize::from(state))?;
-        let tracker = Tracker::from_bytes(left.array()?);
+        let state = *ConnState::ALL.get(usize::from(state))?;
+        let tracker = TcpTracker::from_bytes(left.array()?);
         let mut number = || left.array().map(u64::from_be_bytes);
         let (packets, bytes) = ([number()?, number()?], [number()?, number()?]);
         let (age_ms, idle_ms) = (number()?, number()?);
@@ -94,7 +97,8 @@ impl SavedConnection {
             .map(|_| left.array().map(|id| RuleId(u32::from_be_bytes(id))))
             .collect::<Option<_>>()?;
         let sound = matches!(family, 4 | 6) && left.0.is_empty();
-        let connection = Snapshot { tuples, state, tracker, packets, bytes, arrivals, age_ms, idle_ms };
+        let connection =
+            ConnectionSnapshot { tuples, state, tracker, packets, bytes, arrivals, age_ms, idle_ms };
         sound.then_some(SavedConnection { connection, extra, rules })
     }
 }
@@ -283,15 +287,16 @@ mod tests {
         let mut reply = forward.reversed();
         reply.ports[1] = 9;
         // TCP has no such state.
-        let states = State::ALL.map(|state| if state == State::Replied { State::Established } else { state });
+        let states = ConnState::ALL
+            .map(|state| if state == ConnState::Replied { ConnState::Established } else { state });
         SavedConnection {
-            connection: Snapshot {
+            connection: ConnectionSnapshot {
                 tuples: [forward, reply],
                 state: states[usize::from(number) % states.len()],
-                tracker: Tracker::from_bytes([0; 22]),
+                tracker: TcpTracker::from_bytes([0; 22]),
                 packets: [1, 1 << 60],
                 bytes: [3, 4],
-                arrivals: Arrivals::new(PortId(number), number.is_multiple_of(3)),
+                arrivals: IngressPorts::new(PortId(number), number.is_multiple_of(3)),
                 age_ms: 6,
                 idle_ms: 5,
             },

@@ -1,7 +1,7 @@
 //! Stateful rules, compiled: what they map, and what tells one rule from another that has its number later.
 
 use mmb_classify::prefetch;
-use mmb_conn::nat::{Addresses, Balance, Mapping, Ports};
+use mmb_conn::nat::{Balance, Mapping, PortMapping, ValueSet};
 use mmb_policy::field::{Field, FieldId};
 use mmb_policy::rule::{DropRate, LbMethod, NumberSet, Target, Write};
 use mmb_policy::{Rule, RuleId};
@@ -24,7 +24,7 @@ pub(crate) struct StatefulRule {
 
 /// A number that is chosen once a connection, of a set that is not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ValueChoice(Addresses);
+pub(crate) struct ValueChoice(ValueSet);
 
 impl ValueChoice {
     /// The number that a random one chooses.
@@ -124,14 +124,14 @@ impl StatefulRule {
     }
 
     fn map(&mut self, field: Field, ranges: &[(u128, u128)], shuffled: bool) {
-        let addresses = || Some(Addresses::new(ranges.to_vec()));
+        let addresses = || Some(ValueSet::new(ranges.to_vec()));
         let choice = || addresses().filter(|set| !set.is_empty()).map(ValueChoice);
         let ports = || match *ranges {
-            [(first, last)] if shuffled => Some(Ports::shuffled(first as u16, last as u16)),
-            [(first, last)] if first == last => Some(Ports::fixed(first as u16)),
+            [(first, last)] if shuffled => Some(PortMapping::shuffled(first as u16, last as u16)),
+            [(first, last)] if first == last => Some(PortMapping::fixed(first as u16)),
             _ => {
                 let ranges: Vec<_> = ranges.iter().map(|r| (r.0 as u16, r.1 as u16)).collect();
-                Some(Ports::within(&ranges))
+                Some(PortMapping::within(&ranges))
             }
         };
         match field.id {

@@ -4,7 +4,7 @@ use super::{Conntrack, FlowState, Replaced, key, sources};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use mmb_conn::nat::Translated;
-use mmb_conn::{CloseReason, ConnId, Direction, Invalid, Judged, State, Tuple};
+use mmb_conn::{CloseReason, ConnId, ConnState, Direction, Invalid, TcpOutcome, Tuple};
 use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, Packet};
 use mmb_policy::CtState;
@@ -39,10 +39,10 @@ impl Conntrack {
             return assessment(flow_state);
         }
         match self.assess_existing((id, direction), packet, layout) {
-            Judged::Stays | Judged::Noted | Judged::Moves(_) => assessment(flow_state),
-            Judged::Invalid(kind) => Assessment { invalid: Some(kind), ..assessment(flow_state) },
+            TcpOutcome::Stays | TcpOutcome::Noted | TcpOutcome::Moves(_) => assessment(flow_state),
+            TcpOutcome::Invalid(kind) => Assessment { invalid: Some(kind), ..assessment(flow_state) },
             // It gets the rules that it matches itself.
-            Judged::Reopens => {
+            TcpOutcome::Reopens => {
                 let flow_state = self.beginning(at, self.recheck(at), packet, layout);
                 Assessment { replaced: Some((id, CloseReason::Finished)), ..assessment(flow_state) }
             }
@@ -55,7 +55,7 @@ impl Conntrack {
         (id, direction): (ConnId, Direction),
         packet: &Packet<'_>,
         layout: &Layout,
-    ) -> Judged {
+    ) -> TcpOutcome {
         let signal = self.signal(id, direction, packet, layout);
         let soundness = || transport_soundness(packet.bytes(), layout);
         self.table.judge(id, direction, self.state.now_ms, signal.as_ref(), soundness)
@@ -106,11 +106,11 @@ impl Conntrack {
         layout: &Layout,
     ) -> Result<(), Invalid> {
         match self.assess_existing(member, packet, layout) {
-            Judged::Invalid(kind) => {
+            TcpOutcome::Invalid(kind) => {
                 self.count_invalid(kind);
                 Err(kind)
             }
-            Judged::Stays | Judged::Noted | Judged::Moves(_) | Judged::Reopens => Ok(()),
+            TcpOutcome::Stays | TcpOutcome::Noted | TcpOutcome::Moves(_) | TcpOutcome::Reopens => Ok(()),
         }
     }
 
@@ -121,7 +121,7 @@ impl Conntrack {
 
     /// Whether a packet that went forward is the SYN or INIT of a connection that was not answered.
     pub(crate) fn is_repeated_syn(&self, id: ConnId, packet: &Packet<'_>, layout: &Layout) -> bool {
-        self.table.get(id).state == State::SynSent
+        self.table.get(id).state == ConnState::SynSent
             && key::signal(packet, layout).is_some_and(|signal| signal.opens())
             && transport_soundness(packet.bytes(), layout) != Soundness::Wrong
     }
@@ -153,7 +153,7 @@ impl Conntrack {
             FlowState::Existing(id, Direction::Forward) | FlowState::Fragment(id, Direction::Forward, _) => {
                 let connection = self.table.get(id);
                 match connection.state {
-                    State::SynSent | State::Unreplied => CtState::New,
+                    ConnState::SynSent | ConnState::Unreplied => CtState::New,
                     _ if connection.packets[Direction::Reply as usize] == 0 => CtState::New,
                     _ => CtState::Established,
                 }

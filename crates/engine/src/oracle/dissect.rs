@@ -359,7 +359,7 @@ impl Dissection {
 mod tests {
     use super::*;
     use mmb_packet::parse::parse;
-    use mmb_packet::{Class, Layout, Limits, Packet, PortId, key};
+    use mmb_packet::{Class, Layout, Packet, ParserLimits, PortId, key};
     use mmb_testkit::strategy;
     use proptest::prelude::*;
 
@@ -432,7 +432,7 @@ mod tests {
             let oracle = dissect(&wire.bytes, wire.link, limit);
             let mut buffer = wire.bytes.clone();
             let packet = Packet::new(&mut buffer, 0, wire.bytes.len(), PortId(0), wire.link).expect("it is all of it");
-            let parsed = parse(&packet, &Limits { ip6_headers: limit });
+            let parsed = parse(&packet, &ParserLimits { ip6_headers: limit });
             let expected = oracle.map(|seen| {
                 let tags = parsed.map_or(0, |layout| layout.vlan_tags);
                 layout(&wire.bytes, &seen, tags)

@@ -4,7 +4,7 @@ use crate::conntrack::{NatTransform, QuotedOffsets};
 use crate::snapshot::Snapshot;
 use crate::worker::VECTOR;
 use mmb_packet::{Layout, Packet};
-use mmb_rewrite::{Editor, NotAppliedCounts};
+use mmb_rewrite::{NotAppliedCounts, PacketEditor};
 
 /// A vector's layouts, and what its packets get. Packets are named by their numbers in the vector.
 pub(super) struct RewriteWork {
@@ -66,7 +66,7 @@ impl RewriteWork {
         &mut self,
         snapshot: &Snapshot,
         packets: &mut [Packet<'_>],
-        (editor, not_applied): (&mut Editor, &mut NotAppliedCounts),
+        (editor, not_applied): (&mut PacketEditor, &mut NotAppliedCounts),
         place: impl Fn(u8) -> Option<usize>,
     ) {
         let RewriteWork { layouts, transforms, rewrites, listed } = self;

@@ -6,7 +6,7 @@ use mmb_engine::{
     ConnectionInfo, Connections, DropReason, Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker,
 };
 use mmb_packet::{LinkType, Packet, PortId};
-use mmb_policy::{Filter, Policy};
+use mmb_policy::{ConnectionFilter, Policy};
 use mmb_random::SeedTree;
 
 /// Ports `a` and `b`, a wire without an MTU; `c`, without a wire; `d`, whose wire leads to `b`, but not back.
@@ -186,7 +186,7 @@ impl Middlebox {
     pub(crate) fn list(&mut self) -> Vec<ConnectionInfo> {
         self.ask(|connections| {
             let mut all = Vec::new();
-            let listed = connections.list(&Filter::ALL, &mut |info| {
+            let listed = connections.list(&ConnectionFilter::ALL, &mut |info| {
                 all.push(info);
                 true
             });

@@ -1,9 +1,9 @@
 //! What the kernel left undone on a frame, and told in the headers that came with it.
 
 use crate::mbuf::{Burst, HEADROOM, Mbuf, Pool};
-use mmb_packet::checksum::{Sum, UDP};
+use mmb_packet::checksum::{ChecksumSum, UDP};
 use mmb_packet::offload::finish_sctp;
-use mmb_packet::{Limits, LinkType, Packet, PortId, Segments, parse::parse};
+use mmb_packet::{LinkType, Packet, ParserLimits, PortId, Segments, parse::parse};
 
 /// `struct virtio_net_hdr`, in the machine's byte order as AF_PACKET has it.
 #[repr(C)]
@@ -98,7 +98,7 @@ pub(super) fn checksum(frame: &mut [u8], header: &Header) {
         return;
     }
     // The field stands for the pseudo header in this sum.
-    let sum = match Sum::default().bytes(covered).checksum() {
+    let sum = match ChecksumSum::default().bytes(covered).checksum() {
         0 if offset == UDP_CHECKSUM => 0xffff,
         sum => sum,
     };
@@ -128,7 +128,7 @@ pub(super) fn cut(
 ) -> Result<(), NotCut> {
     let len = frame.len();
     let packet = Packet::new(frame, 0, len, PortId(0), LinkType::Ethernet).ok_or(NotCut::Oversized)?;
-    let layout = parse(&packet, &Limits::default()).map_err(|_| NotCut::Oversized)?;
+    let layout = parse(&packet, &ParserLimits::default()).map_err(|_| NotCut::Oversized)?;
     let size = usize::from(header.gso_size);
     let segments = match layout.l4_kind {
         UDP => Segments::datagrams(&packet, &layout, size),
@@ -168,7 +168,7 @@ mod tests {
         let len = frame.len();
         let packet =
             Packet::new(frame, 0, len, PortId(0), LinkType::Ethernet).expect("a packet in its buffer");
-        parse(&packet, &Limits::default()).expect("a sound packet")
+        parse(&packet, &ParserLimits::default()).expect("a sound packet")
     }
 
     /// The frame as a sender with checksum offload leaves it, and what the kernel tells about it.
@@ -223,7 +223,7 @@ mod tests {
         fn payloads(burst: &mut Burst) -> Vec<Vec<u8>> {
             let payload = |mbuf: &mut Mbuf| {
                 let layout = layout(mbuf.frame_mut());
-                assert_eq!(transport_sum(mbuf.bytes(), &layout).map(Sum::fold), Some(0xffff));
+                assert_eq!(transport_sum(mbuf.bytes(), &layout).map(ChecksumSum::fold), Some(0xffff));
                 mbuf.bytes()[layout.payload_range()].to_vec()
             };
             burst.iter_mut().map(payload).collect()

@@ -8,8 +8,10 @@ use super::measure::Stages;
 use crate::tsc::Tsc;
 use anyhow::{Context, bail};
 use mmb_engine::worker::Cycles;
-use mmb_packet::{Class, Key4, Key6, Layout, Limits, Packet, PortId, fill_key4, fill_key6, options, parse};
-use mmb_policy::field::{Alone, Place};
+use mmb_packet::{
+    Class, Key4, Key6, Layout, Packet, ParserLimits, PortId, fill_key4, fill_key6, options, parse,
+};
+use mmb_policy::field::{BareMeaning, FieldPlace};
 use mmb_policy::rule::ones;
 use mmb_policy::{Intervals, Match, Policy, Rule, Test};
 
@@ -19,7 +21,7 @@ type KeyBytes = [u8; 96];
 /// All rules of a policy.
 pub(super) struct Linear {
     rules: Vec<Compiled>,
-    limits: Limits,
+    limits: ParserLimits,
     /// Packets with their layouts and keys, of one vector.
     parsed: Vec<(usize, Layout, KeyBytes)>,
     packets: u64,
@@ -60,7 +62,7 @@ impl Linear {
             .map(|rule| Compiled::new(&rule).with_context(|| format!("cannot be searched linearly: {rule}")));
         Ok(Linear {
             rules: rules.collect::<anyhow::Result<_>>()?,
-            limits: Limits { ip6_headers: policy.settings.ip6_max_headers },
+            limits: ParserLimits { ip6_headers: policy.settings.ip6_max_headers },
             parsed: Vec::new(),
             packets: 0,
             matches: 0,
@@ -138,7 +140,7 @@ impl Check {
     fn new(constraint: &Match) -> anyhow::Result<Check> {
         let info = constraint.field.info();
         let (place, width) = match info.place {
-            Place::Key { bit, width } if info.alone != Alone::Optional => {
+            FieldPlace::Key { bit, width } if info.alone != BareMeaning::Optional => {
                 let (bit, bits) = (u32::from(bit), u32::from(width));
                 let shift = (128 - bit % 8 - bits) as u8;
                 let place = Where::Key { offset: (bit / 8) as usize, shift, mask: ones(width) };
@@ -151,8 +153,8 @@ impl Check {
         };
         let intervals = match &constraint.test {
             Test::Present => match info.alone {
-                Alone::Equals(value) => Intervals::one(value.into()),
-                Alone::Protocol | Alone::Optional => Intervals::of_width(width),
+                BareMeaning::Equals(value) => Intervals::one(value.into()),
+                BareMeaning::Protocol | BareMeaning::Optional => Intervals::of_width(width),
             },
             Test::Number(cond, set) => Intervals::compared(*cond, set, width),
             Test::Port(..) | Test::Bytes(..) => bail!("it knows neither ports of mmb nor bytes"),

@@ -4,7 +4,7 @@ use super::SHELL_WORDS;
 use crate::output;
 use mmb_client::{help, names};
 use mmb_control::Client;
-use mmb_policy::complete::{Candidate, CandidateKind};
+use mmb_policy::complete::{Completion, CompletionKind};
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -163,11 +163,11 @@ impl Completer for Assistant {
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
         let known = names::ask(&|| Client::connect(&self.socket), &line[..at]);
         let candidates = help::words(line, at, &known, SHELL_WORDS);
-        if candidates.iter().any(|candidate| candidate.kind == CandidateKind::File) {
+        if candidates.iter().any(|candidate| candidate.kind == CompletionKind::File) {
             return self.files.complete(line, at, context);
         }
         let start = candidates.first().map_or(at, |candidate| candidate.start);
-        let pair = |candidate: Candidate| Pair {
+        let pair = |candidate: Completion| Pair {
             replacement: format!("{} ", candidate.text),
             display: candidate.text,
         };

@@ -1,6 +1,6 @@
 //! The IPv6 header and its chain of extension headers.
 
-use super::{Class, IP6_HEADER, Layout, Limits, Malformed, transport};
+use super::{Class, IP6_HEADER, Layout, Malformed, ParserLimits, transport};
 use crate::key::{eh, flags};
 
 const HOP_BY_HOP: u8 = 0;
@@ -14,7 +14,7 @@ const HIP: u8 = 139;
 const SHIM6: u8 = 140;
 
 /// Checks the IPv6 header at `layout.ip` and what follows it.
-pub(super) fn walk(bytes: &[u8], layout: &mut Layout, limits: &Limits) -> Result<(), Malformed> {
+pub(super) fn walk(bytes: &[u8], layout: &mut Layout, limits: &ParserLimits) -> Result<(), Malformed> {
     let ip = usize::from(layout.ip);
     let packet = bytes.get(ip..).unwrap_or_default();
     let head: &[u8; IP6_HEADER] = packet.first_chunk().ok_or(Malformed::Ip6Truncated)?;
@@ -51,7 +51,7 @@ struct Chain {
 }
 
 impl Chain {
-    fn walk(packet: &[u8], limits: &Limits) -> Result<Chain, Malformed> {
+    fn walk(packet: &[u8], limits: &ParserLimits) -> Result<Chain, Malformed> {
         let proto = packet.get(6).copied().unwrap_or_default();
         let mut chain = Chain { proto, proto_at: 6, at: IP6_HEADER, flags: 0, eh: 0, routed: false };
         let mut headers = 0;

@@ -33,15 +33,15 @@ const fn lane(byte: usize) -> usize {
 const BLOCK: usize = 16;
 
 /// What a packet may be, by its first bytes and its length.
-pub enum Candidate<'a> {
+pub enum PlainCandidate<'a> {
     /// A plain IPv4 packet.
-    Ip4(Head<'a, FIXED_IP4>),
+    Ip4(PlainHead<'a, FIXED_IP4>),
     /// A plain IPv6 packet.
-    Ip6(Head<'a, FIXED_IP6>),
+    Ip6(PlainHead<'a, FIXED_IP6>),
 }
 
 /// The bytes of a packet that are looked at.
-pub struct Head<'a, const N: usize> {
+pub struct PlainHead<'a, const N: usize> {
     fixed: &'a [u8; N],
     /// What follows; nothing if it is too short for TCP.
     tail: Option<&'a [u8; TAIL]>,
@@ -51,10 +51,10 @@ pub struct Head<'a, const N: usize> {
     lacks: u16,
 }
 
-impl<'a> Candidate<'a> {
+impl<'a> PlainCandidate<'a> {
     /// A packet's first bytes if it may be plain.
     #[inline(always)]
-    pub fn of(packet: &'a Packet<'_>) -> Option<Candidate<'a>> {
+    pub fn of(packet: &'a Packet<'_>) -> Option<PlainCandidate<'a>> {
         let bytes = packet.bytes();
         let (ether, bytes, lacks) = match packet.link {
             LinkType::Ethernet => {
@@ -69,18 +69,18 @@ impl<'a> Candidate<'a> {
         match ether {
             ETHER_IP4 => {
                 let (fixed, rest) = bytes.split_first_chunk()?;
-                Some(Candidate::Ip4(Head { fixed, tail: rest.first_chunk(), len, lacks }))
+                Some(PlainCandidate::Ip4(PlainHead { fixed, tail: rest.first_chunk(), len, lacks }))
             }
             ETHER_IP6 => {
                 let (fixed, rest) = bytes.split_first_chunk()?;
-                Some(Candidate::Ip6(Head { fixed, tail: rest.first_chunk(), len, lacks }))
+                Some(PlainCandidate::Ip6(PlainHead { fixed, tail: rest.first_chunk(), len, lacks }))
             }
             _ => None,
         }
     }
 }
 
-impl<const N: usize> Head<'_, N> {
+impl<const N: usize> PlainHead<'_, N> {
     /// Puts the words into the columns.
     #[inline(always)]
     fn spread<const V: usize, const L: usize>(&self, lanes: &mut [[u32; V]; L], key: usize) {
@@ -101,7 +101,7 @@ impl<const N: usize> Head<'_, N> {
 
 /// Candidates of one IP version in a vector of at most `V` packets: what is known of them but for their lanes.
 #[derive(Clone, Debug)]
-pub struct Candidates<const V: usize> {
+pub struct PlainCandidates<const V: usize> {
     /// Length of the frame.
     lengths: [u32; V],
     /// Bytes of its link header that are not there.
@@ -114,10 +114,10 @@ pub struct Candidates<const V: usize> {
     heads: [u32; V],
 }
 
-impl<const V: usize> Default for Candidates<V> {
+impl<const V: usize> Default for PlainCandidates<V> {
     fn default() -> Self {
         let none = [0; V];
-        Candidates {
+        PlainCandidates {
             lengths: none,
             lacks: [0; V],
             ends: none,
@@ -128,12 +128,12 @@ impl<const V: usize> Default for Candidates<V> {
     }
 }
 
-impl<const V: usize> Candidates<V> {
+impl<const V: usize> PlainCandidates<V> {
     /// Takes the words of a packet as candidate number `key`.
     #[inline(always)]
     pub fn take<const N: usize, const L: usize>(
         &mut self,
-        head: &Head<'_, N>,
+        head: &PlainHead<'_, N>,
         lanes: &mut [[u32; V]; L],
         key: u8,
     ) {
@@ -167,8 +167,8 @@ impl<const V: usize> Candidates<V> {
         let [mut ends, mut payloads, mut payload_ends, mut heads, mut protos] = [[0; BLOCK]; 5];
         for i in 0..BLOCK {
             let header = match L {
-                LANES4 => Header::ip4(first[i], second[i], third[i], sums[i]),
-                _ => Header::ip6(first[i], second[i]),
+                LANES4 => PlainHeader::ip4(first[i], second[i], third[i], sums[i]),
+                _ => PlainHeader::ip6(first[i], second[i]),
             };
             let segment = header.segment(lengths4[i], offsets[i], lengths[i]);
             protos[i] = header.proto;
@@ -266,7 +266,7 @@ const PLAIN_LAYOUT: Layout = Layout {
 
 /// What an IP header says; all numbers are as wide as lanes.
 #[derive(Clone, Copy)]
-struct Header {
+struct PlainHeader {
     /// All ones if it is plain.
     plain: u32,
     family: u32,
@@ -278,7 +278,7 @@ struct Header {
 }
 
 /// What is known of a whole packet.
-struct Segment {
+struct PlainSegment {
     /// 0 if it is not plain.
     end: u32,
     payload: u32,
@@ -286,32 +286,32 @@ struct Segment {
     head: u32,
 }
 
-impl Header {
+impl PlainHeader {
     /// From the first three words, and the sum of the halves of all five.
     #[inline(always)]
-    fn ip4(first: u32, second: u32, third: u32, sum: u32) -> Header {
+    fn ip4(first: u32, second: u32, third: u32, sum: u32) -> PlainHeader {
         let (first, second, third) = (u32::from_be(first), u32::from_be(second), u32::from_be(third));
         let sum = (sum & 0xffff) + (sum >> 16);
         let sum = (sum & 0xffff) + (sum >> 16);
         // Neither more fragments nor an offset.
         let plain = all_if(first >> 24 == 0x45) & all_if(second & 0x3fff == 0) & all_if(sum == 0xffff);
         let end = AT as u32 + (first & 0xffff);
-        Header { plain, family: 4, proto: third >> 16 & 0xff, l4: (AT + IP4_HEADER) as u32, end }
+        PlainHeader { plain, family: 4, proto: third >> 16 & 0xff, l4: (AT + IP4_HEADER) as u32, end }
     }
 
     /// From the first two words.
     #[inline(always)]
-    fn ip6(first: u32, second: u32) -> Header {
+    fn ip6(first: u32, second: u32) -> PlainHeader {
         let (first, second) = (u32::from_be(first), u32::from_be(second));
         let l4 = (AT + IP6_HEADER) as u32;
         let plain = all_if(first >> 28 == 6);
-        Header { plain, family: 6, proto: second >> 8 & 0xff, l4, end: l4 + (second >> 16) }
+        PlainHeader { plain, family: 6, proto: second >> 8 & 0xff, l4, end: l4 + (second >> 16) }
     }
 
     /// Given the word with the UDP length and that with TCP's data offset, of a frame of `len` bytes.
     #[inline(always)]
-    fn segment(self, udp_length: u32, offset: u32, len: u32) -> Segment {
-        let Header { family, proto, l4, end, .. } = self;
+    fn segment(self, udp_length: u32, offset: u32, len: u32) -> PlainSegment {
+        let PlainHeader { family, proto, l4, end, .. } = self;
         let (tcp, udp) = (all_if(proto == u32::from(TCP)), all_if(proto == u32::from(UDP)));
         let header = (u32::from_be(offset) >> 28 << 2) & tcp | SHORT_HEADER as u32 & udp;
         let payload = l4 + header;
@@ -324,7 +324,7 @@ impl Header {
             | all_if(payload_end > payload) & u32::from(flags::HAS_PAYLOAD)
             | all_if(header > TCP_HEADER as u32) & u32::from(flags::TCP_OPTION_AREA);
         let head = (family << 24 | proto << 16 | flags << 8).to_be();
-        Segment { end: end & plain, payload, payload_end, head }
+        PlainSegment { end: end & plain, payload, payload_end, head }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The packet that a drawn rule matches, as far as rules can see.
 
-use crate::field::{Alone, Field, FieldId, FieldInfo, Implies, Payload, Place, ValueKind};
+use crate::field::{BareMeaning, Field, FieldId, FieldInfo, FieldPlace, Implies, Payload, ValueKind};
 use crate::rule::{Cond, Equality, NumberSet, Test};
 use mmb_packet::key::{self, eh, flags};
 use proptest::collection::vec;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 /// A packet as rules see it.
 #[derive(Clone, Debug)]
-pub struct Witness {
+pub struct PacketSpec {
     /// Its header key, zero where the family's is shorter.
     pub key: [u8; 80],
     /// Its TCP options in order, padding included: kind and data.
@@ -28,7 +28,7 @@ pub(super) fn big_endian(data: &[u8]) -> Option<u128> {
     (1..=8).contains(&data.len()).then(|| data.iter().fold(0, |n, &byte| n << 8 | u128::from(byte)))
 }
 
-impl Witness {
+impl PacketSpec {
     /// Whether it is of the packets that a field implies.
     pub fn is_about(&self, implies: Implies) -> bool {
         let is_ip = self.key[key::FAMILY] != 0;
@@ -38,7 +38,7 @@ impl Witness {
 
     /// The value of a field at a fixed place, 0 for others.
     pub fn number(&self, info: &FieldInfo) -> u128 {
-        let Place::Key { bit, width } = info.place else { return 0 };
+        let FieldPlace::Key { bit, width } = info.place else { return 0 };
         (bit..bit + u16::from(width))
             .fold(0, |n, bit| n << 1 | u128::from(self.key[usize::from(bit / 8)] >> (7 - bit % 8) & 1))
     }
@@ -50,9 +50,9 @@ impl Witness {
             return false;
         }
         match info.place {
-            Place::Key { .. } => match test {
+            FieldPlace::Key { .. } => match test {
                 Test::Present => match info.alone {
-                    Alone::Equals(value) => self.number(info) == u128::from(value),
+                    BareMeaning::Equals(value) => self.number(info) == u128::from(value),
                     _ => true,
                 },
                 Test::Number(cond, set) => {
@@ -64,9 +64,9 @@ impl Witness {
                 }
                 Test::Bytes(..) => false,
             },
-            Place::Connection => false,
-            Place::AnyOption => self.options.iter().any(|(kind, _)| *kind > 1),
-            Place::Option(_) | Place::NamedOption => self
+            FieldPlace::Connection => false,
+            FieldPlace::AnyOption => self.options.iter().any(|(kind, _)| *kind > 1),
+            FieldPlace::Option(_) | FieldPlace::NamedOption => self
                 .options
                 .iter()
                 .filter(|(kind, _)| Some(*kind) == field.option_kind())
@@ -77,7 +77,7 @@ impl Witness {
                     Test::Bytes(equality, strings) => strings.contains(data) == (*equality == Equality::Eq),
                     Test::Present | Test::Port(..) => true,
                 }),
-            Place::Payload(which) => {
+            FieldPlace::Payload(which) => {
                 let payload = if which == Payload::Ip { &self.ip_payload } else { &self.payload };
                 let begins = |strings: &[Vec<u8>]| strings.iter().any(|string| payload.starts_with(string));
                 match test {
@@ -104,7 +104,7 @@ fn compare(n: u128, cond: Cond, set: &NumberSet, width: u8) -> bool {
 }
 
 /// Any packet, of every family, transport and sort of fragment.
-pub fn witness() -> impl Strategy<Value = Witness> {
+pub fn witness() -> impl Strategy<Value = PacketSpec> {
     let sorts = prop::sample::select(&[
         (4, 6, false),
         (4, 17, false),
@@ -137,7 +137,7 @@ pub fn witness() -> impl Strategy<Value = Witness> {
             let key = key(&noise, family, transport, later, &options);
             let name = |b| if b { "a" } else { "b" }.to_owned();
             let [in_port, out_port] = ports.map(name);
-            Witness { key, options, payload, ip_payload, in_port, out_port }
+            PacketSpec { key, options, payload, ip_payload, in_port, out_port }
         },
     )
 }

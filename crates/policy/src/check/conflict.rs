@@ -4,11 +4,11 @@
 //! sound but not complete: what it refuses cannot match, what it does not see through is taken. On a conflict
 //! the constraints are thinned out to a smallest set that still conflicts, which is what the error talks about.
 
-use super::Report;
-use super::world::{World, Worlds, about, is_narrow};
+use super::CheckReport;
+use super::packet_class::{PacketClass, PacketClasses, about, is_narrow};
 use crate::ct::{CtState, CtStates};
-use crate::diagnostic::{Diagnostic, Span};
-use crate::field::{Alone, Field, FieldId, Group, Implies, Place, ValueKind};
+use crate::diagnostic::{Diagnostic, TextSpan};
+use crate::field::{BareMeaning, Field, FieldGroup, FieldId, FieldPlace, Implies, ValueKind};
 use crate::intervals::Intervals;
 use crate::rule::{Cond, Equality, Match, Target, Test, ones};
 use crate::syntax::RuleSyntax;
@@ -25,16 +25,16 @@ const MAX_TEXT: usize = 200;
 /// A constraint prepared for the analysis.
 struct Fact<'m> {
     /// Sorts of packets that can satisfy it.
-    worlds: Worlds,
+    worlds: PacketClasses,
     /// What it says beyond that.
-    says: Says<'m>,
+    says: Predicate<'m>,
     /// The constraint; `None` for what a target needs.
     source: Option<&'m Match>,
     field: Field,
 }
 
 /// What a constraint says about its field.
-enum Says<'m> {
+enum Predicate<'m> {
     /// Nothing more.
     Nothing,
     /// The field's value, at a fixed place, is in the set.
@@ -58,45 +58,47 @@ impl<'m> Fact<'m> {
         let info = m.field.info();
         let says = match (&m.test, info.place) {
             // By itself: `states`.
-            (_, Place::Connection) => Says::Nothing,
-            (Test::Port(equality, names), _) => Says::Port(names, (*equality == Equality::Eq) != m.negated),
-            (Test::Bytes(equality, strings), Place::Payload(_)) => match (equality, m.negated) {
-                (Equality::Eq, false) => Says::Begins(strings),
-                (Equality::Eq, true) => Says::BeginsNot(strings, false),
-                (Equality::Ne, false) => Says::BeginsNot(strings, true),
+            (_, FieldPlace::Connection) => Predicate::Nothing,
+            (Test::Port(equality, names), _) => {
+                Predicate::Port(names, (*equality == Equality::Eq) != m.negated)
+            }
+            (Test::Bytes(equality, strings), FieldPlace::Payload(_)) => match (equality, m.negated) {
+                (Equality::Eq, false) => Predicate::Begins(strings),
+                (Equality::Eq, true) => Predicate::BeginsNot(strings, false),
+                (Equality::Ne, false) => Predicate::BeginsNot(strings, true),
                 // Not (there and different): nothing that is worth a thought.
-                (Equality::Ne, true) => Says::Nothing,
+                (Equality::Ne, true) => Predicate::Nothing,
             },
-            (Test::Present, _) if info.alone == Alone::Optional => {
+            (Test::Present, _) if info.alone == BareMeaning::Optional => {
                 if m.negated {
-                    Says::Absent
+                    Predicate::Absent
                 } else {
-                    Says::There(None)
+                    Predicate::There(None)
                 }
             }
-            (Test::Present, Place::Key { bit, width }) => match info.alone {
-                Alone::Equals(value) => {
+            (Test::Present, FieldPlace::Key { bit, width }) => match info.alone {
+                BareMeaning::Equals(value) => {
                     let is = Intervals::one(value.into());
                     let allowed = if m.negated { is.complement(ones(width)) } else { is };
-                    Says::Value { bit, width, allowed }
+                    Predicate::Value { bit, width, allowed }
                 }
-                _ => Says::Nothing,
+                _ => Predicate::Nothing,
             },
-            (Test::Number(cond, set), Place::Key { bit, width }) => {
+            (Test::Number(cond, set), FieldPlace::Key { bit, width }) => {
                 let max = ones(width);
                 let is = Intervals::compared(*cond, set, width);
                 match (info.alone, m.negated) {
-                    (Alone::Optional, false) => Says::There(Some(is)),
-                    (Alone::Optional, true) => Says::AbsentOr(Some(is.complement(max))),
-                    (_, false) => Says::Value { bit, width, allowed: is },
-                    (_, true) => Says::Value { bit, width, allowed: is.complement(max) },
+                    (BareMeaning::Optional, false) => Predicate::There(Some(is)),
+                    (BareMeaning::Optional, true) => Predicate::AbsentOr(Some(is.complement(max))),
+                    (_, false) => Predicate::Value { bit, width, allowed: is },
+                    (_, true) => Predicate::Value { bit, width, allowed: is.complement(max) },
                 }
             }
             // Options: several of one kind may be there, so that values say nothing about each other.
-            (_, _) if m.negated => Says::AbsentOr(None),
-            (_, _) => Says::There(None),
+            (_, _) if m.negated => Predicate::AbsentOr(None),
+            (_, _) => Predicate::There(None),
         };
-        Fact { worlds: Worlds::of(info.implies), says, source: Some(m), field: m.field }
+        Fact { worlds: PacketClasses::of(info.implies), says, source: Some(m), field: m.field }
     }
 
     /// What a target that writes `field` needs.
@@ -104,19 +106,24 @@ impl<'m> Fact<'m> {
         let info = field.info();
         // An option may have been added by another rule; a tag or a payload is there or never will be.
         let says = match (info.alone, field.option_kind()) {
-            (Alone::Optional, None) if field.id != FieldId::TcpOpt => Says::There(None),
-            _ => Says::Nothing,
+            (BareMeaning::Optional, None) if field.id != FieldId::TcpOpt => Predicate::There(None),
+            _ => Predicate::Nothing,
         };
-        Fact { worlds: Worlds::of(info.implies), says, source: None, field }
+        Fact { worlds: PacketClasses::of(info.implies), says, source: None, field }
     }
 
     fn requires_presence(&self) -> bool {
-        matches!(self.says, Says::There(_) | Says::Begins(_) | Says::BeginsNot(_, true))
+        matches!(self.says, Predicate::There(_) | Predicate::Begins(_) | Predicate::BeginsNot(_, true))
     }
 }
 
 /// Reports a rule that can match nothing, and targets that can never apply.
-pub(super) fn check(syntax: &RuleSyntax<'_>, matches: &[Match], targets: &[Target], report: &mut Report<'_>) {
+pub(super) fn check(
+    syntax: &RuleSyntax<'_>,
+    matches: &[Match],
+    targets: &[Target],
+    report: &mut CheckReport<'_>,
+) {
     if let Some(error) = states(syntax, matches) {
         report.error(error);
         return;
@@ -133,10 +140,10 @@ pub(super) fn check(syntax: &RuleSyntax<'_>, matches: &[Match], targets: &[Targe
         report.error(Diagnostic::new(at.unwrap_or_default(), message));
         return;
     }
-    let worlds = all.iter().fold(Worlds::of(Implies::Frame), |w, fact| w.intersect(fact.worlds));
+    let worlds = all.iter().fold(PacketClasses::of(Implies::Frame), |w, fact| w.intersect(fact.worlds));
     let never = |field: Field| {
         let needed = Fact::needed(field);
-        let granted = worlds.0 & needed.worlds.0 == worlds.0 && matches!(needed.says, Says::Nothing);
+        let granted = worlds.0 & needed.worlds.0 == worlds.0 && matches!(needed.says, Predicate::Nothing);
         let with: Vec<&Fact<'_>> = all.iter().copied().chain([&needed]).collect();
         (!granted && !possible(&with)).then(|| reason(&thin_out(with)))
     };
@@ -161,18 +168,19 @@ fn states(syntax: &RuleSyntax<'_>, matches: &[Match]) -> Option<Diagnostic> {
     } else {
         return None;
     };
-    let at = syntax.matches.get(last).map_or(Span::default(), |m| m.span);
+    let at = syntax.matches.get(last).map_or(TextSpan::default(), |m| m.span);
     Some(Diagnostic::new(at, format!("this rule can never match: {reason}")))
 }
 
 /// Whether a rule is so plain that it needs no analysis: each constraint gives values of a field that has its full range
 /// in all packets, of bytes that no other constraint is about. Most of the rules of large policies are.
 fn plainly_possible(matches: &[Match]) -> bool {
-    let mut worlds = Worlds::of(Implies::Ip);
+    let mut worlds = PacketClasses::of(Implies::Ip);
     let mut seen = 0;
     matches.iter().all(|m| {
         let info = m.field.info();
-        let (Place::Key { bit, width }, Test::Number(Cond::Eq, _), false) = (info.place, &m.test, m.negated)
+        let (FieldPlace::Key { bit, width }, Test::Number(Cond::Eq, _), false) =
+            (info.place, &m.test, m.negated)
         else {
             return false;
         };
@@ -180,8 +188,8 @@ fn plainly_possible(matches: &[Match]) -> bool {
         let bytes = ones((last - first + 1) as u8) << first;
         let apart = seen & bytes == 0;
         seen |= bytes;
-        worlds = worlds.intersect(Worlds::of(info.implies));
-        apart && info.alone != Alone::Optional && !is_narrow(m.field.id)
+        worlds = worlds.intersect(PacketClasses::of(info.implies));
+        apart && info.alone != BareMeaning::Optional && !is_narrow(m.field.id)
     }) && !worlds.is_empty()
 }
 
@@ -197,7 +205,7 @@ fn written(target: &Target) -> Option<Field> {
     }
 }
 
-fn span_of(fact: &Fact<'_>, syntax: &RuleSyntax<'_>, matches: &[Match]) -> Option<Span> {
+fn span_of(fact: &Fact<'_>, syntax: &RuleSyntax<'_>, matches: &[Match]) -> Option<TextSpan> {
     let source = fact.source?;
     let at = matches.iter().position(|m| std::ptr::eq(m, source))?;
     syntax.matches.get(at).map(|m| m.span)
@@ -221,9 +229,9 @@ fn thin_out<'f, 'm>(mut facts: Vec<&'f Fact<'m>>) -> Vec<&'f Fact<'m>> {
 
 /// Whether some packet may satisfy all the facts.
 fn possible(facts: &[&Fact<'_>]) -> bool {
-    let mut worlds = facts.iter().fold(Worlds::of(Implies::Frame), |w, fact| w.intersect(fact.worlds));
+    let mut worlds = facts.iter().fold(PacketClasses::of(Implies::Frame), |w, fact| w.intersect(fact.worlds));
     if !facts.iter().any(|fact| fact.field.id == FieldId::EthType) {
-        worlds = worlds.intersect(Worlds::of(Implies::Ip));
+        worlds = worlds.intersect(PacketClasses::of(Implies::Ip));
     }
     if facts.len() > MANY {
         return !worlds.is_empty();
@@ -235,7 +243,7 @@ fn possible(facts: &[&Fact<'_>]) -> bool {
 }
 
 /// Whether packets of a sort may have values that satisfy the facts.
-fn values(world: World, facts: &[&Fact<'_>]) -> bool {
+fn values(world: PacketClass, facts: &[&Fact<'_>]) -> bool {
     let mut places: Vec<(u16, u8, Intervals)> = Vec::new();
     let restrict = |places: &mut Vec<(u16, u8, Intervals)>, bit, width, allowed: &Intervals| match places
         .iter_mut()
@@ -245,7 +253,7 @@ fn values(world: World, facts: &[&Fact<'_>]) -> bool {
         None => places.push((bit, width, allowed.clone())),
     };
     for fact in facts {
-        if let Says::Value { bit, width, allowed } = &fact.says {
+        if let Predicate::Value { bit, width, allowed } = &fact.says {
             restrict(&mut places, *bit, *width, allowed);
             if let Some(possible) = world.values(fact.field.id) {
                 restrict(&mut places, *bit, *width, &possible);
@@ -253,8 +261,8 @@ fn values(world: World, facts: &[&Fact<'_>]) -> bool {
         }
         // An option needs room behind the fixed header.
         if fact.requires_presence()
-            && fact.field.info().group == Group::TcpOption
-            && let Place::Key { bit, width } = FieldId::TcpOffset.info().place
+            && fact.field.info().group == FieldGroup::TcpOption
+            && let FieldPlace::Key { bit, width } = FieldId::TcpOffset.info().place
         {
             restrict(&mut places, bit, width, &Intervals::range(6, 15));
         }
@@ -282,15 +290,16 @@ fn overlaps(places: &[(u16, u8, Intervals)]) -> bool {
 /// Whether "any extension header" agrees with the single ones.
 fn extension_headers(places: &[(u16, u8, Intervals)]) -> bool {
     let bit_of = |id: FieldId| match id.info().place {
-        Place::Key { bit, .. } => bit,
+        FieldPlace::Key { bit, .. } => bit,
         _ => 0,
     };
     let is = |bit: u16, value: u128| {
         places.iter().any(|(b, w, allowed)| *b == bit && *w == 1 && !allowed.contains(1 - value))
     };
     let any = bit_of(FieldId::Ip6Eh);
-    let mut single =
-        crate::FIELDS.iter().filter(|info| info.group == Group::Ip6Extension && info.id != FieldId::Ip6Eh);
+    let mut single = crate::FIELDS
+        .iter()
+        .filter(|info| info.group == FieldGroup::Ip6Extension && info.id != FieldId::Ip6Eh);
     if is(any, 0) {
         !single.any(|info| is(bit_of(info.id), 1))
     } else {
@@ -301,7 +310,7 @@ fn extension_headers(places: &[(u16, u8, Intervals)]) -> bool {
 /// Whether optional fields can be there, or not, as all the facts want.
 fn optional_fields(facts: &[&Fact<'_>]) -> bool {
     let place = |fact: &Fact<'_>| (fact.field.info().place, fact.field.kind);
-    facts.iter().filter(|fact| matches!(fact.says, Says::Absent)).all(|absent| {
+    facts.iter().filter(|fact| matches!(fact.says, Predicate::Absent)).all(|absent| {
         !facts.iter().any(|fact| {
             let no_options =
                 absent.field.id == FieldId::TcpOpt && !matches!(fact.field.option_kind(), None | Some(0 | 1));
@@ -317,7 +326,7 @@ fn tags(facts: &[&Fact<'_>]) -> bool {
     let mut allowed = Intervals::of_width(12);
     for fact in facts.iter().filter(|fact| fact.field.id == FieldId::VlanId) {
         there |= fact.requires_presence();
-        if let Says::There(Some(values)) | Says::AbsentOr(Some(values)) = &fact.says {
+        if let Predicate::There(Some(values)) | Predicate::AbsentOr(Some(values)) = &fact.says {
             allowed = allowed.intersect(values);
         }
     }
@@ -328,14 +337,14 @@ fn tags(facts: &[&Fact<'_>]) -> bool {
 fn beginnings(facts: &[&Fact<'_>]) -> bool {
     let place = |fact: &Fact<'_>| fact.field.info().place;
     facts.iter().enumerate().all(|(at, fact)| {
-        let Says::Begins(ours) = fact.says else { return true };
+        let Predicate::Begins(ours) = fact.says else { return true };
         facts.iter().enumerate().filter(|(_, other)| place(other) == place(fact)).all(|(other_at, other)| {
             match other.says {
-                Says::Begins(theirs) | Says::BeginsNot(theirs, _) if too_many(ours, theirs) => true,
-                Says::Begins(theirs) if at < other_at => {
+                Predicate::Begins(theirs) | Predicate::BeginsNot(theirs, _) if too_many(ours, theirs) => true,
+                Predicate::Begins(theirs) if at < other_at => {
                     ours.iter().any(|a| theirs.iter().any(|b| a.starts_with(b) || b.starts_with(a)))
                 }
-                Says::BeginsNot(not, _) => ours.iter().any(|a| !not.iter().any(|b| a.starts_with(b))),
+                Predicate::BeginsNot(not, _) => ours.iter().any(|a| !not.iter().any(|b| a.starts_with(b))),
                 _ => true,
             }
         })
@@ -350,7 +359,7 @@ fn too_many<T>(ours: &[T], theirs: &[T]) -> bool {
 fn ports(facts: &[&Fact<'_>]) -> bool {
     [FieldId::In, FieldId::Out].into_iter().all(|id| {
         let mut sets = facts.iter().filter(|fact| fact.field.id == id).filter_map(|fact| match fact.says {
-            Says::Port(names, is) => Some((names, is)),
+            Predicate::Port(names, is) => Some((names, is)),
             _ => None,
         });
         let sets: Vec<_> = sets.by_ref().collect();
@@ -393,15 +402,15 @@ fn reason(core: &[&Fact<'_>]) -> String {
 
 /// A constraint as text; of a long one, the beginning.
 fn short(constraint: &Match) -> String {
-    struct Beginning(String);
-    impl Write for Beginning {
+    struct TextPrefix(String);
+    impl Write for TextPrefix {
         fn write_str(&mut self, text: &str) -> std::fmt::Result {
             let room = MAX_TEXT - self.0.len();
             self.0.push_str(&text[..text.floor_char_boundary(room)]);
             if text.len() <= room { Ok(()) } else { Err(std::fmt::Error) }
         }
     }
-    let mut beginning = Beginning(String::new());
+    let mut beginning = TextPrefix(String::new());
     // What is refused is the rest.
     let whole = write!(beginning, "{constraint}").is_ok();
     beginning.0 + if whole { "" } else { "…" }
@@ -451,11 +460,11 @@ fn pair(a: &Fact<'_>, a_text: &str, b: &Fact<'_>, b_text: &str) -> String {
     }
     if a.field == b.field {
         return match a_info.alone {
-            Alone::Optional => format!("{a_text} and {b_text} exclude each other"),
+            BareMeaning::Optional => format!("{a_text} and {b_text} exclude each other"),
             _ => format!("no value of `{}` satisfies both {a_text} and {b_text}", a.field),
         };
     }
-    if let (Says::Value { bit, width, .. }, Says::Value { bit: b_bit, width: b_width, .. }) =
+    if let (Predicate::Value { bit, width, .. }, Predicate::Value { bit: b_bit, width: b_width, .. }) =
         (&a.says, &b.says)
         && *bit < b_bit + u16::from(*b_width)
         && *b_bit < bit + u16::from(*width)
@@ -463,7 +472,7 @@ fn pair(a: &Fact<'_>, a_text: &str, b: &Fact<'_>, b_text: &str) -> String {
         return format!("{a_text} and {b_text} ask for different values of the same bits");
     }
     for (offset, offset_text, option, option_text) in [(a, a_text, b, b_text), (b, b_text, a, a_text)] {
-        if offset.field.id == FieldId::TcpOffset && option.field.info().group == Group::TcpOption {
+        if offset.field.id == FieldId::TcpOffset && option.field.info().group == FieldGroup::TcpOption {
             return format!("{offset_text} leaves no room for the option that {option_text} asks for");
         }
     }

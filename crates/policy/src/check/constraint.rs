@@ -1,8 +1,8 @@
 //! One constraint: its value read, and what its field cannot be asked refused.
 
-use super::{Report, numbers};
+use super::{CheckReport, numbers};
 use crate::diagnostic::Diagnostic;
-use crate::field::{Alone, Field, ValueKind};
+use crate::field::{BareMeaning, Field, ValueKind};
 use crate::rule::{Cond, Equality, Match, NumberItem, Test};
 use crate::syntax::{ItemKind, MatchSyntax, ValueSyntax};
 use crate::value;
@@ -13,7 +13,7 @@ pub(super) const MAX_OPTION_DATA: usize = 38;
 pub(super) const MAX_PAYLOAD: usize = 9000;
 
 /// Checks a constraint by itself.
-pub(super) fn resolve(syntax: &MatchSyntax<'_>, report: &mut Report<'_>) -> Option<Match> {
+pub(super) fn resolve(syntax: &MatchSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Match> {
     let field = syntax.field.field;
     let test = match &syntax.value {
         Some(value) => test(syntax, value, report)?,
@@ -22,7 +22,7 @@ pub(super) fn resolve(syntax: &MatchSyntax<'_>, report: &mut Report<'_>) -> Opti
     Some(Match { negated: syntax.negated, field, test })
 }
 
-fn alone(syntax: &MatchSyntax<'_>, report: &mut Report<'_>) -> Option<Test> {
+fn alone(syntax: &MatchSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Test> {
     let field = syntax.field.field;
     let info = field.info();
     if let ValueKind::Port | ValueKind::State = info.values {
@@ -31,15 +31,15 @@ fn alone(syntax: &MatchSyntax<'_>, report: &mut Report<'_>) -> Option<Test> {
         report.error(error.expected(value::expectation(info)));
         return None;
     }
-    if syntax.negated && info.alone == Alone::Protocol {
-        let message = format!("`! {field}` can never match: {}", super::world::always_has(field));
+    if syntax.negated && info.alone == BareMeaning::Protocol {
+        let message = format!("`! {field}` can never match: {}", super::packet_class::always_has(field));
         report.error(Diagnostic::new(syntax.span, message).expected(format!("a value behind `{field}`")));
         return None;
     }
     Some(Test::Present)
 }
 
-fn test(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut Report<'_>) -> Option<Test> {
+fn test(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Test> {
     let field = syntax.field.field;
     let cond = syntax.cond.map_or(Cond::Eq, |(cond, _)| cond);
     match field.info().values {
@@ -72,7 +72,7 @@ fn number(
     syntax: &MatchSyntax<'_>,
     cond: Cond,
     value: &ValueSyntax<'_>,
-    report: &mut Report<'_>,
+    report: &mut CheckReport<'_>,
 ) -> Option<Test> {
     if matches!(syntax.field.field.option_kind(), Some(0 | 1)) {
         report.error(padding_has_no_data(syntax, value));
@@ -95,7 +95,7 @@ fn padding_has_no_data(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>) -> Dia
 }
 
 /// The equality that a condition is, or the error that it must be one.
-fn equality(syntax: &MatchSyntax<'_>, what: &str, report: &mut Report<'_>) -> Option<Equality> {
+fn equality(syntax: &MatchSyntax<'_>, what: &str, report: &mut CheckReport<'_>) -> Option<Equality> {
     match syntax.cond {
         None | Some((Cond::Eq, _)) => Some(Equality::Eq),
         Some((Cond::Ne, _)) => Some(Equality::Ne),
@@ -107,7 +107,7 @@ fn equality(syntax: &MatchSyntax<'_>, what: &str, report: &mut Report<'_>) -> Op
     }
 }
 
-fn ports(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut Report<'_>) -> Option<Test> {
+fn ports(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Test> {
     let mut names = Vec::new();
     for item in value.items() {
         match item.kind {
@@ -122,7 +122,7 @@ fn ports(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut Report<
     (names.len() == value.items().len()).then_some(Test::Port(equality, names))
 }
 
-fn bytes(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut Report<'_>) -> Option<Test> {
+fn bytes(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Test> {
     let field = syntax.field.field;
     let is_option = field.option_kind().is_some();
     let mut strings = Vec::new();

@@ -1,28 +1,28 @@
 //! Filters of connections: each value read, and what no connection can be refused.
 
-use super::{Report, number_item};
+use super::{CheckReport, number_item};
 use crate::diagnostic::Diagnostic;
 use crate::field::Field;
-use crate::filter::{Filter, Misfit, STATES, Subject, state_named};
+use crate::filter::{ConnectionFilter, FilterError, FilterTerm, STATES, state_named};
 use crate::nearest::nearest;
 use crate::rule::RuleId;
 use crate::syntax::{FieldSyntax, ItemKind, TermSyntax};
 use crate::value;
 
 /// Checks a filter. `None` if there were errors.
-pub(crate) fn filter(terms: &[TermSyntax<'_>], report: &mut Report<'_>) -> Option<Filter> {
-    let mut filter = Filter::ALL;
+pub(crate) fn filter(terms: &[TermSyntax<'_>], report: &mut CheckReport<'_>) -> Option<ConnectionFilter> {
+    let mut filter = ConnectionFilter::ALL;
     let errors_before = report.errors.len();
     for term in terms {
         if let Some(Err(misfit)) = add(&mut filter, term, report) {
             let name = term.term.name;
             let message = match misfit {
-                Misfit::Twice => format!("`{name}`: this was said before"),
-                Misfit::Families => format!("`{name}`: no connection is of both IPv4 and IPv6"),
-                Misfit::Protocols => format!("`{name}`: no connection is of two protocols"),
-                Misfit::Several => format!("`{name}` takes one value here"),
+                FilterError::Twice => format!("`{name}`: this was said before"),
+                FilterError::Families => format!("`{name}`: no connection is of both IPv4 and IPv6"),
+                FilterError::Protocols => format!("`{name}`: no connection is of two protocols"),
+                FilterError::Several => format!("`{name}` takes one value here"),
             };
-            let at = if misfit == Misfit::Several { term.value.span } else { term.span };
+            let at = if misfit == FilterError::Several { term.value.span } else { term.span };
             report.error(Diagnostic::new(at, message));
         }
     }
@@ -30,7 +30,11 @@ pub(crate) fn filter(terms: &[TermSyntax<'_>], report: &mut Report<'_>) -> Optio
 }
 
 /// Adds a term; `None` if its value is wrong, which is told.
-fn add(filter: &mut Filter, syntax: &TermSyntax<'_>, report: &mut Report<'_>) -> Option<Result<(), Misfit>> {
+fn add(
+    filter: &mut ConnectionFilter,
+    syntax: &TermSyntax<'_>,
+    report: &mut CheckReport<'_>,
+) -> Option<Result<(), FilterError>> {
     let term = syntax.term;
     if let Some(id) = term.field {
         let field = FieldSyntax { field: Field::new(id), span: syntax.span };
@@ -40,7 +44,7 @@ fn add(filter: &mut Filter, syntax: &TermSyntax<'_>, report: &mut Report<'_>) ->
         ItemKind::Word(word) => word,
         ItemKind::Bytes(_) => "",
     };
-    if term.subject == Subject::State {
+    if term.subject == FilterTerm::State {
         let Some(state) = state_named(word) else {
             let names = || STATES.iter().map(|(name, _)| *name);
             let error = Diagnostic::new(syntax.value.span, format!("`{word}` is no state"));

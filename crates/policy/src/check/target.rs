@@ -1,15 +1,15 @@
 //! Targets: what each may write, and which do not go together in one rule.
 
 use super::constraint::{MAX_OPTION_DATA, MAX_PAYLOAD};
-use super::{Report, number_item, numbers};
-use crate::diagnostic::{Diagnostic, Span};
+use super::{CheckReport, number_item, numbers};
+use crate::diagnostic::{Diagnostic, TextSpan};
 use crate::field::{FIELDS, Field, FieldInfo, ValueKind, Writable};
 use crate::rule::{DropRate, NumberItem, NumberSet, Target, Write};
 use crate::syntax::{FieldSyntax, ItemKind, ItemSyntax, RuleSyntax, TargetKind, TargetSyntax, ValueSyntax};
 use crate::value;
 
 /// Checks a target by itself.
-pub(super) fn resolve(syntax: &TargetSyntax<'_>, report: &mut Report<'_>) -> Option<Target> {
+pub(super) fn resolve(syntax: &TargetSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Target> {
     Some(match &syntax.kind {
         TargetKind::Mod(field, value) => modify(field, value, report)?,
         TargetKind::Add(field, value) => add(field, value.as_ref(), report)?,
@@ -38,7 +38,7 @@ pub(super) fn resolve(syntax: &TargetSyntax<'_>, report: &mut Report<'_>) -> Opt
     })
 }
 
-fn percentage(percent: &ItemSyntax<'_>, report: &mut Report<'_>) -> Option<DropRate> {
+fn percentage(percent: &ItemSyntax<'_>, report: &mut CheckReport<'_>) -> Option<DropRate> {
     let ItemKind::Word(word) = percent.kind else { return None };
     let rate = value::percentage(word);
     if rate.is_none() {
@@ -52,7 +52,7 @@ fn percentage(percent: &ItemSyntax<'_>, report: &mut Report<'_>) -> Option<DropR
 fn one<'v, 't>(
     field: &FieldSyntax,
     value: &'v ValueSyntax<'t>,
-    report: &mut Report<'_>,
+    report: &mut CheckReport<'_>,
 ) -> Option<&'v ItemSyntax<'t>> {
     match value.items() {
         [item] => Some(item),
@@ -65,7 +65,7 @@ fn one<'v, 't>(
 }
 
 /// The one number of a target that takes exactly one.
-fn one_number(field: &FieldSyntax, item: &ItemSyntax<'_>, report: &mut Report<'_>) -> Option<u128> {
+fn one_number(field: &FieldSyntax, item: &ItemSyntax<'_>, report: &mut CheckReport<'_>) -> Option<u128> {
     match number_item(field, item, report)? {
         NumberItem::One(n) => Some(n),
         NumberItem::Range(..) | NumberItem::Prefix(..) => {
@@ -76,7 +76,7 @@ fn one_number(field: &FieldSyntax, item: &ItemSyntax<'_>, report: &mut Report<'_
     }
 }
 
-fn modify(field: &FieldSyntax, value: &ValueSyntax<'_>, report: &mut Report<'_>) -> Option<Target> {
+fn modify(field: &FieldSyntax, value: &ValueSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Target> {
     let name = field.field;
     let info = name.info();
     match info.writable {
@@ -122,7 +122,7 @@ fn modify(field: &FieldSyntax, value: &ValueSyntax<'_>, report: &mut Report<'_>)
 }
 
 /// Reports that padding is neither added nor written.
-fn padding(field: &FieldSyntax, report: &mut Report<'_>) -> bool {
+fn padding(field: &FieldSyntax, report: &mut CheckReport<'_>) -> bool {
     let is_padding = matches!(field.field.option_kind(), Some(0 | 1));
     if is_padding {
         let message = format!("`{}` is padding: mmb pads by itself", field.field);
@@ -131,7 +131,7 @@ fn padding(field: &FieldSyntax, report: &mut Report<'_>) -> bool {
     is_padding
 }
 
-fn option_data(bytes: &[u8], span: Span, report: &mut Report<'_>) -> Option<Vec<u8>> {
+fn option_data(bytes: &[u8], span: TextSpan, report: &mut CheckReport<'_>) -> Option<Vec<u8>> {
     if bytes.len() > MAX_OPTION_DATA {
         let message = format!("{} bytes: no TCP option has more than {MAX_OPTION_DATA}", bytes.len());
         report.error(Diagnostic::new(span, message));
@@ -141,7 +141,7 @@ fn option_data(bytes: &[u8], span: Span, report: &mut Report<'_>) -> Option<Vec<
 }
 
 /// The kind of the option that a target is about.
-fn option_kind(field: &FieldSyntax, target: &str, report: &mut Report<'_>) -> Option<u8> {
+fn option_kind(field: &FieldSyntax, target: &str, report: &mut CheckReport<'_>) -> Option<u8> {
     let kind = field.field.option_kind();
     if kind.is_none() {
         let is_any = field.field == Field::new(crate::FieldId::TcpOpt);
@@ -160,7 +160,7 @@ fn option_kind(field: &FieldSyntax, target: &str, report: &mut Report<'_>) -> Op
     kind
 }
 
-fn add(field: &FieldSyntax, value: Option<&ValueSyntax<'_>>, report: &mut Report<'_>) -> Option<Target> {
+fn add(field: &FieldSyntax, value: Option<&ValueSyntax<'_>>, report: &mut CheckReport<'_>) -> Option<Target> {
     let kind = option_kind(field, "add", report)?;
     if padding(field, report) {
         return None;
@@ -194,7 +194,7 @@ fn shortest(bytes: &[u8]) -> usize {
     bytes.iter().position(|&b| b != 0).map_or(1, |zeros| bytes.len() - zeros)
 }
 
-fn range(field: &FieldSyntax, value: &ValueSyntax<'_>, report: &mut Report<'_>) -> Option<(u128, u128)> {
+fn range(field: &FieldSyntax, value: &ValueSyntax<'_>, report: &mut CheckReport<'_>) -> Option<(u128, u128)> {
     let set = numbers(field, value, report)?;
     if let NumberSet(items) = &set
         && let [item] = items[..]
@@ -211,7 +211,7 @@ fn bindable(
     field: &FieldSyntax,
     target: &str,
     takes: fn(&FieldInfo) -> bool,
-    report: &mut Report<'_>,
+    report: &mut CheckReport<'_>,
 ) -> Option<()> {
     if takes(field.field.info()) {
         return Some(());
@@ -224,7 +224,7 @@ fn bindable(
 }
 
 /// Checks which targets go together, and with the rule.
-pub(super) fn check(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut Report<'_>) {
+pub(super) fn check(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut CheckReport<'_>) {
     let (mut accept, mut drop) = (false, false);
     let (mut black, mut white, mut all) = (false, false, false);
     for (target, at) in targets.iter().zip(&syntax.targets) {

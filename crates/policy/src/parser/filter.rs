@@ -1,8 +1,8 @@
 //! The grammar of filters: words and values, one after the other.
 
 use super::{Parser, list, unknown};
-use crate::diagnostic::{Diagnostic, Span};
-use crate::filter::{self, STATES, Subject, TERMS, TermInfo};
+use crate::diagnostic::{Diagnostic, TextSpan};
+use crate::filter::{self, FilterTerm, STATES, TERMS, TermInfo};
 use crate::lexer::TokenKind;
 use crate::nearest::nearest;
 use crate::rule::Cond;
@@ -67,7 +67,7 @@ impl<'t> Parser<'t, '_, '_> {
     }
 
     /// The value of a term whose word stands at `span`.
-    fn term(&mut self, term: &'static TermInfo, span: Span) -> Option<TermSyntax<'t>> {
+    fn term(&mut self, term: &'static TermInfo, span: TextSpan) -> Option<TermSyntax<'t>> {
         if self.peek().kind == TokenKind::Cond(Cond::Eq) {
             self.next();
         }
@@ -94,7 +94,7 @@ impl<'t> Parser<'t, '_, '_> {
         Some(TermSyntax { term, span, value: ItemSyntax { kind, span: token.span } })
     }
 
-    fn no_term(&mut self, word: &str, span: Span, last: &[&'static str]) {
+    fn no_term(&mut self, word: &str, span: TextSpan, last: &[&'static str]) {
         let message = match word {
             "" => "this has no place in a filter of connections".to_owned(),
             _ => format!("`{word}` is no word of a filter of connections"),
@@ -119,7 +119,7 @@ impl<'t> Parser<'t, '_, '_> {
 pub(crate) fn expectation(term: &TermInfo) -> String {
     match (term.field, term.subject) {
         (Some(id), _) => value::expectation(id.info()),
-        (None, Subject::State) => list(STATES.iter().map(|(name, _)| *name)),
+        (None, FilterTerm::State) => list(STATES.iter().map(|(name, _)| *name)),
         (None, _) => "a number 1 to 4294967295".to_owned(),
     }
 }

@@ -1,7 +1,7 @@
 //! The grammar of rules: number, priority, name, constraints, targets, values.
 
 use super::{Parser, list, unknown};
-use crate::diagnostic::{Diagnostic, Span};
+use crate::diagnostic::{Diagnostic, TextSpan};
 use crate::field::{Field, FieldId, FieldInfo, ValueKind};
 use crate::lexer::TokenKind;
 use crate::nearest::nearest;
@@ -90,7 +90,7 @@ impl<'t> Parser<'t, '_, '_> {
         }
     }
 
-    fn unknown_word(&mut self, word: &str, span: Span) {
+    fn unknown_word(&mut self, word: &str, span: TextSpan) {
         let meant = unknown::keyword(word);
         let error = Diagnostic::new(span, format!("unknown word `{word}`"));
         self.error(error.expected("a field, `!` or a target").suggest(meant));
@@ -187,7 +187,7 @@ impl<'t> Parser<'t, '_, '_> {
         }
     }
 
-    fn constraint_behind_bang(&mut self, start: Span, negated: bool) -> Option<MatchSyntax<'t>> {
+    fn constraint_behind_bang(&mut self, start: TextSpan, negated: bool) -> Option<MatchSyntax<'t>> {
         let field = self.field("a field")?;
         let info = field.field.info();
         let mut cond = None;
@@ -281,7 +281,7 @@ impl<'t> Parser<'t, '_, '_> {
     }
 
     /// Reports a word that is neither a value of the field nor the beginning of something else.
-    fn unknown_value(&mut self, info: &FieldInfo, word: &str, span: Span) {
+    fn unknown_value(&mut self, info: &FieldInfo, word: &str, span: TextSpan) {
         let expected = match info.values {
             ValueKind::Nothing => "a field, `!` or a target".to_owned(),
             _ => format!("{}, a field, `!` or a target", value::expectation(info)),
@@ -296,7 +296,7 @@ impl<'t> Parser<'t, '_, '_> {
     }
 
     /// A value that must be there, behind what stands at `behind`.
-    fn value(&mut self, info: &'static FieldInfo, behind: Span) -> Option<ValueSyntax<'t>> {
+    fn value(&mut self, info: &'static FieldInfo, behind: TextSpan) -> Option<ValueSyntax<'t>> {
         let token = self.peek();
         if let Some(item) = self.item(info) {
             return Some(ValueSyntax::One(item));
@@ -364,7 +364,7 @@ impl<'t> Parser<'t, '_, '_> {
     }
 
     /// What follows the target word at `start`.
-    fn target(&mut self, word: &str, start: Span) -> Option<TargetKind<'t>> {
+    fn target(&mut self, word: &str, start: TextSpan) -> Option<TargetKind<'t>> {
         Some(match word {
             "mod" => {
                 let field = self.field("the field to write")?;

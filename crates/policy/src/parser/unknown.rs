@@ -1,6 +1,6 @@
 //! Words that nobody knows: which known word was meant.
 
-use crate::field::{FIELDS, FieldId, FieldInfo, Place};
+use crate::field::{FIELDS, FieldId, FieldInfo, FieldPlace};
 use crate::nearest::nearest;
 use crate::verb::{self, COMMANDS, TARGETS};
 
@@ -61,7 +61,7 @@ pub(crate) fn is_keyword(word: &str) -> bool {
 
 /// The names of the fields as they are written.
 pub(super) fn field_names() -> impl Iterator<Item = &'static str> {
-    FIELDS.iter().filter(|info| info.place != Place::NamedOption).map(|info| info.name)
+    FIELDS.iter().filter(|info| info.place != FieldPlace::NamedOption).map(|info| info.name)
 }
 
 pub(super) fn command(word: &str) -> Option<&'static str> {

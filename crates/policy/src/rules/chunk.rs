@@ -10,7 +10,7 @@ pub(super) const MOST_BYTES: usize = 64 << 10;
 
 /// Rules in the order of their numbers. Never empty within a store.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Chunk {
+pub(super) struct RuleChunk {
     ids: Vec<RuleId>,
     /// For each rule twice the end of its record, plus one if the policy gave the rule its number.
     ends: Vec<u32>,
@@ -19,7 +19,7 @@ pub(super) struct Chunk {
 
 /// One rule of a chunk, not yet read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct ChunkEntry<'a> {
     /// The rule's number.
     pub(crate) id: RuleId,
     /// The policy gave it, not the command that added the rule.
@@ -28,7 +28,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) record: &'a [u8],
 }
 
-impl Entry<'_> {
+impl ChunkEntry<'_> {
     /// The rule.
     pub(crate) fn rule(&self) -> Rule {
         record::read(self.record, self.id)
@@ -40,12 +40,12 @@ impl Entry<'_> {
     }
 
     /// Whether both are the same rule under the same number.
-    pub(crate) fn is(&self, other: &Entry<'_>) -> bool {
+    pub(crate) fn is(&self, other: &ChunkEntry<'_>) -> bool {
         self.id == other.id && self.record == other.record
     }
 }
 
-impl Chunk {
+impl RuleChunk {
     pub(super) fn len(&self) -> usize {
         self.ids.len()
     }
@@ -62,8 +62,8 @@ impl Chunk {
         self.ids.binary_search(&id)
     }
 
-    pub(super) fn entry(&self, at: usize) -> Entry<'_> {
-        Entry {
+    pub(super) fn entry(&self, at: usize) -> ChunkEntry<'_> {
+        ChunkEntry {
             id: self.ids[at],
             numbered: self.ends[at] & 1 != 0,
             record: &self.records[self.start(at)..self.end(at)],
@@ -77,12 +77,12 @@ impl Chunk {
     }
 
     /// Whether both together are so small that they should be one.
-    pub(super) fn belongs_with(&self, other: &Chunk) -> bool {
+    pub(super) fn belongs_with(&self, other: &RuleChunk) -> bool {
         self.len() + other.len() <= MOST_RULES / 2
             && self.records.len() + other.records.len() <= MOST_BYTES / 2
     }
 
-    pub(super) fn insert(&mut self, at: usize, entry: Entry<'_>) {
+    pub(super) fn insert(&mut self, at: usize, entry: ChunkEntry<'_>) {
         let start = self.start(at);
         if at == self.len() {
             self.ids.push(entry.id);
@@ -104,11 +104,11 @@ impl Chunk {
     }
 
     /// Takes the upper rules, about half of the bytes. There must be two rules at least.
-    pub(super) fn split(&mut self) -> Chunk {
+    pub(super) fn split(&mut self) -> RuleChunk {
         let half = self.records.len() as u32;
         let at = self.ends.partition_point(|end| *end < half).clamp(1, self.len() - 1);
         let start = self.start(at);
-        let upper = Chunk {
+        let upper = RuleChunk {
             ids: self.ids.split_off(at),
             ends: self.ends.split_off(at).into_iter().map(|end| end - start as u32 * 2).collect(),
             records: self.records.split_off(start),
@@ -118,7 +118,7 @@ impl Chunk {
     }
 
     /// Takes the rules of the next chunk.
-    pub(super) fn append(&mut self, next: &Chunk) {
+    pub(super) fn append(&mut self, next: &RuleChunk) {
         let start = self.records.len() as u32 * 2;
         self.ids.extend_from_slice(&next.ids);
         self.ends.extend(next.ends.iter().map(|end| start + end));

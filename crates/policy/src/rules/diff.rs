@@ -1,7 +1,7 @@
 //! What differs between two stores, found without looking at what they share.
 
-use super::chunk::{Chunk, Entry};
-use super::{Rules, rules_in};
+use super::chunk::{ChunkEntry, RuleChunk};
+use super::{RuleStore, rules_in};
 use crate::rule::Rule;
 use std::sync::Arc;
 
@@ -17,20 +17,20 @@ pub enum RuleChange {
 /// [`RuleChange`], not yet read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EntryChange<'a> {
-    Removed(Entry<'a>),
-    Added(Entry<'a>),
+    Removed(ChunkEntry<'a>),
+    Added(ChunkEntry<'a>),
 }
 
 /// The differences between two stores in the order of rules' numbers; see [`Rules::diff`].
 #[derive(Clone, Debug)]
-pub struct Diff<'a> {
-    old: Cursor<'a>,
-    new: Cursor<'a>,
+pub struct RuleDiff<'a> {
+    old: StoreCursor<'a>,
+    new: StoreCursor<'a>,
 }
 
-impl<'a> Diff<'a> {
-    pub(super) fn new(old: &'a Rules, new: &'a Rules) -> Diff<'a> {
-        Diff { old: Cursor::new(old), new: Cursor::new(new) }
+impl<'a> RuleDiff<'a> {
+    pub(super) fn new(old: &'a RuleStore, new: &'a RuleStore) -> RuleDiff<'a> {
+        RuleDiff { old: StoreCursor::new(old), new: StoreCursor::new(new) }
     }
 
     /// The fewest and the most differences that may be to come, found without looking at a rule: by the lengths of
@@ -40,7 +40,7 @@ impl<'a> Diff<'a> {
         let (mut removed, mut added) = (0usize, 0usize);
         loop {
             skip_shared(&mut old, &mut new);
-            let first = |cursor: &Cursor<'_>| cursor.entry().map(|entry| entry.id);
+            let first = |cursor: &StoreCursor<'_>| cursor.entry().map(|entry| entry.id);
             match (first(&old), first(&new)) {
                 (None, None) => return (removed.abs_diff(added), removed + added),
                 (Some(a), Some(b)) if a == b => {
@@ -81,7 +81,7 @@ impl<'a> Diff<'a> {
     }
 }
 
-impl Iterator for Diff<'_> {
+impl Iterator for RuleDiff<'_> {
     type Item = RuleChange;
 
     fn next(&mut self) -> Option<RuleChange> {
@@ -94,18 +94,18 @@ impl Iterator for Diff<'_> {
 
 /// A place in a store.
 #[derive(Clone, Debug)]
-struct Cursor<'a> {
+struct StoreCursor<'a> {
     /// The chunk that it is in, and those behind.
-    chunks: &'a [Arc<Chunk>],
+    chunks: &'a [Arc<RuleChunk>],
     at: usize,
 }
 
-impl<'a> Cursor<'a> {
-    fn new(rules: &'a Rules) -> Cursor<'a> {
-        Cursor { chunks: &rules.chunks, at: 0 }
+impl<'a> StoreCursor<'a> {
+    fn new(rules: &'a RuleStore) -> StoreCursor<'a> {
+        StoreCursor { chunks: &rules.chunks, at: 0 }
     }
 
-    fn entry(&self) -> Option<Entry<'a>> {
+    fn entry(&self) -> Option<ChunkEntry<'a>> {
         Some(self.chunks.first()?.entry(self.at))
     }
 
@@ -126,7 +126,7 @@ impl<'a> Cursor<'a> {
 
 /// Passes over chunks that both share. No shared chunk is missed, wherever chunks around it were split or merged: a
 /// cursor stays at a chunk's first rule until the other one has passed all smaller numbers, and so is at its start too.
-fn skip_shared(old: &mut Cursor<'_>, new: &mut Cursor<'_>) {
+fn skip_shared(old: &mut StoreCursor<'_>, new: &mut StoreCursor<'_>) {
     while old.at == 0
         && new.at == 0
         && let ([a, olds @ ..], [b, news @ ..]) = (old.chunks, new.chunks)

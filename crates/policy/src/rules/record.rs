@@ -7,7 +7,7 @@
 //! Every value has exactly one record, so that records are equal where rules are. Records are made here and never leave
 //! the process: reading one trusts it.
 
-use crate::field::{FIELDS, Field, FieldId, Place};
+use crate::field::{FIELDS, Field, FieldId, FieldPlace};
 use crate::rule::{
     Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Prio, Rule, RuleId,
     Target, Test, Write,
@@ -110,7 +110,7 @@ fn write_items(set: &NumberSet, out: &mut Vec<u8>) {
 
 fn write_field(field: Field, beside: u8, out: &mut Vec<u8>) {
     out.push(field.id as u8 | beside);
-    if field.info().place == Place::NamedOption {
+    if field.info().place == FieldPlace::NamedOption {
         out.push(field.kind);
     }
 }
@@ -183,22 +183,22 @@ fn write_target(target: &Target, out: &mut Vec<u8>) {
 
 /// The rule of a record, under its number.
 pub(super) fn read(record: &[u8], id: RuleId) -> Rule {
-    let mut reader = Reader(record);
+    let mut reader = RecordReader(record);
     let flags = reader.byte();
     let prio = reader.prio(flags);
     let name = reader.name(flags).map(text);
-    let targets = reader.several(Reader::target);
-    let matches = reader.several(Reader::constraint);
+    let targets = reader.several(RecordReader::target);
+    let matches = reader.several(RecordReader::constraint);
     Rule { id: Some(id), prio, name, stateful: flags & STATEFUL != 0, matches, targets }
 }
 
 /// Priority and targets of a record's rule.
 pub(super) fn read_targets(record: &[u8]) -> (Prio, Vec<Target>) {
-    let mut reader = Reader(record);
+    let mut reader = RecordReader(record);
     let flags = reader.byte();
     let prio = reader.prio(flags);
     reader.name(flags);
-    (prio, reader.several(Reader::target))
+    (prio, reader.several(RecordReader::target))
 }
 
 /// What was written as a `String`.
@@ -207,9 +207,9 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// The rest of a record.
-struct Reader<'r>(&'r [u8]);
+struct RecordReader<'r>(&'r [u8]);
 
-impl<'r> Reader<'r> {
+impl<'r> RecordReader<'r> {
     fn take(&mut self, len: usize) -> &'r [u8] {
         let (taken, rest) = self.0.split_at(len);
         self.0 = rest;
@@ -279,7 +279,7 @@ impl<'r> Reader<'r> {
     fn field(&mut self) -> (Field, bool) {
         let byte = self.byte();
         let id: FieldId = FIELDS[usize::from(byte & !NEGATED)].id;
-        let kind = if id.info().place == Place::NamedOption { self.byte() } else { 0 };
+        let kind = if id.info().place == FieldPlace::NamedOption { self.byte() } else { 0 };
         (Field { id, kind }, byte & NEGATED != 0)
     }
 

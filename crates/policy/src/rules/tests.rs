@@ -2,7 +2,7 @@
 
 use super::chunk::{MOST_BYTES, MOST_RULES};
 use super::*;
-use crate::arbitrary::{Options, rule};
+use crate::arbitrary::{RuleOptions, rule};
 use crate::rule::{Cond, DropRate, Match, NumberItem, NumberSet, Target, Test};
 use crate::{Field, FieldId, Policy};
 use proptest::prelude::*;
@@ -63,7 +63,7 @@ fn differences(old: &Model, new: &Model) -> Vec<RuleChange> {
     ids.into_iter().flat_map(of).flatten().collect()
 }
 
-fn check(rules: &Rules, model: &Model) -> Result<(), TestCaseError> {
+fn check(rules: &RuleStore, model: &Model) -> Result<(), TestCaseError> {
     prop_assert_eq!(rules.len(), model.len());
     prop_assert_eq!(rules.is_empty(), model.is_empty());
     prop_assert!(rules.iter().eq(model.values().cloned()));
@@ -81,7 +81,7 @@ proptest! {
 
     #[test]
     fn a_store_behaves_as_a_map(steps in prop::collection::vec(step(), 1..14), bounds in any::<[u16; 2]>()) {
-        let (mut rules, mut model) = (Rules::default(), Model::new());
+        let (mut rules, mut model) = (RuleStore::default(), Model::new());
         let (mut old_rules, mut old_model) = (rules.clone(), model.clone());
         for step in steps {
             match step {
@@ -100,7 +100,7 @@ proptest! {
                 Step::Copy => (old_rules, old_model) = (rules.clone(), model.clone()),
             }
             check(&rules, &model)?;
-            let diff = Rules::diff(&old_rules, &rules);
+            let diff = RuleStore::diff(&old_rules, &rules);
             let (least, most) = diff.bounds();
             let changes: Vec<RuleChange> = diff.collect();
             prop_assert!((least..=most).contains(&changes.len()));
@@ -121,7 +121,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn a_record_is_its_rule(rule in rule(Options { stateful: true, ..Options::default() }), id in any::<u32>()) {
+    fn a_record_is_its_rule(rule in rule(RuleOptions { stateful: true, ..RuleOptions::default() }), id in any::<u32>()) {
         let mut record = Vec::new();
         record::write(&rule, &mut record);
         let read = record::read(&record, RuleId(id));
@@ -131,8 +131,8 @@ proptest! {
 
     #[test]
     fn records_are_equal_where_rules_are(
-        a in rule(Options { max_matches: 1, max_targets: 1, ..Options::default() }),
-        b in rule(Options { max_matches: 1, max_targets: 1, ..Options::default() }),
+        a in rule(RuleOptions { max_matches: 1, max_targets: 1, ..RuleOptions::default() }),
+        b in rule(RuleOptions { max_matches: 1, max_targets: 1, ..RuleOptions::default() }),
     ) {
         let record = |rule: &Rule| {
             let mut record = Vec::new();
@@ -161,7 +161,7 @@ fn a_change_copies_one_chunk() {
     after.remove(RuleId(20_000));
     let shared = before.chunks.iter().zip(&after.chunks).filter(|(a, b)| Arc::ptr_eq(a, b)).count();
     assert_eq!(shared, before.chunks.len() - 1);
-    assert_eq!(Rules::diff(&before, &after).bounds(), (1, 2 * MOST_RULES - 1));
+    assert_eq!(RuleStore::diff(&before, &after).bounds(), (1, 2 * MOST_RULES - 1));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use mmb_engine::{
     PortSpec, PortTable, Verdict, Worker,
 };
 use mmb_packet::{LinkType, Packet, PortId};
-use mmb_policy::{Filter, Policy};
+use mmb_policy::{ConnectionFilter, Policy};
 use mmb_random::SeedTree;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -170,7 +170,7 @@ impl House {
     pub(super) fn list(&mut self) -> Result<Vec<ConnectionInfo>, String> {
         self.ask(|connections| {
             let mut all = Vec::new();
-            let asked = connections.list(&Filter::ALL, &mut |info| {
+            let asked = connections.list(&ConnectionFilter::ALL, &mut |info| {
                 all.push(info);
                 true
             });

@@ -21,7 +21,7 @@ pub use state::state;
 use house::{Arrival, House};
 use mmb_engine::connections::Endpoints;
 use mmb_engine::{ConnectionInfo, Side, Verdict};
-use mmb_policy::{Filter, Policy};
+use mmb_policy::{ConnectionFilter, Policy};
 use mmb_testkit::{Dccp, Sctp, Tcp, Udp, Upper, gre};
 use model::{Name, Passage};
 use std::collections::HashSet;
@@ -320,10 +320,10 @@ impl Play {
     fn kill(&mut self, script: &mut Script<'_>) -> Result<(), String> {
         let src = addresses4(script.byte() % 6);
         let filter = match script.byte() % 4 {
-            0 => Filter { src: Some((src, src)), ..Filter::ALL },
-            1 => Filter { proto: Some(packets::UDP), ..Filter::ALL },
-            2 => Filter { dport: Some((53, 80)), ..Filter::ALL },
-            _ => Filter { state: Some("established"), ..Filter::ALL },
+            0 => ConnectionFilter { src: Some((src, src)), ..ConnectionFilter::ALL },
+            1 => ConnectionFilter { proto: Some(packets::UDP), ..ConnectionFilter::ALL },
+            2 => ConnectionFilter { dport: Some((53, 80)), ..ConnectionFilter::ALL },
+            _ => ConnectionFilter { state: Some("established"), ..ConnectionFilter::ALL },
         };
         self.story.push(format!("kill {filter:?}"));
         let killed = self.house.ask(|connections| connections.kill(&filter)).map_err(|e| e.to_string())?;

@@ -2,9 +2,9 @@
 
 use mmb_packet::checksum::transport_sum;
 use mmb_packet::parse::parse;
-use mmb_packet::{Class, Layout, Limits, LinkType, Packet, PortId};
+use mmb_packet::{Class, Layout, LinkType, Packet, ParserLimits, PortId};
 use mmb_policy::Target;
-use mmb_rewrite::{Edit, Editor, NotApplied, NotAppliedCounts};
+use mmb_rewrite::{Edit, NotApplied, NotAppliedCounts, PacketEditor};
 use mmb_testkit::Frame;
 
 /// A packet and where its headers lie.
@@ -35,12 +35,12 @@ pub(crate) fn edit_wire(
     let mut buffer = vec![0xa5; headroom];
     buffer.extend(bytes);
     let mut packet = Packet::new(&mut buffer, headroom, bytes.len(), PortId(0), link)?;
-    let mut layout = parse(&packet, &Limits::default()).ok()?;
+    let mut layout = parse(&packet, &ParserLimits::default()).ok()?;
     let before = Seen { bytes: bytes.to_vec(), layout };
     let edits: Vec<Edit> = rules.iter().filter_map(|targets| Edit::compile(targets)).collect();
     let mut not_applied = NotAppliedCounts::default();
     // Its scratch has seen another packet before.
-    let mut editor = Editor::default();
+    let mut editor = PacketEditor::default();
     editor.apply(&mut packet, &mut layout, edits.iter().take(0), &mut not_applied);
     editor.apply(&mut packet, &mut layout, edits.iter(), &mut not_applied);
     Some(Edited { before, after: Seen { bytes: packet.bytes().to_vec(), layout }, not_applied })

@@ -2,7 +2,7 @@
 
 use crate::common::{Edited, HEADROOM, edit, edit_wire};
 use mmb_packet::{Class, Layout, LinkType, key};
-use mmb_policy::field::{FIELDS, FieldId, FieldInfo, Implies, Place, Writable};
+use mmb_policy::field::{FIELDS, FieldId, FieldInfo, FieldPlace, Implies, Writable};
 use mmb_policy::rule::{Write, ones};
 use mmb_policy::{Field, Target};
 use mmb_testkit::frame::tcp_option;
@@ -16,7 +16,7 @@ fn write(id: FieldId, number: u128) -> Target {
 
 /// Rows that are written at a fixed place of a packet.
 fn written() -> Vec<&'static FieldInfo> {
-    let rows = FIELDS.iter().filter(|row| matches!(row.place, Place::Key { .. }));
+    let rows = FIELDS.iter().filter(|row| matches!(row.place, FieldPlace::Key { .. }));
     rows.filter(|row| matches!(row.writable, Writable::InPlace | Writable::Raw)).collect()
 }
 
@@ -34,7 +34,7 @@ fn bit_in(row: &FieldInfo, link: LinkType, layout: &Layout) -> Option<usize> {
         Implies::Tcp => kind(Class::Other, 6),
         Implies::Transport => layout.class != Class::Other && !layout.is_later_fragment(),
     };
-    let Place::Key { bit, .. } = row.place else { return None };
+    let FieldPlace::Key { bit, .. } = row.place else { return None };
     let bit = usize::from(bit);
     let moved = |from: usize, to: usize| to * 8 + bit - from * 8;
     has.then(|| match bit / 8 {
@@ -77,7 +77,7 @@ fn expected(edited: &Edited, link: LinkType, writes: &[(&FieldInfo, u128)]) -> V
     let mut bytes = edited.before.bytes.clone();
     for raw in [Writable::InPlace, Writable::Raw] {
         for (row, number) in writes.iter().filter(|(row, _)| row.writable == raw && !is_checksum(row)) {
-            let Place::Key { width, .. } = row.place else { continue };
+            let FieldPlace::Key { width, .. } = row.place else { continue };
             if let Some(bit) = bit_in(row, link, &edited.before.layout) {
                 set_bits(&mut bytes, bit, width, *number);
             }
@@ -97,7 +97,7 @@ fn without_checksums(mut bytes: Vec<u8>, layout: &Layout) -> Vec<u8> {
 fn writes() -> impl Strategy<Value = Vec<(&'static FieldInfo, u128)>> {
     let number = prop_oneof![Just(0), Just(u128::MAX), any::<u128>()];
     let one = (prop::sample::select(written()), number).prop_map(|(row, number)| match row.place {
-        Place::Key { width, .. } => (row, number & ones(width)),
+        FieldPlace::Key { width, .. } => (row, number & ones(width)),
         _ => (row, number),
     });
     prop::collection::vec(one, 1..6)

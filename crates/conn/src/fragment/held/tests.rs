@@ -8,20 +8,20 @@ use std::collections::VecDeque;
 
 const AGE_MS: u64 = 1000;
 
-fn held(places: u16, room: usize) -> Held {
-    let mut held = Held::new(Seed::repeatable(7), AGE_MS, places, room);
+fn held(places: u16, room: usize) -> HeldFragments {
+    let mut held = HeldFragments::new(Seed::repeatable(7), AGE_MS, places, room);
     held.prepare();
     held
 }
 
 /// Holds a packet of `bytes` that came in by port 3.
-fn hold(held: &mut Held, now_ms: u64, id: u32, bytes: &[u8]) -> Result<u16, FragmentDrop> {
+fn hold(held: &mut HeldFragments, now_ms: u64, id: u32, bytes: &[u8]) -> Result<u16, FragmentDrop> {
     let (mut buffer, len) = (bytes.to_vec(), bytes.len());
     let packet = Packet::new(&mut buffer, 0, len, PortId(3), LinkType::Sll).expect("it fits");
     held.hold(now_ms, &key(id), &packet)
 }
 
-fn take(held: &mut Held) -> Option<(u16, Vec<u8>)> {
+fn take(held: &mut HeldFragments) -> Option<(u16, Vec<u8>)> {
     let mut taken = None;
     held.take(|released| {
         assert_eq!((released.port, released.link), (PortId(3), LinkType::Sll));
@@ -45,7 +45,7 @@ fn a_datagram_waits_until_it_is_released_and_comes_out_in_order() {
     assert_eq!((take(&mut held), held.len()), (None, 1));
     held.release_all();
     assert_eq!(take(&mut held), Some((places[1], b"two".to_vec())));
-    assert_eq!((held.len(), held.losses()), (0, Losses::default()));
+    assert_eq!((held.len(), held.losses()), (0, HeldLosses::default()));
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn what_waits_for_too_long_is_lost() {
     held.age(AGE_MS);
     assert_eq!(held.len(), 2);
     held.age(AGE_MS + 1);
-    assert_eq!((held.len(), held.losses()), (1, Losses { aged: 1, crowded_out: 0 }));
+    assert_eq!((held.len(), held.losses()), (1, HeldLosses { aged: 1, crowded_out: 0 }));
     held.release(&key(1));
     assert_eq!(take(&mut held).expect("it is released").1, b"young");
     // Nor does what nobody takes stay for ever.
@@ -96,7 +96,7 @@ fn one_datagram_has_so_many_at_most() {
 
 #[test]
 fn nothing_is_held_before_there_is_memory_nor_what_is_larger_than_it() {
-    let mut held = Held::new(Seed::repeatable(7), AGE_MS, 8, 100);
+    let mut held = HeldFragments::new(Seed::repeatable(7), AGE_MS, 8, 100);
     assert_eq!(hold(&mut held, 0, 1, b"early"), Err(FragmentDrop::NoRoom));
     held.prepare();
     assert_eq!(hold(&mut held, 0, 1, &[1; 101]), Err(FragmentDrop::NoRoom));
@@ -178,7 +178,7 @@ proptest! {
                     now_ms += ms;
                     held.age(now_ms);
                     let aged = plain.iter().take_while(|other| now_ms - other.came_ms > AGE_MS).count();
-                    prop_assert_eq!(held.losses(), Losses { aged: aged as u64, crowded_out: 0 });
+                    prop_assert_eq!(held.losses(), HeldLosses { aged: aged as u64, crowded_out: 0 });
                     drop(plain.drain(..aged));
                 }
             }

@@ -86,7 +86,7 @@ fn the_server_with_the_fewest_connections_is_next() {
 fn rules_with_the_same_servers_see_each_others_connections() {
     let mut nat = Nat::new(&SeedTree::repeatable(3));
     let least = servers(3, Balance::Least);
-    let with_source = Mapping { sport: Some(Ports::shuffled(1, 9)), ..least.clone() };
+    let with_source = Mapping { sport: Some(PortMapping::shuffled(1, 9)), ..least.clone() };
     let open: Vec<_> = (0..60_u32)
         .map(|number| {
             let mapping = if number % 2 == 0 { &least } else { &with_source };
@@ -132,13 +132,14 @@ fn one_source_keeps_its_address_of_a_pool() {
 #[test]
 fn ports_are_forwarded_and_balanced() {
     let mut nat = Nat::new(&SeedTree::repeatable(6));
-    let forward = Mapping { daddr: Some(pool(1)), dport: Some(Ports::fixed(8080)), ..Mapping::default() };
+    let forward =
+        Mapping { daddr: Some(pool(1)), dport: Some(PortMapping::fixed(8080)), ..Mapping::default() };
     let sent = nat.translate(1, &forward, &udp(1, 1, 1), &free).expect("free").sent;
     assert_eq!((sent.addresses, sent.ports), ([INSIDE + 1, OUTSIDE], [1, 8080]));
     let query = nat.translate(1, &forward, &packet(proto::ICMP, 1, 7, 1), &free).expect("free").sent;
     assert_eq!(query.ports, [7, 8], "a query has no port to forward to");
     let balanced = Mapping {
-        dport: Some(Ports::within(&[(8080, 8081), (9090, 9090)])),
+        dport: Some(PortMapping::within(&[(8080, 8081), (9090, 9090)])),
         balance: Some(Balance::RoundRobin),
         ..Mapping::default()
     };
@@ -149,9 +150,9 @@ fn ports_are_forwarded_and_balanced() {
             .or_insert(0) += 1;
     }
     assert_eq!(counts, BTreeMap::from([(8080, 10), (8081, 10), (9090, 10)]));
-    let kept = Mapping { dport: Some(Ports::within(&[(440, 450)])), ..Mapping::default() };
+    let kept = Mapping { dport: Some(PortMapping::within(&[(440, 450)])), ..Mapping::default() };
     assert_eq!(nat.translate(3, &kept, &udp(1, 1, 1), &free).expect("free").sent.ports[1], 443);
-    let random = Mapping { dport: Some(Ports::shuffled(440, 450)), ..Mapping::default() };
+    let random = Mapping { dport: Some(PortMapping::shuffled(440, 450)), ..Mapping::default() };
     let port = nat.translate(4, &random, &udp(1, 1, 1), &free).expect("free").sent.ports[1];
     assert!((440..=450).contains(&port));
 }
@@ -169,8 +170,8 @@ fn a_destination_whose_replies_are_anothers_is_refused_or_changed() {
     nat.release(beside.binding);
     assert_nothing_left(&nat);
     let gre = packet(47, 1, 0, 2);
-    assert_eq!(nat.translate(1, &forward, &gre, &|_| true), Err(Refused::Clash), "it has no port");
-    let with_port = Mapping { sport: Some(Ports::within(&[(1, 9)])), ..forward };
+    assert_eq!(nat.translate(1, &forward, &gre, &|_| true), Err(NatError::Clash), "it has no port");
+    let with_port = Mapping { sport: Some(PortMapping::within(&[(1, 9)])), ..forward };
     assert_ne!(nat.translate(2, &with_port, &udp(1, 1, 2), &taken).expect("another port").sent.ports[0], 1);
     for (rule, balance) in [(3, Balance::RoundRobin), (4, Balance::Least), (5, Balance::Hash)] {
         for host in 0..20 {
@@ -178,14 +179,17 @@ fn a_destination_whose_replies_are_anothers_is_refused_or_changed() {
             let result = nat.translate(rule, &servers(64, balance), &udp(host, 1, 2), &busy);
             assert!(result.is_ok_and(|translated| server(&translated) != 0), "{balance:?}");
         }
-        assert_eq!(nat.translate(rule, &servers(64, balance), &udp(1, 1, 2), &|_| true), Err(Refused::Clash));
+        assert_eq!(
+            nat.translate(rule, &servers(64, balance), &udp(1, 1, 2), &|_| true),
+            Err(NatError::Clash)
+        );
     }
 }
 
 #[test]
 fn source_and_destination_are_translated_together() {
     let mut nat = Nat::new(&SeedTree::repeatable(8));
-    let both = Mapping { saddr: Some(Addresses::new(vec![(5, 5)])), ..servers(3, Balance::Least) };
+    let both = Mapping { saddr: Some(ValueSet::new(vec![(5, 5)])), ..servers(3, Balance::Least) };
     let made: Vec<_> =
         (0..6).map(|host| nat.translate(1, &both, &udp(host, 1, 1), &free).expect("free")).collect();
     assert_eq!(nat.len(), 6);

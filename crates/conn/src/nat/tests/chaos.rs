@@ -22,21 +22,21 @@ enum Step {
     Settings(ConnectionSettings),
 }
 
-fn ports() -> impl Strategy<Value = Option<Ports>> {
+fn ports() -> impl Strategy<Value = Option<PortMapping>> {
     let port = || prop_oneof![0_u16..12, 1020_u16..1028, Just(u16::MAX)];
     prop_oneof![
         3 => Just(None),
-        1 => port().prop_map(|port| Some(Ports::fixed(port))),
-        1 => (port(), port()).prop_map(|(low, high)| Some(Ports::shuffled(low, high))),
-        2 => proptest::collection::vec((port(), port()), 0..4).prop_map(|ranges| Some(Ports::within(&ranges))),
+        1 => port().prop_map(|port| Some(PortMapping::fixed(port))),
+        1 => (port(), port()).prop_map(|(low, high)| Some(PortMapping::shuffled(low, high))),
+        2 => proptest::collection::vec((port(), port()), 0..4).prop_map(|ranges| Some(PortMapping::within(&ranges))),
     ]
 }
 
-fn addresses() -> impl Strategy<Value = Option<Addresses>> {
+fn addresses() -> impl Strategy<Value = Option<ValueSet>> {
     let range = (0_u128..20, 0_u128..4).prop_map(|(low, more)| (OUTSIDE + low, OUTSIDE + low + more));
     prop_oneof![
         1 => Just(None),
-        2 => proptest::collection::vec(range, 0..4).prop_map(|ranges| Some(Addresses::new(ranges))),
+        2 => proptest::collection::vec(range, 0..4).prop_map(|ranges| Some(ValueSet::new(ranges))),
     ]
 }
 

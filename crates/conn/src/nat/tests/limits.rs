@@ -11,7 +11,7 @@ fn limited(nat_ports_per_host: PortsPerHost) -> Nat {
 }
 
 /// Has a host open connections from new ports until it is refused: what it got, and why it got no more.
-fn exhaust(nat: &mut Nat, mapping: &Mapping, proto: u8, host: u128) -> (Vec<Translated>, Refused) {
+fn exhaust(nat: &mut Nat, mapping: &Mapping, proto: u8, host: u128) -> (Vec<Translated>, NatError) {
     let mut open = Vec::new();
     for port in 1024..=u16::MAX {
         match nat.translate(1, mapping, &packet(proto, host, port, 1), &free) {
@@ -31,7 +31,7 @@ fn one_host_gets_half_of_an_address_and_leaves_others_theirs() {
     let mut nat = Nat::new(&SeedTree::repeatable(1));
     let mapping = snat(1);
     let (first, why) = exhaust(&mut nat, &mapping, proto::UDP, 1);
-    assert_eq!((first.len(), why), (64_512 / 2, Refused::HostLimit));
+    assert_eq!((first.len(), why), (64_512 / 2, NatError::HostLimit));
     // It is as many for each protocol, and in each class of ports.
     assert_eq!(exhaust(&mut nat, &mapping, proto::TCP, 1).0.len(), 64_512 / 2);
     assert!(nat.translate(1, &mapping, &udp(1, 123, 1), &free).is_ok());
@@ -53,13 +53,13 @@ fn one_host_gets_half_of_an_address_and_leaves_others_theirs() {
 fn a_small_range_is_for_whoever_comes() {
     let mut nat = Nat::new(&SeedTree::repeatable(2));
     for (ports, expected) in [(4, 4), (64, 64), (100, 64), (128, 64), (500, 250)] {
-        let sport = Some(Ports::within(&[(30_000, 30_000 + ports - 1)]));
+        let sport = Some(PortMapping::within(&[(30_000, 30_000 + ports - 1)]));
         let mapping = Mapping { sport, ..snat(1) };
         let (open, _) = exhaust(&mut nat, &mapping, proto::UDP, 1);
         assert_eq!(open.len(), expected, "of {ports}");
         release(&mut nat, open);
     }
-    let fixed = Mapping { sport: Some(Ports::fixed(7)), ..snat(1) };
+    let fixed = Mapping { sport: Some(PortMapping::fixed(7)), ..snat(1) };
     assert!(nat.translate(1, &fixed, &udp(1, 5000, 1), &free).is_ok());
 }
 
@@ -68,11 +68,11 @@ fn a_number_is_the_most_that_a_host_holds() {
     for most in [1, 5, 200, 65_536] {
         let mut nat = limited(PortsPerHost::AtMost(most));
         for host in 1..3 {
-            let sport = Some(Ports::within(&[(1024, 9999)]));
+            let sport = Some(PortMapping::within(&[(1024, 9999)]));
             let mapping = Mapping { sport, ..snat(4) };
             let (open, why) = exhaust(&mut nat, &mapping, proto::UDP, host);
             let expected =
-                if most < 8976 { (most as usize, Refused::HostLimit) } else { (8976, Refused::NoPort) };
+                if most < 8976 { (most as usize, NatError::HostLimit) } else { (8976, NatError::NoPort) };
             assert_eq!((open.len(), why), expected);
             // Connections of an end that has a port need no other.
             let other = Tuple { ports: [1024, 80], ..udp(host, 1024, 1) };
@@ -99,7 +99,7 @@ fn a_host_of_ipv6_is_a_network_of_64_bits() {
         match nat.translate(1, &snat(1), &of_network(1, address, 5000), &free) {
             Ok(translated) => open.push(translated),
             Err(why) => {
-                assert_eq!(why, Refused::HostLimit);
+                assert_eq!(why, NatError::HostLimit);
                 break;
             }
         }
@@ -137,7 +137,7 @@ fn another_setting_holds_for_connections_to_come() {
         nat_ports_per_host: PortsPerHost::AtMost(3),
         ..ConnectionSettings::default()
     });
-    assert_eq!(nat.translate(1, &snat(1), &udp(1, 9, 1), &free), Err(Refused::HostLimit));
+    assert_eq!(nat.translate(1, &snat(1), &udp(1, 9, 1), &free), Err(NatError::HostLimit));
     assert!(nat.translate(1, &snat(1), &packet(proto::TCP, 1, 9, 1), &free).is_ok());
     nat.configure(&ConnectionSettings::default());
     assert!(nat.translate(1, &snat(1), &udp(1, 9, 1), &free).is_ok());
@@ -148,7 +148,7 @@ fn another_setting_holds_for_connections_to_come() {
 #[test]
 fn own_addresses_have_no_limit() {
     let mut nat = limited(PortsPerHost::AtMost(2));
-    let mapping = Mapping { sport: Some(Ports::shuffled(6000, 6099)), ..Mapping::default() };
+    let mapping = Mapping { sport: Some(PortMapping::shuffled(6000, 6099)), ..Mapping::default() };
     let (open, why) = exhaust(&mut nat, &mapping, proto::UDP, 1);
-    assert_eq!((open.len(), why), (100, Refused::NoPort));
+    assert_eq!((open.len(), why), (100, NatError::NoPort));
 }

@@ -19,12 +19,12 @@ fn mappings() -> Vec<Mapping> {
     vec![
         snat(1),
         snat(3),
-        ports(Ports::within(&[(2000, 2003), (3001, 3001)])),
-        ports(Ports::shuffled(500, 505)),
-        ports(Ports::fixed(77)),
-        Mapping { sport: Some(Ports::shuffled(6000, 6002)), ..Mapping::default() },
+        ports(PortMapping::within(&[(2000, 2003), (3001, 3001)])),
+        ports(PortMapping::shuffled(500, 505)),
+        ports(PortMapping::fixed(77)),
+        Mapping { sport: Some(PortMapping::shuffled(6000, 6002)), ..Mapping::default() },
         // Shares its addresses and ports with the third one.
-        Mapping { sport: Some(Ports::within(&[(2002, 2005)])), ..snat(3) },
+        Mapping { sport: Some(PortMapping::within(&[(2002, 2005)])), ..snat(3) },
     ]
 }
 
@@ -106,7 +106,7 @@ fn check_opened(mapping: &Mapping, live: &[Live], new: &Live) {
     assert!(!used.contains(&port), "free");
     let own = new.arrived.ports[SOURCE];
     let inside_ranges = ranges.iter().any(|(low, high)| (*low..=*high).contains(&own));
-    if mapping.sport.as_ref().is_some_and(Ports::is_shuffled) {
+    if mapping.sport.as_ref().is_some_and(PortMapping::is_shuffled) {
         return;
     }
     if inside_ranges && !used.contains(&own) {
@@ -128,9 +128,12 @@ fn held(rule: u32, arrived: &Tuple, live: &[Live]) -> usize {
     ends.into_iter().filter(|end| host(*end) == (rule, wire, proto, addresses[SOURCE])).count()
 }
 
-fn check_refused(mapping: &Mapping, rule: u32, arrived: &Tuple, live: &[Live], refused: Refused) {
-    let expected =
-        if mapping.sport.as_ref().is_some_and(Ports::is_fixed) { Refused::Clash } else { Refused::NoPort };
+fn check_refused(mapping: &Mapping, rule: u32, arrived: &Tuple, live: &[Live], refused: NatError) {
+    let expected = if mapping.sport.as_ref().is_some_and(PortMapping::is_fixed) {
+        NatError::Clash
+    } else {
+        NatError::NoPort
+    };
     assert_eq!(refused, expected);
     let (addresses, ranges) = allowed(mapping, rule, arrived, live);
     let used = in_use(live);
@@ -191,7 +194,7 @@ proptest! {
                     let host_limit = most.is_some_and(|most| held(rule, &arrived, &live) >= most as usize);
                     let host_limit = host_limit && mapping.saddr.is_some();
                     match nat.translate(rule, mapping, &arrived, &taken) {
-                        Err(Refused::HostLimit) => prop_assert!(host_limit),
+                        Err(NatError::HostLimit) => prop_assert!(host_limit),
                         Ok(translated) => {
                             prop_assert!(!taken(&translated.sent.reversed()));
                             let new = Live { rule, arrived, translated };

@@ -32,13 +32,13 @@ fn rules_that_ask_for_the_same_share_bindings() {
 #[test]
 fn a_small_pool_is_exhausted_exactly_and_recovers() {
     let mut nat = Nat::new(&SeedTree::repeatable(3));
-    let mapping = Mapping { sport: Some(Ports::shuffled(7000, 7099)), ..snat(3) };
+    let mapping = Mapping { sport: Some(PortMapping::shuffled(7000, 7099)), ..snat(3) };
     let mut open: Vec<Translated> = (0..300)
         .map(|host| nat.translate(1, &mapping, &udp(host, 9, 1), &free).expect("a port is free"))
         .collect();
     let ends: BTreeSet<_> = open.iter().map(outside).collect();
     assert_eq!(ends.len(), 300);
-    assert_eq!(nat.translate(1, &mapping, &udp(900, 9, 1), &free), Err(Refused::NoPort));
+    assert_eq!(nat.translate(1, &mapping, &udp(900, 9, 1), &free), Err(NatError::NoPort));
     // The same ends are free for another protocol, and on another wire.
     assert!(nat.translate(1, &mapping, &packet(proto::TCP, 900, 9, 1), &free).is_ok());
     assert!(
@@ -56,7 +56,7 @@ fn a_small_pool_is_exhausted_exactly_and_recovers() {
         let next = nat.translate(1, &mapping, &udp(1000 + round as u128, 9, 1), &free).expect("one is free");
         assert_eq!(outside(&next), outside(&gone));
         open.push(next);
-        assert_eq!(nat.translate(1, &mapping, &udp(900, 9, 1), &free), Err(Refused::NoPort));
+        assert_eq!(nat.translate(1, &mapping, &udp(900, 9, 1), &free), Err(NatError::NoPort));
     }
 }
 
@@ -64,10 +64,12 @@ fn a_small_pool_is_exhausted_exactly_and_recovers() {
 #[test]
 fn exhaustion_is_not_taken_for_another_mappings() {
     let mut nat = Nat::new(&SeedTree::repeatable(3));
-    let within =
-        |low, high, addresses| Mapping { sport: Some(Ports::within(&[(low, high)])), ..snat(addresses) };
+    let within = |low, high, addresses| Mapping {
+        sport: Some(PortMapping::within(&[(low, high)])),
+        ..snat(addresses)
+    };
     let full = [1, 2].map(|host| nat.translate(1, &within(7, 8, 1), &udp(host, 9, 1), &free).expect("free"));
-    assert_eq!(nat.translate(2, &within(7, 7, 1), &udp(3, 9, 1), &free), Err(Refused::NoPort));
+    assert_eq!(nat.translate(2, &within(7, 7, 1), &udp(3, 9, 1), &free), Err(NatError::NoPort));
     let other = nat.translate(3, &within(20, 29, 16), &udp(4, 9, 1), &free).expect("nothing of it is used");
     full.iter().chain([&other]).for_each(|translated| nat.release(translated.binding));
     assert!(nat.translate(2, &within(7, 7, 1), &udp(3, 9, 1), &free).is_ok_and(|again| {
@@ -89,7 +91,7 @@ fn all_ports_of_a_class_are_used_before_one_is_refused() {
         );
     }
     assert!(seen.first() == Some(&1024) && seen.len() == 64_512);
-    assert_eq!(nat.translate(1, &mapping, &udp(1 << 20, 50_000, 1), &free), Err(Refused::NoPort));
+    assert_eq!(nat.translate(1, &mapping, &udp(1 << 20, 50_000, 1), &free), Err(NatError::NoPort));
     // Well-known ports are for those who have one.
     let low = nat.translate(1, &mapping, &udp(1 << 20, 123, 1), &free).expect("a class by itself");
     assert_eq!(outside(&low).1, 123);
@@ -158,15 +160,15 @@ fn the_type_of_a_query_stays() {
 #[test]
 fn a_port_is_kept_if_it_is_within_and_fixed_ones_clash() {
     let mut nat = Nat::new(&SeedTree::repeatable(10));
-    let within = Mapping { sport: Some(Ports::within(&[(10, 12), (5000, 5001)])), ..snat(1) };
+    let within = Mapping { sport: Some(PortMapping::within(&[(10, 12), (5000, 5001)])), ..snat(1) };
     assert_eq!(outside(&nat.translate(1, &within, &udp(1, 5001, 1), &free).expect("free")).1, 5001);
     let (_, other) = outside(&nat.translate(1, &within, &udp(2, 6000, 1), &free).expect("free"));
     assert!([10, 11, 12, 5000].contains(&other));
-    let fixed = Mapping { sport: Some(Ports::fixed(9)), ..snat(2) };
+    let fixed = Mapping { sport: Some(PortMapping::fixed(9)), ..snat(2) };
     assert!(nat.translate(2, &fixed, &udp(1, 1, 1), &free).is_ok());
     assert!(nat.translate(2, &fixed, &udp(2, 1, 1), &free).is_ok(), "on the other address");
-    assert_eq!(nat.translate(2, &fixed, &udp(3, 1, 1), &free), Err(Refused::Clash));
-    assert_eq!(nat.translate(2, &fixed, &udp(1, 2, 1), &free), Err(Refused::Clash));
+    assert_eq!(nat.translate(2, &fixed, &udp(3, 1, 1), &free), Err(NatError::Clash));
+    assert_eq!(nat.translate(2, &fixed, &udp(1, 2, 1), &free), Err(NatError::Clash));
 }
 
 #[test]
@@ -176,7 +178,7 @@ fn ends_that_connections_without_a_binding_use_are_left_alone() {
     let taken = |reply: &Tuple| reply.ports[DESTINATION] == 5000;
     let translated = nat.translate(1, &snat(1), &udp(1, 5000, 1), &taken).expect("another port");
     assert_ne!(outside(&translated).1, 5000);
-    assert_eq!(nat.translate(1, &snat(1), &udp(2, 5000, 2), &|_| true), Err(Refused::NoPort));
+    assert_eq!(nat.translate(1, &snat(1), &udp(2, 5000, 2), &|_| true), Err(NatError::NoPort));
     nat.release(translated.binding);
     assert_nothing_left(&nat);
 }
@@ -205,9 +207,9 @@ fn a_server_where_the_outside_end_is_taken_is_reached_from_another_port() {
     assert_eq!(nat.owner(proto::UDP, 4, Wire::default(), OUTSIDE, 5000), Some((INSIDE + 1, 5000)));
     nat.release(again.binding);
     // Where the rule allows one port there is no other.
-    let fixed = Mapping { sport: Some(Ports::fixed(5000)), ..snat(1) };
+    let fixed = Mapping { sport: Some(PortMapping::fixed(5000)), ..snat(1) };
     let bound = nat.translate(2, &fixed, &udp(1, 5000, 1), &taken).expect("free");
-    assert_eq!(nat.translate(2, &fixed, &udp(1, 5000, 2), &taken), Err(Refused::Clash));
+    assert_eq!(nat.translate(2, &fixed, &udp(1, 5000, 2), &taken), Err(NatError::Clash));
     nat.release(bound.binding);
     assert_nothing_left(&nat);
 }
@@ -221,21 +223,21 @@ fn sources_without_ports_are_told_apart_by_address() {
     let reply = first.sent.reversed();
     let second = nat.translate(1, &snat(2), &gre(2), &|other| *other == reply).expect("the other address");
     assert_ne!(second.sent, first.sent);
-    assert_eq!(nat.translate(1, &snat(2), &gre(3), &|_| true), Err(Refused::Clash));
+    assert_eq!(nat.translate(1, &snat(2), &gre(3), &|_| true), Err(NatError::Clash));
 }
 
 #[test]
 fn an_empty_pool_has_no_address() {
     let mut nat = Nat::new(&SeedTree::repeatable(13));
-    let none = || Some(Addresses::new(Vec::new()));
+    let none = || Some(ValueSet::new(Vec::new()));
     for mapping in
         [Mapping { saddr: none(), ..Mapping::default() }, Mapping { daddr: none(), ..Mapping::default() }]
     {
-        assert_eq!(nat.translate(1, &mapping, &udp(1, 1, 1), &free), Err(Refused::NoAddress));
-        assert_eq!(nat.translate(1, &mapping, &packet(47, 1, 0, 1), &free), Err(Refused::NoAddress));
+        assert_eq!(nat.translate(1, &mapping, &udp(1, 1, 1), &free), Err(NatError::NoAddress));
+        assert_eq!(nat.translate(1, &mapping, &packet(47, 1, 0, 1), &free), Err(NatError::NoAddress));
     }
-    let no_port = Mapping { sport: Some(Ports::within(&[])), ..snat(2) };
-    assert_eq!(nat.translate(2, &no_port, &udp(1, 1, 1), &free), Err(Refused::NoPort));
+    let no_port = Mapping { sport: Some(PortMapping::within(&[])), ..snat(2) };
+    assert_eq!(nat.translate(2, &no_port, &udp(1, 1, 1), &free), Err(NatError::NoPort));
 }
 
 #[test]
@@ -247,7 +249,7 @@ fn a_large_pool_costs_what_is_used() {
         nat.translate(1, &mapping, &udp(host, 5000, 1), &free).expect("free");
     }
     assert!(nat.memory() - before < 10_000 * 400, "{}", nat.memory() - before);
-    let six = Addresses::new(vec![(1 << 64, u128::MAX)]);
+    let six = ValueSet::new(vec![(1 << 64, u128::MAX)]);
     let arrived = Tuple { family: 6, ..udp(1, 5000, 1) };
     assert!(nat.translate(2, &Mapping { saddr: Some(six), ..Mapping::default() }, &arrived, &free).is_ok());
 }
@@ -256,7 +258,7 @@ fn a_large_pool_costs_what_is_used() {
 fn ports_of_two_seeds_and_of_one_after_the_other_are_unrelated() {
     let ports = |seed| {
         let mut nat = Nat::new(&SeedTree::repeatable(seed));
-        let mapping = Mapping { sport: Some(Ports::shuffled(1024, u16::MAX)), ..snat(1) };
+        let mapping = Mapping { sport: Some(PortMapping::shuffled(1024, u16::MAX)), ..snat(1) };
         (0..1000)
             .map(|host| outside(&nat.translate(1, &mapping, &udp(host, 9, 1), &free).expect("free")).1)
             .collect::<Vec<_>>()
@@ -276,7 +278,7 @@ fn rules_that_change_or_go_leave_their_bindings() {
     let first = nat.translate(1, &snat(1), &udp(1, 5000, 1), &free).expect("free");
     nat.forget(1);
     assert_eq!(nat.owner(proto::UDP, 4, Wire::default(), OUTSIDE, 5000), Some((INSIDE + 1, 5000)));
-    let moved = Mapping { saddr: Some(Addresses::new(vec![(5, 5)])), ..Mapping::default() };
+    let moved = Mapping { saddr: Some(ValueSet::new(vec![(5, 5)])), ..Mapping::default() };
     let second = nat.translate(1, &moved, &udp(1, 5000, 2), &free).expect("free");
     assert_eq!(outside(&second), (5, 5000));
     nat.release(first.binding);

@@ -65,9 +65,9 @@ impl Outcome {
     }
 }
 
-impl Table {
-    fn full(of: Full) -> Table {
-        let mut table = Table::new(mmb_random::Seed::repeatable(7));
+impl ConnectionTable {
+    fn full(of: Full) -> ConnectionTable {
+        let mut table = ConnectionTable::new(mmb_random::Seed::repeatable(7));
         table.configure(of.max as usize, Timeouts::default(), Pickup::Loose);
         for number in 0..of.max {
             let id = table.add(0, OLD + number, proto::TCP).unwrap();
@@ -85,7 +85,7 @@ impl Table {
         self.touch(id, Direction::Forward, 0, 60, Some(&segment(FIN | ACK, 101, 501)));
         self.touch(id, Direction::Reply, 0, 60, Some(&segment(FIN | ACK, 501, 102)));
         self.touch(id, Direction::Forward, 0, 60, Some(&segment(ACK, 102, 502)));
-        assert_eq!(self.get(id).state, State::TimeWait);
+        assert_eq!(self.get(id).state, ConnState::TimeWait);
     }
 
     /// A SYN of somebody comes.
@@ -97,7 +97,7 @@ impl Table {
             return Some(id);
         }
         let closed = &mut |connection: &Connection, _| {
-            assert!(connection.state.is_over() || connection.state.is_half_open());
+            assert!(connection.state.is_closed() || connection.state.is_half_open());
         };
         self.insert(now_ms, forward, answer(&forward), Some(&syn), closed).ok()
     }
@@ -138,7 +138,7 @@ impl Table {
         }
         let open = |number: u32| {
             let found = self.find(&client(number, proto::TCP));
-            found.is_some_and(|(id, _)| self.get(id).state == State::Established)
+            found.is_some_and(|(id, _)| self.get(id).state == ConnState::Established)
         };
         let through = (0..many as u32).filter(|number| open(*number)).count();
         assert_eq!(self.queues.walk(&self.slab), self.len());
@@ -147,7 +147,7 @@ impl Table {
 }
 
 impl Clients {
-    fn step(&mut self, table: &mut Table, now_ms: u64, number: u32, event: Event) {
+    fn step(&mut self, table: &mut ConnectionTable, now_ms: u64, number: u32, event: Event) {
         let mut later =
             |in_ms: u64, event| self.events.entry(now_ms + in_ms).or_default().push((number, event));
         let forward = client(number, proto::TCP);
@@ -155,7 +155,7 @@ impl Clients {
         match event {
             Event::Syn if self.answered[number as usize] => {}
             Event::Syn => {
-                if found.is_none_or(|(id, _)| table.get(id).state == State::SynSent) {
+                if found.is_none_or(|(id, _)| table.get(id).state == ConnState::SynSent) {
                     table.syn(now_ms, number);
                     later(self.trip.answer_ms.max(1), Event::Answer);
                     AGAIN_MS.into_iter().for_each(|in_ms| later(in_ms, Event::Syn));
@@ -181,7 +181,7 @@ impl Clients {
                     }
                 };
                 table.touch(id, Direction::Forward, now_ms, 60, Some(&ack));
-                if table.get(id).state == State::Unreplied {
+                if table.get(id).state == ConnState::Unreplied {
                     table.touch(id, Direction::Reply, now_ms, 60, Some(&segment(ACK, 501, 101)));
                 }
             }
@@ -192,7 +192,7 @@ impl Clients {
 /// The case: 100 connections a second, answered after 40 ms, in a table that is full of what is over.
 #[test]
 fn a_table_full_of_closed_connections_starves_nobody() {
-    let mut table = Table::full(Full { max: 3000, established: 0 });
+    let mut table = ConnectionTable::full(Full { max: 3000, established: 0 });
     let trip = Trip { answer_ms: 40, ack_ms: 0 };
     let outcome = table.under(Flood::None, 0, (100, 5000), trip);
     assert_eq!((outcome.through, outcome.asked), (500, 500));
@@ -203,7 +203,7 @@ fn a_table_full_of_closed_connections_starves_nobody() {
 #[test]
 fn clients_get_through_a_flood_that_nobody_answers() {
     for (max, established) in [(3000, 1500), (3000, 2700), (100_000, 90_000)] {
-        let mut table = Table::full(Full { max, established });
+        let mut table = ConnectionTable::full(Full { max, established });
         let outcome = table.under(Flood::Silent, 300, (200, 200), NEAR_CLIENT);
         println!("{max} places, {established} established: {:.1} % get through", outcome.percent());
         assert!(outcome.percent() >= 95.0, "{max}, {established}: {:.1} %", outcome.percent());
@@ -216,7 +216,7 @@ fn clients_get_through_a_flood_that_nobody_answers() {
 /// With room for a tenth of a second of the flood, nobody has to wait for a second SYN.
 #[test]
 fn clients_get_through_at_once_where_there_is_room_for_the_time_of_an_answer() {
-    let mut table = Table::full(Full { max: 100_000, established: 60_000 });
+    let mut table = ConnectionTable::full(Full { max: 100_000, established: 60_000 });
     let outcome = table.under(Flood::Silent, 300, (200, 500), NEAR_CLIENT);
     let again = (0..outcome.asked as u32).filter(|number| {
         let (id, _) = table.find(&client(*number, proto::TCP)).unwrap();
@@ -230,7 +230,7 @@ fn clients_get_through_at_once_where_there_is_room_for_the_time_of_an_answer() {
 fn clients_get_through_a_flood_that_a_server_answers() {
     for (max, established) in [(3000, 2700), (100_000, 90_000)] {
         for trip in [NEAR_CLIENT, NEAR_SERVER] {
-            let mut table = Table::full(Full { max, established });
+            let mut table = ConnectionTable::full(Full { max, established });
             let outcome = table.under(Flood::Answered, 300, (200, 200), trip);
             println!("{max} places, {established} established: {:.1} % get through", outcome.percent());
             assert!(outcome.percent() >= 95.0, "{max}, {established}: {:.1} %", outcome.percent());
@@ -242,7 +242,7 @@ fn clients_get_through_a_flood_that_a_server_answers() {
 #[test]
 fn clients_get_through_a_flood_that_sends_its_tuples_again() {
     for tuples in [5000, 65_536] {
-        let mut table = Table::full(Full { max: 3000, established: 1500 });
+        let mut table = ConnectionTable::full(Full { max: 3000, established: 1500 });
         let outcome = table.under(Flood::Loop(tuples), 300, (200, 200), NEAR_CLIENT);
         println!("{tuples} tuples: {:.1} % get through", outcome.percent());
         assert!(outcome.percent() >= 95.0, "{tuples} tuples: {:.1} %", outcome.percent());
@@ -252,7 +252,7 @@ fn clients_get_through_a_flood_that_sends_its_tuples_again() {
 /// Who waits as long as a client before it sends its tuples again has the room of those that came again, and no other.
 #[test]
 fn new_clients_get_through_a_flood_that_sends_its_tuples_again_as_clients_do() {
-    let mut table = Table::full(Full { max: 3000, established: 1500 });
+    let mut table = ConnectionTable::full(Full { max: 3000, established: 1500 });
     for number in 0..180_000u32 {
         table.syn(u64::from(number) / 300, FLOOD + number);
     }
@@ -265,7 +265,7 @@ fn new_clients_get_through_a_flood_that_sends_its_tuples_again_as_clients_do() {
 /// Nobody answers the flood: it does not end what the other end has answered.
 #[test]
 fn a_flood_that_nobody_answers_ends_no_answered_connection() {
-    let mut table = Table::full(Full { max: 100, established: 80 });
+    let mut table = ConnectionTable::full(Full { max: 100, established: 80 });
     for number in 0..10 {
         let id = table.syn(1, number).unwrap();
         table.touch(id, Direction::Reply, 1, 60, Some(&segment(SYN | ACK, 500, 101)));
@@ -274,14 +274,14 @@ fn a_flood_that_nobody_answers_ends_no_answered_connection() {
         table.syn(2, FLOOD + number).unwrap();
     }
     let state = |number| table.find(&client(number, proto::TCP)).map(|(id, _)| table.get(id).state);
-    assert!((0..10).all(|number| state(number) == Some(State::SynReceived)));
+    assert!((0..10).all(|number| state(number) == Some(ConnState::SynReceived)));
     assert_eq!(table.len(), 100);
 }
 
 /// The longest over goes first, before all that is half open.
 #[test]
 fn what_is_over_goes_first_and_the_longest_over_before_others() {
-    let mut table = Table::new(mmb_random::Seed::repeatable(1));
+    let mut table = ConnectionTable::new(mmb_random::Seed::repeatable(1));
     table.configure(4, Timeouts::default(), Pickup::Loose);
     let ids: Vec<ConnId> = (0..3).map(|number| table.add(0, number, proto::TCP).unwrap()).collect();
     table.establish(0, ids[1]);

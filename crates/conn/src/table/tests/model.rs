@@ -31,7 +31,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// The plainest table: what there is, in a map.
 struct Model {
-    table: Table,
+    table: ConnectionTable,
     plain: HashMap<ConnId, Plain>,
     now_ms: u64,
     /// Somebody was.
@@ -41,7 +41,7 @@ struct Model {
 #[derive(Clone, Debug)]
 struct Plain {
     tuples: [Tuple; 2],
-    state: State,
+    state: ConnState,
     last_ms: u64,
     packets: [u64; 2],
     began_ms: u64,
@@ -53,18 +53,24 @@ impl Model {
     /// When a connection makes room: those of the least number first, and the one that was idle longest of these. `half_open` are
     /// all that are half open.
     fn order(plain: &Plain, half_open: &[&Plain]) -> u8 {
-        let kinds = |plain: &Plain| (plain.is_protected, plain.state == State::SynReceived);
+        let kinds = |plain: &Plain| (plain.is_protected, plain.state == ConnState::SynReceived);
         let many = |kind: fn((bool, bool)) -> bool, part: usize| {
             half_open.iter().filter(|plain| kind(kinds(plain))).count() > (half_open.len() / part).max(16)
         };
         match (plain.state, plain.is_protected) {
-            (State::TimeWait | State::Reset, _) => 0,
-            (State::SynReceived, false) if many(|kinds| kinds == (false, true), 2) => 1,
-            (State::SynSent | State::SynReceived | State::Unreplied, true) if many(|kinds| kinds.0, 4) => 2,
-            (State::SynSent | State::Unreplied, false) => 3,
-            (State::SynReceived, false) => 4,
-            (State::SynSent | State::SynReceived | State::Unreplied, true) => 5,
-            (State::Established | State::FinWait | State::Closing | State::Replied, _) => u8::MAX,
+            (ConnState::TimeWait | ConnState::Reset, _) => 0,
+            (ConnState::SynReceived, false) if many(|kinds| kinds == (false, true), 2) => 1,
+            (ConnState::SynSent | ConnState::SynReceived | ConnState::Unreplied, true)
+                if many(|kinds| kinds.0, 4) =>
+            {
+                2
+            }
+            (ConnState::SynSent | ConnState::Unreplied, false) => 3,
+            (ConnState::SynReceived, false) => 4,
+            (ConnState::SynSent | ConnState::SynReceived | ConnState::Unreplied, true) => 5,
+            (ConnState::Established | ConnState::FinWait | ConnState::Closing | ConnState::Replied, _) => {
+                u8::MAX
+            }
         }
     }
 
@@ -86,7 +92,7 @@ impl Model {
             let plain = self.plain.remove(&id).unwrap();
             let idle_ms = self.now_ms - plain.last_ms;
             if reason == CloseReason::Evicted {
-                assert!(plain.state.is_half_open() || plain.state.is_over());
+                assert!(plain.state.is_half_open() || plain.state.is_closed());
                 let all = self.plain.values().chain([&plain]);
                 let half_open: Vec<&Plain> = all.filter(|plain| plain.state.is_half_open()).collect();
                 let order = |plain: &Plain| (Model::order(plain, &half_open), plain.last_ms);
@@ -109,16 +115,16 @@ impl Model {
                 let syn = (proto == proto::TCP).then_some(&syn);
                 let taken = self.named(&tuples[0]).is_some();
                 let made = self.table.insert(self.now_ms, tuples[0], tuples[1], syn, &mut tell);
-                assert_eq!(made == Err(Refused::Taken), taken);
+                assert_eq!(made == Err(InsertError::Taken), taken);
                 self.ended(told);
                 if let Ok(id) = made {
-                    let state = if proto == proto::TCP { State::SynSent } else { State::Unreplied };
-                    let is_protected = Queues::is_protected(&self.table.slab, id.0);
+                    let state = if proto == proto::TCP { ConnState::SynSent } else { ConnState::Unreplied };
+                    let is_protected = ExpiryQueues::is_protected(&self.table.slab, id.0);
                     assert!(!is_protected || self.evicted, "nobody can come again");
                     let [last_ms, began_ms] = [self.now_ms; 2];
                     let plain = Plain { tuples, state, last_ms, packets: [0; 2], began_ms, is_protected };
                     assert!(self.plain.insert(id, plain).is_none(), "a place of its own");
-                } else if made == Err(Refused::Full) {
+                } else if made == Err(InsertError::Full) {
                     assert!(self.plain.len() >= self.table.max);
                 }
             }
@@ -161,16 +167,16 @@ impl Model {
         }
     }
 
-    fn judged(&mut self, id: ConnId, direction: Direction, judged: Judged) {
+    fn judged(&mut self, id: ConnId, direction: Direction, judged: TcpOutcome) {
         let timeout_ms = self.timeout_ms(&self.plain[&id]);
         let plain = self.plain.get_mut(&id).unwrap();
         let is_late = self.now_ms - plain.last_ms >= timeout_ms;
-        assert!(!is_late || judged == Judged::Reopens);
+        assert!(!is_late || judged == TcpOutcome::Reopens);
         match judged {
-            Judged::Reopens | Judged::Invalid(_) => return,
-            Judged::Noted => {}
-            Judged::Moves(state) => (plain.state, plain.last_ms) = (state, self.now_ms),
-            Judged::Stays => {
+            TcpOutcome::Reopens | TcpOutcome::Invalid(_) => return,
+            TcpOutcome::Noted => {}
+            TcpOutcome::Moves(state) => (plain.state, plain.last_ms) = (state, self.now_ms),
+            TcpOutcome::Stays => {
                 plain.last_ms = self.now_ms;
                 // Ages are in units of 16 ms.
                 let age_ms = ((self.now_ms >> 4) - (plain.began_ms >> 4)) << 4;
@@ -216,9 +222,9 @@ proptest! {
         begins_ms in prop::sample::select(vec![0, u64::from(u32::MAX) - 100_000, 1_700_000_000_000]),
         weak in any::<bool>(),
     ) {
-        let mut table = Table::new(Seed::repeatable(1));
+        let mut table = ConnectionTable::new(Seed::repeatable(1));
         if weak {
-            table.hasher = Hasher::weak();
+            table.hasher = TupleHasher::weak();
         }
         table.advance(begins_ms, &mut nobody);
         let mut model = Model { table, plain: HashMap::new(), now_ms: begins_ms, evicted: false };

@@ -3,7 +3,13 @@
 use super::*;
 
 /// The numbers of the clients that a search tells until `stop`.
-fn told(table: &Table, cursor: &mut Cursor, proto: u8, most: usize, stop: usize) -> Vec<u32> {
+fn told(
+    table: &ConnectionTable,
+    cursor: &mut ReclaimCursor,
+    proto: u8,
+    most: usize,
+    stop: usize,
+) -> Vec<u32> {
     let mut told = Vec::new();
     table.search_unreplied(cursor, (proto, most), &mut |_, connection| {
         told.push((connection.tuple(Direction::Forward).addresses[0] - 0x0a00_0000) as u32);
@@ -14,12 +20,12 @@ fn told(table: &Table, cursor: &mut Cursor, proto: u8, most: usize, stop: usize)
 
 #[test]
 fn a_search_goes_on_where_the_last_one_ended_and_comes_around() {
-    let mut table = Table::new(mmb_random::Seed::repeatable(7));
+    let mut table = ConnectionTable::new(mmb_random::Seed::repeatable(7));
     for number in 0..10 {
         table.add(u64::from(number), number, proto::UDP).expect("there is room");
         table.add(u64::from(number), 100 + number, proto::TCP).expect("there is room");
     }
-    let mut cursor = Cursor::default();
+    let mut cursor = ReclaimCursor::default();
     assert_eq!(told(&table, &mut cursor, proto::UDP, 64, 4), [0, 1, 2, 3]);
     assert_eq!(told(&table, &mut cursor, proto::UDP, 64, 3), [4, 5, 6]);
     assert_eq!(told(&table, &mut cursor, proto::UDP, 64, 5), [7, 8, 9, 0, 1]);
@@ -30,7 +36,7 @@ fn a_search_goes_on_where_the_last_one_ended_and_comes_around() {
     );
     // No more than it may look at, and each once.
     assert!(told(&table, &mut cursor, proto::UDP, 3, 64).len() <= 3);
-    let mut all = told(&table, &mut Cursor::default(), proto::UDP, 64, 64);
+    let mut all = told(&table, &mut ReclaimCursor::default(), proto::UDP, 64, 64);
     all.sort_unstable();
     all.dedup();
     assert_eq!(all, (0..10).collect::<Vec<_>>());
@@ -39,10 +45,10 @@ fn a_search_goes_on_where_the_last_one_ended_and_comes_around() {
 
 #[test]
 fn what_was_answered_is_not_told_and_what_ended_does_no_harm() {
-    let mut table = Table::new(mmb_random::Seed::repeatable(7));
+    let mut table = ConnectionTable::new(mmb_random::Seed::repeatable(7));
     let ids: Vec<_> =
         (0..10).map(|number| table.add(0, number, proto::UDP).expect("there is room")).collect();
-    let mut cursor = Cursor::default();
+    let mut cursor = ReclaimCursor::default();
     assert_eq!(told(&table, &mut cursor, proto::UDP, 64, 2), [0, 1]);
     table.remove(ids[2]);
     table.touch(ids[5], Direction::Reply, 1, 60, None);

@@ -15,15 +15,15 @@ struct End {
 }
 
 impl End {
-    fn sends(&mut self, wanted: u32, window: u16) -> Segment {
+    fn sends(&mut self, wanted: u32, window: u16) -> TcpSegment {
         let payload = wanted.min(self.may_reach.wrapping_sub(self.next).min(1 << 30));
         self.window = window;
-        let sent = Segment { window, ..segment(ACK, self.next, self.expects) }.with(payload);
+        let sent = TcpSegment { window, ..segment(ACK, self.next, self.expects) }.with(payload);
         self.next = self.next.wrapping_add(payload);
         sent
     }
 
-    fn takes(&mut self, from: &Segment, scale: u8) {
+    fn takes(&mut self, from: &TcpSegment, scale: u8) {
         if Seq(from.seq).distance(Seq(self.expects)) <= 0 && from.end().after(Seq(self.expects)) {
             self.expects = from.end().0;
         }
@@ -44,9 +44,9 @@ proptest! {
         steps in prop::collection::vec((any::<bool>(), 0u32..100_000, any::<u16>(), any::<bool>()), 1..200),
     ) {
         let window = 10_000;
-        let mut script = Script::open(segment(SYN, starts[0], 0).window(window).scaled(scales[0]));
+        let mut script = TcpScript::open(segment(SYN, starts[0], 0).window(window).scaled(scales[0]));
         script.comes(Reply, segment(SYN | ACK, starts[1], starts[0].wrapping_add(1)).window(window).scaled(scales[1]),
-            Moves(State::SynReceived));
+            Moves(ConnState::SynReceived));
         let mut ends = [0, 1].map(|side: usize| End {
             next: starts[side].wrapping_add(1),
             expects: starts[1 - side].wrapping_add(1),
@@ -54,13 +54,13 @@ proptest! {
             window,
             scale: scales[side],
         });
-        script.comes(Forward, ends[0].sends(0, 100), Moves(State::Established));
+        script.comes(Forward, ends[0].sends(0, 100), Moves(ConnState::Established));
         // What was sent and lost, to be sent again.
-        let mut lost: [Option<Segment>; 2] = [None, None];
+        let mut lost: [Option<TcpSegment>; 2] = [None, None];
         for (forward, wanted, window, arrives) in steps {
             let (side, direction) = if forward { (0, Forward) } else { (1, Reply) };
             let sent = match lost[side].take() {
-                Some(again) => Segment { ack: ends[side].expects, ..again },
+                Some(again) => TcpSegment { ack: ends[side].expects, ..again },
                 None => ends[side].sends(wanted, window),
             };
             script.comes(direction, sent, Stays);
@@ -71,7 +71,7 @@ proptest! {
                 lost[side] = Some(sent);
             }
         }
-        script.comes(Forward, segment(RST, ends[0].next, 0), Moves(State::Reset));
+        script.comes(Forward, segment(RST, ends[0].next, 0), Moves(ConnState::Reset));
     }
 
     /// Who guesses numbers at random gets nowhere: a RST has two numbers of 2^32 to hit, all else a window for `seq` and one
@@ -87,7 +87,7 @@ proptest! {
             let near = |number: u32, guess: u32| Seq(guess).distance(Seq(number)).unsigned_abs() <= LEAST_ACK_WINDOW;
             prop_assume!(!near(sent, seq) || !near(acked, ack) && flags & RST == 0);
             let kind = if SENT_TOGETHER.contains(&(flags & !UNASKED)) { Invalid::OutOfWindow } else { Invalid::BadFlags };
-            script.comes(direction, segment(flags, seq, ack), Judged::Invalid(kind));
+            script.comes(direction, segment(flags, seq, ack), TcpOutcome::Invalid(kind));
         }
         script.comes(Forward, segment(ACK, f(1), r(1)).with(100), Stays);
     }
@@ -101,12 +101,12 @@ proptest! {
             1..100),
     ) {
         let (flags, seq, ack, window, payload, window_scale) = first;
-        let opened = Tracker::open(&Segment { flags, seq, ack, window, payload, window_scale, timestamps: false }, Pickup::Loose);
+        let opened = TcpTracker::open(&TcpSegment { flags, seq, ack, window, payload, window_scale, timestamps: false }, Pickup::Loose);
         let Ok((mut tracker, mut state)) = opened else { return Ok(()) };
         for (flags, seq, ack, window, payload, window_scale, forward, close) in others {
             let direction = if forward { Forward } else { Reply };
             let (own, other) = (direction as usize, 1 - direction as usize);
-            let mut segment = Segment { flags, seq, ack, window, payload, window_scale, timestamps: false };
+            let mut segment = TcpSegment { flags, seq, ack, window, payload, window_scale, timestamps: false };
             if close {
                 segment.seq = tracker.end[own].wrapping_add(seq % 8);
                 segment.ack = tracker.end[other].wrapping_sub(ack % 8);
@@ -114,7 +114,7 @@ proptest! {
             }
             let before = tracker;
             let mut went_on = tracker;
-            let goes_on = state == State::Established && went_on.goes_on(direction, &segment);
+            let goes_on = state == ConnState::Established && went_on.goes_on(direction, &segment);
             match tracker.segment(state, direction, &segment) {
                 Moves(next) => {
                     prop_assert_ne!(next, state);
@@ -122,8 +122,8 @@ proptest! {
                     state = next;
                 }
                 Stays => prop_assert!(!goes_on || tracker == went_on),
-                Judged::Invalid(_) | Reopens => prop_assert!(!goes_on && tracker == before),
-                Judged::Noted => prop_assert!(false, "no segment is only noted"),
+                TcpOutcome::Invalid(_) | Reopens => prop_assert!(!goes_on && tracker == before),
+                TcpOutcome::Noted => prop_assert!(false, "no segment is only noted"),
             }
             prop_assert!(goes_on || went_on == before);
         }

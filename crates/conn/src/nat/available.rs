@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct AvailablePorts {
     /// The first `open` places hold the open numbers.
     open: u64,
     len: u64,
@@ -18,10 +18,10 @@ pub(super) struct Open {
     place: HashMap<u64, u64>,
 }
 
-impl Open {
+impl AvailablePorts {
     /// All of `len` numbers, open.
-    pub(super) fn new(len: u64) -> Open {
-        Open { open: len, len, at: HashMap::new(), place: HashMap::new() }
+    pub(super) fn new(len: u64) -> AvailablePorts {
+        AvailablePorts { open: len, len, at: HashMap::new(), place: HashMap::new() }
     }
 
     /// How many are open.
@@ -52,7 +52,7 @@ impl Open {
     }
 
     /// Shuts a number; [`Open::reserve`] comes before.
-    pub(super) fn shut(&mut self, number: u64) {
+    pub(super) fn mark_exhausted(&mut self, number: u64) {
         let place = self.place_of(number);
         if place < self.open {
             self.open -= 1;
@@ -97,12 +97,12 @@ mod tests {
 
     #[test]
     fn opening_again_needs_no_memory() {
-        let mut open = Open::new(1000);
+        let mut open = AvailablePorts::new(1000);
         for round in 0..200 {
             let numbers = (0..50).map(|number| (number * 17 + round * 31) % 1000);
             for number in numbers.clone() {
                 assert!(open.reserve());
-                open.shut(number);
+                open.mark_exhausted(number);
             }
             let capacity = (open.at.capacity(), open.place.capacity());
             numbers.rev().for_each(|number| open.reopen(number));
@@ -113,12 +113,12 @@ mod tests {
     proptest! {
         #[test]
         fn open_numbers_are_those_of_a_plain_set(steps in proptest::collection::vec((any::<bool>(), 0_u64..12), 0..100)) {
-            let mut open = Open::new(12);
+            let mut open = AvailablePorts::new(12);
             let mut plain: BTreeSet<u64> = (0..12).collect();
             for (shut, number) in steps {
                 if shut {
                     prop_assert!(open.reserve());
-                    open.shut(number);
+                    open.mark_exhausted(number);
                     plain.remove(&number);
                 } else {
                     open.reopen(number);

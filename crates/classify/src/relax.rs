@@ -5,7 +5,7 @@
 //! become ranges, which lists find their rules by without looking at each.
 
 use crate::batch::Placed;
-use crate::check::Check;
+use crate::check::RuleCheck;
 use crate::lane_fields::numbers;
 use crate::lane_mask::{LaneMask, common};
 use mmb_packet::Class;
@@ -18,13 +18,13 @@ pub(crate) const SHORT_CHAIN: usize = 3;
 /// The relaxed keys of a class whose rules hang on one list. Set when a classifier is built, so that a rule that goes is
 /// looked for where it came.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Loosened {
+pub(crate) struct RelaxedRule {
     /// The relaxed mask of each tuple that has such keys.
     masks: HashMap<LaneMask, LaneMask>,
     keys: HashSet<(LaneMask, LaneMask)>,
 }
 
-impl Loosened {
+impl RelaxedRule {
     /// Remembers that rules of these tuples hang on their relaxed key where `keys` has it.
     pub(crate) fn add(
         &mut self,
@@ -52,7 +52,7 @@ impl Loosened {
 }
 
 /// What `mask` and `key` say beyond `relaxed`, as conditions on the fields of the lanes.
-fn conditions(class: Class, mask: &LaneMask, key: &LaneMask, relaxed: &LaneMask) -> Vec<Check> {
+fn conditions(class: Class, mask: &LaneMask, key: &LaneMask, relaxed: &LaneMask) -> Vec<RuleCheck> {
     let mut checks = Vec::new();
     for lane in 0..mask.len() {
         let (mask, key) = (u32::from_be(mask[lane]), u32::from_be(key[lane]));
@@ -88,17 +88,17 @@ fn runs(mut bits: u32) -> impl Iterator<Item = (u32, u32)> {
     })
 }
 
-fn range(lane: usize, shift: u32, width: u32, first: u32, last: u32) -> Check {
+fn range(lane: usize, shift: u32, width: u32, first: u32, last: u32) -> RuleCheck {
     let bit = lane as u32 * 32 + 32 - shift - width;
     let bounds = Intervals::range(first.into(), last.into());
-    Check::number(bit as u16, width as u8, &bounds, 0)
+    RuleCheck::number(bit as u16, width as u8, &bounds, 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::Subject;
-    use crate::list::Hanging;
+    use crate::check::CheckedPacket;
+    use crate::list::ListEntry;
     use mmb_packet::{Layout, LinkType, Packet, PortId};
     use proptest::prelude::*;
 
@@ -124,15 +124,15 @@ mod tests {
             let near: LaneMask = std::array::from_fn(|lane| {
                 if lane == flip { packet[lane] } else { key[lane] | packet[lane] & !mask[lane] }
             });
-            let mut loosened = Loosened::default();
+            let mut loosened = RelaxedRule::default();
             loosened.add(&relaxed, [mask].into_iter(), [common(&key, &relaxed)].into_iter());
-            let rule = Hanging { handle: 1, option: None, checks: Vec::new() };
+            let rule = ListEntry { handle: 1, option: None, checks: Vec::new() };
             let placed = loosened.apply(class, Placed { mask, key, rule });
             prop_assert_eq!(placed.mask, relaxed);
             let columns: Vec<_> = near.iter().map(|lane| [*lane; crate::VECTOR]).collect();
             let mut buffer = [0; 0];
             let packet = Packet::new(&mut buffer, 0, 0, PortId(0), LinkType::RawIp).expect("an empty packet fits");
-            let subject = Subject { lanes: &columns, key: 0, packet: &packet, layout: &Layout::default() };
+            let subject = CheckedPacket { lanes: &columns, key: 0, packet: &packet, layout: &Layout::default() };
             let found = common(&near, &placed.mask) == placed.key
                 && placed.rule.checks.iter().all(|check| check.holds(&subject));
             prop_assert_eq!(found, common(&near, &mask) == key);

@@ -7,10 +7,10 @@
 //! number wins. So a rule keeps an old number only if it stays on the right side of the rules that it competes with;
 //! else it gets a fresh one.
 
-use crate::field::{Field, FieldId, Implies, Place};
+use crate::field::{Field, FieldId, FieldPlace, Implies};
 use crate::policy::Policy;
 use crate::rule::{Prio, RuleId, Target};
-use crate::rules::{Entry, EntryChange, Rules};
+use crate::rules::{ChunkEntry, EntryChange, RuleStore};
 use mmb_packet::key;
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use std::hash::{DefaultHasher, Hasher};
 
 /// What putting a policy in force changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct PolicyDiff {
     /// The policy to put in force: the new one, its rules under their final numbers.
     pub policy: Policy,
     /// Rules of the new policy that are not in force, by their final numbers.
@@ -29,15 +29,15 @@ pub struct Plan {
     pub kept: Vec<RuleId>,
 }
 
-impl Plan {
+impl PolicyDiff {
     /// Goes from `old`, which is in force, to `new`, for instance a file just parsed.
-    pub fn new(old: &Policy, new: Policy) -> Plan {
+    pub fn new(old: &Policy, new: Policy) -> PolicyDiff {
         let mut policy = match renumber(old, &new) {
             Some((numbers, last)) => new.renumbered(&numbers, last),
             None => new.above(old),
         };
         let (mut added, mut removed) = (Vec::new(), Vec::new());
-        let mut diff = Rules::diff(&old.rules, &policy.rules);
+        let mut diff = RuleStore::diff(&old.rules, &policy.rules);
         while let Some(change) = diff.next_entry() {
             match change {
                 EntryChange::Added(entry) => added.push(entry.id),
@@ -49,7 +49,7 @@ impl Plan {
         if added.len() + removed.len() <= policy.rules.len() / FEW {
             policy.rules = sharing(&old.rules, &policy.rules, &added, &removed);
         }
-        Plan { policy, added, removed, kept }
+        PolicyDiff { policy, added, removed, kept }
     }
 }
 
@@ -57,7 +57,7 @@ impl Plan {
 const FEW: usize = 4;
 
 /// The rules of `new`, made of `old`, so that the two share what stays and whoever compares them has little to do.
-fn sharing(old: &Rules, new: &Rules, added: &[RuleId], removed: &[RuleId]) -> Rules {
+fn sharing(old: &RuleStore, new: &RuleStore, added: &[RuleId], removed: &[RuleId]) -> RuleStore {
     let mut rules = old.clone();
     for id in removed {
         rules.remove(*id);
@@ -75,7 +75,7 @@ fn renumber(old: &Policy, new: &Policy) -> Option<(Vec<RuleId>, u32)> {
     let mut last = old.last_id().max(given.map_or(0, |entry| entry.id.0));
     let alike = alike(old, new);
     let mut alike = alike.iter().peekable();
-    let mut floors: HashMap<(Prio, Prize), RuleId> = HashMap::new();
+    let mut floors: HashMap<(Prio, WriteKey), RuleId> = HashMap::new();
     let mut numbers = Vec::with_capacity(new.rules.len());
     for entry in new.rules.entries() {
         let (prio, targets) = entry.targets();
@@ -124,7 +124,7 @@ fn alike(old: &Policy, new: &Policy) -> Vec<(RuleId, RuleId)> {
 }
 
 /// Rules by a hash of what they are, equal ones by number.
-fn by_content<'r>(rules: impl Iterator<Item = Entry<'r>>) -> Vec<(u64, RuleId)> {
+fn by_content<'r>(rules: impl Iterator<Item = ChunkEntry<'r>>) -> Vec<(u64, RuleId)> {
     let hash = |record: &[u8]| {
         let mut hasher = DefaultHasher::new();
         hasher.write(record);
@@ -137,7 +137,7 @@ fn by_content<'r>(rules: impl Iterator<Item = Entry<'r>>) -> Vec<(u64, RuleId)> 
 
 /// What rewriting rules compete for: of two that write it, the later one wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Prize {
+enum WriteKey {
     /// The byte of the header key where a field begins, in packets of a sort: fields that overlap begin in one byte.
     Header(Implies, u16),
     /// The TCP options, which share one area.
@@ -146,26 +146,28 @@ enum Prize {
     Payload,
 }
 
-fn prizes(targets: &[Target]) -> Vec<Prize> {
-    let mut prizes: Vec<Prize> = targets.iter().filter_map(prize).collect();
+fn prizes(targets: &[Target]) -> Vec<WriteKey> {
+    let mut prizes: Vec<WriteKey> = targets.iter().filter_map(prize).collect();
     prizes.dedup();
     prizes
 }
 
-fn prize(target: &Target) -> Option<Prize> {
+fn prize(target: &Target) -> Option<WriteKey> {
     let of_field = |field: &Field| match field.info().place {
         // On packets without extension headers this is the byte that `ip-proto` writes.
-        _ if field.id == FieldId::Ip6Next => Prize::Header(Implies::Ip, key::PROTO as u16),
-        Place::Key { bit, .. } => Prize::Header(field.info().implies, bit / 8),
-        Place::AnyOption | Place::Option(_) | Place::NamedOption => Prize::Options,
+        _ if field.id == FieldId::Ip6Next => WriteKey::Header(Implies::Ip, key::PROTO as u16),
+        FieldPlace::Key { bit, .. } => WriteKey::Header(field.info().implies, bit / 8),
+        FieldPlace::AnyOption | FieldPlace::Option(_) | FieldPlace::NamedOption => WriteKey::Options,
         // Nothing writes it.
-        Place::Payload(_) | Place::Connection => Prize::Payload,
+        FieldPlace::Payload(_) | FieldPlace::Connection => WriteKey::Payload,
     };
     match target {
         Target::Mod(field, _) | Target::Map(field, _) | Target::Shuffle(field, _) | Target::Lb(field, ..) => {
             Some(of_field(field))
         }
-        Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) | Target::StripAll => Some(Prize::Options),
+        Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) | Target::StripAll => {
+            Some(WriteKey::Options)
+        }
         Target::Drop(_) | Target::Accept => None,
     }
 }
@@ -184,7 +186,7 @@ mod tests {
     }
 
     fn plan(old: &str, new: &str) -> (Vec<u32>, Vec<u32>, Vec<u32>, String) {
-        let plan = Plan::new(&policy(old), policy(new));
+        let plan = PolicyDiff::new(&policy(old), policy(new));
         (ids(&plan.kept), ids(&plan.added), ids(&plan.removed), plan.policy.to_text())
     }
 
@@ -211,7 +213,7 @@ mod tests {
     fn what_save_wrote_changes_nothing() {
         let old =
             policy("add id 7 tcp-dport 80 drop\nadd id 9 udp-dport 53 accept\nset poll spin\ndisable wan\n");
-        let plan = Plan::new(&old, policy(&old.to_text()));
+        let plan = PolicyDiff::new(&old, policy(&old.to_text()));
         assert_eq!(plan.policy, old);
         assert_eq!((ids(&plan.kept), ids(&plan.added), ids(&plan.removed)), (vec![7, 9], vec![], vec![]));
     }
@@ -246,14 +248,14 @@ mod tests {
     fn what_stays_is_shared() {
         let file = |last: u32| (0..=last).map(|i| format!("add ip-id {i} drop\n")).collect::<String>();
         let old = policy(&file(30_000));
-        let plan = Plan::new(&old, policy(&file(30_001)));
+        let plan = PolicyDiff::new(&old, policy(&file(30_001)));
         assert_eq!((plan.kept.len(), ids(&plan.added)), (30_001, vec![30_002]));
-        assert!(Rules::diff(&old.rules, &plan.policy.rules).bounds().1 < 3000);
+        assert!(RuleStore::diff(&old.rules, &plan.policy.rules).bounds().1 < 3000);
     }
 
     #[test]
     fn numbers_of_removed_rules_do_not_come_back() {
-        let mut policy = Plan::new(&policy("add id 40 all drop\n"), policy("add all accept\n")).policy;
+        let mut policy = PolicyDiff::new(&policy("add id 40 all drop\n"), policy("add all accept\n")).policy;
         assert_eq!(policy.rules.keys().map(|id| id.0).collect::<Vec<_>>(), [41]);
         let rule = policy.rules.iter().next().map(|rule| Rule { id: None, ..rule }).expect("one");
         assert_eq!(policy.add(&rule), Ok(RuleId(42)));

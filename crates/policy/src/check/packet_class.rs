@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 /// A sort of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct World {
+pub(super) struct PacketClass {
     /// 4, 6, or 0 for frames that are not IP.
     family: u8,
     /// The transport header's protocol, or 0 if there is none that mmb knows.
@@ -18,8 +18,8 @@ pub(super) struct World {
     later: bool,
 }
 
-const fn world(family: u8, transport: u8, later: bool) -> World {
-    World { family, transport, later }
+const fn world(family: u8, transport: u8, later: bool) -> PacketClass {
+    PacketClass { family, transport, later }
 }
 
 const ICMP: u8 = 1;
@@ -28,7 +28,7 @@ const UDP: u8 = 17;
 const ICMP6: u8 = 58;
 
 /// Every sort; a set of sorts is a [`Worlds`].
-pub(super) const WORLDS: [World; 11] = [
+pub(super) const WORLDS: [PacketClass; 11] = [
     world(4, TCP, false),
     world(4, UDP, false),
     world(4, ICMP, false),
@@ -44,19 +44,19 @@ pub(super) const WORLDS: [World; 11] = [
 
 /// A set of sorts: bit `i` is `WORLDS[i]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Worlds(pub(super) u16);
+pub(super) struct PacketClasses(pub(super) u16);
 
 /// [`Worlds::of`] every implication, in the order of their declaration.
-static OF: [Worlds; 9] = [
-    Worlds::within(Implies::Frame),
-    Worlds::within(Implies::Ip),
-    Worlds::within(Implies::Ip4),
-    Worlds::within(Implies::Ip6),
-    Worlds::within(Implies::Icmp),
-    Worlds::within(Implies::Icmp6),
-    Worlds::within(Implies::Udp),
-    Worlds::within(Implies::Tcp),
-    Worlds::within(Implies::Transport),
+static OF: [PacketClasses; 9] = [
+    PacketClasses::within(Implies::Frame),
+    PacketClasses::within(Implies::Ip),
+    PacketClasses::within(Implies::Ip4),
+    PacketClasses::within(Implies::Ip6),
+    PacketClasses::within(Implies::Icmp),
+    PacketClasses::within(Implies::Icmp6),
+    PacketClasses::within(Implies::Udp),
+    PacketClasses::within(Implies::Tcp),
+    PacketClasses::within(Implies::Transport),
 ];
 
 /// The fields that have less than their full range in packets of some sort, by [`FieldId`].
@@ -70,13 +70,13 @@ pub(super) fn is_narrow(id: FieldId) -> bool {
     NARROW[id as usize]
 }
 
-impl Worlds {
+impl PacketClasses {
     /// Those of which a field that implies this can hold.
-    pub(super) fn of(implies: Implies) -> Worlds {
+    pub(super) fn of(implies: Implies) -> PacketClasses {
         OF[implies as usize]
     }
 
-    const fn within(implies: Implies) -> Worlds {
+    const fn within(implies: Implies) -> PacketClasses {
         let (mut set, mut i) = (0, 0);
         while i < WORLDS.len() {
             let world = &WORLDS[i];
@@ -96,18 +96,18 @@ impl Worlds {
             }
             i += 1;
         }
-        Worlds(set)
+        PacketClasses(set)
     }
 
-    pub(super) fn intersect(self, other: Worlds) -> Worlds {
-        Worlds(self.0 & other.0)
+    pub(super) fn intersect(self, other: PacketClasses) -> PacketClasses {
+        PacketClasses(self.0 & other.0)
     }
 
     pub(super) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    pub(super) fn iter(self) -> impl Iterator<Item = World> {
+    pub(super) fn iter(self) -> impl Iterator<Item = PacketClass> {
         WORLDS.into_iter().enumerate().filter(move |(i, _)| self.0 & 1 << i != 0).map(|(_, world)| world)
     }
 }
@@ -115,7 +115,7 @@ impl Worlds {
 /// Next headers that IPv6 goes on behind.
 const EXTENSIONS: [u128; 8] = [0, 43, 44, 51, 60, 135, 139, 140];
 
-impl World {
+impl PacketClass {
     /// The values that a field of fixed place can have in packets of this sort, if not all that its width allows.
     pub(super) fn values(self, id: FieldId) -> Option<Intervals> {
         let transport = u128::from(self.transport);
