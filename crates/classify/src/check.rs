@@ -147,7 +147,7 @@ impl RuleCheck {
         }
     }
 
-    /// Whether it holds. Option checks are [`Check::holds_for`]'s matter; here they do not hold.
+    /// Whether it holds. Option checks are [`RuleCheck::holds_for`]'s matter; here they do not hold.
     #[inline]
     pub(crate) fn holds(&self, subject: &CheckedPacket<'_, '_>) -> bool {
         match self {

@@ -310,7 +310,7 @@ mod tests {
     use super::*;
     use mmb_packet::parse::parse;
     use mmb_packet::{Key4, Key6, fill_key4, fill_key6};
-    use mmb_testkit::strategy::{Wire, wire};
+    use mmb_testkit::strategy::{PacketBytes, wire};
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(seen, (0..packets).filter(of_class).collect::<Vec<_>>());
     }
 
-    fn holds_for(wires: &[(Wire, u16)], wanted: [u32; 3]) {
+    fn holds_for(wires: &[(PacketBytes, u16)], wanted: [u32; 3]) {
         let mut buffers: Vec<Vec<u8>> = wires.iter().map(|(wire, _)| wire.bytes.clone()).collect();
         let packets: Vec<Packet<'_>> = buffers
             .iter_mut()

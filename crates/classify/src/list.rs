@@ -10,7 +10,7 @@
 
 use crate::check::{OptionTest, RuleCheck};
 use crate::lane_mask::LaneMask;
-use crate::persistent_vec::Shelf;
+use crate::persistent_vec::PersistentVec;
 use crate::ranged::Ranged;
 use crate::simd::prefetch;
 use mmb_packet::key::Lanes;
@@ -197,7 +197,7 @@ impl RuleList {
 
 /// All lists, by number.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RuleLists(Shelf<Option<Arc<RuleList>>, 64>);
+pub(crate) struct RuleLists(PersistentVec<Option<Arc<RuleList>>, 64>);
 
 impl RuleLists {
     /// A list that some value names.

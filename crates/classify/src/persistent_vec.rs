@@ -10,18 +10,18 @@ const PAGE: usize = 64;
 
 /// An array of leaves of `N` entries.
 #[derive(Clone, Debug)]
-pub struct Shelf<T, const N: usize> {
+pub struct PersistentVec<T, const N: usize> {
     pages: Vec<Arc<[Arc<[T; N]>]>>,
 }
 
-impl<T, const N: usize> Default for Shelf<T, N> {
+impl<T, const N: usize> Default for PersistentVec<T, N> {
     fn default() -> Self {
-        Shelf { pages: Vec::new() }
+        PersistentVec { pages: Vec::new() }
     }
 }
 
-impl<T: Clone + Default, const N: usize> Shelf<T, N> {
-    /// The entry of a number that was [`Shelf::set`], or that some number of the same page was; the default for those not
+impl<T: Clone + Default, const N: usize> PersistentVec<T, N> {
+    /// The entry of a number that was [`PersistentVec::set`], or that some number of the same page was; the default for those not
     /// set themselves.
     ///
     /// # Panics
@@ -41,7 +41,7 @@ impl<T: Clone + Default, const N: usize> Shelf<T, N> {
         *self.at_mut(number) = value;
     }
 
-    /// The entry of a number, to be changed: what [`Shelf::at`] gives, and the default if nothing is there.
+    /// The entry of a number, to be changed: what [`PersistentVec::at`] gives, and the default if nothing is there.
     pub fn at_mut(&mut self, number: usize) -> &mut T {
         let page = number / N / PAGE;
         while self.pages.len() <= page {
@@ -61,7 +61,7 @@ mod tests {
     proptest! {
         #[test]
         fn clones_go_their_own_ways(steps in prop::collection::vec((0..2usize, 0..3000usize, any::<u8>()), 0..60)) {
-            let (mut shelves, mut models) = ([(); 2].map(|()| Shelf::<u8, 16>::default()), vec![vec![]; 2]);
+            let (mut shelves, mut models) = ([(); 2].map(|()| PersistentVec::<u8, 16>::default()), vec![vec![]; 2]);
             for (which, number, value) in steps {
                 if value < 8 {
                     shelves[1 - which] = shelves[which].clone();
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_clone_keeps_what_it_saw() {
-        let mut shelf = Shelf::<u32, 4>::default();
+        let mut shelf = PersistentVec::<u32, 4>::default();
         (0..2000).for_each(|n| shelf.set(n, n as u32));
         let before = shelf.clone();
         shelf.set(7, 70);

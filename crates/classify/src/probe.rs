@@ -5,7 +5,7 @@
 //! 2. Keys that the filter lets pass become *candidates*, and their buckets are asked for ahead.
 //! 3. When there are enough candidates, of this table or of several, buckets are compared.
 //!
-//! One worker owns a [`Probe`].
+//! One worker owns a [`ProbeColumns`].
 
 use crate::VECTOR;
 use crate::keys::Column;

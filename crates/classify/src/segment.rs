@@ -151,7 +151,7 @@ impl<'a> SegmentReader<'a> {
         &self.lines[HEAD + bucket * shape.lines]
     }
 
-    /// Looks at the first bucket of a hash; see [`Reader::find`] for the rest. `alone`: no two entries agree with one key.
+    /// Looks at the first bucket of a hash; see [`SegmentReader::find`] for the rest. `alone`: no two entries agree with one key.
     #[inline(always)]
     pub(crate) fn glance<const LANES: usize, const PLACES: usize, const LINES: usize>(
         self,

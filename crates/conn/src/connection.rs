@@ -228,7 +228,7 @@ impl IngressPorts {
             || second == NO_PORT && (self.shared || !self.ports[direction.turned() as usize].contains(&port))
     }
 
-    /// A packet of a direction came in by a port, and was believed. The port is remembered if it [is admitted](Arrivals::admit).
+    /// A packet of a direction came in by a port, and was believed. The port is remembered if it [is admitted](IngressPorts::admit).
     #[inline]
     pub fn note(&mut self, direction: Direction, port: PortId) {
         // On a wire there is nothing to remember.
@@ -255,7 +255,7 @@ impl IngressPorts {
         bytes
     }
 
-    /// What [`Arrivals::to_bytes`] made bytes of; `None` if it was something else.
+    /// What [`IngressPorts::to_bytes`] made bytes of; `None` if it was something else.
     pub fn from_bytes(bytes: [u8; 9]) -> Option<IngressPorts> {
         let port = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         let ports = [[port(0), port(2)], [port(4), port(6)]];
@@ -263,7 +263,7 @@ impl IngressPorts {
     }
 }
 
-/// A connection as one table leaves it to another: [`Table::restore`](crate::Table::restore) makes it anew.
+/// A connection as one table leaves it to another: [`ConnectionTable::restore`](crate::ConnectionTable::restore) makes it anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionSnapshot {
     /// See [`Connection::tuples`].

@@ -2,10 +2,10 @@
 //!
 //! Nothing is put together. What is kept of a datagram is its header and which bytes were seen, so that later fragments find its
 //! connection and overlapping ones are noticed (RFC 1858, RFC 5722). A later fragment that comes before the first one is
-//! [`Later::Unknown`]; [`Held`] is where such ones may wait.
+//! [`LaterFragment::Unknown`]; [`HeldFragments`] is where such ones may wait.
 //!
 //! Life-cycle: a datagram is known from its first fragment until its last byte was seen, or until it is too old. There are
-//! at most so many; one more takes the place of the oldest. A worker owns its [`Fragments`].
+//! at most so many; one more takes the place of the oldest. A worker owns its [`FragmentTable`].
 
 mod held;
 

@@ -71,7 +71,7 @@ struct WayMatches(u64);
 impl WayMatches {
     #[inline]
     fn first(self) -> Option<usize> {
-        // Bit 16 * lane + word: see `Bucket::matches`.
+        // Bit 16 * lane + word: see `IndexBucket::matches`.
         let bit = self.0.trailing_zeros() as usize;
         (self.0 != 0).then_some((bit & 3) * LANES + (bit >> 4))
     }

@@ -1,6 +1,6 @@
 //! Connections: who talks to whom through mmb, in which state, and under which translation.
 //!
-//! Purpose: a worker's [`Table`] finds the connection of a packet from either direction, tracks TCP and SCTP, lets idle entries
+//! Purpose: a worker's [`ConnectionTable`] finds the connection of a packet from either direction, tracks TCP and SCTP, lets idle entries
 //! go, and bounds how many there are. [`nat`] picks addresses and ports that no other connection's replies use,
 //! [`fragment`] lends later fragments their first one's ports, [`quoted`] reads what an ICMP error is about.
 //!

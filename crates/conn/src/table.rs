@@ -246,7 +246,7 @@ impl ConnectionTable {
     /// A connection, for what its owner keeps in it.
     ///
     /// # Panics
-    /// As [`Table::get`].
+    /// As [`ConnectionTable::get`].
     #[inline]
     pub fn get_mut(&mut self, id: ConnId) -> &mut Connection {
         self.slab.at_mut(id.0)

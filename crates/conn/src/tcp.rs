@@ -197,7 +197,7 @@ impl TcpTracker {
         bytes
     }
 
-    /// What [`Tracker::to_bytes`] made bytes of.
+    /// What [`TcpTracker::to_bytes`] made bytes of.
     pub fn from_bytes(bytes: [u8; 22]) -> TcpTracker {
         let long = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let short = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
@@ -227,7 +227,7 @@ impl TcpTracker {
     /// Follows a segment of an established connection that goes on: what neither begins nor ends anything, where neither end did. It
     /// moves the connection to no other state.
     ///
-    /// Returns false if it is not such a segment, or is not believed; nothing changed then, and [`Tracker::segment`] judges it.
+    /// Returns false if it is not such a segment, or is not believed; nothing changed then, and [`TcpTracker::segment`] judges it.
     #[inline]
     pub(crate) fn goes_on(&mut self, direction: Direction, segment: &TcpSegment) -> bool {
         let from = direction as usize;

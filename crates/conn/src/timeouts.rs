@@ -3,7 +3,7 @@
 use crate::{ConnState, proto};
 use mmb_policy::policy::Timeouts;
 
-/// The longest time, 24 days; a [`Table`](crate::Table) takes longer ones for this. The time of a connection's last
+/// The longest time, 24 days; a [`ConnectionTable`](crate::ConnectionTable) takes longer ones for this. The time of a connection's last
 /// packet is kept as 32 bits of milliseconds, and half of their circle must stay for entries that are late.
 pub const LONGEST_S: u32 = 24 * 24 * 3600;
 

@@ -230,7 +230,7 @@ impl Daemon {
         std::mem::take(&mut self.freed) || left
     }
 
-    /// Has [`Daemon::tidy`] say that there is memory to be given back.
+    /// Has [`Daemon::reclaim`] say that there is memory to be given back.
     pub(crate) fn trim_memory(&mut self) {
         self.freed = true;
     }

@@ -1,7 +1,7 @@
-//! Requests from a client's bytes, and answers to it, within the server's [`Limits`].
+//! Requests from a client's bytes, and answers to it, within the server's [`ServerLimits`].
 //!
-//! [`Requests`] reads lines: it waits for a request's first byte as long as it takes, and for the rest of it
-//! only as long as [`Limits::time_for`] allows. [`Paced`] writes, and gives up on a client that reads too
+//! [`RequestReader`] reads lines: it waits for a request's first byte as long as it takes, and for the rest of it
+//! only as long as [`ServerLimits::time_for`] allows. [`AnswerWriter`] writes, and gives up on a client that reads too
 //! slowly. Both use the timeouts of the socket, so each must be the only one to read or to write it.
 
 use crate::limits::{Budget, BudgetShare, ServerLimits};

@@ -13,7 +13,7 @@ pub struct ServerLimits {
     pub clients: usize,
     /// Of these, those of one user that is neither root nor the daemon's own.
     pub clients_per_user: usize,
-    /// Places beyond [`Limits::clients`] for root and the daemon's own user.
+    /// Places beyond [`ServerLimits::clients`] for root and the daemon's own user.
     pub reserved: usize,
     /// How long a client may be connected without having made a request that is one.
     pub greeting: Duration,
@@ -22,7 +22,7 @@ pub struct ServerLimits {
     /// The longest request in bytes.
     pub request_bytes: usize,
     /// Bytes of requests that are read or worked on, over all clients of root and the daemon's own user, and as many over
-    /// those of other users; what fits [`Limits::small_request_bytes`] is not counted.
+    /// those of other users; what fits [`ServerLimits::small_request_bytes`] is not counted.
     pub pending_bytes: usize,
     /// Requests up to this length are taken however much is pending.
     pub small_request_bytes: usize,

@@ -1,7 +1,7 @@
 //! From requests to the lines of their answers.
 //!
-//! What can be said without the daemon is said first: a request is parsed, and becomes an [`Errand`]. Changes are laid on
-//! the [`desk`](crate::desk). The daemon is locked for a look or a change and let go before a line is written: a client that reads
+//! What can be said without the daemon is said first: a request is parsed, and becomes a [`PendingRequest`]. Changes are laid on
+//! the [`commit_queue`](crate::commit_queue). The daemon is locked for a look or a change and let go before a line is written: a client that reads
 //! slowly, or not at all, keeps nobody waiting. What an answer holds while it is sent is the policy that it
 //! is about, which is shared, and some hundred counters.
 

@@ -1,4 +1,4 @@
-//! The control socket's server: accepts clients and gives each a thread, within its [`Limits`].
+//! The control socket's server: accepts clients and gives each a thread, within its [`ServerLimits`].
 //!
 //! [`Server::bind`] starts one thread that accepts; [`Server::adopt`] takes a client that is connected already, and a server
 //! that is [`Server::unbound`] has no others. [`Server::shutdown`] (or dropping) stops it, removes the

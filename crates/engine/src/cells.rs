@@ -1,6 +1,6 @@
 //! Counters that one worker writes and anyone reads.
 //!
-//! A [`Cell`] is changed by a plain load and store, no locked instruction: right because only its worker writes it.
+//! A [`CounterCell`] is changed by a plain load and store, no locked instruction: right because only its worker writes it.
 //! Readers see each cell's value at some moment; a sum over cells is not a snapshot of one moment.
 //!
 //! Who owns: every worker's [`WorkerCells`] and rule cells are shared with the control side by `Arc`. Rule cells come

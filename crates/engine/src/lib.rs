@@ -37,5 +37,5 @@ pub use mmb_conn::fragment::Released;
 pub use mmb_conn::{Side, Vlans, Wire};
 pub use pipeline::{PacketTrace, RewriteTicket, TracedConnection};
 pub use port::{Forward, PortSpec, PortTable};
-pub use random::Random;
+pub use random::DropRandom;
 pub use worker::{Cycles, NoCycles, Origin, VECTOR, Verdict, Worker};

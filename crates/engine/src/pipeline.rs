@@ -13,7 +13,7 @@ use crate::cells::{Stage, WorkerCells};
 use crate::conntrack::{Conntrack, SharedState};
 use crate::counters::Count;
 use crate::drop::DropReason;
-use crate::random::Random;
+use crate::random::DropRandom;
 use crate::snapshot::Snapshot;
 use crate::worker::{Cycles, Origin, VECTOR, Verdict};
 use mmb_classify::{ParseVector, Scratch, VectorKeys, prefetch};
@@ -34,7 +34,7 @@ const FEW_RULES: usize = 4096;
 pub(crate) struct Pipeline {
     worker: usize,
     cells: Arc<WorkerCells>,
-    random: Random,
+    random: DropRandom,
     keys: VectorKeys,
     scratch: Scratch,
     conntrack: Conntrack,
@@ -71,7 +71,7 @@ impl Pipeline {
             conntrack: Conntrack::new(worker, common, Arc::clone(&cells), seeds),
             matched: Vec::with_capacity(VECTOR),
             cells,
-            random: Random::new(seeds.of_worker(Purpose::DropShares, worker)),
+            random: DropRandom::new(seeds.of_worker(Purpose::DropShares, worker)),
             keys: VectorKeys::default(),
             scratch: Scratch::default(),
             work: RewriteWork::new(),

@@ -5,12 +5,12 @@ use mmb_random::{Generator, Seed};
 
 /// A generator. Each worker has its own.
 #[derive(Debug)]
-pub struct Random(Generator);
+pub struct DropRandom(Generator);
 
-impl Random {
+impl DropRandom {
     /// The generator of a worker's seed.
-    pub fn new(seed: Seed) -> Random {
-        Random(Generator::new(seed))
+    pub fn new(seed: Seed) -> DropRandom {
+        DropRandom(Generator::new(seed))
     }
 
     /// Goes on with fresh entropy.
@@ -34,7 +34,8 @@ mod tests {
     #[test]
     fn a_seed_and_a_worker_make_a_sequence() {
         let draws = |seed, worker| {
-            let mut random = Random::new(SeedTree::repeatable(seed).of_worker(Purpose::DropShares, worker));
+            let mut random =
+                DropRandom::new(SeedTree::repeatable(seed).of_worker(Purpose::DropShares, worker));
             [random.draw(), random.draw(), random.draw()]
         };
         assert_eq!(draws(1, 0), draws(1, 0));
@@ -44,7 +45,7 @@ mod tests {
 
     #[test]
     fn draws_are_uniform_enough() {
-        let mut random = Random::new(Seed::repeatable(7));
+        let mut random = DropRandom::new(Seed::repeatable(7));
         let below = (0..100_000).filter(|_| random.draw() < 12_500).count();
         assert!((12_000..13_000).contains(&below), "{below} of 100,000 below 12.5 %");
     }

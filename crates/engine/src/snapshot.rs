@@ -7,7 +7,7 @@
 use crate::cells::RuleCells;
 use crate::conntrack::StatefulRule;
 use crate::port::{Forward, PortSpec, PortTable};
-use mmb_classify::persistent_vec::Shelf;
+use mmb_classify::persistent_vec::PersistentVec;
 use mmb_classify::{Classifier, prefetch};
 use mmb_conn::{Side, Wire};
 use mmb_packet::{ParserLimits, PortId};
@@ -19,11 +19,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// What rules do, by slot.
-pub(crate) type ActionTable = Shelf<Action, 512>;
+pub(crate) type ActionTable = PersistentVec<Action, 512>;
 /// What rules write, by number.
-pub(crate) type EditTable = Shelf<Option<Arc<Edit>>, 64>;
+pub(crate) type EditTable = PersistentVec<Option<Arc<Edit>>, 64>;
 /// Stateful rules, by slot.
-pub(crate) type StatefulRuleTable = Shelf<Option<Arc<StatefulRule>>, 64>;
+pub(crate) type StatefulRuleTable = PersistentVec<Option<Arc<StatefulRule>>, 64>;
 
 /// What rules do.
 #[derive(Clone, Debug, Default)]
@@ -80,9 +80,9 @@ const _: () = assert!(size_of::<Action>() == 16);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RuleVerdictBits(u32);
 
-/// See [`Vote`].
+/// See [`RuleVerdictBits`].
 const STATEFUL: u32 = 1 << 31;
-/// See [`Vote`].
+/// See [`RuleVerdictBits`].
 const UNWANTED: u32 = 24;
 
 const _: () = assert!(DropRate::ALL.0 + 2 < 1 << UNWANTED && CtState::ALL.len() <= 7);

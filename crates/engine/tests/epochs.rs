@@ -8,8 +8,8 @@
 mod host;
 
 use host::{pass, policy, ports};
-use mmb_engine::oracle::{Received, judge};
-use mmb_engine::{Engine, PortTable, Random, Verdict, Worker};
+use mmb_engine::oracle::{OraclePacket, judge};
+use mmb_engine::{DropRandom, Engine, PortTable, Verdict, Worker};
 use mmb_packet::{LinkType, PortId};
 use mmb_policy::{Command, Policy, Rule, RuleId, parse_command};
 use mmb_random::{Purpose, SeedTree};
@@ -50,7 +50,7 @@ fn frames() -> Vec<Vec<u8>> {
 }
 
 /// A rule of few keys. The marked packet has another source.
-fn any_rule(random: &mut Random) -> Rule {
+fn any_rule(random: &mut DropRandom) -> Rule {
     let mut below = |bound: u32| random.draw() % bound;
     let source = format!("ip-saddr 10.{}.0.0/{}", below(3), [8, 12, 16, 24, 32][below(5) as usize]);
     let what = match below(6) {
@@ -72,7 +72,7 @@ fn any_rule(random: &mut Random) -> Rule {
 
 /// The control side.
 struct Author {
-    random: Random,
+    random: DropRandom,
     engine: Engine,
     policy: Policy,
     /// The policies of all epochs without their fillers.
@@ -88,7 +88,7 @@ impl Author {
         let filler =
             |number| format!("add ip-saddr 172.16.{}.{} udp-dport 1 drop", number / 250, number % 250);
         Author {
-            random: Random::new(SeedTree::repeatable(5).of_worker(Purpose::DropShares, 0)),
+            random: DropRandom::new(SeedTree::repeatable(5).of_worker(Purpose::DropShares, 0)),
             engine,
             policy: policy(&format!("add id {MARK} all accept")),
             epochs: Vec::new(),
@@ -161,7 +161,7 @@ fn watch(worker: &mut Worker, frames: &[Vec<u8>], stop: &AtomicBool) -> Seen {
 /// What the oracle says of each frame under a policy.
 fn judged(policy: &Policy, ports: &PortTable, frames: &[Vec<u8>]) -> Vec<(Verdict, Vec<u8>, Vec<RuleId>)> {
     let judgement = |bytes: &Vec<u8>| {
-        let received = Received { bytes, headroom: 64, port: PortId(0), link: LinkType::Ethernet };
+        let received = OraclePacket { bytes, headroom: 64, port: PortId(0), link: LinkType::Ethernet };
         let judgement = judge(policy, ports, &received, &mut || 0);
         (judgement.verdict, judgement.bytes, judgement.matched)
     };

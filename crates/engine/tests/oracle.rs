@@ -8,7 +8,7 @@ use mmb_engine::oracle::judge;
 use mmb_packet::PortId;
 use mmb_policy::arbitrary::{self, RuleOptions};
 use mmb_policy::{Policy, parse_command};
-use mmb_referee::duel::{Duel, Incoming, ports};
+use mmb_referee::differential::{DifferentialTest, Incoming, ports};
 use mmb_referee::witness;
 use mmb_testkit::strategy;
 use proptest::collection::vec;
@@ -85,7 +85,7 @@ fn load<'l>(lines: impl IntoIterator<Item = &'l String>) -> Policy {
 }
 
 fn run(rounds: &[Round], mtu: u32, seed: u64) -> Result<(), TestCaseError> {
-    let mut duel = Duel::new(ports(mtu), seed);
+    let mut duel = DifferentialTest::new(ports(mtu), seed);
     for round in rounds {
         let published = duel.publish(&load(&round.policy));
         prop_assert!(published.is_ok(), "{published:?}");

@@ -1,11 +1,11 @@
 //! The oracle against cases worked out by hand: what goes in and what must come out are both built field by field.
 //! The engine has to agree on each of them.
 
-use mmb_engine::oracle::{OracleVerdict, Received, judge};
+use mmb_engine::oracle::{OraclePacket, OracleVerdict, judge};
 use mmb_engine::{DropReason, Forward, PortSpec, PortTable, Verdict};
 use mmb_packet::{LinkType, Malformed, PortId};
 use mmb_policy::{Policy, RuleId};
-use mmb_referee::{Duel, Incoming};
+use mmb_referee::{DifferentialTest, Incoming};
 use mmb_rewrite::NotApplied;
 use mmb_testkit::frame::tcp_option;
 use mmb_testkit::{Checksum, Extension, FragmentHeader, Frame, Icmp, Ip4, Ip6, Network, Tcp, Udp, Upper};
@@ -39,7 +39,7 @@ fn judge_bytes(text: &str, bytes: &[u8], link: LinkType) -> OracleVerdict {
 fn judge_with_headroom(text: &str, bytes: &[u8], link: LinkType, headroom: usize) -> OracleVerdict {
     let policy = policy(text);
     let incoming = Incoming { port: PortId(0), link, headroom, bytes: bytes.to_vec() };
-    let mut duel = Duel::new(ports(), 0);
+    let mut duel = DifferentialTest::new(ports(), 0);
     assert_eq!(duel.publish(&policy), Ok(()), "{text}");
     if let Err(difference) = duel.run(std::slice::from_ref(&incoming)) {
         panic!("{difference}");
@@ -266,7 +266,7 @@ fn a_percentage_that_spares_leaves_the_decision_to_worse_rules() {
     let text =
         "add prio 1 all drop 50\nadd prio 2 all drop 0.001\nadd prio 3 all accept\nadd prio 4 all drop";
     let frame = Tcp::default().over_ip4().bytes();
-    let received = Received { bytes: &frame, headroom: 0, port: PortId(0), link: LinkType::Ethernet };
+    let received = OraclePacket { bytes: &frame, headroom: 0, port: PortId(0), link: LinkType::Ethernet };
     let with = |draws: [u32; 2]| {
         let mut draws = draws.into_iter();
         let mut draw = || draws.next().expect("two percentages, two draws");
@@ -286,7 +286,7 @@ fn where_packets_cannot_go() {
     let fits = Udp::default().payload(&[0; 72]).over_ip4().vlan(1).trailer(&[0; 50]);
     assert_eq!(judge_frame("", &fits).verdict, Verdict::Send(PortId(1)));
     let bytes = fits.bytes();
-    let received = Received { bytes: &bytes, headroom: 0, port: PortId(2), link: LinkType::Ethernet };
+    let received = OraclePacket { bytes: &bytes, headroom: 0, port: PortId(2), link: LinkType::Ethernet };
     let verdict = |text: &str| judge(&policy(text), &ports(), &received, &mut spared).verdict;
     assert_eq!(verdict(""), Verdict::Drop(DropReason::NoWire));
     assert_eq!(verdict("add in c drop"), Verdict::Drop(DropReason::Rule));

@@ -3,7 +3,7 @@
 use mmb_engine::oracle::judge;
 use mmb_packet::PortId;
 use mmb_policy::{Command, Policy, PolicyDiff, parse_command};
-use mmb_referee::duel::{Incoming, ports};
+use mmb_referee::differential::{Incoming, ports};
 use mmb_testkit::strategy;
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -6,8 +6,8 @@
 
 use mmb_io::dpdk::{Eal, EalOptions, EalThread, EthPort, EthQueue};
 use mmb_io::mbuf::HEADROOM;
-use mmb_io::pcap::{CaptureReader, Item};
-use mmb_io::{BURST, Burst, Pool};
+use mmb_io::pcap::{CaptureItem, CaptureReader};
+use mmb_io::{BURST, Burst, MbufPool};
 use std::error::Error;
 use std::fs::File;
 use std::io::BufReader;
@@ -26,9 +26,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let frames = frames(capture, bytes.parse()?)?;
     // Half for the pool, half for the devices.
-    let memory = 2 * Pool::memory(BUFFERS, Pool::page_room());
+    let memory = 2 * MbufPool::memory(BUFFERS, MbufPool::page_room());
     let eal = Eal::start(&EalOptions { memory, ..EalOptions::default() })?;
-    let pool = Pool::create(&eal, "load", BUFFERS, Pool::page_room())?;
+    let pool = MbufPool::create(&eal, "load", BUFFERS, MbufPool::page_room())?;
     let (near, far) = (client(&eal, &pool, 0, near)?, client(&eal, &pool, 1, far)?);
     connected(&near)?;
     connected(&far)?;
@@ -53,7 +53,7 @@ fn frames(path: &str, bytes: usize) -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
     let mut reader = CaptureReader::open(BufReader::new(File::open(path)?))?;
     let mut frames = Vec::new();
     while let Some(item) = reader.next_item()? {
-        if let Item::Packet(captured) = item {
+        if let CaptureItem::Packet(captured) = item {
             let mut frame = captured.data.to_vec();
             frame.resize(frame.len().max(bytes), 0);
             frames.push(frame);
@@ -62,7 +62,7 @@ fn frames(path: &str, bytes: usize) -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
     if frames.is_empty() { Err(format!("{path} holds no packets").into()) } else { Ok(frames) }
 }
 
-fn client(eal: &Eal, pool: &Pool, number: u16, socket: &str) -> Result<EthPort, Box<dyn Error>> {
+fn client(eal: &Eal, pool: &MbufPool, number: u16, socket: &str) -> Result<EthPort, Box<dyn Error>> {
     let mut port =
         EthPort::attach(eal, &format!("net_memif{number},role=client,socket={socket},socket-abstract=no"))?;
     port.start(1, DESCRIPTORS, MTU, pool)?;
@@ -83,7 +83,7 @@ fn connected(port: &EthPort) -> Result<(), Box<dyn Error>> {
 struct Load {
     frames: Vec<Vec<u8>>,
     next: usize,
-    pool: Pool,
+    pool: MbufPool,
     near: EthQueue,
     far: EthQueue,
     sent: u64,

@@ -2,7 +2,7 @@
 //!
 //! `wire DEVICE DEVICE`; ends with standard input.
 
-use mmb_io::{Burst, Device, Link, OpenOptions, Ports};
+use mmb_io::{Burst, Device, OpenOptions, OpenPorts, PortLink};
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (name, device) in ["a", "b"].into_iter().zip(&devices) {
         wanted.push((name.to_owned(), Device::parse(device)?));
     }
-    let mut ports = Ports::open(&wanted, &OpenOptions { workers: 1, mtu: None })?;
+    let mut ports = OpenPorts::open(&wanted, &OpenOptions { workers: 1, mtu: None })?;
     for note in ports.take_notes() {
         println!("{note}");
     }
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut burst = Burst::new();
-            let mut waiter = Link::waiter(&links);
+            let mut waiter = PortLink::waiter(&links);
             let mut counts = [0u64; 4];
             while !stop.load(Ordering::Relaxed) {
                 let mut got = 0;

@@ -17,7 +17,7 @@ pub enum PortError {
         why: String,
     },
     /// There is no such kernel interface.
-    #[error("there is no interface '{name}'{}", Hint(.nearest, .known))]
+    #[error("there is no interface '{name}'{}", NameHint(.nearest, .known))]
     NoInterface {
         /// As given.
         name: String,
@@ -125,9 +125,9 @@ impl PortError {
 }
 
 /// `: did you mean …?`, else what there is.
-struct Hint<'a>(&'a Option<String>, &'a [String]);
+struct NameHint<'a>(&'a Option<String>, &'a [String]);
 
-impl fmt::Display for Hint<'_> {
+impl fmt::Display for NameHint<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0, self.1) {
             (Some(nearest), _) => write!(f, "; did you mean '{nearest}'?"),

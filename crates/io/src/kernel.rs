@@ -21,7 +21,7 @@ const SIOCETHTOOL: libc::c_ulong = 0x8946;
 
 /// A kernel interface, found by name.
 #[derive(Debug)]
-pub struct Interface {
+pub struct KernelInterface {
     name: String,
     index: i32,
     socket: OwnedFd,
@@ -29,13 +29,13 @@ pub struct Interface {
 
 /// The right to use an interface.
 #[derive(Debug)]
-pub struct Claim {
+pub struct InterfaceClaim {
     _socket: UnixDatagram,
 }
 
 /// What an interface is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct InterfaceState {
     /// It is set up, and its link is up.
     pub running: bool,
     /// It is set up.
@@ -53,15 +53,15 @@ pub struct Channels {
     pub receive: u32,
 }
 
-impl Interface {
+impl KernelInterface {
     /// The interface of that name.
     ///
     /// # Errors
     /// [`PortError::NoInterface`] with the nearest name that exists; what the kernel refused.
-    pub fn find(name: &str) -> Result<Interface, PortError> {
-        let interface = Interface { name: name.to_owned(), index: 0, socket: control_socket()? };
+    pub fn find(name: &str) -> Result<KernelInterface, PortError> {
+        let interface = KernelInterface { name: name.to_owned(), index: 0, socket: control_socket()? };
         match interface.current_index() {
-            Some(index) => Ok(Interface { index, ..interface }),
+            Some(index) => Ok(KernelInterface { index, ..interface }),
             None => {
                 let known = names();
                 let nearest = nearest(name, &known).map(str::to_owned);
@@ -74,13 +74,13 @@ impl Interface {
     ///
     /// # Errors
     /// [`PortError::InUse`] if another mmb has it.
-    pub fn claim(&self) -> Result<Claim, PortError> {
+    pub fn claim(&self) -> Result<InterfaceClaim, PortError> {
         // A name in the namespace's abstract sockets: gone with the process, however it ends.
         let name = format!("mmb-interface-{}", self.name);
         let bound =
             SocketAddr::from_abstract_name(name).and_then(|address| UnixDatagram::bind_addr(&address));
         match bound {
-            Ok(socket) => Ok(Claim { _socket: socket }),
+            Ok(socket) => Ok(InterfaceClaim { _socket: socket }),
             Err(error) if error.kind() == ErrorKind::AddrInUse => Err(PortError::InUse(self.name.clone())),
             Err(_) => Err(PortError::system(format!("interface {}: claiming it", self.name))),
         }
@@ -133,12 +133,12 @@ impl Interface {
     }
 
     /// Whether it is up; an interface that is gone is down.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> InterfaceState {
         let mut request = self.request();
         let known = self.ioctl(libc::SIOCGIFFLAGS, &mut request, "reading the flags").is_ok();
         // SAFETY: the kernel filled in this member, or it is zero.
         let flags = if known { i32::from(unsafe { request.ifr_ifru.ifru_flags }) } else { 0 };
-        State {
+        InterfaceState {
             running: flags & libc::IFF_RUNNING != 0 && flags & libc::IFF_UP != 0,
             up: flags & libc::IFF_UP != 0,
             loopback: flags & libc::IFF_LOOPBACK != 0,
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn the_loopback_device_is_found_and_described() {
-        let lo = Interface::find("lo").expect("every namespace has one");
+        let lo = KernelInterface::find("lo").expect("every namespace has one");
         assert!(lo.exists() && lo.state().loopback);
         assert!(lo.mtu().expect("an MTU") > 0);
         assert_eq!(lo.mac(), Some([0; 6]));
@@ -315,13 +315,13 @@ mod tests {
 
     #[test]
     fn a_wrong_name_gets_the_nearest() {
-        let error = Interface::find("loo").expect_err("no such interface");
+        let error = KernelInterface::find("loo").expect_err("no such interface");
         assert!(error.to_string().contains("did you mean 'lo'?"), "{error}");
     }
 
     #[test]
     fn an_interface_is_claimed_once() {
-        let lo = Interface::find("lo").expect("every namespace has one");
+        let lo = KernelInterface::find("lo").expect("every namespace has one");
         let claim = lo.claim().expect("free");
         let error = lo.claim().expect_err("taken");
         assert!(error.to_string().contains("another mmb"), "{error}");

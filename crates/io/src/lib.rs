@@ -1,11 +1,11 @@
 //! Ports: DPDK through a C shim and a safe wrapper, kernel interfaces, and capture files.
 //!
-//! Purpose: packets come in and go out here, as [`Mbuf`]s in vectors. [`Device`] is what a user writes, [`Ports`]
-//! opens a set of them, each port gives every packet thread its [`Link`]: queues of its own. What the kernel leaves
+//! Purpose: packets come in and go out here, as [`Mbuf`]s in vectors. [`Device`] is what a user writes, [`OpenPorts`]
+//! opens a set of them, each port gives every packet thread its [`PortLink`]: queues of its own. What the kernel leaves
 //! undone on frames (tags beside the frame, unfinished checksums, segments still in one piece) is done before
 //! anybody looks at them. [`pcap`] needs none of this.
 //!
-//! Life-cycle: [`Ports::open`] in the control thread; links to the packet threads; dropping the [`Ports`] when these
+//! Life-cycle: [`OpenPorts::open`] in the control thread; links to the packet threads; dropping the [`OpenPorts`] when these
 //! have ended closes them.
 //!
 //! `unsafe` is allowed in the modules that talk to C or to the kernel; each says in its header what it relies on.
@@ -34,9 +34,9 @@ mod xdp;
 pub use condition::Health;
 pub use device::Device;
 pub use error::PortError;
-pub use link::{Link, Lost, Received, Sent};
-pub use mbuf::{BURST, Burst, Mbuf, Pool};
+pub use link::{LostFrames, PortLink, ReceivedFrames, SentFrames};
+pub use mbuf::{BURST, Burst, Mbuf, MbufPool};
 pub use netlink::LinkWatch;
-pub use open::{OpenOptions, Ports};
+pub use open::{OpenOptions, OpenPorts};
 pub use port::Port;
 pub use wait::Waiter;

@@ -2,7 +2,7 @@
 
 use crate::condition::{Condition, Health};
 use crate::dpdk::EthQueue;
-use crate::mbuf::{Burst, Mbuf, Pool};
+use crate::mbuf::{Burst, Mbuf, MbufPool};
 use crate::packet::{Receiver, Sender};
 use crate::wait::Waiter;
 use mmb_packet::{ParserLimits, PortId, finish_checksum, parse::parse};
@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex};
 
 /// Frames that are lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lost {
+pub struct LostFrames {
     /// How many.
     pub frames: u64,
     /// Bytes of them.
     pub bytes: u64,
 }
 
-impl Lost {
+impl LostFrames {
     /// Adds a frame of that many bytes.
     #[inline]
     pub fn add(&mut self, bytes: usize) {
@@ -29,29 +29,29 @@ impl Lost {
 
 /// What came in, besides the frames that were appended to the burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedFrames {
     /// Frames appended.
     pub frames: usize,
     /// Frames larger than a buffer that could not be cut.
-    pub oversized: Lost,
+    pub oversized: LostFrames,
     /// Frames for which there were no buffers.
-    pub no_buffer: Lost,
+    pub no_buffer: LostFrames,
 }
 
 /// What went out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sent {
+pub struct SentFrames {
     /// Frames sent.
     pub frames: usize,
     /// Frames that the device cannot send for their length.
-    pub oversized: Lost,
+    pub oversized: LostFrames,
     /// The device is down: trying again soon does not help.
     pub down: bool,
 }
 
 /// One worker's receiving queues of a port.
 #[derive(Debug)]
-pub(crate) enum Receive {
+pub(crate) enum ReceiveQueues {
     /// Queues of a DPDK port, some or none.
     Eth(Vec<EthQueue>),
     /// A socket.
@@ -60,7 +60,7 @@ pub(crate) enum Receive {
 
 /// One worker's sending queue of a port.
 #[derive(Debug)]
-pub(crate) enum Send {
+pub(crate) enum SendQueue {
     /// A queue of a DPDK port, and what to hold meanwhile if others use it as well.
     Eth(EthQueue, Option<Arc<Mutex<()>>>),
     /// A socket.
@@ -69,9 +69,9 @@ pub(crate) enum Send {
 
 /// One worker's end of a port.
 #[derive(Debug)]
-pub struct Link {
-    pub(crate) receive: Receive,
-    pub(crate) send: Send,
+pub struct PortLink {
+    pub(crate) receive: ReceiveQueues,
+    pub(crate) send: SendQueue,
     /// What becomes readable when something arrives.
     pub(crate) descriptors: Vec<RawFd>,
     /// It is a kernel interface: its senders leave checksums to their devices, and it says itself when it is down.
@@ -79,14 +79,14 @@ pub struct Link {
     /// The longest frame that may be sent, in bytes.
     pub(crate) largest: usize,
     /// Where its buffers come from.
-    pub(crate) pool: Pool,
+    pub(crate) pool: MbufPool,
     pub(crate) condition: Arc<Condition>,
 }
 
-impl Link {
+impl PortLink {
     /// How a thread with these links waits for packets.
-    pub fn waiter(links: &[Link]) -> Waiter {
-        let blind = |link: &Link| matches!(&link.receive, Receive::Eth(queues) if link.descriptors.len() < queues.len());
+    pub fn waiter(links: &[PortLink]) -> Waiter {
+        let blind = |link: &PortLink| matches!(&link.receive, ReceiveQueues::Eth(queues) if link.descriptors.len() < queues.len());
         Waiter::new(links.iter().flat_map(|link| link.descriptors.iter().copied()), links.iter().any(blind))
     }
 
@@ -110,16 +110,16 @@ impl Link {
     /// Appends what has arrived to the burst, as far as there is room. Every frame is then as a wire would carry
     /// it: with its tags, with whole checksums, no longer than the sender's MTU.
     #[inline]
-    pub fn receive(&mut self, burst: &mut Burst) -> Received {
+    pub fn receive(&mut self, burst: &mut Burst) -> ReceivedFrames {
         if self.health() == Health::Gone {
-            return Received::default();
+            return ReceivedFrames::default();
         }
         match &mut self.receive {
-            Receive::Packet(receiver) => receiver.receive(burst),
-            Receive::Eth(queues) => {
+            ReceiveQueues::Packet(receiver) => receiver.receive(burst),
+            ReceiveQueues::Eth(queues) => {
                 let first = burst.len();
                 let frames: usize = queues.iter_mut().map(|queue| queue.receive(burst)).sum();
-                if frames == 0 { Received::default() } else { set_right(burst, first, self.kernel) }
+                if frames == 0 { ReceivedFrames::default() } else { set_right(burst, first, self.kernel) }
             }
         }
     }
@@ -127,25 +127,25 @@ impl Link {
     /// Sends the burst from its front and takes what was sent, or can never be, out of it. What stays found no room;
     /// trying again soon may help.
     #[inline]
-    pub fn send(&mut self, burst: &mut Burst) -> Sent {
+    pub fn send(&mut self, burst: &mut Burst) -> SentFrames {
         // Some drivers would keep the frames until the device is up again.
         if self.kernel && self.health() != Health::Up {
-            return Sent { down: true, ..Sent::default() };
+            return SentFrames { down: true, ..SentFrames::default() };
         }
         match &mut self.send {
-            Send::Packet(sender) => sender.send(burst),
-            Send::Eth(queue, None) => Sent { frames: queue.send(burst), ..Sent::default() },
-            Send::Eth(queue, Some(lock)) => {
+            SendQueue::Packet(sender) => sender.send(burst),
+            SendQueue::Eth(queue, None) => SentFrames { frames: queue.send(burst), ..SentFrames::default() },
+            SendQueue::Eth(queue, Some(lock)) => {
                 let _held = lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                Sent { frames: queue.send(burst), ..Sent::default() }
+                SentFrames { frames: queue.send(burst), ..SentFrames::default() }
             }
         }
     }
 }
 
 /// Looks over the frames from `first` on that a DPDK driver handed out.
-fn set_right(burst: &mut Burst, first: usize, kernel: bool) -> Received {
-    let mut received = Received::default();
+fn set_right(burst: &mut Burst, first: usize, kernel: bool) -> ReceivedFrames {
+    let mut received = ReceivedFrames::default();
     let mut i = first;
     while i < burst.len() {
         if burst[i].is_partial() {

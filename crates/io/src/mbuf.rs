@@ -22,28 +22,28 @@ pub const HEADROOM: usize = 128;
 
 /// A pool of buffers of one size.
 #[derive(Clone, Debug)]
-pub struct Pool {
+pub struct MbufPool {
     raw: NonNull<c_void>,
     data_room: u16,
 }
 
 // SAFETY: DPDK's pools are made for use by many threads at once; the handle is never freed.
-unsafe impl Send for Pool {}
+unsafe impl Send for MbufPool {}
 // SAFETY: as above.
-unsafe impl Sync for Pool {}
+unsafe impl Sync for MbufPool {}
 
-impl Pool {
+impl MbufPool {
     /// A pool of `count` buffers of `data_room` bytes each, headroom included.
     ///
     /// # Errors
     /// [`PortError::NoMemory`] if there is not enough memory.
-    pub fn create(_eal: &Eal, name: &str, count: u32, data_room: u16) -> Result<Pool, PortError> {
-        let bytes = Pool::memory(count, data_room);
+    pub fn create(_eal: &Eal, name: &str, count: u32, data_room: u16) -> Result<MbufPool, PortError> {
+        let bytes = MbufPool::memory(count, data_room);
         let name = CString::new(name).map_err(|_| PortError::dpdk("naming a pool", libc::EINVAL))?;
         // SAFETY: a C string; the environment runs, as `Eal` shows.
         let raw = unsafe { ffi::mmb_pool_create(name.as_ptr(), count, data_room) };
         match NonNull::new(raw) {
-            Some(raw) => Ok(Pool { raw, data_room }),
+            Some(raw) => Ok(MbufPool { raw, data_room }),
             None => Err(PortError::NoMemory { mib: bytes.div_ceil(1 << 20) }),
         }
     }
@@ -226,12 +226,12 @@ pub(crate) mod testing {
     use crate::dpdk::EalOptions;
     use std::sync::OnceLock;
 
-    pub(crate) fn pool() -> &'static Pool {
-        static POOL: OnceLock<Pool> = OnceLock::new();
+    pub(crate) fn pool() -> &'static MbufPool {
+        static POOL: OnceLock<MbufPool> = OnceLock::new();
         POOL.get_or_init(|| {
             let eal =
                 Eal::start(&EalOptions { memory: 64 << 20, ..EalOptions::default() }).expect("DPDK starts");
-            Pool::create(&eal, "tests", 4096, Pool::page_room()).expect("enough memory")
+            MbufPool::create(&eal, "tests", 4096, MbufPool::page_room()).expect("enough memory")
         })
     }
 
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_frame_is_copied_if_it_fits() {
-        let room = usize::from(Pool::page_room()) - HEADROOM;
+        let room = usize::from(MbufPool::page_room()) - HEADROOM;
         assert_eq!(testing::pool().copy(&vec![7; room]).expect("it fits").bytes(), vec![7; room]);
         assert!(testing::pool().copy(&vec![7; room + 1]).is_none());
     }

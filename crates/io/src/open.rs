@@ -7,8 +7,8 @@
 use crate::device::{Device, Memif};
 use crate::dpdk::{Eal, EalOptions, EthPort};
 use crate::error::PortError;
-use crate::kernel::{self, Claim, Interface};
-use crate::mbuf::{HEADROOM, Pool};
+use crate::kernel::{self, InterfaceClaim, KernelInterface};
+use crate::mbuf::{HEADROOM, MbufPool};
 use crate::packet::{self, PacketPort};
 use crate::port::{Driver, LINK_HEADER, Port};
 use crate::{wait, xdp};
@@ -41,34 +41,34 @@ pub struct OpenOptions {
 
 /// An open set of ports.
 #[derive(Debug)]
-pub struct Ports {
+pub struct OpenPorts {
     ports: Vec<Port>,
     eal: Eal,
     notes: Vec<String>,
 }
 
 /// What a port was found to be before anything is started.
-struct Plan {
+struct PortPlan {
     name: String,
     device: Device,
-    interface: Option<Interface>,
-    claim: Option<Claim>,
+    interface: Option<KernelInterface>,
+    claim: Option<InterfaceClaim>,
     mtu: u32,
 }
 
-impl Ports {
+impl OpenPorts {
     /// Opens ports by name and device.
     ///
     /// # Errors
     /// The first thing that keeps a port from working; nothing stays open then.
-    pub fn open(wanted: &[(String, Device)], options: &OpenOptions) -> Result<Ports, PortError> {
+    pub fn open(wanted: &[(String, Device)], options: &OpenOptions) -> Result<OpenPorts, PortError> {
         if cfg!(not(dpdk)) {
             return Err(PortError::NoDpdk);
         }
         no_clashes(wanted)?;
         let plans = wanted
             .iter()
-            .map(|(name, device)| Plan::new(name, device, options))
+            .map(|(name, device)| PortPlan::new(name, device, options))
             .collect::<Result<Vec<_>, _>>()?;
         let sizes = PoolSizes::for_plans(&plans, options);
         let pci = plans.iter().filter_map(|plan| match &plan.device {
@@ -78,7 +78,7 @@ impl Ports {
         let eal =
             Eal::start(&EalOptions { memory: sizes.memory(), pci: pci.collect(), cores: kernel::cores() })?;
         let pools = sizes.create(&eal)?;
-        let mut ports = Ports { ports: Vec::new(), eal, notes: Vec::new() };
+        let mut ports = OpenPorts { ports: Vec::new(), eal, notes: Vec::new() };
         for (number, plan) in plans.into_iter().enumerate() {
             let mut opening =
                 Opening { eal: &ports.eal, pools: &pools, workers: options.workers, notes: &mut ports.notes };
@@ -109,9 +109,9 @@ fn no_clashes(wanted: &[(String, Device)]) -> Result<(), PortError> {
     Ok(())
 }
 
-impl Plan {
-    fn new(name: &str, device: &Device, options: &OpenOptions) -> Result<Plan, PortError> {
-        let interface = device.interface().map(Interface::find).transpose()?;
+impl PortPlan {
+    fn new(name: &str, device: &Device, options: &OpenOptions) -> Result<PortPlan, PortError> {
+        let interface = device.interface().map(KernelInterface::find).transpose()?;
         if let Some(interface) = &interface {
             let unfit = |why| Err(PortError::UnfitInterface { name: interface.name().into(), why });
             if interface.state().loopback {
@@ -124,13 +124,13 @@ impl Plan {
         if let Device::Memif(memif) = device {
             clear_socket(memif)?;
         }
-        let claim = interface.as_ref().map(Interface::claim).transpose()?;
+        let claim = interface.as_ref().map(KernelInterface::claim).transpose()?;
         let mtu = match (&interface, options.mtu) {
             (_, Some(mtu)) => mtu,
             (Some(interface), None) => interface.mtu()?.min(MAX_MTU),
             (None, None) => DEFAULT_MTU,
         };
-        Ok(Plan { name: name.into(), device: device.clone(), interface, claim, mtu })
+        Ok(PortPlan { name: name.into(), device: device.clone(), interface, claim, mtu })
     }
 }
 
@@ -151,13 +151,13 @@ fn clear_socket(memif: &Memif) -> Result<(), PortError> {
 /// What opening a port needs of the others.
 struct Opening<'a> {
     eal: &'a Eal,
-    pools: &'a Pools,
+    pools: &'a MbufPools,
     workers: u16,
     notes: &'a mut Vec<String>,
 }
 
 impl Opening<'_> {
-    fn open(&mut self, plan: Plan, number: usize) -> Result<Port, PortError> {
+    fn open(&mut self, plan: PortPlan, number: usize) -> Result<Port, PortError> {
         if let Some(interface) = &plan.interface {
             if interface.mtu()? != plan.mtu {
                 interface.set_mtu(plan.mtu)?;
@@ -189,7 +189,7 @@ impl Opening<'_> {
         self.finish(plan, driver)
     }
 
-    fn packet(&self, plan: &Plan) -> Result<Driver, PortError> {
+    fn packet(&self, plan: &PortPlan) -> Result<Driver, PortError> {
         let interface =
             plan.interface.as_ref().unwrap_or_else(|| unreachable!("an interface stands behind it"));
         Ok(Driver::Packet(PacketPort::open(interface, self.workers, self.pools.for_mtu(plan.mtu))?))
@@ -197,7 +197,7 @@ impl Opening<'_> {
 
     /// # Errors
     /// Why the interface cannot be used through AF_XDP, in words.
-    fn xdp(&mut self, plan: &Plan, number: usize) -> Result<Driver, String> {
+    fn xdp(&mut self, plan: &PortPlan, number: usize) -> Result<Driver, String> {
         let interface =
             plan.interface.as_ref().unwrap_or_else(|| unreachable!("an interface stands behind it"));
         let pool = self.pools.for_mtu(plan.mtu);
@@ -206,19 +206,19 @@ impl Opening<'_> {
         }
         xdp::permitted()?;
         let queues = xdp::queues(interface)?;
-        let tags = xdp::Tags::keep(interface)?;
+        let tags = xdp::VlanTagHandling::keep(interface)?;
         let words = |error: PortError| error.to_string();
         let devargs = format!("net_af_xdp{number},iface={},queue_count={queues}", interface.name());
         let before = wait::xdp_sockets();
         let mut port = EthPort::attach(self.eal, &devargs).map_err(words)?;
         port.start(queues, DESCRIPTORS, plan.mtu as u16, pool).map_err(words)?;
         let descriptors: Vec<_> = wait::xdp_sockets().into_iter().filter(|fd| !before.contains(fd)).collect();
-        let hold = xdp::Hold::new(interface, tags, &descriptors)?;
+        let hold = xdp::InterfaceGuard::new(interface, tags, &descriptors)?;
         self.note_queues(&plan.name, queues);
         Ok(Driver::Eth { port, queues, descriptors, _hold: Some(hold) })
     }
 
-    fn eth(&mut self, plan: &Plan, devargs: &str) -> Result<Driver, PortError> {
+    fn eth(&mut self, plan: &PortPlan, devargs: &str) -> Result<Driver, PortError> {
         let mut port =
             EthPort::attach(self.eal, devargs).map_err(|error| with_remedy(error, &plan.device))?;
         let queues = self.workers.min(port.info()?.max_queues).max(1);
@@ -238,18 +238,18 @@ impl Opening<'_> {
         }
     }
 
-    fn finish(&self, plan: Plan, driver: Driver) -> Result<Port, PortError> {
+    fn finish(&self, plan: PortPlan, driver: Driver) -> Result<Port, PortError> {
         let info = match &driver {
             Driver::Eth { port, .. } => port.info()?,
             Driver::Packet(_) => crate::dpdk::DeviceInfo {
                 driver: packet::DRIVER.into(),
-                mac: plan.interface.as_ref().and_then(Interface::mac).unwrap_or_default(),
+                mac: plan.interface.as_ref().and_then(KernelInterface::mac).unwrap_or_default(),
                 max_queues: self.workers,
                 max_mtu: MAX_MTU,
                 link: true,
             },
         };
-        let Plan { name, device, interface, claim, mtu } = plan;
+        let PortPlan { name, device, interface, claim, mtu } = plan;
         Ok(Port {
             name,
             device,
@@ -299,15 +299,15 @@ struct PoolSizes {
 
 /// The buffers of all ports.
 #[derive(Debug)]
-struct Pools {
-    pages: Option<Pool>,
-    large: Option<Pool>,
+struct MbufPools {
+    pages: Option<MbufPool>,
+    large: Option<MbufPool>,
 }
 
 impl PoolSizes {
-    fn for_plans(plans: &[Plan], options: &OpenOptions) -> PoolSizes {
-        let (large, small): (Vec<&Plan>, Vec<&Plan>) =
-            plans.iter().partition(|plan| data_room(plan.mtu) > Pool::page_room());
+    fn for_plans(plans: &[PortPlan], options: &OpenOptions) -> PoolSizes {
+        let (large, small): (Vec<&PortPlan>, Vec<&PortPlan>) =
+            plans.iter().partition(|plan| data_room(plan.mtu) > MbufPool::page_room());
         // What the rings of the queues hold, then what the workers have in hand and in their caches.
         let workers = u32::from(options.workers);
         let count = |ports: usize| match ports as u32 {
@@ -323,21 +323,22 @@ impl PoolSizes {
 
     /// Bytes of memory for the pools and what the drivers themselves need.
     fn memory(&self) -> usize {
-        Pool::memory(self.pages, 0) + Pool::memory(self.large, self.large_room) + (24 << 20)
+        MbufPool::memory(self.pages, 0) + MbufPool::memory(self.large, self.large_room) + (24 << 20)
     }
 
-    fn create(&self, eal: &Eal) -> Result<Pools, PortError> {
-        let pool = |name, count, room| (count > 0).then(|| Pool::create(eal, name, count, room)).transpose();
-        Ok(Pools {
-            pages: pool("mmb_pages", self.pages, Pool::page_room())?,
+    fn create(&self, eal: &Eal) -> Result<MbufPools, PortError> {
+        let pool =
+            |name, count, room| (count > 0).then(|| MbufPool::create(eal, name, count, room)).transpose();
+        Ok(MbufPools {
+            pages: pool("mmb_pages", self.pages, MbufPool::page_room())?,
             large: pool("mmb_large", self.large, self.large_room)?,
         })
     }
 }
 
-impl Pools {
-    fn for_mtu(&self, mtu: u32) -> &Pool {
-        let fits = |pool: &&Pool| data_room(mtu) <= pool.data_room();
+impl MbufPools {
+    fn for_mtu(&self, mtu: u32) -> &MbufPool {
+        let fits = |pool: &&MbufPool| data_room(mtu) <= pool.data_room();
         let fitting = self.pages.iter().filter(fits).chain(self.large.iter()).next();
         // `PoolSizes::for_plans` counted every port in.
         fitting.unwrap_or_else(|| unreachable!("a pool for every port"))

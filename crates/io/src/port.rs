@@ -4,11 +4,11 @@ use crate::condition::{Condition, Health};
 use crate::device::Device;
 use crate::dpdk::{DeviceInfo, DeviceStats, EthPort};
 use crate::error::PortError;
-use crate::kernel::{Claim, Interface};
-use crate::link::{Link, Receive, Send};
-use crate::mbuf::Pool;
+use crate::kernel::{InterfaceClaim, KernelInterface};
+use crate::link::{PortLink, ReceiveQueues, SendQueue};
+use crate::mbuf::MbufPool;
 use crate::packet::PacketPort;
-use crate::xdp::{self, Hold};
+use crate::xdp::{self, InterfaceGuard};
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 
@@ -21,12 +21,12 @@ pub struct Port {
     pub(crate) name: String,
     pub(crate) device: Device,
     pub(crate) info: DeviceInfo,
-    pub(crate) interface: Option<Interface>,
+    pub(crate) interface: Option<KernelInterface>,
     pub(crate) mtu: u32,
     pub(crate) driver: Driver,
     /// Where its buffers come from.
-    pub(crate) pool: Pool,
-    pub(crate) _claim: Option<Claim>,
+    pub(crate) pool: MbufPool,
+    pub(crate) _claim: Option<InterfaceClaim>,
     pub(crate) condition: Arc<Condition>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum Driver {
         /// What to wait on, by queue; empty if the device has nothing to wait on.
         descriptors: Vec<RawFd>,
         /// Keeps a kernel interface as AF_XDP needs it; let go after the port is closed.
-        _hold: Option<Hold>,
+        _hold: Option<InterfaceGuard>,
     },
     /// Packet sockets.
     Packet(PacketPort),
@@ -106,12 +106,12 @@ impl Port {
     ///
     /// # Errors
     /// What the kernel refused.
-    pub fn links(&self, workers: u16) -> Result<Vec<Link>, PortError> {
+    pub fn links(&self, workers: u16) -> Result<Vec<PortLink>, PortError> {
         let halves = match &self.driver {
             Driver::Eth { port, queues, descriptors, .. } => eth_halves(port, *queues, descriptors, workers),
             Driver::Packet(port) => packet_halves(port, workers)?,
         };
-        let link = |(receive, send, descriptors)| Link {
+        let link = |(receive, send, descriptors)| PortLink {
             receive,
             send,
             descriptors,
@@ -124,7 +124,7 @@ impl Port {
     }
 }
 
-type Halves = (Receive, Send, Vec<RawFd>);
+type Halves = (ReceiveQueues, SendQueue, Vec<RawFd>);
 
 fn eth_halves(port: &EthPort, queues: u16, descriptors: &[RawFd], workers: u16) -> Vec<Halves> {
     let locks: Vec<_> = (0..queues).map(|_| Arc::new(Mutex::new(()))).collect();
@@ -133,16 +133,16 @@ fn eth_halves(port: &EthPort, queues: u16, descriptors: &[RawFd], workers: u16) 
         let sending = worker % queues;
         let lock = (workers > queues).then(|| Arc::clone(&locks[usize::from(sending)]));
         let descriptors = own().filter_map(|queue| descriptors.get(usize::from(queue)).copied());
-        let receive = Receive::Eth(own().map(|queue| port.queue(queue)).collect());
-        (receive, Send::Eth(port.queue(sending), lock), descriptors.collect())
+        let receive = ReceiveQueues::Eth(own().map(|queue| port.queue(queue)).collect());
+        (receive, SendQueue::Eth(port.queue(sending), lock), descriptors.collect())
     };
     (0..workers).map(halves).collect()
 }
 
 fn packet_halves(port: &PacketPort, workers: u16) -> Result<Vec<Halves>, PortError> {
     let halves = |worker| {
-        let receive = Receive::Packet(Box::new(port.receiver(worker)));
-        Ok((receive, Send::Packet(port.sender()?), vec![port.descriptor(worker)]))
+        let receive = ReceiveQueues::Packet(Box::new(port.receiver(worker)));
+        Ok((receive, SendQueue::Packet(port.sender()?), vec![port.descriptor(worker)]))
     };
     (0..workers).map(halves).collect()
 }

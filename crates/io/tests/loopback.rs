@@ -3,13 +3,13 @@
 
 use mmb_io::dpdk::{Eal, EalOptions, EalThread, EthPort};
 use mmb_io::mbuf::HEADROOM;
-use mmb_io::{Burst, Pool};
+use mmb_io::{Burst, MbufPool};
 
 #[test]
 fn what_is_sent_comes_back_and_nothing_is_leaked() {
     let eal = Eal::start(&EalOptions { memory: 64 << 20, ..EalOptions::default() }).expect("DPDK starts");
     assert!(Eal::start(&EalOptions::default()).is_err(), "it starts once a process");
-    let pool = Pool::create(&eal, "loopback", 4096, Pool::page_room()).expect("enough memory");
+    let pool = MbufPool::create(&eal, "loopback", 4096, MbufPool::page_room()).expect("enough memory");
     assert!(eal.huge_pages() || pool.fits_xdp());
     let mut port = EthPort::attach(&eal, "net_ring0").expect("a ring");
     port.start(1, 512, 1500, &pool).expect("started");

@@ -1,7 +1,7 @@
 //! Ports opened as the daemon opens them, over devices that need no root, no hardware and no huge pages.
 #![cfg(dpdk)]
 
-use mmb_io::{Burst, Device, Health, OpenOptions, Ports};
+use mmb_io::{Burst, Device, Health, OpenOptions, OpenPorts};
 
 #[test]
 fn ports_open_receive_send_and_close() {
@@ -9,13 +9,13 @@ fn ports_open_receive_send_and_close() {
         devices.iter().map(|text| (text.to_string(), Device::parse(text).expect("a device"))).collect()
     };
     let options = OpenOptions { workers: 2, mtu: Some(9000) };
-    let twice = Ports::open(&wanted(&["dpdk:net_null0", "dpdk:net_null0"]), &options);
+    let twice = OpenPorts::open(&wanted(&["dpdk:net_null0", "dpdk:net_null0"]), &options);
     assert!(twice.expect_err("one device, two ports").to_string().contains("used by two ports"));
-    let missing = Ports::open(&wanted(&["no-such-port", "dpdk:net_null0"]), &options);
+    let missing = OpenPorts::open(&wanted(&["no-such-port", "dpdk:net_null0"]), &options);
     assert!(missing.expect_err("no such interface").to_string().contains("no interface 'no-such-port'"));
 
     let devices = ["dpdk:net_null0,size=900", "dpdk:net_ring0"];
-    let mut ports = Ports::open(&wanted(&devices), &options).expect("both open");
+    let mut ports = OpenPorts::open(&wanted(&devices), &options).expect("both open");
     let names: Vec<&str> = ports.ports().iter().map(|port| port.info().driver.as_str()).collect();
     assert_eq!(names, ["net_null", "net_ring"]);
     assert!(ports.take_notes().is_empty(), "both have queues enough");

@@ -11,7 +11,7 @@ use mmb_classify::{
 use mmb_packet::checksum::ChecksumSum;
 use mmb_packet::{Key4, Layout, LinkType, Packet, ParserLimits, PortId, fill_key4, parse};
 use mmb_policy::{Policy, Rule};
-use mmb_workload::{Background, Kind, Traffic, Workload};
+use mmb_workload::{Background, Traffic, Workload, WorkloadKind};
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn frames(workload: &Workload, background: Background, hit: f64) -> Vec<Vec<u8>>
     traffic.frames(VECTOR, workload.rules(), workload.size()).frames
 }
 
-fn set(kind: Kind, size: usize, tuples: Option<usize>) -> Workload {
+fn set(kind: WorkloadKind, size: usize, tuples: Option<usize>) -> Workload {
     Workload::new(kind, Some(size), tuples, SEED).expect("a set of that size")
 }
 
@@ -64,7 +64,7 @@ fn parse_vector(
 fn packets(c: &mut Criterion) {
     let mut group = c.benchmark_group("packet");
     group.throughput(Throughput::Elements(VECTOR as u64));
-    let none = set(Kind::FiveTuple, 1, None);
+    let none = set(WorkloadKind::FiveTuple, 1, None);
     let wanted = index(&none).classifier().wanted();
     for (name, background) in [
         ("udp4", Background::Plain(17, false)),
@@ -121,12 +121,12 @@ fn lookups(c: &mut Criterion) {
     let mut group = c.benchmark_group("classify");
     group.throughput(Throughput::Elements(VECTOR as u64));
     for (name, workload, hit) in [
-        ("five-tuples, missing", set(Kind::FiveTuple, RULES, None), 0.0),
-        ("five-tuples, one match", set(Kind::FiveTuple, RULES, None), 1.0),
-        ("26 tuples, one match", set(Kind::Tuples, RULES, Some(26)), 1.0),
-        ("filters", set(Kind::AccessList, 10_000, None), 1.0),
-        ("1000 ranges", set(Kind::Ranges, 1000, None), 1.0),
-        ("100 options", set(Kind::Options, 100, None), 0.5),
+        ("five-tuples, missing", set(WorkloadKind::FiveTuple, RULES, None), 0.0),
+        ("five-tuples, one match", set(WorkloadKind::FiveTuple, RULES, None), 1.0),
+        ("26 tuples, one match", set(WorkloadKind::Tuples, RULES, Some(26)), 1.0),
+        ("filters", set(WorkloadKind::AccessList, 10_000, None), 1.0),
+        ("1000 ranges", set(WorkloadKind::Ranges, 1000, None), 1.0),
+        ("100 options", set(WorkloadKind::Options, 100, None), 0.5),
     ] {
         let classifier = index(&workload).classifier();
         let mut frames = frames(&workload, workload.background(), hit);
@@ -157,8 +157,8 @@ fn lookups(c: &mut Criterion) {
 fn changes(c: &mut Criterion) {
     let mut group = c.benchmark_group("change");
     for (name, workload) in [
-        ("five-tuples", set(Kind::FiveTuple, RULES, None)),
-        ("64 tuples", set(Kind::Tuples, RULES, Some(64))),
+        ("five-tuples", set(WorkloadKind::FiveTuple, RULES, None)),
+        ("64 tuples", set(WorkloadKind::Tuples, RULES, Some(64))),
     ] {
         let mut index = index(&workload);
         let handle = RULES as u32;
@@ -187,7 +187,7 @@ fn policies(c: &mut Criterion) {
     let mut group = c.benchmark_group("policy");
     let count = 1000;
     group.throughput(Throughput::Elements(count as u64));
-    for kind in [Kind::FiveTuple, Kind::AccessList, Kind::Options] {
+    for kind in [WorkloadKind::FiveTuple, WorkloadKind::AccessList, WorkloadKind::Options] {
         let policy = set(kind, count, None).policy().expect("numbers enough");
         let text = policy.to_text();
         group.bench_function(BenchmarkId::new("parse", kind.name()), |b| {
@@ -195,7 +195,7 @@ fn policies(c: &mut Criterion) {
         });
         group.bench_function(BenchmarkId::new("print", kind.name()), |b| b.iter(|| policy.to_text()));
     }
-    let policy = set(Kind::FiveTuple, RULES, None).policy().expect("numbers enough");
+    let policy = set(WorkloadKind::FiveTuple, RULES, None).policy().expect("numbers enough");
     let rule = policy.rules.iter().next().expect("it has rules");
     group.throughput(Throughput::Elements(1));
     group.bench_function("add to a copy of 100,000", |b| {

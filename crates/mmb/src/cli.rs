@@ -4,7 +4,7 @@
 mod bench;
 mod import;
 
-pub(crate) use bench::{BenchArgs, ClassifierArg, Traffic};
+pub(crate) use bench::{BenchArgs, ClassifierArg, TrafficArg};
 pub(crate) use import::{
     ActionArg, ClassbenchArgs, FamilyArg, FlagsArg, ImportFiles, ImportFrom, IptablesArgs, PortlessArg,
 };
@@ -33,7 +33,7 @@ pub(crate) struct Cli {
     pub(crate) global: Global,
     /// What to do; a shell if there is none.
     #[command(subcommand)]
-    pub(crate) command: Option<Command>,
+    pub(crate) command: Option<CliCommand>,
 }
 
 /// Options that every command takes, anywhere on the line.
@@ -49,7 +49,7 @@ pub(crate) struct Global {
 
 /// The subcommands. What is said of the commands of the rule language comes from their own table, see [`command`].
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Stands between live ports and serves the control socket
     Run(RunArgs),
     /// Runs a capture through a policy and writes what would have been sent
@@ -62,33 +62,33 @@ pub(crate) enum Command {
     /// `check`
     Check(CheckArgs),
     /// `add`
-    Add(Words),
+    Add(CommandWords),
     /// `add-stateless`
-    AddStateless(Words),
+    AddStateless(CommandWords),
     /// `add-stateful`
-    AddStateful(Words),
+    AddStateful(CommandWords),
     /// `del`
-    Del(Words),
+    Del(CommandWords),
     /// `list`
-    List(Words),
+    List(CommandWords),
     /// `flush`
-    Flush(Words),
+    Flush(CommandWords),
     /// `show`
-    Show(Words),
+    Show(CommandWords),
     /// `enable`
-    Enable(Words),
+    Enable(CommandWords),
     /// `disable`
-    Disable(Words),
+    Disable(CommandWords),
     /// `set`
-    Set(Words),
+    Set(CommandWords),
     /// `apply`
     Apply(PolicyFile),
     /// `save`
     Save(PolicyFile),
     /// `conn`
-    Conn(Words),
+    Conn(CommandWords),
     /// `monitor`
-    Monitor(Words),
+    Monitor(CommandWords),
     /// `save-state`
     SaveState(StateFile),
     /// `load-state`
@@ -117,7 +117,7 @@ fn capitalised(text: &str) -> String {
 
 /// The words of one command of the rule language, as typed.
 #[derive(Debug, Args)]
-pub(crate) struct Words {
+pub(crate) struct CommandWords {
     /// The rest of the command, in the words of the rule language (mmb-policy(5))
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORD")]
     pub(crate) words: Vec<String>,
@@ -253,20 +253,24 @@ pub(crate) enum ManPage {
 
 /// A line of the rule language, and the options that stood among its words.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct LanguageLine {
     /// The command and its words.
     pub(crate) words: Vec<String>,
     /// `--json` and `--socket`, wherever they stood.
     pub(crate) global: Global,
 }
 
-impl Line {
+impl LanguageLine {
     /// Takes `--json` and `--socket PATH` out of the words, where clap leaves them since a rule may hold any word;
     /// behind `--` every word is the language's.
     ///
     /// # Errors
     /// `--socket` as the last word.
-    pub(crate) fn new(command: &str, words: Vec<String>, mut global: Global) -> Result<Line, &'static str> {
+    pub(crate) fn new(
+        command: &str,
+        words: Vec<String>,
+        mut global: Global,
+    ) -> Result<LanguageLine, &'static str> {
         let mut kept = vec![command.to_owned()];
         let mut words = words.into_iter();
         while let Some(word) = words.next() {
@@ -286,7 +290,7 @@ impl Line {
                 },
             }
         }
-        Ok(Line { words: kept, global })
+        Ok(LanguageLine { words: kept, global })
     }
 }
 
@@ -294,10 +298,12 @@ impl Line {
 mod tests {
     use super::*;
 
-    fn words_of(line: &[&str]) -> Line {
+    fn words_of(line: &[&str]) -> LanguageLine {
         let cli = Cli::try_parse_from(line).expect("parses");
         match cli.command {
-            Some(Command::Add(words)) => Line::new("add", words.words, cli.global).expect("a line"),
+            Some(CliCommand::Add(words)) => {
+                LanguageLine::new("add", words.words, cli.global).expect("a line")
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -358,8 +364,8 @@ mod tests {
     #[test]
     fn the_socket_needs_a_path() {
         let cli = Cli::try_parse_from(["mmb", "add", "all", "--socket"]).expect("parses");
-        let Some(Command::Add(words)) = cli.command else { panic!() };
-        assert!(Line::new("add", words.words, cli.global).is_err());
+        let Some(CliCommand::Add(words)) = cli.command else { panic!() };
+        assert!(LanguageLine::new("add", words.words, cli.global).is_err());
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod tsc;
 
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
-use cli::{CheckArgs, Cli, Command, CompletionsArgs, Global, Line, ShellArg};
+use cli::{CheckArgs, Cli, CliCommand, CompletionsArgs, Global, LanguageLine, ShellArg};
 use client::ClientOptions;
 use std::process::ExitCode;
 
@@ -39,33 +39,33 @@ fn main() -> ExitCode {
     })
 }
 
-fn dispatch(command: Command, global: Global) -> anyhow::Result<ExitCode> {
+fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
     let (name, words) = match command {
-        Command::Run(args) => return run::main(&args, &global),
-        Command::Completions(args) => return completions(&args),
-        Command::Replay(args) => return replay::main(&args, &global),
-        Command::Check(args) => return check(&args, &global),
-        Command::Import(from) => return import::main(&from, &global),
-        Command::Bench(args) => return bench::main(&args, &global),
-        Command::Man(args) => return man::main(&args),
-        Command::Add(words) => ("add", words.words),
-        Command::AddStateless(words) => ("add-stateless", words.words),
-        Command::AddStateful(words) => ("add-stateful", words.words),
-        Command::Del(words) => ("del", words.words),
-        Command::List(words) => ("list", words.words),
-        Command::Flush(words) => ("flush", words.words),
-        Command::Show(words) => ("show", words.words),
-        Command::Enable(words) => ("enable", words.words),
-        Command::Disable(words) => ("disable", words.words),
-        Command::Set(words) => ("set", words.words),
-        Command::Apply(policy) => ("apply", vec![policy.file]),
-        Command::Save(policy) => ("save", vec![policy.file]),
-        Command::Conn(words) => ("conn", words.words),
-        Command::Monitor(words) => ("monitor", words.words),
-        Command::SaveState(state) => ("save-state", vec![state.file]),
-        Command::LoadState(state) => ("load-state", vec![state.file]),
+        CliCommand::Run(args) => return run::main(&args, &global),
+        CliCommand::Completions(args) => return completions(&args),
+        CliCommand::Replay(args) => return replay::main(&args, &global),
+        CliCommand::Check(args) => return check(&args, &global),
+        CliCommand::Import(from) => return import::main(&from, &global),
+        CliCommand::Bench(args) => return bench::main(&args, &global),
+        CliCommand::Man(args) => return man::main(&args),
+        CliCommand::Add(words) => ("add", words.words),
+        CliCommand::AddStateless(words) => ("add-stateless", words.words),
+        CliCommand::AddStateful(words) => ("add-stateful", words.words),
+        CliCommand::Del(words) => ("del", words.words),
+        CliCommand::List(words) => ("list", words.words),
+        CliCommand::Flush(words) => ("flush", words.words),
+        CliCommand::Show(words) => ("show", words.words),
+        CliCommand::Enable(words) => ("enable", words.words),
+        CliCommand::Disable(words) => ("disable", words.words),
+        CliCommand::Set(words) => ("set", words.words),
+        CliCommand::Apply(policy) => ("apply", vec![policy.file]),
+        CliCommand::Save(policy) => ("save", vec![policy.file]),
+        CliCommand::Conn(words) => ("conn", words.words),
+        CliCommand::Monitor(words) => ("monitor", words.words),
+        CliCommand::SaveState(state) => ("save-state", vec![state.file]),
+        CliCommand::LoadState(state) => ("load-state", vec![state.file]),
     };
-    let line = Line::new(name, words, global).unwrap_or_else(|message| bad_usage(message));
+    let line = LanguageLine::new(name, words, global).unwrap_or_else(|message| bad_usage(message));
     Ok(client::main(line.words, client_options(line.global)))
 }
 

@@ -1,6 +1,6 @@
 //! Internet checksums: whole sums, pseudo headers, incremental updates.
 //!
-//! Purpose: [`Sum`] adds bytes up (RFC 1071), [`Delta`] collects what a change of bytes does to a checksum and
+//! Purpose: [`ChecksumSum`] adds bytes up (RFC 1071), [`ChecksumDelta`] collects what a change of bytes does to a checksum and
 //! applies it (RFC 1624, equation 3), so that a checksum that was wrong stays wrong by the same difference.
 //! Both keep 16-bit words as they lie in memory: the ones' complement sum does not depend on byte order
 //! (RFC 1071 section 2 B), so nothing is swapped until a number is asked for.

@@ -2,7 +2,7 @@
 //!
 //! Purpose: [`walk`] decides what an option is; rewriting and [`OptionTable`], by which rules' conditions are checked,
 //! stand on it. An area is read until end-of-list (kind 0) or an option that is malformed (no length byte, a length below
-//! 2, or one past the area): the options before count. [`Area::each`] decides the same once more, without looking at
+//! 2, or one past the area): the options before count. [`OptionArea::each`] decides the same once more, without looking at
 //! bounds, for the packets of a vector whose options are looked up; a property test holds it to the walk.
 //!
 //! Life-cycle: an [`OptionTable`] belongs to a worker and is filled again for each packet that a rule with an

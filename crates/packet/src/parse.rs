@@ -155,7 +155,7 @@ pub enum Malformed {
     Ip6Truncated,
     /// An extension header runs past the end of the packet.
     Ip6HeaderTruncated,
-    /// More extension headers than [`Limits::ip6_headers`].
+    /// More extension headers than [`ParserLimits::ip6_headers`].
     Ip6ChainTooLong,
     /// The packet ends inside its transport header.
     L4Truncated,

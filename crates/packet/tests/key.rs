@@ -3,7 +3,7 @@
 use mmb_packet::key::{HeaderKey, flags};
 use mmb_packet::parse::parse;
 use mmb_packet::{Class, Key4, Key6, Layout, LinkType, Packet, ParserLimits, PortId, fill_key4, fill_key6};
-use mmb_testkit::strategy::{Wire, wire};
+use mmb_testkit::strategy::{PacketBytes, wire};
 use mmb_testkit::{Tcp, Udp};
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ const IN: PortId = PortId(0x0102);
 const OUT: PortId = PortId(0xfffe);
 
 /// The table of `mmb_packet::key`, line by line.
-fn expected(wire: &Wire, layout: &Layout) -> Vec<u8> {
+fn expected(wire: &PacketBytes, layout: &Layout) -> Vec<u8> {
     let bytes = &wire.bytes;
     let (family, ip_len, key_len) = match layout.class {
         Class::Ip4 => (4, 20, 64),
@@ -50,7 +50,7 @@ fn expected(wire: &Wire, layout: &Layout) -> Vec<u8> {
 }
 
 /// The key of a packet that parses; it is filled over old noise, as a worker's are.
-fn key_of(wire: &Wire) -> Option<(Layout, Vec<u8>)> {
+fn key_of(wire: &PacketBytes) -> Option<(Layout, Vec<u8>)> {
     let mut buffer = wire.bytes.clone();
     let len = buffer.len();
     let packet = Packet::new(&mut buffer, 0, len, PortId(0), wire.link)?;
@@ -80,7 +80,7 @@ proptest! {
 fn a_vlan_id_leaves_out_priority() {
     let mut frame = Tcp::default().over_ip4().vlan(0x123);
     frame.tags[0].tci |= 0xe000;
-    let wire = Wire { link: frame.link, bytes: frame.bytes() };
+    let wire = PacketBytes { link: frame.link, bytes: frame.bytes() };
     let (_, key) = key_of(&wire).expect("a sound packet");
     assert_eq!(key[10..12], [0x01, 0x23]);
 }
@@ -88,7 +88,7 @@ fn a_vlan_id_leaves_out_priority() {
 #[test]
 fn what_follows_a_short_header_stays_out_of_the_key() {
     let frame = Udp::default().payload(b"behind the header").over_ip4();
-    let wire = Wire { link: frame.link, bytes: frame.bytes() };
+    let wire = PacketBytes { link: frame.link, bytes: frame.bytes() };
     let (layout, key) = key_of(&wire).expect("a sound packet");
     assert_eq!(key[24..36], [0; 12]);
     assert_eq!(key[36..40], [0, 17, 0, 0]);

@@ -1,6 +1,6 @@
 //! Rules for property tests, over every field and every form of value.
 //!
-//! A rule is drawn around a [`Witness`]: the description of a packet that matches it. Each constraint is drawn
+//! A rule is drawn around a [`PacketSpec`]: the description of a packet that matches it. Each constraint is drawn
 //! freely and then negated if the witness does not satisfy it, so that every rule can match and the checker must
 //! take it. The witness may be drawn too ([`witness`]) or be made from a packet at hand.
 

@@ -190,7 +190,7 @@ pub enum FieldGroup {
 pub struct Field {
     /// The row.
     pub id: FieldId,
-    /// The option's kind for [`Place::NamedOption`], else 0.
+    /// The option's kind for [`FieldPlace::NamedOption`], else 0.
     pub kind: u8,
 }
 

@@ -1,7 +1,7 @@
 //! From the policy in force to another one, with as many rules as possible staying what they are.
 //!
 //! A file whose rules have no numbers still means "these rules": those that are in force already keep their number
-//! and so their counters. A [`Plan`] is made by whoever applies a file, shown, and its policy put in force.
+//! and so their counters. A [`PolicyDiff`] is made by whoever applies a file, shown, and its policy put in force.
 //!
 //! Numbers are not only names: where two rules of one priority write the same field, the one with the greater
 //! number wins. So a rule keeps an old number only if it stays on the right side of the rules that it competes with;

@@ -44,7 +44,7 @@ pub struct Match {
     pub test: Test,
 }
 
-/// What a constraint asks of its field. A test of an [optional](crate::field::Alone::Optional) field holds only
+/// What a constraint asks of its field. A test of an [optional](crate::field::BareMeaning::Optional) field holds only
 /// where the packet has it; with several options of one kind it holds if it holds for any of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Test {

@@ -1,7 +1,7 @@
 //! The rules of a policy by number: compact, cheap to copy, and cheap to compare with a copy that was changed.
 //!
 //! Rules are kept as bytes (`rules/record.rs`) in chunks of neighbours. A copy of the store shares all chunks with it; a
-//! change replaces the one chunk that holds the rule. [`Rules::diff`] passes over what two stores share, so that
+//! change replaces the one chunk that holds the rule. [`RuleStore::diff`] passes over what two stores share, so that
 //! everything that follows a change costs what the change does, however many rules there are.
 
 mod chunk;
@@ -109,7 +109,7 @@ impl RuleStore {
         self.insert_numbered(id, rule, false);
     }
 
-    /// [`Rules::insert`], and whether the policy gave the number.
+    /// [`RuleStore::insert`], and whether the policy gave the number.
     pub(crate) fn insert_numbered(&mut self, id: RuleId, rule: &Rule, numbered: bool) {
         let mut record = Vec::with_capacity(64);
         record::write(rule, &mut record);

@@ -1,6 +1,6 @@
 //! The bodies of the fuzz targets. Each takes any bytes and panics if a promise is broken.
 
-use crate::duel::{Duel, Incoming, ports};
+use crate::differential::{DifferentialTest, Incoming, ports};
 use mmb_control::protocol;
 use mmb_packet::{LinkType, PortId};
 use mmb_policy::{Command, CompletionContext, Policy, complete, help_at, parse_command};
@@ -80,7 +80,7 @@ pub fn packet(data: &[u8]) {
     if policy.rules.iter().any(|rule| rule.stateful) {
         return;
     }
-    let mut duel = Duel::new(ports(200), 1);
+    let mut duel = DifferentialTest::new(ports(200), 1);
     if duel.publish(&policy).is_err() {
         return;
     }

@@ -1,6 +1,6 @@
 //! Packets described so that rules can be drawn which they match.
 
-use crate::duel::Incoming;
+use crate::differential::Incoming;
 use mmb_engine::PortTable;
 use mmb_packet::options::walk;
 use mmb_packet::parse::parse;

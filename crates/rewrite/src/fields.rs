@@ -71,7 +71,7 @@ enum FieldBits {
 pub(crate) struct FieldStep {
     needs: u16,
     base: Base,
-    /// Offset from the base; a multiple of 4 but for [`Bits::Byte`].
+    /// Offset from the base; a multiple of 4 but for [`FieldBits::Byte`].
     at: u8,
     /// The [`part`]s that it writes.
     parts: u8,

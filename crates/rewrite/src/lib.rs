@@ -1,7 +1,7 @@
 //! Edits: what rules write into packets, compiled once and applied to many.
 //!
 //! Purpose: [`Edit::compile`] turns the rewriting targets of one rule into masks, keys and option steps;
-//! [`Editor::apply`] runs the edits of all rules that a packet matched over it, in the order given, and keeps
+//! [`PacketEditor::apply`] runs the edits of all rules that a packet matched over it, in the order given, and keeps
 //! lengths, padding and checksums right.
 //!
 //! Order within one packet: fields in place, then the option area (rebuilt once however many rules ask), then
@@ -9,7 +9,7 @@
 //! the layout, never from what was rewritten. Checksums follow by what changed (RFC 1624): all changes of one
 //! packet are collected in one delta a checksum, applied once.
 //!
-//! Life-cycle: an [`Edit`] belongs to a published policy and is never written again; an [`Editor`] belongs to one worker.
+//! Life-cycle: an [`Edit`] belongs to a published policy and is never written again; an [`PacketEditor`] belongs to one worker.
 //! Applying allocates nothing. A packet whose bytes do not fit its layout is left alone where they do not.
 #![forbid(unsafe_code)]
 

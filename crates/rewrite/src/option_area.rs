@@ -1,6 +1,6 @@
 //! The option area while it is worked on: options back to back, padding left out.
 //!
-//! Life-cycle: a [`List`] is scratch of an editor. It is loaded from a packet, steps change it, and [`List::outcome`] says
+//! Life-cycle: an [`OptionList`] is scratch of an editor. It is loaded from a packet, steps change it, and [`OptionList::outcome`] says
 //! what that means for the packet. It never holds more than the 40 bytes that an area can have: what would not fit is
 //! refused before anything changes.
 

@@ -2,7 +2,7 @@
 //!
 //! Rules name interfaces, and VPP gives the number of an interface that went to the next one that comes. So a *name* has a port
 //! number, whether an interface of that name is there or not; and the numbers of the interfaces that are there lead to
-//! the ports. When [`MOST`] names were seen, those are forgotten that no interface and no rule has ([`Ports::recycle`]), and
+//! the ports. When [`MOST`] names were seen, those are forgotten that no interface and no rule has ([`InterfacePorts::recycle`]), and
 //! their numbers given again. VPP's main thread writes; packet threads look a port up by its
 //! interface, without a lock.
 

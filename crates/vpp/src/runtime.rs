@@ -1,6 +1,6 @@
 //! The plugin's state: made when VPP reads its configuration, there for as long as VPP runs.
 //!
-//! Each thread of VPP, the main one among them, has a [`Seat`] with its worker of the engine ([`Threads`]). The lock of a seat is taken once a
+//! Each thread of VPP, the main one among them, has a [`ThreadState`] with its worker of the engine ([`ThreadMap`]). The lock of a seat is taken once a
 //! vector and never contended: nobody but the thread itself takes it. Clients' threads change the policy behind the daemon's lock,
 //! which VPP's threads never take: whoever holds it may be compiling. What the control side needs done now and then, the keeper
 //! does, a thread of our own.

@@ -1,6 +1,6 @@
 //! VPP's side of the plugin, in two directions: what VPP calls (`mmb_rs_…`, told to VPP by shim.c), and what may be asked of VPP.
 //!
-//! Nearly all of VPP belongs to its main thread. Whoever holds a [`Main`] is on it; it is made here only, where VPP calls. A panic
+//! Nearly all of VPP belongs to its main thread. Whoever holds a [`MainThread`] is on it; it is made here only, where VPP calls. A panic
 //! may not leave Rust, or VPP ends: what VPP calls is [guarded](guard).
 
 use crate::cli::{self, CliCommand};
@@ -200,7 +200,7 @@ impl MainThread {
     /// Lets VPP do something else for that long.
     ///
     /// # Panics
-    /// Where [`Main::may_suspend`] says no.
+    /// Where [`MainThread::may_suspend`] says no.
     pub(crate) fn suspend(self, time: Duration) {
         assert!(self.may_suspend(), "VPP cannot do something else here");
         // SAFETY: in a process, as was asked just now. The process has its own stack, which stays as it is meanwhile.

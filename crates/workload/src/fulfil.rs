@@ -1,11 +1,11 @@
 //! Packets that a rule matches: fields as the rule has them, random in the bits that it leaves free.
 //!
-//! It goes by the rule alone and knows nothing of classifiers. Fields that a [`Header`] cannot say (VLAN tags,
+//! It goes by the rule alone and knows nothing of classifiers. Fields that a [`PacketHeader`] cannot say (VLAN tags,
 //! extension headers, payloads, checksums) and options compared with anything but a value make a rule one that no
 //! packet is made for.
 
-use crate::header::{Header, any_address};
-use crate::random::Random;
+use crate::header::{PacketHeader, any_address};
+use crate::random::WorkloadRandom;
 use mmb_packet::checksum::{ICMP, ICMP6, TCP, UDP};
 use mmb_policy::field::{BareMeaning, Implies};
 use mmb_policy::rule::{Cond, Equality, NumberSet, ones};
@@ -18,7 +18,7 @@ const MOST_OPTIONS: usize = 5;
 
 /// A packet that `rule` matches; what the rule leaves open is as in `header`, but for bits of fields that it names in
 /// part. `None`: no such packet can be made here.
-pub fn fulfil(rule: &Rule, mut header: Header, random: &mut Random) -> Option<Header> {
+pub fn fulfil(rule: &Rule, mut header: PacketHeader, random: &mut WorkloadRandom) -> Option<PacketHeader> {
     imply(rule, &mut header, random)?;
     for (number, constraint) in rule.matches.iter().enumerate() {
         let field = constraint.field;
@@ -35,7 +35,7 @@ pub fn fulfil(rule: &Rule, mut header: Header, random: &mut Random) -> Option<He
 }
 
 /// Makes it a packet of the family and protocol that the rule's fields are about.
-fn imply(rule: &Rule, header: &mut Header, random: &mut Random) -> Option<()> {
+fn imply(rule: &Rule, header: &mut PacketHeader, random: &mut WorkloadRandom) -> Option<()> {
     for constraint in &rule.matches {
         let (six, proto) = match constraint.field.info().implies {
             Implies::Ip4 => (Some(false), None),
@@ -58,7 +58,12 @@ fn imply(rule: &Rule, header: &mut Header, random: &mut Random) -> Option<()> {
     Some(())
 }
 
-fn set_number(header: &mut Header, field: Field, same: &[&Match], random: &mut Random) -> Option<()> {
+fn set_number(
+    header: &mut PacketHeader,
+    field: Field,
+    same: &[&Match],
+    random: &mut WorkloadRandom,
+) -> Option<()> {
     use FieldId::*;
     let info = field.info();
     let number = draw(same, info.width()?, random)?;
@@ -92,7 +97,7 @@ fn set_number(header: &mut Header, field: Field, same: &[&Match], random: &mut R
 }
 
 /// A TCP header of an allowed length; options that do not fit go.
-fn set_offset(header: &mut Header, same: &[&Match], random: &mut Random) -> Option<()> {
+fn set_offset(header: &mut PacketHeader, same: &[&Match], random: &mut WorkloadRandom) -> Option<()> {
     let lengths: Vec<u8> =
         (5..=15).filter(|&words| same.iter().all(|m| holds(m, u128::from(words), 4))).collect();
     if lengths.is_empty() {
@@ -109,7 +114,7 @@ fn set_offset(header: &mut Header, same: &[&Match], random: &mut Random) -> Opti
 }
 
 /// One number that satisfies all constraints.
-fn draw(same: &[&Match], width: u8, random: &mut Random) -> Option<u128> {
+fn draw(same: &[&Match], width: u8, random: &mut WorkloadRandom) -> Option<u128> {
     (0..MOST_DRAWS).find_map(|_| {
         let number = proposal(random.of(same), width, random);
         same.iter().all(|constraint| holds(constraint, number, width)).then_some(number)
@@ -117,9 +122,9 @@ fn draw(same: &[&Match], width: u8, random: &mut Random) -> Option<u128> {
 }
 
 /// A number that likely satisfies a constraint.
-fn proposal(constraint: &Match, width: u8, random: &mut Random) -> u128 {
+fn proposal(constraint: &Match, width: u8, random: &mut WorkloadRandom) -> u128 {
     let max = ones(width);
-    let any = |random: &mut Random| match width {
+    let any = |random: &mut WorkloadRandom| match width {
         32 | 128 => any_address(width == 128, random),
         _ => random.within(0, max),
     };
@@ -157,7 +162,12 @@ fn holds(constraint: &Match, number: u128, width: u8) -> bool {
 }
 
 /// Gives the packet an option, in front of what it has; only presence and equality can be asked of one.
-fn set_option(header: &mut Header, kind: u8, same: &[&Match], random: &mut Random) -> Option<()> {
+fn set_option(
+    header: &mut PacketHeader,
+    kind: u8,
+    same: &[&Match],
+    random: &mut WorkloadRandom,
+) -> Option<()> {
     let [constraint] = same else { return None };
     if constraint.negated {
         header.options.retain(|(other, _)| *other != kind);

@@ -1,6 +1,6 @@
 //! One packet as plain numbers, and its bytes.
 
-use crate::random::Random;
+use crate::random::WorkloadRandom;
 use mmb_packet::checksum::{ChecksumSum, ICMP, ICMP6, TCP, UDP, pseudo4, pseudo6};
 use mmb_packet::options::{END, MAX_AREA, NOP};
 
@@ -12,7 +12,7 @@ const IP6_HEADER: usize = 40;
 
 /// A packet's fields. What is not here follows from the rest: lengths, checksums.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct PacketHeader {
     /// IPv6 instead of IPv4.
     pub six: bool,
     /// The source address; of IPv4 in the low 32 bits.
@@ -50,10 +50,10 @@ pub struct Header {
     pub length: u16,
 }
 
-impl Default for Header {
+impl Default for PacketHeader {
     /// The smallest UDP packet over IPv4, from and to nowhere.
-    fn default() -> Header {
-        Header {
+    fn default() -> PacketHeader {
+        PacketHeader {
             six: false,
             source: 0,
             destination: 0,
@@ -75,7 +75,7 @@ impl Default for Header {
     }
 }
 
-impl Header {
+impl PacketHeader {
     /// The frame: Ethernet, IP, transport, payload, with valid checksums.
     pub fn frame(&self) -> Vec<u8> {
         let mut segment = self.transport();
@@ -198,7 +198,7 @@ impl Header {
     }
 
     /// Makes it another family's packet; addresses do not survive that.
-    pub(crate) fn change_family(&mut self, six: bool, random: &mut Random) {
+    pub(crate) fn change_family(&mut self, six: bool, random: &mut WorkloadRandom) {
         if self.six != six {
             self.six = six;
             (self.source, self.destination) = (any_address(six, random), any_address(six, random));
@@ -207,7 +207,7 @@ impl Header {
 }
 
 /// Any unicast address; of IPv6 any global one.
-pub(crate) fn any_address(six: bool, random: &mut Random) -> u128 {
+pub(crate) fn any_address(six: bool, random: &mut WorkloadRandom) -> u128 {
     if six { 0b001 << 125 | random.wide() >> 3 } else { random.within(0x0100_0000, 0xdfff_ffff) }
 }
 
@@ -222,7 +222,7 @@ mod tests {
         for six in [false, true] {
             for (proto, length) in [(TCP, 0), (TCP, 1400), (UDP, 0), (UDP, 61), (ICMP6, 200), (47, 100)] {
                 let options = vec![(2, vec![5, 180]), (254, vec![1; 20]), (77, vec![9; 30])];
-                let header = Header { six, proto, length, options, ..Header::default() };
+                let header = PacketHeader { six, proto, length, options, ..PacketHeader::default() };
                 let mut frame = header.frame();
                 let len = frame.len();
                 assert!(len >= SHORTEST_FRAME);
@@ -241,7 +241,8 @@ mod tests {
 
     #[test]
     fn an_offset_beyond_the_options_is_padded() {
-        let header = Header { proto: TCP, offset: 9, options: vec![(4, Vec::new())], ..Header::default() };
+        let header =
+            PacketHeader { proto: TCP, offset: 9, options: vec![(4, Vec::new())], ..PacketHeader::default() };
         assert_eq!(header.frame()[14 + 20 + 12] >> 4, 9);
     }
 }

@@ -20,7 +20,7 @@ mod workload;
 
 pub use established::establish;
 pub use fulfil::fulfil;
-pub use header::Header;
-pub use random::Random;
+pub use header::PacketHeader;
+pub use random::WorkloadRandom;
 pub use traffic::{Background, Frames, Traffic};
-pub use workload::{Kind, Unfit, Workload};
+pub use workload::{SizeError, Workload, WorkloadKind};

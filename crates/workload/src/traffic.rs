@@ -2,8 +2,8 @@
 
 use crate::allocation::Allocation;
 use crate::fulfil::fulfil;
-use crate::header::{Header, any_address};
-use crate::random::Random;
+use crate::header::{PacketHeader, any_address};
+use crate::random::WorkloadRandom;
 use crate::rules::TRANSPORTS;
 use crate::rules::options::KINDS;
 use mmb_packet::checksum::{TCP, UDP};
@@ -58,8 +58,8 @@ impl Traffic {
     /// `count` frames. `rules` yields the `size` rules of the policy; those that no packet can be made for give way to
     /// the background.
     pub fn frames(&self, count: usize, rules: impl Iterator<Item = Rule>, size: usize) -> Frames {
-        let mut random = Random::new(self.seed, "packets");
-        let mut headers: Vec<Option<Header>> = vec![None; count];
+        let mut random = WorkloadRandom::new(self.seed, "packets");
+        let mut headers: Vec<Option<PacketHeader>> = vec![None; count];
         let mut drawn = 0;
         for (rule, packets) in picks(count, size, self.hit, &mut random).in_order_of(rules) {
             for packet in packets {
@@ -72,7 +72,7 @@ impl Traffic {
             .into_iter()
             .enumerate()
             .map(|(n, header)| header.unwrap_or_else(|| self.background.header(n, &mut random)));
-        let mut headers: Vec<Header> = headers.collect();
+        let mut headers: Vec<PacketHeader> = headers.collect();
         if self.locality {
             in_trains(&mut headers, &mut random);
         }
@@ -88,7 +88,7 @@ impl Traffic {
 struct Picks(Vec<(usize, usize)>);
 
 /// Each packet gets a rule or none.
-fn picks(count: usize, size: usize, hit: f64, random: &mut Random) -> Picks {
+fn picks(count: usize, size: usize, hit: f64, random: &mut WorkloadRandom) -> Picks {
     let mut picks = Vec::new();
     for packet in 0..count {
         if size > 0 && random.chance(hit) {
@@ -114,7 +114,7 @@ impl Picks {
 }
 
 /// Repeats headers in trains; as many packets as before.
-fn in_trains(headers: &mut Vec<Header>, random: &mut Random) {
+fn in_trains(headers: &mut Vec<PacketHeader>, random: &mut WorkloadRandom) {
     let count = headers.len();
     let mut trains = Vec::with_capacity(count);
     for header in headers.drain(..) {
@@ -126,7 +126,7 @@ fn in_trains(headers: &mut Vec<Header>, random: &mut Random) {
 
 impl Background {
     /// A packet; `number` is its place in the traffic.
-    fn header(&self, number: usize, random: &mut Random) -> Header {
+    fn header(&self, number: usize, random: &mut WorkloadRandom) -> PacketHeader {
         match self {
             Background::Mixed => {
                 let proto = random.of(&TRANSPORTS);
@@ -135,13 +135,13 @@ impl Background {
             Background::Plain(proto, six) => plain(number, *proto, *six, random),
             Background::Uniform => uniform(false, random),
             Background::Uniform6 => uniform(true, random),
-            Background::Lengths => Header {
+            Background::Lengths => PacketHeader {
                 length: random.weighted(&LENGTHS),
                 ttl: random.of(&[64_u8, 128, 255]) - random.below(30) as u8,
                 ..uniform(false, random)
             },
             Background::Options => with_options(number, random),
-            Background::Clustered(allocation) => Header {
+            Background::Clustered(allocation) => PacketHeader {
                 source: allocation.address(random).into(),
                 destination: allocation.address(random).into(),
                 ..uniform(false, random)
@@ -152,7 +152,7 @@ impl Background {
 
 /// Addresses of 10.0.0.0/8 and 172.16.0.0/12 (on IPv6 of fd00::/8), ports above 1023 towards a few well-known ones. Of the
 /// TCP segments one in eight is a SYN with the options of a usual one, the others carry timestamps.
-fn plain(number: usize, proto: u8, six: bool, random: &mut Random) -> Header {
+fn plain(number: usize, proto: u8, six: bool, random: &mut WorkloadRandom) -> PacketHeader {
     let syn = proto == TCP && random.below(8) == 0;
     let host = random.below(1 << 20);
     let number = number as u128;
@@ -167,7 +167,7 @@ fn plain(number: usize, proto: u8, six: bool, random: &mut Random) -> Header {
         (_, true) => vec![(2, vec![5, 180]), (4, Vec::new()), timestamp, (1, Vec::new()), (3, vec![7])],
         (_, false) => vec![(1, Vec::new()), (1, Vec::new()), timestamp],
     };
-    Header {
+    PacketHeader {
         six,
         source,
         destination,
@@ -179,12 +179,12 @@ fn plain(number: usize, proto: u8, six: bool, random: &mut Random) -> Header {
         options,
         // 64 bytes of payload behind the timestamps.
         length: if proto == TCP && !syn { if six { 136 } else { 116 } } else { 0 },
-        ..Header::default()
+        ..PacketHeader::default()
     }
 }
 
-fn uniform(six: bool, random: &mut Random) -> Header {
-    Header {
+fn uniform(six: bool, random: &mut WorkloadRandom) -> PacketHeader {
+    PacketHeader {
         six,
         source: any_address(six, random),
         destination: any_address(six, random),
@@ -194,12 +194,12 @@ fn uniform(six: bool, random: &mut Random) -> Header {
         proto: random.of(&TRANSPORTS),
         sport: random.word() as u16,
         dport: random.word() as u16,
-        ..Header::default()
+        ..PacketHeader::default()
     }
 }
 
 /// Some of the options that most packets have, and some of random kinds and values: three to five in all.
-fn with_options(number: usize, random: &mut Random) -> Header {
+fn with_options(number: usize, random: &mut WorkloadRandom) -> PacketHeader {
     let mut usual =
         vec![(2, vec![5, 180]), (3, vec![7]), (4, Vec::new()), (8, random.word().to_be_bytes().to_vec())];
     random.shuffle(&mut usual);
@@ -212,5 +212,5 @@ fn with_options(number: usize, random: &mut Random) -> Header {
         }
     }
     random.shuffle(&mut usual);
-    Header { options: usual, length: 0, ..plain(number, TCP, false, random) }
+    PacketHeader { options: usual, length: 0, ..plain(number, TCP, false, random) }
 }

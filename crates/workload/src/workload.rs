@@ -1,17 +1,17 @@
 //! The rule sets by name.
 
 use crate::allocation::Allocation;
-use crate::random::Random;
+use crate::random::WorkloadRandom;
 use crate::rules::filters::Flavour;
 use crate::rules::tuples::Variety;
-use crate::rules::{Rules, clustered, equal, filters, options, ranges, rule, tuples};
+use crate::rules::{RuleIter, clustered, equal, filters, options, ranges, rule, tuples};
 use crate::traffic::Background;
 use mmb_policy::rule::{NumberItem, NumberSet, Write};
 use mmb_policy::{Field, FieldId, Policy, PolicyError, Rule, Target};
 
 /// A kind of rule set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum WorkloadKind {
     /// No rules.
     Empty,
     /// One rule that rewrites every packet.
@@ -45,8 +45,8 @@ pub enum Kind {
 }
 
 /// A kind's row in the table of kinds.
-struct Row {
-    kind: Kind,
+struct KindInfo {
+    kind: WorkloadKind,
     name: &'static str,
     help: &'static str,
     size: usize,
@@ -55,57 +55,64 @@ struct Row {
 }
 
 const fn row(
-    kind: Kind,
+    kind: WorkloadKind,
     name: &'static str,
     help: &'static str,
     size: usize,
     tuples: usize,
     hit: f64,
-) -> Row {
-    Row { kind, name, help, size, tuples, hit }
+) -> KindInfo {
+    KindInfo { kind, name, help, size, tuples, hit }
 }
 
 /// What each kind is called and is without further wishes. Tuples of 0: the kind has no say in them.
-const KINDS: [Row; 15] = [
-    row(Kind::Empty, "empty", "no rules", 0, 0, 0.0),
-    row(Kind::Rewrite, "rewrite", "one rule that writes a field of every packet", 1, 0, 0.0),
-    row(Kind::FiveTuple, "five-tuple", "exact five-tuples, none matching", 100_000, 1, 0.0),
-    row(Kind::Stateful, "stateful", "stateful rules, one for each five-tuple", 100_000, 1, 1.0),
-    row(Kind::SourceNat, "snat", "one stateful rule that translates every IPv4 source", 1, 0, 0.0),
+const KINDS: [KindInfo; 15] = [
+    row(WorkloadKind::Empty, "empty", "no rules", 0, 0, 0.0),
+    row(WorkloadKind::Rewrite, "rewrite", "one rule that writes a field of every packet", 1, 0, 0.0),
+    row(WorkloadKind::FiveTuple, "five-tuple", "exact five-tuples, none matching", 100_000, 1, 0.0),
+    row(WorkloadKind::Stateful, "stateful", "stateful rules, one for each five-tuple", 100_000, 1, 1.0),
+    row(WorkloadKind::SourceNat, "snat", "one stateful rule that translates every IPv4 source", 1, 0, 0.0),
     row(
-        Kind::Tuples,
+        WorkloadKind::Tuples,
         "tuples",
         "rules evenly over tuples: prefix lengths, ports, protocol",
         1_000_000,
         64,
         1.0,
     ),
-    row(Kind::Masks, "masks", "one rule a tuple, none matching", 64, 64, 0.0),
+    row(WorkloadKind::Masks, "masks", "one rule a tuple, none matching", 64, 64, 0.0),
     row(
-        Kind::Clustered,
+        WorkloadKind::Clustered,
         "clustered",
         "pairs of prefixes that cluster like addresses in use",
         1_000_000,
         64,
         1.0,
     ),
-    row(Kind::Ranges, "ranges", "port ranges and inequalities in random combination", 1000, 0, 1.0),
-    row(Kind::Options, "options", "TCP options of random kind and value", 100, 0, 0.5),
-    row(Kind::Ip6, "ip6", "IPv6 rules evenly over tuples", 1_000_000, 8, 1.0),
-    row(Kind::Hostile, "hostile", "one rule a tuple, more tuples than anybody needs", 10_000, 10_000, 0.0),
-    row(Kind::AccessList, "acl", "filters like ClassBench's access lists", 10_000, 0, 1.0),
-    row(Kind::Firewall, "fw", "filters like ClassBench's firewalls", 10_000, 0, 1.0),
-    row(Kind::Chain, "ipc", "filters like ClassBench's IP chains", 10_000, 0, 1.0),
+    row(WorkloadKind::Ranges, "ranges", "port ranges and inequalities in random combination", 1000, 0, 1.0),
+    row(WorkloadKind::Options, "options", "TCP options of random kind and value", 100, 0, 0.5),
+    row(WorkloadKind::Ip6, "ip6", "IPv6 rules evenly over tuples", 1_000_000, 8, 1.0),
+    row(
+        WorkloadKind::Hostile,
+        "hostile",
+        "one rule a tuple, more tuples than anybody needs",
+        10_000,
+        10_000,
+        0.0,
+    ),
+    row(WorkloadKind::AccessList, "acl", "filters like ClassBench's access lists", 10_000, 0, 1.0),
+    row(WorkloadKind::Firewall, "fw", "filters like ClassBench's firewalls", 10_000, 0, 1.0),
+    row(WorkloadKind::Chain, "ipc", "filters like ClassBench's IP chains", 10_000, 0, 1.0),
 ];
 
-impl Kind {
+impl WorkloadKind {
     /// Every kind.
-    pub fn all() -> impl Iterator<Item = Kind> {
+    pub fn all() -> impl Iterator<Item = WorkloadKind> {
         KINDS.iter().map(|row| row.kind)
     }
 
     /// The kind of that name.
-    pub fn named(name: &str) -> Option<Kind> {
+    pub fn named(name: &str) -> Option<WorkloadKind> {
         KINDS.iter().find(|row| row.name == name).map(|row| row.kind)
     }
 
@@ -124,15 +131,17 @@ impl Kind {
         self.row().hit
     }
 
-    fn row(self) -> &'static Row {
+    fn row(self) -> &'static KindInfo {
         &KINDS[self as usize]
     }
 
     fn variety(self) -> Option<Variety> {
         match self {
-            Kind::FiveTuple | Kind::Stateful | Kind::Tuples | Kind::Masks => Some(Variety::Usual),
-            Kind::Ip6 => Some(Variety::Usual6),
-            Kind::Hostile => Some(Variety::Hostile),
+            WorkloadKind::FiveTuple | WorkloadKind::Stateful | WorkloadKind::Tuples | WorkloadKind::Masks => {
+                Some(Variety::Usual)
+            }
+            WorkloadKind::Ip6 => Some(Variety::Usual6),
+            WorkloadKind::Hostile => Some(Variety::Hostile),
             _ => None,
         }
     }
@@ -140,31 +149,31 @@ impl Kind {
 
 /// Why a kind cannot be had in that size.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unfit {
+pub enum SizeError {
     /// The size of that kind is fixed.
-    Size(Kind),
+    Size(WorkloadKind),
     /// That kind has no choice of tuples.
-    Tuples(Kind),
+    Tuples(WorkloadKind),
     /// There are only so many.
     TooManyTuples(usize),
 }
 
-impl std::fmt::Display for Unfit {
+impl std::fmt::Display for SizeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Unfit::Size(kind) => write!(f, "a set of {} has always the same size", kind.name()),
-            Unfit::Tuples(kind) => write!(f, "a set of {} has no choice of tuples", kind.name()),
-            Unfit::TooManyTuples(most) => write!(f, "a set of this kind and size has 1 to {most} tuples"),
+            SizeError::Size(kind) => write!(f, "a set of {} has always the same size", kind.name()),
+            SizeError::Tuples(kind) => write!(f, "a set of {} has no choice of tuples", kind.name()),
+            SizeError::TooManyTuples(most) => write!(f, "a set of this kind and size has 1 to {most} tuples"),
         }
     }
 }
 
-impl std::error::Error for Unfit {}
+impl std::error::Error for SizeError {}
 
 /// A rule set that can be made again and again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
-    kind: Kind,
+    kind: WorkloadKind,
     size: usize,
     tuples: usize,
     seed: u64,
@@ -177,24 +186,33 @@ impl Workload {
     ///
     /// # Errors
     /// What cannot be had.
-    pub fn new(kind: Kind, size: Option<usize>, tuples: Option<usize>, seed: u64) -> Result<Workload, Unfit> {
+    pub fn new(
+        kind: WorkloadKind,
+        size: Option<usize>,
+        tuples: Option<usize>,
+        seed: u64,
+    ) -> Result<Workload, SizeError> {
         let row = kind.row();
-        let one_a_tuple = matches!(kind, Kind::Masks | Kind::Hostile);
-        if size.is_some() && matches!(kind, Kind::Empty | Kind::Rewrite | Kind::SourceNat) {
-            return Err(Unfit::Size(kind));
+        let one_a_tuple = matches!(kind, WorkloadKind::Masks | WorkloadKind::Hostile);
+        if size.is_some()
+            && matches!(kind, WorkloadKind::Empty | WorkloadKind::Rewrite | WorkloadKind::SourceNat)
+        {
+            return Err(SizeError::Size(kind));
         }
-        if tuples.is_some() && (row.tuples == 0 || matches!(kind, Kind::FiveTuple | Kind::Stateful)) {
-            return Err(Unfit::Tuples(kind));
+        if tuples.is_some()
+            && (row.tuples == 0 || matches!(kind, WorkloadKind::FiveTuple | WorkloadKind::Stateful))
+        {
+            return Err(SizeError::Tuples(kind));
         }
         let size = size.or(tuples.filter(|_| one_a_tuple)).unwrap_or(row.size);
         let tuples = tuples.unwrap_or(if one_a_tuple { size } else { row.tuples });
         let most = match kind.variety() {
             Some(variety) => variety.most_tuples(size),
-            None if kind == Kind::Clustered => clustered::most_tuples(),
+            None if kind == WorkloadKind::Clustered => clustered::most_tuples(),
             None => 0,
         };
         if row.tuples > 0 && !(1..=most).contains(&tuples) {
-            return Err(Unfit::TooManyTuples(most));
+            return Err(SizeError::TooManyTuples(most));
         }
         Ok(Workload { kind, size, tuples, seed, distinct_prio: false })
     }
@@ -206,7 +224,7 @@ impl Workload {
     }
 
     /// Its kind.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> WorkloadKind {
         self.kind
     }
 
@@ -229,27 +247,27 @@ impl Workload {
         Box::new((0..).zip(rules).map(|(prio, rule)| Rule { prio, ..rule }))
     }
 
-    fn rules_of_kind(&self) -> Rules {
+    fn rules_of_kind(&self) -> RuleIter {
         let random = self.random("rules");
         match self.kind {
-            Kind::Empty => Box::new(std::iter::empty()),
-            Kind::Rewrite => Box::new(std::iter::once(rewrite())),
-            Kind::SourceNat => Box::new(std::iter::once(source_nat())),
-            Kind::Stateful => {
+            WorkloadKind::Empty => Box::new(std::iter::empty()),
+            WorkloadKind::Rewrite => Box::new(std::iter::once(rewrite())),
+            WorkloadKind::SourceNat => Box::new(std::iter::once(source_nat())),
+            WorkloadKind::Stateful => {
                 let rules = tuples::rules(Variety::Usual, self.size, self.tuples, random);
                 Box::new(rules.map(|rule| Rule { stateful: true, targets: vec![Target::Accept], ..rule }))
             }
-            Kind::FiveTuple | Kind::Tuples | Kind::Masks => {
+            WorkloadKind::FiveTuple | WorkloadKind::Tuples | WorkloadKind::Masks => {
                 tuples::rules(Variety::Usual, self.size, self.tuples, random)
             }
-            Kind::Ip6 => tuples::rules(Variety::Usual6, self.size, self.tuples, random),
-            Kind::Hostile => tuples::rules(Variety::Hostile, self.size, self.tuples, random),
-            Kind::Clustered => clustered::rules(self.allocation(), self.size, self.tuples, random),
-            Kind::Ranges => ranges::rules(self.size, random),
-            Kind::Options => options::rules(self.size, random),
-            Kind::AccessList => filters::rules(Flavour::AccessList, self.size, random),
-            Kind::Firewall => filters::rules(Flavour::Firewall, self.size, random),
-            Kind::Chain => filters::rules(Flavour::Chain, self.size, random),
+            WorkloadKind::Ip6 => tuples::rules(Variety::Usual6, self.size, self.tuples, random),
+            WorkloadKind::Hostile => tuples::rules(Variety::Hostile, self.size, self.tuples, random),
+            WorkloadKind::Clustered => clustered::rules(self.allocation(), self.size, self.tuples, random),
+            WorkloadKind::Ranges => ranges::rules(self.size, random),
+            WorkloadKind::Options => options::rules(self.size, random),
+            WorkloadKind::AccessList => filters::rules(Flavour::AccessList, self.size, random),
+            WorkloadKind::Firewall => filters::rules(Flavour::Firewall, self.size, random),
+            WorkloadKind::Chain => filters::rules(Flavour::Chain, self.size, random),
         }
     }
 
@@ -268,10 +286,10 @@ impl Workload {
     /// The packets that go with it, where they are not drawn from its rules.
     pub fn background(&self) -> Background {
         match self.kind {
-            Kind::Ip6 => Background::Uniform6,
-            Kind::Options => Background::Options,
-            Kind::Clustered => Background::Clustered(self.allocation()),
-            Kind::Ranges => Background::Lengths,
+            WorkloadKind::Ip6 => Background::Uniform6,
+            WorkloadKind::Options => Background::Options,
+            WorkloadKind::Clustered => Background::Clustered(self.allocation()),
+            WorkloadKind::Ranges => Background::Lengths,
             _ => Background::Uniform,
         }
     }
@@ -280,8 +298,8 @@ impl Workload {
         Allocation::new(&mut self.random("allocation"))
     }
 
-    fn random(&self, purpose: &str) -> Random {
-        Random::new(self.seed, purpose)
+    fn random(&self, purpose: &str) -> WorkloadRandom {
+        WorkloadRandom::new(self.seed, purpose)
     }
 }
 

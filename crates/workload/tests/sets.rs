@@ -1,17 +1,18 @@
 //! Every kind of set: seeds repeat, rules print and parse, packets meet the rules that they were drawn from.
 
-use mmb_engine::oracle::{Received, judge};
+use mmb_engine::oracle::{OraclePacket, judge};
 use mmb_engine::{Forward, PortSpec, PortTable};
 use mmb_packet::{LinkType, PortId};
 use mmb_policy::rule::NumberItem;
 use mmb_policy::{FieldId, Policy, Rule, Test};
-use mmb_workload::{Background, Frames, Kind, Traffic, Unfit, Workload};
+use mmb_workload::{Background, Frames, SizeError, Traffic, Workload, WorkloadKind};
 use std::collections::HashSet;
 
 const SIZE: usize = 400;
 
-fn small(kind: Kind) -> Workload {
-    let size = (!matches!(kind, Kind::Empty | Kind::Rewrite | Kind::SourceNat)).then_some(SIZE);
+fn small(kind: WorkloadKind) -> Workload {
+    let size = (!matches!(kind, WorkloadKind::Empty | WorkloadKind::Rewrite | WorkloadKind::SourceNat))
+        .then_some(SIZE);
     Workload::new(kind, size, None, 7).expect("a set of that kind")
 }
 
@@ -25,7 +26,7 @@ fn matches(policy: &Policy, frame: &[u8]) -> usize {
     let port =
         |name: &str, peer| PortSpec { name: name.into(), mtu: None, forward: Forward::Wire(PortId(peer)) };
     let ports = PortTable(vec![port("a", 1), port("b", 0)]);
-    let received = Received { bytes: frame, headroom: 64, port: PortId(0), link: LinkType::Ethernet };
+    let received = OraclePacket { bytes: frame, headroom: 64, port: PortId(0), link: LinkType::Ethernet };
     judge(policy, &ports, &received, &mut || 0).matched.len()
 }
 
@@ -56,13 +57,13 @@ fn shape(rule: &Rule) -> Vec<(FieldId, u8)> {
 
 #[test]
 fn a_seed_gives_the_same_set_and_the_same_packets() {
-    for kind in Kind::all() {
+    for kind in WorkloadKind::all() {
         let workload = small(kind);
         let rules: Vec<Rule> = workload.rules().collect();
         assert_eq!(rules.len(), workload.size(), "{kind:?}");
         assert!(rules.iter().eq(&workload.rules().collect::<Vec<_>>()), "{kind:?}");
         assert_eq!(frames(&workload, 0.5, 200).frames, frames(&workload, 0.5, 200).frames, "{kind:?}");
-        assert_eq!(Kind::named(kind.name()), Some(kind));
+        assert_eq!(WorkloadKind::named(kind.name()), Some(kind));
         if workload.size() > 1 {
             let other = Workload::new(kind, Some(SIZE), None, 8).expect("a set of that kind");
             assert!(!rules.iter().eq(&other.rules().collect::<Vec<_>>()), "{kind:?}");
@@ -72,7 +73,7 @@ fn a_seed_gives_the_same_set_and_the_same_packets() {
 
 #[test]
 fn rules_parse_to_themselves() {
-    for kind in Kind::all() {
+    for kind in WorkloadKind::all() {
         let policy = small(kind).policy().expect("numbers enough");
         let (parsed, notes) = Policy::parse(&policy.to_text()).unwrap_or_else(|e| panic!("{kind:?}: {e:?}"));
         assert!(notes.is_empty(), "{kind:?}: {notes:?}");
@@ -82,7 +83,7 @@ fn rules_parse_to_themselves() {
 
 #[test]
 fn packets_drawn_from_rules_match_them() {
-    for kind in Kind::all().filter(|kind| *kind != Kind::Empty) {
+    for kind in WorkloadKind::all().filter(|kind| *kind != WorkloadKind::Empty) {
         let workload = small(kind);
         let policy = workload.policy().expect("numbers enough");
         let Frames { frames, drawn } = frames(&workload, 1.0, 300);
@@ -92,8 +93,8 @@ fn packets_drawn_from_rules_match_them() {
         assert!(found.iter().all(|&count| count > 0), "{kind:?}: {found:?}");
         let mean = found.iter().sum::<usize>() as f64 / 300.0;
         let most = match kind {
-            Kind::Clustered | Kind::Ranges | Kind::AccessList => 4.0,
-            Kind::Firewall | Kind::Chain => 12.0,
+            WorkloadKind::Clustered | WorkloadKind::Ranges | WorkloadKind::AccessList => 4.0,
+            WorkloadKind::Firewall | WorkloadKind::Chain => 12.0,
             _ => 1.1,
         };
         assert!((1.0..most).contains(&mean), "{kind:?}: {mean} matches a packet");
@@ -102,7 +103,14 @@ fn packets_drawn_from_rules_match_them() {
 
 #[test]
 fn packets_of_the_background_mostly_miss() {
-    for kind in [Kind::FiveTuple, Kind::Tuples, Kind::Masks, Kind::Ip6, Kind::Options, Kind::Hostile] {
+    for kind in [
+        WorkloadKind::FiveTuple,
+        WorkloadKind::Tuples,
+        WorkloadKind::Masks,
+        WorkloadKind::Ip6,
+        WorkloadKind::Options,
+        WorkloadKind::Hostile,
+    ] {
         let workload = small(kind);
         let policy = workload.policy().expect("numbers enough");
         let found: usize =
@@ -114,26 +122,26 @@ fn packets_of_the_background_mostly_miss() {
 #[test]
 fn sets_have_as_many_tuples_as_asked() {
     for (kind, tuples) in [
-        (Kind::FiveTuple, None),
-        (Kind::Tuples, Some(1)),
-        (Kind::Tuples, Some(26)),
-        (Kind::Tuples, Some(256)),
-        (Kind::Ip6, Some(8)),
-        (Kind::Clustered, Some(64)),
-        (Kind::Masks, Some(600)),
-        (Kind::Hostile, None),
+        (WorkloadKind::FiveTuple, None),
+        (WorkloadKind::Tuples, Some(1)),
+        (WorkloadKind::Tuples, Some(26)),
+        (WorkloadKind::Tuples, Some(256)),
+        (WorkloadKind::Ip6, Some(8)),
+        (WorkloadKind::Clustered, Some(64)),
+        (WorkloadKind::Masks, Some(600)),
+        (WorkloadKind::Hostile, None),
     ] {
-        let size = (kind != Kind::Masks && kind != Kind::Hostile).then_some(5000);
+        let size = (kind != WorkloadKind::Masks && kind != WorkloadKind::Hostile).then_some(5000);
         let workload = Workload::new(kind, size, tuples, 1).expect("a set of that kind");
         let shapes: HashSet<_> = workload.rules().map(|rule| shape(&rule)).collect();
         assert_eq!(shapes.len(), workload.tuples(), "{kind:?}");
     }
-    assert_eq!(Workload::new(Kind::Hostile, None, None, 1).map(|w| w.tuples()), Ok(10_000));
+    assert_eq!(Workload::new(WorkloadKind::Hostile, None, None, 1).map(|w| w.tuples()), Ok(10_000));
 }
 
 #[test]
 fn priorities_can_be_distinct_and_nothing_else_changes() {
-    let workload = small(Kind::Tuples);
+    let workload = small(WorkloadKind::Tuples);
     let ordered = workload.clone().with_distinct_prio();
     for ((number, rule), plain) in (0..).zip(ordered.rules()).zip(workload.rules()) {
         assert_eq!(rule, Rule { prio: number, ..plain });
@@ -143,15 +151,15 @@ fn priorities_can_be_distinct_and_nothing_else_changes() {
 #[test]
 fn what_cannot_be_had_is_refused() {
     let refused = |kind, size, tuples| Workload::new(kind, size, tuples, 0).expect_err("refused");
-    assert_eq!(refused(Kind::Empty, Some(5), None), Unfit::Size(Kind::Empty));
-    assert_eq!(refused(Kind::FiveTuple, None, Some(5)), Unfit::Tuples(Kind::FiveTuple));
-    assert!(matches!(refused(Kind::Tuples, None, Some(100_000)), Unfit::TooManyTuples(1000..)));
-    assert!(matches!(refused(Kind::Tuples, None, Some(0)), Unfit::TooManyTuples(_)));
+    assert_eq!(refused(WorkloadKind::Empty, Some(5), None), SizeError::Size(WorkloadKind::Empty));
+    assert_eq!(refused(WorkloadKind::FiveTuple, None, Some(5)), SizeError::Tuples(WorkloadKind::FiveTuple));
+    assert!(matches!(refused(WorkloadKind::Tuples, None, Some(100_000)), SizeError::TooManyTuples(1000..)));
+    assert!(matches!(refused(WorkloadKind::Tuples, None, Some(0)), SizeError::TooManyTuples(_)));
 }
 
 #[test]
 fn trains_repeat_headers_but_not_packets() {
-    let workload = small(Kind::AccessList);
+    let workload = small(WorkloadKind::AccessList);
     let traffic = Traffic { background: Background::Uniform, hit: 1.0, locality: true, seed: 1 };
     let frames = traffic.frames(2000, workload.rules(), workload.size()).frames;
     let heads: HashSet<&[u8]> = frames.iter().map(|frame| &frame[26..34]).collect();

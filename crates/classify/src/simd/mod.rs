@@ -5,7 +5,7 @@
 //! chosen once, when the process starts to classify, by what the processor has. All of them give the same result for every
 //! input, which the tests here hold them to. On other architectures than x86-64 the plain functions run.
 //!
-//! The only unsafe code of this crate: calls of functions that need instructions whose presence [`Level::detect`] has
+//! The only unsafe code of this crate: calls of functions that need instructions whose presence [`SimdLevel::detect`] has
 //! checked, and prefetches, which touch nothing.
 
 mod scalar;

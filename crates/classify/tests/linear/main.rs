@@ -138,7 +138,7 @@ fn a_full_vector_of_equal_packets_matches_everything() {
         (0..300).map(|i| format!("add prio {i} ip-ttl < {} drop", 1 + i % 255)).collect();
     let rules = rules(&lines);
     let frame = mmb_testkit::Udp::default().over_ip4();
-    let wire = strategy::Wire { link: LinkType::Ethernet, bytes: frame.bytes() };
+    let wire = strategy::PacketBytes { link: LinkType::Ethernet, bytes: frame.bytes() };
     let mut arrivals = vec![(wire, 0); VECTOR];
     let packets = sound(&mut arrivals);
     let world = World::new(&packets);

@@ -6,7 +6,7 @@ use mmb_classify::{ClassifierIndex, PortNumbers, Tuning};
 use mmb_packet::LinkType;
 use mmb_policy::Rule;
 use mmb_random::Seed;
-use mmb_testkit::strategy::Wire;
+use mmb_testkit::strategy::PacketBytes;
 use mmb_testkit::{Ip4, Tcp, Upper};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -38,7 +38,7 @@ pub(crate) fn tcp(source: u32, destination: u32, sport: u16, dport: u16, options
         destination: Ipv4Addr::from_bits(destination),
         ..Ip4::new(Upper::Tcp(tcp))
     };
-    (Wire { link: LinkType::Ethernet, bytes: ip.frame().bytes() }, 0)
+    (PacketBytes { link: LinkType::Ethernet, bytes: ip.frame().bytes() }, 0)
 }
 
 /// Holds a classifier to the plain evaluator.

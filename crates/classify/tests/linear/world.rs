@@ -134,7 +134,7 @@ fn compares(number: u128, cond: Cond, set: &NumberSet, width: u8) -> bool {
 }
 
 /// A packet and the port that it comes in by.
-pub(crate) type Arrival = (strategy::Wire, u16);
+pub(crate) type Arrival = (strategy::PacketBytes, u16);
 
 /// The rules of `lines` that check.
 pub(crate) fn rules(lines: &[String]) -> Vec<Rule> {

@@ -1,12 +1,12 @@
 //! Fragments that came before their datagram's first one: copies of them, until that comes or they are too old.
 //!
-//! Purpose: a fragment without ports is of nobody's connection yet. [`Held`] keeps such packets in two rings, one of records and one
+//! Purpose: a fragment without ports is of nobody's connection yet. [`HeldFragments`] keeps such packets in two rings, one of records and one
 //! of bytes, in the order in which they came. Both are bounded, and so is what one datagram may have of them. Whoever comes when a ring
 //! is full takes the place of the oldest: a flood of stray fragments shortens how long each may wait, and keeps nobody out.
 //!
-//! Life-cycle: a packet *waits* from [`Held::hold`] until [`Held::release`] names its datagram; then it is *released* until
-//! [`Held::take`] gives it out. What waits for too long is lost ([`Held::age`]). The rings get their memory once, in
-//! [`Held::prepare`]; nothing else here allocates. A worker owns its [`Held`].
+//! Life-cycle: a packet *waits* from [`HeldFragments::hold`] until [`HeldFragments::release`] names its datagram; then it is *released* until
+//! [`HeldFragments::take`] gives it out. What waits for too long is lost ([`HeldFragments::age`]). The rings get their memory once, in
+//! [`HeldFragments::prepare`]; nothing else here allocates. A worker owns its [`HeldFragments`].
 
 use super::{FragmentDrop, FragmentKey, PIECES};
 use crate::Tuple;
@@ -18,7 +18,7 @@ use mmb_random::Seed;
 /// A packet that is given out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Released<'h> {
-    /// What [`Held::hold`] said of it.
+    /// What [`HeldFragments::hold`] said of it.
     pub place: u16,
     /// The port that it came in by.
     pub port: PortId,
@@ -100,7 +100,7 @@ pub struct HeldFragments {
 
 impl HeldFragments {
     /// Room for `places` packets, 65,534 at most, of `room` bytes together, each for `max_age_ms`; but none before
-    /// [`Held::prepare`].
+    /// [`HeldFragments::prepare`].
     pub fn new(seed: Seed, max_age_ms: u64, places: u16, room: usize) -> HeldFragments {
         HeldFragments {
             hasher: TupleHasher::new(seed),
@@ -120,7 +120,7 @@ impl HeldFragments {
         }
     }
 
-    /// Has room for less than [`Held::new`] said, if called before [`Held::prepare`].
+    /// Has room for less than [`HeldFragments::new`] said, if called before [`HeldFragments::prepare`].
     pub fn limit(&mut self, places: u16, room: usize) {
         (self.places, self.room) = (self.places.min(places.max(1)), self.room.min(room));
     }

@@ -55,7 +55,7 @@ impl ValueSet {
         self.0.len == 0
     }
 
-    /// The value with this number. `index` is below [`Addresses::len`].
+    /// The value with this number. `index` is below [`ValueSet::len`].
     pub fn nth(&self, index: u64) -> u128 {
         let range = self.0.before.partition_point(|before| *before <= index) - 1;
         self.0.ranges.as_slice()[range].0 + u128::from(index - self.0.before[range])

@@ -33,7 +33,7 @@ impl AvailablePorts {
         self.open == self.len
     }
 
-    /// An open number; each `rank` below [`Open::count`] gives another.
+    /// An open number; each `rank` below [`AvailablePorts::count`] gives another.
     pub(super) fn nth(&self, rank: u64) -> u64 {
         self.at.get(&rank).copied().unwrap_or(rank)
     }
@@ -51,7 +51,7 @@ impl AvailablePorts {
         self.at.try_reserve(room(&self.at)).is_ok() && self.place.try_reserve(room(&self.place)).is_ok()
     }
 
-    /// Shuts a number; [`Open::reserve`] comes before.
+    /// Shuts a number; [`AvailablePorts::reserve`] comes before.
     pub(super) fn mark_exhausted(&mut self, number: u64) {
         let place = self.place_of(number);
         if place < self.open {

@@ -170,7 +170,7 @@ impl DestinationTable {
         least.is_none_or(Least::reserve)
     }
 
-    /// Counts a connection for its server; [`Destinations::reserve`] comes before.
+    /// Counts a connection for its server; [`DestinationTable::reserve`] comes before.
     pub(super) fn hold(&mut self, CountedServer { set, server }: CountedServer) {
         self.sets.hold_number(set);
         if let Some(ServerSet { least: Some(least), .. }) = self.sets.state(set) {

@@ -30,7 +30,7 @@ pub(super) struct SourceTarget {
     pub(super) ranges: Option<PortRanges>,
 }
 
-/// Requests that find the same ports free or none: see [`Pools`].
+/// Requests that find the same ports free or none: see [`NatPools`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct PoolKind {
     target: u32,
@@ -404,7 +404,7 @@ impl NatPools {
                 && self.pairs.reserve(hash, |pair| pair.inside.hash(hasher))
     }
 
-    /// Counts a port of an inside address; [`Pools::reserve_pair`] comes before.
+    /// Counts a port of an inside address; [`NatPools::reserve_pair`] comes before.
     fn pair(&mut self, place: InsideHost, hash: u64, index: u64, column: u8) {
         let hasher = &self.hasher;
         let pair = self.pairs.entry(

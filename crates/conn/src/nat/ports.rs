@@ -241,7 +241,7 @@ impl UsedPorts {
         true
     }
 
-    /// Takes a port that is free; [`Used::reserve`] comes before.
+    /// Takes a port that is free; [`UsedPorts::reserve`] comes before.
     pub(super) fn insert(&mut self, port: u16) {
         match self {
             UsedPorts::Few(ports) => {

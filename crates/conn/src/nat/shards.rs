@@ -57,7 +57,7 @@ impl<T> ShardedIndex<T> {
         self.shards[shard(hash)].try_reserve(1, rehash).is_ok()
     }
 
-    /// The entry, made if there was none; [`Shards::reserve`] comes before.
+    /// The entry, made if there was none; [`ShardedIndex::reserve`] comes before.
     pub(super) fn entry(
         &mut self,
         hash: u64,

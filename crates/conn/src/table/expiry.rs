@@ -5,14 +5,14 @@ use crate::wheel::{self, ExpiryQueues, HALF_OPEN, OVER};
 use crate::{CloseReason, ConnId, Connection, LONGEST_S};
 use std::hint::black_box;
 
-/// How many connections one call of [`Table::advance`] asks at least whether they ended, where that many are due.
+/// How many connections one call of [`ConnectionTable::advance`] asks at least whether they ended, where that many are due.
 pub(super) const ASKED: usize = 512;
 
 /// How many it asks for each millisecond since the last call: a million within four seconds, however seldom a host calls.
 const ASKED_PER_MS: u64 = 250;
 
 /// And at most, which takes some milliseconds: only who did nothing for 64 milliseconds comes to that. A host that sleeps longer
-/// asks [`Table::is_behind`].
+/// asks [`ConnectionTable::is_behind`].
 pub(super) const MOST_ASKED: u64 = 1 << 14;
 
 impl ConnectionTable {
@@ -47,7 +47,7 @@ impl ConnectionTable {
         self.behind = left == 0 || self.sweep.is_some();
     }
 
-    /// Whether connections may be due that the last call of [`Table::advance`] did not come to: who has nothing else to do calls
+    /// Whether connections may be due that the last call of [`ConnectionTable::advance`] did not come to: who has nothing else to do calls
     /// again.
     #[inline]
     pub fn is_behind(&self) -> bool {

@@ -23,14 +23,14 @@ impl ConnectionTable {
         }
     }
 
-    /// Why [`Table::insert`] would refuse a packet, whatever its tuple.
+    /// Why [`ConnectionTable::insert`] would refuse a packet, whatever its tuple.
     #[inline]
     pub fn cannot_begin(&self, signal: &TrackedHeader) -> Option<Invalid> {
         begin(signal, self.pickup).err()
     }
 
     /// Counts a packet of a connection and follows what it says. What is not believed is not counted and does not keep a connection
-    /// alive; likewise what reopens a connection, and what comes after its time. What is [`Judged::Noted`] is counted only.
+    /// alive; likewise what reopens a connection, and what comes after its time. What is [`TcpOutcome::Noted`] is counted only.
     ///
     /// # Panics
     /// If the connection has ended: whoever keeps numbers across calls that may end connections asks again.
@@ -45,12 +45,12 @@ impl ConnectionTable {
         self.touch_if_sound(id, direction, (now_ms, bytes), signal, || Soundness::Right)
     }
 
-    /// [`Table::touch`] of most packets: those of an established connection that goes on. Their checksums do not matter, since they change no
+    /// [`ConnectionTable::touch`] of most packets: those of an established connection that goes on. Their checksums do not matter, since they change no
     /// state. `segment` is `None` for protocols other than TCP. Returns false, and changes nothing, if a packet is not such a one, or is not
     /// believed.
     ///
     /// # Panics
-    /// As [`Table::touch`].
+    /// As [`ConnectionTable::touch`].
     #[inline]
     pub fn touch_if_goes_on(
         &mut self,
@@ -75,11 +75,11 @@ impl ConnectionTable {
         goes_on
     }
 
-    /// [`Table::touch`] of a packet whose checksum may be wrong: `soundness` is asked if the packet would change the connection's
+    /// [`ConnectionTable::touch`] of a packet whose checksum may be wrong: `soundness` is asked if the packet would change the connection's
     /// state. Where nobody can tell, the packet counts and keeps the connection alive, and the state stays.
     ///
     /// # Panics
-    /// As [`Table::touch`].
+    /// As [`ConnectionTable::touch`].
     #[inline]
     pub fn touch_if_sound(
         &mut self,
@@ -112,7 +112,7 @@ impl ConnectionTable {
     /// An end of a TCP connection has sent bytes from a number on, without a header of their own: those of a segment that was believed.
     ///
     /// # Panics
-    /// As [`Table::touch`].
+    /// As [`ConnectionTable::touch`].
     pub fn extend_sent(&mut self, id: ConnId, direction: Direction, seq: u32, len: u32) {
         self.slab.at_mut(id.0).tracker.extend_sent(direction, seq, len);
     }
@@ -120,12 +120,12 @@ impl ConnectionTable {
     /// Counts a packet that passes and changes nothing: it is not believed, or has nothing to believe it by.
     ///
     /// # Panics
-    /// As [`Table::touch`].
+    /// As [`ConnectionTable::touch`].
     pub fn count_invalid(&mut self, id: ConnId, direction: Direction, bytes: usize) {
         self.slab.at_mut(id.0).count(direction, bytes);
     }
 
-    /// What [`Table::touch_if_sound`] would say.
+    /// What [`ConnectionTable::touch_if_sound`] would say.
     pub fn judge(
         &self,
         id: ConnId,

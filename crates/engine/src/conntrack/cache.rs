@@ -1,7 +1,7 @@
 //! What is known of a connection's packets without looking at the rules again.
 //!
 //! Where rules ask only for what cannot change within a connection, all packets that go one way match the same ones. A connection
-//! then has a *plan* for each direction: the number of a [`Decision`] that many connections may share. Plans are of one policy: numbers
+//! then has a *plan* for each direction: the number of a [`CachedVerdict`] that many connections may share. Plans are of one policy: numbers
 //! only grow, and those below the first one of the policy in force mean nothing.
 
 use super::rule_sets::SetAllocError;
@@ -27,7 +27,7 @@ pub(crate) struct CachedVerdict {
     len: u32,
     /// Rules behind those, which packets match that are not believed, or others of the connection in other states.
     candidates: u32,
-    /// Where all of them begin in [`Plans::more`], if they are more than [`INLINE`].
+    /// Where all of them begin in [`FlowCache::more`], if they are more than [`INLINE`].
     more: u32,
     /// The port that they come in by: rules may ask for it, and it is no part of a connection.
     pub(crate) port: PortId,

@@ -62,7 +62,7 @@ impl Extension {
         bytes
     }
 
-    /// What [`Extra::to_bytes`] made bytes of; `None` if it was something else.
+    /// What [`Extension::to_bytes`] made bytes of; `None` if it was something else.
     pub(crate) fn from_bytes(bytes: [u8; 27]) -> Option<Extension> {
         let long = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let macs = [0, 6].map(|at| std::array::from_fn(|byte| bytes[15 + at + byte]));

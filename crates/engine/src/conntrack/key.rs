@@ -88,7 +88,7 @@ const WINDOW_SCALE: u8 = 3;
 /// The TCP option of timestamps (RFC 7323).
 const TIMESTAMPS: u8 = 8;
 
-/// What a whole packet of TCP or UDP is looked up by: nearly all packets are such ones. For others [`relation`] tells.
+/// What a whole packet of TCP or UDP is looked up by: nearly all packets are such ones. For others [`extract`] tells.
 #[inline(always)]
 pub(crate) fn extract_plain(packet: &Packet<'_>, layout: &Layout, place: Ingress) -> Option<LookupKey> {
     if layout.is_fragment() || !matches!(layout.l4_kind, TCP | UDP) {
@@ -102,7 +102,7 @@ pub(crate) fn extract_plain(packet: &Packet<'_>, layout: &Layout, place: Ingress
     Some(LookupKey { tuple: Tuple { ports, ..addresses(bytes, layout, place)? }, kind: sort })
 }
 
-/// What can be said of a packet that is not [`plain`].
+/// What can be said of a packet that is not [`extract_plain`].
 pub(crate) fn extract(packet: &Packet<'_>, layout: &Layout, place: Ingress) -> ExtractedKey {
     let bytes = packet.bytes();
     let Some(tuple) = addresses(bytes, layout, place) else { return ExtractedKey::None };

@@ -131,10 +131,10 @@ impl Conntrack {
     }
 
     /// Finds the plans of packets under a policy that allows of them, and has fetched what they will touch. Returns whether there
-    /// are packets that need no classifying ([`Flows::is_settled`]).
+    /// are packets that need no classifying ([`Conntrack::needs_no_rules`]).
     ///
     /// A planned packet's connection lasts when the vector is looked up. Packets before it may still end it: a RST and a SYN behind that,
-    /// or a RST and a full table. [`Flows::is_plan_current`] tells when the packet's turn has come.
+    /// or a RST and a full table. [`Conntrack::is_cache_current`] tells when the packet's turn has come.
     pub(crate) fn lookup_cache(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>]) -> bool {
         self.cached[..packets.len()].fill(0);
         if !snapshot.is_constant() {

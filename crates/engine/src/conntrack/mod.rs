@@ -1,8 +1,8 @@
 //! Connections in the pipeline: which packet is of which connection, what it gets for that, and what ends one.
 //!
-//! Purpose: [`Flows`] is a worker's table of connections with all that hangs on them. The connections stage tells of each packet of
-//! a vector how it stands to them ([`Flows::relate`]); the verdict stage then makes connections ([`Flows::open`]), keeps them
-//! going ([`Flows::touch`]) and asks how packets are translated ([`Flows::turn`]).
+//! Purpose: [`Conntrack`] is a worker's table of connections with all that hangs on them. The connections stage tells of each packet of
+//! a vector how it stands to them ([`Conntrack::lookup`]); the verdict stage then makes connections ([`Conntrack::create`]), keeps them
+//! going ([`Conntrack::touch`]) and asks how packets are translated ([`Conntrack::transform`]).
 //!
 //! A connection has the stateful rules that its first packet matched (`sets`), and from them a translation: its reply tuple is not
 //! its own tuple reversed, and what no tuple says (sequence numbers, identification, flow label) is in an extra (`extra`). A policy that
@@ -84,7 +84,7 @@ pub(crate) enum FlowState {
     Invalid(Invalid),
     /// It is of this one.
     Existing(ConnId, Direction),
-    /// It is a fragment without a transport header of this one; as [`Sort::Fragment`](relate::Sort::Fragment).
+    /// It is a fragment without a transport header of this one; as [`PacketKind::Fragment`](key::PacketKind::Fragment).
     Fragment(ConnId, Direction, Option<u32>),
     /// It is an ICMP error about a packet of this one that went the other way.
     Error(ConnId, Direction, QuotedOffsets),
@@ -283,7 +283,7 @@ impl Conntrack {
     /// Notes that a packet of a connection passes.
     ///
     /// # Errors
-    /// The packet is not believed. It changed nothing and is counted by kind only: see [`Flows::pass_invalid`].
+    /// The packet is not believed. It changed nothing and is counted by kind only: see [`Conntrack::pass_invalid`].
     #[inline]
     pub(crate) fn touch(
         &mut self,

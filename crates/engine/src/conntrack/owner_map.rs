@@ -4,7 +4,7 @@
 //! translated connection hash to anybody: whoever makes such a connection tells all workers its tuples here. A packet that
 //! comes in at another worker than its connection's is handed over.
 //!
-//! Which workers hashes name may change ([`Owners::prepare`]), as a host's threads get input or lose it. Connections stay where they are:
+//! Which workers hashes name may change ([`OwnerMap::prepare`]), as a host's threads get input or lose it. Connections stay where they are:
 //! before a new distribution holds, every worker claims those of its connections that it gives to another one.
 //!
 //! Which worker a connection has can be told from outside by how long packets take: it is chosen by a keyed function.
@@ -91,8 +91,8 @@ impl OwnerMap {
         self.sharing.load(Ordering::Relaxed)
     }
 
-    /// Has these workers share the connections to come, once [`Owners::switch`] says so. Until then each worker claims those of its
-    /// connections that [are strays](Owners::is_stray). One caller at a time.
+    /// Has these workers share the connections to come, once [`OwnerMap::switch`] says so. Until then each worker claims those of its
+    /// connections that [are strays](OwnerMap::is_stray). One caller at a time.
     pub(crate) fn prepare(&self, workers: &[u16]) {
         share_out(&self.next, workers);
         self.changed.store(true, Ordering::Release);

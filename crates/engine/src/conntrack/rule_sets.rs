@@ -57,7 +57,7 @@ impl StatefulRuleSet {
 }
 
 impl StatefulRuleSets {
-    /// Memory for one set more, of so many rules, and for letting go of all of them: [`RuleSets::enter`] and [`RuleSets::leave`] do not
+    /// Memory for one set more, of so many rules, and for letting go of all of them: [`StatefulRuleSets::enter`] and [`StatefulRuleSets::leave`] do not
     /// fail then.
     pub(crate) fn reserve(&mut self, rules: usize) -> Result<(), SetAllocError> {
         let StatefulRuleSets { sets, numbers, free, spare, room, .. } = self;
@@ -102,7 +102,7 @@ impl StatefulRuleSets {
         number
     }
 
-    /// Asks for where [`RuleSets::enter`] finds the set of a rule alone.
+    /// Asks for where [`StatefulRuleSets::enter`] finds the set of a rule alone.
     #[inline]
     pub(crate) fn fetch_place(&self, slot: u32) {
         self.alone.get(slot as usize).into_iter().for_each(prefetch);

@@ -142,7 +142,7 @@ impl WorkerState {
         })
     }
 
-    /// Keeps or takes back what [`Keeper::begin_source`] counted.
+    /// Keeps or takes back what [`WorkerState::reserve_source`] counted.
     pub(super) fn commit_source(&self, arrived: &Tuple, connection: Option<&mut Connection>) {
         match (self.per_source, connection) {
             (None, _) => {}

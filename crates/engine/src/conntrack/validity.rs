@@ -22,7 +22,7 @@ pub(crate) struct Assessment {
 
 impl Conntrack {
     /// How a packet stands to connections now, and whether it is believed. Ordinary packets of a connection that goes on are judged
-    /// `early` or not at all; [`Flows::touch`] judges them.
+    /// `early` or not at all; [`Conntrack::touch`] judges them.
     pub(crate) fn assess(
         &mut self,
         at: usize,
@@ -49,7 +49,7 @@ impl Conntrack {
         }
     }
 
-    /// What [`Flows::touch`] would make of a packet.
+    /// What [`Conntrack::touch`] would make of a packet.
     pub(crate) fn assess_existing(
         &self,
         (id, direction): (ConnId, Direction),

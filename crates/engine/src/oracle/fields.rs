@@ -5,12 +5,12 @@ use mmb_policy::FieldId;
 
 /// A run of bits; bit 0 is the most significant bit of the packet's first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Bits {
+pub(super) struct OracleBits {
     first: usize,
     pub(super) width: usize,
 }
 
-impl Bits {
+impl OracleBits {
     /// The bits as a big-endian number.
     pub(super) fn read(self, bytes: &[u8]) -> u128 {
         (self.first..self.first + self.width)
@@ -32,7 +32,7 @@ impl Bits {
 }
 
 /// The bits of a field that is a part of a header; `None` if the packet has no such header, or the field is none.
-pub(super) fn bits(id: FieldId, packet: &Dissection) -> Option<Bits> {
+pub(super) fn bits(id: FieldId, packet: &Dissection) -> Option<OracleBits> {
     use FieldId::*;
     let (start, first, width) = match id {
         VlanId => (packet.vlan?, 4, 12),
@@ -100,7 +100,7 @@ pub(super) fn bits(id: FieldId, packet: &Dissection) -> Option<Bits> {
         TcpUrgPtr => (over(packet, TransportKind::Tcp)?, 144, 16),
         _ => return None,
     };
-    Some(Bits { first: start * 8 + first, width })
+    Some(OracleBits { first: start * 8 + first, width })
 }
 
 /// The bytes of a payload field, as a range; `None` if the packet is not one that the field is about.

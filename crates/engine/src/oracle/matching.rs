@@ -1,7 +1,7 @@
 //! Whether a rule matches a packet: every constraint in turn.
 
 use super::dissect::Dissection;
-use super::{Received, fields, options};
+use super::{OraclePacket, fields, options};
 use crate::port::PortTable;
 use mmb_policy::rule::{Cond, Equality, NumberItem, NumberSet};
 use mmb_policy::{Field, FieldId, Match, Rule, Test};
@@ -25,13 +25,13 @@ enum Reading<'a> {
 }
 
 /// A packet with what is around it.
-pub(super) struct Subject<'a> {
-    pub(super) received: &'a Received<'a>,
+pub(super) struct MatchSubject<'a> {
+    pub(super) received: &'a OraclePacket<'a>,
     pub(super) packet: &'a Dissection,
     pub(super) ports: &'a PortTable,
 }
 
-impl Subject<'_> {
+impl MatchSubject<'_> {
     /// Whether all constraints of `rule` hold. Frames that are not IP are only for rules that name an ether type.
     pub(super) fn matches(&self, rule: &Rule) -> bool {
         let names_ether_type = rule.matches.iter().any(|m| m.field.id == FieldId::EthType);
@@ -88,7 +88,7 @@ impl Subject<'_> {
             // Any but padding.
             None => kind != options::END && kind != options::NOP,
         };
-        let list = options::List::read(&self.received.bytes[area]);
+        let list = options::OracleOptionList::read(&self.received.bytes[area]);
         Reading::Options(list.options.into_iter().filter(|o| wanted(o.kind)).map(|o| o.data).collect())
     }
 

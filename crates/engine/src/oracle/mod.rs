@@ -23,7 +23,7 @@ use crate::drop::DropReason;
 use crate::port::PortTable;
 use crate::worker::Verdict;
 use dissect::Dissection;
-use matching::Subject;
+use matching::MatchSubject;
 use mmb_packet::{LinkType, PortId};
 use mmb_policy::rule::DropRate;
 use mmb_policy::{Policy, Rule, RuleId, Target};
@@ -31,7 +31,7 @@ use mmb_rewrite::NotApplied;
 
 /// A packet as it came in.
 #[derive(Clone, Copy, Debug)]
-pub struct Received<'a> {
+pub struct OraclePacket<'a> {
     /// Its bytes, link header first.
     pub bytes: &'a [u8],
     /// Bytes free in front of it, which it may grow into.
@@ -59,7 +59,7 @@ pub struct OracleVerdict {
 pub fn judge(
     policy: &Policy,
     ports: &PortTable,
-    received: &Received<'_>,
+    received: &OraclePacket<'_>,
     draw: &mut dyn FnMut() -> u32,
 ) -> OracleVerdict {
     let unchanged = OracleVerdict {
@@ -78,7 +78,7 @@ pub fn judge(
         Err(why) => return OracleVerdict { verdict: Verdict::Drop(DropReason::Malformed(why)), ..unchanged },
     };
 
-    let subject = Subject { received, packet: &packet, ports };
+    let subject = MatchSubject { received, packet: &packet, ports };
     let mut matched: Vec<Rule> = policy.rules.iter().filter(|rule| subject.matches(rule)).collect();
     matched.sort_by_key(|rule| (rule.prio, rule.id));
     let rules: Vec<&Rule> = matched.iter().collect();

@@ -11,16 +11,16 @@ const MOST_BYTES: usize = 40;
 
 /// One option. End-of-list and no-operation have no data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct TcpOption {
+pub(super) struct OracleOption {
     pub(super) kind: u8,
     pub(super) data: Vec<u8>,
 }
 
 /// An options area taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct List {
+pub(super) struct OracleOptionList {
     /// The options in order, padding among them.
-    pub(super) options: Vec<TcpOption>,
+    pub(super) options: Vec<OracleOption>,
     /// What begins with a malformed option, to the end of the area.
     tail: Vec<u8>,
     /// What lies behind an end-of-list option.
@@ -42,7 +42,7 @@ pub(super) fn kind(field: Field) -> Option<u8> {
     }
 }
 
-impl TcpOption {
+impl OracleOption {
     fn is_padding(&self) -> bool {
         self.kind == END || self.kind == NOP
     }
@@ -61,10 +61,10 @@ impl TcpOption {
     }
 }
 
-impl List {
+impl OracleOptionList {
     /// Reads options up to end-of-list or a malformed one, whose length is below 2 or reaches past the area.
-    pub(super) fn read(area: &[u8]) -> List {
-        let mut list = List { options: Vec::new(), tail: Vec::new(), unused: Vec::new() };
+    pub(super) fn read(area: &[u8]) -> OracleOptionList {
+        let mut list = OracleOptionList { options: Vec::new(), tail: Vec::new(), unused: Vec::new() };
         let mut rest = area;
         while let [kind, behind @ ..] = rest {
             let mut data = Vec::new();
@@ -86,13 +86,13 @@ impl List {
                     }
                 },
             }
-            list.options.push(TcpOption { kind: *kind, data });
+            list.options.push(OracleOption { kind: *kind, data });
         }
         list
     }
 
     /// The area as it was read, padding and all, with the values that `now` has.
-    fn write_in_place(&self, now: &List) -> Vec<u8> {
+    fn write_in_place(&self, now: &OracleOptionList) -> Vec<u8> {
         let mut area = Vec::new();
         let mut values = now.without_padding();
         for option in &self.options {
@@ -115,14 +115,16 @@ impl List {
         area
     }
 
-    fn without_padding(&self) -> impl Iterator<Item = &TcpOption> {
+    fn without_padding(&self) -> impl Iterator<Item = &OracleOption> {
         self.options.iter().filter(|option| !option.is_padding())
     }
 
     /// Whether `other` has the same kinds of options in the same order with data of the same lengths, as much padding,
     /// and the same tail.
-    fn same_shape(&self, other: &List) -> bool {
-        let shape = |list: &List| list.without_padding().map(|o| (o.kind, o.data.len())).collect::<Vec<_>>();
+    fn same_shape(&self, other: &OracleOptionList) -> bool {
+        let shape = |list: &OracleOptionList| {
+            list.without_padding().map(|o| (o.kind, o.data.len())).collect::<Vec<_>>()
+        };
         shape(self) == shape(other) && self.options.len() == other.options.len() && self.tail == other.tail
     }
 }
@@ -130,9 +132,9 @@ impl List {
 /// Works the option targets of `rules` off in order, on one list, which becomes the new area. In a fragment the
 /// area keeps its length.
 pub(super) fn edit(area: &[u8], fragment: bool, rules: &[&Rule]) -> (Vec<u8>, Vec<NotApplied>) {
-    let before = List::read(area);
+    let before = OracleOptionList::read(area);
     let limit = if fragment { area.len() } else { MOST_BYTES };
-    let mut editor = Editor { list: before.clone(), limit, not_applied: Vec::new() };
+    let mut editor = OracleEditor { list: before.clone(), limit, not_applied: Vec::new() };
     for rule in rules {
         let mut whitelist = Some(whitelist(rule));
         for target in &rule.targets {
@@ -181,17 +183,17 @@ fn whitelist(rule: &Rule) -> Vec<u8> {
         .collect()
 }
 
-struct Editor {
-    list: List,
+struct OracleEditor {
+    list: OracleOptionList,
     /// The most bytes that the area may have.
     limit: usize,
     not_applied: Vec<NotApplied>,
 }
 
-impl Editor {
+impl OracleEditor {
     fn add(&mut self, kind: u8, data: &[u8]) {
         let mut longer = self.list.clone();
-        longer.options.push(TcpOption { kind, data: data.to_vec() });
+        longer.options.push(OracleOption { kind, data: data.to_vec() });
         self.replace_if_it_fits(longer);
     }
 
@@ -214,7 +216,7 @@ impl Editor {
         self.replace_if_it_fits(changed);
     }
 
-    fn replace_if_it_fits(&mut self, list: List) {
+    fn replace_if_it_fits(&mut self, list: OracleOptionList) {
         match list.write_anew().len() {
             len if len > MOST_BYTES => self.not_applied.push(NotApplied::OptionSpace),
             len if len > self.limit => self.not_applied.push(NotApplied::Fragment),

@@ -459,7 +459,7 @@ impl Pipeline {
         self.conntrack.refuse_beginning(kind, maps, strict)
     }
 
-    /// Notes what a connection that [changes](crate::flows::Flows::turns) its packets does to one of a direction.
+    /// Notes what a connection that [changes](crate::conntrack::Conntrack::transforms) its packets does to one of a direction.
     fn add_transform(
         &mut self,
         at: usize,

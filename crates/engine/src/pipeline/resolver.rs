@@ -1,6 +1,6 @@
 //! What the rules that a packet gets say about dropping it.
 
-use crate::random::Random;
+use crate::random::DropRandom;
 use crate::snapshot::{Action, RuleVerdict, Snapshot};
 use mmb_policy::rule::DropRate;
 
@@ -9,7 +9,7 @@ use mmb_policy::rule::DropRate;
 pub(super) fn resolve_in_order(
     snapshot: &Snapshot,
     handles: &mut [u32],
-    random: &mut Random,
+    random: &mut DropRandom,
 ) -> VerdictResolver {
     let action = |handle: u32| snapshot.actions.at(handle as usize);
     handles.sort_unstable_by_key(|&handle| action(handle).rank());

@@ -24,7 +24,7 @@ impl RewriteTicket {
         self.0.get()
     }
 
-    /// The ticket of a number that [`Job::number`] gave; none for 0.
+    /// The ticket of a number that [`RewriteTicket::number`] gave; none for 0.
     #[inline]
     pub fn of(number: u32) -> Option<RewriteTicket> {
         NonZeroU32::new(number).map(RewriteTicket)

@@ -3,7 +3,7 @@
 use super::ffi::{self, RawPortInfo, RawPortStats};
 use super::{Eal, eal};
 use crate::error::PortError;
-use crate::mbuf::{BURST, Burst, Mbuf, Pool};
+use crate::mbuf::{BURST, Burst, Mbuf, MbufPool};
 use std::ffi::CString;
 
 /// What a device says about itself.
@@ -71,7 +71,13 @@ impl EthPort {
     ///
     /// # Errors
     /// [`PortError::Dpdk`] with what the driver logged.
-    pub fn start(&mut self, queues: u16, descriptors: u16, mtu: u16, pool: &Pool) -> Result<(), PortError> {
+    pub fn start(
+        &mut self,
+        queues: u16,
+        descriptors: u16,
+        mtu: u16,
+        pool: &MbufPool,
+    ) -> Result<(), PortError> {
         eal::take_log();
         // SAFETY: the port exists until `close`, and the pool as long as the process; no queue was given away yet.
         let result = unsafe { ffi::mmb_port_setup(self.id, queues, descriptors, mtu, pool.raw()) };

@@ -1,6 +1,6 @@
 //! What the kernel left undone on a frame, and told in the headers that came with it.
 
-use crate::mbuf::{Burst, HEADROOM, Mbuf, Pool};
+use crate::mbuf::{Burst, HEADROOM, Mbuf, MbufPool};
 use mmb_packet::checksum::{ChecksumSum, UDP};
 use mmb_packet::offload::finish_sctp;
 use mmb_packet::{LinkType, Packet, ParserLimits, PortId, Segments, parse::parse};
@@ -8,7 +8,7 @@ use mmb_packet::{LinkType, Packet, ParserLimits, PortId, Segments, parse::parse}
 /// `struct virtio_net_hdr`, in the machine's byte order as AF_PACKET has it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Header {
+pub(super) struct VirtioNetHdr {
     flags: u8,
     gso_type: u8,
     hdr_len: u16,
@@ -24,12 +24,12 @@ const SCTP_CHECKSUM: usize = 8;
 /// Where a UDP header has its checksum.
 const UDP_CHECKSUM: usize = 6;
 
-impl Header {
+impl VirtioNetHdr {
     pub(super) const SIZE: usize = 10;
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: five fields without padding between them, for which any bytes will do.
-        unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(self).cast(), Header::SIZE) }
+        unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(self).cast(), VirtioNetHdr::SIZE) }
     }
 
     /// Whether the frame stands for several that were never cut, or were merged.
@@ -38,7 +38,7 @@ impl Header {
     }
 }
 
-const _: () = assert!(size_of::<Header>() == Header::SIZE);
+const _: () = assert!(size_of::<VirtioNetHdr>() == VirtioNetHdr::SIZE);
 
 /// `struct tpacket_auxdata`
 #[repr(C)]
@@ -87,7 +87,7 @@ pub(super) fn insert_tag(mbuf: &mut Mbuf, tag: Option<Tag>) {
 }
 
 /// Finishes a checksum that the sender left to its device.
-pub(super) fn checksum(frame: &mut [u8], header: &Header) {
+pub(super) fn checksum(frame: &mut [u8], header: &VirtioNetHdr) {
     if header.flags & NEEDS_CSUM == 0 {
         return;
     }
@@ -121,9 +121,9 @@ pub(super) enum NotCut {
 /// Cuts a merged frame into those that it stands for, and appends them to the burst.
 pub(super) fn cut(
     frame: &mut [u8],
-    header: &Header,
+    header: &VirtioNetHdr,
     tag: Option<Tag>,
-    pool: &Pool,
+    pool: &MbufPool,
     burst: &mut Burst,
 ) -> Result<(), NotCut> {
     let len = frame.len();
@@ -172,18 +172,18 @@ mod tests {
     }
 
     /// The frame as a sender with checksum offload leaves it, and what the kernel tells about it.
-    fn unfinished(frame: &Frame) -> (Vec<u8>, Header) {
+    fn unfinished(frame: &Frame) -> (Vec<u8>, VirtioNetHdr) {
         let mut bytes = frame.bytes();
         let layout = layout(&mut bytes);
         let offset = if layout.l4_kind == UDP { UDP_CHECKSUM } else { 16 };
         let sum = pseudo_header(&bytes, &layout).expect("a transport header").fold();
         let at = usize::from(layout.l4) + offset;
         bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-        let header = Header {
+        let header = VirtioNetHdr {
             flags: NEEDS_CSUM,
             csum_start: layout.l4,
             csum_offset: offset as u16,
-            ..Header::default()
+            ..VirtioNetHdr::default()
         };
         (bytes, header)
     }
@@ -202,9 +202,12 @@ mod tests {
     fn whole_checksums_and_impossible_places_are_left_alone() {
         let frame = Tcp::default().over_ip4();
         let mut bytes = frame.bytes();
-        checksum(&mut bytes, &Header::default());
+        checksum(&mut bytes, &VirtioNetHdr::default());
         for (csum_start, csum_offset) in [(u16::MAX, 16), (34, u16::MAX), (34, 19)] {
-            checksum(&mut bytes, &Header { flags: NEEDS_CSUM, csum_start, csum_offset, ..Header::default() });
+            checksum(
+                &mut bytes,
+                &VirtioNetHdr { flags: NEEDS_CSUM, csum_start, csum_offset, ..VirtioNetHdr::default() },
+            );
         }
         assert_eq!(bytes, frame.bytes());
     }
@@ -214,9 +217,9 @@ mod tests {
         use super::*;
         use crate::mbuf::testing::pool;
 
-        fn merged(frame: &Frame, gso_type: u8, gso_size: u16) -> (Vec<u8>, Header) {
+        fn merged(frame: &Frame, gso_type: u8, gso_size: u16) -> (Vec<u8>, VirtioNetHdr) {
             let (bytes, header) = unfinished(frame);
-            (bytes, Header { gso_type, gso_size, ..header })
+            (bytes, VirtioNetHdr { gso_type, gso_size, ..header })
         }
 
         /// The payloads of the frames, each of which has to be sound.
@@ -260,9 +263,9 @@ mod tests {
             assert!(pool().alloc(&mut burst, 250));
             assert_eq!(cut(&mut bytes.clone(), &header, None, pool(), &mut burst), Err(NotCut::NoRoom));
             assert_eq!(burst.len(), 250);
-            let tiny = Header { gso_size: 10, ..header };
+            let tiny = VirtioNetHdr { gso_size: 10, ..header };
             assert_eq!(cut(&mut bytes.clone(), &tiny, None, pool(), &mut burst), Err(NotCut::Oversized));
-            let huge = Header { gso_size: 9000, ..header };
+            let huge = VirtioNetHdr { gso_size: 9000, ..header };
             assert_eq!(
                 cut(&mut bytes.clone(), &huge, None, pool(), &mut Burst::new()),
                 Err(NotCut::Oversized)

@@ -18,12 +18,12 @@ mod send;
 mod socket;
 
 use crate::error::PortError;
-use crate::kernel::Interface;
-use crate::mbuf::Pool;
+use crate::kernel::KernelInterface;
+use crate::mbuf::MbufPool;
 pub(crate) use receive::Receiver;
 pub(crate) use send::Sender;
+use socket::PacketSocket;
 pub(crate) use socket::Promiscuous;
-use socket::Socket;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,9 +34,9 @@ pub(crate) const DRIVER: &str = "af_packet";
 /// One interface with a receiving socket for every worker.
 #[derive(Debug)]
 pub(crate) struct PacketPort {
-    receiving: Vec<Arc<Socket>>,
+    receiving: Vec<Arc<PacketSocket>>,
     index: i32,
-    pool: Pool,
+    pool: MbufPool,
     missed: AtomicU64,
 }
 
@@ -45,11 +45,15 @@ impl PacketPort {
     ///
     /// # Errors
     /// What the kernel refused, most often for want of CAP_NET_RAW.
-    pub(crate) fn open(interface: &Interface, workers: u16, pool: &Pool) -> Result<PacketPort, PortError> {
-        let mut receiving: Vec<Arc<Socket>> = Vec::new();
+    pub(crate) fn open(
+        interface: &KernelInterface,
+        workers: u16,
+        pool: &MbufPool,
+    ) -> Result<PacketPort, PortError> {
+        let mut receiving: Vec<Arc<PacketSocket>> = Vec::new();
         let mut group = None;
         for _ in 0..workers {
-            let socket = Socket::receiving(interface)?;
+            let socket = PacketSocket::receiving(interface)?;
             if workers > 1 {
                 group = Some(socket.join_group(group)?);
             }
@@ -68,7 +72,7 @@ impl PacketPort {
     /// # Errors
     /// What the kernel refused.
     pub(crate) fn sender(&self) -> Result<Sender, PortError> {
-        Ok(Sender::new(Socket::sending(self.index)?))
+        Ok(Sender::new(PacketSocket::sending(self.index)?))
     }
 
     /// What becomes readable when frames arrive for a worker.

@@ -3,10 +3,10 @@
 //! A frame larger than a buffer (segments that nobody has cut) runs over into memory of the receiver's own, is
 //! put together there and cut. Frames that the burst has no room for wait in the receiver.
 
-use super::finish::{self, Header, NotCut};
-use super::socket::Socket;
-use crate::link::Received;
-use crate::mbuf::{Burst, HEADROOM, Mbuf, Pool};
+use super::finish::{self, NotCut, VirtioNetHdr};
+use super::socket::PacketSocket;
+use crate::link::ReceivedFrames;
+use crate::mbuf::{Burst, HEADROOM, Mbuf, MbufPool};
 use arrayvec::ArrayVec;
 use std::sync::Arc;
 
@@ -20,19 +20,19 @@ const CONTROL: usize = 64;
 /// A control message's memory, aligned as its header asks.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug)]
-struct Control([u8; CONTROL]);
+struct ControlMessage([u8; CONTROL]);
 
 /// One worker's receiving side of an interface.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    socket: Arc<Socket>,
-    pool: Pool,
+    socket: Arc<PacketSocket>,
+    pool: MbufPool,
     /// Buffers that the next frames are received into.
     slots: ArrayVec<Mbuf, BATCH>,
     /// A buffer in place of each that is handed on.
     spare: Burst,
-    headers: Box<[Header; BATCH]>,
-    controls: Box<[Control; BATCH]>,
+    headers: Box<[VirtioNetHdr; BATCH]>,
+    controls: Box<[ControlMessage; BATCH]>,
     vectors: Box<[[libc::iovec; 3]; BATCH]>,
     messages: Box<[libc::mmsghdr; BATCH]>,
     /// For each slot room for a whole large frame: a place for what is in the buffer, then what ran over.
@@ -48,7 +48,7 @@ pub(crate) struct Receiver {
 unsafe impl Send for Receiver {}
 
 impl Receiver {
-    pub(super) fn new(socket: Arc<Socket>, pool: Pool) -> Receiver {
+    pub(super) fn new(socket: Arc<PacketSocket>, pool: MbufPool) -> Receiver {
         let room = usize::from(pool.data_room()) - HEADROOM;
         // SAFETY: all zeros is a valid value of these plain structures.
         let (vectors, messages) = unsafe { (Box::new(std::mem::zeroed()), Box::new(std::mem::zeroed())) };
@@ -57,8 +57,8 @@ impl Receiver {
             pool,
             slots: ArrayVec::new(),
             spare: Burst::new(),
-            headers: Box::new([Header::default(); BATCH]),
-            controls: Box::new([Control([0; CONTROL]); BATCH]),
+            headers: Box::new([VirtioNetHdr::default(); BATCH]),
+            controls: Box::new([ControlMessage([0; CONTROL]); BATCH]),
             vectors,
             messages,
             large: vec![0; BATCH * (room + OVERFLOW)],
@@ -69,8 +69,8 @@ impl Receiver {
     }
 
     /// Appends what has arrived to the burst, as far as there is room, as frames that a wire could carry.
-    pub(crate) fn receive(&mut self, burst: &mut Burst) -> Received {
-        let mut received = Received::default();
+    pub(crate) fn receive(&mut self, burst: &mut Burst) -> ReceivedFrames {
+        let mut received = ReceivedFrames::default();
         let before = burst.len();
         loop {
             while self.next < self.end {
@@ -146,10 +146,10 @@ impl Receiver {
     }
 
     /// Hands on the frame in a slot. False if it has to wait for room in the burst.
-    fn hand_on(&mut self, i: usize, burst: &mut Burst, received: &mut Received) -> bool {
+    fn hand_on(&mut self, i: usize, burst: &mut Burst, received: &mut ReceivedFrames) -> bool {
         let message = &self.messages[i];
         let header = self.headers[i];
-        let len = (message.msg_len as usize).saturating_sub(Header::SIZE);
+        let len = (message.msg_len as usize).saturating_sub(VirtioNetHdr::SIZE);
         let truncated = message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
         let tag = finish::tag(&message.msg_hdr);
         if header.is_merged() && !truncated {

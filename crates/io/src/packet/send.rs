@@ -1,14 +1,14 @@
 //! Sending through a socket, many frames a system call. The kernel copies each frame, so that buffers are free again
 //! when the call returns.
 
-use super::socket::Socket;
-use crate::link::Sent;
+use super::socket::PacketSocket;
+use crate::link::SentFrames;
 use crate::mbuf::{BURST, Burst};
 
 /// One worker's sending side of an interface.
 #[derive(Debug)]
 pub(crate) struct Sender {
-    socket: Socket,
+    socket: PacketSocket,
     vectors: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
 }
@@ -17,14 +17,14 @@ pub(crate) struct Sender {
 unsafe impl Send for Sender {}
 
 impl Sender {
-    pub(super) fn new(socket: Socket) -> Sender {
+    pub(super) fn new(socket: PacketSocket) -> Sender {
         Sender { socket, vectors: Vec::with_capacity(BURST), messages: Vec::with_capacity(BURST) }
     }
 
     /// Sends the burst from its front and takes what was sent out of it. Frames that the interface refuses for
     /// their length are dropped and told.
-    pub(crate) fn send(&mut self, burst: &mut Burst) -> Sent {
-        let mut result = Sent::default();
+    pub(crate) fn send(&mut self, burst: &mut Burst) -> SentFrames {
+        let mut result = SentFrames::default();
         while !burst.is_empty() {
             match self.call(burst) {
                 Ok(sent) => {

@@ -1,7 +1,7 @@
 //! AF_PACKET sockets and their options.
 
 use crate::error::PortError;
-use crate::kernel::Interface;
+use crate::kernel::KernelInterface;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Memory for frames that wait in a socket, in bytes: some 100 of the largest, some thousand small ones.
@@ -15,12 +15,12 @@ const GROUP: u32 = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_IGNORE_OU
 
 /// A socket on one interface.
 #[derive(Debug)]
-pub(super) struct Socket(OwnedFd);
+pub(super) struct PacketSocket(OwnedFd);
 
-impl Socket {
+impl PacketSocket {
     /// A socket that receives every frame that comes in by the interface, and nothing that goes out.
-    pub(super) fn receiving(interface: &Interface) -> Result<Socket, PortError> {
-        let socket = Socket::open()?;
+    pub(super) fn receiving(interface: &KernelInterface) -> Result<PacketSocket, PortError> {
+        let socket = PacketSocket::open()?;
         let doing = |what: &str| format!("interface {}: {what}", interface.name());
         socket
             .set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)
@@ -41,8 +41,8 @@ impl Socket {
     }
 
     /// A socket that sends by the interface of that number and receives nothing.
-    pub(super) fn sending(index: i32) -> Result<Socket, PortError> {
-        let socket = Socket::open()?;
+    pub(super) fn sending(index: i32) -> Result<PacketSocket, PortError> {
+        let socket = PacketSocket::open()?;
         socket.memory(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_MEMORY);
         socket.bind(index, 0).map_err(|()| PortError::system("opening an interface for sending"))?;
         Ok(socket)
@@ -76,14 +76,14 @@ impl Socket {
         self.0.as_raw_fd()
     }
 
-    fn open() -> Result<Socket, PortError> {
+    fn open() -> Result<PacketSocket, PortError> {
         // SAFETY: makes a new descriptor, which then belongs to the value alone.
         unsafe {
             let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
             if fd < 0 {
                 return Err(PortError::system("opening a packet socket"));
             }
-            Ok(Socket(OwnedFd::from_raw_fd(fd)))
+            Ok(PacketSocket(OwnedFd::from_raw_fd(fd)))
         }
     }
 
@@ -138,14 +138,14 @@ impl Socket {
 /// Keeps an interface receiving frames for every address, until dropped, whatever way the process ends.
 #[derive(Debug)]
 pub(crate) struct Promiscuous {
-    _socket: Socket,
+    _socket: PacketSocket,
 }
 
 impl Promiscuous {
     /// # Errors
     /// What the kernel refused.
-    pub(crate) fn new(interface: &Interface) -> Result<Promiscuous, PortError> {
-        let socket = Socket::open()?;
+    pub(crate) fn new(interface: &KernelInterface) -> Result<Promiscuous, PortError> {
+        let socket = PacketSocket::open()?;
         let doing = || format!("interface {}: receiving for every address", interface.name());
         socket.promiscuous(interface.index()).map_err(|()| PortError::system(doing()))?;
         Ok(Promiscuous { _socket: socket })

@@ -2,18 +2,18 @@
 
 /// A byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum ByteOrder {
     Little,
     Big,
 }
 
-impl Order {
+impl ByteOrder {
     pub(super) fn is_big(self) -> bool {
-        self == Order::Big
+        self == ByteOrder::Big
     }
 
-    pub(super) fn of(big_endian: bool) -> Order {
-        if big_endian { Order::Big } else { Order::Little }
+    pub(super) fn of(big_endian: bool) -> ByteOrder {
+        if big_endian { ByteOrder::Big } else { ByteOrder::Little }
     }
 
     /// The number at `at`; 0 past the end, so check the length first.

@@ -1,7 +1,7 @@
 //! pcap: a file header of 24 bytes, then records of a 16-byte header and the packet.
 
-use super::bytes::Order;
-use super::error::Place;
+use super::bytes::ByteOrder;
+use super::error::CapturePlace;
 use super::{CaptureError, Frame, MAX_PACKET, Meta, link_type};
 use mmb_packet::LinkType;
 
@@ -21,24 +21,24 @@ const LINK_MASK: u32 = 0x03ff_ffff;
 
 /// What a file header says.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Header {
-    pub(super) order: Order,
+pub(super) struct ClassicHeader {
+    pub(super) order: ByteOrder,
     /// Nanoseconds of one unit of a record's fraction.
     fraction_ns: u64,
     link: LinkType,
 }
 
 /// The byte order of a file that begins with these 4 bytes, and its magic number, if it is pcap of any sort.
-pub(super) fn recognise(magic: &[u8]) -> Option<(Order, u32)> {
-    [Order::Little, Order::Big]
+pub(super) fn recognise(magic: &[u8]) -> Option<(ByteOrder, u32)> {
+    [ByteOrder::Little, ByteOrder::Big]
         .map(|order| (order, order.u32(magic, 0)))
         .into_iter()
         .find(|(_, magic)| [MICRO, NANO, MODIFIED].contains(magic))
 }
 
-impl Header {
+impl ClassicHeader {
     /// Reads the [`FILE_HEADER`] bytes of a file that was recognised.
-    pub(super) fn parse(header: &[u8], order: Order, magic: u32) -> Result<Header, CaptureError> {
+    pub(super) fn parse(header: &[u8], order: ByteOrder, magic: u32) -> Result<ClassicHeader, CaptureError> {
         if magic == MODIFIED {
             return Err(CaptureError::Unsupported("the modified pcap format (magic 0xa1b2cd34)".into()));
         }
@@ -47,9 +47,9 @@ impl Header {
             return Err(CaptureError::Unsupported(format!("pcap version {major}.{minor}")));
         }
         let code = order.u32(header, 20) & LINK_MASK;
-        let link = link_type(code).ok_or(CaptureError::LinkType { what: Place::FileHeader, code })?;
+        let link = link_type(code).ok_or(CaptureError::LinkType { what: CapturePlace::FileHeader, code })?;
         let fraction_ns = if magic == NANO { 1 } else { 1000 };
-        Ok(Header { order, fraction_ns, link })
+        Ok(ClassicHeader { order, fraction_ns, link })
     }
 
     /// How a packet of another capture stands in this one; `None` if it is of another link type.
@@ -69,7 +69,7 @@ impl Header {
         let original_len = self.order.u32(header, 12);
         if captured_len as usize > MAX_PACKET {
             let why = format!("it claims {captured_len} captured bytes, the most is {MAX_PACKET}");
-            return Err(CaptureError::Broken { what: Place::Packet(number), offset, why });
+            return Err(CaptureError::Broken { what: CapturePlace::Packet(number), offset, why });
         }
         Ok(Meta {
             number,

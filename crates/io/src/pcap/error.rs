@@ -30,7 +30,7 @@ pub enum CaptureError {
     )]
     LinkType {
         /// The packet, or the file header.
-        what: Place,
+        what: CapturePlace,
         /// The link type's number in the tcpdump.org registry.
         code: u32,
     },
@@ -38,7 +38,7 @@ pub enum CaptureError {
     #[error("{what} at byte {offset} is cut off: {have} of its {need} bytes are there")]
     Truncated {
         /// What is cut off.
-        what: Place,
+        what: CapturePlace,
         /// Where it begins in the file.
         offset: u64,
         /// Bytes that it should have.
@@ -50,7 +50,7 @@ pub enum CaptureError {
     #[error("{what} at byte {offset} is broken: {why}")]
     Broken {
         /// What is broken.
-        what: Place,
+        what: CapturePlace,
         /// Where it begins in the file.
         offset: u64,
         /// What is wrong with it.
@@ -68,7 +68,7 @@ pub enum CaptureError {
 
 /// A place in a capture, in the words of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum CapturePlace {
     /// The header of a pcap file.
     FileHeader,
     /// A packet by its number.
@@ -82,13 +82,13 @@ pub enum Place {
     },
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for CapturePlace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match *self {
-            Place::FileHeader => f.write_str("the pcap header"),
-            Place::Packet(number) => write!(f, "packet {number}"),
-            Place::Block { kind: None, before } => write!(f, "the block in front of packet {before}"),
-            Place::Block { kind: Some(kind), before } => {
+            CapturePlace::FileHeader => f.write_str("the pcap header"),
+            CapturePlace::Packet(number) => write!(f, "packet {number}"),
+            CapturePlace::Block { kind: None, before } => write!(f, "the block in front of packet {before}"),
+            CapturePlace::Block { kind: Some(kind), before } => {
                 write!(f, "the block of type {kind:#x} in front of packet {before}")
             }
         }

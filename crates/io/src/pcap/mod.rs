@@ -5,7 +5,7 @@
 //! place. A capture whose packets are left alone comes out byte for byte the same, but for the length of a section,
 //! which is left open.
 //!
-//! Life-cycle: a [`CaptureReader`] recognises the format and hands out [`Item`]s, each borrowed until the next one is
+//! Life-cycle: a [`CaptureReader`] recognises the format and hands out [`CaptureItem`]s, each borrowed until the next one is
 //! asked for; a [`CaptureWriter`] takes the same items. Memory is bounded whatever a file says: one block
 //! ([`MAX_BLOCK`]), [`MAX_INTERFACES`] interfaces.
 //!
@@ -51,7 +51,7 @@ pub enum Format {
 
 /// What a capture consists of.
 #[derive(Clone, Copy, Debug)]
-pub enum Item<'a> {
+pub enum CaptureItem<'a> {
     /// A packet.
     Packet(Captured<'a>),
     /// Anything else, whole: the pcap file header, a pcapng block.

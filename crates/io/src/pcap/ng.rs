@@ -1,7 +1,7 @@
 //! pcapng: blocks of a type, a length, a body padded to 4 bytes, and the length again
 //! (draft-ietf-opsawg-pcapng).
 
-use super::bytes::{Order, padded};
+use super::bytes::{ByteOrder, padded};
 use super::{Frame, MAX_INTERFACES, MAX_PACKET, Meta, link_type};
 
 /// Type of a section header block; the same in both byte orders.
@@ -36,18 +36,18 @@ const OPTION_RESOLUTION: u16 = 9;
 const OPTION_OFFSET: u16 = 14;
 
 /// The byte order that a section header's magic (its bytes 8 to 11) tells.
-pub(super) fn section_order(magic: &[u8]) -> Option<Order> {
-    [Order::Little, Order::Big].into_iter().find(|order| order.u32(magic, 0) == BYTE_ORDER_MAGIC)
+pub(super) fn section_order(magic: &[u8]) -> Option<ByteOrder> {
+    [ByteOrder::Little, ByteOrder::Big].into_iter().find(|order| order.u32(magic, 0) == BYTE_ORDER_MAGIC)
 }
 
 /// What the blocks of a section so far say about its packets.
-pub(super) struct Section {
-    pub(super) order: Order,
-    interfaces: Vec<Interface>,
+pub(super) struct NgSection {
+    pub(super) order: ByteOrder,
+    interfaces: Vec<NgInterface>,
 }
 
 /// An interface that packets were captured on.
-struct Interface {
+struct NgInterface {
     /// The link type's number.
     link: u32,
     snaplen: u32,
@@ -75,9 +75,9 @@ pub(super) struct PacketBlock {
     pub(super) head: usize,
 }
 
-impl Section {
-    pub(super) fn new(order: Order) -> Section {
-        Section { order, interfaces: Vec::new() }
+impl NgSection {
+    pub(super) fn new(order: ByteOrder) -> NgSection {
+        NgSection { order, interfaces: Vec::new() }
     }
 
     /// Notes the interface that a block describes; the body is without the lengths around it.
@@ -90,7 +90,7 @@ impl Section {
         }
         let clock = Clock::read(&body[8..], self.order);
         let (link, snaplen) = (u32::from(self.order.u16(body, 0)), self.order.u32(body, 4));
-        self.interfaces.push(Interface { link, snaplen, clock });
+        self.interfaces.push(NgInterface { link, snaplen, clock });
         Ok(())
     }
 
@@ -167,7 +167,7 @@ impl Section {
         Some(Meta { frame, big_endian: self.order.is_big(), ..*meta })
     }
 
-    fn interface_of(&self, number: u32) -> Result<&Interface, String> {
+    fn interface_of(&self, number: u32) -> Result<&NgInterface, String> {
         self.interfaces.get(number as usize).ok_or_else(|| {
             format!(
                 "it is of interface {number}, and the section has described {} so far",
@@ -186,9 +186,9 @@ impl PacketBlock {
 
 impl Clock {
     /// Reads the options of an interface; microseconds since 1970 where they say nothing.
-    fn read(options: &[u8], order: Order) -> Clock {
+    fn read(options: &[u8], order: ByteOrder) -> Clock {
         let (mut resolution, mut offset_s) = (6, 0);
-        for (code, value, _) in Options::new(options, order) {
+        for (code, value, _) in NgOptions::new(options, order) {
             match (code, value.len()) {
                 (OPTION_RESOLUTION, 1) => resolution = value[0],
                 (OPTION_OFFSET, 8) => offset_s = order.i64(value, 0),
@@ -227,18 +227,18 @@ impl Clock {
 
 /// The options of a block: code, value, and the option's whole bytes. Ends at the end-of-options mark and at the first
 /// option that is not whole.
-pub(super) struct Options<'a> {
+pub(super) struct NgOptions<'a> {
     rest: &'a [u8],
-    order: Order,
+    order: ByteOrder,
 }
 
-impl<'a> Options<'a> {
-    pub(super) fn new(options: &'a [u8], order: Order) -> Options<'a> {
-        Options { rest: options, order }
+impl<'a> NgOptions<'a> {
+    pub(super) fn new(options: &'a [u8], order: ByteOrder) -> NgOptions<'a> {
+        NgOptions { rest: options, order }
     }
 }
 
-impl<'a> Iterator for Options<'a> {
+impl<'a> Iterator for NgOptions<'a> {
     type Item = (u16, &'a [u8], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     fn clock(options: &[u8]) -> Clock {
-        Clock::read(options, Order::Little)
+        Clock::read(options, ByteOrder::Little)
     }
 
     #[test]
@@ -301,8 +301,8 @@ mod tests {
     fn options_end_where_they_are_not_whole() {
         let options = [1, 0, 1, 0, b'x', 0, 0, 0, 2, 0, 200, 0, 1];
         let found: Vec<_> =
-            Options::new(&options, Order::Little).map(|(code, value, _)| (code, value)).collect();
+            NgOptions::new(&options, ByteOrder::Little).map(|(code, value, _)| (code, value)).collect();
         assert_eq!(found, [(1, &b"x"[..])]);
-        assert_eq!(Options::new(&[0, 0, 0, 0, 1, 0, 0, 0], Order::Little).count(), 0);
+        assert_eq!(NgOptions::new(&[0, 0, 0, 0, 1, 0, 0, 0], ByteOrder::Little).count(), 0);
     }
 }

@@ -1,29 +1,29 @@
 //! Reads captures: recognises the format, then hands out one item after the other.
 
-use super::bytes::Order;
-use super::classic::{self, Header};
-use super::error::Place;
+use super::bytes::ByteOrder;
+use super::classic::{self, ClassicHeader};
+use super::error::CapturePlace;
 use super::input::Input;
-use super::ng::{self, Section};
-use super::{CaptureError, Captured, Format, Item, MAX_BLOCK, Meta};
+use super::ng::{self, NgSection};
+use super::{CaptureError, CaptureItem, Captured, Format, MAX_BLOCK, Meta};
 use std::io::Read;
 
 /// Reads one capture from its beginning.
 pub struct CaptureReader<R> {
     input: Input<R>,
-    state: State,
+    state: ReaderState,
     /// Packets handed out so far.
     packets: u64,
     /// Time of the last packet, for those that have none.
     last_ns: u64,
 }
 
-enum State {
+enum ReaderState {
     /// The file header comes next.
-    Start(Header),
-    Records(Header),
+    Start(ClassicHeader),
+    Records(ClassicHeader),
     /// Until the first section header there is no section.
-    Blocks(Option<Section>),
+    Blocks(Option<NgSection>),
     /// Nothing more comes: the end, or an error.
     Done(Format),
 }
@@ -40,19 +40,19 @@ impl<R: Read> CaptureReader<R> {
         if have == 0 {
             return Err(CaptureError::Empty);
         }
-        let state = if have >= 4 && Order::Little.u32(start, 0) == ng::SECTION {
-            State::Blocks(None)
+        let state = if have >= 4 && ByteOrder::Little.u32(start, 0) == ng::SECTION {
+            ReaderState::Blocks(None)
         } else if let Some((order, magic)) = start.get(..4).and_then(classic::recognise) {
             if have < classic::FILE_HEADER {
                 let need = classic::FILE_HEADER as u64;
                 return Err(CaptureError::Truncated {
-                    what: Place::FileHeader,
+                    what: CapturePlace::FileHeader,
                     offset: 0,
                     need,
                     have: have as u64,
                 });
             }
-            State::Start(Header::parse(start, order, magic)?)
+            ReaderState::Start(ClassicHeader::parse(start, order, magic)?)
         } else {
             return Err(not_a_capture(start));
         };
@@ -62,9 +62,9 @@ impl<R: Read> CaptureReader<R> {
     /// The capture's format.
     pub fn format(&self) -> Format {
         match self.state {
-            State::Start(_) | State::Records(_) => Format::Pcap,
-            State::Blocks(_) => Format::PcapNg,
-            State::Done(format) => format,
+            ReaderState::Start(_) | ReaderState::Records(_) => Format::Pcap,
+            ReaderState::Blocks(_) => Format::PcapNg,
+            ReaderState::Done(format) => format,
         }
     }
 
@@ -72,46 +72,46 @@ impl<R: Read> CaptureReader<R> {
     ///
     /// # Errors
     /// What is wrong with the file from here on; after that it is at its end.
-    pub fn next_item(&mut self) -> Result<Option<Item<'_>>, CaptureError> {
+    pub fn next_item(&mut self) -> Result<Option<CaptureItem<'_>>, CaptureError> {
         let found = match self.state {
-            State::Start(header) => {
-                self.state = State::Records(header);
-                Ok(Some(Found { len: classic::FILE_HEADER, packet: None }))
+            ReaderState::Start(header) => {
+                self.state = ReaderState::Records(header);
+                Ok(Some(FoundBlock { len: classic::FILE_HEADER, packet: None }))
             }
-            State::Records(header) => self.find_record(&header),
-            State::Blocks(_) => self.find_block(),
-            State::Done(_) => Ok(None),
+            ReaderState::Records(header) => self.find_record(&header),
+            ReaderState::Blocks(_) => self.find_block(),
+            ReaderState::Done(_) => Ok(None),
         };
         match found {
             Ok(Some(found)) => Ok(Some(self.hand_out(found))),
             end => {
-                self.state = State::Done(self.format());
+                self.state = ReaderState::Done(self.format());
                 end.map(|_| None)
             }
         }
     }
 
-    fn hand_out(&mut self, found: Found) -> Item<'_> {
+    fn hand_out(&mut self, found: FoundBlock) -> CaptureItem<'_> {
         let bytes = self.input.take(found.len);
         let Some((meta, data_at, options)) = found.packet else {
-            return Item::Block(bytes);
+            return CaptureItem::Block(bytes);
         };
         self.packets = meta.number;
         self.last_ns = meta.time_ns;
         // Both ranges were checked against the record or block when it was found.
         let data = bytes.get(data_at..data_at + meta.captured_len as usize).unwrap_or_default();
-        Item::Packet(Captured { meta, data, options: bytes.get(options).unwrap_or_default() })
+        CaptureItem::Packet(Captured { meta, data, options: bytes.get(options).unwrap_or_default() })
     }
 
     #[inline]
-    fn find_record(&mut self, header: &Header) -> Result<Option<Found>, CaptureError> {
+    fn find_record(&mut self, header: &ClassicHeader) -> Result<Option<FoundBlock>, CaptureError> {
         let (number, offset) = (self.packets + 1, self.input.offset());
         let have = available(&mut self.input, classic::RECORD_HEADER)?;
         if have == 0 {
             return Ok(None);
         }
         let cut = |need: usize, have: usize| CaptureError::Truncated {
-            what: Place::Packet(number),
+            what: CapturePlace::Packet(number),
             offset,
             need: need as u64,
             have: have as u64,
@@ -125,11 +125,11 @@ impl<R: Read> CaptureReader<R> {
         if have < len {
             return Err(cut(len, have));
         }
-        Ok(Some(Found { len, packet: Some((meta, classic::RECORD_HEADER, len..len)) }))
+        Ok(Some(FoundBlock { len, packet: Some((meta, classic::RECORD_HEADER, len..len)) }))
     }
 
-    fn find_block(&mut self) -> Result<Option<Found>, CaptureError> {
-        let State::Blocks(section) = &mut self.state else { return Ok(None) };
+    fn find_block(&mut self) -> Result<Option<FoundBlock>, CaptureError> {
+        let ReaderState::Blocks(section) = &mut self.state else { return Ok(None) };
         let (number, offset) = (self.packets + 1, self.input.offset());
         let Some(block) = whole_block(&mut self.input, section.as_ref(), number)? else {
             return Ok(None);
@@ -137,38 +137,40 @@ impl<R: Read> CaptureReader<R> {
         let bytes = self.input.peek(block.len);
         let body = &bytes[ng::HEAD..block.len - ng::TAIL];
         let broken = |what, why| CaptureError::Broken { what, offset, why };
-        let in_block = Place::Block { kind: Some(block.kind), before: number };
+        let in_block = CapturePlace::Block { kind: Some(block.kind), before: number };
         let section = match section {
             Some(section) if block.kind != ng::SECTION => section,
             none_or_old => {
                 check_section(body, block.order).map_err(|why| broken(in_block, why))?;
-                *none_or_old = Some(Section::new(block.order));
-                return Ok(Some(Found { len: block.len, packet: None }));
+                *none_or_old = Some(NgSection::new(block.order));
+                return Ok(Some(FoundBlock { len: block.len, packet: None }));
             }
         };
         if block.kind == ng::INTERFACE {
             section.interface(body).map_err(|why| broken(in_block, why))?;
         }
         let Some(packet) = section.packet(block.kind, body) else {
-            return Ok(Some(Found { len: block.len, packet: None }));
+            return Ok(Some(FoundBlock { len: block.len, packet: None }));
         };
-        let packet = packet.map_err(|why| broken(Place::Packet(number), why))?;
+        let packet = packet.map_err(|why| broken(CapturePlace::Packet(number), why))?;
         let meta = Meta {
             number,
             time_ns: packet.time_ns.unwrap_or(self.last_ns),
-            link: packet.link.map_err(|code| CaptureError::LinkType { what: Place::Packet(number), code })?,
+            link: packet
+                .link
+                .map_err(|code| CaptureError::LinkType { what: CapturePlace::Packet(number), code })?,
             captured_len: packet.captured_len,
             original_len: packet.original_len,
             frame: packet.frame,
             big_endian: block.order.is_big(),
         };
         let options = ng::HEAD + packet.options_at()..block.len - ng::TAIL;
-        Ok(Some(Found { len: block.len, packet: Some((meta, ng::HEAD + packet.head, options)) }))
+        Ok(Some(FoundBlock { len: block.len, packet: Some((meta, ng::HEAD + packet.head, options)) }))
     }
 }
 
 /// What lies at the window's beginning.
-struct Found {
+struct FoundBlock {
     /// Its length.
     len: usize,
     /// For a packet, what is said about it, where its bytes begin, and where its options lie.
@@ -178,14 +180,14 @@ struct Found {
 /// A block that is whole in the window.
 struct WholeBlock {
     kind: u32,
-    order: Order,
+    order: ByteOrder,
     len: usize,
 }
 
 /// Waits for the next block to be in the window as a whole; `None` at the end of the stream.
 fn whole_block<R: Read>(
     input: &mut Input<R>,
-    section: Option<&Section>,
+    section: Option<&NgSection>,
     before: u64,
 ) -> Result<Option<WholeBlock>, CaptureError> {
     let offset = input.offset();
@@ -193,7 +195,7 @@ fn whole_block<R: Read>(
     if have == 0 {
         return Ok(None);
     }
-    let unknown = Place::Block { kind: None, before };
+    let unknown = CapturePlace::Block { kind: None, before };
     if have < ng::HEAD + ng::TAIL {
         let need = (ng::HEAD + ng::TAIL) as u64;
         return Err(CaptureError::Truncated { what: unknown, offset, need, have: have as u64 });
@@ -201,7 +203,7 @@ fn whole_block<R: Read>(
     let head = input.peek(have);
     let broken = |what, why: String| Err(CaptureError::Broken { what, offset, why });
     // A section header tells its own byte order, behind a length that is in it.
-    let is_section = Order::Little.u32(head, 0) == ng::SECTION;
+    let is_section = ByteOrder::Little.u32(head, 0) == ng::SECTION;
     let order = match section {
         Some(section) if !is_section => section.order,
         _ => match ng::section_order(&head[ng::HEAD..]) {
@@ -211,7 +213,11 @@ fn whole_block<R: Read>(
     };
     let (kind, len) = (order.u32(head, 0), order.u32(head, 4));
     let is_packet = matches!(kind, ng::ENHANCED | ng::SIMPLE | ng::OBSOLETE);
-    let what = if is_packet { Place::Packet(before) } else { Place::Block { kind: Some(kind), before } };
+    let what = if is_packet {
+        CapturePlace::Packet(before)
+    } else {
+        CapturePlace::Block { kind: Some(kind), before }
+    };
     if (len as usize) < ng::HEAD + ng::TAIL || len % 4 != 0 || len as usize > MAX_BLOCK {
         return broken(what, format!("a block cannot be {len} bytes long (12 to {MAX_BLOCK}, in fours)"));
     }
@@ -227,7 +233,7 @@ fn whole_block<R: Read>(
     Ok(Some(WholeBlock { kind, order, len }))
 }
 
-fn check_section(body: &[u8], order: Order) -> Result<(), String> {
+fn check_section(body: &[u8], order: ByteOrder) -> Result<(), String> {
     if body.len() < 16 {
         return Err(format!("a section header needs 16 bytes, here are {}", body.len()));
     }

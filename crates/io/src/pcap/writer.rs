@@ -1,6 +1,6 @@
 //! Writes captures: what a reader handed out, with packets changed or left out.
 
-use super::bytes::{Order, padded};
+use super::bytes::{ByteOrder, padded};
 use super::{Format, Frame, MAX_GROWTH, Meta, classic, ng};
 use std::io::{self, Write};
 
@@ -13,22 +13,22 @@ pub struct CaptureWriter<W> {
     out: W,
     format: Format,
     changes: bool,
-    order: Order,
+    order: ByteOrder,
     described: Described,
 }
 
 /// What the blocks so far say about packets.
 enum Described {
     Nothing,
-    File(classic::Header),
-    Section(ng::Section),
+    File(classic::ClassicHeader),
+    Section(ng::NgSection),
 }
 
 impl<W: Write> CaptureWriter<W> {
     /// A writer for items of a reader of that format. `changes`: packets may come with other bytes than were read.
     /// `out` should be buffered.
     pub fn new(out: W, format: Format, changes: bool) -> Self {
-        CaptureWriter { out, format, changes, order: Order::Little, described: Described::Nothing }
+        CaptureWriter { out, format, changes, order: ByteOrder::Little, described: Described::Nothing }
     }
 
     /// Writes what is not a packet.
@@ -40,14 +40,14 @@ impl<W: Write> CaptureWriter<W> {
             Format::Pcap => {
                 if let Some((order, magic)) = classic::recognise(block) {
                     self.order = order;
-                    let header = classic::Header::parse(block, order, magic);
+                    let header = classic::ClassicHeader::parse(block, order, magic);
                     self.described = header.map_or(Described::Nothing, Described::File);
                 }
                 self.with_snaplen(block, classic::SNAPLEN_AT)
             }
-            Format::PcapNg if Order::Little.u32(block, 0) == ng::SECTION => {
+            Format::PcapNg if ByteOrder::Little.u32(block, 0) == ng::SECTION => {
                 self.order = block.get(ng::HEAD..).and_then(ng::section_order).unwrap_or(self.order);
-                self.described = Described::Section(ng::Section::new(self.order));
+                self.described = Described::Section(ng::NgSection::new(self.order));
                 self.with(block, ng::SECTION_LEN_AT, &[0xff; 8])
             }
             Format::PcapNg if self.order.u32(block, 0) == ng::INTERFACE => {
@@ -67,7 +67,7 @@ impl<W: Write> CaptureWriter<W> {
     /// What the system says, or that a packet has more bytes than a capture can say.
     #[inline]
     pub fn packet(&mut self, meta: &Meta, data: &[u8], options: &[u8]) -> io::Result<()> {
-        let order = Order::of(meta.big_endian);
+        let order = ByteOrder::of(meta.big_endian);
         let len = u32::try_from(data.len()).map_err(io::Error::other)?;
         let original = meta.original_len_at(data.len());
         match meta.frame {
@@ -124,7 +124,7 @@ impl<W: Write> CaptureWriter<W> {
 
     fn packet_block(
         &mut self,
-        order: Order,
+        order: ByteOrder,
         kind: u32,
         head: &[u8],
         data: &[u8],
@@ -165,17 +165,17 @@ impl<W: Write> CaptureWriter<W> {
 }
 
 #[inline]
-fn words<const N: usize>(order: Order, numbers: [u32; N]) -> [[u8; 4]; N] {
+fn words<const N: usize>(order: ByteOrder, numbers: [u32; N]) -> [[u8; 4]; N] {
     numbers.map(|number| order.put32(number))
 }
 
-fn has_hash(options: &[u8], order: Order) -> bool {
-    !options.is_empty() && ng::Options::new(options, order).any(|(code, ..)| code == ng::OPTION_HASH)
+fn has_hash(options: &[u8], order: ByteOrder) -> bool {
+    !options.is_empty() && ng::NgOptions::new(options, order).any(|(code, ..)| code == ng::OPTION_HASH)
 }
 
 /// The options but hashes, with the end-of-options mark.
-fn without_hash(options: &[u8], order: Order) -> Vec<u8> {
-    let mut kept: Vec<u8> = ng::Options::new(options, order)
+fn without_hash(options: &[u8], order: ByteOrder) -> Vec<u8> {
+    let mut kept: Vec<u8> = ng::NgOptions::new(options, order)
         .filter(|&(code, ..)| code != ng::OPTION_HASH)
         .flat_map(|(_, _, whole)| whole.iter().copied())
         .collect();

@@ -19,15 +19,15 @@ const DEVICE_BOUND_ONLY: u32 = 1 << 6;
 
 /// A request in the making.
 #[derive(Default)]
-struct Request(Vec<u8>);
+struct BpfRequest(Vec<u8>);
 
-impl Request {
-    fn word(mut self, word: u32) -> Request {
+impl BpfRequest {
+    fn word(mut self, word: u32) -> BpfRequest {
         self.0.extend(word.to_ne_bytes());
         self
     }
 
-    fn pointer<T>(mut self, to: *const T) -> Request {
+    fn pointer<T>(mut self, to: *const T) -> BpfRequest {
         self.0.extend((to as u64).to_ne_bytes());
         self
     }
@@ -43,7 +43,7 @@ impl Request {
     }
 
     /// # Safety
-    /// As [`Request::call`], and the command gives a new descriptor.
+    /// As [`BpfRequest::call`], and the command gives a new descriptor.
     unsafe fn open(self, command: libc::c_long) -> std::io::Result<OwnedFd> {
         // SAFETY: a new descriptor belongs to the value alone; for the rest the caller vouches.
         unsafe { Ok(OwnedFd::from_raw_fd(self.call(command)? as RawFd)) }
@@ -55,8 +55,8 @@ pub(super) fn socket_map(socket: RawFd) -> std::io::Result<OwnedFd> {
     let (key, value) = (0u32, socket);
     // SAFETY: type, size of keys and of values, number of entries; then map, padding, key, value and flags.
     unsafe {
-        let map = Request::default().word(MAP_TYPE_XSKMAP).word(4).word(4).word(1).open(MAP_CREATE)?;
-        let update = Request::default().word(map.as_raw_fd() as u32).word(0);
+        let map = BpfRequest::default().word(MAP_TYPE_XSKMAP).word(4).word(4).word(1).open(MAP_CREATE)?;
+        let update = BpfRequest::default().word(map.as_raw_fd() as u32).word(0);
         update.pointer(&raw const key).pointer(&raw const value).word(0).word(0).call(MAP_UPDATE)?;
         Ok(map)
     }
@@ -74,7 +74,7 @@ pub(super) fn load(
     for (to, from) in name_bytes.iter_mut().take(15).zip(name.bytes()) {
         *to = from;
     }
-    let mut request = Request::default().word(PROG_TYPE_XDP).word(instructions.len() as u32);
+    let mut request = BpfRequest::default().word(PROG_TYPE_XDP).word(instructions.len() as u32);
     request = request.pointer(instructions.as_ptr()).pointer(license.as_ptr());
     // No log: its level, its size, its place; then the kernel version, which is not looked at any more.
     request = request.word(0).word(0).pointer(std::ptr::null::<u8>()).word(0).word(DEVICE_BOUND_ONLY);
@@ -85,7 +85,7 @@ pub(super) fn load(
 
 /// Attaches a program to the interface of that number until the result is dropped, whatever way the process ends.
 pub(super) fn attach(program: &OwnedFd, interface: i32) -> std::io::Result<OwnedFd> {
-    let request = Request::default().word(program.as_raw_fd() as u32).word(interface as u32);
+    let request = BpfRequest::default().word(program.as_raw_fd() as u32).word(interface as u32);
     // SAFETY: program, interface, sort of attachment and flags; nothing is pointed to.
     unsafe { request.word(ATTACH_XDP).word(0).open(LINK_CREATE) }
 }

@@ -6,7 +6,7 @@ mod tags;
 
 use tags::TagProgram;
 
-use crate::kernel::Interface;
+use crate::kernel::KernelInterface;
 use crate::mbuf::BURST;
 use crate::packet::Promiscuous;
 use std::os::fd::RawFd;
@@ -74,7 +74,7 @@ fn effective_capabilities(status: &str) -> Option<u64> {
 ///
 /// # Errors
 /// Why it cannot, in words.
-pub(crate) fn queues(interface: &Interface) -> Result<u16, String> {
+pub(crate) fn queues(interface: &KernelInterface) -> Result<u16, String> {
     let channels = interface.channels();
     // The driver of DPDK serves combined queues only, or else the first one.
     if channels.receive > 1 || (channels.receive > 0 && channels.combined > 0) {
@@ -88,36 +88,36 @@ pub(crate) fn queues(interface: &Interface) -> Result<u16, String> {
 
 /// What holds an interface in the state that AF_XDP needs. Dropping it gives the interface back as it was.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct InterfaceGuard {
     _promiscuous: Promiscuous,
     _program: Option<TagProgram>,
-    _told: Option<Told>,
+    _told: Option<TagOffloadGuard>,
 }
 
 /// How VLAN tags come to be in the frames of an interface: they are, unless one of these does something about it.
 #[derive(Debug)]
-pub(crate) struct Tags {
-    told: Option<Told>,
+pub(crate) struct VlanTagHandling {
+    told: Option<TagOffloadGuard>,
     /// A program has to put them back.
     restored: bool,
 }
 
 /// An interface that was told to leave VLAN tags in frames, until the value is dropped.
 #[derive(Debug)]
-struct Told(Interface);
+struct TagOffloadGuard(KernelInterface);
 
-impl Drop for Told {
+impl Drop for TagOffloadGuard {
     fn drop(&mut self) {
         self.0.set_strips_vlan(true);
     }
 }
 
-impl Tags {
+impl VlanTagHandling {
     /// Sees to it that VLAN tags stay in the frames, as far as that goes before there are sockets.
     ///
     /// # Errors
     /// Why they do not, in words.
-    pub(crate) fn keep(interface: &Interface) -> Result<Tags, String> {
+    pub(crate) fn keep(interface: &KernelInterface) -> Result<VlanTagHandling, String> {
         let driver = interface.driver();
         if STACKED.contains(&driver.as_str()) {
             return Err(format!("a device of kind '{driver}' {BESIDE}"));
@@ -126,22 +126,26 @@ impl Tags {
         let told = if restored || !interface.strips_vlan() {
             None
         } else {
-            let again = Interface::find(interface.name()).map_err(|error| error.to_string())?;
+            let again = KernelInterface::find(interface.name()).map_err(|error| error.to_string())?;
             if !again.set_strips_vlan(false) {
                 return Err(format!("the device {BESIDE}"));
             }
-            Some(Told(again))
+            Some(TagOffloadGuard(again))
         };
-        Ok(Tags { told, restored })
+        Ok(VlanTagHandling { told, restored })
     }
 }
 
-impl Hold {
+impl InterfaceGuard {
     /// Holds an interface whose sockets are these.
     ///
     /// # Errors
     /// Why frames do not come as they were on the wire, in words.
-    pub(crate) fn new(interface: &Interface, tags: Tags, sockets: &[RawFd]) -> Result<Hold, String> {
+    pub(crate) fn new(
+        interface: &KernelInterface,
+        tags: VlanTagHandling,
+        sockets: &[RawFd],
+    ) -> Result<InterfaceGuard, String> {
         let program = match (tags.restored, sockets) {
             (false, _) => None,
             (true, &[socket]) => Some(TagProgram::replace(interface, socket)?),
@@ -149,7 +153,7 @@ impl Hold {
         };
         sockets.iter().for_each(|&socket| send_whole_vectors(socket));
         let promiscuous = Promiscuous::new(interface).map_err(|error| error.to_string())?;
-        Ok(Hold { _promiscuous: promiscuous, _program: program, _told: tags.told })
+        Ok(InterfaceGuard { _promiscuous: promiscuous, _program: program, _told: tags.told })
     }
 }
 

@@ -9,7 +9,7 @@
 //! in its place. It stays as long as the value, and goes with the process.
 
 use super::{bpf, btf};
-use crate::kernel::Interface;
+use crate::kernel::KernelInterface;
 use crate::netlink::detach_xdp;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -30,7 +30,7 @@ impl TagProgram {
     ///
     /// # Errors
     /// Why this kernel cannot, in words.
-    pub(crate) fn replace(interface: &Interface, socket: RawFd) -> Result<TagProgram, String> {
+    pub(crate) fn replace(interface: &KernelInterface, socket: RawFd) -> Result<TagProgram, String> {
         let function = btf::function(RX_VLAN_TAG)
             .ok_or("before Linux 6.8 it cannot see VLAN tags that a veth hands over beside the frame")?;
         let failed = |doing: &'static str| {

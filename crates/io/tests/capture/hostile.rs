@@ -1,7 +1,7 @@
 //! Captures that somebody made to do harm: whatever the bytes, a reader ends, and nothing panics.
 
 use crate::build::{Order, data, every_block, pcap_header, record};
-use mmb_io::pcap::{CaptureReader, CaptureWriter, Item};
+use mmb_io::pcap::{CaptureItem, CaptureReader, CaptureWriter};
 use proptest::prelude::*;
 
 /// Reads to the end and writes everything again. Returns how many items there were.
@@ -12,8 +12,8 @@ fn pass_through(bytes: &[u8]) -> usize {
     while let Ok(Some(item)) = reader.next_item() {
         items += 1;
         match item {
-            Item::Block(block) => writer.block(block).expect("a sink takes all"),
-            Item::Packet(packet) => {
+            CaptureItem::Block(block) => writer.block(block).expect("a sink takes all"),
+            CaptureItem::Packet(packet) => {
                 assert!(packet.data.len() + packet.options.len() <= bytes.len());
                 assert_eq!(packet.data.len(), packet.meta.captured_len as usize);
                 writer.packet(&packet.meta, packet.data, packet.options).expect("a sink takes all");

@@ -7,7 +7,7 @@ use build::{
     Order, block, data, enhanced, every_block, interface, obsolete, option, pcap_header, record, section,
     simple,
 };
-use mmb_io::pcap::{CaptureError, CaptureReader, CaptureWriter, Format, Item, Meta};
+use mmb_io::pcap::{CaptureError, CaptureItem, CaptureReader, CaptureWriter, Format, Meta};
 use mmb_packet::LinkType;
 
 const MICRO: u32 = 0xa1b2_c3d4;
@@ -22,8 +22,8 @@ fn read(bytes: &[u8]) -> (Vec<(Meta, Vec<u8>)>, Option<CaptureError>) {
     };
     loop {
         match reader.next_item() {
-            Ok(Some(Item::Packet(packet))) => packets.push((packet.meta, packet.data.to_vec())),
-            Ok(Some(Item::Block(_))) => {}
+            Ok(Some(CaptureItem::Packet(packet))) => packets.push((packet.meta, packet.data.to_vec())),
+            Ok(Some(CaptureItem::Block(_))) => {}
             Ok(None) => return (packets, None),
             Err(error) => {
                 assert!(matches!(reader.next_item(), Ok(None)), "a reader goes on after an error");
@@ -39,8 +39,8 @@ fn rewrite(bytes: &[u8], changes: bool, change: impl Fn(&mut Vec<u8>)) -> Vec<u8
     let mut writer = CaptureWriter::new(Vec::new(), reader.format(), changes);
     while let Ok(Some(item)) = reader.next_item() {
         match item {
-            Item::Block(block) => writer.block(block).expect("memory"),
-            Item::Packet(packet) => {
+            CaptureItem::Block(block) => writer.block(block).expect("memory"),
+            CaptureItem::Packet(packet) => {
                 let mut data = packet.data.to_vec();
                 change(&mut data);
                 writer.packet(&packet.meta, &data, packet.options).expect("memory");

@@ -15,12 +15,12 @@ const LINE: usize = 64;
 pub(super) struct Arena {
     memory: Vec<u8>,
     pristine: Vec<u8>,
-    places: Vec<Place>,
+    places: Vec<PacketPlace>,
 }
 
 /// Where a packet lies.
 #[derive(Clone, Copy)]
-struct Place {
+struct PacketPlace {
     /// Bytes of its buffer, headroom included; buffers stand back to back.
     size: usize,
     len: usize,
@@ -34,7 +34,7 @@ impl Arena {
         self.pristine.resize(self.pristine.len() + HEADROOM, 0);
         self.pristine.extend_from_slice(bytes);
         self.pristine.resize(self.pristine.len() + size - HEADROOM - bytes.len(), 0);
-        self.places.push(Place { size, len: bytes.len(), link });
+        self.places.push(PacketPlace { size, len: bytes.len(), link });
     }
 
     /// How many packets there are.

@@ -20,7 +20,7 @@ type KeyBytes = [u8; 96];
 
 /// All rules of a policy.
 pub(super) struct Linear {
-    rules: Vec<Compiled>,
+    rules: Vec<LinearRule>,
     limits: ParserLimits,
     /// Packets with their layouts and keys, of one vector.
     parsed: Vec<(usize, Layout, KeyBytes)>,
@@ -29,14 +29,14 @@ pub(super) struct Linear {
 }
 
 /// A rule: all must hold.
-struct Compiled {
+struct LinearRule {
     /// Offset in the key, mask, value.
     implied: Vec<(usize, u8, u8)>,
-    checks: Vec<Check>,
+    checks: Vec<LinearCheck>,
 }
 
 /// A constraint.
-struct Check {
+struct LinearCheck {
     place: Where,
     negated: bool,
     intervals: Intervals,
@@ -56,10 +56,9 @@ impl Linear {
     /// # Errors
     /// A rule has constraints that this baseline does not know.
     pub(super) fn new(policy: &Policy) -> anyhow::Result<Linear> {
-        let rules = policy
-            .rules
-            .iter()
-            .map(|rule| Compiled::new(&rule).with_context(|| format!("cannot be searched linearly: {rule}")));
+        let rules = policy.rules.iter().map(|rule| {
+            LinearRule::new(&rule).with_context(|| format!("cannot be searched linearly: {rule}"))
+        });
         Ok(Linear {
             rules: rules.collect::<anyhow::Result<_>>()?,
             limits: ParserLimits { ip6_headers: policy.settings.ip6_max_headers },
@@ -121,11 +120,11 @@ fn fill(packet: &Packet<'_>, layout: &Layout, bytes: &mut KeyBytes) {
     }
 }
 
-impl Compiled {
-    fn new(rule: &Rule) -> anyhow::Result<Compiled> {
+impl LinearRule {
+    fn new(rule: &Rule) -> anyhow::Result<LinearRule> {
         let implied = rule.matches.iter().flat_map(|m| m.field.info().implies.key_bytes().iter().copied());
-        let checks = rule.matches.iter().map(Check::new).collect::<anyhow::Result<_>>()?;
-        Ok(Compiled { implied: implied.collect(), checks })
+        let checks = rule.matches.iter().map(LinearCheck::new).collect::<anyhow::Result<_>>()?;
+        Ok(LinearRule { implied: implied.collect(), checks })
     }
 
     #[inline]
@@ -136,8 +135,8 @@ impl Compiled {
     }
 }
 
-impl Check {
-    fn new(constraint: &Match) -> anyhow::Result<Check> {
+impl LinearCheck {
+    fn new(constraint: &Match) -> anyhow::Result<LinearCheck> {
         let info = constraint.field.info();
         let (place, width) = match info.place {
             FieldPlace::Key { bit, width } if info.alone != BareMeaning::Optional => {
@@ -159,7 +158,7 @@ impl Check {
             Test::Number(cond, set) => Intervals::compared(*cond, set, width),
             Test::Port(..) | Test::Bytes(..) => bail!("it knows neither ports of mmb nor bytes"),
         };
-        Ok(Check { place, negated: constraint.negated, intervals })
+        Ok(LinearCheck { place, negated: constraint.negated, intervals })
     }
 
     #[inline]
@@ -187,21 +186,22 @@ impl Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmb_engine::oracle::{Received, judge};
+    use mmb_engine::oracle::{OraclePacket, judge};
     use mmb_packet::LinkType;
-    use mmb_workload::{Kind, Traffic, Workload};
+    use mmb_workload::{Traffic, Workload, WorkloadKind};
 
     #[test]
     fn it_finds_what_the_oracle_finds() {
-        for kind in Kind::all().filter(|kind| !matches!(kind, Kind::Empty | Kind::Rewrite | Kind::SourceNat))
-        {
+        for kind in WorkloadKind::all().filter(|kind| {
+            !matches!(kind, WorkloadKind::Empty | WorkloadKind::Rewrite | WorkloadKind::SourceNat)
+        }) {
             let workload = Workload::new(kind, Some(300), None, 5).expect("a set of that kind");
             let policy = workload.policy().expect("numbers enough");
             let mut linear = Linear::new(&policy).expect("plain constraints");
             let traffic = Traffic { background: workload.background(), hit: 0.7, locality: false, seed: 5 };
             for mut frame in traffic.frames(100, workload.rules(), 300).frames {
                 let received =
-                    Received { bytes: &frame, headroom: 0, port: PortId(0), link: LinkType::Ethernet };
+                    OraclePacket { bytes: &frame, headroom: 0, port: PortId(0), link: LinkType::Ethernet };
                 let expected = judge(&policy, &super::super::wire(), &received, &mut || 0).matched.len();
                 let before = linear.matches;
                 let len = frame.len();

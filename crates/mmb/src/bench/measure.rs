@@ -138,7 +138,7 @@ fn median(values: &mut [u64]) -> u64 {
 }
 
 /// The engine with one worker.
-pub(super) struct Pipeline<'a> {
+pub(super) struct MeasuredPipeline<'a> {
     engine: &'a Engine,
     worker: Worker,
     verdicts: [Verdict; VECTOR],
@@ -148,16 +148,16 @@ pub(super) struct Pipeline<'a> {
     step_ns: u64,
 }
 
-impl<'a> Pipeline<'a> {
+impl<'a> MeasuredPipeline<'a> {
     /// The pipeline of an engine's only worker. `step`: the time goes on by so much between rounds.
-    pub(super) fn new(engine: &'a Engine, worker: Worker, step: Duration) -> Pipeline<'a> {
+    pub(super) fn new(engine: &'a Engine, worker: Worker, step: Duration) -> MeasuredPipeline<'a> {
         let verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
         let step_ns = step.as_nanos() as u64;
-        Pipeline { engine, worker, verdicts, before: engine.stage_counts(), now_ns: 0, step_ns }
+        MeasuredPipeline { engine, worker, verdicts, before: engine.stage_counts(), now_ns: 0, step_ns }
     }
 }
 
-impl Stages for Pipeline<'_> {
+impl Stages for MeasuredPipeline<'_> {
     fn names(&self) -> Vec<&'static str> {
         self.before.iter().map(|stage| stage.name).collect()
     }

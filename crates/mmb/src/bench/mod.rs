@@ -18,13 +18,13 @@ use crate::cli::{BenchArgs, ClassifierArg, Global};
 use anyhow::Context;
 use arena::Arena;
 use linear::Linear;
-use measure::{Effort, Pipeline};
+use measure::{Effort, MeasuredPipeline};
 use mmb_classify::Tuning;
 use mmb_engine::{Engine, Forward, PortSpec, PortTable, Worker};
 use mmb_packet::PortId;
 use mmb_random::SeedTree;
-use report::{Load, Report};
-use source::Set;
+use report::{BenchReport, PolicyLoad};
+use source::BenchSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,7 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
         );
     }
     let before = memory::resident();
-    let Some(set) = Set::load(args, global)? else {
+    let Some(set) = BenchSet::load(args, global)? else {
         return Ok(ExitCode::FAILURE);
     };
     if writes {
@@ -74,7 +74,11 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
             let measured =
                 measure::run(&mut linear, &mut set.packets(args)?, set.policy.rewrites(), effort(args));
             let matches = linear.matches_per_packet();
-            Report { load: Load { rules, policy_bytes, ..Load::default() }, measured, matches }
+            BenchReport {
+                load: PolicyLoad { rules, policy_bytes, ..PolicyLoad::default() },
+                measured,
+                matches,
+            }
         }
         ClassifierArg::Merged | ClassifierArg::EveryTuple if args.updates => {
             let (engine, worker, _) = started_alone(&set, args)?;
@@ -88,12 +92,12 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
         }
         ClassifierArg::Merged | ClassifierArg::EveryTuple => {
             let (engine, worker, load) = started_alone(&set, args)?;
-            let mut pipeline = Pipeline::new(&engine, worker, step(args));
+            let mut pipeline = MeasuredPipeline::new(&engine, worker, step(args));
             let measured =
                 measure::run(&mut pipeline, &mut set.packets(args)?, set.policy.rewrites(), effort(args));
             let matched: u64 = set.policy.rules.keys().map(|id| engine.rule_count(id).packets).sum();
             let matches = matched as f64 / measured.taken.max(1) as f64;
-            Report { load: Load { policy_bytes, ..load }, measured, matches }
+            BenchReport { load: PolicyLoad { policy_bytes, ..load }, measured, matches }
         }
     };
     report::show(global, &report);
@@ -106,26 +110,26 @@ fn step(args: &BenchArgs) -> Duration {
 }
 
 /// An engine with one worker.
-fn started_alone(set: &Set, args: &BenchArgs) -> anyhow::Result<(Engine, Worker, Load)> {
+fn started_alone(set: &BenchSet, args: &BenchArgs) -> anyhow::Result<(Engine, Worker, PolicyLoad)> {
     let (engine, workers, load) = started(set, args)?;
     Ok((engine, workers.into_iter().next().context("the engine has no worker")?, load))
 }
 
 /// An engine with the policy in force, and what that took.
-fn started(set: &Set, args: &BenchArgs) -> anyhow::Result<(Engine, Vec<Worker>, Load)> {
+fn started(set: &BenchSet, args: &BenchArgs) -> anyhow::Result<(Engine, Vec<Worker>, PolicyLoad)> {
     let tuning =
         if args.classifier == ClassifierArg::EveryTuple { Tuning::EveryTuple } else { Tuning::Merged };
     let (mut engine, workers) =
         Engine::with_tuning(wire(), usize::from(args.workers), &SeedTree::repeatable(args.seed), tuning);
     let (before, began) = (memory::resident(), Instant::now());
     engine.publish(&set.policy).with_context(|| set.name.clone())?;
-    let load = Load {
+    let load = PolicyLoad {
         rules: set.policy.rules.len(),
         tables: engine.tables().len(),
         instructions: engine.instructions(),
         publish: began.elapsed(),
         engine_bytes: memory::resident().saturating_sub(before),
-        ..Load::default()
+        ..PolicyLoad::default()
     };
     Ok((engine, workers, load))
 }

@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 /// A measurement.
-pub(super) struct Report {
-    pub(super) load: Load,
+pub(super) struct BenchReport {
+    pub(super) load: PolicyLoad,
     pub(super) measured: Measured,
     /// Rules that a packet matched, on average.
     pub(super) matches: f64,
@@ -18,7 +18,7 @@ pub(super) struct Report {
 
 /// What having the rules takes.
 #[derive(Default)]
-pub(super) struct Load {
+pub(super) struct PolicyLoad {
     pub(super) rules: usize,
     /// Tables of the classifier.
     pub(super) tables: usize,
@@ -33,7 +33,7 @@ pub(super) struct Load {
 }
 
 /// Something to tell.
-pub(super) trait Shown {
+pub(super) trait BenchOutput {
     /// For programs.
     fn json(&self) -> Value;
     /// For people.
@@ -41,7 +41,7 @@ pub(super) trait Shown {
 }
 
 /// Tells it in the way that was asked for.
-pub(super) fn show(global: &Global, report: &impl Shown) {
+pub(super) fn show(global: &Global, report: &impl BenchOutput) {
     if global.json { output::print_json(&report.json()) } else { output::print(&report.text()) }
 }
 
@@ -55,13 +55,13 @@ pub(super) fn to_thousands(millions: f64) -> f64 {
     (millions * 1000.0).round() / 1000.0
 }
 
-impl Load {
+impl PolicyLoad {
     fn per_rule(&self, bytes: u64) -> f64 {
         bytes as f64 / self.rules.max(1) as f64
     }
 }
 
-impl Shown for Report {
+impl BenchOutput for BenchReport {
     fn json(&self) -> Value {
         let (load, measured) = (&self.load, &self.measured);
         let stages = measured

@@ -6,8 +6,8 @@
 
 use super::arena::Arena;
 use super::measure::turn;
-use super::report::{Shown, rounded, to_thousands};
-use super::source::Set;
+use super::report::{BenchOutput, rounded, to_thousands};
+use super::source::BenchSet;
 use super::{started, step};
 use crate::cli::BenchArgs;
 use crate::tsc::Tsc;
@@ -49,7 +49,7 @@ struct Lane {
 ///
 /// # Errors
 /// A policy that cannot be put in force, packets that cannot be had, or fewer cores than workers.
-pub(super) fn run(set: &Set, args: &BenchArgs) -> anyhow::Result<Scaling> {
+pub(super) fn run(set: &BenchSet, args: &BenchArgs) -> anyhow::Result<Scaling> {
     let count = usize::from(args.workers);
     let cores = kernel::cores();
     ensure!(cores.len() >= count, "{count} workers need a core each, and there are {}", cores.len());
@@ -161,7 +161,7 @@ impl Scaling {
     }
 }
 
-impl Shown for Scaling {
+impl BenchOutput for Scaling {
     fn json(&self) -> Value {
         let workers = self.lanes.iter().map(|lane| {
             json!({

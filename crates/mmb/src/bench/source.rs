@@ -1,12 +1,12 @@
 //! Where rules and packets come from.
 
 use super::Arena;
-use crate::cli::{BenchArgs, Global, Traffic as TrafficArg};
-use crate::import::classbench::{self, Reading};
+use crate::cli::{BenchArgs, Global, TrafficArg};
+use crate::import::classbench::{self, ClassbenchOptions};
 use crate::output;
 use anyhow::{Context, bail, ensure};
 use mmb_client::policy_file;
-use mmb_io::pcap::{CaptureReader, Item};
+use mmb_io::pcap::{CaptureItem, CaptureReader};
 use mmb_packet::LinkType;
 use mmb_packet::checksum::{TCP, UDP};
 use mmb_policy::Policy;
@@ -17,19 +17,19 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A policy, and the traffic that suits it.
-pub(super) struct Set {
+pub(super) struct BenchSet {
     /// What to call it in messages.
     pub(super) name: String,
     pub(super) policy: Policy,
     traffic: Traffic,
 }
 
-impl Set {
+impl BenchSet {
     /// The set that the command line asks for. `None`: the policy is wrong, and that has been told.
     ///
     /// # Errors
     /// It cannot be read or made.
-    pub(super) fn load(args: &BenchArgs, global: &Global) -> anyhow::Result<Option<Set>> {
+    pub(super) fn load(args: &BenchArgs, global: &Global) -> anyhow::Result<Option<BenchSet>> {
         let source = &args.source;
         let (name, policy, background, hit) = if let Some(path) = &source.rules {
             let Some(policy) = policy_file::load(path, global.json, &output::Terminal)? else {
@@ -55,7 +55,7 @@ impl Set {
         let background = args.traffic.map_or(background, |traffic| traffic.into());
         let traffic =
             Traffic { background, hit: args.hit.unwrap_or(hit), locality: args.locality, seed: args.seed };
-        Ok(Some(Set { name, policy, traffic }))
+        Ok(Some(BenchSet { name, policy, traffic }))
     }
 
     /// The packets to measure with.
@@ -128,7 +128,7 @@ fn filters(path: &Path) -> anyhow::Result<Policy> {
     };
     let filters = classbench::read(&text)?;
     // Some sets have ports of protocols that have none; who measures with them means every filter.
-    let reading = Reading { portless_match: true, ..Reading::default() };
+    let reading = ClassbenchOptions { portless_match: true, ..ClassbenchOptions::default() };
     let mut lines = String::new();
     let mut left_out = 0;
     for (prio, filter) in filters.iter().enumerate() {
@@ -152,8 +152,8 @@ fn captured(path: &Path, most: u32) -> anyhow::Result<Arena> {
     let mut arena = Arena::default();
     loop {
         match reader.next_item() {
-            Ok(Some(Item::Packet(packet))) => arena.push(packet.data, packet.meta.link),
-            Ok(Some(Item::Block(_))) => {}
+            Ok(Some(CaptureItem::Packet(packet))) => arena.push(packet.data, packet.meta.link),
+            Ok(Some(CaptureItem::Block(_))) => {}
             Ok(None) => break,
             // What is before the damage is as good to measure with as any capture.
             Err(error) if arena.len() > 0 => {

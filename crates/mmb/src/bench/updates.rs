@@ -7,8 +7,8 @@
 
 use super::arena::Arena;
 use super::memory;
-use super::report::{Shown, rounded};
-use super::source::Set;
+use super::report::{BenchOutput, rounded};
+use super::source::BenchSet;
 use crate::cli::BenchArgs;
 use crate::tsc::Tsc;
 use anyhow::ensure;
@@ -17,7 +17,7 @@ use mmb_engine::{DropReason, Engine, Verdict, Worker};
 use mmb_io::cycles;
 use mmb_packet::LinkType;
 use mmb_policy::{Change, Command, Policy, Rule, RuleId};
-use mmb_workload::{Header, Random};
+use mmb_workload::{PacketHeader, WorkloadRandom};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SLEEP: Duration = Duration::from_micros(200);
 
 /// What changes cost.
-pub(super) struct Report {
+pub(super) struct UpdateReport {
     rules: usize,
     latencies: Vec<Latency>,
     rates: Vec<Rate>,
@@ -66,7 +66,7 @@ struct Rate {
 
 /// Between the two threads.
 #[derive(Default)]
-struct Shared {
+struct SharedState {
     /// Packets forwarded.
     packets: AtomicU64,
     /// Cycle counter when the probe's verdict changed last, and in the lowest bit whether it is dropped.
@@ -79,24 +79,24 @@ struct Shared {
 /// # Errors
 /// A change is refused or does not come into force.
 pub(super) fn run(
-    set: &Set,
+    set: &BenchSet,
     engine: Engine,
     mut worker: Worker,
     mut arena: Arena,
     args: &BenchArgs,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<UpdateReport> {
     ensure!(!set.policy.rules.is_empty(), "{}: there are no rules to change", set.name);
     ensure!(!set.policy.rewrites(), "{}: changes are measured with rules that rewrite nothing", set.name);
-    let probe = Probe::find(&mut worker, args.seed)?;
+    let probe = UpdateProbe::find(&mut worker, args.seed)?;
     let mut arena = with_probe(&mut arena, &probe.frame);
-    let shared = Shared::default();
-    let mut control = Control {
+    let shared = SharedState::default();
+    let mut control = ControlSide {
         engine,
         ids: set.policy.rules.keys().collect(),
         policy: set.policy.clone(),
         spare: Vec::new(),
         probe: probe.rule,
-        random: Random::new(args.seed, "changes"),
+        random: WorkloadRandom::new(args.seed, "changes"),
         shared: &shared,
     };
     std::thread::scope(|scope| {
@@ -108,7 +108,7 @@ pub(super) fn run(
 }
 
 /// The packet side: forwards until it is told to stop. Each vector begins with the probe.
-fn forward(worker: &mut Worker, arena: &mut Arena, shared: &Shared) {
+fn forward(worker: &mut Worker, arena: &mut Arena, shared: &SharedState) {
     let mut verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
     let mut was_dropped = false;
     while !shared.stop.load(Ordering::Relaxed) {
@@ -139,19 +139,20 @@ fn with_probe(arena: &mut Arena, probe: &[u8]) -> Arena {
 }
 
 /// A packet that no rule matches, and the rule that will.
-struct Probe {
+struct UpdateProbe {
     frame: Vec<u8>,
     rule: Rule,
 }
 
-impl Probe {
+impl UpdateProbe {
     /// A probe for the policy in force.
-    fn find(worker: &mut Worker, seed: u64) -> anyhow::Result<Probe> {
-        let mut random = Random::new(seed, "probe");
+    fn find(worker: &mut Worker, seed: u64) -> anyhow::Result<UpdateProbe> {
+        let mut random = WorkloadRandom::new(seed, "probe");
         let mut address = || random.within(0x0100_0000, 0xdfff_ffff);
         for _ in 0..MOST_PROBES {
             let (source, destination) = (address(), address());
-            let header = Header { source, destination, sport: 33_434, dport: 33_434, ..Header::default() };
+            let header =
+                PacketHeader { source, destination, sport: 33_434, dport: 33_434, ..PacketHeader::default() };
             let frame = header.frame();
             let mut arena = Arena::default();
             arena.push(&frame, LinkType::Ethernet);
@@ -159,7 +160,7 @@ impl Probe {
             let mut verdicts = [Verdict::Drop(DropReason::NoBuffer)];
             arena.vectors(|packets| worker.process(0, &Tsc, packets, &mut verdicts));
             if matches!(verdicts[0], Verdict::Send(_)) {
-                return Ok(Probe { frame, rule: drop_rule(source, destination)? });
+                return Ok(UpdateProbe { frame, rule: drop_rule(source, destination)? });
             }
         }
         anyhow::bail!("the rules drop every packet: no change could be seen")
@@ -177,7 +178,7 @@ fn drop_rule(source: u128, destination: u128) -> anyhow::Result<Rule> {
 }
 
 /// The control side.
-struct Control<'a> {
+struct ControlSide<'a> {
     engine: Engine,
     policy: Policy,
     /// Rules that are in the policy, in no order.
@@ -185,12 +186,12 @@ struct Control<'a> {
     /// Rules that were taken out, to be added again.
     spare: Vec<Rule>,
     probe: Rule,
-    random: Random,
-    shared: &'a Shared,
+    random: WorkloadRandom,
+    shared: &'a SharedState,
 }
 
-impl Control<'_> {
-    fn measure(&mut self, time: Duration, changes: u32) -> anyhow::Result<Report> {
+impl ControlSide<'_> {
+    fn measure(&mut self, time: Duration, changes: u32) -> anyhow::Result<UpdateReport> {
         let rules = self.policy.rules.len();
         let mut latencies = Vec::new();
         for (what, others) in [("alone".to_owned(), 0), (format!("in a batch of {BATCH}"), BATCH - 1)] {
@@ -209,7 +210,7 @@ impl Control<'_> {
             rates.push(self.at_rate(time, wanted, batch)?);
         }
         rates.push(self.at_rate(time, 0, 1)?);
-        Ok(Report { rules, latencies, rates, long_run: self.long_run(changes)? })
+        Ok(UpdateReport { rules, latencies, rates, long_run: self.long_run(changes)? })
     }
 
     /// Adds the rule of the probe and deletes it again, each time with `others` more changes; microseconds of both.
@@ -317,7 +318,7 @@ impl Latency {
     }
 }
 
-impl Report {
+impl UpdateReport {
     /// What is forwarded while nothing changes.
     fn undisturbed(&self) -> f64 {
         let still = self.rates.iter().filter(|rate| rate.wanted == 0);
@@ -326,7 +327,7 @@ impl Report {
     }
 }
 
-impl Shown for Report {
+impl BenchOutput for UpdateReport {
     fn json(&self) -> Value {
         let latencies = self.latencies.iter().map(|latency| {
             json!({

@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
-use mmb_workload::{Kind, Unfit, Workload};
+use mmb_workload::{SizeError, Workload, WorkloadKind};
 use std::path::PathBuf;
 
 const MORE: &str = "\
@@ -22,7 +22,7 @@ Sets:";
 pub(crate) struct BenchArgs {
     /// Where the rules come from.
     #[command(flatten)]
-    pub(crate) source: Source,
+    pub(crate) source: BenchSource,
     /// Rules of the generated set; without it, what is usual for the set
     #[arg(long, value_name = "N", requires = "workload", value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
     pub(crate) size: Option<u32>,
@@ -40,7 +40,7 @@ pub(crate) struct BenchArgs {
     pub(crate) packets: u32,
     /// What the packets are that are not drawn from the rules; without it, what suits the set, or mixed
     #[arg(long, value_enum, conflicts_with = "pcap")]
-    pub(crate) traffic: Option<Traffic>,
+    pub(crate) traffic: Option<TrafficArg>,
     /// Share of packets that are drawn from the rules, 0 to 1: each from a random one, random where it leaves bits free
     #[arg(long, value_name = "SHARE", conflicts_with = "pcap", value_parser = share)]
     pub(crate) hit: Option<f64>,
@@ -82,13 +82,13 @@ pub(crate) struct BenchArgs {
 /// Where the rules of a measurement come from.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub(crate) struct Source {
+pub(crate) struct BenchSource {
     /// The policy file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) rules: Option<PathBuf>,
     /// A generated set
     #[arg(long, value_name = "SET", value_parser = kinds(), hide_possible_values = true)]
-    pub(crate) workload: Option<Kind>,
+    pub(crate) workload: Option<WorkloadKind>,
     /// A ClassBench filter file, as it is or packed by xz; the first line has the best priority
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) filters: Option<PathBuf>,
@@ -99,7 +99,7 @@ impl BenchArgs {
     ///
     /// # Errors
     /// There is no set of that size and number of tuples.
-    pub(crate) fn workload(&self) -> Result<Option<Workload>, Unfit> {
+    pub(crate) fn workload(&self) -> Result<Option<Workload>, SizeError> {
         let count = |number: Option<u32>| number.map(|number| number as usize);
         let new = |kind| {
             let workload = Workload::new(kind, count(self.size), count(self.tuples), self.seed)?;
@@ -111,7 +111,7 @@ impl BenchArgs {
 
 /// Packets that `mmb bench` generates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Traffic {
+pub(crate) enum TrafficArg {
     /// UDP and TCP in halves, one in eight over IPv6
     Mixed,
     /// The smallest UDP packets over IPv4
@@ -139,13 +139,13 @@ pub(crate) enum ClassifierArg {
     Linear,
 }
 
-fn kinds() -> impl TypedValueParser<Value = Kind> {
-    let names = Kind::all().map(|kind| PossibleValue::new(kind.name()).help(kind.help()));
-    PossibleValuesParser::new(names).try_map(|name| Kind::named(&name).ok_or("no such set"))
+fn kinds() -> impl TypedValueParser<Value = WorkloadKind> {
+    let names = WorkloadKind::all().map(|kind| PossibleValue::new(kind.name()).help(kind.help()));
+    PossibleValuesParser::new(names).try_map(|name| WorkloadKind::named(&name).ok_or("no such set"))
 }
 
 fn sets() -> String {
-    let lines = Kind::all().map(|kind| format!("\n  {:<12}{}", kind.name(), kind.help()));
+    let lines = WorkloadKind::all().map(|kind| format!("\n  {:<12}{}", kind.name(), kind.help()));
     format!("{MORE}{}", lines.collect::<String>())
 }
 

@@ -33,16 +33,16 @@ pub(crate) enum Typed {
 }
 
 /// The prompt.
-pub(crate) struct Editor {
+pub(crate) struct LineEditor {
     editor: rustyline::Editor<Assistant, FileHistory>,
     history: Option<PathBuf>,
     question: Question,
     socket: PathBuf,
 }
 
-impl Editor {
+impl LineEditor {
     /// A prompt with the user's history, that completes with what the daemon at `socket` knows.
-    pub(crate) fn new(socket: &Path) -> Result<Editor, ReadlineError> {
+    pub(crate) fn new(socket: &Path) -> Result<LineEditor, ReadlineError> {
         let config = Config::builder()
             .max_history_size(HISTORY)?
             .history_ignore_dups(true)?
@@ -60,7 +60,7 @@ impl Editor {
             // A first session has none yet; one that cannot be read is not worth more than starting without.
             let _ = editor.load_history(file);
         }
-        Ok(Editor { editor, history, question, socket: socket.to_owned() })
+        Ok(LineEditor { editor, history, question, socket: socket.to_owned() })
     }
 
     /// Reads a line. `?` shows help and goes on with the same line.

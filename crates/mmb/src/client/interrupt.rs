@@ -15,11 +15,11 @@ struct Handlers {
 static HANDLERS: OnceLock<Option<Handlers>> = OnceLock::new();
 
 /// While it lives, Ctrl-C is only remembered.
-pub(crate) struct Watch(Option<&'static Handlers>);
+pub(crate) struct InterruptGuard(Option<&'static Handlers>);
 
-impl Watch {
+impl InterruptGuard {
     /// Begins; where the system refuses, Ctrl-C goes on to end the program.
-    pub(crate) fn begin() -> Watch {
+    pub(crate) fn begin() -> InterruptGuard {
         let handlers = HANDLERS.get_or_init(|| {
             let handlers = Handlers { ends: Arc::default(), came: Arc::default() };
             let conditional = flag::register_conditional_default(SIGINT, Arc::clone(&handlers.ends));
@@ -30,17 +30,17 @@ impl Watch {
             handlers.ends.store(false, Ordering::SeqCst);
             handlers.came.store(false, Ordering::SeqCst);
         }
-        Watch(handlers.as_ref())
+        InterruptGuard(handlers.as_ref())
     }
 }
 
-/// Somebody has pressed Ctrl-C since the last [`Watch`] began.
+/// Somebody has pressed Ctrl-C since the last [`InterruptGuard`] began.
 pub(crate) fn came() -> bool {
     let handlers = HANDLERS.get().and_then(Option::as_ref);
     handlers.is_some_and(|handlers| handlers.came.load(Ordering::SeqCst))
 }
 
-impl Drop for Watch {
+impl Drop for InterruptGuard {
     fn drop(&mut self) {
         if let Some(handlers) = self.0 {
             handlers.ends.store(true, Ordering::SeqCst);

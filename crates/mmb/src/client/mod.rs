@@ -1,6 +1,6 @@
 //! The program as a client of a running one: one-shot commands and the interactive shell.
 //!
-//! Both make an [`Errand`] of what was typed and let `mmb_client`'s [`Runner`] do it. Here is what is this program's own: the
+//! Both make a [`UserCommand`] of what was typed and let `mmb_client`'s [`CommandRunner`] do it. Here is what is this program's own: the
 //! terminal, its colours, Ctrl-C, and exit statuses.
 //!
 //! Words of a one-shot command come from the user's shell, which has its own use for `"`, `!`, `|`, `{` and
@@ -13,7 +13,7 @@ mod interrupt;
 mod shell;
 
 use crate::output::Terminal;
-use interrupt::Watch;
+use interrupt::InterruptGuard;
 use mmb_client::help::ProgramWords;
 use mmb_client::{CommandAction, CommandFailed, CommandRunner, Connector, UsageError, UserCommand};
 use mmb_control::{Client, DEFAULT_SOCKET};
@@ -66,7 +66,7 @@ fn runner<'a>(connect: &'a Connector<'a>, json: bool) -> CommandRunner<'a> {
 
 /// Does an errand, which line `line` of standard input was, if it was one. What has no end ends with Ctrl-C.
 fn run(runner: &CommandRunner<'_>, command: &UserCommand, line: Option<usize>) -> Result<(), CommandFailed> {
-    let _watch = matches!(command.task, CommandAction::Monitor(_)).then(Watch::begin);
+    let _watch = matches!(command.task, CommandAction::Monitor(_)).then(InterruptGuard::begin);
     runner.run_line(command, line)
 }
 

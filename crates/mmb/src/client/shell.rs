@@ -1,7 +1,7 @@
 //! The interactive shell: a prompt with history, completion and help where someone sits at it, and the same
 //! commands line by line from standard input where not.
 
-use super::editor::{Editor, Typed};
+use super::editor::{LineEditor, Typed};
 use super::{ClientOptions, failure, run, runner};
 use crate::output;
 use mmb_client::{CommandAction, CommandFailed, UsageError, UserCommand};
@@ -66,7 +66,7 @@ fn joined(
 fn interactive(opts: &ClientOptions) -> ExitCode {
     let connect = || Client::connect(opts.socket());
     let runner = runner(&connect, opts.json);
-    let mut editor = match Editor::new(opts.socket()) {
+    let mut editor = match LineEditor::new(opts.socket()) {
         Ok(editor) => editor,
         Err(error) => {
             failure(&format!("cannot use this terminal: {error}"), opts);

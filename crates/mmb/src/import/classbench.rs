@@ -4,10 +4,10 @@
 //! @src/len dst/len sport-lo : sport-hi dport-lo : dport-hi proto/mask flags/mask
 //! ```
 //!
-//! [`read`] takes a file apart; [`Filter::constraints`] says in the rule language what one filter matches. Filters have
-//! no action and say nothing about what a packet lacks, so that [`Reading`] says how they are meant.
+//! [`read`] takes a file apart; [`ClassbenchFilter::constraints`] says in the rule language what one filter matches. Filters have
+//! no action and say nothing about what a packet lacks, so that [`ClassbenchOptions`] says how they are meant.
 
-use super::cube::{Cube, Dim, Family};
+use super::cube::{Dim, Family, PacketCube};
 use super::language;
 use super::set;
 use mmb_policy::Intervals;
@@ -22,7 +22,7 @@ pub(crate) const NO_PACKET: &str = "no packet matches, since its protocol has no
 
 /// A filter as written: a packet matches if it matches in each column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Filter {
+pub(crate) struct ClassbenchFilter {
     /// The line that it stands in, from 1.
     pub(crate) line: usize,
     /// Source prefix.
@@ -60,7 +60,7 @@ pub(crate) struct Masked<T> {
 
 /// How filters are meant where their format does not say it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reading {
+pub(crate) struct ClassbenchOptions {
     /// Port ranges match packets that have no ports, instead of none of them.
     pub(crate) portless_match: bool,
     /// The upper byte of the TCP flags column holds the flags, instead of the lower one.
@@ -70,7 +70,7 @@ pub(crate) struct Reading {
 /// A line that is no filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
-pub(crate) struct Error {
+pub(crate) struct ClassbenchError {
     /// The line, from 1.
     pub(crate) line: usize,
     message: String,
@@ -80,15 +80,17 @@ pub(crate) struct Error {
 ///
 /// # Errors
 /// The first line that is no filter.
-pub(crate) fn read(text: &str) -> Result<Vec<Filter>, Error> {
+pub(crate) fn read(text: &str) -> Result<Vec<ClassbenchFilter>, ClassbenchError> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     lines
         .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
-        .map(|(number, line)| filter(number, line).map_err(|message| Error { line: number, message }))
+        .map(|(number, line)| {
+            filter(number, line).map_err(|message| ClassbenchError { line: number, message })
+        })
         .collect()
 }
 
-fn filter(number: usize, line: &str) -> Result<Filter, String> {
+fn filter(number: usize, line: &str) -> Result<ClassbenchFilter, String> {
     let line = line.strip_prefix('@').ok_or("a filter begins with `@`")?;
     let (source, rest) = line.split_once(char::is_whitespace).ok_or("nothing behind the source address")?;
     let rest = rest.trim_start();
@@ -113,7 +115,7 @@ fn filter(number: usize, line: &str) -> Result<Filter, String> {
     };
     let (value, mask) = masked(proto, u8::MAX.into())?;
     let (flag_value, flag_mask) = flags.map_or(Ok((0, 0)), |flags| masked(flags, u16::MAX.into()))?;
-    Ok(Filter {
+    Ok(ClassbenchFilter {
         line: number,
         source,
         destination,
@@ -156,13 +158,13 @@ fn masked(word: &str, max: u32) -> Result<(u32, u32), String> {
     Ok((number(value)?, number(mask)?))
 }
 
-impl Filter {
+impl ClassbenchFilter {
     /// The constraints of the rules that match what the filter matches. Most filters take one rule, some several, whose
     /// order among themselves does not matter.
     ///
     /// # Errors
     /// Why there are no such rules.
-    pub(crate) fn constraints(&self, reading: Reading) -> Result<Vec<String>, String> {
+    pub(crate) fn constraints(&self, reading: ClassbenchOptions) -> Result<Vec<String>, String> {
         let cubes = self.cubes(reading);
         if cubes.is_empty() {
             return Err(NO_PACKET.to_owned());
@@ -174,10 +176,10 @@ impl Filter {
         Ok(rules)
     }
 
-    fn cubes(&self, reading: Reading) -> Vec<Cube> {
+    fn cubes(&self, reading: ClassbenchOptions) -> Vec<PacketCube> {
         let family = if self.source.address.is_ipv4() { Family::Ip4 } else { Family::Ip6 };
         let protos = set::masked(self.proto.value.into(), self.proto.mask.into(), 8);
-        let base = Cube::all(family)
+        let base = PacketCube::all(family)
             .with(Dim::Source, &self.source.set())
             .and_then(|cube| cube.with(Dim::Destination, &self.destination.set()))
             .and_then(|cube| cube.with(Dim::Proto, &protos));
@@ -188,7 +190,7 @@ impl Filter {
         if !asks_ports && !asks_flags {
             return vec![base];
         }
-        let with_ports = |cube: Cube| {
+        let with_ports = |cube: PacketCube| {
             let set = |(first, last): (u16, u16)| Intervals::range(first.into(), last.into());
             cube.with(Dim::SourcePort, &set(self.source_ports))?
                 .with(Dim::DestinationPort, &set(self.destination_ports))
@@ -212,7 +214,7 @@ impl Filter {
         [tcp, udp, other].into_iter().flatten().collect()
     }
 
-    fn tcp_flags(&self, cube: Cube, reading: Reading) -> Option<Cube> {
+    fn tcp_flags(&self, cube: PacketCube, reading: ClassbenchOptions) -> Option<PacketCube> {
         let Masked { value, mask } = self.flags;
         let (value, mask) =
             if reading.flags_in_upper_byte { (value.swap_bytes(), mask.swap_bytes()) } else { (value, mask) };
@@ -221,7 +223,7 @@ impl Filter {
     }
 }
 
-impl Display for Filter {
+impl Display for ClassbenchFilter {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Prefix { address, len } = self.source;
         write!(f, "@{address}/{len} {}/{}", self.destination.address, self.destination.len)?;
@@ -246,13 +248,13 @@ impl Prefix {
 mod tests {
     use super::*;
 
-    fn rules(line: &str, reading: Reading) -> Result<Vec<String>, String> {
+    fn rules(line: &str, reading: ClassbenchOptions) -> Result<Vec<String>, String> {
         read(line).expect("a filter")[0].constraints(reading)
     }
 
     #[track_caller]
     fn is(line: &str, expected: &[&str]) {
-        assert_eq!(rules(line, Reading::default()).expect("rules"), expected);
+        assert_eq!(rules(line, ClassbenchOptions::default()).expect("rules"), expected);
     }
 
     #[test]
@@ -305,11 +307,13 @@ mod tests {
     fn ports_of_any_protocol_are_those_of_tcp_and_udp() {
         let line = "@0.0.0.0/0 10.0.0.0/8 53 : 53 0 : 65535 0x00/0x00";
         is(line, &["ip-daddr 10.0.0.0/8 tcp-sport 53", "ip-daddr 10.0.0.0/8 udp-sport 53"]);
-        let all = rules(line, Reading { portless_match: true, ..Reading::default() }).expect("rules");
+        let all = rules(line, ClassbenchOptions { portless_match: true, ..ClassbenchOptions::default() })
+            .expect("rules");
         assert_eq!(all[2..], ["ip-daddr 10.0.0.0/8 ip-proto != {tcp, udp}"]);
         let igmp = "@0.0.0.0/0 10.0.0.0/8 53 : 53 0 : 65535 0x02/0xFF";
-        assert!(rules(igmp, Reading::default()).is_err());
-        let all = rules(igmp, Reading { portless_match: true, ..Reading::default() }).expect("rules");
+        assert!(rules(igmp, ClassbenchOptions::default()).is_err());
+        let all = rules(igmp, ClassbenchOptions { portless_match: true, ..ClassbenchOptions::default() })
+            .expect("rules");
         assert_eq!(all, ["ip-daddr 10.0.0.0/8 ip-proto igmp"]);
     }
 
@@ -320,11 +324,11 @@ mod tests {
         is(&with("0x06/0xFF 0x1000/0x1000"), &["ip-saddr 1.0.0.0/8 tcp-offset {1, 3, 5, 7, 9, 11, 13, 15}"]);
         is(&with("0x01/0xFF 0x0800/0xFF00"), &["ip-saddr 1.0.0.0/8 icmp-type 8"]);
         is(&with("0x01/0xFF 0x0304/0xFFFF"), &["ip-saddr 1.0.0.0/8 icmp-type 3 icmp-code 4"]);
-        let both = rules(&with("0x00/0x00 0x0002/0x0002"), Reading::default()).expect("rules");
+        let both = rules(&with("0x00/0x00 0x0002/0x0002"), ClassbenchOptions::default()).expect("rules");
         assert_eq!(both[0], "ip-saddr 1.0.0.0/8 tcp-syn");
         assert!(both[1].starts_with("ip-saddr 1.0.0.0/8 icmp-code {2-3, 6-7, "), "{both:?}");
-        assert!(rules(&with("0x11/0xFF 0x0002/0x0002"), Reading::default()).is_err());
-        let upper = Reading { flags_in_upper_byte: true, ..Reading::default() };
+        assert!(rules(&with("0x11/0xFF 0x0002/0x0002"), ClassbenchOptions::default()).is_err());
+        let upper = ClassbenchOptions { flags_in_upper_byte: true, ..ClassbenchOptions::default() };
         let setup = rules(&with("0x06/0xFF 0x0200/0x1200"), upper).expect("rules");
         assert_eq!(setup, ["ip-saddr 1.0.0.0/8 tcp-syn ! tcp-ack"]);
     }

@@ -1,8 +1,8 @@
-//! Packets that are alike to a filter: a [`Cube`] says for each dimension of a packet what is allowed in it. Cubes
+//! Packets that are alike to a filter: a [`PacketCube`] says for each dimension of a packet what is allowed in it. Cubes
 //! of one family intersect and subtract exactly, which is how chains with jumps become one list of rules.
 //!
 //! What only some packets have (ports, flags, ICMP types) is a dimension too. It means something only where the cube
-//! is about first fragments of one protocol, which [`Cube::with_transport`] sees to.
+//! is about first fragments of one protocol, which [`PacketCube::with_transport`] sees to.
 
 use mmb_policy::Intervals;
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ impl Family {
     }
 }
 
-/// A dimension with numbers in it. The order is that of [`Cube::minus`]: what a dimension means depends only on those
+/// A dimension with numbers in it. The order is that of [`PacketCube::minus`]: what a dimension means depends only on those
 /// before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Dim {
@@ -109,64 +109,68 @@ impl Dim {
 
 /// Names of ports, of which there may always be one more.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Names {
+pub(crate) enum PortNameSet {
     /// These.
     Only(BTreeSet<String>),
     /// Every name but these.
     But(BTreeSet<String>),
 }
 
-impl Names {
+impl PortNameSet {
     /// Every name.
-    pub(crate) fn all() -> Names {
-        Names::But(BTreeSet::new())
+    pub(crate) fn all() -> PortNameSet {
+        PortNameSet::But(BTreeSet::new())
     }
 
     /// One name.
-    pub(crate) fn one(name: &str) -> Names {
-        Names::Only(BTreeSet::from([name.to_owned()]))
+    pub(crate) fn one(name: &str) -> PortNameSet {
+        PortNameSet::Only(BTreeSet::from([name.to_owned()]))
     }
 
     /// The other names.
-    pub(crate) fn others(self) -> Names {
+    pub(crate) fn others(self) -> PortNameSet {
         match self {
-            Names::Only(names) => Names::But(names),
-            Names::But(names) => Names::Only(names),
+            PortNameSet::Only(names) => PortNameSet::But(names),
+            PortNameSet::But(names) => PortNameSet::Only(names),
         }
     }
 
-    pub(crate) fn and(&self, other: &Names) -> Names {
+    pub(crate) fn and(&self, other: &PortNameSet) -> PortNameSet {
         match (self, other) {
-            (Names::Only(a), Names::Only(b)) => Names::Only(a & b),
-            (Names::Only(only), Names::But(but)) | (Names::But(but), Names::Only(only)) => {
-                Names::Only(only - but)
-            }
-            (Names::But(a), Names::But(b)) => Names::But(a | b),
+            (PortNameSet::Only(a), PortNameSet::Only(b)) => PortNameSet::Only(a & b),
+            (PortNameSet::Only(only), PortNameSet::But(but))
+            | (PortNameSet::But(but), PortNameSet::Only(only)) => PortNameSet::Only(only - but),
+            (PortNameSet::But(a), PortNameSet::But(b)) => PortNameSet::But(a | b),
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        *self == Names::Only(BTreeSet::new())
+        *self == PortNameSet::Only(BTreeSet::new())
     }
 }
 
 /// Packets that enter by, leave by and have in each dimension what the cube allows there. Not empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Cube {
+pub(crate) struct PacketCube {
     /// The family that the packets are of.
     pub(crate) family: Family,
     /// Ports that they come in by.
-    pub(crate) input: Names,
+    pub(crate) input: PortNameSet,
     /// Ports that they leave by.
-    pub(crate) output: Names,
+    pub(crate) output: PortNameSet,
     /// By dimension; `None`: everything.
     sets: [Option<Intervals>; DIMS.len()],
 }
 
-impl Cube {
+impl PacketCube {
     /// Every packet of a family.
-    pub(crate) fn all(family: Family) -> Cube {
-        Cube { family, input: Names::all(), output: Names::all(), sets: [const { None }; DIMS.len()] }
+    pub(crate) fn all(family: Family) -> PacketCube {
+        PacketCube {
+            family,
+            input: PortNameSet::all(),
+            output: PortNameSet::all(),
+            sets: [const { None }; DIMS.len()],
+        }
     }
 
     /// What is asked in a dimension, if anything is.
@@ -180,7 +184,7 @@ impl Cube {
     }
 
     /// The packets of the cube that have one of these numbers in a dimension; `None`: there are none.
-    pub(crate) fn with(mut self, dim: Dim, set: &Intervals) -> Option<Cube> {
+    pub(crate) fn with(mut self, dim: Dim, set: &Intervals) -> Option<PacketCube> {
         let left = self.allowed(dim).intersect(set);
         if left.is_empty() {
             return None;
@@ -190,24 +194,24 @@ impl Cube {
     }
 
     /// The packets of the cube that hold a transport header of this protocol.
-    pub(crate) fn with_transport(self, proto: u8) -> Option<Cube> {
+    pub(crate) fn with_transport(self, proto: u8) -> Option<PacketCube> {
         self.with(Dim::Proto, &Intervals::one(proto.into()))?.with(Dim::Later, &Intervals::one(0))
     }
 
     /// The packets of the cube that come in by one of these ports.
-    pub(crate) fn entering(mut self, names: &Names) -> Option<Cube> {
+    pub(crate) fn entering(mut self, names: &PortNameSet) -> Option<PacketCube> {
         self.input = self.input.and(names);
         (!self.input.is_empty()).then_some(self)
     }
 
     /// The packets of the cube that leave by one of these ports.
-    pub(crate) fn leaving(mut self, names: &Names) -> Option<Cube> {
+    pub(crate) fn leaving(mut self, names: &PortNameSet) -> Option<PacketCube> {
         self.output = self.output.and(names);
         (!self.output.is_empty()).then_some(self)
     }
 
     /// The packets in both.
-    pub(crate) fn and(&self, other: &Cube) -> Option<Cube> {
+    pub(crate) fn and(&self, other: &PacketCube) -> Option<PacketCube> {
         if self.family != other.family {
             return None;
         }
@@ -221,7 +225,7 @@ impl Cube {
     }
 
     /// The packets that the other cube does not hold, as cubes that have none in common.
-    pub(crate) fn minus(&self, other: &Cube) -> Vec<Cube> {
+    pub(crate) fn minus(&self, other: &PacketCube) -> Vec<PacketCube> {
         if self.and(other).is_none() {
             return vec![self.clone()];
         }
@@ -256,15 +260,15 @@ mod tests {
 
     const ASKED: [Dim; 3] = [Dim::Proto, Dim::Ttl, Dim::Later];
 
-    fn any_cube() -> impl Strategy<Value = Cube> {
+    fn any_cube() -> impl Strategy<Value = PacketCube> {
         let dim = |max: u128| prop::option::of((0..=max, 0..=max));
         let name = prop::option::of(prop_oneof![
-            Just(Names::one("a")),
-            Just(Names::one("b")),
-            Just(Names::one("a").others()),
+            Just(PortNameSet::one("a")),
+            Just(PortNameSet::one("b")),
+            Just(PortNameSet::one("a").others()),
         ]);
         (dim(3), dim(3), dim(1), name).prop_filter_map("empty", |(a, b, c, name)| {
-            let mut cube = Cube::all(Family::Ip4);
+            let mut cube = PacketCube::all(Family::Ip4);
             for (dim, range) in ASKED.into_iter().zip([a, b, c]) {
                 if let Some((x, y)) = range {
                     cube = cube.with(dim, &Intervals::range(x.min(y), x.max(y)))?;
@@ -277,9 +281,9 @@ mod tests {
         })
     }
 
-    fn holds(cube: &Cube, (a, b, c): Point, name: &str) -> bool {
+    fn holds(cube: &PacketCube, (a, b, c): Point, name: &str) -> bool {
         let inside = |(dim, n): (Dim, u128)| cube.allowed(dim).contains(n);
-        ASKED.into_iter().zip([a, b, c]).all(inside) && !cube.input.and(&Names::one(name)).is_empty()
+        ASKED.into_iter().zip([a, b, c]).all(inside) && !cube.input.and(&PortNameSet::one(name)).is_empty()
     }
 
     proptest! {

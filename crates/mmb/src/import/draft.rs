@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Formatter, Write as _};
 
 /// A policy that comes into being.
 #[derive(Debug, Default)]
-pub(crate) struct Draft {
+pub(crate) struct PolicyDraft {
     text: String,
     /// How many rules the text has, which is the priority of the last one.
     pub(crate) rules: u32,
@@ -81,7 +81,7 @@ pub(crate) struct Remarks<'a> {
     pub(crate) comment: Option<&'a str>,
 }
 
-impl Draft {
+impl PolicyDraft {
     /// Adds a comment line.
     pub(crate) fn comment(&mut self, text: &str) {
         let _ = writeln!(self.text, "# {}", one_line(text));

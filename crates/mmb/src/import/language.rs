@@ -2,7 +2,7 @@
 //!
 //! What one rule cannot say becomes several that exclude each other. What no rule can say is refused, with the reason.
 
-use super::cube::{Cube, Dim, Family, Names, STATES};
+use super::cube::{Dim, Family, PacketCube, PortNameSet, STATES};
 use super::set::{factors, lowered, masked};
 use mmb_policy::rule::ones;
 use mmb_policy::{FieldId, Intervals};
@@ -16,8 +16,8 @@ const UDP: u128 = 17;
 ///
 /// # Errors
 /// Why no rules can.
-pub(crate) fn constraints(cube: &Cube) -> Result<Vec<String>, String> {
-    let mut words = Words { cube, parts: Vec::new(), says_family: false };
+pub(crate) fn constraints(cube: &PacketCube) -> Result<Vec<String>, String> {
+    let mut words = CubeConstraints { cube, parts: Vec::new(), says_family: false };
     words.ports();
     words.state();
     words.addresses();
@@ -40,14 +40,14 @@ pub(crate) fn constraints(cube: &Cube) -> Result<Vec<String>, String> {
 }
 
 /// The constraints that all rules of a cube share, while they are found.
-struct Words<'c> {
-    cube: &'c Cube,
+struct CubeConstraints<'c> {
+    cube: &'c PacketCube,
     parts: Vec<String>,
     /// Some constraint is about packets of the cube's family alone.
     says_family: bool,
 }
 
-impl Words<'_> {
+impl CubeConstraints<'_> {
     fn ports(&mut self) {
         for (field, names) in [("in", &self.cube.input), ("out", &self.cube.output)] {
             let listed = |names: &BTreeSet<String>| match names.len() {
@@ -55,9 +55,9 @@ impl Words<'_> {
                 _ => format!("{{{}}}", names.iter().cloned().collect::<Vec<_>>().join(", ")),
             };
             match names {
-                Names::Only(names) => self.parts.push(format!("{field} {}", listed(names))),
-                Names::But(names) if names.is_empty() => {}
-                Names::But(names) => self.parts.push(format!("{field} != {}", listed(names))),
+                PortNameSet::Only(names) => self.parts.push(format!("{field} {}", listed(names))),
+                PortNameSet::But(names) if names.is_empty() => {}
+                PortNameSet::But(names) => self.parts.push(format!("{field} != {}", listed(names))),
             }
         }
     }
@@ -278,7 +278,7 @@ fn icmp_types(set: &Intervals, family: Family) -> Vec<String> {
 }
 
 /// Type of service or traffic class. IPv4 has two fields for it, so that it may take several rules.
-fn traffic_class(cube: &Cube) -> Vec<String> {
+fn traffic_class(cube: &PacketCube) -> Vec<String> {
     let Some(set) = cube.asked(Dim::Tos) else { return Vec::new() };
     let all = Dim::Tos.all(cube.family);
     if cube.family == Family::Ip6 {

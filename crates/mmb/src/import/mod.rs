@@ -1,7 +1,7 @@
 //! `mmb import`: policies from the filters of other programs.
 //!
-//! A reader ([`classbench`], [`iptables`]) takes a file apart. What its filters match becomes [`cube::Cube`]s, which
-//! are exact; [`language`] says them in rules, and a [`draft::Draft`] gathers those with ascending priorities, so that the
+//! A reader ([`classbench`], [`iptables`]) takes a file apart. What its filters match becomes [`cube::PacketCube`]s, which
+//! are exact; [`language`] says them in rules, and a [`draft::PolicyDraft`] gathers those with ascending priorities, so that the
 //! first match of the original is the best priority of the policy. What cannot be said is listed, on standard
 //! error and as a comment at its place, and the exit status tells of it.
 
@@ -18,9 +18,9 @@ use crate::cli::{
 };
 use crate::output;
 use anyhow::{Context, bail};
-use classbench::{Filter, Reading};
+use classbench::{ClassbenchFilter, ClassbenchOptions};
 use cube::Family;
-use draft::{Draft, Effect, LeftOut, Remarks};
+use draft::{Effect, LeftOut, PolicyDraft, Remarks};
 use mmb_client::policy_file::{self, name};
 use serde_json::json;
 use std::path::Path;
@@ -41,33 +41,38 @@ pub(crate) fn main(from: &ImportFrom, global: &Global) -> anyhow::Result<ExitCod
     finish(files, &draft, global)
 }
 
-fn from_classbench(args: &ClassbenchArgs) -> anyhow::Result<Draft> {
+fn from_classbench(args: &ClassbenchArgs) -> anyhow::Result<PolicyDraft> {
     let text = read(&args.files.file)?;
     let filters = classbench::read(&text).with_context(|| name(&args.files.file))?;
-    let reading = Reading {
+    let reading = ClassbenchOptions {
         portless_match: args.portless == PortlessArg::Always,
         flags_in_upper_byte: args.tcp_flags == FlagsArg::UpperByte,
     };
-    let mut draft = Draft::default();
+    let mut draft = PolicyDraft::default();
     draft.comment(&format!("{} filters of {}, the best first", filters.len(), name(&args.files.file)));
     add_filters(&mut draft, &filters, reading, args.action);
     Ok(draft)
 }
 
-fn from_iptables(args: &IptablesArgs) -> anyhow::Result<Draft> {
+fn from_iptables(args: &IptablesArgs) -> anyhow::Result<PolicyDraft> {
     let text = read(&args.files.file)?;
     let family = args.family.map(|family| match family {
         FamilyArg::Ip4 => Family::Ip4,
         FamilyArg::Ip6 => Family::Ip6,
     });
-    let mut draft = Draft::default();
+    let mut draft = PolicyDraft::default();
     iptables::translate(&text, args.chain.name(), family, &mut draft)
         .with_context(|| name(&args.files.file))?;
     Ok(draft)
 }
 
 /// Adds the rules of filters, in their order.
-fn add_filters(draft: &mut Draft, filters: &[Filter], reading: Reading, action: ActionArg) {
+fn add_filters(
+    draft: &mut PolicyDraft,
+    filters: &[ClassbenchFilter],
+    reading: ClassbenchOptions,
+    action: ActionArg,
+) {
     for (index, filter) in filters.iter().enumerate() {
         let target = match action {
             ActionArg::Drop => "drop",
@@ -92,7 +97,7 @@ fn add_filters(draft: &mut Draft, filters: &[Filter], reading: Reading, action: 
 }
 
 /// Writes the policy and tells what it lacks.
-fn finish(files: &ImportFiles, draft: &Draft, global: &Global) -> anyhow::Result<ExitCode> {
+fn finish(files: &ImportFiles, draft: &PolicyDraft, global: &Global) -> anyhow::Result<ExitCode> {
     let complete = draft.left_out.is_empty();
     if !global.json {
         for note in &draft.notes {

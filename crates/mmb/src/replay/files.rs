@@ -1,6 +1,6 @@
 //! Opens the captures of a wiring: all inputs before any output, and no output over a file that is read.
 
-use super::wiring::{Way, Wiring, is_standard};
+use super::wiring::{ReplayDirection, ReplayWiring, is_standard};
 use anyhow::{Context, bail};
 use mmb_io::pcap::{CaptureReader, CaptureWriter};
 use mmb_packet::PortId;
@@ -33,8 +33,8 @@ pub(super) struct Stream {
 ///
 /// # Errors
 /// A file that cannot be opened, an input that is no capture, or an output that is also read or written elsewhere.
-pub(super) fn open(wiring: &Wiring, rules: &Path, changes: bool) -> anyhow::Result<Vec<Stream>> {
-    let mut used = vec![Used::of(rules, "the policy")];
+pub(super) fn open(wiring: &ReplayWiring, rules: &Path, changes: bool) -> anyhow::Result<Vec<Stream>> {
+    let mut used = vec![UsedFile::of(rules, "the policy")];
     let mut readers = Vec::new();
     for way in &wiring.ways {
         let source = open_input(way, &mut used).with_context(|| name(&way.input, "standard input"))?;
@@ -58,17 +58,17 @@ pub(super) fn open(wiring: &Wiring, rules: &Path, changes: bool) -> anyhow::Resu
 }
 
 /// A regular file in use, and what it is used as.
-struct Used {
+struct UsedFile {
     /// Device and inode; `None` where the file is no regular one.
     file: Option<(u64, u64)>,
     role: &'static str,
     path: PathBuf,
 }
 
-impl Used {
-    fn of(path: &Path, role: &'static str) -> Used {
+impl UsedFile {
+    fn of(path: &Path, role: &'static str) -> UsedFile {
         let metadata = if is_standard(path) { None } else { std::fs::metadata(path).ok() };
-        Used { file: metadata.as_ref().and_then(identity), role, path: path.to_owned() }
+        UsedFile { file: metadata.as_ref().and_then(identity), role, path: path.to_owned() }
     }
 }
 
@@ -76,7 +76,7 @@ fn identity(metadata: &Metadata) -> Option<(u64, u64)> {
     metadata.is_file().then(|| (metadata.dev(), metadata.ino()))
 }
 
-fn open_input(way: &Way, used: &mut Vec<Used>) -> io::Result<Box<dyn Read>> {
+fn open_input(way: &ReplayDirection, used: &mut Vec<UsedFile>) -> io::Result<Box<dyn Read>> {
     if is_standard(&way.input) {
         return Ok(Box::new(io::stdin().lock()));
     }
@@ -84,12 +84,12 @@ fn open_input(way: &Way, used: &mut Vec<Used>) -> io::Result<Box<dyn Read>> {
     if file.metadata()?.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
     }
-    used.push(Used::of(&way.input, "an input"));
+    used.push(UsedFile::of(&way.input, "an input"));
     Ok(Box::new(file))
 }
 
 /// Opens an output and empties it, once it is known to be no file in use.
-fn open_output(way: &Way, used: &mut Vec<Used>) -> anyhow::Result<Box<dyn Write>> {
+fn open_output(way: &ReplayDirection, used: &mut Vec<UsedFile>) -> anyhow::Result<Box<dyn Write>> {
     if is_standard(&way.output) {
         return Ok(Box::new(BufWriter::with_capacity(CHUNK, io::stdout().lock())));
     }
@@ -98,7 +98,7 @@ fn open_output(way: &Way, used: &mut Vec<Used>) -> anyhow::Result<Box<dyn Write>
         if let Some(same) = used.iter().find(|used| used.file == Some(identity)) {
             bail!("it is {} as well ({})", same.role, same.path.display());
         }
-        used.push(Used { file: Some(identity), role: "another output", path: way.output.clone() });
+        used.push(UsedFile { file: Some(identity), role: "another output", path: way.output.clone() });
         file.set_len(0)?;
     }
     Ok(Box::new(BufWriter::with_capacity(CHUNK, file)))

@@ -22,14 +22,14 @@ use mmb_random::SeedTree;
 use pump::Pump;
 use std::process::ExitCode;
 use summary::Summary;
-use wiring::Wiring;
+use wiring::ReplayWiring;
 
 /// Runs captures through a policy.
 ///
 /// # Errors
 /// A policy or a capture that cannot be used from its beginning, or an output that cannot be written.
 pub(crate) fn main(args: &ReplayArgs, global: &Global) -> anyhow::Result<ExitCode> {
-    let wiring = Wiring::from_args(args).unwrap_or_else(|message| crate::bad_usage(&message));
+    let wiring = ReplayWiring::from_args(args).unwrap_or_else(|message| crate::bad_usage(&message));
     let Some(mut policy) = policy_file::load(&args.rules, global.json, &Terminal)? else {
         return Ok(ExitCode::FAILURE);
     };

@@ -11,7 +11,7 @@ use anyhow::Context;
 use arrayvec::ArrayVec;
 use mmb_engine::worker::{NoCycles, VECTOR};
 use mmb_engine::{Count, DropReason, Verdict, Worker};
-use mmb_io::pcap::{CaptureError, CaptureReader, CaptureWriter, Captured, Item, Meta};
+use mmb_io::pcap::{CaptureError, CaptureItem, CaptureReader, CaptureWriter, Captured, Meta};
 use mmb_packet::{Packet, PortId};
 use std::io::{Read, Write};
 
@@ -21,19 +21,19 @@ const HEADROOM: usize = 256;
 const VECTOR_SPAN_NS: u64 = 100_000_000;
 
 /// [`Worker::process`], or what it is called for packets that did not come just now.
-type Process = fn(&mut Worker, u64, &NoCycles, &mut [Packet<'_>], &mut [Verdict]);
-type Reader = CaptureReader<Box<dyn Read>>;
-type Writer = CaptureWriter<Box<dyn Write>>;
+type ReplayProcess = fn(&mut Worker, u64, &NoCycles, &mut [Packet<'_>], &mut [Verdict]);
+type CaptureInput = CaptureReader<Box<dyn Read>>;
+type CaptureOutput = CaptureWriter<Box<dyn Write>>;
 
 /// The whole machine, until it has run.
 pub(super) struct Pump {
-    sources: Vec<Source>,
-    sink: Sink,
+    sources: Vec<ReplaySource>,
+    sink: ReplaySink,
 }
 
 /// An input, with the packet that comes next from it.
-struct Source {
-    reader: Reader,
+struct ReplaySource {
+    reader: CaptureInput,
     name: String,
     from: PortId,
     next: Next,
@@ -43,8 +43,8 @@ struct Source {
 
 /// What an input has to give next.
 enum Next {
-    Unknown(Slot),
-    Ready(Slot),
+    Unknown(PacketSlot),
+    Ready(PacketSlot),
     Ended,
 }
 
@@ -56,38 +56,38 @@ struct Cut {
 }
 
 /// Everything behind the inputs.
-struct Sink {
+struct ReplaySink {
     worker: Worker,
-    outputs: Vec<Output>,
-    slots: Vec<Slot>,
+    outputs: Vec<ReplayOutput>,
+    slots: Vec<PacketSlot>,
     /// Slots in front that are filled.
     filled: usize,
     /// What the captures say about packets that the worker holds, by its numbers.
-    held: Vec<Option<Told>>,
+    held: Vec<Option<CapturedMeta>>,
     now_ns: u64,
     received: Count,
     sent: Count,
 }
 
-struct Output {
-    writer: Writer,
+struct ReplayOutput {
+    writer: CaptureOutput,
     name: String,
     /// The port that what is written here leaves by.
     to: PortId,
 }
 
 /// A packet on its way, in memory that is used again.
-struct Slot {
+struct PacketSlot {
     buffer: Vec<u8>,
     start: usize,
     len: usize,
     port: PortId,
-    told: Told,
+    told: CapturedMeta,
 }
 
 /// What a capture says about a packet.
 #[derive(Default)]
-struct Told {
+struct CapturedMeta {
     meta: Option<Meta>,
     options: Vec<u8>,
     source: usize,
@@ -108,20 +108,20 @@ impl Pump {
     pub(super) fn new(worker: Worker, streams: Vec<Stream>) -> Pump {
         let (mut sources, mut outputs) = (Vec::new(), Vec::new());
         for stream in streams {
-            sources.push(Source {
+            sources.push(ReplaySource {
                 reader: stream.reader,
                 name: stream.input_name,
                 from: stream.from,
-                next: Next::Unknown(Slot::default()),
+                next: Next::Unknown(PacketSlot::default()),
                 cut: Cut::default(),
                 error: None,
             });
-            outputs.push(Output { writer: stream.writer, name: stream.output_name, to: stream.to });
+            outputs.push(ReplayOutput { writer: stream.writer, name: stream.output_name, to: stream.to });
         }
-        let sink = Sink {
+        let sink = ReplaySink {
             worker,
             outputs,
-            slots: std::iter::repeat_with(Slot::default).take(VECTOR).collect(),
+            slots: std::iter::repeat_with(PacketSlot::default).take(VECTOR).collect(),
             filled: 0,
             held: Vec::new(),
             now_ns: 0,
@@ -152,8 +152,8 @@ impl Pump {
         Ok(Done {
             received: self.sink.received,
             sent: self.sink.sent,
-            notes: self.sources.iter().filter_map(Source::note).collect(),
-            error: self.sources.iter().find_map(Source::complaint),
+            notes: self.sources.iter().filter_map(ReplaySource::note).collect(),
+            error: self.sources.iter().find_map(ReplaySource::complaint),
         })
     }
 }
@@ -165,17 +165,17 @@ impl Done {
     }
 }
 
-impl Source {
+impl ReplaySource {
     /// Reads up to the next packet, if it is not there yet.
-    fn look_ahead(&mut self, number: usize, sink: &mut Sink) -> anyhow::Result<()> {
+    fn look_ahead(&mut self, number: usize, sink: &mut ReplaySink) -> anyhow::Result<()> {
         while let Next::Unknown(slot) = &mut self.next {
             match self.reader.next_item() {
-                Ok(Some(Item::Packet(captured))) => {
+                Ok(Some(CaptureItem::Packet(captured))) => {
                     self.cut.note(&captured.meta);
                     slot.fill(captured, number, self.from);
                     self.next = Next::Ready(std::mem::take(slot));
                 }
-                Ok(Some(Item::Block(block))) => sink.block(number, block)?,
+                Ok(Some(CaptureItem::Block(block))) => sink.block(number, block)?,
                 Ok(None) => self.next = Next::Ended,
                 Err(error) => {
                     self.error = Some(error);
@@ -195,7 +195,7 @@ impl Source {
     }
 
     /// Hands the next packet on.
-    fn give(&mut self, sink: &mut Sink) -> anyhow::Result<()> {
+    fn give(&mut self, sink: &mut ReplaySink) -> anyhow::Result<()> {
         if let Next::Ready(slot) = std::mem::replace(&mut self.next, Next::Ended) {
             self.next = Next::Unknown(sink.exchange(slot)?);
         }
@@ -231,13 +231,13 @@ impl Cut {
     }
 }
 
-impl Default for Slot {
+impl Default for PacketSlot {
     fn default() -> Self {
-        Slot { buffer: Vec::new(), start: 0, len: 0, port: PortId(0), told: Told::default() }
+        PacketSlot { buffer: Vec::new(), start: 0, len: 0, port: PortId(0), told: CapturedMeta::default() }
     }
 }
 
-impl Slot {
+impl PacketSlot {
     fn fill(&mut self, captured: Captured<'_>, source: usize, port: PortId) {
         self.put(captured.data, port);
         self.told.options.clear();
@@ -266,11 +266,11 @@ impl Slot {
     }
 }
 
-impl Sink {
+impl ReplaySink {
     /// Takes a full slot into the vector and gives an empty one for it.
-    fn exchange(&mut self, slot: Slot) -> anyhow::Result<Slot> {
+    fn exchange(&mut self, slot: PacketSlot) -> anyhow::Result<PacketSlot> {
         // A vector has one time: connections end between packets that are further apart.
-        let time = |slot: &Slot| slot.told.meta.map_or(0, |meta| meta.time_ns);
+        let time = |slot: &PacketSlot| slot.told.meta.map_or(0, |meta| meta.time_ns);
         let apart = self.filled > 0 && time(&slot) > time(&self.slots[0]).saturating_add(VECTOR_SPAN_NS);
         if self.filled == VECTOR || apart {
             self.work()?;
@@ -309,7 +309,7 @@ impl Sink {
 
     /// Fills slots with packets that the worker held and gives out; returns how many.
     fn take_released(&mut self) -> usize {
-        let Sink { worker, slots, held, .. } = self;
+        let ReplaySink { worker, slots, held, .. } = self;
         let mut slots = slots.iter_mut();
         worker.release(|released| {
             let told = held.get_mut(usize::from(released.place)).and_then(Option::take);
@@ -321,7 +321,7 @@ impl Sink {
     }
 
     /// Has the engine decide on so many slots, and writes what is sent.
-    fn pass(&mut self, filled: usize, process: Process) -> anyhow::Result<()> {
+    fn pass(&mut self, filled: usize, process: ReplayProcess) -> anyhow::Result<()> {
         let slots = &mut self.slots[..filled];
         let mut verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
         let mut packets: ArrayVec<Packet<'_>, VECTOR> =
@@ -340,7 +340,7 @@ impl Sink {
                     let source = slot.told.source;
                     // Of one capture, what goes back has no other place either.
                     let output = self.outputs.iter().position(|output| output.to == to).unwrap_or(source);
-                    let Output { writer, name, .. } = &mut self.outputs[output];
+                    let ReplayOutput { writer, name, .. } = &mut self.outputs[output];
                     let written = match output == source {
                         true => writer.packet(meta, slot.bytes(), &slot.told.options),
                         false => writer.foreign(meta, slot.bytes()),

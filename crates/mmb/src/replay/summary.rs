@@ -11,8 +11,8 @@ use std::fmt::Write;
 /// The numbers of a replay; its JSON form is this with these names.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
-    r#in: Sum,
-    out: Sum,
+    r#in: ReplayCount,
+    out: ReplayCount,
     drops: BTreeMap<&'static str, u64>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     not_applied: BTreeMap<&'static str, u64>,
@@ -23,7 +23,7 @@ pub(super) struct Summary {
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Sum {
+struct ReplayCount {
     packets: u64,
     bytes: u64,
 }
@@ -33,12 +33,12 @@ struct RuleSum {
     id: u32,
     rule: String,
     #[serde(flatten)]
-    sum: Sum,
+    sum: ReplayCount,
 }
 
-impl From<Count> for Sum {
-    fn from(count: Count) -> Sum {
-        Sum { packets: count.packets, bytes: count.bytes }
+impl From<Count> for ReplayCount {
+    fn from(count: Count) -> ReplayCount {
+        ReplayCount { packets: count.packets, bytes: count.bytes }
     }
 }
 
@@ -71,7 +71,7 @@ impl Summary {
 
     fn text(&self) -> String {
         let mut text = String::new();
-        let mut line = |name: &str, sum: Sum| {
+        let mut line = |name: &str, sum: ReplayCount| {
             let _ = writeln!(text, "{name:<8}{:>12} packets {:>15} bytes", sum.packets, sum.bytes);
         };
         line("in", self.r#in);

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 
 /// Two ports and the captures that go from one to the other.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wiring {
+pub(super) struct ReplayWiring {
     /// The ports' names, by number.
     pub(super) names: [String; 2],
     /// What enters, and where what becomes of it goes.
-    pub(super) ways: Vec<Way>,
+    pub(super) ways: Vec<ReplayDirection>,
 }
 
 /// One direction of the wire.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct ReplayDirection {
     /// Number of the port where the packets enter; they leave by the other.
     pub(super) from: u16,
     /// The capture to read; `-` is standard input.
@@ -28,21 +28,22 @@ pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-impl Wiring {
+impl ReplayWiring {
     /// Reads the wiring from the command line.
     ///
     /// # Errors
     /// What is wrong with it: bad usage.
-    pub(super) fn from_args(args: &ReplayArgs) -> Result<Wiring, String> {
+    pub(super) fn from_args(args: &ReplayArgs) -> Result<ReplayWiring, String> {
         let wiring = match (&args.input, &args.output) {
-            (Some(input), Some(output)) => Wiring {
+            (Some(input), Some(output)) => ReplayWiring {
                 names: ["a".to_owned(), "b".to_owned()],
-                ways: vec![Way { from: 0, input: input.clone(), output: output.clone() }],
+                ways: vec![ReplayDirection { from: 0, input: input.clone(), output: output.clone() }],
             },
-            _ => Wiring::from_ports(&args.ports)?,
+            _ => ReplayWiring::from_ports(&args.ports)?,
         };
-        let standard =
-            |path: fn(&Way) -> &Path| wiring.ways.iter().filter(|way| is_standard(path(way))).count();
+        let standard = |path: fn(&ReplayDirection) -> &Path| {
+            wiring.ways.iter().filter(|way| is_standard(path(way))).count()
+        };
         if standard(|way| &way.input) + usize::from(is_standard(&args.rules)) > 1 {
             return Err("standard input can be read only once: give files instead of '-'".into());
         }
@@ -62,35 +63,35 @@ impl Wiring {
         self.ways.iter().any(|way| is_standard(&way.output))
     }
 
-    fn from_ports(ports: &[String]) -> Result<Wiring, String> {
+    fn from_ports(ports: &[String]) -> Result<ReplayWiring, String> {
         let [first, second] = ports else {
             return Err(format!(
                 "a wire has two sides: give --port NAME=IN:OUT twice, not {} times",
                 ports.len()
             ));
         };
-        let (a, b) = (Side::parse(first)?, Side::parse(second)?);
+        let (a, b) = (ReplayPort::parse(first)?, ReplayPort::parse(second)?);
         if a.name == b.name {
             return Err(format!("both ports are called '{}'", a.name));
         }
-        let way = |from, enters: &Side, leaves: &Side| Way {
+        let way = |from, enters: &ReplayPort, leaves: &ReplayPort| ReplayDirection {
             from,
             input: enters.input.clone(),
             output: leaves.output.clone(),
         };
-        Ok(Wiring { ways: vec![way(0, &a, &b), way(1, &b, &a)], names: [a.name, b.name] })
+        Ok(ReplayWiring { ways: vec![way(0, &a, &b), way(1, &b, &a)], names: [a.name, b.name] })
     }
 }
 
 /// What one `--port` says.
-struct Side {
+struct ReplayPort {
     name: String,
     input: PathBuf,
     output: PathBuf,
 }
 
-impl Side {
-    fn parse(text: &str) -> Result<Side, String> {
+impl ReplayPort {
+    fn parse(text: &str) -> Result<ReplayPort, String> {
         let bad = |why: &str| Err(format!("bad --port '{text}': {why}; it is NAME=IN:OUT"));
         let Some((name, files)) = text.split_once('=') else {
             return bad("there is no '='");
@@ -104,7 +105,7 @@ impl Side {
             [_] => return bad("there is no ':' between two files"),
             _ => return bad("files with ':' in their names cannot be told apart"),
         };
-        Ok(Side { name: name.to_owned(), input: input.into(), output: output.into() })
+        Ok(ReplayPort { name: name.to_owned(), input: input.into(), output: output.into() })
     }
 }
 
@@ -125,20 +126,20 @@ mod tests {
 
     #[test]
     fn two_files_are_a_way_from_a_to_b() {
-        let wiring = Wiring::from_args(&args(Some("in"), Some("out"), &[])).unwrap();
+        let wiring = ReplayWiring::from_args(&args(Some("in"), Some("out"), &[])).unwrap();
         assert_eq!(wiring.names, ["a", "b"]);
-        assert_eq!(wiring.ways, [Way { from: 0, input: "in".into(), output: "out".into() }]);
+        assert_eq!(wiring.ways, [ReplayDirection { from: 0, input: "in".into(), output: "out".into() }]);
     }
 
     #[test]
     fn what_enters_one_side_leaves_by_the_other() {
-        let wiring = Wiring::from_args(&args(None, None, &["inside=1:2", "outside=3:4"])).unwrap();
+        let wiring = ReplayWiring::from_args(&args(None, None, &["inside=1:2", "outside=3:4"])).unwrap();
         assert_eq!(wiring.names, ["inside", "outside"]);
         assert_eq!(
             wiring.ways,
             [
-                Way { from: 0, input: "1".into(), output: "4".into() },
-                Way { from: 1, input: "3".into(), output: "2".into() },
+                ReplayDirection { from: 0, input: "1".into(), output: "4".into() },
+                ReplayDirection { from: 1, input: "3".into(), output: "2".into() },
             ]
         );
     }
@@ -158,7 +159,7 @@ mod tests {
             (&["a=-:2", "b=-:4"], "standard input"),
             (&["a=1:-", "b=3:-"], "standard output"),
         ] {
-            let error = Wiring::from_args(&args(None, None, ports)).unwrap_err();
+            let error = ReplayWiring::from_args(&args(None, None, ports)).unwrap_err();
             assert!(error.contains(part), "{ports:?}: {error}");
         }
     }

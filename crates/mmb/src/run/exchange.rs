@@ -3,7 +3,7 @@
 //! A packet belongs to the worker that has its connection. Where a device sends it to another one's queue, that one puts it
 //! here. A ring that is full refuses, and the packet is dropped and counted. A worker that sleeps has a bell, which is rung once.
 //!
-//! Who owns: all packet threads share one [`Exchange`]; each takes from its own ring only.
+//! Who owns: all packet threads share one [`HandoverRings`]; each takes from its own ring only.
 
 use crossbeam_queue::ArrayQueue;
 use mmb_io::Mbuf;
@@ -18,10 +18,10 @@ const WAITING: usize = 2048;
 
 /// The rings of all workers.
 #[derive(Debug)]
-pub(super) struct Exchange(Vec<Ring>);
+pub(super) struct HandoverRings(Vec<HandoverRing>);
 
 #[derive(Debug)]
-struct Ring {
+struct HandoverRing {
     packets: ArrayQueue<(Mbuf, PortId)>,
     sleeps: AtomicBool,
     /// Both ends of the bell.
@@ -29,19 +29,24 @@ struct Ring {
     hears: UnixStream,
 }
 
-impl Exchange {
+impl HandoverRings {
     /// Rings for so many workers.
     ///
     /// # Errors
     /// What the system says.
-    pub(super) fn new(workers: usize) -> std::io::Result<Exchange> {
+    pub(super) fn new(workers: usize) -> std::io::Result<HandoverRings> {
         let ring = |_| {
             let (rings, hears) = UnixStream::pair()?;
             rings.set_nonblocking(true)?;
             hears.set_nonblocking(true)?;
-            Ok(Ring { packets: ArrayQueue::new(WAITING), sleeps: AtomicBool::new(false), rings, hears })
+            Ok(HandoverRing {
+                packets: ArrayQueue::new(WAITING),
+                sleeps: AtomicBool::new(false),
+                rings,
+                hears,
+            })
         };
-        (0..workers).map(ring).collect::<std::io::Result<_>>().map(Exchange)
+        (0..workers).map(ring).collect::<std::io::Result<_>>().map(HandoverRings)
     }
 
     /// Hands a packet that came in by a port to a worker. False, with the packet freed, if it has too many already.

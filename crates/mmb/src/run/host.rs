@@ -1,26 +1,26 @@
 //! The packet side as the daemon's clients see it.
 
-use super::packets::Orders;
-use super::wiring::Wiring;
+use super::packets::ThreadOrders;
+use super::wiring::PortWiring;
 use mmb_control::{Host, PortStatus, WorkerStatus};
-use mmb_io::{Port, Ports};
+use mmb_io::{OpenPorts, Port};
 use mmb_policy::policy::Poll;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 /// Tells about the ports and passes orders on to the packet threads.
 pub(super) struct LiveHost {
-    ports: Arc<Mutex<Ports>>,
-    orders: Arc<Orders>,
+    ports: Arc<Mutex<OpenPorts>>,
+    orders: Arc<ThreadOrders>,
     peers: Vec<Option<String>>,
     cores: Vec<Option<usize>>,
 }
 
 impl LiveHost {
     pub(super) fn new(
-        ports: &Arc<Mutex<Ports>>,
-        orders: &Arc<Orders>,
-        wiring: &Wiring,
+        ports: &Arc<Mutex<OpenPorts>>,
+        orders: &Arc<ThreadOrders>,
+        wiring: &PortWiring,
         cores: &[Option<usize>],
     ) -> LiveHost {
         let peers = (0..wiring.devices.len()).map(|port| wiring.peer_name(port).map(str::to_owned)).collect();

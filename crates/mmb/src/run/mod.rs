@@ -5,7 +5,7 @@
 //! packet threads end after the vector in hand, the ports are closed, the counters are told.
 //!
 //! A packet thread ([`packets`]) owns its part of the engine, its queues and its vectors; it shares with the rest
-//! the two words of [`packets::Orders`].
+//! the two words of [`packets::ThreadOrders`].
 
 mod exchange;
 mod host;
@@ -19,15 +19,15 @@ mod wiring;
 use crate::cli::{Global, PollArg, RunArgs};
 use crate::output;
 use anyhow::Context;
-use exchange::Exchange;
+use exchange::HandoverRings;
 use host::LiveHost;
 use mmb_client::policy_file;
 use mmb_control::{Daemon, Server, ServerOptions};
 use mmb_engine::{Engine, Worker};
-use mmb_io::{Health, LinkWatch, OpenOptions, Ports, kernel};
+use mmb_io::{Health, LinkWatch, OpenOptions, OpenPorts, kernel};
 use mmb_policy::Policy;
 use mmb_policy::policy::Poll;
-use packets::{Orders, PacketThread};
+use packets::{PacketThread, ThreadOrders};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -35,7 +35,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use wiring::Wiring;
+use wiring::PortWiring;
 
 /// How often ports and memory are looked after.
 const HOUSEKEEPING: Duration = Duration::from_millis(250);
@@ -45,17 +45,17 @@ const HOUSEKEEPING: Duration = Duration::from_millis(250);
 /// # Errors
 /// What keeps it from starting.
 pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> {
-    let wiring = Wiring::read(&args.ports, &args.wires)?;
+    let wiring = PortWiring::read(&args.ports, &args.wires)?;
     let Some(policy) = policy(args, global)? else { return Ok(ExitCode::FAILURE) };
     let events = events()?;
     let workers = args.workers.max(1);
     let options = OpenOptions { workers, mtu: args.mtu };
-    let mut ports = Ports::open(&wiring.devices, &options)?;
+    let mut ports = OpenPorts::open(&wiring.devices, &options)?;
     ports.take_notes().iter().for_each(|note| output::complain(note));
     let seeds = mmb_control::entropy::seed_tree()?;
     let (engine, engine_workers) = Engine::new(wiring.table(&ports), usize::from(workers), &seeds);
     memory::connections().into_iter().for_each(|most| engine.bound_connections(most));
-    let orders = Arc::new(Orders::default());
+    let orders = Arc::new(ThreadOrders::default());
     let links = packets::links_by_worker(&ports, workers)?;
     let cores = packets::cores(workers);
     let ports = Arc::new(Mutex::new(ports));
@@ -96,7 +96,7 @@ fn policy(args: &RunArgs, global: &Global) -> anyhow::Result<Option<Policy>> {
 }
 
 /// What wakes the control thread.
-enum Event {
+enum ControlEvent {
     /// Somebody wants the program to stop.
     Stop,
     /// Some interface has changed.
@@ -104,7 +104,7 @@ enum Event {
 }
 
 /// Hears of signals and of changes of interfaces. At the second signal the program ends at once.
-fn events() -> anyhow::Result<Receiver<Event>> {
+fn events() -> anyhow::Result<Receiver<ControlEvent>> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let (sender, receiver) = mpsc::channel();
     let mut signals =
@@ -113,13 +113,13 @@ fn events() -> anyhow::Result<Receiver<Event>> {
     let told = sender.clone();
     std::thread::Builder::new().name("mmb-signals".into()).spawn(move || {
         for (count, signal) in signals.forever().enumerate() {
-            if count > 0 || told.send(Event::Stop).is_err() {
+            if count > 0 || told.send(ControlEvent::Stop).is_err() {
                 std::process::exit(128 + signal);
             }
         }
     })?;
     std::thread::Builder::new().name("mmb-links".into()).spawn(move || {
-        while sender.send(Event::Links).is_ok() {
+        while sender.send(ControlEvent::Links).is_ok() {
             links.wait();
         }
     })?;
@@ -133,12 +133,12 @@ fn listen(path: &Path, group: Option<&str>, daemon: &Arc<Mutex<Daemon>>) -> anyh
 
 fn start(
     workers: Vec<Worker>,
-    links: Vec<Vec<mmb_io::Link>>,
+    links: Vec<Vec<mmb_io::PortLink>>,
     cores: &[Option<usize>],
-    orders: &Arc<Orders>,
+    orders: &Arc<ThreadOrders>,
 ) -> anyhow::Result<Vec<JoinHandle<()>>> {
     let mut threads = Vec::new();
-    let exchange = Arc::new(Exchange::new(workers.len()).context("cannot join the packet threads")?);
+    let exchange = Arc::new(HandoverRings::new(workers.len()).context("cannot join the packet threads")?);
     for (number, ((worker, links), core)) in workers.into_iter().zip(links).zip(cores).enumerate() {
         let (core, orders) = (*core, Arc::clone(orders));
         let exchange = Arc::clone(&exchange);
@@ -149,7 +149,7 @@ fn start(
     Ok(threads)
 }
 
-fn tell_ready(ports: &Ports, socket: &Path) {
+fn tell_ready(ports: &OpenPorts, socket: &Path) {
     for port in ports.ports() {
         let driver = &port.info().driver;
         output::complain(&format!("port {}: {} ({driver}), MTU {}", port.name(), port.device(), port.mtu()));
@@ -163,13 +163,15 @@ fn tell_ready(ports: &Ports, socket: &Path) {
 /// # Errors
 /// A packet thread ended by itself.
 fn watch(
-    events: &Receiver<Event>,
-    ports: &Mutex<Ports>,
+    events: &Receiver<ControlEvent>,
+    ports: &Mutex<OpenPorts>,
     daemon: &Mutex<Daemon>,
     threads: &[JoinHandle<()>],
 ) -> anyhow::Result<()> {
     loop {
-        if let Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) = events.recv_timeout(HOUSEKEEPING) {
+        if let Ok(ControlEvent::Stop) | Err(RecvTimeoutError::Disconnected) =
+            events.recv_timeout(HOUSEKEEPING)
+        {
             return Ok(());
         }
         for port in lock(ports).ports() {

@@ -1,17 +1,17 @@
 //! The packet threads: receive, decide, send, for ever.
 //!
 //! A thread owns its part of the engine and its queues of every port, and shares nothing with other threads but
-//! [`Orders`]. A turn goes through the ports: what a port has is one vector, is decided on together, and has been
+//! [`ThreadOrders`]. A turn goes through the ports: what a port has is one vector, is decided on together, and has been
 //! sent or dropped when the turn goes on.
 
-use super::exchange::Exchange;
+use super::exchange::HandoverRings;
 use super::idle::Idle;
 use crate::tsc::Tsc;
 use arrayvec::ArrayVec;
 use mmb_engine::worker::VECTOR;
 use mmb_engine::{Count, DropReason, Verdict, Worker};
 use mmb_io::dpdk::EalThread;
-use mmb_io::{BURST, Burst, Health, Link, Lost, PortError, Ports, kernel};
+use mmb_io::{BURST, Burst, Health, LostFrames, OpenPorts, PortError, PortLink, kernel};
 use mmb_packet::{Packet, PortId};
 use mmb_policy::policy::Poll;
 use std::sync::Arc;
@@ -25,18 +25,18 @@ const _: () = assert!(BURST == VECTOR);
 const SEND_TRIES: usize = 64;
 
 /// What the engine is to do with packets that came in just now, or were handed over, or were held.
-type Process = fn(&mut Worker, u64, &Tsc, &mut [Packet<'_>], &mut [Verdict]);
+type LiveProcess = fn(&mut Worker, u64, &Tsc, &mut [Packet<'_>], &mut [Verdict]);
 
 /// What the control side tells every packet thread.
 #[derive(Debug, Default)]
-pub(super) struct Orders {
+pub(super) struct ThreadOrders {
     /// End after the vector in hand.
     pub(super) stop: AtomicBool,
     /// Never sleep.
     pub(super) spin: AtomicBool,
 }
 
-impl Orders {
+impl ThreadOrders {
     fn poll(&self) -> Poll {
         if self.spin.load(Ordering::Relaxed) { Poll::Spin } else { Poll::Adaptive }
     }
@@ -46,8 +46,8 @@ impl Orders {
 ///
 /// # Errors
 /// What the kernel refused.
-pub(super) fn links_by_worker(ports: &Ports, workers: u16) -> Result<Vec<Vec<Link>>, PortError> {
-    let mut by_worker: Vec<Vec<Link>> = (0..workers).map(|_| Vec::new()).collect();
+pub(super) fn links_by_worker(ports: &OpenPorts, workers: u16) -> Result<Vec<Vec<PortLink>>, PortError> {
+    let mut by_worker: Vec<Vec<PortLink>> = (0..workers).map(|_| Vec::new()).collect();
     for port in ports.ports() {
         for (mine, link) in by_worker.iter_mut().zip(port.links(workers)?) {
             mine.push(link);
@@ -68,8 +68,8 @@ pub(super) fn cores(workers: u16) -> Vec<Option<usize>> {
 pub(super) struct PacketThread {
     number: usize,
     worker: Worker,
-    exchange: Arc<Exchange>,
-    links: Vec<Link>,
+    exchange: Arc<HandoverRings>,
+    links: Vec<PortLink>,
     core: Option<usize>,
     /// What came in at one port, or was handed over, or was held.
     arrived: Burst,
@@ -83,8 +83,8 @@ pub(super) struct PacketThread {
 impl PacketThread {
     pub(super) fn new(
         (number, worker): (usize, Worker),
-        exchange: Arc<Exchange>,
-        links: Vec<Link>,
+        exchange: Arc<HandoverRings>,
+        links: Vec<PortLink>,
         core: Option<usize>,
     ) -> PacketThread {
         let leaving = links.iter().map(|_| Burst::new()).collect();
@@ -103,12 +103,12 @@ impl PacketThread {
     }
 
     /// Moves packets until told to stop.
-    pub(super) fn run(mut self, orders: &Orders) {
+    pub(super) fn run(mut self, orders: &ThreadOrders) {
         if let Some(core) = self.core {
             kernel::pin(core);
         }
         let _member = EalThread::join();
-        let mut waiter = Link::waiter(&self.links);
+        let mut waiter = PortLink::waiter(&self.links);
         waiter.watch(self.exchange.bell(self.number));
         let mut idle = Idle::new(waiter);
         while !orders.stop.load(Ordering::Relaxed) {
@@ -173,7 +173,7 @@ impl PacketThread {
     }
 
     /// Decides on what arrived, sends it, and then what that lets go on.
-    fn work(&mut self, process: Process) {
+    fn work(&mut self, process: LiveProcess) {
         self.decide(process);
         self.send();
         self.take_released();
@@ -200,7 +200,7 @@ impl PacketThread {
     }
 
     /// Has the engine decide on what arrived, and sorts it by the ports that it leaves by.
-    fn decide(&mut self, process: Process) {
+    fn decide(&mut self, process: LiveProcess) {
         let now_ns = self.now_ns();
         let mut verdicts = [Verdict::Drop(DropReason::NoWire); VECTOR];
         let verdicts = &mut verdicts[..self.arrived.len()];
@@ -254,7 +254,7 @@ impl PacketThread {
             if !burst.is_empty() {
                 let down = down || link.health() != Health::Up;
                 let reason = if down { DropReason::PortDown } else { DropReason::TxFull };
-                let mut lost = Lost::default();
+                let mut lost = LostFrames::default();
                 burst.drain(..).for_each(|mbuf| lost.add(mbuf.len()));
                 self.worker.count_unsent(port, reason, count(lost));
             }
@@ -262,6 +262,6 @@ impl PacketThread {
     }
 }
 
-fn count(lost: Lost) -> Count {
+fn count(lost: LostFrames) -> Count {
     Count { packets: lost.frames, bytes: lost.bytes }
 }

@@ -1,13 +1,13 @@
 //! The last words: what went through and what did not.
 
-use super::wiring::Wiring;
+use super::wiring::PortWiring;
 use crate::cli::Global;
 use crate::output;
 use mmb_control::Daemon;
 use serde_json::{Map, Value, json};
 
 /// Prints the counters as they are when the packet threads have ended.
-pub(super) fn tell(daemon: &Daemon, wiring: &Wiring, global: &Global) {
+pub(super) fn tell(daemon: &Daemon, wiring: &PortWiring, global: &Global) {
     let engine = daemon.engine();
     let counts = engine.port_counts();
     let names = wiring.devices.iter().map(|(name, _)| name);

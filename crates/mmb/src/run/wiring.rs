@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail, ensure};
 use mmb_engine::{PortSpec, PortTable};
-use mmb_io::{Device, Ports};
+use mmb_io::{Device, OpenPorts};
 use mmb_packet::PortId;
 
 /// The longest name of a port.
@@ -10,19 +10,19 @@ const MAX_NAME: usize = 32;
 
 /// Named devices, and which port each port's packets leave by.
 #[derive(Debug)]
-pub(super) struct Wiring {
+pub(super) struct PortWiring {
     /// Names and devices, by port number.
     pub(super) devices: Vec<(String, Device)>,
     /// The other end of each port's wire.
     pub(super) peers: Vec<Option<usize>>,
 }
 
-impl Wiring {
+impl PortWiring {
     /// Reads `NAME=DEVICE`s and `A,B`s. Without wires the ports pair in the order given.
     ///
     /// # Errors
     /// What is wrong with them.
-    pub(super) fn read(ports: &[String], wires: &[String]) -> anyhow::Result<Wiring> {
+    pub(super) fn read(ports: &[String], wires: &[String]) -> anyhow::Result<PortWiring> {
         let mut devices: Vec<(String, Device)> = Vec::new();
         for port in ports {
             let (name, device) = port.split_once('=').with_context(|| {
@@ -32,7 +32,7 @@ impl Wiring {
             ensure!(!devices.iter().any(|(other, _)| other == name), "two ports are called '{name}'");
             devices.push((name.to_owned(), Device::parse(device).with_context(|| format!("--port {port}"))?));
         }
-        let mut wiring = Wiring { peers: vec![None; devices.len()], devices };
+        let mut wiring = PortWiring { peers: vec![None; devices.len()], devices };
         if wires.is_empty() {
             ensure!(
                 wiring.devices.len().is_multiple_of(2),
@@ -54,7 +54,7 @@ impl Wiring {
     }
 
     /// The engine's table of the open ports.
-    pub(super) fn table(&self, ports: &Ports) -> PortTable {
+    pub(super) fn table(&self, ports: &OpenPorts) -> PortTable {
         let spec = |(port, peer): (&mmb_io::Port, &Option<usize>)| PortSpec {
             name: port.name().to_owned(),
             mtu: Some(port.mtu()),
@@ -102,9 +102,9 @@ fn check_name(name: &str) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    fn read(ports: &[&str], wires: &[&str]) -> anyhow::Result<Wiring> {
+    fn read(ports: &[&str], wires: &[&str]) -> anyhow::Result<PortWiring> {
         let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
-        Wiring::read(&owned(ports), &owned(wires))
+        PortWiring::read(&owned(ports), &owned(wires))
     }
 
     fn refused(ports: &[&str], wires: &[&str]) -> String {

@@ -2,7 +2,7 @@
 //! without extensions, a whole TCP or UDP segment. Places are counted as behind an Ethernet header, and put right in the end.
 //!
 //! A vector's candidates are laid out as columns, one 32-bit word of all packets side by side, in the places that these
-//! words have in header keys. So [`Candidates::check`] looks at as many packets at once as a register holds, without a
+//! words have in header keys. So [`PlainCandidates::check`] looks at as many packets at once as a register holds, without a
 //! branch, and what it has looked at needs not be gathered again for the classifier. It decides only that a packet is
 //! plain; what is not has to be walked.
 

@@ -1,6 +1,6 @@
 //! The constraints of a rule as a conjunction: can any packet satisfy it, and can its targets ever apply?
 //!
-//! For each sort of packets ([`World`]) the values that each field may have are intersected. The analysis is
+//! For each sort of packets ([`PacketClass`]) the values that each field may have are intersected. The analysis is
 //! sound but not complete: what it refuses cannot match, what it does not see through is taken. On a conflict
 //! the constraints are thinned out to a smallest set that still conflicts, which is what the error talks about.
 

@@ -27,7 +27,7 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMP6: u8 = 58;
 
-/// Every sort; a set of sorts is a [`Worlds`].
+/// Every sort; a set of sorts is a [`PacketClasses`].
 pub(super) const WORLDS: [PacketClass; 11] = [
     world(4, TCP, false),
     world(4, UDP, false),
@@ -46,7 +46,7 @@ pub(super) const WORLDS: [PacketClass; 11] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PacketClasses(pub(super) u16);
 
-/// [`Worlds::of`] every implication, in the order of their declaration.
+/// [`PacketClasses::of`] every implication, in the order of their declaration.
 static OF: [PacketClasses; 9] = [
     PacketClasses::within(Implies::Frame),
     PacketClasses::within(Implies::Ip),

@@ -21,7 +21,7 @@ pub(crate) enum EntryChange<'a> {
     Added(ChunkEntry<'a>),
 }
 
-/// The differences between two stores in the order of rules' numbers; see [`Rules::diff`].
+/// The differences between two stores in the order of rules' numbers; see [`RuleStore::diff`].
 #[derive(Clone, Debug)]
 pub struct RuleDiff<'a> {
     old: StoreCursor<'a>,

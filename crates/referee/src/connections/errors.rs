@@ -1,7 +1,7 @@
 //! ICMP errors about live connections: what they quote, whom they tell and what they sum up to is the script's.
 
 use super::packets::{self, LINK, Seen};
-use super::{Play, Script, addresses4, addresses6, ensure, policies, told};
+use super::{ScriptBytes, ScriptRun, addresses4, addresses6, ensure, policies, told};
 use mmb_engine::connections::Endpoints;
 use mmb_engine::{ConnectionInfo, Verdict};
 use mmb_testkit::{Tcp, Udp, Upper};
@@ -19,16 +19,16 @@ const TYPES: [[u8; 2]; 8] = [[3, 1], [11, 3], [3, 2], [12, 4], [4, 1], [5, 137],
 /// What does not hold, and the steps up to there.
 pub fn errors(script: &[u8]) -> Result<(), String> {
     let Some((first, steps)) = script.split_first() else { return Ok(()) };
-    let mut play = Play::new(*first)?;
+    let mut play = ScriptRun::new(*first)?;
     play.converse()?;
     for step in steps.chunks(STEP).take(STEPS) {
-        let mut bytes = Script(step.iter().cycle());
+        let mut bytes = ScriptBytes(step.iter().cycle());
         play.complain(&mut bytes).map_err(|what| format!("{what}\n--- steps\n{}", play.story.join("\n")))?;
     }
     Ok(())
 }
 
-impl Play {
+impl ScriptRun {
     /// Connections of TCP, UDP and pings in both IP versions, as far as the policy lets them be.
     pub(super) fn converse(&mut self) -> Result<(), String> {
         for (src, dst) in [(addresses4(0), addresses4(2)), (addresses6(0), addresses6(2))] {
@@ -57,7 +57,7 @@ impl Play {
     }
 
     /// One error.
-    fn complain(&mut self, script: &mut Script<'_>) -> Result<(), String> {
+    fn complain(&mut self, script: &mut ScriptBytes<'_>) -> Result<(), String> {
         let Some((port, about)) = self.earlier(script).cloned() else { return Ok(()) };
         let Some(seen) = Seen::read(&about[LINK..]) else { return Ok(()) };
         let hosts = if seen.family == 4 { addresses4 } else { addresses6 };

@@ -1,7 +1,7 @@
 //! Pieces of datagrams in any order, of any length, at any worker.
 
 use super::packets;
-use super::{Play, Script, WAITS_MS, ensure};
+use super::{ScriptBytes, ScriptRun, WAITS_MS, ensure};
 use mmb_engine::Verdict;
 
 /// Bytes of a piece in a script, and the most pieces.
@@ -15,14 +15,14 @@ const STEPS: usize = 48;
 /// What does not hold, and the steps up to there.
 pub fn fragments(script: &[u8]) -> Result<(), String> {
     let Some((first, steps)) = script.split_first() else { return Ok(()) };
-    let mut play = Play::new(*first)?;
+    let mut play = ScriptRun::new(*first)?;
     let (seeds, steps) = steps.split_at_checked(4).unwrap_or((steps, &[]));
     let datagrams: Vec<_> = seeds
         .iter()
-        .map(|seed| play.packet(&mut Script([*seed, seed.rotate_left(3), !seed, 0x7d].iter().cycle())))
+        .map(|seed| play.packet(&mut ScriptBytes([*seed, seed.rotate_left(3), !seed, 0x7d].iter().cycle())))
         .collect();
     for step in steps.chunks(STEP).take(STEPS) {
-        let mut bytes = Script(step.iter().cycle());
+        let mut bytes = ScriptBytes(step.iter().cycle());
         let Some((port, whole)) = datagrams.get(bytes.byte() % datagrams.len().max(1)) else { break };
         let done = if bytes.byte() % 16 == 15 {
             play.wait(bytes.one_of(&WAITS_MS[..4]))
@@ -40,7 +40,7 @@ pub fn fragments(script: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-impl Play {
+impl ScriptRun {
     /// A piece in which nobody can read to whom it belongs does not pass.
     fn refused(&mut self, worker: usize, port: u16, piece: Vec<u8>) -> Result<(), String> {
         let worker = worker % self.house.workers();

@@ -8,7 +8,7 @@
 
 mod errors;
 mod fragments;
-mod house;
+mod harness;
 mod model;
 mod packets;
 mod policies;
@@ -18,7 +18,7 @@ pub use errors::errors;
 pub use fragments::fragments;
 pub use state::state;
 
-use house::{Arrival, House};
+use harness::{Arrival, Harness};
 use mmb_engine::connections::Endpoints;
 use mmb_engine::{ConnectionInfo, Side, Verdict};
 use mmb_policy::{ConnectionFilter, Policy};
@@ -55,18 +55,18 @@ const FLAGS: [u8; 8] = [0x02, 0x12, 0x10, 0x18, 0x11, 0x04, 0x14, 0x00];
 /// What does not hold, and the steps up to there.
 pub fn connections(script: &[u8]) -> Result<(), String> {
     let Some((first, steps)) = script.split_first() else { return Ok(()) };
-    let mut play = Play::new(*first)?;
+    let mut play = ScriptRun::new(*first)?;
     for step in steps.chunks(STEP).take(STEPS) {
-        let mut bytes = Script(step.iter().cycle());
+        let mut bytes = ScriptBytes(step.iter().cycle());
         play.step(&mut bytes).map_err(|what| format!("{what}\n--- steps\n{}", play.story.join("\n")))?;
     }
     Ok(())
 }
 
 /// The bytes of a step, again and again.
-struct Script<'a>(Cycle<Iter<'a, u8>>);
+struct ScriptBytes<'a>(Cycle<Iter<'a, u8>>);
 
-impl Script<'_> {
+impl ScriptBytes<'_> {
     fn byte(&mut self) -> usize {
         self.0.next().copied().unwrap_or(0).into()
     }
@@ -76,8 +76,8 @@ impl Script<'_> {
     }
 }
 
-struct Play {
-    house: House,
+struct ScriptRun {
+    house: Harness,
     policy: usize,
     rules: Policy,
     /// The policy was never changed.
@@ -88,16 +88,16 @@ struct Play {
     story: Vec<String>,
 }
 
-impl Play {
-    fn new(first: u8) -> Result<Play, String> {
+impl ScriptRun {
+    fn new(first: u8) -> Result<ScriptRun, String> {
         let policy = usize::from(first >> 1) % policies::ALL.len();
         let rules = policies::parsed(policy)?;
-        let house = House::new(1 + usize::from(first & 1), 1000, &rules)?;
+        let house = Harness::new(1 + usize::from(first & 1), 1000, &rules)?;
         let story = vec![format!("{} workers, policy {policy}", house.workers())];
-        Ok(Play { house, policy, rules, steady: true, list: Vec::new(), left: Vec::new(), story })
+        Ok(ScriptRun { house, policy, rules, steady: true, list: Vec::new(), left: Vec::new(), story })
     }
 
-    fn step(&mut self, script: &mut Script<'_>) -> Result<(), String> {
+    fn step(&mut self, script: &mut ScriptBytes<'_>) -> Result<(), String> {
         match script.byte() % 16 {
             0..=3 => {
                 let arrival = self.packet(script);
@@ -140,7 +140,7 @@ impl Play {
     }
 
     /// A packet from one side to any address.
-    fn packet(&mut self, script: &mut Script<'_>) -> Arrival {
+    fn packet(&mut self, script: &mut ScriptBytes<'_>) -> Arrival {
         let (port, kind) = (script.byte(), script.byte());
         let side = (port & 1) as u16;
         let hosts = if port & 2 == 0 { addresses4 } else { addresses6 };
@@ -165,20 +165,20 @@ impl Play {
         (side, packets::frame(Endpoints { src, sport, dst, dport }, upper))
     }
 
-    fn earlier(&self, script: &mut Script<'_>) -> Option<&Arrival> {
+    fn earlier(&self, script: &mut ScriptBytes<'_>) -> Option<&Arrival> {
         let back = script.byte() % KEPT;
         self.left.len().checked_sub(1 + back).or(self.left.len().checked_sub(1)).map(|at| &self.left[at])
     }
 
     /// What the receiver of an earlier packet says.
-    fn answer(&self, script: &mut Script<'_>) -> Option<Arrival> {
+    fn answer(&self, script: &mut ScriptBytes<'_>) -> Option<Arrival> {
         let (port, frame) = self.earlier(script)?;
         let (flags, payload) = (script.one_of(&FLAGS[1..]), script.byte() % 20);
         Some((*port, packets::answer(frame, flags, payload)?))
     }
 
     /// What a router says about an earlier packet.
-    fn error(&self, script: &mut Script<'_>) -> Option<Arrival> {
+    fn error(&self, script: &mut ScriptBytes<'_>) -> Option<Arrival> {
         let (port, frame) = self.earlier(script)?;
         let how = script.byte();
         let seen = packets::Seen::read(&frame[packets::LINK..])?;
@@ -255,7 +255,7 @@ impl Play {
     }
 
     /// A datagram in two pieces, or what somebody makes of it.
-    fn fragments(&mut self, script: &mut Script<'_>) -> Result<(), String> {
+    fn fragments(&mut self, script: &mut ScriptBytes<'_>) -> Result<(), String> {
         let (port, whole) = self.packet(script);
         let (id, how, worker) = (script.byte() as u16 % 4, script.byte(), script.byte());
         let first = packets::fragment(&whole, id, 0, 3, true);
@@ -275,7 +275,7 @@ impl Play {
     }
 
     /// Some packets at once: which connections they made and ended is not followed.
-    fn vector(&mut self, script: &mut Script<'_>) -> Result<(), String> {
+    fn vector(&mut self, script: &mut ScriptBytes<'_>) -> Result<(), String> {
         let mut arrivals = Vec::new();
         for _ in 0..2 + script.byte() % 5 {
             let packet = if script.byte() & 1 == 0 { None } else { self.answer(script) };
@@ -317,7 +317,7 @@ impl Play {
         self.look()
     }
 
-    fn kill(&mut self, script: &mut Script<'_>) -> Result<(), String> {
+    fn kill(&mut self, script: &mut ScriptBytes<'_>) -> Result<(), String> {
         let src = addresses4(script.byte() % 6);
         let filter = match script.byte() % 4 {
             0 => ConnectionFilter { src: Some((src, src)), ..ConnectionFilter::ALL },
@@ -339,7 +339,7 @@ impl Play {
         let mut state = Vec::new();
         let saved = self.house.ask(|connections| connections.save(&mut state)).map_err(|e| e.to_string())?;
         ensure!(saved == self.list.len() as u64, "{saved} of {} connections saved", self.list.len());
-        self.house = House::new(workers, self.house.now_ms(), &self.rules)?;
+        self.house = Harness::new(workers, self.house.now_ms(), &self.rules)?;
         let loaded = self.house.ask(|connections| connections.load(&mut &state[..]))?;
         let list = self.house.list()?;
         ensure!(loaded >= list.len() as u64, "{loaded} connections loaded, {} there", list.len());

@@ -1,7 +1,7 @@
 //! What must hold of connections, said in the plainest way: over lists, after every step.
 
 use super::ensure;
-use super::house::House;
+use super::harness::Harness;
 use super::packets::{DCCP, ICMP, ICMP6, LINK, SCTP, Seen, TCP, UDP, UDP_LITE, sums_up};
 use mmb_engine::connections::Endpoints;
 use mmb_engine::{ConnectionInfo, DropReason, Side, Verdict};
@@ -104,7 +104,7 @@ fn timeout_s(timeouts: &Timeouts, info: &ConnectionInfo) -> u32 {
 
 /// What a worker has grows beyond its share of the maximum only if it already was there.
 pub(super) fn bounded(
-    house: &House,
+    house: &Harness,
     before: &[ConnectionInfo],
     after: &[ConnectionInfo],
 ) -> Result<(), String> {
@@ -118,7 +118,7 @@ pub(super) fn bounded(
 }
 
 /// Counters against each other and the list.
-pub(super) fn adds_up(house: &House, list: &[ConnectionInfo]) -> Result<(), String> {
+pub(super) fn adds_up(house: &Harness, list: &[ConnectionInfo]) -> Result<(), String> {
     let summary = house.engine.connections().summary();
     let closed: u64 = summary.closed.iter().map(|(_, count)| count).sum();
     ensure!(summary.created == closed + summary.connections, "{summary:?}");

@@ -1,7 +1,7 @@
 //! Files of connections, as they were saved and as somebody made them.
 
-use super::house::House;
-use super::{Play, ensure, model};
+use super::harness::Harness;
+use super::{ScriptRun, ensure, model};
 use std::collections::HashSet;
 
 /// Has an engine load a file. The first byte says how many workers there are and which policy is in force. If the second one is even, the
@@ -12,7 +12,7 @@ use std::collections::HashSet;
 /// What does not hold.
 pub fn state(script: &[u8]) -> Result<(), String> {
     let [first, kind, script @ ..] = script else { return Ok(()) };
-    let mut play = Play::new(*first)?;
+    let mut play = ScriptRun::new(*first)?;
     let file = if kind & 1 == 0 {
         play.converse()?;
         let mut file = play.saved()?;
@@ -27,7 +27,7 @@ pub fn state(script: &[u8]) -> Result<(), String> {
     } else {
         script.to_vec()
     };
-    let mut house = House::new(play.house.workers(), 1000, &play.rules)?;
+    let mut house = Harness::new(play.house.workers(), 1000, &play.rules)?;
     let loaded = house.ask(|connections| connections.load(&mut &file[..]));
     // What came before an error stays.
     let list = house.list()?;
@@ -37,7 +37,7 @@ pub fn state(script: &[u8]) -> Result<(), String> {
     // The table goes on, and what it saves loads.
     (play.house, play.list) = (house, list);
     let saved = play.saved()?;
-    let mut again = House::new(play.house.workers(), 1000, &play.rules)?;
+    let mut again = Harness::new(play.house.workers(), 1000, &play.rules)?;
     again.ask(|connections| connections.load(&mut &saved[..]))?;
     play.house.wait(86_400_000);
     play.house.turn_over();
@@ -45,7 +45,7 @@ pub fn state(script: &[u8]) -> Result<(), String> {
     model::adds_up(&play.house, &list)
 }
 
-impl Play {
+impl ScriptRun {
     /// A file of the connections that there are.
     fn saved(&mut self) -> Result<Vec<u8>, String> {
         let mut file = Vec::new();

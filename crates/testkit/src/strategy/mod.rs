@@ -7,5 +7,5 @@ pub mod packet;
 pub mod policy;
 pub mod pool;
 
-pub use packet::{Wire, frame, repair_ip4_checksum, wire};
+pub use packet::{PacketBytes, frame, repair_ip4_checksum, wire};
 pub use policy::{policy, rule};

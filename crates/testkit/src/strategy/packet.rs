@@ -12,14 +12,14 @@ use std::fmt;
 
 /// A packet as bytes, printed in hexadecimal.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Wire {
+pub struct PacketBytes {
     /// What it begins with.
     pub link: LinkType,
     /// The bytes.
     pub bytes: Vec<u8>,
 }
 
-impl fmt::Debug for Wire {
+impl fmt::Debug for PacketBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} ", self.link)?;
         self.bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -38,8 +38,8 @@ pub fn link() -> BoxedStrategy<LinkType> {
 }
 
 /// A packet as it comes in: mostly sound, else with bytes changed, cut off, or noise.
-pub fn wire() -> BoxedStrategy<Wire> {
-    let sound = frame().prop_map(|frame| Wire { link: frame.link, bytes: frame.bytes() });
+pub fn wire() -> BoxedStrategy<PacketBytes> {
+    let sound = frame().prop_map(|frame| PacketBytes { link: frame.link, bytes: frame.bytes() });
     prop_oneof![
         12 => sound.clone(),
         4 => (sound.clone(), vec((any::<Index>(), pool::byte()), 1..4), any::<bool>()).prop_map(damage),
@@ -47,14 +47,14 @@ pub fn wire() -> BoxedStrategy<Wire> {
             wire.bytes.truncate(len.index(wire.bytes.len() + 1));
             wire
         }),
-        1 => (link(), vec(any::<u8>(), 0..80)).prop_map(|(link, bytes)| Wire { link, bytes }),
+        1 => (link(), vec(any::<u8>(), 0..80)).prop_map(|(link, bytes)| PacketBytes { link, bytes }),
     ]
     .boxed()
 }
 
 /// Writes bytes anywhere behind the link addresses, and perhaps lets the IPv4 header checksum agree with it, so that
 /// more than the header checksum is tried.
-fn damage((mut wire, edits, repair): (Wire, Vec<(Index, u8)>, bool)) -> Wire {
+fn damage((mut wire, edits, repair): (PacketBytes, Vec<(Index, u8)>, bool)) -> PacketBytes {
     let first = if wire.link == LinkType::RawIp { 0 } else { 12 };
     for (index, byte) in edits {
         let at = first + index.index(wire.bytes.len().saturating_sub(first).max(1));

@@ -94,7 +94,7 @@ impl<'a> CopySpace<'a> {
 /// Puts a copy that was rewritten back. False if the first buffer has not so many bytes as its headers lost.
 ///
 /// # Safety
-/// The packet is the copy of this chain that [`Free::take`] gave.
+/// The packet is the copy of this chain that [`CopySpace::take`] gave.
 pub(super) unsafe fn put_back(vm: *mut vlib_main_t, buffer: Buffer, packet: &Packet<'_>) -> bool {
     let moved = buffer.headroom() as isize - packet.headroom() as isize;
     if buffer.len() as isize + moved <= 0 || packet.headroom() > PRE_DATA + usize::from(u16::MAX) {

@@ -2,9 +2,9 @@
 //!
 //! Half of the rules are about two networks that an earlier rule was about, at another prefix length: rules nest.
 
-use super::{Rules, prefix, rule};
+use super::{RuleIter, prefix, rule};
 use crate::allocation::Allocation;
-use crate::random::Random;
+use crate::random::WorkloadRandom;
 use mmb_policy::FieldId;
 use std::collections::HashSet;
 
@@ -29,7 +29,12 @@ pub(crate) fn most_tuples() -> usize {
 }
 
 /// `size` rules, evenly over `tuples` pairs of lengths.
-pub(crate) fn rules(allocation: Allocation, size: usize, tuples: usize, mut random: Random) -> Rules {
+pub(crate) fn rules(
+    allocation: Allocation,
+    size: usize,
+    tuples: usize,
+    mut random: WorkloadRandom,
+) -> RuleIter {
     let mut pairs = pairs();
     random.shuffle(&mut pairs);
     pairs.truncate(tuples);

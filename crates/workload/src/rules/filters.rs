@@ -2,9 +2,9 @@
 //! and again, ports in the paper's five classes, order as priority. Three flavours as there: access lists, firewalls, IP
 //! chains. The shares are ours, after the look of the published sets; it is no reimplementation of their generator.
 
-use super::{Rules, TRANSPORTS, between, equal, ports_of, prefix, rule};
+use super::{RuleIter, TRANSPORTS, between, equal, ports_of, prefix, rule};
 use crate::allocation::Allocation;
-use crate::random::Random;
+use crate::random::WorkloadRandom;
 use mmb_packet::checksum::{ICMP, TCP, UDP};
 use mmb_policy::{FieldId, Match, Rule};
 
@@ -21,7 +21,7 @@ pub(crate) enum Flavour {
 
 /// The classes of ports of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ports {
+enum PortClass {
     Wildcard,
     High,
     Low,
@@ -30,16 +30,16 @@ enum Ports {
 }
 
 /// What a flavour prefers, in shares.
-struct Style {
+struct FlavourShares {
     source: &'static [(u8, u32)],
     destination: &'static [(u8, u32)],
-    sport: &'static [(Ports, u32)],
-    dport: &'static [(Ports, u32)],
+    sport: &'static [(PortClass, u32)],
+    dport: &'static [(PortClass, u32)],
 }
 
-use Ports::{Exact, High, Low, Range, Wildcard};
+use PortClass::{Exact, High, Low, Range, Wildcard};
 
-const ACCESS_LIST: Style = Style {
+const ACCESS_LIST: FlavourShares = FlavourShares {
     source: &[
         (0, 4),
         (16, 4),
@@ -71,7 +71,7 @@ const ACCESS_LIST: Style = Style {
     sport: &[(Wildcard, 97), (High, 1), (Exact, 2)],
     dport: &[(Wildcard, 12), (High, 3), (Range, 10), (Exact, 75)],
 };
-const FIREWALL: Style = Style {
+const FIREWALL: FlavourShares = FlavourShares {
     source: &[
         (0, 40),
         (8, 2),
@@ -89,7 +89,7 @@ const FIREWALL: Style = Style {
     sport: &[(Wildcard, 40), (High, 30), (Low, 1), (Range, 4), (Exact, 25)],
     dport: &[(Wildcard, 22), (High, 16), (Low, 2), (Range, 10), (Exact, 50)],
 };
-const CHAIN: Style = Style {
+const CHAIN: FlavourShares = FlavourShares {
     source: &[
         (0, 6),
         (8, 2),
@@ -128,17 +128,17 @@ const SERVICES: [u16; 16] =
 const WIDE: f64 = 0.003;
 
 /// Addresses and prefix lengths that filters share.
-type Pool = Vec<(u32, u8)>;
+type PrefixPool = Vec<(u32, u8)>;
 
 /// `size` filters.
-pub(crate) fn rules(flavour: Flavour, size: usize, mut random: Random) -> Rules {
+pub(crate) fn rules(flavour: Flavour, size: usize, mut random: WorkloadRandom) -> RuleIter {
     let style = match flavour {
         Flavour::AccessList => &ACCESS_LIST,
         Flavour::Firewall => &FIREWALL,
         Flavour::Chain => &CHAIN,
     };
     let allocation = Allocation::new(&mut random);
-    let pool = |lengths: &[(u8, u32)], random: &mut Random| -> Pool {
+    let pool = |lengths: &[(u8, u32)], random: &mut WorkloadRandom| -> PrefixPool {
         (0..size.div_ceil(8)).map(|_| (allocation.address(random), random.weighted(lengths))).collect()
     };
     let (sources, destinations) = (pool(style.source, &mut random), pool(style.destination, &mut random));
@@ -148,8 +148,13 @@ pub(crate) fn rules(flavour: Flavour, size: usize, mut random: Random) -> Rules 
     }))
 }
 
-fn matches(style: &Style, sources: &Pool, destinations: &Pool, random: &mut Random) -> Vec<Match> {
-    let one = |pool: &Pool, random: &mut Random| {
+fn matches(
+    style: &FlavourShares,
+    sources: &PrefixPool,
+    destinations: &PrefixPool,
+    random: &mut WorkloadRandom,
+) -> Vec<Match> {
+    let one = |pool: &PrefixPool, random: &mut WorkloadRandom| {
         // Half by popularity, half alike, as the published sets use a few prefixes in most filters.
         let count = pool.len() as u64;
         pool[if random.chance(0.5) { random.zipf(count) } else { random.below(count) } as usize]
@@ -181,7 +186,7 @@ fn matches(style: &Style, sources: &Pool, destinations: &Pool, random: &mut Rand
     matches
 }
 
-fn ports(field: FieldId, class: Ports, random: &mut Random) -> Option<Match> {
+fn ports(field: FieldId, class: PortClass, random: &mut WorkloadRandom) -> Option<Match> {
     match class {
         Wildcard => None,
         High => Some(between(field, 1024, 65_535)),

@@ -11,7 +11,7 @@ use mmb_policy::rule::{Cond, DEFAULT_PRIO, DropRate, NumberItem, NumberSet, ones
 use mmb_policy::{Field, FieldId, Match, Rule, Target, Test};
 
 /// Rules in their order.
-pub(crate) type Rules = Box<dyn Iterator<Item = Rule> + Send>;
+pub(crate) type RuleIter = Box<dyn Iterator<Item = Rule> + Send>;
 
 /// A rule that drops what it matches.
 pub(crate) fn rule(matches: Vec<Match>) -> Rule {

@@ -1,7 +1,7 @@
 //! Rules on TCP options of random kinds and values.
 
-use super::{Rules, rule};
-use crate::random::Random;
+use super::{RuleIter, rule};
+use crate::random::WorkloadRandom;
 use mmb_policy::rule::{Cond, NumberItem, NumberSet};
 use mmb_policy::{Field, Match, Test};
 
@@ -9,7 +9,7 @@ use mmb_policy::{Field, Match, Test};
 pub(crate) const KINDS: (u128, u128) = (9, 253);
 
 /// `size` rules, each `tcp-opt KIND VALUE` with a value of 16 bits.
-pub(crate) fn rules(size: usize, mut random: Random) -> Rules {
+pub(crate) fn rules(size: usize, mut random: WorkloadRandom) -> RuleIter {
     Box::new((0..size).map(move |_| {
         let field = Field::option(random.within(KINDS.0, KINDS.1) as u8);
         let value = NumberSet(vec![NumberItem::One(random.below(1 << 16).into())]);

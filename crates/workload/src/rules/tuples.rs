@@ -1,24 +1,24 @@
 //! Rules over a number of tuples: every tuple a shape of prefix lengths, protocol, ports and small fields; values
 //! uniformly random.
 
-use super::{Rules, TRANSPORTS, equal, ports_of, prefix, rule};
+use super::{RuleIter, TRANSPORTS, equal, ports_of, prefix, rule};
 use crate::header::any_address;
-use crate::random::Random;
+use crate::random::WorkloadRandom;
 use mmb_policy::{FieldId, Match, Rule};
 
 /// Which fields a tuple's rules name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shape {
+struct TupleShape {
     source: u8,
     destination: u8,
-    transport: Transport,
+    transport: ShapeTransport,
     dscp: bool,
     ttl: bool,
 }
 
 /// What a shape has of protocol and ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Transport {
+enum ShapeTransport {
     Any,
     Protocol,
     Sport,
@@ -37,8 +37,13 @@ pub(crate) enum Variety {
     Hostile,
 }
 
-const ALL_TRANSPORTS: [Transport; 5] =
-    [Transport::Any, Transport::Protocol, Transport::Sport, Transport::Dport, Transport::Ports];
+const ALL_TRANSPORTS: [ShapeTransport; 5] = [
+    ShapeTransport::Any,
+    ShapeTransport::Protocol,
+    ShapeTransport::Sport,
+    ShapeTransport::Dport,
+    ShapeTransport::Ports,
+];
 
 impl Variety {
     fn width(self) -> u8 {
@@ -46,7 +51,7 @@ impl Variety {
     }
 
     /// Every shape in which random packets meet less than one rule in fifty of `size`.
-    fn shapes(self, size: usize) -> Vec<Shape> {
+    fn shapes(self, size: usize) -> Vec<TupleShape> {
         let (lengths, flags): (Vec<u8>, &[bool]) = match self {
             Variety::Usual => ((8..=32).collect(), &[false]),
             Variety::Usual6 => ((16..=128).step_by(4).collect(), &[false]),
@@ -59,7 +64,7 @@ impl Variety {
                 for transport in ALL_TRANSPORTS {
                     for &dscp in flags {
                         for &ttl in flags {
-                            shapes.push(Shape { source, destination, transport, dscp, ttl });
+                            shapes.push(TupleShape { source, destination, transport, dscp, ttl });
                         }
                     }
                 }
@@ -75,23 +80,23 @@ impl Variety {
     }
 }
 
-impl Shape {
+impl TupleShape {
     /// Random bits of its rules.
     fn bits(self, variety: Variety) -> u32 {
         // The first three bits of IPv6 addresses are always the same.
         let free =
             |len: u8| if variety == Variety::Usual6 { u32::from(len).saturating_sub(3) } else { len.into() };
         let transport = match self.transport {
-            Transport::Any => 0,
-            Transport::Protocol => 1,
-            Transport::Sport | Transport::Dport => 17,
-            Transport::Ports => 33,
+            ShapeTransport::Any => 0,
+            ShapeTransport::Protocol => 1,
+            ShapeTransport::Sport | ShapeTransport::Dport => 17,
+            ShapeTransport::Ports => 33,
         };
         let small = u32::from(self.dscp) * 6 + u32::from(self.ttl) * 8;
         free(self.source) + free(self.destination) + transport + small
     }
 
-    fn rule(self, variety: Variety, random: &mut Random) -> Rule {
+    fn rule(self, variety: Variety, random: &mut WorkloadRandom) -> Rule {
         let width = variety.width();
         let six = width == 128;
         let (source, destination) =
@@ -107,13 +112,13 @@ impl Shape {
         }
         let proto = random.of(&TRANSPORTS);
         let (sport, dport) = ports_of(proto);
-        if self.transport == Transport::Protocol {
+        if self.transport == ShapeTransport::Protocol {
             matches.push(equal(FieldId::IpProto, proto.into()));
         }
-        if matches!(self.transport, Transport::Sport | Transport::Ports) {
+        if matches!(self.transport, ShapeTransport::Sport | ShapeTransport::Ports) {
             matches.push(equal(sport, random.below(1 << 16).into()));
         }
-        if matches!(self.transport, Transport::Dport | Transport::Ports) {
+        if matches!(self.transport, ShapeTransport::Dport | ShapeTransport::Ports) {
             matches.push(equal(dport, random.below(1 << 16).into()));
         }
         rule(matches)
@@ -121,10 +126,15 @@ impl Shape {
 }
 
 /// `size` rules, evenly over `tuples` shapes. The first shape is the exact five-tuple; the others are drawn.
-pub(crate) fn rules(variety: Variety, size: usize, tuples: usize, mut random: Random) -> Rules {
+pub(crate) fn rules(variety: Variety, size: usize, tuples: usize, mut random: WorkloadRandom) -> RuleIter {
     let width = variety.width();
-    let exact =
-        Shape { source: width, destination: width, transport: Transport::Ports, dscp: false, ttl: false };
+    let exact = TupleShape {
+        source: width,
+        destination: width,
+        transport: ShapeTransport::Ports,
+        dscp: false,
+        ttl: false,
+    };
     let mut shapes = variety.shapes(size);
     shapes.retain(|shape| *shape != exact);
     random.shuffle(&mut shapes);

@@ -5,8 +5,8 @@
 //! that fields of transport headers, negated or not, match no later fragment.
 
 use super::names;
-use super::save::{Opt, RuleLine};
-use crate::import::cube::{Cube, Dim, Family, Names, STATES};
+use super::save::{IptablesRule, Opt};
+use crate::import::cube::{Dim, Family, PacketCube, PortNameSet, STATES};
 use crate::import::draft::is_plain;
 use crate::import::set;
 use mmb_policy::Intervals;
@@ -61,8 +61,8 @@ const NOT_TRANSLATED: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// What cannot be translated, each thing once.
-pub(super) fn cubes(family: Family, rule: &RuleLine) -> Result<Vec<Cube>, Vec<Reason>> {
-    let mut cubes = vec![Cube::all(family)];
+pub(super) fn cubes(family: Family, rule: &IptablesRule) -> Result<Vec<PacketCube>, Vec<Reason>> {
+    let mut cubes = vec![PacketCube::all(family)];
     let mut reasons: Vec<Reason> = Vec::new();
     let proto = rule.options.iter().find(|option| option.name == "protocol" && !option.negated);
     let proto = proto.and_then(|option| names::protocol(option.values.first()?));
@@ -70,7 +70,8 @@ pub(super) fn cubes(family: Family, rule: &RuleLine) -> Result<Vec<Cube>, Vec<Re
         match (Matching { family, proto, option }).cubes() {
             Ok(None) => {}
             Ok(Some(parts)) => {
-                let both = |cube: &Cube| parts.iter().filter_map(|part| cube.and(part)).collect::<Vec<_>>();
+                let both =
+                    |cube: &PacketCube| parts.iter().filter_map(|part| cube.and(part)).collect::<Vec<_>>();
                 cubes = cubes.iter().flat_map(both).collect();
             }
             Err(reason) if reasons.contains(&reason) => {}
@@ -90,7 +91,7 @@ struct Matching<'a> {
 
 impl Matching<'_> {
     /// The packets that match the option; `None`: all.
-    fn cubes(&self) -> Result<Option<Vec<Cube>>, Reason> {
+    fn cubes(&self) -> Result<Option<Vec<PacketCube>>, Reason> {
         if let Some(module) = &self.option.module
             && !self.is_of_every_rule()
         {
@@ -178,23 +179,23 @@ impl Matching<'_> {
     }
 
     /// The packets with such a number in a dimension, or with another if the option is negated.
-    fn with(&self, dim: Dim, set: &Intervals) -> Option<Cube> {
-        self.within(Cube::all(self.family), dim, set)
+    fn with(&self, dim: Dim, set: &Intervals) -> Option<PacketCube> {
+        self.within(PacketCube::all(self.family), dim, set)
     }
 
     /// The same among packets with a transport header: negated, it still needs the header.
-    fn in_transport(&self, proto: u8, dim: Dim, set: &Intervals) -> Option<Cube> {
-        self.within(Cube::all(self.family).with_transport(proto)?, dim, set)
+    fn in_transport(&self, proto: u8, dim: Dim, set: &Intervals) -> Option<PacketCube> {
+        self.within(PacketCube::all(self.family).with_transport(proto)?, dim, set)
     }
 
-    fn within(&self, cube: Cube, dim: Dim, set: &Intervals) -> Option<Cube> {
+    fn within(&self, cube: PacketCube, dim: Dim, set: &Intervals) -> Option<PacketCube> {
         let others = || dim.all(self.family).minus(set);
         if self.option.negated { cube.with(dim, &others()) } else { cube.with(dim, set) }
     }
 
     /// `-m MODULE` alone: some modules look at nothing but packets that have a header for them.
-    fn module(&self) -> Result<Option<Cube>, Reason> {
-        let all = Cube::all(self.family);
+    fn module(&self) -> Result<Option<PacketCube>, Reason> {
+        let all = PacketCube::all(self.family);
         Ok(match self.value()? {
             "tcp" => all.with_transport(TCP),
             "udp" => all.with_transport(UDP),
@@ -203,12 +204,12 @@ impl Matching<'_> {
         })
     }
 
-    fn protocol(&self) -> Result<Option<Cube>, Reason> {
+    fn protocol(&self) -> Result<Option<PacketCube>, Reason> {
         let word = self.value()?;
         let proto = names::protocol(word).ok_or_else(|| self.wrong(word))?;
         match (proto, self.family) {
-            (0, Family::Ip4) => Ok(Some(Cube::all(self.family))),
-            (0, Family::Ip6) if word != "0" => Ok(Some(Cube::all(self.family))),
+            (0, Family::Ip4) => Ok(Some(PacketCube::all(self.family))),
+            (0, Family::Ip6) if word != "0" => Ok(Some(PacketCube::all(self.family))),
             (0 | 43 | 44 | 51 | 60 | 135 | 139 | 140, Family::Ip6) => {
                 Err(format!("-p {word}: mmb walks over this extension header to the protocol behind it"))
             }
@@ -216,14 +217,14 @@ impl Matching<'_> {
         }
     }
 
-    fn interface(&self) -> Result<Option<Cube>, Reason> {
+    fn interface(&self) -> Result<Option<PacketCube>, Reason> {
         let name = self.value()?;
         if name == "+" {
-            return Ok(Some(Cube::all(self.family)).filter(|_| !self.option.negated));
+            return Ok(Some(PacketCube::all(self.family)).filter(|_| !self.option.negated));
         }
         if name == "lo" {
             // What a host sends to itself is on no wire.
-            return Ok(Some(Cube::all(self.family)).filter(|_| self.option.negated));
+            return Ok(Some(PacketCube::all(self.family)).filter(|_| self.option.negated));
         }
         if name.ends_with('+') {
             return Err(format!("interface {name}: `in` and `out` take whole names of ports"));
@@ -231,8 +232,9 @@ impl Matching<'_> {
         if !is_plain(name) {
             return Err(format!("interface {name}: a port cannot be called so"));
         }
-        let names = if self.option.negated { Names::one(name).others() } else { Names::one(name) };
-        let all = Cube::all(self.family);
+        let names =
+            if self.option.negated { PortNameSet::one(name).others() } else { PortNameSet::one(name) };
+        let all = PacketCube::all(self.family);
         Ok(if self.option.name == "in-interface" { all.entering(&names) } else { all.leaving(&names) })
     }
 
@@ -313,7 +315,7 @@ impl Matching<'_> {
     }
 
     /// `--ports`: the source port or the destination port is in the list; negated, neither is.
-    fn either_port(&self) -> Result<Vec<Cube>, Reason> {
+    fn either_port(&self) -> Result<Vec<PacketCube>, Reason> {
         let (proto, list) = (self.with_ports()?, self.port_list()?);
         let source = self.in_transport(proto, Dim::SourcePort, &list);
         let destination = self.in_transport(proto, Dim::DestinationPort, &list);

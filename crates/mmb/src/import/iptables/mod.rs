@@ -1,6 +1,6 @@
 //! `mmb import iptables`: a chain of the filter table as an ordered policy.
 //!
-//! In iptables the first rule that matches and has a verdict decides, and chains call each other. A [`Walk`] follows
+//! In iptables the first rule that matches and has a verdict decides, and chains call each other. A [`ChainWalk`] follows
 //! the chain with the packets that still get there, as cubes: a jump takes those that match into the other chain,
 //! and `RETURN` and `-g` take them away from what follows. So each rule with a verdict becomes rules of the policy for
 //! just the packets that would reach and match it, in the same order; the chain's policy comes last.
@@ -8,16 +8,16 @@
 //! Where a rule asks for the state of connections, all that pass are followed, as conntrack does: the last rule makes connections and,
 //! behind the chain's policy, decides about nothing. A packet that is dropped begins none, in the kernel neither.
 //!
-//! Leaving a rule out has an effect that can be told: see [`Walk::effect`].
+//! Leaving a rule out has an effect that can be told: see [`ChainWalk::effect`].
 
 mod matches;
 mod names;
 mod save;
 
-use super::cube::{Cube, Dim, Family};
-use super::draft::{Draft, Effect, LeftOut, Remarks, is_plain};
+use super::cube::{Dim, Family, PacketCube};
+use super::draft::{Effect, LeftOut, PolicyDraft, Remarks, is_plain};
 use super::language;
-use save::{Chain, RuleLine, Save, Table, Target};
+use save::{Chain, IptablesRule, IptablesTable, IptablesTarget, Save};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most cubes that the packets at one place may take: beyond, a chain of exceptions has got out of hand.
@@ -57,10 +57,10 @@ const GOING_ON: [&str; 16] = [
 
 /// What cannot be made a policy.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
+pub(crate) enum IptablesError {
     /// A line is wrong.
     #[error(transparent)]
-    Line(#[from] save::Error),
+    Line(#[from] save::SyntaxError),
     /// The chain that was asked for is not there.
     #[error("there is no chain {0} in a table filter")]
     NoChain(String),
@@ -86,11 +86,11 @@ pub(crate) fn translate(
     text: &str,
     chain: &str,
     family: Option<Family>,
-    draft: &mut Draft,
-) -> Result<(), Error> {
+    draft: &mut PolicyDraft,
+) -> Result<(), IptablesError> {
     let save = save::read(text)?;
     let family = family.unwrap_or_else(|| family_of(&save));
-    let missing = || Error::NoChain(chain.to_owned());
+    let missing = || IptablesError::NoChain(chain.to_owned());
     let table = save.table("filter").ok_or_else(missing)?;
     let base = table.chain(chain).filter(|chain| chain.policy.is_some()).ok_or_else(missing)?;
     let version = if family == Family::Ip4 { "IPv4" } else { "IPv6" };
@@ -98,7 +98,7 @@ pub(crate) fn translate(
     for other in save.tables.iter().filter(|table| table.name != "filter") {
         leave_out_table(other, draft);
     }
-    let mut walk = Walk {
+    let mut walk = ChainWalk {
         table,
         family,
         draft,
@@ -109,7 +109,7 @@ pub(crate) fn translate(
         left_out: BTreeSet::new(),
         asks_state: false,
     };
-    walk.chain(base, vec![Cube::all(family)], base.line)?;
+    walk.chain(base, vec![PacketCube::all(family)], base.line)?;
     walk.policy(base);
     walk.finish(chain);
     Ok(())
@@ -118,7 +118,7 @@ pub(crate) fn translate(
 /// The family of a dump: what its comments say, or else whether it holds something of IPv6.
 fn family_of(save: &Save) -> Family {
     let rules = save.tables.iter().flat_map(|table| &table.chains).flat_map(|chain| &chain.rules);
-    let six = |rule: &RuleLine| {
+    let six = |rule: &IptablesRule| {
         rule.options.iter().any(|option| {
             let addresses = matches!(option.name.as_str(), "source" | "destination");
             let has_colon = || option.values.iter().any(|value| value.contains(':'));
@@ -130,7 +130,7 @@ fn family_of(save: &Save) -> Family {
 }
 
 /// Lists a table that is not filter, if it does anything.
-fn leave_out_table(table: &Table, draft: &mut Draft) {
+fn leave_out_table(table: &IptablesTable, draft: &mut PolicyDraft) {
     let rules: usize = table.chains.iter().map(|chain| chain.rules.len()).sum();
     let drops =
         table.chains.iter().any(|chain| chain.policy.as_deref().is_some_and(|policy| policy != "ACCEPT"));
@@ -148,10 +148,10 @@ fn leave_out_table(table: &Table, draft: &mut Draft) {
 }
 
 /// A translation under way.
-struct Walk<'a> {
-    table: &'a Table,
+struct ChainWalk<'a> {
+    table: &'a IptablesTable,
     family: Family,
-    draft: &'a mut Draft,
+    draft: &'a mut PolicyDraft,
     /// The chains that called each other to here.
     path: Vec<&'a str>,
     /// Rules that were looked at.
@@ -166,24 +166,29 @@ struct Walk<'a> {
     asks_state: bool,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> ChainWalk<'a> {
     /// Follows a chain with the packets that get there, which `from` is the line that sends.
-    fn chain(&mut self, chain: &'a Chain, mut packets: Vec<Cube>, from: usize) -> Result<(), Error> {
+    fn chain(
+        &mut self,
+        chain: &'a Chain,
+        mut packets: Vec<PacketCube>,
+        from: usize,
+    ) -> Result<(), IptablesError> {
         if self.path.contains(&chain.name.as_str()) {
-            return Err(Error::Loop(from, chain.name.clone()));
+            return Err(IptablesError::Loop(from, chain.name.clone()));
         }
         if self.path.len() > MAX_DEPTH {
-            return Err(Error::TooDeep(from, chain.name.clone()));
+            return Err(IptablesError::TooDeep(from, chain.name.clone()));
         }
         self.path.push(&chain.name);
         self.seen.insert(&chain.name);
         for (index, rule) in chain.rules.iter().enumerate() {
             if packets.len() > MAX_CUBES || self.draft.rules > MAX_RULES {
-                return Err(Error::TooMany(rule.line));
+                return Err(IptablesError::TooMany(rule.line));
             }
             self.steps += 1;
             if self.steps > MAX_STEPS {
-                return Err(Error::TooLong(rule.line));
+                return Err(IptablesError::TooLong(rule.line));
             }
             match matches::cubes(self.family, rule) {
                 Ok(cubes) => {
@@ -201,8 +206,13 @@ impl<'a> Walk<'a> {
     }
 
     /// Does what a rule does with the packets that match it. Those that it takes away from its chain leave `packets`.
-    fn rule(&mut self, rule: &'a RuleLine, cubes: &[Cube], packets: &mut Vec<Cube>) -> Result<(), Error> {
-        let matching: Vec<Cube> =
+    fn rule(
+        &mut self,
+        rule: &'a IptablesRule,
+        cubes: &[PacketCube],
+        packets: &mut Vec<PacketCube>,
+    ) -> Result<(), IptablesError> {
+        let matching: Vec<PacketCube> =
             packets.iter().flat_map(|have| cubes.iter().filter_map(|cube| have.and(cube))).collect();
         if matching.is_empty() {
             self.draft.comment(&format!("line {}: no packet gets here and matches", rule.line));
@@ -210,12 +220,12 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let (name, goes_back) = match &rule.target {
-            Target::None => {
+            IptablesTarget::None => {
                 self.remark("the rule has no target and only counts", rule.line);
                 return Ok(());
             }
-            Target::Jump(name) => (name.as_str(), false),
-            Target::Goto(name) => (name.as_str(), true),
+            IptablesTarget::Jump(name) => (name.as_str(), false),
+            IptablesTarget::Goto(name) => (name.as_str(), true),
         };
         if let Some(chain) = self.table.chain(name) {
             self.chain(chain, matching, rule.line)?;
@@ -242,7 +252,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Adds the rules of a verdict.
-    fn decide(&mut self, rule: &RuleLine, matching: &[Cube], verdict: &str) {
+    fn decide(&mut self, rule: &IptablesRule, matching: &[PacketCube], verdict: &str) {
         let comment = rule.options.iter().find(|option| option.name == "comment");
         let comment = comment.map(|option| option.values.join(" "));
         let name = comment.as_deref().filter(|comment| is_plain(comment));
@@ -266,7 +276,7 @@ impl<'a> Walk<'a> {
     fn policy(&mut self, chain: &Chain) {
         let verdict = if chain.policy.as_deref() == Some("ACCEPT") { "accept" } else { "drop" };
         let remark = format!("line {}: policy of {}", chain.line, chain.name);
-        let rules = language::constraints(&Cube::all(self.family));
+        let rules = language::constraints(&PacketCube::all(self.family));
         let remarks = Remarks { name: None, comment: Some(&remark) };
         if let Err(reason) = rules.and_then(|rules| self.draft.add(&rules, verdict, remarks)) {
             let effect = if verdict == "accept" { Effect::Stricter } else { Effect::Looser };
@@ -279,7 +289,7 @@ impl<'a> Walk<'a> {
     }
 
     fn track(&mut self, chain: &Chain) {
-        let all = language::constraints(&Cube::all(self.family));
+        let all = language::constraints(&PacketCube::all(self.family));
         if let Err(reason) = all.and_then(|all| all.iter().try_for_each(|rule| self.draft.track(rule))) {
             let (line, text) = (chain.line, "connections".to_owned());
             self.draft.leave_out(LeftOut { line, text, reason, effect: Effect::Either });
@@ -290,7 +300,7 @@ impl<'a> Walk<'a> {
         self.remarks.entry(text).or_default().insert(line);
     }
 
-    fn leave_out(&mut self, rule: &RuleLine, reason: String, effect: Effect) {
+    fn leave_out(&mut self, rule: &IptablesRule, reason: String, effect: Effect) {
         if self.left_out.insert((rule.line, reason.clone())) {
             self.draft.leave_out(LeftOut { line: rule.line, text: rule.text.clone(), reason, effect });
         }
@@ -305,9 +315,9 @@ impl<'a> Walk<'a> {
     /// - done both (`-g`): either.
     fn effect(&self, chain: &Chain, index: usize) -> Effect {
         match &chain.rules[index].target {
-            Target::None => Effect::None,
-            Target::Goto(_) => Effect::Either,
-            Target::Jump(name) => match (self.table.chain(name), name.as_str()) {
+            IptablesTarget::None => Effect::None,
+            IptablesTarget::Goto(_) => Effect::Either,
+            IptablesTarget::Jump(name) => match (self.table.chain(name), name.as_str()) {
                 (Some(called), _) => self.verdicts(&called.rules).effect(),
                 (None, "ACCEPT") => Effect::Stricter,
                 (None, "DROP" | "REJECT") => Effect::Looser,
@@ -322,11 +332,11 @@ impl<'a> Walk<'a> {
     }
 
     /// The verdicts that rules can come to, those of the chains that they call among them.
-    fn verdicts(&self, rules: &[RuleLine]) -> Verdicts {
+    fn verdicts(&self, rules: &[IptablesRule]) -> Verdicts {
         let mut found = Verdicts::default();
         let (mut visited, mut waiting) = (BTreeSet::new(), vec![rules]);
         while let Some(rule) = next_rule(&mut waiting) {
-            let (Target::Jump(name) | Target::Goto(name)) = &rule.target else { continue };
+            let (IptablesTarget::Jump(name) | IptablesTarget::Goto(name)) = &rule.target else { continue };
             match (self.table.chain(name), name.as_str()) {
                 (Some(chain), name) => {
                     if visited.insert(name) {
@@ -380,7 +390,7 @@ impl Verdicts {
 }
 
 /// The next of rules that lie in several pieces.
-fn next_rule<'r>(pieces: &mut Vec<&'r [RuleLine]>) -> Option<&'r RuleLine> {
+fn next_rule<'r>(pieces: &mut Vec<&'r [IptablesRule]>) -> Option<&'r IptablesRule> {
     loop {
         let (rule, rest) = match pieces.pop()? {
             [] => continue,
@@ -392,7 +402,7 @@ fn next_rule<'r>(pieces: &mut Vec<&'r [RuleLine]>) -> Option<&'r RuleLine> {
 }
 
 /// Takes the packets of some cubes away from others.
-fn take_away(packets: &mut Vec<Cube>, cubes: &[Cube]) {
+fn take_away(packets: &mut Vec<PacketCube>, cubes: &[PacketCube]) {
     for cube in cubes {
         *packets = packets.iter().flat_map(|have| have.minus(cube)).collect();
     }

@@ -7,14 +7,14 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(crate) struct Save {
     /// The tables, in order.
-    pub(crate) tables: Vec<Table>,
+    pub(crate) tables: Vec<IptablesTable>,
     /// What the comments say of the program that wrote it: `ip6tables-save`, or `iptables-save`.
     pub(crate) written_by_ip6tables: Option<bool>,
 }
 
 /// A table with its chains.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct IptablesTable {
     /// Its name: `filter`, `nat` and so on.
     pub(crate) name: String,
     /// The line where it begins, from 1.
@@ -35,12 +35,12 @@ pub(crate) struct Chain {
     /// The line where it is declared, from 1.
     pub(crate) line: usize,
     /// Its rules, in order.
-    pub(crate) rules: Vec<RuleLine>,
+    pub(crate) rules: Vec<IptablesRule>,
 }
 
 /// A rule: `-A CHAIN …`.
 #[derive(Debug, Default)]
-pub(crate) struct RuleLine {
+pub(crate) struct IptablesRule {
     /// The line that it stands in, from 1.
     pub(crate) line: usize,
     /// The line as it is, without counters.
@@ -48,7 +48,7 @@ pub(crate) struct RuleLine {
     /// The matches, in order, under the long names of their options.
     pub(crate) options: Vec<Opt>,
     /// What is done.
-    pub(crate) target: Target,
+    pub(crate) target: IptablesTarget,
 }
 
 /// An option of a rule.
@@ -66,7 +66,7 @@ pub(crate) struct Opt {
 
 /// What a rule does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum IptablesTarget {
     /// It counts.
     #[default]
     None,
@@ -79,7 +79,7 @@ pub(crate) enum Target {
 /// A line that cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
-pub(crate) struct Error {
+pub(crate) struct SyntaxError {
     /// The line, from 1.
     pub(crate) line: usize,
     /// What is wrong with it.
@@ -90,18 +90,18 @@ pub(crate) struct Error {
 ///
 /// # Errors
 /// The first line that is neither of `iptables-save` nor of `iptables -S`.
-pub(crate) fn read(text: &str) -> Result<Save, Error> {
+pub(crate) fn read(text: &str) -> Result<Save, SyntaxError> {
     let mut save = Save::default();
     for (index, line) in text.lines().enumerate() {
         let line_number = index + 1;
-        save.line(line_number, line.trim()).map_err(|message| Error { line: line_number, message })?;
+        save.line(line_number, line.trim()).map_err(|message| SyntaxError { line: line_number, message })?;
     }
     Ok(save)
 }
 
 impl Save {
     /// The table of that name.
-    pub(crate) fn table(&self, name: &str) -> Option<&Table> {
+    pub(crate) fn table(&self, name: &str) -> Option<&IptablesTable> {
         self.tables.iter().find(|table| table.name == name)
     }
 
@@ -125,7 +125,7 @@ impl Save {
             if self.table(name).is_some() {
                 return Err(format!("there is a table {name} already; put the dumps in two files"));
             }
-            self.tables.push(Table::new(name, number));
+            self.tables.push(IptablesTable::new(name, number));
             return Ok(());
         }
         if let Some(chain) = line.strip_prefix(':') {
@@ -167,18 +167,18 @@ impl Save {
     }
 
     /// The table that lines go to: the last one, or the filter table that `iptables -S` means.
-    fn current(&mut self, line: usize) -> &mut Table {
+    fn current(&mut self, line: usize) -> &mut IptablesTable {
         if self.tables.is_empty() {
-            self.tables.push(Table::new("filter", line));
+            self.tables.push(IptablesTable::new("filter", line));
         }
         let last = self.tables.len() - 1;
         &mut self.tables[last]
     }
 }
 
-impl Table {
-    fn new(name: &str, line: usize) -> Table {
-        Table { name: name.to_owned(), line, chains: Vec::new(), places: HashMap::new() }
+impl IptablesTable {
+    fn new(name: &str, line: usize) -> IptablesTable {
+        IptablesTable { name: name.to_owned(), line, chains: Vec::new(), places: HashMap::new() }
     }
 
     /// The chain of that name.
@@ -250,8 +250,8 @@ fn long_name(option: &str) -> &str {
 
 /// The options of a rule and its target. Options of targets are dropped, since no target that can be translated has any
 /// that counts.
-fn options(words: &[Word]) -> Result<RuleLine, String> {
-    let mut rule = RuleLine::default();
+fn options(words: &[Word]) -> Result<IptablesRule, String> {
+    let mut rule = IptablesRule::default();
     let (mut module, mut of_target) = (None, false);
     let is_option = |word: &Word| !word.quoted && word.text.len() > 1 && word.text.starts_with('-');
     let mut words = words.iter().peekable();
@@ -296,9 +296,9 @@ fn options(words: &[Word]) -> Result<RuleLine, String> {
             "jump" => {
                 let target = value()?;
                 of_target = !matches!(target.as_str(), "ACCEPT" | "DROP" | "RETURN");
-                rule.target = Target::Jump(target);
+                rule.target = IptablesTarget::Jump(target);
             }
-            "goto" => rule.target = Target::Goto(value()?),
+            "goto" => rule.target = IptablesTarget::Goto(value()?),
             "set-counters" => {}
             _ if of_target => {}
             _ => rule.options.push(option),
@@ -314,7 +314,7 @@ fn options(words: &[Word]) -> Result<RuleLine, String> {
 mod tests {
     use super::*;
 
-    fn rule(line: &str) -> RuleLine {
+    fn rule(line: &str) -> IptablesRule {
         let words = words(line).expect("words");
         options(&words).expect("options")
     }
@@ -345,7 +345,7 @@ mod tests {
                 opt("comment", Some("comment"), false, &["-a \"b\" c"]),
             ]
         );
-        assert_eq!(rule.target, Target::Jump("LOG".to_owned()));
+        assert_eq!(rule.target, IptablesTarget::Jump("LOG".to_owned()));
     }
 
     #[test]
@@ -359,7 +359,7 @@ mod tests {
                 opt("protocol", None, true, &["tcp"]),
             ]
         );
-        assert_eq!(rule.target, Target::Goto("chain".to_owned()));
+        assert_eq!(rule.target, IptablesTarget::Goto("chain".to_owned()));
     }
 
     #[test]

@@ -3,15 +3,15 @@
 use super::*;
 
 /// Translates rules in the chain FORWARD, whose policy is ACCEPT, and others that `chains` declares.
-fn import(chains: &str, rules: &str) -> Draft {
+fn import(chains: &str, rules: &str) -> PolicyDraft {
     let text = format!("*filter\n:FORWARD ACCEPT [0:0]\n{chains}{rules}COMMIT\n");
-    let mut draft = Draft::default();
+    let mut draft = PolicyDraft::default();
     translate(&text, "FORWARD", None, &mut draft).expect("a dump");
     draft
 }
 
 /// The rules of a policy without priorities, comments and the chain's policy.
-fn rules(draft: &Draft) -> Vec<String> {
+fn rules(draft: &PolicyDraft) -> Vec<String> {
     let lines = draft.text().lines().filter(|line| line.starts_with("add "));
     let mut rules: Vec<String> = lines
         .map(|line| line.split("  #").next().unwrap_or(line))
@@ -136,7 +136,7 @@ fn what_cannot_be_said_has_a_reason_and_an_effect() {
 fn other_tables_are_left_out_if_they_do_anything() {
     let text = "*raw\n:PREROUTING ACCEPT\nCOMMIT\n*nat\n:POSTROUTING ACCEPT\n-A POSTROUTING -j MASQUERADE\nCOMMIT\n\
                 *filter\n:FORWARD DROP\nCOMMIT\n";
-    let mut draft = Draft::default();
+    let mut draft = PolicyDraft::default();
     translate(text, "FORWARD", None, &mut draft).expect("a dump");
     let [nat] = &draft.left_out[..] else { panic!("{:?}", draft.left_out) };
     assert_eq!((nat.line, nat.text.as_str(), nat.effect), (4, "*nat", Effect::Either));
@@ -175,9 +175,9 @@ fn comments_are_names_where_they_can_be() {
 
 #[test]
 fn loops_and_floods_end() {
-    let mut draft = Draft::default();
+    let mut draft = PolicyDraft::default();
     let text = ":FORWARD ACCEPT\n:one -\n-A FORWARD -j one\n-A one -j one\n";
-    assert!(matches!(translate(text, "FORWARD", None, &mut draft), Err(Error::Loop(4, _))));
+    assert!(matches!(translate(text, "FORWARD", None, &mut draft), Err(IptablesError::Loop(4, _))));
 
     let calls = |chains: u32, times: usize| {
         let mut text =
@@ -186,11 +186,11 @@ fn loops_and_floods_end() {
             text += &format!(":c{} -\n", n + 1);
             text += &format!("-A c{n} -j c{}\n", n + 1).repeat(times);
         }
-        translate(&text, "FORWARD", None, &mut Draft::default())
+        translate(&text, "FORWARD", None, &mut PolicyDraft::default())
     };
     assert!(calls(200, 1).is_ok());
-    assert!(matches!(calls(50_000, 1), Err(Error::TooDeep(..))));
-    assert!(matches!(calls(40, 2), Err(Error::TooLong(_))));
+    assert!(matches!(calls(50_000, 1), Err(IptablesError::TooDeep(..))));
+    assert!(matches!(calls(40, 2), Err(IptablesError::TooLong(_))));
 
     // Each exception splits what is left in every dimension that it asks about.
     let mut text = ":FORWARD ACCEPT\n".to_owned();
@@ -201,6 +201,6 @@ fn loops_and_floods_end() {
         );
         text += &format!("-A FORWARD -m length --length {n} -m dscp --dscp {} -j RETURN\n", n % 64);
     }
-    let flooded = translate(&text, "FORWARD", None, &mut Draft::default());
-    assert!(matches!(flooded, Err(Error::TooMany(_))));
+    let flooded = translate(&text, "FORWARD", None, &mut PolicyDraft::default());
+    assert!(matches!(flooded, Err(IptablesError::TooMany(_))));
 }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(super) type Arrival = (u16, Vec<u8>);
 
 /// An engine whose ports 0 and 1, `a` and `b`, are a wire.
-pub(super) struct House {
+pub(super) struct Harness {
     pub(super) engine: Engine,
     /// Shared with `connections`, by which they are asked on this thread: threads of their own would take most of the time.
     workers: Arc<Mutex<Vec<Worker>>>,
@@ -43,13 +43,13 @@ fn locked(workers: &Mutex<Vec<Worker>>) -> MutexGuard<'_, Vec<Worker>> {
 }
 
 /// How a vector comes to its first worker.
-enum Way {
+enum VectorEntry {
     In,
     Again,
 }
 
-impl House {
-    pub(super) fn new(workers: usize, now_ms: u64, policy: &Policy) -> Result<House, String> {
+impl Harness {
+    pub(super) fn new(workers: usize, now_ms: u64, policy: &Policy) -> Result<Harness, String> {
         let port = |name: &str, peer| PortSpec {
             name: name.to_owned(),
             mtu: None,
@@ -70,7 +70,7 @@ impl House {
         };
         let watch = connections.watch_with_room(EVENTS).map_err(|error| error.to_string())?;
         let (received, released, held_ms) = (0, VecDeque::new(), 0);
-        Ok(House { engine, workers, now_ms, connections, watch, received, released, held_ms })
+        Ok(Harness { engine, workers, now_ms, connections, watch, received, released, held_ms })
     }
 
     /// What happened to connections since this was asked last.
@@ -112,17 +112,18 @@ impl House {
     /// Takes a vector through the worker that gets it, and what is to be handed over through the others.
     pub(super) fn pass(&mut self, first: usize, arrivals: &[Arrival]) -> Vec<(Verdict, Vec<u8>)> {
         self.received += arrivals.len() as u64;
-        self.carry(first, arrivals, &Way::In)
+        self.carry(first, arrivals, &VectorEntry::In)
     }
 
     /// The next packet that a worker gave out again, and what becomes of it.
     pub(super) fn pass_released(&mut self) -> Option<(Arrival, Verdict, Vec<u8>)> {
         let (worker, arrival) = self.released.pop_front()?;
-        let (verdict, left) = self.carry(worker, std::slice::from_ref(&arrival), &Way::Again).pop()?;
+        let (verdict, left) =
+            self.carry(worker, std::slice::from_ref(&arrival), &VectorEntry::Again).pop()?;
         Some((arrival, verdict, left))
     }
 
-    fn carry(&mut self, first: usize, arrivals: &[Arrival], way: &Way) -> Vec<(Verdict, Vec<u8>)> {
+    fn carry(&mut self, first: usize, arrivals: &[Arrival], way: &VectorEntry) -> Vec<(Verdict, Vec<u8>)> {
         const HEADROOM: usize = 64;
         let (now_ms, shared) = (self.now_ms(), Arc::clone(&self.workers));
         let (now_ns, mut workers) = (now_ms * 1_000_000, locked(&shared));
@@ -136,11 +137,11 @@ impl House {
         let worker = &mut workers[first];
         match way {
             // A host may have packets rewritten in a stage of its own.
-            Way::In if packets.len() % 2 == 1 => {
+            VectorEntry::In if packets.len() % 2 == 1 => {
                 two_steps::process(worker, (Origin::Wire, now_ns), &mut packets, &mut verdicts);
             }
-            Way::In => worker.process(now_ns, &NoCycles, &mut packets, &mut verdicts),
-            Way::Again => worker.process_released(now_ns, &NoCycles, &mut packets, &mut verdicts),
+            VectorEntry::In => worker.process(now_ns, &NoCycles, &mut packets, &mut verdicts),
+            VectorEntry::Again => worker.process_released(now_ns, &NoCycles, &mut packets, &mut verdicts),
         }
         for (packet, verdict) in packets.iter_mut().zip(&mut verdicts) {
             // Fragments go by where their datagram comes together.

@@ -1,13 +1,13 @@
 //! One worker of the engine beside the oracle.
 //!
-//! Life-cycle: a [`Duel`] starts with an empty policy; policies are published and vectors of packets run in any order.
+//! Life-cycle: a [`DifferentialTest`] starts with an empty policy; policies are published and vectors of packets run in any order.
 //! It keeps the counters that the oracle's judgements add up to, and compares them with the engine's after each run.
 
 use crate::two_steps;
-use mmb_engine::oracle::{OracleVerdict, Received, judge};
+use mmb_engine::oracle::{OraclePacket, OracleVerdict, judge};
 use mmb_engine::{
-    Count, DropReason, Engine, Forward, NoCycles, Origin, PacketTrace, PortCount, PortSpec, PortTable,
-    PublishError, Random, Verdict, Worker,
+    Count, DropRandom, DropReason, Engine, Forward, NoCycles, Origin, PacketTrace, PortCount, PortSpec,
+    PortTable, PublishError, Verdict, Worker,
 };
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::{Policy, RuleId};
@@ -60,12 +60,12 @@ struct Tally {
 }
 
 /// An engine with one worker, and the oracle.
-pub struct Duel {
+pub struct DifferentialTest {
     engine: Engine,
     worker: Worker,
     ports: PortTable,
     policy: Policy,
-    random: Random,
+    random: DropRandom,
     tally: Tally,
 }
 
@@ -79,18 +79,18 @@ pub fn ports(mtu: u32) -> PortTable {
     ])
 }
 
-impl Duel {
+impl DifferentialTest {
     /// Both with an empty policy.
-    pub fn new(ports: PortTable, seed: u64) -> Duel {
+    pub fn new(ports: PortTable, seed: u64) -> DifferentialTest {
         let (engine, mut workers) = Engine::new(ports.clone(), 1, &SeedTree::repeatable(seed));
         let worker = workers.remove(0);
         let tally = Tally { ports: vec![PortCount::default(); ports.0.len()], ..Tally::default() };
-        Duel {
+        DifferentialTest {
             engine,
             worker,
             ports,
             policy: Policy::default(),
-            random: Random::new(SeedTree::repeatable(seed).of_worker(Purpose::DropShares, 0)),
+            random: DropRandom::new(SeedTree::repeatable(seed).of_worker(Purpose::DropShares, 0)),
             tally,
         }
     }
@@ -214,8 +214,8 @@ impl Duel {
 
 impl Incoming {
     /// The packet as the oracle takes it.
-    pub fn received(&self) -> Received<'_> {
-        Received { bytes: &self.bytes, headroom: self.headroom, port: self.port, link: self.link }
+    pub fn received(&self) -> OraclePacket<'_> {
+        OraclePacket { bytes: &self.bytes, headroom: self.headroom, port: self.port, link: self.link }
     }
 
     fn buffer(&self) -> Vec<u8> {
