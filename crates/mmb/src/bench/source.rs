@@ -2,10 +2,10 @@
 
 use super::Arena;
 use crate::cli::{BenchArgs, Global, TrafficArg};
-use crate::import::classbench::{self, ClassbenchOptions};
 use crate::output;
 use anyhow::{Context, bail, ensure};
 use mmb_client::policy_file;
+use mmb_import::classbench::{self, ClassbenchOptions};
 use mmb_io::pcap::{CaptureItem, CaptureReader};
 use mmb_packet::LinkType;
 use mmb_packet::checksum::{TCP, UDP};

@@ -1,16 +1,6 @@
-//! `mmb import`: policies from the filters of other programs.
+//! `mmb import`: writes the policies that `mmb_import` makes of the filters of other programs.
 //!
-//! A reader ([`classbench`], [`iptables`]) takes a file apart. What its filters match becomes [`cube::PacketCube`]s, which
-//! are exact; [`language`] says them in rules, and a [`draft::PolicyDraft`] gathers those with ascending priorities, so that the
-//! first match of the original is the best priority of the policy. What cannot be said is listed, on standard
-//! error and as a comment at its place, and the exit status tells of it.
-
-pub(crate) mod classbench;
-mod cube;
-mod draft;
-mod iptables;
-mod language;
-mod set;
+//! Everything that a policy leaves out is listed on standard error and as a comment at its place; the exit status is 1 then.
 
 use crate::cli::{
     ActionArg, ClassbenchArgs, FamilyArg, FlagsArg, Global, ImportFiles, ImportFrom, IptablesArgs,
@@ -18,10 +8,9 @@ use crate::cli::{
 };
 use crate::output;
 use anyhow::{Context, bail};
-use classbench::{ClassbenchFilter, ClassbenchOptions};
-use cube::Family;
-use draft::{Effect, LeftOut, PolicyDraft, Remarks};
 use mmb_client::policy_file::{self, name};
+use mmb_import::classbench::{self, ClassbenchOptions};
+use mmb_import::{Family, PolicyDraft, count, iptables};
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
@@ -50,7 +39,11 @@ fn from_classbench(args: &ClassbenchArgs) -> anyhow::Result<PolicyDraft> {
     };
     let mut draft = PolicyDraft::default();
     draft.comment(&format!("{} filters of {}, the best first", filters.len(), name(&args.files.file)));
-    add_filters(&mut draft, &filters, reading, args.action);
+    classbench::add(&mut draft, &filters, reading, |index| match args.action {
+        ActionArg::Drop => "drop",
+        ActionArg::Accept => "accept",
+        ActionArg::Alternate => ["accept", "drop"][index % 2],
+    });
     Ok(draft)
 }
 
@@ -64,36 +57,6 @@ fn from_iptables(args: &IptablesArgs) -> anyhow::Result<PolicyDraft> {
     iptables::translate(&text, args.chain.name(), family, &mut draft)
         .with_context(|| name(&args.files.file))?;
     Ok(draft)
-}
-
-/// Adds the rules of filters, in their order.
-fn add_filters(
-    draft: &mut PolicyDraft,
-    filters: &[ClassbenchFilter],
-    reading: ClassbenchOptions,
-    action: ActionArg,
-) {
-    for (index, filter) in filters.iter().enumerate() {
-        let target = match action {
-            ActionArg::Drop => "drop",
-            ActionArg::Accept => "accept",
-            ActionArg::Alternate => ["accept", "drop"][index % 2],
-        };
-        let added = filter.constraints(reading).and_then(|constraints| {
-            if constraints.len() > 1 {
-                draft.comment(&format!("line {}: {} rules", filter.line, constraints.len()));
-            }
-            draft.add(&constraints, target, Remarks::default())
-        });
-        if let Err(reason) = added {
-            let effect = match target {
-                _ if reason == classbench::NO_PACKET => Effect::None,
-                "drop" => Effect::Looser,
-                _ => Effect::Stricter,
-            };
-            draft.leave_out(LeftOut { line: filter.line, text: filter.to_string(), reason, effect });
-        }
-    }
 }
 
 /// Writes the policy and tells what it lacks.
@@ -134,10 +97,6 @@ fn finish(files: &ImportFiles, draft: &PolicyDraft, global: &Global) -> anyhow::
         output::complain(&format!("{left_out} left out: {}", draft.effect()));
     }
     Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {

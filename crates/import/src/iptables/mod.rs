@@ -15,8 +15,9 @@ mod names;
 mod save;
 
 use super::cube::{Dim, Family, PacketCube};
-use super::draft::{Effect, LeftOut, PolicyDraft, Remarks, is_plain};
+use super::draft::{Effect, LeftOut, PolicyDraft, Remarks, count, is_plain};
 use super::language;
+pub use save::SyntaxError;
 use save::{Chain, IptablesRule, IptablesTable, IptablesTarget, Save};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,10 +58,10 @@ const GOING_ON: [&str; 16] = [
 
 /// What cannot be made a policy.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum IptablesError {
+pub enum IptablesError {
     /// A line is wrong.
     #[error(transparent)]
-    Line(#[from] save::SyntaxError),
+    Line(#[from] SyntaxError),
     /// The chain that was asked for is not there.
     #[error("there is no chain {0} in a table filter")]
     NoChain(String),
@@ -82,7 +83,7 @@ pub(crate) enum IptablesError {
 ///
 /// # Errors
 /// What is wrong with the dump.
-pub(crate) fn translate(
+pub fn translate(
     text: &str,
     chain: &str,
     family: Option<Family>,
@@ -138,10 +139,7 @@ fn leave_out_table(table: &IptablesTable, draft: &mut PolicyDraft) {
         draft.leave_out(LeftOut {
             line: table.line,
             text: format!("*{}", table.name),
-            reason: format!(
-                "only the table filter is translated, and this one has {}",
-                super::count(rules, "rule")
-            ),
+            reason: format!("only the table filter is translated, and this one has {}", count(rules, "rule")),
             effect: Effect::Either,
         });
     }
@@ -362,7 +360,7 @@ impl<'a> ChainWalk<'a> {
         }
         for chain in &self.table.chains {
             if !self.seen.contains(chain.name.as_str()) && !chain.rules.is_empty() {
-                let rules = super::count(chain.rules.len(), "rule");
+                let rules = count(chain.rules.len(), "rule");
                 let (line, name) = (chain.line, &chain.name);
                 self.draft.note(format!("line {line}: chain {name} with {rules} does not belong to {base}"));
             }

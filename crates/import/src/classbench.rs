@@ -7,9 +7,9 @@
 //! [`read`] takes a file apart; [`ClassbenchFilter::constraints`] says in the rule language what one filter matches. Filters have
 //! no action and say nothing about what a packet lacks, so that [`ClassbenchOptions`] says how they are meant.
 
-use super::cube::{Dim, Family, PacketCube};
-use super::language;
-use super::set;
+use crate::cube::{Dim, Family, PacketCube};
+use crate::draft::{Effect, LeftOut, PolicyDraft, Remarks};
+use crate::{language, set};
 use mmb_policy::Intervals;
 use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
@@ -18,61 +18,87 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 /// Why a filter has no rules although the language could say what it asks.
-pub(crate) const NO_PACKET: &str = "no packet matches, since its protocol has no ports or no flags";
+const NO_PACKET: &str = "no packet matches, since its protocol has no ports or no flags";
+
+/// Adds the rules of filters to a policy, in their order. `target` is the target of the filter with an index.
+pub fn add(
+    draft: &mut PolicyDraft,
+    filters: &[ClassbenchFilter],
+    options: ClassbenchOptions,
+    target: impl Fn(usize) -> &'static str,
+) {
+    for (index, filter) in filters.iter().enumerate() {
+        let target = target(index);
+        let added = filter.constraints(options).and_then(|constraints| {
+            if constraints.len() > 1 {
+                draft.comment(&format!("line {}: {} rules", filter.line, constraints.len()));
+            }
+            draft.add(&constraints, target, Remarks::default())
+        });
+        if let Err(reason) = added {
+            let effect = match target {
+                _ if reason == NO_PACKET => Effect::None,
+                "drop" => Effect::Looser,
+                _ => Effect::Stricter,
+            };
+            draft.leave_out(LeftOut { line: filter.line, text: filter.to_string(), reason, effect });
+        }
+    }
+}
 
 /// A filter as written: a packet matches if it matches in each column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ClassbenchFilter {
+pub struct ClassbenchFilter {
     /// The line that it stands in, from 1.
-    pub(crate) line: usize,
+    pub line: usize,
     /// Source prefix.
-    pub(crate) source: Prefix,
+    pub source: Prefix,
     /// Destination prefix, of the same family.
-    pub(crate) destination: Prefix,
+    pub destination: Prefix,
     /// First and last source port; 0 to 65535 asks for nothing.
-    pub(crate) source_ports: (u16, u16),
+    pub source_ports: (u16, u16),
     /// First and last destination port; 0 to 65535 asks for nothing.
-    pub(crate) destination_ports: (u16, u16),
+    pub destination_ports: (u16, u16),
     /// Protocol.
-    pub(crate) proto: Masked<u8>,
+    pub proto: Masked<u8>,
     /// For TCP the 16 bits with its data offset and flags, for ICMP its type and code; all zero where the column is
     /// missing.
-    pub(crate) flags: Masked<u16>,
+    pub flags: Masked<u16>,
 }
 
 /// An address of which the first `len` bits count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Prefix {
+pub struct Prefix {
     /// The address, as written.
-    pub(crate) address: IpAddr,
+    pub address: IpAddr,
     /// How many bits of it count.
-    pub(crate) len: u8,
+    pub len: u8,
 }
 
 /// A number of which the bits of the mask count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Masked<T> {
+pub struct Masked<T> {
     /// The number.
-    pub(crate) value: T,
+    pub value: T,
     /// The mask; 0 asks for nothing.
-    pub(crate) mask: T,
+    pub mask: T,
 }
 
 /// How filters are meant where their format does not say it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ClassbenchOptions {
+pub struct ClassbenchOptions {
     /// Port ranges match packets that have no ports, instead of none of them.
-    pub(crate) portless_match: bool,
+    pub portless_match: bool,
     /// The upper byte of the TCP flags column holds the flags, instead of the lower one.
-    pub(crate) flags_in_upper_byte: bool,
+    pub flags_in_upper_byte: bool,
 }
 
 /// A line that is no filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
-pub(crate) struct ClassbenchError {
+pub struct ClassbenchError {
     /// The line, from 1.
-    pub(crate) line: usize,
+    pub line: usize,
     message: String,
 }
 
@@ -80,7 +106,7 @@ pub(crate) struct ClassbenchError {
 ///
 /// # Errors
 /// The first line that is no filter.
-pub(crate) fn read(text: &str) -> Result<Vec<ClassbenchFilter>, ClassbenchError> {
+pub fn read(text: &str) -> Result<Vec<ClassbenchFilter>, ClassbenchError> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     lines
         .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
@@ -164,7 +190,7 @@ impl ClassbenchFilter {
     ///
     /// # Errors
     /// Why there are no such rules.
-    pub(crate) fn constraints(&self, reading: ClassbenchOptions) -> Result<Vec<String>, String> {
+    pub fn constraints(&self, reading: ClassbenchOptions) -> Result<Vec<String>, String> {
         let cubes = self.cubes(reading);
         if cubes.is_empty() {
             return Err(NO_PACKET.to_owned());

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// IPv4 or IPv6. A cube is about packets of one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Family {
+pub enum Family {
     /// IPv4
     Ip4,
     /// IPv6

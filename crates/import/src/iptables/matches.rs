@@ -6,9 +6,9 @@
 
 use super::names;
 use super::save::{IptablesRule, Opt};
-use crate::import::cube::{Dim, Family, PacketCube, PortNameSet, STATES};
-use crate::import::draft::is_plain;
-use crate::import::set;
+use crate::cube::{Dim, Family, PacketCube, PortNameSet, STATES};
+use crate::draft::is_plain;
+use crate::set;
 use mmb_policy::Intervals;
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -1,6 +1,6 @@
 //! The names that iptables knows for protocols, ICMP types, TCP flags and the type of service.
 
-use crate::import::cube::Family;
+use crate::cube::Family;
 use mmb_policy::FieldId;
 
 /// Protocols by the names of iptables and of the usual `/etc/protocols`. They differ in part from those of the rule

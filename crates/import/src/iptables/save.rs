@@ -79,11 +79,11 @@ pub(crate) enum IptablesTarget {
 /// A line that cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
-pub(crate) struct SyntaxError {
+pub struct SyntaxError {
     /// The line, from 1.
-    pub(crate) line: usize,
+    pub line: usize,
     /// What is wrong with it.
-    pub(crate) message: String,
+    pub message: String,
 }
 
 /// Takes a dump apart.

@@ -7,33 +7,33 @@ use std::fmt::{self, Display, Formatter, Write as _};
 
 /// A policy that comes into being.
 #[derive(Debug, Default)]
-pub(crate) struct PolicyDraft {
+pub struct PolicyDraft {
     text: String,
     /// How many rules the text has, which is the priority of the last one.
-    pub(crate) rules: u32,
+    pub rules: u32,
     /// What could not be translated, in order.
-    pub(crate) left_out: Vec<LeftOut>,
+    pub left_out: Vec<LeftOut>,
     /// What the translation does not change, but a reader may want to know.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// Something of the original that the policy does not say.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct LeftOut {
+pub struct LeftOut {
     /// The line that it stands in, from 1.
-    pub(crate) line: usize,
+    pub line: usize,
     /// The words of the line.
-    pub(crate) text: String,
+    pub text: String,
     /// Why it was left out.
-    pub(crate) reason: String,
+    pub reason: String,
     /// What that makes of the policy.
-    pub(crate) effect: Effect,
+    pub effect: Effect,
 }
 
 /// What the policy does with packets that something left out was about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Effect {
+pub enum Effect {
     /// The same.
     None,
     /// It drops packets that the original accepts, and no others differ.
@@ -46,7 +46,7 @@ pub(crate) enum Effect {
 
 impl Effect {
     /// What two effects make together.
-    pub(crate) fn and(self, other: Effect) -> Effect {
+    pub fn and(self, other: Effect) -> Effect {
         match (self, other) {
             (effect, Effect::None) | (Effect::None, effect) => effect,
             (one, other) if one == other => one,
@@ -74,16 +74,16 @@ impl Display for LeftOut {
 
 /// What a rule says beside its constraints and its target.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Remarks<'a> {
+pub struct Remarks<'a> {
     /// The name, where it is one word.
-    pub(crate) name: Option<&'a str>,
+    pub name: Option<&'a str>,
     /// A comment behind the rule.
-    pub(crate) comment: Option<&'a str>,
+    pub comment: Option<&'a str>,
 }
 
 impl PolicyDraft {
     /// Adds a comment line.
-    pub(crate) fn comment(&mut self, text: &str) {
+    pub fn comment(&mut self, text: &str) {
         let _ = writeln!(self.text, "# {}", one_line(text));
     }
 
@@ -91,12 +91,7 @@ impl PolicyDraft {
     ///
     /// # Errors
     /// Why the language refuses a rule.
-    pub(crate) fn add(
-        &mut self,
-        constraints: &[String],
-        target: &str,
-        remarks: Remarks<'_>,
-    ) -> Result<(), String> {
+    pub fn add(&mut self, constraints: &[String], target: &str, remarks: Remarks<'_>) -> Result<(), String> {
         let mut lines = String::new();
         let mut prio = self.rules;
         for constraint in constraints {
@@ -126,7 +121,7 @@ impl PolicyDraft {
     ///
     /// # Errors
     /// Why the language refuses it.
-    pub(crate) fn track(&mut self, constraint: &str) -> Result<(), String> {
+    pub fn track(&mut self, constraint: &str) -> Result<(), String> {
         let prio = self.rules.checked_add(1).ok_or("a policy cannot have more rules")?;
         let rule = format!("add-stateful prio {prio} {constraint} accept");
         check(&rule)?;
@@ -136,24 +131,24 @@ impl PolicyDraft {
     }
 
     /// Lists something that the policy does not say, also as a comment at its place.
-    pub(crate) fn leave_out(&mut self, left_out: LeftOut) {
+    pub fn leave_out(&mut self, left_out: LeftOut) {
         self.comment(&left_out.to_string());
         self.left_out.push(left_out);
     }
 
     /// Tells something that changes no verdict, also as a comment at its place.
-    pub(crate) fn note(&mut self, text: String) {
+    pub fn note(&mut self, text: String) {
         self.comment(&text);
         self.notes.push(text);
     }
 
     /// What all that was left out makes of the policy.
-    pub(crate) fn effect(&self) -> Effect {
+    pub fn effect(&self) -> Effect {
         self.left_out.iter().fold(Effect::None, |effect, left_out| effect.and(left_out.effect))
     }
 
     /// The text.
-    pub(crate) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         &self.text
     }
 }
@@ -175,4 +170,8 @@ fn check(line: &str) -> Result<(), String> {
 fn one_line(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     text.trim_end_matches(['\\', ' ']).to_owned()
+}
+/// A number of things, in words.
+pub fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
