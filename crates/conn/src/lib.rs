@@ -26,10 +26,11 @@ mod wheel;
 
 pub use connection::{ConnId, Connection, ConnectionSnapshot, IngressPorts};
 pub use hash::TupleHasher;
+pub use mmb_packet::proto;
 pub use sctp::SctpChunks;
 pub use state::{CloseReason, ConnState, Direction, Invalid};
 pub use table::{ConnectionTable, InsertError, ReclaimCursor};
 pub use tcp::{TcpOutcome, TcpSegment, TcpTracker, TrackedHeader, flags};
 pub use timeouts::LONGEST_S;
-pub use tuple::{DESTINATION, SOURCE, Side, Tuple, Vlans, Wire, icmp_query, proto};
+pub use tuple::{DESTINATION, SOURCE, Side, Tuple, Vlans, Wire, icmp_query};
 pub use wheel::SLOT_MS;

@@ -1,20 +1,7 @@
 //! Five-tuples: what a connection is found by.
 
-use mmb_packet::PortId;
+use mmb_packet::{PortId, proto};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-/// Protocol numbers that have a tuple of their own kind.
-pub mod proto {
-    /// ICMP.
-    pub const ICMP: u8 = 1;
-    /// TCP.
-    pub const TCP: u8 = 6;
-    /// UDP.
-    pub const UDP: u8 = 17;
-    /// ICMPv6.
-    pub const ICMP6: u8 = 58;
-    pub use mmb_packet::flow::{DCCP, GRE, SCTP, UDP_LITE};
-}
 
 /// Where connections do not meet: a wire, or one VLAN of it. A host that routes has one for all its ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,12 +10,10 @@
 use crate::cube::{Dim, Family, PacketCube};
 use crate::draft::{Effect, LeftOut, PolicyDraft, Remarks};
 use crate::{language, set};
+use mmb_packet::proto::{TCP, UDP};
 use mmb_policy::Intervals;
 use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 
 /// Why a filter has no rules although the language could say what it asks.
 const NO_PACKET: &str = "no packet matches, since its protocol has no ports or no flags";

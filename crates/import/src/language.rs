@@ -4,13 +4,14 @@
 
 use super::cube::{Dim, Family, PacketCube, PortNameSet, STATES};
 use super::set::{factors, lowered, masked};
+use mmb_packet::proto;
 use mmb_policy::rule::ones;
 use mmb_policy::{FieldId, Intervals};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-const TCP: u128 = 6;
-const UDP: u128 = 17;
+const TCP: u128 = proto::TCP as u128;
+const UDP: u128 = proto::UDP as u128;
 
 /// The constraints of the rules that match a cube's packets and no others.
 ///

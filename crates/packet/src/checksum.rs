@@ -8,17 +8,9 @@
 //! Life-cycle: values on the stack of whoever computes; nothing here reads a packet out of bounds or panics.
 
 use crate::crc::sctp_is_sound;
-use crate::flow::{DCCP, SCTP, UDP_LITE, header_len};
+use crate::flow::header_len;
 use crate::parse::{Class, IP4_HEADER, IP6_HEADER, Layout};
-
-/// IP protocol number of ICMP.
-pub const ICMP: u8 = 1;
-/// IP protocol number of TCP.
-pub const TCP: u8 = 6;
-/// IP protocol number of UDP.
-pub const UDP: u8 = 17;
-/// IP protocol number of ICMPv6.
-pub const ICMP6: u8 = 58;
+use crate::proto::{DCCP, ICMP, ICMP6, SCTP, TCP, UDP, UDP_LITE};
 
 /// A ones' complement sum in the making.
 ///

@@ -4,9 +4,9 @@
 //! [`fill_lanes`] hands them out one by one. The transport part is masked by its kind, not by
 //! branches. Only where 20 bytes behind `l4` would pass the packet's end are its bytes copied one run at a time.
 
-use crate::checksum::TCP;
 use crate::key::{HeaderKey, IP, Key4, Key6, L4, LANE, Lanes, PAYLOAD_LEN};
 use crate::parse::{Class, IP4_HEADER, IP6_HEADER, Layout};
+use crate::proto::TCP;
 use crate::view::{Packet, PortId};
 
 /// The lanes that begin a key, its transport header, its payload's length and its IP header.

@@ -3,14 +3,7 @@
 //! Ports lie first in the headers of SCTP (RFC 9260 section 3.1), DCCP (RFC 4340 section 5.1) and UDP-Lite (RFC 3828 section 3.1), as
 //! in those of TCP and UDP. GRE has a key instead, if the sender gives one (RFC 2890).
 
-/// IP protocol number of DCCP.
-pub const DCCP: u8 = 33;
-/// IP protocol number of GRE.
-pub const GRE: u8 = 47;
-/// IP protocol number of SCTP.
-pub const SCTP: u8 = 132;
-/// IP protocol number of UDP-Lite.
-pub const UDP_LITE: u8 = 136;
+use crate::proto::{DCCP, GRE, SCTP, UDP_LITE};
 
 /// The bytes of the shortest header of SCTP (RFC 9260 section 3.1), DCCP (RFC 4340 section 5.1) or UDP-Lite (RFC 3828 section 3.1), which
 /// every whole packet and every first fragment has. 0 for all other protocols.

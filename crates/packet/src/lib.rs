@@ -18,6 +18,7 @@ pub mod key;
 pub mod offload;
 pub mod options;
 pub mod parse;
+pub mod proto;
 pub mod segment;
 pub mod seq;
 pub mod view;

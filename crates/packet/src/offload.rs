@@ -9,10 +9,11 @@
 //! A finished checksum can have that value by chance (1 in 65,536, with SCTP 1 in 4 billion). It is then computed again: a right one comes
 //! out the same.
 
-use crate::checksum::{self, ChecksumSum, TCP, UDP, field_offset};
+use crate::checksum::{self, ChecksumSum, field_offset};
 use crate::crc::crc32c;
-use crate::flow::SCTP;
 use crate::parse::Layout;
+use crate::proto::SCTP;
+use crate::proto::{TCP, UDP};
 use crate::view::Packet;
 
 /// Where an SCTP header has its checksum.

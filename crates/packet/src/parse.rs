@@ -13,8 +13,8 @@ mod transport;
 
 pub use ip6::extension_len;
 
-use crate::checksum::TCP;
 use crate::key::flags;
+use crate::proto::TCP;
 use crate::view::Packet;
 use std::ops::Range;
 

@@ -7,8 +7,9 @@
 //! Life-cycle: [`Segments`] borrows the large packet and writes one frame after the other into buffers of the caller's.
 //! Nothing is allocated.
 
-use crate::checksum::{self, ChecksumSum, TCP, UDP};
+use crate::checksum::{self, ChecksumSum};
 use crate::parse::{Class, IP4_HEADER, IP6_HEADER, Layout, TCP_HEADER};
+use crate::proto::{TCP, UDP};
 use crate::seq::Seq;
 use crate::view::Packet;
 

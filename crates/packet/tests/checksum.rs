@@ -1,9 +1,10 @@
 //! Checksums: the RFCs' examples, a plain sum as the oracle, and changes against sums taken anew.
 
 use mmb_packet::checksum::{
-    ChecksumDelta, ChecksumSum, Soundness, TCP, UDP, pseudo4, pseudo6, transport_soundness, transport_sum,
+    ChecksumDelta, ChecksumSum, Soundness, pseudo4, pseudo6, transport_soundness, transport_sum,
 };
 use mmb_packet::parse::parse;
+use mmb_packet::proto::{TCP, UDP};
 use mmb_packet::{Packet, ParserLimits, PortId};
 use mmb_testkit::strategy::frame;
 use mmb_testkit::{Checksum, Frame, Ip4, Tcp, Udp, Upper};

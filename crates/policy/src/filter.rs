@@ -6,6 +6,7 @@
 use crate::field::FieldId;
 use crate::print;
 use crate::rule::{NumberItem, RuleId, ones};
+use mmb_packet::proto::{TCP, UDP};
 use std::fmt::{Display, Formatter, Result};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -81,9 +82,6 @@ pub struct TermInfo {
     /// One line of help.
     pub help: &'static str,
 }
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 
 /// Every word of a filter.
 pub static TERMS: &[TermInfo] = &[

@@ -2,6 +2,7 @@
 
 use crate::traits::{NEXT_HEADER, Traits, part, required};
 use mmb_packet::checksum::{self, ChecksumDelta};
+use mmb_packet::proto;
 use mmb_packet::{Layout, key};
 use mmb_policy::field::{FieldInfo, FieldPlace, Implies};
 
@@ -164,10 +165,10 @@ pub(crate) fn is_checksum(field: &FieldInfo) -> bool {
     let FieldPlace::Key { bit, .. } = field.place else { return false };
     let kind = match field.implies {
         Implies::Ip4 => return usize::from(bit) == (key::IP + IP4_CHECKSUM) * 8,
-        Implies::Tcp => checksum::TCP,
-        Implies::Udp => checksum::UDP,
-        Implies::Icmp => checksum::ICMP,
-        Implies::Icmp6 => checksum::ICMP6,
+        Implies::Tcp => proto::TCP,
+        Implies::Udp => proto::UDP,
+        Implies::Icmp => proto::ICMP,
+        Implies::Icmp6 => proto::ICMP6,
         _ => return false,
     };
     checksum::field_offset(kind).is_some_and(|at| usize::from(bit) == (key::L4 + at) * 8)

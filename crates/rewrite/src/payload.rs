@@ -5,6 +5,7 @@ use crate::not_applied::{NotApplied, NotAppliedCounts};
 use crate::traits::{part, required};
 use mmb_packet::Layout;
 use mmb_packet::checksum::{self, ChecksumDelta};
+use mmb_packet::proto;
 use mmb_policy::field::{Implies, Payload};
 
 /// Bytes to write over the start of a payload.
@@ -73,7 +74,7 @@ impl ChecksumSpan {
             l4,
             end: if covered { layout.payload_end as usize } else { 0 },
             checksum: checksum::field_offset(layout.l4_kind).map(|at| l4 + at),
-            udp_length: (layout.l4_kind == checksum::UDP).then_some(l4 + UDP_LENGTH),
+            udp_length: (layout.l4_kind == proto::UDP).then_some(l4 + UDP_LENGTH),
             proto_at: (pass.traits.covered & part::PROTO != 0).then_some(usize::from(layout.proto_at)),
         }
     }

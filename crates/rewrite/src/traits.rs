@@ -1,6 +1,6 @@
 //! What a packet is, as far as edits ask: one bit a question, so that a step's condition is one AND.
 
-use mmb_packet::checksum::{ICMP, ICMP6, TCP, UDP};
+use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
 use mmb_packet::{Class, Layout};
 use mmb_policy::field::Implies;
 

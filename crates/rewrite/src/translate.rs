@@ -4,9 +4,10 @@
 //! incrementally (RFC 1624), so that it may be done to fragments and to packets that came in corrupt. ICMP errors carry a packet
 //! of the connection that went the other way: [`Translation::apply_to_quoted`] puts back what that one had.
 
-use mmb_packet::checksum::{self, ChecksumDelta, ICMP, ICMP6, TCP, UDP};
-use mmb_packet::flow::{DCCP, UDP_LITE};
+use mmb_packet::checksum::{self, ChecksumDelta};
 use mmb_packet::options::{self, walk};
+use mmb_packet::proto::{DCCP, UDP_LITE};
+use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
 use mmb_packet::{Class, Layout, Packet};
 
 /// The TCP option of selective acknowledgments (RFC 2018).

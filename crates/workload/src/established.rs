@@ -1,6 +1,7 @@
 //! Packets as they are in the middle of connections.
 
-use mmb_packet::checksum::{ChecksumDelta, TCP};
+use mmb_packet::checksum::ChecksumDelta;
+use mmb_packet::proto::TCP;
 
 const ETHERNET: usize = 14;
 

@@ -6,7 +6,7 @@
 
 use crate::header::{PacketHeader, any_address};
 use crate::random::WorkloadRandom;
-use mmb_packet::checksum::{ICMP, ICMP6, TCP, UDP};
+use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
 use mmb_policy::field::{BareMeaning, Implies};
 use mmb_policy::rule::{Cond, Equality, NumberSet, ones};
 use mmb_policy::{Field, FieldId, Intervals, Match, Rule, Test};

@@ -1,8 +1,9 @@
 //! One packet as plain numbers, and its bytes.
 
 use crate::random::WorkloadRandom;
-use mmb_packet::checksum::{ChecksumSum, ICMP, ICMP6, TCP, UDP, pseudo4, pseudo6};
+use mmb_packet::checksum::{ChecksumSum, pseudo4, pseudo6};
 use mmb_packet::options::{END, MAX_AREA, NOP};
+use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
 
 /// Bytes of an Ethernet frame without its checksum, at least.
 const SHORTEST_FRAME: usize = 60;

@@ -6,7 +6,7 @@ use crate::header::{PacketHeader, any_address};
 use crate::random::WorkloadRandom;
 use crate::rules::TRANSPORTS;
 use crate::rules::options::KINDS;
-use mmb_packet::checksum::{TCP, UDP};
+use mmb_packet::proto::{TCP, UDP};
 use mmb_policy::Rule;
 
 const SERVICES: [u16; 8] = [53, 80, 123, 443, 443, 853, 5060, 8080];

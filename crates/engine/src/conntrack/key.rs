@@ -6,9 +6,9 @@ use mmb_conn::icmp_query;
 use mmb_conn::quoted::quoted;
 use mmb_conn::sctp::chunk;
 use mmb_conn::{SctpChunks, Side, TcpSegment, TrackedHeader, Tuple, Vlans, Wire, flags, proto};
-use mmb_packet::checksum::{ICMP, ICMP6, TCP, UDP};
 use mmb_packet::flow::{flow_ports, header_len};
 use mmb_packet::parse::extension_len;
+use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
 use mmb_packet::{Class, Layout, Malformed, Packet, options};
 use mmb_policy::CtState;
 

@@ -9,11 +9,9 @@ use super::save::{IptablesRule, Opt};
 use crate::cube::{Dim, Family, PacketCube, PortNameSet, STATES};
 use crate::draft::is_plain;
 use crate::set;
+use mmb_packet::proto::{TCP, UDP};
 use mmb_policy::Intervals;
 use std::net::{Ipv4Addr, Ipv6Addr};
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 
 /// Why an option cannot be translated.
 type Reason = String;

@@ -1,8 +1,9 @@
 //! What the kernel left undone on a frame, and told in the headers that came with it.
 
 use crate::mbuf::{Burst, HEADROOM, Mbuf, MbufPool};
-use mmb_packet::checksum::{ChecksumSum, UDP};
+use mmb_packet::checksum::ChecksumSum;
 use mmb_packet::offload::finish_sctp;
+use mmb_packet::proto::UDP;
 use mmb_packet::{LinkType, Packet, ParserLimits, PortId, Segments, parse::parse};
 
 /// `struct virtio_net_hdr`, in the machine's byte order as AF_PACKET has it.

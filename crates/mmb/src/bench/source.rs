@@ -8,7 +8,7 @@ use mmb_client::policy_file;
 use mmb_import::classbench::{self, ClassbenchOptions};
 use mmb_io::pcap::{CaptureItem, CaptureReader};
 use mmb_packet::LinkType;
-use mmb_packet::checksum::{TCP, UDP};
+use mmb_packet::proto::{TCP, UDP};
 use mmb_policy::Policy;
 use mmb_workload::{Background, Traffic, establish, pcap};
 use std::fs::File;

@@ -7,8 +7,8 @@
 //! plain; what is not has to be walked.
 
 use super::{Class, ETHER_IP4, ETHER_IP6, IP4_HEADER, IP6_HEADER, Layout, SHORT_HEADER, TCP_HEADER};
-use crate::checksum::{TCP, UDP};
 use crate::key::{ETH_TYPE, IP, L4, L4_KIND, LANE, Lanes, PAYLOAD_LEN, PROTO, flags};
+use crate::proto::{TCP, UDP};
 use crate::view::{LinkType, Packet};
 
 /// Offset of the IP header behind an untagged Ethernet header.

@@ -1,8 +1,8 @@
 //! The transport header, the same over both IP versions.
 
 use super::{Class, Layout, Malformed, SHORT_HEADER, TCP_HEADER};
-use crate::checksum::{ICMP, ICMP6, TCP, UDP};
 use crate::key::flags;
+use crate::proto::{ICMP, ICMP6, TCP, UDP};
 
 /// Checks what lies at `layout.l4` and fills in what depends on it.
 pub(super) fn walk(bytes: &[u8], layout: &mut Layout) -> Result<(), Malformed> {

@@ -5,6 +5,7 @@
 
 use crate::field::{FIELDS, Field, FieldId, Implies};
 use crate::intervals::Intervals;
+use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
 use std::sync::LazyLock;
 
 /// A sort of packets.
@@ -21,11 +22,6 @@ pub(super) struct PacketClass {
 const fn world(family: u8, transport: u8, later: bool) -> PacketClass {
     PacketClass { family, transport, later }
 }
-
-const ICMP: u8 = 1;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const ICMP6: u8 = 58;
 
 /// Every sort; a set of sorts is a [`PacketClasses`].
 pub(super) const WORLDS: [PacketClass; 11] = [

@@ -1,18 +1,14 @@
 //! Packets that a script sends, and what packets say, read in the plainest way.
 
 use mmb_engine::connections::Endpoints;
+pub(super) use mmb_packet::proto::{ICMP, ICMP6, SCTP, TCP, UDP};
 use mmb_testkit::{Dccp, Extension, FragmentHeader, Icmp, Ip4, Ip6, Sctp, Tcp, Udp, UdpLite, Upper, gre};
 use std::net::IpAddr;
 
 /// Bytes of an Ethernet header.
 pub(super) const LINK: usize = 14;
-pub(super) const TCP: u8 = 6;
-pub(super) const UDP: u8 = 17;
-pub(super) const ICMP: u8 = 1;
-pub(super) const ICMP6: u8 = 58;
 pub(super) const DCCP: u8 = 33;
 pub(super) const GRE: u8 = 47;
-pub(super) const SCTP: u8 = 132;
 pub(super) const UDP_LITE: u8 = 136;
 
 /// What an IP packet says of itself. Offsets are into the IP packet.

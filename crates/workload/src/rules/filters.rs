@@ -5,7 +5,7 @@
 use super::{RuleIter, TRANSPORTS, between, equal, ports_of, prefix, rule};
 use crate::allocation::Allocation;
 use crate::random::WorkloadRandom;
-use mmb_packet::checksum::{ICMP, TCP, UDP};
+use mmb_packet::proto::{ICMP, TCP, UDP};
 use mmb_policy::{FieldId, Match, Rule};
 
 /// What the filters are for.

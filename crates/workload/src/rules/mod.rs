@@ -6,7 +6,7 @@ pub(crate) mod options;
 pub(crate) mod ranges;
 pub(crate) mod tuples;
 
-use mmb_packet::checksum::{TCP, UDP};
+use mmb_packet::proto::{TCP, UDP};
 use mmb_policy::rule::{Cond, DEFAULT_PRIO, DropRate, NumberItem, NumberSet, ones};
 use mmb_policy::{Field, FieldId, Match, Rule, Target, Test};
 
