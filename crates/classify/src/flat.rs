@@ -2,7 +2,9 @@
 
 use crate::keys::Column;
 use crate::lane_mask::LaneMask;
-use crate::simd::{Equal, SimdLevel};
+use crate::simd;
+use crate::simd::Equal;
+use mmb_base::simd::SimdLevel;
 
 /// The most entries of a tuple here; with more, a table is cheaper.
 pub(crate) const MOST_OF_A_TUPLE: usize = 12;
@@ -69,7 +71,7 @@ impl Flat {
     #[inline]
     pub(crate) fn find(&self, level: SimdLevel, lanes: &[Column], len: usize, mut hit: impl FnMut(u8, u32)) {
         for row in &self.rows {
-            for (word, mut bits) in level.equal(lanes, len, &row.terms).into_iter().enumerate() {
+            for (word, mut bits) in simd::equal(level, lanes, len, &row.terms).into_iter().enumerate() {
                 while bits != 0 {
                     hit((word * 64) as u8 + bits.trailing_zeros() as u8, row.value);
                     bits &= bits - 1;

@@ -6,7 +6,8 @@
 //! classifier reads them.
 
 use crate::VECTOR;
-use crate::simd::{Kernel, SimdLevel, prefetch};
+use mmb_base::prefetch;
+use mmb_base::simd::{Kernel, SimdLevel};
 use mmb_packet::key::{IN_PORT, LANE, Lanes};
 use mmb_packet::parse::parse_into;
 use mmb_packet::parse::plain::{LANES4, LANES6, PlainCandidate, PlainCandidates};

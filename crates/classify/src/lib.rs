@@ -35,7 +35,6 @@ mod list;
 mod matches;
 mod merge;
 mod pairs;
-pub mod persistent_vec;
 mod ports;
 mod probe;
 mod ranged;
@@ -51,13 +50,5 @@ pub use class_index::{TableStats, Tuning};
 pub use classifier::{Classifier, ClassifierIndex, Handle};
 pub use keys::{KeyColumns, ParseVector, VectorKeys, WantedLanes};
 pub use matches::{MATCHES, Scratch};
+pub use mmb_base::VECTOR;
 pub use ports::{PortNumbers, UnknownPort};
-
-/// The most packets of one vector. Packets are numbered in a byte.
-pub const VECTOR: usize = 1 << u8::BITS;
-
-/// Asks for the cache line of a value that is about to be read.
-#[inline(always)]
-pub fn prefetch<T>(value: &T) {
-    simd::prefetch(value);
-}

@@ -10,9 +10,9 @@
 
 use crate::check::{OptionTest, RuleCheck};
 use crate::lane_mask::LaneMask;
-use crate::persistent_vec::PersistentVec;
 use crate::ranged::Ranged;
-use crate::simd::prefetch;
+use mmb_base::PersistentVec;
+use mmb_base::prefetch;
 use mmb_packet::key::Lanes;
 use std::sync::Arc;
 

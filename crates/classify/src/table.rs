@@ -423,7 +423,7 @@ mod tests {
     use crate::VECTOR;
     use crate::keys::Column;
     use crate::probe::ProbeColumns;
-    use crate::simd::SimdLevel;
+    use mmb_base::simd::SimdLevel;
     use std::collections::HashMap;
 
     /// A segment that stood twice in the directory was once split after it had been changed at one place only.

@@ -4,6 +4,7 @@ use crate::hash::{halves, packed, unpacked};
 use crate::timeouts::{LONGEST_S, StateTimeouts};
 use crate::tuple::has_common_ports;
 use crate::{ConnState, Direction, TcpTracker, Tuple};
+use mmb_base::prefetch;
 use mmb_packet::PortId;
 
 /// A connection's place in its table; good until the connection ends.
@@ -173,10 +174,12 @@ impl Connection {
         differs(from, want_from) | differs(to, want_to) | differs(self.rest[side], packed(tuple)) == 0
     }
 
-    /// Something of each of its three lines: who asks early has them at hand later.
+    /// Prefetches its three cache lines.
     #[inline]
-    pub(crate) fn touch(&self) -> u32 {
-        self.addresses[0][0][0] as u32 | self.rest[0][0] as u32 | u32::from(self.queue)
+    pub(crate) fn prefetch(&self) {
+        prefetch(&self.addresses);
+        prefetch(&self.rest);
+        prefetch(&self.queue);
     }
 
     /// Counts a packet.

@@ -94,12 +94,6 @@ impl IndexBucket {
     pub(crate) const NEW: IndexBucket =
         IndexBucket { prints: [0; 2], more_prints: [0; 2], gone_on: 0, guests: 0, entries: [EMPTY; WAYS] };
 
-    /// Something of the line: who asks early has it at hand later.
-    #[inline]
-    pub(crate) fn touch(&self) -> u32 {
-        u32::from(self.gone_on)
-    }
-
     /// The likeliest entry of a hash whose first bucket this is: the first one with its fingerprint. [`EMPTY`] if there is none
     /// and it may be in its second bucket, [`ABSENT`] if it is not.
     #[inline]

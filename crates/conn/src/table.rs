@@ -21,12 +21,9 @@ use crate::wheel::{self, ExpiryQueues};
 use crate::{
     CloseReason, ConnId, Connection, ConnectionSnapshot, Direction, Invalid, TrackedHeader, Tuple, Wire,
 };
+use mmb_base::{VECTOR, prefetch};
 use mmb_policy::policy::{Pickup, Timeouts};
 use mmb_random::Seed;
-use std::hint::black_box;
-
-/// How many tuples are worked on at a time.
-const VECTOR: usize = 256;
 
 /// Why a connection was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,17 +135,18 @@ impl ConnectionTable {
         }
         for (hash, bucket) in hashes[all].iter().zip(&mut buckets) {
             *bucket = self.index.first(*hash);
+            prefetch(*bucket);
         }
-        black_box(buckets[all].iter().fold(0, |touched, bucket| touched | bucket.touch()));
         for ((hash, bucket), likely) in hashes[all].iter().zip(&buckets).zip(&mut likely) {
             *likely = bucket.likely(*hash);
         }
         for (entry, record) in likely[all].iter().zip(&mut records) {
             if *entry < ABSENT {
-                *record = Some(self.slab.at(*entry >> 1));
+                let connection = self.slab.at(*entry >> 1);
+                connection.prefetch();
+                *record = Some(connection);
             }
         }
-        black_box(records[all].iter().flatten().fold(0, |touched, record| touched | record.touch()));
         let is_all_in_buckets = !self.index.has_stash();
         let known = likely[all].iter().zip(&records).zip(&hashes);
         for ((tuple, found), ((entry, record), hash)) in tuples.iter().zip(found).zip(known) {
@@ -161,10 +159,9 @@ impl ConnectionTable {
         }
     }
 
-    /// Has at hand what tells whether these tuples have a connection, for who asks soon.
-    pub fn fetch(&self, tuples: impl Iterator<Item = Tuple>) {
-        let first = |tuple: Tuple| self.index.first(self.hasher.hash(&tuple)).touch();
-        black_box(tuples.map(first).fold(0, |touched, line| touched | line));
+    /// Prefetches the index buckets of these tuples.
+    pub fn prefetch(&self, tuples: impl Iterator<Item = Tuple>) {
+        tuples.for_each(|tuple| prefetch(self.index.first(self.hasher.hash(&tuple))));
     }
 
     /// Makes a connection of its first packet, which is not counted. `forward` and `reply` are the tuples of both ends' packets

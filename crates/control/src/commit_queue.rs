@@ -6,7 +6,8 @@
 //! there is time for.
 
 use crate::daemon::{ChangeRequest, CommitError, Committed, Daemon};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use mmb_base::lock;
+use std::sync::{Arc, Mutex};
 
 /// What became of a wish; empty until it was carried out.
 type CommitOutcome = Arc<Mutex<Option<Result<Committed, CommitError>>>>;
@@ -37,9 +38,4 @@ impl CommitQueue {
         // Only a thread that failed leaves one empty.
         outcomes.iter().map(|outcome| lock(outcome).take().unwrap_or(Err(CommitError::Lost))).collect()
     }
-}
-
-/// A lock, whoever failed while holding it: what is guarded is replaced as a whole or not at all.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,13 +9,14 @@ mod connections;
 mod state;
 
 use crate::answer::{Answer, AnswerBegin, AnswerEnd, ChangeCount, ErrorLine, RuleLine, RuleText, Topic};
-use crate::commit_queue::{CommitQueue, lock};
+use crate::commit_queue::CommitQueue;
 use crate::daemon::{ChangeRequest, CommitError, Committed, Daemon, is_change};
 use crate::language;
 use crate::limits::Budget;
 use crate::locate;
 use crate::protocol::{DecodeError, Request};
 use crate::status;
+use mmb_base::lock;
 use mmb_engine::Count;
 use mmb_policy::command::Show;
 use mmb_policy::{Command, ConnectionFilter, Policy, Rule, RuleChange, RuleId};

@@ -7,8 +7,9 @@
 use crate::cells::RuleCells;
 use crate::conntrack::StatefulRule;
 use crate::port::{Forward, PortSpec, PortTable};
-use mmb_classify::persistent_vec::PersistentVec;
-use mmb_classify::{Classifier, prefetch};
+use mmb_base::PersistentVec;
+use mmb_base::prefetch;
+use mmb_classify::Classifier;
 use mmb_conn::{Side, Wire};
 use mmb_packet::{ParserLimits, PortId};
 use mmb_policy::policy::ConnectionSettings;

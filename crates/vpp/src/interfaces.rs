@@ -8,8 +8,9 @@
 use crate::ports::{InterfacePorts, NO_PORT};
 use crate::runtime::Runtime;
 use crate::sys::{LogLevel, MainThread, VppInterface};
+use mmb_base::lock;
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long whoever says something waits until VPP has done it. VPP looks twenty times a second.
@@ -201,9 +202,4 @@ pub(crate) fn changed(main: MainThread, number: u32, is_there: bool) {
     } else {
         interfaces.on_delete(number);
     }
-}
-
-/// A lock, whoever panicked while holding it: what it guards is changed in single steps.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -14,6 +14,7 @@ use crate::nodes::thread_state::ThreadState;
 use crate::ports::{self, InterfacePorts};
 use crate::sys::{self, LogLevel, MainThread};
 use crate::threads::ThreadMap;
+use mmb_base::lock;
 use mmb_client::policy_file::{self, PolicyFileError};
 use mmb_client::{CommandFailed, CommandRunner, OutputSink, SinkClosed, UserCommand};
 use mmb_control::{BindError, Client, ClientError, CommitError, Daemon, Server, ServerLimits};
@@ -26,7 +27,7 @@ use std::os::unix::net::UnixStream;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -357,10 +358,4 @@ fn listen(
 /// A server whose only clients are commands of VPP's.
 fn unbound(daemon: &Arc<Mutex<Daemon>>) -> Server {
     Server::unbound(Arc::clone(daemon), ServerLimits::default())
-}
-
-/// A lock, whoever panicked while holding it: a policy is replaced as a whole or not at all, and a worker that failed within a
-/// vector begins the next one anew.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,7 @@ use super::slot::RangeSlot;
 use super::table::RangeTable;
 use crate::check::CheckedPacket;
 use crate::keys::Column;
-use crate::simd::{Kernel, SimdLevel};
+use mmb_base::simd::{Kernel, SimdLevel};
 use std::sync::Arc;
 
 /// The most rules of a block.

@@ -21,8 +21,9 @@ pub(crate) use options::LazyOptions;
 
 use crate::check::{CheckedPacket, RuleCheck};
 use crate::keys::Column;
-use crate::simd::{SimdLevel, prefetch};
 use block::{BATCH, Block, MOST};
+use mmb_base::prefetch;
+use mmb_base::simd::SimdLevel;
 use slot::RangeSlot;
 use std::sync::Arc;
 

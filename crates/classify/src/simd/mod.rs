@@ -1,4 +1,4 @@
-//! The SIMD room: hashing and comparing a vector's keys eight or sixteen at a time, and fetching memory ahead.
+//! Hashing and comparing a vector's keys eight or sixteen at a time.
 //!
 //! Every kernel is one plain function ([`scalar`]) that is also compiled for AVX2 and AVX-512, where it does the same
 //! with wider registers, or written in those instructions by hand where the compiler does not find them. Which one runs is
@@ -6,7 +6,7 @@
 //! input, which the tests here hold them to. On other architectures than x86-64 the plain functions run.
 //!
 //! The only unsafe code of this crate: calls of functions that need instructions whose presence [`SimdLevel::detect`] has
-//! checked, and prefetches, which touch nothing.
+//! checked.
 
 mod scalar;
 #[cfg(target_arch = "x86_64")]
@@ -14,20 +14,7 @@ mod x86;
 
 use crate::VECTOR;
 use crate::keys::Column;
-use std::sync::OnceLock;
-
-/// What the processor can do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum SimdLevel {
-    /// What every processor of the architecture has.
-    Scalar,
-    /// AVX2: 8 lanes.
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    /// AVX-512 F, BW, DQ and VL: 16 lanes.
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
+use mmb_base::simd::SimdLevel;
 
 /// A lane and the bits of it that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,12 +74,6 @@ impl Hashes {
     }
 }
 
-/// Plain code that is compiled for each level. What `run` calls is to be inlined into it.
-pub(crate) trait Kernel {
-    /// Does the work.
-    fn run(self);
-}
-
 /// A bit for each key of a vector.
 pub(crate) type Bits = [u64; VECTOR / 64];
 
@@ -101,111 +82,29 @@ pub(crate) fn hash_one(seeds: &Seeds, masked: impl Iterator<Item = u32>) -> (u32
     scalar::hash_one(seeds, masked)
 }
 
-impl SimdLevel {
-    /// What this processor can do, or less if the environment variable `MMB_SIMD` asks for it (`scalar`, `avx2`).
-    pub(crate) fn detect() -> SimdLevel {
-        static LEVEL: OnceLock<SimdLevel> = OnceLock::new();
-        *LEVEL.get_or_init(|| {
-            let most = match std::env::var("MMB_SIMD").as_deref() {
-                Ok("scalar") => Some(SimdLevel::Scalar),
-                #[cfg(target_arch = "x86_64")]
-                Ok("avx2") => Some(SimdLevel::Avx2),
-                _ => None,
-            };
-            let best = SimdLevel::available().last().copied().unwrap_or(SimdLevel::Scalar);
-            most.map_or(best, |most| most.min(best))
-        })
+/// The keys among the first `len` of which all terms are equal.
+#[inline]
+pub(crate) fn equal(level: SimdLevel, lanes: &[Column], len: usize, terms: &[Equal]) -> Bits {
+    let mut bits = match level {
+        SimdLevel::Scalar => scalar::equal(lanes, len, terms),
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: this level exists only where `available` found AVX2.
+        SimdLevel::Avx2 => unsafe { x86::equal_avx2(lanes, len, terms) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: this level exists only where `available` found AVX-512 F, BW, DQ and VL.
+        SimdLevel::Avx512 => unsafe { x86::equal_avx512(lanes, len, terms) },
+    };
+    if len < VECTOR {
+        bits[len / 64] &= (1 << (len % 64)) - 1;
+        bits[len / 64 + 1..].fill(0);
     }
-
-    /// Everything that this processor can do, the slowest first.
-    pub(crate) fn available() -> Vec<SimdLevel> {
-        [vec![SimdLevel::Scalar], SimdLevel::wider()].concat()
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn wider() -> Vec<SimdLevel> {
-        let avx2 = is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2")
-            && is_x86_feature_detected!("popcnt");
-        let avx512 = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl");
-        match (avx2, avx512) {
-            (true, true) => vec![SimdLevel::Avx2, SimdLevel::Avx512],
-            (true, false) => vec![SimdLevel::Avx2],
-            (false, _) => Vec::new(),
-        }
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    fn wider() -> Vec<SimdLevel> {
-        Vec::new()
-    }
-
-    /// Its name.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            SimdLevel::Scalar => "scalar",
-            #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx2 => "avx2",
-            #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => "avx512",
-        }
-    }
-
-    /// Runs a kernel as it is compiled for this level.
-    #[inline]
-    pub(crate) fn run(self, kernel: impl Kernel) {
-        match self {
-            SimdLevel::Scalar => kernel.run(),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: this level exists only where `available` found AVX2, BMI1, BMI2 and POPCNT.
-            SimdLevel::Avx2 => unsafe { x86::run_avx2(kernel) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: this level exists only where `available` found those and AVX-512 F, BW, DQ and VL.
-            SimdLevel::Avx512 => unsafe { x86::run_avx512(kernel) },
-        }
-    }
-
-    /// The keys among the first `len` of which all terms are equal.
-    #[inline]
-    pub(crate) fn equal(self, lanes: &[Column], len: usize, terms: &[Equal]) -> Bits {
-        let mut bits = match self {
-            SimdLevel::Scalar => scalar::equal(lanes, len, terms),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: this level exists only where `available` found AVX2.
-            SimdLevel::Avx2 => unsafe { x86::equal_avx2(lanes, len, terms) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: this level exists only where `available` found AVX-512 F, BW, DQ and VL.
-            SimdLevel::Avx512 => unsafe { x86::equal_avx512(lanes, len, terms) },
-        };
-        if len < VECTOR {
-            bits[len / 64] &= (1 << (len % 64)) - 1;
-            bits[len / 64 + 1..].fill(0);
-        }
-        bits
-    }
-}
-
-/// Asks for the cache line of a value that is about to be read.
-#[inline(always)]
-pub(crate) fn prefetch<T>(value: &T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE is part of the architecture; a prefetch reads nothing that the program could see.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
-            std::ptr::from_ref(value).cast(),
-        );
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = value;
+    bits
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mmb_base::simd::Kernel;
 
     fn random(state: &mut u64) -> u64 {
         *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -291,7 +190,7 @@ mod tests {
                 .collect();
             for level in SimdLevel::available() {
                 for len in [0, 1, 8, 63, 64, 65, 200, 256] {
-                    let bits = level.equal(&lanes, len, &terms);
+                    let bits = equal(level, &lanes, len, &terms);
                     for key in 0..VECTOR {
                         let same = |t: &Equal| lanes[usize::from(t.lane)][key] & t.mask == t.value;
                         let expected = key < len && terms.iter().all(same);

@@ -1,19 +1,9 @@
 //! The kernels for AVX2 and AVX-512.
 
-use super::{Bits, Equal, Kernel};
+use super::{Bits, Equal};
 use crate::VECTOR;
 use crate::keys::Column;
 use std::arch::x86_64::*;
-
-#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-pub(super) fn run_avx2(kernel: impl Kernel) {
-    kernel.run();
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,popcnt")]
-pub(super) fn run_avx512(kernel: impl Kernel) {
-    kernel.run();
-}
 
 /// Eight keys of a column.
 #[inline]

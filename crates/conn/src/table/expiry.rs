@@ -3,7 +3,6 @@
 use super::ConnectionTable;
 use crate::wheel::{self, ExpiryQueues, HALF_OPEN, OVER};
 use crate::{CloseReason, ConnId, Connection, LONGEST_S};
-use std::hint::black_box;
 
 /// How many connections one call of [`ConnectionTable::advance`] asks at least whether they ended, where that many are due.
 pub(super) const ASKED: usize = 512;
@@ -83,7 +82,7 @@ impl ConnectionTable {
         let connection = self.slab.at(place);
         // The one behind it is likely to be next: its lines come while this one ends.
         if let Some(next) = self.slab.live(connection.links.next) {
-            black_box(next.touch());
+            next.prefetch();
         }
         let reason = CloseReason::expired(connection.state);
         self.end(place, reason, closed);

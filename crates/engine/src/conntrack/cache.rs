@@ -6,7 +6,7 @@
 
 use super::rule_sets::SetAllocError;
 use hashbrown::HashTable;
-use mmb_classify::prefetch;
+use mmb_base::prefetch;
 use mmb_conn::{ConnId, Direction};
 use mmb_packet::PortId;
 use std::hash::{DefaultHasher, Hash, Hasher};

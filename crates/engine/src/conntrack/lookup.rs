@@ -5,7 +5,7 @@ use super::{Conntrack, FlowState};
 use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use crate::worker::{Origin, VECTOR, Verdict};
-use mmb_classify::prefetch;
+use mmb_base::prefetch;
 use mmb_conn::{ConnId, ConnectionTable, Direction, Tuple};
 use mmb_packet::{Class, Layout, Packet, PortId};
 use mmb_policy::policy::Zone;
@@ -180,7 +180,7 @@ impl Conntrack {
         }
         let of_each = self.lookups.of.iter().zip(&self.lookups.tuples);
         let new = of_each.filter(|((at, _), _)| matches!(self.flow_states[usize::from(*at)], FlowState::New));
-        self.table.fetch(new.map(|(_, tuple)| tuple.reversed()));
+        self.table.prefetch(new.map(|(_, tuple)| tuple.reversed()));
     }
 
     /// Whether a packet needs no classifying: its plan says what it gets, or it is another worker's, or does not pass now.

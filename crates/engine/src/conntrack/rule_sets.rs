@@ -6,7 +6,7 @@
 use super::stateful::StatefulRule;
 use crate::snapshot::Snapshot;
 use hashbrown::HashTable;
-use mmb_classify::prefetch;
+use mmb_base::prefetch;
 use mmb_policy::RuleId;
 use std::cell::OnceCell;
 use std::collections::VecDeque;

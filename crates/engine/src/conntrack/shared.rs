@@ -7,12 +7,13 @@ use super::rule_sets::{SetAllocError, StatefulRuleSets};
 use super::sources::{self, SourceCounts, SourceRefusal};
 use crate::cells::WorkerCells;
 use crate::drop::DropReason;
+use mmb_base::lock;
 use mmb_conn::nat::Nat;
 use mmb_conn::{CloseReason, ConnId, Connection, Direction, Tuple};
 use mmb_random::{Purpose, SeedTree};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::TrySendError;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What the workers of an engine share. It is locked when a connection with a translation begins or ends, and for packets that
 /// belong elsewhere: never for those of a worker's own connections.
@@ -47,7 +48,7 @@ impl SharedState {
     }
 
     pub(super) fn nat(&self) -> MutexGuard<'_, Nat> {
-        self.nat.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.nat)
     }
 
     /// What a connection held is not held any more.

@@ -4,10 +4,11 @@
 //! ends while the setting is on. A connection that was counted says so in its record ([`COUNTED`]); those that were there before
 //! the setting are not counted. A host of IPv6 has 2^64 addresses at its will: they are counted by their first 64 bits.
 
+use mmb_base::lock;
 use mmb_conn::{Connection, Direction, Tuple, Wire};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 const SHARDS: usize = 64;
 
@@ -84,7 +85,7 @@ impl SourceCounts {
 
     fn shard(&self, source: &SourceKey) -> MutexGuard<'_, HashMap<SourceKey, u32>> {
         let shard = self.hasher.hash_one(source) as usize % SHARDS;
-        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shards[shard])
     }
 
     #[cfg(test)]

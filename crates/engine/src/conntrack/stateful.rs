@@ -1,6 +1,6 @@
 //! Stateful rules, compiled: what they map, and what tells one rule from another that has its number later.
 
-use mmb_classify::prefetch;
+use mmb_base::prefetch;
 use mmb_conn::nat::{Balance, Mapping, PortMapping, ValueSet};
 use mmb_policy::field::{Field, FieldId};
 use mmb_policy::rule::{DropRate, LbMethod, NumberSet, Target, Write};

@@ -21,6 +21,7 @@ use crate::output;
 use anyhow::Context;
 use exchange::HandoverRings;
 use host::LiveHost;
+use mmb_base::lock;
 use mmb_client::policy_file;
 use mmb_control::{Daemon, Server, ServerOptions};
 use mmb_engine::{Engine, Worker};
@@ -32,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use wiring::PortWiring;
@@ -189,9 +190,4 @@ fn watch(
         }
         anyhow::ensure!(!threads.iter().any(JoinHandle::is_finished), "a packet thread has failed; stopping");
     }
-}
-
-/// A lock, whoever panicked while holding it: what it guards is changed in single steps.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,0 +1,106 @@
+//! SIMD levels: code that is compiled once for each, and run as the best one that the processor has.
+//!
+//! A kernel is plain code that the compiler vectorizes with the instructions of its level. All levels give the same results. On other
+//! architectures than x86-64 there is one level.
+
+use std::sync::OnceLock;
+
+/// What the processor can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SimdLevel {
+    /// What every processor of the architecture has.
+    Scalar,
+    /// AVX2: 8 lanes.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL: 16 lanes.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+/// Plain code that is compiled for each level. What `run` calls is to be inlined into it.
+pub trait Kernel {
+    /// Does the work.
+    fn run(self);
+}
+
+impl SimdLevel {
+    /// What this processor can do, or less if the environment variable `MMB_SIMD` asks for it (`scalar`, `avx2`).
+    pub fn detect() -> SimdLevel {
+        static LEVEL: OnceLock<SimdLevel> = OnceLock::new();
+        *LEVEL.get_or_init(|| {
+            let most = match std::env::var("MMB_SIMD").as_deref() {
+                Ok("scalar") => Some(SimdLevel::Scalar),
+                #[cfg(target_arch = "x86_64")]
+                Ok("avx2") => Some(SimdLevel::Avx2),
+                _ => None,
+            };
+            let best = SimdLevel::available().last().copied().unwrap_or(SimdLevel::Scalar);
+            most.map_or(best, |most| most.min(best))
+        })
+    }
+
+    /// Everything that this processor can do, the slowest first.
+    pub fn available() -> Vec<SimdLevel> {
+        [vec![SimdLevel::Scalar], SimdLevel::wider()].concat()
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn wider() -> Vec<SimdLevel> {
+        let avx2 = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("popcnt");
+        let avx512 = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        match (avx2, avx512) {
+            (true, true) => vec![SimdLevel::Avx2, SimdLevel::Avx512],
+            (true, false) => vec![SimdLevel::Avx2],
+            (false, _) => Vec::new(),
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn wider() -> Vec<SimdLevel> {
+        Vec::new()
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            SimdLevel::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => "avx512",
+        }
+    }
+
+    /// Runs a kernel as it is compiled for this level.
+    #[inline]
+    pub fn run(self, kernel: impl Kernel) {
+        match self {
+            SimdLevel::Scalar => kernel.run(),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: this level exists only where `available` found AVX2, BMI1, BMI2 and POPCNT.
+            SimdLevel::Avx2 => unsafe { run_avx2(kernel) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: this level exists only where `available` found those and AVX-512 F, BW, DQ and VL.
+            SimdLevel::Avx512 => unsafe { run_avx512(kernel) },
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+fn run_avx2(kernel: impl Kernel) {
+    kernel.run();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,popcnt")]
+fn run_avx512(kernel: impl Kernel) {
+    kernel.run();
+}
