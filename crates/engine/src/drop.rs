@@ -2,192 +2,120 @@
 
 use mmb_packet::Malformed;
 
-/// A reason for a drop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DropReason {
+/// Makes [`DropReason`] of one row for each reason: what it means, the variant, its name in counters. The first row comes before the
+/// reasons of the parser, the others behind them.
+macro_rules! drop_reasons {
+    (
+        $(#[doc = $first_text:literal])+ $first:ident $first_name:literal;
+        $($(#[doc = $text:literal])+ $reason:ident $name:literal;)+
+    ) => {
+        /// A reason for a drop.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum DropReason {
+            $(#[doc = $first_text])+
+            $first,
+            /// The packet cannot be parsed.
+            Malformed(Malformed),
+            $($(#[doc = $text])+ $reason,)+
+        }
+
+        /// The order of the reasons behind those of the parser.
+        enum LaterReason {
+            $($reason),+
+        }
+
+        impl DropReason {
+            /// Every reason, in the order in which counters are shown.
+            pub const ALL: [DropReason; BEHIND + [$($name),+].len()] = {
+                let mut all = [DropReason::$first; _];
+                let mut place = 0;
+                while place < Malformed::ALL.len() {
+                    all[1 + place] = DropReason::Malformed(Malformed::ALL[place]);
+                    place += 1;
+                }
+                $(all[BEHIND + LaterReason::$reason as usize] = DropReason::$reason;)+
+                all
+            };
+
+            /// The reason's place in [`DropReason::ALL`].
+            #[inline]
+            pub fn index(self) -> usize {
+                match self {
+                    DropReason::$first => 0,
+                    DropReason::Malformed(why) => 1 + why as usize,
+                    $(DropReason::$reason => BEHIND + LaterReason::$reason as usize,)+
+                }
+            }
+
+            /// The reason's name in counters: stable.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    DropReason::$first => $first_name,
+                    DropReason::Malformed(why) => why.name(),
+                    $(DropReason::$reason => $name,)+
+                }
+            }
+        }
+    };
+}
+
+/// The place of the first reason behind those of the parser.
+const BEHIND: usize = 1 + Malformed::ALL.len();
+
+drop_reasons! {
     /// A rule said so.
-    Rule,
-    /// The packet cannot be understood.
-    Malformed(Malformed),
+    Rule "rule";
     /// Larger than the MTU of the port that it should leave by.
-    MtuExceeded,
+    MtuExceeded "mtu-exceeded";
     /// The port that it came in by has no wire.
-    NoWire,
+    NoWire "no-wire";
     /// The sending port's queue was full (counted by the host).
-    TxFull,
+    TxFull "tx-full";
     /// The port that it came in by, or should leave by, is down or gone (counted by the host).
-    PortDown,
+    PortDown "port-down";
     /// A frame that a kernel port should have cut into segments, but cannot (counted by the host).
-    Oversized,
+    Oversized "oversized";
     /// No packet buffer was free (counted by the host).
-    NoBuffer,
+    NoBuffer "no-buffer";
     /// There are as many connections as there may be, none of them half-open.
-    ConnFull,
+    ConnFull "conn-full";
     /// A TCP segment of no connection that can begin none, where a rule would make one that maps it, or under `set conn pickup strict`.
-    ConnNotSyn,
+    ConnNotSyn "conn-not-syn";
     /// A packet that connection tracking does not believe, under `set conn invalid drop`, or where a rule would make a connection that
     /// maps it.
-    ConnInvalid,
+    ConnInvalid "conn-invalid";
     /// No outside address was left.
-    NatNoAddress,
+    NatNoAddress "nat-no-address";
     /// No outside port was left.
-    NatNoPort,
+    NatNoPort "nat-no-port";
     /// The inside address holds as many outside ports as it may (`set nat ports-per-host`).
-    NatHostLimit,
+    NatHostLimit "nat-host-limit";
     /// The source address has begun as many connections as it may (`set conn per-source`).
-    ConnPerSource,
+    ConnPerSource "conn-per-source";
     /// The outside end that a rule asks for is another connection's.
-    NatClash,
+    NatClash "nat-clash";
     /// An ICMP error that quotes a connection's ends, but no packet of it that can be on its way.
-    IcmpUnrelated,
+    IcmpUnrelated "icmp-unrelated";
     /// A packet that a rule would map, but that is of no connection and begins none: it would leave as it came.
-    NatUnsolicited,
+    NatUnsolicited "nat-unsolicited";
     /// A later fragment whose datagram's first one did not come in time.
-    FragmentEarly,
+    FragmentEarly "fragment-early";
     /// A later fragment that waited for its datagram's first one, and made room for others.
-    FragmentNoRoom,
+    FragmentNoRoom "fragment-no-room";
     /// A fragment that says bytes again (RFC 5722).
-    FragmentOverlap,
+    FragmentOverlap "fragment-overlap";
     /// A fragment that was seen before.
-    FragmentDuplicate,
+    FragmentDuplicate "fragment-duplicate";
     /// A fragment that is empty, ends amid 8 bytes though more follows, or reaches beyond what a datagram may have.
-    FragmentBadLength,
+    FragmentBadLength "fragment-bad-length";
     /// The datagram has come in more pieces than are counted.
-    FragmentTooMany,
+    FragmentTooMany "fragment-too-many";
     /// A fragment of a datagram whose first one was refused or dropped by a rule.
-    FragmentRefused,
+    FragmentRefused "fragment-refused";
     /// Another worker's connection, and too many packets waited for that worker (counted by the host).
-    HandoverFull,
+    HandoverFull "handover-full";
     /// There is no memory for one more connection, and none makes room.
-    ConnNoMemory,
-}
-
-impl DropReason {
-    /// Every reason, in the order in which counters are shown.
-    pub const ALL: [DropReason; 38] = [
-        DropReason::Rule,
-        DropReason::Malformed(Malformed::LinkTruncated),
-        DropReason::Malformed(Malformed::VlanStackTooDeep),
-        DropReason::Malformed(Malformed::IpBadVersion),
-        DropReason::Malformed(Malformed::Ip4Truncated),
-        DropReason::Malformed(Malformed::Ip4BadLength),
-        DropReason::Malformed(Malformed::Ip4BadChecksum),
-        DropReason::Malformed(Malformed::Ip6Truncated),
-        DropReason::Malformed(Malformed::Ip6HeaderTruncated),
-        DropReason::Malformed(Malformed::Ip6ChainTooLong),
-        DropReason::Malformed(Malformed::L4Truncated),
-        DropReason::Malformed(Malformed::TcpBadOffset),
-        DropReason::Malformed(Malformed::TinyFragment),
-        DropReason::MtuExceeded,
-        DropReason::NoWire,
-        DropReason::TxFull,
-        DropReason::PortDown,
-        DropReason::Oversized,
-        DropReason::NoBuffer,
-        DropReason::ConnFull,
-        DropReason::ConnNotSyn,
-        DropReason::ConnInvalid,
-        DropReason::NatNoAddress,
-        DropReason::NatNoPort,
-        DropReason::NatHostLimit,
-        DropReason::ConnPerSource,
-        DropReason::NatClash,
-        DropReason::IcmpUnrelated,
-        DropReason::NatUnsolicited,
-        DropReason::FragmentEarly,
-        DropReason::FragmentNoRoom,
-        DropReason::FragmentOverlap,
-        DropReason::FragmentDuplicate,
-        DropReason::FragmentBadLength,
-        DropReason::FragmentTooMany,
-        DropReason::FragmentRefused,
-        DropReason::HandoverFull,
-        DropReason::ConnNoMemory,
-    ];
-
-    /// The reason's place in [`DropReason::ALL`].
-    #[inline]
-    pub fn index(self) -> usize {
-        match self {
-            DropReason::Rule => 0,
-            DropReason::Malformed(why) => 1 + why as usize,
-            DropReason::MtuExceeded => 13,
-            DropReason::NoWire => 14,
-            DropReason::TxFull => 15,
-            DropReason::PortDown => 16,
-            DropReason::Oversized => 17,
-            DropReason::NoBuffer => 18,
-            DropReason::ConnFull => 19,
-            DropReason::ConnNotSyn => 20,
-            DropReason::ConnInvalid => 21,
-            DropReason::NatNoAddress => 22,
-            DropReason::NatNoPort => 23,
-            DropReason::NatHostLimit => 24,
-            DropReason::ConnPerSource => 25,
-            DropReason::NatClash => 26,
-            DropReason::IcmpUnrelated => 27,
-            DropReason::NatUnsolicited => 28,
-            DropReason::FragmentEarly => 29,
-            DropReason::FragmentNoRoom => 30,
-            DropReason::FragmentOverlap => 31,
-            DropReason::FragmentDuplicate => 32,
-            DropReason::FragmentBadLength => 33,
-            DropReason::FragmentTooMany => 34,
-            DropReason::FragmentRefused => 35,
-            DropReason::HandoverFull => 36,
-            DropReason::ConnNoMemory => 37,
-        }
-    }
-
-    /// The reason's name in counters: stable.
-    pub const fn name(self) -> &'static str {
-        match self {
-            DropReason::Rule => "rule",
-            DropReason::Malformed(why) => malformed_name(why),
-            DropReason::MtuExceeded => "mtu-exceeded",
-            DropReason::NoWire => "no-wire",
-            DropReason::TxFull => "tx-full",
-            DropReason::PortDown => "port-down",
-            DropReason::Oversized => "oversized",
-            DropReason::NoBuffer => "no-buffer",
-            DropReason::ConnFull => "conn-full",
-            DropReason::ConnNotSyn => "conn-not-syn",
-            DropReason::ConnInvalid => "conn-invalid",
-            DropReason::NatNoAddress => "nat-no-address",
-            DropReason::NatNoPort => "nat-no-port",
-            DropReason::NatHostLimit => "nat-host-limit",
-            DropReason::ConnPerSource => "conn-per-source",
-            DropReason::NatClash => "nat-clash",
-            DropReason::IcmpUnrelated => "icmp-unrelated",
-            DropReason::NatUnsolicited => "nat-unsolicited",
-            DropReason::FragmentEarly => "fragment-early",
-            DropReason::FragmentNoRoom => "fragment-no-room",
-            DropReason::FragmentOverlap => "fragment-overlap",
-            DropReason::FragmentDuplicate => "fragment-duplicate",
-            DropReason::FragmentBadLength => "fragment-bad-length",
-            DropReason::FragmentTooMany => "fragment-too-many",
-            DropReason::FragmentRefused => "fragment-refused",
-            DropReason::HandoverFull => "handover-full",
-            DropReason::ConnNoMemory => "conn-no-memory",
-        }
-    }
-}
-
-const fn malformed_name(why: Malformed) -> &'static str {
-    match why {
-        Malformed::LinkTruncated => "link-truncated",
-        Malformed::VlanStackTooDeep => "vlan-stack-too-deep",
-        Malformed::IpBadVersion => "ip-bad-version",
-        Malformed::Ip4Truncated => "ip4-truncated",
-        Malformed::Ip4BadLength => "ip4-bad-length",
-        Malformed::Ip4BadChecksum => "ip4-bad-checksum",
-        Malformed::Ip6Truncated => "ip6-truncated",
-        Malformed::Ip6HeaderTruncated => "ip6-header-truncated",
-        Malformed::Ip6ChainTooLong => "ip6-chain-too-long",
-        Malformed::L4Truncated => "l4-truncated",
-        Malformed::TcpBadOffset => "tcp-bad-offset",
-        Malformed::TinyFragment => "tiny-fragment",
-    }
+    ConnNoMemory "conn-no-memory";
 }
 
 #[cfg(test)]

@@ -136,33 +136,54 @@ impl Default for ParserLimits {
 /// The most VLAN tags of one frame.
 pub const MAX_VLAN_TAGS: u8 = 4;
 
-/// Why a packet cannot be understood. Each is a drop reason of the same name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Malformed {
+/// Makes [`Malformed`] of one row for each reason: what it means, the variant, its name in counters.
+macro_rules! malformed_reasons {
+    ($($(#[doc = $text:literal])+ $reason:ident $name:literal;)+) => {
+        /// Why a packet cannot be parsed. Each is a drop reason of the same name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Malformed {
+            $($(#[doc = $text])+ $reason,)+
+        }
+
+        impl Malformed {
+            /// Every reason.
+            pub const ALL: [Malformed; [$($name),+].len()] = [$(Malformed::$reason),+];
+
+            /// The reason's name in counters: stable.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Malformed::$reason => $name,)+
+                }
+            }
+        }
+    };
+}
+
+malformed_reasons! {
     /// The frame ends inside its link header or a VLAN tag.
-    LinkTruncated,
+    LinkTruncated "link-truncated";
     /// More than [`MAX_VLAN_TAGS`] VLAN tags.
-    VlanStackTooDeep,
+    VlanStackTooDeep "vlan-stack-too-deep";
     /// The version is not the one that the ether type (or the capture's link type) promises.
-    IpBadVersion,
+    IpBadVersion "ip-bad-version";
     /// The IPv4 header, or the packet that it announces, is longer than what came in.
-    Ip4Truncated,
+    Ip4Truncated "ip4-truncated";
     /// The IPv4 header length is below 20 bytes, or above the total length.
-    Ip4BadLength,
+    Ip4BadLength "ip4-bad-length";
     /// The IPv4 header checksum is wrong.
-    Ip4BadChecksum,
+    Ip4BadChecksum "ip4-bad-checksum";
     /// The IPv6 header, or the packet that it announces, is longer than what came in.
-    Ip6Truncated,
+    Ip6Truncated "ip6-truncated";
     /// An extension header runs past the end of the packet.
-    Ip6HeaderTruncated,
+    Ip6HeaderTruncated "ip6-header-truncated";
     /// More extension headers than [`ParserLimits::ip6_headers`].
-    Ip6ChainTooLong,
+    Ip6ChainTooLong "ip6-chain-too-long";
     /// The packet ends inside its transport header.
-    L4Truncated,
+    L4Truncated "l4-truncated";
     /// The TCP data offset is below 5, or above the length of the segment.
-    TcpBadOffset,
+    TcpBadOffset "tcp-bad-offset";
     /// A first fragment that does not hold its whole transport header (RFC 1858, RFC 7112).
-    TinyFragment,
+    TinyFragment "tiny-fragment";
 }
 
 /// Bytes of the fixed IPv4 header.
