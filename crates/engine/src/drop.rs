@@ -1,13 +1,13 @@
-//! Why packets are dropped. Every drop has one of these, and a counter.
+//! Reasons for drops. Every drop has one of these, and a counter.
 
 use mmb_packet::Malformed;
 
 /// A reason for a drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DropReason {
-    /// A rule said so.
+    /// A drop rule matched.
     Rule,
-    /// The packet cannot be understood.
+    /// The packet is malformed.
     Malformed(Malformed),
     /// Larger than the MTU of the port that it should leave by.
     MtuExceeded,
@@ -21,12 +21,11 @@ pub enum DropReason {
     Oversized,
     /// No packet buffer was free (counted by the host).
     NoBuffer,
-    /// There are as many connections as there may be, none of them half-open.
+    /// The connection limit is reached, and no half-open connection can be evicted.
     ConnFull,
-    /// A TCP segment of no connection that can begin none, where a rule would make one that maps it, or under `set conn pickup strict`.
+    /// A TCP segment that cannot begin a connection, where a rule would create and map one, or under `set conn pickup strict`.
     ConnNotSyn,
-    /// A packet that connection tracking does not believe, under `set conn invalid drop`, or where a rule would make a connection that
-    /// maps it.
+    /// A packet that is invalid for its connection, under `set conn invalid drop`, or where a rule would create a connection that maps it.
     ConnInvalid,
     /// No outside address was left.
     NatNoAddress,
@@ -36,29 +35,29 @@ pub enum DropReason {
     NatHostLimit,
     /// The source address has begun as many connections as it may (`set conn per-source`).
     ConnPerSource,
-    /// The outside end that a rule asks for is another connection's.
+    /// The outside endpoint that a rule requires belongs to another connection.
     NatClash,
-    /// An ICMP error that quotes a connection's ends, but no packet of it that can be on its way.
+    /// An ICMP error that quotes a connection's tuple, but no packet that the connection can have in flight.
     IcmpUnrelated,
-    /// A packet that a rule would map, but that is of no connection and begins none: it would leave as it came.
+    /// A packet that a rule would map, but that is of no connection and begins none: it would leave untranslated.
     NatUnsolicited,
-    /// A later fragment whose datagram's first one did not come in time.
+    /// A later fragment that timed out before the first one of its datagram came.
     FragmentEarly,
-    /// A later fragment that waited for its datagram's first one, and made room for others.
+    /// A later fragment that was held for the first one of its datagram, and evicted for others.
     FragmentNoRoom,
-    /// A fragment that says bytes again (RFC 5722).
+    /// A fragment that overlaps another one (RFC 5722).
     FragmentOverlap,
     /// A fragment that was seen before.
     FragmentDuplicate,
-    /// A fragment that is empty, ends amid 8 bytes though more follows, or reaches beyond what a datagram may have.
+    /// A fragment that is empty, has a length that is no multiple of 8 though more follow, or extends beyond the maximum datagram.
     FragmentBadLength,
-    /// The datagram has come in more pieces than are counted.
+    /// The datagram has more fragments than are tracked.
     FragmentTooMany,
     /// A fragment of a datagram whose first one was refused or dropped by a rule.
     FragmentRefused,
-    /// Another worker's connection, and too many packets waited for that worker (counted by the host).
+    /// Too many packets wait for the worker that owns the connection (counted by the host).
     HandoverFull,
-    /// There is no memory for one more connection, and none makes room.
+    /// There is no memory for one more connection, and none can be evicted.
     ConnNoMemory,
 }
 
@@ -105,7 +104,7 @@ impl DropReason {
         DropReason::ConnNoMemory,
     ];
 
-    /// The reason's place in [`DropReason::ALL`].
+    /// The reason's index in [`DropReason::ALL`].
     #[inline]
     pub fn index(self) -> usize {
         match self {
@@ -139,7 +138,7 @@ impl DropReason {
         }
     }
 
-    /// The reason's name in counters: stable.
+    /// The reason's stable name in counters.
     pub const fn name(self) -> &'static str {
         match self {
             DropReason::Rule => "rule",
