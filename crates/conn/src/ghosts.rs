@@ -128,13 +128,13 @@ mod tests {
         }
         assert!(!ghosts.comes_again(hash ^ 1, begins_ms + 1000), "another fingerprint");
         assert!(!ghosts.comes_again(hash ^ 1 << 60, begins_ms + 1000), "another set");
-        // Who sends all the time does not wait.
+        // A sender that does not pause does not count as retransmitting.
         ghosts.remember(hash, begins_ms + 900);
         assert!(!ghosts.comes_again(hash, begins_ms + 1000));
         assert!(ghosts.comes_again(hash, begins_ms + 1900));
     }
 
-    /// At 300,000 evictions a second, who comes again after a second is known, and hardly anybody else is.
+    /// At 300,000 evictions a second, a first packet that is retransmitted after a second is recognized, and hardly any other is.
     #[test]
     fn a_flood_does_not_wash_away_the_ghosts_of_the_last_second() {
         let mut ghosts = Ghosts::new();

@@ -166,7 +166,7 @@ mod tests {
         slots.reclaim(1);
         let third = slots.assign(RuleId(3));
         assert!(first != second && third != first && third != second);
-        // It has moved on to 2, which knows the second still, and then to 3.
+        // It has moved on to 2, which still knows the second, and then to 3.
         slots.reclaim(2);
         assert_eq!(slots.assign(RuleId(4)), first);
         slots.reclaim(3);
@@ -195,7 +195,7 @@ mod tests {
         slots.reclaim(2);
         slots.shrink();
         assert!(slots.retired.capacity() <= USUALLY_RETIRED && slots.numbers.0.capacity() < 1000);
-        // What is left is found, and free slots are taken first.
+        // The remaining rule is found, and free slots are reused first.
         assert_eq!((slots.number(RuleId(9)), slots.number(RuleId(10))), (Some(8), None));
         assert!(slots.assign(RuleId(100_001)) < 100_000);
         assert_eq!(slots.used, 100_000);

@@ -203,7 +203,7 @@ impl ServerSet {
 }
 
 impl Mapping {
-    /// Whether balancing is over the destination ports, since there is only one address.
+    /// Whether balancing is over the destination ports: there is at most one address.
     fn balances_ports(&self) -> bool {
         self.dport.is_some() && self.daddr.as_ref().is_none_or(|addresses| addresses.len() == 1)
     }

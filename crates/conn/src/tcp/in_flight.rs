@@ -107,7 +107,7 @@ mod tests {
     fn one_bound_stands_for_both_where_only_one_end_is_seen() {
         let of = after(segment(ACK, 7000, 90_000, 500), &[]);
         holds(of, Forward, &[(6000, true), (7000, true), (7500, true), (7501, false)]);
-        // Of the other end it is known what was acknowledged: it may have sent a window more, of the largest scale.
+        // Of the responder only the acknowledged number is known: it may have sent a window more, of the largest scale.
         holds(of, Reply, &[(89_998, false), (89_999, true), (90_000, true), (98_000, true)]);
         holds(of, Reply, &[(90_000 + (8000 << 14), true), (90_001 + (8000 << 14), false)]);
     }
