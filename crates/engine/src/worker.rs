@@ -268,7 +268,7 @@ impl Worker {
         self.pipeline.cells().count_drop(reason, unsent.packets);
     }
 
-    /// Counts packets that the host had to drop, and that are counted neither as received nor as sent.
+    /// Counts packets that the host had to drop after they were counted as received, and before a verdict to send them.
     pub fn count_dropped(&mut self, reason: DropReason, packets: u64) {
         self.pipeline.cells().count_drop(reason, packets);
     }
