@@ -1,4 +1,4 @@
-//! One connection, as a record of three cache lines.
+//! The record of a connection, which takes three cache lines.
 
 use crate::hash::{halves, packed, unpacked};
 use crate::timeouts::{LONGEST_S, StateTimeouts};
@@ -7,12 +7,12 @@ use crate::{ConnState, Direction, TcpTracker, Tuple};
 use mmb_base::prefetch;
 use mmb_packet::PortId;
 
-/// A connection's place in its table; good until the connection ends.
+/// The slot of a connection in its table; valid until the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnId(pub u32);
 
 impl ConnId {
-    /// Its number.
+    /// The slot number.
     #[inline]
     pub fn number(self) -> u32 {
         self.0
@@ -21,42 +21,42 @@ impl ConnId {
 
 /// A connection.
 ///
-/// Its tuples lie in it as numbers, which are compared without a branch; [`Connection::tuples`] makes tuples of them again.
+/// Its tuples are stored as integers, which are compared without a branch; [`Connection::tuples`] converts them back.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub struct Connection {
-    /// Source and destination of both tuples, as high and low halves.
+    /// Source and destination address of both tuples, as high and low halves.
     addresses: [[[u64; 2]; 2]; 2],
-    /// What else both tuples say as [`packed`] packs it.
+    /// The other fields of both tuples, as [`packed`] packs them.
     rest: [[u64; 2]; 2],
     /// Packets by direction.
     pub packets: [u64; 2],
     /// Bytes by direction.
     pub bytes: [u64; 2],
-    /// When the last packet passed that was believed: milliseconds, the lower 32 bits.
+    /// When the last valid packet passed: milliseconds, the lower 32 bits.
     pub(crate) last_ms: u32,
-    /// Where the host routes, the ports that each direction's packets came in by.
+    /// If the host routes, the ports by which packets of each direction came in.
     pub arrivals: IngressPorts,
-    /// When it was made, in units of 16 ms, the lower 32 bits.
+    /// When it was created, in units of 16 ms, the lower 32 bits.
     created: u32,
-    /// The engine's: the number of its set of rules, and a note.
+    /// Used by the engine: the number of its rule set, and a flag.
     pub rules: u32,
-    /// Its translation's binding, plus one; zero for none.
+    /// The number of its NAT binding, plus one; zero for none.
     pub binding: u32,
-    /// The engine's own; zero for none.
+    /// Used by the engine; zero for none.
     pub extra: u32,
-    /// Its neighbours in the queue that it waits in.
+    /// Its neighbours in its expiry queue.
     pub(crate) links: crate::wheel::QueueLinks,
     pub(crate) tracker: TcpTracker,
-    /// Its state. Whoever else writes it does not move the connection to another queue.
+    /// Its state. Code outside the table that writes it does not move the connection to another queue.
     pub state: ConnState,
-    /// The queue that it waits in.
+    /// Its expiry queue.
     pub(crate) queue: u8,
 }
 
 const _: () = assert!(size_of::<Connection>() == 192);
 
-/// What `created` counts in, as a shift of milliseconds: its circle is two years long.
+/// The unit of `created`, as a shift of milliseconds: it wraps after two years.
 const CREATED_SHIFT: u32 = 4;
 
 impl Connection {
@@ -79,7 +79,7 @@ impl Connection {
         }
     }
 
-    /// As it was at some time before now.
+    /// Restores a connection from a snapshot.
     pub(crate) fn restored(now_ms: u64, was: &ConnectionSnapshot) -> Connection {
         let [forward, reply] = &was.tuples;
         let in_order = was.state.is_half_open() || was.state.is_closed();
@@ -94,7 +94,7 @@ impl Connection {
         }
     }
 
-    /// What outlives its table.
+    /// The part of a connection that outlives its table.
     pub fn snapshot(&self, now_ms: u64) -> ConnectionSnapshot {
         ConnectionSnapshot {
             tuples: self.tuples(),
@@ -108,14 +108,14 @@ impl Connection {
         }
     }
 
-    /// The tuple of packets that go a way, as they arrive, before translation.
+    /// The tuple of packets of a direction, as they arrive, before translation.
     #[inline]
     pub fn tuple(&self, direction: Direction) -> Tuple {
         let side = direction as usize;
         unpacked(self.addresses[side], self.rest[side])
     }
 
-    /// The tuples of packets as they arrive, before translation, from whom sent the first and from whom replies.
+    /// The tuples of packets as they arrive, before translation: the initiator's, then the responder's.
     pub fn tuples(&self) -> [Tuple; 2] {
         Direction::ALL.map(|direction| self.tuple(direction))
     }
@@ -126,30 +126,30 @@ impl Connection {
         (self.rest[0][1] >> 24) as u8
     }
 
-    /// What is known of both ends of TCP, or of an association of SCTP.
+    /// The tracking state of both ends of a TCP connection or an SCTP association.
     pub fn tracker(&self) -> TcpTracker {
         self.tracker
     }
 
-    /// Milliseconds since it was made. Comes around after two years.
+    /// Milliseconds since it was created. Wraps after two years.
     pub fn age_ms(&self, now_ms: u64) -> u64 {
         let ticks = ((now_ms >> CREATED_SHIFT) as u32).wrapping_sub(self.created);
         (u64::from(ticks) << CREATED_SHIFT).max(self.idle_ms(now_ms))
     }
 
-    /// Milliseconds since the last packet that was believed.
+    /// Milliseconds since the last valid packet.
     #[inline]
     pub fn idle_ms(&self, now_ms: u64) -> u64 {
         u64::from((now_ms as u32).wrapping_sub(self.last_ms))
     }
 
-    /// Milliseconds until it ends if no packet comes.
+    /// Milliseconds until it times out if no packet comes.
     #[inline]
     pub(crate) fn expires_ms(&self, now_ms: u64, limits: &StateTimeouts) -> u64 {
         limits.ms(self.proto(), self.state).saturating_sub(self.idle_ms(now_ms))
     }
 
-    /// Whether packets leave with other ends than they came with.
+    /// Whether packets leave with other addresses or ports than they came with.
     #[inline]
     pub fn is_translated(&self) -> bool {
         let [[from, to], [back_from, back_to]] = self.addresses;
@@ -159,13 +159,13 @@ impl Connection {
         addresses | u64::from(ports) != 0
     }
 
-    /// What packets of a direction say when they leave: the other direction's tuple, reversed. `None` if they leave as they came.
+    /// The tuple with which packets of a direction leave: the other direction's tuple, reversed. `None` if they are not translated.
     #[inline]
     pub fn translated(&self, direction: Direction) -> Option<Tuple> {
         self.is_translated().then(|| self.tuple(direction.turned()).reversed())
     }
 
-    /// Whether packets of a tuple go this way. Without a branch, since hundreds are compared in a row.
+    /// Whether a tuple is that of this direction. Without a branch, since hundreds are compared in a row.
     #[inline]
     pub(crate) fn is(&self, tuple: &Tuple, direction: Direction) -> bool {
         let side = direction as usize;
@@ -196,8 +196,8 @@ fn differs(one: [u64; 2], other: [u64; 2]) -> u64 {
     (one[0] ^ other[0]) | (one[1] ^ other[1])
 }
 
-/// Of a connection where the host routes, the ports that each direction's packets came in by: at most two, since packets may be
-/// rerouted once. Nothing is noted of a connection on a wire, whose tuples say by which port packets come in.
+/// The ports by which packets of each direction came in, for a connection on a host that routes: at most two per direction, since packets
+/// may be rerouted once. Unused for connections on a wire, whose tuples contain the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct IngressPorts {
@@ -216,13 +216,13 @@ impl Default for IngressPorts {
 }
 
 impl IngressPorts {
-    /// Of a connection whose first packet came in by a port. `shared` says whether replies may come in there too.
+    /// The ports of a connection whose first packet came in by `port`. With `shared`, replies may come in there too.
     pub fn new(port: PortId, shared: bool) -> IngressPorts {
         IngressPorts { ports: [[port.0, NO_PORT], [NO_PORT; 2]], shared }
     }
 
-    /// Whether packets of a direction may come in by a port: one that others did, or while it has room for one more, one that the
-    /// other direction's did not.
+    /// Whether packets of a direction may come in by a port: one that earlier packets came in by, or while there is room for another, one
+    /// that the other direction does not use.
     #[inline]
     pub fn admit(&self, direction: Direction, PortId(port): PortId) -> bool {
         let [first, second] = self.ports[direction as usize];
@@ -231,10 +231,10 @@ impl IngressPorts {
             || second == NO_PORT && (self.shared || !self.ports[direction.turned() as usize].contains(&port))
     }
 
-    /// A packet of a direction came in by a port, and was believed. The port is remembered if it [is admitted](IngressPorts::admit).
+    /// Records that a valid packet of a direction came in by a port, if the port [is admitted](IngressPorts::admit).
     #[inline]
     pub fn note(&mut self, direction: Direction, port: PortId) {
-        // On a wire there is nothing to remember.
+        // On a wire there is nothing to record.
         if self.ports[0][0] != NO_PORT {
             self.note_routed(direction, port);
         }
@@ -249,7 +249,7 @@ impl IngressPorts {
         }
     }
 
-    /// All of it as bytes, for a file.
+    /// The ports as bytes in a file.
     pub fn to_bytes(self) -> [u8; 9] {
         let mut bytes = [0; 9];
         let ports = self.ports.as_flattened().iter().flat_map(|port| port.to_be_bytes());
@@ -258,7 +258,7 @@ impl IngressPorts {
         bytes
     }
 
-    /// What [`IngressPorts::to_bytes`] made bytes of; `None` if it was something else.
+    /// Reverses [`IngressPorts::to_bytes`]; `None` for other bytes.
     pub fn from_bytes(bytes: [u8; 9]) -> Option<IngressPorts> {
         let port = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         let ports = [[port(0), port(2)], [port(4), port(6)]];
@@ -266,14 +266,14 @@ impl IngressPorts {
     }
 }
 
-/// A connection as one table leaves it to another: [`ConnectionTable::restore`](crate::ConnectionTable::restore) makes it anew.
+/// A connection on its way from one table to another; [`ConnectionTable::restore`](crate::ConnectionTable::restore) restores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionSnapshot {
     /// See [`Connection::tuples`].
     pub tuples: [Tuple; 2],
     /// Its state.
     pub state: ConnState,
-    /// What is known of both ends of TCP, or of an association of SCTP.
+    /// The tracking state of both ends of a TCP connection or an SCTP association.
     pub tracker: TcpTracker,
     /// Packets by direction.
     pub packets: [u64; 2],
@@ -281,9 +281,9 @@ pub struct ConnectionSnapshot {
     pub bytes: [u64; 2],
     /// See [`Connection::arrivals`].
     pub arrivals: IngressPorts,
-    /// Milliseconds since it was made.
+    /// Milliseconds since it was created.
     pub age_ms: u64,
-    /// Milliseconds since the last packet that was believed.
+    /// Milliseconds since the last valid packet.
     pub idle_ms: u64,
 }
 

@@ -1,11 +1,11 @@
-//! Virtual reassembly: the ports of a datagram's first fragment, lent to the later ones.
+//! Virtual reassembly: later fragments take the ports of their datagram's first fragment.
 //!
-//! Nothing is put together. What is kept of a datagram is its header and which bytes were seen, so that later fragments find its
-//! connection and overlapping ones are noticed (RFC 1858, RFC 5722). A later fragment that comes before the first one is
-//! [`LaterFragment::Unknown`]; [`HeldFragments`] is where such ones may wait.
+//! Nothing is reassembled. Of a datagram only its header and the ranges of seen bytes are kept, so that later fragments find its connection
+//! and overlapping ones are detected (RFC 1858, RFC 5722). A later fragment that comes before the first one is [`LaterFragment::Unknown`];
+//! [`HeldFragments`] can hold it.
 //!
-//! Life-cycle: a datagram is known from its first fragment until its last byte was seen, or until it is too old. There are
-//! at most so many; one more takes the place of the oldest. A worker owns its [`FragmentTable`].
+//! Life-cycle: a datagram is tracked from its first fragment until its last byte was seen, or until it is too old. Their number is limited;
+//! a new one evicts the oldest. A worker owns its [`FragmentTable`].
 
 mod held;
 
@@ -17,14 +17,14 @@ use hashbrown::HashTable;
 use mmb_packet::flow::header_len;
 use mmb_random::Seed;
 
-/// What the fragments of one datagram have in common.
+/// The fields that identify the fragments of one datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FragmentKey {
     /// Source and destination address, as they arrived.
     pub addresses: [u128; 2],
     /// The identification of the IPv4 header or of the IPv6 fragment header.
     pub id: u32,
-    /// The upper-layer protocol. It does not tell datagrams of IPv6 apart (RFC 8200, section 4.5).
+    /// The upper-layer protocol. It does not distinguish datagrams of IPv6 (RFC 8200, section 4.5).
     pub proto: u8,
     /// 4 or 6.
     pub family: u8,
@@ -43,12 +43,12 @@ impl FragmentKey {
         Tuple { addresses, ports, wire, side, proto, family }
     }
 
-    /// The bytes of transport header that a first fragment must have, since rules look at them.
+    /// The bytes of transport header that a first fragment must have, since rules match on them.
     fn header(&self) -> u32 {
         match self.proto {
             proto::TCP => 20,
             proto::UDP | proto::ICMP | proto::ICMP6 => 8,
-            // The key behind a checksum.
+            // Up to the key, which may follow a checksum.
             proto::GRE => 12,
             other => header_len(other).max(1) as u32,
         }
@@ -58,32 +58,32 @@ impl FragmentKey {
 /// Why a fragment is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FragmentDrop {
-    /// It overlaps another one, or the datagram's end moved. What follows of the datagram is dropped as well.
+    /// It overlaps another one, or the datagram's end moved. Further fragments of the datagram are dropped as well.
     Overlap,
-    /// The same bytes were seen before. The datagram goes on.
+    /// The same bytes were seen before. The datagram is not affected.
     Duplicate,
-    /// It is too short to hold the transport header, or lies where that belongs.
+    /// It is too short to contain the transport header, or lies within its range.
     Tiny,
-    /// Its length is not a multiple of 8 though more follows, it is empty, or it reaches beyond what a datagram may have.
+    /// Its length is not a multiple of 8 though more fragments follow, it is empty, or it extends beyond the maximum datagram.
     BadLength,
-    /// The datagram has come in more pieces than are counted.
+    /// The datagram has more fragments than are tracked.
     TooMany,
-    /// It would have to wait for its first one, and there is no room for it.
+    /// It came before the first one, and there is no room to hold it.
     NoRoom,
     /// The first one was refused.
     Refused,
 }
 
-/// What the first fragment of a datagram tells of the later ones.
+/// The data of a first fragment that later ones use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramHead {
     /// The datagram's ports.
     pub ports: [u16; 2],
-    /// Of a TCP segment that its connection believed: the sequence number of the byte at offset 0, as data is numbered.
+    /// The sequence number of the byte at offset 0, counted as data; only for a TCP segment that was in window.
     pub seq: Option<u32>,
 }
 
-/// What becomes of a first fragment.
+/// The verdict for a first fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FragmentVerdict {
     /// It passes.
@@ -92,10 +92,10 @@ pub enum FragmentVerdict {
     Drop(FragmentDrop),
 }
 
-/// What becomes of a later fragment.
+/// The verdict for a later fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaterFragment {
-    /// It belongs to the datagram that began so.
+    /// It belongs to the datagram with this first fragment.
     Of(DatagramHead),
     /// The first fragment was not seen, or too long ago.
     Unknown,
@@ -103,38 +103,38 @@ pub enum LaterFragment {
     Drop(FragmentDrop),
 }
 
-/// The most fragments of one datagram: 64 KiB in the smallest ones that a link of IPv4 must carry take 1,400, but
-/// 576 bytes, what every host takes, 120.
+/// The most fragments of one datagram: 64 KiB in the smallest fragments that an IPv4 link must carry take 1,400, but in fragments of 576
+/// bytes, which every host accepts, only 120.
 const PIECES: usize = 128;
-/// A first fragment again after so long belongs to another datagram with the same identification.
+/// After this time, another first fragment with the same identification begins a new datagram.
 const REUSED_MS: u64 = 1000;
-/// The most datagrams that one call lets go for their age.
+/// The most datagrams that one call removes for their age.
 const AGED_AT_ONCE: usize = 16;
-/// No place.
+/// No slot.
 const NONE: u32 = u32::MAX;
 
-/// A datagram of which the first fragment was seen.
+/// A datagram whose first fragment was seen.
 struct Datagram {
     key: Tuple,
     head: DatagramHead,
-    /// An overlap was seen: whatever comes is dropped.
+    /// An overlap was seen: all further fragments are dropped.
     poisoned: bool,
-    /// Its first fragment made no connection, though it should have: the others are nobody's.
+    /// Its first fragment was refused: the others have no connection.
     refused: bool,
-    /// How many bytes the datagram has, once its last fragment was seen.
+    /// The length of the datagram, once its last fragment was seen.
     total: Option<u32>,
-    /// How many bytes were seen.
+    /// Number of bytes seen.
     seen: u32,
-    /// First bytes and the bytes behind the last ones, in order.
+    /// The ranges of seen bytes, ends excluded, in order.
     pieces: Vec<(u32, u32)>,
     first_ms: u64,
     last_ms: u64,
-    /// Places of the datagrams that came before and after it.
+    /// Slots of the datagrams that came before and after it.
     older: u32,
     younger: u32,
 }
 
-/// The datagrams of a worker that have come in part.
+/// The incomplete datagrams of a worker.
 pub struct FragmentTable {
     hasher: TupleHasher,
     max_age_ms: u64,
@@ -161,18 +161,18 @@ impl FragmentTable {
         }
     }
 
-    /// How many datagrams are known.
+    /// Number of tracked datagrams.
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Whether no datagram is known.
+    /// Whether no datagram is tracked.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
 
-    /// A first fragment. `payload_end`: how many bytes of the datagram it covers, counted from where
-    /// offsets are counted from (behind the IPv4 header; behind the IPv6 fragment header).
+    /// Checks a first fragment. `payload_end` is the number of bytes of the datagram that it covers, from the origin of offsets (after the
+    /// IPv4 header; after the IPv6 fragment header).
     pub fn first(
         &mut self,
         now_ms: u64,
@@ -203,7 +203,7 @@ impl FragmentTable {
         FragmentVerdict::Pass
     }
 
-    /// A later fragment: where it begins, how many bytes it has, and whether it says that none follows.
+    /// Checks a later fragment with this offset and length; `last` tells that no fragment follows.
     pub fn later(
         &mut self,
         now_ms: u64,
@@ -240,7 +240,7 @@ impl FragmentTable {
         }
     }
 
-    /// The first fragment, which has passed here, is refused after all: no other one of the datagram passes.
+    /// Refuses a first fragment that has passed here: no other fragment of its datagram passes.
     pub fn refuse(&mut self, key: &FragmentKey) {
         if let Some(place) = self.find(&key.packed()) {
             self.datagrams[place as usize].refused = true;
@@ -251,7 +251,7 @@ impl FragmentTable {
         self.index.find(self.hasher.hash(key), |place| self.datagrams[*place as usize].key == *key).copied()
     }
 
-    /// Lets go of what is too old, the oldest first, some at a time.
+    /// Removes datagrams that are too old, the oldest first, a limited number at a time.
     fn age(&mut self, now_ms: u64) {
         for _ in 0..AGED_AT_ONCE {
             let Some(oldest) = self.datagrams.get(self.oldest as usize) else { break };
@@ -282,7 +282,7 @@ impl FragmentTable {
         let place = match self.free.pop() {
             Some(place) => {
                 let old = &mut self.datagrams[place as usize];
-                // What a datagram of before needed for its pieces serves this one.
+                // Reuses the memory of an earlier datagram.
                 datagram.pieces = std::mem::take(&mut old.pieces);
                 datagram.pieces.clear();
                 *old = datagram;
@@ -353,7 +353,7 @@ impl Datagram {
     }
 }
 
-/// The last byte of a datagram has the number 65,534 at most: its length has 16 bits.
+/// Checks that a fragment ends within the maximum length of 65,535 bytes: the length field has 16 bits.
 fn check_length(start: u32, len: u32, last: bool) -> Result<(), FragmentDrop> {
     let fits = len > 0 && len <= 65_535 && start <= 65_535 && start + len <= 65_535;
     if fits && (last || len.is_multiple_of(8)) { Ok(()) } else { Err(FragmentDrop::BadLength) }

@@ -1,10 +1,9 @@
-//! Ghost entries: which unreplied connections were evicted in the last seconds (after the ghost lists of 2Q, Johnson and
-//! Shasha, VLDB 1994).
+//! Ghost entries: half-open connections that were evicted in the last seconds (after the ghost lists of 2Q, Johnson and Shasha, VLDB 1994).
 //!
-//! A client whose first packet found no lasting place sends it again: TCP after one second and after three (RFC 6298), others
-//! about as soon. A flood of tuples that are made up does not come back. Of each evicted entry a fingerprint and the time are
-//! kept in a set-associative table, where new ones replace the oldest of their set: one cache line or two for each question,
-//! and no place that a sender can choose, since the hash is keyed.
+//! A client whose connection was evicted retransmits its first packet: TCP after one second and after three (RFC 6298), other protocols
+//! after a similar time. A flood of made-up tuples does not retransmit. For each evicted entry, a fingerprint and the time are stored in a
+//! set-associative table, where new ones replace the oldest of their set: a lookup touches one or two cache lines, and a sender cannot
+//! choose the set, since the hash is keyed.
 
 /// Sets, as a shift.
 const SETS_SHIFT: u32 = 16;
@@ -17,11 +16,11 @@ const CHUNK_SHIFT: u32 = 10;
 const CHUNK: usize = 1 << CHUNK_SHIFT;
 const CHUNKS: usize = 1 << (SETS_SHIFT - CHUNK_SHIFT);
 
-/// How long a client waits at least before it sends its first packet again; who does not wait only sends much. RFC 6298 begins
-/// with a second; the table's clock and queues take some of it.
+/// How long a client waits at least before it retransmits its first packet; a sender that does not wait is merely sending fast. RFC 6298
+/// starts with a second; the table's clock and queues take some of it.
 pub(crate) const AGAIN_AFTER_MS: u64 = 500;
 
-/// How long a ghost is asked for: what comes later begins anew.
+/// How long a ghost is kept: a first packet that comes later counts as new.
 const FORGOTTEN_AFTER_MS: u64 = 3_500;
 
 /// The unit of time, as a shift of milliseconds.
@@ -35,9 +34,9 @@ type GhostSet = [Ghost; WAYS];
 /// The ghosts of a table.
 #[derive(Debug)]
 pub(crate) struct Ghosts {
-    /// Empty until they are used.
+    /// Allocated on first use.
     chunks: [Vec<GhostSet>; CHUNKS],
-    /// Until when it is of use to ask.
+    /// When the newest ghost expires: later lookups need no search.
     lasts_until_ms: u64,
 }
 
@@ -46,12 +45,12 @@ impl Ghosts {
         Ghosts { chunks: std::array::from_fn(|_| Vec::new()), lasts_until_ms: 0 }
     }
 
-    /// An entry of this hash is evicted.
+    /// Remembers that an entry with this hash was evicted.
     pub(crate) fn remember(&mut self, hash: u64, now_ms: u64) {
         let GhostParts { chunk, set, print } = parts(hash);
         let chunk = &mut self.chunks[chunk];
         if chunk.is_empty() {
-            // Without memory nothing is remembered, and a client is served by its age alone.
+            // Without memory nothing is remembered, and a retransmission counts only for entries in the table.
             if chunk.try_reserve_exact(CHUNK).is_err() {
                 return;
             }
@@ -59,7 +58,7 @@ impl Ghosts {
         }
         self.lasts_until_ms = now_ms + FORGOTTEN_AFTER_MS;
         let ways = &mut chunk[set];
-        // Its own one goes, or one that is unused, or the oldest.
+        // Replaces the ghost of the same entry, an unused one, or the oldest.
         let rank = |ghost: &&mut Ghost| match **ghost {
             ghost if is_of(ghost, print) => u64::MAX,
             0 => u64::MAX - 1,
@@ -70,7 +69,7 @@ impl Ghosts {
         }
     }
 
-    /// Whether a first packet of this hash comes again: its entry was evicted as long ago as a client waits.
+    /// Whether a first packet with this hash is a retransmission: its entry was evicted as long ago as a client waits.
     #[inline]
     pub(crate) fn comes_again(&self, hash: u64, now_ms: u64) -> bool {
         now_ms < self.lasts_until_ms && self.find(hash, now_ms)
@@ -106,7 +105,7 @@ fn is_of(ghost: Ghost, print: u32) -> bool {
     ghost >> 16 == print
 }
 
-/// The circle of this time is 17 minutes.
+/// The age of a ghost; it wraps after 17 minutes.
 fn age_ms(ghost: Ghost, now_ms: u64) -> u64 {
     u64::from(((now_ms >> TICK_SHIFT) as u16).wrapping_sub(ghost as u16)) << TICK_SHIFT
 }
@@ -129,13 +128,13 @@ mod tests {
         }
         assert!(!ghosts.comes_again(hash ^ 1, begins_ms + 1000), "another fingerprint");
         assert!(!ghosts.comes_again(hash ^ 1 << 60, begins_ms + 1000), "another set");
-        // Who sends all the time does not wait.
+        // A sender that does not pause does not count as retransmitting.
         ghosts.remember(hash, begins_ms + 900);
         assert!(!ghosts.comes_again(hash, begins_ms + 1000));
         assert!(ghosts.comes_again(hash, begins_ms + 1900));
     }
 
-    /// At 300,000 evictions a second, who comes again after a second is known, and hardly anybody else is.
+    /// At 300,000 evictions a second, a first packet that is retransmitted after a second is recognized, and hardly any other is.
     #[test]
     fn a_flood_does_not_wash_away_the_ghosts_of_the_last_second() {
         let mut ghosts = Ghosts::new();

@@ -1,35 +1,35 @@
 //! The keyed hash of tuples.
 //!
-//! Who sends packets chooses tuples, and must not be able to choose their places in the index. NH (Black et al., UMAC,
-//! CRYPTO 1999) makes two different tuples meet with a chance of 2^-64 over the choice of its keys, whatever the tuples are;
-//! what it yields is folded to 64 bits under two more keys.
+//! Senders choose the tuples of packets, and must not be able to choose their positions in the index. With NH (Black et al., UMAC, CRYPTO
+//! 1999) two different tuples collide with probability 2^-64 over the choice of its keys, whatever the tuples are; its result is folded to
+//! 64 bits under two more keys.
 //!
-//! That holds as long as nobody sees hashes: a few of them give the keys away. What chooses something that can be seen from outside (an
-//! address, a server, a worker) is a [`Prf`](mmb_random::Prf)'s, of another seed.
+//! This holds as long as hashes stay secret: a few of them reveal the keys. A choice that can be seen from outside (an address, a server, a
+//! worker) uses a [`Prf`](mmb_random::Prf) with another seed.
 
 use crate::{Side, Tuple, Vlans, Wire};
 use mmb_random::{Generator, Seed};
 
-/// A hash under keys that are made from one secret seed. Its hashes must not be seen.
+/// A hash under keys that derive from one secret seed. Its hashes must stay secret.
 #[derive(Clone, Copy)]
 pub struct TupleHasher {
     keys: [u64; 8],
 }
 
 impl TupleHasher {
-    /// Keys of a seed that nothing else is made from.
+    /// Derives the keys from a seed that is used for nothing else.
     pub fn new(seed: Seed) -> TupleHasher {
         let mut keys = Generator::new(seed);
         TupleHasher { keys: std::array::from_fn(|_| keys.word()) }
     }
 
-    /// All tuples of IPv4 have one hash, as an adversary would like it.
+    /// A hasher under which all IPv4 tuples collide, as in an attack.
     #[cfg(test)]
     pub(crate) fn weak() -> TupleHasher {
         TupleHasher { keys: [0; 8] }
     }
 
-    /// The hash of a tuple, all bits of it alike.
+    /// The hash of a tuple; all of its bits are equally good.
     #[inline]
     pub fn hash(&self, tuple: &Tuple) -> u64 {
         let keys = &self.keys;
@@ -55,7 +55,7 @@ pub(crate) fn halves(address: u128) -> [u64; 2] {
     [(address >> 64) as u64, address as u64]
 }
 
-/// What a tuple says beside its addresses as two numbers. The fields lie so in a tuple too, and few loads fetch them.
+/// The other fields of a tuple as two numbers. They have the same layout in a tuple, so that few loads fetch them.
 #[inline]
 pub(crate) fn packed(tuple: &Tuple) -> [u64; 2] {
     let Tuple { ports: [source, destination], wire: Wire { port, vlans }, side, proto, family, .. } = *tuple;
@@ -68,7 +68,7 @@ pub(crate) fn packed(tuple: &Tuple) -> [u64; 2] {
     [first, second]
 }
 
-/// The tuple of these addresses that [`packed`] packed.
+/// The tuple with these addresses and the fields that [`packed`] packed.
 #[inline]
 pub(crate) fn unpacked(addresses: [[u64; 2]; 2], [first, second]: [u64; 2]) -> Tuple {
     Tuple {

@@ -1,13 +1,12 @@
-//! From hashes to places: extendible hashing (Fagin et al., TODS 1979) over segments of 64 buckets of a cache line each.
+//! The index from hashes to slots: extendible hashing (Fagin et al., TODS 1979) over segments of 64 buckets of a cache line each.
 //!
-//! Some bits of a hash choose a segment, others two buckets in it. An entry goes to its first bucket, or
-//! if that is full to its second, or one that is there moves to its other one. The first bucket remembers that something went
-//! on, so that most misses read one line. A segment that has no room is split in two: at most 640 entries move, and nothing
-//! else waits.
+//! Some bits of a hash select a segment, others two buckets in it. An entry goes to its first bucket; if that is full, to its second; or it
+//! displaces an entry to that one's other bucket. The first bucket counts the entries that went to their second, so that most misses read
+//! one line. A full segment is split in two: at most 640 entries move, and the rest of the index is not touched.
 //!
-//! Hashes are keyed, so none of this is reached by choosing tuples. If equal hashes crowd a bucket all the same, splitting would
-//! never end; they go to a small stash that is searched last, and when that is full too, the entry is refused. So it is where there is
-//! no memory to split a segment.
+//! Hashes are keyed, so a sender cannot cause collisions by choosing tuples. If equal hashes crowd a bucket all the same, splitting would
+//! never end: such entries go to a small stash that is searched last, and if that is full too, the entry is refused. It is also refused if
+//! there is no memory to split a segment.
 
 use crate::slab::AllocError;
 
@@ -18,13 +17,13 @@ const WAYS: usize = 10;
 const BUCKET_BITS: u32 = 6;
 const BUCKETS: usize = 1 << BUCKET_BITS;
 
-/// A segment is split only if it holds this many: less full, it is crowded in one place, and splitting would be in vain.
+/// A segment is split only if it holds this many entries: a less full one is crowded in one place, which splitting would not help.
 const SPLIT_AT: u16 = (BUCKETS * WAYS / 2) as u16;
 
 /// The most entries in the stash.
 const STASH: usize = 256;
 
-/// Segments in a chunk, as a shift: 4 MB, of which only what is used takes memory.
+/// Segments in a chunk, as a shift: 4 MB, of which only used parts take memory.
 const CHUNK_SHIFT: u32 = 10;
 const CHUNK: usize = 1 << CHUNK_SHIFT;
 
@@ -36,26 +35,26 @@ pub(crate) const EMPTY: u32 = u32::MAX;
 pub(crate) enum IndexError {
     /// Equal hashes fill all the places that it could have.
     Crowded,
-    /// There is no memory for more places.
+    /// There is no memory for more segments.
     NoMemory,
 }
 
-/// No entry, and nothing with that hash is in either bucket.
+/// No entry, and neither bucket has an entry with this hash.
 pub(crate) const ABSENT: u32 = u32::MAX - 1;
 
 /// Fingerprints in a word.
 const LANES: usize = 4;
 
-/// One in each lane of a word.
+/// The value one in each lane of a word.
 const ONES: u64 = 0x0001_0001_0001_0001;
 
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct IndexBucket {
-    /// Fingerprints of 16 bits, four in a word, so that a word of them is compared at once.
+    /// 16-bit fingerprints, four in a word, so that a word of them is compared at once.
     prints: [u64; 2],
     more_prints: [u16; 2],
-    /// Entries whose first bucket this is, and that lie in their second.
+    /// Number of entries whose first bucket this is, and that are in their second.
     gone_on: u16,
     /// A bit for each entry here whose second bucket this is.
     guests: u16,
@@ -64,7 +63,7 @@ pub(crate) struct IndexBucket {
 
 const _: () = assert!(size_of::<IndexBucket>() == 64);
 
-/// Ways that may hold what is sought.
+/// The ways of a bucket whose fingerprint matches.
 #[derive(Clone, Copy)]
 struct WayMatches(u64);
 
@@ -94,8 +93,8 @@ impl IndexBucket {
     pub(crate) const NEW: IndexBucket =
         IndexBucket { prints: [0; 2], more_prints: [0; 2], gone_on: 0, guests: 0, entries: [EMPTY; WAYS] };
 
-    /// The likeliest entry of a hash whose first bucket this is: the first one with its fingerprint. [`EMPTY`] if there is none
-    /// and it may be in its second bucket, [`ABSENT`] if it is not.
+    /// The likely entry of a hash whose first bucket this is: the first one with its fingerprint. [`EMPTY`] if there is none but the second
+    /// bucket may have it, [`ABSENT`] if not.
     #[inline]
     pub(crate) fn likely(&self, hash: u64) -> u32 {
         match self.matches(parts(hash).print).first() {
@@ -167,8 +166,8 @@ fn parts(hash: u64) -> HashParts {
     HashParts { first: hash as usize % BUCKETS, print: (hash >> 16) as u16 }
 }
 
-/// An entry's second bucket from its first, and the first from the second (after cuckoo filters, Fan et al., CoNEXT 2014):
-/// entries can move to their other bucket without their hash.
+/// An entry's second bucket from its first, and the first from the second (after cuckoo filters, Fan et al., CoNEXT 2014): entries can move
+/// to their other bucket without their hash.
 #[inline]
 fn other(bucket: usize, print: u16) -> usize {
     bucket ^ (1 + usize::from(print) % (BUCKETS - 1))
@@ -199,7 +198,7 @@ impl IndexSegment {
         true
     }
 
-    /// Sends an entry of a full bucket to its other one, if any has room there.
+    /// Moves an entry of a full bucket to its other bucket, if one has room there.
     fn make_room(&mut self, bucket: usize) -> Option<usize> {
         let full = &self.buckets[bucket];
         let (way, to, room) = (0..WAYS).find_map(|way| {
@@ -229,24 +228,24 @@ impl IndexSegment {
     }
 }
 
-/// What is known of a segment beside its buckets.
+/// A segment's data outside of its buckets.
 #[derive(Clone, Copy, Debug)]
 struct SegmentInfo {
-    /// How many of the bits that choose a segment its entries share.
+    /// How many of the bits that select a segment its entries share.
     depth: u8,
     entries: u16,
 }
 
-/// The index. An entry is a number below [`EMPTY`]; what it means is the caller's.
+/// The index. An entry is a number below [`EMPTY`] with a meaning that the caller defines.
 #[derive(Debug)]
 pub(crate) struct TupleIndex {
-    /// The segment by `depth` bits of a hash. Lowest first, so that doubling is one copy.
+    /// The segment by `depth` bits of a hash. The lowest bits come first, so that doubling is one copy.
     directory: Vec<u32>,
     depth: u8,
     chunks: Vec<Vec<IndexSegment>>,
     about: Vec<SegmentInfo>,
     stash: Vec<(u64, u32)>,
-    /// Room for splitting.
+    /// Scratch memory for splitting.
     moving: Vec<(u64, u32)>,
 }
 
@@ -265,7 +264,7 @@ impl TupleIndex {
         index
     }
 
-    /// Memory for one segment more, whose entries share `depth` bits, and for splitting one.
+    /// Reserves memory for one more segment, whose entries share `depth` bits, and for splitting one.
     fn reserve(&mut self, depth: u8) -> Result<(), AllocError> {
         if self.about.len() >> CHUNK_SHIFT == self.chunks.len() {
             let mut chunk = Vec::new();
@@ -275,7 +274,7 @@ impl TupleIndex {
         }
         self.about.try_reserve(1)?;
         self.moving.try_reserve(BUCKETS * WAYS)?;
-        // What finds no room after a split comes on top of what was refused a place before.
+        // Entries that find no place after a split add to those that were in the stash before.
         self.stash.try_reserve(BUCKETS * WAYS)?;
         if depth > self.depth {
             self.directory.try_reserve(self.directory.len())?;
@@ -283,7 +282,7 @@ impl TupleIndex {
         Ok(())
     }
 
-    /// There is memory for it.
+    /// Adds a segment, for which memory was reserved.
     fn push_segment(&mut self, depth: u8) -> u32 {
         let number = self.about.len();
         self.chunks[number >> CHUNK_SHIFT].push(IndexSegment::new());
@@ -305,19 +304,19 @@ impl TupleIndex {
         &mut self.chunks[number as usize >> CHUNK_SHIFT][number as usize % CHUNK]
     }
 
-    /// Where a search for a hash begins.
+    /// The bucket where the search for a hash begins.
     #[inline]
     pub(crate) fn first(&self, hash: u64) -> &IndexBucket {
         &self.segment(self.segment_of(hash)).buckets[parts(hash).first]
     }
 
-    /// Whether entries may lie in neither of their buckets.
+    /// Whether some entries are in neither of their buckets.
     #[inline]
     pub(crate) fn has_stash(&self) -> bool {
         !self.stash.is_empty()
     }
 
-    /// The entry of a hash that `is` what is sought.
+    /// The entry of a hash for which `is` returns true.
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
         let HashParts { first, print } = parts(hash);
@@ -334,7 +333,7 @@ impl TupleIndex {
         found
     }
 
-    /// Adds an entry. `hash_of` tells the hash of any entry, of which some may have to move.
+    /// Adds an entry. `hash_of` returns the hash of any entry, some of which may have to move.
     pub(crate) fn insert(
         &mut self,
         hash: u64,
@@ -357,7 +356,7 @@ impl TupleIndex {
         }
     }
 
-    /// Removes an entry that was added under a hash.
+    /// Removes an entry that was added with this hash.
     pub(crate) fn remove(&mut self, hash: u64, entry: u32) {
         let number = self.segment_of(hash);
         if self.segment_mut(number).remove(hash, entry) {
@@ -367,12 +366,12 @@ impl TupleIndex {
         }
     }
 
-    /// The directory doubles only where its size stays in proportion to the number of segments.
+    /// Whether a segment may be split: the directory doubles only while its size is in proportion to the number of segments.
     fn may_split(&self, number: u32) -> bool {
         self.about[number as usize].depth < self.depth || self.directory.len() < 16 * self.about.len().max(4)
     }
 
-    /// There is memory for it.
+    /// Splits a segment, for which memory was reserved.
     fn split(&mut self, number: u32, hash_of: &impl Fn(u32) -> u64) {
         let depth = self.about[number as usize].depth + 1;
         if depth > self.depth {
@@ -387,7 +386,7 @@ impl TupleIndex {
         let entries = old.buckets.iter().flat_map(|bucket| bucket.entries);
         moving.extend(entries.filter(|entry| *entry != EMPTY).map(|entry| (hash_of(entry), entry)));
 
-        // Of the places that share all but the last of `depth` bits, those with the last one set.
+        // Of the directory entries that share all but the last of `depth` bits, those with the last one set.
         let (any, _) = moving[0];
         let last = 1usize << (depth - 1);
         let places = (chooser(any, depth) | last..self.directory.len()).step_by(2 * last);
@@ -398,7 +397,7 @@ impl TupleIndex {
             if self.segment_mut(goes).insert(hash, entry) {
                 self.about[goes as usize].entries += 1;
             } else {
-                // In another order they had room. Few do this, and the stash may grow by them.
+                // In another order of insertion they had room. This is rare, and the stash may grow by such entries.
                 self.stash.push((hash, entry));
             }
         }
@@ -423,7 +422,7 @@ impl TupleIndex {
     }
 }
 
-/// The bits of a hash that choose a segment: from the upper half, since the lower one chooses buckets.
+/// The bits of a hash that select a segment: from the upper half, since the lower one selects buckets.
 #[inline]
 fn chooser(hash: u64, bits: u8) -> usize {
     (hash >> 32) as usize & ((1 << bits) - 1)

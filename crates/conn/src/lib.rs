@@ -1,11 +1,11 @@
-//! Connections: who talks to whom through mmb, in which state, and under which translation.
+//! Connection tracking and NAT: connections, their states, and their translations.
 //!
-//! Purpose: a worker's [`ConnectionTable`] finds the connection of a packet from either direction, tracks TCP and SCTP, lets idle entries
-//! go, and bounds how many there are. [`nat`] picks addresses and ports that no other connection's replies use,
-//! [`fragment`] lends later fragments their first one's ports, [`quoted`] reads what an ICMP error is about.
+//! Purpose: a worker's [`ConnectionTable`] finds the connection of a packet in either direction, tracks TCP and SCTP, times out idle
+//! entries, and limits their number. [`nat`] chooses addresses and ports that no other connection's replies use, [`fragment`] passes the
+//! first fragment's ports on to later ones, [`quoted`] parses the packet that an ICMP error quotes.
 //!
-//! Life-cycle: all of it belongs to one worker, which alone reads and writes it; whoever else wants to know asks the worker.
-//! There is no clock in here: the time comes with every call, in milliseconds that only grow.
+//! Life-cycle: everything belongs to one worker, which alone reads and writes it; other threads send requests to the worker. There is no
+//! clock in here: the time comes with every call, in milliseconds that never decrease.
 #![forbid(unsafe_code)]
 
 mod connection;

@@ -1,38 +1,38 @@
-//! The packet that an ICMP error is about: as much of it as the error quotes.
+//! Parses the packet that an ICMP error quotes.
 //!
-//! A quotation may be cut anywhere behind the first 8 bytes of the transport header (RFC 792, RFC 1812 section 4.3.2.3,
-//! RFC 4443 section 2.4), so that its length fields say more than there is, and it may lie: nothing is believed but what a
-//! connection with these ends confirms.
+//! A quotation may be truncated anywhere after the first 8 bytes of the transport header (RFC 792, RFC 1812 section 4.3.2.3, RFC 4443
+//! section 2.4), so its length fields may exceed it, and it may be forged: it is only used to look up a connection, whose state must
+//! confirm it.
 
 use crate::tuple::icmp_query;
 use crate::{Tuple, proto};
 use mmb_packet::flow::flow_ports;
 use mmb_packet::parse::{IP4_HEADER, IP6_HEADER, ParserLimits, extension_len};
 
-/// What a quotation says of its packet. Offsets are in bytes from the first byte of the quoted IP header.
+/// The quoted packet. Offsets are in bytes from the first byte of the quoted IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotedPacket {
-    /// The ends of the quoted packet, as they stand there; its `wire` is 0.
+    /// The tuple of the quoted packet, as quoted; its `wire` is 0.
     pub tuple: Tuple,
     /// The upper-layer protocol.
     pub proto: u8,
-    /// Where the IP header begins: 0, the quotation begins with it.
+    /// The offset of the IP header: 0, since the quotation begins with it.
     pub ip_at: usize,
-    /// Where the transport header begins.
+    /// The offset of the transport header.
     pub l4_at: usize,
-    /// How many bytes of the transport header and its payload are quoted: 8 at least.
+    /// Quoted bytes of the transport header and its payload: at least 8.
     pub l4_len: usize,
 }
 
-/// The bytes of transport header that tell connections apart.
+/// The bytes of transport header that distinguish connections.
 const PORTS: usize = 8;
 
-/// Reads what an ICMP error quotes: `icmp_payload` begins behind the error's own 8 bytes, `family` is 4 for ICMP and 6
-/// for ICMPv6. `None`: there is nothing that a connection could be found by, because the quotation is too short or not an
-/// IP packet, because it is a later fragment, because it quotes an ICMP message that is no query, or ends before a key of GRE.
+/// Parses the quotation of an ICMP error: `icmp_payload` begins after the error's own 8 bytes, `family` is 4 for ICMP and 6 for ICMPv6.
+/// `None` if no connection can be found by it: the quotation is too short or not an IP packet, it is a later fragment, it quotes an ICMP
+/// message that is no query, or it ends before a GRE key.
 ///
-/// Quotations of protocols without ports have ends without ports. What follows the quotation of an extended error
-/// (RFC 4884) counts to `l4_len` only as far as the quoted packet's own length reaches.
+/// Quotations of protocols without ports have a tuple without ports. What follows the quotation in an extended error (RFC 4884) counts
+/// towards `l4_len` only within the quoted packet's own length.
 pub fn quoted(icmp_payload: &[u8], family: u8) -> Option<QuotedPacket> {
     match family {
         4 => quoted4(icmp_payload),
@@ -66,7 +66,7 @@ fn quoted6(bytes: &[u8]) -> Option<QuotedPacket> {
     ends(bytes, total, 6, chain_end(bytes, head[6])?, [source, destination])
 }
 
-/// The upper-layer protocol behind all extension headers, and where it begins.
+/// The upper-layer protocol after all extension headers, and its offset.
 fn chain_end(bytes: &[u8], first: u8) -> Option<(u8, usize)> {
     const HOP_BY_HOP: u8 = 0;
     const ROUTING: u8 = 43;
@@ -100,8 +100,8 @@ fn ends(
 ) -> Option<QuotedPacket> {
     let l4 = bytes.get(l4_at..)?;
     let head: &[u8; PORTS] = l4.first_chunk()?;
-    // Some hosts quote the header as they keep it, with the length's bytes changed for each other: one that leaves no
-    // room for the ports is not believed.
+    // Some hosts quote the header in host order, with the bytes of the length swapped: a length that leaves no room for the ports is
+    // ignored.
     let l4_len = total.checked_sub(l4_at).filter(|len| *len >= PORTS);
     let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
     let ports = match (family, proto) {

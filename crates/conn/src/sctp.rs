@@ -1,18 +1,19 @@
-//! SCTP as a middlebox sees it: states from the chunks of both ends, verification tags from their INITs (RFC 9260).
+//! SCTP tracking by a middlebox: states from the chunks of both ends, verification tags from their INITs (RFC 9260).
 //!
-//! Each end chooses the tag that packets to it must carry, and tells it in its INIT or INIT ACK; what carries another one is not believed
-//! (section 8.5), so that who sees neither end's packets can hardly move an association. Of an association that was picked up, the tag of
-//! each direction is that of its first packet. An end that restarts sends an INIT into an association that is there (section 5.2.2): the tags
-//! of that handshake, which anybody could begin and which therefore keeps nothing alive, count once the answering end's cookie comes back under its new tag, which only who saw the INIT ACK knows.
+//! Each end chooses the tag that packets to it must carry, and announces it in its INIT or INIT ACK; packets with another tag are invalid
+//! (section 8.5), so that an off-path attacker can hardly change an association's state. For an association that was picked up, the tag of
+//! each direction is that of its first packet. An end that restarts sends an INIT in an existing association (section 5.2.2). An off-path
+//! attacker could begin that handshake too, so it does not refresh the timeout. Its tags become valid when the cookie comes back under the
+//! answering end's new tag, which only a receiver of the INIT ACK knows.
 //!
-//! The states are those of TCP whose meaning they have: INIT, INIT ACK and COOKIE ACK are what SYN, SYN-ACK and the acknowledgment of
-//! that are; SHUTDOWN, SHUTDOWN ACK and SHUTDOWN COMPLETE end an association as FINs do, ABORT as a RST does.
+//! The states are those of TCP with the same meaning: INIT, INIT ACK and COOKIE ACK correspond to SYN, SYN-ACK and its acknowledgment;
+//! SHUTDOWN, SHUTDOWN ACK and SHUTDOWN COMPLETE end an association as FINs do, ABORT as a RST does.
 
 use crate::tcp::{ACKED, SENT};
 use crate::{ConnState, Direction, Invalid, TcpOutcome, TcpTracker};
 use mmb_policy::policy::Pickup;
 
-/// What tracking needs to know of an SCTP packet.
+/// The fields of an SCTP packet that tracking uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SctpChunks {
     /// The verification tag.
@@ -21,7 +22,7 @@ pub struct SctpChunks {
     pub initiate_tag: u32,
     /// The kinds of its chunks, bits of [`chunk`].
     pub kinds: u16,
-    /// How many chunks were looked at.
+    /// How many chunks were parsed.
     pub count: u8,
     /// Its ABORT or SHUTDOWN COMPLETE has the T bit: the tag is the sender's own, since it knew no other.
     pub reflected: bool,
@@ -37,22 +38,22 @@ pub mod chunk {
     pub const ABORT: u16 = 1 << 2;
     /// No more data from the sender.
     pub const SHUTDOWN: u16 = 1 << 3;
-    /// Answers that.
+    /// Answers a SHUTDOWN.
     pub const SHUTDOWN_ACK: u16 = 1 << 4;
-    /// The association is over.
+    /// The association is closed.
     pub const SHUTDOWN_COMPLETE: u16 = 1 << 5;
-    /// Brings an INIT ACK's cookie back.
+    /// Returns an INIT ACK's cookie.
     pub const COOKIE_ECHO: u16 = 1 << 6;
     /// The association is open.
     pub const COOKIE_ACK: u16 = 1 << 7;
 }
 use chunk::{ABORT, COOKIE_ACK, COOKIE_ECHO, INIT, INIT_ACK, SHUTDOWN, SHUTDOWN_ACK, SHUTDOWN_COMPLETE};
 
-/// The most chunks of one packet that are looked at. Control chunks come before data (RFC 9260 section 6.10).
+/// The most chunks of a packet that are parsed. Control chunks come before data (RFC 9260 section 6.10).
 const MOST_CHUNKS: u8 = 16;
 
 impl SctpChunks {
-    /// Reads a packet, of which the end may be missing. `None` if it has no tag.
+    /// Parses a packet, which may be truncated. `None` if it has no tag.
     pub fn read(packet: &[u8]) -> Option<SctpChunks> {
         const HEADER: usize = 12;
         let tag = u32::from_be_bytes(*packet.get(4..)?.first_chunk()?);
@@ -63,7 +64,7 @@ impl SctpChunks {
         {
             chunks.count += 1;
             let bit = match kind {
-                // Data, in either form: nothing that counts follows.
+                // Data, in either form: no relevant chunk follows.
                 0 | 64 => break,
                 1 => INIT,
                 2 => INIT_ACK,
@@ -85,7 +86,7 @@ impl SctpChunks {
             }
             let len = usize::from(u16::from_be_bytes([a, b]));
             if len < 4 {
-                // Receivers do not agree on what follows: it is as a packet without chunks.
+                // Receivers do not agree on what follows: the packet is treated as one without chunks.
                 chunks.count = 0;
                 break;
             }
@@ -99,7 +100,8 @@ impl SctpChunks {
         self.kinds & kinds != 0
     }
 
-    /// Whether an end sends it: at least one chunk, and those alone that must be alone (RFC 9260 section 6.10), with what they must say.
+    /// The fault of a packet that no end sends: it must have a chunk, exclusive chunks must be alone (RFC 9260 section 6.10), and its tags
+    /// must fit.
     fn fault(&self) -> Option<Invalid> {
         let alone = self.has(INIT | INIT_ACK | SHUTDOWN_COMPLETE);
         if self.count == 0 || alone && self.count > 1 {
@@ -115,16 +117,17 @@ const FORWARD: usize = Direction::Forward as usize;
 const REPLY: usize = Direction::Reply as usize;
 const BAD_TAG: TcpOutcome = TcpOutcome::Invalid(Invalid::BadTag);
 
-/// Of a direction: an INIT asks that its packets carry the tag that `window` holds. At most one of both has it.
+/// Notes of a direction: an INIT requests that its packets carry the tag that `window` holds. At most one direction has it.
 const ASKED: u8 = 0x40;
 
-/// Of each direction, `end` is the tag that its packets carry, if `SENT` is noted; `ack` the one that a restart brings, with `ACKED`: an
-/// INIT ACK has confirmed it. What an INIT alone says is kept apart from that (`ASKED`), so that nobody replaces it who is not answered.
+/// For each direction, `end` is the tag that its packets carry, if `SENT` is set; `ack` is the tag that a restart would bring, if `ACKED`
+/// is set: an INIT ACK has confirmed it. The tag of an unconfirmed INIT is stored apart from that (`ASKED`), so that a forged INIT without
+/// an answer cannot replace it.
 impl TcpTracker {
     /// Begins with the first packet that was seen.
     ///
     /// # Errors
-    /// No association begins so: only with an INIT where `pickup` is strict; with chunks that answer or end one.
+    /// The packet cannot begin an association: it has no INIT and `pickup` is strict; or its chunks answer or end an association.
     pub(crate) fn associate(chunks: &SctpChunks, pickup: Pickup) -> Result<(TcpTracker, ConnState), Invalid> {
         const NO_BEGINNING: u16 = INIT_ACK | ABORT | SHUTDOWN | SHUTDOWN_ACK | SHUTDOWN_COMPLETE | COOKIE_ACK;
         if let Some(fault) = chunks.fault() {
@@ -142,7 +145,7 @@ impl TcpTracker {
         Ok((tracker, ConnState::Unreplied))
     }
 
-    /// Judges a packet of an association in a state, and follows it if it is believed.
+    /// Checks a packet of an association in a state, and tracks it if it is valid.
     pub(crate) fn chunks(
         &mut self,
         state: ConnState,
@@ -170,7 +173,7 @@ impl TcpTracker {
         }
         if restarts && self.tag(from) != Some(chunks.tag) {
             let peer = self.pending(to);
-            // Only the cookie's way back shows that its sender saw the answer.
+            // Only the returned cookie shows that its sender received the answer.
             if !chunks.has(COOKIE_ECHO) || peer.is_none() && !is_opening {
                 return BAD_TAG;
             }
@@ -193,12 +196,12 @@ impl TcpTracker {
         moves(state, next)
     }
 
-    /// An INIT in an association: sent again, from both ends at once (section 5.2.1), or from one that restarts.
+    /// An INIT in an association: retransmitted, from both ends at once (section 5.2.1), or from an end that restarts.
     fn init(&mut self, state: ConnState, to: usize, chunks: &SctpChunks) -> TcpOutcome {
         match state {
             ConnState::TimeWait | ConnState::Reset => return TcpOutcome::Reopens,
             ConnState::SynSent if to == REPLY => self.learn(to, chunks.initiate_tag),
-            // Of both ends at once, of one that restarts, or of somebody who guesses: the peer's packets tell.
+            // From both ends at once, from an end that restarts, or forged: the peer's packets will tell.
             _ => {
                 self.ask(to, chunks.initiate_tag);
                 if self.tag(to) != Some(chunks.initiate_tag) {
@@ -219,7 +222,7 @@ impl TcpTracker {
         match state {
             ConnState::SynSent | ConnState::SynReceived if self.tag(from) == Some(chunks.tag) => {
                 match self.tag(to) {
-                    // Each INIT that was sent again may be answered with another tag: the cookie tells which one counts.
+                    // Each retransmitted INIT may be answered with another tag: the cookie shows which one is valid.
                     Some(known) if known != chunks.initiate_tag => self.expect(to, chunks.initiate_tag),
                     Some(_) | None => self.learn(to, chunks.initiate_tag),
                 }
@@ -235,13 +238,13 @@ impl TcpTracker {
         }
     }
 
-    /// An ABORT or a SHUTDOWN COMPLETE: with the tag of its direction, or reflected with the other one (section 8.5.1 B and C). Without a tag
-    /// to compare with, nobody ends an association.
+    /// An ABORT or a SHUTDOWN COMPLETE: with the tag of its direction, or reflected with the other one (section 8.5.1 B and C). If that tag
+    /// is unknown, the packet is invalid.
     fn end(&mut self, state: ConnState, from: usize, chunks: &SctpChunks) -> TcpOutcome {
         let side = if chunks.reflected { 1 - from } else { from };
         let is_answered = self.pending(1 - side).is_some();
         if is_answered && self.pending(side) == Some(chunks.tag) && self.tag(side) != Some(chunks.tag) {
-            // About the restart, not about what is there.
+            // It concerns the restart, not the existing association.
             return TcpOutcome::Noted;
         }
         if self.tag(side) != Some(chunks.tag) {
@@ -255,8 +258,8 @@ impl TcpTracker {
         }
     }
 
-    /// Whether the end that sends in a direction may have sent a packet that an ICMP error quotes (section 10): it carries the direction's
-    /// tag, or is an INIT whose initiate tag is the one that its receiver must use. `quoted` is as much of the packet as there is.
+    /// Whether the sender of a direction may have sent a packet that an ICMP error quotes (section 10): it carries the direction's tag, or
+    /// is an INIT whose initiate tag is the one that its receiver must use. `quoted` is the available part of the packet.
     pub fn may_have_sent(&self, sender: Direction, quoted: &[u8]) -> bool {
         let (from, to) = (sender as usize, 1 - sender as usize);
         let Some(chunks) = SctpChunks::read(quoted) else { return false };
@@ -265,14 +268,14 @@ impl TcpTracker {
         };
         match chunks.tag {
             0 => chunks.has(INIT) && is_known(to, chunks.initiate_tag),
-            // An INIT alone, which anybody may have sent, makes no tag known.
+            // An INIT alone may be forged, so its tag is not accepted here.
             tag => {
                 self.tag(from) == Some(tag) || self.pending(from) == Some(tag) && self.pending(to).is_some()
             }
         }
     }
 
-    /// Whether it can be what is known of an association, and of no TCP connection.
+    /// Whether this is the tracking state of an association, and not of a TCP connection.
     pub fn is_of_association(&self) -> bool {
         let (window, notes) = (self.window, self.notes);
         let asked = notes.iter().filter(|notes| **notes & ASKED != 0).count();
@@ -293,14 +296,14 @@ impl TcpTracker {
         (self.notes[side] & ASKED != 0).then_some(u32::from(high) << 16 | u32::from(low))
     }
 
-    /// An INIT, which may be anybody's, asks that a direction's packets carry this tag, which is not 0.
+    /// Records an unconfirmed INIT, which requests that a direction's packets carry this nonzero tag.
     fn ask(&mut self, side: usize, tag: u32) {
         self.notes = self.notes.map(|notes| notes & !ASKED);
         self.notes[side] |= ASKED;
         self.window = [(tag >> 16) as u16, tag as u16];
     }
 
-    /// A direction's packets carry this tag, and no other one is expected.
+    /// Sets the tag of a direction's packets; it is no longer pending.
     fn learn(&mut self, side: usize, tag: u32) {
         self.end[side] = tag;
         self.notes[side] |= SENT;
@@ -309,7 +312,7 @@ impl TcpTracker {
         }
     }
 
-    /// A direction's packets will carry this tag if a restart comes about.
+    /// Sets the tag that a direction's packets will carry if a restart completes.
     fn expect(&mut self, side: usize, tag: u32) {
         self.ack[side] = tag;
         self.notes[side] |= ACKED;

@@ -1,16 +1,16 @@
-//! Where a table's records lie: in chunks, so that growing copies none and touches memory only as it is used.
+//! Storage for a table's records: in chunks, so that growing copies none and touches memory only as it is used.
 
 use crate::{ConnId, Connection};
 use std::collections::TryReserveError;
 
-/// Records in a chunk, as a shift: 12 MiB, of which only what is used takes memory.
+/// Records in a chunk, as a shift: 12 MiB, of which only used parts take memory.
 const CHUNK_SHIFT: u32 = 16;
 const CHUNK: usize = 1 << CHUNK_SHIFT;
 
 /// No record.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// The queue of a record that holds no connection.
+/// The queue of a free record.
 const FREE: u8 = u8::MAX;
 
 /// There is no memory for more.
@@ -23,13 +23,13 @@ impl From<TryReserveError> for AllocError {
     }
 }
 
-/// Records by their places. A free one names the next free one in its links.
+/// Records by slot. A free one contains the next free slot in its links.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlab {
     chunks: Vec<Vec<Connection>>,
-    /// Places that were ever used.
+    /// Slots that were ever used.
     used: u32,
-    /// The first free one of these.
+    /// The first free slot of these.
     free: u32,
 }
 
@@ -48,7 +48,7 @@ impl ConnectionSlab {
         &mut self.chunks[(place >> CHUNK_SHIFT) as usize][place as usize % CHUNK]
     }
 
-    /// The connection at a place, if there is one.
+    /// The connection in a slot, if there is one.
     pub(crate) fn live(&self, place: u32) -> Option<&Connection> {
         Some(place)
             .filter(|place| *place < self.used)
@@ -56,7 +56,7 @@ impl ConnectionSlab {
             .filter(|at| at.queue != FREE)
     }
 
-    /// Keeps a connection.
+    /// Stores a connection.
     ///
     /// # Errors
     /// There is no memory for more records.
@@ -91,7 +91,7 @@ impl ConnectionSlab {
         connection
     }
 
-    /// Places that were ever used: what there is to scan.
+    /// Number of slots that were ever used: the range to scan.
     pub(crate) fn used(&self) -> u32 {
         self.used
     }

@@ -1,12 +1,12 @@
-//! What is known of a connection's life, and why it ended.
+//! Connection states, directions, and reasons for the end of a connection.
 
-/// Which way a packet of a connection goes.
+/// The direction of a connection's packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Direction {
-    /// From whom sent the first packet.
+    /// From the initiator.
     Forward = 0,
-    /// Back.
+    /// From the responder.
     Reply = 1,
 }
 
@@ -14,7 +14,7 @@ impl Direction {
     /// Both, by their numbers.
     pub const ALL: [Direction; 2] = [Direction::Forward, Direction::Reply];
 
-    /// The other one.
+    /// The other direction.
     #[inline]
     #[must_use]
     pub fn turned(self) -> Direction {
@@ -25,11 +25,11 @@ impl Direction {
     }
 }
 
-/// Where a connection is in its life. What is said of TCP holds of SCTP by its own chunks (`sctp`).
+/// The state of a connection. SCTP uses the TCP states by its own chunks (`sctp`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ConnState {
-    /// TCP: a SYN went, nothing came back.
+    /// TCP: a SYN was seen, and no reply.
     SynSent,
     /// TCP: both SYNs were seen, and not both are acknowledged.
     SynReceived,
@@ -41,9 +41,9 @@ pub enum ConnState {
     Closing,
     /// TCP: both FINs are acknowledged.
     TimeWait,
-    /// TCP: ended by a RST that the receiver takes.
+    /// TCP: ended by a RST that its receiver accepts.
     Reset,
-    /// UDP, ICMP and others: packets in one direction only. TCP: picked up in mid-flow, and only one end was seen.
+    /// UDP, ICMP and others: packets in one direction only. TCP: picked up in mid-flow, with packets of one end only.
     Unreplied,
     /// UDP, ICMP and others: packets in both directions.
     Replied,
@@ -63,7 +63,7 @@ impl ConnState {
         ConnState::Replied,
     ];
 
-    /// Its name for people.
+    /// Its name for display.
     pub fn name(self) -> &'static str {
         match self {
             ConnState::SynSent => "syn-sent",
@@ -78,31 +78,31 @@ impl ConnState {
         }
     }
 
-    /// Whether not both ends have shown that they want this connection. Such entries make room for new ones where no closed one is
-    /// left: those that nobody answered first, then those whose first end has not acknowledged the answer.
+    /// Whether the connection is half-open: not both ends have confirmed it. Such entries are evicted when no closed one is left: unreplied
+    /// ones first, then those whose initiator has not acknowledged the reply.
     #[inline]
     pub fn is_half_open(self) -> bool {
         matches!(self, ConnState::SynSent | ConnState::SynReceived | ConnState::Unreplied)
     }
 
-    /// Whether it is only kept for stragglers. Such entries are the first to make room for new ones.
+    /// Whether the connection is closed, and only kept for late packets. Such entries are evicted first.
     #[inline]
     pub fn is_closed(self) -> bool {
         matches!(self, ConnState::TimeWait | ConnState::Reset)
     }
 }
 
-/// Why a packet is not believed.
+/// Why a packet is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Invalid {
     /// A TCP segment outside of its connection's windows.
     OutOfWindow,
-    /// TCP flags that no end sets together: SYN and FIN, none at all. SCTP chunks that no end puts together.
+    /// A combination of TCP flags that no end sends, such as SYN and FIN, or none at all; or of SCTP chunks.
     BadFlags,
-    /// The packet would change a connection's state, or make one, and its checksum is wrong.
+    /// The packet would change or create a connection's state, and its checksum is wrong.
     BadChecksum,
-    /// A TCP segment or an SCTP packet of no connection that can begin none.
+    /// A TCP segment or an SCTP packet without a connection that cannot begin one.
     NotSyn,
     /// An SCTP packet with another verification tag than its receiver's.
     BadTag,
@@ -113,7 +113,7 @@ impl Invalid {
     pub const ALL: [Invalid; 5] =
         [Invalid::OutOfWindow, Invalid::BadFlags, Invalid::BadChecksum, Invalid::NotSyn, Invalid::BadTag];
 
-    /// Its name in counters: stable.
+    /// Its stable name in counters.
     pub fn name(self) -> &'static str {
         match self {
             Invalid::OutOfWindow => "out-of-window",
@@ -125,20 +125,20 @@ impl Invalid {
     }
 }
 
-/// Why a connection is no more.
+/// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// Nothing passed for its state's timeout.
+    /// No packet passed during its state's timeout.
     Timeout,
-    /// It was over or nobody had answered, and another one got its place, its port or its ends.
+    /// It was closed or unreplied, and another connection needed its slot, its port or its tuple.
     Evicted,
-    /// Somebody asked for it.
+    /// It was killed by a command.
     Killed,
     /// A RST ended it.
     Reset,
     /// Both ends had closed it.
     Finished,
-    /// Its rule was deleted, and its connections with it.
+    /// Its rule was deleted together with its connections.
     RuleDeleted,
 }
 
@@ -153,7 +153,7 @@ impl CloseReason {
         CloseReason::RuleDeleted,
     ];
 
-    /// Its name for people.
+    /// Its name for display.
     pub fn name(self) -> &'static str {
         match self {
             CloseReason::Timeout => "timeout",
@@ -165,7 +165,7 @@ impl CloseReason {
         }
     }
 
-    /// Why a connection in a state is gone once its time is up.
+    /// The close reason of a connection that times out in a state.
     pub(crate) fn expired(state: ConnState) -> CloseReason {
         match state {
             ConnState::Reset => CloseReason::Reset,

@@ -1,9 +1,9 @@
-//! The connections of a worker: found by tuples, followed, ended.
+//! A worker's connection table: lookup by tuple, state tracking, expiry and eviction.
 //!
-//! A connection's record lies in a slab and does not move; the index finds it by the hash of either tuple, and a queue waits
-//! for its end. A full table makes room for a new connection by one that is over, or if there is none by one that is half
-//! open; what both ends want is never ended for another. Which one, and what holds under a flood, says `room`; what packets say of
-//! their connection, `follow`; who ends as time passes, `expiry`.
+//! A connection's record stays at its place in a slab; the index finds it by the hash of either tuple, and an expiry queue holds it until
+//! it times out. A full table evicts a closed connection for a new one, or if there is none, a half-open one; a connection that both ends
+//! have confirmed is never evicted. `room` describes which connection is evicted, and the guarantees under a flood; `follow` tracks states
+//! by packets, and `expiry` times connections out.
 
 mod expiry;
 mod follow;
@@ -25,16 +25,16 @@ use mmb_base::{VECTOR, prefetch};
 use mmb_policy::policy::{Pickup, Timeouts};
 use mmb_random::Seed;
 
-/// Why a connection was not made.
+/// Why a connection was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InsertError {
-    /// The table is full of connections that nobody may end.
+    /// The table is full of connections that must not be evicted.
     Full,
-    /// One of its tuples is another connection's.
+    /// One of its tuples belongs to another connection.
     Taken,
-    /// No connection begins so.
+    /// The packet cannot begin a connection.
     Invalid(Invalid),
-    /// There is no memory for more connections, and none of those that are there may end.
+    /// There is no memory for more connections, and no existing one may be evicted.
     NoMemory,
 }
 
@@ -45,26 +45,26 @@ pub struct ConnectionTable {
     index: TupleIndex,
     slab: ConnectionSlab,
     queues: ExpiryQueues,
-    /// Half-open connections that were evicted lately.
+    /// Half-open connections that were evicted recently.
     ghosts: Ghosts,
     len: usize,
     max: usize,
-    /// What memory was enough for when it last ran out, and when more is asked for again.
+    /// The number of connections when memory last ran out, and when allocation is tried again.
     enough: Option<(usize, u64)>,
     limits: StateTimeouts,
     pickup: Pickup,
-    /// The latest time that was told. Time does not go back.
+    /// The latest time seen. Time does not go back.
     now_ms: u64,
-    /// When time was last let pass.
+    /// The time of the last call of [`ConnectionTable::advance`].
     advanced_ms: u64,
-    /// More was due then than was asked.
+    /// That call reached its limit before it had handled all due connections.
     behind: bool,
-    /// Where connections are asked for their timeouts anew, after these became shorter.
+    /// Where to continue re-checking connections after timeouts were shortened.
     sweep: Option<u32>,
 }
 
 impl ConnectionTable {
-    /// An empty table for a million connections, with the default timeouts. Its hash keys are made from the seed.
+    /// An empty table for a million connections, with the default timeouts. Its hash keys derive from the seed.
     pub fn new(seed: Seed) -> ConnectionTable {
         ConnectionTable {
             hasher: TupleHasher::new(seed),
@@ -84,8 +84,8 @@ impl ConnectionTable {
         }
     }
 
-    /// Changes what a table goes by. A lower `max` ends nobody at once: connections that are over or half open make room as
-    /// new ones come.
+    /// Changes the table's settings. A lower `max` ends no connection at once: closed and half-open connections are evicted as new ones
+    /// come.
     pub fn configure(&mut self, max: usize, timeouts: Timeouts, pickup: Pickup) {
         self.max = max.min(wheel::MOST);
         self.pickup = pickup;
@@ -124,7 +124,7 @@ impl ConnectionTable {
         }
     }
 
-    /// Loop by loop, those that wait for memory with little else in them, so that the processor waits for many lines at once.
+    /// Each loop that waits for memory does little else, so that the processor overlaps many cache misses.
     fn find_vector(&self, tuples: &[Tuple], found: &mut [Option<(ConnId, Direction)>]) {
         const NEW: &IndexBucket = &IndexBucket::NEW;
         let (mut hashes, mut buckets) = ([0; VECTOR], [NEW; VECTOR]);
@@ -164,8 +164,8 @@ impl ConnectionTable {
         tuples.for_each(|tuple| prefetch(self.index.first(self.hasher.hash(&tuple))));
     }
 
-    /// Makes a connection of its first packet, which is not counted. `forward` and `reply` are the tuples of both ends' packets
-    /// as they arrive. Who has to make room is told to `closed`.
+    /// Creates a connection from its first packet, which is not counted. `forward` and `reply` are the tuples of both ends' packets as they
+    /// arrive. Evicted connections are passed to `closed`.
     pub fn insert(
         &mut self,
         now_ms: u64,
@@ -183,8 +183,8 @@ impl ConnectionTable {
         self.keep(hashes, Connection::new(self.now_ms, [&forward, &reply], state, tracker), comes_again)
     }
 
-    /// Makes a connection that another table had, as [`Connection::snapshot`] found it. Those that wait in order of their last
-    /// packet, half open or over, begin their time anew.
+    /// Restores a connection of another table from its [`Connection::snapshot`]. The timeout of closed and half-open connections, which
+    /// queue in the order of their last packet, starts again.
     pub fn restore(
         &mut self,
         now_ms: u64,
@@ -199,7 +199,7 @@ impl ConnectionTable {
         self.keep(hashes, Connection::restored(self.now_ms, &ConnectionSnapshot { tuples, ..*was }), false)
     }
 
-    /// The hashes of tuples that no connection has.
+    /// The hashes of these tuples, if no connection has them.
     fn free_keys(&self, tuples: [&Tuple; 2]) -> Result<[u64; 2], InsertError> {
         let hashes = tuples.map(|tuple| self.hasher.hash(tuple));
         let taken = hashes.iter().zip(tuples).any(|(hash, tuple)| self.find_hashed(*hash, tuple).is_some());
@@ -234,13 +234,13 @@ impl ConnectionTable {
     /// A connection.
     ///
     /// # Panics
-    /// If there was never one of that number. The number of one that ended gives what is left of it, or another one.
+    /// If the slot was never used. The id of an ended connection returns its old record, or the next connection's.
     #[inline]
     pub fn get(&self, id: ConnId) -> &Connection {
         self.slab.at(id.0)
     }
 
-    /// A connection, for what its owner keeps in it.
+    /// A connection, to update the fields that belong to the caller.
     ///
     /// # Panics
     /// As [`ConnectionTable::get`].
@@ -249,12 +249,12 @@ impl ConnectionTable {
         self.slab.at_mut(id.0)
     }
 
-    /// The connection of a number, if there is one now.
+    /// The connection in a slot, if there is one.
     pub fn live(&self, id: ConnId) -> Option<&Connection> {
         self.slab.live(id.0)
     }
 
-    /// Milliseconds until a connection ends if no packet comes.
+    /// Milliseconds until a connection times out if no packet comes.
     pub fn expires_ms(&self, id: ConnId, now_ms: u64) -> u64 {
         self.slab.at(id.0).expires_ms(now_ms, &self.limits)
     }
@@ -262,7 +262,7 @@ impl ConnectionTable {
     /// Ends a connection.
     ///
     /// # Panics
-    /// If there is none of that number.
+    /// If there is no connection in that slot.
     pub fn remove(&mut self, id: ConnId) -> Connection {
         let connection = self.slab.live(id.0).expect("a connection that has not ended");
         let tuples = connection.tuples();
@@ -278,30 +278,30 @@ impl ConnectionTable {
         closed(&self.remove(ConnId(place)), reason);
     }
 
-    /// Connections.
+    /// Number of connections.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether there are no connections.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Connections that are half open.
+    /// Number of half-open connections.
     #[inline]
     pub fn half_open(&self) -> usize {
         self.queues.half_open()
     }
 
-    /// Bytes in use. Records and index only grow; places of connections that ended are used again.
+    /// Bytes in use. Records and index only grow; slots of ended connections are reused.
     pub fn memory(&self) -> usize {
         self.slab.memory() + self.index.memory() + self.queues.memory() + self.ghosts.memory()
     }
 
-    /// Looks at `most` places from one on, and tells the connections there. Returns the next place to look at, or `None` at
-    /// the end. Connections that last from the first call to the last are told once.
+    /// Visits the connections in at most `most` slots from `from` on. Returns the next slot to visit, or `None` at the end. A connection
+    /// that exists from the first call to the last is visited once.
     pub fn scan(&self, from: u32, most: usize, each: &mut dyn FnMut(ConnId, &Connection)) -> Option<u32> {
         let used = self.slab.used();
         let to = from.saturating_add(u32::try_from(most).unwrap_or(u32::MAX)).min(used);
@@ -315,26 +315,26 @@ impl ConnectionTable {
 }
 
 impl Tuple {
-    /// Of the same wire, protocol and family as another, as both directions of a connection are.
+    /// The tuple with another one's wire, protocol and family, which both directions of a connection have in common.
     fn like(self, other: &Tuple) -> Tuple {
         let wire = Wire { port: other.wire.port, ..self.wire };
         Tuple { wire, proto: other.proto, family: other.family, ..self }
     }
 }
 
-/// What an entry of the index means.
+/// The connection and direction of an index entry.
 #[inline]
 fn meaning(entry: u32) -> (ConnId, Direction) {
     (ConnId(entry >> 1), if entry & 1 == 0 { Direction::Forward } else { Direction::Reply })
 }
 
-/// The entry of a connection's tuple.
+/// The index entry of a connection's tuple.
 #[inline]
 fn entry(ConnId(place): ConnId, direction: Direction) -> u32 {
     place << 1 | direction as u32
 }
 
-/// The directions with a tuple of their own: one if both ends are the same.
+/// The directions with a tuple of their own: only one if both tuples are equal.
 fn keyed(forward: &Tuple, reply: &Tuple) -> &'static [Direction] {
     if forward == reply { &Direction::ALL[..1] } else { &Direction::ALL }
 }

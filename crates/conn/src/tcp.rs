@@ -1,12 +1,12 @@
-//! TCP as a middlebox sees it: states from the flags of both ends, windows from what each told the other.
+//! TCP tracking by a middlebox: states from the flags of both ends, windows from what each end announced to the other.
 //!
-//! After van Rooij, *Real Stateful TCP Packet Filtering in IP Filter* (SANE 2000): of each end it is known how far it sent, how far
-//! it acknowledged, and the largest window that it announced. A segment is believed if it begins no further than what the other end
-//! acknowledged and its window, ends no further behind than a window, and acknowledges what the other end did send. What is not
-//! believed changes nothing, so that who sees neither end's packets can hardly move a connection (RFC 5961):
-//! a RST must also name exactly the number that its receiver waits for. Flags that no end sets together are not believed either.
+//! After van Rooij, *Real Stateful TCP Packet Filtering in IP Filter* (SANE 2000): for each end the tracker records the highest number that
+//! it sent, the highest that it acknowledged, and the largest window that it announced. A segment is in window if it begins no further than
+//! the other end's acknowledgement plus its window, ends no more than a window behind, and acknowledges data that the other end did send.
+//! Other segments change nothing, so that an off-path attacker can hardly change a connection's state (RFC 5961): a RST must also have
+//! exactly the number that its receiver expects. Flag combinations that no end sends are invalid too.
 //!
-//! Whether invalid segments pass is the policy's choice (`set conn invalid`).
+//! The policy decides whether invalid segments pass (`set conn invalid`).
 
 use crate::sctp::{SctpChunks, chunk};
 use crate::{ConnState, Direction, Invalid};
@@ -15,32 +15,32 @@ use mmb_policy::policy::Pickup;
 
 mod in_flight;
 
-/// The flags of a segment, as on the wire.
+/// TCP flags, as on the wire.
 pub mod flags {
     /// No more data from the sender.
     pub const FIN: u8 = 0x01;
     /// The first sequence number.
     pub const SYN: u8 = 0x02;
-    /// There is no such connection any more.
+    /// Resets the connection.
     pub const RST: u8 = 0x04;
-    /// The acknowledgement number counts.
+    /// The acknowledgement number is valid.
     pub const ACK: u8 = 0x10;
-    /// The urgent pointer counts.
+    /// The urgent pointer is valid.
     pub const URG: u8 = 0x20;
 }
 use flags::{ACK, FIN, RST, SYN, URG};
 
-/// What the header of a tracked packet tells.
+/// The header fields of a tracked packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrackedHeader {
-    /// Of TCP.
+    /// A TCP segment.
     Tcp(TcpSegment),
-    /// Of SCTP.
+    /// An SCTP packet.
     Sctp(SctpChunks),
 }
 
 impl TrackedHeader {
-    /// The TCP segment that it is.
+    /// The TCP segment, if it is one.
     #[inline]
     pub fn segment(&self) -> Option<&TcpSegment> {
         match self {
@@ -49,7 +49,7 @@ impl TrackedHeader {
         }
     }
 
-    /// Whether it asks for a connection.
+    /// Whether it opens a connection: a SYN or an INIT.
     pub fn opens(&self) -> bool {
         match self {
             TrackedHeader::Tcp(segment) => segment.flags & (SYN | ACK) == SYN,
@@ -58,7 +58,7 @@ impl TrackedHeader {
     }
 }
 
-/// What tracking needs to know of a segment.
+/// The fields of a TCP segment that tracking uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpSegment {
     /// CWR to FIN, as on the wire.
@@ -69,16 +69,16 @@ pub struct TcpSegment {
     pub ack: u32,
     /// Its window as on the wire, not scaled.
     pub window: u16,
-    /// Bytes behind the header.
+    /// Bytes after the header.
     pub payload: u32,
-    /// The shift of a window scale option; only a SYN's counts.
+    /// The shift of a window scale option; only used in a SYN.
     pub window_scale: Option<u8>,
-    /// It has a timestamps option; only a SYN's counts.
+    /// It has a timestamps option; only used in a SYN.
     pub timestamps: bool,
 }
 
 impl TcpSegment {
-    /// The number behind its last one. SYN and FIN take one each (RFC 9293 section 3.4), the text of a RST none.
+    /// The sequence number after its last one. SYN and FIN take one each (RFC 9293 section 3.4), the text of a RST none.
     fn end(&self) -> Seq {
         if self.has(RST) {
             return Seq(self.seq);
@@ -95,25 +95,26 @@ impl TcpSegment {
     }
 }
 
-/// What a segment does to its connection.
+/// The effect of a packet on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpOutcome {
-    /// The connection is in another state now.
+    /// The connection changes to this state.
     Moves(ConnState),
-    /// It stays in its state.
+    /// The connection stays in its state.
     Stays,
-    /// It stays in its state, and anybody may have caused the packet: it is counted, and does not keep the connection alive.
+    /// The connection stays in its state, and an off-path sender may have caused the packet: it is counted, but does not refresh the
+    /// timeout.
     Noted,
-    /// Not believed: it changes nothing.
+    /// Invalid: it changes nothing.
     Invalid(Invalid),
-    /// The connection is over and this packet begins a new one: the old entry ends, and a new one may be made.
+    /// The connection is closed and this packet begins a new one: the old entry ends, and a new one may be created.
     Reopens,
 }
 
 const OUT_OF_WINDOW: TcpOutcome = TcpOutcome::Invalid(Invalid::OutOfWindow);
 
-/// Whether an end sends these flags together: those that Linux takes (`tcp_valid_flags` in nf_conntrack_proto_tcp.c). PSH and those
-/// of congestion control may stand beside all of them.
+/// Whether an end sends this combination of flags: those that Linux accepts (`tcp_valid_flags` in nf_conntrack_proto_tcp.c). PSH and the
+/// flags of congestion control may accompany all of them.
 fn are_sent(flags: u8) -> bool {
     const SENT: [u8; 9] =
         [SYN, SYN | URG, SYN | ACK, RST, RST | ACK, FIN | ACK, FIN | ACK | URG, ACK, ACK | URG];
@@ -128,37 +129,36 @@ fn are_sent(flags: u8) -> bool {
     BITS >> (flags & (FIN | SYN | RST | ACK | URG)) & 1 == 1
 }
 
-/// RFC 7323 section 2.3: larger shifts are read as this one.
+/// RFC 7323 section 2.3: larger shifts are treated as this one.
 const LARGEST_SCALE: u8 = 14;
 
-/// Acknowledgements may be this old at least, however small windows are (van Rooij's constant).
+/// Acknowledgements may be at least this old, however small windows are (van Rooij's constant).
 const LEAST_ACK_WINDOW: u32 = 66_000;
 
-/// Of an end: its window shift.
+/// Notes of an end: its window shift.
 const SCALE: u8 = 0x0f;
-/// Of an end: `end` says how far it sent, or what the other end acknowledged when nothing was seen of it.
+/// Notes of an end: `end` is valid: what the end sent, or what the other end acknowledged if no packet of this end was seen.
 pub(crate) const SENT: u8 = 0x10;
-/// Of an end: `ack` says how far it acknowledged.
+/// Notes of an end: `ack` is valid.
 pub(crate) const ACKED: u8 = 0x20;
-/// Of an end: its FIN was seen, and `end` lies behind it.
+/// Notes of an end: its FIN was seen, and `end` is after it.
 const FINISHED: u8 = 0x40;
-/// Of an end: its SYN carried data, which need not be acknowledged with the SYN (RFC 7413).
+/// Notes of an end: its SYN carried data, which need not be acknowledged with the SYN (RFC 7413).
 const EARLY_DATA: u8 = 0x80;
 
-/// What is known of both ends of a TCP connection, or of an SCTP association (`sctp`); that of whom sent the first segment stands
-/// first.
+/// The tracking state of both ends of a TCP connection or an SCTP association (`sctp`); the initiator's first.
 ///
 /// Packed, since a connection's record has 22 bytes for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, packed(2))]
 pub struct TcpTracker {
-    /// The number behind the last one that it sent.
+    /// The number after the last one that the end sent.
     pub(crate) end: [u32; 2],
-    /// The last number that it acknowledged.
+    /// The last number that the end acknowledged.
     pub(crate) ack: [u32; 2],
-    /// The largest window that it announced, shifted right by its scale.
+    /// The largest window that the end announced, shifted right by its scale.
     pub(crate) window: [u16; 2],
-    /// Scale and flags.
+    /// Window scale and notes of the end.
     pub(crate) notes: [u8; 2],
 }
 
@@ -169,8 +169,8 @@ impl TcpTracker {
     /// Begins with the first segment that was seen.
     ///
     /// # Errors
-    /// No connection begins so: with no SYN where `pickup` is strict; with a RST, a FIN or a SYN-ACK, which say nothing of what is
-    /// to come (Linux's conntrack takes none of them either); with flags that no end sends.
+    /// The segment cannot begin a connection: it is no SYN and `pickup` is strict; it is a RST, a FIN or a SYN-ACK, which tell nothing
+    /// about the rest of the stream (Linux's conntrack accepts none of them either); its combination of flags is invalid.
     pub fn open(segment: &TcpSegment, pickup: Pickup) -> Result<(TcpTracker, ConnState), Invalid> {
         match (segment.flags & (SYN | ACK | RST | FIN), pickup) {
             (SYN, _) => {
@@ -185,7 +185,7 @@ impl TcpTracker {
         }
     }
 
-    /// All of it as bytes, for a file.
+    /// The tracker as bytes in a file.
     pub fn to_bytes(self) -> [u8; 22] {
         let mut bytes = [0; 22];
         for side in [FORWARD, REPLY] {
@@ -197,7 +197,7 @@ impl TcpTracker {
         bytes
     }
 
-    /// What [`TcpTracker::to_bytes`] made bytes of.
+    /// Reverses [`TcpTracker::to_bytes`].
     pub fn from_bytes(bytes: [u8; 22]) -> TcpTracker {
         let long = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let short = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
@@ -210,12 +210,12 @@ impl TcpTracker {
         }
     }
 
-    /// Knows nothing, and believes the first segment of each end.
+    /// A tracker without any information, which accepts the first segment of each end.
     pub(crate) fn blank() -> TcpTracker {
         TcpTracker { notes: [LARGEST_SCALE; 2], ..TcpTracker::default() }
     }
 
-    /// A connection in mid-flow: the window shifts are not known and are taken for the largest.
+    /// A connection in mid-flow: the window shifts are unknown and assumed to be the largest.
     fn picked_up(segment: &TcpSegment) -> TcpTracker {
         let mut tracker = TcpTracker::blank();
         tracker.take(FORWARD, segment);
@@ -224,10 +224,10 @@ impl TcpTracker {
         tracker
     }
 
-    /// Follows a segment of an established connection that goes on: what neither begins nor ends anything, where neither end did. It
-    /// moves the connection to no other state.
+    /// Tracks an ordinary segment of an established connection: without SYN, FIN or RST, and with neither end finished. It does not change
+    /// the connection's state.
     ///
-    /// Returns false if it is not such a segment, or is not believed; nothing changed then, and [`TcpTracker::segment`] judges it.
+    /// Returns false for another segment or one out of window; nothing changed then, and [`TcpTracker::segment`] decides.
     #[inline]
     pub(crate) fn goes_on(&mut self, direction: Direction, segment: &TcpSegment) -> bool {
         let from = direction as usize;
@@ -241,7 +241,7 @@ impl TcpTracker {
         goes_on
     }
 
-    /// Judges a segment of a connection in a state, and follows it if it is believed.
+    /// Checks a segment of a connection in a state, and tracks it if it is valid.
     pub fn segment(&mut self, state: ConnState, direction: Direction, segment: &TcpSegment) -> TcpOutcome {
         let from = direction as usize;
         if !are_sent(segment.flags) {
@@ -264,8 +264,9 @@ impl TcpTracker {
         }
     }
 
-    /// RFC 5961 section 3.2: only the number that the receiver waits for. That is what it acknowledged last, or how far the
-    /// sender came if the acknowledgement is on its way. In SYN-SENT, only with the SYN acknowledged (RFC 9293 section 3.5.2).
+    /// RFC 5961 section 3.2: only the number that the receiver expects is accepted. That is its last acknowledgement, or the highest number
+    /// that the sender has sent if the acknowledgement is still in flight. In SYN-SENT, the RST must acknowledge the SYN (RFC 9293 section
+    /// 3.5.2).
     fn reset(&self, state: ConnState, from: usize, segment: &TcpSegment) -> TcpOutcome {
         let to = 1 - from;
         let awaited = match state {
@@ -277,7 +278,7 @@ impl TcpTracker {
         };
         match state {
             _ if !awaited => OUT_OF_WINDOW,
-            // Nobody may shorten TIME-WAIT (RFC 1337).
+            // TIME-WAIT must not be shortened (RFC 1337).
             ConnState::TimeWait | ConnState::Reset => TcpOutcome::Stays,
             _ => TcpOutcome::Moves(ConnState::Reset),
         }
@@ -288,7 +289,7 @@ impl TcpTracker {
             // Before TIME-WAIT the ends still acknowledge each other's FIN, and answer a SYN with an acknowledgement (RFC 5961 section 4).
             (ConnState::Reset, _) => TcpOutcome::Reopens,
             (ConnState::TimeWait, _) if self.is_newer(from, segment) => TcpOutcome::Reopens,
-            // Sent again, or anew by somebody who forgot the last attempt.
+            // Retransmitted, or sent by an initiator that has lost its earlier attempt.
             (ConnState::SynSent, FORWARD) => {
                 self.take_syn(from, segment);
                 TcpOutcome::Stays
@@ -299,14 +300,14 @@ impl TcpTracker {
                 TcpOutcome::Moves(ConnState::SynReceived)
             }
             (ConnState::SynReceived, _) if self.end[from] == segment.end().0 => TcpOutcome::Stays,
-            // The receiver answers with an acknowledgement, and a sender that means it with a RST (RFC 5961 section 4).
+            // The receiver answers with an acknowledgement, and a genuine sender replies to that with a RST (RFC 5961 section 4).
             _ => OUT_OF_WINDOW,
         }
     }
 
-    /// Whether a SYN can begin another connection during TIME-WAIT: its number is greater than the last one that was seen from there
-    /// (RFC 9293 section 3.10.7.4). With timestamps the receiver compares those instead (RFC 6191), which are not known here: whom began
-    /// this connection is believed then, the other end is not.
+    /// Whether a SYN may begin another connection during TIME-WAIT: its number is greater than the last one that was seen from this end
+    /// (RFC 9293 section 3.10.7.4). With timestamps the receiver compares those instead (RFC 6191), which are unknown here: then the
+    /// initiator's SYN is accepted, the responder's is not.
     fn is_newer(&self, from: usize, segment: &TcpSegment) -> bool {
         !self.is(from, SENT)
             || Seq(segment.seq).distance(Seq(self.end[from])) >= 0
@@ -327,7 +328,7 @@ impl TcpTracker {
                 TcpOutcome::Moves(ConnState::SynReceived)
             }
             (ConnState::SynSent, _) => OUT_OF_WINDOW,
-            // Whoever acknowledges the SYN knows its number, which an earlier SYN from there need not have done.
+            // An end that acknowledges the SYN knows its number; the sender of an earlier SYN from this side may not have known it.
             (ConnState::SynReceived, REPLY)
                 if segment.ack == self.end[to] && !self.is_in_window(from, segment) =>
             {
@@ -349,8 +350,8 @@ impl TcpTracker {
         }
     }
 
-    /// A segment that neither begins nor ends a connection whose SYN is not answered. From the initiator it tells that the
-    /// answer goes another way; from the other end it is about an earlier connection (RFC 9293 section 3.5.2, figure 9).
+    /// A segment without SYN or RST of a connection whose SYN is unreplied. From the initiator it shows that the replies take another path;
+    /// from the responder it belongs to an earlier connection (RFC 9293 section 3.5.2, figure 9).
     fn early(&mut self, from: usize, segment: &TcpSegment) -> TcpOutcome {
         let begins = Seq(segment.seq);
         if from == FORWARD && begins.within(Seq(self.end[from]) - LEAST_ACK_WINDOW, 2 * LEAST_ACK_WINDOW) {
@@ -360,7 +361,7 @@ impl TcpTracker {
         OUT_OF_WINDOW
     }
 
-    /// Where a connection stands after a segment that was followed.
+    /// The state of a connection after a segment that was tracked.
     fn moved(&mut self, state: ConnState, from: usize) -> TcpOutcome {
         let to = 1 - from;
         let answered = match state {
@@ -382,7 +383,8 @@ impl TcpTracker {
         if next == state { TcpOutcome::Stays } else { TcpOutcome::Moves(next) }
     }
 
-    /// An end has sent bytes from a number on, of a segment that was believed. Those beyond its receiver's window say nothing.
+    /// Records that an end has sent bytes from a sequence number on, in a segment that was in window. Bytes beyond its receiver's window
+    /// are ignored.
     pub(crate) fn extend_sent(&mut self, direction: Direction, seq: u32, len: u32) {
         let (from, to) = (direction as usize, 1 - direction as usize);
         let expected = if self.is(to, ACKED) { self.ack[to] } else { self.end[from] };
@@ -392,14 +394,14 @@ impl TcpTracker {
         }
     }
 
-    /// Whether a segment lies where its sender and its receiver are. What is not known yet is not asked.
+    /// Whether a segment is in the window of its sender and its receiver. Unknown bounds are not checked.
     fn is_in_window(&self, from: usize, segment: &TcpSegment) -> bool {
         let to = 1 - from;
         let announced = self.announced(to);
         if self.is(from, SENT) {
             let end = Seq(self.end[from]);
             let expected = if self.is(to, ACKED) { Seq(self.ack[to]) } else { end };
-            // What is not acknowledged may come again, and one below that is a keep-alive (RFC 1122 section 4.2.3.6).
+            // Unacknowledged data may be retransmitted, and one byte below it is a keep-alive (RFC 1122 section 4.2.3.6).
             let ends = segment.end();
             if ends.distance(end - announced) < -1 && ends.distance(expected) < -1 {
                 return false;
@@ -417,7 +419,7 @@ impl TcpTracker {
         self.acknowledges(to, segment.ack, announces.max(LEAST_ACK_WINDOW))
     }
 
-    /// Whether a number acknowledges what an end sent, and nothing older than some octets.
+    /// Whether a number acknowledges what an end sent, and is at most `age` octets old.
     fn acknowledges(&self, to: usize, ack: u32, age: u32) -> bool {
         let behind = Seq(self.end[to]).distance(Seq(ack));
         !self.is(to, SENT) || (0..=age as i32).contains(&behind)
@@ -436,7 +438,7 @@ impl TcpTracker {
         self.notes[side] |= note;
     }
 
-    /// Takes an end's SYN for its beginning. The window of a SYN is never scaled.
+    /// Starts an end's state from its SYN. The window of a SYN is never scaled.
     fn take_syn(&mut self, side: usize, segment: &TcpSegment) {
         let scale = segment.scale();
         self.end[side] = segment.end().0;
@@ -445,8 +447,7 @@ impl TcpTracker {
         self.notes[side] = (self.notes[side] & ACKED) | scale | SENT | early_data;
     }
 
-    /// Windows are scaled only if both SYNs have the option (RFC 7323 section 2.2). Whoever answers a SYN with the option
-    /// but without its own leaves both unscaled.
+    /// Windows are scaled only if both SYNs have the option (RFC 7323 section 2.2). A SYN-ACK without the option leaves both ends unscaled.
     fn agree_on_scales(&mut self, answer: &TcpSegment) {
         if answer.window_scale.is_some() {
             return;
@@ -457,7 +458,7 @@ impl TcpTracker {
         }
     }
 
-    /// Follows a segment that is believed.
+    /// Tracks a valid segment.
     fn take(&mut self, from: usize, segment: &TcpSegment) {
         let end = segment.end();
         let beyond = !self.is(from, SENT) || end.after(Seq(self.end[from]));
@@ -465,7 +466,7 @@ impl TcpTracker {
         if segment.has(FIN) && end == Seq(self.end[from]) {
             self.note(from, FINISHED);
         } else if beyond {
-            // Nobody sends on after its FIN: that one was not its own.
+            // No end sends data after its FIN: the earlier FIN was not its own.
             self.notes[from] &= !FINISHED;
         }
         self.take_ack(from, segment);
@@ -492,7 +493,7 @@ impl TcpTracker {
     }
 }
 
-/// A window of a SYN as it would stand in later segments, rounded up.
+/// The window of a SYN as it would be in later segments, rounded up.
 fn shifted(window: u16, scale: u8) -> u16 {
     u32::from(window).div_ceil(1 << scale) as u16
 }

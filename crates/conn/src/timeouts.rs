@@ -1,25 +1,24 @@
-//! How long a connection is kept without a packet, of what a policy says about that.
+//! The idle timeouts of connections, by protocol and state.
 
 use crate::{ConnState, proto};
 use mmb_policy::policy::Timeouts;
 
-/// The longest time, 24 days; a [`ConnectionTable`](crate::ConnectionTable) takes longer ones for this. The time of a connection's last
-/// packet is kept as 32 bits of milliseconds, and half of their circle must stay for entries that are late.
+/// The longest timeout, 24 days; a [`ConnectionTable`](crate::ConnectionTable) reduces longer ones to it. The time of a connection's last
+/// packet is stored as 32 bits of milliseconds, and half of this range must remain for entries that expire late.
 pub const LONGEST_S: u32 = 24 * 24 * 3600;
 
-/// The timeouts of every kind of connection, ready to be looked up: a packet of each kind comes after a packet of another, and a
-/// processor does not guess which.
+/// The timeouts of all protocols and states in a table: consecutive packets differ in both, so that branches would be mispredicted.
 #[derive(Clone, Debug)]
 pub(crate) struct StateTimeouts {
     timeouts: Timeouts,
-    /// Milliseconds, by the column of a protocol and the state.
+    /// Milliseconds, by the protocol's column and the state.
     ms: [[u32; STATES]; COLUMNS],
 }
 
 const STATES: usize = ConnState::ALL.len();
-/// Protocols that have timeouts of their own, and all others.
+/// Protocols with timeouts of their own, and all others.
 const COLUMNS: usize = 4;
-/// A protocol of each column; 0 is none that has a column of its own.
+/// A protocol of each column; 0 is one without a column of its own.
 const EXAMPLES: [u8; COLUMNS] = [0, proto::TCP, proto::UDP, proto::ICMP];
 /// The column of each protocol.
 const COLUMN: [u8; 256] = {
@@ -33,7 +32,7 @@ const COLUMN: [u8; 256] = {
     columns
 };
 
-/// Protocols of one column have the same timeouts.
+/// The column of a protocol. All protocols of a column have the same timeouts.
 #[inline]
 pub(crate) fn column(proto: u8) -> u8 {
     COLUMN[usize::from(proto)]
@@ -46,12 +45,12 @@ impl StateTimeouts {
         StateTimeouts { timeouts, ms }
     }
 
-    /// What they were made of.
+    /// The settings from which they were computed.
     pub(crate) fn timeouts(&self) -> &Timeouts {
         &self.timeouts
     }
 
-    /// Milliseconds without a packet after which a connection of a protocol in a state ends, and not longer than [`LONGEST_S`].
+    /// Milliseconds without a packet after which a connection of a protocol in a state ends, at most [`LONGEST_S`].
     #[inline]
     pub(crate) fn ms(&self, proto: u8, state: ConnState) -> u64 {
         u64::from(self.ms[usize::from(column(proto)) % COLUMNS][state as usize])

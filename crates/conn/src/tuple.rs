@@ -1,20 +1,20 @@
-//! Five-tuples: what a connection is found by.
+//! Five-tuples: the keys by which connections are found.
 
 use mmb_packet::{PortId, proto};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Where connections do not meet: a wire, or one VLAN of it. A host that routes has one for all its ports.
+/// The scope of a connection: a wire, or one VLAN of it. On a host that routes, all ports are one wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(C)]
 pub struct Wire {
-    /// The smaller number of its two ports; [`Wire::ROUTED`] where the host routes.
+    /// The smaller number of its two ports; [`Wire::ROUTED`] if the host routes.
     pub port: u16,
-    /// The outermost VLAN tags, if they count.
+    /// The outermost VLAN tags, if they are part of the scope.
     pub vlans: Vlans,
 }
 
 impl Wire {
-    /// All ports behind which the host routes, without tags.
+    /// The wire of all ports whose packets the host routes, without tags.
     pub const ROUTED: Wire = Wire { port: u16::MAX, vlans: Vlans::NONE };
 
     /// The wire of a port and its peer.
@@ -22,20 +22,20 @@ impl Wire {
         Wire { port: peer.map_or(port.0, |peer| peer.0.min(port.0)), vlans: Vlans::NONE }
     }
 
-    /// Whether the host knows by which port packets leave.
+    /// Whether the host's routing decides by which port packets leave.
     #[inline]
     pub fn is_routed(self) -> bool {
         self.port == Wire::ROUTED.port
     }
 }
 
-/// The VLAN identifiers of the outermost two tags (802.1ad, 802.1Q); 0 where there is no tag, or one of priority alone.
+/// The VLAN identifiers of the outermost two tags (802.1ad, 802.1Q); 0 for no tag, or a priority tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(C)]
 pub struct Vlans {
     /// Of the outermost tag.
     pub outer: u16,
-    /// Of the tag behind it.
+    /// Of the inner tag.
     pub inner: u16,
 }
 
@@ -44,7 +44,7 @@ impl Vlans {
     pub const NONE: Vlans = Vlans { outer: 0, inner: 0 };
 }
 
-/// By which port of its wire a packet came in.
+/// The port of its wire by which a packet came in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Side {
@@ -53,7 +53,7 @@ pub enum Side {
     Low,
     /// The one with the greater number.
     High,
-    /// Sides do not count: the host routes, or one capture holds what both sides sent.
+    /// Sides are not distinguished: the host routes, or one capture holds packets of both sides.
     Any,
 }
 
@@ -66,7 +66,7 @@ impl Side {
         if peer.is_some_and(|peer| peer.0 < port.0) { Side::High } else { Side::Low }
     }
 
-    /// The side that what came in here leaves by, and replies come in by.
+    /// The side by which packets from this side leave, and by which replies come in.
     #[inline]
     #[must_use]
     pub fn other(self) -> Side {
@@ -78,10 +78,11 @@ impl Side {
     }
 }
 
-/// Both ends of a packet, its protocol, and where it came in.
+/// Source and destination of a packet, its protocol, and its ingress.
 ///
-/// Addresses are numbers, those of IPv4 below 2^32. Ports are in host order; protocols without ports have zeros. In both directions alike,
-/// those of ICMP queries are the identifier and the type of the request, and those of GRE the halves of the key, the upper one first.
+/// Addresses are numbers, those of IPv4 below 2^32. Ports are in host order; protocols without ports have zeros. The ports of ICMP queries
+/// are the identifier and the type of the request, and those of GRE the halves of the key, the upper one first: the same in both
+/// directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Tuple {
@@ -89,9 +90,9 @@ pub struct Tuple {
     pub addresses: [u128; 2],
     /// Source and destination port.
     pub ports: [u16; 2],
-    /// Wires do not share connections.
+    /// The wire: connections do not span wires.
     pub wire: Wire,
-    /// The port of the wire that it came in by.
+    /// The side of the wire by which it came in.
     pub side: Side,
     /// The protocol.
     pub proto: u8,
@@ -99,19 +100,19 @@ pub struct Tuple {
     pub family: u8,
 }
 
-/// The sides of a tuple, as places in its arrays.
+/// The ends of a tuple, as indices of its arrays.
 pub const SOURCE: usize = 0;
 /// See [`SOURCE`].
 pub const DESTINATION: usize = 1;
 
 impl Tuple {
-    /// The tuple of replies: its ends are changed for each other, and it comes in by the wire's other port.
+    /// The tuple of replies: source and destination swapped, from the wire's other port.
     #[must_use]
     pub fn reversed(self) -> Tuple {
         Tuple { side: self.side.other(), ..self.turned_back() }
     }
 
-    /// The tuple of replies that come in by the same port: those of a host that is reached by a hairpin.
+    /// The tuple of replies that come in by the same port: those to a hairpinned connection.
     #[must_use]
     pub fn turned_back(self) -> Tuple {
         let ([from, to], [sport, dport]) = (self.addresses, self.ports);
@@ -119,13 +120,13 @@ impl Tuple {
         Tuple { addresses: [to, from], ports, ..self }
     }
 
-    /// The tuple as it is where another packet came in.
+    /// The tuple with another one's ingress.
     #[must_use]
     pub fn beside(self, other: &Tuple) -> Tuple {
         Tuple { wire: other.wire, side: other.side, ..self }
     }
 
-    /// The tuple or its [reverse](Tuple::reversed), the same one of both: a connection's, whichever way a packet goes.
+    /// The tuple or its [reverse](Tuple::reversed), the same for both: it identifies a connection in either direction.
     #[inline]
     #[must_use]
     pub fn in_order(self) -> Tuple {
@@ -134,10 +135,10 @@ impl Tuple {
         if source(&self) <= source(&reversed) { self } else { reversed }
     }
 
-    /// How many bytes [`Tuple::to_bytes`] makes.
+    /// Number of bytes of [`Tuple::to_bytes`].
     pub const BYTES: usize = 45;
 
-    /// All of it as bytes, for a [`Prf`](mmb_random::Prf).
+    /// The tuple as bytes, for a [`Prf`](mmb_random::Prf).
     pub fn to_bytes(&self) -> [u8; Tuple::BYTES] {
         let Tuple { addresses: [from, to], ports: [sport, dport], wire, side, proto, family } = *self;
         let mut bytes = [0; Tuple::BYTES];
@@ -152,19 +153,19 @@ impl Tuple {
         bytes
     }
 
-    /// The port of an end; the identifier of an ICMP query is both ends'.
+    /// The port of an end; the identifier of an ICMP query belongs to both.
     #[inline]
     pub fn port(&self, side: usize) -> u16 {
         self.ports[if self.is_query() { SOURCE } else { side }]
     }
 
-    /// Whether it is of ICMP queries and what answers them.
+    /// Whether the protocol is ICMP or ICMPv6, whose connections are queries and their replies.
     #[inline]
     pub fn is_query(&self) -> bool {
         matches!(self.proto, proto::ICMP | proto::ICMP6)
     }
 
-    /// An address for people.
+    /// An address for display.
     pub fn address(&self, side: usize) -> IpAddr {
         match self.family {
             6 => IpAddr::V6(Ipv6Addr::from(self.addresses[side])),
@@ -172,13 +173,13 @@ impl Tuple {
         }
     }
 
-    /// Whether connections of its protocol are told apart by ports, an identifier or a key.
+    /// Whether connections of its protocol are distinguished by ports, an identifier or a key.
     pub fn has_ports(&self) -> bool {
         self.may_map_ports() || matches!(self.proto, proto::SCTP | proto::GRE)
     }
 
-    /// Whether translations may choose another port or identifier. SCTP keeps its ports: its checksum would have to be computed anew, which
-    /// no fragment allows, and an end with several addresses must be known by one port at all of them (RFC 9260 section 6.4). A GRE key
+    /// Whether NAT may choose another port or identifier. SCTP keeps its ports: its checksum would have to be recomputed, which is
+    /// impossible for fragments, and a multi-homed end must have the same port at all its addresses (RFC 9260 section 6.4). A GRE key
     /// belongs to both ends.
     pub fn may_map_ports(&self) -> bool {
         matches!(
@@ -188,18 +189,18 @@ impl Tuple {
     }
 }
 
-/// Whether both directions of a protocol's connections have the same in the place of ports.
+/// Whether a protocol's `ports` are the same in both directions of a connection.
 #[inline]
 pub(crate) fn has_common_ports(proto: u8) -> bool {
     matches!(proto, proto::GRE | proto::ICMP | proto::ICMP6)
 }
 
-/// Types of ICMP requests (RFC 792, RFC 950), and of what answers them.
+/// Types of ICMP requests (RFC 792, RFC 950), and of their replies.
 const REQUESTS: [(u8, u8); 4] = [(8, 0), (13, 14), (15, 16), (17, 18)];
-/// The same of ICMPv6 (RFC 4443).
+/// The same for ICMPv6 (RFC 4443).
 const REQUESTS6: [(u8, u8); 1] = [(128, 129)];
 
-/// The request that an ICMP message of a type is, or answers: its type, and whether it is the request itself. `None` for other messages.
+/// The type of the request that an ICMP message is or answers, and whether it is the request. `None` for other messages.
 #[inline]
 pub fn icmp_query(proto: u8, icmp_type: u8) -> Option<(u8, bool)> {
     let requests = if proto == proto::ICMP { &REQUESTS[..] } else { &REQUESTS6[..] };

@@ -1,12 +1,11 @@
-//! Queues in which connections wait for their end.
+//! Expiry queues of connections.
 //!
-//! A connection waits in one queue. Those that may make room for others (over, or half open) wait in *orders*: one a kind,
-//! the one that was used last at the end, so that the first is both the next to end and the first to go. Which kind goes first
-//! is the table's to say (`table/room.rs`). Those that may not
-//! wait in the *wheel*, after Varghese and Lauck (SOSP 1987, scheme 6): a queue for each of the next 4096 seconds or so. Packets do
-//! not move them; when their slot comes up and they were used since, they go to a later one.
+//! A connection is in one queue. Connections that may be evicted (closed or half-open) are in *orders*: one per kind, the most recently
+//! used at the end, so that the first one is both the next to expire and the first to be evicted. The table decides which kind is evicted
+//! first (`table/room.rs`). Other connections are in the *wheel*, after Varghese and Lauck (SOSP 1987, scheme 6): a queue for each of the
+//! next 4096 seconds or so. Packets do not move them; if they were used since, they move to a later slot when their slot comes up.
 //!
-//! Queues are doubly linked through the records, so that leaving one touches two neighbours.
+//! Queues are doubly linked through the records, so that removing a connection touches two neighbours.
 
 use crate::ghosts::AGAIN_AFTER_MS;
 use crate::slab::{ConnectionSlab, NONE};
@@ -18,9 +17,9 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct QueueLinks {
-    /// The one before, or [`HEAD`] and the queue's number.
+    /// The previous record, or [`HEAD`] and the queue's number.
     pub(crate) previous: u32,
-    /// The one behind, or [`NONE`].
+    /// The next record, or [`NONE`].
     pub(crate) next: u32,
 }
 
@@ -30,43 +29,43 @@ impl Default for QueueLinks {
     }
 }
 
-/// In `previous`: this is the first of the queue with that number.
+/// In `previous`: this is the first record of the queue with that number.
 const HEAD: u32 = 1 << 31;
 
-/// The most records that links can name.
+/// The most records that links can address.
 pub(crate) const MOST: usize = HEAD as usize - 2;
 
 /// Milliseconds of a slot, as a shift.
 const SLOT_SHIFT: u32 = 10;
 
-/// Milliseconds of a slot: how late a connection may end.
+/// Milliseconds of a slot: how late a connection may time out.
 pub const SLOT_MS: u64 = 1 << SLOT_SHIFT;
 
-/// Slots of the wheel. What ends later waits in the farthest and is asked again then.
+/// Slots of the wheel. A connection that times out later is in the farthest slot and is checked again then.
 const SLOTS: u64 = 4096;
 
-/// How many slots one call passes at most: all, since looking at an empty one takes a nanosecond.
+/// The most slots that one call passes: all, since checking an empty one takes a nanosecond.
 pub(crate) const STEPS: usize = SLOTS as usize;
 
-/// Kinds of connections that wait in order. Within one all have the same timeout.
+/// Number of orders. Within one all connections have the same timeout.
 pub(crate) const ORDERS: usize = 11;
 
-/// The queue of those that wait in the wheel.
+/// The queue number of connections in the wheel.
 const WHEEL: u8 = ORDERS as u8;
 
-/// Orders of unreplied connections of which nothing more is known (the probationary segment of a segmented LRU, Karedla et
-/// al., 1994), by protocol.
+/// Orders of unreplied connections that were not retransmitted (the probationary segment of a segmented LRU, Karedla et al., 1994), by
+/// protocol.
 pub(crate) const PROBATION: Range<u8> = 0..4;
-/// The order of TCP connections that the other end has answered and the first one has not acknowledged.
+/// The order of TCP connections that the responder has answered and the initiator has not acknowledged.
 pub(crate) const ANSWERED: Range<u8> = 4..5;
-/// Orders of half-open connections whose first packet came again as a client sends it again (the protected segment), by protocol.
+/// Orders of half-open connections whose first packet was retransmitted as a client does (the protected segment), by protocol.
 pub(crate) const PROTECTED: Range<u8> = 5..9;
-/// All of these.
+/// All half-open connections.
 pub(crate) const HALF_OPEN: Range<u8> = PROBATION.start..PROTECTED.end;
-/// Orders of connections that are over.
+/// Orders of closed connections.
 pub(crate) const OVER: Range<u8> = 9..11;
 
-/// The kind of a connection, if it waits in order.
+/// The queue of a connection: an order, or the wheel.
 #[inline]
 fn order_of(proto: u8, state: ConnState, is_protected: bool) -> u8 {
     match state {
@@ -87,9 +86,9 @@ pub(crate) struct ExpiryQueues {
     /// First the orders, then the slots.
     heads: Vec<u32>,
     tails: [u32; ORDERS],
-    /// How many wait in each order.
+    /// The length of each order.
     lengths: [usize; ORDERS],
-    /// The slot that comes up next, counted from time zero.
+    /// The next slot to come up, counted from time zero.
     slot: u64,
 }
 
@@ -103,13 +102,13 @@ impl ExpiryQueues {
         }
     }
 
-    /// How many wait in some orders.
+    /// Number of connections in some orders.
     #[inline]
     pub(crate) fn len(&self, orders: Range<u8>) -> usize {
         self.lengths[usize::from(orders.start)..usize::from(orders.end)].iter().sum()
     }
 
-    /// How many are half open.
+    /// Number of half-open connections.
     pub(crate) fn half_open(&self) -> usize {
         self.len(HALF_OPEN)
     }
@@ -120,14 +119,14 @@ impl ExpiryQueues {
         Some(self.heads[order as usize]).filter(|place| *place != NONE)
     }
 
-    /// Lets a connection wait that waits nowhere: behind all others of its order, or in the wheel until `ends_ms`. What is half open
-    /// may be protected.
+    /// Adds a connection that is in no queue: at the end of its order, or to the wheel until `ends_ms`. A half-open connection may be
+    /// protected.
     pub(crate) fn join(&mut self, slab: &mut ConnectionSlab, place: u32, ends_ms: u64, is_protected: bool) {
         let record = slab.at_mut(place);
         let order = order_of(record.proto(), record.state, is_protected);
         record.queue = order;
         if order == WHEEL {
-            // A slot comes up when its first millisecond has come: rounded up, nobody is asked too early.
+            // A slot comes up at its first millisecond: rounded up, no connection is checked too early.
             let wanted = ends_ms.div_ceil(SLOT_MS);
             let slot = wanted.clamp(self.slot, self.slot + SLOTS - 1);
             return self.push_front(slab, place, slot);
@@ -153,7 +152,7 @@ impl ExpiryQueues {
         }
     }
 
-    /// Takes a connection out of its queue.
+    /// Removes a connection from its queue.
     pub(crate) fn leave(&mut self, slab: &mut ConnectionSlab, place: u32) {
         let record = slab.at(place);
         let (QueueLinks { previous, next }, order) = (record.links, record.queue);
@@ -171,8 +170,8 @@ impl ExpiryQueues {
         }
     }
 
-    /// After a packet that was believed: those that wait in order go to its end. Who sends as late as a client sends again is
-    /// protected from then on.
+    /// Moves a connection in an order to its end, after a valid packet. A half-open one becomes protected if the packet comes as late as a
+    /// client's retransmission.
     #[inline]
     pub(crate) fn used(&mut self, slab: &mut ConnectionSlab, place: u32, direction: Direction, now_ms: u64) {
         if slab.at(place).queue != WHEEL {
@@ -191,12 +190,12 @@ impl ExpiryQueues {
         }
     }
 
-    /// Whether a connection is half open and protected.
+    /// Whether a connection is half-open and protected.
     pub(crate) fn is_protected(slab: &ConnectionSlab, place: u32) -> bool {
         PROTECTED.contains(&slab.at(place).queue)
     }
 
-    /// Whether a connection waits in the wheel.
+    /// Whether a connection is in the wheel.
     pub(crate) fn is_in_wheel(slab: &ConnectionSlab, place: u32) -> bool {
         slab.at(place).queue == WHEEL
     }
@@ -206,11 +205,11 @@ impl ExpiryQueues {
         self.heads.capacity() * size_of::<u32>()
     }
 
-    /// The next connection of the slots that came up, if any; `steps` bounds how many slots are passed. The caller
-    /// takes it out of its queue.
+    /// The next connection of the slots that came up, if any; `steps` limits how many slots are passed. The caller removes it from its
+    /// queue.
     pub(crate) fn due(&mut self, now_ms: u64, steps: &mut usize) -> Option<u32> {
         let now = now_ms >> SLOT_SHIFT;
-        // Once around is enough: a slot holds whoever waits, however far behind the wheel is.
+        // One round is enough: a slot holds every connection in it, however far behind the wheel is.
         self.slot = self.slot.max((now + 1).saturating_sub(SLOTS));
         while self.slot <= now {
             let head = self.heads[ORDERS + (self.slot % SLOTS) as usize];
@@ -233,7 +232,7 @@ mod tests {
     use crate::proto;
 
     impl ExpiryQueues {
-        /// Walks all queues: how many wait.
+        /// Walks all queues, and returns how many connections they hold.
         pub(crate) fn walk(&self, slab: &ConnectionSlab) -> usize {
             let mut all = 0;
             for (queue, head) in self.heads.iter().enumerate() {

@@ -1,11 +1,10 @@
-//! Counters that one worker writes and anyone reads.
+//! Counters that one worker writes and any thread reads.
 //!
-//! A [`CounterCell`] is changed by a plain load and store, no locked instruction: right because only its worker writes it.
+//! A [`CounterCell`] is changed by a plain load and store, without a locked instruction: this is correct because only its worker writes it.
 //! Readers see each cell's value at some moment; a sum over cells is not a snapshot of one moment.
 //!
-//! Who owns: every worker's [`WorkerCells`] and rule cells are shared with the control side by `Arc`. Rule cells come
-//! in chunks that only ever get more, so that a slot keeps its place as rules come and go; which rule has which slot
-//! is `slots`' matter.
+//! Who owns: every worker's [`WorkerCells`] and rule cells are shared with the control side by `Arc`. Rule cells are allocated in chunks
+//! that are never freed, so that a slot keeps its address as rules come and go; `slots` assigns slots to rules.
 
 use crate::counters::{Count, PortCount, StageCount};
 use crate::drop::DropReason;
@@ -30,7 +29,7 @@ impl CounterCell {
         self.0.store(value, Relaxed);
     }
 
-    /// Sets it to zero, while no worker has it.
+    /// Resets it, while no worker uses it.
     fn reset(&self) {
         self.set(0);
     }
@@ -60,7 +59,7 @@ impl CountCell {
         self.bytes.add(more.bytes);
     }
 
-    /// Sets it to zero, while no worker has it.
+    /// Resets it, while no worker uses it.
     pub(crate) fn reset(&self) {
         self.packets.reset();
         self.bytes.reset();
@@ -71,13 +70,13 @@ impl CountCell {
     }
 }
 
-/// A stage that the pipeline has, by its place in [`STAGES`].
+/// A stage of the pipeline, by its index in [`STAGES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     Parse = 0,
     Classify = 1,
     Connections = 2,
-    /// Verdicts too.
+    /// Includes verdicts.
     Rewrite = 3,
     Forward = 4,
 }
@@ -105,7 +104,7 @@ struct ConnectionCells {
     held: CounterCell,
 }
 
-/// What a worker counts of its connections.
+/// A worker's connection counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ConnectionCounts {
     pub(crate) now: u64,
@@ -119,13 +118,13 @@ pub(crate) struct ConnectionCounts {
 #[derive(Debug, Default)]
 struct PortCells {
     rx: CountCell,
-    /// What verdicts sent there.
+    /// Packets that verdicts sent to this port.
     forwarded: CountCell,
-    /// What the host then could not send.
+    /// Of these, packets that the host could not send.
     unsent: CountCell,
 }
 
-/// What one worker counts, but for rules. On cache lines of its own.
+/// One worker's counters except those of rules. On cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct WorkerCells {
@@ -155,7 +154,7 @@ impl WorkerCells {
         self.drops[reason.index()].read()
     }
 
-    /// Adds the counts of targets not applied, by their place in [`NotApplied::ALL`].
+    /// Adds the counts of targets not applied, by their index in [`NotApplied::ALL`].
     pub(crate) fn not_applied_add(&self, counts: &[u64; NotApplied::ALL.len()]) {
         for (cell, &count) in self.not_applied.iter().zip(counts).filter(|(_, count)| **count > 0) {
             cell.add(count);
@@ -166,7 +165,7 @@ impl WorkerCells {
         self.not_applied[reason as usize].read()
     }
 
-    /// Says how many connections there are now, and how many of them are half-open.
+    /// Sets the current numbers of connections and of half-open ones.
     pub(crate) fn connections_now(&self, now: u64, half_open: u64) {
         self.connections.now.set(now);
         self.connections.half_open.set(half_open);
@@ -192,7 +191,7 @@ impl WorkerCells {
         self.connections.handed.add(packets);
     }
 
-    /// Says how many fragments are held now.
+    /// Sets the current number of held fragments.
     pub(crate) fn held_now(&self, packets: u64) {
         self.connections.held.set(packets);
     }
@@ -217,7 +216,7 @@ impl WorkerCells {
         }
     }
 
-    /// One turn of a stage over `packets` packets.
+    /// Counts one call of a stage with `packets` packets.
     #[inline]
     pub(crate) fn stage(&self, stage: Stage, packets: usize, cycles: u64) {
         let cells = &self.stages[stage as usize];
@@ -240,7 +239,7 @@ impl WorkerCells {
         })
     }
 
-    /// Counts what came in by a port; a number that no port has is counted nowhere.
+    /// Counts received packets of a port; unknown port numbers are ignored.
     #[inline]
     pub(crate) fn rx(&self, port: usize, more: Count) {
         if let Some(port) = self.ports.get(port) {
@@ -248,7 +247,7 @@ impl WorkerCells {
         }
     }
 
-    /// Counts what is to leave by a port.
+    /// Counts packets that verdicts send by a port.
     #[inline]
     pub(crate) fn forwarded(&self, port: usize, more: Count) {
         if let Some(port) = self.ports.get(port) {
@@ -256,7 +255,7 @@ impl WorkerCells {
         }
     }
 
-    /// Takes back what was to leave by a port.
+    /// Counts packets of a port that the host could not send.
     pub(crate) fn unsent(&self, port: usize, more: Count) {
         if let Some(port) = self.ports.get(port) {
             port.unsent.add(more);
@@ -274,7 +273,7 @@ impl WorkerCells {
     }
 }
 
-/// Rule counters of a chunk.
+/// Slots of a chunk.
 const CHUNK: usize = 4096;
 
 /// One worker's counters of [`CHUNK`] rule slots.
@@ -285,7 +284,7 @@ type CellChunk = [CountCell; CHUNK];
 pub(crate) struct RuleCells(Arc<Vec<Arc<CellChunk>>>);
 
 impl RuleCells {
-    /// Slots that there are cells for.
+    /// Number of slots that have cells.
     pub(crate) fn slots(&self) -> usize {
         self.0.len() * CHUNK
     }

@@ -1,8 +1,8 @@
-//! Connections as the control side sees them: lists, ends and watches them.
+//! Connections as the control side sees them: listing, ending, watching, saving.
 //!
-//! Connections belong to workers. [`Connections`] is a handle through which others ask: a question is a task that a worker runs
-//! between two vectors, over at most a thousand connections, so that packets hardly wait; a worker that does not answer within
-//! some seconds has stopped. What is only counted is read from counters, without asking.
+//! Connections belong to workers. [`Connections`] is a handle for other threads: a request is a task that a worker runs between two
+//! vectors, over at most a thousand connections, so that packets are hardly delayed; a worker that does not answer within some seconds has
+//! stopped. Totals are read from counters, without a task.
 
 use crate::cells::WorkerCells;
 use crate::conntrack::save::{self, SavedConnection};
@@ -19,29 +19,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::time::Duration;
 
-/// Bytes that a connection takes at most, with all that can hang on it: its record, its places in tables while these grow, a
-/// translation of a host that has no other, a peer, an owner among several workers, a counted source. Measured (`connection_memory.rs`
-/// of the tests): 320 without translation, 950 to 1310 with it.
+/// The most memory in bytes that a connection takes with everything that belongs to it: its record, its index entries while tables grow, a
+/// NAT binding of a host that has no other, a peer, an owner entry among several workers, a counted source. Measured
+/// (`connection_memory.rs` of the tests): 320 without translation, 950 to 1310 with it.
 pub const CONNECTION_BYTES: u64 = 1344;
 
-/// Connections that a worker looks at before it goes back to packets.
+/// Connections that one task processes before the worker returns to packets.
 const CHUNK: usize = 1024;
 /// How long a worker may take for a chunk.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Events that wait for whoever watches; further ones are lost, and counted. They own no memory beside the queue, which so takes
-/// 4 MB at most.
+/// Events queued for a watcher; further ones are lost, and counted. They own no memory outside the queue, so it takes 4 MB at most.
 const EVENTS: usize = 16_384;
 const _: () = assert!(EVENTS * size_of::<ConnectionEvent>() <= 4 << 20);
 
-/// Something for a worker to do between two vectors.
+/// A task that a worker runs between two vectors.
 pub(crate) type WorkerTask = Box<dyn FnOnce(&mut Pipeline, &Snapshot) + Send>;
 
-/// Two ends of a packet.
+/// Source and destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoints {
     /// Source address.
     pub src: IpAddr,
-    /// Source port, or an ICMP query's identifier; 0 where there is none, of GRE too.
+    /// Source port, or an ICMP query's identifier; 0 for protocols without ports, and for GRE.
     pub sport: u16,
     /// Destination address.
     pub dst: IpAddr,
@@ -59,12 +58,12 @@ impl Endpoints {
     }
 }
 
-/// A connection at some moment.
+/// The state of a connection at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionInfo {
-    /// The worker that has it.
+    /// The worker that owns it.
     pub worker: u16,
-    /// Its number there, good while it lives.
+    /// Its number there, valid while it exists.
     pub id: u32,
     /// The IP protocol.
     pub proto: u8,
@@ -74,32 +73,32 @@ pub struct ConnectionInfo {
     pub key: u32,
     /// The type of an ICMP query's request; 0 for other protocols.
     pub icmp_type: u8,
-    /// The wire: the smaller number of its two ports, and the VLAN that the initiator's packets come in by.
+    /// The wire: the smaller number of its two ports, and the VLAN of the initiator's packets.
     pub wire: Wire,
-    /// The sides of the wire that the initiator's and the other end's packets come in by.
+    /// The sides of the wire where the initiator's and the responder's packets come in.
     pub sides: [Side; 2],
     /// The initiator's packets as they arrive.
     pub arrived: Endpoints,
     /// The initiator's packets as they leave.
     pub sent: Endpoints,
-    /// Its state, in words.
+    /// The name of its state.
     pub state: &'static str,
-    /// Milliseconds since it was made.
+    /// Milliseconds since it was created.
     pub age_ms: u64,
     /// Milliseconds since its last packet.
     pub idle_ms: u64,
-    /// Milliseconds until it ends if no packet comes.
+    /// Milliseconds until it times out if no packet comes.
     pub expires_ms: u64,
-    /// Packets of the initiator, and of the other end.
+    /// Packets of the initiator, and of the responder.
     pub packets: [u64; 2],
     /// Their bytes, link headers included.
     pub bytes: [u64; 2],
-    /// The stateful rules that made it.
+    /// The stateful rules that created it.
     pub rules: Arc<[RuleId]>,
 }
 
 impl ConnectionInfo {
-    /// Whether a filter means it.
+    /// Whether a filter matches it.
     pub fn is_meant_by(&self, filter: &ConnectionFilter) -> bool {
         fn within<T: PartialOrd + Copy>(range: Option<(T, T)>, values: [T; 2]) -> bool {
             range.is_none_or(|(first, last)| values.iter().any(|value| first <= *value && *value <= last))
@@ -146,46 +145,46 @@ impl ConnectionInfo {
     }
 }
 
-/// What happened to a connection.
+/// The creation or the end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionEvent {
-    /// It was made; else it has ended.
+    /// It was created; otherwise it has ended.
     pub created: bool,
     /// Why it ended.
     pub reason: Option<&'static str>,
-    /// It, at that moment; `id` says nothing.
+    /// Its state at that moment; `id` is meaningless.
     pub info: ConnectionInfo,
 }
 
-/// All workers' connections in numbers.
+/// Totals over all workers' connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionSummary {
-    /// Connections now.
+    /// Current connections.
     pub connections: u64,
-    /// Of these, those that the other end has not answered yet.
+    /// Of these, those that are half-open.
     pub half_open: u64,
-    /// The most that there may be.
+    /// The connection limit.
     pub max: u64,
-    /// Made so far.
+    /// Connections created so far.
     pub created: u64,
-    /// Ended so far, by reason, those above zero.
+    /// Connections closed so far, by reason, those above zero.
     pub closed: Vec<(&'static str, u64)>,
-    /// Packets that were not believed, by kind, those above zero.
+    /// Invalid packets, by kind, those above zero.
     pub invalid: Vec<(&'static str, u64)>,
-    /// Events that came faster than they were read.
+    /// Events that were lost because a watcher read too slowly.
     pub events_lost: u64,
-    /// Packets that came in at another worker than their connection's, and were handed over.
+    /// Packets that arrived at another worker than their connection's, and were handed over.
     pub handed: u64,
-    /// Fragments that wait for their datagram's first one now: received, and neither sent nor dropped.
+    /// Fragments that currently wait for the first one of their datagram: received, and neither sent nor dropped.
     pub held: u64,
 }
 
-/// A worker has not answered: it has stopped, or is held up.
+/// A worker has not answered: it has stopped or is stalled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("worker {0} does not answer")]
 pub struct NoAnswer(pub usize);
 
-/// A connection to be made, and the slots of its rules.
+/// A connection to restore, and the slots of its rules.
 type RestoreRequest = (SavedConnection, Vec<u32>);
 
 /// A handle on all workers' connections.
@@ -194,7 +193,7 @@ pub struct Connections {
     workers: Vec<(Sender<WorkerTask>, Arc<WorkerCells>)>,
     common: Arc<SharedState>,
     max: u64,
-    /// Has a worker do what it was asked, where no other thread does.
+    /// Runs the tasks of a worker that has no thread of its own.
     drive: Option<Arc<dyn Fn(usize) + Send + Sync>>,
 }
 
@@ -207,13 +206,13 @@ impl Connections {
         Connections { workers, common, max, drive: None }
     }
 
-    /// The handle of a host whose workers run on the thread that asks: `drive` has one process no packets, so that it answers.
+    /// A handle for a host whose workers run on the calling thread: `drive` makes one process an empty vector, so that it answers.
     #[must_use]
     pub fn driven_by(self, drive: Arc<dyn Fn(usize) + Send + Sync>) -> Connections {
         Connections { drive: Some(drive), ..self }
     }
 
-    /// All workers' connections in numbers.
+    /// Totals over all workers' connections.
     pub fn summary(&self) -> ConnectionSummary {
         let mut summary = ConnectionSummary { max: self.max, ..ConnectionSummary::default() };
         for (_, cells) in &self.workers {
@@ -234,8 +233,8 @@ impl Connections {
         summary
     }
 
-    /// Tells of every connection that a filter means, in no order, as they are met: one that is made meanwhile may be missing. Ends
-    /// when `each` says false.
+    /// Passes every connection that a filter matches to `each`, in no particular order; one that is created meanwhile may be missing. Stops
+    /// when `each` returns false.
     ///
     /// # Errors
     /// A worker does not answer.
@@ -269,7 +268,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Ends every connection that a filter means, and returns how many.
+    /// Ends every connection that a filter matches, and returns how many.
     ///
     /// # Errors
     /// A worker does not answer.
@@ -298,11 +297,11 @@ impl Connections {
         Ok(killed)
     }
 
-    /// Writes all connections, for [`Connections::load`]; returns how many. Packets go on meanwhile, so that it is no picture of one
+    /// Writes all connections, for [`Connections::load`]; returns how many. Packets are processed meanwhile, so the state is not of one
     /// moment.
     ///
     /// # Errors
-    /// What `out` says, or that a worker does not answer.
+    /// An error of `out`, or a worker does not answer.
     pub fn save(&self, out: &mut dyn Write) -> io::Result<u64> {
         let mut writer = save::StateWriter::new(out)?;
         for worker in 0..self.workers.len() {
@@ -324,22 +323,22 @@ impl Connections {
         writer.end()
     }
 
-    /// Makes the connections that [`Connections::save`] wrote, with those of their rules that the policy in force has under the same
-    /// numbers; returns how many there are now. One whose ends somebody else has by now is left out.
+    /// Restores the connections that [`Connections::save`] wrote, with those of their rules that the current policy has under the same ids;
+    /// returns how many were restored. A connection whose tuples are in use is skipped.
     ///
     /// # Errors
-    /// What is wrong with the input, which is read as a whole first: nothing is made of it then. That a worker does not answer.
+    /// The fault in the input, which is read completely first: nothing is restored then. Or a worker does not answer.
     pub fn load(&self, input: &mut dyn Read) -> Result<u64, String> {
         let whole = save::LoadedState::read(input, self.max)?;
         let slots = self.ask(0, |_, snapshot| snapshot.stateful_slots().collect::<HashMap<_, _>>());
         let slots = slots.map_err(|error| error.to_string())?;
-        // One that is over may have lent its port to another, and does without it: who needs it comes first.
+        // A closed connection may have given up its port to another and needs none: live connections come first.
         let live = whole.connections().filter(|saved| !saved.connection.state.is_closed());
         let over = whole.connections().filter(|saved| saved.connection.state.is_closed());
         Ok(self.restore_all(live, &slots)? + self.restore_all(over, &slots)?)
     }
 
-    /// Has each connection made by its worker; `slots` are those of the stateful rules.
+    /// Has each connection restored by its worker; `slots` are those of the stateful rules.
     fn restore_all(
         &self,
         all: impl Iterator<Item = SavedConnection>,
@@ -372,14 +371,14 @@ impl Connections {
         made.map_err(|error| error.to_string())
     }
 
-    /// Has these workers, of those that may own connections, share the ones to come in equal parts, and the places for them. Connections
-    /// that there are stay at their workers, to whom their packets are handed over. One caller at a time.
+    /// Distributes new connections, and the table capacity, evenly among these workers. Existing connections stay at their workers, to
+    /// which their packets are handed over. Must not be called concurrently.
     ///
     /// # Errors
     /// A worker does not answer: everything stays as it is.
     ///
     /// # Panics
-    /// If there are none, or one that may own none.
+    /// If `workers` is empty or contains a worker that may not own connections.
     pub fn share_among(&self, workers: &[u16]) -> Result<(), NoAnswer> {
         let owners = &self.common.owners;
         assert!(!workers.is_empty() && workers.iter().all(|&worker| usize::from(worker) < owners.owning()));
@@ -397,7 +396,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Events from now on, until what is returned is dropped.
+    /// Watches events until the returned watch is dropped.
     ///
     /// # Errors
     /// A worker does not answer.
@@ -405,7 +404,7 @@ impl Connections {
         self.watch_with_room(EVENTS)
     }
 
-    /// [`Connections::watch`] with room for so many events that wait.
+    /// [`Connections::watch`] with a queue of this many events.
     ///
     /// # Errors
     /// A worker does not answer.
@@ -420,7 +419,7 @@ impl Connections {
         Ok(watch)
     }
 
-    /// Has a worker do something, and waits for what comes of it.
+    /// Runs a task on a worker, and waits for its result.
     fn ask<R: Send + 'static>(
         &self,
         worker: usize,
@@ -428,7 +427,7 @@ impl Connections {
     ) -> Result<R, NoAnswer> {
         let (answer, answered) = channel();
         let task: WorkerTask = Box::new(move |pipeline, snapshot| {
-            // Whoever asked may have gone.
+            // The caller may have given up.
             let _ = answer.send(task(pipeline.conntrack(), snapshot));
         });
         self.workers[worker].0.send(task).map_err(|_| NoAnswer(worker))?;
@@ -439,8 +438,8 @@ impl Connections {
     }
 }
 
-/// What happens to connections, as it is told to one who watches. The queue in between is bounded, and its memory is given back
-/// when this is dropped, whether or not anything happens then.
+/// A watch on connection events. Its queue is bounded, and its memory is freed when the watch is dropped, whether or not events happen
+/// then.
 pub struct ConnectionWatch {
     events: Receiver<ConnectionEvent>,
     lost: Arc<AtomicU64>,
@@ -448,7 +447,7 @@ pub struct ConnectionWatch {
 }
 
 impl ConnectionWatch {
-    /// The next event; waits for it so long at most.
+    /// The next event; waits at most this long.
     ///
     /// # Errors
     /// None has come, or the workers have stopped.
@@ -456,12 +455,12 @@ impl ConnectionWatch {
         self.events.recv_timeout(patience)
     }
 
-    /// The events that wait.
+    /// The queued events.
     pub fn try_iter(&self) -> impl Iterator<Item = ConnectionEvent> {
         self.events.try_iter()
     }
 
-    /// Events that found no room since this was asked last.
+    /// Events that were lost since the last call.
     pub fn take_lost(&self) -> u64 {
         self.lost.swap(0, Ordering::Relaxed)
     }
@@ -471,7 +470,7 @@ impl Drop for ConnectionWatch {
     fn drop(&mut self) {
         for tasks in &self.tasks {
             let lost = Arc::clone(&self.lost);
-            // Where the worker has stopped, nothing is left to be taken off.
+            // A worker that has stopped has no list of watchers.
             let _ = tasks.send(Box::new(move |pipeline, _| {
                 pipeline.conntrack().state.watchers.retain(|watcher| !Arc::ptr_eq(&watcher.lost, &lost));
             }));
@@ -486,7 +485,7 @@ mod tests {
     use mmb_conn::ConnState;
     use std::sync::atomic::AtomicBool;
 
-    /// Nothing had to happen to a connection for that: memory of clients that are gone is not to wait for traffic.
+    /// Memory of departed clients must be freed without traffic.
     #[test]
     fn the_queue_of_one_who_no_longer_watches_is_freed_though_nothing_happens() {
         let (engine, mut workers) =

@@ -1,4 +1,4 @@
-//! Counters as read by the control side: plain values, sums over the workers.
+//! Counters as read by the control side: plain values, summed over the workers.
 
 /// Packets and bytes (whole frames as received).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,25 +17,25 @@ impl std::ops::Add for Count {
     }
 }
 
-/// What went through one port.
+/// The traffic of one port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCount {
-    /// Received, before anything was decided.
+    /// Received, before any verdict.
     pub rx: Count,
     /// Handed to the port for sending, as sent.
     pub tx: Count,
 }
 
-/// What one stage did.
+/// The work of one stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageCount {
     /// `parse`, `classify`, `connections`, `rewrite`, `forward`.
     pub name: &'static str,
-    /// How often the stage was entered.
+    /// How often the stage was called.
     pub calls: u64,
-    /// How often it had at least one packet to work on.
+    /// How often it was called with at least one packet.
     pub vectors: u64,
-    /// Packets that went through it.
+    /// Packets that it processed.
     pub packets: u64,
     /// Cycles that it took.
     pub cycles: u64,

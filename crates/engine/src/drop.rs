@@ -63,7 +63,7 @@ macro_rules! drop_reasons {
 const BEHIND: usize = 1 + Malformed::ALL.len();
 
 drop_reasons! {
-    /// A rule said so.
+    /// A drop rule matched.
     Rule "rule";
     /// Larger than the MTU of the port that it should leave by.
     MtuExceeded "mtu-exceeded";
@@ -77,12 +77,11 @@ drop_reasons! {
     Oversized "oversized";
     /// No packet buffer was free (counted by the host).
     NoBuffer "no-buffer";
-    /// There are as many connections as there may be, none of them half-open.
+    /// The connection limit is reached, and no half-open connection can be evicted.
     ConnFull "conn-full";
-    /// A TCP segment of no connection that can begin none, where a rule would make one that maps it, or under `set conn pickup strict`.
+    /// A TCP segment that cannot begin a connection, where a rule would create and map one, or under `set conn pickup strict`.
     ConnNotSyn "conn-not-syn";
-    /// A packet that connection tracking does not believe, under `set conn invalid drop`, or where a rule would make a connection that
-    /// maps it.
+    /// A packet that is invalid for its connection, under `set conn invalid drop`, or where a rule would create a connection that maps it.
     ConnInvalid "conn-invalid";
     /// No outside address was left.
     NatNoAddress "nat-no-address";
@@ -92,29 +91,29 @@ drop_reasons! {
     NatHostLimit "nat-host-limit";
     /// The source address has begun as many connections as it may (`set conn per-source`).
     ConnPerSource "conn-per-source";
-    /// The outside end that a rule asks for is another connection's.
+    /// The outside endpoint that a rule requires belongs to another connection.
     NatClash "nat-clash";
-    /// An ICMP error that quotes a connection's ends, but no packet of it that can be on its way.
+    /// An ICMP error that quotes a connection's tuple, but no packet that the connection can have in flight.
     IcmpUnrelated "icmp-unrelated";
-    /// A packet that a rule would map, but that is of no connection and begins none: it would leave as it came.
+    /// A packet that a rule would map, but that is of no connection and begins none: it would leave untranslated.
     NatUnsolicited "nat-unsolicited";
-    /// A later fragment whose datagram's first one did not come in time.
+    /// A later fragment that timed out before the first one of its datagram came.
     FragmentEarly "fragment-early";
-    /// A later fragment that waited for its datagram's first one, and made room for others.
+    /// A later fragment that was held for the first one of its datagram, and evicted for others.
     FragmentNoRoom "fragment-no-room";
-    /// A fragment that says bytes again (RFC 5722).
+    /// A fragment that overlaps another one (RFC 5722).
     FragmentOverlap "fragment-overlap";
     /// A fragment that was seen before.
     FragmentDuplicate "fragment-duplicate";
-    /// A fragment that is empty, ends amid 8 bytes though more follows, or reaches beyond what a datagram may have.
+    /// A fragment that is empty, has a length that is no multiple of 8 though more follow, or extends beyond the maximum datagram.
     FragmentBadLength "fragment-bad-length";
-    /// The datagram has come in more pieces than are counted.
+    /// The datagram has more fragments than are tracked.
     FragmentTooMany "fragment-too-many";
     /// A fragment of a datagram whose first one was refused or dropped by a rule.
     FragmentRefused "fragment-refused";
-    /// Another worker's connection, and too many packets waited for that worker (counted by the host).
+    /// Too many packets wait for the worker that owns the connection (counted by the host).
     HandoverFull "handover-full";
-    /// There is no memory for one more connection, and none makes room.
+    /// There is no memory for one more connection, and none can be evicted.
     ConnNoMemory "conn-no-memory";
 }
 

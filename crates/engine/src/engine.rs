@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::mpsc::{Sender, channel};
 
-/// Why a policy could not be put in force.
+/// Why a policy could not be published.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
     /// A rule names a port that does not exist.
@@ -53,7 +53,7 @@ pub struct Engine {
     /// Snapshots before the current one, the oldest first, kept until no worker uses them, so that they are freed here.
     retired: Vec<Arc<Snapshot>>,
     workers: Vec<Arc<WorkerCells>>,
-    /// Where workers are asked about connections.
+    /// Queues of tasks for the workers.
     tasks: Vec<Sender<WorkerTask>>,
     common: Arc<SharedState>,
     /// The most ports.
@@ -61,12 +61,12 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine with an empty policy and its workers. All that is random or secret in it is made from `seeds`.
+    /// An engine with an empty policy, and its workers. All random and secret values in it derive from `seeds`.
     pub fn new(ports: PortTable, workers: usize, seeds: &SeedTree) -> (Engine, Vec<Worker>) {
         Engine::with_tuning(ports, workers, seeds, Tuning::default())
     }
 
-    /// [`Engine::new`] with another way of putting rules into tables, to compare with.
+    /// [`Engine::new`] with another tuning of the classifier's tables, for comparison.
     pub fn with_tuning(
         ports: PortTable,
         workers: usize,
@@ -77,8 +77,8 @@ impl Engine {
         Engine::build(ports, room, [workers, 0], seeds, tuning)
     }
 
-    /// [`Engine::new`] without ports, but with room for so many: see [`Engine::add_port`]. The first `owning` workers share the
-    /// connections; `others`, behind them, own none and hand over what may be of one: for threads that packets seldom come to.
+    /// [`Engine::new`] without ports, but with room for `room` ports: see [`Engine::add_port`]. The first `owning` workers share the
+    /// connections; the `others` after them own none and hand over packets that may be of one: for threads that seldom receive packets.
     pub fn with_room(room: usize, owning: usize, others: usize, seeds: &SeedTree) -> (Engine, Vec<Worker>) {
         Engine::build(PortTable::default(), room, [owning, others], seeds, Tuning::default())
     }
@@ -115,8 +115,8 @@ impl Engine {
         (engine, packet_side)
     }
 
-    /// One more port, by which packets may come and that rules may name from now on. Ports do not go: of one that does, no packet
-    /// comes. Returns its number; `None`: there is no room for it.
+    /// Adds a port, by which packets may come and that rules may name from now on. Ports are never removed: no packets come from one that
+    /// is gone. Returns its number, or `None` if there is no room.
     pub fn add_port(&mut self, port: PortSpec) -> Option<PortId> {
         if self.ports.0.len() >= self.room {
             return None;
@@ -128,8 +128,8 @@ impl Engine {
         Some(number)
     }
 
-    /// Gives a port another name: the host's port of the old one is gone, and no rule names it. With an empty name, which no rule can
-    /// write, it waits for the next.
+    /// Renames a port: the host's port of the old name is gone, and no rule names it. With an empty name, which no rule can contain, it is
+    /// free for the next port.
     ///
     /// # Panics
     /// If there is no such port.
@@ -139,10 +139,10 @@ impl Engine {
         name.clone_into(&mut spec.name);
     }
 
-    /// Checks what a policy adds to another that was checked.
+    /// Checks the changes from a checked policy to another.
     ///
     /// # Errors
-    /// What makes the policy impossible here.
+    /// Why the policy is impossible here.
     pub fn check(&self, before: &Policy, after: &Policy) -> Result<(), PublishError> {
         if let Some((port, &enables)) = after.ports.iter().find(|(name, _)| self.ports.id(name).is_none()) {
             let (port, known) = (port.clone(), self.ports.known());
@@ -151,11 +151,11 @@ impl Engine {
         self.rulebook.check(before, after, &self.ports)
     }
 
-    /// Puts a policy in force as a whole: each worker's next vector is decided by it. Counters of rules whose number
-    /// and content stay are kept. It costs about what differs from the policy in force, however many rules that has.
+    /// Publishes a policy atomically: each worker uses it from its next vector on. Counters of rules whose id and content stay are kept.
+    /// The cost depends on the differences from the current policy, not on its number of rules.
     ///
     /// # Errors
-    /// What makes the policy impossible here; the policy in force stays.
+    /// Why the policy is impossible here; the current policy stays.
     pub fn publish(&mut self, policy: &Policy) -> Result<(), PublishError> {
         self.check(self.rulebook.policy(), policy)?;
         self.reclaim();
@@ -174,21 +174,20 @@ impl Engine {
         self.retired.push(std::mem::replace(&mut self.current, snapshot));
     }
 
-    /// Frees policies that no worker uses any more; returns how many wait for a worker still. [`Engine::publish`]
-    /// does it as well.
+    /// Frees policies that no worker uses any more; returns how many are still in use. [`Engine::publish`] does it as well.
     pub fn reclaim(&mut self) -> usize {
         // Once published and replaced, a snapshot gets no new users: a count of one stays one.
         self.retired.retain(|snapshot| Arc::strong_count(snapshot) > 1);
-        // What workers counted under a snapshot that is gone is seen before its slots are given away.
+        // Makes the workers' last counts under a freed snapshot visible before its slots are assigned again.
         fence(Ordering::Acquire);
         let oldest = self.retired.first().unwrap_or(&self.current);
         self.rulebook.reclaim(oldest.generation);
         self.retired.len()
     }
 
-    /// Makes ports, sequence numbers and other random choices to come independent of those before, should somebody have learned what
-    /// they are made from. Workers follow between two vectors. Keys stay for as long as the engine: places in an index, and choices
-    /// that are to be the same for the same connection, hang on them.
+    /// Reseeds the generators, so that future ports, sequence numbers and other random choices are independent of earlier ones, in case
+    /// their state leaked. Workers follow between two vectors. Keys stay for the engine's lifetime: index positions, and choices that must
+    /// be the same for the same connection, depend on them.
     pub fn reseed(&self, fresh: &SeedTree) {
         self.common.reseed(fresh);
         for (worker, tasks) in self.tasks.iter().enumerate() {
@@ -199,12 +198,12 @@ impl Engine {
         }
     }
 
-    /// Lets there be no more connections than that, over all workers, though a policy may say more: from the next policy on.
+    /// Limits the number of connections over all workers to `most`, even if a policy allows more; takes effect with the next policy.
     pub fn bound_connections(&self, most: usize) {
         self.common.memory.store(most, Ordering::Relaxed);
     }
 
-    /// The connections of all workers. The handle may be used while the engine is not at hand; the workers have to be running.
+    /// A handle on the connections of all workers. It is independent of the engine; the workers must be running.
     pub fn connections(&self) -> Connections {
         let workers = self.tasks.iter().cloned().zip(self.workers.iter().map(Arc::clone)).collect();
         Connections::new(workers, Arc::clone(&self.common), self.current.connections.max.into())
@@ -215,7 +214,7 @@ impl Engine {
         &self.ports
     }
 
-    /// What a rule of the policy in force has matched since it is there.
+    /// The packets and bytes that a rule of the current policy has matched.
     pub fn rule_count(&self, id: RuleId) -> Count {
         self.rulebook.count(id)
     }
@@ -239,7 +238,7 @@ impl Engine {
         reasons.into_iter().map(|reason| (reason, sum(reason))).filter(|&(_, count)| count > 0).collect()
     }
 
-    /// What went through the ports, by number.
+    /// Traffic of the ports, by number.
     pub fn port_counts(&self) -> Vec<PortCount> {
         let sum = |port| {
             let counts = self.workers.iter().map(|worker| worker.port(port));
@@ -251,7 +250,7 @@ impl Engine {
         (0..self.ports.0.len()).map(sum).collect()
     }
 
-    /// What the stages did, in the order of the pipeline.
+    /// Counts of the stages, in the order of the pipeline.
     pub fn stage_counts(&self) -> Vec<StageCount> {
         let mut sums = vec![StageCount::default(); STAGES.len()];
         for worker in &self.workers {
@@ -263,17 +262,17 @@ impl Engine {
         sums
     }
 
-    /// What the stages of one worker did, in the order of the pipeline; nothing for a worker that does not exist.
+    /// Counts of one worker's stages, in the order of the pipeline; empty for a worker that does not exist.
     pub fn worker_stage_counts(&self, worker: usize) -> Vec<StageCount> {
         self.workers.get(worker).map(|worker| worker.stages().to_vec()).unwrap_or_default()
     }
 
-    /// The instructions that rules are looked up with: `avx512`, `avx2` or `scalar`.
+    /// The instruction set of rule lookups: `avx512`, `avx2` or `scalar`.
     pub fn instructions(&self) -> &'static str {
         self.current.classifier.instructions()
     }
 
-    /// The classifier's tables, for people to look at, those of a class together.
+    /// The classifier's tables for display, those of a class combined.
     pub fn tables(&self) -> Vec<TableStats> {
         self.rulebook.tables()
     }

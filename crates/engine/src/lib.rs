@@ -1,12 +1,11 @@
 //! The vector pipeline: parse, classify, verdict, rewrite, forward.
 //!
-//! Two sides. [`Engine`] belongs to the control thread: it compiles a policy, publishes it, reads counters, and
-//! frees what no worker uses any more. A [`Worker`] belongs to one packet thread: it takes vectors of packets
-//! and the time and gives verdicts. They share counters (each written by one worker only) and the published
-//! policy, which a worker picks up whole between two vectors, without a lock.
+//! The engine has two sides. [`Engine`] belongs to the control thread: it compiles a policy, publishes it, reads counters, and frees
+//! snapshots that no worker uses any more. A [`Worker`] belongs to one packet thread: it takes vectors of packets and the time, and returns
+//! verdicts. They share counters (each written by one worker only) and the published policy, which a worker picks up between two vectors,
+//! without a lock.
 //!
-//! The engine knows no DPDK, no VPP, no socket and no clock: time, randomness and the cycle counter are
-//! arguments.
+//! The engine knows no DPDK, no VPP, no socket and no clock: time, randomness and the cycle counter are arguments.
 #![forbid(unsafe_code)]
 
 mod cells;

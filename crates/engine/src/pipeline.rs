@@ -1,7 +1,7 @@
-//! The stages, each a loop over the vector.
+//! The pipeline stages, each a loop over the vector.
 //!
-//! A [`Pipeline`] is one worker's: the columns that the stages hand to each other, allocated once, and the worker's
-//! counters. Between stages the verdicts say which packets are still to be sent.
+//! A [`Pipeline`] belongs to one worker: the columns that stages pass to each other, allocated once, and the worker's counters. Between
+//! stages the verdicts tell which packets are still to be sent.
 
 mod connections;
 mod resolver;
@@ -28,7 +28,7 @@ use tickets::TicketBatches;
 pub use trace::{PacketTrace, TracedConnection};
 use work::{EditList, PacketEdits, RewriteWork};
 
-/// So few rules that what they do and count stays in the cache by itself.
+/// Up to this many rules, their actions and counters stay in the cache without prefetching.
 const FEW_RULES: usize = 4096;
 
 /// Columns and counters of one worker.
@@ -39,24 +39,24 @@ pub(crate) struct Pipeline {
     keys: VectorKeys,
     scratch: Scratch,
     conntrack: Conntrack,
-    /// The rules that a packet gets: what it matched, and its connection's.
+    /// The rules that apply to a packet: those that it matched, and those of its connection.
     matched: Vec<u32>,
     work: RewriteWork,
     tickets: TicketBatches,
     editor: PacketEditor,
     drops: [u64; DropReason::ALL.len()],
-    /// Packets that belong to other workers.
+    /// Packets that were handed over to other workers.
     handed: u64,
     not_applied: NotAppliedCounts,
 }
 
-/// What deciding on a vector gave.
+/// The result of deciding on a vector.
 struct Decided {
-    /// Packets that were understood.
+    /// Number of packets that were parsed without error.
     sound: usize,
-    /// When the last stage that was counted ended.
+    /// The cycle count at the end of the last stage.
     at: u64,
-    /// Connections were asked.
+    /// Connections were looked up.
     tracked: bool,
 }
 
@@ -88,7 +88,7 @@ impl Pipeline {
         &self.cells
     }
 
-    /// Makes random numbers to come independent of those before.
+    /// Reseeds the generators: their future numbers are independent of earlier ones.
     pub(crate) fn reseed(&mut self, drops: Seed, choices: Seed) {
         self.random.reseed(drops);
         self.conntrack.state.extras.reseed(choices);
@@ -99,7 +99,7 @@ impl Pipeline {
         &mut self.conntrack
     }
 
-    /// Makes the scratch fit a snapshot that the worker picked up.
+    /// Sizes the scratch memory for a snapshot that the worker picked up.
     pub(crate) fn configure(&mut self, snapshot: &Snapshot) {
         self.conntrack.configure(snapshot);
         let most = snapshot.classifier.most_matches();
@@ -108,12 +108,12 @@ impl Pipeline {
         self.work.listed.reserve(self.scratch.vector() * most);
     }
 
-    /// The most packets of one [`Pipeline::run`] under the snapshot that it was made to fit.
+    /// The most packets of one [`Pipeline::run`] under the configured snapshot.
     pub(crate) fn vector(&self) -> usize {
         self.scratch.vector()
     }
 
-    /// Takes a vector through all stages. `verdicts` is as long as `packets`.
+    /// Processes a vector in all stages. `verdicts` is as long as `packets`.
     pub(crate) fn run(
         &mut self,
         origin: Origin,
@@ -130,8 +130,8 @@ impl Pipeline {
         self.finish(snapshot, cycles, rewritten, packets, verdicts, |_| false);
     }
 
-    /// Takes a vector through all stages but rewriting; what is left to do is laid up as tickets. `verdicts` and `tickets` are as long as
-    /// `packets`. `tell` hears about each packet.
+    /// Processes a vector in all stages except rewriting, for which it issues tickets. `verdicts` and `tickets` are as long as `packets`.
+    /// `tell` receives each packet's trace.
     pub(crate) fn run_to_tickets(
         &mut self,
         (origin, snapshot): (Origin, &Snapshot),
@@ -155,7 +155,7 @@ impl Pipeline {
         }
     }
 
-    /// Decides on a vector, and leaves what is to be rewritten in `work`.
+    /// Decides on a vector, and leaves the pending rewrites in `work`.
     fn decide_on(
         &mut self,
         origin: Origin,
@@ -201,7 +201,7 @@ impl Pipeline {
         Decided { sound, at: decided, tracked: concerned }
     }
 
-    /// Ends the work on a vector, but for packets that wait to be rewritten.
+    /// Forwards and counts a vector, except packets that wait to be rewritten.
     fn finish(
         &mut self,
         snapshot: &Snapshot,
@@ -217,8 +217,8 @@ impl Pipeline {
         self.cells.stage(Stage::Forward, packets.len(), cycles.now().wrapping_sub(start));
     }
 
-    /// Finds headers, fills keys, and gives every packet its first verdict: where its wire leads. Returns how many
-    /// packets were understood.
+    /// Parses headers, fills classifier keys, and sets every packet's initial verdict from its port's route. Returns the number of packets
+    /// that were parsed without error.
     fn parse(
         &mut self,
         snapshot: &Snapshot,
@@ -260,7 +260,7 @@ impl Pipeline {
         })
     }
 
-    /// Counts the matched rules, and lets accept and drop rules decide. A later stage may still drop what passes.
+    /// Counts the matched rules, and applies accept and drop rules. A later stage may still drop a packet that passes.
     fn decide(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &mut [Verdict]) {
         self.work.clear();
         self.fetch_rules(snapshot);
@@ -301,7 +301,7 @@ impl Pipeline {
         }
     }
 
-    /// Asks for what the matched rules do and count.
+    /// Prefetches the actions and counters of the matched rules.
     fn fetch_rules(&self, snapshot: &Snapshot) {
         let cells = &snapshot.cells[self.worker];
         if cells.slots() > FEW_RULES {
@@ -326,7 +326,7 @@ impl Pipeline {
     }
 }
 
-/// Checks what is to be sent against the MTU, and counts everything but packets that wait.
+/// Checks packets against the MTU, and counts all but those that wait.
 #[inline(always)]
 fn forward<'l>(
     snapshot: &Snapshot,
@@ -361,7 +361,7 @@ fn forward<'l>(
     cells.forwarded(port, count);
 }
 
-/// Counts of neighbours with the same port, so that counters are touched once a run.
+/// Counts of consecutive packets with the same port, so that counters are updated once per run.
 #[derive(Clone, Copy, Debug, Default)]
 struct PortRun {
     port: usize,
@@ -369,7 +369,7 @@ struct PortRun {
 }
 
 impl PortRun {
-    /// Adds a packet. Returns the run before if the packet begins another.
+    /// Adds a packet. Returns the previous run if the packet begins another.
     #[inline]
     fn add(&mut self, port: PortId, bytes: usize) -> Option<(usize, Count)> {
         let port = usize::from(port.0);
@@ -389,12 +389,12 @@ impl PortRun {
     }
 }
 
-/// The layout of a packet that is not looked at: nothing of it counts against an MTU.
+/// The layout of a packet that is not parsed: length 0 for the MTU check.
 fn unparsed() -> Layout {
     Layout { class: Class::Ip4, ..Layout::default() }
 }
 
-/// Bytes that count against an MTU: the IP packet; of other frames, all behind the link header.
+/// Bytes that count against an MTU: the IP packet; for other frames, everything after the link header.
 #[inline]
 fn l3_len(packet: &Packet<'_>, layout: &Layout) -> usize {
     let end = if layout.class == Class::Other { packet.len() } else { layout.end as usize };

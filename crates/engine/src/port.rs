@@ -1,25 +1,25 @@
-//! The engine's ports: names, MTUs, and where what comes in by them goes.
+//! The engine's ports: names, MTUs, and forwarding.
 
 use mmb_packet::PortId;
 
-/// One port as the engine knows it.
+/// A port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortSpec {
     /// Its name in rules.
     pub name: String,
-    /// The largest IP packet that may leave by it, in bytes; `None`: no bound.
+    /// The largest IP packet that may leave by it, in bytes; `None`: no limit.
     pub mtu: Option<u32>,
-    /// Where what comes in by it goes.
+    /// How packets that come in by it are forwarded.
     pub forward: Forward,
 }
 
-/// Where packets of a port go.
+/// How packets of a port are forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forward {
     /// To the other end of its wire.
     Wire(PortId),
-    /// Where the host's routes lead, which mmb does not know: verdicts send to the port itself, rules about the port that a packet
-    /// leaves by hold for none, and all such ports share their connections. The engine sees only packets of ports that were enabled.
+    /// By the host's routing, which mmb does not know: verdicts name the port itself, rules that match on the egress port match no packet,
+    /// and all such ports share their connections. The engine sees only packets of ports that were enabled.
     Routed,
     /// Nowhere: they are dropped.
     Nowhere,
@@ -43,12 +43,12 @@ impl From<Option<PortId>> for Forward {
 pub struct PortTable(pub Vec<PortSpec>);
 
 impl PortTable {
-    /// The number of the port of that name.
+    /// The number of the port with this name.
     pub fn id(&self, name: &str) -> Option<PortId> {
         self.0.iter().position(|p| p.name == name).map(|i| PortId(i as u16))
     }
 
-    /// Whether the rules see a port's packets as long as nothing is said about it.
+    /// Whether rules apply to a port's packets without an `enable` or `disable` command.
     pub fn is_enabled_by_default(&self, name: &str) -> bool {
         !self.0.iter().any(|port| port.name == name && port.forward == Forward::Routed)
     }

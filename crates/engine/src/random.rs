@@ -1,4 +1,4 @@
-//! Random numbers for percentages of drops. Whoever sees which of its packets pass cannot tell which will.
+//! Random numbers for drop percentages. They cannot be predicted from which packets passed.
 
 use mmb_policy::rule::DropRate;
 use mmb_random::{Generator, Seed};
@@ -13,13 +13,12 @@ impl DropRandom {
         DropRandom(Generator::new(seed))
     }
 
-    /// Goes on with fresh entropy.
+    /// Mixes fresh entropy into the generator.
     pub(crate) fn reseed(&mut self, fresh: Seed) {
         self.0.reseed(fresh);
     }
 
-    /// The next number below [`DropRate::ALL`], in thousandths of a per cent: a packet is dropped at a rate if its
-    /// number is below the rate.
+    /// The next number below [`DropRate::ALL`], in thousandths of a per cent: a packet is dropped if its number is below the rate.
     #[inline]
     pub fn draw(&mut self) -> u32 {
         self.0.below(u64::from(DropRate::ALL.0)) as u32

@@ -1,10 +1,10 @@
-//! The rules in force as the control side changes them: classifier, actions, edits, slots.
+//! The current rules on the control side: classifier, actions, edits, slots.
 //!
-//! A new policy is compared with the one in force, and only what differs is changed. When most of it differs, or when
-//! so many rules of new kinds came one by one that searches suffer, the classifier is built anew from all rules.
+//! A new policy is compared with the current one, and only the differences are applied. If most of it differs, or if so many rules with new
+//! field combinations were added one by one that lookups slow down, the classifier is rebuilt from all rules.
 //!
-//! Life-cycle: belongs to the [`Engine`](crate::Engine). What it hands out as a snapshot is not changed by what comes
-//! after: classifier, actions and edits share pages with snapshots and copy those that they change.
+//! Life-cycle: belongs to the [`Engine`](crate::Engine). Later changes do not affect snapshots that it handed out: classifier, actions and
+//! edits share pages with snapshots and copy those that they change.
 
 use crate::conntrack::{StatefulRule, is_constant, is_mapping};
 use crate::counters::Count;
@@ -21,10 +21,10 @@ use mmb_rewrite::Edit;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// So many changes at once are made one by one, however many rules there are.
+/// Up to this many changes are applied one by one, however many rules there are.
 const FEW: usize = 4096;
 
-/// What was made of the policy in force.
+/// The current policy in compiled form.
 #[derive(Debug)]
 pub(crate) struct Rulebook {
     ports: PortNumbers,
@@ -60,13 +60,13 @@ impl Rulebook {
         }
     }
 
-    /// Rules may name one more port from now on.
+    /// Adds a port that rules may name from now on.
     pub(crate) fn push_port(&mut self, name: &str) {
         self.ports.push(name.to_owned());
         self.index.push_port(name.to_owned());
     }
 
-    /// A port that no rule names has another name from now on.
+    /// Renames a port that no rule names.
     pub(crate) fn rename_port(&mut self, port: PortId, name: &str) {
         self.ports.rename(port.0, name);
         self.index.rename_port(port.0, name);
@@ -105,13 +105,12 @@ impl Rulebook {
         })
     }
 
-    /// Goes over to a policy that was checked, of which `generation` will be the first snapshot. Returns the stamps of stateful rules
-    /// that went.
+    /// Applies a checked policy, whose first snapshot will be `generation`. Returns the stamps of removed stateful rules.
     pub(crate) fn change(&mut self, policy: &Policy, generation: u64) -> Vec<u64> {
         let mut gone = Vec::new();
         let before = std::mem::replace(&mut self.policy, policy.clone());
         let diff = || RuleStore::diff(&before.rules, &policy.rules);
-        // A few changes here and there touch many chunks: only what really differs counts.
+        // A few scattered changes touch many chunks, so the real differences are counted.
         let few = FEW.max(policy.rules.len() / 4);
         let (least, most) = diff().bounds();
         let many = least > few || (most > few && diff().nth(few).is_some());
@@ -177,28 +176,28 @@ impl Rulebook {
         self.rules.stateful.at_mut(slot as usize).take().map(|stateful| stateful.stamp)
     }
 
-    /// Builds the classifier anew from all rules.
+    /// Rebuilds the classifier from all rules.
     fn rebuild(&mut self) {
         let slots = &self.slots;
         let rules = self.policy.rules.iter().filter_map(|rule| Some((slots.number(id(&rule))?, rule)));
-        // Ports were checked, so that this does not fail.
+        // Ports were checked, so this does not fail.
         if let Ok(index) = ClassifierIndex::build(rules, self.ports.clone(), self.keys.seed(), self.tuning) {
             self.index = index;
         }
     }
 
-    /// What workers are to use from now on.
+    /// A snapshot for workers to use from now on.
     pub(crate) fn snapshot(&self, generation: u64, ports: &PortTable) -> Snapshot {
         let (classifier, rules) = (self.index.classifier(), self.rules.clone());
         Snapshot::new(generation, &self.policy, ports, classifier, rules, self.slots.cells())
     }
 
-    /// Frees what only snapshots before `oldest` knew.
+    /// Frees the slots that only snapshots before `oldest` used.
     pub(crate) fn reclaim(&mut self, oldest: u64) {
         self.slots.reclaim(oldest);
     }
 
-    /// What a rule of the policy in force has matched since it is there.
+    /// The packets and bytes that a rule of the current policy has matched.
     pub(crate) fn count(&self, id: RuleId) -> Count {
         self.slots.count(id)
     }
@@ -209,12 +208,12 @@ impl Rulebook {
     }
 }
 
-/// Whether a rule asks how packets stand to connections.
+/// Whether a rule matches on `ct`.
 fn asks_for_state(rule: &Rule) -> bool {
     rule.ct_states() != CtStates::ALL
 }
 
-/// A rule of a policy has a number.
+/// The id of a rule, which every rule of a policy has.
 fn id(rule: &Rule) -> RuleId {
     rule.id.unwrap_or(RuleId(0))
 }

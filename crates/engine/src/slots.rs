@@ -1,8 +1,8 @@
-//! Which rule counts in which slot, over the publishes.
+//! Assigns counter slots to rules, across policy updates.
 //!
-//! A rule that stays (number and content equal) keeps its slot and so its counters. A slot is given to another rule
-//! only when no worker can still write it for the old one: when every snapshot that knew the old rule is gone. Then its
-//! cells are set to zero, which but for that only their worker may do.
+//! A rule that stays (id and content equal) keeps its slot and so its counters. A slot is assigned to another rule only when no worker can
+//! still count for the old one: when every snapshot that contains the old rule is gone. Then its cells are reset; otherwise only their
+//! worker writes them.
 //!
 //! Belongs to the control side.
 
@@ -12,10 +12,10 @@ use mmb_policy::RuleId;
 use std::collections::HashMap;
 use std::ops::Add;
 
-/// Slots that wait for workers, at most, while a policy changes rule by rule.
+/// Capacity for retired slots that is kept while rules change one by one.
 const USUALLY_RETIRED: usize = 4096;
 
-/// A slot that no snapshot from `until` on knows.
+/// A slot that snapshots from `until` on do not use.
 #[derive(Clone, Copy, Debug)]
 struct RetiredSlot {
     number: u32,
@@ -31,7 +31,7 @@ pub(crate) struct RuleSlots {
     /// In the order of `until`.
     retired: Vec<RetiredSlot>,
     free: Vec<u32>,
-    /// Slots that were ever used.
+    /// Number of slots that were ever used.
     used: u32,
 }
 
@@ -46,14 +46,14 @@ impl RuleSlots {
         }
     }
 
-    /// Takes the slot of a rule that the snapshot `until` does not know any more; returns its number.
+    /// Retires the slot of a rule that snapshot `until` no longer contains; returns its number.
     pub(crate) fn retire(&mut self, id: RuleId, until: u64) -> Option<u32> {
         let number = self.numbers.remove(id)?;
         self.retired.push(RetiredSlot { number, until });
         Some(number)
     }
 
-    /// Frees the slots that none of the snapshots which may still be used knows; `oldest` is the oldest of these.
+    /// Frees the retired slots that no snapshot in use contains; `oldest` is the oldest snapshot in use.
     pub(crate) fn reclaim(&mut self, oldest: u64) {
         let gone = self.retired.partition_point(|retired| retired.until <= oldest);
         self.free.extend(self.retired.drain(..gone).map(|retired| retired.number));
@@ -62,7 +62,7 @@ impl RuleSlots {
         }
     }
 
-    /// Gives a rule a slot whose counters are zero.
+    /// Assigns a rule a slot whose counters are zero.
     pub(crate) fn assign(&mut self, id: RuleId) -> u32 {
         let number = self.free.pop().unwrap_or_else(|| {
             self.used += 1;
@@ -83,7 +83,7 @@ impl RuleSlots {
         self.numbers.get(id)
     }
 
-    /// What a rule has matched since it has been there.
+    /// The packets and bytes that a rule has matched.
     pub(crate) fn count(&self, id: RuleId) -> Count {
         let Some(number) = self.number(id) else { return Count::default() };
         self.workers.iter().map(|cells| cells.slot(number).read()).fold(Count::default(), Count::add)
@@ -94,19 +94,19 @@ impl RuleSlots {
         &self.workers
     }
 
-    /// Gives back the room of very many rules that went.
+    /// Frees capacity after very many rules were removed.
     pub(crate) fn shrink(&mut self) {
         self.numbers.shrink();
     }
 }
 
-/// Ids of a page.
+/// Rule ids per page.
 const PAGE: u32 = 16;
 /// No slot.
 const NONE: u32 = u32::MAX;
 
-/// The slots' numbers by rule id. Ids mostly follow each other: they are kept by the page, which costs little more than
-/// the numbers, and one that stands alone costs a page.
+/// Slot numbers by rule id. Ids are mostly consecutive, so they are stored in pages: that costs little more than the numbers themselves,
+/// except that an isolated id costs a page.
 #[derive(Debug, Default)]
 struct SlotPages(HashMap<u32, [u32; PAGE as usize]>);
 
@@ -166,7 +166,7 @@ mod tests {
         slots.reclaim(1);
         let third = slots.assign(RuleId(3));
         assert!(first != second && third != first && third != second);
-        // It has moved on to 2, which knows the second still, and then to 3.
+        // It has moved on to 2, which still knows the second, and then to 3.
         slots.reclaim(2);
         assert_eq!(slots.assign(RuleId(4)), first);
         slots.reclaim(3);
@@ -195,7 +195,7 @@ mod tests {
         slots.reclaim(2);
         slots.shrink();
         assert!(slots.retired.capacity() <= USUALLY_RETIRED && slots.numbers.0.capacity() < 1000);
-        // What is left is found, and free slots are taken first.
+        // The remaining rule is found, and free slots are reused first.
         assert_eq!((slots.number(RuleId(9)), slots.number(RuleId(10))), (Some(8), None));
         assert!(slots.assign(RuleId(100_001)) < 100_000);
         assert_eq!(slots.used, 100_000);

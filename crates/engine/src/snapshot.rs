@@ -1,8 +1,8 @@
-//! A policy as workers use it: compiled as a whole, never changed, shared by all of them.
+//! A compiled policy as workers use it: immutable, and shared by all of them.
 //!
-//! Life-cycle: the control side compiles it and publishes it; every worker picks it up between two vectors and lets go
-//! of the one before; the control side, which holds a reference until then, frees it. What a snapshot has in common with
-//! the one before it shares: classifier, actions and edits are persistent structures, of which a change copies a few pages.
+//! Life-cycle: the control side compiles and publishes it; every worker picks it up between two vectors and releases the one before; the
+//! control side, which holds a reference until then, frees it. A snapshot shares unchanged parts with the one before it: classifier,
+//! actions and edits are persistent structures, of which a change copies a few pages.
 
 use crate::cells::RuleCells;
 use crate::conntrack::StatefulRule;
@@ -19,41 +19,41 @@ use mmb_rewrite::Edit;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// What rules do, by slot.
+/// The actions of rules, by slot.
 pub(crate) type ActionTable = PersistentVec<Action, 512>;
-/// What rules write, by number.
+/// The edits of rules, by number.
 pub(crate) type EditTable = PersistentVec<Option<Arc<Edit>>, 64>;
 /// Stateful rules, by slot.
 pub(crate) type StatefulRuleTable = PersistentVec<Option<Arc<StatefulRule>>, 64>;
 
-/// What rules do.
+/// The compiled targets of all rules.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CompiledRules {
     pub(crate) actions: ActionTable,
     pub(crate) edits: EditTable,
     pub(crate) stateful: StatefulRuleTable,
-    /// How many rules are stateful.
+    /// Number of stateful rules.
     pub(crate) stateful_rules: usize,
-    /// How many rules ask for what changes within connections.
+    /// Number of rules that match on fields that change within connections.
     pub(crate) changing_rules: usize,
-    /// How many rules ask how packets stand to connections.
+    /// Number of rules that match on `ct`.
     pub(crate) ct_rules: usize,
 }
 
 /// A compiled policy.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// Counts up from publish to publish.
+    /// Grows with every publish.
     pub(crate) generation: u64,
     /// Its handles are the rules' slots.
     pub(crate) classifier: Classifier,
     pub(crate) actions: ActionTable,
     edits: EditTable,
     stateful: StatefulRuleTable,
-    /// How many rules are stateful.
+    /// Number of stateful rules.
     pub(crate) stateful_rules: usize,
     changing_rules: usize,
-    /// How many rules ask how packets stand to connections.
+    /// Number of rules that match on `ct`.
     pub(crate) ct_rules: usize,
     pub(crate) connections: ConnectionSettings,
     pub(crate) limits: ParserLimits,
@@ -62,12 +62,12 @@ pub(crate) struct Snapshot {
     pub(crate) cells: Box<[RuleCells]>,
 }
 
-/// What a rule does: 16 bytes, four to a cache line, since matched rules are looked up at random.
+/// A rule's action: 16 bytes, four to a cache line, since matched rules are accessed at random.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(16))]
 pub(crate) struct Action {
     pub(crate) prio: Prio,
-    /// The rule's number, which orders rules of one priority.
+    /// The rule's id, which orders rules of the same priority.
     id: u32,
     /// The number of its edit, from 1.
     edit: Option<NonZeroU32>,
@@ -76,8 +76,8 @@ pub(crate) struct Action {
 
 const _: () = assert!(size_of::<Action>() == 16);
 
-/// What a rule says about dropping, in the lower 3 of 4 bytes: 0 nothing, 1 accept, else 2 more than the rate of drops. The top bit tells
-/// that the rule is stateful, those below it which states of packets the rule does not match.
+/// A rule's accept or drop target in the lower 3 of 4 bytes: 0 for none, 1 for accept, otherwise the drop rate plus 2. The top bit marks
+/// stateful rules; the bits below it mark the `ct` states that the rule does not match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RuleVerdictBits(u32);
 
@@ -88,7 +88,7 @@ const UNWANTED: u32 = 24;
 
 const _: () = assert!(DropRate::ALL.0 + 2 < 1 << UNWANTED && CtState::ALL.len() <= 7);
 
-/// What a rule says about dropping.
+/// A rule's accept or drop target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RuleVerdict {
     None,
@@ -96,33 +96,33 @@ pub(crate) enum RuleVerdict {
     Drop(DropRate),
 }
 
-/// The port number in keys of packets that leave nowhere that rules could know.
+/// The egress port in keys of packets that leave by no port that rules can name.
 const NO_EGRESS: PortId = PortId(u16::MAX);
 
-/// Where packets of a port go.
+/// How packets of a port are forwarded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
-    /// The port that verdicts name, and the MTU there.
+    /// The port for verdicts, and its MTU.
     pub(crate) to: Option<(PortId, u32)>,
-    /// The port that rules see.
+    /// The egress port that rules match on.
     pub(crate) out: PortId,
-    /// What its connections are told from others by.
+    /// The wire in the tuples of its connections.
     pub(crate) wire: Wire,
     /// The side of that wire that the port is.
     pub(crate) side: Side,
-    /// Packets that come in by it are looked at.
+    /// Packets from this port are processed.
     pub(crate) enabled: bool,
 }
 
 impl Route {
-    /// Whether the host knows where its packets go.
+    /// Whether the host's routing decides where packets go.
     pub(crate) fn is_routed(&self) -> bool {
         self.wire.is_routed()
     }
 }
 
 impl Snapshot {
-    /// A snapshot of a policy's settings and ports, and of what was made of its rules.
+    /// A snapshot of a policy's settings and ports, with its compiled rules.
     pub(crate) fn new(
         generation: u64,
         policy: &Policy,
@@ -148,7 +148,7 @@ impl Snapshot {
         }
     }
 
-    /// Where packets of a port go.
+    /// How packets of a port are forwarded.
     #[inline]
     pub(crate) fn route(&self, port: PortId) -> Route {
         let unknown =
@@ -156,19 +156,19 @@ impl Snapshot {
         self.routes.get(usize::from(port.0)).copied().unwrap_or_else(unknown)
     }
 
-    /// Whether the packets that go one way in a connection all match the same rules.
+    /// Whether all packets of one direction of a connection match the same rules.
     #[inline]
     pub(crate) fn is_constant(&self) -> bool {
         self.changing_rules == 0
     }
 
-    /// The stateful rule of a slot that was given to one, if it is there still.
+    /// The stateful rule of a slot that was assigned to one, if it still exists.
     #[inline]
     pub(crate) fn stateful(&self, slot: u32) -> Option<&Arc<StatefulRule>> {
         self.stateful.at(slot as usize).as_ref()
     }
 
-    /// Asks for what [`Snapshot::stateful`] reads.
+    /// Prefetches what [`Snapshot::stateful`] reads.
     #[inline]
     pub(crate) fn fetch_stateful(&self, slot: u32) {
         prefetch(self.stateful.at(slot as usize));
@@ -179,7 +179,7 @@ impl Snapshot {
         (0..).zip(self.stateful.iter()).filter_map(|(slot, rule)| Some((rule.as_ref()?.id, slot)))
     }
 
-    /// The edit of a number that [`Action::edit_number`] gave.
+    /// The edit with a number from [`Action::edit_number`].
     #[inline]
     pub(crate) fn edit(&self, number: u32) -> Option<&Edit> {
         (number as usize).checked_sub(1).and_then(|number| self.edits.at(number).as_deref())
@@ -187,7 +187,7 @@ impl Snapshot {
 }
 
 impl Action {
-    /// What a rule does whose edit has this number.
+    /// The action of a rule with this edit.
     pub(crate) fn new(rule: &Rule, edit: Option<usize>) -> Action {
         Action {
             prio: rule.prio,
@@ -197,18 +197,18 @@ impl Action {
         }
     }
 
-    /// The place among other rules: by priority, then number.
+    /// The rule's position among others: by priority, then by id.
     #[inline]
     pub(crate) fn rank(&self) -> u64 {
         u64::from(self.prio) << 32 | u64::from(self.id)
     }
 
-    /// The rule's number.
+    /// The rule's id.
     pub(crate) fn id(&self) -> u32 {
         self.id
     }
 
-    /// What it says about dropping.
+    /// Its accept or drop target.
     #[inline]
     pub(crate) fn rule_verdict(&self) -> RuleVerdict {
         match self.verdict.0 & ((1 << UNWANTED) - 1) {
@@ -224,7 +224,7 @@ impl Action {
         self.verdict.0 & STATEFUL != 0
     }
 
-    /// Whether the rule matches packets that stand so to connections.
+    /// Whether the rule matches packets of this `ct` state.
     #[inline]
     pub(crate) fn wants(&self, state: CtState) -> bool {
         self.verdict.0 >> (UNWANTED + state as u32) & 1 == 0
@@ -236,7 +236,7 @@ impl Action {
         self.edit.map_or(0, NonZeroU32::get)
     }
 
-    /// The place of its edit.
+    /// The index of its edit.
     #[inline]
     pub(crate) fn edit(&self) -> Option<usize> {
         self.edit.map(|number| number.get() as usize - 1)
@@ -250,7 +250,7 @@ impl RuleVerdictBits {
             Target::Drop(rate) => Some(RuleVerdictBits(2 + rate.0)),
             _ => None,
         });
-        // The checker lets a rule have one at most.
+        // The checker allows one such target per rule.
         let RuleVerdictBits(verdict) = votes.next_back().unwrap_or(RuleVerdictBits(0));
         let unwanted = u32::from(rule.ct_states().unwanted()) << UNWANTED;
         RuleVerdictBits(verdict | unwanted | if rule.stateful { STATEFUL } else { 0 })

@@ -1,4 +1,4 @@
-//! The packet side of the engine.
+//! The data plane side of the engine.
 
 use crate::cells::WorkerCells;
 use crate::connections::WorkerTask;
@@ -18,36 +18,35 @@ use std::sync::mpsc::Receiver;
 /// The most packets of one vector.
 pub const VECTOR: usize = mmb_classify::VECTOR;
 
-/// What is to become of a packet.
+/// The host's instruction for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Send it by that port.
+    /// Send it by this port.
     Send(PortId),
     /// Drop it; it is counted already.
     Drop(DropReason),
-    /// Give it to that worker's [`Worker::process_handed`]: it is of a connection that the worker has, or of a datagram whose
-    /// fragments come together there.
+    /// Pass it to [`Worker::process_handed`] of this worker: that worker owns its connection, or is the home of its datagram's fragments.
     Hand(u16),
-    /// Free its buffer, and count it neither as sent nor as dropped: it is a fragment that came before its datagram's first one, and
-    /// the worker has a copy. [`Worker::release`] gives it out again under this number, which no other has until then, or it is
-    /// counted as dropped in time.
+    /// Free its buffer, and count it neither as sent nor as dropped: it is a fragment that came before the first one of its datagram, and
+    /// the worker keeps a copy. [`Worker::release`] gives it out again under this number, which is unique until then, unless it is counted
+    /// as dropped first.
     Held(u16),
 }
 
-/// Where the packets of a vector come from.
+/// The source of a vector's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Ports.
     Wire,
     /// Another worker: see [`Worker::process_handed`].
     Worker,
-    /// This worker held them: see [`Worker::process_released`].
+    /// Packets that this worker held: see [`Worker::process_released`].
     Held,
 }
 
 /// Reads a cycle counter; the engine has no clock of its own.
 pub trait Cycles {
-    /// The counter now. Constant where nothing is to be measured.
+    /// The counter now. Constant if nothing is to be measured.
     fn now(&self) -> u64;
 }
 
@@ -61,17 +60,17 @@ impl Cycles for NoCycles {
     }
 }
 
-/// One packet thread's part of the engine.
+/// The engine's state for one packet thread.
 ///
-/// It uses one snapshot of the policy a vector, and looks for a newer one before each, unless tickets wait: an atomic load and a
-/// comparison. It frees nothing: what it lets go of, the control side holds as well.
+/// It uses one policy snapshot per vector, and checks for a newer one before each, unless tickets are outstanding: an atomic load and a
+/// comparison. It frees no snapshot: the control side holds a reference to each one that a worker releases.
 pub struct Worker {
     /// The published policy, and the reference that the worker uses.
     policy: Cache<Arc<ArcSwap<Snapshot>>, Arc<Snapshot>>,
-    /// The snapshot that `pipeline` was made to fit, and that tickets belong to.
+    /// The snapshot that `pipeline` was configured for, and that outstanding tickets refer to.
     snapshot: Arc<Snapshot>,
     pipeline: Pipeline,
-    /// What the control side asks about connections.
+    /// Tasks from the control side.
     tasks: Receiver<WorkerTask>,
 }
 
@@ -90,12 +89,11 @@ impl Worker {
         Worker { policy: Cache::new(Arc::clone(published)), snapshot, pipeline, tasks }
     }
 
-    /// Decides on a vector of packets and rewrites them. `verdicts[i]` is for `packets[i]`. More than [`VECTOR`]
-    /// packets, or packets of which each can match very many rules, are worked on as several vectors under one
-    /// policy. With no packets it only picks up a newer policy, which lets the control side free the old one: a
-    /// worker that waits for packets should call it so now and then.
+    /// Decides on a vector of packets and rewrites them. `verdicts[i]` is for `packets[i]`. More than [`VECTOR`] packets, or packets that
+    /// can each match very many rules, are processed as several vectors under one policy. Without packets it only picks up a newer policy,
+    /// which lets the control side free the old one: a worker that waits for packets should call it regularly.
     ///
-    /// `now_ns` is the time, which only grows: connections that were idle for too long end, also in a call without packets.
+    /// `now_ns` is the time and must not go back: connections time out, also in a call without packets.
     ///
     /// # Panics
     /// If there are fewer verdicts than packets.
@@ -109,8 +107,8 @@ impl Worker {
         self.run(now_ns, cycles, packets, verdicts, Origin::Wire);
     }
 
-    /// [`Worker::process`] for packets that another worker was told to hand over to this one. Only fragments are handed on, once:
-    /// from where their datagram comes together to where its connection is.
+    /// [`Worker::process`] for packets that another worker handed over to this one. Only fragments are handed on, once: from the home of
+    /// their datagram to the owner of its connection.
     ///
     /// # Panics
     /// If there are fewer verdicts than packets.
@@ -124,9 +122,9 @@ impl Worker {
         self.run(now_ns, cycles, packets, verdicts, Origin::Worker);
     }
 
-    /// [`Worker::process`] for a host that has packets rewritten in a stage of its own, by [`Worker::rewrite`]: decides only. Where
-    /// `tickets[i]` is a ticket, `packets[i]` is to be rewritten before its verdict is carried out; it is counted then. Until all tickets are
-    /// done, the policy by which they were made stays in use. `tell`, if given, hears about each packet in turn.
+    /// Decides on packets without rewriting them, for a host that rewrites in a later stage with [`Worker::rewrite`]. If `tickets[i]` is a
+    /// ticket, `packets[i]` must be rewritten before its verdict is carried out; it is counted then. The policy stays in use until all of
+    /// its tickets are redeemed. `tell`, if given, receives the trace of each packet in order.
     ///
     /// # Panics
     /// If there are fewer verdicts or tickets than packets.
@@ -151,8 +149,8 @@ impl Worker {
         }
     }
 
-    /// Rewrites packets that [`Worker::decide`] gave tickets for, each once. A verdict to send may become one to drop: the packet may have
-    /// grown beyond an MTU.
+    /// Rewrites packets that [`Worker::decide`] issued tickets for, each once. A verdict to send may become a verdict to drop: the packet
+    /// may have grown beyond an MTU.
     ///
     /// # Panics
     /// If there are fewer tickets or verdicts than packets.
@@ -170,15 +168,15 @@ impl Worker {
         }
     }
 
-    /// Forgets the tickets that were not done: whoever had their packets lost them.
+    /// Discards outstanding tickets, for a host that lost their packets.
     pub fn discard_tickets(&mut self) {
         self.pipeline.discard_tickets();
     }
 
-    /// Gives out packets that were held and can go on, [`VECTOR`] at most, in the order in which they came; returns how many. A host
-    /// asks after each call that processes packets or none, when it has sent what was to be sent, again and again until there is
-    /// none. It copies them to buffers of its own, and has them processed by [`Worker::process_released`] as one vector. `out` says
-    /// false of a packet for which there is no buffer: it is counted as dropped.
+    /// Gives out held packets that were released, at most [`VECTOR`], in the order of their arrival; returns how many. A host calls it
+    /// after each call that processes packets or none, once the resulting packets are sent, until it returns zero. The host copies the
+    /// packets to its own buffers and passes them to [`Worker::process_released`] as one vector. `out` returns false for a packet without a
+    /// free buffer, which is counted as dropped.
     #[inline]
     pub fn release(&mut self, mut out: impl FnMut(Released<'_>) -> bool) -> usize {
         let flows = self.pipeline.conntrack();
@@ -207,26 +205,26 @@ impl Worker {
         self.run(now_ns, cycles, packets, verdicts, Origin::Held);
     }
 
-    /// Packets that were held and are dropped since this was asked last, with the reasons, which are counted already: for hosts
-    /// that count by reason themselves, since no verdict tells of these.
+    /// Held packets that were dropped since the last call, by reason. They are counted already; this is for hosts with drop counters of
+    /// their own, since no verdict reports these drops.
     pub fn take_lost(&mut self) -> [(DropReason, u64); 2] {
         let HeldLosses { aged, crowded_out } = std::mem::take(&mut self.pipeline.conntrack().lost);
         [(DropReason::FragmentEarly, aged), (DropReason::FragmentNoRoom, crowded_out)]
     }
 
-    /// Bounds how many fragments are held, and their bytes together: 4096 and 4 MiB unless a host with less memory says less before its
-    /// first policy.
+    /// Limits the number of held fragments, and their total bytes. The defaults are 4096 and 4 MiB; a host with less memory calls this
+    /// before its first policy.
     pub fn limit_held(&mut self, packets: u16, bytes: usize) {
         self.pipeline.conntrack().limit_held(packets, bytes);
     }
 
-    /// Counts what is held as dropped: no packets will come any more.
+    /// Counts all held packets as dropped, when no more packets will come.
     pub fn give_up_held(&mut self) {
         self.pipeline.conntrack().give_up_held();
     }
 
-    /// Whether more connections may be due than the last call came to: a host that would sleep calls again first, without packets if
-    /// there are none.
+    /// Whether connections may have timed out that the last call did not process. A host then calls again before it sleeps, without packets
+    /// if there are none.
     #[inline]
     pub fn is_behind(&mut self) -> bool {
         self.pipeline.conntrack().table.is_behind()
@@ -247,7 +245,7 @@ impl Worker {
         }
     }
 
-    /// Picks up a newer policy, does what is due and what was asked. Returns how many packets make a vector now.
+    /// Picks up a newer policy, ends connections that timed out, and runs pending tasks. Returns the number of packets per vector.
     fn begin(&mut self, now_ns: u64) -> usize {
         if !self.pipeline.has_tickets() {
             let newest = self.policy.load();
@@ -263,19 +261,19 @@ impl Worker {
         self.pipeline.vector()
     }
 
-    /// Counts packets that [`Worker::process`] said to send by `port`, but the host could not: they count as dropped,
-    /// no longer as sent.
+    /// Counts packets that [`Worker::process`] decided to send by `port`, but that the host could not send: they count as dropped, not as
+    /// sent.
     pub fn count_unsent(&mut self, port: PortId, reason: DropReason, unsent: Count) {
         self.pipeline.cells().unsent(usize::from(port.0), unsent);
         self.pipeline.cells().count_drop(reason, unsent.packets);
     }
 
-    /// Counts packets that the host had to drop, and that were neither to be sent nor new to the engine.
+    /// Counts packets that the host had to drop after they were counted as received, and before a verdict to send them.
     pub fn count_dropped(&mut self, reason: DropReason, packets: u64) {
         self.pipeline.cells().count_drop(reason, packets);
     }
 
-    /// Counts packets that came in by `port`, but that the host had to drop before [`Worker::process`] saw them.
+    /// Counts packets that came in by `port`, but that the host had to drop before [`Worker::process`].
     pub fn count_unprocessed(&mut self, port: PortId, reason: DropReason, received: Count) {
         self.pipeline.cells().rx(usize::from(port.0), received);
         self.pipeline.cells().count_drop(reason, received.packets);

@@ -1,12 +1,12 @@
-//! Fragments that came before their datagram's first one: copies of them, until that comes or they are too old.
+//! Holds fragments that came before their datagram's first one, until that arrives or they are too old.
 //!
-//! Purpose: a fragment without ports is of nobody's connection yet. [`HeldFragments`] keeps such packets in two rings, one of records and one
-//! of bytes, in the order in which they came. Both are bounded, and so is what one datagram may have of them. Whoever comes when a ring
-//! is full takes the place of the oldest: a flood of stray fragments shortens how long each may wait, and keeps nobody out.
+//! Purpose: a fragment without ports cannot be attributed to a connection yet. [`HeldFragments`] copies such packets to two rings, one of
+//! records and one of bytes, in the order of their arrival. Both are bounded, as is the share of one datagram. When a ring is full, a new
+//! packet evicts the oldest: a flood of stray fragments shortens the time that each may wait, but does not keep others out.
 //!
-//! Life-cycle: a packet *waits* from [`HeldFragments::hold`] until [`HeldFragments::release`] names its datagram; then it is *released* until
-//! [`HeldFragments::take`] gives it out. What waits for too long is lost ([`HeldFragments::age`]). The rings get their memory once, in
-//! [`HeldFragments::prepare`]; nothing else here allocates. A worker owns its [`HeldFragments`].
+//! Life-cycle: a packet *waits* from [`HeldFragments::hold`] until [`HeldFragments::release`] is called for its datagram; then it is
+//! *released* until [`HeldFragments::take`] gives it out. A packet that waits for too long is dropped ([`HeldFragments::age`]). The rings
+//! are allocated once, in [`HeldFragments::prepare`]; nothing else here allocates. A worker owns its [`HeldFragments`].
 
 use super::{FragmentDrop, FragmentKey, PIECES};
 use crate::Tuple;
@@ -18,13 +18,13 @@ use mmb_random::Seed;
 /// A packet that is given out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Released<'h> {
-    /// What [`HeldFragments::hold`] said of it.
+    /// The slot that [`HeldFragments::hold`] returned for it.
     pub place: u16,
     /// The port that it came in by.
     pub port: PortId,
-    /// What it begins with.
+    /// Its link header type.
     pub link: LinkType,
-    /// It, as it came.
+    /// Its bytes as they arrived.
     pub bytes: &'h [u8],
 }
 
@@ -33,7 +33,7 @@ pub struct Released<'h> {
 pub struct HeldLosses {
     /// The first fragment did not come in time.
     pub aged: u64,
-    /// They made room for others.
+    /// They were evicted for others.
     pub crowded_out: u64,
 }
 
@@ -45,24 +45,24 @@ struct HeldRecord {
     is_there: bool,
     port: PortId,
     link: LinkType,
-    /// Where its bytes lie.
+    /// The offset of its bytes.
     at: usize,
     len: usize,
     came_ms: u64,
-    /// The place of the next one of its datagram.
+    /// The slot of the next packet of its datagram.
     next: u16,
-    /// Of a datagram's oldest one: the place of its youngest, and how many there are.
+    /// In the oldest packet of a datagram: the slot of the youngest, and the number of packets.
     last: u16,
     pieces: u16,
 }
 
-/// No place.
+/// No slot.
 const NONE: u16 = u16::MAX;
 
-/// Places in a word of bits.
+/// Slots per word of bits.
 const BITS: usize = u64::BITS as usize;
 
-/// So many of one value, if there is memory.
+/// A slice of `many` copies of one value, if there is memory.
 fn filled<T: Clone>(value: T, many: usize) -> Option<Box<[T]>> {
     let mut all = Vec::new();
     all.try_reserve_exact(many).ok()?;
@@ -70,7 +70,7 @@ fn filled<T: Clone>(value: T, many: usize) -> Option<Box<[T]>> {
     Some(all.into())
 }
 
-/// The bit of a place in its word.
+/// The bit of a slot in its word.
 fn bit(place: u16) -> u64 {
     1 << (usize::from(place) % BITS)
 }
@@ -79,27 +79,28 @@ fn bit(place: u16) -> u64 {
 pub struct HeldFragments {
     hasher: TupleHasher,
     max_age_ms: u64,
-    /// How large the rings are to be.
+    /// The configured size of the rings.
     places: u16,
     room: usize,
     records: Box<[HeldRecord]>,
     bytes: Box<[u8]>,
-    /// The number of the oldest record, and of the one that comes next. A record's place is the rest of its number.
+    /// The number of the oldest record, and of the next one. A record's slot is its number modulo the number of slots.
     oldest: u64,
     next: u64,
-    /// Where in `bytes` the next packet goes, if there is room.
+    /// The offset in `bytes` where the next packet goes, if there is room.
     end: usize,
-    /// The place of each datagram's oldest waiting packet.
+    /// The slot of each datagram's oldest waiting packet.
     datagrams: HashTable<u16>,
     waiting: usize,
     released: usize,
-    /// A bit for each place, set if its packet is released: whatever comes in which order, the next one is found by a few words.
+    /// A bit for each slot, set if its packet is released: in whatever order packets are released, the next one is found by scanning a few
+    /// words.
     ready: Box<[u64]>,
     losses: HeldLosses,
 }
 
 impl HeldFragments {
-    /// Room for `places` packets, 65,534 at most, of `room` bytes together, each for `max_age_ms`; but none before
+    /// Room for `places` packets, at most 65,534, of `room` bytes in total, each for `max_age_ms`; but none before
     /// [`HeldFragments::prepare`].
     pub fn new(seed: Seed, max_age_ms: u64, places: u16, room: usize) -> HeldFragments {
         HeldFragments {
@@ -120,12 +121,12 @@ impl HeldFragments {
         }
     }
 
-    /// Has room for less than [`HeldFragments::new`] said, if called before [`HeldFragments::prepare`].
+    /// Lowers the limits of [`HeldFragments::new`]. Must be called before [`HeldFragments::prepare`].
     pub fn limit(&mut self, places: u16, room: usize) {
         (self.places, self.room) = (self.places.min(places.max(1)), self.room.min(room));
     }
 
-    /// Gets the memory, once. Where there is none, it is asked for again with the next call, and nothing is held until then.
+    /// Allocates the rings, once. If there is no memory, the next call tries again, and nothing is held until then.
     pub fn prepare(&mut self) {
         if !self.records.is_empty() {
             return;
@@ -146,39 +147,39 @@ impl HeldFragments {
         let mut datagrams = HashTable::new();
         let (records, bytes, ready) =
             (filled(nobody, places), filled(0, self.room), filled(0, places.div_ceil(BITS)));
-        // A table that is never more than half full clears away its traces of what was removed without growing.
+        // A table that is at most half full removes its tombstones without growing.
         let reserved = datagrams.try_reserve(2 * places, |_| 0).is_ok();
         if let (Some(records), Some(bytes), Some(ready), true) = (records, bytes, ready, reserved) {
             (self.records, self.bytes, self.ready, self.datagrams) = (records, bytes, ready, datagrams);
         }
     }
 
-    /// How many packets are held.
+    /// Number of held packets.
     pub fn len(&self) -> usize {
         self.waiting + self.released
     }
 
-    /// Whether none is.
+    /// Whether no packet is held.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many of them are to be taken.
+    /// Number of held packets that are released.
     #[inline]
     pub fn released(&self) -> usize {
         self.released
     }
 
-    /// What was lost since this was asked last.
+    /// The losses since the last call.
     pub fn losses(&mut self) -> HeldLosses {
         std::mem::take(&mut self.losses)
     }
 
-    /// Keeps a copy of a packet; the oldest ones make room for it. Returns its place, which no other has while it is held.
+    /// Stores a copy of a packet, and evicts the oldest packets if there is no room. Returns its slot, which is unique while it is held.
     ///
     /// # Errors
-    /// [`FragmentDrop::TooMany`] of one datagram; [`FragmentDrop::NoRoom`] for a packet larger than all there is.
+    /// [`FragmentDrop::TooMany`] if its datagram has too many packets; [`FragmentDrop::NoRoom`] if the packet is larger than the ring.
     pub fn hold(&mut self, now_ms: u64, key: &FragmentKey, packet: &Packet<'_>) -> Result<u16, FragmentDrop> {
         let (bytes, key) = (packet.bytes(), key.packed());
         if self.records.is_empty() || bytes.len() > self.bytes.len() {
@@ -211,7 +212,7 @@ impl HeldFragments {
         Ok(place)
     }
 
-    /// The first fragment of a datagram has come: what waits for it is to be taken.
+    /// Releases the packets of a datagram whose first fragment has come.
     pub fn release(&mut self, key: &FragmentKey) {
         if self.waiting == 0 {
             return;
@@ -227,7 +228,7 @@ impl HeldFragments {
         }
     }
 
-    /// Nobody has to wait any more: all is to be taken.
+    /// Releases all packets.
     pub fn release_all(&mut self) {
         self.datagrams.clear();
         for number in self.oldest..self.next {
@@ -239,7 +240,7 @@ impl HeldFragments {
         (self.released, self.waiting) = (self.len(), 0);
     }
 
-    /// Gives out one of the packets that are released, the oldest first. False if there is none.
+    /// Gives out one of the released packets, the oldest first. False if there is none.
     pub fn take(&mut self, out: impl FnOnce(Released<'_>)) -> bool {
         if self.released == 0 {
             return false;
@@ -255,12 +256,12 @@ impl HeldFragments {
         true
     }
 
-    /// The place of the oldest packet that is released.
+    /// The slot of the oldest released packet.
     fn first_ready(&self) -> Option<u16> {
         let from = self.place(self.oldest);
         let start = usize::from(from) / BITS;
         let younger = !(bit(from) - 1);
-        // All the way around: what is older than `from` in its own word comes last.
+        // All the way around: slots older than `from` in its own word come last.
         let first = (start, self.ready[start] & younger);
         let others = (start + 1..self.ready.len()).chain(0..=start).map(|word| (word, self.ready[word]));
         let mut words = std::iter::once(first).chain(others);
@@ -269,7 +270,7 @@ impl HeldFragments {
             .map(|(word, bits)| (word * BITS) as u16 + bits.trailing_zeros() as u16)
     }
 
-    /// Lets go of what is too old.
+    /// Drops packets that are too old.
     #[inline]
     pub fn age(&mut self, now_ms: u64) {
         while !self.is_empty() {
@@ -282,7 +283,7 @@ impl HeldFragments {
         }
     }
 
-    /// Lets go of everything: nothing more will come.
+    /// Drops all packets, when no more will come.
     pub fn give_up(&mut self) {
         while !self.is_empty() {
             self.losses.aged += 1;
@@ -299,7 +300,7 @@ impl HeldFragments {
         &mut self.records[usize::from(place)]
     }
 
-    /// Where so many bytes are free, if need be because the oldest went.
+    /// The offset of this many free bytes, after evicting the oldest packets if necessary.
     fn make_room(&mut self, len: usize) -> usize {
         loop {
             if self.is_empty() {
@@ -308,7 +309,7 @@ impl HeldFragments {
             let (oldest, end) = (self.oldest, self.end);
             let begin = self.record(oldest).at;
             let is_free = self.next - self.oldest < u64::from(self.places);
-            // Free is what lies from the end to the beginning, around the ring's own end; nothing if both are one.
+            // The free range is from the end to the beginning, across the ring's boundary; it is empty if both are equal.
             match end > begin {
                 true if is_free && end + len <= self.bytes.len() => return end,
                 true if is_free && len <= begin => return 0,
@@ -321,7 +322,7 @@ impl HeldFragments {
         }
     }
 
-    /// Hangs a new packet behind those of its datagram.
+    /// Appends a new packet to those of its datagram.
     fn join(&mut self, hash: u64, place: u16) {
         let (records, hasher) = (&mut self.records, &self.hasher);
         let key = records[usize::from(place)].key;
@@ -339,7 +340,7 @@ impl HeldFragments {
         }
     }
 
-    /// Lets go of the oldest packet that is held; it is the first of its datagram.
+    /// Drops the oldest packet that is held; it is the first of its datagram.
     fn drop_oldest(&mut self) {
         let place = self.place(self.oldest);
         let HeldRecord { key, next, last, pieces, .. } = self.records[usize::from(place)];
@@ -364,7 +365,7 @@ impl HeldFragments {
         self.let_go();
     }
 
-    /// Forgets records that are gone, as far as none that is not stands before them.
+    /// Advances past the oldest records that hold no packet any more.
     fn let_go(&mut self) {
         while self.oldest < self.next && !self.record(self.oldest).is_there {
             self.oldest += 1;

@@ -1,4 +1,4 @@
-//! What fragments may do, in order and out of it.
+//! Fragments in order and out of order.
 
 use super::*;
 use crate::Vlans;
@@ -103,7 +103,7 @@ fn a_duplicate_is_dropped_alone() {
     assert_eq!(fragments.later(1, key(1), 2960, 1480, false), LaterFragment::Of(HEAD));
     assert_eq!(fragments.later(1, key(1), 2960, 1480, false), LaterFragment::Drop(FragmentDrop::Duplicate));
     assert_eq!(fragments.later(1, key(1), 1480, 1480, false), LaterFragment::Of(HEAD));
-    // The same bytes said to be the last ones move the end.
+    // The same bytes with the last flag move the end.
     assert_eq!(fragments.later(1, key(1), 2960, 1480, true), LaterFragment::Drop(FragmentDrop::Overlap));
 }
 
@@ -202,7 +202,7 @@ fn protocols_wires_and_versions_keep_datagrams_apart() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Cut in pieces and sent in any order behind the first one, a datagram passes whole and leaves nothing behind.
+    /// Cut in fragments that arrive in any order after the first one, a datagram passes whole and leaves no state.
     #[test]
     fn any_order_behind_the_first_passes(cuts in proptest::collection::btree_set(1_u32..200, 1..40), tail in 1_u32..8, seed: u64) {
         let mut ends: Vec<u32> = cuts.iter().map(|cut| cut * 8).collect();
@@ -218,7 +218,7 @@ proptest! {
         prop_assert!(fragments.is_empty());
     }
 
-    /// Whatever comes, a byte that has passed does not pass again, memory is bounded, and order is kept.
+    /// With arbitrary fragments, a byte that has passed does not pass again, memory is bounded, and order is kept.
     #[test]
     fn no_byte_passes_twice(steps in proptest::collection::vec((0_u32..6, 0_u32..12, 1_u32..6, any::<bool>(), 0_u64..400), 0..300)) {
         let mut fragments = fragments();

@@ -1,11 +1,11 @@
-//! The index beside a plain map, with hashes as an adversary would choose them.
+//! The index compared with a plain map, with hashes as an adversary would choose them.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
 impl TupleIndex {
-    /// What every segment is to hold to.
+    /// Checks the invariants of every segment.
     fn check(&self) {
         for (number, about) in self.about.iter().enumerate() {
             let buckets = &self.segment(number as u32).buckets;
@@ -25,7 +25,7 @@ impl TupleIndex {
     }
 }
 
-/// A hash that is spread well.
+/// A well distributed hash.
 fn spread(number: u32) -> u64 {
     let mut mixed = u64::from(number) + 1;
     for shift in [31, 29, 33] {
@@ -54,7 +54,7 @@ fn segments_fill_well_before_they_are_split() {
         index.insert(spread(entries), entries, spread).unwrap();
         entries += 1;
     }
-    // When the fullest of 64 segments was split, the mean of all was this.
+    // The mean fill of all segments when the fullest of 64 was split.
     let fill = f64::from(entries) / (64 * BUCKETS * WAYS) as f64;
     assert!(fill > 0.8, "{fill} after {entries}");
     index.check();
@@ -81,7 +81,7 @@ fn a_directory_does_not_grow_for_hashes_that_choose_one_segment() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Entries under hashes of which many are equal, in part or wholly.
+    /// Entries under hashes of which many are equal, in part or completely.
     #[test]
     fn the_index_is_a_plain_map(
         mask in prop::sample::select(vec![u64::MAX, 0xffff, 0xf, 0, 0xff << 56, 0xffff_0000_0000_003f]),

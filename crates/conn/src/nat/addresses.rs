@@ -1,30 +1,29 @@
-//! Sets of values that a mapping takes from, kept as ranges: a /8 costs no more than one address.
+//! Sets of values that a mapping uses, stored as ranges: a /8 takes no more memory than one address.
 
 use super::balance::Maglev;
 use mmb_policy::Intervals;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
-/// Values in ranges, both ends included, counted from 0 in ascending order. Copies share what is behind them.
+/// Values in ranges, both ends included, numbered from 0 in ascending order. Copies share the data.
 ///
-/// They are addresses; where connections are spread over ports, ports; where a number is chosen once a connection, numbers.
+/// They are addresses; for load balancing over ports, ports; for a value that is chosen once per connection, numbers.
 #[derive(Clone, Debug)]
 pub struct ValueSet(Arc<ValueSetInner>);
 
 #[derive(Debug)]
 struct ValueSetInner {
     ranges: Intervals,
-    /// How many values lie before each range.
+    /// The number of values before each range.
     before: Vec<u64>,
     len: u64,
-    /// A hash of the ranges, so that sets of thousands are compared and looked up as one number almost always.
+    /// A hash of the ranges, so that sets of thousands are almost always compared and looked up by one number.
     fingerprint: u64,
     maglev: OnceLock<Maglev>,
 }
 
 impl ValueSet {
-    /// The set of all values of `ranges`, in whatever order they come. Of a set of 2^63 or more values, only so many
-    /// are used.
+    /// The set of all values of `ranges`, in any order. Of a set of 2^63 or more values, only that many are used.
     pub fn new(ranges: Vec<(u128, u128)>) -> ValueSet {
         let ranges: Intervals = ranges.into_iter().filter(|(low, high)| low <= high).collect();
         let mut len = 0_u64;
@@ -45,23 +44,23 @@ impl ValueSet {
         }))
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub fn len(&self) -> u64 {
         self.0.len
     }
 
-    /// Whether there is none.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
     }
 
-    /// The value with this number. `index` is below [`ValueSet::len`].
+    /// The value with this index. `index` must be below [`ValueSet::len`].
     pub fn nth(&self, index: u64) -> u128 {
         let range = self.0.before.partition_point(|before| *before <= index) - 1;
         self.0.ranges.as_slice()[range].0 + u128::from(index - self.0.before[range])
     }
 
-    /// The number of a value.
+    /// The index of a value.
     pub(super) fn index_of(&self, value: u128) -> Option<u64> {
         let ranges = self.0.ranges.as_slice();
         let range = ranges.partition_point(|(low, _)| *low <= value).checked_sub(1)?;
@@ -76,7 +75,7 @@ impl ValueSet {
         Some((ranges.first()?.0, ranges.last()?.1))
     }
 
-    /// The table of consistent hashing over these values, made when first asked for.
+    /// The table of consistent hashing over these values, built on first use.
     pub(super) fn maglev(&self) -> &Maglev {
         self.0.maglev.get_or_init(|| Maglev::new(self))
     }

@@ -1,30 +1,30 @@
-//! Numbers from 0 that can be shut and opened again, with any open one found by its rank at once.
+//! A set of numbers from 0 that can be marked exhausted and available again, with constant-time selection of an available one by rank.
 //!
-//! A shuffle of which only the displaced places are written down: memory goes by how many are or were shut, not by how
-//! many there are.
+//! It is a shuffle that stores only displaced positions: memory depends on how many numbers are or were exhausted, not on how many there
+//! are.
 //!
-//! Shutting takes the memory that opening again needs: whoever gives something back cannot be refused.
+//! Marking a number exhausted takes the memory that making it available again needs: a release never fails.
 
 use std::collections::HashMap;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct AvailablePorts {
-    /// The first `open` places hold the open numbers.
+    /// The first `open` positions hold the available numbers.
     open: u64,
     len: u64,
-    /// What lies at a place, and where a number lies, if not where it began.
+    /// The number at a position, and the position of a number, if displaced.
     at: HashMap<u64, u64>,
     place: HashMap<u64, u64>,
 }
 
 impl AvailablePorts {
-    /// All of `len` numbers, open.
+    /// A set of `len` numbers, all available.
     pub(super) fn new(len: u64) -> AvailablePorts {
         AvailablePorts { open: len, len, at: HashMap::new(), place: HashMap::new() }
     }
 
-    /// How many are open.
+    /// Number of available numbers.
     pub(super) fn count(&self) -> u64 {
         self.open
     }
@@ -33,7 +33,7 @@ impl AvailablePorts {
         self.open == self.len
     }
 
-    /// An open number; each `rank` below [`AvailablePorts::count`] gives another.
+    /// An available number; each `rank` below [`AvailablePorts::count`] gives another.
     pub(super) fn nth(&self, rank: u64) -> u64 {
         self.at.get(&rank).copied().unwrap_or(rank)
     }
@@ -42,16 +42,16 @@ impl AvailablePorts {
         self.place_of(number) < self.open
     }
 
-    /// Has room for one more to be shut, and for all that are to be opened again. False if there is no memory for it.
+    /// Reserves memory to mark one more number, and to make all available again. False if there is none.
     #[must_use]
     pub(super) fn reserve(&mut self) -> bool {
         let shut = (self.len - self.open) as usize + 1;
-        // Each step displaces two at most. A table that is at most half full makes room for itself where entries came and went.
+        // Each step displaces at most two. A table that is at most half full removes its tombstones without growing.
         let room = |table: &HashMap<u64, u64>| table.len() + 2 * (2 + 2 * shut);
         self.at.try_reserve(room(&self.at)).is_ok() && self.place.try_reserve(room(&self.place)).is_ok()
     }
 
-    /// Shuts a number; [`AvailablePorts::reserve`] comes before.
+    /// Marks a number exhausted; [`AvailablePorts::reserve`] comes before.
     pub(super) fn mark_exhausted(&mut self, number: u64) {
         let place = self.place_of(number);
         if place < self.open {

@@ -1,4 +1,4 @@
-//! Which of many servers a connection gets: in turn, by consistent hashing, or the one with the fewest connections.
+//! Load balancing: round robin, consistent hashing, or least connections.
 
 use super::addresses::ValueSet;
 use super::available::AvailablePorts;
@@ -9,30 +9,30 @@ use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::HashMap;
 
-/// How connections are spread over values.
+/// How connections are distributed over values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Balance {
     /// In turn.
     RoundRobin,
-    /// By a keyed hash of the connection's five-tuple: it goes to the same server whenever it comes, under every rule with the same
-    /// servers, for as long as the process lives. Few connections move when a server goes or comes. Another process has another key:
-    /// without one, whoever knows the servers could have all their connections go to the same.
+    /// By a keyed hash of the connection's five-tuple: the same tuple always gets the same server, under every rule with the same servers,
+    /// for the lifetime of the process. Few connections move when a server is added or removed. Another process has another key: without
+    /// one, a client that knows the servers could direct all its connections to one of them.
     Hash,
-    /// The one with the fewest connections of all that were balanced over the same servers; among idle ones, a random one.
+    /// The value with the fewest connections of all that were balanced over the same servers; among idle ones, a random one.
     Least,
 }
 
-/// How many entries a table has, a prime, and how many servers it is for: each server then has within one per cent
-/// of the same share, since turns give all of them the same number of entries or one more.
+/// The number of entries of a table, a prime, and the most servers it is used for: each server's share is then equal within one per cent,
+/// since the entries of any two servers differ by at most one.
 const SIZES: [(u64, u64); 2] = [(65_537, 655), (655_373, 6_553)];
 
-/// Values that a hash tries where no table is made, before it takes whichever value has its number.
+/// Number of probes in sets without a table, before the hash selects an index.
 const PROBES: u64 = 64;
 
-/// A lookup table of consistent hashing (Eisenbud et al., Maglev, NSDI 2016, section 3.4).
+/// A lookup table for consistent hashing (Eisenbud et al., Maglev, NSDI 2016, section 3.4).
 ///
-/// Sets that are too large for a table are looked up by probing: the first of a sequence of hashes that falls on a
-/// value of the set wins, so that losing one value moves only those that fell on it.
+/// Sets that are too large for a table are looked up by probing: the first of a sequence of hashes that is a value of the set wins, so that
+/// removing a value moves only the connections that it had.
 #[derive(Debug)]
 pub(super) struct Maglev(Box<[u16]>);
 
@@ -43,7 +43,7 @@ impl Maglev {
         Maglev(if size == 0 { Box::default() } else { fill(size, values) })
     }
 
-    /// The number of the value that a hash gets. There must be a value.
+    /// The index of the value that a hash selects. There must be a value.
     pub(super) fn pick(&self, hash: u64, values: &ValueSet) -> u64 {
         if !self.0.is_empty() {
             return u64::from(self.0[scale(hash, self.0.len() as u64) as usize]);
@@ -56,7 +56,7 @@ impl Maglev {
     }
 }
 
-/// Values take entries in turns, each in an order of its own.
+/// Fills a table: values take entries in turns, each in a permutation of its own.
 fn fill(size: u64, values: &ValueSet) -> Box<[u16]> {
     const FREE: u16 = u16::MAX;
     let mut orders: Vec<(u64, u64)> = (0..values.len())
@@ -84,7 +84,7 @@ fn fill(size: u64, values: &ValueSet) -> Box<[u16]> {
     table
 }
 
-/// The hash of a connection by which it is given to a server; each `attempt` gives another. Where it came in does not matter.
+/// The hash of a connection that selects its server; each `attempt` gives another. It does not depend on the ingress.
 pub(super) fn hash_of(prf: &Prf, tuple: &Tuple, attempt: u64) -> u64 {
     let mut bytes = [0; Tuple::BYTES + 8];
     let anywhere = tuple.beside(&Tuple::default());
@@ -98,27 +98,27 @@ fn wide(hash: u64, probe: u64) -> u128 {
     u128::from(mix(low)) << 64 | u128::from(low)
 }
 
-/// Spreads a number over all bits. It has no key: secret is only the hash that a table is asked with.
+/// Mixes the bits of a number. It has no key: only the hash with which a table is looked up is secret.
 fn mix(number: u64) -> u64 {
     SplitMix64::seed_from_u64(number).next_u64()
 }
 
-/// How many connections each value has, and which one has the fewest. What has none costs no memory.
+/// The number of connections of each value, and the value with the fewest. Idle values take no memory.
 pub(super) struct Least {
     idle: AvailablePorts,
-    /// A binary heap of those that have some: the one with the fewest first, of equal ones the one with the lowest number.
+    /// A binary heap of values with connections: the one with the fewest first, of equal ones the one with the lowest index.
     busy: Vec<(u32, u64)>,
-    /// Where a value lies in the heap.
+    /// The position of a value in the heap.
     places: HashMap<u64, usize>,
 }
 
 impl Least {
-    /// Of so many values, none of which has connections.
+    /// State for `values` values without connections.
     pub(super) fn new(values: u64) -> Least {
         Least { idle: AvailablePorts::new(values), busy: Vec::new(), places: HashMap::new() }
     }
 
-    /// The number of a value with the fewest connections, if there is any value.
+    /// The index of a value with the fewest connections, if there is any value.
     pub(super) fn pick(&self, secrets: &mut NatRandom) -> Option<u64> {
         match self.idle.count() {
             0 => self.busy.first().map(|(_, index)| *index),
@@ -126,13 +126,13 @@ impl Least {
         }
     }
 
-    /// Has room for one connection more. False if there is no memory for it.
+    /// Reserves memory for one more connection. False if there is none.
     #[must_use]
     pub(super) fn reserve(&mut self) -> bool {
         self.idle.reserve() && self.busy.try_reserve(1).is_ok() && self.places.try_reserve(1).is_ok()
     }
 
-    /// One connection more; [`Least::reserve`] comes before.
+    /// Adds a connection; [`Least::reserve`] comes before.
     pub(super) fn hold(&mut self, index: u64) {
         let place = match self.places.get(&index) {
             Some(place) => *place,
@@ -148,13 +148,13 @@ impl Least {
         self.sink(place);
     }
 
-    /// One connection less.
+    /// Removes a connection.
     pub(super) fn release(&mut self, index: u64) {
         let Some(&place) = self.places.get(&index) else { return };
         self.busy[place].0 -= 1;
         let (is_idle, place) = (self.busy[place].0 == 0, self.rise(place));
         if is_idle {
-            // None has fewer but those that are idle, which are not here.
+            // Only idle values have fewer, and they are not in the heap.
             let last = self.busy.len() - 1;
             self.swap(place, last);
             self.busy.pop();
@@ -166,7 +166,7 @@ impl Least {
         }
     }
 
-    /// Brings what lies at a place up to where its parent has no more. Where that is.
+    /// Moves an entry up until its parent has no more connections. Returns its position.
     fn rise(&mut self, mut place: usize) -> usize {
         while place > 0 && self.busy[place] < self.busy[(place - 1) / 2] {
             self.swap(place, (place - 1) / 2);
@@ -175,7 +175,7 @@ impl Least {
         place
     }
 
-    /// Brings what lies at a place down to where its children have no fewer.
+    /// Moves an entry down until its children have no fewer connections.
     fn sink(&mut self, mut place: usize) {
         loop {
             let children = (2 * place + 1..self.busy.len()).take(2);
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// Numbers of connections that each server gets of `hashes` connections, and whom each one gets.
+    /// The server that each of `hashes` connections gets.
     fn given(servers: &ValueSet, hashes: u64) -> Vec<u128> {
         (0..hashes).map(|number| servers.nth(servers.maglev().pick(mix(number), servers))).collect()
     }
@@ -276,7 +276,7 @@ mod tests {
         assert!(before.iter().zip(&after).all(|(before, after)| before == after || *before == 0x0A00_1000));
         let lower = before.iter().filter(|server| **server < 0x0A01_0000).count();
         assert!((24_000..26_000).contains(&lower));
-        // Two addresses far apart, too many of which no hash falls on: every hash still gets one of them.
+        // With sparse addresses no probe may hit one: every hash still gets one of them.
         let sparse = ValueSet::new((0..7000).map(|number| (number << 100, number << 100)).collect());
         assert!(given(&sparse, 1000).iter().all(|server| sparse.index_of(*server).is_some()));
     }

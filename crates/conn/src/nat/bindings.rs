@@ -1,27 +1,27 @@
-//! Bindings: which outside end stands for which inside end (RFC 4787, section 4.1), found from either.
+//! NAT bindings: the outside endpoint of an inside endpoint (RFC 4787, section 4.1), found from either.
 //!
-//! A binding does not know whom its inside end talks to: every connection of that end under the same target shares it, and the
-//! last one to go takes it along.
+//! A binding does not depend on destinations: all connections of an inside endpoint under the same target share it, and it ends with the
+//! last one.
 
 use super::shards::ShardedIndex;
 use crate::hash::TupleHasher;
 use crate::{Side, Tuple, Wire};
 
-/// An inside end as one target sees it.
+/// An inside endpoint for one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InsideEnd {
     pub(super) address: u128,
-    /// What was asked for: ends that two rules translate to different pools have a binding in each.
+    /// The request: endpoints that two rules translate to different pools have a binding in each.
     pub(super) target: u32,
     pub(super) port: u16,
     pub(super) wire: Wire,
-    /// The side of the wire that its packets come from.
+    /// The side of the wire from which its packets come.
     pub(super) side: Side,
     pub(super) proto: u8,
     pub(super) family: u8,
 }
 
-/// An outside address with the protocol and wire that its ports are of.
+/// An outside address, and the protocol and wire of its ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OutsideAddress {
     pub(super) address: u128,
@@ -66,10 +66,10 @@ pub(super) struct Binding {
     pub(super) port: u16,
     /// See [`super::pools::column`].
     pub(super) column: u8,
-    /// Whether new connections of the inside end join it. If not, it is for one connection alone, for whose destination the outside
-    /// end of the inside end's own binding was taken.
+    /// Whether new connections of the inside endpoint use it. Otherwise it is for a single connection, whose destination the inside
+    /// endpoint's shared binding could not be used for.
     is_shared: bool,
-    /// How many connections there are; 0: the place is free.
+    /// Number of connections; 0 if the record is free.
     connections: u32,
 }
 
@@ -79,7 +79,7 @@ impl Binding {
         OutsideAddress { address: self.address, wire, proto, family }
     }
 
-    /// Whether it ends with one connection.
+    /// Whether it has a single connection.
     pub(super) fn has_one_connection(&self) -> bool {
         self.connections == 1
     }
@@ -89,7 +89,7 @@ impl Binding {
     }
 }
 
-/// Records lie in chunks: growing copies none of them.
+/// Records are allocated in chunks: growing copies none of them.
 const CHUNK: usize = 4096;
 
 /// All bindings.
@@ -112,7 +112,7 @@ impl BindingTable {
         }
     }
 
-    /// How many outside ends are bound.
+    /// Number of bindings.
     pub(super) fn len(&self) -> usize {
         self.by_outside.len()
     }
@@ -140,11 +140,11 @@ impl BindingTable {
         self.by_outside.find(outside.hash(port, &self.hasher), same).copied()
     }
 
-    /// Binds an outside end that nothing is bound to, for one connection. Connections to come join it unless the inside end has a
-    /// binding already.
+    /// Binds a free outside endpoint for one connection. Future connections use the binding too, unless the inside endpoint already has
+    /// one.
     ///
     /// # Errors
-    /// The binding that there is no memory for.
+    /// The binding, if there is no memory for it.
     pub(super) fn bind(
         &mut self,
         inside: InsideEnd,
@@ -167,12 +167,12 @@ impl BindingTable {
         Err(binding)
     }
 
-    /// One connection more.
+    /// Adds a connection.
     pub(super) fn hold(&mut self, number: u32) {
         self.records[number as usize / CHUNK][number as usize % CHUNK].connections += 1;
     }
 
-    /// One connection less; the binding if that was the last one.
+    /// Removes a connection; returns the binding if that was the last one.
     pub(super) fn release(&mut self, number: u32) -> Option<Binding> {
         let record = &mut self.records[number as usize / CHUNK][number as usize % CHUNK];
         record.connections -= 1;
@@ -191,7 +191,7 @@ impl BindingTable {
         Some(gone)
     }
 
-    /// Puts a record where one is free, if there is memory: for its place among the free ones too, when it is given back.
+    /// Stores a record, if there is memory: also for its entry in the free list, when it is released.
     fn place(&mut self, binding: Binding) -> Option<u32> {
         if let Some(number) = self.free.pop() {
             self.records[number as usize / CHUNK][number as usize % CHUNK] = binding;

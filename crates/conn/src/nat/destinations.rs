@@ -1,7 +1,7 @@
-//! Where connections go: fixed ends, pools, and servers among which they are balanced.
+//! Destinations of connections: fixed ones, pools, and load-balanced servers.
 //!
-//! Servers are counted by what they are, not by rule: all rules that balance over the same set by the same method take
-//! turns together and see each other's connections.
+//! Servers are counted per set, not per rule: all rules that balance over the same set by the same method take turns together and see each
+//! other's connections.
 
 use super::addresses::ValueSet;
 use super::balance::{Balance, Least, hash_of};
@@ -13,7 +13,7 @@ use crate::{DESTINATION, Tuple};
 use mmb_random::Prf;
 use std::collections::HashMap;
 
-/// What connections are spread over, and how.
+/// A set that connections are balanced over, and the method.
 #[derive(PartialEq, Eq, Hash)]
 struct BalancedValue {
     balance: Balance,
@@ -26,26 +26,26 @@ enum BalancedOver {
     Ports(ValueSet),
 }
 
-/// How far balancing over a set of servers has come.
+/// The balancing state of a set of servers.
 struct ServerSet {
     servers: ValueSet,
     turn: u64,
     least: Option<Least>,
 }
 
-/// A server that a connection is counted for: the number of its set, and its own in there.
+/// A server that a connection is counted for: the number of its set, and its index in the set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CountedServer {
     set: u32,
     server: u64,
 }
 
-/// Where a connection goes.
+/// The destination of a connection.
 #[derive(Clone, Copy)]
 pub(super) struct NatDestination {
     pub(super) address: u128,
     pub(super) port: u16,
-    /// What to count the connection for.
+    /// The server to count the connection for.
     pub(super) counted: Option<CountedServer>,
 }
 
@@ -53,12 +53,12 @@ pub(super) struct NatDestination {
 pub(super) struct DestinationTable {
     prf: Prf,
     sets: Interned<BalancedValue, ServerSet>,
-    /// The sets that a rule balances over: several if it has met different rules.
+    /// The sets that a rule balances over: several if it was combined with different rules.
     of_rule: HashMap<u32, Vec<u32>>,
 }
 
 impl DestinationTable {
-    /// None is chosen. `prf` chooses where the same connection is to get the same again.
+    /// A table without sets. `prf` selects destinations that must be the same for the same connection.
     pub(super) fn new(prf: Prf) -> DestinationTable {
         DestinationTable { prf, sets: Interned::new(), of_rule: HashMap::new() }
     }
@@ -68,10 +68,10 @@ impl DestinationTable {
         self.sets.len()
     }
 
-    /// Where a connection goes; a second `attempt` may give another place.
+    /// Chooses the destination of a connection; a second `attempt` may give another.
     ///
     /// # Errors
-    /// The mapping has no place for it, or there is no memory to note how far balancing has come.
+    /// The mapping has no destination for it, or there is no memory for the balancing state.
     pub(super) fn choose(
         &mut self,
         rule: u32,
@@ -115,13 +115,13 @@ impl DestinationTable {
         Ok(to)
     }
 
-    /// The hash of where a connection comes from.
+    /// The hash of a connection's source.
     fn of_source(&self, arrived: &Tuple) -> u64 {
         let Tuple { addresses: [source, _], family, .. } = *arrived;
         self.prf.hash(&Tuple { addresses: [source, 0], family, ..Tuple::default() }.to_bytes())
     }
 
-    /// A server of a set, and what to count the connection for.
+    /// Chooses a server of a set, and whether to count the connection for it.
     fn server(
         &mut self,
         rule: u32,
@@ -150,7 +150,7 @@ impl DestinationTable {
         Ok((servers.nth(server), least.as_ref().map(|_| CountedServer { set, server })))
     }
 
-    /// The number of a set that a rule balances over from now on; `None` if there is no memory to note that.
+    /// The number of a set, which the rule uses from now on; `None` if there is no memory.
     fn set(&mut self, rule: u32, spread: BalancedValue, secrets: &mut NatRandom) -> Option<u32> {
         self.of_rule.try_reserve(1).ok()?;
         let of_rule = self.of_rule.entry(rule).or_default();
@@ -163,7 +163,7 @@ impl DestinationTable {
         Some(set)
     }
 
-    /// Has room to count a connection for its server. False if there is no memory for it.
+    /// Reserves memory to count a connection for its server. False if there is none.
     #[must_use]
     pub(super) fn reserve(&mut self, CountedServer { set, .. }: CountedServer) -> bool {
         let least = self.sets.state(set).and_then(|servers| servers.least.as_mut());
@@ -178,7 +178,7 @@ impl DestinationTable {
         }
     }
 
-    /// A connection that was counted has ended.
+    /// Uncounts a connection that has ended.
     pub(super) fn release(&mut self, CountedServer { set, server }: CountedServer) {
         if let Some(ServerSet { least: Some(least), .. }) = self.sets.state(set) {
             least.release(server);
@@ -186,7 +186,7 @@ impl DestinationTable {
         self.sets.release(set);
     }
 
-    /// A rule is gone: sets that no other rule and no connection uses are forgotten.
+    /// Forgets a removed rule, and the sets that no other rule and no connection uses.
     pub(super) fn forget(&mut self, rule: u32) {
         self.of_rule.remove(&rule).into_iter().flatten().for_each(|set| self.sets.release(set));
     }
@@ -203,7 +203,7 @@ impl ServerSet {
 }
 
 impl Mapping {
-    /// Whether balancing is over the destination ports: there is no choice of addresses.
+    /// Whether balancing is over the destination ports: there is at most one address.
     fn balances_ports(&self) -> bool {
         self.dport.is_some() && self.daddr.as_ref().is_none_or(|addresses| addresses.len() == 1)
     }
@@ -216,7 +216,7 @@ impl Mapping {
     }
 }
 
-/// A destination port: nothing is in use at the other end, so that any of them will do.
+/// A destination port: any of the ranges, since no binding uses ports of the responder.
 fn port_of(ports: &PortMapping, port: u16, attempt: u64, secrets: &mut NatRandom) -> Option<u16> {
     let ranges = ports.ranges();
     if ports.keeps() && attempt == 0 && within(ranges, port) {

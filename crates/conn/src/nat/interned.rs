@@ -1,16 +1,16 @@
-//! Numbers for things that are the same if they say the same, as long as someone uses them.
+//! Interning: equal keys have one number for as long as they have users.
 
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hash, RandomState};
 
-/// Things of kind `K`, each with a number, a state, and a count of its users.
+/// Keys of type `K`, each with a number, a state, and a count of its users.
 pub(super) struct Interned<K, S> {
     hasher: RandomState,
     numbers: HashTable<u32>,
     /// By number.
     entries: Vec<Option<InternedEntry<K, S>>>,
     free: Vec<u32>,
-    /// The number that was asked for last: the next connection is likely to ask for the same.
+    /// The last number that was looked up: the next connection is likely to need the same.
     last: u32,
 }
 
@@ -36,7 +36,7 @@ impl<K: Eq + Hash, S> Interned<K, S> {
         self.numbers.len()
     }
 
-    /// The number of a thing, for one user more; its state is made if nobody used it. `None` if there is no memory for it.
+    /// Adds a user of a key and returns its number; creates the state for the first user. `None` if there is no memory.
     pub(super) fn hold(&mut self, key: K, make: impl FnOnce(&K) -> S) -> Option<u32> {
         if let Some(number) = self.number(&key) {
             self.last = number;
@@ -58,7 +58,7 @@ impl<K: Eq + Hash, S> Interned<K, S> {
         Some(number)
     }
 
-    /// The number of a thing that has users.
+    /// The number of a key that has users.
     pub(super) fn number(&self, key: &K) -> Option<u32> {
         let is = |number: u32| self.entry(number).is_some_and(|entry| entry.key == *key);
         if is(self.last) {
@@ -67,14 +67,14 @@ impl<K: Eq + Hash, S> Interned<K, S> {
         self.numbers.find(self.hasher.hash_one(key), |number| is(*number)).copied()
     }
 
-    /// One user more of a number that has users.
+    /// Adds a user to a number that has users.
     pub(super) fn hold_number(&mut self, number: u32) {
         if let Some(entry) = &mut self.entries[number as usize] {
             entry.users += 1;
         }
     }
 
-    /// One user less.
+    /// Removes a user.
     pub(super) fn release(&mut self, number: u32) {
         let Some(entry) = &mut self.entries[number as usize] else { return };
         entry.users -= 1;
@@ -96,7 +96,7 @@ impl<K: Eq + Hash, S> Interned<K, S> {
         self.entries.get(number as usize)?.as_ref()
     }
 
-    /// Has room for one thing more, and for its number when it is free again. False if there is no memory for it.
+    /// Reserves memory for one more key, and for its number in the free list. False if there is none.
     fn reserve(&mut self) -> bool {
         let Interned { hasher, numbers, entries, free, .. } = self;
         numbers.try_reserve(1, |number| hash_at(hasher, entries, *number)).is_ok()

@@ -1,18 +1,18 @@
-//! What a connection has to give back besides one binding: a second one, its place with a server, a peer.
+//! The resources of a connection beyond one binding: a second binding, its count at a server, a peer.
 
 use super::destinations::CountedServer;
 use super::shards::ShardedIndex;
 use crate::Tuple;
 use crate::hash::TupleHasher;
 
-/// What one connection holds.
+/// The resources of one connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lease {
-    /// The bindings that stand for its source and for its destination.
+    /// The bindings of its source and of its destination.
     pub(super) bindings: [Option<u32>; 2],
     /// The server that the connection is counted for.
     pub(super) counted: Option<CountedServer>,
-    /// The address that the end of the first binding talks to.
+    /// The peer address that is recorded for the first binding.
     pub(super) peer: Option<u128>,
 }
 
@@ -22,7 +22,7 @@ impl Lease {
     }
 }
 
-/// Numbers from here on are those of leases; below are bindings, which most connections have nothing else than.
+/// Numbers from here on are leases; those below are bindings, the only resource of most connections.
 const FIRST: u32 = 1 << 31;
 
 /// All leases.
@@ -42,14 +42,14 @@ impl LeaseTable {
         self.leases.capacity() * size_of::<Lease>() + self.free.capacity() * 4
     }
 
-    /// Has room for one lease more, and for its number when it is free again. False if there is no memory for it.
+    /// Reserves memory for one more lease, and for its number in the free list. False if there is none.
     #[must_use]
     pub(super) fn reserve(&mut self) -> bool {
         !self.free.is_empty()
             || self.leases.try_reserve(1).is_ok() && self.free.try_reserve(self.leases.capacity()).is_ok()
     }
 
-    /// The number, plus one, under which a connection gives back what it holds. 0: it holds nothing.
+    /// Stores a lease; returns the number, plus one, with which the connection releases it. 0 if it is empty.
     pub(super) fn keep(&mut self, lease: Lease) -> u32 {
         if lease.is_plain() {
             return lease.bindings[0].map_or(0, |binding| binding + 1);
@@ -67,7 +67,7 @@ impl LeaseTable {
         FIRST + place + 1
     }
 
-    /// The binding that stands for the source of what lies under a number.
+    /// The source binding of a lease.
     pub(super) fn source(&self, number: u32) -> Option<u32> {
         match number.checked_sub(1)? {
             binding if binding < FIRST => Some(binding),
@@ -75,7 +75,7 @@ impl LeaseTable {
         }
     }
 
-    /// What lies under a number, which is free again.
+    /// Removes and returns a lease.
     pub(super) fn take(&mut self, number: u32) -> Lease {
         match number.checked_sub(1) {
             None => Lease::default(),
@@ -94,7 +94,7 @@ struct BindingPeer {
     connections: u32,
 }
 
-/// Whom the ends of bindings talk to, counted by connections: what address-dependent filtering asks for.
+/// The peers of bindings, counted by connections: for address-dependent filtering.
 pub(super) struct BindingPeers {
     hasher: TupleHasher,
     peers: ShardedIndex<BindingPeer>,
@@ -119,7 +119,7 @@ impl BindingPeers {
         self.peers.find(hash_of(&self.hasher, binding, address), same).is_some()
     }
 
-    /// One connection more. False, and nothing is changed, if there is no memory for it.
+    /// Adds a connection. False, and nothing is changed, if there is no memory.
     #[must_use]
     pub(super) fn hold(&mut self, binding: u32, address: u128) -> bool {
         let hasher = &self.hasher;

@@ -1,17 +1,17 @@
-//! Network address translation: which ends a new connection gets, so that replies find back.
+//! Network address translation: the outside addresses and ports of new connections.
 //!
-//! Purpose: [`Nat::translate`] answers with the tuple that a connection's packets leave with. Sources are translated by
-//! *bindings* (`bindings`): an inside end has one outside end, whomever it talks to (RFC 4787, REQ-1), and no outside
-//! end belongs to two inside ends. Outside addresses and ports come from `pools`. Destinations are chosen for each
-//! connection by itself (`destinations`, `balance`).
+//! Purpose: [`Nat::translate`] returns the tuple with which a connection's packets leave. Sources are translated by *bindings*
+//! (`bindings`): an inside endpoint has one outside endpoint for all destinations (RFC 4787, REQ-1), and no outside endpoint belongs to two
+//! inside endpoints. Outside addresses and ports come from `pools`. Destinations are chosen for each connection separately (`destinations`,
+//! `balance`).
 //!
-//! Life-cycle: a binding begins with the first connection that needs it and ends with the last one that
-//! [`Nat::release`] gives back, whether its rule is still there or not. Only what a rule balances over is remembered
-//! until [`Nat::forget`]. Workers that share outside addresses share one `Nat`, under a lock, since no end may be given
-//! twice. Nothing of it is asked for the packets of a connection that is made: the connection keeps both its tuples.
+//! Life-cycle: a binding begins with the first connection that needs it and ends when [`Nat::release`] is called for its last one, whether
+//! its rule still exists or not. Only the state of load balancing is kept until [`Nat::forget`]. Workers that share outside addresses share
+//! one `Nat`, under a lock, since no endpoint may be assigned twice. It is not used for packets of existing connections: a connection
+//! stores both its tuples.
 //!
 //! Ports are unpredictable (RFC 6056), and so is which outside address or server a host gets: a cipher chooses them, or a keyed function
-//! where the same host is to get the same again. Memory goes by what is in use, not by the size of pools.
+//! where the same host must get the same one again. Memory use depends on the bindings, not on the size of pools.
 
 mod addresses;
 mod available;
@@ -45,10 +45,10 @@ use pools::{NatPools, PoolExhausted, SourceTarget, column};
 use ports::PortRequest;
 use random::NatRandom;
 
-/// What the stateful targets of a rule make of a connection's ends. What is `None` stays as it is.
+/// The mapping of a connection's addresses and ports by the stateful targets of a rule. What is `None` stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
-    /// The source address. An inside address keeps the one that it got.
+    /// The source address. An inside address keeps its outside address.
     pub saddr: Option<ValueSet>,
     /// The destination address. Without `balance`, one source address always gets the same.
     pub daddr: Option<ValueSet>,
@@ -56,13 +56,13 @@ pub struct Mapping {
     pub sport: Option<PortMapping>,
     /// The destination port.
     pub dport: Option<PortMapping>,
-    /// How connections are spread over `daddr`, or over `dport` if there is at most one address.
+    /// How connections are distributed over `daddr`, or over `dport` if there is at most one address.
     pub balance: Option<Balance>,
 }
 
 impl Mapping {
-    /// Makes what lookups need, so that the first connection does not wait for it. Copies share it: this is for the
-    /// thread that compiles a rule.
+    /// Builds the lookup tables, so that the first connection does not wait for them. Copies share them; the thread that compiles a rule
+    /// calls this.
     pub fn prepare(&self) {
         if self.balance == Some(Balance::Hash) {
             let sets = [self.daddr.as_ref(), self.dport.as_ref().map(PortMapping::values)];
@@ -71,12 +71,12 @@ impl Mapping {
     }
 }
 
-/// A connection as it leaves.
+/// The translation of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Translated {
     /// The tuple of its packets after translation; replies arrive with it reversed.
     pub sent: Tuple,
-    /// What [`Nat::release`] takes when the connection ends; 0 if there is nothing to release.
+    /// The argument of [`Nat::release`] when the connection ends; 0 if there is nothing to release.
     pub binding: u32,
 }
 
@@ -87,15 +87,15 @@ pub enum NatError {
     NoAddress,
     /// All ports that the connection may have are in use.
     NoPort,
-    /// The inside address holds as many ports as it may.
+    /// The inside address has reached its limit of ports.
     HostLimit,
-    /// There is no memory to note what it gets.
+    /// There is no memory for its state.
     NoMemory,
-    /// The only end that it may have is in use by another connection.
+    /// The only endpoint that it may have is in use by another connection.
     Clash,
 }
 
-/// Translations, and all that they hold.
+/// All bindings, pools and load balancing state.
 pub struct Nat {
     settings: ConnectionSettings,
     secrets: NatRandom,
@@ -106,16 +106,16 @@ pub struct Nat {
     peers: BindingPeers,
 }
 
-/// How many destinations are tried for a connection whose replies would be another's.
+/// How many destinations are tried if a connection's reply tuple is already in use.
 const DESTINATIONS: u64 = 4;
 /// How many outside addresses are tried for a connection that has no ports, or keeps them.
 const ADDRESSES: u64 = 16;
 
-/// Ports that nothing privileged listens at, ports that are, and identifiers (RFC 4787, REQ-3).
+/// Unprivileged ports, privileged ports, and identifiers (RFC 4787, REQ-3).
 const CLASSES: [&[(u16, u16)]; 3] = [&[(1024, u16::MAX)], &[(1, 1023)], &[(0, u16::MAX)]];
 
 impl Nat {
-    /// Without any translation.
+    /// A NAT without bindings.
     pub fn new(seeds: &SeedTree) -> Nat {
         let hasher = TupleHasher::new(seeds.shared(Purpose::NatIndex));
         Nat {
@@ -129,20 +129,19 @@ impl Nat {
         }
     }
 
-    /// Makes ports to come independent of those before, should somebody know what they are made from. What is bound stays.
+    /// Reseeds the generator, so that future ports are independent of earlier ones, in case its state leaked. Bindings stay.
     pub fn reseed(&mut self, fresh: &SeedTree) {
         self.secrets.reseed(fresh.shared(Purpose::NatChoices));
     }
 
-    /// Changes the settings for connections to come: those of translations count. Connections that were made under another
-    /// filtering let in by address only what they noted then.
+    /// Changes the NAT settings for future connections. Connections that were created under another filtering only admit by address the
+    /// peers that were recorded then.
     pub fn configure(&mut self, settings: &ConnectionSettings) {
         self.settings = *settings;
         self.pools.ports_per_host = settings.nat_ports_per_host;
     }
 
-    /// The tuple of a new connection's packets as they leave, and what to release when it ends. `taken` says whether a
-    /// reply tuple is some connection's key already.
+    /// Translates a new connection. `taken` returns whether a reply tuple is already a key of some connection.
     pub fn translate(
         &mut self,
         rule: u32,
@@ -166,16 +165,17 @@ impl Nat {
         Err(NatError::Clash)
     }
 
-    /// A translation whose destination is an outside end of a binding goes to the inside end: a connection from outside
-    /// that filtering lets in, or one between two inside ends (hairpinning, RFC 4787, REQ-9). Others stay as they are.
-    /// What arrives and is translated by no rule comes here with itself as `sent` and 0 as `binding`.
+    /// Redirects a connection whose destination is the outside endpoint of a binding to the inside endpoint: a connection from outside that
+    /// filtering admits, or one between two inside endpoints (hairpinning, RFC 4787, REQ-9). Others stay as they are. For a packet that no
+    /// rule translates, `sent` is its own tuple and `binding` is 0.
     ///
-    /// A host is not led to itself: it would make connections alone that both ends seem to want. Nor is one that has no outside end
-    /// led to its side of the wire: it would leave by the other. Nor are ICMP queries between inside ends: they are asked of
-    /// addresses, and which binding has the same identifier is chance (RFC 5508, REQ-7, asks for them only of a NAT without ports).
+    /// A host is not redirected to itself: it could create connections alone that look confirmed by both ends. A packet of a host without a
+    /// binding is not redirected to its own side of the wire: it would leave by the other side. ICMP queries between inside endpoints are
+    /// not redirected: they are addressed to hosts, and which binding has the same identifier is chance (RFC 5508, REQ-7, requires
+    /// hairpinning for them only of a NAT without ports).
     ///
     /// # Errors
-    /// It is led to the inside end, but there is no memory to note that. What `translated` holds is released.
+    /// It is redirected, but there is no memory for its state. The state of `translated` is released.
     pub fn enter(&mut self, translated: Translated) -> Result<Translated, NatError> {
         let Tuple { addresses, wire, side, proto, family, .. } = translated.sent;
         let outside = OutsideAddress { address: addresses[DESTINATION], wire, proto, family };
@@ -190,10 +190,10 @@ impl Nat {
         };
         let inside = self.bindings.record(number).inside;
         if (inside.address, inside.port) == (addresses[DESTINATION], dport) {
-            // Its outside end is itself.
+            // The inside endpoint is its own outside endpoint.
             return Ok(translated);
         }
-        // Filtering is about who is outside.
+        // Filtering applies to outside hosts only.
         let from =
             self.leases.source(translated.binding).map(|source| self.bindings.record(source).inside.address);
         let admitted = match self.settings.nat_filtering {
@@ -220,7 +220,7 @@ impl Nat {
         Ok(Translated { sent, binding: self.leases.keep(lease) })
     }
 
-    /// Gives back what a connection held.
+    /// Releases the NAT state of a connection.
     pub fn release(&mut self, binding: u32) {
         let lease = self.leases.take(binding);
         if let (Some(number), Some(peer)) = (lease.bindings[SOURCE], lease.peer) {
@@ -234,35 +234,34 @@ impl Nat {
         }
     }
 
-    /// Forgets a rule that is gone. Its connections keep what they have.
+    /// Forgets a rule that was removed. Its connections keep their translations.
     pub fn forget(&mut self, rule: u32) {
         self.destinations.forget(rule);
     }
 
-    /// The inside end that owns an outside address and port: for hairpinning (RFC 4787, REQ-9) and endpoint-independent
-    /// filtering.
+    /// The inside endpoint bound to an outside address and port: for hairpinning (RFC 4787, REQ-9) and endpoint-independent filtering.
     pub fn owner(&self, proto: u8, family: u8, wire: Wire, address: u128, port: u16) -> Option<(u128, u16)> {
         let number = self.bindings.of_outside(&OutsideAddress { address, wire, proto, family }, port)?;
         let inside = &self.bindings.record(number).inside;
         Some((inside.address, inside.port))
     }
 
-    /// How many outside ends stand for inside ends.
+    /// Number of bindings.
     pub fn len(&self) -> usize {
         self.bindings.len()
     }
 
-    /// Whether no outside end stands for an inside end.
+    /// Whether there are no bindings.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes that bindings take, roughly; what pools note of single ports is not counted.
+    /// Approximate memory of bindings in bytes, without the records of single ports in pools.
     pub fn memory(&self) -> usize {
         self.bindings.memory() + self.pools.memory() + self.leases.memory() + self.peers.memory()
     }
 
-    /// Counts a connection wherever it has to be counted.
+    /// Creates the lease of a connection: records its peer and its server, if they are counted.
     fn lease(
         &mut self,
         sent: Tuple,
@@ -294,7 +293,7 @@ impl Nat {
         }
     }
 
-    /// Gives a tuple the outside end of its source, with the binding to release.
+    /// Translates the source of a tuple; returns the binding to release.
     fn source(
         &mut self,
         mapping: &Mapping,
@@ -316,8 +315,7 @@ impl Nat {
         source
     }
 
-    /// The inside end that a packet comes from, unless the mapping leaves sources alone. Its target is held until the caller
-    /// releases it.
+    /// The inside endpoint of a packet, unless the mapping does not translate sources. The caller must release its target.
     fn inside(&mut self, mapping: &Mapping, arrived: &Tuple) -> Result<Option<InsideEnd>, NatError> {
         let ranges = mapping.sport.as_ref().filter(|_| arrived.may_map_ports()).map(PortMapping::ranges);
         if mapping.saddr.is_none() && ranges.is_none() {
@@ -333,8 +331,8 @@ impl Nat {
         Ok(InsideEnd { address: addresses[SOURCE], port: ports[SOURCE], target, wire, side, proto, family })
     }
 
-    /// Gives a connection whose source no rule translates another port of its own address, since its destination was mapped to one
-    /// that this port already talks to.
+    /// Assigns another port of its own address to a connection whose source no rule translates, because its destination was mapped to one
+    /// that this port already communicates with.
     fn beside(
         &mut self,
         mapping: &Mapping,
@@ -350,8 +348,8 @@ impl Nat {
         source.map_err(|why| if why == NatError::NoMemory { why } else { NatError::Clash })
     }
 
-    /// An end with ports has one outside end, but for connections for whose destination that is another connection's: such a one gets
-    /// an end of its own.
+    /// Translates a source with ports. An inside endpoint has one outside endpoint; only if that is already in use towards the connection's
+    /// destination does the connection get one of its own.
     fn with_ports(
         &mut self,
         inside: &InsideEnd,
@@ -374,7 +372,7 @@ impl Nat {
         Ok((with_source(sent, address, port), Some(number)))
     }
 
-    /// Binds an inside end to an outside one that it took, or gives that back.
+    /// Binds an inside endpoint to an outside endpoint that was taken for it; gives that back if there is no memory.
     fn bind(&mut self, inside: InsideEnd, end: (u128, u16), column: u8) -> Result<u32, NatError> {
         self.bindings.bind(inside, end, column).map_err(|binding| {
             self.pools.give_back(&binding);
@@ -415,7 +413,7 @@ impl Nat {
         })
     }
 
-    /// The port that makes a pair with that of the inside port's neighbour: RTP's even port and RTCP's odd one above.
+    /// The port that forms a pair with that of the inside port's neighbour: RTP's even port and RTCP's odd one above it.
     fn beside_neighbour(&self, inside: &InsideEnd) -> Option<u16> {
         let neighbour = self.bindings.of_inside(&InsideEnd { port: inside.port ^ 1, ..*inside })?;
         Some(self.bindings.record(neighbour).port)
@@ -423,7 +421,8 @@ impl Nat {
             .map(|port| port ^ 1)
     }
 
-    /// A source that has no port, or must keep it: its address is all that can tell its replies from others', so there is no binding.
+    /// Translates a source that has no port, or must keep it: only its address distinguishes its replies from others', so there is no
+    /// binding.
     fn with_own_port(
         &mut self,
         inside: &InsideEnd,
@@ -446,7 +445,7 @@ impl Nat {
     }
 }
 
-/// Which of [`CLASSES`] an inside end's port has to stay in. Where the rule names ranges there is one class.
+/// The index in [`CLASSES`] of the range that an inside endpoint's port must stay in. If the rule specifies ranges there is one class.
 fn class(mapping: &Mapping, inside: &InsideEnd) -> u8 {
     match (&mapping.sport, inside.proto) {
         (Some(_), _) => 0,

@@ -1,13 +1,13 @@
-//! Outside addresses: which one an inside address gets, and which ports of them are free.
+//! Outside addresses: which one an inside address gets, and which of their ports are free.
 //!
-//! An inside address keeps its outside address while it has any binding (RFC 4787, REQ-2). Addresses on which a kind of
-//! request found no port are shut for that kind until a port of theirs is given back, so that an exhausted pool is known as
-//! such at once, however large it is.
+//! An inside address keeps its outside address while it has any binding (RFC 4787, REQ-2). Addresses on which a kind of request found no
+//! port are marked exhausted for that kind until one of their ports is released, so that an exhausted pool is detected at once, however
+//! large it is.
 //!
-//! Of a pool a host holds so many ports of a protocol at most as [`PortsPerHost`] says (RFC 6888 REQ-4). A host of IPv4 is an inside
-//! address. One of IPv6 has 2^64 addresses at its will: the ports of all inside addresses with the same first 64 bits count as one
-//! host's. Each of these keeps an outside address of its own, and under [`PortsPerHost::Share`] holds no more than is left to their
-//! network, so that one of them does not take what its neighbours share.
+//! [`PortsPerHost`] limits the ports of a protocol that a host holds in a pool (RFC 6888 REQ-4). An IPv4 host is an inside address. An IPv6
+//! host may use 2^64 addresses, so the ports of all inside addresses with the same first 64 bits are counted together. Each of these
+//! addresses keeps an outside address of its own, and under [`PortsPerHost::Share`] holds no more than is left to its network, so that one
+//! of them does not use up its neighbours' share.
 
 use super::NatError;
 use super::addresses::ValueSet;
@@ -23,34 +23,34 @@ use mmb_policy::policy::PortsPerHost;
 use mmb_random::Prf;
 use std::collections::HashMap;
 
-/// What the source side of a mapping asks for. Rules that ask for the same share their bindings.
+/// The request of the source side of a mapping. Rules with the same request share their bindings.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct SourceTarget {
     pub(super) addresses: Option<ValueSet>,
     pub(super) ranges: Option<PortRanges>,
 }
 
-/// Requests that find the same ports free or none: see [`NatPools`].
+/// A kind of request: all requests of a kind find the same ports free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct PoolKind {
     target: u32,
     wire: Wire,
     proto: u8,
     family: u8,
-    /// Which of the range classes the port has to stay in.
+    /// The class of ranges that the port must stay in.
     class: u8,
 }
 
-/// Why there is no outside end.
+/// Why there is no outside endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PoolExhausted {
     /// The pool has no address.
     NoAddress,
-    /// No address that the inside end may have has a free port.
+    /// No address that the inside endpoint may have has a free port.
     NoPort,
-    /// The host holds as many ports as it may.
+    /// The host has reached its limit of ports.
     HostLimit,
-    /// There is no memory to note who has the port.
+    /// There is no memory to record the port.
     NoMemory,
 }
 
@@ -58,30 +58,30 @@ pub(super) enum PoolExhausted {
 struct PoolAddress {
     outside: OutsideAddress,
     used: UsedPorts,
-    /// For whom the address is shut, and its number there.
+    /// The kinds for which the address is exhausted, and its index there.
     shut_for: Vec<(PoolKind, u64)>,
 }
 
-/// Which outside address an inside address has.
+/// The outside address of an inside address.
 struct PairedAddress {
     inside: InsideHost,
     index: u64,
-    /// How many ports it holds, by column.
+    /// Number of ports that it holds, by column.
     ports: [u32; COLUMNS],
 }
 
-/// How many ports a network of IPv6 holds, by column.
+/// The ports that an IPv6 network holds, by column.
 struct NetworkUsage {
     prefix: InsideHost,
     ports: [u32; COLUMNS],
 }
 
-/// What the ports of an inside address are counted by: two columns a protocol, the second one for privileged ports.
+/// Counters of an inside address's ports: two columns per protocol, the second one for privileged ports.
 const COLUMNS: usize = 7;
-/// Nothing is held.
+/// No ports are held.
 const NONE: [u32; COLUMNS] = [0; COLUMNS];
 
-/// Where ports of a protocol are counted that were asked for in a class of ranges.
+/// The column that counts ports of a protocol and a class of ranges.
 pub(super) fn column(proto: u8, class: u8) -> u8 {
     let column = match proto {
         proto::TCP => 0,
@@ -92,7 +92,7 @@ pub(super) fn column(proto: u8, class: u8) -> u8 {
     column + u8::from(class == 1)
 }
 
-/// An inside address as one target sees it.
+/// An inside address for one target.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct InsideHost {
     address: u128,
@@ -120,7 +120,7 @@ impl InsideHost {
         hasher.hash(&self.tuple())
     }
 
-    /// What chooses its outside address, which everybody outside sees.
+    /// The hash that selects its outside address, which is visible outside.
     fn choice(&self, pairing: &Prf) -> u64 {
         pairing.hash(&self.tuple().to_bytes())
     }
@@ -131,36 +131,36 @@ impl InsideHost {
     }
 }
 
-/// The host that an address is one of: of IPv6 its first 64 bits.
+/// The host of an address: for IPv6 its first 64 bits.
 pub(super) fn host_of(address: u128, family: u8) -> u128 {
     if family == 6 { address >> 64 << 64 } else { address }
 }
 
-/// All outside ends.
+/// The outside addresses and ports of all pools.
 pub(super) struct NatPools {
     hasher: TupleHasher,
     pairing: Prf,
     ends: ShardedIndex<PoolAddress>,
     pairs: ShardedIndex<PairedAddress>,
     networks: ShardedIndex<NetworkUsage>,
-    /// What ends in use were asked for with, and kinds for which an address is shut.
+    /// The requests of endpoints in use, and of kinds with exhausted addresses.
     pub(super) targets: Interned<SourceTarget, ()>,
-    /// Kinds for which some address is shut.
+    /// Kinds for which some address is exhausted.
     kinds: HashMap<PoolKind, AvailablePorts>,
     pub(super) ports_per_host: PortsPerHost,
 }
 
-/// How many addresses one request looks at.
+/// How many addresses one request tries.
 const ADDRESSES: usize = 64;
-/// How many ports, or which part of those that a rule allows if that is more, an inside address may hold whatever it leaves to
-/// others, under [`PortsPerHost::Share`].
+/// Under [`PortsPerHost::Share`], the minimum that an inside address may hold whatever it leaves to others: a number of ports, or a
+/// fraction of those that a rule allows, whichever is more.
 const LEAST_PORTS: usize = 64;
 const LEAST_PART: usize = 256;
-/// Of how many all free ports may be taken by connections without a binding.
+/// The number of addresses on which connections without a binding may use all tried ports before a search gives up.
 const TAKEN: usize = 4;
 
 impl NatPools {
-    /// No end is in use. `pairing` gives inside addresses their outside address.
+    /// Pools without ports in use. `pairing` selects the outside addresses of inside addresses.
     pub(super) fn new(hasher: TupleHasher, pairing: Prf) -> NatPools {
         NatPools {
             hasher,
@@ -178,13 +178,13 @@ impl NatPools {
         self.ends.memory() + self.pairs.memory() + self.networks.memory()
     }
 
-    /// How many outside addresses, inside addresses and kinds are known.
+    /// The number of outside addresses, inside addresses and kinds in use.
     #[cfg(test)]
     pub(super) fn in_use(&self) -> (usize, usize, usize) {
         (self.ends.len(), self.pairs.len(), self.kinds.len())
     }
 
-    /// A free end for an inside end that has none, with a port that `taken` does not object to, in use from now on.
+    /// Takes a free outside endpoint for an inside endpoint without one; `taken` may reject ports.
     pub(super) fn take(
         &mut self,
         inside: &InsideEnd,
@@ -240,8 +240,8 @@ impl NatPools {
         Err(PoolExhausted::NoPort)
     }
 
-    /// Whether an inside address that holds the first of these ports, of a host that holds the second, may have another one of an
-    /// outside address, of these ranges.
+    /// Whether an inside address that holds `own` ports, of a host that holds `of_host`, may take another one of an outside address, within
+    /// these ranges.
     fn may_hold_more(
         &self,
         [own, of_host]: [[u32; COLUMNS]; 2],
@@ -264,7 +264,7 @@ impl NatPools {
         of_host < free && (outside.family != 6 || own < least || own < free - of_host)
     }
 
-    /// A free port of the inside end's own address, which belongs to no pool.
+    /// Takes a free port of the inside endpoint's own address, which belongs to no pool.
     pub(super) fn take_own(
         &mut self,
         inside: &InsideEnd,
@@ -282,10 +282,10 @@ impl NatPools {
         }
     }
 
-    /// Takes the end that an inside end had, of a pool or, without `addresses`, its own address.
+    /// Takes the outside endpoint that an inside endpoint had before, from a pool or, without `addresses`, from its own address.
     ///
     /// # Errors
-    /// It is in use, or no end of the pool; or there is no memory.
+    /// It is in use, or not an endpoint of the pool; or there is no memory.
     pub(super) fn take_again(
         &mut self,
         inside: &InsideEnd,
@@ -325,7 +325,7 @@ impl NatPools {
         Ok(())
     }
 
-    /// Gives the outside end of a binding back.
+    /// Releases the outside endpoint of a binding.
     pub(super) fn give_back(&mut self, gone: &Binding) {
         let (inside, outside, hasher) = (&gone.inside, gone.outside(), &self.hasher);
         let hash = outside.hash(0, hasher);
@@ -362,7 +362,7 @@ impl NatPools {
         self.targets.release(inside.target);
     }
 
-    /// The number of the outside address that an inside address has, or would have.
+    /// The index of the outside address that an inside address has, or would get.
     pub(super) fn index_for(&self, inside: &InsideEnd, addresses: &ValueSet) -> u64 {
         let place = InsideHost::of(inside);
         let hash = place.hash(&self.hasher);
@@ -370,13 +370,13 @@ impl NatPools {
         self.pair_of(&place, hash).map_or_else(preferred, |pair| pair.index)
     }
 
-    /// The number of the outside address that an inside address has.
+    /// The index of the outside address that an inside address has.
     pub(super) fn paired(&self, inside: &InsideEnd) -> Option<u64> {
         let place = InsideHost::of(inside);
         self.pair_of(&place, place.hash(&self.hasher)).map(|pair| pair.index)
     }
 
-    /// How many ports the host of an inside address holds in a column.
+    /// Number of ports that the host of an inside address holds in a column.
     pub(super) fn held(&self, inside: &InsideEnd, column: u8) -> u32 {
         self.ports_of_host(&InsideHost::of(inside)).map_or(0, |ports| ports[usize::from(column)])
     }
@@ -425,7 +425,7 @@ impl NatPools {
         }
     }
 
-    /// An address that is not shut; the same one for an inside address whenever it comes while none is.
+    /// An address that is not exhausted; while none is, always the same one for an inside address.
     fn preferred(&self, place: &InsideHost, kind: &PoolKind, addresses: u64) -> Option<u64> {
         let choice = place.choice(&self.pairing);
         let index = scale(choice, addresses);
@@ -437,7 +437,7 @@ impl NatPools {
         }
     }
 
-    /// Which addresses are open for a kind, unless all are.
+    /// The available addresses of a kind, unless all are.
     fn open(&self, kind: &PoolKind) -> Option<&AvailablePorts> {
         if self.kinds.is_empty() { None } else { self.kinds.get(kind) }
     }
@@ -477,9 +477,9 @@ impl NatPools {
     }
 
     fn shut(&mut self, kind: PoolKind, outside: OutsideAddress, index: u64, addresses: u64) {
-        // What is full has an end: only an address without ports in the ranges has none, and that is asked for by no one.
+        // An exhausted address has ports in use: only one without ports in the ranges has none, and no request asks for that.
         if let Some(end) = self.ends.find_mut(outside.hash(0, &self.hasher), |end| end.outside == outside) {
-            // An address that is not shut is only looked at again.
+            // An address that is not marked is merely searched again.
             if end.shut_for.try_reserve(1).is_err() || self.kinds.try_reserve(1).is_err() {
                 return;
             }

@@ -1,4 +1,4 @@
-//! Ports: what a mapping asks for, which of an outside address are in use, and a free one.
+//! Ports: the request of a mapping, the ports in use on an outside address, and the search for a free one.
 
 use super::addresses::ValueSet;
 use super::random::NatRandom;
@@ -6,12 +6,12 @@ use mmb_policy::Intervals;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The port or identifier that a mapping gives. Copies share what is behind them.
+/// The port or identifier of a mapping. Copies share the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortMapping {
     sort: PortMappingKind,
     ranges: PortRanges,
-    /// The same as a set of values, for balancing over them.
+    /// The same as a set of values, for load balancing.
     values: ValueSet,
 }
 
@@ -22,7 +22,7 @@ enum PortMappingKind {
     Shuffled,
 }
 
-/// Ranges of ports, both ends included, in order and apart from each other.
+/// Ranges of ports, both ends included, in order and disjoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PortRanges(Arc<[(u16, u16)]>);
 
@@ -35,17 +35,17 @@ impl Deref for PortRanges {
 }
 
 impl PortMapping {
-    /// Always this one.
+    /// Always this port.
     pub fn fixed(port: u16) -> PortMapping {
         PortMapping::new(PortMappingKind::Fixed, &[(port, port)])
     }
 
-    /// One of these ranges, both ends included: the packet's own if it is among them and free, else a random free one.
+    /// A port of these ranges, both ends included: the packet's own if it is in range and free, otherwise a random free one.
     pub fn within(ranges: &[(u16, u16)]) -> PortMapping {
         PortMapping::new(PortMappingKind::Within, ranges)
     }
 
-    /// A random free one of this range, both ends included.
+    /// A random free port of this range, both ends included.
     pub fn shuffled(low: u16, high: u16) -> PortMapping {
         PortMapping::new(PortMappingKind::Shuffled, &[(low, high)])
     }
@@ -65,7 +65,7 @@ impl PortMapping {
         self.sort == PortMappingKind::Shuffled
     }
 
-    /// Whether the packet's own port stays if it can.
+    /// Whether the packet's own port is kept if possible.
     pub(super) fn keeps(&self) -> bool {
         self.sort == PortMappingKind::Within
     }
@@ -79,32 +79,32 @@ impl PortMapping {
     }
 }
 
-/// Which port a new binding would like.
+/// The port that a new binding requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PortRequest<'a> {
-    /// What it may get, in order and apart from each other.
+    /// The allowed ranges, in order and disjoint.
     pub(super) ranges: &'a [(u16, u16)],
-    /// What it gets before others, in this order, if they are within the ranges and free.
+    /// Preferred ports, in this order, if they are within the ranges and free.
     pub(super) first: [Option<u16>; 2],
-    /// Whether it shall be odd; even or odd if there is no such one.
+    /// Whether an odd or an even port is preferred; without a free one of that parity, any is taken.
     pub(super) odd: Option<bool>,
 }
 
-/// What a search for a port came to.
+/// The result of a search for a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PortSearch {
     Port(u16),
     /// All ports of the ranges are in use.
     Full,
-    /// There are free ones, but connections that no binding belongs to use those that were tried.
+    /// There are free ports, but connections without a binding use those that were tried.
     Taken,
 }
 
-/// How many free ports a search asks the caller about before it gives up.
+/// How many free ports a search checks with the caller before it gives up.
 const TRIES: usize = 64;
 
 impl PortRequest<'_> {
-    /// A free port: what was wished for first, else a random one (RFC 6056, section 3.3.1).
+    /// A free port: a preferred one, otherwise a random one (RFC 6056, section 3.3.1).
     pub(super) fn find(
         &self,
         used: &UsedPorts,
@@ -145,7 +145,7 @@ pub(super) fn within(ranges: &[(u16, u16)], port: u16) -> bool {
     ranges.iter().any(|(low, high)| (*low..=*high).contains(&port))
 }
 
-/// Some port of the ranges, which are apart from each other.
+/// A random port of disjoint ranges.
 pub(super) fn random(ranges: &[(u16, u16)], secrets: &mut NatRandom) -> Option<u16> {
     let len = |(low, high): &(u16, u16)| u64::from(high - low) + 1;
     let total = ranges.iter().map(len).sum::<u64>();
@@ -157,12 +157,12 @@ pub(super) fn random(ranges: &[(u16, u16)], secrets: &mut NatRandom) -> Option<u
     })
 }
 
-/// How many ports the ranges have, which are apart from each other.
+/// Number of ports in disjoint ranges.
 pub(super) fn size(ranges: &[(u16, u16)]) -> usize {
     ranges.iter().map(|(low, high)| usize::from(high - low) + 1).sum()
 }
 
-/// The bits of a range that are set.
+/// Number of bits that are set in a range.
 fn ones(words: &[u64; WORDS], (low, high): (u16, u16)) -> usize {
     let (first, last) = (usize::from(low / 64), usize::from(high / 64));
     let of_word = |place: usize| {
@@ -173,7 +173,7 @@ fn ones(words: &[u64; WORDS], (low, high): (u16, u16)) -> usize {
     (first..=last).map(of_word).sum()
 }
 
-/// The first free port at or after `from`, or else before it.
+/// The first free port at or after `from`, otherwise before it.
 fn free_from(used: &UsedPorts, ranges: &[(u16, u16)], from: u16, odd: Option<bool>) -> Option<u16> {
     let after = ranges.iter().filter(|(_, high)| *high >= from).map(|(low, high)| ((*low).max(from), *high));
     let before =
@@ -181,17 +181,17 @@ fn free_from(used: &UsedPorts, ranges: &[(u16, u16)], from: u16, odd: Option<boo
     after.chain(before).find_map(|(low, high)| used.first_free(low, high, odd))
 }
 
-/// The ports of one outside address and protocol that bindings have.
+/// The ports of one outside address and protocol that bindings use.
 #[derive(Debug)]
 pub(super) enum UsedPorts {
-    /// In order.
+    /// Sorted.
     Few(Vec<u16>),
-    /// A bit each.
+    /// A bit for each.
     Many(Box<[u64; WORDS]>, u32),
 }
 
 const WORDS: usize = 1024;
-/// From here on a bit for each port costs less to search.
+/// From this number on, a bit per port is cheaper to search.
 const FEW: usize = 96;
 
 impl UsedPorts {
@@ -206,7 +206,7 @@ impl UsedPorts {
         }
     }
 
-    /// How many ports of ranges that are apart from each other are in use.
+    /// Number of ports in use in disjoint ranges.
     pub(super) fn count_within(&self, ranges: &[(u16, u16)]) -> usize {
         match self {
             UsedPorts::Few(ports) => ports.iter().filter(|port| within(ranges, **port)).count(),
@@ -221,7 +221,7 @@ impl UsedPorts {
         }
     }
 
-    /// Has room for one port more. False if there is no memory for it.
+    /// Reserves memory for one more port. False if there is none.
     #[must_use]
     pub(super) fn reserve(&mut self) -> bool {
         let UsedPorts::Few(ports) = self else { return true };
@@ -241,7 +241,7 @@ impl UsedPorts {
         true
     }
 
-    /// Takes a port that is free; [`UsedPorts::reserve`] comes before.
+    /// Takes a free port; [`UsedPorts::reserve`] comes before.
     pub(super) fn insert(&mut self, port: u16) {
         match self {
             UsedPorts::Few(ports) => {
@@ -255,7 +255,7 @@ impl UsedPorts {
         }
     }
 
-    /// Gives a port back that was taken.
+    /// Releases a port.
     pub(super) fn remove(&mut self, port: u16) {
         match self {
             UsedPorts::Few(ports) => {
@@ -266,7 +266,7 @@ impl UsedPorts {
             UsedPorts::Many(words, count) => {
                 words[usize::from(port / 64)] &= !(1 << (port % 64));
                 *count -= 1;
-                // Half of what made it grow, so that a port taken and given back does not go to and fro.
+                // Half of the size at which it grew, so that a port that is taken and released does not convert it back and forth.
                 let mut few = Vec::new();
                 if *count as usize == FEW / 2 && few.try_reserve(FEW / 2).is_ok() {
                     few.extend(ports_of(words));

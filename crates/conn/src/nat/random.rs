@@ -1,13 +1,13 @@
-//! The random choices of translations.
+//! The random choices of NAT.
 //!
-//! Which port comes next must not be guessed by someone who saw the last ones (RFC 6056): hence a cipher's stream. Addresses that stay the
-//! same for the same host are chosen by keyed functions, which tell nothing about others' or about the keys of an index.
+//! The next port must not be predictable from earlier ones (RFC 6056), so it comes from a cipher's stream. Addresses that stay the same for
+//! the same host are selected by keyed functions, which reveal nothing about others' or about the keys of an index.
 
 use mmb_random::{Generator, Seed};
 
 pub(super) use mmb_random::scale;
 
-/// Random numbers.
+/// A random number generator.
 pub(super) struct NatRandom(Generator);
 
 impl NatRandom {
@@ -20,7 +20,7 @@ impl NatRandom {
         self.0.below(bound)
     }
 
-    /// Goes on with fresh entropy.
+    /// Mixes fresh entropy into the generator.
     pub(super) fn reseed(&mut self, fresh: Seed) {
         self.0.reseed(fresh);
     }

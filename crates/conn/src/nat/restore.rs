@@ -1,15 +1,15 @@
-//! Bindings of connections that another daemon had: they come back as they were, or not at all.
+//! Restores the bindings of another daemon's connections: unchanged, or not at all.
 
 use super::bindings::{InsideEnd, OutsideAddress};
 use super::pools::column;
 use super::{DESTINATION, Mapping, Nat, NatError, SOURCE, Translated, Tuple, ValueSet, class};
 
 impl Nat {
-    /// Holds for a connection again what a mapping gave it: `arrived` is its first packet's tuple, `sent` the one that it left
-    /// with. Servers are not counted again: `least` begins anew.
+    /// Restores the translation that a mapping gave to a connection: `arrived` is its first packet's tuple, `sent` the one with which it
+    /// left. Servers are not counted again: `least` starts anew.
     ///
     /// # Errors
-    /// The outside end is another inside end's by now, or none that the mapping gives; or there is no memory.
+    /// The outside endpoint belongs to another inside endpoint by now, or the mapping does not contain it; or there is no memory.
     pub fn restore(
         &mut self,
         mapping: &Mapping,
@@ -18,7 +18,7 @@ impl Nat {
     ) -> Result<Translated, NatError> {
         let own = self::own(mapping, arrived, &sent);
         let mapping = own.as_ref().unwrap_or(mapping);
-        // Without ports of its choice there is nothing that another might have.
+        // Without ports that NAT may choose there is no binding to restore.
         let inside = if sent.may_map_ports() { self.inside(mapping, arrived)? } else { None };
         let binding = match inside {
             Some(inside) => {
@@ -52,7 +52,7 @@ impl Nat {
     fn bind_again(&mut self, inside: &InsideEnd, mapping: &Mapping, sent: &Tuple) -> Result<u32, NatError> {
         let (address, port) = (sent.addresses[SOURCE], sent.ports[SOURCE]);
         let InsideEnd { wire, proto, family, .. } = *inside;
-        // The inside end may have several.
+        // The inside endpoint may have several bindings.
         if let Some(number) = self.bindings.of_outside(&OutsideAddress { address, wire, proto, family }, port)
             && self.bindings.record(number).inside == *inside
         {
@@ -66,7 +66,8 @@ impl Nat {
     }
 }
 
-/// What a connection's source is held by if its rules translate none any more: nobody else is to get its outside end.
+/// The mapping that holds a connection's source if its rules translate no source any more: no other connection may get its outside
+/// endpoint.
 fn own(mapping: &Mapping, arrived: &Tuple, sent: &Tuple) -> Option<Mapping> {
     let source = |tuple: &Tuple| (tuple.addresses[SOURCE], tuple.ports[SOURCE]);
     let translates = mapping.saddr.is_some() || mapping.sport.is_some();
@@ -110,13 +111,13 @@ mod tests {
             assert_eq!(restored.sent, *sent);
             held.push(restored.binding);
         }
-        // An inside end has its outside end again, for other destinations too; and nobody else gets that.
+        // The inside endpoint has its outside endpoint again, for other destinations too; and no other endpoint gets it.
         let mut other = arrived[3];
         other.ports[1] = 99;
         let again = after.translate(1, &mapping, &other, &|_| false).expect("it has one");
         assert_eq!((again.sent.addresses[0], again.sent.ports[0]), (sent[3].addresses[0], sent[3].ports[0]));
         assert!(after.restore(&mapping, &tuple(9, 1), sent[0]).is_err());
-        // Of one inside end, a connection may have had another outside end than all others.
+        // One connection of an inside endpoint may have had another outside endpoint than the others.
         let address = sent[0].addresses[SOURCE];
         let is_free = |port: &u16| after.owner(proto::UDP, 4, arrived[0].wire, address, *port).is_none();
         let port = (1000..=1009).find(is_free).expect("ten ports, of which eight are in use at most");

@@ -1,16 +1,16 @@
-//! A hash table in many small ones, so that none of them ever grows for long.
+//! A hash table split into many small ones, so that growing never takes long.
 //!
-//! One table of ten million entries would stop its worker for most of a second when it doubles. A thousandth of it takes
-//! less than a millisecond, and its shards do not all grow within one packet.
+//! One table of ten million entries would stall its worker for most of a second when it doubles. A thousandth of it takes less than a
+//! millisecond, and the shards do not all grow within one packet.
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 const SHARDS: usize = 1024;
-/// A table for so many entries is not made smaller.
+/// A table with at most this capacity is not shrunk.
 const LITTLE: usize = 28;
 
-/// Entries found by a hash and a test of equality that the caller brings; they may be numbers of records elsewhere.
+/// Entries found by a hash and an equality function of the caller; they may be numbers of records elsewhere.
 pub(super) struct ShardedIndex<T> {
     shards: Box<[HashTable<T>]>,
     len: usize,
@@ -25,7 +25,7 @@ impl<T> ShardedIndex<T> {
         self.len
     }
 
-    /// The bytes that the tables take, roughly: their slots and a control byte for each.
+    /// Approximate memory of the tables in bytes: their slots and a control byte for each.
     pub(super) fn memory(&self) -> usize {
         let slots: usize = self.shards.iter().map(HashTable::capacity).sum();
         slots * (size_of::<T>() + 1) * 8 / 7 + SHARDS * size_of::<HashTable<T>>()
@@ -39,7 +39,7 @@ impl<T> ShardedIndex<T> {
         self.shards[shard(hash)].find_mut(hash, same)
     }
 
-    /// Adds an entry that is not there yet. False if there is no memory for it.
+    /// Adds an entry that is not in the table. False if there is no memory.
     #[must_use]
     pub(super) fn insert(&mut self, hash: u64, entry: T, rehash: impl Fn(&T) -> u64) -> bool {
         let table = &mut self.shards[shard(hash)];
@@ -51,13 +51,13 @@ impl<T> ShardedIndex<T> {
         true
     }
 
-    /// Has room for one entry more of this hash. False if there is no memory for it.
+    /// Reserves memory for one more entry with this hash. False if there is none.
     #[must_use]
     pub(super) fn reserve(&mut self, hash: u64, rehash: impl Fn(&T) -> u64) -> bool {
         self.shards[shard(hash)].try_reserve(1, rehash).is_ok()
     }
 
-    /// The entry, made if there was none; [`ShardedIndex::reserve`] comes before.
+    /// The entry, created if there was none; [`ShardedIndex::reserve`] comes before.
     pub(super) fn entry(
         &mut self,
         hash: u64,
@@ -74,8 +74,8 @@ impl<T> ShardedIndex<T> {
         }
     }
 
-    /// Takes an entry out. A table that is nearly empty then is made anew, smaller: it would keep its memory, and the traces of
-    /// what was removed make lookups slow.
+    /// Removes an entry. A table that becomes nearly empty is rebuilt with a smaller size: otherwise it would keep its memory, and
+    /// tombstones would slow lookups down.
     pub(super) fn remove(&mut self, hash: u64, same: impl FnMut(&T) -> bool, rehash: impl Fn(&T) -> u64) {
         let table = &mut self.shards[shard(hash)];
         let Ok(entry) = table.find_entry(hash, same) else { return };

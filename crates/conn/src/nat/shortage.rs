@@ -1,26 +1,26 @@
-//! What a connection lacks that was refused a port, and whose port would do.
+//! Port shortages: the ports that a refused connection could use, and the connections whose end would free one.
 //!
-//! Translations know nothing of connections' lives: whoever does asks for each connection that may make room what its end would free
-//! ([`Nat::would_free`]), and gives back what it holds ([`Nat::release`]).
+//! NAT does not know the states of connections. The caller checks for each connection that may be evicted whether its end would free a port
+//! ([`Nat::would_free`]), and then releases its binding ([`Nat::release`]).
 
 use super::pools::{column, host_of};
 use super::ports::within;
 use super::{CLASSES, Mapping, Nat, NatError, Tuple, ValueSet, Wire, class};
 use mmb_policy::policy::PortsPerHost;
 
-/// The ports that one connection might have had.
+/// The ports that one connection could use.
 #[derive(Clone, Debug)]
 pub struct PortShortage<'a> {
-    /// Only ports of the connection's own host help: it holds as many as it may.
+    /// Only ports of the connection's own host help: it has reached its limit.
     own: bool,
-    /// As many as it may is what others leave it.
+    /// That limit depends on the ports that other hosts leave free.
     is_shared: bool,
     host: u128,
     wire: Wire,
     proto: u8,
     family: u8,
     column: u8,
-    /// The outside address, if there is one that the inside address has to stay at.
+    /// The outside address that the inside address must keep, if there is one.
     paired: Option<u128>,
     addresses: &'a ValueSet,
     ranges: &'a [(u16, u16)],
@@ -28,23 +28,23 @@ pub struct PortShortage<'a> {
 }
 
 impl PortShortage<'_> {
-    /// Whether the host holds as many ports as it may, so that only its own would help.
+    /// Whether the host has reached its limit of ports, so that only its own ports help.
     pub fn is_own(&self) -> bool {
         self.own
     }
 
-    /// What the pool lacks that leaves the host no larger share, under [`PortsPerHost::Share`]: ports that anybody holds.
+    /// Under [`PortsPerHost::Share`], the shortage of the pool that limits the host's share: ports of any host help.
     pub fn of_pool(&self) -> Option<Self> {
         (self.own && self.is_shared).then(|| PortShortage { own: false, ..self.clone() })
     }
 
-    /// How many ports the host holds.
+    /// Number of ports that the host holds.
     pub fn held(&self) -> u32 {
         self.held
     }
 
-    /// The same for all that lack the same: the host's own ports, or those of an outside address or a pool that so many ports are held
-    /// of, as a power of two. A hash of it tells shortages apart.
+    /// A tuple that is equal for equal shortages: those of the same host's own ports, or those of the same outside address or pool by hosts
+    /// that hold about the same number of ports (as a power of two). Its hash distinguishes shortages.
     pub fn likeness(&self) -> Tuple {
         let PortShortage { own, host, wire, proto, family, column, held, .. } = *self;
         let whose = if own { host } else { self.paired.unwrap_or(0) };
@@ -56,7 +56,7 @@ impl PortShortage<'_> {
 }
 
 impl Nat {
-    /// What a connection lacks that was refused; `None` if another one's end would not help.
+    /// The shortage of a connection that was refused; `None` if no other connection's end would help.
     pub fn shortage<'a>(
         &mut self,
         mapping: &'a Mapping,
@@ -94,7 +94,7 @@ impl Nat {
         })
     }
 
-    /// Whether a port that helps would be free if the connection of a binding ended: how many its host holds.
+    /// If the end of a binding's connection would free a suitable port: the number of ports that its host holds.
     pub fn would_free(&self, binding: u32, lacking: &PortShortage<'_>) -> Option<u32> {
         let binding = self.bindings.record(self.leases.source(binding)?);
         let (inside, outside) = (&binding.inside, binding.outside());

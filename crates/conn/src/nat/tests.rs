@@ -1,4 +1,4 @@
-//! Translation as a whole: what it promises whatever connections come and go, and each rule of it by itself.
+//! NAT as a whole: invariants under random connections, and single rules.
 
 mod balancing;
 mod chaos;
@@ -25,12 +25,12 @@ fn pool(addresses: u128) -> ValueSet {
     ValueSet::new(vec![(OUTSIDE, OUTSIDE + addresses - 1)])
 }
 
-/// A source NAT to so many addresses.
+/// A source NAT to this many addresses.
 fn snat(addresses: u128) -> Mapping {
     Mapping { saddr: Some(pool(addresses)), ..Mapping::default() }
 }
 
-/// Packets of an inside end to an outside one: host 192.0.2.`peer`.
+/// Packets of an inside endpoint to an outside one: host 192.0.2.`peer`.
 fn packet(proto: u8, host: u128, port: u16, peer: u128) -> Tuple {
     let dport = if matches!(proto, proto::ICMP | proto::ICMP6) { 8 } else { 443 };
     Tuple {
@@ -50,12 +50,12 @@ fn free(_: &Tuple) -> bool {
     false
 }
 
-/// The outside end of a translation.
+/// The outside endpoint of a translation.
 fn outside(translated: &Translated) -> (u128, u16) {
     (translated.sent.addresses[SOURCE], translated.sent.ports[SOURCE])
 }
 
-/// Nothing is in use, and nothing remembers what was.
+/// Nothing is in use, and no state is left.
 fn assert_nothing_left(nat: &Nat) {
     assert!(nat.is_empty());
     assert_eq!(nat.pools.in_use(), (0, 0, 0));

@@ -1,4 +1,4 @@
-//! Quotations: whole, cut, nested and lying.
+//! Quotations: complete, truncated, nested and forged.
 
 use super::*;
 use proptest::prelude::*;
@@ -117,7 +117,7 @@ fn lengths_that_lie_are_not_believed() {
     assert_eq!(quoted(&ip4(17, 0, &UDP), 5), None);
 }
 
-/// Chains that look like ones, with any lengths and next headers.
+/// Plausible header chains, with any lengths and next headers.
 fn chain() -> impl Strategy<Value = Vec<u8>> {
     let next =
         prop_oneof![Just(0_u8), Just(43), Just(44), Just(51), Just(60), Just(135), Just(17), any::<u8>()];

@@ -1,7 +1,7 @@
 use super::*;
 use Direction::{Forward, Reply};
 
-/// Tags of the packets that go forward and back.
+/// Tags of forward and reply packets.
 const TO_SERVER: u32 = 0x2222;
 const TO_CLIENT: u32 = 0x1111;
 
@@ -13,7 +13,7 @@ fn init(kind: u16, tag: u32, initiate_tag: u32) -> SctpChunks {
     SctpChunks { initiate_tag, ..with(kind, tag) }
 }
 
-/// An association that follows packets.
+/// An association whose packets are tracked.
 struct SctpScript(TcpTracker, ConnState);
 
 impl SctpScript {
@@ -73,7 +73,7 @@ fn an_abort_names_a_tag_or_reflects_the_other_one() {
         play.not(Reply, reflected(TO_CLIENT), Invalid::BadTag);
         play.goes(Reply, abort, ConnState::Reset);
     }
-    // An answer to an INIT, from who is not there.
+    // An INIT that is answered with an ABORT: there is no such endpoint.
     SctpScript::begin().goes(Reply, with(ABORT, TO_CLIENT), ConnState::Reset);
 }
 
@@ -126,7 +126,7 @@ fn an_end_may_restart_and_nobody_else_may_say_so() {
     assert!(play.0.is_of_association());
 }
 
-/// Who knows the ends alone may send an INIT with a tag of his: nothing that carries it is believed for that.
+/// A sender who knows only the tuple may send an INIT with a tag of its own: no packet with that tag becomes valid by it.
 #[test]
 fn an_init_makes_its_tag_known_to_nobody() {
     let reflected = SctpChunks { reflected: true, ..with(ABORT, 0x6666) };

@@ -1,23 +1,23 @@
-//! Which connections end as time passes, a bounded number at a time.
+//! Times connections out, a bounded number per call.
 
 use super::ConnectionTable;
 use crate::wheel::{self, ExpiryQueues, HALF_OPEN, OVER};
 use crate::{CloseReason, ConnId, Connection, LONGEST_S};
 
-/// How many connections one call of [`ConnectionTable::advance`] asks at least whether they ended, where that many are due.
+/// Due connections that one call of [`ConnectionTable::advance`] checks at least, if there are that many.
 pub(super) const ASKED: usize = 512;
 
-/// How many it asks for each millisecond since the last call: a million within four seconds, however seldom a host calls.
+/// Connections that it checks for each millisecond since the last call: a million within four seconds, however rarely a host calls.
 const ASKED_PER_MS: u64 = 250;
 
-/// And at most, which takes some milliseconds: only who did nothing for 64 milliseconds comes to that. A host that sleeps longer
-/// asks [`ConnectionTable::is_behind`].
+/// The most connections that one call checks, which takes some milliseconds: only a host that did not call for 64 milliseconds reaches it.
+/// A host that sleeps longer checks [`ConnectionTable::is_behind`].
 pub(super) const MOST_ASKED: u64 = 1 << 14;
 
 impl ConnectionTable {
-    /// Lets time pass: ends connections whose time is up. Asks a bounded number of connections and goes on with the next call, so
-    /// that a vector's time stays bounded: some hundred where vector follows vector, some thousand after a pause. Only after a leap of 24
-    /// days, which no clock does, all end at once.
+    /// Advances the time and ends connections that have timed out. Checks a bounded number of connections and continues with the next call,
+    /// so that the delay of a vector is bounded: some hundred if vectors follow each other, some thousand after a pause. Only after a leap
+    /// of 24 days, which a clock never does, all connections end at once.
     pub fn advance(&mut self, now_ms: u64, closed: &mut dyn FnMut(&Connection, CloseReason)) {
         let leap = now_ms.saturating_sub(self.now_ms) > u64::from(LONGEST_S) * 1000;
         self.now_ms = self.now_ms.max(now_ms);
@@ -46,8 +46,7 @@ impl ConnectionTable {
         self.behind = left == 0 || self.sweep.is_some();
     }
 
-    /// Whether connections may be due that the last call of [`ConnectionTable::advance`] did not come to: who has nothing else to do calls
-    /// again.
+    /// Whether connections may be due that the last call of [`ConnectionTable::advance`] did not reach: an idle host calls again.
     #[inline]
     pub fn is_behind(&self) -> bool {
         self.behind && self.len > 0
@@ -61,7 +60,7 @@ impl ConnectionTable {
         }
     }
 
-    /// Asks connections anew when to ask them: their timeouts may be shorter than when they were asked last.
+    /// Re-checks when connections expire, since their timeouts may have become shorter.
     fn go_on_sweeping(&mut self, most: usize, closed: &mut dyn FnMut(&Connection, CloseReason)) {
         let Some(from) = self.sweep else { return };
         let to = from.saturating_add(most as u32).min(self.slab.used());
@@ -80,7 +79,7 @@ impl ConnectionTable {
 
     fn expire(&mut self, place: u32, closed: &mut dyn FnMut(&Connection, CloseReason)) {
         let connection = self.slab.at(place);
-        // The one behind it is likely to be next: its lines come while this one ends.
+        // The next connection in the queue is likely to expire next: its cache lines load while this one ends.
         if let Some(next) = self.slab.live(connection.links.next) {
             next.prefetch();
         }

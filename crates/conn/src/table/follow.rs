@@ -1,4 +1,4 @@
-//! What packets say of their connection: whether they begin one, whether they are believed, and which state follows.
+//! State tracking: which packets may begin a connection, which are valid, and which state follows.
 
 use super::ConnectionTable;
 use crate::wheel::ExpiryQueues;
@@ -9,7 +9,7 @@ use mmb_packet::checksum::Soundness;
 use mmb_policy::policy::Pickup;
 
 impl ConnectionTable {
-    /// What is known of a connection that begins with this packet.
+    /// The tracking state of a connection that begins with this packet.
     pub(super) fn begin(
         &self,
         proto: u8,
@@ -29,11 +29,11 @@ impl ConnectionTable {
         begin(signal, self.pickup).err()
     }
 
-    /// Counts a packet of a connection and follows what it says. What is not believed is not counted and does not keep a connection
-    /// alive; likewise what reopens a connection, and what comes after its time. What is [`TcpOutcome::Noted`] is counted only.
+    /// Counts a packet of a connection and tracks its state. Invalid packets, packets that reopen a connection, and packets after its
+    /// timeout are not counted and do not refresh the timeout. [`TcpOutcome::Noted`] packets are only counted.
     ///
     /// # Panics
-    /// If the connection has ended: whoever keeps numbers across calls that may end connections asks again.
+    /// If the connection has ended: a caller that keeps ids across calls that may end connections must look them up again.
     pub fn touch(
         &mut self,
         id: ConnId,
@@ -45,9 +45,9 @@ impl ConnectionTable {
         self.touch_if_sound(id, direction, (now_ms, bytes), signal, || Soundness::Right)
     }
 
-    /// [`ConnectionTable::touch`] of most packets: those of an established connection that goes on. Their checksums do not matter, since they change no
-    /// state. `segment` is `None` for protocols other than TCP. Returns false, and changes nothing, if a packet is not such a one, or is not
-    /// believed.
+    /// [`ConnectionTable::touch`] for the common case: a packet of a live connection that changes no state, so that its checksum is
+    /// irrelevant. `segment` is `None` for protocols other than TCP. Returns false, and changes nothing, for any other packet or an invalid
+    /// one.
     ///
     /// # Panics
     /// As [`ConnectionTable::touch`].
@@ -75,8 +75,8 @@ impl ConnectionTable {
         goes_on
     }
 
-    /// [`ConnectionTable::touch`] of a packet whose checksum may be wrong: `soundness` is asked if the packet would change the connection's
-    /// state. Where nobody can tell, the packet counts and keeps the connection alive, and the state stays.
+    /// [`ConnectionTable::touch`] for a packet whose checksum may be wrong: `soundness` is called if the packet would change the
+    /// connection's state. If it is unknown, the packet is counted and refreshes the timeout, but the state stays.
     ///
     /// # Panics
     /// As [`ConnectionTable::touch`].
@@ -109,7 +109,7 @@ impl ConnectionTable {
         judged
     }
 
-    /// An end of a TCP connection has sent bytes from a number on, without a header of their own: those of a segment that was believed.
+    /// Records that an end of a TCP connection has sent bytes from a sequence number on, in fragments of a segment that was in window.
     ///
     /// # Panics
     /// As [`ConnectionTable::touch`].
@@ -117,7 +117,7 @@ impl ConnectionTable {
         self.slab.at_mut(id.0).tracker.extend_sent(direction, seq, len);
     }
 
-    /// Counts a packet that passes and changes nothing: it is not believed, or has nothing to believe it by.
+    /// Counts a packet that passes without effect: it is invalid, or cannot be checked.
     ///
     /// # Panics
     /// As [`ConnectionTable::touch`].
@@ -125,7 +125,7 @@ impl ConnectionTable {
         self.slab.at_mut(id.0).count(direction, bytes);
     }
 
-    /// What [`ConnectionTable::touch_if_sound`] would say.
+    /// The outcome that [`ConnectionTable::touch_if_sound`] would have, without a change.
     pub fn judge(
         &self,
         id: ConnId,
@@ -140,8 +140,7 @@ impl ConnectionTable {
         judge(&mut connection.tracker(), about, direction, signal, soundness)
     }
 
-    /// Whether a connection stays, however many others want its room, until it is idle for too long: both ends want it, and its
-    /// time is not over.
+    /// Whether a connection cannot be evicted and has not timed out: both ends have confirmed it.
     #[inline]
     pub fn is_lasting(&self, id: ConnId, now_ms: u64) -> bool {
         let connection = self.slab.at(id.0);
@@ -149,7 +148,7 @@ impl ConnectionTable {
         !state.is_half_open() && !state.is_closed() && connection.expires_ms(now_ms, &self.limits) > 0
     }
 
-    /// Puts a connection in another state, and in the queue of that.
+    /// Moves a connection to another state, and to its queue.
     fn moves(&mut self, id: ConnId, next: ConnState) {
         let is_protected = ExpiryQueues::is_protected(&self.slab, id.0);
         self.queues.leave(&mut self.slab, id.0);
@@ -160,7 +159,7 @@ impl ConnectionTable {
     }
 }
 
-/// What is known of a connection by its first packet.
+/// The tracking state of a connection that begins with this packet.
 #[inline]
 fn begin(signal: &TrackedHeader, pickup: Pickup) -> Result<(TcpTracker, ConnState), Invalid> {
     match signal {
@@ -169,10 +168,10 @@ fn begin(signal: &TrackedHeader, pickup: Pickup) -> Result<(TcpTracker, ConnStat
     }
 }
 
-/// What a packet says of a connection of this protocol and state, whose time may be up. The tracker follows it if it is believed. Its
-/// checksum counts only if it would change the state, or what is known of where an end begins or ends its numbers, as a SYN and a FIN do: its
-/// receiver drops it then. Where nobody can tell, the state and the tags of an association stay; the numbers of TCP are followed as those
-/// of any data, a FIN's as one byte more of them.
+/// The outcome of a packet for a connection in this state, which may have timed out (`is_up`). The tracker is updated if the packet is
+/// valid. The checksum matters only if the packet would change the state, or the first or last sequence number of an end, as a SYN and a
+/// FIN do: a receiver drops it if it is wrong. If it is unknown, the state and the tags of an association stay; TCP sequence numbers are
+/// tracked as for data, with a FIN as one more byte.
 #[inline]
 fn judge(
     tracker: &mut TcpTracker,
@@ -186,7 +185,7 @@ fn judge(
         _ if is_up => TcpOutcome::Reopens,
         Some(TrackedHeader::Tcp(segment)) => tracker.segment(state, direction, segment),
         Some(TrackedHeader::Sctp(chunks)) => tracker.chunks(state, direction, chunks),
-        // Without a tag there is nothing to believe it by.
+        // Without a tag the packet cannot be checked.
         None if proto == proto::SCTP => TcpOutcome::Invalid(Invalid::BadTag),
         None => answered(proto, state, direction),
     };
@@ -219,7 +218,7 @@ fn judge(
     judged
 }
 
-/// What a packet without a header that is tracked does.
+/// The effect of a packet without a tracked header.
 fn answered(proto: u8, state: ConnState, direction: Direction) -> TcpOutcome {
     match (state, direction, proto) {
         (ConnState::Unreplied, Direction::Reply, proto::TCP) => TcpOutcome::Moves(ConnState::Established),

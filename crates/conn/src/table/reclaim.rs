@@ -1,4 +1,4 @@
-//! Connections whose outside port may be taken for a new one: the table's side of a pool that runs low.
+//! Searches for connections whose outside port may be reclaimed for a new one when a pool is exhausted.
 
 use super::ConnectionTable;
 use crate::slab::NONE;
@@ -6,8 +6,8 @@ use crate::timeouts::column;
 use crate::wheel::{ORDERS, OVER, PROBATION, PROTECTED};
 use crate::{ConnId, ConnState, Connection};
 
-/// Where the last search of each queue came to. The next one goes on from there: what is of no use at a queue's front does not hide
-/// what is behind it.
+/// Where the last search of each queue stopped. The next one continues from there, so that unsuitable connections at a queue's front do not
+/// hide those after them.
 #[derive(Clone, Debug)]
 pub struct ReclaimCursor([u32; ORDERS]);
 
@@ -18,8 +18,8 @@ impl Default for ReclaimCursor {
 }
 
 impl ConnectionTable {
-    /// Tells connections of a protocol that nobody has answered, from where the last search ended on, those that wait longer before
-    /// others, so many of each queue at most; until `found` says so.
+    /// Visits unreplied connections of a protocol from where the last search stopped, the longest idle first, at most `most` of each queue,
+    /// until `found` returns true.
     pub fn search_unreplied(
         &self,
         cursor: &mut ReclaimCursor,
@@ -28,11 +28,11 @@ impl ConnectionTable {
     ) {
         let mut found =
             |id, connection: &Connection| connection.state != ConnState::SynReceived && found(id, connection);
-        // Not those that were answered.
+        // Not those that the responder has answered.
         self.search(PROBATION.chain(PROTECTED), cursor, (proto, most), &mut found);
     }
 
-    /// Likewise connections that are only kept for stragglers.
+    /// The same for closed connections.
     pub fn search_over(
         &self,
         cursor: &mut ReclaimCursor,

@@ -1,48 +1,48 @@
-//! Which connection ends for a new one where the table is full.
+//! Eviction: which connection ends for a new one when the table is full.
 //!
-//! In this order, the one that was idle longest first:
+//! In this order, the longest idle first:
 //!
-//! 1. Connections that are over (TIME-WAIT, reset).
-//! 2. *Probation*: what nobody has answered.
-//! 3. *Answered*: TCP that the other end has answered and the first one has not acknowledged (SYN-RECEIVED), so that a flood that nobody
-//!    answers does not end it.
-//! 4. *Protected*: half-open connections whose first packet came again half a second later or more, in the table or after they
-//!    were evicted (`ghosts`).
+//! 1. Closed connections (TIME-WAIT, reset).
+//! 2. *Probation*: unreplied connections.
+//! 3. *Answered*: TCP connections that the responder has answered and the initiator has not acknowledged (SYN-RECEIVED), so that a flood of
+//! unreplied connections does not evict them.
+//! 4. *Protected*: half-open connections whose first packet was retransmitted half a second later or more, in the table or after they were
+//! evicted (`ghosts`).
 //!
-//! Neither answered nor protected ones hold more than a part of the room that half-open connections have; beyond it they
-//! go before those on probation. So each kind of flood (not answered, answered by a server that the handshake never reaches, or sent
-//! twice) lives on its own part, and takes no time from the others. What both ends want (established, closing, replied) is never
-//! ended for another.
+//! Answered and protected connections each hold only a part of the slots that half-open connections have; beyond it they are evicted before
+//! those on probation. So each kind of flood (unreplied, answered by a server whose replies go astray, or sent twice) has a part of its
+//! own, and does not shorten the time of the others. Connections that both ends have confirmed (established, closing, replied) are never
+//! evicted.
 //!
-//! What holds, where R of the places are for half-open connections and F first packets of made-up tuples come in a second:
+//! With R slots for half-open connections and F first packets of made-up tuples per second, the following holds:
 //!
-//! - While R / F is longer than the other end takes to answer, everybody gets through at once: with 300,000 a second and 100 ms,
-//!   from R = 30,000 on.
-//! - With less room, a first packet is forgotten before it is answered. The client sends it again, one second later where it is TCP
-//!   (RFC 6298), and then has a place among the protected, where the flood is not: it gets through after that second.
-//! - A sender who sends each made-up packet again half a second later or more competes with those that came again, for a quarter of R.
-//!   Who comes for the first time loses nothing by that; who has to come again may have to wait until it ends.
+//! - While R / F is longer than the responder takes to answer, every connection succeeds at once: with 300,000 per second and 100 ms, from
+//!   R = 30,000 on.
+//! - With fewer slots, a connection is evicted before it is answered. The client retransmits its first packet, after one second for TCP
+//!   (RFC 6298), and then has a protected slot, which the flood does not reach: it succeeds after that second.
+//! - A sender that retransmits each made-up packet half a second later or more competes with retransmitting clients for a quarter of R.
+//!   Clients that succeed at once are not affected; those that must retransmit may have to wait until the flood ends.
 //!
-//! Where memory ends before `conn max` does, the table is full as soon.
+//! If memory is exhausted before `conn max` is reached, the table counts as full.
 //!
-//! Nobody can choose who goes: age decides, and what is remembered of whom is found by a keyed hash.
+//! A sender cannot choose which connection is evicted: age decides, and evicted connections are remembered by a keyed hash.
 
 use super::ConnectionTable;
 use crate::wheel::{ANSWERED, HALF_OPEN, OVER, PROBATION, PROTECTED};
 use crate::{CloseReason, Connection, InsertError};
 use std::ops::Range;
 
-/// How many connections may end for a new one: more than one, so that a table shrinks when its bound was lowered.
+/// How many connections may be evicted for a new one: more than one, so that a table shrinks after its limit was lowered.
 const EVICTED: usize = 4;
 
-/// The part of half-open connections' room that answered ones have, and protected ones, one in so many.
+/// The share of half-open slots for answered connections, and for protected ones: one in this number.
 const ANSWERED_PART: usize = 2;
 const PROTECTED_PART: usize = 4;
 
-/// So many they may be in any case: in a small room, order alone counts.
+/// The minimum size of these parts: in a small table, only the order matters.
 const FEW: usize = 16;
 
-/// How long a system without memory is not asked for more: a packet does not wait for an answer that was just given.
+/// How long after an allocation failed no other is tried, so that packets do not wait for repeated failures.
 const ASK_AGAIN_MS: u64 = 1000;
 
 impl ConnectionTable {
@@ -67,7 +67,7 @@ impl ConnectionTable {
         if self.len < max { Ok(()) } else { Err(full) }
     }
 
-    /// How many there may be now, and what it is called that there are no more.
+    /// The current limit, and the error when it is reached.
     fn bound(&mut self) -> (usize, InsertError) {
         self.enough = self.enough.filter(|(_, until_ms)| self.now_ms < *until_ms);
         match self.enough {
@@ -76,13 +76,13 @@ impl ConnectionTable {
         }
     }
 
-    /// Memory ran out: until it is asked for again, as many connections as there are is all that there may be.
+    /// Notes that memory ran out: the current number of connections is the limit until allocation is tried again.
     pub(super) fn no_memory(&mut self) -> InsertError {
         self.enough = Some((self.len, self.now_ms + ASK_AGAIN_MS));
         InsertError::NoMemory
     }
 
-    /// Whom a new connection ends.
+    /// The connection to evict for a new one.
     fn victim(&self) -> Option<u32> {
         self.oldest(OVER)
             .or_else(|| self.oldest_beyond(ANSWERED, ANSWERED_PART))
@@ -92,13 +92,13 @@ impl ConnectionTable {
             .or_else(|| self.oldest(PROTECTED))
     }
 
-    /// The oldest of some orders if these hold more than one in `part` of what is half open.
+    /// The oldest connection of some orders, if these hold more than one in `part` of the half-open connections.
     fn oldest_beyond(&self, orders: Range<u8>, part: usize) -> Option<u32> {
         let most = (self.queues.len(HALF_OPEN) / part).max(FEW);
         if self.queues.len(orders.clone()) > most { self.oldest(orders) } else { None }
     }
 
-    /// Of the first ones of some orders, the one that was idle longest.
+    /// Of the first connections of some orders, the longest idle one.
     fn oldest(&self, mut orders: Range<u8>) -> Option<u32> {
         let firsts = orders.by_ref().filter_map(|order| self.queues.first(order));
         firsts.max_by_key(|place| self.slab.at(*place).idle_ms(self.now_ms))

@@ -1,4 +1,4 @@
-//! What a table promises, case by case.
+//! The guarantees of a table, case by case.
 
 use super::expiry::{ASKED, MOST_ASKED};
 use super::*;
@@ -13,7 +13,7 @@ mod flood;
 mod model;
 mod reclaim;
 
-/// For calls in which nobody is to end.
+/// For calls that must not end a connection.
 fn nobody(connection: &Connection, reason: CloseReason) {
     panic!("{} ends: {}", connection.tuples()[0].address(0), reason.name());
 }
@@ -30,7 +30,7 @@ fn client(number: u32, proto: u8) -> Tuple {
     }
 }
 
-/// What replies to it look like: to another address, as behind a translation.
+/// The tuple of its replies: to another address, as after a translation.
 fn answer(forward: &Tuple) -> Tuple {
     let mut reply = forward.reversed();
     reply.addresses[1] |= 0x0100_0000;
@@ -49,14 +49,14 @@ impl ConnectionTable {
         self.insert(now_ms, forward, answer(&forward), segment, &mut nobody)
     }
 
-    /// Opens a TCP connection for good.
+    /// Establishes a TCP connection.
     fn establish(&mut self, now_ms: u64, id: ConnId) {
         self.touch(id, Direction::Reply, now_ms, 60, Some(&segment(SYN | ACK, 500, 101)));
         self.touch(id, Direction::Forward, now_ms, 60, Some(&segment(ACK, 101, 501)));
         assert_eq!(self.get(id).state, ConnState::Established);
     }
 
-    /// Lets time pass until nobody else ends.
+    /// Advances time until no further connection ends.
     fn settle(&mut self, now_ms: u64, closed: &mut dyn FnMut(&Connection, CloseReason)) {
         for _ in 0..=(self.slab.used() as usize * 8 / ASKED + 2) {
             self.advance(now_ms, closed);
@@ -268,7 +268,7 @@ fn reasons_tell_how_a_connection_ended() {
     }
 }
 
-/// The flood lives on what connections leave, oldest first, and who answers gets through.
+/// A flood uses only the slots that connections leave, oldest first, and a connection that is answered succeeds.
 #[test]
 fn a_flood_ends_no_established_connection_and_stops_no_responsive_client() {
     let mut table = ConnectionTable::new(Seed::repeatable(1));
@@ -293,7 +293,7 @@ fn a_flood_ends_no_established_connection_and_stops_no_responsive_client() {
     }
     assert_eq!((table.len(), table.half_open(), evicted), (1000, 100, 19_900));
 
-    // A client in the midst of it, answered after ninety more of the flood.
+    // A client during the flood, answered after ninety more of its packets.
     let id = table.insert_over(1, 0);
     for number in 2..92 {
         table.insert_over(number, 0);
@@ -322,7 +322,7 @@ fn a_full_table_refuses_when_all_are_wanted() {
     let ids: Vec<ConnId> = (0..3).map(|number| table.add(0, number, proto::TCP).unwrap()).collect();
     ids.iter().for_each(|id| table.establish(0, *id));
     assert_eq!(table.add(1, 9, proto::TCP), Err(InsertError::Full));
-    // One is over, and makes room.
+    // One is closed, and is evicted.
     table.touch(ids[1], Direction::Reply, 2, 60, Some(&segment(RST, 501, 0)));
     let forward = client(9, proto::UDP);
     let mut gone = Vec::new();

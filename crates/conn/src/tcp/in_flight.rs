@@ -1,8 +1,8 @@
-//! Whether a segment that an ICMP error quotes can still be on its way (RFC 5927 section 4.1).
+//! Whether a segment that an ICMP error quotes may still be in flight (RFC 5927 section 4.1).
 //!
-//! A host believes an error only about data that it sent and that is not acknowledged: SND.UNA <= SEG.SEQ < SND.NXT. What the
-//! tracker knows of an end is what passed here, so SND.NXT itself counts too (a segment without data has that number), and one below
-//! SND.UNA (a keep-alive, RFC 1122 section 4.2.3.6). Where one of both bounds was never seen, the other one and a window stand for it.
+//! A host accepts an error only about data that it sent and that is not acknowledged: SND.UNA <= SEG.SEQ < SND.NXT. The tracker knows of an
+//! end only what passed here, so SND.NXT itself is accepted too (a segment without data has that number), and one below SND.UNA (a
+//! keep-alive, RFC 1122 section 4.2.3.6). If one of the bounds was never seen, it is estimated by the other one and a window.
 
 use super::{ACKED, LEAST_ACK_WINDOW, SENT, TcpTracker};
 use crate::{ConnState, Direction};
@@ -12,14 +12,14 @@ use mmb_packet::Seq;
 const ANY_WINDOW: u32 = 1 << 30;
 
 impl TcpTracker {
-    /// Whether the end that sends in a direction may have a segment with this number in flight.
+    /// Whether the sender of a direction may have a segment with this number in flight.
     pub fn is_in_flight(&self, state: ConnState, sender: Direction, seq: u32) -> bool {
         let from = sender as usize;
         let to = 1 - from;
         let room = self.announced(to).max(LEAST_ACK_WINDOW);
         let sent = self.is(from, SENT).then_some(Seq(self.end[from]));
         let acked = self.is(to, ACKED).then_some(Seq(self.ack[to]));
-        // Of an end of which nothing passed here it is known what the other one acknowledged, and no more.
+        // Of an end that sent no packet here, only the other end's acknowledgements are known.
         let is_seen = self.is(from, ACKED) || self.window[from] > 0;
         let ahead = |end: Seq| if is_seen { end } else { end + room };
         let (first, last) = match (acked, sent) {
@@ -27,7 +27,7 @@ impl TcpTracker {
             (Some(acked), None) => (acked - 1, acked + room),
             (None, Some(end)) => {
                 let behind = match state {
-                    // Nothing but the SYN, and what may come with it or was sent behind it.
+                    // Nothing but the SYN, and what may come with it or follow it.
                     ConnState::SynSent | ConnState::SynReceived => LEAST_ACK_WINDOW,
                     _ => ANY_WINDOW,
                 };
@@ -107,7 +107,7 @@ mod tests {
     fn one_bound_stands_for_both_where_only_one_end_is_seen() {
         let of = after(segment(ACK, 7000, 90_000, 500), &[]);
         holds(of, Forward, &[(6000, true), (7000, true), (7500, true), (7501, false)]);
-        // Of the other end it is known what was acknowledged: it may have sent a window more, of the largest scale.
+        // Of the responder only the acknowledged number is known: it may have sent a window more, of the largest scale.
         holds(of, Reply, &[(89_998, false), (89_999, true), (90_000, true), (98_000, true)]);
         holds(of, Reply, &[(90_000 + (8000 << 14), true), (90_001 + (8000 << 14), false)]);
     }

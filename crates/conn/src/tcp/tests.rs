@@ -1,4 +1,4 @@
-//! Scripts of segments, with what each one does.
+//! Scripts of segments, with the outcome of each.
 
 use super::*;
 use Direction::{Forward, Reply};
@@ -6,7 +6,7 @@ use TcpOutcome::{Moves, Reopens, Stays};
 
 mod properties;
 
-/// A connection under test: say what comes by, and what it is judged.
+/// A connection under test: takes segments and checks their outcomes.
 struct TcpScript {
     tracker: TcpTracker,
     state: ConnState,
@@ -285,7 +285,7 @@ fn data_lost_behind_us_is_sent_again_after_the_fin() {
     script.comes(Reply, segment(ACK, r(1), f(502)), Stays);
 }
 
-/// Nobody sends on after its FIN.
+/// No end sends data after its FIN.
 #[test]
 fn a_fin_that_was_not_its_own_is_taken_back() {
     let mut script = established();
@@ -346,7 +346,7 @@ fn syns_reopen_what_is_over_and_nothing_before() {
     let mut closing = established();
     closing.comes(Forward, segment(FIN | ACK, f(1), r(1)), Moves(ConnState::FinWait));
     closing.comes(Reply, segment(FIN | ACK, r(1), f(1)), Moves(ConnState::Closing));
-    // RFC 5961 section 4: who still acknowledges a FIN answers a SYN with an acknowledgement.
+    // RFC 5961 section 4: an end that still acknowledges a FIN answers a SYN with an acknowledgement.
     closing.comes(Forward, segment(SYN, f(100_000), 0), OUT_OF_WINDOW);
     closing.comes(Reply, segment(SYN, r(100_000), 0), OUT_OF_WINDOW);
 }
@@ -361,7 +361,7 @@ fn time_wait_is_not_cut_short() {
 
 #[test]
 fn data_beyond_the_window_is_not_believed() {
-    // Up to the window's last octet and the one behind it (a probe), not one more.
+    // Up to the window's last octet and the one after it (a probe), not one more.
     established().comes(Forward, segment(ACK, f(1001), r(1)).with(1), Stays);
     established().comes(Forward, segment(ACK, f(1002), r(1)).with(1), OUT_OF_WINDOW);
     established().comes(Reply, segment(ACK, r(1002), f(1)).with(1), OUT_OF_WINDOW);
@@ -466,11 +466,11 @@ fn strict_connections_begin_with_a_syn() {
     }
 }
 
-/// The flags of the table `tcp_valid_flags` in Linux's nf_conntrack_proto_tcp.c, and those that it leaves out of account.
+/// The flags of the table `tcp_valid_flags` in Linux's nf_conntrack_proto_tcp.c, and those that it ignores.
 const SENT_TOGETHER: [u8; 9] = [0x02, 0x22, 0x12, 0x04, 0x14, 0x11, 0x31, 0x10, 0x30];
 const UNASKED: u8 = 0xc8;
 
-/// The first column of Linux's `tcp_conntracks`: of a connection that is not there only a SYN and an acknowledgement are taken.
+/// The first column of Linux's `tcp_conntracks`: without a connection only a SYN and an acknowledgement are accepted.
 #[test]
 fn no_connection_begins_by_a_reset_a_fin_or_a_syn_ack() {
     for flags in 0..=u8::MAX {
@@ -485,7 +485,7 @@ fn no_connection_begins_by_a_reset_a_fin_or_a_syn_ack() {
     }
 }
 
-/// In every state and from both ends, with numbers that would be believed: only the flags are wrong.
+/// In every state and from both ends, with numbers in window: only the flags are wrong.
 #[test]
 fn flags_that_no_end_sends_change_nothing() {
     let syn_sent = || TcpScript::open(segment(SYN, f(0), 0));
@@ -501,7 +501,7 @@ fn flags_that_no_end_sends_change_nothing() {
     }
 }
 
-/// RFC 7323's shifts are unknown here, so windows are wide; acknowledgements bind all the same.
+/// RFC 7323's shifts are unknown here, so windows are wide; acknowledgements are checked all the same.
 #[test]
 fn a_connection_is_picked_up_in_mid_flow() {
     let mut script = TcpScript::open(segment(ACK, f(1), r(1)).with(500));
@@ -517,7 +517,7 @@ fn a_connection_is_picked_up_in_mid_flow() {
     script.comes(Reply, segment(FIN | ACK, r(3_001_000), f(1001)), Moves(ConnState::FinWait));
 }
 
-/// Answers go another way: the connection never counts as open.
+/// Replies take another path: the connection never counts as open.
 #[test]
 fn one_direction_alone_does_not_open() {
     let mut script = TcpScript::open(segment(SYN, f(0), 0));

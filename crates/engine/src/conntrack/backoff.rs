@@ -1,21 +1,21 @@
-//! When outside ports are searched for again that others could give up, after a search that found none.
+//! Back-off between searches for outside ports that could be reclaimed, after searches that found none.
 //!
-//! A search looks at hundreds of connections, and packets that need one may come in a flood. So whoever lacks the same as a search
-//! that found nothing waits: a millisecond, and twice as long after each further one, up to [`LONGEST_MS`]. What is lacked (one host's
-//! ports, or those of a pool that hosts of about the same number of ports look for) chooses one of [`PLACES`] by a keyed hash: a host
-//! that keeps asking does not keep others waiting, but for those of the same place. Places are chosen anew every [`EPOCH_MS`], so
-//! that nobody shares one with a flood for longer. However many hosts ask, a search comes to each place once in [`LONGEST_MS`], after
-//! a few at the beginning of an epoch.
+//! A search looks at hundreds of connections, and packets that need one may come in a flood. So after a search that found nothing, packets
+//! with the same shortage wait before the next search: a millisecond, and twice as long after each further failure, up to [`LONGEST_MS`].
+//! The shortage (the ports of one host, or those of a pool for hosts with about the same number of ports) selects one of [`PLACES`] entries
+//! by a keyed hash: a host that keeps asking delays only hosts of the same entry. Entries are assigned anew every [`EPOCH_MS`], so that no
+//! host shares one with a flood for longer. However many hosts ask, each entry has one search per [`LONGEST_MS`], after a few at the
+//! beginning of an epoch.
 
 const PLACES: usize = 256;
 const LONGEST_MS: u64 = 128;
 const EPOCH_MS: u64 = 1024;
 
-/// Searches that found nothing, by the hash of what they were for.
+/// Failed searches, by the hash of their shortage.
 #[derive(Debug)]
 pub(super) struct SearchBackoffs(Box<[SearchBackoff; PLACES]>);
 
-/// Whether a search is worth its time.
+/// The back-off of one entry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SearchBackoff {
     until_ms: u64,
@@ -27,9 +27,9 @@ impl SearchBackoffs {
         SearchBackoffs(Box::new([SearchBackoff::default(); PLACES]))
     }
 
-    /// What was found for a keyed hash lately.
+    /// The entry of a keyed hash.
     pub(super) fn of(&mut self, hash: u32, now_ms: u64) -> &mut SearchBackoff {
-        // Two rounds of an odd multiplier and a fold: what two hashes share says nothing about their places in the next epoch.
+        // Two rounds of an odd multiplier and a fold: two hashes that share an entry do not tend to share one in the next epoch.
         let seed = u64::from(hash) << 32 | u64::from((now_ms / EPOCH_MS) as u32);
         let spread = |number: u64| (number ^ number >> 29).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         &mut self.0[(spread(spread(seed)) >> 56) as usize % PLACES]
@@ -42,7 +42,7 @@ impl SearchBackoff {
         now_ms < self.until_ms
     }
 
-    /// A search found nothing.
+    /// Notes that a search found nothing.
     pub(super) fn begin(&mut self, now_ms: u64) {
         let is_long_ago = now_ms >= self.until_ms + LONGEST_MS;
         self.length_ms = if is_long_ago { 1 } else { (2 * self.length_ms).clamp(1, LONGEST_MS) };

@@ -1,8 +1,8 @@
-//! What is known of a connection's packets without looking at the rules again.
+//! Caches the verdict for packets of a connection, so that they need no classification.
 //!
-//! Where rules ask only for what cannot change within a connection, all packets that go one way match the same ones. A connection
-//! then has a *plan* for each direction: the number of a [`CachedVerdict`] that many connections may share. Plans are of one policy: numbers
-//! only grow, and those below the first one of the policy in force mean nothing.
+//! If rules match only on fields that cannot change within a connection, all packets of one direction match the same rules. A connection
+//! then has a cached verdict for each direction: the number of a [`CachedVerdict`] that many connections may share. Numbers belong to one
+//! policy: they only grow, and those below the first number of the current policy are out of date.
 
 use super::rule_sets::SetAllocError;
 use hashbrown::HashTable;
@@ -11,34 +11,34 @@ use mmb_conn::{ConnId, Direction};
 use mmb_packet::PortId;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Decisions of one policy, at most; what comes after them is classified.
+/// Verdicts cached for one policy, at most; further packets are classified.
 const MOST: usize = 8 << 20;
-/// Rules that a decision holds itself.
+/// Rules that a verdict stores inline.
 const INLINE: usize = 4;
-/// Connections of a chunk.
+/// Connections in a chunk.
 const CHUNK: usize = 4096;
 
-/// What the packets of some connections get in one direction.
+/// The verdict for packets of some connections in one direction.
 #[derive(Debug)]
 #[repr(align(32))]
 pub(crate) struct CachedVerdict {
     /// The first rules.
     inline: [u32; INLINE],
     len: u32,
-    /// Rules behind those, which packets match that are not believed, or others of the connection in other states.
+    /// Number of rules after those: rules that invalid packets match, or packets of the connection in another `ct` state.
     candidates: u32,
-    /// Where all of them begin in [`FlowCache::more`], if they are more than [`INLINE`].
+    /// The index in [`FlowCache::more`] where all of them are stored, if there are more than [`INLINE`].
     more: u32,
-    /// The port that they come in by: rules may ask for it, and it is no part of a connection.
+    /// The ingress port: rules may match on it, and it is not part of a connection.
     pub(crate) port: PortId,
-    /// They are dropped.
+    /// The packets are dropped.
     pub(crate) drops: bool,
     /// Some of the rules rewrite.
     pub(crate) edits: bool,
 }
 
 impl CachedVerdict {
-    /// The rules, and the candidates behind them.
+    /// The rules, and the candidates after them.
     fn parts<'s>(&'s self, more: &'s [u32]) -> (&'s [u32], &'s [u32]) {
         let count = (self.len + self.candidates) as usize;
         let behind = || more.get(self.more as usize..)?.get(..count);
@@ -47,7 +47,7 @@ impl CachedVerdict {
     }
 }
 
-/// Plans for so many connections that have none, if there is memory.
+/// A chunk of connections without cached verdicts, if there is memory.
 fn chunk() -> Option<Box<[[u32; 2]; CHUNK]>> {
     let mut chunk = Vec::new();
     chunk.try_reserve_exact(CHUNK).ok()?;
@@ -55,43 +55,43 @@ fn chunk() -> Option<Box<[[u32; 2]; CHUNK]>> {
     chunk.into_boxed_slice().try_into().ok()
 }
 
-/// Slots are given by ourselves: nobody chooses them.
+/// Slots are assigned by the engine, never by a sender, so the hash needs no key.
 fn hash(port: PortId, rules: (&[u32], &[u32])) -> u64 {
     let mut hasher = DefaultHasher::new();
     (port.0, rules).hash(&mut hasher);
     hasher.finish()
 }
 
-/// The plans of a worker's connections.
+/// The cached verdicts of a worker's connections.
 #[derive(Debug, Default)]
 pub(crate) struct FlowCache {
     generation: Option<u64>,
-    /// The number of the first decision of the policy in force; from 1.
+    /// The number of the current policy's first verdict; from 1.
     first: u32,
     decisions: Vec<CachedVerdict>,
-    /// The rules of decisions that cannot hold them, one behind the other.
+    /// The rules of verdicts that cannot store them inline, concatenated.
     more: Vec<u32>,
-    /// Numbers of decisions by a hash of their port and rules.
+    /// Numbers of verdicts by a hash of their port and rules.
     numbers: HashTable<u32>,
-    /// By connection and direction.
+    /// Numbers of verdicts by connection and direction.
     plans: Vec<Box<[[u32; 2]; CHUNK]>>,
 }
 
 impl FlowCache {
-    /// Goes over to a policy: nothing is known.
+    /// Starts with an empty cache for a policy.
     pub(crate) fn begin_epoch(&mut self, generation: u64) {
         if self.generation == Some(generation) {
             return;
         }
         self.generation = Some(generation);
-        // After four thousand million decisions numbers would come again: then nothing is planned any more.
+        // After four thousand million verdicts numbers would repeat: from then on nothing is cached.
         self.first = self.first.saturating_add(self.decisions.len() as u32).max(1);
         self.decisions.clear();
         self.more.clear();
         self.numbers.clear();
     }
 
-    /// A connection begins: nothing is known of it, nor will be if there is no memory for its plans.
+    /// Clears the entry of a new connection. Without memory for its entry, nothing is cached for it.
     pub(crate) fn begin(&mut self, id: ConnId) {
         let place = id.0 as usize;
         while self.plans.len() <= place / CHUNK {
@@ -104,7 +104,7 @@ impl FlowCache {
         self.plans[place / CHUNK][place % CHUNK] = [0; 2];
     }
 
-    /// Asks for the memory of a connection's plans.
+    /// Prefetches the entry of a connection.
     #[inline]
     pub(crate) fn prefetch(&self, id: ConnId) {
         let place = id.0 as usize;
@@ -113,7 +113,7 @@ impl FlowCache {
         }
     }
 
-    /// The plan of a connection, if it is of the policy in force.
+    /// The number of a connection's cached verdict, if it belongs to the current policy.
     #[inline]
     pub(crate) fn of(&self, id: ConnId, direction: Direction) -> Option<u32> {
         let place = id.0 as usize;
@@ -121,13 +121,13 @@ impl FlowCache {
         (plan >= self.first && plan != 0).then_some(plan)
     }
 
-    /// The decision of a plan, if it is of the policy in force.
+    /// The verdict with a number, if it belongs to the current policy.
     #[inline]
     pub(crate) fn verdict(&self, plan: u32) -> Option<&CachedVerdict> {
         self.decisions.get(plan.wrapping_sub(self.first) as usize)
     }
 
-    /// The rules of a plan, by slot, in the order in which they are applied; none if it is of no policy in force.
+    /// The slots of a verdict's rules, in the order in which they are applied; none if it belongs to another policy.
     #[inline]
     pub(crate) fn rules(&self, plan: u32) -> &[u32] {
         match self.verdict(plan) {
@@ -139,13 +139,13 @@ impl FlowCache {
         }
     }
 
-    /// The rules that a plan's packets match whatever `ct` asks, by slot, where some ask.
+    /// The slots of rules that the packets match if their `ct` conditions are ignored, if some rule has one.
     pub(crate) fn candidates(&self, plan: u32) -> &[u32] {
         self.verdict(plan).map_or(&[], |decision| decision.parts(&self.more).1)
     }
 
-    /// Lets a connection have a plan for packets that come in by a port: these rules, in the order in which they are applied, and
-    /// those that they match besides.
+    /// Caches a verdict for a connection's packets that come in by a port: the rules that they match, in the order in which they are
+    /// applied, and the candidates.
     pub(crate) fn set(
         &mut self,
         (id, direction): (ConnId, Direction),
@@ -154,7 +154,7 @@ impl FlowCache {
         drops: bool,
         edits: bool,
     ) {
-        // Of a connection that may not last, it is decided anew each time.
+        // A connection that may not last is decided on anew each time.
         if self.of(id, direction).and_then(|plan| self.verdict(plan)).is_some_and(|known| {
             (known.port, known.drops, known.edits) == (port, drops, edits) && known.parts(&self.more) == rules
         }) {
@@ -200,7 +200,7 @@ impl FlowCache {
         }
     }
 
-    /// Memory for one decision more, and for so many rules that it cannot hold itself.
+    /// Reserves memory for one more verdict, and for this number of rules that it cannot store inline.
     fn reserve(&mut self, rules: usize) -> Result<(), SetAllocError> {
         let FlowCache { first, decisions, more, numbers, .. } = self;
         decisions.try_reserve(1).map_err(|_| SetAllocError)?;

@@ -1,19 +1,19 @@
-//! What a saved connection must be like, so that the table takes nothing from a file that it could not have made itself.
+//! Checks of saved connections, so that the table accepts nothing from a file that it could not have created itself.
 //!
-//! Structure is checked here, entry by entry, without a table: [`fault`] is a function of the entry alone. Whether an entry fits
-//! beside others (its tuples are free, its binding is another's, its rules exist) is found out when it is restored.
+//! Structure is checked here, entry by entry, without a table: [`fault`] is a function of the entry alone. Conflicts with other connections
+//! (a tuple or binding in use) and missing rules are detected when the entry is restored.
 
 use super::save::SavedConnection;
 use mmb_conn::{ConnState, Tuple, icmp_query, proto};
 use std::collections::HashSet;
 
-/// The longest age and the longest silence in milliseconds: the circles of a connection's clocks.
+/// The longest age and idle time in milliseconds: the ranges of a connection's timestamps.
 const LONGEST_AGE_MS: u64 = 1 << 36;
 const LONGEST_IDLE_MS: u64 = u32::MAX as u64;
-/// Counters of packets and bytes that no traffic reaches, and that have room for more.
+/// The largest packet and byte count: no traffic reaches it, and it leaves room to count on.
 const LARGEST_COUNT: u64 = 1 << 62;
 
-/// What is wrong with an entry, if something is.
+/// The fault in an entry, if there is one.
 pub(crate) fn fault(saved: &SavedConnection) -> Option<&'static str> {
     let connection = &saved.connection;
     let [forward, reply] = &connection.tuples;
@@ -50,7 +50,7 @@ fn has_wrong_addresses(tuple: &Tuple) -> bool {
     tuple.family == 4 && tuple.addresses.iter().any(|address| *address > u128::from(u32::MAX))
 }
 
-/// Of a packet from an end to itself both are the same; of others never.
+/// Whether forward and reply tuples have the same endpoints. Legitimate only for a packet from an endpoint to itself.
 fn is_own_reply(forward: &Tuple, reply: &Tuple) -> bool {
     let ends = |tuple: &Tuple| (tuple.addresses, tuple.ports);
     ends(forward) != ends(&forward.turned_back()) && ends(forward) == ends(reply)
@@ -68,7 +68,7 @@ fn has_wrong_ports(tuple: &Tuple) -> bool {
     }
 }
 
-/// Of protocols whose ports nothing maps.
+/// Whether ports are mapped in a protocol whose ports cannot be.
 fn has_mapped_ports(forward: &Tuple, reply: &Tuple) -> bool {
     !forward.may_map_ports() && forward.reversed().ports != reply.ports
 }
@@ -82,13 +82,14 @@ fn may_be_in(state: ConnState, is_tracked: bool) -> bool {
         | ConnState::Closing
         | ConnState::TimeWait
         | ConnState::Reset => is_tracked,
-        // TCP that was picked up in mid-flow.
+        // A TCP connection that was picked up in mid-flow.
         ConnState::Unreplied => true,
         ConnState::Replied => !is_tracked,
     }
 }
 
-/// Of what is not TCP, a reply is what makes it replied; not each one does, since its checksum may be wrong or unknown.
+/// Whether an untracked connection has left `Unreplied` without a reply. Not every reply changes the state: its checksum may be wrong or
+/// unknown.
 fn has_unlikely_replies(saved: &SavedConnection) -> bool {
     saved.connection.state != ConnState::Unreplied && saved.connection.packets[1] == 0
 }
@@ -135,7 +136,7 @@ mod tests {
         Extension::from_bytes(bytes).expect("its flags are known")
     }
 
-    /// What is wrong with a good entry after a change.
+    /// The fault in a valid entry after a change.
     fn after(mut entry: SavedConnection, change: impl FnOnce(&mut SavedConnection)) -> Option<&'static str> {
         assert_eq!(fault(&entry), None, "it was good");
         change(&mut entry);

@@ -1,4 +1,4 @@
-//! Making connections: of packets, and of what another daemon saved.
+//! Creating connections: from packets, and from a state that another daemon saved.
 
 use super::nat_ports::NewTranslation;
 use super::save::SavedConnection;
@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Conntrack {
-    /// Makes a connection of a packet that matched these stateful rules, given by slot in the order in which their targets are
-    /// applied. `arrived` is the packet's tuple. Another connection `ends` when this one begins.
+    /// Creates a connection from a packet that matched these stateful rules, given by slot in the order in which their targets are applied.
+    /// `arrived` is the packet's tuple. The connection `ends`, if any, is replaced by the new one.
     ///
     /// # Errors
-    /// Why there is none; the packet is not to pass then.
+    /// Why no connection was created; the packet must be dropped then.
     pub(crate) fn create(
         &mut self,
         snapshot: &Snapshot,
@@ -84,11 +84,12 @@ impl Conntrack {
         self.insert(ends, packet, signal.as_ref(), [arrived, reply], arrivals, [set, binding, extra])
     }
 
-    /// Makes a connection of a packet that matched no stateful rule, but comes to an outside end of ours from whom it may (RFC 4787
-    /// REQ-8); none if it does not. Another connection `ends` when this one begins.
+    /// Creates a connection from a packet that matched no stateful rule, but is addressed to an outside endpoint of a NAT binding by a
+    /// sender that the binding's filtering admits (RFC 4787 REQ-8). Returns `None` if it is not. The connection `ends`, if any, is replaced
+    /// by the new one.
     ///
     /// # Errors
-    /// Why there is none though it may come; the packet is not to pass then.
+    /// Why no connection was created although the packet is admitted; the packet must be dropped then.
     pub(crate) fn admit(
         &mut self,
         snapshot: &Snapshot,
@@ -123,8 +124,8 @@ impl Conntrack {
         entered.map(Some)
     }
 
-    /// Puts a connection into the table with its first packet; `[set, binding, extra]` is what it has. Its tuples may be those of the one
-    /// that `ends`: nothing but the table itself, which has room then, refuses it any more.
+    /// Inserts a connection with its first packet into the table; `[set, binding, extra]` are its resources. Its tuples may be those of the
+    /// connection that `ends`. From here on only the table itself can refuse it, and it has room then.
     fn insert(
         &mut self,
         ends: Replaced,
@@ -134,7 +135,7 @@ impl Conntrack {
         arrivals: IngressPorts,
         [set, binding, extra]: [u32; 3],
     ) -> Result<(ConnId, Direction), DropReason> {
-        // To make room in a pool, it may have ended before.
+        // It may have ended already, to free a port of a pool.
         if let Some((id, reason)) = ends
             && self.table.live(id).is_some()
         {
@@ -152,16 +153,16 @@ impl Conntrack {
         Ok((id, Direction::Forward))
     }
 
-    /// A connection for a file.
+    /// A connection as it is saved to a file.
     pub(crate) fn saved(&self, connection: &Connection) -> SavedConnection {
         let rules = self.state.sets.rules(sources::rule_set(connection)).map(|rule| rule.id).collect();
         SavedConnection::of(connection, self.state.now_ms, *self.state.extras.get(connection.extra), rules)
     }
 
-    /// Makes a connection that another daemon had. `slots` are those of its rules that this one knows.
+    /// Restores a connection that another daemon saved. `slots` are those of its rules that this policy has.
     ///
     /// # Errors
-    /// Why it cannot be had.
+    /// Why it cannot be restored.
     pub(crate) fn restore(
         &mut self,
         snapshot: &Snapshot,
@@ -188,7 +189,7 @@ impl Conntrack {
         let Conntrack { table, state, .. } = self;
         let mut nat = state.shared.nat();
         let restored = match nat.restore(mapping, &arrived, reply.reversed()) {
-            // It had lent its port to another one by then, or has to now.
+            // Its port was reassigned to another connection already, or has to be now.
             Err(_) if saved.connection.state.is_closed() => Translated { sent: reply.reversed(), binding: 0 },
             restored => restored.map_err(refused)?,
         };
@@ -203,7 +204,7 @@ impl Conntrack {
         self.commit(made, [set, restored.binding, extra])
     }
 
-    /// Hangs on a connection that was made what it has; gives that back if it was not.
+    /// Attaches its resources to a connection that was created; releases them if it was not.
     fn commit(
         &mut self,
         made: Result<ConnId, mmb_conn::InsertError>,
@@ -242,8 +243,8 @@ impl Conntrack {
     }
 }
 
-/// By which ports a connection's packets come in, if its first one came to a host that routes. Replies come in by another port
-/// unless its packets turn back to where they came from, or all do: there the policy says so.
+/// The ports by which a connection's packets come in, if its first packet came to a host that routes. Replies come in by another port
+/// unless the connection hairpins, or the policy says that all of them use the same port.
 fn arrivals(snapshot: &Snapshot, packet: &Packet<'_>, turns_back: bool) -> IngressPorts {
     match snapshot.route(packet.port).is_routed() {
         true => IngressPorts::new(packet.port, turns_back || snapshot.connections.same_port),
@@ -251,20 +252,20 @@ fn arrivals(snapshot: &Snapshot, packet: &Packet<'_>, turns_back: bool) -> Ingre
     }
 }
 
-/// The inside address whose outside end a packet goes to.
+/// The inside address of the NAT binding that a packet is addressed to.
 pub(super) fn owner(nat: &Nat, sent: &Tuple) -> Option<u128> {
     let Tuple { addresses, wire, proto, family, .. } = *sent;
     nat.owner(proto, family, wire, addresses[DESTINATION], sent.port(DESTINATION)).map(|(inside, _)| inside)
 }
 
-/// What these rules map together.
+/// The combined mapping of these rules.
 fn merged<'r>(rules: impl Iterator<Item = &'r Arc<StatefulRule>>) -> Mapping {
     let mut mapping = Mapping::default();
     rules.filter(|rule| rule.maps).for_each(|rule| merge(&mut mapping, &rule.mapping));
     mapping
 }
 
-/// What a later rule maps goes before what an earlier one did.
+/// Merges the mapping of a later rule, which takes precedence.
 fn merge(mapping: &mut Mapping, later: &Mapping) {
     let Mapping { saddr, daddr, sport, dport, balance } = later;
     if saddr.is_some() {
@@ -294,7 +295,7 @@ pub(super) fn refused(why: nat::NatError) -> DropReason {
     }
 }
 
-/// The Ethernet address that a packet comes from.
+/// The source MAC address of a packet.
 pub(super) fn source_mac(packet: &Packet<'_>) -> Option<[u8; 6]> {
     if packet.link != LinkType::Ethernet {
         return None;

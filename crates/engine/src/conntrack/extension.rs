@@ -1,5 +1,5 @@
-//! What connections have beside their tuples: shifts of sequence numbers, chosen identifications and flow labels, and for
-//! hairpins the Ethernet addresses of both ends.
+//! The state of connections beyond their tuples: offsets of sequence numbers, chosen identifications and flow labels, and for hairpinned
+//! connections the MAC addresses of both ends.
 
 use super::isn::SequenceNumbers;
 use super::neighbours::Neighbours;
@@ -10,21 +10,21 @@ use mmb_rewrite::Translation;
 use std::collections::TryReserveError;
 use std::sync::Arc;
 
-/// What one connection has.
+/// The extension of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extension {
-    /// What is added to the initiator's sequence numbers.
+    /// Added to the initiator's sequence numbers.
     seq: u32,
-    /// What is added to the initiator's acknowledgment numbers.
+    /// Added to the initiator's acknowledgment numbers.
     ack: u32,
     ip_id: Option<u16>,
     flow_label: Option<u32>,
-    /// It goes back to the side that it came from: the addresses that forward packets and replies are sent to.
+    /// If its packets hairpin: the MAC addresses that forward packets and replies are sent to.
     pub(crate) hairpin: Option<[[u8; 6]; 2]>,
 }
 
 impl Extension {
-    /// What is to be added to the acknowledgment numbers of one direction.
+    /// The offset for the acknowledgment numbers of one direction.
     #[inline]
     pub(crate) fn ack(&self, direction: Direction) -> u32 {
         match direction {
@@ -33,7 +33,7 @@ impl Extension {
         }
     }
 
-    /// Completes the translation of one direction.
+    /// Adds this extension to the translation of one direction.
     #[inline]
     pub(crate) fn add_to(&self, translation: &mut Translation, direction: Direction) {
         translation.ack = self.ack(direction);
@@ -49,7 +49,7 @@ impl Extension {
 }
 
 impl Extension {
-    /// All of it, for a file.
+    /// The extension as bytes in a file.
     pub(crate) fn to_bytes(self) -> [u8; 27] {
         let mut bytes = [0; 27];
         let given = [self.ip_id.is_some(), self.flow_label.is_some(), self.hairpin.is_some()];
@@ -62,7 +62,7 @@ impl Extension {
         bytes
     }
 
-    /// What [`Extension::to_bytes`] made bytes of; `None` if it was something else.
+    /// Reverses [`Extension::to_bytes`]; `None` for other bytes.
     pub(crate) fn from_bytes(bytes: [u8; 27]) -> Option<Extension> {
         let long = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let macs = [0, 6].map(|at| std::array::from_fn(|byte| bytes[15 + at + byte]));
@@ -78,8 +78,8 @@ impl Extension {
 }
 
 impl Extension {
-    /// Whether a connection of these tuples can have it: what is not in its packets is not rewritten, and what is not translated
-    /// does not go back where it came from.
+    /// Whether a connection with these tuples can have this extension: fields that its packets do not have cannot be rewritten, and only
+    /// translated packets hairpin.
     pub(crate) fn suits(&self, forward: &Tuple, reply: &Tuple) -> bool {
         let shifts = self.seq != 0 || self.ack != 0;
         let back = forward.reversed();
@@ -91,7 +91,7 @@ impl Extension {
     }
 }
 
-/// The extras of a worker's connections, by number from 1; 0 is none.
+/// The extensions of a worker's connections, numbered from 1; 0 is none.
 #[derive(Debug)]
 pub(crate) struct Extensions {
     extras: Vec<Extension>,
@@ -112,7 +112,7 @@ impl Extensions {
         }
     }
 
-    /// Goes on with fresh entropy.
+    /// Mixes fresh entropy into the generator.
     pub(crate) fn reseed(&mut self, fresh: Seed) {
         self.random.reseed(fresh);
     }
@@ -122,8 +122,8 @@ impl Extensions {
         self.extras.get(number as usize).unwrap_or(&self.extras[0])
     }
 
-    /// The extra of a new connection of these rules, later ones before earlier ones; 0 if it needs none. The tuples are those of its
-    /// first packet as it arrived, and as it is sent.
+    /// Creates the extension of a new connection with these rules, of which later ones take precedence; 0 if it needs none. The tuples are
+    /// those of its first packet as it arrived, and as it is sent.
     pub(crate) fn make<'r>(
         &mut self,
         rules: impl Iterator<Item = &'r Arc<StatefulRule>>,
@@ -132,7 +132,7 @@ impl Extensions {
         hairpin: Option<[[u8; 6]; 2]>,
     ) -> u32 {
         let mut extra = Extension { hairpin, ..Extension::default() };
-        // Numbers of a stream that is under way are known to both ends already.
+        // In a stream that was picked up, both ends know their numbers already.
         let begins = signal.filter(|signal| signal.opens()).and_then(TrackedHeader::segment);
         for rule in rules {
             if let Some(choice) = &rule.ip_id
@@ -164,7 +164,7 @@ impl Extensions {
         self.keep(extra)
     }
 
-    /// Memory for one extra more, and for giving back all of them: what comes then does not fail.
+    /// Reserves memory for one more extension, and for freeing all of them, so that neither fails later.
     pub(crate) fn reserve(&mut self) -> Result<(), TryReserveError> {
         if self.unused.is_empty() {
             self.extras.try_reserve(1)?;
@@ -177,7 +177,7 @@ impl Extensions {
         }
     }
 
-    /// The number of an extra; 0 for one that does nothing.
+    /// Stores an extension and returns its number; 0 for one that changes nothing.
     pub(crate) fn keep(&mut self, extra: Extension) -> u32 {
         if extra == Extension::default() {
             return 0;
@@ -190,7 +190,7 @@ impl Extensions {
         number
     }
 
-    /// Gives a number back.
+    /// Frees a number.
     pub(crate) fn free(&mut self, number: u32) {
         if number != 0 {
             self.unused.push(number);

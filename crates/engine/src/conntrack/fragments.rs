@@ -1,4 +1,5 @@
-//! Fragments: where those of a datagram come together, what the first one tells of the others, and their wait for it.
+//! Fragments: the worker that collects a datagram's fragments, the ports that later fragments take from the first, and holding fragments
+//! that come before it.
 
 use super::key::{self, Ingress, LookupKey, PacketKind};
 use super::{Conntrack, FlowState};
@@ -12,14 +13,14 @@ use mmb_conn::{TcpOutcome, Tuple, flags};
 use mmb_packet::checksum::Soundness;
 use mmb_packet::{Layout, Malformed, Packet};
 
-/// How a fragment stands whose datagram cannot be told.
+/// The flow state of a fragment whose datagram cannot be identified.
 const UNKNOWN: FlowState = FlowState::Refused(DropReason::Malformed(Malformed::Ip6HeaderTruncated));
 
 impl Conntrack {
-    /// Whether the fragments of a datagram come together here; else this one was sent on from there.
+    /// Whether this worker is the home of a datagram's fragments; if not, its home has sent this fragment here.
     ///
     /// # Errors
-    /// It has to go there first.
+    /// The fragment must go to its home first.
     fn is_home(&self, datagram: &FragmentKey, origin: Origin) -> Result<bool, FlowState> {
         let owners = &self.state.shared.owners;
         if owners.owns_all(self.state.worker) {
@@ -32,17 +33,17 @@ impl Conntrack {
         }
     }
 
-    /// Whether a packet with this tuple is a fragment whose datagram comes together here.
+    /// Whether a packet with this tuple is a fragment whose datagram has its home here.
     pub(super) fn is_at_home(&self, packet: &Packet<'_>, layout: &Layout, tuple: &Tuple) -> bool {
         layout.is_fragment()
             && key::fragment_key(packet.bytes(), layout, Ingress::of(tuple))
                 .is_some_and(|key| self.state.shared.owners.home(&key) == self.state.worker)
     }
 
-    /// Remembers what a first fragment tells; those that wait for it wait no more.
+    /// Records the ports of a first fragment and releases the fragments that were held for it.
     ///
     /// # Errors
-    /// How it stands if it is not to be looked up.
+    /// Its flow state, if it is not to be looked up.
     pub(super) fn first_fragment(
         &mut self,
         packet: &Packet<'_>,
@@ -66,9 +67,9 @@ impl Conntrack {
         }
     }
 
-    /// The sequence number at offset 0 of the datagram that begins with this fragment of so many bytes, if it is a TCP segment and its
-    /// connection believes it: else who knows no numbers could have the connection wait for any by the other fragments, which say nothing
-    /// of what they acknowledge.
+    /// The sequence number at offset 0 of the datagram whose first fragment this is, of `len` bytes, if it is a TCP segment that is in
+    /// window. Otherwise a sender who knows no valid numbers could make the connection expect any numbers by later fragments, which carry
+    /// no acknowledgment.
     fn datagram_seq(&self, packet: &Packet<'_>, layout: &Layout, tuple: &Tuple, len: u32) -> Option<u32> {
         let segment = key::segment(packet, layout)?;
         let (id, direction) = self.table.find(tuple)?;
@@ -76,15 +77,15 @@ impl Conntrack {
         let unchecked = || Soundness::Unknown;
         let judged = self.table.judge(id, direction, self.state.now_ms, Some(&signal), unchecked);
         let headers = len.saturating_sub(segment.payload);
-        // A FIN takes the number behind the data, whose end is not here.
+        // A FIN takes the sequence number after the data, whose end is not in this fragment.
         let fin = u32::from(segment.flags & flags::FIN != 0);
         (judged == TcpOutcome::Stays).then(|| segment.seq.wrapping_sub(headers).wrapping_add(fin))
     }
 
-    /// What a later fragment is looked up by; nothing if nobody asks whose it is.
+    /// The lookup key of a later fragment; `None` if no rule needs its ports.
     ///
     /// # Errors
-    /// How it stands if it is not to be looked up.
+    /// Its flow state, if it is not to be looked up.
     pub(super) fn later_fragment(
         &mut self,
         packet: &Packet<'_>,
@@ -109,7 +110,7 @@ impl Conntrack {
         }
     }
 
-    /// A packet of the vector does not pass. If it is a first fragment, the others of its datagram must not leave as they came.
+    /// Notes that a packet of the vector is dropped. If it is a first fragment, the others of its datagram must not pass untranslated.
     pub(crate) fn refuse(&mut self, at: usize, packet: &Packet<'_>, layout: &Layout) {
         if layout.is_fragment()
             && let Some(tuple) = self.tuple(at)
@@ -120,8 +121,7 @@ impl Conntrack {
         }
     }
 
-    /// Whether a packet is a later fragment of a datagram whose first one did not pass in this vector. When it was looked up, that was
-    /// not known.
+    /// Whether a packet is a later fragment of a datagram whose first one was dropped in this vector, after the lookup.
     #[inline]
     pub(crate) fn is_refused(&self, at: usize, packet: &Packet<'_>, layout: &Layout) -> bool {
         !self.refused.is_empty()
@@ -138,31 +138,31 @@ impl Conntrack {
         held.map_or_else(refused, FlowState::Held)
     }
 
-    /// Bounds how many packets are held, and their bytes, before any can be.
+    /// Limits the number and the bytes of held packets. Must be called before any packet is held.
     pub(crate) fn limit_held(&mut self, packets: u16, bytes: usize) {
         self.held.limit(packets, bytes);
     }
 
-    /// Whether packets that were held can go on.
+    /// Whether held packets were released.
     #[inline]
     pub(crate) fn has_released(&self) -> bool {
         self.held.released() > 0
     }
 
-    /// Gives out one of the packets that can go on. False if there is none.
+    /// Gives out one of the released packets. False if there is none.
     pub(crate) fn take_released(&mut self, out: impl FnOnce(Released<'_>)) -> bool {
         let taken = self.held.take(out);
         self.count_held();
         taken
     }
 
-    /// Drops all packets that are held.
+    /// Drops all held packets.
     pub(crate) fn give_up_held(&mut self) {
         self.held.give_up();
         self.count_held();
     }
 
-    /// Counts what is held, and what was lost of it.
+    /// Updates the counters of held packets and of those that were lost.
     pub(super) fn count_held(&mut self) {
         let HeldLosses { aged, crowded_out } = self.held.losses();
         self.lost.aged += aged;

@@ -1,26 +1,27 @@
-//! Which ICMP errors are believed to be about a packet of the connection whose ends they quote.
+//! Decides which ICMP errors are related to the connection whose tuple they quote.
 //!
-//! Whoever knows that two hosts talk can write an error that quotes their ends. A connection's rules let errors in, and its translation
-//! leads them to an inside host, so an error counts as the connection's only if it agrees with all that is known (RFC 5927 section 4):
-//! it goes to whom the quoted packet came from (CVE-2019-5598), its own checksum is right (RFC 5508 REQ-3), and the quoted packet can be
-//! one that was sent: a TCP segment in flight, an echo request from whom began it. What does not agree is dropped as `icmp-unrelated`.
+//! A sender who knows that two hosts communicate can forge an error that quotes their tuple. A connection's rules let errors in, and its
+//! translation forwards them to an inside host, so an error is related to the connection only if it agrees with all that is known (RFC 5927
+//! section 4): it goes to the source of the quoted packet (CVE-2019-5598), its own checksum is right (RFC 5508 REQ-3), and the quoted
+//! packet may have been sent: a TCP segment in flight, or an echo request from the initiator. Errors that do not agree are dropped as
+//! `icmp-unrelated`.
 //!
-//! Addresses are compared as they stand on the wire where the error arrives. There the error goes to the very address that the quoted
-//! packet came from, translated or not: whoever translated that packet later translates both back.
+//! Addresses are compared as they are on the wire where the error arrives. There the error's destination equals the quoted packet's source,
+//! translated or not: a router that translated that packet later reverses both.
 //!
-//! An error in fragments cannot be summed up, and routers send none: RFC 1812 section 4.3.2.3 and RFC 4443 section 2.4 keep them below
-//! every link's MTU. It is about nothing.
+//! The checksum of a fragmented error cannot be verified, and routers send none: RFC 1812 section 4.3.2.3 and RFC 4443 section 2.4 keep
+//! errors below every link's MTU. A fragmented error is never related.
 
 use super::{Conntrack, QuotedOffsets, key};
 use mmb_conn::{ConnId, DESTINATION, Direction, icmp_query, proto};
 use mmb_packet::{Layout, Packet, checksum};
 
-/// Where a TCP header has its sequence number.
+/// The offset of the sequence number in a TCP header.
 const TCP_SEQ: usize = 4;
 
 impl Conntrack {
-    /// Whether an error, the packet `at` of the vector, is about a packet that a connection sent the other way. `direction` is the one in
-    /// which the error goes.
+    /// Whether the ICMP error `at` this index of the vector quotes a packet that the connection sent the other way. `direction` is the
+    /// direction of the error.
     pub(crate) fn is_related(
         &self,
         at: usize,
@@ -40,7 +41,7 @@ impl Conntrack {
             && checksum::transport_sum(bytes, layout).is_some_and(|sum| sum.fold() == 0xffff)
     }
 
-    /// Whether the quoted packet can be one of the connection's; `None` if what tells is not quoted.
+    /// Whether the quoted packet can be one of the connection's; `None` if too little of it is quoted.
     fn was_sent(
         &self,
         (id, direction): (ConnId, Direction),
@@ -53,7 +54,7 @@ impl Conntrack {
         Some(match quoted.proto {
             proto::TCP => {
                 let seq = u32::from_be_bytes(*header[TCP_SEQ..].first_chunk()?);
-                // As the sender counts: the other direction acknowledges what it shifted.
+                // In the sender's numbers: the other direction's acknowledgments carry the offset.
                 let shift = self.state.extras.get(connection.extra).ack(direction);
                 connection.tracker().is_in_flight(connection.state, sender, seq.wrapping_add(shift))
             }

@@ -1,8 +1,9 @@
-//! Initial sequence numbers of TCP connections (RFC 6528): a clock that ticks every 4 µs plus a keyed function of the connection's ends.
+//! Initial sequence numbers of TCP connections (RFC 6528): a clock that ticks every 4 µs plus a keyed function of the connection's
+//! addresses and ports.
 //!
-//! Who sees the numbers of some connections learns nothing about those of others, since their ends differ. The same ends get growing
-//! numbers, so that whoever still waits in TIME-WAIT knows a new connection from segments of the old one (RFC 9293, section 3.6.1). Workers
-//! share the key, which stays for as long as the engine: under another one, numbers of the same ends would not grow.
+//! The numbers of some connections reveal nothing about those of others, since their tuples differ. The same tuple gets growing numbers, so
+//! that an end in TIME-WAIT can tell a new connection from segments of the old one (RFC 9293, section 3.6.1). All workers use the same key,
+//! which stays for the engine's lifetime: under another key, numbers of the same tuple would not grow.
 
 use mmb_conn::Tuple;
 use mmb_random::{Prf, Seed};
@@ -10,14 +11,14 @@ use mmb_random::{Prf, Seed};
 /// A tick of RFC 6528's clock.
 const TICK_NS: u64 = 4000;
 
-/// Makes initial sequence numbers.
+/// Generates initial sequence numbers.
 #[derive(Debug)]
 pub(crate) struct SequenceNumbers {
     prf: Prf,
     ticks: u64,
 }
 
-/// Which end a number is of.
+/// The end whose number it is.
 #[derive(Clone, Copy)]
 enum IsnSide {
     Initiator,
@@ -29,19 +30,19 @@ impl SequenceNumbers {
         SequenceNumbers { prf: Prf::new(seed), ticks: 0 }
     }
 
-    /// Lets the time go on.
+    /// Advances the clock.
     #[inline]
     pub(crate) fn advance(&mut self, now_ns: u64) {
         self.ticks = self.ticks.max(now_ns / TICK_NS);
     }
 
-    /// The first sequence number of a connection, by the ends that its responder sees.
+    /// The initial sequence number of a connection, by the tuple that its responder sees.
     pub(crate) fn initial(&self, sent: &Tuple) -> u32 {
         self.keyed(sent, IsnSide::Initiator).wrapping_add(self.ticks as u32)
     }
 
-    /// What is added to the responder's sequence numbers, by the ends that its initiator sees. What the responder will begin with is not
-    /// known yet: whatever that is, what the initiator sees grows at least as it would.
+    /// The offset that is added to the responder's sequence numbers, by the tuple that its initiator sees. The responder's own initial
+    /// number is not known yet; whatever it is, the number that the initiator sees grows at least as fast.
     pub(crate) fn responder_shift(&self, arrived: &Tuple) -> u32 {
         self.keyed(arrived, IsnSide::Responder).wrapping_add(self.ticks as u32)
     }
@@ -98,7 +99,7 @@ mod tests {
         assert_eq!(numbers.initial(&tuple(5000)), later);
     }
 
-    /// The clock alone would tell everybody's next number to who opens a connection: neighbours differ by what nobody knows.
+    /// With the clock alone, anyone who opens a connection would learn the next number of every other: the keyed function separates them.
     #[test]
     fn other_ends_and_other_keys_get_unrelated_numbers() {
         let (one, other) = (numbers(1), numbers(2));

@@ -1,4 +1,4 @@
-//! Which connection a packet could be of: its five-tuple, or what it reports an error about.
+//! Lookup keys: the five-tuple of a packet, or of the packet that an ICMP error quotes.
 
 use super::QuotedOffsets;
 use mmb_conn::fragment::FragmentKey;
@@ -12,66 +12,66 @@ use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
 use mmb_packet::{Class, Layout, Malformed, Packet, options};
 use mmb_policy::CtState;
 
-/// What a packet is looked up by.
+/// The key by which a packet is looked up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LookupKey {
-    /// The key of its connection.
+    /// The tuple, as the connection table knows it.
     pub(crate) tuple: Tuple,
     pub(crate) kind: PacketKind,
 }
 
-/// What a packet is to the connection that it may be of.
+/// The role of a packet in the connection that it may belong to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PacketKind {
-    /// One of its packets, and no fragment or TCP segment that may begin a connection. Where rules ask for nothing but ends, it
-    /// matches the ones that others match which go its way.
+    /// A packet that is neither a fragment nor a TCP or SCTP packet that may begin a connection. If rules match on nothing but the tuple
+    /// and ports, it matches the same rules as all such packets of its direction.
     MidFlow,
-    /// Another one of its packets.
+    /// Any other packet of a connection.
     Packet,
     /// An ICMP query.
     IcmpRequest,
-    /// What answers one.
+    /// An ICMP reply.
     IcmpReply,
-    /// A fragment without a transport header, of a datagram whose byte at offset 0 has this TCP sequence number, if that is known.
+    /// A fragment without a transport header. The number is the TCP sequence number at offset 0 of its datagram, if known.
     Fragment(Option<u32>),
     /// An ICMP error about a packet that went the other way.
     IcmpError(QuotedOffsets),
 }
 
 impl PacketKind {
-    /// Whether what was decided for a packet of its connection that went its way holds for it too.
+    /// Whether a verdict for another packet of its connection and direction holds for this one too.
     #[inline]
     pub(crate) fn is_mid_flow(self) -> bool {
         matches!(self, PacketKind::MidFlow)
     }
 }
 
-/// Where a packet came in, as far as its connection asks.
+/// Where a packet came in, as far as it is part of the tuple.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ingress {
     pub(crate) wire: Wire,
     pub(crate) side: Side,
-    /// Its VLAN tags are still to be read.
+    /// The VLAN tags must be read from the packet.
     pub(crate) tagged: bool,
 }
 
 impl Ingress {
-    /// Where a packet came in that is looked up by a tuple.
+    /// The ingress of a packet with this tuple.
     pub(super) fn of(tuple: &Tuple) -> Ingress {
         Ingress { wire: tuple.wire, side: tuple.side, tagged: false }
     }
 }
 
-/// What can be said of a packet from its own bytes.
+/// The result of extracting a key from a packet's own bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ExtractedKey {
-    /// It is of no connection, and makes none.
+    /// Of no connection, and creates none.
     None,
-    /// It may be of one.
+    /// May belong to a connection.
     Key(LookupKey),
-    /// It is a later fragment, which has no ports of its own.
+    /// A later fragment, which has no ports of its own.
     Fragment(FragmentKey),
-    /// It must not pass, since nobody can say of which one it is, or its receiver takes it for none of it.
+    /// Must be dropped: its connection cannot be determined, or its receiver would attribute it to none.
     Malformed(Malformed),
 }
 
@@ -88,7 +88,7 @@ const WINDOW_SCALE: u8 = 3;
 /// The TCP option of timestamps (RFC 7323).
 const TIMESTAMPS: u8 = 8;
 
-/// What a whole packet of TCP or UDP is looked up by: nearly all packets are such ones. For others [`extract`] tells.
+/// The key of an unfragmented TCP or UDP packet, the common case. `None` for others, which [`extract`] handles.
 #[inline(always)]
 pub(crate) fn extract_plain(packet: &Packet<'_>, layout: &Layout, place: Ingress) -> Option<LookupKey> {
     if layout.is_fragment() || !matches!(layout.l4_kind, TCP | UDP) {
@@ -102,7 +102,7 @@ pub(crate) fn extract_plain(packet: &Packet<'_>, layout: &Layout, place: Ingress
     Some(LookupKey { tuple: Tuple { ports, ..addresses(bytes, layout, place)? }, kind: sort })
 }
 
-/// What can be said of a packet that is not [`extract_plain`].
+/// The key of a packet for which [`extract_plain`] returns `None`.
 pub(crate) fn extract(packet: &Packet<'_>, layout: &Layout, place: Ingress) -> ExtractedKey {
     let bytes = packet.bytes();
     let Some(tuple) = addresses(bytes, layout, place) else { return ExtractedKey::None };
@@ -139,7 +139,7 @@ fn ports(bytes: &[u8], layout: &Layout) -> Option<[u16; 2]> {
     Some([u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])])
 }
 
-/// Whether a packet ends before its header of SCTP, DCCP or UDP-Lite does, which its receiver drops.
+/// Whether a packet ends within its SCTP, DCCP or UDP-Lite header. Its receiver drops it.
 fn is_cut(layout: &Layout) -> bool {
     (layout.end.saturating_sub(u32::from(layout.l4)) as usize) < header_len(layout.proto)
 }
@@ -148,12 +148,12 @@ fn cut(layout: &Layout) -> Malformed {
     if layout.is_fragment() { Malformed::TinyFragment } else { Malformed::L4Truncated }
 }
 
-/// What stands for ports in other protocols' headers.
+/// The values that stand for ports in other protocols' headers.
 fn other_ports(bytes: &[u8], layout: &Layout) -> Option<[u16; 2]> {
     flow_ports(layout.proto, bytes.get(usize::from(layout.l4)..layout.end as usize)?)
 }
 
-/// The key and the sort of an ICMP message with these addresses; `None` for one that is of no connection.
+/// The tuple and the kind of an ICMP message with these addresses; `None` for one that is of no connection.
 fn icmp(bytes: &[u8], layout: &Layout, addresses: &Tuple) -> Option<(Tuple, PacketKind)> {
     let at = usize::from(layout.l4);
     let &[number, _, _, _, a, b, ..] = bytes.get(at..)?.first_chunk::<ICMP_HEADER>()?;
@@ -174,9 +174,9 @@ fn errors(proto: u8) -> [u8; 4] {
     if proto == ICMP { ERRORS } else { ERRORS6 }
 }
 
-/// Whether a packet is an ICMPv6 message for its link, which no router passes on: neighbour and router discovery and redirects
-/// (RFC 4861, RFC 3122, RFC 3971; their receivers want the hop limit 255, which no router leaves), and multicast listener and router
-/// discovery (RFC 2710, RFC 3810, RFC 4286; from or to an address that means nothing beyond the link).
+/// Whether a packet is a link-scope ICMPv6 message, which no router forwards: neighbour and router discovery and redirects (RFC 4861, RFC
+/// 3122, RFC 3971; their receivers require hop limit 255, which no router preserves), and multicast listener and router discovery (RFC
+/// 2710, RFC 3810, RFC 4286; from or to an address that is valid only on the link).
 pub(crate) fn is_link_scope(bytes: &[u8], layout: &Layout) -> bool {
     const HOP_LIMIT: usize = 7;
     let header: Option<&[u8; IP6_HEADER]> = bytes.get(usize::from(layout.ip)..).and_then(<[u8]>::first_chunk);
@@ -196,11 +196,11 @@ pub(crate) fn is_link_scope(bytes: &[u8], layout: &Layout) -> bool {
     }
 }
 
-/// How rules see a packet that is of no connection and begins none.
+/// The `ct` state of a packet that is of no connection and creates none.
 pub(crate) fn untracked_ct_state(bytes: &[u8], layout: &Layout) -> CtState {
     match layout.l4_kind {
         _ if layout.class == Class::Other => return CtState::Untracked,
-        // Its datagram's first one passed and made no connection.
+        // Its datagram's first fragment passed and created no connection.
         _ if layout.is_later_fragment() => return CtState::New,
         ICMP | ICMP6 => {}
         _ => return CtState::Untracked,
@@ -235,9 +235,9 @@ pub(super) fn addresses(bytes: &[u8], layout: &Layout, place: Ingress) -> Option
     Some(Tuple { addresses, ports: [0; 2], wire, side, proto: layout.proto, family })
 }
 
-/// The identifiers of the outermost two VLAN tags; a tag of priority alone has 0, as if there were none (IEEE 802.1Q, table 9-2).
+/// The identifiers of the outermost two VLAN tags; a priority tag has identifier 0, like no tag (IEEE 802.1Q, table 9-2).
 fn vlans(bytes: &[u8], layout: &Layout) -> Vlans {
-    // Each tag's control information is followed by the type of what comes behind it, and the last one's by the packet.
+    // Each tag's control information is followed by the EtherType of what it encapsulates; the last one's by the packet.
     let id = |tag: u8| {
         let left = layout.vlan_tags.checked_sub(tag).filter(|left| *left > 0)?;
         let at = layout.ip.checked_sub(4 * u16::from(left))?;
@@ -246,9 +246,9 @@ fn vlans(bytes: &[u8], layout: &Layout) -> Vlans {
     Vlans { outer: id(0).unwrap_or(0), inner: id(1).unwrap_or(0) }
 }
 
-/// What a fragment's datagram is known by (RFC 791 section 3.2, RFC 8200 section 4.5).
+/// The key that identifies a fragment's datagram (RFC 791 section 3.2, RFC 8200 section 4.5).
 pub(crate) fn fragment_key(bytes: &[u8], layout: &Layout, place: Ingress) -> Option<FragmentKey> {
-    // Its own ends: those of an ICMP error are not the ones that it is looked up by.
+    // The packet's own addresses: an ICMP error is looked up by those that it quotes.
     let tuple = addresses(bytes, layout, place)?;
     let id = match layout.class {
         Class::Ip4 => {
@@ -267,7 +267,7 @@ pub(crate) fn fragment_key(bytes: &[u8], layout: &Layout, place: Ingress) -> Opt
     })
 }
 
-/// Where a fragment lies in its datagram: first byte, bytes, whether it is the last one.
+/// The position of a fragment in its datagram: offset and length in bytes, and whether it is the last one.
 pub(crate) fn fragment_place(bytes: &[u8], layout: &Layout) -> Option<(u32, u32, bool)> {
     match layout.class {
         Class::Ip4 => {
@@ -302,7 +302,7 @@ fn fragment_header(bytes: &[u8], layout: &Layout) -> Option<usize> {
     None
 }
 
-/// What tracking looks at; `None` for protocols that are not tracked.
+/// The header that tracking inspects; `None` for protocols that are not tracked.
 #[inline]
 pub(crate) fn signal(packet: &Packet<'_>, layout: &Layout) -> Option<TrackedHeader> {
     match layout.l4_kind {
@@ -311,7 +311,7 @@ pub(crate) fn signal(packet: &Packet<'_>, layout: &Layout) -> Option<TrackedHead
     }
 }
 
-/// What tracking looks at in SCTP; `None` for other protocols.
+/// The chunks of an SCTP packet; `None` for other protocols.
 #[cold]
 fn chunks(bytes: &[u8], layout: &Layout) -> Option<SctpChunks> {
     if layout.proto != proto::SCTP || layout.is_later_fragment() {
@@ -320,7 +320,7 @@ fn chunks(bytes: &[u8], layout: &Layout) -> Option<SctpChunks> {
     SctpChunks::read(bytes.get(usize::from(layout.l4)..layout.end as usize)?)
 }
 
-/// What tracking looks at in TCP; `None` for other protocols.
+/// The header fields of a TCP segment; `None` for other protocols.
 #[inline(always)]
 pub(crate) fn segment(packet: &Packet<'_>, layout: &Layout) -> Option<TcpSegment> {
     if layout.l4_kind != TCP {
@@ -339,7 +339,7 @@ pub(crate) fn segment(packet: &Packet<'_>, layout: &Layout) -> Option<TcpSegment
     })
 }
 
-/// What the options of a SYN say.
+/// The options of a SYN that tracking uses.
 #[cold]
 fn options_of_syn(packet: &Packet<'_>, layout: &Layout) -> TcpSegment {
     let mut said = TcpSegment::default();

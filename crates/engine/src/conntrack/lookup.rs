@@ -1,4 +1,4 @@
-//! The connections stage: how each packet of a vector stands to connections, and what was decided for it before.
+//! The connections stage: looks up the flow state and the cached verdict of each packet of a vector.
 
 use super::key::{ExtractedKey, Ingress, LookupKey, PacketKind, extract, extract_plain};
 use super::{Conntrack, FlowState};
@@ -10,13 +10,13 @@ use mmb_conn::{ConnId, ConnectionTable, Direction, Tuple};
 use mmb_packet::{Class, Layout, Packet, PortId};
 use mmb_policy::policy::Zone;
 
-/// What the packets of a vector are looked up by, in columns, without those that are not.
+/// The lookup keys of a vector's packets, in columns. Packets that are not looked up have none.
 #[derive(Debug)]
 pub(super) struct Lookups {
     tuples: Vec<Tuple>,
-    /// The packets' places in the vector, and what they are.
+    /// For each key, the packet's index in the vector and its kind.
     of: Vec<(u8, PacketKind)>,
-    /// By the packets' places: the place here, plus one; 0 for none.
+    /// By packet index: the index of its key here, plus one; 0 for none.
     places: Box<[u16; VECTOR]>,
 }
 
@@ -51,7 +51,7 @@ impl Lookups {
 }
 
 impl Conntrack {
-    /// Finds out how the packets of a vector stand to connections.
+    /// Looks up the flow states of a vector's packets.
     pub(crate) fn lookup(
         &mut self,
         snapshot: &Snapshot,
@@ -108,7 +108,7 @@ impl Conntrack {
         }
     }
 
-    /// What a packet that is not plain is to be looked up by, if by anything. An error is how it stands if that is clear already.
+    /// The lookup key of a packet that is not plain, if it has one. An error is its flow state if that is already known.
     fn lookup_key(
         &mut self,
         packet: &Packet<'_>,
@@ -120,7 +120,7 @@ impl Conntrack {
             ExtractedKey::None => Ok(None),
             ExtractedKey::Malformed(why) => Err(FlowState::Refused(DropReason::Malformed(why))),
             ExtractedKey::Key(key) => {
-                // An error in pieces is about nothing (`errors`): it has no ports to lend.
+                // A fragmented ICMP error refers to no connection (`icmp`): it has no ports to pass on to later fragments.
                 if layout.is_fragment() && !matches!(key.kind, PacketKind::IcmpError(_)) {
                     self.first_fragment(packet, layout, &key.tuple, origin)?;
                 }
@@ -130,11 +130,11 @@ impl Conntrack {
         }
     }
 
-    /// Finds the plans of packets under a policy that allows of them, and has fetched what they will touch. Returns whether there
-    /// are packets that need no classifying ([`Conntrack::needs_no_rules`]).
+    /// Looks up the cached verdicts of packets, if the policy allows caching, and prefetches what they will touch. Returns whether some
+    /// packets need no classification ([`Conntrack::needs_no_rules`]).
     ///
-    /// A planned packet's connection lasts when the vector is looked up. Packets before it may still end it: a RST and a SYN behind that,
-    /// or a RST and a full table. [`Conntrack::is_cache_current`] tells when the packet's turn has come.
+    /// The connection of such a packet exists when the vector is looked up, but an earlier packet of the vector may still end it: a RST
+    /// followed by a SYN, or a RST while the table is full. [`Conntrack::is_cache_current`] checks this when the packet is processed.
     pub(crate) fn lookup_cache(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>]) -> bool {
         self.cached[..packets.len()].fill(0);
         if !snapshot.is_constant() {
@@ -166,8 +166,8 @@ impl Conntrack {
         self.some_cached
     }
 
-    /// Asks for what packets need that make connections: where replies will be looked for, and of these rules what they are and
-    /// their sets.
+    /// Prefetches what packets that create connections need: the index buckets of the expected reply tuples, and for these slots the
+    /// stateful rules and their rule sets.
     pub(crate) fn prefetch_new(&self, snapshot: &Snapshot, slots: &[u32]) {
         let sets = &self.state.sets;
         for &slot in slots {
@@ -183,7 +183,7 @@ impl Conntrack {
         self.table.prefetch(new.map(|(_, tuple)| tuple.reversed()));
     }
 
-    /// Whether a packet needs no classifying: its plan says what it gets, or it is another worker's, or does not pass now.
+    /// Whether a packet needs no classification: it has a cached verdict, belongs to another worker, or does not pass now.
     #[inline]
     pub(crate) fn needs_no_rules(&self, at: usize) -> bool {
         self.cached[at] != 0
@@ -193,14 +193,14 @@ impl Conntrack {
             )
     }
 
-    /// Whether a packet matches what others match that go its way, where rules ask for nothing but ends.
+    /// Whether a packet matches the same rules as others of its connection and direction, if rules match on nothing but tuple and ports.
     #[inline]
     pub(crate) fn is_mid_flow(&self, at: usize) -> bool {
         let place = usize::from(self.lookups.places[at]);
         place > 0 && self.lookups.of[place - 1].1.is_mid_flow()
     }
 
-    /// Whether the connection that a packet's plan is about is still there, after what the packets before it in the vector did.
+    /// Whether the connection of a packet's cached verdict still exists after the packets before it in the vector were processed.
     #[inline]
     pub(crate) fn is_cache_current(
         &self,
@@ -213,17 +213,17 @@ impl Conntrack {
                 && matches!(self.flow_state(at, port), FlowState::Existing(now, way) if (now, way) == (id, direction)))
     }
 
-    /// The number of a packet's plan; 0 for none.
+    /// The number of a packet's cached verdict; 0 for none.
     #[inline]
     pub(crate) fn cached(&self, at: usize) -> u32 {
         self.cached[at]
     }
 
-    /// Finds out which of the packets that nothing was found for belong to other workers.
+    /// Finds the owning worker of packets for which no connection was found here.
     fn lookup_owner(&mut self, packets: &[Packet<'_>], layouts: &[Layout], origin: Origin) {
         for ((&(at, _), found), tuple) in self.lookups.of.iter().zip(&self.found).zip(&self.lookups.tuples) {
             let at = usize::from(at);
-            // Whoever handed it over knew.
+            // The worker that handed the packet over has already looked up its owner.
             let is_final = || origin != Origin::Wire && !self.is_at_home(&packets[at], &layouts[at], tuple);
             if found.is_some() || is_final() {
                 continue;
@@ -236,13 +236,13 @@ impl Conntrack {
         }
     }
 
-    /// How a packet stood to connections when the vector was looked up.
+    /// The flow state of a packet when the vector was looked up.
     #[inline]
     pub(crate) fn initial(&self, at: usize) -> FlowState {
         self.flow_states[at]
     }
 
-    /// How a packet that came in by a port stands to connections now that those before it in the vector were worked on.
+    /// The flow state of a packet that came in by a port, after the packets before it in the vector were processed.
     #[inline]
     pub(crate) fn flow_state(&self, at: usize, port: PortId) -> FlowState {
         match self.initial(at) {
@@ -253,7 +253,7 @@ impl Conntrack {
                 }
                 None => known,
             },
-            // A packet before it may have come in by the last port that its direction has room for.
+            // An earlier packet may have taken the last ingress port that this direction of the connection may learn.
             FlowState::Existing(id, direction)
             | FlowState::Fragment(id, direction, _)
             | FlowState::Error(id, direction, _)
@@ -265,21 +265,21 @@ impl Conntrack {
         }
     }
 
-    /// How a packet stands to connections if its own one is over.
+    /// The flow state of a packet once its connection is closed.
     pub(crate) fn recheck(&self, at: usize) -> FlowState {
         self.lookups
             .of_packet(at)
             .map_or(FlowState::Untracked, |LookupKey { kind: sort, .. }| state_of(None, sort))
     }
 
-    /// The tuple that a packet is looked up by, if it is.
+    /// The tuple by which a packet is looked up, if it is.
     pub(crate) fn tuple(&self, at: usize) -> Option<Tuple> {
         self.lookups.of_packet(at).map(|key| key.tuple)
     }
 }
 
-/// How a packet that came in by a port stands to what was found for its tuple. Where the host routes, the tuple does not say whether
-/// it came from the right side.
+/// The flow state of a packet that came in by a port, from the lookup result of its tuple. On a host that routes, the tuple does not tell
+/// whether the packet came from the right side.
 #[inline]
 fn flow_state(
     table: &ConnectionTable,
@@ -293,7 +293,7 @@ fn flow_state(
     }
 }
 
-/// How a packet stands to a connection whose packets come in where it did.
+/// The flow state from a lookup result, without a check of the ingress port.
 #[inline]
 fn state_of(found: Option<(ConnId, Direction)>, sort: PacketKind) -> FlowState {
     match (sort, found) {
@@ -301,7 +301,8 @@ fn state_of(found: Option<(ConnId, Direction)>, sort: PacketKind) -> FlowState {
             FlowState::Existing(id, direction)
         }
         (PacketKind::MidFlow | PacketKind::Packet, None) => FlowState::New,
-        // Both ends may ask under one identifier: a request is never the answer to one, and an answer begins nothing.
+        // Both ends may send queries with the same identifier: a request is never the reply to another one, and a reply creates no
+        // connection.
         (PacketKind::IcmpRequest, Some((id, direction @ Direction::Forward)))
         | (PacketKind::IcmpReply, Some((id, direction @ Direction::Reply))) => {
             FlowState::Existing(id, direction)

@@ -1,15 +1,16 @@
-//! Connections in the pipeline: which packet is of which connection, what it gets for that, and what ends one.
+//! Connection tracking in the pipeline: finds the connection of each packet, applies its rules and translation, creates and ends
+//! connections.
 //!
-//! Purpose: [`Conntrack`] is a worker's table of connections with all that hangs on them. The connections stage tells of each packet of
-//! a vector how it stands to them ([`Conntrack::lookup`]); the verdict stage then makes connections ([`Conntrack::create`]), keeps them
-//! going ([`Conntrack::touch`]) and asks how packets are translated ([`Conntrack::transform`]).
+//! Purpose: [`Conntrack`] is a worker's connection table and the state that belongs to it. The connections stage looks up the flow state of
+//! each packet of a vector ([`Conntrack::lookup`]); the verdict stage then creates connections ([`Conntrack::create`]), updates their state
+//! and timeouts ([`Conntrack::touch`]) and asks how to translate packets ([`Conntrack::transform`]).
 //!
-//! A connection has the stateful rules that its first packet matched (`sets`), and from them a translation: its reply tuple is not
-//! its own tuple reversed, and what no tuple says (sequence numbers, identification, flow label) is in an extra (`extra`). A policy that
-//! comes later takes rules away from connections, never a translation: the two ends would not know each other any more.
+//! A connection refers to the stateful rules that its first packet matched (`sets`). Its translation follows from them: the reply tuple
+//! differs from the reversed forward tuple, and changes that no tuple expresses (sequence numbers, identification, flow label) are in an
+//! extension (`extra`). A later policy may take rules away from connections, but never a translation: without it the two ends could not
+//! communicate any more.
 //!
-//! Life-cycle: belongs to a worker, which alone touches it. The control side sends it tasks, which run between vectors
-//! (`connections`).
+//! Life-cycle: owned by one worker, which alone accesses it. The control thread sends it tasks, which run between vectors (`connections`).
 
 mod backoff;
 mod cache;
@@ -62,41 +63,42 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 
-/// Datagrams whose fragments are followed at once, and for how long at most (RFC 8200 section 4.5 has a host wait a minute; what
-/// comes apart on one path comes within seconds).
+/// Datagrams whose fragments are tracked at once, and the longest time that each is tracked (RFC 8200 section 4.5 has a host wait a minute;
+/// fragments that separate on one path arrive within seconds).
 const DATAGRAMS: usize = 4096;
 const FRAGMENT_AGE_MS: u64 = 15_000;
-/// Fragments that wait for their first one at once, and the bytes of all of them.
+/// Fragments that may wait for their first one at once, and the bytes of all of them.
 const HELD: u16 = 4096;
 const HELD_BYTES: usize = 4 << 20;
 
-/// The connection that ends when the one of a packet begins, and why.
+/// The connection that ends when the packet's connection is created, and why.
 pub(crate) type Replaced = Option<(ConnId, CloseReason)>;
 
-/// How a packet stands to connections.
+/// The state of a packet relative to the connection table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FlowState {
-    /// It is of none, and makes none.
+    /// Of no connection, and creates none.
     Untracked,
-    /// It is of none, and may make one.
+    /// Of no connection, but may create one.
     New,
-    /// It is of none, and can make none.
+    /// Of no connection, and unable to create one.
     Invalid(Invalid),
-    /// It is of this one.
+    /// A packet of this connection.
     Existing(ConnId, Direction),
-    /// It is a fragment without a transport header of this one; as [`PacketKind::Fragment`](key::PacketKind::Fragment).
+    /// A fragment without a transport header of this connection; the last field is that of
+    /// [`PacketKind::Fragment`](key::PacketKind::Fragment).
     Fragment(ConnId, Direction, Option<u32>),
-    /// It is an ICMP error about a packet of this one that went the other way.
+    /// An ICMP error about a packet of this connection that went the other way.
     Error(ConnId, Direction, QuotedOffsets),
-    /// It belongs to another worker.
+    /// A packet for another worker, by number.
     OtherWorker(usize),
-    /// It must not pass.
+    /// Must be dropped.
     Refused(DropReason),
-    /// It waits for its datagram's first fragment, in this place.
+    /// Held until the first fragment of its datagram arrives; the number is its slot.
     Held(u16),
 }
 
-/// Where the packet lies that an ICMP error quotes.
+/// Offsets of the packet that an ICMP error quotes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QuotedOffsets {
     pub(crate) proto: u8,
@@ -104,18 +106,18 @@ pub(crate) struct QuotedOffsets {
     pub(crate) l4: u16,
 }
 
-/// What is done to a packet for its connection.
+/// The changes that NAT makes to a packet of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NatTransform {
     pub(crate) translation: Translation,
-    /// It goes back by the port that it came by, to this Ethernet address.
+    /// The packet leaves by the port that it came in by, for this destination MAC address.
     pub(crate) hairpin: Option<[u8; 6]>,
 }
 
-/// Whoever watches connections.
+/// A subscriber to connection events.
 pub(crate) struct Watcher {
     pub(crate) events: SyncSender<crate::connections::ConnectionEvent>,
-    /// Events that found no room in its queue. Also what it is known by.
+    /// Events lost because its queue was full. The pointer also identifies the watcher.
     pub(crate) lost: Arc<AtomicU64>,
 }
 
@@ -124,30 +126,30 @@ pub(crate) struct Conntrack {
     pub(crate) table: ConnectionTable,
     pub(crate) state: WorkerState,
     fragments: FragmentTable,
-    /// Those that came before the first one of their datagram.
+    /// Fragments that came before the first one of their datagram.
     held: HeldFragments,
     lookups: Lookups,
     flow_states: Box<[FlowState; VECTOR]>,
-    /// How rules saw the packets, where some ask.
+    /// The `ct` state of each packet, if some rule matches on it.
     ct_states: Box<[CtState; VECTOR]>,
     pub(crate) cache: FlowCache,
-    /// The packets' plans, 0 for those that have none.
+    /// The cached verdict of each packet by number; 0 for none.
     cached: Box<[u32; VECTOR]>,
-    /// What was found for each of `lookups`.
+    /// The lookup result of each entry of `lookups`.
     found: Vec<Option<(ConnId, Direction)>>,
-    /// A connection came or went since the vector was looked up: what was found may be wrong.
+    /// A connection was created or ended since the vector was looked up: results in `found` may be out of date.
     stale: bool,
-    /// Datagrams whose first fragment came in this vector and did not pass.
+    /// Datagrams whose first fragment arrived in this vector and was dropped.
     refused: Vec<FragmentKey>,
-    /// Packets that were held, and lost since the host asked for these numbers.
+    /// Held packets that were lost since the host last read these counts.
     pub(crate) lost: HeldLosses,
-    /// Some packets of the vector need no classifying.
+    /// Some packets of the vector need no classification.
     some_cached: bool,
-    /// Searches for a port that another connection could give up, which found none.
+    /// Back-off after searches that found no port to reclaim from another connection.
     pauses: SearchBackoffs,
-    /// Where the last search for such a connection came to.
+    /// Where the last such search stopped.
     cursor: ReclaimCursor,
-    /// The worker counts among those that have connections.
+    /// This worker is counted in `SharedState::busy`.
     busy: bool,
     /// `set conn invalid drop`.
     drops_invalid: bool,
@@ -195,7 +197,7 @@ impl Conntrack {
         }
     }
 
-    /// Takes over the settings of a policy.
+    /// Applies the settings of a policy.
     pub(crate) fn configure(&mut self, snapshot: &Snapshot) {
         self.cache.begin_epoch(snapshot.generation);
         self.configure_share(snapshot);
@@ -206,12 +208,12 @@ impl Conntrack {
         if snapshot.stateful_rules > 0 {
             self.held.prepare();
         } else {
-            // Whose they are does not matter any more.
+            // No rule needs their ports any more.
             self.held.release_all();
         }
     }
 
-    /// Has room for this worker's share of the connections that there may be.
+    /// Sizes the table for this worker's share of the connection limit.
     pub(crate) fn configure_share(&mut self, snapshot: &Snapshot) {
         let settings = &snapshot.connections;
         let SharedState { memory, owners, .. } = &*self.state.shared;
@@ -219,22 +221,22 @@ impl Conntrack {
         self.table.configure(max, settings.timeouts, settings.pickup);
     }
 
-    /// Tells all workers which of this worker's connections it has, where a change of shares that is prepared gives them to others. Looks at so
-    /// many from a place on, and returns where to go on.
+    /// Publishes to all workers which of this worker's connections a prepared change of the hash distribution would assign to others. Scans
+    /// at most `most` slots from `first`, and returns where to continue.
     pub(crate) fn claim_strays(&mut self, first: u32, most: usize) -> Option<u32> {
         let Conntrack { table, state, .. } = self;
         table.scan(first, most, &mut |_, connection| {
-            // What another worker has made meanwhile is that one's.
+            // If another worker has created a connection with this tuple meanwhile, the tuple stays with that worker.
             let _ = state.shared.claim(connection, state.worker);
         })
     }
 
-    /// Lets the time go on: ends what was idle for too long, and what waited for too long.
+    /// Advances the clock: ends connections that timed out and drops fragments that were held for too long.
     #[inline]
     pub(crate) fn advance(&mut self, now_ns: u64) {
         self.state.extras.numbers.advance(now_ns);
         let now_ms = now_ns / 1_000_000;
-        // A host's clock may be read by several threads; ours never goes back.
+        // Several threads may read the host's clock; ours never goes back.
         self.state.now_ms = self.state.now_ms.max(now_ms);
         if !self.table.is_empty() {
             let Conntrack { table, state, .. } = self;
@@ -260,12 +262,13 @@ impl Conntrack {
         self.state.cells.connections_now(self.table.len() as u64, self.table.half_open() as u64);
     }
 
-    /// A connection for people.
+    /// A connection as listings show it.
     pub(crate) fn info(&self, id: ConnId, connection: &Connection) -> crate::connections::ConnectionInfo {
         self.state.info(id, connection, self.table.expires_ms(id, self.state.now_ms))
     }
 
-    /// Whether packets have to be looked at under a policy: they may be of another worker's connections.
+    /// Whether packets must be looked up under a policy. They must as long as any worker has connections: a packet may belong to one of
+    /// them.
     #[inline]
     pub(crate) fn is_needed(&self, snapshot: &Snapshot) -> bool {
         snapshot.stateful_rules > 0
@@ -273,17 +276,17 @@ impl Conntrack {
             || self.state.shared.busy.load(Ordering::Relaxed) > 0
     }
 
-    /// The slots of the rules that a connection has and the policy still knows.
+    /// The slots of the connection's rules that the current policy still contains.
     #[inline]
     pub(crate) fn rules(&mut self, snapshot: &Snapshot, id: ConnId) -> &[u32] {
         let number = sources::rule_set(self.table.get(id));
         self.state.sets.live(snapshot, number)
     }
 
-    /// Notes that a packet of a connection passes.
+    /// Updates a connection for a packet that passes.
     ///
     /// # Errors
-    /// The packet is not believed. It changed nothing and is counted by kind only: see [`Conntrack::pass_invalid`].
+    /// The packet is out of window or otherwise invalid. It changed no state and is counted by kind only: see [`Conntrack::pass_invalid`].
     #[inline]
     pub(crate) fn touch(
         &mut self,
@@ -324,14 +327,15 @@ impl Conntrack {
         }
     }
 
-    /// A packet that its connection does not believe passes all the same.
+    /// Counts a packet that passes although it is invalid for its connection.
     pub(crate) fn pass_invalid(&mut self, (id, direction): (ConnId, Direction), packet: &Packet<'_>) {
         self.table.count_invalid(id, direction, packet.len());
     }
 
-    /// A fragment without a transport header passes, of a datagram with this sequence number. One of TCP or SCTP is only counted: it has
-    /// no tag by which to believe it, and of TCP says only how far its sender came, where the header was believed. Others keep their connection
-    /// alive, but answer nothing: their checksum is their datagram's.
+    /// Updates a connection for a passing fragment without a transport header; `seq` is the sequence number at offset 0 of its datagram. A
+    /// fragment of TCP or SCTP is only counted: it carries no verification tag, and for TCP it only extends what its sender has sent, if
+    /// the first fragment's header was in window. Other protocols have their timeout refreshed, but such a fragment never counts as a
+    /// reply: the checksum covers the whole datagram.
     pub(crate) fn touch_fragment(
         &mut self,
         (id, direction): (ConnId, Direction),
@@ -351,7 +355,7 @@ impl Conntrack {
         self.table.touch_if_sound(id, direction, now, None, || Soundness::Unknown);
     }
 
-    /// What tracking looks at, a TCP header as both ends count.
+    /// The header that tracking inspects. TCP numbers are as both ends count them.
     fn signal(
         &self,
         id: ConnId,
@@ -365,7 +369,7 @@ impl Conntrack {
         })
     }
 
-    /// A TCP header as both ends count: acknowledgments are undone if the connection shifts numbers.
+    /// A TCP header with the numbers that both ends count by: the acknowledgment is shifted back if the connection shifts sequence numbers.
     #[inline(always)]
     fn shifted(&self, id: ConnId, direction: Direction, mut segment: TcpSegment) -> TcpSegment {
         let extra = self.table.get(id).extra;
@@ -383,7 +387,7 @@ impl Conntrack {
         self.count();
     }
 
-    /// Ends a connection that is to end when another one begins, if its time is up anyway.
+    /// Ends the connection that a new one would replace, if it has timed out anyway.
     pub(crate) fn end_if_expired(&mut self, ends: Replaced) -> Replaced {
         let (id, reason) = ends?;
         if self.table.expires_ms(id, self.state.now_ms) > 0 {
@@ -393,14 +397,14 @@ impl Conntrack {
         None
     }
 
-    /// Whether packets of a connection are changed for it.
+    /// Whether packets of a connection are rewritten.
     #[inline]
     pub(crate) fn transforms(&self, id: ConnId) -> bool {
         let connection = self.table.get(id);
         connection.is_translated() || connection.extra != 0
     }
 
-    /// What packets of a connection get in one direction.
+    /// How packets of a connection are rewritten in one direction.
     #[inline]
     pub(crate) fn transform(&self, id: ConnId, direction: Direction) -> NatTransform {
         let connection = self.table.get(id);

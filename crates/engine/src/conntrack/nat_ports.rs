@@ -1,11 +1,11 @@
-//! Translations for new connections, and whose outside port is taken back where a pool has none left.
+//! Translations for new connections, and the reclaiming of outside ports when a pool has none left.
 //!
-//! A new connection does not wait for others' timeouts. First a connection that is over gives its port up: it keeps both its tuples
-//! and goes on translating stragglers, while the port may become another inside end's towards other destinations. If there is none,
-//! one that nobody answered ends: of those that are looked at, one of the host that holds the most ports. Who holds many ports itself
-//! takes them only from hosts that hold no fewer, and who may have no more only from itself, unless nobody answered for [`STALE_MS`]. A connection that both ends want is left
-//! alone. Only this worker's connections are asked, so many for a packet; and after a search that found nothing, whoever lacks the
-//! same waits (`pauses`).
+//! A new connection does not wait for others' timeouts. First a closed connection gives up its port: it keeps both its tuples and goes on
+//! translating late packets, while the port may be bound to another inside endpoint for other destinations. If there is none, an unreplied
+//! connection is evicted: among those examined, one of the host that holds the most ports. A host that holds many ports takes them only
+//! from hosts that hold no fewer, and a host at its limit only from itself, unless the connection has been unreplied for [`STALE_MS`].
+//! Connections that were replied to are left alone. Only connections of this worker are examined, a limited number per packet; after a
+//! search that found nothing, packets with the same shortage back off (`pauses`).
 
 use super::{Conntrack, Replaced, create};
 use crate::drop::DropReason;
@@ -16,32 +16,32 @@ use mmb_conn::{CloseReason, ConnId, Connection, ConnectionTable, DESTINATION, Di
 use mmb_packet::Packet;
 use std::sync::atomic::Ordering;
 
-/// How many ports one new connection may take back: one that is free may still be in use towards its destination.
+/// How many ports one new connection may reclaim: a port that becomes free may still be in use towards its destination.
 const ROUNDS: usize = 4;
-/// How many connections of each queue are looked at: such as are over, until one will do; unreplied ones, to find whose host holds the
-/// most ports.
+/// How many connections of each queue are examined: closed ones, until one is suitable; unreplied ones, to find the one whose host holds
+/// the most ports.
 const OVER_LOOKED: usize = 256;
 const UNREPLIED_LOOKED: usize = 64;
-/// A host that holds so many ports loses one before more hosts are looked at, and takes none from hosts that hold fewer.
+/// A host that holds this many ports loses one before further hosts are examined, and takes none from hosts that hold fewer.
 const MANY: u32 = 64;
-/// From this age on, what nobody answered gives way to anybody: TCP has sent its first packet three times by then (RFC 6298).
+/// From this age on, an unreplied connection yields to any host: TCP has sent its first packet three times by then (RFC 6298).
 const STALE_MS: u64 = 5000;
 
 /// A translation for a new connection.
 pub(super) struct NewTranslation {
     pub(super) translated: Translated,
-    /// The Ethernet addresses of both ends, if mmb sends its packets back.
+    /// The MAC addresses of both ends, if its packets hairpin on Ethernet.
     pub(super) hairpin: Option<[[u8; 6]; 2]>,
     /// Its packets go back to the side that they came from, and replies come from there too.
     pub(super) turns_back: bool,
 }
 
 impl Conntrack {
-    /// The translation of a new connection; `first` is the stamp of the first of its rules. It may have the tuples of the one that `ends`
-    /// when it begins.
+    /// Translates a new connection; `first` is the stamp of the first of its rules. It may use the tuples of the connection `ends`, which
+    /// it replaces.
     ///
     /// # Errors
-    /// Why there is none, though room was made where it can be.
+    /// Why there is no translation, even after ports were reclaimed where possible.
     pub(super) fn translate(
         &mut self,
         snapshot: &Snapshot,
@@ -78,7 +78,7 @@ impl Conntrack {
         let (mut hairpin, mut turns_back) = (None, false);
         let mut nat = state.shared.nat();
         let mut translated = nat.translate(first, mapping, arrived, &taken)?;
-        // A packet for an outside end of ours, from a side that has one itself, goes back to that side (RFC 4787 REQ-9).
+        // A packet from inside to an outside endpoint of another binding hairpins: it goes back to the inside (RFC 4787 REQ-9).
         if let Some(inside) = create::owner(&nat, &translated.sent) {
             let outside = translated.sent;
             if snapshot.route(packet.port).is_routed() {
@@ -98,7 +98,7 @@ impl Conntrack {
         Ok(NewTranslation { translated, hairpin, turns_back })
     }
 
-    /// Takes a port back from another connection for one that was refused. False if there is none to take.
+    /// Reclaims a port from another connection for one that was refused. Returns false if there is none.
     fn free_port(&mut self, mapping: &Mapping, arrived: &Tuple, why: NatError) -> bool {
         let now_ms = self.state.now_ms;
         let Some(lacking) = self.state.shared.nat().shortage(mapping, arrived, why) else { return false };
@@ -118,7 +118,7 @@ impl Conntrack {
         found.is_some()
     }
 
-    /// A connection that is over and whose port helps: one whose port nobody uses towards the new one's destination, if there is any.
+    /// A closed connection whose port helps: preferably one whose port is not in use towards the new connection's destination.
     fn find_closed(
         &mut self,
         mapping: &Mapping,
@@ -142,7 +142,7 @@ impl Conntrack {
         found
     }
 
-    /// A connection that nobody answered and whose port helps, of the host that holds the most.
+    /// An unreplied connection whose port helps, of the host that holds the most ports.
     fn find_unreplied(&mut self, proto: u8, lacking: &PortShortage<'_>) -> Option<ConnId> {
         let Conntrack { table, state, cursor, .. } = self;
         let (nat, now_ms) = (state.shared.nat(), state.now_ms);
@@ -159,8 +159,8 @@ impl Conntrack {
         found.map(|(_, id)| id)
     }
 
-    /// Where a host's share is what others leave it, ends what these left idle and nobody answered. Returns how many. Its share needs
-    /// more than one.
+    /// If a host's limit depends on the ports that other hosts leave free, evicts idle unreplied connections of these hosts. Returns how
+    /// many. Raising the limit takes more than one port.
     fn end_idle(&mut self, proto: u8, lacking: &PortShortage<'_>) -> usize {
         let Some(lacking) = lacking.of_pool() else { return 0 };
         let Conntrack { table, state, cursor, .. } = self;
@@ -179,7 +179,7 @@ impl Conntrack {
         idle.len()
     }
 
-    /// Has a connection that is over give its port up, while it goes on translating.
+    /// Releases the port of a closed connection, which goes on translating.
     fn detach(&mut self, id: ConnId) -> bool {
         let binding = std::mem::take(&mut self.table.get_mut(id).binding);
         self.state.shared.release(binding);
@@ -187,7 +187,7 @@ impl Conntrack {
     }
 }
 
-/// Who uses the outside end of a connection that is over towards the destination of a new one.
+/// Which connection uses the outside endpoint of a closed connection towards the destination of a new one.
 #[derive(Clone, Copy)]
 enum PortUse {
     None,
@@ -198,7 +198,7 @@ enum PortUse {
 
 fn use_of_port(table: &ConnectionTable, over: &Connection, mapping: &Mapping, arrived: &Tuple) -> PortUse {
     if mapping.daddr.is_some() || mapping.dport.is_some() {
-        // It is not known yet which destination that will be.
+        // The destination is not chosen yet.
         return PortUse::None;
     }
     let reply = over.tuple(Direction::Reply);

@@ -1,16 +1,16 @@
-//! The Ethernet addresses of inside hosts, to which hairpinned packets are sent.
+//! The MAC addresses of inside hosts, to which hairpinned packets are sent.
 //!
-//! A host is learned from a packet that begins a translated connection of its own. Whoever can send such packets could name another
-//! host's address, so that an Ethernet address which was heard lately is not replaced by a spoofed frame. Only hosts that have an outside
-//! end are asked for, so that an old address holds for as long as no other is heard: a host may have one connection for hours. Each wire
-//! has a share of its own, all VLANs together, and when that is full the host that was heard longest ago goes.
+//! A host is learned from a packet that begins a translated connection. A sender of such packets could use another host's address, so a MAC
+//! address that was seen recently is not replaced by a spoofed frame. Only hosts with a NAT binding are looked up, so an old address stays
+//! valid until another one is seen: a host may keep one connection for hours. Each wire has a limit of its own, for all VLANs together;
+//! when it is reached, the host that was seen longest ago is evicted.
 
 use mmb_conn::{Vlans, Wire};
 use std::collections::{HashMap, VecDeque};
 
 /// Hosts of a wire, at most.
 const SHARE: usize = 4096;
-/// For how long the Ethernet address of a host that begins no connection is not replaced: as switches do (IEEE 802.1Q, table 8-6).
+/// For this time the MAC address of a host that begins no connection is not replaced: the ageing time of switches (IEEE 802.1Q, table 8-6).
 const AGE_MS: u64 = 300_000;
 
 /// The hosts of all wires.
@@ -19,13 +19,13 @@ pub(super) struct Neighbours {
     wires: HashMap<u16, WireNeighbours>,
 }
 
-/// A host's place in its wire's share.
+/// The key of a host within its wire.
 type NeighbourKey = (Vlans, u128);
 
 #[derive(Debug, Default)]
 struct WireNeighbours {
     hosts: HashMap<NeighbourKey, Neighbour>,
-    /// Every host once, by a time at which it was heard: the longest ago first, but for those that were heard again.
+    /// Every host once, with a time at which it was seen: the oldest first, except for hosts that were seen again.
     order: VecDeque<(NeighbourKey, u64)>,
 }
 
@@ -36,7 +36,7 @@ struct Neighbour {
 }
 
 impl Neighbours {
-    /// A host has begun a translated connection from an Ethernet address.
+    /// Learns the MAC address of a host that begins a translated connection.
     pub(super) fn learn(&mut self, now_ms: u64, wire: Wire, address: u128, mac: [u8; 6]) {
         if self.wires.try_reserve(1).is_err() {
             return;
@@ -44,7 +44,7 @@ impl Neighbours {
         self.wires.entry(wire.port).or_default().learn(now_ms, (wire.vlans, address), mac);
     }
 
-    /// Where a host that has an outside end is, if that is known.
+    /// The MAC address of a host with a NAT binding, if known.
     pub(super) fn find(&self, wire: Wire, address: u128) -> Option<[u8; 6]> {
         Some(self.wires.get(&wire.port)?.hosts.get(&(wire.vlans, address))?.mac)
     }
@@ -59,14 +59,14 @@ impl WireNeighbours {
             return;
         }
         while self.hosts.len() >= SHARE && self.forget_oldest() {}
-        // Without memory nobody new is learned.
+        // Without memory, new hosts are not learned.
         if self.hosts.try_reserve(1).is_ok() && self.order.try_reserve(1).is_ok() {
             self.hosts.insert(key, Neighbour { mac, heard_ms: now_ms });
             self.order.push_back((key, now_ms));
         }
     }
 
-    /// Takes the first one out of the order: it goes, unless it was heard again since it was put there.
+    /// Removes the first entry of the order, and its host unless it was seen again since.
     fn forget_oldest(&mut self) -> bool {
         let Some((key, heard_ms)) = self.order.pop_front() else { return false };
         match self.hosts.get(&key) {
@@ -93,7 +93,7 @@ mod tests {
             neighbours.learn(now_ms, WIRE, 7, SPOOFED);
             assert_eq!(neighbours.find(WIRE, 7), Some(OWN));
         }
-        // What is spoofed does not keep anybody from becoming old either.
+        // Spoofed frames do not refresh the entry either.
         neighbours.learn(AGE_MS, WIRE, 7, SPOOFED);
         assert_eq!(
             neighbours.find(WIRE, 7),

@@ -1,20 +1,21 @@
-//! Which worker has a connection, where there are several.
+//! Maps tuples to the worker that owns their connection, where there are several workers.
 //!
-//! A connection belongs to the worker that the hash of its first packet's ends names, the same for both directions. Replies to a
-//! translated connection hash to anybody: whoever makes such a connection tells all workers its tuples here. A packet that
-//! comes in at another worker than its connection's is handed over.
+//! A connection belongs to the worker that the hash of its first packet's addresses and ports selects; the hash is the same for both
+//! directions. Replies to a translated connection hash to any worker, so the worker that creates such a connection claims its tuples here.
+//! A packet that arrives at another worker than its connection's is handed over.
 //!
-//! Which workers hashes name may change ([`OwnerMap::prepare`]), as a host's threads get input or lose it. Connections stay where they are:
-//! before a new distribution holds, every worker claims those of its connections that it gives to another one.
+//! The distribution of hashes to workers may change ([`OwnerMap::prepare`]) when threads of the host gain or lose input queues. Connections
+//! stay where they are: before a new distribution takes effect, every worker claims those of its connections that the distribution assigns
+//! to another worker.
 //!
-//! Which worker a connection has can be told from outside by how long packets take: it is chosen by a keyed function.
+//! An observer can tell from packet latency which worker owns a connection. The worker is chosen by a keyed function for this reason.
 //!
-//! Devices spread a datagram's fragments by other hashes than whole packets, or by none; and only the first one says whose they are. So all
-//! of them go first to the worker that the hash of their datagram names, its *home*, which knows the first one's ports when it hands the
-//! others on, and holds those that come before it.
+//! NICs distribute a datagram's fragments by another hash than whole packets, or by none, and only the first fragment carries the ports. So
+//! all fragments go first to the worker that the hash of their datagram selects, its *home*. It knows the first fragment's ports when it
+//! hands later ones on, and holds fragments that arrive before the first.
 //!
-//! Who writes: any worker, when a translated connection begins or ends. Only packets that the worker which received them knows no
-//! connection of are looked up here, and only where there are several workers.
+//! Who writes: any worker, when a translated connection begins or ends. A worker looks up here only packets for which its own table has no
+//! connection, and only if there are several workers.
 
 use crate::drop::DropReason;
 use mmb_conn::Tuple;
@@ -27,15 +28,15 @@ use std::sync::{PoisonError, RwLock};
 
 const SHARDS: usize = 64;
 
-/// Parts of all hashes, each of which names one worker.
+/// Hash ranges, each of which is assigned to one worker.
 const PARTS: usize = 256;
 
-/// Why a tuple is not a worker's.
+/// Why a worker cannot claim a tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClaimError {
     /// A connection of another worker has it.
     Taken,
-    /// There is no memory to note it.
+    /// There is no memory to record it.
     NoMemory,
 }
 
@@ -48,17 +49,18 @@ impl From<ClaimError> for DropReason {
     }
 }
 
-/// What all workers know of each other's connections.
+/// The owners of connections, as all workers see them.
 #[derive(Debug)]
 pub(crate) struct OwnerMap {
-    /// Workers 0 to here may own connections. Those behind only hand over: hosts have threads that packets seldom come to and that sleep.
+    /// The first `owning` workers may own connections. Those after them only hand packets over: threads of the host that seldom receive
+    /// packets, and sleep.
     owning: usize,
-    /// Of these, how many have a share of the connections to come.
+    /// How many of these receive new connections.
     sharing: AtomicUsize,
-    /// Whose connections are, by part of their hashes: now, and once a change that is prepared holds.
+    /// The owner of each hash range: now, and once a prepared change takes effect.
     now: Box<[AtomicU16; PARTS]>,
     next: Box<[AtomicU16; PARTS]>,
-    /// Some connection may not be where its hash says, though it is not translated.
+    /// Some untranslated connection may be at another worker than its hash selects.
     changed: AtomicBool,
     prf: Prf,
     moved: [RwLock<HashMap<Tuple, usize>>; SHARDS],
@@ -80,48 +82,48 @@ impl OwnerMap {
         }
     }
 
-    /// How many workers may own connections.
+    /// Number of workers that may own connections.
     #[inline]
     pub(crate) fn owning(&self) -> usize {
         self.owning
     }
 
-    /// How many workers have a share of the connections to come.
+    /// Number of workers that receive new connections.
     pub(crate) fn sharing(&self) -> usize {
         self.sharing.load(Ordering::Relaxed)
     }
 
-    /// Has these workers share the connections to come, once [`OwnerMap::switch`] says so. Until then each worker claims those of its
-    /// connections that [are strays](OwnerMap::is_stray). One caller at a time.
+    /// Prepares a distribution of new connections to these workers, which takes effect with [`OwnerMap::switch`]. Until then each worker
+    /// claims its [stray](OwnerMap::is_stray) connections. Must not be called concurrently.
     pub(crate) fn prepare(&self, workers: &[u16]) {
         share_out(&self.next, workers);
         self.changed.store(true, Ordering::Release);
     }
 
-    /// What was prepared holds from now on.
+    /// Puts the prepared distribution into effect.
     pub(crate) fn switch(&self, workers: &[u16]) {
         share_out(&self.now, workers);
         self.sharing.store(workers.len(), Ordering::Relaxed);
     }
 
-    /// Whether connections may be elsewhere than their hashes say, though they are not translated.
+    /// Whether untranslated connections may be at another worker than their hash selects.
     pub(crate) fn has_changed(&self) -> bool {
         self.changed.load(Ordering::Acquire)
     }
 
-    /// Whether hashes give a tuple to another worker than this, now or once a change that is prepared holds.
+    /// Whether the hash assigns a tuple to another worker than this one, now or once a prepared change takes effect.
     pub(crate) fn is_stray(&self, tuple: &Tuple, worker: usize) -> bool {
         let part = part(self.hash(tuple));
         [&self.now, &self.next].iter().any(|parts| usize::from(parts[part].load(Ordering::Acquire)) != worker)
     }
 
-    /// Whether every connection is this worker's.
+    /// Whether this worker owns every connection.
     #[inline]
     pub(crate) fn owns_all(&self, worker: usize) -> bool {
         self.owning == 1 && worker == 0
     }
 
-    /// The worker that a packet with this tuple belongs to.
+    /// The worker that owns packets with this tuple.
     pub(crate) fn of(&self, tuple: &Tuple) -> usize {
         let hash = self.hash(tuple);
         if self.len.load(Ordering::Acquire) > 0 {
@@ -133,15 +135,15 @@ impl OwnerMap {
         self.by_hash(hash)
     }
 
-    /// The worker that all fragments of a datagram go to first.
+    /// The home of a datagram: the worker that all of its fragments go to first.
     pub(crate) fn home(&self, datagram: &FragmentKey) -> usize {
         self.by_hash(self.prf.hash(&datagram.packed().to_bytes()))
     }
 
-    /// A translated connection of `worker` has packets with this tuple.
+    /// Records that a connection of `worker` has packets with this tuple, which its hash may assign to another worker.
     ///
     /// # Errors
-    /// It cannot be said so. Nothing is changed.
+    /// The tuple cannot be claimed. Nothing is changed.
     pub(crate) fn claim(&self, tuple: &Tuple, worker: usize) -> Result<(), ClaimError> {
         let mut shard = self.shard(tuple).write().unwrap_or_else(PoisonError::into_inner);
         shard.try_reserve(1).map_err(|_| ClaimError::NoMemory)?;
@@ -156,7 +158,7 @@ impl OwnerMap {
         }
     }
 
-    /// Whether a translated connection of another worker has packets with this tuple.
+    /// Whether another worker has claimed this tuple.
     pub(crate) fn is_taken(&self, tuple: &Tuple, worker: usize) -> bool {
         self.len.load(Ordering::Acquire) > 0
             && self
@@ -167,7 +169,7 @@ impl OwnerMap {
                 .is_some_and(|&other| other != worker)
     }
 
-    /// It has ended.
+    /// Withdraws a worker's claim.
     pub(crate) fn release(&self, tuple: &Tuple, worker: usize) {
         let mut shard = self.shard(tuple).write().unwrap_or_else(PoisonError::into_inner);
         if shard.get(tuple) == Some(&worker) {
@@ -185,20 +187,20 @@ impl OwnerMap {
         usize::from(self.now[part(hash)].load(Ordering::Acquire))
     }
 
-    /// The same for a tuple and the one that is reversed.
+    /// The hash of a tuple, the same for its reverse.
     fn hash(&self, tuple: &Tuple) -> u64 {
         self.prf.hash(&tuple.in_order().to_bytes())
     }
 }
 
-/// Gives each worker as many parts as any other.
+/// Assigns an equal number of hash ranges to each worker.
 fn share_out(parts: &[AtomicU16; PARTS], workers: &[u16]) {
     for (part, worker) in parts.iter().zip(workers.iter().cycle()) {
         part.store(*worker, Ordering::Release);
     }
 }
 
-/// The part that a hash belongs to. Other bits say in which shard a claim is.
+/// The range of a hash. Other bits select the shard of a claim.
 #[inline]
 fn part(hash: u64) -> usize {
     (hash >> 56) as usize

@@ -1,7 +1,7 @@
-//! The sets of rules that connections have: few, whatever the number of connections.
+//! The rule sets of connections: few, whatever the number of connections.
 //!
-//! A set is known by its rules' stamps. Under each policy it is looked up once which of them are still there. Sets that no
-//! connection has any more are kept for a while: the next connection of the same rules finds its set made.
+//! A set is identified by its rules' stamps. It is resolved once per policy which of its rules still exist. Unused sets are kept for a
+//! while: the next connection with the same rules reuses its set.
 
 use super::stateful::StatefulRule;
 use crate::snapshot::Snapshot;
@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
-/// Sets that are kept though no connection has them.
+/// Unused sets that are kept, at most.
 const SPARE: usize = 1 << 16;
 
 /// Sets of stateful rules, by number.
@@ -22,12 +22,12 @@ pub(crate) struct StatefulRuleSets {
     sets: Vec<StatefulRuleSet>,
     /// Numbers of sets by a hash of their rules' stamps.
     numbers: HashTable<u32>,
-    /// By slot, the set that holds its rule alone, as most sets hold one: where to look first.
+    /// By slot, the set that holds only this rule, since most sets hold one: where the search begins.
     alone: Vec<u32>,
     free: Vec<u32>,
-    /// Those that lost their last user, the longest ago first; some may have one again.
+    /// Sets that lost their last user, the longest unused first; some may be in use again.
     spare: VecDeque<u32>,
-    /// Memory for the rules of the next one.
+    /// Reserved memory for the rules of the next set.
     room: Room,
 }
 
@@ -37,16 +37,16 @@ type Room = (Vec<(u32, Arc<StatefulRule>)>, Vec<u32>);
 struct StatefulRuleSet {
     /// In the order in which their targets are applied.
     rules: Vec<(u32, Arc<StatefulRule>)>,
-    /// The stamp of its rule if it holds one alone.
+    /// The stamp of its rule if it holds only one.
     only: Option<u64>,
-    /// Connections that have it.
+    /// Number of connections that use it.
     users: usize,
     is_spare: bool,
-    /// The policy for which `live` was made.
+    /// The policy for which `live` was computed.
     generation: u64,
-    /// Slots of the rules that are still there.
+    /// Slots of the rules that still exist.
     live: Vec<u32>,
-    /// The rules' numbers, which listings and events share; made when the first one asks.
+    /// The rules' ids, which listings and events share; computed on first use.
     ids: OnceCell<Arc<[RuleId]>>,
 }
 
@@ -57,8 +57,8 @@ impl StatefulRuleSet {
 }
 
 impl StatefulRuleSets {
-    /// Memory for one set more, of so many rules, and for letting go of all of them: [`StatefulRuleSets::enter`] and [`StatefulRuleSets::leave`] do not
-    /// fail then.
+    /// Reserves memory for one more set with this number of rules, and for releasing all sets, so that [`StatefulRuleSets::enter`] and
+    /// [`StatefulRuleSets::leave`] do not fail.
     pub(crate) fn reserve(&mut self, rules: usize) -> Result<(), SetAllocError> {
         let StatefulRuleSets { sets, numbers, free, spare, room, .. } = self;
         room.0.try_reserve_exact(rules).map_err(|_| SetAllocError)?;
@@ -78,7 +78,7 @@ impl StatefulRuleSets {
         numbers.try_reserve(1, hash_of).map_err(|_| SetAllocError)
     }
 
-    /// The number of the set of these rules, given by slot, in the order in which their targets are applied. It has one more user.
+    /// The number of the set of these rules, given by slot, in the order in which their targets are applied. Adds a user.
     pub(crate) fn enter(&mut self, snapshot: &Snapshot, slots: &[u32]) -> u32 {
         let &[slot] = slots else { return self.find_or_make(snapshot, slots) };
         let stamp = snapshot.stateful(slot).map(|rule| rule.stamp);
@@ -95,20 +95,20 @@ impl StatefulRuleSets {
         if self.alone.len() <= slot as usize && self.alone.try_reserve(wanted - self.alone.len()).is_ok() {
             self.alone.resize(wanted, 0);
         }
-        // Without memory the set is found the longer way.
+        // Without memory here, the set is found by hash.
         if let Some(place) = self.alone.get_mut(slot as usize) {
             *place = number;
         }
         number
     }
 
-    /// Asks for where [`StatefulRuleSets::enter`] finds the set of a rule alone.
+    /// Prefetches the entry by which [`StatefulRuleSets::enter`] finds the set of a single rule.
     #[inline]
     pub(crate) fn fetch_place(&self, slot: u32) {
         self.alone.get(slot as usize).into_iter().for_each(prefetch);
     }
 
-    /// Asks for that set.
+    /// Prefetches that set.
     #[inline]
     pub(crate) fn fetch_set(&self, slot: u32) {
         let number = self.alone.get(slot as usize);
@@ -149,7 +149,7 @@ impl StatefulRuleSets {
         number
     }
 
-    /// A user of the set less.
+    /// Removes a user from a set.
     pub(crate) fn leave(&mut self, number: u32) {
         let Some(set) = self.sets.get_mut(number as usize) else { return };
         set.users = set.users.saturating_sub(1);
@@ -174,7 +174,7 @@ impl StatefulRuleSets {
         }
     }
 
-    /// The slots of those rules of a set that a policy still has.
+    /// The slots of those rules of a set that the policy still contains.
     #[inline]
     pub(crate) fn live(&mut self, snapshot: &Snapshot, number: u32) -> &[u32] {
         let Some(set) = self.sets.get_mut(number as usize) else { return &[] };
@@ -189,23 +189,23 @@ impl StatefulRuleSets {
         &set.live
     }
 
-    /// The numbers of a set's rules, those too that are gone.
+    /// The ids of a set's rules, including removed ones.
     pub(crate) fn ids(&self, number: u32) -> Arc<[RuleId]> {
         let ids = |set: &StatefulRuleSet| set.rules.iter().map(|(_, rule)| rule.id).collect();
         let set = self.sets.get(number as usize);
         set.map(|set| Arc::clone(set.ids.get_or_init(|| ids(set)))).unwrap_or_default()
     }
 
-    /// The rules of a set, those too that are gone.
+    /// The rules of a set, including removed ones.
     pub(crate) fn rules(&self, number: u32) -> impl Iterator<Item = &Arc<StatefulRule>> {
         self.sets.get(number as usize).into_iter().flat_map(|set| set.rules.iter().map(|(_, rule)| rule))
     }
 }
 
-/// There is no memory for more.
+/// There is no memory for another set.
 pub(crate) struct SetAllocError;
 
-/// Stamps are counted up by ourselves: nobody chooses them.
+/// Stamps are assigned by the engine, never by a sender, so the hash needs no key.
 fn stamp_hash(stamps: impl Iterator<Item = u64>) -> u64 {
     let mut hasher = DefaultHasher::new();
     stamps.for_each(|stamp| hasher.write_u64(stamp));

@@ -1,7 +1,7 @@
-//! Connections as bytes, for a file: what `save-state` writes and `load-state` reads.
+//! Connections as bytes in a file: the format that `save-state` writes and `load-state` reads.
 //!
-//! A state is [`MAGIC`], records, each behind its length in two bytes, and a length of zero with the number of records in
-//! eight bytes behind it. Numbers are big-endian. A record that this version does not understand ends the reading.
+//! A state consists of [`MAGIC`], records with a two-byte length in front of each, a length of zero, and the number of records in eight
+//! bytes. Numbers are big-endian. Reading fails at a record that this version does not understand.
 
 use super::checked;
 use super::extension::Extension;
@@ -11,7 +11,7 @@ use mmb_conn::{
 use mmb_policy::RuleId;
 use std::io::{self, Read, Write};
 
-/// How a state begins.
+/// The first bytes of a state.
 const MAGIC: &[u8; 8] = b"MMBCONN2";
 /// Bytes of a record without its rules.
 const FIXED: usize = 4 + 9 + 2 * (5 + 32 + 4) + 1 + 22 + 32 + 16 + 27 + 1;
@@ -21,7 +21,7 @@ const FIXED: usize = 4 + 9 + 2 * (5 + 32 + 4) + 1 + 22 + 32 + 16 + 27 + 1;
 pub(crate) struct SavedConnection {
     pub(crate) connection: ConnectionSnapshot,
     pub(crate) extra: Extension,
-    /// The rules that made it.
+    /// The rules that created it.
     pub(crate) rules: Vec<RuleId>,
 }
 
@@ -58,7 +58,7 @@ impl SavedConnection {
             .chain([age_ms, idle_ms])
             .for_each(|number| out.extend(number.to_be_bytes()));
         out.extend(self.extra.to_bytes());
-        // A connection has no more rules than that.
+        // A connection has at most this many rules.
         out.push(self.rules.len().min(usize::from(u8::MAX)) as u8);
         self.rules.iter().take(usize::from(u8::MAX)).for_each(|id| out.extend(id.0.to_be_bytes()));
         out
@@ -103,7 +103,7 @@ impl SavedConnection {
     }
 }
 
-/// Bytes that are still to be read.
+/// Bytes still to be read.
 struct ByteCursor<'a>(&'a [u8]);
 
 impl ByteCursor<'_> {
@@ -114,7 +114,7 @@ impl ByteCursor<'_> {
     }
 }
 
-/// Writes a state, record by record.
+/// Writes a state record by record.
 pub(crate) struct StateWriter<'w> {
     out: &'w mut dyn Write,
     records: u64,
@@ -133,7 +133,7 @@ impl<'w> StateWriter<'w> {
         self.out.write_all(&record)
     }
 
-    /// Ends the state; returns how many records it has.
+    /// Ends the state; returns its number of records.
     pub(crate) fn end(self) -> io::Result<u64> {
         self.out.write_all(&[0; 2])?;
         self.out.write_all(&self.records.to_be_bytes())?;
@@ -142,21 +142,21 @@ impl<'w> StateWriter<'w> {
     }
 }
 
-/// A state that was read to its end and is sound, as bytes without gaps: what stands for it until all of it has come.
+/// A state that was read completely and checked, as contiguous encoded records. Nothing is restored before all of it has arrived.
 #[derive(Default)]
 pub(crate) struct LoadedState {
-    /// Records, each behind its length.
+    /// Records, each after its length.
     chunks: Vec<Vec<u8>>,
 }
 
-/// Bytes of records that are kept together.
+/// Capacity of a chunk of records in bytes.
 const CHUNK: usize = 1 << 20;
 
 impl LoadedState {
-    /// Reads a state, of which the first `most` connections are kept; what follows is only checked.
+    /// Reads a state and keeps its first `most` connections; the rest is only checked.
     ///
     /// # Errors
-    /// What is wrong with it, or that there is no memory for it.
+    /// The fault in the state, or a lack of memory for it.
     pub(crate) fn read(input: &mut dyn Read, most: u64) -> Result<LoadedState, String> {
         let mut reader = StateReader::new(input)?;
         let mut whole = LoadedState::default();
@@ -198,11 +198,11 @@ impl LoadedState {
     }
 }
 
-/// Checks a state as [`Connections::load`](crate::Connections::load) does, without a daemon; returns how many connections it has. A
-/// function of the bytes alone, for fuzzing.
+/// Checks a state as [`Connections::load`](crate::Connections::load) does, without a daemon; returns its number of connections. A function
+/// of the bytes alone, for fuzzing.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault in the state.
 pub fn check_state(mut bytes: &[u8]) -> Result<u64, String> {
     let mut reader = StateReader::new(&mut bytes)?;
     while reader.next()?.is_some() {}
@@ -210,7 +210,7 @@ pub fn check_state(mut bytes: &[u8]) -> Result<u64, String> {
     if bytes.is_empty() { Ok(records) } else { Err("there is more behind the end of the state".to_owned()) }
 }
 
-/// Reads a state, record by record.
+/// Reads a state record by record.
 pub(crate) struct StateReader<'r> {
     input: &'r mut dyn Read,
     records: u64,
@@ -334,7 +334,7 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(read(&bytes[..cut]).is_err(), "cut at {cut}");
         }
-        // Whatever is changed, nothing breaks.
+        // No change of a byte makes decoding panic.
         for at in 0..600 {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0xff;

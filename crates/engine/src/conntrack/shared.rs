@@ -1,4 +1,4 @@
-//! What hangs on connections: what workers share, and what each keeps beside its table.
+//! State that connections refer to: the part that all workers share, and the part of each worker.
 
 use super::Watcher;
 use super::extension::Extensions;
@@ -15,22 +15,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::TrySendError;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What the workers of an engine share. It is locked when a connection with a translation begins or ends, and for packets that
-/// belong elsewhere: never for those of a worker's own connections.
+/// State that an engine's workers share. It is locked when a connection with a translation begins or ends, and for packets of another
+/// worker's connections; never for packets of a worker's own connections.
 pub(crate) struct SharedState {
     pub(super) nat: Mutex<Nat>,
-    /// How many inside ends have an outside end.
+    /// Number of NAT bindings.
     pub(super) bindings: AtomicUsize,
-    /// How many workers have connections.
+    /// Number of workers that have connections.
     pub(super) busy: AtomicUsize,
     pub(crate) owners: OwnerMap,
-    /// How many connections there is memory for, whatever policies say.
+    /// The connection limit that the available memory sets, whatever policies say.
     pub(crate) memory: AtomicUsize,
     sources: SourceCounts,
 }
 
 impl SharedState {
-    /// What workers share of which so many, the first ones, own connections.
+    /// Shared state for workers of which the first `owning` ones own connections.
     pub(crate) fn new(owning: usize, seeds: &SeedTree) -> SharedState {
         SharedState {
             nat: Mutex::new(Nat::new(seeds)),
@@ -51,7 +51,7 @@ impl SharedState {
         lock(&self.nat)
     }
 
-    /// What a connection held is not held any more.
+    /// Releases a connection's NAT binding.
     pub(super) fn release(&self, binding: u32) {
         if binding != 0 {
             let mut nat = self.nat();
@@ -60,10 +60,10 @@ impl SharedState {
         }
     }
 
-    /// Tells all workers whose a connection is, where its tuples do not say so.
+    /// Publishes to all workers which worker owns a connection, if its tuples do not tell by their hash.
     ///
     /// # Errors
-    /// They cannot be told. Nothing is changed.
+    /// The owner cannot be published. Nothing is changed.
     pub(super) fn claim(&self, connection: &Connection, worker: usize) -> Result<(), ClaimError> {
         let [forward, reply] = connection.tuples();
         let is_told = self.is_shared_tuple(connection)
@@ -75,25 +75,25 @@ impl SharedState {
         self.owners.claim(&reply, worker).inspect_err(|_| self.owners.release(&forward, worker))
     }
 
-    /// The connection has ended.
+    /// Withdraws the tuples of a connection that ended.
     fn release_tuples(&self, connection: &Connection, worker: usize) {
         if self.is_shared_tuple(connection) {
             connection.tuples().iter().for_each(|tuple| self.owners.release(tuple, worker));
         }
     }
 
-    /// Whether there are workers to whom packets of a connection could go wrong. Its forward tuple is claimed too: nobody else's replies
-    /// may have it.
+    /// Whether packets of a connection may arrive at a worker that does not own it. Its forward tuple is claimed too: replies of another
+    /// worker's connection must not have the same tuple.
     fn is_shared_tuple(&self, connection: &Connection) -> bool {
         self.owners.owning() > 1 && (is_translated(connection) || self.owners.has_changed())
     }
 
-    /// The worker that a connection with this tuple belongs to.
+    /// The worker that owns a connection with this tuple.
     pub(crate) fn owner(&self, tuple: &Tuple) -> usize {
         self.owners.of(tuple)
     }
 
-    /// Forgets a rule that is gone.
+    /// Forgets the NAT state of a rule that was removed.
     pub(crate) fn forget(&self, stamp: u64) {
         self.nat().forget(stamp as u32);
     }
@@ -103,7 +103,7 @@ fn is_translated(connection: &Connection) -> bool {
     connection.translated(Direction::Forward).is_some()
 }
 
-/// What hangs on connections, and is let go of when they end.
+/// A worker's state that connections refer to, and release when they end.
 pub(crate) struct WorkerState {
     pub(crate) worker: usize,
     pub(crate) sets: StatefulRuleSets,
@@ -117,19 +117,19 @@ pub(crate) struct WorkerState {
 }
 
 impl WorkerState {
-    /// Memory for what hangs on one connection more, of so many rules: what is taken for it then is there.
+    /// Reserves memory for the state of one more connection with this number of rules, so that creating it cannot fail for memory.
     ///
     /// # Errors
-    /// There is none.
+    /// There is not enough memory.
     pub(super) fn reserve(&mut self, rules: usize) -> Result<(), DropReason> {
         self.sets.reserve(rules).map_err(|SetAllocError| DropReason::ConnNoMemory)?;
         self.extras.reserve().map_err(|_| DropReason::ConnNoMemory)
     }
 
-    /// Counts a connection to come for the source of its first packet, if sources are counted. `ends` ends when it begins.
+    /// Counts a new connection for the source of its first packet, if sources are counted. The connection `ends` is replaced by it.
     ///
     /// # Errors
-    /// The source has begun as many as it may, or there is no memory to count them.
+    /// The source has reached its limit, or there is no memory to count it.
     pub(super) fn reserve_source(
         &self,
         arrived: &Tuple,
@@ -143,7 +143,7 @@ impl WorkerState {
         })
     }
 
-    /// Keeps or takes back what [`WorkerState::reserve_source`] counted.
+    /// Confirms the count of [`WorkerState::reserve_source`] if a connection was created, otherwise takes it back.
     pub(super) fn commit_source(&self, arrived: &Tuple, connection: Option<&mut Connection>) {
         match (self.per_source, connection) {
             (None, _) => {}
@@ -152,7 +152,7 @@ impl WorkerState {
         }
     }
 
-    /// A connection has ended.
+    /// Releases the state of a connection that has ended.
     pub(super) fn closed(&mut self, connection: &Connection, reason: CloseReason) {
         if let Some(source) = sources::counted(connection) {
             self.shared.sources.end(&source);
@@ -165,7 +165,7 @@ impl WorkerState {
         self.cells.connection_closed(reason);
     }
 
-    /// Tells whoever watches.
+    /// Sends an event to all watchers.
     pub(super) fn notify(&mut self, connection: &Connection, closed: Option<CloseReason>) {
         if self.watchers.is_empty() {
             return;
@@ -177,7 +177,7 @@ impl WorkerState {
         };
         let cells = &self.cells;
         for watcher in &self.watchers {
-            // One that has gone is soon taken off the list.
+            // A disconnected watcher is soon removed from the list.
             if let Err(TrySendError::Full(_)) = watcher.events.try_send(event.clone()) {
                 watcher.lost.fetch_add(1, Ordering::Relaxed);
                 cells.event_lost();
@@ -185,7 +185,7 @@ impl WorkerState {
         }
     }
 
-    /// A connection for people.
+    /// A connection as listings show it.
     pub(crate) fn info(
         &self,
         id: ConnId,

@@ -1,8 +1,8 @@
-//! How many connections each source address has begun, for `set conn per-source`.
+//! Counts the connections that each source address has begun, for `set conn per-source`.
 //!
-//! Connections of one source lie with several workers, so that all of them count here: a shard is locked when a connection begins or
-//! ends while the setting is on. A connection that was counted says so in its record ([`COUNTED`]); those that were there before
-//! the setting are not counted. A host of IPv6 has 2^64 addresses at its will: they are counted by their first 64 bits.
+//! Several workers own the connections of one source, so all workers count here: a shard is locked when a connection begins or ends while
+//! the setting is on. A connection's record notes that it was counted ([`COUNTED`]); connections older than the setting are not counted. An
+//! IPv6 host may use 2^64 addresses, so IPv6 sources are counted by their first 64 bits.
 
 use mmb_base::lock;
 use mmb_conn::{Connection, Direction, Tuple, Wire};
@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard};
 
 const SHARDS: usize = 64;
 
-/// In a connection's number of its set of rules: its source is counted.
+/// Flag in a connection's rule set number: its source is counted.
 const COUNTED: u32 = 1 << 31;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,10 +30,10 @@ impl SourceKey {
     }
 }
 
-/// Why a connection is not counted.
+/// Why a connection is refused a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SourceRefusal {
-    /// Its source has begun as many as it may.
+    /// Its source has reached the limit.
     Limit,
     /// There is no memory to count it.
     NoMemory,
@@ -51,7 +51,7 @@ impl SourceCounts {
         SourceCounts { hasher: RandomState::new(), shards: std::array::from_fn(|_| Mutex::default()) }
     }
 
-    /// One connection more.
+    /// Counts one more connection, if the source has fewer than `most`.
     ///
     /// # Errors
     /// It is not counted, and nothing is changed.
@@ -68,7 +68,7 @@ impl SourceCounts {
         Ok(())
     }
 
-    /// One connection less.
+    /// Counts one connection less.
     pub(super) fn end(&self, tuple: &Tuple) {
         let source = SourceKey::of(tuple);
         let mut shard = self.shard(&source);
@@ -77,7 +77,7 @@ impl SourceCounts {
         if *count == 0 {
             shard.remove(&source);
             if shard.is_empty() {
-                // What a flood of sources took.
+                // Frees the capacity that a flood of sources took.
                 *shard = HashMap::new();
             }
         }
@@ -94,22 +94,22 @@ impl SourceCounts {
     }
 }
 
-/// Notes in a connection that its source is counted.
+/// Marks a connection as counted.
 pub(super) fn mark(connection: &mut Connection) {
     connection.rules |= COUNTED;
 }
 
-/// What to count for a connection that ended, if it was counted.
+/// The tuple whose source a connection is counted for, if it is counted.
 pub(super) fn counted(connection: &Connection) -> Option<Tuple> {
     (connection.rules & COUNTED != 0).then(|| connection.tuple(Direction::Forward))
 }
 
-/// Whether a connection counts for the source of a tuple.
+/// Whether a connection is counted for the source of a tuple.
 pub(super) fn counts_for(connection: &Connection, tuple: &Tuple) -> bool {
     counted(connection).is_some_and(|counted| SourceKey::of(&counted) == SourceKey::of(tuple))
 }
 
-/// The number of a connection's set of rules.
+/// The number of a connection's rule set.
 #[inline]
 pub(super) fn rule_set(connection: &Connection) -> u32 {
     connection.rules & !COUNTED

@@ -1,4 +1,4 @@
-//! Stateful rules, compiled: what they map, and what tells one rule from another that has its number later.
+//! Compiled stateful rules: their mappings, and a stamp that distinguishes a rule from a later one with the same id.
 
 use mmb_base::prefetch;
 use mmb_conn::nat::{Balance, Mapping, PortMapping, ValueSet};
@@ -10,11 +10,11 @@ use mmb_policy::{Rule, RuleId};
 #[derive(Clone, Debug)]
 pub(crate) struct StatefulRule {
     pub(crate) id: RuleId,
-    /// No other rule ever has this number, whatever slot or id it has.
+    /// Unique among all rules, whatever their slots and ids.
     pub(crate) stamp: u64,
-    /// Addresses and ports.
+    /// The mapping of addresses and ports.
     pub(crate) mapping: Mapping,
-    /// Whether there is anything in `mapping`.
+    /// Whether `mapping` maps anything.
     pub(crate) maps: bool,
     pub(crate) ip_id: Option<ValueChoice>,
     pub(crate) flow_label: Option<ValueChoice>,
@@ -22,23 +22,23 @@ pub(crate) struct StatefulRule {
     pub(crate) ack: Option<ValueChoice>,
 }
 
-/// A number that is chosen once a connection, of a set that is not empty.
+/// A set, never empty, from which a number is chosen once per connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ValueChoice(ValueSet);
 
 impl ValueChoice {
-    /// The number that a random one chooses.
+    /// The number that a random word selects.
     pub(crate) fn draw(&self, random: u64) -> u32 {
         self.0.nth(mmb_random::scale(random, self.0.len())) as u32
     }
 
-    /// Whether it may be any number of 32 bits.
+    /// Whether the set contains all 32-bit numbers.
     pub(crate) fn is_any(&self) -> bool {
         self.0.len() == 1 << 32
     }
 }
 
-/// Whether a target of a stateful rule is a mapping: done once a connection, and undone on its replies.
+/// Whether a target of a stateful rule is a mapping: applied once per connection, and reversed on its replies.
 pub(crate) fn is_mapping(target: &Target) -> bool {
     match target {
         Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => true,
@@ -50,13 +50,13 @@ pub(crate) fn is_mapping(target: &Target) -> bool {
     }
 }
 
-/// Whether all packets that go one way in a connection match a rule, or none does: it asks for nothing but their ends, and
-/// decides without chance.
+/// Whether a rule matches either all or none of the packets of one direction of a connection: it matches on nothing but addresses, ports,
+/// protocol and `ct`, and its targets are not random.
 pub(crate) fn is_constant(rule: &Rule) -> bool {
     let constant = |id: FieldId| {
         matches!(
             id,
-            // A packet that is invalid is decided on anew.
+            // An invalid packet is classified anew.
             FieldId::Ct
                 | FieldId::In
                 | FieldId::Out
@@ -114,7 +114,7 @@ impl StatefulRule {
         stateful
     }
 
-    /// Asks for what every new connection reads of it.
+    /// Prefetches the fields that every new connection reads.
     #[inline]
     pub(crate) fn fetch(&self) {
         prefetch(&self.stamp);
@@ -153,7 +153,7 @@ fn ranges(field: Field, set: &NumberSet) -> Vec<(u128, u128)> {
     set.0.iter().map(|item| item.bounds(width)).collect()
 }
 
-/// What `shuffle` draws from without a range: every number, of ports those above the well-known ones (RFC 6056).
+/// The range that `shuffle` uses by default: every number, for ports those above the well-known ones (RFC 6056).
 fn usual_range(field: Field) -> (u128, u128) {
     match field.id {
         FieldId::TcpSport | FieldId::UdpSport | FieldId::TcpDport | FieldId::UdpDport => (1024, 65_535),

@@ -1,4 +1,4 @@
-//! Which packets connections believe, and which may begin one.
+//! Packet validity: which packets a connection accepts, and which may begin one.
 
 use super::{Conntrack, FlowState, Replaced, key, sources};
 use crate::drop::DropReason;
@@ -10,19 +10,19 @@ use mmb_packet::{Layout, Packet};
 use mmb_policy::CtState;
 use std::sync::atomic::Ordering;
 
-/// How a packet stands to connections when it is decided on.
+/// The flow state and validity of a packet when its verdict is decided.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Assessment {
     pub(crate) flow_state: FlowState,
-    /// This connection is over if the packet begins a new one.
+    /// The connection that ends if the packet begins a new one.
     pub(crate) replaced: Replaced,
-    /// Its connection does not believe it. `None` says nothing of ordinary packets, unless they are judged early.
+    /// Why the packet is invalid for its connection. `None` for mid-flow packets that were not assessed early, valid or not.
     pub(crate) invalid: Option<Invalid>,
 }
 
 impl Conntrack {
-    /// How a packet stands to connections now, and whether it is believed. Ordinary packets of a connection that goes on are judged
-    /// `early` or not at all; [`Conntrack::touch`] judges them.
+    /// The flow state of a packet, and whether it is valid. Mid-flow packets of a live connection are assessed only if `early`; otherwise
+    /// [`Conntrack::touch`] assesses them.
     pub(crate) fn assess(
         &mut self,
         at: usize,
@@ -41,7 +41,7 @@ impl Conntrack {
         match self.assess_existing((id, direction), packet, layout) {
             TcpOutcome::Stays | TcpOutcome::Noted | TcpOutcome::Moves(_) => assessment(flow_state),
             TcpOutcome::Invalid(kind) => Assessment { invalid: Some(kind), ..assessment(flow_state) },
-            // It gets the rules that it matches itself.
+            // The packet is classified like one that begins a connection.
             TcpOutcome::Reopens => {
                 let flow_state = self.beginning(at, self.recheck(at), packet, layout);
                 Assessment { replaced: Some((id, CloseReason::Finished)), ..assessment(flow_state) }
@@ -49,7 +49,7 @@ impl Conntrack {
         }
     }
 
-    /// What [`Conntrack::touch`] would make of a packet.
+    /// The outcome that [`Conntrack::touch`] would have for a packet, without a change.
     pub(crate) fn assess_existing(
         &self,
         (id, direction): (ConnId, Direction),
@@ -61,7 +61,7 @@ impl Conntrack {
         self.table.judge(id, direction, self.state.now_ms, signal.as_ref(), soundness)
     }
 
-    /// How a packet of no connection stands: TCP and SCTP begin by some packets only.
+    /// The flow state of a packet without a connection: TCP and SCTP connections begin only with certain packets.
     fn beginning(
         &mut self,
         at: usize,
@@ -78,14 +78,14 @@ impl Conntrack {
         flow_state
     }
 
-    /// A packet can make no connection.
+    /// Notes that a packet cannot create a connection.
     pub(crate) fn mark_invalid(&mut self, at: usize, kind: Invalid) -> FlowState {
         self.flow_states[at] = FlowState::Invalid(kind);
         self.flow_states[at]
     }
 
-    /// Counts a packet that can make no connection though rules ask for one. An error is why it must not pass; `maps` tells that it
-    /// would not leave as it came if it could.
+    /// Counts a packet that cannot create a connection although rules require one. An error is the reason to drop it; `maps` tells that a
+    /// connection would have translated it.
     pub(crate) fn refuse_beginning(&self, kind: Invalid, maps: bool, strict: bool) -> Result<(), DropReason> {
         self.state.cells.count_invalid(kind);
         match kind {
@@ -95,10 +95,10 @@ impl Conntrack {
         }
     }
 
-    /// Whether a connection believes a packet that does not pass for other reasons.
+    /// Checks a packet against its connection although it is dropped for another reason.
     ///
     /// # Errors
-    /// It does not, which is counted.
+    /// The packet is invalid, which is counted.
     pub(crate) fn check_window(
         &self,
         member: (ConnId, Direction),
@@ -114,19 +114,19 @@ impl Conntrack {
         }
     }
 
-    /// Whether a connection's packets that go on are all alike to rules: both ends were seen, and it is not over.
+    /// Whether all mid-flow packets of a connection are alike to rules: both ends were seen, and the connection is not closed.
     pub(crate) fn is_lasting(&self, id: ConnId) -> bool {
         self.table.is_lasting(id, self.state.now_ms)
     }
 
-    /// Whether a packet that went forward is the SYN or INIT of a connection that was not answered.
+    /// Whether a forward packet is the SYN or INIT of an unreplied connection.
     pub(crate) fn is_repeated_syn(&self, id: ConnId, packet: &Packet<'_>, layout: &Layout) -> bool {
         self.table.get(id).state == ConnState::SynSent
             && key::signal(packet, layout).is_some_and(|signal| signal.opens())
             && transport_soundness(packet.bytes(), layout) != Soundness::Wrong
     }
 
-    /// Whether a connection was made by these stateful rules, given by slot in order.
+    /// Whether a connection was created by these stateful rules, given by slot in order.
     pub(crate) fn is_made_by(
         &self,
         snapshot: &Snapshot,
@@ -137,7 +137,7 @@ impl Conntrack {
         self.state.sets.rules(sources::rule_set(self.table.get(id))).map(|rule| rule.stamp).eq(stamps)
     }
 
-    /// How rules see a packet.
+    /// The `ct` state of a packet, which rules match on.
     pub(crate) fn ct_state(
         &mut self,
         at: usize,
@@ -169,12 +169,12 @@ impl Conntrack {
         state
     }
 
-    /// How rules saw a packet when it was decided on.
+    /// The `ct` state of a packet when its verdict was decided.
     pub(crate) fn initial_ct_state(&self, at: usize) -> CtState {
         self.ct_states[at]
     }
 
-    /// Counts a packet that its connection does not believe.
+    /// Counts an invalid packet of a connection.
     pub(crate) fn count_invalid(&self, kind: Invalid) {
         self.state.cells.count_invalid(kind);
     }
@@ -185,13 +185,13 @@ impl Conntrack {
         self.drops_invalid
     }
 
-    /// Whether a packet of no connection comes to an outside end that leads to an inside one, from whom it may.
+    /// Whether a packet without a connection is addressed to the outside endpoint of a NAT binding whose filtering admits its sender.
     pub(crate) fn is_admitted(&self, arrived: Tuple) -> bool {
         let common = &self.state.shared;
         if common.bindings.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        // What cannot be noted for want of memory is dropped when it would begin.
+        // If the peer cannot be recorded for lack of memory, the packet is dropped when it would create its connection.
         let Ok(entered) = common.nat().enter(Translated { sent: arrived, binding: 0 }) else { return true };
         common.release(entered.binding);
         entered.sent != arrived

@@ -1,9 +1,8 @@
-//! Checksums, by computing them anew.
+//! Checksums, computed from scratch.
 //!
-//! Ones' complement addition of 16-bit words is addition modulo 65,535 (RFC 1071), so plain integers do. The fast
-//! path updates checksums by the difference that a write makes. The oracle instead computes what the checksum
-//! ought to have been before, what it ought to be after, and keeps the error that the packet came in with: a sound
-//! packet stays sound and a corrupt one stays corrupt by as much.
+//! Ones' complement addition of 16-bit words is addition modulo 65,535 (RFC 1071), so plain integers suffice. The fast path updates
+//! checksums by the difference that a write makes. The oracle instead computes the correct checksum before and after the change, and keeps
+//! the error that the packet arrived with: a correct packet stays correct and a corrupt one stays corrupt by the same amount.
 
 use super::dissect::{Dissection, Ip, Transport, TransportKind, u8_at, u16_at};
 
@@ -15,8 +14,8 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
     words.sum::<u64>() % MODULUS
 }
 
-/// What a checksum field becomes when the sum of all that it covers (itself taken as zero) goes from `before` to
-/// `after`. Of the two ways to write zero, 0 is used (RFC 1624 section 3), unless nothing changed.
+/// The new value of a checksum field when the sum of all that it covers (itself taken as zero) changes from `before` to `after`. Of the two
+/// representations of zero, 0 is used (RFC 1624 section 3), unless nothing changed.
 fn follow(stored: u16, before: u64, after: u64) -> u16 {
     if before == after {
         return stored;
@@ -27,14 +26,14 @@ fn follow(stored: u16, before: u64, after: u64) -> u16 {
     ((right_after + error) % MODULUS) as u16
 }
 
-/// The sums that a packet's checksum fields stand for, each with its own field taken as zero.
+/// The sums that a packet's checksum fields cover, each with its own field taken as zero.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sums {
     ip_header: Option<Covered>,
     transport: Option<Covered>,
 }
 
-/// One checksum field: where it is, what it holds, and the sum of what it covers.
+/// One checksum field: its offset, its value, and the sum of what it covers.
 #[derive(Clone, Copy, Debug)]
 struct Covered {
     at: usize,
@@ -43,7 +42,7 @@ struct Covered {
 }
 
 impl Sums {
-    /// Sums up a packet.
+    /// Computes the sums of a packet.
     pub(super) fn of(bytes: &[u8], packet: &Dissection) -> Sums {
         let header = packet.ip.as_ref().filter(|ip| ip.version == 4).map(|ip| {
             let at = packet.l3 + 10;
@@ -51,14 +50,14 @@ impl Sums {
         });
         let transport = packet.transport().map(|(ip, transport)| {
             let at = ip.upper + checksum_offset(transport.kind);
-            // Of a first fragment this is only a part of the sum; what is missing does not change.
+            // For a first fragment this is only a part of the sum; the missing part does not change.
             let covered_bytes = sum(&bytes[ip.upper..transport.payload_end]);
             covered(bytes, at, covered_bytes + pseudo_header(bytes, packet.l3, ip, transport))
         });
         Sums { ip_header: header, transport }
     }
 
-    /// Writes into `bytes` what the checksums that `before` saw become now that the packet has these sums.
+    /// Updates the checksums in `bytes`, from those that `before` saw to the packet's present sums.
     pub(super) fn follow(self, before: Sums, bytes: &mut [u8], packet: &Dissection) {
         if let (Some(old), Some(new)) = (before.ip_header, self.ip_header) {
             write_u16(bytes, new.at, follow(old.stored, old.sum, new.sum));
@@ -92,8 +91,8 @@ fn checksum_offset(kind: TransportKind) -> usize {
     }
 }
 
-/// The sum of the pseudo header: RFC 9293 section 3.1, RFC 768, RFC 8200 section 8.1. ICMP over IPv4 has none. A
-/// destination address that is not the last one is left out: it never changes what the checksum covers.
+/// The sum of the pseudo header: RFC 9293 section 3.1, RFC 768, RFC 8200 section 8.1. ICMP over IPv4 has none. A destination address that
+/// is not the final one is omitted: it never changes what the checksum covers.
 fn pseudo_header(bytes: &[u8], l3: usize, ip: &Ip, transport: &Transport) -> u64 {
     if transport.kind == TransportKind::Icmp {
         return 0;

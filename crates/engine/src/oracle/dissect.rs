@@ -1,7 +1,6 @@
-//! What a packet is made of, read from its bytes as the RFCs lay them out.
+//! The headers of a packet, parsed from its bytes by the RFCs.
 //!
-//! One function a header, from the outside in. A [`Dissection`] holds offsets into the packet that it was read
-//! from; nothing is copied and nothing is precomputed.
+//! One function per header, from the outside in. A [`Dissection`] holds offsets into the packet; nothing is copied or precomputed.
 
 use mmb_packet::{LinkType, Malformed};
 
@@ -25,14 +24,14 @@ pub(super) mod extension {
     pub(in super::super) const SHIM6: u8 = 140;
 }
 
-/// Where the headers of a packet lie, as offsets from its first byte.
+/// The positions of a packet's headers, as offsets from its first byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dissection {
-    /// The ether type behind all VLAN tags.
+    /// The EtherType after all VLAN tags.
     pub(super) eth_type: u16,
     /// The outermost VLAN tag's control information.
     pub(super) vlan: Option<usize>,
-    /// The first byte behind the link header.
+    /// The first byte after the link header.
     pub(super) l3: usize,
     /// The IP packet; `None` for frames that are not IP.
     pub(super) ip: Option<Ip>,
@@ -47,22 +46,21 @@ pub(super) struct Ip {
     pub(super) header_len: usize,
     /// The IPv6 extension headers, by their numbers, in order.
     pub(super) extensions: Vec<u8>,
-    /// Where the byte is that names the upper-layer protocol.
+    /// The offset of the byte that names the upper-layer protocol.
     pub(super) proto_at: usize,
     /// Whether it is a fragment.
     pub(super) fragment: Fragment,
-    /// The destination address is only the next hop of a source route. The transport checksum covers the last
-    /// one (RFC 8200 section 8.1).
+    /// The destination address is only the next hop of a source route. The transport checksum covers the final one (RFC 8200 section 8.1).
     pub(super) source_routed: bool,
-    /// The first byte behind the IP headers.
+    /// The first byte after the IP headers.
     pub(super) upper: usize,
-    /// The first byte behind the packet; the frame may go on (a trailer).
+    /// The first byte after the packet; the frame may continue (a trailer).
     pub(super) end: usize,
-    /// The transport header, if there is one that mmb knows.
+    /// The transport header, if there is one that mmb parses.
     pub(super) transport: Option<Transport>,
 }
 
-/// Which part of a datagram a packet carries.
+/// The part of a datagram that a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fragment {
     Whole,
@@ -76,11 +74,11 @@ pub(super) struct Transport {
     pub(super) kind: TransportKind,
     /// Length in bytes, TCP options included.
     pub(super) len: usize,
-    /// The first byte behind the payload: the packet's end, or less where a UDP length says so.
+    /// The first byte after the payload: the packet's end, or less if a UDP length says so.
     pub(super) payload_end: usize,
 }
 
-/// The transport protocols that mmb knows.
+/// The transport protocols that mmb parses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransportKind {
     Tcp,
@@ -89,7 +87,7 @@ pub(super) enum TransportKind {
     Icmp6,
 }
 
-/// The byte at `at`; 0 behind the end. Callers have checked the length where it matters.
+/// The byte at `at`; 0 beyond the end. Callers have checked the length where it matters.
 pub(super) fn u8_at(bytes: &[u8], at: usize) -> u8 {
     bytes.get(at).copied().unwrap_or(0)
 }
@@ -99,7 +97,7 @@ pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([u8_at(bytes, at), u8_at(bytes, at + 1)])
 }
 
-/// Reads a whole packet.
+/// Parses a whole packet.
 pub(super) fn dissect(bytes: &[u8], link: LinkType, ip6_max_headers: u8) -> Result<Dissection, Malformed> {
     let (eth_type, vlan, l3) = link_header(bytes, link)?;
     let ip = match eth_type {
@@ -110,7 +108,7 @@ pub(super) fn dissect(bytes: &[u8], link: LinkType, ip6_max_headers: u8) -> Resu
     Ok(Dissection { eth_type, vlan, l3, ip })
 }
 
-/// The ether type behind all tags, the place of the outermost tag, and the first byte behind it all.
+/// The EtherType after all tags, the offset of the outermost tag, and the first byte after the link header.
 fn link_header(bytes: &[u8], link: LinkType) -> Result<(u16, Option<usize>, usize), Malformed> {
     let (type_at, len) = match link {
         LinkType::Ethernet => (12, 14),
@@ -138,7 +136,7 @@ fn link_header(bytes: &[u8], link: LinkType) -> Result<(u16, Option<usize>, usiz
     Ok((eth_type, tags.first().copied(), l3))
 }
 
-/// Without a link header the IP version says what it is.
+/// Without a link header the IP version tells the class of the packet.
 fn raw_ip(bytes: &[u8]) -> Result<(u16, Option<usize>, usize), Malformed> {
     if bytes.is_empty() {
         return Err(Malformed::LinkTruncated);
@@ -240,7 +238,7 @@ fn ip6(bytes: &[u8], at: usize, max_headers: usize) -> Result<Ip, Malformed> {
     while fragment != Fragment::Later {
         let next = u8_at(bytes, next_at);
         if next == extension::ESP {
-            // What follows is encrypted.
+            // The rest is encrypted.
             extensions.push(next);
             break;
         }
@@ -301,7 +299,7 @@ fn extension_len(next: u8, field: u8) -> usize {
     }
 }
 
-/// The transport header at `upper`, if it is one that mmb knows. A later fragment has none.
+/// The transport header at `upper`, if it is one that mmb parses. A later fragment has none.
 fn transport(
     bytes: &[u8],
     version: u8,
@@ -334,7 +332,7 @@ fn transport(
         }
     }
     if kind == TransportKind::Udp {
-        // A length that lies does not drop; it only never reaches outside of the packet.
+        // A wrong length is no reason to drop; it is only limited to the packet.
         let udp_len = usize::from(u16_at(bytes, upper + 4)).max(8);
         payload_end = end.min(upper + udp_len);
     }
@@ -363,7 +361,7 @@ mod tests {
     use mmb_testkit::strategy;
     use proptest::prelude::*;
 
-    /// A dissection in the parser's words.
+    /// The dissection as a layout of the parser.
     fn layout(bytes: &[u8], packet: &Dissection, tags: u8) -> Layout {
         let mut layout = Layout {
             eth_type: packet.eth_type,

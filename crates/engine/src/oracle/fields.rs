@@ -1,4 +1,4 @@
-//! Where each field lies in a packet, and reading and writing it bit by bit.
+//! The position of each field in a packet, and bitwise reads and writes.
 
 use super::dissect::{Dissection, TransportKind, extension, u8_at};
 use mmb_policy::FieldId;
@@ -31,7 +31,7 @@ impl OracleBits {
     }
 }
 
-/// The bits of a field that is a part of a header; `None` if the packet has no such header, or the field is none.
+/// The bits of a field that is part of a header; `None` if the packet has no such header, or the field is not in a header.
 pub(super) fn bits(id: FieldId, packet: &Dissection) -> Option<OracleBits> {
     use FieldId::*;
     let (start, first, width) = match id {
@@ -103,7 +103,7 @@ pub(super) fn bits(id: FieldId, packet: &Dissection) -> Option<OracleBits> {
     Some(OracleBits { first: start * 8 + first, width })
 }
 
-/// The bytes of a payload field, as a range; `None` if the packet is not one that the field is about.
+/// The bytes of a payload field, as a range; `None` if the packet has no such payload.
 pub(super) fn payload(id: FieldId, packet: &Dissection) -> Option<std::ops::Range<usize>> {
     use FieldId::*;
     let ip = packet.ip.as_ref()?;

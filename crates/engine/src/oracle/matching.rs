@@ -1,4 +1,4 @@
-//! Whether a rule matches a packet: every constraint in turn.
+//! Matches a rule against a packet: every constraint in turn.
 
 use super::dissect::Dissection;
 use super::{OraclePacket, fields, options};
@@ -6,25 +6,25 @@ use crate::port::PortTable;
 use mmb_policy::rule::{Cond, Equality, NumberItem, NumberSet};
 use mmb_policy::{Field, FieldId, Match, Rule, Test};
 
-/// What a packet says about a field.
+/// The value of a field in a packet.
 enum Reading<'a> {
-    /// It is not a packet that the field is about: no constraint on the field holds, negated or not.
+    /// The field does not apply to the packet: no constraint on the field holds, negated or not.
     Foreign,
-    /// It could have the field, but has not.
+    /// The field applies to the packet, but is absent.
     Absent,
-    /// It has the field, or not; there is no value.
+    /// The field is present or not; it has no value.
     Flag(bool),
-    /// A number of so many bits.
+    /// A number of this many bits.
     Number(u128, usize),
     /// The name of a port; `None` if there is no port.
     Port(Option<&'a str>),
-    /// The data of each TCP option that the field is about.
+    /// The data of each TCP option that the field selects.
     Options(Vec<Vec<u8>>),
     /// A payload, perhaps empty.
     Payload(&'a [u8]),
 }
 
-/// A packet with what is around it.
+/// A packet with its ports and headers.
 pub(super) struct MatchSubject<'a> {
     pub(super) received: &'a OraclePacket<'a>,
     pub(super) packet: &'a Dissection,
@@ -32,7 +32,7 @@ pub(super) struct MatchSubject<'a> {
 }
 
 impl MatchSubject<'_> {
-    /// Whether all constraints of `rule` hold. Frames that are not IP are only for rules that name an ether type.
+    /// Whether all constraints of `rule` hold. Frames that are not IP only match rules that name an EtherType.
     pub(super) fn matches(&self, rule: &Rule) -> bool {
         let names_ether_type = rule.matches.iter().any(|m| m.field.id == FieldId::EthType);
         (self.packet.ip.is_some() || names_ether_type) && rule.matches.iter().all(|m| self.satisfies(m))
@@ -85,7 +85,7 @@ impl MatchSubject<'_> {
         let Some(area) = self.packet.tcp_options() else { return Reading::Foreign };
         let wanted = |kind| match options::kind(field) {
             Some(named) => kind == named,
-            // Any but padding.
+            // Any option but padding.
             None => kind != options::END && kind != options::NOP,
         };
         let list = options::OracleOptionList::read(&self.received.bytes[area]);
@@ -98,7 +98,7 @@ impl MatchSubject<'_> {
 }
 
 impl Reading<'_> {
-    /// Whether what was read passes a test. The checker made sure that field and test suit each other.
+    /// Whether a value passes a test. The checker has verified that field and test fit.
     fn passes(&self, field: Field, test: &Test) -> bool {
         match (self, test) {
             (Reading::Flag(present), Test::Present) => *present,
@@ -135,7 +135,7 @@ impl Reading<'_> {
 
 fn compare(number: u128, cond: Cond, set: &NumberSet, width: usize) -> bool {
     let member = set.0.iter().any(|item| contains(*item, number, width));
-    // Orders are only ever asked against one number.
+    // Order tests have exactly one number.
     let one = match set.0.first() {
         Some(NumberItem::One(one)) => *one,
         _ => 0,

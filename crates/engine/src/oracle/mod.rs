@@ -1,16 +1,15 @@
-//! The linear oracle: what mmb does to a packet, in the plainest code.
+//! The linear oracle: the processing of a packet in the plainest code.
 //!
-//! Purpose: it is the specification that can be run. [`judge`] takes a policy and one packet as raw bytes and says
-//! what becomes of it: every rule is held against the packet, the verdict is found by looking at all that match,
-//! targets are worked off one by one on a copy, checksums are computed anew. It has its own reading of headers,
-//! options and fields, by the RFCs, and shares with the fast path only the types in which rules, reasons and
-//! verdicts are spoken of. Property tests and a fuzz target hold the fast path to it, byte for byte.
+//! Purpose: it is the executable specification. [`judge`] takes a policy and one packet as raw bytes and returns its verdict: every rule is
+//! checked against the packet, the verdict follows from all matches, targets are applied one by one to a copy, checksums are recomputed. It
+//! parses headers, options and fields by itself, from the RFCs, and shares with the fast path only the types of rules, reasons and
+//! verdicts. Property tests and a fuzz target compare the fast path with it, byte for byte.
 //!
-//! Life-cycle: none. It keeps nothing between packets; counters and the generator of random numbers are the
-//! caller's. It allocates as it likes and is slow.
+//! Life-cycle: none. It keeps no state between packets; the caller owns the counters and the random number generator. It allocates freely
+//! and is slow.
 //!
-//! A packet goes through the files as through the engine: headers (`dissect`), rules (`matching`), the verdict (here),
-//! `rewriting`, and on to the other end of the wire.
+//! A packet passes the files in the order of the engine's stages: headers (`dissect`), rules (`matching`), the verdict (here), `rewriting`,
+//! and forwarding to the other end of the wire.
 
 mod checksum;
 mod dissect;
@@ -34,28 +33,28 @@ use mmb_rewrite::NotApplied;
 pub struct OraclePacket<'a> {
     /// Its bytes, link header first.
     pub bytes: &'a [u8],
-    /// Bytes free in front of it, which it may grow into.
+    /// Free bytes in front of it, into which it may grow.
     pub headroom: usize,
     /// The port that it came in by.
     pub port: PortId,
-    /// What it begins with.
+    /// Its link header type.
     pub link: LinkType,
 }
 
-/// What becomes of a packet.
+/// The result for a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OracleVerdict {
-    /// Whether and where to it is sent.
+    /// Whether and by which port it is sent.
     pub verdict: Verdict,
     /// Its bytes when it is sent.
     pub bytes: Vec<u8>,
-    /// The rules that it matched, by (prio, id). They count it whether it is dropped or not.
+    /// The rules that it matched, by (prio, id). They count it even if it is dropped.
     pub matched: Vec<RuleId>,
-    /// The targets that did not do what they say.
+    /// The targets that were not applied.
     pub not_applied: Vec<NotApplied>,
 }
 
-/// Judges one packet. `draw` gives a random number below 100,000 whenever a percentage is to be decided.
+/// Processes one packet. `draw` returns a random number below 100,000 for each percentage.
 pub fn judge(
     policy: &Policy,
     ports: &PortTable,
@@ -96,8 +95,8 @@ pub fn judge(
     }
 }
 
-/// Whether the matched rules, sorted by (prio, id), drop the packet: the best priority among those that accept or
-/// drop it decides, and on a tie it is accepted. A percentage that spares the packet has no say.
+/// Whether the matched rules, sorted by (prio, id), drop the packet: the best priority among accept and drop rules decides, and accept wins
+/// a tie. A percentage that does not drop the packet does not count.
 fn drops(rules: &[&Rule], draw: &mut dyn FnMut() -> u32) -> bool {
     let mut best_accept = None;
     let mut best_drop = None;
@@ -119,7 +118,7 @@ fn drops(rules: &[&Rule], draw: &mut dyn FnMut() -> u32) -> bool {
     }
 }
 
-/// Where a packet goes that was not dropped: to the other end of the wire, if it fits.
+/// The verdict of a packet that was not dropped: to the other end of the wire, if it fits the MTU.
 fn forward(ports: &PortTable, from: PortId, l3_len: Option<usize>) -> Verdict {
     let peer = ports.0.get(usize::from(from.0)).and_then(|port| port.forward.peer());
     let Some((peer, spec)) = peer.and_then(|peer| Some((peer, ports.0.get(usize::from(peer.0))?))) else {
@@ -131,8 +130,7 @@ fn forward(ports: &PortTable, from: PortId, l3_len: Option<usize>) -> Verdict {
     }
 }
 
-/// Bytes that count against an MTU: the IP packet without link header and trailer; of other frames, all behind the
-/// link header.
+/// Bytes that count against an MTU: the IP packet without link header and trailer; for other frames, everything after the link header.
 fn l3_len(bytes: &[u8], packet: &Dissection) -> usize {
     match &packet.ip {
         Some(ip) => ip.end - packet.l3,

@@ -6,7 +6,7 @@ use mmb_rewrite::NotApplied;
 
 pub(super) const END: u8 = 0;
 pub(super) const NOP: u8 = 1;
-/// The most bytes of options that a TCP header has room for.
+/// The most bytes of options in a TCP header.
 const MOST_BYTES: usize = 40;
 
 /// One option. End-of-list and no-operation have no data.
@@ -16,18 +16,18 @@ pub(super) struct OracleOption {
     pub(super) data: Vec<u8>,
 }
 
-/// An options area taken apart.
+/// A parsed options area.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OracleOptionList {
-    /// The options in order, padding among them.
+    /// The options in order, including padding.
     pub(super) options: Vec<OracleOption>,
-    /// What begins with a malformed option, to the end of the area.
+    /// From a malformed option to the end of the area.
     tail: Vec<u8>,
-    /// What lies behind an end-of-list option.
+    /// The bytes after an end-of-list option.
     unused: Vec<u8>,
 }
 
-/// The kind of option that a field names; `None` for `tcp-opt` alone and for other fields.
+/// The kind of option that a field names; `None` for `tcp-opt` without a kind and for other fields.
 pub(super) fn kind(field: Field) -> Option<u8> {
     match field.id {
         FieldId::TcpOptMss => Some(2),
@@ -62,7 +62,7 @@ impl OracleOption {
 }
 
 impl OracleOptionList {
-    /// Reads options up to end-of-list or a malformed one, whose length is below 2 or reaches past the area.
+    /// Reads options up to end-of-list or a malformed one, whose length is below 2 or extends beyond the area.
     pub(super) fn read(area: &[u8]) -> OracleOptionList {
         let mut list = OracleOptionList { options: Vec::new(), tail: Vec::new(), unused: Vec::new() };
         let mut rest = area;
@@ -91,7 +91,7 @@ impl OracleOptionList {
         list
     }
 
-    /// The area as it was read, padding and all, with the values that `now` has.
+    /// The area as it was read, with its padding, and with the values of `now`.
     fn write_in_place(&self, now: &OracleOptionList) -> Vec<u8> {
         let mut area = Vec::new();
         let mut values = now.without_padding();
@@ -104,7 +104,7 @@ impl OracleOptionList {
         area
     }
 
-    /// The area built anew: no padding between options, zeroes up to a multiple of four bytes.
+    /// The area rebuilt: no padding between options, zeroes up to a multiple of four bytes.
     fn write_anew(&self) -> Vec<u8> {
         let mut area = Vec::new();
         for option in self.without_padding() {
@@ -119,8 +119,8 @@ impl OracleOptionList {
         self.options.iter().filter(|option| !option.is_padding())
     }
 
-    /// Whether `other` has the same kinds of options in the same order with data of the same lengths, as much padding,
-    /// and the same tail.
+    /// Whether `other` has the same kinds of options in the same order with data of the same lengths, the same amount of padding, and the
+    /// same tail.
     fn same_shape(&self, other: &OracleOptionList) -> bool {
         let shape = |list: &OracleOptionList| {
             list.without_padding().map(|o| (o.kind, o.data.len())).collect::<Vec<_>>()
@@ -129,8 +129,7 @@ impl OracleOptionList {
     }
 }
 
-/// Works the option targets of `rules` off in order, on one list, which becomes the new area. In a fragment the
-/// area keeps its length.
+/// Applies the option targets of `rules` in order, on one list, which becomes the new area. In a fragment the area keeps its length.
 pub(super) fn edit(area: &[u8], fragment: bool, rules: &[&Rule]) -> (Vec<u8>, Vec<NotApplied>) {
     let before = OracleOptionList::read(area);
     let limit = if fragment { area.len() } else { MOST_BYTES };
@@ -172,7 +171,7 @@ pub(super) fn edit(area: &[u8], fragment: bool, rules: &[&Rule]) -> (Vec<u8>, Ve
     (after, editor.not_applied)
 }
 
-/// The kinds that the `strip !` targets of a rule spare, all together.
+/// The kinds that the `strip !` targets of a rule exempt, all together.
 fn whitelist(rule: &Rule) -> Vec<u8> {
     rule.targets
         .iter()

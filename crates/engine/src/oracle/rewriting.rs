@@ -10,15 +10,15 @@ use mmb_rewrite::NotApplied;
 /// A rewritten packet.
 pub(super) struct Rewritten {
     pub(super) bytes: Vec<u8>,
-    /// Where its headers lie now.
+    /// Its headers after rewriting.
     pub(super) packet: Dissection,
     pub(super) not_applied: Vec<NotApplied>,
 }
 
-/// When a field is written. Within one pass targets are worked off in order, so that later ones win.
+/// The pass in which a field is written. Within one pass targets are applied in order, so that later ones win.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
-    /// What has its place in a header.
+    /// Fields at fixed positions of a header.
     Field,
     /// TCP options; the packet may change its length.
     Option,
@@ -43,8 +43,7 @@ fn pass(field: Field) -> Pass {
     }
 }
 
-/// Applies the targets of `rules`, which are sorted by (prio, id). `headroom` is how many bytes the packet can
-/// grow by.
+/// Applies the targets of `rules`, which are sorted by (prio, id). `headroom` is the number of bytes by which the packet may grow.
 pub(super) fn rewrite(bytes: &[u8], packet: &Dissection, headroom: usize, rules: &[&Rule]) -> Rewritten {
     let mut work = Rewritten { bytes: bytes.to_vec(), packet: packet.clone(), not_applied: Vec::new() };
     let sums = Sums::of(bytes, packet);
@@ -66,7 +65,7 @@ fn writes<'r>(rules: &'r [&Rule], wanted: Pass) -> impl Iterator<Item = (Field, 
 }
 
 impl Rewritten {
-    /// A field that the packet does not have is passed over.
+    /// A field that the packet does not have is skipped.
     fn write_numbers(&mut self, rules: &[&Rule], pass: Pass) {
         for (field, write) in writes(rules, pass) {
             if let (Some(bits), Write::Number(number)) = (fields::bits(field.id, &self.packet), write) {
@@ -75,8 +74,8 @@ impl Rewritten {
         }
     }
 
-    /// Bytes of an IP payload may land in a transport header. What lands in its checksum is lost: the checksum follows
-    /// from what it was.
+    /// Bytes of an IP payload may be written to a transport header. A write to its checksum is lost: the new checksum is computed from the
+    /// old one.
     fn write_payloads(&mut self, rules: &[&Rule]) {
         for (field, write) in writes(rules, Pass::Payload) {
             if let (Some(range), Write::Bytes(new)) = (fields::payload(field.id, &self.packet), write) {
@@ -89,7 +88,7 @@ impl Rewritten {
         }
     }
 
-    /// Replaces the options area, and sets the data offset and the IP length to what they are now.
+    /// Replaces the options area, and updates the data offset and the IP length.
     fn edit_options(&mut self, rules: &[&Rule], headroom: usize) {
         let Some(area) = self.packet.tcp_options() else { return };
         let Some(ip) = self.packet.ip.as_mut() else { return };

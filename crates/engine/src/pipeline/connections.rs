@@ -1,4 +1,4 @@
-//! The verdict where packets may be of connections: those get their connection's rules too.
+//! The verdict stage with connection tracking: packets also get the rules of their connection.
 
 use super::resolver::VerdictResolver;
 use super::work::{EditList, PacketEdits, PacketTransform, RewriteWork};
@@ -19,8 +19,8 @@ use mmb_policy::policy::Pickup;
 const MOST_RULES: usize = 64;
 
 impl Pipeline {
-    /// [`Pipeline::decide`] where packets may be of connections: those get their connection's rules too. What passes keeps its
-    /// connection going, or makes one if it matched stateful rules.
+    /// [`Pipeline::decide`] with connection tracking: packets also get the rules of their connection. A packet that passes updates its
+    /// connection, or creates one if it matched stateful rules.
     pub(super) fn decide_by_connection(
         &mut self,
         snapshot: &Snapshot,
@@ -41,7 +41,7 @@ impl Pipeline {
         }
     }
 
-    /// Decides on a packet for which nothing is planned. An error is its verdict.
+    /// Decides on a packet without a cached verdict. An error is its verdict.
     fn decide_one(
         &mut self,
         snapshot: &Snapshot,
@@ -90,7 +90,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// How a packet stands to connections. An error is its verdict, if that is clear whatever the rules say.
+    /// The flow state and validity of a packet. An error is its verdict, if no rule can change it.
     fn assess(&mut self, snapshot: &Snapshot, at: usize, packet: &Packet<'_>) -> Result<Assessment, Verdict> {
         let early = self.assesses_early(snapshot);
         let layout = &self.work.layouts[at];
@@ -126,7 +126,7 @@ impl Pipeline {
         }
     }
 
-    /// Finds out which rules a packet gets that was judged, and with these, how it stands to connections at last.
+    /// Collects the rules that apply to an assessed packet, and completes its assessment with them.
     fn set_ct_state_of(
         &mut self,
         snapshot: &Snapshot,
@@ -139,7 +139,7 @@ impl Pipeline {
             && self.conntrack.is_repeated_syn(id, packet, &self.work.layouts[at])
             && self.begins_otherwise(snapshot, at, id)
         {
-            // Its connection was made under rules that are not in force any more, and nobody answered.
+            // Its connection was created by rules that are no longer in force, and is unreplied.
             (assessment.flow_state, assessment.replaced) = (FlowState::New, Some((id, CloseReason::Evicted)));
         }
         self.set_ct_state(snapshot, at, (assessment.flow_state, assessment.invalid), packet);
@@ -153,13 +153,13 @@ impl Pipeline {
         assessment
     }
 
-    /// The verdict of a packet that does not pass.
+    /// The verdict of a packet that is dropped.
     fn refuse(&mut self, at: usize, packet: &Packet<'_>, reason: DropReason) -> Verdict {
         self.conntrack.refuse(at, packet, &self.work.layouts[at]);
         Verdict::Drop(reason)
     }
 
-    /// The connection and direction of a packet if others that go its way are decided on likewise.
+    /// The connection and direction of a packet, if the verdict holds for other packets of that direction.
     fn cacheable(
         &self,
         snapshot: &Snapshot,
@@ -174,7 +174,7 @@ impl Pipeline {
         is_alike.then_some((id, direction))
     }
 
-    /// Remembers what was decided for a packet, for those that go its way.
+    /// Caches a packet's verdict for others of its connection and direction.
     fn cache_verdict(
         &mut self,
         snapshot: &Snapshot,
@@ -188,13 +188,13 @@ impl Pipeline {
         self.conntrack.cache.set(member, packet.port, (&self.matched, candidates), drops, edits);
     }
 
-    /// Whether it matters before the rules that a connection does not believe a packet.
+    /// Whether packets must be assessed before their rules apply.
     #[inline]
     fn assesses_early(&self, snapshot: &Snapshot) -> bool {
         self.conntrack.drops_invalid() || snapshot.ct_rules > 0
     }
 
-    /// Whether the first packet of a connection would make it by other stateful rules now than when it was made.
+    /// Whether the current policy would create a connection by other stateful rules than those that created it.
     fn begins_otherwise(&mut self, snapshot: &Snapshot, at: usize, id: ConnId) -> bool {
         let action = |slot: u32| snapshot.actions.at(slot as usize);
         let makes = |slot: &u32| action(*slot).is_stateful() && action(*slot).wants(CtState::New);
@@ -204,7 +204,7 @@ impl Pipeline {
         !self.conntrack.is_made_by(snapshot, id, self.matched.iter().copied().take(MOST_RULES))
     }
 
-    /// Finds out how rules see a packet, and which of those that it matched it gets.
+    /// Determines the `ct` state of a packet, and which of the matched rules apply to it.
     fn set_ct_state(
         &mut self,
         snapshot: &Snapshot,
@@ -219,7 +219,7 @@ impl Pipeline {
         self.collect_matched(snapshot, at, flow_state, state);
     }
 
-    /// Has a packet rewritten by the rules that it gets.
+    /// Adds the edits of the rules that apply to a packet.
     fn rewrite_matched(&mut self, snapshot: &Snapshot, at: usize) {
         let start = self.work.listed.len();
         let numbers = self.matched.iter().map(|&slot| snapshot.actions.at(slot as usize).edit_number());
@@ -227,10 +227,10 @@ impl Pipeline {
         self.rewrite_listed(at, start);
     }
 
-    /// Whether a packet matched a stateful rule that maps. If it is of no connection and makes none, it must not leave: it would show
-    /// what the rule hides. Messages that no router passes on are for the link, which has the same addresses on both sides.
+    /// Whether a packet matched a stateful rule that maps. If it is of no connection and creates none, it must not leave: it would reveal
+    /// the addresses that the rule hides. Link-scope messages are exempt: the link has the same addresses on both sides.
     fn is_mapped(&self, snapshot: &Snapshot, at: usize, packet: &Packet<'_>) -> bool {
-        // Only slots that were given to stateful rules have a place among these.
+        // Only the slots of stateful rules are within this table.
         let maps = |slot: &u32| {
             snapshot.actions.at(*slot as usize).is_stateful()
                 && snapshot.stateful(*slot).is_some_and(|rule| rule.maps)
@@ -238,7 +238,7 @@ impl Pipeline {
         self.scratch.handles(at).iter().any(maps) && !is_link_scope(packet.bytes(), &self.work.layouts[at])
     }
 
-    /// Has a packet rewritten by the edits that are listed from `start` on, if there are any.
+    /// Adds the edits that are listed from `start` on, if there are any.
     #[inline]
     fn rewrite_listed(&mut self, at: usize, start: usize) {
         let end = self.work.listed.len();
@@ -249,7 +249,7 @@ impl Pipeline {
         }
     }
 
-    /// Does with a packet what was decided for those before it in its connection. False if nothing was.
+    /// Applies a packet's cached verdict. Returns false if there is none.
     #[inline]
     fn apply_cached(
         &mut self,
@@ -264,7 +264,7 @@ impl Pipeline {
         };
         let FlowState::Existing(id, direction) = self.conntrack.initial(at) else { return false };
         if !self.conntrack.is_cache_current(at, (id, direction), packet.port) {
-            // Its connection ended behind a packet of this vector, and nobody classified this one: it is a straggler.
+            // An earlier packet of this vector ended its connection, and this packet was not classified: it is a late segment.
             verdicts[at] = Verdict::Drop(DropReason::ConnInvalid);
             return true;
         }
@@ -307,7 +307,7 @@ impl Pipeline {
         true
     }
 
-    /// Decides on a packet that its connection does not believe, of the rules that all packets match which go its way.
+    /// Decides on an invalid packet, from the rules that all packets of its direction match.
     #[cold]
     fn decide_invalid(
         &mut self,
@@ -334,7 +334,7 @@ impl Pipeline {
         self.rewrite_matched(snapshot, at);
     }
 
-    /// Puts the slots of the rules that a packet gets into `due`.
+    /// Collects in `matched` the slots of the rules that apply to a packet.
     pub(super) fn collect_matched(
         &mut self,
         snapshot: &Snapshot,
@@ -356,7 +356,7 @@ impl Pipeline {
         }
     }
 
-    /// Puts the rules that a packet gets in order, counts them, and hears what they say about dropping it.
+    /// Orders and counts the rules that apply to a packet, and resolves their accept and drop targets.
     fn resolve_verdict(&mut self, snapshot: &Snapshot, packet: &Packet<'_>) -> VerdictResolver {
         let cells = &snapshot.cells[self.worker];
         let count = Count { packets: 1, bytes: packet.len() as u64 };
@@ -372,8 +372,8 @@ impl Pipeline {
         resolver
     }
 
-    /// Keeps a packet's connection going, and notes what it does to the packet; a packet that matched stateful rules and has no
-    /// connection makes one. Returns whether it is a packet of a connection that believes it.
+    /// Updates a packet's connection, and adds its translation; a packet that matched stateful rules and has no connection creates one.
+    /// Returns whether it is a valid packet of a connection.
     fn track(
         &mut self,
         snapshot: &Snapshot,
@@ -395,7 +395,7 @@ impl Pipeline {
             FlowState::Existing(id, direction) => {
                 is_believed = flows.touch(id, direction, packet, &layouts[at]).is_ok();
                 if !is_believed {
-                    // What is invalid and does not pass was dropped before.
+                    // Invalid packets that must not pass were dropped before.
                     flows.pass_invalid((id, direction), packet);
                 }
                 (id, direction)
@@ -419,7 +419,7 @@ impl Pipeline {
         Ok(is_believed)
     }
 
-    /// Makes a connection of a packet that has none, if rules or an outside end of ours ask for one.
+    /// Creates a connection for a packet without one, if stateful rules or a NAT binding require it.
     fn create(
         &mut self,
         snapshot: &Snapshot,
@@ -437,14 +437,14 @@ impl Pipeline {
         }
         let admitted = flows.admit(snapshot, (arrived, ends), packet, &layouts[at])?;
         if let (None, Some((id, CloseReason::Evicted))) = (admitted, ends) {
-            // The rules that made it are gone, and nobody answered.
+            // The rules that created it are gone, and it is unreplied.
             flows.end(id, CloseReason::Evicted);
         }
         Ok(admitted)
     }
 
-    /// What becomes of a packet that can make no connection. One that a rule would map does not leave with an address that it should
-    /// not have, and one for an inside end does not go to the outside one.
+    /// Drops a packet that cannot create a connection, if it would otherwise pass untranslated: one that a rule would map must not leave
+    /// with its original address, nor may one for an inside endpoint go to the outside address.
     fn refuse_beginning(&self, snapshot: &Snapshot, at: usize, kind: Invalid) -> Result<(), DropReason> {
         let handles = self.scratch.handles(at).iter();
         let mut stateful =
@@ -459,7 +459,7 @@ impl Pipeline {
         self.conntrack.refuse_beginning(kind, maps, strict)
     }
 
-    /// Notes what a connection that [changes](crate::conntrack::Conntrack::transforms) its packets does to one of a direction.
+    /// Adds the translation of a packet whose connection [rewrites packets](crate::conntrack::Conntrack::transforms).
     fn add_transform(
         &mut self,
         at: usize,

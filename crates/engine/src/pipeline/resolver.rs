@@ -1,10 +1,10 @@
-//! What the rules that a packet gets say about dropping it.
+//! Resolves the accept and drop targets of the rules that apply to a packet.
 
 use crate::random::DropRandom;
 use crate::snapshot::{Action, RuleVerdict, Snapshot};
 use mmb_policy::rule::DropRate;
 
-/// Puts the rules that a packet matched in order, and hears them.
+/// Resolves the rules that a packet matched, in order.
 #[inline(never)]
 pub(super) fn resolve_in_order(
     snapshot: &Snapshot,
@@ -20,15 +20,15 @@ pub(super) fn resolve_in_order(
     resolver
 }
 
-/// What accept and drop rules say about a packet. The best priority among those that say something decides; accept wins
-/// a tie. A rule that drops a share, and spares this packet, says nothing.
+/// The combined accept and drop targets of a packet's rules. The rule with the best priority decides; accept wins a tie. A rule that drops
+/// a percentage, and does not drop this packet, does not count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct VerdictResolver {
     decided: Option<(u32, bool)>,
 }
 
 impl VerdictResolver {
-    /// Hears a rule. False if that takes a random number, which `draw` has not given.
+    /// Adds a rule. Returns false if that takes a random number, which `draw` did not provide.
     #[inline]
     pub(super) fn resolve(&mut self, action: &Action, draw: impl FnOnce() -> Option<u32>) -> bool {
         let drops = match action.rule_verdict() {

@@ -1,6 +1,6 @@
-//! What is still to be done to packets that were decided on, where the host has them rewritten later, in a stage of its own.
+//! Tickets for packets that a host rewrites later, in a stage of its own.
 //!
-//! A vector's work is laid up as a whole, without copying it, and a ticket is a packet's number in it.
+//! A vector's pending rewrites are parked as a batch, without copying; a ticket is a batch and a packet's index in it.
 
 use super::work::RewriteWork;
 use super::{Pipeline, forward};
@@ -10,21 +10,21 @@ use crate::worker::{Cycles, VECTOR, Verdict};
 use mmb_packet::Packet;
 use std::num::NonZeroU32;
 
-/// So many vectors' work there is room for ahead of any; a host that lets more wait has room made.
+/// Batches that are allocated in advance; more are allocated if a host leaves more outstanding.
 const PARKED_BATCHES: usize = 4;
 
-/// What a packet still gets: see [`Worker::decide`](crate::Worker::decide).
+/// The pending rewrite of a packet: see [`Worker::decide`](crate::Worker::decide).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RewriteTicket(NonZeroU32);
 
 impl RewriteTicket {
-    /// The ticket as a number above 0, to be kept beside a packet.
+    /// The ticket as a number above 0, to be kept with a packet.
     #[inline]
     pub fn number(self) -> u32 {
         self.0.get()
     }
 
-    /// The ticket of a number that [`RewriteTicket::number`] gave; none for 0.
+    /// The ticket with a number that [`RewriteTicket::number`] returned; none for 0.
     #[inline]
     pub fn of(number: u32) -> Option<RewriteTicket> {
         NonZeroU32::new(number).map(RewriteTicket)
@@ -46,14 +46,14 @@ impl RewriteTicket {
     }
 }
 
-/// Work that waits, all of it decided under one snapshot.
+/// Outstanding batches, all decided under one snapshot.
 #[derive(Default)]
 pub(super) struct TicketBatches {
     batches: Vec<TicketBatch>,
     free: Vec<usize>,
 }
 
-/// A vector's work.
+/// The pending rewrites of one vector.
 struct TicketBatch {
     work: RewriteWork,
     undone: usize,
@@ -70,12 +70,12 @@ impl TicketBatches {
 }
 
 impl Pipeline {
-    /// Whether packets wait to be rewritten, under the snapshot by which they were decided on.
+    /// Whether tickets are outstanding, under the snapshot by which they were decided.
     pub(crate) fn has_tickets(&self) -> bool {
         self.tickets.free.len() < self.tickets.batches.len()
     }
 
-    /// Forgets tickets that nobody will ask for.
+    /// Discards tickets that will not be redeemed.
     pub(crate) fn discard_tickets(&mut self) {
         if self.has_tickets() {
             let TicketBatches { batches: shelves, free } = &mut self.tickets;
@@ -85,7 +85,8 @@ impl Pipeline {
         }
     }
 
-    /// Tells which tickets the vector's work makes, and which shelf it will be laid on, if it makes any. `tickets` is as long as the vector.
+    /// Issues the tickets of the vector, and returns the batch in which it will be parked, if there are any. `tickets` is as long as the
+    /// vector.
     pub(super) fn issue_tickets(&mut self, tickets: &mut [Option<RewriteTicket>]) -> Option<usize> {
         tickets.fill(None);
         let RewriteWork { transforms, rewrites, .. } = &self.work;
@@ -103,7 +104,7 @@ impl Pipeline {
         Some(shelf)
     }
 
-    /// Lays the vector's work on a shelf.
+    /// Parks the vector's pending rewrites in a batch.
     pub(super) fn park(&mut self, shelf: usize, tickets: &[Option<RewriteTicket>]) {
         let room = self.work.listed.capacity();
         let shelf = &mut self.tickets.batches[shelf];
@@ -113,7 +114,7 @@ impl Pipeline {
         self.work.listed.reserve(room);
     }
 
-    /// Rewrites a vector of packets that were decided on. `tickets` and `verdicts` are as long as `packets`.
+    /// Rewrites a vector of packets by their tickets. `tickets` and `verdicts` are as long as `packets`.
     pub(crate) fn redeem_tickets(
         &mut self,
         snapshot: &Snapshot,
@@ -123,7 +124,7 @@ impl Pipeline {
         verdicts: &mut [Verdict],
     ) {
         let start = cycles.now();
-        // Apart from the rest as long as it is worked on; that copies six words.
+        // Moved out of `self` while a batch is borrowed; that copies six words.
         let mut held = std::mem::take(&mut self.tickets);
         let mut done = 0;
         for run in tickets.chunk_by(|a, b| a.batch() == b.batch()) {
@@ -142,7 +143,7 @@ impl Pipeline {
         self.cells.stage(Stage::Rewrite, 0, cycles.now().wrapping_sub(start));
     }
 
-    /// Rewrites packets of one shelf.
+    /// Rewrites packets of one batch.
     fn run_batch(
         &mut self,
         snapshot: &Snapshot,
@@ -151,7 +152,7 @@ impl Pipeline {
         tickets: &[RewriteTicket],
         verdicts: &mut [Verdict],
     ) {
-        // By the packets' numbers when they were decided on.
+        // By the packets' indices when they were decided on.
         let mut places = [u16::MAX; VECTOR];
         for (at, ticket) in (0..).zip(tickets) {
             places[ticket.packet()] = at;

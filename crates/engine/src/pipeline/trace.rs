@@ -1,4 +1,4 @@
-//! What became of a packet and why, for whoever traces single packets.
+//! Packet traces: the outcome of a single packet and its reasons.
 
 use super::Pipeline;
 use crate::connections::Endpoints;
@@ -7,20 +7,20 @@ use crate::snapshot::Snapshot;
 use mmb_conn::Direction;
 use mmb_policy::RuleId;
 
-/// The rules that an account names.
+/// The most rules that a trace names.
 const NAMED: usize = 16;
 
-/// Why a packet gets what it gets.
+/// The rules and the connection that determined a packet's verdict.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketTrace {
     rules: [u32; NAMED],
-    /// How many rules it gets, of which the first are named.
+    /// How many rules applied, of which the first ones are named.
     pub count: u32,
     /// Its connection.
     pub connection: Option<TracedConnection>,
 }
 
-/// How a packet belongs to a connection.
+/// The connection of a traced packet.
 #[derive(Clone, Copy, Debug)]
 pub struct TracedConnection {
     /// The connection's number at its worker.
@@ -34,14 +34,14 @@ pub struct TracedConnection {
 }
 
 impl PacketTrace {
-    /// The first rules that the packet gets, in order.
+    /// The first rules that applied, in order.
     pub fn rules(&self) -> impl Iterator<Item = RuleId> + '_ {
         self.rules.iter().take(self.count as usize).map(|&id| RuleId(id))
     }
 }
 
 impl Pipeline {
-    /// Tells why a packet of the vector that was decided on last gets what it gets. `concerned`: connections were asked.
+    /// Traces a packet of the vector that was decided on last. `concerned`: connections were looked up.
     pub(super) fn trace(&mut self, snapshot: &Snapshot, at: usize, concerned: bool) -> PacketTrace {
         let mut trace = PacketTrace::default();
         self.matched.clear();
@@ -73,7 +73,7 @@ impl Pipeline {
             | FlowState::Held(_) => return None,
             FlowState::New | FlowState::Existing(..) | FlowState::Fragment(..) | FlowState::Error(..) => {}
         }
-        // It may have made one.
+        // The packet may have created a connection.
         let (id, direction) = table.find(&self.conntrack.tuple(at)?)?;
         let [forward, _] = table.get(id).tuples();
         Some(TracedConnection {

@@ -1,4 +1,4 @@
-//! What deciding on a vector leaves to be done to its packets.
+//! Pending rewrites of a vector's packets.
 
 use crate::conntrack::{NatTransform, QuotedOffsets};
 use crate::snapshot::Snapshot;
@@ -6,14 +6,14 @@ use crate::worker::VECTOR;
 use mmb_packet::{Layout, Packet};
 use mmb_rewrite::{NotAppliedCounts, PacketEditor};
 
-/// A vector's layouts, and what its packets get. Packets are named by their numbers in the vector.
+/// A vector's layouts and pending rewrites. Packets are identified by their index in the vector.
 pub(super) struct RewriteWork {
     pub(super) layouts: Box<[Layout; VECTOR]>,
-    /// Packets that their connection turns.
+    /// Packets that their connection translates.
     pub(super) transforms: Vec<PacketTransform>,
     /// Packets that matched a rule which rewrites, and are not dropped.
     pub(super) rewrites: Vec<PacketEdits>,
-    /// Numbers of edits of packets that get several.
+    /// Edit numbers of packets with several edits.
     pub(super) listed: Vec<u32>,
 }
 
@@ -29,11 +29,11 @@ pub(super) struct PacketEdits {
 pub(super) enum EditList {
     /// The one of this number.
     Alone(u32),
-    /// Their numbers, or 0, stand in `listed`, from one place to another.
+    /// Their numbers, or 0, are a range of `listed`.
     Listed(u32, u32),
 }
 
-/// A packet that its connection turns.
+/// A packet that its connection translates.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PacketTransform {
     pub(super) packet: u8,
@@ -47,20 +47,20 @@ impl RewriteWork {
             layouts: Box::new([Layout::default(); VECTOR]),
             transforms: Vec::with_capacity(VECTOR),
             rewrites: Vec::with_capacity(VECTOR),
-            // As many as one vector can have; memory that is never touched costs nothing.
+            // The most that one vector can have; untouched memory costs nothing.
             listed: Vec::with_capacity(mmb_classify::MATCHES),
         }
     }
 
-    /// Nothing is to be done any more.
+    /// Discards all pending rewrites.
     pub(super) fn clear(&mut self) {
         self.transforms.clear();
         self.rewrites.clear();
         self.listed.clear();
     }
 
-    /// Does what connections do to the packets, and then applies the edits of all rules that they get. `place` tells where in
-    /// `packets` a packet of the vector is, if it is there.
+    /// Translates packets for their connections, and then applies the edits of their rules. `place` maps an index in the vector to one in
+    /// `packets`, if the packet is there.
     #[inline(always)]
     pub(super) fn apply(
         &mut self,
@@ -87,7 +87,7 @@ impl RewriteWork {
             return;
         }
         let mut edits = [None; VECTOR];
-        // A loop of its own: looking up is one load behind the other, for many packets at once.
+        // A loop of its own: the loads of an edit depend on each other, but those of different packets overlap.
         for (edit, rewrite) in edits.iter_mut().zip(&*rewrites) {
             if let EditList::Alone(number) = rewrite.edits {
                 *edit = snapshot.edit(number);
@@ -110,7 +110,7 @@ impl RewriteWork {
     }
 }
 
-/// Has an Ethernet frame go back to the side that it came from, as from where it was sent to.
+/// Turns an Ethernet frame back to the side that it came from, with the MAC address that it was sent to as its source.
 fn hairpin(packet: &mut Packet<'_>, to: [u8; 6]) {
     if let Some(addresses) = packet.bytes_mut().first_chunk_mut::<12>() {
         addresses.copy_within(..6, 6);

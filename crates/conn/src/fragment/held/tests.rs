@@ -1,4 +1,4 @@
-//! What is held comes out as it went in, oldest first, or is counted as lost.
+//! Held packets are given out unchanged, oldest first, or counted as lost.
 
 use super::*;
 use crate::fragment::tests::key;
@@ -59,7 +59,7 @@ fn what_waits_for_too_long_is_lost() {
     assert_eq!((held.len(), held.losses()), (1, HeldLosses { aged: 1, crowded_out: 0 }));
     held.release(&key(1));
     assert_eq!(take(&mut held).expect("it is released").1, b"young");
-    // Nor does what nobody takes stay for ever.
+    // Released packets that are never taken age too.
     hold(&mut held, 700, 1, b"late").expect("there is room");
     held.release(&key(1));
     held.age(5000);
@@ -107,7 +107,7 @@ fn nothing_is_held_before_there_is_memory_nor_what_is_larger_than_it() {
     assert_eq!(take(&mut held).expect("it is released").1, [2; 100]);
 }
 
-/// Places and bytes: released ones are marked in a single word, and in several.
+/// Slots and bytes: released ones are marked in a single word, and in several.
 const SIZES: [(usize, usize); 2] = [(12, 256), (70, 1024)];
 const LONGEST: usize = 60;
 
@@ -130,7 +130,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What should be held.
+/// The expected held packets.
 struct Plain {
     id: u32,
     place: u16,
@@ -155,7 +155,7 @@ proptest! {
                     let place = hold(&mut held, now_ms, id, &bytes).expect("the oldest makes room");
                     let crowded_out = held.losses().crowded_out as usize;
                     let used: usize = plain.iter().map(|other| other.bytes.len()).sum();
-                    // What was taken amid others keeps its bytes; so do those at the end that a packet did not fit into.
+                    // Records of packets that were taken out of order keep their bytes; so does an unused end of the ring.
                     let roomy = gaps == 0 && plain.len() < places && used + 2 * LONGEST < room;
                     prop_assert!(crowded_out == 0 || !roomy, "{crowded_out} made room without need");
                     drop(plain.drain(..crowded_out));

@@ -1,4 +1,4 @@
-//! Destinations: servers by each method, pools, and ends that are taken.
+//! Destinations: servers by each method, pools, and endpoints that are in use.
 
 use super::*;
 use mmb_random::SeedTree;
@@ -12,7 +12,7 @@ fn server(translated: &Translated) -> u128 {
     translated.sent.addresses[DESTINATION] - OUTSIDE
 }
 
-/// How many of so many connections each server gets.
+/// How many of `connections` connections each server gets.
 fn spread(nat: &mut Nat, mapping: &Mapping, connections: u128) -> BTreeMap<u128, u32> {
     let mut counts = BTreeMap::new();
     for number in 0..connections {
@@ -43,7 +43,7 @@ fn hashing_is_the_same_for_every_rule_and_connection() {
     assert!(counts.len() == 7 && counts.values().all(|count| (850..1150).contains(count)), "{counts:?}");
 }
 
-/// Whoever could tell beforehand would send all connections to one server.
+/// A sender that could predict the server could direct all connections to one.
 #[test]
 fn which_server_a_hash_gives_is_known_to_one_process_only() {
     let mapping = servers(7, Balance::Hash);
@@ -65,7 +65,7 @@ fn the_server_with_the_fewest_connections_is_next() {
         (0..9).map(|host| nat.translate(1, &mapping, &udp(host, 1, 1), &free).expect("free")).collect();
     let count = |open: &[Translated], wanted| open.iter().filter(|other| server(other) == wanted).count();
     assert!((0..3).all(|wanted| count(&open, wanted) == 3));
-    // All of server 1's end: the next three go there.
+    // All connections of server 1 end: the next three go there.
     open.retain(|translated| {
         let stays = server(translated) != 1;
         if !stays {
@@ -101,7 +101,7 @@ fn rules_with_the_same_servers_see_each_others_connections() {
     open.iter().for_each(|translated| nat.release(translated.binding));
     assert_eq!(nat.destinations.sets(), 0);
     assert_nothing_left(&nat);
-    // Turns are taken together as well.
+    // Rules with the same set also take turns together.
     let turns = servers(4, Balance::RoundRobin);
     let given: Vec<_> = (0..8_u32)
         .map(|number| server(&nat.translate(number, &turns, &udp(1, 1, 1), &free).expect("free")))
@@ -163,7 +163,7 @@ fn a_destination_whose_replies_are_anothers_is_refused_or_changed() {
     let forward = Mapping { daddr: Some(pool(1)), ..Mapping::default() };
     let reply = nat.translate(1, &forward, &udp(1, 1, 1), &free).expect("free").sent.reversed();
     let taken = |other: &Tuple| *other == reply;
-    // Another source port is a way out, whether a rule maps that or none does (as in Linux); so is another server.
+    // Another source port resolves the clash, whether a rule maps ports or none does (as in Linux); so does another server.
     let beside = nat.translate(1, &forward, &udp(1, 1, 2), &taken).expect("another port");
     assert_eq!(beside.sent.addresses, [INSIDE + 1, OUTSIDE]);
     assert!(!taken(&beside.sent.reversed()) && beside.sent.ports[SOURCE] != 1);

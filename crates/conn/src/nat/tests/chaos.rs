@@ -1,4 +1,4 @@
-//! Any mapping, any settings, anyone in the way: what holds even so.
+//! Invariants under any mappings, any settings, and clashes with other connections.
 
 use super::*;
 use mmb_policy::policy::PortsPerHost;
@@ -16,7 +16,7 @@ enum Step {
         arrived: Tuple,
     },
     Close(usize),
-    /// A connection that is over gives back what it holds, and is there still.
+    /// A closed connection releases its binding, and stays in the table.
     Detach(usize),
     Forget(u32),
     Settings(ConnectionSettings),
@@ -69,7 +69,7 @@ fn settings() -> impl Strategy<Value = ConnectionSettings> {
     )
 }
 
-/// Packets between few ends, some of them in the pools.
+/// Packets between few endpoints, some of them in the pools.
 fn arrived() -> impl Strategy<Value = Tuple> {
     let address = || prop_oneof![INSIDE..INSIDE + 3, OUTSIDE..OUTSIDE + 6];
     let port = || prop_oneof![0_u16..6, Just(1024_u16)];
@@ -96,12 +96,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Protocol, address and port of an outside end.
+/// Protocol, address and port of an outside endpoint.
 type Outer = (u8, u128, u16);
-/// Address and port of an inside end.
+/// Address and port of an inside endpoint.
 type Inner = (u128, u16);
 
-/// The outside end of a source and the inside end that it stands for, if there is a binding.
+/// The outside endpoint of a source and its inside endpoint, if there is a binding.
 fn end(nat: &Nat, arrived: &Tuple, sent: &Tuple) -> Option<(Outer, Inner)> {
     let (address, port) = (sent.addresses[SOURCE], sent.ports[SOURCE]);
     let owner = nat.owner(sent.proto, 4, Wire::default(), address, port)?;
@@ -120,7 +120,7 @@ proptest! {
         hindrance in 0_u64..4,
     ) {
         let mut nat = Nat::new(&SeedTree::repeatable(seed));
-        // What arrives and what replies are: the keys of a connection table.
+        // Forward and reply tuples: the keys of a connection table.
         let mut live: Vec<[Tuple; 2]> = Vec::new();
         let mut bindings: Vec<u32> = Vec::new();
         let mut owners: BTreeMap<Outer, Inner> = BTreeMap::new();
@@ -151,7 +151,7 @@ proptest! {
                 }
                 Step::Enter { arrived } => Some((arrived, Translated { sent: arrived, binding: 0 })),
                 Step::Open { rule, arrived } => {
-                    // Some ends are always in someone's way.
+                    // Some endpoints are always in use by other connections.
                     let stands = |tuple: &Tuple| hindrance > 0 && u64::from(tuple.ports[DESTINATION]) % 4 < hindrance - 1;
                     let taken = |tuple: &Tuple| stands(tuple) || live.iter().flatten().any(|key| key == tuple);
                     let translated = nat.translate(rule, &mappings[rule as usize], &arrived, &taken);
@@ -169,7 +169,7 @@ proptest! {
             if let Some((arrived, translated)) = made {
                 let entered = nat.enter(translated).expect("there is memory");
                 let keys = [arrived, entered.sent.reversed()];
-                // As a table does, refuse what has a key of another's: it is released at once.
+                // Like a table, refuse a connection whose key is in use: it is released at once.
                 if live.iter().flatten().any(|key| keys.contains(key)) {
                     nat.release(entered.binding);
                 } else {

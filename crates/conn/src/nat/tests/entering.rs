@@ -1,8 +1,8 @@
-//! Connections to outside ends: from outside, and from one inside end to another.
+//! Connections to outside endpoints: from outside, and from one inside endpoint to another.
 
 use super::*;
 
-/// From 192.0.2.`peer`, port `port`, to the outside end of inside end 1:5000.
+/// From 192.0.2.`peer`, port `port`, to the outside endpoint of inside endpoint 1:5000.
 fn inbound(peer: u128, port: u16) -> Translated {
     let sent = Tuple {
         addresses: [0xC000_0200 + peer, OUTSIDE],
@@ -83,7 +83,7 @@ fn an_address_is_known_as_long_as_it_is_talked_to() {
     assert_nothing_left(&nat);
 }
 
-/// RFC 4787, REQ-9: the one that is called sees the outside end of the one that calls.
+/// RFC 4787, REQ-9: the responder sees the outside endpoint of the initiator.
 #[test]
 fn two_inside_ends_meet_outside() {
     let mut nat = filtering(NatFiltering::EndpointIndependent);

@@ -10,7 +10,7 @@ fn limited(nat_ports_per_host: PortsPerHost) -> Nat {
     nat
 }
 
-/// Has a host open connections from new ports until it is refused: what it got, and why it got no more.
+/// Opens connections of a host from new ports until one is refused: the ports that it got, and the error.
 fn exhaust(nat: &mut Nat, mapping: &Mapping, proto: u8, host: u128) -> (Vec<Translated>, NatError) {
     let mut open = Vec::new();
     for port in 1024..=u16::MAX {
@@ -32,11 +32,11 @@ fn one_host_gets_half_of_an_address_and_leaves_others_theirs() {
     let mapping = snat(1);
     let (first, why) = exhaust(&mut nat, &mapping, proto::UDP, 1);
     assert_eq!((first.len(), why), (64_512 / 2, NatError::HostLimit));
-    // It is as many for each protocol, and in each class of ports.
+    // The limit holds for each protocol and each class of ports separately.
     assert_eq!(exhaust(&mut nat, &mapping, proto::TCP, 1).0.len(), 64_512 / 2);
     assert!(nat.translate(1, &mapping, &udp(1, 123, 1), &free).is_ok());
     assert!(nat.translate(1, &mapping, &packet(proto::ICMP, 1, 5, 1), &free).is_ok());
-    // The next ones get half of what is left, and so on: somebody new always gets some.
+    // The next ones get half of what is left, and so on: a new host always gets some.
     assert_eq!(exhaust(&mut nat, &mapping, proto::UDP, 2).0.len(), 64_512 / 4);
     for host in 3..8 {
         assert!(exhaust(&mut nat, &mapping, proto::UDP, host).0.len() >= 64_512 / 128);
@@ -44,7 +44,7 @@ fn one_host_gets_half_of_an_address_and_leaves_others_theirs() {
     for port in 1024..1074 {
         assert!(nat.translate(1, &mapping, &udp(99, port, 1), &free).is_ok());
     }
-    // What one gives back is there for all, for itself too.
+    // A released port is available to all hosts, its former holder included.
     release(&mut nat, first);
     assert!(nat.translate(1, &mapping, &udp(1, 5000, 1), &free).is_ok());
 }
@@ -74,7 +74,7 @@ fn a_number_is_the_most_that_a_host_holds() {
             let expected =
                 if most < 8976 { (most as usize, NatError::HostLimit) } else { (8976, NatError::NoPort) };
             assert_eq!((open.len(), why), expected);
-            // Connections of an end that has a port need no other.
+            // Connections of an endpoint that has a port need no other.
             let other = Tuple { ports: [1024, 80], ..udp(host, 1024, 1) };
             let same = nat.translate(1, &mapping, &other, &free).expect("it has one");
             nat.release(same.binding);
@@ -84,13 +84,13 @@ fn a_number_is_the_most_that_a_host_holds() {
     }
 }
 
-/// The packet of an address of a network of IPv6, both given by number.
+/// The packet of an address of an IPv6 network, both given by number.
 fn of_network(network: u128, address: u128, port: u16) -> Tuple {
     let source = 0x2001_0db8 << 96 | network << 64 | address;
     Tuple { addresses: [source, 9], ports: [port, 443], proto: proto::UDP, family: 6, ..Tuple::default() }
 }
 
-/// A host has 2^64 addresses at its will: each of them had a share of its own.
+/// A host has 2^64 addresses: formerly each of them had a share of its own.
 #[test]
 fn a_host_of_ipv6_is_a_network_of_64_bits() {
     let mut nat = Nat::new(&SeedTree::repeatable(3));
@@ -115,7 +115,7 @@ fn a_host_of_ipv6_is_a_network_of_64_bits() {
     assert_eq!(given.count(), 10);
 }
 
-/// Where many hosts are of one network, as behind one router, one of them does not take what all of these may have.
+/// If many hosts are in one network, for example behind one router, one of them does not use up the share of all.
 #[test]
 fn one_address_of_a_network_leaves_ports_to_its_neighbours() {
     let mut nat = Nat::new(&SeedTree::repeatable(4));
@@ -144,7 +144,7 @@ fn another_setting_holds_for_connections_to_come() {
     release(&mut nat, open);
 }
 
-/// An address of one's own is no pool: who uses its ports up harms nobody else.
+/// A host's own address is no pool: using up its ports harms no other host.
 #[test]
 fn own_addresses_have_no_limit() {
     let mut nat = limited(PortsPerHost::AtMost(2));

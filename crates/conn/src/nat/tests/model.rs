@@ -1,4 +1,4 @@
-//! Random connections against a plain model of what is bound.
+//! Random connections, compared with a plain model of bindings.
 
 use super::*;
 use crate::Vlans;
@@ -70,7 +70,7 @@ fn in_use(live: &[Live]) -> InUse {
     used
 }
 
-/// Which ports a connection may have, and on which addresses.
+/// The ports that a connection may have, and their addresses.
 fn allowed(mapping: &Mapping, rule: u32, arrived: &Tuple, live: &[Live]) -> (Vec<u128>, Vec<(u16, u16)>) {
     let host = arrived.addresses[SOURCE];
     let paired = live.iter().find(|other| {

@@ -1,4 +1,4 @@
-//! Sources, each promise by itself.
+//! Source translation, each guarantee by itself.
 
 use super::*;
 use crate::Vlans;
@@ -23,7 +23,7 @@ fn rules_that_ask_for_the_same_share_bindings() {
     let first = nat.translate(1, &snat(4), &udp(1, 5000, 1), &free).expect("free");
     let second = nat.translate(2, &snat(4), &udp(1, 5000, 2), &free).expect("free");
     assert_eq!(outside(&first), outside(&second));
-    // Another pool is another binding, and its end is another one.
+    // Another pool has another binding, with another outside endpoint.
     let third = nat.translate(3, &snat(1), &udp(1, 5000, 3), &free).expect("free");
     assert_ne!(third.binding, first.binding);
     assert_ne!(outside(&third), outside(&first));
@@ -39,7 +39,7 @@ fn a_small_pool_is_exhausted_exactly_and_recovers() {
     let ends: BTreeSet<_> = open.iter().map(outside).collect();
     assert_eq!(ends.len(), 300);
     assert_eq!(nat.translate(1, &mapping, &udp(900, 9, 1), &free), Err(NatError::NoPort));
-    // The same ends are free for another protocol, and on another wire.
+    // The same endpoints are free for another protocol, and on another wire.
     assert!(nat.translate(1, &mapping, &packet(proto::TCP, 900, 9, 1), &free).is_ok());
     assert!(
         nat.translate(
@@ -60,7 +60,7 @@ fn a_small_pool_is_exhausted_exactly_and_recovers() {
     }
 }
 
-/// A mapping found its pool full while another one had all of its ports: the next mapping must not be taken for it.
+/// A mapping found its pool exhausted while another one had all of its ports: the next mapping must not be mistaken for it.
 #[test]
 fn exhaustion_is_not_taken_for_another_mappings() {
     let mut nat = Nat::new(&SeedTree::repeatable(3));
@@ -92,7 +92,7 @@ fn all_ports_of_a_class_are_used_before_one_is_refused() {
     }
     assert!(seen.first() == Some(&1024) && seen.len() == 64_512);
     assert_eq!(nat.translate(1, &mapping, &udp(1 << 20, 50_000, 1), &free), Err(NatError::NoPort));
-    // Well-known ports are for those who have one.
+    // Well-known ports are only for sources with a well-known port.
     let low = nat.translate(1, &mapping, &udp(1 << 20, 123, 1), &free).expect("a class by itself");
     assert_eq!(outside(&low).1, 123);
     assert!(nat.memory() < 64_512 * 256, "{} bytes", nat.memory());
@@ -174,7 +174,7 @@ fn a_port_is_kept_if_it_is_within_and_fixed_ones_clash() {
 #[test]
 fn ends_that_connections_without_a_binding_use_are_left_alone() {
     let mut nat = Nat::new(&SeedTree::repeatable(11));
-    // Someone at the outside address talks to the same server from port 5000.
+    // A host with the outside address itself talks to the same server from port 5000.
     let taken = |reply: &Tuple| reply.ports[DESTINATION] == 5000;
     let translated = nat.translate(1, &snat(1), &udp(1, 5000, 1), &taken).expect("another port");
     assert_ne!(outside(&translated).1, 5000);
@@ -197,7 +197,7 @@ fn a_server_where_the_outside_end_is_taken_is_reached_from_another_port() {
     );
     let other = nat.translate(1, &snat(1), &udp(1, 5000, 3), &taken).expect("free there");
     assert_eq!(outside(&other), outside(&bound), "endpoint-independent");
-    // Whichever goes first takes only its own end along.
+    // Whichever connection ends first releases only its own endpoint.
     nat.release(bound.binding);
     nat.release(other.binding);
     assert_eq!(nat.owner(proto::UDP, 4, Wire::default(), OUTSIDE, 5000), None);

@@ -1,4 +1,4 @@
-//! A full table and many that want in, on a virtual clock: who gets through.
+//! A full table under a flood, on a virtual clock: which clients succeed.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 const FLOOD: u32 = 1 << 30;
 const OLD: u32 = 1 << 31;
 
-/// What the table is full of when it begins.
+/// The initial contents of the table.
 #[derive(Clone, Copy)]
 struct Full {
     max: u32,
@@ -15,19 +15,19 @@ struct Full {
     established: u32,
 }
 
-/// What the flood's senders and receivers do.
+/// The behaviour of the flood's senders and receivers.
 #[derive(Clone, Copy, PartialEq)]
 enum Flood {
     None,
-    /// A SYN of each tuple, and no answer.
+    /// A SYN of each tuple, and no reply.
     Silent,
-    /// A server near the table answers each SYN, and nobody acknowledges that.
+    /// A server near the table answers each SYN, and no client acknowledges that.
     Answered,
-    /// The same tuples again and again, so many.
+    /// The same tuples repeatedly, this many of them.
     Loop(u32),
 }
 
-/// How long the other end of an ordinary connection takes to answer, and the first one to acknowledge that.
+/// How long the responder of an ordinary connection takes to answer, and the initiator to acknowledge.
 #[derive(Clone, Copy)]
 struct Trip {
     answer_ms: u64,
@@ -47,7 +47,7 @@ enum Event {
 /// When a client sends its SYN again (RFC 6298: after one second, then after two more).
 const AGAIN_MS: [u64; 2] = [1000, 3000];
 
-/// Ordinary clients, and how many of them got through.
+/// Ordinary clients, and how many of them succeeded.
 struct Clients {
     events: BTreeMap<u64, Vec<(u32, Event)>>,
     answered: Vec<bool>,
@@ -88,7 +88,7 @@ impl ConnectionTable {
         assert_eq!(self.get(id).state, ConnState::TimeWait);
     }
 
-    /// A SYN of somebody comes.
+    /// A SYN arrives.
     fn syn(&mut self, now_ms: u64, number: u32) -> Option<ConnId> {
         let forward = client(number, proto::TCP);
         let syn = segment(SYN, 100, 0);
@@ -102,7 +102,8 @@ impl ConnectionTable {
         self.insert(now_ms, forward, answer(&forward), Some(&syn), closed).ok()
     }
 
-    /// So many ordinary clients a second for some milliseconds, and a flood of `per_ms` packets until they have had their time.
+    /// Sends the SYNs of this many ordinary clients a second for some milliseconds, and a flood of `per_ms` packets until the clients have
+    /// had their time.
     fn under(&mut self, flood: Flood, per_ms: u32, clients: (u32, u64), trip: Trip) -> Outcome {
         self.under_from(0, flood, per_ms, clients, trip)
     }
@@ -161,7 +162,7 @@ impl Clients {
                     AGAIN_MS.into_iter().for_each(|in_ms| later(in_ms, Event::Syn));
                 }
             }
-            // Without the connection's entry no rule lets an answer in.
+            // Without the connection's entry no rule admits a reply.
             Event::Answer => {
                 let Some((id, _)) = found else { return };
                 table.touch(id, Direction::Reply, now_ms, 60, Some(&segment(SYN | ACK, 500, 101)));
@@ -189,7 +190,7 @@ impl Clients {
     }
 }
 
-/// The case: 100 connections a second, answered after 40 ms, in a table that is full of what is over.
+/// The reported case: 100 connections a second, answered after 40 ms, in a table that is full of closed connections.
 #[test]
 fn a_table_full_of_closed_connections_starves_nobody() {
     let mut table = ConnectionTable::full(Full { max: 3000, established: 0 });
@@ -198,8 +199,8 @@ fn a_table_full_of_closed_connections_starves_nobody() {
     assert_eq!((outcome.through, outcome.asked), (500, 500));
 }
 
-/// Whatever the table is full of and however small it is, clients at 100 ms get through 300,000 SYNs a second, at once or when
-/// they send their SYN again.
+/// Whatever fills the table and however small it is, clients at 100 ms succeed under 300,000 SYNs a second, at once or with their
+/// retransmitted SYN.
 #[test]
 fn clients_get_through_a_flood_that_nobody_answers() {
     for (max, established) in [(3000, 1500), (3000, 2700), (100_000, 90_000)] {
@@ -213,7 +214,7 @@ fn clients_get_through_a_flood_that_nobody_answers() {
     }
 }
 
-/// With room for a tenth of a second of the flood, nobody has to wait for a second SYN.
+/// With slots for a tenth of a second of the flood, no client needs a second SYN.
 #[test]
 fn clients_get_through_at_once_where_there_is_room_for_the_time_of_an_answer() {
     let mut table = ConnectionTable::full(Full { max: 100_000, established: 60_000 });
@@ -225,7 +226,7 @@ fn clients_get_through_at_once_where_there_is_room_for_the_time_of_an_answer() {
     assert_eq!((outcome.through, again.count()), (100, 0));
 }
 
-/// Entries that a server answers and nobody acknowledges take no time from those that wait for their answer.
+/// Connections that a server answers and no client acknowledges do not shorten the time of unreplied ones.
 #[test]
 fn clients_get_through_a_flood_that_a_server_answers() {
     for (max, established) in [(3000, 2700), (100_000, 90_000)] {
@@ -238,7 +239,7 @@ fn clients_get_through_a_flood_that_a_server_answers() {
     }
 }
 
-/// Who sends the same made-up tuples again and again, faster than a client does, gains nothing by that.
+/// A sender that repeats the same made-up tuples faster than a client does gains no advantage.
 #[test]
 fn clients_get_through_a_flood_that_sends_its_tuples_again() {
     for tuples in [5000, 65_536] {
@@ -249,7 +250,7 @@ fn clients_get_through_a_flood_that_sends_its_tuples_again() {
     }
 }
 
-/// Who waits as long as a client before it sends its tuples again has the room of those that came again, and no other.
+/// A sender that waits as long as a client before it repeats its tuples gets the protected slots, and no others.
 #[test]
 fn new_clients_get_through_a_flood_that_sends_its_tuples_again_as_clients_do() {
     let mut table = ConnectionTable::full(Full { max: 3000, established: 1500 });
@@ -262,7 +263,7 @@ fn new_clients_get_through_a_flood_that_sends_its_tuples_again_as_clients_do() {
     assert!(outcome.percent() >= 95.0, "{:.1} %", outcome.percent());
 }
 
-/// Nobody answers the flood: it does not end what the other end has answered.
+/// An unreplied flood does not evict connections that the responder has answered.
 #[test]
 fn a_flood_that_nobody_answers_ends_no_answered_connection() {
     let mut table = ConnectionTable::full(Full { max: 100, established: 80 });
@@ -278,7 +279,7 @@ fn a_flood_that_nobody_answers_ends_no_answered_connection() {
     assert_eq!(table.len(), 100);
 }
 
-/// The longest over goes first, before all that is half open.
+/// The longest closed connection is evicted first, before all half-open ones.
 #[test]
 fn what_is_over_goes_first_and_the_longest_over_before_others() {
     let mut table = ConnectionTable::new(mmb_random::Seed::repeatable(1));
@@ -295,7 +296,7 @@ fn what_is_over_goes_first_and_the_longest_over_before_others() {
         let closed = &mut |connection: &Connection, _| gone.push(connection.tuples()[0]);
         table.insert(20, forward, answer(&forward), None, closed).unwrap();
     }
-    // Over since 0 and 5, then half open since 0 and 10.
+    // Closed since 0 and 5, then half-open since 0 and 10.
     let expected = [(1, proto::TCP), (2, proto::TCP), (0, proto::TCP), (3, proto::UDP)];
     assert_eq!(gone, expected.map(|(number, proto)| client(number, proto)));
 }

@@ -1,4 +1,4 @@
-//! The table beside a plain map: who is found, who makes room, who ends and when.
+//! The table compared with a plain map: lookups, evictions, timeouts.
 
 use super::*;
 use crate::timeouts::timeout_s;
@@ -29,12 +29,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..300)
 }
 
-/// The plainest table: what there is, in a map.
+/// The reference model: connections in a map.
 struct Model {
     table: ConnectionTable,
     plain: HashMap<ConnId, Plain>,
     now_ms: u64,
-    /// Somebody was.
+    /// It was evicted.
     evicted: bool,
 }
 
@@ -45,13 +45,13 @@ struct Plain {
     last_ms: u64,
     packets: [u64; 2],
     began_ms: u64,
-    /// It came again half a second after it began, or after it was evicted.
+    /// It was retransmitted half a second after it began, or after it was evicted.
     is_protected: bool,
 }
 
 impl Model {
-    /// When a connection makes room: those of the least number first, and the one that was idle longest of these. `half_open` are
-    /// all that are half open.
+    /// The eviction rank of a connection: the least is evicted first, of equal ones the longest idle. `half_open` are all half-open
+    /// connections.
     fn order(plain: &Plain, half_open: &[&Plain]) -> u8 {
         let kinds = |plain: &Plain| (plain.is_protected, plain.state == ConnState::SynReceived);
         let many = |kind: fn((bool, bool)) -> bool, part: usize| {
@@ -85,7 +85,7 @@ impl Model {
         u64::from(timeout_s(self.table.limits.timeouts(), plain.tuples[0].proto, plain.state)) * 1000
     }
 
-    /// What the table told, by tuple; the plain side forgets it after asking whether that was right.
+    /// The close events of the table, by tuple; the model removes them after checking them.
     fn ended(&mut self, told: Vec<(Tuple, CloseReason)>) {
         for (tuple, reason) in told {
             let (id, _) = self.named(&tuple).expect("who ends was there");
@@ -215,7 +215,7 @@ impl Model {
 }
 
 proptest! {
-    /// Whatever happens, the table is the plain map: who is found, who makes room, who ends and when.
+    /// Under any sequence of steps the table equals the plain map: lookups, evictions, timeouts.
     #[test]
     fn the_table_is_a_plain_map(
         steps in steps(),

@@ -1,8 +1,8 @@
-//! Searches for connections whose port another one could have.
+//! Searches for connections whose port can be reclaimed.
 
 use super::*;
 
-/// The numbers of the clients that a search tells until `stop`.
+/// The numbers of the clients that a search visits until `stop`.
 fn told(
     table: &ConnectionTable,
     cursor: &mut ReclaimCursor,
@@ -34,7 +34,7 @@ fn a_search_goes_on_where_the_last_one_ended_and_comes_around() {
         [100, 101],
         "protocols have queues of their own"
     );
-    // No more than it may look at, and each once.
+    // At most the allowed number, and each once.
     assert!(told(&table, &mut cursor, proto::UDP, 3, 64).len() <= 3);
     let mut all = told(&table, &mut ReclaimCursor::default(), proto::UDP, 64, 64);
     all.sort_unstable();

@@ -1,14 +1,14 @@
-//! What holds for all segments of honest ends, of strangers, and of anybody.
+//! Properties of all segments: of honest ends, of off-path attackers, and arbitrary ones.
 
 use super::*;
 use proptest::prelude::*;
 
-/// An end that keeps to the rules, for [`honest_ends_are_believed`].
+/// An end that follows the RFCs, for [`honest_ends_are_believed`].
 #[derive(Clone, Copy, Debug)]
 struct End {
     next: u32,
     expects: u32,
-    /// What the other end said that may be sent, as a number.
+    /// The highest number that the other end's window allows.
     may_reach: u32,
     window: u16,
     scale: u8,
@@ -35,8 +35,7 @@ impl End {
 }
 
 proptest! {
-    /// Whatever two ends that keep to the rules say in whatever windows, with losses and retransmissions behind us, is
-    /// believed.
+    /// All segments of two ends that follow the RFCs are valid, with any windows, losses and retransmissions beyond the middlebox.
     #[test]
     fn honest_ends_are_believed(
         starts in any::<[u32; 2]>(),
@@ -55,7 +54,7 @@ proptest! {
             scale: scales[side],
         });
         script.comes(Forward, ends[0].sends(0, 100), Moves(ConnState::Established));
-        // What was sent and lost, to be sent again.
+        // Sent and lost segments, to be retransmitted.
         let mut lost: [Option<TcpSegment>; 2] = [None, None];
         for (forward, wanted, window, arrives) in steps {
             let (side, direction) = if forward { (0, Forward) } else { (1, Reply) };
@@ -74,8 +73,7 @@ proptest! {
         script.comes(Forward, segment(RST, ends[0].next, 0), Moves(ConnState::Reset));
     }
 
-    /// Who guesses numbers at random gets nowhere: a RST has two numbers of 2^32 to hit, all else a window for `seq` and one
-    /// for `ack`.
+    /// Random guesses are ineffective: a RST must hit one of two numbers of 2^32, any other segment a window for `seq` and one for `ack`.
     #[test]
     fn strangers_change_nothing(
         guesses in prop::collection::vec((any::<u8>(), any::<u32>(), any::<u32>(), any::<bool>()), 1..100),
@@ -92,7 +90,7 @@ proptest! {
         script.comes(Forward, segment(ACK, f(1), r(1)).with(100), Stays);
     }
 
-    /// Any segments whatever: judged without a panic, and what is not believed changes nothing.
+    /// Arbitrary segments cause no panic, and invalid ones change nothing.
     #[test]
     fn anything_is_judged(
         first in (any::<u8>(), any::<u32>(), any::<u32>(), any::<u16>(), any::<u32>(), any::<Option<u8>>()),
