@@ -77,9 +77,18 @@ pub enum FragmentDrop {
 /// The data of a first fragment that later ones use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramHead {
+    /// The upper-layer protocol. In IPv6, later fragments name the header behind the fragment header, which may be another extension header.
+    pub proto: u8,
     /// The datagram's ports.
     pub ports: [u16; 2],
-    /// The sequence number of the byte at offset 0, counted as data; only for a TCP segment that was in window.
+}
+
+/// A datagram of which all bytes were seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Complete {
+    /// Its length in bytes, counted from where fragment offsets are counted from.
+    pub len: u32,
+    /// The sequence number that [`FragmentTable::note_seq`] noted.
     pub seq: Option<u32>,
 }
 
@@ -96,7 +105,7 @@ pub enum FragmentVerdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaterFragment {
     /// It belongs to the datagram with this first fragment.
-    Of(DatagramHead),
+    Of(DatagramHead, Option<Complete>),
     /// The first fragment was not seen, or too long ago.
     Unknown,
     /// It is dropped.
@@ -117,6 +126,7 @@ const NONE: u32 = u32::MAX;
 struct Datagram {
     key: Tuple,
     head: DatagramHead,
+    seq: Option<u32>,
     /// An overlap was seen: all further fragments are dropped.
     poisoned: bool,
     /// Its first fragment was refused: the others have no connection.
@@ -231,11 +241,12 @@ impl FragmentTable {
         match datagram.add(offset_bytes, offset_bytes + len, last) {
             Err(reason) => LaterFragment::Drop(reason),
             Ok(()) => {
-                let head = datagram.head;
-                if datagram.total == Some(datagram.seen) {
+                let Datagram { head, seq, seen, total, .. } = *datagram;
+                let complete = (total == Some(seen)).then_some(Complete { len: seen, seq });
+                if complete.is_some() {
                     self.remove(place);
                 }
-                LaterFragment::Of(head)
+                LaterFragment::Of(head, complete)
             }
         }
     }
@@ -244,6 +255,13 @@ impl FragmentTable {
     pub fn refuse(&mut self, key: &FragmentKey) {
         if let Some(place) = self.find(&key.packed()) {
             self.datagrams[place as usize].refused = true;
+        }
+    }
+
+    /// Notes the sequence number of a datagram's byte at offset 0, which its first fragment told.
+    pub fn note_seq(&mut self, key: &FragmentKey, seq: u32) {
+        if let Some(place) = self.find(&key.packed()) {
+            self.datagrams[place as usize].seq = Some(seq);
         }
     }
 
@@ -269,6 +287,7 @@ impl FragmentTable {
         let mut datagram = Datagram {
             key,
             head,
+            seq: None,
             poisoned: false,
             refused: false,
             total: None,

@@ -289,6 +289,11 @@ impl ConnectionTable {
         self.len == 0
     }
 
+    /// Number of records whose memory is taken: the most connections that there were at once.
+    pub fn places(&self) -> usize {
+        self.slab.used() as usize
+    }
+
     /// Number of half-open connections.
     #[inline]
     pub fn half_open(&self) -> usize {

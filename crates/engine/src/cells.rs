@@ -96,6 +96,7 @@ struct StageCells {
 struct ConnectionCells {
     now: CounterCell,
     half_open: CounterCell,
+    places: CounterCell,
     created: CounterCell,
     closed: [CounterCell; CloseReason::ALL.len()],
     invalid: [CounterCell; Invalid::ALL.len()],
@@ -109,6 +110,7 @@ struct ConnectionCells {
 pub(crate) struct ConnectionCounts {
     pub(crate) now: u64,
     pub(crate) half_open: u64,
+    pub(crate) places: u64,
     pub(crate) created: u64,
     pub(crate) events_lost: u64,
     pub(crate) handed: u64,
@@ -166,9 +168,10 @@ impl WorkerCells {
     }
 
     /// Sets the current numbers of connections and of half-open ones.
-    pub(crate) fn connections_now(&self, now: u64, half_open: u64) {
+    pub(crate) fn connections_now(&self, now: u64, half_open: u64, places: u64) {
         self.connections.now.set(now);
         self.connections.half_open.set(half_open);
+        self.connections.places.set(places);
     }
 
     pub(crate) fn connection_created(&self) {
@@ -205,10 +208,12 @@ impl WorkerCells {
     }
 
     pub(crate) fn connections(&self) -> ConnectionCounts {
-        let ConnectionCells { now, half_open, created, events_lost, handed, held, .. } = &self.connections;
+        let ConnectionCells { now, half_open, places, created, events_lost, handed, held, .. } =
+            &self.connections;
         ConnectionCounts {
             now: now.read(),
             half_open: half_open.read(),
+            places: places.read(),
             created: created.read(),
             events_lost: events_lost.read(),
             handed: handed.read(),

@@ -163,6 +163,8 @@ pub struct ConnectionSummary {
     pub connections: u64,
     /// Of these, those that are half-open.
     pub half_open: u64,
+    /// Records whose memory the workers have taken: the most connections that there were at once.
+    pub places: u64,
     /// The connection limit.
     pub max: u64,
     /// Connections created so far.
@@ -219,6 +221,7 @@ impl Connections {
             let counts = cells.connections();
             summary.connections += counts.now;
             summary.half_open += counts.half_open;
+            summary.places += counts.places;
             summary.created += counts.created;
             summary.events_lost += counts.events_lost;
             summary.handed += counts.handed;

@@ -203,10 +203,16 @@ impl Engine {
         self.common.memory.store(most, Ordering::Relaxed);
     }
 
+    /// The bound that [`Engine::bound_connections`] set.
+    pub fn connection_bound(&self) -> usize {
+        self.common.memory.load(Ordering::Relaxed)
+    }
+
     /// A handle on the connections of all workers. It is independent of the engine; the workers must be running.
     pub fn connections(&self) -> Connections {
         let workers = self.tasks.iter().cloned().zip(self.workers.iter().map(Arc::clone)).collect();
-        Connections::new(workers, Arc::clone(&self.common), self.current.connections.max.into())
+        let max = (self.current.connections.max as usize).min(self.connection_bound());
+        Connections::new(workers, Arc::clone(&self.common), max as u64)
     }
 
     /// The ports.

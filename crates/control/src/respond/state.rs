@@ -2,7 +2,7 @@
 
 use super::{FollowingRequests, Responder, lock};
 use crate::answer::{Answer, AnswerEnd, CountLine, ErrorLine};
-use crate::memory::AvailableMemory;
+use crate::memory::MemoryShortage;
 use crate::protocol::{Request, hex};
 use std::io::{self, Read, Write};
 
@@ -35,11 +35,11 @@ impl Responder<'_> {
     pub(super) fn load_state(&mut self) -> io::Result<AnswerEnd> {
         let table = self.daemon().engine().connections();
         let room = self.room;
-        let memory = || lock(room.daemon).host().memory();
+        let afford = |bytes| lock(room.daemon).afford(bytes);
         let more = &mut *self.more;
         let mut pieces = StateReaderLines {
             more,
-            memory: &memory,
+            afford: &afford,
             total: 0,
             afforded: 0,
             piece: Vec::new(),
@@ -47,17 +47,29 @@ impl Responder<'_> {
             end: None,
         };
         let loaded = table.load(&mut pieces);
-        // Whatever came of it, the pieces that are on their way belong to it.
-        let came = pieces.skip_rest();
-        match (came, loaded) {
-            (Err(error), _) => self.refused(vec![ErrorLine::new(error.to_string())]),
-            (Ok(()), Err(message)) => self.refused(vec![ErrorLine::new(message)]),
-            (Ok(()), Ok(connections)) => {
+        let has_ended = pieces.end.is_some();
+        match loaded {
+            Ok(connections) => {
                 self.send(&Answer::Loaded(CountLine { connections }))?;
                 Ok(AnswerEnd::new(true))
             }
+            Err(message) => {
+                let end = self.refused(vec![ErrorLine::new(message)])?;
+                if !has_ended {
+                    // The client may have much more to send, or without end, and stops when it hears of that. What is on its way by
+                    // then belongs to the state.
+                    self.out.flush()?;
+                    skip_rest(self.more);
+                }
+                Ok(end)
+            }
         }
     }
+}
+
+/// Passes over the pieces up to the last one, or to what is none.
+fn skip_rest(more: &mut dyn FollowingRequests) {
+    while matches!(more.next(), Some(Ok(Request::Piece(text))) if !text.is_empty()) {}
 }
 
 /// Writes a state as lines of an answer.
@@ -95,8 +107,8 @@ impl Write for StateWriterLines<'_, '_> {
 /// Reads a state from the pieces that a client sends.
 struct StateReaderLines<'r> {
     more: &'r mut dyn FollowingRequests,
-    /// What the process may still take.
-    memory: &'r dyn Fn() -> Option<AvailableMemory>,
+    /// Whether the process may take so many bytes more.
+    afford: &'r dyn Fn(u64) -> Result<(), MemoryShortage>,
     /// Bytes that were read, and for how many there was memory.
     total: u64,
     afforded: u64,
@@ -129,19 +141,10 @@ impl StateReaderLines<'_> {
     /// Whether there is memory for more of it.
     fn afford(&mut self) -> io::Result<()> {
         if self.total >= self.afforded {
-            if let Some(available) = (self.memory)() {
-                available.check(2 * STEP).map_err(io::Error::other)?;
-            }
+            (self.afford)(2 * STEP).map_err(io::Error::other)?;
             self.afforded = self.total + STEP;
         }
         Ok(())
-    }
-
-    fn skip_rest(mut self) -> io::Result<()> {
-        while self.end.is_none() {
-            self.next_piece();
-        }
-        self.ended().map(|_| ())
     }
 
     fn ended(&self) -> io::Result<usize> {

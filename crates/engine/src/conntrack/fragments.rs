@@ -9,8 +9,7 @@ use crate::worker::Origin;
 use mmb_conn::fragment::{
     DatagramHead, FragmentDrop, FragmentKey, FragmentVerdict, HeldLosses, LaterFragment, Released,
 };
-use mmb_conn::{TcpOutcome, Tuple, flags};
-use mmb_packet::checksum::Soundness;
+use mmb_conn::{Tuple, flags};
 use mmb_packet::{Layout, Malformed, Packet};
 
 /// The flow state of a fragment whose datagram cannot be identified.
@@ -57,7 +56,7 @@ impl Conntrack {
             return Err(UNKNOWN);
         };
         self.is_home(&key, origin)?;
-        let head = DatagramHead { ports: tuple.ports, seq: self.datagram_seq(packet, layout, tuple, len) };
+        let head = DatagramHead { proto: tuple.proto, ports: tuple.ports };
         match self.fragments.first(self.state.now_ms, key, head, len) {
             FragmentVerdict::Pass => {
                 self.held.release(&key);
@@ -67,19 +66,36 @@ impl Conntrack {
         }
     }
 
-    /// The sequence number at offset 0 of the datagram whose first fragment this is, of `len` bytes, if it is a TCP segment that is in
-    /// window. Otherwise a sender who knows no valid numbers could make the connection expect any numbers by later fragments, which carry
-    /// no acknowledgment.
-    fn datagram_seq(&self, packet: &Packet<'_>, layout: &Layout, tuple: &Tuple, len: u32) -> Option<u32> {
-        let segment = key::segment(packet, layout)?;
-        let (id, direction) = self.table.find(tuple)?;
-        let signal = self.signal(id, direction, packet, layout)?;
-        let unchecked = || Soundness::Unknown;
-        let judged = self.table.judge(id, direction, self.state.now_ms, Some(&signal), unchecked);
-        let headers = len.saturating_sub(segment.payload);
-        // A FIN takes the sequence number after the data, whose end is not in this fragment.
-        let fin = u32::from(segment.flags & flags::FIN != 0);
-        (judged == TcpOutcome::Stays).then(|| segment.seq.wrapping_sub(headers).wrapping_add(fin))
+    /// Notes that a packet is valid for its connection, or created it. The first fragment of a TCP segment then tells the sequence numbers of
+    /// the data in the other fragments. An invalid one does not: a sender that knows no sequence numbers could otherwise move the window of the
+    /// connection by the other fragments, which have no acknowledgment number to check.
+    pub(crate) fn note_valid(&mut self, at: usize, packet: &Packet<'_>, layout: &Layout) {
+        if !layout.is_fragment() || layout.is_later_fragment() {
+            return;
+        }
+        let bytes = packet.bytes();
+        if let Some(segment) = key::segment(packet, layout)
+            && let Some((_, len, _)) = key::fragment_place(bytes, layout)
+            && let Some(key) = self.datagram(at, packet, layout)
+        {
+            let headers = len.saturating_sub(segment.payload);
+            // A FIN takes the sequence number behind the data, wherever they end.
+            let fin = u32::from(segment.flags & flags::FIN != 0);
+            let seq = segment.seq.wrapping_sub(headers).wrapping_add(fin);
+            self.fragments.note_seq(&key, seq);
+            self.numbered.push((key, seq));
+        }
+    }
+
+    /// The sequence number that [`Conntrack::note_valid`] noted for a fragment's datagram in this vector.
+    pub(super) fn seq_of(&self, at: usize, packet: &Packet<'_>, layout: &Layout) -> Option<u32> {
+        let key = self.datagram(at, packet, layout).filter(|_| !self.numbered.is_empty())?.packed();
+        self.numbered.iter().rev().find(|(noted, _)| noted.packed() == key).map(|(_, seq)| *seq)
+    }
+
+    /// The datagram of a fragment.
+    fn datagram(&self, at: usize, packet: &Packet<'_>, layout: &Layout) -> Option<FragmentKey> {
+        key::fragment_key(packet.bytes(), layout, Ingress::of(&self.tuple(at)?))
     }
 
     /// The lookup key of a later fragment; `None` if no rule needs its ports.
@@ -98,10 +114,10 @@ impl Conntrack {
         };
         let is_home = self.is_home(&key, origin)?;
         match self.fragments.later(self.state.now_ms, key, offset, len, last) {
-            LaterFragment::Of(DatagramHead { ports, seq }) => {
-                let FragmentKey { addresses, proto, family, wire, side, .. } = key;
+            LaterFragment::Of(DatagramHead { proto, ports }, complete) => {
+                let FragmentKey { addresses, family, wire, side, .. } = key;
                 let tuple = Tuple { addresses, ports, wire, side, proto, family };
-                Ok(Some(LookupKey { tuple, kind: PacketKind::Fragment(seq) }))
+                Ok(Some(LookupKey { tuple, kind: PacketKind::Fragment(complete) }))
             }
             LaterFragment::Unknown if snapshot.stateful_rules == 0 => Ok(None),
             LaterFragment::Unknown if is_home && origin != Origin::Held => Err(self.hold(&key, packet)),
@@ -113,8 +129,7 @@ impl Conntrack {
     /// Notes that a packet of the vector is dropped. If it is a first fragment, the others of its datagram must not pass untranslated.
     pub(crate) fn refuse(&mut self, at: usize, packet: &Packet<'_>, layout: &Layout) {
         if layout.is_fragment()
-            && let Some(tuple) = self.tuple(at)
-            && let Some(key) = key::fragment_key(packet.bytes(), layout, Ingress::of(&tuple))
+            && let Some(key) = self.datagram(at, packet, layout)
         {
             self.fragments.refuse(&key);
             self.refused.push(key);
@@ -127,9 +142,8 @@ impl Conntrack {
         !self.refused.is_empty()
             && layout.is_later_fragment()
             && self
-                .tuple(at)
-                .and_then(|tuple| key::fragment_key(packet.bytes(), layout, Ingress::of(&tuple)))
-                .is_some_and(|key| self.refused.contains(&key))
+                .datagram(at, packet, layout)
+                .is_some_and(|key| self.refused.iter().any(|refused| refused.packed() == key.packed()))
     }
 
     fn hold(&mut self, datagram: &FragmentKey, packet: &Packet<'_>) -> FlowState {

@@ -1,7 +1,7 @@
 //! Lookup keys: the five-tuple of a packet, or of the packet that an ICMP error quotes.
 
 use super::QuotedOffsets;
-use mmb_conn::fragment::FragmentKey;
+use mmb_conn::fragment::{Complete, FragmentKey};
 use mmb_conn::icmp_query;
 use mmb_conn::quoted::quoted;
 use mmb_conn::sctp::chunk;
@@ -32,8 +32,8 @@ pub(crate) enum PacketKind {
     IcmpRequest,
     /// An ICMP reply.
     IcmpReply,
-    /// A fragment without a transport header. The number is the TCP sequence number at offset 0 of its datagram, if known.
-    Fragment(Option<u32>),
+    /// A fragment without a transport header, which may complete its datagram.
+    Fragment(Option<Complete>),
     /// An ICMP error about a packet that went the other way.
     IcmpError(QuotedOffsets),
 }

@@ -63,6 +63,7 @@ impl Conntrack {
         (self.stale, self.some_cached) = (false, false);
         self.lookups.clear();
         self.refused.clear();
+        self.numbered.clear();
         self.flow_states[..packets.len()].fill(FlowState::Untracked);
         let zone = snapshot.connections.zone;
         let mut start = 0;
@@ -308,7 +309,9 @@ fn state_of(found: Option<(ConnId, Direction)>, sort: PacketKind) -> FlowState {
             FlowState::Existing(id, direction)
         }
         (PacketKind::IcmpRequest, _) => FlowState::New,
-        (PacketKind::Fragment(seq), Some((id, direction))) => FlowState::Fragment(id, direction, seq),
+        (PacketKind::Fragment(complete), Some((id, direction))) => {
+            FlowState::Fragment(id, direction, complete)
+        }
         (PacketKind::IcmpError(quoted), Some((id, direction))) => FlowState::Error(id, direction, quoted),
         (PacketKind::IcmpReply | PacketKind::Fragment(_) | PacketKind::IcmpError(_), _) => {
             FlowState::Untracked

@@ -47,7 +47,7 @@ use cache::FlowCache;
 use extension::Extensions;
 use isn::SequenceNumbers;
 use lookup::Lookups;
-use mmb_conn::fragment::{FragmentKey, FragmentTable, HeldFragments, HeldLosses};
+use mmb_conn::fragment::{Complete, FragmentKey, FragmentTable, HeldFragments, HeldLosses};
 use mmb_conn::{
     CloseReason, ConnId, Connection, ConnectionTable, Direction, Invalid, ReclaimCursor, TcpOutcome,
     TcpSegment, TrackedHeader, proto,
@@ -87,7 +87,7 @@ pub(crate) enum FlowState {
     Existing(ConnId, Direction),
     /// A fragment without a transport header of this connection; the last field is that of
     /// [`PacketKind::Fragment`](key::PacketKind::Fragment).
-    Fragment(ConnId, Direction, Option<u32>),
+    Fragment(ConnId, Direction, Option<Complete>),
     /// An ICMP error about a packet of this connection that went the other way.
     Error(ConnId, Direction, QuotedOffsets),
     /// A packet for another worker, by number.
@@ -141,6 +141,8 @@ pub(crate) struct Conntrack {
     stale: bool,
     /// Datagrams whose first fragment arrived in this vector and was dropped.
     refused: Vec<FragmentKey>,
+    /// TCP datagrams whose first fragment was believed in this vector, with the sequence number of the byte at offset 0.
+    numbered: Vec<(FragmentKey, u32)>,
     /// Held packets that were lost since the host last read these counts.
     pub(crate) lost: HeldLosses,
     /// Some packets of the vector need no classification.
@@ -188,6 +190,7 @@ impl Conntrack {
             found: Vec::with_capacity(VECTOR),
             stale: false,
             refused: Vec::with_capacity(VECTOR),
+            numbered: Vec::with_capacity(VECTOR),
             lost: HeldLosses::default(),
             some_cached: false,
             pauses: SearchBackoffs::new(),
@@ -259,7 +262,9 @@ impl Conntrack {
                 workers.fetch_sub(1, Ordering::Relaxed)
             };
         }
-        self.state.cells.connections_now(self.table.len() as u64, self.table.half_open() as u64);
+        let [now, half_open, places] =
+            [self.table.len(), self.table.half_open(), self.table.places()].map(|count| count as u64);
+        self.state.cells.connections_now(now, half_open, places);
     }
 
     /// A connection as listings show it.
@@ -332,22 +337,23 @@ impl Conntrack {
         self.table.count_invalid(id, direction, packet.len());
     }
 
-    /// Updates a connection for a passing fragment without a transport header; `seq` is the sequence number at offset 0 of its datagram. A
-    /// fragment of TCP or SCTP is only counted: it carries no verification tag, and for TCP it only extends what its sender has sent, if
-    /// the first fragment's header was in window. Other protocols have their timeout refreshed, but such a fragment never counts as a
-    /// reply: the checksum covers the whole datagram.
+    /// Records that a fragment without a transport header passes; it may complete its datagram. A fragment of TCP or SCTP is only counted: it
+    /// has no sequence number or tag to check. A complete TCP datagram tells how far its sender came, if its header was valid. Fragments of
+    /// other protocols keep their connection alive, but do not count as a reply: their checksum is that of the datagram.
     pub(crate) fn touch_fragment(
         &mut self,
         (id, direction): (ConnId, Direction),
-        seq: Option<u32>,
+        (at, complete): (usize, Option<Complete>),
         packet: &Packet<'_>,
         layout: &Layout,
     ) {
-        if matches!(self.table.get(id).proto(), proto::TCP | proto::SCTP) {
-            if let Some(seq) = seq
-                && let Some((offset, len, _)) = key::fragment_place(packet.bytes(), layout)
+        let proto = self.table.get(id).proto();
+        if matches!(proto, proto::TCP | proto::SCTP) {
+            if let Some(Complete { len, seq }) = complete
+                && let Some(seq) = seq.or_else(|| self.seq_of(at, packet, layout))
+                && proto == proto::TCP
             {
-                self.table.extend_sent(id, direction, seq.wrapping_add(offset), len);
+                self.table.extend_sent(id, direction, seq, len);
             }
             return self.table.count_invalid(id, direction, packet.len());
         }

@@ -165,6 +165,7 @@ impl LoadedState {
                 whole.push(&saved.encode())?;
             }
         }
+        reader.expect_end()?;
         Ok(whole)
     }
 
@@ -206,8 +207,8 @@ impl LoadedState {
 pub fn check_state(mut bytes: &[u8]) -> Result<u64, String> {
     let mut reader = StateReader::new(&mut bytes)?;
     while reader.next()?.is_some() {}
-    let records = reader.records;
-    if bytes.is_empty() { Ok(records) } else { Err("there is more behind the end of the state".to_owned()) }
+    reader.expect_end()?;
+    Ok(reader.records)
 }
 
 /// Reads a state record by record.
@@ -255,6 +256,15 @@ impl<'r> StateReader<'r> {
         match checked::fault(&saved) {
             None => Ok(Some(saved)),
             Some(why) => Err(format!("{}: {why}", damaged())),
+        }
+    }
+
+    /// Nothing follows.
+    fn expect_end(&mut self) -> Result<(), String> {
+        match self.input.read(&mut [0]) {
+            Ok(0) => Ok(()),
+            Ok(_) => Err("there is more behind the end of the state".to_owned()),
+            Err(error) => Err(told(&error)),
         }
     }
 

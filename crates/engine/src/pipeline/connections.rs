@@ -394,14 +394,15 @@ impl Pipeline {
             }
             FlowState::Existing(id, direction) => {
                 is_believed = flows.touch(id, direction, packet, &layouts[at]).is_ok();
-                if !is_believed {
+                match is_believed {
+                    true => flows.note_valid(at, packet, &layouts[at]),
                     // Invalid packets that must not pass were dropped before.
-                    flows.pass_invalid((id, direction), packet);
+                    false => flows.pass_invalid((id, direction), packet),
                 }
                 (id, direction)
             }
-            FlowState::Fragment(id, direction, seq) => {
-                flows.touch_fragment((id, direction), seq, packet, &layouts[at]);
+            FlowState::Fragment(id, direction, complete) => {
+                flows.touch_fragment((id, direction), (at, complete), packet, &layouts[at]);
                 (id, direction)
             }
             FlowState::Error(id, direction, place) => {
@@ -409,7 +410,10 @@ impl Pipeline {
                 (id, direction)
             }
             FlowState::New => match self.create(snapshot, at, ends, packet)? {
-                Some(member) => member,
+                Some(member) => {
+                    self.conntrack.note_valid(at, packet, &self.work.layouts[at]);
+                    member
+                }
                 None => return Ok(false),
             },
         };
