@@ -117,7 +117,7 @@ fn run(main: MainThread, verb: &str, rest: &str) -> Result<(), String> {
 fn elsewhere(runtime: &Runtime) -> String {
     match runtime.socket() {
         Some(path) => format!("ask from outside, with mmb --socket {}", path.display()),
-        None => "ask from outside, by metadata of a control socket".to_owned(),
+        None => "ask from outside, by way of a control socket".to_owned(),
     }
 }
 

@@ -5,9 +5,9 @@
 //! 1. Closed connections (TIME-WAIT, reset).
 //! 2. *Probation*: unreplied connections.
 //! 3. *Answered*: TCP connections that the responder has answered and the initiator has not acknowledged (SYN-RECEIVED), so that a flood of
-//! unreplied connections does not evict them.
+//!    unreplied connections does not evict them.
 //! 4. *Protected*: half-open connections whose first packet was retransmitted half a second later or more, in the table or after they were
-//! evicted (`ghosts`).
+//!    evicted (`ghosts`).
 //!
 //! Answered and protected connections each hold only a part of the slots that half-open connections have; beyond it they are evicted before
 //! those on probation. So each kind of flood (unreplied, answered by a server whose replies go astray, or sent twice) has a part of its
