@@ -1,16 +1,24 @@
 """A daemon in a control group with a limit of memory, which the kernel enforces by ending processes: what does not fit is an error or a
 counted drop before that."""
 
+import struct
+
 import pytest
 
 from lab import cgroup
+from lab.process import wait_until
 
+from . import frames
 from .programs import ping
 from .topology import SERVER4
 
 LIMIT = 320 << 20
 # Less than what changes leave to others.
 LITTLE = 24 << 20
+# A little more than that.
+TIGHT = 56 << 20
+# Connections that take more than that, at 690 bytes each (of a host that has no other, unanswered).
+FLOOD = 100_000
 
 
 @pytest.fixture
@@ -40,6 +48,15 @@ def is_short_of_the_groups_memory(said):
     return "not enough memory" in said and "the control group's limit" in said
 
 
+def ask_for_what_fits(mmb):
+    """Refused once, and then most of what was said to fit: what the group takes goes up and down by some MB."""
+    said = mmb.refused("set conn max 100000000")
+    assert is_short_of_the_groups_memory(said), said
+    fits = int(said.split(" would fit")[0].split()[-1])
+    mmb(f"set conn max {fits // 2}")
+    return fits
+
+
 def test_a_policy_beyond_the_groups_limit_is_refused_and_traffic_flows(site, mmb):
     mmb("add id 1 icmp-type echo-request mod ip-dscp ef")
     large = site.folder / "large.mmb"
@@ -51,11 +68,7 @@ def test_a_policy_beyond_the_groups_limit_is_refused_and_traffic_flows(site, mmb
 
 
 def test_more_connections_than_the_groups_limit_allows_are_refused_with_the_number_that_fits(site, mmb):
-    said = mmb.refused("set conn max 100000000")
-    assert is_short_of_the_groups_memory(said), said
-    fits = int(said.split(" would fit")[0].split()[-1])
-    assert 0 < fits < LIMIT // 320
-    mmb(f"set conn max {fits * 9 // 10}")
+    assert ask_for_what_fits(mmb) < LIMIT // 1344
     assert ping(site, SERVER4, count=3) == 3
 
 
@@ -67,3 +80,59 @@ def test_a_state_beyond_the_groups_limit_is_refused(site, mmb, group):
     assert is_short_of_the_groups_memory(said), said
     group.limit(LIMIT)
     mmb("load-state", state)
+
+
+@pytest.fixture
+def tight(site, fresh, group):
+    """A daemon in a group whose limit was little above what it takes, from its start."""
+    first = fresh.daemon(site, group=group)
+    limit = group.used() + TIGHT
+    assert first.stop() == 0
+    group.limit(limit)
+    mmb = fresh.daemon(site, group=group, name="tight")
+    yield mmb
+    assert group.kills() == 0 and mmb.running()
+
+
+def flood(site, mmb, connections):
+    """Datagrams of different hosts, until that many connections have begun or were refused."""
+    frame = bytearray(bytes(frames.ip4(src="10.128.0.0", chksum=0) / frames.udp(chksum=0)))
+    unsummed = sum(struct.unpack("!10H", frame[14:34]))
+    offered = iter(range(1, 1 << 20))
+
+    def wave():
+        for _, host in zip(range(1000), offered):
+            total = unsummed + (host >> 16) + (host & 0xFFFF)
+            frame[24:26] = struct.pack("!H", 0xFFFF - total % 0xFFFF)
+            frame[26:30] = struct.pack("!I", (10 << 24) + (128 << 16) + host)
+            wire.send(frame)
+        dropped = sum(mmb.drops().get(reason, 0) for reason in ("conn-full", "conn-no-memory"))
+        return mmb.ask("show conn summary")["created"] + dropped >= connections
+
+    with site.client_wire() as wire:
+        wait_until(wave, "the flood has come", timeout=120)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_as_many_connections_as_there_may_be_stay_within_the_groups_limit(site, tight, asked):
+    tight("add-stateful in lan ip-proto udp map ip-saddr 200.0.0.0/12")
+    if asked:
+        ask_for_what_fits(tight)
+    most = tight.ask("show conn summary")["max"]
+    assert 1000 < most < FLOOD
+    flood(site, tight, FLOOD)
+    assert most // 2 < len(tight.connections()) <= most
+    assert ping(site, SERVER4, count=3) == 3
+
+
+def test_connections_that_were_asked_for_are_kept_room_for(site, tight):
+    ask_for_what_fits(tight)
+    policy = site.folder / "policy.mmb"
+    tight("save", policy)
+    with open(policy, "a", encoding="ascii") as text:
+        text.writelines(f"add ip-saddr 10.0.{n >> 8}.{n & 255} drop\n" for n in range(20_000))
+    said = tight.refused("apply", policy)
+    assert is_short_of_the_groups_memory(said) and "kept for connections" in said, said
+    tight("set conn max 1000")
+    policy.write_text(policy.read_text().replace("set conn max", "set conn max 1000 #"), encoding="ascii")
+    tight("apply", policy)

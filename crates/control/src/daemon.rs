@@ -9,6 +9,7 @@ use crate::host::{Host, Unfit};
 use crate::memory::{self, Short};
 use mmb_engine::{CONNECTION_BYTES, Engine, PortSpec, PublishError};
 use mmb_packet::PortId;
+use mmb_policy::policy::ConnectionSettings;
 use mmb_policy::{Command, Plan, Policy, RuleChange, RuleId, Rules};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -31,6 +32,8 @@ pub struct Daemon {
     reseeding: Reseeding,
     /// Something else that was large is freed.
     freed: bool,
+    /// Rules that came in small changes since memory was looked at.
+    unlooked: usize,
 }
 
 /// Something to be changed, which is done as a whole or not at all.
@@ -72,7 +75,7 @@ pub enum Refusal {
     #[error("set conn max {max}: {short}; {fits} would fit")]
     Connections {
         /// As many as were asked for.
-        max: u32,
+        max: u64,
         /// As many as fit.
         fits: u64,
         /// What is missing.
@@ -94,7 +97,10 @@ impl Daemon {
     pub fn new(engine: Engine, policy: Policy, host: Box<dyn Host>) -> Result<Daemon, Refusal> {
         let reseeding = Reseeding::begin(Instant::now());
         let policy_before = Arc::new(Policy::default());
-        let mut daemon = Daemon { engine, policy: policy_before, host, left: None, freed: false, reseeding };
+        // Until something is known of memory.
+        engine.bound_connections(0);
+        let mut daemon =
+            Daemon { engine, policy: policy_before, host, left: None, freed: false, unlooked: 0, reseeding };
         daemon.host.set_poll(policy.settings.poll);
         daemon.put(Arc::new(policy))?;
         Ok(daemon)
@@ -173,35 +179,71 @@ impl Daemon {
         Ok(next)
     }
 
-    /// Whether there is memory for a policy beside the one in force, and for its connections. Small changes are made in any
-    /// case: so is what makes room.
-    fn afford(&self, next: &Policy) -> Result<(), Refusal> {
-        let changed = Rules::diff(&self.policy.rules, &next.rules).bounds().1.min(next.rules.len());
-        if changed > FEW_RULES
-            && let Some(available) = self.host.memory()
-        {
-            available.check(changed as u64 * memory::RULE_BYTES)?;
+    /// Whether there is memory for a policy beside the one in force, and how many connections there may be under it. Small changes are
+    /// made in any case: so is what makes room.
+    fn check_memory(&self, next: &Policy) -> Result<MemoryBounds, Refusal> {
+        let (rules, after) = (&self.policy.rules, &next.rules);
+        let changed = Rules::diff(rules, after).bounds().1.min(after.len());
+        let unlooked = self.unlooked + after.len().saturating_sub(rules.len());
+        let is_large = changed.max(unlooked) > FEW_RULES;
+        let most = self.most_connections();
+        let [was, max] = [&*self.policy, next].map(|policy| u64::from(policy.settings.connections.max));
+        // At the start there may be none yet.
+        let more = max > most && (max != was || most == 0);
+        if !is_large && !more {
+            return Ok(MemoryBounds { connections: self.engine.connection_bound(), unlooked });
         }
-        let max = next.settings.connections.max;
-        if max > self.policy.settings.connections.max
-            && let Some(available) = self.host.memory()
-        {
-            // What connections have taken already is theirs.
-            let there = self.engine.connections().summary().connections;
-            let more = u64::from(max).saturating_sub(there);
-            available.check(more * CONNECTION_BYTES).map_err(|short| {
-                let fits = there + short.bytes / CONNECTION_BYTES;
+        let Some(available) = self.host.memory() else {
+            return Ok(MemoryBounds { connections: usize::MAX, unlooked: 0 });
+        };
+        let needed = if is_large { changed as u64 * memory::RULE_BYTES } else { 0 };
+        // What connections have taken already is theirs.
+        let there = self.engine.connections().summary().connections;
+        let connections = if is_default(next) {
+            available.check(needed, 0)?;
+            let left = available.for_changes() - needed;
+            (there + left / 4 * 3 / CONNECTION_BYTES).max(1)
+        } else if more {
+            let wanted = max.saturating_sub(there) * CONNECTION_BYTES;
+            available.check(needed + wanted, 0).map_err(|short| {
+                let fits = there + short.bytes.saturating_sub(needed) / CONNECTION_BYTES;
                 Refusal::Connections { max, fits, short }
             })?;
-        }
-        Ok(())
+            max
+        } else {
+            available.check(needed, self.kept(most.min(max)))?;
+            most
+        };
+        Ok(MemoryBounds { connections: usize::try_from(connections).unwrap_or(usize::MAX), unlooked: 0 })
+    }
+
+    /// Whether there is memory for something of so many bytes.
+    ///
+    /// # Errors
+    /// There is not.
+    pub(crate) fn afford(&self, bytes: u64) -> Result<(), Short> {
+        let kept = if is_default(&self.policy) { 0 } else { self.kept(self.most_connections()) };
+        self.host.memory().map_or(Ok(()), |available| available.check(bytes, kept))
+    }
+
+    /// As many connections as there may be.
+    fn most_connections(&self) -> u64 {
+        u64::from(self.policy.settings.connections.max).min(self.engine.connection_bound() as u64)
+    }
+
+    /// What connections up to so many may still come to take, in bytes.
+    fn kept(&self, most: u64) -> u64 {
+        most.saturating_sub(self.engine.connections().summary().connections) * CONNECTION_BYTES
     }
 
     /// Puts a policy in force as a whole.
     fn put(&mut self, next: Arc<Policy>) -> Result<(), Refusal> {
-        self.afford(&next)?;
+        let memory = self.check_memory(&next)?;
         self.host.check(&self.policy, &next)?;
-        self.engine.publish(&next)?;
+        let bound = self.engine.connection_bound();
+        self.engine.bound_connections(memory.connections);
+        self.engine.publish(&next).inspect_err(|_| self.engine.bound_connections(bound))?;
+        self.unlooked = memory.unlooked;
         if next.settings.poll != self.policy.settings.poll {
             self.host.set_poll(next.settings.poll);
         }
@@ -253,6 +295,20 @@ impl Daemon {
     pub(crate) fn in_force(&self, of: &Arc<Policy>, id: RuleId) -> bool {
         Arc::ptr_eq(of, &self.policy) || of.rules.agree(&self.policy.rules, id)
     }
+}
+
+/// What memory has room for under a policy.
+struct MemoryBounds {
+    /// The most connections.
+    connections: usize,
+    /// See [`Daemon`].
+    unlooked: usize,
+}
+
+/// Whether a policy leaves it to us how many connections there may be: as many as memory suffices for, up to that number, which makes
+/// room for rules. Any other number was asked for: it is had, or the policy is refused.
+fn is_default(policy: &Policy) -> bool {
+    policy.settings.connections.max == ConnectionSettings::default().max
 }
 
 /// Whether a command changes something; the others are questions.

@@ -153,7 +153,7 @@ impl<'a> Requests<'a> {
             if capacity > self.limits.small_request_bytes
                 && let Some(available) = memory::available()
             {
-                available.check(wanted as u64 * memory::TEXT_BYTES)?;
+                available.check(wanted as u64 * memory::TEXT_BYTES, 0)?;
             }
             line.bytes.reserve_exact(capacity - line.bytes.len());
         }

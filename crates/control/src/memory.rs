@@ -7,7 +7,7 @@
 
 mod control_group;
 
-use std::fs;
+use std::{fmt, fs};
 
 /// Memory that changes leave alone.
 const HEADROOM: u64 = 32 << 20;
@@ -31,7 +31,7 @@ pub struct Available {
 
 /// There is not enough memory for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not enough memory: this may take {} MB, and {} MB can be had ({bound})", mib(*.needed), .bytes >> 20)]
+#[error("not enough memory: this may take {} MB, and {} MB can be had ({bound}{})", mib(*.needed), .bytes >> 20, Kept(*.kept))]
 pub struct Short {
     /// Bytes that may be needed.
     pub needed: u64,
@@ -39,6 +39,20 @@ pub struct Short {
     pub bytes: u64,
     /// Whose bound it is.
     pub bound: &'static str,
+    /// Bytes that cannot be had because connections may come to take them.
+    pub kept: u64,
+}
+
+/// Why less can be had than there is.
+struct Kept(u64);
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            bytes => write!(f, "; {} MB are kept for connections", mib(bytes)),
+        }
+    }
 }
 
 fn mib(bytes: u64) -> u64 {
@@ -46,14 +60,18 @@ fn mib(bytes: u64) -> u64 {
 }
 
 impl Available {
-    /// Whether so much can be taken.
+    /// Bytes that changes may take.
+    pub(crate) fn for_changes(self) -> u64 {
+        self.bytes.saturating_sub(HEADROOM)
+    }
+
+    /// Whether so much can be taken, beside what is kept for connections to come.
     ///
     /// # Errors
     /// It cannot.
-    pub fn check(self, needed: u64) -> Result<(), Short> {
-        let Available { bytes, bound } = self;
-        let bytes = bytes.saturating_sub(HEADROOM);
-        if needed <= bytes { Ok(()) } else { Err(Short { needed, bytes, bound }) }
+    pub(crate) fn check(self, needed: u64, kept: u64) -> Result<(), Short> {
+        let bytes = self.for_changes().saturating_sub(kept);
+        if needed <= bytes { Ok(()) } else { Err(Short { needed, bytes, bound: self.bound, kept }) }
     }
 }
 
@@ -94,9 +112,13 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused_with_both_numbers() {
         let available = Available { bytes: 100 << 20, bound: "RLIMIT_AS" };
-        assert_eq!(available.check(68 << 20), Ok(()));
-        let short = available.check((68 << 20) + 1).expect_err("beyond the headroom");
+        assert_eq!(available.check(68 << 20, 0), Ok(()));
+        let short = available.check((68 << 20) + 1, 0).expect_err("beyond the headroom");
         let told = "not enough memory: this may take 69 MB, and 68 MB can be had (RLIMIT_AS)";
+        assert_eq!(short.to_string(), told);
+        assert_eq!(available.check(48 << 20, 20 << 20), Ok(()));
+        let short = available.check(49 << 20, 20 << 20).expect_err("the rest is kept");
+        let told = "not enough memory: this may take 49 MB, and 48 MB can be had (RLIMIT_AS; 20 MB are kept for connections)";
         assert_eq!(short.to_string(), told);
     }
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Running, start};
+use common::{Running, start, start_bounded};
 use mmb_control::answer::{Answer, ErrorLine};
 use mmb_control::protocol::Request;
 
@@ -21,8 +21,11 @@ fn refused(mmb: &Running, request: &Request) -> ErrorLine {
 }
 
 fn rules(number: usize) -> Request {
-    let lines = (0..number).map(|n| format!("add ip-saddr 10.{}.{}.1 drop\n", n / 256, n % 256));
-    Request::Apply(lines.collect())
+    Request::Apply(rule_lines(number))
+}
+
+fn rule_lines(number: usize) -> String {
+    (0..number).map(|n| format!("add ip-saddr 10.{}.{}.1 drop\n", n / 256, n % 256)).collect()
 }
 
 #[test]
@@ -59,4 +62,67 @@ fn more_connections_than_memory_holds_are_refused_with_the_number_that_fits() {
     mmb.run("set conn max 3195660");
     have(&mmb, 0);
     mmb.run("set conn max 1000000");
+}
+
+/// As many connections as there may be.
+fn most_connections(mmb: &Running) -> u64 {
+    match &mmb.run("show conn summary")[..] {
+        [Answer::Begin(_), Answer::Summary(line)] => line.max,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Three quarters of 32 MB, or all of it, at 1344 bytes each.
+const CUT: u64 = 18_724;
+const FITS: u64 = 24_966;
+
+/// It was cut once, at the start, and then rules took what it was cut to.
+#[test]
+fn the_default_of_connections_is_cut_to_what_memory_suffices_for_and_makes_room_for_rules() {
+    let mmb = start_bounded("add all accept", Some(64 << 20)).expect("it fits");
+    assert_eq!(most_connections(&mmb), CUT);
+    // 20 MB.
+    assert!(mmb.ask(&rules(32_768)).1.ok);
+    assert_eq!(most_connections(&mmb), CUT * 12 / 32);
+    mmb.run("flush");
+    mmb.run("set conn max 1000");
+    mmb.run("set conn max 1000000");
+    assert_eq!(most_connections(&mmb), CUT);
+}
+
+/// What was lower than the default was taken without a look.
+#[test]
+fn connections_that_were_asked_for_are_refused_or_kept_room_for() {
+    let mmb = start_bounded("", Some(64 << 20)).expect("it fits");
+    let error = refused(&mmb, &Request::Run(vec!["set conn max 30000".into()]));
+    assert!(error.message.ends_with(&format!("; {FITS} would fit")), "{}", error.message);
+    assert_eq!(most_connections(&mmb), CUT);
+    // 24 MB, more than the default was cut to.
+    let asked = "set conn max 20000";
+    mmb.run(asked);
+    assert_eq!(most_connections(&mmb), 20_000);
+    let error = refused(&mmb, &Request::Apply(format!("{asked}\n{}", rule_lines(12_000))));
+    let told = "not enough memory: this may take 8 MB, and 6 MB can be had (a test's; 26 MB are kept for connections)";
+    assert_eq!(error.message, told);
+    assert!(mmb.ask(&Request::Apply(format!("{asked}\n{}", rule_lines(8_000)))).1.ok);
+    let refused = start_bounded("set conn max 30000", Some(64 << 20)).err().expect("it does not fit");
+    assert!(refused.contains(&format!("{FITS} would fit")), "{refused}");
+}
+
+/// Each was too small for a look.
+#[test]
+fn rules_that_come_bit_by_bit_are_counted_together() {
+    let mmb = start("");
+    assert!(mmb.ask(&rules(20_000)).1.ok);
+    have(&mmb, 32);
+    let more = |batch: usize| {
+        let line = |n: usize| format!("add ip-saddr 11.{batch}.{}.{} drop", n / 256, n % 256);
+        Request::Run((0..1_000).map(line).collect())
+    };
+    (0..4).for_each(|batch| assert!(mmb.ask(&more(batch)).1.ok));
+    let error = refused(&mmb, &more(4));
+    assert!(error.message.starts_with("not enough memory: "), "{}", error.message);
+    mmb.run("del 1");
+    have(&mmb, 64);
+    assert!(mmb.ask(&more(4)).1.ok);
 }

@@ -204,10 +204,16 @@ impl Engine {
         self.common.memory.store(most, Ordering::Relaxed);
     }
 
+    /// What [`Engine::bound_connections`] has said.
+    pub fn connection_bound(&self) -> usize {
+        self.common.memory.load(Ordering::Relaxed)
+    }
+
     /// The connections of all workers. The handle may be used while the engine is not at hand; the workers have to be running.
     pub fn connections(&self) -> Connections {
         let workers = self.tasks.iter().cloned().zip(self.workers.iter().map(Arc::clone)).collect();
-        Connections::new(workers, Arc::clone(&self.common), self.current.connections.max.into())
+        let max = (self.current.connections.max as usize).min(self.connection_bound());
+        Connections::new(workers, Arc::clone(&self.common), max as u64)
     }
 
     /// The ports.

@@ -2,7 +2,7 @@
 
 use super::{More, Responder, lock};
 use crate::answer::{Answer, CountLine, End, ErrorLine};
-use crate::memory::Available;
+use crate::memory::Short;
 use crate::protocol::{Request, hex};
 use std::io::{self, Read, Write};
 
@@ -34,10 +34,10 @@ impl Responder<'_> {
     pub(super) fn load_state(&mut self) -> io::Result<End> {
         let table = self.daemon().engine().connections();
         let room = self.room;
-        let memory = || lock(room.daemon).host().memory();
+        let afford = |bytes| lock(room.daemon).afford(bytes);
         let more = &mut *self.more;
         let mut pieces =
-            Inwards { more, memory: &memory, total: 0, afforded: 0, piece: Vec::new(), read: 0, end: None };
+            Inwards { more, afford: &afford, total: 0, afforded: 0, piece: Vec::new(), read: 0, end: None };
         let loaded = table.load(&mut pieces);
         // Whatever came of it, the pieces that are on their way belong to it.
         let came = pieces.skip_rest();
@@ -87,8 +87,8 @@ impl Write for Outwards<'_, '_> {
 /// Reads a state from the pieces that a client sends.
 struct Inwards<'r> {
     more: &'r mut dyn More,
-    /// What the process may still take.
-    memory: &'r dyn Fn() -> Option<Available>,
+    /// Whether the process may take so many bytes more.
+    afford: &'r dyn Fn(u64) -> Result<(), Short>,
     /// Bytes that were read, and for how many there was memory.
     total: u64,
     afforded: u64,
@@ -121,9 +121,7 @@ impl Inwards<'_> {
     /// Whether there is memory for more of it.
     fn afford(&mut self) -> io::Result<()> {
         if self.total >= self.afforded {
-            if let Some(available) = (self.memory)() {
-                available.check(2 * STEP).map_err(io::Error::other)?;
-            }
+            (self.afford)(2 * STEP).map_err(io::Error::other)?;
             self.afforded = self.total + STEP;
         }
         Ok(())

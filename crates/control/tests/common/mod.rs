@@ -78,6 +78,15 @@ pub(crate) struct Running {
 
 /// A daemon with this policy and these bounds.
 pub(crate) fn start_with(policy: &str, limits: Limits) -> Running {
+    start_on(policy, limits, None).expect("a policy for these ports")
+}
+
+/// A daemon that has so much memory from the start; or why it does not start.
+pub(crate) fn start_bounded(policy: &str, memory: Option<u64>) -> Result<Running, String> {
+    start_on(policy, Limits::default(), memory)
+}
+
+fn start_on(policy: &str, limits: Limits, memory: Option<u64>) -> Result<Running, String> {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("run/mmb.sock");
     let spec = |name: &str, peer| PortSpec {
@@ -87,15 +96,15 @@ pub(crate) fn start_with(policy: &str, limits: Limits) -> Running {
     };
     let ports = PortTable(vec![spec("lan", 1), spec("wan", 0)]);
     let (engine, mut workers) = Engine::new(ports, 1, &SeedTree::repeatable(1));
-    let (polls, memory) = (Arc::default(), Arc::default());
+    let (polls, memory) = (Arc::default(), Arc::new(Mutex::new(memory)));
     let host = FakeHost { polls: Arc::clone(&polls), memory: Arc::clone(&memory) };
     let (policy, _) = Policy::parse(policy).expect("a policy");
-    let daemon = Daemon::new(engine, policy, Box::new(host)).expect("a policy for these ports");
+    let daemon = Daemon::new(engine, policy, Box::new(host)).map_err(|refusal| refusal.to_string())?;
     let daemon = Arc::new(Mutex::new(daemon));
     let options = ServerOptions { limits, ..ServerOptions::default() };
     let server = Server::bind_with(&path, Arc::clone(&daemon), options).expect("binds");
     let worker = Arc::new(Mutex::new(workers.pop().expect("one worker")));
-    Running { server: Some(server), daemon, worker, polls, memory, path, directory }
+    Ok(Running { server: Some(server), daemon, worker, polls, memory, path, directory })
 }
 
 pub(crate) fn start(policy: &str) -> Running {

@@ -10,7 +10,6 @@
 mod exchange;
 mod host;
 mod idle;
-mod memory;
 mod notify;
 mod packets;
 mod summary;
@@ -54,13 +53,14 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     ports.take_notes().iter().for_each(|note| output::complain(note));
     let seeds = mmb_control::entropy::seed_tree()?;
     let (engine, engine_workers) = Engine::new(wiring.table(&ports), usize::from(workers), &seeds);
-    memory::connections().into_iter().for_each(|most| engine.bound_connections(most));
     let orders = Arc::new(Orders::default());
     let links = packets::links_by_worker(&ports, workers)?;
     let cores = packets::cores(workers);
     let ports = Arc::new(Mutex::new(ports));
     let host = LiveHost::new(&ports, &orders, &wiring, &cores);
-    let daemon = Arc::new(Mutex::new(Daemon::new(engine, policy, Box::new(host))?));
+    let daemon = Daemon::new(engine, policy, Box::new(host))?;
+    tell_most_connections(&daemon);
+    let daemon = Arc::new(Mutex::new(daemon));
     let path = global.socket.clone().unwrap_or_else(|| PathBuf::from(mmb_control::server::DEFAULT_SOCKET));
     let server = listen(&path, args.socket_group.as_deref(), &daemon)?;
     let threads = start(engine_workers, links, &cores, &orders)?;
@@ -93,6 +93,16 @@ fn policy(args: &RunArgs, global: &Global) -> anyhow::Result<Option<Policy>> {
         None => {}
     }
     Ok(Some(policy))
+}
+
+/// Tells if memory suffices for fewer connections than the policy has.
+fn tell_most_connections(daemon: &Daemon) {
+    let (max, most) = (daemon.policy().settings.connections.max, daemon.engine().connections().summary().max);
+    if most < u64::from(max) {
+        output::complain(&format!(
+            "there is memory for {most} connections at once, fewer than `conn max` ({max})"
+        ));
+    }
 }
 
 /// What wakes the control thread.
