@@ -6,12 +6,14 @@
 //! links, pipes, sockets and devices are refused as targets: whoever put one there would read or redirect what another user saves. A
 //! process's own streams (`-`, `/dev/stdout`, `/dev/fd/N`) are written as it comes. The writer holds a lock on its temporary file, so that one without a lock was
 //! left by a process that was killed; the next one that saves the same file removes it.
+//!
+//! States are read from regular files and from a process's own streams.
 
-use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
@@ -49,6 +51,46 @@ pub(crate) enum WriteError {
         #[source]
         error: io::Error,
     },
+}
+
+/// Why a state cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    /// It may have no end, or nobody who writes it.
+    #[error("{0}: it is {1}; a state is a regular file, or `-` for standard input")]
+    Special(String, &'static str),
+    /// The system refused.
+    #[error("{name}")]
+    Io {
+        name: String,
+        #[source]
+        error: io::Error,
+    },
+}
+
+/// Opens a state of connections; `-` is standard input. What is no regular file is refused, and not opened: to open a pipe waits for who
+/// writes it, and to open a device may do something. A process's own streams are read as they come.
+///
+/// # Errors
+/// It is none, or cannot be opened.
+pub(crate) fn open_state(name: &str) -> Result<Box<dyn Read>, OpenError> {
+    if name == "-" {
+        return Ok(Box::new(io::stdin()));
+    }
+    let failed = |error: Errno| OpenError::Io { name: name.to_owned(), error: error.into() };
+    let is_own = is_own_stream(name);
+    let refuse_special = |there: Stat| match FileType::from_raw_mode(there.st_mode) {
+        FileType::RegularFile => Ok(()),
+        _ if is_own => Ok(()),
+        special => Err(OpenError::Special(name.to_owned(), called(special))),
+    };
+    refuse_special(rustix::fs::stat(name).map_err(failed)?)?;
+    // It may have been replaced by then: nobody waits.
+    let wait = if is_own { OFlags::empty() } else { OFlags::NONBLOCK };
+    let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC | wait;
+    let file = rustix::fs::open(name, flags, Mode::empty()).map_err(failed)?;
+    refuse_special(rustix::fs::fstat(&file).map_err(failed)?)?;
+    Ok(Box::new(File::from(file)))
 }
 
 /// Whether a name is one of this process's own streams.
@@ -149,6 +191,7 @@ fn open_directory(path: &Path) -> rustix::io::Result<OwnedFd> {
 
 fn called(special: FileType) -> &'static str {
     match special {
+        FileType::Directory => "a directory",
         FileType::Fifo => "a pipe",
         FileType::Socket => "a socket",
         _ => "a device",

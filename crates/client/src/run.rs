@@ -2,7 +2,7 @@
 
 use crate::connections::number;
 use crate::errand::{Errand, Task};
-use crate::file::{Content, Saving, WriteError, is_own_stream};
+use crate::file::{self, Content, OpenError, Saving, WriteError, is_own_stream};
 use crate::help::{self, OwnWords};
 use crate::human::HumanPrinter;
 use crate::json::JsonPrinter;
@@ -14,8 +14,6 @@ use mmb_control::answer::{Answer, End, ErrorLine};
 use mmb_control::protocol::{Request, hex};
 use mmb_control::{Client, ClientError};
 use serde_json::{Value, json};
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
 /// It did not work, and why was told; or nobody is left to tell.
@@ -64,6 +62,8 @@ enum Stop {
     Client(#[from] ClientError),
     #[error(transparent)]
     Read(#[from] Unreadable),
+    #[error(transparent)]
+    Open(#[from] OpenError),
     #[error(transparent)]
     Write(#[from] WriteError),
     #[error("what came is no state of connections")]
@@ -215,10 +215,7 @@ impl Runner<'_> {
     }
 
     fn load_state(&self, name: &str, json: bool) -> Result<(), Stop> {
-        let mut state: Box<dyn Read> = match name {
-            "-" => Box::new(io::stdin()),
-            _ => Box::new(File::open(name).map_err(|error| Unreadable::new(Path::new(name), error))?),
-        };
+        let mut state = file::open_state(name)?;
         let (mut errors, mut loaded) = (Vec::new(), 0);
         let end = (self.connect)()?.load(&mut state, |answer| {
             match answer {

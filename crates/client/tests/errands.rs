@@ -144,6 +144,32 @@ fn files_are_read_and_written() {
     }
 }
 
+/// Devices were read for ever, and pipes were waited for.
+#[test]
+fn what_is_no_regular_file_is_no_state() {
+    let program = Program::new("add all accept");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name);
+    let _socket = std::os::unix::net::UnixListener::bind(path("socket")).expect("binds");
+    rustix::fs::mkfifoat(rustix::fs::CWD, path("pipe"), rustix::fs::Mode::RUSR).expect("a pipe");
+    std::os::unix::fs::symlink("/dev/zero", path("link")).expect("links");
+    for (path, what) in [
+        (directory.path().to_owned(), "a directory"),
+        (path("socket"), "a socket"),
+        (path("pipe"), "a pipe"),
+        (path("link"), "a device"),
+        ("/dev/zero".into(), "a device"),
+    ] {
+        let path = path.display();
+        let (answer, told, done) = program.says(&format!("load-state {path}"));
+        assert_eq!((answer.as_str(), done), ("", false));
+        assert_eq!(
+            told,
+            format!("error: {path}: it is {what}; a state is a regular file, or `-` for standard input\n")
+        );
+    }
+}
+
 #[test]
 fn a_dash_is_no_file_where_there_are_no_standard_streams() {
     let program = Program::new("add all accept");

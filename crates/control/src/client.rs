@@ -3,6 +3,7 @@
 use crate::answer::{Answer, End};
 use crate::protocol::{self, Request, hex};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -42,6 +43,9 @@ pub enum ClientError {
     /// What came is no answer.
     #[error("what answers is no mmb of this version: {0}")]
     Garbled(String),
+    /// What was to be sent cannot be read.
+    #[error("the state cannot be read to its end")]
+    Source(#[source] io::Error),
     /// The system refused.
     #[error("the connection to mmb broke")]
     Io(#[from] io::Error),
@@ -95,10 +99,11 @@ impl Client {
         // The daemon may refuse before it has read everything: then its answer tells more than our failure to
         // write.
         let sent = self.send(request);
-        self.receive(sent, take)
+        self.answer()?.receive(sent, take)
     }
 
-    /// Sends a state of connections, as pieces, and hands each line of the answer to `take` until the end.
+    /// Sends a state of connections, as pieces, and hands each line of the answer to `take` until the end. A state that is refused
+    /// is not sent to its end, which it may not have.
     ///
     /// # Errors
     /// The state cannot be read, the connection broke, or what came is no answer.
@@ -107,16 +112,22 @@ impl Client {
         state: &mut impl Read,
         take: impl FnMut(Answer) -> Result<(), E>,
     ) -> Result<End, E> {
+        let mut answer = self.answer()?;
         let mut sent = self.send(&Request::LoadState);
         let mut piece = vec![0; PIECE];
         while sent.is_ok() {
-            let read = read_full(state, &mut piece).map_err(ClientError::from)?;
+            let read = if answer.has_begun() { Ok(0) } else { read_full(state, &mut piece) };
+            let read = read.map_err(|error| {
+                // Without a last piece nothing is made of it.
+                let _ = self.stream.shutdown(Shutdown::Both);
+                ClientError::Source(error)
+            })?;
             sent = self.send(&Request::Piece(hex::encode(&piece[..read])));
             if read == 0 {
                 break;
             }
         }
-        self.receive(sent, take)
+        answer.receive(sent, take)
     }
 
     /// Asks what has no end of its own, and hands each line to `take` until `enough`, which is asked now and then. What `take`
@@ -148,22 +159,13 @@ impl Client {
         }
     }
 
-    fn receive<E: From<ClientError>>(
-        &mut self,
-        sent: io::Result<()>,
-        mut take: impl FnMut(Answer) -> Result<(), E>,
-    ) -> Result<End, E> {
-        let reader = self.stream.try_clone().map_err(ClientError::from)?;
-        let (lines, answer) = mpsc::channel();
+    /// The lines that come from now on, up to the end of an answer.
+    fn answer(&self) -> Result<Lines, ClientError> {
+        let reader = self.stream.try_clone()?;
+        let (lines, coming) = mpsc::channel();
         let reading = thread::Builder::new().name("mmb-answer".to_owned());
-        reading.spawn(move || drain(reader, &lines)).map_err(ClientError::from)?;
-        for line in answer.into_iter().flatten() {
-            match line? {
-                Answer::End(end) => return Ok(end),
-                other => take(other)?,
-            }
-        }
-        Err(sent.err().map_or(ClientError::Lost, ClientError::from).into())
+        reading.spawn(move || drain(reader, &lines))?;
+        Ok(Lines { coming, first: Vec::new() })
     }
 
     fn send(&self, request: &Request) -> io::Result<()> {
@@ -173,9 +175,42 @@ impl Client {
     }
 }
 
+/// Lines that came together.
+type Together = Vec<Result<Answer, ClientError>>;
+
+/// The lines of an answer, which a thread reads as they come.
+struct Lines {
+    coming: mpsc::Receiver<Together>,
+    /// What was taken out already.
+    first: Together,
+}
+
+impl Lines {
+    /// Whether something has come.
+    fn has_begun(&mut self) -> bool {
+        self.first.extend(self.coming.try_iter().flatten());
+        !self.first.is_empty()
+    }
+
+    /// Hands each line to `take` until the end, which is returned. `sent` is what came of asking.
+    fn receive<E: From<ClientError>>(
+        self,
+        sent: io::Result<()>,
+        mut take: impl FnMut(Answer) -> Result<(), E>,
+    ) -> Result<End, E> {
+        for line in self.first.into_iter().chain(self.coming.into_iter().flatten()) {
+            match line? {
+                Answer::End(end) => return Ok(end),
+                other => take(other)?,
+            }
+        }
+        Err(sent.err().map_or(ClientError::Lost, ClientError::from).into())
+    }
+}
+
 /// Reads lines until the answer's end, the connection's, or that of the one who listens. Lines that came together are
 /// handed on together.
-fn drain(stream: UnixStream, lines: &mpsc::Sender<Vec<Result<Answer, ClientError>>>) {
+fn drain(stream: UnixStream, lines: &mpsc::Sender<Together>) {
     let mut stream = BufReader::with_capacity(BUFFER, stream);
     let (mut together, mut line) = (Vec::new(), Vec::new());
     loop {

@@ -8,7 +8,7 @@ use mmb_control::protocol::{Request, encode, hex};
 use mmb_control::{ClientError, Limits};
 use mmb_testkit::{Frame, Udp};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
@@ -146,6 +146,57 @@ fn what_is_no_state_is_refused_and_the_conversation_goes_on() {
     assert!(error(&raw(&stream, &wire(&other))).contains("without its last piece"));
     assert_eq!(raw(&stream, &wire(&[Request::Save])).last(), Some(&json!({"end": {"v": 1, "ok": true}})));
     assert_eq!(now(&mmb), 0);
+}
+
+/// Nothing was said before all of it had come, so that what has no end was read for ever.
+#[test]
+fn what_is_no_state_is_refused_as_soon_as_that_is_known() {
+    let mmb = start(STATEFUL);
+    let _packets = mmb.packets();
+    let stream = mmb.stream();
+    (&stream).write_all(&wire(&[Request::LoadState, piece(&[b'x'; 100])])).expect("writes");
+    let mut reader = BufReader::new(&stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).expect("reads");
+    assert!(line.contains("no state"), "{line}");
+    let rest = raw(&stream, &wire(&[piece(b"more"), piece(&[])]));
+    assert_eq!(rest, [json!({"end": {"v": 1, "ok": false}})]);
+    assert_eq!(raw(&stream, &wire(&[Request::Save])).last(), Some(&json!({"end": {"v": 1, "ok": true}})));
+
+    let mut zeroes = std::io::repeat(0).take(1 << 32);
+    let mut said = Vec::new();
+    let end = mmb.client().load(&mut zeroes, |answer| {
+        said.push(answer);
+        Ok::<(), ClientError>(())
+    });
+    assert!(!end.expect("an answer").ok);
+    assert!(matches!(&said[..], [Answer::Error(error)] if error.message.contains("no state")), "{said:?}");
+    assert!(zeroes.limit() > 0, "all of it was sent");
+}
+
+/// The rest was passed over.
+#[test]
+fn what_has_more_behind_its_end_is_refused() {
+    let state = state();
+    let mmb = start(STATEFUL);
+    let _packets = mmb.packets();
+    let longer = [&state[..], b"x"].concat();
+    let (mut said, mut client) = (Vec::new(), mmb.client());
+    let end = client.load(&mut &longer[..], |answer| {
+        said.push(answer);
+        Ok::<(), ClientError>(())
+    });
+    assert!(!end.expect("an answer").ok);
+    assert!(
+        matches!(&said[..], [Answer::Error(error)] if error.message.contains("more behind the end")),
+        "{said:?}"
+    );
+    assert_eq!(now(&mmb), 0);
+    assert!(
+        client.load(&mut &state[..], |_| Ok::<(), ClientError>(())).expect("an answer").ok,
+        "the conversation goes on"
+    );
+    assert_eq!(now(&mmb), u64::from(MANY));
 }
 
 #[test]

@@ -309,6 +309,46 @@ fn a_file_goes_out_and_in_again() {
 }
 
 #[test]
+fn a_policy_may_come_by_a_pipe_but_not_for_ever() {
+    let mmb = Site::new("");
+    let pipe = mmb.path("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
+        .expect("a pipe");
+    let name = pipe.display().to_string();
+    for command in ["check", "apply"] {
+        let pipe = pipe.clone();
+        let writer = std::thread::spawn(move || std::fs::write(pipe, "add tcp-dport 80 drop\n"));
+        mmb.good(&[command, &name]);
+        writer.join().expect("ends").expect("writes");
+    }
+    assert_eq!(mmb.rules(), ["1 add tcp-dport 80 drop"]);
+    for command in ["check", "apply"] {
+        let said = mmb.run(&[command, "/dev/zero"]);
+        assert_eq!((said.status, said.out.as_str()), (1, ""));
+        assert!(said.err.contains("larger than a policy can be"), "{}", said.err);
+    }
+}
+
+#[test]
+fn a_state_may_come_by_standard_input_but_not_for_ever() {
+    let mmb = Site::new(STATEFUL);
+    mmb.feed_packet(dns());
+    let path = mmb.path("state").display().to_string();
+    mmb.good(&["save-state", &path]);
+    for name in ["-", "/dev/stdin"] {
+        mmb.good(&["conn", "kill", "all"]);
+        let state = std::fs::File::open(&path).expect("opens");
+        let mut load = mmb.command(&["load-state", name]);
+        let said: Said = load.stdin(state).output().expect("mmb runs").into();
+        assert_eq!((said.status, said.out), (0, format!("{name}: 1 connection loaded\n")), "{}", said.err);
+        let endless = std::fs::File::open("/dev/zero").expect("opens");
+        let said: Said = load.stdin(endless).output().expect("mmb runs").into();
+        assert_eq!((said.status, said.out.as_str()), (1, ""));
+        assert!(said.err.contains("no state of connections"), "{}", said.err);
+    }
+}
+
+#[test]
 fn a_wrong_file_changes_nothing_and_is_told_with_every_mistake() {
     let mmb = Site::new("add all accept");
     let path = mmb.file("wrong.mmb", "# fine\nadd tcp-dport 99999 drop\nadd ip-sadr 10.0.0.1 drop\n");

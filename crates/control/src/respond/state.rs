@@ -39,17 +39,29 @@ impl Responder<'_> {
         let mut pieces =
             Inwards { more, afford: &afford, total: 0, afforded: 0, piece: Vec::new(), read: 0, end: None };
         let loaded = table.load(&mut pieces);
-        // Whatever came of it, the pieces that are on their way belong to it.
-        let came = pieces.skip_rest();
-        match (came, loaded) {
-            (Err(error), _) => self.refused(vec![ErrorLine::new(error.to_string())]),
-            (Ok(()), Err(message)) => self.refused(vec![ErrorLine::new(message)]),
-            (Ok(()), Ok(connections)) => {
+        let has_ended = pieces.end.is_some();
+        match loaded {
+            Ok(connections) => {
                 self.send(&Answer::Loaded(CountLine { connections }))?;
                 Ok(End::new(true))
             }
+            Err(message) => {
+                let end = self.refused(vec![ErrorLine::new(message)])?;
+                if !has_ended {
+                    // The client may have much more to send, or without end, and stops when it hears of that. What is on its way by
+                    // then belongs to the state.
+                    self.out.flush()?;
+                    skip_rest(self.more);
+                }
+                Ok(end)
+            }
         }
     }
+}
+
+/// Passes over the pieces up to the last one, or to what is none.
+fn skip_rest(more: &mut dyn More) {
+    while matches!(more.next(), Some(Ok(Request::Piece(text))) if !text.is_empty()) {}
 }
 
 /// Writes a state as lines of an answer.
@@ -125,13 +137,6 @@ impl Inwards<'_> {
             self.afforded = self.total + STEP;
         }
         Ok(())
-    }
-
-    fn skip_rest(mut self) -> io::Result<()> {
-        while self.end.is_none() {
-            self.next_piece();
-        }
-        self.ended().map(|_| ())
     }
 
     fn ended(&self) -> io::Result<usize> {

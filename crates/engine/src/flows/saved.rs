@@ -156,6 +156,7 @@ impl Whole {
                 whole.push(&saved.encode())?;
             }
         }
+        reader.expect_end()?;
         Ok(whole)
     }
 
@@ -197,8 +198,8 @@ impl Whole {
 pub fn check_state(mut bytes: &[u8]) -> Result<u64, String> {
     let mut reader = Reader::new(&mut bytes)?;
     while reader.next()?.is_some() {}
-    let records = reader.records;
-    if bytes.is_empty() { Ok(records) } else { Err("there is more behind the end of the state".to_owned()) }
+    reader.expect_end()?;
+    Ok(reader.records)
 }
 
 /// Reads a state, record by record.
@@ -246,6 +247,15 @@ impl<'r> Reader<'r> {
         match checked::fault(&saved) {
             None => Ok(Some(saved)),
             Some(why) => Err(format!("{}: {why}", damaged())),
+        }
+    }
+
+    /// Nothing follows.
+    fn expect_end(&mut self) -> Result<(), String> {
+        match self.input.read(&mut [0]) {
+            Ok(0) => Ok(()),
+            Ok(_) => Err("there is more behind the end of the state".to_owned()),
+            Err(error) => Err(told(&error)),
         }
     }
 
