@@ -166,12 +166,15 @@ impl Tracker {
         if restarts && self.tag(from) != Some(chunks.tag) {
             let peer = self.pending(to);
             // Only the cookie's way back shows that its sender saw the answer.
-            if !chunks.has(COOKIE_ECHO) || peer.is_none() && !is_opening {
+            if chunks.has(COOKIE_ECHO) && (peer.is_some() || is_opening) {
+                self.learn(from, chunks.tag);
+                peer.into_iter().for_each(|tag| self.learn(to, tag));
+                return moves(state, if is_opening { State::SynReceived } else { State::Established });
+            }
+            // Of an association that was picked up, the first packet of each direction tells the tag, whatever it is.
+            if self.tag(from).is_some() {
                 return BAD_TAG;
             }
-            self.learn(from, chunks.tag);
-            peer.into_iter().for_each(|tag| self.learn(to, tag));
-            return moves(state, if is_opening { State::SynReceived } else { State::Established });
         }
         self.learn(from, chunks.tag);
         let next = match state {

@@ -111,6 +111,18 @@ fn what_is_picked_up_takes_each_direction_s_first_tag() {
     play.not(Reply, with(0, TO_SERVER), Invalid::BadTag);
 }
 
+/// The other end's tag is not known yet, so that an attempted restart makes none of its tags worse than another.
+#[test]
+fn what_was_picked_up_takes_a_tag_that_a_restart_named() {
+    let (tracker, state) = Tracker::associate(&with(0, TO_SERVER), Pickup::Loose).expect("data");
+    let mut play = Play(tracker, state);
+    play.goes(Forward, init(INIT, 0, TO_CLIENT), State::Unreplied);
+    play.goes(Reply, init(INIT_ACK, TO_CLIENT, 0x4444), State::Unreplied);
+    play.goes(Reply, with(0, TO_CLIENT), State::Established);
+    play.not(Reply, with(0, 0x4444), Invalid::BadTag);
+    assert!(play.0.is_of_association());
+}
+
 #[test]
 fn an_end_may_restart_and_nobody_else_may_say_so() {
     let mut play = Play::open();
