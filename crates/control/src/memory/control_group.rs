@@ -1,32 +1,25 @@
 //! What the control groups of this process, and those around them, leave of memory (versions 1 and 2).
 //!
 //! Their files are looked for where they are mounted by custom. Where they are not, as behind `ip netns exec`, which gives its command
-//! another `/sys`, the hierarchy is mounted once more for this look, in no directory. That takes CAP_SYS_ADMIN; without it no limit is
-//! known.
+//! another `/sys`, they are read as the first process sees them. That takes CAP_SYS_PTRACE, which root has; without it no limit is known.
+//! Nothing is mounted for it: a second mount of version 2 changes the options of the first one.
 
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsmount, fsopen,
-};
 use std::fs;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 /// Bytes that the tightest group has left; `None` if there is no limit, or nobody tells.
 pub(super) fn left() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = Group::of_memory(&groups)?;
-    let root = Path::new(own.version.mounted_at);
-    if root.join("cgroup.procs").exists() {
-        return own.left_below(root);
-    }
-    let mount = own.mount().ok()?;
-    own.left_below(Path::new(&format!("/proc/self/fd/{}", mount.as_raw_fd())))
+    let mounted_at = own.version.mounted_at;
+    let roots = [mounted_at.to_owned(), format!("/proc/1/root{mounted_at}")];
+    let root = roots.iter().map(Path::new).find(|root| root.join("cgroup.procs").exists())?;
+    own.left_below(root)
 }
 
 /// What differs between the versions.
 #[derive(Debug, PartialEq, Eq)]
 struct Version {
-    file_system: &'static str,
     mounted_at: &'static str,
     limit: &'static str,
     used: &'static str,
@@ -35,7 +28,6 @@ struct Version {
 }
 
 const UNIFIED: Version = Version {
-    file_system: "cgroup2",
     mounted_at: "/sys/fs/cgroup",
     limit: "memory.max",
     used: "memory.current",
@@ -43,7 +35,6 @@ const UNIFIED: Version = Version {
 };
 
 const LEGACY: Version = Version {
-    file_system: "cgroup",
     mounted_at: "/sys/fs/cgroup/memory",
     limit: "memory.limit_in_bytes",
     used: "memory.usage_in_bytes",
@@ -54,8 +45,6 @@ const LEGACY: Version = Version {
 #[derive(Debug, PartialEq, Eq)]
 struct Group<'a> {
     version: &'static Version,
-    /// All controllers of the hierarchy, in version 1.
-    controllers: &'a str,
     /// Below the hierarchy's root.
     path: &'a str,
 }
@@ -69,19 +58,9 @@ impl<'a> Group<'a> {
                 (parts.next()?, parts.next()?, parts.next()?.trim_start_matches('/'));
             let version = if controllers.is_empty() { &UNIFIED } else { &LEGACY };
             let counts = controllers.is_empty() || controllers.split(',').any(|name| name == "memory");
-            counts.then_some(Group { version, controllers, path })
+            counts.then_some(Group { version, path })
         });
         groups.max_by_key(|group| *group.version == LEGACY)
-    }
-
-    /// The hierarchy, read-only, for as long as this is open.
-    fn mount(&self) -> rustix::io::Result<OwnedFd> {
-        let made = fsopen(self.version.file_system, FsOpenFlags::FSOPEN_CLOEXEC)?;
-        for controller in self.controllers.split(',').filter(|name| !name.is_empty()) {
-            fsconfig_set_flag(&made, controller)?;
-        }
-        fsconfig_create(&made)?;
-        fsmount(&made, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_RDONLY)
     }
 
     /// What the tightest has left. In a container the process's own group may be seen as the root.
@@ -131,7 +110,7 @@ mod tests {
         write(root.path(), &[("memory.limit_in_bytes", "9223372036854771712\n"), used]);
         write(&root.path().join("a"), &[("memory.limit_in_bytes", "1100\n"), used]);
         write(&root.path().join("a/b"), &[("memory.limit_in_bytes", "5100\n"), used]);
-        let left = |path| Group { version: &LEGACY, controllers: "memory", path }.left_below(root.path());
+        let left = |path| Group { version: &LEGACY, path }.left_below(root.path());
         assert_eq!(left("a/b"), Some(1000));
         assert_eq!(left(""), Some(9_223_372_036_854_771_612));
         assert_eq!(left("of/the/host"), left(""), "in a container");
@@ -139,12 +118,11 @@ mod tests {
 
     #[test]
     fn memory_is_counted_in_one_hierarchy() {
-        let group =
-            |groups| Group::of_memory(groups).map(|group| (group.version, group.controllers, group.path));
+        let group = |groups| Group::of_memory(groups).map(|group| (group.version, group.path));
         let hybrid = "4:cpu,memory:/mmb\n3:cpuacct:/other\n1:name=systemd:/\n0::/\n";
-        assert_eq!(group(hybrid), Some((&LEGACY, "cpu,memory", "mmb")));
+        assert_eq!(group(hybrid), Some((&LEGACY, "mmb")));
         let unified = "0::/system.slice/mmb.service\n";
-        assert_eq!(group(unified), Some((&UNIFIED, "", "system.slice/mmb.service")));
+        assert_eq!(group(unified), Some((&UNIFIED, "system.slice/mmb.service")));
         assert_eq!(group("3:cpuacct:/other\nnonsense\n"), None);
     }
 }
