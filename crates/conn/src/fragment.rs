@@ -77,9 +77,18 @@ pub enum FragmentDrop {
 /// What the first fragment of a datagram tells of the later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
+    /// The upper-layer protocol. In IPv6 later fragments name the header behind the fragment header, which may be another extension.
+    pub proto: u8,
     /// The datagram's ports.
     pub ports: [u16; 2],
-    /// Of a TCP segment that its connection believed: the sequence number of the byte at offset 0, as data is numbered.
+}
+
+/// A datagram that is complete: all of its bytes were seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Complete {
+    /// Its bytes, counted from where offsets are counted from.
+    pub len: u32,
+    /// What [`Fragments::note_seq`] noted.
     pub seq: Option<u32>,
 }
 
@@ -95,8 +104,8 @@ pub enum FragmentVerdict {
 /// What becomes of a later fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Later {
-    /// It belongs to the datagram that began so.
-    Of(Head),
+    /// It belongs to the datagram that began so, which it may complete.
+    Of(Head, Option<Complete>),
     /// The first fragment was not seen, or too long ago.
     Unknown,
     /// It is dropped.
@@ -117,6 +126,7 @@ const NONE: u32 = u32::MAX;
 struct Datagram {
     key: Tuple,
     head: Head,
+    seq: Option<u32>,
     /// An overlap was seen: whatever comes is dropped.
     poisoned: bool,
     /// Its first fragment made no connection, though it should have: the others are nobody's.
@@ -218,11 +228,12 @@ impl Fragments {
         match datagram.add(offset_bytes, offset_bytes + len, last) {
             Err(reason) => Later::Drop(reason),
             Ok(()) => {
-                let head = datagram.head;
-                if datagram.total == Some(datagram.seen) {
+                let Datagram { head, seq, seen, total, .. } = *datagram;
+                let complete = (total == Some(seen)).then_some(Complete { len: seen, seq });
+                if complete.is_some() {
                     self.remove(place);
                 }
-                Later::Of(head)
+                Later::Of(head, complete)
             }
         }
     }
@@ -231,6 +242,13 @@ impl Fragments {
     pub fn refuse(&mut self, key: &FragmentKey) {
         if let Some(place) = self.find(&key.packed()) {
             self.datagrams[place as usize].refused = true;
+        }
+    }
+
+    /// Notes the sequence number of a datagram's byte at offset 0, which its first fragment told.
+    pub fn note_seq(&mut self, key: &FragmentKey, seq: u32) {
+        if let Some(place) = self.find(&key.packed()) {
+            self.datagrams[place as usize].seq = Some(seq);
         }
     }
 
@@ -256,6 +274,7 @@ impl Fragments {
         let mut datagram = Datagram {
             key,
             head,
+            seq: None,
             poisoned: false,
             refused: false,
             total: None,

@@ -290,6 +290,11 @@ impl Table {
         self.len == 0
     }
 
+    /// Connections that there is memory for already: as many as there ever were at once.
+    pub fn places(&self) -> usize {
+        self.slab.used() as usize
+    }
+
     /// Connections that are half open.
     #[inline]
     pub fn half_open(&self) -> usize {

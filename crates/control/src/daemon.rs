@@ -187,23 +187,24 @@ impl Daemon {
         let unlooked = self.unlooked + after.len().saturating_sub(rules.len());
         let is_large = changed.max(unlooked) > FEW_RULES;
         let most = self.most_connections();
-        let [was, max] = [&*self.policy, next].map(|policy| u64::from(policy.settings.connections.max));
-        // At the start there may be none yet.
-        let more = max > most && (max != was || most == 0);
-        if !is_large && !more {
-            return Ok(MemoryBounds { connections: self.engine.connection_bound(), unlooked });
+        let max = u64::from(next.settings.connections.max);
+        let bound = self.engine.connection_bound();
+        // At the start there may be none yet; and of the default, once it was cut, as many again as memory has become free for.
+        if !is_large && max <= most {
+            return Ok(MemoryBounds { connections: bound, unlooked });
         }
         let Some(available) = self.host.memory() else {
             return Ok(MemoryBounds { connections: usize::MAX, unlooked: 0 });
         };
         let needed = if is_large { changed as u64 * memory::RULE_BYTES } else { 0 };
-        // What connections have taken already is theirs.
-        let there = self.engine.connections().summary().connections;
+        // What connections have taken already is theirs, also when they have ended.
+        let there = self.engine.connections().summary().places;
         let connections = if is_default(next) {
             available.check(needed, 0)?;
             let left = available.for_changes() - needed;
-            (there + left / 4 * 3 / CONNECTION_BYTES).max(1)
-        } else if more {
+            let fits = (there + left / 4 * 3 / CONNECTION_BYTES).max(1);
+            if is_large { fits } else { fits.max(bound as u64) }
+        } else if max > most {
             let wanted = max.saturating_sub(there) * CONNECTION_BYTES;
             available.check(needed + wanted, 0).map_err(|short| {
                 let fits = there + short.bytes.saturating_sub(needed) / CONNECTION_BYTES;
@@ -233,7 +234,7 @@ impl Daemon {
 
     /// What connections up to so many may still come to take, in bytes.
     fn kept(&self, most: u64) -> u64 {
-        most.saturating_sub(self.engine.connections().summary().connections) * CONNECTION_BYTES
+        most.saturating_sub(self.engine.connections().summary().places) * CONNECTION_BYTES
     }
 
     /// Puts a policy in force as a whole.

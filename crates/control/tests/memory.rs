@@ -85,9 +85,14 @@ fn the_default_of_connections_is_cut_to_what_memory_suffices_for_and_makes_room_
     assert!(mmb.ask(&rules(32_768)).1.ok);
     assert_eq!(most_connections(&mmb), CUT * 12 / 32);
     mmb.run("flush");
-    mmb.run("set conn max 1000");
-    mmb.run("set conn max 1000000");
-    assert_eq!(most_connections(&mmb), CUT);
+    assert_eq!(most_connections(&mmb), CUT, "the rules' room");
+    have(&mmb, 96);
+    mmb.run("add all accept");
+    // Three quarters of 64 MB.
+    assert_eq!(most_connections(&mmb), 37_449, "more memory");
+    have(&mmb, 48);
+    mmb.run("flush");
+    assert_eq!(most_connections(&mmb), 37_449, "small changes take nothing away");
 }
 
 /// What was lower than the default was taken without a look.

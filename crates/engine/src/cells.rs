@@ -97,6 +97,7 @@ struct StageCells {
 struct ConnectionCells {
     now: Cell,
     half_open: Cell,
+    places: Cell,
     created: Cell,
     closed: [Cell; CloseReason::ALL.len()],
     invalid: [Cell; Invalid::ALL.len()],
@@ -110,6 +111,7 @@ struct ConnectionCells {
 pub(crate) struct ConnectionCounts {
     pub(crate) now: u64,
     pub(crate) half_open: u64,
+    pub(crate) places: u64,
     pub(crate) created: u64,
     pub(crate) events_lost: u64,
     pub(crate) handed: u64,
@@ -166,10 +168,11 @@ impl WorkerCells {
         self.not_applied[reason as usize].read()
     }
 
-    /// Says how many connections there are now, and how many of them are half-open.
-    pub(crate) fn connections_now(&self, now: u64, half_open: u64) {
+    /// Says how many connections there are now, how many of them are half-open, and for how many there is memory.
+    pub(crate) fn connections_now(&self, now: u64, half_open: u64, places: u64) {
         self.connections.now.set(now);
         self.connections.half_open.set(half_open);
+        self.connections.places.set(places);
     }
 
     pub(crate) fn connection_created(&self) {
@@ -206,10 +209,12 @@ impl WorkerCells {
     }
 
     pub(crate) fn connections(&self) -> ConnectionCounts {
-        let ConnectionCells { now, half_open, created, events_lost, handed, held, .. } = &self.connections;
+        let ConnectionCells { now, half_open, places, created, events_lost, handed, held, .. } =
+            &self.connections;
         ConnectionCounts {
             now: now.read(),
             half_open: half_open.read(),
+            places: places.read(),
             created: created.read(),
             events_lost: events_lost.read(),
             handed: handed.read(),

@@ -164,6 +164,8 @@ pub struct ConnectionSummary {
     pub connections: u64,
     /// Of these, those that the other end has not answered yet.
     pub half_open: u64,
+    /// Connections that their workers have memory for already.
+    pub places: u64,
     /// The most that there may be.
     pub max: u64,
     /// Made so far.
@@ -220,6 +222,7 @@ impl Connections {
             let counts = cells.connections();
             summary.connections += counts.now;
             summary.half_open += counts.half_open;
+            summary.places += counts.places;
             summary.created += counts.created;
             summary.events_lost += counts.events_lost;
             summary.handed += counts.handed;

@@ -305,3 +305,20 @@ fn a_stray_piece_behind_an_authentication_header_waits_in_vain() {
         assert_eq!(site.drops(), [(DropReason::FragmentEarly, 1)], "{authenticated}");
     }
 }
+
+/// RFC 8200 section 4.5: what the fragment header names is the first header behind it, here destination options, in all pieces.
+#[test]
+fn pieces_of_a_datagram_with_options_behind_the_fragment_header_are_translated_alike() {
+    let mut site = Site::new("add-stateful in a ip-proto udp map ip6-saddr 2001:db8::99", 1);
+    let source = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+    let piece = |offset, more, bytes: &[u8]| {
+        let ip = Ip6 { source, ..Ip6::new(Upper::Raw(60, bytes.to_vec())) };
+        ip.extension(Extension::Fragment(FragmentHeader { offset, more })).frame().bytes()
+    };
+    let first = piece(0, true, &[17, 0, 1, 4, 0, 0, 0, 0, 0x13, 0x88, 0, 53, 0, 24, 1, 2]);
+    let last = piece(2, false, &[5; 16]);
+    for (verdict, bytes) in site.pass(&[first, last]) {
+        assert_eq!(verdict, SENT);
+        assert_eq!(bytes[14 + 8..][..16], Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x99).octets());
+    }
+}

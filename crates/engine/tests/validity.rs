@@ -215,18 +215,20 @@ fn checksums_that_cannot_be_checked_are_not_wrong() {
     assert!(mmb.invalid().is_empty());
 }
 
+/// The frame of a fragment that begins at a byte behind the IP header.
+fn piece(forward: bool, proto: u8, bytes: &[u8], start: usize, more: bool) -> Vec<u8> {
+    let (source, destination) = if forward { (INSIDE, SERVER) } else { (SERVER, INSIDE) };
+    let frag_offset = (start / 8) as u16;
+    let head =
+        Ip4 { id: 7, frag_offset, flags: u8::from(more), ..Ip4::new(Upper::Raw(proto, bytes.to_vec())) };
+    Ip4 { source, destination, ..head }.frame().bytes()
+}
+
 /// The frames of a packet in two pieces, the first with so many bytes behind the IP header.
 fn pieces(forward: bool, upper: Upper, proto: u8, first: usize) -> [Vec<u8>; 2] {
     let whole = ip4(forward, upper);
     let (start, rest) = whole[34..].split_at(first);
-    let piece = |bytes: &[u8], frag_offset: usize| {
-        let (source, destination) = if forward { (INSIDE, SERVER) } else { (SERVER, INSIDE) };
-        let (frag_offset, more) = (frag_offset as u16, frag_offset == 0);
-        let head =
-            Ip4 { id: 7, frag_offset, flags: u8::from(more), ..Ip4::new(Upper::Raw(proto, bytes.to_vec())) };
-        Ip4 { source, destination, ..head }.frame().bytes()
-    };
-    [piece(start, 0), piece(rest, first / 8)]
+    [piece(forward, proto, start, 0, true), piece(forward, proto, rest, first, false)]
 }
 
 /// Who writes half an answer, or one with a wrong checksum in pieces, would have its receiver drop it and the connection stay.
@@ -272,6 +274,33 @@ fn data_in_fragments_may_be_acknowledged() {
         assert!(mmb.passes(B, &segment(false, ACK, 501, 161)));
         assert_eq!(mmb.dropped(B, &segment(false, ACK, 501, 162)), DropReason::ConnInvalid);
     }
+}
+
+/// Of a connection that begins with a fragment too; and an acknowledgment may come in the vector of the data, as in a capture.
+#[test]
+fn data_in_fragments_that_begins_a_connection_may_be_acknowledged() {
+    let mut mmb = Middlebox::new(&format!("set conn invalid drop\n{REFLEXIVE}"));
+    let mut frames = pieces(true, tcp(true, ACK, 101, 501, 60), 6, 40).to_vec();
+    frames.push(segment(false, ACK, 501, 161));
+    frames.extend(pieces(true, tcp(true, ACK, 161, 501, 60), 6, 40));
+    frames.push(segment(false, ACK, 501, 221));
+    let verdicts = mmb.pass_all(&[A, A, B, A, A, B], &mut frames);
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Send(_))), "{verdicts:?}");
+    assert_eq!(mmb.state(), "established");
+}
+
+/// Only a datagram that is complete says how far its sender came: another fragment of it may be anybody's.
+#[test]
+fn a_strangers_fragment_of_a_datagram_says_nothing() {
+    let mut mmb = Middlebox::new(&format!("set conn invalid drop\n{REFLEXIVE}"));
+    mmb.open();
+    let [first, _] = pieces(true, tcp(true, ACK, 101, 501, 60), 6, 40);
+    assert!(mmb.passes(A, &first));
+    let far = piece(true, 6, &[9; 80], 800, true);
+    assert!(mmb.passes(A, &far));
+    assert_eq!(mmb.dropped(B, &segment(false, ACK, 501, 901)), DropReason::ConnInvalid);
+    assert!(mmb.passes(A, &segment(true, FIN | ACK, 121, 501)));
+    assert_eq!(mmb.state(), "fin-wait");
 }
 
 /// Who does not know what the other end sent cannot have a RST believed by making its number the one that is waited for.

@@ -8,7 +8,14 @@ use proptest::prelude::*;
 const HEAD: Head = head([1000, 53]);
 
 const fn head(ports: [u16; 2]) -> Head {
-    Head { ports, seq: Some(7) }
+    Head { proto: proto::UDP, ports }
+}
+
+fn of(later: Later) -> Option<Head> {
+    match later {
+        Later::Of(head, _) => Some(head),
+        Later::Unknown | Later::Drop(_) => None,
+    }
 }
 
 pub(super) fn key(id: u32) -> FragmentKey {
@@ -33,12 +40,26 @@ fn begun() -> Fragments {
     fragments
 }
 
+/// Whichever fragment comes last.
+#[test]
+fn a_datagram_is_complete_once_all_of_it_was_seen() {
+    for seq in [None, Some(77)] {
+        let mut fragments = begun();
+        seq.into_iter().for_each(|seq| fragments.note_seq(&key(1), seq));
+        assert_eq!(fragments.later(1, key(1), 2960, 100, true), Later::Of(HEAD, None));
+        let complete = Complete { len: 3060, seq };
+        assert_eq!(fragments.later(2, key(1), 1480, 1480, false), Later::Of(HEAD, Some(complete)));
+        fragments.note_seq(&key(1), 78);
+        assert!(fragments.is_empty());
+    }
+}
+
 #[test]
 fn later_fragments_get_the_ports_until_the_last_byte_was_seen() {
     let mut fragments = begun();
-    assert_eq!(fragments.later(1, key(1), 2960, 100, true), Later::Of(HEAD));
+    assert_eq!(of(fragments.later(1, key(1), 2960, 100, true)), Some(HEAD));
     assert_eq!(fragments.len(), 1);
-    assert_eq!(fragments.later(2, key(1), 1480, 1480, false), Later::Of(HEAD));
+    assert_eq!(of(fragments.later(2, key(1), 1480, 1480, false)), Some(HEAD));
     assert!(fragments.is_empty());
     assert_eq!(fragments.later(3, key(1), 1480, 1480, false), Later::Unknown);
 }
@@ -49,7 +70,7 @@ fn a_fragment_before_its_first_one_is_unknown() {
     assert_eq!(fragments.later(0, key(1), 1480, 1480, false), Later::Unknown);
     assert!(fragments.is_empty());
     assert_eq!(fragments.first(1, key(1), HEAD, 1480), FragmentVerdict::Pass);
-    assert_eq!(fragments.later(2, key(1), 2960, 8, true), Later::Of(HEAD));
+    assert_eq!(of(fragments.later(2, key(1), 2960, 8, true)), Some(HEAD));
 }
 
 #[test]
@@ -61,7 +82,7 @@ fn a_refused_datagram_has_no_ports_until_its_number_is_used_again() {
         assert_eq!(fragments.later(1, key(1), 1480, 1480, true), Later::Drop(FragmentDrop::Refused));
     }
     assert_eq!(fragments.first(1 + REUSED_MS, key(1), HEAD, 1480), FragmentVerdict::Pass);
-    assert_eq!(fragments.later(1 + REUSED_MS, key(1), 1480, 1480, true), Later::Of(HEAD));
+    assert_eq!(of(fragments.later(1 + REUSED_MS, key(1), 1480, 1480, true)), Some(HEAD));
 }
 
 #[test]
@@ -70,7 +91,7 @@ fn an_overlap_poisons_the_datagram() {
         [(1472, 16, false), (8, 8, false), (0, 8, false), (1480, 4000, false), (2000, 8, true)]
     {
         let mut fragments = begun();
-        assert_eq!(fragments.later(1, key(1), 4000, 800, false), Later::Of(HEAD));
+        assert_eq!(of(fragments.later(1, key(1), 4000, 800, false)), Some(HEAD));
         assert_eq!(
             fragments.later(1, key(1), offset, len, last),
             Later::Drop(FragmentDrop::Overlap),
@@ -87,7 +108,7 @@ fn an_overlap_poisons_the_datagram() {
 fn the_end_of_a_datagram_stays_where_it_is() {
     for (offset, len, last) in [(2000, 8, true), (4000, 8, false), (2992, 16, false)] {
         let mut fragments = begun();
-        assert_eq!(fragments.later(1, key(1), 2960, 40, true), Later::Of(HEAD));
+        assert_eq!(of(fragments.later(1, key(1), 2960, 40, true)), Some(HEAD));
         assert_eq!(
             fragments.later(1, key(1), offset, len, last),
             Later::Drop(FragmentDrop::Overlap),
@@ -100,9 +121,9 @@ fn the_end_of_a_datagram_stays_where_it_is() {
 fn a_duplicate_is_dropped_alone() {
     let mut fragments = begun();
     assert_eq!(fragments.first(1, key(1), HEAD, 1480), FragmentVerdict::Drop(FragmentDrop::Duplicate));
-    assert_eq!(fragments.later(1, key(1), 2960, 1480, false), Later::Of(HEAD));
+    assert_eq!(of(fragments.later(1, key(1), 2960, 1480, false)), Some(HEAD));
     assert_eq!(fragments.later(1, key(1), 2960, 1480, false), Later::Drop(FragmentDrop::Duplicate));
-    assert_eq!(fragments.later(1, key(1), 1480, 1480, false), Later::Of(HEAD));
+    assert_eq!(of(fragments.later(1, key(1), 1480, 1480, false)), Some(HEAD));
     // The same bytes said to be the last ones move the end.
     assert_eq!(fragments.later(1, key(1), 2960, 1480, true), Later::Drop(FragmentDrop::Overlap));
 }
@@ -113,7 +134,7 @@ fn another_first_fragment_is_an_overlap_or_after_a_while_another_datagram() {
     assert_eq!(begun().first(1, key(1), HEAD, 1472), FragmentVerdict::Drop(FragmentDrop::Overlap));
     let mut fragments = begun();
     assert_eq!(fragments.first(REUSED_MS, key(1), head([1, 2]), 1480), FragmentVerdict::Pass);
-    assert_eq!(fragments.later(REUSED_MS, key(1), 1480, 8, false), Later::Of(head([1, 2])));
+    assert_eq!(of(fragments.later(REUSED_MS, key(1), 1480, 8, false)), Some(head([1, 2])));
 }
 
 #[test]
@@ -129,7 +150,7 @@ fn lengths_that_cannot_be_are_refused() {
         );
     }
     assert_eq!(fragments.later(1, key(1), u32::MAX, u32::MAX, true), Later::Drop(FragmentDrop::BadLength));
-    assert_eq!(fragments.later(1, key(1), 65_528, 7, true), Later::Of(HEAD));
+    assert_eq!(of(fragments.later(1, key(1), 65_528, 7, true)), Some(HEAD));
     assert_eq!(fragments.first(1, key(2), HEAD, 1479), FragmentVerdict::Drop(FragmentDrop::BadLength));
 }
 
@@ -148,7 +169,7 @@ fn tiny_fragments_are_refused() {
 fn a_datagram_in_too_many_pieces_goes_no_further() {
     let mut fragments = begun();
     for piece in 1..PIECES as u32 {
-        assert_eq!(fragments.later(1, key(1), 1480 + piece * 16, 8, false), Later::Of(HEAD));
+        assert_eq!(of(fragments.later(1, key(1), 1480 + piece * 16, 8, false)), Some(HEAD));
     }
     assert_eq!(fragments.later(1, key(1), 8000, 8, false), Later::Drop(FragmentDrop::TooMany));
 }
@@ -161,13 +182,13 @@ fn a_flood_takes_the_places_of_the_oldest() {
         assert!(fragments.len() <= 4 && fragments.datagrams.len() <= 4);
     }
     assert_eq!(fragments.later(1, key(1), 1480, 8, true), Later::Unknown);
-    assert_eq!(fragments.later(1, key(9_997), 1480, 8, true), Later::Of(HEAD));
+    assert_eq!(of(fragments.later(1, key(9_997), 1480, 8, true)), Some(HEAD));
 }
 
 #[test]
 fn what_is_too_old_is_let_go() {
     let mut fragments = begun();
-    assert_eq!(fragments.later(5000, key(1), 1480, 8, false), Later::Of(HEAD));
+    assert_eq!(of(fragments.later(5000, key(1), 1480, 8, false)), Some(HEAD));
     assert_eq!(fragments.later(5001, key(1), 1488, 8, false), Later::Unknown);
     assert!(fragments.is_empty());
 }
@@ -190,7 +211,7 @@ fn protocols_wires_and_versions_keep_datagrams_apart() {
     let six = FragmentKey { family: 6, ..key(1) };
     assert_eq!(fragments.first(1, six, head([5, 6]), 1480), FragmentVerdict::Pass);
     // A later fragment names the header that follows the fragment header, which may be an extension header.
-    assert_eq!(fragments.later(1, FragmentKey { proto: 60, ..six }, 1480, 8, false), Later::Of(head([5, 6])));
+    assert_eq!(of(fragments.later(1, FragmentKey { proto: 60, ..six }, 1480, 8, false)), Some(head([5, 6])));
 }
 
 proptest! {
@@ -207,7 +228,7 @@ proptest! {
         let mut fragments = fragments();
         prop_assert_eq!(fragments.first(0, key(1), HEAD, ends[0]), FragmentVerdict::Pass);
         for (start, end) in pieces {
-            prop_assert_eq!(fragments.later(1, key(1), start, end - start, end == total), Later::Of(HEAD));
+            prop_assert_eq!(of(fragments.later(1, key(1), start, end - start, end == total)), Some(HEAD));
         }
         prop_assert!(fragments.is_empty());
     }
@@ -228,7 +249,7 @@ proptest! {
                 }
                 verdict == FragmentVerdict::Pass
             } else {
-                fragments.later(now, key(id), start * 8, len * 8, last) == Later::Of(HEAD)
+                of(fragments.later(now, key(id), start * 8, len * 8, last)) == Some(HEAD)
             };
             if went {
                 let bytes = &mut passed.get_mut(&id).expect("its first fragment passed")[from..to];

@@ -6,8 +6,7 @@ use crate::drop::DropReason;
 use crate::snapshot::Snapshot;
 use crate::worker::Origin;
 use mmb_conn::fragment::{FragmentDrop, FragmentKey, FragmentVerdict, Head, Later, Losses, Released};
-use mmb_conn::{Judged, Tuple, flags};
-use mmb_packet::checksum::Soundness;
+use mmb_conn::{Tuple, flags};
 use mmb_packet::{Layout, Malformed, Packet};
 
 /// How a fragment stands whose datagram cannot be told.
@@ -54,7 +53,7 @@ impl Flows {
             return Err(UNKNOWN);
         };
         self.is_home(&key, origin)?;
-        let head = Head { ports: tuple.ports, seq: self.datagram_seq(packet, layout, tuple, len) };
+        let head = Head { proto: tuple.proto, ports: tuple.ports };
         match self.fragments.first(self.keeper.now_ms, key, head, len) {
             FragmentVerdict::Pass => {
                 self.held.release(&key);
@@ -64,19 +63,36 @@ impl Flows {
         }
     }
 
-    /// The sequence number at offset 0 of the datagram that begins with this fragment of so many bytes, if it is a TCP segment and its
-    /// connection believes it: else who knows no numbers could have the connection wait for any by the other fragments, which say nothing
-    /// of what they acknowledge.
-    fn datagram_seq(&self, packet: &Packet<'_>, layout: &Layout, tuple: &Tuple, len: u32) -> Option<u32> {
-        let segment = relate::segment(packet, layout)?;
-        let (id, direction) = self.table.find(tuple)?;
-        let signal = self.signal(id, direction, packet, layout)?;
-        let unchecked = || Soundness::Unknown;
-        let judged = self.table.judge(id, direction, self.keeper.now_ms, Some(&signal), unchecked);
-        let headers = len.saturating_sub(segment.payload);
-        // A FIN takes the number behind the data, whose end is not here.
-        let fin = u32::from(segment.flags & flags::FIN != 0);
-        (judged == Judged::Stays).then(|| segment.seq.wrapping_sub(headers).wrapping_add(fin))
+    /// A packet was believed, or began a connection. If it is the first fragment of a TCP segment, it tells which numbers the data of the
+    /// others have. Of one that is not believed it does not: who knows no numbers could have the connection wait for any, since the others
+    /// say nothing of what they acknowledge.
+    pub(crate) fn note_believed(&mut self, at: usize, packet: &Packet<'_>, layout: &Layout) {
+        if !layout.is_fragment() || layout.is_later_fragment() {
+            return;
+        }
+        let bytes = packet.bytes();
+        if let Some(segment) = relate::segment(packet, layout)
+            && let Some((_, len, _)) = relate::fragment_place(bytes, layout)
+            && let Some(key) = self.datagram(at, packet, layout)
+        {
+            let headers = len.saturating_sub(segment.payload);
+            // The number behind the data is a FIN's, wherever the data end.
+            let fin = u32::from(segment.flags & flags::FIN != 0);
+            let seq = segment.seq.wrapping_sub(headers).wrapping_add(fin);
+            self.fragments.note_seq(&key, seq);
+            self.numbered.push((key, seq));
+        }
+    }
+
+    /// What [`Flows::note_believed`] noted in this vector of a fragment's datagram.
+    pub(super) fn seq_of(&self, at: usize, packet: &Packet<'_>, layout: &Layout) -> Option<u32> {
+        let key = self.datagram(at, packet, layout).filter(|_| !self.numbered.is_empty())?.packed();
+        self.numbered.iter().rev().find(|(noted, _)| noted.packed() == key).map(|(_, seq)| *seq)
+    }
+
+    /// The datagram of a fragment.
+    fn datagram(&self, at: usize, packet: &Packet<'_>, layout: &Layout) -> Option<FragmentKey> {
+        relate::fragment_key(packet.bytes(), layout, Place::of(&self.tuple(at)?))
     }
 
     /// What a later fragment is looked up by; nothing if nobody asks whose it is.
@@ -95,10 +111,10 @@ impl Flows {
         };
         let is_home = self.is_home(&key, origin)?;
         match self.fragments.later(self.keeper.now_ms, key, offset, len, last) {
-            Later::Of(Head { ports, seq }) => {
-                let FragmentKey { addresses, proto, family, wire, side, .. } = key;
+            Later::Of(Head { proto, ports }, complete) => {
+                let FragmentKey { addresses, family, wire, side, .. } = key;
                 let tuple = Tuple { addresses, ports, wire, side, proto, family };
-                Ok(Some(Sought { tuple, sort: Sort::Fragment(seq) }))
+                Ok(Some(Sought { tuple, sort: Sort::Fragment(complete) }))
             }
             Later::Unknown if snapshot.stateful_rules == 0 => Ok(None),
             Later::Unknown if is_home && origin != Origin::Held => Err(self.hold(&key, packet)),
@@ -110,8 +126,7 @@ impl Flows {
     /// A packet of the vector does not pass. If it is a first fragment, the others of its datagram must not leave as they came.
     pub(crate) fn refuse(&mut self, at: usize, packet: &Packet<'_>, layout: &Layout) {
         if layout.is_fragment()
-            && let Some(tuple) = self.tuple(at)
-            && let Some(key) = relate::fragment_key(packet.bytes(), layout, Place::of(&tuple))
+            && let Some(key) = self.datagram(at, packet, layout)
         {
             self.fragments.refuse(&key);
             self.refused.push(key);
@@ -125,9 +140,8 @@ impl Flows {
         !self.refused.is_empty()
             && layout.is_later_fragment()
             && self
-                .tuple(at)
-                .and_then(|tuple| relate::fragment_key(packet.bytes(), layout, Place::of(&tuple)))
-                .is_some_and(|key| self.refused.contains(&key))
+                .datagram(at, packet, layout)
+                .is_some_and(|key| self.refused.iter().any(|refused| refused.packed() == key.packed()))
     }
 
     fn hold(&mut self, datagram: &FragmentKey, packet: &Packet<'_>) -> Standing {

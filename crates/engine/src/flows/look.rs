@@ -63,6 +63,7 @@ impl Flows {
         (self.stale, self.some_settled) = (false, false);
         self.sought.clear();
         self.refused.clear();
+        self.numbered.clear();
         self.standings[..packets.len()].fill(Standing::Apart);
         let zone = snapshot.connections.zone;
         let mut start = 0;
@@ -291,7 +292,7 @@ fn of_found(found: Option<(ConnId, Direction)>, sort: Sort) -> Standing {
         (Sort::Request, Some((id, direction @ Direction::Forward)))
         | (Sort::Answer, Some((id, direction @ Direction::Reply))) => Standing::Member(id, direction),
         (Sort::Request, _) => Standing::New,
-        (Sort::Fragment(seq), Some((id, direction))) => Standing::Fragment(id, direction, seq),
+        (Sort::Fragment(complete), Some((id, direction))) => Standing::Fragment(id, direction, complete),
         (Sort::Error(quoted), Some((id, direction))) => Standing::Error(id, direction, quoted),
         (Sort::Answer | Sort::Fragment(_) | Sort::Error(_), _) => Standing::Apart,
     }

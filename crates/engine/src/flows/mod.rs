@@ -44,7 +44,7 @@ use crate::worker::VECTOR;
 use extra::Extras;
 use isn::SequenceNumbers;
 use look::Lookups;
-use mmb_conn::fragment::{FragmentKey, Fragments, Held, Losses};
+use mmb_conn::fragment::{Complete, FragmentKey, Fragments, Held, Losses};
 use mmb_conn::{
     CloseReason, ConnId, Connection, Cursor, Direction, Invalid, Judged, Segment, Signal, Table, proto,
 };
@@ -84,7 +84,7 @@ pub(crate) enum Standing {
     /// It is of this one.
     Member(ConnId, Direction),
     /// It is a fragment without a transport header of this one; as [`Sort::Fragment`](relate::Sort::Fragment).
-    Fragment(ConnId, Direction, Option<u32>),
+    Fragment(ConnId, Direction, Option<Complete>),
     /// It is an ICMP error about a packet of this one that went the other way.
     Error(ConnId, Direction, QuotedAt),
     /// It belongs to another worker.
@@ -138,6 +138,8 @@ pub(crate) struct Flows {
     stale: bool,
     /// Datagrams whose first fragment came in this vector and did not pass.
     refused: Vec<FragmentKey>,
+    /// TCP datagrams whose first fragment was believed in this vector, with the sequence number of the byte at offset 0.
+    numbered: Vec<(FragmentKey, u32)>,
     /// Packets that were held, and lost since the host asked for these numbers.
     pub(crate) lost: Losses,
     /// Some packets of the vector need no classifying.
@@ -185,6 +187,7 @@ impl Flows {
             found: Vec::with_capacity(VECTOR),
             stale: false,
             refused: Vec::with_capacity(VECTOR),
+            numbered: Vec::with_capacity(VECTOR),
             lost: Losses::default(),
             some_settled: false,
             pauses: Pauses::new(),
@@ -256,7 +259,9 @@ impl Flows {
                 workers.fetch_sub(1, Ordering::Relaxed)
             };
         }
-        self.keeper.cells.connections_now(self.table.len() as u64, self.table.half_open() as u64);
+        let [now, half_open, places] =
+            [self.table.len(), self.table.half_open(), self.table.places()].map(|count| count as u64);
+        self.keeper.cells.connections_now(now, half_open, places);
     }
 
     /// A connection for people.
@@ -328,21 +333,23 @@ impl Flows {
         self.table.count_invalid(id, direction, packet.len());
     }
 
-    /// A fragment without a transport header passes, of a datagram with this sequence number. One of TCP or SCTP is only counted: it has
-    /// no tag by which to believe it, and of TCP says only how far its sender came, where the header was believed. Others keep their connection
-    /// alive, but answer nothing: their checksum is their datagram's.
+    /// A fragment without a transport header passes; it may complete its datagram. One of TCP or SCTP is only counted: it has no tag or number
+    /// by which to believe it. A TCP datagram that is complete tells how far its sender came, if its header was believed. Fragments of others
+    /// keep their connection alive, but answer nothing: their checksum is their datagram's.
     pub(crate) fn touch_fragment(
         &mut self,
         (id, direction): (ConnId, Direction),
-        seq: Option<u32>,
+        (at, complete): (usize, Option<Complete>),
         packet: &Packet<'_>,
         layout: &Layout,
     ) {
-        if matches!(self.table.get(id).proto(), proto::TCP | proto::SCTP) {
-            if let Some(seq) = seq
-                && let Some((offset, len, _)) = relate::fragment_place(packet.bytes(), layout)
+        let proto = self.table.get(id).proto();
+        if matches!(proto, proto::TCP | proto::SCTP) {
+            if let Some(Complete { len, seq }) = complete
+                && let Some(seq) = seq.or_else(|| self.seq_of(at, packet, layout))
+                && proto == proto::TCP
             {
-                self.table.sent(id, direction, seq.wrapping_add(offset), len);
+                self.table.sent(id, direction, seq, len);
             }
             return self.table.count_invalid(id, direction, packet.len());
         }

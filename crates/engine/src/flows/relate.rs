@@ -1,7 +1,7 @@
 //! Which connection a packet could be of: its five-tuple, or what it reports an error about.
 
 use super::QuotedAt;
-use mmb_conn::fragment::FragmentKey;
+use mmb_conn::fragment::{Complete, FragmentKey};
 use mmb_conn::icmp_query;
 use mmb_conn::quoted::quoted;
 use mmb_conn::sctp::chunk;
@@ -32,8 +32,8 @@ pub(crate) enum Sort {
     Request,
     /// What answers one.
     Answer,
-    /// A fragment without a transport header, of a datagram whose byte at offset 0 has this TCP sequence number, if that is known.
-    Fragment(Option<u32>),
+    /// A fragment without a transport header, which may complete its datagram.
+    Fragment(Option<Complete>),
     /// An ICMP error about a packet that went the other way.
     Error(QuotedAt),
 }

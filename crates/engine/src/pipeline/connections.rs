@@ -374,14 +374,15 @@ impl Pipeline {
             }
             Standing::Member(id, direction) => {
                 is_believed = flows.touch(id, direction, packet, &layouts[at]).is_ok();
-                if !is_believed {
+                match is_believed {
+                    true => flows.note_believed(at, packet, &layouts[at]),
                     // What is invalid and does not pass was dropped before.
-                    flows.pass_invalid((id, direction), packet);
+                    false => flows.pass_invalid((id, direction), packet),
                 }
                 (id, direction)
             }
-            Standing::Fragment(id, direction, seq) => {
-                flows.touch_fragment((id, direction), seq, packet, &layouts[at]);
+            Standing::Fragment(id, direction, complete) => {
+                flows.touch_fragment((id, direction), (at, complete), packet, &layouts[at]);
                 (id, direction)
             }
             Standing::Error(id, direction, place) => {
@@ -389,7 +390,10 @@ impl Pipeline {
                 (id, direction)
             }
             Standing::New => match self.begin(snapshot, at, ends, packet)? {
-                Some(member) => member,
+                Some(member) => {
+                    self.flows.note_believed(at, packet, &self.work.layouts[at]);
+                    member
+                }
                 None => return Ok(false),
             },
         };
