@@ -1,20 +1,28 @@
 //! What the control groups of this process, and those around them, leave of memory (versions 1 and 2).
 //!
 //! Their files are looked for where they are mounted by custom. Where they are not, as behind `ip netns exec`, which gives its command
-//! another `/sys`, they are read as the first process sees them. That takes CAP_SYS_PTRACE, which root has; without it no limit is known.
-//! Nothing is mounted for it: a second mount of version 2 changes the options of the first one.
+//! another `/sys`, they are read as the process that started this one sees them, or one before it. That takes CAP_SYS_PTRACE, which root has;
+//! without it no limit is known. Nothing is mounted for it: a second mount of version 2 changes the options of the first one.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Bytes that the tightest group has left; `None` if there is no limit, or nobody tells.
 pub(super) fn left() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = Group::of_memory(&groups)?;
-    let mounted_at = own.version.mounted_at;
-    let roots = [mounted_at.to_owned(), format!("/proc/1/root{mounted_at}")];
-    let root = roots.iter().map(Path::new).find(|root| root.join("cgroup.procs").exists())?;
-    own.left_below(root)
+    let processes = std::iter::successors(Some(std::process::id()), |process| parent(*process));
+    let roots = processes.map(|process| format!("/proc/{process}/root{}", own.version.mounted_at));
+    let root = roots.map(PathBuf::from).find(|root| root.join("cgroup.procs").exists())?;
+    own.left_below(&root)
+}
+
+/// The process that started another one.
+fn parent(process: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, which may hold anything, stands in parentheses; the state follows.
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    behind_name.split_whitespace().nth(1)?.parse().ok().filter(|parent| *parent != 0)
 }
 
 /// What differs between the versions.
@@ -114,6 +122,13 @@ mod tests {
         assert_eq!(left("a/b"), Some(1000));
         assert_eq!(left(""), Some(9_223_372_036_854_771_612));
         assert_eq!(left("of/the/host"), left(""), "in a container");
+    }
+
+    #[test]
+    fn processes_have_parents_up_to_the_first_one() {
+        assert_eq!(parent(std::process::id()), Some(std::os::unix::process::parent_id()));
+        assert_eq!(parent(1), None);
+        assert_eq!(parent(u32::MAX), None);
     }
 
     #[test]
