@@ -15,6 +15,9 @@ from .plugin import WithMmb
 CLIENT, SERVER = "10.0.0.1", "10.0.1.1"
 NAT = "200.0.0.1"
 LAN, WAN = "host-vl", "host-vr"
+# What VPP's interface on each device has for addresses.
+ROUTER = {"vl": "10.0.0.254", "vr": "10.0.1.254"}
+ROUTER_MAC = {"vl": "02:fe:00:00:00:01", "vr": "02:fe:00:00:00:02"}
 OFFLOADS = ("tx", "rx", "tso", "gso", "gro")
 
 
@@ -27,10 +30,10 @@ class Site(Cabled):
         with self._undone_if_it_fails() as undo:
             self.client, self.middle, self.server = (self._namespace(undo, role) for role in ("client", "vpp", "server"))
             self.middle.sysctl(net__ipv6__conf__default__disable_ipv6=1)
-            for near, far, namespace, network in (("vl", CLIENT, self.client, "10.0.0"), ("vr", SERVER, self.server, "10.0.1")):
+            for near, far, namespace in (("vl", CLIENT, self.client), ("vr", SERVER, self.server)):
                 veth(self.middle, near, namespace, "eth0")
                 namespace.ip("addr", "add", f"{far}/24", "dev", "eth0")
-                namespace.ip("route", "add", "default", "via", f"{network}.254")
+                namespace.ip("route", "add", "default", "via", ROUTER[near])
                 for where, name in ((self.middle, near), (namespace, "eth0")):
                     if not offloads:
                         where.run("ethtool", "-K", name, *(word for offload in OFFLOADS for word in (offload, "off")))
@@ -42,11 +45,15 @@ class Site(Cabled):
             self.vpp.enable(LAN, WAN)
 
     def create(self, name):
-        """Has VPP drive a device of its namespace, as a router."""
-        network = "10.0.0" if name == "vl" else "10.0.1"
-        said = self.vpp.ask(f"create host-interface {self.host_interface} name {name}").strip()
+        """Has VPP drive a device of its namespace, as a router.
+
+        Its MAC address is always the same: by itself VPP takes a random one and does not announce it, and neighbours that know
+        the device's previous interface go on sending to that one's.
+        """
+        words = f"{self.host_interface} name {name} hw-addr {ROUTER_MAC[name]}"
+        said = self.vpp.ask(f"create host-interface {words}").strip()
         assert said == f"host-{name}", said
-        self.vpp.tell(f"set interface state host-{name} up", f"set interface ip address host-{name} {network}.254/24")
+        self.vpp.tell(f"set interface state host-{name} up", f"set interface ip address host-{name} {ROUTER[name]}/24")
 
     def delete(self, name):
         self.vpp.tell(f"delete host-interface name {name}")
