@@ -1,6 +1,6 @@
 //! What the rooms of the packet path share: the size of a vector, SIMD levels, prefetches, the persistent array, locks.
 //!
-//! [`prefetch`] and [`simd`] are the only unsafe code that the packet path needs besides hand-written kernels: a prefetch has no effect that
+//! [`prefetch()`] and [`simd`] are the only unsafe code that the packet path needs besides hand-written kernels: a prefetch has no effect that
 //! a program can observe, and a kernel runs at a level only where the processor has its instructions.
 
 mod lock;

@@ -67,7 +67,7 @@ impl Default for Hashes {
 
 impl Hashes {
     /// Hashes the first `len` keys: the terms of each, masked, under the seeds. What lies behind them is left or
-    /// overwritten with anything. As part of a [`Kernel`] it is compiled for each level.
+    /// overwritten with anything. As part of a [`Kernel`](mmb_base::simd::Kernel) it is compiled for each level.
     #[inline(always)]
     pub(crate) fn fill(&mut self, lanes: &[Column], len: usize, terms: &[Term], seeds: &Seeds) {
         scalar::hash(lanes, len, terms, seeds, self);
