@@ -1,7 +1,7 @@
 //! Policies from the filters of other programs: ClassBench filter sets and iptables dumps.
 //!
 //! A reader ([`classbench`], [`iptables`]) parses a file. The packets that a filter matches become exact
-//! [`PacketCube`](cube::PacketCube)s; `language` writes them as rules, and a [`PolicyDraft`] collects the rules with ascending priorities, so
+//! `PacketCube`s; `language` writes them as rules, and a [`PolicyDraft`] collects the rules with ascending priorities, so
 //! that the first match of the original has the best priority of the policy. A draft also lists everything that it leaves out.
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! `mmb import iptables`: a chain of the filter table as an ordered policy.
 //!
-//! In iptables the first rule that matches and has a verdict decides, and chains call each other. A [`ChainWalk`] follows
+//! In iptables the first rule that matches and has a verdict decides, and chains call each other. A `ChainWalk` follows
 //! the chain with the packets that still get there, as cubes: a jump takes those that match into the other chain,
 //! and `RETURN` and `-g` take them away from what follows. So each rule with a verdict becomes rules of the policy for
 //! just the packets that would reach and match it, in the same order; the chain's policy comes last.
@@ -8,7 +8,7 @@
 //! Where a rule asks for the state of connections, all that pass are followed, as conntrack does: the last rule makes connections and,
 //! behind the chain's policy, decides about nothing. A packet that is dropped begins none, in the kernel neither.
 //!
-//! Leaving a rule out has an effect that can be told: see [`ChainWalk::effect`].
+//! Leaving a rule out has an effect that can be told: see `ChainWalk::effect`.
 
 mod matches;
 mod names;
