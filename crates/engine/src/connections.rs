@@ -5,10 +5,10 @@
 //! stopped. Totals are read from counters, without a task.
 
 use crate::cells::WorkerCells;
+use crate::compiled::Snapshot;
 use crate::conntrack::save::{self, SavedConnection};
 use crate::conntrack::{Conntrack, SharedState, Watcher};
 use crate::pipeline::Pipeline;
-use crate::snapshot::Snapshot;
 use mmb_conn::{CloseReason, ConnId, Connection, DESTINATION, Invalid, SOURCE, Side, Tuple, Wire, proto};
 use mmb_policy::{ConnectionFilter, RuleId};
 use std::collections::HashMap;

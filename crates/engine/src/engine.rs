@@ -1,13 +1,12 @@
 //! The control side of the engine.
 
 use crate::cells::{STAGES, WorkerCells};
+use crate::compiled::{PublishError, Rulebook, Snapshot};
 use crate::connections::{Connections, WorkerTask};
 use crate::conntrack::SharedState;
 use crate::counters::{Count, PortCount, StageCount};
 use crate::drop::DropReason;
 use crate::port::{PortSpec, PortTable};
-use crate::rulebook::Rulebook;
-use crate::snapshot::Snapshot;
 use crate::worker::Worker;
 use arc_swap::ArcSwap;
 use mmb_classify::{TableStats, Tuning};
@@ -18,31 +17,6 @@ use mmb_rewrite::NotApplied;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::mpsc::{Sender, channel};
-
-/// Why a policy could not be published.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PublishError {
-    /// A rule names a port that does not exist.
-    #[error("rule {}: no port is called '{port}'; the ports are {known}", .rule.0)]
-    UnknownPort {
-        /// The rule.
-        rule: RuleId,
-        /// The name.
-        port: String,
-        /// The names that exist.
-        known: String,
-    },
-    /// `enable` or `disable` names a port that does not exist.
-    #[error("{} {port}: no port is called '{port}'; the ports are {known}", if *.enables { "enable" } else { "disable" })]
-    UnknownSwitchedPort {
-        /// The command is `enable`.
-        enables: bool,
-        /// The name.
-        port: String,
-        /// The names that exist.
-        known: String,
-    },
-}
 
 /// The control side: compiles and publishes policies, reads counters.
 pub struct Engine {

@@ -9,20 +9,19 @@
 #![forbid(unsafe_code)]
 
 mod cells;
-pub mod connections;
+mod compiled;
+mod connections;
 mod conntrack;
-pub mod counters;
-pub mod drop;
-pub mod engine;
-pub mod oracle;
+mod counters;
+mod drop;
+mod engine;
 mod pipeline;
-pub mod port;
-pub mod random;
-mod rulebook;
-mod slots;
-mod snapshot;
-pub mod worker;
+mod port;
+mod random;
+mod verdict;
+mod worker;
 
+pub use compiled::PublishError;
 pub use connections::{
     CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, ConnectionSummary, ConnectionWatch, Connections,
     Endpoints,
@@ -30,11 +29,12 @@ pub use connections::{
 pub use conntrack::save::check_state;
 pub use counters::{Count, PortCount, StageCount};
 pub use drop::DropReason;
-pub use engine::{Engine, PublishError};
+pub use engine::Engine;
 pub use mmb_classify::{TableStats, Tuning};
 pub use mmb_conn::fragment::Released;
 pub use mmb_conn::{Side, Vlans, Wire};
 pub use pipeline::{PacketTrace, RewriteTicket, TracedConnection};
 pub use port::{Forward, PortSpec, PortTable};
 pub use random::DropRandom;
-pub use worker::{Cycles, NoCycles, Origin, VECTOR, Verdict, Worker};
+pub use verdict::{Cycles, NoCycles, Origin, VECTOR, Verdict};
+pub use worker::Worker;

@@ -10,12 +10,12 @@ mod trace;
 mod work;
 
 use crate::cells::{Stage, WorkerCells};
+use crate::compiled::Snapshot;
 use crate::conntrack::{Conntrack, SharedState};
 use crate::counters::Count;
 use crate::drop::DropReason;
 use crate::random::DropRandom;
-use crate::snapshot::Snapshot;
-use crate::worker::{Cycles, Origin, VECTOR, Verdict};
+use crate::verdict::{Cycles, Origin, VECTOR, Verdict};
 use mmb_base::prefetch;
 use mmb_classify::{ParseVector, Scratch, VectorKeys};
 use mmb_packet::{Class, Layout, Packet, PortId};

@@ -1,12 +1,13 @@
 //! The data plane side of the engine.
 
 use crate::cells::WorkerCells;
+use crate::compiled::Snapshot;
 use crate::connections::WorkerTask;
 use crate::conntrack::SharedState;
 use crate::counters::Count;
 use crate::drop::DropReason;
 use crate::pipeline::{PacketTrace, Pipeline, RewriteTicket};
-use crate::snapshot::Snapshot;
+use crate::verdict::{Cycles, Origin, VECTOR, Verdict};
 use arc_swap::ArcSwap;
 use arc_swap::cache::Cache;
 use mmb_conn::fragment::{HeldLosses, Released};
@@ -14,51 +15,6 @@ use mmb_packet::{Packet, PortId};
 use mmb_random::SeedTree;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-
-/// The most packets of one vector.
-pub const VECTOR: usize = mmb_classify::VECTOR;
-
-/// The host's instruction for a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Send it by this port.
-    Send(PortId),
-    /// Drop it; it is counted already.
-    Drop(DropReason),
-    /// Pass it to [`Worker::process_handed`] of this worker: that worker owns its connection, or is the home of its datagram's fragments.
-    Hand(u16),
-    /// Free its buffer, and count it neither as sent nor as dropped: it is a fragment that came before the first one of its datagram, and
-    /// the worker keeps a copy. [`Worker::release`] gives it out again under this number, which is unique until then, unless it is counted
-    /// as dropped first.
-    Held(u16),
-}
-
-/// The source of a vector's packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// Ports.
-    Wire,
-    /// Another worker: see [`Worker::process_handed`].
-    Worker,
-    /// Packets that this worker held: see [`Worker::process_released`].
-    Held,
-}
-
-/// Reads a cycle counter; the engine has no clock of its own.
-pub trait Cycles {
-    /// The counter now. Constant if nothing is to be measured.
-    fn now(&self) -> u64;
-}
-
-/// A cycle counter that measures nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoCycles;
-
-impl Cycles for NoCycles {
-    fn now(&self) -> u64 {
-        0
-    }
-}
 
 /// The engine's state for one packet thread.
 ///

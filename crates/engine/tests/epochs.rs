@@ -8,11 +8,11 @@
 mod host;
 
 use host::{pass, policy, ports};
-use mmb_engine::oracle::{OraclePacket, judge};
 use mmb_engine::{DropRandom, Engine, PortTable, Verdict, Worker};
 use mmb_packet::{LinkType, PortId};
 use mmb_policy::{Command, Policy, Rule, RuleId, parse_command};
 use mmb_random::{Purpose, SeedTree};
+use mmb_referee::oracle::{OraclePacket, judge};
 use mmb_testkit::{Ip4, Tcp, Udp, Upper};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
 //! The machine's cycle counter as the engine reads it.
 
-use mmb_engine::worker::Cycles;
+use mmb_engine::Cycles;
 
 /// Counts cycles of the time-stamp counter, or what the machine has in its place.
 pub(crate) struct Tsc;

@@ -3,8 +3,8 @@
 //! Life-cycle: a [`DifferentialTest`] starts with an empty policy; policies are published and vectors of packets run in any order.
 //! It keeps the counters that the oracle's judgements add up to, and compares them with the engine's after each run.
 
+use crate::oracle::{OraclePacket, OracleVerdict, judge};
 use crate::two_steps;
-use mmb_engine::oracle::{OraclePacket, OracleVerdict, judge};
 use mmb_engine::{
     Count, DropRandom, DropReason, Engine, Forward, NoCycles, Origin, PacketTrace, PortCount, PortSpec,
     PortTable, PublishError, Verdict, Worker,

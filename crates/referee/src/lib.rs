@@ -9,6 +9,7 @@
 pub mod connections;
 pub mod differential;
 pub mod fuzz;
+pub mod oracle;
 mod two_steps;
 pub mod witness;
 

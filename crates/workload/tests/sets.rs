@@ -1,10 +1,10 @@
 //! Every kind of set: seeds repeat, rules print and parse, packets meet the rules that they were drawn from.
 
-use mmb_engine::oracle::{OraclePacket, judge};
 use mmb_engine::{Forward, PortSpec, PortTable};
 use mmb_packet::{LinkType, PortId};
 use mmb_policy::rule::NumberItem;
 use mmb_policy::{FieldId, Policy, Rule, Test};
+use mmb_referee::oracle::{OraclePacket, judge};
 use mmb_workload::{Background, Frames, SizeError, Traffic, Workload, WorkloadKind};
 use std::collections::HashSet;
 

@@ -6,7 +6,7 @@ use crate::answer::{
     Answer, ConnectionLine, ConnectionPlace, CountLine, EndsLine, EventKind, EventLine, TrafficLine,
 };
 use mmb_engine::Vlans;
-use mmb_engine::connections::{ConnectionEvent, ConnectionInfo, Connections, Endpoints};
+use mmb_engine::{ConnectionEvent, ConnectionInfo, Connections, Endpoints};
 use mmb_policy::{ConnectionFilter, FieldId};
 use std::io;
 use std::sync::mpsc::RecvTimeoutError;

@@ -2,9 +2,10 @@
 
 use super::nat_ports::NewTranslation;
 use super::save::SavedConnection;
-use super::{Conntrack, Replaced, StatefulRule, key, sources};
+use super::{Conntrack, Replaced, key, sources};
+use crate::compiled::Snapshot;
+use crate::compiled::StatefulRule;
 use crate::drop::DropReason;
-use crate::snapshot::Snapshot;
 use mmb_conn::nat::{self, Mapping, Nat, Translated};
 use mmb_conn::{ConnId, Connection, DESTINATION, Direction, IngressPorts, Invalid, TrackedHeader, Tuple};
 use mmb_packet::checksum::{Soundness, transport_soundness};

@@ -3,7 +3,7 @@
 
 use super::isn::SequenceNumbers;
 use super::neighbours::Neighbours;
-use super::stateful::StatefulRule;
+use crate::compiled::StatefulRule;
 use mmb_conn::{Direction, TrackedHeader, Tuple, proto};
 use mmb_random::{Generator, Seed};
 use mmb_rewrite::Translation;

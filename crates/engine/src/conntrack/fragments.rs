@@ -3,9 +3,9 @@
 
 use super::key::{self, Ingress, LookupKey, PacketKind};
 use super::{Conntrack, FlowState};
+use crate::compiled::Snapshot;
 use crate::drop::DropReason;
-use crate::snapshot::Snapshot;
-use crate::worker::Origin;
+use crate::verdict::Origin;
 use mmb_conn::fragment::{
     DatagramHead, FragmentDrop, FragmentKey, FragmentVerdict, HeldLosses, LaterFragment, Released,
 };

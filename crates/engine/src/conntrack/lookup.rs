@@ -2,9 +2,9 @@
 
 use super::key::{ExtractedKey, Ingress, LookupKey, PacketKind, extract, extract_plain};
 use super::{Conntrack, FlowState};
+use crate::compiled::Snapshot;
 use crate::drop::DropReason;
-use crate::snapshot::Snapshot;
-use crate::worker::{Origin, VECTOR, Verdict};
+use crate::verdict::{Origin, VECTOR, Verdict};
 use mmb_base::prefetch;
 use mmb_conn::{ConnId, ConnectionTable, Direction, Tuple};
 use mmb_packet::{Class, Layout, Packet, PortId};

@@ -29,19 +29,17 @@ mod rule_sets;
 pub(crate) mod save;
 mod shared;
 mod sources;
-mod stateful;
 mod validity;
 
 pub(crate) use cache::CachedVerdict;
 pub(crate) use key::is_link_scope;
 pub(crate) use shared::{SharedState, WorkerState};
-pub(crate) use stateful::{StatefulRule, is_constant, is_mapping};
 pub(crate) use validity::Assessment;
 
 use crate::cells::WorkerCells;
+use crate::compiled::Snapshot;
 use crate::drop::DropReason;
-use crate::snapshot::Snapshot;
-use crate::worker::VECTOR;
+use crate::verdict::VECTOR;
 use backoff::SearchBackoffs;
 use cache::FlowCache;
 use extension::Extensions;

@@ -8,8 +8,8 @@
 //! search that found nothing, packets with the same shortage back off (`pauses`).
 
 use super::{Conntrack, Replaced, create};
+use crate::compiled::Snapshot;
 use crate::drop::DropReason;
-use crate::snapshot::Snapshot;
 use arrayvec::ArrayVec;
 use mmb_conn::nat::{Mapping, NatError, PortShortage, Translated};
 use mmb_conn::{CloseReason, ConnId, Connection, ConnectionTable, DESTINATION, Direction, Tuple};

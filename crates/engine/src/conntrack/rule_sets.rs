@@ -3,8 +3,8 @@
 //! A set is identified by its rules' stamps. It is resolved once per policy which of its rules still exist. Unused sets are kept for a
 //! while: the next connection with the same rules reuses its set.
 
-use super::stateful::StatefulRule;
-use crate::snapshot::Snapshot;
+use crate::compiled::Snapshot;
+use crate::compiled::StatefulRule;
 use hashbrown::HashTable;
 use mmb_base::prefetch;
 use mmb_policy::RuleId;

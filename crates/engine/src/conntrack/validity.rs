@@ -1,8 +1,8 @@
 //! Packet validity: which packets a connection accepts, and which may begin one.
 
 use super::{Conntrack, FlowState, Replaced, key, sources};
+use crate::compiled::Snapshot;
 use crate::drop::DropReason;
-use crate::snapshot::Snapshot;
 use mmb_conn::nat::Translated;
 use mmb_conn::{CloseReason, ConnId, ConnState, Direction, Invalid, TcpOutcome, Tuple};
 use mmb_packet::checksum::{Soundness, transport_soundness};

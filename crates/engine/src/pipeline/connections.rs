@@ -3,11 +3,11 @@
 use super::resolver::VerdictResolver;
 use super::work::{EditList, PacketEdits, PacketTransform, RewriteWork};
 use super::{FEW_RULES, Pipeline};
+use crate::compiled::Snapshot;
 use crate::conntrack::{Assessment, CachedVerdict, FlowState, QuotedOffsets, Replaced, is_link_scope};
 use crate::counters::Count;
 use crate::drop::DropReason;
-use crate::snapshot::Snapshot;
-use crate::worker::Verdict;
+use crate::verdict::Verdict;
 use arrayvec::ArrayVec;
 use mmb_conn::{CloseReason, ConnId, Direction, Invalid};
 use mmb_packet::Packet;

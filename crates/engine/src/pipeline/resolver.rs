@@ -1,7 +1,7 @@
 //! Resolves the accept and drop targets of the rules that apply to a packet.
 
+use crate::compiled::{Action, RuleVerdict, Snapshot};
 use crate::random::DropRandom;
-use crate::snapshot::{Action, RuleVerdict, Snapshot};
 use mmb_policy::rule::DropRate;
 
 /// Resolves the rules that a packet matched, in order.

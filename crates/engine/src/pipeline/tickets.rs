@@ -5,8 +5,8 @@
 use super::work::RewriteWork;
 use super::{Pipeline, forward};
 use crate::cells::Stage;
-use crate::snapshot::Snapshot;
-use crate::worker::{Cycles, VECTOR, Verdict};
+use crate::compiled::Snapshot;
+use crate::verdict::{Cycles, VECTOR, Verdict};
 use mmb_packet::Packet;
 use std::num::NonZeroU32;
 

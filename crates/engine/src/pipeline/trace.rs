@@ -1,9 +1,9 @@
 //! Packet traces: the outcome of a single packet and its reasons.
 
 use super::Pipeline;
+use crate::compiled::Snapshot;
 use crate::connections::Endpoints;
 use crate::conntrack::FlowState;
-use crate::snapshot::Snapshot;
 use mmb_conn::Direction;
 use mmb_policy::RuleId;
 

@@ -1,8 +1,8 @@
 //! Pending rewrites of a vector's packets.
 
+use crate::compiled::Snapshot;
 use crate::conntrack::{NatTransform, QuotedOffsets};
-use crate::snapshot::Snapshot;
-use crate::worker::VECTOR;
+use crate::verdict::VECTOR;
 use mmb_packet::{Layout, Packet};
 use mmb_rewrite::{NotAppliedCounts, PacketEditor};
 

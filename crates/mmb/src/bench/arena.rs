@@ -2,7 +2,7 @@
 //! comes if there are enough of them.
 
 use arrayvec::ArrayVec;
-use mmb_engine::worker::VECTOR;
+use mmb_engine::VECTOR;
 use mmb_packet::{LinkType, Packet, PortId};
 
 /// Bytes free in front of each packet: a whole area of TCP options fits.

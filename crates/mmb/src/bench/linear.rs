@@ -7,7 +7,7 @@
 use super::measure::Stages;
 use crate::tsc::Tsc;
 use anyhow::{Context, bail};
-use mmb_engine::worker::Cycles;
+use mmb_engine::Cycles;
 use mmb_packet::{
     Class, Key4, Key6, Layout, Packet, ParserLimits, PortId, fill_key4, fill_key6, options, parse,
 };
@@ -186,8 +186,8 @@ impl LinearCheck {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmb_engine::oracle::{OraclePacket, judge};
     use mmb_packet::LinkType;
+    use mmb_referee::oracle::{OraclePacket, judge};
     use mmb_workload::{Traffic, Workload, WorkloadKind};
 
     #[test]

@@ -7,7 +7,7 @@
 
 use super::arena::Arena;
 use crate::tsc::Tsc;
-use mmb_engine::worker::{Cycles, VECTOR};
+use mmb_engine::{Cycles, VECTOR};
 use mmb_engine::{DropReason, Engine, StageCount, Verdict, Worker};
 use mmb_io::cycles;
 use mmb_packet::{Packet, PortId};

@@ -12,7 +12,7 @@ use super::{started, step};
 use crate::cli::BenchArgs;
 use crate::tsc::Tsc;
 use anyhow::ensure;
-use mmb_engine::worker::{Cycles, VECTOR};
+use mmb_engine::{Cycles, VECTOR};
 use mmb_engine::{DropReason, Verdict, Worker};
 use mmb_io::{cycles, kernel};
 use serde_json::{Value, json};

@@ -12,7 +12,7 @@ use super::source::BenchSet;
 use crate::cli::BenchArgs;
 use crate::tsc::Tsc;
 use anyhow::ensure;
-use mmb_engine::worker::{Cycles, VECTOR};
+use mmb_engine::{Cycles, VECTOR};
 use mmb_engine::{DropReason, Engine, Verdict, Worker};
 use mmb_io::cycles;
 use mmb_packet::LinkType;

@@ -9,8 +9,8 @@
 use super::files::Stream;
 use anyhow::Context;
 use arrayvec::ArrayVec;
-use mmb_engine::worker::{NoCycles, VECTOR};
 use mmb_engine::{Count, DropReason, Verdict, Worker};
+use mmb_engine::{NoCycles, VECTOR};
 use mmb_io::pcap::{CaptureError, CaptureItem, CaptureReader, CaptureWriter, Captured, Meta};
 use mmb_packet::{Packet, PortId};
 use std::io::{Read, Write};

@@ -8,7 +8,7 @@ use super::exchange::HandoverRings;
 use super::idle::Idle;
 use crate::tsc::Tsc;
 use arrayvec::ArrayVec;
-use mmb_engine::worker::VECTOR;
+use mmb_engine::VECTOR;
 use mmb_engine::{Count, DropReason, Verdict, Worker};
 use mmb_io::dpdk::EalThread;
 use mmb_io::{BURST, Burst, Health, LostFrames, OpenPorts, PortError, PortLink, kernel};

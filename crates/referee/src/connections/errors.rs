@@ -2,7 +2,7 @@
 
 use super::packets::{self, LINK, Seen};
 use super::{ScriptBytes, ScriptRun, addresses4, addresses6, ensure, policies, told};
-use mmb_engine::connections::Endpoints;
+use mmb_engine::Endpoints;
 use mmb_engine::{ConnectionInfo, Verdict};
 use mmb_testkit::{Tcp, Udp, Upper};
 

@@ -19,7 +19,7 @@ pub use fragments::fragments;
 pub use state::state;
 
 use harness::{Arrival, Harness};
-use mmb_engine::connections::Endpoints;
+use mmb_engine::Endpoints;
 use mmb_engine::{ConnectionInfo, Side, Verdict};
 use mmb_policy::{ConnectionFilter, Policy};
 use mmb_testkit::{Dccp, Sctp, Tcp, Udp, Upper, gre};

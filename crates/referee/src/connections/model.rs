@@ -3,7 +3,7 @@
 use super::ensure;
 use super::harness::Harness;
 use super::packets::{DCCP, ICMP, ICMP6, LINK, SCTP, Seen, TCP, UDP, UDP_LITE, sums_up};
-use mmb_engine::connections::Endpoints;
+use mmb_engine::Endpoints;
 use mmb_engine::{ConnectionInfo, DropReason, Side, Verdict};
 use mmb_policy::Policy;
 use mmb_policy::policy::Timeouts;

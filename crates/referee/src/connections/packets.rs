@@ -1,6 +1,6 @@
 //! Packets that a script sends, and what packets say, read in the plainest way.
 
-use mmb_engine::connections::Endpoints;
+use mmb_engine::Endpoints;
 pub(super) use mmb_packet::proto::{ICMP, ICMP6, SCTP, TCP, UDP};
 use mmb_testkit::{Dccp, Extension, FragmentHeader, Icmp, Ip4, Ip6, Sctp, Tcp, Udp, UdpLite, Upper, gre};
 use std::net::IpAddr;

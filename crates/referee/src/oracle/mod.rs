@@ -18,11 +18,11 @@ mod matching;
 mod options;
 mod rewriting;
 
-use crate::drop::DropReason;
-use crate::port::PortTable;
-use crate::worker::Verdict;
 use dissect::Dissection;
 use matching::MatchSubject;
+use mmb_engine::DropReason;
+use mmb_engine::PortTable;
+use mmb_engine::Verdict;
 use mmb_packet::{LinkType, PortId};
 use mmb_policy::rule::DropRate;
 use mmb_policy::{Policy, Rule, RuleId, Target};

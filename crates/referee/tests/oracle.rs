@@ -4,11 +4,11 @@
 //! compared after every vector. A failing case shrinks and prints as policy text and hexadecimal packets.
 //! `MMB_ORACLE_CASES` sets how many cases are tried.
 
-use mmb_engine::oracle::judge;
 use mmb_packet::PortId;
 use mmb_policy::arbitrary::{self, RuleOptions};
 use mmb_policy::{Policy, parse_command};
 use mmb_referee::differential::{DifferentialTest, Incoming, ports};
+use mmb_referee::oracle::judge;
 use mmb_referee::witness;
 use mmb_testkit::strategy;
 use proptest::collection::vec;

@@ -1,10 +1,10 @@
 //! The oracle against cases worked out by hand: what goes in and what must come out are both built field by field.
 //! The engine has to agree on each of them.
 
-use mmb_engine::oracle::{OraclePacket, OracleVerdict, judge};
 use mmb_engine::{DropReason, Forward, PortSpec, PortTable, Verdict};
 use mmb_packet::{LinkType, Malformed, PortId};
 use mmb_policy::{Policy, RuleId};
+use mmb_referee::oracle::{OraclePacket, OracleVerdict, judge};
 use mmb_referee::{DifferentialTest, Incoming};
 use mmb_rewrite::NotApplied;
 use mmb_testkit::frame::tcp_option;

@@ -1,9 +1,9 @@
 //! Going over to a new policy renumbers rules; what they do to packets must not change by that.
 
-use mmb_engine::oracle::judge;
 use mmb_packet::PortId;
 use mmb_policy::{Command, Policy, PolicyDiff, parse_command};
 use mmb_referee::differential::{Incoming, ports};
+use mmb_referee::oracle::judge;
 use mmb_testkit::strategy;
 use proptest::collection::vec;
 use proptest::prelude::*;

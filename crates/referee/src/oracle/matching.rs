@@ -2,7 +2,7 @@
 
 use super::dissect::Dissection;
 use super::{OraclePacket, fields, options};
-use crate::port::PortTable;
+use mmb_engine::PortTable;
 use mmb_policy::rule::{Cond, Equality, NumberItem, NumberSet};
 use mmb_policy::{Field, FieldId, Match, Rule, Test};
 

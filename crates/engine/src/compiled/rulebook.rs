@@ -6,12 +6,12 @@
 //! Life-cycle: belongs to the [`Engine`](crate::Engine). Later changes do not affect snapshots that it handed out: classifier, actions and
 //! edits share pages with snapshots and copy those that they change.
 
-use crate::conntrack::{StatefulRule, is_constant, is_mapping};
+use super::action::{Action, CompiledRules};
+use super::slots::RuleSlots;
+use super::snapshot::Snapshot;
+use super::stateful::{StatefulRule, is_constant, is_mapping};
 use crate::counters::Count;
-use crate::engine::PublishError;
 use crate::port::PortTable;
-use crate::slots::RuleSlots;
-use crate::snapshot::{Action, CompiledRules, Snapshot};
 use mmb_classify::{ClassifierIndex, PortNumbers, TableStats, Tuning};
 use mmb_packet::PortId;
 use mmb_policy::rules::RuleChange;
@@ -23,6 +23,31 @@ use std::sync::Arc;
 
 /// Up to this many changes are applied one by one, however many rules there are.
 const FEW: usize = 4096;
+
+/// Why a policy could not be published.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PublishError {
+    /// A rule names a port that does not exist.
+    #[error("rule {}: no port is called '{port}'; the ports are {known}", .rule.0)]
+    UnknownPort {
+        /// The rule.
+        rule: RuleId,
+        /// The name.
+        port: String,
+        /// The names that exist.
+        known: String,
+    },
+    /// `enable` or `disable` names a port that does not exist.
+    #[error("{} {port}: no port is called '{port}'; the ports are {known}", if *.enables { "enable" } else { "disable" })]
+    UnknownSwitchedPort {
+        /// The command is `enable`.
+        enables: bool,
+        /// The name.
+        port: String,
+        /// The names that exist.
+        known: String,
+    },
+}
 
 /// The current policy in compiled form.
 #[derive(Debug)]

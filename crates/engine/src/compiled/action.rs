@@ -1,0 +1,137 @@
+//! What matched rules do: their actions, edits and stateful parts, in tables by slot.
+//!
+//! The tables are persistent: a snapshot keeps its version, and a change copies the pages that it touches.
+
+use super::stateful::StatefulRule;
+use mmb_base::PersistentVec;
+use mmb_policy::rule::{DropRate, Prio};
+use mmb_policy::{CtState, Rule, Target};
+use mmb_rewrite::Edit;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+/// The actions of rules, by slot.
+pub(crate) type ActionTable = PersistentVec<Action, 512>;
+/// The edits of rules, by number.
+pub(crate) type EditTable = PersistentVec<Option<Arc<Edit>>, 64>;
+/// Stateful rules, by slot.
+pub(crate) type StatefulRuleTable = PersistentVec<Option<Arc<StatefulRule>>, 64>;
+
+/// The compiled targets of all rules.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CompiledRules {
+    pub(crate) actions: ActionTable,
+    pub(crate) edits: EditTable,
+    pub(crate) stateful: StatefulRuleTable,
+    /// Number of stateful rules.
+    pub(crate) stateful_rules: usize,
+    /// Number of rules that match on fields that change within connections.
+    pub(crate) changing_rules: usize,
+    /// Number of rules that match on `ct`.
+    pub(crate) ct_rules: usize,
+}
+
+/// A rule's action: 16 bytes, four to a cache line, since matched rules are accessed at random.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(16))]
+pub(crate) struct Action {
+    pub(crate) prio: Prio,
+    /// The rule's id, which orders rules of the same priority.
+    id: u32,
+    /// The number of its edit, from 1.
+    edit: Option<NonZeroU32>,
+    verdict: RuleVerdictBits,
+}
+
+const _: () = assert!(size_of::<Action>() == 16);
+
+/// A rule's accept or drop target in the lower 3 of 4 bytes: 0 for none, 1 for accept, otherwise the drop rate plus 2. The top bit marks
+/// stateful rules; the bits below it mark the `ct` states that the rule does not match.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct RuleVerdictBits(u32);
+
+/// See [`RuleVerdictBits`].
+const STATEFUL: u32 = 1 << 31;
+/// See [`RuleVerdictBits`].
+const UNWANTED: u32 = 24;
+
+const _: () = assert!(DropRate::ALL.0 + 2 < 1 << UNWANTED && CtState::ALL.len() <= 7);
+
+/// A rule's accept or drop target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RuleVerdict {
+    None,
+    Accept,
+    Drop(DropRate),
+}
+
+impl Action {
+    /// The action of a rule with this edit.
+    pub(crate) fn new(rule: &Rule, edit: Option<usize>) -> Action {
+        Action {
+            prio: rule.prio,
+            id: rule.id.map_or(0, |id| id.0),
+            edit: edit.and_then(|number| NonZeroU32::new(number as u32 + 1)),
+            verdict: RuleVerdictBits::of(rule),
+        }
+    }
+
+    /// The rule's position among others: by priority, then by id.
+    #[inline]
+    pub(crate) fn rank(&self) -> u64 {
+        u64::from(self.prio) << 32 | u64::from(self.id)
+    }
+
+    /// The rule's id.
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Its accept or drop target.
+    #[inline]
+    pub(crate) fn rule_verdict(&self) -> RuleVerdict {
+        match self.verdict.0 & ((1 << UNWANTED) - 1) {
+            0 => RuleVerdict::None,
+            1 => RuleVerdict::Accept,
+            rate => RuleVerdict::Drop(DropRate(rate - 2)),
+        }
+    }
+
+    /// Whether the rule is a stateful one.
+    #[inline]
+    pub(crate) fn is_stateful(&self) -> bool {
+        self.verdict.0 & STATEFUL != 0
+    }
+
+    /// Whether the rule matches packets of this `ct` state.
+    #[inline]
+    pub(crate) fn wants(&self, state: CtState) -> bool {
+        self.verdict.0 >> (UNWANTED + state as u32) & 1 == 0
+    }
+
+    /// The number of its edit, from 1; 0 if it has none.
+    #[inline]
+    pub(crate) fn edit_number(&self) -> u32 {
+        self.edit.map_or(0, NonZeroU32::get)
+    }
+
+    /// The index of its edit.
+    #[inline]
+    pub(crate) fn edit(&self) -> Option<usize> {
+        self.edit.map(|number| number.get() as usize - 1)
+    }
+}
+
+impl RuleVerdictBits {
+    fn of(rule: &Rule) -> RuleVerdictBits {
+        let mut votes = rule.targets.iter().filter_map(|target| match target {
+            Target::Accept => Some(RuleVerdictBits(1)),
+            Target::Drop(rate) => Some(RuleVerdictBits(2 + rate.0)),
+            _ => None,
+        });
+        // The checker allows one such target per rule.
+        let RuleVerdictBits(verdict) = votes.next_back().unwrap_or(RuleVerdictBits(0));
+        let unwanted = u32::from(rule.ct_states().unwanted()) << UNWANTED;
+        RuleVerdictBits(verdict | unwanted | if rule.stateful { STATEFUL } else { 0 })
+    }
+}

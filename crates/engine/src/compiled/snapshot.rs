@@ -1,0 +1,103 @@
+//! A compiled policy as workers use it: immutable, and shared by all of them.
+//!
+//! Life-cycle: the control side compiles and publishes it; every worker picks it up between two vectors and releases the one before; the
+//! control side, which holds a reference until then, frees it. A snapshot shares unchanged parts with the one before it: classifier,
+//! actions and edits are persistent structures, of which a change copies a few pages.
+
+use super::action::{ActionTable, CompiledRules, EditTable, StatefulRuleTable};
+use super::route::{Route, routes};
+use super::stateful::StatefulRule;
+use crate::cells::RuleCells;
+use crate::port::PortTable;
+use mmb_base::prefetch;
+use mmb_classify::Classifier;
+use mmb_packet::{ParserLimits, PortId};
+use mmb_policy::policy::ConnectionSettings;
+use mmb_policy::{Policy, RuleId};
+use mmb_rewrite::Edit;
+use std::sync::Arc;
+
+/// A compiled policy.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// Grows with every publish.
+    pub(crate) generation: u64,
+    /// Its handles are the rules' slots.
+    pub(crate) classifier: Classifier,
+    pub(crate) actions: ActionTable,
+    edits: EditTable,
+    stateful: StatefulRuleTable,
+    /// Number of stateful rules.
+    pub(crate) stateful_rules: usize,
+    changing_rules: usize,
+    /// Number of rules that match on `ct`.
+    pub(crate) ct_rules: usize,
+    pub(crate) connections: ConnectionSettings,
+    pub(crate) limits: ParserLimits,
+    pub(crate) routes: Box<[Route]>,
+    /// Rule counters, by worker and slot.
+    pub(crate) cells: Box<[RuleCells]>,
+}
+
+impl Snapshot {
+    /// A snapshot of a policy's settings and ports, with its compiled rules.
+    pub(crate) fn new(
+        generation: u64,
+        policy: &Policy,
+        ports: &PortTable,
+        classifier: Classifier,
+        rules: CompiledRules,
+        cells: &[RuleCells],
+    ) -> Snapshot {
+        let CompiledRules { actions, edits, stateful, stateful_rules, changing_rules, ct_rules } = rules;
+        Snapshot {
+            generation,
+            classifier,
+            actions,
+            edits,
+            stateful,
+            stateful_rules,
+            changing_rules,
+            ct_rules,
+            connections: policy.settings.connections,
+            limits: ParserLimits { ip6_headers: policy.settings.ip6_max_headers },
+            routes: routes(policy, ports),
+            cells: cells.into(),
+        }
+    }
+
+    /// How packets of a port are forwarded.
+    #[inline]
+    pub(crate) fn route(&self, port: PortId) -> Route {
+        self.routes.get(usize::from(port.0)).copied().unwrap_or_else(|| Route::of_unknown(port))
+    }
+
+    /// Whether all packets of one direction of a connection match the same rules.
+    #[inline]
+    pub(crate) fn is_constant(&self) -> bool {
+        self.changing_rules == 0
+    }
+
+    /// The stateful rule of a slot that was assigned to one, if it still exists.
+    #[inline]
+    pub(crate) fn stateful(&self, slot: u32) -> Option<&Arc<StatefulRule>> {
+        self.stateful.at(slot as usize).as_ref()
+    }
+
+    /// Prefetches what [`Snapshot::stateful`] reads.
+    #[inline]
+    pub(crate) fn fetch_stateful(&self, slot: u32) {
+        prefetch(self.stateful.at(slot as usize));
+    }
+
+    /// The stateful rules with their slots.
+    pub(crate) fn stateful_slots(&self) -> impl Iterator<Item = (RuleId, u32)> + '_ {
+        (0..).zip(self.stateful.iter()).filter_map(|(slot, rule)| Some((rule.as_ref()?.id, slot)))
+    }
+
+    /// The edit with a number from [`Action::edit_number`].
+    #[inline]
+    pub(crate) fn edit(&self, number: u32) -> Option<&Edit> {
+        (number as usize).checked_sub(1).and_then(|number| self.edits.at(number).as_deref())
+    }
+}

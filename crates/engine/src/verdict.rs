@@ -1,0 +1,48 @@
+//! The words of the contract between a host and a worker: what comes in, and what is to be done with it.
+
+pub use mmb_base::VECTOR;
+
+use crate::drop::DropReason;
+use mmb_packet::PortId;
+
+/// The host's instruction for a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Send it by this port.
+    Send(PortId),
+    /// Drop it; it is counted already.
+    Drop(DropReason),
+    /// Pass it to [`Worker::process_handed`](crate::Worker::process_handed) of this worker: that worker owns its connection, or is the home of its datagram's fragments.
+    Hand(u16),
+    /// Free its buffer, and count it neither as sent nor as dropped: it is a fragment that came before the first one of its datagram, and
+    /// the worker keeps a copy. [`Worker::release`](crate::Worker::release) gives it out again under this number, which is unique until then, unless it is counted
+    /// as dropped first.
+    Held(u16),
+}
+
+/// The source of a vector's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Ports.
+    Wire,
+    /// Another worker: see [`Worker::process_handed`](crate::Worker::process_handed).
+    Worker,
+    /// Packets that this worker held: see [`Worker::process_released`](crate::Worker::process_released).
+    Held,
+}
+
+/// Reads a cycle counter; the engine has no clock of its own.
+pub trait Cycles {
+    /// The counter now. Constant if nothing is to be measured.
+    fn now(&self) -> u64;
+}
+
+/// A cycle counter that measures nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoCycles;
+
+impl Cycles for NoCycles {
+    fn now(&self) -> u64 {
+        0
+    }
+}
