@@ -2,7 +2,7 @@
 
 use crate::screen::{Color, Screen};
 use crate::table::{Align, TextTable};
-use mmb_control::answer::{ConnectionLine, EndsLine, EventKind, EventLine, SummaryLine, TrafficLine};
+use mmb_protocol::answer::{ConnectionLine, EndsLine, EventKind, EventLine, SummaryLine, TrafficLine};
 
 /// A list of connections that is being printed.
 #[derive(Debug, Default)]
@@ -179,7 +179,7 @@ pub(crate) fn summary(screen: &mut Screen<'_>, line: &SummaryLine) {
 mod tests {
     use super::*;
     use crate::sink::tests::shown;
-    use mmb_control::answer::ConnectionPlace;
+    use mmb_protocol::answer::ConnectionPlace;
     use serde_json::json;
     use std::net::IpAddr;
 

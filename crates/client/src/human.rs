@@ -6,7 +6,7 @@ use crate::run::AnswerPrinter;
 use crate::screen::{Color, Screen};
 use crate::sink::OutputSink;
 use crate::table::{Align, TextTable};
-use mmb_control::answer::{
+use mmb_protocol::answer::{
     Answer, AnswerBegin, AnswerEnd, ErrorLine, LinkLine, PortLine, ReasonLine, RuleLine, StageLine,
     TableLine, Topic, TrafficLine, WorkerLine,
 };

@@ -4,7 +4,7 @@ use crate::report::{SourceText, note_object};
 use crate::run::AnswerPrinter;
 use crate::screen::Screen;
 use crate::sink::OutputSink;
-use mmb_control::answer::{
+use mmb_protocol::answer::{
     Answer, AnswerBegin, AnswerEnd, ErrorLine, PortLine, RuleText, StageLine, TableLine, Topic, WorkerLine,
 };
 use serde::Serialize;

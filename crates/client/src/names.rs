@@ -1,9 +1,9 @@
 //! What completion and help ask the daemon: names of ports, numbers of rules.
 
 use crate::run::Connector;
-use mmb_control::ClientError;
-use mmb_control::answer::Answer;
-use mmb_control::protocol::Request;
+use mmb_protocol::ClientError;
+use mmb_protocol::Request;
+use mmb_protocol::answer::Answer;
 use std::time::Duration;
 
 /// Someone has pressed Tab and waits.

@@ -1,8 +1,8 @@
 //! What is wrong, told to people where errors go and in JSON where answers go.
 
 use crate::sink::OutputSink;
-use mmb_control::answer::ErrorLine;
 use mmb_policy::diagnostic::{Diagnostic, Note, RenderStyle, TextSpan};
+use mmb_protocol::answer::ErrorLine;
 use serde_json::{Map, Value, json};
 use std::error::Error;
 

@@ -10,9 +10,9 @@ use crate::policy_file::{self, PolicyFileError};
 use crate::report::{self, SourceText, say, say_json};
 use crate::sink::{OutputSink, SinkClosed};
 use crate::user_command::{CommandAction, UserCommand};
-use mmb_control::answer::{Answer, AnswerEnd, ErrorLine};
-use mmb_control::protocol::{Request, hex};
-use mmb_control::{Client, ClientError};
+use mmb_protocol::answer::{Answer, AnswerEnd, ErrorLine};
+use mmb_protocol::{Client, ClientError};
+use mmb_protocol::{Request, hex};
 use serde_json::{Value, json};
 use std::path::Path;
 

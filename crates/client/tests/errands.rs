@@ -5,7 +5,8 @@ mod common;
 
 use common::{Running, start};
 use mmb_client::{CommandFailed, CommandRunner, OutputSink, SinkClosed, UsageError, UserCommand};
-use mmb_control::{Client, ClientError, Server, ServerLimits};
+use mmb_control::{Server, ServerLimits};
+use mmb_protocol::{Client, ClientError};
 use mmb_testkit::Udp;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};

@@ -1,9 +1,9 @@
 //! Between the language's values and the lines of answers.
 
-use crate::answer::{ErrorLine, SettingLine};
 use mmb_policy::policy::Settings;
 use mmb_policy::setting::Setting;
 use mmb_policy::{Command, Diagnostic, Note, Policy};
+use mmb_protocol::answer::{ErrorLine, SettingLine};
 use serde_json::Value;
 
 /// Reads one command; what is said about it is placed in its line.

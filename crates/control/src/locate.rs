@@ -1,10 +1,10 @@
 //! Finds the words that a refusal is about. What a policy cannot be in this daemon turns out only after it
 //! was parsed, when places in the text are forgotten; the word is known, and is found again.
 
-use crate::answer::ErrorLine;
 use crate::daemon::CommitError;
 use mmb_engine::PublishError;
 use mmb_policy::{PolicyError, nearest};
+use mmb_protocol::answer::ErrorLine;
 
 /// The refusal of commands, placed in the one that it is about.
 pub(crate) fn in_commands(refusal: &CommitError, commands: &[String]) -> ErrorLine {

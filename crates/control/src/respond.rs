@@ -8,18 +8,21 @@
 mod connections;
 mod state;
 
-use crate::answer::{Answer, AnswerBegin, AnswerEnd, ChangeCount, ErrorLine, RuleLine, RuleText, Topic};
 use crate::commit_queue::CommitQueue;
 use crate::daemon::{ChangeRequest, CommitError, Committed, Daemon, is_change};
 use crate::language;
 use crate::limits::Budget;
 use crate::locate;
-use crate::protocol::{DecodeError, Request};
 use crate::status;
 use mmb_base::lock;
 use mmb_engine::Count;
 use mmb_policy::command::Show;
 use mmb_policy::{Command, ConnectionFilter, Policy, Rule, RuleChange, RuleId};
+use mmb_protocol::answer::{
+    Answer, AnswerBegin, AnswerEnd, ChangeCount, ErrorLine, RuleLine, RuleText, Topic,
+};
+use mmb_protocol::request::{DecodeError, Request};
+use mmb_protocol::write_line;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -203,9 +206,7 @@ impl PendingRequest {
 /// Writes the whole answer to something that was no request, or that went wrong.
 pub(crate) fn refuse(message: String, out: &mut dyn Write) -> io::Result<()> {
     for answer in [Answer::Error(ErrorLine::new(message)), Answer::End(AnswerEnd::new(false))] {
-        let mut line = serde_json::to_vec(&answer)?;
-        line.push(b'\n');
-        out.write_all(&line)?;
+        write_line(&answer, &mut *out)?;
     }
     out.flush()
 }
@@ -233,8 +234,7 @@ impl Responder<'_> {
 
     fn send(&mut self, answer: &Answer) -> io::Result<()> {
         self.line.clear();
-        serde_json::to_writer(&mut self.line, answer)?;
-        self.line.push(b'\n');
+        write_line(answer, &mut self.line)?;
         self.out.write_all(&self.line)
     }
 

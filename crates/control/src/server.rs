@@ -22,7 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-pub use crate::socket::{BindError, DEFAULT_SOCKET};
+pub use crate::socket::BindError;
 
 /// Stack of a client's thread in bytes.
 const STACK: usize = 1 << 20;

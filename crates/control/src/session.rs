@@ -6,8 +6,8 @@ use crate::commit_queue::CommitQueue;
 use crate::daemon::Daemon;
 use crate::frame::{AnswerWriter, FrameError, RequestLine, RequestReader};
 use crate::limits::{BudgetPools, BudgetShare, ServerLimits};
-use crate::protocol::{self, DecodeError, Request};
 use crate::respond::{FollowingRequests, RequestContext, refuse, respond};
+use mmb_protocol::request::{self, DecodeError, Request};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
@@ -49,7 +49,7 @@ pub(crate) fn serve(stream: &UnixStream, context: &SessionContext<'_>, idle: imp
                 Ok(Some(RequestLine { bytes, share })) => {
                     // The text is kept only in one form from here on, for as long as the request is worked on.
                     shares.push(share);
-                    asked.push(protocol::decode(&bytes));
+                    asked.push(request::decode(&bytes));
                     greeted |= asked.last().is_some_and(Result::is_ok);
                 }
                 Ok(None) => end = Some(None),
@@ -96,7 +96,7 @@ impl FollowingRequests for SessionRequests<'_, '_> {
         match self.requests.next_soon() {
             Ok(RequestLine { bytes, share }) => {
                 self.share = Some(share);
-                Some(protocol::decode(&bytes))
+                Some(request::decode(&bytes))
             }
             Err(error) => {
                 self.broken = Some(error);

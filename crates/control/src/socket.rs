@@ -7,9 +7,6 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// Where the daemon listens unless told otherwise.
-pub const DEFAULT_SOCKET: &str = "/run/mmb/mmb.sock";
-
 /// Owner and group may talk to the daemon.
 const MODE: u32 = 0o660;
 

@@ -1,15 +1,15 @@
 //! The state of the daemon as lines of answers: tables, ports, drops, stages, settings, versions. Each
 //! function reads what it needs while the caller holds the daemon, and formats as little as it can.
 
-use crate::answer::{
+use crate::daemon::Daemon;
+use crate::language;
+use mmb_engine::{Count, PortCount, StageCount, TableStats};
+use mmb_policy::command::Show;
+use mmb_protocol::VERSION;
+use mmb_protocol::answer::{
     Answer, ErrorLine, LinkLine, PortLine, ReasonLine, StageLine, SummaryLine, TableLine, TrafficLine,
     VersionLine, WorkerLine,
 };
-use crate::daemon::Daemon;
-use crate::language;
-use crate::protocol::VERSION;
-use mmb_engine::{Count, PortCount, StageCount, TableStats};
-use mmb_policy::command::Show;
 
 /// A class with more tables than this is worth a remark.
 const MANY_TABLES: usize = 64;

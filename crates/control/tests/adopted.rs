@@ -3,8 +3,9 @@
 mod common;
 
 use common::{FOREVER, answer, ask, rules, start};
-use mmb_control::protocol::Request;
-use mmb_control::{Client, ClientError, Server, ServerLimits, ServerOptions};
+use mmb_control::{Server, ServerLimits, ServerOptions};
+use mmb_protocol::Request;
+use mmb_protocol::{Client, ClientError};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{answer, start};
-use mmb_control::protocol::{Request, encode};
+use mmb_protocol::request::{Request, encode};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

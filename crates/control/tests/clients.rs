@@ -4,8 +4,8 @@
 mod common;
 
 use common::{FOREVER, answer, raw, rules, start, start_with};
-use mmb_control::protocol::{Request, encode};
 use mmb_control::{BindError, Server, ServerLimits};
+use mmb_protocol::request::{Request, encode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -80,7 +80,7 @@ fn a_hundred_clients_at_once_are_all_served() {
         .map(|number| {
             let (path, together) = (mmb.path.clone(), Arc::clone(&together));
             thread::spawn(move || {
-                let mut client = mmb_control::Client::connect(&path).expect("connects");
+                let mut client = mmb_protocol::Client::connect(&path).expect("connects");
                 together.wait();
                 for turn in 0..2 {
                     let command = format!("add id {} tcp-dport {number} drop", number * 10 + turn);

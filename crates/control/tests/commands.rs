@@ -3,9 +3,9 @@
 mod common;
 
 use common::{errors, rules, start};
-use mmb_control::answer::{Answer, ChangeCount, LinkLine, RuleText, Topic};
-use mmb_control::protocol::Request;
 use mmb_policy::policy::Poll;
+use mmb_protocol::Request;
+use mmb_protocol::answer::{Answer, ChangeCount, LinkLine, RuleText, Topic};
 use serde_json::json;
 
 #[test]

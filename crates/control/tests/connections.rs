@@ -3,9 +3,10 @@
 mod common;
 
 use common::{FOREVER, Running, answer, ask, raw, start, start_with};
-use mmb_control::answer::{Answer, ConnectionLine, EventKind, EventLine, SummaryLine};
-use mmb_control::protocol::{Request, encode};
-use mmb_control::{ClientError, ServerLimits};
+use mmb_control::ServerLimits;
+use mmb_protocol::ClientError;
+use mmb_protocol::answer::{Answer, ConnectionLine, EventKind, EventLine, SummaryLine};
+use mmb_protocol::request::{Request, encode};
 use mmb_testkit::{Frame, Tcp, Udp};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};

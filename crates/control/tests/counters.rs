@@ -3,9 +3,9 @@
 mod common;
 
 use common::{Running, start};
-use mmb_control::answer::{Answer, PortLine, RuleLine, StageLine};
 use mmb_engine::Verdict;
 use mmb_packet::PortId;
+use mmb_protocol::answer::{Answer, PortLine, RuleLine, StageLine};
 use mmb_testkit::{Frame, Tcp, Udp};
 
 fn listed(mmb: &Running) -> Vec<RuleLine> {

@@ -1,7 +1,7 @@
 //! What daemons say is in the documents that people look it up in.
 
-use mmb_control::protocol;
 use mmb_engine::DropReason;
+use mmb_protocol::request;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -60,7 +60,7 @@ fn every_test_that_the_security_page_names_is_there() {
 #[test]
 fn every_request_is_described() {
     let text = document("protocol.md");
-    let unknown = protocol::decode(br#"{"v":1,"do":"dance"}"#).expect_err("cannot be asked").to_string();
+    let unknown = request::decode(br#"{"v":1,"do":"dance"}"#).expect_err("cannot be asked").to_string();
     let (_, known) = unknown.split_once("what can is: ").expect("it tells what can");
     assert!(known.split(", ").count() >= 7);
     for request in known.split(", ") {

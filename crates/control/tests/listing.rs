@@ -3,10 +3,10 @@
 mod common;
 
 use common::start;
-use mmb_control::answer::Answer;
-use mmb_control::protocol::{Request, encode};
 use mmb_engine::Verdict;
 use mmb_packet::PortId;
+use mmb_protocol::answer::Answer;
+use mmb_protocol::request::{Request, encode};
 use mmb_testkit::{Frame, Udp};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

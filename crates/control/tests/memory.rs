@@ -3,8 +3,8 @@
 mod common;
 
 use common::{Running, start, start_bounded};
-use mmb_control::answer::{Answer, ErrorLine};
-use mmb_control::protocol::Request;
+use mmb_protocol::Request;
+use mmb_protocol::answer::{Answer, ErrorLine};
 
 fn have(mmb: &Running, megabytes: u64) {
     *mmb.memory.lock().expect("not poisoned") = Some(megabytes << 20);

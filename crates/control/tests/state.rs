@@ -3,9 +3,11 @@
 mod common;
 
 use common::{Running, answer, raw, start, start_with};
-use mmb_control::answer::{Answer, CountLine};
-use mmb_control::protocol::{Request, encode, hex};
-use mmb_control::{ClientError, ServerLimits};
+use mmb_control::ServerLimits;
+use mmb_protocol::ClientError;
+use mmb_protocol::answer::{Answer, CountLine};
+use mmb_protocol::hex;
+use mmb_protocol::request::{Request, encode};
 use mmb_testkit::{Frame, Udp};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,9 +1,9 @@
 //! The bodies of the fuzz targets. Each takes any bytes and panics if a promise is broken.
 
 use crate::differential::{DifferentialTest, Incoming, ports};
-use mmb_control::protocol;
 use mmb_packet::{LinkType, PortId};
 use mmb_policy::{Command, CompletionContext, Policy, complete, help_at, parse_command};
+use mmb_protocol::request;
 use mmb_testkit::strategy::repair_ip4_checksum;
 
 /// Cursors tried in one line: long lines would take the fuzzer's time.
@@ -126,10 +126,10 @@ impl Choices {
 /// Lines of the control protocol: none panics, and what is a request is the same after it went over the wire.
 pub fn socket(data: &[u8]) {
     for line in data.split(|byte| *byte == b'\n') {
-        if let Ok(request) = protocol::decode(line) {
+        if let Ok(request) = request::decode(line) {
             let mut wire = Vec::new();
-            assert!(protocol::encode(&request, &mut wire).is_ok(), "a vector takes everything");
-            assert_eq!(protocol::decode(wire.trim_ascii_end()), Ok(request));
+            assert!(request::encode(&request, &mut wire).is_ok(), "a vector takes everything");
+            assert_eq!(request::decode(wire.trim_ascii_end()), Ok(request));
         }
     }
 }

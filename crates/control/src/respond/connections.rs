@@ -2,12 +2,12 @@
 //! thousand connections at a time, so that a client that reads slowly delays no one but itself.
 
 use super::{AnswerResult, Responder};
-use crate::answer::{
-    Answer, ConnectionLine, ConnectionPlace, CountLine, EndsLine, EventKind, EventLine, TrafficLine,
-};
 use mmb_engine::Vlans;
 use mmb_engine::{ConnectionEvent, ConnectionInfo, Connections, Endpoints};
 use mmb_policy::{ConnectionFilter, FieldId};
+use mmb_protocol::answer::{
+    Answer, ConnectionLine, ConnectionPlace, CountLine, EndsLine, EventKind, EventLine, TrafficLine,
+};
 use std::io;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! The state of connections on its way out and in, in pieces: it may be longer than any request.
 
 use super::{FollowingRequests, Responder, lock};
-use crate::answer::{Answer, AnswerEnd, CountLine, ErrorLine};
 use crate::memory::MemoryShortage;
-use crate::protocol::{Request, hex};
+use mmb_protocol::answer::{Answer, AnswerEnd, CountLine, ErrorLine};
+use mmb_protocol::{Request, hex};
 use std::io::{self, Read, Write};
 
 /// Bytes of a state in one line of an answer.

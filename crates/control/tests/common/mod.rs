@@ -2,16 +2,15 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use mmb_control::answer::{Answer, AnswerEnd, ErrorLine};
 use mmb_control::memory::AvailableMemory;
-use mmb_control::protocol::Request;
-use mmb_control::{
-    Client, ClientError, Daemon, Host, PortStatus, Server, ServerLimits, ServerOptions, WorkerStatus,
-};
+use mmb_control::{Daemon, Host, PortStatus, Server, ServerLimits, ServerOptions, WorkerStatus};
 use mmb_engine::{DropReason, Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::Policy;
 use mmb_policy::policy::Poll;
+use mmb_protocol::Request;
+use mmb_protocol::answer::{Answer, AnswerEnd, ErrorLine};
+use mmb_protocol::{Client, ClientError};
 use mmb_random::SeedTree;
 use mmb_testkit::Frame;
 use serde_json::Value;

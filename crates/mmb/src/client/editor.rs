@@ -3,8 +3,8 @@
 use super::SHELL_WORDS;
 use crate::output;
 use mmb_client::{help, names};
-use mmb_control::Client;
 use mmb_policy::complete::{Completion, CompletionKind};
+use mmb_protocol::Client;
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;

@@ -16,7 +16,7 @@ use crate::output::Terminal;
 use interrupt::InterruptGuard;
 use mmb_client::help::ProgramWords;
 use mmb_client::{CommandAction, CommandFailed, CommandRunner, Connector, UsageError, UserCommand};
-use mmb_control::{Client, DEFAULT_SOCKET};
+use mmb_protocol::{Client, DEFAULT_SOCKET};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

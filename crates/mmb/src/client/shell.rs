@@ -5,7 +5,7 @@ use super::editor::{LineEditor, Typed};
 use super::{ClientOptions, failure, run, runner};
 use crate::output;
 use mmb_client::{CommandAction, CommandFailed, UsageError, UserCommand};
-use mmb_control::{Client, ClientError};
+use mmb_protocol::{Client, ClientError};
 use std::io::{self, BufRead, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;

@@ -62,7 +62,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let daemon = Daemon::new(engine, policy, Box::new(host))?;
     tell_most_connections(&daemon);
     let daemon = Arc::new(Mutex::new(daemon));
-    let path = global.socket.clone().unwrap_or_else(|| PathBuf::from(mmb_control::server::DEFAULT_SOCKET));
+    let path = global.socket.clone().unwrap_or_else(|| PathBuf::from(mmb_protocol::DEFAULT_SOCKET));
     let server = listen(&path, args.socket_group.as_deref(), &daemon)?;
     let threads = start(engine_workers, links, &cores, &orders)?;
     tell_ready(&lock(&ports), &path);

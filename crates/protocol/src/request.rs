@@ -1,17 +1,9 @@
-//! What is said on the control socket: requests and answers as values, and their form on the wire.
-//!
-//! A request is one line of JSON; its answer is any number of lines, the last of which is
-//! [`Answer::End`](crate::answer::Answer::End). An answer ([`crate::answer`]) is made of small pieces so that
-//! neither side ever holds a long one as a whole. `docs/protocol.md` describes the wire for programs in other
-//! languages; what is here is the only other place that knows it.
+//! Requests as values, and their form on the wire.
 
-pub mod hex;
-
+use crate::VERSION;
+use crate::framing::write_line;
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-
-/// The version of the protocol. It changes when an old client would misunderstand a new daemon.
-pub const VERSION: u32 = 1;
 
 /// The most commands of one request; a policy file may hold more.
 pub const MOST_COMMANDS: usize = 10_000;
@@ -145,7 +137,7 @@ fn beginning(text: &str, characters: usize) -> String {
 ///
 /// # Errors
 /// What the writer says.
-pub fn encode(request: &Request, mut to: impl std::io::Write) -> std::io::Result<()> {
+pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()> {
     #[derive(Serialize)]
     struct BorrowedEnvelope<'a> {
         v: u32,
@@ -171,8 +163,7 @@ pub fn encode(request: &Request, mut to: impl std::io::Write) -> std::io::Result
         Request::LoadState => wire.verb = "load-state",
         Request::Piece(state) => (wire.verb, wire.state) = ("piece", Some(state.as_str())),
     }
-    serde_json::to_writer(&mut to, &wire)?;
-    to.write_all(b"\n")
+    write_line(&wire, to)
 }
 
 #[cfg(test)]

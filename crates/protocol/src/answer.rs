@@ -3,7 +3,7 @@
 //! The daemon writes them as it goes and the client reads them as they come: what is in a line is bounded by
 //! one rule, one port, one piece of a policy file.
 
-use crate::protocol::VERSION;
+use crate::VERSION;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::net::IpAddr;

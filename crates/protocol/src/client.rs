@@ -1,17 +1,16 @@
 //! The client's end of the wire: one connection, one question at a time, the answer as it comes.
 
 use crate::answer::{Answer, AnswerEnd};
-use crate::protocol::{self, Request, hex};
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use crate::framing::{AnswerReadError, read_answer};
+use crate::hex;
+use crate::request::{self, Request};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
-
-/// The longest line of an answer that is read. Longer than any request may be, and so than any rule.
-const LONGEST_LINE: u64 = 1 << 30;
 
 /// Bytes collected before they are sent.
 const BUFFER: usize = 64 << 10;
@@ -45,10 +44,19 @@ pub enum ClientError {
     Garbled(String),
     /// What was to be sent cannot be read.
     #[error("the state cannot be read to its end")]
-    SourceKey(#[source] io::Error),
+    StateSource(#[source] io::Error),
     /// The system refused.
     #[error("the connection to mmb broke")]
     Io(#[from] io::Error),
+}
+
+impl From<AnswerReadError> for ClientError {
+    fn from(error: AnswerReadError) -> ClientError {
+        match error {
+            AnswerReadError::Malformed(error) => ClientError::Garbled(error.to_string()),
+            AnswerReadError::Io(error) => ClientError::Io(error),
+        }
+    }
 }
 
 /// A connection to the daemon.
@@ -120,7 +128,7 @@ impl Client {
             let read = read.map_err(|error| {
                 // Without a last piece nothing is made of it.
                 let _ = self.stream.shutdown(Shutdown::Both);
-                ClientError::SourceKey(error)
+                ClientError::StateSource(error)
             })?;
             sent = self.send(&Request::Piece(hex::encode(&piece[..read])));
             if read == 0 {
@@ -150,8 +158,8 @@ impl Client {
                 Ok(Some(Answer::End(end))) => return Ok(end),
                 Ok(Some(answer)) => take(answer)?,
                 Ok(None) => return Err(ClientError::Lost.into()),
-                Err(ClientError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error.into()),
+                Err(AnswerReadError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(ClientError::from(error).into()),
             }
             if enough() {
                 return Ok(AnswerEnd::new(true));
@@ -170,7 +178,7 @@ impl Client {
 
     fn send(&self, request: &Request) -> io::Result<()> {
         let mut out = BufWriter::with_capacity(BUFFER, &self.stream);
-        protocol::encode(request, &mut out)?;
+        request::encode(request, &mut out)?;
         out.flush()
     }
 }
@@ -221,36 +229,13 @@ fn drain(stream: UnixStream, lines: &mpsc::Sender<Together>) {
                 return;
             }
             Ok(Some(answer)) => Ok(answer),
-            Err(error) => Err(error),
+            Err(error) => Err(ClientError::from(error)),
         };
         let last = matches!(answer, Ok(Answer::End(_)) | Err(_));
         together.push(answer);
         let waits = last || !stream.buffer().contains(&b'\n');
         if waits && lines.send(std::mem::take(&mut together)).is_err() || last {
             return;
-        }
-    }
-}
-
-/// The next line that is understood. Kinds of lines that a newer daemon knows are passed over. `line` holds what was read of
-/// it, also after an error, so that it may be gone on with.
-fn read_answer(stream: &mut impl BufRead, line: &mut Vec<u8>) -> Result<Option<Answer>, ClientError> {
-    loop {
-        match stream.take(LONGEST_LINE).read_until(b'\n', line) {
-            Ok(0) => return Ok(None),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
-            Err(error) => return Err(error.into()),
-        }
-        if !line.ends_with(b"\n") {
-            return Ok(None);
-        }
-        let answer = serde_json::from_slice(line);
-        line.clear();
-        match answer {
-            Ok(answer) => return Ok(Some(answer)),
-            Err(error) if error.is_data() && error.to_string().starts_with("unknown variant") => {}
-            Err(error) => return Err(ClientError::Garbled(error.to_string())),
         }
     }
 }
@@ -267,33 +252,4 @@ fn read_full(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
         }
     }
     Ok(read)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::answer::{RuleText, VersionLine};
-
-    fn read(text: &str) -> Vec<Result<Answer, String>> {
-        let (mut stream, mut line) = (text.as_bytes(), Vec::new());
-        let next = || read_answer(&mut stream, &mut line).map_err(|error| error.to_string()).transpose();
-        std::iter::from_fn(next).take(5).collect()
-    }
-
-    #[test]
-    fn what_a_newer_daemon_adds_is_passed_over() {
-        let added = r#"{"added":{"id":1,"rule":"add all drop","colour":"red"}}"#;
-        let answers = read(&format!("{{\"weather\":{{\"rain\":true}}}}\n{added}\n{{\"mood\":\"good\"}}\n"));
-        assert_eq!(answers, [Ok(Answer::Added(RuleText { id: 1, rule: "add all drop".into() }))]);
-    }
-
-    #[test]
-    fn what_is_no_answer_is_told() {
-        assert!(matches!(&read("HTTP/1.1 400\n")[..], [Err(_), ..]));
-        assert!(matches!(&read("{\"added\":{}}\n")[..], [Err(_), ..]), "a known kind with a member missing");
-        let version =
-            Answer::Version(VersionLine { version: "1".into(), protocol: 1, instructions: String::new() });
-        let cut = r#"{"version":{"version":"1","protocol":1}}"#.to_owned() + "\n{\"end\":";
-        assert_eq!(read(&cut), [Ok(version)], "half a line is the end");
-    }
 }
