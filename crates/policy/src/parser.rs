@@ -203,7 +203,7 @@ impl<'t, 'a> Parser<'t, 'a, '_> {
                 _ => format!("`{begun} {word}` cannot be shown"),
             };
             let words = || phrase::next_words(names(), begun).map(|(word, _)| word);
-            let (expected, nearest) = (list(words()), nearest(word, words()));
+            let (expected, nearest) = (list(words()), unknown::shown(word, words));
             self.error(Diagnostic::new(token.span, message).expected(expected).suggest(nearest));
             return None;
         }

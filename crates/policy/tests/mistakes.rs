@@ -294,6 +294,14 @@ const TABLE: &[(&str, &[&str])] = &[
         did you mean `tables`?",
         ],
     ),
+    (
+        "show drops",
+        &[
+            "6: `drops` cannot be shown; expected `tables`, `ports`, `errors`, `runtime`, `settings`, `version`, \
+        `connections` or `conn`; \
+        did you mean `errors`?",
+        ],
+    ),
     ("del", &["4: a rule's number is missing; expected a number 1 to 4294967295"]),
     ("del 5 6", &["7: nothing more follows `del ID [--kill]`; expected the end of the command"]),
     (

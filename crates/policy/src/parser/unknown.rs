@@ -49,6 +49,9 @@ const COMMAND_SYNONYMS: &[(&str, &str)] = &[
     ("insert", "add"),
 ];
 
+const SHOW_SYNONYMS: &[(&str, &str)] =
+    &[("drop", "errors"), ("drops", "errors"), ("counters", "errors"), ("interfaces", "ports")];
+
 /// Groups of fields by the beginning of their names; a slip in the group finds the field in the first that has it.
 const GROUPS: &[&str] = &["ip-", "tcp-", "udp-", "ip6-", "icmp-", "icmp6-", "tcp-opt-"];
 
@@ -65,8 +68,13 @@ pub(super) fn field_names() -> impl Iterator<Item = &'static str> {
 }
 
 pub(super) fn command(word: &str) -> Option<&'static str> {
-    let synonym = COMMAND_SYNONYMS.iter().find(|(theirs, _)| *theirs == word);
-    synonym.map(|&(_, ours)| ours).or_else(|| nearest(word, COMMANDS.iter().map(|info| info.name)))
+    among(COMMAND_SYNONYMS, word).or_else(|| nearest(word, COMMANDS.iter().map(|info| info.name)))
+}
+
+/// What was meant to be shown, of these words.
+pub(super) fn shown<'w, I: Iterator<Item = &'w str>>(word: &str, words: impl Fn() -> I) -> Option<&'w str> {
+    let synonym = among(SHOW_SYNONYMS, word).and_then(|ours| words().find(|known| *known == ours));
+    synonym.or_else(|| nearest(word, words()))
 }
 
 /// The field or target that was meant.
@@ -90,7 +98,11 @@ pub(super) fn value_or_keyword(info: &FieldInfo, word: &str) -> Option<&'static 
 }
 
 fn synonym(word: &str) -> Option<&'static str> {
-    SYNONYMS.iter().find(|(theirs, _)| *theirs == word).map(|&(_, ours)| ours)
+    among(SYNONYMS, word)
+}
+
+fn among(synonyms: &[(&str, &'static str)], word: &str) -> Option<&'static str> {
+    synonyms.iter().find(|(theirs, _)| *theirs == word).map(|&(_, ours)| ours)
 }
 
 /// `tcp-saddr`: the field `saddr` of another group. `sport`: of any.
