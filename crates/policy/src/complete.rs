@@ -2,6 +2,7 @@
 
 use crate::field::{FIELDS, FieldInfo, FieldPlace, ValueKind, Writable};
 use crate::filter::{STATES, TERMS};
+use crate::help::CT_HELP;
 use crate::phrase;
 use crate::position::{self, Expect};
 use crate::setting;
@@ -106,6 +107,9 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         Expect::Value(info) if info.values == ValueKind::Port => {
             context.ports.iter().for_each(|port| give(port, "a port"));
         }
+        Expect::Value(info) if info.values == ValueKind::State => {
+            CT_HELP.iter().for_each(|(name, help)| give(name, help));
+        }
         Expect::Value(info) => {
             info.names.list.iter().for_each(|(name, value)| give(name, &value.to_string()));
         }
@@ -150,6 +154,16 @@ mod tests {
     fn texts(line: &str) -> Vec<String> {
         let context = CompletionContext { ids: vec![3, 34], ports: vec!["lan".into(), "wan".into()] };
         complete(line, line.len(), &context).into_iter().map(|c| c.text).collect()
+    }
+
+    #[test]
+    fn values_are_told_with_what_they_stand_for() {
+        let help = |line: &str, text: &str| {
+            let found = complete(line, line.len(), &CompletionContext::default());
+            found.into_iter().find(|candidate| candidate.text == text).map(|candidate| candidate.help)
+        };
+        assert_eq!(help("add ip-proto ", "udp").as_deref(), Some("17"));
+        assert_eq!(help("add ct ", "reply").as_deref(), Some(CT_HELP[3].1));
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod chapters;
 use crate::complete::{fields, takes};
 use crate::field::{BareMeaning, FIELDS, FieldGroup, FieldInfo, FieldPlace, Implies, ValueKind, Writable};
 use crate::filter::{FilterTerm, STATES, TERMS, TermInfo};
-use crate::names::ValueNames;
+use crate::names::{ValueFormat, ValueNames};
 use crate::policy::Settings;
 use crate::setting::Setting;
 use crate::verb::{COMMANDS, TARGETS};
@@ -303,20 +303,22 @@ fn target_words(info: &FieldInfo) -> String {
     words.join(", ")
 }
 
-/// Every list of names with the fields that it belongs to.
+/// Every list of names with the fields that it belongs to, and the numbers that may stand in their place.
 fn names() -> Block {
-    let mut lists: Vec<(ValueNames, Vec<String>)> = Vec::new();
+    let mut lists: Vec<(ValueNames, ValueKind, Vec<String>)> = Vec::new();
     for info in fields().filter(|info| !info.names.list.is_empty()) {
-        match lists.iter_mut().find(|(names, _)| *names == info.names) {
-            Some((_, fields)) => fields.push(code(info.name)),
-            None => lists.push((info.names, vec![code(info.name)])),
+        match lists.iter_mut().find(|(names, ..)| *names == info.names) {
+            Some((.., fields)) => fields.push(code(info.name)),
+            None => lists.push((info.names, info.values, vec![code(info.name)])),
         }
     }
-    let row = |(names, fields): (ValueNames, Vec<String>)| {
-        let value = |n: u64| {
-            if names.shown == crate::names::ValueFormat::Hex { format!("{n:#06x}") } else { n.to_string() }
+    let row = |(names, values, fields): (ValueNames, ValueKind, Vec<String>)| {
+        let value = |n: u64| match names.shown {
+            _ if values == ValueKind::State => String::new(),
+            ValueFormat::Hex => format!(" {n:#06x}"),
+            ValueFormat::Decimal | ValueFormat::Name => format!(" {n}"),
         };
-        let list: Vec<_> = names.list.iter().map(|&(name, n)| format!("`{name}` {}", value(n))).collect();
+        let list: Vec<_> = names.list.iter().map(|&(name, n)| format!("`{name}`{}", value(n))).collect();
         vec![fields.join(", "), list.join(", ")]
     };
     Block::Table(vec!["fields", "names"], lists.into_iter().map(row).collect())

@@ -16,6 +16,14 @@ fn the_page_is_current() {
     assert!(page == made, "docs/language.md is not current: run `make doc`");
 }
 
+/// They were listed with numbers, which `ct` does not take.
+#[test]
+fn states_are_listed_as_the_words_that_they_are() {
+    let page = markdown();
+    assert!(page.contains("| `ct` | `new`, `established`, `related`, `reply`, `invalid` |"));
+    assert!(page.contains("`tcp` 6, `udp` 17"), "others are told with what they stand for");
+}
+
 #[test]
 fn commands_of_the_page_parse() {
     let mut seen = 0;
