@@ -9,10 +9,12 @@ mod filter;
 mod packet_class;
 mod target;
 
-use crate::diagnostic::{Diagnostic, Errors, Note, Notes};
+use crate::diagnostic::{Diagnostic, Errors, Note, Notes, TextSpan};
+use crate::field::{Field, FieldInfo};
 use crate::rule::{DEFAULT_PRIO, Match, NumberItem, NumberSet, Rule, Target};
 use crate::syntax::{FieldSyntax, ItemKind, ItemSyntax, RuleSyntax, ValueSyntax};
 use crate::value::{self, ValueError};
+use std::fmt::Display;
 
 pub(crate) use filter::filter;
 
@@ -57,18 +59,21 @@ pub(crate) fn rule(syntax: &RuleSyntax<'_>, report: &mut CheckReport<'_>) -> Opt
 /// The numbers of a value, each within the field's width.
 fn numbers(field: &FieldSyntax, value: &ValueSyntax<'_>, report: &mut CheckReport<'_>) -> Option<NumberSet> {
     let mut items = Vec::with_capacity(value.items().len());
-    items.extend(value.items().iter().filter_map(|item| number_item(field, item, report)));
+    items
+        .extend(value.items().iter().filter_map(|item| number_item(field.field, &field.field, item, report)));
     (items.len() == value.items().len()).then_some(NumberSet(items))
 }
 
+/// Checks a value of a field that the text calls `name`, which is the name that errors use.
 fn number_item(
-    field: &FieldSyntax,
+    field: Field,
+    name: &dyn Display,
     item: &ItemSyntax<'_>,
     report: &mut CheckReport<'_>,
 ) -> Option<NumberItem> {
-    let info = field.field.info();
+    let info = field.info();
     let ItemKind::Word(word) = item.kind else {
-        let error = Diagnostic::new(item.span, format!("`{}` takes no bytes", field.field));
+        let error = Diagnostic::new(item.span, format!("`{name}` takes no bytes"));
         report.error(error.expected(value::expectation(info)));
         return None;
     };
@@ -82,17 +87,20 @@ fn number_item(
             Some(read.item)
         }
         Err(refusal) => {
-            report.error(refused(field, word, item, refusal));
+            report.error(refused(info, name, (word, item.span), refusal));
             None
         }
     }
 }
 
-/// Why a word is no value of a field, in words.
-fn refused(field: &FieldSyntax, word: &str, item: &ItemSyntax<'_>, refusal: ValueError) -> Diagnostic {
-    let info = field.field.info();
-    let name = field.field;
-    let error = |message: String| Diagnostic::new(item.span, message);
+/// Makes an error of the reason why a word is no value of a field that the text calls `name`.
+fn refused(
+    info: &FieldInfo,
+    name: &dyn Display,
+    (word, span): (&str, TextSpan),
+    refusal: ValueError,
+) -> Diagnostic {
+    let error = |message: String| Diagnostic::new(span, message);
     let expected = value::expectation(info);
     let counterpart = |from: &str, to: &str| info.name.replacen(from, to, 1);
     match refusal {

@@ -328,6 +328,16 @@ const TABLE: &[(&str, &[&str])] = &[
         address or a port, `state` or `rule`, or `verbose`; did you mean `tcp-dport`?"],
     ),
     (
+        "show connections dport 99999",
+        &["24: `99999` is too large: `dport` has 2 bytes; expected a number 0 to 65535 or a name such as \
+        `ftp-data` or `wireguard`"],
+    ),
+    (
+        "conn kill sport htpp",
+        &["17: `htpp` is no value of `sport`; expected a number 0 to 65535 or a name such as \
+        `ftp-data` or `wireguard`; did you mean `http`?"],
+    ),
+    (
         "show connections verbos",
         &["18: `verbos` is no word of a filter of connections; expected a field of the protocol, an \
         address or a port, `state` or `rule`, or `verbose`; did you mean `verbose`?"],

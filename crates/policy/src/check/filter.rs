@@ -6,7 +6,7 @@ use crate::field::Field;
 use crate::filter::{ConnectionFilter, FilterError, FilterTerm, STATES, state_named};
 use crate::nearest::nearest;
 use crate::rule::RuleId;
-use crate::syntax::{FieldSyntax, ItemKind, TermSyntax};
+use crate::syntax::{ItemKind, TermSyntax};
 use crate::value;
 
 /// Checks a filter. `None` if there were errors.
@@ -37,8 +37,7 @@ fn add(
 ) -> Option<Result<(), FilterError>> {
     let term = syntax.term;
     if let Some(id) = term.field {
-        let field = FieldSyntax { field: Field::new(id), span: syntax.span };
-        return Some(filter.add(term, number_item(&field, &syntax.value, report)?));
+        return Some(filter.add(term, number_item(Field::new(id), &term.name, &syntax.value, report)?));
     }
     let word = match syntax.value.kind {
         ItemKind::Word(word) => word,

@@ -66,7 +66,7 @@ fn one<'v, 't>(
 
 /// The one number of a target that takes exactly one.
 fn one_number(field: &FieldSyntax, item: &ItemSyntax<'_>, report: &mut CheckReport<'_>) -> Option<u128> {
-    match number_item(field, item, report)? {
+    match number_item(field.field, &field.field, item, report)? {
         NumberItem::One(n) => Some(n),
         NumberItem::Range(..) | NumberItem::Prefix(..) => {
             let error = Diagnostic::new(item.span, "a range or prefix cannot be written");
