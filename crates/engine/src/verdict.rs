@@ -12,7 +12,7 @@ pub enum Verdict {
     Send(PortId),
     /// Drop it; it is counted already.
     Drop(DropReason),
-    /// Pass it to [`Worker::process_handed`](crate::Worker::process_handed) of this worker: that worker owns its connection, or is the home of its datagram's fragments.
+    /// Pass it to this worker, with [`Origin::Worker`]: that worker owns its connection, or is the home of its datagram's fragments.
     Hand(u16),
     /// Free its buffer, and count it neither as sent nor as dropped: it is a fragment that came before the first one of its datagram, and
     /// the worker keeps a copy. [`Worker::release`](crate::Worker::release) gives it out again under this number, which is unique until then, unless it is counted
@@ -20,14 +20,26 @@ pub enum Verdict {
     Held(u16),
 }
 
+/// What became of a packet: its verdict, and where it lies in its buffer now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessedPacket {
+    /// What to do with it.
+    pub verdict: Verdict,
+    /// Bytes of the buffer in front of it.
+    pub headroom: usize,
+    /// Its bytes.
+    pub len: usize,
+}
+
 /// The source of a vector's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Ports.
     Wire,
-    /// Another worker: see [`Worker::process_handed`](crate::Worker::process_handed).
+    /// Another worker handed them over. Only fragments are handed on, once: from the home of their datagram to the owner of its
+    /// connection.
     Worker,
-    /// Packets that this worker held: see [`Worker::process_released`](crate::Worker::process_released).
+    /// [`Worker::release`](crate::Worker::release) gave them out.
     Held,
 }
 

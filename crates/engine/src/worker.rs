@@ -7,9 +7,10 @@ use crate::conntrack::SharedState;
 use crate::counters::Count;
 use crate::drop::DropReason;
 use crate::pipeline::{PacketTrace, Pipeline, RewriteTicket};
-use crate::verdict::{Cycles, Origin, VECTOR, Verdict};
+use crate::verdict::{Cycles, Origin, ProcessedPacket, VECTOR, Verdict};
 use arc_swap::ArcSwap;
 use arc_swap::cache::Cache;
+use arrayvec::ArrayVec;
 use mmb_conn::fragment::{HeldLosses, Released};
 use mmb_packet::{Packet, PortId};
 use mmb_random::SeedTree;
@@ -60,22 +61,50 @@ impl Worker {
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
     ) {
-        self.run(now_ns, cycles, packets, verdicts, Origin::Wire);
+        self.process_from(Origin::Wire, now_ns, cycles, packets, verdicts);
     }
 
-    /// [`Worker::process`] for packets that another worker handed over to this one. Only fragments are handed on, once: from the home of
-    /// their datagram to the owner of its connection.
+    /// [`Worker::process`] for packets of any origin.
     ///
     /// # Panics
     /// If there are fewer verdicts than packets.
-    pub fn process_handed(
+    pub fn process_from(
         &mut self,
+        origin: Origin,
         now_ns: u64,
         cycles: &impl Cycles,
         packets: &mut [Packet<'_>],
         verdicts: &mut [Verdict],
     ) {
-        self.run(now_ns, cycles, packets, verdicts, Origin::Worker);
+        let vector = self.begin(now_ns);
+        let verdicts = &mut verdicts[..packets.len()];
+        for (packets, verdicts) in packets.chunks_mut(vector).zip(verdicts.chunks_mut(vector)) {
+            self.pipeline.run(origin, &self.snapshot, cycles, packets, verdicts);
+        }
+    }
+
+    /// [`Worker::process_from`] for a host that needs its packets' buffers back: takes views of them, at most [`VECTOR`], and returns each
+    /// one's verdict and place.
+    ///
+    /// # Panics
+    /// If there are more packets than [`VECTOR`].
+    #[inline]
+    pub fn process_views<'p>(
+        &mut self,
+        origin: Origin,
+        now_ns: u64,
+        cycles: &impl Cycles,
+        views: impl Iterator<Item = Packet<'p>>,
+    ) -> ArrayVec<ProcessedPacket, VECTOR> {
+        let mut packets: ArrayVec<Packet<'p>, VECTOR> = views.collect();
+        let mut verdicts = [Verdict::Drop(DropReason::NoWire); VECTOR];
+        self.process_from(origin, now_ns, cycles, &mut packets, &mut verdicts);
+        let processed = |(packet, verdict): (&Packet<'_>, Verdict)| ProcessedPacket {
+            verdict,
+            headroom: packet.headroom(),
+            len: packet.len(),
+        };
+        packets.iter().zip(verdicts).map(processed).collect()
     }
 
     /// Decides on packets without rewriting them, for a host that rewrites in a later stage with [`Worker::rewrite`]. If `tickets[i]` is a
@@ -129,10 +158,9 @@ impl Worker {
         self.pipeline.discard_tickets();
     }
 
-    /// Gives out held packets that were released, at most [`VECTOR`], in the order of their arrival; returns how many. A host calls it
-    /// after each call that processes packets or none, once the resulting packets are sent, until it returns zero. The host copies the
-    /// packets to its own buffers and passes them to [`Worker::process_released`] as one vector. `out` returns false for a packet without a
-    /// free buffer, which is counted as dropped.
+    /// Gives out held packets that were released, at most [`VECTOR`], in the order of their arrival; returns how many. The host copies the
+    /// packets to its own buffers and has them processed as one vector of [`Origin::Held`]: see [`drive`](crate::host::drive). `out` returns
+    /// false for a packet without a free buffer, which is counted as dropped.
     #[inline]
     pub fn release(&mut self, mut out: impl FnMut(Released<'_>) -> bool) -> usize {
         let flows = self.pipeline.conntrack();
@@ -145,20 +173,6 @@ impl Worker {
         {}
         self.count_dropped(DropReason::NoBuffer, lost as u64);
         given
-    }
-
-    /// [`Worker::process`] for packets that [`Worker::release`] gave out.
-    ///
-    /// # Panics
-    /// If there are fewer verdicts than packets.
-    pub fn process_released(
-        &mut self,
-        now_ns: u64,
-        cycles: &impl Cycles,
-        packets: &mut [Packet<'_>],
-        verdicts: &mut [Verdict],
-    ) {
-        self.run(now_ns, cycles, packets, verdicts, Origin::Held);
     }
 
     /// Held packets that were dropped since the last call, by reason. They are counted already; this is for hosts with drop counters of
@@ -184,21 +198,6 @@ impl Worker {
     #[inline]
     pub fn is_behind(&mut self) -> bool {
         self.pipeline.conntrack().table.is_behind()
-    }
-
-    fn run(
-        &mut self,
-        now_ns: u64,
-        cycles: &impl Cycles,
-        packets: &mut [Packet<'_>],
-        verdicts: &mut [Verdict],
-        origin: Origin,
-    ) {
-        let vector = self.begin(now_ns);
-        let verdicts = &mut verdicts[..packets.len()];
-        for (packets, verdicts) in packets.chunks_mut(vector).zip(verdicts.chunks_mut(vector)) {
-            self.pipeline.run(origin, &self.snapshot, cycles, packets, verdicts);
-        }
     }
 
     /// Picks up a newer policy, ends connections that timed out, and runs pending tasks. Returns the number of packets per vector.

@@ -5,7 +5,7 @@ mod host;
 
 use counting::{LIVE, PEAK};
 use host::{policy, ports};
-use mmb_engine::{CONNECTION_BYTES, Engine, NoCycles, Verdict, Worker};
+use mmb_engine::{CONNECTION_BYTES, Engine, NoCycles, Origin, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_random::SeedTree;
 use mmb_testkit::{Ip4, Ip6, Udp, Upper};
@@ -42,7 +42,13 @@ fn begins(workers: &mut [Worker], frame: &mut [u8]) -> bool {
     let mut verdicts = [Verdict::Send(PortId(0))];
     workers[0].process(1_000_000_000, &NoCycles, &mut packets, &mut verdicts);
     if let Verdict::Hand(to) = verdicts[0] {
-        workers[usize::from(to)].process_handed(1_000_000_000, &NoCycles, &mut packets, &mut verdicts);
+        workers[usize::from(to)].process_from(
+            Origin::Worker,
+            1_000_000_000,
+            &NoCycles,
+            &mut packets,
+            &mut verdicts,
+        );
     }
     verdicts[0] == Verdict::Send(PortId(1))
 }

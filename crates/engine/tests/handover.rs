@@ -7,7 +7,7 @@
 mod host;
 
 use host::{policy, ports, process};
-use mmb_engine::{Engine, NoCycles, Verdict, Worker};
+use mmb_engine::{Engine, NoCycles, Origin, Verdict, Worker};
 use mmb_packet::PortId;
 use mmb_policy::ConnectionFilter;
 use mmb_random::SeedTree;
@@ -99,12 +99,9 @@ impl Thread<'_> {
 
     fn pass(&mut self, Arrival { port, frame, handed }: Arrival) {
         let worker = &mut self.worker;
+        let origin = if handed { Origin::Worker } else { Origin::Wire };
         let passed = process(port, &[frame], |packets, verdicts| {
-            if handed {
-                worker.process_handed(1_000_000, &NoCycles, packets, verdicts);
-            } else {
-                worker.process(1_000_000, &NoCycles, packets, verdicts);
-            }
+            worker.process_from(origin, 1_000_000, &NoCycles, packets, verdicts);
         });
         let (verdict, frame) = passed.into_iter().next().expect("it is one packet");
         let (source, destination, said) = parts(&frame);

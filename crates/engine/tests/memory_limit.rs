@@ -6,7 +6,7 @@
 mod host;
 
 use host::engine;
-use mmb_engine::{DropReason, Engine, NoCycles, Verdict, Worker};
+use mmb_engine::{DropReason, Engine, NoCycles, Origin, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_random::SeedTree;
 use mmb_testkit::{Ip4, Udp, Upper};
@@ -79,7 +79,7 @@ fn verdict_among(workers: &mut [Worker; 2], port: u16, frame: &mut [u8]) -> Verd
     let mut verdicts = [Verdict::Send(PortId(u16::MAX))];
     workers[0].process(1_000_000_000, &NoCycles, &mut packets, &mut verdicts);
     if verdicts[0] == Verdict::Hand(1) {
-        workers[1].process_handed(1_000_000_000, &NoCycles, &mut packets, &mut verdicts);
+        workers[1].process_from(Origin::Worker, 1_000_000_000, &NoCycles, &mut packets, &mut verdicts);
     }
     verdicts[0]
 }

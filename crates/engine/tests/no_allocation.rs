@@ -6,7 +6,7 @@
 mod host;
 
 use host::{engine, pass, policy};
-use mmb_engine::{DropReason, NoCycles, VECTOR, Verdict};
+use mmb_engine::{DropReason, NoCycles, Origin, VECTOR, Verdict};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_testkit::{Frame, Icmp, Ip4, Tcp, Udp, Upper};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -175,7 +175,7 @@ fn fragments_that_wait_allocate_nothing() {
         assert_eq!(given, VECTOR / 2);
         let mut packets = views(&mut copies[..given]);
         let before = CALLS.get();
-        worker.process_released(round, &NoCycles, &mut packets, &mut verdicts);
+        worker.process_from(Origin::Held, round, &NoCycles, &mut packets, &mut verdicts);
         let calls = held + CALLS.get() - before;
         assert!(verdicts[..given].iter().all(|verdict| *verdict == Verdict::Send(PortId(1))));
         // The first round makes connections, and room for as many datagrams.

@@ -3,11 +3,14 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use mmb_engine::{
-    ConnectionInfo, Connections, DropReason, Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker,
+    ConnectionInfo, Connections, DropReason, Engine, Forward, NoCycles, Origin, PacketHost, PortSpec,
+    PortTable, ProcessedPacket, Released, VECTOR, Verdict, Worker, drive, drive_released,
 };
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::{ConnectionFilter, Policy};
 use mmb_random::SeedTree;
+use std::collections::VecDeque;
+use std::convert::Infallible;
 
 /// Ports `a` and `b`, a wire without an MTU; `c`, without a wire; `d`, whose wire leads to `b`, but not back.
 pub(crate) fn ports() -> PortTable {
@@ -48,21 +51,88 @@ pub(crate) fn pass_among(
     port: u16,
     frames: &[Vec<u8>],
 ) -> Vec<(Verdict, Vec<u8>)> {
-    let now_ns = now_ms * 1_000_000;
-    let came = process(port, frames, |packets, verdicts| {
-        workers[first].process(now_ns, &NoCycles, packets, verdicts);
-    });
-    let mut passed: Vec<_> =
-        came.into_iter().map(|came| hand_on(workers, (first, now_ns), port, came)).collect();
+    let mut host = TestHost { now_ns: now_ms * 1_000_000, ..TestHost::default() };
+    for frames in frames.chunks(VECTOR) {
+        frames.iter().for_each(|frame| host.push(PortId(port), frame.clone()));
+        host.drive(workers, first, Origin::Wire);
+        host.deliver_handed(workers);
+    }
     for worker in 0..workers.len() {
-        for (port, frame) in released(&mut workers[worker]) {
-            let again = process(port, &[frame], |packets, verdicts| {
-                workers[worker].process_released(now_ns, &NoCycles, packets, verdicts);
-            });
-            passed.extend(again.into_iter().map(|again| hand_on(workers, (worker, now_ns), port, again)));
+        let Ok(()) = drive_released(&mut workers[worker], &mut host);
+        host.deliver_handed(workers);
+    }
+    host.passed
+}
+
+/// A host whose workers share a thread.
+#[derive(Default)]
+struct TestHost {
+    now_ns: u64,
+    /// The next vector.
+    vector: Vec<TestPacket>,
+    /// Packets for other workers.
+    handed: VecDeque<(u16, TestPacket)>,
+    /// The last verdict on each packet, and its bytes.
+    passed: Vec<(Verdict, Vec<u8>)>,
+}
+
+struct TestPacket {
+    /// Its index in `passed`.
+    number: usize,
+    port: PortId,
+    frame: Vec<u8>,
+}
+
+impl TestHost {
+    fn push(&mut self, port: PortId, frame: Vec<u8>) {
+        self.vector.push(TestPacket { number: self.passed.len(), port, frame });
+        self.passed.push((Verdict::Send(PortId(u16::MAX)), Vec::new()));
+    }
+
+    fn drive(&mut self, workers: &mut [Worker], worker: usize, origin: Origin) {
+        let before = self.handed.len();
+        let Ok(()) = drive(&mut workers[worker], self, origin);
+        assert!(self.handed.range(before..).all(|(to, _)| usize::from(*to) != worker), "handed to itself");
+    }
+
+    /// Takes packets from worker to worker until one decides.
+    fn deliver_handed(&mut self, workers: &mut [Worker]) {
+        let mut hops = 0;
+        while let Some((to, packet)) = self.handed.pop_front() {
+            hops += 1;
+            assert!(hops <= 2 * self.passed.len(), "a packet is handed on without end");
+            self.vector.push(packet);
+            self.drive(workers, usize::from(to), Origin::Worker);
         }
     }
-    passed
+}
+
+impl PacketHost for TestHost {
+    type Error = Infallible;
+
+    fn process(&mut self, worker: &mut Worker, origin: Origin) -> Result<(), Infallible> {
+        let vector = std::mem::take(&mut self.vector);
+        let mut buffers: Vec<Vec<u8>> = vector.iter().map(|packet| with_headroom(&packet.frame)).collect();
+        let views = buffers.iter_mut().zip(&vector).filter_map(|(buffer, packet)| {
+            Packet::new(buffer, HEADROOM, packet.frame.len(), packet.port, LinkType::Ethernet)
+        });
+        let processed = worker.process_views(origin, self.now_ns, &NoCycles, views);
+        for ((packet, buffer), ProcessedPacket { verdict, headroom, len }) in
+            vector.into_iter().zip(buffers).zip(processed)
+        {
+            let frame = buffer[headroom..headroom + len].to_vec();
+            self.passed[packet.number] = (verdict, frame.clone());
+            if let Verdict::Hand(to) = verdict {
+                self.handed.push_back((to, TestPacket { frame, ..packet }));
+            }
+        }
+        Ok(())
+    }
+
+    fn take_back(&mut self, released: Released<'_>) -> bool {
+        self.push(released.port, released.bytes.to_vec());
+        true
+    }
 }
 
 /// What a worker held and gives out, with the ports that it came in by.
@@ -76,23 +146,11 @@ pub(crate) fn released(worker: &mut Worker) -> Vec<(u16, Vec<u8>)> {
     all
 }
 
-/// Takes a packet from worker to worker until one decides.
-fn hand_on(
-    workers: &mut [Worker],
-    (mut from, now_ns): (usize, u64),
-    port: u16,
-    (mut verdict, mut frame): (Verdict, Vec<u8>),
-) -> (Verdict, Vec<u8>) {
-    for _ in 0..2 {
-        let Verdict::Hand(to) = verdict else { break };
-        assert_ne!(usize::from(to), from);
-        from = usize::from(to);
-        let handed = process(port, &[frame], |packets, verdicts| {
-            workers[from].process_handed(now_ns, &NoCycles, packets, verdicts);
-        });
-        (verdict, frame) = handed.into_iter().next().expect("it is one packet");
-    }
-    (verdict, frame)
+/// Bytes in front of each packet.
+const HEADROOM: usize = 64;
+
+fn with_headroom(frame: &[u8]) -> Vec<u8> {
+    [&[0; HEADROOM][..], frame].concat()
 }
 
 /// Has frames processed that came in by `port`.
@@ -101,8 +159,7 @@ pub(crate) fn process(
     frames: &[Vec<u8>],
     process: impl FnOnce(&mut [Packet<'_>], &mut [Verdict]),
 ) -> Vec<(Verdict, Vec<u8>)> {
-    const HEADROOM: usize = 64;
-    let mut buffers: Vec<Vec<u8>> = frames.iter().map(|frame| [&[0; HEADROOM][..], frame].concat()).collect();
+    let mut buffers: Vec<Vec<u8>> = frames.iter().map(|frame| with_headroom(frame)).collect();
     let mut packets: Vec<Packet<'_>> = buffers
         .iter_mut()
         .zip(frames)

@@ -8,9 +8,9 @@
 
 use super::files::Stream;
 use anyhow::Context;
-use arrayvec::ArrayVec;
-use mmb_engine::{Count, DropReason, Verdict, Worker};
-use mmb_engine::{NoCycles, VECTOR};
+use mmb_engine::{
+    Count, NoCycles, Origin, PacketHost, ProcessedPacket, Released, VECTOR, Verdict, Worker, drive,
+};
 use mmb_io::pcap::{CaptureError, CaptureItem, CaptureReader, CaptureWriter, Captured, Meta};
 use mmb_packet::{Packet, PortId};
 use std::io::{Read, Write};
@@ -20,15 +20,13 @@ const HEADROOM: usize = 256;
 /// The most time between packets of one vector.
 const VECTOR_SPAN_NS: u64 = 100_000_000;
 
-/// [`Worker::process`], or what it is called for packets that did not come just now.
-type ReplayProcess = fn(&mut Worker, u64, &NoCycles, &mut [Packet<'_>], &mut [Verdict]);
 type CaptureInput = CaptureReader<Box<dyn Read>>;
 type CaptureOutput = CaptureWriter<Box<dyn Write>>;
 
 /// The whole machine, until it has run.
 pub(super) struct Pump {
     sources: Vec<ReplaySource>,
-    sink: ReplaySink,
+    engine: ReplayEngine,
 }
 
 /// An input, with the packet that comes next from it.
@@ -55,12 +53,17 @@ struct Cut {
     first: u64,
 }
 
-/// Everything behind the inputs.
-struct ReplaySink {
+/// The worker and what it works on.
+struct ReplayEngine {
     worker: Worker,
+    host: ReplayHost,
+}
+
+/// The packets of the next vector, and the outputs.
+struct ReplayHost {
     outputs: Vec<ReplayOutput>,
     slots: Vec<PacketSlot>,
-    /// Slots in front that are filled.
+    /// The next vector: this many slots, the first ones.
     filled: usize,
     /// What the captures say about packets that the worker holds, by its numbers.
     held: Vec<Option<CapturedMeta>>,
@@ -118,8 +121,7 @@ impl Pump {
             });
             outputs.push(ReplayOutput { writer: stream.writer, name: stream.output_name, to: stream.to });
         }
-        let sink = ReplaySink {
-            worker,
+        let host = ReplayHost {
             outputs,
             slots: std::iter::repeat_with(PacketSlot::default).take(VECTOR).collect(),
             filled: 0,
@@ -128,7 +130,7 @@ impl Pump {
             received: Count::default(),
             sent: Count::default(),
         };
-        Pump { sources, sink }
+        Pump { sources, engine: ReplayEngine { worker, host } }
     }
 
     /// Runs every input to its end.
@@ -138,20 +140,21 @@ impl Pump {
     pub(super) fn run(mut self) -> anyhow::Result<Done> {
         loop {
             for (number, source) in self.sources.iter_mut().enumerate() {
-                source.look_ahead(number, &mut self.sink)?;
+                source.look_ahead(number, &mut self.engine)?;
             }
             let earliest = self.sources.iter_mut().filter(|source| source.time_ns().is_some());
             let Some(source) = earliest.min_by_key(|source| source.time_ns()) else { break };
-            source.give(&mut self.sink)?;
+            source.give(&mut self.engine)?;
         }
-        self.sink.work()?;
-        self.sink.worker.give_up_held();
-        for output in self.sink.outputs {
+        self.engine.work()?;
+        let ReplayEngine { mut worker, host } = self.engine;
+        worker.give_up_held();
+        for output in host.outputs {
             output.writer.finish().with_context(|| format!("cannot write {}", output.name))?;
         }
         Ok(Done {
-            received: self.sink.received,
-            sent: self.sink.sent,
+            received: host.received,
+            sent: host.sent,
             notes: self.sources.iter().filter_map(ReplaySource::note).collect(),
             error: self.sources.iter().find_map(ReplaySource::complaint),
         })
@@ -167,7 +170,7 @@ impl Done {
 
 impl ReplaySource {
     /// Reads up to the next packet, if it is not there yet.
-    fn look_ahead(&mut self, number: usize, sink: &mut ReplaySink) -> anyhow::Result<()> {
+    fn look_ahead(&mut self, number: usize, engine: &mut ReplayEngine) -> anyhow::Result<()> {
         while let Next::Unknown(slot) = &mut self.next {
             match self.reader.next_item() {
                 Ok(Some(CaptureItem::Packet(captured))) => {
@@ -175,7 +178,7 @@ impl ReplaySource {
                     slot.fill(captured, number, self.from);
                     self.next = Next::Ready(std::mem::take(slot));
                 }
-                Ok(Some(CaptureItem::Block(block))) => sink.block(number, block)?,
+                Ok(Some(CaptureItem::Block(block))) => engine.block(number, block)?,
                 Ok(None) => self.next = Next::Ended,
                 Err(error) => {
                     self.error = Some(error);
@@ -195,9 +198,9 @@ impl ReplaySource {
     }
 
     /// Hands the next packet on.
-    fn give(&mut self, sink: &mut ReplaySink) -> anyhow::Result<()> {
+    fn give(&mut self, engine: &mut ReplayEngine) -> anyhow::Result<()> {
         if let Next::Ready(slot) = std::mem::replace(&mut self.next, Next::Ended) {
-            self.next = Next::Unknown(sink.exchange(slot)?);
+            self.next = Next::Unknown(engine.exchange(slot)?);
         }
         Ok(())
     }
@@ -266,74 +269,54 @@ impl PacketSlot {
     }
 }
 
-impl ReplaySink {
+impl ReplayEngine {
     /// Takes a full slot into the vector and gives an empty one for it.
     fn exchange(&mut self, slot: PacketSlot) -> anyhow::Result<PacketSlot> {
         // A vector has one time: connections end between packets that are further apart.
         let time = |slot: &PacketSlot| slot.told.meta.map_or(0, |meta| meta.time_ns);
-        let apart = self.filled > 0 && time(&slot) > time(&self.slots[0]).saturating_add(VECTOR_SPAN_NS);
-        if self.filled == VECTOR || apart {
+        let ReplayHost { filled, slots, .. } = &self.host;
+        let apart = *filled > 0 && time(&slot) > time(&slots[0]).saturating_add(VECTOR_SPAN_NS);
+        if *filled == VECTOR || apart {
             self.work()?;
         }
-        let empty = std::mem::replace(&mut self.slots[self.filled], slot);
-        self.filled += 1;
+        let host = &mut self.host;
+        let empty = std::mem::replace(&mut host.slots[host.filled], slot);
+        host.filled += 1;
         Ok(empty)
     }
 
     /// Writes a block behind all packets that came before it.
     fn block(&mut self, source: usize, block: &[u8]) -> anyhow::Result<()> {
         self.work()?;
-        let output = &mut self.outputs[source];
+        let output = &mut self.host.outputs[source];
         output.writer.block(block).with_context(|| format!("cannot write {}", output.name))
     }
 
-    /// Runs the vector through the engine and writes what is sent, and then what that lets go on.
+    /// Runs the vector through the worker, and then the packets that it releases.
     fn work(&mut self) -> anyhow::Result<()> {
-        let filled = std::mem::take(&mut self.filled);
-        if filled == 0 {
+        let host = &mut self.host;
+        if host.filled == 0 {
             return Ok(());
         }
-        for slot in &self.slots[..filled] {
-            self.received.packets += 1;
-            self.received.bytes += slot.len as u64;
-            self.now_ns = self.now_ns.max(slot.told.meta.map_or(0, |meta| meta.time_ns));
+        for slot in &host.slots[..host.filled] {
+            host.received.packets += 1;
+            host.received.bytes += slot.len as u64;
+            host.now_ns = host.now_ns.max(slot.told.meta.map_or(0, |meta| meta.time_ns));
         }
-        self.pass(filled, Worker::process)?;
-        loop {
-            match self.take_released() {
-                0 => return Ok(()),
-                released => self.pass(released, Worker::process_released)?,
-            }
-        }
+        drive(&mut self.worker, host, Origin::Wire)
     }
+}
 
-    /// Fills slots with packets that the worker held and gives out; returns how many.
-    fn take_released(&mut self) -> usize {
-        let ReplaySink { worker, slots, held, .. } = self;
-        let mut slots = slots.iter_mut();
-        worker.release(|released| {
-            let told = held.get_mut(usize::from(released.place)).and_then(Option::take);
-            let (Some(slot), Some(told)) = (slots.next(), told) else { return false };
-            slot.put(released.bytes, released.port);
-            slot.told = told;
-            true
-        })
-    }
+impl PacketHost for ReplayHost {
+    type Error = anyhow::Error;
 
-    /// Has the engine decide on so many slots, and writes what is sent.
-    fn pass(&mut self, filled: usize, process: ReplayProcess) -> anyhow::Result<()> {
-        let slots = &mut self.slots[..filled];
-        let mut verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
-        let mut packets: ArrayVec<Packet<'_>, VECTOR> =
-            slots.iter_mut().filter_map(|slot| slot.packet()).collect();
-        let verdicts = &mut verdicts[..packets.len()];
-        process(&mut self.worker, self.now_ns, &NoCycles, &mut packets, verdicts);
-        let places: ArrayVec<(usize, usize), VECTOR> =
-            packets.iter().map(|packet| (packet.headroom(), packet.len())).collect();
-        drop(packets);
-        for ((slot, verdict), (start, len)) in slots.iter_mut().zip(verdicts).zip(places) {
-            (slot.start, slot.len) = (start, len);
-            match (*verdict, &slot.told.meta) {
+    fn process(&mut self, worker: &mut Worker, origin: Origin) -> anyhow::Result<()> {
+        let slots = &mut self.slots[..std::mem::take(&mut self.filled)];
+        let views = slots.iter_mut().filter_map(PacketSlot::packet);
+        let processed = worker.process_views(origin, self.now_ns, &NoCycles, views);
+        for (slot, ProcessedPacket { verdict, headroom, len }) in slots.iter_mut().zip(processed) {
+            (slot.start, slot.len) = (headroom, len);
+            match (verdict, &slot.told.meta) {
                 (Verdict::Send(to), Some(meta)) => {
                     self.sent.packets += 1;
                     self.sent.bytes += len as u64;
@@ -347,15 +330,24 @@ impl ReplaySink {
                     };
                     written.with_context(|| format!("cannot write {name}"))?;
                 }
-                (Verdict::Held(place), _) => {
-                    let place = usize::from(place);
-                    self.held.resize_with(self.held.len().max(place + 1), || None);
-                    self.held[place] = Some(std::mem::take(&mut slot.told));
+                (Verdict::Held(number), _) => {
+                    let number = usize::from(number);
+                    self.held.resize_with(self.held.len().max(number + 1), || None);
+                    self.held[number] = Some(std::mem::take(&mut slot.told));
                 }
                 // There is one worker.
                 (Verdict::Send(_) | Verdict::Drop(_) | Verdict::Hand(_), _) => {}
             }
         }
         Ok(())
+    }
+
+    fn take_back(&mut self, released: Released<'_>) -> bool {
+        let told = self.held.get_mut(usize::from(released.place)).and_then(Option::take);
+        let (Some(slot), Some(told)) = (self.slots.get_mut(self.filled), told) else { return false };
+        slot.put(released.bytes, released.port);
+        slot.told = told;
+        self.filled += 1;
+        true
     }
 }

@@ -8,12 +8,14 @@ use super::exchange::HandoverRings;
 use super::idle::Idle;
 use crate::tsc::Tsc;
 use arrayvec::ArrayVec;
-use mmb_engine::VECTOR;
-use mmb_engine::{Count, DropReason, Verdict, Worker};
+use mmb_engine::{
+    Count, DropReason, Origin, PacketHost, ProcessedPacket, Released, VECTOR, Verdict, Worker, drive,
+};
 use mmb_io::dpdk::EalThread;
 use mmb_io::{BURST, Burst, Health, LostFrames, OpenPorts, PortError, PortLink, kernel};
-use mmb_packet::{Packet, PortId};
+use mmb_packet::PortId;
 use mmb_policy::policy::Poll;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -23,9 +25,6 @@ const _: () = assert!(BURST == VECTOR);
 /// How often sending is tried again while a device has no room. Devices with a ring of their own empty it
 /// meanwhile; one that still has no room is slower than its traffic.
 const SEND_TRIES: usize = 64;
-
-/// What the engine is to do with packets that came in just now, or were handed over, or were held.
-type LiveProcess = fn(&mut Worker, u64, &Tsc, &mut [Packet<'_>], &mut [Verdict]);
 
 /// What the control side tells every packet thread.
 #[derive(Debug, Default)]
@@ -66,16 +65,23 @@ pub(super) fn cores(workers: u16) -> Vec<Option<usize>> {
 
 /// One packet thread.
 pub(super) struct PacketThread {
-    number: usize,
     worker: Worker,
-    exchange: Arc<HandoverRings>,
-    links: Vec<PortLink>,
+    host: ThreadHost,
     core: Option<usize>,
-    /// What came in at one port, or was handed over, or was held.
+}
+
+/// The thread's queues and packets, beside its worker.
+struct ThreadHost {
+    /// The worker's number.
+    number: usize,
+    exchange: Arc<HandoverRings>,
+    /// The queues, by port.
+    links: Vec<PortLink>,
+    /// The next vector.
     arrived: Burst,
-    /// The ports that it came in by.
+    /// By packet of `arrived`: the port that it came in by.
     ports: ArrayVec<PortId, VECTOR>,
-    /// What is to leave, by port.
+    /// Packets to send, by port.
     leaving: Vec<Burst>,
     started: Instant,
 }
@@ -89,17 +95,8 @@ impl PacketThread {
     ) -> PacketThread {
         let leaving = links.iter().map(|_| Burst::new()).collect();
         let (arrived, ports) = (Burst::new(), ArrayVec::new());
-        PacketThread {
-            number,
-            worker,
-            exchange,
-            links,
-            core,
-            arrived,
-            ports,
-            leaving,
-            started: Instant::now(),
-        }
+        let host = ThreadHost { number, exchange, links, arrived, ports, leaving, started: Instant::now() };
+        PacketThread { worker, host, core }
     }
 
     /// Moves packets until told to stop.
@@ -108,135 +105,79 @@ impl PacketThread {
             kernel::pin(core);
         }
         let _member = EalThread::join();
-        let mut waiter = PortLink::waiter(&self.links);
-        waiter.watch(self.exchange.bell(self.number));
+        let (exchange, number) = (Arc::clone(&self.host.exchange), self.host.number);
+        let mut waiter = PortLink::waiter(&self.host.links);
+        waiter.watch(exchange.bell(number));
         let mut idle = Idle::new(waiter);
         while !orders.stop.load(Ordering::Relaxed) {
-            if self.turn() {
+            if self.poll_queues() {
                 idle.worked();
             } else {
-                let exchange = &self.exchange;
                 if !self.worker.is_behind() {
-                    idle.rest(orders.poll(), || exchange.sleep(self.number));
-                    exchange.wake(self.number);
+                    idle.rest(orders.poll(), || exchange.sleep(number));
+                    exchange.wake(number);
                 }
-                // A newer policy is picked up even if no packet comes, so that the old one can be freed, and the counters
-                // of rules that went can be used again; connections end in time; and whoever asks about them is answered.
-                self.worker.process(self.now_ns(), &Tsc, &mut [], &mut []);
-                self.take_released();
+                // An idle worker too picks up the newest policy, so that the old one can be freed and the counters of removed rules
+                // reused; it also ends connections in time and answers questions about them.
+                self.drive(Origin::Wire);
             }
         }
         self.worker.give_up_held();
     }
 
-    fn now_ns(&self) -> u64 {
-        self.started.elapsed().as_nanos() as u64
-    }
-
-    /// Looks at every port once. False if there was nothing.
-    fn turn(&mut self) -> bool {
-        let mut worked = self.take_handed();
-        for port in 0..self.links.len() {
-            let received = self.links[port].receive(&mut self.arrived);
-            let id = PortId(port as u16);
-            for (lost, reason) in
-                [(received.oversized, DropReason::Oversized), (received.no_buffer, DropReason::NoBuffer)]
-            {
-                if lost.frames > 0 {
-                    self.worker.count_unprocessed(id, reason, count(lost));
-                }
-            }
-            if received.frames > 0 {
+    /// Polls the handover ring and every port once. False if there was no packet.
+    fn poll_queues(&mut self) -> bool {
+        let mut worked = self.host.take_handed();
+        if worked {
+            self.drive(Origin::Worker);
+        }
+        for port in 0..self.host.links.len() {
+            if self.host.receive(&mut self.worker, port) {
                 worked = true;
-                self.ports.clear();
-                self.ports.extend(self.arrived.iter().map(|_| id));
-                self.work(Worker::process);
+                self.drive(Origin::Wire);
             }
         }
         worked
     }
 
-    /// Works on what other workers handed over. False if there was nothing.
+    fn drive(&mut self, origin: Origin) {
+        let Ok(()) = drive(&mut self.worker, &mut self.host, origin);
+    }
+}
+
+impl ThreadHost {
+    fn now_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    /// Receives from a port. False if there was nothing to process.
+    fn receive(&mut self, worker: &mut Worker, port: usize) -> bool {
+        let received = self.links[port].receive(&mut self.arrived);
+        let id = PortId(port as u16);
+        for (lost, reason) in
+            [(received.oversized, DropReason::Oversized), (received.no_buffer, DropReason::NoBuffer)]
+        {
+            if lost.frames > 0 {
+                worker.count_unprocessed(id, reason, count(lost));
+            }
+        }
+        self.ports.extend(self.arrived.iter().map(|_| id));
+        received.frames > 0
+    }
+
+    /// Takes packets that other workers handed over. False if there were none.
     fn take_handed(&mut self) -> bool {
-        self.ports.clear();
         while !self.arrived.is_full()
             && let Some((packet, port)) = self.exchange.take(self.number)
         {
             self.arrived.push(packet);
             self.ports.push(port);
         }
-        if self.arrived.is_empty() {
-            return false;
-        }
-        self.work(Worker::process_handed);
-        true
+        !self.arrived.is_empty()
     }
 
-    /// Decides on what arrived, sends it, and then what that lets go on.
-    fn work(&mut self, process: LiveProcess) {
-        self.decide(process);
-        self.send();
-        self.take_released();
-    }
-
-    /// Works on what the worker held and gives out.
-    fn take_released(&mut self) {
-        loop {
-            self.ports.clear();
-            let PacketThread { worker, links, arrived, ports, .. } = self;
-            worker.release(|released| {
-                let link = links.get(usize::from(released.port.0));
-                let Some(copy) = link.and_then(|link| link.copy(released.bytes)) else { return false };
-                arrived.push(copy);
-                ports.push(released.port);
-                true
-            });
-            if self.arrived.is_empty() {
-                return;
-            }
-            self.decide(Worker::process_released);
-            self.send();
-        }
-    }
-
-    /// Has the engine decide on what arrived, and sorts it by the ports that it leaves by.
-    fn decide(&mut self, process: LiveProcess) {
-        let now_ns = self.now_ns();
-        let mut verdicts = [Verdict::Drop(DropReason::NoWire); VECTOR];
-        let verdicts = &mut verdicts[..self.arrived.len()];
-        let mut places = [(0, 0); VECTOR];
-        {
-            let mut packets: ArrayVec<Packet<'_>, VECTOR> =
-                self.arrived.iter_mut().zip(&self.ports).map(|(mbuf, port)| mbuf.packet(*port)).collect();
-            process(&mut self.worker, now_ns, &Tsc, &mut packets, verdicts);
-            for (place, packet) in places.iter_mut().zip(&packets) {
-                *place = (packet.headroom(), packet.len());
-            }
-        }
-        let arrived = self.arrived.drain(..).zip(&self.ports);
-        for (((mut mbuf, port), verdict), (start, len)) in arrived.zip(verdicts).zip(places) {
-            let to = match *verdict {
-                Verdict::Send(to) => to,
-                Verdict::Drop(_) | Verdict::Held(_) => continue,
-                Verdict::Hand(worker) => {
-                    if !self.exchange.give(worker, mbuf, *port) {
-                        self.worker.count_dropped(DropReason::HandoverFull, 1);
-                    }
-                    continue;
-                }
-            };
-            if len > self.links[usize::from(to.0)].largest() {
-                let unsent = Count { packets: 1, bytes: len as u64 };
-                self.worker.count_unsent(to, DropReason::Oversized, unsent);
-                continue;
-            }
-            mbuf.place(start, len);
-            self.leaving[usize::from(to.0)].push(mbuf);
-        }
-    }
-
-    /// Sends what is to leave; what finds no room in a while is dropped and counted.
-    fn send(&mut self) {
+    /// Sends the packets that are to leave; those for which there is no room after a while are dropped and counted.
+    fn send(&mut self, worker: &mut Worker) {
         for (port, (link, burst)) in self.links.iter_mut().zip(&mut self.leaving).enumerate() {
             let port = PortId(port as u16);
             let mut tries = 0;
@@ -245,7 +186,7 @@ impl PacketThread {
                 let sent = link.send(burst);
                 down = sent.down;
                 if sent.oversized.frames > 0 {
-                    self.worker.count_unsent(port, DropReason::Oversized, count(sent.oversized));
+                    worker.count_unsent(port, DropReason::Oversized, count(sent.oversized));
                 } else if sent.frames == 0 {
                     tries += 1;
                     std::hint::spin_loop();
@@ -256,9 +197,49 @@ impl PacketThread {
                 let reason = if down { DropReason::PortDown } else { DropReason::TxFull };
                 let mut lost = LostFrames::default();
                 burst.drain(..).for_each(|mbuf| lost.add(mbuf.len()));
-                self.worker.count_unsent(port, reason, count(lost));
+                worker.count_unsent(port, reason, count(lost));
             }
         }
+    }
+}
+
+impl PacketHost for ThreadHost {
+    type Error = Infallible;
+
+    fn process(&mut self, worker: &mut Worker, origin: Origin) -> Result<(), Infallible> {
+        let now_ns = self.now_ns();
+        let views = self.arrived.iter_mut().zip(&self.ports).map(|(mbuf, port)| mbuf.packet(*port));
+        let processed = worker.process_views(origin, now_ns, &Tsc, views);
+        let arrived = self.arrived.drain(..).zip(self.ports.drain(..));
+        for ((mut mbuf, port), ProcessedPacket { verdict, headroom, len }) in arrived.zip(processed) {
+            let to = match verdict {
+                Verdict::Send(to) => to,
+                Verdict::Drop(_) | Verdict::Held(_) => continue,
+                Verdict::Hand(owner) => {
+                    if !self.exchange.give(owner, mbuf, port) {
+                        worker.count_dropped(DropReason::HandoverFull, 1);
+                    }
+                    continue;
+                }
+            };
+            if len > self.links[usize::from(to.0)].largest() {
+                let unsent = Count { packets: 1, bytes: len as u64 };
+                worker.count_unsent(to, DropReason::Oversized, unsent);
+                continue;
+            }
+            mbuf.place(headroom, len);
+            self.leaving[usize::from(to.0)].push(mbuf);
+        }
+        self.send(worker);
+        Ok(())
+    }
+
+    fn take_back(&mut self, released: Released<'_>) -> bool {
+        let link = self.links.get(usize::from(released.port.0));
+        let Some(copy) = link.and_then(|link| link.copy(released.bytes)) else { return false };
+        self.arrived.push(copy);
+        self.ports.push(released.port);
+        true
     }
 }
 

@@ -42,12 +42,6 @@ fn locked(workers: &Mutex<Vec<Worker>>) -> MutexGuard<'_, Vec<Worker>> {
     workers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How a vector comes to its first worker.
-enum VectorEntry {
-    In,
-    Again,
-}
-
 impl Harness {
     pub(super) fn new(workers: usize, now_ms: u64, policy: &Policy) -> Result<Harness, String> {
         let port = |name: &str, peer| PortSpec {
@@ -112,18 +106,17 @@ impl Harness {
     /// Takes a vector through the worker that gets it, and what is to be handed over through the others.
     pub(super) fn pass(&mut self, first: usize, arrivals: &[Arrival]) -> Vec<(Verdict, Vec<u8>)> {
         self.received += arrivals.len() as u64;
-        self.carry(first, arrivals, &VectorEntry::In)
+        self.carry(first, arrivals, Origin::Wire)
     }
 
     /// The next packet that a worker gave out again, and what becomes of it.
     pub(super) fn pass_released(&mut self) -> Option<(Arrival, Verdict, Vec<u8>)> {
         let (worker, arrival) = self.released.pop_front()?;
-        let (verdict, left) =
-            self.carry(worker, std::slice::from_ref(&arrival), &VectorEntry::Again).pop()?;
+        let (verdict, left) = self.carry(worker, std::slice::from_ref(&arrival), Origin::Held).pop()?;
         Some((arrival, verdict, left))
     }
 
-    fn carry(&mut self, first: usize, arrivals: &[Arrival], way: &VectorEntry) -> Vec<(Verdict, Vec<u8>)> {
+    fn carry(&mut self, first: usize, arrivals: &[Arrival], origin: Origin) -> Vec<(Verdict, Vec<u8>)> {
         const HEADROOM: usize = 64;
         let (now_ms, shared) = (self.now_ms(), Arc::clone(&self.workers));
         let (now_ns, mut workers) = (now_ms * 1_000_000, locked(&shared));
@@ -135,20 +128,18 @@ impl Harness {
         let mut packets: Vec<Packet<'_>> = packets.collect();
         let mut verdicts = vec![Verdict::Send(PortId(u16::MAX)); packets.len()];
         let worker = &mut workers[first];
-        match way {
-            // A host may have packets rewritten in a stage of its own.
-            VectorEntry::In if packets.len() % 2 == 1 => {
-                two_steps::process(worker, (Origin::Wire, now_ns), &mut packets, &mut verdicts);
-            }
-            VectorEntry::In => worker.process(now_ns, &NoCycles, &mut packets, &mut verdicts),
-            VectorEntry::Again => worker.process_released(now_ns, &NoCycles, &mut packets, &mut verdicts),
+        // A host may have packets rewritten in a stage of its own.
+        if origin == Origin::Wire && packets.len() % 2 == 1 {
+            two_steps::process(worker, (origin, now_ns), &mut packets, &mut verdicts);
+        } else {
+            worker.process_from(origin, now_ns, &NoCycles, &mut packets, &mut verdicts);
         }
         for (packet, verdict) in packets.iter_mut().zip(&mut verdicts) {
             // Fragments go by where their datagram comes together.
             for _ in 0..2 {
                 let Verdict::Hand(other) = *verdict else { break };
                 let (packet, verdict) = (std::slice::from_mut(packet), std::slice::from_mut(verdict));
-                workers[usize::from(other)].process_handed(now_ns, &NoCycles, packet, verdict);
+                workers[usize::from(other)].process_from(Origin::Worker, now_ns, &NoCycles, packet, verdict);
             }
             if let Verdict::Held(_) = *verdict {
                 self.held_ms = now_ms;
