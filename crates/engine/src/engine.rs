@@ -2,12 +2,13 @@
 
 use crate::cells::{STAGES, WorkerCells};
 use crate::compiled::{PublishError, Rulebook, Snapshot};
-use crate::connections::{Connections, WorkerTask};
 use crate::conntrack::SharedState;
+use crate::control::Connections;
 use crate::counters::{Count, PortCount, StageCount};
 use crate::drop::DropReason;
 use crate::port::{PortSpec, PortTable};
 use crate::worker::Worker;
+use crate::worker::WorkerTask;
 use arc_swap::ArcSwap;
 use mmb_classify::{TableStats, Tuning};
 use mmb_packet::PortId;

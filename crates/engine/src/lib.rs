@@ -10,8 +10,8 @@
 
 mod cells;
 mod compiled;
-mod connections;
 mod conntrack;
+mod control;
 mod counters;
 mod drop;
 mod engine;
@@ -23,11 +23,8 @@ mod verdict;
 mod worker;
 
 pub use compiled::PublishError;
-pub use connections::{
-    CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, ConnectionSummary, ConnectionWatch, Connections,
-    Endpoints,
-};
-pub use conntrack::save::check_state;
+pub use conntrack::{CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, Endpoints, check_state};
+pub use control::{ConnectionSummary, ConnectionWatch, Connections, NoAnswer};
 pub use counters::{Count, PortCount, StageCount};
 pub use drop::DropReason;
 pub use engine::Engine;

@@ -2,7 +2,6 @@
 
 use crate::cells::WorkerCells;
 use crate::compiled::Snapshot;
-use crate::connections::WorkerTask;
 use crate::conntrack::SharedState;
 use crate::counters::Count;
 use crate::drop::DropReason;
@@ -16,6 +15,9 @@ use mmb_packet::{Packet, PortId};
 use mmb_random::SeedTree;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+
+/// A task that a worker runs between two vectors.
+pub(crate) type WorkerTask = Box<dyn FnOnce(&mut Pipeline, &Snapshot) + Send>;
 
 /// The engine's state for one packet thread.
 ///
@@ -163,14 +165,15 @@ impl Worker {
     /// false for a packet without a free buffer, which is counted as dropped.
     #[inline]
     pub fn release(&mut self, mut out: impl FnMut(Released<'_>) -> bool) -> usize {
-        let flows = self.pipeline.conntrack();
-        if !flows.has_released() {
+        let conntrack = self.pipeline.conntrack();
+        if !conntrack.has_released() {
             return 0;
         }
         let (mut given, mut lost) = (0, 0);
         while given + lost < VECTOR
-            && flows.take_released(|released| if out(released) { given += 1 } else { lost += 1 })
-        {}
+            && conntrack.take_released(|released| if out(released) { given += 1 } else { lost += 1 })
+        {
+        }
         self.count_dropped(DropReason::NoBuffer, lost as u64);
         given
     }
@@ -178,7 +181,7 @@ impl Worker {
     /// Held packets that were dropped since the last call, by reason. They are counted already; this is for hosts with drop counters of
     /// their own, since no verdict reports these drops.
     pub fn take_lost(&mut self) -> [(DropReason, u64); 2] {
-        let HeldLosses { aged, crowded_out } = std::mem::take(&mut self.pipeline.conntrack().lost);
+        let HeldLosses { aged, crowded_out } = self.pipeline.conntrack().take_lost();
         [(DropReason::FragmentEarly, aged), (DropReason::FragmentNoRoom, crowded_out)]
     }
 
@@ -197,7 +200,7 @@ impl Worker {
     /// if there are none.
     #[inline]
     pub fn is_behind(&mut self) -> bool {
-        self.pipeline.conntrack().table.is_behind()
+        self.pipeline.conntrack().is_behind()
     }
 
     /// Picks up a newer policy, ends connections that timed out, and runs pending tasks. Returns the number of packets per vector.

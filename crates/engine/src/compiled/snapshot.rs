@@ -95,7 +95,7 @@ impl Snapshot {
         (0..).zip(self.stateful.iter()).filter_map(|(slot, rule)| Some((rule.as_ref()?.id, slot)))
     }
 
-    /// The edit with a number from [`Action::edit_number`].
+    /// The edit with a number from [`Action::edit_number`](super::action::Action::edit_number).
     #[inline]
     pub(crate) fn edit(&self, number: u32) -> Option<&Edit> {
         (number as usize).checked_sub(1).and_then(|number| self.edits.at(number).as_deref())

@@ -1,15 +1,17 @@
 //! Creating connections: from packets, and from a state that another daemon saved.
 
-use super::nat_ports::NewTranslation;
-use super::save::SavedConnection;
-use super::{Conntrack, Replaced, key, sources};
+use super::flow_state::Replaced;
+use super::key;
+use super::nat_ports::{NewTranslation, refused, source_mac};
+use super::saved::SavedConnection;
+use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::compiled::StatefulRule;
 use crate::drop::DropReason;
-use mmb_conn::nat::{self, Mapping, Nat, Translated};
-use mmb_conn::{ConnId, Connection, DESTINATION, Direction, IngressPorts, Invalid, TrackedHeader, Tuple};
+use mmb_conn::nat::{Mapping, Translated};
+use mmb_conn::{ConnId, Direction, IngressPorts, Invalid, TrackedHeader, Tuple};
 use mmb_packet::checksum::{Soundness, transport_soundness};
-use mmb_packet::{Layout, LinkType, Packet};
+use mmb_packet::{Layout, Packet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,7 +21,7 @@ impl Conntrack {
     ///
     /// # Errors
     /// Why no connection was created; the packet must be dropped then.
-    pub(crate) fn create(
+    pub(super) fn create(
         &mut self,
         snapshot: &Snapshot,
         (arrived, ends): (Tuple, Replaced),
@@ -91,7 +93,7 @@ impl Conntrack {
     ///
     /// # Errors
     /// Why no connection was created although the packet is admitted; the packet must be dropped then.
-    pub(crate) fn admit(
+    pub(super) fn admit(
         &mut self,
         snapshot: &Snapshot,
         (arrived, ends): (Tuple, Replaced),
@@ -147,17 +149,11 @@ impl Conntrack {
             state.closed(connection, reason);
         });
         self.stale = true;
-        let id = self.commit(made, [set, binding, extra])?;
+        let id = self.attach(made, [set, binding, extra])?;
         self.table.get_mut(id).arrivals = arrivals;
         self.table.touch(id, Direction::Forward, self.state.now_ms, packet.len(), signal);
         self.state.notify(self.table.get(id), None);
         Ok((id, Direction::Forward))
-    }
-
-    /// A connection as it is saved to a file.
-    pub(crate) fn saved(&self, connection: &Connection) -> SavedConnection {
-        let rules = self.state.sets.rules(sources::rule_set(connection)).map(|rule| rule.id).collect();
-        SavedConnection::of(connection, self.state.now_ms, *self.state.extras.get(connection.extra), rules)
     }
 
     /// Restores a connection that another daemon saved. `slots` are those of its rules that this policy has.
@@ -202,11 +198,11 @@ impl Conntrack {
             state.closed(connection, reason);
         });
         self.stale = true;
-        self.commit(made, [set, restored.binding, extra])
+        self.attach(made, [set, restored.binding, extra])
     }
 
     /// Attaches its resources to a connection that was created; releases them if it was not.
-    fn commit(
+    fn attach(
         &mut self,
         made: Result<ConnId, mmb_conn::InsertError>,
         [set, binding, extra]: [u32; 3],
@@ -253,12 +249,6 @@ fn arrivals(snapshot: &Snapshot, packet: &Packet<'_>, turns_back: bool) -> Ingre
     }
 }
 
-/// The inside address of the NAT binding that a packet is addressed to.
-pub(super) fn owner(nat: &Nat, sent: &Tuple) -> Option<u128> {
-    let Tuple { addresses, wire, proto, family, .. } = *sent;
-    nat.owner(proto, family, wire, addresses[DESTINATION], sent.port(DESTINATION)).map(|(inside, _)| inside)
-}
-
 /// The combined mapping of these rules.
 fn merged<'r>(rules: impl Iterator<Item = &'r Arc<StatefulRule>>) -> Mapping {
     let mut mapping = Mapping::default();
@@ -284,22 +274,4 @@ fn merge(mapping: &mut Mapping, later: &Mapping) {
     if dport.is_some() {
         mapping.dport.clone_from(dport);
     }
-}
-
-pub(super) fn refused(why: nat::NatError) -> DropReason {
-    match why {
-        nat::NatError::NoAddress => DropReason::NatNoAddress,
-        nat::NatError::NoPort => DropReason::NatNoPort,
-        nat::NatError::NoMemory => DropReason::ConnNoMemory,
-        nat::NatError::HostLimit => DropReason::NatHostLimit,
-        nat::NatError::Clash => DropReason::NatClash,
-    }
-}
-
-/// The source MAC address of a packet.
-pub(super) fn source_mac(packet: &Packet<'_>) -> Option<[u8; 6]> {
-    if packet.link != LinkType::Ethernet {
-        return None;
-    }
-    packet.bytes().get(6..12)?.try_into().ok()
 }

@@ -1,8 +1,9 @@
 //! Fragments: the worker that collects a datagram's fragments, the ports that later fragments take from the first, and holding fragments
 //! that come before it.
 
+use super::flow_state::FlowState;
 use super::key::{self, Ingress, LookupKey, PacketKind};
-use super::{Conntrack, FlowState};
+use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
 use crate::verdict::Origin;
@@ -69,7 +70,7 @@ impl Conntrack {
     /// Notes that a packet is valid for its connection, or created it. The first fragment of a TCP segment then tells the sequence numbers of
     /// the data in the other fragments. An invalid one does not: a sender that knows no sequence numbers could otherwise move the window of the
     /// connection by the other fragments, which have no acknowledgment number to check.
-    pub(crate) fn note_valid(&mut self, at: usize, packet: &Packet<'_>, layout: &Layout) {
+    pub(super) fn note_valid(&mut self, at: usize, packet: &Packet<'_>, layout: &Layout) {
         if !layout.is_fragment() || layout.is_later_fragment() {
             return;
         }
@@ -138,7 +139,7 @@ impl Conntrack {
 
     /// Whether a packet is a later fragment of a datagram whose first one was dropped in this vector, after the lookup.
     #[inline]
-    pub(crate) fn is_refused(&self, at: usize, packet: &Packet<'_>, layout: &Layout) -> bool {
+    pub(super) fn is_refused(&self, at: usize, packet: &Packet<'_>, layout: &Layout) -> bool {
         !self.refused.is_empty()
             && layout.is_later_fragment()
             && self

@@ -12,7 +12,9 @@
 //! The checksum of a fragmented error cannot be verified, and routers send none: RFC 1812 section 4.3.2.3 and RFC 4443 section 2.4 keep
 //! errors below every link's MTU. A fragmented error is never related.
 
-use super::{Conntrack, QuotedOffsets, key};
+use super::flow_state::QuotedOffsets;
+use super::key;
+use super::tracking::Conntrack;
 use mmb_conn::{ConnId, DESTINATION, Direction, icmp_query, proto};
 use mmb_packet::{Layout, Packet, checksum};
 
@@ -22,7 +24,7 @@ const TCP_SEQ: usize = 4;
 impl Conntrack {
     /// Whether the ICMP error `at` this index of the vector quotes a packet that the connection sent the other way. `direction` is the
     /// direction of the error.
-    pub(crate) fn is_related(
+    pub(super) fn is_related(
         &self,
         at: usize,
         (id, direction): (ConnId, Direction),

@@ -1,6 +1,6 @@
 //! Lookup keys: the five-tuple of a packet, or of the packet that an ICMP error quotes.
 
-use super::QuotedOffsets;
+use super::flow_state::QuotedOffsets;
 use mmb_conn::fragment::{Complete, FragmentKey};
 use mmb_conn::icmp_query;
 use mmb_conn::quoted::quoted;

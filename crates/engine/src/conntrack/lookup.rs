@@ -1,58 +1,32 @@
 //! The connections stage: looks up the flow state and the cached verdict of each packet of a vector.
 
+use super::flow_state::FlowState;
 use super::key::{ExtractedKey, Ingress, LookupKey, PacketKind, extract, extract_plain};
-use super::{Conntrack, FlowState};
+use super::lookups::Lookups;
+use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
-use crate::verdict::{Origin, VECTOR, Verdict};
-use mmb_base::prefetch;
+use crate::verdict::{Origin, Verdict};
 use mmb_conn::{ConnId, ConnectionTable, Direction, Tuple};
 use mmb_packet::{Class, Layout, Packet, PortId};
 use mmb_policy::policy::Zone;
 
-/// The lookup keys of a vector's packets, in columns. Packets that are not looked up have none.
-#[derive(Debug)]
-pub(super) struct Lookups {
-    tuples: Vec<Tuple>,
-    /// For each key, the packet's index in the vector and its kind.
-    of: Vec<(u8, PacketKind)>,
-    /// By packet index: the index of its key here, plus one; 0 for none.
-    places: Box<[u16; VECTOR]>,
-}
-
-impl Lookups {
-    pub(super) fn new() -> Lookups {
-        Lookups {
-            tuples: Vec::with_capacity(VECTOR),
-            of: Vec::with_capacity(VECTOR),
-            places: Box::new([0; VECTOR]),
-        }
-    }
-
-    fn clear(&mut self) {
-        self.tuples.clear();
-        self.of.clear();
-        self.places.fill(0);
-    }
-
-    #[inline]
-    fn push(&mut self, at: usize, LookupKey { tuple, kind: sort }: LookupKey) {
-        self.tuples.push(tuple);
-        // A vector's packets are numbered in a byte.
-        self.of.push((at as u8, sort));
-        self.places[at] = self.of.len() as u16;
-    }
-
-    #[inline]
-    fn of_packet(&self, at: usize) -> Option<LookupKey> {
-        let place = usize::from(self.places[at]).checked_sub(1)?;
-        Some(LookupKey { tuple: self.tuples[place], kind: self.of[place].1 })
-    }
-}
-
 impl Conntrack {
-    /// Looks up the flow states of a vector's packets.
+    /// Looks up the flow states of a vector's packets, and the cached verdicts of those that are in the middle of a connection. Returns
+    /// whether some packets [need no classification](Conntrack::needs_no_rules).
     pub(crate) fn lookup(
+        &mut self,
+        snapshot: &Snapshot,
+        packets: &[Packet<'_>],
+        layouts: &[Layout],
+        verdicts: &[Verdict],
+        origin: Origin,
+    ) -> bool {
+        self.lookup_flow_states(snapshot, packets, layouts, verdicts, origin);
+        self.lookup_cache(snapshot, packets)
+    }
+
+    fn lookup_flow_states(
         &mut self,
         snapshot: &Snapshot,
         packets: &[Packet<'_>],
@@ -131,42 +105,6 @@ impl Conntrack {
         }
     }
 
-    /// Looks up the cached verdicts of packets, if the policy allows caching, and prefetches what they will touch. Returns whether some
-    /// packets need no classification ([`Conntrack::needs_no_rules`]).
-    ///
-    /// The connection of such a packet exists when the vector is looked up, but an earlier packet of the vector may still end it: a RST
-    /// followed by a SYN, or a RST while the table is full. [`Conntrack::is_cache_current`] checks this when the packet is processed.
-    pub(crate) fn lookup_cache(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>]) -> bool {
-        self.cached[..packets.len()].fill(0);
-        if !snapshot.is_constant() {
-            return self.some_cached;
-        }
-        self.found.iter().flatten().for_each(|(id, _)| self.cache.prefetch(*id));
-        for &(at, sort) in &self.lookups.of {
-            if let FlowState::Existing(id, direction) = self.flow_states[usize::from(at)]
-                && sort.is_mid_flow()
-                && self.table.is_lasting(id, self.state.now_ms)
-                && let Some(plan) = self.cache.of(id, direction)
-            {
-                self.cached[usize::from(at)] = plan;
-                if let Some(decision) = self.cache.verdict(plan) {
-                    prefetch(decision);
-                }
-            }
-        }
-        let cells = &snapshot.cells[self.state.worker];
-        for (plan, packet) in self.cached.iter_mut().zip(packets) {
-            let Some(decision) = self.cache.verdict(*plan) else { continue };
-            if decision.port != packet.port {
-                *plan = 0;
-                continue;
-            }
-            self.some_cached = true;
-            self.cache.rules(*plan).iter().take(4).for_each(|&slot| prefetch(cells.slot(slot)));
-        }
-        self.some_cached
-    }
-
     /// Prefetches what packets that create connections need: the index buckets of the expected reply tuples, and for these slots the
     /// stateful rules and their rule sets.
     pub(crate) fn prefetch_new(&self, snapshot: &Snapshot, slots: &[u32]) {
@@ -182,42 +120,6 @@ impl Conntrack {
         let of_each = self.lookups.of.iter().zip(&self.lookups.tuples);
         let new = of_each.filter(|((at, _), _)| matches!(self.flow_states[usize::from(*at)], FlowState::New));
         self.table.prefetch(new.map(|(_, tuple)| tuple.reversed()));
-    }
-
-    /// Whether a packet needs no classification: it has a cached verdict, belongs to another worker, or does not pass now.
-    #[inline]
-    pub(crate) fn needs_no_rules(&self, at: usize) -> bool {
-        self.cached[at] != 0
-            || matches!(
-                self.flow_states[at],
-                FlowState::OtherWorker(_) | FlowState::Refused(_) | FlowState::Held(_)
-            )
-    }
-
-    /// Whether a packet matches the same rules as others of its connection and direction, if rules match on nothing but tuple and ports.
-    #[inline]
-    pub(crate) fn is_mid_flow(&self, at: usize) -> bool {
-        let place = usize::from(self.lookups.places[at]);
-        place > 0 && self.lookups.of[place - 1].1.is_mid_flow()
-    }
-
-    /// Whether the connection of a packet's cached verdict still exists after the packets before it in the vector were processed.
-    #[inline]
-    pub(crate) fn is_cache_current(
-        &self,
-        at: usize,
-        (id, direction): (ConnId, Direction),
-        port: PortId,
-    ) -> bool {
-        !self.stale
-            || (self.cache.of(id, direction) == Some(self.cached[at])
-                && matches!(self.flow_state(at, port), FlowState::Existing(now, way) if (now, way) == (id, direction)))
-    }
-
-    /// The number of a packet's cached verdict; 0 for none.
-    #[inline]
-    pub(crate) fn cached(&self, at: usize) -> u32 {
-        self.cached[at]
     }
 
     /// Finds the owning worker of packets for which no connection was found here.
@@ -237,16 +139,10 @@ impl Conntrack {
         }
     }
 
-    /// The flow state of a packet when the vector was looked up.
-    #[inline]
-    pub(crate) fn initial(&self, at: usize) -> FlowState {
-        self.flow_states[at]
-    }
-
     /// The flow state of a packet that came in by a port, after the packets before it in the vector were processed.
     #[inline]
-    pub(crate) fn flow_state(&self, at: usize, port: PortId) -> FlowState {
-        match self.initial(at) {
+    pub(super) fn flow_state(&self, at: usize, port: PortId) -> FlowState {
+        match self.flow_states[at] {
             known @ FlowState::OtherWorker(_) => known,
             known if self.stale => match self.lookups.of_packet(at) {
                 Some(LookupKey { tuple, kind: sort }) => {
@@ -267,14 +163,14 @@ impl Conntrack {
     }
 
     /// The flow state of a packet once its connection is closed.
-    pub(crate) fn recheck(&self, at: usize) -> FlowState {
+    pub(super) fn recheck(&self, at: usize) -> FlowState {
         self.lookups
             .of_packet(at)
             .map_or(FlowState::Untracked, |LookupKey { kind: sort, .. }| state_of(None, sort))
     }
 
     /// The tuple by which a packet is looked up, if it is.
-    pub(crate) fn tuple(&self, at: usize) -> Option<Tuple> {
+    pub(super) fn tuple(&self, at: usize) -> Option<Tuple> {
         self.lookups.of_packet(at).map(|key| key.tuple)
     }
 }

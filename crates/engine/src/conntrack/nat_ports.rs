@@ -7,13 +7,14 @@
 //! Connections that were replied to are left alone. Only connections of this worker are examined, a limited number per packet; after a
 //! search that found nothing, packets with the same shortage back off (`pauses`).
 
-use super::{Conntrack, Replaced, create};
+use super::flow_state::Replaced;
+use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
 use arrayvec::ArrayVec;
-use mmb_conn::nat::{Mapping, NatError, PortShortage, Translated};
+use mmb_conn::nat::{Mapping, Nat, NatError, PortShortage, Translated};
 use mmb_conn::{CloseReason, ConnId, Connection, ConnectionTable, DESTINATION, Direction, Tuple};
-use mmb_packet::Packet;
+use mmb_packet::{LinkType, Packet};
 use std::sync::atomic::Ordering;
 
 /// How many ports one new connection may reclaim: a port that becomes free may still be in use towards its destination.
@@ -55,7 +56,7 @@ impl Conntrack {
             match self.try_translate(snapshot, packet, (first, mapping), arrived, ends) {
                 Ok(made) => return Ok(made),
                 Err(why) if rounds.next().is_none() || !self.free_port(mapping, arrived, why) => {
-                    return Err(create::refused(why));
+                    return Err(refused(why));
                 }
                 Err(_) => {}
             }
@@ -79,13 +80,13 @@ impl Conntrack {
         let mut nat = state.shared.nat();
         let mut translated = nat.translate(first, mapping, arrived, &taken)?;
         // A packet from inside to an outside endpoint of another binding hairpins: it goes back to the inside (RFC 4787 REQ-9).
-        if let Some(inside) = create::owner(&nat, &translated.sent) {
+        if let Some(inside) = owner(&nat, &translated.sent) {
             let outside = translated.sent;
             if snapshot.route(packet.port).is_routed() {
                 translated = nat.enter(translated)?;
                 turns_back = translated.sent != outside;
             } else if let (Some(to), Some(from)) =
-                (state.extras.neighbours.find(arrived.wire, inside), create::source_mac(packet))
+                (state.extras.neighbours.find(arrived.wire, inside), source_mac(packet))
             {
                 translated = nat.enter(translated)?;
                 if translated.sent != outside && mapping.saddr.is_some() {
@@ -209,4 +210,29 @@ fn use_of_port(table: &ConnectionTable, over: &Connection, mapping: &Mapping, ar
         return PortUse::Own;
     }
     if table.find(&wanted).is_some() { PortUse::Others } else { PortUse::None }
+}
+
+/// The inside address of the NAT binding that a packet is addressed to.
+pub(super) fn owner(nat: &Nat, sent: &Tuple) -> Option<u128> {
+    let Tuple { addresses, wire, proto, family, .. } = *sent;
+    nat.owner(proto, family, wire, addresses[DESTINATION], sent.port(DESTINATION)).map(|(inside, _)| inside)
+}
+
+/// The drop reason of a packet whose connection cannot be translated.
+pub(super) fn refused(why: NatError) -> DropReason {
+    match why {
+        NatError::NoAddress => DropReason::NatNoAddress,
+        NatError::NoPort => DropReason::NatNoPort,
+        NatError::NoMemory => DropReason::ConnNoMemory,
+        NatError::HostLimit => DropReason::NatHostLimit,
+        NatError::Clash => DropReason::NatClash,
+    }
+}
+
+/// The source MAC address of a packet.
+pub(super) fn source_mac(packet: &Packet<'_>) -> Option<[u8; 6]> {
+    if packet.link != LinkType::Ethernet {
+        return None;
+    }
+    packet.bytes().get(6..12)?.try_into().ok()
 }

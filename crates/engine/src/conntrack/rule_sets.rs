@@ -13,6 +13,8 @@ use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
+/// The most stateful rules that one connection has: the first in order.
+pub(super) const MOST_RULES: usize = 64;
 /// Unused sets that are kept, at most.
 const SPARE: usize = 1 << 16;
 

@@ -5,9 +5,8 @@
 
 use super::checked;
 use super::extension::Extension;
-use mmb_conn::{
-    ConnState, Connection, ConnectionSnapshot, IngressPorts, Side, TcpTracker, Tuple, Vlans, Wire,
-};
+use super::saved::SavedConnection;
+use mmb_conn::{ConnState, ConnectionSnapshot, IngressPorts, Side, TcpTracker, Tuple, Vlans, Wire};
 use mmb_policy::RuleId;
 use std::io::{self, Read, Write};
 
@@ -16,25 +15,7 @@ const MAGIC: &[u8; 8] = b"MMBCONN2";
 /// Bytes of a record without its rules.
 const FIXED: usize = 4 + 9 + 2 * (5 + 32 + 4) + 1 + 22 + 32 + 16 + 27 + 1;
 
-/// A connection on its way from one daemon to the next.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct SavedConnection {
-    pub(crate) connection: ConnectionSnapshot,
-    pub(crate) extra: Extension,
-    /// The rules that created it.
-    pub(crate) rules: Vec<RuleId>,
-}
-
 impl SavedConnection {
-    pub(crate) fn of(
-        connection: &Connection,
-        now_ms: u64,
-        extra: Extension,
-        rules: Vec<RuleId>,
-    ) -> SavedConnection {
-        SavedConnection { connection: connection.snapshot(now_ms), extra, rules }
-    }
-
     fn encode(&self) -> Vec<u8> {
         let ConnectionSnapshot { tuples, state, tracker, packets, bytes, arrivals, age_ms, idle_ms } =
             &self.connection;

@@ -1,7 +1,7 @@
 //! State that connections refer to: the part that all workers share, and the part of each worker.
 
-use super::Watcher;
 use super::extension::Extensions;
+use super::info::{ConnectionEvent, ConnectionInfo, Watcher};
 use super::owner_map::{ClaimError, OwnerMap};
 use super::rule_sets::{SetAllocError, StatefulRuleSets};
 use super::sources::{self, SourceCounts, SourceRefusal};
@@ -170,7 +170,7 @@ impl WorkerState {
         if self.watchers.is_empty() {
             return;
         }
-        let event = crate::connections::ConnectionEvent {
+        let event = ConnectionEvent {
             created: closed.is_none(),
             reason: closed.map(CloseReason::name),
             info: self.info(ConnId(0), connection, 0),
@@ -186,13 +186,8 @@ impl WorkerState {
     }
 
     /// A connection as listings show it.
-    pub(crate) fn info(
-        &self,
-        id: ConnId,
-        connection: &Connection,
-        expires_ms: u64,
-    ) -> crate::connections::ConnectionInfo {
-        crate::connections::ConnectionInfo::new(
+    pub(crate) fn info(&self, id: ConnId, connection: &Connection, expires_ms: u64) -> ConnectionInfo {
+        ConnectionInfo::new(
             self.worker,
             id,
             connection,

@@ -1,10 +1,9 @@
 //! Packet traces: the outcome of a single packet and its reasons.
 
-use super::Pipeline;
+use super::state::Pipeline;
 use crate::compiled::Snapshot;
-use crate::connections::Endpoints;
-use crate::conntrack::FlowState;
-use mmb_conn::Direction;
+use crate::conntrack::{Endpoints, Traced};
+use mmb_conn::{ConnId, Connection, Direction};
 use mmb_policy::RuleId;
 
 /// The most rules that a trace names.
@@ -41,46 +40,37 @@ impl PacketTrace {
 }
 
 impl Pipeline {
-    /// Traces a packet of the vector that was decided on last. `concerned`: connections were looked up.
-    pub(super) fn trace(&mut self, snapshot: &Snapshot, at: usize, concerned: bool) -> PacketTrace {
+    /// Traces a packet of the vector that was decided on last. `tracked`: connections were looked up.
+    pub(super) fn trace(&mut self, snapshot: &Snapshot, at: usize, tracked: bool) -> PacketTrace {
         let mut trace = PacketTrace::default();
         self.matched.clear();
-        if !concerned {
-            self.matched.extend_from_slice(self.scratch.handles(at));
-        } else {
-            let flow_state = self.conntrack.initial(at);
-            match self.conntrack.cached(at) {
-                plan if plan != 0 => self.matched.extend_from_slice(self.conntrack.cache.rules(plan)),
-                _ => self.collect_matched(snapshot, at, flow_state, self.conntrack.initial_ct_state(at)),
+        if tracked {
+            let Traced { assessment, ct_state, cached, connection } = self.conntrack.traced(at);
+            trace.connection = connection.map(TracedConnection::of);
+            match cached {
+                Some(rules) => self.matched.extend_from_slice(rules),
+                None => self.collect_matched(snapshot, at, &assessment, ct_state),
             }
-            trace.connection = self.traced_connection(at, flow_state);
+        } else {
+            self.matched.extend_from_slice(self.scratch.handles(at));
         }
         self.matched.sort_unstable_by_key(|&slot| snapshot.actions.at(slot as usize).rank());
         trace.count = self.matched.len() as u32;
-        for (place, &slot) in trace.rules.iter_mut().zip(&self.matched) {
-            *place = snapshot.actions.at(slot as usize).id();
+        for (id, &slot) in trace.rules.iter_mut().zip(&self.matched) {
+            *id = snapshot.actions.at(slot as usize).id();
         }
         trace
     }
+}
 
-    fn traced_connection(&self, at: usize, flow_state: FlowState) -> Option<TracedConnection> {
-        let table = &self.conntrack.table;
-        match flow_state {
-            FlowState::Untracked
-            | FlowState::Invalid(_)
-            | FlowState::OtherWorker(_)
-            | FlowState::Refused(_)
-            | FlowState::Held(_) => return None,
-            FlowState::New | FlowState::Existing(..) | FlowState::Fragment(..) | FlowState::Error(..) => {}
-        }
-        // The packet may have created a connection.
-        let (id, direction) = table.find(&self.conntrack.tuple(at)?)?;
-        let [forward, _] = table.get(id).tuples();
-        Some(TracedConnection {
+impl TracedConnection {
+    fn of((id, direction, connection): (ConnId, Direction, &Connection)) -> TracedConnection {
+        let [forward, _] = connection.tuples();
+        TracedConnection {
             id: id.number(),
             is_reply: direction == Direction::Reply,
             proto: forward.proto,
             arrived: Endpoints::of(&forward),
-        })
+        }
     }
 }

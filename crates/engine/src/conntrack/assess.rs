@@ -1,8 +1,12 @@
-//! Packet validity: which packets a connection accepts, and which may begin one.
+//! Assesses packets: what each is to its connection, whether it is valid, and whether it may begin one.
 
-use super::{Conntrack, FlowState, Replaced, key, sources};
+use super::flow_state::{FlowState, Replaced};
+use super::rule_sets::MOST_RULES;
+use super::tracking::Conntrack;
+use super::{key, sources};
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
+use crate::verdict::Verdict;
 use mmb_conn::nat::Translated;
 use mmb_conn::{CloseReason, ConnId, ConnState, Direction, Invalid, TcpOutcome, Tuple};
 use mmb_packet::checksum::{Soundness, transport_soundness};
@@ -20,16 +24,100 @@ pub(crate) struct Assessment {
     pub(crate) invalid: Option<Invalid>,
 }
 
+impl Assessment {
+    /// The connection of the packet.
+    pub(crate) fn connection(&self) -> Option<ConnId> {
+        match self.flow_state {
+            FlowState::Existing(id, _) | FlowState::Fragment(id, ..) | FlowState::Error(id, ..) => Some(id),
+            FlowState::Untracked
+            | FlowState::New
+            | FlowState::Invalid(_)
+            | FlowState::OtherWorker(_)
+            | FlowState::Refused(_)
+            | FlowState::Held(_) => None,
+        }
+    }
+
+    /// Whether the packet may create a connection.
+    pub(crate) fn is_new(&self) -> bool {
+        matches!(self.flow_state, FlowState::New)
+    }
+
+    /// Whether the packet is of no connection and creates none.
+    pub(crate) fn is_untracked(&self) -> bool {
+        matches!(self.flow_state, FlowState::Untracked)
+    }
+
+    /// Whether the packet is of no connection and creates none, and matched a stateful rule that maps. It must not leave then: it would
+    /// reveal the addresses that the rule hides. Link-scope messages are exempt: the link has the same addresses on both sides.
+    /// `candidates` are the slots of the rules that it matched.
+    pub(crate) fn is_unsolicited(
+        &self,
+        snapshot: &Snapshot,
+        candidates: &[u32],
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) -> bool {
+        // Only the slots of stateful rules are within this table.
+        let maps = |slot: &u32| {
+            snapshot.actions.at(*slot as usize).is_stateful()
+                && snapshot.stateful(*slot).is_some_and(|rule| rule.maps)
+        };
+        self.is_untracked() && candidates.iter().any(maps) && !key::is_link_scope(packet.bytes(), layout)
+    }
+}
+
 impl Conntrack {
-    /// The flow state of a packet, and whether it is valid. Mid-flow packets of a live connection are assessed only if `early`; otherwise
-    /// [`Conntrack::touch`] assesses them.
+    /// What a packet is to its connection, when its verdict is decided.
+    ///
+    /// # Errors
+    /// Its verdict, if no rule can change it.
     pub(crate) fn assess(
         &mut self,
+        snapshot: &Snapshot,
         at: usize,
         packet: &Packet<'_>,
         layout: &Layout,
-        early: bool,
-    ) -> Assessment {
+    ) -> Result<Assessment, Verdict> {
+        if self.is_refused(at, packet, layout) {
+            return Err(Verdict::Drop(DropReason::FragmentRefused));
+        }
+        let assessment = self.assess_flow(at, packet, layout, self.assesses_early(snapshot));
+        match assessment.flow_state {
+            FlowState::Refused(reason) => return Err(Verdict::Drop(reason)),
+            FlowState::Held(place) => return Err(Verdict::Held(place)),
+            FlowState::OtherWorker(worker) => return Err(Verdict::Hand(worker as u16)),
+            FlowState::Error(id, direction, quoted)
+                if !self.is_related(at, (id, direction), quoted, packet, layout) =>
+            {
+                return Err(Verdict::Drop(DropReason::IcmpUnrelated));
+            }
+            FlowState::Untracked
+            | FlowState::New
+            | FlowState::Invalid(_)
+            | FlowState::Existing(..)
+            | FlowState::Fragment(..)
+            | FlowState::Error(..) => {}
+        }
+        match assessment.invalid {
+            Some(kind) if self.drops_invalid => {
+                self.count_invalid(kind);
+                self.refuse(at, packet, layout);
+                Err(Verdict::Drop(DropReason::ConnInvalid))
+            }
+            _ => Ok(assessment),
+        }
+    }
+
+    /// Whether packets must be assessed before their rules apply.
+    #[inline]
+    pub(super) fn assesses_early(&self, snapshot: &Snapshot) -> bool {
+        self.drops_invalid || snapshot.ct_rules > 0
+    }
+
+    /// The flow state of a packet, and whether it is valid. Mid-flow packets of a live connection are assessed only if `early`; otherwise
+    /// [`Conntrack::touch`] assesses them.
+    fn assess_flow(&mut self, at: usize, packet: &Packet<'_>, layout: &Layout, early: bool) -> Assessment {
         let flow_state = self.flow_state(at, packet.port);
         let assessment = |flow_state| Assessment { flow_state, replaced: None, invalid: None };
         let FlowState::Existing(id, direction) = flow_state else {
@@ -50,7 +138,7 @@ impl Conntrack {
     }
 
     /// The outcome that [`Conntrack::touch`] would have for a packet, without a change.
-    pub(crate) fn assess_existing(
+    pub(super) fn assess_existing(
         &self,
         (id, direction): (ConnId, Direction),
         packet: &Packet<'_>,
@@ -79,27 +167,16 @@ impl Conntrack {
     }
 
     /// Notes that a packet cannot create a connection.
-    pub(crate) fn mark_invalid(&mut self, at: usize, kind: Invalid) -> FlowState {
+    pub(super) fn mark_invalid(&mut self, at: usize, kind: Invalid) -> FlowState {
         self.flow_states[at] = FlowState::Invalid(kind);
         self.flow_states[at]
-    }
-
-    /// Counts a packet that cannot create a connection although rules require one. An error is the reason to drop it; `maps` tells that a
-    /// connection would have translated it.
-    pub(crate) fn refuse_beginning(&self, kind: Invalid, maps: bool, strict: bool) -> Result<(), DropReason> {
-        self.state.cells.count_invalid(kind);
-        match kind {
-            Invalid::NotSyn if maps || strict => Err(DropReason::ConnNotSyn),
-            _ if maps || self.drops_invalid => Err(DropReason::ConnInvalid),
-            _ => Ok(()),
-        }
     }
 
     /// Checks a packet against its connection although it is dropped for another reason.
     ///
     /// # Errors
     /// The packet is invalid, which is counted.
-    pub(crate) fn check_window(
+    pub(super) fn check_window(
         &self,
         member: (ConnId, Direction),
         packet: &Packet<'_>,
@@ -115,33 +192,69 @@ impl Conntrack {
     }
 
     /// Whether all mid-flow packets of a connection are alike to rules: both ends were seen, and the connection is not closed.
-    pub(crate) fn is_lasting(&self, id: ConnId) -> bool {
+    pub(super) fn is_lasting(&self, id: ConnId) -> bool {
         self.table.is_lasting(id, self.state.now_ms)
     }
 
+    /// Whether a packet repeats the SYN or INIT of an unreplied connection that the current policy would create by other stateful rules. It
+    /// then begins a new connection, which replaces the old one. `slots` are those of the rules by which it would, in order.
+    pub(crate) fn supersede<'s>(
+        &self,
+        snapshot: &Snapshot,
+        assessment: &mut Assessment,
+        (packet, layout): (&Packet<'_>, &Layout),
+        slots: impl FnOnce() -> &'s [u32],
+    ) {
+        let &mut Assessment {
+            flow_state: FlowState::Existing(id, Direction::Forward), invalid: None, ..
+        } = assessment
+        else {
+            return;
+        };
+        if self.is_repeated_syn(id, packet, layout) && !self.is_made_by(snapshot, id, slots()) {
+            *assessment = Assessment {
+                flow_state: FlowState::New,
+                replaced: Some((id, CloseReason::Evicted)),
+                invalid: None,
+            };
+        }
+    }
+
     /// Whether a forward packet is the SYN or INIT of an unreplied connection.
-    pub(crate) fn is_repeated_syn(&self, id: ConnId, packet: &Packet<'_>, layout: &Layout) -> bool {
+    fn is_repeated_syn(&self, id: ConnId, packet: &Packet<'_>, layout: &Layout) -> bool {
         self.table.get(id).state == ConnState::SynSent
             && key::signal(packet, layout).is_some_and(|signal| signal.opens())
             && transport_soundness(packet.bytes(), layout) != Soundness::Wrong
     }
 
     /// Whether a connection was created by these stateful rules, given by slot in order.
-    pub(crate) fn is_made_by(
-        &self,
-        snapshot: &Snapshot,
-        id: ConnId,
-        slots: impl Iterator<Item = u32>,
-    ) -> bool {
-        let stamps = slots.filter_map(|slot| snapshot.stateful(slot)).map(|rule| rule.stamp);
+    fn is_made_by(&self, snapshot: &Snapshot, id: ConnId, slots: &[u32]) -> bool {
+        let stamps =
+            slots.iter().take(MOST_RULES).filter_map(|&slot| snapshot.stateful(slot)).map(|rule| rule.stamp);
         self.state.sets.rules(sources::rule_set(self.table.get(id))).map(|rule| rule.stamp).eq(stamps)
+    }
+
+    /// Marks a packet invalid that would create a connection, if its checksum is wrong. Returns whether it is.
+    pub(crate) fn check_beginning(
+        &mut self,
+        at: usize,
+        assessment: &mut Assessment,
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) -> bool {
+        let is_wrong = matches!(assessment.flow_state, FlowState::New)
+            && transport_soundness(packet.bytes(), layout) == Soundness::Wrong;
+        if is_wrong {
+            assessment.flow_state = self.mark_invalid(at, Invalid::BadChecksum);
+        }
+        is_wrong
     }
 
     /// The `ct` state of a packet, which rules match on.
     pub(crate) fn ct_state(
         &mut self,
         at: usize,
-        (flow_state, invalid): (FlowState, Option<Invalid>),
+        &Assessment { flow_state, invalid, .. }: &Assessment,
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> CtState {
@@ -169,24 +282,13 @@ impl Conntrack {
         state
     }
 
-    /// The `ct` state of a packet when its verdict was decided.
-    pub(crate) fn initial_ct_state(&self, at: usize) -> CtState {
-        self.ct_states[at]
-    }
-
     /// Counts an invalid packet of a connection.
-    pub(crate) fn count_invalid(&self, kind: Invalid) {
+    pub(super) fn count_invalid(&self, kind: Invalid) {
         self.state.cells.count_invalid(kind);
     }
 
-    /// Whether invalid packets are dropped.
-    #[inline]
-    pub(crate) fn drops_invalid(&self) -> bool {
-        self.drops_invalid
-    }
-
     /// Whether a packet without a connection is addressed to the outside endpoint of a NAT binding whose filtering admits its sender.
-    pub(crate) fn is_admitted(&self, arrived: Tuple) -> bool {
+    pub(super) fn is_admitted(&self, arrived: Tuple) -> bool {
         let common = &self.state.shared;
         if common.bindings.load(Ordering::Relaxed) == 0 {
             return false;

@@ -6,23 +6,19 @@
 
 use crate::cells::WorkerCells;
 use crate::compiled::Snapshot;
-use crate::conntrack::save::{self, SavedConnection};
-use crate::conntrack::{Conntrack, SharedState, Watcher};
-use crate::pipeline::Pipeline;
-use mmb_conn::{CloseReason, ConnId, Connection, DESTINATION, Invalid, SOURCE, Side, Tuple, Wire, proto};
+use crate::conntrack::{
+    ConnectionEvent, ConnectionInfo, Conntrack, LoadedState, SavedConnection, SharedState, StateWriter,
+    Watcher,
+};
+use crate::worker::WorkerTask;
+use mmb_conn::{CloseReason, Invalid};
 use mmb_policy::{ConnectionFilter, RuleId};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::time::Duration;
-
-/// The most memory in bytes that a connection takes with everything that belongs to it: its record, its index entries while tables grow, a
-/// NAT binding of a host that has no other, a peer, an owner entry among several workers, a counted source. Measured
-/// (`connection_memory.rs` of the tests): 320 without translation, 950 to 1310 with it.
-pub const CONNECTION_BYTES: u64 = 1344;
 
 /// Connections that one task processes before the worker returns to packets.
 const CHUNK: usize = 1024;
@@ -31,130 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Events queued for a watcher; further ones are lost, and counted. They own no memory outside the queue, so it takes 4 MB at most.
 const EVENTS: usize = 16_384;
 const _: () = assert!(EVENTS * size_of::<ConnectionEvent>() <= 4 << 20);
-
-/// A task that a worker runs between two vectors.
-pub(crate) type WorkerTask = Box<dyn FnOnce(&mut Pipeline, &Snapshot) + Send>;
-
-/// Source and destination of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Endpoints {
-    /// Source address.
-    pub src: IpAddr,
-    /// Source port, or an ICMP query's identifier; 0 for protocols without ports, and for GRE.
-    pub sport: u16,
-    /// Destination address.
-    pub dst: IpAddr,
-    /// Destination port.
-    pub dport: u16,
-}
-
-impl Endpoints {
-    pub(crate) fn of(tuple: &Tuple) -> Endpoints {
-        let [sport, dport] = match tuple.proto {
-            proto::GRE => [0; 2],
-            _ => [SOURCE, DESTINATION].map(|side| tuple.port(side)),
-        };
-        Endpoints { src: tuple.address(SOURCE), sport, dst: tuple.address(DESTINATION), dport }
-    }
-}
-
-/// The state of a connection at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConnectionInfo {
-    /// The worker that owns it.
-    pub worker: u16,
-    /// Its number there, valid while it exists.
-    pub id: u32,
-    /// The IP protocol.
-    pub proto: u8,
-    /// 4 or 6.
-    pub family: u8,
-    /// The key of GRE (RFC 2890); 0 without one.
-    pub key: u32,
-    /// The type of an ICMP query's request; 0 for other protocols.
-    pub icmp_type: u8,
-    /// The wire: the smaller number of its two ports, and the VLAN of the initiator's packets.
-    pub wire: Wire,
-    /// The sides of the wire where the initiator's and the responder's packets come in.
-    pub sides: [Side; 2],
-    /// The initiator's packets as they arrive.
-    pub arrived: Endpoints,
-    /// The initiator's packets as they leave.
-    pub sent: Endpoints,
-    /// The name of its state.
-    pub state: &'static str,
-    /// Milliseconds since it was created.
-    pub age_ms: u64,
-    /// Milliseconds since its last packet.
-    pub idle_ms: u64,
-    /// Milliseconds until it times out if no packet comes.
-    pub expires_ms: u64,
-    /// Packets of the initiator, and of the responder.
-    pub packets: [u64; 2],
-    /// Their bytes, link headers included.
-    pub bytes: [u64; 2],
-    /// The stateful rules that created it.
-    pub rules: Arc<[RuleId]>,
-}
-
-impl ConnectionInfo {
-    /// Whether a filter matches it.
-    pub fn is_meant_by(&self, filter: &ConnectionFilter) -> bool {
-        fn within<T: PartialOrd + Copy>(range: Option<(T, T)>, values: [T; 2]) -> bool {
-            range.is_none_or(|(first, last)| values.iter().any(|value| first <= *value && *value <= last))
-        }
-        let ConnectionInfo { arrived, sent, .. } = self;
-        filter.proto.is_none_or(|proto| proto == self.proto)
-            && filter.family.is_none_or(|family| family == self.family)
-            && within(filter.src, [arrived.src, sent.src])
-            && within(filter.dst, [arrived.dst, sent.dst])
-            && within(filter.sport, [arrived.sport, sent.sport])
-            && within(filter.dport, [arrived.dport, sent.dport])
-            && filter.state.is_none_or(|state| state == self.state)
-            && filter.rule.is_none_or(|rule| self.rules.contains(&rule))
-    }
-
-    pub(crate) fn new(
-        worker: usize,
-        id: ConnId,
-        connection: &Connection,
-        (now_ms, expires_ms): (u64, u64),
-        rules: Arc<[RuleId]>,
-    ) -> ConnectionInfo {
-        let [forward, reply] = connection.tuples();
-        let [high, low] = if forward.proto == proto::GRE { forward.ports } else { [0; 2] };
-        ConnectionInfo {
-            worker: worker as u16,
-            id: id.0,
-            proto: forward.proto,
-            family: forward.family,
-            key: u32::from(high) << 16 | u32::from(low),
-            icmp_type: if forward.is_query() { forward.ports[DESTINATION] as u8 } else { 0 },
-            wire: forward.wire,
-            sides: [forward.side, reply.side],
-            arrived: Endpoints::of(&forward),
-            sent: Endpoints::of(&reply.reversed()),
-            state: connection.state.name(),
-            age_ms: connection.age_ms(now_ms),
-            idle_ms: connection.idle_ms(now_ms),
-            expires_ms,
-            packets: connection.packets,
-            bytes: connection.bytes,
-            rules,
-        }
-    }
-}
-
-/// The creation or the end of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConnectionEvent {
-    /// It was created; otherwise it has ended.
-    pub created: bool,
-    /// Why it ended.
-    pub reason: Option<&'static str>,
-    /// Its state at that moment; `id` is meaningless.
-    pub info: ConnectionInfo,
-}
 
 /// Totals over all workers' connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -250,16 +122,8 @@ impl Connections {
             let mut from = Some(0);
             while let Some(first) = from {
                 let filter = *filter;
-                let (next, found) = self.ask(worker, move |flows, _| {
-                    let mut found = Vec::new();
-                    let next = flows.table.scan(first, CHUNK, &mut |id, connection| {
-                        let info = flows.info(id, connection);
-                        if info.is_meant_by(&filter) {
-                            found.push(info);
-                        }
-                    });
-                    (next, found)
-                })?;
+                let (next, found) =
+                    self.ask(worker, move |conntrack, _| conntrack.list(&filter, first, CHUNK))?;
                 for info in found {
                     if !each(info) {
                         return Ok(());
@@ -281,18 +145,8 @@ impl Connections {
             let mut from = Some(0);
             while let Some(first) = from {
                 let filter = *filter;
-                let (next, ended) = self.ask(worker, move |flows, _| {
-                    let mut ends = Vec::new();
-                    let next = flows.table.scan(first, CHUNK, &mut |id, connection| {
-                        if flows.info(id, connection).is_meant_by(&filter) {
-                            ends.push(id);
-                        }
-                    });
-                    let reason =
-                        if filter.rule.is_some() { CloseReason::RuleDeleted } else { CloseReason::Killed };
-                    ends.iter().for_each(|id| flows.end(*id, reason));
-                    (next, ends.len() as u64)
-                })?;
+                let (next, ended) =
+                    self.ask(worker, move |conntrack, _| conntrack.kill(&filter, first, CHUNK))?;
                 killed += ended;
                 from = next;
             }
@@ -306,19 +160,12 @@ impl Connections {
     /// # Errors
     /// An error of `out`, or a worker does not answer.
     pub fn save(&self, out: &mut dyn Write) -> io::Result<u64> {
-        let mut writer = save::StateWriter::new(out)?;
+        let mut writer = StateWriter::new(out)?;
         for worker in 0..self.workers.len() {
             let mut from = Some(0);
             while let Some(first) = from {
-                let (next, found) = self
-                    .ask(worker, move |flows, _| {
-                        let mut found = Vec::new();
-                        let next = flows.table.scan(first, CHUNK, &mut |_, connection| {
-                            found.push(flows.saved(connection));
-                        });
-                        (next, found)
-                    })
-                    .map_err(io::Error::other)?;
+                let saved = self.ask(worker, move |conntrack, _| conntrack.save(first, CHUNK));
+                let (next, found) = saved.map_err(io::Error::other)?;
                 found.iter().try_for_each(|saved| writer.write(saved))?;
                 from = next;
             }
@@ -332,7 +179,7 @@ impl Connections {
     /// # Errors
     /// The fault in the input, which is read completely first: nothing is restored then. Or a worker does not answer.
     pub fn load(&self, input: &mut dyn Read) -> Result<u64, String> {
-        let whole = save::LoadedState::read(input, self.max)?;
+        let whole = LoadedState::read(input, self.max)?;
         let slots = self.ask(0, |_, snapshot| snapshot.stateful_slots().collect::<HashMap<_, _>>());
         let slots = slots.map_err(|error| error.to_string())?;
         // A closed connection may have given up its port to another and needs none: live connections come first.
@@ -364,10 +211,10 @@ impl Connections {
     }
 
     fn restore_at(&self, worker: usize, found: Vec<RestoreRequest>) -> Result<u64, String> {
-        let made = self.ask(worker, move |flows, snapshot| {
+        let made = self.ask(worker, move |conntrack, snapshot| {
             let made = found.iter().filter(|(saved, slots)| {
                 let there = slots.iter().filter(|slot| snapshot.stateful(**slot).is_some()).copied();
-                flows.restore(snapshot, saved, &there.collect::<Vec<_>>()).is_ok()
+                conntrack.restore(snapshot, saved, &there.collect::<Vec<_>>()).is_ok()
             });
             made.count() as u64
         });
@@ -389,12 +236,12 @@ impl Connections {
         for worker in 0..owners.owning() {
             let mut from = Some(0);
             while let Some(first) = from {
-                from = self.ask(worker, move |flows, _| flows.claim_strays(first, CHUNK))?;
+                from = self.ask(worker, move |conntrack, _| conntrack.claim_moved(first, CHUNK))?;
             }
         }
         owners.switch(workers);
         for worker in 0..owners.owning() {
-            self.ask(worker, |flows, snapshot| flows.configure_share(snapshot))?;
+            self.ask(worker, |conntrack, snapshot| conntrack.configure_share(snapshot))?;
         }
         Ok(())
     }
@@ -417,7 +264,7 @@ impl Connections {
         let watch = ConnectionWatch { events, lost: Arc::default(), tasks };
         for worker in 0..self.workers.len() {
             let watcher = Watcher { events: sender.clone(), lost: Arc::clone(&watch.lost) };
-            self.ask(worker, move |flows, _| flows.state.watchers.push(watcher))?;
+            self.ask(worker, move |conntrack, _| conntrack.watch(watcher))?;
         }
         Ok(watch)
     }
@@ -475,7 +322,7 @@ impl Drop for ConnectionWatch {
             let lost = Arc::clone(&self.lost);
             // A worker that has stopped has no list of watchers.
             let _ = tasks.send(Box::new(move |pipeline, _| {
-                pipeline.conntrack().state.watchers.retain(|watcher| !Arc::ptr_eq(&watcher.lost, &lost));
+                pipeline.conntrack().unwatch(&lost);
             }));
         }
     }

@@ -1,0 +1,207 @@
+//! Cached verdicts in the pipeline: finds them for a vector, applies them packet by packet, and caches new ones.
+
+use super::assess::Assessment;
+use super::commit::PacketRules;
+use super::flow_state::{FlowState, NatTransform};
+use super::tracking::Conntrack;
+use crate::compiled::Snapshot;
+use crate::drop::DropReason;
+use mmb_base::prefetch;
+use mmb_conn::{ConnId, Connection, Direction};
+use mmb_packet::{Layout, Packet, PortId};
+use mmb_policy::CtState;
+
+/// The outcome of a packet's cached verdict.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CachedOutcome {
+    /// The packet has no cached verdict.
+    None,
+    /// The packet is dropped, and rules do not count it.
+    Refused(DropReason),
+    /// Rules drop the packet.
+    Drop,
+    /// The packet passes as one of this connection; `edits` tells that some of its rules rewrite.
+    Pass { member: (ConnId, Direction), edits: bool },
+    /// The packet is invalid for its connection, and rules match on that.
+    Invalid((ConnId, Direction)),
+}
+
+impl Conntrack {
+    /// Looks up the cached verdicts of packets, if the policy allows caching, and prefetches what they will touch. Returns whether some
+    /// packets need no classification ([`Conntrack::needs_no_rules`]).
+    ///
+    /// The connection of such a packet exists when the vector is looked up, but an earlier packet of the vector may still end it: a RST
+    /// followed by a SYN, or a RST while the table is full. [`Conntrack::apply_cached`] checks this when the packet is processed.
+    pub(super) fn lookup_cache(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>]) -> bool {
+        self.cached[..packets.len()].fill(0);
+        if !snapshot.is_constant() {
+            return self.some_cached;
+        }
+        self.found.iter().flatten().for_each(|(id, _)| self.cache.prefetch(*id));
+        for &(at, kind) in &self.lookups.of {
+            if let FlowState::Existing(id, direction) = self.flow_states[usize::from(at)]
+                && kind.is_mid_flow()
+                && self.table.is_lasting(id, self.state.now_ms)
+                && let Some(number) = self.cache.of(id, direction)
+            {
+                self.cached[usize::from(at)] = number;
+                if let Some(verdict) = self.cache.verdict(number) {
+                    prefetch(verdict);
+                }
+            }
+        }
+        let cells = &snapshot.cells[self.state.worker];
+        for (number, packet) in self.cached.iter_mut().zip(packets) {
+            let Some(verdict) = self.cache.verdict(*number) else { continue };
+            if verdict.port != packet.port {
+                *number = 0;
+                continue;
+            }
+            self.some_cached = true;
+            self.cache.rules(*number).iter().take(4).for_each(|&slot| prefetch(cells.slot(slot)));
+        }
+        self.some_cached
+    }
+
+    /// Whether a packet needs no classification: it has a cached verdict, belongs to another worker, or does not pass now.
+    #[inline]
+    pub(crate) fn needs_no_rules(&self, at: usize) -> bool {
+        self.cached[at] != 0
+            || matches!(
+                self.flow_states[at],
+                FlowState::OtherWorker(_) | FlowState::Refused(_) | FlowState::Held(_)
+            )
+    }
+
+    /// Applies a packet's cached verdict: a packet that passes updates its connection. The rules to count are
+    /// [`Conntrack::cached_rules`].
+    #[inline(always)]
+    pub(crate) fn apply_cached(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) -> CachedOutcome {
+        let number = self.cached[at];
+        let Some(verdict) = self.cache.verdict(number) else { return CachedOutcome::None };
+        let (drops, edits) = (verdict.drops, verdict.edits);
+        let FlowState::Existing(id, direction) = self.flow_states[at] else { return CachedOutcome::None };
+        let member = (id, direction);
+        if !self.is_cache_current(at, member, packet.port) {
+            // An earlier packet of this vector ended its connection, and this packet was not classified: it is a late segment.
+            return CachedOutcome::Refused(DropReason::ConnInvalid);
+        }
+        let validity = match drops {
+            false => self.touch(id, direction, packet, layout),
+            true if self.assesses_early(snapshot) => self.check_window(member, packet, layout),
+            true => Ok(()),
+        };
+        if validity.is_err() {
+            if self.drops_invalid {
+                return CachedOutcome::Refused(DropReason::ConnInvalid);
+            }
+            if snapshot.ct_rules > 0 {
+                return CachedOutcome::Invalid(member);
+            }
+            self.pass_invalid(member, packet);
+        }
+        if drops { CachedOutcome::Drop } else { CachedOutcome::Pass { member, edits } }
+    }
+
+    /// The slots of the rules of a packet's cached verdict, in the order in which they are applied; none without one.
+    #[inline]
+    pub(crate) fn cached_rules(&self, at: usize) -> &[u32] {
+        self.cache.rules(self.cached[at])
+    }
+
+    /// The slots of the rules that a packet with a cached verdict matches if their `ct` conditions are ignored.
+    pub(crate) fn cached_candidates(&self, at: usize) -> &[u32] {
+        self.cache.candidates(self.cached[at])
+    }
+
+    /// The translation of a connection's packets, if it has one.
+    #[inline]
+    pub(crate) fn translation(&self, member: (ConnId, Direction)) -> Option<NatTransform> {
+        self.translates(member.0).then(|| self.transform(member))
+    }
+
+    /// The connection and direction of a packet, if its verdict holds for other packets of that direction.
+    pub(crate) fn cacheable(
+        &self,
+        snapshot: &Snapshot,
+        at: usize,
+        assessment: &Assessment,
+    ) -> Option<(ConnId, Direction)> {
+        let FlowState::Existing(id, direction) = assessment.flow_state else { return None };
+        let is_alike = snapshot.is_constant()
+            && self.is_mid_flow(at)
+            && assessment.invalid.is_none()
+            && (snapshot.ct_rules == 0 || self.is_lasting(id));
+        is_alike.then_some((id, direction))
+    }
+
+    /// Caches a packet's verdict for others of its connection and direction.
+    pub(crate) fn cache_verdict(
+        &mut self,
+        snapshot: &Snapshot,
+        member: (ConnId, Direction),
+        port: PortId,
+        rules: PacketRules<'_>,
+        drops: bool,
+    ) {
+        let candidates = if snapshot.ct_rules > 0 { rules.candidates } else { &[] };
+        let edits = rules.applied.iter().any(|&slot| snapshot.actions.at(slot as usize).edit_number() > 0);
+        self.cache.set(member, port, (rules.applied, candidates), drops, edits);
+    }
+
+    /// Whether a packet matches the same rules as others of its connection and direction, if rules match on nothing but tuple and ports.
+    #[inline]
+    pub(super) fn is_mid_flow(&self, at: usize) -> bool {
+        let place = usize::from(self.lookups.places[at]);
+        place > 0 && self.lookups.of[place - 1].1.is_mid_flow()
+    }
+
+    /// Whether the connection of a packet's cached verdict still exists after the packets before it in the vector were processed.
+    #[inline]
+    fn is_cache_current(&self, at: usize, member: (ConnId, Direction), port: PortId) -> bool {
+        !self.stale
+            || (self.cache.of(member.0, member.1) == Some(self.cached[at])
+                && matches!(self.flow_state(at, port), FlowState::Existing(id, direction) if (id, direction) == member))
+    }
+
+    /// What a trace tells of a packet of the vector that was decided on last.
+    pub(crate) fn traced(&self, at: usize) -> Traced<'_> {
+        let flow_state = self.flow_states[at];
+        // The packet may have created a connection.
+        let found = match flow_state {
+            FlowState::Untracked
+            | FlowState::Invalid(_)
+            | FlowState::OtherWorker(_)
+            | FlowState::Refused(_)
+            | FlowState::Held(_) => None,
+            FlowState::New | FlowState::Existing(..) | FlowState::Fragment(..) | FlowState::Error(..) => {
+                self.tuple(at).and_then(|tuple| self.table.find(&tuple))
+            }
+        };
+        Traced {
+            assessment: Assessment { flow_state, replaced: None, invalid: None },
+            ct_state: self.ct_states[at],
+            cached: (self.cached[at] != 0).then(|| self.cached_rules(at)),
+            connection: found.map(|(id, direction)| (id, direction, self.table.get(id))),
+        }
+    }
+}
+
+/// What a trace tells of a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Traced<'c> {
+    /// Its assessment when the vector was looked up.
+    pub(crate) assessment: Assessment,
+    /// Its `ct` state when its verdict was decided.
+    pub(crate) ct_state: CtState,
+    /// The slots of its rules, if its verdict was cached.
+    pub(crate) cached: Option<&'c [u32]>,
+    /// Its connection now.
+    pub(crate) connection: Option<(ConnId, Direction, &'c Connection)>,
+}

@@ -1,0 +1,185 @@
+//! Takes over packets once their rules have decided: a packet that passes updates its connection or creates one, a packet that is dropped
+//! may end one.
+
+use super::assess::Assessment;
+use super::flow_state::{FlowState, NatTransform, QuotedOffsets, Replaced};
+use super::rule_sets::MOST_RULES;
+use super::tracking::Conntrack;
+use crate::compiled::Snapshot;
+use crate::drop::DropReason;
+use arrayvec::ArrayVec;
+use mmb_conn::{CloseReason, ConnId, Direction, Invalid};
+use mmb_packet::{Layout, Packet};
+use mmb_policy::policy::Pickup;
+
+/// The rules of a packet, by slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PacketRules<'s> {
+    /// All rules that it matched, whatever their `ct` states.
+    pub(crate) candidates: &'s [u32],
+    /// The rules that apply to it, in order.
+    pub(crate) applied: &'s [u32],
+}
+
+/// A packet that passes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Committed {
+    /// Its translation, and the offsets of the packet that it quotes if that one is translated.
+    pub(crate) transform: Option<(NatTransform, Option<QuotedOffsets>)>,
+    /// It is a valid packet of a connection that existed before.
+    pub(crate) is_valid: bool,
+}
+
+impl Committed {
+    /// A packet without a connection.
+    const UNTRACKED: Committed = Committed { transform: None, is_valid: false };
+}
+
+impl Conntrack {
+    /// Takes over a packet that its rules let pass: updates its connection, or creates one if it matched stateful rules or a NAT binding
+    /// admits it, and returns its translation.
+    ///
+    /// # Errors
+    /// Why the packet must be dropped after all.
+    pub(crate) fn commit(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        assessment: &Assessment,
+        rules: PacketRules<'_>,
+        (packet, layout): (&Packet<'_>, &Layout),
+    ) -> Result<Committed, DropReason> {
+        let replaced = self.end_if_expired(assessment.replaced);
+        let (mut quoted, mut is_valid) = (None, false);
+        let member = match assessment.flow_state {
+            FlowState::Invalid(kind) => {
+                self.refuse_invalid(snapshot, at, kind, rules)?;
+                return Ok(Committed::UNTRACKED);
+            }
+            FlowState::Untracked | FlowState::OtherWorker(_) | FlowState::Refused(_) | FlowState::Held(_) => {
+                return Ok(Committed::UNTRACKED);
+            }
+            FlowState::Existing(id, direction) => {
+                is_valid = self.touch(id, direction, packet, layout).is_ok();
+                match is_valid {
+                    true => self.note_valid(at, packet, layout),
+                    // Invalid packets that must not pass were dropped before.
+                    false => self.pass_invalid((id, direction), packet),
+                }
+                (id, direction)
+            }
+            FlowState::Fragment(id, direction, complete) => {
+                self.touch_fragment((id, direction), (at, complete), packet, layout);
+                (id, direction)
+            }
+            FlowState::Error(id, direction, offsets) => {
+                quoted = Some(offsets);
+                (id, direction)
+            }
+            FlowState::New => match self.create_if_asked(snapshot, at, replaced, rules, (packet, layout))? {
+                Some(member) => {
+                    self.note_valid(at, packet, layout);
+                    member
+                }
+                None => return Ok(Committed::UNTRACKED),
+            },
+        };
+        let transform = self.translation(member).map(|transform| (transform, quoted));
+        Ok(Committed { transform, is_valid })
+    }
+
+    /// Takes over a packet that a rule drops.
+    pub(crate) fn dropped_by_rule(
+        &mut self,
+        at: usize,
+        assessment: &Assessment,
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) {
+        if let Some(kind) = assessment.invalid {
+            self.count_invalid(kind);
+        }
+        if let Some((id, CloseReason::Evicted)) = assessment.replaced {
+            self.end(id, CloseReason::Evicted);
+        }
+        self.refuse(at, packet, layout);
+    }
+
+    /// Takes over a packet that is invalid for its connection, and that passes. Returns its translation.
+    pub(crate) fn commit_invalid(
+        &mut self,
+        member: (ConnId, Direction),
+        packet: &Packet<'_>,
+    ) -> Option<NatTransform> {
+        self.pass_invalid(member, packet);
+        self.translation(member)
+    }
+
+    /// Ends the connection that a new one would replace, if it has timed out anyway.
+    fn end_if_expired(&mut self, replaced: Replaced) -> Replaced {
+        let (id, reason) = replaced?;
+        if self.table.expires_ms(id, self.state.now_ms) > 0 {
+            return replaced;
+        }
+        self.end(id, reason);
+        None
+    }
+
+    /// Creates a connection for a packet without one, if stateful rules or a NAT binding require it.
+    fn create_if_asked(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        replaced: Replaced,
+        rules: PacketRules<'_>,
+        (packet, layout): (&Packet<'_>, &Layout),
+    ) -> Result<Option<(ConnId, Direction)>, DropReason> {
+        let Some(arrived) = self.tuple(at) else { return Ok(None) };
+        let slots: ArrayVec<u32, MOST_RULES> = stateful(snapshot, rules.applied).take(MOST_RULES).collect();
+        if !slots.is_empty() {
+            return self.create(snapshot, (arrived, replaced), &slots, packet, layout).map(Some);
+        }
+        let admitted = self.admit(snapshot, (arrived, replaced), packet, layout)?;
+        if let (None, Some((id, CloseReason::Evicted))) = (admitted, replaced) {
+            // The rules that created it are gone, and it is unreplied.
+            self.end(id, CloseReason::Evicted);
+        }
+        Ok(admitted)
+    }
+
+    /// Drops a packet that cannot create a connection, if it would otherwise pass untranslated: one that a rule would map must not leave
+    /// with its original address, nor may one for an inside endpoint go to the outside address.
+    fn refuse_invalid(
+        &self,
+        snapshot: &Snapshot,
+        at: usize,
+        kind: Invalid,
+        rules: PacketRules<'_>,
+    ) -> Result<(), DropReason> {
+        let mut stateful = stateful(snapshot, rules.candidates).peekable();
+        let is_asked_for = stateful.peek().is_some();
+        let maps = stateful.any(|slot| snapshot.stateful(slot).is_some_and(|rule| rule.maps))
+            || self.tuple(at).is_some_and(|arrived| self.is_admitted(arrived));
+        if !is_asked_for && !maps {
+            return Ok(());
+        }
+        let strict = snapshot.connections.pickup == Pickup::Strict;
+        self.refuse_beginning(kind, maps, strict)
+    }
+
+    /// Counts a packet that cannot create a connection although rules require one. An error is the reason to drop it; `maps` tells that a
+    /// connection would have translated it.
+    fn refuse_beginning(&self, kind: Invalid, maps: bool, strict: bool) -> Result<(), DropReason> {
+        self.state.cells.count_invalid(kind);
+        match kind {
+            Invalid::NotSyn if maps || strict => Err(DropReason::ConnNotSyn),
+            _ if maps || self.drops_invalid => Err(DropReason::ConnInvalid),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The slots of stateful rules among these.
+fn stateful<'s>(snapshot: &'s Snapshot, slots: &'s [u32]) -> impl Iterator<Item = u32> + 's {
+    slots.iter().copied().filter(|&slot| snapshot.actions.at(slot as usize).is_stateful())
+}

@@ -1,0 +1,138 @@
+//! Packets that pass update their connection: TCP state, windows, counters, timeouts.
+
+use super::flow_state::NatTransform;
+use super::key;
+use super::tracking::Conntrack;
+use mmb_conn::fragment::Complete;
+use mmb_conn::{ConnId, Direction, Invalid, TcpOutcome, TcpSegment, TrackedHeader, proto};
+use mmb_packet::checksum::{Soundness, transport_soundness};
+use mmb_packet::{Layout, Packet};
+
+impl Conntrack {
+    /// Updates a connection for a packet that passes.
+    ///
+    /// # Errors
+    /// The packet is out of window or otherwise invalid. It changed no state and is counted by kind only: see [`Conntrack::pass_invalid`].
+    #[inline]
+    pub(super) fn touch(
+        &mut self,
+        id: ConnId,
+        direction: Direction,
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) -> Result<(), Invalid> {
+        let now = (self.state.now_ms, packet.len());
+        let segment = key::segment(packet, layout).map(|segment| self.shifted(id, direction, segment));
+        if self.table.touch_if_goes_on(id, direction, now, segment.as_ref()) {
+            self.table.get_mut(id).arrivals.note(direction, packet.port);
+            return Ok(());
+        }
+        self.touch_if_sound((id, direction), packet, layout)
+    }
+
+    #[inline(never)]
+    fn touch_if_sound(
+        &mut self,
+        (id, direction): (ConnId, Direction),
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) -> Result<(), Invalid> {
+        let signal = self.signal(id, direction, packet, layout);
+        let now = (self.state.now_ms, packet.len());
+        let soundness = || transport_soundness(packet.bytes(), layout);
+        match self.table.touch_if_sound(id, direction, now, signal.as_ref(), soundness) {
+            TcpOutcome::Invalid(kind) => {
+                self.state.cells.count_invalid(kind);
+                Err(kind)
+            }
+            TcpOutcome::Moves(_) | TcpOutcome::Stays => {
+                self.table.get_mut(id).arrivals.note(direction, packet.port);
+                Ok(())
+            }
+            TcpOutcome::Reopens | TcpOutcome::Noted => Ok(()),
+        }
+    }
+
+    /// Counts a packet that passes although it is invalid for its connection.
+    pub(super) fn pass_invalid(&mut self, (id, direction): (ConnId, Direction), packet: &Packet<'_>) {
+        self.table.count_invalid(id, direction, packet.len());
+    }
+
+    /// Records that a fragment without a transport header passes; it may complete its datagram. A fragment of TCP or SCTP is only counted: it
+    /// has no sequence number or tag to check. A complete TCP datagram tells how far its sender came, if its header was valid. Fragments of
+    /// other protocols keep their connection alive, but do not count as a reply: their checksum is that of the datagram.
+    pub(super) fn touch_fragment(
+        &mut self,
+        (id, direction): (ConnId, Direction),
+        (at, complete): (usize, Option<Complete>),
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) {
+        let proto = self.table.get(id).proto();
+        if matches!(proto, proto::TCP | proto::SCTP) {
+            if let Some(Complete { len, seq }) = complete
+                && let Some(seq) = seq.or_else(|| self.seq_of(at, packet, layout))
+                && proto == proto::TCP
+            {
+                self.table.extend_sent(id, direction, seq, len);
+            }
+            return self.table.count_invalid(id, direction, packet.len());
+        }
+        let now = (self.state.now_ms, packet.len());
+        self.table.touch_if_sound(id, direction, now, None, || Soundness::Unknown);
+    }
+
+    /// The header that tracking inspects. TCP numbers are as both ends count them.
+    pub(super) fn signal(
+        &self,
+        id: ConnId,
+        direction: Direction,
+        packet: &Packet<'_>,
+        layout: &Layout,
+    ) -> Option<TrackedHeader> {
+        Some(match key::signal(packet, layout)? {
+            TrackedHeader::Tcp(segment) => TrackedHeader::Tcp(self.shifted(id, direction, segment)),
+            other => other,
+        })
+    }
+
+    /// A TCP header with the numbers that both ends count by: the acknowledgment is shifted back if the connection shifts sequence numbers.
+    #[inline(always)]
+    fn shifted(&self, id: ConnId, direction: Direction, mut segment: TcpSegment) -> TcpSegment {
+        let extra = self.table.get(id).extra;
+        if extra != 0 {
+            segment.ack = segment.ack.wrapping_add(self.state.extras.get(extra).ack(direction));
+        }
+        segment
+    }
+
+    /// Whether packets of a connection are rewritten.
+    #[inline]
+    pub(super) fn translates(&self, id: ConnId) -> bool {
+        let connection = self.table.get(id);
+        connection.is_translated() || connection.extra != 0
+    }
+
+    /// How packets of a connection are rewritten in one direction.
+    #[inline]
+    pub(super) fn transform(&self, (id, direction): (ConnId, Direction)) -> NatTransform {
+        let connection = self.table.get(id);
+        let to = connection.translated(direction);
+        let mut transform = NatTransform::default();
+        if let Some(to) = to {
+            let from = connection.tuple(direction);
+            for side in 0..2 {
+                transform.translation.addresses[side] =
+                    (from.addresses[side] != to.addresses[side]).then_some(to.addresses[side]);
+                transform.translation.ports[side] =
+                    (from.ports[side] != to.ports[side]).then_some(to.ports[side]);
+            }
+        }
+        if connection.extra != 0 {
+            let extra = self.state.extras.get(connection.extra);
+            extra.add_to(&mut transform.translation, direction);
+            transform.hairpin = extra.hairpin.map(|macs| macs[direction as usize]);
+        }
+        transform
+    }
+}

@@ -1,0 +1,208 @@
+//! A worker's connection tracking: its parts, its settings, its clock.
+//!
+//! Life-cycle: owned by one worker, which alone accesses it. The control thread sends it tasks, which run between vectors (`control`).
+
+use super::backoff::SearchBackoffs;
+use super::cache::FlowCache;
+use super::extension::Extensions;
+use super::flow_state::FlowState;
+use super::isn::SequenceNumbers;
+use super::lookups::Lookups;
+use super::rule_sets::StatefulRuleSets;
+use super::shared::{SharedState, WorkerState};
+use super::sources;
+use crate::cells::WorkerCells;
+use crate::compiled::Snapshot;
+use crate::verdict::VECTOR;
+use mmb_conn::fragment::{FragmentKey, FragmentTable, HeldFragments, HeldLosses};
+use mmb_conn::{CloseReason, ConnId, ConnectionTable, Direction, ReclaimCursor};
+use mmb_policy::CtState;
+use mmb_policy::policy::InvalidPackets;
+use mmb_random::{Purpose, Seed, SeedTree};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Datagrams whose fragments are tracked at once, and the longest time that each is tracked (RFC 8200 section 4.5 has a host wait a minute;
+/// fragments that separate on one path arrive within seconds).
+const DATAGRAMS: usize = 4096;
+const FRAGMENT_AGE_MS: u64 = 15_000;
+/// Fragments that may wait for their first one at once, and the bytes of all of them.
+const HELD: u16 = 4096;
+const HELD_BYTES: usize = 4 << 20;
+
+/// A worker's connections.
+pub(crate) struct Conntrack {
+    pub(super) table: ConnectionTable,
+    pub(super) state: WorkerState,
+    pub(super) fragments: FragmentTable,
+    /// Fragments that came before the first one of their datagram.
+    pub(super) held: HeldFragments,
+    pub(super) lookups: Lookups,
+    pub(super) flow_states: Box<[FlowState; VECTOR]>,
+    /// The `ct` state of each packet, if some rule matches on it.
+    pub(super) ct_states: Box<[CtState; VECTOR]>,
+    pub(super) cache: FlowCache,
+    /// The cached verdict of each packet by number; 0 for none.
+    pub(super) cached: Box<[u32; VECTOR]>,
+    /// The lookup result of each entry of `lookups`.
+    pub(super) found: Vec<Option<(ConnId, Direction)>>,
+    /// A connection was created or ended since the vector was looked up: results in `found` may be out of date.
+    pub(super) stale: bool,
+    /// Datagrams whose first fragment arrived in this vector and was dropped.
+    pub(super) refused: Vec<FragmentKey>,
+    /// TCP datagrams whose first fragment was believed in this vector, with the sequence number of the byte at offset 0.
+    pub(super) numbered: Vec<(FragmentKey, u32)>,
+    /// Held packets that were lost since the host last read these counts.
+    pub(super) lost: HeldLosses,
+    /// Some packets of the vector need no classification.
+    pub(super) some_cached: bool,
+    /// Back-off after searches that found no port to reclaim from another connection.
+    pub(super) pauses: SearchBackoffs,
+    /// Where the last such search stopped.
+    pub(super) cursor: ReclaimCursor,
+    /// This worker is counted in `SharedState::busy`.
+    pub(super) busy: bool,
+    /// `set conn invalid drop`.
+    pub(super) drops_invalid: bool,
+}
+
+impl Conntrack {
+    pub(crate) fn new(
+        worker: usize,
+        common: Arc<SharedState>,
+        cells: Arc<WorkerCells>,
+        seeds: &SeedTree,
+    ) -> Conntrack {
+        let seed = |purpose| seeds.of_worker(purpose, worker);
+        Conntrack {
+            table: ConnectionTable::new(seed(Purpose::ConnectionIndex)),
+            state: WorkerState {
+                worker,
+                sets: StatefulRuleSets::default(),
+                shared: common,
+                extras: Extensions::new(
+                    seed(Purpose::HeaderChoices),
+                    SequenceNumbers::new(seeds.shared(Purpose::SequenceNumbers)),
+                ),
+                cells,
+                watchers: Vec::new(),
+                per_source: None,
+                now_ms: 0,
+            },
+            fragments: FragmentTable::new(seed(Purpose::FragmentIndex), DATAGRAMS, FRAGMENT_AGE_MS),
+            held: HeldFragments::new(seed(Purpose::HeldFragmentIndex), FRAGMENT_AGE_MS, HELD, HELD_BYTES),
+            lookups: Lookups::new(),
+            flow_states: Box::new([FlowState::Untracked; VECTOR]),
+            ct_states: Box::new([CtState::Untracked; VECTOR]),
+            cache: FlowCache::default(),
+            cached: Box::new([0; VECTOR]),
+            found: Vec::with_capacity(VECTOR),
+            stale: false,
+            refused: Vec::with_capacity(VECTOR),
+            numbered: Vec::with_capacity(VECTOR),
+            lost: HeldLosses::default(),
+            some_cached: false,
+            pauses: SearchBackoffs::new(),
+            cursor: ReclaimCursor::default(),
+            busy: false,
+            drops_invalid: false,
+        }
+    }
+
+    /// Applies the settings of a policy.
+    pub(crate) fn configure(&mut self, snapshot: &Snapshot) {
+        self.cache.begin_epoch(snapshot.generation);
+        self.configure_share(snapshot);
+        let settings = &snapshot.connections;
+        self.state.per_source = settings.per_source;
+        self.drops_invalid = settings.invalid == InvalidPackets::Drop;
+        self.state.shared.nat().configure(settings);
+        if snapshot.stateful_rules > 0 {
+            self.held.prepare();
+        } else {
+            // No rule needs their ports any more.
+            self.held.release_all();
+        }
+    }
+
+    /// Sizes the table for this worker's share of the connection limit.
+    pub(crate) fn configure_share(&mut self, snapshot: &Snapshot) {
+        let settings = &snapshot.connections;
+        let SharedState { memory, owners, .. } = &*self.state.shared;
+        let max = memory.load(Ordering::Relaxed).min(settings.max as usize).div_ceil(owners.sharing());
+        self.table.configure(max, settings.timeouts, settings.pickup);
+    }
+
+    /// Advances the clock: ends connections that timed out and drops fragments that were held for too long.
+    #[inline]
+    pub(crate) fn advance(&mut self, now_ns: u64) {
+        self.state.extras.numbers.advance(now_ns);
+        let now_ms = now_ns / 1_000_000;
+        // Several threads may read the host's clock; ours never goes back.
+        self.state.now_ms = self.state.now_ms.max(now_ms);
+        if !self.table.is_empty() {
+            let Conntrack { table, state, .. } = self;
+            table.advance(state.now_ms, &mut |connection, reason| state.closed(connection, reason));
+            self.count();
+        }
+        if !self.held.is_empty() {
+            self.held.age(self.state.now_ms);
+            self.count_held();
+        }
+    }
+
+    pub(super) fn count(&mut self) {
+        let busy = !self.table.is_empty();
+        if std::mem::replace(&mut self.busy, busy) != busy {
+            let workers = &self.state.shared.busy;
+            _ = if busy {
+                workers.fetch_add(1, Ordering::Relaxed)
+            } else {
+                workers.fetch_sub(1, Ordering::Relaxed)
+            };
+        }
+        let [now, half_open, places] =
+            [self.table.len(), self.table.half_open(), self.table.places()].map(|count| count as u64);
+        self.state.cells.connections_now(now, half_open, places);
+    }
+
+    /// Whether packets must be looked up under a policy. They must as long as any worker has connections: a packet may belong to one of
+    /// them.
+    #[inline]
+    pub(crate) fn is_needed(&self, snapshot: &Snapshot) -> bool {
+        snapshot.stateful_rules > 0
+            || snapshot.ct_rules > 0
+            || self.state.shared.busy.load(Ordering::Relaxed) > 0
+    }
+
+    /// Ends a connection.
+    pub(super) fn end(&mut self, id: ConnId, reason: CloseReason) {
+        let connection = self.table.remove(id);
+        self.state.closed(&connection, reason);
+        self.stale = true;
+        self.count();
+    }
+
+    /// Reseeds the generator of header choices: its future numbers are independent of earlier ones.
+    pub(crate) fn reseed(&mut self, fresh: Seed) {
+        self.state.extras.reseed(fresh);
+    }
+
+    /// Whether connections may have timed out that the last [`Conntrack::advance`] did not process.
+    #[inline]
+    pub(crate) fn is_behind(&self) -> bool {
+        self.table.is_behind()
+    }
+
+    /// Held packets that were lost since the last call.
+    pub(crate) fn take_lost(&mut self) -> HeldLosses {
+        std::mem::take(&mut self.lost)
+    }
+
+    /// The slots of the connection's rules that the current policy still contains.
+    #[inline]
+    pub(crate) fn rules(&mut self, snapshot: &Snapshot, id: ConnId) -> &[u32] {
+        let number = sources::rule_set(self.table.get(id));
+        self.state.sets.live(snapshot, number)
+    }
+}

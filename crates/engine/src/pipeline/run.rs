@@ -1,0 +1,218 @@
+//! The stages of a vector, each a loop over its packets. Between stages the verdicts tell which packets are still to be sent.
+
+use super::forward::forward;
+use super::resolver::{VerdictResolver, resolve_in_order};
+use super::state::Pipeline;
+use super::tickets::RewriteTicket;
+use super::trace::PacketTrace;
+use super::work::{EditList, PacketEdits, RewriteWork};
+use crate::cells::Stage;
+use crate::compiled::Snapshot;
+use crate::counters::Count;
+use crate::drop::DropReason;
+use crate::verdict::{Cycles, Origin, Verdict};
+use mmb_classify::ParseVector;
+use mmb_packet::{Class, Layout, Packet};
+
+/// The result of deciding on a vector.
+struct Decided {
+    /// Number of packets that were parsed without error.
+    sound: usize,
+    /// The cycle count at the end of the last stage.
+    at: u64,
+    /// Connections were looked up.
+    tracked: bool,
+}
+
+impl Pipeline {
+    /// Processes a vector in all stages. `verdicts` is as long as `packets`.
+    pub(crate) fn run(
+        &mut self,
+        origin: Origin,
+        snapshot: &Snapshot,
+        cycles: &impl Cycles,
+        packets: &mut [Packet<'_>],
+        verdicts: &mut [Verdict],
+    ) {
+        let Decided { sound, at, .. } = self.decide_on(origin, snapshot, cycles, packets, verdicts);
+        let tools = (&mut self.editor, &mut self.not_applied);
+        self.work.apply(snapshot, packets, tools, |packet| Some(usize::from(packet)));
+        let rewritten = cycles.now();
+        self.cells.stage(Stage::Rewrite, sound, rewritten.wrapping_sub(at));
+        self.finish(snapshot, cycles, rewritten, packets, verdicts, |_| false);
+    }
+
+    /// Processes a vector in all stages except rewriting, for which it issues tickets. `verdicts` and `tickets` are as long as `packets`.
+    /// `tell` receives each packet's trace.
+    pub(crate) fn run_to_tickets(
+        &mut self,
+        (origin, snapshot): (Origin, &Snapshot),
+        cycles: &impl Cycles,
+        packets: &[Packet<'_>],
+        verdicts: &mut [Verdict],
+        tickets: &mut [Option<RewriteTicket>],
+        tell: Option<&mut dyn FnMut(PacketTrace)>,
+    ) {
+        let Decided { sound, at, tracked } = self.decide_on(origin, snapshot, cycles, packets, verdicts);
+        let batch = self.issue_tickets(tickets);
+        if let Some(tell) = tell {
+            (0..packets.len()).for_each(|at| tell(self.trace(snapshot, at, tracked)));
+        }
+        let issued = cycles.now();
+        self.cells.stage(Stage::Rewrite, sound, issued.wrapping_sub(at));
+        self.finish(snapshot, cycles, issued, packets, verdicts, |at| tickets[at].is_some());
+        if let Some(batch) = batch {
+            self.park(batch, tickets);
+        }
+    }
+
+    /// Decides on a vector, and leaves the pending rewrites in `work`.
+    fn decide_on(
+        &mut self,
+        origin: Origin,
+        snapshot: &Snapshot,
+        cycles: &impl Cycles,
+        packets: &[Packet<'_>],
+        verdicts: &mut [Verdict],
+    ) -> Decided {
+        let start = cycles.now();
+        let sound = self.parse(snapshot, packets, verdicts, origin);
+        let parsed = cycles.now();
+        self.cells.stage(Stage::Parse, packets.len(), parsed.wrapping_sub(start));
+
+        let tracked = self.conntrack.is_needed(snapshot);
+        let mut looked_up = parsed;
+        if tracked {
+            let layouts = &self.work.layouts[..packets.len()];
+            if self.conntrack.lookup(snapshot, packets, layouts, verdicts, origin) {
+                let conntrack = &self.conntrack;
+                self.keys.retain(|packet| !conntrack.needs_no_rules(usize::from(packet)));
+            }
+            looked_up = cycles.now();
+        }
+        snapshot.classifier.classify(
+            &self.keys,
+            packets,
+            &self.work.layouts[..packets.len()],
+            &mut self.scratch,
+        );
+        let classified = cycles.now();
+        self.cells.stage(Stage::Classify, sound, classified.wrapping_sub(looked_up));
+
+        let mut decided = classified;
+        if tracked {
+            self.decide_by_connection(snapshot, packets, verdicts);
+            decided = cycles.now();
+            let spent = looked_up.wrapping_sub(parsed).wrapping_add(decided.wrapping_sub(classified));
+            self.cells.stage(Stage::Connections, sound, spent);
+        } else {
+            self.decide(snapshot, packets, verdicts);
+        }
+        Decided { sound, at: decided, tracked }
+    }
+
+    /// Forwards and counts a vector, except packets that wait to be rewritten.
+    fn finish(
+        &mut self,
+        snapshot: &Snapshot,
+        cycles: &impl Cycles,
+        start: u64,
+        packets: &[Packet<'_>],
+        verdicts: &mut [Verdict],
+        waits: impl Fn(usize) -> bool,
+    ) {
+        let counters = (&*self.cells, &mut self.drops);
+        forward(snapshot, counters, packets, &*self.work.layouts, verdicts, waits);
+        self.flush();
+        self.cells.stage(Stage::Forward, packets.len(), cycles.now().wrapping_sub(start));
+    }
+
+    /// Parses headers, fills classifier keys, and sets every packet's initial verdict from its port's route. Returns the number of packets
+    /// that were parsed without error.
+    fn parse(
+        &mut self,
+        snapshot: &Snapshot,
+        packets: &[Packet<'_>],
+        verdicts: &mut [Verdict],
+        origin: Origin,
+    ) -> usize {
+        let Pipeline { keys, work: RewriteWork { layouts, .. }, .. } = self;
+        keys.clear();
+        let mut start = 0;
+        for run in packets.chunk_by(|a, b| a.port == b.port) {
+            let port = run[0].port;
+            if origin == Origin::Wire {
+                let bytes = run.iter().map(|packet| packet.len() as u64).sum();
+                self.cells.rx(usize::from(port.0), Count { packets: run.len() as u64, bytes });
+            }
+            let route = snapshot.route(port);
+            let verdict = match route.to {
+                Some((to, _)) => Verdict::Send(to),
+                None => Verdict::Drop(DropReason::NoWire),
+            };
+            let end = start + run.len();
+            verdicts[start..end].fill(verdict);
+            if route.enabled {
+                // A vector's packets are numbered in a byte.
+                keys.take(start as u8, run);
+            } else {
+                layouts[start..end].fill(unparsed());
+            }
+            start = end;
+        }
+        keys.parse(ParseVector {
+            wanted: snapshot.classifier.wanted(),
+            limits: snapshot.limits,
+            packets,
+            layouts,
+            out: |at: usize| snapshot.route(packets[at].port).out,
+            malformed: |at: usize, why| verdicts[at] = Verdict::Drop(DropReason::Malformed(why)),
+        })
+    }
+
+    /// Counts the matched rules, and applies accept and drop rules. A later stage may still drop a packet that passes.
+    fn decide(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>], verdicts: &mut [Verdict]) {
+        self.work.clear();
+        self.fetch_rules(snapshot);
+        let cells = &snapshot.cells[self.worker];
+        for number in 0..self.scratch.matched().len() {
+            let at = self.scratch.matched()[number];
+            let packet = usize::from(at);
+            let count = Count { packets: 1, bytes: packets[packet].len() as u64 };
+            let handles = self.scratch.handles_mut(packet);
+            let mut resolver = VerdictResolver::default();
+            let (mut edits, mut edit, mut draws) = (0, 0, false);
+            for &handle in &*handles {
+                let action = snapshot.actions.at(handle as usize);
+                cells.slot(handle).add(count);
+                draws |= !resolver.resolve(action, || None);
+                if action.edit_number() > 0 {
+                    edits += 1;
+                    edit = action.edit_number();
+                }
+            }
+            if draws || edits > 1 {
+                resolver = resolve_in_order(snapshot, handles, &mut self.random);
+            }
+            if resolver.drops() {
+                verdicts[packet] = Verdict::Drop(DropReason::Rule);
+            } else if edits > 0 {
+                let edits = if edits == 1 {
+                    EditList::Alone(edit)
+                } else {
+                    let start = self.work.listed.len() as u32;
+                    let numbers =
+                        handles.iter().map(|&slot| snapshot.actions.at(slot as usize).edit_number());
+                    self.work.listed.extend(numbers);
+                    EditList::Listed(start, self.work.listed.len() as u32)
+                };
+                self.work.rewrites.push(PacketEdits { packet: at, edits });
+            }
+        }
+    }
+}
+
+/// The layout of a packet that is not parsed: length 0 for the MTU check.
+fn unparsed() -> Layout {
+    Layout { class: Class::Ip4, ..Layout::default() }
+}

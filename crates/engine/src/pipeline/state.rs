@@ -1,0 +1,116 @@
+//! The columns that stages pass to each other, allocated once, and the counters of a worker.
+
+use super::tickets::TicketBatches;
+use super::work::RewriteWork;
+use crate::cells::WorkerCells;
+use crate::compiled::Snapshot;
+use crate::conntrack::{Conntrack, SharedState};
+use crate::drop::DropReason;
+use crate::random::DropRandom;
+use crate::verdict::VECTOR;
+use mmb_base::prefetch;
+use mmb_classify::{Scratch, VectorKeys};
+use mmb_random::{Purpose, Seed, SeedTree};
+use mmb_rewrite::{NotAppliedCounts, PacketEditor};
+use std::sync::Arc;
+
+/// Up to this many rules, their actions and counters stay in the cache without prefetching.
+pub(super) const FEW_RULES: usize = 4096;
+
+/// Columns and counters of one worker.
+pub(crate) struct Pipeline {
+    pub(super) worker: usize,
+    pub(super) cells: Arc<WorkerCells>,
+    pub(super) random: DropRandom,
+    pub(super) keys: VectorKeys,
+    pub(super) scratch: Scratch,
+    pub(super) conntrack: Conntrack,
+    /// The rules that apply to a packet: those that it matched, and those of its connection.
+    pub(super) matched: Vec<u32>,
+    pub(super) work: RewriteWork,
+    pub(super) tickets: TicketBatches,
+    pub(super) editor: PacketEditor,
+    pub(super) drops: [u64; DropReason::ALL.len()],
+    /// Packets that were handed over to other workers.
+    pub(super) handed: u64,
+    pub(super) not_applied: NotAppliedCounts,
+}
+
+impl Pipeline {
+    pub(crate) fn new(
+        worker: usize,
+        common: Arc<SharedState>,
+        cells: Arc<WorkerCells>,
+        seeds: &SeedTree,
+    ) -> Pipeline {
+        Pipeline {
+            worker,
+            conntrack: Conntrack::new(worker, common, Arc::clone(&cells), seeds),
+            matched: Vec::with_capacity(VECTOR),
+            cells,
+            random: DropRandom::new(seeds.of_worker(Purpose::DropShares, worker)),
+            keys: VectorKeys::default(),
+            scratch: Scratch::default(),
+            work: RewriteWork::new(),
+            tickets: TicketBatches::new(),
+            editor: PacketEditor::default(),
+            drops: [0; DropReason::ALL.len()],
+            handed: 0,
+            not_applied: NotAppliedCounts::default(),
+        }
+    }
+
+    pub(crate) fn cells(&self) -> &WorkerCells {
+        &self.cells
+    }
+
+    /// Reseeds the generators: their future numbers are independent of earlier ones.
+    pub(crate) fn reseed(&mut self, drops: Seed, choices: Seed) {
+        self.random.reseed(drops);
+        self.conntrack.reseed(choices);
+    }
+
+    /// The worker's connections.
+    pub(crate) fn conntrack(&mut self) -> &mut Conntrack {
+        &mut self.conntrack
+    }
+
+    /// Sizes the scratch memory for a snapshot that the worker picked up.
+    pub(crate) fn configure(&mut self, snapshot: &Snapshot) {
+        self.conntrack.configure(snapshot);
+        let most = snapshot.classifier.most_matches();
+        self.scratch.fit(most);
+        self.work.clear();
+        self.work.listed.reserve(self.scratch.vector() * most);
+    }
+
+    /// The most packets of one [`Pipeline::run`] under the configured snapshot.
+    pub(crate) fn vector(&self) -> usize {
+        self.scratch.vector()
+    }
+
+    /// Prefetches the actions and counters of the matched rules.
+    pub(super) fn fetch_rules(&self, snapshot: &Snapshot) {
+        let cells = &snapshot.cells[self.worker];
+        if cells.slots() > FEW_RULES {
+            for &slot in self.scratch.all_handles() {
+                prefetch(snapshot.actions.at(slot as usize));
+                prefetch(cells.slot(slot));
+            }
+        }
+    }
+
+    /// Adds what stages counted to the counters that others read.
+    pub(super) fn flush(&mut self) {
+        for (reason, drops) in DropReason::ALL.into_iter().zip(&mut self.drops) {
+            if *drops > 0 {
+                self.cells.count_drop(reason, std::mem::take(drops));
+            }
+        }
+        if self.handed > 0 {
+            self.cells.handed(std::mem::take(&mut self.handed));
+        }
+        self.cells.not_applied_add(&self.not_applied.0);
+        self.not_applied = NotAppliedCounts::default();
+    }
+}

@@ -1,0 +1,285 @@
+//! The verdict stage with connection tracking: packets also get the rules of their connection.
+
+use super::resolver::VerdictResolver;
+use super::state::{FEW_RULES, Pipeline};
+use super::work::{EditList, PacketEdits, PacketTransform};
+use crate::compiled::Snapshot;
+use crate::conntrack::{Assessment, CachedOutcome, Committed, NatTransform, PacketRules, QuotedOffsets};
+use crate::counters::Count;
+use crate::drop::DropReason;
+use crate::verdict::Verdict;
+use mmb_conn::{ConnId, Direction};
+use mmb_packet::Packet;
+use mmb_policy::CtState;
+
+impl Pipeline {
+    /// [`Pipeline::decide`] with connection tracking: packets also get the rules of their connection. A packet that passes updates its
+    /// connection, or creates one if it matched stateful rules.
+    pub(super) fn decide_by_connection(
+        &mut self,
+        snapshot: &Snapshot,
+        packets: &[Packet<'_>],
+        verdicts: &mut [Verdict],
+    ) {
+        self.work.clear();
+        self.fetch_rules(snapshot);
+        let slots = if snapshot.stateful_rules < FEW_RULES { &[] } else { self.scratch.all_handles() };
+        self.conntrack.prefetch_new(snapshot, slots);
+        for (at, packet) in packets.iter().enumerate() {
+            if self.apply_cached(snapshot, at, packet, verdicts) {
+                continue;
+            }
+            if let Err(verdict) = self.decide_one(snapshot, at, packet, verdicts) {
+                self.handed += u64::from(matches!(verdict, Verdict::Hand(_)));
+                verdicts[at] = verdict;
+            }
+        }
+    }
+
+    /// Decides on a packet without a cached verdict. An error is its verdict.
+    fn decide_one(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        packet: &Packet<'_>,
+        verdicts: &mut [Verdict],
+    ) -> Result<(), Verdict> {
+        let assessment = self.conntrack.assess(snapshot, at, packet, &self.work.layouts[at])?;
+        let assessment = self.complete_assessment(snapshot, at, assessment, packet);
+        let handles = self.scratch.handles(at);
+        let is_unsolicited = assessment.is_unsolicited(snapshot, handles, packet, &self.work.layouts[at]);
+        if self.matched.is_empty()
+            && assessment.replaced.is_none()
+            && !is_unsolicited
+            && assessment.is_untracked()
+        {
+            return Ok(());
+        }
+        let cacheable = self.conntrack.cacheable(snapshot, at, &assessment);
+        let drops = self.resolve_verdict(snapshot, packet).drops();
+        let layout = &self.work.layouts[at];
+        if drops {
+            cacheable.into_iter().for_each(|member| self.cache_verdict(snapshot, at, member, packet, drops));
+            self.conntrack.dropped_by_rule(at, &assessment, packet, &self.work.layouts[at]);
+            return Err(Verdict::Drop(DropReason::Rule));
+        }
+        if matches!(verdicts[at], Verdict::Drop(_)) {
+            return Ok(());
+        }
+        if is_unsolicited {
+            self.conntrack.refuse(at, packet, layout);
+            return Err(Verdict::Drop(DropReason::NatUnsolicited));
+        }
+        let rules = PacketRules { candidates: self.scratch.handles(at), applied: &self.matched };
+        let committed = self.conntrack.commit(snapshot, at, &assessment, rules, (packet, layout));
+        let Committed { transform, is_valid } = committed.map_err(|reason| {
+            self.conntrack.refuse(at, packet, layout);
+            Verdict::Drop(reason)
+        })?;
+        if let Some((transform, quoted)) = transform {
+            self.add_transform(at, transform, quoted, packet, verdicts);
+        }
+        cacheable
+            .filter(|_| is_valid)
+            .into_iter()
+            .for_each(|member| self.cache_verdict(snapshot, at, member, packet, drops));
+        self.rewrite_matched(snapshot, at);
+        Ok(())
+    }
+
+    /// Collects the rules that apply to an assessed packet, and completes its assessment with them.
+    fn complete_assessment(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        mut assessment: Assessment,
+        packet: &Packet<'_>,
+    ) -> Assessment {
+        let layout = &self.work.layouts[at];
+        let (handles, matched) = (self.scratch.handles(at), &mut self.matched);
+        self.conntrack.supersede(snapshot, &mut assessment, (packet, layout), || {
+            let action = |slot: u32| snapshot.actions.at(slot as usize);
+            let creates = |slot: &u32| action(*slot).is_stateful() && action(*slot).wants(CtState::New);
+            matched.clear();
+            matched.extend(handles.iter().copied().filter(creates));
+            matched.sort_unstable_by_key(|&slot| action(slot).rank());
+            matched
+        });
+        self.match_ct_state(snapshot, at, &assessment, packet);
+        let is_stateful = |&slot: &u32| snapshot.actions.at(slot as usize).is_stateful();
+        if assessment.is_new()
+            && self.matched.iter().any(is_stateful)
+            && self.conntrack.check_beginning(at, &mut assessment, packet, &self.work.layouts[at])
+        {
+            self.match_ct_state(snapshot, at, &assessment, packet);
+        }
+        assessment
+    }
+
+    /// Caches a packet's verdict for others of its connection and direction.
+    fn cache_verdict(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        member: (ConnId, Direction),
+        packet: &Packet<'_>,
+        drops: bool,
+    ) {
+        let rules = PacketRules { candidates: self.scratch.handles(at), applied: &self.matched };
+        self.conntrack.cache_verdict(snapshot, member, packet.port, rules, drops);
+    }
+
+    /// Determines the `ct` state of a packet, and which of the matched rules apply to it.
+    fn match_ct_state(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        assessment: &Assessment,
+        packet: &Packet<'_>,
+    ) {
+        let state = match snapshot.ct_rules {
+            0 => CtState::Untracked,
+            _ => self.conntrack.ct_state(at, assessment, packet, &self.work.layouts[at]),
+        };
+        self.collect_matched(snapshot, at, assessment, state);
+    }
+
+    /// Adds the edits of the rules that apply to a packet.
+    fn rewrite_matched(&mut self, snapshot: &Snapshot, at: usize) {
+        let start = self.work.listed.len();
+        let numbers = self.matched.iter().map(|&slot| snapshot.actions.at(slot as usize).edit_number());
+        self.work.listed.extend(numbers.filter(|&number| number > 0));
+        self.rewrite_listed(at, start);
+    }
+
+    /// Adds the edits that are listed from `start` on, if there are any.
+    #[inline]
+    fn rewrite_listed(&mut self, at: usize, start: usize) {
+        let end = self.work.listed.len();
+        if end > start {
+            // A vector's packets are numbered in a byte.
+            let edits = EditList::Listed(start as u32, end as u32);
+            self.work.rewrites.push(PacketEdits { packet: at as u8, edits });
+        }
+    }
+
+    /// Applies a packet's cached verdict. Returns false if there is none.
+    #[inline]
+    fn apply_cached(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        packet: &Packet<'_>,
+        verdicts: &mut [Verdict],
+    ) -> bool {
+        let outcome = self.conntrack.apply_cached(snapshot, at, packet, &self.work.layouts[at]);
+        let (passes, edits) = match outcome {
+            CachedOutcome::None => return false,
+            CachedOutcome::Refused(reason) => {
+                verdicts[at] = Verdict::Drop(reason);
+                return true;
+            }
+            CachedOutcome::Invalid(member) => {
+                self.decide_invalid(snapshot, at, member, packet, verdicts);
+                return true;
+            }
+            CachedOutcome::Drop => (None, false),
+            CachedOutcome::Pass { member, edits } => (Some(member), edits),
+        };
+        let cells = &snapshot.cells[self.worker];
+        let count = Count { packets: 1, bytes: packet.len() as u64 };
+        let start = self.work.listed.len();
+        for &slot in self.conntrack.cached_rules(at) {
+            cells.slot(slot).add(count);
+            if edits {
+                self.work.listed.push(snapshot.actions.at(slot as usize).edit_number());
+            }
+        }
+        let Some(member) = passes else {
+            verdicts[at] = Verdict::Drop(DropReason::Rule);
+            return true;
+        };
+        if let Some(transform) = self.conntrack.translation(member) {
+            self.add_transform(at, transform, None, packet, verdicts);
+        }
+        self.rewrite_listed(at, start);
+        true
+    }
+
+    /// Decides on an invalid packet, from the rules that all packets of its direction match.
+    #[cold]
+    fn decide_invalid(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        member: (ConnId, Direction),
+        packet: &Packet<'_>,
+        verdicts: &mut [Verdict],
+    ) {
+        let action = |slot: u32| snapshot.actions.at(slot as usize);
+        let applies = |slot: &u32| !action(*slot).is_stateful() && action(*slot).wants(CtState::Invalid);
+        self.matched.clear();
+        self.matched.extend(self.conntrack.cached_candidates(at).iter().copied().filter(applies));
+        self.matched.extend_from_slice(self.conntrack.rules(snapshot, member.0));
+        if self.resolve_verdict(snapshot, packet).drops() {
+            verdicts[at] = Verdict::Drop(DropReason::Rule);
+            return;
+        }
+        if let Some(transform) = self.conntrack.commit_invalid(member, packet) {
+            self.add_transform(at, transform, None, packet, verdicts);
+        }
+        self.rewrite_matched(snapshot, at);
+    }
+
+    /// Collects in `matched` the slots of the rules that apply to a packet.
+    pub(super) fn collect_matched(
+        &mut self,
+        snapshot: &Snapshot,
+        at: usize,
+        assessment: &Assessment,
+        state: CtState,
+    ) {
+        self.matched.clear();
+        let action = |slot: u32| snapshot.actions.at(slot as usize);
+        let matched = self.scratch.handles(at).iter().copied().filter(|&slot| action(slot).wants(state));
+        match assessment.is_new() {
+            true => self.matched.extend(matched),
+            false => self.matched.extend(matched.filter(|&slot| !action(slot).is_stateful())),
+        }
+        if let Some(id) = assessment.connection() {
+            self.matched.extend_from_slice(self.conntrack.rules(snapshot, id));
+        }
+    }
+
+    /// Orders and counts the rules that apply to a packet, and resolves their accept and drop targets.
+    fn resolve_verdict(&mut self, snapshot: &Snapshot, packet: &Packet<'_>) -> VerdictResolver {
+        let cells = &snapshot.cells[self.worker];
+        let count = Count { packets: 1, bytes: packet.len() as u64 };
+        let action = |slot: u32| snapshot.actions.at(slot as usize);
+        if self.matched.len() > 1 {
+            self.matched.sort_unstable_by_key(|&slot| action(slot).rank());
+        }
+        let mut resolver = VerdictResolver::default();
+        for &slot in &self.matched {
+            cells.slot(slot).add(count);
+            resolver.resolve(action(slot), || Some(self.random.draw()));
+        }
+        resolver
+    }
+
+    /// Adds the translation of a packet, or of the packet that it quotes.
+    fn add_transform(
+        &mut self,
+        at: usize,
+        transform: NatTransform,
+        quoted: Option<QuotedOffsets>,
+        packet: &Packet<'_>,
+        verdicts: &mut [Verdict],
+    ) {
+        if transform.hairpin.is_some() {
+            verdicts[at] = Verdict::Send(packet.port);
+        }
+        // A vector's packets are numbered in a byte.
+        self.work.transforms.push(PacketTransform { packet: at as u8, transform, quoted });
+    }
+}
