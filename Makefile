@@ -1,4 +1,4 @@
-# Everything a user or a developer runs. `make help` lists it.
+# The commands for users and developers. `make help` lists them.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -12,7 +12,7 @@ OUT ?= docs/evaluation
 .PHONY: help setup build vpp install demo test test-rust test-replay test-live test-evaluation test-vpp vpp-test vpp-bench lint bench evaluate evaluate-quick
 .PHONY: evaluation-tools fuzz tsan audit fmt doc clean
 
-help: ## what there is
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
 setup: ## install the Debian packages that building, the demo and the tests use
@@ -30,65 +30,65 @@ vpp: ## build the plugin of VPP, target/release/mmb_plugin.so; needs VPP's heade
 install: build ## install the binary, man pages, completions and the systemd unit (PREFIX=/usr/local, DESTDIR=)
 	@scripts/install $(MMB) "$(or $(PREFIX),/usr/local)" "$(DESTDIR)"
 
-demo: build ## mmb between two namespaces on live traffic, before and after; ends by itself
+demo: build ## run mmb between two namespaces on live traffic and show its effect; ends by itself
 	@scripts/demo $(MMB)
 
-test: setup lint test-rust test-replay test-live test-evaluation test-vpp ## every check
+test: setup lint test-rust test-replay test-live test-evaluation test-vpp ## run every check
 	@echo "make test: every check passed"
 
-lint: setup ## formatting, clippy, documentation without warnings
+lint: setup ## check formatting, clippy, documentation without warnings
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --document-private-items
 	@scripts/check-portable aarch64-unknown-linux-gnu
 
-test-rust: setup ## unit, property and golden tests, the fuzzers' corpora; no root, no DPDK device
+test-rust: setup ## run unit, property and golden tests and the fuzz corpora; no root, no DPDK device
 	$(CARGO) test --workspace --locked
 
-test-replay: build ## captures through mmb replay, and what mmb import makes, judged by scapy
+test-replay: build ## check mmb replay and mmb import with scapy
 	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/replay tests/import
 
-test-live: build ## live ports between network namespaces, with real programs; needs root
+test-live: build ## test live ports between network namespaces, with real programs; needs root
 	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/live
 
-test-evaluation: build ## the evaluation's own parts, and a tiny point of it; needs root for that
+test-evaluation: build ## test the parts of the evaluation, and a tiny run of it (which needs root)
 	MMB=$(MMB) $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/evaluation
 
-test-vpp: build ## the plugin in a real VPP, where there is one and the plugin is built; needs root for that
+test-vpp: build ## test the plugin in a real VPP, if VPP is installed and the plugin is built; needs root
 	MMB=$(MMB) VPP_PREFIX="$(VPP_PREFIX)" $(PYTHON) -m pytest -q -rs -p no:cacheprovider tests/vpp
 
-vpp-test: vpp test-vpp ## build the plugin and try it in the VPP of VPP_PREFIX=/usr
+vpp-test: vpp test-vpp ## build the plugin and test it in the VPP of VPP_PREFIX=/usr
 
-bench: build ## the table of docs/bench.md: cycles per packet beside baselines, memory, changes under load (QUICK=1)
+bench: build ## measure the table of docs/bench.md: cycles per packet beside baselines, memory, changes under load (QUICK=1)
 	@scripts/bench $(MMB) $(if $(QUICK),--quick)
 
-evaluate: evaluation-tools ## mmb beside the kernel's filters, XDP, HAProxy: docs/evaluation (OUT=DIR); about two hours, needs root
+evaluate: evaluation-tools ## compare mmb with the kernel's filters, XDP and HAProxy: docs/evaluation (OUT=DIR); about two hours, needs root
 	MMB=$(MMB) $(PYTHON) -m evaluation run --out $(OUT)
 
 evaluate-quick: evaluation-tools ## the same in ten minutes: fewer sizes, shorter runs
 	MMB=$(MMB) $(PYTHON) -m evaluation run --quick --out $(OUT)
 
-vpp-bench: build vpp ## cycles of mmb in VPP beside mmb bench, the ACL plugin and NAT44-ED in one run; RUNS=5, INTO=FILE for the table
+vpp-bench: build vpp ## compare the cycles of mmb in VPP with mmb bench, the ACL plugin and NAT44-ED in one run; RUNS=5, INTO=FILE for the table
 	MMB=$(MMB) VPP_PREFIX="$(VPP_PREFIX)" $(PYTHON) -m evaluation.plugin $(if $(RUNS),--runs $(RUNS)) $(if $(INTO),--into $(INTO))
 
 evaluation-tools: build
 	@scripts/setup evaluation
 	$(CARGO) build --release --locked -p mmb-io --example memif_load
 
-fuzz: setup ## each fuzz target for a minute (SECONDS_EACH=60); needs a nightly toolchain
+fuzz: setup ## run each fuzz target for a minute (SECONDS_EACH=60); needs a nightly toolchain
 	@scripts/fuzz $(or $(SECONDS_EACH),60)
 
-tsan: setup ## what goes on in several threads under ThreadSanitizer; needs a nightly toolchain with its sources
+tsan: setup ## run the tests with several threads under ThreadSanitizer; needs a nightly toolchain with its sources
 	@scripts/tsan
 
-audit: ## licences, sources and known vulnerabilities of the dependencies
+audit: ## check licences, sources and known vulnerabilities of the dependencies
 	@scripts/audit
 
 fmt: ## format the code
 	$(CARGO) fmt --all
 
-doc: ## write the generated documents again: the language reference, man pages, completions
+doc: ## regenerate the documents that derive from code: the language reference, man pages
 	@scripts/doc
 
-clean: ## remove what was built
+clean: ## remove build results
 	$(CARGO) clean
