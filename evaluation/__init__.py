@@ -1,6 +1,6 @@
-"""The evaluation: what mmb does beside what would be used instead, on the machine at hand.
+"""The evaluation: a comparison of mmb with its alternatives, on the current machine.
 
-`experiments` says what is measured, `systems` who is compared, `loads` what they are loaded with, `topology` between which
-namespaces, `method` how often and in which order, `accounting` what a run cost. `memory` and `vpp` measure without the kernel.
-`report` makes docs/evaluation of what was found. docs/evaluation/method.md tells all of it to readers.
+`experiments` lists the measurements, `systems` the systems that are compared, `loads` the loads, `topology` the namespaces,
+`method` the number and the order of runs, `accounting` the cost of a run. `memory` and `vpp` measure without the kernel. `report`
+writes docs/evaluation from the results. docs/evaluation/method.md describes the method for readers.
 """

@@ -1,7 +1,7 @@
 """Measures, and writes the results.
 
-python3 -m evaluation run [--quick] [--out DIR]       measures, writes results.json and the pages made of it
-python3 -m evaluation report RESULTS [--out DIR]      makes the pages again from results
+python3 -m evaluation run [--quick] [--out DIR]       measures, writes results.json and the pages from it
+python3 -m evaluation report RESULTS [--out DIR]      writes the pages again from results
 """
 
 import argparse
@@ -50,7 +50,7 @@ def measure(options):
     if not os.access(BINARY, os.X_OK):
         sys.exit(f"evaluation: {BINARY} is missing: run 'make build', or set MMB to the program's path")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    # Where sudo or a shell leaves them out.
+    # sudo or a shell may omit these directories.
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     remove_leftovers()
     try:
@@ -76,7 +76,7 @@ def measure(options):
 
 @contextlib.contextmanager
 def _undisturbed():
-    """A second Ctrl-C is not to leave anything behind."""
+    """A second Ctrl-C must not interrupt the clean-up."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

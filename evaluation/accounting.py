@@ -1,8 +1,8 @@
-"""What a run cost: packets that arrived at the ends, and how busy the cores were meanwhile.
+"""The cost of a run: packets that arrived at the ends, and how busy the cores were in the meantime.
 
-A core is busy when it is not idle, by the kernel's own measure of idle time in /proc/stat, which is exact to a tick of 10 ms and
-counts what interrupts do; time is not taken apart by process. Whatever else runs on the middle's core is part of it: that is why
-nothing else should, and why the results have how busy it is when nothing is sent.
+A core is busy when it is not idle, by the kernel's own measure of idle time in /proc/stat, which has a resolution of a tick (10
+ms) and includes interrupts; time is not attributed to processes. Everything else that runs on the middle's core is included:
+nothing else should run there, and the results contain how busy the core is without a load.
 """
 
 import os
@@ -34,7 +34,7 @@ def _interface(namespace, name):
 
 
 def between(before, after, cores, tsc_hz):
-    """What happened between two snapshots, as the metrics of a run."""
+    """The difference of two snapshots, as the metrics of a run."""
     seconds = after.at - before.at
     received = {
         key: sum(end[key] for end in after.ends) - sum(end[key] for end in before.ends) for key in ("rx_bytes", "rx_packets")
@@ -56,7 +56,7 @@ def between(before, after, cores, tsc_hz):
 
 
 def busy(before, after, cores, seconds):
-    """The share of their time that cores were not idle, 0 to 1."""
+    """The share of their time in which cores were not idle, 0 to 1."""
     idle = ticks(before, after, cores, "idle") / TICKS / len(cores)
     return min(1.0, max(0.0, 1 - idle / seconds))
 

@@ -1,14 +1,14 @@
-"""A capture of UDP over IPv4 as the other end answers it."""
+"""A capture of UDP over IPv4 with the replies of the other end."""
 
 import struct
 
 FILE_HEADER, RECORD_HEADER = 24, 16
-# In an Ethernet frame with an IPv4 header without options.
+# Offsets in an Ethernet frame with an IPv4 header without options.
 ADDRESSES, PORTS = 14 + 12, 14 + 20
 
 
 def write(sent, answers, mac):
-    """Writes an answer for each packet of a capture, to a MAC address."""
+    """Writes a reply to each packet of a capture, to a MAC address."""
     data = sent.read_bytes()
     at, out = FILE_HEADER, [data[:FILE_HEADER]]
     while at < len(data):
@@ -23,5 +23,5 @@ def write(sent, answers, mac):
 
 
 def _swap(frame, at, size):
-    """Two neighbours change places, which no checksum sees."""
+    """Exchanges two adjacent fields, which leaves checksums unchanged."""
     frame[at:at + 2 * size] = frame[at + size:at + 2 * size] + frame[at:at + size]

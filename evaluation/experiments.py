@@ -1,4 +1,4 @@
-"""What is measured: the experiments of section 4 of the paper (arXiv 1904.11277) and those beyond it, in two sizes."""
+"""The measurements: the experiments of section 4 of the paper (arXiv 1904.11277) and further ones, in two sizes."""
 
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -9,13 +9,13 @@ from .policies import Policy
 MMB = ("mmb-af_xdp", "mmb-af_packet")
 FILTERS = (*MMB, "nftables", "iptables", "xdp")
 TRACKERS = (*MMB, "nftables", "iptables")
-# Whom the quick evaluation leaves out where it does not say otherwise.
+# Systems that the quick evaluation omits unless it says otherwise.
 LEFT_OUT = {"mmb-af_packet"}
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """Each size of a policy's kind, under each load, for each system. With `files` it is the load's size that changes."""
+    """Each size of a kind of policy, under each load, for each system. With `files` the size is that of the load."""
 
     name: str
     title: str
@@ -27,11 +27,11 @@ class Experiment:
     axis: str = ""
     offloads: bool = False
     files: tuple = (None,)
-    # What the quick evaluation has instead; None: it does without.
+    # The values of the quick evaluation; None: it omits the experiment.
     quick: dict | None = field(default_factory=dict)
 
     def points(self, seconds):
-        """(x, policy, load) of each point; a policy's points stand together."""
+        """(x, policy, load) of each point; the points of a policy are adjacent."""
         for size in self.sizes:
             policy = Policy(self.kind, size)
             for load in self.loads:
@@ -163,7 +163,7 @@ class Plan(NamedTuple):
 
 
 def plan(quick, runs=None):
-    """The quick one ends within ten minutes on two cores."""
+    """The quick evaluation takes less than ten minutes on two cores."""
     if quick:
         return Plan("quick", runs or 5, 0.6, 0.2, tuple(_quick(kept) for kept in TABLE if kept.quick is not None))
     return Plan("full", runs or 5, 4.0, 2.0, TABLE)

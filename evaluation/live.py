@@ -1,4 +1,4 @@
-"""Runs the experiments between namespaces, and keeps all that came of it."""
+"""Runs the experiments between namespaces and collects their results."""
 
 import subprocess
 import sys
@@ -7,10 +7,10 @@ from . import method, systems
 from .loads import Failed
 from .systems import Unable
 
-# What may go wrong in a run without ending the evaluation: programs that fail or do not answer in time.
+# Errors in a run that do not end the evaluation: programs that fail or do not answer in time.
 MISHAPS = (Failed, AssertionError, OSError, subprocess.TimeoutExpired)
 
-# How a point is shown while others are measured.
+# The format of a point while others are measured.
 FORMS = {
     "gbit_s": "{:.2f} Gbit/s",
     "mpps": "{:.3f} Mpps",
@@ -21,7 +21,7 @@ FORMS = {
 
 
 class Live:
-    """Opens each system at its first use, and all stay open: a point costs no more time than its runs. `close` ends them."""
+    """Opens each system at its first use and keeps it open: a point takes no more time than its runs. `close` ends all of them."""
 
     def __init__(self, folder, cores, tsc_hz, plan, seed, only=""):
         self.folder, self.cores, self.tsc_hz, self.plan, self.seed, self.only = folder, cores, tsc_hz, plan, seed, only
@@ -73,7 +73,7 @@ class Live:
         return self.opened.get((name, experiment.offloads))
 
     def _installed(self, experiment, name, policy):
-        """Puts the policy in force on a system; None, or why that cannot be."""
+        """Puts the policy in force on a system; returns None, or the reason why it is impossible."""
         try:
             system = self._open(name, experiment.offloads)
             system.need(policy)
@@ -116,7 +116,7 @@ def _told(error):
 
 
 def _line(point):
-    """A point in a line, while it is being measured."""
+    """A point in one line, during its measurement."""
     where = f"  {point['load']:12} {point['x']:>9,} {point['axis']:6}{point['system']:14}"
     if point["absent"]:
         return f"{where} {point['absent']}"

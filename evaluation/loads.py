@@ -1,5 +1,5 @@
-"""What systems are loaded with. A load runs between the ends of a site; what the middle forwards meanwhile is counted by
-`accounting`, and what the programs themselves say is added."""
+"""The loads on systems. A load runs between the ends of a site; `accounting` counts the packets that the middle forwards in the
+meantime, and the output of the programs themselves is added."""
 
 import signal
 import subprocess
@@ -15,20 +15,20 @@ from .topology import BALANCED, CLIENT, SERVER
 
 NATIVE = Path(__file__).parent / "native"
 FIRST_PORT = 5201
-# Time to the first packets of a program; what happens until then is not measured.
+# Time until the first packets of a program; it is not measured.
 SETTLING = 0.25
-# How long a program may take to end, and how long it would go on if it were not told to.
+# The time that a program may take to end, and the time that it would run without a signal.
 PATIENCE = 15
 LASTING = 600
 FLOWS = 1024
 
 
 class Failed(Exception):
-    """A run that cannot be counted; the text says why. It is listed with the others."""
+    """A run that does not count; the text gives the reason. The page lists it with the others."""
 
 
 class Load:
-    """Programs that go on until they are told to end: `seconds` of it are measured, after a settling time."""
+    """Programs that run until they are told to end: `seconds` of it are measured, after a settling time."""
 
     name = ""
     title = ""
@@ -37,31 +37,31 @@ class Load:
         self.seconds = seconds
 
     def prepare(self, site):
-        """Starts what has to listen, once a site."""
+        """Starts the programs that listen, once per site."""
 
     def start(self, site):
-        """Begins; the processes that do it."""
+        """Starts the load; returns its processes."""
         raise NotImplementedError
 
     def result(self, processes):
-        """What the programs said at their end."""
+        """The output of the programs at their end."""
         raise NotImplementedError
 
     def begun(self, site):
-        """Waits until all of it is under way."""
+        """Waits until the whole load runs."""
 
     def mark(self, site):
-        """What else is counted at the beginning and the end of the measured time."""
+        """Further counters at the beginning and the end of the measured time."""
 
     def meanwhile(self, before, after):
-        """Metrics made of two marks."""
+        """Metrics from two sets of these counters."""
         return {}
 
     def settled(self, site):
         """Waits after the end until the servers are ready for another run."""
 
     def run(self, site, tsc_hz):
-        """One run: the metrics."""
+        """One run; returns the metrics."""
         self.prepare(site)
         processes = self.start(site)
         try:
@@ -95,7 +95,7 @@ class Load:
 
 
 class Iperf(Load):
-    """TCP at full speed: seven pairs, as in the paper, the client sending."""
+    """TCP at full speed: seven pairs, as in the paper; the client sends."""
 
     name = "iperf"
     title = "7 pairs of iperf3"
@@ -115,14 +115,14 @@ class Iperf(Load):
         return started
 
     def begun(self, site):
-        # A pair has a connection for control and one for data. A handshake that meets a full queue comes again a second later.
+        # A pair has a control connection and a data connection. A handshake that meets a full queue is repeated a second later.
         wait_until(lambda: self._connected(site) == 2 * self.pairs, "all pairs of iperf3 are connected", PATIENCE)
 
     def _connected(self, site):
         return parse.received(self._sockets(site))[0]
 
     def mark(self, site):
-        """What the servers' applications could read, and what the client had to send again."""
+        """The data that the servers' applications could read, and the segments that the client retransmitted."""
         at = time.monotonic()
         sockets, received = parse.received(self._sockets(site))
         return {"at": at, "sockets": sockets, "received": received, "again": ip_counters(site.client)["Tcp: RetransSegs"]}
@@ -145,7 +145,7 @@ class Iperf(Load):
 
 
 class Web(Load):
-    """wrk fetches one file from nginx again and again, over a bounded number of connections that stay open."""
+    """wrk requests one file from nginx repeatedly, over a bounded number of connections that stay open."""
 
     connections = 64
     sizes_kb = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -188,15 +188,15 @@ class Web(Load):
 
 
 class Balanced(Web):
-    """The same by the address that stands for three."""
+    """The same, by the common address of three servers."""
 
     def __init__(self, seconds, size_kb=128):
         super().__init__(seconds, size_kb, BALANCED)
 
 
 class Small(Load):
-    """The smallest UDP frames of many flows, as fast as one core sends them, in one direction. The server drops them at its door,
-    so that receiving takes little of the ends' cores."""
+    """The smallest UDP frames of many flows, as fast as one core sends them, in one direction. The server drops them at its
+    device, so that receiving takes little of the ends' cores."""
 
     name = "udp"
     title = "64-byte UDP frames"
@@ -224,7 +224,7 @@ class Small(Load):
 
 
 class Ping(Load):
-    """Round trips of pings in turn, a thousandth of a second apart; with `under`, beside that load."""
+    """Round trips of consecutive pings, a millisecond apart; with `under`, beside that load."""
 
     def __init__(self, seconds, under=None):
         super().__init__(seconds)

@@ -1,4 +1,4 @@
-"""On which machine, with which versions of everything."""
+"""The machine, and the versions of all programs."""
 
 import contextlib
 import json
@@ -15,10 +15,10 @@ from lab.process import run
 
 from . import accounting
 
-# Where a core is busier than this with other work, figures are worth little.
+# If a core is busier than this with other work, the figures are not reliable.
 QUIET = 0.05
 
-# How each program says its version.
+# The command that prints the version of each program.
 VERSIONS = {
     "mmb": [BINARY, "--version"],
     "iperf3": ["iperf3", "--version"],
@@ -70,7 +70,7 @@ def _read(path):
 
 
 def _mitigations():
-    """What the kernel does about its processor's weaknesses costs every system call: named where it is not nothing."""
+    """The kernel's mitigations of processor vulnerabilities slow down every system call: the active ones are listed."""
     folder = Path("/sys/devices/system/cpu/vulnerabilities")
     said = {entry.name: _read(entry) for entry in sorted(folder.glob("*"))}
     return {name: text for name, text in said.items() if text.startswith("Mitigation")}
@@ -82,7 +82,7 @@ def _commit():
 
 
 def version(words):
-    """The first line with a number in it that a program says of itself, or that it is not there."""
+    """The first line with a number in the output of a program, or that the program is missing."""
     if shutil.which(words[0]) is None:
         return "not installed here"
     try:
@@ -94,7 +94,7 @@ def version(words):
 
 
 def idle(cores, seconds=2.0):
-    """How busy the cores are when nothing is measured."""
+    """How busy the cores are without a measurement."""
     before, start = accounting.cpu(), time.monotonic()
     time.sleep(seconds)
     after, took = accounting.cpu(), time.monotonic() - start
@@ -105,6 +105,6 @@ def idle(cores, seconds=2.0):
 
 
 def clock_hz():
-    """The rate of the counter that cycles are counted with."""
+    """The rate of the counter that counts cycles."""
     words = [BINARY, "bench", "--json", "--workload", "empty", "--rounds", "1"]
     return json.loads(run(words, timeout=60).stdout)["tsc_hz"]

@@ -1,4 +1,4 @@
-"""What mmb costs without the kernel: `mmb bench` in one process, and packets over two memifs from a generator on another core.
+"""The cost of mmb without the kernel: `mmb bench` in one process, and packets over two memifs from a generator on another core.
 
 The points have the shape of the live ones; the runs of all cases take turns likewise.
 """
@@ -19,7 +19,7 @@ LOAD = Path(daemon.BINARY).parent / "examples/memif_load"
 
 
 class Case(NamedTuple):
-    """One set of `mmb bench`: what the points are called, and the words that ask for it."""
+    """One set of `mmb bench`: the names of its points, and the words that select it."""
 
     load: str
     title: str
@@ -44,7 +44,7 @@ def _cases():
 
 
 FRAMES = (64, 128, 256, 512, 1024, 1500)
-# Of a frame's bytes on a wire, four are its checksum, which no memif carries.
+# Four bytes of a frame on a wire are its checksum, which a memif does not carry.
 CHECKSUM = 4
 PACKETS = 16_384
 
@@ -140,7 +140,7 @@ def _show(point):
 
 
 class Wire:
-    """mmb between two memifs, with one policy, and packets for it."""
+    """mmb between two memifs, with one policy and its packets."""
 
     def __init__(self, memory, namespace, name, workload):
         self.cores, self.tsc_hz = memory.cores, memory.tsc_hz
@@ -164,7 +164,7 @@ class Wire:
             self.lacking = " ".join(str(error).split())[:300]
 
     def run(self, size, seconds):
-        """Frames of that size on a wire."""
+        """Frames of this size on a wire."""
         words = [LOAD, *self.sockets, self.capture, size - CHECKSUM, seconds]
         with subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as load:
             try:

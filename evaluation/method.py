@@ -1,7 +1,7 @@
-"""How often and in which order things are measured, and what is made of the runs.
+"""The number and the order of measurements, and statistics of their runs.
 
-The systems of a point take turns: each round runs every one of them once, in an order that is drawn anew, so that what changes on
-the machine meanwhile meets all of them. A run that failed is kept, with why; nothing is left out of the results.
+The systems of a point take turns: each round runs each of them once, in a new random order, so that changes on the machine affect
+all of them. A failed run stays in the results, with the reason; nothing is omitted.
 """
 
 import random
@@ -26,13 +26,12 @@ def spread(values):
 
 
 def values(point, metric):
-    """What the runs of a point that succeeded say of a metric."""
+    """Statistics of a metric over the successful runs of a point."""
     return [run["metrics"][metric] for run in point["runs"] if run["ok"] and metric in run["metrics"]]
 
 
 def compare(ours, theirs, more_is_better=True):
-    """How two sets of values stand to each other: the ratio of their medians, and `ahead`, `behind`, or `level` where the
-    quartiles overlap."""
+    """Compares two sets of values: the ratio of their medians, and `ahead`, `behind`, or `level` if the quartiles overlap."""
     (low, middle, high), (their_low, their_middle, their_high) = spread(ours), spread(theirs)
     ratio = middle / their_middle if their_middle else float("inf")
     if low <= their_high and their_low <= high:
@@ -41,8 +40,8 @@ def compare(ours, theirs, more_is_better=True):
 
 
 def knee(medians, share=0.8):
-    """The first x at which a median falls below a share of the first one; None if it never does. `medians`: (x, median) by
-    rising x."""
+    """The first x at which a median falls below a share of the first one; None if there is none. `medians`: (x, median) with
+    increasing x."""
     if not medians:
         return None
     first = medians[0][1]

@@ -1,4 +1,4 @@
-"""What programs print, as numbers. Everything here takes text and gives a dictionary."""
+"""Parsers of the output of programs. Each function takes text and returns a dictionary."""
 
 import json
 import re
@@ -8,17 +8,17 @@ SIZES = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
 
 class Unreadable(ValueError):
-    """The output is not what the program prints when it succeeds."""
+    """The output is not that of a successful run of the program."""
 
 
 def received(text):
-    """`ss -tin`: how many sockets have received anything, and the bytes that their TCP has received in order."""
+    """`ss -tin`: the number of sockets that have received data, and the bytes that their TCP has received in order."""
     found = [int(count) for count in re.findall(r"\bbytes_received:(\d+)", text)]
     return len(found), sum(found)
 
 
 def wrk(text):
-    """`wrk --latency`: requests and bytes a second, quantiles of the time to an answer in seconds, what went wrong."""
+    """`wrk --latency`: requests and bytes per second, quantiles of the response time in seconds, errors."""
     rate = re.search(r"^Requests/sec:\s+([\d.]+)$", text, re.M)
     volume = re.search(r"^Transfer/sec:\s+([\d.]+)(B|KB|MB|GB)$", text, re.M)
     if not rate or not volume:
@@ -34,7 +34,7 @@ def wrk(text):
 
 
 def ping(text):
-    """`ping`: round trips in seconds, in the order of the answers, and how many were sent."""
+    """`ping`: round trips in seconds, in the order of the replies, and the number of requests."""
     sent = re.search(r"^(\d+) packets transmitted, (\d+) received", text, re.M)
     if not sent:
         raise Unreadable(f"ping: {text[-300:]}")
@@ -42,7 +42,7 @@ def ping(text):
 
 
 def blast(text):
-    """Our sender's last line."""
+    """The last line of our sender."""
     try:
         return json.loads(text.strip().splitlines()[-1])
     except (json.JSONDecodeError, IndexError) as error:
@@ -50,7 +50,7 @@ def blast(text):
 
 
 def cpu_times(text):
-    """/proc/stat: for each core, ticks that it was idle and ticks that the hypervisor had it."""
+    """/proc/stat: for each core, ticks that it was idle and ticks that the hypervisor took."""
     times = {}
     for line in text.splitlines():
         if match := re.match(r"cpu(\d+) ", line):
@@ -60,7 +60,7 @@ def cpu_times(text):
 
 
 def interface(text, name):
-    """/proc/net/dev: what an interface received and sent."""
+    """/proc/net/dev: packets and bytes that an interface received and sent."""
     for line in text.splitlines():
         device, _, values = line.partition(":")
         if device.strip() == name:

@@ -1,8 +1,8 @@
-"""mmb in VPP beside VPP's own features and beside `mmb bench`: `python3 -m evaluation.plugin`, as `make vpp-bench` does it.
+"""Compares mmb in VPP with VPP's own features and with `mmb bench`: `python3 -m evaluation.plugin`, as `make vpp-bench` runs it.
 
-One VPP does all of it: the packet generator sends the same packets through each feature in turn, which are the only one on the
-interface then, and `show runtime` tells what a packet cost in its nodes. In the same rounds `mmb bench` decides on the same packets
-with the same rules, on the same core, while VPP stands still.
+One VPP runs all rows: the packet generator sends the same packets through each feature in turn, while it is the only one on the
+interface, and `show runtime` reports the cost of a packet in its nodes. In the same rounds `mmb bench` processes the same packets
+with the same rules, on the same core, while VPP is stopped.
 """
 
 import argparse
@@ -26,21 +26,21 @@ from .answers import write as write_answers
 from .topology import Cores
 from .vpp import PACKETS, Work, acl, clocks, five_tuples, packets_and_rules
 
-# Short pieces, of which the least counts: what interrupts VPP's thread makes its nodes look slower, never faster.
+# Short pieces, of which the minimum counts: interruptions of VPP's thread make its nodes look slower, never faster.
 PIECES, REPLAYED = 9, 131_072
-# Packets of the work with connections: one connection each.
+# Packets of the rows with connections: one connection each.
 SESSIONS = 10_000
 MMB = r"^ip4-mmb-(classify|rewrite)$"
 BEGIN, END = "<!-- make vpp-bench writes from here -->\n", "<!-- to here -->\n"
 
-# What is sent, as `mmb bench` makes it.
+# The packets, as `mmb bench` generates them.
 FIREWALL = Work("100,000 five-tuples, none matching", "five-tuple", "uniform", None, MMB)
 REWRITE = Work("one rule that rewrites every packet", "rewrite", "udp", None, MMB)
 NAT = Work("source NAT, 10,000 UDP sessions", "snat", "udp", None, MMB)
 
 
 class Row(NamedTuple):
-    """A feature and the packets that it gets. `on` and `off`: VPP's commands. `rules`: mmb's, if the feature is mmb."""
+    """A feature and its packets. `on` and `off`: VPP's commands. `rules`: mmb's rules, if the feature is mmb."""
 
     title: str
     load: Work
@@ -51,7 +51,7 @@ class Row(NamedTuple):
 
     @property
     def answered(self):
-        """Whether each packet is answered once before anything is measured, as `mmb bench` does it."""
+        """Whether each packet is answered once before the measurement, as in `mmb bench`."""
         return self.load is NAT and self.rules is not None
 
 
@@ -72,7 +72,7 @@ def of_mmb(title, load, rules=Path.read_text):
     return Row(title, load, MMB, rules=rules)
 
 
-# Rules of the access lists, by their number; the one behind them makes connections of all.
+# The number of rules of the access lists; the rule after them creates connections of all packets.
 ACLS = (1000, 10_000, 100_000)
 
 
@@ -97,7 +97,7 @@ class Bench:
         started.tell(f"nat44 plugin enable sessions {4 * SESSIONS}", "nat44 add address 198.51.100.1-198.51.100.254")
 
     def cycles(self, row):
-        """What a packet costs in the row's nodes."""
+        """The cost of a packet in the row's nodes."""
         capture, made = self.files[row.load]
         if row.rules:
             policy = self.folder / "policy.mmb"
@@ -106,7 +106,7 @@ class Bench:
             self._each("mmb enable", IN, OUT)
         self.vpp.tell(*row.on)
         try:
-            # Once through: what makes connections is not what is measured.
+            # The first pass creates connections and is not measured.
             left, answers = self.folder / "left.pcap", self.folder / "answers.pcap"
             with self.generator.captured(left):
                 self.generator.play(capture)
@@ -130,7 +130,7 @@ class Bench:
         return clocks(vpp.runtime(self.vpp.ask("show runtime")), row.nodes)["cycles_per_packet"]
 
     def bench(self, row):
-        """What `mmb bench` says of the same rules and packets, but for forwarding, which VPP does."""
+        """The result of `mmb bench` for the same rules and packets, without forwarding, which VPP does."""
         capture, made = self.files[row.load]
         policy = self.folder / "bench.mmb"
         policy.write_text(row.rules(made))
@@ -144,7 +144,7 @@ class Bench:
 
 
 def measure(bench, runs, seed):
-    """By row: cycles in VPP and in `mmb bench`, run by run."""
+    """For each row: cycles in VPP and in `mmb bench`, run by run."""
     found = {row: ([], []) for row in rows()}
     for number, order in enumerate(method.rounds(list(found), runs, f"{seed} plugin"), start=1):
         print(f"round {number} of {runs}", file=sys.stderr, flush=True)
@@ -172,7 +172,7 @@ def shown(values):
 
 
 def put_into(path, text):
-    """Puts the text between the two marks of a file."""
+    """Writes the text between the two marks of a file."""
     before, mark, rest = path.read_text().partition(BEGIN)
     _, end, behind = rest.partition(END)
     if not mark or not end:

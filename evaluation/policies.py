@@ -1,7 +1,7 @@
-"""What the systems are told to do, in no system's words.
+"""The policies of the systems, independent of any system.
 
-Rules are random, from a seed, and none matches the traffic of the loads: its addresses are in 10.0.0.0/8 and 200.0.0.1, theirs
-are not. Where a packet has to match, one more rule says so.
+Rules are random, from a seed, and none matches the traffic of the loads: the traffic has addresses in 10.0.0.0/8 and 200.0.0.1,
+the rules have others. Where a packet must match, a further rule matches it.
 """
 
 import functools
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 TCP, UDP = 6, 17
-# Unicast without what the traffic of the loads has: 10.0.0.0/8 and 200.0.0.1.
+# Unicast without the addresses of the loads' traffic: 10.0.0.0/8 and 200.0.0.1.
 FIRST_OCTETS = [octet for octet in range(11, 224) if octet not in (127, 200)]
-# Options that no stack sends: kinds without an assignment, and the two for experiments.
+# Options that no stack sends: unassigned kinds, and the two for experiments.
 KINDS = (*range(70, 254), 254)
 
 
@@ -26,7 +26,7 @@ class Tuple(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A rule with a mask of its own: prefixes, a protocol, a destination port and perhaps a source port."""
+    """A rule with a mask of its own: prefixes, a protocol, a destination port and optionally a source port."""
 
     source: str
     destination: str
@@ -37,7 +37,7 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """`kind`: none, firewall, stateful, nat, options, masks or balance; `size` rules of it where it has any number."""
+    """`kind`: none, firewall, stateful, nat, options, masks or balance; `size` is the number of rules, if the kind has several."""
 
     kind: str
     size: int = 0
@@ -58,7 +58,7 @@ class Policy:
         return list(drawn)
 
     def shapes(self):
-        """Rules of which no two have the same mask."""
+        """Rules with distinct masks."""
         chance = self.random()
         lengths = [(one, other) for one in range(8, 33) for other in range(8, 33)]
         chance.shuffle(lengths)
@@ -76,7 +76,7 @@ class Policy:
 
 @functools.lru_cache(maxsize=1)
 def _tuples(policy):
-    """Every system asks for the same ones in turn, and a million of them take seconds."""
+    """Five-tuples, cached: every system uses the same rules in turn, and generating a million of them takes seconds."""
     chance, drawn = policy.random(), {}
     while len(drawn) < policy.size:
         drawn[Tuple(_address(chance), _address(chance), chance.choice((TCP, UDP)), _port(chance), _port(chance))] = None

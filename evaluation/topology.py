@@ -1,14 +1,14 @@
-"""Where a system is measured: a client and a server in namespaces of their own, and the system between them in a third.
+"""The place of measurement: a client and a server in namespaces of their own, and the system between them in a third.
 
     client [eth0] ──── [vl] middle [vr] ──── [eth0] server
     10.0.0.1                                   10.0.1.1-3
 
-Every system has three namespaces of its own and nothing else in them, so that none leaves anything to another. The ends reach
-each other by fixed routes and fixed neighbours. These name the middle's MAC address where Linux routes in the middle, and the far
-end's where a bump in the wire is to see the frames; that is the only difference between systems.
+Every system has three namespaces of its own with nothing else in them, so that systems do not affect each other. The ends reach
+each other by fixed routes and fixed neighbors. The neighbor entries contain the middle's MAC address if Linux routes in the
+middle, and the far end's if a bump in the wire is in the middle; that is the only difference between systems.
 
-What the middle does runs on one core, what the ends do on others: packets that come to the middle are steered there by RPS, or by
-a NAPI thread where XDP needs NAPI, and processes are pinned.
+The work of the middle runs on one core, that of the ends on others: RPS steers packets for the middle to its core, or a NAPI
+thread does where XDP needs NAPI, and processes are pinned.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from lab.site import Cabled
 
 CLIENT, SERVER = "10.0.0.1", "10.0.1.1"
 SERVERS = [f"10.0.1.{n}" for n in (1, 2, 3)]
-# What stands for the servers where their load is balanced, and for the client behind a NAT.
+# The common address of the servers for balancing, and the outside address of the client behind a NAT.
 BALANCED, TRANSLATED = "10.0.1.100", "200.0.0.1"
 MIDDLE = {"vl": "10.0.0.254", "vr": "10.0.1.254"}
 
@@ -29,14 +29,15 @@ OFFLOADS = ("tx", "tso", "gso", "gro")
 
 
 class Cores:
-    """Which cores the middle and the ends have."""
+    """The cores of the middle and of the ends."""
 
     def __init__(self, middle, ends):
         self.middle, self.ends = middle, sorted(ends)
 
     @classmethod
     def chosen(cls, middle=None):
-        """The last core that the process may use for the middle (the first one sees most interrupts), the others for the ends."""
+        """The middle gets the last core that the process may use (the first one handles most interrupts), the ends get the
+        others."""
         allowed = sorted(os.sched_getaffinity(0))
         middle = allowed[-1] if middle is None else middle
         ends = [core for core in allowed if core != middle]
@@ -46,7 +47,7 @@ class Cores:
 
     @contextlib.contextmanager
     def on_middle(self):
-        """Processes that are started meanwhile run on the middle's core."""
+        """Processes that start in the meantime run on the middle's core."""
         os.sched_setaffinity(0, [self.middle])
         try:
             yield
@@ -55,7 +56,7 @@ class Cores:
 
 
 def mask(cores):
-    """As RPS wants it: hexadecimal words of 32 bits with commas."""
+    """The format of RPS: hexadecimal words of 32 bits with commas."""
     bits = sum(1 << core for core in cores)
     words = []
     while bits or not words:
@@ -65,8 +66,8 @@ def mask(cores):
 
 
 class Site(Cabled):
-    """The three namespaces of a system. `routed`: Linux routes in the middle. `offloads`: as the kernel sets them by default, or
-    none. Without a middle (`direct`) the ends share a cable."""
+    """The three namespaces of a system. `routed`: Linux routes in the middle. `offloads`: the kernel's defaults, or none. Without
+    a middle (`direct`) the ends share a veth pair."""
 
     def __init__(self, folder, cores, routed=False, offloads=False, direct=False):
         super().__init__(folder)
@@ -90,7 +91,7 @@ class Site(Cabled):
                     namespace.run("ethtool", "-K", name, *(word for offload in OFFLOADS for word in (offload, "off")))
 
     def first(self, what):
-        """Whether this is asked for the first time: what listens is started once."""
+        """Whether this is the first call: programs that listen are started once."""
         new = what not in self._prepared
         self._prepared.add(what)
         return new
@@ -101,7 +102,7 @@ class Site(Cabled):
         return link["address"]
 
     def next_hop(self, end):
-        """The MAC address that the client or the server sends to."""
+        """The MAC address to which the client or the server sends."""
         other = self.server if end is self.client else self.client
         if self.routed:
             return self.mac(self.middle, "vl" if end is self.client else "vr")
@@ -132,12 +133,12 @@ class Site(Cabled):
 
     @staticmethod
     def steer(namespace, device, cores):
-        """Lets these cores take what arrives on the device; none: the core that it arrived on."""
+        """Steers packets that arrive on the device to these cores; none: the core on which they arrived."""
         namespace.run("sh", "-c", f"echo {mask(cores)} > /sys/class/net/{device}/queues/rx-0/rps_cpus")
 
     def thread_napi(self):
-        """The middle's devices, which have NAPI because a program of XDP is on them, get it in threads on the middle's core: else
-        it is done on the core that the packet was sent from."""
+        """Moves the NAPI of the middle's devices, which exists because of an XDP program, to threads on the middle's core;
+        otherwise it runs on the core that sent the packet."""
         before = _napi_threads()
         for device in MIDDLE:
             self.middle.run("sh", "-c", f"echo 1 > /sys/class/net/{device}/threaded")

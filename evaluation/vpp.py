@@ -1,8 +1,8 @@
 """VPP beside mmb, in memory: its classifier, its ACL plugin and its NAT44-ED, on the packets and rules of `mmb bench`.
 
-VPP's packet generator replays a capture on its one thread; `show runtime` tells the clocks that each node of the graph took for a
-packet. What is compared is the nodes of the feature, without the rest of VPP's IP path. A VPP that does not take a command is a
-row that says which.
+VPP's packet generator replays a capture on its one thread; `show runtime` reports the clocks that each node of the graph took for
+a packet. The comparison covers the nodes of the feature, without the rest of VPP's IP path. If a VPP refuses a command, its row
+names the command.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from . import method, parse
 PACKETS, REPLAYED = 16_384, 2_000_000
 RULES = 100_000
 
-# What VPP would answer instead of sending it on, twice.
+# Packets that VPP would answer instead of forwarding them, twice.
 EXPIRED = "add ip-ttl < 3 drop"
 
 
@@ -34,7 +34,7 @@ def _classifier(rules):
 
 
 def acl(rules):
-    """An access list that drops what those rules match."""
+    """An access list that drops the packets that those rules match."""
     each = (f"deny src {s}/32 dst {d}/32 proto {protocol} sport {sp} dport {dp}" for s, d, protocol, sp, dp in rules)
     return f"set acl-plugin acl {', '.join(each)}, permit"
 
@@ -51,7 +51,7 @@ def _nat(_rules):
 
 
 class Work(NamedTuple):
-    """What it is called, the set of `mmb bench` and its packets, VPP's commands, the nodes of its graph."""
+    """Its name, its set of `mmb bench` and packets, VPP's commands, the nodes of its graph."""
 
     title: str
     workload: str
@@ -60,7 +60,7 @@ class Work(NamedTuple):
     nodes: str
 
 
-# NAT44-ED lets no TCP begin in the middle of a connection, as most of the packets do that suit mmb's set.
+# NAT44-ED does not accept TCP in the middle of a connection, and most packets of mmb's set are such.
 WORK = {
     "vpp-classifier": Work("five-tuple firewall, none matching", "five-tuple", "uniform", _classifier, r"inacl"),
     "vpp-acl": Work("five-tuple firewall, none matching", "five-tuple", "uniform", _acl, r"acl-plugin"),
@@ -70,7 +70,7 @@ TITLES = {"vpp-classifier": "VPP, classifier", "vpp-acl": "VPP, ACL plugin", "vp
 
 
 def points(folder, cores, plan, seed, only=""):
-    """A point for each of VPP's features; runs of them take turns."""
+    """A point for each of VPP's features; their runs take turns."""
     if only not in "vpp":
         return []
     made = {name: _point(name, work) for name, work in WORK.items()}
@@ -112,7 +112,7 @@ def _run(folder, cores, work):
                 started.start()
             generator = Generator(started)
             started.tell(*work.commands(five_tuples(rules)), timeout=300)
-            # Once through: what makes connections is not what is measured.
+            # The first pass creates connections and is not measured.
             generator.play(capture, PACKETS)
             started.tell("clear runtime")
             generator.play(capture, REPLAYED)
@@ -122,7 +122,7 @@ def _run(folder, cores, work):
 
 
 def packets_and_rules(folder, work, packets=PACKETS):
-    """Files with what `mmb bench` would measure."""
+    """Files with the rules and packets that `mmb bench` would use."""
     made, capture, rules, expired = (folder / name for name in ("made.pcap", "packets.pcap", "rules.mmb", "expired.mmb"))
     words = ["--workload", work.workload, "--traffic", work.traffic, "--packets", packets]
     run([BINARY, "bench", *words, "--write-pcap", made, "--write-rules", rules], timeout=60)
@@ -132,14 +132,14 @@ def packets_and_rules(folder, work, packets=PACKETS):
 
 
 def five_tuples(path):
-    """The rules that `mmb bench` wrote, as numbers and addresses; none of a set that has others."""
+    """The rules that `mmb bench` wrote, as numbers and addresses; none for a set with other rules."""
     form = r"ip-saddr (\S+) ip-daddr (\S+) (tcp|udp)-sport (\d+) (?:tcp|udp)-dport (\d+) drop"
     for source, destination, protocol, source_port, destination_port in re.findall(form, path.read_text()):
         yield source, destination, 6 if protocol == "tcp" else 17, source_port, destination_port
 
 
 def clocks(nodes, which):
-    """The clocks that the nodes took whose names fit, for each packet that the generator sent."""
+    """The clocks of the nodes whose names match, for each packet that the generator sent."""
     packets = nodes["pg-input"].packets if "pg-input" in nodes else 0
     spent = {name: node.packets * node.clocks for name, node in nodes.items() if node.packets and re.search(which, name)}
     if not packets or not spent:

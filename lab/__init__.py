@@ -1,1 +1,2 @@
-"""What the tests and the evaluation share: namespaces and cables, processes with deadlines, a running mmb, a running VPP."""
+"""The parts that the tests and the evaluation share: namespaces and veth pairs, processes with deadlines, a running mmb, a
+running VPP."""

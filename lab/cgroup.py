@@ -1,4 +1,4 @@
-"""Control groups with a limit of memory, of both versions."""
+"""Control groups with a memory limit, of both versions."""
 
 import os
 from pathlib import Path
@@ -9,11 +9,11 @@ _ROOT = Path("/sys/fs/cgroup")
 
 
 class Unusable(Exception):
-    """No group with a limit of memory can be made here; tells why."""
+    """No group with a memory limit can be created here; the text gives the reason."""
 
 
 class MemoryGroup:
-    """A group of its own, below this process's or beside it. Its limit goes for all that `command` starts in it."""
+    """A new group, below this process's group or beside it. Its limit applies to everything that `command` starts in it."""
 
     def __init__(self, limit):
         parent, self._version = _parent()
@@ -31,8 +31,8 @@ class MemoryGroup:
         (self.path / name).write_text(str(limit), encoding="ascii")
 
     def command(self, words):
-        """The command that starts these words in the group, under the same process id. The group is entered first: the command may
-        go where the group's files cannot be seen."""
+        """The command that starts these words in the group, under the same process id. It enters the group first, because it may
+        change to a place where the files of the group are not visible."""
         join = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self.path / "cgroup.procs")]
         return [*join, *(str(word) for word in words)]
 
@@ -42,13 +42,13 @@ class MemoryGroup:
         return int((self.path / name).read_text(encoding="ascii"))
 
     def kills(self):
-        """How often the kernel ended a process for want of memory."""
+        """The number of processes that the kernel killed because of the limit."""
         name = "memory.events" if self._version == 2 else "memory.oom_control"
         lines = (self.path / name).read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
     def close(self):
-        """Removes it; its processes must have ended."""
+        """Removes the group; its processes must have ended."""
         wait_until(lambda: not (self.path / "cgroup.procs").read_text(encoding="ascii"), "the control group is empty")
         self.path.rmdir()
 
@@ -60,19 +60,19 @@ class MemoryGroup:
 
 
 def _parent():
-    """Where a group with a limit of memory can be made, and which version that is."""
+    """The place where a group with a memory limit can be created, and the version of the hierarchy."""
     own = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
     for _, controllers, path in (line.split(":", 2) for line in own):
         if "memory" in controllers.split(","):
             root = _ROOT / "memory"
             below = root / path.lstrip("/")
-            # In a container the group may be seen as the root.
+            # In a container the group may be visible as the root.
             return (below if below.is_dir() else root), 1
     for _, controllers, path in (line.split(":", 2) for line in own):
         if not controllers:
             below = _ROOT / path.lstrip("/")
             for group in (below, *below.parents):
-                # Who has processes gives no controllers to groups below (version 2), so that one above has to be looked for.
+                # In version 2, a group with processes gives no controllers to groups below it, so the search continues above.
                 given = group / "cgroup.subtree_control"
                 if given.is_file() and "memory" in given.read_text(encoding="ascii").split():
                     return group, 2

@@ -16,12 +16,12 @@ READY_TIMEOUT = 15
 
 
 class DidNotStart(AssertionError):
-    """`mmb run` ended, or never said that it was ready."""
+    """`mmb run` ended, or did not report that it is ready."""
 
 
 def numbered(commands):
-    """The commands with numbers for the rules that have none, as mmb gives them where there was no rule before: it never gives
-    a number again."""
+    """The commands, with numbers for the rules that have none. The numbers are those that mmb assigns if there was no rule
+    before: mmb never reuses a number."""
     last = 0
     for command in commands:
         verb = re.match(r"(?:mmb )?add\S*", command)
@@ -35,7 +35,7 @@ def numbered(commands):
 
 
 class Mmb:
-    """A daemon in a namespace. `start` returns when it has said that it is ready and its socket answers."""
+    """A daemon in a namespace. `start` returns when the daemon has reported that it is ready and its socket answers."""
 
     binary = BINARY
 
@@ -44,7 +44,7 @@ class Mmb:
         self.ports = ports
         self.socket = folder / f"{name}.sock"
         self.log = folder / f"{name}.log"
-        # The control group that it is started in.
+        # The control group in which it is started.
         self.group = None
         self.process = None
         self._drops_before = {}
@@ -73,11 +73,11 @@ class Mmb:
         return self.process is not None and self.process.running()
 
     def stop(self):
-        """SIGTERM; the exit status."""
+        """Sends SIGTERM and returns the exit status."""
         return self.process.stop()
 
     def kill(self):
-        """SIGKILL."""
+        """Sends SIGKILL."""
         self.process.signal(signal.SIGKILL)
         self.process.wait()
 
@@ -94,7 +94,7 @@ class Mmb:
     # Clients
 
     def client(self, *words, check=True, timeout=20, **options):
-        """A one-shot command; words may be a whole line."""
+        """Runs a one-shot command; a word may be a whole line."""
         words = [word for text in words for word in str(text).split()]
         return run([BINARY, *words, "--socket", self.socket], check=check, timeout=timeout, **options)
 
@@ -102,17 +102,17 @@ class Mmb:
         return self.client(*words).stdout
 
     def ask(self, *words):
-        """A one-shot command's answer in JSON."""
+        """The answer to a one-shot command in JSON."""
         return json.loads(self.client(*words, "--json").stdout)
 
     def refused(self, *words):
-        """A command that is to fail: what it says."""
+        """Runs a command that must fail; returns its error message."""
         done = self.client(*words, check=False)
         assert done.returncode == 1, f"{words}: exit status {done.returncode}: {done.stdout}{done.stderr}"
         return done.stderr
 
     def shell(self, timeout=60):
-        """The shell with a pipe for its input, to be fed commands."""
+        """The shell with a pipe as input, for commands."""
         return subprocess.Popen(
             [BINARY, "--socket", str(self.socket)],
             stdin=subprocess.PIPE,
@@ -122,13 +122,13 @@ class Mmb:
         )
 
     def apply(self, folder, *rules):
-        """Puts these rules in force as a whole, numbered from 1, and settings that stand between them."""
+        """Puts these rules, numbered from 1, and the settings among them in force as a whole."""
         path = folder / "applied.mmb"
         path.write_text("".join(f"{rule}\n" for rule in numbered(rules)))
         return self.ask("apply", path)
 
     def reset(self):
-        """No rules; every port enabled; drops are counted from here."""
+        """Deletes all rules, enables every port, and begins to count drops anew."""
         self("flush")
         for port in self.ask("show", "ports")["ports"]:
             if not port["enabled"]:
@@ -136,7 +136,7 @@ class Mmb:
         self._drops_before = self._all_drops()
 
     def connections(self, *filters):
-        """The connections that a filter means, or all."""
+        """The connections that match a filter, or all."""
         return self.ask("show connections", *filters)["connections"]
 
     # Counters
@@ -156,14 +156,14 @@ class Mmb:
         return next(rule for rule in self.ask("list")["rules"] if rule["id"] == number)
 
     def lost(self):
-        """Packets that mmb's ports had no room for."""
+        """Packets for which the ports of mmb had no room."""
         ports = self.ask("show", "ports")["ports"]
         at_ports = sum(port[name] for port in ports for name in ("rx_missed", "rx_errors", "tx_errors"))
         drops = self._all_drops()
         return at_ports + sum(drops.get(reason, 0) for reason in ("tx-full", "no-buffer"))
 
     def balance(self):
-        """Packets received and not yet accounted for: in - out - drops, but for fragments that wait for their first one."""
+        """Packets received and not yet accounted for: in - out - drops, without the fragments that wait for their first one."""
         ports = self.ask("show", "ports")["ports"]
         received = sum(port["rx"]["packets"] for port in ports)
         sent = sum(port["tx"]["packets"] for port in ports)
@@ -171,5 +171,5 @@ class Mmb:
         return received - sent - sum(self._all_drops().values()) - held
 
     def settled(self):
-        """in = out + drops. Waits for packets in flight."""
+        """Waits for packets in flight, until in = out + drops."""
         wait_until(lambda: self.balance() == 0, "in = out + drops")

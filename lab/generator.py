@@ -1,4 +1,4 @@
-"""VPP's packet generator: captures in by one interface, routed, and out by another.
+"""VPP's packet generator: it replays captures into one interface; VPP routes them out of another.
 
     capture ──► [pg0] ip4-input … ip4-lookup [pg1] ──► capture
 """
@@ -8,11 +8,11 @@ import contextlib
 from .process import wait_until
 
 IN, OUT = "pg0", "pg1"
-# What captures are addressed to (VPP takes nothing else), and whom VPP sends all of it.
+# The destination MAC address of captures (VPP accepts no other), and the one to which VPP sends all packets.
 MAC, OUT_MAC = "02:00:00:00:00:02", "02:00:00:00:00:08"
 NEXT_HOP = "02:00:00:00:00:09"
 
-# Networks that no capture has addresses of: so that all of it is routed, and none of it looked for on a link.
+# No capture has addresses of these networks: VPP routes all packets and resolves none on a link.
 _INTERFACES = f"""
 create packet-generator interface {IN} hw-addr {MAC}
 create packet-generator interface {OUT} hw-addr {OUT_MAC}
@@ -37,7 +37,7 @@ class Generator:
         vpp.tell(*_INTERFACES.strip().splitlines())
 
     def play(self, capture, limit=0, together=256, source=IN, timeout=60):
-        """Sends the packets of a file in turns, up to so many (0: each once), so many in a vector."""
+        """Sends the packets of a file in turn: up to `limit` packets (0: each once), `together` in a vector."""
         stream = f"packet-generator new {{ name s source {source} pcap {capture} limit {limit} maxframe {together} }}"
         self.vpp.tell(stream, "packet-generator enable-stream s")
         try:
@@ -46,12 +46,12 @@ class Generator:
             self.vpp.tell("packet-generator delete s")
 
     def _through(self):
-        """Whether the stream is at its end and every buffer is given back."""
+        """Whether the stream is at its end and every buffer is free again."""
         return "Yes" not in self.vpp.ask("show packet-generator") and self.vpp.buffers_used() == 0
 
     @contextlib.contextmanager
     def captured(self, path, interface=OUT):
-        """What leaves by the interface meanwhile is in the file afterwards; there is none where nothing left."""
+        """Captures the packets that leave by the interface in the meantime to the file. Without packets there is no file."""
         path.unlink(missing_ok=True)
         self.vpp.tell(f"packet-generator capture {interface} pcap {path}")
         try:

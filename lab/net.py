@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .process import Background, run
 
-# A kernel without some kind of link says so in one of these ways.
+# The errors of a kernel that lacks a type of link.
 NO_SUCH_LINK_TYPE = ("Unknown device type", "Operation not supported", "not supported")
 
 _PREFIX = "mmbt"
@@ -33,7 +33,7 @@ TP_STATUS_VLAN_TPID_VALID = 1 << 6
 
 
 def remove_leftovers():
-    """Removes namespaces of runs that were killed before they could do it: their process is gone."""
+    """Removes namespaces of killed runs: those whose process no longer exists."""
     for name in run(["ip", "netns", "list"]).stdout.split("\n"):
         match = re.match(rf"{_PREFIX}-(\d+)-", name)
         if match and not Path(f"/proc/{match[1]}").exists():
@@ -41,7 +41,7 @@ def remove_leftovers():
 
 
 def remove_own():
-    """Removes this process's namespaces with all that runs in them: what an interruption left at an awkward moment."""
+    """Removes this process's namespaces with everything that runs in them: an interruption may leave some."""
     for name in run(["ip", "netns", "list"]).stdout.split():
         if name.startswith(f"{_PREFIX}-{os.getpid()}-"):
             for pid in run(["ip", "netns", "pids", name], check=False).stdout.split():
@@ -51,7 +51,7 @@ def remove_own():
 
 
 class Namespace:
-    """A network namespace under a name that no other process uses."""
+    """A network namespace with a name that no other process uses."""
 
     def __init__(self, role):
         self.name = f"{_PREFIX}-{os.getpid()}-{next(_serial)}-{role}"
@@ -68,7 +68,7 @@ class Namespace:
         return ["ip", "netns", "exec", self.name, *words]
 
     def run(self, *words, **options):
-        """Runs a command inside, to its end."""
+        """Runs a command inside, until it ends."""
         return run(self.command(words), **options)
 
     def start(self, words, log, group=None, **options):
@@ -83,7 +83,7 @@ class Namespace:
 
     @contextlib.contextmanager
     def entered(self):
-        """This thread is inside; sockets made meanwhile stay there."""
+        """This thread is inside; sockets that it creates stay there."""
         with open("/proc/thread-self/ns/net", "rb") as home, open(f"/run/netns/{self.name}", "rb") as there:
             _setns(there)
             try:
@@ -102,7 +102,7 @@ def _setns(file):
 
 
 def veth(one, one_name, other, other_name, mtu=None, queues=None):
-    """A veth pair between two namespaces, up, with every offload as the kernel gives it."""
+    """A veth pair between two namespaces, up, with the kernel's default offloads."""
     shape = [] if queues is None else ["numtxqueues", queues, "numrxqueues", queues]
     peer = ["type", "veth", "peer", "name", other_name, "netns", other.name]
     one.ip("link", "add", one_name, *shape, *peer, *shape)
@@ -113,13 +113,13 @@ def veth(one, one_name, other, other_name, mtu=None, queues=None):
 
 
 def link_drops(namespace, interface):
-    """Packets that the interface's own queues had no room for."""
+    """Packets for which the interface's own queues had no room."""
     (link,) = json.loads(namespace.run("ip", "-j", "-s", "link", "show", "dev", interface).stdout)
     return sum(link["stats64"][direction]["dropped"] for direction in ("rx", "tx"))
 
 
 def ip_counters(namespace):
-    """What the namespace's hosts count of their protocols, for instance `Tcp: RetransSegs`."""
+    """The protocol counters of the namespace, for example `Tcp: RetransSegs`."""
     counters = {}
     lines = namespace.run("cat", "/proc/net/snmp", "/proc/net/netstat").stdout.splitlines()
     for names, values in zip(lines[::2], lines[1::2]):
@@ -129,7 +129,7 @@ def ip_counters(namespace):
 
 
 class RawPort:
-    """One interface's wire: sends frames as they are, sees what arrives (not what its own host sends)."""
+    """The wire of one interface: sends frames unchanged, and receives the frames that arrive (not those that its own host sends)."""
 
     def __init__(self, namespace, interface):
         self.socket = namespace.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
@@ -151,14 +151,14 @@ class RawPort:
         self.socket.send(bytes(frame))
 
     def frames(self, timeout=10):
-        """Frames as they arrive, until the time is over."""
+        """Frames as they arrive, until the timeout."""
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
             if select.select([self.socket], [], [], left)[0]:
                 yield from self.drain()
 
     def drain(self):
-        """Frames that have arrived already."""
+        """Frames that have already arrived."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 data, ancillary, _, address = self.socket.recvmsg(1 << 17, 256)
@@ -167,7 +167,7 @@ class RawPort:
 
 
 def _with_tag(data, ancillary):
-    """The frame with its outer VLAN tag, which the kernel hands over beside it."""
+    """The frame with its outer VLAN tag, which the kernel delivers outside of the frame."""
     for level, kind, value in ancillary:
         if level == SOL_PACKET and kind == PACKET_AUXDATA:
             status, _, _, _, _, tci, tpid = struct.unpack("IIIHHHH", value[:20])

@@ -1,4 +1,4 @@
-"""External commands. Every one has a deadline, and only processes started here are ever ended."""
+"""External commands. Each has a deadline, and only processes that were started here are ever ended."""
 
 import os
 import select
@@ -8,11 +8,11 @@ import time
 
 
 class CommandFailed(AssertionError):
-    """A command that was to succeed did not."""
+    """A command failed that must succeed."""
 
 
 def run(command, timeout=20, check=True, **options):
-    """Runs a command to its end and returns it with its output as text."""
+    """Runs a command until it ends and returns it with its output as text."""
     command = [str(word) for word in command]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, **options)
     if check and done.returncode != 0:
@@ -21,7 +21,7 @@ def run(command, timeout=20, check=True, **options):
 
 
 def wait_until(condition, what, timeout=10):
-    """Asks again and again until the condition gives something true, and returns that."""
+    """Evaluates the condition until its result is true, and returns the result."""
     deadline = time.monotonic() + timeout
     while True:
         result = condition()
@@ -33,7 +33,7 @@ def wait_until(condition, what, timeout=10):
 
 
 class Background:
-    """A process that runs beside the test, its output in a file. Ends with the `with` block at the latest."""
+    """A process that runs beside the test, with its output in a file. It ends with the `with` block at the latest."""
 
     def __init__(self, command, log, **options):
         self.command = [str(word) for word in command]
@@ -44,7 +44,7 @@ class Background:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # Where tests run in the background, SIGINT is ignored, and a child would go on ignoring it.
+                # If tests run in the background, SIGINT is ignored, and a child would inherit that.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
                 **options,
             )
@@ -69,7 +69,7 @@ class Background:
         return self.process.wait(timeout)
 
     def stop(self, timeout=10):
-        """Asks it to end, insists where it does not, and returns the exit status."""
+        """Sends SIGTERM, after a timeout SIGKILL, and returns the exit status."""
         self.signal(signal.SIGTERM)
         try:
             return self.wait(timeout)
@@ -79,7 +79,7 @@ class Background:
             raise AssertionError(f"{self.command[0]} did not end within {timeout} s of SIGTERM") from None
 
     def close(self):
-        """Ends it without ceremony."""
+        """Sends SIGKILL."""
         self.signal(signal.SIGKILL)
         self.process.wait()
         if self.exited is not None:
@@ -93,7 +93,7 @@ class Background:
         self.close()
 
     def wait_readable(self, other, timeout):
-        """Waits until `other` can be read; false if the process ended first or the time is over."""
+        """Waits until `other` is readable; false if the process ended first or after the timeout."""
         ready, _, _ = select.select([other, self.exited], [], [], timeout)
         return other in ready
 
@@ -114,13 +114,13 @@ class Background:
         return False
 
     def cpu_seconds(self):
-        """Time on a processor so far, of all threads."""
+        """Processor time so far, of all threads."""
         with open(f"/proc/{self.pid}/stat", encoding="ascii") as stat:
             fields = stat.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory(self):
-        """Bytes in memory."""
+        """Bytes of resident memory."""
         with open(f"/proc/{self.pid}/statm", encoding="ascii") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 

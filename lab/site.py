@@ -1,4 +1,4 @@
-"""Namespaces with cables between them and the programs in them, which are there together and are removed together."""
+"""Namespaces with veth pairs between them and programs in them, which exist together and are removed together."""
 
 import contextlib
 from pathlib import Path
@@ -7,7 +7,7 @@ from .net import Namespace
 
 
 class Cabled:
-    """What all shapes of sites share. `close` removes all of it, programs first."""
+    """The base of all sites. `close` removes everything, programs first."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -15,7 +15,7 @@ class Cabled:
 
     @contextlib.contextmanager
     def _undone_if_it_fails(self):
-        """What the block hands to the stack is undone when the block fails, and else when the site is closed."""
+        """The callbacks that the block adds run if the block fails, otherwise when the site is closed."""
         with contextlib.ExitStack() as undo:
             yield undo
             self._cleanup = undo.pop_all()
@@ -27,7 +27,7 @@ class Cabled:
         return namespace
 
     def start(self, namespace, words, name):
-        """A program that lives as long as the site, at most; its output in a file of that name."""
+        """A program that runs no longer than the site, with its output in a file of that name."""
         process = namespace.start(words, self.folder / f"{name}.log")
         self._cleanup.callback(process.close)
         return process

@@ -1,4 +1,4 @@
-"""A VPP of one's own: started in a directory, asked on its command line, ended at the latest with the `with` block."""
+"""A separate VPP: started in a directory, controlled by its command line, ended with the `with` block at the latest."""
 
 import os
 import re
@@ -26,14 +26,14 @@ plugins {{ {plugins} plugin dpdk_plugin.so {{ disable }} }}
 
 
 class Node(NamedTuple):
-    """A line of `show runtime`: packets that a node of the graph took, and clocks for each of them."""
+    """A line of `show runtime`: packets that a node of the graph processed, and clocks for each of them."""
 
     packets: int
     clocks: float
 
 
 def runtime(text):
-    """`show runtime`: the nodes by name, those of several threads together."""
+    """`show runtime`: the nodes by name, summed over threads."""
     nodes = {}
     for name, packets, clocks in re.findall(r"^(\S+) .*?\d+\s+(\d+)\s+\d+\s+(\S+)\s+\S+\s*$", text, re.M):
         before = nodes.get(name, Node(0, 0.0))
@@ -44,11 +44,11 @@ def runtime(text):
 
 
 class DidNotStart(AssertionError):
-    """VPP ended, or its command line never answered."""
+    """VPP ended, or its command line did not answer."""
 
 
 def program():
-    """VPP's program under `VPP_PREFIX`; None where there is none."""
+    """VPP's program under `VPP_PREFIX`; None if there is none."""
     found = PREFIX / "bin/vpp"
     return found if all(os.access(file, os.X_OK) for file in (found, found.with_name("vppctl"))) else None
 
@@ -56,8 +56,9 @@ def program():
 class Vpp:
     """A VPP without huge pages, with its own plugins and `plugin`, a file, if one is given.
 
-    `cores`: the first is the main thread's, each of the others a worker's; without them the main thread runs where it likes,
-    and rests between two looks at its queues. `sections`: more of startup.conf; `unix`: of its section unix. `namespace`: where it runs, if not here.
+    `cores`: the first is the core of the main thread, the others are those of the workers; without them the main thread runs on
+    any core, and sleeps between two polls of its queues. `sections`: more sections of startup.conf; `unix`: more of its section
+    unix. `namespace`: the network namespace, if not the current one.
     """
 
     def __init__(self, folder, plugin=None, cores=(), sections="", buffers=16_384, data_size=2048, heap="512M", namespace=None, unix=""):
@@ -85,7 +86,7 @@ class Vpp:
         )
 
     def _plugins(self, plugin):
-        """VPP takes directories of plugins: one for the file alone, so that nothing else beside it is loaded."""
+        """VPP takes directories of plugins: a directory with this file only, so that VPP loads no other plugin from it."""
         if plugin is None:
             return ""
         own = self.folder / "plugins"
@@ -97,7 +98,7 @@ class Vpp:
         return f"path {':'.join(map(str, [*others, own]))}"
 
     def start(self):
-        """Returns when its command line answers."""
+        """Returns when the command line answers."""
         self.socket.unlink(missing_ok=True)
         start = self.namespace.start if self.namespace else Background
         self.process = start([program(), "-c", self._config], self.log)
@@ -111,19 +112,19 @@ class Vpp:
         return self
 
     def _listens(self):
-        """Whether something listens behind the socket's name."""
+        """Whether a process listens on the socket."""
         with socket.socket(socket.AF_UNIX) as probe:
             return probe.connect_ex(str(self.socket)) == 0
 
     def output(self):
-        """What it said, in full."""
+        """The complete output."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def running(self):
         return self.process is not None and self.process.running()
 
     def stop(self):
-        """SIGTERM; the exit status."""
+        """Sends SIGTERM and returns the exit status."""
         return self.process.stop()
 
     def close(self):
@@ -139,11 +140,11 @@ class Vpp:
     # Its command line
 
     def ask(self, command, timeout=60):
-        """What VPP prints; errors too, which VPP does not tell apart."""
+        """The output of VPP; it includes errors, which VPP does not distinguish."""
         return run([program().with_name("vppctl"), "-s", self.socket, command], timeout=timeout).stdout
 
     def tell(self, *commands, timeout=60):
-        """Commands that are to print nothing: what VPP says is an error."""
+        """Runs commands that must not print anything: output of VPP is an error."""
         if not commands:
             return
         script = self.folder / "commands.cli"
@@ -161,11 +162,11 @@ class Vpp:
         return found
 
     def buffers_used(self):
-        """Packet buffers that are neither free nor kept by a thread for its next use."""
+        """Packet buffers that are neither free nor cached by a thread."""
         pools = re.findall(r"^\S+\s+\d+\s+\d+\s+\d+\s+\d+\s+\d+\s+\d+\s+\d+\s+(\d+)\s*$", self.ask("show buffers"), re.M)
         return sum(map(int, pools))
 
     def counters(self, interface):
-        """`show interface` of one interface, by the counter's name."""
+        """`show interface` of one interface, by name of the counter."""
         lines = self.ask(f"show interface {interface}").splitlines()[1:]
         return {name: int(count) for line in lines for name, count in re.findall(r"(\S+(?: \S+)?)\s+(\d+)\s*$", line)}

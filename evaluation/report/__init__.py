@@ -1,4 +1,4 @@
-"""Makes the pages of docs/evaluation from results, and of nothing else: every figure in them is one of the results."""
+"""Writes the pages of docs/evaluation from the results alone: every figure in them is one of the results."""
 
 from .page import write
 

@@ -1,14 +1,14 @@
-"""What an operator asks, answered with figures of the results. A sentence that the results do not bear out is not written."""
+"""Answers to the questions of an operator, with figures of the results. A sentence that the results do not support is omitted."""
 
 from evaluation import method
 
 from . import tables
 from .data import OURS, cost_metric, in_order, large, main_metric, median, number
 
-# From here on a core has no time left.
+# From this share on, a core counts as fully used.
 FULL = 0.95
 
-# Why mmb is behind or ahead, by the peer and what is done.
+# The reasons why mmb is behind or ahead, by peer and work.
 BEHIND = {
     "crossing": (
         "over a kernel interface every packet leaves the kernel for mmb and comes back: it is copied out of a socket buffer and"
@@ -28,7 +28,7 @@ AHEAD = {
 
 
 def devices(results):
-    """Which device type to use."""
+    """The type of device to use."""
     body = []
     for title, wanted, unit in (
         ("64-byte UDP", {"experiment": "forwarding", "load": "udp"}, "mpps"),
@@ -71,7 +71,7 @@ def _better_device(results, load):
 
 
 def per_core(results):
-    """What to expect of a core."""
+    """The throughput to expect of a core."""
     said = []
     for load, what in (
         ("empty", "forwarding without rules"),
@@ -95,7 +95,7 @@ def per_core(results):
 
 
 def knees(results):
-    """From which size on a core does less than 80 % of what it does at the first size."""
+    """The size from which on a core does less than 80 % of its work at the first size."""
     body = []
     for load, what in (("five-tuple", "five-tuple rules"), ("options", "TCP-option rules"), ("masks", "masks, one rule each"),
                        ("stateful", "connections, stateful rules"), ("snat", "connections, source NAT")):  # fmt: skip
@@ -125,7 +125,7 @@ def _knee(curve):
 
 
 def standing(results):
-    """Against which peer, on which work, mmb is ahead or behind: a row for each work, load and peer that were measured."""
+    """The comparison of mmb with each peer on each work: a row for each work, load and peer that were measured."""
     lines, stands = {}, set()
     for point in results.find(system=OURS):
         metric, _, more = main_metric(point["load"])
@@ -137,7 +137,7 @@ def standing(results):
             stands.add((peer["system"], how))
             size = f"{large(point['x'])}: " if point["axis"] else ""
             stand = how if how == "level" else f"**{how}**"
-            # Files differ by their load, which then is the size.
+            # Files differ by their load, which is the size in this case.
             load = "wrk and nginx" if point["axis"] == "KB" else point["load_title"]
             work = point["title"] + (f", by {point['axis']}" if point["axis"] else "")
             rates, costs = lines.setdefault((work, load, peer["system_title"]), ([], []))
@@ -154,7 +154,7 @@ def standing(results):
 
 
 def _peers(results, point):
-    """Who else was measured at a point."""
+    """The other systems that were measured at a point."""
     there = results.find(experiment=point["experiment"], load=point["load"], x=point["x"])
     return [peer for peer in there if not peer["system"].startswith("mmb") and peer["system"] != "direct"]
 

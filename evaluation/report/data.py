@@ -1,4 +1,4 @@
-"""Results as the pages look at them."""
+"""Access to the results for the pages."""
 
 from evaluation import method
 
@@ -11,7 +11,7 @@ class Results:
         self.points = results["points"]
 
     def find(self, **wanted):
-        """Points whose entries are these, in their order."""
+        """Points with these entries, in their order."""
         return [point for point in self.points if all(point[key] == value for key, value in wanted.items())]
 
     def one(self, **wanted):
@@ -19,7 +19,7 @@ class Results:
         return found[0] if found else None
 
     def median(self, metric, **wanted):
-        """A metric's median at one point; None where it was not measured."""
+        """The median of a metric at one point; None if it was not measured."""
         point = self.one(**wanted)
         return median(point, metric) if point else None
 
@@ -28,7 +28,7 @@ class Results:
         return {point["experiment"]: point for point in self.points}
 
     def curve(self, metric, **wanted):
-        """(x, median) of points that were measured, by rising x."""
+        """(x, median) of points that were measured, with increasing x."""
         pairs = [(point["x"], median(point, metric)) for point in self.find(**wanted)]
         return sorted(pair for pair in pairs if pair[1] is not None)
 
@@ -39,7 +39,7 @@ def median(point, metric):
 
 
 def main_metric(load):
-    """What a load is about: the metric, its unit, whether more is better."""
+    """The subject of a load: the metric, its unit, whether more is better."""
     if load.startswith("ping"):
         return "rtt_p50_us", "µs", False
     if load == "udp":
@@ -48,7 +48,7 @@ def main_metric(load):
 
 
 def cost_metric(point):
-    """What the middle's work is divided by: packets, or bytes where packets are of any size up to 64 KB."""
+    """The divisor of the middle's work: packets, or bytes if packets have any size up to 64 KB."""
     return ("cycles_per_kb", "cycles a KB") if point["experiment"] == "offloads" else ("cycles_per_packet", "cycles a packet")
 
 
@@ -58,7 +58,7 @@ def in_order(found):
 
 
 def number(value):
-    """Three digits that count."""
+    """A number with three significant digits."""
     if value is None:
         return "–"
     if value >= 100:
@@ -67,7 +67,7 @@ def number(value):
 
 
 def large(value):
-    """A count as people say it: 100 K, 1 M."""
+    """A rounded count: 100 K, 1 M."""
     for unit, name in ((10**6, " M"), (10**3, " K")):
         if value >= unit and value % unit == 0:
             return f"{value // unit}{name}"

@@ -27,7 +27,7 @@ ABOUT = {
 
 
 def write(results, folder):
-    """Writes the page and its plots into a folder; what earlier results drew goes."""
+    """Writes the page and its plots into a folder and removes the plots of earlier results."""
     for old in folder.glob("*.svg"):
         old.unlink()
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Plots, by matplotlib. The same results give the same bytes."""
+"""Plots, drawn by matplotlib. The same results give the same bytes."""
 
 import matplotlib
 
@@ -10,7 +10,8 @@ from evaluation import method  # noqa: E402
 from .data import cost_metric, in_order, main_metric  # noqa: E402
 from .tables import by_load  # noqa: E402
 
-# One colour a system, in every plot; told apart by people who see few colours (Okabe and Ito), and by their marks.
+# One colour for each system, in every plot. The colours are distinguishable with colour blindness (Okabe and Ito), and so are the
+# marks.
 LOOKS = {
     "direct": ("#999999", "x"),
     "forward": ("#000000", "s"),
@@ -36,8 +37,8 @@ LOAD_NAMES = {"iperf": "iperf3", "wrk": "wrk", "wrk-balanced": "wrk", "udp": "64
 
 
 def draw(path, shape, fill):
-    """A figure of so many rows and columns of panels, filled by a function. What lines mean stands above all of them, but where
-    panels say it themselves."""
+    """A figure with rows and columns of panels, filled by a function. The legend is above all panels, unless panels have their
+    own."""
     rows, columns = shape
     with plt.rc_context(STYLE):
         figure, panels = plt.subplots(rows, columns, figsize=(4.2 * columns, 3.0 * rows), squeeze=False)
@@ -60,7 +61,7 @@ def _measured(points, metric):
 
 
 def lines(path, points):
-    """An experiment over sizes: what gets through, and the cycles of a packet; each load that has several sizes is a row."""
+    """An experiment over sizes: throughput, and the cycles of a packet; each load with several sizes is a row."""
     several = {load: chosen for load, chosen in by_load(points).items() if len({point["x"] for point in chosen}) > 1}
 
     def fill(panels):
@@ -97,7 +98,7 @@ def _curves(axes, points, metric, title):
 
 
 def bars(path, points):
-    """An experiment of one size: a bar a system; each load is a row."""
+    """An experiment of one size: a bar for each system; each load is a row."""
     loads = by_load(points)
 
     def fill(panels):
@@ -122,7 +123,7 @@ def _bars(axes, points, metric, title):
 
 
 def round_trips(path, points):
-    """The distribution of round trips, over all runs; a panel a load."""
+    """The distribution of round trips, over all runs; a panel for each load."""
     loads = by_load(points)
 
     def fill(panels):

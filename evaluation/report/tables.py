@@ -20,7 +20,7 @@ def with_spread(point, metric, scale=1.0):
 
 
 def notes(point):
-    """What a row has to say besides numbers."""
+    """The notes of a row besides numbers."""
     failed = [run["error"] for run in point["runs"] if not run["ok"]]
     said = [f"{len(failed)} of {len(point['runs'])} runs failed"] if failed else []
     for metric, what in (("sent_again", "segments sent again"), ("unanswered", "pings unanswered"), ("errors", "errors")):

@@ -1,4 +1,4 @@
-"""Who is compared, in the order of tables."""
+"""The systems that are compared, in the order of tables."""
 
 from .base import Direct, System, Unable
 from .haproxy import Haproxy

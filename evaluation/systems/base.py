@@ -1,4 +1,4 @@
-"""What every system can be asked."""
+"""The interface of every system."""
 
 import shutil
 from pathlib import Path
@@ -7,19 +7,19 @@ from evaluation.topology import Site
 
 
 class Unable(Exception):
-    """The system cannot do this, by design or here; the text says why, for a row of the results."""
+    """The system cannot do this, by design or on this machine; the text gives the reason, for a row of the results."""
 
 
 class System:
-    """Something that stands between a client and a server. `opened` once, given one policy after another, closed."""
+    """A system between a client and a server. It is `opened` once, gets one policy after another, and is closed."""
 
     name = ""
     title = ""
-    # What it runs; one that is missing is the reason why the system is absent.
+    # The programs that it runs; if one is missing, the system is absent for that reason.
     programs = ()
-    # Linux routes in the middle.
+    # Whether Linux routes in the middle.
     routed = False
-    # The kinds of policies that it can do, and the most rules of a kind that a run waits for.
+    # The kinds of policies that it supports, and the maximum number of rules of a kind that a run waits for.
     kinds = ("none",)
     most = {}
 
@@ -37,7 +37,7 @@ class System:
         return Site(self.folder, self.cores, routed=self.routed, offloads=self.offloads)
 
     def need(self, policy):
-        """Raises `Unable` for a policy that it cannot have."""
+        """Raises `Unable` for a policy that the system does not support."""
         if policy.kind not in self.kinds:
             raise Unable(self.why_not(policy.kind))
         if policy.size > self.most.get(policy.kind, policy.size):
@@ -47,10 +47,10 @@ class System:
         return f"{self.title} does no {kind}"
 
     def install(self, policy):
-        """Puts the policy in force in place of the one before."""
+        """Puts the policy in force in place of the previous one."""
 
     def forget(self):
-        """Drops what it remembers of connections, before a run."""
+        """Deletes its connections, before a run."""
 
     def close(self):
         if self.site is not None:
@@ -58,14 +58,14 @@ class System:
             self.site = None
 
     def loader(self, words, text):
-        """Runs a program in the middle that reads its orders from its input."""
+        """Runs a program in the middle that reads its commands from standard input."""
         done = self.site.middle.run(*words, input=text, check=False, timeout=600)
         if done.returncode != 0:
             raise Unable(f"{words[0]}: {' '.join(done.stderr.split())[:300]}")
 
 
 class Direct(System):
-    """The ends on one cable: what the generators can do."""
+    """The ends on one veth pair: the limit of the generators."""
 
     name = "direct"
     title = "no middle"

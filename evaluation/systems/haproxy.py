@@ -1,4 +1,4 @@
-"""HAProxy in TCP mode in the middle: connections end there and begin anew."""
+"""HAProxy in TCP mode in the middle: it terminates connections and opens new ones."""
 
 from evaluation.topology import BALANCED, SERVERS
 

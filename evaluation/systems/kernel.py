@@ -9,7 +9,7 @@ LOADED_AT_ONCE = 50_000
 
 
 class Forwarding(System):
-    """The kernel routes, and nothing else."""
+    """The kernel routes without filters."""
 
     name = "forward"
     title = "kernel forwarding"
@@ -51,7 +51,7 @@ class Iptables(Tracking):
 
 
 def iptables(policy):
-    """A dump for iptables-restore."""
+    """The input of iptables-restore."""
     yield "*filter"
     if policy.kind == "stateful":
         yield "-A FORWARD -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT"
@@ -80,7 +80,7 @@ def iptables(policy):
 
 
 class Nftables(Tracking):
-    """Sets for five-tuples and for the values of options; one rule after the other for what no set can hold."""
+    """Sets for five-tuples and for the values of options; consecutive rules for everything that does not fit in a set."""
 
     name = "nftables"
     title = "nftables"

@@ -9,8 +9,8 @@ from .base import System, Unable
 
 
 class Mmb(System):
-    """`backend` is how it drives its two interfaces. It waits as it does by default (adaptive), so that its share of the core
-    says something."""
+    """`backend` is the driver of its two interfaces. It waits as it does by default (adaptive), so that its share of the core is
+    meaningful."""
 
     backend = ""
     driver = ""
@@ -66,7 +66,7 @@ class AfPacket(Mmb):
 
 
 def rules(policy):
-    """The policy in mmb's words."""
+    """The policy in mmb's language."""
     if policy.kind in ("firewall", "stateful"):
         for rule in policy.tuples():
             protocol = "tcp" if rule.protocol == TCP else "udp"

@@ -1,4 +1,4 @@
-"""A five-tuple filter of ours in XDP before the kernel's forwarding: what someone would write who needs only that."""
+"""Our five-tuple filter in XDP before the kernel's forwarding: a minimal program for that purpose only."""
 
 import os
 import shutil
@@ -16,14 +16,14 @@ PINS = Path("/sys/fs/bpf")
 
 
 class Xdp(System):
-    """The filter on both of the middle's devices; what it passes, the kernel routes."""
+    """The filter on both of the middle's devices; the kernel routes the packets that it passes."""
 
     name = "xdp"
     title = "XDP five-tuple filter"
     programs = ("clang", "bpftool")
     routed = True
     kinds = ("none", "firewall")
-    # Where its program and its map are pinned.
+    # The directory in which its program and its map are pinned.
     pins = None
 
     def why_not(self, kind):
@@ -59,7 +59,7 @@ class Xdp(System):
         shutil.rmtree(self.pins, ignore_errors=True)
 
     def _link(self, device, *words, check=True):
-        """Says what program a device has. `ip -n` would hide what is pinned."""
+        """Sets a device's program. `ip -n` would hide the pinned objects."""
         with self.site.middle.entered():
             run(["ip", "link", "set", "dev", device, "xdpdrv", *words], check=check)
 
@@ -70,7 +70,7 @@ class Xdp(System):
 
 
 def key(rule):
-    """The key of a rule as bpftool takes it."""
+    """The key of a rule in bpftool's format."""
     ends = bytes(int(octet) for address in (rule.source, rule.destination) for octet in address.split("."))
     packed = ends + struct.pack("!HHB3x", rule.source_port, rule.destination_port, rule.protocol)
     return packed.hex(" ")
