@@ -4,7 +4,7 @@
 mod host;
 
 use host::{Middlebox, engine, pass_among, policy};
-use mmb_engine::{DropReason, NoCycles, Verdict, Worker};
+use mmb_engine::{ConnectionEvent, DropReason, NoCycles, Verdict, Worker};
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::{ConnectionFilter, RuleId};
 use mmb_random::SeedTree;
@@ -376,6 +376,13 @@ fn connections_are_ended_on_request_and_watched() {
     let told: Vec<_> = events.try_iter().collect();
     assert_eq!(told.iter().filter(|event| event.created).count(), 2501);
     assert_eq!(told.iter().filter(|event| event.reason == Some("rule-deleted")).count(), 2500);
+    // The timeouts of unanswered connections (RFC 4787 REQ-5, RFC 5382 REQ-5); a connection that has ended has none.
+    let timeout = |event: &ConnectionEvent| match (event.created, event.info.proto) {
+        (true, 17) => 120_000,
+        (true, _) => 240_000,
+        (false, _) => 0,
+    };
+    assert!(told.iter().all(|event| event.info.expires_ms == timeout(event)), "{:?}", told[0]);
     let summary = mmb.engine.connections().summary();
     assert_eq!((summary.connections, summary.created, summary.half_open), (1, 2501, 1));
 }

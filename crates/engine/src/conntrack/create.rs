@@ -152,7 +152,8 @@ impl Conntrack {
         let id = self.attach(made, [set, binding, extra])?;
         self.table.get_mut(id).arrivals = arrivals;
         self.table.touch(id, Direction::Forward, self.state.now_ms, packet.len(), signal);
-        self.state.notify(self.table.get(id), None);
+        let expires_ms = self.table.expires_ms(id, self.state.now_ms);
+        self.state.notify(self.table.get(id), expires_ms, None);
         Ok((id, Direction::Forward))
     }
 

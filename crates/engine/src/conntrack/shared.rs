@@ -157,7 +157,7 @@ impl WorkerState {
         if let Some(source) = sources::counted(connection) {
             self.shared.sources.end(&source);
         }
-        self.notify(connection, Some(reason));
+        self.notify(connection, 0, Some(reason));
         self.shared.release(connection.binding);
         self.shared.release_tuples(connection, self.worker);
         self.extras.free(connection.extra);
@@ -165,15 +165,15 @@ impl WorkerState {
         self.cells.connection_closed(reason);
     }
 
-    /// Sends an event to all watchers.
-    pub(super) fn notify(&mut self, connection: &Connection, closed: Option<CloseReason>) {
+    /// Sends an event to all watchers. `expires_ms` is the time that the connection still has without a packet.
+    pub(super) fn notify(&mut self, connection: &Connection, expires_ms: u64, closed: Option<CloseReason>) {
         if self.watchers.is_empty() {
             return;
         }
         let event = ConnectionEvent {
             created: closed.is_none(),
             reason: closed.map(CloseReason::name),
-            info: self.info(ConnId(0), connection, 0),
+            info: self.info(ConnId(0), connection, expires_ms),
         };
         let cells = &self.cells;
         for watcher in &self.watchers {
