@@ -142,6 +142,7 @@ def test_what_was_loaded_does_not_take_the_place_of_what_is_there(site, daemon):
         daemon.mmb("save-state", daemon.state)
         daemon.mmb("conn kill all")
         now = sockets.ask(near, far)
-        daemon.mmb("load-state", daemon.state)
+        loaded = daemon.mmb.ask("load-state", daemon.state)
+        assert loaded["connections"] == 0 and loaded["left_out"] == {"nat-clash": 1}
         assert sockets.ask(near, far) == now
         assert len(daemon.mmb.connections()) == 1

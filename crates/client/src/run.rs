@@ -10,10 +10,10 @@ use crate::policy_file::{self, PolicyFileError};
 use crate::report::{self, SourceText, say, say_json};
 use crate::sink::{OutputSink, SinkClosed};
 use crate::user_command::{CommandAction, UserCommand};
-use mmb_protocol::answer::{Answer, AnswerEnd, ErrorLine};
+use mmb_protocol::answer::{Answer, AnswerEnd, ErrorLine, LoadedLine};
 use mmb_protocol::{Client, ClientError};
 use mmb_protocol::{Request, hex};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::path::Path;
 
 /// It did not work, and why was told; or nobody is left to tell.
@@ -216,10 +216,10 @@ impl CommandRunner<'_> {
 
     fn load_state(&self, name: &str, json: bool) -> Result<(), CommandError> {
         let mut state = file::open_state(name)?;
-        let (mut errors, mut loaded) = (Vec::new(), 0);
+        let (mut errors, mut loaded) = (Vec::new(), LoadedLine::default());
         let end = (self.connect)()?.load(&mut state, |answer| {
             match answer {
-                Answer::Loaded(line) => loaded = line.connections,
+                Answer::Loaded(line) => loaded = line,
                 Answer::Error(error) => errors.push(error),
                 _ => {}
             }
@@ -228,10 +228,13 @@ impl CommandRunner<'_> {
         if !end.ok {
             return Err(self.refused(&errors, SourceText::command(""), json));
         }
+        let LoadedLine { connections, left_out } = loaded;
         if json {
-            say_json(self.sink, &json!({ "loaded": name, "connections": loaded }));
+            let line = json!({ "loaded": name, "connections": connections, "left_out": left_out });
+            say_json(self.sink, &line);
         } else {
-            say(self.sink, &format!("{name}: {} loaded\n", number(loaded, "connection")));
+            let left_out = left_out_text(&left_out);
+            say(self.sink, &format!("{name}: {} loaded{left_out}\n", number(connections, "connection")));
         }
         Ok(())
     }
@@ -285,4 +288,11 @@ impl CommandRunner<'_> {
             (_, false) => say(self.sink, &format!("{name}: {what} saved\n")),
         }
     }
+}
+
+/// `, 3 left out: 2 conn-full, 1 nat-clash`, or nothing.
+fn left_out_text(left_out: &Map<String, Value>) -> String {
+    let all: u64 = left_out.values().filter_map(Value::as_u64).sum();
+    let reasons: Vec<_> = left_out.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    if all == 0 { String::new() } else { format!(", {all} left out: {}", reasons.join(", ")) }
 }

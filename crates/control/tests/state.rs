@@ -5,7 +5,7 @@ mod common;
 use common::{Running, answer, raw, start, start_with};
 use mmb_control::ServerLimits;
 use mmb_protocol::ClientError;
-use mmb_protocol::answer::{Answer, CountLine};
+use mmb_protocol::answer::{Answer, CountLine, LoadedLine};
 use mmb_protocol::hex;
 use mmb_protocol::request::{Request, encode};
 use mmb_testkit::{Frame, Udp};
@@ -85,7 +85,7 @@ fn connections_go_from_one_daemon_to_another() {
         Ok::<(), ClientError>(())
     });
     assert!(end.expect("an answer").ok);
-    assert_eq!(loaded, [Answer::Loaded(CountLine { connections: MANY.into() })]);
+    assert_eq!(loaded, [Answer::Loaded(LoadedLine { connections: MANY.into(), ..LoadedLine::default() })]);
     assert_eq!(now(&mmb), u64::from(MANY));
     // However it is cut.
     mmb.run("conn kill all");
@@ -97,9 +97,27 @@ fn connections_go_from_one_daemon_to_another() {
     let sender = std::thread::spawn(move || writer.write_all(&wire(&requests)).expect("writes"));
     let lines = answer(&stream);
     sender.join().expect("sends");
-    assert_eq!(lines[0], json!({"loaded": {"connections": MANY}}));
+    assert_eq!(lines[0], json!({"loaded": {"connections": MANY, "left_out": {}}}));
     let listed = raw(&stream, &wire(&[Request::Run(vec!["list".into()])]));
     assert_eq!(listed[0]["begin"]["topic"], "rules", "the conversation goes on");
+}
+
+/// Connections that were left out were missing without a word.
+#[test]
+fn the_number_of_connections_left_out_is_told_by_reason() {
+    let state = state();
+    let mmb = start(&format!("set conn max 1000\n{STATEFUL}"));
+    let _packets = mmb.packets();
+    let (stream, requests) = (mmb.stream(), wire(&pieces(&state, 10_000)));
+    let full = u64::from(MANY) - 1000;
+    for (made, left_out) in
+        [(1000, json!({"conn-full": full})), (0, json!({"conn-full": full, "nat-clash": 1000}))]
+    {
+        let (mut writer, requests) = (stream.try_clone().expect("clones"), requests.clone());
+        let sender = std::thread::spawn(move || writer.write_all(&requests).expect("writes"));
+        assert_eq!(answer(&stream)[0], json!({"loaded": {"connections": made, "left_out": left_out}}));
+        sender.join().expect("sends");
+    }
 }
 
 /// A state was read to its end whatever memory there was.
@@ -117,7 +135,7 @@ fn a_state_that_memory_does_not_suffice_for_is_refused_and_the_conversation_goes
         let lines = answer(&stream);
         sender.join().expect("all of it is taken");
         if fits {
-            assert_eq!(lines[0], json!({"loaded": {"connections": MANY}}));
+            assert_eq!(lines[0], json!({"loaded": {"connections": MANY, "left_out": {}}}));
         } else {
             assert!(error(&lines).contains("not enough memory"), "{lines:?}");
             assert_eq!(now(&mmb), 0);

@@ -7,9 +7,10 @@
 use crate::cells::WorkerCells;
 use crate::compiled::Snapshot;
 use crate::conntrack::{
-    ConnectionEvent, ConnectionInfo, Conntrack, LoadedState, SavedConnection, SharedState, StateWriter,
-    Watcher,
+    ConnectionEvent, ConnectionInfo, Conntrack, LoadSummary, LoadedState, RestoreRequest, SavedConnection,
+    SharedState, StateWriter, Watcher,
 };
+use crate::drop::DropReason;
 use crate::worker::WorkerTask;
 use mmb_conn::{CloseReason, Invalid};
 use mmb_policy::{ConnectionFilter, RuleId};
@@ -57,9 +58,6 @@ pub struct ConnectionSummary {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("worker {0} does not answer")]
 pub struct NoAnswer(pub usize);
-
-/// A connection to restore, and the slots of its rules.
-type RestoreRequest = (SavedConnection, Vec<u32>);
 
 /// A handle on all workers' connections.
 #[derive(Clone)]
@@ -173,19 +171,23 @@ impl Connections {
         writer.end()
     }
 
-    /// Restores the connections that [`Connections::save`] wrote, with those of their rules that the current policy has under the same ids;
-    /// returns how many were restored. A connection whose tuples are in use is skipped.
+    /// Restores the connections that [`Connections::save`] wrote, with those of their rules that the current policy has under the same ids.
+    /// A connection whose tuples are in use, or for which the table has no room, is left out.
     ///
     /// # Errors
     /// The fault in the input, which is read completely first: nothing is restored then. Or a worker does not answer.
-    pub fn load(&self, input: &mut dyn Read) -> Result<u64, String> {
+    pub fn load(&self, input: &mut dyn Read) -> Result<LoadSummary, String> {
         let whole = LoadedState::read(input, self.max)?;
         let slots = self.ask(0, |_, snapshot| snapshot.stateful_slots().collect::<HashMap<_, _>>());
         let slots = slots.map_err(|error| error.to_string())?;
         // A closed connection may have given up its port to another and needs none: live connections come first.
         let live = whole.connections().filter(|saved| !saved.connection.state.is_closed());
         let over = whole.connections().filter(|saved| saved.connection.state.is_closed());
-        Ok(self.restore_all(live, &slots)? + self.restore_all(over, &slots)?)
+        let mut summary = LoadSummary::default();
+        summary.leave_out(DropReason::ConnFull, whole.beyond);
+        summary.add(self.restore_all(live, &slots)?);
+        summary.add(self.restore_all(over, &slots)?);
+        Ok(summary)
     }
 
     /// Has each connection restored by its worker; `slots` are those of the stateful rules.
@@ -193,32 +195,26 @@ impl Connections {
         &self,
         all: impl Iterator<Item = SavedConnection>,
         slots: &HashMap<RuleId, u32>,
-    ) -> Result<u64, String> {
+    ) -> Result<LoadSummary, String> {
         let mut waiting: Vec<Vec<RestoreRequest>> = self.workers.iter().map(|_| Vec::new()).collect();
-        let mut loaded = 0;
+        let mut summary = LoadSummary::default();
         for saved in all {
             let worker = self.common.owner(&saved.connection.tuples[0]);
             let slots = saved.rules.iter().filter_map(|rule| slots.get(rule).copied()).collect();
             waiting[worker].push((saved, slots));
             if waiting[worker].len() == CHUNK {
-                loaded += self.restore_at(worker, std::mem::take(&mut waiting[worker]))?;
+                summary.add(self.restore_at(worker, std::mem::take(&mut waiting[worker]))?);
             }
         }
         for (worker, left) in waiting.into_iter().enumerate() {
-            loaded += self.restore_at(worker, left)?;
+            summary.add(self.restore_at(worker, left)?);
         }
-        Ok(loaded)
+        Ok(summary)
     }
 
-    fn restore_at(&self, worker: usize, found: Vec<RestoreRequest>) -> Result<u64, String> {
-        let made = self.ask(worker, move |conntrack, snapshot| {
-            let made = found.iter().filter(|(saved, slots)| {
-                let there = slots.iter().filter(|slot| snapshot.stateful(**slot).is_some()).copied();
-                conntrack.restore(snapshot, saved, &there.collect::<Vec<_>>()).is_ok()
-            });
-            made.count() as u64
-        });
-        made.map_err(|error| error.to_string())
+    fn restore_at(&self, worker: usize, requests: Vec<RestoreRequest>) -> Result<LoadSummary, String> {
+        let summary = self.ask(worker, move |conntrack, snapshot| conntrack.restore_all(snapshot, &requests));
+        summary.map_err(|error| error.to_string())
     }
 
     /// Distributes new connections, and the table capacity, evenly among these workers. Existing connections stay at their workers, to

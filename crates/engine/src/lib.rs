@@ -23,7 +23,7 @@ mod verdict;
 mod worker;
 
 pub use compiled::PublishError;
-pub use conntrack::{CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, Endpoints, check_state};
+pub use conntrack::{CONNECTION_BYTES, ConnectionEvent, ConnectionInfo, Endpoints, LoadSummary, check_state};
 pub use control::{ConnectionSummary, ConnectionWatch, Connections, NoAnswer};
 pub use counters::{Count, PortCount, StageCount};
 pub use drop::DropReason;

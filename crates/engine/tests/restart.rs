@@ -4,7 +4,7 @@ mod host;
 
 use host::{engine, pass_among, policy};
 use mmb_engine::{
-    ConnectionInfo, Connections, Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker,
+    ConnectionInfo, Connections, Engine, Forward, LoadSummary, NoCycles, PortSpec, PortTable, Verdict, Worker,
 };
 use mmb_packet::PortId;
 use mmb_policy::ConnectionFilter;
@@ -92,9 +92,18 @@ impl Middlebox {
         })
     }
 
+    /// The number of connections that were restored from a state.
     fn load(&mut self, state: &[u8]) -> Result<u64, String> {
+        self.load_counted(state).map(|summary| summary.connections)
+    }
+
+    fn load_counted(&mut self, state: &[u8]) -> Result<LoadSummary, String> {
         self.ask(|connections| connections.load(&mut &*state))
     }
+}
+
+fn load_summary(connections: u64, left_out: &[(&'static str, u64)]) -> LoadSummary {
+    LoadSummary { connections, left_out: left_out.iter().copied().collect() }
 }
 
 fn ip4(source: Ipv4Addr, destination: Ipv4Addr, upper: Upper) -> Vec<u8> {
@@ -229,8 +238,10 @@ fn thousands_of_connections_survive_over_ipv6_too() {
     assert!(state.len() < 6000 * 220, "{} bytes", state.len());
 
     let mut small = Middlebox::with_workers("set conn max 100\nadd-stateful id 5 ip-proto udp accept", 1);
-    small.load(&state).expect("what has no room is left out");
+    assert_eq!(small.load_counted(&state), Ok(load_summary(100, &[("conn-full", 5900)])));
     assert_eq!(small.list().len(), 100);
+    let again = small.load_counted(&state);
+    assert_eq!(again, Ok(load_summary(0, &[("conn-full", 5900), ("nat-clash", 100)])), "they exist already");
 }
 
 #[test]

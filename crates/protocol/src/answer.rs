@@ -55,7 +55,7 @@ pub enum Answer {
     /// Connections in the state that was sent.
     Saved(CountLine),
     /// Connections that the state which was received made.
-    Loaded(CountLine),
+    Loaded(LoadedLine),
     /// Lines of a policy file.
     Policy(String),
     /// The name of a port, for completion.
@@ -343,6 +343,16 @@ pub enum EventKind {
 pub struct CountLine {
     /// How many.
     pub connections: u64,
+}
+
+/// The number of connections that a state made, and of those that were left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadedLine {
+    /// Connections that were made.
+    pub connections: u64,
+    /// Connections that were left out, by reason.
+    #[serde(default)]
+    pub left_out: Map<String, Value>,
 }
 
 /// All connections in numbers.

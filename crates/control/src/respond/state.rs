@@ -2,7 +2,8 @@
 
 use super::{FollowingRequests, Responder, lock};
 use crate::memory::MemoryShortage;
-use mmb_protocol::answer::{Answer, AnswerEnd, CountLine, ErrorLine};
+use mmb_engine::LoadSummary;
+use mmb_protocol::answer::{Answer, AnswerEnd, CountLine, ErrorLine, LoadedLine};
 use mmb_protocol::{Request, hex};
 use std::io::{self, Read, Write};
 
@@ -49,8 +50,9 @@ impl Responder<'_> {
         let loaded = table.load(&mut pieces);
         let has_ended = pieces.end.is_some();
         match loaded {
-            Ok(connections) => {
-                self.send(&Answer::Loaded(CountLine { connections }))?;
+            Ok(LoadSummary { connections, left_out }) => {
+                let left_out = left_out.into_iter().map(|(reason, count)| (reason.to_owned(), count.into()));
+                self.send(&Answer::Loaded(LoadedLine { connections, left_out: left_out.collect() }))?;
                 Ok(AnswerEnd::new(true))
             }
             Err(message) => {

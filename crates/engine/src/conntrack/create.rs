@@ -161,7 +161,7 @@ impl Conntrack {
     ///
     /// # Errors
     /// Why it cannot be restored.
-    pub(crate) fn restore(
+    pub(super) fn restore(
         &mut self,
         snapshot: &Snapshot,
         saved: &SavedConnection,

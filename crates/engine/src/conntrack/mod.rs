@@ -58,4 +58,6 @@ pub use save::check_state;
 pub(crate) use save::{LoadedState, StateWriter};
 pub(crate) use saved::SavedConnection;
 pub(crate) use shared::SharedState;
+pub use tasks::LoadSummary;
+pub(crate) use tasks::RestoreRequest;
 pub(crate) use tracking::Conntrack;

@@ -128,6 +128,8 @@ impl<'w> StateWriter<'w> {
 pub(crate) struct LoadedState {
     /// Records, each after its length.
     chunks: Vec<Vec<u8>>,
+    /// The number of records that were only checked, and not kept.
+    pub(crate) beyond: u64,
 }
 
 /// Capacity of a chunk of records in bytes.
@@ -144,6 +146,8 @@ impl LoadedState {
         while let Some(saved) = reader.next()? {
             if reader.records <= most {
                 whole.push(&saved.encode())?;
+            } else {
+                whole.beyond += 1;
             }
         }
         reader.expect_end()?;

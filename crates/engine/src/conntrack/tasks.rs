@@ -5,10 +5,41 @@ use super::info::{ConnectionInfo, Watcher};
 use super::saved::SavedConnection;
 use super::sources;
 use super::tracking::Conntrack;
+use crate::compiled::Snapshot;
+use crate::drop::DropReason;
 use mmb_conn::{CloseReason, ConnId, Connection};
 use mmb_policy::ConnectionFilter;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+
+/// A connection to restore, and the slots of its rules.
+pub(crate) type RestoreRequest = (SavedConnection, Vec<u32>);
+
+/// The number of connections of a state that were restored, and of those that were left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadSummary {
+    /// Connections that were restored and still exist at the end.
+    pub connections: u64,
+    /// Connections that were left out, by the name of the reason: [`DropReason::NatClash`] if another connection has the tuples, or the
+    /// connection exists already; [`DropReason::ConnFull`] if the table has no room, or evicted the connection (or one before it) for the rest.
+    pub left_out: BTreeMap<&'static str, u64>,
+}
+
+impl LoadSummary {
+    pub(crate) fn leave_out(&mut self, reason: DropReason, connections: u64) {
+        if connections > 0 {
+            *self.left_out.entry(reason.name()).or_default() += connections;
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: LoadSummary) {
+        self.connections += other.connections;
+        for (reason, count) in other.left_out {
+            *self.left_out.entry(reason).or_default() += count;
+        }
+    }
+}
 
 impl Conntrack {
     /// The connections that a filter matches, of `most` slots from `first`.
@@ -46,6 +77,25 @@ impl Conntrack {
         let mut found = Vec::new();
         let next = self.table.scan(first, most, &mut |_, connection| found.push(self.saved(connection)));
         (next, found)
+    }
+
+    /// Restores connections that another daemon saved, with those of their rules that the policy still has.
+    pub(crate) fn restore_all(&mut self, snapshot: &Snapshot, requests: &[RestoreRequest]) -> LoadSummary {
+        let mut summary = LoadSummary::default();
+        let (before, mut made) = (self.table.len(), 0);
+        for (saved, slots) in requests {
+            let there: Vec<_> =
+                slots.iter().filter(|slot| snapshot.stateful(**slot).is_some()).copied().collect();
+            match self.restore(snapshot, saved, &there) {
+                Ok(()) => made += 1,
+                Err(reason) => summary.leave_out(reason, 1),
+            }
+        }
+        // A full table evicts some of them, or connections that existed before, for others.
+        let evicted = (before + made).saturating_sub(self.table.len());
+        summary.connections = made.saturating_sub(evicted) as u64;
+        summary.leave_out(DropReason::ConnFull, evicted as u64);
+        summary
     }
 
     /// Publishes to all workers which of this worker's connections a prepared change of the hash distribution would assign to others. Scans

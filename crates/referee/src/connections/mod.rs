@@ -342,14 +342,16 @@ impl ScriptRun {
         self.house = Harness::new(workers, self.house.now_ms(), &self.rules)?;
         let loaded = self.house.ask(|connections| connections.load(&mut &state[..]))?;
         let list = self.house.list()?;
-        ensure!(loaded >= list.len() as u64, "{loaded} connections loaded, {} there", list.len());
+        ensure!(loaded.connections >= list.len() as u64, "{loaded:?}, and {} there", list.len());
+        let left_out: u64 = loaded.left_out.values().sum();
+        ensure!(loaded.connections + left_out == saved, "{loaded:?} of {saved}");
         let roomy = self.house.engine.connections().summary().max > 100;
         // Of connections of two workers that have packets alike (docs/nat.md, "Workers") one may come to the other's worker.
         let told_apart = model::are_told_apart(&self.list);
         let all_fit = self.steady && roomy && told_apart;
         // What is due ends as soon as somebody looks.
         let lasting = self.list.iter().filter(|info| info.expires_ms > 0).count();
-        ensure!(!all_fit || list.len() >= lasting, "{loaded} of {saved} came back");
+        ensure!(!all_fit || list.len() >= lasting, "{loaded:?} of {saved} came back");
         let what =
             |info: &ConnectionInfo| (model::name(info), info.sent, info.state, info.packets, info.bytes);
         let known: HashSet<_> = self.list.iter().map(what).collect();
