@@ -6,7 +6,7 @@ use mmb_packet::options::{self, OptionTable};
 use mmb_packet::{Layout, Packet};
 use mmb_policy::Intervals;
 use mmb_policy::field::Payload;
-use mmb_policy::rule::ones;
+use mmb_policy::field::ones;
 
 /// One check. All checks of a rule must hold.
 #[derive(Clone, Debug, PartialEq)]

@@ -294,7 +294,8 @@ fn value(view: &ClassTables, place: TuplePlace, mask: &LaneMask, key: &LaneMask)
 #[cfg(test)]
 mod tests {
     use crate::{ClassifierIndex, PortNumbers};
-    use mmb_policy::{Policy, Rule};
+    use mmb_language::parse_policy;
+    use mmb_policy::Rule;
 
     /// Rules with one field set each that no other field set is part of: four of nine fields.
     fn rules_of_many_masks() -> Vec<Rule> {
@@ -318,7 +319,7 @@ mod tests {
                 .collect();
             format!("add {} drop\n", tests.join(" "))
         };
-        let (policy, _) = Policy::parse(&four.map(line).collect::<String>()).expect("they parse");
+        let (policy, _) = parse_policy(&four.map(line).collect::<String>()).expect("they parse");
         policy.rules.iter().collect()
     }
 

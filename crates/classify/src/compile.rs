@@ -6,8 +6,9 @@ use crate::ports::{PortNumbers, UnknownPort};
 use mmb_packet::Class;
 use mmb_packet::key::{self, flags};
 use mmb_packet::parse::{ETHER_IP4, ETHER_IP6};
+use mmb_policy::field::ones;
 use mmb_policy::field::{BareMeaning, FieldId, FieldPlace, Implies, Payload};
-use mmb_policy::rule::{Cond, Equality, Match, NumberItem, NumberSet, Test, ones};
+use mmb_policy::rule::{Cond, Equality, Match, NumberItem, NumberSet, Test};
 use mmb_policy::{Intervals, Rule};
 
 /// The ether type's place in the key: which it is decides a packet's class.

@@ -1,6 +1,6 @@
 //! A cube: the key bits that a rule fixes, and their values.
 
-use mmb_policy::rule::ones;
+use mmb_policy::field::ones;
 
 /// 128-bit words of a cube: the 80 bytes of the longer key. The IPv4 key uses the first four.
 pub(crate) const WORDS: usize = 5;

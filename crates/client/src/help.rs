@@ -2,9 +2,9 @@
 //! knows and the words that only the caller knows.
 
 use crate::names::DaemonNames;
+use mmb_language::complete::{Completion, CompletionContext, CompletionKind, complete};
+use mmb_language::help::{HelpLine, help_at};
 use mmb_policy::FIELDS;
-use mmb_policy::complete::{Completion, CompletionContext, CompletionKind, complete};
-use mmb_policy::help::{HelpLine, help_at};
 
 /// Words that begin a line and are none of the language but the caller's, and what they do.
 pub type ProgramWords<'a> = &'a [(&'a str, &'a str)];

@@ -2,8 +2,9 @@
 
 use crate::report::{say, say_json, style};
 use crate::sink::OutputSink;
+use mmb_language::diagnostic::{Diagnostic, Note};
+use mmb_language::{Print, parse_policy};
 use mmb_policy::Policy;
-use mmb_policy::diagnostic::{Diagnostic, Note};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, Read};
@@ -52,7 +53,7 @@ pub fn check(path: &Path, json: bool, sink: &dyn OutputSink) -> Result<bool, Pol
     let rules = policy.rules.len();
     if json {
         let rules = policy.rules.keys().zip(policy.rules.iter());
-        let rules = rules.map(|(id, rule)| json!({ "id": id.0, "rule": rule.to_string() }));
+        let rules = rules.map(|(id, rule)| json!({ "id": id.0, "rule": rule.text().to_string() }));
         say_json(sink, &json!({ "rules": rules.collect::<Vec<_>>() }));
     } else {
         let plural = if rules == 1 { "" } else { "s" };
@@ -69,7 +70,7 @@ pub fn check(path: &Path, json: bool, sink: &dyn OutputSink) -> Result<bool, Pol
 pub fn load(path: &Path, json: bool, sink: &dyn OutputSink) -> Result<Option<Policy>, PolicyFileError> {
     let text = read(path).map_err(|error| PolicyFileError::new(path, error))?;
     let (name, style) = (name(path), style(sink));
-    match Policy::parse(&text) {
+    match parse_policy(&text) {
         Ok((policy, notes)) => {
             notes.iter().for_each(|note: &Note| sink.err(&note.render_in(&name, &text, style)));
             Ok(Some(policy))

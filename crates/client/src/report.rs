@@ -1,7 +1,7 @@
 //! What is wrong, told to people where errors go and in JSON where answers go.
 
 use crate::sink::OutputSink;
-use mmb_policy::diagnostic::{Diagnostic, Note, RenderStyle, TextSpan};
+use mmb_language::diagnostic::{Diagnostic, Note, RenderStyle, TextSpan};
 use mmb_protocol::answer::ErrorLine;
 use serde_json::{Map, Value, json};
 use std::error::Error;

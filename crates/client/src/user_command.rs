@@ -1,6 +1,7 @@
 //! What a line or the words of a command line ask for.
 
-use mmb_policy::verb::{self, Argument};
+use mmb_language::verb;
+use mmb_language::verb::Argument;
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]

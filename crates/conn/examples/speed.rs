@@ -4,7 +4,7 @@
 //! Nanoseconds a packet.
 
 use mmb_conn::{ConnId, ConnState, ConnectionTable, Direction, Tuple, Wire, proto};
-use mmb_policy::policy::Timeouts;
+use mmb_policy::settings::Timeouts;
 use mmb_random::Seed;
 use std::time::Instant;
 

@@ -11,7 +11,7 @@
 
 use crate::tcp::{ACKED, SENT};
 use crate::{ConnState, Direction, Invalid, TcpOutcome, TcpTracker};
-use mmb_policy::policy::Pickup;
+use mmb_policy::settings::Pickup;
 
 /// The fields of an SCTP packet that tracking uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use crate::{
     CloseReason, ConnId, Connection, ConnectionSnapshot, Direction, Invalid, TrackedHeader, Tuple, Wire,
 };
 use mmb_base::{VECTOR, prefetch};
-use mmb_policy::policy::{Pickup, Timeouts};
+use mmb_policy::settings::{Pickup, Timeouts};
 use mmb_random::Seed;
 
 /// Why a connection was not created.

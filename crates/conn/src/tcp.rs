@@ -11,7 +11,7 @@
 use crate::sctp::{SctpChunks, chunk};
 use crate::{ConnState, Direction, Invalid};
 use mmb_packet::Seq;
-use mmb_policy::policy::Pickup;
+use mmb_policy::settings::Pickup;
 
 mod in_flight;
 

@@ -1,7 +1,7 @@
 //! The idle timeouts of connections, by protocol and state.
 
 use crate::{ConnState, proto};
-use mmb_policy::policy::Timeouts;
+use mmb_policy::settings::Timeouts;
 
 /// The longest timeout, 24 days; a [`ConnectionTable`](crate::ConnectionTable) reduces longer ones to it. The time of a connection's last
 /// packet is stored as 32 bits of milliseconds, and half of this range must remain for entries that expire late.

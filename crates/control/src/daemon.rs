@@ -8,9 +8,10 @@ use crate::entropy::ReseedTimer;
 use crate::host::{Host, UnsupportedRule};
 use crate::memory::{self, MemoryShortage};
 use mmb_engine::{CONNECTION_BYTES, Engine, PortSpec, PublishError};
+use mmb_language::Command;
 use mmb_packet::PortId;
-use mmb_policy::policy::ConnectionSettings;
-use mmb_policy::{Command, Policy, PolicyDiff, RuleChange, RuleId, RuleStore};
+use mmb_policy::settings::ConnectionSettings;
+use mmb_policy::{Policy, PolicyDiff, RuleChange, RuleId, RuleStore};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -63,7 +64,7 @@ pub enum CommitError {
         /// The command's number among those given.
         index: usize,
         /// What is wrong.
-        error: mmb_policy::PolicyError,
+        error: mmb_language::CommandRefusal,
     },
     /// The engine cannot carry the policy out.
     #[error(transparent)]
@@ -174,7 +175,7 @@ impl Daemon {
         let mut next = Policy::clone(policy);
         let changes = commands.into_iter().enumerate().filter(|(_, command)| is_change(command));
         for (index, command) in changes {
-            next.run(command).map_err(|error| CommitError::Command { index, error })?;
+            command.run(&mut next).map_err(|error| CommitError::Command { index, error })?;
         }
         Ok(next)
     }

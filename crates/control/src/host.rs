@@ -5,7 +5,7 @@
 
 use crate::memory::{self, AvailableMemory};
 use mmb_policy::Policy;
-use mmb_policy::policy::Poll;
+use mmb_policy::settings::Poll;
 use std::collections::BTreeMap;
 
 /// The packet side of the daemon, as the control side sees it.

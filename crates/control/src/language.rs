@@ -1,14 +1,15 @@
 //! Between the language's values and the lines of answers.
 
-use mmb_policy::policy::Settings;
-use mmb_policy::setting::Setting;
-use mmb_policy::{Command, Diagnostic, Note, Policy};
+use mmb_language::{Command, Diagnostic, Note, port_switches, with_id};
+use mmb_policy::Policy;
+use mmb_policy::setting_table::Setting;
+use mmb_policy::settings::Settings;
 use mmb_protocol::answer::{ErrorLine, SettingLine};
 use serde_json::Value;
 
 /// Reads one command; what is said about it is placed in its line.
 pub(crate) fn parse_command(line: &str) -> Result<(Command, Vec<ErrorLine>), Vec<ErrorLine>> {
-    match mmb_policy::parse_command(line) {
+    match mmb_language::parse_command(line) {
         Ok((command, notes)) => Ok((command, notes.into_iter().map(note).collect())),
         Err(errors) => Err(errors.into_iter().map(error).collect()),
     }
@@ -16,7 +17,7 @@ pub(crate) fn parse_command(line: &str) -> Result<(Command, Vec<ErrorLine>), Vec
 
 /// Reads a policy file.
 pub(crate) fn parse_policy(text: &str) -> Result<(Policy, Vec<ErrorLine>), Vec<ErrorLine>> {
-    match Policy::parse(text) {
+    match mmb_language::parse_policy(text) {
         Ok((policy, notes)) => Ok((policy, notes.into_iter().map(note).collect())),
         Err(errors) => Err(errors.into_iter().map(error).collect()),
     }
@@ -34,8 +35,8 @@ pub(crate) fn settings(settings: &Settings) -> Vec<SettingLine> {
 /// The lines of a policy file that makes this policy: settings, ports, rules with their numbers.
 pub(crate) fn policy_lines(policy: &Policy) -> impl Iterator<Item = String> + '_ {
     let settings = policy.settings.changed().map(|setting| format!("set {setting}"));
-    let rules = policy.rules.iter().map(|rule| rule.display_with_id().to_string());
-    settings.chain(policy.switches()).chain(rules)
+    let rules = policy.rules.iter().map(|rule| with_id(&rule).to_string());
+    settings.chain(port_switches(policy)).chain(rules)
 }
 
 fn error(diagnostic: Diagnostic) -> ErrorLine {

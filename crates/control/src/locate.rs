@@ -3,7 +3,8 @@
 
 use crate::daemon::CommitError;
 use mmb_engine::PublishError;
-use mmb_policy::{PolicyError, nearest};
+use mmb_language::{CommandRefusal, nearest};
+use mmb_policy::PolicyError;
 use mmb_protocol::answer::ErrorLine;
 
 /// The refusal of commands, placed in the one that it is about.
@@ -46,9 +47,10 @@ fn messages(refusal: &CommitError) -> ErrorLine {
 /// The word of the text that is not right.
 fn word(refusal: &CommitError) -> Option<String> {
     match refusal {
-        CommitError::Command { error: PolicyError::IdTaken(id) | PolicyError::NoSuchRule(id), .. } => {
-            Some(id.to_string())
-        }
+        CommitError::Command {
+            error: CommandRefusal::Policy(PolicyError::IdTaken(id) | PolicyError::NoSuchRule(id)),
+            ..
+        } => Some(id.to_string()),
         CommitError::Connections { max, .. } => Some(max.to_string()),
         CommitError::Command { .. } | CommitError::Memory(_) | CommitError::Lost => None,
         CommitError::Host(unfit) => Some(unfit.word.clone()),
@@ -137,7 +139,7 @@ mod tests {
         let commands = ["flush".to_owned(), "add in lann drop".to_owned()];
         let error = in_commands(&unknown("lann"), &commands);
         assert_eq!((error.command, error.column), (Some(1), Some(8)));
-        let refusal = CommitError::Command { index: 1, error: PolicyError::NoSuchRule(RuleId(7)) };
+        let refusal = CommitError::Command { index: 1, error: PolicyError::NoSuchRule(RuleId(7)).into() };
         let error = in_commands(&refusal, &["add id 7 all drop".to_owned(), "del 7".to_owned()]);
         assert_eq!((error.command, error.column), (Some(1), Some(5)));
     }

@@ -16,8 +16,9 @@ use crate::locate;
 use crate::status;
 use mmb_base::lock;
 use mmb_engine::Count;
-use mmb_policy::command::Show;
-use mmb_policy::{Command, ConnectionFilter, Policy, Rule, RuleChange, RuleId};
+use mmb_language::command::Show;
+use mmb_language::{Command, Print};
+use mmb_policy::{ConnectionFilter, Policy, Rule, RuleChange, RuleId};
 use mmb_protocol::answer::{
     Answer, AnswerBegin, AnswerEnd, ChangeCount, ErrorLine, RuleLine, RuleText, Topic,
 };
@@ -384,7 +385,7 @@ impl Responder<'_> {
         let mut text = std::mem::take(&mut self.text);
         text.clear();
         // Writing to a string does not fail.
-        let _ = write!(text, "{rule}");
+        let _ = write!(text, "{}", rule.text());
         let (packets, bytes) = (count.map(|count| count.packets), count.map(|count| count.bytes));
         let line = RuleLine { id: rule.id.map_or(0, |id| id.0), rule: text, packets, bytes };
         let answer = Answer::Rule(line);
@@ -445,5 +446,5 @@ fn rules_with_prefix<'a>(policy: &'a Policy, prefix: &str) -> impl Iterator<Item
 }
 
 fn rule_text(rule: &Rule) -> RuleText {
-    RuleText { id: rule.id.map_or(0, |id| id.0), rule: rule.to_string() }
+    RuleText { id: rule.id.map_or(0, |id| id.0), rule: rule.text().to_string() }
 }

@@ -4,7 +4,7 @@
 use crate::daemon::Daemon;
 use crate::language;
 use mmb_engine::{Count, PortCount, StageCount, TableStats};
-use mmb_policy::command::Show;
+use mmb_language::command::Show;
 use mmb_protocol::VERSION;
 use mmb_protocol::answer::{
     Answer, ErrorLine, LinkLine, PortLine, ReasonLine, StageLine, SummaryLine, TableLine, TrafficLine,

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{errors, rules, start};
-use mmb_policy::policy::Poll;
+use mmb_policy::settings::Poll;
 use mmb_protocol::Request;
 use mmb_protocol::answer::{Answer, ChangeCount, LinkLine, RuleText, Topic};
 use serde_json::json;

@@ -9,8 +9,9 @@ mod host;
 
 use host::{pass, policy, ports};
 use mmb_engine::{DropRandom, Engine, PortTable, Verdict, Worker};
+use mmb_language::{Command, Print, parse_command};
 use mmb_packet::{LinkType, PortId};
-use mmb_policy::{Command, Policy, Rule, RuleId, parse_command};
+use mmb_policy::{Policy, Rule, RuleId};
 use mmb_random::{Purpose, SeedTree};
 use mmb_referee::oracle::{OraclePacket, judge};
 use mmb_testkit::{Ip4, Tcp, Udp, Upper};
@@ -133,14 +134,14 @@ impl Author {
         self.engine.publish(&self.policy).expect("the policy can be put in force");
         let mut alone = self.policy.clone();
         for id in &self.filled {
-            alone.run(Command::Del(*id)).expect("fillers are there");
+            alone.delete(*id).expect("fillers are there");
         }
         self.epochs.push(alone);
     }
 
     fn delete(&mut self, ids: &[RuleId]) {
         for id in ids {
-            self.policy.run(Command::Del(*id)).expect("the rule is there");
+            self.policy.delete(*id).expect("the rule is there");
         }
     }
 }
@@ -206,9 +207,9 @@ fn every_vector_is_decided_by_one_policy_and_counted_for_its_rules() {
             let judged = judged(policy, &ports(), &frames);
             for (passed, count) in seen {
                 for ((verdict, bytes), (expected, rewritten, matched)) in passed.iter().zip(&judged) {
-                    assert_eq!(verdict, expected, "epoch {epoch}: {}", policy.to_text());
+                    assert_eq!(verdict, expected, "epoch {epoch}: {}", policy.text());
                     if let Verdict::Send(_) = verdict {
-                        assert_eq!(bytes, rewritten, "epoch {epoch}: {}", policy.to_text());
+                        assert_eq!(bytes, rewritten, "epoch {epoch}: {}", policy.text());
                     }
                     matched.iter().for_each(|id| *counted.entry(*id).or_default() += count);
                 }

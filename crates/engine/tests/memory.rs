@@ -4,8 +4,9 @@ mod counting;
 
 use counting::LIVE;
 use mmb_engine::{Engine, Forward, NoCycles, PortSpec, PortTable, Worker};
+use mmb_language::{Command, parse_command};
 use mmb_packet::PortId;
-use mmb_policy::{Command, Policy, RuleId, parse_command};
+use mmb_policy::{Policy, RuleId};
 use mmb_random::SeedTree;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -90,7 +91,7 @@ impl Churn {
     fn delete(&mut self) {
         let place = if self.numbers.below(2) == 0 { 0 } else { self.numbers.below(self.rules.len() as u64) };
         if let Some(id) = self.rules.swap_remove_front(place as usize) {
-            self.policy.run(Command::Del(id)).expect("the rule is there");
+            self.policy.delete(id).expect("the rule is there");
         }
     }
 

@@ -1,7 +1,7 @@
 //! A policy text while it is made: rules with ascending priorities, what the original said beside them, and a list
 //! of what was left out. Every rule is put before the parser of the language before it is taken.
 
-use mmb_policy::parse_command;
+use mmb_language::parse_command;
 use serde::Serialize;
 use std::fmt::{self, Display, Formatter, Write as _};
 

@@ -5,7 +5,7 @@
 use super::cube::{Dim, Family, PacketCube, PortNameSet, STATES};
 use super::set::{factors, lowered, masked};
 use mmb_packet::proto;
-use mmb_policy::rule::ones;
+use mmb_policy::field::ones;
 use mmb_policy::{FieldId, Intervals};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};

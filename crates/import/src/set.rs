@@ -1,7 +1,7 @@
 //! Sets of numbers as filters have them: by masks and prefixes, and as products where a field of theirs is two of ours.
 
 use mmb_policy::Intervals;
-use mmb_policy::rule::ones;
+use mmb_policy::field::ones;
 
 /// The numbers of `bits` bits that have the bits of `mask` in common with `value`.
 pub(crate) fn masked(value: u128, mask: u128, bits: u8) -> Intervals {

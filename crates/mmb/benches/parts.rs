@@ -8,9 +8,10 @@ use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, 
 use mmb_classify::{
     ClassifierIndex, ParseVector, PortNumbers, Scratch, Tuning, VECTOR, VectorKeys, WantedLanes,
 };
+use mmb_language::{Print, parse_policy};
 use mmb_packet::checksum::ChecksumSum;
 use mmb_packet::{Key4, Layout, LinkType, Packet, ParserLimits, PortId, fill_key4, parse};
-use mmb_policy::{Policy, Rule};
+use mmb_policy::Rule;
 use mmb_workload::{Background, Traffic, Workload, WorkloadKind};
 use std::hint::black_box;
 use std::time::Duration;
@@ -189,11 +190,12 @@ fn policies(c: &mut Criterion) {
     group.throughput(Throughput::Elements(count as u64));
     for kind in [WorkloadKind::FiveTuple, WorkloadKind::AccessList, WorkloadKind::Options] {
         let policy = set(kind, count, None).policy().expect("numbers enough");
-        let text = policy.to_text();
+        let text = policy.text().to_string();
         group.bench_function(BenchmarkId::new("parse", kind.name()), |b| {
-            b.iter(|| Policy::parse(black_box(&text)).is_ok());
+            b.iter(|| parse_policy(black_box(&text)).is_ok());
         });
-        group.bench_function(BenchmarkId::new("print", kind.name()), |b| b.iter(|| policy.to_text()));
+        group
+            .bench_function(BenchmarkId::new("print", kind.name()), |b| b.iter(|| policy.text().to_string()));
     }
     let policy = set(WorkloadKind::FiveTuple, RULES, None).policy().expect("numbers enough");
     let rule = policy.rules.iter().next().expect("it has rules");

@@ -11,7 +11,7 @@ pub(crate) use import::{
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
-use mmb_policy::verb::COMMANDS;
+use mmb_language::verb::COMMANDS;
 use std::path::PathBuf;
 
 const STYLES: Styles = Styles::styled()

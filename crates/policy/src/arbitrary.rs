@@ -5,11 +5,10 @@
 //! take it. The witness may be drawn too ([`witness`]) or be made from a packet at hand.
 
 use crate::field::{
-    BareMeaning, FIELDS, Field, FieldId, FieldInfo, FieldPlace, Implies, Payload, ValueKind, Writable,
+    BareMeaning, FIELDS, Field, FieldId, FieldInfo, FieldPlace, Implies, Payload, ValueKind, Writable, ones,
 };
 use crate::rule::{
-    Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Rule, Target, Test,
-    Write, ones,
+    Cond, DEFAULT_PRIO, DropRate, Equality, LbMethod, Match, NumberItem, NumberSet, Rule, Target, Test, Write,
 };
 use mmb_packet::key::{self, flags};
 use proptest::collection::vec;

@@ -474,10 +474,10 @@ impl FieldInfo {
     /// The greatest number that can be compared with the field or written to it; `None` if it takes no number.
     pub fn max(&self) -> Option<u128> {
         match self.values {
-            ValueKind::Number | ValueKind::Ip4 | ValueKind::Ip6 => self.width().map(crate::rule::ones),
+            ValueKind::Number | ValueKind::Ip4 | ValueKind::Ip6 => self.width().map(ones),
             ValueKind::State => self.names.list.last().map(|(_, last)| u128::from(*last)),
             ValueKind::OptionData(Some(0)) => None,
-            ValueKind::OptionData(_) => Some(crate::rule::ones(self.width().unwrap_or(64))),
+            ValueKind::OptionData(_) => Some(ones(self.width().unwrap_or(64))),
             ValueKind::Port | ValueKind::Bytes | ValueKind::Nothing => None,
         }
     }
@@ -544,4 +544,9 @@ impl Implies {
             Implies::Transport => &[(key::FLAGS, flags::LATER_FRAGMENT, 0)],
         }
     }
+}
+
+/// A number of `bits` one bits: the greatest value of a field of that width.
+pub const fn ones(bits: u8) -> u128 {
+    if bits >= 128 { u128::MAX } else { (1 << bits) - 1 }
 }

@@ -1,7 +1,8 @@
 //! Sets of numbers: what comparisons of a numeric field allow. The checker intersects them to find rules that match
 //! nothing, the classifier makes keys and range checks of them, and importers reckon with them.
 
-use crate::rule::{Cond, NumberSet, ones};
+use crate::field::ones;
+use crate::rule::{Cond, NumberSet};
 
 /// A set of numbers: sorted intervals, both ends included, that neither touch nor overlap. Equal sets are equal values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -3,19 +3,10 @@
 //! A [`Policy`] is a plain value. A file is run against an empty one, a command against a copy of the one in
 //! force; only what checked as a whole is handed to the engine.
 
-mod connections;
-
-use crate::command::{Command, CommandIter};
-use crate::diagnostic::{Diagnostic, MOST_TOLD, Note, TextSpan};
 use crate::rule::{Rule, RuleId, Target};
 use crate::rules::{ChunkEntry, RuleStore};
-use crate::setting::Setting;
+use crate::settings::Settings;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-
-pub use connections::{
-    ConnectionSettings, InvalidPackets, NatFiltering, Pickup, PortsPerHost, Timeouts, Zone,
-};
 
 /// Rules, settings and port switches. A copy shares the rules, so that it is cheap, and so is a change to it.
 #[derive(Clone, Debug, Default)]
@@ -31,23 +22,6 @@ pub struct Policy {
     last_id: u32,
 }
 
-/// What a command did to a policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// A rule is there now, under this number.
-    Added(RuleId),
-    /// A rule went.
-    Deleted(Box<Rule>),
-    /// So many rules went.
-    Flushed(usize),
-    /// Rules see the packets of the port; `false`: that was said before.
-    Enabled(String, bool),
-    /// Packets of the port pass untouched; `false`: that was said before.
-    Disabled(String, bool),
-    /// A setting has this value now.
-    Set(Setting),
-}
-
 /// Why a command cannot be carried out on a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
@@ -60,124 +34,9 @@ pub enum PolicyError {
     /// Every greater number is taken.
     #[error("no number is left above the last rule's; give the rule a free one with `id N`")]
     NoIdLeft,
-    /// `list`, `show` and others are about what goes on.
-    #[error("`{0}` is about the state of a running mmb and changes no policy")]
-    NoChange(&'static str),
-}
-
-/// What `set NAME VALUE` changes. `crate::setting` holds the table of names and ranges.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// `ip6-max-headers`: the most IPv6 extension headers walked in one packet.
-    pub ip6_max_headers: u8,
-    /// `poll`: how an idle worker waits.
-    pub poll: Poll,
-    /// `conn …`, `timeout …`, `nat …`: how connections are kept.
-    pub connections: ConnectionSettings,
-}
-
-/// How a worker with nothing to do waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Poll {
-    /// Sleeps for longer and longer, up to a bound.
-    #[default]
-    Adaptive,
-    /// Never sleeps.
-    Spin,
-}
-
-impl Poll {
-    /// In the order of their words in the table of settings.
-    pub const ALL: [Poll; 2] = [Poll::Adaptive, Poll::Spin];
 }
 
 impl Policy {
-    /// Parses and checks a policy file: one command a line, run one after the other on an empty policy. Of more than 200
-    /// notes the first ones are told.
-    ///
-    /// # Errors
-    /// Everything that is wrong with the file, in the order of its lines; of more than 200 errors the first ones.
-    pub fn parse(text: &str) -> Result<(Policy, Vec<Note>), Vec<Diagnostic>> {
-        let mut policy = Policy::default();
-        let mut commands = CommandIter::new(text);
-        while let Some((command, span)) = commands.next() {
-            if let Some(error) = policy.run_line(command, span, commands.errors.is_empty()) {
-                commands.errors.push(error);
-            }
-        }
-        if commands.errors.is_empty() {
-            policy.rules.shrink();
-            let mut notes = commands.notes.located(text);
-            if let Some(last) = notes.get_mut(MOST_TOLD - 1) {
-                last.message = format!("too many notes: only the first {} are told", MOST_TOLD - 1);
-            }
-            return Ok((policy, notes));
-        }
-        let mut errors = commands.errors.located(text);
-        if let Some(last) = errors.get_mut(MOST_TOLD - 1) {
-            last.message = format!("too many errors: only the first {} are told", MOST_TOLD - 1);
-            (last.expected, last.suggestion) = (None, None);
-        }
-        Err(errors)
-    }
-
-    /// Runs one command of a file. `complete`: no command before had errors, so that the policy is what it would be.
-    fn run_line(&mut self, command: Command, span: TextSpan, complete: bool) -> Option<Diagnostic> {
-        let info = command.info();
-        if !info.in_file {
-            let message = format!("`{}` has no place in a policy file: it changes nothing", info.name);
-            return Some(Diagnostic::new(span, message));
-        }
-        if let Command::DelKill(_) = command {
-            let message = "`--kill` has no place in a policy file: it ends connections of a running mmb";
-            return Some(Diagnostic::new(span, message));
-        }
-        match self.run(command) {
-            Ok(_) => None,
-            // The rule may be one that had errors.
-            Err(PolicyError::NoSuchRule(_)) if !complete => None,
-            Err(error) => Some(Diagnostic::new(span, error.to_string())),
-        }
-    }
-
-    /// What was said about ports, as commands.
-    pub fn switches(&self) -> impl Iterator<Item = String> + '_ {
-        self.ports
-            .iter()
-            .map(|(port, enabled)| format!("{} {port}", if *enabled { "enable" } else { "disable" }))
-    }
-
-    /// Carries out one command.
-    ///
-    /// # Errors
-    /// Why it cannot be; the policy is as before.
-    pub fn run(&mut self, command: Command) -> Result<Change, PolicyError> {
-        Ok(match command {
-            Command::Add(rule) => Change::Added(self.add(&rule)?),
-            // Who keeps connections ends those of the rule.
-            Command::Del(id) | Command::DelKill(id) => {
-                let rule = self.rules.remove(id).ok_or(PolicyError::NoSuchRule(id))?;
-                Change::Deleted(Box::new(rule))
-            }
-            Command::Flush => Change::Flushed(std::mem::take(&mut self.rules).len()),
-            Command::Enable(port) => {
-                let before = self.ports.insert(port.clone(), true);
-                Change::Enabled(port, before != Some(true))
-            }
-            Command::Disable(port) => {
-                let before = self.ports.insert(port.clone(), false);
-                Change::Disabled(port, before != Some(false))
-            }
-            Command::Set(setting) => {
-                setting.apply(&mut self.settings);
-                Change::Set(setting)
-            }
-            command @ (Command::List { .. } | Command::Show(_) | Command::Kill(_) | Command::Monitor) => {
-                return Err(PolicyError::NoChange(command.info().name));
-            }
-        })
-    }
-
     /// Adds a rule under its number, or under the next one above all that were used.
     ///
     /// # Errors
@@ -191,6 +50,24 @@ impl Policy {
         self.last_id = self.last_id.max(id.0);
         self.rules.insert_numbered(id, rule, rule.id.is_none());
         Ok(id)
+    }
+
+    /// Deletes the rule of that number.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn delete(&mut self, id: RuleId) -> Result<Rule, PolicyError> {
+        self.rules.remove(id).ok_or(PolicyError::NoSuchRule(id))
+    }
+
+    /// Deletes every rule; returns how many there were. Their numbers do not come back.
+    pub fn flush(&mut self) -> usize {
+        std::mem::take(&mut self.rules).len()
+    }
+
+    /// Has the rules see the packets of a port, or lets its packets pass untouched. Returns whether that is a change.
+    pub fn switch_port(&mut self, port: &str, enabled: bool) -> bool {
+        self.ports.insert(port.to_owned(), enabled) != Some(enabled)
     }
 
     /// The greatest number that a rule has had.
@@ -219,22 +96,6 @@ impl Policy {
         let mut targets = self.rules.iter().flat_map(|rule| rule.targets);
         targets.any(|target| !matches!(target, Target::Drop(_) | Target::Accept))
     }
-
-    /// The policy as a file that parses to the same policy: rules with their numbers, changed settings, what
-    /// was said about ports.
-    pub fn to_text(&self) -> String {
-        let mut text = String::new();
-        for setting in self.settings.changed() {
-            let _ = writeln!(text, "set {setting}");
-        }
-        for line in self.switches() {
-            let _ = writeln!(text, "{line}");
-        }
-        for rule in self.rules.iter() {
-            let _ = writeln!(text, "{}", rule.display_with_id());
-        }
-        text
-    }
 }
 
 impl PartialEq for Policy {
@@ -245,9 +106,3 @@ impl PartialEq for Policy {
 }
 
 impl Eq for Policy {}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Settings { ip6_max_headers: 16, poll: Poll::default(), connections: ConnectionSettings::default() }
-    }
-}

@@ -1,11 +1,17 @@
 //! The checked policy: what the rest of mmb works with. Text becomes this through the parser and the checker,
 //! and only through them, so that whoever holds a [`Rule`] may rely on what its types and comments say.
 
-use crate::field::Field;
+use crate::field::{Field, ones};
 
 /// A rule's number: stable, never reused while the rule lives, at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RuleId(pub u32);
+
+impl std::fmt::Display for RuleId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(&self.0, f)
+    }
+}
 
 /// A rule's priority: 0 is best.
 pub type Prio = u32;
@@ -167,9 +173,4 @@ impl NumberItem {
             }
         }
     }
-}
-
-/// A number of `bits` one bits.
-pub fn ones(bits: u8) -> u128 {
-    if bits >= 128 { u128::MAX } else { (1 << bits) - 1 }
 }

@@ -1,8 +1,9 @@
 //! The tables of the language are sound.
 
+use mmb_language::verb::{COMMANDS, TARGETS};
+use mmb_language::{Command, parse_command};
 use mmb_policy::field::{BareMeaning, FieldGroup, FieldPlace, Implies, StatefulUses, ValueKind, Writable};
-use mmb_policy::verb::{COMMANDS, TARGETS};
-use mmb_policy::{Command, FIELDS, Field, FieldId, parse_command};
+use mmb_policy::{FIELDS, Field, FieldId};
 use std::collections::{BTreeSet, HashSet};
 
 #[test]
@@ -52,7 +53,7 @@ fn values_fit_their_fields() {
         let distinct: HashSet<_> = info.names.list.iter().map(|(name, _)| name).collect();
         assert_eq!(distinct.len(), info.names.list.len(), "{}", info.name);
         if let (BareMeaning::Equals(value), FieldPlace::Key { width, .. }) = (info.alone, info.place) {
-            assert!(u128::from(value) <= mmb_policy::rule::ones(width), "{}", info.name);
+            assert!(u128::from(value) <= mmb_policy::field::ones(width), "{}", info.name);
         }
         let width = match info.values {
             ValueKind::Ip4 => Some(32),

@@ -9,6 +9,7 @@ use mmb_engine::{
     Count, DropRandom, DropReason, Engine, Forward, NoCycles, Origin, PacketTrace, PortCount, PortSpec,
     PortTable, PublishError, Verdict, Worker,
 };
+use mmb_language::Print;
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::{Policy, RuleId};
 use mmb_random::{Purpose, SeedTree};
@@ -207,7 +208,7 @@ impl DifferentialTest {
     }
 
     fn difference(&self, what: &str, packets: &str) -> Difference {
-        let policy = self.policy.to_text();
+        let policy = self.policy.text().to_string();
         Difference(format!("{what}\n--- policy\n{policy}--- packets\n{packets}\n"))
     }
 }

@@ -1,8 +1,11 @@
 //! The bodies of the fuzz targets. Each takes any bytes and panics if a promise is broken.
 
 use crate::differential::{DifferentialTest, Incoming, ports};
+use mmb_language::{
+    Command, CompletionContext, Print, complete, help_at, parse_command, parse_policy, with_id,
+};
 use mmb_packet::{LinkType, PortId};
-use mmb_policy::{Command, CompletionContext, Policy, complete, help_at, parse_command};
+use mmb_policy::Policy;
 use mmb_protocol::request;
 use mmb_testkit::strategy::repair_ip4_checksum;
 
@@ -38,10 +41,10 @@ pub fn parser(data: &[u8]) {
         }
         completes(line);
     }
-    match Policy::parse(text) {
+    match parse_policy(text) {
         Ok((policy, _)) => {
-            let printed = policy.to_text();
-            let again = Policy::parse(&printed).map(|(policy, _)| policy);
+            let printed = policy.text().to_string();
+            let again = parse_policy(&printed).map(|(policy, _)| policy);
             assert_eq!(again.as_ref(), Ok(&policy), "printed as\n{printed}");
         }
         Err(errors) => {
@@ -55,7 +58,7 @@ pub fn parser(data: &[u8]) {
 
 fn prints_as_itself(command: &Command) {
     if let Command::Add(rule) = command {
-        let printed = rule.display_with_id().to_string();
+        let printed = with_id(rule).to_string();
         let again = parse_command(&printed).map(|(command, _)| command);
         assert_eq!(again.as_ref(), Ok(command), "printed as {printed}");
     }
@@ -93,7 +96,7 @@ pub fn packet(data: &[u8]) {
 /// and its bytes; the last one may be cut off. `None` if the text is no policy.
 pub fn read_packets(data: &[u8]) -> Option<(Policy, Vec<Incoming>)> {
     let end = data.iter().position(|byte| *byte == 0)?;
-    let (policy, _) = Policy::parse(std::str::from_utf8(&data[..end]).ok()?).ok()?;
+    let (policy, _) = parse_policy(std::str::from_utf8(&data[..end]).ok()?).ok()?;
     let mut packets = Vec::new();
     let mut rest = &data[end + 1..];
     while let [choices, high, low, bytes @ ..] = rest {

@@ -4,9 +4,11 @@
 //! compared after every vector. A failing case shrinks and prints as policy text and hexadecimal packets.
 //! `MMB_ORACLE_CASES` sets how many cases are tried.
 
+use mmb_language::{Print, parse_command};
 use mmb_packet::PortId;
-use mmb_policy::arbitrary::{self, RuleOptions};
-use mmb_policy::{Policy, parse_command};
+use mmb_policy::Policy;
+use mmb_policy::arbitrary;
+use mmb_policy::arbitrary::RuleOptions;
 use mmb_referee::differential::{DifferentialTest, Incoming, ports};
 use mmb_referee::oracle::judge;
 use mmb_referee::witness;
@@ -52,7 +54,7 @@ fn aimed_at() -> impl Strategy<Value = Vec<(Incoming, Option<String>)>> {
     vec(incoming(), 1..16).prop_flat_map(|packets| {
         let pairs = packets.into_iter().map(|packet| match witness(&packet, &ports(1500)) {
             Some(witness) => arbitrary::rule_for(witness, RuleOptions::default())
-                .prop_map(move |rule| (packet.clone(), Some(rule.to_string())))
+                .prop_map(move |rule| (packet.clone(), Some(rule.text().to_string())))
                 .boxed(),
             None => Just((packet, None)).boxed(),
         });
@@ -78,7 +80,7 @@ fn load<'l>(lines: impl IntoIterator<Item = &'l String>) -> Policy {
     for line in lines {
         if let Ok((command, _)) = parse_command(line) {
             // A command that cannot be run here is left out like one that cannot be parsed.
-            let _ = policy.run(command);
+            let _ = command.run(&mut policy);
         }
     }
     policy

@@ -2,6 +2,7 @@
 //! The engine has to agree on each of them.
 
 use mmb_engine::{DropReason, Forward, PortSpec, PortTable, Verdict};
+use mmb_language::parse_policy;
 use mmb_packet::{LinkType, Malformed, PortId};
 use mmb_policy::{Policy, RuleId};
 use mmb_referee::oracle::{OraclePacket, OracleVerdict, judge};
@@ -20,7 +21,7 @@ fn ports() -> PortTable {
 }
 
 fn policy(text: &str) -> Policy {
-    match Policy::parse(text) {
+    match parse_policy(text) {
         Ok((policy, _)) => policy,
         Err(errors) => panic!("{text}: {errors:?}"),
     }

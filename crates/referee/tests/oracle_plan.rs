@@ -1,7 +1,8 @@
 //! Going over to a new policy renumbers rules; what they do to packets must not change by that.
 
+use mmb_language::{Command, Print, parse_command};
 use mmb_packet::PortId;
-use mmb_policy::{Command, Policy, PolicyDiff, parse_command};
+use mmb_policy::{Policy, PolicyDiff};
 use mmb_referee::differential::{Incoming, ports};
 use mmb_referee::oracle::judge;
 use mmb_testkit::strategy;
@@ -20,7 +21,7 @@ fn load(lines: &[String], picks: &[(Index, Option<u32>)]) -> Policy {
         };
         if let Ok((command @ Command::Add(_), _)) = parse_command(&line) {
             // A number that is taken leaves the rule out.
-            let _ = policy.run(command);
+            let _ = command.run(&mut policy);
         }
     }
     policy
@@ -51,7 +52,7 @@ proptest! {
             // Draws come in the order of numbers, which may change: all are the same here.
             let judged = |policy| judge(policy, &ports(1500), &packet.received(), &mut || 50_000);
             let (before, after) = (judged(&new), judged(&plan.policy));
-            let context = || format!("{packet:?}\n{}--- planned from\n{}---\n{}", new.to_text(), old.to_text(), plan.policy.to_text());
+            let context = || format!("{packet:?}\n{}--- planned from\n{}---\n{}", new.text(), old.text(), plan.policy.text());
             prop_assert_eq!(before.verdict, after.verdict, "{}", context());
             prop_assert_eq!(before.bytes, after.bytes, "{}", context());
             prop_assert_eq!(before.matched.len(), after.matched.len(), "{}", context());

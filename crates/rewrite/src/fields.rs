@@ -205,7 +205,7 @@ fn parts(implies: Implies, base: Base, at: usize) -> u8 {
 /// `width` bits of `number` at bit `bit` of `bytes` bytes.
 fn bits(number: u128, bit: u16, width: u8, bytes: u16) -> FieldBits {
     let shift = u32::from(bytes * 8 - bit - u16::from(width));
-    let mask = mmb_policy::rule::ones(width) << shift;
+    let mask = mmb_policy::field::ones(width) << shift;
     let value = (number << shift) & mask;
     let longs = |number: u128| -> [u32; 4] {
         let bytes = number.to_be_bytes();

@@ -9,7 +9,7 @@ use crate::runtime::Runtime;
 use crate::sys::{CliClientState, LogLevel, MainThread};
 use crate::typed;
 use mmb_client::{CommandAction, CommandFailed, OutputSink, SinkClosed, UsageError, UserCommand};
-use mmb_policy::verb::COMMANDS;
+use mmb_language::verb::COMMANDS;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};

@@ -4,7 +4,7 @@ use crate::interfaces::{self, Interfaces, PresentInterface};
 use crate::runtime::Runtime;
 use crate::unsupported;
 use mmb_control::{Host, PortStatus, UnsupportedRule, WorkerStatus};
-use mmb_policy::policy::Poll;
+use mmb_policy::settings::Poll;
 use mmb_policy::{Policy, RuleChange, RuleStore};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};

@@ -2,8 +2,8 @@
 //!
 //! mmb sees IP packets without their link header, before VPP looks up where they go.
 
-use mmb_policy::policy::Settings;
 use mmb_policy::rule::{Cond, Match, Write};
+use mmb_policy::settings::Settings;
 use mmb_policy::{FieldId, Rule, Target, Test};
 
 /// The ether types of packets that come to mmb.

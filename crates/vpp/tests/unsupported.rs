@@ -3,10 +3,11 @@
 #[path = "../src/unsupported.rs"]
 mod unsupported;
 
+use mmb_language::parse_policy;
 use mmb_policy::Policy;
 
 fn policy(text: &str) -> Policy {
-    Policy::parse(text).expect("the policy is good").0
+    parse_policy(text).expect("the policy is good").0
 }
 
 /// The word that a rule is refused for.

@@ -7,8 +7,9 @@
 use crate::header::{PacketHeader, any_address};
 use crate::random::WorkloadRandom;
 use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
+use mmb_policy::field::ones;
 use mmb_policy::field::{BareMeaning, Implies};
-use mmb_policy::rule::{Cond, Equality, NumberSet, ones};
+use mmb_policy::rule::{Cond, Equality, NumberSet};
 use mmb_policy::{Field, FieldId, Intervals, Match, Rule, Test};
 
 /// Draws before a field's constraints count as impossible.

@@ -1,6 +1,7 @@
 //! Every kind of set: seeds repeat, rules print and parse, packets meet the rules that they were drawn from.
 
 use mmb_engine::{Forward, PortSpec, PortTable};
+use mmb_language::{Print, parse_policy};
 use mmb_packet::{LinkType, PortId};
 use mmb_policy::rule::NumberItem;
 use mmb_policy::{FieldId, Policy, Rule, Test};
@@ -75,7 +76,8 @@ fn a_seed_gives_the_same_set_and_the_same_packets() {
 fn rules_parse_to_themselves() {
     for kind in WorkloadKind::all() {
         let policy = small(kind).policy().expect("numbers enough");
-        let (parsed, notes) = Policy::parse(&policy.to_text()).unwrap_or_else(|e| panic!("{kind:?}: {e:?}"));
+        let (parsed, notes) =
+            parse_policy(&policy.text().to_string()).unwrap_or_else(|e| panic!("{kind:?}: {e:?}"));
         assert!(notes.is_empty(), "{kind:?}: {notes:?}");
         assert!(parsed == policy, "{kind:?}");
     }

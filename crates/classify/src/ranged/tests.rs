@@ -9,7 +9,7 @@ use mmb_packet::parse::parse;
 use mmb_packet::{Layout, LinkType, Packet, ParserLimits, PortId};
 use mmb_policy::Intervals;
 use mmb_policy::field::Payload;
-use mmb_policy::rule::ones;
+use mmb_policy::field::ones;
 use mmb_testkit::{Tcp, Udp};
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -3,13 +3,14 @@
 use mmb_classify::{
     Classifier, ClassifierIndex, ParseVector, PortNumbers, Scratch, Tuning, VECTOR, VectorKeys,
 };
+use mmb_language::parse_policy;
 use mmb_packet::key::{self, flags};
 use mmb_packet::options::{self, OptionTable};
 use mmb_packet::parse::parse;
 use mmb_packet::{Class, Key4, Key6, Layout, Packet, ParserLimits, PortId, fill_key4, fill_key6};
 use mmb_policy::field::{BareMeaning, FieldId, FieldPlace, Implies, Payload};
 use mmb_policy::rule::{Cond, Equality, NumberSet};
-use mmb_policy::{Match, Policy, Rule, Test};
+use mmb_policy::{Match, Rule, Test};
 use mmb_random::Seed;
 use mmb_testkit::strategy;
 
@@ -138,7 +139,7 @@ pub(crate) type Arrival = (strategy::PacketBytes, u16);
 
 /// The rules of `lines` that check.
 pub(crate) fn rules(lines: &[String]) -> Vec<Rule> {
-    let parsed = lines.iter().filter_map(|line| Policy::parse(line).ok());
+    let parsed = lines.iter().filter_map(|line| parse_policy(line).ok());
     parsed.flat_map(|(policy, _)| policy.rules.iter().collect::<Vec<_>>()).collect()
 }
 

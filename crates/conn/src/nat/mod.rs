@@ -39,7 +39,7 @@ use crate::{DESTINATION, SOURCE, Side, Tuple, Wire, proto};
 use bindings::{BindingTable, InsideEnd, OutsideAddress};
 use destinations::{CountedServer, DestinationTable};
 use leases::{BindingPeers, Lease, LeaseTable};
-use mmb_policy::policy::{ConnectionSettings, NatFiltering};
+use mmb_policy::settings::{ConnectionSettings, NatFiltering};
 use mmb_random::{Prf, Purpose, SeedTree};
 use pools::{NatPools, PoolExhausted, SourceTarget, column};
 use ports::PortRequest;

@@ -19,7 +19,7 @@ use super::random::{NatRandom, scale};
 use super::shards::ShardedIndex;
 use crate::hash::TupleHasher;
 use crate::{Tuple, Wire, proto};
-use mmb_policy::policy::PortsPerHost;
+use mmb_policy::settings::PortsPerHost;
 use mmb_random::Prf;
 use std::collections::HashMap;
 

@@ -6,7 +6,7 @@
 use super::pools::{column, host_of};
 use super::ports::within;
 use super::{CLASSES, Mapping, Nat, NatError, Tuple, ValueSet, Wire, class};
-use mmb_policy::policy::PortsPerHost;
+use mmb_policy::settings::PortsPerHost;
 
 /// The ports that one connection could use.
 #[derive(Clone, Debug)]

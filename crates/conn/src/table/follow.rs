@@ -6,7 +6,7 @@ use crate::{
     ConnId, ConnState, Direction, Invalid, TcpOutcome, TcpSegment, TcpTracker, TrackedHeader, flags, proto,
 };
 use mmb_packet::checksum::Soundness;
-use mmb_policy::policy::Pickup;
+use mmb_policy::settings::Pickup;
 
 impl ConnectionTable {
     /// The tracking state of a connection that begins with this packet.

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
     use crate::Direction::{Forward, Reply};
     use crate::{TcpOutcome, TcpSegment};
-    use mmb_policy::policy::Pickup;
+    use mmb_policy::settings::Pickup;
 
     /// First numbers of both ends: the initiator's wrap within what it sends.
     const ISS: u32 = u32::MAX - 49;

@@ -5,9 +5,9 @@
 use mmb_control::memory::AvailableMemory;
 use mmb_control::{Daemon, Host, PortStatus, Server, ServerLimits, ServerOptions, WorkerStatus};
 use mmb_engine::{DropReason, Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker};
+use mmb_language::parse_policy;
 use mmb_packet::{LinkType, Packet, PortId};
-use mmb_policy::Policy;
-use mmb_policy::policy::Poll;
+use mmb_policy::settings::Poll;
 use mmb_protocol::Request;
 use mmb_protocol::answer::{Answer, AnswerEnd, ErrorLine};
 use mmb_protocol::{Client, ClientError};
@@ -97,7 +97,7 @@ fn start_on(policy: &str, limits: ServerLimits, memory: Option<u64>) -> Result<R
     let (engine, mut workers) = Engine::new(ports, 1, &SeedTree::repeatable(1));
     let (polls, memory) = (Arc::default(), Arc::new(Mutex::new(memory)));
     let host = FakeHost { polls: Arc::clone(&polls), memory: Arc::clone(&memory) };
-    let (policy, _) = Policy::parse(policy).expect("a policy");
+    let (policy, _) = parse_policy(policy).expect("a policy");
     let daemon = Daemon::new(engine, policy, Box::new(host)).map_err(|refusal| refusal.to_string())?;
     let daemon = Arc::new(Mutex::new(daemon));
     let options = ServerOptions { limits, ..ServerOptions::default() };

@@ -12,7 +12,7 @@ use crate::port::PortTable;
 use mmb_base::prefetch;
 use mmb_classify::Classifier;
 use mmb_packet::{ParserLimits, PortId};
-use mmb_policy::policy::ConnectionSettings;
+use mmb_policy::settings::ConnectionSettings;
 use mmb_policy::{Policy, RuleId};
 use mmb_rewrite::Edit;
 use std::sync::Arc;

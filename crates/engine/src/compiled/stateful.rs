@@ -157,6 +157,6 @@ fn ranges(field: Field, set: &NumberSet) -> Vec<(u128, u128)> {
 fn usual_range(field: Field) -> (u128, u128) {
     match field.id {
         FieldId::TcpSport | FieldId::UdpSport | FieldId::TcpDport | FieldId::UdpDport => (1024, 65_535),
-        _ => (0, mmb_policy::rule::ones(field.info().width().unwrap_or(32))),
+        _ => (0, mmb_policy::field::ones(field.info().width().unwrap_or(32))),
     }
 }

@@ -10,7 +10,7 @@ use crate::drop::DropReason;
 use arrayvec::ArrayVec;
 use mmb_conn::{CloseReason, ConnId, Direction, Invalid};
 use mmb_packet::{Layout, Packet};
-use mmb_policy::policy::Pickup;
+use mmb_policy::settings::Pickup;
 
 /// The rules of a packet, by slot.
 #[derive(Clone, Copy, Debug)]

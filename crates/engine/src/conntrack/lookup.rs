@@ -9,7 +9,7 @@ use crate::drop::DropReason;
 use crate::verdict::{Origin, Verdict};
 use mmb_conn::{ConnId, ConnectionTable, Direction, Tuple};
 use mmb_packet::{Class, Layout, Packet, PortId};
-use mmb_policy::policy::Zone;
+use mmb_policy::settings::Zone;
 
 impl Conntrack {
     /// Looks up the flow states of a vector's packets, and the cached verdicts of those that are in the middle of a connection. Returns

@@ -17,7 +17,7 @@ use crate::verdict::VECTOR;
 use mmb_conn::fragment::{FragmentKey, FragmentTable, HeldFragments, HeldLosses};
 use mmb_conn::{CloseReason, ConnId, ConnectionTable, Direction, ReclaimCursor};
 use mmb_policy::CtState;
-use mmb_policy::policy::InvalidPackets;
+use mmb_policy::settings::InvalidPackets;
 use mmb_random::{Purpose, Seed, SeedTree};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -6,6 +6,7 @@ use mmb_engine::{
     ConnectionInfo, Connections, DropReason, Engine, Forward, NoCycles, Origin, PacketHost, PortSpec,
     PortTable, ProcessedPacket, Released, VECTOR, Verdict, Worker, drive, drive_released,
 };
+use mmb_language::parse_policy;
 use mmb_packet::{LinkType, Packet, PortId};
 use mmb_policy::{ConnectionFilter, Policy};
 use mmb_random::SeedTree;
@@ -25,7 +26,7 @@ pub(crate) fn ports() -> PortTable {
 
 /// The policy that a text is.
 pub(crate) fn policy(text: &str) -> Policy {
-    match Policy::parse(text) {
+    match parse_policy(text) {
         Ok((policy, _)) => policy,
         Err(errors) => panic!("{text}: {errors:?}"),
     }

@@ -8,11 +8,12 @@ use super::measure::Stages;
 use crate::tsc::Tsc;
 use anyhow::{Context, bail};
 use mmb_engine::Cycles;
+use mmb_language::Print;
 use mmb_packet::{
     Class, Key4, Key6, Layout, Packet, ParserLimits, PortId, fill_key4, fill_key6, options, parse,
 };
+use mmb_policy::field::ones;
 use mmb_policy::field::{BareMeaning, FieldPlace};
-use mmb_policy::rule::ones;
 use mmb_policy::{Intervals, Match, Policy, Rule, Test};
 
 /// A key of either length, with room behind it to read 16 bytes at any place.
@@ -57,7 +58,7 @@ impl Linear {
     /// A rule has constraints that this baseline does not know.
     pub(super) fn new(policy: &Policy) -> anyhow::Result<Linear> {
         let rules = policy.rules.iter().map(|rule| {
-            LinearRule::new(&rule).with_context(|| format!("cannot be searched linearly: {rule}"))
+            LinearRule::new(&rule).with_context(|| format!("cannot be searched linearly: {}", rule.text()))
         });
         Ok(Linear {
             rules: rules.collect::<anyhow::Result<_>>()?,

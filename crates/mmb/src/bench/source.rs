@@ -7,6 +7,7 @@ use anyhow::{Context, bail, ensure};
 use mmb_client::policy_file;
 use mmb_import::classbench::{self, ClassbenchOptions};
 use mmb_io::pcap::{CaptureItem, CaptureReader};
+use mmb_language::{Print, parse_policy};
 use mmb_packet::LinkType;
 use mmb_packet::proto::{TCP, UDP};
 use mmb_policy::Policy;
@@ -77,7 +78,8 @@ impl BenchSet {
     /// What the system says.
     pub(super) fn write(&self, args: &BenchArgs) -> anyhow::Result<()> {
         if let Some(path) = &args.write_rules {
-            std::fs::write(path, self.policy.to_text()).with_context(|| path.display().to_string())?;
+            std::fs::write(path, self.policy.text().to_string())
+                .with_context(|| path.display().to_string())?;
         }
         if let Some(path) = &args.write_pcap {
             let write =
@@ -140,7 +142,7 @@ fn filters(path: &Path) -> anyhow::Result<Policy> {
     if left_out > 0 {
         output::complain(&format!("note: {left_out} filters that match no packet are left out"));
     }
-    let parsed = Policy::parse(&lines);
+    let parsed = parse_policy(&lines);
     let (policy, _) =
         parsed.map_err(|errors| anyhow::anyhow!("a filter is no rule: {}", errors[0].message))?;
     Ok(policy)

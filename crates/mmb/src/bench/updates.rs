@@ -15,8 +15,9 @@ use anyhow::ensure;
 use mmb_engine::{Cycles, VECTOR};
 use mmb_engine::{DropReason, Engine, Verdict, Worker};
 use mmb_io::cycles;
+use mmb_language::Command;
 use mmb_packet::LinkType;
-use mmb_policy::{Change, Command, Policy, Rule, RuleId};
+use mmb_policy::{Policy, Rule, RuleId};
 use mmb_workload::{PacketHeader, WorkloadRandom};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -171,7 +172,7 @@ impl UpdateProbe {
 fn drop_rule(source: u128, destination: u128) -> anyhow::Result<Rule> {
     let [source, destination] = [source, destination].map(|number| Ipv4Addr::from_bits(number as u32));
     let line = format!("add ip-saddr {source} ip-daddr {destination} udp-sport 33434 udp-dport 33434 drop");
-    match mmb_policy::parse_command(&line) {
+    match mmb_language::parse_command(&line) {
         Ok((Command::Add(rule), _)) => Ok(*rule),
         _ => anyhow::bail!("`{line}` is no rule"),
     }
@@ -219,7 +220,7 @@ impl ControlSide<'_> {
         let id = self.policy.add(&self.probe)?;
         let comes = self.in_force_after(others, began, true)?;
         let began = Tsc.now();
-        self.policy.run(Command::Del(id))?;
+        self.policy.delete(id)?;
         let goes = self.in_force_after(others, began, false)?;
         Ok((comes, goes))
     }
@@ -249,9 +250,8 @@ impl ControlSide<'_> {
         }
         let place = self.random.below(self.ids.len() as u64) as usize;
         let id = self.ids.swap_remove(place);
-        if let Change::Deleted(rule) = self.policy.run(Command::Del(id))? {
-            self.spare.push(Rule { id: None, ..*rule });
-        }
+        let rule = self.policy.delete(id)?;
+        self.spare.push(Rule { id: None, ..rule });
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use super::SHELL_WORDS;
 use crate::output;
 use mmb_client::{help, names};
-use mmb_policy::complete::{Completion, CompletionKind};
+use mmb_language::complete::{Completion, CompletionKind};
 use mmb_protocol::Client;
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;

@@ -4,7 +4,7 @@ use super::{begin, code, finish, inline, option_name, see_also, term};
 use crate::cli;
 use clap::{Arg, Command};
 use clap_mangen::roff::{Roff, bold, italic, roman};
-use mmb_policy::verb::COMMANDS;
+use mmb_language::verb::COMMANDS;
 use std::path::PathBuf;
 
 const DESCRIPTION: [&str; 3] = [

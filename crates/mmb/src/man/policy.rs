@@ -2,7 +2,7 @@
 
 use super::{begin, bold, code, finish, inline, italic, see_also};
 use clap_mangen::roff::{Inline, Roff, roman};
-use mmb_policy::reference::{Block, blocks};
+use mmb_language::reference::{Block, blocks};
 
 /// The page.
 pub(super) fn page() -> String {

@@ -3,6 +3,7 @@
 use super::pump::Done;
 use crate::output;
 use mmb_engine::{Count, Engine};
+use mmb_language::Print;
 use mmb_policy::Policy;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -46,7 +47,7 @@ impl Summary {
     pub(super) fn collect(done: &Done, engine: &Engine, policy: &Policy) -> Summary {
         let rules = policy.rules.keys().zip(policy.rules.iter()).map(|(id, rule)| RuleSum {
             id: id.0,
-            rule: rule.to_string(),
+            rule: rule.text().to_string(),
             sum: engine.rule_count(id).into(),
         });
         Summary {

@@ -4,7 +4,7 @@ use super::packets::ThreadOrders;
 use super::wiring::PortWiring;
 use mmb_control::{Host, PortStatus, WorkerStatus};
 use mmb_io::{OpenPorts, Port};
-use mmb_policy::policy::Poll;
+use mmb_policy::settings::Poll;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 

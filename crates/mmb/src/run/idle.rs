@@ -1,7 +1,7 @@
 //! What a packet thread does when nothing has come.
 
 use mmb_io::Waiter;
-use mmb_policy::policy::Poll;
+use mmb_policy::settings::Poll;
 use std::time::Duration;
 
 /// Empty turns before a thread goes to sleep: a gap inside a burst is shorter than going to sleep and waking up.

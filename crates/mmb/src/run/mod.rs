@@ -26,7 +26,7 @@ use mmb_control::{Daemon, Server, ServerOptions};
 use mmb_engine::{Engine, Worker};
 use mmb_io::{Health, LinkWatch, OpenOptions, OpenPorts, kernel};
 use mmb_policy::Policy;
-use mmb_policy::policy::Poll;
+use mmb_policy::settings::Poll;
 use packets::{PacketThread, ThreadOrders};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -14,7 +14,7 @@ use mmb_engine::{
 use mmb_io::dpdk::EalThread;
 use mmb_io::{BURST, Burst, Health, LostFrames, OpenPorts, PortError, PortLink, kernel};
 use mmb_packet::PortId;
-use mmb_policy::policy::Poll;
+use mmb_policy::settings::Poll;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,9 +4,9 @@
 
 use mmb_control::{Daemon, Host, PortStatus, Server, WorkerStatus};
 use mmb_engine::{Engine, Forward, NoCycles, PortSpec, PortTable, Verdict, Worker};
+use mmb_language::parse_policy;
 use mmb_packet::{LinkType, Packet, PortId};
-use mmb_policy::Policy;
-use mmb_policy::policy::Poll;
+use mmb_policy::settings::Poll;
 use mmb_random::SeedTree;
 use std::path::PathBuf;
 use std::process::Command;
@@ -79,7 +79,7 @@ impl Site {
         };
         let (engine, mut workers) =
             Engine::new(PortTable(vec![spec("lan", 1), spec("wan", 0)]), 1, &SeedTree::repeatable(1));
-        let policy = Policy::parse(policy).expect("a policy").0;
+        let policy = parse_policy(policy).expect("a policy").0;
         let daemon = Daemon::new(engine, policy, Box::new(NoPackets)).expect("a policy for these ports");
         let daemon = Arc::new(Mutex::new(daemon));
         let worker = Arc::new(Mutex::new(workers.pop().expect("one worker")));

@@ -1,7 +1,7 @@
 //! What differs between two stores, found without looking at what they share.
 
 use super::chunk::{ChunkEntry, RuleChunk};
-use super::{RuleStore, rules_in};
+use super::store::RuleStore;
 use crate::rule::Rule;
 use std::sync::Arc;
 
@@ -28,11 +28,24 @@ pub struct RuleDiff<'a> {
     new: StoreCursor<'a>,
 }
 
-impl<'a> RuleDiff<'a> {
-    pub(super) fn new(old: &'a RuleStore, new: &'a RuleStore) -> RuleDiff<'a> {
+impl RuleStore {
+    /// What makes `new` of `old`, in the order of numbers; where a rule was replaced by another under its number, the
+    /// old one is removed before the new one is added. Costs as much as the chunks are long that the two do not share.
+    pub fn diff<'a>(old: &'a RuleStore, new: &'a RuleStore) -> RuleDiff<'a> {
         RuleDiff { old: StoreCursor::new(old), new: StoreCursor::new(new) }
     }
+}
 
+impl PartialEq for RuleStore {
+    /// Whether both have the same rules under the same numbers; how the numbers came about does not count.
+    fn eq(&self, other: &RuleStore) -> bool {
+        self.len() == other.len() && RuleStore::diff(self, other).next_entry().is_none()
+    }
+}
+
+impl Eq for RuleStore {}
+
+impl<'a> RuleDiff<'a> {
     /// The fewest and the most differences that may be to come, found without looking at a rule: by the lengths of
     /// the chunks that are not shared.
     pub fn bounds(&self) -> (usize, usize) {
@@ -102,7 +115,7 @@ struct StoreCursor<'a> {
 
 impl<'a> StoreCursor<'a> {
     fn new(rules: &'a RuleStore) -> StoreCursor<'a> {
-        StoreCursor { chunks: &rules.chunks, at: 0 }
+        StoreCursor { chunks: rules.chunks(), at: 0 }
     }
 
     fn entry(&self) -> Option<ChunkEntry<'a>> {
@@ -134,4 +147,9 @@ fn skip_shared(old: &mut StoreCursor<'_>, new: &mut StoreCursor<'_>) {
     {
         (old.chunks, new.chunks) = (olds, news);
     }
+}
+
+/// How many rules chunks hold.
+fn rules_in(chunks: &[Arc<RuleChunk>]) -> usize {
+    chunks.iter().map(|chunk| chunk.len()).sum()
 }

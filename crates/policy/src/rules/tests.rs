@@ -1,12 +1,14 @@
 //! The store beside a plain map, and records beside their rules.
 
 use super::chunk::{MOST_BYTES, MOST_RULES};
-use super::*;
+use super::{RuleChange, RuleStore, record};
 use crate::arbitrary::{RuleOptions, rule};
-use crate::rule::{Cond, DropRate, Match, NumberItem, NumberSet, Target, Test};
-use crate::{Field, FieldId, Policy};
+use crate::rule::{Cond, DropRate, Equality, Match, NumberItem, NumberSet, Rule, RuleId, Target, Test};
+use crate::{Field, FieldId};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
 
 type Model = BTreeMap<RuleId, Rule>;
 
@@ -69,10 +71,10 @@ fn check(rules: &RuleStore, model: &Model) -> Result<(), TestCaseError> {
     prop_assert!(rules.iter().eq(model.values().cloned()));
     prop_assert!(rules.keys().eq(model.keys().copied()));
     prop_assert_eq!(rules.last(), model.keys().next_back().copied());
-    for chunk in &rules.chunks {
+    for chunk in rules.chunks() {
         prop_assert!((1..=MOST_RULES).contains(&chunk.len()));
     }
-    prop_assert!(!rules.chunks.windows(2).any(|pair| pair[0].belongs_with(&pair[1])));
+    prop_assert!(!rules.chunks().windows(2).any(|pair| pair[0].belongs_with(&pair[1])));
     Ok(())
 }
 
@@ -144,31 +146,41 @@ proptest! {
     }
 }
 
+/// A rule with one constraint.
+fn rule_on(id: FieldId, test: Test) -> Rule {
+    let matches = vec![Match { negated: false, field: Field::new(id), test }];
+    let targets = vec![Target::Drop(DropRate::ALL)];
+    Rule { id: None, prio: 100, name: None, stateful: false, matches, targets }
+}
+
+/// Rules on one number each, numbered from 1.
+fn numbered(id: FieldId, numbers: impl Iterator<Item = u32>) -> RuleStore {
+    let rule = |n: u32| rule_on(id, Test::Number(Cond::Eq, NumberSet(vec![NumberItem::One(n.into())])));
+    (1..).zip(numbers).map(|(at, n)| Rule { id: Some(RuleId(at)), ..rule(n) }).collect()
+}
+
 #[test]
-fn a_file_in_order_fills_its_chunks() {
-    let lines: String =
-        (0..5000).map(|i| format!("add ip-saddr 10.0.{}.{} drop\n", i / 250, i % 250)).collect();
-    let rules = Policy::parse(&lines).expect("parses").0.rules;
-    let lens: Vec<usize> = rules.chunks.iter().map(|chunk| chunk.len()).collect();
+fn rules_in_order_fill_their_chunks() {
+    let rules = numbered(FieldId::IpSaddr, (0..5000).map(|i| 0x0a00_0000 + i));
+    let lens: Vec<usize> = rules.chunks().iter().map(|chunk| chunk.len()).collect();
     assert_eq!(lens, [1024, 1024, 1024, 1024, 904]);
 }
 
 #[test]
 fn a_change_copies_one_chunk() {
-    let lines: String = (0..50_000).map(|i| format!("add ip-id {i} drop\n")).collect();
-    let before = Policy::parse(&lines).expect("parses").0.rules;
+    let before = numbered(FieldId::IpId, 0..50_000);
     let mut after = before.clone();
     after.remove(RuleId(20_000));
-    let shared = before.chunks.iter().zip(&after.chunks).filter(|(a, b)| Arc::ptr_eq(a, b)).count();
-    assert_eq!(shared, before.chunks.len() - 1);
+    let shared = before.chunks().iter().zip(after.chunks()).filter(|(a, b)| Arc::ptr_eq(a, b)).count();
+    assert_eq!(shared, before.chunks().len() - 1);
     assert_eq!(RuleStore::diff(&before, &after).bounds(), (1, 2 * MOST_RULES - 1));
 }
 
 #[test]
 fn large_rules_do_not_gather_in_one_chunk() {
     let names: Vec<String> = (0..3000).map(|i| format!("port{i}")).collect();
-    let line = format!("add in {{{}}} drop\n", names.join(", "));
-    let rules = Policy::parse(&line.repeat(20)).expect("parses").0.rules;
+    let rule = rule_on(FieldId::In, Test::Port(Equality::Eq, names.clone()));
+    let rules: RuleStore = (1..=20).map(|id| Rule { id: Some(RuleId(id)), ..rule.clone() }).collect();
     assert_eq!(rules.len(), 20);
-    assert!(rules.chunks.iter().all(|chunk| chunk.len() <= MOST_BYTES / (names.len() * 5)));
+    assert!(rules.chunks().iter().all(|chunk| chunk.len() <= MOST_BYTES / (names.len() * 5)));
 }

@@ -6,7 +6,7 @@ use super::packets::{DCCP, ICMP, ICMP6, LINK, SCTP, Seen, TCP, UDP, UDP_LITE, su
 use mmb_engine::Endpoints;
 use mmb_engine::{ConnectionInfo, DropReason, Side, Verdict};
 use mmb_policy::Policy;
-use mmb_policy::policy::Timeouts;
+use mmb_policy::settings::Timeouts;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 

@@ -1,5 +1,6 @@
 //! The policies that scripts choose from. Only connections change packets under them.
 
+use mmb_language::parse_policy;
 use mmb_policy::Policy;
 
 /// The one that lets replies in by `b`, and nothing else.
@@ -44,7 +45,7 @@ pub(super) const ALL: [&str; 13] = [
 
 /// A policy by its number.
 pub(super) fn parsed(number: usize) -> Result<Policy, String> {
-    Policy::parse(ALL[number]).map(|(policy, _)| policy).map_err(|errors| format!("{number}: {errors:?}"))
+    parse_policy(ALL[number]).map(|(policy, _)| policy).map_err(|errors| format!("{number}: {errors:?}"))
 }
 
 #[cfg(test)]

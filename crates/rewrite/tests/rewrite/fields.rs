@@ -2,8 +2,9 @@
 
 use crate::common::{Edited, HEADROOM, edit, edit_wire};
 use mmb_packet::{Class, Layout, LinkType, key};
+use mmb_policy::field::ones;
 use mmb_policy::field::{FIELDS, FieldId, FieldInfo, FieldPlace, Implies, Writable};
-use mmb_policy::rule::{Write, ones};
+use mmb_policy::rule::Write;
 use mmb_policy::{Field, Target};
 use mmb_testkit::frame::tcp_option;
 use mmb_testkit::strategy::wire;

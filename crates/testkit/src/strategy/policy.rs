@@ -436,7 +436,7 @@ fn icmp_write(prefix: &'static str) -> BoxedStrategy<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmb_policy::parse_command;
+    use mmb_language::parse_command;
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
 

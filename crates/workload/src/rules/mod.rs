@@ -7,7 +7,8 @@ pub(crate) mod ranges;
 pub(crate) mod tuples;
 
 use mmb_packet::proto::{TCP, UDP};
-use mmb_policy::rule::{Cond, DEFAULT_PRIO, DropRate, NumberItem, NumberSet, ones};
+use mmb_policy::field::ones;
+use mmb_policy::rule::{Cond, DEFAULT_PRIO, DropRate, NumberItem, NumberSet};
 use mmb_policy::{Field, FieldId, Match, Rule, Target, Test};
 
 /// Rules in their order.

@@ -1,7 +1,7 @@
 //! Invariants under any mappings, any settings, and clashes with other connections.
 
 use super::*;
-use mmb_policy::policy::PortsPerHost;
+use mmb_policy::settings::PortsPerHost;
 use mmb_random::SeedTree;
 use proptest::prelude::*;
 use std::collections::BTreeMap;

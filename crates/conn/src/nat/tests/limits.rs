@@ -1,7 +1,7 @@
 //! How many ports of a pool one inside address may hold (RFC 6888 REQ-4).
 
 use super::*;
-use mmb_policy::policy::PortsPerHost;
+use mmb_policy::settings::PortsPerHost;
 use mmb_random::SeedTree;
 
 fn limited(nat_ports_per_host: PortsPerHost) -> Nat {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Vlans;
-use mmb_policy::policy::PortsPerHost;
+use mmb_policy::settings::PortsPerHost;
 use mmb_random::SeedTree;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,0 +1,497 @@
+//! The constraints of a rule as a conjunction: can any packet satisfy it, and can its targets ever apply?
+//!
+//! For each sort of packets ([`PacketClass`]) the values that each field may have are intersected. The analysis is
+//! sound but not complete: what it refuses cannot match, what it does not see through is taken. On a conflict
+//! the constraints are thinned out to a smallest set that still conflicts, which is what the error talks about.
+
+use super::packet_class::{PacketClass, PacketClasses, about, is_narrow};
+use super::report::CheckReport;
+use crate::diagnostic::{Diagnostic, TextSpan};
+use crate::print::Print;
+use crate::syntax::RuleSyntax;
+use mmb_policy::ct::{CtState, CtStates};
+use mmb_policy::field::ones;
+use mmb_policy::field::{BareMeaning, Field, FieldGroup, FieldId, FieldPlace, Implies, ValueKind};
+use mmb_policy::intervals::Intervals;
+use mmb_policy::rule::{Cond, Equality, Match, Target, Test};
+use std::collections::HashMap;
+use std::fmt::Write;
+
+/// Of rules with more constraints only the sorts of packets are looked at: the rest would take quadratic time.
+const MANY: usize = 256;
+/// Sets of texts with more pairs of members are not held against each other, for the same reason.
+const MANY_PAIRS: usize = 1 << 12;
+/// The most bytes of a constraint that errors repeat: a set may be as long as its command.
+const MAX_TEXT: usize = 200;
+
+/// A constraint prepared for the analysis.
+struct Fact<'m> {
+    /// Sorts of packets that can satisfy it.
+    worlds: PacketClasses,
+    /// What it says beyond that.
+    says: Predicate<'m>,
+    /// The constraint; `None` for what a target needs.
+    source: Option<&'m Match>,
+    field: Field,
+}
+
+/// What a constraint says about its field.
+enum Predicate<'m> {
+    /// Nothing more.
+    Nothing,
+    /// The field's value, at a fixed place, is in the set.
+    Value { bit: u16, width: u8, allowed: Intervals },
+    /// The optional field is there, and its value, if it has one, in the set.
+    There(Option<Intervals>),
+    /// The optional field is not there.
+    Absent,
+    /// The optional field is not there, or its value in the set.
+    AbsentOr(Option<Intervals>),
+    /// A payload begins with one of these.
+    Begins(&'m [Vec<u8>]),
+    /// A payload begins with none of these; `true`: and is there.
+    BeginsNot(&'m [Vec<u8>], bool),
+    /// The port's name is, or is not, one of these.
+    Port(&'m [String], bool),
+}
+
+impl<'m> Fact<'m> {
+    fn new(m: &'m Match) -> Fact<'m> {
+        let info = m.field.info();
+        let says = match (&m.test, info.place) {
+            // By itself: `states`.
+            (_, FieldPlace::Connection) => Predicate::Nothing,
+            (Test::Port(equality, names), _) => {
+                Predicate::Port(names, (*equality == Equality::Eq) != m.negated)
+            }
+            (Test::Bytes(equality, strings), FieldPlace::Payload(_)) => match (equality, m.negated) {
+                (Equality::Eq, false) => Predicate::Begins(strings),
+                (Equality::Eq, true) => Predicate::BeginsNot(strings, false),
+                (Equality::Ne, false) => Predicate::BeginsNot(strings, true),
+                // Not (there and different): nothing that is worth a thought.
+                (Equality::Ne, true) => Predicate::Nothing,
+            },
+            (Test::Present, _) if info.alone == BareMeaning::Optional => {
+                if m.negated {
+                    Predicate::Absent
+                } else {
+                    Predicate::There(None)
+                }
+            }
+            (Test::Present, FieldPlace::Key { bit, width }) => match info.alone {
+                BareMeaning::Equals(value) => {
+                    let is = Intervals::one(value.into());
+                    let allowed = if m.negated { is.complement(ones(width)) } else { is };
+                    Predicate::Value { bit, width, allowed }
+                }
+                _ => Predicate::Nothing,
+            },
+            (Test::Number(cond, set), FieldPlace::Key { bit, width }) => {
+                let max = ones(width);
+                let is = Intervals::compared(*cond, set, width);
+                match (info.alone, m.negated) {
+                    (BareMeaning::Optional, false) => Predicate::There(Some(is)),
+                    (BareMeaning::Optional, true) => Predicate::AbsentOr(Some(is.complement(max))),
+                    (_, false) => Predicate::Value { bit, width, allowed: is },
+                    (_, true) => Predicate::Value { bit, width, allowed: is.complement(max) },
+                }
+            }
+            // Options: several of one kind may be there, so that values say nothing about each other.
+            (_, _) if m.negated => Predicate::AbsentOr(None),
+            (_, _) => Predicate::There(None),
+        };
+        Fact { worlds: PacketClasses::of(info.implies), says, source: Some(m), field: m.field }
+    }
+
+    /// What a target that writes `field` needs.
+    fn needed(field: Field) -> Fact<'static> {
+        let info = field.info();
+        // An option may have been added by another rule; a tag or a payload is there or never will be.
+        let says = match (info.alone, field.option_kind()) {
+            (BareMeaning::Optional, None) if field.id != FieldId::TcpOpt => Predicate::There(None),
+            _ => Predicate::Nothing,
+        };
+        Fact { worlds: PacketClasses::of(info.implies), says, source: None, field }
+    }
+
+    fn requires_presence(&self) -> bool {
+        matches!(self.says, Predicate::There(_) | Predicate::Begins(_) | Predicate::BeginsNot(_, true))
+    }
+}
+
+/// Reports a rule that can match nothing, and targets that can never apply.
+pub(super) fn check(
+    syntax: &RuleSyntax<'_>,
+    matches: &[Match],
+    targets: &[Target],
+    report: &mut CheckReport<'_>,
+) {
+    if let Some(error) = states(syntax, matches) {
+        report.error(error);
+        return;
+    }
+    if targets.iter().all(|target| written(target).is_none()) && plainly_possible(matches) {
+        return;
+    }
+    let facts: Vec<Fact<'_>> = matches.iter().map(Fact::new).collect();
+    let all: Vec<&Fact<'_>> = facts.iter().collect();
+    if !possible(&all) {
+        let core = thin_out(all);
+        let at = core.last().and_then(|fact| span_of(fact, syntax, matches));
+        let message = format!("this rule can never match: {}", reason(&core));
+        report.error(Diagnostic::new(at.unwrap_or_default(), message));
+        return;
+    }
+    let worlds = all.iter().fold(PacketClasses::of(Implies::Frame), |w, fact| w.intersect(fact.worlds));
+    let never = |field: Field| {
+        let needed = Fact::needed(field);
+        let granted = worlds.0 & needed.worlds.0 == worlds.0 && matches!(needed.says, Predicate::Nothing);
+        let with: Vec<&Fact<'_>> = all.iter().copied().chain([&needed]).collect();
+        (!granted && !possible(&with)).then(|| reason(&thin_out(with)))
+    };
+    // Targets may be very many, fields are few.
+    let mut known: HashMap<Field, Option<String>> = HashMap::new();
+    for (target, at) in targets.iter().zip(&syntax.targets) {
+        let Some(field) = written(target) else { continue };
+        if let Some(reason) = known.entry(field).or_insert_with(|| never(field)) {
+            report.error(Diagnostic::new(at.span, format!("this target can never apply: {reason}")));
+        }
+    }
+}
+
+/// Why no packet can stand to connections as a rule asks.
+fn states(syntax: &RuleSyntax<'_>, matches: &[Match]) -> Option<Diagnostic> {
+    let last = matches.iter().rposition(|m| m.field.id == FieldId::Ct)?;
+    let asked = CtStates::asked_by(matches.iter());
+    let reason = if asked.is_empty() {
+        "no packet has all these states of `ct`"
+    } else if syntax.stateful && !asked.has(CtState::New) {
+        "a stateful rule is asked about the first packet of a connection, which is `ct new`"
+    } else {
+        return None;
+    };
+    let at = syntax.matches.get(last).map_or(TextSpan::default(), |m| m.span);
+    Some(Diagnostic::new(at, format!("this rule can never match: {reason}")))
+}
+
+/// Whether a rule is so plain that it needs no analysis: each constraint gives values of a field that has its full range
+/// in all packets, of bytes that no other constraint is about. Most of the rules of large policies are.
+fn plainly_possible(matches: &[Match]) -> bool {
+    let mut worlds = PacketClasses::of(Implies::Ip);
+    let mut seen = 0;
+    matches.iter().all(|m| {
+        let info = m.field.info();
+        let (FieldPlace::Key { bit, width }, Test::Number(Cond::Eq, _), false) =
+            (info.place, &m.test, m.negated)
+        else {
+            return false;
+        };
+        let (first, last) = (bit / 8, (bit + u16::from(width) - 1) / 8);
+        let bytes = ones((last - first + 1) as u8) << first;
+        let apart = seen & bytes == 0;
+        seen |= bytes;
+        worlds = worlds.intersect(PacketClasses::of(info.implies));
+        apart && info.alone != BareMeaning::Optional && !is_narrow(m.field.id)
+    }) && !worlds.is_empty()
+}
+
+/// The field that a target writes.
+fn written(target: &Target) -> Option<Field> {
+    match target {
+        Target::Mod(field, _) | Target::Map(field, _) | Target::Shuffle(field, _) | Target::Lb(field, ..) => {
+            Some(*field)
+        }
+        Target::AddOption(kind, _) | Target::Strip(kind) => Some(Field::option(*kind)),
+        Target::Keep(_) | Target::StripAll => Some(Field::new(FieldId::TcpOpt)),
+        Target::Drop(_) | Target::Accept => None,
+    }
+}
+
+fn span_of(fact: &Fact<'_>, syntax: &RuleSyntax<'_>, matches: &[Match]) -> Option<TextSpan> {
+    let source = fact.source?;
+    let at = matches.iter().position(|m| std::ptr::eq(m, source))?;
+    syntax.matches.get(at).map(|m| m.span)
+}
+
+/// A smallest set of the facts that is still impossible.
+fn thin_out<'f, 'm>(mut facts: Vec<&'f Fact<'m>>) -> Vec<&'f Fact<'m>> {
+    if facts.len() > MANY {
+        return facts;
+    }
+    let mut at = 0;
+    while at < facts.len() {
+        let fact = facts.remove(at);
+        if possible(&facts) {
+            facts.insert(at, fact);
+            at += 1;
+        }
+    }
+    facts
+}
+
+/// Whether some packet may satisfy all the facts.
+fn possible(facts: &[&Fact<'_>]) -> bool {
+    let mut worlds = facts.iter().fold(PacketClasses::of(Implies::Frame), |w, fact| w.intersect(fact.worlds));
+    if !facts.iter().any(|fact| fact.field.id == FieldId::EthType) {
+        worlds = worlds.intersect(PacketClasses::of(Implies::Ip));
+    }
+    if facts.len() > MANY {
+        return !worlds.is_empty();
+    }
+    optional_fields(facts)
+        && ports(facts)
+        && opposites(facts)
+        && worlds.iter().any(|world| values(world, facts))
+}
+
+/// Whether packets of a sort may have values that satisfy the facts.
+fn values(world: PacketClass, facts: &[&Fact<'_>]) -> bool {
+    let mut places: Vec<(u16, u8, Intervals)> = Vec::new();
+    let restrict = |places: &mut Vec<(u16, u8, Intervals)>, bit, width, allowed: &Intervals| match places
+        .iter_mut()
+        .find(|place| (place.0, place.1) == (bit, width))
+    {
+        Some(place) => place.2 = place.2.intersect(allowed),
+        None => places.push((bit, width, allowed.clone())),
+    };
+    for fact in facts {
+        if let Predicate::Value { bit, width, allowed } = &fact.says {
+            restrict(&mut places, *bit, *width, allowed);
+            if let Some(possible) = world.values(fact.field.id) {
+                restrict(&mut places, *bit, *width, &possible);
+            }
+        }
+        // An option needs room behind the fixed header.
+        if fact.requires_presence()
+            && fact.field.info().group == FieldGroup::TcpOption
+            && let FieldPlace::Key { bit, width } = FieldId::TcpOffset.info().place
+        {
+            restrict(&mut places, bit, width, &Intervals::range(6, 15));
+        }
+    }
+    places.iter().all(|(.., allowed)| !allowed.is_empty()) && overlaps(&places) && extension_headers(&places)
+}
+
+/// Whether fields of a byte and the bits inside them can agree: `tcp-flags` and `tcp-syn`.
+fn overlaps(places: &[(u16, u8, Intervals)]) -> bool {
+    places.iter().filter(|(_, width, _)| *width <= 8).all(|(bit, width, allowed)| {
+        let inside: Vec<_> = places
+            .iter()
+            .filter(|(b, w, _)| w < width && b >= bit && b + u16::from(*w) <= bit + u16::from(*width))
+            .collect();
+        inside.is_empty()
+            || (0..=ones(*width)).filter(|&n| allowed.contains(n)).any(|n| {
+                inside.iter().all(|(b, w, allowed)| {
+                    let below = bit + u16::from(*width) - b - u16::from(*w);
+                    allowed.contains(n >> below & ones(*w))
+                })
+            })
+    })
+}
+
+/// Whether "any extension header" agrees with the single ones.
+fn extension_headers(places: &[(u16, u8, Intervals)]) -> bool {
+    let bit_of = |id: FieldId| match id.info().place {
+        FieldPlace::Key { bit, .. } => bit,
+        _ => 0,
+    };
+    let is = |bit: u16, value: u128| {
+        places.iter().any(|(b, w, allowed)| *b == bit && *w == 1 && !allowed.contains(1 - value))
+    };
+    let any = bit_of(FieldId::Ip6Eh);
+    let mut single = mmb_policy::FIELDS
+        .iter()
+        .filter(|info| info.group == FieldGroup::Ip6Extension && info.id != FieldId::Ip6Eh);
+    if is(any, 0) {
+        !single.any(|info| is(bit_of(info.id), 1))
+    } else {
+        !is(any, 1) || !single.all(|info| is(bit_of(info.id), 0))
+    }
+}
+
+/// Whether optional fields can be there, or not, as all the facts want.
+fn optional_fields(facts: &[&Fact<'_>]) -> bool {
+    let place = |fact: &Fact<'_>| (fact.field.info().place, fact.field.kind);
+    facts.iter().filter(|fact| matches!(fact.says, Predicate::Absent)).all(|absent| {
+        !facts.iter().any(|fact| {
+            let no_options =
+                absent.field.id == FieldId::TcpOpt && !matches!(fact.field.option_kind(), None | Some(0 | 1));
+            fact.requires_presence() && (place(fact) == place(absent) || no_options)
+        })
+    }) && tags(facts)
+        && beginnings(facts)
+}
+
+/// Whether the VLAN id can have the values asked for.
+fn tags(facts: &[&Fact<'_>]) -> bool {
+    let mut there = false;
+    let mut allowed = Intervals::of_width(12);
+    for fact in facts.iter().filter(|fact| fact.field.id == FieldId::VlanId) {
+        there |= fact.requires_presence();
+        if let Predicate::There(Some(values)) | Predicate::AbsentOr(Some(values)) = &fact.says {
+            allowed = allowed.intersect(values);
+        }
+    }
+    !there || !allowed.is_empty()
+}
+
+/// Whether payloads can begin with what is asked for.
+fn beginnings(facts: &[&Fact<'_>]) -> bool {
+    let place = |fact: &Fact<'_>| fact.field.info().place;
+    facts.iter().enumerate().all(|(at, fact)| {
+        let Predicate::Begins(ours) = fact.says else { return true };
+        facts.iter().enumerate().filter(|(_, other)| place(other) == place(fact)).all(|(other_at, other)| {
+            match other.says {
+                Predicate::Begins(theirs) | Predicate::BeginsNot(theirs, _) if too_many(ours, theirs) => true,
+                Predicate::Begins(theirs) if at < other_at => {
+                    ours.iter().any(|a| theirs.iter().any(|b| a.starts_with(b) || b.starts_with(a)))
+                }
+                Predicate::BeginsNot(not, _) => ours.iter().any(|a| !not.iter().any(|b| a.starts_with(b))),
+                _ => true,
+            }
+        })
+    })
+}
+
+fn too_many<T>(ours: &[T], theirs: &[T]) -> bool {
+    ours.len().saturating_mul(theirs.len()) > MANY_PAIRS
+}
+
+/// Whether a port can have the names asked for.
+fn ports(facts: &[&Fact<'_>]) -> bool {
+    [FieldId::In, FieldId::Out].into_iter().all(|id| {
+        let mut sets = facts.iter().filter(|fact| fact.field.id == id).filter_map(|fact| match fact.says {
+            Predicate::Port(names, is) => Some((names, is)),
+            _ => None,
+        });
+        let sets: Vec<_> = sets.by_ref().collect();
+        let Some((names, _)) = sets.iter().find(|(_, is)| *is) else { return true };
+        sets.iter().any(|(others, _)| too_many(names, others))
+            || names.iter().any(|name| sets.iter().all(|(names, is)| names.contains(name) == *is))
+    })
+}
+
+/// Whether no constraint is the negation of another one, word by word.
+fn opposites(facts: &[&Fact<'_>]) -> bool {
+    let negated: Vec<_> = facts.iter().filter_map(|fact| fact.source).filter(|m| m.negated).collect();
+    negated.iter().all(|no| {
+        !facts
+            .iter()
+            .filter_map(|fact| fact.source)
+            .any(|m| !m.negated && m.field == no.field && m.test == no.test)
+    })
+}
+
+/// Why a smallest set of facts is impossible, in words.
+fn reason(core: &[&Fact<'_>]) -> String {
+    let text = |fact: &Fact<'_>| match fact.source {
+        Some(m) => format!("`{}`", short(m)),
+        None => format!("`{}`", fact.field),
+    };
+    match core {
+        [fact] => alone(fact, &text(fact)),
+        [a, b] => {
+            let (a_text, b_text) = (text(a), text(b));
+            pair(a, &a_text, b, &b_text)
+        }
+        _ => {
+            let mut texts: Vec<_> = core.iter().take(8).map(|fact| text(fact)).collect();
+            let last = texts.pop().unwrap_or_default();
+            format!("{} and {last} cannot all hold", texts.join(", "))
+        }
+    }
+}
+
+/// A constraint as text; of a long one, the beginning.
+fn short(constraint: &Match) -> String {
+    struct TextPrefix(String);
+    impl Write for TextPrefix {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            let room = MAX_TEXT - self.0.len();
+            self.0.push_str(&text[..text.floor_char_boundary(room)]);
+            if text.len() <= room { Ok(()) } else { Err(std::fmt::Error) }
+        }
+    }
+    let mut beginning = TextPrefix(String::new());
+    // What is refused is the rest.
+    let whole = write!(beginning, "{}", constraint.text()).is_ok();
+    beginning.0 + if whole { "" } else { "…" }
+}
+
+/// Why a constraint is impossible by itself.
+fn alone(fact: &Fact<'_>, text: &str) -> String {
+    let field = fact.field;
+    let range = field.info().max().and_then(|max| {
+        fact.worlds
+            .iter()
+            .map(|world| world.values(field.id).unwrap_or_else(|| Intervals::range(0, max)))
+            .reduce(|a, b| a.union(&b))
+            .and_then(|values| in_words(&values))
+    });
+    match range {
+        Some(range) if field.info().values == ValueKind::Number => {
+            format!("{text} never holds, `{field}` is {range}")
+        }
+        _ => format!("{text} never holds"),
+    }
+}
+
+/// A set in words, if it has few parts.
+fn in_words(set: &Intervals) -> Option<String> {
+    let part = |&(first, last): &(u128, u128)| match (first, last) {
+        (first, last) if first == last => first.to_string(),
+        (first, last) => format!("{first} to {last}"),
+    };
+    match set.as_slice() {
+        [(first, last)] if first == last => Some(format!("always {first}")),
+        [one] => Some(part(one)),
+        [one, two] => Some(format!("{} or {}", part(one), part(two))),
+        _ => None,
+    }
+}
+
+/// Why two constraints exclude each other.
+fn pair(a: &Fact<'_>, a_text: &str, b: &Fact<'_>, b_text: &str) -> String {
+    let (a_info, b_info) = (a.field.info(), b.field.info());
+    if a.worlds.intersect(b.worlds).is_empty() {
+        return format!(
+            "{a_text} is about {}, {b_text} about {}",
+            about(a_info.implies),
+            about(b_info.implies)
+        );
+    }
+    if a.field == b.field {
+        return match a_info.alone {
+            BareMeaning::Optional => format!("{a_text} and {b_text} exclude each other"),
+            _ => format!("no value of `{}` satisfies both {a_text} and {b_text}", a.field),
+        };
+    }
+    if let (Predicate::Value { bit, width, .. }, Predicate::Value { bit: b_bit, width: b_width, .. }) =
+        (&a.says, &b.says)
+        && *bit < b_bit + u16::from(*b_width)
+        && *b_bit < bit + u16::from(*width)
+    {
+        return format!("{a_text} and {b_text} ask for different values of the same bits");
+    }
+    for (offset, offset_text, option, option_text) in [(a, a_text, b, b_text), (b, b_text, a, a_text)] {
+        if offset.field.id == FieldId::TcpOffset && option.field.info().group == FieldGroup::TcpOption {
+            return format!("{offset_text} leaves no room for the option that {option_text} asks for");
+        }
+    }
+    let sorts = [FieldId::IpProto, FieldId::NetProto, FieldId::EthType, FieldId::Ip6Next];
+    let excludes =
+        |by: &str, what: &str, implies| format!("{what} is about {}, which {by} excludes", about(implies));
+    if sorts.contains(&a.field.id) {
+        return excludes(a_text, b_text, b_info.implies);
+    }
+    if sorts.contains(&b.field.id) {
+        return excludes(b_text, a_text, a_info.implies);
+    }
+    if a.field.id == FieldId::IpFragOffset {
+        return format!("{a_text} is about later fragments, which have no transport header for {b_text}");
+    }
+    if b.field.id == FieldId::IpFragOffset {
+        return format!("{b_text} is about later fragments, which have no transport header for {a_text}");
+    }
+    format!("{a_text} and {b_text} exclude each other")
+}

@@ -1,0 +1,165 @@
+//! One constraint: its value read, and what its field cannot be asked refused.
+
+use super::number::numbers;
+use super::report::CheckReport;
+use crate::diagnostic::Diagnostic;
+use crate::syntax::{ItemKind, MatchSyntax, ValueSyntax};
+use crate::value;
+use mmb_policy::field::{BareMeaning, Field, ValueKind};
+use mmb_policy::rule::{Cond, Equality, Match, NumberItem, Test};
+
+/// The most bytes that TCP option data can have: 40 less kind and length.
+pub(super) const MAX_OPTION_DATA: usize = 38;
+/// The most bytes of a packet that a payload can be compared with.
+pub(super) const MAX_PAYLOAD: usize = 9000;
+
+/// Checks a constraint by itself.
+pub(super) fn resolve(syntax: &MatchSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Match> {
+    let field = syntax.field.field;
+    let test = match &syntax.value {
+        Some(value) => test(syntax, value, report)?,
+        None => alone(syntax, report)?,
+    };
+    Some(Match { negated: syntax.negated, field, test })
+}
+
+fn alone(syntax: &MatchSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Test> {
+    let field = syntax.field.field;
+    let info = field.info();
+    if let ValueKind::Port | ValueKind::State = info.values {
+        let what = if info.values == ValueKind::Port { "the name of a port" } else { "a state" };
+        let error = Diagnostic::new(syntax.span, format!("`{field}` needs {what}"));
+        report.error(error.expected(value::expectation(info)));
+        return None;
+    }
+    if syntax.negated && info.alone == BareMeaning::Protocol {
+        let message = format!("`! {field}` can never match: {}", super::packet_class::always_has(field));
+        report.error(Diagnostic::new(syntax.span, message).expected(format!("a value behind `{field}`")));
+        return None;
+    }
+    Some(Test::Present)
+}
+
+fn test(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Test> {
+    let field = syntax.field.field;
+    let cond = syntax.cond.map_or(Cond::Eq, |(cond, _)| cond);
+    match field.info().values {
+        ValueKind::Nothing => {
+            let message = format!("`{field}` takes no value: it is there or not");
+            let error = Diagnostic::new(value.span(), message);
+            let is_option = field == Field::new(mmb_policy::FieldId::TcpOpt);
+            report.error(if is_option {
+                error.expected("the option's kind right behind `tcp-opt`, as in `tcp-opt 22`")
+            } else {
+                error.expected(format!("`{field}` or `! {field}`"))
+            });
+            None
+        }
+        ValueKind::Port => ports(syntax, value, report),
+        ValueKind::State => {
+            let cond = if equality(syntax, "states", report)? == Equality::Eq { Cond::Eq } else { Cond::Ne };
+            Some(Test::Number(cond, numbers(&syntax.field, value, report)?))
+        }
+        ValueKind::Bytes => bytes(syntax, value, report),
+        ValueKind::OptionData(_) => match value.items().first()?.kind {
+            ItemKind::Bytes(_) => bytes(syntax, value, report),
+            ItemKind::Word(_) => number(syntax, cond, value, report),
+        },
+        ValueKind::Number | ValueKind::Ip4 | ValueKind::Ip6 => number(syntax, cond, value, report),
+    }
+}
+
+fn number(
+    syntax: &MatchSyntax<'_>,
+    cond: Cond,
+    value: &ValueSyntax<'_>,
+    report: &mut CheckReport<'_>,
+) -> Option<Test> {
+    if matches!(syntax.field.field.option_kind(), Some(0 | 1)) {
+        report.error(padding_has_no_data(syntax, value));
+        return None;
+    }
+    let set = numbers(&syntax.field, value, report)?;
+    let single = matches!(set.0[..], [NumberItem::One(_)]);
+    if !single && !matches!(cond, Cond::Eq | Cond::Ne) {
+        let message = "sets, ranges and prefixes are compared only with `==` and `!=`";
+        report.error(Diagnostic::new(syntax.cond.map_or(value.span(), |(_, span)| span), message));
+        return None;
+    }
+    Some(Test::Number(cond, set))
+}
+
+fn padding_has_no_data(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>) -> Diagnostic {
+    let field = syntax.field.field;
+    Diagnostic::new(value.span(), format!("`{field}` is padding of one byte and has no data"))
+        .expected(format!("`{field}` without a value"))
+}
+
+/// The equality that a condition is, or the error that it must be one.
+fn equality(syntax: &MatchSyntax<'_>, what: &str, report: &mut CheckReport<'_>) -> Option<Equality> {
+    match syntax.cond {
+        None | Some((Cond::Eq, _)) => Some(Equality::Eq),
+        Some((Cond::Ne, _)) => Some(Equality::Ne),
+        Some((_, span)) => {
+            let message = format!("{what} are compared only with `==` and `!=`");
+            report.error(Diagnostic::new(span, message).expected("`==` or `!=`"));
+            None
+        }
+    }
+}
+
+fn ports(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Test> {
+    let mut names = Vec::new();
+    for item in value.items() {
+        match item.kind {
+            ItemKind::Word(name) => names.push(name.to_owned()),
+            ItemKind::Bytes(_) => {
+                let error = Diagnostic::new(item.span, "a port's name is a word, without quotes");
+                report.error(error.expected("the name of a port"));
+            }
+        }
+    }
+    let equality = equality(syntax, "names of ports", report)?;
+    (names.len() == value.items().len()).then_some(Test::Port(equality, names))
+}
+
+fn bytes(syntax: &MatchSyntax<'_>, value: &ValueSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Test> {
+    let field = syntax.field.field;
+    let is_option = field.option_kind().is_some();
+    let mut strings = Vec::new();
+    for item in value.items() {
+        let error = match item.kind {
+            ItemKind::Bytes(bytes) if matches!(field.option_kind(), Some(0 | 1)) && !bytes.is_empty() => {
+                padding_has_no_data(syntax, value)
+            }
+            ItemKind::Bytes([]) if !is_option => {
+                Diagnostic::new(item.span, "nothing to compare with: every payload begins with no bytes")
+                    .expected(format!("at least one byte, or `{field}` alone for any payload"))
+            }
+            ItemKind::Bytes(bytes) if is_option && bytes.len() > MAX_OPTION_DATA => {
+                let message = format!("{} bytes: no TCP option has more than {MAX_OPTION_DATA}", bytes.len());
+                Diagnostic::new(item.span, message)
+            }
+            ItemKind::Bytes(bytes) if !is_option && bytes.len() > MAX_PAYLOAD => {
+                let message = format!("{} bytes: no packet has more than {MAX_PAYLOAD}", bytes.len());
+                Diagnostic::new(item.span, message)
+            }
+            ItemKind::Bytes(bytes) => {
+                strings.push(bytes.to_vec());
+                continue;
+            }
+            ItemKind::Word(word) if is_option => {
+                Diagnostic::new(item.span, format!("`{word}` stands among bytes"))
+                    .expected("a set of numbers or a set of bytes, not both")
+            }
+            ItemKind::Word(word) => {
+                Diagnostic::new(item.span, format!("`{word}` is neither a text nor bytes"))
+                    .expected(value::expectation(field.info()))
+                    .suggest(Some(value::quoted(word)))
+            }
+        };
+        report.error(error);
+    }
+    let equality = equality(syntax, "payloads and bytes of options", report)?;
+    (strings.len() == value.items().len()).then_some(Test::Bytes(equality, strings))
+}

@@ -1,0 +1,171 @@
+//! The sorts of packets there are, and what each fixes.
+//!
+//! A rule can match if the packets of some sort can satisfy it. A sort is a family, a transport header (or
+//! none), and whether the packet is a later fragment; in each, some fields have less than their full range.
+
+use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
+use mmb_policy::field::{FIELDS, Field, FieldId, Implies};
+use mmb_policy::intervals::Intervals;
+use std::sync::LazyLock;
+
+/// A sort of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PacketClass {
+    /// 4, 6, or 0 for frames that are not IP.
+    family: u8,
+    /// The transport header's protocol, or 0 if there is none that mmb knows.
+    transport: u8,
+    /// It is a fragment and not the first one.
+    later: bool,
+}
+
+const fn world(family: u8, transport: u8, later: bool) -> PacketClass {
+    PacketClass { family, transport, later }
+}
+
+/// Every sort; a set of sorts is a [`PacketClasses`].
+pub(super) const WORLDS: [PacketClass; 11] = [
+    world(4, TCP, false),
+    world(4, UDP, false),
+    world(4, ICMP, false),
+    world(4, 0, false),
+    world(4, 0, true),
+    world(6, TCP, false),
+    world(6, UDP, false),
+    world(6, ICMP6, false),
+    world(6, 0, false),
+    world(6, 0, true),
+    world(0, 0, false),
+];
+
+/// A set of sorts: bit `i` is `WORLDS[i]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PacketClasses(pub(super) u16);
+
+/// [`PacketClasses::of`] every implication, in the order of their declaration.
+static OF: [PacketClasses; 9] = [
+    PacketClasses::within(Implies::Frame),
+    PacketClasses::within(Implies::Ip),
+    PacketClasses::within(Implies::Ip4),
+    PacketClasses::within(Implies::Ip6),
+    PacketClasses::within(Implies::Icmp),
+    PacketClasses::within(Implies::Icmp6),
+    PacketClasses::within(Implies::Udp),
+    PacketClasses::within(Implies::Tcp),
+    PacketClasses::within(Implies::Transport),
+];
+
+/// The fields that have less than their full range in packets of some sort, by [`FieldId`].
+static NARROW: LazyLock<Vec<bool>> = LazyLock::new(|| {
+    let narrow = |id| WORLDS.iter().any(|world| world.values(id).is_some());
+    FIELDS.iter().map(|info| narrow(info.id)).collect()
+});
+
+/// Whether a field of fixed place has less than its full range in packets of some sort.
+pub(super) fn is_narrow(id: FieldId) -> bool {
+    NARROW[id as usize]
+}
+
+impl PacketClasses {
+    /// Those of which a field that implies this can hold.
+    pub(super) fn of(implies: Implies) -> PacketClasses {
+        OF[implies as usize]
+    }
+
+    const fn within(implies: Implies) -> PacketClasses {
+        let (mut set, mut i) = (0, 0);
+        while i < WORLDS.len() {
+            let world = &WORLDS[i];
+            let within = match implies {
+                Implies::Frame => true,
+                Implies::Ip => world.family != 0,
+                Implies::Ip4 => world.family == 4,
+                Implies::Ip6 => world.family == 6,
+                Implies::Icmp => world.transport == ICMP,
+                Implies::Icmp6 => world.transport == ICMP6,
+                Implies::Udp => world.transport == UDP,
+                Implies::Tcp => world.transport == TCP,
+                Implies::Transport => world.family != 0 && !world.later,
+            };
+            if within {
+                set |= 1 << i;
+            }
+            i += 1;
+        }
+        PacketClasses(set)
+    }
+
+    pub(super) fn intersect(self, other: PacketClasses) -> PacketClasses {
+        PacketClasses(self.0 & other.0)
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(super) fn iter(self) -> impl Iterator<Item = PacketClass> {
+        WORLDS.into_iter().enumerate().filter(move |(i, _)| self.0 & 1 << i != 0).map(|(_, world)| world)
+    }
+}
+
+/// Next headers that IPv6 goes on behind.
+const EXTENSIONS: [u128; 8] = [0, 43, 44, 51, 60, 135, 139, 140];
+
+impl PacketClass {
+    /// The values that a field of fixed place can have in packets of this sort, if not all that its width allows.
+    pub(super) fn values(self, id: FieldId) -> Option<Intervals> {
+        let transport = u128::from(self.transport);
+        Some(match (id, self.family) {
+            (FieldId::NetProto, family) => Intervals::one(family.into()),
+            (FieldId::EthType, 4) => Intervals::one(0x0800),
+            (FieldId::EthType, 6) => Intervals::one(0x86dd),
+            (FieldId::EthType, _) => Intervals::of(&[0x0800, 0x86dd]).complement(0xffff),
+            (FieldId::IpProto, _) if transport != 0 => Intervals::one(transport),
+            (FieldId::IpProto, 4) if !self.later => Intervals::of(&[1, 6, 17]).complement(255),
+            (FieldId::IpProto, 6) if !self.later => Intervals::of(&[6, 17, 58]).complement(255),
+            (FieldId::IpVer, _) => Intervals::one(4),
+            (FieldId::Ip6Ver, _) => Intervals::one(6),
+            (FieldId::IpIhl | FieldId::TcpOffset, _) => Intervals::range(5, 15),
+            (FieldId::IpFragOffset, _) if self.later => Intervals::range(1, 0x1fff),
+            (FieldId::IpFragOffset, _) => Intervals::one(0),
+            (FieldId::Ip6Next, _) if transport != 0 => {
+                Intervals::of(&EXTENSIONS).union(&Intervals::one(transport))
+            }
+            (FieldId::Ip6EhFragment, _) if self.later => Intervals::one(1),
+            // Nothing behind an encrypted header can be seen.
+            (FieldId::Ip6EhEsp, _) if transport != 0 => Intervals::one(0),
+            _ => return None,
+        })
+    }
+}
+
+/// The packets that a field is about, in words.
+pub(super) fn about(implies: Implies) -> &'static str {
+    match implies {
+        Implies::Frame => "frames",
+        Implies::Ip => "IP packets",
+        Implies::Ip4 => "IPv4 packets",
+        Implies::Ip6 => "IPv6 packets",
+        Implies::Icmp => "ICMP packets",
+        Implies::Icmp6 => "ICMPv6 packets",
+        Implies::Udp => "UDP packets",
+        Implies::Tcp => "TCP packets",
+        Implies::Transport => "packets that are no later fragments",
+    }
+}
+
+/// That the packets which a field is about always have it.
+pub(super) fn always_has(field: Field) -> String {
+    let packets = match field.info().implies {
+        Implies::Frame => "frame",
+        Implies::Ip => "IP packet",
+        Implies::Ip4 => "IPv4 packet",
+        Implies::Ip6 => "IPv6 packet",
+        Implies::Icmp => "ICMP packet",
+        Implies::Icmp6 => "ICMPv6 packet",
+        Implies::Udp => "UDP packet",
+        Implies::Tcp => "TCP packet",
+        Implies::Transport => "packet",
+    };
+    format!("every {packets} has `{field}`, and naming it asks for one")
+}

@@ -1,0 +1,137 @@
+//! Commands: what one line of the language asks for, and carrying it out on a policy.
+
+use mmb_policy::ConnectionFilter;
+use mmb_policy::policy::{Policy, PolicyError};
+use mmb_policy::rule::{Rule, RuleId};
+use mmb_policy::setting_table::Setting;
+
+/// One checked command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// `add …`, `add-stateless …`, `add-stateful …`
+    Add(Box<Rule>),
+    /// `del ID`
+    Del(RuleId),
+    /// `del ID --kill`: the rule's connections end too.
+    DelKill(RuleId),
+    /// `flush`
+    Flush,
+    /// `list [--terse]`
+    List {
+        /// Rules only, without counters.
+        terse: bool,
+    },
+    /// `show WHAT`
+    Show(Show),
+    /// `enable PORT`
+    Enable(String),
+    /// `disable PORT`
+    Disable(String),
+    /// `set NAME VALUE`
+    Set(Setting),
+    /// `conn kill FILTER…`
+    Kill(ConnectionFilter),
+    /// `monitor`
+    Monitor,
+}
+
+/// What `show` shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// Tuples of the classifier.
+    Tables,
+    /// Ports and their counters.
+    Ports,
+    /// Drops by reason, and edits that were not applied.
+    Errors,
+    /// Stages: calls, vectors, packets, cycles.
+    Runtime,
+    /// Settings in force.
+    Settings,
+    /// Version and build.
+    Version,
+    /// Connections, one by one.
+    Connections {
+        /// Which.
+        filter: ConnectionFilter,
+        /// Where each is kept, too.
+        verbose: bool,
+    },
+    /// How many connections there are, were and were refused.
+    ConnSummary,
+}
+
+/// The change that a command made to a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A rule is there now, under this number.
+    Added(RuleId),
+    /// A rule went.
+    Deleted(Box<Rule>),
+    /// So many rules went.
+    Flushed(usize),
+    /// Rules see the packets of the port; `false`: that was said before.
+    Enabled(String, bool),
+    /// Packets of the port pass untouched; `false`: that was said before.
+    Disabled(String, bool),
+    /// A setting has this value now.
+    Set(Setting),
+}
+
+/// The reason why a command is not carried out on a policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandRefusal {
+    /// The policy refuses the change.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// `list`, `show` and others are about what goes on.
+    #[error("`{0}` is about the state of a running mmb and changes no policy")]
+    NoChange(&'static str),
+}
+
+impl Command {
+    /// The command's first word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Command::Add(rule) if rule.stateful => "add-stateful",
+            Command::Add(_) => "add",
+            Command::Del(_) | Command::DelKill(_) => "del",
+            Command::Flush => "flush",
+            Command::List { .. } => "list",
+            Command::Show(_) => "show",
+            Command::Enable(_) => "enable",
+            Command::Disable(_) => "disable",
+            Command::Set(_) => "set",
+            Command::Kill(_) => "conn",
+            Command::Monitor => "monitor",
+        }
+    }
+
+    /// Carries the command out on a policy.
+    ///
+    /// # Errors
+    /// The command is refused; the policy is as before.
+    pub fn run(self, policy: &mut Policy) -> Result<Change, CommandRefusal> {
+        Ok(match self {
+            Command::Add(rule) => Change::Added(policy.add(&rule)?),
+            // Whoever keeps connections ends those of the rule.
+            Command::Del(id) | Command::DelKill(id) => Change::Deleted(Box::new(policy.delete(id)?)),
+            Command::Flush => Change::Flushed(policy.flush()),
+            Command::Enable(port) => {
+                let changed = policy.switch_port(&port, true);
+                Change::Enabled(port, changed)
+            }
+            Command::Disable(port) => {
+                let changed = policy.switch_port(&port, false);
+                Change::Disabled(port, changed)
+            }
+            Command::Set(setting) => {
+                setting.apply(&mut policy.settings);
+                Change::Set(setting)
+            }
+            Command::List { .. } | Command::Show(_) | Command::Kill(_) | Command::Monitor => {
+                return Err(CommandRefusal::NoChange(self.name()));
+            }
+        })
+    }
+}

@@ -1,0 +1,254 @@
+//! Completion: the words that may stand at a place of an unfinished command.
+
+use crate::filter::TERMS;
+use crate::phrase;
+use crate::position;
+use crate::position::Expect;
+use crate::setting;
+use crate::verb::{COMMANDS, LB_METHODS, SHOWS, TARGETS, TargetInfo};
+use mmb_policy::field::{FIELDS, FieldInfo, FieldPlace, ValueKind, Writable};
+use mmb_policy::filter::STATES;
+
+/// What the states of `ct` say.
+pub(crate) const CT_HELP: [(&str, &str); 5] = [
+    ("new", "of no connection, and could begin one; or of one that was not answered yet, from whom began it"),
+    ("established", "of a connection that both ends were seen of"),
+    ("related", "an ICMP error about a connection"),
+    ("reply", "goes back to whom began the connection"),
+    ("invalid", "its connection does not believe it, or it is of none and can begin none"),
+];
+
+/// What only a running mmb knows.
+#[derive(Clone, Debug, Default)]
+pub struct CompletionContext {
+    /// Numbers of the rules in force.
+    pub ids: Vec<u32>,
+    /// Names of the ports.
+    pub ports: Vec<String>,
+}
+
+/// A word that may stand at the place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// Where the word begins that it replaces, in bytes; that word ends at the cursor.
+    pub start: usize,
+    /// The word.
+    pub text: String,
+    /// Its line of help.
+    pub help: String,
+    /// What it is.
+    pub kind: CompletionKind,
+}
+
+/// What a candidate is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompletionKind {
+    /// A word of the language, a number, a name.
+    Word,
+    /// A file's name is wanted here, and the text is what is there of it: whoever knows the files completes it.
+    File,
+}
+
+/// The words that may stand at `cursor` (in bytes) of an unfinished command and begin with what is there of the word
+/// under it; sorted as the tables are.
+pub fn complete(line: &str, cursor: usize, context: &CompletionContext) -> Vec<Completion> {
+    let position = position::at(line, cursor);
+    let mut candidates = Vec::new();
+    for expect in &position.expects {
+        if let Expect::File = expect {
+            candidates.push(Completion {
+                start: position.start,
+                text: position.word.to_owned(),
+                help: "a file".to_owned(),
+                kind: CompletionKind::File,
+            });
+            continue;
+        }
+        words(*expect, context, &mut |text, help| {
+            if text.starts_with(position.word) {
+                candidates.push(Completion {
+                    start: position.start,
+                    text: text.to_owned(),
+                    help: help.to_owned(),
+                    kind: CompletionKind::Word,
+                });
+            }
+        });
+    }
+    candidates
+}
+
+/// The fields that may stand in a constraint.
+pub(crate) fn fields() -> impl Iterator<Item = &'static FieldInfo> {
+    FIELDS.iter().filter(|info| info.place != FieldPlace::NamedOption)
+}
+
+/// Whether a target takes a field; of `tcp-opt`: once a kind stands behind it.
+pub(crate) fn takes(target: &TargetInfo, info: &FieldInfo) -> bool {
+    let is_option = matches!(info.place, FieldPlace::Option(_) | FieldPlace::AnyOption);
+    match target.name {
+        "mod" => !matches!(info.writable, Writable::No(_)) || info.place == FieldPlace::AnyOption,
+        "add" | "strip" => is_option,
+        "map" => info.bindings.map,
+        "shuffle" => info.bindings.shuffle,
+        "lb" => info.bindings.lb,
+        _ => false,
+    }
+}
+
+/// Calls `give` with each word that is expected, and its help.
+fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str, &str)) {
+    match expect {
+        Expect::Command => COMMANDS.iter().for_each(|info| give(info.name, info.help)),
+        Expect::RuleId => context.ids.iter().for_each(|id| give(&id.to_string(), "a rule")),
+        Expect::Word(word, help) => give(word, help),
+        Expect::Show(begun) => shows(begun).for_each(|(word, help)| give(word, help)),
+        Expect::Term => TERMS.iter().for_each(|info| give(info.name, info.help)),
+        Expect::State => STATES.iter().for_each(|(name, help)| give(name, help)),
+        Expect::Port => context.ports.iter().for_each(|port| give(port, "a port")),
+        Expect::Setting(begun) => setting::next_words(begun).for_each(|(word, help)| give(word, help)),
+        Expect::SettingValue(info) => info.words().iter().for_each(|(word, help)| give(word, help)),
+        Expect::Attribute(word) => give(word, attribute_help(word)),
+        Expect::All => give("all", "every IP packet"),
+        Expect::Field => fields().for_each(|info| give(info.name, info.help)),
+        Expect::TargetField(target) => {
+            fields().filter(|info| takes(target, info)).for_each(|info| give(info.name, info.help));
+        }
+        Expect::Value(info) if info.values == ValueKind::Port => {
+            context.ports.iter().for_each(|port| give(port, "a port"));
+        }
+        Expect::Value(info) if info.values == ValueKind::State => {
+            CT_HELP.iter().for_each(|(name, help)| give(name, help));
+        }
+        Expect::Value(info) => {
+            info.names.list.iter().for_each(|(name, value)| give(name, &value.to_string()));
+        }
+        Expect::Target(stateful) => TARGETS
+            .iter()
+            .filter(|info| stateful || !info.stateful)
+            .for_each(|info| give(info.name, info.help)),
+        Expect::StripAll => give("all", "removes every option"),
+        Expect::Method => LB_METHODS.iter().for_each(|(word, _, help)| give(word, help)),
+        Expect::File
+        | Expect::AttributeValue(_)
+        | Expect::Bang(_)
+        | Expect::Cond(_)
+        | Expect::OptionKind
+        | Expect::InSet
+        | Expect::Percentage
+        | Expect::End => {}
+    }
+}
+
+/// The words that may follow the beginning of what `show` shows, with their help.
+pub(crate) fn shows(begun: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let names = SHOWS.iter().map(|(name, ..)| *name);
+    phrase::next_words(names, begun).filter_map(|(next, name)| {
+        let (_, _, help) = SHOWS.iter().find(|(known, ..)| *known == name)?;
+        Some((next, *help))
+    })
+}
+
+pub(crate) fn attribute_help(word: &str) -> &'static str {
+    match word {
+        "id" => "the rule's number, 1 to 4294967295; without it the next one",
+        "prio" => "the rule's priority, 0 (best) to 4294967295; without it 100",
+        _ => "a name for people",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(line: &str) -> Vec<String> {
+        let context = CompletionContext { ids: vec![3, 34], ports: vec!["lan".into(), "wan".into()] };
+        complete(line, line.len(), &context).into_iter().map(|c| c.text).collect()
+    }
+
+    #[test]
+    fn values_are_told_with_what_they_stand_for() {
+        let help = |line: &str, text: &str| {
+            let found = complete(line, line.len(), &CompletionContext::default());
+            found.into_iter().find(|candidate| candidate.text == text).map(|candidate| candidate.help)
+        };
+        assert_eq!(help("add ip-proto ", "udp").as_deref(), Some("17"));
+        assert_eq!(help("add ct ", "reply").as_deref(), Some(CT_HELP[3].1));
+    }
+
+    #[test]
+    fn words_of_each_place() {
+        assert_eq!(texts("ad"), ["add", "add-stateless", "add-stateful"]);
+        assert_eq!(texts("mmb fl"), ["flush"]);
+        assert_eq!(texts("del 3"), ["3", "34"]);
+        assert_eq!(texts("disable "), ["lan", "wan"]);
+        assert_eq!(texts("show ru"), ["runtime"]);
+        assert_eq!(texts("show con"), ["connections", "conn"]);
+        assert_eq!(texts("show conn "), ["summary"]);
+        assert_eq!(texts("show conn summary "), [""; 0]);
+        assert_eq!(texts("show connections s"), ["sport", "state"]);
+        assert_eq!(texts("show connections ip-proto udp v"), ["verbose"]);
+        assert_eq!(texts("show connections verbose "), [""; 0]);
+        assert_eq!(texts("show connections state tcp-dport 80 state fin"), ["fin-wait"]);
+        assert_eq!(texts("show connections ip-proto ud"), ["udp", "udplite"]);
+        assert_eq!(texts("conn "), ["kill"]);
+        assert_eq!(texts("conn kill a"), ["all"]);
+        assert_eq!(texts("conn kill all "), [""; 0]);
+        assert_eq!(texts("conn kill rule 3 a"), [""; 0]);
+        assert_eq!(texts("conn kill rule "), ["3", "34"]);
+        assert_eq!(texts("del 3 "), ["--kill"]);
+        assert_eq!(texts("mon"), ["monitor"]);
+        assert_eq!(texts("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat"]);
+        assert_eq!(texts("set poll "), ["adaptive", "spin"]);
+        assert_eq!(texts("set poll spin "), [""; 0]);
+        assert_eq!(texts("set conn "), ["max", "pickup", "per-source", "invalid", "zone", "same-port"]);
+        assert_eq!(texts("set nat ports-per-host "), ["share"]);
+        assert_eq!(texts("set conn pickup s"), ["strict"]);
+        assert_eq!(texts("set conn max "), [""; 0]);
+        assert_eq!(texts("set timeout ud"), ["udp", "udp-unreplied"]);
+        assert_eq!(texts("set timeout nonsense "), [""; 0]);
+        assert_eq!(texts("set nat "), ["filtering", "ports-per-host", "parity", "contiguity"]);
+        assert_eq!(texts("set nat filtering e"), ["endpoint-independent"]);
+        assert_eq!(texts("list "), ["--terse"]);
+        assert_eq!(texts("add tcp-dp"), ["tcp-dport"]);
+        assert_eq!(texts("add in "), ["lan", "wan"]);
+        assert_eq!(texts("add out {lan, w"), ["wan"]);
+        assert_eq!(
+            texts("add ip-proto ud"),
+            ["udp", "udplite", "udp-sport", "udp-dport", "udp-len", "udp-checksum", "udp-payload"]
+        );
+        assert_eq!(texts("add ip-proto == ud"), ["udp", "udplite"]);
+        assert_eq!(texts("add ip-proto!=ud"), ["udp", "udplite"]);
+        assert_eq!(
+            texts("add tcp-dport 80 "),
+            fields().map(|f| f.name).chain(["mod", "add", "strip", "drop", "accept"]).collect::<Vec<_>>()
+        );
+        assert_eq!(texts("add-stateful tcp-dport 80 sh"), ["shuffle"]);
+        assert_eq!(texts("add tcp-dport 80 sh"), [""; 0]);
+        assert_eq!(texts("add-stateful all shuffle tcp-d"), ["tcp-dport"]);
+        assert_eq!(texts("add-stateful all lb ip-daddr {10.0.0.1} h"), ["hash"]);
+        assert_eq!(texts("add all strip tcp-opt-m"), ["tcp-opt-mss", "tcp-opt-mptcp"]);
+        assert_eq!(texts("add all strip al"), ["all"]);
+        assert_eq!(texts("add all strip ! tcp-opt-sackp"), ["tcp-opt-sackp"]);
+        assert_eq!(texts("add all mod eth"), [""; 0]);
+        assert_eq!(texts("add id 5 na"), ["name"]);
+        assert_eq!(texts("add payload \"tcp"), [""; 0]);
+        assert_eq!(texts("flush "), [""; 0]);
+    }
+
+    #[test]
+    fn files_are_left_to_the_shell() {
+        let candidates = complete("apply poli", 10, &CompletionContext::default());
+        assert_eq!(candidates.len(), 1);
+        assert_eq!((candidates[0].kind, candidates[0].start), (CompletionKind::File, 6));
+    }
+
+    #[test]
+    fn the_cursor_may_stand_anywhere() {
+        let line = "add tcp-dport 80 drop\nadd ü ip-s";
+        for cursor in 0..=line.len() + 2 {
+            complete(line, cursor, &CompletionContext::default());
+        }
+        assert_eq!(complete("add tcp-dpxyz", 9, &CompletionContext::default())[0].text, "tcp-dport");
+    }
+}

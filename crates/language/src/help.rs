@@ -1,0 +1,175 @@
+//! `?`: what may stand at a place of a command, with one line for each possibility.
+
+use crate::complete::{CT_HELP, attribute_help, fields, shows, takes};
+use crate::filter::TERMS;
+use crate::position;
+use crate::position::Expect;
+use crate::setting;
+use crate::value;
+use crate::verb::{COMMANDS, LB_METHODS, TARGETS};
+use mmb_policy::field::{FieldInfo, ValueKind};
+use mmb_policy::filter::STATES;
+use mmb_policy::setting_table::Values;
+
+/// A line of help.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HelpLine {
+    /// The word, or a description of it in angle brackets.
+    pub word: String,
+    /// What it means.
+    pub help: String,
+}
+
+/// What may stand at `cursor` (in bytes) of a command and begins with what is there of the word under it. Empty if
+/// nothing is known to fit.
+pub fn help_at(line: &str, cursor: usize) -> Vec<HelpLine> {
+    let position = position::at(line, cursor);
+    let mut lines = Vec::new();
+    for expect in &position.expects {
+        possibilities(*expect, &mut |word, help| {
+            // A description stands for words that cannot be listed.
+            if word.starts_with(position.word) || word.starts_with('<') {
+                lines.push(HelpLine { word: word.to_owned(), help: help.to_owned() });
+            }
+        });
+    }
+    let named = lines.iter().any(|line| !line.word.starts_with('<'));
+    if named && !position.word.is_empty() {
+        lines.retain(|line| !line.word.starts_with('<'));
+    }
+    lines
+}
+
+fn joined(word: &str, arguments: &str) -> String {
+    if arguments.is_empty() { word.to_owned() } else { format!("{word} {arguments}") }
+}
+
+/// Calls `give` with each possibility and its help.
+fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
+    match expect {
+        Expect::Command => {
+            COMMANDS.iter().for_each(|info| give(&joined(info.name, info.arguments), info.help))
+        }
+        Expect::RuleId => give("<ID>", "the number of a rule, as `list` shows it"),
+        Expect::Word(word, help) => give(word, help),
+        Expect::Show(begun) => shows(begun).for_each(|(word, help)| give(word, help)),
+        Expect::Term => TERMS.iter().for_each(|info| give(info.name, info.help)),
+        Expect::State => STATES.iter().for_each(|(name, help)| give(name, help)),
+        Expect::Port => give("<PORT>", "the name of a port"),
+        Expect::Setting(begun) => setting::next_words(begun).for_each(|(word, help)| give(word, help)),
+        Expect::SettingValue(info) => {
+            info.words().iter().for_each(|(word, help)| give(word, help));
+            if !matches!(info.values, Values::Words(_)) {
+                give("<VALUE>", &info.values.describe());
+            }
+        }
+        Expect::File => give("<FILE>", "the name of a file"),
+        Expect::Attribute(word) => give(word, attribute_help(word)),
+        Expect::AttributeValue("name") => give("<WORD>", "a name of at most 64 bytes"),
+        Expect::AttributeValue(word) => give("<N>", attribute_help(word)),
+        Expect::All => give("all", "every IP packet"),
+        Expect::Bang(help) => give("!", help),
+        Expect::Field => fields().for_each(|info| give(info.name, info.help)),
+        Expect::TargetField(target) => {
+            fields().filter(|info| takes(target, info)).for_each(|info| give(info.name, info.help));
+        }
+        Expect::Cond(info) => conditions(info, give),
+        Expect::OptionKind => give("<KIND>", "a number 0 to 255: the option of that kind"),
+        Expect::Value(info) => {
+            give("<VALUE>", &value::expectation(info));
+            match info.values {
+                ValueKind::State => CT_HELP.iter().for_each(|(name, help)| give(name, help)),
+                _ => info.names.list.iter().for_each(|(name, value)| give(name, &value.to_string())),
+            }
+        }
+        Expect::InSet => {
+            give(",", "another member of the set");
+            give("}", "the end of the set");
+        }
+        Expect::Target(stateful) => TARGETS
+            .iter()
+            .filter(|info| stateful || !info.stateful)
+            .for_each(|info| give(&joined(info.name, info.arguments), info.help)),
+        Expect::StripAll => give("all", "removes every option"),
+        Expect::Percentage => give("<PERCENT>", "0 to 100 in steps of 0.001; without it every packet"),
+        Expect::Method => LB_METHODS.iter().for_each(|(word, _, help)| give(word, help)),
+        Expect::End => give("<end>", "the command is complete"),
+    }
+}
+
+fn conditions(info: &FieldInfo, give: &mut dyn FnMut(&str, &str)) {
+    give("==", "is, or is one of; this is also meant where no condition stands");
+    give("!=", "is not, or is none of");
+    if !matches!(info.values, ValueKind::Port | ValueKind::Bytes | ValueKind::State) {
+        give("<", "is below");
+        give("<=", "is at most");
+        give(">", "is above");
+        give(">=", "is at least");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        help_at(line, line.len()).into_iter().map(|line| line.word).collect()
+    }
+
+    #[test]
+    fn help_of_each_place() {
+        assert_eq!(words("").len(), COMMANDS.len());
+        assert_eq!(words("set "), ["ip6-max-headers", "poll", "conn", "timeout", "nat"]);
+        assert_eq!(words("set conn "), ["max", "pickup", "per-source", "invalid", "zone", "same-port"]);
+        assert_eq!(words("set conn per-source "), ["off", "<VALUE>"]);
+        assert_eq!(words("set timeout tcp-syn "), ["<VALUE>"]);
+        assert_eq!(words("set ip6-max-headers "), ["<VALUE>"]);
+        assert_eq!(words("del "), ["<ID>"]);
+        assert_eq!(words("del 3 "), ["--kill", "<end>"]);
+        assert_eq!(words("show connections ip-saddr "), ["<VALUE>"]);
+        assert_eq!(words("show connections rule 3 v"), ["verbose"]);
+        assert_eq!(words("conn kill rule 3 ")[..2], ["net-proto", "ip-proto"]);
+        assert_eq!(words("flush "), ["<end>"]);
+        assert_eq!(words("add ip-ttl > "), ["<VALUE>"]);
+        assert_eq!(words("add net-proto == "), ["<VALUE>", "ip4", "ip6", "ip"]);
+        assert_eq!(words("add in "), ["<VALUE>", "==", "!="]);
+        assert_eq!(words("add tcp-dport {80"), ["<VALUE>"]);
+        assert_eq!(words("add tcp-dport {80 "), [",", "}"]);
+        assert_eq!(
+            words("add all drop "),
+            [
+                "<PERCENT>",
+                "mod FIELD VALUE",
+                "add OPTION [VALUE]",
+                "strip [!] OPTION, or all",
+                "drop [PERCENT]",
+                "accept",
+                "<end>"
+            ]
+        );
+        assert_eq!(words("add prio "), ["<N>"]);
+        assert_eq!(words("add tcp-dp"), ["tcp-dport"]);
+        assert_eq!(words("add all strip ")[..2], ["tcp-opt", "tcp-opt-mss"]);
+        assert_eq!(words("nonsense "), [""; 0]);
+    }
+
+    #[test]
+    fn every_word_has_a_line() {
+        for place in [
+            "",
+            "add tcp-dport 80 ",
+            "set ",
+            "set timeout ",
+            "set nat filtering ",
+            "set poll ",
+            "show ",
+            "conn ",
+            "conn kill ",
+            "conn kill state ",
+        ] {
+            for line in help_at(place, place.len()) {
+                assert!(!line.help.is_empty(), "{line:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The rule language: text to the values of `mmb-policy`, and back.
+//!
+//! Text goes through the lexer, the parser (to a syntax tree with spans) and the checker, and comes out as a
+//! [`Command`], or as [`Diagnostic`]s for everything that is wrong with it. [`Command::run`] carries a command out on a
+//! [`Policy`](mmb_policy::Policy), [`parse_policy`] those of a whole file; [`Print`] writes values as text again. Fields
+//! and settings have their rows in `mmb-policy`, commands in [`verb::COMMANDS`], targets in [`verb::TARGETS`]; parser,
+//! printer, completion, help and the reference are made from these tables.
+#![forbid(unsafe_code)]
+
+mod check;
+pub mod command;
+pub mod complete;
+pub mod diagnostic;
+pub mod filter;
+pub mod help;
+mod lexer;
+mod nearest;
+mod parse;
+mod parser;
+mod phrase;
+mod position;
+mod print;
+pub mod reference;
+pub mod setting;
+mod syntax;
+mod value;
+pub mod verb;
+
+pub use command::{Change, Command, CommandRefusal};
+pub use complete::{Completion, CompletionContext, CompletionKind, complete};
+pub use diagnostic::{Diagnostic, Note, RenderStyle, TextSpan};
+pub use help::{HelpLine, help_at};
+pub use nearest::nearest;
+pub use parse::{parse_command, parse_policy};
+pub use print::{Print, port_switches, with_id};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! Tokens of one command to its syntax tree.
+//!
+//! Recursive descent, one function a production. On a mistake the parser reports it, skips to the next word
+//! that begins something (a field, a target, `!`) and goes on, so that one line can have several errors.
+
+pub(crate) mod filter;
+mod rule;
+mod unknown;
+
+use crate::command::{Command, Show};
+use crate::diagnostic::{Diagnostic, Errors, TextSpan};
+use crate::lexer::{Token, TokenKind};
+use crate::nearest::nearest;
+use crate::phrase;
+use crate::setting;
+use crate::syntax::CommandSyntax;
+use crate::value;
+use crate::verb;
+use crate::verb::{Argument, COMMANDS, CommandInfo, SHOWS, Verb};
+use mmb_policy::rule::RuleId;
+use mmb_policy::setting_table::{self, Setting, SettingInfo};
+
+/// What may follow `list`,
+pub(crate) const TERSE: &str = "--terse";
+/// and `del ID`.
+pub(crate) const KILL: &str = "--kill";
+
+/// Parses the tokens of one command; `None` for an empty line, or if nothing could be made of it.
+///
+/// Errors from `errors_before` on are those of this command, found by the lexer.
+pub(crate) fn parse<'t>(
+    tokens: &'t [Token<'_>],
+    errors: &mut Errors,
+    errors_before: usize,
+) -> Option<CommandSyntax<'t>> {
+    Parser { tokens, at: 0, errors, errors_before }.command()
+}
+
+struct Parser<'t, 'a, 'e> {
+    /// The last one is [`TokenKind::End`].
+    tokens: &'t [Token<'a>],
+    at: usize,
+    errors: &'e mut Errors,
+    /// How many of them are not of this command.
+    errors_before: usize,
+}
+
+impl<'t, 'a> Parser<'t, 'a, '_> {
+    fn peek(&self) -> &'t Token<'a> {
+        // `next` never goes past the last token.
+        &self.tokens[self.at.min(self.tokens.len() - 1)]
+    }
+
+    fn next(&mut self) -> &'t Token<'a> {
+        let token = self.peek();
+        if token.kind != TokenKind::End {
+            self.at += 1;
+        }
+        token
+    }
+
+    fn peek_word(&self) -> Option<&'t str> {
+        match &self.peek().kind {
+            TokenKind::Word(word) => Some(word),
+            _ => None,
+        }
+    }
+
+    fn take_word(&mut self, word: &str) -> bool {
+        let taken = self.peek_word() == Some(word);
+        if taken {
+            self.next();
+        }
+        taken
+    }
+
+    /// The span of the token before the next one.
+    fn last_span(&self) -> TextSpan {
+        self.tokens[self.at.saturating_sub(1)].span
+    }
+
+    fn error(&mut self, error: Diagnostic) {
+        self.errors.push(error);
+    }
+
+    fn is_broken(&self) -> bool {
+        self.errors.len() > self.errors_before
+    }
+
+    fn command(mut self) -> Option<CommandSyntax<'t>> {
+        self.take_word("mmb");
+        if self.peek().kind == TokenKind::End {
+            return None;
+        }
+        let first = self.next();
+        let TokenKind::Word(word) = &first.kind else {
+            self.error(Diagnostic::new(first.span, "a command begins with a word").expected(first_words()));
+            return None;
+        };
+        let Some(info) = verb::named(word) else {
+            let error = Diagnostic::new(first.span, format!("unknown command `{word}`"))
+                .expected(first_words())
+                .suggest(unknown::command(word));
+            self.error(error);
+            return None;
+        };
+        if info.argument == Argument::Rule {
+            return Some(CommandSyntax::Rule(self.rule(info.verb == Verb::AddStateful)));
+        }
+        let command = match info.verb {
+            Verb::Show => self.show()?,
+            Verb::Conn => self.conn()?,
+            _ => CommandSyntax::Other(self.simple(info)?),
+        };
+        self.end(info)?;
+        Some(command)
+    }
+
+    fn simple(&mut self, info: &'static CommandInfo) -> Option<Command> {
+        Some(match info.verb {
+            Verb::Del => {
+                let id = self.rule_id()?;
+                if self.take_word(KILL) { Command::DelKill(id) } else { Command::Del(id) }
+            }
+            Verb::Flush => Command::Flush,
+            Verb::List => Command::List { terse: self.take_word(TERSE) },
+            Verb::Enable => Command::Enable(self.port()?),
+            Verb::Disable => Command::Disable(self.port()?),
+            Verb::Set => Command::Set(self.setting()?),
+            Verb::Monitor => Command::Monitor,
+            Verb::Add | Verb::AddStateful | Verb::Show | Verb::Conn => return None,
+            Verb::Apply | Verb::Save | Verb::Check | Verb::SaveState | Verb::LoadState => {
+                let span = self.last_span();
+                let message =
+                    format!("`{}` is no command of a policy: give it to the shell or to mmb", info.name);
+                self.error(Diagnostic::new(span, message));
+                return None;
+            }
+        })
+    }
+
+    fn end(&mut self, info: &CommandInfo) -> Option<()> {
+        let token = self.peek();
+        if token.kind == TokenKind::End {
+            return Some(());
+        }
+        let message = match info.argument {
+            Argument::None => format!("nothing follows `{}`", info.name),
+            Argument::Show => "nothing more follows what is to be shown".to_owned(),
+            _ => format!("nothing more follows `{} {}`", info.name, info.arguments),
+        };
+        let meant = match &token.kind {
+            TokenKind::Word(word) if info.argument == Argument::Terse => nearest(word, [TERSE]),
+            TokenKind::Word(word) if info.argument == Argument::RuleId => nearest(word, [KILL]),
+            _ => None,
+        };
+        self.error(Diagnostic::new(token.span, message).expected("the end of the command").suggest(meant));
+        None
+    }
+
+    fn rule_id(&mut self) -> Option<RuleId> {
+        let token = self.next();
+        if let TokenKind::Word(word) = &token.kind
+            && let Ok(n) = value::number(word)
+            && let Ok(n @ 1..) = u32::try_from(n)
+        {
+            return Some(RuleId(n));
+        }
+        let error =
+            Diagnostic::new(token.span, "a rule's number is missing").expected("a number 1 to 4294967295");
+        self.error(error);
+        None
+    }
+
+    fn port(&mut self) -> Option<String> {
+        let token = self.next();
+        match &token.kind {
+            TokenKind::Word(word) => Some(word.to_string()),
+            _ => {
+                self.error(Diagnostic::new(token.span, "a port is missing").expected("the name of a port"));
+                None
+            }
+        }
+    }
+
+    fn show(&mut self) -> Option<CommandSyntax<'t>> {
+        let names = || SHOWS.iter().map(|(name, ..)| *name);
+        let mut begun = "";
+        loop {
+            if let Some((_, show, _)) = SHOWS.iter().find(|(name, ..)| *name == begun) {
+                return match show {
+                    Show::Connections { .. } => self.connections(),
+                    show => Some(CommandSyntax::Other(Command::Show(*show))),
+                };
+            }
+            let token = self.next();
+            let word = token.word();
+            if let Some(longer) = phrase::longer(names(), begun, word) {
+                begun = longer;
+                continue;
+            }
+            let message = match (begun, word) {
+                (_, "") => "what to show?".to_owned(),
+                ("", _) => format!("`{word}` cannot be shown"),
+                _ => format!("`{begun} {word}` cannot be shown"),
+            };
+            let words = || phrase::next_words(names(), begun).map(|(word, _)| word);
+            let (expected, nearest) = (list(words()), unknown::shown(word, words));
+            self.error(Diagnostic::new(token.span, message).expected(expected).suggest(nearest));
+            return None;
+        }
+    }
+
+    fn setting(&mut self) -> Option<Setting> {
+        let info = self.setting_name()?;
+        let token = self.next();
+        let word = token.word();
+        let setting = setting::read(info, word);
+        if setting.is_none() {
+            let message = match word {
+                "" => format!("the value of `{}` is missing", info.name),
+                _ => format!("`{word}` is no value of `{}`", info.name),
+            };
+            let nearest = nearest(word, info.words().iter().map(|(word, _)| *word));
+            self.error(
+                Diagnostic::new(token.span, message).expected(info.values.describe()).suggest(nearest),
+            );
+        }
+        setting
+    }
+
+    /// The name of a setting, which may be of several words.
+    fn setting_name(&mut self) -> Option<&'static SettingInfo> {
+        let mut begun = "";
+        loop {
+            if let Some(info) = setting_table::named(begun) {
+                return Some(info);
+            }
+            let token = self.next();
+            let word = token.word();
+            if let Some(longer) = phrase::longer(setting::names(), begun, word) {
+                begun = longer;
+                continue;
+            }
+            let message = match (begun, word) {
+                ("", "") => "a setting is missing".to_owned(),
+                (_, "") => format!("the rest of the setting's name is missing behind `{begun}`"),
+                ("", _) => format!("unknown setting `{word}`"),
+                _ => format!("unknown setting `{begun} {word}`"),
+            };
+            let words = || setting::next_words(begun).map(|(word, _)| word);
+            let (expected, nearest) = (list(words()), nearest(word, words()));
+            self.error(Diagnostic::new(token.span, message).expected(expected).suggest(nearest));
+            return None;
+        }
+    }
+}
+
+fn first_words() -> String {
+    list(COMMANDS.iter().filter(|info| info.argument != Argument::File).map(|info| info.name))
+}
+
+/// `a, b or c`, each as code.
+pub(crate) fn list<'s>(words: impl Iterator<Item = &'s str>) -> String {
+    let words: Vec<_> = words.map(|word| format!("`{word}`")).collect();
+    match words.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => words.concat(),
+    }
+}

@@ -1,0 +1,446 @@
+//! The grammar of rules: number, priority, name, constraints, targets, values.
+
+use super::{Parser, list, unknown};
+use crate::diagnostic::{Diagnostic, TextSpan};
+use crate::lexer::TokenKind;
+use crate::nearest::nearest;
+use crate::syntax::{
+    FieldSyntax, ItemKind, ItemSyntax, MatchSyntax, RuleSyntax, TargetKind, TargetSyntax, ValueSyntax,
+};
+use crate::value;
+use crate::verb;
+use crate::verb::LB_METHODS;
+use mmb_policy::field::{Field, FieldId, FieldInfo, ValueKind};
+use mmb_policy::rule::{LbMethod, Prio, RuleId};
+
+/// The longest name of a rule in bytes.
+const MAX_NAME: usize = 64;
+
+impl<'t> Parser<'t, '_, '_> {
+    /// What follows `add`.
+    pub(super) fn rule(&mut self, stateful: bool) -> RuleSyntax<'t> {
+        let mut rule = RuleSyntax {
+            stateful,
+            id: None,
+            prio: None,
+            name: None,
+            all: None,
+            matches: Vec::new(),
+            targets: Vec::new(),
+            broken: false,
+        };
+        // Looking for what was meant takes time, and nobody is told any more.
+        while !self.errors.is_full() {
+            let token = self.peek();
+            match &token.kind {
+                TokenKind::End => break,
+                TokenKind::Bang => self.constraint(&mut rule),
+                TokenKind::Word(word) => match &**word {
+                    "id" | "prio" | "name" => self.attribute(word, &mut rule),
+                    "all" => self.all(&mut rule),
+                    word if FieldId::named(word).is_some() => self.constraint(&mut rule),
+                    word if verb::target_named(word).is_some() => {
+                        let start = self.next().span;
+                        if let Some(kind) = self.target(word, start) {
+                            let span = start.to(self.last_span());
+                            rule.targets.push(TargetSyntax { kind, span });
+                        } else {
+                            self.recover();
+                        }
+                    }
+                    word => self.unknown_word(word, token.span),
+                },
+                _ => {
+                    let error = Diagnostic::new(token.span, "this has no place here");
+                    self.error(error.expected("a field, `!` or a target"));
+                    self.next();
+                    self.recover();
+                }
+            }
+        }
+        if !self.is_broken() {
+            self.complete(&rule);
+        }
+        rule.broken = self.is_broken();
+        rule
+    }
+
+    /// Reports a rule without constraints or targets.
+    fn complete(&mut self, rule: &RuleSyntax<'_>) {
+        let end = self.peek().span;
+        if rule.all.is_none() && rule.matches.is_empty() {
+            let at = rule.targets.first().map_or(end, |target| target.span);
+            self.error(Diagnostic::new(at, "a rule needs a constraint").expected("`all`, a field or `!`"));
+        }
+        if rule.targets.is_empty() {
+            let error = Diagnostic::new(end, "a rule needs a target");
+            let words =
+                verb::TARGETS.iter().filter(|info| rule.stateful || !info.stateful).map(|info| info.name);
+            self.error(error.expected(list(words)));
+        }
+    }
+
+    /// Skips to what may begin a constraint or a target.
+    fn recover(&mut self) {
+        loop {
+            match &self.peek().kind {
+                TokenKind::End | TokenKind::Bang => return,
+                TokenKind::Word(word) if unknown::is_keyword(word) => return,
+                _ => self.next(),
+            };
+        }
+    }
+
+    fn unknown_word(&mut self, word: &str, span: TextSpan) {
+        let meant = unknown::keyword(word);
+        let error = Diagnostic::new(span, format!("unknown word `{word}`"));
+        self.error(error.expected("a field, `!` or a target").suggest(meant));
+        self.next();
+        self.recover();
+        // A field behind what was meant for a target is that target's.
+        let takes_field =
+            meant.and_then(verb::target_named).is_some_and(|target| target.arguments.contains("FIELD"));
+        if takes_field && self.peek_word().and_then(FieldId::named).is_some() {
+            self.next();
+            self.recover();
+        }
+    }
+
+    /// `id N`, `prio N`, `name WORD`
+    fn attribute(&mut self, word: &str, rule: &mut RuleSyntax<'_>) {
+        let start = self.next().span;
+        if !rule.matches.is_empty() || !rule.targets.is_empty() || rule.all.is_some() {
+            let message = format!("`{word}` stands before the constraints");
+            self.error(Diagnostic::new(start, message));
+        }
+        let repeated = match word {
+            "id" => rule.id.is_some(),
+            "prio" => rule.prio.is_some(),
+            _ => rule.name.is_some(),
+        };
+        if repeated {
+            self.error(Diagnostic::new(start, format!("`{word}` is given twice")));
+        }
+        let done = match word {
+            "id" => self.rule_id().map(|id: RuleId| rule.id = Some(id)),
+            "prio" => self.prio().map(|prio| rule.prio = Some(prio)),
+            _ => self.name().map(|name| rule.name = Some(name)),
+        };
+        if done.is_none() {
+            self.recover();
+        }
+    }
+
+    fn prio(&mut self) -> Option<Prio> {
+        let token = self.peek();
+        if let TokenKind::Word(word) = &token.kind
+            && let Ok(n) = value::number(word)
+            && let Ok(prio) = Prio::try_from(n)
+        {
+            self.next();
+            return Some(prio);
+        }
+        let error = Diagnostic::new(token.span, "a priority is missing");
+        self.error(error.expected("a number 0 (best) to 4294967295"));
+        None
+    }
+
+    fn name(&mut self) -> Option<String> {
+        let token = self.next();
+        let error = match &token.kind {
+            TokenKind::Word(word) if word.len() <= MAX_NAME && crate::lexer::is_word(word) => {
+                return Some(word.to_string());
+            }
+            TokenKind::Word(_) => Diagnostic::new(token.span, "this is no name for a rule"),
+            _ => Diagnostic::new(token.span, "a name is missing"),
+        };
+        self.error(error.expected(format!("a word of at most {MAX_NAME} bytes")));
+        None
+    }
+
+    fn all(&mut self, rule: &mut RuleSyntax<'_>) {
+        let span = self.next().span;
+        if rule.all.is_some() {
+            self.error(Diagnostic::new(span, "`all` is given twice"));
+        } else if !rule.targets.is_empty() {
+            self.error(Diagnostic::new(span, "constraints stand before the targets"));
+        }
+        rule.all = Some(span);
+    }
+
+    /// `[!] FIELD [[COND] VALUE]`
+    fn constraint(&mut self, rule: &mut RuleSyntax<'t>) {
+        let start = self.peek().span;
+        let mut negated = false;
+        if self.peek().kind == TokenKind::Bang {
+            self.next();
+            negated = true;
+        }
+        match self.constraint_behind_bang(start, negated) {
+            Some(constraint) => {
+                if !rule.targets.is_empty() {
+                    let error = Diagnostic::new(constraint.span, "constraints stand before the targets");
+                    self.error(error.expected("a target or the end of the command"));
+                }
+                rule.matches.push(constraint);
+            }
+            None => self.recover(),
+        }
+    }
+
+    fn constraint_behind_bang(&mut self, start: TextSpan, negated: bool) -> Option<MatchSyntax<'t>> {
+        let field = self.field("a field")?;
+        let info = field.field.info();
+        let mut cond = None;
+        let token = self.peek();
+        match &token.kind {
+            TokenKind::Cond(c) => {
+                self.next();
+                cond = Some((*c, token.span));
+            }
+            TokenKind::Assign => {
+                self.next();
+                self.error(
+                    Diagnostic::new(token.span, "`=` is no condition")
+                        .expected("`==`, `!=`, `<`, `<=`, `>` or `>=`")
+                        .suggest(Some("==")),
+                );
+                cond = Some((mmb_policy::rule::Cond::Eq, token.span));
+            }
+            _ => {}
+        }
+        let value = match cond {
+            Some((_, span)) => Some(self.value(info, span)?),
+            None => self.optional_value(info)?,
+        };
+        Some(MatchSyntax { negated, field, cond, value, span: start.to(self.last_span()) })
+    }
+
+    /// A field's name, with the kind of `tcp-opt KIND`.
+    fn field(&mut self, expected: &str) -> Option<FieldSyntax> {
+        let token = self.peek();
+        let word = self.peek_word().unwrap_or("");
+        let Some(id) = FieldId::named(word) else {
+            let message = match (&token.kind, word) {
+                (TokenKind::End, _) => "a field is missing".to_owned(),
+                (_, "") => "this is no field".to_owned(),
+                (_, "all") => "`all` is no field".to_owned(),
+                (_, word) if verb::target_named(word).is_some() => {
+                    format!("`{word}` is a target, not a field")
+                }
+                (_, word) => format!("unknown field `{word}`"),
+            };
+            self.error(Diagnostic::new(token.span, message).expected(expected).suggest(unknown::field(word)));
+            if !word.is_empty() && verb::target_named(word).is_none() {
+                self.next();
+            }
+            return None;
+        };
+        self.next();
+        let plain = FieldSyntax { field: Field::new(id), span: token.span };
+        let Some(kind) =
+            self.peek_word().filter(|word| id == FieldId::TcpOpt && word.starts_with(is_digit_like))
+        else {
+            return Some(plain);
+        };
+        let kind_span = self.peek().span;
+        match value::number(kind) {
+            Ok(kind @ 0..=255) => {
+                self.next();
+                Some(FieldSyntax { field: Field::option(kind as u8), span: token.span.to(kind_span) })
+            }
+            Ok(_) => {
+                self.error(
+                    Diagnostic::new(kind_span, "option kinds are 0 to 255").expected("a number 0 to 255"),
+                );
+                None
+            }
+            // `tcp-opt xyz`: no kind, the next word speaks for itself.
+            Err(_) if !kind.starts_with(|c: char| c.is_ascii_digit()) => Some(plain),
+            Err(_) => {
+                let error = Diagnostic::new(kind_span, format!("`{kind}` is no option kind"));
+                self.error(error.expected("a number 0 to 255"));
+                None
+            }
+        }
+    }
+
+    /// A value where none need be. The outer `None` is an error.
+    fn optional_value(&mut self, info: &'static FieldInfo) -> Option<Option<ValueSyntax<'t>>> {
+        let token = self.peek();
+        match &token.kind {
+            TokenKind::Word(_) if info.values == ValueKind::Port => {}
+            TokenKind::Word(word) if unknown::is_keyword(word) => return Some(None),
+            TokenKind::Word(word) if !value::looks_like_value(info, word) => {
+                self.unknown_value(info, word, token.span);
+                return None;
+            }
+            TokenKind::Word(_) | TokenKind::Text(_) | TokenKind::Bytes(_) | TokenKind::Open => {}
+            _ => return Some(None),
+        }
+        self.value(info, token.span).map(Some)
+    }
+
+    /// Reports a word that is neither a value of the field nor the beginning of something else.
+    fn unknown_value(&mut self, info: &FieldInfo, word: &str, span: TextSpan) {
+        let expected = match info.values {
+            ValueKind::Nothing => "a field, `!` or a target".to_owned(),
+            _ => format!("{}, a field, `!` or a target", value::expectation(info)),
+        };
+        let mut suggestion = unknown::value_or_keyword(info, word).map(str::to_owned);
+        if info.values == ValueKind::Bytes && suggestion.is_none() {
+            suggestion = Some(value::quoted(word));
+        }
+        let error = Diagnostic::new(span, format!("unknown word `{word}`"));
+        self.error(error.expected(expected).suggest(suggestion));
+        self.next();
+    }
+
+    /// A value that must be there, behind what stands at `behind`.
+    fn value(&mut self, info: &'static FieldInfo, behind: TextSpan) -> Option<ValueSyntax<'t>> {
+        let token = self.peek();
+        if let Some(item) = self.item(info) {
+            return Some(ValueSyntax::One(item));
+        }
+        if token.kind == TokenKind::Open {
+            return self.set(info);
+        }
+        let at = if token.kind == TokenKind::End { behind } else { token.span };
+        let error = Diagnostic::new(at, format!("a value of `{}` is missing", info.name));
+        self.error(error.expected(value::expectation(info)));
+        None
+    }
+
+    /// One value, if the next token is one.
+    fn item(&mut self, info: &FieldInfo) -> Option<ItemSyntax<'t>> {
+        let token = self.peek();
+        let kind = match &token.kind {
+            TokenKind::Word(word) if info.values != ValueKind::Port && unknown::is_keyword(word) => {
+                return None;
+            }
+            TokenKind::Word(word) => ItemKind::Word(word),
+            TokenKind::Text(bytes) | TokenKind::Bytes(bytes) => ItemKind::Bytes(bytes),
+            _ => return None,
+        };
+        self.next();
+        Some(ItemSyntax { kind, span: token.span })
+    }
+
+    /// `{VALUE, …}`
+    fn set(&mut self, info: &FieldInfo) -> Option<ValueSyntax<'t>> {
+        let start = self.next().span;
+        let mut items = Vec::new();
+        loop {
+            let Some(item) = self.item(info) else {
+                let error = Diagnostic::new(self.peek().span, "a member of the set is missing");
+                self.error(error.expected(value::expectation(info)));
+                self.skip_set();
+                return None;
+            };
+            items.push(item);
+            match &self.peek().kind {
+                TokenKind::Comma => self.next(),
+                TokenKind::Close => {
+                    let end = self.next().span;
+                    return Some(ValueSyntax::Set(items, start.to(end)));
+                }
+                _ => {
+                    let error = Diagnostic::new(self.peek().span, "the set goes on or ends here");
+                    self.error(error.expected("`,` or `}`"));
+                    self.skip_set();
+                    return None;
+                }
+            };
+        }
+    }
+
+    /// Skips the rest of a set that went wrong.
+    fn skip_set(&mut self) {
+        loop {
+            match self.next().kind {
+                TokenKind::Close | TokenKind::End => return,
+                _ => {}
+            }
+        }
+    }
+
+    /// What follows the target word at `start`.
+    fn target(&mut self, word: &str, start: TextSpan) -> Option<TargetKind<'t>> {
+        Some(match word {
+            "mod" => {
+                let field = self.field("the field to write")?;
+                TargetKind::Mod(field, self.value(field.field.info(), field.span)?)
+            }
+            "add" => {
+                let field = self.field("a TCP option")?;
+                TargetKind::Add(field, self.optional_value(field.field.info())?)
+            }
+            "strip" => self.strip()?,
+            "drop" => TargetKind::Drop(self.percentage()),
+            "accept" => TargetKind::Accept,
+            "map" => {
+                let field = self.field("the field to map")?;
+                TargetKind::Map(field, self.value(field.field.info(), field.span)?)
+            }
+            "shuffle" => {
+                let field = self.field("the field to shuffle")?;
+                TargetKind::Shuffle(field, self.optional_value(field.field.info())?)
+            }
+            "lb" => {
+                let field = self.field("the field to spread")?;
+                let value = self.value(field.field.info(), field.span)?;
+                TargetKind::Lb(field, value, self.method()?)
+            }
+            _ => {
+                self.error(Diagnostic::new(start, format!("`{word}` is no target")));
+                return None;
+            }
+        })
+    }
+
+    fn strip(&mut self) -> Option<TargetKind<'t>> {
+        if self.take_word("all") {
+            return Some(TargetKind::StripAll);
+        }
+        let keep = self.peek().kind == TokenKind::Bang;
+        if keep {
+            self.next();
+        }
+        let field = self.field(if keep { "a TCP option" } else { "a TCP option, `!` or `all`" })?;
+        Some(if keep { TargetKind::Keep(field) } else { TargetKind::Strip(field) })
+    }
+
+    fn percentage(&mut self) -> Option<ItemSyntax<'t>> {
+        let token = self.peek();
+        let word =
+            self.peek_word().filter(|word| word.starts_with(|c: char| c.is_ascii_digit() || c == '.'))?;
+        self.next();
+        Some(ItemSyntax { kind: ItemKind::Word(word), span: token.span })
+    }
+
+    /// The method of `lb`, or none. The outer `None` is an error.
+    fn method(&mut self) -> Option<Option<LbMethod>> {
+        let token = self.peek();
+        let Some(word) = self.peek_word().filter(|word| !unknown::is_keyword(word)) else {
+            return Some(None);
+        };
+        let names = || LB_METHODS.iter().map(|(name, ..)| *name);
+        match LB_METHODS.iter().find(|(name, ..)| *name == word) {
+            Some((_, method, _)) => {
+                self.next();
+                Some(Some(*method))
+            }
+            None => {
+                let error = Diagnostic::new(token.span, format!("`{word}` is no method of `lb`"));
+                let suggestion = nearest(word, names());
+                self.error(error.expected(list(names())).suggest(suggestion));
+                self.next();
+                None
+            }
+        }
+    }
+}
+
+fn is_digit_like(c: char) -> bool {
+    c.is_ascii_digit() || c == 'x' || c == 'X'
+}

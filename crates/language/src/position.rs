@@ -1,0 +1,399 @@
+//! What may stand at a place of an unfinished command, for completion and help.
+//!
+//! A small automaton runs over the tokens before the place. It follows the grammar of [`crate::parser`] but never
+//! complains: on a word that it does not know it goes on as the parser's recovery would.
+
+use crate::command::Show;
+use crate::diagnostic::Errors;
+use crate::filter;
+use crate::filter::FilterTerm;
+use crate::lexer::{Lexer, Token, TokenKind};
+use crate::parser::filter::VERBOSE;
+use crate::setting;
+use crate::verb;
+use crate::verb::{Argument, SHOWS, TargetInfo};
+use crate::{parser, phrase, value};
+use mmb_policy::field::{FieldId, FieldInfo, ValueKind};
+use mmb_policy::setting_table::{self, SettingInfo};
+
+/// Something that may stand at a place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Expect {
+    /// A command's first word.
+    Command,
+    /// A rule's number.
+    RuleId,
+    /// This word, with its meaning.
+    Word(&'static str, &'static str),
+    /// What `show` shows, of whose name this is there.
+    Show(&'static str),
+    /// A word of a filter.
+    Term,
+    /// The state of a connection.
+    State,
+    /// A port's name.
+    Port,
+    /// A setting, of whose name this is there.
+    Setting(&'static str),
+    /// A setting's value.
+    SettingValue(&'static SettingInfo),
+    /// A file's name.
+    File,
+    /// `id`, `prio` or `name`.
+    Attribute(&'static str),
+    /// What follows one of these.
+    AttributeValue(&'static str),
+    /// `all`
+    All,
+    /// `!`, with its meaning.
+    Bang(&'static str),
+    /// A field to compare.
+    Field,
+    /// A field that a target takes.
+    TargetField(&'static TargetInfo),
+    /// A comparison.
+    Cond(&'static FieldInfo),
+    /// The kind behind `tcp-opt`.
+    OptionKind,
+    /// A value of a field.
+    Value(&'static FieldInfo),
+    /// `,` or `}`
+    InSet,
+    /// A target.
+    Target(bool),
+    /// `all` behind `strip`.
+    StripAll,
+    /// A percentage behind `drop`.
+    Percentage,
+    /// A method of `lb`.
+    Method,
+    /// The end of the command.
+    End,
+}
+
+/// A place in a command.
+#[derive(Debug)]
+pub(crate) struct Position<'a> {
+    /// Where the word under the cursor begins.
+    pub(crate) start: usize,
+    /// The word under the cursor, up to the cursor.
+    pub(crate) word: &'a str,
+    /// What may stand there.
+    pub(crate) expects: Vec<Expect>,
+}
+
+/// Looks at the place `cursor` (in bytes; beyond the end: the end) of a command.
+pub(crate) fn at(line: &str, cursor: usize) -> Position<'_> {
+    let mut cursor = cursor.min(line.len());
+    while !line.is_char_boundary(cursor) {
+        cursor -= 1;
+    }
+    let before = &line[..cursor];
+    let mut lexer = Lexer::new(before);
+    let (mut tokens, mut errors) = (Vec::new(), Errors::default());
+    // Of several lines, the last one counts.
+    loop {
+        lexer.command(&mut tokens, &mut errors);
+        if lexer.is_done() && !before.ends_with('\n') {
+            break;
+        }
+        if lexer.is_done() {
+            tokens.clear();
+            break;
+        }
+    }
+    tokens.retain(|token| token.kind != TokenKind::End);
+    let under_cursor = match tokens.last() {
+        Some(Token { kind: TokenKind::Word(_), span }) if span.end == cursor => {
+            tokens.pop().map(|t| t.span.start)
+        }
+        // Inside a text, bytes or a comment there is nothing to say.
+        Some(Token { kind: TokenKind::Text(_) | TokenKind::Bytes(_), span }) if span.end == cursor => {
+            return Position { start: cursor, word: "", expects: Vec::new() };
+        }
+        _ => None,
+    };
+    let start = under_cursor.unwrap_or(cursor);
+    Position { start, word: &before[start..], expects: expectations(&tokens) }
+}
+
+fn expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
+    let mut tokens = tokens;
+    if let Some((Token { kind: TokenKind::Word(word), .. }, rest)) = tokens.split_first()
+        && word == "mmb"
+    {
+        tokens = rest;
+    }
+    let Some((first, rest)) = tokens.split_first() else { return vec![Expect::Command] };
+    let info = match &first.kind {
+        TokenKind::Word(word) => verb::named(word),
+        _ => None,
+    };
+    let Some(info) = info else { return Vec::new() };
+    let only = |expect: Expect| if rest.is_empty() { vec![expect] } else { vec![Expect::End] };
+    match info.argument {
+        Argument::None => vec![Expect::End],
+        Argument::RuleId => match rest {
+            [] => vec![Expect::RuleId],
+            [_] => vec![Expect::Word(parser::KILL, "ends the rule's connections too"), Expect::End],
+            _ => vec![Expect::End],
+        },
+        Argument::Terse if rest.is_empty() => {
+            vec![Expect::Word(parser::TERSE, "rules only, without counters"), Expect::End]
+        }
+        Argument::Terse => vec![Expect::End],
+        Argument::Show => show_expectations(rest),
+        Argument::Conn => match rest {
+            [] => vec![Expect::Word("kill", "ends connections")],
+            [first, terms @ ..] if first.word() == "kill" => {
+                let all = Expect::Word("all", "every connection");
+                if terms.is_empty() { vec![all, Expect::Term] } else { filter_expectations(terms, None) }
+            }
+            _ => Vec::new(),
+        },
+        Argument::Port => only(Expect::Port),
+        Argument::File => only(Expect::File),
+        Argument::Setting => setting_expectations(rest),
+        Argument::Rule => {
+            let mut walk = PositionWalk::new(info.verb == verb::Verb::AddStateful);
+            for token in rest {
+                walk.step(&token.kind);
+            }
+            walk.expects()
+        }
+    }
+}
+
+fn show_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
+    let mut begun = "";
+    for (at, token) in tokens.iter().enumerate() {
+        let names = SHOWS.iter().map(|(name, ..)| *name);
+        let Some(longer) = phrase::longer(names, begun, token.word()) else { return Vec::new() };
+        begun = longer;
+        match SHOWS.iter().find(|(name, ..)| *name == begun) {
+            None => {}
+            Some((_, Show::Connections { .. }, _)) => {
+                let verbose = Expect::Word(VERBOSE, "tells where each connection is kept, too");
+                return filter_expectations(&tokens[at + 1..], Some(verbose));
+            }
+            Some(_) => return vec![Expect::End],
+        }
+    }
+    vec![Expect::Show(begun)]
+}
+
+/// What may follow in a filter, behind which `last` may stand.
+fn filter_expectations(tokens: &[Token<'_>], last: Option<Expect>) -> Vec<Expect> {
+    let mut term = None;
+    for token in tokens {
+        let ends = term.is_none() && matches!(token.word(), "all" | VERBOSE);
+        if ends {
+            return vec![Expect::End];
+        }
+        term = match (term, &token.kind) {
+            (term @ Some(_), TokenKind::Cond(_)) => term,
+            (Some(_), _) => None,
+            (None, _) => filter::term_named(token.word()),
+        };
+    }
+    match term.map(|term| (term.field, term.subject)) {
+        None => [Expect::Term].into_iter().chain(last).chain([Expect::End]).collect(),
+        Some((Some(id), _)) => vec![Expect::Value(id.info())],
+        Some((None, FilterTerm::State)) => vec![Expect::State],
+        Some(_) => vec![Expect::RuleId],
+    }
+}
+
+fn setting_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
+    let mut begun = "";
+    for (at, token) in tokens.iter().enumerate() {
+        let Some(longer) = phrase::longer(setting::names(), begun, token.word()) else { return Vec::new() };
+        begun = longer;
+        if let Some(info) = setting_table::named(begun) {
+            let behind = tokens.len() - at - 1;
+            return vec![if behind == 0 { Expect::SettingValue(info) } else { Expect::End }];
+        }
+    }
+    vec![Expect::Setting(begun)]
+}
+
+/// Where in a rule the automaton is.
+#[derive(Clone, Copy, Debug)]
+enum PositionState {
+    /// Between constraints and targets.
+    Between,
+    /// Behind `id`, `prio`, `name`.
+    Attribute(&'static str),
+    /// Behind `!`.
+    Bang,
+    /// Behind a field.
+    Field(&'static FieldInfo),
+    /// Behind a comparison.
+    Cond(&'static FieldInfo),
+    /// In a set; `true`: behind a member.
+    Set(&'static FieldInfo, bool, Option<&'static TargetInfo>),
+    /// Behind a target's word.
+    Target(&'static TargetInfo),
+    /// Behind `strip !`.
+    Keep(&'static TargetInfo),
+    /// Behind the field of a target.
+    TargetField(&'static TargetInfo, &'static FieldInfo),
+    /// Behind the value of `lb`.
+    Method,
+}
+
+struct PositionWalk {
+    state: PositionState,
+    stateful: bool,
+    given: Vec<&'static str>,
+    constrained: bool,
+    all: bool,
+    targeted: bool,
+}
+
+const ATTRIBUTES: [&str; 3] = ["id", "prio", "name"];
+
+impl PositionWalk {
+    fn new(stateful: bool) -> PositionWalk {
+        PositionWalk {
+            state: PositionState::Between,
+            stateful,
+            given: Vec::new(),
+            constrained: false,
+            all: false,
+            targeted: false,
+        }
+    }
+
+    fn step(&mut self, token: &TokenKind<'_>) {
+        self.state = match (self.state, token) {
+            (PositionState::Attribute(_), _) => PositionState::Between,
+            (PositionState::Target(target), TokenKind::Bang) if target.name == "strip" => {
+                PositionState::Keep(target)
+            }
+            (_, TokenKind::Bang) => PositionState::Bang,
+            (PositionState::Field(info), TokenKind::Cond(_) | TokenKind::Assign) => PositionState::Cond(info),
+            (PositionState::Field(info) | PositionState::Cond(info), TokenKind::Open) => {
+                PositionState::Set(info, false, None)
+            }
+            (PositionState::TargetField(target, info), TokenKind::Open) => {
+                PositionState::Set(info, false, Some(target))
+            }
+            (PositionState::Set(info, _, target), TokenKind::Comma) => {
+                PositionState::Set(info, false, target)
+            }
+            (PositionState::Set(_, _, Some(target)), TokenKind::Close) if target.name == "lb" => {
+                PositionState::Method
+            }
+            (PositionState::Set(..), TokenKind::Close) => PositionState::Between,
+            (PositionState::Set(info, _, target), _) => PositionState::Set(info, true, target),
+            (state, TokenKind::Word(word)) => self.word(state, word),
+            _ => PositionState::Between,
+        };
+    }
+
+    fn word(&mut self, state: PositionState, word: &str) -> PositionState {
+        match state {
+            PositionState::Field(info) if info.id == FieldId::TcpOpt && value::number(word).is_ok() => {
+                return PositionState::Field(FieldId::TcpOptKind.info());
+            }
+            PositionState::TargetField(target, info)
+                if info.id == FieldId::TcpOpt && value::number(word).is_ok() =>
+            {
+                return PositionState::TargetField(target, FieldId::TcpOptKind.info());
+            }
+            PositionState::Field(info) | PositionState::Cond(info) if info.values == ValueKind::Port => {
+                return PositionState::Between;
+            }
+            PositionState::TargetField(target, _) if target.name == "lb" => return PositionState::Method,
+            _ => {}
+        }
+        if let Some(id) = FieldId::named(word) {
+            return match state {
+                PositionState::Target(target) | PositionState::Keep(target) => {
+                    PositionState::TargetField(target, id.info())
+                }
+                _ => {
+                    self.constrained = true;
+                    PositionState::Field(id.info())
+                }
+            };
+        }
+        if let Some(attribute) = ATTRIBUTES.into_iter().find(|attribute| *attribute == word) {
+            self.given.push(attribute);
+            return PositionState::Attribute(attribute);
+        }
+        match verb::target_named(word) {
+            Some(target) => {
+                self.targeted = true;
+                PositionState::Target(target)
+            }
+            None => {
+                self.all |= word == "all" && !self.targeted;
+                PositionState::Between
+            }
+        }
+    }
+
+    fn expects(&self) -> Vec<Expect> {
+        let mut expects = Vec::new();
+        match self.state {
+            PositionState::Attribute(attribute) => return vec![Expect::AttributeValue(attribute)],
+            PositionState::Bang => return vec![Expect::Field],
+            PositionState::Cond(info) => return vec![Expect::Value(info)],
+            PositionState::Set(info, false, _) => return vec![Expect::Value(info)],
+            PositionState::Set(_, true, _) => return vec![Expect::InSet],
+            PositionState::Keep(target) => return vec![Expect::TargetField(target)],
+            PositionState::Target(target) => match target.name {
+                "strip" => {
+                    return vec![
+                        Expect::TargetField(target),
+                        Expect::Bang("keeps the option and removes those that are not named so"),
+                        Expect::StripAll,
+                    ];
+                }
+                "drop" => expects.push(Expect::Percentage),
+                "accept" => {}
+                _ => return vec![Expect::TargetField(target)],
+            },
+            PositionState::TargetField(target, info) => {
+                if info.id == FieldId::TcpOpt {
+                    return vec![Expect::OptionKind];
+                }
+                match target.name {
+                    "mod" | "map" | "lb" => return vec![Expect::Value(info)],
+                    "strip" => {}
+                    _ => expects.push(Expect::Value(info)),
+                }
+            }
+            PositionState::Field(info) => match info.values {
+                ValueKind::Port | ValueKind::State => return vec![Expect::Value(info), Expect::Cond(info)],
+                ValueKind::Nothing if info.id == FieldId::TcpOpt => expects.push(Expect::OptionKind),
+                ValueKind::Nothing => {}
+                _ => expects.extend([Expect::Value(info), Expect::Cond(info)]),
+            },
+            PositionState::Method => expects.push(Expect::Method),
+            PositionState::Between => {}
+        }
+        self.between(&mut expects);
+        expects
+    }
+
+    /// What may come where something new begins.
+    fn between(&self, expects: &mut Vec<Expect>) {
+        if !self.constrained && !self.all && !self.targeted {
+            let left = ATTRIBUTES.into_iter().filter(|attribute| !self.given.contains(attribute));
+            expects.extend(left.map(Expect::Attribute));
+            expects.push(Expect::All);
+        }
+        if !self.targeted && !self.all {
+            expects.extend([Expect::Bang("negates the constraint behind it"), Expect::Field]);
+        }
+        if self.constrained || self.all || self.targeted {
+            expects.push(Expect::Target(self.stateful));
+        }
+        if self.targeted {
+            expects.push(Expect::End);
+        }
+    }
+}

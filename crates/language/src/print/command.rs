@@ -1,0 +1,53 @@
+//! Commands back to their text.
+
+use super::{Print, with_id};
+use crate::command::{Command, Show};
+use crate::verb::SHOWS;
+use mmb_policy::ConnectionFilter;
+
+impl std::fmt::Display for Command {
+    /// The canonical text, which parses to the same command.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Command::Add(rule) => write!(f, "{}", with_id(rule)),
+            Command::Del(id) => write!(f, "del {id}"),
+            Command::DelKill(id) => write!(f, "del {id} --kill"),
+            Command::Flush => f.write_str("flush"),
+            Command::List { terse: false } => f.write_str("list"),
+            Command::List { terse: true } => f.write_str("list --terse"),
+            Command::Show(show) => write!(f, "show {show}"),
+            Command::Enable(port) => write!(f, "enable {port}"),
+            Command::Disable(port) => write!(f, "disable {port}"),
+            Command::Set(setting) => write!(f, "set {setting}"),
+            Command::Kill(ConnectionFilter::ALL) => f.write_str("conn kill all"),
+            Command::Kill(filter) => write!(f, "conn kill {}", filter.text()),
+            Command::Monitor => f.write_str("monitor"),
+        }
+    }
+}
+
+impl Show {
+    /// The words that ask for it, but for a filter.
+    fn name(&self) -> &'static str {
+        let row =
+            SHOWS.iter().find(|(_, show, _)| std::mem::discriminant(show) == std::mem::discriminant(self));
+        row.map_or("", |(name, ..)| name)
+    }
+}
+
+impl std::fmt::Display for Show {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())?;
+        match self {
+            Show::Connections { filter: ConnectionFilter::ALL, verbose } => {
+                write!(f, "{}", verbosity(*verbose))
+            }
+            Show::Connections { filter, verbose } => write!(f, " {}{}", filter.text(), verbosity(*verbose)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn verbosity(verbose: bool) -> &'static str {
+    if verbose { " verbose" } else { "" }
+}

@@ -1,0 +1,120 @@
+//! Properties of the language as a whole.
+
+use crate::{Command, Print, parse_command, parse_policy};
+use mmb_policy::arbitrary::{RuleOptions, rule};
+use mmb_policy::field::Writable;
+use mmb_policy::{Policy, Target, Test};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use std::collections::HashSet;
+use std::mem::discriminant;
+
+proptest! {
+    /// Every rule that some packet matches is taken, and a printed rule parses to itself.
+    #[test]
+    fn printed_rules_parse_to_themselves(rule in rule(RuleOptions { stateful: true, ..RuleOptions::default() })) {
+        let text = rule.text().to_string();
+        match parse_command(&text) {
+            Ok((Command::Add(parsed), notes)) => {
+                prop_assert_eq!(*parsed, rule, "{}", text);
+                prop_assert!(notes.is_empty(), "{}", text);
+            }
+            other => prop_assert!(false, "{}: {:?}", text, other),
+        }
+    }
+
+    /// So does a policy of them.
+    #[test]
+    fn printed_policies_parse_to_themselves(rules in prop::collection::vec(rule(RuleOptions::default()), 0..6)) {
+        let mut policy = Policy::default();
+        for rule in rules {
+            policy.add(&rule).expect("numbers are left");
+        }
+        let text = policy.text().to_string();
+        let (parsed, _) = parse_policy(&text).map_err(|errors| TestCaseError::fail(format!("{text}{errors:?}")))?;
+        prop_assert_eq!(parsed, policy);
+    }
+
+    /// No text makes the parser panic, and what it says about it can be rendered.
+    #[test]
+    fn any_text_gets_an_answer(text in any_text()) {
+        if let Err(errors) = parse_policy(&text) {
+            prop_assert!(!errors.is_empty());
+            for error in errors {
+                prop_assert!(error.render("file", &text).contains('^'));
+                prop_assert!(error.span.start <= error.span.end && error.span.end <= text.len());
+            }
+        }
+        if let Ok((command, _)) = parse_command(&text) {
+            let again = parse_command(&command.to_string()).map(|(command, _)| command);
+            prop_assert_eq!(again, Ok(command));
+        }
+    }
+}
+
+/// Drawn rules hold every field, every kind of target and every comparison.
+#[test]
+fn rules_are_drawn_over_the_whole_language() {
+    let mut runner = TestRunner::deterministic();
+    let strategy = rule(RuleOptions { stateful: true, ..RuleOptions::default() });
+    let (mut matched, mut written) = (HashSet::new(), HashSet::new());
+    let (mut targets, mut tests) = (HashSet::new(), HashSet::new());
+    for _ in 0..20_000 {
+        let rule = strategy.new_tree(&mut runner).expect("draws").current();
+        matched.extend(rule.matches.iter().map(|m| (m.field.id, m.negated)));
+        tests.extend(rule.matches.iter().map(|m| match &m.test {
+            Test::Number(cond, _) => (discriminant(&m.test), Some(*cond)),
+            _ => (discriminant(&m.test), None),
+        }));
+        targets.extend(rule.targets.iter().map(discriminant));
+        written.extend(rule.targets.iter().filter_map(|target| match target {
+            Target::Mod(field, _) => Some(field.id),
+            _ => None,
+        }));
+    }
+    // What a packet is to connections does not stand in it.
+    for info in mmb_policy::FIELDS.iter().filter(|info| info.id != mmb_policy::FieldId::Ct) {
+        assert!(matched.contains(&(info.id, false)) && matched.contains(&(info.id, true)), "{}", info.name);
+        assert_eq!(written.contains(&info.id), !matches!(info.writable, Writable::No(_)), "{}", info.name);
+    }
+    assert_eq!((targets.len(), tests.len()), (10, 9));
+}
+
+/// Words of the language, and anything else, in any order.
+fn any_text() -> impl Strategy<Value = String> {
+    let words: Vec<String> = mmb_policy::FIELDS
+        .iter()
+        .map(|info| info.name)
+        .chain(crate::verb::COMMANDS.iter().map(|info| info.name))
+        .chain(crate::verb::TARGETS.iter().map(|info| info.name))
+        .chain(["all", "id", "prio", "name", "!", "==", "!=", "<", ">=", "{", "}", ",", "\"a\"", "|00 ff|"])
+        .chain([
+            "1",
+            "80",
+            "0x1f",
+            "10.0.0.0/8",
+            "::1",
+            "1-5",
+            "tcp",
+            "ef",
+            "12.5",
+            "\n",
+            "\\\n",
+            "#",
+            "\"",
+            "|",
+            "\\",
+        ])
+        .map(str::to_owned)
+        .collect();
+    let word = prop_oneof![
+        8 => prop::sample::select(words),
+        1 => any::<String>(),
+        1 => "[ -~]{0,6}",
+    ];
+    (prop::collection::vec(word, 0..14), any::<bool>()).prop_map(|(words, add)| {
+        let separator = if words.len() % 5 == 4 { "" } else { " " };
+        format!("{}{}", if add { "add " } else { "" }, words.join(separator))
+    })
+}

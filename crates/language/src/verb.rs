@@ -1,0 +1,262 @@
+//! The table of commands: what a line may begin with.
+//!
+//! The parser, completion, help and the reference are made from [`COMMANDS`].
+
+use crate::command::{Command, Show};
+use mmb_policy::ConnectionFilter;
+use mmb_policy::rule::LbMethod;
+
+/// A command's first word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// `add`, `add-stateless`
+    Add,
+    /// `add-stateful`
+    AddStateful,
+    /// `del`
+    Del,
+    /// `flush`
+    Flush,
+    /// `list`
+    List,
+    /// `show`
+    Show,
+    /// `enable`
+    Enable,
+    /// `disable`
+    Disable,
+    /// `set`
+    Set,
+    /// `conn`
+    Conn,
+    /// `monitor`
+    Monitor,
+    /// `apply`, carried out around the language by the shell and the binary.
+    Apply,
+    /// `save`, likewise.
+    Save,
+    /// `check`, likewise.
+    Check,
+    /// `save-state`, likewise.
+    SaveState,
+    /// `load-state`, likewise.
+    LoadState,
+}
+
+/// What follows a command's first word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// Nothing.
+    None,
+    /// Number, priority, name, constraints, targets.
+    Rule,
+    /// A rule's number, and `--kill` or nothing.
+    RuleId,
+    /// `--terse`, or nothing.
+    Terse,
+    /// One of [`SHOWS`].
+    Show,
+    /// What to do with which connections.
+    Conn,
+    /// A port's name.
+    Port,
+    /// A setting and its value.
+    Setting,
+    /// A file's name.
+    File,
+}
+
+/// One command.
+#[derive(Debug)]
+pub struct CommandInfo {
+    /// Its first word.
+    pub name: &'static str,
+    /// Which it is.
+    pub verb: Verb,
+    /// What follows, as shown in help.
+    pub arguments: &'static str,
+    /// What follows.
+    pub argument: Argument,
+    /// Whether a policy file may hold it.
+    pub in_file: bool,
+    /// One line of help.
+    pub help: &'static str,
+}
+
+const RULE: &str = "[id N] [prio N] [name WORD] MATCH… TARGET…";
+
+/// Every command.
+pub static COMMANDS: &[CommandInfo] = &[
+    command("add", Verb::Add, RULE, Argument::Rule, true, "adds a rule"),
+    command("add-stateless", Verb::Add, RULE, Argument::Rule, true, "the long name of add"),
+    command(
+        "add-stateful",
+        Verb::AddStateful,
+        RULE,
+        Argument::Rule,
+        true,
+        "adds a rule that follows connections",
+    ),
+    command(
+        "del",
+        Verb::Del,
+        "ID [--kill]",
+        Argument::RuleId,
+        true,
+        "deletes the rule of that number; with --kill its connections end too",
+    ),
+    command("flush", Verb::Flush, "", Argument::None, true, "deletes every rule"),
+    command("list", Verb::List, "[--terse]", Argument::Terse, false, "lists the rules and what they counted"),
+    command(
+        "show",
+        Verb::Show,
+        "tables|ports|errors|runtime|settings|version|connections [FILTER…] [verbose]|conn summary",
+        Argument::Show,
+        false,
+        "shows the state of mmb",
+    ),
+    command(
+        "enable",
+        Verb::Enable,
+        "PORT",
+        Argument::Port,
+        true,
+        "lets the rules see the packets of a port again",
+    ),
+    command(
+        "disable",
+        Verb::Disable,
+        "PORT",
+        Argument::Port,
+        true,
+        "lets the packets of a port pass untouched",
+    ),
+    command("set", Verb::Set, "NAME VALUE", Argument::Setting, true, "changes a setting"),
+    command("apply", Verb::Apply, "FILE", Argument::File, false, "puts a policy file in force as a whole"),
+    command(
+        "save",
+        Verb::Save,
+        "FILE",
+        Argument::File,
+        false,
+        "writes the policy in force to a file that apply reads",
+    ),
+    command("check", Verb::Check, "FILE", Argument::File, false, "checks a policy file and changes nothing"),
+    command("conn", Verb::Conn, "kill FILTER…|all", Argument::Conn, false, "ends connections"),
+    command(
+        "monitor",
+        Verb::Monitor,
+        "",
+        Argument::None,
+        false,
+        "tells of each connection that is made or ends, and why, until it is stopped",
+    ),
+    command("save-state", Verb::SaveState, "FILE", Argument::File, false, "writes the connections to a file"),
+    command(
+        "load-state",
+        Verb::LoadState,
+        "FILE",
+        Argument::File,
+        false,
+        "adds the connections that save-state wrote to a file",
+    ),
+];
+
+const fn command(
+    name: &'static str,
+    verb: Verb,
+    arguments: &'static str,
+    argument: Argument,
+    in_file: bool,
+    help: &'static str,
+) -> CommandInfo {
+    CommandInfo { name, verb, arguments, argument, in_file, help }
+}
+
+/// What `show` shows: word, meaning, help.
+pub static SHOWS: &[(&str, Show, &str)] = {
+    &[
+        ("tables", Show::Tables, "tables of the classifier: masks, rules, load"),
+        ("ports", Show::Ports, "ports, their devices and counters"),
+        ("errors", Show::Errors, "drops by reason, and edits that were not applied"),
+        ("runtime", Show::Runtime, "calls, vectors, packets and cycles of each stage"),
+        ("settings", Show::Settings, "settings in force"),
+        ("version", Show::Version, "version and build"),
+        (
+            "connections",
+            Show::Connections { filter: ConnectionFilter::ALL, verbose: false },
+            "connections; with a filter, those of which all holds that it says",
+        ),
+        ("conn summary", Show::ConnSummary, "how many connections there are, were and were refused"),
+    ]
+};
+
+impl Command {
+    /// The command's row in the table of commands.
+    pub fn info(&self) -> &'static CommandInfo {
+        named(self.name()).expect("the table has every command, a test checks it")
+    }
+}
+
+/// The command of that name.
+pub fn named(name: &str) -> Option<&'static CommandInfo> {
+    COMMANDS.iter().find(|info| info.name == name)
+}
+
+/// The words that begin a target, what follows them, and their help.
+pub static TARGETS: &[TargetInfo] = &[
+    target("mod", "FIELD VALUE", false, "writes a value into a field; checksums and lengths follow"),
+    target("add", "OPTION [VALUE]", false, "appends a TCP option"),
+    target(
+        "strip",
+        "[!] OPTION, or all",
+        false,
+        "removes a TCP option; with ! all but the named ones; all of them",
+    ),
+    target("drop", "[PERCENT]", false, "drops the packet, or that percentage of packets"),
+    target("accept", "", false, "overrides drops of the same priority and of worse ones"),
+    target("map", "FIELD VALUE", true, "gives a connection a new value from a pool; replies get it undone"),
+    target("shuffle", "FIELD [RANGE]", true, "gives a connection a random value; replies get it undone"),
+    target(
+        "lb",
+        "FIELD {VALUE, …} [rr|hash|least]",
+        true,
+        "spreads connections over values; replies get it undone",
+    ),
+];
+
+/// One target word.
+#[derive(Debug)]
+pub struct TargetInfo {
+    /// The word.
+    pub name: &'static str,
+    /// What follows, as shown in help.
+    pub arguments: &'static str,
+    /// Only a stateful rule may hold it.
+    pub stateful: bool,
+    /// One line of help.
+    pub help: &'static str,
+}
+
+const fn target(
+    name: &'static str,
+    arguments: &'static str,
+    stateful: bool,
+    help: &'static str,
+) -> TargetInfo {
+    TargetInfo { name, arguments, stateful, help }
+}
+
+/// The target of that name.
+pub fn target_named(name: &str) -> Option<&'static TargetInfo> {
+    TARGETS.iter().find(|info| info.name == name)
+}
+
+/// How a balancer picks: word, meaning, help.
+pub static LB_METHODS: &[(&str, LbMethod, &str)] = {
+    &[
+        ("rr", LbMethod::RoundRobin, "in turn"),
+        ("hash", LbMethod::Hash, "by a consistent hash of the five-tuple"),
+        ("least", LbMethod::Least, "the one with the fewest connections"),
+    ]
+};

@@ -1,0 +1,297 @@
+//! The table of settings: what `set NAME VALUE` takes.
+//!
+//! The parser, completion, help, `save` and the reference are made from [`SETTINGS`]. A name is one word or several: those
+//! of one subject begin alike and stand together.
+
+use crate::settings::{InvalidPackets, NatFiltering, Pickup, Poll, PortsPerHost, Settings, Zone};
+
+/// One setting. Its value is a number; of words, the place of the word.
+#[derive(Debug)]
+pub struct SettingInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// Its values.
+    pub values: Values,
+    /// One line of help.
+    pub help: &'static str,
+    get: fn(&Settings) -> u32,
+    /// The value is one of `values`.
+    put: fn(&mut Settings, u32),
+}
+
+/// What a setting may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// A number, these two and those between.
+    Number(u32, u32),
+    /// So many seconds, likewise.
+    Seconds(u32, u32),
+    /// One of these words; each with a line of help.
+    Words(&'static [(&'static str, &'static str)]),
+    /// This word, which is 0, or a number from 1 to this one.
+    WordOr(&'static [(&'static str, &'static str); 1], u32),
+}
+
+/// The longest timeout: a week.
+const LONGEST_S: u32 = 7 * 24 * 60 * 60;
+
+macro_rules! timeout {
+    ($name:literal, $field:ident, $help:literal) => {
+        SettingInfo {
+            name: $name,
+            values: Values::Seconds(1, LONGEST_S),
+            help: concat!("how long a connection without packets stays: ", $help),
+            get: |settings| settings.connections.timeouts.$field,
+            put: |settings, seconds| settings.connections.timeouts.$field = seconds,
+        }
+    };
+}
+
+macro_rules! switch {
+    ($name:literal, $field:ident, $help:literal) => {
+        SettingInfo {
+            name: $name,
+            values: Values::Words(OFF_ON),
+            help: $help,
+            get: |settings| settings.connections.$field.into(),
+            put: |settings, n| settings.connections.$field = n != 0,
+        }
+    };
+}
+
+/// Every setting.
+pub static SETTINGS: &[SettingInfo] = &[
+    SettingInfo {
+        name: "ip6-max-headers",
+        values: Values::Number(1, 64),
+        help: "the most IPv6 extension headers walked in one packet; a longer chain is dropped (ip6-chain-too-long)",
+        get: |settings| settings.ip6_max_headers.into(),
+        put: |settings, n| settings.ip6_max_headers = n as u8,
+    },
+    SettingInfo {
+        name: "poll",
+        values: Values::Words(&[
+            ("adaptive", "sleeps for longer and longer"),
+            ("spin", "never sleeps: least delay, a whole core for each worker"),
+        ]),
+        help: "how a worker with nothing to do waits",
+        get: |settings| settings.poll as u32,
+        put: |settings, n| settings.poll = nth(&Poll::ALL, n),
+    },
+    SettingInfo {
+        name: "conn max",
+        values: Values::Number(1, 100_000_000),
+        help: "the most connections at once; beyond, closed and then half-open ones make room, and where there are none new ones are refused \
+               (conn-full)",
+        get: |settings| settings.connections.max,
+        put: |settings, n| settings.connections.max = n,
+    },
+    SettingInfo {
+        name: "conn pickup",
+        values: Values::Words(&[
+            ("loose", "data and acknowledgements may too: connections from before a start of mmb go on"),
+            ("strict", "only a SYN may, of SCTP an INIT; others are dropped (conn-not-syn)"),
+        ]),
+        help: "which packets of TCP and SCTP may begin a connection",
+        get: |settings| settings.connections.pickup as u32,
+        put: |settings, n| settings.connections.pickup = nth(&Pickup::ALL, n),
+    },
+    SettingInfo {
+        name: "conn per-source",
+        values: Values::WordOr(&[("off", "no limit")], 100_000_000),
+        help: "the most connections that one source address begins, over all workers, counted from when this is set; IPv6 \
+               addresses are counted by their first 64 bits; beyond, new ones are refused (conn-per-source)",
+        get: |settings| settings.connections.per_source.unwrap_or(0),
+        put: |settings, n| settings.connections.per_source = Some(n).filter(|n| *n > 0),
+    },
+    SettingInfo {
+        name: "conn invalid",
+        values: Values::Words(&[
+            ("pass", "they pass and change nothing"),
+            ("drop", "they are dropped (conn-invalid)"),
+        ]),
+        help: "what becomes of packets that a connection's state does not allow: out of window, with TCP flags that no end sends, with a \
+               wrong checksum where the state would change, or what begins no connection where a stateful rule would make one",
+        get: |settings| settings.connections.invalid as u32,
+        put: |settings, n| settings.connections.invalid = nth(&InvalidPackets::ALL, n),
+    },
+    SettingInfo {
+        name: "conn zone",
+        values: Values::Words(&[
+            (
+                "vlan",
+                "each VLAN of a wire for itself: packets of a connection have the same outermost two VLAN identifiers",
+            ),
+            ("wire", "each wire for itself: tags do not count"),
+        ]),
+        help: "where connections do not meet, though their addresses and ports be the same",
+        get: |settings| settings.connections.zone as u32,
+        put: |settings, n| settings.connections.zone = nth(&Zone::ALL, n),
+    },
+    switch!(
+        "conn same-port",
+        same_port,
+        "whether replies may come in by the port that a connection's first packet came in by (routers with one arm)"
+    ),
+    timeout!("timeout tcp-syn", tcp_syn, "TCP and SCTP that is being opened"),
+    timeout!("timeout tcp-established", tcp_established, "TCP and SCTP that is open"),
+    timeout!("timeout tcp-fin", tcp_fin, "TCP and SCTP that one end or both are closing"),
+    timeout!("timeout tcp-time-wait", tcp_time_wait, "TCP and SCTP that both ends have closed"),
+    timeout!("timeout tcp-reset", tcp_reset, "TCP and SCTP that was reset"),
+    timeout!("timeout udp", udp, "UDP and UDP-Lite that was answered"),
+    timeout!("timeout udp-unreplied", udp_unreplied, "UDP and UDP-Lite that was not answered yet"),
+    timeout!("timeout icmp", icmp, "ICMP and ICMPv6 queries"),
+    timeout!("timeout other", other, "other protocols"),
+    SettingInfo {
+        name: "nat filtering",
+        values: Values::Words(&[
+            ("endpoint-independent", "anybody"),
+            ("address-dependent", "hosts that something was sent to from there"),
+            ("address-and-port-dependent", "addresses and ports that something was sent to from there"),
+        ]),
+        help: "who may send to an outside address and port that a translation gave (RFC 4787 REQ-8)",
+        get: |settings| settings.connections.nat_filtering as u32,
+        put: |settings, n| settings.connections.nat_filtering = nth(&NatFiltering::ALL, n),
+    },
+    SettingInfo {
+        name: "nat ports-per-host",
+        values: Values::WordOr(
+            &[("share", "64 or a 256th of the ports, and beyond that no more than are still free")],
+            65_536,
+        ),
+        help: "the most ports of a protocol that one host holds of the pool that a rule maps to (RFC 6888 REQ-4): an inside \
+               address, of IPv6 all with the same first 64 bits; beyond, its new connections are refused (nat-host-limit)",
+        get: |settings| match settings.connections.nat_ports_per_host {
+            PortsPerHost::Share => 0,
+            PortsPerHost::AtMost(most) => most,
+        },
+        put: |settings, n| {
+            settings.connections.nat_ports_per_host =
+                if n == 0 { PortsPerHost::Share } else { PortsPerHost::AtMost(n) };
+        },
+    },
+    switch!(
+        "nat parity",
+        nat_parity,
+        "whether even ports stay even and odd ones odd where there is a choice (RFC 4787 REQ-4)"
+    ),
+    switch!(
+        "nat contiguity",
+        nat_contiguity,
+        "whether neighbouring ports of an inside address become neighbours outside where they are free"
+    ),
+];
+
+const OFF_ON: &[(&str, &str)] = &[("off", "no"), ("on", "yes")];
+
+/// One of the few values that there are.
+fn nth<T: Copy>(all: &[T], n: u32) -> T {
+    all[(n as usize).min(all.len() - 1)]
+}
+
+/// One `set`, checked: which setting and its new value, as a change of [`Settings`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Its place in [`SETTINGS`].
+    row: usize,
+    value: u32,
+}
+
+impl Setting {
+    /// The setting's row in the table.
+    pub fn info(&self) -> &'static SettingInfo {
+        &SETTINGS[self.row]
+    }
+
+    /// The new value as a number, unless it is a word.
+    pub fn number(&self) -> Option<u32> {
+        self.word().is_none().then_some(self.value)
+    }
+
+    /// The new value as it is written.
+    pub fn value(&self) -> String {
+        self.word().map_or_else(|| self.value.to_string(), str::to_owned)
+    }
+
+    fn word(&self) -> Option<&'static str> {
+        match self.info().values {
+            Values::Words(words) => Some(nth(words, self.value).0),
+            Values::WordOr([(word, _)], _) if self.value == 0 => Some(word),
+            Values::WordOr(..) | Values::Number(..) | Values::Seconds(..) => None,
+        }
+    }
+
+    /// Makes the change.
+    pub fn apply(&self, settings: &mut Settings) {
+        (self.info().put)(settings, self.value);
+    }
+}
+
+impl std::fmt::Display for Setting {
+    /// As `set` takes it: `conn max 1000`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.info().name, self.value())
+    }
+}
+
+impl SettingInfo {
+    /// The values that are words, with their help.
+    pub fn words(&self) -> &'static [(&'static str, &'static str)] {
+        match self.values {
+            Values::Words(words) => words,
+            Values::WordOr(word, _) => word,
+            Values::Number(..) | Values::Seconds(..) => &[],
+        }
+    }
+
+    /// The change of this setting to `value`, of words the place of the word; `None` if it is out of range.
+    pub fn set_to(&'static self, value: u32) -> Option<Setting> {
+        let fits = match self.values {
+            Values::Number(least, most) | Values::Seconds(least, most) => (least..=most).contains(&value),
+            Values::WordOr(_, most) => value <= most,
+            Values::Words(words) => (value as usize) < words.len(),
+        };
+        if !fits {
+            return None;
+        }
+        let row = SETTINGS.iter().position(|info| info.name == self.name)?;
+        Some(Setting { row, value })
+    }
+}
+
+impl Values {
+    /// What may be written, in words.
+    pub fn describe(&self) -> String {
+        match self {
+            Values::Number(least, most) => format!("{least} to {most}"),
+            Values::Seconds(least, most) => format!("{least} to {most} seconds"),
+            Values::WordOr([(word, _)], most) => format!("{word} or 1 to {most}"),
+            Values::Words(words) => {
+                let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+                match words.split_last() {
+                    Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+                    _ => words.concat(),
+                }
+            }
+        }
+    }
+}
+
+/// The setting of that name.
+pub fn named(name: &str) -> Option<&'static SettingInfo> {
+    SETTINGS.iter().find(|info| info.name == name)
+}
+
+impl Settings {
+    /// The settings in force, in the order of the table.
+    pub fn all(&self) -> impl Iterator<Item = Setting> + '_ {
+        SETTINGS.iter().enumerate().map(|(row, info)| Setting { row, value: (info.get)(self) })
+    }
+
+    /// Those that differ from the defaults.
+    pub fn changed(&self) -> impl Iterator<Item = Setting> + '_ {
+        let default = Settings::default();
+        let differs = move |setting: &Setting| setting.value != (setting.info().get)(&default);
+        self.all().filter(differs)
+    }
+}

@@ -1,0 +1,39 @@
+//! The values of settings, as `set` changes them and as the rooms that obey them take them.
+
+mod connections;
+
+pub use connections::{
+    ConnectionSettings, InvalidPackets, NatFiltering, Pickup, PortsPerHost, Timeouts, Zone,
+};
+
+/// What `set NAME VALUE` changes. [`crate::setting_table`] holds the table of names and ranges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `ip6-max-headers`: the most IPv6 extension headers walked in one packet.
+    pub ip6_max_headers: u8,
+    /// `poll`: how an idle worker waits.
+    pub poll: Poll,
+    /// `conn …`, `timeout …`, `nat …`: how connections are kept.
+    pub connections: ConnectionSettings,
+}
+
+/// How a worker with nothing to do waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Poll {
+    /// Sleeps for longer and longer, up to a bound.
+    #[default]
+    Adaptive,
+    /// Never sleeps.
+    Spin,
+}
+
+impl Poll {
+    /// In the order of their words in the table of settings.
+    pub const ALL: [Poll; 2] = [Poll::Adaptive, Poll::Spin];
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { ip6_max_headers: 16, poll: Poll::default(), connections: ConnectionSettings::default() }
+    }
+}

@@ -1,0 +1,85 @@
+//! Which rules stay, and under which numbers, where one policy replaces another.
+
+use mmb_language::{Print, parse_policy};
+use mmb_policy::{Policy, PolicyDiff, Rule, RuleId, RuleStore};
+
+fn policy(text: &str) -> Policy {
+    parse_policy(text).expect("parses").0
+}
+
+fn ids(ids: &[RuleId]) -> Vec<u32> {
+    ids.iter().map(|id| id.0).collect()
+}
+
+fn plan(old: &str, new: &str) -> (Vec<u32>, Vec<u32>, Vec<u32>, String) {
+    let plan = PolicyDiff::new(&policy(old), policy(new));
+    (ids(&plan.kept), ids(&plan.added), ids(&plan.removed), plan.policy.text().to_string())
+}
+
+#[test]
+fn rules_that_stay_keep_their_numbers() {
+    let old = "add id 7 tcp-dport 80 drop\nadd id 9 udp-dport 53 accept\nadd id 12 all mod ip-ecn 0\n";
+    let (kept, added, removed, text) =
+        plan(old, "add all mod ip-ecn 0\nadd tcp-dport 81 drop\nadd tcp-dport 80 drop\n");
+    assert_eq!((kept, added, removed), (vec![7, 12], vec![13], vec![9]));
+    assert_eq!(text, "add id 7 tcp-dport 80 drop\nadd id 12 all mod ip-ecn 0\nadd id 13 tcp-dport 81 drop\n");
+}
+
+#[test]
+fn the_same_file_again_changes_nothing() {
+    let file = "add all mod ip-ecn 0\nadd tcp-dport 80 drop\nadd tcp-dport 80 drop\n";
+    let (kept, added, removed, _) = plan(file, file);
+    assert_eq!((kept, added, removed), (vec![1, 2, 3], vec![], vec![]));
+}
+
+#[test]
+fn what_save_wrote_changes_nothing() {
+    let old =
+        policy("add id 7 tcp-dport 80 drop\nadd id 9 udp-dport 53 accept\nset poll spin\ndisable wan\n");
+    let plan = PolicyDiff::new(&old, policy(&old.text().to_string()));
+    assert_eq!(plan.policy, old);
+    assert_eq!((ids(&plan.kept), ids(&plan.added), ids(&plan.removed)), (vec![7, 9], vec![], vec![]));
+}
+
+#[test]
+fn numbers_that_the_file_asks_for_are_given() {
+    let old = "add id 1 tcp-dport 80 drop\nadd id 2 tcp-dport 81 drop\n";
+    let (kept, added, removed, text) = plan(old, "add id 1 tcp-dport 82 drop\nadd tcp-dport 80 drop\n");
+    assert_eq!((kept, added, removed), (vec![], vec![1, 3], vec![1, 2]));
+    assert_eq!(text, "add id 1 tcp-dport 82 drop\nadd id 3 tcp-dport 80 drop\n");
+}
+
+#[test]
+fn rules_that_write_one_field_keep_the_order_of_the_file() {
+    let old = "add tcp-dport 80 mod ip-dscp 1\nadd tcp-dport 80 mod ip-dscp 2\n";
+    let (kept, added, removed, text) =
+        plan(old, "add tcp-dport 80 mod ip-dscp 2\nadd tcp-dport 80 mod ip-dscp 1\n");
+    assert_eq!((kept, added, removed), (vec![2], vec![3], vec![1]));
+    assert_eq!(text, "add id 2 tcp-dport 80 mod ip-dscp 2\nadd id 3 tcp-dport 80 mod ip-dscp le\n");
+}
+
+#[test]
+fn where_the_file_fixes_numbers_between_competing_rules_they_all_stand() {
+    let old = "add id 5 tcp-dport 80 mod ip-dscp ef\n";
+    let new = "add tcp-dport 80 mod ip-dscp ef\nadd id 3 tcp-dport 80 mod ip-dscp cs1\n";
+    let (kept, added, removed, text) = plan(old, new);
+    assert_eq!((kept, added, removed), (vec![], vec![1, 3], vec![5]));
+    assert_eq!(text, "add id 1 tcp-dport 80 mod ip-dscp ef\nadd id 3 tcp-dport 80 mod ip-dscp cs1\n");
+}
+
+#[test]
+fn what_stays_is_shared() {
+    let file = |last: u32| (0..=last).map(|i| format!("add ip-id {i} drop\n")).collect::<String>();
+    let old = policy(&file(30_000));
+    let plan = PolicyDiff::new(&old, policy(&file(30_001)));
+    assert_eq!((plan.kept.len(), ids(&plan.added)), (30_001, vec![30_002]));
+    assert!(RuleStore::diff(&old.rules, &plan.policy.rules).bounds().1 < 3000);
+}
+
+#[test]
+fn numbers_of_removed_rules_do_not_come_back() {
+    let mut policy = PolicyDiff::new(&policy("add id 40 all drop\n"), policy("add all accept\n")).policy;
+    assert_eq!(policy.rules.keys().map(|id| id.0).collect::<Vec<_>>(), [41]);
+    let rule = policy.rules.iter().next().map(|rule| Rule { id: None, ..rule }).expect("one");
+    assert_eq!(policy.add(&rule), Ok(RuleId(42)));
+}
