@@ -1,16 +1,20 @@
-//! What the rooms of the packet path share: the size of a vector, SIMD levels, prefetches, the persistent array, locks.
+//! Shared parts of the packet path: the size of a vector, SIMD levels, prefetches, ids and slabs, the persistent array, locks.
 //!
 //! [`prefetch()`] and [`simd`] are the only unsafe code that the packet path needs besides hand-written kernels: a prefetch has no effect that
 //! a program can observe, and a kernel runs at a level only where the processor has its instructions.
 
+mod id;
 mod lock;
 pub mod persistent_vec;
 mod prefetch;
 pub mod simd;
+mod slab;
 
+pub use id::Id;
 pub use lock::lock;
 pub use persistent_vec::PersistentVec;
 pub use prefetch::prefetch;
+pub use slab::{Chunks, IdPool, Slab, SlabStorage};
 
 /// The most packets of one vector. Packets are numbered in a byte.
 pub const VECTOR: usize = 1 << u8::BITS;

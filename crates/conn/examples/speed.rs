@@ -3,6 +3,7 @@
 //! Finds and follows packets of established connections in vectors of 256, drawn at random, and makes and ends connections.
 //! Nanoseconds a packet.
 
+use mmb_base::Id;
 use mmb_conn::{ConnId, ConnState, ConnectionTable, Direction, Tuple, Wire, proto};
 use mmb_policy::settings::Timeouts;
 use mmb_random::Seed;
@@ -81,7 +82,8 @@ fn main() {
     let mut number = connections;
     let turnover = median(connections, 0, |vector| {
         for _ in vector {
-            table.remove(ConnId(number.wrapping_mul(2_654_435_761) % connections));
+            let old = number.wrapping_mul(2_654_435_761) % connections;
+            table.remove(ConnId::new(old + 1).expect("ids count from 1"));
             let [forward, reply] = tuples(number);
             number += 1;
             let id = table.insert(1, forward, reply, None, &mut |_, _| ()).expect("room");

@@ -1,22 +1,17 @@
 //! The record of a connection, which takes three cache lines.
 
 use crate::hash::{halves, packed, unpacked};
+use crate::links::QueueLinks;
+use crate::nat::LeaseId;
 use crate::timeouts::{LONGEST_S, StateTimeouts};
 use crate::tuple::has_common_ports;
 use crate::{ConnState, Direction, TcpTracker, Tuple};
-use mmb_base::prefetch;
+use mmb_base::{id_types, prefetch};
 use mmb_packet::PortId;
 
-/// The slot of a connection in its table; valid until the connection ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ConnId(pub u32);
-
-impl ConnId {
-    /// The slot number.
-    #[inline]
-    pub fn number(self) -> u32 {
-        self.0
-    }
+id_types! {
+    /// A connection of a table; valid until the connection ends.
+    pub struct ConnId;
 }
 
 /// A connection.
@@ -41,12 +36,12 @@ pub struct Connection {
     created: u32,
     /// Used by the engine: the number of its rule set, and a flag.
     pub rules: u32,
-    /// The number of its NAT binding, plus one; zero for none.
-    pub binding: u32,
+    /// What it holds of the NAT.
+    pub lease: Option<LeaseId>,
     /// Used by the engine; zero for none.
     pub extra: u32,
     /// Its neighbours in its expiry queue.
-    pub(crate) links: crate::wheel::QueueLinks,
+    pub(crate) links: QueueLinks,
     pub(crate) tracker: TcpTracker,
     /// Its state. Code outside the table that writes it does not move the connection to another queue.
     pub state: ConnState,
@@ -59,6 +54,14 @@ const _: () = assert!(size_of::<Connection>() == 192);
 /// The unit of `created`, as a shift of milliseconds: it wraps after two years.
 const CREATED_SHIFT: u32 = 4;
 
+/// The value of a slab's unused place.
+impl Default for Connection {
+    fn default() -> Connection {
+        let tuple = Tuple::default();
+        Connection::new(0, [&tuple, &tuple], ConnState::Unreplied, TcpTracker::blank())
+    }
+}
+
 impl Connection {
     pub(crate) fn new(now_ms: u64, tuples: [&Tuple; 2], state: ConnState, tracker: TcpTracker) -> Connection {
         Connection {
@@ -70,7 +73,7 @@ impl Connection {
             arrivals: IngressPorts::default(),
             created: (now_ms >> CREATED_SHIFT) as u32,
             rules: 0,
-            binding: 0,
+            lease: None,
             extra: 0,
             links: Default::default(),
             tracker,

@@ -8,74 +8,25 @@
 //! a new one evicts the oldest. A worker owns its [`FragmentTable`].
 
 mod held;
+mod key;
 
 pub use held::{HeldFragments, HeldLosses, Released};
+pub use key::{FragmentDrop, FragmentKey};
 
 use crate::hash::TupleHasher;
-use crate::{Side, Tuple, Wire, proto};
+use crate::{Tuple, proto};
 use hashbrown::HashTable;
-use mmb_packet::flow::header_len;
+use key::PIECES;
+use mmb_base::{Slab, id_types};
 use mmb_random::Seed;
 
-/// The fields that identify the fragments of one datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FragmentKey {
-    /// Source and destination address, as they arrived.
-    pub addresses: [u128; 2],
-    /// The identification of the IPv4 header or of the IPv6 fragment header.
-    pub id: u32,
-    /// The upper-layer protocol. It does not distinguish datagrams of IPv6 (RFC 8200, section 4.5).
-    pub proto: u8,
-    /// 4 or 6.
-    pub family: u8,
-    /// The wire, as in [`Tuple`].
-    pub wire: Wire,
-    /// The side of the wire, as in [`Tuple`].
-    pub side: Side,
-}
-
-impl FragmentKey {
-    /// The key in the form that is hashed and compared.
-    pub fn packed(&self) -> Tuple {
-        let proto = if self.family == 6 { 0 } else { self.proto };
-        let ports = [(self.id >> 16) as u16, self.id as u16];
-        let FragmentKey { addresses, family, wire, side, .. } = *self;
-        Tuple { addresses, ports, wire, side, proto, family }
-    }
-
-    /// The bytes of transport header that a first fragment must have, since rules match on them.
-    fn header(&self) -> u32 {
-        match self.proto {
-            proto::TCP => 20,
-            proto::UDP | proto::ICMP | proto::ICMP6 => 8,
-            // Up to the key, which may follow a checksum.
-            proto::GRE => 12,
-            other => header_len(other).max(1) as u32,
-        }
-    }
-}
-
-/// Why a fragment is dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FragmentDrop {
-    /// It overlaps another one, or the datagram's end moved. Further fragments of the datagram are dropped as well.
-    Overlap,
-    /// The same bytes were seen before. The datagram is not affected.
-    Duplicate,
-    /// It is too short to contain the transport header, or lies within its range.
-    Tiny,
-    /// Its length is not a multiple of 8 though more fragments follow, it is empty, or it extends beyond the maximum datagram.
-    BadLength,
-    /// The datagram has more fragments than are tracked.
-    TooMany,
-    /// It came before the first one, and there is no room to hold it.
-    NoRoom,
-    /// The first one was refused.
-    Refused,
+id_types! {
+    /// A tracked datagram; valid while it is tracked.
+    struct DatagramId;
 }
 
 /// The data of a first fragment that later ones use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatagramHead {
     /// The upper-layer protocol. In IPv6, later fragments name the header behind the fragment header, which may be another extension header.
     pub proto: u8,
@@ -112,17 +63,13 @@ pub enum LaterFragment {
     Drop(FragmentDrop),
 }
 
-/// The most fragments of one datagram: 64 KiB in the smallest fragments that an IPv4 link must carry take 1,400, but in fragments of 576
-/// bytes, which every host accepts, only 120.
-const PIECES: usize = 128;
 /// After this time, another first fragment with the same identification begins a new datagram.
 const REUSED_MS: u64 = 1000;
 /// The most datagrams that one call removes for their age.
 const AGED_AT_ONCE: usize = 16;
-/// No slot.
-const NONE: u32 = u32::MAX;
 
 /// A datagram whose first fragment was seen.
+#[derive(Default)]
 struct Datagram {
     key: Tuple,
     head: DatagramHead,
@@ -139,9 +86,9 @@ struct Datagram {
     pieces: Vec<(u32, u32)>,
     first_ms: u64,
     last_ms: u64,
-    /// Slots of the datagrams that came before and after it.
-    older: u32,
-    younger: u32,
+    /// The datagrams that came before and after it.
+    older: Option<DatagramId>,
+    younger: Option<DatagramId>,
 }
 
 /// The incomplete datagrams of a worker.
@@ -149,11 +96,10 @@ pub struct FragmentTable {
     hasher: TupleHasher,
     max_age_ms: u64,
     max: usize,
-    datagrams: Vec<Datagram>,
-    free: Vec<u32>,
-    index: HashTable<u32>,
-    oldest: u32,
-    youngest: u32,
+    datagrams: Slab<DatagramId, Datagram>,
+    index: HashTable<DatagramId>,
+    oldest: Option<DatagramId>,
+    youngest: Option<DatagramId>,
 }
 
 impl FragmentTable {
@@ -162,12 +108,11 @@ impl FragmentTable {
         FragmentTable {
             hasher: TupleHasher::new(seed),
             max_age_ms,
-            max: max_datagrams.clamp(1, NONE as usize),
-            datagrams: Vec::new(),
-            free: Vec::new(),
+            max: max_datagrams.clamp(1, u32::MAX as usize),
+            datagrams: Slab::default(),
             index: HashTable::new(),
-            oldest: NONE,
-            youngest: NONE,
+            oldest: None,
+            youngest: None,
         }
     }
 
@@ -198,8 +143,8 @@ impl FragmentTable {
             return FragmentVerdict::Drop(reason);
         }
         let packed = key.packed();
-        if let Some(place) = self.find(&packed) {
-            let known = &mut self.datagrams[place as usize];
+        if let Some(id) = self.find(&packed) {
+            let known = &mut self.datagrams[id];
             let reused = !known.poisoned && now_ms.saturating_sub(known.last_ms) >= REUSED_MS;
             if !reused && now_ms.saturating_sub(known.first_ms) <= self.max_age_ms {
                 let again = known.head.ports == head.ports && known.pieces.first() == Some(&(0, payload_end));
@@ -207,7 +152,7 @@ impl FragmentTable {
                 let reason = if known.poisoned { FragmentDrop::Overlap } else { FragmentDrop::Duplicate };
                 return FragmentVerdict::Drop(reason);
             }
-            self.remove(place);
+            self.remove(id);
         }
         self.add(now_ms, packed, head, payload_end);
         FragmentVerdict::Pass
@@ -229,8 +174,8 @@ impl FragmentTable {
         if let Err(reason) = check_length(offset_bytes, len, last) {
             return LaterFragment::Drop(reason);
         }
-        let Some(place) = self.find(&key.packed()) else { return LaterFragment::Unknown };
-        let datagram = &mut self.datagrams[place as usize];
+        let Some(id) = self.find(&key.packed()) else { return LaterFragment::Unknown };
+        let datagram = &mut self.datagrams[id];
         if now_ms.saturating_sub(datagram.first_ms) > self.max_age_ms {
             return LaterFragment::Unknown;
         }
@@ -244,7 +189,7 @@ impl FragmentTable {
                 let Datagram { head, seq, seen, total, .. } = *datagram;
                 let complete = (total == Some(seen)).then_some(Complete { len: seen, seq });
                 if complete.is_some() {
-                    self.remove(place);
+                    self.remove(id);
                 }
                 LaterFragment::Of(head, complete)
             }
@@ -253,89 +198,77 @@ impl FragmentTable {
 
     /// Refuses a first fragment that has passed here: no other fragment of its datagram passes.
     pub fn refuse(&mut self, key: &FragmentKey) {
-        if let Some(place) = self.find(&key.packed()) {
-            self.datagrams[place as usize].refused = true;
+        if let Some(id) = self.find(&key.packed()) {
+            self.datagrams[id].refused = true;
         }
     }
 
     /// Notes the sequence number of a datagram's byte at offset 0, which its first fragment told.
     pub fn note_seq(&mut self, key: &FragmentKey, seq: u32) {
-        if let Some(place) = self.find(&key.packed()) {
-            self.datagrams[place as usize].seq = Some(seq);
+        if let Some(id) = self.find(&key.packed()) {
+            self.datagrams[id].seq = Some(seq);
         }
     }
 
-    fn find(&self, key: &Tuple) -> Option<u32> {
-        self.index.find(self.hasher.hash(key), |place| self.datagrams[*place as usize].key == *key).copied()
+    fn find(&self, key: &Tuple) -> Option<DatagramId> {
+        self.index.find(self.hasher.hash(key), |id| self.datagrams[*id].key == *key).copied()
     }
 
     /// Removes datagrams that are too old, the oldest first, a limited number at a time.
     fn age(&mut self, now_ms: u64) {
         for _ in 0..AGED_AT_ONCE {
-            let Some(oldest) = self.datagrams.get(self.oldest as usize) else { break };
-            if now_ms.saturating_sub(oldest.first_ms) <= self.max_age_ms {
+            let Some(oldest) = self.oldest else { break };
+            if now_ms.saturating_sub(self.datagrams[oldest].first_ms) <= self.max_age_ms {
                 break;
             }
-            self.remove(self.oldest);
+            self.remove(oldest);
         }
     }
 
     fn add(&mut self, now_ms: u64, key: Tuple, head: DatagramHead, end: u32) {
-        if self.len() == self.max {
-            self.remove(self.oldest);
+        if self.len() == self.max
+            && let Some(oldest) = self.oldest
+        {
+            self.remove(oldest);
         }
-        let mut datagram = Datagram {
-            key,
-            head,
-            seq: None,
-            poisoned: false,
-            refused: false,
-            total: None,
-            seen: end,
-            pieces: Vec::new(),
-            first_ms: now_ms,
-            last_ms: now_ms,
-            older: self.youngest,
-            younger: NONE,
-        };
-        let place = match self.free.pop() {
-            Some(place) => {
-                let old = &mut self.datagrams[place as usize];
-                // Reuses the memory of an earlier datagram.
-                datagram.pieces = std::mem::take(&mut old.pieces);
-                datagram.pieces.clear();
-                *old = datagram;
-                place
+        let older = self.youngest;
+        let id = self.datagrams.insert_reusing(|Datagram { mut pieces, .. }| {
+            pieces.clear();
+            pieces.push((0, end));
+            Datagram {
+                key,
+                head,
+                seen: end,
+                pieces,
+                first_ms: now_ms,
+                last_ms: now_ms,
+                older,
+                ..Datagram::default()
             }
-            None => {
-                self.datagrams.push(datagram);
-                self.datagrams.len() as u32 - 1
-            }
-        };
-        self.datagrams[place as usize].pieces.push((0, end));
-        match self.datagrams.get_mut(self.youngest as usize) {
-            Some(before) => before.younger = place,
-            None => self.oldest = place,
+        });
+        match older {
+            Some(older) => self.datagrams[older].younger = Some(id),
+            None => self.oldest = Some(id),
         }
-        self.youngest = place;
+        self.youngest = Some(id);
         let (hasher, datagrams) = (&self.hasher, &self.datagrams);
-        self.index
-            .insert_unique(hasher.hash(&key), place, |place| hasher.hash(&datagrams[*place as usize].key));
+        self.index.insert_unique(hasher.hash(&key), id, |id| hasher.hash(&datagrams[*id].key));
     }
 
-    fn remove(&mut self, place: u32) {
-        let Datagram { key, older, younger, .. } = self.datagrams[place as usize];
-        match self.datagrams.get_mut(older as usize) {
-            Some(before) => before.younger = younger,
+    fn remove(&mut self, id: DatagramId) {
+        let Datagram { key, older, younger, .. } = self.datagrams[id];
+        match older {
+            Some(older) => self.datagrams[older].younger = younger,
             None => self.oldest = younger,
         }
-        match self.datagrams.get_mut(younger as usize) {
-            Some(after) => after.older = older,
+        match younger {
+            Some(younger) => self.datagrams[younger].older = older,
             None => self.youngest = older,
         }
-        if let Ok(entry) = self.index.find_entry(self.hasher.hash(&key), |other| *other == place) {
+        if let Ok(entry) = self.index.find_entry(self.hasher.hash(&key), |other| *other == id) {
             entry.remove();
-            self.free.push(place);
+            // Keeps the memory of its pieces.
+            self.datagrams.free(id);
         }
     }
 }

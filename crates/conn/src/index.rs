@@ -1,4 +1,4 @@
-//! The index from hashes to slots: extendible hashing (Fagin et al., TODS 1979) over segments of 64 buckets of a cache line each.
+//! The index from hashes to entries: extendible hashing (Fagin et al., TODS 1979) over segments of 64 buckets of a cache line each.
 //!
 //! Some bits of a hash select a segment, others two buckets in it. An entry goes to its first bucket; if that is full, to its second; or it
 //! displaces an entry to that one's other bucket. The first bucket counts the entries that went to their second, so that most misses read
@@ -28,7 +28,7 @@ const CHUNK_SHIFT: u32 = 10;
 const CHUNK: usize = 1 << CHUNK_SHIFT;
 
 /// No entry.
-pub(crate) const EMPTY: u32 = u32::MAX;
+pub(crate) const EMPTY: u32 = 0;
 
 /// Why an entry was not added.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) enum IndexError {
 }
 
 /// No entry, and neither bucket has an entry with this hash.
-pub(crate) const ABSENT: u32 = u32::MAX - 1;
+pub(crate) const ABSENT: u32 = 1;
 
 /// Fingerprints in a word.
 const LANES: usize = 4;
@@ -236,7 +236,7 @@ struct SegmentInfo {
     entries: u16,
 }
 
-/// The index. An entry is a number below [`EMPTY`] with a meaning that the caller defines.
+/// The index. An entry is a number above [`ABSENT`] with a meaning that the caller defines.
 #[derive(Debug)]
 pub(crate) struct TupleIndex {
     /// The segment by `depth` bits of a hash. The lowest bits come first, so that doubling is one copy.

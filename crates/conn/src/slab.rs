@@ -1,14 +1,11 @@
-//! Storage for a table's records: in chunks, so that growing copies none and touches memory only as it is used.
+//! Storage for a table's records, with a mark on those that are free.
 
 use crate::{ConnId, Connection};
+use mmb_base::{Chunks, Id, Slab};
 use std::collections::TryReserveError;
 
-/// Records in a chunk, as a shift: 12 MiB, of which only used parts take memory.
-const CHUNK_SHIFT: u32 = 16;
-const CHUNK: usize = 1 << CHUNK_SHIFT;
-
-/// No record.
-pub(crate) const NONE: u32 = u32::MAX;
+/// Records in a chunk: 12 MiB, of which only used parts take memory.
+const CHUNK: usize = 1 << 16;
 
 /// The queue of a free record.
 const FREE: u8 = u8::MAX;
@@ -23,37 +20,24 @@ impl From<TryReserveError> for AllocError {
     }
 }
 
-/// Records by slot. A free one contains the next free slot in its links.
-#[derive(Debug)]
-pub(crate) struct ConnectionSlab {
-    chunks: Vec<Vec<Connection>>,
-    /// Slots that were ever used.
-    used: u32,
-    /// The first free slot of these.
-    free: u32,
-}
+/// Records by id.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionSlab(Slab<ConnId, Connection, Chunks<Connection, CHUNK>>);
 
 impl ConnectionSlab {
-    pub(crate) fn new() -> ConnectionSlab {
-        ConnectionSlab { chunks: Vec::new(), used: 0, free: NONE }
+    #[inline]
+    pub(crate) fn at(&self, id: ConnId) -> &Connection {
+        &self.0[id]
     }
 
     #[inline]
-    pub(crate) fn at(&self, place: u32) -> &Connection {
-        &self.chunks[(place >> CHUNK_SHIFT) as usize][place as usize % CHUNK]
+    pub(crate) fn at_mut(&mut self, id: ConnId) -> &mut Connection {
+        &mut self.0[id]
     }
 
-    #[inline]
-    pub(crate) fn at_mut(&mut self, place: u32) -> &mut Connection {
-        &mut self.chunks[(place >> CHUNK_SHIFT) as usize][place as usize % CHUNK]
-    }
-
-    /// The connection in a slot, if there is one.
-    pub(crate) fn live(&self, place: u32) -> Option<&Connection> {
-        Some(place)
-            .filter(|place| *place < self.used)
-            .map(|place| self.at(place))
-            .filter(|at| at.queue != FREE)
+    /// The connection with an id, if there is one.
+    pub(crate) fn live(&self, id: ConnId) -> Option<&Connection> {
+        self.0.get(id).filter(|record| record.queue != FREE)
     }
 
     /// Stores a connection.
@@ -61,43 +45,37 @@ impl ConnectionSlab {
     /// # Errors
     /// There is no memory for more records.
     pub(crate) fn insert(&mut self, connection: Connection) -> Result<ConnId, AllocError> {
-        let place = self.free;
-        if place != NONE {
-            let record = self.at_mut(place);
-            let next = record.links.next;
-            *record = connection;
-            self.free = next;
-            return Ok(ConnId(place));
-        }
-        let place = self.used;
-        if (place as usize).is_multiple_of(CHUNK) {
-            let mut chunk = Vec::new();
-            chunk.try_reserve_exact(CHUNK)?;
-            self.chunks.try_reserve(1)?;
-            self.chunks.push(chunk);
-        }
-        self.chunks[(place >> CHUNK_SHIFT) as usize].push(connection);
-        self.used += 1;
-        Ok(ConnId(place))
+        self.0.try_reserve()?;
+        Ok(self.0.insert(connection))
     }
 
-    pub(crate) fn remove(&mut self, ConnId(place): ConnId) -> Connection {
-        let next = self.free;
-        let record = self.at_mut(place);
+    pub(crate) fn remove(&mut self, id: ConnId) -> Connection {
+        let record = self.at_mut(id);
         let connection = *record;
         record.queue = FREE;
-        record.links.next = next;
-        self.free = place;
+        self.0.free(id);
         connection
     }
 
-    /// Number of slots that were ever used: the range to scan.
-    pub(crate) fn used(&self) -> u32 {
-        self.used
+    /// The ids of at most `most` records from `first` on, free ones included, and the id after them unless that was the last.
+    pub(crate) fn ids(
+        &self,
+        first: ConnId,
+        most: usize,
+    ) -> (impl Iterator<Item = ConnId> + use<>, Option<ConnId>) {
+        let end =
+            first.number().saturating_add(u32::try_from(most).unwrap_or(u32::MAX)).min(self.0.highest() + 1);
+        let next = ConnId::new(end).filter(|_| end <= self.0.highest());
+        ((first.number()..end).filter_map(ConnId::new), next)
+    }
+
+    /// The most records that were ever in use at once.
+    pub(crate) fn highest(&self) -> usize {
+        self.0.highest() as usize
     }
 
     /// Bytes in use.
     pub(crate) fn memory(&self) -> usize {
-        self.used as usize * size_of::<Connection>() + self.chunks.capacity() * size_of::<Vec<Connection>>()
+        self.0.memory()
     }
 }

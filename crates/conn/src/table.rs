@@ -10,18 +10,17 @@ mod follow;
 mod reclaim;
 mod room;
 
-pub use reclaim::ReclaimCursor;
-
 use crate::ghosts::Ghosts;
 use crate::hash::TupleHasher;
 use crate::index::{ABSENT, EMPTY, IndexBucket, IndexError, TupleIndex};
+use crate::links;
 use crate::slab::{AllocError, ConnectionSlab};
 use crate::timeouts::StateTimeouts;
-use crate::wheel::{self, ExpiryQueues};
+use crate::wheel::ExpiryQueues;
 use crate::{
     CloseReason, ConnId, Connection, ConnectionSnapshot, Direction, Invalid, TrackedHeader, Tuple, Wire,
 };
-use mmb_base::{VECTOR, prefetch};
+use mmb_base::{Id, VECTOR, prefetch};
 use mmb_policy::settings::{Pickup, Timeouts};
 use mmb_random::Seed;
 
@@ -60,7 +59,7 @@ pub struct ConnectionTable {
     /// That call reached its limit before it had handled all due connections.
     behind: bool,
     /// Where to continue re-checking connections after timeouts were shortened.
-    sweep: Option<u32>,
+    sweep: Option<ConnId>,
 }
 
 impl ConnectionTable {
@@ -69,7 +68,7 @@ impl ConnectionTable {
         ConnectionTable {
             hasher: TupleHasher::new(seed),
             index: TupleIndex::new(),
-            slab: ConnectionSlab::new(),
+            slab: ConnectionSlab::default(),
             queues: ExpiryQueues::new(),
             ghosts: Ghosts::new(),
             len: 0,
@@ -87,11 +86,11 @@ impl ConnectionTable {
     /// Changes the table's settings. A lower `max` ends no connection at once: closed and half-open connections are evicted as new ones
     /// come.
     pub fn configure(&mut self, max: usize, timeouts: Timeouts, pickup: Pickup) {
-        self.max = max.min(wheel::MOST);
+        self.max = max.min(links::MOST);
         self.pickup = pickup;
         if *self.limits.timeouts() != timeouts {
             self.limits = StateTimeouts::new(timeouts);
-            self.sweep = Some(0);
+            self.sweep = Some(ConnId::FIRST);
         }
     }
 
@@ -107,10 +106,9 @@ impl ConnectionTable {
 
     fn find_hashed(&self, hash: u64, tuple: &Tuple) -> Option<(ConnId, Direction)> {
         let found = self.index.find(hash, |entry| {
-            let (ConnId(place), direction) = meaning(entry);
-            self.slab.at(place).is(tuple, direction)
+            member(entry).is_some_and(|(id, direction)| self.slab.at(id).is(tuple, direction))
         });
-        found.map(meaning)
+        found.and_then(member)
     }
 
     /// The connections of a vector's packets.
@@ -141,8 +139,8 @@ impl ConnectionTable {
             *likely = bucket.likely(*hash);
         }
         for (entry, record) in likely[all].iter().zip(&mut records) {
-            if *entry < ABSENT {
-                let connection = self.slab.at(*entry >> 1);
+            if let Some((id, _)) = member(*entry) {
+                let connection = self.slab.at(id);
                 connection.prefetch();
                 *record = Some(connection);
             }
@@ -150,10 +148,9 @@ impl ConnectionTable {
         let is_all_in_buckets = !self.index.has_stash();
         let known = likely[all].iter().zip(&records).zip(&hashes);
         for ((tuple, found), ((entry, record), hash)) in tuples.iter().zip(found).zip(known) {
-            let (id, direction) = meaning(*entry);
-            *found = match record {
-                Some(connection) if connection.is(tuple, direction) => Some((id, direction)),
-                None if *entry == ABSENT && is_all_in_buckets => None,
+            *found = match (record, member(*entry)) {
+                (Some(connection), Some(member)) if connection.is(tuple, member.1) => Some(member),
+                (None, _) if *entry == ABSENT && is_all_in_buckets => None,
                 _ => self.find_hashed(*hash, tuple),
             };
         }
@@ -227,17 +224,17 @@ impl ConnectionTable {
             }
         }
         self.len += 1;
-        self.queues.join(&mut self.slab, id.0, ends_ms, is_protected);
+        self.queues.join(&mut self.slab, id, ends_ms, is_protected);
         Ok(id)
     }
 
     /// A connection.
     ///
     /// # Panics
-    /// If the slot was never used. The id of an ended connection returns its old record, or the next connection's.
+    /// If the id was never given out. The id of an ended connection returns its old record, or the next connection's.
     #[inline]
     pub fn get(&self, id: ConnId) -> &Connection {
-        self.slab.at(id.0)
+        self.slab.at(id)
     }
 
     /// A connection, to update the fields that belong to the caller.
@@ -246,36 +243,36 @@ impl ConnectionTable {
     /// As [`ConnectionTable::get`].
     #[inline]
     pub fn get_mut(&mut self, id: ConnId) -> &mut Connection {
-        self.slab.at_mut(id.0)
+        self.slab.at_mut(id)
     }
 
-    /// The connection in a slot, if there is one.
+    /// The connection with an id, if there is one.
     pub fn live(&self, id: ConnId) -> Option<&Connection> {
-        self.slab.live(id.0)
+        self.slab.live(id)
     }
 
     /// Milliseconds until a connection times out if no packet comes.
     pub fn expires_ms(&self, id: ConnId, now_ms: u64) -> u64 {
-        self.slab.at(id.0).expires_ms(now_ms, &self.limits)
+        self.slab.at(id).expires_ms(now_ms, &self.limits)
     }
 
     /// Ends a connection.
     ///
     /// # Panics
-    /// If there is no connection in that slot.
+    /// If there is no connection with this id.
     pub fn remove(&mut self, id: ConnId) -> Connection {
-        let connection = self.slab.live(id.0).expect("a connection that has not ended");
+        let connection = self.slab.live(id).expect("a connection that has not ended");
         let tuples = connection.tuples();
         for (direction, tuple) in keyed(&tuples[0], &tuples[1]).iter().zip(tuples) {
             self.index.remove(self.hasher.hash(&tuple), entry(id, *direction));
         }
-        self.queues.leave(&mut self.slab, id.0);
+        self.queues.leave(&mut self.slab, id);
         self.len -= 1;
         self.slab.remove(id)
     }
 
-    fn end(&mut self, place: u32, reason: CloseReason, closed: &mut dyn FnMut(&Connection, CloseReason)) {
-        closed(&self.remove(ConnId(place)), reason);
+    fn end(&mut self, id: ConnId, reason: CloseReason, closed: &mut dyn FnMut(&Connection, CloseReason)) {
+        closed(&self.remove(id), reason);
     }
 
     /// Number of connections.
@@ -290,8 +287,8 @@ impl ConnectionTable {
     }
 
     /// Number of records whose memory is taken: the most connections that there were at once.
-    pub fn places(&self) -> usize {
-        self.slab.used() as usize
+    pub fn records(&self) -> usize {
+        self.slab.highest()
     }
 
     /// Number of half-open connections.
@@ -300,22 +297,26 @@ impl ConnectionTable {
         self.queues.half_open()
     }
 
-    /// Bytes in use. Records and index only grow; slots of ended connections are reused.
+    /// Bytes in use. Records and index only grow; ids of ended connections are reused.
     pub fn memory(&self) -> usize {
         self.slab.memory() + self.index.memory() + self.queues.memory() + self.ghosts.memory()
     }
 
-    /// Visits the connections in at most `most` slots from `from` on. Returns the next slot to visit, or `None` at the end. A connection
-    /// that exists from the first call to the last is visited once.
-    pub fn scan(&self, from: u32, most: usize, each: &mut dyn FnMut(ConnId, &Connection)) -> Option<u32> {
-        let used = self.slab.used();
-        let to = from.saturating_add(u32::try_from(most).unwrap_or(u32::MAX)).min(used);
-        for place in from..to {
-            if let Some(connection) = self.slab.live(place) {
-                each(ConnId(place), connection);
+    /// Visits the connections among at most `most` records from `first` on. Returns the id to continue with, or `None` at the end. A
+    /// connection that exists from the first call to the last is visited once.
+    pub fn scan(
+        &self,
+        first: ConnId,
+        most: usize,
+        each: &mut dyn FnMut(ConnId, &Connection),
+    ) -> Option<ConnId> {
+        let (ids, next) = self.slab.ids(first, most);
+        for id in ids {
+            if let Some(connection) = self.slab.live(id) {
+                each(id, connection);
             }
         }
-        Some(to).filter(|to| *to < used)
+        next
     }
 }
 
@@ -327,16 +328,17 @@ impl Tuple {
     }
 }
 
-/// The connection and direction of an index entry.
+/// The connection and direction of an index entry; none of [`EMPTY`] and [`ABSENT`].
 #[inline]
-fn meaning(entry: u32) -> (ConnId, Direction) {
-    (ConnId(entry >> 1), if entry & 1 == 0 { Direction::Forward } else { Direction::Reply })
+fn member(entry: u32) -> Option<(ConnId, Direction)> {
+    let direction = if entry & 1 == 0 { Direction::Forward } else { Direction::Reply };
+    ConnId::new(entry >> 1).map(|id| (id, direction))
 }
 
 /// The index entry of a connection's tuple.
 #[inline]
-fn entry(ConnId(place): ConnId, direction: Direction) -> u32 {
-    place << 1 | direction as u32
+fn entry(id: ConnId, direction: Direction) -> u32 {
+    id.number() << 1 | direction as u32
 }
 
 /// The directions with a tuple of their own: only one if both tuples are equal.
@@ -345,8 +347,7 @@ fn keyed(forward: &Tuple, reply: &Tuple) -> &'static [Direction] {
 }
 
 fn hash_of(hasher: &TupleHasher, slab: &ConnectionSlab, entry: u32) -> u64 {
-    let (ConnId(place), direction) = meaning(entry);
-    hasher.hash(&slab.at(place).tuple(direction))
+    member(entry).map_or(0, |(id, direction)| hasher.hash(&slab.at(id).tuple(direction)))
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@
 //!
 //! The policy decides whether invalid segments pass (`set conn invalid`).
 
-use crate::sctp::{SctpChunks, chunk};
 use crate::{ConnState, Direction, Invalid};
 use mmb_packet::Seq;
 use mmb_policy::settings::Pickup;
@@ -29,34 +28,6 @@ pub mod flags {
     pub const URG: u8 = 0x20;
 }
 use flags::{ACK, FIN, RST, SYN, URG};
-
-/// The header fields of a tracked packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TrackedHeader {
-    /// A TCP segment.
-    Tcp(TcpSegment),
-    /// An SCTP packet.
-    Sctp(SctpChunks),
-}
-
-impl TrackedHeader {
-    /// The TCP segment, if it is one.
-    #[inline]
-    pub fn segment(&self) -> Option<&TcpSegment> {
-        match self {
-            TrackedHeader::Tcp(segment) => Some(segment),
-            TrackedHeader::Sctp(_) => None,
-        }
-    }
-
-    /// Whether it opens a connection: a SYN or an INIT.
-    pub fn opens(&self) -> bool {
-        match self {
-            TrackedHeader::Tcp(segment) => segment.flags & (SYN | ACK) == SYN,
-            TrackedHeader::Sctp(chunks) => chunks.has(chunk::INIT),
-        }
-    }
-}
 
 /// The fields of a TCP segment that tracking uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

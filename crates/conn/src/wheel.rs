@@ -8,32 +8,11 @@
 //! Queues are doubly linked through the records, so that removing a connection touches two neighbours.
 
 use crate::ghosts::AGAIN_AFTER_MS;
-use crate::slab::{ConnectionSlab, NONE};
+use crate::links::{Previous, QueueLinks};
+use crate::slab::ConnectionSlab;
 use crate::timeouts::column;
-use crate::{ConnState, Direction};
+use crate::{ConnId, ConnState, Direction};
 use std::ops::Range;
-
-/// A record's neighbours in its queue.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct QueueLinks {
-    /// The previous record, or [`HEAD`] and the queue's number.
-    pub(crate) previous: u32,
-    /// The next record, or [`NONE`].
-    pub(crate) next: u32,
-}
-
-impl Default for QueueLinks {
-    fn default() -> QueueLinks {
-        QueueLinks { previous: NONE, next: NONE }
-    }
-}
-
-/// In `previous`: this is the first record of the queue with that number.
-const HEAD: u32 = 1 << 31;
-
-/// The most records that links can address.
-pub(crate) const MOST: usize = HEAD as usize - 2;
 
 /// Milliseconds of a slot, as a shift.
 const SLOT_SHIFT: u32 = 10;
@@ -80,12 +59,17 @@ fn order_of(proto: u8, state: ConnState, is_protected: bool) -> u8 {
     }
 }
 
+/// Where the last search of each order for a connection whose outside port may be reclaimed stopped. The next search continues from there,
+/// so that unsuitable connections at the front of an order do not hide those after them.
+#[derive(Clone, Debug, Default)]
+pub struct ReclaimCursor(pub(crate) [Option<ConnId>; ORDERS]);
+
 /// The queues of a table.
 #[derive(Debug)]
 pub(crate) struct ExpiryQueues {
     /// First the orders, then the slots.
-    heads: Vec<u32>,
-    tails: [u32; ORDERS],
+    heads: Vec<Option<ConnId>>,
+    tails: [Option<ConnId>; ORDERS],
     /// The length of each order.
     lengths: [usize; ORDERS],
     /// The next slot to come up, counted from time zero.
@@ -95,8 +79,8 @@ pub(crate) struct ExpiryQueues {
 impl ExpiryQueues {
     pub(crate) fn new() -> ExpiryQueues {
         ExpiryQueues {
-            heads: vec![NONE; ORDERS + SLOTS as usize],
-            tails: [NONE; ORDERS],
+            heads: vec![None; ORDERS + SLOTS as usize],
+            tails: [None; ORDERS],
             lengths: [0; ORDERS],
             slot: 0,
         }
@@ -115,55 +99,53 @@ impl ExpiryQueues {
 
     /// The first of an order, unless it is empty.
     #[inline]
-    pub(crate) fn first(&self, order: u8) -> Option<u32> {
-        Some(self.heads[order as usize]).filter(|place| *place != NONE)
+    pub(crate) fn first(&self, order: u8) -> Option<ConnId> {
+        self.heads[order as usize]
     }
 
     /// Adds a connection that is in no queue: at the end of its order, or to the wheel until `ends_ms`. A half-open connection may be
     /// protected.
-    pub(crate) fn join(&mut self, slab: &mut ConnectionSlab, place: u32, ends_ms: u64, is_protected: bool) {
-        let record = slab.at_mut(place);
+    pub(crate) fn join(&mut self, slab: &mut ConnectionSlab, id: ConnId, ends_ms: u64, is_protected: bool) {
+        let record = slab.at_mut(id);
         let order = order_of(record.proto(), record.state, is_protected);
         record.queue = order;
         if order == WHEEL {
             // A slot comes up at its first millisecond: rounded up, no connection is checked too early.
             let wanted = ends_ms.div_ceil(SLOT_MS);
             let slot = wanted.clamp(self.slot, self.slot + SLOTS - 1);
-            return self.push_front(slab, place, slot);
+            return self.push_front(slab, id, slot);
         }
-        let last = std::mem::replace(&mut self.tails[order as usize], place);
-        slab.at_mut(place).links = match last {
-            NONE => QueueLinks { previous: HEAD | u32::from(order), next: NONE },
-            last => QueueLinks { previous: last, next: NONE },
-        };
+        let last = self.tails[order as usize].replace(id);
+        let previous = last.map_or(Previous::head(order.into()), Previous::record);
+        slab.at_mut(id).links = QueueLinks { previous, next: None };
         match last {
-            NONE => self.heads[order as usize] = place,
-            last => slab.at_mut(last).links.next = place,
+            None => self.heads[order as usize] = Some(id),
+            Some(last) => slab.at_mut(last).links.next = Some(id),
         }
         self.lengths[order as usize] += 1;
     }
 
-    fn push_front(&mut self, slab: &mut ConnectionSlab, place: u32, slot: u64) {
+    fn push_front(&mut self, slab: &mut ConnectionSlab, id: ConnId, slot: u64) {
         let queue = ORDERS + (slot % SLOTS) as usize;
-        let next = std::mem::replace(&mut self.heads[queue], place);
-        slab.at_mut(place).links = QueueLinks { previous: HEAD | queue as u32, next };
-        if next != NONE {
-            slab.at_mut(next).links.previous = place;
+        let next = self.heads[queue].replace(id);
+        slab.at_mut(id).links = QueueLinks { previous: Previous::head(queue), next };
+        if let Some(next) = next {
+            slab.at_mut(next).links.previous = Previous::record(id);
         }
     }
 
     /// Removes a connection from its queue.
-    pub(crate) fn leave(&mut self, slab: &mut ConnectionSlab, place: u32) {
-        let record = slab.at(place);
+    pub(crate) fn leave(&mut self, slab: &mut ConnectionSlab, id: ConnId) {
+        let record = slab.at(id);
         let (QueueLinks { previous, next }, order) = (record.links, record.queue);
-        match previous & HEAD {
-            0 => slab.at_mut(previous).links.next = next,
-            _ => self.heads[(previous ^ HEAD) as usize] = next,
+        match previous.id() {
+            Some(previous) => slab.at_mut(previous).links.next = next,
+            None => self.heads[previous.queue()] = next,
         }
-        if next != NONE {
+        if let Some(next) = next {
             slab.at_mut(next).links.previous = previous;
         } else if order != WHEEL {
-            self.tails[order as usize] = if previous & HEAD == 0 { previous } else { NONE };
+            self.tails[order as usize] = previous.id();
         }
         if order != WHEEL {
             self.lengths[order as usize] -= 1;
@@ -173,48 +155,48 @@ impl ExpiryQueues {
     /// Moves a connection in an order to its end, after a valid packet. A half-open one becomes protected if the packet comes as late as a
     /// client's retransmission.
     #[inline]
-    pub(crate) fn used(&mut self, slab: &mut ConnectionSlab, place: u32, direction: Direction, now_ms: u64) {
-        if slab.at(place).queue != WHEEL {
-            self.used_in_order(slab, place, direction, now_ms);
+    pub(crate) fn used(&mut self, slab: &mut ConnectionSlab, id: ConnId, direction: Direction, now_ms: u64) {
+        if slab.at(id).queue != WHEEL {
+            self.used_in_order(slab, id, direction, now_ms);
         }
     }
 
-    fn used_in_order(&mut self, slab: &mut ConnectionSlab, place: u32, direction: Direction, now_ms: u64) {
-        let record = slab.at(place);
+    fn used_in_order(&mut self, slab: &mut ConnectionSlab, id: ConnId, direction: Direction, now_ms: u64) {
+        let record = slab.at(id);
         let was_protected = PROTECTED.contains(&record.queue);
         let comes_again = direction == Direction::Forward && record.age_ms(now_ms) >= AGAIN_AFTER_MS;
         let is_protected = was_protected || comes_again && HALF_OPEN.contains(&record.queue);
-        if is_protected != was_protected || record.links.next != NONE {
-            self.leave(slab, place);
-            self.join(slab, place, 0, is_protected);
+        if is_protected != was_protected || record.links.next.is_some() {
+            self.leave(slab, id);
+            self.join(slab, id, 0, is_protected);
         }
     }
 
     /// Whether a connection is half-open and protected.
-    pub(crate) fn is_protected(slab: &ConnectionSlab, place: u32) -> bool {
-        PROTECTED.contains(&slab.at(place).queue)
+    pub(crate) fn is_protected(slab: &ConnectionSlab, id: ConnId) -> bool {
+        PROTECTED.contains(&slab.at(id).queue)
     }
 
     /// Whether a connection is in the wheel.
-    pub(crate) fn is_in_wheel(slab: &ConnectionSlab, place: u32) -> bool {
-        slab.at(place).queue == WHEEL
+    pub(crate) fn is_in_wheel(slab: &ConnectionSlab, id: ConnId) -> bool {
+        slab.at(id).queue == WHEEL
     }
 
     /// Bytes in use.
     pub(crate) fn memory(&self) -> usize {
-        self.heads.capacity() * size_of::<u32>()
+        self.heads.capacity() * size_of::<Option<ConnId>>()
     }
 
     /// The next connection of the slots that came up, if any; `steps` limits how many slots are passed. The caller removes it from its
     /// queue.
-    pub(crate) fn due(&mut self, now_ms: u64, steps: &mut usize) -> Option<u32> {
+    pub(crate) fn due(&mut self, now_ms: u64, steps: &mut usize) -> Option<ConnId> {
         let now = now_ms >> SLOT_SHIFT;
         // One round is enough: a slot holds every connection in it, however far behind the wheel is.
         self.slot = self.slot.max((now + 1).saturating_sub(SLOTS));
         while self.slot <= now {
             let head = self.heads[ORDERS + (self.slot % SLOTS) as usize];
-            if head != NONE {
-                return Some(head);
+            if head.is_some() {
+                return head;
             }
             if *steps == 0 {
                 return None;
@@ -236,18 +218,18 @@ mod tests {
         pub(crate) fn walk(&self, slab: &ConnectionSlab) -> usize {
             let mut all = 0;
             for (queue, head) in self.heads.iter().enumerate() {
-                let (mut previous, mut place, mut waiting) = (HEAD | queue as u32, *head, 0);
-                while place != NONE {
-                    let record = slab.live(place).expect("only connections wait");
+                let (mut previous, mut place, mut waiting) = (Previous::head(queue), *head, 0);
+                while let Some(id) = place {
+                    let record = slab.live(id).expect("only connections wait");
                     assert_eq!(usize::from(record.queue), queue.min(ORDERS));
-                    let is_protected = ExpiryQueues::is_protected(slab, place);
+                    let is_protected = ExpiryQueues::is_protected(slab, id);
                     assert_eq!(record.queue, order_of(record.proto(), record.state, is_protected));
                     assert_eq!(record.links.previous, previous);
-                    (previous, place) = (place, record.links.next);
+                    (previous, place) = (Previous::record(id), record.links.next);
                     waiting += 1;
                 }
                 if queue < ORDERS {
-                    assert_eq!(self.tails[queue], if waiting == 0 { NONE } else { previous });
+                    assert_eq!(self.tails[queue], previous.id());
                     assert_eq!(self.lengths[queue], waiting);
                 }
                 all += waiting;

@@ -12,6 +12,8 @@ use crate::conntrack::{
 };
 use crate::drop::DropReason;
 use crate::worker::WorkerTask;
+use mmb_base::Id;
+use mmb_conn::ConnId;
 use mmb_conn::{CloseReason, Invalid};
 use mmb_policy::{ConnectionFilter, RuleId};
 use std::collections::HashMap;
@@ -117,7 +119,7 @@ impl Connections {
         each: &mut dyn FnMut(ConnectionInfo) -> bool,
     ) -> Result<(), NoAnswer> {
         for worker in 0..self.workers.len() {
-            let mut from = Some(0);
+            let mut from = Some(ConnId::FIRST);
             while let Some(first) = from {
                 let filter = *filter;
                 let (next, found) =
@@ -140,7 +142,7 @@ impl Connections {
     pub fn kill(&self, filter: &ConnectionFilter) -> Result<u64, NoAnswer> {
         let mut killed = 0;
         for worker in 0..self.workers.len() {
-            let mut from = Some(0);
+            let mut from = Some(ConnId::FIRST);
             while let Some(first) = from {
                 let filter = *filter;
                 let (next, ended) =
@@ -160,7 +162,7 @@ impl Connections {
     pub fn save(&self, out: &mut dyn Write) -> io::Result<u64> {
         let mut writer = StateWriter::new(out)?;
         for worker in 0..self.workers.len() {
-            let mut from = Some(0);
+            let mut from = Some(ConnId::FIRST);
             while let Some(first) = from {
                 let saved = self.ask(worker, move |conntrack, _| conntrack.save(first, CHUNK));
                 let (next, found) = saved.map_err(io::Error::other)?;
@@ -230,7 +232,7 @@ impl Connections {
         assert!(!workers.is_empty() && workers.iter().all(|&worker| usize::from(worker) < owners.owning()));
         owners.prepare(workers);
         for worker in 0..owners.owning() {
-            let mut from = Some(0);
+            let mut from = Some(ConnId::FIRST);
             while let Some(first) = from {
                 from = self.ask(worker, move |conntrack, _| conntrack.claim_moved(first, CHUNK))?;
             }

@@ -8,7 +8,7 @@
 //! *released* until [`HeldFragments::take`] gives it out. A packet that waits for too long is dropped ([`HeldFragments::age`]). The rings
 //! are allocated once, in [`HeldFragments::prepare`]; nothing else here allocates. A worker owns its [`HeldFragments`].
 
-use super::{FragmentDrop, FragmentKey, PIECES};
+use super::key::{FragmentDrop, FragmentKey, PIECES};
 use crate::Tuple;
 use crate::hash::TupleHasher;
 use hashbrown::HashTable;

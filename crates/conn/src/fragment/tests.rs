@@ -1,7 +1,7 @@
 //! Fragments in order and out of order.
 
 use super::*;
-use crate::Vlans;
+use crate::{Side, Vlans, Wire};
 use mmb_random::Seed;
 use proptest::prelude::*;
 
@@ -262,9 +262,9 @@ proptest! {
             prop_assert!(fragments.len() <= 4 && fragments.datagrams.len() <= 4);
             let mut ages = Vec::new();
             let mut at = fragments.oldest;
-            while let Some(datagram) = fragments.datagrams.get(at as usize) {
-                ages.push(datagram.first_ms);
-                at = datagram.younger;
+            while let Some(id) = at {
+                ages.push(fragments.datagrams[id].first_ms);
+                at = fragments.datagrams[id].younger;
             }
             prop_assert_eq!(ages.len(), fragments.len());
             prop_assert!(ages.is_sorted());

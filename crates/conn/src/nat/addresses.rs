@@ -1,6 +1,6 @@
 //! Sets of values that a mapping uses, stored as ranges: a /8 takes no more memory than one address.
 
-use super::balance::Maglev;
+use super::maglev::Maglev;
 use mmb_policy::Intervals;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
@@ -77,7 +77,7 @@ impl ValueSet {
 
     /// The table of consistent hashing over these values, built on first use.
     pub(super) fn maglev(&self) -> &Maglev {
-        self.0.maglev.get_or_init(|| Maglev::new(self))
+        self.0.maglev.get_or_init(|| Maglev::new(self.len(), |index| self.nth(index)))
     }
 }
 

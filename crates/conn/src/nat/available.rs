@@ -1,75 +1,77 @@
-//! A set of numbers from 0 that can be marked exhausted and available again, with constant-time selection of an available one by rank.
+//! A set of indices, of addresses or servers, of which some are removed for a while; an available one is selected by rank in constant time.
 //!
-//! It is a shuffle that stores only displaced positions: memory depends on how many numbers are or were exhausted, not on how many there
-//! are.
+//! It is a shuffle that stores only displaced positions: memory depends on how many indices are or were removed, not on how many there are.
 //!
-//! Marking a number exhausted takes the memory that making it available again needs: a release never fails.
+//! Removing an index takes the memory that putting it back needs: that never fails.
 
 use std::collections::HashMap;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct AvailablePorts {
-    /// The first `open` positions hold the available numbers.
-    open: u64,
+pub(super) struct AvailableIndices {
+    /// The first `available` positions hold the available indices.
+    available: u64,
     len: u64,
-    /// The number at a position, and the position of a number, if displaced.
+    /// The index at a position, and the position of an index, if displaced.
     at: HashMap<u64, u64>,
-    place: HashMap<u64, u64>,
+    position: HashMap<u64, u64>,
 }
 
-impl AvailablePorts {
-    /// A set of `len` numbers, all available.
-    pub(super) fn new(len: u64) -> AvailablePorts {
-        AvailablePorts { open: len, len, at: HashMap::new(), place: HashMap::new() }
+impl AvailableIndices {
+    /// A set of `len` indices, all available.
+    pub(super) fn new(len: u64) -> AvailableIndices {
+        AvailableIndices { available: len, len, at: HashMap::new(), position: HashMap::new() }
     }
 
-    /// Number of available numbers.
+    /// Number of available indices.
     pub(super) fn count(&self) -> u64 {
-        self.open
+        self.available
     }
 
-    pub(super) fn all_open(&self) -> bool {
-        self.open == self.len
+    /// Whether no index is removed.
+    pub(super) fn all_available(&self) -> bool {
+        self.available == self.len
     }
 
-    /// An available number; each `rank` below [`AvailablePorts::count`] gives another.
+    /// An available index; each `rank` below [`AvailableIndices::count`] gives another.
     pub(super) fn nth(&self, rank: u64) -> u64 {
         self.at.get(&rank).copied().unwrap_or(rank)
     }
 
-    pub(super) fn is_open(&self, number: u64) -> bool {
-        self.place_of(number) < self.open
+    /// Whether an index is not removed.
+    pub(super) fn is_available(&self, index: u64) -> bool {
+        self.position_of(index) < self.available
     }
 
-    /// Reserves memory to mark one more number, and to make all available again. False if there is none.
+    /// Reserves memory to remove one more index, and to put all back. False if there is none.
     #[must_use]
     pub(super) fn reserve(&mut self) -> bool {
-        let shut = (self.len - self.open) as usize + 1;
+        let removed = (self.len - self.available) as usize + 1;
         // Each step displaces at most two. A table that is at most half full removes its tombstones without growing.
-        let room = |table: &HashMap<u64, u64>| table.len() + 2 * (2 + 2 * shut);
-        self.at.try_reserve(room(&self.at)).is_ok() && self.place.try_reserve(room(&self.place)).is_ok()
+        let room = |table: &HashMap<u64, u64>| table.len() + 2 * (2 + 2 * removed);
+        self.at.try_reserve(room(&self.at)).is_ok() && self.position.try_reserve(room(&self.position)).is_ok()
     }
 
-    /// Marks a number exhausted; [`AvailablePorts::reserve`] comes before.
-    pub(super) fn mark_exhausted(&mut self, number: u64) {
-        let place = self.place_of(number);
-        if place < self.open {
-            self.open -= 1;
-            self.swap(place, self.open);
+    /// Removes an index; [`AvailableIndices::reserve`] comes before.
+    pub(super) fn remove(&mut self, index: u64) {
+        let position = self.position_of(index);
+        if position < self.available {
+            self.available -= 1;
+            self.swap(position, self.available);
         }
     }
 
-    pub(super) fn reopen(&mut self, number: u64) {
-        let place = self.place_of(number);
-        if place >= self.open {
-            self.swap(place, self.open);
-            self.open += 1;
+    /// Puts an index back.
+    pub(super) fn put_back(&mut self, index: u64) {
+        let position = self.position_of(index);
+        if position >= self.available {
+            self.swap(position, self.available);
+            self.available += 1;
         }
     }
 
-    fn place_of(&self, number: u64) -> u64 {
-        self.place.get(&number).copied().unwrap_or(number)
+    fn position_of(&self, index: u64) -> u64 {
+        self.position.get(&index).copied().unwrap_or(index)
     }
 
     fn swap(&mut self, one: u64, other: u64) {
@@ -78,13 +80,13 @@ impl AvailablePorts {
         self.put(other, first);
     }
 
-    fn put(&mut self, place: u64, number: u64) {
-        if place == number {
-            self.at.remove(&place);
-            self.place.remove(&number);
+    fn put(&mut self, position: u64, index: u64) {
+        if position == index {
+            self.at.remove(&position);
+            self.position.remove(&index);
         } else {
-            self.at.insert(place, number);
-            self.place.insert(number, place);
+            self.at.insert(position, index);
+            self.position.insert(index, position);
         }
     }
 }
@@ -96,39 +98,39 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn opening_again_needs_no_memory() {
-        let mut open = AvailablePorts::new(1000);
+    fn putting_back_needs_no_memory() {
+        let mut set = AvailableIndices::new(1000);
         for round in 0..200 {
-            let numbers = (0..50).map(|number| (number * 17 + round * 31) % 1000);
-            for number in numbers.clone() {
-                assert!(open.reserve());
-                open.mark_exhausted(number);
+            let numbers = (0..50).map(|index| (index * 17 + round * 31) % 1000);
+            for index in numbers.clone() {
+                assert!(set.reserve());
+                set.remove(index);
             }
-            let capacity = (open.at.capacity(), open.place.capacity());
-            numbers.rev().for_each(|number| open.reopen(number));
-            assert_eq!((open.at.capacity(), open.place.capacity()), capacity, "round {round}");
+            let capacity = (set.at.capacity(), set.position.capacity());
+            numbers.rev().for_each(|index| set.put_back(index));
+            assert_eq!((set.at.capacity(), set.position.capacity()), capacity, "round {round}");
         }
     }
 
     proptest! {
         #[test]
-        fn open_numbers_are_those_of_a_plain_set(steps in proptest::collection::vec((any::<bool>(), 0_u64..12), 0..100)) {
-            let mut open = AvailablePorts::new(12);
+        fn available_indices_are_those_of_a_plain_set(steps in proptest::collection::vec((any::<bool>(), 0_u64..12), 0..100)) {
+            let mut set = AvailableIndices::new(12);
             let mut plain: BTreeSet<u64> = (0..12).collect();
-            for (shut, number) in steps {
-                if shut {
-                    prop_assert!(open.reserve());
-                    open.mark_exhausted(number);
-                    plain.remove(&number);
+            for (removes, index) in steps {
+                if removes {
+                    prop_assert!(set.reserve());
+                    set.remove(index);
+                    plain.remove(&index);
                 } else {
-                    open.reopen(number);
-                    plain.insert(number);
+                    set.put_back(index);
+                    plain.insert(index);
                 }
-                let found: BTreeSet<u64> = (0..open.count()).map(|rank| open.nth(rank)).collect();
+                let found: BTreeSet<u64> = (0..set.count()).map(|rank| set.nth(rank)).collect();
                 prop_assert_eq!(&found, &plain);
-                prop_assert_eq!(open.all_open(), plain.len() == 12);
-                for number in 0..12 {
-                    prop_assert_eq!(open.is_open(number), plain.contains(&number));
+                prop_assert_eq!(set.all_available(), plain.len() == 12);
+                for index in 0..12 {
+                    prop_assert_eq!(set.is_available(index), plain.contains(&index));
                 }
             }
         }

@@ -1,12 +1,11 @@
 //! Load balancing: round robin, consistent hashing, or least connections.
 
 use super::addresses::ValueSet;
-use super::available::AvailablePorts;
+use super::available::AvailableIndices;
+use super::maglev::mix;
 use super::random::{NatRandom, scale};
 use crate::Tuple;
 use mmb_random::Prf;
-use rand_xoshiro::SplitMix64;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::HashMap;
 
 /// How connections are distributed over values.
@@ -22,66 +21,21 @@ pub enum Balance {
     Least,
 }
 
-/// The number of entries of a table, a prime, and the most servers it is used for: each server's share is then equal within one per cent,
-/// since the entries of any two servers differ by at most one.
-const SIZES: [(u64, u64); 2] = [(65_537, 655), (655_373, 6_553)];
-
 /// Number of probes in sets without a table, before the hash selects an index.
 const PROBES: u64 = 64;
 
-/// A lookup table for consistent hashing (Eisenbud et al., Maglev, NSDI 2016, section 3.4).
+/// The index of the value that a hash selects. There must be a value.
 ///
 /// Sets that are too large for a table are looked up by probing: the first of a sequence of hashes that is a value of the set wins, so that
 /// removing a value moves only the connections that it had.
-#[derive(Debug)]
-pub(super) struct Maglev(Box<[u16]>);
-
-impl Maglev {
-    pub(super) fn new(values: &ValueSet) -> Maglev {
-        let size =
-            SIZES.iter().find(|(_, most)| (1..=*most).contains(&values.len())).map_or(0, |(size, _)| *size);
-        Maglev(if size == 0 { Box::default() } else { fill(size, values) })
-    }
-
-    /// The index of the value that a hash selects. There must be a value.
-    pub(super) fn pick(&self, hash: u64, values: &ValueSet) -> u64 {
-        if !self.0.is_empty() {
-            return u64::from(self.0[scale(hash, self.0.len() as u64) as usize]);
-        }
+pub(super) fn pick(hash: u64, values: &ValueSet) -> u64 {
+    values.maglev().find(hash).unwrap_or_else(|| {
         let (low, high) = values.hull().unwrap_or_default();
         let span = u128::MAX.checked_shr((low ^ high).leading_zeros()).unwrap_or(0);
         (0..PROBES)
             .find_map(|probe| values.index_of((low & !span) | (wide(hash, probe) & span)))
             .unwrap_or_else(|| scale(hash, values.len()))
-    }
-}
-
-/// Fills a table: values take entries in turns, each in a permutation of its own.
-fn fill(size: u64, values: &ValueSet) -> Box<[u16]> {
-    const FREE: u16 = u16::MAX;
-    let mut orders: Vec<(u64, u64)> = (0..values.len())
-        .map(|index| {
-            let value = values.nth(index);
-            let folded = mix(value as u64 ^ mix((value >> 64) as u64));
-            (scale(folded, size), 1 + scale(mix(folded), size - 1))
-        })
-        .collect();
-    let mut table = vec![FREE; size as usize].into_boxed_slice();
-    let mut left = size;
-    while left > 0 {
-        for (index, (next, skip)) in orders.iter_mut().enumerate().take(left as usize) {
-            while table[*next as usize] != FREE {
-                // Both are below `size`: a division for each step would take most of the time.
-                *next += *skip;
-                if *next >= size {
-                    *next -= size;
-                }
-            }
-            table[*next as usize] = index as u16;
-            left -= 1;
-        }
-    }
-    table
+    })
 }
 
 /// The hash of a connection that selects its server; each `attempt` gives another. It does not depend on the ingress.
@@ -98,24 +52,19 @@ fn wide(hash: u64, probe: u64) -> u128 {
     u128::from(mix(low)) << 64 | u128::from(low)
 }
 
-/// Mixes the bits of a number. It has no key: only the hash with which a table is looked up is secret.
-fn mix(number: u64) -> u64 {
-    SplitMix64::seed_from_u64(number).next_u64()
-}
-
 /// The number of connections of each value, and the value with the fewest. Idle values take no memory.
 pub(super) struct Least {
-    idle: AvailablePorts,
+    idle: AvailableIndices,
     /// A binary heap of values with connections: the one with the fewest first, of equal ones the one with the lowest index.
     busy: Vec<(u32, u64)>,
     /// The position of a value in the heap.
-    places: HashMap<u64, usize>,
+    positions: HashMap<u64, usize>,
 }
 
 impl Least {
     /// State for `values` values without connections.
     pub(super) fn new(values: u64) -> Least {
-        Least { idle: AvailablePorts::new(values), busy: Vec::new(), places: HashMap::new() }
+        Least { idle: AvailableIndices::new(values), busy: Vec::new(), positions: HashMap::new() }
     }
 
     /// The index of a value with the fewest connections, if there is any value.
@@ -129,70 +78,70 @@ impl Least {
     /// Reserves memory for one more connection. False if there is none.
     #[must_use]
     pub(super) fn reserve(&mut self) -> bool {
-        self.idle.reserve() && self.busy.try_reserve(1).is_ok() && self.places.try_reserve(1).is_ok()
+        self.idle.reserve() && self.busy.try_reserve(1).is_ok() && self.positions.try_reserve(1).is_ok()
     }
 
     /// Adds a connection; [`Least::reserve`] comes before.
     pub(super) fn hold(&mut self, index: u64) {
-        let place = match self.places.get(&index) {
-            Some(place) => *place,
+        let position = match self.positions.get(&index) {
+            Some(position) => *position,
             None => {
-                self.idle.mark_exhausted(index);
+                self.idle.remove(index);
                 self.busy.push((0, index));
-                self.places.insert(index, self.busy.len() - 1);
+                self.positions.insert(index, self.busy.len() - 1);
                 self.busy.len() - 1
             }
         };
-        self.busy[place].0 += 1;
-        let place = self.rise(place);
-        self.sink(place);
+        self.busy[position].0 += 1;
+        let position = self.rise(position);
+        self.sink(position);
     }
 
     /// Removes a connection.
     pub(super) fn release(&mut self, index: u64) {
-        let Some(&place) = self.places.get(&index) else { return };
-        self.busy[place].0 -= 1;
-        let (is_idle, place) = (self.busy[place].0 == 0, self.rise(place));
+        let Some(&position) = self.positions.get(&index) else { return };
+        self.busy[position].0 -= 1;
+        let (is_idle, position) = (self.busy[position].0 == 0, self.rise(position));
         if is_idle {
             // Only idle values have fewer, and they are not in the heap.
             let last = self.busy.len() - 1;
-            self.swap(place, last);
+            self.swap(position, last);
             self.busy.pop();
-            self.places.remove(&index);
-            self.idle.reopen(index);
-            if place < last {
-                self.sink(place);
+            self.positions.remove(&index);
+            self.idle.put_back(index);
+            if position < last {
+                self.sink(position);
             }
         }
     }
 
     /// Moves an entry up until its parent has no more connections. Returns its position.
-    fn rise(&mut self, mut place: usize) -> usize {
-        while place > 0 && self.busy[place] < self.busy[(place - 1) / 2] {
-            self.swap(place, (place - 1) / 2);
-            place = (place - 1) / 2;
+    fn rise(&mut self, mut position: usize) -> usize {
+        while position > 0 && self.busy[position] < self.busy[(position - 1) / 2] {
+            self.swap(position, (position - 1) / 2);
+            position = (position - 1) / 2;
         }
-        place
+        position
     }
 
     /// Moves an entry down until its children have no fewer connections.
-    fn sink(&mut self, mut place: usize) {
+    fn sink(&mut self, mut position: usize) {
         loop {
-            let children = (2 * place + 1..self.busy.len()).take(2);
+            let children = (2 * position + 1..self.busy.len()).take(2);
             let Some(least) = children.min_by_key(|child| self.busy[*child]) else { break };
-            if self.busy[place] < self.busy[least] {
+            if self.busy[position] < self.busy[least] {
                 break;
             }
-            self.swap(place, least);
-            place = least;
+            self.swap(position, least);
+            position = least;
         }
     }
 
     fn swap(&mut self, one: usize, other: usize) {
         self.busy.swap(one, other);
-        for place in [one, other] {
-            if let Some(noted) = self.places.get_mut(&self.busy[place].1) {
-                *noted = place;
+        for position in [one, other] {
+            if let Some(noted) = self.positions.get_mut(&self.busy[position].1) {
+                *noted = position;
             }
         }
     }
@@ -205,7 +154,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whom_fewest_have_chosen_comes_first(steps in proptest::collection::vec((any::<bool>(), 0_u64..9), 0..200)) {
+        fn the_value_that_fewest_chose_comes_first(steps in proptest::collection::vec((any::<bool>(), 0_u64..9), 0..200)) {
             let (mut least, mut plain) = (Least::new(9), [0_u32; 9]);
             let mut secrets = NatRandom::new(mmb_random::Seed::repeatable(1));
             for (more, index) in steps {
@@ -222,14 +171,14 @@ mod tests {
                 let fewest = *plain.iter().min().expect("there are values");
                 prop_assert_eq!(plain[picked], fewest);
                 prop_assert!(fewest == 0 || plain[..picked].iter().all(|load| *load > fewest));
-                prop_assert_eq!(least.places.len() as u64 + least.idle.count(), 9);
+                prop_assert_eq!(least.positions.len() as u64 + least.idle.count(), 9);
             }
         }
     }
 
     /// The server that each of `hashes` connections gets.
     fn given(servers: &ValueSet, hashes: u64) -> Vec<u128> {
-        (0..hashes).map(|number| servers.nth(servers.maglev().pick(mix(number), servers))).collect()
+        (0..hashes).map(|number| servers.nth(pick(mix(number), servers))).collect()
     }
 
     fn without(servers: &ValueSet, gone: u128) -> ValueSet {
@@ -241,7 +190,7 @@ mod tests {
     fn tables_give_every_server_the_same_share() {
         for count in [1, 2, 3, 10, 100, 655, 656, 2000] {
             let servers = ValueSet::new(vec![(1 << 40, (1 << 40) + count - 1)]);
-            let Maglev(table) = servers.maglev();
+            let table = &servers.maglev().0;
             let mut shares = vec![0_u32; count as usize];
             table.iter().for_each(|server| shares[usize::from(*server)] += 1);
             let mean = table.len() as f64 / count as f64;

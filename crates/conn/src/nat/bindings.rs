@@ -6,13 +6,22 @@
 use super::shards::ShardedIndex;
 use crate::hash::TupleHasher;
 use crate::{Side, Tuple, Wire};
+use mmb_base::{Chunks, Id, Slab, id_types};
+
+id_types! {
+    /// The request of the source side of a mapping; valid while a binding or an exhausted pool has it.
+    pub(super) struct TargetId;
+
+    /// A binding; valid while it has connections.
+    pub(super) struct BindingId;
+}
 
 /// An inside endpoint for one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InsideEnd {
     pub(super) address: u128,
     /// The request: endpoints that two rules translate to different pools have a binding in each.
-    pub(super) target: u32,
+    pub(super) target: TargetId,
     pub(super) port: u16,
     pub(super) wire: Wire,
     /// The side of the wire from which its packets come.
@@ -34,7 +43,7 @@ impl InsideEnd {
     fn hash(&self, hasher: &TupleHasher) -> u64 {
         let InsideEnd { address, target, port, wire, side, proto, family } = *self;
         hasher.hash(&Tuple {
-            addresses: [address, u128::from(target)],
+            addresses: [address, target.number().into()],
             ports: [port, 0],
             wire,
             side,
@@ -69,8 +78,24 @@ pub(super) struct Binding {
     /// Whether new connections of the inside endpoint use it. Otherwise it is for a single connection, whose destination the inside
     /// endpoint's shared binding could not be used for.
     is_shared: bool,
-    /// Number of connections; 0 if the record is free.
+    /// Number of connections.
     connections: u32,
+}
+
+/// The value of a slab's unused place.
+impl Default for Binding {
+    fn default() -> Binding {
+        let inside = InsideEnd {
+            address: 0,
+            target: TargetId::FIRST,
+            port: 0,
+            wire: Wire::default(),
+            side: Side::default(),
+            proto: 0,
+            family: 0,
+        };
+        Binding { inside, address: 0, port: 0, column: 0, is_shared: false, connections: 0 }
+    }
 }
 
 impl Binding {
@@ -89,24 +114,24 @@ impl Binding {
     }
 }
 
-/// Records are allocated in chunks: growing copies none of them.
+/// Bindings are stored in chunks of this many: growing copies none of them.
 const CHUNK: usize = 4096;
+
+type BindingSlab = Slab<BindingId, Binding, Chunks<Binding, CHUNK>>;
 
 /// All bindings.
 pub(super) struct BindingTable {
     hasher: TupleHasher,
-    records: Vec<Vec<Binding>>,
-    free: Vec<u32>,
-    by_inside: ShardedIndex<u32>,
-    by_outside: ShardedIndex<u32>,
+    bindings: BindingSlab,
+    by_inside: ShardedIndex<BindingId>,
+    by_outside: ShardedIndex<BindingId>,
 }
 
 impl BindingTable {
     pub(super) fn new(hasher: TupleHasher) -> BindingTable {
         BindingTable {
             hasher,
-            records: Vec::new(),
-            free: Vec::new(),
+            bindings: Slab::default(),
             by_inside: ShardedIndex::new(),
             by_outside: ShardedIndex::new(),
         }
@@ -118,23 +143,20 @@ impl BindingTable {
     }
 
     pub(super) fn memory(&self) -> usize {
-        let records = self.records.len() * CHUNK * size_of::<Binding>() + self.free.capacity() * 4;
-        records + self.by_inside.memory() + self.by_outside.memory()
+        self.bindings.memory() + self.by_inside.memory() + self.by_outside.memory()
     }
 
-    pub(super) fn record(&self, number: u32) -> &Binding {
-        at(&self.records, number)
+    pub(super) fn get(&self, id: BindingId) -> &Binding {
+        &self.bindings[id]
     }
 
-    pub(super) fn of_inside(&self, inside: &InsideEnd) -> Option<u32> {
-        self.by_inside
-            .find(inside.hash(&self.hasher), |number| at(&self.records, *number).inside == *inside)
-            .copied()
+    pub(super) fn of_inside(&self, inside: &InsideEnd) -> Option<BindingId> {
+        self.by_inside.find(inside.hash(&self.hasher), |id| self.bindings[*id].inside == *inside).copied()
     }
 
-    pub(super) fn of_outside(&self, outside: &OutsideAddress, port: u16) -> Option<u32> {
-        let same = |number: &u32| {
-            let binding = at(&self.records, *number);
+    pub(super) fn of_outside(&self, outside: &OutsideAddress, port: u16) -> Option<BindingId> {
+        let same = |id: &BindingId| {
+            let binding = &self.bindings[*id];
             binding.port == port && binding.outside() == *outside
         };
         self.by_outside.find(outside.hash(port, &self.hasher), same).copied()
@@ -150,66 +172,45 @@ impl BindingTable {
         inside: InsideEnd,
         (address, port): (u128, u16),
         column: u8,
-    ) -> Result<u32, Binding> {
+    ) -> Result<BindingId, Binding> {
         let is_shared = self.of_inside(&inside).is_none();
         let binding = Binding { inside, address, port, column, is_shared, connections: 1 };
-        let number = self.place(binding).ok_or(binding)?;
-        let (hasher, records) = (&self.hasher, &self.records);
-        let by_inside = |number: &u32| at(records, *number).inside.hash(hasher);
-        let by_outside = |number: &u32| at(records, *number).hash_outside(hasher);
+        self.bindings.try_reserve().map_err(|_| binding)?;
+        let id = self.bindings.insert(binding);
+        let (hasher, bindings) = (&self.hasher, &self.bindings);
+        let by_inside = |id: &BindingId| bindings[*id].inside.hash(hasher);
+        let by_outside = |id: &BindingId| bindings[*id].hash_outside(hasher);
         let is_known = (!is_shared || self.by_inside.reserve(inside.hash(hasher), by_inside))
-            && self.by_outside.insert(binding.hash_outside(hasher), number, by_outside)
-            && (!is_shared || self.by_inside.insert(inside.hash(hasher), number, by_inside));
+            && self.by_outside.insert(binding.hash_outside(hasher), id, by_outside)
+            && (!is_shared || self.by_inside.insert(inside.hash(hasher), id, by_inside));
         if is_known {
-            return Ok(number);
+            return Ok(id);
         }
-        self.free.push(number);
+        self.bindings.free(id);
         Err(binding)
     }
 
     /// Adds a connection.
-    pub(super) fn hold(&mut self, number: u32) {
-        self.records[number as usize / CHUNK][number as usize % CHUNK].connections += 1;
+    pub(super) fn hold(&mut self, id: BindingId) {
+        self.bindings[id].connections += 1;
     }
 
     /// Removes a connection; returns the binding if that was the last one.
-    pub(super) fn release(&mut self, number: u32) -> Option<Binding> {
-        let record = &mut self.records[number as usize / CHUNK][number as usize % CHUNK];
-        record.connections -= 1;
-        let gone = *record;
+    pub(super) fn release(&mut self, id: BindingId) -> Option<Binding> {
+        let binding = &mut self.bindings[id];
+        binding.connections -= 1;
+        let gone = *binding;
         if gone.connections > 0 {
             return None;
         }
-        let (hasher, records) = (&self.hasher, &self.records);
-        let by_inside = |number: &u32| at(records, *number).inside.hash(hasher);
-        let by_outside = |number: &u32| at(records, *number).hash_outside(hasher);
+        let (hasher, bindings) = (&self.hasher, &self.bindings);
+        let by_inside = |id: &BindingId| bindings[*id].inside.hash(hasher);
+        let by_outside = |id: &BindingId| bindings[*id].hash_outside(hasher);
         if gone.is_shared {
-            self.by_inside.remove(gone.inside.hash(hasher), |other| *other == number, by_inside);
+            self.by_inside.remove(gone.inside.hash(hasher), |other| *other == id, by_inside);
         }
-        self.by_outside.remove(gone.hash_outside(hasher), |other| *other == number, by_outside);
-        self.free.push(number);
+        self.by_outside.remove(gone.hash_outside(hasher), |other| *other == id, by_outside);
+        self.bindings.free(id);
         Some(gone)
     }
-
-    /// Stores a record, if there is memory: also for its entry in the free list, when it is released.
-    fn place(&mut self, binding: Binding) -> Option<u32> {
-        if let Some(number) = self.free.pop() {
-            self.records[number as usize / CHUNK][number as usize % CHUNK] = binding;
-            return Some(number);
-        }
-        if self.records.last().is_none_or(|chunk| chunk.len() == CHUNK) {
-            let mut chunk = Vec::new();
-            chunk.try_reserve_exact(CHUNK).ok()?;
-            self.free.try_reserve((self.records.len() + 1) * CHUNK).ok()?;
-            self.records.try_reserve(1).ok()?;
-            self.records.push(chunk);
-        }
-        let chunk = self.records.len() - 1;
-        self.records[chunk].push(binding);
-        Some((chunk * CHUNK + self.records[chunk].len() - 1) as u32)
-    }
-}
-
-fn at(records: &[Vec<Binding>], number: u32) -> &Binding {
-    &records[number as usize / CHUNK][number as usize % CHUNK]
 }

@@ -4,14 +4,20 @@
 //! other's connections.
 
 use super::addresses::ValueSet;
-use super::balance::{Balance, Least, hash_of};
+use super::balance::{Balance, Least, hash_of, pick};
 use super::interned::Interned;
-use super::ports::{random, within};
+use super::mapping::{Mapping, NatError, RuleVersion};
+use super::ports::{PortMapping, random, within};
 use super::random::{NatRandom, scale};
-use super::{Mapping, NatError, PortMapping};
 use crate::{DESTINATION, Tuple};
+use mmb_base::id_types;
 use mmb_random::Prf;
 use std::collections::HashMap;
+
+id_types! {
+    /// A set of servers and its balancing state; valid while a rule or a connection uses it.
+    struct ServerSetId;
+}
 
 /// A set that connections are balanced over, and the method.
 #[derive(PartialEq, Eq, Hash)]
@@ -33,10 +39,10 @@ struct ServerSet {
     least: Option<Least>,
 }
 
-/// A server that a connection is counted for: the number of its set, and its index in the set.
+/// A server that a connection is counted for: its set, and its index in the set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CountedServer {
-    set: u32,
+    set: ServerSetId,
     server: u64,
 }
 
@@ -52,9 +58,9 @@ pub(super) struct NatDestination {
 /// The destinations of all connections.
 pub(super) struct DestinationTable {
     prf: Prf,
-    sets: Interned<BalancedValue, ServerSet>,
+    sets: Interned<ServerSetId, BalancedValue, ServerSet>,
     /// The sets that a rule balances over: several if it was combined with different rules.
-    of_rule: HashMap<u32, Vec<u32>>,
+    of_rule: HashMap<RuleVersion, Vec<ServerSetId>>,
 }
 
 impl DestinationTable {
@@ -74,7 +80,7 @@ impl DestinationTable {
     /// The mapping has no destination for it, or there is no memory for the balancing state.
     pub(super) fn choose(
         &mut self,
-        rule: u32,
+        rule: RuleVersion,
         mapping: &Mapping,
         arrived: &Tuple,
         attempt: u64,
@@ -124,7 +130,7 @@ impl DestinationTable {
     /// Chooses a server of a set, and whether to count the connection for it.
     fn server(
         &mut self,
-        rule: u32,
+        rule: RuleVersion,
         spread: BalancedValue,
         arrived: &Tuple,
         attempt: u64,
@@ -137,7 +143,7 @@ impl DestinationTable {
             return Err(NatError::NoAddress);
         }
         let server = match (balance, &*least) {
-            (Balance::Hash, _) => servers.maglev().pick(hash_of(&self.prf, arrived, attempt), servers),
+            (Balance::Hash, _) => pick(hash_of(&self.prf, arrived, attempt), servers),
             (Balance::Least, Some(least)) if attempt == 0 => {
                 least.pick(secrets).ok_or(NatError::NoAddress)?
             }
@@ -150,11 +156,16 @@ impl DestinationTable {
         Ok((servers.nth(server), least.as_ref().map(|_| CountedServer { set, server })))
     }
 
-    /// The number of a set, which the rule uses from now on; `None` if there is no memory.
-    fn set(&mut self, rule: u32, spread: BalancedValue, secrets: &mut NatRandom) -> Option<u32> {
+    /// The id of a set, which the rule uses from now on; `None` if there is no memory.
+    fn set(
+        &mut self,
+        rule: RuleVersion,
+        spread: BalancedValue,
+        secrets: &mut NatRandom,
+    ) -> Option<ServerSetId> {
         self.of_rule.try_reserve(1).ok()?;
         let of_rule = self.of_rule.entry(rule).or_default();
-        if let Some(set) = self.sets.number(&spread).filter(|set| of_rule.contains(set)) {
+        if let Some(set) = self.sets.find(&spread).filter(|set| of_rule.contains(set)) {
             return Some(set);
         }
         of_rule.try_reserve(1).ok()?;
@@ -172,7 +183,7 @@ impl DestinationTable {
 
     /// Counts a connection for its server; [`DestinationTable::reserve`] comes before.
     pub(super) fn hold(&mut self, CountedServer { set, server }: CountedServer) {
-        self.sets.hold_number(set);
+        self.sets.hold_id(set);
         if let Some(ServerSet { least: Some(least), .. }) = self.sets.state(set) {
             least.hold(server);
         }
@@ -187,7 +198,7 @@ impl DestinationTable {
     }
 
     /// Forgets a removed rule, and the sets that no other rule and no connection uses.
-    pub(super) fn forget(&mut self, rule: u32) {
+    pub(super) fn forget(&mut self, rule: RuleVersion) {
         self.of_rule.remove(&rule).into_iter().flatten().for_each(|set| self.sets.release(set));
     }
 }

@@ -1,17 +1,16 @@
-//! Interning: equal keys have one number for as long as they have users.
+//! Interning: equal keys have one id for as long as they have users.
 
 use hashbrown::HashTable;
+use mmb_base::{Id, Slab};
 use std::hash::{BuildHasher, Hash, RandomState};
 
-/// Keys of type `K`, each with a number, a state, and a count of its users.
-pub(super) struct Interned<K, S> {
+/// Keys of type `K`, each with an id, a state, and a count of its users.
+pub(super) struct Interned<I, K, S> {
     hasher: RandomState,
-    numbers: HashTable<u32>,
-    /// By number.
-    entries: Vec<Option<InternedEntry<K, S>>>,
-    free: Vec<u32>,
-    /// The last number that was looked up: the next connection is likely to need the same.
-    last: u32,
+    ids: HashTable<I>,
+    entries: Slab<I, Option<InternedEntry<K, S>>>,
+    /// The id that was looked up last: the next connection is likely to need the same.
+    last: Option<I>,
 }
 
 struct InternedEntry<K, S> {
@@ -20,91 +19,74 @@ struct InternedEntry<K, S> {
     users: u32,
 }
 
-impl<K: Eq + Hash, S> Interned<K, S> {
-    pub(super) fn new() -> Interned<K, S> {
-        Interned {
-            hasher: RandomState::new(),
-            numbers: HashTable::new(),
-            entries: Vec::new(),
-            free: Vec::new(),
-            last: 0,
-        }
+impl<I: Id, K: Eq + Hash, S> Interned<I, K, S> {
+    pub(super) fn new() -> Interned<I, K, S> {
+        Interned { hasher: RandomState::new(), ids: HashTable::new(), entries: Slab::default(), last: None }
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.numbers.len()
+        self.ids.len()
     }
 
-    /// Adds a user of a key and returns its number; creates the state for the first user. `None` if there is no memory.
-    pub(super) fn hold(&mut self, key: K, make: impl FnOnce(&K) -> S) -> Option<u32> {
-        if let Some(number) = self.number(&key) {
-            self.last = number;
-            self.hold_number(number);
-            return Some(number);
+    /// Adds a user of a key and returns its id; creates the state for the first user. `None` if there is no memory.
+    pub(super) fn hold(&mut self, key: K, make: impl FnOnce(&K) -> S) -> Option<I> {
+        if let Some(id) = self.find(&key) {
+            self.last = Some(id);
+            self.hold_id(id);
+            return Some(id);
         }
-        if !self.reserve() {
-            return None;
-        }
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.entries.push(None);
-            self.entries.len() as u32 - 1
-        });
+        self.try_reserve()?;
         let hash = self.hasher.hash_one(&key);
         let state = make(&key);
-        self.entries[number as usize] = Some(InternedEntry { key, state, users: 1 });
-        let Interned { hasher, numbers, entries, .. } = self;
-        numbers.insert_unique(hash, number, |number| hash_at(hasher, entries, *number));
-        Some(number)
+        let id = self.entries.insert(Some(InternedEntry { key, state, users: 1 }));
+        let Interned { hasher, ids, entries, .. } = self;
+        ids.insert_unique(hash, id, |id| hash_at(hasher, entries, *id));
+        Some(id)
     }
 
-    /// The number of a key that has users.
-    pub(super) fn number(&self, key: &K) -> Option<u32> {
-        let is = |number: u32| self.entry(number).is_some_and(|entry| entry.key == *key);
-        if is(self.last) {
-            return Some(self.last);
-        }
-        self.numbers.find(self.hasher.hash_one(key), |number| is(*number)).copied()
+    /// The id of a key that has users.
+    pub(super) fn find(&self, key: &K) -> Option<I> {
+        let is = |id: &I| self.entries[*id].as_ref().is_some_and(|entry| entry.key == *key);
+        self.last.filter(is).or_else(|| self.ids.find(self.hasher.hash_one(key), is).copied())
     }
 
-    /// Adds a user to a number that has users.
-    pub(super) fn hold_number(&mut self, number: u32) {
-        if let Some(entry) = &mut self.entries[number as usize] {
+    /// Adds a user to an id that has users.
+    pub(super) fn hold_id(&mut self, id: I) {
+        if let Some(entry) = &mut self.entries[id] {
             entry.users += 1;
         }
     }
 
     /// Removes a user.
-    pub(super) fn release(&mut self, number: u32) {
-        let Some(entry) = &mut self.entries[number as usize] else { return };
+    pub(super) fn release(&mut self, id: I) {
+        let Some(entry) = &mut self.entries[id] else { return };
         entry.users -= 1;
         if entry.users == 0 {
-            let hash = hash_at(&self.hasher, &self.entries, number);
-            if let Ok(entry) = self.numbers.find_entry(hash, |other| *other == number) {
+            let hash = hash_at(&self.hasher, &self.entries, id);
+            if let Ok(entry) = self.ids.find_entry(hash, |other| *other == id) {
                 entry.remove();
             }
-            self.entries[number as usize] = None;
-            self.free.push(number);
+            self.entries.remove(id);
         }
     }
 
-    pub(super) fn state(&mut self, number: u32) -> Option<&mut S> {
-        self.entries[number as usize].as_mut().map(|entry| &mut entry.state)
+    pub(super) fn state(&mut self, id: I) -> Option<&mut S> {
+        self.entries[id].as_mut().map(|entry| &mut entry.state)
     }
 
-    fn entry(&self, number: u32) -> Option<&InternedEntry<K, S>> {
-        self.entries.get(number as usize)?.as_ref()
-    }
-
-    /// Reserves memory for one more key, and for its number in the free list. False if there is none.
-    fn reserve(&mut self) -> bool {
-        let Interned { hasher, numbers, entries, free, .. } = self;
-        numbers.try_reserve(1, |number| hash_at(hasher, entries, *number)).is_ok()
-            && (!free.is_empty()
-                || entries.try_reserve(1).is_ok() && free.try_reserve(entries.capacity()).is_ok())
+    /// Reserves memory for one more key, and for freeing all ids; `None` if there is none.
+    fn try_reserve(&mut self) -> Option<()> {
+        let Interned { hasher, ids, entries, .. } = self;
+        entries.try_reserve().ok()?;
+        ids.try_reserve(1, |id| hash_at(hasher, entries, *id)).ok()
     }
 }
 
-fn hash_at<K: Hash, S>(hasher: &RandomState, entries: &[Option<InternedEntry<K, S>>], number: u32) -> u64 {
-    entries[number as usize].as_ref().map_or(0, |entry| hasher.hash_one(&entry.key))
+fn hash_at<I: Id, K: Hash, S>(
+    hasher: &RandomState,
+    entries: &Slab<I, Option<InternedEntry<K, S>>>,
+    id: I,
+) -> u64 {
+    entries[id].as_ref().map_or(0, |entry| hasher.hash_one(&entry.key))
 }

@@ -9,16 +9,17 @@
 //! addresses keeps an outside address of its own, and under [`PortsPerHost::Share`] holds no more than is left to its network, so that one
 //! of them does not use up its neighbours' share.
 
-use super::NatError;
 use super::addresses::ValueSet;
-use super::available::AvailablePorts;
-use super::bindings::{Binding, InsideEnd, OutsideAddress};
+use super::available::AvailableIndices;
+use super::bindings::{Binding, InsideEnd, OutsideAddress, TargetId};
 use super::interned::Interned;
+use super::mapping::NatError;
 use super::ports::{PortRanges, PortRequest, PortSearch, UsedPorts, size};
 use super::random::{NatRandom, scale};
 use super::shards::ShardedIndex;
 use crate::hash::TupleHasher;
 use crate::{Tuple, Wire, proto};
+use mmb_base::Id;
 use mmb_policy::settings::PortsPerHost;
 use mmb_random::Prf;
 use std::collections::HashMap;
@@ -33,7 +34,7 @@ pub(super) struct SourceTarget {
 /// A kind of request: all requests of a kind find the same ports free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct PoolKind {
-    target: u32,
+    target: TargetId,
     wire: Wire,
     proto: u8,
     family: u8,
@@ -59,7 +60,7 @@ struct PoolAddress {
     outside: OutsideAddress,
     used: UsedPorts,
     /// The kinds for which the address is exhausted, and its index there.
-    shut_for: Vec<(PoolKind, u64)>,
+    exhausted_for: Vec<(PoolKind, u64)>,
 }
 
 /// The outside address of an inside address.
@@ -96,7 +97,7 @@ pub(super) fn column(proto: u8, class: u8) -> u8 {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct InsideHost {
     address: u128,
-    target: u32,
+    target: TargetId,
     wire: Wire,
     family: u8,
 }
@@ -127,7 +128,7 @@ impl InsideHost {
 
     fn tuple(&self) -> Tuple {
         let InsideHost { address, target, wire, family } = *self;
-        Tuple { addresses: [address, u128::from(target)], wire, family, ..Tuple::default() }
+        Tuple { addresses: [address, target.number().into()], wire, family, ..Tuple::default() }
     }
 }
 
@@ -144,9 +145,9 @@ pub(super) struct NatPools {
     pairs: ShardedIndex<PairedAddress>,
     networks: ShardedIndex<NetworkUsage>,
     /// The requests of endpoints in use, and of kinds with exhausted addresses.
-    pub(super) targets: Interned<SourceTarget, ()>,
+    pub(super) targets: Interned<TargetId, SourceTarget, ()>,
     /// Kinds for which some address is exhausted.
-    kinds: HashMap<PoolKind, AvailablePorts>,
+    available: HashMap<PoolKind, AvailableIndices>,
     pub(super) ports_per_host: PortsPerHost,
 }
 
@@ -169,7 +170,7 @@ impl NatPools {
             pairs: ShardedIndex::new(),
             networks: ShardedIndex::new(),
             targets: Interned::new(),
-            kinds: HashMap::new(),
+            available: HashMap::new(),
             ports_per_host: PortsPerHost::default(),
         }
     }
@@ -181,7 +182,7 @@ impl NatPools {
     /// The number of outside addresses, inside addresses and kinds in use.
     #[cfg(test)]
     pub(super) fn in_use(&self) -> (usize, usize, usize) {
-        (self.ends.len(), self.pairs.len(), self.kinds.len())
+        (self.ends.len(), self.pairs.len(), self.available.len())
     }
 
     /// Takes a free outside endpoint for an inside endpoint without one; `taken` may reject ports.
@@ -189,7 +190,7 @@ impl NatPools {
         &mut self,
         inside: &InsideEnd,
         addresses: &ValueSet,
-        (class, wish): (u8, &PortRequest<'_>),
+        (class, request): (u8, &PortRequest<'_>),
         secrets: &mut NatRandom,
         taken: &dyn Fn(u128, u16) -> bool,
     ) -> Result<(u128, u16), PoolExhausted> {
@@ -198,44 +199,44 @@ impl NatPools {
         }
         let InsideEnd { target, wire, proto, family, .. } = *inside;
         let kind = PoolKind { target, wire, proto, family, class };
-        let place = InsideHost::of(inside);
-        let hash = place.hash(&self.hasher);
-        let (mut index, own, tries) = match self.pair_of(&place, hash) {
+        let host = InsideHost::of(inside);
+        let hash = host.hash(&self.hasher);
+        let (mut index, own, tries) = match self.pair_of(&host, hash) {
             Some(pair) => (pair.index, pair.ports, 1),
             None => {
-                let index = self.preferred(&place, &kind, addresses.len());
+                let index = self.preferred(&host, &kind, addresses.len());
                 (index.ok_or(PoolExhausted::NoPort)?, NONE, ADDRESSES)
             }
         };
         let outside = OutsideAddress { address: addresses.nth(index), wire, proto, family };
-        let held = [own, self.ports_of_host(&place).unwrap_or(own)];
-        if !self.may_hold_more(held, column(proto, class), &outside, wish.ranges) {
+        let held = [own, self.ports_of_host(&host).unwrap_or(own)];
+        if !self.may_hold_more(held, column(proto, class), &outside, request.ranges) {
             return Err(PoolExhausted::HostLimit);
         }
-        if !self.reserve_pair(&place, hash) {
+        if !self.reserve_pair(&host, hash) {
             return Err(PoolExhausted::NoMemory);
         }
         let mut objections = 0;
         for _ in 0..tries {
-            if self.open(&kind).is_some_and(|open| !open.is_open(index)) {
+            if self.available(&kind).is_some_and(|available| !available.is_available(index)) {
                 return Err(PoolExhausted::NoPort);
             }
             let outside = OutsideAddress { address: addresses.nth(index), wire, proto, family };
-            match self.port(outside, wish, secrets, taken)? {
+            match self.port(outside, request, secrets, taken)? {
                 PortSearch::Port(port) => {
-                    self.targets.hold_number(target);
-                    self.pair(place, hash, index, column(proto, class));
+                    self.targets.hold_id(target);
+                    self.pair(host, hash, index, column(proto, class));
                     return Ok((outside.address, port));
                 }
-                PortSearch::Full => self.shut(kind, outside, index, addresses.len()),
+                PortSearch::Full => self.mark_exhausted(kind, outside, index, addresses.len()),
                 PortSearch::Taken => objections += 1,
             }
-            let open = self.open(&kind).map_or(addresses.len(), AvailablePorts::count);
-            if open == 0 || objections == TAKEN {
+            let available = self.available(&kind).map_or(addresses.len(), AvailableIndices::count);
+            if available == 0 || objections == TAKEN {
                 break;
             }
-            let rank = secrets.below(open);
-            index = self.open(&kind).map_or(rank, |open| open.nth(rank));
+            let rank = secrets.below(available);
+            index = self.available(&kind).map_or(rank, |available| available.nth(rank));
         }
         Err(PoolExhausted::NoPort)
     }
@@ -268,14 +269,14 @@ impl NatPools {
     pub(super) fn take_own(
         &mut self,
         inside: &InsideEnd,
-        wish: &PortRequest<'_>,
+        request: &PortRequest<'_>,
         secrets: &mut NatRandom,
         taken: &dyn Fn(u128, u16) -> bool,
     ) -> Result<(u128, u16), PoolExhausted> {
         let InsideEnd { address, target, wire, proto, family, .. } = *inside;
-        match self.port(OutsideAddress { address, wire, proto, family }, wish, secrets, taken)? {
+        match self.port(OutsideAddress { address, wire, proto, family }, request, secrets, taken)? {
             PortSearch::Port(port) => {
-                self.targets.hold_number(target);
+                self.targets.hold_id(target);
                 Ok((address, port))
             }
             PortSearch::Full | PortSearch::Taken => Err(PoolExhausted::NoPort),
@@ -294,13 +295,13 @@ impl NatPools {
         column: u8,
         secrets: &mut NatRandom,
     ) -> Result<(), NatError> {
-        let place = InsideHost::of(inside);
-        let hash = place.hash(&self.hasher);
+        let host = InsideHost::of(inside);
+        let hash = host.hash(&self.hasher);
         let index = match addresses {
             None if address == inside.address => None,
             None => return Err(NatError::Clash),
             Some(addresses) => {
-                match (addresses.index_of(address), self.pair_of(&place, hash).map(|pair| pair.index)) {
+                match (addresses.index_of(address), self.pair_of(&host, hash).map(|pair| pair.index)) {
                     (Some(index), None) => Some(index),
                     (Some(index), Some(pair)) if pair == index => Some(index),
                     _ => return Err(NatError::Clash),
@@ -308,19 +309,19 @@ impl NatPools {
             }
         };
         let InsideEnd { target, wire, proto, family, .. } = *inside;
-        let wish = PortRequest { ranges: &[(port, port)], first: [Some(port), None], odd: None };
+        let request = PortRequest { ranges: &[(port, port)], first: [Some(port), None], odd: None };
         let outside = OutsideAddress { address, wire, proto, family };
-        if !self.reserve_pair(&place, hash) {
+        if !self.reserve_pair(&host, hash) {
             return Err(NatError::NoMemory);
         }
-        match self.port(outside, &wish, secrets, &|_, _| false) {
+        match self.port(outside, &request, secrets, &|_, _| false) {
             Ok(PortSearch::Port(_)) => {}
             Err(PoolExhausted::NoMemory) => return Err(NatError::NoMemory),
             Ok(_) | Err(_) => return Err(NatError::Clash),
         }
-        self.targets.hold_number(target);
+        self.targets.hold_id(target);
         if let Some(index) = index {
-            self.pair(place, hash, index, column);
+            self.pair(host, hash, index, column);
         }
         Ok(())
     }
@@ -331,25 +332,25 @@ impl NatPools {
         let hash = outside.hash(0, hasher);
         let Some(end) = self.ends.find_mut(hash, |end| end.outside == outside) else { return };
         end.used.remove(gone.port);
-        for (kind, index) in end.shut_for.drain(..) {
-            let Some(open) = self.kinds.get_mut(&kind) else { continue };
-            open.reopen(index);
-            if open.all_open() {
-                self.kinds.remove(&kind);
+        for (kind, index) in end.exhausted_for.drain(..) {
+            let Some(available) = self.available.get_mut(&kind) else { continue };
+            available.put_back(index);
+            if available.all_available() {
+                self.available.remove(&kind);
                 self.targets.release(kind.target);
             }
         }
         if end.used.len() == 0 {
             self.ends.remove(hash, |end| end.outside == outside, |end| end.outside.hash(0, hasher));
         }
-        let place = InsideHost::of(inside);
-        let hash = place.hash(hasher);
-        if let Some(pair) = self.pairs.find_mut(hash, |pair| pair.inside == place) {
+        let host = InsideHost::of(inside);
+        let hash = host.hash(hasher);
+        if let Some(pair) = self.pairs.find_mut(hash, |pair| pair.inside == host) {
             pair.ports[usize::from(gone.column)] -= 1;
             if pair.ports == NONE {
-                self.pairs.remove(hash, |pair| pair.inside == place, |pair| pair.inside.hash(hasher));
+                self.pairs.remove(hash, |pair| pair.inside == host, |pair| pair.inside.hash(hasher));
             }
-            if let Some(prefix) = place.network() {
+            if let Some(prefix) = host.network() {
                 let (hash, same) = (prefix.hash(hasher), |network: &NetworkUsage| network.prefix == prefix);
                 if let Some(network) = self.networks.find_mut(hash, same) {
                     network.ports[usize::from(gone.column)] -= 1;
@@ -364,16 +365,16 @@ impl NatPools {
 
     /// The index of the outside address that an inside address has, or would get.
     pub(super) fn index_for(&self, inside: &InsideEnd, addresses: &ValueSet) -> u64 {
-        let place = InsideHost::of(inside);
-        let hash = place.hash(&self.hasher);
-        let preferred = || scale(place.choice(&self.pairing), addresses.len());
-        self.pair_of(&place, hash).map_or_else(preferred, |pair| pair.index)
+        let host = InsideHost::of(inside);
+        let hash = host.hash(&self.hasher);
+        let preferred = || scale(host.choice(&self.pairing), addresses.len());
+        self.pair_of(&host, hash).map_or_else(preferred, |pair| pair.index)
     }
 
     /// The index of the outside address that an inside address has.
     pub(super) fn paired(&self, inside: &InsideEnd) -> Option<u64> {
-        let place = InsideHost::of(inside);
-        self.pair_of(&place, place.hash(&self.hasher)).map(|pair| pair.index)
+        let host = InsideHost::of(inside);
+        self.pair_of(&host, host.hash(&self.hasher)).map(|pair| pair.index)
     }
 
     /// Number of ports that the host of an inside address holds in a column.
@@ -381,40 +382,40 @@ impl NatPools {
         self.ports_of_host(&InsideHost::of(inside)).map_or(0, |ports| ports[usize::from(column)])
     }
 
-    fn ports_of_host(&self, place: &InsideHost) -> Option<[u32; COLUMNS]> {
-        let Some(prefix) = place.network() else {
-            return self.pair_of(place, place.hash(&self.hasher)).map(|pair| pair.ports);
+    fn ports_of_host(&self, host: &InsideHost) -> Option<[u32; COLUMNS]> {
+        let Some(prefix) = host.network() else {
+            return self.pair_of(host, host.hash(&self.hasher)).map(|pair| pair.ports);
         };
         let network = self.networks.find(prefix.hash(&self.hasher), |network| network.prefix == prefix);
         network.map(|network| network.ports)
     }
 
-    fn pair_of(&self, place: &InsideHost, hash: u64) -> Option<&PairedAddress> {
-        self.pairs.find(hash, |pair| pair.inside == *place)
+    fn pair_of(&self, host: &InsideHost, hash: u64) -> Option<&PairedAddress> {
+        self.pairs.find(hash, |pair| pair.inside == *host)
     }
 
-    fn reserve_pair(&mut self, place: &InsideHost, hash: u64) -> bool {
+    fn reserve_pair(&mut self, host: &InsideHost, hash: u64) -> bool {
         let hasher = &self.hasher;
-        let is_there = self.pairs.find(hash, |pair| pair.inside == *place).is_some();
+        let is_there = self.pairs.find(hash, |pair| pair.inside == *host).is_some();
         let for_network = |prefix: InsideHost| {
             self.networks.reserve(prefix.hash(hasher), |network| network.prefix.hash(hasher))
         };
         is_there
-            || place.network().is_none_or(for_network)
+            || host.network().is_none_or(for_network)
                 && self.pairs.reserve(hash, |pair| pair.inside.hash(hasher))
     }
 
     /// Counts a port of an inside address; [`NatPools::reserve_pair`] comes before.
-    fn pair(&mut self, place: InsideHost, hash: u64, index: u64, column: u8) {
+    fn pair(&mut self, host: InsideHost, hash: u64, index: u64, column: u8) {
         let hasher = &self.hasher;
         let pair = self.pairs.entry(
             hash,
-            |pair| pair.inside == place,
+            |pair| pair.inside == host,
             |pair| pair.inside.hash(hasher),
-            || PairedAddress { inside: place, index, ports: NONE },
+            || PairedAddress { inside: host, index, ports: NONE },
         );
         pair.ports[usize::from(column)] += 1;
-        if let Some(prefix) = place.network() {
+        if let Some(prefix) = host.network() {
             let network = self.networks.entry(
                 prefix.hash(hasher),
                 |network| network.prefix == prefix,
@@ -426,26 +427,26 @@ impl NatPools {
     }
 
     /// An address that is not exhausted; while none is, always the same one for an inside address.
-    fn preferred(&self, place: &InsideHost, kind: &PoolKind, addresses: u64) -> Option<u64> {
-        let choice = place.choice(&self.pairing);
+    fn preferred(&self, host: &InsideHost, kind: &PoolKind, addresses: u64) -> Option<u64> {
+        let choice = host.choice(&self.pairing);
         let index = scale(choice, addresses);
-        match self.open(kind) {
+        match self.available(kind) {
             None => Some(index),
-            Some(open) if open.count() == 0 => None,
-            Some(open) if open.is_open(index) => Some(index),
-            Some(open) => Some(open.nth(scale(choice, open.count()))),
+            Some(available) if available.count() == 0 => None,
+            Some(available) if available.is_available(index) => Some(index),
+            Some(available) => Some(available.nth(scale(choice, available.count()))),
         }
     }
 
     /// The available addresses of a kind, unless all are.
-    fn open(&self, kind: &PoolKind) -> Option<&AvailablePorts> {
-        if self.kinds.is_empty() { None } else { self.kinds.get(kind) }
+    fn available(&self, kind: &PoolKind) -> Option<&AvailableIndices> {
+        if self.available.is_empty() { None } else { self.available.get(kind) }
     }
 
     fn port(
         &mut self,
         outside: OutsideAddress,
-        wish: &PortRequest<'_>,
+        request: &PortRequest<'_>,
         secrets: &mut NatRandom,
         taken: &dyn Fn(u128, u16) -> bool,
     ) -> Result<PortSearch, PoolExhausted> {
@@ -455,7 +456,7 @@ impl NatPools {
             if !end.used.reserve() {
                 return Err(PoolExhausted::NoMemory);
             }
-            let found = wish.find(&end.used, secrets, &mut taken);
+            let found = request.find(&end.used, secrets, &mut taken);
             if let PortSearch::Port(port) = found {
                 end.used.insert(port);
             }
@@ -465,10 +466,10 @@ impl NatPools {
         if !used.reserve() {
             return Err(PoolExhausted::NoMemory);
         }
-        let found = wish.find(&used, secrets, &mut taken);
+        let found = request.find(&used, secrets, &mut taken);
         if let PortSearch::Port(port) = found {
             used.insert(port);
-            let end = PoolAddress { outside, used, shut_for: Vec::new() };
+            let end = PoolAddress { outside, used, exhausted_for: Vec::new() };
             if !self.ends.insert(hash, end, |end| end.outside.hash(0, hasher)) {
                 return Err(PoolExhausted::NoMemory);
             }
@@ -476,26 +477,26 @@ impl NatPools {
         Ok(found)
     }
 
-    fn shut(&mut self, kind: PoolKind, outside: OutsideAddress, index: u64, addresses: u64) {
+    fn mark_exhausted(&mut self, kind: PoolKind, outside: OutsideAddress, index: u64, addresses: u64) {
         // An exhausted address has ports in use: only one without ports in the ranges has none, and no request asks for that.
         if let Some(end) = self.ends.find_mut(outside.hash(0, &self.hasher), |end| end.outside == outside) {
             // An address that is not marked is merely searched again.
-            if end.shut_for.try_reserve(1).is_err() || self.kinds.try_reserve(1).is_err() {
+            if end.exhausted_for.try_reserve(1).is_err() || self.available.try_reserve(1).is_err() {
                 return;
             }
-            if let Some(open) = self.kinds.get_mut(&kind) {
-                if open.reserve() {
-                    open.mark_exhausted(index);
-                    end.shut_for.push((kind, index));
+            if let Some(available) = self.available.get_mut(&kind) {
+                if available.reserve() {
+                    available.remove(index);
+                    end.exhausted_for.push((kind, index));
                 }
                 return;
             }
-            let mut open = AvailablePorts::new(addresses);
-            if open.reserve() {
-                open.mark_exhausted(index);
-                end.shut_for.push((kind, index));
-                self.kinds.insert(kind, open);
-                self.targets.hold_number(kind.target);
+            let mut available = AvailableIndices::new(addresses);
+            if available.reserve() {
+                available.remove(index);
+                end.exhausted_for.push((kind, index));
+                self.available.insert(kind, available);
+                self.targets.hold_id(kind.target);
             }
         }
     }

@@ -1,8 +1,11 @@
 //! Restores the bindings of another daemon's connections: unchanged, or not at all.
 
-use super::bindings::{InsideEnd, OutsideAddress};
+use super::addresses::ValueSet;
+use super::bindings::{BindingId, InsideEnd, OutsideAddress};
+use super::mapping::{Mapping, NatError, class};
 use super::pools::column;
-use super::{DESTINATION, Mapping, Nat, NatError, SOURCE, Translated, Tuple, ValueSet, class};
+use super::translate::{Nat, Translated};
+use crate::{DESTINATION, SOURCE, Tuple};
 
 impl Nat {
     /// Restores the translation that a mapping gave to a connection: `arrived` is its first packet's tuple, `sent` the one with which it
@@ -35,26 +38,31 @@ impl Nat {
             (inside.address, inside.port) == (sent.addresses[DESTINATION], sent.port(DESTINATION))
         };
         if let Some(number) = self.bindings.of_outside(&outside, arrived.port(DESTINATION))
-            && led(&self.bindings.record(number).inside)
+            && led(&self.bindings.get(number).inside)
         {
             if !self.leases.reserve() {
-                self.release(translated.binding);
+                self.release(translated.lease);
                 return Err(NatError::NoMemory);
             }
             self.bindings.hold(number);
-            let mut lease = self.leases.take(translated.binding);
+            let mut lease = self.leases.take(translated.lease);
             lease.bindings[DESTINATION] = Some(number);
-            translated.binding = self.leases.keep(lease);
+            translated.lease = self.leases.keep(lease);
         }
         Ok(translated)
     }
 
-    fn bind_again(&mut self, inside: &InsideEnd, mapping: &Mapping, sent: &Tuple) -> Result<u32, NatError> {
+    fn bind_again(
+        &mut self,
+        inside: &InsideEnd,
+        mapping: &Mapping,
+        sent: &Tuple,
+    ) -> Result<BindingId, NatError> {
         let (address, port) = (sent.addresses[SOURCE], sent.ports[SOURCE]);
         let InsideEnd { wire, proto, family, .. } = *inside;
         // The inside endpoint may have several bindings.
         if let Some(number) = self.bindings.of_outside(&OutsideAddress { address, wire, proto, family }, port)
-            && self.bindings.record(number).inside == *inside
+            && self.bindings.get(number).inside == *inside
         {
             self.bindings.hold(number);
             return Ok(number);
@@ -80,7 +88,7 @@ fn own(mapping: &Mapping, arrived: &Tuple, sent: &Tuple) -> Option<Mapping> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PortMapping;
+    use super::super::{PortMapping, RuleVersion};
     use super::*;
     use crate::Wire;
     use crate::proto;
@@ -101,7 +109,9 @@ mod tests {
             (0..4).flat_map(|host| [5000, 5001].map(|port| tuple(host, port))).collect();
         let sent: Vec<Tuple> = arrived
             .iter()
-            .map(|arrived| before.translate(1, &mapping, arrived, &|_| false).expect("there is room").sent)
+            .map(|arrived| {
+                before.translate(RuleVersion(1), &mapping, arrived, &|_| false).expect("there is room").sent
+            })
             .collect();
 
         let mut after = Nat::new(&SeedTree::repeatable(2));
@@ -109,12 +119,12 @@ mod tests {
         for (arrived, sent) in arrived.iter().zip(&sent) {
             let restored = after.restore(&mapping, arrived, *sent).expect("nobody else has it");
             assert_eq!(restored.sent, *sent);
-            held.push(restored.binding);
+            held.push(restored.lease);
         }
         // The inside endpoint has its outside endpoint again, for other destinations too; and no other endpoint gets it.
         let mut other = arrived[3];
         other.ports[1] = 99;
-        let again = after.translate(1, &mapping, &other, &|_| false).expect("it has one");
+        let again = after.translate(RuleVersion(1), &mapping, &other, &|_| false).expect("it has one");
         assert_eq!((again.sent.addresses[0], again.sent.ports[0]), (sent[3].addresses[0], sent[3].ports[0]));
         assert!(after.restore(&mapping, &tuple(9, 1), sent[0]).is_err());
         // One connection of an inside endpoint may have had another outside endpoint than the others.
@@ -131,8 +141,8 @@ mod tests {
         let outside = Tuple { addresses: [7, 8], ..sent[0] };
         assert!(after.restore(&mapping, &tuple(9, 1), outside).is_err(), "no address of the pool");
         held.into_iter()
-            .chain([again.binding, apart.binding, apart_too.binding])
-            .for_each(|binding| after.release(binding));
+            .chain([again.lease, apart.lease, apart_too.lease])
+            .for_each(|lease| after.release(lease));
         assert!(after.is_empty());
         assert_eq!(after.pools.in_use(), (0, 0, 0));
     }
@@ -147,9 +157,9 @@ mod tests {
             nat.owner(proto::UDP, 4, Wire::default(), 0xc800_0001, 1001),
             Some((arrived.addresses[SOURCE], 5000))
         );
-        nat.release(held.binding);
+        nat.release(held.lease);
         assert!(nat.is_empty());
         let plain = nat.restore(&Mapping::default(), &arrived, arrived).expect("there is nothing to hold");
-        assert_eq!(plain.binding, 0);
+        assert_eq!(plain.lease, None);
     }
 }

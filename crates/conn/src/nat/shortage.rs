@@ -3,9 +3,13 @@
 //! NAT does not know the states of connections. The caller checks for each connection that may be evicted whether its end would free a port
 //! ([`Nat::would_free`]), and then releases its binding ([`Nat::release`]).
 
+use super::addresses::ValueSet;
+use super::leases::LeaseId;
+use super::mapping::{CLASSES, Mapping, NatError, class};
 use super::pools::{column, host_of};
 use super::ports::within;
-use super::{CLASSES, Mapping, Nat, NatError, Tuple, ValueSet, Wire, class};
+use super::translate::Nat;
+use crate::{Tuple, Wire};
 use mmb_policy::settings::PortsPerHost;
 
 /// The ports that one connection could use.
@@ -45,7 +49,7 @@ impl PortShortage<'_> {
 
     /// A tuple that is equal for equal shortages: those of the same host's own ports, or those of the same outside address or pool by hosts
     /// that hold about the same number of ports (as a power of two). Its hash distinguishes shortages.
-    pub fn likeness(&self) -> Tuple {
+    pub fn key(&self) -> Tuple {
         let PortShortage { own, host, wire, proto, family, column, held, .. } = *self;
         let whose = if own { host } else { self.paired.unwrap_or(0) };
         let of_pool = if self.addresses.is_empty() { 0 } else { self.addresses.nth(0) };
@@ -94,9 +98,9 @@ impl Nat {
         })
     }
 
-    /// If the end of a binding's connection would free a suitable port: the number of ports that its host holds.
-    pub fn would_free(&self, binding: u32, lacking: &PortShortage<'_>) -> Option<u32> {
-        let binding = self.bindings.record(self.leases.source(binding)?);
+    /// If the end of the connection with a lease would free a suitable port: the number of ports that its host holds.
+    pub fn would_free(&self, lease: LeaseId, lacking: &PortShortage<'_>) -> Option<u32> {
+        let binding = self.bindings.get(self.leases.source(lease)?);
         let (inside, outside) = (&binding.inside, binding.outside());
         let is_of_pool = match lacking.paired.filter(|_| !lacking.own) {
             Some(address) => outside.address == address,

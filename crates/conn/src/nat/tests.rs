@@ -8,6 +8,8 @@ mod model;
 mod sources;
 
 use super::*;
+use crate::{DESTINATION, SOURCE, Side, Tuple, Wire, proto};
+use mmb_policy::settings::{ConnectionSettings, NatFiltering};
 use mmb_random::SeedTree;
 
 /// 200.0.0.0, where pools begin.

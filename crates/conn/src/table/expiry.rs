@@ -3,6 +3,7 @@
 use super::ConnectionTable;
 use crate::wheel::{self, ExpiryQueues, HALF_OPEN, OVER};
 use crate::{CloseReason, ConnId, Connection, LONGEST_S};
+use mmb_base::Id;
 
 /// Due connections that one call of [`ConnectionTable::advance`] checks at least, if there are that many.
 pub(super) const ASKED: usize = 512;
@@ -28,21 +29,21 @@ impl ConnectionTable {
         let mut left = (passed_ms.saturating_mul(ASKED_PER_MS).min(MOST_ASKED) as usize).max(ASKED);
         for order in HALF_OPEN.start..OVER.end {
             while left > 0
-                && let Some(place) = self.queues.first(order)
-                && self.is_up(place)
+                && let Some(id) = self.queues.first(order)
+                && self.has_timed_out(id)
             {
-                self.expire(place, closed);
+                self.expire(id, closed);
                 left -= 1;
             }
         }
         let mut steps = wheel::STEPS;
         while left > 0
-            && let Some(place) = self.queues.due(self.now_ms, &mut steps)
+            && let Some(id) = self.queues.due(self.now_ms, &mut steps)
         {
             left -= 1;
-            if self.is_up(place) { self.expire(place, closed) } else { self.wait_on(place) }
+            if self.has_timed_out(id) { self.expire(id, closed) } else { self.requeue(id) }
         }
-        self.go_on_sweeping(left, closed);
+        self.continue_sweep(left, closed);
         self.behind = left == 0 || self.sweep.is_some();
     }
 
@@ -53,43 +54,43 @@ impl ConnectionTable {
     }
 
     fn end_all(&mut self, closed: &mut dyn FnMut(&Connection, CloseReason)) {
-        for place in 0..self.slab.used() {
-            if self.slab.live(place).is_some() {
-                self.expire(place, closed);
+        for id in self.slab.ids(ConnId::FIRST, usize::MAX).0 {
+            if self.slab.live(id).is_some() {
+                self.expire(id, closed);
             }
         }
     }
 
     /// Re-checks when connections expire, since their timeouts may have become shorter.
-    fn go_on_sweeping(&mut self, most: usize, closed: &mut dyn FnMut(&Connection, CloseReason)) {
+    fn continue_sweep(&mut self, most: usize, closed: &mut dyn FnMut(&Connection, CloseReason)) {
         let Some(from) = self.sweep else { return };
-        let to = from.saturating_add(most as u32).min(self.slab.used());
-        for place in from..to {
-            if self.slab.live(place).is_none() || !ExpiryQueues::is_in_wheel(&self.slab, place) {
+        let (ids, next) = self.slab.ids(from, most);
+        for id in ids {
+            if self.slab.live(id).is_none() || !ExpiryQueues::is_in_wheel(&self.slab, id) {
                 continue;
             }
-            if self.is_up(place) { self.expire(place, closed) } else { self.wait_on(place) }
+            if self.has_timed_out(id) { self.expire(id, closed) } else { self.requeue(id) }
         }
-        self.sweep = Some(to).filter(|to| *to < self.slab.used());
+        self.sweep = next;
     }
 
-    fn is_up(&self, place: u32) -> bool {
-        self.expires_ms(ConnId(place), self.now_ms) == 0
+    fn has_timed_out(&self, id: ConnId) -> bool {
+        self.expires_ms(id, self.now_ms) == 0
     }
 
-    fn expire(&mut self, place: u32, closed: &mut dyn FnMut(&Connection, CloseReason)) {
-        let connection = self.slab.at(place);
+    fn expire(&mut self, id: ConnId, closed: &mut dyn FnMut(&Connection, CloseReason)) {
+        let connection = self.slab.at(id);
         // The next connection in the queue is likely to expire next: its cache lines load while this one ends.
-        if let Some(next) = self.slab.live(connection.links.next) {
+        if let Some(next) = connection.links.next.and_then(|next| self.slab.live(next)) {
             next.prefetch();
         }
         let reason = CloseReason::expired(connection.state);
-        self.end(place, reason, closed);
+        self.end(id, reason, closed);
     }
 
-    fn wait_on(&mut self, place: u32) {
-        let ends_ms = self.now_ms + self.expires_ms(ConnId(place), self.now_ms);
-        self.queues.leave(&mut self.slab, place);
-        self.queues.join(&mut self.slab, place, ends_ms, false);
+    fn requeue(&mut self, id: ConnId) {
+        let ends_ms = self.now_ms + self.expires_ms(id, self.now_ms);
+        self.queues.leave(&mut self.slab, id);
+        self.queues.join(&mut self.slab, id, ends_ms, false);
     }
 }

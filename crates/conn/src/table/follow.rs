@@ -60,7 +60,7 @@ impl ConnectionTable {
         segment: Option<&TcpSegment>,
     ) -> bool {
         self.now_ms = self.now_ms.max(now_ms);
-        let connection = self.slab.at_mut(id.0);
+        let connection = self.slab.at_mut(id);
         let goes_on = connection.expires_ms(self.now_ms, &self.limits) > 0
             && match (connection.state, segment) {
                 (ConnState::Established, Some(segment)) => connection.tracker.goes_on(direction, segment),
@@ -90,7 +90,7 @@ impl ConnectionTable {
         soundness: impl FnOnce() -> Soundness,
     ) -> TcpOutcome {
         self.now_ms = self.now_ms.max(now_ms);
-        let connection = self.slab.at_mut(id.0);
+        let connection = self.slab.at_mut(id);
         let about =
             (connection.proto(), connection.state, connection.expires_ms(self.now_ms, &self.limits) == 0);
         let judged = judge(&mut connection.tracker, about, direction, signal, soundness);
@@ -104,7 +104,7 @@ impl ConnectionTable {
         connection.last_ms = self.now_ms as u32;
         match judged {
             TcpOutcome::Moves(next) => self.moves(id, next),
-            _ => self.queues.used(&mut self.slab, id.0, direction, self.now_ms),
+            _ => self.queues.used(&mut self.slab, id, direction, self.now_ms),
         }
         judged
     }
@@ -114,7 +114,7 @@ impl ConnectionTable {
     /// # Panics
     /// As [`ConnectionTable::touch`].
     pub fn extend_sent(&mut self, id: ConnId, direction: Direction, seq: u32, len: u32) {
-        self.slab.at_mut(id.0).tracker.extend_sent(direction, seq, len);
+        self.slab.at_mut(id).tracker.extend_sent(direction, seq, len);
     }
 
     /// Counts a packet that passes without effect: it is invalid, or cannot be checked.
@@ -122,7 +122,7 @@ impl ConnectionTable {
     /// # Panics
     /// As [`ConnectionTable::touch`].
     pub fn count_invalid(&mut self, id: ConnId, direction: Direction, bytes: usize) {
-        self.slab.at_mut(id.0).count(direction, bytes);
+        self.slab.at_mut(id).count(direction, bytes);
     }
 
     /// The outcome that [`ConnectionTable::touch_if_sound`] would have, without a change.
@@ -134,7 +134,7 @@ impl ConnectionTable {
         signal: Option<&TrackedHeader>,
         soundness: impl FnOnce() -> Soundness,
     ) -> TcpOutcome {
-        let connection = self.slab.at(id.0);
+        let connection = self.slab.at(id);
         let is_up = connection.expires_ms(now_ms.max(self.now_ms), &self.limits) == 0;
         let about = (connection.proto(), connection.state, is_up);
         judge(&mut connection.tracker(), about, direction, signal, soundness)
@@ -143,19 +143,19 @@ impl ConnectionTable {
     /// Whether a connection cannot be evicted and has not timed out: both ends have confirmed it.
     #[inline]
     pub fn is_lasting(&self, id: ConnId, now_ms: u64) -> bool {
-        let connection = self.slab.at(id.0);
+        let connection = self.slab.at(id);
         let state = connection.state;
         !state.is_half_open() && !state.is_closed() && connection.expires_ms(now_ms, &self.limits) > 0
     }
 
     /// Moves a connection to another state, and to its queue.
     fn moves(&mut self, id: ConnId, next: ConnState) {
-        let is_protected = ExpiryQueues::is_protected(&self.slab, id.0);
-        self.queues.leave(&mut self.slab, id.0);
-        let connection = self.slab.at_mut(id.0);
+        let is_protected = ExpiryQueues::is_protected(&self.slab, id);
+        self.queues.leave(&mut self.slab, id);
+        let connection = self.slab.at_mut(id);
         connection.state = next;
         let ends_ms = self.now_ms + self.expires_ms(id, self.now_ms);
-        self.queues.join(&mut self.slab, id.0, ends_ms, is_protected);
+        self.queues.join(&mut self.slab, id, ends_ms, is_protected);
     }
 }
 

@@ -1,21 +1,9 @@
 //! Searches for connections whose outside port may be reclaimed for a new one when a pool is exhausted.
 
 use super::ConnectionTable;
-use crate::slab::NONE;
 use crate::timeouts::column;
-use crate::wheel::{ORDERS, OVER, PROBATION, PROTECTED};
+use crate::wheel::{OVER, PROBATION, PROTECTED, ReclaimCursor};
 use crate::{ConnId, ConnState, Connection};
-
-/// Where the last search of each queue stopped. The next one continues from there, so that unsuitable connections at a queue's front do not
-/// hide those after them.
-#[derive(Clone, Debug)]
-pub struct ReclaimCursor([u32; ORDERS]);
-
-impl Default for ReclaimCursor {
-    fn default() -> ReclaimCursor {
-        ReclaimCursor([NONE; ORDERS])
-    }
-}
 
 impl ConnectionTable {
     /// Visits unreplied connections of a protocol from where the last search stopped, the longest idle first, at most `most` of each queue,
@@ -33,7 +21,7 @@ impl ConnectionTable {
     }
 
     /// The same for closed connections.
-    pub fn search_over(
+    pub fn search_closed(
         &self,
         cursor: &mut ReclaimCursor,
         (proto, most): (u8, usize),
@@ -55,17 +43,18 @@ impl ConnectionTable {
                 continue;
             }
             let next = &mut cursor.0[usize::from(order)];
-            let waits = |place: u32| self.slab.live(place).filter(|connection| connection.queue == order);
-            let mut has_begun_anew = false;
+            let in_order =
+                |id: ConnId| Some((id, self.slab.live(id).filter(|connection| connection.queue == order)?));
+            let mut is_second_pass = false;
             for _ in 0..most {
-                let Some(connection) = waits(*next) else {
-                    if std::mem::replace(&mut has_begun_anew, true) {
+                let Some((id, connection)) = next.and_then(in_order) else {
+                    if std::mem::replace(&mut is_second_pass, true) {
                         break;
                     }
-                    *next = first;
+                    *next = Some(first);
                     continue;
                 };
-                let id = ConnId(std::mem::replace(next, connection.links.next));
+                *next = connection.links.next;
                 if connection.proto() == proto && found(id, connection) {
                     return;
                 }

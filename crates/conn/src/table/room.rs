@@ -29,7 +29,7 @@
 
 use super::ConnectionTable;
 use crate::wheel::{ANSWERED, HALF_OPEN, OVER, PROBATION, PROTECTED};
-use crate::{CloseReason, Connection, InsertError};
+use crate::{CloseReason, ConnId, Connection, InsertError};
 use std::ops::Range;
 
 /// How many connections may be evicted for a new one: more than one, so that a table shrinks after its limit was lowered.
@@ -83,7 +83,7 @@ impl ConnectionTable {
     }
 
     /// The connection to evict for a new one.
-    fn victim(&self) -> Option<u32> {
+    fn victim(&self) -> Option<ConnId> {
         self.oldest(OVER)
             .or_else(|| self.oldest_beyond(ANSWERED, ANSWERED_PART))
             .or_else(|| self.oldest_beyond(PROTECTED, PROTECTED_PART))
@@ -93,14 +93,14 @@ impl ConnectionTable {
     }
 
     /// The oldest connection of some orders, if these hold more than one in `part` of the half-open connections.
-    fn oldest_beyond(&self, orders: Range<u8>, part: usize) -> Option<u32> {
+    fn oldest_beyond(&self, orders: Range<u8>, part: usize) -> Option<ConnId> {
         let most = (self.queues.len(HALF_OPEN) / part).max(FEW);
         if self.queues.len(orders.clone()) > most { self.oldest(orders) } else { None }
     }
 
     /// Of the first connections of some orders, the longest idle one.
-    fn oldest(&self, mut orders: Range<u8>) -> Option<u32> {
+    fn oldest(&self, mut orders: Range<u8>) -> Option<ConnId> {
         let firsts = orders.by_ref().filter_map(|order| self.queues.first(order));
-        firsts.max_by_key(|place| self.slab.at(*place).idle_ms(self.now_ms))
+        firsts.max_by_key(|id| self.slab.at(*id).idle_ms(self.now_ms))
     }
 }

@@ -58,7 +58,7 @@ impl ConnectionTable {
 
     /// Advances time until no further connection ends.
     fn settle(&mut self, now_ms: u64, closed: &mut dyn FnMut(&Connection, CloseReason)) {
-        for _ in 0..=(self.slab.used() as usize * 8 / ASKED + 2) {
+        for _ in 0..=(self.slab.highest() * 8 / ASKED + 2) {
             self.advance(now_ms, closed);
         }
     }
@@ -431,7 +431,7 @@ fn connections_move_to_another_table() {
     ids.iter().step_by(2).for_each(|id| old.establish(500, *id));
     let mut snapshots = Vec::new();
     assert_eq!(
-        old.scan(0, usize::MAX, &mut |_, connection| snapshots.push(connection.snapshot(10_500))),
+        old.scan(ConnId::FIRST, usize::MAX, &mut |_, connection| snapshots.push(connection.snapshot(10_500))),
         None
     );
     let mut new = ConnectionTable::new(Seed::repeatable(2));
@@ -457,9 +457,9 @@ fn a_scan_tells_each_once_however_it_is_cut() {
         table.remove(*id);
     }
     for most in [1, 7, 1000, usize::MAX] {
-        let (mut seen, mut from) = (Vec::new(), Some(0));
-        while let Some(place) = from {
-            from = table.scan(place, most, &mut |id, _| seen.push(id));
+        let (mut seen, mut from) = (Vec::new(), Some(ConnId::FIRST));
+        while let Some(id) = from {
+            from = table.scan(id, most, &mut |id, _| seen.push(id));
         }
         let expected = ids.iter().enumerate().filter(|(at, _)| at % 3 != 0).map(|(_, id)| *id);
         assert!(seen.into_iter().eq(expected));

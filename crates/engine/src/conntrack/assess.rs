@@ -294,8 +294,8 @@ impl Conntrack {
             return false;
         }
         // If the peer cannot be recorded for lack of memory, the packet is dropped when it would create its connection.
-        let Ok(entered) = common.nat().enter(Translated { sent: arrived, binding: 0 }) else { return true };
-        common.release(entered.binding);
+        let Ok(entered) = common.nat().enter(Translated { sent: arrived, lease: None }) else { return true };
+        common.release(entered.lease);
         entered.sent != arrived
     }
 }

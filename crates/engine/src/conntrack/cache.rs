@@ -6,7 +6,7 @@
 
 use super::rule_sets::SetAllocError;
 use hashbrown::HashTable;
-use mmb_base::prefetch;
+use mmb_base::{Id, prefetch};
 use mmb_conn::{ConnId, Direction};
 use mmb_packet::PortId;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -93,7 +93,7 @@ impl FlowCache {
 
     /// Clears the entry of a new connection. Without memory for its entry, nothing is cached for it.
     pub(crate) fn begin(&mut self, id: ConnId) {
-        let place = id.0 as usize;
+        let place = id.index();
         while self.plans.len() <= place / CHUNK {
             let Some(chunk) = chunk() else { return };
             if self.plans.try_reserve(1).is_err() {
@@ -107,7 +107,7 @@ impl FlowCache {
     /// Prefetches the entry of a connection.
     #[inline]
     pub(crate) fn prefetch(&self, id: ConnId) {
-        let place = id.0 as usize;
+        let place = id.index();
         if let Some(chunk) = self.plans.get(place / CHUNK) {
             prefetch(&chunk[place % CHUNK]);
         }
@@ -116,7 +116,7 @@ impl FlowCache {
     /// The number of a connection's cached verdict, if it belongs to the current policy.
     #[inline]
     pub(crate) fn of(&self, id: ConnId, direction: Direction) -> Option<u32> {
-        let place = id.0 as usize;
+        let place = id.index();
         let plan = self.plans.get(place / CHUNK)?[place % CHUNK][direction as usize];
         (plan >= self.first && plan != 0).then_some(plan)
     }
@@ -194,7 +194,7 @@ impl FlowCache {
                 number
             }
         };
-        let place = id.0 as usize;
+        let place = id.index();
         if let Some(chunk) = self.plans.get_mut(place / CHUNK) {
             chunk[place % CHUNK][direction as usize] = number;
         }
@@ -223,7 +223,7 @@ mod tests {
     fn plans_are_shared_and_end_with_their_policy() {
         let mut plans = FlowCache::default();
         plans.begin_epoch(1);
-        let ids = [ConnId(0), ConnId(9000)];
+        let ids = [1, 9001].map(|number| ConnId::new(number).expect("it is not 0"));
         ids.iter().for_each(|id| plans.begin(*id));
         assert_eq!(plans.of(ids[0], Forward), None);
         let long = [7, 6, 5, 4, 3];

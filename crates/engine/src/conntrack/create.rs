@@ -8,7 +8,7 @@ use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::compiled::StatefulRule;
 use crate::drop::DropReason;
-use mmb_conn::nat::{Mapping, Translated};
+use mmb_conn::nat::{LeaseId, Mapping, RuleVersion, Translated};
 use mmb_conn::{ConnId, Direction, IngressPorts, Invalid, TrackedHeader, Tuple};
 use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, Packet};
@@ -67,14 +67,14 @@ impl Conntrack {
                 signal.as_ref(),
                 [arrived, arrived.reversed()],
                 arrivals,
-                [set, 0, extra],
+                (set, None, extra),
             );
         }
-        let first = rules().next().map_or(0, |rule| rule.stamp as u32);
+        let first = rules().next().map_or(RuleVersion(0), |rule| RuleVersion(rule.stamp));
         let NewTranslation { translated, hairpin, turns_back } =
             self.translate(snapshot, packet, (first, &mapping), &arrived, ends)?;
         let state = &mut self.state;
-        let Translated { sent, binding } = translated;
+        let Translated { sent, lease } = translated;
         if mapping.saddr.is_some()
             && let Some(mac) = source_mac(packet)
         {
@@ -84,7 +84,7 @@ impl Conntrack {
         let set = state.sets.enter(snapshot, slots);
         let reply = if turns_back { sent.turned_back() } else { sent.reversed() };
         let arrivals = arrivals(snapshot, packet, turns_back);
-        self.insert(ends, packet, signal.as_ref(), [arrived, reply], arrivals, [set, binding, extra])
+        self.insert(ends, packet, signal.as_ref(), [arrived, reply], arrivals, (set, lease, extra))
     }
 
     /// Creates a connection from a packet that matched no stateful rule, but is addressed to an outside endpoint of a NAT binding by a
@@ -104,30 +104,30 @@ impl Conntrack {
             return Ok(None);
         }
         self.state.reserve(0)?;
-        let entered = self.state.shared.nat().enter(Translated { sent: arrived, binding: 0 });
-        let Translated { sent, binding } = entered.map_err(refused)?;
+        let entered = self.state.shared.nat().enter(Translated { sent: arrived, lease: None });
+        let Translated { sent, lease } = entered.map_err(refused)?;
         if sent == arrived {
             return Ok(None);
         }
         if transport_soundness(packet.bytes(), layout) == Soundness::Wrong {
-            self.state.shared.release(binding);
+            self.state.shared.release(lease);
             self.state.cells.count_invalid(Invalid::BadChecksum);
             return Err(DropReason::ConnInvalid);
         }
         if let Err(refused) = self.reserve_source(&arrived, ends) {
-            self.state.shared.release(binding);
+            self.state.shared.release(lease);
             return Err(refused);
         }
         let signal = key::signal(packet, layout);
         let set = self.state.sets.enter(snapshot, &[]);
         let arrivals = arrivals(snapshot, packet, false);
         let tuples = [arrived, sent.reversed()];
-        let entered = self.insert(ends, packet, signal.as_ref(), tuples, arrivals, [set, binding, 0]);
+        let entered = self.insert(ends, packet, signal.as_ref(), tuples, arrivals, (set, lease, 0));
         self.commit_source(&arrived, entered.as_ref().ok().map(|(id, _)| *id));
         entered.map(Some)
     }
 
-    /// Inserts a connection with its first packet into the table; `[set, binding, extra]` are its resources. Its tuples may be those of the
+    /// Inserts a connection with its first packet into the table; `(set, lease, extra)` are its resources. Its tuples may be those of the
     /// connection that `ends`. From here on only the table itself can refuse it, and it has room then.
     fn insert(
         &mut self,
@@ -136,7 +136,7 @@ impl Conntrack {
         signal: Option<&TrackedHeader>,
         [arrived, reply]: [Tuple; 2],
         arrivals: IngressPorts,
-        [set, binding, extra]: [u32; 3],
+        (set, lease, extra): (u32, Option<LeaseId>, u32),
     ) -> Result<(ConnId, Direction), DropReason> {
         // It may have ended already, to free a port of a pool.
         if let Some((id, reason)) = ends
@@ -149,7 +149,7 @@ impl Conntrack {
             state.closed(connection, reason);
         });
         self.stale = true;
-        let id = self.attach(made, [set, binding, extra])?;
+        let id = self.attach(made, (set, lease, extra))?;
         self.table.get_mut(id).arrivals = arrivals;
         self.table.touch(id, Direction::Forward, self.state.now_ms, packet.len(), signal);
         let expires_ms = self.table.expires_ms(id, self.state.now_ms);
@@ -188,7 +188,9 @@ impl Conntrack {
         let mut nat = state.shared.nat();
         let restored = match nat.restore(mapping, &arrived, reply.reversed()) {
             // Its port was reassigned to another connection already, or has to be now.
-            Err(_) if saved.connection.state.is_closed() => Translated { sent: reply.reversed(), binding: 0 },
+            Err(_) if saved.connection.state.is_closed() => {
+                Translated { sent: reply.reversed(), lease: None }
+            }
             restored => restored.map_err(refused)?,
         };
         state.shared.bindings.store(nat.len(), Ordering::Relaxed);
@@ -199,14 +201,14 @@ impl Conntrack {
             state.closed(connection, reason);
         });
         self.stale = true;
-        self.attach(made, [set, restored.binding, extra])
+        self.attach(made, (set, restored.lease, extra))
     }
 
     /// Attaches its resources to a connection that was created; releases them if it was not.
     fn attach(
         &mut self,
         made: Result<ConnId, mmb_conn::InsertError>,
-        [set, binding, extra]: [u32; 3],
+        (set, lease, extra): (u32, Option<LeaseId>, u32),
     ) -> Result<ConnId, DropReason> {
         let Conntrack { table, state, .. } = self;
         let claimed = made.map_err(|why| match why {
@@ -226,7 +228,7 @@ impl Conntrack {
         let id = match claimed {
             Ok(id) => id,
             Err(reason) => {
-                state.shared.release(binding);
+                state.shared.release(lease);
                 state.extras.free(extra);
                 state.sets.leave(set);
                 return Err(reason);
@@ -234,7 +236,7 @@ impl Conntrack {
         };
         self.cache.begin(id);
         let connection = table.get_mut(id);
-        (connection.rules, connection.binding, connection.extra) = (set, binding, extra);
+        (connection.rules, connection.lease, connection.extra) = (set, lease, extra);
         state.cells.connection_created();
         self.count();
         Ok(id)

@@ -1,5 +1,6 @@
 //! Connections as listings and events show them.
 
+use mmb_base::Id;
 use mmb_conn::{ConnId, Connection, DESTINATION, SOURCE, Side, Tuple, Wire, proto};
 use mmb_policy::{ConnectionFilter, RuleId};
 use std::net::IpAddr;
@@ -93,7 +94,7 @@ impl ConnectionInfo {
 
     pub(crate) fn new(
         worker: usize,
-        id: ConnId,
+        id: Option<ConnId>,
         connection: &Connection,
         (now_ms, expires_ms): (u64, u64),
         rules: Arc<[RuleId]>,
@@ -102,7 +103,7 @@ impl ConnectionInfo {
         let [high, low] = if forward.proto == proto::GRE { forward.ports } else { [0; 2] };
         ConnectionInfo {
             worker: worker as u16,
-            id: id.0,
+            id: id.map_or(0, Id::number),
             proto: forward.proto,
             family: forward.family,
             key: u32::from(high) << 16 | u32::from(low),

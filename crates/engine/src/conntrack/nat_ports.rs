@@ -12,7 +12,7 @@ use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
 use arrayvec::ArrayVec;
-use mmb_conn::nat::{Mapping, Nat, NatError, PortShortage, Translated};
+use mmb_conn::nat::{Mapping, Nat, NatError, PortShortage, RuleVersion, Translated};
 use mmb_conn::{CloseReason, ConnId, Connection, ConnectionTable, DESTINATION, Direction, Tuple};
 use mmb_packet::{LinkType, Packet};
 use std::sync::atomic::Ordering;
@@ -47,7 +47,7 @@ impl Conntrack {
         &mut self,
         snapshot: &Snapshot,
         packet: &Packet<'_>,
-        (first, mapping): (u32, &Mapping),
+        (first, mapping): (RuleVersion, &Mapping),
         arrived: &Tuple,
         ends: Replaced,
     ) -> Result<NewTranslation, DropReason> {
@@ -67,7 +67,7 @@ impl Conntrack {
         &self,
         snapshot: &Snapshot,
         packet: &Packet<'_>,
-        (first, mapping): (u32, &Mapping),
+        (first, mapping): (RuleVersion, &Mapping),
         arrived: &Tuple,
         ends: Replaced,
     ) -> Result<NewTranslation, NatError> {
@@ -103,7 +103,7 @@ impl Conntrack {
     fn free_port(&mut self, mapping: &Mapping, arrived: &Tuple, why: NatError) -> bool {
         let now_ms = self.state.now_ms;
         let Some(lacking) = self.state.shared.nat().shortage(mapping, arrived, why) else { return false };
-        let pause = self.pauses.of(self.table.hash(&lacking.likeness()), now_ms);
+        let pause = self.pauses.of(self.table.hash(&lacking.key()), now_ms);
         if pause.holds(now_ms) {
             return false;
         }
@@ -114,7 +114,7 @@ impl Conntrack {
         match found {
             Some(id) => self.end(id, CloseReason::Evicted),
             None if self.end_idle(arrived.proto, &lacking) > 0 => return true,
-            None => self.pauses.of(self.table.hash(&lacking.likeness()), now_ms).begin(now_ms),
+            None => self.pauses.of(self.table.hash(&lacking.key()), now_ms).begin(now_ms),
         }
         found.is_some()
     }
@@ -129,8 +129,8 @@ impl Conntrack {
         let Conntrack { table, state, cursor, .. } = self;
         let nat = state.shared.nat();
         let mut found = None;
-        table.search_over(cursor, (arrived.proto, OVER_LOOKED), &mut |id, connection| {
-            if nat.would_free(connection.binding, lacking).is_none() {
+        table.search_closed(cursor, (arrived.proto, OVER_LOOKED), &mut |id, connection| {
+            if connection.lease.is_none_or(|lease| nat.would_free(lease, lacking).is_none()) {
                 return false;
             }
             match use_of_port(table, connection, mapping, arrived) {
@@ -149,7 +149,9 @@ impl Conntrack {
         let (nat, now_ms) = (state.shared.nat(), state.now_ms);
         let mut found: Option<(u32, ConnId)> = None;
         table.search_unreplied(cursor, (proto, UNREPLIED_LOOKED), &mut |id, connection| {
-            let Some(held) = nat.would_free(connection.binding, lacking) else { return false };
+            let Some(held) = connection.lease.and_then(|lease| nat.would_free(lease, lacking)) else {
+                return false;
+            };
             let outranks = !lacking.is_own() && (lacking.held() < MANY || held >= lacking.held());
             let gives_way = outranks || connection.age_ms(now_ms) >= STALE_MS;
             if gives_way && found.is_none_or(|(most, _)| held > most) {
@@ -169,7 +171,7 @@ impl Conntrack {
         let mut idle = ArrayVec::<ConnId, UNREPLIED_LOOKED>::new();
         table.search_unreplied(cursor, (proto, UNREPLIED_LOOKED), &mut |id, connection| {
             if connection.idle_ms(now_ms) >= STALE_MS
-                && nat.would_free(connection.binding, &lacking).is_some()
+                && connection.lease.is_some_and(|lease| nat.would_free(lease, &lacking).is_some())
             {
                 idle.push(id);
             }
@@ -182,8 +184,8 @@ impl Conntrack {
 
     /// Releases the port of a closed connection, which goes on translating.
     fn detach(&mut self, id: ConnId) -> bool {
-        let binding = std::mem::take(&mut self.table.get_mut(id).binding);
-        self.state.shared.release(binding);
+        let lease = self.table.get_mut(id).lease.take();
+        self.state.shared.release(lease);
         true
     }
 }

@@ -8,7 +8,7 @@ use super::sources::{self, SourceCounts, SourceRefusal};
 use crate::cells::WorkerCells;
 use crate::drop::DropReason;
 use mmb_base::lock;
-use mmb_conn::nat::Nat;
+use mmb_conn::nat::{LeaseId, Nat, RuleVersion};
 use mmb_conn::{CloseReason, ConnId, Connection, Direction, Tuple};
 use mmb_random::{Purpose, SeedTree};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -51,11 +51,11 @@ impl SharedState {
         lock(&self.nat)
     }
 
-    /// Releases a connection's NAT binding.
-    pub(super) fn release(&self, binding: u32) {
-        if binding != 0 {
+    /// Releases what a connection holds of the NAT.
+    pub(super) fn release(&self, lease: Option<LeaseId>) {
+        if lease.is_some() {
             let mut nat = self.nat();
-            nat.release(binding);
+            nat.release(lease);
             self.bindings.store(nat.len(), Ordering::Relaxed);
         }
     }
@@ -95,7 +95,7 @@ impl SharedState {
 
     /// Forgets the NAT state of a rule that was removed.
     pub(crate) fn forget(&self, stamp: u64) {
-        self.nat().forget(stamp as u32);
+        self.nat().forget(RuleVersion(stamp));
     }
 }
 
@@ -158,7 +158,7 @@ impl WorkerState {
             self.shared.sources.end(&source);
         }
         self.notify(connection, 0, Some(reason));
-        self.shared.release(connection.binding);
+        self.shared.release(connection.lease);
         self.shared.release_tuples(connection, self.worker);
         self.extras.free(connection.extra);
         self.sets.leave(sources::rule_set(connection));
@@ -173,7 +173,7 @@ impl WorkerState {
         let event = ConnectionEvent {
             created: closed.is_none(),
             reason: closed.map(CloseReason::name),
-            info: self.info(ConnId(0), connection, expires_ms),
+            info: self.info(None, connection, expires_ms),
         };
         let cells = &self.cells;
         for watcher in &self.watchers {
@@ -186,7 +186,12 @@ impl WorkerState {
     }
 
     /// A connection as listings show it.
-    pub(crate) fn info(&self, id: ConnId, connection: &Connection, expires_ms: u64) -> ConnectionInfo {
+    pub(crate) fn info(
+        &self,
+        id: Option<ConnId>,
+        connection: &Connection,
+        expires_ms: u64,
+    ) -> ConnectionInfo {
         ConnectionInfo::new(
             self.worker,
             id,

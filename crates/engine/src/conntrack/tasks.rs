@@ -46,9 +46,9 @@ impl Conntrack {
     pub(crate) fn list(
         &self,
         filter: &ConnectionFilter,
-        first: u32,
+        first: ConnId,
         most: usize,
-    ) -> (Option<u32>, Vec<ConnectionInfo>) {
+    ) -> (Option<ConnId>, Vec<ConnectionInfo>) {
         let mut found = Vec::new();
         let next = self.table.scan(first, most, &mut |id, connection| {
             let info = self.info(id, connection);
@@ -60,7 +60,12 @@ impl Conntrack {
     }
 
     /// Ends the connections that a filter matches, of `most` slots from `first`; returns their number too.
-    pub(crate) fn kill(&mut self, filter: &ConnectionFilter, first: u32, most: usize) -> (Option<u32>, u64) {
+    pub(crate) fn kill(
+        &mut self,
+        filter: &ConnectionFilter,
+        first: ConnId,
+        most: usize,
+    ) -> (Option<ConnId>, u64) {
         let mut ended = Vec::new();
         let next = self.table.scan(first, most, &mut |id, connection| {
             if self.info(id, connection).is_meant_by(filter) {
@@ -73,7 +78,7 @@ impl Conntrack {
     }
 
     /// The connections of `most` slots from `first`, as they are saved to a file.
-    pub(crate) fn save(&self, first: u32, most: usize) -> (Option<u32>, Vec<SavedConnection>) {
+    pub(crate) fn save(&self, first: ConnId, most: usize) -> (Option<ConnId>, Vec<SavedConnection>) {
         let mut found = Vec::new();
         let next = self.table.scan(first, most, &mut |_, connection| found.push(self.saved(connection)));
         (next, found)
@@ -100,7 +105,7 @@ impl Conntrack {
 
     /// Publishes to all workers which of this worker's connections a prepared change of the hash distribution would assign to others. Scans
     /// at most `most` slots from `first`, and returns where to continue.
-    pub(crate) fn claim_moved(&mut self, first: u32, most: usize) -> Option<u32> {
+    pub(crate) fn claim_moved(&mut self, first: ConnId, most: usize) -> Option<ConnId> {
         let Conntrack { table, state, .. } = self;
         table.scan(first, most, &mut |_, connection| {
             // If another worker has created a connection with this tuple meanwhile, the tuple stays with that worker.
@@ -120,7 +125,7 @@ impl Conntrack {
 
     /// A connection as listings show it.
     fn info(&self, id: ConnId, connection: &Connection) -> ConnectionInfo {
-        self.state.info(id, connection, self.table.expires_ms(id, self.state.now_ms))
+        self.state.info(Some(id), connection, self.table.expires_ms(id, self.state.now_ms))
     }
 
     fn saved(&self, connection: &Connection) -> SavedConnection {

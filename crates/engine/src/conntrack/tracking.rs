@@ -162,7 +162,7 @@ impl Conntrack {
             };
         }
         let [now, half_open, places] =
-            [self.table.len(), self.table.half_open(), self.table.places()].map(|count| count as u64);
+            [self.table.len(), self.table.half_open(), self.table.records()].map(|count| count as u64);
         self.state.cells.connections_now(now, half_open, places);
     }
 

@@ -3,6 +3,7 @@
 use super::state::Pipeline;
 use crate::compiled::Snapshot;
 use crate::conntrack::{Endpoints, Traced};
+use mmb_base::Id;
 use mmb_conn::{ConnId, Connection, Direction};
 use mmb_policy::RuleId;
 

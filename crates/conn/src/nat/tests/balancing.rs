@@ -17,7 +17,9 @@ fn spread(nat: &mut Nat, mapping: &Mapping, connections: u128) -> BTreeMap<u128,
     let mut counts = BTreeMap::new();
     for number in 0..connections {
         let arrived = udp(number >> 4, 5000 + (number & 15) as u16, 1);
-        *counts.entry(server(&nat.translate(1, mapping, &arrived, &free).expect("free"))).or_insert(0) += 1;
+        *counts
+            .entry(server(&nat.translate(RuleVersion(1), mapping, &arrived, &free).expect("free")))
+            .or_insert(0) += 1;
     }
     counts
 }
@@ -34,10 +36,10 @@ fn hashing_is_the_same_for_every_rule_and_connection() {
     let mut nat = Nat::new(&SeedTree::repeatable(1));
     for host in 0..100 {
         let arrived = udp(host, 5000, 1);
-        let first = nat.translate(1, &mapping, &arrived, &free).expect("free");
+        let first = nat.translate(RuleVersion(1), &mapping, &arrived, &free).expect("free");
         nat.reseed(&SeedTree::repeatable(host as u64));
-        assert_eq!(first, nat.translate(9, &mapping, &arrived, &free).expect("free"));
-        assert_eq!(first.binding, 0);
+        assert_eq!(first, nat.translate(RuleVersion(9), &mapping, &arrived, &free).expect("free"));
+        assert_eq!(first.lease, None);
     }
     let counts = spread(&mut nat, &mapping, 7000);
     assert!(counts.len() == 7 && counts.values().all(|count| (850..1150).contains(count)), "{counts:?}");
@@ -51,7 +53,8 @@ fn which_server_a_hash_gives_is_known_to_one_process_only() {
     let same = (0..7000).filter(|host| {
         let arrived = udp(*host, 5000, 1);
         let [one, other] = &mut processes;
-        one.translate(1, &mapping, &arrived, &free) == other.translate(1, &mapping, &arrived, &free)
+        one.translate(RuleVersion(1), &mapping, &arrived, &free)
+            == other.translate(RuleVersion(1), &mapping, &arrived, &free)
     });
     // One of seven by chance: a thousand, and thirty of deviation.
     assert!((850..1150).contains(&same.count()));
@@ -61,24 +64,25 @@ fn which_server_a_hash_gives_is_known_to_one_process_only() {
 fn the_server_with_the_fewest_connections_is_next() {
     let mut nat = Nat::new(&SeedTree::repeatable(3));
     let mapping = servers(3, Balance::Least);
-    let mut open: Vec<Translated> =
-        (0..9).map(|host| nat.translate(1, &mapping, &udp(host, 1, 1), &free).expect("free")).collect();
+    let mut open: Vec<Translated> = (0..9)
+        .map(|host| nat.translate(RuleVersion(1), &mapping, &udp(host, 1, 1), &free).expect("free"))
+        .collect();
     let count = |open: &[Translated], wanted| open.iter().filter(|other| server(other) == wanted).count();
     assert!((0..3).all(|wanted| count(&open, wanted) == 3));
     // All connections of server 1 end: the next three go there.
     open.retain(|translated| {
         let stays = server(translated) != 1;
         if !stays {
-            nat.release(translated.binding);
+            nat.release(translated.lease);
         }
         stays
     });
     for host in 100..103 {
-        let next = nat.translate(1, &mapping, &udp(host, 1, 1), &free).expect("free");
+        let next = nat.translate(RuleVersion(1), &mapping, &udp(host, 1, 1), &free).expect("free");
         assert_eq!(server(&next), 1);
         open.push(next);
     }
-    open.iter().for_each(|translated| nat.release(translated.binding));
+    open.iter().for_each(|translated| nat.release(translated.lease));
     assert_nothing_left(&nat);
 }
 
@@ -90,24 +94,27 @@ fn rules_with_the_same_servers_see_each_others_connections() {
     let open: Vec<_> = (0..60_u32)
         .map(|number| {
             let mapping = if number % 2 == 0 { &least } else { &with_source };
-            nat.translate(number % 3, mapping, &udp(u128::from(number), 1, 1), &free).expect("free")
+            nat.translate(RuleVersion((number % 3).into()), mapping, &udp(u128::from(number), 1, 1), &free)
+                .expect("free")
         })
         .collect();
     assert!((0..3).all(|wanted| open.iter().filter(|other| server(other) == wanted).count() == 20));
     // Servers are remembered by their rules and, when those are gone, by their connections.
     assert_eq!(nat.destinations.sets(), 1);
-    (0..3).for_each(|rule| nat.forget(rule));
+    (0..3).for_each(|rule| nat.forget(RuleVersion(rule)));
     assert_eq!(nat.destinations.sets(), 1);
-    open.iter().for_each(|translated| nat.release(translated.binding));
+    open.iter().for_each(|translated| nat.release(translated.lease));
     assert_eq!(nat.destinations.sets(), 0);
     assert_nothing_left(&nat);
     // Rules with the same set also take turns together.
     let turns = servers(4, Balance::RoundRobin);
     let given: Vec<_> = (0..8_u32)
-        .map(|number| server(&nat.translate(number, &turns, &udp(1, 1, 1), &free).expect("free")))
+        .map(|number| {
+            server(&nat.translate(RuleVersion(number.into()), &turns, &udp(1, 1, 1), &free).expect("free"))
+        })
         .collect();
     assert!(given.windows(2).all(|pair| (pair[0] + 1) % 4 == pair[1]));
-    (0..8).for_each(|rule| nat.forget(rule));
+    (0..8).for_each(|rule| nat.forget(RuleVersion(rule)));
     assert_eq!(nat.destinations.sets(), 0);
 }
 
@@ -124,8 +131,11 @@ fn one_source_keeps_its_address_of_a_pool() {
     let mut nat = Nat::new(&SeedTree::repeatable(5));
     let mapping = Mapping { daddr: Some(pool(8)), ..Mapping::default() };
     for host in 0..20 {
-        let first = server(&nat.translate(1, &mapping, &udp(host, 1, 1), &free).expect("free"));
-        assert_eq!(server(&nat.translate(1, &mapping, &udp(host, 2, 1), &free).expect("free")), first);
+        let first = server(&nat.translate(RuleVersion(1), &mapping, &udp(host, 1, 1), &free).expect("free"));
+        assert_eq!(
+            server(&nat.translate(RuleVersion(1), &mapping, &udp(host, 2, 1), &free).expect("free")),
+            first
+        );
     }
 }
 
@@ -134,9 +144,10 @@ fn ports_are_forwarded_and_balanced() {
     let mut nat = Nat::new(&SeedTree::repeatable(6));
     let forward =
         Mapping { daddr: Some(pool(1)), dport: Some(PortMapping::fixed(8080)), ..Mapping::default() };
-    let sent = nat.translate(1, &forward, &udp(1, 1, 1), &free).expect("free").sent;
+    let sent = nat.translate(RuleVersion(1), &forward, &udp(1, 1, 1), &free).expect("free").sent;
     assert_eq!((sent.addresses, sent.ports), ([INSIDE + 1, OUTSIDE], [1, 8080]));
-    let query = nat.translate(1, &forward, &packet(proto::ICMP, 1, 7, 1), &free).expect("free").sent;
+    let query =
+        nat.translate(RuleVersion(1), &forward, &packet(proto::ICMP, 1, 7, 1), &free).expect("free").sent;
     assert_eq!(query.ports, [7, 8], "a query has no port to forward to");
     let balanced = Mapping {
         dport: Some(PortMapping::within(&[(8080, 8081), (9090, 9090)])),
@@ -146,14 +157,17 @@ fn ports_are_forwarded_and_balanced() {
     let mut counts = BTreeMap::new();
     for host in 0..30 {
         *counts
-            .entry(nat.translate(2, &balanced, &udp(host, 1, 1), &free).expect("free").sent.ports[1])
+            .entry(
+                nat.translate(RuleVersion(2), &balanced, &udp(host, 1, 1), &free).expect("free").sent.ports
+                    [1],
+            )
             .or_insert(0) += 1;
     }
     assert_eq!(counts, BTreeMap::from([(8080, 10), (8081, 10), (9090, 10)]));
     let kept = Mapping { dport: Some(PortMapping::within(&[(440, 450)])), ..Mapping::default() };
-    assert_eq!(nat.translate(3, &kept, &udp(1, 1, 1), &free).expect("free").sent.ports[1], 443);
+    assert_eq!(nat.translate(RuleVersion(3), &kept, &udp(1, 1, 1), &free).expect("free").sent.ports[1], 443);
     let random = Mapping { dport: Some(PortMapping::shuffled(440, 450)), ..Mapping::default() };
-    let port = nat.translate(4, &random, &udp(1, 1, 1), &free).expect("free").sent.ports[1];
+    let port = nat.translate(RuleVersion(4), &random, &udp(1, 1, 1), &free).expect("free").sent.ports[1];
     assert!((440..=450).contains(&port));
 }
 
@@ -161,26 +175,33 @@ fn ports_are_forwarded_and_balanced() {
 fn a_destination_whose_replies_are_anothers_is_refused_or_changed() {
     let mut nat = Nat::new(&SeedTree::repeatable(7));
     let forward = Mapping { daddr: Some(pool(1)), ..Mapping::default() };
-    let reply = nat.translate(1, &forward, &udp(1, 1, 1), &free).expect("free").sent.reversed();
+    let reply = nat.translate(RuleVersion(1), &forward, &udp(1, 1, 1), &free).expect("free").sent.reversed();
     let taken = |other: &Tuple| *other == reply;
     // Another source port resolves the clash, whether a rule maps ports or none does (as in Linux); so does another server.
-    let beside = nat.translate(1, &forward, &udp(1, 1, 2), &taken).expect("another port");
+    let beside = nat.translate(RuleVersion(1), &forward, &udp(1, 1, 2), &taken).expect("another port");
     assert_eq!(beside.sent.addresses, [INSIDE + 1, OUTSIDE]);
     assert!(!taken(&beside.sent.reversed()) && beside.sent.ports[SOURCE] != 1);
-    nat.release(beside.binding);
+    nat.release(beside.lease);
     assert_nothing_left(&nat);
     let gre = packet(47, 1, 0, 2);
-    assert_eq!(nat.translate(1, &forward, &gre, &|_| true), Err(NatError::Clash), "it has no port");
+    assert_eq!(
+        nat.translate(RuleVersion(1), &forward, &gre, &|_| true),
+        Err(NatError::Clash),
+        "it has no port"
+    );
     let with_port = Mapping { sport: Some(PortMapping::within(&[(1, 9)])), ..forward };
-    assert_ne!(nat.translate(2, &with_port, &udp(1, 1, 2), &taken).expect("another port").sent.ports[0], 1);
+    assert_ne!(
+        nat.translate(RuleVersion(2), &with_port, &udp(1, 1, 2), &taken).expect("another port").sent.ports[0],
+        1
+    );
     for (rule, balance) in [(3, Balance::RoundRobin), (4, Balance::Least), (5, Balance::Hash)] {
         for host in 0..20 {
             let busy = |other: &Tuple| other.addresses[SOURCE] == OUTSIDE;
-            let result = nat.translate(rule, &servers(64, balance), &udp(host, 1, 2), &busy);
+            let result = nat.translate(RuleVersion(rule), &servers(64, balance), &udp(host, 1, 2), &busy);
             assert!(result.is_ok_and(|translated| server(&translated) != 0), "{balance:?}");
         }
         assert_eq!(
-            nat.translate(rule, &servers(64, balance), &udp(1, 1, 2), &|_| true),
+            nat.translate(RuleVersion(rule), &servers(64, balance), &udp(1, 1, 2), &|_| true),
             Err(NatError::Clash)
         );
     }
@@ -190,10 +211,11 @@ fn a_destination_whose_replies_are_anothers_is_refused_or_changed() {
 fn source_and_destination_are_translated_together() {
     let mut nat = Nat::new(&SeedTree::repeatable(8));
     let both = Mapping { saddr: Some(ValueSet::new(vec![(5, 5)])), ..servers(3, Balance::Least) };
-    let made: Vec<_> =
-        (0..6).map(|host| nat.translate(1, &both, &udp(host, 1, 1), &free).expect("free")).collect();
+    let made: Vec<_> = (0..6)
+        .map(|host| nat.translate(RuleVersion(1), &both, &udp(host, 1, 1), &free).expect("free"))
+        .collect();
     assert_eq!(nat.len(), 6);
     assert!(made.iter().all(|translated| translated.sent.addresses[SOURCE] == 5));
-    made.iter().for_each(|translated| nat.release(translated.binding));
+    made.iter().for_each(|translated| nat.release(translated.lease));
     assert_nothing_left(&nat);
 }

@@ -122,7 +122,7 @@ proptest! {
         let mut nat = Nat::new(&SeedTree::repeatable(seed));
         // Forward and reply tuples: the keys of a connection table.
         let mut live: Vec<[Tuple; 2]> = Vec::new();
-        let mut bindings: Vec<u32> = Vec::new();
+        let mut leases: Vec<Option<LeaseId>> = Vec::new();
         let mut owners: BTreeMap<Outer, Inner> = BTreeMap::new();
         for step in steps {
             let made = match step {
@@ -131,30 +131,30 @@ proptest! {
                     None
                 }
                 Step::Forget(rule) => {
-                    nat.forget(rule);
+                    nat.forget(RuleVersion(rule.into()));
                     None
                 }
                 Step::Close(index) => {
                     if !live.is_empty() {
                         let index = index % live.len();
                         live.swap_remove(index);
-                        nat.release(bindings.swap_remove(index));
+                        nat.release(leases.swap_remove(index));
                     }
                     None
                 }
                 Step::Detach(index) => {
-                    if !bindings.is_empty() {
-                        let index = index % bindings.len();
-                        nat.release(std::mem::take(&mut bindings[index]));
+                    if !leases.is_empty() {
+                        let index = index % leases.len();
+                        nat.release(std::mem::take(&mut leases[index]));
                     }
                     None
                 }
-                Step::Enter { arrived } => Some((arrived, Translated { sent: arrived, binding: 0 })),
+                Step::Enter { arrived } => Some((arrived, Translated { sent: arrived, lease: None })),
                 Step::Open { rule, arrived } => {
                     // Some endpoints are always in use by other connections.
                     let stands = |tuple: &Tuple| hindrance > 0 && u64::from(tuple.ports[DESTINATION]) % 4 < hindrance - 1;
                     let taken = |tuple: &Tuple| stands(tuple) || live.iter().flatten().any(|key| key == tuple);
-                    let translated = nat.translate(rule, &mappings[rule as usize], &arrived, &taken);
+                    let translated = nat.translate(RuleVersion(rule.into()), &mappings[rule as usize], &arrived, &taken);
                     if let Ok(translated) = translated {
                         prop_assert!(!taken(&translated.sent.reversed()));
                         if let Some((outside, inside)) = end(&nat, &arrived, &translated.sent) {
@@ -171,16 +171,16 @@ proptest! {
                 let keys = [arrived, entered.sent.reversed()];
                 // Like a table, refuse a connection whose key is in use: it is released at once.
                 if live.iter().flatten().any(|key| keys.contains(key)) {
-                    nat.release(entered.binding);
+                    nat.release(entered.lease);
                 } else {
                     live.push(keys);
-                    bindings.push(entered.binding);
+                    leases.push(entered.lease);
                 }
             }
             owners.retain(|(proto, address, port), inside| nat.owner(*proto, 4, Wire::default(), *address, *port) == Some(*inside));
         }
-        bindings.into_iter().for_each(|binding| nat.release(binding));
-        (0..4).for_each(|rule| nat.forget(rule));
+        leases.into_iter().for_each(|lease| nat.release(lease));
+        (0..4).for_each(|rule| nat.forget(RuleVersion(rule)));
         assert_nothing_left(&nat);
         prop_assert_eq!(nat.destinations.sets(), 0);
         prop_assert_eq!(nat.leases.len(), 0);

@@ -10,7 +10,7 @@ fn inbound(peer: u128, port: u16) -> Translated {
         side: Side::High,
         ..udp(0, 0, 0)
     };
-    Translated { sent, binding: 0 }
+    Translated { sent, lease: None }
 }
 
 fn inside(translated: &Translated) -> (u128, u16) {
@@ -26,15 +26,15 @@ fn who_may_come_in() {
     ];
     for (setting, expected) in cases {
         let mut nat = filtering(setting);
-        let made = nat.translate(1, &snat(1), &udp(1, 5000, 1), &free).expect("free");
+        let made = nat.translate(RuleVersion(1), &snat(1), &udp(1, 5000, 1), &free).expect("free");
         for (peer, expected) in [1, 2].into_iter().zip(expected) {
             let arrived = inbound(peer, 9999);
             let entered = nat.enter(arrived).expect("there is memory");
             assert_eq!(inside(&entered) == (INSIDE + 1, 5000), expected, "{setting:?} {peer}");
             assert_eq!(entered == arrived, !expected);
-            nat.release(entered.binding);
+            nat.release(entered.lease);
         }
-        nat.release(made.binding);
+        nat.release(made.lease);
         assert_eq!(nat.enter(inbound(1, 443)), Ok(inbound(1, 443)), "nothing is bound any more");
         assert_nothing_left(&nat);
     }
@@ -43,26 +43,26 @@ fn who_may_come_in() {
 #[test]
 fn a_connection_from_outside_keeps_the_binding() {
     let mut nat = filtering(NatFiltering::EndpointIndependent);
-    let made = nat.translate(1, &snat(1), &udp(1, 5000, 1), &free).expect("free");
+    let made = nat.translate(RuleVersion(1), &snat(1), &udp(1, 5000, 1), &free).expect("free");
     let entered = nat.enter(inbound(2, 9)).expect("there is memory");
-    nat.release(made.binding);
+    nat.release(made.lease);
     assert!(nat.owner(proto::UDP, 4, Wire::default(), OUTSIDE, 5000).is_some());
-    nat.release(entered.binding);
+    nat.release(entered.lease);
     assert_nothing_left(&nat);
 }
 
 #[test]
 fn who_has_no_outside_end_is_led_to_none_of_its_side() {
     let mut nat = filtering(NatFiltering::EndpointIndependent);
-    let made = nat.translate(1, &snat(1), &udp(1, 5000, 1), &free).expect("free");
+    let made = nat.translate(RuleVersion(1), &snat(1), &udp(1, 5000, 1), &free).expect("free");
     for (side, is_led) in [(Side::Low, false), (Side::High, true)] {
         let mut arrived = inbound(2, 9);
         arrived.sent.side = side;
         let entered = nat.enter(arrived).expect("there is memory");
         assert_eq!(entered != arrived, is_led, "{side:?}");
-        nat.release(entered.binding);
+        nat.release(entered.lease);
     }
-    nat.release(made.binding);
+    nat.release(made.lease);
     assert_nothing_left(&nat);
 }
 
@@ -71,15 +71,15 @@ fn an_address_is_known_as_long_as_it_is_talked_to() {
     let mut nat = filtering(NatFiltering::AddressDependent);
     let made: Vec<_> = [(1, 1), (2, 1), (3, 2)]
         .map(|(dport, peer)| Tuple { ports: [5000, dport], ..udp(1, 5000, peer) })
-        .map(|arrived| nat.translate(1, &snat(1), &arrived, &free).expect("free"))
+        .map(|arrived| nat.translate(RuleVersion(1), &snat(1), &arrived, &free).expect("free"))
         .into();
-    nat.release(made[0].binding);
+    nat.release(made[0].lease);
     let entered = nat.enter(inbound(1, 9999)).expect("there is memory");
     assert_eq!(inside(&entered).0, INSIDE + 1);
-    nat.release(made[1].binding);
+    nat.release(made[1].lease);
     assert_eq!(nat.enter(inbound(1, 9998)), Ok(inbound(1, 9998)));
-    nat.release(entered.binding);
-    nat.release(made[2].binding);
+    nat.release(entered.lease);
+    nat.release(made[2].lease);
     assert_nothing_left(&nat);
 }
 
@@ -87,31 +87,31 @@ fn an_address_is_known_as_long_as_it_is_talked_to() {
 #[test]
 fn two_inside_ends_meet_outside() {
     let mut nat = filtering(NatFiltering::EndpointIndependent);
-    let called = nat.translate(1, &snat(1), &udp(1, 5000, 1), &free).expect("free");
+    let called = nat.translate(RuleVersion(1), &snat(1), &udp(1, 5000, 1), &free).expect("free");
     let mut arrived = udp(2, 6000, 1);
     arrived.addresses[DESTINATION] = OUTSIDE;
     arrived.ports[DESTINATION] = 5000;
-    let calling = nat.translate(1, &snat(1), &arrived, &free).expect("free");
+    let calling = nat.translate(RuleVersion(1), &snat(1), &arrived, &free).expect("free");
     let hairpin = nat.enter(calling).expect("there is memory");
     assert_eq!((outside(&hairpin), inside(&hairpin)), ((OUTSIDE, 6000), (INSIDE + 1, 5000)));
-    nat.release(called.binding);
+    nat.release(called.lease);
     assert_eq!(nat.len(), 2);
-    nat.release(hairpin.binding);
+    nat.release(hairpin.lease);
     assert_nothing_left(&nat);
 }
 
 #[test]
 fn identifiers_of_queries_enter() {
     let mut nat = filtering(NatFiltering::EndpointIndependent);
-    nat.translate(1, &snat(1), &packet(proto::ICMP, 1, 7, 1), &free).expect("free");
-    let second = nat.translate(1, &snat(1), &packet(proto::ICMP, 2, 7, 1), &free).expect("free");
+    nat.translate(RuleVersion(1), &snat(1), &packet(proto::ICMP, 1, 7, 1), &free).expect("free");
+    let second = nat.translate(RuleVersion(1), &snat(1), &packet(proto::ICMP, 2, 7, 1), &free).expect("free");
     let (_, identifier) = outside(&second);
     let arrived = Tuple { side: Side::High, ..packet(proto::ICMP, 0, 0, 0) };
     let sent = Tuple { addresses: [9, OUTSIDE], ports: [identifier, 8], ..arrived };
-    let entered = nat.enter(Translated { sent, binding: 0 }).expect("there is memory").sent;
+    let entered = nat.enter(Translated { sent, lease: None }).expect("there is memory").sent;
     assert_eq!((entered.addresses[DESTINATION], entered.ports), (INSIDE + 2, [7, 8]));
     let own = Tuple { addresses: [INSIDE + 3, OUTSIDE], ..packet(proto::ICMP, 3, 9, 1) };
-    let asked = nat.translate(1, &snat(1), &own, &free).expect("free");
+    let asked = nat.translate(RuleVersion(1), &snat(1), &own, &free).expect("free");
     assert_eq!(nat.enter(asked), Ok(asked), "a query of the outside address");
 }
 
@@ -121,6 +121,6 @@ fn an_end_is_not_led_to_itself() {
     let mut arrived = udp(1, 5000, 1);
     arrived.addresses[DESTINATION] = OUTSIDE;
     arrived.ports[DESTINATION] = 5000;
-    let made = nat.translate(1, &snat(1), &arrived, &free).expect("free");
+    let made = nat.translate(RuleVersion(1), &snat(1), &arrived, &free).expect("free");
     assert_eq!(nat.enter(made), Ok(made));
 }

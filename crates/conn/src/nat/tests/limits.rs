@@ -14,7 +14,7 @@ fn limited(nat_ports_per_host: PortsPerHost) -> Nat {
 fn exhaust(nat: &mut Nat, mapping: &Mapping, proto: u8, host: u128) -> (Vec<Translated>, NatError) {
     let mut open = Vec::new();
     for port in 1024..=u16::MAX {
-        match nat.translate(1, mapping, &packet(proto, host, port, 1), &free) {
+        match nat.translate(RuleVersion(1), mapping, &packet(proto, host, port, 1), &free) {
             Ok(translated) => open.push(translated),
             Err(refused) => return (open, refused),
         }
@@ -23,7 +23,7 @@ fn exhaust(nat: &mut Nat, mapping: &Mapping, proto: u8, host: u128) -> (Vec<Tran
 }
 
 fn release(nat: &mut Nat, open: Vec<Translated>) {
-    open.into_iter().for_each(|translated| nat.release(translated.binding));
+    open.into_iter().for_each(|translated| nat.release(translated.lease));
 }
 
 #[test]
@@ -34,19 +34,19 @@ fn one_host_gets_half_of_an_address_and_leaves_others_theirs() {
     assert_eq!((first.len(), why), (64_512 / 2, NatError::HostLimit));
     // The limit holds for each protocol and each class of ports separately.
     assert_eq!(exhaust(&mut nat, &mapping, proto::TCP, 1).0.len(), 64_512 / 2);
-    assert!(nat.translate(1, &mapping, &udp(1, 123, 1), &free).is_ok());
-    assert!(nat.translate(1, &mapping, &packet(proto::ICMP, 1, 5, 1), &free).is_ok());
+    assert!(nat.translate(RuleVersion(1), &mapping, &udp(1, 123, 1), &free).is_ok());
+    assert!(nat.translate(RuleVersion(1), &mapping, &packet(proto::ICMP, 1, 5, 1), &free).is_ok());
     // The next ones get half of what is left, and so on: a new host always gets some.
     assert_eq!(exhaust(&mut nat, &mapping, proto::UDP, 2).0.len(), 64_512 / 4);
     for host in 3..8 {
         assert!(exhaust(&mut nat, &mapping, proto::UDP, host).0.len() >= 64_512 / 128);
     }
     for port in 1024..1074 {
-        assert!(nat.translate(1, &mapping, &udp(99, port, 1), &free).is_ok());
+        assert!(nat.translate(RuleVersion(1), &mapping, &udp(99, port, 1), &free).is_ok());
     }
     // A released port is available to all hosts, its former holder included.
     release(&mut nat, first);
-    assert!(nat.translate(1, &mapping, &udp(1, 5000, 1), &free).is_ok());
+    assert!(nat.translate(RuleVersion(1), &mapping, &udp(1, 5000, 1), &free).is_ok());
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_small_range_is_for_whoever_comes() {
         release(&mut nat, open);
     }
     let fixed = Mapping { sport: Some(PortMapping::fixed(7)), ..snat(1) };
-    assert!(nat.translate(1, &fixed, &udp(1, 5000, 1), &free).is_ok());
+    assert!(nat.translate(RuleVersion(1), &fixed, &udp(1, 5000, 1), &free).is_ok());
 }
 
 #[test]
@@ -76,8 +76,8 @@ fn a_number_is_the_most_that_a_host_holds() {
             assert_eq!((open.len(), why), expected);
             // Connections of an endpoint that has a port need no other.
             let other = Tuple { ports: [1024, 80], ..udp(host, 1024, 1) };
-            let same = nat.translate(1, &mapping, &other, &free).expect("it has one");
-            nat.release(same.binding);
+            let same = nat.translate(RuleVersion(1), &mapping, &other, &free).expect("it has one");
+            nat.release(same.lease);
             release(&mut nat, open);
         }
         assert_nothing_left(&nat);
@@ -96,7 +96,7 @@ fn a_host_of_ipv6_is_a_network_of_64_bits() {
     let mut nat = Nat::new(&SeedTree::repeatable(3));
     let mut open = Vec::new();
     for address in 0..64_512 {
-        match nat.translate(1, &snat(1), &of_network(1, address, 5000), &free) {
+        match nat.translate(RuleVersion(1), &snat(1), &of_network(1, address, 5000), &free) {
             Ok(translated) => open.push(translated),
             Err(why) => {
                 assert_eq!(why, NatError::HostLimit);
@@ -105,13 +105,18 @@ fn a_host_of_ipv6_is_a_network_of_64_bits() {
         }
     }
     assert_eq!(open.len(), 64_512 / 2);
-    assert!(nat.translate(1, &snat(1), &of_network(2, 7, 5000), &free).is_ok(), "another network");
+    assert!(
+        nat.translate(RuleVersion(1), &snat(1), &of_network(2, 7, 5000), &free).is_ok(),
+        "another network"
+    );
     let mut nat = limited(PortsPerHost::AtMost(10));
-    let given =
-        (0..20).filter(|address| nat.translate(1, &snat(4), &of_network(1, *address, 5000), &free).is_ok());
+    let given = (0..20).filter(|address| {
+        nat.translate(RuleVersion(1), &snat(4), &of_network(1, *address, 5000), &free).is_ok()
+    });
     assert_eq!(given.count(), 10);
-    let given =
-        (0..20).filter(|port| nat.translate(1, &snat(4), &of_network(2, 0, 5000 + port), &free).is_ok());
+    let given = (0..20).filter(|port| {
+        nat.translate(RuleVersion(1), &snat(4), &of_network(2, 0, 5000 + port), &free).is_ok()
+    });
     assert_eq!(given.count(), 10);
 }
 
@@ -119,12 +124,13 @@ fn a_host_of_ipv6_is_a_network_of_64_bits() {
 #[test]
 fn one_address_of_a_network_leaves_ports_to_its_neighbours() {
     let mut nat = Nat::new(&SeedTree::repeatable(4));
-    let mut ports = (1024..=u16::MAX).map(|port| nat.translate(1, &snat(1), &of_network(1, 1, port), &free));
+    let mut ports =
+        (1024..=u16::MAX).map(|port| nat.translate(RuleVersion(1), &snat(1), &of_network(1, 1, port), &free));
     let given = ports.by_ref().take_while(Result::is_ok).count();
     assert!((64_512 / 3 - 1..=64_512 / 3 + 1).contains(&given), "{given}");
     for neighbour in 2..20 {
         for port in 5000..5050 {
-            assert!(nat.translate(1, &snat(1), &of_network(1, neighbour, port), &free).is_ok());
+            assert!(nat.translate(RuleVersion(1), &snat(1), &of_network(1, neighbour, port), &free).is_ok());
         }
     }
 }
@@ -137,10 +143,10 @@ fn another_setting_holds_for_connections_to_come() {
         nat_ports_per_host: PortsPerHost::AtMost(3),
         ..ConnectionSettings::default()
     });
-    assert_eq!(nat.translate(1, &snat(1), &udp(1, 9, 1), &free), Err(NatError::HostLimit));
-    assert!(nat.translate(1, &snat(1), &packet(proto::TCP, 1, 9, 1), &free).is_ok());
+    assert_eq!(nat.translate(RuleVersion(1), &snat(1), &udp(1, 9, 1), &free), Err(NatError::HostLimit));
+    assert!(nat.translate(RuleVersion(1), &snat(1), &packet(proto::TCP, 1, 9, 1), &free).is_ok());
     nat.configure(&ConnectionSettings::default());
-    assert!(nat.translate(1, &snat(1), &udp(1, 9, 1), &free).is_ok());
+    assert!(nat.translate(RuleVersion(1), &snat(1), &udp(1, 9, 1), &free).is_ok());
     release(&mut nat, open);
 }
 

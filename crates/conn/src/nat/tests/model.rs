@@ -177,7 +177,7 @@ proptest! {
                 Step::Close(_) if live.is_empty() => {}
                 Step::Close(index) => {
                     let gone = live.swap_remove(index % live.len());
-                    nat.release(gone.translated.binding);
+                    nat.release(gone.translated.lease);
                     let (address, port) = outside(&gone.translated);
                     let Tuple { wire, proto, .. } = gone.arrived;
                     let remains = live.iter().any(|other| other.inside() == gone.inside());
@@ -193,7 +193,7 @@ proptest! {
                     let taken = |reply: &Tuple| replies.contains(&key(reply));
                     let host_limit = most.is_some_and(|most| held(rule, &arrived, &live) >= most as usize);
                     let host_limit = host_limit && mapping.saddr.is_some();
-                    match nat.translate(rule, mapping, &arrived, &taken) {
+                    match nat.translate(RuleVersion(rule.into()), mapping, &arrived, &taken) {
                         Err(NatError::HostLimit) => prop_assert!(host_limit),
                         Ok(translated) => {
                             prop_assert!(!taken(&translated.sent.reversed()));
@@ -210,7 +210,7 @@ proptest! {
             check_bijection(&nat, &live);
         }
         for gone in live {
-            nat.release(gone.translated.binding);
+            nat.release(gone.translated.lease);
         }
         assert_nothing_left(&nat);
     }

@@ -119,7 +119,7 @@ impl Model {
                 self.ended(told);
                 if let Ok(id) = made {
                     let state = if proto == proto::TCP { ConnState::SynSent } else { ConnState::Unreplied };
-                    let is_protected = ExpiryQueues::is_protected(&self.table.slab, id.0);
+                    let is_protected = ExpiryQueues::is_protected(&self.table.slab, id);
                     assert!(!is_protected || self.evicted, "nobody can come again");
                     let [last_ms, began_ms] = [self.now_ms; 2];
                     let plain = Plain { tuples, state, last_ms, packets: [0; 2], began_ms, is_protected };
@@ -193,7 +193,7 @@ impl Model {
         let half_open = self.plain.values().filter(|plain| plain.state.is_half_open()).count();
         assert_eq!(self.table.half_open(), half_open);
         let mut scanned = 0;
-        self.table.scan(0, usize::MAX, &mut |id, connection| {
+        self.table.scan(ConnId::FIRST, usize::MAX, &mut |id, connection| {
             let plain = &self.plain[&id];
             assert_eq!(connection.tuples(), plain.tuples);
             assert_eq!((connection.state, connection.packets), (plain.state, plain.packets));

@@ -1,6 +1,7 @@
 //! Searches for connections whose port can be reclaimed.
 
 use super::*;
+use crate::ReclaimCursor;
 
 /// The numbers of the clients that a search visits until `stop`.
 fn told(

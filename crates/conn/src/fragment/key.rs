@@ -1,0 +1,65 @@
+//! Terms that both fragment tables use: which datagram a fragment belongs to, and why it is dropped.
+
+use crate::{Side, Tuple, Wire, proto};
+use mmb_packet::flow::header_len;
+
+/// The fields that identify the fragments of one datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FragmentKey {
+    /// Source and destination address, as they arrived.
+    pub addresses: [u128; 2],
+    /// The identification of the IPv4 header or of the IPv6 fragment header.
+    pub id: u32,
+    /// The upper-layer protocol. It does not distinguish datagrams of IPv6 (RFC 8200, section 4.5).
+    pub proto: u8,
+    /// 4 or 6.
+    pub family: u8,
+    /// The wire, as in [`Tuple`].
+    pub wire: Wire,
+    /// The side of the wire, as in [`Tuple`].
+    pub side: Side,
+}
+
+impl FragmentKey {
+    /// The key in the form that is hashed and compared.
+    pub fn packed(&self) -> Tuple {
+        let proto = if self.family == 6 { 0 } else { self.proto };
+        let ports = [(self.id >> 16) as u16, self.id as u16];
+        let FragmentKey { addresses, family, wire, side, .. } = *self;
+        Tuple { addresses, ports, wire, side, proto, family }
+    }
+
+    /// The bytes of transport header that a first fragment must have, since rules match on them.
+    pub(super) fn header(&self) -> u32 {
+        match self.proto {
+            proto::TCP => 20,
+            proto::UDP | proto::ICMP | proto::ICMP6 => 8,
+            // Up to the key, which may follow a checksum.
+            proto::GRE => 12,
+            other => header_len(other).max(1) as u32,
+        }
+    }
+}
+
+/// Why a fragment is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FragmentDrop {
+    /// It overlaps another one, or the datagram's end moved. Further fragments of the datagram are dropped as well.
+    Overlap,
+    /// The same bytes were seen before. The datagram is not affected.
+    Duplicate,
+    /// It is too short to contain the transport header, or lies within its range.
+    Tiny,
+    /// Its length is not a multiple of 8 though more fragments follow, it is empty, or it extends beyond the maximum datagram.
+    BadLength,
+    /// The datagram has more fragments than are tracked.
+    TooMany,
+    /// It came before the first one, and there is no room to hold it.
+    NoRoom,
+    /// The first one was refused.
+    Refused,
+}
+
+/// The most fragments of one datagram: 64 KiB in the smallest fragments that an IPv4 link must carry take 1,400, but in fragments of 576
+/// bytes, which every host accepts, only 120.
+pub(super) const PIECES: usize = 128;

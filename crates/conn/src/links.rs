@@ -1,0 +1,46 @@
+//! The links between the records of an expiry queue.
+
+use crate::ConnId;
+use mmb_base::Id;
+
+/// A record's neighbours in its queue.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct QueueLinks {
+    pub(crate) previous: Previous,
+    pub(crate) next: Option<ConnId>,
+}
+
+/// The previous record, or [`HEAD`] and the queue's number for the first record of a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Previous(u32);
+
+/// See [`Previous`].
+const HEAD: u32 = 1 << 31;
+
+impl Previous {
+    /// The first record of a queue.
+    pub(crate) fn head(queue: usize) -> Previous {
+        Previous(HEAD | queue as u32)
+    }
+
+    /// The record behind another one.
+    pub(crate) fn record(id: ConnId) -> Previous {
+        Previous(id.number())
+    }
+
+    /// The record; `None` for the first one of a queue.
+    #[inline]
+    pub(crate) fn id(self) -> Option<ConnId> {
+        ConnId::new(self.0).filter(|_| self.0 & HEAD == 0)
+    }
+
+    /// The queue of which this is the first record.
+    #[inline]
+    pub(crate) fn queue(self) -> usize {
+        (self.0 & !HEAD) as usize
+    }
+}
+
+/// The most records that links can address.
+pub(crate) const MOST: usize = HEAD as usize - 2;

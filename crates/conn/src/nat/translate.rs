@@ -1,0 +1,390 @@
+//! The translation of new connections: see [`Nat::translate`].
+
+use super::addresses::ValueSet;
+use super::bindings::{BindingId, BindingTable, InsideEnd, OutsideAddress};
+use super::destinations::{CountedServer, DestinationTable};
+use super::leases::{BindingPeers, Lease, LeaseId, LeaseTable};
+use super::mapping::{CLASSES, Mapping, NatError, RuleVersion, class};
+use super::pools::{NatPools, PoolExhausted, SourceTarget, column};
+use super::ports::{PortMapping, PortRequest};
+use super::random::NatRandom;
+use crate::hash::TupleHasher;
+use crate::{DESTINATION, SOURCE, Side, Tuple, Wire, proto};
+use mmb_policy::settings::{ConnectionSettings, NatFiltering};
+use mmb_random::{Prf, Purpose, SeedTree};
+
+/// The translation of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Translated {
+    /// The tuple of its packets after translation; replies arrive with it reversed.
+    pub sent: Tuple,
+    /// The argument of [`Nat::release`] when the connection ends.
+    pub lease: Option<LeaseId>,
+}
+
+/// All bindings, pools and load balancing state.
+pub struct Nat {
+    settings: ConnectionSettings,
+    pub(super) secrets: NatRandom,
+    pub(super) bindings: BindingTable,
+    pub(super) pools: NatPools,
+    pub(super) destinations: DestinationTable,
+    pub(super) leases: LeaseTable,
+    pub(super) peers: BindingPeers,
+}
+
+/// How many destinations are tried if a connection's reply tuple is already in use.
+const DESTINATIONS: u64 = 4;
+/// How many outside addresses are tried for a connection that has no ports, or keeps them.
+const ADDRESSES: u64 = 16;
+
+impl Nat {
+    /// A NAT without bindings.
+    pub fn new(seeds: &SeedTree) -> Nat {
+        let hasher = TupleHasher::new(seeds.shared(Purpose::NatIndex));
+        Nat {
+            settings: ConnectionSettings::default(),
+            bindings: BindingTable::new(hasher),
+            pools: NatPools::new(hasher, Prf::new(seeds.shared(Purpose::NatPairing))),
+            destinations: DestinationTable::new(Prf::new(seeds.shared(Purpose::Balancing))),
+            leases: LeaseTable::default(),
+            peers: BindingPeers::new(hasher),
+            secrets: NatRandom::new(seeds.shared(Purpose::NatChoices)),
+        }
+    }
+
+    /// Reseeds the generator, so that future ports are independent of earlier ones, in case its state leaked. Bindings stay.
+    pub fn reseed(&mut self, fresh: &SeedTree) {
+        self.secrets.reseed(fresh.shared(Purpose::NatChoices));
+    }
+
+    /// Changes the NAT settings for future connections. Connections that were created under another filtering only admit by address the
+    /// peers that were recorded then.
+    pub fn configure(&mut self, settings: &ConnectionSettings) {
+        self.settings = *settings;
+        self.pools.ports_per_host = settings.nat_ports_per_host;
+    }
+
+    /// Translates a new connection. `taken` returns whether a reply tuple is already a key of some connection.
+    pub fn translate(
+        &mut self,
+        rule: RuleVersion,
+        mapping: &Mapping,
+        arrived: &Tuple,
+        taken: &dyn Fn(&Tuple) -> bool,
+    ) -> Result<Translated, NatError> {
+        for attempt in 0..DESTINATIONS {
+            let to = self.destinations.choose(rule, mapping, arrived, attempt, &mut self.secrets)?;
+            let mut sent = *arrived;
+            sent.addresses[DESTINATION] = to.address;
+            if matches!(arrived.proto, proto::TCP | proto::UDP) {
+                sent.ports[DESTINATION] = to.port;
+            }
+            match self.source(mapping, sent, taken) {
+                Ok((sent, binding)) => return self.lease(sent, binding, to.counted),
+                Err(NatError::Clash) if mapping.has_choice() => {}
+                Err(refused) => return Err(refused),
+            }
+        }
+        Err(NatError::Clash)
+    }
+
+    /// Redirects a connection whose destination is the outside endpoint of a binding to the inside endpoint: a connection from outside that
+    /// filtering admits, or one between two inside endpoints (hairpinning, RFC 4787, REQ-9). Others stay as they are. For a packet that no
+    /// rule translates, `sent` is its own tuple and `lease` is `None`.
+    ///
+    /// A host is not redirected to itself: it could create connections alone that look confirmed by both ends. A packet of a host without a
+    /// binding is not redirected to its own side of the wire: it would leave by the other side. ICMP queries between inside endpoints are
+    /// not redirected: they are addressed to hosts, and which binding has the same identifier is chance (RFC 5508, REQ-7, requires
+    /// hairpinning for them only of a NAT without ports).
+    ///
+    /// # Errors
+    /// It is redirected, but there is no memory for its state. The state of `translated` is released.
+    pub fn enter(&mut self, translated: Translated) -> Result<Translated, NatError> {
+        let Tuple { addresses, wire, side, proto, family, .. } = translated.sent;
+        let outside = OutsideAddress { address: addresses[DESTINATION], wire, proto, family };
+        let [sport, dport] = [SOURCE, DESTINATION].map(|end| translated.sent.port(end));
+        let query = translated.sent.is_query();
+        let itself = addresses[SOURCE] == addresses[DESTINATION] && sport == dport;
+        if itself || query && translated.lease.is_some() {
+            return Ok(translated);
+        }
+        let Some(number) = self.bindings.of_outside(&outside, dport) else {
+            return Ok(translated);
+        };
+        let inside = self.bindings.get(number).inside;
+        if (inside.address, inside.port) == (addresses[DESTINATION], dport) {
+            // The inside endpoint is its own outside endpoint.
+            return Ok(translated);
+        }
+        // Filtering applies to outside hosts only.
+        let from = translated
+            .lease
+            .and_then(|lease| self.leases.source(lease))
+            .map(|source| self.bindings.get(source).inside.address);
+        let admitted = match self.settings.nat_filtering {
+            _ if from.unwrap_or(addresses[SOURCE]) == inside.address => false,
+            _ if from.is_some() => true,
+            _ if side == inside.side && side != Side::Any => false,
+            NatFiltering::EndpointIndependent => true,
+            NatFiltering::AddressDependent => self.peers.has(number, addresses[SOURCE]),
+            NatFiltering::AddressAndPortDependent => false,
+        };
+        if !admitted {
+            return Ok(translated);
+        }
+        if !self.leases.reserve() {
+            self.release(translated.lease);
+            return Err(NatError::NoMemory);
+        }
+        self.bindings.hold(number);
+        let mut sent = translated.sent;
+        sent.addresses[DESTINATION] = inside.address;
+        sent.ports[if query { SOURCE } else { DESTINATION }] = inside.port;
+        let mut lease = self.leases.take(translated.lease);
+        lease.bindings[DESTINATION] = Some(number);
+        Ok(Translated { sent, lease: self.leases.keep(lease) })
+    }
+
+    /// Releases the NAT state of a connection.
+    pub fn release(&mut self, lease: Option<LeaseId>) {
+        let lease = self.leases.take(lease);
+        if let (Some(number), Some(peer)) = (lease.bindings[SOURCE], lease.peer) {
+            self.peers.release(number, peer);
+        }
+        if let Some(counted) = lease.counted {
+            self.destinations.release(counted);
+        }
+        for number in lease.bindings.into_iter().flatten() {
+            self.unbind(number);
+        }
+    }
+
+    /// Forgets a rule that was removed. Its connections keep their translations.
+    pub fn forget(&mut self, rule: RuleVersion) {
+        self.destinations.forget(rule);
+    }
+
+    /// The inside endpoint bound to an outside address and port: for hairpinning (RFC 4787, REQ-9) and endpoint-independent filtering.
+    pub fn owner(&self, proto: u8, family: u8, wire: Wire, address: u128, port: u16) -> Option<(u128, u16)> {
+        let number = self.bindings.of_outside(&OutsideAddress { address, wire, proto, family }, port)?;
+        let inside = &self.bindings.get(number).inside;
+        Some((inside.address, inside.port))
+    }
+
+    /// Number of bindings.
+    pub fn len(&self) -> usize {
+        self.bindings.len()
+    }
+
+    /// Whether there are no bindings.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Approximate memory of bindings in bytes, without the records of single ports in pools.
+    pub fn memory(&self) -> usize {
+        self.bindings.memory() + self.pools.memory() + self.leases.memory() + self.peers.memory()
+    }
+
+    /// Creates the lease of a connection: records its peer and its server, if they are counted.
+    pub(super) fn lease(
+        &mut self,
+        sent: Tuple,
+        binding: Option<BindingId>,
+        counted: Option<CountedServer>,
+    ) -> Result<Translated, NatError> {
+        let noted = self.settings.nat_filtering == NatFiltering::AddressDependent;
+        let peer = binding.filter(|_| noted).map(|number| (number, sent.addresses[DESTINATION]));
+        let is_kept = self.leases.reserve()
+            && counted.is_none_or(|counted| self.destinations.reserve(counted))
+            && peer.is_none_or(|(number, address)| self.peers.hold(number, address));
+        if !is_kept {
+            if let Some(number) = binding {
+                self.unbind(number);
+            }
+            return Err(NatError::NoMemory);
+        }
+        if let Some(counted) = counted {
+            self.destinations.hold(counted);
+        }
+        let peer = peer.map(|(_, address)| address);
+        let lease = Lease { bindings: [binding, None], counted, peer };
+        Ok(Translated { sent, lease: self.leases.keep(lease) })
+    }
+
+    fn unbind(&mut self, id: BindingId) {
+        if let Some(gone) = self.bindings.release(id) {
+            self.pools.give_back(&gone);
+        }
+    }
+
+    /// Translates the source of a tuple; returns the binding to release.
+    fn source(
+        &mut self,
+        mapping: &Mapping,
+        sent: Tuple,
+        taken: &dyn Fn(&Tuple) -> bool,
+    ) -> Result<(Tuple, Option<BindingId>), NatError> {
+        let Some(inside) = self.inside(mapping, &sent)? else {
+            return if taken(&sent.reversed()) {
+                self.beside(mapping, sent, taken)
+            } else {
+                Ok((sent, None))
+            };
+        };
+        let source = match &mapping.saddr {
+            Some(addresses) if !sent.may_map_ports() => self.with_own_port(&inside, addresses, sent, taken),
+            _ => self.with_ports(&inside, mapping, sent, taken),
+        };
+        self.pools.targets.release(inside.target);
+        source
+    }
+
+    /// The inside endpoint of a packet, unless the mapping does not translate sources. The caller must release its target.
+    pub(super) fn inside(
+        &mut self,
+        mapping: &Mapping,
+        arrived: &Tuple,
+    ) -> Result<Option<InsideEnd>, NatError> {
+        let ranges = mapping.sport.as_ref().filter(|_| arrived.may_map_ports()).map(PortMapping::ranges);
+        if mapping.saddr.is_none() && ranges.is_none() {
+            return Ok(None);
+        }
+        let target = SourceTarget { addresses: mapping.saddr.clone(), ranges: ranges.cloned() };
+        self.inside_of(target, arrived).map(Some)
+    }
+
+    fn inside_of(&mut self, target: SourceTarget, arrived: &Tuple) -> Result<InsideEnd, NatError> {
+        let Tuple { addresses, ports, wire, side, proto, family } = *arrived;
+        let target = self.pools.targets.hold(target, |_| ()).ok_or(NatError::NoMemory)?;
+        Ok(InsideEnd { address: addresses[SOURCE], port: ports[SOURCE], target, wire, side, proto, family })
+    }
+
+    /// Assigns another port of its own address to a connection whose source no rule translates, because its destination was mapped to one
+    /// that this port already communicates with.
+    fn beside(
+        &mut self,
+        mapping: &Mapping,
+        sent: Tuple,
+        taken: &dyn Fn(&Tuple) -> bool,
+    ) -> Result<(Tuple, Option<BindingId>), NatError> {
+        if !sent.may_map_ports() || mapping.daddr.is_none() && mapping.dport.is_none() {
+            return Err(NatError::Clash);
+        }
+        let inside = self.inside_of(SourceTarget { addresses: None, ranges: None }, &sent)?;
+        let source = self.with_ports(&inside, mapping, sent, taken);
+        self.pools.targets.release(inside.target);
+        source.map_err(|why| if why == NatError::NoMemory { why } else { NatError::Clash })
+    }
+
+    /// Translates a source with ports. An inside endpoint has one outside endpoint; only if that is already in use towards the connection's
+    /// destination does the connection get one of its own.
+    fn with_ports(
+        &mut self,
+        inside: &InsideEnd,
+        mapping: &Mapping,
+        sent: Tuple,
+        taken: &dyn Fn(&Tuple) -> bool,
+    ) -> Result<(Tuple, Option<BindingId>), NatError> {
+        if let Some(number) = self.bindings.of_inside(inside) {
+            let binding = self.bindings.get(number);
+            let sent = with_source(sent, binding.address, binding.port);
+            if !taken(&sent.reversed()) {
+                self.bindings.hold(number);
+                return Ok((sent, Some(number)));
+            }
+        }
+        let taken = |address, port| taken(&with_source(sent, address, port).reversed());
+        let class = class(mapping, inside);
+        let (address, port) = self.new_end(inside, mapping, class, &taken)?;
+        let number = self.bind(*inside, (address, port), column(inside.proto, class))?;
+        Ok((with_source(sent, address, port), Some(number)))
+    }
+
+    /// Binds an inside endpoint to an outside endpoint that was taken for it; gives that back if there is no memory.
+    pub(super) fn bind(
+        &mut self,
+        inside: InsideEnd,
+        end: (u128, u16),
+        column: u8,
+    ) -> Result<BindingId, NatError> {
+        self.bindings.bind(inside, end, column).map_err(|binding| {
+            self.pools.give_back(&binding);
+            NatError::NoMemory
+        })
+    }
+
+    fn new_end(
+        &mut self,
+        inside: &InsideEnd,
+        mapping: &Mapping,
+        class: u8,
+        taken: &dyn Fn(u128, u16) -> bool,
+    ) -> Result<(u128, u16), NatError> {
+        let asked = mapping.sport.as_ref().map(PortMapping::ranges);
+        let shuffled = mapping.sport.as_ref().is_some_and(PortMapping::is_shuffled);
+        let keeps = Some(inside.port).filter(|_| !shuffled);
+        let has_parity = !matches!(inside.proto, proto::ICMP | proto::ICMP6) && !shuffled;
+        let odd = Some(inside.port % 2 == 1).filter(|_| self.settings.nat_parity && has_parity);
+        let beside =
+            if self.settings.nat_contiguity && has_parity { self.beside_neighbour(inside) } else { None };
+        let request = PortRequest {
+            ranges: asked.map_or(CLASSES[usize::from(class)], |ranges| ranges),
+            first: [keeps, beside],
+            odd,
+        };
+        let found = match &mapping.saddr {
+            Some(addresses) => {
+                self.pools.take(inside, addresses, (class, &request), &mut self.secrets, taken)
+            }
+            None => self.pools.take_own(inside, &request, &mut self.secrets, taken),
+        };
+        let fixed = mapping.sport.as_ref().is_some_and(PortMapping::is_fixed);
+        found.map_err(|exhausted| match exhausted {
+            PoolExhausted::NoAddress => NatError::NoAddress,
+            PoolExhausted::NoPort if fixed => NatError::Clash,
+            PoolExhausted::NoPort => NatError::NoPort,
+            PoolExhausted::HostLimit => NatError::HostLimit,
+            PoolExhausted::NoMemory => NatError::NoMemory,
+        })
+    }
+
+    /// The port that forms a pair with that of the inside port's neighbour: RTP's even port and RTCP's odd one above it.
+    fn beside_neighbour(&self, inside: &InsideEnd) -> Option<u16> {
+        let neighbour = self.bindings.of_inside(&InsideEnd { port: inside.port ^ 1, ..*inside })?;
+        Some(self.bindings.get(neighbour).port)
+            .filter(|port| port % 2 != inside.port % 2)
+            .map(|port| port ^ 1)
+    }
+
+    /// Translates a source that has no port, or must keep it: only its address distinguishes its replies from others', so there is no
+    /// binding.
+    fn with_own_port(
+        &mut self,
+        inside: &InsideEnd,
+        addresses: &ValueSet,
+        sent: Tuple,
+        taken: &dyn Fn(&Tuple) -> bool,
+    ) -> Result<(Tuple, Option<BindingId>), NatError> {
+        if addresses.is_empty() {
+            return Err(NatError::NoAddress);
+        }
+        let mut index = self.pools.index_for(inside, addresses);
+        for _ in 0..ADDRESSES {
+            let sent = with_source(sent, addresses.nth(index), sent.ports[SOURCE]);
+            if !taken(&sent.reversed()) {
+                return Ok((sent, None));
+            }
+            index = self.secrets.below(addresses.len());
+        }
+        Err(NatError::Clash)
+    }
+}
+
+/// A tuple with another source.
+fn with_source(mut sent: Tuple, address: u128, port: u16) -> Tuple {
+    sent.addresses[SOURCE] = address;
+    sent.ports[SOURCE] = port;
+    sent
+}
