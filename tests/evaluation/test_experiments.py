@@ -1,11 +1,11 @@
-"""The plans: what is measured, and whether the quick one can keep its promise."""
+"""The plans of the evaluation: the measurements, and the duration of the quick evaluation."""
 
 import pytest
 
 from evaluation import experiments, loads
 from evaluation.systems import ALL
 
-# Starting and ending the programs of a run, on a machine that does nothing else.
+# The time to start and end the programs of a run, on a machine that runs nothing else.
 AROUND_A_RUN = 0.7
 TEN_MINUTES = 600
 

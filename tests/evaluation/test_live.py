@@ -1,4 +1,4 @@
-"""Systems between namespaces: that each does what it is measured for, one tiny run of a load, and what an interruption leaves."""
+"""Systems between namespaces: each does its work, one tiny run of a load, and the state after an interruption."""
 
 import os
 import signal
@@ -70,7 +70,7 @@ class Listening:
         self.socket.close()
 
     def reached(self, address, sport=0, timeout=10):
-        """A connection to an address: whom the server saw, and at which address of its own."""
+        """A connection to an address: the peer that the server saw, and the server's own address."""
         with self.site.client.socket(socket.AF_INET, socket.SOCK_STREAM) as near:
             near.settimeout(timeout)
             near.bind((CLIENT, sport))

@@ -1,4 +1,4 @@
-"""How runs are ordered and what is made of them."""
+"""The order of runs and their statistics."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What programs print, as they printed it once."""
+"""Recorded outputs of programs, parsed."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Policies, and what each system is told of them."""
+"""Policies, and their translations for each system."""
 
 import ipaddress
 import os

@@ -1,4 +1,4 @@
-"""Pages from results that are made up: each figure comes back where it belongs, and nothing is left out."""
+"""Pages from made-up results: each figure appears where it belongs, and nothing is omitted."""
 
 import json
 import re
@@ -26,7 +26,7 @@ MACHINE = {
 
 
 def runs(**metrics):
-    """Runs with these metrics, a list of values each; a value that is a text is why a run failed."""
+    """Runs with these metrics, a list of values each; a text instead of a value is the reason why a run failed."""
     made = []
     for order, values in enumerate(zip(*metrics.values(), strict=True)):
         failed = next((value for value in values if isinstance(value, str)), None)

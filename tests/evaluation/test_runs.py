@@ -1,4 +1,4 @@
-"""How runs are made and kept, with systems and loads that only pretend."""
+"""How runs are made and stored, with stubs for systems and loads."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from lab.process import CommandFailed
 
 
 class Pretender:
-    """A system that notes what it is asked."""
+    """A system that records the calls."""
 
     name = title = "pretender"
 

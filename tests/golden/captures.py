@@ -1,16 +1,16 @@
-"""Cases and the captures that they are written to: pcap and pcapng, byte by byte."""
+"""Cases and the captures that contain them: pcap and pcapng, byte by byte."""
 
 import re
 import struct
 
 ETHERNET, RAW, SLL, SLL2 = 1, 101, 113, 276
 
-# What mmb adds to a snap length where packets may grow: the largest area of TCP options.
+# mmb adds this to a snap length if packets may grow: the largest area of TCP options.
 GROWTH = 40
 
 
 class Packet:
-    """One packet of a case: what comes in, what goes out, and the numbers of the rules that match it."""
+    """One packet of a case: the input, the output, and the numbers of the rules that match it."""
 
     def __init__(self, data, out, rules, drop=None, interface=0):
         self.bytes, self.rules, self.drop, self.interface = data, set(rules), drop, interface
@@ -18,23 +18,23 @@ class Packet:
 
 
 def passes(packet, *rules, interface=0):
-    """The packet goes out as it came in."""
+    """The packet passes unchanged."""
     return Packet(bytes(packet), bytes(packet), rules, interface=interface)
 
 
 def becomes(packet, out, *rules, interface=0):
-    """The packet goes out as another."""
+    """The packet leaves as another one."""
     assert bytes(packet) != bytes(out), "nothing changes: say passes"
     return Packet(bytes(packet), bytes(out), rules, interface=interface)
 
 
 def dropped(packet, *rules, why="rule"):
-    """The packet does not go out."""
+    """The packet is dropped."""
     return Packet(bytes(packet), None, rules, drop=why)
 
 
 def case(name, policy, packets, rules=None, not_applied=None, arguments=(), file=None):
-    """A case. `rules`: (number, canonical text) where the policy's lines do not say it themselves."""
+    """A case. `rules`: (number, canonical text), if the lines of the policy do not contain them."""
     policy = policy.strip("\n")
     if rules is None:
         rules = list(enumerate(policy.splitlines(), start=1))
@@ -105,7 +105,7 @@ class PcapNg:
 
 
 def write_capture(path, case, changed):
-    """The case's capture as it comes in, or as it goes out."""
+    """The capture of the case, as input or as output."""
     numbered = enumerate(case["packets"])
     if changed:
         packets = [(n, (p.interface, p.out)) for n, p in numbered if p.out is not None]

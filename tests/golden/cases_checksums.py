@@ -1,4 +1,5 @@
-"""Checksums follow by the difference: none stays none, a wrong one stays as wrong; payloads; fields taken as they are."""
+"""Checksums are updated by the difference: an absent one stays absent, a wrong one stays wrong by the same amount; payloads;
+fields without correction."""
 
 from captures import becomes, case, dropped, passes
 from frames import (
@@ -29,7 +30,7 @@ def wrong_stays_wrong():
         becomes(spoiled(ip() / tcp(mss(1460) + NOP * 2 + timestamp(), b"odd"), TCP_SUM),
                 spoiled(ip() / tcp(mss(1460), b"odd"), TCP_SUM), 1),
     ])
-    # What is written is what was there: nothing changes, not even a checksum that could be written in another way.
+    # The rule writes the value that is there: nothing changes, not even a checksum with two representations.
     odd_zero = with_u16(ip() / tcp(), TCP_SUM, 0xFFFF)
     yield case("checksum-untouched", "add all mod ip-ttl 61 mod tcp-dport 80 mod udp-dport 53", [
         passes(odd_zero, 1),
@@ -46,7 +47,7 @@ def udp_without():
         becomes(none(ip() / udp(b"xy")), none(ip(src="192.0.2.9") / udp(b"\0y", dport=54)), 1),
         becomes(none(ip6() / udp(b"xy"), UDP6_SUM), none(ip6() / udp(b"\0y", dport=54), UDP6_SUM), 1),
     ])
-    # The port that makes the sum come out as zero, which UDP writes as all ones.
+    # The port that makes the sum zero, which UDP writes as all ones.
     base = ip() / udp(b"xy", dport=0)
     port = u16(base, UDP_SUM)
     zero = with_u16(with_u16(base, 36, port), UDP_SUM, 0xFFFF)
@@ -80,7 +81,7 @@ def payloads():
     ]), [
         becomes(ip() / tcp(data=b"x"), ip(ttl=1) / tcp(data=b"x"), 1),
         becomes(ip() / tcp(), ip(ttl=2) / tcp(), 2),
-        # A trailer is no payload.
+        # A trailer does not belong to the payload.
         becomes(bytes(ip() / tcp()) + b"\0" * 6, bytes(ip(ttl=2) / tcp()) + b"\0" * 6, 2),
         passes(ip() / udp(b"GET /")),
         becomes(ip() / udp(b"PUT /"), ip(ttl=3, id=4) / udp(b"PUT /"), 3, 4),
@@ -102,7 +103,7 @@ def payloads():
 
 def as_they_are():
     def ip_field(packet, at, new):
-        """Bytes of the IP header written as they are; its checksum follows."""
+        """IP header bytes, written without changes; the checksum is updated."""
         changed = with_bytes(packet, at, new)
         return with_u16(changed, IP_SUM, header_sum(changed))
 
@@ -137,7 +138,7 @@ def as_they_are():
         becomes(six, with_u16(with_bytes(six, 14, bytes([0x50 | six[14] & 0x0F])), 18, 9), 1),
     ])
     longer = with_u16(ip() / udp(b"abcd"), 38, 9)
-    # The length is summed up twice: in the header and in the pseudo header.
+    # The length is in the sum twice: in the header and in the pseudo header.
     yield case("raw-udp-len", "add all mod udp-len 9", [
         becomes(ip() / udp(b"abcd"), with_u16(longer, UDP_SUM, minus(u16(ip() / udp(b"abcd"), UDP_SUM), 0xFFFF - 2 * 3)), 1),
     ])
@@ -146,7 +147,7 @@ def as_they_are():
     yield case("raw-tcp-offset", "add all mod tcp-offset 15", [
         becomes(plain, with_u16(shorter, TCP_SUM, minus(u16(plain, TCP_SUM), 0xA000)), 1),
     ])
-    # Options are edited where they lie, whatever is written into the offset afterwards.
+    # Options are edited at their place, even if the offset is changed afterwards.
     edited = bytes(ip() / tcp(wscale(7) + NOP))
     stripped = bytes(ip() / tcp())
     yield case("raw-tcp-offset-after-options", "add all strip tcp-opt-wscale mod tcp-offset 6", [
@@ -155,7 +156,7 @@ def as_they_are():
 
 
 def minus(checksum, growth):
-    """The checksum of data that has grown by a number (in ones' complement)."""
+    """The checksum of data that has increased by a number (in ones' complement)."""
     total = (0xFFFF ^ checksum) + growth
     total = (total & 0xFFFF) + (total >> 16)
     return 0xFFFF ^ total

@@ -131,7 +131,7 @@ def tags():
 def chains():
     hop = IPv6ExtHdrHopByHop(options=[PadN(optdata=b"\0" * 4)])
     dest = IPv6ExtHdrDestOpt(options=[PadN(optdata=b"\0" * 12)])
-    # Scapy sums up no transport header behind this one, so such segments are built without it first.
+    # Scapy computes no transport checksum after this header, so such segments are first built without it.
     ah = AH(nh=6, payloadlen=4, spi=1, seq=2, icv=b"\0" * 12)
     done = IPv6ExtHdrRouting(addresses=["2001:db8::77"], segleft=0)
     yield case("ip6-chains", "add ip6-eh tcp-dport 80 mod tcp-dport 443 mod ip6-daddr 2001:db8::aaaa", [
@@ -144,7 +144,7 @@ def chains():
     ])
     going = IPv6ExtHdrRouting(addresses=["2001:db8::77", "2001:db8::78"], segleft=2)
     yield case("ip6-routing-on-its-way", "add ip6-eh-routing mod ip6-daddr 2001:db8::aaaa mod ip6-saddr 2001:db8::bbbb", [
-        # The checksum covers the last address of the routing header, not the one that is rewritten.
+        # The checksum covers the last address of the routing header, not the rewritten one.
         becomes(ip6() / going / tcp(), ip6(src="2001:db8::bbbb", dst="2001:db8::aaaa") / going / tcp(), 1),
         becomes(ip6() / going / udp(b"x"), ip6(src="2001:db8::bbbb", dst="2001:db8::aaaa") / going / udp(b"x"), 1),
         passes(ip6() / udp(b"x")),
@@ -168,11 +168,11 @@ def chains():
     through = IPOption_LSRR(routers=["192.0.2.7"], pointer=8)
 
     def summed(packet, destination):
-        """The packet with its UDP checksum for a destination: it lies 6 bytes into what follows 14 + 28 bytes."""
+        """The packet with its UDP checksum for a destination: the checksum is 6 bytes after the first 14 + 28 bytes."""
         return with_bytes(packet, 48, bytes(ip(dst=destination) / udp(b"x"))[40:42])
 
     yield case("ip4-source-route", "add all mod ip-daddr 192.0.2.200", [
-        # With hops to visit the checksum covers the last address of the route, not the one that is rewritten.
+        # With remaining hops the checksum covers the last address of the route, not the rewritten one.
         becomes(summed(ip(options=[route]) / udp(b"x"), "192.0.2.7"),
                 summed(ip(dst=C, options=[route]) / udp(b"x"), "192.0.2.7"), 1),
         becomes(summed(ip(options=[through]) / udp(b"x"), B),

@@ -1,4 +1,4 @@
-"""Packets that cannot be understood are dropped under the reason why; what only looks odd is not."""
+"""Malformed packets are dropped under the reason; unusual but valid packets are not."""
 
 from captures import RAW, Pcap, case, dropped, passes
 from frames import A, B, ETH, ip, ip6, tcp, udp, with_bytes, with_u16
@@ -21,7 +21,7 @@ def ip4():
     good = bytes(ip() / tcp(data=b"data"))
 
     def header(at, data):
-        """The packet with other bytes in its IPv4 header, and a checksum that fits."""
+        """The packet with other bytes in its IPv4 header, and a correct checksum."""
         frame = bytearray(with_bytes(good, at, data))
         size = 4 * (frame[14] & 15)
         frame[24:26] = b"\0\0"
@@ -42,7 +42,7 @@ def ip4():
         dropped(with_u16(good, 24, 0xDEAD), why="ip4-bad-checksum"),
         dropped(with_bytes(good, 22, b"\x3c"), why="ip4-bad-checksum"),
     ])
-    # Bad lengths inside IPv4 options do no harm: the header's length bounds them.
+    # Bad lengths inside IPv4 options are harmless: the length of the header bounds them.
     odd = ip(options=b"\x44\x00\x07\x01")
     yield case("odd-but-good", "add ip-ttl 61 accept", [
         passes(odd / tcp(), 1),
@@ -91,7 +91,7 @@ def transport():
         dropped(ip6(nh=58) / b"1234567", why="l4-truncated"),
         dropped(with_bytes(segment, 46, b"\x40"), why="tcp-bad-offset"),
         dropped(with_bytes(segment, 46, b"\x60"), why="tcp-bad-offset"),
-        # A first fragment has to hold the whole transport header.
+        # A first fragment must contain the whole transport header.
         dropped(ip(flags="MF", proto=6) / b"12345678", why="tiny-fragment"),
         dropped(ip6() / IPv6ExtHdrFragment(nh=6, m=1, id=1) / b"12345678", why="tiny-fragment"),
         passes(ip(frag=3, proto=6) / b"12345678", 1),

@@ -28,13 +28,13 @@ def stripping():
         becomes(ip() / tcp(option(253, b"1234") + SACKP), ip() / tcp(), 1),
         passes(ip() / tcp(SACKP + NOP * 2)),
     ])
-    # Behind an end-of-list mark there are no options, and a rebuilt area ends at the last one.
+    # After an end-of-list mark there are no options, and a rebuilt area ends at the last one.
     yield case("option-behind-the-end", "add tcp-opt strip tcp-opt-wscale", [
         passes(ip() / tcp(mss(1460) + EOL + wscale(7)), 1),
         becomes(ip() / tcp(wscale(7) + SACKP + EOL + mss(9)[:2]), ip() / tcp(SACKP + b"\0\0"), 1),
         passes(ip() / tcp(EOL + wscale(7))),
     ])
-    # A malformed option ends the walk; what stands there is kept as it is, behind the options.
+    # A malformed option ends parsing; the bytes from there on stay unchanged, after the options.
     broken, short = b"\x05\x01\xaa\xbb", b"\x05\x01"
     yield case("option-malformed-tail", "add tcp-opt-mss strip tcp-opt-mss", [
         becomes(ip() / tcp(mss(1460) + broken), ip() / tcp(broken), 1),
@@ -152,7 +152,7 @@ def matching():
 
 def in_fragments():
     def first(options):
-        """The first 64 bytes behind the IP header of a longer segment."""
+        """The first 64 bytes after the IP header of a longer segment."""
         whole = IP(src=A, dst=B) / tcp(options, b"p" * 200)
         return ip(id=9, flags="MF", proto=6) / bytes(whole)[20:84]
 

@@ -1,4 +1,4 @@
-"""Which rules match, and which of them decides."""
+"""Cases of which rules match and which of them decides."""
 
 from captures import becomes, case, dropped, passes
 from frames import A, B, ETH, icmp, ip, ip6, tcp, udp
@@ -116,7 +116,7 @@ def other_frames():
         passes(LLDP / b"lldp"),
         passes(ETH / Dot1Q(vlan=5, type=0x88CC) / b"lldp"),
         dropped(ip() / tcp(), 1, 2),
-        # 802.3: a length where the ether type would be.
+        # 802.3: a length in place of the ether type.
         passes(bytes(ETH)[:12] + b"\x00\x04" + b"\xaa\xaa\x03\x00" + b"\0" * 42),
     ])
     yield case("frames-by-ether-type", "add eth-type arp drop\nadd eth-type ip6 mod ip6-hop-limit 1", [

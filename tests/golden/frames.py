@@ -43,7 +43,7 @@ def timestamp(value=0x01020304, echo=0x05060708):
 
 
 def tcp(options=b"", data=b"", **fields):
-    """A TCP segment with its area of options as given: bytes, in fours."""
+    """A TCP segment with this area of options: bytes, a multiple of four."""
     assert len(options) % 4 == 0 and len(options) <= 40, "an area of options has up to 40 bytes, in fours"
     fields = {"sport": 40000, "dport": 80, "seq": 1000, "ack": 2000, "flags": "S", "window": 8192} | fields
     segment = TCP(**({"dataofs": 5 + len(options) // 4} | fields))
@@ -60,7 +60,7 @@ def icmp(data=b"ping", **fields):
 
 
 def with_bytes(packet, at, data):
-    """The packet with other bytes at one place, whatever that does to its checksums."""
+    """The packet with other bytes at one place; its checksums are not updated."""
     packet = bytes(packet)
     assert at + len(data) <= len(packet)
     return packet[:at] + data + packet[at + len(data):]
@@ -80,6 +80,6 @@ def ones_sum(a, b):
 
 
 def spoiled(packet, at, by=0x1234):
-    """The packet with the checksum at one place wrong by a difference, which has to stay through any rewriting."""
+    """The packet with the checksum at one place wrong by a difference, which every rewriting must preserve."""
     right = u16(packet, at)
     return with_u16(packet, at, 0xFFFF ^ ones_sum(0xFFFF ^ right, by))

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""Writes the golden cases: a policy, a capture, and what has to come out of `mmb replay`.
+"""Writes the golden cases: a policy, a capture, and the expected output of `mmb replay`.
 
 usage: tests/golden/make.py [CASE...]
 
-Nothing here asks mmb. Every packet that should come out is built by scapy from the fields that it should have, with
-lengths and checksums that scapy computes; the cases in `cases_*.py` say for each packet what becomes of it and which
-rules match it. Needs python3-scapy; the captures are committed, so that the tests need neither.
+Nothing here runs mmb. scapy builds every expected packet from its expected fields and computes lengths and checksums; the cases
+in `cases_*.py` define the result for each packet and the rules that match it. Needs python3-scapy; the captures are committed, so
+that the tests need neither.
 """
 
 import json
@@ -28,7 +28,7 @@ MODULES = [cases_guide, cases_headers, cases_options, cases_checksums, cases_ver
 
 
 def summary(case):
-    """What `mmb replay --json` has to print."""
+    """The expected output of `mmb replay --json`."""
     packets = case["packets"]
     out = [p.out for p in packets if p.out is not None]
     drops = {}

@@ -1,4 +1,4 @@
-"""ClassBench filters in the plainest way: each column is compared with a packet as scapy sees it."""
+"""ClassBench filters in the simplest implementation: each column is compared with a packet as scapy parses it."""
 
 import ipaddress
 import random
@@ -10,7 +10,7 @@ ANY_PORT = (0, 65535)
 
 
 class Seen:
-    """What filters look at, of a packet as scapy sees it."""
+    """The fields that filters match, of a packet as scapy parses it."""
 
     def __init__(self, packet):
         header, later = packet[IP], bool(packet[IP].frag)
@@ -41,8 +41,8 @@ class Filter:
         self.flags, self.flags_mask = (int(number, 0) for number in flags.split("/"))
 
     def matches(self, seen, portless=False, upper=False):
-        """Whether a packet matches. `portless`: ports of packets that have none match; `upper`: the upper byte of the
-        flags column holds the TCP flags."""
+        """Whether a packet matches. `portless`: filters ignore the ports of packets without ports; `upper`: the upper byte of the
+        flags column contains the TCP flags."""
         for address, (network, mask) in zip((seen.source, seen.destination), self.addresses):
             if address & mask != network:
                 return False
@@ -74,7 +74,7 @@ def read(text):
 
 
 def first_match(filters, packet, **reading):
-    """The place of the first filter that matches; None: there is none."""
+    """The index of the first filter that matches; None: there is none."""
     seen = Seen(packet)
     return next((place for place, one in enumerate(filters) if one.matches(seen, **reading)), None)
 
@@ -91,13 +91,13 @@ def port_in(ports, chance):
 
 
 def packet_near(one, chance):
-    """A packet that matches a filter, or nearly."""
+    """A packet that matches a filter, or nearly matches it."""
     proto = one.proto & one.proto_mask | chance.getrandbits(8) & ~one.proto_mask & 0xff
     if one.proto_mask == 0 or chance.random() < 0.15:
         proto = chance.choice([TCP_NUMBER, TCP_NUMBER, UDP_NUMBER, ICMP_NUMBER, 2, 47, 89])
     header = IP(src=address_in(one.source, chance), dst=address_in(one.destination, chance), proto=proto)
     sport, dport = port_in(one.source_ports, chance), port_in(one.destination_ports, chance)
-    # Both readings of the flags column have a chance to match.
+    # Both interpretations of the flags column may match.
     flags = chance.getrandbits(16) & ~one.flags_mask | one.flags & one.flags_mask
     if chance.random() < 0.5:
         flags = flags >> 8 | (flags & 0xff) << 8
@@ -118,7 +118,7 @@ def packet_near(one, chance):
 
 
 def random_filter(chance):
-    """A line of few addresses and ports, so that filters overlap."""
+    """A line with few distinct addresses and ports, so that filters overlap."""
     def prefix():
         return f"10.{chance.randrange(2)}.0.{chance.choice([1, 2, 200])}/{chance.choice([0, 8, 16, 24, 31, 32])}"
 

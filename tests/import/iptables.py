@@ -1,7 +1,7 @@
-"""iptables in the plainest way: chains are walked rule by rule, with a packet as scapy sees it.
+"""iptables in the simplest implementation: it evaluates chains rule by rule on a packet as scapy parses it.
 
-Written from iptables(8) and iptables-extensions(8), and shares nothing with mmb. `Unknown` matches are those that the
-translation leaves out; here they are a coin that is thrown once for each rule and packet.
+It is written from iptables(8) and iptables-extensions(8) and shares nothing with mmb. `Unknown` matches are those that the
+translation omits; here they have a random result for each rule and packet.
 """
 
 import ipaddress
@@ -15,7 +15,7 @@ UNKNOWN = {"limit", "mark", "set"}
 
 
 class Seen:
-    """A packet with all that matches look at."""
+    """A packet with all fields that matches use."""
 
     def __init__(self, packet, entering, leaving):
         self.entering, self.leaving = entering, leaving
@@ -52,12 +52,12 @@ class Rules:
                 self.chains[words[1]].append(words[2:])
 
     def verdict(self, chain, seen, coin):
-        """ACCEPT or DROP for a packet in a built-in chain. `coin` stands for what cannot be known."""
+        """ACCEPT or DROP for a packet in a built-in chain. `coin` determines the results of unknown matches."""
         verdict = self.walk(chain, seen, coin)
         return verdict if verdict in ("ACCEPT", "DROP") else self.policies[chain]
 
     def walk(self, chain, seen, coin):
-        """The verdict of a chain; None: the packet came to its end, or back."""
+        """The verdict of a chain; None: the packet reached its end or returned."""
         for words in self.chains[chain]:
             matched, jump, goto = matches(words, seen, coin)
             if not matched or jump is goto is None:
@@ -97,7 +97,7 @@ def matches(words, seen, coin):
             values = []
             while words and words[0] != "!" and not words[0].startswith("-"):
                 values.append(words.pop(0))
-            # What needs a header that is not there does not match, negated or not.
+            # A match on a missing header fails, negated or not.
             result = option(word, values, seen)
             if result is not None and negated:
                 result = not result
@@ -119,7 +119,7 @@ def in_range(number, text):
 
 
 def option(word, values, seen):
-    """Whether an option matches; None: it has nothing to look at."""
+    """Whether an option matches; None: the packet lacks the field."""
     ports = seen.tcp or seen.udp
     first = values[0] if values else ""
     if word in ("-s", "-d"):

@@ -1,4 +1,4 @@
-"""Runs `mmb import`, and the policies that it makes on packets."""
+"""Runs `mmb import`, and its policies on packets."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from captures import replay
 
 @dataclass
 class Imported:
-    """What one import gave."""
+    """The result of one import."""
     status: int
     policy: str
     rules: int
@@ -19,7 +19,7 @@ class Imported:
 
 
 def import_policy(mmb, form, text, *options):
-    """Imports a text and has the policy checked."""
+    """Imports a text and checks the policy."""
     run = subprocess.run([mmb, "import", form, "--json", *options, "-"], input=text, capture_output=True, text=True)
     assert run.stdout, run.stderr
     answer = json.loads(run.stdout)
@@ -31,7 +31,7 @@ def import_policy(mmb, form, text, *options):
 
 
 def accepted(mmb, folder, policy, packets):
-    """For each packet whether the policy lets it through; no packet may be dropped for another reason."""
+    """For each packet whether the policy passes it; no packet may be dropped for another reason."""
     out, summary = replay(mmb, folder, policy, [bytes(packet) for packet in packets])
     assert set(summary["drops"]) <= {"rule"}, summary["drops"]
     passed = {number for number, _ in out}

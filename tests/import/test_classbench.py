@@ -1,4 +1,4 @@
-"""`mmb import classbench`: the policy decides as the first filter that matches, found the plain way.
+"""`mmb import classbench`: the policy decides as the first filter that matches, found by the simple implementation.
 
 The sets of ClassBench are read from $CLASSBENCH, or from ../shared/classbench beside the project; they are not part of it.
 """
@@ -25,7 +25,7 @@ def options(portless, upper):
 
 
 def compare(mmb, folder, text, packets, **reading):
-    """With actions that alternate, a wrong order shows too."""
+    """Alternating actions also reveal a wrong order."""
     filters = read(text)
     imported = import_policy(mmb, "classbench", text, *options(**reading))
     places = [first_match(filters, packet, **reading) for packet in packets]

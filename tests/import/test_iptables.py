@@ -1,7 +1,6 @@
-"""`mmb import iptables`: the policy decides as a plain walk through the chains does, and what it leaves out does what it
-says.
+"""`mmb import iptables`: the policy decides as the simple evaluation of the chains, and omissions have the reported effect.
 
-`MMB_ROUNDS=500 pytest tests/import` looks further than the default; a failure names its seed.
+`MMB_ROUNDS=500 pytest tests/import` runs more rounds than the default; a failure names its seed.
 """
 
 import os
@@ -39,7 +38,7 @@ def test_chains_become_a_list(mmb, tmp_path, seed, six):
     text = dump(chance, family)
     packets = [packet(chance, family) for _ in range(PACKETS)]
     imported = import_policy(mmb, "iptables", text)
-    # Packets that the language cannot tell apart are not among those sent here.
+    # This test sends no packets that the language cannot distinguish.
     assert all("later fragments of IPv6" in left_out["reason"] for left_out in imported.left_out)
     expected, got = verdicts(text, packets), accepted(mmb, tmp_path, imported.policy, packets)
     wrong = [number for number in range(PACKETS) if got[number] != expected[number]]
@@ -65,7 +64,7 @@ def test_what_is_left_out_does_what_is_said(mmb, tmp_path, seed):
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.save")), ids=lambda path: path.stem)
 def test_golden(mmb, path):
-    """What the examples become, word for word; `MMB_BLESS=1` writes it anew."""
+    """The translations of the examples, verbatim; `MMB_BLESS=1` writes them again."""
     first = path.read_text().split("\n", 1)[0]
     options = first.removeprefix("# options:").split() if first.startswith("# options:") else []
     imported = import_policy(mmb, "iptables", path.read_text(), *options)
@@ -85,7 +84,7 @@ def test_input_is_another_chain(mmb, tmp_path):
 
 
 def test_both_families_go_into_one_policy(mmb, tmp_path):
-    """The rules of a family are about its packets alone."""
+    """The rules of a family match only its packets."""
     chance = random.Random(7)
     texts = {six: dump(chance, Family(six)) for six in (False, True)}
     policy = "".join(import_policy(mmb, "iptables", text).policy for text in texts.values())
@@ -123,7 +122,7 @@ COMMIT
 
 
 def test_the_classic_chain_of_states_lets_in_what_was_asked_for(mmb, tmp_path):
-    """What the kernel's conntrack does with these packets: nf_conntrack_proto_tcp.c's table, tcp_loose, and icmp_error."""
+    """The behaviour of the kernel's conntrack on these packets: the table of nf_conntrack_proto_tcp.c, tcp_loose, and icmp_error."""
     inside, outside = "10.0.0.1", "192.0.2.80"
     leaves = lambda upper: Ether() / IP(src=inside, dst=outside) / upper
     enters = lambda upper: Ether() / IP(src=outside, dst=inside) / upper

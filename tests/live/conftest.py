@@ -1,9 +1,9 @@
 """Fixtures of the live tests.
 
-`site` is shared by all tests of one backend: namespaces, cables, a web server and an iperf3 server, and a daemon that
-`mmb` hands to each test with no rules. Tests that stop, kill or break the daemon make a site of their own with `fresh`.
+All tests of one backend share `site`: namespaces, veth pairs, a web server and an iperf3 server, and a daemon that `mmb` provides
+to each test without rules. Tests that stop, kill or break the daemon create a site of their own with `fresh`.
 
-What a daemon printed is shown with a failure; its files stay in pytest's temporary folder.
+A failure shows the output of the daemon; its files stay in pytest's temporary folder.
 """
 
 import os
@@ -24,7 +24,7 @@ _daemons = []
 
 
 def pytest_collection_modifyitems(items):
-    """Without root there is nothing to try: say so once per test, not by failing somewhere inside."""
+    """Without root the tests cannot run: report this once per test, instead of a failure somewhere inside."""
     here = Path(__file__).parent
     lacking = _lacking()
     items[:] = [item for item in items if not _is_of_mmb_alone(item)]
@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items):
 
 
 def _is_of_mmb_alone(item):
-    """Whether a test would ask the reference for what it does otherwise."""
+    """Whether a test would run the reference on behaviour in which it differs."""
     parameters = getattr(item, "callspec", None)
     return parameters and "of_mmb" in item.fixturenames and parameters.params.get("routed_site") == "nftables"
 
@@ -74,7 +74,7 @@ def namespaces():
 
 @pytest.fixture(scope="session", params=BACKENDS)
 def backend(request):
-    """How mmb drives its kernel interfaces."""
+    """The driver of mmb's kernel interfaces."""
     need_backend(request.param)
     return request.param
 
@@ -111,7 +111,7 @@ def mmb(site):
 
 @pytest.fixture(scope="session", params=("mmb", "nftables"))
 def routed_site(request, namespaces, tmp_path_factory):
-    """The shared networks with routers; in the middle mmb, or for reference nftables."""
+    """The shared networks with routers; mmb is in the middle, or nftables as reference."""
     if request.param == "nftables":
         need_nftables()
     need_backend("af_xdp")
@@ -124,8 +124,7 @@ def routed_site(request, namespaces, tmp_path_factory):
 
 @pytest.fixture
 def nat(routed_site):
-    """The shared networks with nothing in force in the middle, and no connections. Afterwards every packet must be
-    accounted for."""
+    """The shared networks with nothing in force in the middle, and no connections. Afterwards every packet must be accounted for."""
     if isinstance(routed_site.tested, routed.TestedMmb):
         _daemons[:] = [routed_site.tested.daemon]
     routed_site.tested.reset()
@@ -135,7 +134,7 @@ def nat(routed_site):
 
 @pytest.fixture
 def of_mmb(nat):
-    """The same for tests of what nftables does otherwise, by design or for want of it: docs/nat.md tells what."""
+    """The same for tests of behaviour in which nftables differs, by design or because it lacks a feature: docs/nat.md lists it."""
     assert nat.tested.kind == "mmb"
     return nat
 
@@ -156,7 +155,7 @@ def need_nftables():
 
 @pytest.fixture
 def fresh(namespaces, tmp_path):
-    """Makes sites of the test's own: `fresh(backend, …)`; and `fresh.daemon(site, *options)` a started daemon."""
+    """Creates sites for one test: `fresh(backend, …)`; and `fresh.daemon(site, *options)`, a started daemon."""
     maker = _Fresh(tmp_path)
     yield maker
     for made in reversed(maker.sites):

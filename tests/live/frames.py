@@ -1,7 +1,7 @@
-"""Crafted frames: sent at one end, judged at the other.
+"""Crafted frames: sent at one end, checked at the other.
 
-Every crafted frame comes from `MAC`, so that it is told from what the hosts say by themselves; a marker frame behind
-them, which no rule touches, tells when all that will come has come, so that a drop is seen without waiting for it.
+Every crafted frame comes from `MAC`, which distinguishes it from the hosts' own packets. A marker frame after them, which no rule
+matches, shows that all frames have arrived, so that a drop is detected without waiting.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from .topology import CLIENT4, CLIENT6, SERVER4, SERVER6
 
 MAC, OTHER_MAC = "02:00:00:00:ca:fe", "02:00:00:00:be:ef"
 SOURCE, TARGET = (bytes.fromhex(mac.replace(":", "")) for mac in (MAC, OTHER_MAC))
-# An ether type for experiments (IEEE 802): no IP, so no rule without eth-type sees it.
+# An ether type for experiments (IEEE 802): not IP, so only rules with eth-type match it.
 MARKER_TYPE = 0x88B5
 
 _nonce = itertools.count()
@@ -47,7 +47,7 @@ def data(size=64):
 
 
 def of_every_kind():
-    """One small frame for each header mmb knows."""
+    """One small frame for each header that mmb knows."""
     return [
         ip4() / tcp() / data(),
         ip4() / udp() / data(),
@@ -61,7 +61,7 @@ def of_every_kind():
 
 
 def pass_through(source, target, frames):
-    """Sends frames by one raw port and returns, as bytes, those that came out at the other, in order."""
+    """Sends frames on one raw port and returns, as bytes, those that arrived at the other, in order."""
     marker = TARGET + SOURCE + struct.pack("!HQ", MARKER_TYPE, next(_nonce)).ljust(48, b"\0")
     for frame in frames:
         source.send(frame)
@@ -76,7 +76,7 @@ def pass_through(source, target, frames):
 
 
 def rebuilt(frame):
-    """The frame with every length and checksum computed anew by scapy: equal to the frame if they were right."""
+    """The frame with every length and checksum computed again by scapy: equal to the frame if they were correct."""
     again = Ether(bytes(frame))
     layer = again
     while layer:
@@ -88,13 +88,13 @@ def rebuilt(frame):
 
 
 def summed_up(part):
-    """Whether the Internet checksum within these bytes is right (RFC 1071)."""
+    """Whether the Internet checksum within these bytes is correct (RFC 1071)."""
     padded = part + b"\0" * (len(part) % 2)
     return sum(struct.unpack(f"!{len(padded) // 2}H", padded)) % 0xFFFF == 0
 
 
 def expect(arrived, wanted):
-    """The frames are exactly these, byte for byte; scapy's dissection says where they are not."""
+    """The frames must be exactly these, byte for byte; scapy's dissection shows the differences."""
     assert len(arrived) == len(wanted), f"{len(arrived)} frames came, not {len(wanted)}:\n" + "\n".join(
         Ether(frame).summary() for frame in arrived
     )

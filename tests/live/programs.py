@@ -1,4 +1,4 @@
-"""The real programs at both ends: nginx and curl, iperf3, ping, and a UDP stream of numbered packets."""
+"""The programs at both ends: nginx and curl, iperf3, ping, and a UDP stream of numbered packets."""
 
 import hashlib
 import json
@@ -41,7 +41,7 @@ class Nginx:
 
 
 def fetch(site, url, timeout=30, check=True, rate=None, source=None):
-    """curl in the client's namespace: exit status and SHA-256 of what came."""
+    """curl in the client's namespace: exit status and SHA-256 of the received data."""
     target = site.folder / f"fetched-{threading.get_ident()}"
     target.unlink(missing_ok=True)
     options = [*(["--limit-rate", rate] if rate else []), *(["--interface", source] if source else [])]
@@ -65,12 +65,12 @@ class Iperf:
         return ["iperf3", "-c", address, "-t", seconds, "-J", *options]
 
     def measure(self, address, seconds, *options):
-        """A run to its end: the `end` of iperf3's report."""
+        """Runs until its end; returns the `end` of iperf3's report."""
         done = self.site.client.run(*self.command(address, seconds, *options), timeout=seconds + 20, check=False)
         return report(done.stdout)
 
     def start(self, address, seconds, *options):
-        """A run beside the test; `report` reads its output when it has ended."""
+        """Runs beside the test; `report` reads its output after the end."""
         log = self.site.folder / "iperf3-client.json"
         log.unlink(missing_ok=True)
         return self.site.client.start(self.command(address, seconds, *options), log)
@@ -84,8 +84,7 @@ def report(text):
 
 
 def ping(site, address, count=5, options=()):
-    """Answers to `count` pings, sent at once if ping gets round to it; late answers are waited for as long as an
-    interval."""
+    """Replies to `count` pings, sent at once if ping is fast enough; waits for late replies as long as an interval."""
     words = ["ping", "-n", "-l", count, "-i", "0.3", "-c", count, "-W", "2", *options, address]
     done = site.client.run(*words, timeout=count + 10, check=False)
     for line in done.stdout.split("\n"):
@@ -95,7 +94,7 @@ def ping(site, address, count=5, options=()):
 
 
 class NumberedStream:
-    """UDP packets numbered from 0, sent through a daemon at a steady rate until stopped, and who arrived."""
+    """Sends UDP packets numbered from 0 through a daemon at a steady rate until it is stopped, and records those that arrive."""
 
     PORT = 9999
 
@@ -146,7 +145,8 @@ class NumberedStream:
         self.sender.close()
 
     def check(self):
-        """All arrived, in order, but for those that a queue on the way gave up and counted. After the `with` block."""
+        """All packets arrived, in order, except those that a queue on the path dropped and counted. Use it after the `with`
+        block."""
         missing = sorted(set(range(self.sent)) - set(self.received))
         lost = self.site.lost(self.daemon) - self.lost_before
         assert len(missing) <= lost, f"of {self.sent} packets these are missing, and only {lost} are counted: {missing}"
@@ -154,7 +154,7 @@ class NumberedStream:
 
 
 def scan(site, address, ports, options=()):
-    """nmap's view of TCP ports: port to `open`, `closed` or `filtered`."""
+    """The result of nmap for TCP ports: port to `open`, `closed` or `filtered`."""
     words = ["nmap", "-n", "-Pn", "--max-retries", "1", "-oG", "-", "-p", ports, *options, address]
     states = {}
     for line in site.client.run(*words, timeout=60).stdout.split("\n"):

@@ -4,11 +4,10 @@
     10.0.0.1-4     192.0.2.1                            192.0.2.2      198.51.100.1-4
     fd00:a::1-4    2001:db8::1                       2001:db8::2       2001:db8:1::1-4
 
-The outer router routes 200.0.0.0/24 and 2001:db8:200::/64 to the inner one: whatever mmb writes there in place of an
-inside address is answered. What comes back and mmb does not translate ends at the inner router.
+The outer router routes 200.0.0.0/24 and 2001:db8:200::/64 to the inner one: replies to every outside address that mmb assigns
+return there. A packet that mmb does not translate back ends at the inner router.
 
-With `middle="nftables"` Linux itself routes and translates in mmb's place: the reference. Tests of what both are to do
-run against both.
+With `middle="nftables"`, Linux routes and translates in mmb's place, as the reference. Tests of common behaviour run with both.
 """
 
 import contextlib
@@ -29,7 +28,7 @@ OUTSIDE4 = [f"198.51.100.{n}" for n in (1, 2, 3, 4)]
 OUTSIDE6 = [f"2001:db8:1::{n}" for n in (1, 2, 3, 4)]
 INNER4, OUTER4 = "192.0.2.1", "192.0.2.2"
 INNER6, OUTER6 = "2001:db8::1", "2001:db8::2"
-# The addresses that stand for the inside.
+# The outside addresses of the inside hosts.
 NAT4, NAT6 = "200.0.0.1", "2001:db8:200::1"
 # Policies of source NAT, mmb's and the reference's.
 SOURCE = [f"add-stateful in lan ip-saddr 10.0.0.0/24 map ip-saddr {NAT4}"]
@@ -37,15 +36,15 @@ SOURCE_NFT = [f"behind: oif vr ip saddr 10.0.0.0/24 snat to {NAT4}"]
 SOURCE6 = [f"add-stateful in lan ip6-saddr fd00:a::/64 map ip6-saddr {NAT6}"]
 SOURCE6_NFT = [f"behind: oif vr ip6 saddr fd00:a::/64 snat to {NAT6}"]
 BOTH_FAMILIES = SOURCE + SOURCE6, SOURCE_NFT + SOURCE6_NFT
-# What is sent here is never answered.
+# Packets to these addresses are never answered.
 NOWHERE = "203.0.113.9"
 
-# The reference is a router of its own on the link, with one address towards each end.
+# The reference is a router on the link, with one address for each end.
 _REFERENCE = {"vl": ("192.0.2.9", "2001:db8::9"), "vr": ("192.0.2.17", "2001:db8::11")}
 
 
 class Routed(WithMmb):
-    """The namespaces, cables and routes; neither mmb nor a ruleset is started by it."""
+    """The namespaces, veth pairs and routes; it starts neither mmb nor a ruleset."""
 
     def __init__(self, folder, backend, middle="mmb", queues=None):
         super().__init__(folder, backend)
@@ -91,11 +90,11 @@ class Routed(WithMmb):
             router.ip("addr", "add", f"{v6}/64", "dev", device, "nodad")
         self._route("10.0.0.254", "fd00:a::fe", self.client, "default", "default")
         self._route("198.51.100.254", "2001:db8:1::fe", self.server, "default", "default")
-        # What mmb does not translate would go round between the routers until its time to live is over.
+        # A packet that mmb does not translate would circulate between the routers until its time to live is over.
         for family, prefix in (("-4", "200.0.0.0/24"), ("-6", "2001:db8:200::/64")):
             self.inner.ip(family, "route", "add", "blackhole", prefix, "table", "100")
             self.inner.ip(family, "rule", "add", "iif", "mid", "lookup", "100")
-        # Nobody is there, and nobody says so.
+        # No host has this address, and the router sends no error.
         self.outer.ip("route", "add", "blackhole", "203.0.113.0/24")
 
     @staticmethod
@@ -126,30 +125,30 @@ class Routed(WithMmb):
         )
 
     def inside_wire(self):
-        """The cable between the inner router and the middle, at the router's end."""
+        """The inner router's end of the veth pair to the middle."""
         return RawPort(self.inner, "mid")
 
     def outside_wire(self):
-        """The cable between the middle and the outer router, at the router's end."""
+        """The outer router's end of the veth pair to the middle."""
         return RawPort(self.outer, "mid")
 
     def from_inside(self):
-        """The link header of a crafted frame that enters by the inside cable."""
+        """The link header of a crafted frame that enters on the inside."""
         return self._link_header(self.outer, "vl")
 
     def from_outside(self):
-        """The link header of a crafted frame that enters by the outside cable."""
+        """The link header of a crafted frame that enters on the outside."""
         return self._link_header(self.inner, "vr")
 
     def _link_header(self, beyond, device):
-        """To the router beyond a bump in the wire, or to Linux in the middle, by its device."""
+        """A link header to the router beyond a bump in the wire, or to Linux in the middle, at its device."""
         namespace, device = (self.middle, device) if self.reference else (beyond, "mid")
         (link,) = json.loads(namespace.ip("-j", "link", "show", "dev", device).stdout)
         return Ether(src=MAC, dst=link["address"])
 
     @contextlib.contextmanager
     def narrow(self, router, prefix, mtu):
-        """Meanwhile the router forwards nothing larger to the prefix, which one of its cables holds."""
+        """In the meantime the router forwards no larger packets to the prefix, which is on one of its links."""
         family = "-6" if ":" in prefix else "-4"
         (route,) = json.loads(router.ip(family, "-j", "route", "show", prefix).stdout)
         words = [prefix, "dev", route["dev"], "proto", route["protocol"]]
@@ -170,19 +169,19 @@ def _forwards(namespace):
     namespace.sysctl(
         net__ipv4__ip_forward=1,
         net__ipv6__conf__all__forwarding=1,
-        # Packets of inside hosts to each other are turned round here, and their outside address is their own.
+        # Packets between inside hosts are hairpinned here, and their outside address is the router's own.
         net__ipv4__conf__all__send_redirects=0,
         net__ipv4__conf__default__send_redirects=0,
         net__ipv4__conf__all__rp_filter=0,
         net__ipv4__conf__default__rp_filter=0,
-        # Traceroute asks for many errors at once.
+        # Traceroute causes many errors at once.
         net__ipv4__icmp_ratelimit=0,
         net__ipv6__icmp__ratelimit=0,
     )
 
 
 class TestedMmb:
-    """mmb in the middle, as tests of both middles see it."""
+    """mmb in the middle, with the interface of tests of both middles."""
 
     kind = "mmb"
 

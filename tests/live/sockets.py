@@ -1,11 +1,11 @@
-"""Plain sockets in the namespaces of a site. The other end of an exchange tells whom it saw: that is how tests see what
-a translation did. Every wait ends."""
+"""Plain sockets in the namespaces of a site. The other end of an exchange reports the peer that it saw: this shows tests the
+effect of a translation. Every wait has a timeout."""
 
 import contextlib
 import socket
 
 TIMEOUT = 10
-# How long a test waits for what is not to come.
+# The time that a test waits for packets that must not arrive.
 SILENCE = 0.4
 
 
@@ -36,13 +36,13 @@ def listener(namespace, address, port, backlog=64):
 
 
 def tcp(namespace, source, target, sport=0, timeout=TIMEOUT):
-    """A connection from the address `source` to `target`, an address and a port; raises what the kernel says."""
+    """A connection from the address `source` to `target`, an address and a port; raises the kernel's error."""
     with namespace.entered():
         return connected((source, sport), target, timeout)
 
 
 def connected(source, target, timeout=TIMEOUT):
-    """Likewise in the namespace that the thread is in."""
+    """The same in the namespace of the current thread."""
     made = socket.socket(family_of(source[0]), socket.SOCK_STREAM)
     _share(made)
     made.settimeout(timeout)
@@ -57,12 +57,13 @@ def connected(source, target, timeout=TIMEOUT):
 
 
 def ask(here, there, text=b"hello"):
-    """Sends a datagram from one bound socket to the other's own address and has it answered: whom the other saw."""
+    """Sends a datagram from one bound socket to the other's own address, which replies; returns the peer that the other socket
+    saw."""
     return ask_at(here, there, there.getsockname()[:2], text)
 
 
 def ask_at(here, there, target, text=b"hello"):
-    """Likewise, but to an address that stands for the other's."""
+    """The same, to an address that is translated to the other's."""
     here.sendto(text, target)
     seen = receive(there, text)
     there.sendto(b"re " + text, seen)
@@ -71,7 +72,7 @@ def ask_at(here, there, target, text=b"hello"):
 
 
 def receive(there, text):
-    """Waits for this datagram, whatever comes before it, and tells whom it came from."""
+    """Waits for this datagram, ignores earlier ones, and returns its sender."""
     while True:
         data, seen = there.recvfrom(65536)
         if data == text:
@@ -79,7 +80,7 @@ def receive(there, text):
 
 
 def heard(there):
-    """Whether any datagram comes."""
+    """Whether any datagram arrives."""
     there.settimeout(SILENCE)
     try:
         return bool(there.recv(65536))
@@ -90,7 +91,7 @@ def heard(there):
 
 
 def opened(here, source, target, listening, sport=0):
-    """A TCP connection and its other end: both sockets, and whom the other end saw."""
+    """A TCP connection and its other end: both sockets, and the peer that the other end saw."""
     near = tcp(here, source, target, sport)
     try:
         far, seen = listening.accept()
@@ -102,7 +103,7 @@ def opened(here, source, target, listening, sport=0):
 
 
 def talk(near, far, text=b"to and fro"):
-    """Bytes go both ways over a connection."""
+    """Transfers bytes in both directions of a connection."""
     for source, target in ((near, far), (far, near)):
         source.sendall(text)
         got = b""
@@ -116,7 +117,7 @@ def _ended():
 
 
 def refused(namespace, source, target, timeout=1):
-    """Why a TCP connection does not come about: the error's name, `timeout` where nothing answers; None if it does."""
+    """Why a TCP connection cannot be opened: the name of the error, `timeout` without a reply; None if it opens."""
     try:
         tcp(namespace, source, target, timeout=timeout).close()
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""Load balancing: one outside address stands for three servers inside, each with real connections."""
+"""Load balancing: one outside address represents three servers inside, each with real connections."""
 
 import collections
 import select
@@ -20,13 +20,13 @@ NFT = {
 
 
 def spread(servers, chosen=NFT["rr"]):
-    """nftables' words for one of three servers."""
+    """The expression of nftables for one of three servers."""
     pool = ", ".join(f"{n} : {server}" for n, server in enumerate(servers))
     return f"{chosen} map {{ {pool} }}"
 
 
 def balance(nat, method):
-    """TCP port 8000 of the outside address, spread over the servers. The reference does not know the least loaded."""
+    """TCP port 8000 of the outside address, distributed over the servers. The reference has no least-connections method."""
     chosen = NFT.get(method, "numgen random mod 3")
     nat.tested.policy(
         [f"add-stateful in wan ip-daddr {NAT4} tcp-dport 8000 lb ip-daddr {SET} {method}"],
@@ -35,7 +35,7 @@ def balance(nat, method):
 
 
 class Farm:
-    """The three servers, who accept, and which of them got each connection."""
+    """The three servers, which accept connections, and the server that got each connection."""
 
     def __init__(self, nat):
         self.nat = nat
@@ -62,7 +62,7 @@ class Farm:
 
 
 def accepted(listening):
-    """The place of the server that gets the next connection, its end of it, and whom it sees."""
+    """The index of the server that gets the next connection, its end of the connection, and the peer that it sees."""
     ready, _, _ = select.select(listening, [], [], sockets.TIMEOUT)
     assert len(ready) == 1, f"{len(ready)} servers got the connection"
     far, seen = ready[0].accept()
@@ -99,7 +99,7 @@ def test_a_hash_sends_a_connection_to_the_same_server_each_time(nat, farm):
 
 
 def test_a_consistent_hash_moves_few_connections_when_a_server_goes(of_mmb, farm):
-    """Maglev: those of the server that went, and few others; nftables' hash moves two of three."""
+    """Maglev moves the connections of the removed server and few others; nftables' hash moves two of three."""
     balance(of_mmb, "hash")
     ports = range(20000, 20120)
     before = [farm.connect(CLIENTS[port % 4], port) for port in ports]
@@ -130,7 +130,8 @@ def test_the_least_loaded_server_gets_the_next_connection(of_mmb, farm):
 
 
 def test_a_connection_stays_with_its_server(nat, farm):
-    """Whatever comes beside it, and after its server left the set: a server is drained, not cut off."""
+    """A connection keeps its server, also when the set changes and after the server left the set: a server is drained, not cut
+    off."""
     balance(nat, "rr")
     for n in range(9):
         farm.connect(CLIENTS[n % 4])
@@ -179,7 +180,7 @@ def test_ipv6_servers_are_balanced(nat):
 
 
 def test_web_pages_come_from_all_servers(nat):
-    """nginx outside, in the places of three: curl inside asks for one address."""
+    """nginx outside, on the addresses of three servers: curl inside requests one address."""
     three = OUTSIDE4[:3]
     nat.tested.policy(
         [f"add-stateful in lan ip-daddr 203.0.113.80 tcp-dport 80 lb ip-daddr {{{', '.join(three)}}} rr"],

@@ -1,4 +1,4 @@
-"""The policy is changed while traffic flows, and no packet is lost to it."""
+"""The policy changes while traffic flows, and no packet is lost because of it."""
 
 import threading
 
@@ -11,7 +11,7 @@ CHANGES = 1000
 
 
 def changes(count):
-    """Commands, each of which changes the policy in force: rules of every kind come, and go again."""
+    """Commands, each of which changes the policy in force: they add and delete rules of every kind."""
     shapes = (
         "ip-saddr 192.0.2.{n} drop",
         "tcp-dport 200{n} mod tcp-dport 80",
@@ -46,7 +46,7 @@ def change_under_load(site, mmb, seconds, *options):
         result = report(load.output())
     mmb.settled()
     assert mmb.ask("list")["rules"] == []
-    # What queues could not take under load is no loss to a change; a drop by a rule would be one.
+    # Packets that queues dropped under load are not lost because of a change; a drop by a rule would be.
     assert set(mmb.drops()) <= {"tx-full"}
     return result
 
@@ -58,17 +58,17 @@ def test_a_thousand_changes_under_full_load(site, mmb):
 
 
 def test_a_thousand_changes_make_tcp_send_nothing_again(site, mmb):
-    """At a rate that all queues can take; but for packets that a queue on the way gave up and counted."""
+    """At a rate that all queues can take; packets that a queue on the path dropped and counted are excepted."""
     lost, again = site.lost(mmb), site.sent_again()
     result = change_under_load(site, mmb, 4, "-b", "100M")
     assert result["sum_received"]["bits_per_second"] > 10e6
-    # On a busy machine a few probes are sent whose answer is still under way at the end.
+    # On a busy machine, the replies to a few probes are still in flight at the end.
     assert site.sent_again() - again <= site.lost(mmb) - lost + 5
 
 
 def test_a_thousand_changes_lose_no_packet_of_a_steady_stream(site, mmb):
     with NumberedStream(site, mmb) as stream:
-        # How many packets a thousand changes last depends on the machine.
+        # The number of packets during a thousand changes depends on the machine.
         for _ in range(20):
             feed(mmb, changes(CHANGES))
             if stream.sent > 500:
@@ -122,7 +122,7 @@ def test_counters_of_rules_that_stay_go_on(site, mmb):
 
 
 def test_a_transfer_goes_on_with_fifty_thousand_rules(site, mmb):
-    """They are put in force, joined by one, and taken away, all under a stream of numbered packets."""
+    """The rules are put in force, joined by one, and removed, all under a stream of numbered packets."""
     count = 50_000
     rules = [f"add ip-saddr 192.0.{n >> 8}.{n & 255} tcp-dport {n + 1} drop" for n in range(count)]
     with NumberedStream(site, mmb) as stream:

@@ -1,4 +1,4 @@
-"""The control socket of a daemon that forwards: commands, policy files, and clients that misbehave."""
+"""The control socket of a daemon that forwards: commands, policy files, and misbehaving clients."""
 
 import contextlib
 import os
@@ -124,7 +124,7 @@ def test_the_socket_is_for_owner_and_group(mmb):
     assert stat.S_IMODE(os.stat(mmb.socket).st_mode) == 0o660
 
 
-# Clients that misbehave. Meanwhile numbered packets flow, and none may be missing.
+# Misbehaving clients. Numbered packets flow in the meantime, and none may be missing.
 
 
 def connect(mmb):
@@ -135,7 +135,7 @@ def connect(mmb):
 
 
 def finish(client):
-    """Says no more and reads to the end; being cut off is as good."""
+    """Sends nothing more and reads until the end; a disconnection counts too."""
     with contextlib.suppress(OSError):
         client.shutdown(socket.SHUT_WR)
         while client.recv(65536):
@@ -201,7 +201,7 @@ def test_silent_clients_keep_nobody_out(site, mmb):
 
 
 def test_a_hundred_clients_at_once(site, mmb):
-    """Each adds a rule, lists and deletes it, all at the same time, while packets flow."""
+    """Each client adds a rule, lists and deletes it, all at the same time, while packets flow."""
     failures = []
     request = '{{"v":1,"do":"run","commands":["{}"]}}\n'
 

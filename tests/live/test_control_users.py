@@ -1,4 +1,4 @@
-"""Users of the control socket: none keeps root out of it, whatever it does there."""
+"""Users of the control socket: none can lock root out."""
 
 import contextlib
 import os
@@ -10,16 +10,16 @@ from lab.process import wait_until
 
 from .test_control import connect
 
-# Numbers that no user of a test machine has. What they may open is up to the test.
+# User ids that no user of a test machine has. The test sets their access rights.
 STRANGERS = range(64_100, 64_108)
 
-# More than the daemon has places.
+# More than the client slots of the daemon.
 CROWD = 300
 
 
 @pytest.fixture
 def open_to_all(mmb):
-    """The socket, which everybody may open."""
+    """The socket, with access for every user."""
     before = os.stat(mmb.socket).st_mode
     folder = os.stat(mmb.socket.parent).st_mode
     os.chmod(mmb.socket, 0o666)
@@ -31,7 +31,7 @@ def open_to_all(mmb):
 
 @contextlib.contextmanager
 def as_user(number, folder):
-    """Does what follows as another user, in a folder that it could not reach by its path."""
+    """Runs the block as another user, in a folder that this user could not reach by its path."""
     here = os.getcwd()
     os.chdir(folder)
     os.seteuid(number)
@@ -43,7 +43,7 @@ def as_user(number, folder):
 
 
 def crowd(mmb, user, size):
-    """So many clients of a user, each in the middle of a request."""
+    """This number of clients of a user, each in the middle of a request."""
     clients = []
     with as_user(user, mmb.socket.parent):
         for _ in range(size):
@@ -57,7 +57,7 @@ def crowd(mmb, user, size):
 
 
 def told(clients, message):
-    """Whether the last of the clients that found no place was told so."""
+    """Whether the last of the clients that got no slot received an error."""
     client = clients[-1]
     client.setblocking(False)
     try:

@@ -1,4 +1,4 @@
-"""`make demo`'s script: it tells its story to the end, and leaves nothing behind, also when interrupted."""
+"""The script of `make demo`: it runs to its end and removes everything that it created, also when interrupted."""
 
 import signal
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""The policies in examples/: each passes `mmb check`, and does to packets what its header says.
+"""The policies in examples/: each passes `mmb check` and works as its header says.
 
-A case is a packet, the port it enters by, and what becomes of it: `same`, `DROPPED`, or a function that changes a copy;
-scapy then computes lengths and checksums. `one_of` names several that will do. Packets enter in the order of the
-cases, so that answers come after what they answer. They run through `mmb replay`, so neither root nor ports are needed.
+A case is a packet, its input port, and the expected result: `same`, `DROPPED`, or a function that changes a copy; scapy then
+computes lengths and checksums. `one_of` lists several acceptable results. Packets enter in the order of the cases, so that
+replies follow the packets that they answer. They run through `mmb replay`, so neither root nor ports are needed.
 """
 
 import struct
@@ -78,7 +78,7 @@ def echo(kind, **fields):
 
 
 def back(packet, **fields):
-    """The answer to an IPv4 packet over TCP or UDP."""
+    """The reply to an IPv4 packet over TCP or UDP."""
     transport = packet[TCP] if TCP in packet else packet[UDP]
     fields = {"sport": transport.dport, "dport": transport.sport, **fields}
     if TCP in packet:
@@ -102,7 +102,7 @@ TO_DNS = ip4(src=WORLD, dst=OWN) / udp(dport=53)
 PLAIN_IP = IP(src="10.0.0.1", dst="10.0.0.2") / udp() / data()
 WHO_HAS = ARP(psrc="10.0.0.1", pdst="10.0.0.2")
 
-# What only inside hosts may begin: answers and errors come in once they did.
+# Connections that only inside hosts may begin: replies and errors enter once they have.
 INSIDE_BEGINS = [
     (WAN, back(OPENING), DROPPED),
     (LAN, OPENING, same),
@@ -348,7 +348,7 @@ def test_the_example_is_a_good_policy_that_says_what_it_does(name):
 
 
 def write_capture(path, frames):
-    """Frames with the milliseconds at which they come."""
+    """Frames with their arrival times in milliseconds."""
     header = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
     records = (
         struct.pack("<IIII", at // 1000, at % 1000 * 1000, len(frame), len(frame)) + frame for at, frame in frames
@@ -365,7 +365,7 @@ def read_capture(path):
 
 
 def replay(folder, name, entering):
-    """What leaves by each port for what enters by each: frames as bytes, those that enter with their times."""
+    """The frames that leave by each port, for the frames that enter each port; input frames have times."""
     words = [BINARY, "replay", "--rules", EXAMPLES / f"{name}.mmb"]
     for port in (LAN, WAN):
         write_capture(folder / f"{port}-in.pcap", entering[port])
@@ -376,7 +376,7 @@ def replay(folder, name, entering):
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_the_example_does_what_its_header_says(tmp_path, name):
-    """Each frame has its number in its source address, so that none can be taken for another."""
+    """Each frame has its number in its source MAC address, which identifies it."""
     entering, wanted = {LAN: [], WAN: []}, {LAN: [], WAN: []}
     for number, (port, packet, becomes) in enumerate(CASES[name]):
         packet = Ether(bytes(packet))

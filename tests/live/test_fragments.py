@@ -1,4 +1,4 @@
-"""Fragments through NAT (RFC 4787 REQ-14): datagrams of hosts that fragment, and crafted ones that lie."""
+"""Fragments through NAT (RFC 4787 REQ-14): datagrams of hosts that fragment, and crafted ones with contradictions."""
 
 import itertools
 
@@ -47,7 +47,7 @@ def test_datagrams_of_two_hosts_in_fragments_do_not_mix(nat):
 
 
 class Datagram:
-    """A UDP datagram from the inside in pieces, with lengths and checksum as if it were whole."""
+    """A UDP datagram from the inside in fragments, with lengths and checksum of the whole datagram."""
 
     def __init__(self, nat, size=3000, sport=5000, source=A):
         self.head = nat.from_inside()
@@ -57,7 +57,7 @@ class Datagram:
         self.whole = bytes(packet)[20:]
 
     def piece(self, start, end, lie=b""):
-        """Bytes of the UDP datagram from `start` to `end`; `lie` stands in their place where it is given."""
+        """Bytes of the UDP datagram from `start` to `end`; `lie` replaces them if it is given."""
         more = end < len(self.whole)
         content = (lie or self.whole[start:end]).ljust(end - start, b"!")
         fields = {"flags": "MF" if more else 0, "frag": start // 8}
@@ -96,7 +96,7 @@ def test_pieces_arrive_in_any_order(nat):
 
 @pytest.mark.parametrize("backend", ["af_xdp", "af_packet"])
 def test_two_workers_put_pieces_in_order_as_one_does(fresh, backend):
-    """They come to whichever worker the card picks, come together at one, and go on to their connection's."""
+    """Fragments arrive at the worker that the card selects, assemble at one, and continue to the worker of their connection."""
     site = fresh.routed(backend, queues=2)
     mmb = fresh.daemon(site, "--workers", 2)
     mmb.apply(site.folder, *BOTH_FAMILIES[0])
@@ -112,7 +112,7 @@ def test_two_workers_put_pieces_in_order_as_one_does(fresh, backend):
 
 
 def test_an_answer_in_fragments_comes_in_in_any_order(nat):
-    """Towards the inside too, whose pieces bear the outside address."""
+    """The same towards the inside, with fragments that have the outside address."""
     nat.tested.policy(*BOTH_FAMILIES)
     with closing(udp(nat.client, A), udp(nat.server, WEB, 9000)) as (near, far):
         near.sendto(b"hello", (WEB, 9000))
@@ -146,7 +146,7 @@ def test_a_piece_waits_for_its_first_one(of_mmb):
 
 
 def test_overlapping_pieces_end_their_datagram(nat):
-    """RFC 5722, RFC 3128: no byte may be told twice."""
+    """RFC 5722, RFC 3128: no byte may be sent twice."""
     nat.tested.policy(*BOTH_FAMILIES)
     datagram = Datagram(nat)
     first, second, *rest, last = datagram.pieces(800)
@@ -158,7 +158,7 @@ def test_overlapping_pieces_end_their_datagram(nat):
 
 
 def test_a_second_first_piece_does_not_change_the_ports(nat):
-    """Linux keeps the first of two; mmb gives the datagram up, as overlapping ones."""
+    """Linux keeps the first of two; mmb gives up the datagram, as for overlapping fragments."""
     nat.tested.policy(*BOTH_FAMILIES)
     datagram, other = Datagram(nat), Datagram(nat, sport=6000)
     other.ident = datagram.ident
@@ -172,7 +172,7 @@ def test_a_second_first_piece_does_not_change_the_ports(nat):
 
 
 def test_a_flood_of_first_pieces_keeps_nothing_from_others(of_mmb):
-    """Bounded memory: datagrams that never end make room. Linux stops all fragments until theirs are too old."""
+    """Bounded memory: unfinished datagrams are evicted. Linux stops all fragments until its datagrams time out."""
     of_mmb.tested.policy(*BOTH_FAMILIES)
     with closing(udp(of_mmb.client, INSIDE4[2]), udp(of_mmb.server, WEB, 9000)) as (near, far):
         head = of_mmb.from_inside()
@@ -187,7 +187,7 @@ def test_a_flood_of_first_pieces_keeps_nothing_from_others(of_mmb):
 
 
 def test_a_flood_of_stray_pieces_keeps_nothing_from_others(of_mmb):
-    """Bounded memory: those that have waited longest make room."""
+    """Bounded memory: the fragments that have waited longest are evicted."""
     of_mmb.tested.policy(*BOTH_FAMILIES)
     head, size = of_mmb.from_inside(), 5000
     frames = [bytes(head / IP(src=INSIDE4[3], dst=NOWHERE, id=n, proto=17, frag=100) / Raw(bytes(64))) for n in range(size)]
@@ -201,13 +201,13 @@ def test_a_flood_of_stray_pieces_keeps_nothing_from_others(of_mmb):
     of_mmb.tested.settled()
     held = of_mmb.tested.daemon.ask("show conn summary")["held"]
     assert held <= 4096 and of_mmb.tested.drops() == {"fragment-no-room": size - held}
-    # Without rules nobody asks whose they are, and nothing is left to grow too old amid the next test.
+    # Without rules no fragment waits, and none is left to time out during the next test.
     of_mmb.tested.reset()
     wait_until(lambda: of_mmb.tested.daemon.ask("show conn summary")["held"] == 0, "nothing waits")
 
 
 def test_tiny_first_pieces_of_tcp_are_dropped(of_mmb):
-    """RFC 1858 and RFC 3128: a first piece without the flags, and a second one that starts in the header."""
+    """RFC 1858 and RFC 3128: a first fragment without the flags, and a second one that starts in the header."""
     of_mmb.tested.policy(*BOTH_FAMILIES)
     head = of_mmb.from_inside()
     segment = bytes(5000)
@@ -219,7 +219,7 @@ def test_tiny_first_pieces_of_tcp_are_dropped(of_mmb):
 
 
 def pieces6(nat, *bounds):
-    """The text of a datagram over IPv6, and pieces of it that lie between these bounds."""
+    """The text of a datagram over IPv6, and its fragments between these bounds."""
     head, ident = nat.from_inside(), next(_ids)
     ends, text = {"src": INSIDE6[0], "dst": OUTSIDE6[0]}, bytes(ident % 251 for _ in range(2000))
     whole = bytes(IPv6(bytes(IPv6(**ends) / UDP(sport=5000, dport=9000) / Raw(text))))[40:]

@@ -1,4 +1,4 @@
-"""Crafted frames through live ports: what comes out is judged by scapy, byte for byte."""
+"""Crafted frames through live ports: scapy checks the output, byte for byte."""
 
 import random
 
@@ -28,7 +28,7 @@ def ends(site):
 
 
 def unusual():
-    """Frames that a middlebox without rules has to leave alone."""
+    """Frames that a middlebox without rules must not change."""
     return [
         ether() / ARP(hwsrc=MAC, psrc="10.0.0.9", pdst="10.0.0.10"),
         ether(type=0x88CC) / Raw(b"\x02\x07\x04lldp..\x04\x02\x05x\x06\x02\x00x\x00\x00"),
@@ -86,7 +86,7 @@ def test_thousands_of_random_packets_pass_untouched_and_in_order(mmb, ends):
 
 
 def changed(frame, layer, **fields):
-    """A copy in which scapy has set fields of a layer and computed lengths and checksums anew."""
+    """A copy in which scapy has set fields of a layer and computed lengths and checksums again."""
     copy = frame.copy()
     for name, value in fields.items():
         setattr(copy[layer], name, value)
@@ -197,7 +197,7 @@ def test_a_malformed_packet_is_dropped_under_its_name(mmb, ends, reason, make):
 
 
 def test_noise_does_no_harm(site, mmb, ends):
-    """Frames of random bytes behind a true Ethernet header: what is dropped is counted, the rest passes unchanged."""
+    """Frames of random bytes after a valid Ethernet header: dropped ones are counted, the others pass unchanged."""
     mmb.apply(site.folder, "add all mod ip-ttl 64 mod tcp-dport 1", "add tcp-opt strip all")
     rng = random.Random(7)
     for ethertype in (0x0800, 0x86DD, 0x8100, 0x1234):

@@ -28,7 +28,7 @@ families = pytest.mark.parametrize(
 
 
 def hops(host, words, target):
-    """Who traceroute tells of, hop by hop."""
+    """The hops that traceroute reports."""
     command = ["traceroute", "-n", "-q", "1", "-w", "3", "-m", "8", *words, target]
     lines = host.run(*command, timeout=60).stdout.splitlines()[1:]
     return [line.split()[1] for line in lines]
@@ -50,7 +50,8 @@ def test_traceroute_sees_every_hop_through_source_nat(nat, inside, outside, meth
 
 @METHODS
 def test_traceroute_from_outside_sees_the_hops_behind_an_address(nat, method):
-    """Errors from the inside go out as from the outside address's path: they quote what the outside sent."""
+    """Errors from the inside leave as if they came from the path of the outside address: they quote the packet that the outside
+    sent."""
     nat.tested.policy(
         [f"add-stateful in wan ip-daddr {NAT4} map ip-daddr {A}"], [f"before: iif vr ip daddr {NAT4} dnat to {A}"]
     )
@@ -83,7 +84,7 @@ def test_a_large_upload_finds_the_path_s_mtu(nat, inside, outside):
 
 @families
 def test_a_large_download_finds_the_path_s_mtu(nat, inside, outside):
-    """A router inside says so about packets whose destination was translated back."""
+    """A router inside sends the same errors about packets whose destination was translated back."""
     nat.tested.policy(*BOTH_FAMILIES)
     prefix = "10.0.0.0/24" if "." in outside else "fd00:a::/64"
     stands_for = NAT4 if "." in outside else NAT6
@@ -109,7 +110,7 @@ def _carry(source, target, size):
 
 @families
 def test_a_closed_port_outside_is_told_inside(nat, inside, outside):
-    """RFC 5508 REQ-4: the error about a translated datagram is about the one that was sent."""
+    """RFC 5508 REQ-4: the error about a translated datagram refers to the one that was sent."""
     nat.tested.policy(*BOTH_FAMILIES)
     with closing(udp(nat.client, inside)) as (near,):
         near.connect((outside, 9))
@@ -138,7 +139,7 @@ def test_a_closed_port_inside_is_told_outside(nat):
 
 @pytest.fixture
 def told(nat):
-    """A datagram that went from the inside to the outside, and what is told about it."""
+    """A datagram from the inside to the outside, and errors about it."""
     nat.tested.policy(SOURCE, SOURCE_NFT)
     with closing(udp(nat.client, A), udp(nat.server, WEB, 9000)) as (near, far):
         with nat.outside_wire() as outside, nat.inside_wire() as inside:
@@ -146,7 +147,7 @@ def told(nat):
 
 
 class Told:
-    """Errors about a datagram, sent by hand, and what the other side is told."""
+    """Crafted errors about a datagram, and those that the other side receives."""
 
     def __init__(self, nat, near, far, outside, inside):
         self.near, self.far, self.outside, self.inside = near, far, outside, inside
@@ -159,7 +160,7 @@ class Told:
         return bytes(self.sent[IP])[:size]
 
     def send(self, error, to=A):
-        """Errors to a host that came in, before a datagram that marks the end."""
+        """Errors to a host that arrived, before a datagram that marks the end."""
         self.outside.send(Ether(src=self.sent.dst, dst=self.sent.src) / error)
         self.far.sendto(b"the end", self.whom)
         come = []
@@ -177,8 +178,8 @@ def unreachable(quoted, source="203.0.113.7", **fields):
 
 @pytest.mark.parametrize("size", [28, 29, 36])
 def test_an_error_may_quote_eight_bytes_and_more(told, size):
-    """Old hosts quote the IP header and 64 bits (RFC 792). All checksums are right, the quoted header's too (RFC 5508
-    REQ-4)."""
+    """Old hosts quote the IP header and 64 bits (RFC 792). All checksums are correct, including that of the quoted header (RFC
+    5508 REQ-4)."""
     (came,) = told.send(unreachable(told.quote(size)))
     assert (came[IP].src, came[IP].dst) == ("203.0.113.7", A)
     assert (came[ICMP].type, came[ICMP].code) == (3, 3)
@@ -187,12 +188,12 @@ def test_an_error_may_quote_eight_bytes_and_more(told, size):
     assert len(bytes(inner)) == size
     assert all(summed_up(part) for part in (bytes(came[IP])[:20], bytes(came[ICMP]), bytes(inner)[:20]))
     with pytest.raises(ConnectionRefusedError):
-        for _ in range(2):  # "the end" may have come before the error
+        for _ in range(2):  # "the end" may have arrived before the error
             told.near.recv(100)
 
 
 def test_an_error_may_quote_options(told):
-    """RFC 5508 REQ-3b: the transport header is behind them."""
+    """RFC 5508 REQ-3b: the transport header follows the options."""
     quoted = IP(told.quote())
     quoted.options, quoted.ihl, quoted.chksum = [IPOption(b"\x94\x04\0\0")], None, None
     (came,) = told.send(unreachable(bytes(quoted)))
@@ -201,7 +202,7 @@ def test_an_error_may_quote_options(told):
 
 
 def test_an_error_whose_checksum_is_wrong_convinces_nobody(told, nat):
-    """RFC 5508 REQ-3: it is dropped, or comes as wrong as it was sent."""
+    """RFC 5508 REQ-3: it is dropped, or arrives as wrong as it was sent."""
     error = unreachable(told.quote(), chksum=0x1234)
     assert all(not summed_up(bytes(came[ICMP])) for came in told.send(error))
     told.near.send(b"no error")
@@ -219,7 +220,7 @@ def test_an_error_does_not_keep_a_connection_alive(of_mmb, told):
 
 
 def test_a_router_inside_does_not_tell_its_address(told, nat):
-    """RFC 5508 REQ-5c: an error from a host without a mapping comes from the outside address of whom it is about."""
+    """RFC 5508 REQ-5c: an error from a host without a mapping comes from the outside address of the host that the error is about."""
     told.far.sendto(b"too far", told.whom)
     came = next(frame for frame in map(Ether, told.inside.frames()) if UDP in frame)
     told.outside.drain()
@@ -245,7 +246,7 @@ def test_an_error_about_nothing_that_was_sent_is_not_let_in(told, change):
 
 
 def test_an_error_about_one_host_s_packet_is_told_to_no_other(nat):
-    """CVE-2019-5598: a reflexive list lets errors in for whom the quoted packet came from only, as Linux's conntrack does."""
+    """CVE-2019-5598: a reflexive list admits errors only to the sender of the quoted packet, as Linux's conntrack does."""
     nat.tested.policy(
         ["add-stateful in lan ip-saddr 10.0.0.0/24 accept", "add in wan net-proto ip4 drop"],
         [
@@ -266,7 +267,8 @@ def test_an_error_about_one_host_s_packet_is_told_to_no_other(nat):
 
 
 def test_an_answer_that_nobody_asked_for_does_not_show_an_inside_address(of_mmb, told):
-    """It is of no connection, so nothing translates it: it must not leave. So it is with errors about nothing and unknown types."""
+    """The packet belongs to no connection, so nothing translates it: it must not leave. The same holds for errors about nothing
+    and unknown types."""
     error = ICMP(type=3, code=3) / Raw(bytes(IP(src=WEB, dst=A) / UDP(sport=9, dport=9)))
     for message in (ICMP(type=0, id=77), ICMP(type=14, id=77), ICMP(type=42), error):
         told.inside.send(of_mmb.from_inside() / IP(src=A, dst=WEB) / message)
@@ -305,7 +307,7 @@ def test_an_error_does_not_end_a_connection(nat):
 
 
 def test_an_error_does_not_end_a_tcp_connection(nat):
-    """RFC 5382 REQ-10: here "port unreachable", by the book about the segment that was sent last."""
+    """RFC 5382 REQ-10: here "port unreachable", correct in every respect, about the last segment."""
     nat.tested.policy(SOURCE, SOURCE_NFT)
     with closing(listener(nat.server, WEB, 9000)) as (listening,), nat.outside_wire() as outside:
         near, far, _ = sockets.opened(nat.client, A, (WEB, 9000), listening)
@@ -317,7 +319,7 @@ def test_an_error_does_not_end_a_tcp_connection(nat):
                 seen.extend(frame for frame in map(Ether, outside.drain()) if TCP in frame and frame[IP].dst == WEB)
                 return seen and seen[-1][IP].len == 4 * (seen[-1][IP].ihl + seen[-1][TCP].dataofs)
 
-            # The client may take its time for that (RFC 9293 3.8.6.3), and until then its last segment has arrived.
+            # The client may delay this (RFC 9293 3.8.6.3), and by then its last segment has arrived.
             wait_until(is_acknowledged, "the client acknowledges what it read")
             sent = seen[-1]
             with nat.inside_wire() as inside:
@@ -327,7 +329,7 @@ def test_an_error_does_not_end_a_tcp_connection(nat):
 
 
 def _asks(near, far):
-    # The error that came meanwhile is told by the next call.
+    # The next call reports the error that arrived in the meantime.
     try:
         return sockets.ask(near, far)
     except ConnectionRefusedError:
@@ -335,7 +337,7 @@ def _asks(near, far):
 
 
 def test_errors_come_through_a_reflexive_firewall(nat):
-    """What a connection's rules let in, they let in with the errors about it; other errors are dropped."""
+    """The rules of a connection that admit its packets also admit the errors about them; other errors are dropped."""
     nat.tested.policy(
         ["add-stateful in lan ip-saddr 10.0.0.0/24 accept", "add in wan net-proto ip4 drop"],
         [

@@ -1,4 +1,4 @@
-"""Starting, stopping, breaking: the daemon's life. Each test has a site of its own."""
+"""The life-cycle of the daemon: start, stop, failures. Each test has a site of its own."""
 
 import contextlib
 import signal
@@ -43,7 +43,7 @@ def test_sigint_ends_cleanly_too(fresh):
 
 @backends
 def test_after_kill_it_starts_again(fresh, backend_name):
-    """The socket is still there and the interfaces were not given back; neither is in the way."""
+    """The socket still exists and the interfaces were not released; neither prevents the start."""
     site = fresh(backend_name)
     mmb = fresh.daemon(site)
     nginx = Nginx(site)
@@ -106,7 +106,7 @@ def test_it_does_not_start_with_a_bad_policy(fresh, text):
 
 
 def refused(site, ports, *before, **options):
-    """`mmb run` that is to end by itself with an error: what it says."""
+    """`mmb run` that must end with an error; returns its message."""
     words = [*(before or [BINARY]), "run", "--socket", site.folder / "refused.sock"]
     for port in ports:
         words += ["--port", port]
@@ -140,7 +140,7 @@ def test_a_wrong_device_is_named(fresh, ports, word):
 
 
 def test_without_permission_it_says_what_is_missing(fresh):
-    # The open file, since nobody may not be allowed into the folder where the program lies.
+    # The open file: the user nobody may not have access to the folder of the program.
     with open(BINARY, "rb") as program:
         nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", f"/proc/self/fd/{program.fileno()}"]
         message = refused(fresh(), ["lan=vl", "wan=vr"], *nobody, pass_fds=[program.fileno()])
@@ -181,7 +181,7 @@ def test_two_daemons_at_once(fresh, backend_name):
 
 
 def test_a_memif_joins_two_daemons(fresh):
-    """client – [mmb] – memif – [mmb] – server, either end started first, and one started again."""
+    """client – [mmb] – memif – [mmb] – server; either end is started first, and one is restarted."""
     need_backend("af_xdp")
     site = fresh()
     link = site.folder / "link.sock"
@@ -207,7 +207,7 @@ def test_an_idle_daemon_takes_under_five_percent_of_a_core(fresh, backend_name):
     mmb = fresh.daemon(site)
     assert ping(site, SERVER4, count=3) == 3
     started, before = time.monotonic(), mmb.process.cpu_seconds()
-    # The measured time passes while the test waits for packets that do not come.
+    # The measured time passes while the test waits for packets that do not arrive.
     with site.server_wire() as wire:
         for _ in wire.frames(timeout=3):
             pass

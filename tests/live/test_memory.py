@@ -1,4 +1,4 @@
-"""Policies and settings beyond the memory that the daemon may have: an error, while packets flow on under the old ones."""
+"""Policies and settings that exceed the memory of the daemon: they give an error, and packets continue under the old ones."""
 
 import resource
 
@@ -7,7 +7,7 @@ import pytest
 from .programs import ping
 from .topology import SERVER4
 
-# Memory beyond what the daemon has when it has started.
+# Memory beyond the daemon's use after its start.
 MORE = 300 << 20
 
 
@@ -23,7 +23,7 @@ def site(fresh):
 
 @pytest.fixture
 def tight(fresh, site):
-    """A daemon whose address space may hardly grow."""
+    """A daemon whose address space can hardly grow."""
     mmb = fresh.daemon(site)
     limit = status(mmb, "VmSize") + MORE
     resource.prlimit(mmb.process.pid, resource.RLIMIT_AS, (limit, limit))

@@ -1,5 +1,5 @@
-"""A daemon in a control group with a limit of memory, which the kernel enforces by ending processes: what does not fit is an error or a
-counted drop before that."""
+"""A daemon in a control group with a memory limit, which the kernel enforces by killing processes: a change that does not fit
+gives an error or a counted drop before that."""
 
 import struct
 
@@ -13,11 +13,11 @@ from .programs import ping
 from .topology import SERVER4
 
 LIMIT = 320 << 20
-# Less than what changes leave to others.
+# Less than the headroom that changes leave.
 LITTLE = 24 << 20
-# A little more than that.
+# A little more than the headroom.
 TIGHT = 56 << 20
-# Connections that take more than that, at 690 bytes each (of a host that has no other, unanswered).
+# Connections that take more than `TIGHT`, at 690 bytes each (unanswered, the only one of its host).
 FLOOD = 100_000
 
 
@@ -33,7 +33,7 @@ def group():
 
 @pytest.fixture
 def site(group, fresh):
-    """Made after the group, so that its processes have ended before that is removed."""
+    """Created after the group, so that its processes end before the group is removed."""
     return fresh("af_packet")
 
 
@@ -49,7 +49,7 @@ def is_short_of_the_groups_memory(said):
 
 
 def ask_for_what_fits(mmb):
-    """Refused once, and then most of what was said to fit: what the group takes goes up and down by some MB."""
+    """A request is refused once, and then most of the number that fits is requested: the memory of the group varies by some MB."""
     said = mmb.refused("set conn max 100000000")
     assert is_short_of_the_groups_memory(said), said
     fits = int(said.split(" would fit")[0].split()[-1])
@@ -84,7 +84,7 @@ def test_a_state_beyond_the_groups_limit_is_refused(site, mmb, group):
 
 @pytest.fixture
 def tight(site, fresh, group):
-    """A daemon in a group whose limit was little above what it takes, from its start."""
+    """A daemon in a group whose limit was little above its use, from its start."""
     first = fresh.daemon(site, group=group)
     limit = group.used() + TIGHT
     assert first.stop() == 0
@@ -95,7 +95,7 @@ def tight(site, fresh, group):
 
 
 def flood(site, mmb, connections):
-    """Datagrams of different hosts, until that many connections have begun or were refused."""
+    """Datagrams of different hosts, until this number of connections have begun or were refused."""
     frame = bytearray(bytes(frames.ip4(src="10.128.0.0", chksum=0) / frames.udp(chksum=0)))
     unsummed = sum(struct.unpack("!10H", frame[14:34]))
     offered = iter(range(1, 1 << 20))

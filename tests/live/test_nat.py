@@ -1,8 +1,8 @@
-"""NAT of what the inside begins, with mmb in the middle, and with Linux's nftables in the same place for reference: what the
-RFCs ask of both.
+"""NAT of connections that begin inside, with mmb in the middle, and with Linux's nftables in the same place for reference: the
+requirements of the RFCs on both.
 
-Where the two differ by design the test is about mmb alone, and docs/nat.md says what the difference is. The requirement
-that a test shows stands with it.
+Where the two differ by design, the test runs only with mmb, and docs/nat.md describes the difference. Each test names the
+requirement that it checks.
 """
 
 import contextlib
@@ -108,7 +108,7 @@ def test_one_inside_port_is_one_outside_port_for_every_destination(nat):
 
 
 def test_a_collision_does_not_end_endpoint_independence(nat):
-    """RFC 4787 REQ-1 where the outside port had to be another than the inside one."""
+    """RFC 4787 REQ-1 if the outside port must differ from the inside one."""
     nat.tested.policy(SOURCE, SOURCE_NFT)
     targets = [udp(nat.server, address, 9000) for address in OUTSIDE4[:3]]
     with closing(udp(nat.client, A, 5000), udp(nat.client, B, 5000), *targets) as (first, second, *_):
@@ -118,7 +118,7 @@ def test_a_collision_does_not_end_endpoint_independence(nat):
 
 
 def test_an_outside_port_is_one_hosts_whatever_the_destination(nat):
-    """RFC 4787 REQ-3: no port overloading. nftables overloads, while the destinations differ."""
+    """RFC 4787 REQ-3: no port overloading. nftables overloads for different destinations."""
     nat.tested.policy(SOURCE, SOURCE_NFT)
     targets = [udp(nat.server, address, 9000) for address in OUTSIDE4[:2]]
     with closing(udp(nat.client, A, 5000), udp(nat.client, B, 5000), *targets) as (one, two, *_):
@@ -127,7 +127,7 @@ def test_an_outside_port_is_one_hosts_whatever_the_destination(nat):
 
 
 def test_hosts_that_use_one_port_do_not_mix(nat):
-    """Answers find who asked."""
+    """Replies reach the host that sent the request."""
     nat.tested.policy(SOURCE, SOURCE_NFT)
     with closing(*(udp(nat.client, host, 5000) for host in INSIDE4), udp(nat.server, WEB, 9000)) as (*hosts, far):
         seen = [sockets.ask(host, far, text=host.getsockname()[0].encode()) for host in hosts]
@@ -207,7 +207,7 @@ def test_when_all_ports_are_used_new_flows_are_refused_and_old_ones_go_on(nat):
 
 
 def test_shuffled_ports_cannot_be_foreseen(nat):
-    """RFC 6056: no port tells the next one, and they are spread over the range."""
+    """RFC 6056: no port reveals the next one, and ports are distributed over the range."""
     nat.tested.policy(
         [f"add-stateful in lan ip-saddr 10.0.0.0/24 ip-proto udp map ip-saddr {NAT4} shuffle udp-sport 10000-59999"],
         [f"behind: oif vr ip saddr 10.0.0.0/24 meta l4proto udp snat to {NAT4}:10000-59999 random"],
@@ -222,7 +222,7 @@ def test_shuffled_ports_cannot_be_foreseen(nat):
 
 @pytest.mark.parametrize("protocol", ["udp", "tcp"])
 def test_one_host_leaves_ports_to_others(nat, protocol):
-    """RFC 6888 REQ-4. One host sends 5,000 flows to one server through 2,000 ports, so that none could be used twice."""
+    """RFC 6888 REQ-4. One host sends 5,000 flows to one server through 2,000 ports, so that no port could be used twice."""
     match, ports = f"ip saddr 10.0.0.0/24 meta l4proto {protocol}", "30000-31999"
     nat.tested.policy(
         [f"add-stateful in lan ip-saddr 10.0.0.0/24 ip-proto {protocol} map ip-saddr {NAT4} map {protocol}-sport {ports}"],
@@ -239,7 +239,7 @@ def test_one_host_leaves_ports_to_others(nat, protocol):
                 ends = socket.inet_aton(A) + socket.inet_aton(NOWHERE)
                 total = checksum(ends + struct.pack("!HH", number, len(segment)) + segment)
                 segment = segment[:16] + struct.pack("!H", total) + segment[18:]
-            # The kernel tells of errors that routers answered the one before with.
+            # The kernel reports errors about the previous datagram.
             with contextlib.suppress(OSError):
                 raw.sendto(segment, (NOWHERE, 0))
             if n % 100 == 0:
@@ -258,7 +258,7 @@ def test_one_host_leaves_ports_to_others(nat, protocol):
         assert nat.tested.drops()["nat-host-limit"] > 1000
 
 
-# Real programs
+# Programs
 
 
 @pytest.mark.parametrize("direction", [[], ["-R"]], ids=["up", "down"])
@@ -270,7 +270,7 @@ def test_iperf_through_source_nat(nat, direction):
 
 
 def test_source_nat_by_the_other_driver(fresh):
-    """AF_PACKET, which hands over uncut segments and unfinished checksums."""
+    """AF_PACKET, which delivers unsegmented packets and unfinished checksums."""
     site = fresh.routed("af_packet")
     mmb = fresh.daemon(site)
     mmb.apply(site.folder, *SOURCE, *SOURCE6)
@@ -284,7 +284,7 @@ def test_source_nat_by_the_other_driver(fresh):
 
 
 def test_many_connections_at_once_and_one_after_another(nat):
-    """wrk: kept alive, and then a new connection for every page. A busy machine may be slow, but no request fails."""
+    """wrk: persistent connections, then a new connection for every page. A busy machine may be slow, but no request fails."""
     nat.tested.policy(SOURCE, SOURCE_NFT)
     for options in ([], ["-H", "Connection: close"]):
         words = ["wrk", "-t", "2", "-c", "400", "-d", "2", "--timeout", "20", *options, f"http://{WEB}/small"]
@@ -316,8 +316,8 @@ def many_files():
 
 
 def test_ten_thousand_connections_are_open_together(nat, many_files):
-    """Four hosts that use the same 2,500 ports, and one outside address; each is open still when all are."""
-    # An address of its own: where ports were used before, the web server remembers them for a minute (TIME-WAIT).
+    """Four hosts use the same 2,500 ports and one outside address; all connections are open at the end."""
+    # A separate address: if ports were used before, the web server remembers them for a minute (TIME-WAIT).
     nat.tested.policy(*([line.replace(NAT4, "200.0.0.99") for line in lines] for lines in (SOURCE, SOURCE_NFT)))
     with contextlib.ExitStack() as stack:
         with nat.client.entered():
@@ -340,11 +340,11 @@ def test_a_stream_of_datagrams_loses_nothing_that_is_not_counted(of_mmb):
     assert of_mmb.tested.daemon.port("wan")["rx"]["bytes"] > BIG
 
 
-# Every other value that a connection may be given
+# Other values that a connection may get
 
 
 def test_shuffled_sequence_numbers_carry_a_file_both_ways(of_mmb):
-    """With selective acknowledgements and time stamps as the hosts have them; nftables has no such target."""
+    """With the hosts' defaults for selective acknowledgments and timestamps; nftables has no such target."""
     of_mmb.tested.policy(
         [
             f"add-stateful in lan ip-saddr 10.0.0.0/24 ip-proto tcp tcp-syn shuffle tcp-seq-num map ip-saddr {NAT4}",
@@ -373,7 +373,7 @@ def test_shuffled_identifiers_do_no_harm(of_mmb):
 
 
 def test_pings_with_one_identifier_do_not_mix(nat):
-    """RFC 5508 REQ-1 and REQ-3: identifiers are translated as ports are."""
+    """RFC 5508 REQ-1 and REQ-3: identifiers are translated like ports."""
     nat.tested.policy(SOURCE, SOURCE_NFT)
     words = ["ping", "-n", "-e", "77", "-i", "0.2", "-c", "10", "-W", "5"]
     running = [
@@ -387,7 +387,7 @@ def test_pings_with_one_identifier_do_not_mix(nat):
 
 
 def test_a_mapping_ends_when_its_time_is_over(of_mmb):
-    """RFC 4787 REQ-5 and REQ-6: the time is set, outbound packets begin it anew, and the port is free afterwards."""
+    """RFC 4787 REQ-5 and REQ-6: the timeout is set, outbound packets refresh it, and the port is free afterwards."""
     of_mmb.tested.policy(["set timeout udp 2", "set timeout udp-unreplied 2", *SOURCE])
     with closing(udp(of_mmb.client, A, 5000), udp(of_mmb.client, B, 5000), udp(of_mmb.server, WEB, 9000)) as ends:
         one, two, far = ends
@@ -398,7 +398,7 @@ def test_a_mapping_ends_when_its_time_is_over(of_mmb):
 
 
 def test_a_protocol_without_ports_is_translated_by_address(nat):
-    """One inside host towards each destination; a second one has to wait for another outside address."""
+    """One inside host for each destination; a second one has to wait for another outside address."""
     nat.tested.policy(SOURCE, SOURCE_NFT)
     experimental = 253  # RFC 3692
     with nat.inside_wire() as inside, nat.outside_wire() as outside:

@@ -1,4 +1,4 @@
-"""What coturn finds out about the NAT from outside, as a peer-to-peer application would (RFC 5780)."""
+"""The properties of the NAT that coturn discovers from outside, as a peer-to-peer application would (RFC 5780)."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def stun(routed_site):
 
 
 def discovered(nat, *options):
-    """What natdiscovery tells, once the server answers."""
+    """The output of natdiscovery, once the server answers."""
     words = ["turnutils_natdiscovery", *options, "-L", INSIDE4[0], OUTSIDE4[0]]
 
     def ask():
@@ -47,7 +47,7 @@ def test_mapping_and_filtering_are_found_out_as_they_are_set(of_mmb, stun, filte
 
 
 def test_the_strictest_filtering_is_found_out(nat, stun):
-    """What nftables does, and mmb if that is set."""
+    """The behaviour of nftables, and of mmb if it is set so."""
     nat.tested.policy(["set nat filtering address-and-port-dependent", *SOURCE], SOURCE_NFT)
     lines = discovered(nat, "-m", "-f").splitlines()
     assert "NAT with Endpoint Independent Mapping!" in lines

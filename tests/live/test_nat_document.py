@@ -1,4 +1,4 @@
-"""docs/nat.md names the tests that show what it says; each must be there."""
+"""docs/nat.md names tests; each must exist."""
 
 import re
 from pathlib import Path

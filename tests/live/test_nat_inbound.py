@@ -1,5 +1,5 @@
-"""NAT from outside, beside Linux's nftables as in test_nat: who is let in to the outside ends of inside hosts, from outside and
-from inside (hairpinning), and what is forwarded (destination NAT).
+"""NAT from outside, compared with Linux's nftables as in test_nat: admission to outside endpoints of inside hosts, from outside
+and from inside (hairpinning), and forwarding (destination NAT).
 """
 
 import json
@@ -41,7 +41,7 @@ def test_strangers_stay_outside_by_default(nat):
     ],
 )
 def test_filtering_is_as_it_is_set(of_mmb, filtering, other_port, other_host):
-    """RFC 4787 REQ-8, RFC 5382 REQ-3; nftables knows the last of the three."""
+    """RFC 4787 REQ-8, RFC 5382 REQ-3; nftables supports the last of the three."""
     of_mmb.tested.policy([f"set nat filtering {filtering}", *SOURCE])
     ends = udp(of_mmb.server, WEB, 9000), udp(of_mmb.server, WEB, 9001), udp(of_mmb.server, OUTSIDE4[1], 9000)
     with closing(udp(of_mmb.client, A), *ends) as (near, far, same_host, stranger):
@@ -54,7 +54,7 @@ def test_filtering_is_as_it_is_set(of_mmb, filtering, other_port, other_host):
 
 
 def test_an_answer_to_a_stranger_keeps_the_mapping(of_mmb):
-    """RFC 4787 REQ-1 and REQ-8 together: who came in is answered from where it sent to."""
+    """RFC 4787 REQ-1 and REQ-8 together: the reply to an outside host comes from the endpoint that it sent to."""
     of_mmb.tested.policy(["set nat filtering endpoint-independent", *SOURCE])
     with closing(udp(of_mmb.client, A), udp(of_mmb.server, WEB, 9000), udp(of_mmb.server, OUTSIDE4[1], 9000)) as ends:
         near, far, stranger = ends
@@ -65,8 +65,8 @@ def test_an_answer_to_a_stranger_keeps_the_mapping(of_mmb):
 
 
 def test_two_inside_hosts_meet_by_their_outside_addresses(of_mmb):
-    """RFC 4787 REQ-9, RFC 5382 REQ-8: hairpinning, with the outside source address and port. nftables has none for
-    mappings that traffic made."""
+    """RFC 4787 REQ-9, RFC 5382 REQ-8: hairpinning, with the outside source address and port. nftables has none for mappings that
+    traffic created."""
     of_mmb.tested.policy(["set nat filtering endpoint-independent", *SOURCE])
     with closing(udp(of_mmb.client, A, 5000), udp(of_mmb.client, B, 6000), udp(of_mmb.server, WEB, 9000)) as ends:
         one, two, far = ends
@@ -107,12 +107,12 @@ def test_holes_are_punched_from_both_sides(of_mmb):
 
 @pytest.mark.parametrize("protocol", ["udp", "tcp"])
 def test_a_forwarded_port_is_reached_from_inside(nat, protocol):
-    """Hairpinning through a port forward, which both know."""
+    """Hairpinning through a port forward, which both support."""
     nat.tested.policy(
         [
             f"add-stateful in lan ip-saddr 10.0.0.0/24 map ip-saddr {NAT4}",
             f"add-stateful ip-daddr {NAT4} {protocol}-dport 8080 map ip-daddr {B} map {protocol}-dport 80",
-            # The outside router turns the packets back, so replies come in by the side that the first packet came by.
+            # The outside router returns the packets, so replies arrive on the side of the first packet.
             "set conn same-port on",
         ],
         [
@@ -138,7 +138,7 @@ def test_tcp_may_be_opened_from_both_ends_at_once(nat):
     with nat.inside_wire() as here, nat.outside_wire() as there:
 
         def segment(wire, source, target, **fields):
-            """Sends a segment into one cable and waits for it at the other: what it is there."""
+            """Sends a segment on one side and waits for it on the other; returns it as it arrives."""
             addresses = IP(src=source[0], dst=target[0])
             header = inside if wire is here else Ether(src=back.dst, dst=back.src)
             wire.send(header / addresses / TCP(sport=source[1], dport=target[1], window=1000, **fields))
@@ -163,7 +163,7 @@ def test_tcp_may_be_opened_from_both_ends_at_once(nat):
 
 
 def test_a_ping_between_inside_hosts_is_turned_round(nat):
-    """RFC 5508 REQ-7: hairpinned queries, to an address that stands for one host."""
+    """RFC 5508 REQ-7: hairpinned queries, to an address that belongs to one host."""
     nat.tested.policy(
         [*SOURCE, f"add-stateful ip-daddr 200.0.0.5 map ip-daddr {B}", "set conn same-port on"],
         [f"before: ip daddr 200.0.0.5 dnat to {B}", f"behind: ip saddr 10.0.0.0/24 snat to {NAT4}"],
@@ -194,7 +194,7 @@ def test_a_port_is_forwarded(nat):
     ids=["v4", "v6"],
 )
 def test_an_address_stands_for_a_host(nat, outside, stands_for, inside, field):
-    """One-to-one NAT: whoever begins, one address stands for the other."""
+    """One-to-one NAT: whichever side begins, one address represents the other."""
     source, nft = field.replace("daddr", "saddr"), "ip6" if ":" in inside else "ip"
     nat.tested.policy(
         [
@@ -215,7 +215,7 @@ def test_an_address_stands_for_a_host(nat, outside, stands_for, inside, field):
 
 
 def test_an_outside_address_may_be_a_neighbours(of_mmb):
-    """Without a route: the outside router is told the inside router's MAC address for it."""
+    """Without a route: the outside router has a neighbor entry with the inside router's MAC address."""
     stands_for = "192.0.2.100"
     of_mmb.tested.policy([f"add-stateful in lan ip-saddr 10.0.0.0/24 map ip-saddr {stands_for}"])
     (link,) = json.loads(of_mmb.inner.ip("-j", "link", "show", "dev", "mid").stdout)

@@ -1,4 +1,4 @@
-"""What hosts leave to the card: unfinished checksums, segments to be cut. A veth has no card; mmb does it."""
+"""Work that hosts leave to the card: unfinished checksums, segmentation. A veth has no card; mmb does it."""
 
 import contextlib
 import socket
@@ -20,11 +20,11 @@ def features(host):
 
 
 def test_the_hosts_offload_as_they_do_by_default(site, mmb):
-    """Else the other tests would not see unfinished checksums and uncut segments."""
+    """Otherwise the other tests would not see unfinished checksums and unsegmented packets."""
     for host in (site.client, site.server):
         on = features(host)
         assert on["tx-checksumming"] == "on" and on["scatter-gather"] == "on"
-        # With XDP on the other end the kernel itself cuts segments before they enter the cable.
+        # With XDP on the other end, the kernel itself segments packets before they enter the veth.
         assert on["tcp-segmentation-offload"] == "on" or site.backend == "af_xdp"
 
 
@@ -36,7 +36,7 @@ def receive_all(receiver, count):
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["v4", "v6"])
 @pytest.mark.parametrize(("size", "count", "rest"), [(1000, 10, 0), (1400, 40, 77), (1, 60, 0), (1452, 2, 1451)])
 def test_a_train_of_datagrams_is_cut(site, mmb, family, size, count, rest):
-    """One send of many datagrams, cut by whoever comes last; their ports are rewritten, their checksums right."""
+    """One send of many datagrams, segmented by the last device; their ports are rewritten, their checksums correct."""
     mmb.apply(site.folder, "add in lan udp-dport 7000 mod udp-dport 7001")
     address = SERVER4 if family == socket.AF_INET else SERVER6
     with contextlib.ExitStack() as stack:
@@ -57,7 +57,7 @@ def test_a_train_of_datagrams_is_cut(site, mmb, family, size, count, rest):
 
 
 def test_every_cut_segment_has_the_rewriting(site, mmb):
-    """Large segments are cut first: the rule counts segments as they cross the cable."""
+    """Large packets are segmented first: the rule counts segments as they are on the wire."""
     mmb.apply(site.folder, "add in wan ip-proto tcp mod ip-ttl 9")
     with site.client_wire() as wire:
         _, digest = fetch(site, f"http://{SERVER4}/big")

@@ -1,4 +1,4 @@
-"""Rewriting of real connections, seen on the far end's wire."""
+"""Rewriting of real connections, observed on the far end's wire."""
 
 from itertools import islice
 
@@ -12,12 +12,12 @@ from .programs import fetch
 from .topology import SERVER4, SERVER6
 
 MSS, WSCALE = "MSS", "WScale"
-# Frames of a capture that are looked at: dissecting all of a large file would take longer than fetching it.
+# Examined frames of a capture: dissecting all frames of a large file would take longer than the transfer.
 ENOUGH = 300
 
 
 def capture(site, wire, url):
-    """Fetches, and returns the first TCP packets of the wire, every checksum verified, and the file's digest."""
+    """Transfers a file, and returns the first TCP packets of the wire, with every checksum verified, and the digest of the file."""
     with wire() as port:
         _, digest = fetch(site, url)
         frames = [frame for frame in islice(port.drain(), ENOUGH) if Ether(frame).haslayer(TCP)]
@@ -38,7 +38,7 @@ def is_syn(packet):
 @pytest.mark.parametrize("host", [SERVER4, f"[{SERVER6}]"], ids=["v4", "v6"])
 @pytest.mark.parametrize("name", ["small", "big"])
 def test_a_port_is_redirected_and_back(site, mmb, host, name):
-    """Nothing listens on 8000: the file comes from 8080, and the client sees 8000 answer."""
+    """Nothing listens on 8000: the file comes from 8080, and the client sees replies from 8000."""
     mmb.apply(
         site.folder, "add in lan tcp-dport 8000 mod tcp-dport 8080", "add in wan tcp-sport 8080 mod tcp-sport 8000"
     )
@@ -96,7 +96,7 @@ def test_an_option_is_added(site, mmb):
 
 
 def test_ecn_is_bleached(site, mmb):
-    """Both hosts speak ECN; bleached, no codepoint crosses, and the connection works on."""
+    """Both hosts use ECN; after bleaching, no codepoint passes, and the connection continues."""
     for host in (site.client, site.server):
         host.sysctl(net__ipv4__tcp_ecn=1)
     try:
@@ -123,7 +123,7 @@ def test_marks_are_set_in_both_families(site, mmb):
 
 
 def test_a_destination_is_rewritten_and_back(site, mmb):
-    """The client talks to an address that nobody has; the server answers from its own."""
+    """The client connects to an address that no host has; the server replies from its own."""
     virtual = "10.0.0.77"
     server_mac = site.server.run("cat", "/sys/class/net/eth0/address").stdout.strip()
     site.client.ip("neigh", "replace", virtual, "lladdr", server_mac, "dev", "eth0")

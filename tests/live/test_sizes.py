@@ -1,4 +1,4 @@
-"""Large frames: jumbo MTUs, oversized packets, segments that offloads would have left for the card to cut."""
+"""Large frames: jumbo MTUs, oversized packets, segments that offloads leave to the card."""
 
 import pytest
 

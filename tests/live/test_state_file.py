@@ -1,4 +1,4 @@
-"""Connections over a restart of the daemon: `save-state` before, `load-state` after, and nobody at the ends notices."""
+"""Connections across a restart of the daemon: `save-state` before, `load-state` after, without an effect on the ends."""
 
 import threading
 
@@ -13,7 +13,7 @@ from .sockets import closing, listener, opened, receive, refused, talk, udp
 
 A, B = INSIDE4[:2]
 WEB = OUTSIDE4[0]
-# Connections of the inside, translated, and nothing else: what is not known is dropped.
+# Connections of the inside, translated, and nothing else: other packets are dropped.
 POLICY = [
     "add-stateful in lan ip-saddr 10.0.0.0/24 ip-proto udp map ip-saddr 200.0.0.1 shuffle udp-sport accept",
     "add-stateful in lan ip-saddr 10.0.0.0/24 ip-proto tcp tcp-syn map ip-saddr 200.0.0.1 shuffle tcp-sport accept",
@@ -22,7 +22,7 @@ POLICY = [
 
 
 class Daemon:
-    """A daemon that is started again with its policy and its connections."""
+    """A daemon that is restarted with its policy and its connections."""
 
     def __init__(self, fresh, site):
         self.mmb = fresh.daemon(site)
@@ -74,7 +74,7 @@ def ends_of(connection):
 
 
 def test_mappings_are_still_endpoint_independent_after_a_restart(site, daemon):
-    """RFC 4787 REQ-1: a new destination sees the same outside port; and no other inside end is given it."""
+    """RFC 4787 REQ-1: a new destination sees the same outside port, and no other inside endpoint gets it."""
     targets = [udp(site.server, address, 9000) for address in OUTSIDE4[:2]]
     with closing(udp(site.client, A), *targets) as (near, one, two):
         whom = sockets.ask(near, one)
@@ -96,7 +96,7 @@ def test_a_transfer_survives_a_restart(site, daemon):
 
 
 def test_without_the_state_connections_end(site, daemon):
-    """So that the tests above show what they say."""
+    """The control experiment of the tests above."""
     with closing(listener(site.server, WEB, 9001)) as (listening,):
         client, server, _ = opened(site.client, A, (WEB, 9001), listening)
         with closing(client, server):
@@ -136,7 +136,7 @@ def test_a_file_that_is_not_there_is_told(site, daemon):
 
 
 def test_what_was_loaded_does_not_take_the_place_of_what_is_there(site, daemon):
-    """Loading adds: connections that were made since keep their ports."""
+    """Loading adds connections: those that were created since keep their ports."""
     with closing(udp(site.client, A, 5000), udp(site.server, WEB, 9000)) as (near, far):
         sockets.ask(near, far)
         daemon.mmb("save-state", daemon.state)

@@ -1,4 +1,4 @@
-"""Connections and the rules that follow them: reflexive lists, their ends, their limits, and changes of the policy."""
+"""Connections and stateful rules: reflexive lists, the end of connections, limits, and changes of the policy."""
 
 import json
 import threading
@@ -42,7 +42,7 @@ def test_a_reflexive_list_lets_in_what_was_asked_for(nat):
         with closing(near, far):
             assert seen[0] == A
             talk(near, far)
-            # The other way nobody is let in, not even from the connection's own server.
+            # In the other direction no packet enters, not even from the connection's own server.
             assert refused(nat.server, WEB, (A, 9000)) == "timeout"
             talk(near, far)
     with closing(udp(nat.client, A, 9001), udp(nat.server, WEB, 9001)) as (near, far):
@@ -77,8 +77,8 @@ def test_a_connection_that_is_half_closed_still_carries(nat):
 
 
 def test_a_closed_connection_lets_nobody_in(of_mmb):
-    """A SYN from outside with the addresses and ports of a connection that is over is let in by no rule. Linux takes it
-    for one whose ends have changed roles."""
+    """No rule admits a SYN from outside with the addresses and ports of a closed connection. Linux takes it for a connection
+    whose ends have exchanged their roles."""
     of_mmb.tested.policy(REFLEXIVE)
     with closing(listener(of_mmb.server, WEB, 9000)) as (listening,):
         with of_mmb.outside_wire() as outside, of_mmb.inside_wire() as inside:
@@ -108,12 +108,12 @@ def test_rules_without_a_mapping_touch_both_directions(of_mmb):
     assert lives == [9, 9]
 
 
-# Ends
+# The end of connections
 
 
 @pytest.mark.parametrize("off_by", [1 << 20, 1 << 30, -(1 << 20)])
 def test_a_reset_outside_the_window_ends_nothing(nat, off_by):
-    """RFC 5961 section 3, RFC 7857 section 2.2: who does not know the sequence numbers cannot end a connection."""
+    """RFC 5961 section 3, RFC 7857 section 2.2: a sender that does not know the sequence numbers cannot end a connection."""
     nat.tested.policy(REFLEXIVE, REFLEXIVE_NFT)
     with closing(listener(nat.server, WEB, 9000)) as (listening,):
         with nat.outside_wire() as outside:
@@ -137,7 +137,7 @@ def test_a_reset_ends_the_connection(of_mmb):
     with closing(listener(of_mmb.server, WEB, 9000)) as (listening,):
         near, far, _ = opened(of_mmb.client, A, (WEB, 9000), listening)
         talk(near, far)
-        far.setsockopt(1, 13, b"\1\0\0\0\0\0\0\0")  # SO_LINGER of no time: close sends a RST
+        far.setsockopt(1, 13, b"\1\0\0\0\0\0\0\0")  # SO_LINGER with a time of zero: close sends a RST
         far.close()
         with closing(near), pytest.raises(ConnectionResetError):
             near.recv(10)
@@ -190,7 +190,7 @@ def test_connections_from_before_are_picked_up_if_that_is_wanted(of_mmb, pickup)
             else:
                 with pytest.raises(TimeoutError):
                     far.recv(100)
-                # It makes no connection, so the stateful rule's accept is not its own, and the other rule drops it.
+                # It creates no connection, so the stateful rule's accept does not apply, and the other rule drops it.
                 assert of_mmb.tested.drops()["rule"] >= 1
                 of_mmb.tested.policy(["set conn pickup strict", "add-stateful ip-proto tcp accept"])
                 near.sendall(b"and now?")
@@ -203,7 +203,7 @@ def test_connections_from_before_are_picked_up_if_that_is_wanted(of_mmb, pickup)
 
 
 def test_a_transfer_goes_on_while_policies_are_applied(of_mmb):
-    """The translation stays whatever the policy becomes."""
+    """The translation stays, whatever changes in the policy."""
     daemon = of_mmb.tested.daemon
     of_mmb.tested.policy(SOURCE)
     results = []
@@ -240,7 +240,7 @@ def test_a_rule_that_is_deleted_with_kill_takes_its_connections_along(of_mmb):
         [f"add-stateful in lan ip-saddr {A} map ip-saddr {NAT4}", SOURCE[0].replace(NAT4, "200.0.0.2")]
     )
     with closing(udp(of_mmb.client, A), udp(of_mmb.client, B), udp(of_mmb.server, WEB, 9000)) as (one, two, far):
-        # Of two rules that map one field the later decides: both translate A.
+        # If two rules map one field, the later one decides: both translate A.
         assert {sockets.ask(one, far)[0], sockets.ask(two, far)[0]} == {"200.0.0.2"}
         assert len(daemon.connections("ip-proto udp")) == 2
         daemon("del 1 --kill")
@@ -265,7 +265,7 @@ def test_connections_are_killed_by_filter(of_mmb):
         assert daemon.connections("ip-proto udp") == []
 
 
-# Shown
+# Output
 
 
 def test_connections_are_shown_with_both_ends_before_and_after(of_mmb):
@@ -278,13 +278,13 @@ def test_connections_are_shown_with_both_ends_before_and_after(of_mmb):
     assert shown["arrived"] == {"src": A, "sport": 5000, "dst": WEB, "dport": 9000}
     assert shown["sent"] == {"src": NAT4, "sport": 5000, "dst": WEB, "dport": 9000}
     assert shown["state"] == "replied" and shown["rules"] == [1]
-    # 100 bytes and "re " behind the headers of Ethernet, IP and UDP.
+    # 100 bytes and "re " after the headers of Ethernet, IP and UDP.
     assert shown["forward"] == {"packets": 3, "bytes": 3 * 142}
     assert shown["reply"] == {"packets": 3, "bytes": 3 * 145}
     assert 0 < shown["expires_ms"] <= 300_000 and shown["idle_ms"] <= shown["age_ms"]
     text = daemon("show connections verbose")
     assert all(word in text for word in (A, WEB, NAT4, "replied")), text
-    # An earlier test's last segment may still come and be taken up: not any TCP is looked for.
+    # A last segment of an earlier test may still arrive and be picked up: the test ignores other TCP connections.
     assert daemon.connections("tcp-sport 5000") == [] == daemon.connections("udp-dport 9001")
     assert len(daemon.connections("state replied")) == len(daemon.connections(f"ip-saddr {NAT4} udp-sport 5000")) == 1
 
@@ -300,7 +300,7 @@ def test_the_summary_adds_up(of_mmb):
             near.sendto(b"no answer", (WEB, 9000))
             receive(far, b"no answer")
     shown = daemon.ask("show conn summary")
-    # A host may send again what belongs to an earlier test, which makes a connection more.
+    # A host may retransmit a packet of an earlier test, which creates another connection.
     assert len(daemon.connections("ip-proto udp")) == 20 <= shown["connections"]
     assert len(daemon.connections("ip-proto udp state unreplied")) == 10 <= shown["half_open"]
     assert shown["created"] - before["created"] >= 20
@@ -322,7 +322,7 @@ def test_a_monitor_tells_of_connections_as_they_come_and_go(of_mmb):
     with of_mmb.middle.start(words, log) as monitor, closing(udp(of_mmb.server, WEB, 9000)) as (far,):
 
         def sees_a_new_one():
-            """Until the monitor is there, connections come that it does not see."""
+            """Connections that begin before the monitor runs are not reported."""
             with closing(udp(of_mmb.client, A)) as (near,):
                 sockets.ask(near, far)
             return told(what="created")
@@ -366,7 +366,7 @@ def test_half_open_connections_make_room(of_mmb):
 
 
 def test_a_syn_flood_ends_no_connection_and_stops_no_new_one(of_mmb):
-    """Half-open entries make room for each other, so that the flood keeps nobody out who answers."""
+    """Half-open connections evict each other, so that the flood does not keep out clients that answer."""
     daemon = of_mmb.tested.daemon
     of_mmb.tested.policy(
         ["set conn max 2000", "add-stateful in lan ip-proto tcp accept", "add in wan ip-proto tcp drop"]
@@ -392,7 +392,7 @@ def test_a_syn_flood_ends_no_connection_and_stops_no_new_one(of_mmb):
 
 
 def test_two_workers_translate_as_one_does(fresh):
-    """Replies come to whichever worker the card picks; each connection is one worker's."""
+    """Replies arrive at the worker that the card selects; each connection belongs to one worker."""
     site = fresh.routed(queues=2)
     mmb = fresh.daemon(site, "--workers", 2)
     nginx = Nginx(site)
@@ -423,7 +423,7 @@ def test_two_workers_translate_as_one_does(fresh):
 
 
 def test_wires_have_connections_of_their_own(fresh):
-    """What one wire's inside began lets nobody in by another, though all addresses and ports are the same."""
+    """Connections that one wire's inside began admit no packet on another wire, even with the same addresses and ports."""
     site = fresh("af_xdp")
     veth(site.middle, "xl", site.client, "eth1")
     veth(site.middle, "xr", site.server, "eth1")

@@ -1,4 +1,4 @@
-"""Real programs through an mmb without rules, or with rules that only drop: it is as if it were not there."""
+"""Programs through an mmb without rules, or with rules that only drop: mmb has no other effect."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from .topology import CLIENT4, SERVER4, SERVER6
 
 
 def test_the_ports_have_the_driver_that_was_asked_for(site, mmb):
-    """So that the tests of AF_XDP are not about what mmb falls back to."""
+    """The tests of AF_XDP must not run on the fallback."""
     drivers = {port["driver"] for port in mmb.ask("show", "ports")["ports"]}
     assert drivers == {{"af_xdp": "net_af_xdp", "af_packet": "af_packet"}[site.backend]}
 
@@ -44,7 +44,7 @@ def test_a_file_arrives_whole(site, mmb, host, name):
 @pytest.mark.parametrize("direction", [[], ["-R"]], ids=["up", "down"])
 @pytest.mark.parametrize("address", [SERVER4, SERVER6], ids=["v4", "v6"])
 def test_tcp_at_full_speed(site, mmb, address, direction):
-    """Offloads are at their defaults: the hosts send unfinished checksums and would send segments of 64 KB."""
+    """Offloads have their defaults: the hosts send unfinished checksums and would send packets of 64 KB."""
     result = site.iperf.measure(address, 2, *direction)
     assert result["sum_received"]["bits_per_second"] > 50e6
 

@@ -1,4 +1,4 @@
-"""Real programs on a VLAN: tags are in no frame on the cable, as the kernel hands them over beside it."""
+"""Programs on a VLAN: frames contain no tags on the veth, because the kernel delivers them outside of the frame."""
 
 import pytest
 from scapy.layers.l2 import Dot1Q, Ether
@@ -12,7 +12,7 @@ from .topology import CLIENT4, CLIENT6, SERVER4, SERVER6
 @pytest.mark.parametrize("tagging", [vlan.interfaces, vlan.push_and_pop])
 @pytest.mark.parametrize("backend_name", BACKENDS)
 def test_two_vlans_are_joined(fresh, backend_name, tagging):
-    """The client is on VLAN 10 and the server on VLAN 20; without the rules that join them, nothing is answered."""
+    """The client is on VLAN 10 and the server on VLAN 20; without the rules that join them, there is no reply."""
     site = fresh(backend_name)
     tagging(site, site.client, [f"{CLIENT4}/24", f"{CLIENT6}/64"], 10)
     tagging(site, site.server, [f"{SERVER4}/24", f"{SERVER6}/64"], 20)

@@ -1,4 +1,4 @@
-"""Captures for the tests: written with a number for each packet in its time, and read again with it."""
+"""Captures for the tests: each packet is written with a number in its timestamp, and read with it."""
 
 import json
 import struct
@@ -8,7 +8,7 @@ ETHERNET = 1
 
 
 def write_pcap(path, frames, link=ETHERNET, start=0):
-    """Each frame's time says which it is."""
+    """The timestamp of each frame contains its number."""
     write_numbered(path, enumerate(frames, start=start), link)
 
 
@@ -32,7 +32,7 @@ def read_pcap(path):
 
 
 def replay(mmb, folder, policy, frames, *arguments):
-    """Runs frames through a policy: what comes out, and the summary."""
+    """Runs frames through a policy; returns the output and the summary."""
     rules, source, sink = folder / "policy.mmb", folder / "in.pcap", folder / "out.pcap"
     rules.write_text(policy)
     write_pcap(source, frames)
@@ -45,7 +45,8 @@ def replay(mmb, folder, policy, frames, *arguments):
 
 
 def replay_wire(mmb, folder, policy, lan, wan):
-    """What leaves by each port of a wire, by the number in its time, for what enters: (number, frame) pairs; and the summary."""
+    """The frames that leave by each port of a wire, by the number in their timestamps, for input frames as (number, frame) pairs;
+    and the summary."""
     rules = folder / "policy.mmb"
     rules.write_text("".join(f"{rule}\n" for rule in policy))
     words = [mmb, "replay", "--json", "--rules", rules]

@@ -1,4 +1,4 @@
-"""Random conversations through NAT: what the inside sends first, what the other end answers, what routers on the way say."""
+"""Random conversations through NAT: first packets from the inside, replies of the other end, errors of routers on the path."""
 
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import ICMPv6EchoReply, ICMPv6EchoRequest, ICMPv6TimeExceeded, IPv6
@@ -52,7 +52,7 @@ def outgoing(rng):
 
 
 def answer(frame):
-    """What the other end says to a packet as it saw it."""
+    """The reply of the other end to a packet as it arrived there."""
     packet = Ether(frame)
     ip, transport = packet.payload, packet.payload.payload
     back = type(ip)(src=ip.dst, dst=ip.src)
@@ -69,7 +69,7 @@ def answer(frame):
 
 
 def error(frame):
-    """What a router on the way says about a packet: that its time was over."""
+    """The error of a router on the path: time exceeded."""
     packet = Ether(frame)
     ip = packet.payload
     if isinstance(ip, IPv6):
@@ -88,13 +88,13 @@ def end(frame):
 
 
 def ends(frame):
-    """The protocol, and both ends of a packet."""
+    """The protocol, and both endpoints of a packet."""
     ip = Ether(frame).payload
     return *end(frame), ip.dst, getattr(ip.payload, "dport", None)
 
 
 def with_source(frame, address, port, seq=None):
-    """The packet from another end, with all checksums made anew; a UDP checksum of 0 stays."""
+    """The packet with another source, with all checksums computed again; a UDP checksum of 0 stays."""
     packet = Ether(frame)
     ip, transport = packet.payload, packet.payload.payload
     ip.src = address

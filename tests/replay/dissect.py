@@ -1,6 +1,7 @@
-"""Where the headers of a packet lie, by the RFCs: the first half of the model that judges mmb.
+"""The places of a packet's headers, by the RFCs: the first half of the model that checks mmb.
 
-Nothing here knows how mmb is built. Only frames that scapy made (and then perhaps cut or spoiled) come in, on Ethernet.
+The model is independent of mmb's implementation. Its input is frames on Ethernet that scapy made (and a test perhaps truncated or
+damaged).
 """
 
 import struct
@@ -22,7 +23,7 @@ class Malformed(Exception):
 
 @dataclass
 class Packet:
-    """A frame and where its parts lie; offsets count from its first byte."""
+    """A frame and the places of its parts; offsets count from its first byte."""
 
     data: bytes
     family: int = 0  # 4, 6, or 0 for frames that are not IP
@@ -35,7 +36,7 @@ class Packet:
     fragment: bool = False
     later: bool = False
     l4: int = 0
-    kind: int = 0  # the transport header that is there, by its protocol number
+    kind: int = 0  # the transport header that is present, by its protocol number
     payload: int = 0
     payload_end: int = 0
     end: int = 0
@@ -43,7 +44,7 @@ class Packet:
 
     @property
     def ip_payload(self):
-        """Where the bytes behind the IPv4 header, or the fixed IPv6 header, begin."""
+        """The offset of the bytes after the IPv4 header, or after the fixed IPv6 header."""
         return self.ip + (4 * (self.data[self.ip] & 15) if self.family == 4 else 40)
 
 
@@ -110,7 +111,7 @@ def ip4(packet):
 
 
 def source_routed(options):
-    """Whether a loose or strict source route still has addresses to visit (RFC 791)."""
+    """Whether a loose or strict source route has remaining addresses (RFC 791)."""
     at = 0
     while at < len(options):
         kind = options[at]
@@ -193,7 +194,7 @@ def transport(packet):
 
 
 def walk_options(area):
-    """The TCP options of an area: [(kind, data)], the malformed rest, and whether padding stands between."""
+    """The TCP options of an area: [(kind, data)], the malformed rest, and whether there is padding between them."""
     options, at = [], 0
     while at < len(area):
         kind = area[at]

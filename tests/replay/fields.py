@@ -1,4 +1,4 @@
-"""The fields of the rule language as the design lists them: name, width, where they lie, who has them, who may write."""
+"""The fields of the rule language by the design: name, width, place, packets that have them, targets that may write them."""
 
 from dataclasses import dataclass
 
@@ -30,9 +30,9 @@ class Field:
     base: str  # "ip" or "l4"
     bit: int
     width: int
-    write: str = "place"  # "place", "raw", or "" where it cannot be written
-    flag: bool = False  # alone it asks for 1
-    value: int | None = None  # a name for one value: it takes none
+    write: str = "place"  # "place", "raw", or "" if it cannot be written
+    flag: bool = False  # alone it matches 1
+    value: int | None = None  # a name for one value: it takes no value
     address: bool = False
 
     def present(self, packet):
@@ -50,7 +50,7 @@ class Field:
 
 
 def header(has, base, rows):
-    """Fields of one header, one after the other; a row is name, width and what else there is to say."""
+    """Fields of one header, one after the other; a row is name, width and further attributes."""
     bit = 0
     for name, width, *rest in rows:
         if name:
@@ -95,7 +95,7 @@ PAYLOADS = {
 
 
 def payload(name, packet):
-    """First and last offset of the bytes that a payload field looks at."""
+    """First and last offset of the bytes that a payload field matches."""
     if name in ("ip-payload", "ip6-payload"):
         return packet.ip_payload, packet.end
     return packet.payload, packet.payload_end

@@ -26,7 +26,7 @@ TEXTS = [b"", b"a", b"GE", b"GET", b"GET / HTTP/1.1\r\n", bytes(range(33))]
 
 
 class Packets:
-    """Random frames; `extra`, now and then, spoils one."""
+    """Random frames; `extra` damages some of them."""
 
     def __init__(self, rng):
         self.rng = rng
@@ -59,7 +59,7 @@ class Packets:
         return header / self.transport(ICMP)
 
     def fragment4(self, header, whole):
-        """The first or a later piece of a datagram."""
+        """The first fragment or a later fragment of a datagram."""
         body, header.proto = whole[4 * (whole[0] & 15):], whole[9]
         if self.rng.random() < 0.5:
             header.flags = "MF"
@@ -107,7 +107,7 @@ class Packets:
         return rng.choice([ICMPv6EchoRequest, ICMPv6EchoReply])(id=rng.randrange(65536), data=data)
 
     def options(self):
-        """An area of TCP options: sound ones, padding, an end in the middle, and now and then plain bytes."""
+        """An area of TCP options: valid ones, padding, an end in the middle, and sometimes plain bytes."""
         rng = self.rng
         area = b""
         for _ in range(rng.randrange(5)):
@@ -125,7 +125,7 @@ class Packets:
         return area + rng.choice([b"\0", b"\1"]) * (-len(area) % 4)
 
     def spoil(self, frame, link):
-        """Leaves most frames alone; cuts, lengthens or damages the others."""
+        """Leaves most frames unchanged; truncates, lengthens or damages the others."""
         rng = self.rng
         draw = rng.random()
         if draw < 0.03:
@@ -140,7 +140,7 @@ class Packets:
         return frame
 
     def spoil_transport(self, frame):
-        """Damages bytes behind the IP header: mostly a transport header, its checksum or a payload."""
+        """Damages bytes after the IP header: mostly a transport header, its checksum or a payload."""
         rng = self.rng
         at = rng.randrange(len(frame) // 2, len(frame))
         return frame[:at] + rng.randbytes(len(frame[at:at + 2])) + frame[at + 2:]
@@ -190,7 +190,7 @@ class Policies:
         return [row for row in FIELDS.values() if any(row.name.startswith(prefix) for prefix in prefixes)]
 
     def value(self, row):
-        """A value that some packet has, or one nearby, or any."""
+        """A value that some packet has, or a neighboring one, or a random one."""
         rng = self.rng
         holders = [packet for packet in self.samples if row.present(packet)]
         if holders and rng.random() < 0.8:

@@ -1,7 +1,7 @@
-"""What mmb does to a packet, once more, in Python: the judge of `mmb replay`.
+"""A model of mmb in Python, which checks `mmb replay`.
 
-Written from the design and the RFCs. Rules are objects that print themselves as commands and know their own meaning;
-checksums are computed anew over the whole packet, and a wrong one is kept as wrong as it was.
+It is written from the design and the RFCs. Rules are objects that print themselves as commands and implement their own meaning;
+checksums are computed again over the whole packet, and a wrong one stays wrong by the same amount.
 """
 
 import struct
@@ -17,7 +17,7 @@ COMPARE = {
 
 
 def numeral(name, value):
-    """A value as the language writes it."""
+    """A value in the syntax of the language."""
     if name in FIELDS and FIELDS[name].address:
         size = 4 if name.startswith("ip-") else 16
         raw = value.to_bytes(size, "big")
@@ -87,7 +87,7 @@ class Number:
 
 @dataclass
 class Meta:
-    """Fields that are no bits of a header: ports, ether type, tag, protocol, extension headers."""
+    """Fields that are not bits of a header: ports, ether type, tag, protocol, extension headers."""
 
     name: str
     negated: bool
@@ -102,7 +102,7 @@ class Meta:
         return " ".join(words)
 
     def holds(self, packet, ports):
-        # Only a rule that names the ether type is about frames that are not IP; the rule looks after that.
+        # Only a rule with the ether type matches frames that are not IP; the rule checks that.
         if self.name == "vlan-id":
             if self.condition is None:
                 test = packet.vlan is not None
@@ -125,7 +125,7 @@ class Meta:
 
 @dataclass
 class Option:
-    """A TCP option: there, or its data compared with a number or with bytes."""
+    """A TCP option: its presence, or its data compared with a number or with bytes."""
 
     kind: int | None  # None: any
     negated: bool
@@ -154,7 +154,7 @@ class Option:
 
 @dataclass
 class Payload:
-    """A payload: there, or compared as a prefix."""
+    """A payload: its presence, or a comparison with its beginning."""
 
     name: str
     negated: bool
@@ -253,7 +253,7 @@ class Strip:
 
 @dataclass
 class Keep:
-    """The whitelist of one rule, whole."""
+    """The complete whitelist of one rule."""
 
     kinds: list
 
@@ -297,7 +297,7 @@ class Rule:
 
 @dataclass
 class Outcome:
-    """What becomes of a packet. `sums`: checksums that came out as zero, for which all ones is as good, and back."""
+    """The result for a packet. `sums`: checksums that are zero, for which all ones is equivalent, and vice versa."""
 
     data: bytes | None
     reason: str | None
@@ -306,7 +306,7 @@ class Outcome:
 
 
 def judge(rules, data, ports):
-    """What mmb has to do with a frame."""
+    """The expected result of mmb for a frame."""
     try:
         packet = dissect(data)
     except Malformed as why:
@@ -329,7 +329,7 @@ class Work:
     def __init__(self, packet):
         self.packet, self.targets, self.not_applied = packet, [], []
         self.data = bytearray(packet.data)
-        self.grown = 0  # bytes that the options area became longer
+        self.grown = 0  # the number of bytes by which the options area grew
 
     def done(self):
         for target in self.targets:
@@ -379,7 +379,7 @@ class Work:
             return
         self.data[first + moved:first + moved + len(target.value)] = target.value
 
-    # TCP options: a list that is worked on in order, and rebuilt if anything in it changed.
+    # TCP options: a list that the targets modify in order; it is rebuilt if anything in it changed.
 
     def options(self):
         packet = self.packet
@@ -447,7 +447,7 @@ class Work:
 
     @staticmethod
     def change(instances, value, size, room):
-        """Gives every option of a kind other data; says why if it cannot give it to some or to all."""
+        """Gives every option of a kind other data; returns the reason if it cannot do so for some or for all."""
         if isinstance(value, int):
             fitting = [option for option in instances if value < 1 << 8 * len(option[1])]
             for option in fitting:
@@ -463,7 +463,7 @@ class Work:
     # Checksums.
 
     def sums(self):
-        """Computes the checksums of what has changed anew; what was wrong stays wrong by as much."""
+        """Computes the checksums of changed parts again; wrong ones stay wrong by the same amount."""
         packet, new = self.packet, bytes(self.data)
         if packet.family == 4:
             header = slice(packet.ip, packet.ip_payload)
@@ -477,7 +477,7 @@ class Work:
         self.patch(at, ones_sum(old_part), ones_sum(new_part), old_part == new_part)
 
     def follow(self, before):
-        """Lets the checksums follow fields that are written as they are."""
+        """Updates the checksums for fields that are written without correction."""
         packet, new = self.packet, bytes(self.data)
         if packet.family == 4:
             header = slice(packet.ip, packet.ip_payload)
@@ -491,18 +491,18 @@ class Work:
         self.patch(at, ones_sum(old_part), ones_sum(new_part), old_part == new_part)
 
     def patch(self, at, old_sum, new_sum, same):
-        """Makes the sum at `at` such that the whole sums up to what it did before."""
+        """Sets the sum at `at` such that the total is the same as before."""
         if same:
             return
         old = struct.unpack_from("!H", self.data, at)[0]
-        # Sums are numbers modulo 65535; the checksum stands in them already.
+        # Sums are numbers modulo 65535; the checksum is included already.
         new = (old + old_sum - new_sum) % 0xFFFF
         zero = 0xFFFF if self.packet.kind == UDP and at != self.packet.ip + 10 else 0
         struct.pack_into("!H", self.data, at, new or zero)
 
 
 def no_room(size, room):
-    """Why an area of options cannot have this size."""
+    """The reason why an area of options cannot have this size."""
     return "option-space" if size > 40 else "fragment" if size > room else None
 
 
@@ -511,7 +511,7 @@ def without(data, at):
 
 
 def pseudo(packet, data, grown=0):
-    """The pseudo header (RFC 768, 8200), without the destination where that is not what the sender summed up."""
+    """The pseudo header (RFC 768, 8200), without the destination if the sender did not sum up this one."""
     if packet.kind == ICMP:
         return b""
     at, size = (packet.ip + 12, 4) if packet.family == 4 else (packet.ip + 8, 16)

@@ -1,4 +1,4 @@
-"""Datagrams in fragments, and put together again."""
+"""Datagrams in fragments, and their reassembly."""
 
 from collections import defaultdict
 
@@ -11,7 +11,7 @@ LINK = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
 
 
 def datagram(rng, number):
-    """A datagram's fragments in order, each with its link header, and what it carries."""
+    """The fragments of a datagram in order, each with its link header, and its payload."""
     payload = rng.randbytes(rng.randrange(1000, 6000))
     transport = UDP(sport=5000, dport=9000 + number) / Raw(payload)
     if number % 3 == 0:
@@ -24,7 +24,7 @@ def datagram(rng, number):
 
 
 def place(frame):
-    """What a fragment's datagram is known by, where it lies there, and whether it is the last one."""
+    """The fields that identify a fragment's datagram, the place of the fragment in it, and whether it is the last one."""
     ip = Ether(frame).payload
     if isinstance(ip, IPv6):
         head = ip[IPv6ExtHdrFragment]
@@ -33,7 +33,7 @@ def place(frame):
 
 
 def put_together(frames):
-    """The datagrams that all bytes of came once, by what they are known by, as whole IP packets."""
+    """The datagrams of which all bytes arrived exactly once, by their identifying fields, as whole IP packets."""
     pieces = defaultdict(list)
     for frame in frames:
         key, at, last, content = place(frame)
@@ -53,7 +53,7 @@ def put_together(frames):
 
 
 def checked(packet):
-    """The UDP datagram of an IP packet, whose checksum is right."""
+    """The UDP datagram of an IP packet; its checksum must be correct."""
     parsed = type(packet)(bytes(packet))
     udp = parsed[UDP]
     given = udp.chksum
@@ -63,14 +63,15 @@ def checked(packet):
 
 
 def shuffled(rng, count, most=1000):
-    """Fragments of so many datagrams, in at most so many pieces each, in some order; and by number what the datagrams carry."""
+    """Fragments of a number of datagrams, in a maximum number of pieces each, in random order; and the payload of each datagram,
+    by number."""
     sent, frames = {}, []
     for number in range(count):
         pieces, sent[number] = datagram(rng, number)
         while len(pieces) > most:
             pieces, sent[number] = datagram(rng, number)
         order = (lambda all: all[::-1], lambda all: all, lambda all: rng.sample(all, len(all)))[rng.randrange(3)]
-        # Into what is there already, in their order.
+        # Inserts them into the existing ones, in their order.
         places = sorted(rng.sample(range(len(frames) + len(pieces)), len(pieces)))
         for at, piece in zip(places, order(pieces)):
             frames.insert(at, piece)

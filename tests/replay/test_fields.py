@@ -1,5 +1,5 @@
-"""Every field, one by one, with scapy as the judge: what `mod` writes is what scapy then reads, every checksum is the one
-that scapy computes, and nothing else has changed; and every condition matches where scapy's value says so."""
+"""Every field, checked with scapy: scapy reads the value that `mod` writes, every checksum is the one that scapy computes, and
+nothing else has changed; every condition matches exactly if scapy's value satisfies it."""
 
 import json
 import operator
@@ -16,7 +16,7 @@ FLAGS = {"fin": 0, "syn": 1, "rst": 2, "push": 3, "ack": 4, "urg": 5, "ece": 6, 
 
 
 def bits(attribute, shift, width):
-    """Reads and writes some bits of an attribute of scapy's."""
+    """Reads and writes some bits of a scapy attribute."""
     mask = (1 << width) - 1 << shift
 
     def read(layer):
@@ -85,7 +85,7 @@ FIELDS = {
     "tcp-win": (TCP, whole("window"), 16),
     "tcp-urg-ptr": (TCP, whole("urgptr"), 16),
 }
-# Fields that are written as they are: nothing follows them but checksums, and those not either.
+# Fields that are written without correction: only checksums are updated, and not even those for checksum fields.
 AS_THEY_ARE = {
     "ip-ver": (IP, whole("version"), 4), "ip-ihl": (IP, whole("ihl"), 4), "ip-len": (IP, whole("len"), 16),
     "ip-checksum": (IP, whole("chksum"), 16), "ip6-ver": (IPv6, whole("version"), 4), "ip6-len": (IPv6, whole("plen"), 16),
@@ -93,7 +93,7 @@ AS_THEY_ARE = {
     "udp-len": (UDP, whole("len"), 16), "udp-checksum": (UDP, whole("chksum"), 16),
     "tcp-offset": (TCP, whole("dataofs"), 4), "tcp-checksum": (TCP, whole("chksum"), 16),
 }
-# Where the fields that are written as they are lie: layer, byte, mask of the first byte or bytes.
+# The places of the fields that are written without correction: layer, byte, mask of the first byte or bytes.
 OFFSETS = {
     "ip-ver": (14, 1, 0xF0), "ip-ihl": (14, 1, 0x0F), "ip-len": (16, 2, 0xFFFF), "ip-checksum": (24, 2, 0xFFFF),
     "ip6-ver": (14, 1, 0xF0), "ip6-len": (18, 2, 0xFFFF), "icmp-checksum": (36, 2, 0xFFFF),
@@ -103,7 +103,7 @@ OFFSETS = {
 
 
 def frames():
-    """One frame of each sort, of odd and of even length."""
+    """One frame of each kind, of odd and of even length."""
     four, six = IP(src="10.0.0.1", dst="10.0.0.2", id=7, ttl=61), IPv6(src="2001:db8::1", dst="2001:db8::2", hlim=61)
     options = [("NOP", None), ("NOP", None), ("Timestamp", (1, 2))]
     for data in (b"even", b"odd"):
@@ -118,7 +118,7 @@ def frames():
 
 
 def rebuilt(frame):
-    """The frame again, with every checksum computed by scapy; none stays none."""
+    """The frame with every checksum computed by scapy; an absent one stays absent."""
     for layer, name in ((IP, "chksum"), (TCP, "chksum"), (UDP, "chksum"), (ICMP, "chksum"), (ICMPv6EchoRequest, "cksum")):
         if layer in frame and not (layer is UDP and frame[UDP].chksum == 0):
             delattr(frame[layer], name)
@@ -149,7 +149,7 @@ def test_mod_writes_what_scapy_reads(mmb, tmp_path, name, value):
             write(changed[layer], value)
             expected = rebuilt(changed)
             again = Ether(data)
-            # An ICMPv6 type is a layer of its own to scapy.
+            # For scapy, an ICMPv6 type is a layer of its own.
             assert read(again[layer] if layer in again else again.lastlayer()) == value
         assert data == expected, f"{packet.summary()}\n{data.hex()}\n{expected.hex()}"
     assert touched, "no packet has the field"
@@ -183,7 +183,7 @@ def test_raw_fields_are_taken_as_they_are(mmb, tmp_path, name):
 
 CONDITIONS = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 COMPARED = [name for name, (_, _, width) in FIELDS.items() if isinstance(width, int) and name != "vlan-id"]
-# Sound headers are not shorter.
+# Valid headers are not shorter.
 LOWEST = {"ip-ihl": 5, "tcp-offset": 5}
 RAW_COMPARED = [name for name in AS_THEY_ARE if name not in ("ip-ver", "ip6-ver")]
 
@@ -201,7 +201,7 @@ def test_conditions_match_what_scapy_reads(mmb, tmp_path, name):
                 continue  # holds for none or for all: refused, or no test
             rules.append(f"add {'! ' if negated else ''}{name} {condition} {pivot} drop 0.001\n")
             expected.append(sum(compare(read(packet[layer]), pivot) != negated for packet in packets if layer in packet))
-    # A percentage so small that nothing is dropped: only the counters are looked at.
+    # A percentage so small that nothing is dropped: the test reads only the counters.
     _, summary = replay(mmb, tmp_path, "".join(rules), [bytes(packet) for packet in packets], "--seed", "1")
     counted = [rule["packets"] for rule in summary["rules"]]
     assert counted == expected, json.dumps(list(zip(rules, counted, expected)), indent=1)

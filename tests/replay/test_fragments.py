@@ -1,4 +1,4 @@
-"""Fragments in any order through NAT: what leaves is put together again here, and is each datagram as NAT would have sent it whole."""
+"""Fragments in any order through NAT: the test reassembles the output, and each datagram is as NAT would have sent it whole."""
 
 import random
 

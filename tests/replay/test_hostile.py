@@ -1,4 +1,4 @@
-"""Captures that were damaged on purpose: mmb ends, with 0 or 1, and no packet gets lost without being counted."""
+"""Captures that were damaged on purpose: mmb ends with 0 or 1, and every lost packet is counted."""
 
 import json
 import random
@@ -28,7 +28,7 @@ def damaged(data, rng):
 
 
 def as_pcapng(path, target):
-    """The same capture as pcapng, in sections and with names, if editcap is there."""
+    """The same capture as pcapng, in sections and with names, if editcap is installed."""
     return subprocess.run(["editcap", "-F", "pcapng", path, target], capture_output=True).returncode == 0
 
 

@@ -1,7 +1,8 @@
-"""Random conversations through NAT, judged from outside: translations are bijections, and undone give what was sent.
+"""Random conversations through NAT, checked from outside: translations are bijections, and their reversal gives the original
+packets.
 
-A capture is played twice: first what the inside sends, so that it is seen what became of it; then the same with
-answers, and with errors that routers send about it. mmb replay does the same on every run.
+A capture is replayed twice: first only the packets of the inside, to learn their translations; then the same with replies, and
+with errors of routers about them. mmb replay gives the same result in every run.
 """
 
 import random
@@ -14,7 +15,7 @@ from scapy.layers.inet import TCP
 from scapy.layers.l2 import Ether
 
 SEEDS = range(4)
-# A whole vector: the time of its last packet is that of all, and initial sequence numbers go by time (RFC 6528).
+# A whole vector: the time of its last packet applies to all, and initial sequence numbers depend on time (RFC 6528).
 PACKETS = 256
 
 
@@ -50,7 +51,7 @@ def test_translations_are_bijections_and_undone_on_answers(mmb, tmp_path, name, 
     answers = [(begin + number, answer(outside[number])) for number, _ in sent]
     errors = [(2 * begin + number, error(outside[number])) for number, _ in sent]
     second, summary = replay_wire(mmb, tmp_path, POLICIES[name], sent, answers + errors)
-    # A SYN that another one between the same ends took the place of is not in flight any more (RFC 5927).
+    # A SYN that another one between the same endpoints has replaced is not in flight any more (RFC 5927).
     last = {ends(frame): number for number, frame in sent if TCP in Ether(frame)}
     replaced = {number for number, frame in sent if last.get(ends(frame), number) != number}
     assert summary["drops"] == ({"icmp-unrelated": len(replaced)} if replaced else {})

@@ -1,5 +1,5 @@
-"""UDP-Lite, DCCP, SCTP and GRE through NAT: what leaves is what the inside would have sent from the outside address,
-checksums included.
+"""UDP-Lite, DCCP, SCTP and GRE through NAT: the output is what the inside would have sent from the outside address, including
+checksums.
 """
 
 import socket

@@ -1,7 +1,7 @@
 """Random policies on random packets: mmb against a model of its language in Python.
 
-`MMB_ROUNDS=2000 pytest tests/replay/test_random.py` looks further than the default; a failure names its seed, and
-`MMB_SEED=N MMB_ROUNDS=1` plays it again.
+`MMB_ROUNDS=2000 pytest tests/replay/test_random.py` runs more rounds than the default; a failure names its seed, and `MMB_SEED=N
+MMB_ROUNDS=1` repeats it.
 """
 
 import json
@@ -21,7 +21,7 @@ PORTS = {"in": "a", "out": "b"}
 
 
 def refused(mmb, folder, rules):
-    """The rules that mmb does not take, with what it says: each is checked alone."""
+    """The rules that mmb refuses, with its messages: each is checked alone."""
     path = folder / "check.mmb"
     path.write_text("".join(f"{rule}\n" for rule in rules))
     run = subprocess.run([mmb, "check", "--json", path], capture_output=True, text=True)
@@ -33,7 +33,7 @@ def refused(mmb, folder, rules):
 
 
 def can_matter(rule, frames):
-    """Whether some packet matches the rule: then mmb may not say that none ever can."""
+    """Whether some packet matches the rule: in this case mmb must not say that none can."""
     return any(rule.id in judge([rule], frame, PORTS).matched for frame in frames)
 
 

@@ -1,4 +1,4 @@
-"""Replies come in by the other port of a wire, and with the tags of their connection: who is on one side answers nobody there."""
+"""Replies arrive on the other port of a wire, with the tags of their connection: a host cannot reply to hosts of its own side."""
 
 import struct
 import subprocess
@@ -20,7 +20,7 @@ def frame(source, destination, transport, *tags):
 
 
 def conversation(proto, *tags):
-    """What one end says, and what the other one answers to it."""
+    """A packet of one end, and the reply of the other."""
     if proto == "tcp":
         segment = lambda ports, flags, seq, ack: TCP(sport=ports[0], dport=ports[1], flags=flags, seq=seq, ack=ack)
         asks = [segment((5000, 80), "S", 100, 0), segment((5000, 80), "A", 101, 201)]
@@ -33,7 +33,7 @@ def conversation(proto, *tags):
 
 
 def passed(mmb, tmp_path, policy, lan, wan):
-    """The packets, by number, that left."""
+    """The packets that left, by number."""
     out, _ = replay_wire(mmb, tmp_path, policy, lan, wan)
     return sorted(out["lan"]) + sorted(out["wan"])
 
@@ -58,7 +58,7 @@ def test_a_reply_has_the_tags_of_its_connection(mmb, tmp_path, tags, others, zon
 
 
 def test_vlans_share_inside_addresses_and_outside_ends(mmb, tmp_path):
-    """Two customers with the same inside addresses: each one's replies come back to it."""
+    """Two customers with the same inside addresses: each gets its own replies."""
     policy = ["add-stateful in lan ip-saddr 10.0.0.0/24 map ip-saddr 200.0.0.1"]
     asks = [(vlan, frame(LAN, WAN, UDP(sport=5000, dport=53), Dot1Q(vlan=vlan))) for vlan in (10, 20)]
     answers = [
@@ -81,7 +81,7 @@ FROM_NEIGHBOUR = frame("10.0.0.2", "200.0.0.1", UDP(sport=6000, dport=5000))
 
 @pytest.mark.parametrize("linktype", [1, 101])
 def test_what_goes_back_is_written_where_it_came_from(mmb, tmp_path, linktype):
-    """It was written to the other side's capture, as if it had crossed the wire. A capture without Ethernet has no place for it."""
+    """The packet is in the other side's capture, as if it had crossed the wire. A capture without Ethernet cannot contain it."""
     policy = tmp_path / "policy.mmb"
     policy.write_text("\n".join([*HAIRPIN, ""]))
     write_pcap(tmp_path / "lan.pcap", [TO_SERVER, FROM_NEIGHBOUR], start=1)

@@ -1,4 +1,4 @@
-"""Judges what left VPP beside what was to leave."""
+"""Compares the packets that left VPP with the expected ones."""
 
 from collections import Counter, defaultdict, deque
 
@@ -6,8 +6,8 @@ from dissect import Malformed, dissect
 
 
 def same_packets(out, expected, frames):
-    """`out`: frames that left; `expected`: (number, packet without link header), in order, for the frames that came. Any order is
-    right here: packets that take different ways through VPP's graph may overtake each other."""
+    """`out`: frames that left; `expected`: (number, packet without link header), in order, for the input frames. Any order is
+    accepted here: packets that take different paths through VPP's graph may overtake each other."""
     left = [frame[14:] for frame in out]
     wanted = Counter(packet for _, packet in expected)
     missing, strange = wanted - Counter(left), Counter(left) - wanted
@@ -26,7 +26,7 @@ def _difference(missing, strange, expected, frames):
 
 
 def in_order(out, expected, frames):
-    """Within a flow nothing overtook anything. Equal packets are taken to have left in the order that they came in."""
+    """Within a flow no packet overtook another. Equal packets count as having left in the order of their arrival."""
     numbers = defaultdict(deque)
     for number, packet in expected:
         numbers[packet].append(number)
@@ -39,7 +39,7 @@ def in_order(out, expected, frames):
 
 
 def flow_of(frame):
-    """What packets have in common whose order nobody may change: addresses, protocol, ports."""
+    """The common fields of packets whose order must be kept: addresses, protocol, ports."""
     try:
         packet = dissect(frame)
     except Malformed:

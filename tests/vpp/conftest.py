@@ -1,4 +1,4 @@
-"""A VPP for each module's tests. Without VPP, or without the plugin built, every test says so and is skipped."""
+"""A VPP for the tests of each module. Without VPP, or without the plugin, every test is skipped with a message."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ _running = []
 
 
 def lacking():
-    """Why the tests cannot run here."""
+    """The reason why the tests cannot run."""
     if program() is None:
         return "VPP not installed: skipped"
     if not PLUGIN.exists():
@@ -77,7 +77,7 @@ def vpp_with_mmb(started):
 
 @pytest.fixture
 def vpp(vpp_with_mmb):
-    """The same, with no rules. Afterwards VPP is still there, with all its buffers."""
+    """The same VPP, with no rules. Afterwards VPP must still run, with all its buffers."""
     vpp_with_mmb.apply("")
     yield vpp_with_mmb
     assert vpp_with_mmb.running(), "VPP ended"

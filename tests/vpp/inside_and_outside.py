@@ -1,5 +1,5 @@
-"""An inside and an outside network at VPP's two interfaces of the packet generator, as the conversations of the replay tests have
-them; `mmb replay` calls the ports `lan` and `wan`."""
+"""An inside and an outside network at the two packet generator interfaces of VPP, for the conversations of the replay tests; `mmb
+replay` calls the ports `lan` and `wan`."""
 
 import re
 
@@ -29,7 +29,8 @@ class Sides(Generator):
         vpp.apply("".join(f"{re.sub(r' in (lan|wan) ', lambda side: f' in {SIDES[side[1]][0]} ', rule)}\n" for rule in policy))
 
     def send(self, side, frames, together=256, leave=None):
-        """Sends frames into one side: the packets that leave by the other (or by `leave`), and what VPP's nodes counted."""
+        """Sends frames into one side: returns the packets that leave by the other (or by `leave`), and the counters of VPP's
+        nodes."""
         interface, mac = SIDES[side]
         addressed = [bytes.fromhex(mac.replace(":", "")) + frame[6:] for frame in frames]
         assert [frame for frame in addressed if refused(frame)] == []
@@ -39,7 +40,7 @@ class Sides(Generator):
 
 
 def expected(mmb, folder, policy, lan, wan):
-    """What `mmb replay` sends by each side, as VPP does: by the number of what came, for (number, frame) pairs that come."""
+    """The packets that `mmb replay` sends by each side, in VPP's form: by the number of the input, for (number, frame) pairs."""
     left, summary = replay_wire(mmb, folder, policy, lan, wan)
     assert summary["drops"] == {}
     return {side: {number: routed(frame) for number, frame in packets.items()} for side, packets in left.items()}, left

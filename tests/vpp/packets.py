@@ -6,7 +6,7 @@ from .routing import refused
 
 
 class Routed(Packets):
-    """Frames that VPP lets come to its features: what it keeps, `refused` tells, is drawn again."""
+    """Frames that VPP passes to its features: frames that `refused` reports are replaced by others."""
 
     def ip4(self):
         packet = super().ip4()

@@ -1,4 +1,4 @@
-"""Frames through VPP, and through `mmb replay`: what the one makes of them beside the other."""
+"""Frames through VPP and through `mmb replay`: a comparison of the results."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from .routing import refused, routed
 
 
 def play(generator, frames, leave=OUT, **how):
-    """The frames that leave VPP by an interface for these, and what its nodes counted meanwhile."""
+    """The frames that leave VPP by an interface for this input, and the changes of its nodes' counters."""
     came, left = generator.vpp.folder / "in.pcap", generator.vpp.folder / "out.pcap"
     write_pcap(came, frames)
     generator.vpp.tell("clear errors")
@@ -23,14 +23,14 @@ def play(generator, frames, leave=OUT, **how):
 
 
 def said_by_vpp(frame):
-    """Whether VPP tells its neighbours something about itself, which it does now and then: from an address of the link, which
-    nothing has that it routes."""
+    """Whether the frame is VPP's own announcement to its neighbors, which it sends now and then: from a link-local address, which
+    no routed packet has."""
     return frame[12:14] == b"\x86\xdd" and frame[22:24] == b"\xfe\x80"
 
 
 @dataclass
 class Expected:
-    """What has to become of frames."""
+    """The expected results for frames."""
 
     frames: list
     out: list  # (number, packet as VPP sends it, without link header)
@@ -39,7 +39,7 @@ class Expected:
 
 
 def expect(mmb, folder, policy, frames):
-    """What `mmb replay` makes of those frames that VPP routes before and after."""
+    """The results of `mmb replay` for the frames that VPP routes before and after."""
     frames = [frame for frame in frames if refused(frame) is None]
     there = re.sub(rf"\b(in\s+(?:[!=]=\s+)?){IN}\b", r"\1a", policy)
     out, _ = replay(mmb, folder, there, frames)
@@ -51,7 +51,7 @@ def expect(mmb, folder, policy, frames):
 
 
 def drops_of_nodes(errors):
-    """What `show errors` says of mmb's nodes, by reason. No other node may have counted anything."""
+    """`show errors` of mmb's nodes, by reason. No other node may have counted anything."""
     drops, others = {}, {}
     for (node, reason), count in errors.items():
         if "mmb" in node:
@@ -63,7 +63,7 @@ def drops_of_nodes(errors):
 
 
 def same_as_replay(generator, expected, **how):
-    """VPP, in which the policy is in force, does to the frames what is expected, and counts it."""
+    """VPP, with the policy in force, gives the expected results for the frames, and counts them."""
     vpp = generator.vpp
     before = vpp.drops()
     out, errors = play(generator, expected.frames, **how)

@@ -17,7 +17,7 @@ class WithMmb(Vpp):
         super().__init__(folder, plugin=PLUGIN, **options)
 
     def mmb(self, command, **options):
-        """What `vppctl mmb …` prints."""
+        """The output of `vppctl mmb …`."""
         return self.ask(f"mmb {command}", **options)
 
     def enable(self, *interfaces):
@@ -41,7 +41,7 @@ class WithMmb(Vpp):
         return {reason: count for reason, count in self.json("show errors")["drops"].items() if count}
 
     def apply(self, policy):
-        """Puts a policy in force as a whole, its rules numbered from 1; no connection of an earlier one stays."""
+        """Puts a policy in force as a whole, with rules numbered from 1; no connection of an earlier policy stays."""
         path = self.folder / "policy.mmb"
         path.write_text("".join(f"{command}\n" for command in numbered(policy.splitlines())))
         self.client("conn kill all")

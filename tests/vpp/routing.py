@@ -1,4 +1,4 @@
-"""What VPP's routing does: the packets that it does not route, and what it changes of those that it does."""
+"""VPP's routing: the packets that it does not route, and its changes to those that it does."""
 
 import struct
 
@@ -6,7 +6,7 @@ from dissect import ones_sum
 
 TTL, HOP_LIMIT = 8, 7
 HOP_BY_HOP = 0
-# Of the interface that packets leave by: what is longer is cut, or answered.
+# The MTU of the output interface: VPP fragments or rejects longer packets.
 MTU = 9000
 
 
@@ -16,8 +16,8 @@ def ip_packet(frame):
 
 
 def refused(frame):
-    """Why a frame that comes in does not reach the features before VPP's lookup, or None. VPP checks less than mmb: what only
-    mmb refuses is for mmb to count."""
+    """The reason why an input frame does not reach the features before VPP's lookup, or None. VPP checks less than mmb: mmb
+    counts packets that only mmb refuses."""
     kind = frame[12:14]
     if len(frame) < 14 + 20 or kind not in (b"\x08\x00", b"\x86\xdd"):
         return "not IP over Ethernet"
@@ -64,7 +64,7 @@ def not_routed6(packet):
 
 
 def routed(frame):
-    """The packet as VPP sends it on, without the link header; None where it would not, for what its headers say now."""
+    """The packet as VPP sends it, without the link header; None if VPP would not send it with its current headers."""
     packet = bytearray(ip_packet(frame))
     if frame[12:14] == b"\x86\xdd":
         if not_routed6(packet):

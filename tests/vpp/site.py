@@ -15,14 +15,14 @@ from .plugin import WithMmb
 CLIENT, SERVER = "10.0.0.1", "10.0.1.1"
 NAT = "200.0.0.1"
 LAN, WAN = "host-vl", "host-vr"
-# What VPP's interface on each device has for addresses.
+# The addresses of VPP's interface on each device.
 ROUTER = {"vl": "10.0.0.254", "vr": "10.0.1.254"}
 ROUTER_MAC = {"vl": "02:fe:00:00:00:01", "vr": "02:fe:00:00:00:02"}
 OFFLOADS = ("tx", "rx", "tso", "gso", "gro")
 
 
 class Site(Cabled):
-    """`offloads`: as the kernel sets them, or none. `host_interface`: what `create host-interface` is told besides the name."""
+    """`offloads`: the kernel's defaults, or none. `host_interface`: further words of `create host-interface` after the name."""
 
     def __init__(self, folder, offloads=True, host_interface="", **options):
         super().__init__(folder)
@@ -45,10 +45,10 @@ class Site(Cabled):
             self.vpp.enable(LAN, WAN)
 
     def create(self, name):
-        """Has VPP drive a device of its namespace, as a router.
+        """Makes VPP drive a device of its namespace, as a router.
 
-        Its MAC address is always the same: by itself VPP takes a random one and does not announce it, and neighbours that know
-        the device's previous interface go on sending to that one's.
+        Its MAC address is always the same: by default VPP takes a random one and does not announce it, and neighbors that know
+        the device's previous interface would continue to send to the old one.
         """
         words = f"{self.host_interface} name {name} hw-addr {ROUTER_MAC[name]}"
         said = self.vpp.ask(f"create host-interface {words}").strip()
@@ -61,10 +61,11 @@ class Site(Cabled):
 
 @contextlib.contextmanager
 def with_workers(folder, cores):
-    """A site whose VPP has its main thread on the first of these cores and a worker on each other one, and follows all connections."""
+    """A site whose VPP has its main thread on the first of these cores and a worker on each other one, and tracks all
+    connections."""
     with Site(folder, offloads=False, host_interface="cksum-gso-disable", cores=cores) as site:
         site.vpp.apply("add-stateful all accept")
-        # VPP drops what it has to ask for a neighbour for.
+        # VPP drops packets while it resolves a neighbor.
         site.client.run("ping", "-c", "5", SERVER)
         yield site
         assert site.vpp.running()

@@ -19,13 +19,13 @@ PACKETS, ROUNDS = 200, 6
 SIZES = (0, 100, 230, 300, 700, 1500, 4000, 8000)
 LINK = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
 OPTIONS = [("MSS", 1460), ("Timestamp", (1, 2)), ("NOP", None), ("NOP", None)]
-# What makes headers shorter, and longer.
+# Rules that make headers shorter, and longer.
 SHRINK = "add tcp-opt strip all mod ip-dscp 3"
 GROW = "add ip-proto tcp add tcp-opt 253 |01 02 03 04 05 06 07 08| add tcp-opt-mss 1200 mod payload |78|"
 
 
 class Large(Routed):
-    """With payloads up to what VPP's interfaces let through."""
+    """With payloads up to the MTU of VPP's interfaces."""
 
     def transport(self, ping):
         return super().transport(ping) / Raw(self.rng.randbytes(self.rng.choice(SIZES)))
@@ -33,7 +33,7 @@ class Large(Routed):
 
 @pytest.fixture(scope="module", params=(256, 512))
 def generator(request, started):
-    """In a VPP whose buffers hold so many bytes."""
+    """In a VPP whose buffers have this size."""
     made = Generator(started(WithMmb, data_size=request.param))
     made.vpp.enable(IN)
     return made
@@ -58,7 +58,7 @@ def test_random_policies_on_large_packets(generator, vpp, mmb, tmp_path, seed):
 
 
 def test_headers_that_lie_in_several_buffers(generator, vpp, mmb, tmp_path):
-    """IPv6 extension headers of all lengths from nothing to three buffers, so that TCP's begins anywhere."""
+    """IPv6 extension headers of all lengths from nothing to three buffers, so that the TCP header begins anywhere."""
     policy = f"{GROW}\nadd tcp-dport 80 mod tcp-dport 8080\nadd ip6-eh-destopt tcp-sport < 40 strip tcp-opt-timestamp\n"
     frames = []
     for eights in range(1, 96):

@@ -1,4 +1,4 @@
-"""An interface's features change while fragments wait in mmb for their first one."""
+"""The features of an interface change while fragments wait in mmb for their first one."""
 
 import pytest
 from pieces import LINK
@@ -12,7 +12,7 @@ from .playing import play
 from .plugin import WithMmb
 
 BIND, UNBIND = f"set acl-plugin interface {IN} input acl 0", f"set acl-plugin interface {IN} input acl 0 del"
-# What can be switched while packets wait, and what is said once before.
+# Features that can be switched while packets wait, and commands that run once before.
 FEATURES = {
     "acl": (["set acl-plugin acl permit src 192.0.2.1/32, permit"], [BIND], [UNBIND]),
     "nat44": (
@@ -50,7 +50,7 @@ def test_fragments_are_held_while_a_feature_goes(one_thread, feature):
     assert out == []
     for command in off:
         vpp.ask(command)
-    # Something else is where the features of before were.
+    # Another feature is now at the place of the earlier ones.
     vpp.ask(f"set interface feature {IN} ip4-full-reassembly-feature arc ip4-unicast")
     vpp.ask(f"set interface feature {IN} ip4-full-reassembly-feature arc ip4-unicast disable")
     out, errors = play(one_thread, [first])
@@ -65,6 +65,6 @@ def test_fragments_are_dropped_that_are_held_while_mmb_is_disabled(one_thread):
     *early, _ = pieces(8)
     assert play(one_thread, early)[0] == []
     vpp.mmb(f"disable {IN}")
-    # No rule is stateful any more, so that nothing holds them.
+    # No rule is stateful any more, so that no fragment is held.
     vpp.mmb("flush")
     wait_until(lambda: vpp.drops() == {"port-down": len(early)}, "they are counted")

@@ -1,4 +1,4 @@
-"""The language in VPP's command line, and at the control socket meanwhile."""
+"""The language in VPP's command line, and on the control socket at the same time."""
 
 from pathlib import Path
 

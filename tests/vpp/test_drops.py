@@ -1,4 +1,4 @@
-"""Every reason for a drop that packets can give in VPP stands in `show errors` under its name, and in = out + drops."""
+"""Every drop reason that packets can have in VPP appears in `show errors` under its name, and in = out + drops."""
 
 import pytest
 from pieces import LINK
@@ -29,12 +29,12 @@ def udp(sport=5000, dport=9000, **fields):
 
 
 def pieces(number):
-    """The datagram of that number in six fragments."""
+    """The datagram with that number in six fragments."""
     return [LINK / piece for piece in fragment(IP(src=HOST, dst=FAR, id=number) / UDP(sport=5000) / Raw(bytes(1000)), 200)]
 
 
 def piece(number, at, size):
-    """A later fragment of it with more behind it, at so many times 8 bytes."""
+    """A later fragment of the datagram, with more fragments to follow, at this multiple of 8 bytes."""
     return ip4(id=number, flags="MF", frag=at, proto=17) / Raw(bytes(size))
 
 
@@ -52,8 +52,8 @@ def long_header():
     return bytes(frame)
 
 
-# By reason: the policy, frames, and how many of them are dropped for it. Those that VPP drops itself before mmb sees them are not
-# here, nor those of ports, which VPP has.
+# By reason: the policy, frames, and the number of them that are dropped for it. Reasons of packets that VPP drops before mmb are
+# omitted, and those of ports, which belong to VPP.
 REASONS = {
     "rule": ("add udp-dport 53 drop", [udp(dport=53), udp(dport=54)], 1),
     "ip6-header-truncated": ("", [long_header(), chain(1)], 1),
@@ -68,7 +68,7 @@ REASONS = {
     ),
     "conn-not-syn": ("set conn pickup strict\nadd-stateful all accept", [ip4() / TCP(flags="A"), ip4() / TCP(flags="S")], 1),
     "nat-no-port": (
-        # Only connections that both ends want keep their ports.
+        # Only connections that both endpoints use keep their ports.
         f"set conn same-port on\n{NAT} ip-proto udp map ip-saddr 200.0.0.1 map udp-sport 30000-30001",
         [
             packet
@@ -88,7 +88,7 @@ REASONS = {
     "fragment-too-many": (POOL, [pieces(10)[0], *(piece(10, 25 + 3 * n, 24) for n in range(130))], 3),
     "fragment-refused": (f"{POOL}\nadd udp-dport 53 drop", [*pieces(11), *pieces(12)[::-1]], 10),
 }
-# How long fragments wait for the first one of their datagram.
+# The time that fragments wait for the first one of their datagram.
 PATIENCE = 30
 
 

@@ -20,7 +20,7 @@ add-stateful in {IN} ip-saddr 10.0.0.0/24 ip-proto udp map ip-saddr {POOL4}
 add-stateful in {IN} ip6-saddr fd00:a::/64 ip-proto udp map ip6-saddr {POOL6}
 """
 DATAGRAMS = 40
-# Pieces that VPP's full reassembly takes of a datagram, unless its API was told otherwise.
+# The number of fragments of a datagram that VPP's full reassembly accepts, unless its API sets another.
 MOST = 3
 
 
@@ -35,7 +35,8 @@ def generator(tmp_path):
 
 
 def without_port(packet):
-    """An IP packet with zeros for the source port and the checksum of a first fragment: where the port is taken, it is random."""
+    """An IP packet with zeros for the source port and the checksum of a first fragment: if the port is taken, the new one is
+    random."""
     six = packet[0] >> 4 == 6
     at, offset = (48, packet[42:44]) if six else (20, bytes((packet[6] & 0x1F, packet[7])))
     if int.from_bytes(offset) & (0xFFF8 if six else 0x1FFF):
@@ -47,7 +48,7 @@ def test_fragments_leave_as_from_replay(generator, mmb, tmp_path):
     frames, _ = shuffled(random.Random(1), DATAGRAMS)
     wanted, summary = replay(mmb, tmp_path, NAT.replace(IN, "a"), frames)
     assert summary["drops"] == {}
-    # One by one, since VPP takes IPv4 and IPv6 of a vector apart.
+    # One by one, because VPP separates IPv4 and IPv6 of a vector.
     out, errors = play(generator, frames, together=1)
     assert errors == {}
     assert sorted(without_port(frame[14:]) for frame in out) == sorted(without_port(routed(frame)) for _, frame in wanted)

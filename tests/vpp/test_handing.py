@@ -1,5 +1,5 @@
-"""VPP with a worker beside its main thread, which packets of the client come in by: the worker has the connections, and what changes
-meanwhile about an interface's features does not touch the packets that wait for it."""
+"""VPP with a worker beside its main thread, which receives the client's packets: the worker owns the connections, and changes of
+an interface's features in the meantime do not affect the packets that wait for it."""
 
 import os
 
@@ -10,7 +10,7 @@ from lab.process import wait_until
 from .site import CLIENT, LAN, SERVER, WAN, handed, with_workers
 
 CORES = sorted(os.sched_getaffinity(0))
-# What comes and goes while packets wait: said once before, and to switch it on and off.
+# Features that change while packets wait: commands that run once before, and those that switch them on and off.
 FEATURES = {
     "acl": (
         ["set acl-plugin acl permit src 192.0.2.1/32, permit"],
@@ -45,7 +45,7 @@ def test_the_worker_has_every_connection(site, thread):
         site.client.run("ping", "-c", "1", "-e", str(number + 1), SERVER)
     connections = vpp.json("show connections verbose")["connections"]
     assert [one["worker"] for one in connections if one["sent"]["src"] == CLIENT] == [0] * 20
-    # Requests are handed over where the main thread gets them, answers never.
+    # Requests are handed over if the main thread receives them, replies never.
     assert handed(vpp) == (20 if thread == "main" else 0)
     assert "handover-full" not in vpp.drops()
 

@@ -1,4 +1,4 @@
-"""Which packets of an interface rules see, and what becomes of them when VPP treats it otherwise."""
+"""The packets of an interface that rules see, and the effects of VPP's changes to the interface."""
 
 import pytest
 from pieces import LINK
@@ -62,7 +62,7 @@ def test_rules_see_an_interface_that_was_renamed(generator):
     frames = [bytes(LINK / IP(src="10.0.0.1", dst="198.51.100.1") / UDP() / Raw(b"x"))]
     vpp.tell(f"set interface name {IN} lan")
     wait_until(lambda: f"{IN} is called lan" in vpp.ask("show logging"), "it is logged")
-    # The generator goes by the number in its own name.
+    # The generator uses the number in its own name.
     out, _ = play(generator, frames)
     assert out == [] and vpp.drops() == {"rule": 1}
     assert "lan in VPP" in vpp.mmb("show ports")

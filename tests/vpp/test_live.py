@@ -1,4 +1,4 @@
-"""Real programs through VPP's host interfaces, while policies and interfaces come and go."""
+"""Programs through VPP's host interfaces, while policies and interfaces change."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from lab.vpp import Node, runtime
 from .site import LAN, NAT, ROUTER, ROUTER_MAC, SERVER, WAN, Site
 
 CORES = sorted(os.sched_getaffinity(0))
-# How VPP drives the devices and how many threads it has.
+# VPP's driver of the devices and its number of threads.
 SHAPES = {
     "as the kernel does": {},
     "without offloads": {"offloads": False, "host_interface": "cksum-gso-disable"},
@@ -21,7 +21,8 @@ SHAPES = {
 }
 SOURCE_NAT = f"add-stateful id 1 in {LAN} ip-saddr 10.0.0.0/24 map ip-saddr {NAT}\n"
 CHANGES = 300
-# Buffers that VPP's host interfaces keep for what comes next, at most: of 16,384, while hundreds of thousands of packets come.
+# The maximum number of buffers that VPP's host interfaces keep for further packets: of 16,384, while hundreds of thousands of
+# packets arrive.
 AT_REST = 1024
 
 
@@ -33,14 +34,14 @@ def shared(request, tmp_path_factory):
     with Site(tmp_path_factory.mktemp("site"), **shape) as made:
         made.nginx, made.iperf, made.threads = Nginx(made), Iperf(made), len(shape.get("cores", [0]))
         if "cores" in shape:
-            # Packets of one direction come in by the main thread, those of the other by the worker.
+            # Packets of one direction arrive on the main thread, those of the other on the worker.
             made.vpp.tell(f"set interface rx-placement {LAN} queue 0 main", f"set interface rx-placement {WAN} queue 0 worker 0")
         yield made
 
 
 @pytest.fixture
 def site(shared):
-    """Without rules. Afterwards VPP is still there, and has its buffers back."""
+    """Without rules. Afterwards VPP must still run, with all its buffers."""
     shared.vpp.apply("")
     yield shared
     assert shared.vpp.running() and "26" in shared.vpp.ask("show version")
@@ -56,7 +57,7 @@ def test_curl_through_nat(site):
     fetch_big(site)
     connections = site.vpp.json("show connections")["connections"]
     assert {connection["sent"]["src"] for connection in connections if connection["sent"]["dport"] == 80} == {NAT}
-    # Answers come in by another thread than the one that the connection belongs to.
+    # Replies arrive on another thread than the one that owns the connection.
     handed = runtime(site.vpp.ask("show runtime")).get("ip4-mmb-handed", Node(0, 0.0))
     assert (handed.packets > 0) == (site.threads > 1)
 
@@ -103,8 +104,9 @@ def test_enabled_and_disabled_under_load(site):
 
 def test_an_interface_goes_and_comes_back_under_load(site):
     site.vpp.apply(f"add id 1 in {LAN} ip-proto icmp mod ip-ttl 33\n")
-    # The kernel forgets learned neighbours when the device loses its carrier, as it does whenever its interface goes, and retries ARP
-    # once a second: no packets would come meanwhile.
+    # The kernel deletes learned neighbors when the device loses its carrier, as it does whenever its interface is removed, and
+    # retries ARP
+    # once a second: no packets would arrive in the meantime.
     site.client.ip("neigh", "replace", ROUTER["vl"], "lladdr", ROUTER_MAC["vl"], "dev", "eth0", "nud", "permanent")
     # No deadline (-w): with one, ping ends at the first packet that the kernel cannot deliver.
     with site.client.start(["ping", "-f", SERVER], site.folder / "flood.log") as flood:
@@ -118,6 +120,6 @@ def test_an_interface_goes_and_comes_back_under_load(site):
 
 
 def wait_for_packets(site):
-    """Waits until the rule has seen more packets, so that they come by the interface that is there now."""
+    """Waits until the rule has seen more packets, which shows that they arrive on the current interface."""
     before = site.vpp.rules()[1]["packets"]
     wait_until(lambda: site.vpp.rules()[1]["packets"] > before + 100, "the rule sees packets of the interface")

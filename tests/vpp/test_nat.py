@@ -1,4 +1,4 @@
-"""Conversations through NAT: VPP's packets beside those of `mmb replay`, both ways, with errors about them."""
+"""Conversations through NAT: VPP's packets compared with those of `mmb replay`, in both directions, with errors about them."""
 
 import random
 
@@ -14,20 +14,20 @@ from .routing import routed
 
 PACKETS = 150
 LINK = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
-# IPv4 and IPv6 go through nodes of their own, so that only one of them comes in order where more than one packet goes in a vector.
+# IPv4 and IPv6 pass through different nodes, so with several packets in a vector only one of them arrives in order.
 SHAPES = {"both": (None, 1), "ip4": (b"\x08\x00", 256), "ip6": (b"\x86\xdd", 256)}
 
 
 @pytest.fixture
 def sides(tmp_path):
-    """A VPP of the test's own: which outside ports are kept depends on all that was given before."""
+    """A VPP for one test: the outside ports that are kept depend on all previous ones."""
     with WithMmb(tmp_path / "vpp") as vpp:
         yield lambda policy: Sides(vpp, policy)
         assert vpp.running() and vpp.buffers_used() == 0
 
 
 def sent(rng, kind):
-    """What the inside sends, of one ether type or of any."""
+    """The packets of the inside, of one ether type or of any."""
     frames = []
     while len(frames) < PACKETS:
         frame = outgoing(rng)
@@ -48,7 +48,7 @@ def test_conversations_are_translated_and_translated_back(sides, name, shape):
     generator = sides(POLICIES[name])
     outside, counted = generator.send("lan", frames, together)
     assert counted == {} and len(outside) == len(frames)
-    # Which ends are given is random where an end's own port is taken: no `mmb replay` gives the same.
+    # The chosen outside endpoints are random where an endpoint's own port is taken: no `mmb replay` gives the same ones.
     check_sources(frames, outside)
 
     as_frames = [with_link(frame, packet) for frame, packet in zip(frames, outside, strict=True)]
@@ -60,12 +60,12 @@ def test_conversations_are_translated_and_translated_back(sides, name, shape):
 
 
 def hop(frame, packet):
-    """The frame one hop on, as an error quotes it that was translated back."""
+    """The frame one hop further, as an error quotes it, translated back."""
     return with_link(frame, routed(frame))
 
 
 def check_sources(frames, outside):
-    """Each packet has another source and is else what came; no two ends have the same outside."""
+    """Each packet has another source and is otherwise unchanged; no two endpoints have the same outside one."""
     owners = {}
     for frame, packet in zip(frames, outside, strict=True):
         left = with_link(frame, packet)
@@ -83,7 +83,7 @@ def udp(source, destination):
 
 def test_inside_hosts_meet_by_their_outside_ends(sides):
     policy = ["set nat filtering endpoint-independent", *POLICIES["one-address"]]
-    # A whole vector: an outside end that was given in the same vector is not found yet.
+    # A whole vector: an outside endpoint that was assigned in the same vector cannot be found yet.
     hosts = [(f"10.0.0.{number}", 5000 + port) for number in range(1, 9) for port in range(32)]
     first = [udp(host, ("198.51.100.1", 9000)) for host in hosts]
     generator = sides(policy)
@@ -91,7 +91,7 @@ def test_inside_hosts_meet_by_their_outside_ends(sides):
     assert counted == {}
     check_sources(first, left)
     outside = [end(with_link(frame, packet))[1:] for frame, packet in zip(first, left, strict=True)]
-    # Each meets an end of the next host: none is led to itself.
+    # Each packet goes to an endpoint of the next host: none is translated to its own sender.
     second = [udp(host, whom) for host, whom in zip(hosts, [*outside[32:], *outside[:32]], strict=True)]
     met = [routed(udp(source, host)) for source, host in zip(outside, [*hosts[32:], *hosts[:32]], strict=True)]
     assert generator.send("lan", second, leave="lan") == (met, {})

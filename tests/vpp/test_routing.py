@@ -1,4 +1,4 @@
-"""VPP alone does to packets what the other tests take its routing to do."""
+"""VPP alone changes packets as the other tests assume."""
 
 import random
 

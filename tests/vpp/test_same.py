@@ -1,4 +1,4 @@
-"""Policies and captures through VPP and `mmb replay`: the same packets, byte for byte but for what VPP's routing changes."""
+"""Policies and captures through VPP and `mmb replay`: the same packets, byte for byte, except for the changes of VPP's routing."""
 
 import os
 import random
@@ -18,9 +18,9 @@ from .packets import Routed
 from .playing import expect, same_as_replay
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
-# Of captures in the plainest format: where the file's head has its magic number and the link type, Ethernet.
+# For captures in the simplest format: the places of the magic number and of the link type, Ethernet, in the file header.
 MAGIC, ETHERNET = struct.pack("<I", 0xA1B2C3D4), struct.pack("<I", 1)
-# VPP's features see IP packets only, and not by which port they are going to leave.
+# VPP's features see only IP packets, without their output port.
 ONLY_ON_WIRES = {"out", "vlan-id", "eth-type"}
 
 ROUNDS = int(os.environ.get("MMB_ROUNDS", "25"))
@@ -29,7 +29,7 @@ PACKETS, RULES = 300, 8
 
 
 def golden_cases():
-    """Those whose capture is Ethernet in the plainest format, with options for no wire, and with packets that VPP routes."""
+    """The cases whose capture is Ethernet in the simplest format, whose options need no wire, and with packets that VPP routes."""
     for folder in sorted(GOLDEN.iterdir()):
         capture = folder / "in.pcap"
         if not capture.exists() or (folder / "arguments").exists():
@@ -59,7 +59,7 @@ def test_golden_cases(generator, vpp, mmb, tmp_path, name):
 
 
 def on_routed_ports(rules):
-    """The rules that mean the same in VPP, about its port."""
+    """The rules with the same meaning in VPP, for its port."""
     for rule in rules:
         metas = {match.name: match for match in rule.matches if isinstance(match, Meta)}
         if metas.keys() & ONLY_ON_WIRES or any(isinstance(target, ModVlan) for target in rule.targets):

@@ -1,4 +1,4 @@
-"""What startup.conf says of mmb."""
+"""The section of startup.conf."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Packet traces name the rules that a packet gets and its connection, and say what becomes of it."""
+"""Packet traces show the rules of a packet, its connection, and its verdict."""
 
 import re
 

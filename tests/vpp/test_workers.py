@@ -1,4 +1,4 @@
-"""VPP with two workers: those that have receive queues share the connections to come, and connections stay where they are."""
+"""VPP with two workers: those that have receive queues share the new connections, and existing connections stay where they are."""
 
 import os
 
@@ -9,7 +9,7 @@ from lab.process import wait_until
 from .site import CLIENT, LAN, SERVER, WAN, handed, with_workers
 
 CORES = sorted(os.sched_getaffinity(0))
-# Connections at once: that all of them are one worker's by chance, one time in a thousand million.
+# Connections at once: the probability that all of them belong to one worker by chance is 10⁻⁹.
 SOME = 30
 
 pytestmark = pytest.mark.skipif(len(CORES) < 3, reason="needs three cores")
@@ -26,7 +26,7 @@ def place(vpp, lan, wan):
 
 
 def ping(site, numbers):
-    """A ping for each of these identifiers, and the worker that each one's connection has."""
+    """Sends a ping for each of these identifiers; returns the worker of each connection."""
     for number in numbers:
         site.client.run("ping", "-c", "1", "-e", str(number), SERVER)
     return workers(site, numbers)
@@ -51,7 +51,7 @@ def test_workers_with_queues_share_the_connections_and_those_that_are_there_stay
     site.vpp.tell("clear runtime")
     there = ping(site, next(rounds))
     assert set(there.values()) == {0, 1}
-    # Requests come in by one worker, answers by the other: one of both is handed over.
+    # Requests arrive on one worker, replies on the other: one of both is handed over.
     assert handed(site.vpp) == SOME
     place(site.vpp, 1, 1)
     come_to_be_shared_by({1})
