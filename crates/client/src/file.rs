@@ -1,13 +1,13 @@
-//! Files are written so that a reader sees the old file or the new one and nothing between, and so that nobody who may write
-//! to the same directory can have something else written.
+//! Files that users save and load.
 //!
-//! What is saved goes to a temporary file in the target's directory, whose name nobody guesses and which must not have existed;
-//! it is synced and takes the target's place by a rename. The directory is opened once: nobody swaps it meanwhile. Symbolic
-//! links, pipes, sockets and devices are refused as targets: whoever put one there would read or redirect what another user saves. A
-//! process's own streams (`-`, `/dev/stdout`, `/dev/fd/N`) are written as it comes. The writer holds a lock on its temporary file, so that one without a lock was
-//! left by a process that was killed; the next one that saves the same file removes it.
+//! A file is replaced atomically: a reader sees the old file or the new one. [`FileWriter`] writes to a temporary file in the target's
+//! directory, with a random name, which it creates exclusively; it syncs the file and renames it to the target. It opens the directory
+//! once, so that another user cannot replace the directory meanwhile. It refuses symbolic links, pipes, sockets and devices as targets,
+//! since another user who may write to the directory could read or redirect the data with one. It writes to the process's own streams (`-`,
+//! `/dev/stdout`, `/dev/fd/N`) directly. The writer holds a lock on its temporary file: a temporary file without a lock is left over from
+//! a process that was killed, and the next process that saves the same file removes it.
 //!
-//! States are read from regular files and from a process's own streams.
+//! [`open_state`] reads states from regular files and from the process's own streams.
 
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -18,30 +18,30 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-/// The names of temporary files are `.NAME.mmb-NUMBER~`.
+/// The mark in names of temporary files, which are `.NAME.mmb-NUMBER~`.
 const MARK: &str = ".mmb-";
-/// Digits of the number: 128 random bits in hexadecimal.
+/// Hexadecimal digits of the number, which has 128 random bits.
 const DIGITS: usize = 32;
 
-/// What a file holds, and so who may read it.
+/// The content of a file, which determines its permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileContent {
-    /// The permissions of the file that was there, or what the umask leaves of 0644.
+    /// A policy: the permissions of the replaced file, or 0644 less the umask.
     Policy,
-    /// Who talks to whom: its owner may read it, whatever was there.
+    /// A state of connections, which is private: 0600, whatever the replaced file had.
     State,
 }
 
-/// Why a file cannot be written.
+/// The reason why a file cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
-    /// It is one that holds files.
+    /// It is a directory.
     #[error("cannot write {0}: it is a directory")]
     Directory(String),
-    /// It is the name of another file.
+    /// It is a symbolic link.
     #[error("cannot write {0}: it is a symbolic link, which is not followed; name the file itself")]
     Link(String),
-    /// Whoever reads it may be anybody.
+    /// It is a pipe, a socket or a device, which anybody may read.
     #[error("cannot write {0}: it is {1}; name a regular file, or `-` for standard output")]
     Special(String, &'static str),
     /// The system refused.
@@ -53,10 +53,10 @@ pub(crate) enum WriteError {
     },
 }
 
-/// Why a state cannot be read.
+/// The reason why a state cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
-    /// It may have no end, or nobody who writes it.
+    /// It is a pipe, a socket or a device, which may have no end, or no writer.
     #[error("{0}: it is {1}; a state is a regular file, or `-` for standard input")]
     Special(String, &'static str),
     /// The system refused.
@@ -68,11 +68,11 @@ pub(crate) enum OpenError {
     },
 }
 
-/// Opens a state of connections; `-` is standard input. What is no regular file is refused, and not opened: to open a pipe waits for who
-/// writes it, and to open a device may do something. A process's own streams are read as they come.
+/// Opens a state of connections; `-` is standard input. Files that are not regular are refused before they are opened, since the opening of a
+/// pipe waits for a writer, and that of a device may have an effect. The process's own streams are accepted.
 ///
 /// # Errors
-/// It is none, or cannot be opened.
+/// The file is not regular, or cannot be opened.
 pub(crate) fn open_state(name: &str) -> Result<Box<dyn Read>, OpenError> {
     if name == "-" {
         return Ok(Box::new(io::stdin()));
@@ -82,10 +82,10 @@ pub(crate) fn open_state(name: &str) -> Result<Box<dyn Read>, OpenError> {
     let refuse_special = |there: Stat| match FileType::from_raw_mode(there.st_mode) {
         FileType::RegularFile => Ok(()),
         _ if is_own => Ok(()),
-        special => Err(OpenError::Special(name.to_owned(), called(special))),
+        special => Err(OpenError::Special(name.to_owned(), kind_name(special))),
     };
     refuse_special(rustix::fs::stat(name).map_err(failed)?)?;
-    // It may have been replaced by then: nobody waits.
+    // The file may have been replaced by a pipe since the check: the opening must not wait.
     let wait = if is_own { OFlags::empty() } else { OFlags::NONBLOCK };
     let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC | wait;
     let file = rustix::fs::open(name, flags, Mode::empty()).map_err(failed)?;
@@ -93,12 +93,12 @@ pub(crate) fn open_state(name: &str) -> Result<Box<dyn Read>, OpenError> {
     Ok(Box::new(File::from(file)))
 }
 
-/// Whether a name is one of this process's own streams.
+/// Returns whether a name is one of this process's own streams.
 pub(crate) fn is_own_stream(name: &str) -> bool {
     matches!(name, "-" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr") || name.starts_with("/dev/fd/")
 }
 
-/// A file that is being written.
+/// A file while it is written.
 #[derive(Debug)]
 pub(crate) struct FileWriter {
     name: String,
@@ -107,17 +107,19 @@ pub(crate) struct FileWriter {
 
 #[derive(Debug)]
 enum WriteDestination {
+    /// Standard output.
     Standard(io::Stdout),
-    /// One of this process's own: written as it comes.
+    /// Another stream of this process, which is written directly.
     Stream(File),
-    Beside(TemporaryFile),
+    /// A regular file, which replaces the target at the end.
+    Replacement(TemporaryFile),
 }
 
 impl FileWriter {
-    /// Begins to write a file of that name; `-` is standard output.
+    /// Begins to write a file; `-` is standard output.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub(crate) fn begin(name: &str, content: FileContent) -> Result<FileWriter, WriteError> {
         let failed = |error: Errno| WriteError::Io { name: name.to_owned(), error: error.into() };
         let to = if name == "-" {
@@ -141,47 +143,47 @@ impl FileWriter {
                 Some((FileType::Symlink, _)) => return Err(WriteError::Link(name.to_owned())),
                 Some((FileType::RegularFile, mode)) => {
                     let keep = (content == FileContent::Policy).then_some(mode);
-                    WriteDestination::Beside(
+                    WriteDestination::Replacement(
                         TemporaryFile::new(directory, target, content, keep).map_err(failed)?,
                     )
                 }
-                None => WriteDestination::Beside(
+                None => WriteDestination::Replacement(
                     TemporaryFile::new(directory, target, content, None).map_err(failed)?,
                 ),
-                Some((special, _)) => return Err(WriteError::Special(name.to_owned(), called(special))),
+                Some((special, _)) => return Err(WriteError::Special(name.to_owned(), kind_name(special))),
             }
         };
         Ok(FileWriter { name: name.to_owned(), to })
     }
 
-    /// Writes more.
+    /// Writes bytes.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         let written = match &mut self.to {
             WriteDestination::Standard(stream) => stream.write_all(bytes),
             WriteDestination::Stream(stream) => stream.write_all(bytes),
-            WriteDestination::Beside(temporary) => temporary.file.write_all(bytes),
+            WriteDestination::Replacement(temporary) => temporary.file.write_all(bytes),
         };
         written.map_err(|error| WriteError::Io { name: self.name.clone(), error })
     }
 
-    /// Puts what was written in place.
+    /// Replaces the target with the written file.
     ///
     /// # Errors
-    /// It cannot be; what was there stays.
+    /// The target cannot be replaced, and stays as it was.
     pub(crate) fn finish(self) -> Result<(), WriteError> {
         let finished = match self.to {
             WriteDestination::Standard(mut stream) => stream.flush(),
             WriteDestination::Stream(mut stream) => stream.flush(),
-            WriteDestination::Beside(temporary) => temporary.take_place().map_err(io::Error::from),
+            WriteDestination::Replacement(temporary) => temporary.replace_target().map_err(io::Error::from),
         };
         finished.map_err(|error| WriteError::Io { name: self.name, error })
     }
 }
 
-/// The directory that a path is in; one that may not be listed will do.
+/// Opens the directory of a path. Permission to list the directory is not needed.
 fn open_directory(path: &Path) -> rustix::io::Result<OwnedFd> {
     let parent = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -191,7 +193,7 @@ fn open_directory(path: &Path) -> rustix::io::Result<OwnedFd> {
     }
 }
 
-fn called(special: FileType) -> &'static str {
+fn kind_name(special: FileType) -> &'static str {
     match special {
         FileType::Directory => "a directory",
         FileType::Fifo => "a pipe",
@@ -200,14 +202,14 @@ fn called(special: FileType) -> &'static str {
     }
 }
 
-/// A file beside the one that is to be there; removed unless it takes its place.
+/// A file in the directory of the target; removed on drop unless it has replaced the target.
 #[derive(Debug)]
 struct TemporaryFile {
     file: File,
     directory: OwnedFd,
     name: OsString,
     target: OsString,
-    placed: bool,
+    renamed: bool,
 }
 
 impl TemporaryFile {
@@ -231,11 +233,11 @@ impl TemporaryFile {
                 Err(error) => return Err(error),
             };
             let target = target.to_owned();
-            let temporary = TemporaryFile { file, directory, name, target, placed: false };
-            // Where there are no locks, nobody removes what is left either.
+            let temporary = TemporaryFile { file, directory, name, target, renamed: false };
+            // On file systems without locks, nobody removes left-over files.
             let _ = rustix::fs::flock(&temporary.file, FlockOperation::NonBlockingLockExclusive);
             if rustix::fs::fstat(&temporary.file)?.st_nlink == 0 {
-                // Somebody took it for a left-over before it was locked.
+                // Another process removed it as left over before it was locked.
                 let directory = rustix::io::fcntl_dupfd_cloexec(&temporary.directory, 0)?;
                 return TemporaryFile::new(directory, &temporary.target, content, mode);
             }
@@ -246,11 +248,11 @@ impl TemporaryFile {
         }
     }
 
-    fn take_place(mut self) -> rustix::io::Result<()> {
+    fn replace_target(mut self) -> rustix::io::Result<()> {
         rustix::fs::fsync(&self.file)?;
         rustix::fs::renameat(&self.directory, &self.name, &self.directory, &self.target)?;
-        self.placed = true;
-        // Some file systems cannot; the file is there, and whole, either way.
+        self.renamed = true;
+        // Some file systems cannot sync directories; the file is complete either way.
         let _ = rustix::fs::fsync(&self.directory);
         Ok(())
     }
@@ -258,8 +260,8 @@ impl TemporaryFile {
 
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        if !self.placed {
-            // It is recognised as left over if this fails.
+        if !self.renamed {
+            // If this fails, the next process removes the file as left over.
             let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
         }
     }
@@ -271,26 +273,26 @@ fn temporary_name(target: &OsStr) -> rustix::io::Result<OsString> {
     if filled < random.len() {
         return Err(Errno::AGAIN);
     }
-    let mut name = beginning(target);
+    let mut name = temporary_prefix(target);
     name.extend(random.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()));
     name.push(b'~');
     Ok(OsString::from_vec(name))
 }
 
-/// How the names of a target's temporary files begin.
-fn beginning(target: &OsStr) -> Vec<u8> {
-    // A name has 255 bytes at most.
+/// Returns the prefix of the names of a target's temporary files.
+fn temporary_prefix(target: &OsStr) -> Vec<u8> {
+    // A file name has at most 255 bytes.
     let most = 255 - 1 - MARK.len() - DIGITS - 1;
     let target = target.as_bytes();
     [b".", &target[..target.len().min(most)], MARK.as_bytes()].concat()
 }
 
-/// Removes what processes that were killed have left of this target.
+/// Removes the temporary files of this target that killed processes have left over.
 fn remove_leftovers(directory: &OwnedFd, target: &OsStr) {
     let Ok(entries) = Dir::read_from(directory) else { return };
-    let beginning = beginning(target);
+    let prefix = temporary_prefix(target);
     let is_leftover = |name: &[u8]| {
-        let rest = name.strip_prefix(&*beginning).and_then(|rest| rest.strip_suffix(b"~"));
+        let rest = name.strip_prefix(&*prefix).and_then(|rest| rest.strip_suffix(b"~"));
         rest.is_some_and(|rest| rest.len() == DIGITS && rest.iter().all(u8::is_ascii_hexdigit))
     };
     for entry in entries.flatten() {
@@ -343,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_takes_the_place_of_what_was_there() {
+    fn a_saved_file_replaces_the_old_one() {
         let directory = directory();
         let path = directory.path().join("a.mmb");
         save(&path, "one\n").expect("saves");
@@ -355,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_symbolic_link_is_refused_and_what_it_names_is_untouched() {
+    fn a_symbolic_link_is_refused_and_its_target_is_unchanged() {
         let directory = directory();
         let (victim, link) = (directory.path().join("victim"), directory.path().join("link"));
         fs::write(&victim, "precious").expect("writes");
@@ -371,9 +373,9 @@ mod tests {
         assert_eq!(names(&directory), ["victim"]);
     }
 
-    /// A link that comes after the look is replaced, and not followed.
+    /// A link that is created after the check is replaced, and not followed.
     #[test]
-    fn a_link_that_is_put_there_meanwhile_is_not_followed() {
+    fn a_link_that_is_created_meanwhile_is_not_followed() {
         let directory = directory();
         let (victim, path) = (directory.path().join("victim"), directory.path().join("a.mmb"));
         fs::write(&victim, "precious").expect("writes");
@@ -385,7 +387,7 @@ mod tests {
         assert!(fs::symlink_metadata(&path).expect("there").is_file());
     }
 
-    /// The name was once the target's with the process's number and a count.
+    /// The name once consisted of the target's name, the process id and a counter.
     #[test]
     fn the_temporary_files_name_cannot_be_taken_beforehand() {
         let directory = directory();
@@ -418,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_are_saved_at_once_the_last_stays_whole() {
+    fn of_two_files_saved_at_the_same_time_the_last_remains() {
         let directory = directory();
         let path = directory.path().join("a.mmb");
         let [mut one, mut other] = [(), ()].map(|()| begin(&path, FileContent::Policy).expect("begins"));
@@ -430,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finished_leaves_no_trace() {
+    fn a_file_that_is_not_finished_is_removed() {
         let directory = directory();
         let path = directory.path().join("a.mmb");
         save(&path, "one\n").expect("saves");
@@ -444,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_removed_by_the_next_save_and_nothing_else_is() {
+    fn the_next_save_removes_left_over_files_of_killed_processes_only() {
         let directory = directory();
         let path = directory.path().join("a.mmb");
         let live = begin(&path, FileContent::Policy).expect("begins");
@@ -467,9 +469,9 @@ mod tests {
         assert_eq!(names(&directory).len(), keep.len() + 1);
     }
 
-    /// A pipe in place of the file, where everybody may write, had its maker read what root saved.
+    /// In a directory that everybody may write to, a user could read through a pipe what root saved.
     #[test]
-    fn what_is_no_file_is_refused_and_gets_nothing() {
+    fn special_files_are_refused_and_get_no_data() {
         let directory = directory();
         let (pipe, socket) = (directory.path().join("pipe"), directory.path().join("socket"));
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::from_raw_mode(0o666)).expect("a pipe");
@@ -488,9 +490,9 @@ mod tests {
         assert_eq!(names(&directory), ["pipe", "socket"]);
     }
 
-    /// One that is put there meanwhile is replaced, as a link is.
+    /// A pipe that is created after the check is replaced, as a link is.
     #[test]
-    fn a_pipe_that_is_put_there_meanwhile_gets_nothing() {
+    fn a_pipe_that_is_created_meanwhile_gets_no_data() {
         let directory = directory();
         let path = directory.path().join("state");
         let mut saving = begin(&path, FileContent::State).expect("begins");

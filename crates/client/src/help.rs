@@ -1,31 +1,32 @@
-//! Help and completion: what the language allows at a place, with the names that the daemon
-//! knows and the words that only the caller knows.
+//! Help and completion: the words that the language allows at a position, with the names that the daemon knows and the caller's own
+//! commands.
 
-use crate::names::DaemonNames;
+use crate::daemon_names::DaemonNames;
 use mmb_language::complete::{Completion, CompletionContext, CompletionKind, complete};
 use mmb_language::help::{HelpLine, help_at};
 use mmb_policy::FIELDS;
 
-/// Words that begin a line and are none of the language but the caller's, and what they do.
+/// The caller's own commands, which the language does not have, and their descriptions.
 pub type ProgramWords<'a> = &'a [(&'a str, &'a str)];
 
-/// Names of the daemon that are shown.
+/// Names of the daemon that are shown at most.
 const MOST_NAMES: usize = 20;
 
-/// The widest column of words; a longer word has its line to itself.
+/// The widest column of words; the description of a longer word is not aligned.
 const WIDEST: usize = 40;
 
-/// Fields that are explained; of more, the names are shown.
+/// Fields that are shown with descriptions; if there are more, only their names are shown.
 const MOST_EXPLAINED: usize = 24;
 
-/// Characters of a line of names.
+/// Characters in a line of names.
 const LINE: usize = 96;
 
-/// What may stand at byte `at` of a line.
-pub fn at(line: &str, at: usize, known: &DaemonNames, own: ProgramWords<'_>) -> String {
+/// Returns help for byte `at` of a line.
+pub fn at(line: &str, at: usize, known: &DaemonNames, program: ProgramWords<'_>) -> String {
     let mut lines = help_at(line, at);
-    let candidates =
-        words(line, at, known, own).into_iter().filter(|candidate| candidate.kind == CompletionKind::Word);
+    let candidates = words(line, at, known, program)
+        .into_iter()
+        .filter(|candidate| candidate.kind == CompletionKind::Word);
     let mut names = 0;
     for candidate in candidates {
         let is_new = !lines.iter().any(|line| line.word.split(' ').next() == Some(&candidate.text));
@@ -50,7 +51,7 @@ fn is_field(word: &str) -> bool {
     FIELDS.iter().any(|info| info.name == word)
 }
 
-/// Words and what they mean, a line each.
+/// Formats words with their descriptions, one on each line.
 fn explained(lines: &[HelpLine]) -> String {
     let width = lines.iter().map(|line| line.word.chars().count()).filter(|width| *width <= WIDEST).max();
     let width = width.unwrap_or(WIDEST);
@@ -60,7 +61,7 @@ fn explained(lines: &[HelpLine]) -> String {
         .collect()
 }
 
-/// Words in columns, to be read downwards.
+/// Formats words in columns, which are read downwards.
 fn grid(words: &[&str]) -> String {
     let width = words.iter().map(|word| word.len()).max().unwrap_or(1) + 2;
     let rows = words.len().div_ceil((LINE / width).max(1));
@@ -73,14 +74,14 @@ fn grid(words: &[&str]) -> String {
     text
 }
 
-/// What may follow these words.
-pub(crate) fn about(words: &str, known: &DaemonNames, own: ProgramWords<'_>) -> String {
+/// Returns help for the position after these words.
+pub(crate) fn about(words: &str, known: &DaemonNames, program: ProgramWords<'_>) -> String {
     let line = if words.is_empty() { String::new() } else { format!("{words} ") };
-    at(&line, line.len(), known, own)
+    at(&line, line.len(), known, program)
 }
 
-/// The words that may stand at byte `at` of a line and begin with what is there.
-pub fn words(line: &str, at: usize, known: &DaemonNames, own: ProgramWords<'_>) -> Vec<Completion> {
+/// Returns the words that complete the one at byte `at` of a line.
+pub fn words(line: &str, at: usize, known: &DaemonNames, program: ProgramWords<'_>) -> Vec<Completion> {
     let context = CompletionContext {
         ids: known.rules.iter().map(|(id, _)| *id).collect(),
         ports: known.ports.clone(),
@@ -88,8 +89,8 @@ pub fn words(line: &str, at: usize, known: &DaemonNames, own: ProgramWords<'_>) 
     let mut candidates = complete(line, at, &context);
     let before = &line[..at];
     let first = before.trim_start();
-    let own = own.iter().filter(|(word, _)| word.starts_with(first));
-    candidates.extend(own.map(|(word, help)| Completion {
+    let program = program.iter().filter(|(word, _)| word.starts_with(first));
+    candidates.extend(program.map(|(word, help)| Completion {
         start: before.len() - first.len(),
         text: (*word).to_owned(),
         help: (*help).to_owned(),
@@ -109,10 +110,10 @@ mod tests {
         }
     }
 
-    const OWN: ProgramWords<'_> = &[("exit", "leaves")];
+    const PROGRAM: ProgramWords<'_> = &[("exit", "leaves")];
 
     fn help(line: &str) -> String {
-        at(line, line.len(), &known(), OWN)
+        at(line, line.len(), &known(), PROGRAM)
     }
 
     #[test]
@@ -124,7 +125,7 @@ mod tests {
                 "{help}"
             );
         }
-        assert_eq!(about("", &known(), OWN), help);
+        assert_eq!(about("", &known(), PROGRAM), help);
     }
 
     #[test]
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_no_secret() {
+    fn an_unknown_word_is_reported() {
         assert_eq!(help("bogus "), "nothing that is known fits here\n".to_owned());
     }
 }

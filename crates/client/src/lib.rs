@@ -1,29 +1,29 @@
-//! The other end of the control socket, for whatever program a user sits at: errands are understood, done and told about.
+//! Commands of a user of mmb: reading them, running them against a daemon, showing the answers.
 //!
-//! A [`UserCommand`] is made of what was typed. A [`CommandRunner`] does it: it asks the daemon (a connection for
-//! each errand, so that a daemon that was restarted is simply there again) and shows the answer for people
-//! or as JSON. Only `check` needs no daemon. How the daemon is reached is the caller's to say ([`Connector`]), and so is where
-//! words go ([`OutputSink`]): to a terminal, or to whatever a program with a command line of its own has. An errand of its own
-//! accord ends no process, catches no signal and, unless it is allowed to, touches neither standard input nor output.
+//! A [`UserCommand`] is read from what a user typed. A [`CommandRunner`] runs it: it asks the daemon, over a new connection for each
+//! command, so that a daemon that was restarted answers the next one, and shows the answer for people or as JSON. Only `check` needs no
+//! daemon. The caller decides how to reach the daemon ([`Connector`]) and where output goes ([`OutputSink`]): to a terminal, or to a
+//! program with a command line of its own. Running a command ends no process, catches no signal and, unless
+//! [`CommandRunner::standard_streams`] is set, uses neither standard input nor standard output.
 //!
-//! [`names`] and [`help`] tell what may be typed at a place, [`policy_file`] reads policies where no daemon is asked.
+//! [`help`] lists the words that may follow at a position, [`daemon_names`] asks the daemon for the names among them, and
+//! [`policy_file`] reads policies without a daemon.
 #![forbid(unsafe_code)]
 
-mod connections;
+mod connector;
+pub mod daemon_names;
 mod file;
 pub mod help;
-mod human;
-mod json;
-pub mod names;
 pub mod policy_file;
+mod printer;
 mod report;
-mod run;
+mod runner;
 mod screen;
 mod sink;
-mod table;
 mod user_command;
 
+pub use connector::Connector;
 pub use report::failure;
-pub use run::{CommandFailed, CommandRunner, Connector};
+pub use runner::{CommandFailed, CommandRunner};
 pub use sink::{ColorChoice, OutputSink, SinkClosed};
 pub use user_command::{CommandAction, UsageError, UserCommand};

@@ -1,6 +1,6 @@
-//! Policy files where no daemon is asked: read, parsed, and what is wrong with them told.
+//! Policy files without a daemon: reading, parsing, and reporting their errors.
 
-use crate::report::{say, say_json, style};
+use crate::report::{counted, print, print_json, style};
 use crate::sink::OutputSink;
 use mmb_language::diagnostic::{Diagnostic, Note};
 use mmb_language::{Print, parse_policy};
@@ -10,24 +10,24 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// A file that holds more than this is no policy that a daemon takes: no request is longer.
+/// The largest policy file in bytes. A daemon takes no longer request.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Why a file cannot be used.
+/// The reason why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyFileErrorKind {
     /// The system refused.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It has no end, or nobody wrote it.
+    /// The file is larger than any policy, or has no end.
     #[error("it is larger than a policy can be ({} bytes)", MAX_BYTES)]
     TooLarge,
-    /// The line has bytes that are no text.
+    /// The line of that number is not UTF-8 text.
     #[error("line {0} is not UTF-8 text")]
     NotText(usize),
 }
 
-/// A file that cannot be used.
+/// A file that cannot be used, and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{name}")]
 pub struct PolicyFileError {
@@ -42,7 +42,7 @@ impl PolicyFileError {
     }
 }
 
-/// Checks a file, and tells whether it is good.
+/// Checks a file, reports the result, and returns whether the file is correct.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -54,16 +54,14 @@ pub fn check(path: &Path, json: bool, sink: &dyn OutputSink) -> Result<bool, Pol
     if json {
         let rules = policy.rules.keys().zip(policy.rules.iter());
         let rules = rules.map(|(id, rule)| json!({ "id": id.0, "rule": rule.text().to_string() }));
-        say_json(sink, &json!({ "rules": rules.collect::<Vec<_>>() }));
+        print_json(sink, &json!({ "rules": rules.collect::<Vec<_>>() }));
     } else {
-        let plural = if rules == 1 { "" } else { "s" };
-        say(sink, &format!("{}: good, {rules} rule{plural}\n", name(path)));
+        print(sink, &format!("{}: good, {}\n", name(path), counted(rules as u64, "rule")));
     }
     Ok(true)
 }
 
-/// Reads a policy file; `-` is standard input. `None`: it is wrong, and everything that is wrong with it has been
-/// told. Notes are told as errors are.
+/// Reads a policy file; `-` is standard input. Reports errors and notes, and returns `None` if there are errors.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -76,7 +74,7 @@ pub fn load(path: &Path, json: bool, sink: &dyn OutputSink) -> Result<Option<Pol
             Ok(Some(policy))
         }
         Err(errors) if json => {
-            say_json(sink, &errors_as_json(&errors));
+            print_json(sink, &errors_as_json(&errors));
             Ok(None)
         }
         Err(errors) => {
@@ -92,7 +90,7 @@ pub fn load(path: &Path, json: bool, sink: &dyn OutputSink) -> Result<Option<Pol
 /// Reads a text file; `-` is standard input.
 ///
 /// # Errors
-/// It cannot be read, is no text, or far too large.
+/// The file cannot be read, is not text, or is too large.
 pub fn read(path: &Path) -> Result<String, PolicyFileErrorKind> {
     let mut source: Box<dyn Read> =
         if is_standard_stream(path) { Box::new(io::stdin().lock()) } else { Box::new(File::open(path)?) };
@@ -107,7 +105,7 @@ pub fn read(path: &Path) -> Result<String, PolicyFileErrorKind> {
     })
 }
 
-/// What a file is called in messages.
+/// Returns the name of a file in messages.
 pub fn name(path: &Path) -> String {
     if is_standard_stream(path) { "standard input".to_owned() } else { path.display().to_string() }
 }
@@ -116,7 +114,7 @@ fn is_standard_stream(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The first error as an object, with all of them in `errors` where there are several.
+/// Makes an object of the first error, with all errors in `errors` if there are several.
 fn errors_as_json(errors: &[Diagnostic]) -> Value {
     let all: Vec<Value> = errors.iter().map(error_as_json).collect();
     match &all[..] {

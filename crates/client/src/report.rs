@@ -1,4 +1,4 @@
-//! What is wrong, told to people where errors go and in JSON where answers go.
+//! Messages to the user: errors and notes, for people on the error output, as JSON in the place of the answer.
 
 use crate::sink::OutputSink;
 use mmb_language::diagnostic::{Diagnostic, Note, RenderStyle, TextSpan};
@@ -9,36 +9,35 @@ use std::error::Error;
 const BOLD: &str = "\x1b[1m";
 const RESET: &str = "\x1b[0m";
 
-/// The text that was read, to show errors in.
+/// The text that an error refers to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SourceText<'a> {
-    /// The file's name; empty for a command that was just typed.
+    /// The name of the file; empty for a command.
     pub(crate) name: &'a str,
     /// The text.
     pub(crate) text: &'a str,
-    /// Lines before it, where it is a piece of something longer.
+    /// Lines before the text, if it is a part of a longer input.
     pub(crate) lines_before: usize,
 }
 
 impl<'a> SourceText<'a> {
-    /// A command.
+    /// The source of a command.
     pub(crate) fn command(text: &'a str) -> SourceText<'a> {
         SourceText { name: "", text, lines_before: 0 }
     }
 
-    /// A file.
+    /// The source of a file.
     pub(crate) fn file(name: &'a str, text: &'a str) -> SourceText<'a> {
         SourceText { name: if name == "-" { "standard input" } else { name }, text, lines_before: 0 }
     }
 
-    /// A line of standard input, counted from 1.
+    /// The source of a line of standard input, counted from 1.
     pub(crate) fn piped(text: &'a str, line: usize) -> SourceText<'a> {
         SourceText { name: "standard input", text, lines_before: line - 1 }
     }
 }
 
-/// Shows errors: for people as errors, in JSON as an answer, as one object with the first
-/// error's members and, if there are more, all of them under `errors`.
+/// Reports errors. JSON is one object with the members of the first error and, if there are several, all of them in `errors`.
 pub(crate) fn errors(sink: &dyn OutputSink, errors: &[ErrorLine], source: SourceText<'_>, json: bool) {
     if !json {
         let style = style(sink);
@@ -51,13 +50,13 @@ pub(crate) fn errors(sink: &dyn OutputSink, errors: &[ErrorLine], source: Source
         objects[0].insert("errors".to_owned(), all);
     }
     if let Some(first) = objects.into_iter().next() {
-        say_json(sink, &Value::Object(first));
+        print_json(sink, &Value::Object(first));
     }
 }
 
-/// Shows a note to people; in JSON it is part of the answer.
+/// Reports a note to people; in JSON, notes are part of the answer.
 pub(crate) fn note(sink: &dyn OutputSink, note: &ErrorLine, source: SourceText<'_>) {
-    let text = match place(note, source) {
+    let text = match position(note, source) {
         Some((line, column, span)) => {
             let note = Note { line, column, span, message: note.message.clone() };
             note.render_in(source.name, source.text, style(sink))
@@ -67,33 +66,38 @@ pub(crate) fn note(sink: &dyn OutputSink, note: &ErrorLine, source: SourceText<'
     sink.err(&text);
 }
 
-/// Shows one error that has no place in a text.
+/// Reports an error that has no position in a text.
 pub fn failure(sink: &dyn OutputSink, message: &str, json: bool) {
     errors(sink, &[ErrorLine::new(message)], SourceText::command(""), json);
 }
 
-/// Says the last words of an errand: where nobody hears them, nothing is left to end.
-pub(crate) fn say(sink: &dyn OutputSink, text: &str) {
+/// Prints the last output of a command. A closed sink is ignored, since nothing is left to stop.
+pub(crate) fn print(sink: &dyn OutputSink, text: &str) {
     let _ = sink.out(text);
 }
 
-/// [`say`] for one JSON value on a line of its own.
-pub(crate) fn say_json(sink: &dyn OutputSink, value: &Value) {
-    say(sink, &format!("{value}\n"));
+/// Prints a JSON value on a line of its own, as [`print`] does.
+pub(crate) fn print_json(sink: &dyn OutputSink, value: &Value) {
+    print(sink, &format!("{value}\n"));
 }
 
-/// An error and what led to it, on one line.
+/// Formats a number with its noun: `1 connection`, `2 connections`.
+pub(crate) fn counted(n: u64, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+/// Formats an error and its causes on one line.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let causes = std::iter::successors(error.source(), |&cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// How errors and notes look.
+/// Returns the style of errors and notes.
 pub(crate) fn style(sink: &dyn OutputSink) -> RenderStyle {
     if sink.colors().err { RenderStyle::Colored } else { RenderStyle::Plain }
 }
 
-/// A note as a JSON object.
+/// Makes a JSON object of a note.
 pub(crate) fn note_object(note: &ErrorLine, source: SourceText<'_>) -> Value {
     let mut object = object(note, source);
     if let Some(message) = object.shift_remove("error") {
@@ -105,7 +109,7 @@ pub(crate) fn note_object(note: &ErrorLine, source: SourceText<'_>) -> Value {
 fn object(error: &ErrorLine, source: SourceText<'_>) -> Map<String, Value> {
     let mut object = Map::new();
     object.insert("error".to_owned(), json!(error.message));
-    if let Some((line, column, _)) = place(error, source) {
+    if let Some((line, column, _)) = position(error, source) {
         object.insert("line".to_owned(), json!(line));
         object.insert("column".to_owned(), json!(column));
     }
@@ -118,7 +122,7 @@ fn object(error: &ErrorLine, source: SourceText<'_>) -> Map<String, Value> {
 }
 
 fn rendered(error: &ErrorLine, source: SourceText<'_>, style: RenderStyle) -> String {
-    match place(error, source) {
+    match position(error, source) {
         Some((line, column, span)) => {
             let diagnostic = Diagnostic {
                 line,
@@ -137,7 +141,7 @@ fn rendered(error: &ErrorLine, source: SourceText<'_>, style: RenderStyle) -> St
     }
 }
 
-fn place(error: &ErrorLine, source: SourceText<'_>) -> Option<(usize, usize, TextSpan)> {
+fn position(error: &ErrorLine, source: SourceText<'_>) -> Option<(usize, usize, TextSpan)> {
     let (start, end) = error.span?;
     Some((error.line? + source.lines_before, error.column?, TextSpan { start, end }))
 }

@@ -1,48 +1,48 @@
-//! What answers for people are written on, in pieces that are worth handing on.
+//! A buffer in front of a sink, which collects text to pieces of a useful size and colours it.
 
 use crate::sink::OutputSink;
 
-/// Bytes collected before they are handed on.
+/// Bytes that are collected before they are sent to the sink.
 const BUFFER: usize = 32 << 10;
 
 const BOLD: &str = "\x1b[1m";
 const DIM_UNDERLINE: &str = "\x1b[2;4m";
 const RESET: &str = "\x1b[0m";
 
-/// Colours of words.
+/// Colours of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Color {
-    /// Came, is up, is well.
+    /// Something was added, or is up.
     Green,
-    /// Went, is down, was dropped.
+    /// Something was removed, or is down.
     Red,
 }
 
-/// The answer's side of a sink; handed on when full, when asked, and when dropped.
+/// Buffered text of an answer. It is sent to the sink when the buffer is full, on [`Screen::flush`], and on drop.
 pub(crate) struct Screen<'a> {
     text: String,
     sink: &'a dyn OutputSink,
     colored: bool,
-    gone: bool,
+    closed: bool,
 }
 
 impl<'a> Screen<'a> {
-    /// An empty screen.
+    /// Creates an empty buffer.
     pub(crate) fn new(sink: &'a dyn OutputSink) -> Screen<'a> {
-        Screen { text: String::new(), sink, colored: sink.colors().out, gone: false }
+        Screen { text: String::new(), sink, colored: sink.colors().out, closed: false }
     }
 
-    /// Where it hands its text on.
+    /// Returns the sink.
     pub(crate) fn sink(&self) -> &'a dyn OutputSink {
         self.sink
     }
 
-    /// Nobody looks at it any more.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.gone
+    /// Returns whether the reader has gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
     }
 
-    /// Adds text.
+    /// Appends text.
     pub(crate) fn text(&mut self, text: &str) {
         self.text.push_str(text);
         if self.text.len() >= BUFFER {
@@ -50,26 +50,26 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Adds text in bold.
+    /// Appends bold text.
     pub(crate) fn bold(&mut self, text: &str) {
-        self.painted(BOLD, text);
+        self.styled(BOLD, text);
     }
 
-    /// Adds the head of a table.
+    /// Appends the heading of a table.
     pub(crate) fn heading(&mut self, text: &str) {
-        self.painted(DIM_UNDERLINE, text);
+        self.styled(DIM_UNDERLINE, text);
     }
 
-    /// Adds text in a colour.
+    /// Appends coloured text.
     pub(crate) fn color(&mut self, color: Color, text: &str) {
         let code = match color {
             Color::Green => "\x1b[32m",
             Color::Red => "\x1b[31m",
         };
-        self.painted(code, text);
+        self.styled(code, text);
     }
 
-    fn painted(&mut self, code: &str, text: &str) {
+    fn styled(&mut self, code: &str, text: &str) {
         if self.colored && !text.is_empty() {
             self.text.push_str(code);
             self.text.push_str(text);
@@ -79,11 +79,11 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Hands on what is collected.
+    /// Sends the collected text to the sink.
     pub(crate) fn flush(&mut self) {
         let text = std::mem::take(&mut self.text);
-        if !text.is_empty() && !self.gone {
-            self.gone = self.sink.out(&text).is_err();
+        if !text.is_empty() && !self.closed {
+            self.closed = self.sink.out(&text).is_err();
         }
     }
 }
@@ -91,5 +91,34 @@ impl<'a> Screen<'a> {
 impl Drop for Screen<'_> {
     fn drop(&mut self) {
         self.flush();
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::sink::SinkClosed;
+    use std::cell::RefCell;
+
+    /// Keeps all output.
+    #[derive(Default)]
+    struct CapturedOutput(RefCell<String>);
+
+    impl OutputSink for CapturedOutput {
+        fn out(&self, text: &str) -> Result<(), SinkClosed> {
+            self.0.borrow_mut().push_str(text);
+            Ok(())
+        }
+
+        fn err(&self, text: &str) {
+            self.0.borrow_mut().push_str(text);
+        }
+    }
+
+    /// Returns what `show` writes to a screen.
+    pub(crate) fn shown(show: impl FnOnce(&mut Screen<'_>)) -> String {
+        let captured = CapturedOutput::default();
+        show(&mut Screen::new(&captured));
+        captured.0.into_inner()
     }
 }

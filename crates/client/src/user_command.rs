@@ -1,25 +1,25 @@
-//! What a line or the words of a command line ask for.
+//! Commands of a user, read from a line or from the words of a command line.
 
 use mmb_language::verb;
 use mmb_language::verb::Argument;
 
-/// One thing to do.
+/// A command of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserCommand {
-    /// What.
-    pub task: CommandAction,
-    /// `--json` stood in the line.
+    /// The action.
+    pub action: CommandAction,
+    /// The line contained `--json`.
     pub json: bool,
 }
 
-/// What can be done.
+/// The action of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandAction {
-    /// A command of the language, for the daemon.
+    /// A command of the rule language, for the daemon.
     Language(String),
     /// `apply FILE`
     Apply(String),
-    /// `monitor`: a command of the language whose answer has no end.
+    /// `monitor`: a command of the rule language whose answer has no end of its own.
     Monitor(String),
     /// `save FILE`
     Save(String),
@@ -29,7 +29,7 @@ pub enum CommandAction {
     LoadState(String),
     /// `check FILE`
     Check(String),
-    /// `help [WORD…]`: what could stand behind these words.
+    /// `help [WORD…]`, with the words.
     Help(String),
     /// `exit`, `quit`
     Exit,
@@ -38,7 +38,7 @@ pub enum CommandAction {
 }
 
 impl CommandAction {
-    /// The file that it names.
+    /// Returns the name of the file that the action reads or writes.
     pub(crate) fn file(&self) -> Option<&str> {
         match self {
             CommandAction::Apply(name)
@@ -55,56 +55,56 @@ impl CommandAction {
     }
 }
 
-/// Words with a dash that mean something behind a command: `-` is standard input or output.
+/// Words with a dash that commands take; `-` is standard input or output.
 const KNOWN_OPTIONS: &[&str] = &["-", "--json", "--terse", "--kill"];
 
-/// What cannot be meant, and why.
+/// The reason why a line is no command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageError(pub String);
 
 impl UserCommand {
-    /// From the words of a command line, the command first.
+    /// Reads the words of a command line, the first of which is the command.
     ///
     /// # Errors
-    /// No command can be meant by them.
+    /// The words are no command.
     pub fn from_words(words: &[String]) -> Result<UserCommand, UsageError> {
         if let Some(word) = words.iter().find(|word| word.contains('\n')) {
             return Err(UsageError(format!(
                 "a command is one line, but this word is more than one: {word:?}"
             )));
         }
-        let stranger =
+        let unknown =
             words.iter().find(|word| word.starts_with('-') && !KNOWN_OPTIONS.contains(&word.as_str()));
-        if let Some(option) = stranger {
+        if let Some(option) = unknown {
             return Err(UsageError(format!("unknown option '{option}'; try mmb --help")));
         }
         match words {
             [command, file] if takes_file(command) => {
-                Ok(UserCommand { task: file_task(command, file.clone()), json: false })
+                Ok(UserCommand { action: file_action(command, file.clone()), json: false })
             }
-            [] => Ok(UserCommand { task: CommandAction::Nothing, json: false }),
+            [] => Ok(UserCommand { action: CommandAction::Nothing, json: false }),
             _ => UserCommand::from_line(&words.join(" ")),
         }
     }
 
-    /// From a line as it was typed.
+    /// Reads a line as it was typed.
     ///
     /// # Errors
-    /// No command can be meant by it.
+    /// The line is no command.
     pub fn from_line(line: &str) -> Result<UserCommand, UsageError> {
         let (line, json) = without_json(line);
         let (first, rest) = split_word(line.trim());
         let (first, rest) = if first == "mmb" && !rest.is_empty() { split_word(rest) } else { (first, rest) };
-        let task = match first {
+        let action = match first {
             "" => CommandAction::Nothing,
             comment if comment.starts_with('#') => CommandAction::Nothing,
             "exit" | "quit" if rest.is_empty() => CommandAction::Exit,
             "help" | "?" => CommandAction::Help(rest.to_owned()),
-            command if takes_file(command) => file_task(command, file_name(command, rest)?),
+            command if takes_file(command) => file_action(command, file_name(command, rest)?),
             "monitor" => CommandAction::Monitor(line.trim().to_owned()),
             _ => CommandAction::Language(line.trim().to_owned()),
         };
-        Ok(UserCommand { task, json })
+        Ok(UserCommand { action, json })
     }
 }
 
@@ -112,7 +112,7 @@ fn takes_file(command: &str) -> bool {
     verb::named(command).is_some_and(|info| info.argument == Argument::File)
 }
 
-fn file_task(command: &str, file: String) -> CommandAction {
+fn file_action(command: &str, file: String) -> CommandAction {
     match command {
         "apply" => CommandAction::Apply(file),
         "save" => CommandAction::Save(file),
@@ -122,8 +122,7 @@ fn file_task(command: &str, file: String) -> CommandAction {
     }
 }
 
-/// The one name that follows a command; quotes around it are taken off, a `~/` before it is the home
-/// directory.
+/// Returns the file name that follows a command, without quotes around it and with `~/` replaced by the home directory.
 fn file_name(command: &str, rest: &str) -> Result<String, UsageError> {
     let usage = || UsageError(format!("usage: {command} FILE"));
     let quoted = ['"', '\''].iter().find_map(|&quote| rest.strip_prefix(quote)?.strip_suffix(quote));
@@ -144,7 +143,7 @@ fn split_word(text: &str) -> (&str, &str) {
     (first, rest.trim())
 }
 
-/// The line without the words `--json` that stand outside of quotes, and whether there were any.
+/// Removes the words `--json` outside of quotes and comments; also returns whether there were any.
 fn without_json(line: &str) -> (String, bool) {
     const WORD: &str = "--json";
     let (mut kept, mut json, mut quoted, mut escaped) =
@@ -153,11 +152,11 @@ fn without_json(line: &str) -> (String, bool) {
     while let Some(character) = rest.chars().next() {
         let begins = kept.is_empty() || kept.ends_with(char::is_whitespace);
         if begins && !quoted {
-            if let Some(behind) = rest.strip_prefix(WORD)
-                && (behind.is_empty() || behind.starts_with(char::is_whitespace))
+            if let Some(after) = rest.strip_prefix(WORD)
+                && (after.is_empty() || after.starts_with(char::is_whitespace))
             {
                 json = true;
-                rest = behind;
+                rest = after;
                 continue;
             }
             if character == '#' {
@@ -181,15 +180,15 @@ mod tests {
 
     fn words(words: &[&str]) -> CommandAction {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        UserCommand::from_words(&words).expect("can be meant").task
+        UserCommand::from_words(&words).expect("a command").action
     }
 
     fn line(line: &str) -> UserCommand {
-        UserCommand::from_line(line).expect("can be meant")
+        UserCommand::from_line(line).expect("a command")
     }
 
     #[test]
-    fn words_may_be_split_anyhow() {
+    fn words_may_be_split_in_any_way() {
         let rule =
             CommandAction::Language("add ! tcp-syn tcp-dport {80, 443} payload \"GET \" drop".to_owned());
         assert_eq!(
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_nobody_knows_is_no_language() {
+    fn an_unknown_option_is_refused() {
         assert!(UserCommand::from_words(&["list".to_owned(), "--wide".to_owned()]).is_err());
         assert_eq!(words(&["list", "--terse"]), CommandAction::Language("list --terse".to_owned()));
         assert_eq!(words(&["check", "-"]), CommandAction::Check("-".to_owned()));
@@ -215,40 +214,40 @@ mod tests {
     #[test]
     fn files_may_have_spaces_in_their_names() {
         assert_eq!(words(&["apply", "a b.mmb"]), CommandAction::Apply("a b.mmb".to_owned()));
-        assert_eq!(line("save \"a b.mmb\"").task, CommandAction::Save("a b.mmb".to_owned()));
-        assert_eq!(line("check  x ").task, CommandAction::Check("x".to_owned()));
+        assert_eq!(line("save \"a b.mmb\"").action, CommandAction::Save("a b.mmb".to_owned()));
+        assert_eq!(line("check  x ").action, CommandAction::Check("x".to_owned()));
         assert!(UserCommand::from_line("apply a b").is_err());
         assert!(UserCommand::from_line("apply").is_err());
         assert!(UserCommand::from_line("apply ''").is_err());
     }
 
     #[test]
-    fn json_is_taken_out_wherever_it_stands_as_a_word() {
+    fn json_is_removed_wherever_it_is_a_word() {
         assert_eq!(
             line("--json list"),
-            UserCommand { task: CommandAction::Language("list".to_owned()), json: true }
+            UserCommand { action: CommandAction::Language("list".to_owned()), json: true }
         );
-        assert_eq!(line("list --json --terse").task, CommandAction::Language("list  --terse".to_owned()));
+        assert_eq!(line("list --json --terse").action, CommandAction::Language("list  --terse".to_owned()));
         let quoted = "add payload \"a \\\" --json b\" drop";
         assert_eq!(
             line(quoted),
-            UserCommand { task: CommandAction::Language(quoted.to_owned()), json: false }
+            UserCommand { action: CommandAction::Language(quoted.to_owned()), json: false }
         );
         assert!(!line("add all drop # no --json here").json);
         assert!(!line("add all --jsonx").json);
     }
 
     #[test]
-    fn comments_and_the_programs_name_are_no_errand() {
-        assert_eq!(line("  # nothing").task, CommandAction::Nothing);
-        assert_eq!(line("").task, CommandAction::Nothing);
-        assert_eq!(line("mmb apply x").task, CommandAction::Apply("x".to_owned()));
-        assert_eq!(line("mmb monitor").task, CommandAction::Monitor("mmb monitor".to_owned()));
-        assert_eq!(line("save-state x").task, CommandAction::SaveState("x".to_owned()));
-        assert_eq!(line("load-state -").task, CommandAction::LoadState("-".to_owned()));
+    fn comments_and_the_programs_name_are_no_commands() {
+        assert_eq!(line("  # nothing").action, CommandAction::Nothing);
+        assert_eq!(line("").action, CommandAction::Nothing);
+        assert_eq!(line("mmb apply x").action, CommandAction::Apply("x".to_owned()));
+        assert_eq!(line("mmb monitor").action, CommandAction::Monitor("mmb monitor".to_owned()));
+        assert_eq!(line("save-state x").action, CommandAction::SaveState("x".to_owned()));
+        assert_eq!(line("load-state -").action, CommandAction::LoadState("-".to_owned()));
         assert_eq!(words(&["del", "3", "--kill"]), CommandAction::Language("del 3 --kill".to_owned()));
-        assert_eq!(line("mmb list").task, CommandAction::Language("mmb list".to_owned()));
-        assert_eq!(line("quit").task, CommandAction::Exit);
-        assert_eq!(line("? add").task, CommandAction::Help("add".to_owned()));
+        assert_eq!(line("mmb list").action, CommandAction::Language("mmb list".to_owned()));
+        assert_eq!(line("quit").action, CommandAction::Exit);
+        assert_eq!(line("? add").action, CommandAction::Help("add".to_owned()));
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn run_logged(main: MainThread, number: usize, rest: &[u8]) -> Result
 fn run(main: MainThread, verb: &str, rest: &str) -> Result<(), String> {
     let runtime = Runtime::running().ok_or("mmb has not started")?;
     let command = UserCommand::from_line(&format!("{verb} {rest}")).map_err(|UsageError(what)| what)?;
-    let watches = matches!(command.task, CommandAction::Monitor(_));
+    let watches = matches!(command.action, CommandAction::Monitor(_));
     if watches && !main.may_suspend() {
         return Err(format!("VPP would stand still meanwhile; {}", elsewhere(runtime)));
     }

@@ -250,12 +250,12 @@ impl Runtime {
         let runner = CommandRunner {
             connect: &connect,
             sink,
-            enough,
+            is_interrupted: enough,
             json: false,
             standard_streams: false,
-            own_words: &[],
-            no_daemon: "",
-            watching: "",
+            program_words: &[],
+            no_daemon_hint: "",
+            monitor_hint: "",
         };
         sys::step_aside();
         self.sync_ports();

@@ -2,7 +2,7 @@
 
 use super::SHELL_WORDS;
 use crate::output;
-use mmb_client::{help, names};
+use mmb_client::{daemon_names, help};
 use mmb_language::complete::{Completion, CompletionKind};
 use mmb_protocol::Client;
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
@@ -21,27 +21,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Lines kept from one session to the next.
 const HISTORY: usize = 2_000;
 
-/// What came of a prompt.
+/// The user's input at a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Typed {
+pub(crate) enum PromptInput {
     /// A line.
     Line(String),
-    /// The line was thrown away with Ctrl-C.
-    Nothing,
-    /// Ctrl-D.
+    /// The user discarded the line with Ctrl-C.
+    Discarded,
+    /// The user pressed Ctrl-D.
     End,
 }
 
 /// The prompt.
 pub(crate) struct LineEditor {
-    editor: rustyline::Editor<Assistant, FileHistory>,
+    editor: rustyline::Editor<WordCompleter, FileHistory>,
     history: Option<PathBuf>,
-    question: Question,
+    help_key: HelpKey,
     socket: PathBuf,
 }
 
 impl LineEditor {
-    /// A prompt with the user's history, that completes with what the daemon at `socket` knows.
+    /// Creates a prompt with the user's history, which completes names that the daemon at `socket` knows.
     pub(crate) fn new(socket: &Path) -> Result<LineEditor, ReadlineError> {
         let config = Config::builder()
             .max_history_size(HISTORY)?
@@ -52,35 +52,35 @@ impl LineEditor {
             .color_mode(if output::stdout_is_colored() { ColorMode::Enabled } else { ColorMode::Disabled })
             .build();
         let mut editor = rustyline::Editor::with_config(config)?;
-        editor.set_helper(Some(Assistant { socket: socket.to_owned(), files: FilenameCompleter::new() }));
-        let question = Question::default();
-        editor.bind_sequence(KeyEvent::from('?'), EventHandler::Conditional(Box::new(question.clone())));
+        editor.set_helper(Some(WordCompleter { socket: socket.to_owned(), files: FilenameCompleter::new() }));
+        let help_key = HelpKey::default();
+        editor.bind_sequence(KeyEvent::from('?'), EventHandler::Conditional(Box::new(help_key.clone())));
         let history = history_file();
         if let Some(file) = &history {
-            // A first session has none yet; one that cannot be read is not worth more than starting without.
+            // The first session has no history yet, and the shell works without one that cannot be read.
             let _ = editor.load_history(file);
         }
-        Ok(LineEditor { editor, history, question, socket: socket.to_owned() })
+        Ok(LineEditor { editor, history, help_key, socket: socket.to_owned() })
     }
 
-    /// Reads a line. `?` shows help and goes on with the same line.
-    pub(crate) fn line(&mut self, prompt: &str) -> Result<Typed, ReadlineError> {
+    /// Reads a line. `?` shows help and returns to the same line.
+    pub(crate) fn line(&mut self, prompt: &str) -> Result<PromptInput, ReadlineError> {
         let styled = (prompt.to_owned(), format!("\x1b[1;36m{prompt}\x1b[0m"));
-        let (mut before, mut behind) = (String::new(), String::new());
+        let (mut before, mut after) = (String::new(), String::new());
         loop {
-            let line = match self.editor.readline_with_initial(&styled, (&before, &behind)) {
+            let line = match self.editor.readline_with_initial(&styled, (&before, &after)) {
                 Ok(line) => line,
-                Err(ReadlineError::Eof) => return Ok(Typed::End),
-                Err(ReadlineError::Interrupted) => return Ok(Typed::Nothing),
+                Err(ReadlineError::Eof) => return Ok(PromptInput::End),
+                Err(ReadlineError::Interrupted) => return Ok(PromptInput::Discarded),
                 Err(error) => return Err(error),
             };
-            let Some(at) = self.question.take() else {
+            let Some(at) = self.help_key.take() else {
                 self.remember(&line);
-                return Ok(Typed::Line(line));
+                return Ok(PromptInput::Line(line));
             };
-            let known = names::ask(&|| Client::connect(&self.socket), &line[..at]);
+            let known = daemon_names::query(&|| Client::connect(&self.socket), &line[..at]);
             output::print(&help::at(&line, at, &known, SHELL_WORDS));
-            (before, behind) = (line[..at].to_owned(), line[at..].to_owned());
+            (before, after) = (line[..at].to_owned(), line[at..].to_owned());
         }
     }
 
@@ -88,8 +88,7 @@ impl LineEditor {
         if line.trim().is_empty() {
             return;
         }
-        // Written at once, so that shells side by side lose nothing; a history that cannot be kept is no
-        // error.
+        // The line is written at once, so that shells that run at the same time lose nothing. The shell works without a history.
         if self.editor.add_history_entry(line).unwrap_or(false)
             && let Some(file) = &self.history
         {
@@ -98,7 +97,7 @@ impl LineEditor {
     }
 }
 
-/// `$XDG_STATE_HOME/mmb/history`, in a directory that is there.
+/// Returns `$XDG_STATE_HOME/mmb/history`, and creates its directory.
 fn history_file() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;
@@ -107,17 +106,17 @@ fn history_file() -> Option<PathBuf> {
     Some(directory.join("history"))
 }
 
-/// The byte of the line at which `?` was pressed.
+/// Handles `?`, and keeps the position in the line at which it was pressed.
 #[derive(Clone, Default)]
-struct Question(Arc<Mutex<Option<usize>>>);
+struct HelpKey(Arc<Mutex<Option<usize>>>);
 
-impl Question {
+impl HelpKey {
     fn take(&self) -> Option<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-impl ConditionalEventHandler for Question {
+impl ConditionalEventHandler for HelpKey {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
         let at = context.pos();
         if is_text(context.line().get(..at)?) {
@@ -125,13 +124,12 @@ impl ConditionalEventHandler for Question {
             return None;
         }
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
-        // Ends the line; whoever reads it finds the question and comes back to it. (An interrupt would lose what
-        // was typed ahead.)
+        // Ends the line, so that `LineEditor::line` shows help and returns to it. An interrupt would lose the input that was typed ahead.
         Some(Cmd::AcceptLine)
     }
 }
 
-/// Whether what comes next stands within quotes or a comment.
+/// Returns whether the position after `before` is within quotes or a comment.
 fn is_text(before: &str) -> bool {
     let (mut quoted, mut escaped, mut begins) = (false, false, true);
     for character in before.chars() {
@@ -146,13 +144,13 @@ fn is_text(before: &str) -> bool {
     quoted
 }
 
-/// Completes words.
-struct Assistant {
+/// Completes words of the language, names and files.
+struct WordCompleter {
     socket: PathBuf,
     files: FilenameCompleter,
 }
 
-impl Completer for Assistant {
+impl Completer for WordCompleter {
     type Candidate = Pair;
 
     fn complete(
@@ -161,7 +159,7 @@ impl Completer for Assistant {
         at: usize,
         context: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
-        let known = names::ask(&|| Client::connect(&self.socket), &line[..at]);
+        let known = daemon_names::query(&|| Client::connect(&self.socket), &line[..at]);
         let candidates = help::words(line, at, &known, SHELL_WORDS);
         if candidates.iter().any(|candidate| candidate.kind == CompletionKind::File) {
             return self.files.complete(line, at, context);
@@ -175,19 +173,19 @@ impl Completer for Assistant {
     }
 }
 
-impl Hinter for Assistant {
+impl Hinter for WordCompleter {
     type Hint = String;
 }
-impl Highlighter for Assistant {}
-impl Validator for Assistant {}
-impl Helper for Assistant {}
+impl Highlighter for WordCompleter {}
+impl Validator for WordCompleter {}
+impl Helper for WordCompleter {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_question_mark_within_text_is_a_character() {
+    fn a_question_mark_in_quotes_or_a_comment_is_a_character() {
         assert!(is_text("add payload \"GET "));
         assert!(is_text("add all drop # why"));
         assert!(is_text("add payload \"a\\\""));

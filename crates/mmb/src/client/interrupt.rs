@@ -1,49 +1,50 @@
-//! Ctrl-C while something is watched: it ends the watching, and otherwise the program as ever.
+//! Ctrl-C during `monitor`: it ends the command. At other times it ends the program.
 
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The handlers, which stay once they are there.
+/// The state of the signal handlers, which stay installed.
 struct Handlers {
     /// Ctrl-C ends the program.
-    ends: Arc<AtomicBool>,
-    came: Arc<AtomicBool>,
+    ends_program: Arc<AtomicBool>,
+    /// Ctrl-C was pressed.
+    pressed: Arc<AtomicBool>,
 }
 
 static HANDLERS: OnceLock<Option<Handlers>> = OnceLock::new();
 
-/// While it lives, Ctrl-C is only remembered.
+/// While it exists, Ctrl-C does not end the program.
 pub(crate) struct InterruptGuard(Option<&'static Handlers>);
 
 impl InterruptGuard {
-    /// Begins; where the system refuses, Ctrl-C goes on to end the program.
+    /// Installs the handlers. If the system refuses, Ctrl-C still ends the program.
     pub(crate) fn begin() -> InterruptGuard {
         let handlers = HANDLERS.get_or_init(|| {
-            let handlers = Handlers { ends: Arc::default(), came: Arc::default() };
-            let conditional = flag::register_conditional_default(SIGINT, Arc::clone(&handlers.ends));
-            conditional.and_then(|_| flag::register(SIGINT, Arc::clone(&handlers.came))).ok()?;
+            let handlers = Handlers { ends_program: Arc::default(), pressed: Arc::default() };
+            let conditional = flag::register_conditional_default(SIGINT, Arc::clone(&handlers.ends_program));
+            conditional.and_then(|_| flag::register(SIGINT, Arc::clone(&handlers.pressed))).ok()?;
             Some(handlers)
         });
         if let Some(handlers) = handlers {
-            handlers.ends.store(false, Ordering::SeqCst);
-            handlers.came.store(false, Ordering::SeqCst);
+            handlers.ends_program.store(false, Ordering::SeqCst);
+            handlers.pressed.store(false, Ordering::SeqCst);
         }
         InterruptGuard(handlers.as_ref())
     }
 }
 
-/// Somebody has pressed Ctrl-C since the last [`InterruptGuard`] began.
-pub(crate) fn came() -> bool {
+/// Returns whether Ctrl-C was pressed since the last [`InterruptGuard`] began.
+pub(crate) fn interrupted() -> bool {
     let handlers = HANDLERS.get().and_then(Option::as_ref);
-    handlers.is_some_and(|handlers| handlers.came.load(Ordering::SeqCst))
+    handlers.is_some_and(|handlers| handlers.pressed.load(Ordering::SeqCst))
 }
 
 impl Drop for InterruptGuard {
     fn drop(&mut self) {
         if let Some(handlers) = self.0 {
-            handlers.ends.store(true, Ordering::SeqCst);
+            handlers.ends_program.store(true, Ordering::SeqCst);
         }
     }
 }

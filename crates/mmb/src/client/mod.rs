@@ -1,11 +1,11 @@
-//! The program as a client of a running one: one-shot commands and the interactive shell.
+//! The program as a client of a daemon: one-shot commands and the interactive shell.
 //!
-//! Both make a [`UserCommand`] of what was typed and let `mmb_client`'s [`CommandRunner`] do it. Here is what is this program's own: the
-//! terminal, its colours, Ctrl-C, and exit statuses.
+//! Both read a [`UserCommand`] from what was typed, and `mmb_client`'s [`CommandRunner`] runs it. This module adds the terminal, its colours,
+//! Ctrl-C and exit statuses.
 //!
-//! Words of a one-shot command come from the user's shell, which has its own use for `"`, `!`, `|`, `{` and
-//! `>`. They are joined with single spaces, so a rule may be typed as many words or few: `mmb add tcp-dport
-//! 80 drop` and `mmb add 'tcp-dport 80 drop'` are the same. What the shell would eat needs single quotes:
+//! The words of a one-shot command come from the user's shell, to which `"`, `!`, `|`, `{` and `>` are special. This module joins the words
+//! with single spaces, so that a rule may be typed as many words or few: `mmb add tcp-dport 80 drop` and `mmb add 'tcp-dport 80 drop'` are
+//! the same. Characters that are special to the shell need single quotes:
 //! `mmb add '! tcp-syn' drop`, `mmb add tcp-dport '{80, 443}' drop`, `mmb add payload '"GET "' drop`.
 
 mod editor;
@@ -20,27 +20,29 @@ use mmb_protocol::{Client, DEFAULT_SOCKET};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Words of the shell itself, and what they do.
+/// Commands of the shell itself, and their descriptions.
 const SHELL_WORDS: ProgramWords<'_> = &[
     ("help", "shows what may follow the words behind it; so does ? anywhere"),
     ("exit", "leaves the shell"),
 ];
 
-const NO_DAEMON: &str = "  = start one with: mmb run --port lan=eth1 --port wan=eth2
+/// Printed after the error that no daemon answers.
+const NO_DAEMON_HINT: &str = "  = start one with: mmb run --port lan=eth1 --port wan=eth2
   = or say where it listens: --socket PATH
 ";
 
-const WATCHING: &str = "watching connections; Ctrl-C ends it\n";
+/// Printed before the first event of `monitor`.
+const MONITOR_HINT: &str = "watching connections; Ctrl-C ends it\n";
 
-/// Exit status of what cannot be meant.
+/// The exit status for a line that is no command.
 const BAD_USAGE: u8 = 2;
 
 /// Options that every command takes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientOptions {
-    /// The control socket; the default one if there is none.
+    /// The path of the control socket; `None` is the default path.
     pub(crate) socket: Option<PathBuf>,
-    /// Answer in JSON.
+    /// Print JSON.
     pub(crate) json: bool,
 }
 
@@ -50,32 +52,32 @@ impl ClientOptions {
     }
 }
 
-/// Does errands at this terminal.
+/// Returns a runner of commands at this terminal.
 fn runner<'a>(connect: &'a Connector<'a>, json: bool) -> CommandRunner<'a> {
     CommandRunner {
         connect,
         sink: &Terminal,
-        enough: &interrupt::came,
+        is_interrupted: &interrupt::interrupted,
         json,
         standard_streams: true,
-        own_words: SHELL_WORDS,
-        no_daemon: NO_DAEMON,
-        watching: WATCHING,
+        program_words: SHELL_WORDS,
+        no_daemon_hint: NO_DAEMON_HINT,
+        monitor_hint: MONITOR_HINT,
     }
 }
 
-/// Does an errand, which line `line` of standard input was, if it was one. What has no end ends with Ctrl-C.
+/// Runs a command, which may come from line `line` of standard input. Ctrl-C ends `monitor`.
 fn run(runner: &CommandRunner<'_>, command: &UserCommand, line: Option<usize>) -> Result<(), CommandFailed> {
-    let _watch = matches!(command.task, CommandAction::Monitor(_)).then(InterruptGuard::begin);
+    let _guard = matches!(command.action, CommandAction::Monitor(_)).then(InterruptGuard::begin);
     runner.run_line(command, line)
 }
 
-/// Tells of an error that belongs to no errand.
+/// Reports an error that belongs to no command.
 fn failure(message: &str, opts: &ClientOptions) {
     mmb_client::failure(&Terminal, message, opts.json);
 }
 
-/// Runs one command, given in the words of the shell that started the program.
+/// Runs one command, which the words of the program's command line are.
 pub(crate) fn main(words: Vec<String>, opts: ClientOptions) -> ExitCode {
     match UserCommand::from_words(&words) {
         Ok(command) => match run(&runner(&|| Client::connect(opts.socket()), opts.json), &command, None) {
@@ -89,7 +91,7 @@ pub(crate) fn main(words: Vec<String>, opts: ClientOptions) -> ExitCode {
     }
 }
 
-/// Opens the interactive shell, or runs the lines of standard input where that is no terminal.
+/// Opens the interactive shell, or runs the lines of standard input if that is no terminal.
 pub(crate) fn shell(opts: ClientOptions) -> ExitCode {
     shell::main(&opts)
 }

@@ -1,7 +1,7 @@
-//! The interactive shell: a prompt with history, completion and help where someone sits at it, and the same
-//! commands line by line from standard input where not.
+//! The interactive shell: a prompt with history, completion and help on a terminal, and the same commands line by line from standard input
+//! otherwise.
 
-use super::editor::{LineEditor, Typed};
+use super::editor::{LineEditor, PromptInput};
 use super::{ClientOptions, failure, run, runner};
 use crate::output;
 use mmb_client::{CommandAction, CommandFailed, UsageError, UserCommand};
@@ -15,7 +15,7 @@ pub(crate) fn main(opts: &ClientOptions) -> ExitCode {
     if io::stdin().is_terminal() { interactive(opts) } else { piped(opts) }
 }
 
-/// Runs every line, also behind one that failed; the exit status tells whether one did.
+/// Runs every line, also after one that failed; the exit status tells whether a line failed.
 fn piped(opts: &ClientOptions) -> ExitCode {
     let connect = || Client::connect(opts.socket());
     let runner = runner(&connect, opts.json);
@@ -29,7 +29,7 @@ fn piped(opts: &ClientOptions) -> ExitCode {
             }
         };
         match UserCommand::from_line(&text) {
-            Ok(UserCommand { task: CommandAction::Exit, .. }) => break,
+            Ok(UserCommand { action: CommandAction::Exit, .. }) => break,
             Ok(command) => failed |= run(&runner, &command, Some(number)) == Err(CommandFailed),
             Err(UsageError(message)) => {
                 failure(&message, opts);
@@ -40,8 +40,8 @@ fn piped(opts: &ClientOptions) -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Commands with the number of their first line, from 1. As in a policy file, a backslash at the end of a line joins
-/// it to the next.
+/// Returns commands with the number of their first line, from 1. As in a policy file, a backslash at the end of a line joins it to the
+/// next.
 fn joined(
     lines: impl Iterator<Item = io::Result<String>>,
 ) -> impl Iterator<Item = io::Result<(usize, String)>> {
@@ -74,24 +74,24 @@ fn interactive(opts: &ClientOptions) -> ExitCode {
         }
     };
     output::print("mmb: Tab completes, ? helps at any word, exit leaves\n");
-    let mut daemon = Presence::Unknown;
+    let mut daemon = DaemonPresence::Unknown;
     loop {
-        daemon = daemon.look(opts.socket());
-        let prompt = if daemon == Presence::There { "mmb> " } else { "mmb (no daemon)> " };
+        daemon = daemon.update(opts.socket());
+        let prompt = if daemon == DaemonPresence::Present { "mmb> " } else { "mmb (no daemon)> " };
         let line = match editor.line(prompt) {
-            Ok(Typed::Line(line)) => line,
-            Ok(Typed::Nothing) => continue,
-            Ok(Typed::End) => break,
+            Ok(PromptInput::Line(line)) => line,
+            Ok(PromptInput::Discarded) => continue,
+            Ok(PromptInput::End) => break,
             Err(error) => {
                 failure(&format!("cannot read from this terminal: {error}"), opts);
                 return ExitCode::FAILURE;
             }
         };
-        // What was pasted may be several lines.
+        // A paste may have several lines.
         for (_, command) in joined(line.lines().map(|line| Ok(line.to_owned()))).flatten() {
             match UserCommand::from_line(&command) {
-                Ok(UserCommand { task: CommandAction::Exit, .. }) => return ExitCode::SUCCESS,
-                // What failed was printed, and the next line may work.
+                Ok(UserCommand { action: CommandAction::Exit, .. }) => return ExitCode::SUCCESS,
+                // The failure was reported, and the next line may succeed.
                 Ok(command) => drop(run(&runner, &command, None)),
                 Err(UsageError(message)) => failure(&message, opts),
             }
@@ -100,36 +100,36 @@ fn interactive(opts: &ClientOptions) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Whether a daemon answers. Each command connects anew, so that nothing need be done when it is back.
+/// Knowledge about the daemon, for the prompt. Each command connects anew, so that a return of the daemon needs no action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Presence {
+enum DaemonPresence {
     Unknown,
-    There,
-    Gone,
+    Present,
+    Absent,
 }
 
-impl Presence {
-    /// Looks, and tells the user what changed.
-    fn look(self, socket: &Path) -> Presence {
+impl DaemonPresence {
+    /// Tries to connect, and tells the user about a change.
+    fn update(self, socket: &Path) -> DaemonPresence {
         match (self, Client::connect(socket)) {
-            (Presence::Gone, Ok(_)) => {
+            (DaemonPresence::Absent, Ok(_)) => {
                 output::print("mmb is back; its counters began anew\n");
-                Presence::There
+                DaemonPresence::Present
             }
-            (_, Ok(_)) => Presence::There,
-            (Presence::Unknown, Err(error)) => {
+            (_, Ok(_)) => DaemonPresence::Present,
+            (DaemonPresence::Unknown, Err(error)) => {
                 let hint = match error {
                     ClientError::NoDaemon { .. } => "; start it with mmb run, this prompt will find it",
                     _ => "",
                 };
                 output::tell(&format!("{:#}{hint}\n", anyhow::Error::from(error)));
-                Presence::Gone
+                DaemonPresence::Absent
             }
-            (Presence::There, Err(error)) => {
+            (DaemonPresence::Present, Err(error)) => {
                 output::tell(&format!("mmb went away: {:#}\n", anyhow::Error::from(error)));
-                Presence::Gone
+                DaemonPresence::Absent
             }
-            (Presence::Gone, Err(_)) => Presence::Gone,
+            (DaemonPresence::Absent, Err(_)) => DaemonPresence::Absent,
         }
     }
 }
@@ -148,6 +148,6 @@ mod tests {
             lines("a\n\nb \\\n c\nd"),
             [(1, "a".to_owned()), (2, String::new()), (3, "b \\\n c".to_owned()), (5, "d".to_owned())]
         );
-        assert_eq!(lines("a\\"), [(1, "a\\".to_owned())], "nothing is left out at the end");
+        assert_eq!(lines("a\\"), [(1, "a\\".to_owned())], "a last line may end with a backslash");
     }
 }

@@ -1,19 +1,20 @@
-//! Connections for people: a table of them, their summary, and what happens to them.
+//! Connections for people: a table of them, their summary, and their events.
 
+use super::text_table::{Align, TextTable};
+use crate::report::counted;
 use crate::screen::{Color, Screen};
-use crate::table::{Align, TextTable};
 use mmb_protocol::answer::{ConnectionLine, EndsLine, EventKind, EventLine, SummaryLine, TrafficLine};
 
-/// A list of connections that is being printed.
+/// A table of connections while it is printed.
 #[derive(Debug, Default)]
-pub(crate) struct ConnectionTable {
+pub(crate) struct ConnectionListing {
     table: Option<TextTable>,
     connections: u64,
     verbose: bool,
 }
 
-impl ConnectionTable {
-    /// Prints one more.
+impl ConnectionListing {
+    /// Prints a connection.
     pub(crate) fn row(&mut self, screen: &mut Screen<'_>, line: &ConnectionLine) {
         self.connections += 1;
         self.verbose = line.place.is_some();
@@ -37,14 +38,14 @@ impl ConnectionTable {
         self.table.get_or_insert_with(|| TextTable::new(columns(self.verbose))).row(screen, cells);
     }
 
-    /// Prints what is left.
+    /// Prints the remaining rows and the total.
     pub(crate) fn end(self, screen: &mut Screen<'_>) {
         let Some(table) = self.table else {
             screen.text("no connections\n");
             return;
         };
         let mut totals = vec![String::new(); columns(self.verbose).len()];
-        totals[2] = number(self.connections, "connection");
+        totals[2] = counted(self.connections, "connection");
         table.end(screen, Some(totals));
     }
 }
@@ -68,7 +69,7 @@ fn columns(verbose: bool) -> &'static [(&'static str, Align)] {
     if verbose { &COLUMNS } else { &COLUMNS[..10] }
 }
 
-/// The connection as its packets arrive, and as they leave if that differs.
+/// Formats the tuple of arriving packets, and that of leaving packets if it differs.
 fn tuples(line: &ConnectionLine) -> [String; 2] {
     let tuple = |ends: &EndsLine| match line.proto.as_str() {
         "tcp" | "udp" | "udplite" | "dccp" | "sctp" => {
@@ -98,7 +99,7 @@ fn port(address: std::net::IpAddr, port: u16) -> String {
     std::net::SocketAddr::new(address, port).to_string()
 }
 
-/// `12/9`: there and back.
+/// Formats a counter of both directions: `12/9`.
 fn both(line: &ConnectionLine, of: impl Fn(&TrafficLine) -> u64) -> String {
     format!("{}/{}", of(&line.forward), of(&line.reply))
 }
@@ -107,7 +108,7 @@ fn rules(line: &ConnectionLine) -> String {
     line.rules.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// A time to two places: `0.2s`, `59s`, `2m05s`, `2h04m`, `3d01h`.
+/// Formats a time with two digits or units: `0.2s`, `59s`, `2m05s`, `2h04m`, `3d01h`.
 fn time(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {
@@ -119,12 +120,7 @@ fn time(ms: u64) -> String {
     }
 }
 
-/// `1 connection`, `2 connections`
-pub(crate) fn number(n: u64, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
-}
-
-/// Prints something that happened, at once.
+/// Prints an event at once.
 pub(crate) fn event(screen: &mut Screen<'_>, event: &EventLine) {
     let line = &event.connection;
     let [before, after] = tuples(line);
@@ -149,27 +145,27 @@ pub(crate) fn event(screen: &mut Screen<'_>, event: &EventLine) {
     screen.flush();
 }
 
-/// Prints connections in numbers.
+/// Prints the totals of all connections.
 pub(crate) fn summary(screen: &mut Screen<'_>, line: &SummaryLine) {
     let mut table = TextTable::new(&[("CONNECTIONS", Align::Right), ("", Align::Left)]);
-    let mut row = |count: u64, what: String| table.row(screen, vec![count.to_string(), what]);
+    let mut row = |count: u64, label: String| table.row(screen, vec![count.to_string(), label]);
     row(line.connections, format!("now, of {} at most", line.max));
     row(line.half_open, "of them half-open".to_owned());
     row(line.created, "created".to_owned());
-    for (reasons, what) in
+    for (reasons, label) in
         [(&line.closed, "closed"), (&line.refused, "packets refused"), (&line.invalid, "packets invalid")]
     {
         for (reason, count) in reasons {
-            row(count.as_u64().unwrap_or_default(), format!("{what}: {reason}"));
+            row(count.as_u64().unwrap_or_default(), format!("{label}: {reason}"));
         }
     }
-    for (count, what) in [
+    for (count, label) in [
         (line.handed, "packets handed from worker to worker"),
         (line.held, "fragments waiting for their first one"),
         (line.events_lost, "events that nobody read in time"),
     ] {
         if count > 0 {
-            row(count, what.to_owned());
+            row(count, label.to_owned());
         }
     }
     table.end(screen, None);
@@ -178,7 +174,7 @@ pub(crate) fn summary(screen: &mut Screen<'_>, line: &SummaryLine) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sink::tests::shown;
+    use crate::screen::tests::shown;
     use mmb_protocol::answer::ConnectionPlace;
     use serde_json::json;
     use std::net::IpAddr;
@@ -208,7 +204,7 @@ mod tests {
     }
 
     fn listed(lines: &[ConnectionLine]) -> String {
-        let mut listing = ConnectionTable::default();
+        let mut listing = ConnectionListing::default();
         shown(|screen| {
             lines.iter().for_each(|line| listing.row(screen, line));
             listing.end(screen);
@@ -234,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_show_what_tells_them_apart() {
+    fn connections_show_the_identifiers_of_their_protocol() {
         let ports = "10.0.0.5:4000 > 192.0.2.1:80 ";
         let keyed = ConnectionLine { key: Some(42), ..line("gre") };
         let query = |icmp_type| ConnectionLine { icmp_type: Some(icmp_type), ..line("icmp") };
@@ -257,21 +253,21 @@ mod tests {
     }
 
     #[test]
-    fn events_say_what_happened_and_why() {
+    fn an_event_shows_its_kind_and_reason() {
         let sent = ends("198.51.100.1", 4000, "192.0.2.1", 80);
         let connection = ConnectionLine { sent, ..line("tcp") };
         let created = EventLine { what: EventKind::Created, reason: None, connection };
         let reason = Some("timeout".to_owned());
         let closed = EventLine { what: EventKind::Closed, reason, connection: line("icmp6") };
         assert_eq!(
-            shown(|screen| [created, closed].iter().for_each(|what| event(screen, what))),
+            shown(|screen| [created, closed].iter().for_each(|line| event(screen, line))),
             "+ tcp 10.0.0.5:4000 > 192.0.2.1:80 as 198.51.100.1:4000 > 192.0.2.1:80, rules 1,3\n\
              - icmp6 10.0.0.5 > 192.0.2.1 id 4000, timeout after 1m05s, 12/9 packets, 1200/90000 bytes\n"
         );
     }
 
     #[test]
-    fn times_have_two_places() {
+    fn times_have_two_digits_or_units() {
         for (ms, text) in [
             (0, "0.0s"),
             (9_999, "9.9s"),
@@ -285,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_tells_reasons() {
+    fn a_summary_shows_reasons() {
         let counts = |value: serde_json::Value| value.as_object().cloned().unwrap_or_default();
         let line = SummaryLine {
             connections: 5,

@@ -1,26 +1,26 @@
-//! Answers for people: aligned tables with totals, changes with a sign before them.
+//! Answers for people: aligned tables with totals, changes after a sign.
 
-use crate::connections::{self, ConnectionTable};
-use crate::report::{self, SourceText};
-use crate::run::AnswerPrinter;
+use super::answer_printer::AnswerPrinter;
+use super::connection_listing::{self, ConnectionListing};
+use super::text_table::{Align, TextTable};
+use crate::report::{self, SourceText, counted};
 use crate::screen::{Color, Screen};
 use crate::sink::OutputSink;
-use crate::table::{Align, TextTable};
 use mmb_protocol::answer::{
     Answer, AnswerBegin, AnswerEnd, ErrorLine, LinkLine, PortLine, ReasonLine, RuleLine, StageLine,
     TableLine, Topic, TrafficLine, WorkerLine,
 };
 
-/// Rules of each kind that a change shows.
+/// Added rules, and removed rules, that are shown of a change.
 const CHANGES_SHOWN: u64 = 20;
 
-/// Prints the lines of one answer as they come.
+/// Prints the lines of one answer as they arrive.
 pub(crate) struct HumanPrinter<'a> {
     screen: Screen<'a>,
-    /// How to end what is watched.
-    watching: &'a str,
+    /// Printed before the first event of `monitor`.
+    monitor_hint: &'a str,
     section: HumanSection,
-    /// A whole policy is applied: the count is what matters.
+    /// A whole policy is applied: its counts are always printed.
     applying: bool,
     added: u64,
     removed: u64,
@@ -47,26 +47,26 @@ enum HumanSection {
         stages: Vec<StageLine>,
     },
     Settings(Vec<(String, String)>),
-    Connections(ConnectionTable),
-    /// Nothing is left to print at the end.
-    AtOnce,
+    Connections(ConnectionListing),
+    /// Each line is printed at once.
+    Unbuffered,
 }
 
 impl<'a> HumanPrinter<'a> {
-    pub(crate) fn new(sink: &'a dyn OutputSink, watching: &'a str, applying: bool) -> HumanPrinter<'a> {
+    pub(crate) fn new(sink: &'a dyn OutputSink, monitor_hint: &'a str, applying: bool) -> HumanPrinter<'a> {
         let (screen, section) = (Screen::new(sink), HumanSection::None);
-        HumanPrinter { screen, watching, section, applying, added: 0, removed: 0, others: 0 }
+        HumanPrinter { screen, monitor_hint, section, applying, added: 0, removed: 0, others: 0 }
     }
 }
 
 impl AnswerPrinter for HumanPrinter<'_> {
-    fn take(&mut self, answer: Answer) {
+    fn line(&mut self, answer: Answer) {
         match (answer, &mut self.section) {
             (Answer::Begin(AnswerBegin { topic, .. }), _) => {
                 self.finish_section();
                 self.section = HumanSection::new(topic);
                 if topic == Topic::Monitor {
-                    self.screen.sink().err(self.watching);
+                    self.screen.sink().err(self.monitor_hint);
                 }
             }
             (Answer::Rule(rule), HumanSection::Rules { .. }) => self.rule(rule),
@@ -82,10 +82,10 @@ impl AnswerPrinter for HumanPrinter<'_> {
             (Answer::Connection(line), HumanSection::Connections(listing)) => {
                 listing.row(&mut self.screen, &line)
             }
-            (Answer::Summary(line), _) => connections::summary(&mut self.screen, &line),
-            (Answer::Event(line), _) => connections::event(&mut self.screen, &line),
+            (Answer::Summary(line), _) => connection_listing::summary(&mut self.screen, &line),
+            (Answer::Event(line), _) => connection_listing::event(&mut self.screen, &line),
             (Answer::Lost(events), _) => {
-                self.screen.text(&format!("… {} lost\n", connections::number(events, "event")));
+                self.screen.text(&format!("… {} lost\n", counted(events, "event")));
             }
             (Answer::Version(line), _) => {
                 self.screen.text(&format!("mmb {}, protocol {}", line.version, line.protocol));
@@ -102,8 +102,8 @@ impl AnswerPrinter for HumanPrinter<'_> {
         report::note(self.screen.sink(), note, source);
     }
 
-    fn is_gone(&self) -> bool {
-        self.screen.is_gone()
+    fn is_closed(&self) -> bool {
+        self.screen.is_closed()
     }
 
     fn end(mut self: Box<Self>, end: AnswerEnd) {
@@ -152,7 +152,7 @@ impl HumanPrinter<'_> {
             }
             Answer::Killed(line) => {
                 self.others += 1;
-                self.screen.text(&format!("{} ended\n", connections::number(line.connections, "connection")));
+                self.screen.text(&format!("{} ended\n", counted(line.connections, "connection")));
             }
             Answer::Setting(line) => {
                 self.others += 1;
@@ -192,13 +192,12 @@ impl HumanPrinter<'_> {
     fn finish_section(&mut self) {
         let screen = &mut self.screen;
         match std::mem::replace(&mut self.section, HumanSection::None) {
-            HumanSection::None | HumanSection::AtOnce => {}
+            HumanSection::None | HumanSection::Unbuffered => {}
             HumanSection::Connections(listing) => listing.end(screen),
             HumanSection::Rules { table: None, .. } => screen.text("no rules: every packet passes\n"),
             HumanSection::Rules { table: Some(table), rules, matched, terse } => {
-                let rules = if rules == 1 { "1 rule".to_owned() } else { format!("{rules} rules") };
-                let totals =
-                    vec![String::new(), matched.packets.to_string(), matched.bytes.to_string(), rules];
+                let (packets, bytes) = (matched.packets.to_string(), matched.bytes.to_string());
+                let totals = vec![String::new(), packets, bytes, counted(rules, "rule")];
                 table.end(screen, (!terse).then_some(totals));
             }
             HumanSection::Tables(tables) => show_tables(screen, &tables),
@@ -228,8 +227,8 @@ impl HumanSection {
             Topic::Errors => HumanSection::Errors { drops: Vec::new(), not_applied: Vec::new() },
             Topic::Runtime => HumanSection::Runtime { workers: Vec::new(), stages: Vec::new() },
             Topic::Settings => HumanSection::Settings(Vec::new()),
-            Topic::Connections => HumanSection::Connections(ConnectionTable::default()),
-            Topic::ConnSummary | Topic::Monitor | Topic::Version => HumanSection::AtOnce,
+            Topic::Connections => HumanSection::Connections(ConnectionListing::default()),
+            Topic::ConnSummary | Topic::Monitor | Topic::Version => HumanSection::Unbuffered,
         }
     }
 }
@@ -262,7 +261,7 @@ fn show_tables(screen: &mut Screen<'_>, tables: &[TableLine]) {
         table.row(screen, vec![line.class.clone(), tuples, rules, entries, buckets, load, mask]);
     }
     let [tuples, rules, entries, buckets] = sums.map(|sum| sum.to_string());
-    let count = if tables.len() == 1 { "1 table".to_owned() } else { format!("{} tables", tables.len()) };
+    let count = counted(tables.len() as u64, "table");
     table.end(screen, Some(vec![String::new(), tuples, rules, entries, buckets, String::new(), count]));
 }
 

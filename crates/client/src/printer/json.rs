@@ -1,7 +1,7 @@
 //! Answers in JSON: one object for each command, on a line of its own.
 
+use super::answer_printer::AnswerPrinter;
 use crate::report::{SourceText, note_object};
-use crate::run::AnswerPrinter;
 use crate::screen::Screen;
 use crate::sink::OutputSink;
 use mmb_protocol::answer::{
@@ -10,23 +10,23 @@ use mmb_protocol::answer::{
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// Puts the lines of one answer together.
+/// Makes one JSON object of the lines of an answer.
 pub(crate) struct JsonPrinter<'a> {
     screen: Screen<'a>,
     section: JsonSection,
     notes: Vec<Value>,
-    change: Option<JsonChange>,
+    changes: Option<JsonChange>,
 }
 
 #[derive(Debug)]
 enum JsonSection {
     None,
-    /// Written as they come, under this name: there may be millions.
-    Stream {
+    /// An array of that name, whose elements are written as they arrive: there may be millions.
+    Array {
         name: &'static str,
-        begun: bool,
+        is_open: bool,
     },
-    /// Each line is an object of its own, written at once.
+    /// Each line is an object of its own, which is written at once.
     Events,
     Summary(Value),
     Tables(Vec<TableLine>),
@@ -43,7 +43,7 @@ enum JsonSection {
     Version(Value),
 }
 
-/// What a change did.
+/// The effect of a change.
 #[derive(Debug, Default, Serialize)]
 struct JsonChange {
     added: Vec<RuleText>,
@@ -55,7 +55,7 @@ struct JsonChange {
     disabled: Vec<String>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     settings: Map<String, Value>,
-    /// Connections that were ended.
+    /// The number of connections that were ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     killed: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -64,21 +64,26 @@ struct JsonChange {
 
 impl<'a> JsonPrinter<'a> {
     pub(crate) fn new(sink: &'a dyn OutputSink) -> JsonPrinter<'a> {
-        JsonPrinter { screen: Screen::new(sink), section: JsonSection::None, notes: Vec::new(), change: None }
+        JsonPrinter {
+            screen: Screen::new(sink),
+            section: JsonSection::None,
+            notes: Vec::new(),
+            changes: None,
+        }
     }
 }
 
 impl AnswerPrinter for JsonPrinter<'_> {
-    fn take(&mut self, answer: Answer) {
+    fn line(&mut self, answer: Answer) {
         match (answer, &mut self.section) {
             (Answer::Begin(AnswerBegin { topic, .. }), _) => {
                 self.finish_section();
                 self.section = JsonSection::new(topic);
             }
-            (Answer::Rule(rule), JsonSection::Stream { .. }) => self.member(&rule),
-            (Answer::Connection(line), JsonSection::Stream { .. }) => self.member(&line),
-            (Answer::Event(line), JsonSection::Events) => self.at_once(&json!(line)),
-            (Answer::Lost(events), JsonSection::Events) => self.at_once(&json!({ "lost": events })),
+            (Answer::Rule(rule), JsonSection::Array { .. }) => self.element(&rule),
+            (Answer::Connection(line), JsonSection::Array { .. }) => self.element(&line),
+            (Answer::Event(line), JsonSection::Events) => self.write_line(&json!(line)),
+            (Answer::Lost(events), JsonSection::Events) => self.write_line(&json!({ "lost": events })),
             (Answer::Summary(line), JsonSection::Summary(summary)) => *summary = json!(line),
             (Answer::Table(line), JsonSection::Tables(tables)) => tables.push(line),
             (Answer::Port(line), JsonSection::Ports(ports)) => ports.push(line),
@@ -94,7 +99,7 @@ impl AnswerPrinter for JsonPrinter<'_> {
                 settings.insert(line.name, line.value);
             }
             (Answer::Version(line), JsonSection::Version(version)) => *version = json!(line),
-            (other, _) => self.take_change(other),
+            (other, _) => self.change(other),
         }
     }
 
@@ -102,30 +107,30 @@ impl AnswerPrinter for JsonPrinter<'_> {
         self.notes.push(note_object(note, source));
     }
 
-    fn is_gone(&self) -> bool {
-        self.screen.is_gone()
+    fn is_closed(&self) -> bool {
+        self.screen.is_closed()
     }
 
     fn end(mut self: Box<Self>, end: AnswerEnd) {
         self.finish_section();
         let Some(count) = end.change else {
-            if let Some(killed) = self.change.and_then(|change| change.killed) {
+            if let Some(killed) = self.changes.and_then(|change| change.killed) {
                 self.screen.text(&json!({ "killed": killed }).to_string());
                 self.screen.text("\n");
             }
             return;
         };
-        let changed = JsonChange { kept: count.kept, notes: self.notes, ..self.change.unwrap_or_default() };
+        let changed = JsonChange { kept: count.kept, notes: self.notes, ..self.changes.unwrap_or_default() };
         self.screen.text(&json!(changed).to_string());
         self.screen.text("\n");
     }
 }
 
 impl JsonPrinter<'_> {
-    /// Writes one more of many.
-    fn member(&mut self, line: &impl Serialize) {
-        let JsonSection::Stream { name, begun } = &mut self.section else { return };
-        if std::mem::replace(begun, true) {
+    /// Writes an element of the open array.
+    fn element(&mut self, line: &impl Serialize) {
+        let JsonSection::Array { name, is_open } = &mut self.section else { return };
+        if std::mem::replace(is_open, true) {
             self.screen.text(",");
         } else {
             self.screen.text(&format!("{{\"{name}\":["));
@@ -133,21 +138,21 @@ impl JsonPrinter<'_> {
         self.screen.text(&serde_json::to_string(line).unwrap_or_default());
     }
 
-    fn at_once(&mut self, value: &Value) {
+    fn write_line(&mut self, value: &Value) {
         self.screen.text(&format!("{value}\n"));
         self.screen.flush();
     }
 
-    fn take_change(&mut self, answer: Answer) {
-        let change = self.change.get_or_insert_default();
+    fn change(&mut self, answer: Answer) {
+        let changes = self.changes.get_or_insert_default();
         match answer {
-            Answer::Added(rule) => change.added.push(rule),
-            Answer::Removed(rule) => change.removed.push(rule),
-            Answer::Enabled(port) => change.enabled.push(port),
-            Answer::Disabled(port) => change.disabled.push(port),
-            Answer::Killed(line) => change.killed = Some(line.connections),
+            Answer::Added(rule) => changes.added.push(rule),
+            Answer::Removed(rule) => changes.removed.push(rule),
+            Answer::Enabled(port) => changes.enabled.push(port),
+            Answer::Disabled(port) => changes.disabled.push(port),
+            Answer::Killed(line) => changes.killed = Some(line.connections),
             Answer::Setting(line) => {
-                change.settings.insert(line.name, line.value);
+                changes.settings.insert(line.name, line.value);
             }
             _ => {}
         }
@@ -156,11 +161,11 @@ impl JsonPrinter<'_> {
     fn finish_section(&mut self) {
         let value = match std::mem::replace(&mut self.section, JsonSection::None) {
             JsonSection::None | JsonSection::Events => return,
-            JsonSection::Stream { begun: true, .. } => {
+            JsonSection::Array { is_open: true, .. } => {
                 self.screen.text("]}\n");
                 return;
             }
-            JsonSection::Stream { name, begun: false } => {
+            JsonSection::Array { name, is_open: false } => {
                 self.screen.text(&format!("{{\"{name}\":[]}}\n"));
                 return;
             }
@@ -182,8 +187,8 @@ impl JsonPrinter<'_> {
 impl JsonSection {
     fn new(topic: Topic) -> JsonSection {
         match topic {
-            Topic::Rules => JsonSection::Stream { name: "rules", begun: false },
-            Topic::Connections => JsonSection::Stream { name: "connections", begun: false },
+            Topic::Rules => JsonSection::Array { name: "rules", is_open: false },
+            Topic::Connections => JsonSection::Array { name: "connections", is_open: false },
             Topic::ConnSummary => JsonSection::Summary(Value::Null),
             Topic::Monitor => JsonSection::Events,
             Topic::Tables => JsonSection::Tables(Vec::new()),

@@ -1,61 +1,45 @@
-//! Does errands: asks the daemon and shows what it answers.
+//! Runs commands: sends requests to the daemon and prints the answers.
 
-use crate::connections::number;
+use crate::connector::Connector;
+use crate::daemon_names;
 use crate::file::{self, FileContent, FileWriter, OpenError, WriteError, is_own_stream};
 use crate::help::{self, ProgramWords};
-use crate::human::HumanPrinter;
-use crate::json::JsonPrinter;
-use crate::names;
 use crate::policy_file::{self, PolicyFileError};
-use crate::report::{self, SourceText, say, say_json};
+use crate::printer::{AnswerPrinter, HumanPrinter, JsonPrinter};
+use crate::report::{self, SourceText, counted, print, print_json};
 use crate::sink::{OutputSink, SinkClosed};
 use crate::user_command::{CommandAction, UserCommand};
+use mmb_protocol::ClientError;
 use mmb_protocol::answer::{Answer, AnswerEnd, ErrorLine, LoadedLine};
-use mmb_protocol::{Client, ClientError};
 use mmb_protocol::{Request, hex};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// It did not work, and why was told; or nobody is left to tell.
+/// The command failed, and the reason was reported; or the sink is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandFailed;
 
-/// Reaches the daemon; called anew for each errand.
-pub type Connector<'a> = dyn Fn() -> Result<Client, ClientError> + 'a;
-
-/// Does errands for one user.
+/// Runs the commands of one user.
 pub struct CommandRunner<'a> {
-    /// How the daemon is reached.
+    /// Connects to the daemon.
     pub connect: &'a Connector<'a>,
-    /// Where answers, errors and notes go.
+    /// Takes answers, errors and notes.
     pub sink: &'a dyn OutputSink,
-    /// Asked now and then while something is watched that has no end: whether that is enough.
-    pub enough: &'a dyn Fn() -> bool,
-    /// Answer in JSON, also where the line does not say so.
+    /// Returns whether the user has interrupted `monitor`, which has no end of its own; called a few times per second.
+    pub is_interrupted: &'a dyn Fn() -> bool,
+    /// Print JSON, even if the command does not ask for it.
     pub json: bool,
-    /// `-` as a file is this process's standard input or output; otherwise it is refused.
+    /// Take `-` and `/dev/fd/N` as files: streams of this process. Otherwise they are refused.
     pub standard_streams: bool,
-    /// Words of the caller's own, which help tells about.
-    pub own_words: ProgramWords<'a>,
-    /// Lines told to people behind the error that no daemon answers: how to start one.
-    pub no_daemon: &'a str,
-    /// A line told to people before the first event of what is watched: how to end it.
-    pub watching: &'a str,
+    /// The caller's own commands, for help.
+    pub program_words: ProgramWords<'a>,
+    /// Lines for people after the error that no daemon answers: how to start one.
+    pub no_daemon_hint: &'a str,
+    /// A line for people before the first event of `monitor`: how to end it.
+    pub monitor_hint: &'a str,
 }
 
-/// Shows an answer as its lines come.
-pub(crate) trait AnswerPrinter {
-    /// Takes a line that is no note, error or end.
-    fn take(&mut self, answer: Answer);
-    /// Takes a note about the text that was sent.
-    fn note(&mut self, note: &ErrorLine, source: SourceText<'_>);
-    /// Nobody looks any more.
-    fn is_gone(&self) -> bool;
-    /// The answer is complete, and what was asked is done.
-    fn end(self: Box<Self>, end: AnswerEnd);
-}
-
-/// Why an errand ended before its end.
+/// The reason why a command stopped before its end.
 #[derive(Debug, thiserror::Error)]
 enum CommandError {
     #[error(transparent)]
@@ -67,56 +51,56 @@ enum CommandError {
     #[error(transparent)]
     Write(#[from] WriteError),
     #[error("what came is no state of connections")]
-    NoState,
+    NotAState,
     #[error("- and /dev/fd are streams of a client, which there is none of here; name a file")]
     NoStandardStreams,
     #[error(transparent)]
-    Gone(#[from] SinkClosed),
-    #[error("it was told why")]
-    Told,
+    Closed(#[from] SinkClosed),
+    #[error("the errors were reported")]
+    Reported,
 }
 
 impl CommandRunner<'_> {
-    /// Does an errand that was given as such.
+    /// Runs a command.
     ///
     /// # Errors
-    /// It did not work.
+    /// The command failed.
     pub fn run(&self, command: &UserCommand) -> Result<(), CommandFailed> {
         self.run_line(command, None)
     }
 
-    /// Does an errand that is line `line` of standard input, if it is.
+    /// Runs a command from line `line` of standard input, or from no file.
     ///
     /// # Errors
-    /// It did not work.
+    /// The command failed.
     pub fn run_line(&self, command: &UserCommand, line: Option<usize>) -> Result<(), CommandFailed> {
         let json = self.json || command.json;
-        self.attempt(&command.task, line, json).map_err(|stop| self.report(&stop, json))
+        self.try_run(&command.action, line, json).map_err(|error| self.report(&error, json))
     }
 
-    fn attempt(&self, task: &CommandAction, line: Option<usize>, json: bool) -> Result<(), CommandError> {
-        if task.file().is_some_and(is_own_stream) && !self.standard_streams {
+    fn try_run(&self, action: &CommandAction, line: Option<usize>, json: bool) -> Result<(), CommandError> {
+        if action.file().is_some_and(is_own_stream) && !self.standard_streams {
             return Err(CommandError::NoStandardStreams);
         }
-        let typed = |text| line.map_or(SourceText::command(text), |line| SourceText::piped(text, line));
-        match task {
+        let source = |text| line.map_or(SourceText::command(text), |line| SourceText::piped(text, line));
+        match action {
             CommandAction::Nothing | CommandAction::Exit => Ok(()),
             CommandAction::Help(words) => {
-                let known = names::ask(self.connect, &format!("{words} "));
-                Ok(self.sink.out(&help::about(words, &known, self.own_words))?)
+                let known = daemon_names::query(self.connect, &format!("{words} "));
+                Ok(self.sink.out(&help::about(words, &known, self.program_words))?)
             }
             CommandAction::Check(file) => match policy_file::check(Path::new(file), json, self.sink)? {
                 true => Ok(()),
-                false => Err(CommandError::Told),
+                false => Err(CommandError::Reported),
             },
             CommandAction::Language(text) => {
                 let request = Request::Run(vec![text.clone()]);
-                self.show(typed(text), false, json, |take| self.request(&request, take))
+                self.show(source(text), false, json, |take| self.request(&request, take))
             }
             CommandAction::Monitor(text) => {
                 let request = Request::Run(vec![text.clone()]);
-                self.show(typed(text), false, json, |take| {
-                    (self.connect)()?.follow(&request, self.enough, take)
+                self.show(source(text), false, json, |take| {
+                    (self.connect)()?.follow(&request, self.is_interrupted, take)
                 })
             }
             CommandAction::Apply(name) => self.apply(name, json),
@@ -126,44 +110,46 @@ impl CommandRunner<'_> {
         }
     }
 
-    /// Tells why the daemon did not answer, or why its answer could not be used.
-    fn report(&self, stop: &CommandError, json: bool) -> CommandFailed {
-        if !matches!(stop, CommandError::Told | CommandError::Gone(_)) {
-            report::failure(self.sink, &report::chain(stop), json);
+    /// Reports why the daemon did not answer, or why its answer could not be used.
+    fn report(&self, error: &CommandError, json: bool) -> CommandFailed {
+        if !matches!(error, CommandError::Reported | CommandError::Closed(_)) {
+            report::failure(self.sink, &report::chain(error), json);
         }
-        if !json && matches!(stop, CommandError::Client(ClientError::NoDaemon { .. })) {
-            self.sink.err(self.no_daemon);
+        if !json && matches!(error, CommandError::Client(ClientError::NoDaemon { .. })) {
+            self.sink.err(self.no_daemon_hint);
         }
         CommandFailed
     }
 
-    /// Tells why the daemon refused.
+    /// Reports why the daemon refused a request.
     fn refused(&self, errors: &[ErrorLine], source: SourceText<'_>, json: bool) -> CommandError {
         report::errors(self.sink, errors, source, json);
-        CommandError::Told
+        CommandError::Reported
     }
 
-    /// Shows the answer that `talk` gets.
+    /// Prints the answer that `exchange` receives.
     fn show(
         &self,
         source: SourceText<'_>,
         applying: bool,
         json: bool,
-        talk: impl FnOnce(&mut dyn FnMut(Answer) -> Result<(), CommandError>) -> Result<AnswerEnd, CommandError>,
+        exchange: impl FnOnce(
+            &mut dyn FnMut(Answer) -> Result<(), CommandError>,
+        ) -> Result<AnswerEnd, CommandError>,
     ) -> Result<(), CommandError> {
         let mut printer: Box<dyn AnswerPrinter> = if json {
             Box::new(JsonPrinter::new(self.sink))
         } else {
-            Box::new(HumanPrinter::new(self.sink, self.watching, applying))
+            Box::new(HumanPrinter::new(self.sink, self.monitor_hint, applying))
         };
         let mut errors = Vec::new();
-        let end = talk(&mut |answer| {
+        let end = exchange(&mut |answer| {
             match answer {
                 Answer::Error(error) => errors.push(error),
                 Answer::Note(note) => printer.note(&note, source),
-                other => printer.take(other),
+                other => printer.line(other),
             }
-            if printer.is_gone() { Err(SinkClosed.into()) } else { Ok(()) }
+            if printer.is_closed() { Err(SinkClosed.into()) } else { Ok(()) }
         });
         match end {
             Ok(end) if end.ok => {
@@ -174,7 +160,7 @@ impl CommandRunner<'_> {
                 drop(printer);
                 Err(self.refused(&errors, source, json))
             }
-            Err(stop) => Err(stop),
+            Err(error) => Err(error),
         }
     }
 
@@ -195,14 +181,14 @@ impl CommandRunner<'_> {
             }
             _ => Ok(None),
         })?;
-        self.tell_saved(name, json, &json!({ "saved": name, "rules": rules }), &format!("{rules} rules"));
+        self.report_saved(name, json, &json!({ "saved": name, "rules": rules }), &format!("{rules} rules"));
         Ok(())
     }
 
     fn save_state(&self, name: &str, json: bool) -> Result<(), CommandError> {
         let mut saved = 0;
         self.save_as((&Request::SaveState, FileContent::State), name, json, |answer| match answer {
-            Answer::State(piece) => hex::decode(&piece).ok_or(CommandError::NoState).map(Some),
+            Answer::State(piece) => hex::decode(&piece).ok_or(CommandError::NotAState).map(Some),
             Answer::Saved(line) => {
                 saved = line.connections;
                 Ok(None)
@@ -210,7 +196,7 @@ impl CommandRunner<'_> {
             _ => Ok(None),
         })?;
         let line = json!({ "saved": name, "connections": saved });
-        self.tell_saved(name, json, &line, &number(saved, "connection"));
+        self.report_saved(name, json, &line, &counted(saved, "connection"));
         Ok(())
     }
 
@@ -231,15 +217,15 @@ impl CommandRunner<'_> {
         let LoadedLine { connections, left_out } = loaded;
         if json {
             let line = json!({ "loaded": name, "connections": connections, "left_out": left_out });
-            say_json(self.sink, &line);
+            print_json(self.sink, &line);
         } else {
             let left_out = left_out_text(&left_out);
-            say(self.sink, &format!("{name}: {} loaded{left_out}\n", number(connections, "connection")));
+            print(self.sink, &format!("{name}: {} loaded{left_out}\n", counted(connections, "connection")));
         }
         Ok(())
     }
 
-    /// Puts into a file what `piece` takes out of the answer.
+    /// Writes to a file the bytes that `piece` extracts from each line of the answer.
     fn save_as(
         &self,
         (request, content): (&Request, FileContent),
@@ -248,25 +234,25 @@ impl CommandRunner<'_> {
         mut piece: impl FnMut(Answer) -> Result<Option<Vec<u8>>, CommandError>,
     ) -> Result<(), CommandError> {
         let mut errors = Vec::new();
-        // Nothing is touched before the daemon has begun to answer.
-        let mut saving = None;
+        // The file is opened after the first bytes have arrived, so that a refusal leaves it as it is.
+        let mut writer = None;
         let end = self.request(request, |answer| {
             if let Answer::Error(error) = answer {
                 errors.push(error);
             } else if let Some(piece) = piece(answer)? {
-                let saving = match &mut saving {
-                    Some(saving) => saving,
+                let writer = match &mut writer {
+                    Some(writer) => writer,
                     none => none.insert(FileWriter::begin(name, content)?),
                 };
-                saving.write(&piece)?;
+                writer.write(&piece)?;
             }
             Ok(())
         })?;
         if !end.ok {
             return Err(self.refused(&errors, SourceText::command(""), json));
         }
-        match saving {
-            Some(saving) => saving.finish()?,
+        match writer {
+            Some(writer) => writer.finish()?,
             None => FileWriter::begin(name, content)?.finish()?,
         }
         Ok(())
@@ -280,17 +266,17 @@ impl CommandRunner<'_> {
         (self.connect)()?.ask(request, take)
     }
 
-    /// Tells what was saved, unless it went to standard output.
-    fn tell_saved(&self, name: &str, json: bool, line: &Value, what: &str) {
+    /// Reports what was saved, unless it went to standard output.
+    fn report_saved(&self, name: &str, json: bool, line: &Value, what: &str) {
         match (name, json) {
             ("-", _) => {}
-            (_, true) => say_json(self.sink, line),
-            (_, false) => say(self.sink, &format!("{name}: {what} saved\n")),
+            (_, true) => print_json(self.sink, line),
+            (_, false) => print(self.sink, &format!("{name}: {what} saved\n")),
         }
     }
 }
 
-/// `, 3 left out: 2 conn-full, 1 nat-clash`, or nothing.
+/// Formats the connections that were left out: `, 3 left out: 2 conn-full, 1 nat-clash`. The text is empty if there are none.
 fn left_out_text(left_out: &Map<String, Value>) -> String {
     let all: u64 = left_out.values().filter_map(Value::as_u64).sum();
     let reasons: Vec<_> = left_out.iter().map(|(reason, count)| format!("{count} {reason}")).collect();

@@ -1,45 +1,44 @@
-//! Aligned tables. The widths are those of the first rows, so that a table of a million rows is printed as it
-//! comes.
+//! Aligned tables. The first rows determine the column widths, so that a table of a million rows is printed as it arrives.
 
 use crate::screen::Screen;
 
-/// Rows that are looked at before the first is printed.
-const LOOKED_AT: usize = 1_000;
+/// Rows that determine the widths, before the first row is printed.
+const MEASURED_ROWS: usize = 1_000;
 
-/// Where the text of a column stands.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
-    /// Words.
+    /// Flush left, for words.
     Left,
-    /// Numbers.
+    /// Flush right, for numbers.
     Right,
 }
 
-/// A table that is being printed.
+/// A table while it is printed.
 #[derive(Debug)]
 pub(crate) struct TextTable {
     columns: Vec<(&'static str, Align)>,
     widths: Vec<usize>,
-    waiting: Vec<Vec<String>>,
-    begun: bool,
+    pending: Vec<Vec<String>>,
+    heading_printed: bool,
 }
 
 impl TextTable {
-    /// A table with these columns.
+    /// Creates a table with these columns.
     pub(crate) fn new(columns: &[(&'static str, Align)]) -> TextTable {
         let widths = columns.iter().map(|(name, _)| name.len()).collect();
-        TextTable { columns: columns.to_vec(), widths, waiting: Vec::new(), begun: false }
+        TextTable { columns: columns.to_vec(), widths, pending: Vec::new(), heading_printed: false }
     }
 
-    /// Prints a row, or keeps it until the widths are known.
+    /// Prints a row, or keeps it until the column widths are known.
     pub(crate) fn row(&mut self, screen: &mut Screen<'_>, cells: Vec<String>) {
-        self.waiting.push(cells);
-        if self.begun || self.waiting.len() >= LOOKED_AT {
+        self.pending.push(cells);
+        if self.heading_printed || self.pending.len() >= MEASURED_ROWS {
             self.flush(screen);
         }
     }
 
-    /// Prints the rest, and a last row of totals if there is one.
+    /// Prints the remaining rows, and a last row of totals if there is one.
     pub(crate) fn end(mut self, screen: &mut Screen<'_>, totals: Option<Vec<String>>) {
         if let Some(totals) = &totals {
             self.widen(totals);
@@ -53,16 +52,16 @@ impl TextTable {
     }
 
     fn flush(&mut self, screen: &mut Screen<'_>) {
-        let waiting = std::mem::take(&mut self.waiting);
-        if !self.begun {
-            waiting.iter().for_each(|cells| self.widen(cells));
+        let pending = std::mem::take(&mut self.pending);
+        if !self.heading_printed {
+            pending.iter().for_each(|cells| self.widen(cells));
             let names: Vec<String> = self.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
             let line = self.line(&names);
             screen.heading(&line);
             screen.text("\n");
-            self.begun = true;
+            self.heading_printed = true;
         }
-        for cells in waiting {
+        for cells in pending {
             let mut line = self.line(&cells);
             line.push('\n');
             screen.text(&line);
@@ -79,10 +78,10 @@ impl TextTable {
         let mut line = String::with_capacity(cells.iter().map(|cell| cell.len() + 8).sum());
         for ((cell, width), (_, align)) in cells.iter().zip(&self.widths).zip(&self.columns) {
             let gap = width.saturating_sub(cell.chars().count());
-            let (before, behind) = if *align == Align::Right { (gap, 0) } else { (0, gap) };
+            let (before, after) = if *align == Align::Right { (gap, 0) } else { (0, gap) };
             line.extend(std::iter::repeat_n(' ', before));
             line.push_str(cell);
-            line.extend(std::iter::repeat_n(' ', behind + 2));
+            line.extend(std::iter::repeat_n(' ', after + 2));
         }
         line.truncate(line.trim_end().len());
         line
@@ -92,14 +91,14 @@ impl TextTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sink::tests::shown;
+    use crate::screen::tests::shown;
 
     fn row(cells: &[&str]) -> Vec<String> {
         cells.iter().map(|cell| (*cell).to_owned()).collect()
     }
 
     #[test]
-    fn columns_are_as_wide_as_what_is_in_them() {
+    fn columns_are_as_wide_as_their_widest_cell() {
         let mut table = TextTable::new(&[("ID", Align::Right), ("NAME", Align::Left), ("N", Align::Right)]);
         let text = shown(|screen| {
             table.row(screen, row(&["1", "é", "10"]));
@@ -111,15 +110,15 @@ mod tests {
     }
 
     #[test]
-    fn a_long_table_is_printed_as_it_comes() {
+    fn a_long_table_is_printed_as_it_arrives() {
         let mut table = TextTable::new(&[("N", Align::Right)]);
         let text = shown(|screen| {
-            for n in 0..LOOKED_AT + 5 {
+            for n in 0..MEASURED_ROWS + 5 {
                 table.row(screen, vec![n.to_string()]);
             }
-            assert!(table.waiting.is_empty());
+            assert!(table.pending.is_empty());
             table.end(screen, None);
         });
-        assert_eq!(text.lines().count(), LOOKED_AT + 6);
+        assert_eq!(text.lines().count(), MEASURED_ROWS + 6);
     }
 }

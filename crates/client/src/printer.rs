@@ -1,0 +1,11 @@
+//! Printers of answers: for people ([`HumanPrinter`]) and as JSON ([`JsonPrinter`]).
+
+mod answer_printer;
+mod connection_listing;
+mod human;
+mod json;
+mod text_table;
+
+pub(crate) use answer_printer::AnswerPrinter;
+pub(crate) use human::HumanPrinter;
+pub(crate) use json::JsonPrinter;
