@@ -1,15 +1,16 @@
 //! Caches the verdict for packets of a connection, so that they need no classification.
 //!
 //! If rules match only on fields that cannot change within a connection, all packets of one direction match the same rules. A connection
-//! then has a cached verdict for each direction: the number of a [`CachedVerdict`] that many connections may share. Numbers belong to one
-//! policy: they only grow, and those below the first number of the current policy are out of date.
+//! then has a cached verdict for each direction: the id of a [`CachedVerdict`] that many connections may share. Ids belong to one policy:
+//! they only grow, and those below the first id of the current policy are out of date.
 
 use super::rule_sets::SetAllocError;
 use hashbrown::HashTable;
-use mmb_base::{Id, prefetch};
+use mmb_base::{Id, id_types, prefetch};
 use mmb_conn::{ConnId, Direction};
 use mmb_packet::PortId;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZeroU32;
 
 /// Verdicts cached for one policy, at most; further packets are classified.
 const MOST: usize = 8 << 20;
@@ -17,6 +18,27 @@ const MOST: usize = 8 << 20;
 const INLINE: usize = 4;
 /// Connections in a chunk.
 const CHUNK: usize = 4096;
+
+id_types! {
+    /// A cached verdict.
+    pub(crate) struct VerdictId;
+}
+
+impl VerdictId {
+    /// The id that comes this many after this one, if there is one.
+    fn plus(self, more: usize) -> Option<VerdictId> {
+        self.0.checked_add(u32::try_from(more).ok()?).map(VerdictId)
+    }
+
+    /// How many ids this one comes after `first`; out of range for an id before it.
+    #[inline]
+    fn after(self, first: VerdictId) -> usize {
+        self.number().wrapping_sub(first.number()) as usize
+    }
+}
+
+/// The verdicts of a connection's two directions.
+type OfConnection = [Option<VerdictId>; 2];
 
 /// The verdict for packets of some connections in one direction.
 #[derive(Debug)]
@@ -48,10 +70,10 @@ impl CachedVerdict {
 }
 
 /// A chunk of connections without cached verdicts, if there is memory.
-fn chunk() -> Option<Box<[[u32; 2]; CHUNK]>> {
+fn chunk() -> Option<Box<[OfConnection; CHUNK]>> {
     let mut chunk = Vec::new();
     chunk.try_reserve_exact(CHUNK).ok()?;
-    chunk.resize(CHUNK, [0; 2]);
+    chunk.resize(CHUNK, [None; 2]);
     chunk.into_boxed_slice().try_into().ok()
 }
 
@@ -63,18 +85,31 @@ fn hash(port: PortId, rules: (&[u32], &[u32])) -> u64 {
 }
 
 /// The cached verdicts of a worker's connections.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct FlowCache {
     generation: Option<u64>,
-    /// The number of the current policy's first verdict; from 1.
-    first: u32,
-    decisions: Vec<CachedVerdict>,
+    /// The id of the current policy's first verdict.
+    first: VerdictId,
+    verdicts: Vec<CachedVerdict>,
     /// The rules of verdicts that cannot store them inline, concatenated.
     more: Vec<u32>,
-    /// Numbers of verdicts by a hash of their port and rules.
-    numbers: HashTable<u32>,
-    /// Numbers of verdicts by connection and direction.
-    plans: Vec<Box<[[u32; 2]; CHUNK]>>,
+    /// Ids of verdicts by a hash of their port and rules.
+    ids: HashTable<VerdictId>,
+    /// Ids of verdicts by connection and direction.
+    connections: Vec<Box<[OfConnection; CHUNK]>>,
+}
+
+impl Default for FlowCache {
+    fn default() -> FlowCache {
+        FlowCache {
+            generation: None,
+            first: VerdictId::FIRST,
+            verdicts: Vec::new(),
+            more: Vec::new(),
+            ids: HashTable::new(),
+            connections: Vec::new(),
+        }
+    }
 }
 
 impl FlowCache {
@@ -84,64 +119,64 @@ impl FlowCache {
             return;
         }
         self.generation = Some(generation);
-        // After four thousand million verdicts numbers would repeat: from then on nothing is cached.
-        self.first = self.first.saturating_add(self.decisions.len() as u32).max(1);
-        self.decisions.clear();
+        // After four thousand million verdicts ids would repeat: from then on nothing is cached.
+        self.first = self.first.plus(self.verdicts.len()).unwrap_or(VerdictId(NonZeroU32::MAX));
+        self.verdicts.clear();
         self.more.clear();
-        self.numbers.clear();
+        self.ids.clear();
     }
 
     /// Clears the entry of a new connection. Without memory for its entry, nothing is cached for it.
     pub(crate) fn begin(&mut self, id: ConnId) {
         let place = id.index();
-        while self.plans.len() <= place / CHUNK {
+        while self.connections.len() <= place / CHUNK {
             let Some(chunk) = chunk() else { return };
-            if self.plans.try_reserve(1).is_err() {
+            if self.connections.try_reserve(1).is_err() {
                 return;
             }
-            self.plans.push(chunk);
+            self.connections.push(chunk);
         }
-        self.plans[place / CHUNK][place % CHUNK] = [0; 2];
+        self.connections[place / CHUNK][place % CHUNK] = [None; 2];
     }
 
     /// Prefetches the entry of a connection.
     #[inline]
     pub(crate) fn prefetch(&self, id: ConnId) {
         let place = id.index();
-        if let Some(chunk) = self.plans.get(place / CHUNK) {
+        if let Some(chunk) = self.connections.get(place / CHUNK) {
             prefetch(&chunk[place % CHUNK]);
         }
     }
 
-    /// The number of a connection's cached verdict, if it belongs to the current policy.
+    /// The id of a connection's cached verdict, if it belongs to the current policy.
     #[inline]
-    pub(crate) fn of(&self, id: ConnId, direction: Direction) -> Option<u32> {
+    pub(crate) fn of(&self, id: ConnId, direction: Direction) -> Option<VerdictId> {
         let place = id.index();
-        let plan = self.plans.get(place / CHUNK)?[place % CHUNK][direction as usize];
-        (plan >= self.first && plan != 0).then_some(plan)
+        let cached = self.connections.get(place / CHUNK)?[place % CHUNK][direction as usize];
+        cached.filter(|id| *id >= self.first)
     }
 
-    /// The verdict with a number, if it belongs to the current policy.
+    /// The verdict with an id, if it belongs to the current policy.
     #[inline]
-    pub(crate) fn verdict(&self, plan: u32) -> Option<&CachedVerdict> {
-        self.decisions.get(plan.wrapping_sub(self.first) as usize)
+    pub(crate) fn verdict(&self, id: VerdictId) -> Option<&CachedVerdict> {
+        self.verdicts.get(id.after(self.first))
     }
 
     /// The slots of a verdict's rules, in the order in which they are applied; none if it belongs to another policy.
     #[inline]
-    pub(crate) fn rules(&self, plan: u32) -> &[u32] {
-        match self.verdict(plan) {
-            Some(decision) => match decision.inline.get(..decision.len as usize) {
+    pub(crate) fn rules(&self, id: VerdictId) -> &[u32] {
+        match self.verdict(id) {
+            Some(verdict) => match verdict.inline.get(..verdict.len as usize) {
                 Some(rules) => rules,
-                None => decision.parts(&self.more).0,
+                None => verdict.parts(&self.more).0,
             },
             None => &[],
         }
     }
 
     /// The slots of rules that the packets match if their `ct` conditions are ignored, if some rule has one.
-    pub(crate) fn candidates(&self, plan: u32) -> &[u32] {
-        self.verdict(plan).map_or(&[], |decision| decision.parts(&self.more).1)
+    pub(crate) fn candidates(&self, id: VerdictId) -> &[u32] {
+        self.verdict(id).map_or(&[], |verdict| verdict.parts(&self.more).1)
     }
 
     /// Caches a verdict for a connection's packets that come in by a port: the rules that they match, in the order in which they are
@@ -155,26 +190,26 @@ impl FlowCache {
         edits: bool,
     ) {
         // A connection that may not last is decided on anew each time.
-        if self.of(id, direction).and_then(|plan| self.verdict(plan)).is_some_and(|known| {
+        if self.of(id, direction).and_then(|cached| self.verdict(cached)).is_some_and(|known| {
             (known.port, known.drops, known.edits) == (port, drops, edits) && known.parts(&self.more) == rules
         }) {
             return;
         }
         let hash = hash(port, rules);
-        let same = |number: &u32| {
-            self.verdict(*number).is_some_and(|other| other.port == port && other.parts(&self.more) == rules)
+        let same = |id: &VerdictId| {
+            self.verdict(*id).is_some_and(|other| other.port == port && other.parts(&self.more) == rules)
         };
-        let number = match self.numbers.find(hash, same) {
-            Some(&number) => number,
-            None if self.decisions.len() >= MOST => return,
+        let cached = match self.ids.find(hash, same) {
+            Some(&cached) => cached,
+            None if self.verdicts.len() >= MOST => return,
             None => {
-                let Some(number) = self.first.checked_add(self.decisions.len() as u32) else { return };
+                let Some(new) = self.first.plus(self.verdicts.len()) else { return };
                 let all = || rules.0.iter().chain(rules.1).copied();
                 let behind = if all().count() > INLINE { all().count() } else { 0 };
                 if self.reserve(behind).is_err() {
                     return;
                 }
-                let mut decision = CachedVerdict {
+                let mut verdict = CachedVerdict {
                     inline: [0; INLINE],
                     len: rules.0.len() as u32,
                     candidates: rules.1.len() as u32,
@@ -183,34 +218,34 @@ impl FlowCache {
                     drops,
                     edits,
                 };
-                decision.inline.iter_mut().zip(all()).for_each(|(to, from)| *to = from);
+                verdict.inline.iter_mut().zip(all()).for_each(|(to, from)| *to = from);
                 self.more.extend(all().take(behind));
-                self.decisions.push(decision);
-                let FlowCache { first, decisions, more, numbers, .. } = self;
-                numbers.insert_unique(hash, number, |number| {
-                    let decision = &decisions[(number - *first) as usize];
-                    self::hash(decision.port, decision.parts(more))
+                self.verdicts.push(verdict);
+                let FlowCache { first, verdicts, more, ids, .. } = self;
+                ids.insert_unique(hash, new, |id| {
+                    let verdict = &verdicts[id.after(*first)];
+                    self::hash(verdict.port, verdict.parts(more))
                 });
-                number
+                new
             }
         };
         let place = id.index();
-        if let Some(chunk) = self.plans.get_mut(place / CHUNK) {
-            chunk[place % CHUNK][direction as usize] = number;
+        if let Some(chunk) = self.connections.get_mut(place / CHUNK) {
+            chunk[place % CHUNK][direction as usize] = Some(cached);
         }
     }
 
     /// Reserves memory for one more verdict, and for this number of rules that it cannot store inline.
     fn reserve(&mut self, rules: usize) -> Result<(), SetAllocError> {
-        let FlowCache { first, decisions, more, numbers, .. } = self;
-        decisions.try_reserve(1).map_err(|_| SetAllocError)?;
+        let FlowCache { first, verdicts, more, ids, .. } = self;
+        verdicts.try_reserve(1).map_err(|_| SetAllocError)?;
         more.try_reserve(rules).map_err(|_| SetAllocError)?;
         u32::try_from(more.len()).map_err(|_| SetAllocError)?;
-        let hash_of = |number: &u32| {
-            let decision = &decisions[(number - *first) as usize];
-            hash(decision.port, decision.parts(more))
+        let hash_of = |id: &VerdictId| {
+            let verdict = &verdicts[id.after(*first)];
+            hash(verdict.port, verdict.parts(more))
         };
-        numbers.try_reserve(1, hash_of).map_err(|_| SetAllocError)
+        ids.try_reserve(1, hash_of).map_err(|_| SetAllocError)
     }
 }
 
@@ -220,34 +255,34 @@ mod tests {
     use Direction::{Forward, Reply};
 
     #[test]
-    fn plans_are_shared_and_end_with_their_policy() {
-        let mut plans = FlowCache::default();
-        plans.begin_epoch(1);
+    fn cached_verdicts_are_shared_and_end_with_their_policy() {
+        let mut cache = FlowCache::default();
+        cache.begin_epoch(1);
         let ids = [1, 9001].map(|number| ConnId::new(number).expect("it is not 0"));
-        ids.iter().for_each(|id| plans.begin(*id));
-        assert_eq!(plans.of(ids[0], Forward), None);
+        ids.iter().for_each(|id| cache.begin(*id));
+        assert_eq!(cache.of(ids[0], Forward), None);
         let long = [7, 6, 5, 4, 3];
         let candidates = [9, 8, 7];
-        plans.set((ids[0], Forward), PortId(0), (&[3, 4], &[]), false, true);
-        plans.set((ids[1], Forward), PortId(0), (&[3, 4], &[]), false, true);
-        plans.set((ids[0], Reply), PortId(1), (&[3, 4], &candidates), false, true);
-        plans.set((ids[1], Reply), PortId(1), (&long, &[]), true, false);
-        assert_eq!(plans.of(ids[0], Forward), plans.of(ids[1], Forward));
-        let rules = |plan: Option<u32>| {
-            let plan = plan.expect("it has a plan");
-            let decision = plans.verdict(plan).expect("of this policy");
-            (plans.rules(plan).to_vec(), plans.candidates(plan).to_vec(), decision.drops, decision.edits)
+        cache.set((ids[0], Forward), PortId(0), (&[3, 4], &[]), false, true);
+        cache.set((ids[1], Forward), PortId(0), (&[3, 4], &[]), false, true);
+        cache.set((ids[0], Reply), PortId(1), (&[3, 4], &candidates), false, true);
+        cache.set((ids[1], Reply), PortId(1), (&long, &[]), true, false);
+        assert_eq!(cache.of(ids[0], Forward), cache.of(ids[1], Forward));
+        let rules = |id: Option<VerdictId>| {
+            let id = id.expect("it has a verdict");
+            let verdict = cache.verdict(id).expect("of this policy");
+            (cache.rules(id).to_vec(), cache.candidates(id).to_vec(), verdict.drops, verdict.edits)
         };
-        assert_eq!(rules(plans.of(ids[0], Forward)), (vec![3, 4], vec![], false, true));
-        assert_eq!(rules(plans.of(ids[0], Reply)), (vec![3, 4], candidates.to_vec(), false, true));
-        assert_eq!(rules(plans.of(ids[1], Reply)), (long.to_vec(), vec![], true, false));
-        plans.begin_epoch(2);
-        assert_eq!(plans.of(ids[0], Forward), None);
-        plans.set((ids[0], Forward), PortId(0), (&[], &[]), false, false);
-        assert_eq!(plans.of(ids[1], Forward), None);
-        assert!(plans.rules(plans.of(ids[0], Forward).expect("a plan")).is_empty());
+        assert_eq!(rules(cache.of(ids[0], Forward)), (vec![3, 4], vec![], false, true));
+        assert_eq!(rules(cache.of(ids[0], Reply)), (vec![3, 4], candidates.to_vec(), false, true));
+        assert_eq!(rules(cache.of(ids[1], Reply)), (long.to_vec(), vec![], true, false));
+        cache.begin_epoch(2);
+        assert_eq!(cache.of(ids[0], Forward), None);
+        cache.set((ids[0], Forward), PortId(0), (&[], &[]), false, false);
+        assert_eq!(cache.of(ids[1], Forward), None);
+        assert!(cache.rules(cache.of(ids[0], Forward).expect("a verdict")).is_empty());
         // Another connection in the same place.
-        plans.begin(ids[0]);
-        assert_eq!(plans.of(ids[0], Forward), None);
+        cache.begin(ids[0]);
+        assert_eq!(cache.of(ids[0], Forward), None);
     }
 }

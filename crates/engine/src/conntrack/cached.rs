@@ -1,8 +1,9 @@
 //! Cached verdicts in the pipeline: finds them for a vector, applies them packet by packet, and caches new ones.
 
 use super::assess::Assessment;
+use super::cache::VerdictId;
 use super::commit::PacketRules;
-use super::flow_state::{FlowState, NatTransform};
+use super::flow_state::FlowState;
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
@@ -19,11 +20,11 @@ pub(crate) enum CachedOutcome {
     /// The packet is dropped, and rules do not count it.
     Refused(DropReason),
     /// Rules drop the packet.
-    Drop,
+    Drop(VerdictId),
     /// The packet passes as one of this connection; `edits` tells that some of its rules rewrite.
-    Pass { member: (ConnId, Direction), edits: bool },
+    Pass { cached: VerdictId, member: (ConnId, Direction), edits: bool },
     /// The packet is invalid for its connection, and rules match on that.
-    Invalid((ConnId, Direction)),
+    Invalid(VerdictId, (ConnId, Direction)),
 }
 
 impl Conntrack {
@@ -33,7 +34,7 @@ impl Conntrack {
     /// The connection of such a packet exists when the vector is looked up, but an earlier packet of the vector may still end it: a RST
     /// followed by a SYN, or a RST while the table is full. [`Conntrack::apply_cached`] checks this when the packet is processed.
     pub(super) fn lookup_cache(&mut self, snapshot: &Snapshot, packets: &[Packet<'_>]) -> bool {
-        self.cached[..packets.len()].fill(0);
+        self.cached[..packets.len()].fill(None);
         if !snapshot.is_constant() {
             return self.some_cached;
         }
@@ -42,23 +43,21 @@ impl Conntrack {
             if let FlowState::Existing(id, direction) = self.flow_states[usize::from(at)]
                 && kind.is_mid_flow()
                 && self.table.is_lasting(id, self.state.now_ms)
-                && let Some(number) = self.cache.of(id, direction)
+                && let Some(cached) = self.cache.of(id, direction)
             {
-                self.cached[usize::from(at)] = number;
-                if let Some(verdict) = self.cache.verdict(number) {
-                    prefetch(verdict);
-                }
+                self.cached[usize::from(at)] = Some(cached);
+                self.cache.verdict(cached).into_iter().for_each(prefetch);
             }
         }
         let cells = &snapshot.cells[self.state.worker];
-        for (number, packet) in self.cached.iter_mut().zip(packets) {
-            let Some(verdict) = self.cache.verdict(*number) else { continue };
-            if verdict.port != packet.port {
-                *number = 0;
+        for (cached, packet) in self.cached.iter_mut().zip(packets) {
+            let Some(id) = *cached else { continue };
+            if self.cache.verdict(id).is_none_or(|verdict| verdict.port != packet.port) {
+                *cached = None;
                 continue;
             }
             self.some_cached = true;
-            self.cache.rules(*number).iter().take(4).for_each(|&slot| prefetch(cells.slot(slot)));
+            self.cache.rules(id).iter().take(4).for_each(|&slot| prefetch(cells.slot(slot)));
         }
         self.some_cached
     }
@@ -66,7 +65,7 @@ impl Conntrack {
     /// Whether a packet needs no classification: it has a cached verdict, belongs to another worker, or does not pass now.
     #[inline]
     pub(crate) fn needs_no_rules(&self, at: usize) -> bool {
-        self.cached[at] != 0
+        self.cached[at].is_some()
             || matches!(
                 self.flow_states[at],
                 FlowState::OtherWorker(_) | FlowState::Refused(_) | FlowState::Held(_)
@@ -83,8 +82,8 @@ impl Conntrack {
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> CachedOutcome {
-        let number = self.cached[at];
-        let Some(verdict) = self.cache.verdict(number) else { return CachedOutcome::None };
+        let Some(cached) = self.cached[at] else { return CachedOutcome::None };
+        let Some(verdict) = self.cache.verdict(cached) else { return CachedOutcome::None };
         let (drops, edits) = (verdict.drops, verdict.edits);
         let FlowState::Existing(id, direction) = self.flow_states[at] else { return CachedOutcome::None };
         let member = (id, direction);
@@ -102,28 +101,22 @@ impl Conntrack {
                 return CachedOutcome::Refused(DropReason::ConnInvalid);
             }
             if snapshot.ct_rules > 0 {
-                return CachedOutcome::Invalid(member);
+                return CachedOutcome::Invalid(cached, member);
             }
             self.pass_invalid(member, packet);
         }
-        if drops { CachedOutcome::Drop } else { CachedOutcome::Pass { member, edits } }
+        if drops { CachedOutcome::Drop(cached) } else { CachedOutcome::Pass { cached, member, edits } }
     }
 
-    /// The slots of the rules of a packet's cached verdict, in the order in which they are applied; none without one.
+    /// The slots of a cached verdict's rules, in the order in which they are applied.
     #[inline]
-    pub(crate) fn cached_rules(&self, at: usize) -> &[u32] {
-        self.cache.rules(self.cached[at])
+    pub(crate) fn cached_rules(&self, cached: VerdictId) -> &[u32] {
+        self.cache.rules(cached)
     }
 
-    /// The slots of the rules that a packet with a cached verdict matches if their `ct` conditions are ignored.
-    pub(crate) fn cached_candidates(&self, at: usize) -> &[u32] {
-        self.cache.candidates(self.cached[at])
-    }
-
-    /// The translation of a connection's packets, if it has one.
-    #[inline]
-    pub(crate) fn translation(&self, member: (ConnId, Direction)) -> Option<NatTransform> {
-        self.translates(member.0).then(|| self.transform(member))
+    /// The slots of the rules that packets with a cached verdict match if their `ct` conditions are ignored.
+    pub(crate) fn cached_candidates(&self, cached: VerdictId) -> &[u32] {
+        self.cache.candidates(cached)
     }
 
     /// The connection and direction of a packet, if its verdict holds for other packets of that direction.
@@ -166,7 +159,7 @@ impl Conntrack {
     #[inline]
     fn is_cache_current(&self, at: usize, member: (ConnId, Direction), port: PortId) -> bool {
         !self.stale
-            || (self.cache.of(member.0, member.1) == Some(self.cached[at])
+            || (self.cache.of(member.0, member.1) == self.cached[at]
                 && matches!(self.flow_state(at, port), FlowState::Existing(id, direction) if (id, direction) == member))
     }
 
@@ -187,7 +180,7 @@ impl Conntrack {
         Traced {
             assessment: Assessment { flow_state, replaced: None, invalid: None },
             ct_state: self.ct_states[at],
-            cached: (self.cached[at] != 0).then(|| self.cached_rules(at)),
+            cached: self.cached[at].map(|cached| self.cache.rules(cached)),
             connection: found.map(|(id, direction)| (id, direction, self.table.get(id))),
         }
     }

@@ -84,7 +84,7 @@ impl Conntrack {
                 None => return Ok(Committed::UNTRACKED),
             },
         };
-        let transform = self.translation(member).map(|transform| (transform, quoted));
+        let transform = self.translates(member.0).then(|| (self.transform(member), quoted));
         Ok(Committed { transform, is_valid })
     }
 
@@ -112,7 +112,7 @@ impl Conntrack {
         packet: &Packet<'_>,
     ) -> Option<NatTransform> {
         self.pass_invalid(member, packet);
-        self.translation(member)
+        self.translates(member.0).then(|| self.transform(member))
     }
 
     /// Ends the connection that a new one would replace, if it has timed out anyway.

@@ -49,6 +49,7 @@ mod touch;
 mod tracking;
 
 pub(crate) use assess::Assessment;
+pub(crate) use cache::VerdictId;
 pub(crate) use cached::{CachedOutcome, Traced};
 pub(crate) use commit::{Committed, PacketRules};
 pub(crate) use flow_state::{NatTransform, QuotedOffsets};

@@ -108,14 +108,14 @@ impl Conntrack {
 
     /// Whether packets of a connection are rewritten.
     #[inline]
-    pub(super) fn translates(&self, id: ConnId) -> bool {
+    pub(crate) fn translates(&self, id: ConnId) -> bool {
         let connection = self.table.get(id);
         connection.is_translated() || connection.extra != 0
     }
 
     /// How packets of a connection are rewritten in one direction.
     #[inline]
-    pub(super) fn transform(&self, (id, direction): (ConnId, Direction)) -> NatTransform {
+    pub(crate) fn transform(&self, (id, direction): (ConnId, Direction)) -> NatTransform {
         let connection = self.table.get(id);
         let to = connection.translated(direction);
         let mut transform = NatTransform::default();

@@ -3,7 +3,7 @@
 //! Life-cycle: owned by one worker, which alone accesses it. The control thread sends it tasks, which run between vectors (`control`).
 
 use super::backoff::SearchBackoffs;
-use super::cache::FlowCache;
+use super::cache::{FlowCache, VerdictId};
 use super::extension::Extensions;
 use super::flow_state::FlowState;
 use super::isn::SequenceNumbers;
@@ -42,8 +42,8 @@ pub(crate) struct Conntrack {
     /// The `ct` state of each packet, if some rule matches on it.
     pub(super) ct_states: Box<[CtState; VECTOR]>,
     pub(super) cache: FlowCache,
-    /// The cached verdict of each packet by number; 0 for none.
-    pub(super) cached: Box<[u32; VECTOR]>,
+    /// The cached verdict of each packet.
+    pub(super) cached: Box<[Option<VerdictId>; VECTOR]>,
     /// The lookup result of each entry of `lookups`.
     pub(super) found: Vec<Option<(ConnId, Direction)>>,
     /// A connection was created or ended since the vector was looked up: results in `found` may be out of date.
@@ -95,7 +95,7 @@ impl Conntrack {
             flow_states: Box::new([FlowState::Untracked; VECTOR]),
             ct_states: Box::new([CtState::Untracked; VECTOR]),
             cache: FlowCache::default(),
-            cached: Box::new([0; VECTOR]),
+            cached: Box::new([None; VECTOR]),
             found: Vec::with_capacity(VECTOR),
             stale: false,
             refused: Vec::with_capacity(VECTOR),

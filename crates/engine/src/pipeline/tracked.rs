@@ -4,7 +4,9 @@ use super::resolver::VerdictResolver;
 use super::state::{FEW_RULES, Pipeline};
 use super::work::{EditList, PacketEdits, PacketTransform};
 use crate::compiled::Snapshot;
-use crate::conntrack::{Assessment, CachedOutcome, Committed, NatTransform, PacketRules, QuotedOffsets};
+use crate::conntrack::{
+    Assessment, CachedOutcome, Committed, NatTransform, PacketRules, QuotedOffsets, VerdictId,
+};
 use crate::counters::Count;
 use crate::drop::DropReason;
 use crate::verdict::Verdict;
@@ -173,23 +175,23 @@ impl Pipeline {
         verdicts: &mut [Verdict],
     ) -> bool {
         let outcome = self.conntrack.apply_cached(snapshot, at, packet, &self.work.layouts[at]);
-        let (passes, edits) = match outcome {
+        let (cached, passes, edits) = match outcome {
             CachedOutcome::None => return false,
             CachedOutcome::Refused(reason) => {
                 verdicts[at] = Verdict::Drop(reason);
                 return true;
             }
-            CachedOutcome::Invalid(member) => {
-                self.decide_invalid(snapshot, at, member, packet, verdicts);
+            CachedOutcome::Invalid(cached, member) => {
+                self.decide_invalid(snapshot, at, (cached, member), packet, verdicts);
                 return true;
             }
-            CachedOutcome::Drop => (None, false),
-            CachedOutcome::Pass { member, edits } => (Some(member), edits),
+            CachedOutcome::Drop(cached) => (cached, None, false),
+            CachedOutcome::Pass { cached, member, edits } => (cached, Some(member), edits),
         };
         let cells = &snapshot.cells[self.worker];
         let count = Count { packets: 1, bytes: packet.len() as u64 };
         let start = self.work.listed.len();
-        for &slot in self.conntrack.cached_rules(at) {
+        for &slot in self.conntrack.cached_rules(cached) {
             cells.slot(slot).add(count);
             if edits {
                 self.work.listed.push(snapshot.actions.at(slot as usize).edit_number());
@@ -199,8 +201,8 @@ impl Pipeline {
             verdicts[at] = Verdict::Drop(DropReason::Rule);
             return true;
         };
-        if let Some(transform) = self.conntrack.translation(member) {
-            self.add_transform(at, transform, None, packet, verdicts);
+        if self.conntrack.translates(member.0) {
+            self.add_transform(at, self.conntrack.transform(member), None, packet, verdicts);
         }
         self.rewrite_listed(at, start);
         true
@@ -212,14 +214,14 @@ impl Pipeline {
         &mut self,
         snapshot: &Snapshot,
         at: usize,
-        member: (ConnId, Direction),
+        (cached, member): (VerdictId, (ConnId, Direction)),
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
     ) {
         let action = |slot: u32| snapshot.actions.at(slot as usize);
         let applies = |slot: &u32| !action(*slot).is_stateful() && action(*slot).wants(CtState::Invalid);
         self.matched.clear();
-        self.matched.extend(self.conntrack.cached_candidates(at).iter().copied().filter(applies));
+        self.matched.extend(self.conntrack.cached_candidates(cached).iter().copied().filter(applies));
         self.matched.extend_from_slice(self.conntrack.rules(snapshot, member.0));
         if self.resolve_verdict(snapshot, packet).drops() {
             verdicts[at] = Verdict::Drop(DropReason::Rule);
