@@ -4,8 +4,8 @@
 //! @src/len dst/len sport-lo : sport-hi dport-lo : dport-hi proto/mask flags/mask
 //! ```
 //!
-//! [`read`] takes a file apart; [`ClassbenchFilter::constraints`] says in the rule language what one filter matches. Filters have
-//! no action and say nothing about what a packet lacks, so that [`ClassbenchOptions`] says how they are meant.
+//! [`read`] parses a file; [`ClassbenchFilter::constraints`] translates the match of one filter to the rule language. Filters
+//! have no action and do not define how they treat packets without a field; [`ClassbenchOptions`] does.
 
 use crate::cube::{Dim, Family, PacketCube};
 use crate::draft::{Effect, LeftOut, PolicyDraft, Remarks};
@@ -15,7 +15,7 @@ use mmb_policy::Intervals;
 use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
 
-/// Why a filter has no rules although the language could say what it asks.
+/// Why a filter has no rules although the language could express it.
 const NO_PACKET: &str = "no packet matches, since its protocol has no ports or no flags";
 
 /// Adds the rules of filters to a policy, in their order. `target` is the target of the filter with an index.
@@ -44,45 +44,44 @@ pub fn add(
     }
 }
 
-/// A filter as written: a packet matches if it matches in each column.
+/// A filter as written: a packet matches if it matches in every column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassbenchFilter {
-    /// The line that it stands in, from 1.
+    /// Its line, from 1.
     pub line: usize,
     /// Source prefix.
     pub source: Prefix,
     /// Destination prefix, of the same family.
     pub destination: Prefix,
-    /// First and last source port; 0 to 65535 asks for nothing.
+    /// First and last source port; 0 to 65535 matches every packet.
     pub source_ports: (u16, u16),
-    /// First and last destination port; 0 to 65535 asks for nothing.
+    /// First and last destination port; 0 to 65535 matches every packet.
     pub destination_ports: (u16, u16),
     /// Protocol.
     pub proto: Masked<u8>,
-    /// For TCP the 16 bits with its data offset and flags, for ICMP its type and code; all zero where the column is
-    /// missing.
+    /// For TCP the 16 bits with its data offset and flags, for ICMP its type and code; all zero if the column is missing.
     pub flags: Masked<u16>,
 }
 
-/// An address of which the first `len` bits count.
+/// An address with a prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
     /// The address, as written.
     pub address: IpAddr,
-    /// How many bits of it count.
+    /// The prefix length in bits.
     pub len: u8,
 }
 
-/// A number of which the bits of the mask count.
+/// A number with a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Masked<T> {
     /// The number.
     pub value: T,
-    /// The mask; 0 asks for nothing.
+    /// The mask; 0 matches every number.
     pub mask: T,
 }
 
-/// How filters are meant where their format does not say it.
+/// The interpretation of filters where the format does not define it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassbenchOptions {
     /// Port ranges match packets that have no ports, instead of none of them.
@@ -91,7 +90,7 @@ pub struct ClassbenchOptions {
     pub flags_in_upper_byte: bool,
 }
 
-/// A line that is no filter.
+/// A line that is not a filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct ClassbenchError {
@@ -100,10 +99,10 @@ pub struct ClassbenchError {
     message: String,
 }
 
-/// Reads a filter set. Empty lines and lines that begin with `#` are passed over.
+/// Reads a filter set. Empty lines and lines that begin with `#` are skipped.
 ///
 /// # Errors
-/// The first line that is no filter.
+/// The first line that is not a filter.
 pub fn read(text: &str) -> Result<Vec<ClassbenchFilter>, ClassbenchError> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     lines
@@ -123,7 +122,7 @@ fn filter(number: usize, line: &str) -> Result<ClassbenchFilter, String> {
     if source.address.is_ipv4() != destination.address.is_ipv4() {
         return Err("the source is of another family than the destination".to_owned());
     }
-    // Behind the addresses, which may be of IPv6, colons stand between ports, with blanks around them or without.
+    // After the addresses, which may be IPv6, colons separate ports, with or without blanks around them.
     let rest = rest.replace(':', " ");
     let words: Vec<&str> = rest.split_whitespace().collect();
     let (ports, masks) =
@@ -145,7 +144,7 @@ fn filter(number: usize, line: &str) -> Result<ClassbenchFilter, String> {
         destination,
         source_ports: ports_between(first_source, last_source)?,
         destination_ports: ports_between(first_destination, last_destination)?,
-        // Both are within their type: `masked` has seen to it.
+        // Both fit in their type: `masked` has checked it.
         proto: Masked { value: value as u8, mask: mask as u8 },
         flags: Masked { value: flag_value as u16, mask: flag_mask as u16 },
     })
@@ -171,7 +170,7 @@ fn ports_between(first: &str, last: &str) -> Result<(u16, u16), String> {
     Ok((first, last))
 }
 
-/// A value and its mask, in hexadecimal or decimal, neither above `max`.
+/// A value and its mask, in hexadecimal or decimal, both at most `max`.
 fn masked(word: &str, max: u32) -> Result<(u32, u32), String> {
     let number = |text: &str| {
         let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
@@ -183,8 +182,8 @@ fn masked(word: &str, max: u32) -> Result<(u32, u32), String> {
 }
 
 impl ClassbenchFilter {
-    /// The constraints of the rules that match what the filter matches. Most filters take one rule, some several, whose
-    /// order among themselves does not matter.
+    /// The constraints of the rules that match the same packets as the filter. Most filters need one rule, some several, in any
+    /// order.
     ///
     /// # Errors
     /// Why there are no such rules.

@@ -1,13 +1,13 @@
-//! Packets that are alike to a filter: a [`PacketCube`] says for each dimension of a packet what is allowed in it. Cubes
-//! of one family intersect and subtract exactly, which is how chains with jumps become one list of rules.
+//! Sets of packets that a filter treats alike: a [`PacketCube`] contains, for each dimension of a packet, the allowed values.
+//! Cubes of one family intersect and subtract exactly, which is how chains with jumps become one list of rules.
 //!
-//! What only some packets have (ports, flags, ICMP types) is a dimension too. It means something only where the cube
-//! is about first fragments of one protocol, which [`PacketCube::with_transport`] sees to.
+//! Fields that only some packets have (ports, flags, ICMP types) are dimensions too. They are valid only if the cube contains
+//! only first fragments of one protocol; [`PacketCube::with_transport`] ensures this.
 
 use mmb_policy::Intervals;
 use std::collections::BTreeSet;
 
-/// IPv4 or IPv6. A cube is about packets of one of them.
+/// IPv4 or IPv6. A cube contains packets of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
     /// IPv4
@@ -34,15 +34,15 @@ impl Family {
     }
 }
 
-/// A dimension with numbers in it. The order is that of [`PacketCube::minus`]: what a dimension means depends only on those
-/// before it.
+/// A dimension with numbers. The order is that of [`PacketCube::minus`]: the meaning of a dimension depends only on those before
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Dim {
     /// Source address.
     Source,
     /// Destination address.
     Destination,
-    /// Protocol, behind the extension headers on IPv6.
+    /// Protocol; in IPv6 after the extension headers.
     Proto,
     /// 0 for whole packets and first fragments, 1 for later ones.
     Later,
@@ -64,11 +64,11 @@ pub(crate) enum Dim {
     Flags,
     /// ICMP type and code as one number of 16 bits.
     Icmp,
-    /// How the packet stands to connections: a number of [`STATES`], or the one behind them for what nobody follows.
+    /// The connection state of the packet: an index of [`STATES`], or the index after them for untracked packets.
     State,
 }
 
-/// The states of packets in the words of the rule language. Each packet has one at most.
+/// The connection states of packets in the words of the rule language. Each packet has at most one.
 pub(crate) const STATES: [&str; 4] = ["new", "established", "related", "invalid"];
 
 /// Every dimension, in order.
@@ -107,12 +107,12 @@ impl Dim {
     }
 }
 
-/// Names of ports, of which there may always be one more.
+/// Names of ports, without a fixed set of all names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PortNameSet {
-    /// These.
+    /// These names.
     Only(BTreeSet<String>),
-    /// Every name but these.
+    /// Every name except these.
     But(BTreeSet<String>),
 }
 
@@ -127,7 +127,7 @@ impl PortNameSet {
         PortNameSet::Only(BTreeSet::from([name.to_owned()]))
     }
 
-    /// The other names.
+    /// The complement.
     pub(crate) fn others(self) -> PortNameSet {
         match self {
             PortNameSet::Only(names) => PortNameSet::But(names),
@@ -149,16 +149,16 @@ impl PortNameSet {
     }
 }
 
-/// Packets that enter by, leave by and have in each dimension what the cube allows there. Not empty.
+/// The packets whose input port, output port and dimensions have allowed values. Not empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PacketCube {
-    /// The family that the packets are of.
+    /// The family of the packets.
     pub(crate) family: Family,
-    /// Ports that they come in by.
+    /// Their input ports.
     pub(crate) input: PortNameSet,
-    /// Ports that they leave by.
+    /// Their output ports.
     pub(crate) output: PortNameSet,
-    /// By dimension; `None`: everything.
+    /// By dimension; `None`: every value.
     sets: [Option<Intervals>; DIMS.len()],
 }
 
@@ -173,17 +173,17 @@ impl PacketCube {
         }
     }
 
-    /// What is asked in a dimension, if anything is.
+    /// The constraint of a dimension, if there is one.
     pub(crate) fn asked(&self, dim: Dim) -> Option<&Intervals> {
         self.sets[dim as usize].as_ref()
     }
 
-    /// What is allowed in a dimension.
+    /// The allowed values of a dimension.
     pub(crate) fn allowed(&self, dim: Dim) -> Intervals {
         self.asked(dim).cloned().unwrap_or_else(|| dim.all(self.family))
     }
 
-    /// The packets of the cube that have one of these numbers in a dimension; `None`: there are none.
+    /// The packets of the cube with one of these numbers in a dimension; `None`: there are none.
     pub(crate) fn with(mut self, dim: Dim, set: &Intervals) -> Option<PacketCube> {
         let left = self.allowed(dim).intersect(set);
         if left.is_empty() {
@@ -193,12 +193,12 @@ impl PacketCube {
         Some(self)
     }
 
-    /// The packets of the cube that hold a transport header of this protocol.
+    /// The packets of the cube that have a transport header of this protocol.
     pub(crate) fn with_transport(self, proto: u8) -> Option<PacketCube> {
         self.with(Dim::Proto, &Intervals::one(proto.into()))?.with(Dim::Later, &Intervals::one(0))
     }
 
-    /// The packets of the cube that come in by one of these ports.
+    /// The packets of the cube that arrive on one of these ports.
     pub(crate) fn entering(mut self, names: &PortNameSet) -> Option<PacketCube> {
         self.input = self.input.and(names);
         (!self.input.is_empty()).then_some(self)
@@ -210,7 +210,7 @@ impl PacketCube {
         (!self.output.is_empty()).then_some(self)
     }
 
-    /// The packets in both.
+    /// The packets in both cubes.
     pub(crate) fn and(&self, other: &PacketCube) -> Option<PacketCube> {
         if self.family != other.family {
             return None;
@@ -224,13 +224,13 @@ impl PacketCube {
         Some(both)
     }
 
-    /// The packets that the other cube does not hold, as cubes that have none in common.
+    /// The packets that are not in the other cube, as disjoint cubes.
     pub(crate) fn minus(&self, other: &PacketCube) -> Vec<PacketCube> {
         if self.and(other).is_none() {
             return vec![self.clone()];
         }
-        // A packet outside the other cube leaves it in some dimension; the first such one tells its part. `inside` are
-        // the packets that have not left it yet.
+        // A packet outside the other cube differs from it in some dimension; the first such dimension determines its cube.
+        // `inside` contains the packets that do not differ so far.
         let mut inside = self.clone();
         let mut parts = Vec::new();
         parts.extend(inside.clone().entering(&other.input.clone().others()));
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A packet as the cubes of the tests see it.
+    /// A packet for the tests of cubes.
     type Point = (u128, u128, u128);
 
     const ASKED: [Dim; 3] = [Dim::Proto, Dim::Ttl, Dim::Later];

@@ -1,51 +1,51 @@
-//! A policy text while it is made: rules with ascending priorities, what the original said beside them, and a list
-//! of what was left out. Every rule is put before the parser of the language before it is taken.
+//! A policy text under construction: rules with ascending priorities, names and comments of the original, and a list of
+//! omissions. Every rule is checked by the parser of the language before it is added.
 
 use mmb_language::parse_command;
 use serde::Serialize;
 use std::fmt::{self, Display, Formatter, Write as _};
 
-/// A policy that comes into being.
+/// A policy under construction.
 #[derive(Debug, Default)]
 pub struct PolicyDraft {
     text: String,
-    /// How many rules the text has, which is the priority of the last one.
+    /// The number of rules in the text, which is the priority of the last one.
     pub rules: u32,
-    /// What could not be translated, in order.
+    /// The omissions, in order.
     pub left_out: Vec<LeftOut>,
-    /// What the translation does not change, but a reader may want to know.
+    /// Remarks that do not change the translation.
     pub notes: Vec<String>,
 }
 
-/// Something of the original that the policy does not say.
+/// An element of the original that the policy omits.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// The line that it stands in, from 1.
+    /// Its line, from 1.
     pub line: usize,
     /// The words of the line.
     pub text: String,
-    /// Why it was left out.
+    /// The reason for the omission.
     pub reason: String,
-    /// What that makes of the policy.
+    /// The effect on the policy.
     pub effect: Effect,
 }
 
-/// What the policy does with packets that something left out was about.
+/// The effect of an omission on the verdicts of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
-    /// The same.
+    /// No verdict changes.
     None,
-    /// It drops packets that the original accepts, and no others differ.
+    /// The policy may drop packets that the original accepts; no other verdicts change.
     Stricter,
-    /// It accepts packets that the original drops, and no others differ.
+    /// The policy may accept packets that the original drops; no other verdicts change.
     Looser,
-    /// Both may be.
+    /// Both may happen.
     Either,
 }
 
 impl Effect {
-    /// What two effects make together.
+    /// The effect of two omissions together.
     pub fn and(self, other: Effect) -> Effect {
         match (self, other) {
             (effect, Effect::None) | (Effect::None, effect) => effect,
@@ -72,12 +72,12 @@ impl Display for LeftOut {
     }
 }
 
-/// What a rule says beside its constraints and its target.
+/// Parts of a rule besides its constraints and its target.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Remarks<'a> {
-    /// The name, where it is one word.
+    /// The name, if it is one word.
     pub name: Option<&'a str>,
-    /// A comment behind the rule.
+    /// A comment after the rule.
     pub comment: Option<&'a str>,
 }
 
@@ -87,7 +87,7 @@ impl PolicyDraft {
         let _ = writeln!(self.text, "# {}", one_line(text));
     }
 
-    /// Adds one rule for each of the constraints, each behind all that there are; none of them if one is refused.
+    /// Adds one rule for each set of constraints at the end of the policy; adds none if one is refused.
     ///
     /// # Errors
     /// Why the language refuses a rule.
@@ -117,7 +117,7 @@ impl PolicyDraft {
         Ok(())
     }
 
-    /// Adds a rule that makes connections of all packets that pass, behind all that there are, so that it decides about none.
+    /// Adds a rule at the end that creates connections for all packets that pass, and so decides about none.
     ///
     /// # Errors
     /// Why the language refuses it.
@@ -130,19 +130,19 @@ impl PolicyDraft {
         Ok(())
     }
 
-    /// Lists something that the policy does not say, also as a comment at its place.
+    /// Lists an omission, also as a comment at its place.
     pub fn leave_out(&mut self, left_out: LeftOut) {
         self.comment(&left_out.to_string());
         self.left_out.push(left_out);
     }
 
-    /// Tells something that changes no verdict, also as a comment at its place.
+    /// Lists a remark that changes no verdict, also as a comment at its place.
     pub fn note(&mut self, text: String) {
         self.comment(&text);
         self.notes.push(text);
     }
 
-    /// What all that was left out makes of the policy.
+    /// The effect of all omissions on the policy.
     pub fn effect(&self) -> Effect {
         self.left_out.iter().fold(Effect::None, |effect, left_out| effect.and(left_out.effect))
     }
@@ -153,7 +153,7 @@ impl PolicyDraft {
     }
 }
 
-/// Whether a name from elsewhere can stand in a rule: it is one word, of letters that mean nothing in the language.
+/// Whether a foreign name can be the name of a rule: one word, of characters without a meaning in the language.
 pub(crate) fn is_plain(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '@' | '/');
     !name.is_empty() && name.chars().all(plain)
@@ -171,7 +171,7 @@ fn one_line(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     text.trim_end_matches(['\\', ' ']).to_owned()
 }
-/// A number of things, in words.
+/// A number and a noun, in words.
 pub fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

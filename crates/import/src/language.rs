@@ -1,6 +1,6 @@
-//! Cubes in the words of the rule language.
+//! Translates cubes to the rule language.
 //!
-//! What one rule cannot say becomes several that exclude each other. What no rule can say is refused, with the reason.
+//! If one rule is not sufficient, there are several disjoint ones. If no rule can express a cube, the error gives the reason.
 
 use super::cube::{Dim, Family, PacketCube, PortNameSet, STATES};
 use super::set::{factors, lowered, masked};
@@ -13,10 +13,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 const TCP: u128 = proto::TCP as u128;
 const UDP: u128 = proto::UDP as u128;
 
-/// The constraints of the rules that match a cube's packets and no others.
+/// The constraints of the rules that match exactly the packets of a cube.
 ///
 /// # Errors
-/// Why no rules can.
+/// Why there are no such rules.
 pub(crate) fn constraints(cube: &PacketCube) -> Result<Vec<String>, String> {
     let mut words = CubeConstraints { cube, parts: Vec::new(), says_family: false };
     words.ports();
@@ -40,11 +40,11 @@ pub(crate) fn constraints(cube: &PacketCube) -> Result<Vec<String>, String> {
     Ok(rules.iter().map(|rule| rule.trim_start().to_owned()).collect())
 }
 
-/// The constraints that all rules of a cube share, while they are found.
+/// The common constraints of all rules of a cube, under construction.
 struct CubeConstraints<'c> {
     cube: &'c PacketCube,
     parts: Vec<String>,
-    /// Some constraint is about packets of the cube's family alone.
+    /// Some constraint matches only packets of the cube's family.
     says_family: bool,
 }
 
@@ -63,7 +63,7 @@ impl CubeConstraints<'_> {
         }
     }
 
-    /// What nobody follows has none of the states, and is said by those that it is not in.
+    /// Untracked packets have none of the states: they are expressed by the states that they do not have.
     fn state(&mut self) {
         let Some(set) = self.cube.asked(Dim::State) else { return };
         let is_negated = set.contains(STATES.len() as u128);
@@ -86,7 +86,7 @@ impl CubeConstraints<'_> {
         }
     }
 
-    /// Protocol, fragments and what is in the transport header. What may take several rules is handed back.
+    /// Protocol, fragments and the fields of the transport header. Returns the parts that may need several rules.
     fn transport(&mut self) -> Result<Vec<String>, String> {
         let proto = self.cube.allowed(Dim::Proto).single();
         let icmp = u128::from(self.cube.family.icmp());
@@ -132,7 +132,7 @@ impl CubeConstraints<'_> {
         Ok(types)
     }
 
-    /// Refuses to ask for what the language knows of other protocols only.
+    /// Refuses constraints on fields that the language knows only for other protocols.
     fn refuse_foreign(&self, proto: Option<u128>, fields: &[(Dim, &str)]) -> Result<(), String> {
         let known = |dim: Dim| fields.iter().any(|(other, _)| *other == dim);
         let of = || {
@@ -154,7 +154,7 @@ impl CubeConstraints<'_> {
         Ok(())
     }
 
-    /// Protocol and fragments where no transport field speaks of them.
+    /// Protocol and fragments, if no transport field implies them.
     fn protocol(&mut self) -> Result<(), String> {
         if self.cube.asked(Dim::Proto).is_some() {
             let set = self.cube.allowed(Dim::Proto);
@@ -190,7 +190,7 @@ impl CubeConstraints<'_> {
         }
     }
 
-    /// Puts the constraint of a dimension, if it has one; says whether it has.
+    /// Adds the constraint of a dimension, if there is one; returns whether there is.
     fn ask(&mut self, field: &str, dim: Dim) -> bool {
         let Some(set) = self.cube.asked(dim) else { return false };
         let item: &dyn Fn(u128, u128) -> String = match (dim, self.cube.family) {
@@ -208,7 +208,7 @@ impl CubeConstraints<'_> {
     }
 }
 
-/// A constraint: the field with its values, or with those that it may not have where they are fewer.
+/// A constraint: the field with its values, or with the excluded ones if they are fewer.
 fn asked(field: &str, set: &Intervals, all: &Intervals, item: &dyn Fn(u128, u128) -> String) -> String {
     let rest = all.minus(set);
     let (condition, set) =
@@ -224,7 +224,7 @@ fn number_item(first: u128, last: u128) -> String {
     if first == last { first.to_string() } else { format!("{first}-{last}") }
 }
 
-/// A protocol by its name if it has one; names may have dashes, so that ranges are of numbers.
+/// A protocol by its name if it has one; names may contain dashes, so ranges have numbers.
 fn protocol_item(first: u128, last: u128) -> String {
     if first == last { protocol_name(first) } else { number_item(first, last) }
 }
@@ -237,7 +237,7 @@ fn address_item(first: u128, last: u128, bits: u8, show: &dyn Fn(u128) -> String
     let host = u8::try_from((first ^ last).count_ones()).unwrap_or(bits);
     match host {
         0 => show(first),
-        // All the bits in which the ends differ are the lowest ones, 0 in the first and 1 in the last.
+        // The bits in which the ends differ are the lowest ones, 0 in the first and 1 in the last.
         _ if first ^ last == ones(host) && first & ones(host) == 0 => {
             format!("{}/{}", show(first), bits - host)
         }
@@ -245,7 +245,7 @@ fn address_item(first: u128, last: u128, bits: u8, show: &dyn Fn(u128) -> String
     }
 }
 
-/// TCP flags: by name where each flag is fixed or free, else as a set of numbers.
+/// TCP flags: by name if each flag is fixed or free, otherwise as a set of numbers.
 fn tcp_flags(set: &Intervals) -> String {
     const NAMES: [&str; 8] =
         ["tcp-fin", "tcp-syn", "tcp-rst", "tcp-push", "tcp-ack", "tcp-urg", "tcp-ece", "tcp-cwr"];
@@ -264,7 +264,7 @@ fn tcp_flags(set: &Intervals) -> String {
     named.collect::<Vec<_>>().join(" ")
 }
 
-/// ICMP types and codes: types of which every code is meant together, others with their codes.
+/// ICMP types and codes: types with all codes together, others with their codes.
 fn icmp_types(set: &Intervals, family: Family) -> Vec<String> {
     let (types, codes) =
         if family == Family::Ip4 { ("icmp-type", "icmp-code") } else { ("icmp6-type", "icmp6-code") };
@@ -278,7 +278,7 @@ fn icmp_types(set: &Intervals, family: Family) -> Vec<String> {
     factors(set, 8).iter().map(rule).collect()
 }
 
-/// Type of service or traffic class. IPv4 has two fields for it, so that it may take several rules.
+/// Type of service or traffic class. IPv4 has two fields for it, so it may take several rules.
 fn traffic_class(cube: &PacketCube) -> Vec<String> {
     let Some(set) = cube.asked(Dim::Tos) else { return Vec::new() };
     let all = Dim::Tos.all(cube.family);

@@ -1,20 +1,20 @@
-//! Sets of numbers as filters have them: by masks and prefixes, and as products where a field of theirs is two of ours.
+//! Sets of numbers from masks and prefixes, and their decomposition where one field of a filter is two fields of the language.
 
 use mmb_policy::Intervals;
 use mmb_policy::field::ones;
 
-/// The numbers of `bits` bits that have the bits of `mask` in common with `value`.
+/// The numbers of `bits` bits that agree with `value` in the bits of `mask`.
 pub(crate) fn masked(value: u128, mask: u128, bits: u8) -> Intervals {
     let all = ones(bits);
     let (value, mask) = (value & mask & all, mask & all);
-    // Bits below the lowest one of the mask are free: they make an interval; free bits above it make several.
+    // Bits below the lowest one of the mask are free and form an interval; free bits above it give several intervals.
     let low = ones(u8::try_from(mask.trailing_zeros()).unwrap_or(bits).min(bits));
     let free = all & !mask & !low;
     let mut intervals = Vec::new();
     let mut part = 0;
     loop {
         intervals.push((value | part, value | part | low));
-        // The next number that has only free bits.
+        // The next number that consists of free bits only.
         part = (part | !free).wrapping_add(1) & free;
         if part == 0 {
             return intervals.into_iter().collect();
@@ -22,18 +22,18 @@ pub(crate) fn masked(value: u128, mask: u128, bits: u8) -> Intervals {
     }
 }
 
-/// The numbers of a prefix: an address of `bits` bits of which the first `len` count.
+/// The numbers of a prefix: an address of `bits` bits with the prefix length `len`.
 pub(crate) fn prefix(address: u128, len: u8, bits: u8) -> Intervals {
     masked(address, !ones(bits.saturating_sub(len)), bits)
 }
 
-/// A set with `n` taken from each number; none of them may be less.
+/// The set with `n` subtracted from each number; none of them may be less.
 pub(crate) fn lowered(set: &Intervals, n: u128) -> Intervals {
     set.as_slice().iter().map(|&(first, last)| (first - n, last - n)).collect()
 }
 
-/// A set as products: numbers are split above their lowest `bits` bits, and upper parts that go with the same lower
-/// ones stand together.
+/// A set as products: numbers are split above their lowest `bits` bits, and upper parts with the same set of lower parts are
+/// grouped.
 pub(crate) fn factors(set: &Intervals, bits: u8) -> Vec<(Intervals, Intervals)> {
     let low = ones(bits);
     let mut factors: Vec<(Intervals, Intervals)> = Vec::new();
@@ -42,7 +42,7 @@ pub(crate) fn factors(set: &Intervals, bits: u8) -> Vec<(Intervals, Intervals)> 
             Some((uppers, _)) => *uppers = uppers.union(&upper),
             None => factors.push((upper, lower)),
         };
-    // Every upper part at which an interval begins or ends may have lower ones of its own; those between have all.
+    // An upper part at which an interval begins or ends may have its own lower parts; the upper parts between have all.
     let parts = || set.as_slice().iter().map(|&(first, last)| (first >> bits, last >> bits));
     let mut edges: Vec<u128> = parts().flat_map(|(first, last)| [first, last]).collect();
     edges.dedup();

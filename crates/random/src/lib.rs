@@ -1,14 +1,15 @@
-//! Secrets of the engine: where seeds come from, and what is made from them.
+//! Secrets of the engine: seeds, and the generators and keyed functions made from them.
 //!
-//! A host gives a [`SeedTree`] 256 bits of the operating system's entropy. From these each [`Purpose`] of each worker gets a [`Seed`]
-//! of its own: who learns one of them, or all that is made from it, knows nothing about the others. A seed becomes one of three things:
+//! A host gives a [`SeedTree`] 256 bits of the operating system's entropy. From these each [`Purpose`] of each worker gets a
+//! [`Seed`] of its own: an attacker who learns one of them, or everything that is made from it, knows nothing about the others. A
+//! seed has one of three uses:
 //!
-//! - a [`Generator`] of random numbers, a cipher's stream: the only source of random numbers that somebody outside may see;
-//! - a [`Prf`], a keyed function: the only hash whose values, or choices made by them, somebody outside may see;
-//! - keys of a faster hash, by a generator, for an index whose hashes nobody sees.
+//! - a [`Generator`] of random numbers, the stream of a cipher: the only source of random numbers that are observable outside;
+//! - a [`Prf`], a keyed function: the only hash whose values, or choices that depend on them, are observable outside;
+//! - keys of a faster hash, from a generator, for an index whose hashes are not observable.
 //!
-//! `mmb replay`, `mmb bench` and tests are to do the same on every run: [`SeedTree::repeatable`] is for them. Hosts of live traffic
-//! have no use for it.
+//! `mmb replay`, `mmb bench` and tests must give the same results on every run: [`SeedTree::repeatable`] is for them. Hosts of
+//! live traffic must not use it.
 
 #![forbid(unsafe_code)]
 
@@ -17,7 +18,7 @@ use chacha20::{ChaCha12Rng, ChaCha20Rng};
 use siphasher::sip::SipHasher24;
 use std::fmt;
 
-/// What a seed is for. Two purposes never share a seed.
+/// The purpose of a seed. Two purposes never share a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Purpose {
@@ -25,25 +26,25 @@ pub enum Purpose {
     Classifier = 1,
     /// Hash keys of a worker's index of connections.
     ConnectionIndex = 2,
-    /// Hash keys of a worker's index of datagrams whose first fragment was seen.
+    /// Hash keys of a worker's index of datagrams whose first fragment arrived.
     FragmentIndex = 3,
-    /// Hash keys of a worker's index of fragments that wait.
+    /// Hash keys of a worker's index of waiting fragments.
     HeldFragmentIndex = 4,
-    /// The function that gives connections and datagrams to workers.
+    /// The function that assigns connections and datagrams to workers.
     Owners = 5,
     /// Hash keys of the tables of NAT bindings.
     NatIndex = 6,
     /// NAT ports and other random choices of translations.
     NatChoices = 7,
-    /// The function that gives inside addresses their outside address.
+    /// The function that assigns outside addresses to inside addresses.
     NatPairing = 8,
-    /// The function that gives connections their destination or server.
+    /// The function that assigns a destination or server to connections.
     Balancing = 9,
-    /// The function that initial sequence numbers are made by (RFC 6528).
+    /// The function of initial sequence numbers (RFC 6528).
     SequenceNumbers = 10,
     /// Sequence numbers within a range, identifications and flow labels.
     HeaderChoices = 11,
-    /// Which packets a rule drops that drops a share of them.
+    /// The packets that a rule with a percentage drops.
     DropShares = 12,
 }
 
@@ -52,7 +53,7 @@ pub enum Purpose {
 pub struct Seed([u8; 32]);
 
 impl Seed {
-    /// The same seed on every run, which anybody can guess: for tests.
+    /// The same seed on every run, which an attacker can guess: for tests.
     pub fn repeatable(number: u64) -> Seed {
         Generator::new(Seed(widened(number))).seed()
     }
@@ -64,19 +65,19 @@ impl fmt::Debug for Seed {
     }
 }
 
-/// The root from which all seeds of an engine come.
+/// The root of all seeds of an engine.
 ///
-/// A seed is the beginning of a ChaCha20 stream under the root as its key; purpose and worker are the stream's number. To tell one
-/// stream from a random one, or to find one from others, is to break the cipher.
+/// A seed is the beginning of a ChaCha20 stream with the root as key; purpose and worker are the number of the stream. To
+/// distinguish a stream from random numbers, or to compute one from others, an attacker must break the cipher.
 pub struct SeedTree([u8; 32]);
 
 impl SeedTree {
-    /// A tree of secrets. `entropy` must come from the operating system's generator, and be used for nothing else.
+    /// A tree of secrets. `entropy` must come from the operating system's generator, and must have no other use.
     pub fn new(entropy: [u8; 32]) -> SeedTree {
         SeedTree(entropy)
     }
 
-    /// The same tree on every run, which anybody can guess: for tests and for hosts that no live traffic goes through.
+    /// The same tree on every run, which an attacker can guess: for tests and for hosts without live traffic.
     pub fn repeatable(number: u64) -> SeedTree {
         SeedTree(widened(number))
     }
@@ -106,7 +107,7 @@ impl fmt::Debug for SeedTree {
     }
 }
 
-/// Random numbers that cannot be told from others seen before: a ChaCha12 stream.
+/// Random numbers that cannot be predicted from earlier ones: a ChaCha12 stream.
 #[derive(Debug)]
 pub struct Generator(ChaCha12Rng);
 
@@ -122,20 +123,20 @@ impl Generator {
         self.0.next_u64()
     }
 
-    /// A number below `bound`; 0 if that is 0. No number is likelier than another by more than `bound` / 2^64.
+    /// A number below `bound`; 0 if `bound` is 0. The probabilities of two numbers differ by at most `bound` / 2^64.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         scale(self.word(), bound)
     }
 
-    /// A seed for something else.
+    /// A seed for another use.
     pub fn seed(&mut self) -> Seed {
         let mut seed = [0; 32];
         self.0.fill_bytes(&mut seed);
         Seed(seed)
     }
 
-    /// Goes on with fresh entropy. Neither who knew the state before nor who knows only `fresh` knows what comes.
+    /// Adds fresh entropy. An attacker must know both the state before and `fresh` to know the following numbers.
     pub fn reseed(&mut self, Seed(mut fresh): Seed) {
         let Seed(own) = self.seed();
         fresh.iter_mut().zip(own).for_each(|(fresh, own)| *fresh ^= own);
@@ -143,7 +144,8 @@ impl Generator {
     }
 }
 
-/// A keyed function whose values tell nothing about its key or its other values: SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012).
+/// A keyed function whose values reveal neither its key nor its other values: SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT
+/// 2012).
 #[derive(Clone, Copy)]
 pub struct Prf(SipHasher24);
 
@@ -155,7 +157,7 @@ impl Prf {
         Prf(SipHasher24::new_with_key(&key))
     }
 
-    /// The function's value.
+    /// The value of the function.
     #[inline]
     pub fn hash(&self, bytes: &[u8]) -> u64 {
         self.0.hash(bytes)
@@ -168,13 +170,13 @@ impl fmt::Debug for Prf {
     }
 }
 
-/// A number brought below `bound`: the high half of the product.
+/// A number scaled to the range below `bound`: the high half of the product.
 #[inline]
 pub fn scale(number: u64, bound: u64) -> u64 {
     ((u128::from(number) * u128::from(bound)) >> 64) as u64
 }
 
-/// A number as a key that no entropy is likely to give.
+/// A number as a key; the operating system is unlikely to return such entropy.
 fn widened(number: u64) -> [u8; 32] {
     let mut key = *b"this mmb has no secrets.\0\0\0\0\0\0\0\0";
     key[24..].copy_from_slice(&number.to_le_bytes());

@@ -17,7 +17,7 @@ const PURPOSES: [Purpose; 12] = [
     Purpose::DropShares,
 ];
 
-/// Bits in which two seeds differ.
+/// Number of bits in which two seeds differ.
 fn distance(Seed(one): &Seed, Seed(other): &Seed) -> u32 {
     one.iter().zip(other).map(|(one, other)| (one ^ other).count_ones()).sum()
 }
@@ -30,7 +30,7 @@ fn every_purpose_of_every_worker_has_a_seed_of_its_own() {
         seeds.extend(PURPOSES.iter().map(|purpose| tree.of_worker(*purpose, worker)));
     }
     for (at, one) in seeds.iter().enumerate() {
-        // Of 256 bits, half differ; so few as 64 with a chance of 2^-48.
+        // Half of 256 bits differ on average; the probability of as few as 64 is 2^-48.
         assert!(seeds[..at].iter().all(|other| distance(one, other) > 64));
     }
 }
@@ -46,7 +46,7 @@ fn roots_that_differ_in_a_bit_have_nothing_in_common() {
     }
 }
 
-/// ChaCha20 under a key of zeros (draft-agl-tls-chacha20poly1305-04, section 7); the stream's number is the nonce, little-endian.
+/// ChaCha20 with a key of zeros (draft-agl-tls-chacha20poly1305-04, section 7); the stream's number is the nonce, little-endian.
 #[test]
 fn seeds_are_what_the_cipher_gives() {
     let vectors = [
@@ -95,8 +95,8 @@ fn repeatable_trees_repeat() {
     assert_ne!(word(1), word(2));
 }
 
-/// SplitMix64 steps its state by a constant and then mixes it reversibly: two outputs undone differ by that constant. That is how the
-/// process's seed was found from sequence numbers that were seen.
+/// SplitMix64 adds a constant to its state and then mixes it reversibly: two outputs, inverted, differ by that constant. An
+/// attacker could find the process's seed in this way from observed sequence numbers.
 #[test]
 fn outputs_are_not_those_of_a_generator_that_can_be_undone() {
     let undone = |output: u64| {
@@ -111,7 +111,7 @@ fn outputs_are_not_those_of_a_generator_that_can_be_undone() {
         let first = unshift(second, 27).wrapping_mul(0x96de_1b17_3f11_9089);
         unshift(first, 30)
     };
-    // The attack works on what it is for.
+    // The attack works on the generator that it targets.
     let splitmix = |state: u64| {
         let one = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let two = (one ^ one >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! From the targets of a rule to steps.
+//! Compiles the targets of a rule to steps.
 
 use crate::fields::{FieldStep, is_checksum};
 use crate::options::{OptionKindSet, OptionStep};
@@ -7,17 +7,17 @@ use mmb_policy::Target;
 use mmb_policy::field::{Field, FieldPlace, Writable};
 use mmb_policy::rule::Write;
 
-/// The rewriting targets of one rule, compiled. Steps of one list are in the order written.
+/// The rewriting targets of one rule, compiled. The steps of each list are in the order written.
 #[derive(Clone, Debug, Default)]
 pub struct Edit {
     pub(crate) fields: Vec<FieldStep>,
     pub(crate) options: Vec<OptionStep>,
     pub(crate) payloads: Vec<PayloadStep>,
-    /// Lengths, versions and offsets: checksums follow.
+    /// Lengths, versions and offsets: checksums are updated.
     pub(crate) raw: Vec<FieldStep>,
-    /// Checksums, written as they are.
+    /// Checksums, written without correction.
     pub(crate) checksums: Vec<FieldStep>,
-    /// Which of the lists behind the fields have steps, as bits.
+    /// The lists after the fields that have steps, as bits.
     pub(crate) lists: u8,
 }
 
@@ -46,7 +46,7 @@ impl Edit {
             }
             Target::Strip(kind) => self.options.push(OptionStep::Strip(*kind)),
             Target::Keep(kind) => match self.options.iter_mut().find_map(OptionStep::whitelist) {
-                // One whitelist a rule, where its first `strip !` stands.
+                // One whitelist per rule, at the place of its first `strip !`.
                 Some(kinds) => kinds.insert(*kind),
                 None => self.options.push(OptionStep::Keep(OptionKindSet::of(*kind))),
             },
@@ -76,7 +76,7 @@ impl Edit {
             (FieldPlace::Payload(place), Write::Bytes(bytes)) => {
                 self.payloads.push(PayloadStep::new(info.implies, place, bytes));
             }
-            // The checker gives bytes to options and payloads only, and numbers to everything but payloads.
+            // The checker allows bytes only for options and payloads, and numbers for everything except payloads.
             (FieldPlace::Key { .. } | FieldPlace::AnyOption | FieldPlace::Connection, _)
             | (FieldPlace::Payload(_), Write::Number(_)) => {}
         }

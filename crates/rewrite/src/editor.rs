@@ -1,4 +1,4 @@
-//! Running edits over a packet.
+//! Applies edits to a packet.
 
 use crate::compile::Edit;
 use crate::fields::{IP4_CHECKSUM, RewritePass};
@@ -9,14 +9,14 @@ use crate::traits::is;
 use mmb_packet::checksum;
 use mmb_packet::{Layout, Packet};
 
-/// Applies edits; holds the scratch for one worker.
+/// Applies edits; holds the scratch memory of one worker.
 #[derive(Debug, Default)]
 pub struct PacketEditor {
     options: OptionList,
 }
 
 impl PacketEditor {
-    /// Applies `edits` in order to one packet whose layout is `layout`, and keeps the layout's offsets and flags true.
+    /// Applies `edits` in order to one packet whose layout is `layout`, and keeps the layout's offsets and flags correct.
     pub fn apply<'e>(
         &mut self,
         packet: &mut Packet<'_>,
@@ -40,7 +40,7 @@ impl PacketEditor {
         }
     }
 
-    /// Options, payloads, lengths and versions, and at last checksums: seldom all of them, and never for most packets.
+    /// Options, payloads, lengths and versions, and finally checksums: rarely all of them, and never for most packets.
     #[inline(never)]
     fn apply_behind_fields<'e>(
         &mut self,
@@ -101,7 +101,7 @@ impl PacketEditor {
     }
 }
 
-/// Lets both checksums follow what changed.
+/// Updates both checksums for the changes.
 #[inline]
 fn write_checksums(bytes: &mut [u8], layout: &Layout, pass: &RewritePass) {
     if !pass.header.is_empty()

@@ -1,4 +1,4 @@
-//! Fields in place: a mask and a value over aligned bytes of a header.
+//! Fields at fixed places: a mask and a value for aligned bytes of a header.
 
 use crate::traits::{NEXT_HEADER, Traits, part, required};
 use mmb_packet::checksum::{self, ChecksumDelta};
@@ -6,10 +6,10 @@ use mmb_packet::proto;
 use mmb_packet::{Layout, key};
 use mmb_policy::field::{FieldInfo, FieldPlace, Implies};
 
-/// One packet's pass through the steps: what it is, and what the changes so far do to its two checksums.
+/// The state of one packet during the steps: its traits, and the effect of the changes so far on its two checksums.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RewritePass {
-    /// What the packet is.
+    /// The traits of the packet.
     pub(crate) traits: Traits,
     /// The IPv4 header checksum.
     pub(crate) header: ChecksumDelta,
@@ -27,7 +27,7 @@ impl RewritePass {
         }
     }
 
-    /// Lets the checksums over `parts` follow the change of two words.
+    /// Updates the checksums over `parts` for the change of two words.
     #[inline(always)]
     fn follow(&mut self, parts: u8, old: u32, new: u32) {
         if parts & part::IP4_HEADER != 0 {
@@ -42,7 +42,7 @@ impl RewritePass {
     }
 }
 
-/// What an offset counts from.
+/// The base of an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Base {
     /// The outermost VLAN tag.
@@ -51,15 +51,15 @@ enum Base {
     Ip,
     /// The transport header.
     Transport,
-    /// The byte that names the upper-layer protocol.
+    /// The byte with the number of the upper-layer protocol.
     Proto,
 }
 
-/// What is written over the old bytes: `old & !mask | value`. Numbers as on the wire, in memory order.
+/// The new bits: `old & !mask | value`. Numbers are as on the wire, in memory order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldBits {
-    /// Four bytes, which every header has where one of their bytes is a field. The old ones are read and the new ones
-    /// written as one number: bytes that are read back in other pieces than they were written in have to wait.
+    /// Four bytes. Every header contains all four if one of them belongs to a field. They are read and written as one number: a
+    /// read of bytes that were written in pieces of another size would stall.
     Long { mask: u32, value: u32 },
     /// A whole byte that is the lower half of its word in every checksum that covers it.
     Byte(u8),
@@ -67,14 +67,14 @@ enum FieldBits {
     Wide { mask: [u32; 4], value: [u32; 4] },
 }
 
-/// One field with the value that it gets.
+/// One field with its new value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FieldStep {
     needs: u16,
     base: Base,
-    /// Offset from the base; a multiple of 4 but for [`FieldBits::Byte`].
+    /// Offset from the base; a multiple of 4 except for [`FieldBits::Byte`].
     at: u8,
-    /// The [`part`]s that it writes.
+    /// The [`part`]s that the step writes.
     parts: u8,
     bits: FieldBits,
 }
@@ -134,17 +134,17 @@ impl FieldStep {
         }
     }
 
-    /// Seldom: bases that are neither the IP nor the transport header.
+    /// Rare: bases other than the IP and the transport header.
     #[cold]
     fn special_base(&self, layout: &Layout) -> u16 {
         match self.base {
-            // Tags are of four bytes each, the last one right in front of what they tag.
+            // Tags have four bytes each; the last one is directly before the tagged data.
             Base::Tag => layout.ip - 4 * u16::from(layout.vlan_tags),
             _ => layout.proto_at,
         }
     }
 
-    /// Less often: what is not four bytes. The pass goes through by value, so that it stays in registers otherwise.
+    /// Less frequent: values that do not have four bytes. The pass is a value, so that it stays in registers in the other cases.
     #[inline(never)]
     fn write_other(&self, place: &mut [u8], parts: u8, mut pass: RewritePass) -> RewritePass {
         match (&self.bits, place.first_mut()) {
@@ -160,7 +160,7 @@ impl FieldStep {
     }
 }
 
-/// Whether a field is a checksum: those are written last and do not follow anything.
+/// Whether a field is a checksum: those are written last and are not updated for changes.
 pub(crate) fn is_checksum(field: &FieldInfo) -> bool {
     let FieldPlace::Key { bit, .. } = field.place else { return false };
     let kind = match field.implies {
@@ -179,8 +179,8 @@ pub(crate) const UDP_LENGTH: usize = 4;
 /// Offset of the checksum in an IPv4 header.
 pub(crate) const IP4_CHECKSUM: usize = 10;
 
-/// The parts that the field at an offset behind a base belongs to. What stays of the four bytes around it adds nothing to
-/// a checksum, whichever covers it.
+/// The parts to which the field at an offset from a base belongs. The unchanged bytes around it add nothing to a checksum,
+/// whatever it covers.
 fn parts(implies: Implies, base: Base, at: usize) -> u8 {
     match (base, implies) {
         (Base::Transport, Implies::Udp) if at == UDP_LENGTH => part::TRANSPORT | part::UDP_LENGTH,
@@ -217,7 +217,7 @@ fn bits(number: u128, bit: u16, width: u8, bytes: u16) -> FieldBits {
     }
 }
 
-/// Writes the masked bits over the first `N` numbers and lets the checksums over `parts` follow.
+/// Writes the masked bits over the first `N` numbers and updates the checksums over `parts`.
 #[inline(always)]
 fn write<const N: usize>(
     place: &mut [u8],

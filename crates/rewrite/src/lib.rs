@@ -1,16 +1,15 @@
-//! Edits: what rules write into packets, compiled once and applied to many.
+//! Edits: the rewriting targets of rules, compiled once and applied to many packets.
 //!
-//! Purpose: [`Edit::compile`] turns the rewriting targets of one rule into masks, keys and option steps;
-//! [`PacketEditor::apply`] runs the edits of all rules that a packet matched over it, in the order given, and keeps
-//! lengths, padding and checksums right.
+//! Purpose: [`Edit::compile`] compiles the rewriting targets of one rule to masks, keys and option steps; [`PacketEditor::apply`]
+//! applies the edits of all rules that a packet matched, in the given order, and keeps lengths, padding and checksums correct.
 //!
-//! Order within one packet: fields in place, then the option area (rebuilt once however many rules ask), then
-//! payload bytes, then raw fields (lengths and versions, checksums last of all). Where headers lie is taken from
-//! the layout, never from what was rewritten. Checksums follow by what changed (RFC 1624): all changes of one
-//! packet are collected in one delta a checksum, applied once.
+//! Order within one packet: fields at fixed places, then the option area (rebuilt once for all rules), then payload bytes, then
+//! raw fields (lengths and versions; checksums last). The layout determines the places of headers, not rewritten fields.
+//! Checksums are updated incrementally (RFC 1624): all changes of a packet are collected in one delta for each checksum, which is
+//! applied once.
 //!
-//! Life-cycle: an [`Edit`] belongs to a published policy and is never written again; an [`PacketEditor`] belongs to one worker.
-//! Applying allocates nothing. A packet whose bytes do not fit its layout is left alone where they do not.
+//! Life-cycle: an [`Edit`] belongs to a published policy and is immutable; a [`PacketEditor`] belongs to one worker. Applying
+//! edits allocates nothing. Where the bytes of a packet do not fit its layout, they stay unchanged.
 #![forbid(unsafe_code)]
 
 mod compile;

@@ -1,18 +1,18 @@
-//! Targets that left a packet as it was.
+//! Targets that could not be applied to a packet.
 
-/// Why a target left a packet as it was. Counted, never fatal.
+/// Why a target did not change a packet. Counted, never fatal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum NotApplied {
-    /// The option area would pass 40 bytes.
+    /// The option area would exceed 40 bytes.
     OptionSpace,
-    /// The value does not fit the data that the option has.
+    /// The value does not fit the data of the option.
     OptionWidth,
     /// A fragment's transport header cannot change its length.
     Fragment,
     /// The payload is shorter than the bytes to write.
     PayloadShort,
-    /// The packet's buffer has no room in front, or the IP length would pass 65,535.
+    /// The packet's buffer has no headroom, or the IP length would exceed 65,535.
     NoRoom,
 }
 

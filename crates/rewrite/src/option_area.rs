@@ -1,14 +1,14 @@
-//! The option area while it is worked on: options back to back, padding left out.
+//! The option area during the steps: consecutive options without padding.
 //!
-//! Life-cycle: an [`OptionList`] is scratch of an editor. It is loaded from a packet, steps change it, and [`OptionList::outcome`] says
-//! what that means for the packet. It never holds more than the 40 bytes that an area can have: what would not fit is
-//! refused before anything changes.
+//! Life-cycle: an [`OptionList`] is scratch memory of an editor. It is loaded from a packet, steps change it, and
+//! [`OptionList::outcome`] returns the effect on the packet. It never holds more than the 40 bytes that an area can have: a step
+//! that would exceed them is refused before anything changes.
 
 use crate::not_applied::NotApplied;
 use mmb_packet::options::{END, MAX_AREA, NOP, TcpOption, WalkStop, walk};
 
-/// Up to [`MAX_AREA`] bytes, with as many behind them that mean nothing: so a run takes over bytes of another in one copy
-/// of fixed size, whatever their number.
+/// Up to [`MAX_AREA`] bytes, and as many unused ones after them: this allows to append bytes of another run in one copy of fixed
+/// size, whatever their number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OptionRun {
     bytes: [u8; 2 * MAX_AREA],
@@ -27,7 +27,7 @@ impl OptionRun {
         &self.bytes[..self.len]
     }
 
-    /// Appends bytes; callers have made sure that they fit.
+    /// Appends bytes; callers have checked that they fit.
     fn push(&mut self, bytes: &[u8]) {
         let end = self.len + bytes.len();
         if end <= MAX_AREA {
@@ -41,7 +41,7 @@ impl OptionRun {
         self.push(data);
     }
 
-    /// Appends an option that was met walking over `from`, if it fits.
+    /// Appends an option of the area `from`, if it fits.
     #[inline]
     fn take(&mut self, from: &OptionRun, option: &TcpOption<'_>) {
         let len = 2 + option.data.len();
@@ -53,14 +53,14 @@ impl OptionRun {
     }
 }
 
-/// What the steps mean for the packet.
+/// The effect of the steps on the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OptionOutcome {
-    /// Nothing: it stays byte for byte.
+    /// None: it stays unchanged byte for byte.
     Unchanged,
-    /// Options have other values; all of them, and the padding, stay where they are.
+    /// Options have other values; all of them, and the padding, stay at their places.
     Values,
-    /// The area is written anew.
+    /// The area is rewritten.
     Rebuilt,
 }
 
@@ -69,11 +69,11 @@ pub(crate) enum OptionOutcome {
 pub(crate) struct OptionList {
     loaded: OptionRun,
     now: OptionRun,
-    /// What is malformed, to the area's end. Its kind and length may say anything.
+    /// The malformed rest, to the area's end. Its kind and length may have any value.
     tail: OptionRun,
-    /// Padding that was met, as bits: 1 << [`END`], 1 << [`NOP`].
+    /// The kinds of padding in the area, as bits: 1 << [`END`], 1 << [`NOP`].
     padding: u8,
-    /// The area has to be written anew even if the options are what they were.
+    /// The area must be rewritten even if the options are unchanged.
     rebuild: bool,
     area_len: usize,
     /// The area's length cannot change.
@@ -81,7 +81,7 @@ pub(crate) struct OptionList {
 }
 
 impl OptionList {
-    /// Starts over with the options of an area of at most [`MAX_AREA`] bytes. `fixed`: its length cannot change.
+    /// Loads the options of an area of at most [`MAX_AREA`] bytes. `fixed`: its length cannot change.
     pub(crate) fn load(&mut self, area: &[u8], fixed: bool) {
         let mut whole = OptionRun::default();
         whole.push(area.get(..MAX_AREA).unwrap_or(area));
@@ -100,10 +100,10 @@ impl OptionList {
         *self = OptionList { loaded, now: loaded, tail, padding, rebuild: false, area_len: whole.len, fixed };
     }
 
-    /// Writes a number into the data of every option of that kind that is wide enough.
+    /// Writes a number into the data of every option of this kind that is wide enough.
     ///
     /// # Errors
-    /// [`NotApplied::OptionWidth`] if one was not.
+    /// [`NotApplied::OptionWidth`] if one was not wide enough.
     pub(crate) fn set_number(&mut self, kind: u8, number: u128) -> Result<(), NotApplied> {
         let mut result = Ok(());
         let before = self.now;
@@ -123,10 +123,10 @@ impl OptionList {
         result
     }
 
-    /// Gives every option of that kind new data.
+    /// Replaces the data of every option of this kind.
     ///
     /// # Errors
-    /// [`NotApplied::OptionSpace`] or [`NotApplied::Fragment`] if there is no room for all of them; none changes then.
+    /// [`NotApplied::OptionSpace`] or [`NotApplied::Fragment`] if there is no room for all of them; then none changes.
     pub(crate) fn set_data(&mut self, kind: u8, data: &[u8]) -> Result<(), NotApplied> {
         let len = walk(self.now.as_slice())
             .map(|option| 2 + if option.kind == kind { data.len() } else { option.data.len() })
@@ -156,7 +156,7 @@ impl OptionList {
         Ok(())
     }
 
-    /// Options whose kind is not to be kept go.
+    /// Removes options whose kind is not in the set.
     pub(crate) fn retain(&mut self, keep: impl Fn(u8) -> bool) {
         let mut kept = OptionRun::default();
         for option in walk(self.now.as_slice()).filter(|option| keep(option.kind)) {
@@ -165,18 +165,18 @@ impl OptionList {
         self.now = kept;
     }
 
-    /// What is malformed goes.
+    /// Removes the malformed rest.
     pub(crate) fn drop_tail(&mut self) {
         self.rebuild |= self.tail.len > 0;
         self.tail.len = 0;
     }
 
-    /// Padding of that kind goes: an area that has some is rebuilt.
+    /// Removes padding of that kind: an area with such padding is rebuilt.
     pub(crate) fn strip_padding(&mut self, kind: u8) {
         self.rebuild |= self.padding & 1 << kind != 0;
     }
 
-    /// Everything goes.
+    /// Removes everything.
     pub(crate) fn clear(&mut self) {
         self.rebuild |= self.area_len > 0;
         self.now.len = 0;
@@ -195,7 +195,7 @@ impl OptionList {
         }
     }
 
-    /// What has become of the area, all steps together.
+    /// The effect of all steps together on the area.
     pub(crate) fn outcome(&self) -> OptionOutcome {
         let shape = |run| walk(run).map(|option| (option.kind, option.data.len()));
         let (loaded, now) = (self.loaded.as_slice(), self.now.as_slice());
@@ -210,12 +210,12 @@ impl OptionList {
         }
     }
 
-    /// The options as they are now.
+    /// The current options.
     pub(crate) fn options(&self) -> impl Iterator<Item = TcpOption<'_>> {
         walk(self.now.as_slice())
     }
 
-    /// The area written anew, its length a multiple of 4: zeros, which are end-of-list, behind what counts.
+    /// The new area, with a multiple of 4 bytes: zeros, which are end-of-list, after the options.
     pub(crate) fn area(&self) -> OptionRun {
         let mut area = self.now;
         area.push(self.tail.as_slice());

@@ -1,4 +1,4 @@
-//! What is done to a TCP header's options, step by step over a list of them.
+//! Steps on the options of a TCP header.
 
 use crate::not_applied::NotApplied;
 use crate::option_area::OptionList;
@@ -24,20 +24,20 @@ impl OptionKindSet {
     }
 }
 
-/// One target about options.
+/// One target on options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OptionStep {
-    /// A number, big-endian, into the data that the options of a kind have.
+    /// Writes a big-endian number into the existing data of the options of a kind.
     Number { kind: u8, number: u128 },
-    /// New data for the options of a kind.
+    /// Replaces the data of the options of a kind.
     Data { kind: u8, data: Box<[u8]> },
-    /// An option more, behind the others.
+    /// Appends an option.
     Add { kind: u8, data: Box<[u8]> },
-    /// Options of a kind go. For the padding kinds: the area is rebuilt without padding in between.
+    /// Removes the options of a kind. For the padding kinds: the area is rebuilt without padding between options.
     Strip(u8),
-    /// All options but those of some kinds go, and what is malformed. Padding is none.
+    /// Removes all options except those of some kinds, and the malformed rest. Padding is not an option.
     Keep(OptionKindSet),
-    /// The whole area goes.
+    /// Removes the whole area.
     Clear,
 }
 
@@ -50,8 +50,7 @@ impl OptionStep {
         }
     }
 
-    /// Whether the step does anything to a header with that option area. Where no step of a packet does, the area need
-    /// not be loaded.
+    /// Whether the step changes a header with that option area. If no step does, the area need not be loaded.
     pub(crate) fn concerns(&self, area: &[u8]) -> bool {
         match self {
             OptionStep::Number { kind, .. } | OptionStep::Data { kind, .. } | OptionStep::Strip(kind) => {
@@ -67,10 +66,10 @@ impl OptionStep {
         }
     }
 
-    /// Does the step to the list.
+    /// Applies the step to the list.
     ///
     /// # Errors
-    /// Why the list, or part of it, stays as it is.
+    /// Why the list, or part of it, is unchanged.
     pub(crate) fn apply(&self, list: &mut OptionList) -> Result<(), NotApplied> {
         match self {
             OptionStep::Number { kind, number } => list.set_number(*kind, *number),

@@ -1,4 +1,4 @@
-//! Payload bytes: the first ones are overwritten.
+//! Overwrites the first bytes of payloads.
 
 use crate::fields::{RewritePass, UDP_LENGTH};
 use crate::not_applied::{NotApplied, NotAppliedCounts};
@@ -23,8 +23,8 @@ impl PayloadStep {
 
     /// Writes the bytes if the packet has such a payload and it is long enough.
     ///
-    /// What lies behind the IP header may be the transport header. Its checksum field is not overwritten but
-    /// follows, as it does after any other change: writing it is what the checksum fields are for.
+    /// The bytes after the IP header may be the transport header. Its checksum field is not overwritten but updated, as after any
+    /// other change: rules write it with the checksum fields.
     pub(crate) fn apply(
         &self,
         bytes: &mut [u8],
@@ -55,14 +55,14 @@ impl PayloadStep {
     }
 }
 
-/// Which bytes of a packet its transport checksum covers.
+/// The bytes of a packet that its transport checksum covers.
 struct ChecksumSpan {
     l4: usize,
     end: usize,
     checksum: Option<usize>,
-    /// The UDP length, which is in the pseudo header too.
+    /// The UDP length, which is also in the pseudo header.
     udp_length: Option<usize>,
-    /// The byte that names the protocol in the pseudo header.
+    /// The byte with the protocol of the pseudo header.
     proto_at: Option<usize>,
 }
 

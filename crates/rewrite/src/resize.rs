@@ -1,4 +1,4 @@
-//! Putting a changed option area back into its packet.
+//! Writes a changed option area back to its packet.
 
 use crate::fields::RewritePass;
 use crate::option_area::OptionList;
@@ -8,11 +8,11 @@ use mmb_packet::options::{END, NOP, walk};
 use mmb_packet::parse::{IP6_HEADER, TCP_HEADER};
 use mmb_packet::{Class, Layout, Packet};
 
-/// Writes the values of options that stay where they are.
+/// Writes the values of options that stay at their places.
 pub(crate) fn write_values(area: &mut [u8], list: &OptionList, delta: &mut ChecksumDelta) {
     let mut options = list.options();
     let mut at = 0;
-    // The walk begins anew behind each option, because the area is written in between.
+    // The iteration restarts after each option, because the area is written in between.
     while let Some(option) = area.get(at..).and_then(|rest| walk(rest).next()) {
         if matches!(option.kind, END | NOP) {
             at += 1;
@@ -29,8 +29,8 @@ pub(crate) fn write_values(area: &mut [u8], list: &OptionList, delta: &mut Check
     }
 }
 
-/// Gives a TCP packet another option area, whose length is a multiple of 4. The headers in front of it move, the payload
-/// stays where it is. `None`, with nothing done, if there is no room.
+/// Gives a TCP packet another option area, whose length is a multiple of 4. The headers before it move, the payload does not.
+/// `None`, without a change, if there is no room.
 pub(crate) fn write_area(
     packet: &mut Packet<'_>,
     layout: &mut Layout,
@@ -42,7 +42,7 @@ pub(crate) fn write_area(
     let moved = moved(layout, area.len())?;
     let mut delta = pass.transport;
     delta.bytes(false, packet.bytes().get(old_area)?, area);
-    // The old area lies in the packet, so the headers in front of it do, before and behind the move.
+    // The old area is in the packet, so the headers before it are, before and after the move.
     if area.len() > old_len {
         let by = area.len() - old_len;
         if !packet.grow_front(by) {
@@ -64,7 +64,7 @@ pub(crate) fn write_area(
     Some(())
 }
 
-/// The layout with an option area of `len` bytes; `None` if a length or an offset would pass its field.
+/// The layout with an option area of `len` bytes; `None` if a length or an offset would exceed its field.
 fn moved(layout: &Layout, len: usize) -> Option<Layout> {
     let old_len = layout.tcp_options().len() as u32;
     let len = u32::try_from(len).ok()?;
@@ -81,7 +81,7 @@ fn moved(layout: &Layout, len: usize) -> Option<Layout> {
     Some(moved)
 }
 
-/// The number in the IP header's length field, and where that lies.
+/// The number in the IP header's length field, and the place of the field.
 fn ip_length(layout: &Layout) -> Option<(u16, usize)> {
     let ip = u32::from(layout.ip);
     let (start, field) = if layout.class == Class::Ip6 { (ip + IP6_HEADER as u32, 4) } else { (ip, 2) };
@@ -89,7 +89,7 @@ fn ip_length(layout: &Layout) -> Option<(u16, usize)> {
     Some((length, usize::from(layout.ip) + field))
 }
 
-/// Writes the IP length and the TCP data offset; the checksums follow, with the length in the pseudo header.
+/// Writes the IP length and the TCP data offset and updates the checksums, including the length in the pseudo header.
 fn write_lengths(bytes: &mut [u8], old: &Layout, new: &Layout, pass: &mut RewritePass) {
     if let Some((length, field)) = ip_length(new)
         && let Some(place) = bytes.get_mut(field..).and_then(|rest| rest.first_chunk_mut::<2>())

@@ -1,10 +1,10 @@
-//! What a packet is, as far as edits ask: one bit a question, so that a step's condition is one AND.
+//! Traits of a packet: one bit per condition, so that the condition of a step is one AND.
 
 use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
 use mmb_packet::{Class, Layout};
 use mmb_policy::field::Implies;
 
-/// Questions about a packet, one bit each.
+/// Conditions on a packet, one bit each.
 pub(crate) mod is {
     pub(crate) const IP: u16 = 1 << 0;
     pub(crate) const IP4: u16 = 1 << 1;
@@ -19,8 +19,8 @@ pub(crate) mod is {
     pub(crate) const TAGGED: u16 = 1 << 8;
 }
 
-/// Parts of a packet that a checksum covers, one bit each. A step names the parts that it writes; what a packet
-/// [has](Traits::covered) of them decides which checksums follow.
+/// Parts of a packet that a checksum covers, one bit each. A step names the parts that it writes; the parts that a packet
+/// [has](Traits::covered) determine the checksums that are updated.
 pub(crate) mod part {
     /// The IPv4 header checksum covers it.
     pub(crate) const IP4_HEADER: u8 = 1 << 0;
@@ -36,20 +36,20 @@ pub(crate) mod part {
     pub(crate) const NEXT: u8 = 1 << 5;
     /// The UDP length, which the pseudo header repeats (RFC 768, RFC 8200 section 8.1).
     pub(crate) const UDP_LENGTH: u8 = 1 << 6;
-    /// All that the transport checksum covers.
+    /// Everything that the transport checksum covers.
     pub(crate) const ANY_TRANSPORT: u8 = TRANSPORT | SOURCE | DESTINATION | PROTO | NEXT;
 }
 
-/// The answers for one packet.
+/// The traits of one packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Traits {
-    /// [`is`] bits that hold.
+    /// The [`is`] bits that hold.
     holds: u16,
     /// [`part`] bits that a checksum of this packet covers.
     pub(crate) covered: u8,
 }
 
-/// What the kind of transport header tells, by kind; no kind is above 58.
+/// The bits that follow from the kind of transport header, by kind; no kind is above 58.
 const KINDS: [Traits; 64] = {
     const SUMMED: u8 = part::TRANSPORT | part::UDP_LENGTH;
     const PSEUDO: u8 = SUMMED | part::SOURCE | part::DESTINATION | part::PROTO | part::NEXT;
@@ -61,7 +61,7 @@ const KINDS: [Traits; 64] = {
     kinds
 };
 
-/// The answers for packets without tags, fragments, routes and extension headers, by class and kind.
+/// The traits of packets without tags, fragments, routes and extension headers, by class and kind.
 static SIMPLE: [[Traits; 64]; 3] = {
     let mut simple = [KINDS; 3];
     let mut kind = 0;
@@ -86,7 +86,7 @@ impl Traits {
         simple.special(layout)
     }
 
-    /// What tags, fragments, routes and extension headers change.
+    /// The changes by tags, fragments, routes and extension headers.
     #[cold]
     fn special(mut self, layout: &Layout) -> Traits {
         if layout.vlan_tags > 0 {
@@ -104,7 +104,7 @@ impl Traits {
         self
     }
 
-    /// Whether a step that needs one [`is`] bit is about this packet.
+    /// Whether a step that requires one [`is`] bit applies to this packet.
     #[inline]
     pub(crate) fn meets(self, needs: u16) -> bool {
         self.holds & needs != 0
@@ -114,7 +114,8 @@ impl Traits {
 /// Offset of the next header in the fixed IPv6 header.
 pub(crate) const NEXT_HEADER: u16 = 6;
 
-/// The [`is`] bit of the packets that have a field which implies this. (Of the fields that imply any frame only the VLAN id is written.)
+/// The [`is`] bit of packets with a field that has this implication. (Of the fields that imply any frame, only the VLAN id is
+/// writable.)
 pub(crate) fn required(implies: Implies) -> u16 {
     match implies {
         Implies::Frame => is::TAGGED,

@@ -1,8 +1,8 @@
-//! Translations: what a connection writes into its packets, one way or the other.
+//! Translations: the values that a connection writes into its packets, in each direction.
 //!
-//! A [`Translation`] is made for each packet from what its connection knows. Lengths do not change, and checksums follow
-//! incrementally (RFC 1624), so that it may be done to fragments and to packets that came in corrupt. ICMP errors carry a packet
-//! of the connection that went the other way: [`Translation::apply_to_quoted`] puts back what that one had.
+//! A [`Translation`] is made for each packet from the state of its connection. Lengths do not change, and checksums are updated
+//! incrementally (RFC 1624), so it applies to fragments and corrupt packets too. ICMP errors quote a packet of the other
+//! direction: [`Translation::apply_to_quoted`] restores the original values in it.
 
 use mmb_packet::checksum::{self, ChecksumDelta};
 use mmb_packet::options::{self, walk};
@@ -22,24 +22,24 @@ const IP6_ADDRESSES: usize = 8;
 /// Offset of the identifier of an ICMP query (RFC 792, RFC 4443).
 const ICMP_ID: usize = 4;
 
-/// What packets of one direction get.
+/// The new values of packets of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Translation {
     /// Source and destination address, those of IPv4 below 2^32.
     pub addresses: [Option<u128>; 2],
-    /// Source and destination port; for ICMP queries the first that is given is the identifier.
+    /// Source and destination port; for ICMP queries the first one that is present is the identifier.
     pub ports: [Option<u16>; 2],
-    /// What is added to the sequence number of a TCP header, to its acknowledgment number and to its SACK blocks.
+    /// The offset that is added to the sequence number of a TCP header.
     pub seq: u32,
-    /// See `seq`.
+    /// The offset that is added to its acknowledgment number and to its SACK blocks.
     pub ack: u32,
-    /// The IPv4 identification of packets that nobody may fragment: only those may share one (RFC 6864 section 4.1).
+    /// The IPv4 identification of packets that must not be fragmented: only those may share one (RFC 6864 section 4.1).
     pub ip_id: Option<u16>,
     /// The IPv6 flow label.
     pub flow_label: Option<u32>,
 }
 
-/// What the two checksums follow.
+/// The changes for the two checksums.
 #[derive(Default)]
 struct Deltas {
     header: ChecksumDelta,
@@ -47,7 +47,7 @@ struct Deltas {
 }
 
 impl Translation {
-    /// Whether nothing is changed.
+    /// Whether it changes nothing.
     pub fn is_none(&self) -> bool {
         *self == Translation::default()
     }
@@ -81,9 +81,9 @@ impl Translation {
         finish(bytes, layout, &deltas);
     }
 
-    /// Translates an ICMP error whose quoted packet begins at `quoted` and has its transport header at `quoted_l4`: outside as
-    /// a packet of this direction, inside as one that went the other way, source for destination. Ports of the quoted packet are
-    /// written if they are quoted.
+    /// Translates an ICMP error whose quoted packet begins at `quoted` and has its transport header at `quoted_l4`: the outer
+    /// packet as one of this direction, the inner one as one of the other direction, with source and destination exchanged. Ports
+    /// of the quoted packet are written if they are quoted.
     pub fn apply_to_quoted(
         &self,
         packet: &mut Packet<'_>,
@@ -95,7 +95,7 @@ impl Translation {
         let bytes = packet.bytes_mut();
         let mut deltas = Deltas::default();
         self.ip_header(bytes, layout, &mut deltas);
-        // Inside: whatever is written counts for the outer checksum as well, the inner checksums' own changes included.
+        // Inner packet: every change also counts for the outer checksum, including the changes of the inner checksums.
         let mut inner = Deltas::default();
         let outer = &mut deltas.transport;
         let [source, destination] = self.addresses;
@@ -232,18 +232,19 @@ impl Translation {
     }
 }
 
-/// Whether translations write ports of a protocol that rules do not look into. Those of SCTP stay, and its checksum covers no addresses.
+/// Whether translations write ports of a protocol that rules cannot match. SCTP ports stay unchanged, and its checksum covers no
+/// addresses.
 fn maps_ports(proto: u8) -> bool {
     matches!(proto, UDP_LITE | DCCP)
 }
 
-/// The protocol whose checksum field has the same rules: zero is no checksum in UDP, and none that is right in UDP-Lite (RFC 3828).
+/// The protocol whose checksum field has the same rules: zero means no checksum in UDP, and is invalid in UDP-Lite (RFC 3828).
 fn alike(proto: u8) -> u8 {
     if proto == UDP_LITE { UDP } else { proto }
 }
 
-/// Lets the checksum of a header at `l4` follow that rules do not look into. It covers the ports and a pseudo header, however
-/// little of the payload.
+/// Updates the checksum of a header at `l4` that rules cannot match. It covers the ports and a pseudo header, whatever part of
+/// the payload it covers.
 fn follow_in(bytes: &mut [u8], l4: usize, proto: u8, delta: ChecksumDelta) {
     let field = checksum::field_offset(proto).and_then(|at| bytes.get_mut(l4 + at..)?.first_chunk_mut::<2>());
     if let Some(field) = field
@@ -253,7 +254,7 @@ fn follow_in(bytes: &mut [u8], l4: usize, proto: u8, delta: ChecksumDelta) {
     }
 }
 
-/// Writes bytes at an even offset and notes the change; what does not fit is left alone.
+/// Writes bytes at an even offset and records the change; bytes that do not fit are not written.
 fn put<const N: usize>(bytes: &mut [u8], at: usize, new: [u8; N], delta: &mut ChecksumDelta) {
     if let Some(old) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<N>()) {
         delta.bytes(false, old, &new);
@@ -261,7 +262,7 @@ fn put<const N: usize>(bytes: &mut [u8], at: usize, new: [u8; N], delta: &mut Ch
     }
 }
 
-/// [`put`], noted in several places.
+/// [`put`], recorded in several places.
 fn put_both<const N: usize>(
     bytes: &mut [u8],
     at: usize,
@@ -282,14 +283,14 @@ fn add(bytes: &mut [u8], at: usize, more: u32, delta: &mut ChecksumDelta) {
     }
 }
 
-/// Lets an inner checksum follow, and the outer one that.
+/// Updates an inner checksum, and the outer one for that change.
 fn follow(bytes: &mut [u8], at: usize, outer: &mut ChecksumDelta, new: impl Fn([u8; 2]) -> [u8; 2]) {
     if let Some(old) = bytes.get(at..).and_then(|rest| rest.first_chunk::<2>()) {
         put(bytes, at, new(*old), outer);
     }
 }
 
-/// Lets the packet's own checksums follow.
+/// Updates the packet's own checksums.
 fn finish(bytes: &mut [u8], layout: &Layout, deltas: &Deltas) {
     let field = |bytes: &mut [u8], at: usize, new: &dyn Fn([u8; 2]) -> [u8; 2]| {
         if let Some(field) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<2>()) {

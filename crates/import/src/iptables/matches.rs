@@ -1,8 +1,8 @@
-//! What the options of a rule match, as cubes.
+//! Translates the options of a rule to cubes.
 //!
-//! A packet matches if it matches each option. An option is a set of cubes, since `--ports` asks for a source port or a
-//! destination port. What an option means is taken from the kernel's matches (`net/netfilter/xt_*.c`), among it
-//! that fields of transport headers, negated or not, match no later fragment.
+//! A packet matches if it matches each option. An option is a set of cubes, since `--ports` matches a source port or a
+//! destination port. The meaning of options follows the kernel's matches (`net/netfilter/xt_*.c`); for example, fields of
+//! transport headers, negated or not, match no later fragment.
 
 use super::names;
 use super::save::{IptablesRule, Opt};
@@ -16,7 +16,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// Why an option cannot be translated.
 type Reason = String;
 
-/// Modules whose options this file knows, beside those that are named with a reason.
+/// Modules whose options this file translates, besides those with a reason.
 const KNOWN: [&str; 16] = [
     "tcp",
     "udp",
@@ -36,7 +36,7 @@ const KNOWN: [&str; 16] = [
     "state",
 ];
 
-/// Modules that cannot be translated, with the reason where there is more to say than that.
+/// Modules that cannot be translated, with the reason if it is specific.
 const NOT_TRANSLATED: &[(&str, &str)] = &[
     ("mac", "no field holds link-layer addresses"),
     ("pkttype", "no field holds link-layer addresses"),
@@ -58,7 +58,7 @@ const NOT_TRANSLATED: &[(&str, &str)] = &[
 /// The packets that a rule matches.
 ///
 /// # Errors
-/// What cannot be translated, each thing once.
+/// The untranslatable elements, each once.
 pub(super) fn cubes(family: Family, rule: &IptablesRule) -> Result<Vec<PacketCube>, Vec<Reason>> {
     let mut cubes = vec![PacketCube::all(family)];
     let mut reasons: Vec<Reason> = Vec::new();
@@ -79,16 +79,16 @@ pub(super) fn cubes(family: Family, rule: &IptablesRule) -> Result<Vec<PacketCub
     if reasons.is_empty() { Ok(cubes) } else { Err(reasons) }
 }
 
-/// An option of a rule, with what it needs to know of the rule.
+/// An option of a rule, with the context that it needs.
 struct Matching<'a> {
     family: Family,
-    /// The protocol that the rule asks for.
+    /// The protocol that the rule matches.
     proto: Option<u8>,
     option: &'a Opt,
 }
 
 impl Matching<'_> {
-    /// The packets that match the option; `None`: all.
+    /// The packets that match the option; `None`: all packets.
     fn cubes(&self) -> Result<Option<Vec<PacketCube>>, Reason> {
         if let Some(module) = &self.option.module
             && !self.is_of_every_rule()
@@ -161,7 +161,7 @@ impl Matching<'_> {
         Ok(Some(cube.into_iter().collect()))
     }
 
-    /// Whether the option belongs to no module, wherever it stands.
+    /// Whether the option belongs to no module, whatever its place.
     fn is_of_every_rule(&self) -> bool {
         let name = self.option.name.as_str();
         matches!(name, "source" | "destination" | "protocol" | "in-interface" | "out-interface" | "fragment")
@@ -176,12 +176,12 @@ impl Matching<'_> {
         format!("--{}: `{value}` is not known", self.option.name)
     }
 
-    /// The packets with such a number in a dimension, or with another if the option is negated.
+    /// The packets with such a number in a dimension; if the option is negated, those with another number.
     fn with(&self, dim: Dim, set: &Intervals) -> Option<PacketCube> {
         self.within(PacketCube::all(self.family), dim, set)
     }
 
-    /// The same among packets with a transport header: negated, it still needs the header.
+    /// The same among packets with a transport header, which is required even if the option is negated.
     fn in_transport(&self, proto: u8, dim: Dim, set: &Intervals) -> Option<PacketCube> {
         self.within(PacketCube::all(self.family).with_transport(proto)?, dim, set)
     }
@@ -191,7 +191,7 @@ impl Matching<'_> {
         if self.option.negated { cube.with(dim, &others()) } else { cube.with(dim, set) }
     }
 
-    /// `-m MODULE` alone: some modules look at nothing but packets that have a header for them.
+    /// `-m MODULE` without options: some modules then match all packets that have their header.
     fn module(&self) -> Result<Option<PacketCube>, Reason> {
         let all = PacketCube::all(self.family);
         Ok(match self.value()? {
@@ -221,7 +221,7 @@ impl Matching<'_> {
             return Ok(Some(PacketCube::all(self.family)).filter(|_| !self.option.negated));
         }
         if name == "lo" {
-            // What a host sends to itself is on no wire.
+            // Packets from a host to itself are on no wire.
             return Ok(Some(PacketCube::all(self.family)).filter(|_| self.option.negated));
         }
         if name.ends_with('+') {
@@ -244,7 +244,7 @@ impl Matching<'_> {
         address.ok_or_else(|| format!("--{}: `{word}` is no address of the family", self.option.name))
     }
 
-    /// Addresses with their masks, several with commas between them.
+    /// Addresses with their masks, separated by commas.
     fn addresses(&self) -> Result<Intervals, Reason> {
         let bits = self.family.bits();
         let mut all = Intervals::EMPTY;
@@ -255,7 +255,7 @@ impl Matching<'_> {
                 _ if mask.is_empty() => bits,
                 Ok(len) if len <= bits => len,
                 _ => {
-                    // A mask with ones in front and zeros behind is a prefix length.
+                    // A mask of ones followed by zeros is a prefix length.
                     let mask = self.address(mask)? << (128 - bits);
                     let len = mask.leading_ones();
                     if mask.count_ones() != len {
@@ -275,7 +275,7 @@ impl Matching<'_> {
         Ok(Intervals::range(self.address(first)?, self.address(last)?))
     }
 
-    /// The type of an address, which routes tell, but for multicast.
+    /// The type of an address, which depends on routes, except for multicast.
     fn address_type(&self) -> Result<Intervals, Reason> {
         let word = self.value()?;
         match (word, self.family) {
@@ -285,7 +285,7 @@ impl Matching<'_> {
         }
     }
 
-    /// The protocol of the rule, if the language knows its ports.
+    /// The protocol of the rule, if the language has its ports.
     fn with_ports(&self) -> Result<u8, Reason> {
         match self.proto {
             Some(proto @ (TCP | UDP)) => Ok(proto),
@@ -294,7 +294,7 @@ impl Matching<'_> {
         }
     }
 
-    /// `A`, `A:B`, `A:` or `:B`, with names of services.
+    /// `A`, `A:B`, `A:` or `:B`, with service names.
     fn ports_of(&self, word: &str) -> Result<Intervals, Reason> {
         let port = |word: &str, open: u16| match word {
             "" => Ok(open),
@@ -312,7 +312,7 @@ impl Matching<'_> {
         self.value()?.split(',').try_fold(Intervals::EMPTY, |set, word| Ok(set.union(&self.ports_of(word)?)))
     }
 
-    /// `--ports`: the source port or the destination port is in the list; negated, neither is.
+    /// `--ports`: the source port or the destination port is in the list; negated: neither is.
     fn either_port(&self) -> Result<Vec<PacketCube>, Reason> {
         let (proto, list) = (self.with_ports()?, self.port_list()?);
         let source = self.in_transport(proto, Dim::SourcePort, &list);
@@ -348,7 +348,7 @@ impl Matching<'_> {
         })
     }
 
-    /// States of conntrack, with commas between them.
+    /// States of conntrack, separated by commas.
     fn states(&self) -> Result<Intervals, Reason> {
         self.value()?.split(',').try_fold(Intervals::EMPTY, |set, word| {
             let named = STATES.iter().position(|state| word.eq_ignore_ascii_case(state));
@@ -387,12 +387,12 @@ impl Matching<'_> {
     }
 }
 
-/// The numbers that have `value` under a mask: none if it has bits beside the mask, as the kernel compares.
+/// The numbers that have `value` under a mask: none if the value has bits outside the mask, as in the kernel's comparison.
 fn exactly(value: u128, mask: u128, bits: u8) -> Intervals {
     if value & !mask == 0 { set::masked(value, mask, bits) } else { Intervals::EMPTY }
 }
 
-/// The types of service with this codepoint.
+/// The type-of-service values with this codepoint.
 fn dscp(value: Option<u32>, word: &str) -> Result<Intervals, Reason> {
     let value = value.filter(|&n| n < 64).ok_or_else(|| format!("-m dscp: `{word}` is not known"))?;
     Ok(set::masked(u128::from(value) << 2, 0xfc, 8))

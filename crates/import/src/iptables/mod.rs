@@ -1,14 +1,14 @@
 //! `mmb import iptables`: a chain of the filter table as an ordered policy.
 //!
-//! In iptables the first rule that matches and has a verdict decides, and chains call each other. A `ChainWalk` follows
-//! the chain with the packets that still get there, as cubes: a jump takes those that match into the other chain,
-//! and `RETURN` and `-g` take them away from what follows. So each rule with a verdict becomes rules of the policy for
-//! just the packets that would reach and match it, in the same order; the chain's policy comes last.
+//! In iptables the first rule that matches and has a verdict decides, and chains call each other. A `ChainWalk` follows the chain
+//! with the packets that still reach each rule, as cubes: a jump moves the packets that match to the other chain, and `RETURN`
+//! and `-g` remove packets from the rest. Each rule with a verdict becomes rules of the policy for exactly the packets that reach
+//! and match it, in the same order; the chain's policy comes last.
 //!
-//! Where a rule asks for the state of connections, all that pass are followed, as conntrack does: the last rule makes connections and,
-//! behind the chain's policy, decides about nothing. A packet that is dropped begins none, in the kernel neither.
+//! If a rule matches connection states, all packets that pass are tracked, as in conntrack: the last rule creates connections
+//! and, after the chain's policy, decides about nothing. A dropped packet creates no connection, as in the kernel.
 //!
-//! Leaving a rule out has an effect that can be told: see `ChainWalk::effect`.
+//! The effect of an omitted rule can be computed: see `ChainWalk::effect`.
 
 mod matches;
 mod names;
@@ -21,22 +21,22 @@ pub use save::SyntaxError;
 use save::{Chain, IptablesRule, IptablesTable, IptablesTarget, Save};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most cubes that the packets at one place may take: beyond, a chain of exceptions has got out of hand.
+/// The most cubes for the packets at one place: with more, a chain of exceptions is too complex.
 const MAX_CUBES: usize = 4096;
 
-/// The most rules of a policy that is made.
+/// The most rules of the resulting policy.
 const MAX_RULES: u32 = 1 << 20;
 
-/// The most chains that call each other to one place. Who writes chains has a few.
+/// The most nested calls of chains. Real dumps have a few.
 const MAX_DEPTH: usize = 256;
 
-/// The most rules that are looked at, each as often as its chain is called: chains that call others twice double the way.
+/// The most rules that are evaluated, counted once per call of their chain: chains that call others twice double the work.
 const MAX_STEPS: u32 = 1 << 20;
 
-/// Targets that only write to a log, which every rule of a policy does in its way: it counts.
+/// Targets that only write to a log. The rules of a policy have no equivalent except their counters.
 const LOGGING: [&str; 5] = ["LOG", "NFLOG", "ULOG", "TRACE", "AUDIT"];
 
-/// Targets that change a packet or what is kept of it, and let it go on to the next rule.
+/// Targets that change a packet or its metadata and pass it to the next rule.
 const GOING_ON: [&str; 16] = [
     "MARK",
     "CONNMARK",
@@ -56,22 +56,22 @@ const GOING_ON: [&str; 16] = [
     "RATEEST",
 ];
 
-/// What cannot be made a policy.
+/// Why a dump cannot become a policy.
 #[derive(Debug, thiserror::Error)]
 pub enum IptablesError {
     /// A line is wrong.
     #[error(transparent)]
     Line(#[from] SyntaxError),
-    /// The chain that was asked for is not there.
+    /// The requested chain does not exist.
     #[error("there is no chain {0} in a table filter")]
     NoChain(String),
     /// A chain calls itself.
     #[error("line {0}: the chain {1} comes back to itself")]
     Loop(usize, String),
-    /// A chain is called through too many others.
+    /// Too many nested calls of chains.
     #[error("line {0}: the chain {1} is called through more than {MAX_DEPTH} others")]
     TooDeep(usize, String),
-    /// The way through the chains does not end.
+    /// The evaluation takes too many rules.
     #[error("line {0}: the chains that lead here call each other too often")]
     TooLong(usize),
     /// The policy would be too large.
@@ -79,7 +79,7 @@ pub enum IptablesError {
     TooMany(usize),
 }
 
-/// Translates a chain of a dump; without a family it is found out.
+/// Translates a chain of a dump; without a family it determines the family from the dump.
 ///
 /// # Errors
 /// What is wrong with the dump.
@@ -116,7 +116,7 @@ pub fn translate(
     Ok(())
 }
 
-/// The family of a dump: what its comments say, or else whether it holds something of IPv6.
+/// The family of a dump: that of its comments, or else that of its contents.
 fn family_of(save: &Save) -> Family {
     let rules = save.tables.iter().flat_map(|table| &table.chains).flat_map(|chain| &chain.rules);
     let six = |rule: &IptablesRule| {
@@ -130,7 +130,7 @@ fn family_of(save: &Save) -> Family {
     if is_six { Family::Ip6 } else { Family::Ip4 }
 }
 
-/// Lists a table that is not filter, if it does anything.
+/// Lists a table other than filter, if it has rules.
 fn leave_out_table(table: &IptablesTable, draft: &mut PolicyDraft) {
     let rules: usize = table.chains.iter().map(|chain| chain.rules.len()).sum();
     let drops =
@@ -145,27 +145,27 @@ fn leave_out_table(table: &IptablesTable, draft: &mut PolicyDraft) {
     }
 }
 
-/// A translation under way.
+/// A translation in progress.
 struct ChainWalk<'a> {
     table: &'a IptablesTable,
     family: Family,
     draft: &'a mut PolicyDraft,
-    /// The chains that called each other to here.
+    /// The chains of the current call stack.
     path: Vec<&'a str>,
-    /// Rules that were looked at.
+    /// The number of evaluated rules.
     steps: u32,
-    /// The chains that some rule has led to.
+    /// The chains that some rule calls.
     seen: BTreeSet<&'a str>,
-    /// What is told once for all lines that it is about.
+    /// Remarks that are listed once, for all their lines.
     remarks: BTreeMap<&'static str, BTreeSet<usize>>,
-    /// Lines that are listed, which happens once however often their chain is walked.
+    /// Lines that are listed already: each is listed once, however often its chain is called.
     left_out: BTreeSet<(usize, String)>,
-    /// Some rule asks for the state of connections.
+    /// Some rule matches connection states.
     asks_state: bool,
 }
 
 impl<'a> ChainWalk<'a> {
-    /// Follows a chain with the packets that get there, which `from` is the line that sends.
+    /// Follows a chain with the packets that reach it; `from` is the line that calls it.
     fn chain(
         &mut self,
         chain: &'a Chain,
@@ -203,7 +203,7 @@ impl<'a> ChainWalk<'a> {
         Ok(())
     }
 
-    /// Does what a rule does with the packets that match it. Those that it takes away from its chain leave `packets`.
+    /// Applies a rule to the packets that match it. Packets that leave the chain are removed from `packets`.
     fn rule(
         &mut self,
         rule: &'a IptablesRule,
@@ -270,7 +270,7 @@ impl<'a> ChainWalk<'a> {
         }
     }
 
-    /// Adds the rule that stands for a chain's policy.
+    /// Adds the rule for the policy of the chain.
     fn policy(&mut self, chain: &Chain) {
         let verdict = if chain.policy.as_deref() == Some("ACCEPT") { "accept" } else { "drop" };
         let remark = format!("line {}: policy of {}", chain.line, chain.name);
@@ -304,12 +304,12 @@ impl<'a> ChainWalk<'a> {
         }
     }
 
-    /// What becomes of packets if a rule is left out. They go on to the next rule, where the original would have
+    /// The effect of an omitted rule. Its packets continue to the next rule, where the original would have
     ///
     /// - decided: without an ACCEPT the policy can only be stricter, without a DROP only looser;
-    /// - asked another chain: the same for each verdict that is found there;
-    /// - passed over the rest of the chain (`RETURN`): the rest decides about packets that it should not see, so that each
-    ///   ACCEPT there makes the policy looser, and each DROP stricter;
+    /// - called another chain: the same for each verdict in it;
+    /// - skipped the rest of the chain (`RETURN`): the rest decides about packets that it should not see, so each ACCEPT in it
+    ///   makes the policy looser, and each DROP stricter;
     /// - done both (`-g`): either.
     fn effect(&self, chain: &Chain, index: usize) -> Effect {
         match &chain.rules[index].target {
@@ -329,7 +329,7 @@ impl<'a> ChainWalk<'a> {
         }
     }
 
-    /// The verdicts that rules can come to, those of the chains that they call among them.
+    /// The possible verdicts of rules, including those of the chains that they call.
     fn verdicts(&self, rules: &[IptablesRule]) -> Verdicts {
         let mut found = Verdicts::default();
         let (mut visited, mut waiting) = (BTreeSet::new(), vec![rules]);
@@ -351,7 +351,7 @@ impl<'a> ChainWalk<'a> {
         found
     }
 
-    /// Tells what is told once, and which chains the policy is not about.
+    /// Lists the remarks that are listed once, and the chains that the policy does not contain.
     fn finish(mut self, base: &str) {
         for (text, lines) in std::mem::take(&mut self.remarks) {
             let lines: Vec<String> = lines.iter().map(usize::to_string).collect();
@@ -368,7 +368,7 @@ impl<'a> ChainWalk<'a> {
     }
 }
 
-/// The verdicts that some rules can come to.
+/// The possible verdicts of some rules.
 #[derive(Clone, Copy, Debug, Default)]
 struct Verdicts {
     accept: bool,
@@ -376,7 +376,7 @@ struct Verdicts {
 }
 
 impl Verdicts {
-    /// What leaving them out makes of a policy.
+    /// The effect of their omission on a policy.
     fn effect(self) -> Effect {
         match (self.accept, self.drop) {
             (false, false) => Effect::None,
@@ -387,7 +387,7 @@ impl Verdicts {
     }
 }
 
-/// The next of rules that lie in several pieces.
+/// The next of rules in several slices.
 fn next_rule<'r>(pieces: &mut Vec<&'r [IptablesRule]>) -> Option<&'r IptablesRule> {
     loop {
         let (rule, rest) = match pieces.pop()? {
@@ -399,7 +399,7 @@ fn next_rule<'r>(pieces: &mut Vec<&'r [IptablesRule]>) -> Option<&'r IptablesRul
     }
 }
 
-/// Takes the packets of some cubes away from others.
+/// Subtracts the packets of some cubes from others.
 fn take_away(packets: &mut Vec<PacketCube>, cubes: &[PacketCube]) {
     for cube in cubes {
         *packets = packets.iter().flat_map(|have| have.minus(cube)).collect();

@@ -3,8 +3,8 @@
 use crate::cube::Family;
 use mmb_policy::FieldId;
 
-/// Protocols by the names of iptables and of the usual `/etc/protocols`. They differ in part from those of the rule
-/// language: `ipip` is 94 there.
+/// Protocols by the names of iptables and of the usual `/etc/protocols`. Some differ from the names of the rule language: `ipip`
+/// is 94 there.
 const PROTOCOLS: &[(&str, u8)] = &[
     ("all", 0),
     ("icmp", 1),
@@ -66,7 +66,7 @@ const PROTOCOLS: &[(&str, u8)] = &[
     ("rohc", 142),
 ];
 
-/// ICMP types with their codes, where a name is about one.
+/// ICMP types; with a code if the name includes one.
 type IcmpNames = &'static [(&'static str, u8, Option<u8>)];
 
 const ICMP: IcmpNames = &[
@@ -158,7 +158,7 @@ const TCP_FLAGS: &[(&str, u8)] = &[
     ("NONE", 0x00),
 ];
 
-/// Types of service, which leave the lowest bit and the upper two alone.
+/// Types of service, with a mask that excludes the lowest bit and the upper two.
 const SERVICES: &[(&str, u8)] = &[
     ("Minimize-Delay", 0x10),
     ("Maximize-Throughput", 0x08),
@@ -167,13 +167,13 @@ const SERVICES: &[(&str, u8)] = &[
     ("Normal-Service", 0x00),
 ];
 
-/// A protocol by name or number; 0 is any.
+/// A protocol by name or number; 0 matches any protocol.
 pub(super) fn protocol(word: &str) -> Option<u8> {
     let named = PROTOCOLS.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)).map(|&(_, n)| n);
     named.or_else(|| word.parse().ok())
 }
 
-/// An ICMP type, with its code if that is said.
+/// An ICMP type, with its code if it is given.
 pub(super) fn icmp(family: Family, word: &str) -> Option<(u8, Option<u8>)> {
     let names = if family == Family::Ip4 { ICMP } else { ICMP6 };
     if let Some(&(_, of_type, code)) = names.iter().find(|(name, ..)| name.eq_ignore_ascii_case(word)) {
@@ -185,7 +185,7 @@ pub(super) fn icmp(family: Family, word: &str) -> Option<(u8, Option<u8>)> {
     }
 }
 
-/// TCP flags, listed with commas or as a number.
+/// TCP flags, separated by commas or as a number.
 pub(super) fn tcp_flags(word: &str) -> Option<u8> {
     if let Some(n) = number(word) {
         return u8::try_from(n).ok();
@@ -211,13 +211,13 @@ pub(super) fn dscp(word: &str) -> Option<u64> {
     if word == "be" { Some(0) } else { known() }
 }
 
-/// A port by number or by a name that the rule language knows too.
+/// A port by number, or by a name that the rule language has too.
 pub(super) fn port(word: &str) -> Option<u16> {
     let named = || FieldId::TcpDport.info().names.value(word).and_then(|n| n.try_into().ok());
     word.parse().ok().or_else(named)
 }
 
-/// A number, in hexadecimal behind `0x`.
+/// A number, in hexadecimal after `0x`.
 pub(super) fn number(word: &str) -> Option<u32> {
     match word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
         Some(hex) => u32::from_str_radix(hex, 16).ok(),

@@ -1,5 +1,5 @@
-//! What `iptables-save` and `iptables -S` print, taken apart: tables, chains, rules and the options of rules. What
-//! an option means is not asked here.
+//! Parses the output of `iptables-save` and `iptables -S`: tables, chains, rules and the options of rules. It does not interpret
+//! options.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 pub(crate) struct Save {
     /// The tables, in order.
     pub(crate) tables: Vec<IptablesTable>,
-    /// What the comments say of the program that wrote it: `ip6tables-save`, or `iptables-save`.
+    /// The program that wrote it according to the comments: `ip6tables-save`, or `iptables-save`.
     pub(crate) written_by_ip6tables: Option<bool>,
 }
 
@@ -17,11 +17,11 @@ pub(crate) struct Save {
 pub(crate) struct IptablesTable {
     /// Its name: `filter`, `nat` and so on.
     pub(crate) name: String,
-    /// The line where it begins, from 1.
+    /// Its first line, from 1.
     pub(crate) line: usize,
     /// Its chains, in order.
     pub(crate) chains: Vec<Chain>,
-    /// Where they are.
+    /// The indices of the chains by name.
     places: HashMap<String, usize>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct IptablesTable {
 pub(crate) struct Chain {
     /// Its name.
     pub(crate) name: String,
-    /// `ACCEPT` or `DROP` for a built-in chain; none for others.
+    /// `ACCEPT` or `DROP` for a built-in chain; none for other chains.
     pub(crate) policy: Option<String>,
     /// The line where it is declared, from 1.
     pub(crate) line: usize,
@@ -41,33 +41,33 @@ pub(crate) struct Chain {
 /// A rule: `-A CHAIN …`.
 #[derive(Debug, Default)]
 pub(crate) struct IptablesRule {
-    /// The line that it stands in, from 1.
+    /// Its line, from 1.
     pub(crate) line: usize,
-    /// The line as it is, without counters.
+    /// The line without counters.
     pub(crate) text: String,
     /// The matches, in order, under the long names of their options.
     pub(crate) options: Vec<Opt>,
-    /// What is done.
+    /// The target.
     pub(crate) target: IptablesTarget,
 }
 
 /// An option of a rule.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Opt {
-    /// `!` stands before it, or before its value as old versions wrote it.
+    /// `!` is before it, or before its value as old versions wrote it.
     pub(crate) negated: bool,
     /// Its long name without dashes.
     pub(crate) name: String,
-    /// Of `-m MODULE`, the last one before it.
+    /// The module of the last `-m MODULE` before it.
     pub(crate) module: Option<String>,
-    /// The words behind it.
+    /// The words after it.
     pub(crate) values: Vec<String>,
 }
 
-/// What a rule does.
+/// The target of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum IptablesTarget {
-    /// It counts.
+    /// Only counts.
     #[default]
     None,
     /// `-j NAME`
@@ -76,20 +76,20 @@ pub(crate) enum IptablesTarget {
     Goto(String),
 }
 
-/// A line that cannot be understood.
+/// A line that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct SyntaxError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The error.
     pub message: String,
 }
 
-/// Takes a dump apart.
+/// Parses a dump.
 ///
 /// # Errors
-/// The first line that is neither of `iptables-save` nor of `iptables -S`.
+/// The first line that belongs neither to `iptables-save` nor to `iptables -S`.
 pub(crate) fn read(text: &str) -> Result<Save, SyntaxError> {
     let mut save = Save::default();
     for (index, line) in text.lines().enumerate() {
@@ -100,7 +100,7 @@ pub(crate) fn read(text: &str) -> Result<Save, SyntaxError> {
 }
 
 impl Save {
-    /// The table of that name.
+    /// The table with that name.
     pub(crate) fn table(&self, name: &str) -> Option<&IptablesTable> {
         self.tables.iter().find(|table| table.name == name)
     }
@@ -137,7 +137,7 @@ impl Save {
         self.command(number, without_counters(line))
     }
 
-    /// A line of `iptables`' own options.
+    /// A line with options of the `iptables` command.
     fn command(&mut self, number: usize, line: &str) -> Result<(), String> {
         let words = words(line)?;
         let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
@@ -166,7 +166,7 @@ impl Save {
         Ok(())
     }
 
-    /// The table that lines go to: the last one, or the filter table that `iptables -S` means.
+    /// The current table: the last one, or the filter table, which `iptables -S` prints.
     fn current(&mut self, line: usize) -> &mut IptablesTable {
         if self.tables.is_empty() {
             self.tables.push(IptablesTable::new("filter", line));
@@ -181,13 +181,13 @@ impl IptablesTable {
         IptablesTable { name: name.to_owned(), line, chains: Vec::new(), places: HashMap::new() }
     }
 
-    /// The chain of that name.
+    /// The chain with that name.
     pub(crate) fn chain(&self, name: &str) -> Option<&Chain> {
         self.places.get(name).map(|&place| &self.chains[place])
     }
 }
 
-/// A line without `[packets:bytes]` in front, which `iptables-save -c` writes.
+/// A line without `[packets:bytes]` at the start, which `iptables-save -c` writes.
 fn without_counters(line: &str) -> &str {
     match line.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((_, rest)) => rest.trim_start(),
@@ -198,11 +198,11 @@ fn without_counters(line: &str) -> &str {
 /// A word of a line.
 struct Word {
     text: String,
-    /// It stood in quotes, so that it is no option.
+    /// It was quoted, so that it is not an option.
     quoted: bool,
 }
 
-/// Splits a line into words; in double quotes a backslash takes the next character as it is.
+/// Splits a line into words; in double quotes a backslash quotes the next character.
 fn words(line: &str) -> Result<Vec<Word>, String> {
     let mut words = Vec::new();
     let mut chars = line.chars().peekable();
@@ -248,8 +248,7 @@ fn long_name(option: &str) -> &str {
     }
 }
 
-/// The options of a rule and its target. Options of targets are dropped, since no target that can be translated has any
-/// that counts.
+/// The options of a rule and its target. Options of targets are dropped, because no translatable target has a relevant one.
 fn options(words: &[Word]) -> Result<IptablesRule, String> {
     let mut rule = IptablesRule::default();
     let (mut module, mut of_target) = (None, false);
@@ -275,7 +274,7 @@ fn options(words: &[Word]) -> Result<IptablesRule, String> {
                 break;
             }
             if value.text == "!" && !value.quoted {
-                // Before the value of this option, or before the next one.
+                // Before the value of this option, or before the next option.
                 let mut ahead = words.clone();
                 ahead.next();
                 if !option.values.is_empty() || ahead.peek().is_none_or(|next| is_option(next)) {

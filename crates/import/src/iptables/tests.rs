@@ -10,7 +10,7 @@ fn import(chains: &str, rules: &str) -> PolicyDraft {
     draft
 }
 
-/// The rules of a policy without priorities, comments and the chain's policy.
+/// The rules of a policy without priorities, comments and the rule of the chain's policy.
 fn rules(draft: &PolicyDraft) -> Vec<String> {
     let lines = draft.text().lines().filter(|line| line.starts_with("add "));
     let mut rules: Vec<String> = lines
@@ -86,7 +86,7 @@ fn matches_of_states() {
     is("-m conntrack --ctstate NEW,UNTRACKED", &["net-proto ip4 ct != {established, related, invalid}"]);
 }
 
-/// What was accepted before it asked for states is followed too: its replies are established.
+/// Packets that are accepted before a rule matches states are tracked too: their replies are established.
 #[test]
 fn connections_are_followed_where_states_are_asked_for() {
     let draft = import(
@@ -192,7 +192,7 @@ fn loops_and_floods_end() {
     assert!(matches!(calls(50_000, 1), Err(IptablesError::TooDeep(..))));
     assert!(matches!(calls(40, 2), Err(IptablesError::TooLong(_))));
 
-    // Each exception splits what is left in every dimension that it asks about.
+    // Each exception splits the remaining packets in every dimension that it matches.
     let mut text = ":FORWARD ACCEPT\n".to_owned();
     for n in 0..200u32 {
         let (a, b) = (n % 14, n / 14);

@@ -7,14 +7,14 @@ use mmb_policy::Target;
 use mmb_rewrite::{Edit, NotApplied, NotAppliedCounts, PacketEditor};
 use mmb_testkit::Frame;
 
-/// A packet and where its headers lie.
+/// A packet and its layout.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) bytes: Vec<u8>,
     pub(crate) layout: Layout,
 }
 
-/// What edits did to a packet.
+/// The effect of edits on a packet.
 #[derive(Debug)]
 pub(crate) struct Edited {
     pub(crate) before: Seen,
@@ -22,7 +22,7 @@ pub(crate) struct Edited {
     pub(crate) not_applied: NotAppliedCounts,
 }
 
-/// Room in front of every packet here.
+/// Headroom of every packet here.
 pub(crate) const HEADROOM: usize = 64;
 
 /// Applies the targets of several rules to a packet; `None` if it does not parse.
@@ -39,7 +39,7 @@ pub(crate) fn edit_wire(
     let before = Seen { bytes: bytes.to_vec(), layout };
     let edits: Vec<Edit> = rules.iter().filter_map(|targets| Edit::compile(targets)).collect();
     let mut not_applied = NotAppliedCounts::default();
-    // Its scratch has seen another packet before.
+    // Its scratch memory was used for another packet before.
     let mut editor = PacketEditor::default();
     editor.apply(&mut packet, &mut layout, edits.iter().take(0), &mut not_applied);
     editor.apply(&mut packet, &mut layout, edits.iter(), &mut not_applied);
@@ -52,7 +52,7 @@ pub(crate) fn edit(frame: &Frame, targets: &[Target]) -> Edited {
 }
 
 impl Edited {
-    /// How often targets were not applied for that reason; all others must be 0.
+    /// How often targets were not applied for that reason; the counts of all others must be 0.
     pub(crate) fn only(&self, reason: NotApplied) -> u64 {
         let others = NotApplied::ALL.iter().filter(|other| **other != reason);
         assert!(others.map(|other| self.not_applied.0[*other as usize]).all(|count| count == 0));
@@ -61,8 +61,8 @@ impl Edited {
 }
 
 impl Seen {
-    /// By how much the transport checksum is wrong, as a number modulo 2^16 - 1, where the pseudo header has the protocol
-    /// and the UDP length that the packet says; `None` if there is none to be wrong.
+    /// The error of the transport checksum, as a number modulo 2^16 - 1, with the protocol and the UDP length of the packet in
+    /// the pseudo header; `None` if there is no checksum.
     pub(crate) fn error(&self) -> Option<u16> {
         let Layout { l4_kind, l4, proto_at, payload_end, .. } = self.layout;
         let word =
@@ -80,7 +80,7 @@ impl Seen {
         Some(sum.fold() % 0xffff)
     }
 
-    /// Whether the IPv4 header checksum is right; true for other packets.
+    /// Whether the IPv4 header checksum is correct; true for other packets.
     pub(crate) fn header_is_sound(&self) -> bool {
         let header = usize::from(self.layout.ip)..usize::from(self.layout.l4);
         self.layout.class != Class::Ip4 || mmb_packet::checksum::header_is_sound(&self.bytes[header])

@@ -1,4 +1,4 @@
-//! Fields in place, for every writable row of the table, on packets of every kind.
+//! Fields at fixed places, for every writable row of the table, on packets of every kind.
 
 use crate::common::{Edited, HEADROOM, edit, edit_wire};
 use mmb_packet::{Class, Layout, LinkType, key};
@@ -21,7 +21,7 @@ fn written() -> Vec<&'static FieldInfo> {
     rows.filter(|row| matches!(row.writable, Writable::InPlace | Writable::Raw)).collect()
 }
 
-/// Where a field lies in a packet that has it: the first bit, counted from the frame's first byte.
+/// The place of a field in a packet that has it: the first bit, counted from the frame's first byte.
 fn bit_in(row: &FieldInfo, link: LinkType, layout: &Layout) -> Option<usize> {
     let kind = |class, kind| layout.l4_kind == kind && (class == Class::Other || layout.class == class);
     let has = match row.implies {
@@ -73,7 +73,7 @@ fn is_checksum(row: &FieldInfo) -> bool {
     row.name.ends_with("checksum")
 }
 
-/// The packet as it should be, its checksum fields left as they were before, unless written.
+/// The expected packet; its checksum fields are unchanged unless written.
 fn expected(edited: &Edited, link: LinkType, writes: &[(&FieldInfo, u128)]) -> Vec<u8> {
     let mut bytes = edited.before.bytes.clone();
     for raw in [Writable::InPlace, Writable::Raw] {
@@ -124,7 +124,7 @@ proptest! {
                 is_checksum(row) && bit_in(row, wire.link, &layout) == Some(at * 8)
             });
             if let Some((_, number)) = last {
-                // Written as it is.
+                // Written without correction.
                 prop_assert_eq!(&edited.after.bytes[at..at + 2], &(*number as u16).to_be_bytes());
             } else if at == usize::from(layout.ip) + 10 {
                 prop_assert!(edited.after.header_is_sound());
@@ -179,7 +179,7 @@ fn a_udp_checksum_of_zero_stays_and_none_becomes_zero() {
     let none = Udp::default().checksum(Checksum::Is(0)).over_ip4();
     let edited = edit(&none, &[write(FieldId::UdpDport, 54)]);
     assert_eq!(edited.after.bytes, Udp::default().dport(54).checksum(Checksum::Is(0)).over_ip4().bytes());
-    // Of all ports one makes the checksum 0, which is sent as 0xffff.
+    // One of all ports makes the checksum 0, which is sent as 0xffff.
     let all_ones = (0..=u16::MAX).filter(|port| {
         let edited = edit(&Udp::default().over_ip6(), &[write(FieldId::UdpDport, u128::from(*port))]);
         let checksum = &edited.after.bytes[60..62];
@@ -203,7 +203,7 @@ fn raw_fields_are_written_as_they_are() {
     let edited = edit(&frame, &targets);
     let bytes = &edited.after.bytes;
     assert_eq!((bytes[14], &bytes[16..18], &bytes[24..26]), (0x4f, &[0, 30][..], &[0x12, 0x34][..]));
-    // Headers are where they were, whatever the lengths say now.
+    // Headers stay at their places, whatever the new lengths say.
     assert_eq!(bytes[36..42], [0, 1, 0, 9, 0, 0]);
 }
 

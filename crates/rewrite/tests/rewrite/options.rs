@@ -1,4 +1,4 @@
-//! TCP options against a list of options in a `Vec`.
+//! TCP options, compared with a list of options in a `Vec`.
 
 use crate::common::{HEADROOM, Seen, edit, edit_wire};
 use mmb_packet::LinkType;
@@ -10,7 +10,7 @@ use mmb_testkit::{Checksum, Frame, Ip4, Ip6, Tcp, Upper};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// A header's options, padding left out, and what is malformed behind them.
+/// The options of a header without padding, and the malformed rest.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
     options: Vec<(u8, Vec<u8>)>,
@@ -18,7 +18,7 @@ struct Model {
 }
 
 impl Model {
-    /// The list, and which padding kinds were met.
+    /// The list, and the padding kinds in the area.
     fn read(area: &[u8]) -> (Model, Vec<u8>) {
         let (mut model, mut padding, mut at) = (Model::default(), Vec::new(), 0);
         while let Some(&kind) = area.get(at) {
@@ -51,7 +51,7 @@ impl Model {
     }
 }
 
-/// What the area becomes, and how often targets were not applied: space, width, fragment.
+/// The new area, and how often targets were not applied: space, width, fragment.
 fn rewritten(area: &[u8], rules: &[Vec<Target>], fragment: bool) -> (Vec<u8>, [u64; 3]) {
     let (loaded, padding) = Model::read(area);
     let (mut now, mut anew, mut refused) = (loaded.clone(), false, [0; 3]);
@@ -118,7 +118,7 @@ fn rewritten(area: &[u8], rules: &[Vec<Target>], fragment: bool) -> (Vec<u8>, [u
     (bytes, refused)
 }
 
-/// The area with its options' data replaced where they are.
+/// The area with the options' data replaced at their places.
 fn in_place(area: &[u8], now: &Model) -> Vec<u8> {
     let mut area = area.to_vec();
     let mut at = 0;
@@ -170,7 +170,7 @@ fn assert_moved(before: &Seen, after: &Seen, area: &[u8]) {
     assert_eq!(after.layout.ip, before.layout.ip);
     assert_eq!(after.error(), before.error());
     assert!(after.header_is_sound());
-    // Read anew, the packet is what the layout says.
+    // Parsed again, the packet agrees with the layout.
     let read = edit_wire(LinkType::Ethernet, &after.bytes, 0, &[]).expect("still a sound packet");
     assert_eq!(read.before.layout, after.layout);
 }
