@@ -2,7 +2,7 @@
 
 use mmb_packet::Class;
 use mmb_packet::key::{L4, LANE};
-use mmb_policy::field::{FieldId, FieldPlace};
+use mmb_policy::field::FieldId;
 use std::ops::Range;
 
 /// The lane of the ports of TCP and UDP, source before destination.
@@ -10,9 +10,9 @@ pub(crate) const PORTS: usize = L4 / LANE;
 
 /// The lanes of the addresses in keys of a class, source and destination; none where it has no addresses.
 pub(crate) fn addresses(class: Class) -> [Range<usize>; 2] {
-    let lanes = |field: FieldId| match field.info().place {
-        FieldPlace::Key { bit, width } => usize::from(bit) / 32..(usize::from(bit) + usize::from(width)) / 32,
-        _ => 0..0,
+    let lanes = |field: FieldId| {
+        let (bit, width) = field.info().place.key_bits().unwrap_or((0, 0));
+        usize::from(bit) / 32..(usize::from(bit) + usize::from(width)) / 32
     };
     match class {
         Class::Ip4 => [FieldId::IpSaddr, FieldId::IpDaddr].map(lanes),
@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(addresses(Class::Ip4), [13..14, 14..15]);
         assert_eq!(addresses(Class::Ip6), [12..16, 16..20]);
         for field in [FieldId::TcpSport, FieldId::UdpSport, FieldId::TcpDport, FieldId::UdpDport] {
-            let FieldPlace::Key { bit, width } = field.info().place else {
+            let Some((bit, width)) = field.info().place.key_bits() else {
                 panic!("{field:?} is not in the key")
             };
             let shift = 32 - u32::from(bit) % 32 - u32::from(width);

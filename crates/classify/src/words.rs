@@ -3,7 +3,7 @@
 use crate::cube::KeyCube;
 use mmb_packet::Class;
 use mmb_packet::key::{self, flags};
-use mmb_policy::field::{FIELDS, FieldId, FieldInfo, FieldPlace, Implies};
+use mmb_policy::field::{FIELDS, FieldId, FieldInfo, Implies};
 use std::collections::BTreeSet;
 
 /// Bits of the key's flags and the fields whose presence they are about.
@@ -56,10 +56,7 @@ struct Naming<'a> {
 impl Naming<'_> {
     /// Names those fields that the mask covers, the widest first, each bit once.
     fn fields(&mut self, of: impl Fn(&FieldInfo) -> bool) {
-        let place = |field: &FieldInfo| match field.place {
-            FieldPlace::Key { bit, width } => Some((field.id, bit, width)),
-            _ => None,
-        };
+        let place = |field: &FieldInfo| field.place.key_bits().map(|(bit, width)| (field.id, bit, width));
         let mut fields: Vec<_> = FIELDS.iter().filter(|field| of(field)).filter_map(place).collect();
         fields.sort_by_key(|&(.., width)| std::cmp::Reverse(width));
         let mut left = *self.mask;
@@ -100,7 +97,7 @@ mod tests {
     fn mask(fields: &[(FieldId, u8)]) -> KeyCube {
         let mut cube = KeyCube::default();
         for &(id, bits) in fields {
-            let FieldPlace::Key { bit, .. } = id.info().place else { panic!("{id:?} is not in the key") };
+            let Some((bit, _)) = id.info().place.key_bits() else { panic!("{id:?} is not in the key") };
             cube.fix(bit, bits, 0).unwrap();
         }
         cube

@@ -79,7 +79,15 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
             give("<VALUE>", &value::expectation(info));
             match info.values {
                 ValueKind::State => CT_HELP.iter().for_each(|(name, help)| give(name, help)),
-                _ => info.names.list.iter().for_each(|(name, value)| give(name, &value.to_string())),
+                ValueKind::Number
+                | ValueKind::Ip4
+                | ValueKind::Ip6
+                | ValueKind::Port
+                | ValueKind::OptionData(_)
+                | ValueKind::Bytes
+                | ValueKind::Nothing => {
+                    info.names.list.iter().for_each(|(name, value)| give(name, &value.to_string()));
+                }
             }
         }
         Expect::InSet => {

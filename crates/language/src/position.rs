@@ -370,7 +370,11 @@ impl PositionWalk {
                 ValueKind::Port | ValueKind::State => return vec![Expect::Value(info), Expect::Cond(info)],
                 ValueKind::Nothing if info.id == FieldId::TcpOpt => expects.push(Expect::OptionKind),
                 ValueKind::Nothing => {}
-                _ => expects.extend([Expect::Value(info), Expect::Cond(info)]),
+                ValueKind::Number
+                | ValueKind::Ip4
+                | ValueKind::Ip6
+                | ValueKind::OptionData(_)
+                | ValueKind::Bytes => expects.extend([Expect::Value(info), Expect::Cond(info)]),
             },
             PositionState::Method => expects.push(Expect::Method),
             PositionState::Between => {}

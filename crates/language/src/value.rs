@@ -98,7 +98,8 @@ fn single(info: &FieldInfo, word: &str) -> Result<u128, ValueError> {
             Err(_) => Err(ValueError::Unknown),
         },
         ValueKind::State => info.names.value(word).map(u128::from).ok_or(ValueError::Unknown),
-        _ => match info.names.value(word) {
+        ValueKind::Port | ValueKind::Bytes | ValueKind::Nothing => Err(ValueError::Unknown),
+        ValueKind::Number | ValueKind::OptionData(_) => match info.names.value(word) {
             Some(value) => Ok(value.into()),
             None => match number(word)? {
                 n if n > max => Err(ValueError::TooLarge),
@@ -112,7 +113,12 @@ fn address_width(info: &FieldInfo) -> Option<u8> {
     match info.values {
         ValueKind::Ip4 => Some(32),
         ValueKind::Ip6 => Some(128),
-        _ => None,
+        ValueKind::Number
+        | ValueKind::Port
+        | ValueKind::OptionData(_)
+        | ValueKind::Bytes
+        | ValueKind::State
+        | ValueKind::Nothing => None,
     }
 }
 
@@ -131,15 +137,11 @@ fn prefix(info: &FieldInfo, width: u8, address: &str, len: &str) -> Result<Value
 
 /// Whether a word is written like a value of the field, so that it is no mistyped field or target.
 pub(crate) fn looks_like_value(info: &FieldInfo, word: &str) -> bool {
-    match info.values {
-        ValueKind::Port => true,
-        _ => {
-            word.starts_with(|c: char| c.is_ascii_digit())
-                || word.contains([':', '/'])
-                || number(word).is_ok()
-                || item(info, word).is_ok()
-        }
-    }
+    info.values == ValueKind::Port
+        || word.starts_with(|c: char| c.is_ascii_digit())
+        || word.contains([':', '/'])
+        || number(word).is_ok()
+        || item(info, word).is_ok()
 }
 
 /// A percentage in steps of a thousandth: `12.5`, `12.5%`.
@@ -175,8 +177,8 @@ pub(crate) fn expectation(info: &FieldInfo) -> String {
         (ValueKind::Bytes, _) => "a \"text\" or |bytes|".to_owned(),
         (ValueKind::OptionData(_), None) => "|bytes|".to_owned(),
         (ValueKind::OptionData(_), Some(max)) => format!("a number 0 to {max}, a \"text\" or |bytes|"),
-        (_, Some(max)) => format!("a number 0 to {max}{names}"),
-        (_, None) => "no value".to_owned(),
+        (ValueKind::Number | ValueKind::Nothing, Some(max)) => format!("a number 0 to {max}{names}"),
+        (ValueKind::Number | ValueKind::Nothing, None) => "no value".to_owned(),
     }
 }
 

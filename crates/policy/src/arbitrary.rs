@@ -131,7 +131,9 @@ fn goes_with(target: &Target, others: &[Target]) -> bool {
         Target::Strip(_) => !any(|t| matches!(t, Target::Keep(_))),
         Target::StripAll => !any(|t| matches!(t, Target::Keep(_))),
         Target::Keep(_) => !any(|t| matches!(t, Target::Strip(_) | Target::StripAll)),
-        _ => true,
+        Target::Mod(..) | Target::AddOption(..) | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {
+            true
+        }
     }
 }
 
@@ -146,9 +148,10 @@ impl Draw {
             .filter(|info| info.values != ValueKind::State)
             .collect();
         let info = *self.field.get(&usable);
-        let field = match info.place {
-            FieldPlace::NamedOption => Field::option(self.option_kind(witness)),
-            _ => Field::new(info.id),
+        let field = if info.place == FieldPlace::NamedOption {
+            Field::option(self.option_kind(witness))
+        } else {
+            Field::new(info.id)
         };
         let test = self.test(field, witness, options);
         let holds = witness.satisfies(field, &test);
@@ -175,11 +178,8 @@ impl Draw {
                 self.number_test(info, witness.number(info))
             }
             ValueKind::Bytes => {
-                let payload = match info.place {
-                    FieldPlace::Payload(Payload::Ip) => &witness.ip_payload,
-                    _ => &witness.payload,
-                };
-                self.bytes_test(payload, 1)
+                let is_ip = info.place == FieldPlace::Payload(Payload::Ip);
+                self.bytes_test(if is_ip { &witness.ip_payload } else { &witness.payload }, 1)
             }
             ValueKind::OptionData(_) => {
                 let kind = field.option_kind().unwrap_or(0);
@@ -213,7 +213,7 @@ impl Draw {
                 0 => (0..3).map(|i| self.item(info, value, max, i)).collect(),
                 _ => vec![self.item(info, value, max, 0)],
             },
-            _ => vec![NumberItem::One(self.near(value, max, 0))],
+            Cond::Lt | Cond::Le | Cond::Gt | Cond::Ge => vec![NumberItem::One(self.near(value, max, 0))],
         };
         Test::Number(cond, NumberSet(items))
     }
@@ -290,13 +290,18 @@ impl Draw {
             .filter(|info| match info.place {
                 FieldPlace::Payload(Payload::Ip) => !witness.ip_payload.is_empty(),
                 FieldPlace::Payload(Payload::Transport) => !witness.payload.is_empty(),
-                _ => info.id != FieldId::VlanId || witness.key[key::FLAGS] & flags::VLAN_TAGGED != 0,
+                FieldPlace::AnyOption | FieldPlace::Option(_) | FieldPlace::NamedOption => true,
+                FieldPlace::Connection => false,
+                FieldPlace::Key { .. } => {
+                    info.id != FieldId::VlanId || witness.key[key::FLAGS] & flags::VLAN_TAGGED != 0
+                }
             })
             .collect();
         let info = *usable.get(self.field.index(usable.len().max(1)))?;
-        let field = match info.place {
-            FieldPlace::NamedOption => Field::option(self.option_kind(witness).max(2)),
-            _ => Field::new(info.id),
+        let field = if info.place == FieldPlace::NamedOption {
+            Field::option(self.option_kind(witness).max(2))
+        } else {
+            Field::new(info.id)
         };
         let write = match (info.writable, field.info().max()) {
             (Writable::Payload, _) if self.bytes.is_empty() => Write::Bytes(vec![self.small[0]]),
@@ -311,7 +316,7 @@ impl Draw {
         let usable: Vec<&FieldInfo> = FIELDS
             .iter()
             .filter(|info| witness.is_about(info.implies))
-            .filter(|info| info.bindings.map || info.bindings.shuffle || info.bindings.lb)
+            .filter(|info| info.bindings.part.is_some())
             .collect();
         let info = *usable.get(self.field.index(usable.len().max(1)))?;
         let (field, max) = (Field::new(info.id), info.max()?);

@@ -141,15 +141,38 @@ pub struct FieldInfo {
     pub help: &'static str,
 }
 
-/// Which stateful targets take a field.
+/// The stateful targets that take a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct StatefulUses {
+    /// The part of a connection's mapping that the field is; `None` if no stateful target takes it.
+    pub part: Option<MappedPart>,
     /// `map` takes it.
     pub map: bool,
     /// `shuffle` takes it.
     pub shuffle: bool,
     /// `lb` takes it.
     pub lb: bool,
+}
+
+/// A part of the mapping of a connection, which its first packet determines and replies get reversed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MappedPart {
+    /// The source address.
+    SourceAddress,
+    /// The destination address.
+    DestinationAddress,
+    /// The source port.
+    SourcePort,
+    /// The destination port.
+    DestinationPort,
+    /// The IPv4 identification.
+    IpId,
+    /// The IPv6 flow label.
+    FlowLabel,
+    /// The offset of TCP sequence numbers.
+    SequenceNumber,
+    /// The offset of TCP acknowledgment numbers.
+    AckNumber,
 }
 
 /// The groups of the reference.
@@ -208,12 +231,22 @@ const fn eh_bit(mask: u16) -> FieldPlace {
     FieldPlace::Key { bit: key::EH as u16 * 8 + mask.leading_zeros() as u16, width: 1 }
 }
 
-const NO_BINDING: StatefulUses = StatefulUses { map: false, shuffle: false, lb: false };
-const MAP: StatefulUses = StatefulUses { map: true, shuffle: false, lb: false };
-const MAP_SHUFFLE: StatefulUses = StatefulUses { map: true, shuffle: true, lb: false };
-const SHUFFLE: StatefulUses = StatefulUses { map: false, shuffle: true, lb: false };
-const MAP_LB: StatefulUses = StatefulUses { map: true, shuffle: false, lb: true };
-const MAP_SHUFFLE_LB: StatefulUses = StatefulUses { map: true, shuffle: true, lb: true };
+const NO_BINDING: StatefulUses = StatefulUses { part: None, map: false, shuffle: false, lb: false };
+const fn map(part: MappedPart) -> StatefulUses {
+    StatefulUses { part: Some(part), map: true, ..NO_BINDING }
+}
+const fn shuffle(part: MappedPart) -> StatefulUses {
+    StatefulUses { part: Some(part), shuffle: true, ..NO_BINDING }
+}
+const fn map_shuffle(part: MappedPart) -> StatefulUses {
+    StatefulUses { shuffle: true, ..map(part) }
+}
+const fn map_lb(part: MappedPart) -> StatefulUses {
+    StatefulUses { lb: true, ..map(part) }
+}
+const fn map_shuffle_lb(part: MappedPart) -> StatefulUses {
+    StatefulUses { lb: true, ..map_shuffle(part) }
+}
 
 const PORT_RO: Writable = Writable::No("the port a packet uses is decided by the wiring");
 const ECN_RO: Writable = Writable::No("write ip-ecn instead");
@@ -249,6 +282,9 @@ macro_rules! fields {
 }
 
 use BareMeaning::{Equals, Optional, Protocol};
+use MappedPart::{
+    AckNumber, DestinationAddress, DestinationPort, FlowLabel, SequenceNumber, SourceAddress, SourcePort,
+};
 use ValueKind::{
     Bytes, Ip4 as Ip4Value, Ip6 as Ip6Value, Nothing, Number, OptionData, Port as PortValue, State,
 };
@@ -285,7 +321,7 @@ fields! {
     IpEct1 "ip-ect1" Ip4 ip(14, 2), Ip4, Nothing, Equals(1), ECN_RO, NO_BINDING, NONE, "ECN codepoint 1: ECT(1)";
     IpCe "ip-ce" Ip4 ip(14, 2), Ip4, Nothing, Equals(3), ECN_RO, NO_BINDING, NONE, "ECN codepoint 3: CE";
     IpLen "ip-len" Ip4 ip(16, 16), Ip4, Number, Protocol, Raw, NO_BINDING, NONE, "IPv4 total length in bytes";
-    IpId "ip-id" Ip4 ip(32, 16), Ip4, Number, Protocol, InPlace, MAP_SHUFFLE, NONE, "IPv4 identification";
+    IpId "ip-id" Ip4 ip(32, 16), Ip4, Number, Protocol, InPlace, map_shuffle(MappedPart::IpId), NONE, "IPv4 identification";
     IpFlags "ip-flags" Ip4 ip(48, 3), Ip4, Number, Protocol, InPlace, NO_BINDING, IP_FLAGS,
         "the three IPv4 flags as one number: reserved 4, DF 2, MF 1";
     IpRes "ip-res" Ip4 ip(48, 1), Ip4, Number, Equals(1), InPlace, NO_BINDING, NONE, "IPv4 reserved flag";
@@ -295,8 +331,8 @@ fields! {
         "IPv4 fragment offset in 8-byte units";
     IpTtl "ip-ttl" Ip4 ip(64, 8), Ip4, Number, Protocol, InPlace, NO_BINDING, NONE, "IPv4 time to live";
     IpChecksum "ip-checksum" Ip4 ip(80, 16), Ip4, Number, Protocol, Raw, NO_BINDING, HEX, "IPv4 header checksum";
-    IpSaddr "ip-saddr" Ip4 ip(96, 32), Ip4, Ip4Value, Protocol, InPlace, MAP, NONE, "IPv4 source address or prefix";
-    IpDaddr "ip-daddr" Ip4 ip(128, 32), Ip4, Ip4Value, Protocol, InPlace, MAP_LB, NONE,
+    IpSaddr "ip-saddr" Ip4 ip(96, 32), Ip4, Ip4Value, Protocol, InPlace, map(SourceAddress), NONE, "IPv4 source address or prefix";
+    IpDaddr "ip-daddr" Ip4 ip(128, 32), Ip4, Ip4Value, Protocol, InPlace, map_lb(DestinationAddress), NONE,
         "IPv4 destination address or prefix";
     IpPayload "ip-payload" Ip4 FieldPlace::Payload(Payload::Ip), Ip4, Bytes, Optional, Writable::Payload, NO_BINDING, NONE,
         "the bytes behind the IPv4 header, compared as a prefix";
@@ -304,14 +340,14 @@ fields! {
     Ip6Ver "ip6-ver" Ip6 ip(0, 4), Ip6, Number, Protocol, Raw, NO_BINDING, NONE, "IPv6 version";
     Ip6TrafficClass "ip6-traffic-class" Ip6 ip(4, 8), Ip6, Number, Protocol, InPlace, NO_BINDING, NONE,
         "IPv6 traffic class: DSCP and ECN in one byte";
-    Ip6FlowLabel "ip6-flow-label" Ip6 ip(12, 20), Ip6, Number, Protocol, InPlace, MAP_SHUFFLE, NONE, "IPv6 flow label";
+    Ip6FlowLabel "ip6-flow-label" Ip6 ip(12, 20), Ip6, Number, Protocol, InPlace, map_shuffle(FlowLabel), NONE, "IPv6 flow label";
     Ip6Len "ip6-len" Ip6 ip(32, 16), Ip6, Number, Protocol, Raw, NO_BINDING, NONE,
         "IPv6 payload length in bytes, extension headers included";
     Ip6Next "ip6-next" Ip6 ip(48, 8), Ip6, Number, Protocol, InPlace, NO_BINDING, NEXT_HEADERS,
         "next header of the fixed IPv6 header";
     Ip6HopLimit "ip6-hop-limit" Ip6 ip(56, 8), Ip6, Number, Protocol, InPlace, NO_BINDING, NONE, "IPv6 hop limit";
-    Ip6Saddr "ip6-saddr" Ip6 ip(64, 128), Ip6, Ip6Value, Protocol, InPlace, MAP, NONE, "IPv6 source address or prefix";
-    Ip6Daddr "ip6-daddr" Ip6 ip(192, 128), Ip6, Ip6Value, Protocol, InPlace, MAP_LB, NONE,
+    Ip6Saddr "ip6-saddr" Ip6 ip(64, 128), Ip6, Ip6Value, Protocol, InPlace, map(SourceAddress), NONE, "IPv6 source address or prefix";
+    Ip6Daddr "ip6-daddr" Ip6 ip(192, 128), Ip6, Ip6Value, Protocol, InPlace, map_lb(DestinationAddress), NONE,
         "IPv6 destination address or prefix";
     Ip6Payload "ip6-payload" Ip6 FieldPlace::Payload(Payload::Ip), Ip6, Bytes, Optional, Writable::Payload, NO_BINDING, NONE,
         "the bytes behind the fixed IPv6 header, extension headers included, compared as a prefix";
@@ -349,8 +385,8 @@ fields! {
     Icmp6Payload "icmp6-payload" Icmp6 FieldPlace::Payload(Payload::Transport), Icmp6, Bytes, Optional, Writable::Payload,
         NO_BINDING, NONE, "the bytes behind the 8-byte ICMPv6 header, compared as a prefix";
 
-    UdpSport "udp-sport" Udp l4(0, 16), Udp, Number, Protocol, InPlace, MAP_SHUFFLE, SERVICES, "UDP source port";
-    UdpDport "udp-dport" Udp l4(16, 16), Udp, Number, Protocol, InPlace, MAP_SHUFFLE_LB, SERVICES,
+    UdpSport "udp-sport" Udp l4(0, 16), Udp, Number, Protocol, InPlace, map_shuffle(SourcePort), SERVICES, "UDP source port";
+    UdpDport "udp-dport" Udp l4(16, 16), Udp, Number, Protocol, InPlace, map_shuffle_lb(DestinationPort), SERVICES,
         "UDP destination port";
     UdpLen "udp-len" Udp l4(32, 16), Udp, Number, Protocol, Raw, NO_BINDING, NONE,
         "UDP length in bytes, header included";
@@ -359,11 +395,11 @@ fields! {
     UdpPayload "udp-payload" Udp FieldPlace::Payload(Payload::Transport), Udp, Bytes, Optional, Writable::Payload,
         NO_BINDING, NONE, "the bytes behind the UDP header, compared as a prefix";
 
-    TcpSport "tcp-sport" Tcp l4(0, 16), Tcp, Number, Protocol, InPlace, MAP_SHUFFLE, SERVICES, "TCP source port";
-    TcpDport "tcp-dport" Tcp l4(16, 16), Tcp, Number, Protocol, InPlace, MAP_SHUFFLE_LB, SERVICES,
+    TcpSport "tcp-sport" Tcp l4(0, 16), Tcp, Number, Protocol, InPlace, map_shuffle(SourcePort), SERVICES, "TCP source port";
+    TcpDport "tcp-dport" Tcp l4(16, 16), Tcp, Number, Protocol, InPlace, map_shuffle_lb(DestinationPort), SERVICES,
         "TCP destination port";
-    TcpSeqNum "tcp-seq-num" Tcp l4(32, 32), Tcp, Number, Protocol, InPlace, SHUFFLE, NONE, "TCP sequence number";
-    TcpAckNum "tcp-ack-num" Tcp l4(64, 32), Tcp, Number, Protocol, InPlace, SHUFFLE, NONE, "TCP acknowledgment number";
+    TcpSeqNum "tcp-seq-num" Tcp l4(32, 32), Tcp, Number, Protocol, InPlace, shuffle(SequenceNumber), NONE, "TCP sequence number";
+    TcpAckNum "tcp-ack-num" Tcp l4(64, 32), Tcp, Number, Protocol, InPlace, shuffle(AckNumber), NONE, "TCP acknowledgment number";
     TcpOffset "tcp-offset" Tcp l4(96, 4), Tcp, Number, Protocol, Raw, NO_BINDING, NONE,
         "TCP data offset in 4-byte words";
     TcpReserved "tcp-reserved" Tcp l4(100, 4), Tcp, Number, Protocol, InPlace, NO_BINDING, NONE,
@@ -409,6 +445,27 @@ fields! {
         NO_BINDING, NONE, "the bytes behind the transport header, compared as a prefix";
 }
 
+/// The invariants on which readers of the table rely without a check of their own.
+const _: () = {
+    let mut at = 0;
+    while at < FIELDS.len() {
+        let info = &FIELDS[at];
+        assert!(info.id as usize == at, "rows are in the order of FieldId");
+        if let FieldPlace::Key { bit, width } = info.place {
+            let ip6 = matches!(info.implies, Implies::Ip6);
+            assert!(width >= 1 && width <= 128, "numbers have at most 128 bits");
+            assert!(
+                bit as usize + width as usize <= if ip6 { 80 * 8 } else { 64 * 8 },
+                "fields are in the key"
+            );
+        }
+        let StatefulUses { part, map, shuffle, lb } = info.bindings;
+        assert!(part.is_some() == (map || shuffle || lb), "a field that a stateful target takes is a part");
+        assert!(part.is_none() || matches!(info.writable, Writable::InPlace), "a part is written in place");
+        at += 1;
+    }
+};
+
 /// A hash table of the names: a field's number plus one in the first free slot behind that of its name. Every word of a
 /// policy file is looked up, most of them in vain.
 static BY_NAME: [u8; 512] = {
@@ -433,6 +490,18 @@ const fn slot(name: &[u8]) -> usize {
         at += 1;
     }
     (hash >> 8) as usize % 512
+}
+
+impl FieldPlace {
+    /// The first bit and the width of a place in the header key; `None` for the others.
+    #[inline]
+    pub const fn key_bits(self) -> Option<(u16, u8)> {
+        match self {
+            FieldPlace::Key { bit, width } => Some((bit, width)),
+            FieldPlace::AnyOption | FieldPlace::Option(_) | FieldPlace::NamedOption => None,
+            FieldPlace::Payload(_) | FieldPlace::Connection => None,
+        }
+    }
 }
 
 impl FieldId {
@@ -467,7 +536,8 @@ impl FieldInfo {
             (ValueKind::Port, _) => None,
             (_, FieldPlace::Key { width, .. }) => Some(width),
             (_, FieldPlace::Connection) => Some(3),
-            _ => None,
+            (_, FieldPlace::AnyOption | FieldPlace::Option(_) | FieldPlace::NamedOption) => None,
+            (_, FieldPlace::Payload(_)) => None,
         }
     }
 
@@ -502,7 +572,10 @@ impl Field {
         match self.info().place {
             FieldPlace::Option(kind) => Some(kind),
             FieldPlace::NamedOption => Some(self.kind),
-            _ => None,
+            FieldPlace::Key { .. }
+            | FieldPlace::AnyOption
+            | FieldPlace::Payload(_)
+            | FieldPlace::Connection => None,
         }
     }
 
@@ -515,10 +588,10 @@ impl Field {
 
 impl std::fmt::Display for Field {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.info().place {
-            FieldPlace::NamedOption => write!(f, "tcp-opt {}", self.kind),
-            _ => f.write_str(self.info().name),
+        if self.info().place == FieldPlace::NamedOption {
+            return write!(f, "tcp-opt {}", self.kind);
         }
+        f.write_str(self.info().name)
     }
 }
 

@@ -4,6 +4,8 @@
 //! [`Rule`]s under their numbers, and [`Settings`]; a [`PolicyDiff`] leads from one policy to another. The text of all that
 //! is the matter of `mmb-language`, which makes and prints these values; nothing here reads or writes text.
 #![forbid(unsafe_code)]
+// A new field, value, place or target must be asked for wherever one is matched.
+#![warn(clippy::wildcard_enum_match_arm)]
 
 #[cfg(any(test, feature = "arbitrary"))]
 pub mod arbitrary;

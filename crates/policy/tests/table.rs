@@ -2,7 +2,7 @@
 
 use mmb_language::verb::{COMMANDS, TARGETS};
 use mmb_language::{Command, parse_command};
-use mmb_policy::field::{BareMeaning, FieldGroup, FieldPlace, Implies, StatefulUses, ValueKind, Writable};
+use mmb_policy::field::{BareMeaning, FieldGroup, FieldPlace, Implies, ValueKind, Writable};
 use mmb_policy::{FIELDS, Field, FieldId};
 use std::collections::{BTreeSet, HashSet};
 
@@ -37,11 +37,6 @@ fn words_mean_one_thing() {
 #[test]
 fn values_fit_their_fields() {
     for info in FIELDS {
-        if let FieldPlace::Key { bit, width } = info.place {
-            assert!((1..=128).contains(&width), "{}", info.name);
-            let key_bits = if info.implies == Implies::Ip6 { 80 * 8 } else { 64 * 8 };
-            assert!(bit + u16::from(width) <= key_bits, "{}", info.name);
-        }
         let max = info.max();
         for (name, value) in info.names.list {
             assert!(max.is_some_and(|max| u128::from(*value) <= max), "{}: {name}", info.name);
@@ -55,19 +50,71 @@ fn values_fit_their_fields() {
         if let (BareMeaning::Equals(value), FieldPlace::Key { width, .. }) = (info.alone, info.place) {
             assert!(u128::from(value) <= mmb_policy::field::ones(width), "{}", info.name);
         }
-        let width = match info.values {
-            ValueKind::Ip4 => Some(32),
-            ValueKind::Ip6 => Some(128),
-            _ => info.width(),
-        };
-        assert_eq!(width, info.width(), "{}", info.name);
+    }
+}
+
+/// What the rooms that read the table take for granted of a row.
+#[test]
+fn the_columns_of_a_row_agree() {
+    for info in FIELDS {
+        let name = info.name;
+        let raw_or_in_place = matches!(info.writable, Writable::No(_) | Writable::InPlace | Writable::Raw);
+        match info.place {
+            FieldPlace::Key { width, .. } => {
+                assert!(raw_or_in_place, "{name}");
+                match info.values {
+                    ValueKind::Number | ValueKind::Port => {}
+                    ValueKind::Ip4 => assert_eq!(width, 32, "{name}"),
+                    ValueKind::Ip6 => assert_eq!(width, 128, "{name}"),
+                    ValueKind::Nothing => assert!(matches!(info.alone, BareMeaning::Equals(_)), "{name}"),
+                    ValueKind::OptionData(_) | ValueKind::Bytes | ValueKind::State => panic!("{name}"),
+                }
+            }
+            FieldPlace::AnyOption => {
+                assert_eq!((info.implies, info.values), (Implies::Tcp, ValueKind::Nothing), "{name}");
+                assert!(matches!(info.writable, Writable::No(_)), "{name}");
+            }
+            FieldPlace::Option(_) | FieldPlace::NamedOption => {
+                assert_eq!((info.implies, info.writable), (Implies::Tcp, Writable::Option), "{name}");
+                assert!(matches!(info.values, ValueKind::OptionData(_)), "{name}");
+            }
+            FieldPlace::Payload(_) => {
+                assert_eq!((info.values, info.writable), (ValueKind::Bytes, Writable::Payload), "{name}");
+            }
+            FieldPlace::Connection => {
+                assert_eq!((info.id, info.values), (FieldId::Ct, ValueKind::State), "{name}");
+                assert!(matches!(info.writable, Writable::No(_)), "{name}");
+            }
+        }
+        let may_be_absent = info.place.key_bits().is_none() && info.place != FieldPlace::Connection;
+        let is_optional = info.alone == BareMeaning::Optional;
+        // Of the fields of the key only that of the VLAN tag may be absent: classifier and rewriter know it.
+        assert_eq!(is_optional, may_be_absent || info.id == FieldId::VlanId, "{name}");
+    }
+    let kinds: Vec<_> = FIELDS.iter().filter_map(|info| Field::new(info.id).option_kind()).collect();
+    assert_eq!(kinds.iter().collect::<HashSet<_>>().len(), kinds.len(), "each kind has one row");
+}
+
+/// A header field of the key is behind bytes that say that the packet has the header.
+#[test]
+fn fields_are_implied_by_the_header_that_they_are_in() {
+    use mmb_packet::key::{IP, L4};
+    for info in FIELDS {
+        let Some((bit, _)) = info.place.key_bits() else { continue };
+        let transport = matches!(info.implies, Implies::Icmp | Implies::Icmp6 | Implies::Udp | Implies::Tcp);
+        let ip =
+            matches!(info.implies, Implies::Ip4 | Implies::Ip6) && info.group != FieldGroup::Ip6Extension;
+        match usize::from(bit / 8) {
+            byte if byte >= IP => assert!(ip, "{}", info.name),
+            byte if byte >= L4 => assert!(transport, "{}", info.name),
+            _ => assert!(!transport && !ip, "{}", info.name),
+        }
     }
 }
 
 #[test]
-fn what_is_bound_can_be_written() {
-    for info in FIELDS.iter().filter(|info| info.bindings != StatefulUses::default()) {
-        assert_eq!(info.writable, Writable::InPlace, "{}", info.name);
+fn a_part_of_a_mapping_is_a_number() {
+    for info in FIELDS.iter().filter(|info| info.bindings.part.is_some()) {
         assert!(info.max().is_some(), "{}", info.name);
     }
 }

@@ -63,7 +63,9 @@ impl Edit {
                 match info.writable {
                     Writable::Raw if is_checksum(info) => self.checksums.push(step),
                     Writable::Raw => self.raw.push(step),
-                    _ => self.fields.push(step),
+                    Writable::InPlace => self.fields.push(step),
+                    // The checker has refused the one; the others are not in the key.
+                    Writable::No(_) | Writable::Option | Writable::Payload => {}
                 }
             }
             (FieldPlace::Option(_) | FieldPlace::NamedOption, write) => {

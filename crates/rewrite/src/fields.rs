@@ -169,7 +169,7 @@ pub(crate) fn is_checksum(field: &FieldInfo) -> bool {
         Implies::Udp => proto::UDP,
         Implies::Icmp => proto::ICMP,
         Implies::Icmp6 => proto::ICMP6,
-        _ => return false,
+        Implies::Frame | Implies::Ip | Implies::Ip6 | Implies::Transport => return false,
     };
     checksum::field_offset(kind).is_some_and(|at| usize::from(bit) == (key::L4 + at) * 8)
 }
@@ -182,10 +182,10 @@ pub(crate) const IP4_CHECKSUM: usize = 10;
 /// The parts to which the field at an offset from a base belongs. The unchanged bytes around it add nothing to a checksum,
 /// whatever it covers.
 fn parts(implies: Implies, base: Base, at: usize) -> u8 {
-    match (base, implies) {
-        (Base::Transport, Implies::Udp) if at == UDP_LENGTH => part::TRANSPORT | part::UDP_LENGTH,
-        (Base::Transport, _) => part::TRANSPORT,
-        (Base::Ip, Implies::Ip4) => {
+    match base {
+        Base::Transport if implies == Implies::Udp && at == UDP_LENGTH => part::TRANSPORT | part::UDP_LENGTH,
+        Base::Transport => part::TRANSPORT,
+        Base::Ip if implies == Implies::Ip4 => {
             part::IP4_HEADER
                 | match at {
                     12..16 => part::SOURCE,
@@ -193,12 +193,13 @@ fn parts(implies: Implies, base: Base, at: usize) -> u8 {
                     _ => 0,
                 }
         }
-        (Base::Ip, Implies::Ip6) => match at {
+        Base::Ip => match at {
             8..24 => part::SOURCE,
             24..40 => part::DESTINATION,
             _ => 0,
         },
-        _ => 0,
+        // Their steps name their parts themselves.
+        Base::Tag | Base::Proto => 0,
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! mmb sees IP packets without their link header, before VPP looks up where they go.
 
-use mmb_policy::rule::{Cond, Match, Write};
+use mmb_policy::field::FieldGroup;
+use mmb_policy::rule::{Cond, Match};
 use mmb_policy::settings::Settings;
 use mmb_policy::{FieldId, Rule, Target, Test};
 
@@ -21,25 +22,36 @@ pub(crate) fn rule(rule: &Rule) -> Option<(&'static str, &'static str)> {
 }
 
 fn constraint(constraint: &Match) -> Option<(&'static str, &'static str)> {
-    let why = match constraint.field.id {
-        FieldId::Out => "rules see packets before VPP knows where they leave",
-        FieldId::VlanId => {
-            "VPP has taken the tags off before a rule sees a packet; name the sub-interface with `in`"
-        }
-        FieldId::EthType if !ETHER_TYPES.iter().any(|&kind| holds(constraint, kind)) => {
+    let field = constraint.field.info();
+    let why = match field.group {
+        FieldGroup::Port if field.id == FieldId::Out => "rules see packets before VPP knows where they leave",
+        FieldGroup::Link if field.id == FieldId::EthType => {
+            if ETHER_TYPES.iter().any(|&kind| holds(constraint, kind)) {
+                return None;
+            }
             "rules see nothing but IPv4 and IPv6 packets"
         }
-        _ => return None,
+        FieldGroup::Link => {
+            "VPP has taken the tags off before a rule sees a packet; name the sub-interface with `in`"
+        }
+        FieldGroup::Port | FieldGroup::Connection | FieldGroup::Ip | FieldGroup::Ip4 | FieldGroup::Ip6 => {
+            return None;
+        }
+        FieldGroup::Ip6Extension | FieldGroup::Icmp | FieldGroup::Icmp6 | FieldGroup::Udp => return None,
+        FieldGroup::Tcp | FieldGroup::TcpOption | FieldGroup::Payload => return None,
     };
-    Some((why, constraint.field.info().name))
+    Some((why, field.name))
 }
 
 fn target(target: &Target) -> Option<(&'static str, &'static str)> {
     match target {
-        Target::Mod(field, Write::Number(_) | Write::Bytes(_)) if field.id == FieldId::VlanId => {
-            Some(("VPP has taken the tags off before a rule sees a packet", field.info().name))
+        Target::Mod(field, _) | Target::Map(field, _) | Target::Shuffle(field, _) | Target::Lb(field, ..) => {
+            let field = field.info();
+            (field.group == FieldGroup::Link)
+                .then_some(("VPP has taken the tags off before a rule sees a packet", field.name))
         }
-        _ => None,
+        Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) | Target::StripAll => None,
+        Target::Drop(_) | Target::Accept => None,
     }
 }
 

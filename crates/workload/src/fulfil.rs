@@ -145,7 +145,7 @@ fn proposal(constraint: &Match, width: u8, random: &mut WorkloadRandom) -> u128 
             };
             random.within(low, high)
         }
-        _ => any(random),
+        Test::Present | Test::Port(..) | Test::Bytes(..) => any(random),
     }
 }
 
@@ -184,7 +184,8 @@ fn set_option(
             let needed = (8 - number.leading_zeros() as usize / 8).max(1);
             number.to_be_bytes()[8 - if width > 0 { width } else { needed }..].to_vec()
         }
-        _ => return None,
+        Test::Number(Cond::Ne | Cond::Lt | Cond::Le | Cond::Gt | Cond::Ge, _) => return None,
+        Test::Bytes(Equality::Ne, _) | Test::Port(..) => return None,
     };
     header.options.retain(|(other, _)| *other != kind);
     header.options.truncate(MOST_OPTIONS - 1);

@@ -127,7 +127,8 @@ impl RuleVerdictBits {
         let mut votes = rule.targets.iter().filter_map(|target| match target {
             Target::Accept => Some(RuleVerdictBits(1)),
             Target::Drop(rate) => Some(RuleVerdictBits(2 + rate.0)),
-            _ => None,
+            Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => None,
+            Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => None,
         });
         // The checker allows one such target per rule.
         let RuleVerdictBits(verdict) = votes.next_back().unwrap_or(RuleVerdictBits(0));

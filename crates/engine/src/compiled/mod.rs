@@ -5,6 +5,8 @@
 //!
 //! Life-cycle and ownership: the rulebook belongs to the control side; snapshots are immutable and shared. Nothing here knows packets,
 //! connections or workers.
+// A new field, value, place or target must be asked for wherever one is matched.
+#![warn(clippy::wildcard_enum_match_arm)]
 
 mod action;
 mod route;

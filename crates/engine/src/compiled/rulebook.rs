@@ -120,7 +120,7 @@ impl Rulebook {
     fn names_ports(&self, rule: &Rule, known: &PortTable) -> Result<(), PublishError> {
         let names = rule.matches.iter().filter_map(|constraint| match &constraint.test {
             Test::Port(_, names) => Some(names),
-            _ => None,
+            Test::Present | Test::Number(..) | Test::Bytes(..) => None,
         });
         names.flatten().try_for_each(|name| match self.ports.number(name) {
             Ok(_) => Ok(()),

@@ -2,7 +2,7 @@
 
 use mmb_base::prefetch;
 use mmb_conn::nat::{Balance, Mapping, PortMapping, ValueSet};
-use mmb_policy::field::{Field, FieldId};
+use mmb_policy::field::{Field, FieldId, MappedPart, ones};
 use mmb_policy::rule::{DropRate, LbMethod, NumberSet, Target, Write};
 use mmb_policy::{Rule, RuleId};
 
@@ -42,11 +42,9 @@ impl ValueChoice {
 pub(crate) fn is_mapping(target: &Target) -> bool {
     match target {
         Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => true,
-        Target::Mod(field, _) => {
-            let bindings = field.info().bindings;
-            bindings.map || bindings.shuffle || bindings.lb
-        }
-        _ => false,
+        Target::Mod(field, _) => field.info().bindings.part.is_some(),
+        Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) | Target::StripAll => false,
+        Target::Drop(_) | Target::Accept => false,
     }
 }
 
@@ -106,7 +104,9 @@ impl StatefulRule {
                         LbMethod::Least => Balance::Least,
                     });
                 }
-                _ => {}
+                // Applied to each packet.
+                Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => {}
+                Target::StripAll | Target::Drop(_) | Target::Accept => {}
             }
         }
         stateful.mapping.prepare();
@@ -134,16 +134,17 @@ impl StatefulRule {
                 Some(PortMapping::within(&ranges))
             }
         };
-        match field.id {
-            FieldId::IpSaddr | FieldId::Ip6Saddr => self.mapping.saddr = addresses(),
-            FieldId::IpDaddr | FieldId::Ip6Daddr => self.mapping.daddr = addresses(),
-            FieldId::TcpSport | FieldId::UdpSport => self.mapping.sport = ports(),
-            FieldId::TcpDport | FieldId::UdpDport => self.mapping.dport = ports(),
-            FieldId::IpId => self.ip_id = choice(),
-            FieldId::Ip6FlowLabel => self.flow_label = choice(),
-            FieldId::TcpSeqNum => self.seq = choice(),
-            FieldId::TcpAckNum => self.ack = choice(),
-            _ => {}
+        // The checker gives stateful targets only to fields that are a part.
+        let Some(part) = field.info().bindings.part else { return };
+        match part {
+            MappedPart::SourceAddress => self.mapping.saddr = addresses(),
+            MappedPart::DestinationAddress => self.mapping.daddr = addresses(),
+            MappedPart::SourcePort => self.mapping.sport = ports(),
+            MappedPart::DestinationPort => self.mapping.dport = ports(),
+            MappedPart::IpId => self.ip_id = choice(),
+            MappedPart::FlowLabel => self.flow_label = choice(),
+            MappedPart::SequenceNumber => self.seq = choice(),
+            MappedPart::AckNumber => self.ack = choice(),
         }
     }
 }
@@ -155,8 +156,8 @@ fn ranges(field: Field, set: &NumberSet) -> Vec<(u128, u128)> {
 
 /// The range that `shuffle` uses by default: every number, for ports those above the well-known ones (RFC 6056).
 fn usual_range(field: Field) -> (u128, u128) {
-    match field.id {
-        FieldId::TcpSport | FieldId::UdpSport | FieldId::TcpDport | FieldId::UdpDport => (1024, 65_535),
-        _ => (0, mmb_policy::field::ones(field.info().width().unwrap_or(32))),
+    if let Some(MappedPart::SourcePort | MappedPart::DestinationPort) = field.info().bindings.part {
+        return (1024, 65_535);
     }
+    (0, ones(field.info().width().unwrap_or(32)))
 }

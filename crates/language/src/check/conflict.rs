@@ -84,7 +84,7 @@ impl<'m> Fact<'m> {
                     let allowed = if m.negated { is.complement(ones(width)) } else { is };
                     Predicate::Value { bit, width, allowed }
                 }
-                _ => Predicate::Nothing,
+                BareMeaning::Protocol | BareMeaning::Optional => Predicate::Nothing,
             },
             (Test::Number(cond, set), FieldPlace::Key { bit, width }) => {
                 let max = ones(width);
@@ -97,8 +97,15 @@ impl<'m> Fact<'m> {
                 }
             }
             // Options: several of one kind may be there, so that values say nothing about each other.
-            (_, _) if m.negated => Predicate::AbsentOr(None),
-            (_, _) => Predicate::There(None),
+            (
+                Test::Present | Test::Number(..) | Test::Bytes(..),
+                FieldPlace::AnyOption | FieldPlace::Option(_) | FieldPlace::NamedOption,
+            )
+            // The checker gives no such tests to the others.
+            | (Test::Present | Test::Number(..), FieldPlace::Payload(_))
+            | (Test::Bytes(..), FieldPlace::Key { .. }) => {
+                if m.negated { Predicate::AbsentOr(None) } else { Predicate::There(None) }
+            }
         };
         Fact { worlds: PacketClasses::of(info.implies), says, source: Some(m), field: m.field }
     }
@@ -291,10 +298,7 @@ fn overlaps(places: &[(u16, u8, Intervals)]) -> bool {
 
 /// Whether "any extension header" agrees with the single ones.
 fn extension_headers(places: &[(u16, u8, Intervals)]) -> bool {
-    let bit_of = |id: FieldId| match id.info().place {
-        FieldPlace::Key { bit, .. } => bit,
-        _ => 0,
-    };
+    let bit_of = |id: FieldId| id.info().place.key_bits().map_or(0, |(bit, _)| bit);
     let is = |bit: u16, value: u128| {
         places.iter().any(|(b, w, allowed)| *b == bit && *w == 1 && !allowed.contains(1 - value))
     };
@@ -463,7 +467,9 @@ fn pair(a: &Fact<'_>, a_text: &str, b: &Fact<'_>, b_text: &str) -> String {
     if a.field == b.field {
         return match a_info.alone {
             BareMeaning::Optional => format!("{a_text} and {b_text} exclude each other"),
-            _ => format!("no value of `{}` satisfies both {a_text} and {b_text}", a.field),
+            BareMeaning::Protocol | BareMeaning::Equals(_) => {
+                format!("no value of `{}` satisfies both {a_text} and {b_text}", a.field)
+            }
         };
     }
     if let (Predicate::Value { bit, width, .. }, Predicate::Value { bit: b_bit, width: b_width, .. }) =

@@ -42,19 +42,6 @@ pub(super) const WORLDS: [PacketClass; 11] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PacketClasses(pub(super) u16);
 
-/// [`PacketClasses::of`] every implication, in the order of their declaration.
-static OF: [PacketClasses; 9] = [
-    PacketClasses::within(Implies::Frame),
-    PacketClasses::within(Implies::Ip),
-    PacketClasses::within(Implies::Ip4),
-    PacketClasses::within(Implies::Ip6),
-    PacketClasses::within(Implies::Icmp),
-    PacketClasses::within(Implies::Icmp6),
-    PacketClasses::within(Implies::Udp),
-    PacketClasses::within(Implies::Tcp),
-    PacketClasses::within(Implies::Transport),
-];
-
 /// The fields that have less than their full range in packets of some sort, by [`FieldId`].
 static NARROW: LazyLock<Vec<bool>> = LazyLock::new(|| {
     let narrow = |id| WORLDS.iter().any(|world| world.values(id).is_some());
@@ -69,7 +56,17 @@ pub(super) fn is_narrow(id: FieldId) -> bool {
 impl PacketClasses {
     /// Those of which a field that implies this can hold.
     pub(super) fn of(implies: Implies) -> PacketClasses {
-        OF[implies as usize]
+        match implies {
+            Implies::Frame => const { PacketClasses::within(Implies::Frame) },
+            Implies::Ip => const { PacketClasses::within(Implies::Ip) },
+            Implies::Ip4 => const { PacketClasses::within(Implies::Ip4) },
+            Implies::Ip6 => const { PacketClasses::within(Implies::Ip6) },
+            Implies::Icmp => const { PacketClasses::within(Implies::Icmp) },
+            Implies::Icmp6 => const { PacketClasses::within(Implies::Icmp6) },
+            Implies::Udp => const { PacketClasses::within(Implies::Udp) },
+            Implies::Tcp => const { PacketClasses::within(Implies::Tcp) },
+            Implies::Transport => const { PacketClasses::within(Implies::Transport) },
+        }
     }
 
     const fn within(implies: Implies) -> PacketClasses {

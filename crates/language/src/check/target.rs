@@ -241,7 +241,8 @@ pub(super) fn check(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut Ch
             Target::Keep(_) if black => Some(mixed().to_owned()),
             Target::Keep(_) if all => Some("`strip all` leaves nothing to keep".to_owned()),
             Target::StripAll if white => Some("`strip all` leaves nothing to keep".to_owned()),
-            _ => None,
+            Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => None,
+            Target::StripAll | Target::Drop(_) | Target::Accept => None,
         };
         match target {
             Target::Accept => accept = true,
@@ -249,7 +250,8 @@ pub(super) fn check(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut Ch
             Target::Strip(_) => black = true,
             Target::Keep(_) => white = true,
             Target::StripAll => all = true,
-            _ => {}
+            Target::Mod(..) | Target::AddOption(..) => {}
+            Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {}
         }
         if let Some(message) = problem {
             report.error(Diagnostic::new(at.span, message));

@@ -283,10 +283,10 @@ impl<'t> Parser<'t, '_, '_> {
 
     /// Reports a word that is neither a value of the field nor the beginning of something else.
     fn unknown_value(&mut self, info: &FieldInfo, word: &str, span: TextSpan) {
-        let expected = match info.values {
-            ValueKind::Nothing => "a field, `!` or a target".to_owned(),
-            _ => format!("{}, a field, `!` or a target", value::expectation(info)),
-        };
+        let mut expected = "a field, `!` or a target".to_owned();
+        if info.values != ValueKind::Nothing {
+            expected = format!("{}, {expected}", value::expectation(info));
+        }
         let mut suggestion = unknown::value_or_keyword(info, word).map(str::to_owned);
         if info.values == ValueKind::Bytes && suggestion.is_none() {
             suggestion = Some(value::quoted(word));

@@ -53,7 +53,7 @@ impl PacketSpec {
             FieldPlace::Key { .. } => match test {
                 Test::Present => match info.alone {
                     BareMeaning::Equals(value) => self.number(info) == u128::from(value),
-                    _ => true,
+                    BareMeaning::Protocol | BareMeaning::Optional => true,
                 },
                 Test::Number(cond, set) => {
                     compare(self.number(info), *cond, set, info.width().unwrap_or(128))
@@ -83,7 +83,7 @@ impl PacketSpec {
                 match test {
                     Test::Bytes(Equality::Eq, strings) => begins(strings),
                     Test::Bytes(Equality::Ne, strings) => !payload.is_empty() && !begins(strings),
-                    _ => !payload.is_empty(),
+                    Test::Present | Test::Number(..) | Test::Port(..) => !payload.is_empty(),
                 }
             }
         }
@@ -127,11 +127,13 @@ pub fn witness() -> impl Strategy<Value = PacketSpec> {
                 options.clear();
             }
             for (kind, data) in &mut options {
-                match Field::option(*kind).info().values {
-                    _ if *kind <= 1 => data.clear(),
+                if *kind <= 1 {
+                    data.clear();
+                } else if let ValueKind::OptionData(Some(width)) = Field::option(*kind).info().values
+                    && data.len() > 2
+                {
                     // Of the option's own width, but for some.
-                    ValueKind::OptionData(Some(width)) if data.len() > 2 => data.resize(width.into(), 7),
-                    _ => {}
+                    data.resize(width.into(), 7);
                 }
             }
             let key = key(&noise, family, transport, later, &options);

@@ -103,7 +103,7 @@ fn pseudo_header(bytes: &[u8], l3: usize, ip: &Ip, transport: &Transport) -> u64
     };
     let length = match transport.kind {
         TransportKind::Udp => u64::from(u16_at(bytes, ip.upper + 4)),
-        _ => (ip.end - ip.upper) as u64,
+        TransportKind::Tcp | TransportKind::Icmp | TransportKind::Icmp6 => (ip.end - ip.upper) as u64,
     };
     let proto = u64::from(u8_at(bytes, ip.proto_at));
     let destination = if ip.source_routed { 0 } else { sum(destination) };

@@ -1,6 +1,7 @@
 //! Matches a rule against a packet: every constraint in turn.
 
 use super::dissect::Dissection;
+use super::fields::{OraclePlace, Start};
 use super::{OraclePacket, fields, options};
 use mmb_engine::PortTable;
 use mmb_policy::rule::{Cond, Equality, NumberItem, NumberSet};
@@ -39,55 +40,49 @@ impl MatchSubject<'_> {
     }
 
     fn satisfies(&self, constraint: &Match) -> bool {
-        match self.read(constraint.field) {
-            Reading::Foreign => false,
-            reading => reading.passes(constraint.field, &constraint.test) != constraint.negated,
-        }
+        let reading = self.read(constraint.field);
+        !matches!(reading, Reading::Foreign)
+            && reading.passes(constraint.field, &constraint.test) != constraint.negated
     }
 
     fn read(&self, field: Field) -> Reading<'_> {
-        use FieldId::*;
         let bytes = self.received.bytes;
         let packet = self.packet;
-        match field.id {
-            In => Reading::Port(self.port_name(Some(self.received.port.0))),
-            Out => {
+        match fields::place(field) {
+            OraclePlace::InPort => Reading::Port(self.port_name(Some(self.received.port.0))),
+            OraclePlace::OutPort => {
                 let spec = self.ports.0.get(usize::from(self.received.port.0));
                 Reading::Port(self.port_name(spec.and_then(|s| s.forward.peer()).map(|peer| peer.0)))
             }
-            EthType => Reading::Number(u128::from(packet.eth_type), 16),
-            NetProto => match &packet.ip {
-                Some(ip) => Reading::Number(u128::from(ip.version), 8),
-                None => Reading::Foreign,
-            },
-            VlanId if packet.vlan.is_none() => Reading::Absent,
-            IpNonEct | IpEct0 | IpEct1 | IpCe => match fields::bits(field.id, packet) {
-                Some(bits) => Reading::Flag(bits.read(bytes) == ecn_codepoint(field.id)),
-                None => Reading::Foreign,
-            },
-            TcpOpt | TcpOptMss | TcpOptWscale | TcpOptSackp | TcpOptSack | TcpOptTimestamp
-            | TcpOptFastOpen | TcpOptMptcp | TcpOptKind => self.read_options(field),
-            _ => {
-                if let Some(bits) = fields::bits(field.id, packet) {
-                    Reading::Number(bits.read(bytes), bits.width)
-                } else if let Some(range) = fields::payload(field.id, packet) {
-                    Reading::Payload(&bytes[range])
-                } else if let Some(present) = fields::extension_header(field.id, packet) {
-                    Reading::Flag(present)
-                } else {
-                    Reading::Foreign
-                }
+            OraclePlace::Connection => Reading::Foreign,
+            OraclePlace::EtherType => Reading::Number(u128::from(packet.eth_type), 16),
+            OraclePlace::IpVersion => {
+                packet.ip.as_ref().map_or(Reading::Foreign, |ip| Reading::Number(u128::from(ip.version), 8))
+            }
+            OraclePlace::Bits { start: Start::Tag, .. } if packet.vlan.is_none() => Reading::Absent,
+            OraclePlace::Bits { start, first, width, .. } => {
+                let bits = fields::bits(start, first, width, packet);
+                bits.map_or(Reading::Foreign, |bits| Reading::Number(bits.read(bytes), bits.width))
+            }
+            OraclePlace::Codepoint(codepoint) => {
+                let bits = fields::ecn(packet);
+                bits.map_or(Reading::Foreign, |bits| Reading::Flag(bits.read(bytes) == codepoint))
+            }
+            OraclePlace::Extension(number) => {
+                fields::extension_header(number, packet).map_or(Reading::Foreign, Reading::Flag)
+            }
+            OraclePlace::Option(kind) => self.read_options(kind),
+            OraclePlace::Payload(behind) => {
+                let range = fields::payload(behind, packet);
+                range.map_or(Reading::Foreign, |range| Reading::Payload(&bytes[range]))
             }
         }
     }
 
-    fn read_options(&self, field: Field) -> Reading<'_> {
+    /// The data of the options of a kind; `None`: of any but padding.
+    fn read_options(&self, kind: Option<u8>) -> Reading<'_> {
         let Some(area) = self.packet.tcp_options() else { return Reading::Foreign };
-        let wanted = |kind| match options::kind(field) {
-            Some(named) => kind == named,
-            // Any option but padding.
-            None => kind != options::END && kind != options::NOP,
-        };
+        let wanted = |of: u8| kind.map_or(of != options::END && of != options::NOP, |kind| of == kind);
         let list = options::OracleOptionList::read(&self.received.bytes[area]);
         Reading::Options(list.options.into_iter().filter(|o| wanted(o.kind)).map(|o| o.data).collect())
     }
@@ -125,7 +120,14 @@ impl Reading<'_> {
                 !bytes.is_empty() && begins == (*equality == Equality::Eq)
             }
             (Reading::Absent | Reading::Foreign, _) => false,
-            _ => {
+            (
+                Reading::Flag(_)
+                | Reading::Number(..)
+                | Reading::Port(_)
+                | Reading::Options(_)
+                | Reading::Payload(_),
+                Test::Number(..) | Test::Port(..) | Test::Bytes(..),
+            ) => {
                 debug_assert!(false, "{field} cannot be asked {test:?}");
                 false
             }
@@ -138,7 +140,7 @@ fn compare(number: u128, cond: Cond, set: &NumberSet, width: usize) -> bool {
     // Order tests have exactly one number.
     let one = match set.0.first() {
         Some(NumberItem::One(one)) => *one,
-        _ => 0,
+        Some(NumberItem::Range(..) | NumberItem::Prefix(..)) | None => 0,
     };
     match cond {
         Cond::Eq => member,
@@ -164,14 +166,4 @@ fn contains(item: NumberItem, number: u128, width: usize) -> bool {
 
 fn big_endian(data: &[u8]) -> u128 {
     data.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
-}
-
-/// RFC 3168 section 5.
-fn ecn_codepoint(id: FieldId) -> u128 {
-    match id {
-        FieldId::IpEct1 => 1,
-        FieldId::IpEct0 => 2,
-        FieldId::IpCe => 3,
-        _ => 0,
-    }
 }

@@ -10,6 +10,8 @@
 //!
 //! A packet passes the files in the order of the engine's stages: headers (`dissect`), rules (`matching`), the verdict (here), `rewriting`,
 //! and forwarding to the other end of the wire.
+// A new field, value, place or target must be asked for wherever one is matched.
+#![warn(clippy::wildcard_enum_match_arm)]
 
 mod checksum;
 mod dissect;
@@ -104,10 +106,13 @@ fn drops(rules: &[&Rule], draw: &mut dyn FnMut() -> u32) -> bool {
         for target in &rule.targets {
             match target {
                 Target::Accept => best_accept = best_accept.or(Some(rule.prio)),
-                Target::Drop(rate) if *rate == DropRate::ALL || draw() < rate.0 => {
-                    best_drop = best_drop.or(Some(rule.prio));
+                Target::Drop(rate) => {
+                    if *rate == DropRate::ALL || draw() < rate.0 {
+                        best_drop = best_drop.or(Some(rule.prio));
+                    }
                 }
-                _ => {}
+                Target::Mod(..) | Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) => {}
+                Target::StripAll | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {}
             }
         }
     }

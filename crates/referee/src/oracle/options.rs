@@ -1,7 +1,8 @@
 //! TCP options as a plain list (RFC 9293 section 3.2).
 
+use super::fields;
 use mmb_policy::rule::Write;
-use mmb_policy::{Field, FieldId, Rule, Target};
+use mmb_policy::{Rule, Target};
 use mmb_rewrite::NotApplied;
 
 pub(super) const END: u8 = 0;
@@ -25,21 +26,6 @@ pub(super) struct OracleOptionList {
     tail: Vec<u8>,
     /// The bytes after an end-of-list option.
     unused: Vec<u8>,
-}
-
-/// The kind of option that a field names; `None` for `tcp-opt` without a kind and for other fields.
-pub(super) fn kind(field: Field) -> Option<u8> {
-    match field.id {
-        FieldId::TcpOptMss => Some(2),
-        FieldId::TcpOptWscale => Some(3),
-        FieldId::TcpOptSackp => Some(4),
-        FieldId::TcpOptSack => Some(5),
-        FieldId::TcpOptTimestamp => Some(8),
-        FieldId::TcpOptMptcp => Some(30),
-        FieldId::TcpOptFastOpen => Some(34),
-        FieldId::TcpOptKind => Some(field.kind),
-        _ => None,
-    }
 }
 
 impl OracleOption {
@@ -139,7 +125,7 @@ pub(super) fn edit(area: &[u8], fragment: bool, rules: &[&Rule]) -> (Vec<u8>, Ve
         for target in &rule.targets {
             match target {
                 Target::Mod(field, write) => {
-                    if let Some(kind) = kind(*field) {
+                    if let Some(kind) = fields::place(*field).option_kind() {
                         editor.modify(kind, write);
                     }
                 }
@@ -155,7 +141,8 @@ pub(super) fn edit(area: &[u8], fragment: bool, rules: &[&Rule]) -> (Vec<u8>, Ve
                     editor.list.options.clear();
                     editor.list.tail.clear();
                 }
-                _ => {}
+                Target::Drop(_) | Target::Accept | Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => {
+                }
             }
         }
     }
@@ -175,10 +162,7 @@ pub(super) fn edit(area: &[u8], fragment: bool, rules: &[&Rule]) -> (Vec<u8>, Ve
 fn whitelist(rule: &Rule) -> Vec<u8> {
     rule.targets
         .iter()
-        .filter_map(|target| match target {
-            Target::Keep(kind) => Some(*kind),
-            _ => None,
-        })
+        .filter_map(|target| if let Target::Keep(kind) = target { Some(*kind) } else { None })
         .collect()
 }
 

@@ -2,9 +2,10 @@
 
 use super::checksum::{Sums, write_u16};
 use super::dissect::{Dissection, Fragment, TransportKind};
+use super::fields::{OraclePlace, Pass};
 use super::{fields, options};
 use mmb_policy::rule::Write;
-use mmb_policy::{Field, FieldId, Rule, Target};
+use mmb_policy::{Field, Rule, Target};
 use mmb_rewrite::NotApplied;
 
 /// A rewritten packet.
@@ -15,31 +16,19 @@ pub(super) struct Rewritten {
     pub(super) not_applied: Vec<NotApplied>,
 }
 
-/// The pass in which a field is written. Within one pass targets are applied in order, so that later ones win.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Pass {
-    /// Fields at fixed positions of a header.
-    Field,
-    /// TCP options; the packet may change its length.
-    Option,
-    /// The first bytes of a payload.
-    Payload,
-    /// Lengths, versions, offsets: written after mmb has set them itself.
-    Length,
-    /// Checksums: written after mmb has set them itself.
-    Checksum,
-}
-
 fn pass(field: Field) -> Pass {
-    use FieldId::*;
-    match field.id {
-        IpVer | IpIhl | IpLen | Ip6Ver | Ip6Len | UdpLen | TcpOffset => Pass::Length,
-        IpChecksum | IcmpChecksum | Icmp6Checksum | UdpChecksum | TcpChecksum => Pass::Checksum,
-        IpPayload | Ip6Payload | IcmpPayload | Icmp6Payload | UdpPayload | TcpPayload | Payload => {
-            Pass::Payload
-        }
-        _ if options::kind(field).is_some() => Pass::Option,
-        _ => Pass::Field,
+    match fields::place(field) {
+        OraclePlace::Bits { pass, .. } => pass,
+        OraclePlace::Option(_) => Pass::Option,
+        OraclePlace::Payload(_) => Pass::Payload,
+        // No target writes them.
+        OraclePlace::InPort
+        | OraclePlace::OutPort
+        | OraclePlace::Connection
+        | OraclePlace::EtherType
+        | OraclePlace::IpVersion
+        | OraclePlace::Codepoint(_)
+        | OraclePlace::Extension(_) => Pass::Field,
     }
 }
 
@@ -59,8 +48,11 @@ pub(super) fn rewrite(bytes: &[u8], packet: &Dissection, headroom: usize, rules:
 /// The `mod` targets of one pass, in order.
 fn writes<'r>(rules: &'r [&Rule], wanted: Pass) -> impl Iterator<Item = (Field, &'r Write)> {
     rules.iter().flat_map(|rule| &rule.targets).filter_map(move |target| match target {
-        Target::Mod(field, write) if pass(*field) == wanted => Some((*field, write)),
-        _ => None,
+        Target::Mod(field, write) => (pass(*field) == wanted).then_some((*field, write)),
+        Target::AddOption(..) | Target::Strip(_) | Target::Keep(_) | Target::StripAll => None,
+        Target::Drop(_) | Target::Accept => None,
+        // The oracle knows no connections.
+        Target::Map(..) | Target::Shuffle(..) | Target::Lb(..) => None,
     })
 }
 
@@ -68,7 +60,9 @@ impl Rewritten {
     /// A field that the packet does not have is skipped.
     fn write_numbers(&mut self, rules: &[&Rule], pass: Pass) {
         for (field, write) in writes(rules, pass) {
-            if let (Some(bits), Write::Number(number)) = (fields::bits(field.id, &self.packet), write) {
+            let OraclePlace::Bits { start, first, width, .. } = fields::place(field) else { continue };
+            let bits = fields::bits(start, first, width, &self.packet);
+            if let (Some(bits), Write::Number(number)) = (bits, write) {
                 bits.write(&mut self.bytes, *number);
             }
         }
@@ -78,7 +72,8 @@ impl Rewritten {
     /// old one.
     fn write_payloads(&mut self, rules: &[&Rule]) {
         for (field, write) in writes(rules, Pass::Payload) {
-            if let (Some(range), Write::Bytes(new)) = (fields::payload(field.id, &self.packet), write) {
+            let OraclePlace::Payload(behind) = fields::place(field) else { continue };
+            if let (Some(range), Write::Bytes(new)) = (fields::payload(behind, &self.packet), write) {
                 if new.len() <= range.len() {
                     self.bytes[range.start..range.start + new.len()].copy_from_slice(new);
                 } else {
