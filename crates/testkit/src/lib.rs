@@ -1,8 +1,8 @@
-//! What tests are made of: packets built field by field, generators of packets and policies.
+//! The common parts of tests: packets built field by field, generators of packets and policies.
 //!
-//! Purpose: every room's tests speak of packets in the same words. [`frame`] builds one, right or wrong on purpose;
-//! [`strategy`] makes many, from small pools of addresses, ports and options, so that random rules and random
-//! packets meet. For tests only; nothing else depends on it.
+//! Purpose: the tests of all crates describe packets in the same way. [`frame`] builds one packet, with intentional errors if
+//! requested; [`strategy`] generates many, from small pools of addresses, ports and options, so that random rules match random
+//! packets. For tests only; nothing else depends on it.
 #![forbid(unsafe_code)]
 
 pub mod frame;

@@ -1,19 +1,19 @@
-//! Addresses as they are given out in real life: a few large blocks, in them networks, in these subnets and hosts, and
-//! at each level a few that most of it is about.
+//! Addresses with realistic allocation: a few large blocks with networks, which contain subnets and hosts; at each level, a few
+//! are much more frequent than the others.
 //!
-//! After what Kohler, Li, Paxson and Shenker found of addresses in use (*Observed structure of addresses in IP traffic*, IMW
-//! 2002): they cluster at every prefix length, some prefixes far more than others.
+//! It follows the results of Kohler, Li, Paxson and Shenker (*Observed structure of addresses in IP traffic*, IMW 2002):
+//! addresses in use cluster at every prefix length, and some prefixes are much more frequent than others.
 
 use crate::random::WorkloadRandom;
 
 /// Large blocks of an allocation.
 const BLOCKS: usize = 24;
 
-/// A tree of given-out addresses. It is not kept: the children of a node follow from the node's number.
+/// A tree of allocated addresses. It is not stored: the children of a node follow from the node's number.
 #[derive(Clone, Debug)]
 pub struct Allocation {
     salt: u64,
-    /// Network and prefix length, /8 to /12, the most popular first.
+    /// Network and prefix length, /8 to /12, the most frequent first.
     blocks: Vec<(u32, u8)>,
 }
 
@@ -36,11 +36,11 @@ impl Allocation {
         self.child(subnet, 24, 32, random)
     }
 
-    /// A node of `len` bits below a node of `parent_len` bits, popular ones more often.
+    /// A node of `len` bits below a node of `parent_len` bits; popular nodes are more likely.
     fn child(&self, parent: u32, parent_len: u8, len: u8, random: &mut WorkloadRandom) -> u32 {
         let count = 1_u64 << (len - parent_len);
         let rank = random.zipf(count);
-        // Which child has that rank is different in each node, but always the same.
+        // The child with a given rank differs between nodes, but is always the same for one node.
         let mut order = WorkloadRandom::new(self.salt ^ u64::from(parent) << 8 ^ rank << 40, "child");
         parent | (order.below(count) as u32) << (32 - len)
     }

@@ -1,12 +1,12 @@
-//! Packets as they are in the middle of connections.
+//! Packets from the middle of connections.
 
 use mmb_packet::checksum::ChecksumDelta;
 use mmb_packet::proto::TCP;
 
 const ETHERNET: usize = 14;
 
-/// Makes a plain TCP segment one in the middle of a connection: an acknowledgment, with numbers that answer themselves. Whatever
-/// else a frame is, it stays.
+/// Changes a plain TCP segment to one from the middle of a connection: an acknowledgment with sequence numbers that are
+/// consistent with replies. Other frames stay unchanged.
 pub fn establish(frame: &mut [u8]) {
     let (l4, proto) = match frame.get(ETHERNET) {
         Some(0x45) => (ETHERNET + 20, frame.get(ETHERNET + 9)),

@@ -1,8 +1,7 @@
-//! Packets that a rule matches: fields as the rule has them, random in the bits that it leaves free.
+//! Packets that match a rule: fields as the rule requires, random in the bits that it leaves free.
 //!
-//! It goes by the rule alone and knows nothing of classifiers. Fields that a [`PacketHeader`] cannot say (VLAN tags,
-//! extension headers, payloads, checksums) and options compared with anything but a value make a rule one that no
-//! packet is made for.
+//! It depends on the rule alone and not on classifiers. It makes no packet for rules with fields that a [`PacketHeader`] does not
+//! have (VLAN tags, extension headers, payloads, checksums), or with options that are compared with something other than a value.
 
 use crate::header::{PacketHeader, any_address};
 use crate::random::WorkloadRandom;
@@ -12,13 +11,13 @@ use mmb_policy::field::{BareMeaning, Implies};
 use mmb_policy::rule::{Cond, Equality, NumberSet};
 use mmb_policy::{Field, FieldId, Intervals, Match, Rule, Test};
 
-/// Draws before a field's constraints count as impossible.
+/// The number of draws after which a field's constraints count as impossible.
 const MOST_DRAWS: usize = 64;
-/// Options of a packet, so that they fit.
+/// The maximum number of options of a packet, so that they fit.
 const MOST_OPTIONS: usize = 5;
 
-/// A packet that `rule` matches; what the rule leaves open is as in `header`, but for bits of fields that it names in
-/// part. `None`: no such packet can be made here.
+/// A packet that `rule` matches. Fields without a constraint are as in `header`, except the free bits of fields with a
+/// constraint. `None`: no such packet can be made here.
 pub fn fulfil(rule: &Rule, mut header: PacketHeader, random: &mut WorkloadRandom) -> Option<PacketHeader> {
     imply(rule, &mut header, random)?;
     for (number, constraint) in rule.matches.iter().enumerate() {
@@ -35,7 +34,7 @@ pub fn fulfil(rule: &Rule, mut header: PacketHeader, random: &mut WorkloadRandom
     Some(header)
 }
 
-/// Makes it a packet of the family and protocol that the rule's fields are about.
+/// Sets the family and the protocol that the rule's fields require.
 fn imply(rule: &Rule, header: &mut PacketHeader, random: &mut WorkloadRandom) -> Option<()> {
     for constraint in &rule.matches {
         let (six, proto) = match constraint.field.info().implies {
@@ -97,7 +96,7 @@ fn set_number(
     Some(())
 }
 
-/// A TCP header of an allowed length; options that do not fit go.
+/// A TCP header of an allowed length; options that do not fit are removed.
 fn set_offset(header: &mut PacketHeader, same: &[&Match], random: &mut WorkloadRandom) -> Option<()> {
     let lengths: Vec<u8> =
         (5..=15).filter(|&words| same.iter().all(|m| holds(m, u128::from(words), 4))).collect();
@@ -149,7 +148,7 @@ fn proposal(constraint: &Match, width: u8, random: &mut WorkloadRandom) -> u128 
     }
 }
 
-/// Whether a field's number satisfies a constraint.
+/// Whether the number of a field satisfies a constraint.
 fn holds(constraint: &Match, number: u128, width: u8) -> bool {
     let passes = match &constraint.test {
         Test::Present => match constraint.field.info().alone {
@@ -162,7 +161,7 @@ fn holds(constraint: &Match, number: u128, width: u8) -> bool {
     passes != constraint.negated
 }
 
-/// Gives the packet an option, in front of what it has; only presence and equality can be asked of one.
+/// Adds an option before the existing ones; supports only constraints on presence and equality.
 fn set_option(
     header: &mut PacketHeader,
     kind: u8,

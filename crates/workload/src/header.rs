@@ -5,13 +5,13 @@ use mmb_packet::checksum::{ChecksumSum, pseudo4, pseudo6};
 use mmb_packet::options::{END, MAX_AREA, NOP};
 use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
 
-/// Bytes of an Ethernet frame without its checksum, at least.
+/// The minimum length of an Ethernet frame without its checksum.
 const SHORTEST_FRAME: usize = 60;
 const ETHERNET: [u8; 12] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
 const IP4_HEADER: usize = 20;
 const IP6_HEADER: usize = 40;
 
-/// A packet's fields. What is not here follows from the rest: lengths, checksums.
+/// The fields of a packet. Lengths and checksums follow from them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketHeader {
     /// IPv6 instead of IPv4.
@@ -32,7 +32,7 @@ pub struct PacketHeader {
     pub sport: u16,
     /// The destination port.
     pub dport: u16,
-    /// ICMP type and code; by default a request for an echo.
+    /// ICMP type and code; by default an echo request.
     pub icmp: Option<(u8, u8)>,
     /// TCP flags.
     pub flags: u8,
@@ -40,19 +40,18 @@ pub struct PacketHeader {
     pub reserved: u8,
     /// The TCP window.
     pub window: u16,
-    /// Sequence and acknowledgement number of TCP: 8 bytes that make packets distinct.
+    /// Sequence and acknowledgment number of TCP: 8 bytes that make packets distinct.
     pub serial: u64,
     /// TCP options, kind and data, in their order.
     pub options: Vec<(u8, Vec<u8>)>,
-    /// TCP data offset in words, at least; padding fills what the options leave.
+    /// The minimum TCP data offset in words; padding fills the space after the options.
     pub offset: u8,
-    /// Length of the IP packet with its header, or as near to it as the headers allow; 0: what fills the smallest
-    /// frame.
+    /// Length of the IP packet with its header, or the nearest possible length; 0: the length that fills the smallest frame.
     pub length: u16,
 }
 
 impl Default for PacketHeader {
-    /// The smallest UDP packet over IPv4, from and to nowhere.
+    /// The smallest UDP packet over IPv4, with addresses and ports of zero.
     fn default() -> PacketHeader {
         PacketHeader {
             six: false,
@@ -117,7 +116,7 @@ impl PacketHeader {
         frame.extend(self.destination.to_be_bytes());
     }
 
-    /// The transport header, with a checksum of 0 as yet; UDP's length too.
+    /// The transport header, with a checksum of 0; includes UDP's length.
     fn transport(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self.proto {
@@ -136,7 +135,7 @@ impl PacketHeader {
                 out.extend(self.sport.to_be_bytes());
                 out.extend(self.dport.to_be_bytes());
                 out.extend([0; 4]);
-                // What makes it distinct has to be somewhere.
+                // The bytes that make the packet distinct.
                 out.extend(self.serial.to_be_bytes());
             }
             ICMP | ICMP6 => {
@@ -198,7 +197,7 @@ impl PacketHeader {
         segment[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
     }
 
-    /// Makes it another family's packet; addresses do not survive that.
+    /// Changes the family of the packet; the addresses are lost.
     pub(crate) fn change_family(&mut self, six: bool, random: &mut WorkloadRandom) {
         if self.six != six {
             self.six = six;

@@ -1,11 +1,11 @@
-//! Seeded rule sets and packets that suit them: what measurements are made with.
+//! Seeded rule sets and suitable packets, for measurements.
 //!
-//! A [`Workload`] makes rules, one after the other, always the same for the same seed; it can be asked again, so that
-//! nobody has to hold a million of them beside the policy that they become. A [`Traffic`] makes frames: some drawn from the
-//! rules of any policy ([`fulfil()`]), the others from a [`Background`]. Rules are made without the parser, but keep what the
-//! checker promises: printed, they parse to themselves.
+//! A [`Workload`] generates rules, one after the other, always the same for the same seed. It can generate them repeatedly, so
+//! that a caller need not store a million of them beside its policy. A [`Traffic`] generates frames: some match rules of any
+//! policy ([`fulfil()`]), the others come from a [`Background`]. Rules are generated without the parser, but keep the guarantees
+//! of the checker: printed, they parse to themselves.
 //!
-//! Nothing here measures, and nothing in mmb's way of a packet depends on it.
+//! Nothing here measures, and the packet path does not depend on this crate.
 #![forbid(unsafe_code)]
 
 mod allocation;

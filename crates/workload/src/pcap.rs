@@ -1,4 +1,4 @@
-//! Frames as a capture file, so that other programs can be measured with the same packets.
+//! Writes frames to a capture file, so that other programs can be measured with the same packets.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ const FILE_HEADER: [u8; 24] =
 /// Writes Ethernet frames, a microsecond apart.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the system.
 pub fn write<'a>(out: &mut impl Write, frames: impl IntoIterator<Item = &'a [u8]>) -> io::Result<()> {
     out.write_all(&FILE_HEADER)?;
     for (number, frame) in frames.into_iter().enumerate() {

@@ -8,9 +8,9 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 pub struct WorkloadRandom(SplitMix64);
 
 impl WorkloadRandom {
-    /// The sequence of a seed. Sequences of different `purpose` have nothing to do with each other.
+    /// The sequence of a seed. Sequences of different `purpose` are independent.
     pub fn new(seed: u64, purpose: &str) -> WorkloadRandom {
-        // FNV-1a, so that a name is as good as a number.
+        // FNV-1a, so that a name can serve as a number.
         let name = purpose.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
@@ -46,17 +46,17 @@ impl WorkloadRandom {
         (self.word() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Whether something of that probability happens.
+    /// True with this probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
-    /// One of several.
+    /// One of several values.
     pub fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }
 
-    /// One of several, each as often as its weight says.
+    /// One of several values, with probabilities in proportion to their weights.
     pub fn weighted<T: Copy>(&mut self, choices: &[(T, u32)]) -> T {
         let total: u32 = choices.iter().map(|(_, weight)| weight).sum();
         let mut left = self.below(u64::from(total)) as u32;
@@ -69,14 +69,14 @@ impl WorkloadRandom {
         choices[choices.len() - 1].0
     }
 
-    /// A rank below `count`, about as often as Zipf's law with exponent 1 has it: rank r about as 1 / (r + 1).
+    /// A rank below `count`, approximately by Zipf's law with exponent 1: rank r with a probability in proportion to 1 / (r + 1).
     pub fn zipf(&mut self, count: u64) -> u64 {
-        // The inverse of the integral of 1/x, which stands for the harmonic sum.
+        // The inverse of the integral of 1/x, which approximates the harmonic sum.
         let rank = ((count as f64 + 1.0).ln() * self.unit()).exp() - 1.0;
         (rank as u64).min(count - 1)
     }
 
-    /// A number from `first` to `last`, all orders of magnitude alike.
+    /// A number from `first` to `last`, with equal probability for all orders of magnitude.
     pub fn log_uniform(&mut self, first: u64, last: u64) -> u64 {
         let (low, high) = ((first as f64).ln(), (last as f64 + 1.0).ln());
         ((low + (high - low) * self.unit()).exp() as u64).clamp(first, last)
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(first(1, "rules"), first(1, "rules"));
         assert_ne!(first(1, "rules"), first(2, "rules"));
         assert_ne!(first(1, "rules"), first(1, "packets"));
-        // Figures are only comparable with those of the same sets.
+        // Figures are comparable only with those of the same sets.
         assert_eq!(first(1, "rules"), 0xbd43_9842_4d1a_e00c);
     }
 

@@ -1,4 +1,4 @@
-//! Frames: some drawn from the rules of a policy, the others from a background; no two of them the same.
+//! Frames: some match the rules of a policy, the others come from a background; no two of them are equal.
 
 use crate::allocation::Allocation;
 use crate::fulfil::fulfil;
@@ -10,10 +10,10 @@ use mmb_packet::proto::{TCP, UDP};
 use mmb_policy::Rule;
 
 const SERVICES: [u16; 8] = [53, 80, 123, 443, 443, 853, 5060, 8080];
-/// Lengths of IP packets that links see most: acknowledgements, small ones, full ones.
+/// The most frequent lengths of IP packets: acknowledgments, small packets, full packets.
 const LENGTHS: [(u16, u32); 5] = [(52, 40), (0, 15), (576, 10), (1420, 10), (1500, 25)];
 
-/// Packets that owe nothing to the rules.
+/// Packets that do not depend on the rules.
 #[derive(Clone, Debug)]
 pub enum Background {
     /// Of a private network with a few services, UDP and TCP in halves, one in eight over IPv6.
@@ -32,12 +32,12 @@ pub enum Background {
     Clustered(Allocation),
 }
 
-/// What kind of packets, and how many of them by the rules.
+/// The kind of packets, and the share of them that match rules.
 #[derive(Clone, Debug)]
 pub struct Traffic {
-    /// Where the others come from.
+    /// The source of the other packets.
     pub background: Background,
-    /// The share of packets, 0 to 1, that are drawn from the rules: each from a rule chosen at random.
+    /// The share of packets, 0 to 1, that match a rule: each one a random rule.
     pub hit: f64,
     /// Headers come in trains whose lengths are Pareto-distributed (as in ClassBench, shape 1), instead of one at a time.
     pub locality: bool,
@@ -45,18 +45,18 @@ pub struct Traffic {
     pub seed: u64,
 }
 
-/// Frames, and what they were made from.
+/// Frames, and their origin.
 #[derive(Clone, Debug)]
 pub struct Frames {
     /// Ethernet frames with valid checksums.
     pub frames: Vec<Vec<u8>>,
-    /// How many of them were drawn from a rule.
+    /// The number of frames that were generated from a rule.
     pub drawn: usize,
 }
 
 impl Traffic {
-    /// `count` frames. `rules` yields the `size` rules of the policy; those that no packet can be made for give way to
-    /// the background.
+    /// Generates `count` frames. `rules` yields the `size` rules of the policy; if no packet can be made for a rule, the
+    /// background takes its place.
     pub fn frames(&self, count: usize, rules: impl Iterator<Item = Rule>, size: usize) -> Frames {
         let mut random = WorkloadRandom::new(self.seed, "packets");
         let mut headers: Vec<Option<PacketHeader>> = vec![None; count];
@@ -84,10 +84,10 @@ impl Traffic {
     }
 }
 
-/// Which packet is drawn from which rule.
+/// The assignment of packets to rules.
 struct Picks(Vec<(usize, usize)>);
 
-/// Each packet gets a rule or none.
+/// Assigns a rule or none to each packet.
 fn picks(count: usize, size: usize, hit: f64, random: &mut WorkloadRandom) -> Picks {
     let mut picks = Vec::new();
     for packet in 0..count {
@@ -100,7 +100,7 @@ fn picks(count: usize, size: usize, hit: f64, random: &mut WorkloadRandom) -> Pi
 }
 
 impl Picks {
-    /// Each rule that some packet is drawn from, with these packets: rules are made once, in their order.
+    /// Each rule with assigned packets, and these packets: rules are generated once, in their order.
     fn in_order_of(self, rules: impl Iterator<Item = Rule>) -> impl Iterator<Item = (Rule, Vec<usize>)> {
         let mut picks = self.0.into_iter().peekable();
         rules.enumerate().filter_map(move |(number, rule)| {
@@ -113,7 +113,7 @@ impl Picks {
     }
 }
 
-/// Repeats headers in trains; as many packets as before.
+/// Repeats headers in trains; the number of packets stays the same.
 fn in_trains(headers: &mut Vec<PacketHeader>, random: &mut WorkloadRandom) {
     let count = headers.len();
     let mut trains = Vec::with_capacity(count);
@@ -125,7 +125,7 @@ fn in_trains(headers: &mut Vec<PacketHeader>, random: &mut WorkloadRandom) {
 }
 
 impl Background {
-    /// A packet; `number` is its place in the traffic.
+    /// A packet; `number` is its index in the traffic.
     fn header(&self, number: usize, random: &mut WorkloadRandom) -> PacketHeader {
         match self {
             Background::Mixed => {
@@ -150,8 +150,8 @@ impl Background {
     }
 }
 
-/// Addresses of 10.0.0.0/8 and 172.16.0.0/12 (on IPv6 of fd00::/8), ports above 1023 towards a few well-known ones. Of the
-/// TCP segments one in eight is a SYN with the options of a usual one, the others carry timestamps.
+/// Addresses of 10.0.0.0/8 and 172.16.0.0/12 (IPv6: fd00::/8), ports above 1023 towards a few well-known ones. One in eight TCP
+/// segments is a SYN with typical options, the others have timestamps.
 fn plain(number: usize, proto: u8, six: bool, random: &mut WorkloadRandom) -> PacketHeader {
     let syn = proto == TCP && random.below(8) == 0;
     let host = random.below(1 << 20);
@@ -177,7 +177,7 @@ fn plain(number: usize, proto: u8, six: bool, random: &mut WorkloadRandom) -> Pa
         dport: random.of(&SERVICES),
         flags: if syn { 0x02 } else { 0x18 },
         options,
-        // 64 bytes of payload behind the timestamps.
+        // 64 bytes of payload after the timestamps.
         length: if proto == TCP && !syn { if six { 136 } else { 116 } } else { 0 },
         ..PacketHeader::default()
     }
@@ -198,7 +198,7 @@ fn uniform(six: bool, random: &mut WorkloadRandom) -> PacketHeader {
     }
 }
 
-/// Some of the options that most packets have, and some of random kinds and values: three to five in all.
+/// Some frequent options and some of random kinds and values: three to five in all.
 fn with_options(number: usize, random: &mut WorkloadRandom) -> PacketHeader {
     let mut usual =
         vec![(2, vec![5, 180]), (3, vec![7]), (4, Vec::new()), (8, random.word().to_be_bytes().to_vec())];

@@ -1,4 +1,4 @@
-//! The rule sets by name.
+//! The rule sets, by name.
 
 use crate::allocation::Allocation;
 use crate::random::WorkloadRandom;
@@ -24,7 +24,7 @@ pub enum WorkloadKind {
     SourceNat,
     /// Rules evenly over tuples.
     Tuples,
-    /// One rule a tuple.
+    /// One rule per tuple.
     Masks,
     /// Prefixes that cluster.
     Clustered,
@@ -34,7 +34,7 @@ pub enum WorkloadKind {
     Options,
     /// Rules evenly over tuples, IPv6.
     Ip6,
-    /// As many tuples as somebody could think of.
+    /// The maximum number of tuples.
     Hostile,
     /// ClassBench-like access lists.
     AccessList,
@@ -65,7 +65,7 @@ const fn row(
     KindInfo { kind, name, help, size, tuples, hit }
 }
 
-/// What each kind is called and is without further wishes. Tuples of 0: the kind has no say in them.
+/// The name and the defaults of each kind. Tuples of 0: the kind has a fixed number of tuples.
 const KINDS: [KindInfo; 15] = [
     row(WorkloadKind::Empty, "empty", "no rules", 0, 0, 0.0),
     row(WorkloadKind::Rewrite, "rewrite", "one rule that writes a field of every packet", 1, 0, 0.0),
@@ -121,12 +121,12 @@ impl WorkloadKind {
         self.row().name
     }
 
-    /// What it is, in a few words.
+    /// A short description.
     pub fn help(self) -> &'static str {
         self.row().help
     }
 
-    /// The share of packets that are drawn from the rules, where nothing else is asked for.
+    /// The default share of packets that match rules.
     pub fn hit(self) -> f64 {
         self.row().hit
     }
@@ -147,14 +147,14 @@ impl WorkloadKind {
     }
 }
 
-/// Why a kind cannot be had in that size.
+/// Why a set of this kind and size is impossible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SizeError {
     /// The size of that kind is fixed.
     Size(WorkloadKind),
-    /// That kind has no choice of tuples.
+    /// The number of tuples of that kind is fixed.
     Tuples(WorkloadKind),
-    /// There are only so many.
+    /// The maximum is smaller.
     TooManyTuples(usize),
 }
 
@@ -170,7 +170,7 @@ impl std::fmt::Display for SizeError {
 
 impl std::error::Error for SizeError {}
 
-/// A rule set that can be made again and again.
+/// A rule set that can be generated repeatedly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
     kind: WorkloadKind,
@@ -182,10 +182,10 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// A set of a kind; size and tuples as usual for it where they are not given.
+    /// A set of a kind; the defaults of the kind apply to a missing size or number of tuples.
     ///
     /// # Errors
-    /// What cannot be had.
+    /// The set is impossible.
     pub fn new(
         kind: WorkloadKind,
         size: Option<usize>,
@@ -217,7 +217,7 @@ impl Workload {
         Ok(Workload { kind, size, tuples, seed, distinct_prio: false })
     }
 
-    /// The same set, but that every rule has a priority of its own, in their order.
+    /// The same set, with a distinct priority for every rule, in their order.
     #[must_use]
     pub fn with_distinct_prio(self) -> Workload {
         Workload { distinct_prio: true, ..self }
@@ -228,12 +228,12 @@ impl Workload {
         self.kind
     }
 
-    /// How many rules there are.
+    /// The number of rules.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// How many tuples its rules have; 0 where the kind has no say in that.
+    /// The number of tuples of its rules; 0 if it is fixed.
     pub fn tuples(&self) -> usize {
         self.tuples.min(self.size)
     }
@@ -274,7 +274,7 @@ impl Workload {
     /// The rules as a policy, numbered from 1.
     ///
     /// # Errors
-    /// There are more than a policy can number.
+    /// There are more rules than a policy can number.
     pub fn policy(&self) -> Result<Policy, PolicyError> {
         let mut policy = Policy::default();
         for rule in self.rules() {
@@ -283,7 +283,7 @@ impl Workload {
         Ok(policy)
     }
 
-    /// The packets that go with it, where they are not drawn from its rules.
+    /// The packets of the set that do not match its rules.
     pub fn background(&self) -> Background {
         match self.kind {
             WorkloadKind::Ip6 => Background::Uniform6,
@@ -303,13 +303,13 @@ impl Workload {
     }
 }
 
-/// Both checksums follow from an address.
+/// Both checksums depend on an address.
 fn rewrite() -> Rule {
     let write = Target::Mod(Field::new(FieldId::IpDaddr), Write::Number(0xc000_0201));
     Rule { targets: vec![write], ..rule(vec![equal(FieldId::NetProto, 4)]) }
 }
 
-/// A pool of 256 addresses for whatever comes.
+/// A pool of 256 addresses for all connections.
 fn source_nat() -> Rule {
     let pool = NumberSet(vec![NumberItem::Prefix(0xc633_6400, 24)]);
     let targets = vec![Target::Map(Field::new(FieldId::IpSaddr), pool)];

@@ -1,4 +1,4 @@
-//! Every kind of set: seeds repeat, rules print and parse, packets meet the rules that they were drawn from.
+//! Every kind of set: seeds repeat, rules print and parse, packets match the rules that they were generated from.
 
 use mmb_engine::{Forward, PortSpec, PortTable};
 use mmb_language::{Print, parse_policy};
@@ -37,7 +37,7 @@ fn shape(rule: &Rule) -> Vec<(FieldId, u8)> {
         .matches
         .iter()
         .map(|constraint| {
-            // The same place of a TCP or a UDP header.
+            // The common place of the ports in TCP and UDP headers.
             let id = match constraint.field.id {
                 FieldId::UdpSport => FieldId::TcpSport,
                 FieldId::UdpDport => FieldId::TcpDport,

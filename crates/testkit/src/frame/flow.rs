@@ -1,4 +1,4 @@
-//! Headers of protocols that connections tell apart and rules do not look into.
+//! Headers of protocols that connections distinguish and rules cannot match.
 
 use super::transport::{set_checksum, with_pseudo_header};
 use super::{Checksum, Upper};
@@ -10,11 +10,11 @@ pub struct UdpLite {
     pub sport: u16,
     /// Destination port.
     pub dport: u16,
-    /// How many bytes the checksum covers; 0: all.
+    /// The number of bytes that the checksum covers; 0: all.
     pub coverage: u16,
     /// The checksum.
     pub checksum: Checksum,
-    /// What follows the header.
+    /// The bytes after the header.
     pub payload: Vec<u8>,
 }
 
@@ -31,11 +31,11 @@ pub struct Dccp {
     pub sport: u16,
     /// Destination port.
     pub dport: u16,
-    /// How much of the payload the checksum covers: 0 all, else so many words of 4 bytes and one more.
+    /// The part of the payload that the checksum covers: 0 for all, otherwise n for n - 1 words of 4 bytes.
     pub coverage: u8,
     /// The checksum.
     pub checksum: Checksum,
-    /// What follows the header.
+    /// The bytes after the header.
     pub payload: Vec<u8>,
 }
 
@@ -54,7 +54,7 @@ pub struct Sctp {
     pub dport: u16,
     /// The verification tag.
     pub tag: u32,
-    /// What its checksum is changed by.
+    /// The difference between its checksum and the correct one.
     pub damage: u32,
     /// All chunks.
     pub chunks: Vec<u8>,
@@ -67,7 +67,7 @@ impl Default for Sctp {
 }
 
 impl Sctp {
-    /// The same with one more chunk: its type, flags, and what follows its length.
+    /// The same with one more chunk: its type, flags, and the bytes after its length.
     pub fn chunk(mut self, kind: u8, flags: u8, value: &[u8]) -> Sctp {
         self.chunks.extend([kind, flags]);
         self.chunks.extend((4 + value.len() as u16).to_be_bytes());
@@ -82,7 +82,7 @@ impl Sctp {
         self.chunk(kind, 0, &[a, b, c, d, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 9])
     }
 
-    /// As what an IP packet holds.
+    /// As the payload of an IP packet.
     pub fn upper(&self) -> Upper {
         let mut bytes = Vec::new();
         bytes.extend(self.sport.to_be_bytes());
@@ -96,7 +96,7 @@ impl Sctp {
     }
 }
 
-/// A GRE packet around something of 8 bytes, with a key or without (RFC 2890).
+/// A GRE packet with 8 bytes of payload, with a key or without (RFC 2890).
 pub fn gre(key: Option<u32>) -> Upper {
     let mut bytes = vec![if key.is_some() { 0x20 } else { 0 }, 0, 8, 0];
     bytes.extend(key.into_iter().flat_map(u32::to_be_bytes));

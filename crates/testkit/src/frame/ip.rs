@@ -1,9 +1,9 @@
-//! IP headers, extension headers, and what they carry.
+//! IP headers, extension headers, and their payloads.
 
 use super::{Checksum, Dccp, Frame, Icmp, Network, Tcp, Udp, UdpLite, internet_checksum};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What an IP packet carries.
+/// The payload of an IP packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Upper {
     /// A TCP segment.
@@ -16,7 +16,7 @@ pub enum Upper {
     UdpLite(UdpLite),
     /// A DCCP packet.
     Dccp(Dccp),
-    /// The protocol number and the bytes: another protocol, or a later fragment of any.
+    /// The protocol number and the bytes: another protocol, or a later fragment of any protocol.
     Raw(u8, Vec<u8>),
 }
 
@@ -25,11 +25,11 @@ pub enum Upper {
 pub struct Ip4 {
     /// Version.
     pub version: u8,
-    /// The header length in 4-byte words, if not the right one.
+    /// The header length in 4-byte words, if not the correct one.
     pub ihl: Option<u8>,
     /// DSCP and ECN.
     pub tos: u8,
-    /// The total length, if not the right one.
+    /// The total length, if not the correct one.
     pub total_len: Option<u16>,
     /// Identification.
     pub id: u16,
@@ -47,7 +47,7 @@ pub struct Ip4 {
     pub destination: Ipv4Addr,
     /// The options area; padded with zeroes to a multiple of four bytes.
     pub options: Vec<u8>,
-    /// What it carries.
+    /// The payload.
     pub upper: Upper,
 }
 
@@ -60,7 +60,7 @@ pub struct Ip6 {
     pub traffic_class: u8,
     /// Flow label.
     pub flow_label: u32,
-    /// The payload length, if not the right one.
+    /// The payload length, if not the correct one.
     pub payload_len: Option<u16>,
     /// Hop limit.
     pub hop_limit: u8,
@@ -70,30 +70,29 @@ pub struct Ip6 {
     pub destination: Ipv6Addr,
     /// Extension headers in order.
     pub extensions: Vec<Extension>,
-    /// What it carries.
+    /// The payload.
     pub upper: Upper,
 }
 
 /// An IPv6 extension header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Extension {
-    /// One of those with a length in 8-byte units: its number, and `8 n + 6` bytes behind the length field (more are
-    /// padded to that).
+    /// A header with a length in 8-byte units: its number, and `8 n + 6` bytes after the length field (other lengths are padded).
     Plain(u8, Vec<u8>),
     /// A routing header: its type and the segments left, with the one address 2001:db8::ff.
     Routing(u8, u8),
     /// A fragment header.
     Fragment(FragmentHeader),
-    /// An authentication header with an integrity value of so many 4-byte words (rounded up to even).
+    /// An authentication header with an integrity value of this number of 4-byte words (rounded up to even).
     Authentication(u8),
-    /// An encapsulating security payload: everything behind it is encrypted, nothing follows.
+    /// An encapsulating security payload: the rest of the packet is encrypted, no header follows.
     EncapsulatingSecurity,
 }
 
 /// An IPv6 fragment header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentHeader {
-    /// In 8-byte units.
+    /// The offset in 8-byte units.
     pub offset: u16,
     /// Whether more fragments follow.
     pub more: bool,

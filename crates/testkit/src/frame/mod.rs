@@ -1,8 +1,8 @@
 //! Packets built field by field.
 //!
-//! Every header is a plain value with public fields and a default that makes sense: lengths, offsets and checksums
-//! come out right unless a field of the value says otherwise. [`Frame::bytes`] puts it all together. Wrong values
-//! are asked for by name: a length of `Some(n)` is written as it is, a [`Checksum`] can be off.
+//! Every header is a plain value with public fields and usable defaults: lengths, offsets and checksums are correct unless a
+//! field of the value says otherwise. [`Frame::bytes`] builds the packet. Wrong values are explicit: a length of `Some(n)` is
+//! written unchanged, a [`Checksum`] can be wrong.
 
 mod flow;
 mod ip;
@@ -14,26 +14,26 @@ pub use transport::{Icmp, Tcp, Udp, pad_options, tcp_option};
 
 use mmb_packet::LinkType;
 
-/// What is written into a checksum field.
+/// The value of a checksum field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checksum {
-    /// The right one.
+    /// The correct one.
     #[default]
     Right,
-    /// The right one with this added: what a packet looks like that was damaged on its way.
+    /// The correct one plus this number, as in a packet that was damaged in transit.
     Off(u16),
     /// This number.
     Is(u16),
 }
 
-/// What is behind the link header.
+/// The payload of the link header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Network {
     /// IPv4.
     Ip4(Ip4),
     /// IPv6.
     Ip6(Ip6),
-    /// Something else, by its ether type.
+    /// Another protocol, by its ether type.
     Other(u16, Vec<u8>),
 }
 
@@ -49,13 +49,13 @@ pub struct Tag {
 /// A whole packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What it begins with.
+    /// The link header.
     pub link: LinkType,
     /// VLAN tags, outermost first (not for raw IP).
     pub tags: Vec<Tag>,
-    /// What is behind the link header.
+    /// The payload of the link header.
     pub network: Network,
-    /// Bytes behind the IP packet, such as Ethernet padding.
+    /// Bytes after the IP packet, such as Ethernet padding.
     pub trailer: Vec<u8>,
 }
 
@@ -96,7 +96,7 @@ impl Frame {
         self
     }
 
-    /// The same with bytes behind the IP packet.
+    /// The same with bytes after the IP packet.
     pub fn trailer(mut self, bytes: &[u8]) -> Frame {
         self.trailer = bytes.to_vec();
         self
@@ -116,7 +116,7 @@ impl Frame {
     }
 
     fn link_header(&self, eth_type: u16) -> Vec<u8> {
-        // Each tag is announced by the type field before it.
+        // The type field before a tag announces it.
         let types: Vec<u16> = self.tags.iter().map(|tag| tag.tpid).chain([eth_type]).collect();
         let first = types[0].to_be_bytes();
         let mut bytes = match self.link {
@@ -147,7 +147,7 @@ impl Frame {
     }
 }
 
-/// The checksum that makes `bytes` sum up, its own field among them as zero (RFC 1071).
+/// The checksum of `bytes`, in which its own field is zero (RFC 1071).
 pub(crate) fn internet_checksum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0)));
     let mut sum: u32 = words.sum();
@@ -158,7 +158,7 @@ pub(crate) fn internet_checksum(bytes: &[u8]) -> u16 {
 }
 
 impl Checksum {
-    /// The field's value where `right` is the right one.
+    /// The value of the field, where `right` is the correct one.
     pub(crate) fn value(self, right: u16) -> u16 {
         match self {
             Checksum::Right => right,

@@ -23,11 +23,11 @@ pub struct Tcp {
     pub urgent: u16,
     /// The options area; padded with zeroes to a multiple of four bytes.
     pub options: Vec<u8>,
-    /// The data offset, if not the right one.
+    /// The data offset, if not the correct one.
     pub offset: Option<u8>,
     /// The checksum.
     pub checksum: Checksum,
-    /// What follows the header.
+    /// The bytes after the header.
     pub payload: Vec<u8>,
 }
 
@@ -57,11 +57,11 @@ pub struct Udp {
     pub sport: u16,
     /// Destination port.
     pub dport: u16,
-    /// The length field, if not the right one.
+    /// The length field, if not the correct one.
     pub len: Option<u16>,
     /// The checksum.
     pub checksum: Checksum,
-    /// What follows the header.
+    /// The bytes after the header.
     pub payload: Vec<u8>,
 }
 
@@ -71,18 +71,18 @@ impl Default for Udp {
     }
 }
 
-/// An ICMP or ICMPv6 message; the IP header below decides which.
+/// An ICMP or ICMPv6 message, depending on the IP header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Icmp {
     /// Type.
     pub icmp_type: u8,
     /// Code.
     pub code: u8,
-    /// The four bytes behind the checksum.
+    /// The four bytes after the checksum.
     pub rest: [u8; 4],
     /// The checksum.
     pub checksum: Checksum,
-    /// What follows the first eight bytes.
+    /// The bytes after the first eight.
     pub payload: Vec<u8>,
 }
 
@@ -146,7 +146,7 @@ impl Tcp {
         Ip6::new(Upper::Tcp(self)).frame()
     }
 
-    /// The segment, its checksum over `pseudo` (without the length) too.
+    /// The segment; its checksum also covers `pseudo` (without the length).
     pub(super) fn bytes(&self, pseudo: &[u8]) -> Vec<u8> {
         let options = pad_options(self.options.clone());
         let offset = self.offset.unwrap_or((5 + options.len() / 4) as u8);

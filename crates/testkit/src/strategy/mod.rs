@@ -1,7 +1,7 @@
 //! Generators of random packets and policies.
 //!
-//! Values come from small pools that both sides share ([`pool`]), so that a random rule has a fair chance to match a
-//! random packet, and two rules to write the same field.
+//! Values come from small pools that both sides share ([`pool`]), so that a random rule is likely to match a random packet, and
+//! two rules to write the same field.
 
 pub mod packet;
 pub mod policy;

@@ -1,4 +1,4 @@
-//! Random packets: sound ones of every kind, and what damage makes of them.
+//! Random packets: valid ones of every kind, and damaged ones.
 
 use super::pool;
 use crate::frame::{
@@ -13,7 +13,7 @@ use std::fmt;
 /// A packet as bytes, printed in hexadecimal.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PacketBytes {
-    /// What it begins with.
+    /// The link type.
     pub link: LinkType,
     /// The bytes.
     pub bytes: Vec<u8>,
@@ -37,7 +37,7 @@ pub fn link() -> BoxedStrategy<LinkType> {
     .boxed()
 }
 
-/// A packet as it comes in: mostly sound, else with bytes changed, cut off, or noise.
+/// An input packet: mostly valid, otherwise with changed bytes, truncated, or random bytes.
 pub fn wire() -> BoxedStrategy<PacketBytes> {
     let sound = frame().prop_map(|frame| PacketBytes { link: frame.link, bytes: frame.bytes() });
     prop_oneof![
@@ -52,8 +52,8 @@ pub fn wire() -> BoxedStrategy<PacketBytes> {
     .boxed()
 }
 
-/// Writes bytes anywhere behind the link addresses, and perhaps lets the IPv4 header checksum agree with it, so that
-/// more than the header checksum is tried.
+/// Writes bytes anywhere after the link addresses, and optionally corrects the IPv4 header checksum, so that tests reach beyond
+/// the check of the header checksum.
 fn damage((mut wire, edits, repair): (PacketBytes, Vec<(Index, u8)>, bool)) -> PacketBytes {
     let first = if wire.link == LinkType::RawIp { 0 } else { 12 };
     for (index, byte) in edits {
@@ -68,7 +68,7 @@ fn damage((mut wire, edits, repair): (PacketBytes, Vec<(Index, u8)>, bool)) -> P
     wire
 }
 
-/// Makes the header checksum of an IPv4 packet right, if the header is all there.
+/// Corrects the header checksum of an IPv4 packet, if the header is complete.
 pub fn repair_ip4_checksum(link: LinkType, bytes: &mut [u8]) {
     let (type_at, mut at) = match link {
         LinkType::Ethernet => (12, 14),
@@ -93,7 +93,7 @@ pub fn repair_ip4_checksum(link: LinkType, bytes: &mut [u8]) {
     }
 }
 
-/// A packet whose headers are sound, whatever they say.
+/// A packet with valid headers of any content.
 pub fn frame() -> BoxedStrategy<Frame> {
     let tag = (select(&[0x8100u16, 0x88a8, 0x9100][..]), select(pool::VLANS), 0u16..16)
         .prop_map(|(tpid, id, high)| Tag { tpid, tci: high << 12 | id });
@@ -119,7 +119,7 @@ fn checksum() -> BoxedStrategy<Checksum> {
         6 => Just(Checksum::Right),
         1 => pool::word().prop_map(Checksum::Off),
         1 => select(&[0u16, 0xffff][..]).prop_map(Checksum::Is),
-        // A checksum that writing one port over another turns into zero.
+        // A checksum that becomes zero when one port is replaced by another.
         1 => (pool::port(), pool::port())
             .prop_map(|(old, new)| Checksum::Is(((u32::from(new) + 0xffff - u32::from(old)) % 0xffff) as u16)),
     ]
@@ -134,7 +134,7 @@ fn payload() -> BoxedStrategy<Vec<u8>> {
     .boxed()
 }
 
-/// IPv4 options: padding; router alert; source routes with hops left and without; bad lengths.
+/// IPv4 options: padding; router alert; source routes with and without remaining hops; bad lengths.
 const IP4_OPTIONS: &[&[u8]] = &[
     &[1, 1, 1, 0],
     &[148, 4, 0, 0],
@@ -261,7 +261,7 @@ fn tcp() -> BoxedStrategy<Tcp> {
         .boxed()
 }
 
-/// An options area: sound options, padding, now and then an early end or a bad length, cut at 40 bytes.
+/// An options area: valid options, padding, sometimes an early end or a bad length, truncated at 40 bytes.
 fn tcp_options() -> BoxedStrategy<Vec<u8>> {
     let option = select(pool::OPTION_KINDS)
         .prop_flat_map(|kind| pool::option_data(kind).prop_map(move |data| tcp_option(kind, &data)));

@@ -1,15 +1,14 @@
 //! Random policies, as text of the language.
 //!
-//! A rule is made around a theme (a network protocol and a transport protocol), so that its constraints can hold
-//! together. Some lines are refused by the checker all the same (`ip-ttl > 255`, a value out of range for its
-//! option); whoever loads the text leaves those out.
+//! A rule has a theme (a network protocol and a transport protocol), so that its constraints can hold together. The checker
+//! nevertheless refuses some lines (`ip-ttl > 255`, a value out of range for its option); the caller omits those.
 
 use super::pool;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// The text of a policy: a few rules, seldom a setting or a disabled port.
+/// The text of a policy: a few rules, sometimes a setting or a disabled port.
 pub fn policy() -> BoxedStrategy<Vec<String>> {
     let line = prop_oneof![
         40 => rule(),
@@ -19,7 +18,7 @@ pub fn policy() -> BoxedStrategy<Vec<String>> {
     vec(line, 0..10).boxed()
 }
 
-/// What a rule is about.
+/// The theme of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Network {
     Any,
@@ -83,7 +82,7 @@ fn constraint(network: Network, upper: &'static str) -> BoxedStrategy<String> {
     (select(&["", "", "", "! "][..]), positive).prop_map(|(not, rest)| format!("{not}{rest}")).boxed()
 }
 
-/// A number field with a condition that suits it.
+/// A number field with a suitable condition.
 fn number(name: &'static str, values: BoxedStrategy<u64>) -> BoxedStrategy<String> {
     let range = (values.clone(), values.clone()).prop_map(|(a, b)| format!("{}-{}", a.min(b), a.max(b)));
     let set = vec(prop_oneof![values.clone().prop_map(|n| n.to_string()), range.clone()], 1..4)
@@ -125,7 +124,7 @@ fn name(names: &'static [&str]) -> BoxedStrategy<String> {
     select(names).prop_map(str::to_owned).boxed()
 }
 
-/// Bytes as the language writes them.
+/// Bytes in the syntax of the language.
 pub fn hex(bytes: &[u8]) -> String {
     let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("|{}|", digits.join(" "))
@@ -255,7 +254,7 @@ fn icmp_constraint(prefix: &'static str) -> BoxedStrategy<String> {
     .boxed()
 }
 
-/// An option as the language names it.
+/// An option in the syntax of the language.
 fn option_name(kind: u8) -> String {
     match kind {
         2 => "tcp-opt-mss".to_owned(),

@@ -1,16 +1,16 @@
-//! The values that random packets are made of and random rules ask for.
+//! The values of random packets and random rules.
 
 use proptest::prelude::*;
 use proptest::sample::select;
 
 /// IPv4 addresses; several share prefixes.
 pub const IP4: &[&str] = &["10.0.0.1", "10.0.0.2", "10.0.1.7", "10.9.9.9", "192.168.1.1", "0.0.0.0"];
-/// IPv4 prefixes that hold some of them.
+/// IPv4 prefixes that contain some of them.
 pub const IP4_PREFIXES: &[&str] =
     &["10.0.0.0/8", "10.0.0.0/24", "10.0.0.2/31", "192.168.1.0/30", "0.0.0.0/0"];
 /// IPv6 addresses.
 pub const IP6: &[&str] = &["2001:db8::1", "2001:db8::2", "2001:db8:1::1", "fe80::1", "::"];
-/// IPv6 prefixes that hold some of them.
+/// IPv6 prefixes that contain some of them.
 pub const IP6_PREFIXES: &[&str] = &["2001:db8::/32", "2001:db8::/64", "2001:db8::/127", "fe80::/10", "::/0"];
 /// Transport ports.
 pub const PORTS: &[u16] = &[53, 80, 443, 1000, 8080, 0, 0xffff];
@@ -24,11 +24,11 @@ pub const OPTION_KINDS: &[u8] = &[2, 3, 4, 5, 8, 22, 30, 34, 253];
 pub const PAYLOADS: &[&[u8]] =
     &[b"", b"G", b"GET", b"GET / HTTP/1.1", b"hello", b"\x00", b"\xff\xff\xff\xff", b"\xff\xff\x00"];
 
-/// Data of options that have no fixed form.
+/// Data of options without a fixed form.
 const OTHER_DATA: &[&[u8]] =
     &[&[], &[5], &[0, 5], &[0xaa, 0xbb], &[0, 0, 0, 0, 0, 0, 0, 5], &[5; 9], &[1; 20]];
 
-/// A number of at most 16 bits with the ends preferred, where carries and special cases live.
+/// A number of at most 16 bits; values near the ends are more likely, because carries and special cases occur there.
 pub fn word() -> BoxedStrategy<u16> {
     prop_oneof![
         4 => select(&[0u16, 1, 2, 0x7fff, 0x8000, 0xfffe, 0xffff][..]),
@@ -52,7 +52,7 @@ pub fn port() -> BoxedStrategy<u16> {
     prop_oneof![9 => select(PORTS), 1 => any::<u16>()].boxed()
 }
 
-/// The data of a TCP option, most of the time what its kind should have.
+/// The data of a TCP option, usually in the form of its kind.
 pub fn option_data(kind: u8) -> BoxedStrategy<Vec<u8>> {
     let usual = match kind {
         2 => select(MSS).prop_map(|mss| mss.to_be_bytes().to_vec()).boxed(),

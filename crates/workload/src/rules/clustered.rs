@@ -1,6 +1,6 @@
-//! Pairs of prefixes with the locality of addresses in real life, over a number of pairs of prefix lengths.
+//! Pairs of prefixes with realistic locality, over a number of pairs of prefix lengths.
 //!
-//! Half of the rules are about two networks that an earlier rule was about, at another prefix length: rules nest.
+//! Half of the rules use two networks of an earlier rule, at another prefix length: rules nest.
 
 use super::{RuleIter, prefix, rule};
 use crate::allocation::Allocation;
@@ -10,11 +10,11 @@ use std::collections::HashSet;
 
 /// Prefix lengths of routes and of rules.
 const LENGTHS: [u8; 17] = [12, 16, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32];
-/// Pairs that are shorter together leave hardly any room for distinct rules.
+/// Pairs with a smaller sum leave hardly any room for distinct rules.
 const SHORTEST_PAIR: u8 = 40;
-/// Pairs of addresses that rules come back to.
+/// Pairs of addresses that later rules use again.
 const REMEMBERED: usize = 65_536;
-/// Draws after which a rule may be there twice.
+/// The number of draws after which a rule may be a repetition.
 const MOST_DRAWS: usize = 64;
 
 fn pairs() -> Vec<(u8, u8)> {
@@ -23,7 +23,7 @@ fn pairs() -> Vec<(u8, u8)> {
     all.filter(|(source, destination)| source + destination >= SHORTEST_PAIR).collect()
 }
 
-/// The most tuples that there can be.
+/// The maximum number of tuples.
 pub(crate) fn most_tuples() -> usize {
     pairs().len()
 }

@@ -1,6 +1,6 @@
-//! Filter sets like those of ClassBench (Taylor and Turner, INFOCOM 2005): addresses that cluster, few distinct prefixes used again
-//! and again, ports in the paper's five classes, order as priority. Three flavours as there: access lists, firewalls, IP
-//! chains. The shares are ours, after the look of the published sets; it is no reimplementation of their generator.
+//! Filter sets like those of ClassBench (Taylor and Turner, INFOCOM 2005): clustered addresses, few distinct prefixes that recur,
+//! ports in the paper's five classes, order as priority. Three kinds as there: access lists, firewalls, IP chains. The shares are
+//! our own, modelled on the published sets; this is no reimplementation of their generator.
 
 use super::{RuleIter, TRANSPORTS, between, equal, ports_of, prefix, rule};
 use crate::allocation::Allocation;
@@ -8,7 +8,7 @@ use crate::random::WorkloadRandom;
 use mmb_packet::proto::{ICMP, TCP, UDP};
 use mmb_policy::{FieldId, Match, Rule};
 
-/// What the filters are for.
+/// The kind of filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flavour {
     /// Access lists: towards servers, mostly exact destination ports.
@@ -29,7 +29,7 @@ enum PortClass {
     Exact,
 }
 
-/// What a flavour prefers, in shares.
+/// The properties of a kind, in shares.
 struct FlavourShares {
     source: &'static [(u8, u32)],
     destination: &'static [(u8, u32)],
@@ -155,13 +155,13 @@ fn matches(
     random: &mut WorkloadRandom,
 ) -> Vec<Match> {
     let one = |pool: &PrefixPool, random: &mut WorkloadRandom| {
-        // Half by popularity, half alike, as the published sets use a few prefixes in most filters.
+        // Half by popularity, half uniformly, because the published sets use a few prefixes in most filters.
         let count = pool.len() as u64;
         pool[if random.chance(0.5) { random.zipf(count) } else { random.below(count) } as usize]
     };
     let source = one(sources, random);
     let mut destination = one(destinations, random);
-    // Filters that are wide on both sides are few: they come last and settle what is left.
+    // Filters that are wide on both sides are few: they come last and match the remaining packets.
     while source.1 < 16 && destination.1 < 16 && !random.chance(WIDE) {
         destination = one(destinations, random);
     }
@@ -170,7 +170,7 @@ fn matches(
     matches.extend(prefix(FieldId::IpDaddr, destination.0.into(), destination.1, 32));
     let proto = random.weighted(&PROTOCOLS);
     if !TRANSPORTS.contains(&proto) {
-        // 0 stands for any protocol; a rule without any constraint would match all there is.
+        // 0 means any protocol; a rule without constraints would match everything.
         if proto != 0 || matches.is_empty() {
             matches.push(equal(FieldId::IpProto, if proto == 0 { ICMP } else { proto }.into()));
         }

@@ -14,7 +14,7 @@ use mmb_policy::{Field, FieldId, Match, Rule, Target, Test};
 /// Rules in their order.
 pub(crate) type RuleIter = Box<dyn Iterator<Item = Rule> + Send>;
 
-/// A rule that drops what it matches.
+/// A rule that drops the packets that it matches.
 pub(crate) fn rule(matches: Vec<Match>) -> Rule {
     let targets = vec![Target::Drop(DropRate::ALL)];
     Rule { id: None, prio: DEFAULT_PRIO, name: None, stateful: false, matches, targets }
@@ -31,7 +31,7 @@ pub(crate) fn equal(id: FieldId, number: u128) -> Match {
     compare(id, Cond::Eq, NumberItem::One(number))
 }
 
-/// `FIELD FIRST-LAST`; one number where both are the same.
+/// `FIELD FIRST-LAST`; one number if both are equal.
 pub(crate) fn between(id: FieldId, first: u128, last: u128) -> Match {
     let item = if first == last { NumberItem::One(first) } else { NumberItem::Range(first, last) };
     compare(id, Cond::Eq, item)
@@ -52,5 +52,5 @@ pub(crate) fn ports_of(proto: u8) -> (FieldId, FieldId) {
     if proto == TCP { (FieldId::TcpSport, FieldId::TcpDport) } else { (FieldId::UdpSport, FieldId::UdpDport) }
 }
 
-/// The protocols that most rules are about.
+/// The protocols of most rules.
 pub(crate) const TRANSPORTS: [u8; 2] = [TCP, UDP];

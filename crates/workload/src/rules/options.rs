@@ -5,7 +5,7 @@ use crate::random::WorkloadRandom;
 use mmb_policy::rule::{Cond, NumberItem, NumberSet};
 use mmb_policy::{Field, Match, Test};
 
-/// Kinds that rules and packets draw from: not the few that nearly every packet has.
+/// Kinds of rules and packets, without the few that nearly every packet has.
 pub(crate) const KINDS: (u128, u128) = (9, 253);
 
 /// `size` rules, each `tcp-opt KIND VALUE` with a value of 16 bits.

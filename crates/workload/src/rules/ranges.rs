@@ -5,8 +5,8 @@ use crate::random::WorkloadRandom;
 use mmb_policy::rule::{Cond, NumberItem};
 use mmb_policy::{FieldId, Match};
 
-/// Ports of a range, all orders of magnitude alike: a packet meets few of a thousand rules, as in rule sets that people
-/// write.
+/// The number of ports in a range, with equal probability for all orders of magnitude: a packet matches few of a thousand rules,
+/// as in real rule sets.
 const WIDTHS: (u64, u64) = (16, 4096);
 
 /// `size` rules.

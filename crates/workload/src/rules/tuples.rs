@@ -1,4 +1,4 @@
-//! Rules over a number of tuples: every tuple a shape of prefix lengths, protocol, ports and small fields; values
+//! Rules over a number of tuples: each tuple is a combination of prefix lengths, protocol, ports and small fields; values are
 //! uniformly random.
 
 use super::{RuleIter, TRANSPORTS, equal, ports_of, prefix, rule};
@@ -6,7 +6,7 @@ use crate::header::any_address;
 use crate::random::WorkloadRandom;
 use mmb_policy::{FieldId, Match, Rule};
 
-/// Which fields a tuple's rules name.
+/// The fields of a tuple's rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TupleShape {
     source: u8,
@@ -16,7 +16,7 @@ struct TupleShape {
     ttl: bool,
 }
 
-/// What a shape has of protocol and ports.
+/// The protocol and ports of a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ShapeTransport {
     Any,
@@ -33,7 +33,7 @@ pub(crate) enum Variety {
     Usual,
     /// IPv6 prefixes of 16 bits and more, likewise.
     Usual6,
-    /// IPv4 prefixes of any length, small fields too: as many shapes as somebody could think of.
+    /// IPv4 prefixes of any length, small fields too: the maximum number of shapes.
     Hostile,
 }
 
@@ -50,7 +50,7 @@ impl Variety {
         if self == Variety::Usual6 { 128 } else { 32 }
     }
 
-    /// Every shape in which random packets meet less than one rule in fifty of `size`.
+    /// Every shape in which random packets match less than one rule in fifty of `size`.
     fn shapes(self, size: usize) -> Vec<TupleShape> {
         let (lengths, flags): (Vec<u8>, &[bool]) = match self {
             Variety::Usual => ((8..=32).collect(), &[false]),
@@ -81,9 +81,9 @@ impl Variety {
 }
 
 impl TupleShape {
-    /// Random bits of its rules.
+    /// The number of random bits of its rules.
     fn bits(self, variety: Variety) -> u32 {
-        // The first three bits of IPv6 addresses are always the same.
+        // The first three bits of IPv6 addresses are constant.
         let free =
             |len: u8| if variety == Variety::Usual6 { u32::from(len).saturating_sub(3) } else { len.into() };
         let transport = match self.transport {
@@ -125,7 +125,7 @@ impl TupleShape {
     }
 }
 
-/// `size` rules, evenly over `tuples` shapes. The first shape is the exact five-tuple; the others are drawn.
+/// `size` rules, evenly over `tuples` shapes. The first shape is the exact five-tuple; the others are random.
 pub(crate) fn rules(variety: Variety, size: usize, tuples: usize, mut random: WorkloadRandom) -> RuleIter {
     let width = variety.width();
     let exact = TupleShape {
