@@ -11,8 +11,8 @@ const HEADER: &str = "include/vnet/vnet.h";
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(have_vpp)");
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=src/shim.c");
-    println!("cargo::rerun-if-changed=src/buffers.c");
+    println!("cargo::rerun-if-changed=src/sys/shim.c");
+    println!("cargo::rerun-if-changed=src/sys/buffers.c");
     println!("cargo::rerun-if-env-changed=VPP_PREFIX");
     let given = std::env::var_os("VPP_PREFIX").map(PathBuf::from);
     let prefix = given.clone().unwrap_or_else(|| PathBuf::from("/usr"));
@@ -26,8 +26,8 @@ fn main() {
         return;
     }
     cc::Build::new()
-        .file("src/shim.c")
-        .file("src/buffers.c")
+        .file("src/sys/shim.c")
+        .file("src/sys/buffers.c")
         .include(prefix.join("include"))
         .flag("-Werror=implicit-function-declaration")
         .flag("-Werror=int-conversion")

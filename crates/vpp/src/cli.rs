@@ -1,12 +1,12 @@
 //! The language in VPP's command line: `mmb add …`, `mmb list`, `show mmb tables`.
 //!
-//! A command is an errand like any other client's, and a thread does it. VPP's main thread must not: it is a packet thread as well,
-//! and questions about connections wait for it. It shows what comes, piece by piece, and lets VPP go on in between; where VPP
-//! cannot, since the workers stand still for the command, it answers in their stead.
+//! A thread of the plugin runs each command as a client of the daemon. VPP's main thread must not: it is a packet thread too, and
+//! requests about connections wait for it. It prints the output piece by piece, and lets VPP do other work in between. Where VPP cannot,
+//! since a barrier stops the workers, the main thread runs their workers without packets.
 
 use crate::lines::LineBuffer;
 use crate::runtime::Runtime;
-use crate::sys::{CliClientState, LogLevel, MainThread};
+use crate::sys::{CliClientState, LogLevel, MainThread, VppCommand};
 use crate::typed;
 use mmb_client::{CommandAction, CommandFailed, OutputSink, SinkClosed, UsageError, UserCommand};
 use mmb_language::verb::COMMANDS;
@@ -16,33 +16,23 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// Pieces of an answer that wait to be shown.
+/// The most pieces of output that wait to be printed.
 const PIECES: usize = 8;
 
-/// Bytes of the longest answer. VPP keeps what its client has not read yet, however much that is.
-const MOST_SHOWN: usize = 32 << 20;
+/// The most bytes of output. VPP buffers what its client has not read yet, without a limit.
+const MOST_OUTPUT: usize = 32 << 20;
 
-/// How long VPP does something else before it looks whether there is more of an answer: at first, and in the end.
+/// The pause before the next look for output: the first, and the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 
-/// A command of VPP's.
-pub(crate) struct CliCommand {
-    /// The words that it begins with.
-    pub(crate) path: String,
-    /// What `?` shows behind them.
-    pub(crate) usage: String,
-    /// What `help` shows.
-    pub(crate) help: String,
-}
-
-/// What an errand has to say.
+/// A piece of a command's output.
 enum OutputPiece {
     /// A part of the answer.
     Out(String),
     /// An error or a note.
     Err(String),
-    /// The errand is done.
+    /// The command has ended.
     End(Result<(), CommandFailed>),
 }
 
@@ -54,21 +44,20 @@ pub(crate) fn add_commands(main: MainThread) -> Result<(), String> {
     for (number, info) in COMMANDS.iter().enumerate() {
         let usage = format!("mmb {} {}", info.name, info.arguments).trim_end().to_owned();
         let help = format!("{usage}\n{}", info.help);
-        main.add_command(number, &CliCommand { path: format!("mmb {}", info.name), usage, help })?;
+        main.add_command(number, &VppCommand { path: format!("mmb {}", info.name), usage, help })?;
         if info.name == "show" {
             let usage = format!("show mmb {}", info.arguments);
             let help = format!("{usage}\n{}", info.help);
-            main.add_command(number, &CliCommand { path: "show mmb".to_owned(), usage, help })?;
+            main.add_command(number, &VppCommand { path: "show mmb".to_owned(), usage, help })?;
         }
     }
     Ok(())
 }
 
-/// Carries out the command of that number in the table of commands, with what was typed behind it. What is wrong with one of a script
-/// is told in VPP's log as well.
+/// Runs the command of that number in [`COMMANDS`] with its arguments. Errors of a script's command also go to VPP's log.
 ///
 /// # Errors
-/// What is wrong with it, in VPP's form: VPP puts the command's words before it.
+/// The command's errors in VPP's form: VPP puts the command's words before them.
 pub(crate) fn run_logged(main: MainThread, number: usize, rest: &[u8]) -> Result<(), String> {
     let script = main.is_script();
     let verb = COMMANDS.get(number).map_or("", |info| info.name);
@@ -94,26 +83,26 @@ fn run(main: MainThread, verb: &str, rest: &str) -> Result<(), String> {
     if watches {
         main.output("watching connections; a key ends it\n");
     }
-    let enough = Arc::new(AtomicBool::new(false));
-    let (pieces, answer) = sync_channel(PIECES);
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let (pieces, output) = sync_channel(PIECES);
     let work = {
-        let enough = Arc::clone(&enough);
+        let cancelled = Arc::clone(&cancelled);
         move || {
-            let speaker = CliSink(pieces);
-            let done = runtime.run_command(&command, &speaker, &|| enough.load(Ordering::Relaxed));
-            // Nobody is left to tell if this fails.
-            let _ = speaker.0.send(OutputPiece::End(done));
+            let sink = CliSink(pieces);
+            let done = runtime.run_command(&command, &sink, &|| cancelled.load(Ordering::Relaxed));
+            // The command was given up if this fails.
+            let _ = sink.0.send(OutputPiece::End(done));
         }
     };
     let thread = thread::Builder::new().name("mmb-command".to_owned());
     thread.spawn(work).map_err(|error| format!("cannot start a thread: {error}"))?;
-    let mut showing = CliOutput { main, runtime, watches, enough: &enough, refused: Vec::new() };
-    showing.show(&answer)?;
-    let refused = showing.refused;
+    let mut printer = CliOutput { main, runtime, watches, cancelled: &cancelled, refused: Vec::new() };
+    printer.print(&output)?;
+    let refused = printer.refused;
     if refused.is_empty() { Ok(()) } else { Err(refused.join("\n")) }
 }
 
-/// What to do that VPP's command line cannot.
+/// The advice for a command that VPP's command line cannot run.
 fn elsewhere(runtime: &Runtime) -> String {
     match runtime.socket() {
         Some(path) => format!("ask from outside, with mmb --socket {}", path.display()),
@@ -121,80 +110,80 @@ fn elsewhere(runtime: &Runtime) -> String {
     }
 }
 
-/// An answer that is being shown.
+/// A running command whose output is printed.
 struct CliOutput<'a> {
     main: MainThread,
     runtime: &'a Runtime,
-    /// It has no end of its own.
+    /// The command has no end of its own.
     watches: bool,
-    /// Says that it is to end.
-    enough: &'a AtomicBool,
-    /// What VPP refused of what was asked for.
+    /// Set to end the command.
+    cancelled: &'a AtomicBool,
+    /// VPP's refusals to enable or disable interfaces.
     refused: Vec<String>,
 }
 
 impl CliOutput<'_> {
-    /// Shows an answer until its end, or until nobody looks at it any more; what is told beside it is the error if the errand fails.
-    fn show(&mut self, answer: &Receiver<OutputPiece>) -> Result<(), String> {
-        let (mut lines, mut beside, mut shown) = (LineBuffer::default(), String::new(), 0);
+    /// Prints output until the command ends or its client closes the session. If the command fails, its messages are the error.
+    fn print(&mut self, output: &Receiver<OutputPiece>) -> Result<(), String> {
+        let (mut lines, mut messages, mut printed) = (LineBuffer::default(), String::new(), 0);
         let mut pause = SHORTEST_PAUSE;
         loop {
-            match answer.try_recv() {
+            match output.try_recv() {
                 Ok(OutputPiece::Out(text)) => {
                     self.main.output(&lines.take(&text));
-                    shown += text.len();
-                    if shown > MOST_SHOWN {
-                        self.enough.store(true, Ordering::Relaxed);
+                    printed += text.len();
+                    if printed > MOST_OUTPUT {
+                        self.cancelled.store(true, Ordering::Relaxed);
                         return Err(format!("that is too long for VPP; {}", elsewhere(self.runtime)));
                     }
-                    // Time for VPP to hand it on.
+                    // VPP needs time to pass it to the client.
                     pause = SHORTEST_PAUSE;
                 }
                 Ok(OutputPiece::Err(text)) => {
-                    beside.push_str(&text);
+                    messages.push_str(&text);
                     continue;
                 }
                 Ok(OutputPiece::End(Ok(()))) => {
                     self.main.output(&lines.rest());
-                    self.main.output(&beside);
+                    self.main.output(&messages);
                     return Ok(());
                 }
-                Ok(OutputPiece::End(Err(CommandFailed))) => return Err(as_vpp_says(&beside)),
+                Ok(OutputPiece::End(Err(CommandFailed))) => return Err(without_prefix(&messages)),
                 Err(TryRecvError::Disconnected) => return Err("an internal error".to_owned()),
                 Err(TryRecvError::Empty) => pause = LONGEST_PAUSE.min(pause * 2),
             }
             self.wait(pause);
-            match self.main.client_did() {
-                CliClientState::Go => {
-                    self.enough.store(true, Ordering::Relaxed);
+            match self.main.client_state() {
+                CliClientState::Closed => {
+                    self.cancelled.store(true, Ordering::Relaxed);
                     return Ok(());
                 }
-                CliClientState::Type if self.watches => self.enough.store(true, Ordering::Relaxed),
-                CliClientState::Type | CliClientState::Nothing => {}
+                CliClientState::Typed if self.watches => self.cancelled.store(true, Ordering::Relaxed),
+                CliClientState::Typed | CliClientState::Waits => {}
             }
         }
     }
 
-    /// Has VPP do what the errand waits for, and something else, for a while.
+    /// Does on the main thread what the command may wait for, and lets VPP do other work for a while.
     fn wait(&mut self, pause: Duration) {
         self.refused.extend(self.runtime.interfaces.reconcile(self.main));
         self.main.kick();
         if self.main.may_suspend() {
             self.main.suspend(pause);
         } else {
-            let threads = if self.main.workers_stand_still() { self.main.threads() } else { 1 };
+            let threads = if self.main.workers_are_stopped() { self.main.threads() } else { 1 };
             self.runtime.process_idle_threads(threads);
             thread::sleep(pause);
         }
     }
 }
 
-/// Errors without the word that VPP puts its own in place of.
-fn as_vpp_says(errors: &str) -> String {
+/// Errors without `error: `, in place of which VPP prints its own words.
+fn without_prefix(errors: &str) -> String {
     errors.strip_prefix("error: ").unwrap_or(errors).trim_end().to_owned()
 }
 
-/// Where an errand's words go: to VPP's main thread, which shows them.
+/// Sends a command's output to VPP's main thread, which prints it.
 struct CliSink(SyncSender<OutputPiece>);
 
 impl OutputSink for CliSink {
@@ -203,7 +192,7 @@ impl OutputSink for CliSink {
     }
 
     fn err(&self, text: &str) {
-        // Nobody is left to tell if this fails.
+        // The command was given up if this fails.
         let _ = self.0.send(OutputPiece::Err(text.to_owned()));
     }
 }

@@ -9,52 +9,52 @@
 
 use std::path::PathBuf;
 
-/// What the section says.
+/// The settings of the section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PluginConfig {
-    /// The policy to begin with; none: an empty one.
+    /// The file of the first policy; `None` for an empty policy.
     pub(crate) policy: Option<PathBuf>,
-    /// Where clients find it.
+    /// The control socket.
     pub(crate) socket: SocketConfig,
 }
 
 /// The control socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SocketConfig {
-    /// `mmb.sock` in VPP's runtime directory, if that can be.
+    /// `mmb.sock` in VPP's runtime directory, if it can be opened.
     #[default]
     Usual,
-    /// There, or VPP does not start.
+    /// This path, or VPP does not start.
     At(PathBuf),
-    /// Nowhere: VPP's own command line is all there is.
+    /// None: only VPP's own command line.
     Off,
 }
 
-/// What is wrong with the section.
+/// An error in the section.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConfigError {
-    /// A word that means nothing here.
+    /// An unknown word.
     #[error("unknown input '{0}'; the section mmb knows: policy FILE, socket PATH, no-socket")]
     Unknown(String),
-    /// A word ends the section that something has to follow.
+    /// A value is missing behind the last word.
     #[error("{0} is missing behind '{1}'")]
     Missing(&'static str, &'static str),
-    /// What is random in a VPP is not to be repeated.
+    /// A seed, which earlier versions took: what is random in VPP must not be predictable.
     #[error(
         "'seed' is not taken any more: whoever knows it knows all ports and sequence numbers that mmb will choose; remove it \
          ('mmb replay --seed' repeats what is random)"
     )]
     Seed,
-    /// Something is said twice, or once more in another way.
+    /// A setting that is given twice.
     #[error("'{0}' says again what was said before")]
     Twice(&'static str),
 }
 
 impl PluginConfig {
-    /// From what stands between the section's braces.
+    /// Parses the text between the section's braces.
     ///
     /// # Errors
-    /// The first word that is wrong.
+    /// The first error in it.
     pub(crate) fn parse(text: &str) -> Result<PluginConfig, ConfigError> {
         let (mut policy, mut socket) = (None, None);
         let mut words = text.split_ascii_whitespace();
@@ -77,6 +77,6 @@ impl PluginConfig {
     }
 }
 
-fn once<T>(place: &mut Option<T>, value: T, word: &'static str) -> Result<(), ConfigError> {
-    if place.replace(value).is_some() { Err(ConfigError::Twice(word)) } else { Ok(()) }
+fn once<T>(setting: &mut Option<T>, value: T, word: &'static str) -> Result<(), ConfigError> {
+    if setting.replace(value).is_some() { Err(ConfigError::Twice(word)) } else { Ok(()) }
 }

@@ -1,7 +1,6 @@
-//! VPP as the control side's clients see it.
+//! VPP as the host of the control side: its interfaces, threads, and limits of the language.
 
 use crate::interfaces::{self, Interfaces, PresentInterface};
-use crate::runtime::Runtime;
 use crate::unsupported;
 use mmb_control::{Host, PortStatus, UnsupportedRule, WorkerStatus};
 use mmb_policy::settings::Poll;
@@ -9,7 +8,7 @@ use mmb_policy::{Policy, RuleChange, RuleStore};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
-/// Tells about VPP's interfaces and threads, and has interfaces enabled.
+/// Reports VPP's interfaces and threads, and sets which interfaces are to be enabled.
 pub(crate) struct VppHost {
     interfaces: Arc<Interfaces>,
     workers: usize,
@@ -43,15 +42,12 @@ impl Host for VppHost {
         self.interfaces.ports.names(0).into_iter().map(status).collect()
     }
 
-    /// How VPP's threads wait is VPP's to say.
+    /// Does nothing: VPP decides how its threads wait.
     fn set_poll(&self, _poll: Poll) {}
 
-    fn set_ports(&self, said: &BTreeMap<String, bool>) {
-        self.interfaces.set_desired(said);
-        // At the start, on VPP's main thread, there is nothing to wait for.
-        if Runtime::running().is_some() {
-            self.interfaces.await_done();
-        }
+    fn set_ports(&self, wanted: &BTreeMap<String, bool>) {
+        self.interfaces.set_desired(wanted);
+        self.interfaces.await_applied();
     }
 
     fn check(&self, before: &Policy, after: &Policy) -> Result<(), UnsupportedRule> {
@@ -87,7 +83,7 @@ impl Host for VppHost {
     }
 }
 
-/// An interface; VPP counts what it lost by itself.
+/// The status of an interface; VPP itself counts its losses.
 fn status(number: u32, PresentInterface { facts, name, .. }: &PresentInterface) -> PortStatus {
     let mac = |mac: [u8; 6]| mac.map(|byte| format!("{byte:02x}")).join(":");
     let mut device = format!("sw_if_index {number}");
@@ -111,7 +107,7 @@ fn status(number: u32, PresentInterface { facts, name, .. }: &PresentInterface) 
     }
 }
 
-/// A name of which there is no interface now.
+/// The status of a name without an interface.
 fn absent(name: String) -> PortStatus {
     let none = || "-".to_owned();
     PortStatus {

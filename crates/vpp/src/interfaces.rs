@@ -1,110 +1,121 @@
-//! The interfaces that VPP has: which ports they are, and whether mmb's nodes are in the way of their packets.
+//! VPP's interfaces: their ports, and the state that the policy wants them in.
 //!
-//! In VPP an interface is mmb's only once it is enabled. What a policy says of names may be said before there is an interface of
-//! that name, and stays when it goes. An interface that is enabled keeps the name that rules know it by when VPP calls it otherwise: it
-//! must not lose its rules by that. [`Interfaces::reconcile`] has VPP do what is said, whenever either changes. Clients' threads
-//! say and look, VPP's main thread does the rest; the locks are held for a few lines each.
+//! mmb's nodes see an interface's packets only once it is enabled. A policy may enable a name before there is an interface of that name, and
+//! the setting stays when the interface goes. An enabled interface keeps the name that rules know when VPP renames it: it must not lose its
+//! rules by that. [`Interfaces::reconcile`] enables and disables in VPP whenever the wanted or the actual state changes. Clients' threads
+//! set the wanted state and read, VPP's main thread does the rest; the locks are held for a few lines each.
 
 use crate::ports::{InterfacePorts, NO_PORT};
-use crate::runtime::Runtime;
 use crate::sys::{LogLevel, MainThread, VppInterface};
 use mmb_base::lock;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long whoever says something waits until VPP has done it. VPP looks twenty times a second.
+/// The longest wait of a client until VPP is in the wanted state. VPP looks twenty times a second.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why an interface of a bridge is not enabled.
 pub(crate) const BRIDGED: &str = "its packets are bridged by VPP, and rules see only packets that VPP routes; enable the bridge's BVI, \
                                   or take the interface out of the bridge";
 
-/// What is known of VPP's interfaces.
+/// VPP's interfaces as last seen, and the wanted state.
 pub(crate) struct Interfaces {
-    /// Which port each of them is.
+    /// The ports of interfaces.
     pub(crate) ports: InterfacePorts,
     here: Mutex<BTreeMap<u32, PresentInterface>>,
     desired: Mutex<DesiredState>,
-    /// VPP has done what was said.
-    done: Condvar,
+    /// VPP is in the wanted state.
+    applied: Condvar,
+    /// VPP's main thread looks after interfaces now.
+    running: AtomicBool,
 }
 
-/// An interface that is there.
+/// An existing interface.
 #[derive(Clone, Debug)]
 pub(crate) struct PresentInterface {
-    /// How VPP saw it last.
+    /// VPP's facts when it was last seen.
     pub(crate) facts: VppInterface,
-    /// What rules call it: VPP's name for it, or the one that it had when it was enabled.
+    /// Its name in rules: VPP's name, or the one that it had when it was enabled.
     pub(crate) name: String,
-    /// Rules mean another interface by that name, which VPP calls otherwise now. This one is none of theirs.
+    /// Rules mean another interface by that name, which VPP has renamed. Rules see no packet of this one.
     shadowed: bool,
-    /// mmb's nodes are in its packets' way.
+    /// mmb's nodes see its packets.
     on: bool,
 }
 
-/// What VPP is to do.
+/// The state that the policy wants.
 #[derive(Default)]
 struct DesiredState {
-    /// The names of which a policy says something, and whether they are to be enabled.
-    said: BTreeMap<String, bool>,
-    /// Counts what was said and which interfaces came.
-    given: u64,
-    /// Of these, VPP has done so many.
-    done: u64,
+    /// The names in the policy; true for those to enable.
+    wanted: BTreeMap<String, bool>,
+    /// Counts the changes of `wanted` and of the interfaces.
+    requested: u64,
+    /// The number of these changes that VPP has followed.
+    applied: u64,
 }
 
 impl Interfaces {
-    /// None.
+    /// No interfaces.
     pub(crate) fn new() -> Interfaces {
         Interfaces {
             ports: InterfacePorts::new(),
             here: Mutex::default(),
             desired: Mutex::default(),
-            done: Condvar::new(),
+            applied: Condvar::new(),
+            running: AtomicBool::new(false),
         }
     }
 
-    /// Takes note of the interfaces that are there, and of how they are.
+    /// Reads all interfaces from VPP.
     pub(crate) fn poll(&self, main: MainThread) {
         for number in main.interfaces() {
             self.on_add(main, number);
         }
     }
 
-    /// Those that are there, by VPP's number.
+    /// The existing interfaces, by VPP's number.
     pub(crate) fn here(&self) -> BTreeMap<u32, PresentInterface> {
         lock(&self.here).clone()
     }
 
-    /// Whether there is an interface that rules call so, and that is bridged.
+    /// True if the interface of that name in rules is bridged.
     pub(crate) fn is_bridged(&self, name: &str) -> bool {
         lock(&self.here).values().any(|here| here.name == name && here.facts.bridged)
     }
 
-    /// Says which interfaces are to be enabled.
-    pub(crate) fn set_desired(&self, said: &BTreeMap<String, bool>) {
+    /// Sets which interfaces are to be enabled.
+    pub(crate) fn set_desired(&self, wanted: &BTreeMap<String, bool>) {
         let mut desired = lock(&self.desired);
-        desired.said.clone_from(said);
-        desired.given += 1;
+        desired.wanted.clone_from(wanted);
+        desired.requested += 1;
     }
 
-    /// Waits until VPP has done what was said. Not on VPP's main thread, which does it.
-    pub(crate) fn await_done(&self) {
+    /// VPP's main thread looks after interfaces from now on.
+    pub(crate) fn set_running(&self) {
+        self.running.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until VPP is in the wanted state; returns at once before the start. VPP's main thread must not call it.
+    pub(crate) fn await_applied(&self) {
+        if !self.running.load(Ordering::Relaxed) {
+            return;
+        }
         let desired = lock(&self.desired);
-        let turn = desired.given;
-        let waited = self.done.wait_timeout_while(desired, PATIENCE, |desired| desired.done < turn);
+        let change = desired.requested;
+        let waited = self.applied.wait_timeout_while(desired, PATIENCE, |desired| desired.applied < change);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Has VPP do what was said, if something was; returns what VPP refuses.
+    /// Enables and disables interfaces in VPP, if something changed; returns VPP's refusals.
     pub(crate) fn reconcile(&self, main: MainThread) -> Vec<String> {
-        let (wanted, turn) = {
+        let (wanted, change) = {
             let desired = lock(&self.desired);
-            if desired.done == desired.given {
+            if desired.applied == desired.requested {
                 return Vec::new();
             }
-            (desired.said.clone(), desired.given)
+            (desired.wanted.clone(), desired.requested)
         };
         let mut refused = Vec::new();
         for (&number, here) in lock(&self.here).iter_mut() {
@@ -120,18 +131,18 @@ impl Interfaces {
                 }
             }
         }
-        lock(&self.desired).done = turn;
-        self.done.notify_all();
+        lock(&self.desired).applied = change;
+        self.applied.notify_all();
         refused
     }
 
-    /// [`Interfaces::reconcile`] where nobody waits for it: what VPP refuses is told in its log.
-    pub(crate) fn keep_up(&self, main: MainThread) {
+    /// [`Interfaces::reconcile`] without a waiting client: VPP's refusals go to its log.
+    pub(crate) fn reconcile_logged(&self, main: MainThread) {
         self.reconcile(main).iter().for_each(|refused| main.log(LogLevel::Error, refused));
     }
 
-    /// An interface is there, perhaps under another name than before.
-    fn on_add(&self, main: MainThread, number: u32) {
+    /// An interface exists, perhaps under another name than before.
+    pub(crate) fn on_add(&self, main: MainThread, number: u32) {
         let Some(facts) = main.interface(number) else { return };
         let mut here = lock(&self.here);
         let known = here.get(&number).cloned();
@@ -152,25 +163,26 @@ impl Interfaces {
         }
         now.changes(known.as_ref()).iter().for_each(|change| main.log(LogLevel::Warning, change));
         if is_new {
-            lock(&self.desired).given += 1;
+            lock(&self.desired).requested += 1;
         }
         here.insert(number, now);
     }
 
-    fn on_delete(&self, number: u32) {
-        // VPP takes the nodes out of the way by itself.
+    /// An interface was deleted.
+    pub(crate) fn on_delete(&self, number: u32) {
+        // VPP disables the nodes by itself.
         lock(&self.here).remove(&number);
         self.ports.on_delete(number);
     }
 }
 
 impl PresentInterface {
-    /// Rules mean another interface by its name.
+    /// True if rules mean another interface by its name.
     pub(crate) fn shadowed(&self) -> bool {
         self.shadowed
     }
 
-    /// What is remarkable about how an interface is now, beside how it was.
+    /// Warnings about changes since `before`.
     fn changes(&self, before: Option<&PresentInterface>) -> Vec<String> {
         let PresentInterface { facts, name, shadowed, on } = self;
         let mut changes = Vec::new();
@@ -188,18 +200,5 @@ impl PresentInterface {
             changes.push(format!("{name} is enabled, but {BRIDGED}"));
         }
         changes
-    }
-}
-
-/// An interface came or goes.
-pub(crate) fn changed(main: MainThread, number: u32, is_there: bool) {
-    // Before the start everything is looked at anyway.
-    let Some(runtime) = Runtime::running() else { return };
-    let interfaces = &runtime.interfaces;
-    if is_there {
-        interfaces.on_add(main, number);
-        interfaces.keep_up(main);
-    } else {
-        interfaces.on_delete(number);
     }
 }

@@ -1,11 +1,12 @@
 //! mmb in VPP: the engine as nodes of VPP's graph, the language in VPP's command line.
 //!
 //! VPP loads `mmb_plugin.so`, reads the section `mmb` of its startup.conf (`config`) and thereby starts the `runtime`: an engine
-//! with a worker for each thread of VPP, the daemon with its control socket, VPP's `interfaces` as ports. Packets come through the
-//! `nodes` of the interfaces that are enabled; what is typed behind `mmb` in VPP's command line goes the way of any other client's
-//! requests.
+//! with a worker for each thread of VPP, the daemon with its control socket, VPP's `interfaces` as ports. Packets of enabled interfaces
+//! pass the `nodes`; a command of VPP's command line (`cli`) is a request of a client like any other.
 //!
-//! `sys` is the only door to VPP outside of the nodes. Unsafe code stays in these two and in `memory`, the allocator.
+//! `sys` alone talks to VPP and has the unsafe code; `memory` has the rest of it, since a global allocator is unsafe by its trait and calls
+//! the C library, not VPP.
+#![deny(unsafe_code)]
 
 #[cfg(have_vpp)]
 const _: () = assert!(
@@ -18,20 +19,13 @@ mod config;
 mod host;
 mod interfaces;
 mod lines;
+#[allow(unsafe_code)]
 mod memory;
 mod nodes;
 mod ports;
 mod runtime;
+#[allow(unsafe_code)]
 mod sys;
 mod threads;
 mod typed;
 mod unsupported;
-
-// The macro takes nothing but a literal.
-const _: () = assert!(matches!(env!("CARGO_PKG_VERSION").as_bytes(), b"0.1.0"));
-
-vpp_plugin::vlib_plugin_register! {
-    version: "0.1.0",
-    description: "mmb: packets decided on and rewritten by rules",
-    version_required: vpp_plugin::VPP_BUILD_VER,
-}

@@ -1,13 +1,13 @@
-//! Whole lines of an answer whose pieces may end anywhere: VPP ends a line wherever it is given text.
+//! Joins pieces of output to whole lines, since VPP ends a line behind each text that it prints.
 
-/// The line that is not whole yet.
+/// The begun last line.
 #[derive(Debug, Default)]
 pub(crate) struct LineBuffer {
     begun: String,
 }
 
 impl LineBuffer {
-    /// Takes a piece; returns the lines that are whole now.
+    /// Adds a piece; returns the lines that are complete now.
     pub(crate) fn take(&mut self, piece: &str) -> String {
         let Some(end) = piece.rfind('\n') else {
             self.begun.push_str(piece);
@@ -20,7 +20,7 @@ impl LineBuffer {
         whole
     }
 
-    /// What is left when no piece comes any more.
+    /// The unfinished last line.
     pub(crate) fn rest(self) -> String {
         self.begun
     }

@@ -1,16 +1,16 @@
-//! The plugin's memory: the C library's, not VPP's.
+//! The plugin's allocator: the C library's, not VPP's.
 //!
 //! VPP puts its heap behind `malloc`. That heap has one fixed size, one lock that all threads spin on, and gets walked from end to end
-//! now and then; a policy of a million rules takes more than VPP gives it by default. So what mmb allocates comes from where it would
+//! now and then; a policy of a million rules takes more than VPP gives it by default. So mmb allocates as it would
 //! without VPP, and VPP's heap is left to VPP. Memory that one side allocates is never freed by the other.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_void;
 
-/// What `malloc` aligns to without being asked.
+/// The alignment that `malloc` guarantees.
 const ALIGNED: usize = 16;
 
-// The C library's own names for its functions, behind those that VPP puts others in place of.
+// The C library's own names of its functions, since VPP replaces the usual ones.
 unsafe extern "C" {
     fn __libc_malloc(size: usize) -> *mut c_void;
     fn __libc_calloc(count: usize, size: usize) -> *mut c_void;
@@ -45,7 +45,7 @@ unsafe impl GlobalAlloc for LibcAllocator {
             // SAFETY: as in `alloc`.
             return unsafe { __libc_calloc(1, layout.size()) }.cast();
         }
-        // SAFETY: the caller's layout; what is written is what was given.
+        // SAFETY: the caller's layout; the bytes written are those allocated.
         unsafe {
             let new = self.alloc(layout);
             if !new.is_null() {
@@ -56,16 +56,16 @@ unsafe impl GlobalAlloc for LibcAllocator {
     }
 
     unsafe fn dealloc(&self, old: *mut u8, _layout: Layout) {
-        // SAFETY: the caller has it from here.
+        // SAFETY: it was allocated here, says the caller.
         unsafe { __libc_free(old.cast()) }
     }
 
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if layout.align() <= ALIGNED {
-            // SAFETY: the caller has `old` from here.
+            // SAFETY: `old` was allocated here, says the caller.
             return unsafe { __libc_realloc(old.cast(), size) }.cast();
         }
-        // SAFETY: the caller says that the new layout is one; both pieces have at least the smaller size, and are not the same.
+        // SAFETY: the new layout is valid, says the caller; both pieces have at least the smaller size and do not overlap.
         unsafe {
             let new = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
             if !new.is_null() {
@@ -77,8 +77,8 @@ unsafe impl GlobalAlloc for LibcAllocator {
     }
 }
 
-/// Gives memory that was freed back to the system.
+/// Returns freed memory to the system.
 pub(crate) fn trim() {
-    // SAFETY: touches nothing that is in use.
+    // SAFETY: touches no memory in use.
     unsafe { malloc_trim(0) };
 }

@@ -2,60 +2,69 @@
 //!
 //! ```text
 //! … ─► ip4-mmb-classify ─┬─► ip4-mmb-rewrite ─┬─► next feature … ─► ip4-lookup
-//!      ip4-mmb-handed ───┤        (jobs)      └─► error-drop
+//!      ip4-mmb-handed ───┤       (tickets)    └─► error-drop
 //!       (other threads)  ├─► next feature
 //!                        └─► error-drop, with the reason as error
 //! ```
 //!
-//! The first decides about a vector ([`decide`]), and leaves a number with each buffer that is to be rewritten; the second does
-//! that ([`rewrite`]). Packets of other threads' connections are handed over to `ip4-mmb-handed` there; fragments that came too early
-//! are held by the worker, and come as new buffers when they can go on. Both have waited while VPP may have changed an interface's
-//! features, so they are asked for anew. What a panic of ours leaves of a frame is dropped ([`contain`]).
+//! The first node decides on a vector ([`mod@decide`]), and queues a rewrite ticket for each buffer that is to be rewritten ([`pending`]); the
+//! second redeems the tickets ([`mod@rewrite`]). Packets of other threads' connections are handed over to `ip4-mmb-handed` there; early
+//! fragments are held by the worker, and come back in new buffers. VPP may have changed an interface's features while either kind waited,
+//! so their position among the features is looked up again. The buffers that a panic leaves are dropped.
 
-mod buffer;
-mod chain;
-mod contain;
-mod counters;
 mod decide;
-mod graph;
 mod pending;
 mod reorder;
 mod rewrite;
 pub(crate) mod thread_state;
-mod trace;
 
 use crate::runtime::Runtime;
-use mmb_engine::Cycles;
+use crate::sys::{BufferIndex, NodeCall, NodeTsc, VppThread};
+use decide::GraphHost;
+use mmb_engine::{Origin, drive, drive_released};
 use pending::PendingQueue;
 use reorder::ReorderGuard;
-use vpp_plugin::vlib::MainRef;
+use thread_state::ThreadState;
 
-/// Counts cycles of the time-stamp counter.
-struct NodeTsc;
+/// Decides on the packets of a frame, and on those that the worker releases then.
+pub(crate) fn decide(call: &NodeCall<'_>, origin: Origin, frame: &[BufferIndex]) {
+    let Some(runtime) = Runtime::running() else { return call.drop_all(frame) };
+    let mut state = runtime.thread_state(call.thread.number());
+    let ThreadState { worker, buffers } = &mut *state;
+    let mut host = GraphHost::new(runtime, call.thread, buffers, Some((call, frame)));
+    let Ok(()) = drive(worker, &mut host, origin);
+}
 
-impl Cycles for NodeTsc {
-    #[inline]
-    fn now(&self) -> u64 {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: every x86-64 processor has the instruction, and it touches no memory.
-        unsafe {
-            core::arch::x86_64::_rdtsc()
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        0
+/// Rewrites the packets of a frame.
+pub(crate) fn rewrite(call: &NodeCall<'_>, frame: &[BufferIndex]) {
+    let Some(runtime) = Runtime::running() else { return call.drop_all(frame) };
+    rewrite::run(call, runtime, &mut runtime.thread_state(call.thread.number()), frame);
+}
+
+/// Forgets the buffers that a panic leaves of a frame.
+pub(crate) fn abandon(call: &NodeCall<'_>, buffers: &[BufferIndex]) {
+    if let Some(runtime) = Runtime::running() {
+        runtime.thread_state(call.thread.number()).buffers.abandon(call.family, buffers);
     }
 }
 
-/// Has a thread's worker do what is not about packets that come: take a newer policy up, end connections, answer questions about them,
-/// give out what was held. Returns how many packets it sent on.
-pub(crate) fn tick(vm: &MainRef) -> usize {
+/// Runs a thread's worker without packets: it picks up a newer policy, ends connections, runs tasks, and releases held packets. Returns the
+/// number of packets that it released.
+pub(crate) fn tick(thread: VppThread<'_>) -> usize {
     let Some(runtime) = Runtime::running() else { return 0 };
-    let mut state = runtime.thread_state(vm.thread_index());
-    // No frame waits when VPP runs its input nodes: what is left of jobs, no node will ask for.
-    state.worker.discard_tickets();
-    state.reorder = ReorderGuard::default();
-    state.pending.iter_mut().for_each(PendingQueue::clear);
-    state.worker.process(runtime.now_ns(), &NodeTsc, &mut [], &mut []);
-    decide::count_lost(&mut state.worker, vm);
-    decide::give_out(runtime, state, vm)
+    let mut state = runtime.thread_state(thread.number());
+    let ThreadState { worker, buffers } = &mut *state;
+    // No frame waits when VPP runs its input nodes: no node will redeem the tickets that are left.
+    worker.discard_tickets();
+    buffers.reorder = ReorderGuard::default();
+    buffers.pending.iter_mut().for_each(PendingQueue::clear);
+    worker.process(runtime.now_ns(), &NodeTsc, &mut [], &mut []);
+    for (reason, packets) in worker.take_lost() {
+        if packets > 0 {
+            thread.count_lost(reason, packets);
+        }
+    }
+    let mut host = GraphHost::new(runtime, thread, buffers, None);
+    let Ok(()) = drive_released(worker, &mut host);
+    host.taken_back()
 }

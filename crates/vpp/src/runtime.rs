@@ -1,11 +1,9 @@
-//! The plugin's state: made when VPP reads its configuration, there for as long as VPP runs.
+//! The plugin's state: created when VPP reads its configuration, and kept as long as VPP runs.
 //!
-//! Each thread of VPP, the main one among them, has a [`ThreadState`] with its worker of the engine ([`ThreadMap`]). The lock of a seat is taken once a
-//! vector and never contended: nobody but the thread itself takes it. Clients' threads change the policy behind the daemon's lock,
-//! which VPP's threads never take: whoever holds it may be compiling. What the control side needs done now and then, the keeper
-//! does, a thread of our own.
+//! Each thread of VPP, with the main one, has a [`ThreadState`] with its worker of the engine ([`ThreadMap`]). The lock of a thread's state is
+//! taken once per call of a node and never contended: only the thread itself takes it. Clients' threads change the policy under the
+//! daemon's lock, which VPP's threads never take, since its holder may be compiling. A thread of the plugin does the housekeeping.
 
-use crate::cli;
 use crate::config::{ConfigError, PluginConfig, SocketConfig};
 use crate::host::VppHost;
 use crate::interfaces::Interfaces;
@@ -24,6 +22,7 @@ use mmb_policy::{Policy, Test};
 use mmb_protocol::{Client, ClientError};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::error::Error;
 use std::os::unix::net::UnixStream;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -35,35 +34,35 @@ use std::time::{Duration, Instant};
 /// The control socket's name in VPP's runtime directory.
 const SOCKET: &str = "mmb.sock";
 
-/// How often the keeper frees what nobody uses any more.
+/// The time between two rounds of housekeeping.
 const HOUSEKEEPING: Duration = Duration::from_millis(250);
 
-/// Turns of VPP's process after which the interfaces' state is looked at again: a second, about.
-const TURNS_A_LOOK: u32 = 20;
+/// Turns of mmb-process between two reads of all interfaces: about a second.
+const TURNS_PER_POLL: u32 = 20;
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 
-/// Everything of mmb in this VPP.
+/// The running plugin.
 pub(crate) struct Runtime {
     started: Instant,
     pub(crate) threads: ThreadMap,
     /// By worker of the engine.
     states: Box<[Mutex<ThreadState>]>,
-    /// VPP's interfaces, and the ports that they are.
+    /// VPP's interfaces and their ports.
     pub(crate) interfaces: Arc<Interfaces>,
-    /// By worker of the engine, once they run.
+    /// By worker of the engine, once the threads run.
     cores: Arc<OnceLock<Vec<Option<u32>>>>,
     daemon: Arc<Mutex<Daemon>>,
     /// Until VPP ends.
     server: Mutex<Option<Server>>,
     socket: Option<PathBuf>,
-    /// The engine's workers that are to share the connections to come.
+    /// The engine's workers that are to share new connections.
     sharing: Mutex<Vec<u16>>,
-    /// How many names of ports the engine was told that took others' places.
-    renamed: AtomicU64,
+    /// The number of port renames that the engine knows.
+    renames: AtomicU64,
 }
 
-/// Why VPP does not start with mmb.
+/// A reason to stop VPP's start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     /// The section of startup.conf is wrong.
@@ -72,13 +71,13 @@ pub(crate) enum StartError {
     /// The policy file cannot be read.
     #[error("the policy cannot be read")]
     Unreadable(#[from] PolicyFileError),
-    /// What it says is wrong; each error with its line, as `mmb check` shows it.
+    /// The policy has errors; each with its line, as `mmb check` shows it.
     #[error("the policy is wrong\n{0}")]
     Policy(String),
-    /// The policy fits no engine.
+    /// The engine refuses the policy.
     #[error(transparent)]
     Refused(#[from] CommitError),
-    /// The socket that was asked for cannot be.
+    /// The configured socket cannot be opened.
     #[error(transparent)]
     Bind(#[from] BindError),
     /// The system gives no thread.
@@ -87,16 +86,13 @@ pub(crate) enum StartError {
     /// The system gives no random numbers.
     #[error(transparent)]
     Entropy(#[from] mmb_control::entropy::EntropyError),
-    /// VPP has a command of ours already.
-    #[error("{0}")]
-    Command(String),
 }
 
-/// Reads the section of startup.conf and starts. A policy that is wrong, or a socket that was asked for and cannot be, is an error:
-/// a firewall that comes up without its rules is worse than none.
+/// Reads the section of startup.conf and starts. An erroneous policy, or a configured socket that cannot be opened, stops VPP: a firewall
+/// without its rules is worse than none.
 ///
 /// # Errors
-/// Why VPP is not to start.
+/// The reason to stop VPP's start.
 pub(crate) fn start(main: MainThread, section: &str) -> Result<(), StartError> {
     let config = PluginConfig::parse(section)?;
     let policy = match &config.policy {
@@ -126,25 +122,25 @@ pub(crate) fn start(main: MainThread, section: &str) -> Result<(), StartError> {
         server: Mutex::new(Some(server)),
         socket,
         sharing: Mutex::new(threads.sharing(&[])),
-        renamed: AtomicU64::new(0),
+        renames: AtomicU64::new(0),
     };
-    cli::add_commands(main).map_err(StartError::Command)?;
     let runtime = RUNTIME.get_or_init(|| runtime);
+    runtime.interfaces.set_running();
     thread::Builder::new().name("mmb-keeper".to_owned()).spawn(|| runtime.housekeeping())?;
     Ok(())
 }
 
-/// VPP ends: lets clients go and removes the socket.
+/// VPP ends: closes the clients' connections and removes the socket.
 pub(crate) fn stop() {
     if let Some(runtime) = Runtime::running() {
         drop(lock(&runtime.server).take());
     }
 }
 
-/// What VPP's main thread does now and then, each time in another turn.
+/// Periodic work on VPP's main thread; `turn` counts the calls.
 pub(crate) fn poll(main: MainThread, turn: u32) {
     let Some(runtime) = Runtime::running() else { return };
-    if turn.is_multiple_of(TURNS_A_LOOK) {
+    if turn.is_multiple_of(TURNS_PER_POLL) {
         runtime.interfaces.poll(main);
         *lock(&runtime.sharing) = runtime.threads.sharing(&main.queues(runtime.threads.all()));
     }
@@ -152,17 +148,35 @@ pub(crate) fn poll(main: MainThread, turn: u32) {
         let core = |worker| main.core(usize::from(runtime.threads.thread(worker as u16)));
         (0..runtime.states.len()).map(core).collect()
     });
-    runtime.interfaces.keep_up(main);
+    runtime.interfaces.reconcile_logged(main);
+}
+
+/// An interface was created or deleted.
+pub(crate) fn interface_changed(main: MainThread, number: u32, exists: bool) {
+    // At the start all interfaces are read anyway.
+    let Some(runtime) = Runtime::running() else { return };
+    if exists {
+        runtime.interfaces.on_add(main, number);
+        runtime.interfaces.reconcile_logged(main);
+    } else {
+        runtime.interfaces.on_delete(number);
+    }
+}
+
+/// An error and its causes on one line.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 impl Runtime {
-    /// What was started.
+    /// The plugin, once it is started.
     #[inline]
     pub(crate) fn running() -> Option<&'static Runtime> {
         RUNTIME.get()
     }
 
-    /// What a thread of VPP works with.
+    /// The state of a thread of VPP.
     ///
     /// # Panics
     /// If VPP has no such thread.
@@ -171,15 +185,15 @@ impl Runtime {
         lock(&self.states[self.threads.worker(thread)])
     }
 
-    /// Has the workers of the first so many threads do what is not about packets, while the threads cannot: VPP's main thread, which
-    /// this runs on, and workers that stand still.
+    /// Runs the workers of the first `threads` threads without packets while these cannot: VPP's main thread, on which this runs, and stopped
+    /// workers.
     pub(crate) fn process_idle_threads(&self, threads: usize) {
         for thread in 0..threads.min(self.threads.all()) {
             self.thread_state(thread as u16).worker.process(self.now_ns(), &NoCycles, &mut [], &mut []);
         }
     }
 
-    /// Makes interfaces that came known to the engine and frees what is used no more, where nobody waits for it.
+    /// Tells the engine about new interfaces and frees memory, for ever.
     fn housekeeping(&self) {
         sys::step_aside();
         let mut sharing = self.threads.sharing(&[]);
@@ -194,7 +208,7 @@ impl Runtime {
         }
     }
 
-    /// Has those workers share the connections to come that are to, if others do.
+    /// Changes which workers share new connections, if that is necessary.
     fn share(&self, sharing: &mut Vec<u16>) {
         let wanted = lock(&self.sharing).clone();
         if wanted == *sharing {
@@ -207,8 +221,7 @@ impl Runtime {
         }
     }
 
-    /// Makes interfaces that came known to the engine, so that rules may name them; and forgets names that nobody uses where there is no
-    /// room for others.
+    /// Tells the engine about new interfaces, so that rules may name them. When names run out, unused ones are forgotten.
     fn sync_ports(&self) {
         let mut daemon = lock(&self.daemon);
         let ports = &self.interfaces.ports;
@@ -217,7 +230,7 @@ impl Runtime {
             ports.recycle(|name| named.contains(name));
         }
         let (names, changes) = (ports.names(0), ports.changes());
-        if self.renamed.swap(changes, Ordering::Relaxed) != changes {
+        if self.renames.swap(changes, Ordering::Relaxed) != changes {
             for (number, name) in (0u16..).zip(&names) {
                 if daemon.engine().ports().0.get(usize::from(number)).is_some_and(|known| known.name != *name)
                 {
@@ -231,10 +244,10 @@ impl Runtime {
         }
     }
 
-    /// Does an errand of VPP's command line, as the client that it is. One that has no end of its own ends at `enough`.
+    /// Runs a command of VPP's command line as a client of the daemon. A command without an end of its own ends when `enough` is true.
     ///
     /// # Errors
-    /// It did not work, and the sink was told why.
+    /// The command failed, and the sink got the reason.
     pub(crate) fn run_command(
         &self,
         command: &UserCommand,
@@ -262,31 +275,31 @@ impl Runtime {
         runner.run(command)
     }
 
-    /// Where the control socket is, if there is one.
+    /// The path of the control socket, if there is one.
     pub(crate) fn socket(&self) -> Option<&Path> {
         self.socket.as_deref()
     }
 
-    /// The time for workers.
+    /// The time, for workers.
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
     }
 }
 
-/// Reads the policy to start with; what is remarkable about it is told in VPP's log.
+/// Reads the first policy; warnings about it go to VPP's log.
 fn load(main: MainThread, file: &Path) -> Result<Policy, StartError> {
-    let told = StartOutput::default();
-    let policy = policy_file::load(file, false, &told)?;
-    let told = told.0.into_inner();
-    let policy = policy.ok_or_else(|| StartError::Policy(told.trim_end().to_owned()))?;
-    if !told.is_empty() {
-        main.log(LogLevel::Notice, told.trim_end());
+    let output = StartOutput::default();
+    let policy = policy_file::load(file, false, &output)?;
+    let messages = output.0.into_inner();
+    let policy = policy.ok_or_else(|| StartError::Policy(messages.trim_end().to_owned()))?;
+    if !messages.is_empty() {
+        main.log(LogLevel::Notice, messages.trim_end());
     }
     Ok(policy)
 }
 
-/// What is told about the policy file.
+/// Collects messages about the policy file.
 #[derive(Default)]
 struct StartOutput(RefCell<String>);
 
@@ -301,15 +314,14 @@ impl OutputSink for StartOutput {
     }
 }
 
-/// Makes ports of the names that a policy uses: their interfaces may come later. Where there is no room, the engine refuses the
-/// policy.
+/// Reserves ports for the names in a policy, whose interfaces may come later. Without room for them the engine refuses the policy.
 fn reserve_ports(policy: &Policy, ports: &InterfacePorts) {
     for name in names_of_ports(policy) {
         let _ = ports.reserve(&name);
     }
 }
 
-/// The names of ports that a policy uses.
+/// The names of ports in a policy.
 fn names_of_ports(policy: &Policy) -> BTreeSet<String> {
     let mut all: BTreeSet<String> = policy.ports.keys().cloned().collect();
     for rule in policy.rules.iter() {
@@ -322,12 +334,12 @@ fn names_of_ports(policy: &Policy) -> BTreeSet<String> {
     all
 }
 
-/// A port as the engine takes it: where packets go, VPP says.
+/// A port of the engine; VPP decides where its packets go.
 fn port(name: String) -> PortSpec {
     PortSpec { name, mtu: None, forward: Forward::Routed }
 }
 
-/// Opens the control socket, and tells where it is. The usual one need not be: VPP's own command line needs none.
+/// Opens the control socket; returns its path. Without the usual one VPP starts all the same: its own command line needs none.
 fn listen(
     main: MainThread,
     socket: SocketConfig,
@@ -338,7 +350,7 @@ fn listen(
         SocketConfig::At(path) => (path, true),
         SocketConfig::Usual => (main.runtime_dir().unwrap_or(Path::new("/run/vpp")).join(SOCKET), false),
     };
-    // The thread that accepts runs where the one that starts it does.
+    // The accepting thread inherits the cores of the thread that starts it.
     let bound = thread::scope(|scope| {
         let bind = scope.spawn(|| {
             sys::step_aside();
@@ -350,13 +362,13 @@ fn listen(
         Ok(server) => Ok((server, Some(path))),
         Err(why) if must => Err(why.into()),
         Err(why) => {
-            main.log(LogLevel::Warning, &format!("no control socket: {}", sys::chain(&why)));
+            main.log(LogLevel::Warning, &format!("no control socket: {}", chain(&why)));
             Ok((unbound(daemon), None))
         }
     }
 }
 
-/// A server whose only clients are commands of VPP's.
+/// A server without a socket, for the commands of VPP's command line.
 fn unbound(daemon: &Arc<Mutex<Daemon>>) -> Server {
     Server::unbound(Arc::clone(daemon), ServerLimits::default())
 }

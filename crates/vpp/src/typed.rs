@@ -1,15 +1,15 @@
-//! What was typed behind a command of VPP's, as far as VPP lets it through.
+//! The arguments of a command, checked for changes by VPP.
 //!
-//! VPP expands macros before a command sees its line: it takes backslashes away, puts `UNSET` in the place of `$…`, and its line editor skips
-//! bytes beyond ASCII; nothing tells a command that it did. So text in quotation marks, the only place where such characters mean something to
-//! the language, may not be what was written. It is refused: another rule than was written would be worse.
+//! VPP expands macros before a command sees its line: it removes backslashes, replaces `$…` by `UNSET`, and its line editor skips bytes
+//! beyond ASCII. A command cannot see that. So text in quotation marks, the only place where the language knows such characters, may differ
+//! from what was written. It is refused, since another rule than the written one would be worse.
 
 use std::str;
 
-/// The line of a command, if it is what was written.
+/// The line of a command, if VPP cannot have changed it.
 ///
 /// # Errors
-/// Why it may be something else, and what to write instead.
+/// The reason for which VPP may have changed it, and what to write instead.
 pub(crate) fn line(bytes: &[u8], command: &str) -> Result<String, String> {
     let elsewhere = "or ask at the control socket";
     let line = str::from_utf8(bytes).ok().filter(|line| line.is_ascii()).ok_or_else(|| {
@@ -24,7 +24,7 @@ pub(crate) fn line(bytes: &[u8], command: &str) -> Result<String, String> {
     Ok(line.to_owned())
 }
 
-/// Whether a command's quotation marks are a rule's; others stand around names of files.
+/// True if quotation marks of a command belong to a rule; others stand around names of files.
 fn is_rule(command: &str) -> bool {
     command.starts_with("add")
 }

@@ -1,22 +1,22 @@
-//! What cannot mean anything in VPP, and is refused: rules that no packet on VPP's feature arcs matches, settings of what VPP decides.
+//! Rules and settings that are refused in VPP: rules that no packet on VPP's feature arcs matches, settings that VPP decides.
 //!
-//! mmb sees IP packets without their link header, before VPP looks up where they go.
+//! mmb sees IP packets without their link header, before VPP's route lookup.
 
 use mmb_policy::field::FieldGroup;
 use mmb_policy::rule::{Cond, Match};
 use mmb_policy::settings::Settings;
 use mmb_policy::{FieldId, Rule, Target, Test};
 
-/// The ether types of packets that come to mmb.
+/// The ether types of packets on VPP's feature arcs.
 const ETHER_TYPES: [u128; 2] = [0x0800, 0x86dd];
 
-/// Settings of which VPP decides.
+/// Settings that VPP decides, with explanations.
 const VPP_DECIDES: &[(&str, &str)] = &[
     ("poll", "how VPP's threads wait is VPP's to say"),
     ("conn zone", "VPP has taken the tags off before mmb sees a packet"),
 ];
 
-/// Why a rule cannot mean anything here, and the word that is to blame.
+/// The reason to refuse a rule, and the word that causes it.
 pub(crate) fn rule(rule: &Rule) -> Option<(&'static str, &'static str)> {
     rule.matches.iter().find_map(constraint).or_else(|| rule.targets.iter().find_map(target))
 }
@@ -55,7 +55,7 @@ fn target(target: &Target) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Whether a constraint on a number holds for packets that have this one.
+/// True if a constraint on a number holds for this value.
 fn holds(constraint: &Match, value: u128) -> bool {
     let Test::Number(cond, set) = &constraint.test else { return !constraint.negated };
     let width = constraint.field.info().width().unwrap_or(16);
@@ -74,7 +74,7 @@ fn holds(constraint: &Match, value: u128) -> bool {
     (holds(*cond) != (*cond == Cond::Ne)) != constraint.negated
 }
 
-/// The first setting that a change touches though VPP decides, with its name.
+/// The first changed setting that VPP decides: the explanation and its name.
 pub(crate) fn setting(before: &Settings, after: &Settings) -> Option<(&'static str, &'static str)> {
     let values = |settings: &Settings, name: &str| {
         settings.all().find(|setting| setting.info().name == name).map(|setting| setting.value())

@@ -1,6 +1,6 @@
 //! A panic within a node costs the packets that were not sent on yet, each once.
 
-#[path = "../src/nodes/contain.rs"]
+#[path = "../src/sys/contain.rs"]
 mod contain;
 
 use contain::SentCount;
@@ -11,13 +11,13 @@ const FRAME: [u32; 5] = [10, 11, 12, 13, 14];
 fn dropped(pieces: &[usize], panic_at: usize) -> Vec<u32> {
     let sent = SentCount::default();
     let mut dropped = Vec::new();
-    let work = || {
+    let work = |_: &mut Vec<u32>| {
         for (number, &piece) in pieces.iter().enumerate() {
             assert_ne!(number, panic_at, "a fault of ours");
             sent.add(piece);
         }
     };
-    sent.contain(&FRAME, work, |left| dropped.extend_from_slice(left));
+    sent.contain(&mut dropped, &FRAME, work, |dropped, left| dropped.extend_from_slice(left));
     dropped
 }
 
@@ -31,5 +31,10 @@ fn a_panic_drops_what_was_not_sent() {
 
 #[test]
 fn a_panic_while_packets_are_dropped_ends_there() {
-    SentCount::default().contain(&FRAME, || panic!("a fault of ours"), |_| panic!("and another"));
+    SentCount::default().contain(
+        &mut (),
+        &FRAME,
+        |()| panic!("a fault of ours"),
+        |(), _| panic!("and another"),
+    );
 }

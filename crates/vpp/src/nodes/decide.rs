@@ -1,168 +1,153 @@
-//! Deciding about a vector: `ip4-mmb-classify`, `ip4-mmb-handed` and their twins.
+//! Deciding on a vector: `ip4-mmb-classify`, `ip4-mmb-handed` and the same for IPv6.
 
-use super::NodeTsc;
-use super::buffer::{AHEAD, Buffer, BufferPool};
-use super::chain::{ChainCopies, ChainView};
-use super::contain::SentCount;
-use super::counters::NodeError;
-use super::graph::{DROP, NextFeature, NodeCall, REWRITE};
-use super::thread_state::{BufferMetadata, ThreadState, VectorColumns};
-use super::trace::{NodeTrace, TracedVerdict};
+use super::thread_state::{ThreadBuffers, VectorColumns};
 use crate::runtime::Runtime;
+use crate::sys::{
+    AHEAD, Buffer, BufferIndex, BufferPool, ChainCopies, ChainView, DROP, NextFeature, NodeCall, NodeError,
+    NodeTrace, NodeTsc, REWRITE, TracedVerdict, VppThread,
+};
 use arrayvec::ArrayVec;
-use mmb_engine::{Count, DropReason, Origin, PacketTrace, RewriteTicket, VECTOR, Verdict, Worker};
+use mmb_engine::{
+    Count, DropReason, Origin, PacketHost, PacketTrace, Released, RewriteTicket, VECTOR, Verdict, Worker,
+};
 use mmb_packet::{Packet, PortId};
-use std::os::raw::c_int;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::MutexGuard;
-use vpp_plugin::bindings::{vlib_buffer_t, vlib_main_t, vlib_node_runtime_t};
-use vpp_plugin::vlib::MainRef;
+use std::convert::Infallible;
 
-unsafe extern "C" {
-    fn mmb_shim_runtime(vm: *mut vlib_main_t, family: u32) -> *mut vlib_node_runtime_t;
-    fn mmb_shim_hand_over(
-        vm: *mut vlib_main_t,
-        node: *mut vlib_node_runtime_t,
-        family: u32,
-        buffers: *mut u32,
-        threads: *mut u16,
-        count: u32,
-    ) -> u32;
-    fn mmb_shim_free(vm: *mut vlib_main_t, buffers: *mut u32, count: u32);
-    fn mmb_shim_count_lost(vm: *mut vlib_main_t, error: u32, packets: u64);
-    fn mmb_shim_finish_checksums(vm: *mut vlib_main_t, buffer: *mut vlib_buffer_t);
-    fn mmb_shim_place(family: u32, multicast: u32, interface: u32) -> u32;
-    fn mmb_shim_leave(buffer: *mut vlib_buffer_t, metadata: *mut BufferMetadata);
-    fn mmb_shim_return(
-        vm: *mut vlib_main_t,
-        metadata: *const BufferMetadata,
-        bytes: *const u8,
-        count: u32,
-        index: *mut u32,
-    ) -> c_int;
+/// The next node of a packet that goes to no node of this thread.
+const NONE: u16 = u16::MAX;
+
+/// A node's thread as a host of the engine: its vectors are a frame of VPP's, and then buffers with packets that the worker released.
+pub(super) struct GraphHost<'h> {
+    runtime: &'h Runtime,
+    thread: VppThread<'h>,
+    buffers: &'h mut ThreadBuffers,
+    /// The frame, until it is processed.
+    frame: Option<(&'h NodeCall<'h>, &'h [BufferIndex])>,
+    /// Released packets, by family, until they are processed.
+    released: [ArrayVec<BufferIndex, VECTOR>; 2],
+    /// The number of released packets so far.
+    taken_back: usize,
 }
 
-/// A packet that does not go on to another node.
-const AWAY: u16 = u16::MAX;
-
-/// A vector's packets, and the buffers that they are in.
+/// A vector's packets and their buffers.
 struct DecideVector<'p> {
     packets: ArrayVec<Packet<'p>, VECTOR>,
-    /// By packet: its number in the frame, its buffer, and where that stands on its way through features.
+    /// By packet: its number in the frame, its buffer, and the buffer's position among VPP's features.
     buffers: ArrayVec<(u8, Buffer, u32), VECTOR>,
 }
 
-/// Where the buffers of a frame go.
+/// The destinations of a frame's buffers.
 struct NextNodes {
-    /// By number in the frame: the next node, or [`AWAY`].
+    /// By number in the frame: the next node, or [`NONE`].
     nexts: [u16; VECTOR],
-    /// What goes to other threads, and which.
-    handed: ArrayVec<(u32, u16), VECTOR>,
-    freed: ArrayVec<u32, VECTOR>,
+    /// Buffers for other threads, with the threads.
+    handed: ArrayVec<(BufferIndex, u16), VECTOR>,
+    freed: ArrayVec<BufferIndex, VECTOR>,
 }
 
-/// Decides about the packets of a frame, and then about those that they let go on.
-pub(super) fn run(call: &NodeCall<'_>, origin: Origin, frame: &[u32]) {
-    let Some(runtime) = Runtime::running() else { return call.drop_all(frame) };
-    let mut state = runtime.thread_state(call.vm.thread_index());
-    decide(call, runtime, &mut state, origin, frame);
-    give_out(runtime, state, call.vm);
-}
-
-/// Counts what the worker held and lost, whose buffers were freed when it took them.
-pub(super) fn count_lost(worker: &mut Worker, vm: &MainRef) {
-    for (reason, packets) in worker.take_lost() {
-        if packets > 0 {
-            // SAFETY: mmb-tick has the errors of all our nodes.
-            unsafe { mmb_shim_count_lost(vm.as_ptr(), NodeError::For(reason).index() as u32, packets) };
-        }
+impl<'h> GraphHost<'h> {
+    pub(super) fn new(
+        runtime: &'h Runtime,
+        thread: VppThread<'h>,
+        buffers: &'h mut ThreadBuffers,
+        frame: Option<(&'h NodeCall<'h>, &'h [BufferIndex])>,
+    ) -> GraphHost<'h> {
+        let released = [ArrayVec::new(), ArrayVec::new()];
+        GraphHost { runtime, thread, buffers, frame, released, taken_back: 0 }
     }
-}
 
-/// Sends on what the worker held and gives out. Returns how many packets.
-pub(super) fn give_out<'a>(
-    runtime: &'a Runtime,
-    mut state: MutexGuard<'a, ThreadState>,
-    vm: &MainRef,
-) -> usize {
-    let mut sent = 0;
-    loop {
-        let families = release(&mut state, vm);
-        let given = families.iter().map(|frame| frame.len()).sum::<usize>();
-        if given == 0 {
-            return sent;
-        }
-        sent += given;
-        // A panic has to find the seat free.
-        drop(state);
-        for (family, frame) in (0..).zip(&families) {
-            // SAFETY: this thread's own state of a node of ours.
-            let node = unsafe { mmb_shim_runtime(vm.as_ptr(), family) };
-            let call = NodeCall { vm, node, family, sent: SentCount::default() };
-            call.contain(frame, || {
-                decide(&call, runtime, &mut runtime.thread_state(vm.thread_index()), Origin::Held, frame);
-            });
-        }
-        state = runtime.thread_state(vm.thread_index());
+    /// The number of packets that the worker released.
+    pub(super) fn taken_back(&self) -> usize {
+        self.taken_back
     }
-}
 
-/// Takes some of what the worker gives out, as buffers, by family.
-fn release(state: &mut ThreadState, vm: &MainRef) -> [ArrayVec<u32, VECTOR>; 2] {
-    let mut families = [ArrayVec::new(), ArrayVec::new()];
-    let ThreadState { worker, held, .. } = state;
-    // What was given out before a panic goes on.
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        worker.release(|released| {
-            let Some(metadata) = held.metadata(released.place) else { return false };
-            let mut index = 0;
-            let (bytes, count) = (released.bytes.as_ptr(), released.bytes.len() as u32);
-            // SAFETY: VPP copies the bytes to buffers that it gives us.
-            if unsafe { mmb_shim_return(vm.as_ptr(), metadata, bytes, count, &mut index) } == 0 {
-                return false;
+    /// Decides on the released packets.
+    fn process_released(&mut self, worker: &mut Worker) {
+        let GraphHost { runtime, thread, buffers, released, .. } = self;
+        for (family, released) in (0..).zip(released) {
+            if released.is_empty() {
+                continue;
             }
-            families[usize::from(released.bytes.first().is_some_and(|first| first >> 4 == 6))].push(index);
-            true
-        })
-    }));
-    families
+            let call = NodeCall::deciding(*thread, family);
+            let frame = std::mem::take(released);
+            call.contain(
+                &mut (&mut *worker, &mut **buffers),
+                &frame,
+                |(worker, buffers)| decide(&call, runtime, (worker, buffers), Origin::Held, &frame),
+                |(_, buffers), left| buffers.abandon(family, left),
+            );
+        }
+    }
 }
 
+impl PacketHost for GraphHost<'_> {
+    type Error = Infallible;
+
+    fn process(&mut self, worker: &mut Worker, origin: Origin) -> Result<(), Infallible> {
+        if let Some((call, frame)) = self.frame.take() {
+            decide(call, self.runtime, (worker, self.buffers), origin, frame);
+        }
+        self.process_released(worker);
+        Ok(())
+    }
+
+    fn take_back(&mut self, released: Released<'_>) -> bool {
+        let Some(metadata) = self.buffers.held.metadata(released.place) else { return false };
+        let Some(index) = metadata.alloc_copy(self.thread, released.bytes) else { return false };
+        let is_ip6 = released.bytes.first().is_some_and(|first| first >> 4 == 6);
+        self.released[usize::from(is_ip6)].push(index);
+        self.taken_back += 1;
+        true
+    }
+}
+
+impl Drop for GraphHost<'_> {
+    /// After a panic, drops the released packets that were not processed.
+    fn drop(&mut self) {
+        for (family, released) in (0..).zip(&self.released) {
+            if !released.is_empty() {
+                NodeCall::deciding(self.thread, family).drop_all(released);
+            }
+        }
+    }
+}
+
+/// Decides on a frame, in as many vectors as copies of long chains need.
 fn decide(
     call: &NodeCall<'_>,
     runtime: &Runtime,
-    state: &mut ThreadState,
+    (worker, buffers): (&mut Worker, &mut ThreadBuffers),
     origin: Origin,
-    mut frame: &[u32],
+    mut frame: &[BufferIndex],
 ) {
     while !frame.is_empty() {
-        let taken = one_vector(call, runtime, state, origin, frame);
+        let taken = one_vector(call, runtime, (worker, buffers), origin, frame);
         frame = &frame[taken..];
     }
 }
 
-/// Decides about the first packets of a frame: all, unless long chains among them need too much room. Returns how many.
+/// Decides on the first packets of a frame: all, unless copies of long chains need more room. Returns the number of buffers.
 fn one_vector(
     call: &NodeCall<'_>,
     runtime: &Runtime,
-    state: &mut ThreadState,
+    (worker, buffers): (&mut Worker, &mut ThreadBuffers),
     origin: Origin,
-    frame: &[u32],
+    frame: &[BufferIndex],
 ) -> usize {
     let mut nexts = NextNodes { nexts: [DROP; VECTOR], handed: ArrayVec::new(), freed: ArrayVec::new() };
-    let ThreadState { worker, copies, columns, held, reorder, pending } = state;
+    let ThreadBuffers { copies, columns, held, reorder, pending } = buffers;
     let pending = pending[call.family as usize].of(origin == Origin::Worker);
-    let VectorColumns { verdicts, tickets, accounts } = columns;
+    let VectorColumns { verdicts, tickets, traces } = columns;
     let mut vector = DecideVector { packets: ArrayVec::new(), buffers: ArrayVec::new() };
     let taken = take(call, runtime, origin, (worker, copies), frame, &mut vector);
-    let traces = call.is_traced();
-    accounts.clear();
-    let mut tell = |account| accounts.push(account);
-    let tell: Option<&mut dyn FnMut(PacketTrace)> = if traces { Some(&mut tell) } else { None };
+    let is_traced = call.is_traced();
+    traces.clear();
+    let mut tell = |trace| traces.push(trace);
+    let tell: Option<&mut dyn FnMut(PacketTrace)> = if is_traced { Some(&mut tell) } else { None };
     let now_ns = runtime.now_ns();
     worker.decide(origin, now_ns, &NodeTsc, &vector.packets, &mut verdicts[..], &mut tickets[..], tell);
-    if traces {
-        add_traces(call, runtime, &vector, &verdicts[..], &tickets[..], accounts);
+    if is_traced {
+        add_traces(call, runtime, &vector, &verdicts[..], &tickets[..], traces);
     }
     let mut feature = NextFeature::default();
     for (number, &(at, buffer, before)) in vector.buffers.iter().enumerate() {
@@ -188,61 +173,56 @@ fn one_vector(
             }
             Verdict::Hand(owner) => {
                 nexts.handed.push((frame[at], runtime.threads.thread(owner)));
-                AWAY
+                NONE
             }
             Verdict::Held(number) => {
-                // SAFETY: the buffer is ours.
-                unsafe { mmb_shim_leave(buffer.as_ptr(), held.place(number)) };
+                buffer.save_metadata(held.place(number));
                 nexts.freed.push(frame[at]);
-                AWAY
+                NONE
             }
         };
     }
     reorder.end_vector();
-    nexts.carry_out(call, worker, &frame[..taken]);
+    nexts.send(call, worker, &frame[..taken]);
     taken
 }
 
-/// Takes the packets out of the first buffers of a frame, until there is no room for copies of chains. Returns how many buffers that
-/// were; those that no packet can be made of have an error.
+/// Makes views of the first buffers of a frame, until there is no room for copies of chains. Returns the number of buffers; those without a
+/// view have an error.
 #[inline(always)]
 fn take<'p>(
     call: &NodeCall<'_>,
     runtime: &Runtime,
     origin: Origin,
     (worker, copies): (&mut Worker, &'p mut ChainCopies),
-    frame: &[u32],
+    frame: &[BufferIndex],
     vector: &mut DecideVector<'p>,
 ) -> usize {
     let mut free = copies.free();
-    let pool = BufferPool::of(call.vm);
+    let pool = BufferPool::of(call.thread);
     let mut last = (u32::MAX, PortId(u16::MAX));
-    let mut place = ArcPosition::default();
+    let mut position = ArcPosition::default();
     for (at, &index) in frame.iter().enumerate() {
         if let Some(&soon) = frame.get(at + AHEAD) {
-            pool.fetch(soon);
+            pool.prefetch(soon);
         }
-        // SAFETY: VPP gave the node these.
-        let buffer = unsafe { pool.buffer(index) };
+        let buffer = pool.buffer(index);
         let interface = buffer.interface();
         if interface != last.0 {
             last = (interface, runtime.interfaces.ports.port_of(interface));
         }
-        if origin != Origin::Wire && !place.find_again(call, buffer) {
+        if origin != Origin::Wire && !position.restore(call, buffer) {
             worker.count_dropped(DropReason::PortDown, 1);
             call.set_error(buffer, NodeError::For(DropReason::PortDown));
             continue;
         }
         let packet = if !buffer.is_special() {
-            // SAFETY: nothing else of this node looks into the buffer while the vector is worked on.
-            unsafe { buffer.packet(pool, last.1) }
+            buffer.packet(pool, last.1)
         } else {
             if buffer.is_unfinished() {
-                // SAFETY: VPP's own function, on a buffer that is ours.
-                unsafe { mmb_shim_finish_checksums(call.vm.as_ptr(), buffer.as_ptr()) };
+                buffer.finish_checksums(call.thread);
             }
-            // SAFETY: the chain is ours.
-            match unsafe { free.take(call.vm.as_ptr(), buffer, pool, last.1) } {
+            match free.take(call.thread, buffer, pool, last.1) {
                 ChainView::Full => return at,
                 ChainView::Whole(packet) => Some(packet),
                 ChainView::Lost => None,
@@ -261,54 +241,51 @@ fn take<'p>(
     frame.len()
 }
 
-/// The place of buffers that have waited among their interface's features, which may have changed meanwhile.
+/// The position among their interface's features of buffers that have waited, since the features may have changed.
 #[derive(Default)]
 struct ArcPosition {
-    /// Interface, whether to many, and the place.
+    /// The last interface, whether the packet was multicast, and the position.
     last: Option<(u32, bool, u32)>,
 }
 
 impl ArcPosition {
-    /// Puts a buffer in its place. False if mmb is none of the features any more.
-    fn find_again(&mut self, call: &NodeCall<'_>, buffer: Buffer) -> bool {
+    /// Sets a buffer's position. False if mmb is no feature of the interface any more.
+    fn restore(&mut self, call: &NodeCall<'_>, buffer: Buffer) -> bool {
         let (interface, multicast) = (buffer.interface(), buffer.is_multicast(call.family));
-        let place = match self.last {
-            Some((known, to_many, place)) if (known, to_many) == (interface, multicast) => place,
-            // SAFETY: the shim checks the interface's number; features change only while no thread runs nodes.
-            _ => unsafe { mmb_shim_place(call.family, u32::from(multicast), interface) },
+        let position = match self.last {
+            Some((known, was_multicast, position)) if (known, was_multicast) == (interface, multicast) => {
+                position
+            }
+            _ => call.feature_position(multicast, interface),
         };
-        self.last = Some((interface, multicast, place));
-        buffer.set_feature(place);
-        place != u32::MAX
+        self.last = Some((interface, multicast, position));
+        buffer.set_feature(position);
+        position != u32::MAX
     }
 }
 
 impl NextNodes {
-    fn carry_out(&mut self, call: &NodeCall<'_>, worker: &mut Worker, frame: &[u32]) {
-        call.sent.add(frame.len());
+    /// Sends the buffers of a vector to their destinations.
+    fn send(&mut self, call: &NodeCall<'_>, worker: &mut Worker, frame: &[BufferIndex]) {
+        call.count_sent(frame.len());
         if self.handed.is_empty() && self.freed.is_empty() {
             return call.enqueue(frame, &self.nexts[..frame.len()]);
         }
-        let onward = frame.iter().copied().zip(self.nexts).filter(|(_, next)| *next != AWAY);
-        let (buffers, nexts): (ArrayVec<u32, VECTOR>, ArrayVec<u16, VECTOR>) = onward.unzip();
+        let onward = frame.iter().copied().zip(self.nexts).filter(|(_, next)| *next != NONE);
+        let (buffers, nexts): (ArrayVec<BufferIndex, VECTOR>, ArrayVec<u16, VECTOR>) = onward.unzip();
         call.enqueue(&buffers, &nexts);
-        let (mut buffers, mut threads): (ArrayVec<u32, VECTOR>, ArrayVec<u16, VECTOR>) =
+        let (mut buffers, mut threads): (ArrayVec<BufferIndex, VECTOR>, ArrayVec<u16, VECTOR>) =
             self.handed.iter().copied().unzip();
-        let handed = buffers.len() as u32;
-        if handed > 0 {
-            let (vm, buffers, threads) = (call.vm.as_ptr(), buffers.as_mut_ptr(), threads.as_mut_ptr());
-            // SAFETY: as many buffers, which are ours, as threads, which run.
-            let given = unsafe { mmb_shim_hand_over(vm, call.node, call.family, buffers, threads, handed) };
-            if given < handed {
-                let lost = u64::from(handed - given);
-                worker.count_dropped(DropReason::HandoverFull, lost);
-                call.count(NodeError::For(DropReason::HandoverFull), lost);
+        if !buffers.is_empty() {
+            let lost = buffers.len() - call.hand_over(&mut buffers, &mut threads);
+            if lost > 0 {
+                worker.count_dropped(DropReason::HandoverFull, lost as u64);
+                call.count(NodeError::For(DropReason::HandoverFull), lost as u64);
             }
         }
         if !self.freed.is_empty() {
-            let (buffers, count) = (self.freed.as_mut_ptr(), self.freed.len() as u32);
-            // SAFETY: the buffers are ours; the worker has copies of them.
-            unsafe { mmb_shim_free(call.vm.as_ptr(), buffers, count) };
+            // The worker has copies of these.
+            call.free(&mut self.freed);
         }
     }
 }
@@ -319,30 +296,30 @@ fn add_traces(
     vector: &DecideVector<'_>,
     verdicts: &[Verdict],
     tickets: &[Option<RewriteTicket>],
-    accounts: &[PacketTrace],
+    traces: &[PacketTrace],
 ) {
     let packets = vector.packets.iter().zip(&vector.buffers);
-    for (((packet, (_, buffer, _)), account), (verdict, ticket)) in
-        packets.zip(accounts).zip(verdicts.iter().zip(tickets))
+    for (((packet, (_, buffer, _)), trace), (verdict, ticket)) in
+        packets.zip(traces).zip(verdicts.iter().zip(tickets))
     {
         if !buffer.is_traced() {
             continue;
         }
-        let fate = match *verdict {
+        let verdict = match *verdict {
             Verdict::Send(_) if ticket.is_some() => TracedVerdict::Rewrite,
             Verdict::Send(_) => TracedVerdict::Next,
             Verdict::Drop(reason) => TracedVerdict::Drop(reason),
             Verdict::Hand(worker) => TracedVerdict::Hand(worker),
             Verdict::Held(_) => TracedVerdict::Held,
         };
-        call.trace(
+        call.add_trace(
             *buffer,
             NodeTrace {
                 interface: buffer.interface(),
                 len: packet.len() as u32,
-                worker: runtime.threads.worker(call.vm.thread_index()) as u16,
-                fate,
-                account: *account,
+                worker: runtime.threads.worker(call.thread.number()) as u16,
+                verdict,
+                trace: *trace,
             },
         );
     }

@@ -1,20 +1,21 @@
-//! What the deciding nodes tell the rewriting ones: which job each buffer has.
+//! The queue from the deciding nodes to the rewriting one: each buffer's rewrite ticket.
 //!
-//! VPP keeps the order of buffers between two nodes, so that a note is found at the head of its queue. A buffer's own room for such
-//! notes lies in a part of it that nothing else on a packet's way reads.
+//! VPP keeps the order of buffers between two nodes, so that a buffer's ticket is at the head of its queue. The tickets are not in the
+//! buffers, since their room for such data is in a cache line that no other node on a packet's path reads.
 
+use crate::sys::BufferIndex;
 use mmb_engine::RewriteTicket;
 use std::collections::VecDeque;
 
-/// Notes that there is room for ahead of any.
+/// The number of tickets that are allocated in advance.
 const ROOM: usize = 4096;
 
-/// One deciding node's notes.
-type TicketQueue = VecDeque<(u32, Option<RewriteTicket>)>;
+/// The tickets of one deciding node; `None` for a packet that only keeps the order.
+type TicketQueue = VecDeque<(BufferIndex, Option<RewriteTicket>)>;
 
-/// The notes that one rewriting node will read.
+/// The tickets for one rewriting node.
 pub(super) struct PendingQueue {
-    /// By what decided: packets that came in, and those that other threads handed over.
+    /// By deciding node: that of received packets, and that of packets that other threads handed over.
     queues: [TicketQueue; 2],
 }
 
@@ -23,38 +24,38 @@ impl PendingQueue {
         PendingQueue { queues: [VecDeque::with_capacity(ROOM), VecDeque::with_capacity(ROOM)] }
     }
 
-    /// Those of one deciding node.
+    /// The queue of one deciding node.
     #[inline(always)]
     pub(super) fn of(&mut self, handed: bool) -> &mut TicketQueue {
         &mut self.queues[usize::from(handed)]
     }
 
-    /// The job that a buffer came with, or that it has none; `None` if nothing is known of it.
+    /// Takes a buffer's entry: its ticket, or that it has none. `None` if the buffer has no entry.
     #[inline(always)]
-    pub(super) fn take(&mut self, buffer: u32) -> Option<Option<RewriteTicket>> {
-        let mut known = None;
+    pub(super) fn take(&mut self, buffer: BufferIndex) -> Option<Option<RewriteTicket>> {
+        let mut entry = None;
         for queue in &mut self.queues {
-            if queue.front().is_some_and(|(noted, _)| *noted == buffer) {
-                known = queue.pop_front();
+            if queue.front().is_some_and(|(queued, _)| *queued == buffer) {
+                entry = queue.pop_front();
                 break;
             }
         }
-        known.map(|(_, ticket)| ticket)
+        entry.map(|(_, ticket)| ticket)
     }
 
-    /// Puts back what was taken last.
-    pub(super) fn put_back(&mut self, buffer: u32, ticket: RewriteTicket) {
+    /// Puts the ticket back that was taken last.
+    pub(super) fn put_back(&mut self, buffer: BufferIndex, ticket: RewriteTicket) {
         self.queues[0].push_front((buffer, Some(ticket)));
     }
 
-    /// These buffers will not come.
-    pub(super) fn forget(&mut self, buffers: &[u32]) {
+    /// Removes the entries of buffers that will not come.
+    pub(super) fn forget(&mut self, buffers: &[BufferIndex]) {
         for queue in &mut self.queues {
-            queue.retain(|(noted, _)| !buffers.contains(noted));
+            queue.retain(|(queued, _)| !buffers.contains(queued));
         }
     }
 
-    /// No buffer will come any more that there is a note of.
+    /// Removes all entries.
     pub(super) fn clear(&mut self) {
         self.queues.iter_mut().for_each(VecDeque::clear);
     }

@@ -1,38 +1,38 @@
-//! Keeping the order of packets between two hosts.
+//! Keeps the order of packets between two hosts.
 //!
-//! A packet that is rewritten takes a detour, and one behind it that is not could overtake it. So a packet that goes on at once
-//! follows through the rewriting node where one before it in its vector does that is between the same two hosts; and every packet
-//! does while those of earlier vectors are on their way, of which nothing else is known any more. Hosts are told apart by a few bits:
-//! that others follow too costs only time. Vectors of which all packets are rewritten, or none, have no more work with it.
+//! A packet that is rewritten passes through one more node, so that a later packet without a rewrite could overtake it. Such a packet
+//! therefore also goes through the rewriting node if an earlier packet of its vector between the same two hosts does; and every packet does
+//! while packets of earlier vectors are on their way there, about which nothing else is known. Hosts are told apart by a few bits: a
+//! collision costs only time. A vector whose packets are all rewritten, or none, needs no more than two counters.
 
 use mmb_packet::Packet;
 
-/// Bits; a power of two.
+/// The size of the bit set; a power of two.
 const BITS: usize = 1024;
 const WORDS: usize = BITS / u64::BITS as usize;
 
-/// The packets that are on their way to be rewritten.
+/// The packets on their way to the rewriting node.
 #[derive(Default)]
 pub(super) struct ReorderGuard {
-    /// Of earlier vectors.
+    /// Packets of earlier vectors.
     before: usize,
-    /// Of this one.
+    /// Packets of this vector.
     here: usize,
-    /// The hosts of those of this one among its first packets.
+    /// The hosts of this vector's rewritten packets, among its first packets.
     marks: [u64; WORDS],
-    /// How many first packets.
+    /// The number of first packets that `marks` covers.
     marked: usize,
 }
 
 impl ReorderGuard {
-    /// A packet goes to be rewritten.
+    /// A packet goes to the rewriting node.
     #[inline(always)]
     pub(super) fn begin(&mut self) {
         self.here += 1;
     }
 
-    /// Whether packet number `at` of the vector, which is not rewritten, has to follow one that is; it is on its way then as well.
-    /// `rewritten` tells of those before it.
+    /// True if packet `at` of the vector, which is not rewritten, must go to the rewriting node too; it is counted as on its way then.
+    /// `rewritten` is true for those packets before it that are rewritten.
     #[inline(always)]
     pub(super) fn follows(
         &mut self,
@@ -47,11 +47,11 @@ impl ReorderGuard {
         let mut follows = self.before > 0;
         if !follows {
             for earlier in (self.marked..at).filter(|earlier| rewritten(*earlier)) {
-                let (word, bit) = place(&packets[earlier]);
+                let (word, bit) = bit_of(&packets[earlier]);
                 self.marks[word] |= bit;
             }
             self.marked = at;
-            let (word, bit) = place(&packets[at]);
+            let (word, bit) = bit_of(&packets[at]);
             follows = self.marks[word] & bit != 0;
         }
         self.here += usize::from(follows);
@@ -68,15 +68,15 @@ impl ReorderGuard {
         }
     }
 
-    /// So many have come to where they are rewritten.
+    /// Packets have arrived at the rewriting node.
     #[inline(always)]
     pub(super) fn arrive(&mut self, packets: usize) {
         self.before = self.before.saturating_sub(packets);
     }
 }
 
-/// The bit of a packet's two addresses.
-fn place(packet: &Packet<'_>) -> (usize, u64) {
+/// The bit of a packet's two addresses, as a word and a mask.
+fn bit_of(packet: &Packet<'_>) -> (usize, u64) {
     let bytes = packet.bytes();
     let is_ip6 = bytes.first().is_some_and(|first| first >> 4 == 6);
     let addresses = if is_ip6 { bytes.get(8..40) } else { bytes.get(12..20) };

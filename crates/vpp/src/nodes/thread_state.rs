@@ -1,15 +1,18 @@
-//! What a thread of VPP works with.
+//! The state of one of VPP's threads: its worker, and what its nodes keep about buffers.
 
-use super::chain::ChainCopies;
 use super::pending::PendingQueue;
 use super::reorder::ReorderGuard;
+use crate::sys::{BufferIndex, BufferMetadata, ChainCopies};
 use mmb_engine::{DropReason, PacketTrace, RewriteTicket, VECTOR, Verdict, Worker};
 
-/// One thread's part of the engine.
+/// The state of one thread.
 pub(crate) struct ThreadState {
-    /// Decides about packets.
     pub(crate) worker: Worker,
-    /// Packets in several buffers, in one piece.
+    pub(super) buffers: ThreadBuffers,
+}
+
+/// The thread's packets, beside its worker.
+pub(super) struct ThreadBuffers {
     pub(super) copies: ChainCopies,
     pub(super) columns: VectorColumns,
     pub(super) held: HeldMetadata,
@@ -18,54 +21,45 @@ pub(crate) struct ThreadState {
     pub(super) pending: [PendingQueue; 2],
 }
 
-/// What is decided about the packets of a vector.
+/// The results of deciding on a vector, by packet.
 pub(super) struct VectorColumns {
     pub(super) verdicts: Box<[Verdict; VECTOR]>,
     pub(super) tickets: Box<[Option<RewriteTicket>; VECTOR]>,
-    /// Why they get it, while somebody traces.
-    pub(super) accounts: Vec<PacketTrace>,
+    /// Filled while a node is traced.
+    pub(super) traces: Vec<PacketTrace>,
 }
 
-/// What VPP knew of held packets, by their numbers.
+/// The metadata of held packets, by their numbers.
 pub(super) struct HeldMetadata(Vec<BufferMetadata>);
-
-/// What VPP knew of a packet whose buffer is freed; as `mmb_buffer_metadata_t` in buffers.c.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct BufferMetadata {
-    flags: u32,
-    opaque: [u32; 10],
-    opaque2: [u32; 14],
-}
 
 impl ThreadState {
     pub(crate) fn new(worker: Worker) -> ThreadState {
         let columns = VectorColumns {
             verdicts: Box::new([Verdict::Drop(DropReason::NoWire); VECTOR]),
             tickets: Box::new([None; VECTOR]),
-            accounts: Vec::new(),
+            traces: Vec::new(),
         };
-        ThreadState {
-            worker,
+        let buffers = ThreadBuffers {
             copies: ChainCopies::new(),
             columns,
             held: HeldMetadata(Vec::new()),
             reorder: ReorderGuard::default(),
             pending: [PendingQueue::new(), PendingQueue::new()],
-        }
+        };
+        ThreadState { worker, buffers }
     }
 }
 
-impl ThreadState {
-    /// A frame ended with a panic: these buffers of it are dropped, and go nowhere that something waits for them.
-    pub(super) fn abandon(&mut self, family: u32, buffers: &[u32]) {
+impl ThreadBuffers {
+    /// Forgets buffers that a panic left: they are dropped and will not be rewritten.
+    pub(super) fn abandon(&mut self, family: u32, buffers: &[BufferIndex]) {
         self.pending[family as usize].forget(buffers);
         self.reorder = ReorderGuard::default();
     }
 }
 
 impl HeldMetadata {
-    /// The place of a packet's way.
+    /// The place for a held packet's metadata.
     pub(super) fn place(&mut self, number: u16) -> &mut BufferMetadata {
         let number = usize::from(number);
         if self.0.len() <= number {
@@ -74,7 +68,7 @@ impl HeldMetadata {
         &mut self.0[number]
     }
 
-    /// The way of a packet that was held.
+    /// A held packet's metadata.
     pub(super) fn metadata(&self, number: u16) -> Option<&BufferMetadata> {
         self.0.get(usize::from(number))
     }

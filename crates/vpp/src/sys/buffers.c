@@ -1,4 +1,4 @@
-/* Buffers, for src/nodes: what VPP offers as macros and inline functions only. Runs on every thread. */
+/* Nodes and buffers, for node.rs, buffer.rs and chain.rs: VPP's macros and inline functions as functions. Runs on every thread. */
 
 #include <vlib/vlib.h>
 #include <vlib/buffer_node.h>
@@ -9,6 +9,7 @@
 #include <vnet/ip/ip6.h>
 #include <vnet/udp/udp_packet.h>
 #include <vnet/interface_output.h>
+#include <stddef.h>
 
 /* Written in Rust. */
 u32 mmb_rs_trace (const void *trace, u8 *text, u32 room);
@@ -20,13 +21,30 @@ vlib_node_function_t mmb_rs_ip6_classify, mmb_rs_ip6_handed, mmb_rs_ip6_rewrite;
 /* The longest line of a trace. */
 #define MMB_TRACE_TEXT 1024
 
-/* What a held packet takes up again. Where it goes on among the interface's features is not of it: these may change meanwhile. */
+/* The metadata of a held packet. Its position among the interface's features is looked up again, since these may change meanwhile. */
 typedef struct
 {
   u32 flags;
   u32 opaque[10];
   u32 opaque2[14];
 } mmb_buffer_metadata_t;
+
+/* buffer.rs asserts the same of its struct. */
+_Static_assert (sizeof (mmb_buffer_metadata_t) == 100, "as in buffer.rs");
+_Static_assert (offsetof (mmb_buffer_metadata_t, flags) == 0, "as in buffer.rs");
+_Static_assert (offsetof (mmb_buffer_metadata_t, opaque) == 4, "as in buffer.rs");
+_Static_assert (offsetof (mmb_buffer_metadata_t, opaque2) == 44, "as in buffer.rs");
+_Static_assert (sizeof (((vlib_buffer_t *) 0)->opaque) == sizeof (((mmb_buffer_metadata_t *) 0)->opaque), "all of it");
+_Static_assert (sizeof (((vlib_buffer_t *) 0)->opaque2) == sizeof (((mmb_buffer_metadata_t *) 0)->opaque2), "all of it");
+
+/* buffer.rs relies on these: an index counts cache lines of 64 bytes, and a buffer's data follow its pre-data. */
+_Static_assert (CLIB_LOG2_CACHE_LINE_BYTES == 6, "INDEX_SHIFT in buffer.rs");
+_Static_assert (sizeof (vlib_buffer_t) == 128 + VLIB_BUFFER_PRE_DATA_SIZE, "as in buffer.rs");
+_Static_assert (offsetof (vlib_buffer_t, data) ==
+		offsetof (vlib_buffer_t, pre_data) + VLIB_BUFFER_PRE_DATA_SIZE, "views span both");
+
+/* errors.rs fills a table of these. */
+_Static_assert (sizeof (vlib_error_desc_t) == 24, "as in errors.rs");
 
 static u8 *mmb_format_trace (u8 *s, va_list *args);
 
@@ -114,7 +132,7 @@ mmb_find_arc (const char *arc, const char *node)
  * features are now; ~0 if mmb is none of them. What a buffer itself says of that holds only until its thread lets VPP change features:
  * the configuration that it means may be freed then. */
 u32
-mmb_shim_place (u32 family, u32 multicast, u32 sw_if_index)
+mmb_shim_feature_position (u32 family, u32 multicast, u32 sw_if_index)
 {
   mmb_arc_t *mine = &mmb_arcs[family][multicast];
   vnet_feature_config_main_t *fcm = vnet_get_feature_arc_config_main (mine->arc);
@@ -260,7 +278,7 @@ mmb_shim_moved (vlib_buffer_t *b, i32 moved, i32 grown)
 
 /* Remembers of a packet what its bytes do not tell. */
 void
-mmb_shim_leave (vlib_buffer_t *b, mmb_buffer_metadata_t *metadata)
+mmb_shim_save_metadata (vlib_buffer_t *b, mmb_buffer_metadata_t *metadata)
 {
   metadata->flags = b->flags & ~VLIB_BUFFER_FLAGS_ALL;
   clib_memcpy_fast (metadata->opaque, b->opaque, sizeof (metadata->opaque));
@@ -269,7 +287,7 @@ mmb_shim_leave (vlib_buffer_t *b, mmb_buffer_metadata_t *metadata)
 
 /* A buffer, or a chain, of these bytes, like another that they came in; returns 0 if there is none. */
 int
-mmb_shim_return (vlib_main_t *vm, const mmb_buffer_metadata_t *metadata, u8 *bytes, u32 count,
+mmb_shim_alloc_copy (vlib_main_t *vm, const mmb_buffer_metadata_t *metadata, u8 *bytes, u32 count,
 		 u32 *index)
 {
   if (vlib_buffer_alloc (vm, index, 1) != 1)

@@ -1,4 +1,4 @@
-/* What VPP offers as macros and inline functions only, as functions for src/sys.rs; and what VPP calls, handed on to it.
+/* VPP's macros and inline functions as functions for main_thread.rs, and VPP's callbacks, which call entry.rs.
  *
  * All of it runs on VPP's main thread but mmb-tick, which runs on each. */
 
@@ -16,6 +16,7 @@
 #include <vnet/feature/feature.h>
 #include <vnet/interface_funcs.h>
 #include <vnet/l2/l2_input.h>
+#include <stddef.h>
 
 /* Seconds between two looks of mmb-process at what is to be done. */
 #define MMB_PAUSE 0.05
@@ -160,7 +161,7 @@ mmb_shim_core (u32 thread)
 	   ~0;
 }
 
-/* A line of the log, of the levels of enum Level in src/sys.rs. */
+/* A line of the log, with a level of LogLevel in main_thread.rs. */
 void
 mmb_shim_log (u32 level, const char *text)
 {
@@ -221,7 +222,7 @@ mmb_shim_add_command (char *path, char *usage, char *help, uword number)
 
 /* Whether the workers are stopped, as they are where there are none. */
 int
-mmb_shim_workers_stand_still (void)
+mmb_shim_workers_are_stopped (void)
 {
   return vlib_worker_thread_barrier_held ();
 }
@@ -267,7 +268,7 @@ mmb_event_waits (uword event)
 
 /* What the client did since it gave the command that runs: 0 nothing, 1 typed something, 2 went. */
 u32
-mmb_shim_client_did (void)
+mmb_shim_client_state (void)
 {
   if (!mmb_in_process ("unix-cli-process-"))
     return 0;
@@ -297,7 +298,7 @@ mmb_shim_interfaces (u32 *numbers, u32 room)
   return count;
 }
 
-/* As struct Interface in src/sys.rs. */
+/* MmbInterface in main_thread.rs, which asserts the same. */
 typedef struct
 {
   u32 mtu;
@@ -308,6 +309,12 @@ typedef struct
   u8 name[64];
   u8 driver[64];
 } mmb_interface_t;
+
+_Static_assert (sizeof (mmb_interface_t) == 144, "as in main_thread.rs");
+_Static_assert (offsetof (mmb_interface_t, link_up) == 4, "as in main_thread.rs");
+_Static_assert (offsetof (mmb_interface_t, mac) == 7, "as in main_thread.rs");
+_Static_assert (offsetof (mmb_interface_t, name) == 13, "as in main_thread.rs");
+_Static_assert (offsetof (mmb_interface_t, driver) == 77, "as in main_thread.rs");
 
 static void
 mmb_text (u8 *text, uword room, u8 *from)

@@ -1,4 +1,4 @@
-//! VPP's error counters: one for each reason for a drop, under the reason's name.
+//! VPP's error counters: one for each drop reason, under its name, and one for faults of the plugin.
 
 use mmb_engine::DropReason;
 use std::ffi::c_char;
@@ -12,18 +12,18 @@ const ERRORS: usize = REASONS + 1;
 /// Bytes of the longest name and its end.
 const NAME: usize = 32;
 
-/// A reason for a drop, or that a frame came to nothing by a fault of ours.
+/// The error of a dropped packet.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum NodeError {
-    /// As the engine says.
+pub(crate) enum NodeError {
+    /// A drop reason of the engine.
     For(DropReason),
-    /// The fault.
+    /// A fault of the plugin.
     Internal,
 }
 
 impl NodeError {
-    /// Its place in the table.
-    pub(super) fn index(self) -> usize {
+    /// Its index in the table.
+    pub(crate) fn index(self) -> usize {
         match self {
             NodeError::For(reason) => reason.index(),
             NodeError::Internal => REASONS,
@@ -31,7 +31,7 @@ impl NodeError {
     }
 }
 
-/// The names as C has them.
+/// The names as C strings.
 static NAMES: [[u8; NAME]; ERRORS] = names();
 
 const fn names() -> [[u8; NAME]; ERRORS] {
@@ -54,8 +54,11 @@ const fn names() -> [[u8; NAME]; ERRORS] {
 #[repr(transparent)]
 struct ErrorTable([vlib_error_desc_t; ERRORS]);
 
-// SAFETY: the pointers lead to a static that nobody writes.
+// SAFETY: the pointers lead to a static that is never written.
 unsafe impl Sync for ErrorTable {}
+
+// buffers.c asserts the same of VPP's headers.
+const _: () = assert!(size_of::<vlib_error_desc_t>() == 24);
 
 #[unsafe(no_mangle)]
 static mmb_rs_errors: ErrorTable = ErrorTable(descriptions());

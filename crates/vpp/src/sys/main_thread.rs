@@ -1,22 +1,15 @@
-//! VPP's side of the plugin, in two directions: what VPP calls (`mmb_rs_…`, told to VPP by shim.c), and what may be asked of VPP.
-//!
-//! Nearly all of VPP belongs to its main thread. Whoever holds a [`MainThread`] is on it; it is made here only, where VPP calls. A panic
-//! may not leave Rust, or VPP ends: what VPP calls is [guarded](guard).
+//! Calls of VPP from its main thread, to which nearly all of VPP belongs. A [`MainThread`] is the proof of being on it.
 
-use crate::cli::{self, CliCommand};
-use crate::{interfaces, nodes, runtime};
-use std::error::Error;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::marker::PhantomData;
+use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
-use vpp_plugin::bindings::{clib_error_t, vlib_main_t};
-use vpp_plugin::vlib::MainRef;
+use vpp_plugin::bindings::clib_error_t;
 use vpp_plugin::vppinfra::error::ErrorStack;
 
-/// Bytes of a name that VPP gives, its end included.
+/// Bytes of a name, its terminating zero included.
 const NAME: usize = 64;
 
 unsafe extern "C" {
@@ -36,8 +29,8 @@ unsafe extern "C" {
     fn mmb_shim_output(text: *const c_char);
     fn mmb_shim_is_script() -> c_int;
     fn mmb_shim_may_suspend() -> c_int;
-    fn mmb_shim_client_did() -> u32;
-    fn mmb_shim_workers_stand_still() -> c_int;
+    fn mmb_shim_client_state() -> u32;
+    fn mmb_shim_workers_are_stopped() -> c_int;
     fn mmb_shim_suspend(seconds: f64);
     fn mmb_shim_runtime_dir() -> *const c_char;
     fn mmb_shim_interfaces(numbers: *mut u32, room: u32) -> u32;
@@ -45,7 +38,16 @@ unsafe extern "C" {
     fn mmb_shim_switch(number: u32, on: c_int) -> c_int;
 }
 
-/// As `mmb_interface_t` in shim.c.
+// shim.c asserts the same of its struct, and has the levels by number.
+const _: () = assert!(size_of::<MmbInterface>() == 144);
+const _: () = assert!(offset_of!(MmbInterface, link_up) == 4);
+const _: () = assert!(offset_of!(MmbInterface, mac) == 7);
+const _: () = assert!(offset_of!(MmbInterface, name) == 13);
+const _: () = assert!(offset_of!(MmbInterface, driver) == 77);
+const _: () =
+    assert!(LogLevel::Error as u32 == 0 && LogLevel::Warning as u32 == 1 && LogLevel::Notice as u32 == 2);
+
+/// `mmb_interface_t` in shim.c.
 #[repr(C)]
 struct MmbInterface {
     mtu: u32,
@@ -57,14 +59,24 @@ struct MmbInterface {
     driver: [u8; NAME],
 }
 
-/// How much a line of VPP's log matters; by number as in shim.c.
+/// A command of VPP's command line.
+pub(crate) struct VppCommand {
+    /// Its first words.
+    pub(crate) path: String,
+    /// The text that `?` shows behind them.
+    pub(crate) usage: String,
+    /// The text that `help` shows.
+    pub(crate) help: String,
+}
+
+/// A severity of VPP's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogLevel {
     /// Something failed.
     Error,
-    /// Something may not be as it is meant.
+    /// Something may not be as intended.
     Warning,
-    /// Something that is good to know.
+    /// Information.
     Notice,
 }
 
@@ -73,58 +85,58 @@ pub(crate) enum LogLevel {
 pub(crate) struct VppInterface {
     /// `GigabitEthernet0/8/0`
     pub(crate) name: String,
-    /// What drives it, by the name of its class of devices.
+    /// The name of its device class.
     pub(crate) driver: String,
     /// Its Ethernet address, if it has one.
     pub(crate) mac: Option<[u8; 6]>,
-    /// The largest IP packet that may leave by it, in bytes.
+    /// The largest IP packet that it sends, in bytes.
     pub(crate) mtu: u32,
-    /// It is switched on, and so is its link.
+    /// It is enabled, and its link is up.
     pub(crate) up: bool,
     /// Its packets are bridged or cross-connected by their Ethernet addresses, and not routed.
     pub(crate) bridged: bool,
 }
 
-/// What a client of VPP's command line did while its command runs.
+/// The state of the CLI client whose command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CliClientState {
     /// It waits.
-    Nothing,
+    Waits,
     /// It pressed a key.
-    Type,
-    /// It went.
-    Go,
+    Typed,
+    /// It closed its session.
+    Closed,
 }
 
-/// VPP could not be asked: the number that it gave as the reason.
+/// A refusal by VPP, with its error number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("VPP refuses with error {0}")]
 pub(crate) struct VppError(c_int);
 
-/// Being on VPP's main thread, in something that VPP called.
+/// Proof that the code runs on VPP's main thread, in a function that VPP called.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MainThread(PhantomData<*const ()>);
 
 impl MainThread {
     /// # Safety
     /// Only on VPP's main thread.
-    const unsafe fn here() -> MainThread {
+    pub(super) const unsafe fn here() -> MainThread {
         MainThread(PhantomData)
     }
 
-    /// Has every thread of VPP call [`nodes::tick`] soon.
+    /// Makes every thread of VPP run mmb-tick soon.
     pub(crate) fn kick(self) {
         // SAFETY: on the main thread interrupts of nodes may be set for every thread.
         unsafe { mmb_shim_kick() }
     }
 
-    /// Threads that run nodes, the main one among them.
+    /// The number of threads that run nodes, with the main thread.
     pub(crate) fn threads(self) -> usize {
         // SAFETY: reads a number that does not change once the configuration is read.
         unsafe { mmb_shim_threads() as usize }
     }
 
-    /// Which of so many threads have receive queues of interfaces now.
+    /// For each of the first `threads` threads: true if it has a receive queue of an interface.
     pub(crate) fn queues(self, threads: usize) -> Vec<bool> {
         let mut have = vec![false; threads];
         // SAFETY: the vector has so much room, and the shim writes ones; queues change only on the main thread.
@@ -132,7 +144,7 @@ impl MainThread {
         have
     }
 
-    /// The core that a thread is pinned to, once the threads run.
+    /// The core of a thread; `None` until the threads run.
     pub(crate) fn core(self, thread: usize) -> Option<u32> {
         // SAFETY: the shim checks the number; the table changes only on the main thread.
         let core = unsafe { mmb_shim_core(thread as u32) };
@@ -146,11 +158,11 @@ impl MainThread {
         unsafe { mmb_shim_log(level as u32, text.as_ptr()) }
     }
 
-    /// Adds a command to VPP's command line, which the module `cli` carries out with `number`. No barrier stops the workers meanwhile.
+    /// Adds a command to VPP's command line, which calls `mmb_rs_command` with `number`. No barrier stops the workers meanwhile.
     ///
     /// # Errors
-    /// What VPP says: there is such a command already.
-    pub(crate) fn add_command(self, number: usize, command: &CliCommand) -> Result<(), String> {
+    /// VPP's error: the command exists already.
+    pub(crate) fn add_command(self, number: usize, command: &VppCommand) -> Result<(), String> {
         let text = |text: &str| c_string(text).into_raw();
         let (path, usage, help) = (text(&command.path), text(&command.usage), text(&command.help));
         // SAFETY: the texts end with zeros and are never freed, since VPP keeps them.
@@ -162,52 +174,52 @@ impl MainThread {
         Err(unsafe { ErrorStack::from_raw(error) }.to_string())
     }
 
-    /// Shows text to whoever gave the command that runs. Text that ends inside a line gets a line's end.
+    /// Prints text to the client whose command runs. VPP ends the last line if the text does not.
     pub(crate) fn output(self, text: &str) {
         let text = c_string(text);
         // SAFETY: as in `log`.
         unsafe { mmb_shim_output(text.as_ptr()) }
     }
 
-    /// Whether the command that runs stands in a script, whose answers nobody may see.
+    /// True if the running command stands in a script, whose output may not be seen.
     pub(crate) fn is_script(self) -> bool {
         // SAFETY: reads the state of the main thread.
         unsafe { mmb_shim_is_script() != 0 }
     }
 
-    /// Whether VPP can do something else while what it called waits.
+    /// True if [`MainThread::suspend`] may be called.
     pub(crate) fn may_suspend(self) -> bool {
         // SAFETY: reads the state of the main thread.
         unsafe { mmb_shim_may_suspend() != 0 }
     }
 
-    /// What whoever gave the command that runs did since. VPP itself hears of it when the command is done.
-    pub(crate) fn client_did(self) -> CliClientState {
+    /// The state of the client whose command runs. VPP itself handles its events after the command.
+    pub(crate) fn client_state(self) -> CliClientState {
         // SAFETY: reads the state of the main thread.
-        match unsafe { mmb_shim_client_did() } {
-            0 => CliClientState::Nothing,
-            1 => CliClientState::Type,
-            _ => CliClientState::Go,
+        match unsafe { mmb_shim_client_state() } {
+            0 => CliClientState::Waits,
+            1 => CliClientState::Typed,
+            _ => CliClientState::Closed,
         }
     }
 
-    /// Whether no worker works for as long as VPP waits for what it called.
-    pub(crate) fn workers_stand_still(self) -> bool {
-        // SAFETY: reads what the main thread alone changes.
-        unsafe { mmb_shim_workers_stand_still() != 0 }
+    /// True if a barrier stops the workers during this call.
+    pub(crate) fn workers_are_stopped(self) -> bool {
+        // SAFETY: reads a state that the main thread alone changes.
+        unsafe { mmb_shim_workers_are_stopped() != 0 }
     }
 
-    /// Lets VPP do something else for that long.
+    /// Lets VPP do other work for that long.
     ///
     /// # Panics
-    /// Where [`MainThread::may_suspend`] says no.
+    /// If [`MainThread::may_suspend`] is false.
     pub(crate) fn suspend(self, time: Duration) {
-        assert!(self.may_suspend(), "VPP cannot do something else here");
-        // SAFETY: in a process, as was asked just now. The process has its own stack, which stays as it is meanwhile.
+        assert!(self.may_suspend(), "VPP cannot suspend this call");
+        // SAFETY: the code runs in a process, as checked above, whose own stack stays as it is meanwhile.
         unsafe { mmb_shim_suspend(time.as_secs_f64()) }
     }
 
-    /// Where VPP keeps what lives as long as it runs, if it has such a place.
+    /// VPP's runtime directory, if it has one.
     pub(crate) fn runtime_dir(self) -> Option<&'static Path> {
         // SAFETY: set while VPP reads its configuration and never freed.
         let path = unsafe { mmb_shim_runtime_dir() };
@@ -233,7 +245,7 @@ impl MainThread {
         }
     }
 
-    /// The interface of that number, if there is one.
+    /// The interface of that number, if it exists.
     pub(crate) fn interface(self, number: u32) -> Option<VppInterface> {
         let mut raw = MmbInterface {
             mtu: 0,
@@ -260,10 +272,10 @@ impl MainThread {
         })
     }
 
-    /// Puts mmb's nodes in the way of an interface's IPv4 and IPv6 packets, or takes them out of it, while no worker runs.
+    /// Enables or disables mmb's nodes on an interface's IPv4 and IPv6 arcs, while no worker runs.
     ///
     /// # Errors
-    /// VPP knows no such interface, or not our nodes.
+    /// VPP has no such interface, or not our nodes.
     pub(crate) fn switch(self, number: u32, on: bool) -> Result<(), VppError> {
         // SAFETY: VPP checks the number; the shim stops the workers meanwhile.
         let error = unsafe { mmb_shim_switch(number, c_int::from(on)) };
@@ -271,95 +283,20 @@ impl MainThread {
     }
 }
 
-/// Has the thread that calls, which is none of VPP's, and those that it starts run on cores that VPP leaves free, if there are any.
+/// Moves the calling thread, which must not be one of VPP's, and the threads that it starts to cores that VPP leaves free, if any.
 pub(crate) fn step_aside() {
-    // SAFETY: reads what was written before there was a thread of ours, and changes only where this one runs.
+    // SAFETY: reads what was written before a thread of ours existed, and changes only this thread's affinity.
     unsafe { mmb_shim_step_aside() }
 }
 
-/// An error as VPP passes them on; vpp-plugin's own takes the text for a format.
-fn error(text: &str) -> *mut clib_error_t {
+/// A VPP error; vpp-plugin's own constructor would take the text for a format.
+pub(super) fn error(text: &str) -> *mut clib_error_t {
     let text = c_string(text);
     // SAFETY: the text ends with a zero and is copied.
     unsafe { mmb_shim_error(text.as_ptr()) }
 }
 
-/// An error and what caused it, on one line.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let causes = std::iter::successors(Some(error), |&error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
-/// Text for C. A zero in it would be its end.
+/// Text for C, with replacements for zeros, which would end it.
 fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default()
-}
-
-/// Runs what VPP called. What ends with a panic is told in VPP's log, and gives nothing.
-fn guard<T>(main: MainThread, what: &str, work: impl FnOnce() -> T) -> Option<T> {
-    let done = catch_unwind(AssertUnwindSafe(work));
-    if done.is_err() {
-        main.log(LogLevel::Error, &format!("{what}: an internal error; VPP's standard error tells more"));
-    }
-    done.ok()
-}
-
-/// Reads the section of startup.conf, which may be absent, and starts.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn mmb_rs_config(text: *const c_char) -> *mut clib_error_t {
-    // SAFETY: VPP reads its configuration on its main thread.
-    let main = unsafe { MainThread::here() };
-    // SAFETY: the shim ends the text with a zero.
-    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
-    match guard(main, "start", || runtime::start(main, &text)) {
-        Some(Ok(())) => std::ptr::null_mut(),
-        Some(Err(stop)) => error(&format!("mmb: {}", chain(&stop))),
-        None => error("mmb: an internal error"),
-    }
-}
-
-/// Somebody gave a command.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn mmb_rs_command(number: usize, line: *const c_char) -> *mut clib_error_t {
-    // SAFETY: VPP carries commands out on its main thread.
-    let main = unsafe { MainThread::here() };
-    // SAFETY: the shim ends the line with a zero.
-    let line = unsafe { CStr::from_ptr(line) }.to_bytes();
-    match guard(main, "command", || cli::run_logged(main, number, line)) {
-        Some(Ok(())) => std::ptr::null_mut(),
-        Some(Err(why)) => error(&why),
-        None => error("an internal error; VPP's log tells more"),
-    }
-}
-
-/// VPP ends.
-#[unsafe(no_mangle)]
-extern "C" fn mmb_rs_exit() {
-    // SAFETY: VPP leaves its main loop on its main thread.
-    let main = unsafe { MainThread::here() };
-    guard(main, "stop", runtime::stop);
-}
-
-/// An interface came or goes.
-#[unsafe(no_mangle)]
-extern "C" fn mmb_rs_interface(number: u32, is_add: u32) {
-    // SAFETY: VPP makes and deletes interfaces on its main thread.
-    let main = unsafe { MainThread::here() };
-    guard(main, "interfaces", || interfaces::changed(main, number, is_add != 0));
-}
-
-/// Now and then.
-#[unsafe(no_mangle)]
-extern "C" fn mmb_rs_process(turn: u32) {
-    // SAFETY: VPP runs processes on its main thread.
-    let main = unsafe { MainThread::here() };
-    guard(main, "mmb-process", || runtime::poll(main, turn));
-}
-
-/// A thread of VPP was told to look after its worker.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn mmb_rs_tick(vm: *mut vlib_main_t) -> usize {
-    // SAFETY: VPP's state of this thread.
-    let vm = unsafe { MainRef::from_ptr_mut(vm) };
-    catch_unwind(AssertUnwindSafe(|| nodes::tick(vm))).unwrap_or_default()
 }

@@ -1,17 +1,18 @@
-//! Packets in several buffers: worked on as a copy in one piece, which goes back into the buffers if it was rewritten.
+//! Packets in several buffers. Nodes work on a copy in one piece, which goes back into the buffers if it was rewritten.
 //!
-//! A chain that fits its first buffer is put together there for good. So is the begin of one whose first buffer is so short that
-//! taking options out of its headers could use it up.
+//! A chain that fits its first buffer is joined there for good. If the first buffer is so short that removing options from the headers
+//! could use it up, the start of the chain is joined in it.
 
 use super::buffer::{Buffer, BufferPool, PRE_DATA};
+use super::thread::VppThread;
 use mmb_packet::{LinkType, Packet, PortId};
 use std::os::raw::c_int;
 use vpp_plugin::bindings::{vlib_buffer_t, vlib_main_t};
 
-/// More bytes than rewriting takes out of a packet's headers.
+/// More bytes than rewriting removes from a packet's headers.
 const FIRST: usize = 256;
 
-/// Room for copies: several packets of the largest size.
+/// Bytes for copies: several packets of the largest size.
 const ROOM: usize = 512 << 10;
 
 unsafe extern "C" {
@@ -21,47 +22,44 @@ unsafe extern "C" {
     fn mmb_shim_scatter(vm: *mut vlib_main_t, buffer: *mut vlib_buffer_t, bytes: *const u8, moved: i32);
 }
 
-/// A thread's room for copies.
-pub(super) struct ChainCopies(Box<[u8]>);
+/// A thread's memory for copies.
+pub(crate) struct ChainCopies(Box<[u8]>);
 
-/// What is left of it for the packets of one vector.
-pub(super) struct CopySpace<'a>(&'a mut [u8]);
+/// The free rest of it during one vector.
+pub(crate) struct CopySpace<'a>(&'a mut [u8]);
 
-/// What became of a chain.
-pub(super) enum ChainView<'a> {
-    /// In one piece: its copy, or it was put together in its first buffer.
+/// The view of a buffer or a chain.
+pub(crate) enum ChainView<'a> {
+    /// The packet in one piece: in its buffer, or a copy.
     Whole(Packet<'a>),
-    /// There is no room left in this vector.
+    /// There is no room left for a copy in this vector.
     Full,
-    /// It cannot be worked on: it is too large, or VPP has no buffers.
+    /// There is no view: it is too large, or VPP has no buffers.
     Lost,
 }
 
 impl ChainCopies {
-    pub(super) fn new() -> ChainCopies {
+    pub(crate) fn new() -> ChainCopies {
         ChainCopies(vec![0; ROOM].into_boxed_slice())
     }
 
     /// All of it, for the next vector.
-    pub(super) fn free(&mut self) -> CopySpace<'_> {
+    pub(crate) fn free(&mut self) -> CopySpace<'_> {
         CopySpace(&mut self.0)
     }
 }
 
 impl<'a> CopySpace<'a> {
-    /// Takes a packet; a chain's with as much headroom as its first buffer has.
-    ///
-    /// # Safety
-    /// The buffer, or the chain, is the node's, and nobody else looks into it as long as the packet is used.
-    pub(super) unsafe fn take(
+    /// A view of a buffer's packet; a copy has as much headroom as the chain's first buffer. No other view of it may be in use.
+    pub(crate) fn take(
         &mut self,
-        vm: *mut vlib_main_t,
+        thread: VppThread<'_>,
         buffer: Buffer,
         pool: BufferPool,
         port: PortId,
     ) -> ChainView<'a> {
-        // SAFETY: as the caller says.
-        let alone = || unsafe { buffer.packet(pool, port) }.map_or(ChainView::Lost, ChainView::Whole);
+        let vm = thread.as_ptr();
+        let alone = || buffer.packet(pool, port).map_or(ChainView::Lost, ChainView::Whole);
         if !buffer.is_chained() {
             return alone();
         }
@@ -91,16 +89,14 @@ impl<'a> CopySpace<'a> {
     }
 }
 
-/// Puts a copy that was rewritten back. False if the first buffer has not so many bytes as its headers lost.
-///
-/// # Safety
-/// The packet is the copy of this chain that [`CopySpace::take`] gave.
-pub(super) unsafe fn put_back(vm: *mut vlib_main_t, buffer: Buffer, packet: &Packet<'_>) -> bool {
+/// Writes a rewritten copy back into its chain. False if the first buffer has fewer bytes than the headers lost. The packet must be the copy
+/// of this chain that [`CopySpace::take`] made.
+pub(crate) fn put_back(thread: VppThread<'_>, buffer: Buffer, packet: &Packet<'_>) -> bool {
     let moved = buffer.headroom() as isize - packet.headroom() as isize;
     if buffer.len() as isize + moved <= 0 || packet.headroom() > PRE_DATA + usize::from(u16::MAX) {
         return false;
     }
     // SAFETY: the chain has as many bytes as the copy had, and gets as many more or fewer as the packet has now.
-    unsafe { mmb_shim_scatter(vm, buffer.as_ptr(), packet.bytes().as_ptr(), moved as c_int) };
+    unsafe { mmb_shim_scatter(thread.as_ptr(), buffer.as_ptr(), packet.bytes().as_ptr(), moved as c_int) };
     true
 }
