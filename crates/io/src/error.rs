@@ -100,9 +100,8 @@ pub enum PortError {
 }
 
 impl PortError {
-    /// What DPDK refused, with what it logged about it.
-    pub(crate) fn dpdk(doing: impl Into<String>, errno: i32) -> PortError {
-        let log = crate::dpdk::take_log();
+    /// A refusal by DPDK, with what it logged about it.
+    pub(crate) fn dpdk(doing: impl Into<String>, errno: i32, log: String) -> PortError {
         let doing = doing.into();
         // Drivers give -1 for any failure, which looks like EPERM.
         let forbidden =
@@ -114,7 +113,7 @@ impl PortError {
         }
     }
 
-    /// What the kernel refused, from `errno`.
+    /// A refusal by the kernel, from `errno`.
     pub(crate) fn system(doing: impl Into<String>) -> PortError {
         let doing = doing.into();
         match std::io::Error::last_os_error().raw_os_error().unwrap_or(0) {

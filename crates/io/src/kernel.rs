@@ -4,13 +4,16 @@
 //! mounting it again.
 #![allow(unsafe_code)]
 
-use crate::device::nearest;
 use crate::error::PortError;
+use crate::nearest::nearest;
 use std::ffi::CStr;
 use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// The largest MTU of any port.
+pub(crate) const MAX_MTU: u32 = 9216;
 
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;

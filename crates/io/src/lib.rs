@@ -16,17 +16,21 @@ pub mod cycles;
 pub mod device;
 #[allow(unsafe_code)]
 pub mod dpdk;
+mod driver;
 pub mod error;
 pub mod kernel;
 pub mod link;
 #[allow(unsafe_code)]
 pub mod mbuf;
+pub mod nearest;
 pub mod netlink;
 pub mod open;
 #[allow(unsafe_code)]
 mod packet;
 pub mod pcap;
+mod pools;
 pub mod port;
+pub mod queue;
 pub mod wait;
 #[allow(unsafe_code)]
 mod xdp;
@@ -34,9 +38,10 @@ mod xdp;
 pub use condition::Health;
 pub use device::Device;
 pub use error::PortError;
-pub use link::{LostFrames, PortLink, ReceivedFrames, SentFrames};
+pub use link::PortLink;
 pub use mbuf::{BURST, Burst, Mbuf, MbufPool};
 pub use netlink::LinkWatch;
 pub use open::{OpenOptions, OpenPorts};
 pub use port::Port;
+pub use queue::{LostFrames, ReceivedFrames, SentFrames};
 pub use wait::Waiter;

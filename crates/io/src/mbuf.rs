@@ -3,7 +3,7 @@
 //! An [`Mbuf`] belongs to whoever holds the value: it goes to a device by sending, and back to its pool by dropping.
 //! Pools live as long as the process, since devices and buffers in flight refer to them.
 
-use crate::dpdk::Eal;
+use crate::dpdk::eal::{Eal, refused};
 use crate::dpdk::ffi::{self, RawMbuf};
 use crate::error::PortError;
 use arrayvec::ArrayVec;
@@ -39,7 +39,7 @@ impl MbufPool {
     /// [`PortError::NoMemory`] if there is not enough memory.
     pub fn create(_eal: &Eal, name: &str, count: u32, data_room: u16) -> Result<MbufPool, PortError> {
         let bytes = MbufPool::memory(count, data_room);
-        let name = CString::new(name).map_err(|_| PortError::dpdk("naming a pool", libc::EINVAL))?;
+        let name = CString::new(name).map_err(|_| refused("naming a pool", libc::EINVAL))?;
         // SAFETY: a C string; the environment runs, as `Eal` shows.
         let raw = unsafe { ffi::mmb_pool_create(name.as_ptr(), count, data_room) };
         match NonNull::new(raw) {
@@ -223,7 +223,7 @@ impl Drop for Mbuf {
 #[cfg(all(test, dpdk))]
 pub(crate) mod testing {
     use super::*;
-    use crate::dpdk::EalOptions;
+    use crate::dpdk::eal::EalOptions;
     use std::sync::OnceLock;
 
     pub(crate) fn pool() -> &'static MbufPool {

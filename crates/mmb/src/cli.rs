@@ -145,8 +145,12 @@ pub(crate) struct RunArgs {
     /// The policy to start with; none: every packet passes
     #[arg(short = 'c', long = "config", value_name = "POLICY", value_hint = ValueHint::FilePath)]
     pub(crate) policy: Option<PathBuf>,
-    /// A port: a kernel interface, a PCI address, memif:PATH,id=N,role=server|client, or dpdk:DEVARGS
-    #[arg(long = "port", value_name = "NAME=DEVICE", required = true)]
+    #[arg(
+        long = "port",
+        value_name = "NAME=DEVICE",
+        required = true,
+        help = format!("A port: {}", mmb_io::Device::usage())
+    )]
     pub(crate) ports: Vec<String>,
     /// Two ports that form a wire; without any, ports pair in the order given
     #[arg(long = "wire", value_name = "A,B")]

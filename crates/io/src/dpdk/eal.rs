@@ -53,7 +53,7 @@ impl Eal {
         // program's `main`, only permutes the array.
         let result = unsafe { ffi::mmb_eal_start(argv.len() as i32, argv.as_mut_ptr()) };
         if result < 0 {
-            return Err(PortError::dpdk("starting DPDK", -result));
+            return Err(refused("starting DPDK", -result));
         }
         Ok(Eal { huge })
     }
@@ -90,7 +90,12 @@ impl Drop for EalThread {
     }
 }
 
-/// What DPDK and its drivers logged since the last call, a line an entry, in their words.
+/// A refusal by DPDK, with what it logged since the last call of [`take_log`].
+pub(crate) fn refused(doing: impl Into<String>, errno: i32) -> PortError {
+    PortError::dpdk(doing, errno, take_log())
+}
+
+/// Takes the log of DPDK and its drivers since the last call, one line per entry, in their words.
 pub(crate) fn take_log() -> String {
     let mut buffer = vec![0; 8192];
     // SAFETY: the buffer has that many bytes.

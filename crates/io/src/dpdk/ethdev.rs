@@ -1,7 +1,7 @@
 //! Ports of DPDK and their queues.
 
+use super::eal::{self, Eal, refused};
 use super::ffi::{self, RawPortInfo, RawPortStats};
-use super::{Eal, eal};
 use crate::error::PortError;
 use crate::mbuf::{BURST, Burst, Mbuf, MbufPool};
 use std::ffi::CString;
@@ -52,13 +52,13 @@ impl EthPort {
     /// [`PortError::Dpdk`] with what the driver logged.
     pub fn attach(_eal: &Eal, devargs: &str) -> Result<EthPort, PortError> {
         let doing = || "it cannot be added".to_owned();
-        let text = CString::new(devargs).map_err(|_| PortError::dpdk(doing(), libc::EINVAL))?;
+        let text = CString::new(devargs).map_err(|_| refused(doing(), libc::EINVAL))?;
         let mut id = 0;
         eal::take_log();
         // SAFETY: a C string and a place for the result; the environment runs, as `Eal` shows.
         let result = unsafe { ffi::mmb_port_attach(text.as_ptr(), &mut id) };
         if result < 0 {
-            return Err(PortError::dpdk(doing(), -result));
+            return Err(refused(doing(), -result));
         }
         let mut port = EthPort { id, queues: 0, stretch: BURST, open: true };
         if port.info()?.driver == "net_memif" {
@@ -82,12 +82,12 @@ impl EthPort {
         // SAFETY: the port exists until `close`, and the pool as long as the process; no queue was given away yet.
         let result = unsafe { ffi::mmb_port_setup(self.id, queues, descriptors, mtu, pool.raw()) };
         if result < 0 {
-            return Err(PortError::dpdk("setting up the queues", -result));
+            return Err(refused("setting up the queues", -result));
         }
         // SAFETY: as above.
         let result = unsafe { ffi::mmb_port_start(self.id) };
         if result < 0 {
-            return Err(PortError::dpdk("starting the port", -result));
+            return Err(refused("starting the port", -result));
         }
         self.queues = queues;
         Ok(())
@@ -117,7 +117,7 @@ impl EthPort {
         // SAFETY: the port exists, and the place for the result is one.
         let result = unsafe { ffi::mmb_port_info(self.id, &mut info) };
         if result < 0 {
-            return Err(PortError::dpdk("asking the device about itself", -result));
+            return Err(refused("asking the device about itself", -result));
         }
         let driver = info.driver.split(|&byte| byte == 0).next().unwrap_or_default();
         Ok(DeviceInfo {

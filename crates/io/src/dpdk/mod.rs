@@ -5,10 +5,10 @@
 //!
 //! Everything unsafe of DPDK is in this module and in [`crate::mbuf`]; what they rely on is said beside each block.
 
-mod eal;
+pub(crate) mod eal;
 mod ethdev;
 pub(crate) mod ffi;
+pub(crate) mod queues;
 
-pub(crate) use eal::take_log;
 pub use eal::{Eal, EalOptions, EalThread};
 pub use ethdev::{DeviceInfo, DeviceStats, EthPort, EthQueue};

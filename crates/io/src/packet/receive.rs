@@ -5,8 +5,8 @@
 
 use super::finish::{self, NotCut, VirtioNetHdr};
 use super::socket::PacketSocket;
-use crate::link::ReceivedFrames;
 use crate::mbuf::{Burst, HEADROOM, Mbuf, MbufPool};
+use crate::queue::{ReceiveQueue, ReceivedFrames};
 use arrayvec::ArrayVec;
 use std::sync::Arc;
 
@@ -68,29 +68,7 @@ impl Receiver {
         }
     }
 
-    /// Appends what has arrived to the burst, as far as there is room, as frames that a wire could carry.
-    pub(crate) fn receive(&mut self, burst: &mut Burst) -> ReceivedFrames {
-        let mut received = ReceivedFrames::default();
-        let before = burst.len();
-        loop {
-            while self.next < self.end {
-                if !self.hand_on(self.next, burst, &mut received) {
-                    received.frames = burst.len() - before;
-                    return received;
-                }
-                self.next += 1;
-            }
-            // A call that was not filled has emptied the socket.
-            let emptied = self.end > 0 && self.end < BATCH;
-            self.end = 0;
-            if emptied || burst.is_full() || self.fetch() == 0 {
-                received.frames = burst.len() - before;
-                return received;
-            }
-        }
-    }
-
-    /// One system call; how many frames it brought.
+    /// Receives with one system call; returns the number of frames.
     fn fetch(&mut self) -> usize {
         self.next = 0;
         self.end = 0;
@@ -182,6 +160,33 @@ impl Receiver {
         finish::insert_tag(&mut mbuf, tag);
         burst.push(mbuf);
         true
+    }
+}
+
+impl ReceiveQueue for Receiver {
+    fn receive(&mut self, burst: &mut Burst) -> ReceivedFrames {
+        let mut received = ReceivedFrames::default();
+        let before = burst.len();
+        loop {
+            while self.next < self.end {
+                if !self.hand_on(self.next, burst, &mut received) {
+                    received.frames = burst.len() - before;
+                    return received;
+                }
+                self.next += 1;
+            }
+            // A call that was not filled has emptied the socket.
+            let emptied = self.end > 0 && self.end < BATCH;
+            self.end = 0;
+            if emptied || burst.is_full() || self.fetch() == 0 {
+                received.frames = burst.len() - before;
+                return received;
+            }
+        }
+    }
+
+    fn queues(&self) -> usize {
+        1
     }
 }
 

@@ -2,8 +2,8 @@
 //! when the call returns.
 
 use super::socket::PacketSocket;
-use crate::link::SentFrames;
 use crate::mbuf::{BURST, Burst};
+use crate::queue::{SendQueue, SentFrames};
 
 /// One worker's sending side of an interface.
 #[derive(Debug)]
@@ -21,31 +21,7 @@ impl Sender {
         Sender { socket, vectors: Vec::with_capacity(BURST), messages: Vec::with_capacity(BURST) }
     }
 
-    /// Sends the burst from its front and takes what was sent out of it. Frames that the interface refuses for
-    /// their length are dropped and told.
-    pub(crate) fn send(&mut self, burst: &mut Burst) -> SentFrames {
-        let mut result = SentFrames::default();
-        while !burst.is_empty() {
-            match self.call(burst) {
-                Ok(sent) => {
-                    result.frames += sent;
-                    burst.drain(..sent);
-                }
-                Err(libc::EMSGSIZE) => {
-                    result.oversized.add(burst.remove(0).len());
-                }
-                Err(libc::EINTR) => {}
-                Err(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
-                    result.down = true;
-                    break;
-                }
-                Err(_) => break,
-            }
-        }
-        result
-    }
-
-    /// One system call: how many frames it sent, or the errno value of the first.
+    /// Sends with one system call; returns the number of frames, or the errno value of the first.
     fn call(&mut self, burst: &Burst) -> Result<usize, i32> {
         self.vectors.clear();
         self.vectors.extend(burst.iter().map(|mbuf| libc::iovec {
@@ -72,5 +48,30 @@ impl Sender {
             Ok(sent) => Ok(sent.min(burst.len())),
             Err(_) => Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)),
         }
+    }
+}
+
+impl SendQueue for Sender {
+    /// Frames that the interface refuses for their length are dropped and counted.
+    fn send(&mut self, burst: &mut Burst) -> SentFrames {
+        let mut result = SentFrames::default();
+        while !burst.is_empty() {
+            match self.call(burst) {
+                Ok(sent) => {
+                    result.frames += sent;
+                    burst.drain(..sent);
+                }
+                Err(libc::EMSGSIZE) => {
+                    result.oversized.add(burst.remove(0).len());
+                }
+                Err(libc::EINTR) => {}
+                Err(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
+                    result.down = true;
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        result
     }
 }

@@ -1,8 +1,8 @@
 //! pcap: a file header of 24 bytes, then records of a 16-byte header and the packet.
 
 use super::bytes::ByteOrder;
-use super::error::CapturePlace;
-use super::{CaptureError, Frame, MAX_PACKET, Meta, link_type};
+use super::error::{CaptureError, CapturePlace};
+use super::item::{Frame, MAX_PACKET, Meta, link_type};
 use mmb_packet::LinkType;
 
 /// Length of the file header.

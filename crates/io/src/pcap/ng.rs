@@ -2,7 +2,7 @@
 //! (draft-ietf-opsawg-pcapng).
 
 use super::bytes::{ByteOrder, padded};
-use super::{Frame, MAX_INTERFACES, MAX_PACKET, Meta, link_type};
+use super::item::{Frame, MAX_INTERFACES, MAX_PACKET, Meta, link_type};
 
 /// Type of a section header block; the same in both byte orders.
 pub(super) const SECTION: u32 = 0x0a0d_0d0a;

@@ -2,10 +2,10 @@
 
 use super::bytes::ByteOrder;
 use super::classic::{self, ClassicHeader};
-use super::error::CapturePlace;
+use super::error::{CaptureError, CapturePlace};
 use super::input::Input;
+use super::item::{CaptureItem, Captured, Format, MAX_BLOCK, Meta};
 use super::ng::{self, NgSection};
-use super::{CaptureError, CaptureItem, Captured, Format, MAX_BLOCK, Meta};
 use std::io::Read;
 
 /// Reads one capture from its beginning.

@@ -1,7 +1,8 @@
 //! Writes captures: what a reader handed out, with packets changed or left out.
 
 use super::bytes::{ByteOrder, padded};
-use super::{Format, Frame, MAX_GROWTH, Meta, classic, ng};
+use super::item::{Format, Frame, MAX_GROWTH, Meta};
+use super::{classic, ng};
 use std::io::{self, Write};
 
 /// Writes one capture in the format of the one that its items come from.

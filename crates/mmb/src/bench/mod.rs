@@ -16,7 +16,6 @@ mod updates;
 
 use crate::cli::{BenchArgs, ClassifierArg, Global};
 use anyhow::Context;
-use arena::Arena;
 use linear::Linear;
 use measure::{Effort, MeasuredPipeline};
 use mmb_classify::Tuning;

@@ -1,6 +1,6 @@
 //! Where rules and packets come from.
 
-use super::Arena;
+use super::arena::Arena;
 use crate::cli::{BenchArgs, Global, TrafficArg};
 use crate::output;
 use anyhow::{Context, bail, ensure};

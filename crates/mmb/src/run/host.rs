@@ -1,14 +1,15 @@
-//! The packet side as the daemon's clients see it.
+//! Live ports and packet threads as the host of the control side.
 
 use super::packets::ThreadOrders;
 use super::wiring::PortWiring;
+use mmb_base::lock;
 use mmb_control::{Host, PortStatus, WorkerStatus};
 use mmb_io::{OpenPorts, Port};
 use mmb_policy::settings::Poll;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// Tells about the ports and passes orders on to the packet threads.
+/// Reports ports and workers, and passes orders on to the packet threads.
 pub(super) struct LiveHost {
     ports: Arc<Mutex<OpenPorts>>,
     orders: Arc<ThreadOrders>,
@@ -30,7 +31,7 @@ impl LiveHost {
 
 impl Host for LiveHost {
     fn ports(&self) -> Vec<PortStatus> {
-        let ports = super::lock(&self.ports);
+        let ports = lock(&self.ports);
         ports.ports().iter().zip(&self.peers).map(|(port, peer)| status(port, peer.clone())).collect()
     }
 

@@ -79,7 +79,7 @@ impl PortWiring {
         let names: Vec<String> = self.devices.iter().map(|(name, _)| name.clone()).collect();
         match names.iter().position(|other| other == name) {
             Some(number) => Ok(number),
-            None => match mmb_io::device::nearest(name, &names) {
+            None => match mmb_io::nearest::nearest(name, &names) {
                 Some(nearest) => bail!("no port is called '{name}'; did you mean '{nearest}'?"),
                 None => bail!("no port is called '{name}'; the ports are {}", names.join(", ")),
             },

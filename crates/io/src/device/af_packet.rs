@@ -1,0 +1,95 @@
+//! Kernel interfaces through AF_PACKET: `af_packet:eth0`.
+
+use super::kind::{DeviceForm, DeviceKind, Opening, behind};
+use super::name::interface_name;
+use crate::dpdk::{DeviceInfo, DeviceStats};
+use crate::driver::{PortDriver, WorkerQueues};
+use crate::error::PortError;
+use crate::kernel::{KernelInterface, MAX_MTU};
+use crate::link::{ReceiveQueues, SendQueues};
+use crate::packet::{DRIVER, PacketPort};
+use std::fmt;
+
+/// A kernel interface through AF_PACKET.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketInterface(String);
+
+/// Its sockets.
+#[derive(Debug)]
+struct PacketDriver {
+    port: PacketPort,
+    mac: [u8; 6],
+    workers: u16,
+}
+
+impl DeviceKind for PacketInterface {
+    fn form() -> DeviceForm {
+        DeviceForm { prefix: Some("af_packet"), usage: None, example: "af_packet:eth1" }
+    }
+
+    fn parse(text: &str) -> Option<Result<PacketInterface, PortError>> {
+        Some(interface_name(behind("af_packet", text)?).map(PacketInterface))
+    }
+
+    fn key(&self) -> String {
+        format!("interface {}", self.0)
+    }
+
+    fn interface(&self) -> Option<&str> {
+        Some(&self.0)
+    }
+
+    fn open(
+        &self,
+        opening: &mut Opening<'_>,
+        interface: Option<&KernelInterface>,
+    ) -> Result<Box<dyn PortDriver>, PortError> {
+        let interface = interface.unwrap_or_else(|| unreachable!("an interface stands behind it"));
+        open_sockets(opening, interface)
+    }
+}
+
+/// Opens packet sockets on an interface.
+///
+/// # Errors
+/// A refusal by the kernel.
+pub(crate) fn open_sockets(
+    opening: &Opening<'_>,
+    interface: &KernelInterface,
+) -> Result<Box<dyn PortDriver>, PortError> {
+    let port = PacketPort::open(interface, opening.workers, opening.pools.for_mtu(opening.mtu))?;
+    Ok(Box::new(PacketDriver { port, mac: interface.mac().unwrap_or_default(), workers: opening.workers }))
+}
+
+impl PortDriver for PacketDriver {
+    fn info(&self) -> Result<DeviceInfo, PortError> {
+        Ok(DeviceInfo {
+            driver: DRIVER.into(),
+            mac: self.mac,
+            max_queues: self.workers,
+            max_mtu: MAX_MTU,
+            link: true,
+        })
+    }
+
+    fn stats(&self, _gone: bool) -> DeviceStats {
+        DeviceStats { rx_missed: self.port.missed(), ..DeviceStats::default() }
+    }
+
+    fn queues(&self, workers: u16) -> Result<Vec<WorkerQueues>, PortError> {
+        let of_worker = |worker| {
+            Ok(WorkerQueues {
+                receive: ReceiveQueues::Packet(Box::new(self.port.receiver(worker))),
+                send: SendQueues::Packet(self.port.sender()?),
+                descriptors: vec![self.port.descriptor(worker)],
+            })
+        };
+        (0..workers).map(of_worker).collect()
+    }
+}
+
+impl fmt::Display for PacketInterface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "af_packet:{}", self.0)
+    }
+}
