@@ -124,7 +124,7 @@ def _knee(curve):
     )
 
 
-def standing(results):
+def comparison(results):
     """The comparison of mmb with each peer on each work: a row for each work, load and peer that were measured."""
     lines, stands = {}, set()
     for point in results.find(system=OURS):

@@ -72,7 +72,7 @@ def _answers(shown):
         ("Which device type", answers.devices(shown)),
         ("What to expect of a core", answers.per_core(shown)),
         ("Where the knees are", answers.knees(shown)),
-        ("Ahead and behind", answers.standing(shown)),
+        ("Ahead and behind", answers.comparison(shown)),
     )
     text = "\n".join(f"### {title}\n\n{body}" for title, body in sections if body)
     return f"## For operators\n\n{text}" if text else ""

@@ -305,7 +305,7 @@ class Outcome:
     not_applied: list
 
 
-def judge(rules, data, ports):
+def evaluate(rules, data, ports):
     """The expected result of mmb for a frame."""
     try:
         packet = dissect(data)

@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 from captures import replay
 from generate import packets_and_policy
-from model import judge
+from model import evaluate
 
 ROUNDS = int(os.environ.get("MMB_ROUNDS", "60"))
 FIRST = int(os.environ.get("MMB_SEED", "1"))
@@ -34,7 +34,7 @@ def refused(mmb, folder, rules):
 
 def can_matter(rule, frames):
     """Whether some packet matches the rule: in this case mmb must not say that none can."""
-    return any(rule.id in judge([rule], frame, PORTS).matched for frame in frames)
+    return any(rule.id in evaluate([rule], frame, PORTS).matched for frame in frames)
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + ROUNDS))
@@ -50,7 +50,7 @@ def test_mmb_does_what_the_model_says(mmb, tmp_path, seed):
     assert [number for number, _ in out] == sorted(written), "the order changed"
     drops, counts, missed = Counter(), Counter(), Counter()
     for number, frame in enumerate(frames):
-        expected = judge(rules, frame, PORTS)
+        expected = evaluate(rules, frame, PORTS)
         counts.update({identity: 1 for identity in expected.matched})
         missed.update(expected.not_applied)
         if expected.reason:
