@@ -1,7 +1,9 @@
 //! ICMP errors about live connections: what they quote, whom they tell and what they sum up to is the script's.
 
+use super::ensure::ensure;
 use super::packets::{self, LINK, Seen};
-use super::{ScriptBytes, ScriptRun, addresses4, addresses6, ensure, policies, told};
+use super::policies;
+use super::script::{ScriptBytes, ScriptRun, addresses4, addresses6, describe};
 use mmb_engine::Endpoints;
 use mmb_engine::{ConnectionInfo, Verdict};
 use mmb_testkit::{Tcp, Udp, Upper};
@@ -19,11 +21,11 @@ const TYPES: [[u8; 2]; 8] = [[3, 1], [11, 3], [3, 2], [12, 4], [4, 1], [5, 137],
 /// What does not hold, and the steps up to there.
 pub fn errors(script: &[u8]) -> Result<(), String> {
     let Some((first, steps)) = script.split_first() else { return Ok(()) };
-    let mut play = ScriptRun::new(*first)?;
-    play.converse()?;
+    let mut run = ScriptRun::new(*first)?;
+    run.converse()?;
     for step in steps.chunks(STEP).take(STEPS) {
         let mut bytes = ScriptBytes(step.iter().cycle());
-        play.complain(&mut bytes).map_err(|what| format!("{what}\n--- steps\n{}", play.story.join("\n")))?;
+        run.complain(&mut bytes).map_err(|what| format!("{what}\n--- steps\n{}", run.log.join("\n")))?;
     }
     Ok(())
 }
@@ -92,11 +94,11 @@ impl ScriptRun {
         (port, is_side_right): (u16, bool),
         error: &[u8],
     ) -> Result<(), String> {
-        let worker = worker % self.house.workers();
-        let passed = self.house.pass(worker, &[(port, error.to_vec())]).pop();
+        let worker = worker % self.harness.workers();
+        let passed = self.harness.pass(worker, &[(port, error.to_vec())]).pop();
         let (verdict, left) = passed.ok_or("nothing came of a packet")?;
-        self.story.push(format!("port {port}, worker {worker}, {verdict:?}: {}", told(error)));
-        let list = self.house.list()?;
+        self.log.push(format!("port {port}, worker {worker}, {verdict:?}: {}", describe(error)));
+        let list = self.harness.list()?;
         // A script may turn an error into anything else: only errors are held to what errors may do.
         let is_error = Seen::read(&error[LINK..]).is_some_and(|seen| seen.is_any_error() && !seen.fragment);
         if is_error {

@@ -1,7 +1,8 @@
 //! Pieces of datagrams in any order, of any length, at any worker.
 
+use super::ensure::ensure;
 use super::packets;
-use super::{ScriptBytes, ScriptRun, WAITS_MS, ensure};
+use super::script::{ScriptBytes, ScriptRun, WAITS_MS};
 use mmb_engine::Verdict;
 
 /// Bytes of a piece in a script, and the most pieces.
@@ -15,27 +16,27 @@ const STEPS: usize = 48;
 /// What does not hold, and the steps up to there.
 pub fn fragments(script: &[u8]) -> Result<(), String> {
     let Some((first, steps)) = script.split_first() else { return Ok(()) };
-    let mut play = ScriptRun::new(*first)?;
+    let mut run = ScriptRun::new(*first)?;
     let (seeds, steps) = steps.split_at_checked(4).unwrap_or((steps, &[]));
     let datagrams: Vec<_> = seeds
         .iter()
-        .map(|seed| play.packet(&mut ScriptBytes([*seed, seed.rotate_left(3), !seed, 0x7d].iter().cycle())))
+        .map(|seed| run.packet(&mut ScriptBytes([*seed, seed.rotate_left(3), !seed, 0x7d].iter().cycle())))
         .collect();
     for step in steps.chunks(STEP).take(STEPS) {
         let mut bytes = ScriptBytes(step.iter().cycle());
         let Some((port, whole)) = datagrams.get(bytes.byte() % datagrams.len().max(1)) else { break };
         let done = if bytes.byte() % 16 == 15 {
-            play.wait(bytes.one_of(&WAITS_MS[..4]))
+            run.wait(bytes.one_of(&WAITS_MS[..4]))
         } else {
             let (id, place, len, how) = (bytes.byte() % 2, bytes.byte() % 12, bytes.byte() % 8, bytes.byte());
             let piece = packets::fragment(whole, id as u16, place as u16, len, how & 1 == 0);
             let port = if how & 6 == 6 { 1 - port } else { *port };
             match packets::Seen::read(piece.get(packets::LINK..).unwrap_or_default()) {
-                Some(_) => play.alone(bytes.byte(), (port, piece)),
-                None => play.refused(bytes.byte(), port, piece),
+                Some(_) => run.alone(bytes.byte(), (port, piece)),
+                None => run.refused(bytes.byte(), port, piece),
             }
         };
-        done.map_err(|what| format!("{what}\n--- steps\n{}", play.story.join("\n")))?;
+        done.map_err(|what| format!("{what}\n--- steps\n{}", run.log.join("\n")))?;
     }
     Ok(())
 }
@@ -43,8 +44,8 @@ pub fn fragments(script: &[u8]) -> Result<(), String> {
 impl ScriptRun {
     /// A piece in which nobody can read to whom it belongs does not pass.
     fn refused(&mut self, worker: usize, port: u16, piece: Vec<u8>) -> Result<(), String> {
-        let worker = worker % self.house.workers();
-        let passed = self.house.pass(worker, &[(port, piece)]).pop();
+        let worker = worker % self.harness.workers();
+        let passed = self.harness.pass(worker, &[(port, piece)]).pop();
         ensure!(matches!(passed, Some((Verdict::Drop(_), _))), "{passed:?} of an empty piece");
         self.look()
     }

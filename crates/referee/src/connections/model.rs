@@ -1,6 +1,6 @@
 //! What must hold of connections, said in the plainest way: over lists, after every step.
 
-use super::ensure;
+use super::ensure::ensure;
 use super::harness::Harness;
 use super::packets::{DCCP, ICMP, ICMP6, LINK, SCTP, Seen, TCP, UDP, UDP_LITE, sums_up};
 use mmb_engine::Endpoints;
@@ -104,12 +104,12 @@ fn timeout_s(timeouts: &Timeouts, info: &ConnectionInfo) -> u32 {
 
 /// What a worker has grows beyond its share of the maximum only if it already was there.
 pub(super) fn bounded(
-    house: &Harness,
+    harness: &Harness,
     before: &[ConnectionInfo],
     after: &[ConnectionInfo],
 ) -> Result<(), String> {
-    let max = house.engine.connections().summary().max.div_ceil(house.workers() as u64) as usize;
-    for worker in 0..house.workers() {
+    let max = harness.engine.connections().summary().max.div_ceil(harness.workers() as u64) as usize;
+    for worker in 0..harness.workers() {
         let of =
             |list: &[ConnectionInfo]| list.iter().filter(|info| usize::from(info.worker) == worker).count();
         ensure!(of(after) <= max.max(of(before)), "worker {worker} has {} of {max}", of(after));
@@ -118,28 +118,28 @@ pub(super) fn bounded(
 }
 
 /// Counters against each other and the list.
-pub(super) fn adds_up(house: &Harness, list: &[ConnectionInfo]) -> Result<(), String> {
-    let summary = house.engine.connections().summary();
+pub(super) fn adds_up(harness: &Harness, list: &[ConnectionInfo]) -> Result<(), String> {
+    let summary = harness.engine.connections().summary();
     let closed: u64 = summary.closed.iter().map(|(_, count)| count).sum();
     ensure!(summary.created == closed + summary.connections, "{summary:?}");
     ensure!(summary.connections == list.len() as u64, "{summary:?} and a list of {}", list.len());
     let half_open = list.iter().filter(|i| matches!(i.state, "syn-sent" | "syn-received" | "unreplied"));
     ensure!(summary.half_open == half_open.count() as u64, "half open: {summary:?} and {list:?}");
-    let ports = house.engine.port_counts();
+    let ports = harness.engine.port_counts();
     let received: u64 = ports.iter().map(|port| port.rx.packets).sum();
     let sent: u64 = ports.iter().map(|port| port.tx.packets).sum();
-    let drops: u64 = house.engine.drops().iter().map(|(_, count)| count).sum();
-    ensure!(received == house.received, "{} came in, {received} counted", house.received);
-    let (held, released) = (summary.held, house.released.len() as u64);
+    let drops: u64 = harness.engine.drops().iter().map(|(_, count)| count).sum();
+    ensure!(received == harness.received, "{} came in, {received} counted", harness.received);
+    let (held, released) = (summary.held, harness.released.len() as u64);
     ensure!(
         received == sent + drops + held + released,
         "of {received} packets {sent} were sent, {drops} dropped, {held} held, and {released} released"
     );
     ensure!(
-        held == 0 || house.now_ms() - house.held_ms <= HELD_MS,
+        held == 0 || harness.now_ms() - harness.held_ms <= HELD_MS,
         "{held} are held, the last one since {} of {} ms",
-        house.held_ms,
-        house.now_ms()
+        harness.held_ms,
+        harness.now_ms()
     );
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! Files of connections, as they were saved and as somebody made them.
 
+use super::ensure::ensure;
 use super::harness::Harness;
-use super::{ScriptRun, ensure, model};
+use super::model;
+use super::script::ScriptRun;
 use std::collections::HashSet;
 
 /// Has an engine load a file. The first byte says how many workers there are and which policy is in force. If the second one is even, the
@@ -12,10 +14,10 @@ use std::collections::HashSet;
 /// What does not hold.
 pub fn state(script: &[u8]) -> Result<(), String> {
     let [first, kind, script @ ..] = script else { return Ok(()) };
-    let mut play = ScriptRun::new(*first)?;
+    let mut run = ScriptRun::new(*first)?;
     let file = if kind & 1 == 0 {
-        play.converse()?;
-        let mut file = play.saved()?;
+        run.converse()?;
+        let mut file = run.saved()?;
         for change in script.as_chunks::<3>().0 {
             let at = usize::from(u16::from_be_bytes([change[0], change[1]]));
             let len = file.len().max(1);
@@ -27,30 +29,30 @@ pub fn state(script: &[u8]) -> Result<(), String> {
     } else {
         script.to_vec()
     };
-    let mut house = Harness::new(play.house.workers(), 1000, &play.rules)?;
-    let loaded = house.ask(|connections| connections.load(&mut &file[..]));
+    let mut harness = Harness::new(run.harness.workers(), 1000, &run.rules)?;
+    let loaded = harness.ask(|connections| connections.load(&mut &file[..]));
     // What came before an error stays.
-    let list = house.list()?;
+    let list = harness.list()?;
     let made = loaded.as_ref().map_or(u64::MAX, |loaded| loaded.connections);
     ensure!(made >= list.len() as u64, "{loaded:?}, and {} there", list.len());
     let names: HashSet<_> = list.iter().map(|info| (info.worker, model::name(info))).collect();
     ensure!(names.len() == list.len(), "two connections begin alike: {list:?}");
     // The table goes on, and what it saves loads.
-    (play.house, play.list) = (house, list);
-    let saved = play.saved()?;
-    let mut again = Harness::new(play.house.workers(), 1000, &play.rules)?;
+    (run.harness, run.list) = (harness, list);
+    let saved = run.saved()?;
+    let mut again = Harness::new(run.harness.workers(), 1000, &run.rules)?;
     again.ask(|connections| connections.load(&mut &saved[..]))?;
-    play.house.wait(86_400_000);
-    play.house.turn_over();
-    let list = play.house.list()?;
-    model::adds_up(&play.house, &list)
+    run.harness.wait(86_400_000);
+    run.harness.turn_over();
+    let list = run.harness.list()?;
+    model::adds_up(&run.harness, &list)
 }
 
 impl ScriptRun {
     /// A file of the connections that there are.
     fn saved(&mut self) -> Result<Vec<u8>, String> {
         let mut file = Vec::new();
-        self.house.ask(|connections| connections.save(&mut file)).map_err(|error| error.to_string())?;
+        self.harness.ask(|connections| connections.save(&mut file)).map_err(|error| error.to_string())?;
         Ok(file)
     }
 }

@@ -4,15 +4,8 @@
 //! checksums by the difference that a write makes. The oracle instead computes the correct checksum before and after the change, and keeps
 //! the error that the packet arrived with: a correct packet stays correct and a corrupt one stays corrupt by the same amount.
 
-use super::dissect::{Dissection, Ip, Transport, TransportKind, u8_at, u16_at};
-
-const MODULUS: u64 = 0xffff;
-
-/// The ones' complement sum of big-endian 16-bit words, from 0 to 65,534; an odd last byte is padded with zero.
-pub(super) fn sum(bytes: &[u8]) -> u64 {
-    let words = bytes.chunks(2).map(|word| u64::from(u8_at(word, 0)) << 8 | u64::from(u8_at(word, 1)));
-    words.sum::<u64>() % MODULUS
-}
+use super::bytes::{MODULUS, sum, u8_at, u16_at};
+use super::dissect::{Dissection, Ip, Transport, TransportKind};
 
 /// The new value of a checksum field when the sum of all that it covers (itself taken as zero) changes from `before` to `after`. Of the two
 /// representations of zero, 0 is used (RFC 1624 section 3), unless nothing changed.

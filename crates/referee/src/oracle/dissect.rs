@@ -2,6 +2,7 @@
 //!
 //! One function per header, from the outside in. A [`Dissection`] holds offsets into the packet; nothing is copied or precomputed.
 
+use super::bytes::{u8_at, u16_at};
 use mmb_packet::{LinkType, Malformed};
 
 /// Ether types of VLAN tags: 802.1Q, 802.1ad and the older QinQ.
@@ -87,16 +88,6 @@ pub(super) enum TransportKind {
     Icmp6,
 }
 
-/// The byte at `at`; 0 beyond the end. Callers have checked the length where it matters.
-pub(super) fn u8_at(bytes: &[u8], at: usize) -> u8 {
-    bytes.get(at).copied().unwrap_or(0)
-}
-
-/// The big-endian 16-bit number at `at`.
-pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([u8_at(bytes, at), u8_at(bytes, at + 1)])
-}
-
 /// Parses a whole packet.
 pub(super) fn dissect(bytes: &[u8], link: LinkType, ip6_max_headers: u8) -> Result<Dissection, Malformed> {
     let (eth_type, vlan, l3) = link_header(bytes, link)?;
@@ -166,7 +157,7 @@ fn ip4(bytes: &[u8], at: usize) -> Result<Ip, Malformed> {
         return Err(Malformed::Ip4Truncated);
     }
     let header = &bytes[at..at + header_len];
-    if super::checksum::sum(header) != 0 {
+    if super::bytes::sum(header) != 0 {
         return Err(Malformed::Ip4BadChecksum);
     }
 

@@ -1,6 +1,7 @@
 //! The position of each field in a packet, and bitwise reads and writes.
 
-use super::dissect::{Dissection, Fragment, TransportKind, extension, u8_at};
+use super::bytes::u8_at;
+use super::dissect::{Dissection, Fragment, TransportKind, extension};
 use mmb_policy::{Field, FieldId};
 
 /// A run of bits; bit 0 is the most significant bit of the packet's first byte.

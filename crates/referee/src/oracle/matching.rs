@@ -2,7 +2,8 @@
 
 use super::dissect::Dissection;
 use super::fields::{OraclePlace, Start};
-use super::{OraclePacket, fields, options};
+use super::packet::OraclePacket;
+use super::{fields, options};
 use mmb_engine::PortTable;
 use mmb_policy::rule::{Cond, Equality, NumberItem, NumberSet};
 use mmb_policy::{Field, FieldId, Match, Rule, Test};

@@ -13,35 +13,26 @@
 // A new field, value, place or target must be asked for wherever one is matched.
 #![warn(clippy::wildcard_enum_match_arm)]
 
+mod bytes;
 mod checksum;
 mod dissect;
 mod fields;
 mod matching;
 mod options;
+mod packet;
 mod rewriting;
+
+pub use packet::OraclePacket;
 
 use dissect::Dissection;
 use matching::MatchSubject;
 use mmb_engine::DropReason;
 use mmb_engine::PortTable;
 use mmb_engine::Verdict;
-use mmb_packet::{LinkType, PortId};
+use mmb_packet::PortId;
 use mmb_policy::rule::DropRate;
 use mmb_policy::{Policy, Rule, RuleId, Target};
 use mmb_rewrite::NotApplied;
-
-/// A packet as it came in.
-#[derive(Clone, Copy, Debug)]
-pub struct OraclePacket<'a> {
-    /// Its bytes, link header first.
-    pub bytes: &'a [u8],
-    /// Free bytes in front of it, into which it may grow.
-    pub headroom: usize,
-    /// The port that it came in by.
-    pub port: PortId,
-    /// Its link header type.
-    pub link: LinkType,
-}
 
 /// The result for a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]

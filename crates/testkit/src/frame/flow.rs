@@ -1,7 +1,7 @@
 //! Headers of protocols that connections distinguish and rules cannot match.
 
+use super::checksum::Checksum;
 use super::transport::{set_checksum, with_pseudo_header};
-use super::{Checksum, Upper};
 
 /// A UDP-Lite packet (RFC 3828).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,8 +82,8 @@ impl Sctp {
         self.chunk(kind, 0, &[a, b, c, d, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 9])
     }
 
-    /// As the payload of an IP packet.
-    pub fn upper(&self) -> Upper {
+    /// The packet with its CRC32c.
+    pub(super) fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         bytes.extend(self.sport.to_be_bytes());
         bytes.extend(self.dport.to_be_bytes());
@@ -92,16 +92,8 @@ impl Sctp {
         bytes.extend(&self.chunks);
         let checksum = crc32c(&bytes) ^ self.damage;
         bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
-        Upper::Raw(132, bytes)
+        bytes
     }
-}
-
-/// A GRE packet with 8 bytes of payload, with a key or without (RFC 2890).
-pub fn gre(key: Option<u32>) -> Upper {
-    let mut bytes = vec![if key.is_some() { 0x20 } else { 0 }, 0, 8, 0];
-    bytes.extend(key.into_iter().flat_map(u32::to_be_bytes));
-    bytes.extend([3; 8]);
-    Upper::Raw(47, bytes)
 }
 
 /// CRC32c, bit by bit.

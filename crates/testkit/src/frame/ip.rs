@@ -1,6 +1,8 @@
 //! IP headers, extension headers, and their payloads.
 
-use super::{Checksum, Dccp, Frame, Icmp, Network, Tcp, Udp, UdpLite, internet_checksum};
+use super::checksum::{Checksum, internet_checksum};
+use super::flow::{Dccp, UdpLite};
+use super::transport::{Icmp, Tcp, Udp, pad_options};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The payload of an IP packet.
@@ -148,15 +150,10 @@ impl Ip4 {
         }
     }
 
-    /// In an Ethernet frame.
-    pub fn frame(self) -> Frame {
-        Frame::new(Network::Ip4(self))
-    }
-
     /// The packet as it is on the wire.
     pub fn bytes(&self) -> Vec<u8> {
         let proto = self.upper.proto(4);
-        let options = super::pad_options(self.options.clone());
+        let options = pad_options(self.options.clone());
         let mut pseudo = Vec::new();
         pseudo.extend(self.source.octets());
         pseudo.extend(self.destination.octets());
@@ -201,11 +198,6 @@ impl Ip6 {
     pub fn extension(mut self, extension: Extension) -> Ip6 {
         self.extensions.push(extension);
         self
-    }
-
-    /// In an Ethernet frame.
-    pub fn frame(self) -> Frame {
-        Frame::new(Network::Ip6(self))
     }
 
     /// The packet as it is on the wire. The transport checksum covers the last address of a source route.
@@ -281,4 +273,12 @@ impl Extension {
             Extension::EncapsulatingSecurity => vec![0, 0, 0, 1, 0, 0, 0, 1],
         }
     }
+}
+
+/// A GRE packet around something of 8 bytes, with a key or without (RFC 2890).
+pub fn gre(key: Option<u32>) -> Upper {
+    let mut bytes = vec![if key.is_some() { 0x20 } else { 0 }, 0, 8, 0];
+    bytes.extend(key.into_iter().flat_map(u32::to_be_bytes));
+    bytes.extend([3; 8]);
+    Upper::Raw(47, bytes)
 }

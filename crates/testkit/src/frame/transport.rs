@@ -1,6 +1,6 @@
 //! Transport headers.
 
-use super::{Checksum, Frame, Ip4, Ip6, Upper, internet_checksum};
+use super::checksum::{Checksum, internet_checksum};
 
 /// A TCP segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,16 +136,6 @@ impl Tcp {
         self
     }
 
-    /// In an IPv4 packet in an Ethernet frame.
-    pub fn over_ip4(self) -> Frame {
-        Ip4::new(Upper::Tcp(self)).frame()
-    }
-
-    /// In an IPv6 packet in an Ethernet frame.
-    pub fn over_ip6(self) -> Frame {
-        Ip6::new(Upper::Tcp(self)).frame()
-    }
-
     /// The segment; its checksum also covers `pseudo` (without the length).
     pub(super) fn bytes(&self, pseudo: &[u8]) -> Vec<u8> {
         let options = pad_options(self.options.clone());
@@ -186,16 +176,6 @@ impl Udp {
         self
     }
 
-    /// In an IPv4 packet in an Ethernet frame.
-    pub fn over_ip4(self) -> Frame {
-        Ip4::new(Upper::Udp(self)).frame()
-    }
-
-    /// In an IPv6 packet in an Ethernet frame.
-    pub fn over_ip6(self) -> Frame {
-        Ip6::new(Upper::Udp(self)).frame()
-    }
-
     pub(super) fn bytes(&self, pseudo: &[u8]) -> Vec<u8> {
         let len = self.len.unwrap_or((8 + self.payload.len()) as u16);
         let mut bytes = Vec::new();
@@ -214,16 +194,6 @@ impl Udp {
 }
 
 impl Icmp {
-    /// In an IPv4 packet in an Ethernet frame, as ICMP.
-    pub fn over_ip4(self) -> Frame {
-        Ip4::new(Upper::Icmp(self)).frame()
-    }
-
-    /// In an IPv6 packet in an Ethernet frame, as ICMPv6.
-    pub fn over_ip6(self) -> Frame {
-        Ip6::new(Upper::Icmp(self)).frame()
-    }
-
     /// The message; `pseudo` is empty for ICMP over IPv4.
     pub(super) fn bytes(&self, pseudo: &[u8]) -> Vec<u8> {
         let mut bytes = vec![self.icmp_type, self.code, 0, 0];
