@@ -4,7 +4,7 @@
     10.0.0.1                                   10.0.1.1-3
 
 Every system has three namespaces of its own with nothing else in them, so that systems do not affect each other. The ends reach
-each other by fixed routes and fixed neighbors. The neighbor entries contain the middle's MAC address if Linux routes in the
+each other by fixed routes and fixed neighbours. The neighbour entries contain the middle's MAC address if Linux routes in the
 middle, and the far end's if a bump in the wire is in the middle; that is the only difference between systems.
 
 The work of the middle runs on one core, that of the ends on others: RPS steers packets for the middle to its core, or a NAPI

@@ -215,7 +215,7 @@ def test_an_address_stands_for_a_host(nat, outside, stands_for, inside, field):
 
 
 def test_an_outside_address_may_be_a_neighbours(of_mmb):
-    """Without a route: the outside router has a neighbor entry with the inside router's MAC address."""
+    """Without a route: the outside router has a neighbour entry with the inside router's MAC address."""
     stands_for = "192.0.2.100"
     of_mmb.tested.policy([f"add-stateful in lan ip-saddr 10.0.0.0/24 map ip-saddr {stands_for}"])
     (link,) = json.loads(of_mmb.inner.ip("-j", "link", "show", "dev", "mid").stdout)

@@ -190,7 +190,7 @@ class Policies:
         return [row for row in FIELDS.values() if any(row.name.startswith(prefix) for prefix in prefixes)]
 
     def value(self, row):
-        """A value that some packet has, or a neighboring one, or a random one."""
+        """A value that some packet has, or a neighbouring one, or a random one."""
         rng = self.rng
         holders = [packet for packet in self.samples if row.present(packet)]
         if holders and rng.random() < 0.8:

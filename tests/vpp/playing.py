@@ -23,7 +23,7 @@ def play(generator, frames, leave=OUT, **how):
 
 
 def said_by_vpp(frame):
-    """Whether the frame is VPP's own announcement to its neighbors, which it sends now and then: from a link-local address, which
+    """Whether the frame is VPP's own announcement to its neighbours, which it sends now and then: from a link-local address, which
     no routed packet has."""
     return frame[12:14] == b"\x86\xdd" and frame[22:24] == b"\xfe\x80"
 

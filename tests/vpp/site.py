@@ -47,7 +47,7 @@ class Site(Cabled):
     def create(self, name):
         """Makes VPP drive a device of its namespace, as a router.
 
-        Its MAC address is always the same: by default VPP takes a random one and does not announce it, and neighbors that know
+        Its MAC address is always the same: by default VPP takes a random one and does not announce it, and neighbours that know
         the device's previous interface would continue to send to the old one.
         """
         words = f"{self.host_interface} name {name} hw-addr {ROUTER_MAC[name]}"
@@ -65,7 +65,7 @@ def with_workers(folder, cores):
     connections."""
     with Site(folder, offloads=False, host_interface="cksum-gso-disable", cores=cores) as site:
         site.vpp.apply("add-stateful all accept")
-        # VPP drops packets while it resolves a neighbor.
+        # VPP drops packets while it resolves a neighbour.
         site.client.run("ping", "-c", "5", SERVER)
         yield site
         assert site.vpp.running()

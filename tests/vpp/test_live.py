@@ -104,7 +104,7 @@ def test_enabled_and_disabled_under_load(site):
 
 def test_an_interface_goes_and_comes_back_under_load(site):
     site.vpp.apply(f"add id 1 in {LAN} ip-proto icmp mod ip-ttl 33\n")
-    # The kernel deletes learned neighbors when the device loses its carrier, as it does whenever its interface is removed, and
+    # The kernel deletes learned neighbours when the device loses its carrier, as it does whenever its interface is removed, and
     # retries ARP
     # once a second: no packets would arrive in the meantime.
     site.client.ip("neigh", "replace", ROUTER["vl"], "lladdr", ROUTER_MAC["vl"], "dev", "eth0", "nud", "permanent")
