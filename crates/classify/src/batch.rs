@@ -1,7 +1,8 @@
 //! Rules of a class that come all at once: packed, since there may be millions, until their tables are there.
 
+use crate::ids::RuleSlot;
 use crate::lane_mask::{LaneMask, lane_set};
-use crate::list::{LIST, ListEntry};
+use crate::list::ListEntry;
 use crate::merge::MergedTuple;
 use mmb_packet::key::Lanes;
 use std::collections::HashMap;
@@ -24,8 +25,8 @@ pub(crate) struct Batch {
     numbers: HashMap<LaneMask, u32>,
     keys: Vec<u32>,
     rules: Vec<Packed>,
-    /// The rules that are more than a handle.
-    hanging: Vec<ListEntry>,
+    /// The rules with conditions.
+    conditional: Vec<ListEntry>,
 }
 
 /// A rule under one of its keys, packed.
@@ -34,8 +35,14 @@ struct Packed {
     tuple: u32,
     /// Where the lanes of its key begin that the tuple's mask has.
     key: u32,
-    /// Its handle, or with [`LIST`] its place among those that are more.
-    rule: u32,
+    rule: PackedRule,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum PackedRule {
+    Plain(RuleSlot),
+    /// An index among the rules with conditions.
+    Conditional(u32),
 }
 
 impl Batch {
@@ -52,10 +59,10 @@ impl Batch {
         let key = self.keys.len() as u32;
         self.keys.extend(self.tuples[tuple as usize].1.iter().map(|lane| placed.key[lane]));
         let rule = if placed.rule.is_plain() {
-            placed.rule.handle
+            PackedRule::Plain(placed.rule.slot)
         } else {
-            self.hanging.push(placed.rule);
-            LIST | (self.hanging.len() as u32 - 1)
+            self.conditional.push(placed.rule);
+            PackedRule::Conditional(self.conditional.len() as u32 - 1)
         };
         self.rules.push(Packed { tuple, key, rule });
     }
@@ -67,7 +74,7 @@ impl Batch {
 
     /// How many of the rules have a key in the option table.
     pub(crate) fn optional(&self) -> usize {
-        self.hanging.iter().filter(|rule| rule.option.is_some()).count()
+        self.conditional.iter().filter(|rule| rule.option.is_some()).count()
     }
 
     fn key(&self, packed: Packed) -> LaneMask {
@@ -111,8 +118,8 @@ impl Batch {
             mask: self.tuples[packed.tuple as usize].0,
             key: self.key(*packed),
             rule: match packed.rule {
-                handle if handle & LIST == 0 => ListEntry { handle, option: None, checks: Vec::new() },
-                number => self.hanging[(number & !LIST) as usize].clone(),
+                PackedRule::Plain(slot) => ListEntry { slot, option: None, checks: Vec::new() },
+                PackedRule::Conditional(index) => self.conditional[index as usize].clone(),
             },
         })
     }

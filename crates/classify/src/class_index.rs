@@ -12,8 +12,9 @@ pub use stats::TableStats;
 
 use crate::batch::Placed;
 use crate::flat;
+use crate::ids::{KeyRules, ListId};
 use crate::lane_mask::{LaneMask, lane_set};
-use crate::list::{LIST, ListIndex};
+use crate::list::ListIndex;
 use crate::relax::RelaxedRule;
 use crate::search::ClassTables;
 use crate::segment::Crowded;
@@ -56,7 +57,7 @@ pub(crate) struct ClassIndex {
     /// The lanes that rules look at, and those that rules looked at which went since it was built.
     pub(crate) wanted: Lanes,
     homes: HashMap<LaneMask, TupleHome>,
-    loosened: RelaxedRule,
+    relaxed: RelaxedRule,
     /// The most rules that a packet can match.
     pub(crate) most: usize,
     /// Which of the tables tuples got that came later.
@@ -70,18 +71,18 @@ impl ClassIndex {
             view: ClassTables::default(),
             wanted: Lanes::default(),
             homes: HashMap::new(),
-            loosened: RelaxedRule::default(),
+            relaxed: RelaxedRule::default(),
             most: 0,
             late: Vec::new(),
         }
     }
 
-    /// A rule as it is to be hung, or was.
-    pub(crate) fn loosened(&self, placed: Placed) -> Placed {
-        self.loosened.apply(self.class, placed)
+    /// A rule with the constraints of its key relaxed that searches do not need.
+    pub(crate) fn relaxed(&self, placed: Placed) -> Placed {
+        self.relaxed.apply(self.class, placed)
     }
 
-    /// Hangs a rule on its key.
+    /// Adds a rule to those of its key.
     pub(crate) fn insert(&mut self, placed: Placed, lists: &mut ListIndex, random: &mut Generator) {
         let Placed { mask, key, rule } = placed;
         self.wanted = self.wanted.with(lane_set(&mask)).with(rule.lanes());
@@ -111,7 +112,7 @@ impl ClassIndex {
         }
     }
 
-    /// Takes a rule from its key.
+    /// Removes a rule from those of its key.
     pub(crate) fn remove(&mut self, placed: &Placed, lists: &mut ListIndex) {
         let Placed { mask, key, rule } = placed;
         let Some(home) = self.homes.get_mut(mask) else { return };
@@ -135,17 +136,19 @@ impl ClassIndex {
         }
     }
 
-    /// The number of the list that hangs on a key.
-    pub(crate) fn list(&self, mask: &LaneMask, key: &LaneMask) -> Option<u32> {
-        let value = value(&self.view, self.homes.get(mask)?.place, mask, key)?;
-        (value & LIST != 0).then_some(value & !LIST)
+    /// The list of a key's rules.
+    pub(crate) fn list(&self, mask: &LaneMask, key: &LaneMask) -> Option<ListId> {
+        match value(&self.view, self.homes.get(mask)?.place, mask, key)? {
+            KeyRules::Rule(_) => None,
+            KeyRules::List(list) => Some(list),
+        }
     }
 
-    fn set(&mut self, place: TuplePlace, mask: &LaneMask, key: &LaneMask, value: u32) {
+    fn set(&mut self, place: TuplePlace, mask: &LaneMask, key: &LaneMask, value: KeyRules) {
         match place {
-            TuplePlace::Flat => Arc::make_mut(&mut self.view.flat).set(mask, key, value),
+            TuplePlace::Flat => Arc::make_mut(&mut self.view.flat).set(mask, key, value.packed()),
             TuplePlace::Table { table, member } => {
-                Arc::make_mut(&mut self.view.tables[table]).set(member, key, value);
+                Arc::make_mut(&mut self.view.tables[table]).set(member, key, value.packed());
             }
         }
     }
@@ -156,11 +159,11 @@ impl ClassIndex {
         place: TuplePlace,
         mask: &LaneMask,
         key: &LaneMask,
-        value: u32,
+        value: KeyRules,
         random: &mut Generator,
     ) {
         let TuplePlace::Table { table, member } = place else { return self.set(place, mask, key, value) };
-        if Arc::make_mut(&mut self.view.tables[table]).insert(member, key, value) == Err(Crowded) {
+        if Arc::make_mut(&mut self.view.tables[table]).insert(member, key, value.packed()) == Err(Crowded) {
             self.move_out(mask, random);
             self.add(self.homes[mask].place, mask, key, value, random);
         }
@@ -284,16 +287,18 @@ impl TupleHome {
     }
 }
 
-fn value(view: &ClassTables, place: TuplePlace, mask: &LaneMask, key: &LaneMask) -> Option<u32> {
-    match place {
+fn value(view: &ClassTables, place: TuplePlace, mask: &LaneMask, key: &LaneMask) -> Option<KeyRules> {
+    let word = match place {
         TuplePlace::Flat => view.flat.value(mask, key),
         TuplePlace::Table { table, member } => view.tables[table].value(member, key),
-    }
+    };
+    word.and_then(KeyRules::unpacked)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{ClassifierIndex, PortNumbers};
+    use crate::{ClassifierIndex, PortNumbers, RuleSlot};
+    use mmb_base::Id;
     use mmb_language::parse_policy;
     use mmb_policy::Rule;
 
@@ -329,12 +334,13 @@ mod tests {
         let rules = rules_of_many_masks();
         let mut index = ClassifierIndex::new(PortNumbers::default(), mmb_random::Seed::repeatable(1));
         for _ in 0..3 {
-            for (handle, rule) in (0..).zip(&rules) {
-                index.insert(handle, rule).expect("there are no ports in it");
+            let slots = || (1..).filter_map(RuleSlot::new);
+            for (slot, rule) in slots().zip(&rules) {
+                index.insert(slot, rule).expect("there are no ports in it");
             }
             assert!(index.is_scattered(), "{} tables", index.tables().len());
-            for (handle, rule) in (0..).zip(&rules) {
-                index.remove(handle, rule);
+            for (slot, rule) in slots().zip(&rules) {
+                index.remove(slot, rule);
             }
             assert!(!index.is_scattered() && index.tables().is_empty());
         }

@@ -3,6 +3,7 @@
 use crate::batch::{Batch, Placed};
 use crate::class_index::{ClassIndex, TableStats, Tuning};
 use crate::compile::compile;
+use crate::ids::{KeyRules, RuleSlot};
 use crate::keys::{KeyColumns, VectorKeys, WantedLanes};
 use crate::lane_mask::lanes_of;
 use crate::list::{ListEntry, ListIndex, OptionKey, RuleLists};
@@ -83,10 +84,6 @@ fn vector<'a, 'b, const L: usize>(
     SearchVector { lanes: columns.lanes(), len: columns.len(), of: columns.packets(), packets, layouts }
 }
 
-/// A rule as the writer is told it: the number that [`Scratch::handles`] gives for it, chosen by the caller, below 2^31,
-/// and one rule's only.
-pub type Handle = u32;
-
 /// The writer's side of the classifier. Every change costs about the same however many rules there are; what was
 /// handed out by [`ClassifierIndex::classifier`] before does not see it.
 #[derive(Debug)]
@@ -128,56 +125,56 @@ impl ClassifierIndex {
     /// A classifier of rules that come all at once, whose tables suit them best.
     ///
     /// # Errors
-    /// The handle of a rule that names a port that does not exist, and the name.
+    /// The slot of a rule that names a port that does not exist, and the name.
     pub fn build<R: std::borrow::Borrow<Rule>>(
-        rules: impl Iterator<Item = (Handle, R)>,
+        rules: impl Iterator<Item = (RuleSlot, R)>,
         ports: PortNumbers,
         seed: Seed,
         tuning: Tuning,
-    ) -> Result<ClassifierIndex, (Handle, UnknownPort)> {
+    ) -> Result<ClassifierIndex, (RuleSlot, UnknownPort)> {
         let mut index = ClassifierIndex::new(ports, seed);
         let mut batches: [Batch; 3] = Default::default();
-        for (handle, rule) in rules {
+        for (slot, rule) in rules {
             for (class, batch) in CLASSES.into_iter().zip(&mut batches) {
-                place(rule.borrow(), handle, class, &index.ports, |placed| batch.push(placed))
-                    .map_err(|port| (handle, port))?;
+                place(rule.borrow(), slot, class, &index.ports, |placed| batch.push(placed))
+                    .map_err(|port| (slot, port))?;
             }
         }
         let optional = batches.iter().map(Batch::optional).sum();
         index.options = Arc::new(option_table(optional, &mut index.random));
         for (number, batch) in batches.into_iter().enumerate() {
             index.classes[number].arrange(&batch, tuning, &mut index.random);
-            batch.rules().for_each(|placed| index.hang(number, placed));
+            batch.rules().for_each(|placed| index.insert_placed(number, placed));
             index.classes[number].mark_built();
         }
         Ok(index)
     }
 
-    /// Adds a rule.
+    /// Adds a rule under a slot that no other rule has.
     ///
     /// # Errors
     /// A port that the rule names and that does not exist; nothing is changed.
-    pub fn insert(&mut self, handle: Handle, rule: &Rule) -> Result<(), UnknownPort> {
+    pub fn insert(&mut self, slot: RuleSlot, rule: &Rule) -> Result<(), UnknownPort> {
         let mut all = Vec::new();
         for (number, class) in CLASSES.into_iter().enumerate() {
-            place(rule, handle, class, &self.ports, |placed| all.push((number, placed)))?;
+            place(rule, slot, class, &self.ports, |placed| all.push((number, placed)))?;
         }
-        all.into_iter().for_each(|(number, placed)| self.hang(number, placed));
+        all.into_iter().for_each(|(number, placed)| self.insert_placed(number, placed));
         Ok(())
     }
 
-    /// Removes a rule that was inserted under this handle.
-    pub fn remove(&mut self, handle: Handle, rule: &Rule) {
+    /// Removes a rule that was inserted under this slot.
+    pub fn remove(&mut self, slot: RuleSlot, rule: &Rule) {
         for (number, class) in CLASSES.into_iter().enumerate() {
             let mut all = Vec::new();
             // A rule that was inserted names no unknown port.
-            let _ = place(rule, handle, class, &self.ports, |placed| all.push(placed));
-            all.into_iter().for_each(|placed| self.unhang(number, placed));
+            let _ = place(rule, slot, class, &self.ports, |placed| all.push(placed));
+            all.into_iter().for_each(|placed| self.remove_placed(number, placed));
         }
     }
 
-    fn hang(&mut self, class: usize, placed: Placed) {
-        let placed = self.classes[class].loosened(placed);
+    fn insert_placed(&mut self, class: usize, placed: Placed) {
+        let placed = self.classes[class].relaxed(placed);
         let (mask, key) = (placed.mask, placed.key);
         let behind = placed.rule.option.map(|option| (option, placed.rule.behind_option()));
         let ClassifierIndex { classes, lists, random, .. } = self;
@@ -186,30 +183,30 @@ impl ClassifierIndex {
         let Some(list) = self.classes[class].list(&mask, &key) else { return };
         let key = OptionKey::wide(option.lanes(list));
         let table = Arc::make_mut(&mut self.options);
-        let before = table.value(0, &key);
-        let (value, _) = self.lists.insert(before, behind);
+        let before = table.value(0, &key).and_then(KeyRules::unpacked);
+        let (rules, _) = self.lists.insert(before, behind);
         match before {
-            Some(before) if before == value => {}
-            Some(_) => table.set(0, &key, value),
+            Some(before) if before == rules => {}
+            Some(_) => table.set(0, &key, rules.packed()),
             None => {
-                while table.insert(0, &key, value).is_err() {
+                while table.insert(0, &key, rules.packed()).is_err() {
                     *table = reseeded(table, &mut self.random);
                 }
             }
         }
     }
 
-    fn unhang(&mut self, class: usize, placed: Placed) {
-        let placed = self.classes[class].loosened(placed);
+    fn remove_placed(&mut self, class: usize, placed: Placed) {
+        let placed = self.classes[class].relaxed(placed);
         if let Some(option) = placed.rule.option
             && let Some(list) = self.classes[class].list(&placed.mask, &placed.key)
         {
             let key = OptionKey::wide(option.lanes(list));
             let table = Arc::make_mut(&mut self.options);
-            if let Some(before) = table.value(0, &key) {
+            if let Some(before) = table.value(0, &key).and_then(KeyRules::unpacked) {
                 match self.lists.remove(before, &placed.rule.behind_option()) {
-                    Some(value) if value == before => {}
-                    Some(value) => table.set(0, &key, value),
+                    Some(rules) if rules == before => {}
+                    Some(rules) => table.set(0, &key, rules.packed()),
                     None => _ = table.remove(0, &key),
                 }
             }
@@ -267,15 +264,15 @@ fn reseeded(table: &TupleTable, random: &mut Generator) -> TupleTable {
 /// Compiles a rule for a class, and hands out each of its keys.
 fn place(
     rule: &Rule,
-    handle: Handle,
+    slot: RuleSlot,
     class: Class,
     ports: &PortNumbers,
     mut each: impl FnMut(Placed),
 ) -> Result<(), UnknownPort> {
     let Some(compiled) = compile(rule, class, ports)? else { return Ok(()) };
-    let hanging = ListEntry::new(handle, compiled.checks);
+    let entry = ListEntry::new(slot, compiled.checks);
     for cube in compiled.cubes {
-        each(Placed { mask: lanes_of(&cube.mask), key: lanes_of(&cube.value), rule: hanging.clone() });
+        each(Placed { mask: lanes_of(&cube.mask), key: lanes_of(&cube.value), rule: entry.clone() });
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Which rules does a packet match: policy rules to tables, vectors of header keys to matched rules.
 //!
-//! Purpose: [`ClassifierIndex`] takes rules, each under a handle, all at once or one by one, and hands out
+//! Purpose: [`ClassifierIndex`] takes rules, each under a [`RuleSlot`], all at once or one by one, and hands out
 //! [`Classifier`]s. [`Classifier::classify`] finds, for a whole vector of keys, every rule that each packet matches.
 //!
 //! From rules to tables:
@@ -28,6 +28,7 @@ mod classifier;
 mod compile;
 mod cube;
 mod flat;
+mod ids;
 mod keys;
 mod lane_fields;
 mod lane_mask;
@@ -47,7 +48,8 @@ mod table;
 mod words;
 
 pub use class_index::{TableStats, Tuning};
-pub use classifier::{Classifier, ClassifierIndex, Handle};
+pub use classifier::{Classifier, ClassifierIndex};
+pub use ids::RuleSlot;
 pub use keys::{KeyColumns, ParseVector, VectorKeys, WantedLanes};
 pub use matches::{MATCHES, Scratch};
 pub use mmb_base::VECTOR;

@@ -9,21 +9,18 @@
 //! number.
 
 use crate::check::{OptionTest, RuleCheck};
+use crate::ids::{KeyRules, ListId, RuleSlot};
 use crate::lane_mask::LaneMask;
 use crate::ranged::Ranged;
-use mmb_base::PersistentVec;
-use mmb_base::prefetch;
+use mmb_base::{Id, IdPool, PersistentVec, prefetch};
 use mmb_packet::key::Lanes;
 use std::sync::Arc;
-
-/// Marks a value that is a list's number; others are handles of rules.
-pub(crate) const LIST: u32 = 1 << 31;
 
 /// The rules of a key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleList {
     /// Rules without conditions.
-    pub(crate) plain: Vec<u32>,
+    pub(crate) plain: Vec<RuleSlot>,
     /// Rules with conditions.
     pub(crate) ranged: Ranged,
     /// What the option table is to be asked, where some rule is keyed by an option.
@@ -79,7 +76,8 @@ impl OptionKey {
 
     /// The key of a list in the option table.
     #[inline]
-    pub(crate) fn lanes(self, list: u32) -> [u32; 4] {
+    pub(crate) fn lanes(self, list: ListId) -> [u32; 4] {
+        let list = list.number();
         match self {
             OptionKey::Value(kind, value) => [list, kind.into(), (value >> 32) as u32, value as u32],
             OptionKey::Present(kind) => [list, u32::from(kind) | OptionKey::PRESENT, 0, 0],
@@ -102,7 +100,7 @@ impl OptionKey {
 /// A rule that is to hang on a key.
 #[derive(Clone, Debug)]
 pub(crate) struct ListEntry {
-    pub(crate) handle: u32,
+    pub(crate) slot: RuleSlot,
     /// The key that it has in the option table.
     pub(crate) option: Option<OptionKey>,
     /// What else must hold, tests of options last.
@@ -111,7 +109,7 @@ pub(crate) struct ListEntry {
 
 impl ListEntry {
     /// A rule with its checks, the best of which for it becomes its option key.
-    pub(crate) fn new(handle: u32, mut checks: Vec<RuleCheck>) -> ListEntry {
+    pub(crate) fn new(slot: RuleSlot, mut checks: Vec<RuleCheck>) -> ListEntry {
         let option = |check: &RuleCheck| match check {
             RuleCheck::Option { kind, test: OptionTest::Number(ranges), none: false } => match ranges[..] {
                 [(first, last)] if first == last => Some(OptionKey::Value(*kind, u64::try_from(first).ok()?)),
@@ -123,14 +121,14 @@ impl ListEntry {
         let valued = |check: &RuleCheck| matches!(option(check), Some(OptionKey::Value(..)));
         let place =
             checks.iter().position(valued).or_else(|| checks.iter().position(|c| option(c).is_some()));
-        let Some(place) = place else { return ListEntry { handle, option: None, checks } };
+        let Some(place) = place else { return ListEntry { slot, option: None, checks } };
         let key = option(&checks[place]);
         let said = matches!(key, Some(OptionKey::Value(..)))
             || matches!(checks[place], RuleCheck::Option { test: OptionTest::Present, .. });
         if said {
             checks.remove(place);
         }
-        ListEntry { handle, option: key, checks }
+        ListEntry { slot, option: key, checks }
     }
 
     /// Whether nothing but its key must hold.
@@ -153,8 +151,8 @@ impl RuleList {
     fn add(&mut self, rule: ListEntry) {
         match rule.option {
             Some(key) => self.keyed.get_or_insert_default().add(key),
-            None if rule.checks.is_empty() => self.plain.push(rule.handle),
-            None => self.ranged.insert(rule.handle, rule.checks),
+            None if rule.checks.is_empty() => self.plain.push(rule.slot),
+            None => self.ranged.insert(rule.slot, rule.checks),
         }
     }
 
@@ -165,11 +163,11 @@ impl RuleList {
             }
             self.keyed.take_if(|kinds| kinds.rules == 0);
         } else if rule.checks.is_empty() {
-            if let Some(at) = self.plain.iter().position(|handle| *handle == rule.handle) {
+            if let Some(at) = self.plain.iter().position(|slot| *slot == rule.slot) {
                 self.plain.swap_remove(at);
             }
         } else {
-            self.ranged.remove(rule.handle);
+            self.ranged.remove(rule.slot);
         }
     }
 
@@ -202,13 +200,13 @@ pub(crate) struct RuleLists(PersistentVec<Option<Arc<RuleList>>, 64>);
 impl RuleLists {
     /// A list that some value names.
     #[inline]
-    pub(crate) fn at(&self, number: u32) -> Option<&RuleList> {
-        self.0.at(number as usize).as_deref()
+    pub(crate) fn at(&self, id: ListId) -> Option<&RuleList> {
+        self.0.at(id.index()).as_deref()
     }
 
     /// A list to be changed: one that no snapshot has is changed where it is.
-    fn change(&mut self, number: u32) -> &mut RuleList {
-        Arc::make_mut(self.0.at_mut(number as usize).get_or_insert_default())
+    fn change(&mut self, id: ListId) -> &mut RuleList {
+        Arc::make_mut(self.0.at_mut(id.index()).get_or_insert_default())
     }
 }
 
@@ -216,53 +214,45 @@ impl RuleLists {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListIndex {
     pub(crate) lists: RuleLists,
-    free: Vec<u32>,
-    used: u32,
+    ids: IdPool<ListId>,
 }
 
 impl ListIndex {
-    fn put(&mut self, list: RuleList) -> u32 {
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.used += 1;
-            self.used - 1
-        });
-        self.lists.0.set(number as usize, Some(Arc::new(list)));
-        number
+    fn put(&mut self, list: RuleList) -> ListId {
+        let id = self.ids.take();
+        self.lists.0.set(id.index(), Some(Arc::new(list)));
+        id
     }
 
-    /// The value for a key on which one more rule hangs; `value` is the one that it has, if any. Also how many rules
-    /// that are now.
-    pub(crate) fn insert(&mut self, value: Option<u32>, rule: ListEntry) -> (u32, usize) {
-        let mut list = match value {
-            None if rule.is_plain() => return (rule.handle, 1),
+    /// The rules of a key after one more is added to those that it has, if any; also their number.
+    pub(crate) fn insert(&mut self, rules: Option<KeyRules>, rule: ListEntry) -> (KeyRules, usize) {
+        let mut list = match rules {
+            None if rule.is_plain() => return (KeyRules::Rule(rule.slot), 1),
             None => RuleList::default(),
-            Some(value) if value & LIST == 0 => RuleList { plain: vec![value], ..RuleList::default() },
-            Some(value) => {
-                let list = self.lists.change(value & !LIST);
+            Some(KeyRules::Rule(slot)) => RuleList { plain: vec![slot], ..RuleList::default() },
+            Some(KeyRules::List(id)) => {
+                let list = self.lists.change(id);
                 list.add(rule);
-                return (value, list.len());
+                return (KeyRules::List(id), list.len());
             }
         };
         list.add(rule);
         let len = list.len();
-        (self.put(list) | LIST, len)
+        (KeyRules::List(self.put(list)), len)
     }
 
-    /// The value for a key from which a rule is taken; `None` if no other hangs there.
-    pub(crate) fn remove(&mut self, value: u32, rule: &ListEntry) -> Option<u32> {
-        if value & LIST == 0 {
-            return None;
-        }
-        let number = value & !LIST;
-        let list = self.lists.change(number);
+    /// The rules of a key after one is removed; `None` if no other is left.
+    pub(crate) fn remove(&mut self, rules: KeyRules, rule: &ListEntry) -> Option<KeyRules> {
+        let KeyRules::List(id) = rules else { return None };
+        let list = self.lists.change(id);
         list.remove(rule);
         let alone = match list.plain[..] {
-            [handle] if list.len() == 1 => Some(handle),
+            [slot] if list.len() == 1 => Some(KeyRules::Rule(slot)),
             _ if list.len() == 0 => None,
-            _ => return Some(value),
+            _ => return Some(rules),
         };
-        self.lists.0.set(number as usize, None);
-        self.free.push(number);
+        self.lists.0.set(id.index(), None);
+        self.ids.free(id);
         alone
     }
 }
@@ -273,15 +263,19 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// What hangs on a key: handles of plain rules, then how many have conditions and how many are keyed by options.
-    type ListParts = (Vec<u32>, usize, usize);
+    /// What hangs on a key: plain rules, then how many have conditions and how many are keyed by options.
+    type ListParts = (Vec<RuleSlot>, usize, usize);
 
-    fn hung(index: &ListIndex, value: Option<u32>) -> ListParts {
-        match value {
+    fn slot(number: u32) -> RuleSlot {
+        RuleSlot::new(number).expect("slots count from 1")
+    }
+
+    fn parts(index: &ListIndex, rules: Option<KeyRules>) -> ListParts {
+        match rules {
             None => ListParts::default(),
-            Some(handle) if handle & LIST == 0 => (vec![handle], 0, 0),
-            Some(value) => {
-                let list = index.lists.at(value & !LIST).expect("the list is there");
+            Some(KeyRules::Rule(slot)) => (vec![slot], 0, 0),
+            Some(KeyRules::List(id)) => {
+                let list = index.lists.at(id).expect("the list is there");
                 let mut plain = list.plain.clone();
                 plain.sort_unstable();
                 (plain, list.ranged.len(), list.keyed.as_ref().map_or(0, |kinds| kinds.rules))
@@ -289,18 +283,18 @@ mod tests {
         }
     }
 
-    fn expected(rules: &BTreeMap<u32, ListEntry>) -> ListParts {
-        let plain = rules.iter().filter(|(_, rule)| rule.is_plain()).map(|(handle, _)| *handle).collect();
+    fn expected(rules: &BTreeMap<RuleSlot, ListEntry>) -> ListParts {
+        let plain = rules.iter().filter(|(_, rule)| rule.is_plain()).map(|(slot, _)| *slot).collect();
         let keyed = rules.values().filter(|rule| rule.option.is_some()).count();
         let ranged = rules.values().filter(|rule| rule.option.is_none() && !rule.is_plain()).count();
         (plain, ranged, keyed)
     }
 
     /// Rules without conditions, with one, with an option.
-    fn hanging(kind: u8, handle: u32) -> ListEntry {
+    fn entry(kind: u8, number: u32) -> ListEntry {
         let test = OptionTest::Number([(7, 7)].into());
         ListEntry::new(
-            handle,
+            slot(number),
             match kind {
                 0 | 1 => Vec::new(),
                 2 => vec![RuleCheck::AnyOption { none: true }],
@@ -312,44 +306,45 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rules_are_hung_and_taken(
+        fn rules_are_added_and_removed(
             steps in prop::collection::vec((0..4usize, 0..5u8, any::<prop::sample::Index>(), 0..3u8), 1..200)
         ) {
             let mut index = ListIndex::default();
             let mut values = [None; 4];
-            let mut model: [BTreeMap<u32, ListEntry>; 4] = Default::default();
-            let (mut handles, mut most_lists) = (0, 0);
+            let mut model: [BTreeMap<RuleSlot, ListEntry>; 4] = Default::default();
+            let (mut next, mut most_lists) = (1, 0);
             let mut before = (index.lists.clone(), values, model.clone());
             for (key, kind, which, what) in steps {
                 if what > 0 {
-                    let rule = hanging(kind, handles);
+                    let rule = entry(kind, next);
                     let (value, rules) = index.insert(values[key], rule.clone());
+                    prop_assert_eq!(KeyRules::unpacked(value.packed()), Some(value));
                     values[key] = Some(value);
-                    model[key].insert(handles, rule);
-                    handles += 1;
+                    model[key].insert(slot(next), rule);
+                    next += 1;
                     prop_assert_eq!(rules, model[key].len());
                 } else if !model[key].is_empty() {
-                    let handle = *which.get(&model[key].keys().copied().collect::<Vec<_>>());
-                    let rule = model[key].remove(&handle).expect("it is there");
-                    values[key] = index.remove(values[key].expect("something hangs there"), &rule);
+                    let slot = *which.get(&model[key].keys().copied().collect::<Vec<_>>());
+                    let rule = model[key].remove(&slot).expect("it is there");
+                    values[key] = index.remove(values[key].expect("it has rules"), &rule);
                 }
                 prop_assert_eq!(values[key].is_none(), model[key].is_empty());
                 for (value, rules) in values.iter().zip(&model) {
-                    prop_assert_eq!(hung(&index, *value), expected(rules));
+                    prop_assert_eq!(parts(&index, *value), expected(rules));
                     // A single plain rule is no list, whatever was there before.
                     let alone = rules.len() == 1 && rules.values().all(ListEntry::is_plain);
-                    prop_assert!(value.is_none_or(|value| (value & LIST == 0) == alone));
+                    prop_assert!(value.is_none_or(|value| matches!(value, KeyRules::Rule(_)) == alone));
                 }
-                let lists = values.iter().flatten().filter(|value| *value & LIST != 0).count();
+                let lists = values.iter().flatten().filter(|value| matches!(value, KeyRules::List(_))).count();
                 most_lists = most_lists.max(lists);
-                prop_assert_eq!(index.used as usize - index.free.len(), lists);
-                // Numbers are used again before there are new ones.
-                prop_assert!(index.used as usize <= most_lists);
-                if handles % 16 == 0 {
-                    // What readers have does not change, though numbers are given to others.
+                prop_assert_eq!(index.ids.len(), lists);
+                // Ids are used again before there are new ones.
+                prop_assert!(index.ids.highest() as usize <= most_lists);
+                if next % 16 == 0 {
+                    // What readers have does not change, though ids are given to others.
                     let then = ListIndex { lists: before.0, ..ListIndex::default() };
                     for (value, rules) in before.1.iter().zip(&before.2) {
-                        prop_assert_eq!(hung(&then, *value), expected(rules));
+                        prop_assert_eq!(parts(&then, *value), expected(rules));
                     }
                     before = (index.lists.clone(), values, model.clone());
                 }
@@ -364,20 +359,22 @@ mod tests {
         let bytes = OptionTest::Bytes { data: [[1, 2].as_slice().into()].into(), differs: false };
         let ttl = RuleCheck::AnyOption { none: false };
         // A number is looked up whole; where it is none, that the option is there.
-        let rule =
-            ListEntry::new(1, vec![ttl.clone(), option(3, OptionTest::Present), option(4, number(5, 5))]);
+        let rule = ListEntry::new(
+            slot(1),
+            vec![ttl.clone(), option(3, OptionTest::Present), option(4, number(5, 5))],
+        );
         assert_eq!(rule.option, Some(OptionKey::Value(4, 5)));
         assert_eq!(rule.checks, [ttl.clone(), option(3, OptionTest::Present)]);
-        let range = ListEntry::new(1, vec![option(4, number(5, 9)), ttl.clone()]);
+        let range = ListEntry::new(slot(1), vec![option(4, number(5, 9)), ttl.clone()]);
         assert_eq!((range.option, range.checks.len()), (Some(OptionKey::Present(4)), 2));
-        let string = ListEntry::new(1, vec![option(4, bytes)]);
+        let string = ListEntry::new(slot(1), vec![option(4, bytes)]);
         assert_eq!((string.option, string.checks.len()), (Some(OptionKey::Present(4)), 1));
         // Numbers that no option of 40 bytes has, and what must not be there, are checked.
-        let wide = ListEntry::new(1, vec![option(4, number(1 << 70, 1 << 70))]);
+        let wide = ListEntry::new(slot(1), vec![option(4, number(1 << 70, 1 << 70))]);
         assert_eq!((wide.option, wide.checks.len()), (None, 1));
         let absent = RuleCheck::Option { kind: 4, test: OptionTest::Present, none: true };
-        assert_eq!(ListEntry::new(1, vec![absent]).option, None);
-        assert_eq!(ListEntry::new(1, Vec::new()).behind_option().option, None);
-        assert_ne!(OptionKey::Present(4).lanes(1), OptionKey::Value(4, 0).lanes(1));
+        assert_eq!(ListEntry::new(slot(1), vec![absent]).option, None);
+        assert_eq!(ListEntry::new(slot(1), Vec::new()).behind_option().option, None);
+        assert_ne!(OptionKey::Present(4).lanes(ListId::FIRST), OptionKey::Value(4, 0).lanes(ListId::FIRST));
     }
 }

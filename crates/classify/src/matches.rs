@@ -1,16 +1,18 @@
 //! What a vector's packets matched, and the scratch that finding it needs. One worker owns and writes it.
 
 use crate::VECTOR;
+use crate::ids::{ListId, RuleSlot};
 use crate::pairs::Pairs;
 use crate::probe::ProbeColumns;
 use crate::ranged::LazyOptions;
+use mmb_base::Id;
 
 /// The most matches of one vector that there is room for ahead of any policy; memory that is never touched costs nothing.
 /// A policy under which a packet can match so many rules that a full vector would pass this gets shorter vectors (see
 /// [`Scratch::vector`]).
 pub const MATCHES: usize = 4 << 20;
 
-/// Scratch of a worker for [`Classifier::classify`](crate::Classifier::classify), and its result: the handles of the
+/// Scratch of a worker for [`Classifier::classify`](crate::Classifier::classify), and its result: the slots of the
 /// rules that each packet matched.
 #[derive(Clone, Debug)]
 pub struct Scratch {
@@ -23,10 +25,10 @@ pub struct Scratch {
     log: Vec<Hit>,
     /// Matches of each packet.
     counts: Box<[u32; VECTOR]>,
-    /// Where each packet's matches end in `handles`.
+    /// Where each packet's matches end in `slots`.
     ends: Box<[u32; VECTOR]>,
     /// Matches by packet.
-    handles: Vec<u32>,
+    slots: Vec<RuleSlot>,
     /// Packets with at least one match, in order: the first `matched_len`.
     matched: Box<[u8; VECTOR]>,
     matched_len: usize,
@@ -37,14 +39,14 @@ pub struct Scratch {
 #[derive(Clone, Copy, Debug)]
 struct Hit {
     packet: u8,
-    handle: u32,
+    slot: RuleSlot,
 }
 
 /// A key, and a list that it led to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Listed {
     pub(crate) key: u8,
-    pub(crate) list: u32,
+    pub(crate) list: ListId,
 }
 
 impl Default for Scratch {
@@ -57,7 +59,7 @@ impl Default for Scratch {
             log: Vec::with_capacity(MATCHES),
             counts: Box::new([0; VECTOR]),
             ends: Box::new([0; VECTOR]),
-            handles: Vec::with_capacity(MATCHES),
+            slots: Vec::with_capacity(MATCHES),
             matched: Box::new([0; VECTOR]),
             matched_len: 0,
             vector: VECTOR,
@@ -73,8 +75,8 @@ impl Scratch {
         self.listed.clear();
         self.listed.reserve(most);
         self.log.reserve(most);
-        self.handles.reserve(most);
-        let room = self.listed.capacity().min(self.log.capacity()).min(self.handles.capacity());
+        self.slots.reserve(most);
+        let room = self.listed.capacity().min(self.log.capacity()).min(self.slots.capacity());
         self.vector = (room / most.max(1)).clamp(1, VECTOR);
     }
 
@@ -83,24 +85,24 @@ impl Scratch {
         self.vector
     }
 
-    /// The handles of the rules that a packet of the vector matched, each once, in no order.
+    /// The slots of the rules that a packet of the vector matched, each once, in no order.
     #[inline]
-    pub fn handles(&self, packet: usize) -> &[u32] {
+    pub fn slots(&self, packet: usize) -> &[RuleSlot] {
         let end = self.ends[packet] as usize;
-        &self.handles[end - self.counts[packet] as usize..end]
+        &self.slots[end - self.counts[packet] as usize..end]
     }
 
-    /// [`Scratch::handles`], to be put in order.
+    /// [`Scratch::slots`], to be put in order.
     #[inline]
-    pub fn handles_mut(&mut self, packet: usize) -> &mut [u32] {
+    pub fn slots_mut(&mut self, packet: usize) -> &mut [RuleSlot] {
         let end = self.ends[packet] as usize;
-        &mut self.handles[end - self.counts[packet] as usize..end]
+        &mut self.slots[end - self.counts[packet] as usize..end]
     }
 
-    /// The handles of all packets.
+    /// The slots of all packets.
     #[inline]
-    pub fn all_handles(&self) -> &[u32] {
-        &self.handles
+    pub fn all_slots(&self) -> &[RuleSlot] {
+        &self.slots
     }
 
     /// The packets that matched at least one rule, in order.
@@ -114,7 +116,7 @@ impl Scratch {
         // Without a match nothing was written.
         if self.matched_len > 0 {
             self.log.clear();
-            self.handles.clear();
+            self.slots.clear();
             self.counts.fill(0);
             self.ends.fill(0);
             self.matched_len = 0;
@@ -149,10 +151,10 @@ impl Scratch {
             matched += usize::from(count > 0);
         }
         self.matched_len = matched;
-        self.handles.resize(self.log.len(), 0);
+        self.slots.resize(self.log.len(), RuleSlot::FIRST);
         for hit in &self.log {
             let end = &mut self.ends[usize::from(hit.packet)];
-            self.handles[*end as usize] = hit.handle;
+            self.slots[*end as usize] = hit.slot;
             *end += 1;
         }
     }
@@ -167,8 +169,8 @@ pub(crate) struct Log<'a> {
 impl Log<'_> {
     /// Notes a match.
     #[inline]
-    pub(crate) fn hit(&mut self, packet: u8, handle: u32) {
+    pub(crate) fn hit(&mut self, packet: u8, slot: RuleSlot) {
         self.counts[usize::from(packet)] += 1;
-        self.log.push(Hit { packet, handle });
+        self.log.push(Hit { packet, slot });
     }
 }

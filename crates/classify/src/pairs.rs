@@ -3,6 +3,7 @@
 //! They are collected over many packets and looked up together, as the keys of a vector are. One worker owns them.
 
 use crate::VECTOR;
+use crate::ids::ListId;
 use crate::keys::Column;
 use crate::list::{OptionKey, OptionKinds};
 use mmb_packet::options::{END, MAX_AREA, NOP, OptionArea};
@@ -56,7 +57,7 @@ impl Pairs {
 
     /// Adds those options of a packet that a list asks for. A rule is found once, however often an option stands there.
     #[inline]
-    pub(crate) fn ask(&mut self, key: u8, list: u32, kinds: &OptionKinds, area: &OptionArea) {
+    pub(crate) fn ask(&mut self, key: u8, list: ListId, kinds: &OptionKinds, area: &OptionArea) {
         let first = self.len;
         let mut met = [0u64; 4];
         area.each(|kind, is_number, value| {

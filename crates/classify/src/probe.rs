@@ -69,7 +69,7 @@ impl Default for ProbeColumns {
 impl ProbeColumns {
     /// Finds candidates of a table among the first `len` keys; `number` is the table's.
     #[inline]
-    pub(crate) fn sift(
+    pub(crate) fn filter(
         &mut self,
         level: SimdLevel,
         table: &TupleTable,
@@ -213,7 +213,7 @@ impl<const LANES: usize, const PLACES: usize, const LINES: usize> Kernel
         for (&ProbeCandidate { hash, key }, value) in candidates.iter().zip(values) {
             let packet = columns.map(|column| column[usize::from(key)]);
             let reader = table.reader(hash);
-            *value = match reader.glance::<LANES, PLACES, LINES>(hash, &packet, masks, alone) {
+            *value = match reader.quick_probe::<LANES, PLACES, LINES>(hash, &packet, masks, alone) {
                 QuickProbe::Nothing => NOTHING,
                 QuickProbe::One(value) => value,
                 QuickProbe::More => {
@@ -332,7 +332,7 @@ mod tests {
         let (mut probe, mut found, mut verified) = (ProbeColumns::default(), Vec::new(), 1);
         let numbered = |number: u32| &samples[number as usize].table;
         for (number, sample) in (0..).zip(samples) {
-            probe.sift(level, &sample.table, lanes, len, number);
+            probe.filter(level, &sample.table, lanes, len, number);
             if probe.has_enough() {
                 probe.verify(level, numbered, lanes, |key, value| found.push((key, value)));
                 verified += 1;

@@ -36,7 +36,7 @@ impl RelaxedRule {
         self.keys.extend(keys.map(|key| (*relaxed, key)));
     }
 
-    /// A rule as it is to be hung: on its own key, or loosened.
+    /// A rule under the key that its list is found by: its own, or a relaxed one.
     pub(crate) fn apply(&self, class: Class, mut placed: Placed) -> Placed {
         let Some(relaxed) = self.masks.get(&placed.mask) else { return placed };
         let key = common(&placed.key, relaxed);
@@ -98,7 +98,9 @@ fn range(lane: usize, shift: u32, width: u32, first: u32, last: u32) -> RuleChec
 mod tests {
     use super::*;
     use crate::check::CheckedPacket;
+    use crate::ids::RuleSlot;
     use crate::list::ListEntry;
+    use mmb_base::Id;
     use mmb_packet::{Layout, LinkType, Packet, PortId};
     use proptest::prelude::*;
 
@@ -115,7 +117,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_loosened_rule_holds_where_it_held(
+        fn a_relaxation_rule_holds_where_it_held(
             mask in lanes(), relaxed in lanes(), key in lanes(), packet in lanes(), flip in 0..20usize, ip6: bool,
         ) {
             let class = if ip6 { Class::Ip6 } else { Class::Ip4 };
@@ -124,10 +126,10 @@ mod tests {
             let near: LaneMask = std::array::from_fn(|lane| {
                 if lane == flip { packet[lane] } else { key[lane] | packet[lane] & !mask[lane] }
             });
-            let mut loosened = RelaxedRule::default();
-            loosened.add(&relaxed, [mask].into_iter(), [common(&key, &relaxed)].into_iter());
-            let rule = ListEntry { handle: 1, option: None, checks: Vec::new() };
-            let placed = loosened.apply(class, Placed { mask, key, rule });
+            let mut relaxation = RelaxedRule::default();
+            relaxation.add(&relaxed, [mask].into_iter(), [common(&key, &relaxed)].into_iter());
+            let rule = ListEntry { slot: RuleSlot::FIRST, option: None, checks: Vec::new() };
+            let placed = relaxation.apply(class, Placed { mask, key, rule });
             prop_assert_eq!(placed.mask, relaxed);
             let columns: Vec<_> = near.iter().map(|lane| [*lane; crate::VECTOR]).collect();
             let mut buffer = [0; 0];

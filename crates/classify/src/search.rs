@@ -3,8 +3,9 @@
 use crate::VECTOR;
 use crate::check::CheckedPacket;
 use crate::flat::Flat;
+use crate::ids::KeyRules;
 use crate::keys::Column;
-use crate::list::{LIST, RuleList, RuleLists};
+use crate::list::{RuleList, RuleLists};
 use crate::matches::{Listed, Log, Scratch};
 use crate::pairs::Pairs;
 use crate::probe::ProbeColumns;
@@ -67,24 +68,22 @@ impl ClassTables {
         }
         let (probe, listed, mut log) = scratch.parts();
         listed.clear();
-        let mut hit = |key: u8, value: u32| {
-            if value & LIST == 0 {
-                log.hit(vector.of[usize::from(key)], value);
-            } else {
-                listed.push(Listed { key, list: value & !LIST });
-            }
+        let mut hit = |key: u8, rules: u32| match KeyRules::unpacked(rules) {
+            Some(KeyRules::Rule(slot)) => log.hit(vector.of[usize::from(key)], slot),
+            Some(KeyRules::List(list)) => listed.push(Listed { key, list }),
+            None => {}
         };
         self.flat.find(shared.level, vector.lanes, vector.len, &mut hit);
-        let numbered = |number: u32| &*self.tables[number as usize];
+        let by_index = |number: u32| &*self.tables[number as usize];
         for (number, table) in (0..).zip(&self.tables) {
-            probe.sift(shared.level, table, vector.lanes, vector.len, number);
+            probe.filter(shared.level, table, vector.lanes, vector.len, number);
             if probe.has_enough() {
-                probe.verify(shared.level, numbered, vector.lanes, &mut hit);
+                probe.verify(shared.level, by_index, vector.lanes, &mut hit);
             }
         }
-        probe.verify(shared.level, numbered, vector.lanes, &mut hit);
+        probe.verify(shared.level, by_index, vector.lanes, &mut hit);
         if !listed.is_empty() {
-            look_at_lists(shared, vector, scratch);
+            match_lists(shared, vector, scratch);
         }
     }
 }
@@ -93,21 +92,21 @@ impl ClassTables {
 const AHEAD: usize = 128;
 
 /// Holds packets against the lists that their keys led to.
-fn look_at_lists(shared: SearchTables<'_>, vector: SearchVector<'_, '_>, scratch: &mut Scratch) {
+fn match_lists(shared: SearchTables<'_>, vector: SearchVector<'_, '_>, scratch: &mut Scratch) {
     let listed = std::mem::take(&mut scratch.listed);
     scratch.options.clear();
     for listed in listed.chunks(AHEAD) {
         let lists = || listed.iter().filter_map(|listed| shared.lists.at(listed.list));
         lists().for_each(RuleList::fetch);
         lists().for_each(RuleList::fetch_rules);
-        look_at_some(shared, vector, listed, scratch);
+        match_some(shared, vector, listed, scratch);
     }
     let (probe, pairs, options, mut log) = scratch.list_parts();
-    look_up(pairs, shared, vector, probe, options, &mut log);
+    match_options(pairs, shared, vector, probe, options, &mut log);
     scratch.listed = listed;
 }
 
-fn look_at_some(
+fn match_some(
     shared: SearchTables<'_>,
     vector: SearchVector<'_, '_>,
     listed: &[Listed],
@@ -117,25 +116,25 @@ fn look_at_some(
     let mut keys = [0; AHEAD];
     // Keys that a small table found stand list by list.
     for run in listed.chunk_by(|a, b| a.list == b.list) {
-        let number = run[0].list;
-        let Some(list) = shared.lists.at(number) else { continue };
+        let id = run[0].list;
+        let Some(list) = shared.lists.at(id) else { continue };
         for (key, listed) in keys.iter_mut().zip(run) {
             *key = listed.key;
         }
         let keys = &keys[..run.len()];
-        look_at(list, shared.level, vector, keys, options, &mut log);
+        match_list(list, shared.level, vector, keys, options, &mut log);
         let Some(kinds) = &list.keyed else { continue };
         for &key in keys {
             if !pairs.have_room() {
-                look_up(pairs, shared, vector, probe, options, &mut log);
+                match_options(pairs, shared, vector, probe, options, &mut log);
             }
             let subject = vector.subject(key);
-            pairs.ask(key, number, kinds, &OptionArea::of(subject.packet, subject.layout));
+            pairs.ask(key, id, kinds, &OptionArea::of(subject.packet, subject.layout));
         }
     }
 }
 
-fn look_at(
+fn match_list(
     list: &RuleList,
     level: SimdLevel,
     vector: SearchVector<'_, '_>,
@@ -143,19 +142,19 @@ fn look_at(
     options: &mut LazyOptions,
     log: &mut Log<'_>,
 ) {
-    for &handle in &list.plain {
-        keys.iter().for_each(|&key| log.hit(vector.of[usize::from(key)], handle));
+    for &slot in &list.plain {
+        keys.iter().for_each(|&key| log.hit(vector.of[usize::from(key)], slot));
     }
     if !list.ranged.is_empty() {
         let subject = |key| vector.subject(key);
-        list.ranged.find_all(level, keys, subject, options, |key, handle| {
-            log.hit(vector.of[usize::from(key)], handle);
+        list.ranged.find_all(level, keys, subject, options, |key, slot| {
+            log.hit(vector.of[usize::from(key)], slot);
         });
     }
 }
 
 /// Looks the pairs up in the option table, and holds packets against what is there.
-fn look_up(
+fn match_options(
     pairs: &mut Pairs,
     shared: SearchTables<'_>,
     vector: SearchVector<'_, '_>,
@@ -163,14 +162,18 @@ fn look_up(
     options: &mut LazyOptions,
     log: &mut Log<'_>,
 ) {
-    probe.sift(shared.level, shared.options, pairs.lanes(), pairs.len(), 0);
+    probe.filter(shared.level, shared.options, pairs.lanes(), pairs.len(), 0);
     let table = |_| shared.options;
-    probe.verify(shared.level, table, pairs.lanes(), |pair, value| {
+    probe.verify(shared.level, table, pairs.lanes(), |pair, rules| {
         let key = pairs.key(pair);
-        if value & LIST == 0 {
-            log.hit(vector.of[usize::from(key)], value);
-        } else if let Some(list) = shared.lists.at(value & !LIST) {
-            look_at(list, shared.level, vector, &[key], options, log);
+        match KeyRules::unpacked(rules) {
+            Some(KeyRules::Rule(slot)) => log.hit(vector.of[usize::from(key)], slot),
+            Some(KeyRules::List(list)) => {
+                if let Some(list) = shared.lists.at(list) {
+                    match_list(list, shared.level, vector, &[key], options, log);
+                }
+            }
+            None => {}
         }
     });
     pairs.clear();

@@ -153,7 +153,7 @@ impl<'a> SegmentReader<'a> {
 
     /// Looks at the first bucket of a hash; see [`SegmentReader::find`] for the rest. `alone`: no two entries agree with one key.
     #[inline(always)]
-    pub(crate) fn glance<const LANES: usize, const PLACES: usize, const LINES: usize>(
+    pub(crate) fn quick_probe<const LANES: usize, const PLACES: usize, const LINES: usize>(
         self,
         hash: u32,
         key: &[u32; LANES],
@@ -438,7 +438,7 @@ mod tests {
             expected.sort_unstable();
             assert_eq!(found, expected, "{number:#x}");
             for alone in [false, expected.len() < 2] {
-                match reader.glance::<LANES, PLACES, LINES>(hash, &packet, &masks, alone) {
+                match reader.quick_probe::<LANES, PLACES, LINES>(hash, &packet, &masks, alone) {
                     QuickProbe::Nothing => assert_eq!(expected, [0; 0], "{number:#x}"),
                     QuickProbe::One(value) => assert_eq!(expected, [value], "{number:#x}"),
                     QuickProbe::More => {}

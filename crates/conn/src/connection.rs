@@ -12,6 +12,12 @@ use mmb_packet::PortId;
 id_types! {
     /// A connection of a table; valid until the connection ends.
     pub struct ConnId;
+
+    /// A set of stateful rules, which the table's owner keeps and connections share.
+    pub struct RuleSetId;
+
+    /// State of a connection that the table's owner keeps beside the record.
+    pub struct ExtensionId;
 }
 
 /// A connection.
@@ -32,14 +38,16 @@ pub struct Connection {
     pub(crate) last_ms: u32,
     /// If the host routes, the ports by which packets of each direction came in.
     pub arrivals: IngressPorts,
+    /// Whether its source's count of connections includes it.
+    pub is_counted: bool,
     /// When it was created, in units of 16 ms, the lower 32 bits.
     created: u32,
-    /// Used by the engine: the number of its rule set, and a flag.
-    pub rules: u32,
+    /// The stateful rules that it has.
+    pub rule_set: Option<RuleSetId>,
     /// What it holds of the NAT.
     pub lease: Option<LeaseId>,
-    /// Used by the engine; zero for none.
-    pub extra: u32,
+    /// What else its packets' translation needs.
+    pub extension: Option<ExtensionId>,
     /// Its neighbours in its expiry queue.
     pub(crate) links: QueueLinks,
     pub(crate) tracker: TcpTracker,
@@ -71,10 +79,11 @@ impl Connection {
             packets: [0; 2],
             bytes: [0; 2],
             arrivals: IngressPorts::default(),
+            is_counted: false,
             created: (now_ms >> CREATED_SHIFT) as u32,
-            rules: 0,
+            rule_set: None,
             lease: None,
-            extra: 0,
+            extension: None,
             links: Default::default(),
             tracker,
             state,

@@ -26,7 +26,7 @@ mod tracked;
 mod tuple;
 mod wheel;
 
-pub use connection::{ConnId, Connection, ConnectionSnapshot, IngressPorts};
+pub use connection::{ConnId, Connection, ConnectionSnapshot, ExtensionId, IngressPorts, RuleSetId};
 pub use hash::TupleHasher;
 pub use mmb_packet::proto;
 pub use sctp::SctpChunks;

@@ -8,6 +8,8 @@
 
 use crate::counters::{Count, PortCount, StageCount};
 use crate::drop::DropReason;
+use mmb_base::Id;
+use mmb_classify::RuleSlot;
 use mmb_conn::{CloseReason, Invalid};
 use mmb_rewrite::NotApplied;
 use std::sync::Arc;
@@ -289,7 +291,7 @@ type CellChunk = [CountCell; CHUNK];
 pub(crate) struct RuleCells(Arc<Vec<Arc<CellChunk>>>);
 
 impl RuleCells {
-    /// Number of slots that have cells.
+    /// The numbers of slots below this one have cells.
     pub(crate) fn slots(&self) -> usize {
         self.0.len() * CHUNK
     }
@@ -301,7 +303,7 @@ impl RuleCells {
 
     /// The cell of a slot that exists.
     #[inline]
-    pub(crate) fn slot(&self, slot: u32) -> &CountCell {
-        &self.0[slot as usize / CHUNK][slot as usize % CHUNK]
+    pub(crate) fn slot(&self, slot: RuleSlot) -> &CountCell {
+        &self.0[slot.index() / CHUNK][slot.index() % CHUNK]
     }
 }

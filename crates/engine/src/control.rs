@@ -13,6 +13,7 @@ use crate::conntrack::{
 use crate::drop::DropReason;
 use crate::worker::WorkerTask;
 use mmb_base::Id;
+use mmb_classify::RuleSlot;
 use mmb_conn::ConnId;
 use mmb_conn::{CloseReason, Invalid};
 use mmb_policy::{ConnectionFilter, RuleId};
@@ -196,7 +197,7 @@ impl Connections {
     fn restore_all(
         &self,
         all: impl Iterator<Item = SavedConnection>,
-        slots: &HashMap<RuleId, u32>,
+        slots: &HashMap<RuleId, RuleSlot>,
     ) -> Result<LoadSummary, String> {
         let mut waiting: Vec<Vec<RestoreRequest>> = self.workers.iter().map(|_| Vec::new()).collect();
         let mut summary = LoadSummary::default();

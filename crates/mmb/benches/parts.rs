@@ -5,8 +5,9 @@
 //! says what a packet costs that is not.
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use mmb_base::Id;
 use mmb_classify::{
-    ClassifierIndex, ParseVector, PortNumbers, Scratch, Tuning, VECTOR, VectorKeys, WantedLanes,
+    ClassifierIndex, ParseVector, PortNumbers, RuleSlot, Scratch, Tuning, VECTOR, VectorKeys, WantedLanes,
 };
 use mmb_language::{Print, parse_policy};
 use mmb_packet::checksum::ChecksumSum;
@@ -110,7 +111,7 @@ fn packets(c: &mut Criterion) {
 fn index(workload: &Workload) -> ClassifierIndex {
     let ports = PortNumbers::new(["a", "b"]);
     ClassifierIndex::build(
-        (0..).zip(workload.rules()),
+        (1..).filter_map(RuleSlot::new).zip(workload.rules()),
         ports,
         mmb_random::Seed::repeatable(SEED),
         Tuning::Merged,
@@ -162,21 +163,21 @@ fn changes(c: &mut Criterion) {
         ("64 tuples", set(WorkloadKind::Tuples, RULES, Some(64))),
     ] {
         let mut index = index(&workload);
-        let handle = RULES as u32;
+        let slot = RuleSlot::new(RULES as u32 + 1).expect("it is not 0");
         // A rule of a tuple that is there, with other values.
         let other = Workload::new(workload.kind(), Some(RULES), None, SEED + 1).expect("a set of that size");
         let rule: Rule = other.rules().next().expect("it has rules");
         group.bench_function(BenchmarkId::new("insert and remove", name), |b| {
             b.iter(|| {
-                index.insert(handle, &rule).expect("no rule names a port");
-                index.remove(handle, &rule);
+                index.insert(slot, &rule).expect("no rule names a port");
+                index.remove(slot, &rule);
             });
         });
         group.bench_function(BenchmarkId::new("insert and remove, each in force", name), |b| {
             b.iter(|| {
-                index.insert(handle, &rule).expect("no rule names a port");
+                index.insert(slot, &rule).expect("no rule names a port");
                 black_box(index.classifier());
-                index.remove(handle, &rule);
+                index.remove(slot, &rule);
                 black_box(index.classifier())
             });
         });

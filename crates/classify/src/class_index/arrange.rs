@@ -75,7 +75,7 @@ impl ClassIndex {
             if let Some(first) = members.first() {
                 self.admit(mask, self.homes[first].place);
             }
-            self.loosened.add(&mask, members.into_iter(), keys);
+            self.relaxed.add(&mask, members.into_iter(), keys);
         }
     }
 

@@ -1,10 +1,11 @@
 //! Up to 512 rules, found by bit vectors.
 
-use super::LazyOptions;
+use super::options::LazyOptions;
 use super::rows::LINE;
-use super::slot::RangeSlot;
+use super::rule::RangedRule;
 use super::table::RangeTable;
 use crate::check::CheckedPacket;
+use crate::ids::RuleSlot;
 use crate::keys::Column;
 use mmb_base::simd::{Kernel, SimdLevel};
 use std::sync::Arc;
@@ -20,23 +21,23 @@ const GROUP: usize = 8;
 
 /// Rules, and a table for each field that one of them has ranges of. A rule's bit is its place.
 #[derive(Clone, Debug)]
-pub(super) struct Block {
+pub(super) struct RangeBlock {
     tables: Vec<Arc<RangeTable>>,
     /// Places that hold a rule.
     used: [u64; LINE],
     /// Rules with conditions that the tables do not decide.
     open: [u64; LINE],
     /// By place; a place that is not used keeps what it had.
-    handles: Vec<u32>,
-    slots: Vec<RangeSlot>,
+    slots: Vec<RuleSlot>,
+    rules: Vec<RangedRule>,
     /// Words of a row.
     words: usize,
 }
 
-impl Block {
-    pub(super) fn new() -> Block {
+impl RangeBlock {
+    pub(super) fn new() -> RangeBlock {
         let (used, open) = ([0; LINE], [0; LINE]);
-        Block { tables: Vec::new(), used, open, handles: Vec::new(), slots: Vec::new(), words: 1 }
+        RangeBlock { tables: Vec::new(), used, open, slots: Vec::new(), rules: Vec::new(), words: 1 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -48,13 +49,13 @@ impl Block {
     }
 
     /// The rules.
-    pub(super) fn slots(&self) -> impl Iterator<Item = &RangeSlot> {
-        let used = |(bit, slot)| (self.used[bit / 64] >> (bit % 64) & 1 == 1).then_some(slot);
-        self.slots.iter().enumerate().filter_map(used)
+    pub(super) fn rules(&self) -> impl Iterator<Item = &RangedRule> {
+        let used = |(bit, rule)| (self.used[bit / 64] >> (bit % 64) & 1 == 1).then_some(rule);
+        self.rules.iter().enumerate().filter_map(used)
     }
 
     /// Adds a rule. There is room.
-    pub(super) fn insert(&mut self, slot: RangeSlot) {
+    pub(super) fn insert(&mut self, rule: RangedRule) {
         let Some(word) = self.used.iter().position(|&word| word != u64::MAX) else { return };
         let bit = word * 64 + self.used[word].trailing_ones() as usize;
         if word >= self.words {
@@ -63,8 +64,8 @@ impl Block {
                 *table = Arc::new(table.widened(self.words));
             }
         }
-        let Block { tables, words, .. } = self;
-        let exact = slot.ranges(|field, ranges| {
+        let RangeBlock { tables, words, .. } = self;
+        let exact = rule.ranges(|field, ranges| {
             let at = tables.iter().position(|table| table.field == field).unwrap_or_else(|| {
                 tables.push(Arc::new(RangeTable::new(field, *words)));
                 tables.len() - 1
@@ -73,26 +74,26 @@ impl Block {
         });
         self.used[word] |= 1 << (bit % 64);
         self.open[word] = self.open[word] & !(1 << (bit % 64)) | u64::from(!exact) << (bit % 64);
-        if bit < self.slots.len() {
-            self.handles[bit] = slot.handle;
-            self.slots[bit] = slot;
+        if bit < self.rules.len() {
+            self.slots[bit] = rule.slot;
+            self.rules[bit] = rule;
         } else {
-            self.handles.push(slot.handle);
-            self.slots.push(slot);
+            self.slots.push(rule.slot);
+            self.rules.push(rule);
         }
     }
 
     /// The place of a rule.
-    pub(super) fn position(&self, handle: u32) -> Option<usize> {
-        let places = self.handles.iter().enumerate().filter(|place| *place.1 == handle);
+    pub(super) fn position(&self, slot: RuleSlot) -> Option<usize> {
+        let places = self.slots.iter().enumerate().filter(|place| *place.1 == slot);
         places.map(|place| place.0).find(|bit| self.used[bit / 64] >> (bit % 64) & 1 == 1)
     }
 
     /// Takes the rule at a place away.
     pub(super) fn remove(&mut self, bit: usize) {
         self.used[bit / 64] &= !(1 << (bit % 64));
-        let Block { tables, slots, .. } = self;
-        slots[bit].ranges(|field, ranges| {
+        let RangeBlock { tables, rules, .. } = self;
+        rules[bit].ranges(|field, ranges| {
             let Some(at) = tables.iter().position(|table| table.field == field) else { return };
             if Arc::make_mut(&mut tables[at]).remove(bit, ranges) {
                 tables.swap_remove(at);
@@ -109,7 +110,7 @@ impl Block {
         keys: &[u8],
         subject: &impl Fn(u8) -> CheckedPacket<'a, 'b>,
         options: &mut LazyOptions,
-        hit: &mut impl FnMut(u8, u32),
+        hit: &mut impl FnMut(u8, RuleSlot),
     ) {
         match self.words {
             1 => self.find_in::<1, B>(level, lanes, keys, subject, options, hit),
@@ -127,7 +128,7 @@ impl Block {
         keys: &[u8],
         subject: &impl Fn(u8) -> CheckedPacket<'a, 'b>,
         options: &mut LazyOptions,
-        hit: &mut impl FnMut(u8, u32),
+        hit: &mut impl FnMut(u8, RuleSlot),
     ) {
         let mut left = BlockRest { words: [[0; W]; B], full: [0; FULL] };
         level.run(Look { block: self, lanes, keys, left: &mut left });
@@ -140,8 +141,8 @@ impl Block {
                 while bits != 0 {
                     let place = word * 64 + bits.trailing_zeros() as usize;
                     let closed = bits & bits.wrapping_neg() & self.open[word] == 0;
-                    if closed || self.slots[place].checks_hold(&subject(key), options) {
-                        hit(key, self.handles[place]);
+                    if closed || self.rules[place].checks_hold(&subject(key), options) {
+                        hit(key, self.slots[place]);
                     }
                     bits &= bits - 1;
                 }
@@ -160,7 +161,7 @@ struct BlockRest<const W: usize, const B: usize> {
 
 /// Looking up some keys in the tables.
 struct Look<'a, const W: usize, const B: usize> {
-    block: &'a Block,
+    block: &'a RangeBlock,
     lanes: &'a [Column],
     keys: &'a [u8],
     left: &'a mut BlockRest<W, B>,

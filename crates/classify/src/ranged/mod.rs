@@ -1,7 +1,7 @@
 //! The rules of one list that have conditions: rules of the same mask and value that differ in ranges and other checks.
 //!
 //! Purpose: [`Ranged::find_all`] tells which of them hold for a packet, [`Ranged::find`] the same for one key. Few rules are
-//! evaluated one after the other (`slot`). More are put into blocks (`block`), where each field's number selects a row of
+//! evaluated one after the other (`rule`). More are put into blocks (`block`), where each field's number selects a row of
 //! bits (`table`, `index`, `rows`), and the rows of all fields together leave the rules that hold (Lakshman and Stiliadis,
 //! SIGCOMM 1998). What bits do not say (payloads, IPv6 addresses, options) is checked on the rules that are left.
 //!
@@ -12,7 +12,7 @@ mod block;
 mod index;
 mod options;
 mod rows;
-mod slot;
+mod rule;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -20,11 +20,12 @@ mod tests;
 pub(crate) use options::LazyOptions;
 
 use crate::check::{CheckedPacket, RuleCheck};
+use crate::ids::RuleSlot;
 use crate::keys::Column;
-use block::{BATCH, Block, MOST};
+use block::{BATCH, MOST, RangeBlock};
 use mmb_base::prefetch;
 use mmb_base::simd::SimdLevel;
-use slot::RangeSlot;
+use rule::RangedRule;
 use std::sync::Arc;
 
 /// The most rules that are evaluated one after the other.
@@ -42,14 +43,14 @@ pub(crate) struct Ranged(Store);
 
 #[derive(Clone, Debug)]
 enum Store {
-    Few(Arc<[RangeSlot]>),
+    Few(Arc<[RangedRule]>),
     Many(Arc<Many>),
 }
 
 /// Rules in blocks.
 #[derive(Clone, Debug, Default)]
 struct Many {
-    blocks: Vec<Arc<Block>>,
+    blocks: Vec<Arc<RangeBlock>>,
     len: usize,
 }
 
@@ -61,35 +62,35 @@ impl Default for Ranged {
 
 impl Ranged {
     /// Adds a rule. Its checks of options are the last ones.
-    pub(crate) fn insert(&mut self, handle: u32, checks: Vec<RuleCheck>) {
-        let slot = RangeSlot::new(handle, checks);
+    pub(crate) fn insert(&mut self, slot: RuleSlot, checks: Vec<RuleCheck>) {
+        let rule = RangedRule::new(slot, checks);
         match &mut self.0 {
-            Store::Few(slots) if slots.len() < FEW => {
-                *slots = slots.iter().cloned().chain([slot]).collect();
+            Store::Few(rules) if rules.len() < FEW => {
+                *rules = rules.iter().cloned().chain([rule]).collect();
             }
-            Store::Few(slots) => {
+            Store::Few(rules) => {
                 let mut many = Many::default();
-                slots.iter().cloned().chain([slot]).for_each(|slot| many.insert(slot));
+                rules.iter().cloned().chain([rule]).for_each(|rule| many.insert(rule));
                 self.0 = Store::Many(Arc::new(many));
             }
-            Store::Many(many) => Arc::make_mut(many).insert(slot),
+            Store::Many(many) => Arc::make_mut(many).insert(rule),
         }
     }
 
     /// Takes a rule away, once if it is there for several values of a set. Returns whether it was there.
-    pub(crate) fn remove(&mut self, handle: u32) -> bool {
+    pub(crate) fn remove(&mut self, slot: RuleSlot) -> bool {
         match &mut self.0 {
-            Store::Few(slots) => {
-                let found = slots.iter().position(|slot| slot.handle == handle);
+            Store::Few(rules) => {
+                let found = rules.iter().position(|rule| rule.slot == slot);
                 if let Some(at) = found {
-                    *slots = slots[..at].iter().chain(&slots[at + 1..]).cloned().collect();
+                    *rules = rules[..at].iter().chain(&rules[at + 1..]).cloned().collect();
                 }
                 found.is_some()
             }
             Store::Many(many) => {
-                let found = Arc::make_mut(many).remove(handle);
+                let found = Arc::make_mut(many).remove(slot);
                 if many.len <= FEW_AGAIN {
-                    let left = many.blocks.iter().flat_map(|block| block.slots()).cloned().collect();
+                    let left = many.blocks.iter().flat_map(|block| block.rules()).cloned().collect();
                     self.0 = Store::Few(left);
                 }
                 found
@@ -99,7 +100,7 @@ impl Ranged {
 
     pub(crate) fn len(&self) -> usize {
         match &self.0 {
-            Store::Few(slots) => slots.len(),
+            Store::Few(rules) => rules.len(),
             Store::Many(many) => many.len,
         }
     }
@@ -112,7 +113,7 @@ impl Ranged {
     #[inline]
     pub(crate) fn fetch(&self) {
         match &self.0 {
-            Store::Few(slots) => slots.iter().take(2).for_each(prefetch),
+            Store::Few(rules) => rules.iter().take(2).for_each(prefetch),
             Store::Many(many) => prefetch(&**many),
         }
     }
@@ -124,25 +125,18 @@ impl Ranged {
         level: SimdLevel,
         subject: &CheckedPacket<'_, '_>,
         options: &mut LazyOptions,
-        mut hit: impl FnMut(u32),
+        mut hit: impl FnMut(RuleSlot),
     ) {
         match &self.0 {
-            Store::Few(slots) => {
-                for slot in slots.iter() {
-                    if slot.holds(subject, options) {
-                        hit(slot.handle);
+            Store::Few(rules) => {
+                for rule in rules.iter() {
+                    if rule.holds(subject, options) {
+                        hit(rule.slot);
                     }
                 }
             }
             Store::Many(many) => {
-                many.find(
-                    level,
-                    subject.lanes,
-                    &[subject.key],
-                    |_| *subject,
-                    options,
-                    |_, handle| hit(handle),
-                );
+                many.find(level, subject.lanes, &[subject.key], |_| *subject, options, |_, slot| hit(slot));
             }
         }
     }
@@ -155,7 +149,7 @@ impl Ranged {
         keys: &[u8],
         subject: impl Fn(u8) -> CheckedPacket<'a, 'b>,
         options: &mut LazyOptions,
-        mut hit: impl FnMut(u8, u32),
+        mut hit: impl FnMut(u8, RuleSlot),
     ) {
         match (&self.0, keys.first()) {
             (Store::Many(many), Some(&first)) => {
@@ -163,7 +157,7 @@ impl Ranged {
             }
             _ => {
                 for &key in keys {
-                    self.find(level, &subject(key), options, |handle| hit(key, handle));
+                    self.find(level, &subject(key), options, |slot| hit(key, slot));
                 }
             }
         }
@@ -171,13 +165,13 @@ impl Ranged {
 }
 
 impl Many {
-    fn insert(&mut self, slot: RangeSlot) {
+    fn insert(&mut self, rule: RangedRule) {
         self.len += 1;
         match self.blocks.iter_mut().rev().find(|block| !block.is_full()) {
-            Some(block) => Arc::make_mut(block).insert(slot),
+            Some(block) => Arc::make_mut(block).insert(rule),
             None => {
-                let mut block = Block::new();
-                block.insert(slot);
+                let mut block = RangeBlock::new();
+                block.insert(rule);
                 self.blocks.push(Arc::new(block));
             }
         }
@@ -191,7 +185,7 @@ impl Many {
         keys: &[u8],
         subject: impl Fn(u8) -> CheckedPacket<'a, 'b>,
         options: &mut LazyOptions,
-        mut hit: impl FnMut(u8, u32),
+        mut hit: impl FnMut(u8, RuleSlot),
     ) {
         for block in &self.blocks {
             for keys in keys.chunks(BATCH) {
@@ -205,9 +199,9 @@ impl Many {
         }
     }
 
-    fn remove(&mut self, handle: u32) -> bool {
+    fn remove(&mut self, slot: RuleSlot) -> bool {
         let places = self.blocks.iter().enumerate();
-        let found = places.filter_map(|(at, block)| Some((at, block.position(handle)?))).next();
+        let found = places.filter_map(|(at, block)| Some((at, block.position(slot)?))).next();
         let Some((at, place)) = found else { return false };
         Arc::make_mut(&mut self.blocks[at]).remove(place);
         self.len -= 1;
@@ -219,7 +213,7 @@ impl Many {
             && let Some(other) = (0..self.blocks.len()).find(other)
         {
             let (from, into) = (Arc::clone(&self.blocks[at]), Arc::make_mut(&mut self.blocks[other]));
-            from.slots().cloned().for_each(|slot| into.insert(slot));
+            from.rules().cloned().for_each(|rule| into.insert(rule));
             self.blocks.swap_remove(at);
         }
         true

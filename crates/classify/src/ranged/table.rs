@@ -6,7 +6,7 @@
 
 use super::index::RangeIndex;
 use super::rows::Rows;
-use super::slot::RangeField;
+use super::rule::RangeField;
 use crate::keys::Column;
 
 /// The table of a field.

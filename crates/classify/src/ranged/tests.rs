@@ -4,6 +4,7 @@ use super::*;
 use crate::VECTOR;
 use crate::check::OptionTest;
 use crate::keys::Column;
+use mmb_base::Id;
 use mmb_packet::key::flags;
 use mmb_packet::parse::parse;
 use mmb_packet::{Layout, LinkType, Packet, ParserLimits, PortId};
@@ -165,7 +166,7 @@ fn holds(checks: &[RuleCheck], subject: &CheckedPacket<'_, '_>) -> bool {
 }
 
 /// The rules that hold, by key: at every level the same, and for one key as for many.
-fn found(ranged: &Ranged, keys: usize, world: &World<'_>) -> Vec<Vec<u32>> {
+fn found(ranged: &Ranged, keys: usize, world: &World<'_>) -> Vec<Vec<RuleSlot>> {
     let numbers: Vec<u8> = (0..keys as u8).collect();
     let mut options = LazyOptions::default();
     let mut found_by = |level| {
@@ -185,17 +186,22 @@ fn found(ranged: &Ranged, keys: usize, world: &World<'_>) -> Vec<Vec<u32>> {
     scalar
 }
 
-type Rules = Vec<(u32, Vec<RuleCheck>)>;
+type Rules = Vec<(RuleSlot, Vec<RuleCheck>)>;
 
-fn expected(rules: &Rules, keys: usize, world: &World<'_>) -> Vec<Vec<u32>> {
+fn expected(rules: &Rules, keys: usize, world: &World<'_>) -> Vec<Vec<RuleSlot>> {
     let holding = |key| {
         let subject = world.subject(key);
         let holding = rules.iter().filter(|(_, checks)| holds(checks, &subject)).map(|rule| rule.0);
-        let mut holding: Vec<u32> = holding.collect();
+        let mut holding: Vec<RuleSlot> = holding.collect();
         holding.sort_unstable();
         holding
     };
     (0..keys as u8).map(holding).collect()
+}
+
+/// The slot of the rule of a step.
+fn slot(step: usize) -> RuleSlot {
+    RuleSlot::new(step as u32 + 1).expect("slots count from 1")
 }
 
 /// Applies changes and compares, several times on the way.
@@ -208,13 +214,13 @@ fn follow(changes: Vec<Change>, lanes: Vec<Column>, keys: usize) {
     for (at, change) in changes.into_iter().enumerate() {
         match change {
             Change::Insert(checks) => {
-                ranged.insert(at as u32, checks.clone());
-                rules.push((at as u32, checks));
+                ranged.insert(slot(at), checks.clone());
+                rules.push((slot(at), checks));
             }
-            Change::Remove(_) if rules.is_empty() => assert!(!ranged.remove(at as u32)),
+            Change::Remove(_) if rules.is_empty() => assert!(!ranged.remove(slot(at))),
             Change::Remove(index) => {
-                let (handle, _) = rules.swap_remove(index.index(rules.len()));
-                assert!(ranged.remove(handle) && !ranged.remove(handle));
+                let (slot, _) = rules.swap_remove(index.index(rules.len()));
+                assert!(ranged.remove(slot) && !ranged.remove(slot));
             }
         }
         assert_eq!((ranged.len(), ranged.is_empty()), (rules.len(), rules.is_empty()));

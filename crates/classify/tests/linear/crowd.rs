@@ -1,9 +1,9 @@
-//! Rules that crowd relaxed keys: many hang on one entry, loosened, while their tuples have other rules.
+//! Rules that crowd relaxed keys: many have one entry, relaxed, while their tuples have other rules.
 
 use crate::conditions;
 use crate::scale::{check, tcp};
-use crate::world::{Arrival, PORTS, numbered, rules};
-use mmb_classify::{ClassifierIndex, PortNumbers, Tuning};
+use crate::world::{Arrival, PORTS, numbered, rules, slot};
+use mmb_classify::{ClassifierIndex, PortNumbers, RuleSlot, Tuning};
 use mmb_policy::Rule;
 use mmb_random::Seed;
 use proptest::collection::vec;
@@ -17,8 +17,8 @@ fn apart() -> Vec<String> {
     source.chain(both).collect()
 }
 
-fn build(rules: &[(u32, Rule)]) -> ClassifierIndex {
-    let all = rules.iter().map(|(handle, rule)| (*handle, rule));
+fn build(rules: &[(RuleSlot, Rule)]) -> ClassifierIndex {
+    let all = rules.iter().map(|(slot, rule)| (*slot, rule));
     ClassifierIndex::build(all, PortNumbers::new(PORTS), Seed::repeatable(7), Tuning::Merged)
         .expect("rules name ports that exist")
 }
@@ -57,29 +57,29 @@ proptest! {
         let mut all = numbered(&rules(&[first, apart.clone()].concat()));
         let mut index = build(&all);
         check(&index, &all, &arrivals);
-        for (handle, step) in (10_000..).zip(then) {
+        for (number, step) in (10_000..).zip(then) {
             match step {
                 Some(line) => for rule in rules(&[line]) {
-                    index.insert(handle, &rule).expect("rules name ports that exist");
-                    all.insert(0, (handle, rule));
+                    index.insert(slot(number), &rule).expect("rules name ports that exist");
+                    all.insert(0, (slot(number), rule));
                 },
                 None if all.len() > apart.len() => {
-                    let (handle, rule) = all.remove(which.index(all.len() - apart.len()));
-                    index.remove(handle, &rule);
+                    let (slot, rule) = all.remove(which.index(all.len() - apart.len()));
+                    index.remove(slot, &rule);
                 }
                 None => {}
             }
-            if handle % 4 == 3 {
+            if number % 4 == 3 {
                 check(&index, &all, &arrivals);
             }
         }
         // To the last one of each key.
         while all.len() > apart.len() {
-            let (handle, rule) = all.remove(which.index(all.len() - apart.len()));
-            index.remove(handle, &rule);
+            let (slot, rule) = all.remove(which.index(all.len() - apart.len()));
+            index.remove(slot, &rule);
             check(&index, &all, &arrivals);
         }
-        all.drain(..).for_each(|(handle, rule)| index.remove(handle, &rule));
+        all.drain(..).for_each(|(slot, rule)| index.remove(slot, &rule));
         prop_assert!(index.tables().is_empty() && index.classifier().most_matches() == 0);
     }
 }
@@ -98,8 +98,8 @@ fn a_rule_with_a_set_of_values_leaves_its_neighbours_under_a_crowded_key() {
     assert_eq!(table(&index), (lines.len() + 3, lines.len() - 1), "the set's keys hang on one entry");
     let arrivals = [1, 4, 5].map(|port| tcp(0x0a00_0001, 2, 3, port, &[]));
     check(&index, &rules, &arrivals);
-    let (handle, rule) = rules.remove(1);
-    index.remove(handle, &rule);
+    let (slot, rule) = rules.remove(1);
+    index.remove(slot, &rule);
     check(&index, &rules, &arrivals);
     assert_eq!(table(&index), (lines.len() - 1, lines.len() - 1));
 }

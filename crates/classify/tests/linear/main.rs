@@ -7,7 +7,7 @@ mod crowd;
 mod scale;
 mod world;
 
-use mmb_classify::{ClassifierIndex, PortNumbers, Tuning, VECTOR};
+use mmb_classify::{ClassifierIndex, PortNumbers, RuleSlot, Tuning, VECTOR};
 use mmb_packet::{Class, LinkType};
 use mmb_policy::Rule;
 use mmb_random::Seed;
@@ -96,23 +96,23 @@ proptest! {
         let packets = sound(&mut arrivals);
         let world = World::new(&packets);
         let mut index = ClassifierIndex::new(PortNumbers::new(PORTS), Seed::repeatable(3));
-        let mut rules: Vec<(u32, Rule)> = Vec::new();
-        let mut handles = 0;
+        let mut rules: Vec<(RuleSlot, Rule)> = Vec::new();
+        let mut next = 1;
         let mut before = (index.classifier(), rules.clone());
         for (at, step) in steps.iter().enumerate() {
             match step {
                 Step::Add(line) => for rule in world::rules(std::slice::from_ref(line)) {
-                    index.insert(handles, &rule).expect("rules name ports that exist");
-                    rules.push((handles, rule));
-                    handles += 1;
+                    index.insert(world::slot(next), &rule).expect("rules name ports that exist");
+                    rules.push((world::slot(next), rule));
+                    next += 1;
                 },
                 Step::Remove(which) if !rules.is_empty() => {
-                    let (handle, rule) = rules.swap_remove(which.index(rules.len()));
-                    index.remove(handle, &rule);
+                    let (slot, rule) = rules.swap_remove(which.index(rules.len()));
+                    index.remove(slot, &rule);
                 }
                 Step::Remove(_) => {}
                 Step::Rebuild => {
-                    let all = rules.iter().map(|(handle, rule)| (*handle, rule));
+                    let all = rules.iter().map(|(slot, rule)| (*slot, rule));
                     index = ClassifierIndex::build(all, PortNumbers::new(PORTS), Seed::repeatable(at as u64), Tuning::Merged)
                         .expect("rules name ports that exist");
                 }
@@ -124,8 +124,8 @@ proptest! {
                 before = (index.classifier(), rules.clone());
             }
         }
-        for (handle, rule) in rules.drain(..) {
-            index.remove(handle, &rule);
+        for (slot, rule) in rules.drain(..) {
+            index.remove(slot, &rule);
         }
         prop_assert_eq!(world.found(&index.classifier()), world.expected(&[]));
         prop_assert!(index.tables().is_empty() && index.classifier().most_matches() == 0);
@@ -192,11 +192,11 @@ fn a_class_knows_only_rules_that_it_can_match() {
 fn an_unknown_port_is_named_with_its_rule() {
     let rules = rules(&["add prio 1 in a drop", "add prio 2 out nowhere drop"].map(str::to_owned));
     let built = ClassifierIndex::build(
-        (0..).zip(&rules),
+        (1..).map(world::slot).zip(&rules),
         PortNumbers::new(PORTS),
         Seed::repeatable(7),
         Tuning::Merged,
     );
     let error = built.map(|_| ()).expect_err("there is no such port");
-    assert_eq!((error.0, error.1.to_string().as_str()), (1, "no port is called 'nowhere'"));
+    assert_eq!((error.0, error.1.to_string().as_str()), (world::slot(2), "no port is called 'nowhere'"));
 }

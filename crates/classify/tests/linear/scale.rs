@@ -1,8 +1,9 @@
 //! Policies of sizes and shapes that strategies do not draw: very many tuples, very many rules of one key, wide sets, keys
 //! that crowd a table.
 
-use crate::world::{Arrival, PORTS, World, built, numbered, rules, sound};
-use mmb_classify::{ClassifierIndex, PortNumbers, Tuning};
+use crate::world::{Arrival, PORTS, World, built, numbered, rules, slot, sound};
+use mmb_base::Id;
+use mmb_classify::{ClassifierIndex, PortNumbers, RuleSlot, Tuning};
 use mmb_packet::LinkType;
 use mmb_policy::Rule;
 use mmb_random::Seed;
@@ -42,7 +43,7 @@ pub(crate) fn tcp(source: u32, destination: u32, sport: u16, dport: u16, options
 }
 
 /// Holds a classifier to the plain evaluator.
-pub(crate) fn check(index: &ClassifierIndex, rules: &[(u32, Rule)], arrivals: &[Arrival]) {
+pub(crate) fn check(index: &ClassifierIndex, rules: &[(RuleSlot, Rule)], arrivals: &[Arrival]) {
     let mut arrivals = arrivals.to_vec();
     let packets = sound(&mut arrivals);
     let world = World::new(&packets);
@@ -86,7 +87,7 @@ fn ten_thousand_tuples_are_searched() {
     assert_eq!(rules.len(), lines.len());
     let index = built(&rules, Tuning::Merged);
     let tables = index.tables();
-    // Those whose rules all hang on crowded relaxed keys count with these.
+    // Those whose rules all have crowded relaxed keys count with these.
     let tuples: usize = tables.iter().map(|table| table.tuples).sum();
     assert!((9_000..=10_000).contains(&tuples), "{tuples} tuples");
     // The merger once gave up when the first masks that it tried took nobody in, and left 1,349.
@@ -99,32 +100,32 @@ fn tuples_that_come_one_by_one_are_searched() {
     let (lines, arrivals) = many_masks(1500, &mut Random::new(2));
     let rules = numbered(&rules(&lines));
     let mut index = ClassifierIndex::new(PortNumbers::new(PORTS), Seed::repeatable(3));
-    for (handle, rule) in &rules {
-        index.insert(*handle, rule).expect("they name no ports");
+    for (slot, rule) in &rules {
+        index.insert(*slot, rule).expect("they name no ports");
     }
     check(&index, &rules, &arrivals);
     // Every other goes.
-    let (left, gone): (Vec<_>, Vec<_>) = rules.into_iter().partition(|(handle, _)| handle % 2 == 0);
-    gone.iter().for_each(|(handle, rule)| index.remove(*handle, rule));
+    let (left, gone): (Vec<_>, Vec<_>) = rules.into_iter().partition(|(slot, _)| slot.number() % 2 == 0);
+    gone.iter().for_each(|(slot, rule)| index.remove(*slot, rule));
     check(&index, &left, &arrivals);
 }
 
 #[test]
-fn a_hundred_thousand_rules_hang_on_one_key() {
+fn a_hundred_thousand_rules_have_one_key() {
     let lines = ["add tcp-dport 80 drop", "add tcp-dport 81 drop"].map(str::to_owned);
     let [one, other] = &rules(&lines)[..] else { panic!("two rules") };
-    let rules: Vec<(u32, Rule)> = (0..100_000).map(|handle| (handle, one.clone())).collect();
-    let all = rules.iter().map(|(handle, rule)| (*handle, rule));
+    let rules: Vec<(RuleSlot, Rule)> = (1..=100_000).map(|number| (slot(number), one.clone())).collect();
+    let all = rules.iter().map(|(slot, rule)| (*slot, rule));
     let mut index = ClassifierIndex::build(all, PortNumbers::new(PORTS), Seed::repeatable(7), Tuning::Merged)
         .expect("no ports");
-    index.insert(100_000, other).expect("no ports");
+    index.insert(slot(100_001), other).expect("no ports");
     assert!(index.classifier().most_matches() >= 100_000);
     let arrivals = [80, 81, 82, 80].map(|port| tcp(1, 2, 3, port, &[]));
-    check(&index, &[rules.clone(), vec![(100_000, other.clone())]].concat(), &arrivals);
+    check(&index, &[rules.clone(), vec![(slot(100_001), other.clone())]].concat(), &arrivals);
     // Others go on changing while readers have what was there.
     let before = index.classifier();
-    (0..500).for_each(|handle| index.remove(handle, one));
-    check(&index, &[rules[500..].to_vec(), vec![(100_000, other.clone())]].concat(), &arrivals);
+    (1..=500).for_each(|number| index.remove(slot(number), one));
+    check(&index, &[rules[500..].to_vec(), vec![(slot(100_001), other.clone())]].concat(), &arrivals);
     assert_eq!(before.most_matches(), index.classifier().most_matches());
 }
 
@@ -142,11 +143,11 @@ fn rules_on_one_key_tell_ranges_apart() {
     let arrivals: Vec<Arrival> =
         (0..64).map(|_| tcp(random.draw(), 2, random.draw() as u16, 80, &[])).collect();
     let mut left = rules.clone();
-    rules.iter().for_each(|(handle, rule)| index.insert(*handle, rule).expect("no ports"));
+    rules.iter().for_each(|(slot, rule)| index.insert(*slot, rule).expect("no ports"));
     check(&index, &left, &arrivals);
     while left.len() > 5 {
-        let (handle, rule) = left.swap_remove(random.below(left.len() as u32) as usize);
-        index.remove(handle, &rule);
+        let (slot, rule) = left.swap_remove(random.below(left.len() as u32) as usize);
+        index.remove(slot, &rule);
         if left.len().is_multiple_of(1000) {
             check(&index, &left, &arrivals);
         }
@@ -182,8 +183,9 @@ fn sets_of_sixteen_values_are_keys_and_larger_ones_checks() {
         (0..200).map(|_| tcp(1, 2, random.below(120) as u16, random.below(30) as u16, &[])).collect();
     let mut index = built(&rules, Tuning::Merged);
     check(&index, &numbered(&rules), &arrivals);
-    let (left, gone): (Vec<_>, Vec<_>) = numbered(&rules).into_iter().partition(|(n, _)| n % 3 == 0);
-    gone.iter().for_each(|(handle, rule)| index.remove(*handle, rule));
+    let (left, gone): (Vec<_>, Vec<_>) =
+        numbered(&rules).into_iter().partition(|(slot, _)| slot.number() % 3 == 0);
+    gone.iter().for_each(|(slot, rule)| index.remove(*slot, rule));
     check(&index, &left, &arrivals);
 }
 
@@ -207,25 +209,25 @@ fn a_tuple_that_crowds_a_shared_table_moves_out() {
     lines.push(of(16, crowd, 80));
     lines.extend((0..1000).map(|n| of(26, crowd | n << 6, 80)));
     let all = numbered(&rules(&lines));
-    for (handle, rule) in &all[200..] {
-        index.insert(*handle, rule).expect("no ports");
+    for (slot, rule) in &all[200..] {
+        index.insert(*slot, rule).expect("no ports");
     }
     let tables = index.tables();
     assert_eq!(tables.iter().map(|table| table.tuples).collect::<Vec<_>>(), [1, 1]);
     assert_eq!(tables.iter().map(|table| table.entries).sum::<usize>(), all.len());
     let mut arrivals: Vec<Arrival> =
         (0..100).map(|_| tcp(crowd | random.below(1 << 16), 2, 3, 80, &[])).collect();
-    arrivals.extend(all[..100].iter().zip(&lines).filter_map(|((number, _), line)| {
+    arrivals.extend(all[..100].iter().zip(&lines).filter_map(|((slot, _), line)| {
         let net: Ipv4Addr = line.split([' ', '/']).nth(2)?.parse().ok()?;
-        Some(tcp(net.to_bits() | 1, 2, 3, *number as u16, &[]))
+        Some(tcp(net.to_bits() | 1, 2, 3, (slot.number() - 1) as u16, &[]))
     }));
     check(&index, &all, &arrivals);
     // They go and come again.
-    all[201..].iter().for_each(|(handle, rule)| index.remove(*handle, rule));
+    all[201..].iter().for_each(|(slot, rule)| index.remove(*slot, rule));
     check(&index, &all[..201], &arrivals);
-    all[201..].iter().for_each(|(handle, rule)| index.insert(*handle, rule).expect("no ports"));
+    all[201..].iter().for_each(|(slot, rule)| index.insert(*slot, rule).expect("no ports"));
     check(&index, &all, &arrivals);
-    all.iter().for_each(|(handle, rule)| index.remove(*handle, rule));
+    all.iter().for_each(|(slot, rule)| index.remove(*slot, rule));
     assert!(index.tables().is_empty() && index.classifier().most_matches() == 0);
 }
 
@@ -235,8 +237,8 @@ fn a_few_rows_that_grow_move_into_a_table() {
     let rules = numbered(&rules(&lines));
     let mut index = ClassifierIndex::new(PortNumbers::new(PORTS), Seed::repeatable(3));
     let arrivals: Vec<Arrival> = (0..64).map(|port| tcp(1, 2, 3, port, &[])).collect();
-    for (at, (handle, rule)) in rules.iter().enumerate() {
-        index.insert(*handle, rule).expect("no ports");
+    for (at, (slot, rule)) in rules.iter().enumerate() {
+        index.insert(*slot, rule).expect("no ports");
         check(&index, &rules[..=at], &arrivals);
     }
     assert!(index.tables().iter().all(|table| table.buckets > 0));

@@ -1,7 +1,8 @@
 //! The test world: packets, the classifier's findings, and the plain evaluator's.
 
+use mmb_base::Id;
 use mmb_classify::{
-    Classifier, ClassifierIndex, ParseVector, PortNumbers, Scratch, Tuning, VECTOR, VectorKeys,
+    Classifier, ClassifierIndex, ParseVector, PortNumbers, RuleSlot, Scratch, Tuning, VECTOR, VectorKeys,
 };
 use mmb_language::parse_policy;
 use mmb_packet::key::{self, flags};
@@ -137,15 +138,25 @@ fn compares(number: u128, cond: Cond, set: &NumberSet, width: u8) -> bool {
 /// A packet and the port that it comes in by.
 pub(crate) type Arrival = (strategy::PacketBytes, u16);
 
+/// The slot with a number.
+pub(crate) fn slot(number: u32) -> RuleSlot {
+    RuleSlot::new(number).expect("slots count from 1")
+}
+
+/// All slots.
+fn slots() -> impl Iterator<Item = RuleSlot> {
+    (1..).map(slot)
+}
+
 /// The rules of `lines` that check.
 pub(crate) fn rules(lines: &[String]) -> Vec<Rule> {
     let parsed = lines.iter().filter_map(|line| parse_policy(line).ok());
     parsed.flat_map(|(policy, _)| policy.rules.iter().collect::<Vec<_>>()).collect()
 }
 
-/// A classifier of rules that come at once, their places their handles.
+/// A classifier of rules that come at once, in slots in their order.
 pub(crate) fn built(rules: &[Rule], tuning: Tuning) -> ClassifierIndex {
-    ClassifierIndex::build((0..).zip(rules), PortNumbers::new(PORTS), Seed::repeatable(7), tuning)
+    ClassifierIndex::build(slots().zip(rules), PortNumbers::new(PORTS), Seed::repeatable(7), tuning)
         .expect("rules name ports that exist")
 }
 
@@ -175,7 +186,7 @@ impl<'a, 'b> World<'a, 'b> {
     }
 
     /// The numbers of the rules that each packet matches, plainly.
-    pub(crate) fn expected(&self, rules: &[(u32, Rule)]) -> Vec<Vec<u32>> {
+    pub(crate) fn expected(&self, rules: &[(RuleSlot, Rule)]) -> Vec<Vec<RuleSlot>> {
         let seen = self.packets.iter().zip(&self.layouts).map(|(packet, layout)| {
             let mut key = [0; 80];
             if layout.class == Class::Ip6 {
@@ -190,7 +201,7 @@ impl<'a, 'b> World<'a, 'b> {
             Seen { key, layout: *layout, packet }
         });
         let numbers = |seen: Seen<'_, '_>| {
-            let mut numbers: Vec<u32> =
+            let mut numbers: Vec<RuleSlot> =
                 rules.iter().filter(|(_, rule)| seen.matches(rule)).map(|(number, _)| *number).collect();
             numbers.sort_unstable();
             numbers
@@ -199,7 +210,7 @@ impl<'a, 'b> World<'a, 'b> {
     }
 
     /// What the classifier finds.
-    pub(crate) fn found(&self, classifier: &Classifier) -> Vec<Vec<u32>> {
+    pub(crate) fn found(&self, classifier: &Classifier) -> Vec<Vec<RuleSlot>> {
         let (mut keys, mut scratch) = (VectorKeys::default(), Scratch::default());
         scratch.fit(classifier.most_matches());
         let mut layouts = [Layout::default(); VECTOR];
@@ -217,11 +228,11 @@ impl<'a, 'b> World<'a, 'b> {
             classifier.classify(&keys, self.packets, &self.layouts, &mut scratch);
         }
         let sorted = |at| {
-            let mut handles = scratch.handles(at).to_vec();
-            handles.sort_unstable();
-            handles
+            let mut slots = scratch.slots(at).to_vec();
+            slots.sort_unstable();
+            slots
         };
-        let found: Vec<Vec<u32>> = (0..self.packets.len()).map(sorted).collect();
+        let found: Vec<Vec<RuleSlot>> = (0..self.packets.len()).map(sorted).collect();
         let matched: Vec<usize> = scratch.matched().iter().map(|&at| usize::from(at)).collect();
         let not_empty: Vec<usize> = (0..found.len()).filter(|&at| !found[at].is_empty()).collect();
         assert_eq!(matched, not_empty);
@@ -230,7 +241,7 @@ impl<'a, 'b> World<'a, 'b> {
     }
 }
 
-/// Rules, their places their handles.
-pub(crate) fn numbered(rules: &[Rule]) -> Vec<(u32, Rule)> {
-    (0..).zip(rules.iter().cloned()).collect()
+/// Rules with slots in their order.
+pub(crate) fn numbered(rules: &[Rule]) -> Vec<(RuleSlot, Rule)> {
+    slots().zip(rules.iter().cloned()).collect()
 }

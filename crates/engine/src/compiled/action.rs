@@ -3,16 +3,20 @@
 //! The tables are persistent: a snapshot keeps its version, and a change copies the pages that it touches.
 
 use super::stateful::StatefulRule;
-use mmb_base::PersistentVec;
+use mmb_base::{PersistentVec, id_types};
 use mmb_policy::rule::{DropRate, Prio};
 use mmb_policy::{CtState, Rule, Target};
 use mmb_rewrite::Edit;
-use std::num::NonZeroU32;
 use std::sync::Arc;
+
+id_types! {
+    /// What a rule rewrites; valid as long as a policy has the rule.
+    pub(crate) struct EditId;
+}
 
 /// The actions of rules, by slot.
 pub(crate) type ActionTable = PersistentVec<Action, 512>;
-/// The edits of rules, by number.
+/// The edits of rules, by id.
 pub(crate) type EditTable = PersistentVec<Option<Arc<Edit>>, 64>;
 /// Stateful rules, by slot.
 pub(crate) type StatefulRuleTable = PersistentVec<Option<Arc<StatefulRule>>, 64>;
@@ -38,8 +42,7 @@ pub(crate) struct Action {
     pub(crate) prio: Prio,
     /// The rule's id, which orders rules of the same priority.
     id: u32,
-    /// The number of its edit, from 1.
-    edit: Option<NonZeroU32>,
+    edit: Option<EditId>,
     verdict: RuleVerdictBits,
 }
 
@@ -67,13 +70,8 @@ pub(crate) enum RuleVerdict {
 
 impl Action {
     /// The action of a rule with this edit.
-    pub(crate) fn new(rule: &Rule, edit: Option<usize>) -> Action {
-        Action {
-            prio: rule.prio,
-            id: rule.id.map_or(0, |id| id.0),
-            edit: edit.and_then(|number| NonZeroU32::new(number as u32 + 1)),
-            verdict: RuleVerdictBits::of(rule),
-        }
+    pub(crate) fn new(rule: &Rule, edit: Option<EditId>) -> Action {
+        Action { prio: rule.prio, id: rule.id.map_or(0, |id| id.0), edit, verdict: RuleVerdictBits::of(rule) }
     }
 
     /// The rule's position among others: by priority, then by id.
@@ -109,16 +107,10 @@ impl Action {
         self.verdict.0 >> (UNWANTED + state as u32) & 1 == 0
     }
 
-    /// The number of its edit, from 1; 0 if it has none.
+    /// Its edit.
     #[inline]
-    pub(crate) fn edit_number(&self) -> u32 {
-        self.edit.map_or(0, NonZeroU32::get)
-    }
-
-    /// The index of its edit.
-    #[inline]
-    pub(crate) fn edit(&self) -> Option<usize> {
-        self.edit.map(|number| number.get() as usize - 1)
+    pub(crate) fn edit(&self) -> Option<EditId> {
+        self.edit
     }
 }
 

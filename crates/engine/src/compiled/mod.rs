@@ -15,7 +15,7 @@ mod slots;
 mod snapshot;
 mod stateful;
 
-pub(crate) use action::{Action, RuleVerdict};
+pub(crate) use action::{Action, EditId, RuleVerdict};
 pub use rulebook::PublishError;
 pub(crate) use rulebook::Rulebook;
 pub(crate) use snapshot::Snapshot;

@@ -6,13 +6,15 @@
 //! Life-cycle: belongs to the [`Engine`](crate::Engine). Later changes do not affect snapshots that it handed out: classifier, actions and
 //! edits share pages with snapshots and copy those that they change.
 
-use super::action::{Action, CompiledRules};
+use super::action::{Action, CompiledRules, EditId};
 use super::slots::RuleSlots;
 use super::snapshot::Snapshot;
 use super::stateful::{StatefulRule, is_constant, is_mapping};
 use crate::counters::Count;
 use crate::port::PortTable;
+use mmb_base::{Id, IdPool};
 use mmb_classify::{ClassifierIndex, PortNumbers, TableStats, Tuning};
+use mmb_conn::nat::RuleVersion;
 use mmb_packet::PortId;
 use mmb_policy::rules::RuleChange;
 use mmb_policy::{CtStates, Policy, Rule, RuleId, RuleStore, Test};
@@ -59,10 +61,9 @@ pub(crate) struct Rulebook {
     policy: Policy,
     index: ClassifierIndex,
     rules: CompiledRules,
-    /// The stamp of the last stateful rule.
-    last_stamp: u64,
-    free_edits: Vec<usize>,
-    used_edits: usize,
+    /// The version of the last stateful rule.
+    last_version: RuleVersion,
+    edits: IdPool<EditId>,
     slots: RuleSlots,
 }
 
@@ -78,9 +79,8 @@ impl Rulebook {
             tuning,
             policy: Policy::default(),
             rules: CompiledRules::default(),
-            last_stamp: 0,
-            free_edits: Vec::new(),
-            used_edits: 0,
+            last_version: RuleVersion(0),
+            edits: IdPool::default(),
             slots: RuleSlots::new(workers),
         }
     }
@@ -130,8 +130,8 @@ impl Rulebook {
         })
     }
 
-    /// Applies a checked policy, whose first snapshot will be `generation`. Returns the stamps of removed stateful rules.
-    pub(crate) fn change(&mut self, policy: &Policy, generation: u64) -> Vec<u64> {
+    /// Applies a checked policy, whose first snapshot will be `generation`. Returns the versions of removed stateful rules.
+    pub(crate) fn change(&mut self, policy: &Policy, generation: u64) -> Vec<RuleVersion> {
         let mut gone = Vec::new();
         let before = std::mem::replace(&mut self.policy, policy.clone());
         let diff = || RuleStore::diff(&before.rules, &policy.rules);
@@ -160,21 +160,18 @@ impl Rulebook {
             edited.to_mut().retain(|target| !is_mapping(target));
         }
         let edit = Edit::compile(&edited).map(|edit| {
-            let number = self.free_edits.pop().unwrap_or_else(|| {
-                self.used_edits += 1;
-                self.used_edits - 1
-            });
-            self.rules.edits.set(number, Some(Arc::new(edit)));
-            number
+            let id = self.edits.take();
+            self.rules.edits.set(id.index(), Some(Arc::new(edit)));
+            id
         });
         let slot = self.slots.assign(id(rule));
-        self.rules.actions.set(slot as usize, Action::new(rule, edit));
+        self.rules.actions.set(slot.index(), Action::new(rule, edit));
         self.rules.changing_rules += usize::from(!is_constant(rule));
         self.rules.ct_rules += usize::from(asks_for_state(rule));
         if rule.stateful {
-            self.last_stamp += 1;
-            let stateful = Arc::new(StatefulRule::compile(rule, self.last_stamp));
-            self.rules.stateful.set(slot as usize, Some(stateful));
+            self.last_version.0 += 1;
+            let stateful = Arc::new(StatefulRule::compile(rule, self.last_version));
+            self.rules.stateful.set(slot.index(), Some(stateful));
             self.rules.stateful_rules += 1;
         }
         if index {
@@ -183,14 +180,14 @@ impl Rulebook {
         }
     }
 
-    fn remove(&mut self, rule: &Rule, generation: u64, index: bool) -> Option<u64> {
+    fn remove(&mut self, rule: &Rule, generation: u64, index: bool) -> Option<RuleVersion> {
         let slot = self.slots.retire(id(rule), generation)?;
         if index {
             self.index.remove(slot, rule);
         }
-        if let Some(edit) = self.rules.actions.at(slot as usize).edit() {
-            self.rules.edits.set(edit, None);
-            self.free_edits.push(edit);
+        if let Some(edit) = self.rules.actions.at(slot.index()).edit() {
+            self.rules.edits.set(edit.index(), None);
+            self.edits.free(edit);
         }
         self.rules.changing_rules -= usize::from(!is_constant(rule));
         self.rules.ct_rules -= usize::from(asks_for_state(rule));
@@ -198,13 +195,13 @@ impl Rulebook {
             return None;
         }
         self.rules.stateful_rules -= 1;
-        self.rules.stateful.at_mut(slot as usize).take().map(|stateful| stateful.stamp)
+        self.rules.stateful.at_mut(slot.index()).take().map(|stateful| stateful.version)
     }
 
     /// Rebuilds the classifier from all rules.
     fn rebuild(&mut self) {
         let slots = &self.slots;
-        let rules = self.policy.rules.iter().filter_map(|rule| Some((slots.number(id(&rule))?, rule)));
+        let rules = self.policy.rules.iter().filter_map(|rule| Some((slots.get(id(&rule))?, rule)));
         // Ports were checked, so this does not fail.
         if let Ok(index) = ClassifierIndex::build(rules, self.ports.clone(), self.keys.seed(), self.tuning) {
             self.index = index;

@@ -8,6 +8,8 @@
 
 use crate::cells::RuleCells;
 use crate::counters::Count;
+use mmb_base::{Id, IdPool};
+use mmb_classify::RuleSlot;
 use mmb_policy::RuleId;
 use std::collections::HashMap;
 use std::ops::Add;
@@ -18,7 +20,7 @@ const USUALLY_RETIRED: usize = 4096;
 /// A slot that snapshots from `until` on do not use.
 #[derive(Clone, Copy, Debug)]
 struct RetiredSlot {
-    number: u32,
+    slot: RuleSlot,
     until: u64,
 }
 
@@ -27,66 +29,60 @@ struct RetiredSlot {
 pub(crate) struct RuleSlots {
     /// Each worker's cells.
     workers: Vec<RuleCells>,
-    numbers: SlotPages,
+    by_id: SlotPages,
     /// In the order of `until`.
     retired: Vec<RetiredSlot>,
-    free: Vec<u32>,
-    /// Number of slots that were ever used.
-    used: u32,
+    slots: IdPool<RuleSlot>,
 }
 
 impl RuleSlots {
     pub(crate) fn new(workers: usize) -> RuleSlots {
         RuleSlots {
             workers: vec![RuleCells::default(); workers],
-            numbers: SlotPages::default(),
+            by_id: SlotPages::default(),
             retired: Vec::new(),
-            free: Vec::new(),
-            used: 0,
+            slots: IdPool::default(),
         }
     }
 
-    /// Retires the slot of a rule that snapshot `until` no longer contains; returns its number.
-    pub(crate) fn retire(&mut self, id: RuleId, until: u64) -> Option<u32> {
-        let number = self.numbers.remove(id)?;
-        self.retired.push(RetiredSlot { number, until });
-        Some(number)
+    /// Retires the slot of a rule that snapshot `until` no longer contains; returns the slot.
+    pub(crate) fn retire(&mut self, id: RuleId, until: u64) -> Option<RuleSlot> {
+        let slot = self.by_id.remove(id)?;
+        self.retired.push(RetiredSlot { slot, until });
+        Some(slot)
     }
 
     /// Frees the retired slots that no snapshot in use contains; `oldest` is the oldest snapshot in use.
     pub(crate) fn reclaim(&mut self, oldest: u64) {
         let gone = self.retired.partition_point(|retired| retired.until <= oldest);
-        self.free.extend(self.retired.drain(..gone).map(|retired| retired.number));
+        self.retired.drain(..gone).for_each(|retired| self.slots.free(retired.slot));
         if self.retired.is_empty() {
             self.retired.shrink_to(USUALLY_RETIRED);
         }
     }
 
     /// Assigns a rule a slot whose counters are zero.
-    pub(crate) fn assign(&mut self, id: RuleId) -> u32 {
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.used += 1;
-            self.used - 1
-        });
+    pub(crate) fn assign(&mut self, id: RuleId) -> RuleSlot {
+        let slot = self.slots.take();
         for cells in &mut self.workers {
-            if number as usize >= cells.slots() {
+            if slot.index() >= cells.slots() {
                 cells.grow();
             }
-            cells.slot(number).reset();
+            cells.slot(slot).reset();
         }
-        self.numbers.insert(id, number);
-        number
+        self.by_id.insert(id, slot);
+        slot
     }
 
     /// The slot of a rule of the newest policy.
-    pub(crate) fn number(&self, id: RuleId) -> Option<u32> {
-        self.numbers.get(id)
+    pub(crate) fn get(&self, id: RuleId) -> Option<RuleSlot> {
+        self.by_id.get(id)
     }
 
     /// The packets and bytes that a rule has matched.
     pub(crate) fn count(&self, id: RuleId) -> Count {
-        let Some(number) = self.number(id) else { return Count::default() };
-        self.workers.iter().map(|cells| cells.slot(number).read()).fold(Count::default(), Count::add)
+        let Some(slot) = self.get(id) else { return Count::default() };
+        self.workers.iter().map(|cells| cells.slot(slot).read()).fold(Count::default(), Count::add)
     }
 
     /// Each worker's cells, for a snapshot.
@@ -96,37 +92,34 @@ impl RuleSlots {
 
     /// Frees capacity after very many rules were removed.
     pub(crate) fn shrink(&mut self) {
-        self.numbers.shrink();
+        self.by_id.shrink();
     }
 }
 
 /// Rule ids per page.
 const PAGE: u32 = 16;
-/// No slot.
-const NONE: u32 = u32::MAX;
 
-/// Slot numbers by rule id. Ids are mostly consecutive, so they are stored in pages: that costs little more than the numbers themselves,
-/// except that an isolated id costs a page.
+/// Slots by rule id. Ids are mostly consecutive, so they are stored in pages: that costs little more than the slots themselves, except that
+/// an isolated id costs a page.
 #[derive(Debug, Default)]
-struct SlotPages(HashMap<u32, [u32; PAGE as usize]>);
+struct SlotPages(HashMap<u32, [Option<RuleSlot>; PAGE as usize]>);
 
 impl SlotPages {
-    fn get(&self, id: RuleId) -> Option<u32> {
-        let page = self.0.get(&(id.0 / PAGE))?;
-        Some(page[(id.0 % PAGE) as usize]).filter(|&number| number != NONE)
+    fn get(&self, id: RuleId) -> Option<RuleSlot> {
+        self.0.get(&(id.0 / PAGE))?[(id.0 % PAGE) as usize]
     }
 
-    fn insert(&mut self, id: RuleId, number: u32) {
-        self.0.entry(id.0 / PAGE).or_insert([NONE; PAGE as usize])[(id.0 % PAGE) as usize] = number;
+    fn insert(&mut self, id: RuleId, slot: RuleSlot) {
+        self.0.entry(id.0 / PAGE).or_default()[(id.0 % PAGE) as usize] = Some(slot);
     }
 
-    fn remove(&mut self, id: RuleId) -> Option<u32> {
+    fn remove(&mut self, id: RuleId) -> Option<RuleSlot> {
         let page = self.0.get_mut(&(id.0 / PAGE))?;
-        let number = std::mem::replace(&mut page[(id.0 % PAGE) as usize], NONE);
-        if page.iter().all(|&number| number == NONE) {
+        let slot = page[(id.0 % PAGE) as usize].take();
+        if page.iter().all(Option::is_none) {
             self.0.remove(&(id.0 / PAGE));
         }
-        Some(number).filter(|&number| number != NONE)
+        slot
     }
 
     fn shrink(&mut self) {
@@ -141,17 +134,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_and_go_by_id() {
-        let mut numbers = SlotPages::default();
+    fn slots_come_and_go_by_id() {
+        let mut slots = SlotPages::default();
+        let expected = [1, 2, 3, 4, 5, 6, 7].map(RuleSlot::new);
         let ids = [0, 1, 15, 16, 17, 4096, u32::MAX].map(RuleId);
-        ids.iter().zip(0..).for_each(|(&id, number)| numbers.insert(id, number));
-        assert_eq!(ids.map(|id| numbers.get(id)), [0, 1, 2, 3, 4, 5, 6].map(Some));
+        ids.iter().zip(expected).for_each(|(&id, slot)| slots.insert(id, slot.expect("it is not 0")));
+        assert_eq!(ids.map(|id| slots.get(id)), expected);
         assert_eq!(
-            (numbers.get(RuleId(2)), numbers.remove(RuleId(2)), numbers.remove(RuleId(99))),
+            (slots.get(RuleId(2)), slots.remove(RuleId(2)), slots.remove(RuleId(99))),
             (None, None, None)
         );
-        assert_eq!(ids.map(|id| numbers.remove(id)), [0, 1, 2, 3, 4, 5, 6].map(Some));
-        assert!(numbers.0.is_empty());
+        assert_eq!(ids.map(|id| slots.remove(id)), expected);
+        assert!(slots.0.is_empty());
     }
 
     #[test]
@@ -171,7 +165,7 @@ mod tests {
         assert_eq!(slots.assign(RuleId(4)), first);
         slots.reclaim(3);
         assert_eq!(slots.assign(RuleId(5)), second);
-        assert_eq!(slots.used, 3);
+        assert_eq!(slots.slots.highest(), 3);
     }
 
     #[test]
@@ -194,18 +188,18 @@ mod tests {
         (10..=100_000).for_each(|id| _ = slots.retire(RuleId(id), 2));
         slots.reclaim(2);
         slots.shrink();
-        assert!(slots.retired.capacity() <= USUALLY_RETIRED && slots.numbers.0.capacity() < 1000);
+        assert!(slots.retired.capacity() <= USUALLY_RETIRED && slots.by_id.0.capacity() < 1000);
         // The remaining rule is found, and free slots are reused first.
-        assert_eq!((slots.number(RuleId(9)), slots.number(RuleId(10))), (Some(8), None));
-        assert!(slots.assign(RuleId(100_001)) < 100_000);
-        assert_eq!(slots.used, 100_000);
+        assert_eq!((slots.get(RuleId(9)), slots.get(RuleId(10))), (RuleSlot::new(9), None));
+        assert!(slots.assign(RuleId(100_001)).number() <= 100_000);
+        assert_eq!(slots.slots.highest(), 100_000);
     }
 
     #[test]
     fn slots_beyond_a_chunk_have_cells() {
         let mut slots = RuleSlots::new(2);
         (1..=5000).for_each(|id| _ = slots.assign(RuleId(id)));
-        let last = slots.number(RuleId(5000)).expect("the rule has a slot");
+        let last = slots.get(RuleId(5000)).expect("the rule has a slot");
         let one = Count { packets: 1, bytes: 60 };
         slots.cells().iter().for_each(|worker| worker.slot(last).add(one));
         assert_eq!(slots.count(RuleId(5000)), one + one);

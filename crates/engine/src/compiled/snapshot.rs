@@ -4,13 +4,13 @@
 //! control side, which holds a reference until then, frees it. A snapshot shares unchanged parts with the one before it: classifier,
 //! actions and edits are persistent structures, of which a change copies a few pages.
 
-use super::action::{ActionTable, CompiledRules, EditTable, StatefulRuleTable};
+use super::action::{ActionTable, CompiledRules, EditId, EditTable, StatefulRuleTable};
 use super::route::{Route, routes};
 use super::stateful::StatefulRule;
 use crate::cells::RuleCells;
 use crate::port::PortTable;
-use mmb_base::prefetch;
-use mmb_classify::Classifier;
+use mmb_base::{Id, prefetch};
+use mmb_classify::{Classifier, RuleSlot};
 use mmb_packet::{ParserLimits, PortId};
 use mmb_policy::settings::ConnectionSettings;
 use mmb_policy::{Policy, RuleId};
@@ -22,7 +22,6 @@ use std::sync::Arc;
 pub(crate) struct Snapshot {
     /// Grows with every publish.
     pub(crate) generation: u64,
-    /// Its handles are the rules' slots.
     pub(crate) classifier: Classifier,
     pub(crate) actions: ActionTable,
     edits: EditTable,
@@ -80,24 +79,26 @@ impl Snapshot {
 
     /// The stateful rule of a slot that was assigned to one, if it still exists.
     #[inline]
-    pub(crate) fn stateful(&self, slot: u32) -> Option<&Arc<StatefulRule>> {
-        self.stateful.at(slot as usize).as_ref()
+    pub(crate) fn stateful(&self, slot: RuleSlot) -> Option<&Arc<StatefulRule>> {
+        self.stateful.at(slot.index()).as_ref()
     }
 
     /// Prefetches what [`Snapshot::stateful`] reads.
     #[inline]
-    pub(crate) fn fetch_stateful(&self, slot: u32) {
-        prefetch(self.stateful.at(slot as usize));
+    pub(crate) fn fetch_stateful(&self, slot: RuleSlot) {
+        prefetch(self.stateful.at(slot.index()));
     }
 
     /// The stateful rules with their slots.
-    pub(crate) fn stateful_slots(&self) -> impl Iterator<Item = (RuleId, u32)> + '_ {
-        (0..).zip(self.stateful.iter()).filter_map(|(slot, rule)| Some((rule.as_ref()?.id, slot)))
+    pub(crate) fn stateful_slots(&self) -> impl Iterator<Item = (RuleId, RuleSlot)> + '_ {
+        (0..)
+            .zip(self.stateful.iter())
+            .filter_map(|(number, rule)| Some((rule.as_ref()?.id, RuleSlot::new(number)?)))
     }
 
-    /// The edit with a number from [`Action::edit_number`](super::action::Action::edit_number).
+    /// An edit of a rule.
     #[inline]
-    pub(crate) fn edit(&self, number: u32) -> Option<&Edit> {
-        (number as usize).checked_sub(1).and_then(|number| self.edits.at(number).as_deref())
+    pub(crate) fn edit(&self, id: EditId) -> Option<&Edit> {
+        self.edits.at(id.index()).as_deref()
     }
 }

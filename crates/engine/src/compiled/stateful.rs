@@ -1,7 +1,7 @@
-//! Compiled stateful rules: their mappings, and a stamp that distinguishes a rule from a later one with the same id.
+//! Compiled stateful rules: their mappings, and the version that distinguishes a rule from a later one with the same id.
 
 use mmb_base::prefetch;
-use mmb_conn::nat::{Balance, Mapping, PortMapping, ValueSet};
+use mmb_conn::nat::{Balance, Mapping, PortMapping, RuleVersion, ValueSet};
 use mmb_policy::field::{Field, FieldId, MappedPart, ones};
 use mmb_policy::rule::{DropRate, LbMethod, NumberSet, Target, Write};
 use mmb_policy::{Rule, RuleId};
@@ -10,8 +10,7 @@ use mmb_policy::{Rule, RuleId};
 #[derive(Clone, Debug)]
 pub(crate) struct StatefulRule {
     pub(crate) id: RuleId,
-    /// Unique among all rules, whatever their slots and ids.
-    pub(crate) stamp: u64,
+    pub(crate) version: RuleVersion,
     /// The mapping of addresses and ports.
     pub(crate) mapping: Mapping,
     /// Whether `mapping` maps anything.
@@ -75,10 +74,10 @@ pub(crate) fn is_constant(rule: &Rule) -> bool {
 }
 
 impl StatefulRule {
-    pub(crate) fn compile(rule: &Rule, stamp: u64) -> StatefulRule {
+    pub(crate) fn compile(rule: &Rule, version: RuleVersion) -> StatefulRule {
         let mut stateful = StatefulRule {
             id: rule.id.unwrap_or(RuleId(0)),
-            stamp,
+            version,
             mapping: Mapping::default(),
             maps: false,
             ip_id: None,
@@ -117,7 +116,7 @@ impl StatefulRule {
     /// Prefetches the fields that every new connection reads.
     #[inline]
     pub(crate) fn fetch(&self) {
-        prefetch(&self.stamp);
+        prefetch(&self.version);
         prefetch(&self.maps);
         prefetch(&self.ip_id);
         prefetch(&self.seq);

@@ -1,12 +1,14 @@
 //! Assesses packets: what each is to its connection, whether it is valid, and whether it may begin one.
 
 use super::flow_state::{FlowState, Replaced};
+use super::key;
 use super::rule_sets::MOST_RULES;
 use super::tracking::Conntrack;
-use super::{key, sources};
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
 use crate::verdict::Verdict;
+use mmb_base::Id;
+use mmb_classify::RuleSlot;
 use mmb_conn::nat::Translated;
 use mmb_conn::{CloseReason, ConnId, ConnState, Direction, Invalid, TcpOutcome, Tuple};
 use mmb_packet::checksum::{Soundness, transport_soundness};
@@ -54,13 +56,13 @@ impl Assessment {
     pub(crate) fn is_unsolicited(
         &self,
         snapshot: &Snapshot,
-        candidates: &[u32],
+        candidates: &[RuleSlot],
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> bool {
         // Only the slots of stateful rules are within this table.
-        let maps = |slot: &u32| {
-            snapshot.actions.at(*slot as usize).is_stateful()
+        let maps = |slot: &RuleSlot| {
+            snapshot.actions.at(slot.index()).is_stateful()
                 && snapshot.stateful(*slot).is_some_and(|rule| rule.maps)
         };
         self.is_untracked() && candidates.iter().any(maps) && !key::is_link_scope(packet.bytes(), layout)
@@ -203,7 +205,7 @@ impl Conntrack {
         snapshot: &Snapshot,
         assessment: &mut Assessment,
         (packet, layout): (&Packet<'_>, &Layout),
-        slots: impl FnOnce() -> &'s [u32],
+        slots: impl FnOnce() -> &'s [RuleSlot],
     ) {
         let &mut Assessment {
             flow_state: FlowState::Existing(id, Direction::Forward), invalid: None, ..
@@ -228,10 +230,10 @@ impl Conntrack {
     }
 
     /// Whether a connection was created by these stateful rules, given by slot in order.
-    fn is_made_by(&self, snapshot: &Snapshot, id: ConnId, slots: &[u32]) -> bool {
-        let stamps =
-            slots.iter().take(MOST_RULES).filter_map(|&slot| snapshot.stateful(slot)).map(|rule| rule.stamp);
-        self.state.sets.rules(sources::rule_set(self.table.get(id))).map(|rule| rule.stamp).eq(stamps)
+    fn is_made_by(&self, snapshot: &Snapshot, id: ConnId, slots: &[RuleSlot]) -> bool {
+        let rules = slots.iter().take(MOST_RULES).filter_map(|&slot| snapshot.stateful(slot));
+        let versions = rules.map(|rule| rule.version);
+        self.state.sets.rules(self.table.get(id).rule_set).map(|rule| rule.version).eq(versions)
     }
 
     /// Marks a packet invalid that would create a connection, if its checksum is wrong. Returns whether it is.

@@ -7,6 +7,7 @@
 use super::rule_sets::SetAllocError;
 use hashbrown::HashTable;
 use mmb_base::{Id, id_types, prefetch};
+use mmb_classify::RuleSlot;
 use mmb_conn::{ConnId, Direction};
 use mmb_packet::PortId;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -45,7 +46,7 @@ type OfConnection = [Option<VerdictId>; 2];
 #[repr(align(32))]
 pub(crate) struct CachedVerdict {
     /// The first rules.
-    inline: [u32; INLINE],
+    inline: [RuleSlot; INLINE],
     len: u32,
     /// Number of rules after those: rules that invalid packets match, or packets of the connection in another `ct` state.
     candidates: u32,
@@ -61,7 +62,7 @@ pub(crate) struct CachedVerdict {
 
 impl CachedVerdict {
     /// The rules, and the candidates after them.
-    fn parts<'s>(&'s self, more: &'s [u32]) -> (&'s [u32], &'s [u32]) {
+    fn parts<'s>(&'s self, more: &'s [RuleSlot]) -> (&'s [RuleSlot], &'s [RuleSlot]) {
         let count = (self.len + self.candidates) as usize;
         let behind = || more.get(self.more as usize..)?.get(..count);
         let all = self.inline.get(..count).or_else(behind).unwrap_or_default();
@@ -78,7 +79,7 @@ fn chunk() -> Option<Box<[OfConnection; CHUNK]>> {
 }
 
 /// Slots are assigned by the engine, never by a sender, so the hash needs no key.
-fn hash(port: PortId, rules: (&[u32], &[u32])) -> u64 {
+fn hash(port: PortId, rules: (&[RuleSlot], &[RuleSlot])) -> u64 {
     let mut hasher = DefaultHasher::new();
     (port.0, rules).hash(&mut hasher);
     hasher.finish()
@@ -92,7 +93,7 @@ pub(crate) struct FlowCache {
     first: VerdictId,
     verdicts: Vec<CachedVerdict>,
     /// The rules of verdicts that cannot store them inline, concatenated.
-    more: Vec<u32>,
+    more: Vec<RuleSlot>,
     /// Ids of verdicts by a hash of their port and rules.
     ids: HashTable<VerdictId>,
     /// Ids of verdicts by connection and direction.
@@ -164,7 +165,7 @@ impl FlowCache {
 
     /// The slots of a verdict's rules, in the order in which they are applied; none if it belongs to another policy.
     #[inline]
-    pub(crate) fn rules(&self, id: VerdictId) -> &[u32] {
+    pub(crate) fn rules(&self, id: VerdictId) -> &[RuleSlot] {
         match self.verdict(id) {
             Some(verdict) => match verdict.inline.get(..verdict.len as usize) {
                 Some(rules) => rules,
@@ -175,7 +176,7 @@ impl FlowCache {
     }
 
     /// The slots of rules that the packets match if their `ct` conditions are ignored, if some rule has one.
-    pub(crate) fn candidates(&self, id: VerdictId) -> &[u32] {
+    pub(crate) fn candidates(&self, id: VerdictId) -> &[RuleSlot] {
         self.verdict(id).map_or(&[], |verdict| verdict.parts(&self.more).1)
     }
 
@@ -185,7 +186,7 @@ impl FlowCache {
         &mut self,
         (id, direction): (ConnId, Direction),
         port: PortId,
-        rules: (&[u32], &[u32]),
+        rules: (&[RuleSlot], &[RuleSlot]),
         drops: bool,
         edits: bool,
     ) {
@@ -210,7 +211,7 @@ impl FlowCache {
                     return;
                 }
                 let mut verdict = CachedVerdict {
-                    inline: [0; INLINE],
+                    inline: [RuleSlot::FIRST; INLINE],
                     len: rules.0.len() as u32,
                     candidates: rules.1.len() as u32,
                     more: self.more.len() as u32,
@@ -261,11 +262,12 @@ mod tests {
         let ids = [1, 9001].map(|number| ConnId::new(number).expect("it is not 0"));
         ids.iter().for_each(|id| cache.begin(*id));
         assert_eq!(cache.of(ids[0], Forward), None);
-        let long = [7, 6, 5, 4, 3];
-        let candidates = [9, 8, 7];
-        cache.set((ids[0], Forward), PortId(0), (&[3, 4], &[]), false, true);
-        cache.set((ids[1], Forward), PortId(0), (&[3, 4], &[]), false, true);
-        cache.set((ids[0], Reply), PortId(1), (&[3, 4], &candidates), false, true);
+        let slots = |numbers: &[u32]| numbers.iter().copied().filter_map(RuleSlot::new).collect::<Vec<_>>();
+        let (two, long) = (slots(&[3, 4]), slots(&[7, 6, 5, 4, 3]));
+        let candidates = slots(&[9, 8, 7]);
+        cache.set((ids[0], Forward), PortId(0), (&two, &[]), false, true);
+        cache.set((ids[1], Forward), PortId(0), (&two, &[]), false, true);
+        cache.set((ids[0], Reply), PortId(1), (&two, &candidates), false, true);
         cache.set((ids[1], Reply), PortId(1), (&long, &[]), true, false);
         assert_eq!(cache.of(ids[0], Forward), cache.of(ids[1], Forward));
         let rules = |id: Option<VerdictId>| {
@@ -273,9 +275,9 @@ mod tests {
             let verdict = cache.verdict(id).expect("of this policy");
             (cache.rules(id).to_vec(), cache.candidates(id).to_vec(), verdict.drops, verdict.edits)
         };
-        assert_eq!(rules(cache.of(ids[0], Forward)), (vec![3, 4], vec![], false, true));
-        assert_eq!(rules(cache.of(ids[0], Reply)), (vec![3, 4], candidates.to_vec(), false, true));
-        assert_eq!(rules(cache.of(ids[1], Reply)), (long.to_vec(), vec![], true, false));
+        assert_eq!(rules(cache.of(ids[0], Forward)), (two.clone(), vec![], false, true));
+        assert_eq!(rules(cache.of(ids[0], Reply)), (two, candidates, false, true));
+        assert_eq!(rules(cache.of(ids[1], Reply)), (long, vec![], true, false));
         cache.begin_epoch(2);
         assert_eq!(cache.of(ids[0], Forward), None);
         cache.set((ids[0], Forward), PortId(0), (&[], &[]), false, false);

@@ -4,10 +4,13 @@ use super::assess::Assessment;
 use super::cache::VerdictId;
 use super::commit::PacketRules;
 use super::flow_state::FlowState;
+use super::key::PacketKind;
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
+use mmb_base::Id;
 use mmb_base::prefetch;
+use mmb_classify::RuleSlot;
 use mmb_conn::{ConnId, Connection, Direction};
 use mmb_packet::{Layout, Packet, PortId};
 use mmb_policy::CtState;
@@ -110,12 +113,12 @@ impl Conntrack {
 
     /// The slots of a cached verdict's rules, in the order in which they are applied.
     #[inline]
-    pub(crate) fn cached_rules(&self, cached: VerdictId) -> &[u32] {
+    pub(crate) fn cached_rules(&self, cached: VerdictId) -> &[RuleSlot] {
         self.cache.rules(cached)
     }
 
     /// The slots of the rules that packets with a cached verdict match if their `ct` conditions are ignored.
-    pub(crate) fn cached_candidates(&self, cached: VerdictId) -> &[u32] {
+    pub(crate) fn cached_candidates(&self, cached: VerdictId) -> &[RuleSlot] {
         self.cache.candidates(cached)
     }
 
@@ -144,15 +147,14 @@ impl Conntrack {
         drops: bool,
     ) {
         let candidates = if snapshot.ct_rules > 0 { rules.candidates } else { &[] };
-        let edits = rules.applied.iter().any(|&slot| snapshot.actions.at(slot as usize).edit_number() > 0);
+        let edits = rules.applied.iter().any(|&slot| snapshot.actions.at(slot.index()).edit().is_some());
         self.cache.set(member, port, (rules.applied, candidates), drops, edits);
     }
 
     /// Whether a packet matches the same rules as others of its connection and direction, if rules match on nothing but tuple and ports.
     #[inline]
     pub(super) fn is_mid_flow(&self, at: usize) -> bool {
-        let place = usize::from(self.lookups.places[at]);
-        place > 0 && self.lookups.of[place - 1].1.is_mid_flow()
+        self.lookups.kind_of(at).is_some_and(PacketKind::is_mid_flow)
     }
 
     /// Whether the connection of a packet's cached verdict still exists after the packets before it in the vector were processed.
@@ -194,7 +196,7 @@ pub(crate) struct Traced<'c> {
     /// Its `ct` state when its verdict was decided.
     pub(crate) ct_state: CtState,
     /// The slots of its rules, if its verdict was cached.
-    pub(crate) cached: Option<&'c [u32]>,
+    pub(crate) cached: Option<&'c [RuleSlot]>,
     /// Its connection now.
     pub(crate) connection: Option<(ConnId, Direction, &'c Connection)>,
 }

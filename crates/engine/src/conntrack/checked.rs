@@ -40,7 +40,7 @@ pub(crate) fn fault(saved: &SavedConnection) -> Option<&'static str> {
         (connection.idle_ms > connection.age_ms, "it is idle for longer than it is there"),
         (connection.age_ms > LONGEST_AGE_MS, "its age is out of range"),
         (connection.idle_ms > LONGEST_IDLE_MS, "its last packet is too long ago"),
-        (!saved.extra.suits(forward, reply), "what is rewritten in its packets is not in them"),
+        (!saved.extension.suits(forward, reply), "what is rewritten in its packets is not in them"),
         (has_rules_twice(saved), "a rule made it twice"),
     ];
     faults.into_iter().find(|(is_wrong, _)| *is_wrong).map(|(_, why)| why)
@@ -101,7 +101,7 @@ fn has_rules_twice(saved: &SavedConnection) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::extension::Extension;
+    use super::super::extension::ConnectionExtension;
     use super::*;
     use mmb_conn::{ConnectionSnapshot, IngressPorts, TcpTracker};
     use mmb_policy::RuleId;
@@ -129,11 +129,11 @@ mod tests {
             age_ms: 5,
             idle_ms: 4,
         };
-        SavedConnection { connection, extra: extra(NOTHING), rules: vec![RuleId(1), RuleId(2)] }
+        SavedConnection { connection, extension: extension(NOTHING), rules: vec![RuleId(1), RuleId(2)] }
     }
 
-    fn extra(bytes: [u8; 27]) -> Extension {
-        Extension::from_bytes(bytes).expect("its flags are known")
+    fn extension(bytes: [u8; 27]) -> ConnectionExtension {
+        ConnectionExtension::from_bytes(bytes).expect("its flags are known")
     }
 
     /// The fault in a valid entry after a change.
@@ -256,23 +256,31 @@ mod tests {
         let given = |flags: u8, at: usize, value: u8| {
             let mut bytes = NOTHING;
             (bytes[0], bytes[at]) = (flags, value);
-            extra(bytes)
+            extension(bytes)
         };
         let shift = given(0, 4, 9);
-        assert_eq!(after(udp(), |udp| udp.extra = shift), wrong);
-        assert_eq!(after(tcp(), |tcp| tcp.extra = shift), None);
+        assert_eq!(after(udp(), |udp| udp.extension = shift), wrong);
+        assert_eq!(after(tcp(), |tcp| tcp.extension = shift), None);
         let ip6 = || entry(proto::TCP, 6, ConnState::Established);
         let (id, label) = (given(1, 10, 9), given(2, 14, 9));
-        assert_eq!([after(tcp(), |tcp| tcp.extra = id), after(ip6(), |tcp| tcp.extra = id)], [None, wrong]);
         assert_eq!(
-            [after(tcp(), |tcp| tcp.extra = label), after(ip6(), |tcp| tcp.extra = label)],
+            [after(tcp(), |tcp| tcp.extension = id), after(ip6(), |tcp| tcp.extension = id)],
+            [None, wrong]
+        );
+        assert_eq!(
+            [after(tcp(), |tcp| tcp.extension = label), after(ip6(), |tcp| tcp.extension = label)],
             [wrong, None]
         );
-        assert_eq!(after(ip6(), |tcp| tcp.extra = given(2, 11, 1)), wrong, "a flow label has 20 bits");
+        assert_eq!(after(ip6(), |tcp| tcp.extension = given(2, 11, 1)), wrong, "a flow label has 20 bits");
         let hairpin = given(4, 20, 2);
-        assert_eq!(after(tcp(), |tcp| tcp.extra = hairpin), wrong, "what is not translated goes straight");
-        let translated =
-            |tcp: &mut SavedConnection| (tcp.connection.tuples[1].addresses, tcp.extra) = ([3, 4], hairpin);
+        assert_eq!(
+            after(tcp(), |tcp| tcp.extension = hairpin),
+            wrong,
+            "what is not translated goes straight"
+        );
+        let translated = |tcp: &mut SavedConnection| {
+            (tcp.connection.tuples[1].addresses, tcp.extension) = ([3, 4], hairpin)
+        };
         assert_eq!(after(tcp(), translated), None);
     }
 

@@ -8,6 +8,8 @@ use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
 use arrayvec::ArrayVec;
+use mmb_base::Id;
+use mmb_classify::RuleSlot;
 use mmb_conn::{CloseReason, ConnId, Direction, Invalid};
 use mmb_packet::{Layout, Packet};
 use mmb_policy::settings::Pickup;
@@ -16,9 +18,9 @@ use mmb_policy::settings::Pickup;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketRules<'s> {
     /// All rules that it matched, whatever their `ct` states.
-    pub(crate) candidates: &'s [u32],
+    pub(crate) candidates: &'s [RuleSlot],
     /// The rules that apply to it, in order.
-    pub(crate) applied: &'s [u32],
+    pub(crate) applied: &'s [RuleSlot],
 }
 
 /// A packet that passes.
@@ -135,7 +137,8 @@ impl Conntrack {
         (packet, layout): (&Packet<'_>, &Layout),
     ) -> Result<Option<(ConnId, Direction)>, DropReason> {
         let Some(arrived) = self.tuple(at) else { return Ok(None) };
-        let slots: ArrayVec<u32, MOST_RULES> = stateful(snapshot, rules.applied).take(MOST_RULES).collect();
+        let slots: ArrayVec<RuleSlot, MOST_RULES> =
+            stateful(snapshot, rules.applied).take(MOST_RULES).collect();
         if !slots.is_empty() {
             return self.create(snapshot, (arrived, replaced), &slots, packet, layout).map(Some);
         }
@@ -180,6 +183,6 @@ impl Conntrack {
 }
 
 /// The slots of stateful rules among these.
-fn stateful<'s>(snapshot: &'s Snapshot, slots: &'s [u32]) -> impl Iterator<Item = u32> + 's {
-    slots.iter().copied().filter(|&slot| snapshot.actions.at(slot as usize).is_stateful())
+fn stateful<'s>(snapshot: &'s Snapshot, slots: &'s [RuleSlot]) -> impl Iterator<Item = RuleSlot> + 's {
+    slots.iter().copied().filter(|&slot| snapshot.actions.at(slot.index()).is_stateful())
 }

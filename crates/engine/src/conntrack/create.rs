@@ -8,12 +8,23 @@ use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::compiled::StatefulRule;
 use crate::drop::DropReason;
+use mmb_classify::RuleSlot;
+use mmb_conn::ExtensionId;
+use mmb_conn::RuleSetId;
 use mmb_conn::nat::{LeaseId, Mapping, RuleVersion, Translated};
 use mmb_conn::{ConnId, Direction, IngressPorts, Invalid, TrackedHeader, Tuple};
 use mmb_packet::checksum::{Soundness, transport_soundness};
 use mmb_packet::{Layout, Packet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// The state that a connection refers to, and releases when it ends.
+#[derive(Clone, Copy)]
+struct Resources {
+    set: RuleSetId,
+    lease: Option<LeaseId>,
+    extension: Option<ExtensionId>,
+}
 
 impl Conntrack {
     /// Creates a connection from a packet that matched these stateful rules, given by slot in the order in which their targets are applied.
@@ -25,7 +36,7 @@ impl Conntrack {
         &mut self,
         snapshot: &Snapshot,
         (arrived, ends): (Tuple, Replaced),
-        slots: &[u32],
+        slots: &[RuleSlot],
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> Result<(ConnId, Direction), DropReason> {
@@ -49,7 +60,7 @@ impl Conntrack {
         &mut self,
         snapshot: &Snapshot,
         (arrived, ends): (Tuple, Replaced),
-        slots: &[u32],
+        slots: &[RuleSlot],
         packet: &Packet<'_>,
         layout: &Layout,
     ) -> Result<(ConnId, Direction), DropReason> {
@@ -58,7 +69,7 @@ impl Conntrack {
         let signal = key::signal(packet, layout);
         let state = &mut self.state;
         if rules().all(|rule| !rule.maps) && state.shared.bindings.load(Ordering::Relaxed) == 0 {
-            let extra = state.extras.make(rules(), [&arrived; 2], signal.as_ref(), None);
+            let extension = state.extensions.make(rules(), [&arrived; 2], signal.as_ref(), None);
             let set = state.sets.enter(snapshot, slots);
             let arrivals = arrivals(snapshot, packet, false);
             return self.insert(
@@ -67,10 +78,10 @@ impl Conntrack {
                 signal.as_ref(),
                 [arrived, arrived.reversed()],
                 arrivals,
-                (set, None, extra),
+                Resources { set, lease: None, extension },
             );
         }
-        let first = rules().next().map_or(RuleVersion(0), |rule| RuleVersion(rule.stamp));
+        let first = rules().next().map_or(RuleVersion(0), |rule| rule.version);
         let NewTranslation { translated, hairpin, turns_back } =
             self.translate(snapshot, packet, (first, &mapping), &arrived, ends)?;
         let state = &mut self.state;
@@ -78,13 +89,20 @@ impl Conntrack {
         if mapping.saddr.is_some()
             && let Some(mac) = source_mac(packet)
         {
-            state.extras.neighbours.learn(state.now_ms, arrived.wire, arrived.addresses[0], mac);
+            state.extensions.neighbours.learn(state.now_ms, arrived.wire, arrived.addresses[0], mac);
         }
-        let extra = state.extras.make(rules(), [&arrived, &sent], signal.as_ref(), hairpin);
+        let extension = state.extensions.make(rules(), [&arrived, &sent], signal.as_ref(), hairpin);
         let set = state.sets.enter(snapshot, slots);
         let reply = if turns_back { sent.turned_back() } else { sent.reversed() };
         let arrivals = arrivals(snapshot, packet, turns_back);
-        self.insert(ends, packet, signal.as_ref(), [arrived, reply], arrivals, (set, lease, extra))
+        self.insert(
+            ends,
+            packet,
+            signal.as_ref(),
+            [arrived, reply],
+            arrivals,
+            Resources { set, lease, extension },
+        )
     }
 
     /// Creates a connection from a packet that matched no stateful rule, but is addressed to an outside endpoint of a NAT binding by a
@@ -122,12 +140,19 @@ impl Conntrack {
         let set = self.state.sets.enter(snapshot, &[]);
         let arrivals = arrivals(snapshot, packet, false);
         let tuples = [arrived, sent.reversed()];
-        let entered = self.insert(ends, packet, signal.as_ref(), tuples, arrivals, (set, lease, 0));
+        let entered = self.insert(
+            ends,
+            packet,
+            signal.as_ref(),
+            tuples,
+            arrivals,
+            Resources { set, lease, extension: None },
+        );
         self.commit_source(&arrived, entered.as_ref().ok().map(|(id, _)| *id));
         entered.map(Some)
     }
 
-    /// Inserts a connection with its first packet into the table; `(set, lease, extra)` are its resources. Its tuples may be those of the
+    /// Inserts a connection with its first packet into the table; `resources` are what it refers to. Its tuples may be those of the
     /// connection that `ends`. From here on only the table itself can refuse it, and it has room then.
     fn insert(
         &mut self,
@@ -136,7 +161,7 @@ impl Conntrack {
         signal: Option<&TrackedHeader>,
         [arrived, reply]: [Tuple; 2],
         arrivals: IngressPorts,
-        (set, lease, extra): (u32, Option<LeaseId>, u32),
+        resources: Resources,
     ) -> Result<(ConnId, Direction), DropReason> {
         // It may have ended already, to free a port of a pool.
         if let Some((id, reason)) = ends
@@ -149,7 +174,7 @@ impl Conntrack {
             state.closed(connection, reason);
         });
         self.stale = true;
-        let id = self.attach(made, (set, lease, extra))?;
+        let id = self.attach(made, resources)?;
         self.table.get_mut(id).arrivals = arrivals;
         self.table.touch(id, Direction::Forward, self.state.now_ms, packet.len(), signal);
         let expires_ms = self.table.expires_ms(id, self.state.now_ms);
@@ -165,7 +190,7 @@ impl Conntrack {
         &mut self,
         snapshot: &Snapshot,
         saved: &SavedConnection,
-        slots: &[u32],
+        slots: &[RuleSlot],
     ) -> Result<(), DropReason> {
         self.state.reserve(slots.len())?;
         let [arrived, _] = saved.connection.tuples;
@@ -180,7 +205,7 @@ impl Conntrack {
         &mut self,
         snapshot: &Snapshot,
         saved: &SavedConnection,
-        slots: &[u32],
+        slots: &[RuleSlot],
         mapping: &Mapping,
     ) -> Result<ConnId, DropReason> {
         let [arrived, reply] = saved.connection.tuples;
@@ -195,20 +220,20 @@ impl Conntrack {
         };
         state.shared.bindings.store(nat.len(), Ordering::Relaxed);
         drop(nat);
-        let extra = state.extras.keep(saved.extra);
+        let extension = state.extensions.keep(saved.extension);
         let set = state.sets.enter(snapshot, slots);
         let made = table.restore(state.now_ms, &saved.connection, &mut |connection, reason| {
             state.closed(connection, reason);
         });
         self.stale = true;
-        self.attach(made, (set, restored.lease, extra))
+        self.attach(made, Resources { set, lease: restored.lease, extension })
     }
 
     /// Attaches its resources to a connection that was created; releases them if it was not.
     fn attach(
         &mut self,
         made: Result<ConnId, mmb_conn::InsertError>,
-        (set, lease, extra): (u32, Option<LeaseId>, u32),
+        Resources { set, lease, extension }: Resources,
     ) -> Result<ConnId, DropReason> {
         let Conntrack { table, state, .. } = self;
         let claimed = made.map_err(|why| match why {
@@ -229,14 +254,14 @@ impl Conntrack {
             Ok(id) => id,
             Err(reason) => {
                 state.shared.release(lease);
-                state.extras.free(extra);
+                state.extensions.free(extension);
                 state.sets.leave(set);
                 return Err(reason);
             }
         };
         self.cache.begin(id);
         let connection = table.get_mut(id);
-        (connection.rules, connection.lease, connection.extra) = (set, lease, extra);
+        (connection.rule_set, connection.lease, connection.extension) = (Some(set), lease, extension);
         state.cells.connection_created();
         self.count();
         Ok(id)

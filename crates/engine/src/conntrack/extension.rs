@@ -4,7 +4,8 @@
 use super::isn::SequenceNumbers;
 use super::neighbours::Neighbours;
 use crate::compiled::StatefulRule;
-use mmb_conn::{Direction, TrackedHeader, Tuple, proto};
+use mmb_base::Slab;
+use mmb_conn::{Direction, ExtensionId, TrackedHeader, Tuple, proto};
 use mmb_random::{Generator, Seed};
 use mmb_rewrite::Translation;
 use std::collections::TryReserveError;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 /// The extension of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Extension {
+pub(crate) struct ConnectionExtension {
     /// Added to the initiator's sequence numbers.
     seq: u32,
     /// Added to the initiator's acknowledgment numbers.
@@ -23,7 +24,7 @@ pub(crate) struct Extension {
     pub(crate) hairpin: Option<[[u8; 6]; 2]>,
 }
 
-impl Extension {
+impl ConnectionExtension {
     /// The offset for the acknowledgment numbers of one direction.
     #[inline]
     pub(crate) fn ack(&self, direction: Direction) -> u32 {
@@ -48,7 +49,7 @@ impl Extension {
     }
 }
 
-impl Extension {
+impl ConnectionExtension {
     /// The extension as bytes in a file.
     pub(crate) fn to_bytes(self) -> [u8; 27] {
         let mut bytes = [0; 27];
@@ -62,12 +63,12 @@ impl Extension {
         bytes
     }
 
-    /// Reverses [`Extension::to_bytes`]; `None` for other bytes.
-    pub(crate) fn from_bytes(bytes: [u8; 27]) -> Option<Extension> {
+    /// Reverses [`ConnectionExtension::to_bytes`]; `None` for other bytes.
+    pub(crate) fn from_bytes(bytes: [u8; 27]) -> Option<ConnectionExtension> {
         let long = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let macs = [0, 6].map(|at| std::array::from_fn(|byte| bytes[15 + at + byte]));
         let given = |bit: u8| bytes[0] >> bit & 1 == 1;
-        (bytes[0] < 8).then(|| Extension {
+        (bytes[0] < 8).then(|| ConnectionExtension {
             seq: long(1),
             ack: long(5),
             ip_id: given(0).then(|| u16::from_be_bytes([bytes[9], bytes[10]])),
@@ -77,7 +78,7 @@ impl Extension {
     }
 }
 
-impl Extension {
+impl ConnectionExtension {
     /// Whether a connection with these tuples can have this extension: fields that its packets do not have cannot be rewritten, and only
     /// translated packets hairpin.
     pub(crate) fn suits(&self, forward: &Tuple, reply: &Tuple) -> bool {
@@ -91,11 +92,10 @@ impl Extension {
     }
 }
 
-/// The extensions of a worker's connections, numbered from 1; 0 is none.
+/// The extensions of a worker's connections.
 #[derive(Debug)]
 pub(crate) struct Extensions {
-    extras: Vec<Extension>,
-    unused: Vec<u32>,
+    extensions: Slab<ExtensionId, ConnectionExtension>,
     random: Generator,
     pub(crate) numbers: SequenceNumbers,
     pub(super) neighbours: Neighbours,
@@ -104,8 +104,7 @@ pub(crate) struct Extensions {
 impl Extensions {
     pub(crate) fn new(seed: Seed, numbers: SequenceNumbers) -> Extensions {
         Extensions {
-            extras: vec![Extension::default()],
-            unused: Vec::new(),
+            extensions: Slab::default(),
             random: Generator::new(seed),
             numbers,
             neighbours: Neighbours::default(),
@@ -118,11 +117,11 @@ impl Extensions {
     }
 
     #[inline]
-    pub(crate) fn get(&self, number: u32) -> &Extension {
-        self.extras.get(number as usize).unwrap_or(&self.extras[0])
+    pub(crate) fn get(&self, id: ExtensionId) -> &ConnectionExtension {
+        &self.extensions[id]
     }
 
-    /// Creates the extension of a new connection with these rules, of which later ones take precedence; 0 if it needs none. The tuples are
+    /// Creates the extension of a new connection with these rules, of which later ones take precedence; `None` if it needs none. The tuples are
     /// those of its first packet as it arrived, and as it is sent.
     pub(crate) fn make<'r>(
         &mut self,
@@ -130,20 +129,20 @@ impl Extensions {
         [tuple, sent]: [&Tuple; 2],
         signal: Option<&TrackedHeader>,
         hairpin: Option<[[u8; 6]; 2]>,
-    ) -> u32 {
-        let mut extra = Extension { hairpin, ..Extension::default() };
+    ) -> Option<ExtensionId> {
+        let mut extension = ConnectionExtension { hairpin, ..ConnectionExtension::default() };
         // In a stream that was picked up, both ends know their numbers already.
         let begins = signal.filter(|signal| signal.opens()).and_then(TrackedHeader::segment);
         for rule in rules {
             if let Some(choice) = &rule.ip_id
                 && tuple.family == 4
             {
-                extra.ip_id = Some(choice.draw(self.random.word()) as u16);
+                extension.ip_id = Some(choice.draw(self.random.word()) as u16);
             }
             if let Some(choice) = &rule.flow_label
                 && tuple.family == 6
             {
-                extra.flow_label = Some(choice.draw(self.random.word()));
+                extension.flow_label = Some(choice.draw(self.random.word()));
             }
             if let (Some(choice), Some(segment), proto::TCP) = (&rule.seq, begins, tuple.proto) {
                 let initial = if choice.is_any() {
@@ -151,49 +150,33 @@ impl Extensions {
                 } else {
                     choice.draw(self.random.word())
                 };
-                extra.seq = initial.wrapping_sub(segment.seq);
+                extension.seq = initial.wrapping_sub(segment.seq);
             }
             if let (Some(choice), Some(_), proto::TCP) = (&rule.ack, begins, tuple.proto) {
-                extra.ack = if choice.is_any() {
+                extension.ack = if choice.is_any() {
                     self.numbers.responder_shift(tuple).wrapping_neg()
                 } else {
                     choice.draw(self.random.word())
                 };
             }
         }
-        self.keep(extra)
+        self.keep(extension)
     }
 
     /// Reserves memory for one more extension, and for freeing all of them, so that neither fails later.
     pub(crate) fn reserve(&mut self) -> Result<(), TryReserveError> {
-        if self.unused.is_empty() {
-            self.extras.try_reserve(1)?;
-        }
-        let all = self.extras.capacity();
-        if self.unused.capacity() < all {
-            self.unused.try_reserve_exact(all - self.unused.len())
-        } else {
-            Ok(())
-        }
+        self.extensions.try_reserve()
     }
 
-    /// Stores an extension and returns its number; 0 for one that changes nothing.
-    pub(crate) fn keep(&mut self, extra: Extension) -> u32 {
-        if extra == Extension::default() {
-            return 0;
-        }
-        let number = self.unused.pop().unwrap_or(self.extras.len() as u32);
-        match self.extras.get_mut(number as usize) {
-            Some(place) => *place = extra,
-            None => self.extras.push(extra),
-        }
-        number
+    /// Stores an extension, unless it changes nothing.
+    pub(crate) fn keep(&mut self, extension: ConnectionExtension) -> Option<ExtensionId> {
+        (extension != ConnectionExtension::default()).then(|| self.extensions.insert(extension))
     }
 
-    /// Frees a number.
-    pub(crate) fn free(&mut self, number: u32) {
-        if number != 0 {
-            self.unused.push(number);
+    /// Frees an extension.
+    pub(crate) fn free(&mut self, id: Option<ExtensionId>) {
+        if let Some(id) = id {
+            self.extensions.free(id);
         }
     }
 }

@@ -7,6 +7,7 @@ use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
 use crate::verdict::{Origin, Verdict};
+use mmb_classify::RuleSlot;
 use mmb_conn::{ConnId, ConnectionTable, Direction, Tuple};
 use mmb_packet::{Class, Layout, Packet, PortId};
 use mmb_policy::settings::Zone;
@@ -107,7 +108,7 @@ impl Conntrack {
 
     /// Prefetches what packets that create connections need: the index buckets of the expected reply tuples, and for these slots the
     /// stateful rules and their rule sets.
-    pub(crate) fn prefetch_new(&self, snapshot: &Snapshot, slots: &[u32]) {
+    pub(crate) fn prefetch_new(&self, snapshot: &Snapshot, slots: &[RuleSlot]) {
         let sets = &self.state.sets;
         for &slot in slots {
             snapshot.fetch_stateful(slot);

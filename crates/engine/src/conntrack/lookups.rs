@@ -10,36 +10,46 @@ pub(super) struct Lookups {
     pub(super) tuples: Vec<Tuple>,
     /// For each key, the packet's index in the vector and its kind.
     pub(super) of: Vec<(u8, PacketKind)>,
-    /// By packet index: the index of its key here, plus one; 0 for none.
-    pub(super) places: Box<[u16; VECTOR]>,
+    /// By packet index: the index of its key here, or [`NO_KEY`].
+    indices: Box<[u16; VECTOR]>,
 }
+
+/// The packet is not looked up: an index behind all keys.
+const NO_KEY: u16 = u16::MAX;
 
 impl Lookups {
     pub(super) fn new() -> Lookups {
         Lookups {
             tuples: Vec::with_capacity(VECTOR),
             of: Vec::with_capacity(VECTOR),
-            places: Box::new([0; VECTOR]),
+            indices: Box::new([NO_KEY; VECTOR]),
         }
     }
 
     pub(super) fn clear(&mut self) {
         self.tuples.clear();
         self.of.clear();
-        self.places.fill(0);
+        self.indices.fill(NO_KEY);
     }
 
     #[inline]
     pub(super) fn push(&mut self, at: usize, LookupKey { tuple, kind: sort }: LookupKey) {
+        let index = self.of.len();
         self.tuples.push(tuple);
         // A vector's packets are numbered in a byte.
         self.of.push((at as u8, sort));
-        self.places[at] = self.of.len() as u16;
+        self.indices[at] = index as u16;
     }
 
     #[inline]
     pub(super) fn of_packet(&self, at: usize) -> Option<LookupKey> {
-        let place = usize::from(self.places[at]).checked_sub(1)?;
-        Some(LookupKey { tuple: self.tuples[place], kind: self.of[place].1 })
+        let index = usize::from(self.indices[at]);
+        Some(LookupKey { tuple: *self.tuples.get(index)?, kind: self.of[index].1 })
+    }
+
+    /// The kind of a packet that is looked up.
+    #[inline]
+    pub(super) fn kind_of(&self, at: usize) -> Option<PacketKind> {
+        self.of.get(usize::from(self.indices[at])).map(|of| of.1)
     }
 }

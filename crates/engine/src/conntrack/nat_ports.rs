@@ -38,7 +38,7 @@ pub(super) struct NewTranslation {
 }
 
 impl Conntrack {
-    /// Translates a new connection; `first` is the stamp of the first of its rules. It may use the tuples of the connection `ends`, which
+    /// Translates a new connection; `first` is the version of the first of its rules. It may use the tuples of the connection `ends`, which
     /// it replaces.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Conntrack {
                 translated = nat.enter(translated)?;
                 turns_back = translated.sent != outside;
             } else if let (Some(to), Some(from)) =
-                (state.extras.neighbours.find(arrived.wire, inside), source_mac(packet))
+                (state.extensions.neighbours.find(arrived.wire, inside), source_mac(packet))
             {
                 translated = nat.enter(translated)?;
                 if translated.sent != outside && mapping.saddr.is_some() {

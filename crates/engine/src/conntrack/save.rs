@@ -4,7 +4,7 @@
 //! bytes. Numbers are big-endian. Reading fails at a record that this version does not understand.
 
 use super::checked;
-use super::extension::Extension;
+use super::extension::ConnectionExtension;
 use super::saved::SavedConnection;
 use mmb_conn::{ConnState, ConnectionSnapshot, IngressPorts, Side, TcpTracker, Tuple, Vlans, Wire};
 use mmb_policy::RuleId;
@@ -38,7 +38,7 @@ impl SavedConnection {
             .chain(bytes)
             .chain([age_ms, idle_ms])
             .for_each(|number| out.extend(number.to_be_bytes()));
-        out.extend(self.extra.to_bytes());
+        out.extend(self.extension.to_bytes());
         // A connection has at most this many rules.
         out.push(self.rules.len().min(usize::from(u8::MAX)) as u8);
         self.rules.iter().take(usize::from(u8::MAX)).for_each(|id| out.extend(id.0.to_be_bytes()));
@@ -72,7 +72,7 @@ impl SavedConnection {
         let mut number = || left.array().map(u64::from_be_bytes);
         let (packets, bytes) = ([number()?, number()?], [number()?, number()?]);
         let (age_ms, idle_ms) = (number()?, number()?);
-        let extra = Extension::from_bytes(left.array()?)?;
+        let extension = ConnectionExtension::from_bytes(left.array()?)?;
         let [rules] = left.array()?;
         let rules = (0..rules)
             .map(|_| left.array().map(|id| RuleId(u32::from_be_bytes(id))))
@@ -80,7 +80,7 @@ impl SavedConnection {
         let sound = matches!(family, 4 | 6) && left.0.is_empty();
         let connection =
             ConnectionSnapshot { tuples, state, tracker, packets, bytes, arrivals, age_ms, idle_ms };
-        sound.then_some(SavedConnection { connection, extra, rules })
+        sound.then_some(SavedConnection { connection, extension, rules })
     }
 }
 
@@ -295,8 +295,10 @@ mod tests {
                 age_ms: 6,
                 idle_ms: 5,
             },
-            extra: Extension::from_bytes(std::array::from_fn(|at| u8::from((1..9).contains(&at))))
-                .expect("sound"),
+            extension: ConnectionExtension::from_bytes(std::array::from_fn(|at| {
+                u8::from((1..9).contains(&at))
+            }))
+            .expect("sound"),
             rules: (0..u32::from(number % 4)).map(RuleId).collect(),
         }
     }

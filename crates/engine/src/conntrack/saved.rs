@@ -1,6 +1,6 @@
 //! A connection between two daemons: everything that restores it, but its place in a table.
 
-use super::extension::Extension;
+use super::extension::ConnectionExtension;
 use mmb_conn::{Connection, ConnectionSnapshot};
 use mmb_policy::RuleId;
 
@@ -8,7 +8,7 @@ use mmb_policy::RuleId;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SavedConnection {
     pub(crate) connection: ConnectionSnapshot,
-    pub(crate) extra: Extension,
+    pub(crate) extension: ConnectionExtension,
     /// The rules that created it.
     pub(crate) rules: Vec<RuleId>,
 }
@@ -17,9 +17,9 @@ impl SavedConnection {
     pub(crate) fn of(
         connection: &Connection,
         now_ms: u64,
-        extra: Extension,
+        extension: ConnectionExtension,
         rules: Vec<RuleId>,
     ) -> SavedConnection {
-        SavedConnection { connection: connection.snapshot(now_ms), extra, rules }
+        SavedConnection { connection: connection.snapshot(now_ms), extension, rules }
     }
 }

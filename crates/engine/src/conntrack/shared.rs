@@ -94,8 +94,8 @@ impl SharedState {
     }
 
     /// Forgets the NAT state of a rule that was removed.
-    pub(crate) fn forget(&self, stamp: u64) {
-        self.nat().forget(RuleVersion(stamp));
+    pub(crate) fn forget(&self, version: RuleVersion) {
+        self.nat().forget(version);
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct WorkerState {
     pub(crate) worker: usize,
     pub(crate) sets: StatefulRuleSets,
     pub(super) shared: Arc<SharedState>,
-    pub(crate) extras: Extensions,
+    pub(crate) extensions: Extensions,
     pub(super) cells: Arc<WorkerCells>,
     pub(crate) watchers: Vec<Watcher>,
     /// The most connections that a source may begin.
@@ -123,7 +123,7 @@ impl WorkerState {
     /// There is not enough memory.
     pub(super) fn reserve(&mut self, rules: usize) -> Result<(), DropReason> {
         self.sets.reserve(rules).map_err(|SetAllocError| DropReason::ConnNoMemory)?;
-        self.extras.reserve().map_err(|_| DropReason::ConnNoMemory)
+        self.extensions.reserve().map_err(|_| DropReason::ConnNoMemory)
     }
 
     /// Counts a new connection for the source of its first packet, if sources are counted. The connection `ends` is replaced by it.
@@ -147,7 +147,7 @@ impl WorkerState {
     pub(super) fn commit_source(&self, arrived: &Tuple, connection: Option<&mut Connection>) {
         match (self.per_source, connection) {
             (None, _) => {}
-            (Some(_), Some(connection)) => sources::mark(connection),
+            (Some(_), Some(connection)) => connection.is_counted = true,
             (Some(_), None) => self.shared.sources.end(arrived),
         }
     }
@@ -160,8 +160,10 @@ impl WorkerState {
         self.notify(connection, 0, Some(reason));
         self.shared.release(connection.lease);
         self.shared.release_tuples(connection, self.worker);
-        self.extras.free(connection.extra);
-        self.sets.leave(sources::rule_set(connection));
+        self.extensions.free(connection.extension);
+        if let Some(set) = connection.rule_set {
+            self.sets.leave(set);
+        }
         self.cells.connection_closed(reason);
     }
 
@@ -197,7 +199,7 @@ impl WorkerState {
             id,
             connection,
             (self.now_ms, expires_ms),
-            self.sets.ids(sources::rule_set(connection)),
+            connection.rule_set.map(|set| self.sets.ids(set)).unwrap_or_default(),
         )
     }
 }

@@ -1,7 +1,7 @@
 //! Counts the connections that each source address has begun, for `set conn per-source`.
 //!
 //! Several workers own the connections of one source, so all workers count here: a shard is locked when a connection begins or ends while
-//! the setting is on. A connection's record notes that it was counted ([`COUNTED`]); connections older than the setting are not counted. An
+//! the setting is on. A connection's record notes that it was counted; connections older than the setting are not counted. An
 //! IPv6 host may use 2^64 addresses, so IPv6 sources are counted by their first 64 bits.
 
 use mmb_base::lock;
@@ -11,9 +11,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard};
 
 const SHARDS: usize = 64;
-
-/// Flag in a connection's rule set number: its source is counted.
-const COUNTED: u32 = 1 << 31;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct SourceKey {
@@ -94,25 +91,14 @@ impl SourceCounts {
     }
 }
 
-/// Marks a connection as counted.
-pub(super) fn mark(connection: &mut Connection) {
-    connection.rules |= COUNTED;
-}
-
 /// The tuple whose source a connection is counted for, if it is counted.
 pub(super) fn counted(connection: &Connection) -> Option<Tuple> {
-    (connection.rules & COUNTED != 0).then(|| connection.tuple(Direction::Forward))
+    connection.is_counted.then(|| connection.tuple(Direction::Forward))
 }
 
 /// Whether a connection is counted for the source of a tuple.
 pub(super) fn counts_for(connection: &Connection, tuple: &Tuple) -> bool {
     counted(connection).is_some_and(|counted| SourceKey::of(&counted) == SourceKey::of(tuple))
-}
-
-/// The number of a connection's rule set.
-#[inline]
-pub(super) fn rule_set(connection: &Connection) -> u32 {
-    connection.rules & !COUNTED
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! Tasks of the control thread on a worker's connections. Each handles a limited number of table slots between two vectors, and returns where
+//! Tasks of the control thread on a worker's connections. Each slots a limited number of table slots between two vectors, and returns where
 //! the next one continues.
 
 use super::info::{ConnectionInfo, Watcher};
 use super::saved::SavedConnection;
-use super::sources;
 use super::tracking::Conntrack;
 use crate::compiled::Snapshot;
 use crate::drop::DropReason;
+use mmb_classify::RuleSlot;
 use mmb_conn::{CloseReason, ConnId, Connection};
 use mmb_policy::ConnectionFilter;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// A connection to restore, and the slots of its rules.
-pub(crate) type RestoreRequest = (SavedConnection, Vec<u32>);
+pub(crate) type RestoreRequest = (SavedConnection, Vec<RuleSlot>);
 
 /// The number of connections of a state that were restored, and of those that were left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -129,7 +129,8 @@ impl Conntrack {
     }
 
     fn saved(&self, connection: &Connection) -> SavedConnection {
-        let rules = self.state.sets.rules(sources::rule_set(connection)).map(|rule| rule.id).collect();
-        SavedConnection::of(connection, self.state.now_ms, *self.state.extras.get(connection.extra), rules)
+        let rules = self.state.sets.rules(connection.rule_set).map(|rule| rule.id).collect();
+        let extension = connection.extension.map(|id| *self.state.extensions.get(id)).unwrap_or_default();
+        SavedConnection::of(connection, self.state.now_ms, extension, rules)
     }
 }

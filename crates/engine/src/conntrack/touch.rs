@@ -99,9 +99,8 @@ impl Conntrack {
     /// A TCP header with the numbers that both ends count by: the acknowledgment is shifted back if the connection shifts sequence numbers.
     #[inline(always)]
     fn shifted(&self, id: ConnId, direction: Direction, mut segment: TcpSegment) -> TcpSegment {
-        let extra = self.table.get(id).extra;
-        if extra != 0 {
-            segment.ack = segment.ack.wrapping_add(self.state.extras.get(extra).ack(direction));
+        if let Some(extension) = self.table.get(id).extension {
+            segment.ack = segment.ack.wrapping_add(self.state.extensions.get(extension).ack(direction));
         }
         segment
     }
@@ -110,7 +109,7 @@ impl Conntrack {
     #[inline]
     pub(crate) fn translates(&self, id: ConnId) -> bool {
         let connection = self.table.get(id);
-        connection.is_translated() || connection.extra != 0
+        connection.is_translated() || connection.extension.is_some()
     }
 
     /// How packets of a connection are rewritten in one direction.
@@ -128,10 +127,10 @@ impl Conntrack {
                     (from.ports[side] != to.ports[side]).then_some(to.ports[side]);
             }
         }
-        if connection.extra != 0 {
-            let extra = self.state.extras.get(connection.extra);
-            extra.add_to(&mut transform.translation, direction);
-            transform.hairpin = extra.hairpin.map(|macs| macs[direction as usize]);
+        if let Some(extension) = connection.extension {
+            let extension = self.state.extensions.get(extension);
+            extension.add_to(&mut transform.translation, direction);
+            transform.hairpin = extension.hairpin.map(|macs| macs[direction as usize]);
         }
         transform
     }

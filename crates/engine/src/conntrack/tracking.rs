@@ -10,10 +10,10 @@ use super::isn::SequenceNumbers;
 use super::lookups::Lookups;
 use super::rule_sets::StatefulRuleSets;
 use super::shared::{SharedState, WorkerState};
-use super::sources;
 use crate::cells::WorkerCells;
 use crate::compiled::Snapshot;
 use crate::verdict::VECTOR;
+use mmb_classify::RuleSlot;
 use mmb_conn::fragment::{FragmentKey, FragmentTable, HeldFragments, HeldLosses};
 use mmb_conn::{CloseReason, ConnId, ConnectionTable, Direction, ReclaimCursor};
 use mmb_policy::CtState;
@@ -80,7 +80,7 @@ impl Conntrack {
                 worker,
                 sets: StatefulRuleSets::default(),
                 shared: common,
-                extras: Extensions::new(
+                extensions: Extensions::new(
                     seed(Purpose::HeaderChoices),
                     SequenceNumbers::new(seeds.shared(Purpose::SequenceNumbers)),
                 ),
@@ -136,7 +136,7 @@ impl Conntrack {
     /// Advances the clock: ends connections that timed out and drops fragments that were held for too long.
     #[inline]
     pub(crate) fn advance(&mut self, now_ns: u64) {
-        self.state.extras.numbers.advance(now_ns);
+        self.state.extensions.numbers.advance(now_ns);
         let now_ms = now_ns / 1_000_000;
         // Several threads may read the host's clock; ours never goes back.
         self.state.now_ms = self.state.now_ms.max(now_ms);
@@ -185,7 +185,7 @@ impl Conntrack {
 
     /// Reseeds the generator of header choices: its future numbers are independent of earlier ones.
     pub(crate) fn reseed(&mut self, fresh: Seed) {
-        self.state.extras.reseed(fresh);
+        self.state.extensions.reseed(fresh);
     }
 
     /// Whether connections may have timed out that the last [`Conntrack::advance`] did not process.
@@ -201,8 +201,10 @@ impl Conntrack {
 
     /// The slots of the connection's rules that the current policy still contains.
     #[inline]
-    pub(crate) fn rules(&mut self, snapshot: &Snapshot, id: ConnId) -> &[u32] {
-        let number = sources::rule_set(self.table.get(id));
-        self.state.sets.live(snapshot, number)
+    pub(crate) fn rules(&mut self, snapshot: &Snapshot, id: ConnId) -> &[RuleSlot] {
+        match self.table.get(id).rule_set {
+            Some(set) => self.state.sets.live(snapshot, set),
+            None => &[],
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::forward::forward;
 use super::state::Pipeline;
-use super::tickets::{RewriteTicket, TicketBatch, TicketBatches};
+use super::tickets::{BatchId, RewriteTicket, TicketBatch};
 use super::work::RewriteWork;
 use crate::cells::Stage;
 use crate::compiled::Snapshot;
@@ -12,42 +12,36 @@ use mmb_packet::Packet;
 impl Pipeline {
     /// Whether tickets are outstanding, under the snapshot by which they were decided.
     pub(crate) fn has_tickets(&self) -> bool {
-        self.tickets.free.len() < self.tickets.batches.len()
+        !self.tickets.ids.is_empty()
     }
 
     /// Discards tickets that will not be redeemed.
     pub(crate) fn discard_tickets(&mut self) {
         if self.has_tickets() {
-            let TicketBatches { batches, free } = &mut self.tickets;
-            batches.iter_mut().for_each(|batch| batch.undone = 0);
-            free.clear();
-            free.extend(0..batches.len());
+            self.tickets.clear();
         }
     }
 
     /// Issues the tickets of the vector, and returns the batch in which it will be parked, if there are any. `tickets` is as long as the
     /// vector.
-    pub(super) fn issue_tickets(&mut self, tickets: &mut [Option<RewriteTicket>]) -> Option<usize> {
+    pub(super) fn issue_tickets(&mut self, tickets: &mut [Option<RewriteTicket>]) -> Option<BatchId> {
         tickets.fill(None);
         let RewriteWork { transforms, rewrites, .. } = &self.work;
         if transforms.is_empty() && rewrites.is_empty() {
             return None;
         }
-        let batch = self.tickets.free.pop().unwrap_or_else(|| {
-            self.tickets.batches.push(TicketBatch { work: RewriteWork::new(), undone: 0 });
-            self.tickets.batches.len() - 1
-        });
+        let batch = self.tickets.take();
         let packets = transforms.iter().map(|transforms| transforms.packet);
         for packet in packets.chain(rewrites.iter().map(|rewrite| rewrite.packet)) {
-            tickets[usize::from(packet)] = Some(RewriteTicket::new(batch, packet));
+            tickets[usize::from(packet)] = RewriteTicket::new(batch, packet);
         }
         Some(batch)
     }
 
     /// Parks the vector's pending rewrites in a batch.
-    pub(super) fn park(&mut self, batch: usize, tickets: &[Option<RewriteTicket>]) {
+    pub(super) fn park(&mut self, batch: BatchId, tickets: &[Option<RewriteTicket>]) {
         let room = self.work.listed.capacity();
-        let batch = &mut self.tickets.batches[batch];
+        let Some(batch) = self.tickets.get_mut(batch) else { return };
         batch.undone = tickets.iter().filter(|ticket| ticket.is_some()).count();
         std::mem::swap(&mut self.work, &mut batch.work);
         self.work.clear();
@@ -69,10 +63,12 @@ impl Pipeline {
         let mut done = 0;
         for run in tickets.chunk_by(|a, b| a.batch() == b.batch()) {
             let end = done + run.len();
-            if let Some(batch) = held.batches.get_mut(run[0].batch()).filter(|batch| batch.undone > 0) {
+            if let Some(id) = run[0].batch()
+                && let Some(batch) = held.get_mut(id).filter(|batch| batch.undone > 0)
+            {
                 self.run_batch(snapshot, batch, &mut packets[done..end], run, &mut verdicts[done..end]);
                 if batch.undone == 0 {
-                    held.free.push(run[0].batch());
+                    held.ids.free(id);
                 }
             }
             done = end;

@@ -2,20 +2,22 @@
 
 use crate::compiled::{Action, RuleVerdict, Snapshot};
 use crate::random::DropRandom;
+use mmb_base::Id;
+use mmb_classify::RuleSlot;
 use mmb_policy::rule::DropRate;
 
 /// Resolves the rules that a packet matched, in order.
 #[inline(never)]
 pub(super) fn resolve_in_order(
     snapshot: &Snapshot,
-    handles: &mut [u32],
+    slots: &mut [RuleSlot],
     random: &mut DropRandom,
 ) -> VerdictResolver {
-    let action = |handle: u32| snapshot.actions.at(handle as usize);
-    handles.sort_unstable_by_key(|&handle| action(handle).rank());
+    let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
+    slots.sort_unstable_by_key(|&slot| action(slot).rank());
     let mut resolver = VerdictResolver::default();
-    for &mut handle in handles {
-        resolver.resolve(action(handle), || Some(random.draw()));
+    for &mut slot in slots {
+        resolver.resolve(action(slot), || Some(random.draw()));
     }
     resolver
 }

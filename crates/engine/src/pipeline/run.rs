@@ -11,6 +11,7 @@ use crate::compiled::Snapshot;
 use crate::counters::Count;
 use crate::drop::DropReason;
 use crate::verdict::{Cycles, Origin, Verdict};
+use mmb_base::Id;
 use mmb_classify::ParseVector;
 use mmb_packet::{Class, Layout, Packet};
 
@@ -179,31 +180,30 @@ impl Pipeline {
             let at = self.scratch.matched()[number];
             let packet = usize::from(at);
             let count = Count { packets: 1, bytes: packets[packet].len() as u64 };
-            let handles = self.scratch.handles_mut(packet);
+            let slots = self.scratch.slots_mut(packet);
             let mut resolver = VerdictResolver::default();
-            let (mut edits, mut edit, mut draws) = (0, 0, false);
-            for &handle in &*handles {
-                let action = snapshot.actions.at(handle as usize);
-                cells.slot(handle).add(count);
+            let (mut edits, mut edit, mut draws) = (0, None, false);
+            for &slot in &*slots {
+                let action = snapshot.actions.at(slot.index());
+                cells.slot(slot).add(count);
                 draws |= !resolver.resolve(action, || None);
-                if action.edit_number() > 0 {
+                if action.edit().is_some() {
                     edits += 1;
-                    edit = action.edit_number();
+                    edit = action.edit();
                 }
             }
             if draws || edits > 1 {
-                resolver = resolve_in_order(snapshot, handles, &mut self.random);
+                resolver = resolve_in_order(snapshot, slots, &mut self.random);
             }
             if resolver.drops() {
                 verdicts[packet] = Verdict::Drop(DropReason::Rule);
-            } else if edits > 0 {
+            } else if let Some(edit) = edit {
                 let edits = if edits == 1 {
                     EditList::Alone(edit)
                 } else {
                     let start = self.work.listed.len() as u32;
-                    let numbers =
-                        handles.iter().map(|&slot| snapshot.actions.at(slot as usize).edit_number());
-                    self.work.listed.extend(numbers);
+                    let listed = slots.iter().map(|&slot| snapshot.actions.at(slot.index()).edit());
+                    self.work.listed.extend(listed);
                     EditList::Listed(start, self.work.listed.len() as u32)
                 };
                 self.work.rewrites.push(PacketEdits { packet: at, edits });

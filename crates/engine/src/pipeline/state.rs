@@ -8,7 +8,9 @@ use crate::conntrack::{Conntrack, SharedState};
 use crate::drop::DropReason;
 use crate::random::DropRandom;
 use crate::verdict::VECTOR;
+use mmb_base::Id;
 use mmb_base::prefetch;
+use mmb_classify::RuleSlot;
 use mmb_classify::{Scratch, VectorKeys};
 use mmb_random::{Purpose, Seed, SeedTree};
 use mmb_rewrite::{NotAppliedCounts, PacketEditor};
@@ -26,7 +28,7 @@ pub(crate) struct Pipeline {
     pub(super) scratch: Scratch,
     pub(super) conntrack: Conntrack,
     /// The rules that apply to a packet: those that it matched, and those of its connection.
-    pub(super) matched: Vec<u32>,
+    pub(super) matched: Vec<RuleSlot>,
     pub(super) work: RewriteWork,
     pub(super) tickets: TicketBatches,
     pub(super) editor: PacketEditor,
@@ -93,8 +95,8 @@ impl Pipeline {
     pub(super) fn fetch_rules(&self, snapshot: &Snapshot) {
         let cells = &snapshot.cells[self.worker];
         if cells.slots() > FEW_RULES {
-            for &slot in self.scratch.all_handles() {
-                prefetch(snapshot.actions.at(slot as usize));
+            for &slot in self.scratch.all_slots() {
+                prefetch(snapshot.actions.at(slot.index()));
                 prefetch(cells.slot(slot));
             }
         }

@@ -4,10 +4,16 @@
 
 use super::work::RewriteWork;
 use crate::verdict::VECTOR;
+use mmb_base::{Id, IdPool, id_types};
 use std::num::NonZeroU32;
 
 /// Batches that are allocated in advance; more are allocated if a host leaves more outstanding.
 const PARKED_BATCHES: usize = 4;
+
+id_types! {
+    /// A batch; valid until all its tickets are redeemed.
+    pub(super) struct BatchId;
+}
 
 /// The pending rewrite of a packet: see [`Worker::decide`](crate::Worker::decide).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,27 +32,29 @@ impl RewriteTicket {
         NonZeroU32::new(number).map(RewriteTicket)
     }
 
+    /// The ticket of a packet of a batch. There are fewer than 2^24 batches.
     #[inline]
-    pub(super) fn new(batch: usize, packet: u8) -> RewriteTicket {
-        RewriteTicket(NonZeroU32::MIN.saturating_add((batch * VECTOR) as u32 + u32::from(packet)))
+    pub(super) fn new(batch: BatchId, packet: u8) -> Option<RewriteTicket> {
+        RewriteTicket::of(batch.number() * VECTOR as u32 + u32::from(packet))
     }
 
     #[inline]
-    pub(super) fn batch(self) -> usize {
-        (self.0.get() - 1) as usize / VECTOR
+    pub(super) fn batch(self) -> Option<BatchId> {
+        BatchId::new(self.0.get() / VECTOR as u32)
     }
 
     #[inline]
     pub(super) fn packet(self) -> usize {
-        (self.0.get() - 1) as usize % VECTOR
+        self.0.get() as usize % VECTOR
     }
 }
 
 /// Outstanding batches, all decided under one snapshot.
 #[derive(Default)]
 pub(super) struct TicketBatches {
-    pub(super) batches: Vec<TicketBatch>,
-    pub(super) free: Vec<usize>,
+    pub(super) ids: IdPool<BatchId>,
+    /// Those that were ever used, and those that were allocated in advance.
+    batches: Vec<TicketBatch>,
 }
 
 /// The pending rewrites of one vector.
@@ -55,12 +63,39 @@ pub(super) struct TicketBatch {
     pub(super) undone: usize,
 }
 
+impl TicketBatch {
+    fn new() -> TicketBatch {
+        TicketBatch { work: RewriteWork::new(), undone: 0 }
+    }
+}
+
 impl TicketBatches {
     pub(super) fn new() -> TicketBatches {
-        let batch = |_| TicketBatch { work: RewriteWork::new(), undone: 0 };
-        TicketBatches {
-            batches: (0..PARKED_BATCHES).map(batch).collect(),
-            free: (0..PARKED_BATCHES).collect(),
-        }
+        let batches = (0..PARKED_BATCHES).map(|_| TicketBatch::new()).collect();
+        TicketBatches { ids: IdPool::default(), batches }
     }
+
+    /// Takes a batch that has no tickets.
+    pub(super) fn take(&mut self) -> BatchId {
+        let id = self.ids.take();
+        if index(id) >= self.batches.len() {
+            self.batches.push(TicketBatch::new());
+        }
+        id
+    }
+
+    pub(super) fn get_mut(&mut self, id: BatchId) -> Option<&mut TicketBatch> {
+        self.batches.get_mut(index(id))
+    }
+
+    /// Discards all tickets.
+    pub(super) fn clear(&mut self) {
+        self.batches.iter_mut().for_each(|batch| batch.undone = 0);
+        self.ids.clear();
+    }
+}
+
+/// Batches are large, so that there is none without an id.
+fn index(id: BatchId) -> usize {
+    id.index() - 1
 }

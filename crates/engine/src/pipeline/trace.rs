@@ -53,12 +53,12 @@ impl Pipeline {
                 None => self.collect_matched(snapshot, at, &assessment, ct_state),
             }
         } else {
-            self.matched.extend_from_slice(self.scratch.handles(at));
+            self.matched.extend_from_slice(self.scratch.slots(at));
         }
-        self.matched.sort_unstable_by_key(|&slot| snapshot.actions.at(slot as usize).rank());
+        self.matched.sort_unstable_by_key(|&slot| snapshot.actions.at(slot.index()).rank());
         trace.count = self.matched.len() as u32;
         for (id, &slot) in trace.rules.iter_mut().zip(&self.matched) {
-            *id = snapshot.actions.at(slot as usize).id();
+            *id = snapshot.actions.at(slot.index()).id();
         }
         trace
     }

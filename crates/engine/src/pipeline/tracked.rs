@@ -10,6 +10,8 @@ use crate::conntrack::{
 use crate::counters::Count;
 use crate::drop::DropReason;
 use crate::verdict::Verdict;
+use mmb_base::Id;
+use mmb_classify::RuleSlot;
 use mmb_conn::{ConnId, Direction};
 use mmb_packet::Packet;
 use mmb_policy::CtState;
@@ -25,7 +27,7 @@ impl Pipeline {
     ) {
         self.work.clear();
         self.fetch_rules(snapshot);
-        let slots = if snapshot.stateful_rules < FEW_RULES { &[] } else { self.scratch.all_handles() };
+        let slots = if snapshot.stateful_rules < FEW_RULES { &[] } else { self.scratch.all_slots() };
         self.conntrack.prefetch_new(snapshot, slots);
         for (at, packet) in packets.iter().enumerate() {
             if self.apply_cached(snapshot, at, packet, verdicts) {
@@ -48,8 +50,8 @@ impl Pipeline {
     ) -> Result<(), Verdict> {
         let assessment = self.conntrack.assess(snapshot, at, packet, &self.work.layouts[at])?;
         let assessment = self.complete_assessment(snapshot, at, assessment, packet);
-        let handles = self.scratch.handles(at);
-        let is_unsolicited = assessment.is_unsolicited(snapshot, handles, packet, &self.work.layouts[at]);
+        let slots = self.scratch.slots(at);
+        let is_unsolicited = assessment.is_unsolicited(snapshot, slots, packet, &self.work.layouts[at]);
         if self.matched.is_empty()
             && assessment.replaced.is_none()
             && !is_unsolicited
@@ -72,7 +74,7 @@ impl Pipeline {
             self.conntrack.refuse(at, packet, layout);
             return Err(Verdict::Drop(DropReason::NatUnsolicited));
         }
-        let rules = PacketRules { candidates: self.scratch.handles(at), applied: &self.matched };
+        let rules = PacketRules { candidates: self.scratch.slots(at), applied: &self.matched };
         let committed = self.conntrack.commit(snapshot, at, &assessment, rules, (packet, layout));
         let Committed { transform, is_valid } = committed.map_err(|reason| {
             self.conntrack.refuse(at, packet, layout);
@@ -98,17 +100,17 @@ impl Pipeline {
         packet: &Packet<'_>,
     ) -> Assessment {
         let layout = &self.work.layouts[at];
-        let (handles, matched) = (self.scratch.handles(at), &mut self.matched);
+        let (slots, matched) = (self.scratch.slots(at), &mut self.matched);
         self.conntrack.supersede(snapshot, &mut assessment, (packet, layout), || {
-            let action = |slot: u32| snapshot.actions.at(slot as usize);
-            let creates = |slot: &u32| action(*slot).is_stateful() && action(*slot).wants(CtState::New);
+            let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
+            let creates = |slot: &RuleSlot| action(*slot).is_stateful() && action(*slot).wants(CtState::New);
             matched.clear();
-            matched.extend(handles.iter().copied().filter(creates));
+            matched.extend(slots.iter().copied().filter(creates));
             matched.sort_unstable_by_key(|&slot| action(slot).rank());
             matched
         });
         self.match_ct_state(snapshot, at, &assessment, packet);
-        let is_stateful = |&slot: &u32| snapshot.actions.at(slot as usize).is_stateful();
+        let is_stateful = |&slot: &RuleSlot| snapshot.actions.at(slot.index()).is_stateful();
         if assessment.is_new()
             && self.matched.iter().any(is_stateful)
             && self.conntrack.check_beginning(at, &mut assessment, packet, &self.work.layouts[at])
@@ -127,7 +129,7 @@ impl Pipeline {
         packet: &Packet<'_>,
         drops: bool,
     ) {
-        let rules = PacketRules { candidates: self.scratch.handles(at), applied: &self.matched };
+        let rules = PacketRules { candidates: self.scratch.slots(at), applied: &self.matched };
         self.conntrack.cache_verdict(snapshot, member, packet.port, rules, drops);
     }
 
@@ -149,8 +151,8 @@ impl Pipeline {
     /// Adds the edits of the rules that apply to a packet.
     fn rewrite_matched(&mut self, snapshot: &Snapshot, at: usize) {
         let start = self.work.listed.len();
-        let numbers = self.matched.iter().map(|&slot| snapshot.actions.at(slot as usize).edit_number());
-        self.work.listed.extend(numbers.filter(|&number| number > 0));
+        let edits = self.matched.iter().map(|&slot| snapshot.actions.at(slot.index()).edit());
+        self.work.listed.extend(edits.filter(Option::is_some));
         self.rewrite_listed(at, start);
     }
 
@@ -194,7 +196,7 @@ impl Pipeline {
         for &slot in self.conntrack.cached_rules(cached) {
             cells.slot(slot).add(count);
             if edits {
-                self.work.listed.push(snapshot.actions.at(slot as usize).edit_number());
+                self.work.listed.push(snapshot.actions.at(slot.index()).edit());
             }
         }
         let Some(member) = passes else {
@@ -218,8 +220,8 @@ impl Pipeline {
         packet: &Packet<'_>,
         verdicts: &mut [Verdict],
     ) {
-        let action = |slot: u32| snapshot.actions.at(slot as usize);
-        let applies = |slot: &u32| !action(*slot).is_stateful() && action(*slot).wants(CtState::Invalid);
+        let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
+        let applies = |slot: &RuleSlot| !action(*slot).is_stateful() && action(*slot).wants(CtState::Invalid);
         self.matched.clear();
         self.matched.extend(self.conntrack.cached_candidates(cached).iter().copied().filter(applies));
         self.matched.extend_from_slice(self.conntrack.rules(snapshot, member.0));
@@ -242,8 +244,8 @@ impl Pipeline {
         state: CtState,
     ) {
         self.matched.clear();
-        let action = |slot: u32| snapshot.actions.at(slot as usize);
-        let matched = self.scratch.handles(at).iter().copied().filter(|&slot| action(slot).wants(state));
+        let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
+        let matched = self.scratch.slots(at).iter().copied().filter(|&slot| action(slot).wants(state));
         match assessment.is_new() {
             true => self.matched.extend(matched),
             false => self.matched.extend(matched.filter(|&slot| !action(slot).is_stateful())),
@@ -257,7 +259,7 @@ impl Pipeline {
     fn resolve_verdict(&mut self, snapshot: &Snapshot, packet: &Packet<'_>) -> VerdictResolver {
         let cells = &snapshot.cells[self.worker];
         let count = Count { packets: 1, bytes: packet.len() as u64 };
-        let action = |slot: u32| snapshot.actions.at(slot as usize);
+        let action = |slot: RuleSlot| snapshot.actions.at(slot.index());
         if self.matched.len() > 1 {
             self.matched.sort_unstable_by_key(|&slot| action(slot).rank());
         }

@@ -1,6 +1,6 @@
 //! Pending rewrites of a vector's packets.
 
-use crate::compiled::Snapshot;
+use crate::compiled::{EditId, Snapshot};
 use crate::conntrack::{NatTransform, QuotedOffsets};
 use crate::verdict::VECTOR;
 use mmb_packet::{Layout, Packet};
@@ -13,8 +13,8 @@ pub(super) struct RewriteWork {
     pub(super) transforms: Vec<PacketTransform>,
     /// Packets that matched a rule which rewrites, and are not dropped.
     pub(super) rewrites: Vec<PacketEdits>,
-    /// Edit numbers of packets with several edits.
-    pub(super) listed: Vec<u32>,
+    /// The edits of packets that have several.
+    pub(super) listed: Vec<Option<EditId>>,
 }
 
 /// A packet to be rewritten.
@@ -27,9 +27,9 @@ pub(super) struct PacketEdits {
 /// The edits of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum EditList {
-    /// The one of this number.
-    Alone(u32),
-    /// Their numbers, or 0, are a range of `listed`.
+    /// A single one.
+    Alone(EditId),
+    /// A range of `listed`.
     Listed(u32, u32),
 }
 
@@ -89,14 +89,14 @@ impl RewriteWork {
         let mut edits = [None; VECTOR];
         // A loop of its own: the loads of an edit depend on each other, but those of different packets overlap.
         for (edit, rewrite) in edits.iter_mut().zip(&*rewrites) {
-            if let EditList::Alone(number) = rewrite.edits {
-                *edit = snapshot.edit(number);
+            if let EditList::Alone(id) = rewrite.edits {
+                *edit = snapshot.edit(id);
             }
         }
         for (&PacketEdits { packet, edits }, edit) in rewrites.iter().zip(edits) {
             let Some(at) = place(packet) else { continue };
             let (packet, layout) = (&mut packets[at], &mut layouts[usize::from(packet)]);
-            let numbers = match (edits, edit) {
+            let listed = match (edits, edit) {
                 (EditList::Alone(_), Some(edit)) => {
                     editor.apply(packet, layout, std::iter::once(edit), not_applied);
                     continue;
@@ -104,7 +104,7 @@ impl RewriteWork {
                 (EditList::Alone(_), None) => continue,
                 (EditList::Listed(start, end), _) => &listed[start as usize..end as usize],
             };
-            let edits = numbers.iter().filter_map(|&edit| snapshot.edit(edit));
+            let edits = listed.iter().flatten().filter_map(|&id| snapshot.edit(id));
             editor.apply(packet, layout, edits, not_applied);
         }
     }

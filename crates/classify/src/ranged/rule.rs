@@ -1,10 +1,11 @@
 //! One rule with its conditions, so that the usual one, a few ranges, is evaluated without following a pointer.
 
-use super::LazyOptions;
+use super::options::LazyOptions;
 use crate::check::{CheckedPacket, RuleCheck};
+use crate::ids::RuleSlot;
 use std::sync::Arc;
 
-/// Conditions that a slot holds itself: those that make it a cache line.
+/// Conditions that a rule holds itself: those that make it a cache line.
 const INLINE: usize = 4;
 /// The most ranges of a set that are told apart; the closest are taken for one.
 const MOST_RANGES: usize = 8;
@@ -80,9 +81,9 @@ impl RangeSpan {
     }
 }
 
-/// What does not fit a slot.
+/// What does not fit a rule.
 #[derive(Debug, Default)]
-struct SlotRest {
+struct RestOfRule {
     spans: Box<[RangeSpan]>,
     /// Checks that are no ranges, those of options last.
     checks: Box<[RuleCheck]>,
@@ -90,18 +91,18 @@ struct SlotRest {
 
 /// A rule with its conditions.
 #[derive(Clone, Debug)]
-pub(super) struct RangeSlot {
+pub(super) struct RangedRule {
     /// Ranges; those that are not used hold always.
     masks: [u32; INLINE],
     starts: [u32; INLINE],
     lengths: [u32; INLINE],
     lanes: [u8; INLINE],
-    pub(super) handle: u32,
-    rest: Option<Arc<SlotRest>>,
+    pub(super) slot: RuleSlot,
+    rest: Option<Arc<RestOfRule>>,
 }
 
-impl RangeSlot {
-    pub(super) fn new(handle: u32, checks: Vec<RuleCheck>) -> RangeSlot {
+impl RangedRule {
+    pub(super) fn new(slot: RuleSlot, checks: Vec<RuleCheck>) -> RangedRule {
         let spans: Vec<RangeSpan> =
             checks.iter().filter_map(RangeSpan::of).filter(|span| !span.is_all()).collect();
         let checks: Box<[RuleCheck]> =
@@ -109,13 +110,13 @@ impl RangeSlot {
         let (inline, rest) = spans.split_at(spans.len().min(INLINE));
         let more = !rest.is_empty() || !checks.is_empty();
         let at = |i: usize| inline.get(i).copied().unwrap_or_default();
-        RangeSlot {
+        RangedRule {
             masks: std::array::from_fn(|i| at(i).mask),
             starts: std::array::from_fn(|i| at(i).start),
             lengths: std::array::from_fn(|i| at(i).length),
             lanes: std::array::from_fn(|i| at(i).lane),
-            handle,
-            rest: more.then(|| Arc::new(SlotRest { spans: rest.into(), checks })),
+            slot,
+            rest: more.then(|| Arc::new(RestOfRule { spans: rest.into(), checks })),
         }
     }
 
@@ -169,7 +170,7 @@ impl RangeSlot {
     }
 }
 
-impl SlotRest {
+impl RestOfRule {
     fn holds(&self, subject: &CheckedPacket<'_, '_>, options: &mut LazyOptions) -> bool {
         let number = |span: &RangeSpan| subject.number(usize::from(span.lane));
         self.spans.iter().all(|span| span.holds(number(span))) && self.checks_hold(subject, options)
