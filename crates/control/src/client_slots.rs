@@ -1,10 +1,9 @@
-//! Who may be connected: the places of clients, by user.
+//! Slots of connected clients, by user.
 //!
-//! Root and the daemon's own user are *trusted*: places are reserved for them, and what other users take is theirs alone
-//! (places, memory for requests, places to watch). So whoever may talk to the daemon, all its places taken or not, root can still
-//! ask it what is going on. One other user cannot take all places of the rest either. A user to whom subordinate numbers are given
-//! (`/etc/subuid`) connects from user namespaces under 65,536 of these and more: all numbers from [`SUBORDINATE`] on count as one
-//! user, those of a directory's users too.
+//! Root and the daemon's own user are *trusted*: slots are reserved for them, and other users have budgets of their own (slots, memory for
+//! requests, `monitor`). So root can always query the daemon, however many clients other users connect. One other user cannot take all slots
+//! of the rest either. A user with subordinate ids (`/etc/subuid`) can connect from user namespaces under 65,536 of them and more: all ids
+//! from [`SUBORDINATE`] on count as one user, also those of a directory's users.
 
 use crate::limits::ServerLimits;
 use std::collections::BTreeMap;
@@ -13,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// From here on user numbers are subordinate ones (`SUB_UID_MIN` of login.defs, useradd's default).
+/// The first subordinate user id (`SUB_UID_MIN` of login.defs, the default of useradd).
 const SUBORDINATE: u32 = 100_000;
 
 /// The user at the other end of a connection.
@@ -21,35 +20,35 @@ const SUBORDINATE: u32 = 100_000;
 pub(crate) enum PeerUser {
     /// Root, or the user that the daemon runs as.
     Trusted,
-    /// Another one, by number; all of [`SUBORDINATE`] and above are that one. `None`: the system does not tell.
+    /// Another user, by id; [`SUBORDINATE`] stands for all ids from there on. `None`: the system does not tell.
     Other(Option<u32>),
 }
 
 impl PeerUser {
-    /// Who connected, as the kernel has noted it then.
+    /// Returns the user that connected, as the kernel recorded it.
     pub(crate) fn of(stream: &UnixStream) -> PeerUser {
         match rustix::net::sockopt::socket_peercred(stream) {
             Ok(peer) if peer.uid.is_root() || peer.uid == rustix::process::geteuid() => PeerUser::Trusted,
-            Ok(peer) => PeerUser::numbered(peer.uid.as_raw()),
+            Ok(peer) => PeerUser::with_id(peer.uid.as_raw()),
             Err(_) => PeerUser::Other(None),
         }
     }
 
-    fn numbered(uid: u32) -> PeerUser {
+    fn with_id(uid: u32) -> PeerUser {
         PeerUser::Other(Some(uid.min(SUBORDINATE)))
     }
 }
 
-/// Why there is no place.
+/// The reason why there is no slot for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SlotRefusal {
     #[error("{0} clients are connected and busy; try again")]
-    Everybody(usize),
+    AllSlots(usize),
     #[error("{0} clients of this user are connected and busy; try again")]
     User(usize),
 }
 
-/// The places that are taken.
+/// The slots that are taken.
 #[derive(Debug, Default)]
 pub(crate) struct ClientSlots {
     next: u64,
@@ -60,33 +59,33 @@ pub(crate) struct ClientSlots {
 struct ClientSlot {
     stream: Arc<UnixStream>,
     peer: PeerUser,
-    /// Since when its client has asked nothing; `None` while it is asking or being answered.
+    /// The time since which the client is idle; `None` while a request is read or answered.
     idle_since: Option<Instant>,
 }
 
 impl ClientSlots {
-    /// Gives a client a place, if need be that of the client that has asked nothing for longest. Returns its number.
+    /// Gives a client a slot, if necessary that of the client that has been idle longest. Returns the number of the slot.
     pub(crate) fn take(
         &mut self,
         stream: &Arc<UnixStream>,
         peer: PeerUser,
         limits: &ServerLimits,
     ) -> Result<u64, SlotRefusal> {
-        let places = match peer {
+        let slots = match peer {
             PeerUser::Trusted => limits.clients + limits.reserved,
             PeerUser::Other(_) => {
                 let of_user = self.taken.values().filter(|slot| slot.peer == peer).count();
-                let may_go = |slot: &ClientSlot| slot.peer == peer;
-                if of_user >= limits.clients_per_user && !self.evict(limits.idle, may_go) {
+                let is_evictable = |slot: &ClientSlot| slot.peer == peer;
+                if of_user >= limits.clients_per_user && !self.evict(limits.idle, is_evictable) {
                     return Err(SlotRefusal::User(limits.clients_per_user));
                 }
                 limits.clients
             }
         };
-        // Nobody else makes a trusted client go.
-        let may_go = |slot: &ClientSlot| peer == PeerUser::Trusted || slot.peer != PeerUser::Trusted;
-        if self.taken.len() >= places && !self.evict(limits.idle, may_go) {
-            return Err(SlotRefusal::Everybody(places));
+        // Only a trusted client evicts a trusted client.
+        let is_evictable = |slot: &ClientSlot| peer == PeerUser::Trusted || slot.peer != PeerUser::Trusted;
+        if self.taken.len() >= slots && !self.evict(limits.idle, is_evictable) {
+            return Err(SlotRefusal::AllSlots(slots));
         }
         let number = self.next;
         self.next += 1;
@@ -94,12 +93,12 @@ impl ClientSlots {
         Ok(number)
     }
 
-    /// Ends the conversation of the client that was idle longest, of those that may go.
-    fn evict(&mut self, at_least: Duration, may_go: impl Fn(&ClientSlot) -> bool) -> bool {
-        let slots = self.taken.iter().filter(|(_, slot)| may_go(slot));
+    /// Disconnects the client that has been idle longest, of those that are evictable, if that was for `at_least` so long.
+    fn evict(&mut self, at_least: Duration, is_evictable: impl Fn(&ClientSlot) -> bool) -> bool {
+        let slots = self.taken.iter().filter(|(_, slot)| is_evictable(slot));
         let idle = slots.filter_map(|(number, slot)| Some((slot.idle_since?, *number))).min();
-        let gone = idle.filter(|(since, _)| since.elapsed() >= at_least);
-        match gone.and_then(|(_, number)| self.taken.remove(&number)) {
+        let evicted = idle.filter(|(since, _)| since.elapsed() >= at_least);
+        match evicted.and_then(|(_, number)| self.taken.remove(&number)) {
             Some(slot) => {
                 let _ = slot.stream.shutdown(Shutdown::Both);
                 true
@@ -108,19 +107,19 @@ impl ClientSlots {
         }
     }
 
-    /// A client has gone; its place may have been given away before.
+    /// Frees the slot of a client, unless it was evicted before.
     pub(crate) fn free(&mut self, number: u64) {
         self.taken.remove(&number);
     }
 
-    /// A client begins to ask nothing, or asks.
+    /// Marks a client as idle or active.
     pub(crate) fn set_idle(&mut self, number: u64, idle: bool) {
         if let Some(slot) = self.taken.get_mut(&number) {
             slot.idle_since = idle.then(Instant::now);
         }
     }
 
-    /// Ends one or both ways of every connection.
+    /// Shuts down one or both directions of every connection.
     pub(crate) fn shut(&self, how: Shutdown) {
         for slot in self.taken.values() {
             let _ = slot.stream.shutdown(how);
@@ -152,7 +151,7 @@ mod tests {
             SlotTest { slots: ClientSlots::default(), limits, others: Vec::new() }
         }
 
-        fn come(&mut self, peer: PeerUser) -> Result<u64, SlotRefusal> {
+        fn connect(&mut self, peer: PeerUser) -> Result<u64, SlotRefusal> {
             let (ours, theirs) = UnixStream::pair().expect("a pair");
             self.others.push(theirs);
             self.slots.take(&Arc::new(ours), peer, &self.limits)
@@ -160,65 +159,65 @@ mod tests {
     }
 
     #[test]
-    fn root_gets_in_when_every_place_is_taken_and_busy() {
-        let mut world = SlotTest::new(LIMITS);
-        (0..4).for_each(|_| assert!(world.come(ALICE).is_ok()));
-        (0..2).for_each(|_| assert!(world.come(BOB).is_ok()));
-        assert_eq!(world.come(BOB), Err(SlotRefusal::Everybody(6)));
-        assert!(world.come(PeerUser::Trusted).is_ok(), "a place is reserved");
-        assert_eq!(world.come(BOB), Err(SlotRefusal::Everybody(6)), "and not for others");
-        assert_eq!(world.come(PeerUser::Trusted), Err(SlotRefusal::Everybody(7)), "it is one place");
+    fn root_connects_when_all_slots_are_taken_and_active() {
+        let mut test = SlotTest::new(LIMITS);
+        (0..4).for_each(|_| assert!(test.connect(ALICE).is_ok()));
+        (0..2).for_each(|_| assert!(test.connect(BOB).is_ok()));
+        assert_eq!(test.connect(BOB), Err(SlotRefusal::AllSlots(6)));
+        assert!(test.connect(PeerUser::Trusted).is_ok(), "a slot is reserved");
+        assert_eq!(test.connect(BOB), Err(SlotRefusal::AllSlots(6)), "and not for other users");
+        assert_eq!(test.connect(PeerUser::Trusted), Err(SlotRefusal::AllSlots(7)), "it is one slot");
     }
 
     #[test]
-    fn one_user_does_not_take_all_places() {
-        let mut world = SlotTest::new(LIMITS);
-        let first = world.come(ALICE).expect("a place");
-        (0..3).for_each(|_| assert!(world.come(ALICE).is_ok()));
-        assert_eq!(world.come(ALICE), Err(SlotRefusal::User(4)));
-        assert!(world.come(BOB).is_ok());
-        world.slots.free(first);
-        assert!(world.come(ALICE).is_ok(), "a place that is free again is theirs");
-        assert_eq!(world.come(ALICE), Err(SlotRefusal::User(4)));
+    fn one_user_does_not_take_all_slots() {
+        let mut test = SlotTest::new(LIMITS);
+        let first = test.connect(ALICE).expect("a slot");
+        (0..3).for_each(|_| assert!(test.connect(ALICE).is_ok()));
+        assert_eq!(test.connect(ALICE), Err(SlotRefusal::User(4)));
+        assert!(test.connect(BOB).is_ok());
+        test.slots.free(first);
+        assert!(test.connect(ALICE).is_ok(), "a freed slot can be taken again");
+        assert_eq!(test.connect(ALICE), Err(SlotRefusal::User(4)));
     }
 
-    /// Sixty-five thousand subordinate numbers of one user took every place.
+    /// The 65,536 subordinate ids of one user took all slots.
     #[test]
     fn subordinate_users_share_the_places_of_one() {
-        let mut world = SlotTest::new(LIMITS);
-        (0..4).for_each(|number| assert!(world.come(PeerUser::numbered(165_536 + number)).is_ok()));
-        assert_eq!(world.come(PeerUser::numbered(231_072)), Err(SlotRefusal::User(4)));
+        let mut test = SlotTest::new(LIMITS);
+        (0..4).for_each(|number| assert!(test.connect(PeerUser::with_id(165_536 + number)).is_ok()));
+        assert_eq!(test.connect(PeerUser::with_id(231_072)), Err(SlotRefusal::User(4)));
         assert!(
-            world.come(PeerUser::numbered(1000)).is_ok() && world.come(PeerUser::numbered(65_534)).is_ok()
+            test.connect(PeerUser::with_id(1000)).is_ok() && test.connect(PeerUser::with_id(65_534)).is_ok()
         );
     }
 
     #[test]
-    fn at_its_bound_a_user_loses_its_own_idle_client_and_nobody_elses() {
-        let mut world = SlotTest::new(ServerLimits { idle: Duration::ZERO, ..LIMITS });
-        let bob = world.come(BOB).expect("a place");
-        world.slots.set_idle(bob, true);
-        let alice = world.come(ALICE).expect("a place");
-        (0..3).for_each(|_| assert!(world.come(ALICE).is_ok()));
-        assert_eq!(world.come(ALICE), Err(SlotRefusal::User(4)), "bob's is idle, and stays");
-        world.slots.set_idle(alice, true);
-        assert!(world.come(ALICE).is_ok());
-        assert!(!world.slots.taken.contains_key(&alice) && world.slots.taken.contains_key(&bob));
+    fn at_its_limit_a_user_loses_its_own_idle_client_only() {
+        let mut test = SlotTest::new(ServerLimits { idle: Duration::ZERO, ..LIMITS });
+        let bob = test.connect(BOB).expect("a slot");
+        test.slots.set_idle(bob, true);
+        let alice = test.connect(ALICE).expect("a slot");
+        (0..3).for_each(|_| assert!(test.connect(ALICE).is_ok()));
+        assert_eq!(test.connect(ALICE), Err(SlotRefusal::User(4)), "bob's is idle, and stays");
+        test.slots.set_idle(alice, true);
+        assert!(test.connect(ALICE).is_ok());
+        assert!(!test.slots.taken.contains_key(&alice) && test.slots.taken.contains_key(&bob));
     }
 
     #[test]
-    fn users_do_not_send_root_away() {
-        let mut world = SlotTest::new(ServerLimits { idle: Duration::ZERO, clients: 1, ..LIMITS });
-        let root = world.come(PeerUser::Trusted).expect("a place");
-        world.slots.set_idle(root, true);
-        assert_eq!(world.come(ALICE), Err(SlotRefusal::Everybody(1)));
-        let second = world.come(PeerUser::Trusted).expect("the reserved one");
-        assert!(world.come(PeerUser::Trusted).is_ok(), "root's idle client makes room for root");
-        assert!(!world.slots.taken.contains_key(&root) && world.slots.taken.contains_key(&second));
+    fn other_users_do_not_evict_root() {
+        let mut test = SlotTest::new(ServerLimits { idle: Duration::ZERO, clients: 1, ..LIMITS });
+        let root = test.connect(PeerUser::Trusted).expect("a slot");
+        test.slots.set_idle(root, true);
+        assert_eq!(test.connect(ALICE), Err(SlotRefusal::AllSlots(1)));
+        let second = test.connect(PeerUser::Trusted).expect("the reserved one");
+        assert!(test.connect(PeerUser::Trusted).is_ok(), "root's idle client makes room for root");
+        assert!(!test.slots.taken.contains_key(&root) && test.slots.taken.contains_key(&second));
     }
 
     #[test]
-    fn the_user_at_the_other_end_is_told_by_the_kernel() {
+    fn the_kernel_tells_the_user_at_the_other_end() {
         let (ours, _theirs) = UnixStream::pair().expect("a pair");
         assert_eq!(PeerUser::of(&ours), PeerUser::Trusted, "this process itself");
     }

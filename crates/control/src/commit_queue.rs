@@ -1,23 +1,22 @@
-//! Changes that come together are put in force together.
+//! A queue of change requests, which are committed in groups.
 //!
-//! A client's thread lays what it wants changed on the desk, and then takes the daemon. Whoever has that carries out all
-//! that lies there, its own and others' wishes: while one policy is put in force, the changes that come meanwhile gather
-//! for the next. So a change that comes alone is in force at once, and many cost the packets no more publications than
-//! there is time for.
+//! A client's thread puts its change requests into the queue and then locks the daemon. The thread that gets the lock commits all requests
+//! in the queue, also those of other threads. While a policy is published, further requests gather for the next commit. So a single change
+//! is in force at once, and many changes cause only as many publications as there is time for.
 
 use crate::daemon::{ChangeRequest, CommitError, Committed, Daemon};
 use mmb_base::lock;
 use std::sync::{Arc, Mutex};
 
-/// What became of a wish; empty until it was carried out.
+/// The outcome of a change request; empty until it was committed.
 type CommitOutcome = Arc<Mutex<Option<Result<Committed, CommitError>>>>;
 
-/// Wishes of all clients that nobody has taken yet.
+/// The change requests of all clients that are not committed yet.
 #[derive(Debug, Default)]
 pub(crate) struct CommitQueue(Mutex<Vec<(ChangeRequest, CommitOutcome)>>);
 
 impl CommitQueue {
-    /// Has the wishes carried out, in order; returns what became of each.
+    /// Commits the requests in order; returns the outcome of each.
     pub(crate) fn submit(
         &self,
         daemon: &Mutex<Daemon>,
@@ -26,16 +25,16 @@ impl CommitQueue {
         let outcomes: Vec<CommitOutcome> = requests.iter().map(|_| CommitOutcome::default()).collect();
         lock(&self.0).extend(requests.into_iter().zip(outcomes.iter().cloned()));
         let mut daemon = lock(daemon);
-        // Those of one call lie together, so that whoever took one took all of them.
+        // The requests of one call are consecutive, so that the thread that took one took all of them.
         if outcomes.last().is_some_and(|last| lock(last).is_none()) {
             let (requests, outcomes): (Vec<_>, Vec<_>) =
                 std::mem::take(&mut *lock(&self.0)).into_iter().unzip();
-            for (outcome, became) in outcomes.iter().zip(daemon.commit(requests)) {
-                *lock(outcome) = Some(became);
+            for (outcome, result) in outcomes.iter().zip(daemon.commit(requests)) {
+                *lock(outcome) = Some(result);
             }
         }
         drop(daemon);
-        // Only a thread that failed leaves one empty.
-        outcomes.iter().map(|outcome| lock(outcome).take().unwrap_or(Err(CommitError::Lost))).collect()
+        // Only a thread that panicked leaves an outcome empty.
+        outcomes.iter().map(|outcome| lock(outcome).take().unwrap_or(Err(CommitError::Internal))).collect()
     }
 }

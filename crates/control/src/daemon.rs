@@ -1,8 +1,7 @@
-//! The daemon's state: the policy in force, the engine that carries it out, the host that moves the packets.
+//! The daemon's state: the policy in force, the engine that executes it, the host that moves the packets.
 //!
-//! One [`Daemon`] lives as long as the process, behind a mutex that clients' threads take for as long as a
-//! change or a look at counters lasts, and never while they talk to a client. Only here a policy is put in
-//! force; packets do not wait for it.
+//! One [`Daemon`] exists as long as the process, behind a mutex. Clients' threads lock it to change the policy or to read counters, and
+//! never while they read from or write to a client. Only the daemon publishes policies; packets do not wait for that.
 
 use crate::entropy::ReseedTimer;
 use crate::host::{Host, UnsupportedRule};
@@ -16,138 +15,144 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-/// A change of so many rules takes no memory worth a look.
+/// A change of so many rules needs no check of memory.
 const FEW_RULES: usize = 1 << 12;
 
-/// A change of so many rules leaves much memory to be given back.
+/// A change of so many rules frees so much memory that it is returned to the system.
 const MANY_RULES: usize = 1 << 16;
 
-/// The state that every client looks at and changes, one at a time.
+/// The state that clients read and change, one at a time.
 pub struct Daemon {
     engine: Engine,
     /// Shared with answers that are still being sent about it.
     policy: Arc<Policy>,
     host: Box<dyn Host>,
     /// The policy before a large change, while it may still be in use.
-    left: Option<Weak<Policy>>,
-    reseeding: ReseedTimer,
-    /// Something else that was large is freed.
-    freed: bool,
-    /// RuleStore that came in small changes since memory was looked at.
-    unlooked: usize,
+    superseded: Option<Weak<Policy>>,
+    reseed_timer: ReseedTimer,
+    /// Something other than a policy was freed, and memory is to be returned to the system.
+    trim_due: bool,
+    /// Rules that small changes have added since the last check of memory.
+    unchecked_rules: usize,
 }
 
-/// Something to be changed, which is done as a whole or not at all.
+/// A change that a client requests, which is committed as a whole or not at all.
 #[derive(Debug)]
 pub(crate) enum ChangeRequest {
-    /// What these commands ask for. Questions among them change nothing.
+    /// Executes the commands that change something; other commands are ignored.
     Run(Vec<Command>),
-    /// To a policy file's policy. Rules that are in force already stay, with their numbers and counters.
+    /// Replaces the policy with that of a policy file. Rules that are in force already stay, with their ids and counters.
     Apply(Box<Policy>),
 }
 
-/// A change that was made.
+/// A change that was committed.
 #[derive(Clone, Debug)]
 pub struct Committed {
-    /// The policy that was in force.
+    /// The policy before the change.
     pub before: Arc<Policy>,
-    /// The policy that is.
+    /// The policy after the change.
     pub after: Arc<Policy>,
 }
 
-/// Why a change was not made.
+/// The reason why a change was not committed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CommitError {
     /// A command does not fit the policy in force.
     #[error("{error}")]
     Command {
-        /// The command's number among those given.
+        /// The index of the command.
         index: usize,
-        /// What is wrong.
+        /// The fault of the command.
         error: mmb_language::CommandRefusal,
     },
-    /// The engine cannot carry the policy out.
+    /// The engine cannot execute the policy.
     #[error(transparent)]
     Publish(#[from] PublishError),
-    /// There is not enough memory to put it in force.
+    /// There is not enough memory for the policy.
     #[error(transparent)]
     Memory(#[from] MemoryShortage),
     /// There is not enough memory for so many connections.
     #[error("set conn max {max}: {short}; {fits} would fit")]
     Connections {
-        /// As many as were asked for.
+        /// The requested number.
         max: u64,
-        /// As many as fit.
+        /// The number that fits.
         fits: u64,
-        /// What is missing.
+        /// The missing memory.
         short: MemoryShortage,
     },
-    /// It does not fit the host.
+    /// The host does not support the policy.
     #[error(transparent)]
     Host(#[from] UnsupportedRule),
-    /// A fault of ours.
+    /// The thread that committed the change panicked.
     #[error("an internal error; the daemon's standard error tells more")]
-    Lost,
+    Internal,
 }
 
 impl Daemon {
-    /// Puts a policy in force.
+    /// Creates the daemon and publishes its first policy.
     ///
     /// # Errors
-    /// What makes the policy impossible here.
+    /// The policy cannot be put in force.
     pub fn new(engine: Engine, policy: Policy, host: Box<dyn Host>) -> Result<Daemon, CommitError> {
-        let reseeding = ReseedTimer::begin(Instant::now());
+        let reseed_timer = ReseedTimer::begin(Instant::now());
         let policy_before = Arc::new(Policy::default());
-        // Until something is known of memory.
+        // No connections, until memory was checked.
         engine.bound_connections(0);
-        let mut daemon =
-            Daemon { engine, policy: policy_before, host, left: None, freed: false, unlooked: 0, reseeding };
+        let mut daemon = Daemon {
+            engine,
+            policy: policy_before,
+            host,
+            superseded: None,
+            trim_due: false,
+            unchecked_rules: 0,
+            reseed_timer,
+        };
         daemon.host.set_poll(policy.settings.poll);
         daemon.publish(Arc::new(policy))?;
         Ok(daemon)
     }
 
-    /// The policy in force.
+    /// Returns the policy in force.
     pub fn policy(&self) -> &Arc<Policy> {
         &self.policy
     }
 
-    /// The control side of the engine.
+    /// Returns the control side of the engine.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// The packet side.
+    /// Returns the host.
     pub fn host(&self) -> &dyn Host {
         &*self.host
     }
 
-    /// One more port of the host's, which commands may name from now on; `None`: the engine has no room for it.
+    /// Adds a port of the host, which commands may name from now on; `None`: the engine has too many ports.
     pub fn add_port(&mut self, port: PortSpec) -> Option<PortId> {
         self.engine.add_port(port)
     }
 
-    /// Gives a port of the host's another name, of which no rule says anything: see [`Engine::rename_port`].
+    /// Renames a port of the host that no rule names: see [`Engine::rename_port`].
     pub fn rename_port(&mut self, port: PortId, name: &str) {
         self.engine.rename_port(port, name);
     }
 
-    /// Carries out what is wished for, in order. All that can be done comes into force at once; each wish sees what those
-    /// before it did.
+    /// Commits change requests in order. The valid ones are published together; each request sees the effects of those before it.
     pub(crate) fn commit(&mut self, requests: Vec<ChangeRequest>) -> Vec<Result<Committed, CommitError>> {
-        let alone = requests.len() == 1;
+        let is_only = requests.len() == 1;
         let mut next = Arc::clone(&self.policy);
         let mut outcomes = Vec::with_capacity(requests.len());
         for request in requests {
-            let fulfilled = self.apply_request(&next, request).and_then(|after| {
-                // One that is alone is checked when it is published.
-                if !alone {
+            let outcome = self.apply_request(&next, request).and_then(|after| {
+                // A single request is checked by the publication.
+                if !is_only {
                     self.host.check(&next, &after)?;
                     self.engine.check(&next, &after)?;
                 }
                 Ok(Arc::new(after))
             });
-            outcomes.push(fulfilled.map(|after| {
+            outcomes.push(outcome.map(|after| {
                 let before = std::mem::replace(&mut next, Arc::clone(&after));
                 Committed { before, after }
             }));
@@ -155,16 +160,19 @@ impl Daemon {
         if outcomes.iter().any(Result::is_ok)
             && let Err(refusal) = self.publish(next)
         {
-            outcomes.iter_mut().filter(|done| done.is_ok()).for_each(|done| *done = Err(refusal.clone()));
+            outcomes
+                .iter_mut()
+                .filter(|outcome| outcome.is_ok())
+                .for_each(|outcome| *outcome = Err(refusal.clone()));
         }
         outcomes
     }
 
-    /// What a policy is with a wish fulfilled.
+    /// Returns a policy with a change request applied.
     fn apply_request(&self, policy: &Policy, request: ChangeRequest) -> Result<Policy, CommitError> {
         let commands = match request {
             ChangeRequest::Apply(mut file) => {
-                // Where a port must be enabled, a file that has only rules means the ports that are.
+                // On hosts whose ports are disabled by default, a file without port switches keeps those in force.
                 if file.ports.is_empty() && policy.ports.keys().any(|port| !self.is_enabled(&file, port)) {
                     file.ports.clone_from(&policy.ports);
                 }
@@ -180,72 +188,76 @@ impl Daemon {
         Ok(next)
     }
 
-    /// Whether there is memory for a policy beside the one in force, and how many connections there may be under it. Small changes are
-    /// made in any case: so is what makes room.
+    /// Checks that there is memory for a policy beside the one in force, and returns the number of connections that it allows. Small changes
+    /// always pass, so that a user can free memory.
     fn check_memory(&self, next: &Policy) -> Result<MemoryBounds, CommitError> {
         let (rules, after) = (&self.policy.rules, &next.rules);
         let changed = RuleStore::diff(rules, after).bounds().1.min(after.len());
-        let unlooked = self.unlooked + after.len().saturating_sub(rules.len());
-        let is_large = changed.max(unlooked) > FEW_RULES;
+        let unchecked_rules = self.unchecked_rules + after.len().saturating_sub(rules.len());
+        let is_large = changed.max(unchecked_rules) > FEW_RULES;
         let most = self.most_connections();
         let max = u64::from(next.settings.connections.max);
         let bound = self.engine.connection_bound();
-        // At the start there may be none yet; and of the default, once it was cut, as many again as memory has become free for.
+        // At the start no connections are allowed yet. A default number that was cut grows again with the free memory.
         if !is_large && max <= most {
-            return Ok(MemoryBounds { connections: bound, unlooked });
+            return Ok(MemoryBounds { connections: bound, unchecked_rules });
         }
         let Some(available) = self.host.memory() else {
-            return Ok(MemoryBounds { connections: usize::MAX, unlooked: 0 });
+            return Ok(MemoryBounds { connections: usize::MAX, unchecked_rules: 0 });
         };
         let needed = if is_large { changed as u64 * memory::RULE_BYTES } else { 0 };
-        // What connections have taken already is theirs, also when they have ended.
-        let there = self.engine.connections().summary().places;
+        // Memory that connections have taken stays with them, also after they have ended.
+        let existing = self.engine.connections().summary().places;
         let connections = if is_default(next) {
             available.check(needed, 0)?;
             let left = available.for_changes() - needed;
-            let fits = (there + left / 4 * 3 / CONNECTION_BYTES).max(1);
+            let fits = (existing + left / 4 * 3 / CONNECTION_BYTES).max(1);
             if is_large { fits } else { fits.max(bound as u64) }
         } else if max > most {
-            let wanted = max.saturating_sub(there) * CONNECTION_BYTES;
+            let wanted = max.saturating_sub(existing) * CONNECTION_BYTES;
             available.check(needed + wanted, 0).map_err(|short| {
-                let fits = there + short.bytes.saturating_sub(needed) / CONNECTION_BYTES;
+                let fits = existing + short.bytes.saturating_sub(needed) / CONNECTION_BYTES;
                 CommitError::Connections { max, fits, short }
             })?;
             max
         } else {
-            available.check(needed, self.kept(most.min(max)))?;
+            available.check(needed, self.reserved_bytes(most.min(max)))?;
             most
         };
-        Ok(MemoryBounds { connections: usize::try_from(connections).unwrap_or(usize::MAX), unlooked: 0 })
+        Ok(MemoryBounds {
+            connections: usize::try_from(connections).unwrap_or(usize::MAX),
+            unchecked_rules: 0,
+        })
     }
 
-    /// Whether there is memory for something of so many bytes.
+    /// Checks that there is memory for so many bytes.
     ///
     /// # Errors
-    /// There is not.
-    pub(crate) fn afford(&self, bytes: u64) -> Result<(), MemoryShortage> {
-        let kept = if is_default(&self.policy) { 0 } else { self.kept(self.most_connections()) };
-        self.host.memory().map_or(Ok(()), |available| available.check(bytes, kept))
+    /// There is not enough memory.
+    pub(crate) fn check_memory_for(&self, bytes: u64) -> Result<(), MemoryShortage> {
+        let reserved =
+            if is_default(&self.policy) { 0 } else { self.reserved_bytes(self.most_connections()) };
+        self.host.memory().map_or(Ok(()), |available| available.check(bytes, reserved))
     }
 
-    /// As many connections as there may be.
+    /// Returns the most connections that are allowed.
     fn most_connections(&self) -> u64 {
         u64::from(self.policy.settings.connections.max).min(self.engine.connection_bound() as u64)
     }
 
-    /// What connections up to so many may still come to take, in bytes.
-    fn kept(&self, most: u64) -> u64 {
+    /// Returns the bytes that connections may still take, up to `most` of them.
+    fn reserved_bytes(&self, most: u64) -> u64 {
         most.saturating_sub(self.engine.connections().summary().places) * CONNECTION_BYTES
     }
 
-    /// Puts a policy in force as a whole.
+    /// Publishes a policy as a whole.
     fn publish(&mut self, next: Arc<Policy>) -> Result<(), CommitError> {
         let memory = self.check_memory(&next)?;
         self.host.check(&self.policy, &next)?;
         let bound = self.engine.connection_bound();
         self.engine.bound_connections(memory.connections);
         self.engine.publish(&next).inspect_err(|_| self.engine.bound_connections(bound))?;
-        self.unlooked = memory.unlooked;
+        self.unchecked_rules = memory.unchecked_rules;
         if next.settings.poll != self.policy.settings.poll {
             self.host.set_poll(next.settings.poll);
         }
@@ -254,38 +266,37 @@ impl Daemon {
         }
         let before = std::mem::replace(&mut self.policy, next);
         if RuleStore::diff(&before.rules, &self.policy.rules).bounds().1 > MANY_RULES {
-            self.left = Some(Arc::downgrade(&before));
+            self.superseded = Some(Arc::downgrade(&before));
         }
         Ok(())
     }
 
-    /// Frees what packets and answers use no more, and gives generators fresh entropy; to be called now and then. True once
-    /// after a large change, when all of what was before it is freed, and after something else that was large: memory may be given
-    /// back to the system then.
+    /// Frees what packets and answers no longer use, and reseeds generators; to be called periodically. Returns true once after a large
+    /// change, when the policy before it is freed, and after [`Daemon::request_trim`]: memory can be returned to the system then.
     pub fn reclaim(&mut self) -> bool {
-        if let Some(fresh) = self.reseeding.fresh(Instant::now()) {
+        if let Some(fresh) = self.reseed_timer.fresh(Instant::now()) {
             self.engine.reseed(&fresh);
         }
-        let waits = self.engine.reclaim() > 0;
-        let left = !waits && self.left.as_ref().is_some_and(|before| before.strong_count() == 0);
-        if left {
-            self.left = None;
+        let is_used = self.engine.reclaim() > 0;
+        let is_freed = !is_used && self.superseded.as_ref().is_some_and(|before| before.strong_count() == 0);
+        if is_freed {
+            self.superseded = None;
         }
-        std::mem::take(&mut self.freed) || left
+        std::mem::take(&mut self.trim_due) || is_freed
     }
 
-    /// Has [`Daemon::reclaim`] say that there is memory to be given back.
-    pub(crate) fn trim_memory(&mut self) {
-        self.freed = true;
+    /// Makes the next [`Daemon::reclaim`] return true.
+    pub(crate) fn request_trim(&mut self) {
+        self.trim_due = true;
     }
 
-    /// Whether the rules of a policy see the packets of a port.
+    /// Returns whether the rules of a policy see the packets of a port.
     pub(crate) fn is_enabled(&self, policy: &Policy, port: &str) -> bool {
-        let said = policy.ports.get(port).copied();
-        said.unwrap_or_else(|| self.engine.ports().is_enabled_by_default(port))
+        let switch = policy.ports.get(port).copied();
+        switch.unwrap_or_else(|| self.engine.ports().is_enabled_by_default(port))
     }
 
-    /// The ports that one policy enables and the other does not, and whether `after` does.
+    /// Returns the ports that one policy enables and the other does not, and whether `after` enables them.
     pub(crate) fn switched_ports(&self, before: &Policy, after: &Policy) -> Vec<(String, bool)> {
         let named: BTreeSet<&String> = before.ports.keys().chain(after.ports.keys()).collect();
         let now = |port: &String| (port.clone(), self.is_enabled(after, port));
@@ -293,34 +304,33 @@ impl Daemon {
         named.into_iter().map(now).filter(changed).collect()
     }
 
-    /// Whether that rule of a policy is still in force.
+    /// Returns whether that rule of a policy is still in force.
     pub(crate) fn in_force(&self, of: &Arc<Policy>, id: RuleId) -> bool {
         Arc::ptr_eq(of, &self.policy) || of.rules.agree(&self.policy.rules, id)
     }
 }
 
-/// What memory has room for under a policy.
+/// The result of a memory check.
 struct MemoryBounds {
-    /// The most connections.
+    /// The most connections that fit.
     connections: usize,
-    /// See [`Daemon`].
-    unlooked: usize,
+    /// The new value of the field of that name of [`Daemon`].
+    unchecked_rules: usize,
 }
 
-/// Whether a policy leaves it to us how many connections there may be: as many as memory suffices for, up to that number, which makes
-/// room for rules. Any other number was asked for: it is had, or the policy is refused.
+/// Returns whether a policy has the default limit of connections. The default is cut to the memory that there is, and again in favour of
+/// rules. Any other number was set by a user: it is granted as a whole, or the policy is refused.
 fn is_default(policy: &Policy) -> bool {
     policy.settings.connections.max == ConnectionSettings::default().max
 }
 
-/// Whether a command changes something; the others are questions.
+/// Returns whether a command changes the policy.
 pub(crate) fn is_change(command: &Command) -> bool {
     !matches!(command, Command::List { .. } | Command::Show(_) | Command::Kill(_) | Command::Monitor)
 }
 
 impl Committed {
-    /// What became of the rules that did not stay, in the order of their numbers. A rule that was replaced by another
-    /// under its number went, and then the other came.
+    /// Returns the rules that were added and removed, in the order of their ids. A replaced rule is removed, and then the new one is added.
     pub fn diff(&self) -> impl Iterator<Item = RuleChange> + '_ {
         RuleStore::diff(&self.before.rules, &self.after.rules)
     }

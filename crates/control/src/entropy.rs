@@ -1,18 +1,18 @@
-//! Where secrets of live hosts come from: the operating system's generator.
+//! The source of secrets of live hosts: the operating system's random number generator.
 
 use mmb_random::SeedTree;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::time::{Duration, Instant};
 
-/// The operating system gives no random numbers: nothing that must be secret would be.
+/// The operating system gives no random numbers.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot get random numbers from the operating system (getrandom): {0}")]
 pub struct EntropyError(#[from] rustix::io::Errno);
 
-/// A tree of secrets that nobody knows and that no other call gives again.
+/// Creates a tree of secrets from the system's entropy, different at each call.
 ///
 /// # Errors
-/// There are no random numbers.
+/// The system gives no random numbers.
 pub fn seed_tree() -> Result<SeedTree, EntropyError> {
     let mut entropy = [0; 32];
     let mut filled = 0;
@@ -26,28 +26,28 @@ pub fn seed_tree() -> Result<SeedTree, EntropyError> {
     Ok(SeedTree::new(entropy))
 }
 
-/// How long generators go on with the same entropy.
-const RESEEDED: Duration = Duration::from_secs(600);
+/// The interval at which generators get fresh entropy.
+const RESEED_INTERVAL: Duration = Duration::from_secs(600);
 
-/// When generators are to get fresh entropy.
+/// The time at which generators get fresh entropy.
 #[derive(Debug)]
 pub(crate) struct ReseedTimer {
     due: Instant,
 }
 
 impl ReseedTimer {
-    /// They have just got some.
+    /// Starts the timer; generators have just got entropy.
     pub(crate) fn begin(now: Instant) -> ReseedTimer {
-        ReseedTimer { due: now + RESEEDED }
+        ReseedTimer { due: now + RESEED_INTERVAL }
     }
 
-    /// Fresh entropy, if it is time. Without any to be had, generators go on as they are, and this is tried again.
+    /// Returns fresh entropy if it is time. If the system gives none, generators keep theirs, and the next call tries again.
     pub(crate) fn fresh(&mut self, now: Instant) -> Option<SeedTree> {
         if now < self.due {
             return None;
         }
         let fresh = seed_tree().ok()?;
-        self.due = now + RESEEDED;
+        self.due = now + RESEED_INTERVAL;
         Some(fresh)
     }
 }

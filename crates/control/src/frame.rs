@@ -1,8 +1,8 @@
-//! Requests from a client's bytes, and answers to it, within the server's [`ServerLimits`].
+//! Reads requests from a client and writes answers to it, within the server's [`ServerLimits`].
 //!
-//! [`RequestReader`] reads lines: it waits for a request's first byte as long as it takes, and for the rest of it
-//! only as long as [`ServerLimits::time_for`] allows. [`AnswerWriter`] writes, and gives up on a client that reads too
-//! slowly. Both use the timeouts of the socket, so each must be the only one to read or to write it.
+//! [`RequestReader`] reads lines: it waits for the first byte of a request without limit, unless the caller sets one, and for the rest as
+//! long as [`ServerLimits::time_for`] allows. [`AnswerWriter`] writes, and fails if the client reads too slowly. Both set timeouts of the
+//! socket, so each must be its only reader or writer.
 
 use crate::limits::{Budget, BudgetShare, ServerLimits};
 use crate::memory::{self, MemoryShortage};
@@ -18,7 +18,7 @@ const CHUNK: usize = 64 << 10;
 /// The socket refuses a timeout of zero.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// Why there is no further request.
+/// The reason why there is no further request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FrameError {
     #[error("the request is longer than {0} bytes")]
@@ -37,10 +37,10 @@ pub(crate) enum FrameError {
     Io(#[from] std::io::Error),
 }
 
-/// One request's bytes, which count against the budget until dropped.
+/// The bytes of one request, which are counted in the budget until the share is dropped.
 pub(crate) struct RequestLine {
     pub(crate) bytes: Vec<u8>,
-    /// Held for as long as the request is worked on.
+    /// Held until the request was executed.
     pub(crate) share: BudgetShare,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct RequestReader<'a> {
     limits: &'a ServerLimits,
     budget: &'a Budget,
     chunk: Box<[u8]>,
-    /// What of `chunk` is read but not used: a client may send ahead.
+    /// The bytes of `chunk` from `start` to `end` are not used yet: a client may send ahead.
     start: usize,
     end: usize,
 }
@@ -64,17 +64,17 @@ impl<'a> RequestReader<'a> {
         RequestReader { stream, limits, budget, chunk: vec![0; CHUNK].into_boxed_slice(), start: 0, end: 0 }
     }
 
-    /// The next request, which must begin to come within `patience`, where there is an end to that; `None` where the client has
-    /// ended. `begun` is called when its first byte is there.
+    /// Reads the next request, whose first byte must arrive within `timeout`, if there is one; calls `begun` then. `None`: the client has
+    /// disconnected.
     pub(crate) fn next(
         &mut self,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
         begun: impl FnOnce(),
     ) -> Result<Option<RequestLine>, FrameError> {
-        if patience.is_some_and(|patience| patience.is_zero()) {
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(FrameError::Silent(self.limits.greeting));
         }
-        match self.await_more(patience) {
+        match self.await_input(timeout) {
             Ok(true) => {}
             Ok(false) => return Ok(None),
             Err(error) if timed_out(&error) => return Err(FrameError::Silent(self.limits.greeting)),
@@ -84,9 +84,9 @@ impl<'a> RequestReader<'a> {
         self.line().map(Some)
     }
 
-    /// The next request, which must begin to come soon.
+    /// Reads the next request, whose first byte must arrive soon.
     pub(crate) fn next_soon(&mut self) -> Result<RequestLine, FrameError> {
-        match self.await_more(Some(self.limits.grace)) {
+        match self.await_input(Some(self.limits.grace)) {
             Ok(true) => self.line(),
             Ok(false) => Err(FrameError::Half),
             Err(error) if timed_out(&error) => Err(FrameError::Late),
@@ -94,24 +94,24 @@ impl<'a> RequestReader<'a> {
         }
     }
 
-    /// Waits until there is something to read; `false`: the client has ended.
-    fn await_more(&mut self, patience: Option<Duration>) -> std::io::Result<bool> {
+    /// Waits for input; `false`: the client has disconnected.
+    fn await_input(&mut self, timeout: Option<Duration>) -> std::io::Result<bool> {
         if self.start < self.end {
             return Ok(true);
         }
-        self.stream.set_read_timeout(patience.map(|patience| patience.max(SHORTEST)))?;
+        self.stream.set_read_timeout(timeout.map(|timeout| timeout.max(SHORTEST)))?;
         Ok(self.fill()? > 0)
     }
 
-    /// Whether the client has sent more, or has ended.
-    pub(crate) fn is_more(&self) -> bool {
+    /// Returns whether the client has sent more, or has disconnected.
+    pub(crate) fn has_input(&self) -> bool {
         let mut fds = [PollFd::new(self.stream, PollFlags::IN)];
-        // A socket that cannot be asked is none that is listened to.
+        // A socket that cannot be polled counts as disconnected.
         self.start < self.end
             || !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0) | Err(Errno::INTR))
     }
 
-    /// The request that has begun to come.
+    /// Reads the rest of a request whose first bytes have arrived.
     fn line(&mut self) -> Result<RequestLine, FrameError> {
         let started = Instant::now();
         let mut line = RequestLine { bytes: Vec::new(), share: self.budget.share() };
@@ -137,12 +137,12 @@ impl<'a> RequestReader<'a> {
         }
     }
 
-    /// Whether one more request has come as a whole.
+    /// Returns whether one more request has arrived completely.
     pub(crate) fn has_next(&self) -> bool {
         self.chunk[self.start..self.end].contains(&b'\n')
     }
 
-    /// Grows the line for `more` bytes, as far as the limits go.
+    /// Grows the line by `more` bytes, within the limits.
     fn make_room(&self, line: &mut RequestLine, more: usize) -> Result<(), FrameError> {
         let wanted = line.bytes.len() + more;
         if wanted > self.limits.request_bytes {
@@ -153,7 +153,7 @@ impl<'a> RequestReader<'a> {
             if capacity > self.limits.small_request_bytes && !line.share.grow_to(capacity) {
                 return Err(FrameError::Busy);
             }
-            // What a request becomes takes more than itself, and where there is too little for that the process would end.
+            // The execution of a request takes more memory than its text, and a lack of it would end the process.
             if capacity > self.limits.small_request_bytes
                 && let Some(available) = memory::available()
             {
@@ -176,12 +176,12 @@ impl<'a> RequestReader<'a> {
     }
 }
 
-/// Writes an answer to a client that must keep reading it.
+/// Writes an answer to a client, which must read it fast enough.
 pub(crate) struct AnswerWriter<'a> {
     stream: &'a UnixStream,
     limits: &'a ServerLimits,
     written: usize,
-    /// Time spent waiting for the client, not for the answer.
+    /// The time spent waiting for the client.
     waited: Duration,
 }
 

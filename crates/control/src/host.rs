@@ -1,48 +1,47 @@
-//! What the daemon asks of whoever moves the packets: the state of ports and workers, and how idle workers
-//! wait.
+//! The interface of a host, the part of the program that moves the packets: the state of ports and workers, and the settings that concern it.
 //!
-//! `mmb run` implements [`Host`] over DPDK; tests have one that invents its ports.
+//! `mmb run` implements [`Host`] over DPDK, the plugin over VPP; tests have one with invented ports.
 
 use crate::memory::{self, AvailableMemory};
 use mmb_policy::Policy;
 use mmb_policy::settings::Poll;
 use std::collections::BTreeMap;
 
-/// The packet side of the daemon, as the control side sees it.
+/// A host, as the control side sees it.
 pub trait Host: Send {
-    /// The ports by number, as in the engine's port table.
+    /// Returns the ports by number, as in the engine's port table.
     fn ports(&self) -> Vec<PortStatus>;
 
-    /// Changes how an idle worker waits; takes effect on the workers' next turn.
+    /// Sets how an idle worker waits, from its next iteration on.
     fn set_poll(&self, poll: Poll);
 
-    /// What a policy now says about ports, by name; a host that hands all packets to the engine need not care.
-    fn set_ports(&self, _said: &BTreeMap<String, bool>) {}
+    /// Sets which ports a policy enables and disables, by name. A host that hands all packets to the engine ignores it.
+    fn set_ports(&self, _switches: &BTreeMap<String, bool>) {}
 
-    /// The memory that the process may still take.
+    /// Returns the memory that the process may still take.
     fn memory(&self) -> Option<AvailableMemory> {
         memory::available()
     }
 
-    /// Whether a policy that comes after another fits this host, whatever the engine says.
+    /// Checks that this host supports a policy that follows another one.
     ///
     /// # Errors
-    /// What does not.
+    /// The part that it does not support.
     fn check(&self, _before: &Policy, _after: &Policy) -> Result<(), UnsupportedRule> {
         Ok(())
     }
 
-    /// The packet threads by number.
+    /// Returns the packet threads by number.
     fn workers(&self) -> Vec<WorkerStatus>;
 }
 
-/// Something of a policy that cannot be, or would mean nothing, where the packets come from here.
+/// A part of a policy that a host does not support, or that has no meaning there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct UnsupportedRule {
-    /// What, and why.
+    /// The part and the reason.
     pub what: String,
-    /// The word that it is about.
+    /// The word of the policy that is not supported.
     pub word: String,
 }
 
@@ -53,7 +52,7 @@ pub struct PortStatus {
     pub name: String,
     /// The device as given to `--port`.
     pub device: String,
-    /// What drives it, for instance `net_af_xdp`.
+    /// Its driver, for instance `net_af_xdp`.
     pub driver: String,
     /// Its Ethernet address, `02:00:00:00:00:01`.
     pub mac: String,
@@ -63,9 +62,9 @@ pub struct PortStatus {
     pub link: bool,
     /// The name of the port at the other end of its wire.
     pub peer: Option<String>,
-    /// Packets that arrived when no room was free for them.
+    /// Packets that were lost because the receive queue was full.
     pub rx_missed: u64,
-    /// Packets that arrived broken.
+    /// Packets that arrived damaged.
     pub rx_errors: u64,
     /// Packets that the device failed to send.
     pub tx_errors: u64,

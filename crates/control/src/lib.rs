@@ -1,23 +1,23 @@
 //! Control of a running mmb: the unix socket, the answers to requests, the state of the daemon.
 //!
-//! [`Daemon`] owns the policy in force, the control side of the engine and the [`Host`]; [`Server`] lets
-//! clients talk to it, over a unix socket or streams that it is given. The protocol and the other end of a connection are in
+//! [`Daemon`] owns the policy in force, the control side of the engine and the [`Host`]; [`Server`] connects clients with it, over a unix socket or given streams. The protocol and the other end of a connection are in
 //! `mmb-protocol`; conversions from the engine's values to answers are here.
 //!
-//! The state is behind one mutex. A client's thread holds it while it looks at something or makes a change,
-//! and never while it reads from the client or writes to it. The packet threads do not know it.
+//! The state is behind one mutex. A client's thread locks it to read the state or to commit a change, and never while it reads from the
+//! client or writes to it. Packet threads do not use it.
 #![forbid(unsafe_code)]
 
 mod client_slots;
 mod commit_queue;
+mod convert;
 pub mod daemon;
 pub mod entropy;
 mod frame;
 pub mod host;
-mod language;
 pub mod limits;
 mod locate;
 pub mod memory;
+mod panic_guard;
 mod respond;
 pub mod server;
 mod session;

@@ -1,36 +1,34 @@
-//! What clients may take: places, memory and time. All of it is bounded, so that no client can hurt the
-//! daemon or the others.
+//! Limits of clients: their number, memory and time. All resources are bounded, so that no client can harm the daemon or other clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The bounds of a server.
+/// The limits of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Clients at once. Beyond, the one that has asked nothing for longest makes room; if none is idle, the
-    /// new one is refused.
+    /// Clients at the same time. A further one replaces the client that has been idle longest; if none is idle, it is refused.
     pub clients: usize,
-    /// Of these, those of one user that is neither root nor the daemon's own.
+    /// The share of these clients that one user may have, other than root and the daemon's own user.
     pub clients_per_user: usize,
-    /// Places beyond [`ServerLimits::clients`] for root and the daemon's own user.
+    /// Clients beyond [`ServerLimits::clients`] for root and the daemon's own user.
     pub reserved: usize,
-    /// How long a client may be connected without having made a request that is one.
+    /// The time within which a client must send its first valid request.
     pub greeting: Duration,
-    /// How long a client must have asked nothing before it may be made to go.
+    /// The time without a request after which a client may be replaced.
     pub idle: Duration,
     /// The longest request in bytes.
     pub request_bytes: usize,
-    /// Bytes of requests that are read or worked on, over all clients of root and the daemon's own user, and as many over
-    /// those of other users; what fits [`ServerLimits::small_request_bytes`] is not counted.
+    /// Bytes of requests that are read or executed, over all clients of root and the daemon's own user, and again over those of other users.
+    /// Requests of at most [`ServerLimits::small_request_bytes`] are not counted.
     pub pending_bytes: usize,
-    /// Requests up to this length are taken however much is pending.
+    /// Requests up to this length are accepted whatever is pending.
     pub small_request_bytes: usize,
-    /// Clients that watch connections at once, of root and the daemon's own user, and as many of other users.
+    /// Clients that run `monitor` at the same time, of root and the daemon's own user, and again of other users.
     pub monitors: usize,
-    /// How long a request may take to arrive, and a full buffer of an answer to be read,
+    /// The time that a request may take to arrive, and a full buffer of an answer to be read,
     pub grace: Duration,
-    /// and how many bytes a client must move for each second beyond that.
+    /// and the bytes that a client must transfer for each second beyond that.
     pub bytes_per_s: u32,
 }
 
@@ -41,7 +39,7 @@ impl Default for ServerLimits {
 }
 
 impl ServerLimits {
-    /// What a daemon grants unless told otherwise.
+    /// The limits of a daemon by default.
     pub const DEFAULT: ServerLimits = ServerLimits {
         clients: 256,
         clients_per_user: 64,
@@ -56,34 +54,34 @@ impl ServerLimits {
         bytes_per_s: 64 << 10,
     };
 
-    /// How long moving so many bytes may take.
+    /// Returns the time that the transfer of so many bytes may take.
     pub(crate) fn time_for(&self, bytes: usize) -> Duration {
         self.grace + Duration::from_secs_f64(bytes as f64 / f64::from(self.bytes_per_s.max(1)))
     }
 }
 
-/// Something that all clients draw on: bytes, places.
+/// An amount that all clients share: bytes, or a number of clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget(Arc<AtomicUsize>);
 
 impl Budget {
-    /// A budget of so much.
-    pub(crate) fn new(much: usize) -> Budget {
-        Budget(Arc::new(AtomicUsize::new(much)))
+    /// Creates a budget of that amount.
+    pub(crate) fn new(amount: usize) -> Budget {
+        Budget(Arc::new(AtomicUsize::new(amount)))
     }
 
-    /// A share of the budget, empty yet.
+    /// Returns an empty share of the budget.
     pub(crate) fn share(&self) -> BudgetShare {
-        BudgetShare { budget: self.clone(), drawn: 0 }
+        BudgetShare { budget: self.clone(), taken: 0 }
     }
 }
 
-/// What some clients draw on together.
+/// The budgets of a group of clients.
 #[derive(Clone, Debug)]
 pub(crate) struct BudgetPools {
     /// Bytes of requests.
     pub(crate) pending: Budget,
-    /// Places for clients that watch.
+    /// Clients that run `monitor`.
     pub(crate) monitors: Budget,
 }
 
@@ -93,32 +91,32 @@ impl BudgetPools {
     }
 }
 
-/// What one request has drawn; given back when dropped.
+/// The amount that one request has taken; returned on drop.
 #[derive(Debug)]
 pub(crate) struct BudgetShare {
     budget: Budget,
-    drawn: usize,
+    taken: usize,
 }
 
 impl BudgetShare {
-    /// Draws more, up to `much` in all. Says whether there was enough; if not, nothing is drawn.
-    pub(crate) fn grow_to(&mut self, much: usize) -> bool {
-        let more = much.saturating_sub(self.drawn);
-        let taken = self
+    /// Takes more, up to `amount` in all. Returns whether there was enough; if not, nothing is taken.
+    pub(crate) fn grow_to(&mut self, amount: usize) -> bool {
+        let more = amount.saturating_sub(self.taken);
+        let is_enough = self
             .budget
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(more))
             .is_ok();
-        if taken {
-            self.drawn += more;
+        if is_enough {
+            self.taken += more;
         }
-        taken
+        is_enough
     }
 }
 
 impl Drop for BudgetShare {
     fn drop(&mut self) {
-        self.budget.0.fetch_add(self.drawn, Ordering::Relaxed);
+        self.budget.0.fetch_add(self.taken, Ordering::Relaxed);
     }
 }
 
@@ -127,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_bounded_together_and_given_back() {
+    fn shares_are_bounded_together_and_returned() {
         let budget = Budget::new(100);
         let (mut a, mut b) = (budget.share(), budget.share());
         assert!(a.grow_to(60));

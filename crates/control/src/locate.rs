@@ -1,5 +1,5 @@
-//! Finds the words that a refusal is about. What a policy cannot be in this daemon turns out only after it
-//! was parsed, when places in the text are forgotten; the word is known, and is found again.
+//! Locates the word that a refusal is about. A commit fails after the text was parsed, when positions in the text are no longer known; the
+//! word is known, and is searched for in the text.
 
 use crate::daemon::CommitError;
 use mmb_engine::PublishError;
@@ -7,19 +7,19 @@ use mmb_language::{CommandRefusal, nearest};
 use mmb_policy::PolicyError;
 use mmb_protocol::answer::ErrorLine;
 
-/// The refusal of commands, placed in the one that it is about.
+/// Makes an error of the refusal of commands, with the command and the position in it.
 pub(crate) fn in_commands(refusal: &CommitError, commands: &[String]) -> ErrorLine {
-    let error = messages(refusal);
+    let error = without_position(refusal);
     let (word, at) = match refusal {
         CommitError::Command { index, .. } => (word(refusal), *index..*index + 1),
         CommitError::Publish(_)
         | CommitError::Memory(_)
         | CommitError::Connections { .. }
         | CommitError::Host(_)
-        | CommitError::Lost => (word(refusal), 0..commands.len()),
+        | CommitError::Internal => (word(refusal), 0..commands.len()),
     };
     let found = word.and_then(|word| {
-        at.clone().find_map(|index| Some((index, place(&error, commands.get(index)?, &word)?)))
+        at.clone().find_map(|index| Some((index, with_position(&error, commands.get(index)?, &word)?)))
     });
     match found {
         Some((index, placed)) => ErrorLine { command: Some(index), ..placed },
@@ -27,13 +27,13 @@ pub(crate) fn in_commands(refusal: &CommitError, commands: &[String]) -> ErrorLi
     }
 }
 
-/// The refusal of a file, placed in its text.
+/// Makes an error of the refusal of a policy file, with the position in its text.
 pub(crate) fn in_file(refusal: &CommitError, text: &str) -> ErrorLine {
-    let error = messages(refusal);
-    word(refusal).and_then(|word| place(&error, text, &word)).unwrap_or(error)
+    let error = without_position(refusal);
+    word(refusal).and_then(|word| with_position(&error, text, &word)).unwrap_or(error)
 }
 
-fn messages(refusal: &CommitError) -> ErrorLine {
+fn without_position(refusal: &CommitError) -> ErrorLine {
     let suggestion = match refusal {
         CommitError::Publish(
             PublishError::UnknownPort { port, known, .. }
@@ -44,7 +44,7 @@ fn messages(refusal: &CommitError) -> ErrorLine {
     ErrorLine { suggestion, ..ErrorLine::new(refusal.to_string()) }
 }
 
-/// The word of the text that is not right.
+/// Returns the word of the text that the refusal is about.
 fn word(refusal: &CommitError) -> Option<String> {
     match refusal {
         CommitError::Command {
@@ -52,16 +52,16 @@ fn word(refusal: &CommitError) -> Option<String> {
             ..
         } => Some(id.to_string()),
         CommitError::Connections { max, .. } => Some(max.to_string()),
-        CommitError::Command { .. } | CommitError::Memory(_) | CommitError::Lost => None,
-        CommitError::Host(unfit) => Some(unfit.word.clone()),
+        CommitError::Command { .. } | CommitError::Memory(_) | CommitError::Internal => None,
+        CommitError::Host(unsupported) => Some(unsupported.word.clone()),
         CommitError::Publish(
             PublishError::UnknownPort { port, .. } | PublishError::UnknownSwitchedPort { port, .. },
         ) => Some(port.clone()),
     }
 }
 
-/// The error, placed where the word first stands as a word of the language.
-fn place(error: &ErrorLine, text: &str, word: &str) -> Option<ErrorLine> {
+/// Adds to the error the first position of the word, outside of quotes and comments.
+fn with_position(error: &ErrorLine, text: &str, word: &str) -> Option<ErrorLine> {
     let start = words(text).find(|(_, found)| *found == word)?.0;
     let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
     Some(ErrorLine {
@@ -72,7 +72,7 @@ fn place(error: &ErrorLine, text: &str, word: &str) -> Option<ErrorLine> {
     })
 }
 
-/// The words outside of quotes and comments, with the byte at which they begin.
+/// Returns the words outside of quotes and comments, with the byte at which each begins.
 fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -82,9 +82,9 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
             let length = match next {
                 '#' => rest.find('\n').unwrap_or(rest.len()),
                 '"' => quoted(rest),
-                _ if is_between(next) => next.len_utf8(),
+                _ if is_separator(next) => next.len_utf8(),
                 _ => {
-                    let length = rest.find(|c| is_between(c) || c == '"').unwrap_or(rest.len());
+                    let length = rest.find(|c| is_separator(c) || c == '"').unwrap_or(rest.len());
                     at += length;
                     return Some((at - length, &rest[..length]));
                 }
@@ -94,11 +94,11 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-fn is_between(character: char) -> bool {
+fn is_separator(character: char) -> bool {
     character.is_whitespace() || matches!(character, '{' | '}' | ',')
 }
 
-/// The length of a string with its quotes, or of what there is of it.
+/// Returns the length of a string with its quotes, or to the end of its line if it has no closing quote.
 fn quoted(rest: &str) -> usize {
     let mut escaped = false;
     for (at, character) in rest.char_indices().skip(1) {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_found_where_it_is_meant() {
+    fn a_port_is_located_outside_of_quotes_and_comments() {
         let text = "# lann\nadd payload \"lann \\\" lann\" drop\nadd name é in {wan, lann} drop\n";
         let error = in_file(&unknown("lann"), text);
         assert_eq!((error.line, error.column), (Some(3), Some(21)));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_found_among_several() {
+    fn a_command_is_located_among_several() {
         let commands = ["flush".to_owned(), "add in lann drop".to_owned()];
         let error = in_commands(&unknown("lann"), &commands);
         assert_eq!((error.command, error.column), (Some(1), Some(8)));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_found_is_told_all_the_same() {
+    fn an_error_without_a_position_is_reported() {
         let error = in_file(&unknown("lann"), "\"lann");
         assert_eq!((error.line, error.span), (None, None));
         assert!(error.message.contains("lann"));

@@ -1,18 +1,20 @@
-//! From requests to the lines of their answers.
+//! Executes requests and writes the lines of their answers.
 //!
-//! What can be said without the daemon is said first: a request is parsed, and becomes a [`PendingRequest`]. Changes are laid on
-//! the [`commit_queue`](crate::commit_queue). The daemon is locked for a look or a change and let go before a line is written: a client that reads
-//! slowly, or not at all, keeps nobody waiting. What an answer holds while it is sent is the policy that it
-//! is about, which is shared, and some hundred counters.
+//! A request is parsed without the daemon and becomes a [`PendingRequest`]. Its change goes through the
+//! [`commit_queue`](crate::commit_queue). The daemon is locked to read or change its state, and unlocked before a line is written, so that a
+//! client that reads slowly, or not at all, delays no other. While an answer is sent it holds the policy that it is about, which is shared,
+//! and some hundred counters.
 
-mod connections;
-mod state;
+mod connection_answers;
+mod pending;
+mod state_transfer;
 
 use crate::commit_queue::CommitQueue;
-use crate::daemon::{ChangeRequest, CommitError, Committed, Daemon, is_change};
-use crate::language;
+use crate::convert;
+use crate::daemon::{ChangeRequest, CommitError, Committed, Daemon};
 use crate::limits::Budget;
 use crate::locate;
+use crate::panic_guard::guarded;
 use crate::status;
 use mmb_base::lock;
 use mmb_engine::Count;
@@ -24,187 +26,80 @@ use mmb_protocol::answer::{
 };
 use mmb_protocol::request::{DecodeError, Request};
 use mmb_protocol::write_line;
+use pending::{MOST_ERRORS, PendingQuestion, PendingRequest};
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Rules whose counters are read under one lock.
+/// Rules whose counters are read while the daemon is locked once.
 const RULES_AT_ONCE: usize = 512;
 
-/// Bytes of a policy's text in one line of an answer, about.
+/// The approximate size in bytes of a policy's text in one line of an answer.
 const TEXT_AT_ONCE: usize = 16 << 10;
 
-/// Errors of one request that are sent.
-const MOST_ERRORS: usize = 100;
-
-/// Rules offered for completion.
+/// The most rules that are sent for completion.
 const MOST_NAMES: usize = 200;
 
-/// Where requests are carried out.
+/// The environment in which requests are executed.
 pub(crate) struct RequestContext<'a> {
     pub(crate) daemon: &'a Mutex<Daemon>,
     pub(crate) queue: &'a CommitQueue,
-    /// Places for clients that watch.
+    /// The number of clients that may still run `monitor`.
     pub(crate) monitors: &'a Budget,
 }
 
-/// What a client sends behind the requests that it is answered.
+/// The requests that a client sends after those that are being answered.
 pub(crate) trait FollowingRequests {
-    /// It has sent more, or has gone.
-    fn is_there(&self) -> bool;
+    /// Returns whether the client has sent more, or has disconnected.
+    fn has_arrived(&self) -> bool;
 
-    /// The next request, which has to come soon; `None`: the conversation is over.
+    /// Reads the next request, which has to arrive soon. `None`: the session is over.
     fn next(&mut self) -> Option<Result<Request, DecodeError>>;
 }
 
-/// Carries out requests that came together and writes their answers, in order. Changes that follow each other come into
-/// force together, up to a request that looks at what is in force.
+/// Executes requests that arrived together and writes their answers, in order. Consecutive changes are committed together, up to a request
+/// whose answer depends on the policy in force.
 ///
 /// # Errors
-/// What the writer says: the client is gone. What is wrong with a request is part of its answer.
+/// The writer failed: the client has disconnected. Errors of a request are part of its answer.
 pub(crate) fn respond(
-    room: &RequestContext<'_>,
+    context: &RequestContext<'_>,
     requests: impl IntoIterator<Item = Result<Request, DecodeError>>,
-    more: &mut dyn FollowingRequests,
+    following: &mut dyn FollowingRequests,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut pending = requests.into_iter().map(PendingRequest::new).peekable();
     while pending.peek().is_some() {
-        let mut together = Vec::new();
+        let mut batch = Vec::new();
         for pending in pending.by_ref() {
-            together.push(pending);
-            if together.last().is_some_and(PendingRequest::only_reads) {
+            batch.push(pending);
+            if batch.last().is_some_and(PendingRequest::reads_policy) {
                 break;
             }
         }
-        let requests: Vec<ChangeRequest> =
-            together.iter_mut().filter_map(|pending| pending.request.take()).collect();
-        let changed = guarded(|| room.queue.submit(room.daemon, requests));
-        let mut changed = changed.unwrap_or_default().into_iter();
-        let waiting = pending.peek().is_some();
-        for pending in together {
-            let mut change = None;
-            if pending.changes {
-                change = Some(changed.next().unwrap_or(Err(CommitError::Lost)));
+        let changes: Vec<ChangeRequest> =
+            batch.iter_mut().filter_map(|pending| pending.change.take()).collect();
+        let outcomes = guarded(|| context.queue.submit(context.daemon, changes));
+        let mut outcomes = outcomes.unwrap_or_default().into_iter();
+        let others_wait = pending.peek().is_some();
+        for pending in batch {
+            let mut outcome = None;
+            if pending.has_change {
+                outcome = Some(outcomes.next().unwrap_or(Err(CommitError::Internal)));
             }
-            let (out, more) = (&mut *out, &mut *more);
-            let mut responder = Responder { room, waiting, more, out, line: Vec::new(), text: String::new() };
-            match guarded(|| responder.answer_pending(pending, change)) {
-                Some(answered) => answered?,
-                None => refuse(CommitError::Lost.to_string(), out)?,
+            let (out, following) = (&mut *out, &mut *following);
+            let (line, text) = (Vec::new(), String::new());
+            let mut responder = Responder { context, others_wait, following, out, line, text };
+            match guarded(|| responder.answer_pending(pending, outcome)) {
+                Some(written) => written?,
+                None => refuse(CommitError::Internal.to_string(), out)?,
             }
         }
     }
     Ok(())
 }
 
-/// What a fault of ours ends is this and no more.
-fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(work)).ok()
-}
-
-/// A request that was understood as far as that goes without the daemon.
-struct PendingRequest {
-    /// What is to be changed, until it is laid on the desk.
-    request: Option<ChangeRequest>,
-    /// There is, or was, a wish.
-    changes: bool,
-    notes: Vec<ErrorLine>,
-    rest: PendingQuestion,
-}
-
-/// What else a request is.
-enum PendingQuestion {
-    /// It is wrong.
-    Refused(Vec<ErrorLine>),
-    /// Commands, and with their places those of them that are questions, or of which a part follows the change.
-    Run(Vec<String>, Vec<(usize, Command)>),
-    Apply(String),
-    Save,
-    Names(String),
-    SaveState,
-    LoadState,
-}
-
-impl PendingRequest {
-    fn new(request: Result<Request, DecodeError>) -> PendingRequest {
-        let failed = || PendingRequest::refused(vec![ErrorLine::new(CommitError::Lost.to_string())]);
-        let understood = guarded(|| match request {
-            Ok(Request::Run(lines)) => PendingRequest::run(lines),
-            Ok(Request::Apply(text)) => PendingRequest::apply(text),
-            Ok(Request::Save) => PendingRequest::question(PendingQuestion::Save),
-            Ok(Request::Names(prefix)) => PendingRequest::question(PendingQuestion::Names(prefix)),
-            Ok(Request::SaveState) => PendingRequest::question(PendingQuestion::SaveState),
-            Ok(Request::LoadState) => PendingRequest::question(PendingQuestion::LoadState),
-            Ok(Request::Piece(_)) => {
-                PendingRequest::refused(vec![ErrorLine::new("a piece of a state follows 'load-state'")])
-            }
-            Err(error) => PendingRequest::refused(vec![ErrorLine::new(error.to_string())]),
-        });
-        understood.unwrap_or_else(failed)
-    }
-
-    fn question(rest: PendingQuestion) -> PendingRequest {
-        PendingRequest { request: None, changes: false, notes: Vec::new(), rest }
-    }
-
-    fn refused(errors: Vec<ErrorLine>) -> PendingRequest {
-        PendingRequest::question(PendingQuestion::Refused(errors))
-    }
-
-    fn run(lines: Vec<String>) -> PendingRequest {
-        let (mut commands, mut notes, mut errors) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, line) in lines.iter().enumerate() {
-            let place = |error: ErrorLine| ErrorLine { command: Some(index), ..error };
-            match language::parse_command(line) {
-                Ok((command, said)) => {
-                    commands.push(command);
-                    let room = MOST_ERRORS.saturating_sub(notes.len());
-                    notes.extend(said.into_iter().take(room).map(place));
-                }
-                Err(wrong) => errors.extend(wrong.into_iter().map(place)),
-            }
-            if errors.len() > MOST_ERRORS {
-                break;
-            }
-        }
-        if !errors.is_empty() {
-            return PendingRequest::refused(errors);
-        }
-        let changes = commands.iter().any(is_change);
-        let looks =
-            |(_, command): &(usize, &Command)| !is_change(command) || matches!(command, Command::DelKill(_));
-        let questions = commands.iter().enumerate().filter(looks);
-        let questions = questions.map(|(index, command)| (index, command.clone())).collect();
-        let request = changes.then_some(ChangeRequest::Run(commands));
-        PendingRequest { request, changes, notes, rest: PendingQuestion::Run(lines, questions) }
-    }
-
-    fn apply(text: String) -> PendingRequest {
-        match language::parse_policy(&text) {
-            Ok((file, notes)) => {
-                let request = Some(ChangeRequest::Apply(Box::new(file)));
-                PendingRequest { request, changes: true, notes, rest: PendingQuestion::Apply(text) }
-            }
-            Err(errors) => PendingRequest::refused(errors),
-        }
-    }
-
-    /// Whether its answer is about what is in force when it is its turn.
-    fn only_reads(&self) -> bool {
-        match &self.rest {
-            PendingQuestion::Refused(_) | PendingQuestion::Apply(_) => false,
-            PendingQuestion::Run(_, questions) => !questions.is_empty(),
-            PendingQuestion::Save
-            | PendingQuestion::Names(_)
-            | PendingQuestion::SaveState
-            | PendingQuestion::LoadState => true,
-        }
-    }
-}
-
-/// Writes the whole answer to something that was no request, or that went wrong.
+/// Writes a complete answer that consists of one error.
 pub(crate) fn refuse(message: String, out: &mut dyn Write) -> io::Result<()> {
     for answer in [Answer::Error(ErrorLine::new(message)), Answer::End(AnswerEnd::new(false))] {
         write_line(&answer, &mut *out)?;
@@ -212,25 +107,25 @@ pub(crate) fn refuse(message: String, out: &mut dyn Write) -> io::Result<()> {
     out.flush()
 }
 
-/// Whether a question was answered; if not, why.
+/// The result of answering a question; an error is the message for the client.
 type AnswerResult = Result<(), String>;
 
 struct Responder<'a> {
-    room: &'a RequestContext<'a>,
-    /// Requests that came together with this one are not answered yet.
-    waiting: bool,
-    more: &'a mut dyn FollowingRequests,
+    context: &'a RequestContext<'a>,
+    /// Requests that arrived together with this one are not answered yet.
+    others_wait: bool,
+    following: &'a mut dyn FollowingRequests,
     out: &'a mut dyn Write,
-    /// Reused; a line is written whole or not at all.
+    /// A line, which is written as a whole; reused.
     line: Vec<u8>,
-    /// A rule's text, reused.
+    /// The text of a rule; reused.
     text: String,
 }
 
 impl Responder<'_> {
-    /// The state, whatever happened to a thread that held it: a policy is replaced as a whole or not at all.
+    /// Locks the daemon, also after a panic of a thread that held the lock: a policy is replaced as a whole or not at all.
     fn daemon(&self) -> MutexGuard<'_, Daemon> {
-        lock(self.room.daemon)
+        lock(self.context.daemon)
     }
 
     fn send(&mut self, answer: &Answer) -> io::Result<()> {
@@ -240,28 +135,28 @@ impl Responder<'_> {
     }
 
     fn refused(&mut self, errors: Vec<ErrorLine>) -> io::Result<AnswerEnd> {
-        let more = errors.len() > MOST_ERRORS;
+        let has_more = errors.len() > MOST_ERRORS;
         for error in errors.into_iter().take(MOST_ERRORS) {
             self.send(&Answer::Error(error))?;
         }
-        if more {
+        if has_more {
             self.send(&Answer::Error(ErrorLine::new("there are more errors")))?;
         }
         Ok(AnswerEnd::new(false))
     }
 
-    /// Writes the answer to a request of which this became.
+    /// Writes the answer to a request whose change had this outcome.
     fn answer_pending(
         &mut self,
         pending: PendingRequest,
-        change: Option<Result<Committed, CommitError>>,
+        outcome: Option<Result<Committed, CommitError>>,
     ) -> io::Result<()> {
         let mut end = AnswerEnd::new(true);
-        match (change, &pending.rest) {
+        match (outcome, &pending.question) {
             (None, _) => {}
-            (Some(Ok(change)), _) => end.change = Some(self.changed(&change, pending.notes)?),
-            (Some(Err(refusal)), rest) => {
-                let error = match rest {
+            (Some(Ok(change)), _) => end.change = Some(self.committed(&change, pending.notes)?),
+            (Some(Err(refusal)), question) => {
+                let error = match question {
                     PendingQuestion::Run(lines, _) => locate::in_commands(&refusal, lines),
                     PendingQuestion::Apply(text) => locate::in_file(&refusal, text),
                     _ => ErrorLine::new(refusal.to_string()),
@@ -270,7 +165,7 @@ impl Responder<'_> {
                 return self.send(&Answer::End(end));
             }
         }
-        match pending.rest {
+        match pending.question {
             PendingQuestion::Refused(errors) => end = self.refused(errors)?,
             PendingQuestion::Run(_, questions) => {
                 for (index, question) in &questions {
@@ -291,14 +186,14 @@ impl Responder<'_> {
         self.send(&Answer::End(end))
     }
 
-    /// Tells what a change did.
-    fn changed(&mut self, change: &Committed, notes: Vec<ErrorLine>) -> io::Result<ChangeCount> {
+    /// Writes the effect of a change.
+    fn committed(&mut self, change: &Committed, notes: Vec<ErrorLine>) -> io::Result<ChangeCount> {
         for note in notes.into_iter().take(MOST_ERRORS) {
             self.send(&Answer::Note(note))?;
         }
         let mut count = ChangeCount::default();
-        for fate in change.diff() {
-            match fate {
+        for rule_change in change.diff() {
+            match rule_change {
                 RuleChange::Added(rule) => {
                     count.added += 1;
                     self.send(&Answer::Added(rule_text(&rule)))?;
@@ -316,7 +211,7 @@ impl Responder<'_> {
             self.send(&if enabled { Answer::Enabled(port) } else { Answer::Disabled(port) })?;
         }
         for (old, new) in
-            language::settings(&before.settings).into_iter().zip(language::settings(&after.settings))
+            convert::settings(&before.settings).into_iter().zip(convert::settings(&after.settings))
         {
             if old != new {
                 self.send(&Answer::Setting(new))?;
@@ -325,7 +220,7 @@ impl Responder<'_> {
         Ok(count)
     }
 
-    /// Answers a question, or says why it cannot; a command that changes something has no answer of its own.
+    /// Answers a question. A command that changes something has no answer of its own.
     fn answer(&mut self, command: usize, question: &Command) -> io::Result<AnswerResult> {
         let topic = match question {
             Command::List { .. } => Topic::Rules,
@@ -399,7 +294,7 @@ impl Responder<'_> {
     fn save(&mut self) -> io::Result<AnswerEnd> {
         let policy = Arc::clone(self.daemon().policy());
         let mut text = String::new();
-        for line in language::policy_lines(&policy) {
+        for line in convert::policy_lines(&policy) {
             text.push_str(&line);
             text.push('\n');
             if text.len() >= TEXT_AT_ONCE {
@@ -427,8 +322,8 @@ impl Responder<'_> {
     }
 }
 
-/// The rules whose number begins with these digits, found without looking at the others: numbers with a
-/// common prefix of digits form one range for each length.
+/// Returns the rules whose id begins with these digits. The other rules are not visited: ids with a common prefix of digits form one range
+/// for each number of digits.
 fn rules_with_prefix<'a>(policy: &'a Policy, prefix: &str) -> impl Iterator<Item = Rule> + use<'a> {
     let last_id = u64::from(u32::MAX);
     let is_number = prefix.bytes().all(|byte| byte.is_ascii_digit()) && !prefix.starts_with('0');

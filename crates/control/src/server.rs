@@ -1,9 +1,8 @@
-//! The control socket's server: accepts clients and gives each a thread, within its [`ServerLimits`].
+//! The server of the control socket: accepts clients and starts a thread for each, within its [`ServerLimits`].
 //!
-//! [`Server::bind`] starts one thread that accepts; [`Server::adopt`] takes a client that is connected already, and a server
-//! that is [`Server::unbound`] has no others. [`Server::shutdown`] (or dropping) stops it, removes the
-//! socket, lets answers that are being written end for a moment, and then lets every client go. Packets know
-//! nothing of all this.
+//! [`Server::bind`] starts one thread that accepts; [`Server::adopt`] takes a client that is connected already, and a server that is
+//! [`Server::unbound`] has no others. [`Server::shutdown`] (or the drop) stops accepting, removes the socket, gives answers that are being
+//! written a moment to end, and then disconnects all clients. Packet threads are not involved.
 
 use crate::client_slots::{ClientSlots, PeerUser};
 use crate::commit_queue::CommitQueue;
@@ -27,30 +26,29 @@ pub use crate::socket::BindError;
 /// Stack of a client's thread in bytes.
 const STACK: usize = 1 << 20;
 
-/// How long the system's refusal to accept (no file descriptors, no memory) is waited out.
+/// The pause after the system refused to accept (no file descriptors, no memory).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long answers in progress may go on after a shutdown has begun.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// The time that answers in progress have after a shutdown has begun.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
-/// How to serve; the default is what the daemon does unless told otherwise.
+/// Options of a server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerOptions {
-    /// The group whose members may talk to the daemon, by name or number; `None`: the socket keeps the group
-    /// that the system gives it.
+    /// The group whose members may connect, by name or number; `None`: the socket keeps the group that the system gives it.
     pub group: Option<String>,
-    /// What clients may take.
+    /// The limits of clients.
     pub limits: ServerLimits,
 }
 
-/// The daemon as clients see it. Dropping it is [`Server::shutdown`].
+/// A running server. Its drop is [`Server::shutdown`].
 #[derive(Debug)]
 pub struct Server {
     acceptor: Acceptor,
     listener: Option<Listener>,
 }
 
-/// Where clients come in by themselves.
+/// The socket and the thread that accepts its clients.
 #[derive(Debug)]
 struct Listener {
     socket: Arc<ListeningSocket>,
@@ -58,10 +56,10 @@ struct Listener {
 }
 
 impl Server {
-    /// Listens at `path` and answers clients from threads of its own.
+    /// Listens at `path` and serves clients on threads of its own.
     ///
     /// # Errors
-    /// A live daemon at that path, or what the system refused.
+    /// Another daemon listens at that path, or the system refused.
     pub fn bind(path: &Path, daemon: Arc<Mutex<Daemon>>) -> Result<Server, BindError> {
         Server::bind_with(path, daemon, ServerOptions::default())
     }
@@ -69,7 +67,7 @@ impl Server {
     /// [`Server::bind`] with options.
     ///
     /// # Errors
-    /// As [`Server::bind`], and a group that does not exist.
+    /// As [`Server::bind`], and the group does not exist.
     pub fn bind_with(
         path: &Path,
         daemon: Arc<Mutex<Daemon>>,
@@ -95,18 +93,18 @@ impl Server {
         }
     }
 
-    /// Listens nowhere: its clients are those that it is given with [`Server::adopt`].
+    /// Creates a server without a socket, for clients of [`Server::adopt`].
     pub fn unbound(daemon: Arc<Mutex<Daemon>>, limits: ServerLimits) -> Server {
         Server { acceptor: Acceptor { daemon, clients: Arc::new(Clients::new(limits)) }, listener: None }
     }
 
-    /// Takes whoever is at the other end of a stream for a client, like one that came by the socket. Where there is no
-    /// place for it, it is told so and let go.
+    /// Serves the other end of a stream like a client that connected to the socket. If too many clients are connected, it is refused with an
+    /// error.
     pub fn adopt(&self, stream: UnixStream) {
-        self.acceptor.receive(stream);
+        self.acceptor.start_session(stream);
     }
 
-    /// Stops listening, lets the clients go and removes the socket.
+    /// Stops listening, removes the socket and disconnects the clients.
     pub fn shutdown(self) {}
 }
 
@@ -116,7 +114,7 @@ impl Drop for Server {
         clients.stopping.store(true, Ordering::SeqCst);
         if let Some(Listener { socket, acceptor }) = self.listener.take() {
             socket.remove();
-            // Wakes the thread that accepts: it gets an error from now on.
+            // Wakes the thread that accepts, since accepting fails from now on.
             let _ = rustix::net::shutdown(&socket.listener, rustix::net::Shutdown::Both);
             let _ = acceptor.join();
         }
@@ -124,7 +122,7 @@ impl Drop for Server {
     }
 }
 
-/// Lets clients in and has them talked to.
+/// Admits clients and starts their sessions.
 #[derive(Clone)]
 struct Acceptor {
     daemon: Arc<Mutex<Daemon>>,
@@ -133,12 +131,12 @@ struct Acceptor {
 
 impl fmt::Debug for Acceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reception").field("clients", &self.clients).finish_non_exhaustive()
+        f.debug_struct("Acceptor").field("clients", &self.clients).finish_non_exhaustive()
     }
 }
 
 impl Acceptor {
-    /// Receives who comes to the socket, until the server stops.
+    /// Accepts clients of the socket until the server stops.
     fn accept(&self, listener: &UnixListener) {
         loop {
             let accepted = listener.accept();
@@ -146,18 +144,18 @@ impl Acceptor {
                 return;
             }
             match accepted {
-                Ok((stream, _)) => self.receive(stream),
+                Ok((stream, _)) => self.start_session(stream),
                 Err(_) => thread::sleep(ACCEPT_PAUSE),
             }
         }
     }
 
-    /// Gives a client a seat and a thread, if there is one of each.
-    fn receive(&self, stream: UnixStream) {
+    /// Gives a client a slot and a thread.
+    fn start_session(&self, stream: UnixStream) {
         let Some(handle) = self.clients.admit(stream) else { return };
         let daemon = Arc::clone(&self.daemon);
-        let talk = move || {
-            // Its seat is free only when nothing of the conversation is left.
+        let session = move || {
+            // Moves the handle into the thread, so that the slot is freed at the end of the session.
             let handle = handle;
             let clients = &handle.clients;
             let Clients { queue, limits, .. } = &**clients;
@@ -166,8 +164,8 @@ impl Acceptor {
             serve(&handle.stream, &context, |idle| clients.slots().set_idle(handle.number, idle));
             drop(daemon);
         };
-        // Where no thread can be had, the guest is dropped with the closure and so sent away.
-        let _ = thread::Builder::new().name("mmb-client".to_owned()).stack_size(STACK).spawn(talk);
+        // If the system refuses a thread, the drop of the closure disconnects the client.
+        let _ = thread::Builder::new().name("mmb-client".to_owned()).stack_size(STACK).spawn(session);
     }
 }
 
@@ -176,15 +174,16 @@ impl Acceptor {
 struct Clients {
     queue: CommitQueue,
     limits: ServerLimits,
-    /// What root's clients draw on, and what others do: nobody else uses up what is root's.
+    /// The budgets of trusted clients, which others cannot use up.
     trusted: BudgetPools,
+    /// The budgets of all other clients.
     others: BudgetPools,
     stopping: AtomicBool,
     slots: Mutex<ClientSlots>,
-    left: Condvar,
+    slot_freed: Condvar,
 }
 
-/// A client that is let in; its seat is free again when this is dropped.
+/// An admitted client; its slot is freed on drop.
 struct ClientHandle {
     clients: Arc<Clients>,
     number: u64,
@@ -195,7 +194,7 @@ struct ClientHandle {
 impl Drop for ClientHandle {
     fn drop(&mut self) {
         self.clients.slots().free(self.number);
-        self.clients.left.notify_all();
+        self.clients.slot_freed.notify_all();
     }
 }
 
@@ -208,7 +207,7 @@ impl Clients {
             others: BudgetPools::new(&limits),
             stopping: AtomicBool::new(false),
             slots: Mutex::default(),
-            left: Condvar::new(),
+            slot_freed: Condvar::new(),
         }
     }
 
@@ -216,15 +215,15 @@ impl Clients {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a client a seat, or tells it that there is none.
+    /// Gives a client a slot, or refuses it with an error.
     fn admit(self: &Arc<Self>, stream: UnixStream) -> Option<ClientHandle> {
         let (peer, stream) = (PeerUser::of(&stream), Arc::new(stream));
         let taken = self.slots().take(&stream, peer, &self.limits);
         match taken {
             Ok(number) => Some(ClientHandle { clients: Arc::clone(self), number, stream, peer }),
-            Err(full) => {
-                // The line fits an empty socket's buffer, so this does not wait.
-                let _ = refuse(full.to_string(), &mut AnswerWriter::new(&stream, &self.limits));
+            Err(refusal) => {
+                // The line fits into the buffer of a new socket, so this does not wait.
+                let _ = refuse(refusal.to_string(), &mut AnswerWriter::new(&stream, &self.limits));
                 None
             }
         }
@@ -237,14 +236,14 @@ impl Clients {
         }
     }
 
-    /// Ends every conversation: no further request is read, answers in progress get a moment.
+    /// Ends all sessions: no further request is read, and answers in progress get a moment to end.
     fn disconnect_all(&self) {
         let slots = self.slots();
         slots.shut(Shutdown::Read);
-        let wait = self.left.wait_timeout_while(slots, LAST_WORDS, |slots| !slots.is_empty());
+        let wait = self.slot_freed.wait_timeout_while(slots, SHUTDOWN_GRACE, |slots| !slots.is_empty());
         let (slots, _) = wait.unwrap_or_else(PoisonError::into_inner);
         slots.shut(Shutdown::Both);
-        let wait = self.left.wait_timeout_while(slots, LAST_WORDS, |slots| !slots.is_empty());
+        let wait = self.slot_freed.wait_timeout_while(slots, SHUTDOWN_GRACE, |slots| !slots.is_empty());
         drop(wait);
     }
 }

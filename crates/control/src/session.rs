@@ -1,6 +1,5 @@
-//! One client's conversation, on a thread of its own: requests are read, carried out and answered in the
-//! order they come. It ends when the client does, or when the client breaks a bound; nothing that a client
-//! sends ends anything else.
+//! The session of one client, on a thread of its own: requests are read, executed and answered in the order of their arrival. It ends when
+//! the client disconnects or exceeds a limit. A client can end no session but its own.
 
 use crate::commit_queue::CommitQueue;
 use crate::daemon::Daemon;
@@ -16,62 +15,63 @@ use std::time::Instant;
 /// Bytes of an answer that are collected before they are written.
 const BUFFER: usize = 64 << 10;
 
-/// Requests of a client that are worked on together. Until its answer is written, a change holds the policies before and
-/// after it, which differ by a chunk of rules: some 50 KB for each.
-const MOST_TOGETHER: usize = 64;
+/// The most requests of a client that are executed together. A change keeps the policies before and after it until its answer is written;
+/// they differ by a chunk of rules, some 50 KB.
+const BATCH_SIZE: usize = 64;
 
-/// What every conversation needs.
+/// The environment of a session.
 pub(crate) struct SessionContext<'a> {
     pub(crate) daemon: &'a Mutex<Daemon>,
     pub(crate) queue: &'a CommitQueue,
     pub(crate) limits: &'a ServerLimits,
-    /// What it and clients like it draw on.
+    /// The budgets of the client's group.
     pub(crate) pools: &'a BudgetPools,
 }
 
-/// Talks to a client until it goes. `idle` is told whenever the client begins and ends to ask nothing.
-pub(crate) fn serve(stream: &UnixStream, context: &SessionContext<'_>, idle: impl Fn(bool)) {
+/// Serves a client until its session ends. `set_idle` is called when the client becomes idle or active.
+pub(crate) fn serve(stream: &UnixStream, context: &SessionContext<'_>, set_idle: impl Fn(bool)) {
     let mut requests = RequestReader::new(stream, context.limits, &context.pools.pending);
     let connected = Instant::now();
-    let mut greeted = false;
+    let mut is_known = false;
     loop {
-        idle(true);
-        // Whoever has not shown yet that it knows the protocol does not keep a place for long.
-        let patience = (!greeted).then(|| context.limits.greeting.saturating_sub(connected.elapsed()));
-        let (mut asked, mut shares, mut end) = (Vec::new(), Vec::new(), None);
-        // What the client sent ahead is worked on together. What follows the beginning of a state belongs to it.
+        set_idle(true);
+        // A client that has not sent a valid request yet must send one soon.
+        let timeout = (!is_known).then(|| context.limits.greeting.saturating_sub(connected.elapsed()));
+        let (mut batch, mut shares, mut end) = (Vec::new(), Vec::new(), None);
+        // Requests that the client sent ahead are executed together. Those after the beginning of a state are its pieces.
         while end.is_none()
-            && asked.len() < MOST_TOGETHER
-            && (asked.is_empty() || requests.has_next())
-            && !matches!(asked.last(), Some(Ok(Request::LoadState)))
+            && batch.len() < BATCH_SIZE
+            && (batch.is_empty() || requests.has_next())
+            && !matches!(batch.last(), Some(Ok(Request::LoadState)))
         {
-            match requests.next(patience, || idle(false)) {
+            match requests.next(timeout, || set_idle(false)) {
                 Ok(Some(RequestLine { bytes, share })) => {
-                    // The text is kept only in one form from here on, for as long as the request is worked on.
+                    // From here on only the decoded request is kept; its share is returned after it was answered.
                     shares.push(share);
-                    asked.push(request::decode(&bytes));
-                    greeted |= asked.last().is_some_and(Result::is_ok);
+                    batch.push(request::decode(&bytes));
+                    is_known |= batch.last().is_some_and(Result::is_ok);
                 }
                 Ok(None) => end = Some(None),
                 Err(error) => end = Some(Some(error)),
             }
         }
-        let mut rest = SessionRequests { requests: &mut requests, share: None, broken: None };
-        let room = RequestContext {
+        let mut following = SessionRequests { requests: &mut requests, share: None, error: None };
+        let request_context = RequestContext {
             daemon: context.daemon,
             queue: context.queue,
             monitors: &context.pools.monitors,
         };
-        let answered = write_answer(stream, context, |out| respond(&room, asked, &mut rest, out));
-        let broken = rest.broken.take();
+        let answered =
+            write_answer(stream, context, |out| respond(&request_context, batch, &mut following, out));
+        let error = following.error.take();
         if answered.is_err() {
             return;
         }
-        match end.or(broken.map(Some)) {
+        match end.or(error.map(Some)) {
             None => {}
             Some(None | Some(FrameError::Io(_))) => return,
             Some(Some(error)) => {
-                // It may be gone, and it is let go either way.
+                // The client may have disconnected; the session ends either way.
                 let _ = write_answer(stream, context, |out| refuse(error.to_string(), out));
                 return;
             }
@@ -79,17 +79,17 @@ pub(crate) fn serve(stream: &UnixStream, context: &SessionContext<'_>, idle: imp
     }
 }
 
-/// What a client sends behind the requests that are being answered.
+/// The requests that a client sends after those that are being answered.
 struct SessionRequests<'r, 'a> {
     requests: &'r mut RequestReader<'a>,
-    /// That of the last one, which is worked on until the next is asked for.
+    /// The share of the last request, which is executed until the next one is read.
     share: Option<BudgetShare>,
-    broken: Option<FrameError>,
+    error: Option<FrameError>,
 }
 
 impl FollowingRequests for SessionRequests<'_, '_> {
-    fn is_there(&self) -> bool {
-        self.requests.is_more()
+    fn has_arrived(&self) -> bool {
+        self.requests.has_input()
     }
 
     fn next(&mut self) -> Option<Result<Request, DecodeError>> {
@@ -99,7 +99,7 @@ impl FollowingRequests for SessionRequests<'_, '_> {
                 Some(request::decode(&bytes))
             }
             Err(error) => {
-                self.broken = Some(error);
+                self.error = Some(error);
                 None
             }
         }
@@ -115,7 +115,7 @@ fn write_answer(
     match write(&mut out).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
         Err(error) => {
-            // Without this, dropping the writer would try again to write to a client that is given up.
+            // The drop of the writer would try again to write to the client.
             drop(out.into_parts());
             Err(error)
         }

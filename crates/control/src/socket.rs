@@ -1,5 +1,5 @@
-//! The socket in the file system: made with its mode and group before anyone can see it, put in the place of
-//! a dead daemon's, never in that of a live one's, and removed at the end if it is still ours.
+//! The socket in the file system. It gets its mode and group before it is visible, replaces the socket of a dead daemon and never that of a
+//! live one, and is removed at the end unless another daemon has replaced it.
 
 use std::fs;
 use std::io;
@@ -7,19 +7,19 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// Owner and group may talk to the daemon.
+/// The mode of the socket: owner and group may connect.
 const MODE: u32 = 0o660;
 
-/// Why the daemon cannot listen.
+/// The reason why the daemon cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Another daemon answers there.
+    /// Another daemon listens at the path.
     #[error("{}: another mmb listens here; stop it, or give this one a socket of its own (--socket)", .0.display())]
     InUse(PathBuf),
-    /// Something else lies there.
+    /// The path is a file other than a socket.
     #[error("{}: there is something, and it is no socket; remove it, or give another path (--socket)", .0.display())]
     NoSocket(PathBuf),
-    /// No such group.
+    /// The group does not exist.
     #[error("no group is called '{0}'; a number works too")]
     UnknownGroup(String),
     /// The system refused.
@@ -27,25 +27,25 @@ pub enum BindError {
     Io {
         /// The path.
         path: PathBuf,
-        /// What was tried.
+        /// The action that failed.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
 }
 
-/// A listening socket and its name.
+/// A listening socket and its path.
 #[derive(Debug)]
 pub(crate) struct ListeningSocket {
     pub(crate) listener: UnixListener,
     pub(crate) path: PathBuf,
-    /// Device and inode: by these we know whether the name is still ours.
+    /// Device and inode, which tell whether the path is still this socket.
     identity: (u64, u64),
 }
 
 impl ListeningSocket {
-    /// Listens at `path`, for the owner and `group`. Makes the directory.
+    /// Listens at `path`, for the owner and `group`. Creates the directory.
     pub(crate) fn bind(path: &Path, group: Option<&str>) -> Result<ListeningSocket, BindError> {
         let failed = |what| move |error| BindError::Io { path: path.to_owned(), what, error };
         let group = group.map(group_id).transpose()?;
@@ -54,9 +54,9 @@ impl ListeningSocket {
             _ => Path::new("."),
         };
         fs::create_dir_all(directory).map_err(failed("make its directory"))?;
-        make_way(path)?;
+        check_path(path)?;
 
-        // Under another name until mode and group are right; the rename then replaces a dead socket at once.
+        // The socket has another name until its mode and group are set; the rename replaces a dead socket atomically.
         let mut hidden = path.as_os_str().to_owned();
         hidden.push(format!(".{}", std::process::id()));
         let hidden = PathBuf::from(hidden);
@@ -81,23 +81,23 @@ impl ListeningSocket {
         }
     }
 
-    /// Removes the name unless it is another daemon's by now.
+    /// Removes the socket unless another daemon has replaced it.
     pub(crate) fn remove(&self) {
         if identity(&self.path).is_ok_and(|found| found == self.identity) {
-            // Nobody is left to tell: the daemon is going down, and a dead socket hurts nobody.
+            // The daemon is about to end, and a dead socket does no harm.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Looks whether the path may be taken.
-fn make_way(path: &Path) -> Result<(), BindError> {
-    let there = match fs::symlink_metadata(path) {
+/// Checks that the path does not exist, or is the socket of a dead daemon.
+fn check_path(path: &Path) -> Result<(), BindError> {
+    let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(BindError::Io { path: path.to_owned(), what: "look there", error }),
     };
-    if !there.file_type().is_socket() {
+    if !metadata.file_type().is_socket() {
         return Err(BindError::NoSocket(path.to_owned()));
     }
     match UnixStream::connect(path) {
@@ -105,7 +105,7 @@ fn make_way(path: &Path) -> Result<(), BindError> {
         Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {
             Ok(())
         }
-        // Its queue is full: somebody listens, however slowly.
+        // Its queue is full, so a daemon listens.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(BindError::InUse(path.to_owned())),
         Err(error) => Err(BindError::Io { path: path.to_owned(), what: "see who listens there", error }),
     }
@@ -115,7 +115,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// The number of a group of /etc/group, or a number.
+/// Returns the id of a group, given as a name in /etc/group or as a number.
 fn group_id(group: &str) -> Result<u32, BindError> {
     if let Ok(number) = group.parse() {
         return Ok(number);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_directory_is_made_and_the_mode_set() {
+    fn the_directory_is_created_and_the_mode_set() {
         let directory = directory();
         let path = directory.path().join("run/mmb.sock");
         let socket = ListeningSocket::bind(&path, None).expect("binds");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_another_daemon_took_over_is_not_removed() {
+    fn a_path_that_another_daemon_took_over_is_not_removed() {
         let directory = directory();
         let path = directory.path().join("mmb.sock");
         let first = ListeningSocket::bind(&path, None).expect("binds");

@@ -1,8 +1,8 @@
-//! The state of the daemon as lines of answers: tables, ports, drops, stages, settings, versions. Each
-//! function reads what it needs while the caller holds the daemon, and formats as little as it can.
+//! The state of the daemon as lines of answers: tables, ports, drops, stages, settings, versions. The caller has locked the daemon, so each
+//! function reads counters and formats little.
 
+use crate::convert;
 use crate::daemon::Daemon;
-use crate::language;
 use mmb_engine::{Count, PortCount, StageCount, TableStats};
 use mmb_language::command::Show;
 use mmb_protocol::VERSION;
@@ -11,12 +11,12 @@ use mmb_protocol::answer::{
     VersionLine, WorkerLine,
 };
 
-/// A class with more tables than this is worth a remark.
+/// A packet class with more tables than this gets a note.
 const MANY_TABLES: usize = 64;
-/// What a table costs a packet that is not in it, in cycles: the fewer tables, the nearer their filters are.
+/// The cycles that a packet without a match in a table costs. Filters of few tables stay in the cache.
 const TABLE_CYCLES: &str = "4 to 9";
 
-/// What `show` shows of it, but for connections one by one.
+/// Returns the answer to `show`, except a list of connections.
 pub(crate) fn of(daemon: &Daemon, show: Show) -> Vec<Answer> {
     match show {
         Show::Tables => tables(daemon),
@@ -66,7 +66,7 @@ fn errors(daemon: &Daemon) -> Vec<Answer> {
 
 fn tables(daemon: &Daemon) -> Vec<Answer> {
     let tables = daemon.engine().tables();
-    let remarks = remarks(&tables).into_iter().map(Answer::Note);
+    let notes = notes(&tables).into_iter().map(Answer::Note);
     let line = |table: &TableStats| {
         Answer::Table(TableLine {
             class: table.class.name().to_owned(),
@@ -78,12 +78,12 @@ fn tables(daemon: &Daemon) -> Vec<Answer> {
             load: table.load,
         })
     };
-    tables.iter().map(line).chain(remarks).collect()
+    tables.iter().map(line).chain(notes).collect()
 }
 
-/// What there is to say of a policy that needs very many tables.
-fn remarks(tables: &[TableStats]) -> Vec<ErrorLine> {
-    let remark = |class: &[TableStats]| {
+/// Returns notes about packet classes with very many tables.
+fn notes(tables: &[TableStats]) -> Vec<ErrorLine> {
+    let note = |class: &[TableStats]| {
         let looked_up = class.iter().filter(|table| table.buckets > 0).count();
         (looked_up > MANY_TABLES).then(|| {
             ErrorLine::new(format!(
@@ -93,7 +93,7 @@ fn remarks(tables: &[TableStats]) -> Vec<ErrorLine> {
             ))
         })
     };
-    tables.chunk_by(|a, b| a.class == b.class).filter_map(remark).collect()
+    tables.chunk_by(|a, b| a.class == b.class).filter_map(note).collect()
 }
 
 fn runtime(daemon: &Daemon) -> Vec<Answer> {
@@ -107,10 +107,10 @@ fn runtime(daemon: &Daemon) -> Vec<Answer> {
 }
 
 fn settings(daemon: &Daemon) -> Vec<Answer> {
-    language::settings(&daemon.policy().settings).into_iter().map(Answer::Setting).collect()
+    convert::settings(&daemon.policy().settings).into_iter().map(Answer::Setting).collect()
 }
 
-/// Reasons for drops that are about connections begin with one of these.
+/// Drop reasons of connections begin with one of these.
 const REFUSALS: [&str; 3] = ["conn-", "nat-", "fragment-"];
 
 fn connections(daemon: &Daemon) -> Answer {
@@ -165,7 +165,7 @@ mod tests {
     use mmb_packet::Class;
 
     #[test]
-    fn very_many_tables_are_remarked_on_by_class() {
+    fn very_many_tables_of_a_class_get_a_note() {
         let table = |class, buckets| TableStats {
             class,
             mask: String::new(),
@@ -179,11 +179,11 @@ mod tests {
             let ip4 = vec![table(Class::Ip4, 16); ip4];
             [ip4, vec![table(Class::Ip4, 0); rows], vec![table(Class::Ip6, 16); ip6]].concat()
         };
-        assert_eq!(remarks(&[]), []);
+        assert_eq!(notes(&[]), []);
         // Rules that are compared one by one are in no table that is looked up.
-        assert_eq!(remarks(&tables(64, 100, 64)), []);
-        let [remark] = &remarks(&tables(3, 0, 65))[..] else { panic!("one class has many") };
-        assert!(remark.message.starts_with("ip6: each packet is looked up in 65 tables"), "{remark:?}");
-        assert_eq!(remarks(&tables(65, 1, 70)).len(), 2);
+        assert_eq!(notes(&tables(64, 100, 64)), []);
+        let [note] = &notes(&tables(3, 0, 65))[..] else { panic!("one class has many") };
+        assert!(note.message.starts_with("ip6: each packet is looked up in 65 tables"), "{note:?}");
+        assert_eq!(notes(&tables(65, 1, 70)).len(), 2);
     }
 }

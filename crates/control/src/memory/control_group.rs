@@ -1,13 +1,13 @@
-//! What the control groups of this process, and those around them, leave of memory (versions 1 and 2).
+//! The memory that the control groups of this process and their ancestors have left (versions 1 and 2).
 //!
-//! Their files are looked for where they are mounted by custom. Where they are not, as behind `ip netns exec`, which gives its command
-//! another `/sys`, they are read as the process that started this one sees them, or one before it. That takes CAP_SYS_PTRACE, which root has;
-//! without it no limit is known. Nothing is mounted for it: a second mount of version 2 changes the options of the first one.
+//! Their files are read at the customary mount points. If these do not exist, as after `ip netns exec`, which gives its command another
+//! `/sys`, the files are read in the root directory of the parent process, or of one of its ancestors. That needs CAP_SYS_PTRACE, which root
+//! has; without it no limit is known. The module mounts nothing: a second mount of version 2 would change the options of the first one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Bytes that the tightest group has left; `None` if there is no limit, or nobody tells.
+/// Returns the bytes that the tightest group has left; `None` if there is no limit, or none is known.
 pub(super) fn left() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = Group::of_memory(&groups)?;
@@ -17,21 +17,21 @@ pub(super) fn left() -> Option<u64> {
     own.left_below(&root)
 }
 
-/// The process that started another one.
+/// Returns the parent of a process.
 fn parent(process: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name, which may hold anything, stands in parentheses; the state follows.
-    let (_, behind_name) = stat.rsplit_once(')')?;
-    behind_name.split_whitespace().nth(1)?.parse().ok().filter(|parent| *parent != 0)
+    // The name, which may contain any character, is in parentheses; the state follows.
+    let (_, after_name) = stat.rsplit_once(')')?;
+    after_name.split_whitespace().nth(1)?.parse().ok().filter(|parent| *parent != 0)
 }
 
-/// What differs between the versions.
+/// The differences between the versions.
 #[derive(Debug, PartialEq, Eq)]
 struct Version {
     mounted_at: &'static str,
     limit: &'static str,
     used: &'static str,
-    /// In `memory.stat`: what of it is a cache that can be dropped.
+    /// The entry of `memory.stat` for cache that the kernel can drop.
     cache: &'static str,
 }
 
@@ -49,16 +49,16 @@ const LEGACY: Version = Version {
     cache: "total_inactive_file ",
 };
 
-/// The group in which this process's memory is counted.
+/// The group that counts this process's memory.
 #[derive(Debug, PartialEq, Eq)]
 struct Group<'a> {
     version: &'static Version,
-    /// Below the hierarchy's root.
+    /// The path below the root of the hierarchy.
     path: &'a str,
 }
 
 impl<'a> Group<'a> {
-    /// The one among those that `/proc/self/cgroup` names: version 2 counts memory where version 1 does not.
+    /// Selects the group from `/proc/self/cgroup`: version 2 counts memory if version 1 does not.
     fn of_memory(groups: &'a str) -> Option<Group<'a>> {
         let groups = groups.lines().filter_map(|line| {
             let mut parts = line.splitn(3, ':');
@@ -71,7 +71,7 @@ impl<'a> Group<'a> {
         groups.max_by_key(|group| *group.version == LEGACY)
     }
 
-    /// What the tightest has left. In a container the process's own group may be seen as the root.
+    /// Returns the bytes that the tightest group has left. In a container, the process's own group may appear as the root.
     fn left_below(&self, root: &Path) -> Option<u64> {
         let own = root.join(self.path);
         let around = own.ancestors().take_while(|folder| folder.starts_with(root));
@@ -80,7 +80,7 @@ impl<'a> Group<'a> {
 }
 
 impl Version {
-    /// What a group has left; `None` if it has no limit.
+    /// Returns the bytes that a group has left; `None` if it has no limit.
     fn left(&self, folder: &Path) -> Option<u64> {
         let number = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
         let (limit, used) = (number(self.limit)?, number(self.used)?);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_leaves_out_what_can_be_dropped() {
+    fn cache_that_can_be_dropped_counts_as_left() {
         let folder = tempfile::tempdir().expect("a folder");
         let folder = folder.path();
         write(folder, &[("memory.max", "1000000\n"), ("memory.current", "700000\n")]);

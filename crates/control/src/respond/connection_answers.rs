@@ -1,5 +1,5 @@
-//! Answers about connections. The daemon is held only for the handle on them; workers are asked from the client's thread, a
-//! thousand connections at a time, so that a client that reads slowly delays no one but itself.
+//! Answers about connections. The daemon is locked only to get the handle on them. The client's thread sends tasks to the workers, for a
+//! thousand connections at a time, so that a client that reads slowly delays only itself.
 
 use super::{AnswerResult, Responder};
 use mmb_engine::Vlans;
@@ -12,19 +12,19 @@ use std::io;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-/// How often a client that watches is looked at when nothing happens.
-const PULSE: Duration = Duration::from_millis(200);
+/// The interval at which the client of a `monitor` without events is checked.
+const CLIENT_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Events that are written before the client is looked at again.
+/// Events that are written before the client is checked again.
 const EVENTS_AT_ONCE: usize = 1_000;
 
 impl Responder<'_> {
-    /// Who is asked about connections.
+    /// Returns the handle on all connections.
     fn table(&self) -> Connections {
         self.daemon().engine().connections()
     }
 
-    /// Lists connections, those that are there when their turn comes.
+    /// Lists connections. Each worker lists those that exist when it runs its task.
     pub(super) fn connections(
         &mut self,
         filter: &ConnectionFilter,
@@ -46,15 +46,15 @@ impl Responder<'_> {
         }
     }
 
-    /// Tells what happens to connections until the client sends something or goes.
+    /// Writes events of connections until the client sends something or disconnects.
     pub(super) fn monitor(&mut self) -> io::Result<AnswerResult> {
-        let mut place = self.room.monitors.share();
-        if !place.grow_to(1) {
+        let mut share = self.context.monitors.share();
+        if !share.grow_to(1) {
             return Ok(Err("as many clients watch connections as may; try again".to_owned()));
         }
         let watched = self.watch();
-        // However it ended, its queue is gone.
-        self.daemon().trim_memory();
+        // The queue of events is freed by now, however the watch ended.
+        self.daemon().request_trim();
         watched
     }
 
@@ -63,10 +63,10 @@ impl Responder<'_> {
             Ok(events) => events,
             Err(error) => return Ok(Err(error.to_string())),
         };
-        // Whoever watches wants to know that nothing is missed from now on.
+        // Tells the client that it misses no event from now on.
         self.out.flush()?;
-        while !self.waiting && !self.more.is_there() {
-            match events.recv_timeout(PULSE) {
+        while !self.others_wait && !self.following.has_arrived() {
+            match events.recv_timeout(CLIENT_CHECK_INTERVAL) {
                 Ok(event) => self.event(&event)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(Err("the workers have stopped".to_owned())),
@@ -113,7 +113,7 @@ fn line(info: &ConnectionInfo, verbose: bool) -> ConnectionLine {
     }
 }
 
-/// The tags that its packets come in with; none where there are none behind.
+/// Returns the VLAN identifiers of its arriving packets, without zeros at the end.
 fn vlans(info: &ConnectionInfo) -> Vec<u16> {
     let Vlans { outer, inner } = info.wire.vlans;
     match (outer, inner) {

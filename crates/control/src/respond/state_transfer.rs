@@ -1,4 +1,4 @@
-//! The state of connections on its way out and in, in pieces: it may be longer than any request.
+//! Saves and loads the state of connections in pieces, since it may be longer than any request.
 
 use super::{FollowingRequests, Responder, lock};
 use crate::memory::MemoryShortage;
@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 /// Bytes of a state in one line of an answer.
 const AT_ONCE: usize = 16 << 10;
 
-/// A state is kept until all of it has come: whether there is memory is asked for each so many bytes of it.
+/// A state is kept in memory until it is complete: memory is checked each time that so many bytes have arrived.
 const STEP: u64 = 1 << 20;
 
 impl Responder<'_> {
@@ -22,7 +22,7 @@ impl Responder<'_> {
             pieces.flush()?;
             Ok(connections)
         });
-        // What the client does is not what the workers say.
+        // A failure to write to the client is no failure of the workers.
         pieces.written?;
         match saved {
             Ok(connections) => {
@@ -35,14 +35,14 @@ impl Responder<'_> {
 
     pub(super) fn load_state(&mut self) -> io::Result<AnswerEnd> {
         let table = self.daemon().engine().connections();
-        let room = self.room;
-        let afford = |bytes| lock(room.daemon).afford(bytes);
-        let more = &mut *self.more;
+        let context = self.context;
+        let check_memory = |bytes| lock(context.daemon).check_memory_for(bytes);
+        let following = &mut *self.following;
         let mut pieces = StateReaderLines {
-            more,
-            afford: &afford,
+            following,
+            check_memory: &check_memory,
             total: 0,
-            afforded: 0,
+            checked: 0,
             piece: Vec::new(),
             read: 0,
             end: None,
@@ -58,10 +58,10 @@ impl Responder<'_> {
             Err(message) => {
                 let end = self.refused(vec![ErrorLine::new(message)])?;
                 if !has_ended {
-                    // The client may have much more to send, or without end, and stops when it hears of that. What is on its way by
-                    // then belongs to the state.
+                    // The client may have much more to send, and stops when it reads the error. The pieces that it has sent by then belong
+                    // to the state.
                     self.out.flush()?;
-                    skip_rest(self.more);
+                    skip_rest(self.following);
                 }
                 Ok(end)
             }
@@ -69,16 +69,16 @@ impl Responder<'_> {
     }
 }
 
-/// Passes over the pieces up to the last one, or to what is none.
-fn skip_rest(more: &mut dyn FollowingRequests) {
-    while matches!(more.next(), Some(Ok(Request::Piece(text))) if !text.is_empty()) {}
+/// Skips pieces up to the last one, or to another request.
+fn skip_rest(following: &mut dyn FollowingRequests) {
+    while matches!(following.next(), Some(Ok(Request::Piece(text))) if !text.is_empty()) {}
 }
 
 /// Writes a state as lines of an answer.
 struct StateWriterLines<'r, 'a> {
     responder: &'r mut Responder<'a>,
     piece: Vec<u8>,
-    /// What the client's end said.
+    /// The result of writing to the client.
     written: io::Result<()>,
 }
 
@@ -108,22 +108,23 @@ impl Write for StateWriterLines<'_, '_> {
 
 /// Reads a state from the pieces that a client sends.
 struct StateReaderLines<'r> {
-    more: &'r mut dyn FollowingRequests,
-    /// Whether the process may take so many bytes more.
-    afford: &'r dyn Fn(u64) -> Result<(), MemoryShortage>,
-    /// Bytes that were read, and for how many there was memory.
+    following: &'r mut dyn FollowingRequests,
+    /// Checks that the process may take so many more bytes.
+    check_memory: &'r dyn Fn(u64) -> Result<(), MemoryShortage>,
+    /// Bytes that were read.
     total: u64,
-    afforded: u64,
+    /// Bytes for which memory was checked.
+    checked: u64,
     piece: Vec<u8>,
-    /// Bytes of it that were read.
+    /// Bytes of the piece that were read.
     read: usize,
-    /// The last piece has come, or will not.
+    /// The last piece has arrived, or never will.
     end: Option<Result<(), &'static str>>,
 }
 
 impl StateReaderLines<'_> {
     fn next_piece(&mut self) {
-        let piece = match self.more.next() {
+        let piece = match self.following.next() {
             Some(Ok(Request::Piece(text))) => {
                 hex::decode(&text).ok_or("a piece of a state is not hexadecimal")
             }
@@ -140,11 +141,11 @@ impl StateReaderLines<'_> {
         }
     }
 
-    /// Whether there is memory for more of it.
-    fn afford(&mut self) -> io::Result<()> {
-        if self.total >= self.afforded {
-            (self.afford)(2 * STEP).map_err(io::Error::other)?;
-            self.afforded = self.total + STEP;
+    /// Checks that there is memory for the next bytes.
+    fn check_next(&mut self) -> io::Result<()> {
+        if self.total >= self.checked {
+            (self.check_memory)(2 * STEP).map_err(io::Error::other)?;
+            self.checked = self.total + STEP;
         }
         Ok(())
     }
@@ -165,7 +166,7 @@ impl Read for StateReaderLines<'_> {
             }
             self.next_piece();
         }
-        self.afford()?;
+        self.check_next()?;
         let rest = &self.piece[self.read..];
         let taken = rest.len().min(into.len());
         self.total += taken as u64;

@@ -1,4 +1,4 @@
-//! Between the language's values and the lines of answers.
+//! Conversions from the language's values to lines of answers, and from text to values.
 
 use mmb_language::{Command, Diagnostic, Note, port_switches, with_id};
 use mmb_policy::Policy;
@@ -7,7 +7,7 @@ use mmb_policy::settings::Settings;
 use mmb_protocol::answer::{ErrorLine, SettingLine};
 use serde_json::Value;
 
-/// Reads one command; what is said about it is placed in its line.
+/// Parses one command; returns its notes, or its errors.
 pub(crate) fn parse_command(line: &str) -> Result<(Command, Vec<ErrorLine>), Vec<ErrorLine>> {
     match mmb_language::parse_command(line) {
         Ok((command, notes)) => Ok((command, notes.into_iter().map(note).collect())),
@@ -15,7 +15,7 @@ pub(crate) fn parse_command(line: &str) -> Result<(Command, Vec<ErrorLine>), Vec
     }
 }
 
-/// Reads a policy file.
+/// Parses a policy file; returns its notes, or its errors.
 pub(crate) fn parse_policy(text: &str) -> Result<(Policy, Vec<ErrorLine>), Vec<ErrorLine>> {
     match mmb_language::parse_policy(text) {
         Ok((policy, notes)) => Ok((policy, notes.into_iter().map(note).collect())),
@@ -23,7 +23,7 @@ pub(crate) fn parse_policy(text: &str) -> Result<(Policy, Vec<ErrorLine>), Vec<E
     }
 }
 
-/// Every setting and its value.
+/// Returns every setting with its value.
 pub(crate) fn settings(settings: &Settings) -> Vec<SettingLine> {
     let line = |setting: Setting| {
         let value = setting.number().map_or_else(|| Value::from(setting.value()), Value::from);
@@ -32,7 +32,7 @@ pub(crate) fn settings(settings: &Settings) -> Vec<SettingLine> {
     settings.all().map(line).collect()
 }
 
-/// The lines of a policy file that makes this policy: settings, ports, rules with their numbers.
+/// Returns the lines of a policy file for this policy: settings, ports, rules with their ids.
 pub(crate) fn policy_lines(policy: &Policy) -> impl Iterator<Item = String> + '_ {
     let settings = policy.settings.changed().map(|setting| format!("set {setting}"));
     let rules = policy.rules.iter().map(|rule| with_id(&rule).to_string());
