@@ -1,7 +1,7 @@
-//! The lines that answers are made of. Each is one JSON object with one member, named after the variant.
+//! The lines of answers. Each is one JSON object with one member, named after the variant.
 //!
-//! The daemon writes them as it goes and the client reads them as they come: what is in a line is bounded by
-//! one rule, one port, one piece of a policy file.
+//! The daemon writes lines one by one and the client reads them as they arrive: a line holds at most one rule, one port, or one piece of a
+//! policy file.
 
 use crate::VERSION;
 use serde::{Deserialize, Serialize};
@@ -12,23 +12,23 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// What follows answers this question.
+    /// The following lines answer this command.
     Begin(AnswerBegin),
-    /// A rule in force, with its counters unless they were not asked for.
+    /// A rule in force, with its counters if they were requested.
     Rule(RuleLine),
     /// A table of the classifier.
     Table(TableLine),
     /// A port.
     Port(PortLine),
-    /// Packets dropped under a reason.
+    /// The number of packets dropped for a reason.
     Drop(ReasonLine),
-    /// Targets not applied, under a reason.
+    /// The number of targets not applied for a reason.
     NotApplied(ReasonLine),
     /// A packet thread and its stages.
     Worker(WorkerLine),
-    /// A stage, over all workers.
+    /// A stage, summed over all workers.
     Stage(StageLine),
-    /// A setting in force, or one that was changed.
+    /// A setting in force, or a setting that was changed.
     Setting(SettingLine),
     /// The daemon's version.
     Version(VersionLine),
@@ -36,48 +36,48 @@ pub enum Answer {
     Added(RuleText),
     /// A rule that was removed.
     Removed(RuleText),
-    /// A port whose packets the rules see again.
+    /// A port that was enabled: the rules apply to its packets.
     Enabled(String),
-    /// A port whose packets pass untouched from now on.
+    /// A port that was disabled: its packets pass unchanged.
     Disabled(String),
     /// A connection.
     Connection(ConnectionLine),
-    /// Connections in numbers.
+    /// The totals of all connections.
     Summary(SummaryLine),
-    /// Something that happened to a connection.
+    /// An event of a connection.
     Event(EventLine),
-    /// So many events, of all who watch, came faster than they were read.
+    /// The number of events that were lost because this client read too slowly.
     Lost(u64),
-    /// Connections that were asked to end.
+    /// The number of connections that were ended.
     Killed(CountLine),
     /// A piece of the connections' state, in hexadecimal.
     State(String),
-    /// Connections in the state that was sent.
+    /// The number of connections in the state that the daemon sent.
     Saved(CountLine),
-    /// Connections that the state which was received made.
+    /// The number of connections that were restored from the state that the client sent.
     Loaded(LoadedLine),
     /// Lines of a policy file.
     Policy(String),
     /// The name of a port, for completion.
     PortName(String),
-    /// Something to know that is no error.
+    /// A note, which is no error.
     Note(ErrorLine),
-    /// Something wrong with the request: nothing was changed.
+    /// An error of the request: nothing was changed.
     Error(ErrorLine),
-    /// The answer is complete.
+    /// The end of the answer.
     End(AnswerEnd),
 }
 
-/// The question that the following lines answer.
+/// The command that the following lines answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnswerBegin {
-    /// The number of the command in its request, from 0.
+    /// The index of the command in its request.
     pub command: usize,
-    /// What is listed or shown.
+    /// The topic of the lines.
     pub topic: Topic,
 }
 
-/// What a question is about.
+/// The topic of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Topic {
@@ -106,11 +106,11 @@ pub enum Topic {
 /// A rule in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleLine {
-    /// Its number.
+    /// Its id.
     pub id: u32,
-    /// The command that adds it, without its number.
+    /// The command that adds it, without its id.
     pub rule: String,
-    /// Packets that matched; absent where only the rules were asked for.
+    /// Packets that matched; absent if only the rules were requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<u64>,
     /// Bytes of these packets.
@@ -118,12 +118,12 @@ pub struct RuleLine {
     pub bytes: Option<u64>,
 }
 
-/// A rule that came or went.
+/// A rule that was added or removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleText {
-    /// Its number.
+    /// Its id.
     pub id: u32,
-    /// The command that adds it, without its number.
+    /// The command that adds it, without its id.
     pub rule: String,
 }
 
@@ -132,18 +132,18 @@ pub struct RuleText {
 pub struct TableLine {
     /// The packet class, for instance `ip4`.
     pub class: String,
-    /// The fields of the mask in words.
+    /// The fields of the mask, as text.
     pub mask: String,
-    /// Tuples (distinct masks of rules) that share it.
+    /// Tuples (distinct masks of rules) in the table.
     #[serde(default)]
     pub tuples: u64,
-    /// Rules in it.
+    /// Rules in the table.
     pub rules: u64,
     /// Distinct keys of these rules.
     pub entries: u64,
-    /// Buckets of its hash index; 0 for rules that are compared one by one.
+    /// Buckets of its hash index; 0 if its rules are compared one by one.
     pub buckets: u64,
-    /// Used share of the buckets' places.
+    /// The used share of the buckets' entries.
     pub load: f64,
 }
 
@@ -163,7 +163,7 @@ pub struct PortLine {
     pub name: String,
     /// The device behind it.
     pub device: String,
-    /// What drives the device.
+    /// The driver of the device.
     pub driver: String,
     /// Its Ethernet address.
     pub mac: String,
@@ -173,15 +173,15 @@ pub struct PortLine {
     pub link: LinkLine,
     /// The port at the other end of its wire.
     pub peer: Option<String>,
-    /// The rules see its packets.
+    /// The rules apply to its packets.
     pub enabled: bool,
     /// Received.
     pub rx: TrafficLine,
     /// Sent.
     pub tx: TrafficLine,
-    /// Packets that arrived when no room was free for them.
+    /// Packets that were lost because the receive queue was full.
     pub rx_missed: u64,
-    /// Packets that arrived broken.
+    /// Packets that arrived damaged.
     pub rx_errors: u64,
     /// Packets that the device failed to send.
     pub tx_errors: u64,
@@ -191,18 +191,18 @@ pub struct PortLine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkLine {
-    /// Carries packets.
+    /// The link transmits packets.
     Up,
-    /// Carries none.
+    /// The link transmits no packets.
     Down,
 }
 
-/// A reason and how often it applied.
+/// A reason and its count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReasonLine {
     /// The reason's name.
     pub reason: String,
-    /// How often.
+    /// The count.
     pub count: u64,
 }
 
@@ -213,24 +213,24 @@ pub struct WorkerLine {
     pub worker: u16,
     /// The core that it is pinned to.
     pub core: Option<u32>,
-    /// What its stages did.
+    /// The counters of its stages.
     pub stages: Vec<StageLine>,
 }
 
-/// What a stage did.
+/// The counters of a stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageLine {
     /// Its name.
     pub name: String,
-    /// How often it was entered.
+    /// The number of calls.
     pub calls: u64,
-    /// How often it had a packet to work on.
+    /// The number of calls with at least one packet.
     pub vectors: u64,
-    /// Packets that went through it.
+    /// Packets that it processed.
     pub packets: u64,
-    /// Packets of a vector, on average.
+    /// The average number of packets in a vector.
     pub packets_per_vector: f64,
-    /// Cycles that a packet took, on average.
+    /// The average number of cycles for a packet.
     pub cycles_per_packet: f64,
 }
 
@@ -246,60 +246,60 @@ pub struct SettingLine {
 /// A version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionLine {
-    /// The daemon's.
+    /// The version of the daemon.
     pub version: String,
-    /// The protocol's.
+    /// The version of the protocol.
     pub protocol: u32,
-    /// The instructions that rules are looked up with: `avx512`, `avx2` or `scalar`.
+    /// The SIMD level of the rule lookup: `avx512`, `avx2` or `scalar`.
     #[serde(default)]
     pub instructions: String,
 }
 
-/// A connection at some moment.
+/// A connection at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionLine {
     /// Its protocol, by name if it has one.
     pub proto: String,
     /// Its state, `established` for instance.
     pub state: String,
-    /// The packets of the end that began, as they arrive.
+    /// The tuple of the originator's packets as they arrive.
     pub arrived: EndsLine,
-    /// The same packets as they leave.
+    /// The tuple of the same packets as they leave.
     pub sent: EndsLine,
-    /// Milliseconds since it was made.
+    /// Milliseconds since its creation.
     pub age_ms: u64,
     /// Milliseconds since its last packet.
     pub idle_ms: u64,
-    /// Milliseconds until it ends if no packet comes.
+    /// Milliseconds until it times out without a packet.
     pub expires_ms: u64,
-    /// What the end that began has sent.
+    /// Traffic of the originator.
     pub forward: TrafficLine,
-    /// What the other end has sent.
+    /// Traffic of the responder.
     pub reply: TrafficLine,
     /// The stateful rules that it has.
     pub rules: Vec<u32>,
     /// The outermost two VLAN identifiers of its packets, outermost first; empty without.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vlans: Vec<u16>,
-    /// The key of GRE.
+    /// The key, for GRE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<u32>,
-    /// The type of an ICMP query's request.
+    /// The type of the request, for ICMP queries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icmp_type: Option<u8>,
-    /// Where it is kept, if that was asked for.
+    /// Its location, if that was requested.
     #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
     pub place: Option<ConnectionPlace>,
 }
 
-/// Where a connection is kept.
+/// The location of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionPlace {
-    /// The worker that has it.
+    /// The worker that owns it.
     pub worker: u16,
-    /// Its number there, while it lives.
+    /// Its id at the worker, while it exists.
     pub id: u32,
-    /// The wire that it is seen on: the smaller number of its two ports.
+    /// Its wire: the smaller number of its two ports.
     pub wire: u16,
 }
 
@@ -312,105 +312,105 @@ pub struct EndsLine {
     pub sport: u16,
     /// Destination address.
     pub dst: IpAddr,
-    /// Destination port, likewise.
+    /// Destination port, or the identifier of an ICMP query; 0 for protocols without.
     pub dport: u16,
 }
 
-/// Something that happened to a connection.
+/// An event of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventLine {
-    /// What.
+    /// The kind of the event.
     pub what: EventKind,
-    /// Why it ended.
+    /// The reason for the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The connection, at that moment.
+    /// The connection at the time of the event.
     pub connection: ConnectionLine,
 }
 
-/// What happens to connections.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
-    /// It was made.
+    /// The connection was created.
     Created,
-    /// It ended.
+    /// The connection ended.
     Closed,
 }
 
 /// A number of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountLine {
-    /// How many.
+    /// The number.
     pub connections: u64,
 }
 
-/// The number of connections that a state made, and of those that were left out.
+/// The number of connections that were restored from a state, and of those that were left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadedLine {
-    /// Connections that were made.
+    /// Connections that were restored.
     pub connections: u64,
     /// Connections that were left out, by reason.
     #[serde(default)]
     pub left_out: Map<String, Value>,
 }
 
-/// All connections in numbers.
+/// The totals of all connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SummaryLine {
-    /// Connections now.
+    /// Connections that exist.
     pub connections: u64,
-    /// Of these, those that the other end has not answered yet.
+    /// Connections without an answer of the responder.
     pub half_open: u64,
-    /// The most that there may be.
+    /// The limit of connections.
     pub max: u64,
-    /// Made so far.
+    /// Connections created since the start.
     pub created: u64,
-    /// Ended so far, by reason.
+    /// Connections ended since the start, by reason.
     pub closed: Map<String, Value>,
     /// First packets and fragments that were dropped, by reason.
     pub refused: Map<String, Value>,
-    /// Packets that were not believed, by kind.
+    /// Invalid packets, by kind.
     #[serde(default)]
     pub invalid: Map<String, Value>,
-    /// Events that came faster than they were read.
+    /// Events that were lost because a client read too slowly.
     pub events_lost: u64,
-    /// Packets that came in at another worker than their connection's.
+    /// Packets that arrived at another worker than their connection's owner.
     #[serde(default)]
     pub handed: u64,
-    /// Fragments that wait for their datagram's first one now.
+    /// Fragments that wait for the first fragment of their datagram.
     #[serde(default)]
     pub held: u64,
 }
 
-/// Something wrong, or worth knowing, and where.
+/// An error or a note, and its position.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorLine {
-    /// What.
+    /// The message.
     #[serde(rename = "error")]
     pub message: String,
-    /// In which command of the request, from 0.
+    /// The index of the command in the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<usize>,
-    /// In which line of the command or the file, from 1.
+    /// The line in the command or the file, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// From which character of the line on, from 1.
+    /// The first character in the line, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<usize>,
-    /// The bytes of the command or the file that are meant: the first, and the first behind.
+    /// The range of bytes in the command or the file: the first byte, and the byte after the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span: Option<(usize, usize)>,
-    /// What was expected there.
+    /// The expected text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<String>,
-    /// The nearest known word.
+    /// The most similar known word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
 }
 
 impl ErrorLine {
-    /// An error without a place.
+    /// Creates an error without a position.
     pub fn new(message: impl Into<String>) -> ErrorLine {
         ErrorLine { message: message.into(), ..ErrorLine::default() }
     }
@@ -421,26 +421,26 @@ impl ErrorLine {
 pub struct AnswerEnd {
     /// The protocol's version.
     pub v: u32,
-    /// What was asked is done; `false`: nothing was changed, and errors said why.
+    /// The request succeeded; `false`: nothing was changed, and error lines have the reasons.
     pub ok: bool,
-    /// How many rules were added, removed and kept, where something was to be changed.
+    /// The number of added, removed and kept rules, if the request had a change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<ChangeCount>,
 }
 
-/// Rules counted by what a change did to them.
+/// The numbers of rules that a change added, removed and kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeCount {
-    /// Came.
+    /// Added rules.
     pub added: u64,
-    /// Went.
+    /// Removed rules.
     pub removed: u64,
-    /// Stayed, with their numbers and counters.
+    /// Rules that stayed, with their ids and counters.
     pub kept: u64,
 }
 
 impl AnswerEnd {
-    /// The end of an answer without a change.
+    /// Creates the end of an answer without a change.
     pub fn new(ok: bool) -> AnswerEnd {
         AnswerEnd { v: VERSION, ok, change: None }
     }

@@ -1,4 +1,4 @@
-//! The client's end of the wire: one connection, one question at a time, the answer as it comes.
+//! The client's end of a connection: one request at a time, and its answer as it arrives.
 
 use crate::answer::{Answer, AnswerEnd};
 use crate::framing::{AnswerReadError, read_answer};
@@ -12,37 +12,37 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Bytes collected before they are sent.
+/// The size in bytes of the buffers in front of the socket.
 const BUFFER: usize = 64 << 10;
 
-/// Bytes of a state in one piece.
-const PIECE: usize = 24 << 10;
+/// The bytes of a state in one piece.
+const PIECE_BYTES: usize = 24 << 10;
 
-/// How often whoever follows is asked whether that is enough.
-const PULSE: Duration = Duration::from_millis(100);
+/// The interval at which [`Client::follow`] checks for an interruption.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Why a question got no answer.
+/// The reason why a request got no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens.
+    /// No daemon listens on the socket.
     #[error("no mmb answers at {}", .path.display())]
     NoDaemon {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
-    /// The user may not talk to the daemon.
+    /// The user has no permission to connect.
     #[error("{}: you may not talk to this mmb: be root, or in the group of its socket", .0.display())]
     NotAllowed(PathBuf),
-    /// The daemon went, or let us go, before it had answered.
+    /// The daemon closed the connection before the end of its answer.
     #[error("mmb went away before it had answered; what was asked may be done or not")]
     Lost,
-    /// What came is no answer.
+    /// A received line is no answer.
     #[error("what answers is no mmb of this version: {0}")]
     Garbled(String),
-    /// What was to be sent cannot be read.
+    /// The state to be sent cannot be read.
     #[error("the state cannot be read to its end")]
     StateSource(#[source] io::Error),
     /// The system refused.
@@ -69,7 +69,7 @@ impl Client {
     /// Connects to the daemon that listens at `path`.
     ///
     /// # Errors
-    /// Nobody listens, or the user may not connect.
+    /// No daemon listens, or the user has no permission to connect.
     pub fn connect(path: &Path) -> Result<Client, ClientError> {
         let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => ClientError::NotAllowed(path.to_owned()),
@@ -78,43 +78,41 @@ impl Client {
         Ok(Client::from_stream(stream))
     }
 
-    /// Talks over a stream whose other end is the daemon's.
+    /// Uses a stream whose other end is the daemon's.
     pub fn from_stream(stream: UnixStream) -> Client {
         Client { stream }
     }
 
-    /// Gives up when the daemon says nothing for so long. Without this, it may take its time: a large policy
-    /// does.
+    /// Sets a timeout: requests fail if the daemon sends nothing for so long. There is none by default, since a large policy takes time.
     ///
     /// # Errors
     /// The duration is zero.
-    pub fn with_timeout(self, patience: Duration) -> Result<Client, ClientError> {
-        self.stream.set_read_timeout(Some(patience))?;
-        self.stream.set_write_timeout(Some(patience))?;
+    pub fn with_timeout(self, timeout: Duration) -> Result<Client, ClientError> {
+        self.stream.set_read_timeout(Some(timeout))?;
+        self.stream.set_write_timeout(Some(timeout))?;
         Ok(self)
     }
 
-    /// Asks, and hands each line of the answer to `take` until the end, which is returned. A `take` that is
-    /// slow (a pager that is not read) does not make the daemon wait: what comes meanwhile is kept here.
+    /// Sends a request, passes each line of the answer to `take`, and returns the end. A slow `take` (for example, a pager that is not read)
+    /// does not delay the daemon: the lines that arrive meanwhile are kept in memory.
     ///
     /// # Errors
-    /// The connection broke, or what came is no answer.
+    /// The connection failed, or a line is no answer.
     pub fn ask<E: From<ClientError>>(
         &mut self,
         request: &Request,
         take: impl FnMut(Answer) -> Result<(), E>,
     ) -> Result<AnswerEnd, E> {
-        // The daemon may refuse before it has read everything: then its answer tells more than our failure to
-        // write.
+        // The daemon may refuse a request before it has read all of it. Its answer then says more than the failure to write.
         let sent = self.send(request);
         self.answer()?.receive(sent, take)
     }
 
-    /// Sends a state of connections, as pieces, and hands each line of the answer to `take` until the end. A state that is refused
-    /// is not sent to its end, which it may not have.
+    /// Sends a state of connections, as pieces, passes each line of the answer to `take`, and returns the end. Stops sending when the daemon
+    /// refuses the state, since a state may have no end.
     ///
     /// # Errors
-    /// The state cannot be read, the connection broke, or what came is no answer.
+    /// The state cannot be read, the connection failed, or a line is no answer.
     pub fn load<E: From<ClientError>>(
         &mut self,
         state: &mut impl Read,
@@ -122,11 +120,11 @@ impl Client {
     ) -> Result<AnswerEnd, E> {
         let mut answer = self.answer()?;
         let mut sent = self.send(&Request::LoadState);
-        let mut piece = vec![0; PIECE];
+        let mut piece = vec![0; PIECE_BYTES];
         while sent.is_ok() {
             let read = if answer.has_begun() { Ok(0) } else { read_full(state, &mut piece) };
             let read = read.map_err(|error| {
-                // Without a last piece nothing is made of it.
+                // Without a last piece the daemon discards the state.
                 let _ = self.stream.shutdown(Shutdown::Both);
                 ClientError::StateSource(error)
             })?;
@@ -138,19 +136,19 @@ impl Client {
         answer.receive(sent, take)
     }
 
-    /// Asks what has no end of its own, and hands each line to `take` until `enough`, which is asked now and then. What `take`
-    /// is too slow for waits at the daemon.
+    /// Sends a request whose answer has no end of its own, and passes each line to `take` until `is_interrupted` returns true. Lines that
+    /// `take` is too slow for wait at the daemon.
     ///
     /// # Errors
-    /// The connection broke, or what came is no answer.
+    /// The connection failed, or a line is no answer.
     pub fn follow<E: From<ClientError>>(
         &mut self,
         request: &Request,
-        enough: impl Fn() -> bool,
+        is_interrupted: impl Fn() -> bool,
         mut take: impl FnMut(Answer) -> Result<(), E>,
     ) -> Result<AnswerEnd, E> {
         self.send(request).map_err(ClientError::from)?;
-        self.stream.set_read_timeout(Some(PULSE)).map_err(ClientError::from)?;
+        self.stream.set_read_timeout(Some(CHECK_INTERVAL)).map_err(ClientError::from)?;
         let mut stream = BufReader::with_capacity(BUFFER, &self.stream);
         let mut line = Vec::new();
         loop {
@@ -161,19 +159,19 @@ impl Client {
                 Err(AnswerReadError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(ClientError::from(error).into()),
             }
-            if enough() {
+            if is_interrupted() {
                 return Ok(AnswerEnd::new(true));
             }
         }
     }
 
-    /// The lines that come from now on, up to the end of an answer.
-    fn answer(&self) -> Result<Lines, ClientError> {
+    /// Starts to receive the lines of an answer.
+    fn answer(&self) -> Result<AnswerLines, ClientError> {
         let reader = self.stream.try_clone()?;
-        let (lines, coming) = mpsc::channel();
-        let reading = thread::Builder::new().name("mmb-answer".to_owned());
-        reading.spawn(move || drain(reader, &lines))?;
-        Ok(Lines { coming, first: Vec::new() })
+        let (lines, received) = mpsc::channel();
+        let reader_thread = thread::Builder::new().name("mmb-answer".to_owned());
+        reader_thread.spawn(move || receive_lines(reader, &lines))?;
+        Ok(AnswerLines { received, first: Vec::new() })
     }
 
     fn send(&self, request: &Request) -> io::Result<()> {
@@ -183,30 +181,30 @@ impl Client {
     }
 }
 
-/// Lines that came together.
-type Together = Vec<Result<Answer, ClientError>>;
+/// Lines that arrived together.
+type LineBatch = Vec<Result<Answer, ClientError>>;
 
-/// The lines of an answer, which a thread reads as they come.
-struct Lines {
-    coming: mpsc::Receiver<Together>,
-    /// What was taken out already.
-    first: Together,
+/// The lines of an answer, which a thread reads as they arrive.
+struct AnswerLines {
+    received: mpsc::Receiver<LineBatch>,
+    /// Lines that were taken from `received`.
+    first: LineBatch,
 }
 
-impl Lines {
-    /// Whether something has come.
+impl AnswerLines {
+    /// Returns whether a line has arrived.
     fn has_begun(&mut self) -> bool {
-        self.first.extend(self.coming.try_iter().flatten());
+        self.first.extend(self.received.try_iter().flatten());
         !self.first.is_empty()
     }
 
-    /// Hands each line to `take` until the end, which is returned. `sent` is what came of asking.
+    /// Passes each line to `take` and returns the end. `sent` is the result of sending the request.
     fn receive<E: From<ClientError>>(
         self,
         sent: io::Result<()>,
         mut take: impl FnMut(Answer) -> Result<(), E>,
     ) -> Result<AnswerEnd, E> {
-        for line in self.first.into_iter().chain(self.coming.into_iter().flatten()) {
+        for line in self.first.into_iter().chain(self.received.into_iter().flatten()) {
             match line? {
                 Answer::End(end) => return Ok(end),
                 other => take(other)?,
@@ -216,31 +214,31 @@ impl Lines {
     }
 }
 
-/// Reads lines until the answer's end, the connection's, or that of the one who listens. Lines that came together are
-/// handed on together.
-fn drain(stream: UnixStream, lines: &mpsc::Sender<Together>) {
+/// Reads lines until the end of the answer, or until the connection or the receiver has gone. Lines that arrived together are sent on
+/// together.
+fn receive_lines(stream: UnixStream, lines: &mpsc::Sender<LineBatch>) {
     let mut stream = BufReader::with_capacity(BUFFER, stream);
-    let (mut together, mut line) = (Vec::new(), Vec::new());
+    let (mut batch, mut line) = (Vec::new(), Vec::new());
     loop {
         let answer = match read_answer(&mut stream, &mut line) {
             Ok(None) => {
-                // Nobody is left to tell if this fails.
-                let _ = lines.send(together);
+                // If this fails, the receiver has gone.
+                let _ = lines.send(batch);
                 return;
             }
             Ok(Some(answer)) => Ok(answer),
             Err(error) => Err(ClientError::from(error)),
         };
         let last = matches!(answer, Ok(Answer::End(_)) | Err(_));
-        together.push(answer);
-        let waits = last || !stream.buffer().contains(&b'\n');
-        if waits && lines.send(std::mem::take(&mut together)).is_err() || last {
+        batch.push(answer);
+        let is_complete = last || !stream.buffer().contains(&b'\n');
+        if is_complete && lines.send(std::mem::take(&mut batch)).is_err() || last {
             return;
         }
     }
 }
 
-/// Reads until the buffer is full or there is no more.
+/// Reads until the buffer is full or the input ends.
 fn read_full(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     let mut read = 0;
     while read < into.len() {

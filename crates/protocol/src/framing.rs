@@ -65,14 +65,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_daemon_adds_is_passed_over() {
+    fn additions_of_a_newer_daemon_are_skipped() {
         let added = r#"{"added":{"id":1,"rule":"add all drop","colour":"red"}}"#;
         let answers = read(&format!("{{\"weather\":{{\"rain\":true}}}}\n{added}\n{{\"mood\":\"good\"}}\n"));
         assert_eq!(answers, [Ok(Answer::Added(RuleText { id: 1, rule: "add all drop".into() }))]);
     }
 
     #[test]
-    fn what_is_no_answer_is_told() {
+    fn a_line_that_is_no_answer_is_an_error() {
         assert!(matches!(&read("HTTP/1.1 400\n")[..], [Err(_), ..]));
         assert!(matches!(&read("{\"added\":{}}\n")[..], [Err(_), ..]), "a known kind with a member missing");
         let version =

@@ -2,7 +2,7 @@
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// Bytes to text.
+/// Encodes bytes.
 pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
@@ -13,7 +13,7 @@ pub fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// Text to bytes; `None` if it is something else.
+/// Decodes text; `None` if it is not hexadecimal.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let digit = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
     let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_survive_as_text() {
+    fn decoded_bytes_are_the_encoded_ones() {
         let all: Vec<u8> = (0..=255).collect();
         assert_eq!(encode(&[0, 0x9f, 0xff]), "009fff");
         assert_eq!(decode(&encode(&all)), Some(all));

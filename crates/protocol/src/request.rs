@@ -5,47 +5,47 @@ use crate::framing::write_line;
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The most commands of one request; a policy file may hold more.
+/// The most commands in one request; a policy file may have more.
 pub const MOST_COMMANDS: usize = 10_000;
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Commands of the language. The changes among them are made as a whole or not at all; then the questions
-    /// are answered, in order.
+    /// Executes commands of the language. Their changes are committed as a whole or not at all; then the other commands are answered, in
+    /// order.
     Run(Vec<String>),
-    /// Put a policy file's text in force.
+    /// Replaces the policy with that of a policy file, whose text this is.
     Apply(String),
-    /// Answer with the policy in force as the text of a policy file.
+    /// Asks for the policy in force, as the text of a policy file.
     Save,
-    /// Names for completion: the ports, and rules whose number begins with these digits.
+    /// Asks for names for completion: the ports, and the rules whose id begins with these digits.
     Names(String),
-    /// Answer with the state of all connections, for [`Request::LoadState`].
+    /// Asks for the state of all connections, for [`Request::LoadState`].
     SaveState,
-    /// Make the connections of a state, whose pieces follow as [`Request::Piece`].
+    /// Restores the connections of a state, whose pieces follow as [`Request::Piece`].
     LoadState,
-    /// A piece of a state, in hexadecimal; the last one is empty.
+    /// Sends a piece of a state, in hexadecimal; the last one is empty.
     Piece(String),
 }
 
-/// Why a line is no request.
+/// The reason why a line is no request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// Not JSON, or not of a request's shape.
+    /// The line is not JSON, or has not the form of a request.
     #[error("this is not a request: {0}")]
     Malformed(String),
-    /// A protocol that this daemon does not speak.
+    /// The request has another version of the protocol.
     #[error("version {0} of the protocol is not spoken here, version {VERSION} is")]
     Version(u32),
-    /// No such thing can be asked.
+    /// The request has an unknown name.
     #[error("'{0}' cannot be asked; what can is: run, apply, save, names, save-state, load-state, piece")]
     Unknown(String),
     /// The request lacks a member.
     #[error("a request to '{request}' needs '{member}'")]
     Missing {
-        /// What was asked.
+        /// The name of the request.
         request: &'static str,
-        /// What is missing.
+        /// The missing member.
         member: &'static str,
     },
 }
@@ -63,7 +63,7 @@ struct Envelope {
     state: Option<String>,
 }
 
-/// Commands of one request, so many at most: an empty one costs a request three bytes, and us much more.
+/// The commands of one request. Their number is limited, since an empty one takes three bytes of a request and much more memory.
 struct CommandList(Vec<String>);
 
 impl<'de> Deserialize<'de> for CommandList {
@@ -91,18 +91,18 @@ impl<'de> Deserialize<'de> for CommandList {
     }
 }
 
-/// The version alone: read first, since another version may have other members.
+/// The version of a request that has other members than this version's.
 #[derive(Deserialize)]
 struct VersionOnly {
     v: u32,
 }
 
-/// Reads one request: the bytes of a line, without its end.
+/// Decodes one request: the bytes of a line, without its end.
 ///
 /// # Errors
-/// What is wrong with it. No input panics or allocates more than a small multiple of its length.
+/// The line is no request. No input panics or allocates more than a small multiple of its length.
 pub fn decode(line: &[u8]) -> Result<Request, DecodeError> {
-    let malformed = |error: serde_json::Error| DecodeError::Malformed(beginning(&error.to_string(), 200));
+    let malformed = |error: serde_json::Error| DecodeError::Malformed(truncated(&error.to_string(), 200));
     let envelope: Envelope = match serde_json::from_slice(line) {
         Ok(envelope) => envelope,
         Err(error) => {
@@ -124,19 +124,19 @@ pub fn decode(line: &[u8]) -> Result<Request, DecodeError> {
         "save-state" => Ok(Request::SaveState),
         "load-state" => Ok(Request::LoadState),
         "piece" => envelope.state.map(Request::Piece).ok_or(missing("piece", "state")),
-        other => Err(DecodeError::Unknown(beginning(other, 40))),
+        other => Err(DecodeError::Unknown(truncated(other, 40))),
     }
 }
 
-/// The first characters of a text that may be as long as its request.
-fn beginning(text: &str, characters: usize) -> String {
+/// Returns the first characters of a text that may be as long as its request.
+fn truncated(text: &str, characters: usize) -> String {
     text.chars().take(characters).collect()
 }
 
-/// Writes one request with the end of its line.
+/// Encodes one request, with the end of its line.
 ///
 /// # Errors
-/// What the writer says.
+/// The writer failed.
 pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()> {
     #[derive(Serialize)]
     struct BorrowedEnvelope<'a> {
@@ -152,18 +152,18 @@ pub fn encode(request: &Request, to: impl std::io::Write) -> std::io::Result<()>
         #[serde(skip_serializing_if = "Option::is_none")]
         state: Option<&'a str>,
     }
-    let mut wire =
+    let mut envelope =
         BorrowedEnvelope { v: VERSION, verb: "", commands: None, policy: None, prefix: None, state: None };
     match request {
-        Request::Run(commands) => (wire.verb, wire.commands) = ("run", Some(commands.as_slice())),
-        Request::Apply(policy) => (wire.verb, wire.policy) = ("apply", Some(policy.as_str())),
-        Request::Save => wire.verb = "save",
-        Request::Names(prefix) => (wire.verb, wire.prefix) = ("names", Some(prefix.as_str())),
-        Request::SaveState => wire.verb = "save-state",
-        Request::LoadState => wire.verb = "load-state",
-        Request::Piece(state) => (wire.verb, wire.state) = ("piece", Some(state.as_str())),
+        Request::Run(commands) => (envelope.verb, envelope.commands) = ("run", Some(commands.as_slice())),
+        Request::Apply(policy) => (envelope.verb, envelope.policy) = ("apply", Some(policy.as_str())),
+        Request::Save => envelope.verb = "save",
+        Request::Names(prefix) => (envelope.verb, envelope.prefix) = ("names", Some(prefix.as_str())),
+        Request::SaveState => envelope.verb = "save-state",
+        Request::LoadState => envelope.verb = "load-state",
+        Request::Piece(state) => (envelope.verb, envelope.state) = ("piece", Some(state.as_str())),
     }
-    write_line(&wire, to)
+    write_line(&envelope, to)
 }
 
 #[cfg(test)]
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_survive_the_wire() {
+    fn a_decoded_request_is_the_encoded_one() {
         for request in [
             Request::Run(vec!["add payload \"a\\\"b\" drop".into(), "list".into()]),
             Request::Run(Vec::new()),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_request_is_said() {
+    fn a_decode_error_names_the_fault() {
         let error = |line: &str| decode(line.as_bytes()).expect_err(line).to_string();
         assert!(error("").starts_with("this is not a request"));
         assert!(error("[[[[").starts_with("this is not a request"));
