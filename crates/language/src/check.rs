@@ -6,15 +6,13 @@
 mod conflict;
 mod constraint;
 pub(crate) mod filter;
-mod number;
 mod packet_class;
-pub(crate) mod report;
-mod target;
 
 use crate::diagnostic::Diagnostic;
+use crate::report::CheckReport;
 use crate::syntax::RuleSyntax;
 use mmb_policy::rule::{DEFAULT_PRIO, Match, Rule, Target};
-use report::CheckReport;
+use std::mem::discriminant;
 
 /// Checks a rule; of one whose text had errors only what is there, by itself. `None` if there were errors.
 pub(crate) fn rule(syntax: &RuleSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Rule> {
@@ -27,9 +25,9 @@ pub(crate) fn rule(syntax: &RuleSyntax<'_>, report: &mut CheckReport<'_>) -> Opt
     let mut matches: Vec<Match> = Vec::with_capacity(syntax.matches.len());
     matches.extend(syntax.matches.iter().filter_map(|m| constraint::resolve(m, report)));
     let mut targets: Vec<Target> = Vec::with_capacity(syntax.targets.len());
-    targets.extend(syntax.targets.iter().filter_map(|t| target::resolve(t, report)));
+    targets.extend(syntax.targets.iter().filter_map(|t| (t.info.check)(&t.arguments, report)));
     if report.errors.len() == errors_before && !syntax.broken {
-        target::check(syntax, &targets, report);
+        go_together(syntax, &targets, report);
         conflict::check(syntax, &matches, &targets, report);
     }
     (report.errors.len() == errors_before && !syntax.broken).then(|| Rule {
@@ -40,4 +38,23 @@ pub(crate) fn rule(syntax: &RuleSyntax<'_>, report: &mut CheckReport<'_>) -> Opt
         matches,
         targets,
     })
+}
+
+/// Reports targets that do not go together, or not with the rule.
+fn go_together(syntax: &RuleSyntax<'_>, targets: &[Target], report: &mut CheckReport<'_>) {
+    // One of each kind: there may be very many targets.
+    let mut others: Vec<&Target> = Vec::new();
+    for (target, at) in targets.iter().zip(&syntax.targets) {
+        let name = at.info.name;
+        if at.info.stateful && !syntax.stateful {
+            let rule = "a rule that follows connections: write `add-stateful` instead of `add`";
+            report.error(Diagnostic::new(at.span, format!("`{name}` needs {rule}")));
+        }
+        if let Some(problem) = (at.info.clash)(target, &others) {
+            report.error(Diagnostic::new(at.span, problem));
+        }
+        if !others.iter().any(|other| discriminant(*other) == discriminant(target)) {
+            others.push(target);
+        }
+    }
 }

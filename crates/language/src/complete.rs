@@ -5,8 +5,9 @@ use crate::phrase;
 use crate::position;
 use crate::position::Expect;
 use crate::setting;
-use crate::verb::{COMMANDS, LB_METHODS, SHOWS, TARGETS, TargetInfo};
-use mmb_policy::field::{FIELDS, FieldInfo, FieldPlace, ValueKind, Writable};
+use crate::target::{self, TargetInfo};
+use crate::verb::{COMMANDS, SHOWS};
+use mmb_policy::field::{FIELDS, FieldId, FieldInfo, FieldPlace, ValueKind};
 use mmb_policy::filter::STATES;
 
 /// What the states of `ct` say.
@@ -83,17 +84,12 @@ pub(crate) fn fields() -> impl Iterator<Item = &'static FieldInfo> {
     FIELDS.iter().filter(|info| info.place != FieldPlace::NamedOption)
 }
 
-/// Whether a target takes a field; of `tcp-opt`: once a kind stands behind it.
-pub(crate) fn takes(target: &TargetInfo, info: &FieldInfo) -> bool {
-    let is_option = matches!(info.place, FieldPlace::Option(_) | FieldPlace::AnyOption);
-    match target.name {
-        "mod" => !matches!(info.writable, Writable::No(_)) || info.place == FieldPlace::AnyOption,
-        "add" | "strip" => is_option,
-        "map" => info.bindings.map,
-        "shuffle" => info.bindings.shuffle,
-        "lb" => info.bindings.lb,
-        _ => false,
-    }
+/// The fields that a target takes; `tcp-opt` stands for the options that are named by their kind.
+pub(crate) fn target_fields(target: &TargetInfo) -> impl Iterator<Item = &'static FieldInfo> {
+    fields().filter(|info| {
+        let of_any = info.place == FieldPlace::AnyOption;
+        (target.takes)(if of_any { FieldId::TcpOptKind.info() } else { info })
+    })
 }
 
 /// Calls `give` with each word that is expected, and its help.
@@ -112,7 +108,7 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         Expect::All => give("all", "every IP packet"),
         Expect::Field => fields().for_each(|info| give(info.name, info.help)),
         Expect::TargetField(target) => {
-            fields().filter(|info| takes(target, info)).for_each(|info| give(info.name, info.help));
+            target_fields(target).for_each(|info| give(info.name, info.help));
         }
         Expect::Value(info) if info.values == ValueKind::Port => {
             context.ports.iter().for_each(|port| give(port, "a port"));
@@ -123,12 +119,11 @@ fn words(expect: Expect, context: &CompletionContext, give: &mut dyn FnMut(&str,
         Expect::Value(info) => {
             info.names.list.iter().for_each(|(name, value)| give(name, &value.to_string()));
         }
-        Expect::Target(stateful) => TARGETS
-            .iter()
-            .filter(|info| stateful || !info.stateful)
-            .for_each(|info| give(info.name, info.help)),
-        Expect::StripAll => give("all", "removes every option"),
-        Expect::Method => LB_METHODS.iter().for_each(|(word, _, help)| give(word, help)),
+        Expect::Target(stateful) => {
+            target::allowed(stateful).for_each(|info| give(info.name, info.help));
+        }
+        Expect::SelectAll => give("all", "removes every option"),
+        Expect::Choice(words) => words.iter().for_each(|(word, help)| give(word, help)),
         Expect::File
         | Expect::AttributeValue(_)
         | Expect::Bang(_)

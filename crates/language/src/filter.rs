@@ -3,8 +3,7 @@
 //! A filter is pairs of a word and a value. The words are fields of rules, which [`TERMS`] lists, and a few that only
 //! connections have; a value is written as in a rule.
 
-use crate::print;
-use crate::print::Print;
+use crate::print::value::{Print, number_item};
 use mmb_packet::proto::{TCP, UDP};
 use mmb_policy::field::{FieldId, ones};
 use mmb_policy::filter::{ConnectionFilter, STATES};
@@ -261,7 +260,7 @@ impl Print for ConnectionFilter {
                     && term.proto.is_none_or(|proto| self.proto == Some(proto))
             };
             if let Some((term, id)) = TERMS.iter().find(fits).and_then(|term| Some((term, term.field?))) {
-                write!(f, "{before}{} {}", term.name, print::number_item(id.info(), item))?;
+                write!(f, "{before}{} {}", term.name, number_item(id.info(), item))?;
                 before = " ";
             }
         }

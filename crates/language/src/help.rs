@@ -1,12 +1,13 @@
 //! `?`: what may stand at a place of a command, with one line for each possibility.
 
-use crate::complete::{CT_HELP, attribute_help, fields, shows, takes};
+use crate::complete::{CT_HELP, attribute_help, fields, shows, target_fields};
 use crate::filter::TERMS;
 use crate::position;
 use crate::position::Expect;
 use crate::setting;
+use crate::target;
 use crate::value;
-use crate::verb::{COMMANDS, LB_METHODS, TARGETS};
+use crate::verb::COMMANDS;
 use mmb_policy::field::{FieldInfo, ValueKind};
 use mmb_policy::filter::STATES;
 use mmb_policy::setting_table::Values;
@@ -71,7 +72,7 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
         Expect::Bang(help) => give("!", help),
         Expect::Field => fields().for_each(|info| give(info.name, info.help)),
         Expect::TargetField(target) => {
-            fields().filter(|info| takes(target, info)).for_each(|info| give(info.name, info.help));
+            target_fields(target).for_each(|info| give(info.name, info.help));
         }
         Expect::Cond(info) => conditions(info, give),
         Expect::OptionKind => give("<KIND>", "a number 0 to 255: the option of that kind"),
@@ -94,13 +95,12 @@ fn possibilities(expect: Expect, give: &mut dyn FnMut(&str, &str)) {
             give(",", "another member of the set");
             give("}", "the end of the set");
         }
-        Expect::Target(stateful) => TARGETS
-            .iter()
-            .filter(|info| stateful || !info.stateful)
-            .for_each(|info| give(&joined(info.name, info.arguments), info.help)),
-        Expect::StripAll => give("all", "removes every option"),
+        Expect::Target(stateful) => {
+            target::allowed(stateful).for_each(|info| give(&joined(info.name, info.arguments), info.help))
+        }
+        Expect::SelectAll => give("all", "removes every option"),
         Expect::Percentage => give("<PERCENT>", "0 to 100 in steps of 0.001; without it every packet"),
-        Expect::Method => LB_METHODS.iter().for_each(|(word, _, help)| give(word, help)),
+        Expect::Choice(words) => words.iter().for_each(|(word, help)| give(word, help)),
         Expect::End => give("<end>", "the command is complete"),
     }
 }

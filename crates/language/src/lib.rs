@@ -3,7 +3,7 @@
 //! Text goes through the lexer, the parser (to a syntax tree with spans) and the checker, and comes out as a
 //! [`Command`], or as [`Diagnostic`]s for everything that is wrong with it. [`Command::run`] carries a command out on a
 //! [`Policy`](mmb_policy::Policy), [`parse_policy`] those of a whole file; [`Print`] writes values as text again. Fields
-//! and settings have their rows in `mmb-policy`, commands in [`verb::COMMANDS`], targets in [`verb::TARGETS`]; parser,
+//! and settings have their rows in `mmb-policy`, commands in [`verb::COMMANDS`], targets in [`target::TARGETS`]; parser,
 //! printer, completion, help and the reference are made from these tables.
 #![forbid(unsafe_code)]
 
@@ -15,14 +15,17 @@ pub mod filter;
 pub mod help;
 mod lexer;
 mod nearest;
+mod number;
 mod parse;
 mod parser;
 mod phrase;
 mod position;
 mod print;
 pub mod reference;
+mod report;
 pub mod setting;
 mod syntax;
+pub mod target;
 mod value;
 pub mod verb;
 

@@ -1,11 +1,11 @@
 //! Text to commands and policies: the lexer, the parser and the checker one after the other.
 
 use crate::check;
-use crate::check::report::CheckReport;
 use crate::command::{Command, CommandRefusal, Show};
 use crate::diagnostic::{Diagnostic, Errors, MOST_TOLD, Note, Notes, TextSpan};
 use crate::lexer::{Lexer, Token};
 use crate::parser;
+use crate::report::CheckReport;
 use crate::syntax::CommandSyntax;
 use mmb_policy::{Policy, PolicyError};
 

@@ -10,8 +10,10 @@ use crate::filter::FilterTerm;
 use crate::lexer::{Lexer, Token, TokenKind};
 use crate::parser::filter::VERBOSE;
 use crate::setting;
+use crate::target;
+use crate::target::info::{Slot, TargetInfo};
 use crate::verb;
-use crate::verb::{Argument, SHOWS, TargetInfo};
+use crate::verb::{Argument, SHOWS};
 use crate::{parser, phrase, value};
 use mmb_policy::field::{FieldId, FieldInfo, ValueKind};
 use mmb_policy::setting_table::{self, SettingInfo};
@@ -61,12 +63,12 @@ pub(crate) enum Expect {
     InSet,
     /// A target.
     Target(bool),
-    /// `all` behind `strip`.
-    StripAll,
+    /// `all` in place of a TCP option.
+    SelectAll,
     /// A percentage behind `drop`.
     Percentage,
-    /// A method of `lb`.
-    Method,
+    /// One of these words, each with its help.
+    Choice(&'static [(&'static str, &'static str)]),
     /// The end of the command.
     End,
 }
@@ -230,16 +232,12 @@ enum PositionState {
     Field(&'static FieldInfo),
     /// Behind a comparison.
     Cond(&'static FieldInfo),
-    /// In a set; `true`: behind a member.
-    Set(&'static FieldInfo, bool, Option<&'static TargetInfo>),
-    /// Behind a target's word.
-    Target(&'static TargetInfo),
-    /// Behind `strip !`.
-    Keep(&'static TargetInfo),
-    /// Behind the field of a target.
-    TargetField(&'static TargetInfo, &'static FieldInfo),
-    /// Behind the value of `lb`.
-    Method,
+    /// In a set; `true`: behind a member; of a target: behind so many of its arguments.
+    Set(&'static FieldInfo, bool, Option<(&'static TargetInfo, usize)>),
+    /// Behind a target's word and so many of its arguments, of which this is the field.
+    Target(&'static TargetInfo, usize, Option<&'static FieldInfo>),
+    /// Behind the `!` of a selection, the first argument of a target.
+    Selection(&'static TargetInfo),
 }
 
 struct PositionWalk {
@@ -268,22 +266,26 @@ impl PositionWalk {
     fn step(&mut self, token: &TokenKind<'_>) {
         self.state = match (self.state, token) {
             (PositionState::Attribute(_), _) => PositionState::Between,
-            (PositionState::Target(target), TokenKind::Bang) if target.name == "strip" => {
-                PositionState::Keep(target)
+            (PositionState::Target(target, 0, _), TokenKind::Bang)
+                if matches!(target.slots.first(), Some(Slot::Selection)) =>
+            {
+                PositionState::Selection(target)
             }
             (_, TokenKind::Bang) => PositionState::Bang,
             (PositionState::Field(info), TokenKind::Cond(_) | TokenKind::Assign) => PositionState::Cond(info),
             (PositionState::Field(info) | PositionState::Cond(info), TokenKind::Open) => {
                 PositionState::Set(info, false, None)
             }
-            (PositionState::TargetField(target, info), TokenKind::Open) => {
-                PositionState::Set(info, false, Some(target))
+            (PositionState::Target(target, at, Some(info)), TokenKind::Open) => {
+                PositionState::Set(info, false, Some((target, at)))
             }
             (PositionState::Set(info, _, target), TokenKind::Comma) => {
                 PositionState::Set(info, false, target)
             }
-            (PositionState::Set(_, _, Some(target)), TokenKind::Close) if target.name == "lb" => {
-                PositionState::Method
+            (PositionState::Set(info, _, Some((target, at))), TokenKind::Close)
+                if at + 1 < target.slots.len() =>
+            {
+                PositionState::Target(target, at + 1, Some(info))
             }
             (PositionState::Set(..), TokenKind::Close) => PositionState::Between,
             (PositionState::Set(info, _, target), _) => PositionState::Set(info, true, target),
@@ -297,22 +299,25 @@ impl PositionWalk {
             PositionState::Field(info) if info.id == FieldId::TcpOpt && value::number(word).is_ok() => {
                 return PositionState::Field(FieldId::TcpOptKind.info());
             }
-            PositionState::TargetField(target, info)
-                if info.id == FieldId::TcpOpt && value::number(word).is_ok() =>
+            PositionState::Target(target, at, Some(info))
+                if is_behind_any_option(target, at, info) && value::number(word).is_ok() =>
             {
-                return PositionState::TargetField(target, FieldId::TcpOptKind.info());
+                return PositionState::Target(target, at, Some(FieldId::TcpOptKind.info()));
             }
             PositionState::Field(info) | PositionState::Cond(info) if info.values == ValueKind::Port => {
                 return PositionState::Between;
             }
-            PositionState::TargetField(target, _) if target.name == "lb" => return PositionState::Method,
+            PositionState::Target(target, at, field @ Some(_)) if at + 1 < target.slots.len() => {
+                return PositionState::Target(target, at + 1, field);
+            }
             _ => {}
         }
         if let Some(id) = FieldId::named(word) {
             return match state {
-                PositionState::Target(target) | PositionState::Keep(target) => {
-                    PositionState::TargetField(target, id.info())
+                PositionState::Target(target, 0, _) if target.slots.first().is_some_and(Slot::is_field) => {
+                    PositionState::Target(target, 1, Some(id.info()))
                 }
+                PositionState::Selection(target) => PositionState::Target(target, 1, Some(id.info())),
                 _ => {
                     self.constrained = true;
                     PositionState::Field(id.info())
@@ -323,10 +328,10 @@ impl PositionWalk {
             self.given.push(attribute);
             return PositionState::Attribute(attribute);
         }
-        match verb::target_named(word) {
+        match target::named(word) {
             Some(target) => {
                 self.targeted = true;
-                PositionState::Target(target)
+                PositionState::Target(target, 0, None)
             }
             None => {
                 self.all |= word == "all" && !self.targeted;
@@ -343,29 +348,25 @@ impl PositionWalk {
             PositionState::Cond(info) => return vec![Expect::Value(info)],
             PositionState::Set(info, false, _) => return vec![Expect::Value(info)],
             PositionState::Set(_, true, _) => return vec![Expect::InSet],
-            PositionState::Keep(target) => return vec![Expect::TargetField(target)],
-            PositionState::Target(target) => match target.name {
-                "strip" => {
+            PositionState::Selection(target) => return vec![Expect::TargetField(target)],
+            PositionState::Target(target, at, Some(info)) if is_behind_any_option(target, at, info) => {
+                return vec![Expect::OptionKind];
+            }
+            PositionState::Target(target, at, field) => match (target.slots.get(at), field) {
+                (Some(Slot::Field(_)), _) => return vec![Expect::TargetField(target)],
+                (Some(Slot::Selection), _) => {
                     return vec![
                         Expect::TargetField(target),
                         Expect::Bang("keeps the option and removes those that are not named so"),
-                        Expect::StripAll,
+                        Expect::SelectAll,
                     ];
                 }
-                "drop" => expects.push(Expect::Percentage),
-                "accept" => {}
-                _ => return vec![Expect::TargetField(target)],
+                (Some(Slot::Value), Some(info)) => return vec![Expect::Value(info)],
+                (Some(Slot::OptionalValue), Some(info)) => expects.push(Expect::Value(info)),
+                (Some(Slot::Percentage), _) => expects.push(Expect::Percentage),
+                (Some(Slot::Choice(_, words)), _) => expects.push(Expect::Choice(words)),
+                (Some(Slot::Value | Slot::OptionalValue), None) | (None, _) => {}
             },
-            PositionState::TargetField(target, info) => {
-                if info.id == FieldId::TcpOpt {
-                    return vec![Expect::OptionKind];
-                }
-                match target.name {
-                    "mod" | "map" | "lb" => return vec![Expect::Value(info)],
-                    "strip" => {}
-                    _ => expects.push(Expect::Value(info)),
-                }
-            }
             PositionState::Field(info) => match info.values {
                 ValueKind::Port | ValueKind::State => return vec![Expect::Value(info), Expect::Cond(info)],
                 ValueKind::Nothing if info.id == FieldId::TcpOpt => expects.push(Expect::OptionKind),
@@ -376,7 +377,6 @@ impl PositionWalk {
                 | ValueKind::OptionData(_)
                 | ValueKind::Bytes => expects.extend([Expect::Value(info), Expect::Cond(info)]),
             },
-            PositionState::Method => expects.push(Expect::Method),
             PositionState::Between => {}
         }
         self.between(&mut expects);
@@ -400,4 +400,9 @@ impl PositionWalk {
             expects.push(Expect::End);
         }
     }
+}
+
+/// Whether `tcp-opt` is the last argument of a target, which its kind may follow.
+fn is_behind_any_option(target: &TargetInfo, at: usize, info: &FieldInfo) -> bool {
+    info.id == FieldId::TcpOpt && at.checked_sub(1).is_some_and(|last| target.slots[last].is_field())
 }

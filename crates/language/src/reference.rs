@@ -5,9 +5,10 @@
 
 mod chapters;
 
-use crate::complete::{fields, takes};
+use crate::complete::fields;
 use crate::filter::{FilterTerm, TERMS, TermInfo};
-use crate::verb::{COMMANDS, TARGETS};
+use crate::target::{TARGETS, TargetInfo};
+use crate::verb::COMMANDS;
 use mmb_packet::key;
 use mmb_policy::field::{
     BareMeaning, FIELDS, FieldGroup, FieldInfo, FieldPlace, Implies, ValueFormat, ValueKind, ValueNames,
@@ -63,7 +64,7 @@ pub fn blocks() -> Vec<Block> {
     blocks.push(names());
     blocks.push(heading(2, "Targets"));
     blocks.push(targets());
-    chapters::push(&mut blocks, chapters::TARGETS);
+    blocks.push(Block::List(TARGETS.iter().map(|target| target.reference.to_owned()).collect()));
     chapters::push(&mut blocks, chapters::SEMANTICS);
     connections(&mut blocks);
     blocks.push(heading(2, "Settings"));
@@ -129,7 +130,7 @@ fn value_forms() -> Block {
 }
 
 fn targets() -> Block {
-    let row = |info: &crate::verb::TargetInfo| {
+    let row = |info: &TargetInfo| {
         let arguments =
             if info.arguments.is_empty() { String::new() } else { format!(" {}", info.arguments) };
         let rules = if info.stateful { "`add-stateful` only" } else { "any" };
@@ -297,17 +298,9 @@ fn alone(info: &FieldInfo) -> String {
 
 /// The targets that take a field.
 fn target_words(info: &FieldInfo) -> String {
-    let mut words = Vec::new();
-    match info.writable {
-        Writable::No(_) => {}
-        Writable::Raw => words.push("`mod` (as is)".to_owned()),
-        Writable::InPlace | Writable::Payload | Writable::Option => words.push("`mod`".to_owned()),
-    }
-    if info.writable == Writable::Option {
-        words.extend(["`add`".to_owned(), "`strip`".to_owned()]);
-    }
-    let bindings = TARGETS.iter().filter(|target| target.stateful && takes(target, info));
-    words.extend(bindings.map(|target| code(target.name)));
+    let as_is = if info.writable == Writable::Raw { " (as is)" } else { "" };
+    let words = TARGETS.iter().filter(|target| (target.takes)(info));
+    let words: Vec<String> = words.map(|target| format!("{}{as_is}", code(target.name))).collect();
     words.join(", ")
 }
 

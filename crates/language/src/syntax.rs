@@ -2,11 +2,14 @@
 //!
 //! It lives from the parser to the checker and borrows from the tokens of its line.
 
+pub(crate) mod value;
+
 use crate::command::Command;
 use crate::diagnostic::TextSpan;
 use crate::filter::TermInfo;
-use mmb_policy::field::Field;
-use mmb_policy::rule::{Cond, LbMethod, Prio, RuleId};
+use crate::target::info::TargetSyntax;
+use mmb_policy::rule::{Cond, Prio, RuleId};
+use value::{FieldSyntax, ItemSyntax, ValueSyntax};
 
 /// One command as written.
 #[derive(Debug)]
@@ -56,74 +59,4 @@ pub(crate) struct MatchSyntax<'t> {
     pub(crate) cond: Option<(Cond, TextSpan)>,
     pub(crate) value: Option<ValueSyntax<'t>>,
     pub(crate) span: TextSpan,
-}
-
-/// A field and where it stands, the kind of `tcp-opt KIND` included.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FieldSyntax {
-    pub(crate) field: Field,
-    pub(crate) span: TextSpan,
-}
-
-/// A value.
-#[derive(Debug)]
-pub(crate) enum ValueSyntax<'t> {
-    /// One.
-    One(ItemSyntax<'t>),
-    /// `{…}`, not empty.
-    Set(Vec<ItemSyntax<'t>>, TextSpan),
-}
-
-/// One value, or one member of a set.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ItemSyntax<'t> {
-    pub(crate) kind: ItemKind<'t>,
-    pub(crate) span: TextSpan,
-}
-
-/// How a value is written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ItemKind<'t> {
-    /// A number, a name, an address, a prefix, a range.
-    Word(&'t str),
-    /// `"text"` or `|bytes|`.
-    Bytes(&'t [u8]),
-}
-
-/// A target and where it stands.
-#[derive(Debug)]
-pub(crate) struct TargetSyntax<'t> {
-    pub(crate) kind: TargetKind<'t>,
-    pub(crate) span: TextSpan,
-}
-
-/// What a target is.
-#[derive(Debug)]
-pub(crate) enum TargetKind<'t> {
-    Mod(FieldSyntax, ValueSyntax<'t>),
-    Add(FieldSyntax, Option<ValueSyntax<'t>>),
-    Strip(FieldSyntax),
-    Keep(FieldSyntax),
-    StripAll,
-    Drop(Option<ItemSyntax<'t>>),
-    Accept,
-    Map(FieldSyntax, ValueSyntax<'t>),
-    Shuffle(FieldSyntax, Option<ValueSyntax<'t>>),
-    Lb(FieldSyntax, ValueSyntax<'t>, Option<LbMethod>),
-}
-
-impl<'t> ValueSyntax<'t> {
-    pub(crate) fn span(&self) -> TextSpan {
-        match self {
-            ValueSyntax::One(item) => item.span,
-            ValueSyntax::Set(_, span) => *span,
-        }
-    }
-
-    pub(crate) fn items(&self) -> &[ItemSyntax<'t>] {
-        match self {
-            ValueSyntax::One(item) => std::slice::from_ref(item),
-            ValueSyntax::Set(items, _) => items,
-        }
-    }
 }

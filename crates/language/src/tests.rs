@@ -87,7 +87,7 @@ fn any_text() -> impl Strategy<Value = String> {
         .iter()
         .map(|info| info.name)
         .chain(crate::verb::COMMANDS.iter().map(|info| info.name))
-        .chain(crate::verb::TARGETS.iter().map(|info| info.name))
+        .chain(crate::target::TARGETS.iter().map(|info| info.name))
         .chain(["all", "id", "prio", "name", "!", "==", "!=", "<", ">=", "{", "}", ",", "\"a\"", "|00 ff|"])
         .chain([
             "1",

@@ -8,6 +8,11 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// Dashes of a name at most; a word may be long, and have very many.
 const MOST_DASHES: usize = 2;
 
+/// The most bytes that TCP option data can have: 40 less kind and length.
+pub(crate) const MAX_OPTION_DATA: usize = 38;
+/// The most bytes of a packet that a payload can be compared with.
+pub(crate) const MAX_PAYLOAD: usize = 9000;
+
 /// Why a word is no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueError {

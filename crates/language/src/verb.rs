@@ -4,7 +4,6 @@
 
 use crate::command::{Command, Show};
 use mmb_policy::ConnectionFilter;
-use mmb_policy::rule::LbMethod;
 
 /// A command's first word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -202,61 +201,3 @@ impl Command {
 pub fn named(name: &str) -> Option<&'static CommandInfo> {
     COMMANDS.iter().find(|info| info.name == name)
 }
-
-/// The words that begin a target, what follows them, and their help.
-pub static TARGETS: &[TargetInfo] = &[
-    target("mod", "FIELD VALUE", false, "writes a value into a field; checksums and lengths follow"),
-    target("add", "OPTION [VALUE]", false, "appends a TCP option"),
-    target(
-        "strip",
-        "[!] OPTION, or all",
-        false,
-        "removes a TCP option; with ! all but the named ones; all of them",
-    ),
-    target("drop", "[PERCENT]", false, "drops the packet, or that percentage of packets"),
-    target("accept", "", false, "overrides drops of the same priority and of worse ones"),
-    target("map", "FIELD VALUE", true, "gives a connection a new value from a pool; replies get it undone"),
-    target("shuffle", "FIELD [RANGE]", true, "gives a connection a random value; replies get it undone"),
-    target(
-        "lb",
-        "FIELD {VALUE, …} [rr|hash|least]",
-        true,
-        "spreads connections over values; replies get it undone",
-    ),
-];
-
-/// One target word.
-#[derive(Debug)]
-pub struct TargetInfo {
-    /// The word.
-    pub name: &'static str,
-    /// What follows, as shown in help.
-    pub arguments: &'static str,
-    /// Only a stateful rule may hold it.
-    pub stateful: bool,
-    /// One line of help.
-    pub help: &'static str,
-}
-
-const fn target(
-    name: &'static str,
-    arguments: &'static str,
-    stateful: bool,
-    help: &'static str,
-) -> TargetInfo {
-    TargetInfo { name, arguments, stateful, help }
-}
-
-/// The target of that name.
-pub fn target_named(name: &str) -> Option<&'static TargetInfo> {
-    TARGETS.iter().find(|info| info.name == name)
-}
-
-/// How a balancer picks: word, meaning, help.
-pub static LB_METHODS: &[(&str, LbMethod, &str)] = {
-    &[
-        ("rr", LbMethod::RoundRobin, "in turn"),
-        ("hash", LbMethod::Hash, "by a consistent hash of the five-tuple"),
-        ("least", LbMethod::Least, "the one with the fewest connections"),
-    ]
-};

@@ -161,6 +161,11 @@ pub enum LbMethod {
     Least,
 }
 
+impl LbMethod {
+    /// Every method, the default first.
+    pub const ALL: [LbMethod; 3] = [LbMethod::RoundRobin, LbMethod::Hash, LbMethod::Least];
+}
+
 impl NumberItem {
     /// First and last number of the item for a field of `width` bits.
     pub fn bounds(self, width: u8) -> (u128, u128) {

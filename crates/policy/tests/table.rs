@@ -1,6 +1,7 @@
 //! The tables of the language are sound.
 
-use mmb_language::verb::{COMMANDS, TARGETS};
+use mmb_language::target::TARGETS;
+use mmb_language::verb::COMMANDS;
 use mmb_language::{Command, parse_command};
 use mmb_policy::field::{BareMeaning, FieldGroup, FieldPlace, Implies, ValueKind, Writable};
 use mmb_policy::{FIELDS, Field, FieldId};

@@ -5,9 +5,9 @@
 //! the constraints are thinned out to a smallest set that still conflicts, which is what the error talks about.
 
 use super::packet_class::{PacketClass, PacketClasses, about, is_narrow};
-use super::report::CheckReport;
 use crate::diagnostic::{Diagnostic, TextSpan};
-use crate::print::Print;
+use crate::print::value::Print;
+use crate::report::CheckReport;
 use crate::syntax::RuleSyntax;
 use mmb_policy::ct::{CtState, CtStates};
 use mmb_policy::field::ones;

@@ -1,17 +1,13 @@
 //! One constraint: its value read, and what its field cannot be asked refused.
 
-use super::number::numbers;
-use super::report::CheckReport;
 use crate::diagnostic::Diagnostic;
-use crate::syntax::{ItemKind, MatchSyntax, ValueSyntax};
-use crate::value;
+use crate::number::numbers;
+use crate::report::CheckReport;
+use crate::syntax::MatchSyntax;
+use crate::syntax::value::{ItemKind, ValueSyntax};
+use crate::value::{self, MAX_OPTION_DATA, MAX_PAYLOAD};
 use mmb_policy::field::{BareMeaning, Field, ValueKind};
 use mmb_policy::rule::{Cond, Equality, Match, NumberItem, Test};
-
-/// The most bytes that TCP option data can have: 40 less kind and length.
-pub(super) const MAX_OPTION_DATA: usize = 38;
-/// The most bytes of a packet that a payload can be compared with.
-pub(super) const MAX_PAYLOAD: usize = 9000;
 
 /// Checks a constraint by itself.
 pub(super) fn resolve(syntax: &MatchSyntax<'_>, report: &mut CheckReport<'_>) -> Option<Match> {

@@ -1,11 +1,12 @@
 //! Filters of connections: each value read, and what no connection can be refused.
 
-use super::number::number_item;
-use super::report::CheckReport;
 use crate::diagnostic::Diagnostic;
 use crate::filter::{self, FilterError, FilterTerm, state_named};
 use crate::nearest::nearest;
-use crate::syntax::{ItemKind, TermSyntax};
+use crate::number::number_item;
+use crate::report::CheckReport;
+use crate::syntax::TermSyntax;
+use crate::syntax::value::ItemKind;
 use crate::value;
 use mmb_policy::field::Field;
 use mmb_policy::filter::{ConnectionFilter, STATES};

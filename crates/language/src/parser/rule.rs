@@ -4,14 +4,13 @@ use super::{Parser, list, unknown};
 use crate::diagnostic::{Diagnostic, TextSpan};
 use crate::lexer::TokenKind;
 use crate::nearest::nearest;
-use crate::syntax::{
-    FieldSyntax, ItemKind, ItemSyntax, MatchSyntax, RuleSyntax, TargetKind, TargetSyntax, ValueSyntax,
-};
+use crate::syntax::value::{FieldSyntax, ItemKind, ItemSyntax, ValueSyntax};
+use crate::syntax::{MatchSyntax, RuleSyntax};
+use crate::target;
+use crate::target::info::{Slot, TargetArguments, TargetInfo, TargetSyntax};
 use crate::value;
-use crate::verb;
-use crate::verb::LB_METHODS;
 use mmb_policy::field::{Field, FieldId, FieldInfo, ValueKind};
-use mmb_policy::rule::{LbMethod, Prio, RuleId};
+use mmb_policy::rule::{Prio, RuleId};
 
 /// The longest name of a rule in bytes.
 const MAX_NAME: usize = 64;
@@ -39,16 +38,18 @@ impl<'t> Parser<'t, '_, '_> {
                     "id" | "prio" | "name" => self.attribute(word, &mut rule),
                     "all" => self.all(&mut rule),
                     word if FieldId::named(word).is_some() => self.constraint(&mut rule),
-                    word if verb::target_named(word).is_some() => {
-                        let start = self.next().span;
-                        if let Some(kind) = self.target(word, start) {
-                            let span = start.to(self.last_span());
-                            rule.targets.push(TargetSyntax { kind, span });
-                        } else {
-                            self.recover();
+                    word => match target::named(word) {
+                        Some(info) => {
+                            let start = self.next().span;
+                            if let Some(arguments) = self.target(info) {
+                                let span = start.to(self.last_span());
+                                rule.targets.push(TargetSyntax { info, arguments, span });
+                            } else {
+                                self.recover();
+                            }
                         }
-                    }
-                    word => self.unknown_word(word, token.span),
+                        None => self.unknown_word(word, token.span),
+                    },
                 },
                 _ => {
                     let error = Diagnostic::new(token.span, "this has no place here");
@@ -74,9 +75,7 @@ impl<'t> Parser<'t, '_, '_> {
         }
         if rule.targets.is_empty() {
             let error = Diagnostic::new(end, "a rule needs a target");
-            let words =
-                verb::TARGETS.iter().filter(|info| rule.stateful || !info.stateful).map(|info| info.name);
-            self.error(error.expected(list(words)));
+            self.error(error.expected(list(target::allowed(rule.stateful).map(|info| info.name))));
         }
     }
 
@@ -98,8 +97,9 @@ impl<'t> Parser<'t, '_, '_> {
         self.next();
         self.recover();
         // A field behind what was meant for a target is that target's.
-        let takes_field =
-            meant.and_then(verb::target_named).is_some_and(|target| target.arguments.contains("FIELD"));
+        let takes_field = meant
+            .and_then(target::named)
+            .is_some_and(|target| matches!(target.slots.first(), Some(Slot::Field(_))));
         if takes_field && self.peek_word().and_then(FieldId::named).is_some() {
             self.next();
             self.recover();
@@ -225,13 +225,13 @@ impl<'t> Parser<'t, '_, '_> {
                 (TokenKind::End, _) => "a field is missing".to_owned(),
                 (_, "") => "this is no field".to_owned(),
                 (_, "all") => "`all` is no field".to_owned(),
-                (_, word) if verb::target_named(word).is_some() => {
+                (_, word) if target::named(word).is_some() => {
                     format!("`{word}` is a target, not a field")
                 }
                 (_, word) => format!("unknown field `{word}`"),
             };
             self.error(Diagnostic::new(token.span, message).expected(expected).suggest(unknown::field(word)));
-            if !word.is_empty() && verb::target_named(word).is_none() {
+            if !word.is_empty() && target::named(word).is_none() {
                 self.next();
             }
             return None;
@@ -364,50 +364,40 @@ impl<'t> Parser<'t, '_, '_> {
         }
     }
 
-    /// What follows the target word at `start`.
-    fn target(&mut self, word: &str, start: TextSpan) -> Option<TargetKind<'t>> {
-        Some(match word {
-            "mod" => {
-                let field = self.field("the field to write")?;
-                TargetKind::Mod(field, self.value(field.field.info(), field.span)?)
+    /// The arguments of a target, whose word was the last token.
+    fn target(&mut self, target: &TargetInfo) -> Option<TargetArguments<'t>> {
+        let mut arguments = TargetArguments::default();
+        for slot in target.slots {
+            match slot {
+                Slot::Field(expected) => arguments.field = Some(self.field(expected)?),
+                Slot::Selection => self.selection(&mut arguments)?,
+                Slot::Value => {
+                    let field = arguments.field?;
+                    arguments.value = Some(self.value(field.field.info(), field.span)?);
+                }
+                Slot::OptionalValue => {
+                    arguments.value = self.optional_value(arguments.field?.field.info())?
+                }
+                Slot::Percentage => arguments.percentage = self.percentage(),
+                Slot::Choice(kind, words) => arguments.choice = self.choice(target, kind, words)?,
             }
-            "add" => {
-                let field = self.field("a TCP option")?;
-                TargetKind::Add(field, self.optional_value(field.field.info())?)
-            }
-            "strip" => self.strip()?,
-            "drop" => TargetKind::Drop(self.percentage()),
-            "accept" => TargetKind::Accept,
-            "map" => {
-                let field = self.field("the field to map")?;
-                TargetKind::Map(field, self.value(field.field.info(), field.span)?)
-            }
-            "shuffle" => {
-                let field = self.field("the field to shuffle")?;
-                TargetKind::Shuffle(field, self.optional_value(field.field.info())?)
-            }
-            "lb" => {
-                let field = self.field("the field to spread")?;
-                let value = self.value(field.field.info(), field.span)?;
-                TargetKind::Lb(field, value, self.method()?)
-            }
-            _ => {
-                self.error(Diagnostic::new(start, format!("`{word}` is no target")));
-                return None;
-            }
-        })
+        }
+        Some(arguments)
     }
 
-    fn strip(&mut self) -> Option<TargetKind<'t>> {
-        if self.take_word("all") {
-            return Some(TargetKind::StripAll);
+    /// `all`, or `[!] OPTION`
+    fn selection(&mut self, arguments: &mut TargetArguments<'t>) -> Option<()> {
+        arguments.all = self.take_word("all");
+        if arguments.all {
+            return Some(());
         }
-        let keep = self.peek().kind == TokenKind::Bang;
-        if keep {
+        arguments.negated = self.peek().kind == TokenKind::Bang;
+        if arguments.negated {
             self.next();
         }
-        let field = self.field(if keep { "a TCP option" } else { "a TCP option, `!` or `all`" })?;
-        Some(if keep { TargetKind::Keep(field) } else { TargetKind::Strip(field) })
+        let expected = if arguments.negated { "a TCP option" } else { "a TCP option, `!` or `all`" };
+        arguments.field = Some(self.field(expected)?);
+        Some(())
     }
 
     fn percentage(&mut self) -> Option<ItemSyntax<'t>> {
@@ -418,26 +408,26 @@ impl<'t> Parser<'t, '_, '_> {
         Some(ItemSyntax { kind: ItemKind::Word(word), span: token.span })
     }
 
-    /// The method of `lb`, or none. The outer `None` is an error.
-    fn method(&mut self) -> Option<Option<LbMethod>> {
+    /// One of the words, or none. The outer `None` is an error.
+    fn choice(
+        &mut self,
+        target: &TargetInfo,
+        kind: &str,
+        words: &[(&'static str, &str)],
+    ) -> Option<Option<&'static str>> {
         let token = self.peek();
         let Some(word) = self.peek_word().filter(|word| !unknown::is_keyword(word)) else {
             return Some(None);
         };
-        let names = || LB_METHODS.iter().map(|(name, ..)| *name);
-        match LB_METHODS.iter().find(|(name, ..)| *name == word) {
-            Some((_, method, _)) => {
-                self.next();
-                Some(Some(*method))
-            }
-            None => {
-                let error = Diagnostic::new(token.span, format!("`{word}` is no method of `lb`"));
-                let suggestion = nearest(word, names());
-                self.error(error.expected(list(names())).suggest(suggestion));
-                self.next();
-                None
-            }
+        self.next();
+        let names = || words.iter().map(|(name, _)| *name);
+        let chosen = names().find(|name| *name == word);
+        if chosen.is_none() {
+            let error = Diagnostic::new(token.span, format!("`{word}` is no {kind} of `{}`", target.name));
+            self.error(error.expected(list(names())).suggest(nearest(word, names())));
+            return None;
         }
+        Some(chosen)
     }
 }
 

@@ -1,22 +1,12 @@
 //! Words that nobody knows: which known word was meant.
 
 use crate::nearest::nearest;
-use crate::verb;
-use crate::verb::{COMMANDS, TARGETS};
+use crate::target::{self, TARGETS};
+use crate::verb::COMMANDS;
 use mmb_policy::field::{FIELDS, FieldId, FieldInfo, FieldPlace};
 
-/// Words of other tools and of slips, with ours.
+/// Words of other tools and slips for `all` and fields, with ours; those for targets are in their rows.
 const SYNONYMS: &[(&str, &str)] = &[
-    ("allow", "accept"),
-    ("pass", "accept"),
-    ("permit", "accept"),
-    ("deny", "drop"),
-    ("reject", "drop"),
-    ("discard", "drop"),
-    ("set", "mod"),
-    ("modify", "mod"),
-    ("rewrite", "mod"),
-    ("remove", "strip"),
     ("any", "all"),
     ("src", "ip-saddr"),
     ("dst", "ip-daddr"),
@@ -60,7 +50,7 @@ const GROUPS: &[&str] = &["ip-", "tcp-", "udp-", "ip6-", "icmp-", "icmp6-", "tcp
 pub(crate) fn is_keyword(word: &str) -> bool {
     // No number and no address does.
     word.starts_with(|c: char| c.is_ascii_lowercase())
-        && (word == "all" || FieldId::named(word).is_some() || verb::target_named(word).is_some())
+        && (word == "all" || FieldId::named(word).is_some() || target::named(word).is_some())
 }
 
 /// The names of the fields as they are written.
@@ -99,7 +89,8 @@ pub(super) fn value_or_keyword(info: &FieldInfo, word: &str) -> Option<&'static 
 }
 
 fn synonym(word: &str) -> Option<&'static str> {
-    among(SYNONYMS, word)
+    let target = TARGETS.iter().find(|target| target.synonyms.contains(&word));
+    target.map(|target| target.name).or_else(|| among(SYNONYMS, word))
 }
 
 fn among(synonyms: &[(&str, &'static str)], word: &str) -> Option<&'static str> {

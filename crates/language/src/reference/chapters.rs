@@ -110,21 +110,6 @@ than `ip-payload` and `ip6-payload`. Frames that are not IP match only rules wit
 \"As is\" marks fields that are written last and taken as they are: lengths and checksums are not corrected behind them.
 ";
 
-pub(super) const TARGETS: &str = "
-- `mod` writes one value. Checksums follow by themselves. `mod OPTION number` writes into the data that is there, `mod OPTION
-  |bytes|` gives it other data; an option that is not there is left alone, of several all are changed. `mod` of a payload
-  overwrites its first bytes. `mod vlan-id` writes the outermost tag.
-- `add OPTION` appends an option, even if there is one of the kind. Without a value it has no data. The 40 bytes of the options
-  area are the bound: what does not fit is left out and counted.
-- Several `strip OPTION` of one rule make a list of what goes; several `strip ! OPTION` a list of what stays. The two do not mix.
-- `drop 12.5` drops that percentage of packets, at random, in steps of 0.001. A packet that is spared is treated as if the
-  target were not there.
-- A rule drops or accepts, not both.
-- `map`, `shuffle` and `lb` bind a connection to a value and undo it on replies. `map` takes one of the values for each
-  connection, `shuffle` a random one, `lb` one by the named method: in turn (`rr`), by a hash of the connection (`hash`), or the
-  one with the fewest connections (`least`).
-";
-
 pub(super) const SEMANTICS: &str = "
 ## What a packet gets
 

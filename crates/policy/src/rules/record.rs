@@ -34,7 +34,6 @@ const RANGE: u8 = ONE + 17;
 const PREFIX: u8 = RANGE + 17;
 
 const CONDS: [Cond; 6] = [Cond::Eq, Cond::Ne, Cond::Lt, Cond::Le, Cond::Gt, Cond::Ge];
-const METHODS: [LbMethod; 3] = [LbMethod::RoundRobin, LbMethod::Hash, LbMethod::Least];
 
 const DROP_ALL: u8 = 0;
 const DROP: u8 = 1;
@@ -330,7 +329,7 @@ impl<'r> RecordReader<'r> {
                 Target::Shuffle(field, Some((first, self.number(len))))
             }
             _ => {
-                let method = METHODS[usize::from(self.byte())];
+                let method = LbMethod::ALL[usize::from(self.byte())];
                 Target::Lb(field, self.items(), method)
             }
         }

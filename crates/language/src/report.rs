@@ -1,4 +1,4 @@
-//! Where the checker reports what it finds.
+//! The errors and notes of a text that is checked.
 
 use crate::diagnostic::{Diagnostic, Errors, Notes};
 
@@ -9,7 +9,7 @@ pub(crate) struct CheckReport<'e> {
 }
 
 impl CheckReport<'_> {
-    pub(super) fn error(&mut self, error: Diagnostic) {
+    pub(crate) fn error(&mut self, error: Diagnostic) {
         self.errors.push(error);
     }
 }

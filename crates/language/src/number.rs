@@ -1,8 +1,8 @@
 //! Numbers of values, read against the row of their field.
 
-use super::report::CheckReport;
 use crate::diagnostic::{Diagnostic, Note, TextSpan};
-use crate::syntax::{FieldSyntax, ItemKind, ItemSyntax, ValueSyntax};
+use crate::report::CheckReport;
+use crate::syntax::value::{FieldSyntax, ItemKind, ItemSyntax, ValueSyntax};
 use crate::value;
 use crate::value::ValueError;
 use mmb_policy::field::{Field, FieldInfo};
@@ -10,7 +10,7 @@ use mmb_policy::rule::{NumberItem, NumberSet};
 use std::fmt::Display;
 
 /// The numbers of a value, each within the field's width.
-pub(super) fn numbers(
+pub(crate) fn numbers(
     field: &FieldSyntax,
     value: &ValueSyntax<'_>,
     report: &mut CheckReport<'_>,
@@ -22,7 +22,7 @@ pub(super) fn numbers(
 }
 
 /// Checks a value of a field that the text calls `name`, which is the name that errors use.
-pub(super) fn number_item(
+pub(crate) fn number_item(
     field: Field,
     name: &dyn Display,
     item: &ItemSyntax<'_>,
@@ -37,7 +37,7 @@ pub(super) fn number_item(
     match value::item(info, word) {
         Ok(read) => {
             if read.masked {
-                let network = crate::print::number_item(info, read.item);
+                let network = crate::print::value::number_item(info, read.item);
                 let message = format!("`{word}` has host bits set; taken as `{network}`");
                 report.notes.push(Note::new(item.span, message));
             }

@@ -1,0 +1,52 @@
+//! Fields and values as they are written.
+
+use crate::diagnostic::TextSpan;
+use mmb_policy::field::Field;
+
+/// A field and where it stands, the kind of `tcp-opt KIND` included.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FieldSyntax {
+    pub(crate) field: Field,
+    pub(crate) span: TextSpan,
+}
+
+/// A value.
+#[derive(Debug)]
+pub(crate) enum ValueSyntax<'t> {
+    /// One.
+    One(ItemSyntax<'t>),
+    /// `{…}`, not empty.
+    Set(Vec<ItemSyntax<'t>>, TextSpan),
+}
+
+/// One value, or one member of a set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ItemSyntax<'t> {
+    pub(crate) kind: ItemKind<'t>,
+    pub(crate) span: TextSpan,
+}
+
+/// How a value is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ItemKind<'t> {
+    /// A number, a name, an address, a prefix, a range.
+    Word(&'t str),
+    /// `"text"` or `|bytes|`.
+    Bytes(&'t [u8]),
+}
+
+impl<'t> ValueSyntax<'t> {
+    pub(crate) fn span(&self) -> TextSpan {
+        match self {
+            ValueSyntax::One(item) => item.span,
+            ValueSyntax::Set(_, span) => *span,
+        }
+    }
+
+    pub(crate) fn items(&self) -> &[ItemSyntax<'t>] {
+        match self {
+            ValueSyntax::One(item) => std::slice::from_ref(item),
+            ValueSyntax::Set(items, _) => items,
+        }
+    }
+}

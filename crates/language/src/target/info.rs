@@ -1,0 +1,105 @@
+//! A row of the table of targets, and a target as it is written.
+
+use crate::diagnostic::TextSpan;
+use crate::report::CheckReport;
+use crate::syntax::value::{FieldSyntax, ItemSyntax, ValueSyntax};
+use mmb_policy::Target;
+use mmb_policy::field::FieldInfo;
+
+/// One target.
+#[derive(Debug)]
+pub struct TargetInfo {
+    /// The word that begins it.
+    pub name: &'static str,
+    /// The text that follows it, as shown in help.
+    pub arguments: &'static str,
+    /// Only a stateful rule may hold it.
+    pub stateful: bool,
+    /// One line of help.
+    pub help: &'static str,
+    /// A paragraph of the reference.
+    pub reference: &'static str,
+    /// Words of other tools, and slips, for which errors suggest this target.
+    pub(crate) synonyms: &'static [&'static str],
+    /// The arguments in their order.
+    pub(crate) slots: &'static [Slot],
+    /// Whether it takes a field. Not called for targets without one.
+    pub(crate) takes: fn(&FieldInfo) -> bool,
+    /// Checks the target by itself. `None` if there were errors.
+    pub(crate) check: fn(&TargetArguments<'_>, &mut CheckReport<'_>) -> Option<Target>,
+    /// The reason why it cannot stand behind other targets of a rule, of which there is one of each kind.
+    pub(crate) clash: fn(&Target, &[&Target]) -> Option<&'static str>,
+}
+
+/// An argument of a target.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Slot {
+    /// A field; the text names it in errors.
+    Field(&'static str),
+    /// `all`, or a TCP option with or without `!` before it.
+    Selection,
+    /// A value of the field.
+    Value,
+    /// A value of the field, or nothing.
+    OptionalValue,
+    /// A percentage, or nothing.
+    Percentage,
+    /// One of these words, or nothing; each with its help. The text names it in errors.
+    Choice(&'static str, &'static [(&'static str, &'static str)]),
+}
+
+/// A target and where it stands.
+#[derive(Debug)]
+pub(crate) struct TargetSyntax<'t> {
+    pub(crate) info: &'static TargetInfo,
+    pub(crate) arguments: TargetArguments<'t>,
+    pub(crate) span: TextSpan,
+}
+
+/// The arguments of a target. Which there are follows from its [`TargetInfo::slots`].
+#[derive(Debug, Default)]
+pub(crate) struct TargetArguments<'t> {
+    /// Of [`Slot::Field`] or [`Slot::Selection`]; not with `all`.
+    pub(crate) field: Option<FieldSyntax>,
+    /// `all` stands in place of a selection.
+    pub(crate) all: bool,
+    /// `!` stands before a selection.
+    pub(crate) negated: bool,
+    /// Of [`Slot::Value`] or [`Slot::OptionalValue`].
+    pub(crate) value: Option<ValueSyntax<'t>>,
+    /// Of [`Slot::Percentage`].
+    pub(crate) percentage: Option<ItemSyntax<'t>>,
+    /// Of [`Slot::Choice`].
+    pub(crate) choice: Option<&'static str>,
+}
+
+impl Slot {
+    /// Whether a field is read here.
+    pub(crate) fn is_field(&self) -> bool {
+        match self {
+            Slot::Field(_) | Slot::Selection => true,
+            Slot::Value | Slot::OptionalValue | Slot::Percentage | Slot::Choice(..) => false,
+        }
+    }
+}
+
+impl TargetInfo {
+    /// A row of a target without arguments that any rule may hold, beside any other target.
+    pub(super) const fn new(
+        name: &'static str,
+        check: fn(&TargetArguments<'_>, &mut CheckReport<'_>) -> Option<Target>,
+    ) -> TargetInfo {
+        TargetInfo {
+            name,
+            arguments: "",
+            stateful: false,
+            help: "",
+            reference: "",
+            synonyms: &[],
+            slots: &[],
+            takes: |_| false,
+            check,
+            clash: |_, _| None,
+        }
+    }
+}
