@@ -10,13 +10,28 @@ fn document(name: &str) -> String {
     std::fs::read_to_string(path).expect("it is there")
 }
 
+/// The table of drop reasons, between these marks, is that of the engine. `MMB_BLESS=1` writes it (`make doc`).
 #[test]
-fn every_reason_for_a_drop_is_told_with_what_to_do() {
-    let text = document("operations.md");
+fn the_table_of_drop_reasons_is_current() {
+    let (begin, end) = ("<!-- drop reasons, by make doc -->\n", "<!-- end of drop reasons -->\n");
+    let mut table = "| drop reason | meaning | remedy |\n| --- | --- | --- |\n".to_owned();
     for reason in DropReason::ALL {
-        let row =
-            text.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{}`", reason.name())));
-        assert!(row.is_some(), "{}", reason.name());
+        let (meaning, remedy) = reason.explanation();
+        assert!(!meaning.is_empty() && !meaning.contains('|') && !remedy.contains('|'), "{}", reason.name());
+        table += &format!(
+            "| `{}` | {meaning} | {remedy}{}|\n",
+            reason.name(),
+            if remedy.is_empty() { "" } else { " " }
+        );
+    }
+    let text = document("operations.md");
+    let (before, rest) = text.split_once(begin).expect("the first mark");
+    let (committed, behind) = rest.split_once(end).expect("the last mark");
+    if std::env::var_os("MMB_BLESS").is_some() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
+        std::fs::write(path, format!("{before}{begin}{table}{end}{behind}")).expect("written");
+    } else {
+        assert!(committed == table, "docs/operations.md is not current: run `make doc`");
     }
 }
 

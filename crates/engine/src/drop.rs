@@ -1,22 +1,22 @@
-//! Why packets are dropped. Every drop has one of these, and a counter.
+//! Drop reasons. Every dropped packet has one, and each has a counter.
 
 use mmb_packet::Malformed;
 
-/// Makes [`DropReason`] of one row for each reason: what it means, the variant, its name in counters. The first row comes before the
-/// reasons of the parser, the others behind them.
+/// Makes [`DropReason`] of one row for each reason: the variant, its name in counters, its meaning and remedy in docs/operations.md. The
+/// first row comes before the reasons of the parser, the others behind them.
 macro_rules! drop_reasons {
     (
-        $(#[doc = $first_text:literal])+ $first:ident $first_name:literal;
-        $($(#[doc = $text:literal])+ $reason:ident $name:literal;)+
+        $first:ident $first_name:literal: $first_meaning:literal, $first_remedy:literal;
+        $($reason:ident $name:literal: $meaning:literal, $remedy:literal;)+
     ) => {
         /// A reason for a drop.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum DropReason {
-            $(#[doc = $first_text])+
+            #[doc = $first_meaning]
             $first,
             /// The packet cannot be parsed.
             Malformed(Malformed),
-            $($(#[doc = $text])+ $reason,)+
+            $(#[doc = $meaning] $reason,)+
         }
 
         /// The order of the reasons behind those of the parser.
@@ -55,6 +55,15 @@ macro_rules! drop_reasons {
                     $(DropReason::$reason => $name,)+
                 }
             }
+
+            /// The meaning and the remedy of the reason, for documents; the remedy may be empty.
+            pub const fn explanation(self) -> (&'static str, &'static str) {
+                match self {
+                    DropReason::$first => ($first_meaning, $first_remedy),
+                    DropReason::Malformed(why) => why.explanation(),
+                    $(DropReason::$reason => ($meaning, $remedy),)+
+                }
+            }
         }
     };
 }
@@ -63,58 +72,84 @@ macro_rules! drop_reasons {
 const BEHIND: usize = 1 + Malformed::ALL.len();
 
 drop_reasons! {
-    /// A drop rule matched.
-    Rule "rule";
-    /// Larger than the MTU of the port that it should leave by.
-    MtuExceeded "mtu-exceeded";
-    /// The port that it came in by has no wire.
-    NoWire "no-wire";
-    /// The sending port's queue was full (counted by the host).
-    TxFull "tx-full";
-    /// The port that it came in by, or should leave by, is down or gone (counted by the host).
-    PortDown "port-down";
-    /// A frame that a kernel port should have cut into segments, but cannot (counted by the host).
-    Oversized "oversized";
-    /// No packet buffer was free (counted by the host).
-    NoBuffer "no-buffer";
-    /// The connection limit is reached, and no half-open connection can be evicted.
-    ConnFull "conn-full";
-    /// A TCP segment that cannot begin a connection, where a rule would create and map one, or under `set conn pickup strict`.
-    ConnNotSyn "conn-not-syn";
-    /// A packet that is invalid for its connection, under `set conn invalid drop`, or where a rule would create a connection that maps it.
-    ConnInvalid "conn-invalid";
-    /// No outside address was left.
-    NatNoAddress "nat-no-address";
-    /// No outside port was left.
-    NatNoPort "nat-no-port";
-    /// The inside address holds as many outside ports as it may (`set nat ports-per-host`).
-    NatHostLimit "nat-host-limit";
-    /// The source address has begun as many connections as it may (`set conn per-source`).
-    ConnPerSource "conn-per-source";
-    /// The outside endpoint that a rule requires belongs to another connection.
-    NatClash "nat-clash";
-    /// An ICMP error that quotes a connection's tuple, but no packet that the connection can have in flight.
-    IcmpUnrelated "icmp-unrelated";
-    /// A packet that a rule would map, but that is of no connection and begins none: it would leave untranslated.
-    NatUnsolicited "nat-unsolicited";
-    /// A later fragment that timed out before the first one of its datagram came.
-    FragmentEarly "fragment-early";
-    /// A later fragment that was held for the first one of its datagram, and evicted for others.
-    FragmentNoRoom "fragment-no-room";
-    /// A fragment that overlaps another one (RFC 5722).
-    FragmentOverlap "fragment-overlap";
-    /// A fragment that was seen before.
-    FragmentDuplicate "fragment-duplicate";
-    /// A fragment that is empty, has a length that is no multiple of 8 though more follow, or extends beyond the maximum datagram.
-    FragmentBadLength "fragment-bad-length";
-    /// The datagram has more fragments than are tracked.
-    FragmentTooMany "fragment-too-many";
-    /// A fragment of a datagram whose first one was refused or dropped by a rule.
-    FragmentRefused "fragment-refused";
-    /// Too many packets wait for the worker that owns the connection (counted by the host).
-    HandoverFull "handover-full";
-    /// There is no memory for one more connection, and none can be evicted.
-    ConnNoMemory "conn-no-memory";
+    Rule "rule":
+        "a rule drops the packet",
+        "`mmb list` shows which";
+    MtuExceeded "mtu-exceeded":
+        "the packet is larger than the MTU of the output port",
+        "set equal MTUs on both sides; rules that add options enlarge packets";
+    NoWire "no-wire":
+        "the input port has no partner",
+        "`--wire`";
+    TxFull "tx-full":
+        "the queue of the sending device is full",
+        "the device is slower than the traffic";
+    PortDown "port-down":
+        "the sending port is down or gone; in VPP: mmb was disabled on the interface while the packet waited",
+        "`ip link`; mmb continues with the other ports";
+    Oversized "oversized":
+        "a frame is too large and cannot be segmented",
+        "set equal MTUs on both sides; the sender may send more than 64 KB in one frame (`ip link … gso_max_size`)";
+    NoBuffer "no-buffer":
+        "no packet buffer is free",
+        "";
+    ConnFull "conn-full":
+        "the table has its maximum number of connections (`show conn summary`), and none of them can be evicted",
+        "`set conn max`; where memory limits the number, more memory";
+    ConnNotSyn "conn-not-syn":
+        "a TCP segment without a connection: a RST, FIN or SYN-ACK that a stateful rule would map, or under `set conn pickup strict` any segment except a SYN",
+        "late packets of closed connections; connections from before the start of mmb";
+    ConnInvalid "conn-invalid":
+        "a packet that is invalid for its connection, under `set conn invalid drop`; a first packet with impossible flags or a wrong checksum that a stateful rule would map",
+        "`mmb show conn summary` counts the kinds ([nat.md](nat.md)); scans, forgeries, asymmetric paths";
+    NatNoAddress "nat-no-address":
+        "the range of a mapping has no free address, and no closed or unanswered connection can give one up",
+        "a larger range, shorter timeouts";
+    NatNoPort "nat-no-port":
+        "the range of a mapping has no free port, and no closed or unanswered connection can give one up",
+        "a larger range, shorter timeouts";
+    NatHostLimit "nat-host-limit":
+        "a host (an inside address, of IPv6 a /64 network) holds its maximum number of outside ports and needs another one",
+        "inspect the host (`mmb show connections ip-saddr …`); `set nat ports-per-host`";
+    ConnPerSource "conn-per-source":
+        "a source address has begun its maximum number of connections",
+        "`set conn per-source`";
+    NatClash "nat-clash":
+        "the only binding that a rule allows (a fixed port, or an address for a protocol without ports) belongs to another connection",
+        "a range instead of one value";
+    IcmpUnrelated "icmp-unrelated":
+        "an ICMP error quotes a connection, but goes to another host than the sender of the quoted packet, has a wrong checksum, is fragmented, or quotes a packet that cannot be in flight ([nat.md](nat.md), \"ICMP errors\")",
+        "forged errors; another NAT on the path that does not translate the quoted packet";
+    NatUnsolicited "nat-unsolicited":
+        "a rule would map the packet, but the packet belongs to no connection and begins none: it would reveal the address that the rule hides",
+        "unsolicited ICMP replies and errors; harmless";
+    FragmentEarly "fragment-early":
+        "the first fragment of the datagram did not arrive within 15 seconds, while stateful rules are in force",
+        "packet loss on the path";
+    FragmentNoRoom "fragment-no-room":
+        "the fragment waited for the first fragment of its datagram and was evicted by others",
+        "a flood of fragments, or heavy loss on the path";
+    FragmentOverlap "fragment-overlap":
+        "a fragment overlaps another one (RFC 5722)",
+        "broken or hostile senders";
+    FragmentDuplicate "fragment-duplicate":
+        "the fragment was received before",
+        "broken or hostile senders";
+    FragmentBadLength "fragment-bad-length":
+        "a fragment is empty, has a length that is no multiple of 8 though more follow, or extends beyond the maximum datagram",
+        "broken or hostile senders";
+    FragmentTooMany "fragment-too-many":
+        "the datagram has more fragments than are tracked",
+        "broken or hostile senders";
+    FragmentRefused "fragment-refused":
+        "a rule dropped the first fragment of the datagram, or mmb refused it for one of the reasons above",
+        "see that reason";
+    HandoverFull "handover-full":
+        "the ring to the worker that owns the connection is full",
+        "fewer workers: with one worker, no packet is handed over";
+    ConnNoMemory "conn-no-memory":
+        "the system has no memory for another connection, and none can be evicted",
+        "more memory (`ulimit`, the control group), or a lower `set conn max`";
 }
 
 #[cfg(test)]

@@ -136,13 +136,13 @@ impl Default for ParserLimits {
 /// The most VLAN tags of one frame.
 pub const MAX_VLAN_TAGS: u8 = 4;
 
-/// Makes [`Malformed`] of one row for each reason: what it means, the variant, its name in counters.
+/// Makes [`Malformed`] of one row for each reason: the variant, its name in counters, its meaning and remedy in the documents.
 macro_rules! malformed_reasons {
-    ($($(#[doc = $text:literal])+ $reason:ident $name:literal;)+) => {
+    ($($reason:ident $name:literal: $meaning:literal, $remedy:literal;)+) => {
         /// Why a packet cannot be parsed. Each is a drop reason of the same name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Malformed {
-            $($(#[doc = $text])+ $reason,)+
+            $(#[doc = $meaning] $reason,)+
         }
 
         impl Malformed {
@@ -155,35 +155,54 @@ macro_rules! malformed_reasons {
                     $(Malformed::$reason => $name,)+
                 }
             }
+
+            /// The meaning and the remedy of the reason, for documents; the remedy may be empty.
+            pub const fn explanation(self) -> (&'static str, &'static str) {
+                match self {
+                    $(Malformed::$reason => ($meaning, $remedy),)+
+                }
+            }
         }
     };
 }
 
 malformed_reasons! {
-    /// The frame ends inside its link header or a VLAN tag.
-    LinkTruncated "link-truncated";
-    /// More than [`MAX_VLAN_TAGS`] VLAN tags.
-    VlanStackTooDeep "vlan-stack-too-deep";
-    /// The version is not the one that the ether type (or the capture's link type) promises.
-    IpBadVersion "ip-bad-version";
-    /// The IPv4 header, or the packet that it announces, is longer than what came in.
-    Ip4Truncated "ip4-truncated";
-    /// The IPv4 header length is below 20 bytes, or above the total length.
-    Ip4BadLength "ip4-bad-length";
-    /// The IPv4 header checksum is wrong.
-    Ip4BadChecksum "ip4-bad-checksum";
-    /// The IPv6 header, or the packet that it announces, is longer than what came in.
-    Ip6Truncated "ip6-truncated";
-    /// An extension header runs past the end of the packet.
-    Ip6HeaderTruncated "ip6-header-truncated";
-    /// More extension headers than [`ParserLimits::ip6_headers`].
-    Ip6ChainTooLong "ip6-chain-too-long";
-    /// The packet ends inside its transport header.
-    L4Truncated "l4-truncated";
-    /// The TCP data offset is below 5, or above the length of the segment.
-    TcpBadOffset "tcp-bad-offset";
-    /// A first fragment that does not hold its whole transport header (RFC 1858, RFC 7112).
-    TinyFragment "tiny-fragment";
+    LinkTruncated "link-truncated":
+        "the frame ends inside its link header or a VLAN tag",
+        "broken or hostile senders; in captures: a snap length (`tcpdump -s 0`)";
+    VlanStackTooDeep "vlan-stack-too-deep":
+        "more than four VLAN tags",
+        "";
+    IpBadVersion "ip-bad-version":
+        "the IP version differs from the one that the ether type (or the link type of a capture) promises",
+        "broken or hostile senders";
+    Ip4Truncated "ip4-truncated":
+        "the IPv4 header, or the packet that it announces, is longer than the frame",
+        "broken or hostile senders; in captures: a snap length (`tcpdump -s 0`)";
+    Ip4BadLength "ip4-bad-length":
+        "the IPv4 header length is below 20 bytes, or above the total length",
+        "broken or hostile senders";
+    Ip4BadChecksum "ip4-bad-checksum":
+        "the IPv4 header checksum is wrong",
+        "broken or hostile senders";
+    Ip6Truncated "ip6-truncated":
+        "the IPv6 header, or the packet that it announces, is longer than the frame",
+        "broken or hostile senders; in captures: a snap length (`tcpdump -s 0`)";
+    Ip6HeaderTruncated "ip6-header-truncated":
+        "an IPv6 extension header runs past the end of the packet",
+        "broken or hostile senders";
+    Ip6ChainTooLong "ip6-chain-too-long":
+        "more extension headers than `set ip6-max-headers`",
+        "raise the setting if the packets are legitimate";
+    L4Truncated "l4-truncated":
+        "the packet ends inside its transport header",
+        "broken or hostile senders; in captures: a snap length (`tcpdump -s 0`)";
+    TcpBadOffset "tcp-bad-offset":
+        "the TCP data offset is below 5, or above the length of the segment",
+        "broken or hostile senders";
+    TinyFragment "tiny-fragment":
+        "a first fragment does not contain the whole transport header (RFC 1858, RFC 7112)",
+        "hostile senders";
 }
 
 /// Bytes of the fixed IPv4 header.
