@@ -4,11 +4,8 @@
 //! later joins a table that takes it, or gets rows or a table of its own. A tuple whose entries crowd a shared table moves
 //! out into one of its own.
 
-mod arrange;
-mod stats;
-
-pub use arrange::Tuning;
-pub use stats::TableStats;
+pub(crate) mod arrange;
+pub(crate) mod stats;
 
 use crate::batch::Placed;
 use crate::flat;
@@ -43,7 +40,7 @@ struct TupleHome {
     entries: usize,
     /// Rules under these keys.
     rules: usize,
-    /// The most rules that ever hung on one key.
+    /// The most rules that one key ever had.
     longest: usize,
     /// Kinds of transport header that keys name.
     kinds: BTreeSet<u8>,
@@ -61,7 +58,7 @@ pub(crate) struct ClassIndex {
     /// The most rules that a packet can match.
     pub(crate) most: usize,
     /// Which of the tables tuples got that came later.
-    late: Vec<bool>,
+    added_later: Vec<bool>,
 }
 
 impl ClassIndex {
@@ -73,7 +70,7 @@ impl ClassIndex {
             homes: HashMap::new(),
             relaxed: RelaxedRule::default(),
             most: 0,
-            late: Vec::new(),
+            added_later: Vec::new(),
         }
     }
 
@@ -88,11 +85,11 @@ impl ClassIndex {
         self.wanted = self.wanted.with(lane_set(&mask)).with(rule.lanes());
         let place = match self.homes.get(&mask) {
             Some(home) => home.place,
-            None => self.settle(&mask, &key, random),
+            None => self.place_tuple(&mask, &key, random),
         };
         let before = value(&self.view, place, &mask, &key);
         let (value, rules) = lists.insert(before, rule);
-        let home = self.homes.get_mut(&mask).expect("it was found, or settled just now");
+        let home = self.homes.get_mut(&mask).expect("it was found, or placed just now");
         home.rules += 1;
         home.entries += usize::from(before.is_none());
         self.most += rules.saturating_sub(home.longest);
@@ -200,11 +197,11 @@ impl ClassIndex {
     /// Takes a table out, in whose place the last one comes.
     fn forget_table(&mut self, table: usize) {
         self.view.tables.swap_remove(table);
-        self.late.swap_remove(table);
+        self.added_later.swap_remove(table);
     }
 
     /// Finds a place for a tuple that has none.
-    fn settle(&mut self, mask: &LaneMask, key: &LaneMask, random: &mut Generator) -> TuplePlace {
+    fn place_tuple(&mut self, mask: &LaneMask, key: &LaneMask, random: &mut Generator) -> TuplePlace {
         let joins = |table: &TupleTable| table.admits(mask) && table.chain(key) <= LONGEST_CHAIN;
         let tables = self.view.tables.iter().enumerate().filter(|(_, table)| joins(table));
         let best = tables.max_by_key(|(_, table)| table.hashed_bits()).map(|(at, _)| at);
@@ -226,7 +223,7 @@ impl ClassIndex {
         let mut table = TupleTable::new(mask, mask, entries, || random.word());
         let member = table.join(mask);
         self.view.tables.push(Arc::new(table));
-        self.late.push(true);
+        self.added_later.push(true);
         (self.view.tables.len() - 1, member)
     }
 
@@ -269,15 +266,15 @@ impl ClassIndex {
 
     /// Notes that all rules came at once: building from them again would make the same tables.
     pub(crate) fn mark_built(&mut self) {
-        self.late.fill(false);
+        self.added_later.fill(false);
     }
 
-    /// Whether so many tables came later that building anew would pay.
+    /// Whether so many tables came later that a rebuild would pay.
     pub(crate) fn is_scattered(&self) -> bool {
-        // Building anew takes a while where there are very many rules.
+        // A rebuild takes a while where there are very many rules.
         let rules: usize = self.view.tables.iter().map(|table| table.len()).sum();
-        let late = self.late.iter().filter(|late| **late).count();
-        late > 16 + rules / 16_384 && late * 2 > self.late.len()
+        let added_later = self.added_later.iter().filter(|added_later| **added_later).count();
+        added_later > 16 + rules / 16_384 && added_later * 2 > self.added_later.len()
     }
 }
 
@@ -328,7 +325,7 @@ mod tests {
         policy.rules.iter().collect()
     }
 
-    /// Tables that were gone again were once counted for ever, so that each change built everything anew.
+    /// Tables that were gone again were once counted for ever, so that each change rebuilt everything.
     #[test]
     fn tables_that_went_do_not_count_as_scattered() {
         let rules = rules_of_many_masks();

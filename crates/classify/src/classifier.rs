@@ -1,7 +1,9 @@
 //! The classifier: what workers search, and the writer's side, which changes it rule by rule.
 
 use crate::batch::{Batch, Placed};
-use crate::class_index::{ClassIndex, TableStats, Tuning};
+use crate::class_index::ClassIndex;
+use crate::class_index::arrange::Tuning;
+use crate::class_index::stats::TableStats;
 use crate::compile::compile;
 use crate::ids::{KeyRules, RuleSlot};
 use crate::keys::{KeyColumns, VectorKeys, WantedLanes};
@@ -71,7 +73,7 @@ impl Classifier {
         self.ip4.search(shared, vector(&keys.ip4, packets, layouts), scratch);
         self.ip6.search(shared, vector(&keys.ip6, packets, layouts), scratch);
         self.other.search(shared, vector(&keys.other, packets, layouts), scratch);
-        scratch.settle();
+        scratch.sort_by_packet();
     }
 }
 

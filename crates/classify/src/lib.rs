@@ -9,7 +9,7 @@
 //!    leaves both IP versions open is compiled for both; a class in which it cannot hold does not know it.
 //! 2. Cubes with the same mask form a *tuple*. `merge` puts tuples together that can share a hash `table` under a mask
 //!    that all of them fix without long chains. Tuples of few rules are rows that are compared one by one (`flat`).
-//! 3. Rules with the same key hang on one entry: a `list`, which finds its rules by their conditions (`ranged`) or by
+//! 3. Rules with the same key share one entry: a `list`, which finds its rules by their conditions (`ranged`) or by
 //!    the packet's TCP options.
 //!
 //! From keys to rules: keys lie in columns of 32-bit lanes (`keys`). Each table hashes the column's keys many at a time
@@ -47,7 +47,8 @@ mod simd;
 mod table;
 mod words;
 
-pub use class_index::{TableStats, Tuning};
+pub use class_index::arrange::Tuning;
+pub use class_index::stats::TableStats;
 pub use classifier::{Classifier, ClassifierIndex};
 pub use ids::RuleSlot;
 pub use keys::{KeyColumns, ParseVector, VectorKeys, WantedLanes};

@@ -1,4 +1,4 @@
-//! Lists: the rules that hang on one key, where that is not a single unconditional rule.
+//! Lists: the rules of one key, unless that is a single unconditional rule.
 //!
 //! A list tells its rules apart by what must hold besides the key: nothing (`plain`), conditions on the key's numbers, the
 //! payload or the options (`ranged`), or a TCP option of some kind with some value (`keyed`). The last are not in the list
@@ -97,7 +97,7 @@ impl OptionKey {
     }
 }
 
-/// A rule that is to hang on a key.
+/// A rule to be stored under a key.
 #[derive(Clone, Debug)]
 pub(crate) struct ListEntry {
     pub(crate) slot: RuleSlot,
@@ -136,7 +136,7 @@ impl ListEntry {
         self.option.is_none() && self.checks.is_empty()
     }
 
-    /// The rule as it hangs on its key in the option table.
+    /// The rule as it is stored in the option table.
     pub(crate) fn behind_option(&self) -> ListEntry {
         ListEntry { option: None, ..self.clone() }
     }
@@ -263,7 +263,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// What hangs on a key: plain rules, then how many have conditions and how many are keyed by options.
+    /// The rules of a key: plain rules, then how many have conditions and how many are keyed by options.
     type ListParts = (Vec<RuleSlot>, usize, usize);
 
     fn slot(number: u32) -> RuleSlot {

@@ -138,7 +138,7 @@ impl Scratch {
     }
 
     /// Puts the matches in order of packets: a counting sort.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn sort_by_packet(&mut self) {
         if self.log.is_empty() {
             return;
         }

@@ -230,11 +230,7 @@ impl<const LANES: usize, const PLACES: usize, const LINES: usize> Kernel
 mod tests {
     use super::*;
     use crate::lane_mask::LaneMask;
-
-    fn random(state: &mut u64) -> u64 {
-        *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (*state ^ *state >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }
+    use mmb_random::RepeatableRandom;
 
     /// An entry as a plain search sees it.
     type Plain = (LaneMask, LaneMask, u32);
@@ -254,17 +250,17 @@ mod tests {
             entries: usize,
             bits: u32,
             first: u32,
-            state: &mut u64,
+            state: &mut RepeatableRandom,
         ) -> Sample {
             let (mut relaxed, mut span) = (LaneMask::default(), LaneMask::default());
             relaxed[0] = 0xffff;
             span[..lanes].fill(u32::MAX);
-            let mut table = TupleTable::new(&relaxed, &span, 0, || random(state));
+            let mut table = TupleTable::new(&relaxed, &span, 0, || state.word());
             let mut masks: Vec<LaneMask> = (0..members)
                 .map(|_| {
                     let mut mask = relaxed;
                     for lane in &mut mask[..lanes] {
-                        *lane |= [0, 0xff, u32::MAX][random(state) as usize % 3];
+                        *lane |= [0, 0xff, u32::MAX][state.word() as usize % 3];
                     }
                     mask
                 })
@@ -274,7 +270,7 @@ mod tests {
             masks.iter().for_each(|mask| _ = table.join(mask));
             let mut plain: Vec<Plain> = Vec::new();
             for value in first..first + entries as u32 {
-                let member = random(state) as usize % masks.len();
+                let member = state.word() as usize % masks.len();
                 let key = key(state, bits);
                 let key = std::array::from_fn(|lane| key[lane] & masks[member][lane]);
                 if table.value(member as u8, &key).is_none()
@@ -293,20 +289,20 @@ mod tests {
         }
     }
 
-    fn key(state: &mut u64, bits: u32) -> LaneMask {
+    fn key(state: &mut RepeatableRandom, bits: u32) -> LaneMask {
         std::array::from_fn(|lane| {
-            if lane == 0 { random(state) as u32 % 97 } else { random(state) as u32 >> (32 - bits) }
+            if lane == 0 { state.word() as u32 % 97 } else { state.word() as u32 >> (32 - bits) }
         })
     }
 
     /// A vector of keys: some random, some that entries have.
-    fn vector(samples: &[Sample], state: &mut u64, bits: u32) -> Vec<Column> {
+    fn vector(samples: &[Sample], state: &mut RepeatableRandom, bits: u32) -> Vec<Column> {
         let mut lanes = vec![[0; VECTOR]; 20];
         for at in 0..VECTOR {
             let mut packet = key(state, bits);
-            let plain = &samples[random(state) as usize % samples.len()].plain;
+            let plain = &samples[state.word() as usize % samples.len()].plain;
             if at % 4 > 0 && !plain.is_empty() {
-                let (mask, its, _) = plain[random(state) as usize % plain.len()];
+                let (mask, its, _) = plain[state.word() as usize % plain.len()];
                 packet = std::array::from_fn(|lane| packet[lane] & !mask[lane] | its[lane]);
             }
             lanes.iter_mut().zip(packet).for_each(|(column, lane)| column[at] = lane);
@@ -345,7 +341,7 @@ mod tests {
 
     #[test]
     fn tables_of_every_shape_find_what_a_loop_finds() {
-        let mut state = 11;
+        let mut state = RepeatableRandom::new(11);
         for (lanes, shape) in [
             (3, SegmentShape::SMALL),
             (4, SegmentShape::SMALL),
@@ -371,7 +367,7 @@ mod tests {
 
     #[test]
     fn candidates_of_several_tables_are_verified_together() {
-        let mut state = 12;
+        let mut state = RepeatableRandom::new(12);
         // Tables of all shapes, whose candidates are far more than there is room for at once.
         let samples: Vec<Sample> = (0..24)
             .map(|number| {
@@ -390,8 +386,8 @@ mod tests {
 
     #[test]
     fn a_vector_of_which_every_key_passes_every_filter_fits() {
-        let mut state = 13;
-        let full = |first: u32, state: &mut u64| {
+        let mut state = RepeatableRandom::new(13);
+        let full = |first: u32, state: &mut RepeatableRandom| {
             let mut sample = Sample::new(2, 1, 0, 1, 0, state);
             let mask = sample.table.relaxed();
             let member = sample.table.join(&mask);

@@ -1,7 +1,7 @@
 //! Rules under looser masks: what a relaxed key leaves open becomes conditions.
 //!
 //! In a merged table, entries with one relaxed key stand in one chain. Where real rules cluster, such a chain would
-//! be long. Its rules are then hung on the relaxed key itself, as one list, and the bits that the relaxed mask leaves open
+//! be long. Its rules then become one list under the relaxed key itself, and the bits that the relaxed mask leaves open
 //! become ranges, which lists find their rules by without looking at each.
 
 use crate::batch::Placed;
@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 /// Entries with one relaxed key up to which a chain is as good as a list: about a bucket.
 pub(crate) const SHORT_CHAIN: usize = 3;
 
-/// The relaxed keys of a class whose rules hang on one list. Set when a classifier is built, so that a rule that goes is
+/// The relaxed keys of a class whose rules are in one list. Set when a classifier is built, so that a rule that goes is
 /// looked for where it came.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RelaxedRule {
@@ -25,7 +25,7 @@ pub(crate) struct RelaxedRule {
 }
 
 impl RelaxedRule {
-    /// Remembers that rules of these tuples hang on their relaxed key where `keys` has it.
+    /// Remembers that rules of these tuples are stored under their relaxed key where `keys` has it.
     pub(crate) fn add(
         &mut self,
         relaxed: &LaneMask,

@@ -424,6 +424,7 @@ mod tests {
     use crate::keys::Column;
     use crate::probe::ProbeColumns;
     use mmb_base::simd::SimdLevel;
+    use mmb_random::RepeatableRandom;
     use std::collections::HashMap;
 
     /// A segment that stood twice in the directory was once split after it had been changed at one place only.
@@ -454,11 +455,6 @@ mod tests {
             assert_eq!(table.remove(member, &key(number)), Some(number));
         }
         assert_eq!(table.len(), 0);
-    }
-
-    fn random(state: &mut u64) -> u64 {
-        *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (*state ^ *state >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
     /// Two members: the first lane whole, or 24 bits of it and the second lane.
@@ -495,16 +491,17 @@ mod tests {
 
     /// Adds and removes keys, `keys` different ones at most, for so many steps.
     fn live(seeds: Seeds, keys: u64, steps: usize, seed: u64) {
-        let (mut table, mut model, mut state) = (table(seeds), HashMap::new(), seed);
+        let (mut table, mut model) = (table(seeds), HashMap::new());
+        let mut state = RepeatableRandom::new(seed);
         for step in 0..steps {
-            let member = (random(&mut state) % 2) as u8;
+            let member = (state.word() % 2) as u8;
             let mut key = LaneMask::default();
-            key[13] = (random(&mut state) % keys) as u32;
-            key[14] = (random(&mut state) % keys) as u32;
+            key[13] = (state.word() % keys) as u32;
+            key[14] = (state.word() % keys) as u32;
             let mask = masks()[usize::from(member)];
             let key = std::array::from_fn(|lane| key[lane] & mask[lane]);
             // Mostly additions, then mostly removals.
-            let adds = random(&mut state) % 8 < if step < steps / 2 { 6 } else { 2 };
+            let adds = state.word() % 8 < if step < steps / 2 { 6 } else { 2 };
             match (adds, model.contains_key(&(member, key))) {
                 (true, false) => {
                     if table.insert(member, &key, step as u32).is_ok() {
@@ -527,9 +524,9 @@ mod tests {
     #[test]
     fn keys_come_and_go() {
         for seed in 1..4 {
-            let mut state = seed;
-            live(Seeds::draw(|| random(&mut state)), 20, 4000, seed);
-            live(Seeds::draw(|| random(&mut state)), 40, 8000, seed);
+            let mut state = RepeatableRandom::new(seed);
+            live(Seeds::draw(|| state.word()), 20, 4000, seed);
+            live(Seeds::draw(|| state.word()), 40, 8000, seed);
         }
     }
 

@@ -18,10 +18,10 @@ const CHUNKS: usize = 1 << (SETS_SHIFT - CHUNK_SHIFT);
 
 /// How long a client waits at least before it retransmits its first packet; a sender that does not wait is merely sending fast. RFC 6298
 /// starts with a second; the table's clock and queues take some of it.
-pub(crate) const AGAIN_AFTER_MS: u64 = 500;
+pub(crate) const RETRANSMITTED_AFTER_MS: u64 = 500;
 
 /// How long a ghost is kept: a first packet that comes later counts as new.
-const FORGOTTEN_AFTER_MS: u64 = 3_500;
+const KEPT_MS: u64 = 3_500;
 
 /// The unit of time, as a shift of milliseconds.
 const TICK_SHIFT: u32 = 4;
@@ -56,7 +56,7 @@ impl Ghosts {
             }
             chunk.resize(CHUNK, [0; WAYS]);
         }
-        self.lasts_until_ms = now_ms + FORGOTTEN_AFTER_MS;
+        self.lasts_until_ms = now_ms + KEPT_MS;
         let ways = &mut chunk[set];
         // Replaces the ghost of the same entry, an unused one, or the oldest.
         let rank = |ghost: &&mut Ghost| match **ghost {
@@ -71,14 +71,14 @@ impl Ghosts {
 
     /// Whether a first packet with this hash is a retransmission: its entry was evicted as long ago as a client waits.
     #[inline]
-    pub(crate) fn comes_again(&self, hash: u64, now_ms: u64) -> bool {
+    pub(crate) fn is_retransmitted(&self, hash: u64, now_ms: u64) -> bool {
         now_ms < self.lasts_until_ms && self.find(hash, now_ms)
     }
 
     fn find(&self, hash: u64, now_ms: u64) -> bool {
         let GhostParts { chunk, set, print } = parts(hash);
         let Some(ways) = self.chunks[chunk].get(set) else { return false };
-        let again = AGAIN_AFTER_MS..=FORGOTTEN_AFTER_MS;
+        let again = RETRANSMITTED_AFTER_MS..=KEPT_MS;
         ways.iter().any(|ghost| is_of(*ghost, print) && again.contains(&age_ms(*ghost, now_ms)))
     }
 
@@ -113,45 +113,44 @@ fn age_ms(ghost: Ghost, now_ms: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand_xoshiro::SplitMix64;
-    use rand_xoshiro::rand_core::{Rng, SeedableRng};
+    use mmb_random::RepeatableRandom;
 
     #[test]
     fn a_ghost_is_seen_as_long_after_as_a_client_sends_again() {
         let begins_ms = (u64::from(u16::MAX) << TICK_SHIFT) - 200;
         let mut ghosts = Ghosts::new();
         let hash = 0x1234_5678_9abc_def0;
-        assert!(!ghosts.comes_again(hash, begins_ms));
+        assert!(!ghosts.is_retransmitted(hash, begins_ms));
         ghosts.remember(hash, begins_ms);
         for (after_ms, again) in [(0, false), (400, false), (1000, true), (3000, true), (7000, false)] {
-            assert_eq!(ghosts.comes_again(hash, begins_ms + after_ms), again, "after {after_ms} ms");
+            assert_eq!(ghosts.is_retransmitted(hash, begins_ms + after_ms), again, "after {after_ms} ms");
         }
-        assert!(!ghosts.comes_again(hash ^ 1, begins_ms + 1000), "another fingerprint");
-        assert!(!ghosts.comes_again(hash ^ 1 << 60, begins_ms + 1000), "another set");
+        assert!(!ghosts.is_retransmitted(hash ^ 1, begins_ms + 1000), "another fingerprint");
+        assert!(!ghosts.is_retransmitted(hash ^ 1 << 60, begins_ms + 1000), "another set");
         // A sender that does not pause does not count as retransmitting.
         ghosts.remember(hash, begins_ms + 900);
-        assert!(!ghosts.comes_again(hash, begins_ms + 1000));
-        assert!(ghosts.comes_again(hash, begins_ms + 1900));
+        assert!(!ghosts.is_retransmitted(hash, begins_ms + 1000));
+        assert!(ghosts.is_retransmitted(hash, begins_ms + 1900));
     }
 
     /// At 300,000 evictions a second, a first packet that is retransmitted after a second is recognized, and hardly any other is.
     #[test]
     fn a_flood_does_not_wash_away_the_ghosts_of_the_last_second() {
         let mut ghosts = Ghosts::new();
-        let mut random = SplitMix64::seed_from_u64(1);
-        let clients: Vec<u64> = (0..1000).map(|_| random.next_u64()).collect();
+        let mut random = RepeatableRandom::new(1);
+        let clients: Vec<u64> = (0..1000).map(|_| random.word()).collect();
         for at in 0..300_000u64 {
-            ghosts.remember(random.next_u64(), at / 300);
+            ghosts.remember(random.word(), at / 300);
             if at % 300 == 0 {
                 ghosts.remember(clients[(at / 300) as usize], at / 300);
             }
         }
         for at in 0..300_000u64 {
-            ghosts.remember(random.next_u64(), 1000 + at / 300);
+            ghosts.remember(random.word(), 1000 + at / 300);
         }
-        let known = clients.iter().filter(|hash| ghosts.comes_again(**hash, 1000 + 999)).count();
+        let known = clients.iter().filter(|hash| ghosts.is_retransmitted(**hash, 1000 + 999)).count();
         assert!(known >= 980, "{known} of 1000 are known");
-        let strangers = (0..100_000).filter(|_| ghosts.comes_again(random.next_u64(), 1999)).count();
+        let strangers = (0..100_000).filter(|_| ghosts.is_retransmitted(random.word(), 1999)).count();
         assert!(strangers <= 100, "{strangers} of 100,000 are taken for others");
         assert!(ghosts.memory() <= 4 << 20);
     }

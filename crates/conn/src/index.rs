@@ -55,9 +55,9 @@ pub(crate) struct IndexBucket {
     prints: [u64; 2],
     more_prints: [u16; 2],
     /// Number of entries whose first bucket this is, and that are in their second.
-    gone_on: u16,
+    overflowed: u16,
     /// A bit for each entry here whose second bucket this is.
-    guests: u16,
+    in_second: u16,
     entries: [u32; WAYS],
 }
 
@@ -90,8 +90,13 @@ fn equal_lanes(one: u64, other: u64) -> u64 {
 }
 
 impl IndexBucket {
-    pub(crate) const NEW: IndexBucket =
-        IndexBucket { prints: [0; 2], more_prints: [0; 2], gone_on: 0, guests: 0, entries: [EMPTY; WAYS] };
+    pub(crate) const NEW: IndexBucket = IndexBucket {
+        prints: [0; 2],
+        more_prints: [0; 2],
+        overflowed: 0,
+        in_second: 0,
+        entries: [EMPTY; WAYS],
+    };
 
     /// The likely entry of a hash whose first bucket this is: the first one with its fingerprint. [`EMPTY`] if there is none but the second
     /// bucket may have it, [`ABSENT`] if not.
@@ -99,7 +104,7 @@ impl IndexBucket {
     pub(crate) fn likely(&self, hash: u64) -> u32 {
         match self.matches(parts(hash).print).first() {
             Some(way) => self.entries[way],
-            None if self.gone_on == 0 => ABSENT,
+            None if self.overflowed == 0 => ABSENT,
             None => EMPTY,
         }
     }
@@ -137,11 +142,11 @@ impl IndexBucket {
         self.entries.iter().position(|other| *other == entry)
     }
 
-    fn is_guest(&self, way: usize) -> bool {
-        self.guests >> way & 1 == 1
+    fn is_in_second(&self, way: usize) -> bool {
+        self.in_second >> way & 1 == 1
     }
 
-    fn put(&mut self, way: usize, print: u16, entry: u32, is_guest: bool) {
+    fn put(&mut self, way: usize, print: u16, entry: u32, is_in_second: bool) {
         self.entries[way] = entry;
         match way / LANES {
             2 => self.more_prints[way % LANES] = print,
@@ -150,7 +155,7 @@ impl IndexBucket {
                 self.prints[word] = self.prints[word] & !(0xffff << shift) | u64::from(print) << shift;
             }
         }
-        self.guests = self.guests & !(1 << way) | u16::from(is_guest) << way;
+        self.in_second = self.in_second & !(1 << way) | u16::from(is_in_second) << way;
     }
 }
 
@@ -194,7 +199,7 @@ impl IndexSegment {
             .or_else(|| Some((second, self.make_room(second)?)));
         let Some((bucket, way)) = room else { return false };
         self.buckets[bucket].put(way, print, entry, bucket == second);
-        self.buckets[first].gone_on += u16::from(bucket == second);
+        self.buckets[first].overflowed += u16::from(bucket == second);
         true
     }
 
@@ -205,12 +210,12 @@ impl IndexSegment {
             let to = other(bucket, full.print(way));
             Some((way, to, self.buckets[to].place_of(EMPTY)?))
         })?;
-        let (print, entry, goes_home) = (full.print(way), full.entries[way], full.is_guest(way));
-        self.buckets[to].put(room, print, entry, !goes_home);
-        if goes_home {
-            self.buckets[to].gone_on -= 1;
+        let (print, entry, moves_to_first) = (full.print(way), full.entries[way], full.is_in_second(way));
+        self.buckets[to].put(room, print, entry, !moves_to_first);
+        if moves_to_first {
+            self.buckets[to].overflowed -= 1;
         } else {
-            self.buckets[bucket].gone_on += 1;
+            self.buckets[bucket].overflowed += 1;
         }
         Some(way)
     }
@@ -219,7 +224,7 @@ impl IndexSegment {
         let HashParts { first, print } = parts(hash);
         for bucket in [first, other(first, print)] {
             if let Some(way) = self.buckets[bucket].place_of(entry) {
-                self.buckets[first].gone_on -= u16::from(self.buckets[bucket].is_guest(way));
+                self.buckets[first].overflowed -= u16::from(self.buckets[bucket].is_in_second(way));
                 self.buckets[bucket].put(way, 0, EMPTY, false);
                 return true;
             }
@@ -323,7 +328,7 @@ impl TupleIndex {
         let segment = self.segment(self.segment_of(hash));
         let bucket = &segment.buckets[first];
         let mut found = bucket.find(print, &mut is);
-        if found.is_none() && bucket.gone_on > 0 {
+        if found.is_none() && bucket.overflowed > 0 {
             found = segment.buckets[other(first, print)].find(print, &mut is);
         }
         if found.is_none() && !self.stash.is_empty() {

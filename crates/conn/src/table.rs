@@ -176,8 +176,8 @@ impl ConnectionTable {
         let hashes = self.free_keys([&forward, &reply])?;
         let (tracker, state) = self.begin(forward.proto, signal).map_err(InsertError::Invalid)?;
         self.make_room(closed)?;
-        let comes_again = self.ghosts.comes_again(hashes[0], self.now_ms);
-        self.keep(hashes, Connection::new(self.now_ms, [&forward, &reply], state, tracker), comes_again)
+        let is_retransmitted = self.ghosts.is_retransmitted(hashes[0], self.now_ms);
+        self.keep(hashes, Connection::new(self.now_ms, [&forward, &reply], state, tracker), is_retransmitted)
     }
 
     /// Restores a connection of another table from its [`Connection::snapshot`]. The timeout of closed and half-open connections, which

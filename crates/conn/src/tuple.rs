@@ -109,12 +109,12 @@ impl Tuple {
     /// The tuple of replies: source and destination swapped, from the wire's other port.
     #[must_use]
     pub fn reversed(self) -> Tuple {
-        Tuple { side: self.side.other(), ..self.turned_back() }
+        Tuple { side: self.side.other(), ..self.hairpinned() }
     }
 
     /// The tuple of replies that come in by the same port: those to a hairpinned connection.
     #[must_use]
-    pub fn turned_back(self) -> Tuple {
+    pub fn hairpinned(self) -> Tuple {
         let ([from, to], [sport, dport]) = (self.addresses, self.ports);
         let ports = if has_common_ports(self.proto) { self.ports } else { [dport, sport] };
         Tuple { addresses: [to, from], ports, ..self }
@@ -221,7 +221,7 @@ mod tests {
         let forward = tuple(Wire::of(PortId(4), Some(PortId(2))), Side::Low);
         let sides = [PortId(4), PortId(2)].map(|port| Side::of(port, Some(PortId(6 - port.0))));
         assert_eq!((forward.wire.port, sides), (2, [Side::High, Side::Low]));
-        assert_eq!((forward.reversed().side, forward.turned_back().side), (Side::High, Side::Low));
+        assert_eq!((forward.reversed().side, forward.hairpinned().side), (Side::High, Side::Low));
         assert_eq!(forward.reversed().reversed(), forward);
         assert_eq!(
             tuple(Wire::ROUTED, Side::Any).reversed().side,

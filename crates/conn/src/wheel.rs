@@ -7,7 +7,7 @@
 //!
 //! Queues are doubly linked through the records, so that removing a connection touches two neighbours.
 
-use crate::ghosts::AGAIN_AFTER_MS;
+use crate::ghosts::RETRANSMITTED_AFTER_MS;
 use crate::links::{Previous, QueueLinks};
 use crate::slab::ConnectionSlab;
 use crate::timeouts::column;
@@ -42,14 +42,14 @@ pub(crate) const PROTECTED: Range<u8> = 5..9;
 /// All half-open connections.
 pub(crate) const HALF_OPEN: Range<u8> = PROBATION.start..PROTECTED.end;
 /// Orders of closed connections.
-pub(crate) const OVER: Range<u8> = 9..11;
+pub(crate) const CLOSED: Range<u8> = 9..11;
 
 /// The queue of a connection: an order, or the wheel.
 #[inline]
 fn order_of(proto: u8, state: ConnState, is_protected: bool) -> u8 {
     match state {
-        ConnState::TimeWait => OVER.start,
-        ConnState::Reset => OVER.start + 1,
+        ConnState::TimeWait => CLOSED.start,
+        ConnState::Reset => CLOSED.start + 1,
         ConnState::SynReceived if !is_protected => ANSWERED.start,
         ConnState::SynSent | ConnState::SynReceived | ConnState::Unreplied => {
             let orders = if is_protected { PROTECTED } else { PROBATION };
@@ -164,8 +164,9 @@ impl ExpiryQueues {
     fn used_in_order(&mut self, slab: &mut ConnectionSlab, id: ConnId, direction: Direction, now_ms: u64) {
         let record = slab.at(id);
         let was_protected = PROTECTED.contains(&record.queue);
-        let comes_again = direction == Direction::Forward && record.age_ms(now_ms) >= AGAIN_AFTER_MS;
-        let is_protected = was_protected || comes_again && HALF_OPEN.contains(&record.queue);
+        let is_retransmitted =
+            direction == Direction::Forward && record.age_ms(now_ms) >= RETRANSMITTED_AFTER_MS;
+        let is_protected = was_protected || is_retransmitted && HALF_OPEN.contains(&record.queue);
         if is_protected != was_protected || record.links.next.is_some() {
             self.leave(slab, id);
             self.join(slab, id, 0, is_protected);
@@ -239,13 +240,13 @@ mod tests {
     }
 
     #[test]
-    fn what_may_make_room_waits_in_order() {
+    fn connections_that_may_be_evicted_are_in_an_order() {
         for proto in [proto::TCP, proto::UDP, proto::ICMP, proto::ICMP6, 47] {
             for state in ConnState::ALL {
                 for is_protected in [false, true] {
                     let order = order_of(proto, state, is_protected);
                     assert_eq!(HALF_OPEN.contains(&order), state.is_half_open());
-                    assert_eq!(OVER.contains(&order), state.is_closed());
+                    assert_eq!(CLOSED.contains(&order), state.is_closed());
                     assert_eq!(PROTECTED.contains(&order), state.is_half_open() && is_protected);
                     assert_eq!(ANSWERED.contains(&order), state == ConnState::SynReceived && !is_protected);
                 }

@@ -7,9 +7,7 @@ use mmb_engine::{Engine, Forward, NoCycles, PortSpec, PortTable, Worker};
 use mmb_language::{Command, parse_command};
 use mmb_packet::PortId;
 use mmb_policy::{Policy, RuleId};
-use mmb_random::SeedTree;
-use rand_xoshiro::SplitMix64;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use mmb_random::{RepeatableRandom, SeedTree};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,17 +17,8 @@ const CHANGES: usize = if cfg!(debug_assertions) { 12_000 } else { 1_200_000 };
 /// Times that memory is looked at.
 const LOOKS: usize = 12;
 
-/// Numbers without end.
-struct Numbers(SplitMix64);
-
-impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0.next_u64() % bound
-    }
-}
-
 /// Rules that share no mask, no list and no value with those before for long.
-fn line(kind: usize, numbers: &mut Numbers) -> String {
+fn line(kind: usize, numbers: &mut RepeatableRandom) -> String {
     let mut n = |bound| numbers.below(bound);
     match kind {
         0 => format!(
@@ -58,7 +47,7 @@ struct Churn {
     worker: Worker,
     policy: Policy,
     rules: VecDeque<RuleId>,
-    numbers: Numbers,
+    numbers: RepeatableRandom,
 }
 
 impl Churn {
@@ -72,7 +61,7 @@ impl Churn {
             worker,
             policy: Policy::default(),
             rules: VecDeque::new(),
-            numbers: Numbers(SplitMix64::seed_from_u64(1)),
+            numbers: RepeatableRandom::new(1),
         }
     }
 

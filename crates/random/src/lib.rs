@@ -13,6 +13,10 @@
 
 #![forbid(unsafe_code)]
 
+mod repeatable;
+
+pub use repeatable::RepeatableRandom;
+
 use chacha20::rand_core::{Rng, SeedableRng};
 use chacha20::{ChaCha12Rng, ChaCha20Rng};
 use siphasher::sip::SipHasher24;

@@ -4,12 +4,12 @@
 //! have (VLAN tags, extension headers, payloads, checksums), or with options that are compared with something other than a value.
 
 use crate::header::{PacketHeader, any_address};
-use crate::random::WorkloadRandom;
 use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
 use mmb_policy::field::ones;
 use mmb_policy::field::{BareMeaning, Implies};
 use mmb_policy::rule::{Cond, Equality, NumberSet};
 use mmb_policy::{Field, FieldId, Intervals, Match, Rule, Test};
+use mmb_random::RepeatableRandom;
 
 /// The number of draws after which a field's constraints count as impossible.
 const MOST_DRAWS: usize = 64;
@@ -18,7 +18,7 @@ const MOST_OPTIONS: usize = 5;
 
 /// A packet that `rule` matches. Fields without a constraint are as in `header`, except the free bits of fields with a
 /// constraint. `None`: no such packet can be made here.
-pub fn fulfil(rule: &Rule, mut header: PacketHeader, random: &mut WorkloadRandom) -> Option<PacketHeader> {
+pub fn fulfil(rule: &Rule, mut header: PacketHeader, random: &mut RepeatableRandom) -> Option<PacketHeader> {
     imply(rule, &mut header, random)?;
     for (number, constraint) in rule.matches.iter().enumerate() {
         let field = constraint.field;
@@ -35,7 +35,7 @@ pub fn fulfil(rule: &Rule, mut header: PacketHeader, random: &mut WorkloadRandom
 }
 
 /// Sets the family and the protocol that the rule's fields require.
-fn imply(rule: &Rule, header: &mut PacketHeader, random: &mut WorkloadRandom) -> Option<()> {
+fn imply(rule: &Rule, header: &mut PacketHeader, random: &mut RepeatableRandom) -> Option<()> {
     for constraint in &rule.matches {
         let (six, proto) = match constraint.field.info().implies {
             Implies::Ip4 => (Some(false), None),
@@ -62,7 +62,7 @@ fn set_number(
     header: &mut PacketHeader,
     field: Field,
     same: &[&Match],
-    random: &mut WorkloadRandom,
+    random: &mut RepeatableRandom,
 ) -> Option<()> {
     use FieldId::*;
     let info = field.info();
@@ -97,7 +97,7 @@ fn set_number(
 }
 
 /// A TCP header of an allowed length; options that do not fit are removed.
-fn set_offset(header: &mut PacketHeader, same: &[&Match], random: &mut WorkloadRandom) -> Option<()> {
+fn set_offset(header: &mut PacketHeader, same: &[&Match], random: &mut RepeatableRandom) -> Option<()> {
     let lengths: Vec<u8> =
         (5..=15).filter(|&words| same.iter().all(|m| holds(m, u128::from(words), 4))).collect();
     if lengths.is_empty() {
@@ -114,7 +114,7 @@ fn set_offset(header: &mut PacketHeader, same: &[&Match], random: &mut WorkloadR
 }
 
 /// One number that satisfies all constraints.
-fn draw(same: &[&Match], width: u8, random: &mut WorkloadRandom) -> Option<u128> {
+fn draw(same: &[&Match], width: u8, random: &mut RepeatableRandom) -> Option<u128> {
     (0..MOST_DRAWS).find_map(|_| {
         let number = proposal(random.of(same), width, random);
         same.iter().all(|constraint| holds(constraint, number, width)).then_some(number)
@@ -122,9 +122,9 @@ fn draw(same: &[&Match], width: u8, random: &mut WorkloadRandom) -> Option<u128>
 }
 
 /// A number that likely satisfies a constraint.
-fn proposal(constraint: &Match, width: u8, random: &mut WorkloadRandom) -> u128 {
+fn proposal(constraint: &Match, width: u8, random: &mut RepeatableRandom) -> u128 {
     let max = ones(width);
-    let any = |random: &mut WorkloadRandom| match width {
+    let any = |random: &mut RepeatableRandom| match width {
         32 | 128 => any_address(width == 128, random),
         _ => random.within(0, max),
     };
@@ -166,7 +166,7 @@ fn set_option(
     header: &mut PacketHeader,
     kind: u8,
     same: &[&Match],
-    random: &mut WorkloadRandom,
+    random: &mut RepeatableRandom,
 ) -> Option<()> {
     let [constraint] = same else { return None };
     if constraint.negated {

@@ -1,9 +1,9 @@
 //! One packet as plain numbers, and its bytes.
 
-use crate::random::WorkloadRandom;
 use mmb_packet::checksum::{ChecksumSum, pseudo4, pseudo6};
 use mmb_packet::options::{END, MAX_AREA, NOP};
 use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
+use mmb_random::RepeatableRandom;
 
 /// The minimum length of an Ethernet frame without its checksum.
 const SHORTEST_FRAME: usize = 60;
@@ -198,7 +198,7 @@ impl PacketHeader {
     }
 
     /// Changes the family of the packet; the addresses are lost.
-    pub(crate) fn change_family(&mut self, six: bool, random: &mut WorkloadRandom) {
+    pub(crate) fn change_family(&mut self, six: bool, random: &mut RepeatableRandom) {
         if self.six != six {
             self.six = six;
             (self.source, self.destination) = (any_address(six, random), any_address(six, random));
@@ -207,7 +207,7 @@ impl PacketHeader {
 }
 
 /// Any unicast address; of IPv6 any global one.
-pub(crate) fn any_address(six: bool, random: &mut WorkloadRandom) -> u128 {
+pub(crate) fn any_address(six: bool, random: &mut RepeatableRandom) -> u128 {
     if six { 0b001 << 125 | random.wide() >> 3 } else { random.within(0x0100_0000, 0xdfff_ffff) }
 }
 

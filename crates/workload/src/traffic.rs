@@ -3,11 +3,11 @@
 use crate::allocation::Allocation;
 use crate::fulfil::fulfil;
 use crate::header::{PacketHeader, any_address};
-use crate::random::WorkloadRandom;
 use crate::rules::TRANSPORTS;
 use crate::rules::options::KINDS;
 use mmb_packet::proto::{TCP, UDP};
 use mmb_policy::Rule;
+use mmb_random::RepeatableRandom;
 
 const SERVICES: [u16; 8] = [53, 80, 123, 443, 443, 853, 5060, 8080];
 /// The most frequent lengths of IP packets: acknowledgments, small packets, full packets.
@@ -58,7 +58,7 @@ impl Traffic {
     /// Generates `count` frames. `rules` yields the `size` rules of the policy; if no packet can be made for a rule, the
     /// background takes its place.
     pub fn frames(&self, count: usize, rules: impl Iterator<Item = Rule>, size: usize) -> Frames {
-        let mut random = WorkloadRandom::new(self.seed, "packets");
+        let mut random = RepeatableRandom::for_purpose(self.seed, "packets");
         let mut headers: Vec<Option<PacketHeader>> = vec![None; count];
         let mut drawn = 0;
         for (rule, packets) in picks(count, size, self.hit, &mut random).in_order_of(rules) {
@@ -88,7 +88,7 @@ impl Traffic {
 struct Picks(Vec<(usize, usize)>);
 
 /// Assigns a rule or none to each packet.
-fn picks(count: usize, size: usize, hit: f64, random: &mut WorkloadRandom) -> Picks {
+fn picks(count: usize, size: usize, hit: f64, random: &mut RepeatableRandom) -> Picks {
     let mut picks = Vec::new();
     for packet in 0..count {
         if size > 0 && random.chance(hit) {
@@ -114,7 +114,7 @@ impl Picks {
 }
 
 /// Repeats headers in trains; the number of packets stays the same.
-fn in_trains(headers: &mut Vec<PacketHeader>, random: &mut WorkloadRandom) {
+fn in_trains(headers: &mut Vec<PacketHeader>, random: &mut RepeatableRandom) {
     let count = headers.len();
     let mut trains = Vec::with_capacity(count);
     for header in headers.drain(..) {
@@ -126,7 +126,7 @@ fn in_trains(headers: &mut Vec<PacketHeader>, random: &mut WorkloadRandom) {
 
 impl Background {
     /// A packet; `number` is its index in the traffic.
-    fn header(&self, number: usize, random: &mut WorkloadRandom) -> PacketHeader {
+    fn header(&self, number: usize, random: &mut RepeatableRandom) -> PacketHeader {
         match self {
             Background::Mixed => {
                 let proto = random.of(&TRANSPORTS);
@@ -152,7 +152,7 @@ impl Background {
 
 /// Addresses of 10.0.0.0/8 and 172.16.0.0/12 (IPv6: fd00::/8), ports above 1023 towards a few well-known ones. One in eight TCP
 /// segments is a SYN with typical options, the others have timestamps.
-fn plain(number: usize, proto: u8, six: bool, random: &mut WorkloadRandom) -> PacketHeader {
+fn plain(number: usize, proto: u8, six: bool, random: &mut RepeatableRandom) -> PacketHeader {
     let syn = proto == TCP && random.below(8) == 0;
     let host = random.below(1 << 20);
     let number = number as u128;
@@ -183,7 +183,7 @@ fn plain(number: usize, proto: u8, six: bool, random: &mut WorkloadRandom) -> Pa
     }
 }
 
-fn uniform(six: bool, random: &mut WorkloadRandom) -> PacketHeader {
+fn uniform(six: bool, random: &mut RepeatableRandom) -> PacketHeader {
     PacketHeader {
         six,
         source: any_address(six, random),
@@ -199,7 +199,7 @@ fn uniform(six: bool, random: &mut WorkloadRandom) -> PacketHeader {
 }
 
 /// Some frequent options and some of random kinds and values: three to five in all.
-fn with_options(number: usize, random: &mut WorkloadRandom) -> PacketHeader {
+fn with_options(number: usize, random: &mut RepeatableRandom) -> PacketHeader {
     let mut usual =
         vec![(2, vec![5, 180]), (3, vec![7]), (4, Vec::new()), (8, random.word().to_be_bytes().to_vec())];
     random.shuffle(&mut usual);

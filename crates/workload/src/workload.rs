@@ -1,13 +1,13 @@
 //! The rule sets, by name.
 
 use crate::allocation::Allocation;
-use crate::random::WorkloadRandom;
 use crate::rules::filters::Flavour;
 use crate::rules::tuples::Variety;
 use crate::rules::{RuleIter, clustered, equal, filters, options, ranges, rule, tuples};
 use crate::traffic::Background;
 use mmb_policy::rule::{NumberItem, NumberSet, Write};
 use mmb_policy::{Field, FieldId, Policy, PolicyError, Rule, Target};
+use mmb_random::RepeatableRandom;
 
 /// A kind of rule set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,8 +298,8 @@ impl Workload {
         Allocation::new(&mut self.random("allocation"))
     }
 
-    fn random(&self, purpose: &str) -> WorkloadRandom {
-        WorkloadRandom::new(self.seed, purpose)
+    fn random(&self, purpose: &str) -> RepeatableRandom {
+        RepeatableRandom::for_purpose(self.seed, purpose)
     }
 }
 

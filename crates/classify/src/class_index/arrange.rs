@@ -49,14 +49,14 @@ impl ClassIndex {
                 relaxed[tuple] = (group.tuples.len() > 1).then_some(group.relaxed);
             }
             self.view.tables.push(Arc::new(table));
-            self.late.push(false);
+            self.added_later.push(false);
         }
-        self.loosen(batch, &tuples, &relaxed);
+        self.relax_crowded_keys(batch, &tuples, &relaxed);
     }
 
     /// Finds the relaxed keys that too many rules share for a chain. `relaxed`: the mask of each tuple's table, if
     /// the tuple shares it.
-    fn loosen(&mut self, batch: &Batch, tuples: &[MergedTuple], relaxed: &[Option<LaneMask>]) {
+    fn relax_crowded_keys(&mut self, batch: &Batch, tuples: &[MergedTuple], relaxed: &[Option<LaneMask>]) {
         let mut counts: HashMap<(LaneMask, LaneMask), usize> = HashMap::new();
         // Of very many rules a part, which shows the long chains.
         let stride = batch.len().div_ceil(8 * SAMPLE).max(1);

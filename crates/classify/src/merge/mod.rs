@@ -7,31 +7,24 @@
 //!
 //! Candidates for relaxed masks come from the tuples' masks (`candidates`). Of all candidates the one that takes the
 //! most tuples in, with chains within the limits, becomes a group; then again with the tuples that are left (`greedy`). If
-//! many groups are left, longer chains are allowed (they become lists, see `loosen`), and what is cheapest in all is taken
+//! many groups are left, longer chains are allowed (they become lists, see `relax`), and what is cheapest in all is taken
 //! (`cost`).
 
 mod candidates;
 mod cost;
 mod greedy;
+mod group;
 mod tally;
 #[cfg(test)]
 mod tests;
 
-use crate::lane_mask::{LaneMask, common, union};
+use group::MergeLimits;
+pub(crate) use group::{MergedTuple, TupleGroup};
 use mmb_packet::Class;
 use tally::Tally;
 
 /// So many groups are few.
 const FEW_GROUPS: usize = 3;
-
-/// How long chains may get.
-#[derive(Clone, Copy)]
-struct MergeLimits {
-    /// Entries that share their relaxed key with an entry, on average over a tuple's entries.
-    mean: f64,
-    /// At most.
-    worst: f64,
-}
 
 /// From strict to loose.
 const LEVELS: [MergeLimits; 6] = [
@@ -42,53 +35,6 @@ const LEVELS: [MergeLimits; 6] = [
     MergeLimits { mean: 24.0, worst: 256.0 },
     MergeLimits { mean: 96.0, worst: 1024.0 },
 ];
-
-/// A tuple as the merger knows it.
-#[derive(Clone, Debug)]
-pub(crate) struct MergedTuple {
-    pub(crate) mask: LaneMask,
-    /// About how many entries it has.
-    pub(crate) entries: usize,
-    /// Some of its keys.
-    pub(crate) sample: Vec<LaneMask>,
-}
-
-/// Tuples that share a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TupleGroup {
-    /// The bits that all of them fix.
-    pub(crate) relaxed: LaneMask,
-    /// The bits that any of them fixes.
-    pub(crate) span: LaneMask,
-    /// Their numbers.
-    pub(crate) tuples: Vec<usize>,
-}
-
-impl TupleGroup {
-    /// A group of one.
-    fn of(number: usize, mask: &LaneMask) -> TupleGroup {
-        TupleGroup { relaxed: *mask, span: *mask, tuples: vec![number] }
-    }
-
-    fn new(numbers: Vec<usize>, tuples: &[MergedTuple]) -> TupleGroup {
-        let masks = || numbers.iter().map(|&number| &tuples[number].mask);
-        TupleGroup {
-            relaxed: masks().copied().reduce(|all, mask| common(&all, &mask)).unwrap_or_default(),
-            span: masks().fold(LaneMask::default(), |any, mask| union(&any, mask)),
-            tuples: numbers,
-        }
-    }
-
-    /// About how many entries its table will have.
-    pub(crate) fn entries(&self, tuples: &[MergedTuple]) -> usize {
-        self.tuples.iter().map(|&number| tuples[number].entries).sum()
-    }
-
-    /// Its sampled keys.
-    fn sample<'a>(&'a self, tuples: &'a [MergedTuple]) -> impl Iterator<Item = &'a LaneMask> {
-        self.tuples.iter().flat_map(|&number| &tuples[number].sample)
-    }
-}
 
 /// Each tuple in a group of its own, the smallest first.
 pub(crate) fn apart(tuples: &[MergedTuple]) -> Vec<TupleGroup> {

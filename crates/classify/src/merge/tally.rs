@@ -1,6 +1,6 @@
 //! How many sampled keys have each relaxed key: a hash table that is used again for every mask.
 
-use super::{MergeLimits, MergedTuple};
+use super::group::{MergeLimits, MergedTuple};
 use crate::lane_mask::LaneMask;
 
 /// Counts by relaxed key.

@@ -2,20 +2,16 @@
 
 use super::*;
 use crate::lane_fields::PORTS;
-use crate::lane_mask::{bits, lane_count, within};
+use crate::lane_mask::{LaneMask, bits, lane_count, union, within};
 use crate::segment::SegmentShape;
 use crate::table::MOST_MEMBERS;
+use mmb_random::RepeatableRandom;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
 /// The lanes of IPv4 addresses.
 const SOURCE: usize = 13;
 const DESTINATION: usize = 14;
-
-fn random(state: &mut u64) -> u32 {
-    *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-    ((*state ^ *state >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
-}
 
 fn prefix(len: u32) -> u32 {
     u32::MAX.checked_shl(32 - len).unwrap_or(0).to_be()
@@ -39,16 +35,16 @@ fn tuple(mask: LaneMask, keys: usize, share: f64, mut key: impl FnMut() -> LaneM
     MergedTuple { mask, entries: (sample.len() as f64 / share) as usize, sample }
 }
 
-fn uniform(state: &mut u64) -> LaneMask {
-    std::array::from_fn(|_| random(state))
+fn uniform(state: &mut RepeatableRandom) -> LaneMask {
+    std::array::from_fn(|_| state.word() as u32)
 }
 
 /// Tuples of the usual fields: prefixes of both addresses, with and without ports.
-fn shapes(state: &mut u64, count: usize) -> Vec<LaneMask> {
+fn shapes(state: &mut RepeatableRandom, count: usize) -> Vec<LaneMask> {
     let mut masks = vec![mask(32, 32, u32::MAX)];
     while masks.len() < count {
-        let (source, destination) = (8 + random(state) % 25, 8 + random(state) % 25);
-        let ports = [0, 0xffff, 0xffff_0000, u32::MAX][random(state) as usize % 4];
+        let (source, destination) = (8 + state.word() as u32 % 25, 8 + state.word() as u32 % 25);
+        let ports = [0, 0xffff, 0xffff_0000, u32::MAX][state.word() as u32 as usize % 4];
         let mask = mask(source, destination, ports);
         if source + destination + ports.count_ones() >= 27 && !masks.contains(&mask) {
             masks.push(mask);
@@ -70,7 +66,7 @@ fn chains(group: &TupleGroup, tuples: &[MergedTuple]) -> (f64, usize) {
 
 #[test]
 fn many_shapes_of_a_million_uniform_rules_take_few_tables() {
-    let mut state = 5;
+    let mut state = RepeatableRandom::new(5);
     let share = 8192.0 / 1e6;
     let tuples: Vec<MergedTuple> = shapes(&mut state, 256)
         .into_iter()
@@ -86,12 +82,12 @@ fn many_shapes_of_a_million_uniform_rules_take_few_tables() {
 
 #[test]
 fn clustered_rules_do_not_get_long_chains() {
-    let mut state = 3;
+    let mut state = RepeatableRandom::new(3);
     // Few networks, few hosts in each, some far more popular than others.
-    let networks: Vec<u32> = (0..40).map(|_| random(&mut state) & 0xffff_0000).collect();
-    let address = |state: &mut u64| {
-        let popular = (random(state) % 40).min(random(state) % 40).min(random(state) % 40);
-        let host = (random(state) % 4096).min(random(state) % 4096);
+    let networks: Vec<u32> = (0..40).map(|_| state.word() as u32 & 0xffff_0000).collect();
+    let address = |state: &mut RepeatableRandom| {
+        let popular = (state.word() as u32 % 40).min(state.word() as u32 % 40).min(state.word() as u32 % 40);
+        let host = (state.word() as u32 % 4096).min(state.word() as u32 % 4096);
         (networks[popular as usize] | host).to_be()
     };
     let mut tuples = Vec::new();
@@ -99,7 +95,7 @@ fn clustered_rules_do_not_get_long_chains() {
         let mut key = || {
             let mut key = uniform(&mut state);
             (key[SOURCE], key[DESTINATION]) = (address(&mut state), address(&mut state));
-            key[PORTS] = (random(&mut state) % 8 * 0x0001_0040 + random(&mut state) % 20).to_be();
+            key[PORTS] = (state.word() as u32 % 8 * 0x0001_0040 + state.word() as u32 % 20).to_be();
             key
         };
         tuples.push(tuple(mask, 200, 1.0, &mut key));
@@ -116,7 +112,7 @@ fn clustered_rules_do_not_get_long_chains() {
 
 #[test]
 fn one_rule_a_mask_takes_few_tables() {
-    let mut state = 7;
+    let mut state = RepeatableRandom::new(7);
     let tuples: Vec<MergedTuple> =
         shapes(&mut state, 400).into_iter().map(|mask| tuple(mask, 1, 1.0, || uniform(&mut state))).collect();
     let groups = merge(Class::Ip4, &tuples, 1.0);
@@ -125,7 +121,7 @@ fn one_rule_a_mask_takes_few_tables() {
 
 #[test]
 fn a_table_has_as_many_members_as_fit_a_byte() {
-    let mut state = 7;
+    let mut state = RepeatableRandom::new(7);
     let tuples: Vec<MergedTuple> = (0..600)
         .map(|number| {
             // A prefix that all have, and bits of another lane that tell them apart.
@@ -141,7 +137,7 @@ fn a_table_has_as_many_members_as_fit_a_byte() {
 
 #[test]
 fn tuples_that_share_no_bits_stay_apart() {
-    let mut state = 1;
+    let mut state = RepeatableRandom::new(1);
     let single = |lane: usize| {
         let mut mask = LaneMask::default();
         mask[lane] = u32::MAX;
@@ -156,7 +152,7 @@ fn tuples_that_share_no_bits_stay_apart() {
 
 #[test]
 fn tuples_whose_keys_agree_in_all_that_they_share_stay_apart() {
-    let mut state = 1;
+    let mut state = RepeatableRandom::new(1);
     // One server's rules: by destination port, and by source port.
     let mut server = |ports: u32| {
         tuple(mask(0, 32, ports), 500, 1.0, || {
@@ -171,7 +167,7 @@ fn tuples_whose_keys_agree_in_all_that_they_share_stay_apart() {
 
 #[test]
 fn keys_do_not_get_longer_than_their_bucket() {
-    let mut state = 1;
+    let mut state = RepeatableRandom::new(1);
     // All fix the source; each four lanes of different fields.
     let tuples: Vec<MergedTuple> = (0..4)
         .map(|number| {
@@ -188,12 +184,13 @@ fn keys_do_not_get_longer_than_their_bucket() {
 fn some_tuples() -> impl Strategy<Value = Vec<MergedTuple>> {
     let lane = prop::sample::select(vec![0, 0, 0xff, 0xffff, 0xff_ffff, u32::MAX]);
     let mask = prop::collection::vec(lane, 6);
-    let tuple = (mask, 1..60usize, any::<u64>(), 1..6u32).prop_map(|(lanes, keys, mut state, bits)| {
+    let tuple = (mask, 1..60usize, any::<u64>(), 1..6u32).prop_map(|(lanes, keys, seed, bits)| {
+        let mut state = RepeatableRandom::new(seed);
         let mut mask = LaneMask::default();
         for (at, lane) in [0, 3, PORTS, 5, SOURCE, DESTINATION].into_iter().zip(lanes) {
             mask[at] = lane;
         }
-        let key = || std::array::from_fn(|_| (random(&mut state) >> (32 - bits)) * 0x0101_0101);
+        let key = || std::array::from_fn(|_| (state.word() as u32 >> (32 - bits)) * 0x0101_0101);
         tuple(mask, keys, 1.0, key)
     });
     prop::collection::vec(tuple, 0..40).prop_map(|mut tuples| {

@@ -130,14 +130,14 @@ impl RangeBlock {
         options: &mut LazyOptions,
         hit: &mut impl FnMut(u8, RuleSlot),
     ) {
-        let mut left = BlockRest { words: [[0; W]; B], full: [0; FULL] };
-        level.run(Look { block: self, lanes, keys, left: &mut left });
-        for (at, &full) in left.full.iter().enumerate() {
+        let mut candidates = Candidates { words: [[0; W]; B], full: [0; FULL] };
+        level.run(TableLookup { block: self, lanes, keys, candidates: &mut candidates });
+        for (at, &full) in candidates.full.iter().enumerate() {
             let mut full = full;
             while full != 0 {
                 let place = at * 64 + full.trailing_zeros() as usize;
                 let (at, word) = (place / W % B, place % W);
-                let (key, mut bits) = (keys[at], left.words[at][word]);
+                let (key, mut bits) = (keys[at], candidates.words[at][word]);
                 while bits != 0 {
                     let place = word * 64 + bits.trailing_zeros() as usize;
                     let closed = bits & bits.wrapping_neg() & self.open[word] == 0;
@@ -153,30 +153,30 @@ impl RangeBlock {
 }
 
 /// The rules that the tables leave, for some keys.
-struct BlockRest<const W: usize, const B: usize> {
+struct Candidates<const W: usize, const B: usize> {
     words: [[u64; W]; B],
     /// Which words are not 0: a bit each, through all keys.
     full: [u64; FULL],
 }
 
 /// Looking up some keys in the tables.
-struct Look<'a, const W: usize, const B: usize> {
+struct TableLookup<'a, const W: usize, const B: usize> {
     block: &'a RangeBlock,
     lanes: &'a [Column],
     keys: &'a [u8],
-    left: &'a mut BlockRest<W, B>,
+    candidates: &'a mut Candidates<W, B>,
 }
 
-impl<const W: usize, const B: usize> Kernel for Look<'_, W, B> {
+impl<const W: usize, const B: usize> Kernel for TableLookup<'_, W, B> {
     #[inline(always)]
     fn run(self) {
-        let Look { block, lanes, keys, left } = self;
+        let TableLookup { block, lanes, keys, candidates } = self;
         let mut rows = [[0; B]; GROUP];
         for tables in block.tables.chunks(GROUP) {
             for (table, rows) in tables.iter().zip(&mut rows) {
                 table.look_up(lanes, keys, rows);
             }
-            for (key, words) in left.words[..keys.len()].iter_mut().enumerate() {
+            for (key, words) in candidates.words[..keys.len()].iter_mut().enumerate() {
                 let mut ruled_out = *words;
                 for (table, rows) in tables.iter().zip(&rows) {
                     let row = table.row::<W>(rows[key]);
@@ -187,13 +187,13 @@ impl<const W: usize, const B: usize> Kernel for Look<'_, W, B> {
                 *words = ruled_out;
             }
         }
-        for (key, words) in left.words[..keys.len()].iter_mut().enumerate() {
+        for (key, words) in candidates.words[..keys.len()].iter_mut().enumerate() {
             let mut full = [0; LINE];
             for i in 0..W {
                 words[i] = block.used[i] & !words[i];
                 full[i] = u8::from(words[i] != 0);
             }
-            left.full[key * W / 64 % FULL] |= bits_of(full) << (key * W % 64);
+            candidates.full[key * W / 64 % FULL] |= bits_of(full) << (key * W % 64);
         }
     }
 }

@@ -105,14 +105,10 @@ pub(crate) fn equal(level: SimdLevel, lanes: &[Column], len: usize, terms: &[Equ
 mod tests {
     use super::*;
     use mmb_base::simd::Kernel;
+    use mmb_random::RepeatableRandom;
 
-    fn random(state: &mut u64) -> u64 {
-        *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (*state ^ *state >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }
-
-    fn columns(state: &mut u64, bits: u32) -> Vec<Column> {
-        (0..20).map(|_| std::array::from_fn(|_| random(state) as u32 >> (32 - bits))).collect()
+    fn columns(state: &mut RepeatableRandom, bits: u32) -> Vec<Column> {
+        (0..20).map(|_| std::array::from_fn(|_| state.word() as u32 >> (32 - bits))).collect()
     }
 
     struct Fill<'a> {
@@ -132,13 +128,13 @@ mod tests {
 
     #[test]
     fn every_level_hashes_like_one_key_alone() {
-        let mut state = 1;
+        let mut state = RepeatableRandom::new(1);
         let lanes = columns(&mut state, 32);
         for terms in 0..=20 {
             let terms: Vec<Term> = (0..terms)
-                .map(|lane| Term { lane: (lane * 7 % 20) as u8, mask: random(&mut state) as u32 })
+                .map(|lane| Term { lane: (lane * 7 % 20) as u8, mask: state.word() as u32 })
                 .collect();
-            let seeds = Seeds::draw(|| random(&mut state));
+            let seeds = Seeds::draw(|| state.word());
             for level in SimdLevel::available() {
                 for len in [1, 7, 8, 16, 33, 255, 256] {
                     let mut out = Hashes::default();
@@ -159,8 +155,8 @@ mod tests {
         // Numbers that follow each other, as addresses do, in one lane and in more.
         for terms in 1..=5 {
             for draw in 0..20 {
-                let mut state = draw;
-                let seeds = Seeds::draw(|| random(&mut state));
+                let mut state = RepeatableRandom::new(draw);
+                let seeds = Seeds::draw(|| state.word());
                 let key = |n: u32| (0..terms).map(move |term| if term == 0 { n.to_be() } else { n % 64 });
                 for shift in [0, 4, 8, 12, 16, 20, 24] {
                     let mut counts = [0i32; 256];
@@ -178,14 +174,14 @@ mod tests {
 
     #[test]
     fn every_level_compares_like_a_loop() {
-        let mut state = 2;
+        let mut state = RepeatableRandom::new(2);
         // Few bits, so that keys are often equal.
         let lanes = columns(&mut state, 2);
         for terms in 0..=4 {
             let terms: Vec<Equal> = (0..terms)
                 .map(|lane| {
-                    let mask = 1 + random(&mut state) as u32 % 3;
-                    Equal { lane, mask, value: random(&mut state) as u32 & mask }
+                    let mask = 1 + state.word() as u32 % 3;
+                    Equal { lane, mask, value: state.word() as u32 & mask }
                 })
                 .collect();
             for level in SimdLevel::available() {

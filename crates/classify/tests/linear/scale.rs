@@ -6,30 +6,11 @@ use mmb_base::Id;
 use mmb_classify::{ClassifierIndex, PortNumbers, RuleSlot, Tuning};
 use mmb_packet::LinkType;
 use mmb_policy::Rule;
-use mmb_random::Seed;
+use mmb_random::{RepeatableRandom, Seed};
 use mmb_testkit::strategy::PacketBytes;
 use mmb_testkit::{Ip4, Tcp, Upper};
-use rand_xoshiro::SplitMix64;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
-
-/// The generator of rules and packets.
-struct Random(SplitMix64);
-
-impl Random {
-    fn new(seed: u64) -> Random {
-        Random(SplitMix64::seed_from_u64(seed))
-    }
-
-    fn draw(&mut self) -> u32 {
-        self.0.next_u32()
-    }
-
-    fn below(&mut self, end: u32) -> u32 {
-        self.draw() % end
-    }
-}
 
 /// A TCP packet that comes in by the first port.
 pub(crate) fn tcp(source: u32, destination: u32, sport: u16, dport: u16, options: &[u8]) -> Arrival {
@@ -55,14 +36,14 @@ pub(crate) fn check(index: &ClassifierIndex, rules: &[(RuleSlot, Rule)], arrival
 }
 
 /// Rules each of a mask of its own, and packets of which three in four match one at least.
-fn many_masks(count: usize, random: &mut Random) -> (Vec<String>, Vec<Arrival>) {
+fn many_masks(count: usize, random: &mut RepeatableRandom) -> (Vec<String>, Vec<Arrival>) {
     let (mut lines, mut arrivals) = (Vec::new(), Vec::new());
     let extras = ["", " ip-dscp 0", " tcp-sport S", " tcp-dport D", " tcp-sport S tcp-dport D", " ip-ttl 64"];
     // Short prefixes last, so that a packet does not match thousands.
     let shapes = (0..32 * 32 * extras.len()).map(|n| (32 - n / 32 % 32, 32 - n % 32, extras[n / 1024]));
     let both = shapes.clone().chain(shapes);
     for (number, (source, destination, extra)) in both.take(count).enumerate() {
-        let (from, to) = (random.draw(), random.draw());
+        let (from, to) = (random.word() as u32, random.word() as u32);
         let (sport, dport) = (random.below(1 << 16), random.below(1 << 16));
         let mut line = String::from("add");
         let (net, host) = (u32::MAX << (32 - source), u32::MAX << (32 - destination));
@@ -73,7 +54,8 @@ fn many_masks(count: usize, random: &mut Random) -> (Vec<String>, Vec<Arrival>) 
         line += if number >= 32 * 32 * extras.len() { " tcp-syn drop" } else { " drop" };
         lines.push(line);
         if number % (count / 96).max(1) == 0 {
-            let (from, to) = if number % 4 == 3 { (random.draw(), random.draw()) } else { (from, to) };
+            let (from, to) =
+                if number % 4 == 3 { (random.word() as u32, random.word() as u32) } else { (from, to) };
             arrivals.push(tcp(from, to, sport as u16, dport as u16, &[]));
         }
     }
@@ -82,7 +64,7 @@ fn many_masks(count: usize, random: &mut Random) -> (Vec<String>, Vec<Arrival>) 
 
 #[test]
 fn ten_thousand_tuples_are_searched() {
-    let (lines, arrivals) = many_masks(10_000, &mut Random::new(1));
+    let (lines, arrivals) = many_masks(10_000, &mut RepeatableRandom::new(1));
     let rules = rules(&lines);
     assert_eq!(rules.len(), lines.len());
     let index = built(&rules, Tuning::Merged);
@@ -97,7 +79,7 @@ fn ten_thousand_tuples_are_searched() {
 
 #[test]
 fn tuples_that_come_one_by_one_are_searched() {
-    let (lines, arrivals) = many_masks(1500, &mut Random::new(2));
+    let (lines, arrivals) = many_masks(1500, &mut RepeatableRandom::new(2));
     let rules = numbered(&rules(&lines));
     let mut index = ClassifierIndex::new(PortNumbers::new(PORTS), Seed::repeatable(3));
     for (slot, rule) in &rules {
@@ -131,7 +113,7 @@ fn a_hundred_thousand_rules_have_one_key() {
 
 #[test]
 fn rules_on_one_key_tell_ranges_apart() {
-    let mut random = Random::new(4);
+    let mut random = RepeatableRandom::new(4);
     let lines: Vec<String> = (0..3000)
         .map(|_| {
             let (first, more, ttl) = (random.below(60_000), random.below(3000), random.below(255));
@@ -141,12 +123,12 @@ fn rules_on_one_key_tell_ranges_apart() {
     let rules = numbered(&rules(&lines));
     let mut index = ClassifierIndex::new(PortNumbers::new(PORTS), Seed::repeatable(3));
     let arrivals: Vec<Arrival> =
-        (0..64).map(|_| tcp(random.draw(), 2, random.draw() as u16, 80, &[])).collect();
+        (0..64).map(|_| tcp(random.word() as u32, 2, random.word() as u32 as u16, 80, &[])).collect();
     let mut left = rules.clone();
     rules.iter().for_each(|(slot, rule)| index.insert(*slot, rule).expect("no ports"));
     check(&index, &left, &arrivals);
     while left.len() > 5 {
-        let (slot, rule) = left.swap_remove(random.below(left.len() as u32) as usize);
+        let (slot, rule) = left.swap_remove(random.below(left.len() as u64) as usize);
         index.remove(slot, &rule);
         if left.len().is_multiple_of(1000) {
             check(&index, &left, &arrivals);
@@ -164,9 +146,10 @@ fn rules_on_one_key_tell_ranges_apart() {
 
 #[test]
 fn sets_of_sixteen_values_are_keys_and_larger_ones_checks() {
-    let mut random = Random::new(5);
-    let set = |random: &mut Random, values: u32| {
-        let values: Vec<String> = (0..values).map(|n| (n * 7 + random.below(7)).to_string()).collect();
+    let mut random = RepeatableRandom::new(5);
+    let set = |random: &mut RepeatableRandom, values: u32| {
+        let values: Vec<String> =
+            (0..values).map(|n| (u64::from(n) * 7 + random.below(7)).to_string()).collect();
         format!("{{{}}}", values.join(","))
     };
     let mut lines = Vec::new();
@@ -193,14 +176,14 @@ fn sets_of_sixteen_values_are_keys_and_larger_ones_checks() {
 /// all that the shorter's have.
 #[test]
 fn a_tuple_that_crowds_a_shared_table_moves_out() {
-    let mut random = Random::new(6);
+    let mut random = RepeatableRandom::new(6);
     let of = |len: u8, net: u32, port: u16| {
         let net = Ipv4Addr::from_bits(net & u32::MAX << (32 - len));
         format!("add ip-saddr {net}/{len} tcp-dport {port} drop")
     };
     let mut lines = Vec::new();
     for number in 0..200 {
-        lines.push(of([16, 26][number % 2], random.draw(), number as u16));
+        lines.push(of([16, 26][number % 2], random.word() as u32, number as u16));
     }
     let mut index = built(&rules(&lines), Tuning::Merged);
     assert_eq!(index.tables().iter().map(|table| table.tuples).collect::<Vec<_>>(), [2]);
@@ -216,7 +199,7 @@ fn a_tuple_that_crowds_a_shared_table_moves_out() {
     assert_eq!(tables.iter().map(|table| table.tuples).collect::<Vec<_>>(), [1, 1]);
     assert_eq!(tables.iter().map(|table| table.entries).sum::<usize>(), all.len());
     let mut arrivals: Vec<Arrival> =
-        (0..100).map(|_| tcp(crowd | random.below(1 << 16), 2, 3, 80, &[])).collect();
+        (0..100).map(|_| tcp(crowd | random.below(1 << 16) as u32, 2, 3, 80, &[])).collect();
     arrivals.extend(all[..100].iter().zip(&lines).filter_map(|((slot, _), line)| {
         let net: Ipv4Addr = line.split([' ', '/']).nth(2)?.parse().ok()?;
         Some(tcp(net.to_bits() | 1, 2, 3, (slot.number() - 1) as u16, &[]))
@@ -246,7 +229,7 @@ fn a_few_rows_that_grow_move_into_a_table() {
 
 #[test]
 fn options_of_a_full_vector_are_looked_up() {
-    let mut random = Random::new(8);
+    let mut random = RepeatableRandom::new(8);
     let mut lines = vec!["add tcp-opt 1 drop".to_owned(), "add tcp-opt 0 drop".to_owned()];
     for kind in 2..=40 {
         lines.push(format!("add tcp-opt {kind} drop"));

@@ -11,14 +11,14 @@ impl TupleIndex {
             let buckets = &self.segment(number as u32).buckets;
             let full = |bucket: &IndexBucket| bucket.entries.iter().filter(|entry| **entry != EMPTY).count();
             assert_eq!(buckets.iter().map(full).sum::<usize>(), usize::from(about.entries));
-            let mut gone_on = [0; BUCKETS];
+            let mut overflowed = [0; BUCKETS];
             for (at, bucket) in buckets.iter().enumerate() {
-                for way in (0..WAYS).filter(|way| bucket.is_guest(*way)) {
+                for way in (0..WAYS).filter(|way| bucket.is_in_second(*way)) {
                     assert_ne!(bucket.entries[way], EMPTY);
-                    gone_on[other(at, bucket.print(way))] += 1;
+                    overflowed[other(at, bucket.print(way))] += 1;
                 }
             }
-            assert!(buckets.iter().zip(gone_on).all(|(bucket, count)| bucket.gone_on == count));
+            assert!(buckets.iter().zip(overflowed).all(|(bucket, count)| bucket.overflowed == count));
             let places = self.directory.iter().filter(|segment| **segment == number as u32).count();
             assert_eq!(places, 1 << (self.depth - about.depth), "each segment has its part of the directory");
         }

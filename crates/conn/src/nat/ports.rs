@@ -370,16 +370,16 @@ mod tests {
             used.insert(port)
         });
         let mut secrets = NatRandom::new(mmb_random::Seed::repeatable(1));
-        let wish = |ranges| PortRequest { ranges, first: [None; 2], odd: Some(false) };
-        assert_eq!(wish(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| false), PortSearch::Port(7));
-        assert_eq!(wish(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| true), PortSearch::Taken);
+        let request = |ranges| PortRequest { ranges, first: [None; 2], odd: Some(false) };
+        assert_eq!(request(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| false), PortSearch::Port(7));
+        assert_eq!(request(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| true), PortSearch::Taken);
         assert_eq!(
-            wish(&[(0, 6), (8, u16::MAX)]).find(&used, &mut secrets, &mut |_| false),
+            request(&[(0, 6), (8, u16::MAX)]).find(&used, &mut secrets, &mut |_| false),
             PortSearch::Full
         );
         assert!(used.reserve());
         used.insert(7);
-        assert_eq!(wish(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| false), PortSearch::Full);
+        assert_eq!(request(&[(0, u16::MAX)]).find(&used, &mut secrets, &mut |_| false), PortSearch::Full);
     }
 
     #[test]

@@ -103,7 +103,7 @@ fn queries_have_their_identifier_and_what_they_ask_as_ports() {
 }
 
 #[test]
-fn lengths_that_lie_are_not_believed() {
+fn wrong_lengths_are_not_used() {
     let mut packet = ip4(17, 0, &[UDP, [7; 8]].concat());
     for (length, l4_len) in [(28_u16, 8), (32, 12), (36, 16), (1500, 16), (u16::MAX, 16), (0, 16), (27, 16)] {
         packet[2..4].copy_from_slice(&length.to_be_bytes());

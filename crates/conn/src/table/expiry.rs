@@ -1,19 +1,19 @@
 //! Times connections out, a bounded number per call.
 
 use super::ConnectionTable;
-use crate::wheel::{self, ExpiryQueues, HALF_OPEN, OVER};
+use crate::wheel::{self, CLOSED, ExpiryQueues, HALF_OPEN};
 use crate::{CloseReason, ConnId, Connection, LONGEST_S};
 use mmb_base::Id;
 
 /// Due connections that one call of [`ConnectionTable::advance`] checks at least, if there are that many.
-pub(super) const ASKED: usize = 512;
+pub(super) const CHECKED_AT_LEAST: usize = 512;
 
 /// Connections that it checks for each millisecond since the last call: a million within four seconds, however rarely a host calls.
-const ASKED_PER_MS: u64 = 250;
+const CHECKED_PER_MS: u64 = 250;
 
 /// The most connections that one call checks, which takes some milliseconds: only a host that did not call for 64 milliseconds reaches it.
 /// A host that sleeps longer checks [`ConnectionTable::is_behind`].
-pub(super) const MOST_ASKED: u64 = 1 << 14;
+pub(super) const MOST_CHECKED: u64 = 1 << 14;
 
 impl ConnectionTable {
     /// Advances the time and ends connections that have timed out. Checks a bounded number of connections and continues with the next call,
@@ -26,8 +26,9 @@ impl ConnectionTable {
             return self.end_all(closed);
         }
         let passed_ms = self.now_ms - std::mem::replace(&mut self.advanced_ms, self.now_ms);
-        let mut left = (passed_ms.saturating_mul(ASKED_PER_MS).min(MOST_ASKED) as usize).max(ASKED);
-        for order in HALF_OPEN.start..OVER.end {
+        let mut left =
+            (passed_ms.saturating_mul(CHECKED_PER_MS).min(MOST_CHECKED) as usize).max(CHECKED_AT_LEAST);
+        for order in HALF_OPEN.start..CLOSED.end {
             while left > 0
                 && let Some(id) = self.queues.first(order)
                 && self.has_timed_out(id)

@@ -93,20 +93,20 @@ impl ConnectionTable {
         let connection = self.slab.at_mut(id);
         let about =
             (connection.proto(), connection.state, connection.expires_ms(self.now_ms, &self.limits) == 0);
-        let judged = judge(&mut connection.tracker, about, direction, signal, soundness);
-        if let TcpOutcome::Reopens | TcpOutcome::Invalid(_) = judged {
-            return judged;
+        let outcome = track(&mut connection.tracker, about, direction, signal, soundness);
+        if let TcpOutcome::Reopens | TcpOutcome::Invalid(_) = outcome {
+            return outcome;
         }
         connection.count(direction, bytes);
-        if judged == TcpOutcome::Noted {
-            return judged;
+        if outcome == TcpOutcome::Noted {
+            return outcome;
         }
         connection.last_ms = self.now_ms as u32;
-        match judged {
+        match outcome {
             TcpOutcome::Moves(next) => self.moves(id, next),
             _ => self.queues.used(&mut self.slab, id, direction, self.now_ms),
         }
-        judged
+        outcome
     }
 
     /// Records that an end of a TCP connection has sent bytes from a sequence number on, in fragments of a segment that was in window.
@@ -126,7 +126,7 @@ impl ConnectionTable {
     }
 
     /// The outcome that [`ConnectionTable::touch_if_sound`] would have, without a change.
-    pub fn judge(
+    pub fn preview(
         &self,
         id: ConnId,
         direction: Direction,
@@ -135,9 +135,9 @@ impl ConnectionTable {
         soundness: impl FnOnce() -> Soundness,
     ) -> TcpOutcome {
         let connection = self.slab.at(id);
-        let is_up = connection.expires_ms(now_ms.max(self.now_ms), &self.limits) == 0;
-        let about = (connection.proto(), connection.state, is_up);
-        judge(&mut connection.tracker(), about, direction, signal, soundness)
+        let has_timed_out = connection.expires_ms(now_ms.max(self.now_ms), &self.limits) == 0;
+        let about = (connection.proto(), connection.state, has_timed_out);
+        track(&mut connection.tracker(), about, direction, signal, soundness)
     }
 
     /// Whether a connection cannot be evicted and has not timed out: both ends have confirmed it.
@@ -168,28 +168,28 @@ fn begin(signal: &TrackedHeader, pickup: Pickup) -> Result<(TcpTracker, ConnStat
     }
 }
 
-/// The outcome of a packet for a connection in this state, which may have timed out (`is_up`). The tracker is updated if the packet is
+/// The outcome of a packet for a connection in this state, which may have timed out (`has_timed_out`). The tracker is updated if the packet is
 /// valid. The checksum matters only if the packet would change the state, or the first or last sequence number of an end, as a SYN and a
 /// FIN do: a receiver drops it if it is wrong. If it is unknown, the state and the tags of an association stay; TCP sequence numbers are
 /// tracked as for data, with a FIN as one more byte.
 #[inline]
-fn judge(
+fn track(
     tracker: &mut TcpTracker,
-    (proto, state, is_up): (u8, ConnState, bool),
+    (proto, state, has_timed_out): (u8, ConnState, bool),
     direction: Direction,
     signal: Option<&TrackedHeader>,
     soundness: impl FnOnce() -> Soundness,
 ) -> TcpOutcome {
     let before = *tracker;
-    let judged = match signal {
-        _ if is_up => TcpOutcome::Reopens,
+    let outcome = match signal {
+        _ if has_timed_out => TcpOutcome::Reopens,
         Some(TrackedHeader::Tcp(segment)) => tracker.segment(state, direction, segment),
         Some(TrackedHeader::Sctp(chunks)) => tracker.chunks(state, direction, chunks),
         // Without a tag the packet cannot be checked.
         None if proto == proto::SCTP => TcpOutcome::Invalid(Invalid::BadTag),
         None => answered(proto, state, direction),
     };
-    let weighs = match judged {
+    let matters = match outcome {
         TcpOutcome::Moves(_) | TcpOutcome::Reopens => true,
         TcpOutcome::Stays | TcpOutcome::Noted => {
             let counts = |segment: &TcpSegment| segment.flags & (flags::SYN | flags::FIN) != 0;
@@ -197,25 +197,25 @@ fn judge(
         }
         TcpOutcome::Invalid(_) => false,
     };
-    let soundness = if weighs { soundness() } else { Soundness::Right };
-    let judged = match (soundness, judged) {
-        (Soundness::Right, _) | (Soundness::Unknown, TcpOutcome::Reopens | TcpOutcome::Noted) => judged,
+    let soundness = if matters { soundness() } else { Soundness::Right };
+    let outcome = match (soundness, outcome) {
+        (Soundness::Right, _) | (Soundness::Unknown, TcpOutcome::Reopens | TcpOutcome::Noted) => outcome,
         (Soundness::Wrong, _) => TcpOutcome::Invalid(Invalid::BadChecksum),
         (Soundness::Unknown, _) => TcpOutcome::Stays,
     };
     let unknown = soundness == Soundness::Unknown;
     let segment = signal.and_then(TrackedHeader::segment);
     let ends = segment.filter(|segment| segment.flags & flags::FIN != 0);
-    if matches!(judged, TcpOutcome::Reopens | TcpOutcome::Invalid(_))
+    if matches!(outcome, TcpOutcome::Reopens | TcpOutcome::Invalid(_))
         || unknown && (segment.is_none() || ends.is_some())
     {
         *tracker = before;
     }
-    if let (TcpOutcome::Stays, true, Some(last)) = (judged, unknown, ends) {
+    if let (TcpOutcome::Stays, true, Some(last)) = (outcome, unknown, ends) {
         let data = TcpSegment { flags: last.flags & !flags::FIN, payload: last.payload + 1, ..*last };
         tracker.segment(state, direction, &data);
     }
-    judged
+    outcome
 }
 
 /// The effect of a packet without a tracked header.

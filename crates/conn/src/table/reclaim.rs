@@ -2,7 +2,7 @@
 
 use super::ConnectionTable;
 use crate::timeouts::column;
-use crate::wheel::{OVER, PROBATION, PROTECTED, ReclaimCursor};
+use crate::wheel::{CLOSED, PROBATION, PROTECTED, ReclaimCursor};
 use crate::{ConnId, ConnState, Connection};
 
 impl ConnectionTable {
@@ -27,7 +27,7 @@ impl ConnectionTable {
         (proto, most): (u8, usize),
         found: &mut dyn FnMut(ConnId, &Connection) -> bool,
     ) {
-        self.search(OVER, cursor, (proto, most), found);
+        self.search(CLOSED, cursor, (proto, most), found);
     }
 
     fn search(

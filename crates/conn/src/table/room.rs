@@ -28,7 +28,7 @@
 //! A sender cannot choose which connection is evicted: age decides, and evicted connections are remembered by a keyed hash.
 
 use super::ConnectionTable;
-use crate::wheel::{ANSWERED, HALF_OPEN, OVER, PROBATION, PROTECTED};
+use crate::wheel::{ANSWERED, CLOSED, HALF_OPEN, PROBATION, PROTECTED};
 use crate::{CloseReason, ConnId, Connection, InsertError};
 use std::ops::Range;
 
@@ -43,7 +43,7 @@ const PROTECTED_PART: usize = 4;
 const FEW: usize = 16;
 
 /// How long after an allocation failed no other is tried, so that packets do not wait for repeated failures.
-const ASK_AGAIN_MS: u64 = 1000;
+const RETRY_AFTER_MS: u64 = 1000;
 
 impl ConnectionTable {
     /// Makes room for one connection.
@@ -78,13 +78,13 @@ impl ConnectionTable {
 
     /// Notes that memory ran out: the current number of connections is the limit until allocation is tried again.
     pub(super) fn no_memory(&mut self) -> InsertError {
-        self.enough = Some((self.len, self.now_ms + ASK_AGAIN_MS));
+        self.enough = Some((self.len, self.now_ms + RETRY_AFTER_MS));
         InsertError::NoMemory
     }
 
     /// The connection to evict for a new one.
     fn victim(&self) -> Option<ConnId> {
-        self.oldest(OVER)
+        self.oldest(CLOSED)
             .or_else(|| self.oldest_beyond(ANSWERED, ANSWERED_PART))
             .or_else(|| self.oldest_beyond(PROTECTED, PROTECTED_PART))
             .or_else(|| self.oldest(PROBATION))

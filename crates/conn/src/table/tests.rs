@@ -1,6 +1,6 @@
 //! The guarantees of a table, case by case.
 
-use super::expiry::{ASKED, MOST_ASKED};
+use super::expiry::{CHECKED_AT_LEAST, MOST_CHECKED};
 use super::*;
 use crate::flags::{ACK, FIN, RST, SYN};
 use crate::wheel::SLOT_MS;
@@ -58,7 +58,7 @@ impl ConnectionTable {
 
     /// Advances time until no further connection ends.
     fn settle(&mut self, now_ms: u64, closed: &mut dyn FnMut(&Connection, CloseReason)) {
-        for _ in 0..=(self.slab.highest() * 8 / ASKED + 2) {
+        for _ in 0..=(self.slab.highest() * 8 / CHECKED_AT_LEAST + 2) {
             self.advance(now_ms, closed);
         }
     }
@@ -91,8 +91,8 @@ fn an_init_keeps_no_association_alive() {
         }
         let left_ms = table.expires_ms(id, 11_000);
         for direction in Direction::ALL {
-            let judged = table.touch(id, direction, now_ms, 60, Some(&TrackedHeader::Sctp(init)));
-            assert_eq!(judged, TcpOutcome::Noted);
+            let outcome = table.touch(id, direction, now_ms, 60, Some(&TrackedHeader::Sctp(init)));
+            assert_eq!(outcome, TcpOutcome::Noted);
         }
         assert_eq!(table.expires_ms(id, 11_000), left_ms);
     }
@@ -162,7 +162,7 @@ fn strict_tables_take_no_mid_flow() {
 }
 
 #[test]
-fn what_is_not_believed_keeps_nothing_alive() {
+fn invalid_packets_do_not_refresh_the_timeout() {
     let mut table = ConnectionTable::new(Seed::repeatable(1));
     let id = table.add(0, 1, proto::TCP).unwrap();
     table.establish(0, id);
@@ -223,7 +223,7 @@ fn tags_of_an_association_are_not_taken_from_what_nobody_can_check() {
 }
 
 #[test]
-fn what_comes_after_its_time_begins_anew_even_before_it_is_swept() {
+fn packets_after_the_timeout_reopen_before_the_entry_is_removed() {
     let mut table = ConnectionTable::new(Seed::repeatable(1));
     let id = table.add(0, 1, proto::UDP).unwrap();
     assert_eq!(table.touch(id, Direction::Forward, 119_999, 60, None), TcpOutcome::Stays);
@@ -397,13 +397,13 @@ fn a_call_right_behind_another_ends_no_more_than_some_hundred_and_calls_catch_up
     while !table.is_empty() {
         let before = ended;
         table.advance(1_000_000, &mut |_, _| ended += 1);
-        let most = if calls == 0 { MOST_ASKED as usize } else { ASKED };
+        let most = if calls == 0 { MOST_CHECKED as usize } else { CHECKED_AT_LEAST };
         assert!(ended > before && ended - before <= most);
         assert_eq!(table.is_behind(), !table.is_empty());
         calls += 1;
     }
     assert_eq!(ended, 50_000);
-    assert!(calls <= 50_000 / ASKED + 1);
+    assert!(calls <= 50_000 / CHECKED_AT_LEAST + 1);
 }
 
 #[test]

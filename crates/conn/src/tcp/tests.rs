@@ -21,9 +21,9 @@ impl TcpScript {
     #[track_caller]
     fn comes(&mut self, direction: Direction, segment: TcpSegment, expected: TcpOutcome) -> &mut TcpScript {
         let before = self.tracker;
-        let judged = self.tracker.segment(self.state, direction, &segment);
-        assert_eq!(judged, expected, "{segment:?} in {} with {before:?}", self.state.name());
-        match judged {
+        let outcome = self.tracker.segment(self.state, direction, &segment);
+        assert_eq!(outcome, expected, "{segment:?} in {} with {before:?}", self.state.name());
+        match outcome {
             Moves(next) => {
                 assert_ne!(next, self.state, "a move to where it is");
                 self.state = next;
@@ -360,7 +360,7 @@ fn time_wait_is_not_cut_short() {
 }
 
 #[test]
-fn data_beyond_the_window_is_not_believed() {
+fn data_beyond_the_window_is_invalid() {
     // Up to the window's last octet and the one after it (a probe), not one more.
     established().comes(Forward, segment(ACK, f(1001), r(1)).with(1), Stays);
     established().comes(Forward, segment(ACK, f(1002), r(1)).with(1), OUT_OF_WINDOW);
@@ -369,7 +369,7 @@ fn data_beyond_the_window_is_not_believed() {
 }
 
 #[test]
-fn acknowledgements_of_what_was_not_sent_are_not_believed() {
+fn acknowledgements_of_unsent_data_are_invalid() {
     established().comes(Forward, segment(ACK, f(1), r(2)), OUT_OF_WINDOW);
     established().comes(Forward, segment(ACK, f(1), r(1) ^ 1 << 31), OUT_OF_WINDOW);
     established().comes(Reply, segment(ACK, r(1), f(1) - LEAST_ACK_WINDOW - 1), OUT_OF_WINDOW);
@@ -377,7 +377,7 @@ fn acknowledgements_of_what_was_not_sent_are_not_believed() {
 }
 
 #[test]
-fn segments_without_an_acknowledgement_are_not_believed() {
+fn segments_without_an_acknowledgement_are_invalid() {
     let bad = TcpOutcome::Invalid(Invalid::BadFlags);
     established().comes(Forward, segment(0, f(1), r(1)).with(1), bad);
     established().comes(Forward, segment(FIN, f(1), r(1)), bad);
@@ -385,7 +385,7 @@ fn segments_without_an_acknowledgement_are_not_believed() {
 
 /// RFC 1122 section 4.2.3.6, with and without an octet.
 #[test]
-fn keep_alives_are_believed() {
+fn keep_alives_are_in_window() {
     let mut script = established();
     for _ in 0..3 {
         script.comes(Forward, segment(ACK, f(0), r(1)), Stays);
@@ -397,7 +397,7 @@ fn keep_alives_are_believed() {
 
 /// RFC 9293 section 3.8.6.1. The receiver never opened its window.
 #[test]
-fn zero_windows_and_their_probes_are_believed() {
+fn zero_window_probes_are_in_window() {
     let mut script = TcpScript::open(segment(SYN, f(0), 0).window(0));
     script.comes(Reply, segment(SYN | ACK, r(0), f(1)).window(0), Moves(ConnState::SynReceived));
     script.comes(Forward, segment(ACK, f(1), r(1)).window(0), Moves(ConnState::Established));

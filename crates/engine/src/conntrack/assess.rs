@@ -148,7 +148,7 @@ impl Conntrack {
     ) -> TcpOutcome {
         let signal = self.signal(id, direction, packet, layout);
         let soundness = || transport_soundness(packet.bytes(), layout);
-        self.table.judge(id, direction, self.state.now_ms, signal.as_ref(), soundness)
+        self.table.preview(id, direction, self.state.now_ms, signal.as_ref(), soundness)
     }
 
     /// The flow state of a packet without a connection: TCP and SCTP connections begin only with certain packets.

@@ -53,7 +53,7 @@ fn has_wrong_addresses(tuple: &Tuple) -> bool {
 /// Whether forward and reply tuples have the same endpoints. Legitimate only for a packet from an endpoint to itself.
 fn is_own_reply(forward: &Tuple, reply: &Tuple) -> bool {
     let ends = |tuple: &Tuple| (tuple.addresses, tuple.ports);
-    ends(forward) != ends(&forward.turned_back()) && ends(forward) == ends(reply)
+    ends(forward) != ends(&forward.hairpinned()) && ends(forward) == ends(reply)
 }
 
 fn has_wrong_family(tuple: &Tuple) -> bool {

@@ -93,7 +93,7 @@ impl Conntrack {
         }
         let extension = state.extensions.make(rules(), [&arrived, &sent], signal.as_ref(), hairpin);
         let set = state.sets.enter(snapshot, slots);
-        let reply = if turns_back { sent.turned_back() } else { sent.reversed() };
+        let reply = if turns_back { sent.hairpinned() } else { sent.reversed() };
         let arrivals = arrivals(snapshot, packet, turns_back);
         self.insert(
             ends,

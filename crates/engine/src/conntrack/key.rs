@@ -163,7 +163,7 @@ fn icmp(bytes: &[u8], layout: &Layout, addresses: &Tuple) -> Option<(Tuple, Pack
         let place = |offset: usize| u16::try_from(at + offset).ok();
         let place =
             QuotedOffsets { proto: quoted.tuple.proto, ip: place(quoted.ip_at)?, l4: place(quoted.l4_at)? };
-        return Some((quoted.tuple.turned_back().beside(addresses), PacketKind::IcmpError(place)));
+        return Some((quoted.tuple.hairpinned().beside(addresses), PacketKind::IcmpError(place)));
     }
     let (request, asks) = icmp_query(layout.l4_kind, number)?;
     let ports = [u16::from_be_bytes([a, b]), request.into()];

@@ -18,7 +18,8 @@ use mmb_io::cycles;
 use mmb_language::Command;
 use mmb_packet::LinkType;
 use mmb_policy::{Policy, Rule, RuleId};
-use mmb_workload::{PacketHeader, WorkloadRandom};
+use mmb_random::RepeatableRandom;
+use mmb_workload::PacketHeader;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -97,7 +98,7 @@ pub(super) fn run(
         policy: set.policy.clone(),
         spare: Vec::new(),
         probe: probe.rule,
-        random: WorkloadRandom::new(args.seed, "changes"),
+        random: RepeatableRandom::for_purpose(args.seed, "changes"),
         shared: &shared,
     };
     std::thread::scope(|scope| {
@@ -148,7 +149,7 @@ struct UpdateProbe {
 impl UpdateProbe {
     /// A probe for the policy in force.
     fn find(worker: &mut Worker, seed: u64) -> anyhow::Result<UpdateProbe> {
-        let mut random = WorkloadRandom::new(seed, "probe");
+        let mut random = RepeatableRandom::for_purpose(seed, "probe");
         let mut address = || random.within(0x0100_0000, 0xdfff_ffff);
         for _ in 0..MOST_PROBES {
             let (source, destination) = (address(), address());
@@ -187,7 +188,7 @@ struct ControlSide<'a> {
     /// Rules that were taken out, to be added again.
     spare: Vec<Rule>,
     probe: Rule,
-    random: WorkloadRandom,
+    random: RepeatableRandom,
     shared: &'a SharedState,
 }
 

@@ -1,8 +1,10 @@
 //! The IPv4 header with its options.
 
-use super::{Class, IP4_HEADER, Layout, Malformed, transport, word};
+use super::transport;
 use crate::checksum::header_is_sound;
 use crate::key::flags;
+use crate::layout::{Class, IP4_HEADER, Layout, word};
+use crate::malformed::Malformed;
 
 /// Loose and strict source route (RFC 791 section 3.1).
 const SOURCE_ROUTES: [u8; 2] = [131, 137];

@@ -1,7 +1,9 @@
 //! The IPv6 header and its chain of extension headers.
 
-use super::{Class, IP6_HEADER, Layout, Malformed, ParserLimits, transport};
+use super::transport;
 use crate::key::{eh, flags};
+use crate::layout::{Class, IP6_HEADER, Layout, ParserLimits};
+use crate::malformed::Malformed;
 
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;

@@ -1,7 +1,8 @@
 //! Link headers and VLAN tags.
 
-use super::{Class, ETHER_IP4, ETHER_IP6, Layout, MAX_VLAN_TAGS, Malformed, word};
 use crate::key::flags;
+use crate::layout::{Class, ETHER_IP4, ETHER_IP6, Layout, MAX_VLAN_TAGS, word};
+use crate::malformed::Malformed;
 use crate::view::LinkType;
 
 /// Ether types that announce a VLAN tag: 802.1Q, 802.1ad, and what was used before 802.1ad.

@@ -6,8 +6,8 @@
 //! branch, and what it has looked at needs not be gathered again for the classifier. It decides only that a packet is
 //! plain; what is not has to be walked.
 
-use super::{Class, ETHER_IP4, ETHER_IP6, IP4_HEADER, IP6_HEADER, Layout, SHORT_HEADER, TCP_HEADER};
 use crate::key::{ETH_TYPE, IP, L4, L4_KIND, LANE, Lanes, PAYLOAD_LEN, PROTO, flags};
+use crate::layout::{Class, ETHER_IP4, ETHER_IP6, IP4_HEADER, IP6_HEADER, Layout, SHORT_HEADER, TCP_HEADER};
 use crate::proto::{TCP, UDP};
 use crate::view::{LinkType, Packet};
 

@@ -1,7 +1,8 @@
 //! The transport header, the same over both IP versions.
 
-use super::{Class, Layout, Malformed, SHORT_HEADER, TCP_HEADER};
 use crate::key::flags;
+use crate::layout::{Class, Layout, SHORT_HEADER, TCP_HEADER};
+use crate::malformed::Malformed;
 use crate::proto::{ICMP, ICMP6, TCP, UDP};
 
 /// Checks what lies at `layout.l4` and fills in what depends on it.

@@ -4,8 +4,8 @@
 
 use super::{RuleIter, prefix, rule};
 use crate::allocation::Allocation;
-use crate::random::WorkloadRandom;
 use mmb_policy::FieldId;
+use mmb_random::RepeatableRandom;
 use std::collections::HashSet;
 
 /// Prefix lengths of routes and of rules.
@@ -33,7 +33,7 @@ pub(crate) fn rules(
     allocation: Allocation,
     size: usize,
     tuples: usize,
-    mut random: WorkloadRandom,
+    mut random: RepeatableRandom,
 ) -> RuleIter {
     let mut pairs = pairs();
     random.shuffle(&mut pairs);

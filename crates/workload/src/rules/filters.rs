@@ -4,9 +4,9 @@
 
 use super::{RuleIter, TRANSPORTS, between, equal, ports_of, prefix, rule};
 use crate::allocation::Allocation;
-use crate::random::WorkloadRandom;
 use mmb_packet::proto::{ICMP, TCP, UDP};
 use mmb_policy::{FieldId, Match, Rule};
+use mmb_random::RepeatableRandom;
 
 /// The kind of filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,14 +131,14 @@ const WIDE: f64 = 0.003;
 type PrefixPool = Vec<(u32, u8)>;
 
 /// `size` filters.
-pub(crate) fn rules(flavour: Flavour, size: usize, mut random: WorkloadRandom) -> RuleIter {
+pub(crate) fn rules(flavour: Flavour, size: usize, mut random: RepeatableRandom) -> RuleIter {
     let style = match flavour {
         Flavour::AccessList => &ACCESS_LIST,
         Flavour::Firewall => &FIREWALL,
         Flavour::Chain => &CHAIN,
     };
     let allocation = Allocation::new(&mut random);
-    let pool = |lengths: &[(u8, u32)], random: &mut WorkloadRandom| -> PrefixPool {
+    let pool = |lengths: &[(u8, u32)], random: &mut RepeatableRandom| -> PrefixPool {
         (0..size.div_ceil(8)).map(|_| (allocation.address(random), random.weighted(lengths))).collect()
     };
     let (sources, destinations) = (pool(style.source, &mut random), pool(style.destination, &mut random));
@@ -152,9 +152,9 @@ fn matches(
     style: &FlavourShares,
     sources: &PrefixPool,
     destinations: &PrefixPool,
-    random: &mut WorkloadRandom,
+    random: &mut RepeatableRandom,
 ) -> Vec<Match> {
-    let one = |pool: &PrefixPool, random: &mut WorkloadRandom| {
+    let one = |pool: &PrefixPool, random: &mut RepeatableRandom| {
         // Half by popularity, half uniformly, because the published sets use a few prefixes in most filters.
         let count = pool.len() as u64;
         pool[if random.chance(0.5) { random.zipf(count) } else { random.below(count) } as usize]
@@ -186,7 +186,7 @@ fn matches(
     matches
 }
 
-fn ports(field: FieldId, class: PortClass, random: &mut WorkloadRandom) -> Option<Match> {
+fn ports(field: FieldId, class: PortClass, random: &mut RepeatableRandom) -> Option<Match> {
     match class {
         Wildcard => None,
         High => Some(between(field, 1024, 65_535)),

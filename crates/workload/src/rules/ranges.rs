@@ -1,20 +1,20 @@
 //! Port ranges and inequalities in random combination: each rule has a port range, most have more.
 
 use super::{RuleIter, TRANSPORTS, between, compare, ports_of, rule};
-use crate::random::WorkloadRandom;
 use mmb_policy::rule::{Cond, NumberItem};
 use mmb_policy::{FieldId, Match};
+use mmb_random::RepeatableRandom;
 
 /// The number of ports in a range, with equal probability for all orders of magnitude: a packet matches few of a thousand rules,
 /// as in real rule sets.
 const WIDTHS: (u64, u64) = (16, 4096);
 
 /// `size` rules.
-pub(crate) fn rules(size: usize, mut random: WorkloadRandom) -> RuleIter {
+pub(crate) fn rules(size: usize, mut random: RepeatableRandom) -> RuleIter {
     Box::new((0..size).map(move |_| rule(matches(&mut random))))
 }
 
-fn matches(random: &mut WorkloadRandom) -> Vec<Match> {
+fn matches(random: &mut RepeatableRandom) -> Vec<Match> {
     let (sport, dport) = ports_of(random.of(&TRANSPORTS));
     let (one, other) = if random.chance(0.25) { (sport, dport) } else { (dport, sport) };
     let width = random.log_uniform(WIDTHS.0, WIDTHS.1);

@@ -3,8 +3,8 @@
 
 use super::{RuleIter, TRANSPORTS, equal, ports_of, prefix, rule};
 use crate::header::any_address;
-use crate::random::WorkloadRandom;
 use mmb_policy::{FieldId, Match, Rule};
+use mmb_random::RepeatableRandom;
 
 /// The fields of a tuple's rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl TupleShape {
         free(self.source) + free(self.destination) + transport + small
     }
 
-    fn rule(self, variety: Variety, random: &mut WorkloadRandom) -> Rule {
+    fn rule(self, variety: Variety, random: &mut RepeatableRandom) -> Rule {
         let width = variety.width();
         let six = width == 128;
         let (source, destination) =
@@ -126,7 +126,7 @@ impl TupleShape {
 }
 
 /// `size` rules, evenly over `tuples` shapes. The first shape is the exact five-tuple; the others are random.
-pub(crate) fn rules(variety: Variety, size: usize, tuples: usize, mut random: WorkloadRandom) -> RuleIter {
+pub(crate) fn rules(variety: Variety, size: usize, tuples: usize, mut random: RepeatableRandom) -> RuleIter {
     let width = variety.width();
     let exact = TupleShape {
         source: width,

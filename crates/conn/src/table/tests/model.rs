@@ -137,8 +137,8 @@ impl Model {
                     let seq = seq + u32::from(flags & SYN == 0);
                     let segment = segment(flags, seq, ack);
                     let segment = (proto == proto::TCP).then_some(&segment);
-                    let judged = self.table.touch(id, direction, self.now_ms, 60, segment);
-                    self.judged(id, direction, judged);
+                    let outcome = self.table.touch(id, direction, self.now_ms, 60, segment);
+                    self.outcome(id, direction, outcome);
                 }
             }
             Step::Remove(number) => {
@@ -167,12 +167,12 @@ impl Model {
         }
     }
 
-    fn judged(&mut self, id: ConnId, direction: Direction, judged: TcpOutcome) {
+    fn outcome(&mut self, id: ConnId, direction: Direction, outcome: TcpOutcome) {
         let timeout_ms = self.timeout_ms(&self.plain[&id]);
         let plain = self.plain.get_mut(&id).unwrap();
         let is_late = self.now_ms - plain.last_ms >= timeout_ms;
-        assert!(!is_late || judged == TcpOutcome::Reopens);
-        match judged {
+        assert!(!is_late || outcome == TcpOutcome::Reopens);
+        match outcome {
             TcpOutcome::Reopens | TcpOutcome::Invalid(_) => return,
             TcpOutcome::Noted => {}
             TcpOutcome::Moves(state) => (plain.state, plain.last_ms) = (state, self.now_ms),

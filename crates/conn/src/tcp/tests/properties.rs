@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// An end that follows the RFCs, for [`honest_ends_are_believed`].
+/// An end that follows the RFCs, for [`segments_of_conforming_ends_are_in_window`].
 #[derive(Clone, Copy, Debug)]
 struct End {
     next: u32,
@@ -37,7 +37,7 @@ impl End {
 proptest! {
     /// All segments of two ends that follow the RFCs are valid, with any windows, losses and retransmissions beyond the middlebox.
     #[test]
-    fn honest_ends_are_believed(
+    fn segments_of_conforming_ends_are_in_window(
         starts in any::<[u32; 2]>(),
         scales in [0u8..15, 0u8..15],
         steps in prop::collection::vec((any::<bool>(), 0u32..100_000, any::<u16>(), any::<bool>()), 1..200),
@@ -92,7 +92,7 @@ proptest! {
 
     /// Arbitrary segments cause no panic, and invalid ones change nothing.
     #[test]
-    fn anything_is_judged(
+    fn any_segment_has_an_outcome(
         first in (any::<u8>(), any::<u32>(), any::<u32>(), any::<u16>(), any::<u32>(), any::<Option<u8>>()),
         others in prop::collection::vec(
             (0u8..64, any::<u32>(), any::<u32>(), any::<u16>(), any::<u32>(), any::<Option<u8>>(), any::<bool>(), any::<bool>()),

@@ -1,21 +1,26 @@
-//! Random numbers: the same for the same seed, on every machine.
+//! Random numbers for workloads and tests: the same for the same seed, on every machine, and not secret.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// A generator (Steele, Lea and Flood, OOPSLA 2014).
 #[derive(Clone, Debug)]
-pub struct WorkloadRandom(SplitMix64);
+pub struct RepeatableRandom(SplitMix64);
 
-impl WorkloadRandom {
-    /// The sequence of a seed. Sequences of different `purpose` are independent.
-    pub fn new(seed: u64, purpose: &str) -> WorkloadRandom {
+impl RepeatableRandom {
+    /// The sequence of a seed.
+    pub fn new(seed: u64) -> RepeatableRandom {
+        RepeatableRandom(SplitMix64::seed_from_u64(seed))
+    }
+
+    /// The sequence of a seed for a purpose. Sequences of different purposes are independent.
+    pub fn for_purpose(seed: u64, purpose: &str) -> RepeatableRandom {
         // FNV-1a, so that a name can serve as a number.
         let name = purpose.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
         let mut of_purpose = SplitMix64::seed_from_u64(seed ^ name);
-        WorkloadRandom(SplitMix64::seed_from_u64(of_purpose.next_u64()))
+        RepeatableRandom(SplitMix64::seed_from_u64(of_purpose.next_u64()))
     }
 
     /// The next 64 bits.
@@ -96,7 +101,7 @@ mod tests {
 
     #[test]
     fn seed_and_purpose_make_a_sequence() {
-        let first = |seed, purpose| WorkloadRandom::new(seed, purpose).word();
+        let first = |seed, purpose| RepeatableRandom::for_purpose(seed, purpose).word();
         assert_eq!(first(1, "rules"), first(1, "rules"));
         assert_ne!(first(1, "rules"), first(2, "rules"));
         assert_ne!(first(1, "rules"), first(1, "packets"));
@@ -106,7 +111,7 @@ mod tests {
 
     #[test]
     fn draws_stay_in_their_bounds() {
-        let mut random = WorkloadRandom::new(1, "test");
+        let mut random = RepeatableRandom::for_purpose(1, "test");
         for _ in 0..10_000 {
             assert!(random.below(7) < 7);
             assert!((5..=9).contains(&random.within(5, 9)));
@@ -121,7 +126,7 @@ mod tests {
 
     #[test]
     fn the_first_ranks_are_the_popular_ones() {
-        let mut random = WorkloadRandom::new(1, "test");
+        let mut random = RepeatableRandom::for_purpose(1, "test");
         let mut counts = [0; 8];
         (0..80_000).for_each(|_| counts[random.zipf(8) as usize] += 1);
         assert!(counts.is_sorted_by(|a, b| a > b), "{counts:?}");
