@@ -4,12 +4,12 @@
 //! in the queue, also those of other threads. While a policy is published, further requests gather for the next commit. So a single change
 //! is in force at once, and many changes cause only as many publications as there is time for.
 
-use crate::daemon::{ChangeRequest, CommitError, Committed, Daemon};
+use crate::daemon::{ChangeRequest, CommitError, CommittedChange, Daemon};
 use mmb_base::lock;
 use std::sync::{Arc, Mutex};
 
 /// The outcome of a change request; empty until it was committed.
-type CommitOutcome = Arc<Mutex<Option<Result<Committed, CommitError>>>>;
+type CommitOutcome = Arc<Mutex<Option<Result<CommittedChange, CommitError>>>>;
 
 /// The change requests of all clients that are not committed yet.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ impl CommitQueue {
         &self,
         daemon: &Mutex<Daemon>,
         requests: Vec<ChangeRequest>,
-    ) -> Vec<Result<Committed, CommitError>> {
+    ) -> Vec<Result<CommittedChange, CommitError>> {
         let outcomes: Vec<CommitOutcome> = requests.iter().map(|_| CommitOutcome::default()).collect();
         lock(&self.0).extend(requests.into_iter().zip(outcomes.iter().cloned()));
         let mut daemon = lock(daemon);

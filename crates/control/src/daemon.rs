@@ -47,7 +47,7 @@ pub(crate) enum ChangeRequest {
 
 /// A change that was committed.
 #[derive(Clone, Debug)]
-pub struct Committed {
+pub struct CommittedChange {
     /// The policy before the change.
     pub before: Arc<Policy>,
     /// The policy after the change.
@@ -139,7 +139,10 @@ impl Daemon {
     }
 
     /// Commits change requests in order. The valid ones are published together; each request sees the effects of those before it.
-    pub(crate) fn commit(&mut self, requests: Vec<ChangeRequest>) -> Vec<Result<Committed, CommitError>> {
+    pub(crate) fn commit(
+        &mut self,
+        requests: Vec<ChangeRequest>,
+    ) -> Vec<Result<CommittedChange, CommitError>> {
         let is_only = requests.len() == 1;
         let mut next = Arc::clone(&self.policy);
         let mut outcomes = Vec::with_capacity(requests.len());
@@ -154,7 +157,7 @@ impl Daemon {
             });
             outcomes.push(outcome.map(|after| {
                 let before = std::mem::replace(&mut next, Arc::clone(&after));
-                Committed { before, after }
+                CommittedChange { before, after }
             }));
         }
         if outcomes.iter().any(Result::is_ok)
@@ -329,7 +332,7 @@ pub(crate) fn is_change(command: &Command) -> bool {
     !matches!(command, Command::List { .. } | Command::Show(_) | Command::Kill(_) | Command::Monitor)
 }
 
-impl Committed {
+impl CommittedChange {
     /// Returns the rules that were added and removed, in the order of their ids. A replaced rule is removed, and then the new one is added.
     pub fn diff(&self) -> impl Iterator<Item = RuleChange> + '_ {
         RuleStore::diff(&self.before.rules, &self.after.rules)

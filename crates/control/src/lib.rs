@@ -24,7 +24,7 @@ mod session;
 pub mod socket;
 mod status;
 
-pub use daemon::{CommitError, Committed, Daemon};
+pub use daemon::{CommitError, CommittedChange, Daemon};
 pub use host::{Host, PortStatus, UnsupportedRule, WorkerStatus};
 pub use limits::ServerLimits;
 pub use server::{Server, ServerOptions};

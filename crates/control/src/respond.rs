@@ -11,7 +11,7 @@ mod state_transfer;
 
 use crate::commit_queue::CommitQueue;
 use crate::convert;
-use crate::daemon::{ChangeRequest, CommitError, Committed, Daemon};
+use crate::daemon::{ChangeRequest, CommitError, CommittedChange, Daemon};
 use crate::limits::Budget;
 use crate::locate;
 use crate::panic_guard::guarded;
@@ -149,7 +149,7 @@ impl Responder<'_> {
     fn answer_pending(
         &mut self,
         pending: PendingRequest,
-        outcome: Option<Result<Committed, CommitError>>,
+        outcome: Option<Result<CommittedChange, CommitError>>,
     ) -> io::Result<()> {
         let mut end = AnswerEnd::new(true);
         match (outcome, &pending.question) {
@@ -187,7 +187,7 @@ impl Responder<'_> {
     }
 
     /// Writes the effect of a change.
-    fn committed(&mut self, change: &Committed, notes: Vec<ErrorLine>) -> io::Result<ChangeCount> {
+    fn committed(&mut self, change: &CommittedChange, notes: Vec<ErrorLine>) -> io::Result<ChangeCount> {
         for note in notes.into_iter().take(MOST_ERRORS) {
             self.send(&Answer::Note(note))?;
         }

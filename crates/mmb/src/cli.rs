@@ -21,7 +21,7 @@ const STYLES: Styles = Styles::styled()
     .placeholder(AnsiColor::Cyan.on_default());
 
 const EXIT_STATUS: &str = "\
-Exit status: 0 done, 1 refused (policy, capture, device or daemon said no), 2 bad usage.
+Exit status: 0 success, 1 failure (the policy, the capture, a device or the daemon reported an error), 2 wrong usage.
 Without a command, mmb opens a shell on the running daemon.";
 
 /// A userspace middlebox: matches packets against rules; drops, passes or rewrites them
@@ -31,7 +31,7 @@ pub(crate) struct Cli {
     /// Options that every command takes.
     #[command(flatten)]
     pub(crate) global: Global,
-    /// What to do; a shell if there is none.
+    /// The command; `None` opens a shell.
     #[command(subcommand)]
     pub(crate) command: Option<CliCommand>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Cli {
 /// Options that every command takes, anywhere on the line.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Global {
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// The daemon's control socket
@@ -47,14 +47,14 @@ pub(crate) struct Global {
     pub(crate) socket: Option<PathBuf>,
 }
 
-/// The subcommands. What is said of the commands of the rule language comes from their own table, see [`command`].
+/// The subcommands. The help of the commands of the rule language comes from their own table, see [`command`].
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
-    /// Stands between live ports and serves the control socket
+    /// Forwards packets between live ports and serves the control socket
     Run(RunArgs),
-    /// Runs a capture through a policy and writes what would have been sent
+    /// Runs a capture through a policy and writes the packets that would have been sent
     Replay(ReplayArgs),
-    /// Measures what a policy costs, in cycles per packet
+    /// Measures the cost of a policy, in cycles per packet
     Bench(BenchArgs),
     /// Translates filters of other programs to a policy
     #[command(subcommand)]
@@ -100,7 +100,7 @@ pub(crate) enum CliCommand {
     Man(ManArgs),
 }
 
-/// The whole definition of the command line.
+/// Returns the complete definition of the command line.
 pub(crate) fn command() -> clap::Command {
     COMMANDS.iter().fold(Cli::command(), |command, info| {
         command.mut_subcommand(info.name, |sub| {
@@ -142,7 +142,7 @@ pub(crate) struct StateFile {
 /// `mmb run`
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The policy to start with; none: every packet passes
+    /// The policy at the start; without it, every packet passes
     #[arg(short = 'c', long = "config", value_name = "POLICY", value_hint = ValueHint::FilePath)]
     pub(crate) policy: Option<PathBuf>,
     #[arg(
@@ -152,27 +152,27 @@ pub(crate) struct RunArgs {
         help = format!("A port: {}", mmb_io::Device::usage())
     )]
     pub(crate) ports: Vec<String>,
-    /// Two ports that form a wire; without any, ports pair in the order given
+    /// Two ports that form a wire; without it, ports are paired in the order given
     #[arg(long = "wire", value_name = "A,B")]
     pub(crate) wires: Vec<String>,
     /// Packet threads, each pinned to a core of its own
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) workers: u16,
-    /// The group whose members may talk to the daemon, by name or number
+    /// The group whose members may connect to the daemon, by name or number
     #[arg(long, value_name = "GROUP")]
     pub(crate) socket_group: Option<String>,
-    /// How an idle worker waits; the policy may set it too
+    /// The way in which an idle worker waits; a setting of the policy too
     #[arg(long, value_enum)]
     pub(crate) poll: Option<PollArg>,
-    /// MTU of every port; without it that of the interface, and 1500 for devices that have none
+    /// The MTU of every port; without it, that of the interface, or 1500 for devices that have none
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..=9216))]
     pub(crate) mtu: Option<u32>,
 }
 
-/// How an idle worker waits.
+/// The way in which an idle worker waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PollArg {
-    /// Sleeps for longer and longer
+    /// Sleeps for increasing times
     Adaptive,
     /// Never sleeps
     Spin,
@@ -185,8 +185,8 @@ pub(crate) enum PollArg {
                       mmb replay --rules FILE [OPTIONS] --port NAME=IN:OUT --port NAME=IN:OUT",
     after_help = "\
 Captures are pcap or pcapng, of Ethernet, raw IP or Linux cooked packets, not compressed; - is standard input or
-output. What is written has the format of what was read. The same input and seed give the same bytes.
-A capture that is broken in the middle is processed up to there, and the exit status is 1."
+output. The output has the format of the input. The same input and seed give the same bytes.
+A capture that is damaged is processed up to the damage, and the exit status is 1."
 )]
 pub(crate) struct ReplayArgs {
     /// The policy file
@@ -196,17 +196,17 @@ pub(crate) struct ReplayArgs {
     #[arg(value_name = "IN", required_unless_present = "ports", conflicts_with = "ports",
           value_hint = ValueHint::FilePath)]
     pub(crate) input: Option<PathBuf>,
-    /// The capture to write: what leaves by port b
+    /// The capture to write, of the packets that leave by port b
     #[arg(value_name = "OUT", required_unless_present = "ports", value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
-    /// One side of a wire, to be given twice: IN is what enters there, OUT is written with what leaves there;
+    /// One end of a wire, given twice: IN is a capture of the packets that enter there, OUT of those that leave there;
     /// the two inputs are merged by time
     #[arg(long = "port", value_name = "NAME=IN:OUT")]
     pub(crate) ports: Vec<String>,
-    /// Seed of all that is random: percentages of drop, ports, sequence numbers
+    /// The seed of all random numbers: percentages of drop, ports, sequence numbers
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Drop IP packets larger than this when they leave; without it nothing is too large
+    /// Drop IP packets larger than this when they leave; without it, no packet is too large
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<u32>,
 }
@@ -227,7 +227,7 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: ShellArg,
 }
 
-/// Shells that there are completions for.
+/// The shells with completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ShellArg {
     /// GNU bash
@@ -255,21 +255,21 @@ pub(crate) enum ManPage {
     MmbPolicy,
 }
 
-/// A line of the rule language, and the options that stood among its words.
+/// A line of the rule language, and the options among its words.
 #[derive(Debug)]
 pub(crate) struct LanguageLine {
     /// The command and its words.
     pub(crate) words: Vec<String>,
-    /// `--json` and `--socket`, wherever they stood.
+    /// `--json` and `--socket`, from any position.
     pub(crate) global: Global,
 }
 
 impl LanguageLine {
-    /// Takes `--json` and `--socket PATH` out of the words, where clap leaves them since a rule may hold any word;
-    /// behind `--` every word is the language's.
+    /// Removes `--json` and `--socket PATH` from the words. Clap leaves them there, since a rule may contain any word. After `--` every word
+    /// belongs to the language.
     ///
     /// # Errors
-    /// `--socket` as the last word.
+    /// `--socket` is the last word.
     pub(crate) fn new(
         command: &str,
         words: Vec<String>,
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_the_language_reach_the_parser_untouched() {
+    fn words_of_the_language_reach_the_parser_unchanged() {
         let line = words_of(&[
             "mmb",
             "add",
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_may_begin_with_a_negation_or_hold_our_options_behind_dashes() {
+    fn a_rule_may_begin_with_a_negation_or_have_our_options_after_dashes() {
         assert_eq!(
             words_of(&["mmb", "add", "!", "tcp-opt-mss", "drop"]).words,
             ["add", "!", "tcp-opt-mss", "drop"]

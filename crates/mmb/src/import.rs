@@ -1,6 +1,6 @@
 //! `mmb import`: writes the policies that `mmb_import` makes of the filters of other programs.
 //!
-//! Everything that a policy leaves out is listed on standard error and as a comment at its place; the exit status is 1 then.
+//! mmb lists everything that a policy leaves out, on standard error and as comments in the policy; the exit status is 1 then.
 
 use crate::cli::{
     ActionArg, ClassbenchArgs, FamilyArg, FlagsArg, Global, ImportFiles, ImportFrom, IptablesArgs,
@@ -15,13 +15,13 @@ use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// How a file that is compressed with xz begins.
+/// The first bytes of a file that is compressed with xz.
 const XZ: [u8; 6] = *b"\xfd7zXZ\0";
 
 /// Translates a file.
 ///
 /// # Errors
-/// The file cannot be read or is not what it is said to be, or the policy cannot be written.
+/// The file cannot be read or has another format, or the policy cannot be written.
 pub(crate) fn main(from: &ImportFrom, global: &Global) -> anyhow::Result<ExitCode> {
     let (files, draft) = match from {
         ImportFrom::Classbench(args) => (&args.files, from_classbench(args)?),
@@ -59,15 +59,15 @@ fn from_iptables(args: &IptablesArgs) -> anyhow::Result<PolicyDraft> {
     Ok(draft)
 }
 
-/// Writes the policy and tells what it lacks.
+/// Writes the policy and reports what it leaves out.
 fn finish(files: &ImportFiles, draft: &PolicyDraft, global: &Global) -> anyhow::Result<ExitCode> {
     let complete = draft.left_out.is_empty();
     if !global.json {
         for note in &draft.notes {
-            output::complain(note);
+            output::report_error(note);
         }
         for left_out in &draft.left_out {
-            output::complain(&left_out.to_string());
+            output::report_error(&left_out.to_string());
         }
     }
     if files.strict && !complete {
@@ -94,7 +94,7 @@ fn finish(files: &ImportFiles, draft: &PolicyDraft, global: &Global) -> anyhow::
         output::print_json(&answer);
     } else if !complete {
         let left_out = count(draft.left_out.len(), "item");
-        output::complain(&format!("{left_out} left out: {}", draft.effect()));
+        output::report_error(&format!("{left_out} left out: {}", draft.effect()));
     }
     Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -106,7 +106,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
     })
 }
 
-/// Whether a file is compressed with xz. Standard input has been read by now.
+/// Returns whether a file is compressed with xz. Standard input has been read by now.
 fn is_xz(path: &Path) -> bool {
     use std::io::Read;
     let mut magic = [0; XZ.len()];

@@ -1,7 +1,7 @@
-//! The program: reads the command line and hands over to the module that does the work.
+//! The program: parses the command line and calls the module of the command.
 //!
 //! `run` and `client` know DPDK and the daemon's socket; `replay`, `bench`, `import` and `check` need neither. Only this
-//! crate ends the program, and knows exit statuses: 0 done, 1 refused, 2 bad usage.
+//! crate ends the program and sets the exit status: 0 success, 1 failure, 2 wrong usage.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         if json {
             output::print_json(&serde_json::json!({ "error": message }));
         } else {
-            output::complain(&message);
+            output::report_error(&message);
         }
         ExitCode::FAILURE
     })
@@ -69,7 +69,7 @@ fn dispatch(command: CliCommand, global: Global) -> anyhow::Result<ExitCode> {
     Ok(client::main(line.words, client_options(line.global)))
 }
 
-/// Ends the program for a bad usage that the definitions of the command line cannot rule out.
+/// Ends the program for a wrong usage that the definitions of the command line cannot express.
 pub(crate) fn bad_usage(message: &str) -> ! {
     cli::command().error(ErrorKind::InvalidValue, message).exit()
 }

@@ -3,7 +3,7 @@
 use mmb_client::{ColorChoice, OutputSink, SinkClosed};
 use std::io::{ErrorKind, IsTerminal, Write};
 
-/// Standard output and error as errands use them.
+/// Standard output and error, as the destination of commands.
 pub(crate) struct Terminal;
 
 impl OutputSink for Terminal {
@@ -13,7 +13,7 @@ impl OutputSink for Terminal {
     }
 
     fn err(&self, text: &str) {
-        tell(text);
+        print_error(text);
     }
 
     fn colors(&self) -> ColorChoice {
@@ -21,14 +21,14 @@ impl OutputSink for Terminal {
     }
 }
 
-/// Writes text to standard output. Where its reader is gone there is nobody left to work for: the program ends.
+/// Writes text to standard output. Ends the program if its reader has gone.
 pub(crate) fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         if error.kind() == ErrorKind::BrokenPipe {
             std::process::exit(0);
         }
-        complain(&format!("cannot write to standard output: {error}"));
+        report_error(&format!("cannot write to standard output: {error}"));
         std::process::exit(1);
     }
 }
@@ -39,28 +39,28 @@ pub(crate) fn print_json(value: &serde_json::Value) {
 }
 
 /// Writes a line to standard error, after the program's name.
-pub(crate) fn complain(text: &str) {
-    tell(&format!("mmb: {text}\n"));
+pub(crate) fn report_error(text: &str) {
+    print_error(&format!("mmb: {text}\n"));
 }
 
 /// Writes text to standard error as it is.
-pub(crate) fn tell(text: &str) {
-    // Standard error is the last place to complain to: if it is gone, so be it.
+pub(crate) fn print_error(text: &str) {
+    // A failure to write to standard error cannot be reported.
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Whether standard output shows colours: a terminal that can, and nobody asked for none.
+/// Returns whether standard output is coloured: it is a terminal with colours, and the user has not disabled them.
 pub(crate) fn stdout_is_colored() -> bool {
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    std::io::stdout().is_terminal() && colors_are_wanted() && !dumb
+    std::io::stdout().is_terminal() && colors_are_allowed() && !dumb
 }
 
-/// Whether standard error shows colours: it is a terminal, and nobody asked for none.
+/// Returns whether standard error is coloured: it is a terminal, and the user has not disabled colours.
 fn stderr_is_colored() -> bool {
-    std::io::stderr().is_terminal() && colors_are_wanted()
+    std::io::stderr().is_terminal() && colors_are_allowed()
 }
 
-/// no-color.org
-fn colors_are_wanted() -> bool {
+/// Returns whether the environment allows colours (no-color.org).
+fn colors_are_allowed() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

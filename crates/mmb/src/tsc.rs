@@ -2,7 +2,7 @@
 
 use mmb_engine::Cycles;
 
-/// Counts cycles of the time-stamp counter, or what the machine has in its place.
+/// Counts cycles of the time-stamp counter, or of the machine's equivalent.
 pub(crate) struct Tsc;
 
 impl Cycles for Tsc {

@@ -1,16 +1,16 @@
-//! Packets in memory, as a network card would have put them there: each in a buffer of its own, cold when its turn
-//! comes if there are enough of them.
+//! Packets in memory, each in a buffer of its own, as after reception by a network card. If there are enough packets, each is out of the
+//! cache when it is processed.
 
 use arrayvec::ArrayVec;
 use mmb_engine::VECTOR;
 use mmb_packet::{LinkType, Packet, PortId};
 
-/// Bytes free in front of each packet: a whole area of TCP options fits.
+/// The headroom in bytes in front of each packet, which fits all TCP options.
 const HEADROOM: usize = 64;
-/// Buffers begin at multiples of this: a cache line.
+/// The alignment of buffers: a cache line.
 const LINE: usize = 64;
 
-/// Many packets in one piece of memory, and how they were at first.
+/// Many packets in one allocation, and their original bytes.
 #[derive(Default)]
 pub(super) struct Arena {
     memory: Vec<u8>,
@@ -18,10 +18,10 @@ pub(super) struct Arena {
     places: Vec<PacketPlace>,
 }
 
-/// Where a packet lies.
+/// The location of a packet.
 #[derive(Clone, Copy)]
 struct PacketPlace {
-    /// Bytes of its buffer, headroom included; buffers stand back to back.
+    /// The size of its buffer in bytes, with headroom; buffers are contiguous.
     size: usize,
     len: usize,
     link: LinkType,
@@ -37,18 +37,18 @@ impl Arena {
         self.places.push(PacketPlace { size, len: bytes.len(), link });
     }
 
-    /// How many packets there are.
+    /// Returns the number of packets.
     pub(super) fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Makes all packets as they were when they were added.
+    /// Restores the original bytes of all packets.
     pub(super) fn restore(&mut self) {
         self.memory.resize(self.pristine.len() + LINE, 0);
         lines(&mut self.memory)[..self.pristine.len()].copy_from_slice(&self.pristine);
     }
 
-    /// Gives all packets to `work` in vectors, as if come in by the first port.
+    /// Passes all packets to `work` in vectors, with the first port as ingress port.
     pub(super) fn vectors(&mut self, mut work: impl FnMut(&mut [Packet<'_>])) {
         let mut packets = self.packets();
         loop {
@@ -60,7 +60,7 @@ impl Arena {
         }
     }
 
-    /// Deals all packets out, as they were when they were added; `of` says to whom each goes, by its place.
+    /// Distributes all packets, with their original bytes; `of` returns the receiver of each, by index.
     pub(super) fn deal(&self, count: usize, of: impl Fn(usize) -> usize) -> Vec<Arena> {
         let mut dealt: Vec<Arena> = (0..count).map(|_| Arena::default()).collect();
         let mut start = HEADROOM;
@@ -71,7 +71,7 @@ impl Arena {
         dealt
     }
 
-    /// All packets in their order, as if come in by the first port.
+    /// Returns all packets in their order, with the first port as ingress port.
     pub(super) fn packets(&mut self) -> impl Iterator<Item = Packet<'_>> {
         let mut rest = lines(&mut self.memory);
         self.places.iter().filter_map(move |place| {
@@ -82,7 +82,7 @@ impl Arena {
     }
 }
 
-/// The memory from the first cache line on that begins in it.
+/// Returns the memory from the first cache line that begins in it.
 fn lines(memory: &mut [u8]) -> &mut [u8] {
     let before = memory.as_ptr().align_offset(LINE);
     memory.get_mut(before..).unwrap_or_default()

@@ -1,8 +1,7 @@
-//! A baseline: every rule held against every packet.
+//! A baseline: each packet is compared with every rule.
 //!
-//! Rules are compiled to places and intervals of the header key, so that the cost is that of looking at them all and not of
-//! reading text; a rule's constraints are looked at until one fails. There is no index and no SIMD. It is what the time of
-//! an unordered list of rules is compared with, and it takes nothing from the classifier.
+//! Rules are compiled to offsets and intervals of the header key, so that the cost is that of the comparisons and not of parsing text; the
+//! constraints of a rule are checked until one fails. There is no index and no SIMD. The module shares no code with the classifier.
 
 use super::measure::Stages;
 use crate::tsc::Tsc;
@@ -16,20 +15,20 @@ use mmb_policy::field::ones;
 use mmb_policy::field::{BareMeaning, FieldPlace};
 use mmb_policy::{Intervals, Match, Policy, Rule, Test};
 
-/// A key of either length, with room behind it to read 16 bytes at any place.
+/// A key of either length, with padding to read 16 bytes at any offset.
 type KeyBytes = [u8; 96];
 
 /// All rules of a policy.
 pub(super) struct Linear {
     rules: Vec<LinearRule>,
     limits: ParserLimits,
-    /// Packets with their layouts and keys, of one vector.
+    /// The packets of one vector with their layouts and keys.
     parsed: Vec<(usize, Layout, KeyBytes)>,
     packets: u64,
     matches: u64,
 }
 
-/// A rule: all must hold.
+/// The constraints of a rule, all of which must hold.
 struct LinearRule {
     /// Offset in the key, mask, value.
     implied: Vec<(usize, u8, u8)>,
@@ -43,11 +42,11 @@ struct LinearCheck {
     intervals: Intervals,
 }
 
-/// What a constraint is about.
+/// The subject of a constraint.
 enum Where {
-    /// Bits of the key: 16 bytes from an offset, shifted to the right and masked.
+    /// Bits of the key: 16 bytes at an offset, shifted right and masked.
     Key { offset: usize, shift: u8, mask: u128 },
-    /// Numbers in TCP options of a kind; `true`: the option as such.
+    /// Numbers in TCP options of a kind; `true`: the presence of the option.
     Option(u8, bool),
 }
 
@@ -55,7 +54,7 @@ impl Linear {
     /// Compiles a policy.
     ///
     /// # Errors
-    /// A rule has constraints that this baseline does not know.
+    /// A rule has constraints that this baseline does not support.
     pub(super) fn new(policy: &Policy) -> anyhow::Result<Linear> {
         let rules = policy.rules.iter().map(|rule| {
             LinearRule::new(&rule).with_context(|| format!("cannot be searched linearly: {}", rule.text()))
@@ -69,7 +68,7 @@ impl Linear {
         })
     }
 
-    /// Rules that a packet matched, on average.
+    /// Returns the average number of rules that a packet matched.
     pub(super) fn matches_per_packet(&self) -> f64 {
         self.matches as f64 / self.packets.max(1) as f64
     }

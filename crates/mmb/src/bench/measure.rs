@@ -1,9 +1,8 @@
-//! Rounds over all packets, and what they cost.
+//! Rounds over all packets, and their cost.
 //!
-//! A round takes every packet once, in vectors. What a vector costs is the median over the rounds, so that neither an
-//! interrupt nor a neighbour on the machine gets into it, and the figures are the sums over all vectors. Before the
-//! first round one is run that does not count. Packets are made again as they were between rounds, which is not
-//! measured.
+//! A round processes every packet once, in vectors. The cost of a vector is the median over the rounds, which excludes interrupts and other
+//! load of the machine, and the figures are the sums over all vectors. A round before the first one is not counted. The packets' original
+//! bytes are restored between rounds, which is not measured.
 
 use super::arena::Arena;
 use crate::tsc::Tsc;
@@ -13,32 +12,32 @@ use mmb_io::cycles;
 use mmb_packet::{Packet, PortId};
 use std::time::{Duration, Instant};
 
-/// The fewest rounds of which a median is taken.
+/// The fewest rounds for a median.
 const FEWEST_ROUNDS: usize = 5;
-/// More do not make a median better.
+/// The most rounds: more do not improve the median.
 const MOST_ROUNDS: usize = 1000;
 
-/// How much to measure.
+/// The extent of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Effort {
-    /// For about so long.
+    /// An approximate time.
     Time(Duration),
-    /// So many rounds.
+    /// A number of rounds.
     Rounds(usize),
 }
 
-/// Something that takes vectors of packets, in stages.
+/// A processor of vectors of packets, in stages.
 pub(super) trait Stages {
-    /// What the stages are called.
+    /// Returns the names of the stages.
     fn names(&self) -> Vec<&'static str>;
 
-    /// A round begins.
+    /// Begins a round.
     fn begin(&mut self) {}
 
-    /// Takes what became of a vector as the other ends would answer it.
+    /// Processes the answers of the other ends to a vector.
     fn answer(&mut self, _packets: &mut [Packet<'_>]) {}
 
-    /// Takes a vector; `spent` gets the cycles of each stage. Returns those of the whole.
+    /// Processes a vector; `spent` gets the cycles of each stage. Returns the total.
     fn take(&mut self, packets: &mut [Packet<'_>], spent: &mut [u64]) -> u64;
 }
 
@@ -48,22 +47,22 @@ pub(super) struct Measured {
     /// Packets of a round.
     pub(super) packets: usize,
     pub(super) rounds: usize,
-    /// Packets of all rounds, those that did not count as well.
+    /// Packets of all rounds, also of those that are not counted.
     pub(super) taken: usize,
-    /// Of each stage: over all packets, whether the stage had work with them or not.
+    /// Cycles of each stage, per packet of all packets, whether the stage processes them or not.
     pub(super) stages: Vec<(&'static str, f64)>,
-    /// Of all stages and what is between them.
+    /// Cycles of all stages and of the code between them.
     pub(super) cycles: f64,
 }
 
 impl Measured {
-    /// Millions of packets a second that one worker could do if it did nothing else.
+    /// Returns the millions of packets per second of one worker that does nothing else.
     pub(super) fn mpps(&self) -> f64 {
         self.tsc_hz as f64 / self.cycles.max(f64::MIN_POSITIVE) / 1e6
     }
 }
 
-/// Measures. `changes`: packets may be changed on the way.
+/// Measures a processor. `changes`: it may change packets.
 pub(super) fn run(subject: &mut impl Stages, arena: &mut Arena, changes: bool, effort: Effort) -> Measured {
     let names = subject.names();
     let vectors = arena.len().div_ceil(VECTOR);
@@ -102,7 +101,7 @@ fn goes_on(effort: Effort, rounds: usize, began: Instant) -> bool {
     }
 }
 
-/// Takes every packet once; `note` gets the vector's number and what it has cost.
+/// Processes every packet once; `note` gets the index and the cost of each vector.
 fn round(
     subject: &mut impl Stages,
     arena: &mut Arena,
@@ -118,7 +117,7 @@ fn round(
     });
 }
 
-/// What each vector has cost in each round.
+/// The cost of each vector in each round.
 #[derive(Clone)]
 struct Samples(Vec<Vec<u64>>);
 
@@ -143,13 +142,13 @@ pub(super) struct MeasuredPipeline<'a> {
     worker: Worker,
     verdicts: [Verdict; VECTOR],
     before: Vec<StageCount>,
-    /// The engine's time, and how far it goes on between rounds.
+    /// The engine's time, and its step between rounds.
     now_ns: u64,
     step_ns: u64,
 }
 
 impl<'a> MeasuredPipeline<'a> {
-    /// The pipeline of an engine's only worker. `step`: the time goes on by so much between rounds.
+    /// Creates the pipeline of an engine's only worker. The time advances by `step` between rounds.
     pub(super) fn new(engine: &'a Engine, worker: Worker, step: Duration) -> MeasuredPipeline<'a> {
         let verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
         let step_ns = step.as_nanos() as u64;
@@ -188,7 +187,7 @@ impl Stages for MeasuredPipeline<'_> {
     }
 }
 
-/// Makes a plain packet of UDP or TCP one that answers it: ends are changed for each other, which no checksum minds.
+/// Turns a plain packet of UDP or TCP into its answer: source and destination are exchanged, which keeps the checksums.
 pub(super) fn turn(packet: &mut Packet<'_>) {
     const ETHERNET: usize = 14;
     packet.port = PortId(1);

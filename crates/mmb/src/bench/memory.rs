@@ -1,9 +1,9 @@
 //! Memory of the process, as the kernel sees it.
 
-/// Bytes that are resident; 0 where the kernel does not tell.
+/// Returns the resident bytes; 0 if the kernel does not tell.
 ///
-/// What an allocator holds back after it was freed counts, so differences are right to a few per cent where much is
-/// allocated and little was freed before.
+/// Memory that an allocator keeps after it was freed counts, so a difference is accurate to a few per cent if much is allocated and little
+/// was freed before.
 pub(super) fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,9 +1,9 @@
-//! `mmb bench`: what a policy costs, in cycles per packet and stage.
+//! `mmb bench`: the cost of a policy, in cycles per packet and stage.
 //!
-//! Rules come from a file or are generated, packets likewise ([`source`]). The packets lie in memory ([`arena`]) and go
-//! through one worker in vectors, round after round over all of them; what each stage costs is read off its counters
-//! ([`measure`]). [`linear`] is a baseline that has no index. [`updates`] changes the policy meanwhile, [`scaling`] has several workers
-//! at it. No port is opened: receiving and sending are not in the figures.
+//! Rules come from a file or are generated, and so do packets ([`source`]). The packets are in memory ([`arena`]), and one worker processes
+//! them in vectors, in rounds over all of them; the stages' counters tell the cost of each ([`measure`]). [`linear`] is a baseline without an
+//! index. [`updates`] changes the policy at the same time, [`scaling`] measures several workers. No port is opened: the figures exclude
+//! reception and transmission.
 
 mod arena;
 mod linear;
@@ -27,19 +27,19 @@ use source::BenchSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// The fewest packets that are generated to be measured: more than caches and branch predictors can learn by heart.
+/// The fewest packets to generate: more than caches and branch predictors can hold.
 const FEWEST_GENERATED: u32 = 65_536;
-/// The most rules that are held against every packet: beyond, a measurement takes minutes and says nothing new.
+/// The most rules for the linear baseline: with more, a measurement takes minutes and gives no new information.
 const MOST_LINEAR: usize = 10_000;
 
-/// The engine's time between rounds: short beside any timeout, and beyond any of them.
+/// The engine's time between rounds: shorter than any timeout, or longer than all of them.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(10);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(100_000);
 
 /// Measures a policy.
 ///
 /// # Errors
-/// A policy, a set or a capture that cannot be used.
+/// A policy, a set or a capture cannot be used.
 pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode> {
     let writes = args.write_rules.is_some() || args.write_pcap.is_some();
     if args.pcap.is_none() && !writes && args.packets < FEWEST_GENERATED {
@@ -103,18 +103,18 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// How far the time goes on between rounds.
+/// Returns the step of the time between rounds.
 fn step(args: &BenchArgs) -> Duration {
     if args.new_connections { LONGEST_TIMEOUT } else { BETWEEN_ROUNDS }
 }
 
-/// An engine with one worker.
+/// Creates an engine with one worker.
 fn started_alone(set: &BenchSet, args: &BenchArgs) -> anyhow::Result<(Engine, Worker, PolicyLoad)> {
     let (engine, workers, load) = started(set, args)?;
     Ok((engine, workers.into_iter().next().context("the engine has no worker")?, load))
 }
 
-/// An engine with the policy in force, and what that took.
+/// Creates an engine with the policy in force; returns the cost too.
 fn started(set: &BenchSet, args: &BenchArgs) -> anyhow::Result<(Engine, Vec<Worker>, PolicyLoad)> {
     let tuning =
         if args.classifier == ClassifierArg::EveryTuple { Tuning::EveryTuple } else { Tuning::Merged };
@@ -133,7 +133,7 @@ fn started(set: &BenchSet, args: &BenchArgs) -> anyhow::Result<(Engine, Vec<Work
     Ok((engine, workers, load))
 }
 
-/// Two ports, joined.
+/// Returns two ports that form a wire.
 fn wire() -> PortTable {
     let ports = [("a", 1), ("b", 0)];
     PortTable(

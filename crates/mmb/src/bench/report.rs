@@ -1,4 +1,4 @@
-//! What was measured, as text and as JSON.
+//! Results of measurements, as text and as JSON.
 
 use super::measure::Measured;
 use crate::cli::Global;
@@ -12,45 +12,45 @@ use std::time::Duration;
 pub(super) struct BenchReport {
     pub(super) load: PolicyLoad,
     pub(super) measured: Measured,
-    /// Rules that a packet matched, on average.
+    /// The average number of rules that a packet matched.
     pub(super) matches: f64,
 }
 
-/// What having the rules takes.
+/// The cost of the rules themselves.
 #[derive(Default)]
 pub(super) struct PolicyLoad {
     pub(super) rules: usize,
     /// Tables of the classifier.
     pub(super) tables: usize,
-    /// The instructions that it searches with; empty where it does not search.
+    /// The SIMD level of the search; empty without a search.
     pub(super) instructions: &'static str,
-    /// Time to put the whole policy in force.
+    /// The time to put the whole policy in force.
     pub(super) publish: Duration,
-    /// Memory of the policy.
+    /// The memory of the policy.
     pub(super) policy_bytes: u64,
-    /// Memory of what the engine made from it.
+    /// The memory of the compiled policy.
     pub(super) engine_bytes: u64,
 }
 
-/// Something to tell.
+/// A result.
 pub(super) trait BenchOutput {
-    /// For programs.
+    /// Returns the JSON form.
     fn json(&self) -> Value;
-    /// For people.
+    /// Returns the text form.
     fn text(&self) -> String;
 }
 
-/// Tells it in the way that was asked for.
+/// Prints a result in the requested form.
 pub(super) fn show(global: &Global, report: &impl BenchOutput) {
     if global.json { output::print_json(&report.json()) } else { output::print(&report.text()) }
 }
 
-/// With two decimals: more would be noise.
+/// Rounds to two decimals, since more would be noise.
 pub(super) fn rounded(number: f64) -> f64 {
     (number * 100.0).round() / 100.0
 }
 
-/// Millions of packets, down to thousands.
+/// Rounds millions of packets to thousands.
 pub(super) fn to_thousands(millions: f64) -> f64 {
     (millions * 1000.0).round() / 1000.0
 }
@@ -95,7 +95,7 @@ impl BenchOutput for BenchReport {
             load.publish.as_secs_f64() * 1e3,
             self.matches
         );
-        // Of few rules the memory is that of the program around them.
+        // With few rules the difference is dominated by other memory of the program.
         if load.rules >= 10_000 {
             let (policy, engine) = (load.per_rule(load.policy_bytes), load.per_rule(load.engine_bytes));
             let _ = writeln!(text, "{policy:.0} bytes a rule in the policy, {engine:.0} in the engine");

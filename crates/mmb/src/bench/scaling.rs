@@ -1,8 +1,8 @@
-//! What several workers do at once, beside each of them alone.
+//! The throughput of several workers together, compared with each of them alone.
 //!
-//! Packets are dealt out as a card does that knows our hash: each worker gets those of the connections that are its own, or where
-//! there are none its share of all. Each is then measured by itself, and all at the same time, on cores of their own; only
-//! the time counts in which the engine has packets in hand.
+//! Packets are distributed as by a network card that knows the engine's hash: each worker gets those of its own connections, or an equal share
+//! if there are no connections. Each worker is measured alone, and then all at the same time, on cores of their own; only the time in which
+//! the engine processes packets counts.
 
 use super::arena::Arena;
 use super::measure::turn;
@@ -20,13 +20,13 @@ use std::fmt::Write as _;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// What was measured, by worker.
+/// The results, by worker.
 pub(super) struct Scaling {
     rules: usize,
     lanes: Vec<Speed>,
 }
 
-/// Millions of packets a second.
+/// Millions of packets per second.
 #[derive(Clone, Copy)]
 struct Speed {
     packets: usize,
@@ -34,21 +34,21 @@ struct Speed {
     together: f64,
 }
 
-/// A worker with the packets that are its own.
+/// A worker with its packets.
 struct Lane {
     worker: Worker,
     arena: Arena,
     verdicts: [Verdict; VECTOR],
-    /// Packets may be changed on the way.
+    /// The policy may change packets.
     changes: bool,
     now_ns: u64,
     step_ns: u64,
 }
 
-/// Measures with as many workers as are asked for.
+/// Measures the requested number of workers.
 ///
 /// # Errors
-/// A policy that cannot be put in force, packets that cannot be had, or fewer cores than workers.
+/// The policy or the packets cannot be used, or there are fewer cores than workers.
 pub(super) fn run(set: &BenchSet, args: &BenchArgs) -> anyhow::Result<Scaling> {
     let count = usize::from(args.workers);
     let cores = kernel::cores();
@@ -81,7 +81,7 @@ pub(super) fn run(set: &BenchSet, args: &BenchArgs) -> anyhow::Result<Scaling> {
     Ok(Scaling { rules: load.rules, lanes: lanes.collect() })
 }
 
-/// Deals packets out: those that a worker would hand over to their owners, or where it hands none over all in turn.
+/// Distributes packets: to the owners that a worker would hand them over to, or in turn if it hands none over.
 fn deal(worker: &mut Worker, mut all: Arena, count: usize) -> Vec<Arena> {
     let mut verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
     let mut owners = Vec::with_capacity(all.len());
@@ -97,12 +97,12 @@ fn deal(worker: &mut Worker, mut all: Arena, count: usize) -> Vec<Arena> {
     all.deal(count, |number| if are_owned { owners[number] } else { number % count })
 }
 
-/// Measures lanes at the same time, each on its core. Millions of packets a second of each.
+/// Measures lanes at the same time, each on its core. Returns the millions of packets per second of each.
 fn at_once(lanes: &mut [Lane], cores: &[usize], time: Duration) -> Vec<f64> {
     let barrier = &Barrier::new(lanes.len());
     std::thread::scope(|scope| {
         let run = move |(lane, &core): (&mut Lane, &usize)| {
-            // Where the system refuses, it chooses the core.
+            // If the system refuses, it chooses the core itself.
             kernel::pin(core);
             barrier.wait();
             lane.measure(time)
@@ -114,7 +114,7 @@ fn at_once(lanes: &mut [Lane], cores: &[usize], time: Duration) -> Vec<f64> {
 }
 
 impl Lane {
-    /// Takes every packet once, and says how many cycles that took.
+    /// Processes every packet once, and returns the cycles.
     fn round(&mut self) -> u64 {
         self.now_ns += self.step_ns;
         if self.changes {
@@ -130,7 +130,7 @@ impl Lane {
         spent
     }
 
-    /// Has every packet answered by the other end.
+    /// Processes the other end's answer to every packet.
     fn answer(&mut self) {
         let Lane { worker, arena, verdicts, now_ns, .. } = self;
         arena.vectors(|packets| {
@@ -140,7 +140,7 @@ impl Lane {
         arena.restore();
     }
 
-    /// Takes all packets again and again for about `time`: millions of packets a second.
+    /// Processes all packets repeatedly for about `time`; returns the millions of packets per second.
     fn measure(&mut self, time: Duration) -> f64 {
         let (began, mut rounds, mut spent) = (Instant::now(), 0, 0);
         while rounds == 0 || began.elapsed() < time {
@@ -153,7 +153,7 @@ impl Lane {
 }
 
 impl Scaling {
-    /// What all workers do together, as a multiple of what one does alone.
+    /// Returns the throughput of all workers together, as a multiple of one worker's.
     fn scaling(&self) -> f64 {
         let sum = |speed: fn(&Speed) -> f64| self.lanes.iter().map(speed).sum::<f64>();
         let one = sum(|lane| lane.alone) / self.lanes.len() as f64;

@@ -1,4 +1,4 @@
-//! Where rules and packets come from.
+//! The sources of rules and packets.
 
 use super::arena::Arena;
 use crate::cli::{BenchArgs, Global, TrafficArg};
@@ -17,19 +17,19 @@ use std::io::BufWriter;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A policy, and the traffic that suits it.
+/// A policy, and the traffic for it.
 pub(super) struct BenchSet {
-    /// What to call it in messages.
+    /// Its name in messages.
     pub(super) name: String,
     pub(super) policy: Policy,
     traffic: Traffic,
 }
 
 impl BenchSet {
-    /// The set that the command line asks for. `None`: the policy is wrong, and that has been told.
+    /// Returns the set of the command line. `None`: the policy has errors, which were reported.
     ///
     /// # Errors
-    /// It cannot be read or made.
+    /// The set cannot be read or generated.
     pub(super) fn load(args: &BenchArgs, global: &Global) -> anyhow::Result<Option<BenchSet>> {
         let source = &args.source;
         let (name, policy, background, hit) = if let Some(path) = &source.rules {
@@ -49,7 +49,7 @@ impl BenchSet {
         };
         let mut policy = policy;
         if args.source.workload.is_some() {
-            // Every packet may be a connection.
+            // Every packet may create a connection.
             let max = &mut policy.settings.connections.max;
             *max = (*max).max(args.packets);
         }
@@ -59,10 +59,10 @@ impl BenchSet {
         Ok(Some(BenchSet { name, policy, traffic }))
     }
 
-    /// The packets to measure with.
+    /// Returns the packets.
     ///
     /// # Errors
-    /// A capture that cannot be used.
+    /// The capture cannot be used.
     pub(super) fn packets(&self, args: &BenchArgs) -> anyhow::Result<Arena> {
         if let Some(path) = &args.pcap {
             return captured(path, args.packets).with_context(|| path.display().to_string());
@@ -72,10 +72,10 @@ impl BenchSet {
         Ok(arena)
     }
 
-    /// Writes rules and packets into the files that were asked for.
+    /// Writes rules and packets to the requested files.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system refused.
     pub(super) fn write(&self, args: &BenchArgs) -> anyhow::Result<()> {
         if let Some(path) = &args.write_rules {
             std::fs::write(path, self.policy.text().to_string())
@@ -94,7 +94,7 @@ impl BenchSet {
         let made = self.traffic.frames(args.packets as usize, rules.iter(), rules.len());
         let wanted = self.traffic.hit * f64::from(args.packets);
         if !rules.is_empty() && (made.drawn as f64) < 0.9 * wanted {
-            output::complain(&format!("note: only {} packets could be drawn from the rules", made.drawn));
+            output::report_error(&format!("note: only {} packets could be drawn from the rules", made.drawn));
         }
         let mut frames = made.frames;
         if self.policy.rules.iter().any(|rule| rule.stateful) {
@@ -118,7 +118,7 @@ impl From<TrafficArg> for Background {
     }
 }
 
-/// The policy of a ClassBench filter file, packed or not.
+/// Returns the policy of a ClassBench filter file, plain or compressed.
 fn filters(path: &Path) -> anyhow::Result<Policy> {
     let text = if path.extension().is_some_and(|extension| extension == "xz") {
         let unpacked = Command::new("xz").arg("-dc").arg("--").arg(path).stderr(Stdio::inherit()).output();
@@ -129,7 +129,7 @@ fn filters(path: &Path) -> anyhow::Result<Policy> {
         policy_file::read(path)?
     };
     let filters = classbench::read(&text)?;
-    // Some sets have ports of protocols that have none; who measures with them means every filter.
+    // Some sets have ports of protocols without ports; a measurement uses every filter.
     let reading = ClassbenchOptions { portless_match: true, ..ClassbenchOptions::default() };
     let mut lines = String::new();
     let mut left_out = 0;
@@ -140,7 +140,7 @@ fn filters(path: &Path) -> anyhow::Result<Policy> {
         }
     }
     if left_out > 0 {
-        output::complain(&format!("note: {left_out} filters that match no packet are left out"));
+        output::report_error(&format!("note: {left_out} filters that match no packet are left out"));
     }
     let parsed = parse_policy(&lines);
     let (policy, _) =
@@ -148,7 +148,7 @@ fn filters(path: &Path) -> anyhow::Result<Policy> {
     Ok(policy)
 }
 
-/// The first packets of a capture.
+/// Returns the first packets of a capture.
 fn captured(path: &Path, most: u32) -> anyhow::Result<Arena> {
     let mut reader = CaptureReader::open(File::open(path)?)?;
     let mut arena = Arena::default();
@@ -157,9 +157,9 @@ fn captured(path: &Path, most: u32) -> anyhow::Result<Arena> {
             Ok(Some(CaptureItem::Packet(packet))) => arena.push(packet.data, packet.meta.link),
             Ok(Some(CaptureItem::Block(_))) => {}
             Ok(None) => break,
-            // What is before the damage is as good to measure with as any capture.
+            // The packets before the damage can be used.
             Err(error) if arena.len() > 0 => {
-                output::complain(&format!("{}: note: {error}", path.display()));
+                output::report_error(&format!("{}: note: {error}", path.display()));
                 break;
             }
             Err(error) => bail!(error),

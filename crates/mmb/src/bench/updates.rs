@@ -1,9 +1,9 @@
-//! Changes of the policy while packets are forwarded: how soon a worker sees them, and what they cost it.
+//! Changes of the policy while packets are forwarded: their latency, and their cost for a worker.
 //!
-//! One thread forwards as fast as it can, round after round over the packets. The other, which has the engine, changes the
-//! policy. To see when a change is in force, each vector begins with a packet of its own, the *probe*, that no rule
-//! matches; a rule that drops just that packet comes and goes, and the worker notes when the probe's verdict changed. The
-//! time goes from before the policy is changed to the end of the first vector that was decided by the new one.
+//! One thread forwards as fast as it can, in rounds over the packets. The other one, which has the engine, changes the policy. To detect that
+//! a change is in force, each vector begins with an additional packet, the *probe*, which no rule matches; a rule that drops only this packet
+//! is added and deleted, and the worker records when the verdict of the probe changes. The latency is the time from before the change of the
+//! policy to the end of the first vector with the new verdict.
 
 use super::arena::Arena;
 use super::memory;
@@ -26,30 +26,30 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Packets that are tried as a probe.
+/// Packets that are tried as a probe at most.
 const MOST_PROBES: usize = 1000;
-/// Changes whose latency is measured, of each kind, at most and at least: where they are slow, less time does.
+/// The most and the fewest changes of each kind whose latency is measured: slow changes are measured less often.
 const LATENCIES: usize = 1000;
 const FEWEST_LATENCIES: usize = 5;
-/// Changes of a large batch.
+/// The number of changes in a large batch.
 const BATCH: usize = 1000;
-/// Changes a second, and changes of a publication.
+/// Changes per second, and changes in a publication.
 const RATES: [(u32, u32); 4] = [(1000, 1), (10_000, 1), (10_000, 10), (10_000, 100)];
-/// A change that no worker sees within this is lost.
+/// The time after which a change that no worker sees counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Publications are waited for by sleeping where they are further away than this.
+/// The shortest wait for a publication that uses a sleep.
 const SLEEP: Duration = Duration::from_micros(200);
 
-/// What changes cost.
+/// The cost of changes.
 pub(super) struct UpdateReport {
     rules: usize,
     latencies: Vec<Latency>,
     rates: Vec<Rate>,
-    /// Changes of the long run, and bytes resident before it, after it, and at most.
+    /// The changes of the long run, and the resident bytes before it, after it, and at most.
     long_run: (u32, u64, u64, u64),
 }
 
-/// How soon changes are in force, in microseconds.
+/// The latency of changes, in microseconds.
 struct Latency {
     what: String,
     count: usize,
@@ -66,12 +66,12 @@ struct Rate {
     mpps: f64,
 }
 
-/// Between the two threads.
+/// The state that the two threads share.
 #[derive(Default)]
 struct SharedState {
     /// Packets forwarded.
     packets: AtomicU64,
-    /// Cycle counter when the probe's verdict changed last, and in the lowest bit whether it is dropped.
+    /// The cycle counter at the last change of the probe's verdict; the lowest bit tells whether it is dropped.
     probe: AtomicU64,
     stop: AtomicBool,
 }
@@ -79,7 +79,7 @@ struct SharedState {
 /// Measures.
 ///
 /// # Errors
-/// A change is refused or does not come into force.
+/// A change is refused or has no effect.
 pub(super) fn run(
     set: &BenchSet,
     engine: Engine,
@@ -109,7 +109,7 @@ pub(super) fn run(
     })
 }
 
-/// The packet side: forwards until it is told to stop. Each vector begins with the probe.
+/// The packet side: forwards until the order to stop. Each vector begins with the probe.
 fn forward(worker: &mut Worker, arena: &mut Arena, shared: &SharedState) {
     let mut verdicts = [Verdict::Drop(DropReason::NoBuffer); VECTOR];
     let mut was_dropped = false;
@@ -126,7 +126,7 @@ fn forward(worker: &mut Worker, arena: &mut Arena, shared: &SharedState) {
     }
 }
 
-/// The packets, with the probe in front of each vector.
+/// Returns the packets, with the probe at the beginning of each vector.
 fn with_probe(arena: &mut Arena, probe: &[u8]) -> Arena {
     let mut with = Arena::default();
     arena.restore();
@@ -140,14 +140,14 @@ fn with_probe(arena: &mut Arena, probe: &[u8]) -> Arena {
     with
 }
 
-/// A packet that no rule matches, and the rule that will.
+/// A packet that no rule matches, and the rule for it.
 struct UpdateProbe {
     frame: Vec<u8>,
     rule: Rule,
 }
 
 impl UpdateProbe {
-    /// A probe for the policy in force.
+    /// Finds a probe for the policy in force.
     fn find(worker: &mut Worker, seed: u64) -> anyhow::Result<UpdateProbe> {
         let mut random = RepeatableRandom::for_purpose(seed, "probe");
         let mut address = || random.within(0x0100_0000, 0xdfff_ffff);
@@ -169,7 +169,7 @@ impl UpdateProbe {
     }
 }
 
-/// The rule that drops a probe.
+/// Returns the rule that drops a probe.
 fn drop_rule(source: u128, destination: u128) -> anyhow::Result<Rule> {
     let [source, destination] = [source, destination].map(|number| Ipv4Addr::from_bits(number as u32));
     let line = format!("add ip-saddr {source} ip-daddr {destination} udp-sport 33434 udp-dport 33434 drop");
@@ -183,9 +183,9 @@ fn drop_rule(source: u128, destination: u128) -> anyhow::Result<Rule> {
 struct ControlSide<'a> {
     engine: Engine,
     policy: Policy,
-    /// Rules that are in the policy, in no order.
+    /// The rules of the policy, in no order.
     ids: Vec<RuleId>,
-    /// Rules that were taken out, to be added again.
+    /// Rules that were deleted, to be added again.
     spare: Vec<Rule>,
     probe: Rule,
     random: RepeatableRandom,
@@ -206,7 +206,7 @@ impl ControlSide<'_> {
             latencies.push(Latency::of(format!("add, {what}"), added));
             latencies.push(Latency::of(format!("del, {what}"), deleted));
         }
-        // The machine may be slower at the end than at the beginning: what is compared lies between two of the same.
+        // The speed of the machine may drift: each result is compared with a baseline before and after it.
         let mut rates = vec![self.at_rate(time, 0, 1)?];
         for (wanted, batch) in RATES {
             rates.push(self.at_rate(time, wanted, batch)?);
@@ -215,7 +215,7 @@ impl ControlSide<'_> {
         Ok(UpdateReport { rules, latencies, rates, long_run: self.long_run(changes)? })
     }
 
-    /// Adds the rule of the probe and deletes it again, each time with `others` more changes; microseconds of both.
+    /// Adds the rule of the probe and deletes it again, each time with `others` more changes; returns the microseconds of both.
     fn come_and_go(&mut self, others: usize) -> anyhow::Result<(f64, f64)> {
         let began = Tsc.now();
         let id = self.policy.add(&self.probe)?;
@@ -243,7 +243,7 @@ impl ControlSide<'_> {
         Ok(seen.wrapping_sub(began) as f64 / cycles::hz() as f64 * 1e6)
     }
 
-    /// Takes a rule out, any of them, or adds one again that was taken out: turn by turn.
+    /// Alternately deletes a random rule and adds a deleted one again.
     fn change(&mut self) -> anyhow::Result<()> {
         if let Some(rule) = self.spare.pop() {
             self.ids.push(self.policy.add(&rule)?);
@@ -256,7 +256,7 @@ impl ControlSide<'_> {
         Ok(())
     }
 
-    /// Changes at a rate for some time, and what is forwarded meanwhile. A rate that is too high is not made up for.
+    /// Makes changes at a rate for some time, and measures forwarding. If the rate is too high, missed changes are not made up for.
     fn at_rate(&mut self, time: Duration, wanted: u32, batch: u32) -> anyhow::Result<Rate> {
         let (packets, began) = (self.shared.packets.load(Ordering::Relaxed), Instant::now());
         let mut changes = 0;
@@ -281,7 +281,7 @@ impl ControlSide<'_> {
         Ok(Rate { batch, wanted, achieved, mpps })
     }
 
-    /// Many changes as fast as they go; memory before, after and at most.
+    /// Makes many changes as fast as possible; returns the memory before, after and at most.
     fn long_run(&mut self, changes: u32) -> anyhow::Result<(u32, u64, u64, u64)> {
         let before = memory::resident();
         let mut most = before;
@@ -304,7 +304,7 @@ impl ControlSide<'_> {
     }
 }
 
-/// Sleeps while there is time to, then spins.
+/// Sleeps if the time is long enough, then spins.
 fn wait_until(due: Instant) {
     while let Some(left) = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
         if left > SLEEP { std::thread::sleep(left - SLEEP) } else { std::hint::spin_loop() }
@@ -320,7 +320,7 @@ impl Latency {
 }
 
 impl UpdateReport {
-    /// What is forwarded while nothing changes.
+    /// Measures forwarding without changes.
     fn undisturbed(&self) -> f64 {
         let still = self.rates.iter().filter(|rate| rate.wanted == 0);
         let (sum, count) = still.fold((0.0, 0.0), |(sum, count), rate| (sum + rate.mpps, count + 1.0));

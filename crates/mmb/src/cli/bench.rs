@@ -1,4 +1,4 @@
-//! `mmb bench`: which rules, which packets, what to measure.
+//! The command line of `mmb bench`.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 const MORE: &str = "\
 The rules are those of a policy, of a ClassBench filter file, or of a generated set; the same seed gives the same \
-rules and packets. With --write-rules or --write-pcap they are written and nothing is measured.
+rules and packets. With --write-rules or --write-pcap, mmb writes them and measures nothing.
 
 Sets:";
 
@@ -20,55 +20,55 @@ Sets:";
     after_help = sets()
 )]
 pub(crate) struct BenchArgs {
-    /// Where the rules come from.
+    /// The source of the rules.
     #[command(flatten)]
     pub(crate) source: BenchSource,
-    /// Rules of the generated set; without it, what is usual for the set
+    /// The number of rules of the generated set; without it, the set's default
     #[arg(long, value_name = "N", requires = "workload", value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
     pub(crate) size: Option<u32>,
-    /// Tuples of the generated set: distinct masks that its rules are spread over
+    /// The number of tuples of the generated set: distinct masks of its rules
     #[arg(long, value_name = "N", requires = "workload", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) tuples: Option<u32>,
-    /// Every rule gets a priority of its own, in their order
+    /// Give every rule a priority of its own, in their order
     #[arg(long, requires = "workload")]
     pub(crate) distinct_prio: bool,
-    /// Packets of this capture instead of generated ones
+    /// Use the packets of this capture instead of generated ones
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) pcap: Option<PathBuf>,
-    /// Distinct packets to generate, or at most to take from the capture
+    /// The number of distinct packets to generate, or the most to take from the capture
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     pub(crate) packets: u32,
-    /// What the packets are that are not drawn from the rules; without it, what suits the set, or mixed
+    /// The kind of packets that are not drawn from the rules; without it, that of the set, or mixed
     #[arg(long, value_enum, conflicts_with = "pcap")]
     pub(crate) traffic: Option<TrafficArg>,
-    /// Share of packets that are drawn from the rules, 0 to 1: each from a random one, random where it leaves bits free
+    /// The share of packets that are drawn from the rules, 0 to 1: each matches a random rule and is otherwise random
     #[arg(long, value_name = "SHARE", conflicts_with = "pcap", value_parser = share)]
     pub(crate) hit: Option<f64>,
-    /// Packets come in trains of one header, of Pareto-distributed lengths
+    /// Repeat each packet in trains of Pareto-distributed lengths
     #[arg(long, conflicts_with = "pcap")]
     pub(crate) locality: bool,
-    /// All connections end between rounds, so that every packet which makes one makes it anew
+    /// End all connections between rounds, so that each round creates them again
     #[arg(long, conflicts_with = "updates")]
     pub(crate) new_connections: bool,
-    /// Packet threads: with more than one, each is measured alone and then all at once, on a core each
+    /// The number of packet threads; several are measured one by one and then together, each on its own core
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["updates", "rounds"], value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) workers: u16,
-    /// How rules are found
+    /// The algorithm that finds rules
     #[arg(long, value_enum, default_value_t = ClassifierArg::Merged)]
     pub(crate) classifier: ClassifierArg,
     /// Measure changes of the policy while packets are forwarded
     #[arg(long, conflicts_with_all = ["rounds", "pcap"])]
     pub(crate) updates: bool,
-    /// Changes for the long run of --updates
+    /// The number of changes in the long run of --updates
     #[arg(long, value_name = "N", default_value_t = 100_000, requires = "updates")]
     pub(crate) changes: u32,
-    /// Measure for about this long (with --updates, each rate of changes)
+    /// The approximate time to measure (with --updates, for each rate of changes)
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     pub(crate) seconds: f64,
     /// Measure this many rounds over all packets instead
     #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) rounds: Option<u16>,
-    /// Seed of the generated rules and packets and of the percentages of drop
+    /// The seed of the generated rules and packets and of the percentages of drop
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
     /// Write the rules as a policy file, and measure nothing
@@ -79,7 +79,7 @@ pub(crate) struct BenchArgs {
     pub(crate) write_pcap: Option<PathBuf>,
 }
 
-/// Where the rules of a measurement come from.
+/// The source of the rules of a measurement.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct BenchSource {
@@ -89,16 +89,16 @@ pub(crate) struct BenchSource {
     /// A generated set
     #[arg(long, value_name = "SET", value_parser = kinds(), hide_possible_values = true)]
     pub(crate) workload: Option<WorkloadKind>,
-    /// A ClassBench filter file, as it is or packed by xz; the first line has the best priority
+    /// A ClassBench filter file, plain or compressed with xz; the first line has the best priority
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) filters: Option<PathBuf>,
 }
 
 impl BenchArgs {
-    /// The generated set, if one was asked for.
+    /// Returns the generated set, if the command line has one.
     ///
     /// # Errors
-    /// There is no set of that size and number of tuples.
+    /// The set does not exist in that size or with that number of tuples.
     pub(crate) fn workload(&self) -> Result<Option<Workload>, SizeError> {
         let count = |number: Option<u32>| number.map(|number| number as usize);
         let new = |kind| {
@@ -128,14 +128,14 @@ pub(crate) enum TrafficArg {
     Uniform6,
 }
 
-/// How rules are found.
+/// The algorithm that finds rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ClassifierArg {
-    /// As mmb does it
+    /// The algorithm that mmb uses
     Merged,
-    /// Every tuple has a table of its own, and all of them are probed: plain tuple-space search, a baseline
+    /// One table for each tuple, all of which are probed: plain tuple-space search, a baseline
     EveryTuple,
-    /// Every rule held against every packet, compiled but without any index: a baseline for small sets
+    /// Each packet is compared with every rule, compiled but without an index: a baseline for small sets
     Linear,
 }
 

@@ -8,11 +8,11 @@ use std::path::PathBuf;
 pub(crate) enum ImportFrom {
     /// Translates a ClassBench filter set
     Classbench(ClassbenchArgs),
-    /// Translates a chain of what iptables-save or ip6tables-save wrote
+    /// Translates a chain from the output of iptables-save or ip6tables-save
     Iptables(IptablesArgs),
 }
 
-/// What is translated, and where to.
+/// The input and the output of a translation.
 #[derive(Debug, Args)]
 pub(crate) struct ImportFiles {
     /// The file to translate; - is standard input
@@ -30,43 +30,43 @@ pub(crate) struct ImportFiles {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 One filter a line, the best first: @SRC/LEN DST/LEN LO : HI LO : HI PROTO/MASK [FLAGS/MASK].
-The exit status is 1 if a filter had to be left out; those are listed, and the others written.")]
+The exit status is 1 if filters were left out; mmb lists these and writes the others.")]
 pub(crate) struct ClassbenchArgs {
     /// The files.
     #[command(flatten)]
     pub(crate) files: ImportFiles,
-    /// What the rules do with packets, since filters do not say it
+    /// The action of the rules, which the filters do not have
     #[arg(long, value_enum, default_value_t = ActionArg::Drop)]
     pub(crate) action: ActionArg,
-    /// Whether filters that ask for ports match packets of protocols without ports
+    /// The way in which filters with ports match packets of protocols without ports
     #[arg(long, value_enum, default_value_t = PortlessArg::Never)]
     pub(crate) portless: PortlessArg,
-    /// Where the flags column holds the eight TCP flags
+    /// The byte of the flags column that has the eight TCP flags
     #[arg(long, value_enum, default_value_t = FlagsArg::LowerByte)]
     pub(crate) tcp_flags: FlagsArg,
 }
 
-/// What rules of imported filters do.
+/// The action of imported filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ActionArg {
     /// Drop
     Drop,
     /// Accept
     Accept,
-    /// The first accepts, the second drops, and so on
+    /// Alternately accept and drop, beginning with accept
     Alternate,
 }
 
-/// Whether port ranges match what has no ports.
+/// The way in which filters with ports match packets without ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PortlessArg {
     /// They match no such packet
     Never,
-    /// Their ports are not looked at
+    /// Their ports are ignored
     Always,
 }
 
-/// Where a column of 16 bits holds the TCP flags.
+/// The byte of a 16-bit column that has the TCP flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FlagsArg {
     /// In the lower byte, below data offset and reserved bits, as on the wire
@@ -79,7 +79,7 @@ pub(crate) enum FlagsArg {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Rules of a dump that cannot be translated are listed on standard error and as comments in the policy, each with what
-leaving it out does: the policy is stricter without an ACCEPT and looser without a DROP. The exit status is then 1.")]
+its omission does: the policy is stricter without an ACCEPT and looser without a DROP. The exit status is then 1.")]
 pub(crate) struct IptablesArgs {
     /// The files.
     #[command(flatten)]
@@ -87,7 +87,7 @@ pub(crate) struct IptablesArgs {
     /// The chain of the table filter that becomes the policy, with the chains that it calls
     #[arg(long, value_enum, default_value_t = ChainArg::Forward, ignore_case = true)]
     pub(crate) chain: ChainArg,
-    /// The family of the dump; without it, its comments or its addresses tell
+    /// The family of the dump; without it, mmb reads it from comments or addresses
     #[arg(long, value_enum)]
     pub(crate) family: Option<FamilyArg>,
 }
@@ -95,7 +95,7 @@ pub(crate) struct IptablesArgs {
 /// Built-in chains about packets from a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ChainArg {
-    /// Packets that the host sends on
+    /// Packets that the host forwards
     #[value(name = "FORWARD")]
     Forward,
     /// Packets to the host itself

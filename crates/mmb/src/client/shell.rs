@@ -122,11 +122,11 @@ impl DaemonPresence {
                     ClientError::NoDaemon { .. } => "; start it with mmb run, this prompt will find it",
                     _ => "",
                 };
-                output::tell(&format!("{:#}{hint}\n", anyhow::Error::from(error)));
+                output::print_error(&format!("{:#}{hint}\n", anyhow::Error::from(error)));
                 DaemonPresence::Absent
             }
             (DaemonPresence::Present, Err(error)) => {
-                output::tell(&format!("mmb went away: {:#}\n", anyhow::Error::from(error)));
+                output::print_error(&format!("mmb went away: {:#}\n", anyhow::Error::from(error)));
                 DaemonPresence::Absent
             }
             (DaemonPresence::Absent, Err(_)) => DaemonPresence::Absent,

@@ -8,13 +8,13 @@ use mmb_language::verb::COMMANDS;
 use std::path::PathBuf;
 
 const DESCRIPTION: [&str; 3] = [
-    "mmb stands between two network ports, or between two captures. It holds every packet against the rules of a policy, \
-     and drops it, lets it pass or rewrites it. Rules are commands of a small language; `mmb-policy`(5) describes it.",
-    "`mmb run` does so on live ports, and listens on a unix socket. The commands of the language go there: as one-shot \
-     commands (`mmb add` and so on), or from the shell that `mmb` without a command opens. `mmb replay` does so on \
-     captures, `mmb bench` measures, `mmb import` makes policies from the filters of other programs, and `mmb check` looks \
-     at a policy without using it: these need no daemon.",
-    "In one-shot commands, characters that your shell takes for itself need quotes: `'>'`, `'!'`, `'{80, 443}'`, \
+    "mmb forwards packets between two network ports, or from one capture to another. It matches every packet against the rules of a \
+     policy, and drops, passes or rewrites it. Rules are commands of a small language; `mmb-policy`(5) describes it.",
+    "`mmb run` works on live ports, and listens on a unix socket. The other commands connect to this socket: as one-shot \
+     commands (`mmb add` and so on), or from the shell that `mmb` without a command opens. `mmb replay` works on \
+     captures, `mmb bench` measures, `mmb import` makes policies from the filters of other programs, and `mmb check` \
+     checks a policy without using it: these need no daemon.",
+    "In one-shot commands, characters that are special to your shell need quotes: `'>'`, `'!'`, `'{80, 443}'`, \
      `'\"text\"'`, `'|0d 0a|'`.",
 ];
 
@@ -30,16 +30,16 @@ mmb show connections ip-saddr 10.0.0.0/8 state established
 mmb monitor --json";
 
 const STATUS: [(&str, &str); 3] = [
-    ("0", "It is done."),
+    ("0", "Success."),
     (
         "1",
-        "It is refused, or did not work: the policy, the capture, a device or the daemon said no. A capture that breaks \
-           off in the middle counts as this, though what is before was processed.",
+        "Failure: the policy, the capture, a device or the daemon reported an error. A damaged capture is a failure too, although \
+         mmb processes it up to the damage.",
     ),
-    ("2", "The command line is wrong."),
+    ("2", "Wrong usage."),
 ];
 
-/// The page.
+/// Returns the page.
 pub(super) fn page() -> anyhow::Result<String> {
     let mut command = cli::command();
     command.build();
@@ -60,7 +60,7 @@ pub(super) fn page() -> anyhow::Result<String> {
     command.get_arguments().for_each(|argument| describe(&mut page, argument));
     page.control("SH", ["COMMANDS"]);
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
-        // What only chooses between commands of its own is not told of by itself.
+        // A subcommand that only groups others has no section of its own.
         if sub.has_subcommands() {
             sub.get_subcommands()
                 .filter(|own| own.get_name() != "help")
@@ -81,7 +81,7 @@ pub(super) fn page() -> anyhow::Result<String> {
     Ok(finish(&page))
 }
 
-/// A subcommand: how it is written, what it does, and its own options.
+/// Writes a subcommand: its usage, its description and its own options.
 fn subcommand(page: &mut Roff, sub: &Command) {
     page.control("SS", [usage(sub).as_str()]);
     if let Some(about) = sub.get_about() {
@@ -96,7 +96,7 @@ fn subcommand(page: &mut Roff, sub: &Command) {
     }
 }
 
-/// The line on top of a subcommand: its name and its arguments.
+/// Returns the heading of a subcommand: its name and its arguments.
 fn usage(sub: &Command) -> String {
     if let Some(info) = COMMANDS.iter().find(|info| info.name == sub.get_name()) {
         return format!("mmb {} {}", info.name, info.arguments).trim_end().to_owned();
@@ -107,7 +107,7 @@ fn usage(sub: &Command) -> String {
     format!("{name}{options}{}", positionals.collect::<String>())
 }
 
-/// An option or a positional argument, but help and version, which need no words.
+/// Writes an option or a positional argument, except help and version.
 fn describe(page: &mut Roff, argument: &Arg) {
     let id = argument.get_id().as_str();
     if argument.is_hide_set() || id == "help" || id == "version" || id == "words" {
@@ -149,7 +149,7 @@ fn value(argument: &Arg) -> Option<String> {
     Some(names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" "))
 }
 
-/// Help texts have no full stop at their end; in a page they get one.
+/// Adds the full stop that help texts do not have.
 fn sentence(text: &str) -> String {
     let text = text.replace('\n', " ");
     if text.ends_with('.') { text } else { text + "." }

@@ -4,11 +4,11 @@ use super::{begin, bold, code, finish, inline, italic, see_also};
 use clap_mangen::roff::{Inline, Roff, roman};
 use mmb_language::reference::{Block, blocks};
 
-/// The page.
+/// Returns the page.
 pub(super) fn page() -> String {
     let mut page = begin("mmb-policy", "5", "rule language and policy files of mmb");
     let mut blocks = blocks().into_iter().peekable();
-    // The page has a title already; what stands first under it is the description.
+    // The page has a title already; the text below the reference's title is the description.
     blocks.next_if(|block| matches!(block, Block::Heading(1, _)));
     page.control("SH", ["DESCRIPTION"]);
     blocks.for_each(|block| write(&mut page, block));
@@ -37,7 +37,7 @@ fn write(page: &mut Roff, block: Block) {
     }
 }
 
-/// A row of a table: its first cell as a term, then what it is, then the other cells with their heads.
+/// Writes a row of a table: its first cell as a term, then its description, then the other cells with their headings.
 fn entry(page: &mut Roff, head: &[&str], row: &[String]) {
     let (Some(first), Some(_)) = (row.first(), head.first()) else { return };
     let cells = || head.iter().zip(row).skip(1).filter(|(_, cell)| !cell.is_empty());
@@ -55,7 +55,7 @@ fn entry(page: &mut Roff, head: &[&str], row: &[String]) {
     page.text(text);
 }
 
-/// A first cell, which is code as a whole or a list of it.
+/// Formats a first cell, which is one piece of code or a list of code.
 fn term(cell: &str) -> Vec<Inline> {
     if cell.contains('`') { inline(cell) } else { vec![bold(cell)] }
 }

@@ -9,14 +9,14 @@ use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes written at once.
+/// The size in bytes of the output buffer.
 const CHUNK: usize = 256 << 10;
 
 /// One direction: a capture to read and the one to write.
 pub(super) struct Stream {
     /// The port where the packets enter.
     pub(super) from: PortId,
-    /// The port that the output is of.
+    /// The port whose output this is.
     pub(super) to: PortId,
     /// The input's name in messages.
     pub(super) input_name: String,
@@ -28,11 +28,11 @@ pub(super) struct Stream {
     pub(super) writer: CaptureWriter<Box<dyn Write>>,
 }
 
-/// Opens every file of the wiring. `rules` is read already and must not be written over; `changes` tells the writers
-/// that packets may come out different.
+/// Opens every file of the wiring. `rules` was read already and must not be overwritten; `changes` tells the writers
+/// that packets may be changed.
 ///
 /// # Errors
-/// A file that cannot be opened, an input that is no capture, or an output that is also read or written elsewhere.
+/// A file cannot be opened, an input is no capture, or an output is also an input or another output.
 pub(super) fn open(wiring: &ReplayWiring, rules: &Path, changes: bool) -> anyhow::Result<Vec<Stream>> {
     let mut used = vec![UsedFile::of(rules, "the policy")];
     let mut readers = Vec::new();
@@ -57,9 +57,9 @@ pub(super) fn open(wiring: &ReplayWiring, rules: &Path, changes: bool) -> anyhow
     Ok(streams)
 }
 
-/// A regular file in use, and what it is used as.
+/// A regular file in use, and its use.
 struct UsedFile {
-    /// Device and inode; `None` where the file is no regular one.
+    /// Device and inode; `None` if the file is not regular.
     file: Option<(u64, u64)>,
     role: &'static str,
     path: PathBuf,
@@ -88,7 +88,7 @@ fn open_input(way: &ReplayDirection, used: &mut Vec<UsedFile>) -> io::Result<Box
     Ok(Box::new(file))
 }
 
-/// Opens an output and empties it, once it is known to be no file in use.
+/// Opens an output and empties it, after the check that it is no file in use.
 fn open_output(way: &ReplayDirection, used: &mut Vec<UsedFile>) -> anyhow::Result<Box<dyn Write>> {
     if is_standard(&way.output) {
         return Ok(Box::new(BufWriter::with_capacity(CHUNK, io::stdout().lock())));

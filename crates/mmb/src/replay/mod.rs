@@ -1,11 +1,11 @@
 //! `mmb replay`: captures through a policy, without DPDK.
 //!
-//! One engine with one worker stands between two ports, `a` and `b` or those of `--port`. What a port's input holds
-//! enters there, in vectors and in the order of time, and what the engine sends leaves through the output of the
-//! other port. Files are read and written as streams; memory does not grow with them. Nothing depends on a clock or
-//! on chance: the same input and seed give the same bytes.
+//! One engine with one worker connects two ports, `a` and `b` or those of `--port`. The packets of a port's input enter
+//! there, in vectors and in the order of time, and packets that leave by a port are written to its output. Files are
+//! read and written as streams, so that memory does not grow with them. The result depends on no clock and no entropy:
+//! the same input and seed give the same bytes.
 //!
-//! A capture that breaks off is processed as far as it goes; the error comes last, and with exit status 1.
+//! A damaged capture is processed up to the damage; the error is reported last, with exit status 1.
 
 mod files;
 mod pump;
@@ -27,13 +27,13 @@ use wiring::ReplayWiring;
 /// Runs captures through a policy.
 ///
 /// # Errors
-/// A policy or a capture that cannot be used from its beginning, or an output that cannot be written.
+/// A policy or a capture cannot be used at all, or an output cannot be written.
 pub(crate) fn main(args: &ReplayArgs, global: &Global) -> anyhow::Result<ExitCode> {
     let wiring = ReplayWiring::from_args(args).unwrap_or_else(|message| crate::bad_usage(&message));
     let Some(mut policy) = policy_file::load(&args.rules, global.json, &Terminal)? else {
         return Ok(ExitCode::FAILURE);
     };
-    // One capture holds what both ends sent.
+    // A single capture has the packets of both ends.
     policy.settings.connections.same_port |= wiring.is_one_way();
     let ports = PortTable(
         [(0, 1), (1, 0)]
@@ -54,7 +54,7 @@ pub(crate) fn main(args: &ReplayArgs, global: &Global) -> anyhow::Result<ExitCod
     let summary = Summary::collect(&done, &engine, &policy);
     summary.print(global.json, wiring.writes_standard_output());
     for note in done.notes() {
-        crate::output::complain(&note);
+        crate::output::report_error(&note);
     }
     Ok(if summary.error.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

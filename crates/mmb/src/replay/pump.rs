@@ -1,10 +1,10 @@
-//! Carries packets from the readers through the engine to the writers.
+//! Moves packets from the readers through the engine to the writers.
 //!
-//! Packets are copied from a reader's window into slots, which are made once and used again; a vector is a run of full
-//! slots. Of two inputs the packet with the earlier time comes first; within an input the order of the file is kept.
-//! Blocks of a pcapng file that are not packets go straight to the output, so the vector is worked off before them.
-//! What the engine sends back to where it came from goes to the output of that port, which has the format of the other input.
-//! A fragment that the engine holds is written when it gives it out again, with the time and number that it came with.
+//! Packets are copied from a reader's window into slots, which are reused; a vector is a sequence of full slots. Of two
+//! inputs the packet with the earlier time comes first; within an input the order of the file is kept. Blocks of a
+//! pcapng file that are not packets go directly to the output, so the vector is processed before them. A packet that the
+//! engine sends back goes to the output of its ingress port, which has the format of the other input. A fragment that the
+//! engine holds is written when the engine releases it, with its original time and number.
 
 use super::files::Stream;
 use anyhow::Context;
@@ -15,21 +15,21 @@ use mmb_io::pcap::{CaptureError, CaptureItem, CaptureReader, CaptureWriter, Capt
 use mmb_packet::{Packet, PortId};
 use std::io::{Read, Write};
 
-/// Bytes free in front of each packet.
+/// The headroom in bytes in front of each packet.
 const HEADROOM: usize = 256;
-/// The most time between packets of one vector.
+/// The longest time between packets of one vector.
 const VECTOR_SPAN_NS: u64 = 100_000_000;
 
 type CaptureInput = CaptureReader<Box<dyn Read>>;
 type CaptureOutput = CaptureWriter<Box<dyn Write>>;
 
-/// The whole machine, until it has run.
+/// The readers, the engine and the writers of a replay.
 pub(super) struct Pump {
     sources: Vec<ReplaySource>,
     engine: ReplayEngine,
 }
 
-/// An input, with the packet that comes next from it.
+/// An input and its next packet.
 struct ReplaySource {
     reader: CaptureInput,
     name: String,
@@ -39,33 +39,33 @@ struct ReplaySource {
     error: Option<CaptureError>,
 }
 
-/// What an input has to give next.
+/// The next item of an input.
 enum Next {
     Unknown(PacketSlot),
     Ready(PacketSlot),
     Ended,
 }
 
-/// Packets of which the capture does not hold all bytes.
+/// Packets that the capture does not contain completely.
 #[derive(Default)]
 struct Cut {
     packets: u64,
     first: u64,
 }
 
-/// The worker and what it works on.
+/// The worker and its buffers.
 struct ReplayEngine {
     worker: Worker,
     host: ReplayHost,
 }
 
-/// The packets of the next vector, and the outputs.
+/// The next vector, and the outputs.
 struct ReplayHost {
     outputs: Vec<ReplayOutput>,
     slots: Vec<PacketSlot>,
-    /// The next vector: this many slots, the first ones.
+    /// The length of the next vector, which is in the first slots.
     filled: usize,
-    /// What the captures say about packets that the worker holds, by its numbers.
+    /// The capture metadata of packets that the worker holds, by its numbers.
     held: Vec<Option<CapturedMeta>>,
     now_ns: u64,
     received: Count,
@@ -75,11 +75,11 @@ struct ReplayHost {
 struct ReplayOutput {
     writer: CaptureOutput,
     name: String,
-    /// The port that what is written here leaves by.
+    /// The port whose packets are written here.
     to: PortId,
 }
 
-/// A packet on its way, in memory that is used again.
+/// A packet, in memory that is reused.
 struct PacketSlot {
     buffer: Vec<u8>,
     start: usize,
@@ -88,7 +88,7 @@ struct PacketSlot {
     told: CapturedMeta,
 }
 
-/// What a capture says about a packet.
+/// The metadata of a packet in its capture.
 #[derive(Default)]
 struct CapturedMeta {
     meta: Option<Meta>,
@@ -96,13 +96,13 @@ struct CapturedMeta {
     source: usize,
 }
 
-/// What has been done.
+/// The counters of a replay.
 pub(super) struct Done {
     /// Packets that entered.
     pub(super) received: Count,
     /// Packets that left.
     pub(super) sent: Count,
-    /// What broke off an input.
+    /// The error that ended an input.
     pub(super) error: Option<String>,
     notes: Vec<String>,
 }
@@ -136,7 +136,7 @@ impl Pump {
     /// Runs every input to its end.
     ///
     /// # Errors
-    /// An output that cannot be written. An input that breaks is no error of this: it is told in what comes back.
+    /// An output cannot be written. An error of an input is part of the result.
     pub(super) fn run(mut self) -> anyhow::Result<Done> {
         loop {
             for (number, source) in self.sources.iter_mut().enumerate() {
@@ -156,20 +156,20 @@ impl Pump {
             received: host.received,
             sent: host.sent,
             notes: self.sources.iter().filter_map(ReplaySource::note).collect(),
-            error: self.sources.iter().find_map(ReplaySource::complaint),
+            error: self.sources.iter().find_map(ReplaySource::error_text),
         })
     }
 }
 
 impl Done {
-    /// What the user should know beside the numbers, the error last.
+    /// Returns notes for the user, the error last.
     pub(super) fn notes(&self) -> impl Iterator<Item = String> {
         self.notes.iter().chain(&self.error).cloned()
     }
 }
 
 impl ReplaySource {
-    /// Reads up to the next packet, if it is not there yet.
+    /// Reads the next packet, unless it was read already.
     fn look_ahead(&mut self, number: usize, engine: &mut ReplayEngine) -> anyhow::Result<()> {
         while let Next::Unknown(slot) = &mut self.next {
             match self.reader.next_item() {
@@ -189,7 +189,7 @@ impl ReplaySource {
         Ok(())
     }
 
-    /// Time of the packet that comes next.
+    /// Returns the time of the next packet.
     fn time_ns(&self) -> Option<u64> {
         match &self.next {
             Next::Ready(slot) => slot.told.meta.map(|meta| meta.time_ns),
@@ -197,7 +197,7 @@ impl ReplaySource {
         }
     }
 
-    /// Hands the next packet on.
+    /// Takes the next packet.
     fn give(&mut self, engine: &mut ReplayEngine) -> anyhow::Result<()> {
         if let Next::Ready(slot) = std::mem::replace(&mut self.next, Next::Ended) {
             self.next = Next::Unknown(engine.exchange(slot)?);
@@ -218,7 +218,7 @@ impl ReplaySource {
         ))
     }
 
-    fn complaint(&self) -> Option<String> {
+    fn error_text(&self) -> Option<String> {
         self.error.as_ref().map(|error| format!("{}: {error}", self.name))
     }
 }
@@ -262,7 +262,7 @@ impl PacketSlot {
         &self.buffer[self.start..self.start + self.len]
     }
 
-    /// The packet for the engine; `None` for a slot that was never filled.
+    /// Returns the packet for the engine; `None` for a slot that was never filled.
     fn packet(&mut self) -> Option<Packet<'_>> {
         let link = self.told.meta?.link;
         Packet::new(&mut self.buffer, self.start, self.len, self.port, link)
@@ -270,9 +270,9 @@ impl PacketSlot {
 }
 
 impl ReplayEngine {
-    /// Takes a full slot into the vector and gives an empty one for it.
+    /// Adds a full slot to the vector and returns an empty one for it.
     fn exchange(&mut self, slot: PacketSlot) -> anyhow::Result<PacketSlot> {
-        // A vector has one time: connections end between packets that are further apart.
+        // A vector has one time, so packets that are further apart need another vector, for the timeouts of connections.
         let time = |slot: &PacketSlot| slot.told.meta.map_or(0, |meta| meta.time_ns);
         let ReplayHost { filled, slots, .. } = &self.host;
         let apart = *filled > 0 && time(&slot) > time(&slots[0]).saturating_add(VECTOR_SPAN_NS);
@@ -285,14 +285,14 @@ impl ReplayEngine {
         Ok(empty)
     }
 
-    /// Writes a block behind all packets that came before it.
+    /// Writes a block after all packets that precede it.
     fn block(&mut self, source: usize, block: &[u8]) -> anyhow::Result<()> {
         self.work()?;
         let output = &mut self.host.outputs[source];
         output.writer.block(block).with_context(|| format!("cannot write {}", output.name))
     }
 
-    /// Runs the vector through the worker, and then the packets that it releases.
+    /// Has the worker process the vector, and then the packets that it releases.
     fn work(&mut self) -> anyhow::Result<()> {
         let host = &mut self.host;
         if host.filled == 0 {
@@ -321,7 +321,7 @@ impl PacketHost for ReplayHost {
                     self.sent.packets += 1;
                     self.sent.bytes += len as u64;
                     let source = slot.told.source;
-                    // Of one capture, what goes back has no other place either.
+                    // With a single capture there is no other output.
                     let output = self.outputs.iter().position(|output| output.to == to).unwrap_or(source);
                     let ReplayOutput { writer, name, .. } = &mut self.outputs[output];
                     let written = match output == source {

@@ -1,4 +1,4 @@
-//! What a replay tells when it is done.
+//! The summary of a replay.
 
 use super::pump::Done;
 use crate::output;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The numbers of a replay; its JSON form is this with these names.
+/// The counters of a replay; the JSON form has the same names.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     r#in: ReplayCount,
@@ -18,7 +18,7 @@ pub(super) struct Summary {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     not_applied: BTreeMap<&'static str, u64>,
     rules: Vec<RuleSum>,
-    /// What broke off the input.
+    /// The error that ended an input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
 }
@@ -60,11 +60,11 @@ impl Summary {
         }
     }
 
-    /// Prints it to standard output, or to standard error where a capture goes to standard output.
+    /// Prints the summary to standard output, or to standard error if a capture goes to standard output.
     pub(super) fn print(&self, json: bool, output_taken: bool) {
         let text = if json { serde_json::json!(self).to_string() + "\n" } else { self.text() };
         if output_taken {
-            output::tell(&text);
+            output::print_error(&text);
         } else {
             output::print(&text);
         }

@@ -1,21 +1,21 @@
-//! Which file belongs to which side of the wire.
+//! The files of the two ends of the wire.
 
 use crate::cli::ReplayArgs;
 use std::path::{Path, PathBuf};
 
-/// Two ports and the captures that go from one to the other.
+/// Two ports and their captures.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ReplayWiring {
     /// The ports' names, by number.
     pub(super) names: [String; 2],
-    /// What enters, and where what becomes of it goes.
+    /// The input and the output of each direction.
     pub(super) ways: Vec<ReplayDirection>,
 }
 
 /// One direction of the wire.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ReplayDirection {
-    /// Number of the port where the packets enter; they leave by the other.
+    /// The number of the port where the packets enter; they leave by the other one.
     pub(super) from: u16,
     /// The capture to read; `-` is standard input.
     pub(super) input: PathBuf,
@@ -23,7 +23,7 @@ pub(super) struct ReplayDirection {
     pub(super) output: PathBuf,
 }
 
-/// The path that means standard input or output.
+/// The path of standard input or output.
 pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -32,7 +32,7 @@ impl ReplayWiring {
     /// Reads the wiring from the command line.
     ///
     /// # Errors
-    /// What is wrong with it: bad usage.
+    /// The command line is wrong.
     pub(super) fn from_args(args: &ReplayArgs) -> Result<ReplayWiring, String> {
         let wiring = match (&args.input, &args.output) {
             (Some(input), Some(output)) => ReplayWiring {
@@ -53,12 +53,12 @@ impl ReplayWiring {
         Ok(wiring)
     }
 
-    /// Whether all packets come in by one port.
+    /// Returns whether all packets enter by one port.
     pub(super) fn is_one_way(&self) -> bool {
         self.ways.len() == 1
     }
 
-    /// Whether a capture goes to standard output, so that nothing else may.
+    /// Returns whether a capture goes to standard output, so that no other output may.
     pub(super) fn writes_standard_output(&self) -> bool {
         self.ways.iter().any(|way| is_standard(&way.output))
     }
@@ -83,7 +83,7 @@ impl ReplayWiring {
     }
 }
 
-/// What one `--port` says.
+/// The parts of one `--port`.
 struct ReplayPort {
     name: String,
     input: PathBuf,

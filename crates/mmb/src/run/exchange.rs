@@ -1,9 +1,9 @@
-//! Packets that workers hand to each other: each worker has a bounded ring that all others put packets into.
+//! Handover of packets between workers: each worker has a bounded ring, to which all others send.
 //!
-//! A packet belongs to the worker that has its connection. Where a device sends it to another one's queue, that one puts it
-//! here. A ring that is full refuses, and the packet is dropped and counted. A worker that sleeps has a bell, which is rung once.
+//! A packet belongs to the worker that owns its connection. A worker that receives it from a device hands it over here. If the ring is full,
+//! the packet is dropped and counted. A worker that sleeps waits for an event descriptor, which is signalled once.
 //!
-//! Who owns: all packet threads share one [`HandoverRings`]; each takes from its own ring only.
+//! Ownership: all packet threads share one [`HandoverRings`]; each takes packets from its own ring only.
 
 use crossbeam_queue::ArrayQueue;
 use mmb_io::Mbuf;
@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Packets that wait for one worker, at most.
+/// The capacity of a ring.
 const WAITING: usize = 2048;
 
 /// The rings of all workers.
@@ -24,56 +24,56 @@ pub(super) struct HandoverRings(Vec<HandoverRing>);
 struct HandoverRing {
     packets: ArrayQueue<(Mbuf, PortId)>,
     sleeps: AtomicBool,
-    /// Both ends of the bell.
-    rings: UnixStream,
-    hears: UnixStream,
+    /// Both ends of the wake-up descriptor.
+    wake_sender: UnixStream,
+    wake_receiver: UnixStream,
 }
 
 impl HandoverRings {
-    /// Rings for so many workers.
+    /// Creates rings for so many workers.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system refused.
     pub(super) fn new(workers: usize) -> std::io::Result<HandoverRings> {
         let ring = |_| {
-            let (rings, hears) = UnixStream::pair()?;
-            rings.set_nonblocking(true)?;
-            hears.set_nonblocking(true)?;
+            let (wake_sender, wake_receiver) = UnixStream::pair()?;
+            wake_sender.set_nonblocking(true)?;
+            wake_receiver.set_nonblocking(true)?;
             Ok(HandoverRing {
                 packets: ArrayQueue::new(WAITING),
                 sleeps: AtomicBool::new(false),
-                rings,
-                hears,
+                wake_sender,
+                wake_receiver,
             })
         };
         (0..workers).map(ring).collect::<std::io::Result<_>>().map(HandoverRings)
     }
 
-    /// Hands a packet that came in by a port to a worker. False, with the packet freed, if it has too many already.
+    /// Hands a packet that arrived at a port to a worker. Returns false, and frees the packet, if the ring is full.
     pub(super) fn give(&self, worker: u16, packet: Mbuf, port: PortId) -> bool {
         let Some(ring) = self.0.get(usize::from(worker)) else { return false };
         if ring.packets.push((packet, port)).is_err() {
             return false;
         }
         if ring.sleeps.swap(false, Ordering::SeqCst) {
-            // A bell that is rung already is as good.
-            let _ = (&ring.rings).write(&[0]);
+            // A full pipe wakes the worker as well.
+            let _ = (&ring.wake_sender).write(&[0]);
         }
         true
     }
 
-    /// The next packet for a worker.
+    /// Returns the next packet for a worker.
     #[inline]
     pub(super) fn take(&self, worker: usize) -> Option<(Mbuf, PortId)> {
         self.0.get(worker)?.packets.pop()
     }
 
-    /// What a worker that sleeps is to wait for as well.
-    pub(super) fn bell(&self, worker: usize) -> Option<RawFd> {
-        Some(self.0.get(worker)?.hears.as_raw_fd())
+    /// Returns the descriptor that a sleeping worker waits for.
+    pub(super) fn wake_descriptor(&self, worker: usize) -> Option<RawFd> {
+        Some(self.0.get(worker)?.wake_receiver.as_raw_fd())
     }
 
-    /// A worker goes to sleep; false if there is something for it after all.
+    /// Marks a worker as sleeping; false if its ring has packets.
     pub(super) fn sleep(&self, worker: usize) -> bool {
         let Some(ring) = self.0.get(worker) else { return true };
         ring.sleeps.store(true, Ordering::SeqCst);
@@ -84,11 +84,11 @@ impl HandoverRings {
         false
     }
 
-    /// A worker has woken up.
+    /// Marks a worker as awake.
     pub(super) fn wake(&self, worker: usize) {
         let Some(ring) = self.0.get(worker) else { return };
         ring.sleeps.store(false, Ordering::SeqCst);
-        let mut rung = [0; 64];
-        while matches!((&ring.hears).read(&mut rung), Ok(1..)) {}
+        let mut wake_ups = [0; 64];
+        while matches!((&ring.wake_receiver).read(&mut wake_ups), Ok(1..)) {}
     }
 }

@@ -1,4 +1,4 @@
-//! Live ports and packet threads as the host of the control side.
+//! The host of `mmb run`: live ports and packet threads, as the control side sees them.
 
 use super::packets::ThreadOrders;
 use super::wiring::PortWiring;
@@ -9,7 +9,7 @@ use mmb_policy::settings::Poll;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// Reports ports and workers, and passes orders on to the packet threads.
+/// Reports ports and workers, and forwards settings to the packet threads.
 pub(super) struct LiveHost {
     ports: Arc<Mutex<OpenPorts>>,
     orders: Arc<ThreadOrders>,

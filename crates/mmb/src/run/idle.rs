@@ -1,15 +1,15 @@
-//! What a packet thread does when nothing has come.
+//! The waiting of an idle packet thread.
 
 use mmb_io::Waiter;
 use mmb_policy::settings::Poll;
 use std::time::Duration;
 
-/// Empty turns before a thread goes to sleep: a gap inside a burst is shorter than going to sleep and waking up.
+/// Empty iterations before a thread sleeps: a gap within a burst is shorter than the time to sleep and to wake up.
 const EMPTY_TURNS: u32 = 32;
-/// The longest sleep; orders to stop or to spin are seen that late.
+/// The longest sleep, and so the longest delay of an order to stop or to spin.
 const LONGEST: Duration = Duration::from_millis(20);
 
-/// A thread's patience.
+/// The idle state of a thread.
 #[derive(Debug)]
 pub(super) struct Idle {
     waiter: Waiter,
@@ -21,7 +21,7 @@ impl Idle {
         Idle { waiter, empty_turns: 0 }
     }
 
-    /// A turn brought something.
+    /// Records an iteration with packets.
     #[inline]
     pub(super) fn worked(&mut self) {
         if self.empty_turns > 0 {
@@ -30,7 +30,7 @@ impl Idle {
         }
     }
 
-    /// A turn brought nothing. `sleeps` tells that the thread goes to sleep, and says whether it may.
+    /// Records an iteration without packets. `sleeps` announces that the thread sleeps, and returns whether it may.
     #[inline]
     pub(super) fn rest(&mut self, poll: Poll, sleeps: impl FnOnce() -> bool) {
         if poll == Poll::Spin || self.empty_turns < EMPTY_TURNS {

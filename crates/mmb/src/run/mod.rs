@@ -1,11 +1,11 @@
 //! `mmb run`: live ports, packet threads, the control socket.
 //!
 //! Life-cycle: the policy is read and the ports are opened; then the packet threads start and the socket opens; then
-//! this thread watches the ports until a signal comes. Stopping goes the other way round: the socket closes, the
-//! packet threads end after the vector in hand, the ports are closed, the counters are told.
+//! this thread monitors the ports until a signal arrives. It stops in the reverse order: the socket closes, the packet
+//! threads end after their current vector, the ports are closed, the counters are printed.
 //!
-//! A packet thread ([`packets`]) owns its part of the engine, its queues and its vectors; it shares with the rest
-//! the two words of [`packets::ThreadOrders`].
+//! A packet thread ([`packets`]) owns its part of the engine, its queues and its vectors; it shares with other threads
+//! only the two words of [`packets::ThreadOrders`].
 
 mod exchange;
 mod host;
@@ -37,13 +37,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use wiring::PortWiring;
 
-/// How often ports and memory are looked after.
+/// The interval at which ports and memory are checked.
 const HOUSEKEEPING: Duration = Duration::from_millis(250);
 
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// What keeps it from starting.
+/// The daemon cannot start.
 pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> {
     let wiring = PortWiring::read(&args.ports, &args.wires)?;
     let Some(policy) = policy(args, global)? else { return Ok(ExitCode::FAILURE) };
@@ -51,7 +51,7 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let workers = args.workers.max(1);
     let options = OpenOptions { workers, mtu: args.mtu };
     let mut ports = OpenPorts::open(&wiring.devices, &options)?;
-    ports.take_notes().iter().for_each(|note| output::complain(note));
+    ports.take_notes().iter().for_each(|note| output::report_error(note));
     let seeds = mmb_control::entropy::seed_tree()?;
     let (engine, engine_workers) = Engine::new(wiring.table(&ports), usize::from(workers), &seeds);
     let orders = Arc::new(ThreadOrders::default());
@@ -71,15 +71,15 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     server.shutdown();
     orders.stop.store(true, Ordering::Relaxed);
     let whole = threads.into_iter().map(JoinHandle::join).all(|ended| ended.is_ok());
-    summary::tell(&lock(&daemon), &wiring, global);
-    // The host inside the daemon holds the ports as well.
+    summary::print(&lock(&daemon), &wiring, global);
+    // The host in the daemon holds references to the ports too.
     drop(daemon);
     drop(ports);
     verdict?;
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The policy to start with, with what the command line says on top; `None` if it is wrong, and that has been told.
+/// Returns the initial policy with the settings of the command line; `None` if it has errors, which were reported.
 fn policy(args: &RunArgs, global: &Global) -> anyhow::Result<Option<Policy>> {
     let mut policy = match &args.policy {
         Some(path) => match policy_file::load(path, global.json, &output::Terminal)? {
@@ -96,25 +96,25 @@ fn policy(args: &RunArgs, global: &Global) -> anyhow::Result<Option<Policy>> {
     Ok(Some(policy))
 }
 
-/// Tells if memory suffices for fewer connections than the policy has.
+/// Reports that memory suffices for fewer connections than the policy allows.
 fn tell_most_connections(daemon: &Daemon) {
     let (max, most) = (daemon.policy().settings.connections.max, daemon.engine().connections().summary().max);
     if most < u64::from(max) {
-        output::complain(&format!(
+        output::report_error(&format!(
             "there is memory for {most} connections at once, fewer than `conn max` ({max})"
         ));
     }
 }
 
-/// What wakes the control thread.
+/// An event that wakes the control thread.
 enum ControlEvent {
-    /// Somebody wants the program to stop.
+    /// A signal to stop.
     Stop,
-    /// Some interface has changed.
+    /// A change of an interface.
     Links,
 }
 
-/// Hears of signals and of changes of interfaces. At the second signal the program ends at once.
+/// Receives signals and changes of interfaces. The second signal ends the program at once.
 fn events() -> anyhow::Result<Receiver<ControlEvent>> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let (sender, receiver) = mpsc::channel();
@@ -163,16 +163,21 @@ fn start(
 fn tell_ready(ports: &OpenPorts, socket: &Path) {
     for port in ports.ports() {
         let driver = &port.info().driver;
-        output::complain(&format!("port {}: {} ({driver}), MTU {}", port.name(), port.device(), port.mtu()));
+        output::report_error(&format!(
+            "port {}: {} ({driver}), MTU {}",
+            port.name(),
+            port.device(),
+            port.mtu()
+        ));
     }
-    output::complain(&format!("ready; listening on {}", socket.display()));
+    output::report_error(&format!("ready; listening on {}", socket.display()));
     notify::notify(notify::READY);
 }
 
-/// Looks after ports and memory until somebody wants to stop.
+/// Checks ports and memory until a signal to stop.
 ///
 /// # Errors
-/// A packet thread ended by itself.
+/// A packet thread has ended.
 fn watch(
     events: &Receiver<ControlEvent>,
     ports: &Mutex<OpenPorts>,
@@ -192,7 +197,7 @@ fn watch(
                 Some(Health::Down) => "is down; packets for it are dropped",
                 Some(Health::Gone) => "is gone; packets for it are dropped",
             };
-            output::complain(&format!("port {}: {} {news}", port.name(), port.device()));
+            output::report_error(&format!("port {}: {} {news}", port.name(), port.device()));
         }
         let large = lock(daemon).reclaim();
         if large {

@@ -1,17 +1,16 @@
-//! Telling the service manager how it stands (`sd_notify(3)`): a line of text to the socket that `NOTIFY_SOCKET`
-//! names, if there is one.
+//! Notifications to the service manager (`sd_notify(3)`): a line of text to the socket in `NOTIFY_SOCKET`, if it is set.
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// The daemon works.
+/// The daemon is ready.
 pub(super) const READY: &str = "READY=1";
-/// The daemon was asked to end, and does.
+/// The daemon is about to end.
 pub(super) const STOPPING: &str = "STOPPING=1";
 
-/// Tells it. Whoever asked to be told and does not listen is not told.
+/// Sends a notification. A failure is ignored.
 pub(super) fn notify(state: &str) {
     if let Some(place) = std::env::var_os("NOTIFY_SOCKET") {
         let _ = send(&place, state);

@@ -1,8 +1,8 @@
-//! The packet threads: receive, decide, send, for ever.
+//! The packet threads: a loop that receives, processes and sends.
 //!
-//! A thread owns its part of the engine and its queues of every port, and shares nothing with other threads but
-//! [`ThreadOrders`]. A turn goes through the ports: what a port has is one vector, is decided on together, and has been
-//! sent or dropped when the turn goes on.
+//! A thread owns its part of the engine and its queues of every port, and shares only [`ThreadOrders`] with other
+//! threads. An iteration visits all ports: it receives one vector from a port, processes it, and sends or drops all its
+//! packets before the next port.
 
 use super::exchange::HandoverRings;
 use super::idle::Idle;
@@ -22,14 +22,14 @@ use std::time::Instant;
 
 const _: () = assert!(BURST == VECTOR);
 
-/// How often sending is tried again while a device has no room. Devices with a ring of their own empty it
-/// meanwhile; one that still has no room is slower than its traffic.
+/// The number of attempts to send while a device has no room. Devices with a ring of their own empty it meanwhile; a
+/// device that still has no room is slower than its traffic.
 const SEND_TRIES: usize = 64;
 
-/// What the control side tells every packet thread.
+/// The orders of the control side to all packet threads.
 #[derive(Debug, Default)]
 pub(super) struct ThreadOrders {
-    /// End after the vector in hand.
+    /// End after the current vector.
     pub(super) stop: AtomicBool,
     /// Never sleep.
     pub(super) spin: AtomicBool,
@@ -41,10 +41,10 @@ impl ThreadOrders {
     }
 }
 
-/// Every worker's ends of all ports, by port number.
+/// Returns each worker's queues of all ports, by port number.
 ///
 /// # Errors
-/// What the kernel refused.
+/// The kernel refused.
 pub(super) fn links_by_worker(ports: &OpenPorts, workers: u16) -> Result<Vec<Vec<PortLink>>, PortError> {
     let mut by_worker: Vec<Vec<PortLink>> = (0..workers).map(|_| Vec::new()).collect();
     for port in ports.ports() {
@@ -55,8 +55,8 @@ pub(super) fn links_by_worker(ports: &OpenPorts, workers: u16) -> Result<Vec<Vec
     Ok(by_worker)
 }
 
-/// A core for each worker; none if there are more workers than cores, since threads that share a core had better
-/// be moved.
+/// Assigns a core to each worker; none if there are more workers than cores, so that the kernel can move threads that
+/// share a core.
 pub(super) fn cores(workers: u16) -> Vec<Option<usize>> {
     let cores = kernel::cores();
     let enough = cores.len() >= usize::from(workers);
@@ -70,7 +70,7 @@ pub(super) struct PacketThread {
     core: Option<usize>,
 }
 
-/// The thread's queues and packets, beside its worker.
+/// The queues and packets of a thread.
 struct ThreadHost {
     /// The worker's number.
     number: usize,
@@ -79,7 +79,7 @@ struct ThreadHost {
     links: Vec<PortLink>,
     /// The next vector.
     arrived: Burst,
-    /// By packet of `arrived`: the port that it came in by.
+    /// The ingress port of each packet of `arrived`.
     ports: ArrayVec<PortId, VECTOR>,
     /// Packets to send, by port.
     leaving: Vec<Burst>,
@@ -99,7 +99,7 @@ impl PacketThread {
         PacketThread { worker, host, core }
     }
 
-    /// Moves packets until told to stop.
+    /// Processes packets until the order to stop.
     pub(super) fn run(mut self, orders: &ThreadOrders) {
         if let Some(core) = self.core {
             kernel::pin(core);
@@ -107,7 +107,7 @@ impl PacketThread {
         let _member = EalThread::join();
         let (exchange, number) = (Arc::clone(&self.host.exchange), self.host.number);
         let mut waiter = PortLink::waiter(&self.host.links);
-        waiter.watch(exchange.bell(number));
+        waiter.watch(exchange.wake_descriptor(number));
         let mut idle = Idle::new(waiter);
         while !orders.stop.load(Ordering::Relaxed) {
             if self.poll_queues() {
@@ -125,7 +125,7 @@ impl PacketThread {
         self.worker.give_up_held();
     }
 
-    /// Polls the handover ring and every port once. False if there was no packet.
+    /// Polls the handover ring and every port once. Returns false if there was no packet.
     fn poll_queues(&mut self) -> bool {
         let mut worked = self.host.take_handed();
         if worked {
@@ -150,7 +150,7 @@ impl ThreadHost {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// Receives from a port. False if there was nothing to process.
+    /// Receives from a port. Returns false if there was nothing to process.
     fn receive(&mut self, worker: &mut Worker, port: usize) -> bool {
         let received = self.links[port].receive(&mut self.arrived);
         let id = PortId(port as u16);
@@ -165,7 +165,7 @@ impl ThreadHost {
         received.frames > 0
     }
 
-    /// Takes packets that other workers handed over. False if there were none.
+    /// Takes packets that other workers handed over. Returns false if there were none.
     fn take_handed(&mut self) -> bool {
         while !self.arrived.is_full()
             && let Some((packet, port)) = self.exchange.take(self.number)
@@ -176,7 +176,7 @@ impl ThreadHost {
         !self.arrived.is_empty()
     }
 
-    /// Sends the packets that are to leave; those for which there is no room after a while are dropped and counted.
+    /// Sends packets; those for which there is no room after all attempts are dropped and counted.
     fn send(&mut self, worker: &mut Worker) {
         for (port, (link, burst)) in self.links.iter_mut().zip(&mut self.leaving).enumerate() {
             let port = PortId(port as u16);

@@ -1,4 +1,4 @@
-//! The last words: what went through and what did not.
+//! The summary of `mmb run`: packets forwarded and dropped.
 
 use super::wiring::PortWiring;
 use crate::cli::Global;
@@ -6,8 +6,8 @@ use crate::output;
 use mmb_control::Daemon;
 use serde_json::{Map, Value, json};
 
-/// Prints the counters as they are when the packet threads have ended.
-pub(super) fn tell(daemon: &Daemon, wiring: &PortWiring, global: &Global) {
+/// Prints the counters after the packet threads have ended.
+pub(super) fn print(daemon: &Daemon, wiring: &PortWiring, global: &Global) {
     let engine = daemon.engine();
     let counts = engine.port_counts();
     let names = wiring.devices.iter().map(|(name, _)| name);
@@ -29,9 +29,12 @@ pub(super) fn tell(daemon: &Daemon, wiring: &PortWiring, global: &Global) {
         return;
     }
     for (name, count) in names.zip(&counts) {
-        output::complain(&format!("port {name}: received {}, sent {}", count.rx.packets, count.tx.packets));
+        output::report_error(&format!(
+            "port {name}: received {}, sent {}",
+            count.rx.packets, count.tx.packets
+        ));
     }
     for (reason, count) in engine.drops() {
-        output::complain(&format!("dropped ({}): {count}", reason.name()));
+        output::report_error(&format!("dropped ({}): {count}", reason.name()));
     }
 }

@@ -1,4 +1,4 @@
-//! Ports and the wires between them, as the command line gives them.
+//! Ports and the wires between them, from the command line.
 
 use anyhow::{Context, bail, ensure};
 use mmb_engine::{PortSpec, PortTable};
@@ -8,20 +8,20 @@ use mmb_packet::PortId;
 /// The longest name of a port.
 const MAX_NAME: usize = 32;
 
-/// Named devices, and which port each port's packets leave by.
+/// Named devices, and the egress port of each port's packets.
 #[derive(Debug)]
 pub(super) struct PortWiring {
     /// Names and devices, by port number.
     pub(super) devices: Vec<(String, Device)>,
-    /// The other end of each port's wire.
+    /// The port at the other end of each port's wire.
     pub(super) peers: Vec<Option<usize>>,
 }
 
 impl PortWiring {
-    /// Reads `NAME=DEVICE`s and `A,B`s. Without wires the ports pair in the order given.
+    /// Parses `NAME=DEVICE`s and `A,B`s. Without wires, ports are paired in the order given.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The ports or wires are wrong.
     pub(super) fn read(ports: &[String], wires: &[String]) -> anyhow::Result<PortWiring> {
         let mut devices: Vec<(String, Device)> = Vec::new();
         for port in ports {
@@ -48,12 +48,12 @@ impl PortWiring {
         Ok(wiring)
     }
 
-    /// The name at the other end of a port's wire.
+    /// Returns the name of the port at the other end of a port's wire.
     pub(super) fn peer_name(&self, port: usize) -> Option<&str> {
         self.peers[port].map(|peer| self.devices[peer].0.as_str())
     }
 
-    /// The engine's table of the open ports.
+    /// Returns the engine's table of the open ports.
     pub(super) fn table(&self, ports: &OpenPorts) -> PortTable {
         let spec = |(port, peer): (&mmb_io::Port, &Option<usize>)| PortSpec {
             name: port.name().to_owned(),
@@ -87,7 +87,7 @@ impl PortWiring {
     }
 }
 
-/// Names that are one word of the rule language.
+/// Checks that a name is one word of the rule language.
 fn check_name(name: &str) -> anyhow::Result<()> {
     ensure!(!name.is_empty(), "a port needs a name in front of '='");
     ensure!(name.len() <= MAX_NAME, "names of ports have at most {MAX_NAME} characters");
