@@ -3,7 +3,10 @@ nothing else has changed; every condition matches exactly if scapy's value satis
 
 import json
 import operator
+import re
+from pathlib import Path
 
+import fields
 import pytest
 from captures import replay
 from scapy.layers.inet import ICMP, IP, TCP, UDP
@@ -205,3 +208,15 @@ def test_conditions_match_what_scapy_reads(mmb, tmp_path, name):
     _, summary = replay(mmb, tmp_path, "".join(rules), [bytes(packet) for packet in packets], "--seed", "1")
     counted = [rule["packets"] for rule in summary["rules"]]
     assert counted == expected, json.dumps(list(zip(rules, counted, expected)), indent=1)
+
+
+# Fields that the models know without a table: ports, connections, the frame, the protocol, presence of headers and options.
+WITHOUT_TABLE = ("in", "out", "ct", "eth-type", "vlan-id", "net-proto", "ip-proto", "ip6-eh", "tcp-opt", "tcp-opt KIND")
+
+
+def test_the_model_knows_every_field():
+    page = (Path(__file__).parents[2] / "docs/language.md").read_text()
+    tables = page[page.index("\n## Fields"):page.index("\n### Names of values")]
+    known = {*fields.FIELDS, *fields.OPTIONS, *fields.PAYLOADS, *WITHOUT_TABLE}
+    known.update(f"ip6-eh-{name}" for name in fields.EXTENSIONS)
+    assert set(re.findall(r"^\| `([^`]+)` \|", tables, re.MULTILINE)) == known

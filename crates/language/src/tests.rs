@@ -60,6 +60,7 @@ fn rules_are_drawn_over_the_whole_language() {
     let strategy = rule(RuleOptions { stateful: true, ..RuleOptions::default() });
     let (mut matched, mut written) = (HashSet::new(), HashSet::new());
     let (mut targets, mut tests) = (HashSet::new(), HashSet::new());
+    let mut target_words = HashSet::new();
     for _ in 0..20_000 {
         let rule = strategy.new_tree(&mut runner).expect("draws").current();
         matched.extend(rule.matches.iter().map(|m| (m.field.id, m.negated)));
@@ -68,6 +69,9 @@ fn rules_are_drawn_over_the_whole_language() {
             _ => (discriminant(&m.test), None),
         }));
         targets.extend(rule.targets.iter().map(discriminant));
+        let word =
+            |target: &Target| target.text().to_string().split(' ').next().unwrap_or_default().to_owned();
+        target_words.extend(rule.targets.iter().map(word));
         written.extend(rule.targets.iter().filter_map(|target| match target {
             Target::Mod(field, _) => Some(field.id),
             _ => None,
@@ -77,6 +81,9 @@ fn rules_are_drawn_over_the_whole_language() {
     for info in mmb_policy::FIELDS.iter().filter(|info| info.id != mmb_policy::FieldId::Ct) {
         assert!(matched.contains(&(info.id, false)) && matched.contains(&(info.id, true)), "{}", info.name);
         assert_eq!(written.contains(&info.id), !matches!(info.writable, Writable::No(_)), "{}", info.name);
+    }
+    for target in crate::target::TARGETS {
+        assert!(target_words.contains(target.name), "no rule is drawn with `{}`", target.name);
     }
     assert_eq!((targets.len(), tests.len()), (10, 9));
 }

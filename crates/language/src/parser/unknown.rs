@@ -103,3 +103,16 @@ fn in_another_group(word: &str) -> Option<&'static str> {
     let id = GROUPS.iter().find_map(|group| FieldId::named(&format!("{group}{tail}")))?;
     Some(id.info().name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn synonyms_are_no_words_of_the_language() {
+        for (theirs, ours) in SYNONYMS {
+            assert!(!is_keyword(theirs), "`{theirs}` is a word by now");
+            assert!(is_keyword(ours), "`{ours}` is none");
+        }
+    }
+}
