@@ -36,20 +36,21 @@ pub(super) struct Stream {
 pub(super) fn open(wiring: &ReplayWiring, rules: &Path, changes: bool) -> anyhow::Result<Vec<Stream>> {
     let mut used = vec![UsedFile::of(rules, "the policy")];
     let mut readers = Vec::new();
-    for way in &wiring.ways {
-        let source = open_input(way, &mut used).with_context(|| name(&way.input, "standard input"))?;
-        let reader = CaptureReader::open(source).with_context(|| name(&way.input, "standard input"))?;
+    for direction in &wiring.directions {
+        let source =
+            open_input(direction, &mut used).with_context(|| name(&direction.input, "standard input"))?;
+        let reader = CaptureReader::open(source).with_context(|| name(&direction.input, "standard input"))?;
         readers.push(reader);
     }
     let mut streams = Vec::new();
-    for (way, reader) in wiring.ways.iter().zip(readers) {
-        let out = open_output(way, &mut used)
-            .with_context(|| format!("cannot write {}", name(&way.output, "standard output")))?;
+    for (direction, reader) in wiring.directions.iter().zip(readers) {
+        let out = open_output(direction, &mut used)
+            .with_context(|| format!("cannot write {}", name(&direction.output, "standard output")))?;
         streams.push(Stream {
-            from: PortId(way.from),
-            to: PortId(1 - way.from),
-            input_name: name(&way.input, "standard input"),
-            output_name: name(&way.output, "standard output"),
+            from: PortId(direction.from),
+            to: PortId(1 - direction.from),
+            input_name: name(&direction.input, "standard input"),
+            output_name: name(&direction.output, "standard output"),
             writer: CaptureWriter::new(out, reader.format(), changes),
             reader,
         });
@@ -76,29 +77,29 @@ fn identity(metadata: &Metadata) -> Option<(u64, u64)> {
     metadata.is_file().then(|| (metadata.dev(), metadata.ino()))
 }
 
-fn open_input(way: &ReplayDirection, used: &mut Vec<UsedFile>) -> io::Result<Box<dyn Read>> {
-    if is_standard(&way.input) {
+fn open_input(direction: &ReplayDirection, used: &mut Vec<UsedFile>) -> io::Result<Box<dyn Read>> {
+    if is_standard(&direction.input) {
         return Ok(Box::new(io::stdin().lock()));
     }
-    let file = File::open(&way.input)?;
+    let file = File::open(&direction.input)?;
     if file.metadata()?.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
     }
-    used.push(UsedFile::of(&way.input, "an input"));
+    used.push(UsedFile::of(&direction.input, "an input"));
     Ok(Box::new(file))
 }
 
 /// Opens an output and empties it, after the check that it is no file in use.
-fn open_output(way: &ReplayDirection, used: &mut Vec<UsedFile>) -> anyhow::Result<Box<dyn Write>> {
-    if is_standard(&way.output) {
+fn open_output(direction: &ReplayDirection, used: &mut Vec<UsedFile>) -> anyhow::Result<Box<dyn Write>> {
+    if is_standard(&direction.output) {
         return Ok(Box::new(BufWriter::with_capacity(CHUNK, io::stdout().lock())));
     }
-    let file = File::options().write(true).create(true).truncate(false).open(&way.output)?;
+    let file = File::options().write(true).create(true).truncate(false).open(&direction.output)?;
     if let Some(identity) = identity(&file.metadata()?) {
         if let Some(same) = used.iter().find(|used| used.file == Some(identity)) {
             bail!("it is {} as well ({})", same.role, same.path.display());
         }
-        used.push(UsedFile { file: Some(identity), role: "another output", path: way.output.clone() });
+        used.push(UsedFile { file: Some(identity), role: "another output", path: direction.output.clone() });
         file.set_len(0)?;
     }
     Ok(Box::new(BufWriter::with_capacity(CHUNK, file)))

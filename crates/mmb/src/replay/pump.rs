@@ -85,7 +85,7 @@ struct PacketSlot {
     start: usize,
     len: usize,
     port: PortId,
-    told: CapturedMeta,
+    captured: CapturedMeta,
 }
 
 /// The metadata of a packet in its capture.
@@ -192,7 +192,7 @@ impl ReplaySource {
     /// Returns the time of the next packet.
     fn time_ns(&self) -> Option<u64> {
         match &self.next {
-            Next::Ready(slot) => slot.told.meta.map(|meta| meta.time_ns),
+            Next::Ready(slot) => slot.captured.meta.map(|meta| meta.time_ns),
             Next::Unknown(_) | Next::Ended => None,
         }
     }
@@ -236,16 +236,22 @@ impl Cut {
 
 impl Default for PacketSlot {
     fn default() -> Self {
-        PacketSlot { buffer: Vec::new(), start: 0, len: 0, port: PortId(0), told: CapturedMeta::default() }
+        PacketSlot {
+            buffer: Vec::new(),
+            start: 0,
+            len: 0,
+            port: PortId(0),
+            captured: CapturedMeta::default(),
+        }
     }
 }
 
 impl PacketSlot {
     fn fill(&mut self, captured: Captured<'_>, source: usize, port: PortId) {
         self.put(captured.data, port);
-        self.told.options.clear();
-        self.told.options.extend_from_slice(captured.options);
-        (self.told.source, self.told.meta) = (source, Some(captured.meta));
+        self.captured.options.clear();
+        self.captured.options.extend_from_slice(captured.options);
+        (self.captured.source, self.captured.meta) = (source, Some(captured.meta));
     }
 
     /// Copies a packet into the buffer.
@@ -264,7 +270,7 @@ impl PacketSlot {
 
     /// Returns the packet for the engine; `None` for a slot that was never filled.
     fn packet(&mut self) -> Option<Packet<'_>> {
-        let link = self.told.meta?.link;
+        let link = self.captured.meta?.link;
         Packet::new(&mut self.buffer, self.start, self.len, self.port, link)
     }
 }
@@ -273,7 +279,7 @@ impl ReplayEngine {
     /// Adds a full slot to the vector and returns an empty one for it.
     fn exchange(&mut self, slot: PacketSlot) -> anyhow::Result<PacketSlot> {
         // A vector has one time, so packets that are further apart need another vector, for the timeouts of connections.
-        let time = |slot: &PacketSlot| slot.told.meta.map_or(0, |meta| meta.time_ns);
+        let time = |slot: &PacketSlot| slot.captured.meta.map_or(0, |meta| meta.time_ns);
         let ReplayHost { filled, slots, .. } = &self.host;
         let apart = *filled > 0 && time(&slot) > time(&slots[0]).saturating_add(VECTOR_SPAN_NS);
         if *filled == VECTOR || apart {
@@ -301,7 +307,7 @@ impl ReplayEngine {
         for slot in &host.slots[..host.filled] {
             host.received.packets += 1;
             host.received.bytes += slot.len as u64;
-            host.now_ns = host.now_ns.max(slot.told.meta.map_or(0, |meta| meta.time_ns));
+            host.now_ns = host.now_ns.max(slot.captured.meta.map_or(0, |meta| meta.time_ns));
         }
         drive(&mut self.worker, host, Origin::Wire)
     }
@@ -316,16 +322,16 @@ impl PacketHost for ReplayHost {
         let processed = worker.process_views(origin, self.now_ns, &NoCycles, views);
         for (slot, ProcessedPacket { verdict, headroom, len }) in slots.iter_mut().zip(processed) {
             (slot.start, slot.len) = (headroom, len);
-            match (verdict, &slot.told.meta) {
+            match (verdict, &slot.captured.meta) {
                 (Verdict::Send(to), Some(meta)) => {
                     self.sent.packets += 1;
                     self.sent.bytes += len as u64;
-                    let source = slot.told.source;
+                    let source = slot.captured.source;
                     // With a single capture there is no other output.
                     let output = self.outputs.iter().position(|output| output.to == to).unwrap_or(source);
                     let ReplayOutput { writer, name, .. } = &mut self.outputs[output];
                     let written = match output == source {
-                        true => writer.packet(meta, slot.bytes(), &slot.told.options),
+                        true => writer.packet(meta, slot.bytes(), &slot.captured.options),
                         false => writer.foreign(meta, slot.bytes()),
                     };
                     written.with_context(|| format!("cannot write {name}"))?;
@@ -333,7 +339,7 @@ impl PacketHost for ReplayHost {
                 (Verdict::Held(number), _) => {
                     let number = usize::from(number);
                     self.held.resize_with(self.held.len().max(number + 1), || None);
-                    self.held[number] = Some(std::mem::take(&mut slot.told));
+                    self.held[number] = Some(std::mem::take(&mut slot.captured));
                 }
                 // There is one worker.
                 (Verdict::Send(_) | Verdict::Drop(_) | Verdict::Hand(_), _) => {}
@@ -343,10 +349,10 @@ impl PacketHost for ReplayHost {
     }
 
     fn take_back(&mut self, released: Released<'_>) -> bool {
-        let told = self.held.get_mut(usize::from(released.place)).and_then(Option::take);
-        let (Some(slot), Some(told)) = (self.slots.get_mut(self.filled), told) else { return false };
+        let captured = self.held.get_mut(usize::from(released.place)).and_then(Option::take);
+        let (Some(slot), Some(captured)) = (self.slots.get_mut(self.filled), captured) else { return false };
         slot.put(released.bytes, released.port);
-        slot.told = told;
+        slot.captured = captured;
         self.filled += 1;
         true
     }

@@ -9,7 +9,7 @@ pub(super) struct ReplayWiring {
     /// The ports' names, by number.
     pub(super) names: [String; 2],
     /// The input and the output of each direction.
-    pub(super) ways: Vec<ReplayDirection>,
+    pub(super) directions: Vec<ReplayDirection>,
 }
 
 /// One direction of the wire.
@@ -37,17 +37,17 @@ impl ReplayWiring {
         let wiring = match (&args.input, &args.output) {
             (Some(input), Some(output)) => ReplayWiring {
                 names: ["a".to_owned(), "b".to_owned()],
-                ways: vec![ReplayDirection { from: 0, input: input.clone(), output: output.clone() }],
+                directions: vec![ReplayDirection { from: 0, input: input.clone(), output: output.clone() }],
             },
             _ => ReplayWiring::from_ports(&args.ports)?,
         };
         let standard = |path: fn(&ReplayDirection) -> &Path| {
-            wiring.ways.iter().filter(|way| is_standard(path(way))).count()
+            wiring.directions.iter().filter(|direction| is_standard(path(direction))).count()
         };
-        if standard(|way| &way.input) + usize::from(is_standard(&args.rules)) > 1 {
+        if standard(|direction| &direction.input) + usize::from(is_standard(&args.rules)) > 1 {
             return Err("standard input can be read only once: give files instead of '-'".into());
         }
-        if standard(|way| &way.output) > 1 {
+        if standard(|direction| &direction.output) > 1 {
             return Err("standard output can hold only one capture: give files instead of '-'".into());
         }
         Ok(wiring)
@@ -55,12 +55,12 @@ impl ReplayWiring {
 
     /// Returns whether all packets enter by one port.
     pub(super) fn is_one_way(&self) -> bool {
-        self.ways.len() == 1
+        self.directions.len() == 1
     }
 
     /// Returns whether a capture goes to standard output, so that no other output may.
     pub(super) fn writes_standard_output(&self) -> bool {
-        self.ways.iter().any(|way| is_standard(&way.output))
+        self.directions.iter().any(|direction| is_standard(&direction.output))
     }
 
     fn from_ports(ports: &[String]) -> Result<ReplayWiring, String> {
@@ -74,12 +74,15 @@ impl ReplayWiring {
         if a.name == b.name {
             return Err(format!("both ports are called '{}'", a.name));
         }
-        let way = |from, enters: &ReplayPort, leaves: &ReplayPort| ReplayDirection {
+        let direction = |from, enters: &ReplayPort, leaves: &ReplayPort| ReplayDirection {
             from,
             input: enters.input.clone(),
             output: leaves.output.clone(),
         };
-        Ok(ReplayWiring { ways: vec![way(0, &a, &b), way(1, &b, &a)], names: [a.name, b.name] })
+        Ok(ReplayWiring {
+            directions: vec![direction(0, &a, &b), direction(1, &b, &a)],
+            names: [a.name, b.name],
+        })
     }
 }
 
@@ -128,7 +131,10 @@ mod tests {
     fn two_files_are_a_way_from_a_to_b() {
         let wiring = ReplayWiring::from_args(&args(Some("in"), Some("out"), &[])).unwrap();
         assert_eq!(wiring.names, ["a", "b"]);
-        assert_eq!(wiring.ways, [ReplayDirection { from: 0, input: "in".into(), output: "out".into() }]);
+        assert_eq!(
+            wiring.directions,
+            [ReplayDirection { from: 0, input: "in".into(), output: "out".into() }]
+        );
     }
 
     #[test]
@@ -136,7 +142,7 @@ mod tests {
         let wiring = ReplayWiring::from_args(&args(None, None, &["inside=1:2", "outside=3:4"])).unwrap();
         assert_eq!(wiring.names, ["inside", "outside"]);
         assert_eq!(
-            wiring.ways,
+            wiring.directions,
             [
                 ReplayDirection { from: 0, input: "1".into(), output: "4".into() },
                 ReplayDirection { from: 1, input: "3".into(), output: "2".into() },
@@ -145,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_wirings_are_told() {
+    fn bad_wirings_are_refused() {
         for (ports, part) in [
             (&["a=1:2"][..], "twice"),
             (&["a=1:2", "b=3:4", "c=5:6"], "twice"),

@@ -60,12 +60,12 @@ pub(crate) fn main(args: &RunArgs, global: &Global) -> anyhow::Result<ExitCode> 
     let ports = Arc::new(Mutex::new(ports));
     let host = LiveHost::new(&ports, &orders, &wiring, &cores);
     let daemon = Daemon::new(engine, policy, Box::new(host))?;
-    tell_most_connections(&daemon);
+    note_connection_limit(&daemon);
     let daemon = Arc::new(Mutex::new(daemon));
     let path = global.socket.clone().unwrap_or_else(|| PathBuf::from(mmb_protocol::DEFAULT_SOCKET));
     let server = listen(&path, args.socket_group.as_deref(), &daemon)?;
     let threads = start(engine_workers, links, &cores, &orders)?;
-    tell_ready(&lock(&ports), &path);
+    announce_ready(&lock(&ports), &path);
     let verdict = watch(&events, &ports, &daemon, &threads);
     notify::notify(notify::STOPPING);
     server.shutdown();
@@ -97,7 +97,7 @@ fn policy(args: &RunArgs, global: &Global) -> anyhow::Result<Option<Policy>> {
 }
 
 /// Reports that memory suffices for fewer connections than the policy allows.
-fn tell_most_connections(daemon: &Daemon) {
+fn note_connection_limit(daemon: &Daemon) {
     let (max, most) = (daemon.policy().settings.connections.max, daemon.engine().connections().summary().max);
     if most < u64::from(max) {
         output::report_error(&format!(
@@ -121,10 +121,10 @@ fn events() -> anyhow::Result<Receiver<ControlEvent>> {
     let mut signals =
         signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
     let links = LinkWatch::new()?;
-    let told = sender.clone();
+    let signals_sender = sender.clone();
     std::thread::Builder::new().name("mmb-signals".into()).spawn(move || {
         for (count, signal) in signals.forever().enumerate() {
-            if count > 0 || told.send(ControlEvent::Stop).is_err() {
+            if count > 0 || signals_sender.send(ControlEvent::Stop).is_err() {
                 std::process::exit(128 + signal);
             }
         }
@@ -160,7 +160,7 @@ fn start(
     Ok(threads)
 }
 
-fn tell_ready(ports: &OpenPorts, socket: &Path) {
+fn announce_ready(ports: &OpenPorts, socket: &Path) {
     for port in ports.ports() {
         let driver = &port.info().driver;
         output::report_error(&format!(
@@ -191,13 +191,13 @@ fn watch(
             return Ok(());
         }
         for port in lock(ports).ports() {
-            let news = match port.look() {
+            let change = match port.look() {
                 None => continue,
                 Some(Health::Up) => "is up",
                 Some(Health::Down) => "is down; packets for it are dropped",
                 Some(Health::Gone) => "is gone; packets for it are dropped",
             };
-            output::report_error(&format!("port {}: {} {news}", port.name(), port.device()));
+            output::report_error(&format!("port {}: {} {change}", port.name(), port.device()));
         }
         let large = lock(daemon).reclaim();
         if large {

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sockets_with_and_without_a_path_are_told() {
+    fn states_are_sent_to_sockets_with_and_without_a_path() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("notify");
         let name = format!("mmb-notify-{}", std::process::id());
