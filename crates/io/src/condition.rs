@@ -1,15 +1,15 @@
-//! Whether a port's device works: the control thread looks and says, the packet threads read.
+//! The health of a port's device: the control thread writes it, the packet threads read it.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// How a device is.
+/// The state of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
     /// It works.
     Up,
-    /// Its link is down, or it is set down.
+    /// Its link is down, or it is disabled.
     Down,
-    /// It does not exist any more, and will not again.
+    /// It does not exist any more; this is final.
     Gone,
 }
 
@@ -27,7 +27,7 @@ impl Condition {
         }
     }
 
-    /// Notes what was seen; true if it is something new. What is gone stays gone.
+    /// Stores a new state; returns true if it differs from the last one. A device that is gone stays gone.
     pub(crate) fn note(&self, health: Health) -> bool {
         let before = self.health();
         if before == Health::Gone || before == health {

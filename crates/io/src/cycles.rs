@@ -10,7 +10,7 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long [`hz`] measures: some 10 ppm of error.
+/// The duration of a measurement by [`hz`], for an error of about 10 ppm.
 const MEASURE: Duration = Duration::from_millis(20);
 
 /// The counter now. Not ordered with the instructions around it: good for stretches of hundreds of cycles and more.

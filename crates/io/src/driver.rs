@@ -1,4 +1,4 @@
-//! What moves the frames of an open port, on the control side.
+//! Drivers of open ports, as the control side uses them.
 
 use crate::dpdk::{DeviceInfo, DeviceStats};
 use crate::error::PortError;

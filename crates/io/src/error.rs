@@ -1,19 +1,19 @@
-//! Why ports cannot be had, in words that say what to do about it.
+//! Errors of ports, with remedies.
 
 use std::fmt;
 
-/// Why a port, or what all ports need, could not be started.
+/// A reason for which a port, or DPDK, could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
     /// The program was built without DPDK.
     #[error("this mmb was built without DPDK: install libdpdk-dev and build again")]
     NoDpdk,
-    /// The device string says nothing that could be a device.
+    /// The text is no device.
     #[error("'{device}' is not a device: {why}")]
     BadDevice {
         /// As given.
         device: String,
-        /// What is wrong with it.
+        /// The error in it.
         why: String,
     },
     /// There is no such kernel interface.
@@ -34,7 +34,7 @@ pub enum PortError {
     UnfitInterface {
         /// Its name.
         name: String,
-        /// What is wrong with it.
+        /// The error in it.
         why: &'static str,
     },
     /// The process may not do that.
@@ -43,7 +43,7 @@ pub enum PortError {
          CAP_SYS_ADMIN and CAP_IPC_LOCK"
     )]
     Permission {
-        /// What was tried.
+        /// The action that failed.
         doing: String,
     },
     /// Two ports want the same device.
@@ -66,13 +66,13 @@ pub enum PortError {
         "no memory for packet buffers ({mib} MiB): free some, or reserve huge pages (sysctl vm.nr_hugepages)"
     )]
     NoMemory {
-        /// What was asked for.
+        /// The requested memory.
         mib: usize,
     },
     /// The kernel refused.
     #[error("{doing}: {}", std::io::Error::from_raw_os_error(*.errno))]
     System {
-        /// What was tried.
+        /// The action that failed.
         doing: String,
         /// The errno value.
         errno: i32,
@@ -80,11 +80,11 @@ pub enum PortError {
     /// DPDK or one of its drivers refused.
     #[error("{doing}: {}", Cause(*.errno, .log))]
     Dpdk {
-        /// What was tried.
+        /// The action that failed.
         doing: String,
         /// The errno value.
         errno: i32,
-        /// What was logged meanwhile.
+        /// The log of DPDK meanwhile.
         log: String,
     },
     /// A device could not be added.
@@ -92,9 +92,9 @@ pub enum PortError {
     Device {
         /// As given.
         device: String,
-        /// What DPDK said.
+        /// DPDK's error.
         why: String,
-        /// What may help.
+        /// The remedy.
         remedy: &'static str,
     },
 }
@@ -136,7 +136,7 @@ impl fmt::Display for NameHint<'_> {
     }
 }
 
-/// What a driver logged; where it logged nothing, what its error number means.
+/// The log of a driver; without a log, the meaning of its error number.
 struct Cause<'a>(i32, &'a str);
 
 impl fmt::Display for Cause<'_> {

@@ -1,6 +1,6 @@
-//! What the kernel says about its network interfaces, in the network namespace of the process.
+//! Kernel interfaces of the process's network namespace.
 //!
-//! By requests on a socket rather than from `/sys`, which shows another namespace when somebody entered one without
+//! The requests go through a socket and not to `/sys`, which shows another namespace if the process entered one without
 //! mounting it again.
 #![allow(unsafe_code)]
 
@@ -36,12 +36,12 @@ pub struct InterfaceClaim {
     _socket: UnixDatagram,
 }
 
-/// What an interface is at the moment.
+/// The state of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterfaceState {
-    /// It is set up, and its link is up.
+    /// It is enabled, and its link is up.
     pub running: bool,
-    /// It is set up.
+    /// It is enabled.
     pub up: bool,
     /// It is a loopback device.
     pub loopback: bool,
@@ -60,7 +60,7 @@ impl KernelInterface {
     /// The interface of that name.
     ///
     /// # Errors
-    /// [`PortError::NoInterface`] with the nearest name that exists; what the kernel refused.
+    /// [`PortError::NoInterface`] with the nearest name that exists; a refusal by the kernel.
     pub fn find(name: &str) -> Result<KernelInterface, PortError> {
         let interface = KernelInterface { name: name.to_owned(), index: 0, socket: control_socket()? };
         match interface.current_index() {
@@ -99,7 +99,7 @@ impl KernelInterface {
         self.index
     }
 
-    /// Whether it is still there: an interface made again under the same name is another one.
+    /// True if it still exists. A new interface of the same name is another one.
     pub fn exists(&self) -> bool {
         self.current_index() == Some(self.index)
     }
@@ -107,7 +107,7 @@ impl KernelInterface {
     /// Its MTU in bytes.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// A refusal by the kernel.
     pub fn mtu(&self) -> Result<u32, PortError> {
         let mut request = self.request();
         self.ioctl(libc::SIOCGIFMTU, &mut request, "reading the MTU")?;
@@ -118,7 +118,7 @@ impl KernelInterface {
     /// Sets its MTU.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// A refusal by the kernel.
     pub fn set_mtu(&self, mtu: u32) -> Result<(), PortError> {
         let mut request = self.request();
         request.ifr_ifru.ifru_mtu = mtu as i32;
@@ -135,7 +135,7 @@ impl KernelInterface {
         ethernet.then(|| std::array::from_fn(|i| address.sa_data[i] as u8))
     }
 
-    /// Whether it is up; an interface that is gone is down.
+    /// Its state; a deleted interface is down.
     pub fn state(&self) -> InterfaceState {
         let mut request = self.request();
         let known = self.ioctl(libc::SIOCGIFFLAGS, &mut request, "reading the flags").is_ok();
@@ -151,7 +151,7 @@ impl KernelInterface {
     /// Sets it up.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// A refusal by the kernel.
     pub fn set_up(&self) -> Result<(), PortError> {
         let mut request = self.request();
         self.ioctl(libc::SIOCGIFFLAGS, &mut request, "reading the flags")?;
@@ -161,7 +161,7 @@ impl KernelInterface {
         self.ioctl(libc::SIOCSIFFLAGS, &mut request, "setting it up")
     }
 
-    /// The name of its driver, `veth`; empty if it does not tell.
+    /// The name of its driver, `veth`; empty if it reports none.
     pub fn driver(&self) -> String {
         // struct ethtool_drvinfo: the command, then the driver's name in 32 bytes; 196 bytes in all.
         let mut info = [0u8; 196];
@@ -173,7 +173,7 @@ impl KernelInterface {
         String::from_utf8_lossy(name).into_owned()
     }
 
-    /// The queues that its traffic comes in by; one where the driver does not tell.
+    /// Its receiving queues; one if the driver does not report them.
     pub fn channels(&self) -> Channels {
         // struct ethtool_channels: the command, the four most, then receive, send, other and combined ones.
         let mut value = [0u8; 36];
@@ -185,12 +185,12 @@ impl KernelInterface {
         Channels { combined: field(32), receive: field(20) }
     }
 
-    /// Whether it takes VLAN tags out of frames and hands them over beside them.
+    /// True if it removes VLAN tags from frames and delivers them beside the frames.
     pub fn strips_vlan(&self) -> bool {
         self.ethtool_flags().is_some_and(|flags| flags & ETH_FLAG_RXVLAN != 0)
     }
 
-    /// Tells it to leave VLAN tags in the frames, or not to. False if it does not obey.
+    /// Makes it remove VLAN tags from frames, or leave them. False if it refuses.
     pub fn set_strips_vlan(&self, strips: bool) -> bool {
         let Some(flags) = self.ethtool_flags() else { return !strips };
         let wanted = if strips { flags | ETH_FLAG_RXVLAN } else { flags & !ETH_FLAG_RXVLAN };
@@ -270,7 +270,7 @@ pub fn cores() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect()
 }
 
-/// Keeps the calling thread on one core. False if the system refuses.
+/// Pins the calling thread to a core. False if the system refuses.
 pub fn pin(core: usize) -> bool {
     if core >= libc::CPU_SETSIZE as usize {
         return false;

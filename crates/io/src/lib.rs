@@ -1,14 +1,14 @@
 //! Ports: DPDK through a C shim and a safe wrapper, kernel interfaces, and capture files.
 //!
-//! Purpose: packets come in and go out here, as [`Mbuf`]s in vectors. [`Device`] is what a user writes, [`OpenPorts`]
-//! opens a set of them, each port gives every packet thread its [`PortLink`]: queues of its own. What the kernel leaves
-//! undone on frames (tags beside the frame, unfinished checksums, segments still in one piece) is done before
-//! anybody looks at them. [`pcap`] needs none of this.
+//! Purpose: receives and sends packets, as [`Mbuf`]s in vectors. [`Device`] is a parsed `--port NAME=DEVICE`, [`OpenPorts`]
+//! opens a set of them, and each port gives every packet thread a [`PortLink`] with queues of its own. Received frames are as a wire would
+//! carry them: tags that the kernel delivers beside a frame are inserted, checksums are finished, merged segments are cut. [`pcap`] needs none
+//! of this.
 //!
 //! Life-cycle: [`OpenPorts::open`] in the control thread; links to the packet threads; dropping the [`OpenPorts`] when these
 //! have ended closes them.
 //!
-//! `unsafe` is allowed in the modules that talk to C or to the kernel; each says in its header what it relies on.
+//! `unsafe` is allowed in the modules that call C or the kernel; the header of each names its preconditions.
 #![deny(unsafe_code)]
 
 pub mod condition;

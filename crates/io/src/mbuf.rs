@@ -1,6 +1,6 @@
 //! Packet buffers: pools of them, and single ones that are moved, never copied.
 //!
-//! An [`Mbuf`] belongs to whoever holds the value: it goes to a device by sending, and back to its pool by dropping.
+//! The owner of an [`Mbuf`] owns its buffer: sending gives it to a device, dropping returns it to its pool.
 //! Pools live as long as the process, since devices and buffers in flight refer to them.
 
 use crate::dpdk::eal::{Eal, refused};
@@ -65,7 +65,7 @@ impl MbufPool {
         self.data_room
     }
 
-    /// Whether the AF_XDP driver can use the pool.
+    /// True if the AF_XDP driver can use the pool.
     pub fn fits_xdp(&self) -> bool {
         // SAFETY: the pool lives as long as the process.
         unsafe { ffi::mmb_pool_fits_xdp(self.raw.as_ptr()) != 0 }
@@ -109,7 +109,7 @@ impl MbufPool {
 
 /// One packet buffer with a frame in it.
 ///
-/// Invariant: `start + len <= room`, and `base` points to `room` bytes that nobody else refers to.
+/// Invariant: `start + len <= room`, and `base` points to `room` bytes without another reference.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Mbuf(RawMbuf);
@@ -129,10 +129,10 @@ impl Mbuf {
         }
     }
 
-    /// Says where in its buffer the frame lies now.
+    /// Sets the place of the frame in its buffer.
     ///
     /// # Panics
-    /// If it does not lie in it.
+    /// If the place is not inside the buffer.
     #[inline]
     pub fn place(&mut self, start: usize, len: usize) {
         assert!(start + len <= usize::from(self.0.room), "{start} + {len} > {}", self.0.room);
@@ -169,26 +169,26 @@ impl Mbuf {
         usize::from(self.0.len)
     }
 
-    /// Length in bytes of the frame as it came in, of which this may be only the first part.
+    /// Length in bytes of the received frame, of which this may be only the first part.
     #[inline]
     pub fn whole_len(&self) -> usize {
         self.0.whole as usize
     }
 
-    /// Whether the frame has no bytes.
+    /// True if the frame has no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
     }
 
-    /// Whether this is only the first part of a frame that did not fit in one buffer.
+    /// True if this is only the first part of a frame that did not fit in one buffer.
     #[inline]
     pub fn is_partial(&self) -> bool {
         self.0.flags & ffi::MBUF_PARTIAL != 0
     }
 
-    /// Inserts bytes at an offset of the frame by moving what stands before it to the front. False, with nothing
-    /// done, if the frame is shorter or there is no room in front.
+    /// Inserts bytes at an offset of the frame and moves the bytes in front of it. False, without a change, if the frame is shorter or
+    /// there is no room in front.
     pub fn insert(&mut self, at: usize, bytes: &[u8]) -> bool {
         let (start, len) = (usize::from(self.0.start), self.len());
         let Some(front) = start.checked_sub(bytes.len()) else { return false };
@@ -202,7 +202,7 @@ impl Mbuf {
         true
     }
 
-    /// The tag that the driver took out of the frame, once.
+    /// Takes the VLAN tag that the driver removed from the frame.
     #[inline]
     pub(crate) fn take_vlan(&mut self) -> Option<u16> {
         let tagged = self.0.flags & ffi::MBUF_VLAN != 0;

@@ -8,7 +8,7 @@ const IFLA_XDP: u16 = 43;
 const IFLA_XDP_FD: u16 = 1;
 const NESTED: u16 = 1 << 15;
 
-/// Hears of changes of any interface of the network namespace.
+/// Receives changes of the interfaces of the network namespace.
 #[derive(Debug)]
 pub struct LinkWatch(OwnedFd);
 
@@ -16,7 +16,7 @@ impl LinkWatch {
     /// Starts to listen.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// A refusal by the kernel.
     pub fn new() -> Result<LinkWatch, PortError> {
         let listen = || {
             let socket = open()?;

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 /// The first sleep of a thread that must look by itself.
 const FIRST_STEP: Duration = Duration::from_micros(50);
-/// Its longest, after some 15 ms without anything: a thousand looks a second cost two or three hundredths of a core.
+/// Its longest sleep, after about 15 ms without packets: a thousand polls a second cost two or three per cent of a core.
 const LAST_STEP: Duration = Duration::from_millis(1);
 
-/// One thread's way of waiting.
+/// The waiter of one thread.
 #[derive(Debug, Default)]
 pub struct Waiter {
     descriptors: Vec<libc::pollfd>,

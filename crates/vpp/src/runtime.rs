@@ -244,7 +244,7 @@ impl Runtime {
         }
     }
 
-    /// Runs a command of VPP's command line as a client of the daemon. A command without an end of its own ends when `enough` is true.
+    /// Runs a command of VPP's command line as a client of the daemon. A command without an end of its own ends when `is_interrupted` is true.
     ///
     /// # Errors
     /// The command failed, and the sink got the reason.
@@ -252,7 +252,7 @@ impl Runtime {
         &self,
         command: &UserCommand,
         sink: &dyn OutputSink,
-        enough: &dyn Fn() -> bool,
+        is_interrupted: &dyn Fn() -> bool,
     ) -> Result<(), CommandFailed> {
         let connect = || {
             let (ours, theirs) = UnixStream::pair()?;
@@ -263,7 +263,7 @@ impl Runtime {
         let runner = CommandRunner {
             connect: &connect,
             sink,
-            is_interrupted: enough,
+            is_interrupted,
             json: false,
             standard_streams: false,
             program_words: &[],

@@ -20,7 +20,7 @@ pub struct DeviceForm {
 
 /// A kind of device: a row of `device_kinds!` names the type that implements it.
 pub(crate) trait DeviceKind: fmt::Debug + fmt::Display {
-    /// How it is written.
+    /// The form in which it is written.
     fn form() -> DeviceForm
     where
         Self: Sized;

@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How the environment is started.
+/// Options of the environment.
 #[derive(Clone, Debug, Default)]
 pub struct EalOptions {
     /// Memory that the pools will need, in bytes.
@@ -23,13 +23,13 @@ pub struct EalOptions {
 /// use it; ports that are closed one by one leave nothing behind that the end of the process does not free.
 #[derive(Debug)]
 pub struct Eal {
-    /// Whether its memory is in huge pages.
+    /// True if its memory is in huge pages.
     huge: bool,
 }
 
 impl Eal {
-    /// Starts the environment: in huge pages if enough of them are free, else in ordinary memory, and in nobody
-    /// else's way: nothing of it is visible to other processes, so that instances do not clash.
+    /// Starts the environment, in huge pages if enough of them are free, else in ordinary memory. Other processes see
+    /// nothing of it, so that instances do not clash.
     ///
     /// # Errors
     /// [`PortError::NoDpdk`] in a build without DPDK; [`PortError::Dpdk`] with what DPDK logged.
@@ -58,7 +58,7 @@ impl Eal {
         Ok(Eal { huge })
     }
 
-    /// Whether the memory of packets is in huge pages.
+    /// True if the memory of packets is in huge pages.
     pub fn huge_pages(&self) -> bool {
         self.huge
     }
@@ -130,7 +130,7 @@ fn arguments(options: &EalOptions, huge: bool) -> Vec<CString> {
     words.into_iter().filter_map(|word| CString::new(word).ok()).collect()
 }
 
-/// Bytes of huge pages that nobody uses.
+/// Bytes of free huge pages.
 fn free_huge_memory() -> usize {
     let Ok(sizes) = std::fs::read_dir("/sys/kernel/mm/hugepages") else { return 0 };
     sizes

@@ -6,7 +6,7 @@ use crate::error::PortError;
 use crate::mbuf::{BURST, Burst, Mbuf, MbufPool};
 use std::ffi::CString;
 
-/// What a device says about itself.
+/// Properties of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// The driver, `net_af_xdp`.
@@ -21,7 +21,7 @@ pub struct DeviceInfo {
     pub link: bool,
 }
 
-/// What a device counts besides packets.
+/// A device's counters of errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceStats {
     /// Packets that arrived when no room was free for them.
@@ -93,7 +93,7 @@ impl EthPort {
         Ok(())
     }
 
-    /// Receives frames for every address; devices that do anyway, and cannot be told, are fine.
+    /// Receives frames for every address. Devices that always do may refuse.
     pub fn promiscuous(&self) {
         // SAFETY: the port exists.
         unsafe { ffi::mmb_port_promiscuous(self.id) };
@@ -108,7 +108,7 @@ impl EthPort {
         EthQueue { port: self.id, queue, stretch: self.stretch }
     }
 
-    /// What the device says about itself.
+    /// The device's properties.
     ///
     /// # Errors
     /// [`PortError::Dpdk`] if it is gone.
@@ -129,7 +129,7 @@ impl EthPort {
         })
     }
 
-    /// What the device counts; zeros if it cannot tell.
+    /// The device's counters; zeros if it has none.
     pub fn stats(&self) -> DeviceStats {
         let mut stats = RawPortStats::default();
         // SAFETY: the port exists, and the place for the result is one.
@@ -170,7 +170,7 @@ pub struct EthQueue {
 }
 
 impl EthQueue {
-    /// Appends what has arrived to the burst, as far as there is room, and says how many frames that were.
+    /// Appends frames that have arrived to the burst, as many as fit; returns their number.
     #[inline]
     pub fn receive(&mut self, burst: &mut Burst) -> usize {
         let first = burst.len();
@@ -194,8 +194,7 @@ impl EthQueue {
         }
     }
 
-    /// Sends the burst from its front, takes what was sent out of it, and says how many frames that were. There may
-    /// be room for more.
+    /// Sends frames from the front of the burst and removes them; returns their number. There may be room for more.
     #[inline]
     pub fn send(&mut self, burst: &mut Burst) -> usize {
         if burst.is_empty() {
@@ -213,10 +212,10 @@ impl EthQueue {
     }
 }
 
-/// Takes the first `n` buffers out of a burst without freeing them.
+/// Removes the first `n` buffers of a burst without freeing them.
 ///
 /// # Safety
-/// `n` is at most the burst's length, and somebody else owns these buffers now.
+/// `n` is at most the burst's length, and these buffers have another owner now.
 unsafe fn forget_front(burst: &mut Burst, n: usize) {
     let left = burst.len() - n;
     // SAFETY: both ranges lie inside the burst; the elements behind `left` are moved from, hence not dropped.

@@ -3,7 +3,7 @@
 //! Life-cycle: [`Eal::start`] once a process; pools and [`EthPort`]s from it; each port gives its [`EthQueue`]s away,
 //! one to a thread at a time; dropping a port after its queues came back closes it. Buffers may cross threads and ports.
 //!
-//! Everything unsafe of DPDK is in this module and in [`crate::mbuf`]; what they rely on is said beside each block.
+//! All unsafe code for DPDK is in this module and in [`crate::mbuf`]; each block names its preconditions.
 
 pub(crate) mod eal;
 mod ethdev;

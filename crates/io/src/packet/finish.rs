@@ -1,4 +1,4 @@
-//! What the kernel left undone on a frame, and told in the headers that came with it.
+//! Completes frames from the metadata that the kernel delivers with them: tags, checksums, segments.
 
 use crate::mbuf::{Burst, HEADROOM, Mbuf, MbufPool};
 use mmb_packet::checksum::ChecksumSum;
@@ -20,9 +20,9 @@ pub(super) struct VirtioNetHdr {
 
 const NEEDS_CSUM: u8 = 1;
 const GSO_ECN: u8 = 0x80;
-/// Where an SCTP header has its checksum.
+/// The offset of the checksum in an SCTP header.
 const SCTP_CHECKSUM: usize = 8;
-/// Where a UDP header has its checksum.
+/// The offset of the checksum in a UDP header.
 const UDP_CHECKSUM: usize = 6;
 
 impl VirtioNetHdr {
@@ -33,7 +33,7 @@ impl VirtioNetHdr {
         unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(self).cast(), VirtioNetHdr::SIZE) }
     }
 
-    /// Whether the frame stands for several that were never cut, or were merged.
+    /// True if the frame consists of several that were never cut, or were merged.
     pub(super) fn is_merged(&self) -> bool {
         self.gso_type & !GSO_ECN != 0
     }
@@ -54,10 +54,10 @@ struct AuxData {
     vlan_tpid: u16,
 }
 
-/// A VLAN tag as on the wire: its ether type, then what it says.
+/// A VLAN tag as on the wire: its ether type, then its value.
 pub(super) type Tag = [u8; 4];
 
-/// The tag that came beside a frame.
+/// The tag that the kernel delivered beside a frame.
 pub(super) fn tag(message: &libc::msghdr) -> Option<Tag> {
     // SAFETY: the kernel filled in the control messages of this header, whose memory is the receiver's; the macros
     // stay inside it. The structure is read as the kernel wrote it, whatever its alignment.
@@ -108,18 +108,18 @@ pub(super) fn checksum(frame: &mut [u8], header: &VirtioNetHdr) {
     }
 }
 
-/// Why a merged frame was not cut.
+/// A reason for which a merged frame was not cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotCut {
     /// The burst has no room now.
     NoRoom,
     /// The pool has no buffers.
     NoBuffer,
-    /// It is nothing that can be cut.
+    /// It cannot be cut.
     Oversized,
 }
 
-/// Cuts a merged frame into those that it stands for, and appends them to the burst.
+/// Cuts a merged frame into its parts, and appends them to the burst.
 pub(super) fn cut(
     frame: &mut [u8],
     header: &VirtioNetHdr,
@@ -172,7 +172,7 @@ mod tests {
         parse(&packet, &ParserLimits::default()).expect("a sound packet")
     }
 
-    /// The frame as a sender with checksum offload leaves it, and what the kernel tells about it.
+    /// The frame as a sender with checksum offload leaves it, and the kernel's metadata about it.
     fn unfinished(frame: &Frame) -> (Vec<u8>, VirtioNetHdr) {
         let mut bytes = frame.bytes();
         let layout = layout(&mut bytes);

@@ -28,7 +28,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What drives such a port, as `show ports` has it.
+/// The driver's name in `show ports`.
 pub(crate) const DRIVER: &str = "af_packet";
 
 /// One interface with a receiving socket for every worker.
@@ -44,7 +44,7 @@ impl PacketPort {
     /// Opens sockets on an interface, which from then on receives frames for every address.
     ///
     /// # Errors
-    /// What the kernel refused, most often for want of CAP_NET_RAW.
+    /// A refusal by the kernel, mostly without CAP_NET_RAW.
     pub(crate) fn open(
         interface: &KernelInterface,
         workers: u16,
@@ -70,12 +70,12 @@ impl PacketPort {
     /// A sender; there may be any number.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// A refusal by the kernel.
     pub(crate) fn sender(&self) -> Result<Sender, PortError> {
         Ok(Sender::new(PacketSocket::sending(self.index)?))
     }
 
-    /// What becomes readable when frames arrive for a worker.
+    /// The descriptor that becomes readable when frames arrive for a worker.
     pub(crate) fn descriptor(&self, worker: u16) -> RawFd {
         self.receiving[usize::from(worker)].descriptor()
     }

@@ -37,7 +37,7 @@ pub(crate) struct Receiver {
     messages: Box<[libc::mmsghdr; BATCH]>,
     /// For each slot room for a whole large frame: a place for what is in the buffer, then what ran over.
     large: Vec<u8>,
-    /// What a buffer takes of a frame, in bytes.
+    /// The bytes of a frame that fit a buffer.
     room: usize,
     /// Frames received and not yet handed on: the slots from `next` to `end`. There are as many spare buffers.
     next: usize,

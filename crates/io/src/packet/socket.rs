@@ -18,7 +18,7 @@ const GROUP: u32 = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_IGNORE_OU
 pub(super) struct PacketSocket(OwnedFd);
 
 impl PacketSocket {
-    /// A socket that receives every frame that comes in by the interface, and nothing that goes out.
+    /// A socket that receives every incoming frame of the interface, and no outgoing one.
     pub(super) fn receiving(interface: &KernelInterface) -> Result<PacketSocket, PortError> {
         let socket = PacketSocket::open()?;
         let doing = |what: &str| format!("interface {}: {what}", interface.name());
@@ -135,7 +135,7 @@ impl PacketSocket {
     }
 }
 
-/// Keeps an interface receiving frames for every address, until dropped, whatever way the process ends.
+/// Makes an interface receive frames for every address until it is dropped or the process ends.
 #[derive(Debug)]
 pub(crate) struct Promiscuous {
     _socket: PacketSocket,
@@ -143,7 +143,7 @@ pub(crate) struct Promiscuous {
 
 impl Promiscuous {
     /// # Errors
-    /// What the kernel refused.
+    /// A refusal by the kernel.
     pub(crate) fn new(interface: &KernelInterface) -> Result<Promiscuous, PortError> {
         let socket = PacketSocket::open()?;
         let doing = || format!("interface {}: receiving for every address", interface.name());

@@ -9,7 +9,7 @@ use mmb_packet::LinkType;
 pub(super) const FILE_HEADER: usize = 24;
 /// Length of a record's header.
 pub(super) const RECORD_HEADER: usize = 16;
-/// Where the snap length lies in the file header.
+/// The offset of the snap length in the file header.
 pub(super) const SNAPLEN_AT: usize = 16;
 
 const MICRO: u32 = 0xa1b2_c3d4;
@@ -19,7 +19,7 @@ const MODIFIED: u32 = 0xa1b2_cd34;
 /// The bits of the link type's word that hold the type; the others tell about frame check sequences.
 const LINK_MASK: u32 = 0x03ff_ffff;
 
-/// What a file header says.
+/// A parsed file header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClassicHeader {
     pub(super) order: ByteOrder,
@@ -52,7 +52,7 @@ impl ClassicHeader {
         Ok(ClassicHeader { order, fraction_ns, link })
     }
 
-    /// How a packet of another capture stands in this one; `None` if it is of another link type.
+    /// The record of a packet of another capture in this one; `None` if it has another link type.
     pub(super) fn adopt(&self, meta: &Meta) -> Option<Meta> {
         let seconds = u32::try_from(meta.time_ns / 1_000_000_000).unwrap_or(u32::MAX);
         let fraction = (meta.time_ns % 1_000_000_000 / self.fraction_ns) as u32;

@@ -1,8 +1,8 @@
-//! What can be wrong with a capture.
+//! Errors of captures.
 
 use std::io;
 
-/// Why a capture cannot be read, or cannot be read any further.
+/// An error that ends the reading of a capture.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// No bytes at all.
@@ -37,9 +37,9 @@ pub enum CaptureError {
     /// The file ends inside a packet, a block or a header.
     #[error("{what} at byte {offset} is cut off: {have} of its {need} bytes are there")]
     Truncated {
-        /// What is cut off.
+        /// The truncated part.
         what: CapturePlace,
-        /// Where it begins in the file.
+        /// The offset of its start in the file.
         offset: u64,
         /// Bytes that it should have.
         need: u64,
@@ -49,19 +49,19 @@ pub enum CaptureError {
     /// A length that cannot be.
     #[error("{what} at byte {offset} is broken: {why}")]
     Broken {
-        /// What is broken.
+        /// The broken part.
         what: CapturePlace,
-        /// Where it begins in the file.
+        /// The offset of its start in the file.
         offset: u64,
-        /// What is wrong with it.
+        /// The error in it.
         why: String,
     },
     /// The operating system failed to read.
     #[error("cannot be read at byte {offset}: {source}")]
     Read {
-        /// Where.
+        /// The place.
         offset: u64,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -13,7 +13,7 @@ pub(super) struct Input<R> {
     /// The window is `buffer[start..end]`.
     start: usize,
     end: usize,
-    /// Where the window begins in the stream.
+    /// The offset of the window in the stream.
     offset: u64,
     ended: bool,
 }
@@ -23,12 +23,12 @@ impl<R: Read> Input<R> {
         Input { source, buffer: vec![0; CHUNK], start: 0, end: 0, offset: 0, ended: false }
     }
 
-    /// Where the window begins in the stream.
+    /// The offset of the window in the stream.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Makes the window at least `want` bytes wide if the stream has them; says how wide it is, at most `want`.
+    /// Makes the window at least `want` bytes wide if the stream has them; returns its width, at most `want`.
     #[inline]
     pub(super) fn available(&mut self, want: usize) -> io::Result<usize> {
         if self.end - self.start < want {

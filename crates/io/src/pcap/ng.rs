@@ -19,9 +19,9 @@ pub(super) const ENHANCED: u32 = 6;
 pub(super) const HEAD: usize = 8;
 /// Bytes behind a block's body: the length again.
 pub(super) const TAIL: usize = 4;
-/// Where the section length lies in a section header block.
+/// The offset of the section length in a section header block.
 pub(super) const SECTION_LEN_AT: usize = 16;
-/// Where the snap length lies in an interface description block.
+/// The offset of the snap length in an interface description block.
 pub(super) const SNAPLEN_AT: usize = 12;
 /// Bytes of a packet block's body in front of the packet.
 pub(super) const PACKET_HEAD: usize = 20;
@@ -35,12 +35,12 @@ pub(super) const OPTION_HASH: u16 = 3;
 const OPTION_RESOLUTION: u16 = 9;
 const OPTION_OFFSET: u16 = 14;
 
-/// The byte order that a section header's magic (its bytes 8 to 11) tells.
+/// The byte order by a section header's magic (its bytes 8 to 11).
 pub(super) fn section_order(magic: &[u8]) -> Option<ByteOrder> {
     [ByteOrder::Little, ByteOrder::Big].into_iter().find(|order| order.u32(magic, 0) == BYTE_ORDER_MAGIC)
 }
 
-/// What the blocks of a section so far say about its packets.
+/// The data about packets from the blocks of a section so far.
 pub(super) struct NgSection {
     pub(super) order: ByteOrder,
     interfaces: Vec<NgInterface>,
@@ -54,7 +54,7 @@ struct NgInterface {
     clock: Clock,
 }
 
-/// How an interface's timestamps count.
+/// The resolution of an interface's timestamps.
 struct Clock {
     /// Nanoseconds of one unit, where that is a whole number.
     unit_ns: Option<u64>,
@@ -94,7 +94,7 @@ impl NgSection {
         Ok(())
     }
 
-    /// Takes the body of a packet block apart; `None` if the block's type is of another sort.
+    /// Parses the body of a packet block; `None` for a block of another type.
     #[inline]
     pub(super) fn packet(&self, kind: u32, body: &[u8]) -> Option<Result<PacketBlock, String>> {
         match kind {
@@ -157,7 +157,7 @@ impl NgSection {
         })
     }
 
-    /// How a packet of another capture stands in this section: as one of the first interface of its link type; `None` if there is
+    /// The record of a packet of another capture in this section, with the first interface of its link type; `None` if there is
     /// none.
     pub(super) fn adopt(&self, meta: &Meta) -> Option<Meta> {
         let number = self.interfaces.iter().position(|on| link_type(on.link) == Some(meta.link))?;
@@ -178,7 +178,7 @@ impl NgSection {
 }
 
 impl PacketBlock {
-    /// Where the options begin in the block's body: behind the packet and its padding.
+    /// The offset of the options in the block's body, behind the packet and its padding.
     pub(super) fn options_at(&self) -> usize {
         self.head + padded(self.captured_len as usize)
     }

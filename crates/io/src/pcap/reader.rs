@@ -29,10 +29,10 @@ enum ReaderState {
 }
 
 impl<R: Read> CaptureReader<R> {
-    /// Looks at the beginning of a stream.
+    /// Recognises the format from the start of a stream.
     ///
     /// # Errors
-    /// What shows there that this is no capture that mmb reads.
+    /// The stream is no capture that mmb reads.
     pub fn open(source: R) -> Result<Self, CaptureError> {
         let mut input = Input::new(source);
         let have = available(&mut input, classic::FILE_HEADER)?;
@@ -169,11 +169,11 @@ impl<R: Read> CaptureReader<R> {
     }
 }
 
-/// What lies at the window's beginning.
+/// The item at the start of the window.
 struct FoundBlock {
     /// Its length.
     len: usize,
-    /// For a packet, what is said about it, where its bytes begin, and where its options lie.
+    /// For a packet: its data, the offset of its bytes, and the range of its options.
     packet: Option<(Meta, usize, std::ops::Range<usize>)>,
 }
 
@@ -243,7 +243,7 @@ fn check_section(body: &[u8], order: ByteOrder) -> Result<(), String> {
     }
 }
 
-/// What the beginning of a file that is no capture tells about it.
+/// The error for a file that is no capture, by its first bytes.
 fn not_a_capture(start: &[u8]) -> CaptureError {
     let compressed = |with, unpack| CaptureError::Compressed { with, unpack };
     match start {

@@ -18,7 +18,7 @@ pub struct CaptureWriter<W> {
     described: Described,
 }
 
-/// What the blocks so far say about packets.
+/// The data about packets from the blocks so far.
 enum Described {
     Nothing,
     File(classic::ClassicHeader),
@@ -35,7 +35,7 @@ impl<W: Write> CaptureWriter<W> {
     /// Writes what is not a packet.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn block(&mut self, block: &[u8]) -> io::Result<()> {
         match self.format {
             Format::Pcap => {
@@ -65,7 +65,7 @@ impl<W: Write> CaptureWriter<W> {
     /// Writes a packet whose bytes are now `data`; `options` are those of the packet as it was read.
     ///
     /// # Errors
-    /// What the system says, or that a packet has more bytes than a capture can say.
+    /// An error of the system; a packet with more bytes than a capture can hold.
     #[inline]
     pub fn packet(&mut self, meta: &Meta, data: &[u8], options: &[u8]) -> io::Result<()> {
         let order = ByteOrder::of(meta.big_endian);
@@ -117,7 +117,7 @@ impl<W: Write> CaptureWriter<W> {
     /// Hands on what is still buffered, and gives the output back.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)

@@ -1,4 +1,4 @@
-//! What AF_XDP needs of an interface before it shows every frame as it was on the wire.
+//! Prepares interfaces for AF_XDP, so that every frame comes as it was on the wire.
 
 mod bpf;
 mod btf;
@@ -45,7 +45,7 @@ pub(crate) fn no_room(socket: RawFd) -> u64 {
     if result == 0 { statistics[3] } else { 0 }
 }
 
-/// What some devices do.
+/// The behaviour of some devices.
 const BESIDE: &str = "hands VLAN tags over beside the frame, where AF_XDP does not see them";
 
 /// What the process must be allowed for AF_XDP: capabilities by number and name. Finding out about programs that are
@@ -53,10 +53,10 @@ const BESIDE: &str = "hands VLAN tags over beside the frame, where AF_XDP does n
 const CAPABILITIES: [(u32, &str); 4] =
     [(12, "CAP_NET_ADMIN"), (13, "CAP_NET_RAW"), (14, "CAP_IPC_LOCK"), (21, "CAP_SYS_ADMIN")];
 
-/// Whether the process may use AF_XDP.
+/// Checks that the process may use AF_XDP.
 ///
 /// # Errors
-/// What it lacks, in words.
+/// The missing capabilities, in words.
 pub(crate) fn permitted() -> Result<(), String> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let Some(held) = effective_capabilities(&status) else { return Ok(()) };
@@ -70,10 +70,10 @@ fn effective_capabilities(status: &str) -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-/// How many queues AF_XDP has to serve for no frame to pass it by.
+/// The number of queues that AF_XDP must serve to receive every frame.
 ///
 /// # Errors
-/// Why it cannot, in words.
+/// The reason for which it cannot, in words.
 pub(crate) fn queues(interface: &KernelInterface) -> Result<u16, String> {
     let channels = interface.channels();
     // The driver of DPDK serves combined queues only, or else the first one.
@@ -86,7 +86,7 @@ pub(crate) fn queues(interface: &KernelInterface) -> Result<u16, String> {
     Ok(channels.combined.clamp(1, 64) as u16)
 }
 
-/// What holds an interface in the state that AF_XDP needs. Dropping it gives the interface back as it was.
+/// Keeps an interface in the state that AF_XDP needs. Dropping it restores the interface.
 #[derive(Debug)]
 pub(crate) struct InterfaceGuard {
     _promiscuous: Promiscuous,
@@ -102,7 +102,7 @@ pub(crate) struct VlanTagHandling {
     restored: bool,
 }
 
-/// An interface that was told to leave VLAN tags in frames, until the value is dropped.
+/// An interface that leaves VLAN tags in frames until the value is dropped.
 #[derive(Debug)]
 struct TagOffloadGuard(KernelInterface);
 
@@ -116,7 +116,7 @@ impl VlanTagHandling {
     /// Sees to it that VLAN tags stay in the frames, as far as that goes before there are sockets.
     ///
     /// # Errors
-    /// Why they do not, in words.
+    /// The reason for which they do not, in words.
     pub(crate) fn keep(interface: &KernelInterface) -> Result<VlanTagHandling, String> {
         let driver = interface.driver();
         if STACKED.contains(&driver.as_str()) {
@@ -140,7 +140,7 @@ impl InterfaceGuard {
     /// Holds an interface whose sockets are these.
     ///
     /// # Errors
-    /// Why frames do not come as they were on the wire, in words.
+    /// The reason for which frames do not come as they were on the wire, in words.
     pub(crate) fn new(
         interface: &KernelInterface,
         tags: VlanTagHandling,

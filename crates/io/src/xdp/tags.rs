@@ -29,7 +29,7 @@ impl TagProgram {
     /// Puts the program in place of the one that hands all frames of queue 0 to the socket.
     ///
     /// # Errors
-    /// Why this kernel cannot, in words.
+    /// The reason for which this kernel cannot, in words.
     pub(crate) fn replace(interface: &KernelInterface, socket: RawFd) -> Result<TagProgram, String> {
         let function = btf::function(RX_VLAN_TAG)
             .ok_or("before Linux 6.8 it cannot see VLAN tags that a veth hands over beside the frame")?;

@@ -142,10 +142,10 @@ fn one_vector(
     let taken = take(call, runtime, origin, (worker, copies), frame, &mut vector);
     let is_traced = call.is_traced();
     traces.clear();
-    let mut tell = |trace| traces.push(trace);
-    let tell: Option<&mut dyn FnMut(PacketTrace)> = if is_traced { Some(&mut tell) } else { None };
+    let mut hook = |trace| traces.push(trace);
+    let hook: Option<&mut dyn FnMut(PacketTrace)> = if is_traced { Some(&mut hook) } else { None };
     let now_ns = runtime.now_ns();
-    worker.decide(origin, now_ns, &NodeTsc, &vector.packets, &mut verdicts[..], &mut tickets[..], tell);
+    worker.decide(origin, now_ns, &NodeTsc, &vector.packets, &mut verdicts[..], &mut tickets[..], hook);
     if is_traced {
         add_traces(call, runtime, &vector, &verdicts[..], &tickets[..], traces);
     }
