@@ -1,4 +1,4 @@
-//! The checker: syntax trees to rules that can match and targets that can apply.
+//! The checker turns syntax trees into rules that can match, with targets that can apply.
 //!
 //! Values are read against the table of fields, each constraint and target is checked by itself, then the
 //! constraints as a conjunction ([`conflict`]). Whatever may match some packet is taken; a refusal gives its reason.

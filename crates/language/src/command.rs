@@ -1,4 +1,4 @@
-//! Commands: what one line of the language asks for, and carrying it out on a policy.
+//! Commands, each of one line of the language, and their execution on a policy.
 
 use mmb_policy::ConnectionFilter;
 use mmb_policy::policy::{Policy, PolicyError};
@@ -35,7 +35,7 @@ pub enum Command {
     Monitor,
 }
 
-/// What `show` shows.
+/// The subjects of `show`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Show {
     /// Tuples of the classifier.
@@ -52,27 +52,27 @@ pub enum Show {
     Version,
     /// Connections, one by one.
     Connections {
-        /// Which.
+        /// Selects the connections.
         filter: ConnectionFilter,
-        /// Where each is kept, too.
+        /// Also shows the worker and slot of each.
         verbose: bool,
     },
-    /// How many connections there are, were and were refused.
+    /// The numbers of connections that exist, were made and were refused.
     ConnSummary,
 }
 
 /// The change that a command made to a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A rule is there now, under this number.
+    /// A rule was added under this number.
     Added(RuleId),
-    /// A rule went.
+    /// A rule was deleted.
     Deleted(Box<Rule>),
-    /// So many rules went.
+    /// This number of rules was deleted.
     Flushed(usize),
-    /// Rules see the packets of the port; `false`: that was said before.
+    /// Rules see the packets of the port; `false`: they did before.
     Enabled(String, bool),
-    /// Packets of the port pass untouched; `false`: that was said before.
+    /// Packets of the port pass untouched; `false`: they did before.
     Disabled(String, bool),
     /// A setting has this value now.
     Set(Setting),

@@ -10,16 +10,19 @@ use crate::verb::{COMMANDS, SHOWS};
 use mmb_policy::field::{FIELDS, FieldId, FieldInfo, FieldPlace, ValueKind};
 use mmb_policy::filter::STATES;
 
-/// What the states of `ct` say.
+/// The states of `ct`, with their help.
 pub(crate) const CT_HELP: [(&str, &str); 5] = [
-    ("new", "of no connection, and could begin one; or of one that was not answered yet, from whom began it"),
-    ("established", "of a connection that both ends were seen of"),
+    (
+        "new",
+        "of no connection, and may begin one; or from the initiator of a connection that has no answer yet",
+    ),
+    ("established", "of a connection of which both ends have sent packets"),
     ("related", "an ICMP error about a connection"),
-    ("reply", "goes back to whom began the connection"),
-    ("invalid", "its connection does not believe it, or it is of none and can begin none"),
+    ("reply", "goes to the initiator of the connection"),
+    ("invalid", "not allowed by the state of its connection, or of no connection and cannot begin one"),
 ];
 
-/// What only a running mmb knows.
+/// The names that only a running mmb knows.
 #[derive(Clone, Debug, Default)]
 pub struct CompletionContext {
     /// Numbers of the rules in force.
@@ -31,17 +34,17 @@ pub struct CompletionContext {
 /// A word that may stand at the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Where the word begins that it replaces, in bytes; that word ends at the cursor.
+    /// The first byte of the word that it replaces; that word ends at the cursor.
     pub start: usize,
     /// The word.
     pub text: String,
     /// Its line of help.
     pub help: String,
-    /// What it is.
+    /// Its kind.
     pub kind: CompletionKind,
 }
 
-/// What a candidate is.
+/// The kind of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompletionKind {
     /// A word of the language, a number, a name.

@@ -1,4 +1,4 @@
-//! What is said about a text that is wrong, or right but surprising.
+//! Errors in a text, and notes on a text that is right but may surprise.
 //!
 //! A [`Diagnostic`] is plain data: where, what, what was expected, the nearest known word. It is made by the
 //! parser and the checker with byte spans only; `locate` adds lines and columns in one pass over the text.
@@ -31,9 +31,9 @@ pub struct Diagnostic {
     pub column: usize,
     /// The words meant.
     pub span: TextSpan,
-    /// What is wrong.
+    /// The error.
     pub message: String,
-    /// What would have been right in this place.
+    /// The text that is allowed in this place.
     pub expected: Option<String>,
     /// The nearest known word.
     pub suggestion: Option<String>,
@@ -48,11 +48,11 @@ pub struct Note {
     pub column: usize,
     /// The words meant.
     pub span: TextSpan,
-    /// What was done.
+    /// The way in which the text was read.
     pub message: String,
 }
 
-/// Whether a rendering uses colours.
+/// The use of colours in a rendering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RenderStyle {
     /// Text only.
@@ -119,7 +119,7 @@ impl<T> Default for Reported<T> {
 }
 
 impl<T: Located> Reported<T> {
-    /// Whether no more are kept.
+    /// Returns whether no more are kept.
     pub(crate) fn is_full(&self) -> bool {
         self.0.len() >= MOST_TOLD
     }
@@ -283,7 +283,7 @@ fn floor_boundary(source: &str, at: usize) -> usize {
     at
 }
 
-/// Something with a span that wants a line and a column.
+/// An error or note, which gets a line and a column.
 pub(crate) trait Located {
     /// The span's first byte.
     fn start(&self) -> usize;

@@ -11,7 +11,7 @@ use mmb_policy::rule::{NumberItem, RuleId};
 use std::fmt::{Formatter, Result};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What a word of a filter is about.
+/// The subject of a word of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterTerm {
     /// The IP version.
@@ -37,7 +37,7 @@ pub enum FilterTerm {
 pub struct TermInfo {
     /// The word.
     pub name: &'static str,
-    /// What it is about.
+    /// Its subject.
     pub subject: FilterTerm,
     /// The field whose values it takes.
     pub(crate) field: Option<FieldId>,
@@ -53,37 +53,23 @@ pub struct TermInfo {
 pub static TERMS: &[TermInfo] = &[
     field("net-proto", FilterTerm::Family, FieldId::NetProto, None, None, "IPv4 or IPv6"),
     field("ip-proto", FilterTerm::Proto, FieldId::IpProto, None, None, "the protocol"),
-    field(
-        "ip-saddr",
-        FilterTerm::Source,
-        FieldId::IpSaddr,
-        Some(4),
-        None,
-        "the address of the end that began",
-    ),
+    field("ip-saddr", FilterTerm::Source, FieldId::IpSaddr, Some(4), None, "the address of the initiator"),
     field(
         "ip-daddr",
         FilterTerm::Destination,
         FieldId::IpDaddr,
         Some(4),
         None,
-        "the address of the other end",
+        "the address of the responder",
     ),
-    field(
-        "ip6-saddr",
-        FilterTerm::Source,
-        FieldId::Ip6Saddr,
-        Some(6),
-        None,
-        "the address of the end that began",
-    ),
+    field("ip6-saddr", FilterTerm::Source, FieldId::Ip6Saddr, Some(6), None, "the address of the initiator"),
     field(
         "ip6-daddr",
         FilterTerm::Destination,
         FieldId::Ip6Daddr,
         Some(6),
         None,
-        "the address of the other end",
+        "the address of the responder",
     ),
     field(
         "tcp-sport",
@@ -91,7 +77,7 @@ pub static TERMS: &[TermInfo] = &[
         FieldId::TcpSport,
         None,
         Some(TCP),
-        "the port of the end that began",
+        "the port of the initiator",
     ),
     field(
         "tcp-dport",
@@ -99,7 +85,7 @@ pub static TERMS: &[TermInfo] = &[
         FieldId::TcpDport,
         None,
         Some(TCP),
-        "the port of the other end",
+        "the port of the responder",
     ),
     field(
         "udp-sport",
@@ -107,7 +93,7 @@ pub static TERMS: &[TermInfo] = &[
         FieldId::UdpSport,
         None,
         Some(UDP),
-        "the port of the end that began",
+        "the port of the initiator",
     ),
     field(
         "udp-dport",
@@ -115,7 +101,7 @@ pub static TERMS: &[TermInfo] = &[
         FieldId::UdpDport,
         None,
         Some(UDP),
-        "the port of the other end",
+        "the port of the responder",
     ),
     field(
         "sport",
@@ -123,7 +109,7 @@ pub static TERMS: &[TermInfo] = &[
         FieldId::UdpSport,
         None,
         None,
-        "the port of the end that began, of any protocol; the identifier of an ICMP query",
+        "the port of the initiator, of any protocol; the identifier of an ICMP query",
     ),
     field(
         "dport",
@@ -131,7 +117,7 @@ pub static TERMS: &[TermInfo] = &[
         FieldId::UdpDport,
         None,
         None,
-        "the port of the other end, of any protocol; the identifier of an ICMP query",
+        "the port of the responder, of any protocol; the identifier of an ICMP query",
     ),
     TermInfo {
         name: "state",
@@ -147,7 +133,7 @@ pub static TERMS: &[TermInfo] = &[
         field: None,
         family: None,
         proto: None,
-        help: "the number of a stateful rule that the connection has",
+        help: "the number of a stateful rule of the connection",
     },
 ];
 
@@ -172,10 +158,10 @@ pub(crate) fn state_named(name: &str) -> Option<&'static str> {
     STATES.iter().map(|(state, _)| *state).find(|state| *state == name)
 }
 
-/// Why a term does not fit those before it.
+/// The reason why a term contradicts those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FilterError {
-    /// This was said before.
+    /// The term was given before.
     Twice,
     /// No connection is of two IP versions.
     Families,
@@ -225,7 +211,7 @@ pub(crate) fn set_rule(filter: &mut ConnectionFilter, rule: RuleId) -> std::resu
     once(&mut filter.rule, rule)
 }
 
-/// Adds what may be said again, if it is the same.
+/// Sets a value that may be given again if it is the same.
 fn agree(
     known: &mut Option<u8>,
     said: Option<u8>,
@@ -238,7 +224,7 @@ fn agree(
     Ok(())
 }
 
-/// Adds what may be said once.
+/// Sets a value that may be given once.
 fn once<T>(known: &mut Option<T>, said: T) -> std::result::Result<(), FilterError> {
     match known {
         Some(_) => Err(FilterError::Twice),
@@ -275,7 +261,7 @@ impl Print for ConnectionFilter {
     }
 }
 
-/// What fields must be for it, without what is implied by the names of others.
+/// The values of the filter's fields, without those that the names of other terms imply.
 fn numbers(filter: &ConnectionFilter) -> impl Iterator<Item = (FilterTerm, NumberItem)> {
     let ports = |ports: Option<(u16, u16)>| ports.map(|(first, last)| item(first.into(), last.into(), None));
     let addresses = |addresses: Option<(IpAddr, IpAddr)>| {

@@ -1,4 +1,4 @@
-//! `?`: what may stand at a place of a command, with one line for each possibility.
+//! `?`: the words that may stand at a place of a command, with one line for each.
 
 use crate::complete::{CT_HELP, attribute_help, fields, shows, target_fields};
 use crate::filter::TERMS;
@@ -17,11 +17,11 @@ use mmb_policy::setting_table::Values;
 pub struct HelpLine {
     /// The word, or a description of it in angle brackets.
     pub word: String,
-    /// What it means.
+    /// Its meaning.
     pub help: String,
 }
 
-/// What may stand at `cursor` (in bytes) of a command and begins with what is there of the word under it. Empty if
+/// The words that may stand at `cursor` (in bytes) of a command and begin with the part of the word that is before it. Empty if
 /// nothing is known to fit.
 pub fn help_at(line: &str, cursor: usize) -> Vec<HelpLine> {
     let position = position::at(line, cursor);
@@ -149,7 +149,7 @@ mod tests {
                 "<PERCENT>",
                 "mod FIELD VALUE",
                 "add OPTION [VALUE]",
-                "strip [!] OPTION, or all",
+                "strip [!] OPTION|all",
                 "drop [PERCENT]",
                 "accept",
                 "<end>"

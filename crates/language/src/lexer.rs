@@ -26,7 +26,7 @@ impl Token<'_> {
     }
 }
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TokenKind<'a> {
     /// A word, a number, an address.
@@ -68,7 +68,7 @@ impl<'a> Lexer<'a> {
         Lexer { source, at: 0 }
     }
 
-    /// Whether the text has been read to its end.
+    /// Returns whether the text has been read to its end.
     pub(crate) fn is_done(&self) -> bool {
         self.at >= self.source.len()
     }
@@ -170,7 +170,7 @@ impl<'a> Lexer<'a> {
         kind
     }
 
-    /// Whether what is next is sure to be part of a word, and ASCII.
+    /// Returns whether the next byte is ASCII and certainly part of a word.
     fn next_is_plain(&self) -> bool {
         self.source.as_bytes().get(self.at).is_some_and(|byte| is_plain(*byte))
     }
@@ -284,7 +284,7 @@ fn ends_word(c: char) -> bool {
     c.is_whitespace() || matches!(c, '!' | '=' | '<' | '>' | '{' | '}' | ',' | '"' | '|' | '#' | '\\')
 }
 
-/// Whether a name can be written as one word.
+/// Returns whether a name can be written as one word.
 pub(crate) fn is_word(name: &str) -> bool {
     !name.is_empty() && !name.chars().any(|c| ends_word(c) || c.is_control() || DASHES.contains(&c))
 }

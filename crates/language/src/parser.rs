@@ -20,9 +20,9 @@ use crate::verb::{Argument, COMMANDS, CommandInfo, SHOWS, Verb};
 use mmb_policy::rule::RuleId;
 use mmb_policy::setting_table::{self, Setting, SettingInfo};
 
-/// What may follow `list`,
+/// May follow `list`.
 pub(crate) const TERSE: &str = "--terse";
-/// and `del ID`.
+/// May follow `del ID`.
 pub(crate) const KILL: &str = "--kill";
 
 /// Parses the tokens of one command; `None` for an empty line, or if nothing could be made of it.
@@ -41,7 +41,7 @@ struct Parser<'t, 'a, 'e> {
     tokens: &'t [Token<'a>],
     at: usize,
     errors: &'e mut Errors,
-    /// How many of them are not of this command.
+    /// The number of errors that are not of this command.
     errors_before: usize,
 }
 

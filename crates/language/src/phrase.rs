@@ -28,7 +28,7 @@ pub(crate) fn next_words(
     })
 }
 
-/// What of a name is behind its beginning.
+/// The rest of a name behind its beginning.
 fn behind(name: &'static str, begun: &str) -> Option<&'static str> {
     if begun.is_empty() { Some(name) } else { name.strip_prefix(begun)?.strip_prefix(' ') }
 }

@@ -1,4 +1,4 @@
-//! What may stand at a place of an unfinished command, for completion and help.
+//! The words that may stand at a place of an unfinished command, for completion and help.
 //!
 //! A small automaton runs over the tokens before the place. It follows the grammar of [`crate::parser`] but never
 //! complains: on a word that it does not know it goes on as the parser's recovery would.
@@ -18,7 +18,7 @@ use crate::{parser, phrase, value};
 use mmb_policy::field::{FieldId, FieldInfo, ValueKind};
 use mmb_policy::setting_table::{self, SettingInfo};
 
-/// Something that may stand at a place.
+/// A kind of word that may stand at a place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Expect {
     /// A command's first word.
@@ -27,7 +27,7 @@ pub(crate) enum Expect {
     RuleId,
     /// This word, with its meaning.
     Word(&'static str, &'static str),
-    /// What `show` shows, of whose name this is there.
+    /// A subject of `show` whose name begins with this.
     Show(&'static str),
     /// A word of a filter.
     Term,
@@ -35,7 +35,7 @@ pub(crate) enum Expect {
     State,
     /// A port's name.
     Port,
-    /// A setting, of whose name this is there.
+    /// A setting whose name begins with this.
     Setting(&'static str),
     /// A setting's value.
     SettingValue(&'static SettingInfo),
@@ -43,7 +43,7 @@ pub(crate) enum Expect {
     File,
     /// `id`, `prio` or `name`.
     Attribute(&'static str),
-    /// What follows one of these.
+    /// The value of one of these.
     AttributeValue(&'static str),
     /// `all`
     All,
@@ -76,11 +76,11 @@ pub(crate) enum Expect {
 /// A place in a command.
 #[derive(Debug)]
 pub(crate) struct Position<'a> {
-    /// Where the word under the cursor begins.
+    /// The first byte of the word under the cursor.
     pub(crate) start: usize,
     /// The word under the cursor, up to the cursor.
     pub(crate) word: &'a str,
-    /// What may stand there.
+    /// The kinds of words that may stand there.
     pub(crate) expects: Vec<Expect>,
 }
 
@@ -184,7 +184,7 @@ fn show_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
     vec![Expect::Show(begun)]
 }
 
-/// What may follow in a filter, behind which `last` may stand.
+/// The words that may follow in a filter, behind which `last` may stand.
 fn filter_expectations(tokens: &[Token<'_>], last: Option<Expect>) -> Vec<Expect> {
     let mut term = None;
     for token in tokens {
@@ -219,7 +219,7 @@ fn setting_expectations(tokens: &[Token<'_>]) -> Vec<Expect> {
     vec![Expect::Setting(begun)]
 }
 
-/// Where in a rule the automaton is.
+/// The state of the automaton in a rule.
 #[derive(Clone, Copy, Debug)]
 enum PositionState {
     /// Between constraints and targets.
@@ -383,7 +383,7 @@ impl PositionWalk {
         expects
     }
 
-    /// What may come where something new begins.
+    /// Adds the words that may begin a constraint or a target.
     fn between(&self, expects: &mut Vec<Expect>) {
         if !self.constrained && !self.all && !self.targeted {
             let left = ATTRIBUTES.into_iter().filter(|attribute| !self.given.contains(attribute));
@@ -402,7 +402,7 @@ impl PositionWalk {
     }
 }
 
-/// Whether `tcp-opt` is the last argument of a target, which its kind may follow.
+/// Returns whether `tcp-opt` is the last argument of a target, which its kind may follow.
 fn is_behind_any_option(target: &TargetInfo, at: usize, info: &FieldInfo) -> bool {
     info.id == FieldId::TcpOpt && at.checked_sub(1).is_some_and(|last| target.slots[last].is_field())
 }

@@ -34,7 +34,7 @@ pub enum Block {
     Table(Vec<&'static str>, Vec<Vec<String>>),
 }
 
-/// What a block of code is.
+/// The kind of a block of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeKind {
     /// Commands that can be pasted.
@@ -53,7 +53,7 @@ pub fn blocks() -> Vec<Block> {
     ];
     chapters::push(&mut blocks, chapters::FILES);
     blocks.push(heading(2, "Rules"));
-    chapters::push(&mut blocks, chapters::RULES);
+    chapters::push(&mut blocks, &chapters::RULES.replace("@TARGETS@", &target_grammar()));
     blocks.push(heading(2, "Values"));
     blocks.push(value_forms());
     chapters::push(&mut blocks, chapters::VALUES);
@@ -139,6 +139,17 @@ fn targets() -> Block {
     Block::Table(vec!["target", "what it does", "rules"], TARGETS.iter().map(row).collect())
 }
 
+/// The alternatives of the grammar's `TARGET`, those of stateful rules in a line of their own.
+fn target_grammar() -> String {
+    let line = |stateful: bool| {
+        let targets = TARGETS.iter().filter(|target| target.stateful == stateful);
+        let written =
+            |target: &TargetInfo| format!("{} {}", target.name, target.arguments).trim_end().to_owned();
+        targets.map(written).collect::<Vec<_>>().join(" | ")
+    };
+    format!("{}\n         | {}", line(false), line(true))
+}
+
 fn settings() -> Block {
     let row = |setting: Setting| {
         let info = setting.info();
@@ -150,7 +161,7 @@ fn settings() -> Block {
     Block::Table(head, Settings::default().all().map(row).collect())
 }
 
-/// What is kept of connections, and how they are named.
+/// Adds the chapters on connections and their filters.
 fn connections(blocks: &mut Vec<Block>) {
     chapters::push(blocks, chapters::CONNECTIONS);
     let row = |info: &TermInfo| vec![code(info.name), term_values(info), info.help.to_owned()];

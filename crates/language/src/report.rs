@@ -2,7 +2,7 @@
 
 use crate::diagnostic::{Diagnostic, Errors, Notes};
 
-/// Where the checker says what it finds.
+/// The lists of errors and notes to which the checker adds.
 pub(crate) struct CheckReport<'e> {
     pub(crate) errors: &'e mut Errors,
     pub(crate) notes: &'e mut Notes,

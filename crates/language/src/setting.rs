@@ -4,11 +4,11 @@ use crate::phrase;
 use crate::value;
 use mmb_policy::setting_table::{SETTINGS, Setting, SettingInfo, Values, named};
 
-/// What names that begin with a word are about.
+/// The subjects of names that begin with a word.
 static SUBJECTS: &[(&str, &str)] = &[
-    ("conn", "how many connections there may be, and how they begin"),
-    ("timeout", "how long connections without packets stay"),
-    ("nat", "how addresses and ports are translated"),
+    ("conn", "limits of connections, and the way they begin"),
+    ("timeout", "lifetimes of connections without packets"),
+    ("nat", "translation of addresses and ports"),
 ];
 
 /// Reads a value of a setting.
@@ -112,10 +112,7 @@ mod tests {
     #[test]
     fn each_word_of_a_name_has_its_help() {
         let words: Vec<_> = next_words("").collect();
-        assert!(
-            words.contains(&("conn", "how many connections there may be, and how they begin")),
-            "{words:?}"
-        );
+        assert!(words.contains(&("conn", "limits of connections, and the way they begin")), "{words:?}");
         for begun in words.iter().map(|(word, _)| *word).chain([""]) {
             assert!(next_words(begun).all(|(_, help)| !help.is_empty()), "{begun}");
         }

@@ -1,4 +1,4 @@
-//! The syntax tree of one command: what was written and where, fields recognized, values still as text.
+//! The syntax tree of one command: words with their places, fields recognized, values still as text.
 //!
 //! It lives from the parser to the checker and borrows from the tokens of its line.
 
@@ -31,7 +31,7 @@ pub(crate) type FilterSyntax<'t> = Vec<TermSyntax<'t>>;
 #[derive(Debug)]
 pub(crate) struct TermSyntax<'t> {
     pub(crate) term: &'static TermInfo,
-    /// Where the word stands.
+    /// The place of the word.
     pub(crate) span: TextSpan,
     pub(crate) value: ItemSyntax<'t>,
 }
@@ -43,7 +43,7 @@ pub(crate) struct RuleSyntax<'t> {
     pub(crate) id: Option<RuleId>,
     pub(crate) prio: Option<Prio>,
     pub(crate) name: Option<String>,
-    /// Where `all` stands.
+    /// The place of `all`.
     pub(crate) all: Option<TextSpan>,
     pub(crate) matches: Vec<MatchSyntax<'t>>,
     pub(crate) targets: Vec<TargetSyntax<'t>>,

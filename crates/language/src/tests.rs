@@ -24,7 +24,7 @@ proptest! {
         }
     }
 
-    /// So does a policy of them.
+    /// A printed policy parses to itself.
     #[test]
     fn printed_policies_parse_to_themselves(rules in prop::collection::vec(rule(RuleOptions::default()), 0..6)) {
         let mut policy = Policy::default();

@@ -13,7 +13,7 @@ pub(crate) const MAX_OPTION_DATA: usize = 38;
 /// The most bytes of a packet that a payload can be compared with.
 pub(crate) const MAX_PAYLOAD: usize = 9000;
 
-/// Why a word is no value.
+/// The reason why a word is no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueError {
     /// It is nothing of the kind.
@@ -140,7 +140,7 @@ fn prefix(info: &FieldInfo, width: u8, address: &str, len: &str) -> Result<Value
     Ok(ValueRead { item: NumberItem::Prefix(network, len), masked: network != address })
 }
 
-/// Whether a word is written like a value of the field, so that it is no mistyped field or target.
+/// Returns whether a word is written like a value of the field, so that it is no mistyped field or target.
 pub(crate) fn looks_like_value(info: &FieldInfo, word: &str) -> bool {
     info.values == ValueKind::Port
         || word.starts_with(|c: char| c.is_ascii_digit())
@@ -167,7 +167,7 @@ pub(crate) fn percentage(word: &str) -> Option<DropRate> {
     (rate <= DropRate::ALL.0).then_some(DropRate(rate))
 }
 
-/// What a value of the field looks like, in words.
+/// The form of the field's values, as a text for people.
 pub(crate) fn expectation(info: &FieldInfo) -> String {
     let names = match info.names.list {
         [] => String::new(),

@@ -1,4 +1,4 @@
-//! The table of commands: what a line may begin with.
+//! The table of commands: the words that a line may begin with.
 //!
 //! The parser, completion, help and the reference are made from [`COMMANDS`].
 
@@ -42,7 +42,7 @@ pub enum Verb {
     LoadState,
 }
 
-/// What follows a command's first word.
+/// The arguments of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
     /// Nothing.
@@ -55,7 +55,7 @@ pub enum Argument {
     Terse,
     /// One of [`SHOWS`].
     Show,
-    /// What to do with which connections.
+    /// An operation and the connections to which it applies.
     Conn,
     /// A port's name.
     Port,
@@ -70,13 +70,13 @@ pub enum Argument {
 pub struct CommandInfo {
     /// Its first word.
     pub name: &'static str,
-    /// Which it is.
+    /// Its identifier.
     pub verb: Verb,
-    /// What follows, as shown in help.
+    /// Its arguments, as shown in help.
     pub arguments: &'static str,
-    /// What follows.
+    /// Its arguments.
     pub argument: Argument,
-    /// Whether a policy file may hold it.
+    /// A policy file may hold it.
     pub in_file: bool,
     /// One line of help.
     pub help: &'static str,
@@ -94,7 +94,7 @@ pub static COMMANDS: &[CommandInfo] = &[
         RULE,
         Argument::Rule,
         true,
-        "adds a rule that follows connections",
+        "adds a rule that applies to connections",
     ),
     command(
         "del",
@@ -102,10 +102,10 @@ pub static COMMANDS: &[CommandInfo] = &[
         "ID [--kill]",
         Argument::RuleId,
         true,
-        "deletes the rule of that number; with --kill its connections end too",
+        "deletes the rule of that number; with --kill also ends its connections",
     ),
     command("flush", Verb::Flush, "", Argument::None, true, "deletes every rule"),
-    command("list", Verb::List, "[--terse]", Argument::Terse, false, "lists the rules and what they counted"),
+    command("list", Verb::List, "[--terse]", Argument::Terse, false, "lists the rules and their counters"),
     command(
         "show",
         Verb::Show,
@@ -120,7 +120,7 @@ pub static COMMANDS: &[CommandInfo] = &[
         "PORT",
         Argument::Port,
         true,
-        "lets the rules see the packets of a port again",
+        "applies the rules to the packets of a port again",
     ),
     command(
         "disable",
@@ -148,7 +148,7 @@ pub static COMMANDS: &[CommandInfo] = &[
         "",
         Argument::None,
         false,
-        "tells of each connection that is made or ends, and why, until it is stopped",
+        "reports each connection that is made or ends, and the reason, until it is stopped",
     ),
     command("save-state", Verb::SaveState, "FILE", Argument::File, false, "writes the connections to a file"),
     command(
@@ -172,7 +172,7 @@ const fn command(
     CommandInfo { name, verb, arguments, argument, in_file, help }
 }
 
-/// What `show` shows: word, meaning, help.
+/// The subjects of `show`: word, meaning, help.
 pub static SHOWS: &[(&str, Show, &str)] = {
     &[
         ("tables", Show::Tables, "tables of the classifier: masks, rules, load"),
@@ -184,9 +184,9 @@ pub static SHOWS: &[(&str, Show, &str)] = {
         (
             "connections",
             Show::Connections { filter: ConnectionFilter::ALL, verbose: false },
-            "connections; with a filter, those of which all holds that it says",
+            "connections; with a filter, those that satisfy all of its conditions",
         ),
-        ("conn summary", Show::ConnSummary, "how many connections there are, were and were refused"),
+        ("conn summary", Show::ConnSummary, "numbers of connections that exist, were made and were refused"),
     ]
 };
 

@@ -18,7 +18,7 @@ mod packet;
 
 pub use packet::{PacketSpec, witness};
 
-/// What rules may hold.
+/// The content that drawn rules may have.
 #[derive(Clone, Debug)]
 pub struct RuleOptions {
     /// `add-stateful` and its targets.
@@ -123,7 +123,7 @@ impl Draws {
     }
 }
 
-/// Whether a rule may have a target beside the others.
+/// Returns whether a rule may have a target beside the others.
 fn goes_with(target: &Target, others: &[Target]) -> bool {
     let any = |is: fn(&Target) -> bool| others.iter().any(is);
     match target {

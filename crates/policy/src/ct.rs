@@ -1,4 +1,4 @@
-//! How a packet stands to connections, as rules ask for it: `ct new`, `ct {established, related}`, `! ct invalid`.
+//! The relation of a packet to connections, as rules ask for it: `ct new`, `ct {established, related}`, `! ct invalid`.
 //!
 //! The words mean what they mean to Linux's `ctstate`; `reply` is its `ctdir`. Several may hold of one packet, so that constraints are
 //! about the few combinations that there are.
@@ -6,24 +6,24 @@
 use crate::field::FieldId;
 use crate::rule::{Cond, Match, NumberItem, Rule, Test};
 
-/// How a packet stands to connections.
+/// The relation of a packet to connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CtState {
-    /// Nobody follows what it is of: an ICMP message that is neither query, answer nor error; a frame that is not IP.
+    /// Nothing that is tracked: an ICMP message that is neither query, answer nor error; a frame that is not IP.
     #[default]
     Untracked,
-    /// Of no connection, and it could begin one; or of one that was not answered yet, from whom began it.
+    /// A packet of no connection that may begin one, or a packet from the initiator of a connection that has no answer yet.
     New,
-    /// Of a connection that both ends were seen of, from whom began it.
+    /// A packet from the initiator of a connection of which both ends have sent packets.
     Established,
-    /// Of a connection, from the other end.
+    /// A packet of a connection from its other end.
     EstablishedReply,
-    /// An ICMP error about a connection, to the other end.
+    /// An ICMP error about a connection, sent to its other end.
     Related,
-    /// An ICMP error about a connection, to whom began it.
+    /// An ICMP error about a connection, sent to its initiator.
     RelatedReply,
-    /// Not believed by its connection, or of none and it can begin none.
+    /// A packet that the state of its connection does not allow, or a packet of no connection that cannot begin one.
     Invalid,
 }
 
@@ -52,7 +52,7 @@ impl CtStates {
         CtStates(states.iter().fold(0, |bits, state| bits | 1 << *state as u8))
     }
 
-    /// What a word of `ct` means, by its number in the table of fields.
+    /// The states that a word of `ct` stands for, by its number in the table of fields.
     fn named(number: u128) -> CtStates {
         use CtState::{Established, EstablishedReply, Invalid, New, Related, RelatedReply};
         match number {
@@ -80,7 +80,7 @@ impl CtStates {
         states
     }
 
-    /// Whether a state is one of them.
+    /// Returns whether the set has a state.
     #[inline]
     pub fn has(self, state: CtState) -> bool {
         self.0 >> state as u8 & 1 == 1
@@ -92,7 +92,7 @@ impl CtStates {
         !self.0 & CtStates::ALL.0
     }
 
-    /// Whether there are none.
+    /// Returns whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }

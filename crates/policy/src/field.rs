@@ -12,7 +12,7 @@ use crate::names::{
 };
 use mmb_packet::key::{self, eh, flags};
 
-/// What a field's value is, and so how it is written and compared.
+/// The kind of a field's values, which determines how they are written and compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
     /// An unsigned number of the field's width, decimal or hexadecimal, or one of the field's names.
@@ -34,7 +34,7 @@ pub enum ValueKind {
     Nothing,
 }
 
-/// What a field means where it stands alone.
+/// The meaning of a field that stands alone, without a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BareMeaning {
     /// The packet is of the implied protocol: it always has the field.
@@ -68,7 +68,7 @@ pub enum Implies {
     Transport,
 }
 
-/// Where a field lies.
+/// The place of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldPlace {
     /// `width` bits at bit `bit` (0: the most significant bit of the first byte) of the header key.
@@ -86,11 +86,11 @@ pub enum FieldPlace {
     NamedOption,
     /// The bytes behind a header, to the end of the packet.
     Payload(Payload),
-    /// In no packet: what connections make of it ([`crate::ct`]).
+    /// In no packet: connection tracking determines it ([`crate::ct`]).
     Connection,
 }
 
-/// Which header a payload field follows.
+/// The header that a payload field follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// The IP header: IPv4 with its options, or the fixed IPv6 header (RFC 8200: extension headers are payload).
@@ -99,7 +99,7 @@ pub enum Payload {
     Transport,
 }
 
-/// How a target writes a field.
+/// The way in which a target writes a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writable {
     /// It cannot be written; the text says why.
@@ -117,23 +117,23 @@ pub enum Writable {
 /// One row of the table.
 #[derive(Debug)]
 pub struct FieldInfo {
-    /// Which field it is.
+    /// The identifier of the field.
     pub id: FieldId,
     /// Its name in the language.
     pub name: &'static str,
-    /// The group that it stands under in the reference.
+    /// Its group in the reference.
     pub group: FieldGroup,
-    /// Where it lies.
+    /// Its place in packets.
     pub place: FieldPlace,
     /// The packets that naming it implies.
     pub implies: Implies,
-    /// What its values are.
+    /// The kind of its values.
     pub values: ValueKind,
-    /// What it means alone.
+    /// Its meaning without a value.
     pub alone: BareMeaning,
-    /// How `mod` writes it.
+    /// The way in which `mod` writes it.
     pub writable: Writable,
-    /// Which of `map`, `shuffle` and `lb` take it.
+    /// The stateful targets that take it.
     pub bindings: StatefulUses,
     /// Names of values, and how values are printed.
     pub names: ValueNames,
@@ -296,8 +296,8 @@ fields! {
     Out "out" Port meta(key::OUT_PORT, 16), Frame, PortValue, Protocol, PORT_RO, NO_BINDING, NONE,
         "name of the port that the packet leaves by";
     Ct "ct" Connection FieldPlace::Connection, Ip, State, Protocol,
-        Writable::No("how a packet stands to connections follows from what came before it"), NO_BINDING, CT_STATES,
-        "how the packet stands to the connections that stateful rules made";
+        Writable::No("connection tracking determines the state of a packet"), NO_BINDING, CT_STATES,
+        "state of the packet in connection tracking";
     EthType "eth-type" Link meta(key::ETH_TYPE, 16), Frame, Number, Protocol,
         Writable::No("a frame keeps its ether type"), NO_BINDING, ETH_TYPES,
         "ether type behind all VLAN tags; the only field that matches frames which are not IP";
@@ -602,7 +602,7 @@ impl std::fmt::Debug for Field {
 }
 
 impl Implies {
-    /// What the implication demands of the header key, as (byte, mask, value) triples that all must hold.
+    /// The bytes of the header key that the implication requires, as (byte, mask, value) triples that all hold.
     /// `Ip` has no fixed byte: it is the classes IPv4 and IPv6.
     pub fn key_bytes(self) -> &'static [(usize, u8, u8)] {
         const FF: u8 = 0xff;

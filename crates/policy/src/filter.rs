@@ -3,8 +3,8 @@
 use crate::rule::RuleId;
 use std::net::IpAddr;
 
-/// Which connections are meant: those of which all holds that is said. Source and destination are those of the packets of
-/// the end that began, as they came or as they left.
+/// Selects the connections that satisfy every condition. Source and destination are those of the packets of
+/// the initiator, before or after translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionFilter {
     /// The IP version, 4 or 6.
@@ -25,17 +25,17 @@ pub struct ConnectionFilter {
     pub rule: Option<RuleId>,
 }
 
-/// States of connections: name, and what it says.
+/// States of connections: name and meaning.
 pub static STATES: &[(&str, &str)] = &[
-    ("syn-sent", "TCP and, by its own chunks, SCTP: a SYN went, nothing came back"),
+    ("syn-sent", "TCP and, by its own chunks, SCTP: a SYN was sent, no answer was seen"),
     ("syn-received", "TCP: both SYNs were seen, not both are acknowledged"),
-    ("established", "TCP: open both ways"),
+    ("established", "TCP: open in both directions"),
     ("fin-wait", "TCP: one end sent its FIN"),
     ("closing", "TCP: both ends sent a FIN, not both are acknowledged"),
-    ("time-wait", "TCP: both FINs are acknowledged, late packets may come"),
+    ("time-wait", "TCP: both FINs are acknowledged, late packets may arrive"),
     ("reset", "TCP: ended by a RST"),
-    ("unreplied", "packets went one way only; of TCP and SCTP, one that was picked up"),
-    ("replied", "neither TCP nor SCTP: packets went both ways"),
+    ("unreplied", "packets in one direction only; of TCP and SCTP, a connection that was picked up"),
+    ("replied", "neither TCP nor SCTP: packets in both directions"),
 ];
 
 impl ConnectionFilter {

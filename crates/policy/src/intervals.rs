@@ -105,12 +105,12 @@ impl Intervals {
         self.0.iter().chain(&other.0).copied().collect()
     }
 
-    /// Whether no number is in the set.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the set holds a number.
+    /// Returns whether the set contains a number.
     pub fn contains(&self, number: u128) -> bool {
         let behind = self.0.partition_point(|&(first, _)| first <= number);
         behind > 0 && self.0[behind - 1].1 >= number

@@ -5,13 +5,13 @@
 /// The names that values of a field have, and how its values are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueNames {
-    /// How a value is printed.
+    /// The format in which a value is printed.
     pub shown: ValueFormat,
     /// The names; a value with several is printed as the first.
     pub list: &'static [(&'static str, u64)],
 }
 
-/// How the values of a field are printed.
+/// The format in which the values of a field are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueFormat {
     /// In decimal.

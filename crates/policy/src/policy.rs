@@ -1,4 +1,4 @@
-//! A whole policy: rules under their numbers, settings, and the ports that it leaves alone.
+//! A whole policy: rules under their numbers, settings, and the switches of ports.
 //!
 //! A [`Policy`] is a plain value. A file is run against an empty one, a command against a copy of the one in
 //! force; only what checked as a whole is handed to the engine.
@@ -22,7 +22,7 @@ pub struct Policy {
     last_id: u32,
 }
 
-/// Why a command cannot be carried out on a policy.
+/// The reason why a policy refuses a change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// `add id N` where N is taken.
@@ -91,7 +91,7 @@ impl Policy {
         Policy { last_id: self.last_id.max(other.last_id), ..self }
     }
 
-    /// Whether some rule may change a packet.
+    /// Returns whether some rule may change a packet.
     pub fn rewrites(&self) -> bool {
         let mut targets = self.rules.iter().flat_map(|rule| rule.targets);
         targets.any(|target| !matches!(target, Target::Drop(_) | Target::Accept))
@@ -99,7 +99,7 @@ impl Policy {
 }
 
 impl PartialEq for Policy {
-    /// Whether both do the same under the same numbers; how the numbers came about does not count.
+    /// Compares rules by number, settings and ports. The origin of the numbers does not count.
     fn eq(&self, other: &Policy) -> bool {
         self.rules == other.rules && self.settings == other.settings && self.ports == other.ports
     }

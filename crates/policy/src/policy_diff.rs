@@ -1,4 +1,4 @@
-//! From the policy in force to another one, with as many rules as possible staying what they are.
+//! The difference between the policy in force and another one, in which as many rules as possible keep their numbers.
 //!
 //! A file whose rules have no numbers still means "these rules": those that are in force already keep their number
 //! and so their counters. A [`PolicyDiff`] is made by whoever applies a file, shown, and its policy put in force.
@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
 
-/// What putting a policy in force changes.
+/// The changes that put a policy in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyDiff {
     /// The policy to put in force: the new one, its rules under their final numbers.
@@ -135,7 +135,7 @@ fn by_content<'r>(rules: impl Iterator<Item = ChunkEntry<'r>>) -> Vec<(u64, Rule
     hashes
 }
 
-/// What rewriting rules compete for: of two that write it, the later one wins.
+/// The part of a packet that rewriting rules compete for: of two rules that write it, the later one wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum WriteKey {
     /// The byte of the header key where a field begins, in packets of a sort: fields that overlap begin in one byte.

@@ -1,5 +1,5 @@
-//! The checked policy: what the rest of mmb works with. Text becomes this through the parser and the checker,
-//! and only through them, so that whoever holds a [`Rule`] may rely on what its types and comments say.
+//! Checked rules, on which the rest of mmb works. Text becomes a [`Rule`] through the parser and the checker,
+//! and only through them, so that the invariants in the comments hold of every rule.
 
 use crate::field::{Field, ones};
 
@@ -35,7 +35,7 @@ pub struct Rule {
     pub stateful: bool,
     /// The constraints, all of which must hold; empty for `all`.
     pub matches: Vec<Match>,
-    /// What is done, in the order written.
+    /// The targets, in the order written.
     pub targets: Vec<Target>,
 }
 
@@ -46,11 +46,11 @@ pub struct Match {
     pub negated: bool,
     /// The field.
     pub field: Field,
-    /// What is asked of it.
+    /// The test of the field.
     pub test: Test,
 }
 
-/// What a constraint asks of its field. A test of an [optional](crate::field::BareMeaning::Optional) field holds only
+/// The test that a constraint makes on its field. A test of an [optional](crate::field::BareMeaning::Optional) field holds only
 /// where the packet has it; with several options of one kind it holds if it holds for any of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Test {
@@ -65,7 +65,7 @@ pub enum Test {
     Bytes(Equality, Vec<Vec<u8>>),
 }
 
-/// How numbers are compared.
+/// The comparison of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cond {
     /// `==`, or membership of a set.
@@ -82,7 +82,7 @@ pub enum Cond {
     Ge,
 }
 
-/// How names and bytes are compared.
+/// The comparison of names and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Equality {
     /// `==`
@@ -106,7 +106,7 @@ pub enum NumberItem {
     Prefix(u128, u8),
 }
 
-/// What a rule does to a packet.
+/// An action of a rule on a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// `mod FIELD VALUE`
@@ -131,7 +131,7 @@ pub enum Target {
     Lb(Field, NumberSet, LbMethod),
 }
 
-/// What `mod` writes.
+/// The value that `mod` writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     /// A number that fits the field. In an option: written big-endian into the data that is there.
@@ -149,7 +149,7 @@ impl DropRate {
     pub const ALL: DropRate = DropRate(100_000);
 }
 
-/// How a balancer picks.
+/// The method by which a load balancer selects a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LbMethod {
     /// In turn.

@@ -19,12 +19,12 @@ pub struct SettingInfo {
     put: fn(&mut Settings, u32),
 }
 
-/// What a setting may be.
+/// The values that a setting may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// A number, these two and those between.
+    /// A number in this range.
     Number(u32, u32),
-    /// So many seconds, likewise.
+    /// A number of seconds in this range.
     Seconds(u32, u32),
     /// One of these words; each with a line of help.
     Words(&'static [(&'static str, &'static str)]),
@@ -40,7 +40,7 @@ macro_rules! timeout {
         SettingInfo {
             name: $name,
             values: Values::Seconds(1, LONGEST_S),
-            help: concat!("how long a connection without packets stays: ", $help),
+            help: concat!("lifetime of a connection without packets: ", $help),
             get: |settings| settings.connections.timeouts.$field,
             put: |settings, seconds| settings.connections.timeouts.$field = seconds,
         }
@@ -64,24 +64,24 @@ pub static SETTINGS: &[SettingInfo] = &[
     SettingInfo {
         name: "ip6-max-headers",
         values: Values::Number(1, 64),
-        help: "the most IPv6 extension headers walked in one packet; a longer chain is dropped (ip6-chain-too-long)",
+        help: "the limit of IPv6 extension headers in one packet; packets with more are dropped (ip6-chain-too-long)",
         get: |settings| settings.ip6_max_headers.into(),
         put: |settings, n| settings.ip6_max_headers = n as u8,
     },
     SettingInfo {
         name: "poll",
         values: Values::Words(&[
-            ("adaptive", "sleeps for longer and longer"),
-            ("spin", "never sleeps: least delay, a whole core for each worker"),
+            ("adaptive", "sleeps with increasing delays"),
+            ("spin", "never sleeps: lowest delay, a whole core for each worker"),
         ]),
-        help: "how a worker with nothing to do waits",
+        help: "the way in which an idle worker waits",
         get: |settings| settings.poll as u32,
         put: |settings, n| settings.poll = nth(&Poll::ALL, n),
     },
     SettingInfo {
         name: "conn max",
         values: Values::Number(1, 100_000_000),
-        help: "the most connections at once; beyond, closed and then half-open ones make room, and where there are none new ones are refused \
+        help: "the limit of connections; at the limit, closed and then half-open ones are evicted, and if there are none, new ones are refused \
                (conn-full)",
         get: |settings| settings.connections.max,
         put: |settings, n| settings.connections.max = n,
@@ -89,10 +89,10 @@ pub static SETTINGS: &[SettingInfo] = &[
     SettingInfo {
         name: "conn pickup",
         values: Values::Words(&[
-            ("loose", "data and acknowledgements may too: connections from before a start of mmb go on"),
-            ("strict", "only a SYN may, of SCTP an INIT; others are dropped (conn-not-syn)"),
+            ("loose", "also data and acknowledgements: connections from before a start of mmb continue"),
+            ("strict", "only a SYN, of SCTP an INIT; others are dropped (conn-not-syn)"),
         ]),
-        help: "which packets of TCP and SCTP may begin a connection",
+        help: "the packets of TCP and SCTP that may begin a connection",
         get: |settings| settings.connections.pickup as u32,
         put: |settings, n| settings.connections.pickup = nth(&Pickup::ALL, n),
     },
@@ -110,8 +110,8 @@ pub static SETTINGS: &[SettingInfo] = &[
             ("pass", "they pass and change nothing"),
             ("drop", "they are dropped (conn-invalid)"),
         ]),
-        help: "what becomes of packets that a connection's state does not allow: out of window, with TCP flags that no end sends, with a \
-               wrong checksum where the state would change, or what begins no connection where a stateful rule would make one",
+        help: "the treatment of packets that a connection's state does not allow: out of window, with TCP flags that no end sends, with a \
+               wrong checksum where the state would change, or packets that begin no connection where a stateful rule would make one",
         get: |settings| settings.connections.invalid as u32,
         put: |settings, n| settings.connections.invalid = nth(&InvalidPackets::ALL, n),
     },
@@ -120,18 +120,18 @@ pub static SETTINGS: &[SettingInfo] = &[
         values: Values::Words(&[
             (
                 "vlan",
-                "each VLAN of a wire for itself: packets of a connection have the same outermost two VLAN identifiers",
+                "each VLAN of a wire: packets of a connection have the same outermost two VLAN identifiers",
             ),
-            ("wire", "each wire for itself: tags do not count"),
+            ("wire", "each wire: tags do not count"),
         ]),
-        help: "where connections do not meet, though their addresses and ports be the same",
+        help: "the scope of connections: packets with the same addresses and ports in different scopes are of different connections",
         get: |settings| settings.connections.zone as u32,
         put: |settings, n| settings.connections.zone = nth(&Zone::ALL, n),
     },
     switch!(
         "conn same-port",
         same_port,
-        "whether replies may come in by the port that a connection's first packet came in by (routers with one arm)"
+        "accepts replies on the port on which a connection's first packet arrived (one-armed routers)"
     ),
     timeout!("timeout tcp-syn", tcp_syn, "TCP and SCTP that is being opened"),
     timeout!("timeout tcp-established", tcp_established, "TCP and SCTP that is open"),
@@ -145,11 +145,14 @@ pub static SETTINGS: &[SettingInfo] = &[
     SettingInfo {
         name: "nat filtering",
         values: Values::Words(&[
-            ("endpoint-independent", "anybody"),
-            ("address-dependent", "hosts that something was sent to from there"),
-            ("address-and-port-dependent", "addresses and ports that something was sent to from there"),
+            ("endpoint-independent", "all"),
+            ("address-dependent", "hosts to which the inside host has sent from there"),
+            (
+                "address-and-port-dependent",
+                "addresses and ports to which the inside host has sent from there",
+            ),
         ]),
-        help: "who may send to an outside address and port that a translation gave (RFC 4787 REQ-8)",
+        help: "the remote hosts that may send to an outside address and port of a translation (RFC 4787 REQ-8)",
         get: |settings| settings.connections.nat_filtering as u32,
         put: |settings, n| settings.connections.nat_filtering = nth(&NatFiltering::ALL, n),
     },
@@ -173,12 +176,12 @@ pub static SETTINGS: &[SettingInfo] = &[
     switch!(
         "nat parity",
         nat_parity,
-        "whether even ports stay even and odd ones odd where there is a choice (RFC 4787 REQ-4)"
+        "keeps even ports even and odd ports odd where there is a choice (RFC 4787 REQ-4)"
     ),
     switch!(
         "nat contiguity",
         nat_contiguity,
-        "whether neighbouring ports of an inside address become neighbours outside where they are free"
+        "gives neighbouring ports of an inside address neighbouring outside ports where they are free"
     ),
 ];
 
@@ -260,7 +263,7 @@ impl SettingInfo {
 }
 
 impl Values {
-    /// What may be written, in words.
+    /// The values as a text for people.
     pub fn describe(&self) -> String {
         match self {
             Values::Number(least, most) => format!("{least} to {most}"),

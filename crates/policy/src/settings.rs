@@ -6,7 +6,7 @@ pub use connections::{
     ConnectionSettings, InvalidPackets, NatFiltering, Pickup, PortsPerHost, Timeouts, Zone,
 };
 
-/// What `set NAME VALUE` changes. [`crate::setting_table`] holds the table of names and ranges.
+/// The values that `set NAME VALUE` changes. [`crate::setting_table`] holds the table of names and ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// `ip6-max-headers`: the most IPv6 extension headers walked in one packet.
@@ -17,7 +17,7 @@ pub struct Settings {
     pub connections: ConnectionSettings,
 }
 
-/// How a worker with nothing to do waits.
+/// The way in which an idle worker waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Poll {
     /// Sleeps for longer and longer, up to a bound.

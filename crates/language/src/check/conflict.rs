@@ -1,6 +1,6 @@
-//! The constraints of a rule as a conjunction: can any packet satisfy it, and can its targets ever apply?
+//! Checks the constraints of a rule as a conjunction: whether a packet can satisfy it, and whether its targets can ever apply.
 //!
-//! For each sort of packets ([`PacketClass`]) the values that each field may have are intersected. The analysis is
+//! For each class of packets ([`PacketClass`]) the values that each field may have are intersected. The analysis is
 //! sound but not complete: what it refuses cannot match, what it does not see through is taken. On a conflict
 //! the constraints are thinned out to a smallest set that still conflicts, which is what the error talks about.
 
@@ -17,7 +17,7 @@ use mmb_policy::rule::{Cond, Equality, Match, Target, Test};
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// Of rules with more constraints only the sorts of packets are looked at: the rest would take quadratic time.
+/// Rules with more constraints are checked by packet class only: the rest takes quadratic time.
 const MANY: usize = 256;
 /// Sets of texts with more pairs of members are not held against each other, for the same reason.
 const MANY_PAIRS: usize = 1 << 12;
@@ -26,16 +26,16 @@ const MAX_TEXT: usize = 200;
 
 /// A constraint prepared for the analysis.
 struct Fact<'m> {
-    /// Sorts of packets that can satisfy it.
-    worlds: PacketClasses,
-    /// What it says beyond that.
+    /// Classes of packets that can satisfy it.
+    classes: PacketClasses,
+    /// The rest of its content.
     says: Predicate<'m>,
     /// The constraint; `None` for what a target needs.
     source: Option<&'m Match>,
     field: Field,
 }
 
-/// What a constraint says about its field.
+/// The content of a constraint beside its packet classes.
 enum Predicate<'m> {
     /// Nothing more.
     Nothing,
@@ -107,10 +107,10 @@ impl<'m> Fact<'m> {
                 if m.negated { Predicate::AbsentOr(None) } else { Predicate::There(None) }
             }
         };
-        Fact { worlds: PacketClasses::of(info.implies), says, source: Some(m), field: m.field }
+        Fact { classes: PacketClasses::of(info.implies), says, source: Some(m), field: m.field }
     }
 
-    /// What a target that writes `field` needs.
+    /// The condition under which a target can write `field`.
     fn needed(field: Field) -> Fact<'static> {
         let info = field.info();
         // An option may have been added by another rule; a tag or a payload is there or never will be.
@@ -118,7 +118,7 @@ impl<'m> Fact<'m> {
             (BareMeaning::Optional, None) if field.id != FieldId::TcpOpt => Predicate::There(None),
             _ => Predicate::Nothing,
         };
-        Fact { worlds: PacketClasses::of(info.implies), says, source: None, field }
+        Fact { classes: PacketClasses::of(info.implies), says, source: None, field }
     }
 
     fn requires_presence(&self) -> bool {
@@ -149,10 +149,10 @@ pub(super) fn check(
         report.error(Diagnostic::new(at.unwrap_or_default(), message));
         return;
     }
-    let worlds = all.iter().fold(PacketClasses::of(Implies::Frame), |w, fact| w.intersect(fact.worlds));
+    let classes = all.iter().fold(PacketClasses::of(Implies::Frame), |w, fact| w.intersect(fact.classes));
     let never = |field: Field| {
         let needed = Fact::needed(field);
-        let granted = worlds.0 & needed.worlds.0 == worlds.0 && matches!(needed.says, Predicate::Nothing);
+        let granted = classes.0 & needed.classes.0 == classes.0 && matches!(needed.says, Predicate::Nothing);
         let with: Vec<&Fact<'_>> = all.iter().copied().chain([&needed]).collect();
         (!granted && !possible(&with)).then(|| reason(&thin_out(with)))
     };
@@ -166,7 +166,7 @@ pub(super) fn check(
     }
 }
 
-/// Why no packet can stand to connections as a rule asks.
+/// The error of a rule whose `ct` constraints no packet satisfies.
 fn states(syntax: &RuleSyntax<'_>, matches: &[Match]) -> Option<Diagnostic> {
     let last = matches.iter().rposition(|m| m.field.id == FieldId::Ct)?;
     let asked = CtStates::asked_by(matches.iter());
@@ -181,10 +181,10 @@ fn states(syntax: &RuleSyntax<'_>, matches: &[Match]) -> Option<Diagnostic> {
     Some(Diagnostic::new(at, format!("this rule can never match: {reason}")))
 }
 
-/// Whether a rule is so plain that it needs no analysis: each constraint gives values of a field that has its full range
+/// Returns whether a rule is so plain that it needs no analysis: each constraint gives values of a field that has its full range
 /// in all packets, of bytes that no other constraint is about. Most of the rules of large policies are.
 fn plainly_possible(matches: &[Match]) -> bool {
-    let mut worlds = PacketClasses::of(Implies::Ip);
+    let mut classes = PacketClasses::of(Implies::Ip);
     let mut seen = 0;
     matches.iter().all(|m| {
         let info = m.field.info();
@@ -197,9 +197,9 @@ fn plainly_possible(matches: &[Match]) -> bool {
         let bytes = ones((last - first + 1) as u8) << first;
         let apart = seen & bytes == 0;
         seen |= bytes;
-        worlds = worlds.intersect(PacketClasses::of(info.implies));
+        classes = classes.intersect(PacketClasses::of(info.implies));
         apart && info.alone != BareMeaning::Optional && !is_narrow(m.field.id)
-    }) && !worlds.is_empty()
+    }) && !classes.is_empty()
 }
 
 /// The field that a target writes.
@@ -236,23 +236,24 @@ fn thin_out<'f, 'm>(mut facts: Vec<&'f Fact<'m>>) -> Vec<&'f Fact<'m>> {
     facts
 }
 
-/// Whether some packet may satisfy all the facts.
+/// Returns whether some packet may satisfy all the facts.
 fn possible(facts: &[&Fact<'_>]) -> bool {
-    let mut worlds = facts.iter().fold(PacketClasses::of(Implies::Frame), |w, fact| w.intersect(fact.worlds));
+    let mut classes =
+        facts.iter().fold(PacketClasses::of(Implies::Frame), |w, fact| w.intersect(fact.classes));
     if !facts.iter().any(|fact| fact.field.id == FieldId::EthType) {
-        worlds = worlds.intersect(PacketClasses::of(Implies::Ip));
+        classes = classes.intersect(PacketClasses::of(Implies::Ip));
     }
     if facts.len() > MANY {
-        return !worlds.is_empty();
+        return !classes.is_empty();
     }
     optional_fields(facts)
         && ports(facts)
         && opposites(facts)
-        && worlds.iter().any(|world| values(world, facts))
+        && classes.iter().any(|class| values(class, facts))
 }
 
-/// Whether packets of a sort may have values that satisfy the facts.
-fn values(world: PacketClass, facts: &[&Fact<'_>]) -> bool {
+/// Returns whether packets of a class may have values that satisfy the facts.
+fn values(class: PacketClass, facts: &[&Fact<'_>]) -> bool {
     let mut places: Vec<(u16, u8, Intervals)> = Vec::new();
     let restrict = |places: &mut Vec<(u16, u8, Intervals)>, bit, width, allowed: &Intervals| match places
         .iter_mut()
@@ -264,7 +265,7 @@ fn values(world: PacketClass, facts: &[&Fact<'_>]) -> bool {
     for fact in facts {
         if let Predicate::Value { bit, width, allowed } = &fact.says {
             restrict(&mut places, *bit, *width, allowed);
-            if let Some(possible) = world.values(fact.field.id) {
+            if let Some(possible) = class.values(fact.field.id) {
                 restrict(&mut places, *bit, *width, &possible);
             }
         }
@@ -279,7 +280,7 @@ fn values(world: PacketClass, facts: &[&Fact<'_>]) -> bool {
     places.iter().all(|(.., allowed)| !allowed.is_empty()) && overlaps(&places) && extension_headers(&places)
 }
 
-/// Whether fields of a byte and the bits inside them can agree: `tcp-flags` and `tcp-syn`.
+/// Returns whether fields of a byte and the bits inside them can agree: `tcp-flags` and `tcp-syn`.
 fn overlaps(places: &[(u16, u8, Intervals)]) -> bool {
     places.iter().filter(|(_, width, _)| *width <= 8).all(|(bit, width, allowed)| {
         let inside: Vec<_> = places
@@ -296,7 +297,7 @@ fn overlaps(places: &[(u16, u8, Intervals)]) -> bool {
     })
 }
 
-/// Whether "any extension header" agrees with the single ones.
+/// Returns whether "any extension header" agrees with the single ones.
 fn extension_headers(places: &[(u16, u8, Intervals)]) -> bool {
     let bit_of = |id: FieldId| id.info().place.key_bits().map_or(0, |(bit, _)| bit);
     let is = |bit: u16, value: u128| {
@@ -313,7 +314,7 @@ fn extension_headers(places: &[(u16, u8, Intervals)]) -> bool {
     }
 }
 
-/// Whether optional fields can be there, or not, as all the facts want.
+/// Returns whether optional fields can be present and absent as all the facts require.
 fn optional_fields(facts: &[&Fact<'_>]) -> bool {
     let place = |fact: &Fact<'_>| (fact.field.info().place, fact.field.kind);
     facts.iter().filter(|fact| matches!(fact.says, Predicate::Absent)).all(|absent| {
@@ -326,7 +327,7 @@ fn optional_fields(facts: &[&Fact<'_>]) -> bool {
         && beginnings(facts)
 }
 
-/// Whether the VLAN id can have the values asked for.
+/// Returns whether the VLAN id can have the required values.
 fn tags(facts: &[&Fact<'_>]) -> bool {
     let mut there = false;
     let mut allowed = Intervals::of_width(12);
@@ -339,7 +340,7 @@ fn tags(facts: &[&Fact<'_>]) -> bool {
     !there || !allowed.is_empty()
 }
 
-/// Whether payloads can begin with what is asked for.
+/// Returns whether payloads can begin with the required bytes.
 fn beginnings(facts: &[&Fact<'_>]) -> bool {
     let place = |fact: &Fact<'_>| fact.field.info().place;
     facts.iter().enumerate().all(|(at, fact)| {
@@ -361,7 +362,7 @@ fn too_many<T>(ours: &[T], theirs: &[T]) -> bool {
     ours.len().saturating_mul(theirs.len()) > MANY_PAIRS
 }
 
-/// Whether a port can have the names asked for.
+/// Returns whether a port can have the required names.
 fn ports(facts: &[&Fact<'_>]) -> bool {
     [FieldId::In, FieldId::Out].into_iter().all(|id| {
         let mut sets = facts.iter().filter(|fact| fact.field.id == id).filter_map(|fact| match fact.says {
@@ -375,7 +376,7 @@ fn ports(facts: &[&Fact<'_>]) -> bool {
     })
 }
 
-/// Whether no constraint is the negation of another one, word by word.
+/// Returns whether no constraint is the negation of another one, word by word.
 fn opposites(facts: &[&Fact<'_>]) -> bool {
     let negated: Vec<_> = facts.iter().filter_map(|fact| fact.source).filter(|m| m.negated).collect();
     negated.iter().all(|no| {
@@ -386,7 +387,7 @@ fn opposites(facts: &[&Fact<'_>]) -> bool {
     })
 }
 
-/// Why a smallest set of facts is impossible, in words.
+/// The reason why a smallest set of facts is impossible, as a text for people.
 fn reason(core: &[&Fact<'_>]) -> String {
     let text = |fact: &Fact<'_>| match fact.source {
         Some(m) => format!("`{}`", short(m)),
@@ -422,13 +423,13 @@ fn short(constraint: &Match) -> String {
     beginning.0 + if whole { "" } else { "…" }
 }
 
-/// Why a constraint is impossible by itself.
+/// The reason why a constraint is impossible by itself.
 fn alone(fact: &Fact<'_>, text: &str) -> String {
     let field = fact.field;
     let range = field.info().max().and_then(|max| {
-        fact.worlds
+        fact.classes
             .iter()
-            .map(|world| world.values(field.id).unwrap_or_else(|| Intervals::range(0, max)))
+            .map(|class| class.values(field.id).unwrap_or_else(|| Intervals::range(0, max)))
             .reduce(|a, b| a.union(&b))
             .and_then(|values| in_words(&values))
     });
@@ -454,10 +455,10 @@ fn in_words(set: &Intervals) -> Option<String> {
     }
 }
 
-/// Why two constraints exclude each other.
+/// The reason why two constraints exclude each other.
 fn pair(a: &Fact<'_>, a_text: &str, b: &Fact<'_>, b_text: &str) -> String {
     let (a_info, b_info) = (a.field.info(), b.field.info());
-    if a.worlds.intersect(b.worlds).is_empty() {
+    if a.classes.intersect(b.classes).is_empty() {
         return format!(
             "{a_text} is about {}, {b_text} about {}",
             about(a_info.implies),
@@ -484,13 +485,13 @@ fn pair(a: &Fact<'_>, a_text: &str, b: &Fact<'_>, b_text: &str) -> String {
             return format!("{offset_text} leaves no room for the option that {option_text} asks for");
         }
     }
-    let sorts = [FieldId::IpProto, FieldId::NetProto, FieldId::EthType, FieldId::Ip6Next];
+    let class_fields = [FieldId::IpProto, FieldId::NetProto, FieldId::EthType, FieldId::Ip6Next];
     let excludes =
         |by: &str, what: &str, implies| format!("{what} is about {}, which {by} excludes", about(implies));
-    if sorts.contains(&a.field.id) {
+    if class_fields.contains(&a.field.id) {
         return excludes(a_text, b_text, b_info.implies);
     }
-    if sorts.contains(&b.field.id) {
+    if class_fields.contains(&b.field.id) {
         return excludes(b_text, a_text, a_info.implies);
     }
     if a.field.id == FieldId::IpFragOffset {

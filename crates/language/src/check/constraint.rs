@@ -1,4 +1,4 @@
-//! One constraint: its value read, and what its field cannot be asked refused.
+//! Checks one constraint: reads its value and refuses a test that its field does not allow.
 
 use crate::diagnostic::Diagnostic;
 use crate::number::numbers;

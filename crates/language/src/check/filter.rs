@@ -1,4 +1,4 @@
-//! Filters of connections: each value read, and what no connection can be refused.
+//! Checks filters of connections: reads each value and refuses conditions that no connection can satisfy.
 
 use crate::diagnostic::Diagnostic;
 use crate::filter::{self, FilterError, FilterTerm, state_named};

@@ -1,6 +1,6 @@
-//! The sorts of packets there are, and what each fixes.
+//! The classes of packets, and the values that each fixes.
 //!
-//! A rule can match if the packets of some sort can satisfy it. A sort is a family, a transport header (or
+//! A rule can match if the packets of some class can satisfy it. A class is a family, a transport header (or
 //! none), and whether the packet is a later fragment; in each, some fields have less than their full range.
 
 use mmb_packet::proto::{ICMP, ICMP6, TCP, UDP};
@@ -8,7 +8,7 @@ use mmb_policy::field::{FIELDS, Field, FieldId, Implies};
 use mmb_policy::intervals::Intervals;
 use std::sync::LazyLock;
 
-/// A sort of packets.
+/// A class of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PacketClass {
     /// 4, 6, or 0 for frames that are not IP.
@@ -19,36 +19,36 @@ pub(super) struct PacketClass {
     later: bool,
 }
 
-const fn world(family: u8, transport: u8, later: bool) -> PacketClass {
+const fn class(family: u8, transport: u8, later: bool) -> PacketClass {
     PacketClass { family, transport, later }
 }
 
-/// Every sort; a set of sorts is a [`PacketClasses`].
-pub(super) const WORLDS: [PacketClass; 11] = [
-    world(4, TCP, false),
-    world(4, UDP, false),
-    world(4, ICMP, false),
-    world(4, 0, false),
-    world(4, 0, true),
-    world(6, TCP, false),
-    world(6, UDP, false),
-    world(6, ICMP6, false),
-    world(6, 0, false),
-    world(6, 0, true),
-    world(0, 0, false),
+/// Every class; a set of classes is a [`PacketClasses`].
+pub(super) const CLASSES: [PacketClass; 11] = [
+    class(4, TCP, false),
+    class(4, UDP, false),
+    class(4, ICMP, false),
+    class(4, 0, false),
+    class(4, 0, true),
+    class(6, TCP, false),
+    class(6, UDP, false),
+    class(6, ICMP6, false),
+    class(6, 0, false),
+    class(6, 0, true),
+    class(0, 0, false),
 ];
 
-/// A set of sorts: bit `i` is `WORLDS[i]`.
+/// A set of classes: bit `i` is `CLASSES[i]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PacketClasses(pub(super) u16);
 
-/// The fields that have less than their full range in packets of some sort, by [`FieldId`].
+/// The fields that have less than their full range in packets of some class, by [`FieldId`].
 static NARROW: LazyLock<Vec<bool>> = LazyLock::new(|| {
-    let narrow = |id| WORLDS.iter().any(|world| world.values(id).is_some());
+    let narrow = |id| CLASSES.iter().any(|class| class.values(id).is_some());
     FIELDS.iter().map(|info| narrow(info.id)).collect()
 });
 
-/// Whether a field of fixed place has less than its full range in packets of some sort.
+/// Returns whether a field of fixed place has less than its full range in packets of some class.
 pub(super) fn is_narrow(id: FieldId) -> bool {
     NARROW[id as usize]
 }
@@ -71,18 +71,18 @@ impl PacketClasses {
 
     const fn within(implies: Implies) -> PacketClasses {
         let (mut set, mut i) = (0, 0);
-        while i < WORLDS.len() {
-            let world = &WORLDS[i];
+        while i < CLASSES.len() {
+            let class = &CLASSES[i];
             let within = match implies {
                 Implies::Frame => true,
-                Implies::Ip => world.family != 0,
-                Implies::Ip4 => world.family == 4,
-                Implies::Ip6 => world.family == 6,
-                Implies::Icmp => world.transport == ICMP,
-                Implies::Icmp6 => world.transport == ICMP6,
-                Implies::Udp => world.transport == UDP,
-                Implies::Tcp => world.transport == TCP,
-                Implies::Transport => world.family != 0 && !world.later,
+                Implies::Ip => class.family != 0,
+                Implies::Ip4 => class.family == 4,
+                Implies::Ip6 => class.family == 6,
+                Implies::Icmp => class.transport == ICMP,
+                Implies::Icmp6 => class.transport == ICMP6,
+                Implies::Udp => class.transport == UDP,
+                Implies::Tcp => class.transport == TCP,
+                Implies::Transport => class.family != 0 && !class.later,
             };
             if within {
                 set |= 1 << i;
@@ -101,7 +101,7 @@ impl PacketClasses {
     }
 
     pub(super) fn iter(self) -> impl Iterator<Item = PacketClass> {
-        WORLDS.into_iter().enumerate().filter(move |(i, _)| self.0 & 1 << i != 0).map(|(_, world)| world)
+        CLASSES.into_iter().enumerate().filter(move |(i, _)| self.0 & 1 << i != 0).map(|(_, class)| class)
     }
 }
 
@@ -109,7 +109,7 @@ impl PacketClasses {
 const EXTENSIONS: [u128; 8] = [0, 43, 44, 51, 60, 135, 139, 140];
 
 impl PacketClass {
-    /// The values that a field of fixed place can have in packets of this sort, if not all that its width allows.
+    /// The values that a field of fixed place can have in packets of this class, if not all that its width allows.
     pub(super) fn values(self, id: FieldId) -> Option<Intervals> {
         let transport = u128::from(self.transport);
         Some(match (id, self.family) {
@@ -151,7 +151,7 @@ pub(super) fn about(implies: Implies) -> &'static str {
     }
 }
 
-/// That the packets which a field is about always have it.
+/// The text that the packets which a field implies always have it.
 pub(super) fn always_has(field: Field) -> String {
     let packets = match field.info().implies {
         Implies::Frame => "frame",

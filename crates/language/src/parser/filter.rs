@@ -19,14 +19,14 @@ pub(crate) const VERBOSE: &str = "verbose";
 const A_TERM: &str = "a field of the protocol, an address or a port, `state` or `rule`";
 
 impl<'t> Parser<'t, '_, '_> {
-    /// What follows `show connections`.
+    /// Parses the arguments of `show connections`.
     pub(super) fn connections(&mut self) -> Option<CommandSyntax<'t>> {
         let filter = self.filter(&[VERBOSE])?;
         let verbose = self.take_word(VERBOSE);
         Some(CommandSyntax::Connections(filter, verbose))
     }
 
-    /// What follows `conn`.
+    /// Parses the arguments of `conn`.
     pub(super) fn conn(&mut self) -> Option<CommandSyntax<'t>> {
         let token = self.next();
         if token.word() != "kill" {
@@ -118,7 +118,7 @@ impl<'t> Parser<'t, '_, '_> {
     }
 }
 
-/// What a term's value looks like, in words.
+/// The form of a term's values, as a text for people.
 pub(crate) fn expectation(term: &TermInfo) -> String {
     match (term.field, term.subject) {
         (Some(id), _) => value::expectation(id.info()),

@@ -16,7 +16,7 @@ use mmb_policy::rule::{Prio, RuleId};
 const MAX_NAME: usize = 64;
 
 impl<'t> Parser<'t, '_, '_> {
-    /// What follows `add`.
+    /// Parses the arguments of `add`.
     pub(super) fn rule(&mut self, stateful: bool) -> RuleSyntax<'t> {
         let mut rule = RuleSyntax {
             stateful,

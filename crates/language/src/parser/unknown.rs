@@ -1,4 +1,4 @@
-//! Words that nobody knows: which known word was meant.
+//! Unknown words, and the known word that was probably meant.
 
 use crate::nearest::nearest;
 use crate::target::{self, TARGETS};
@@ -46,7 +46,7 @@ const SHOW_SYNONYMS: &[(&str, &str)] =
 /// Groups of fields by the beginning of their names; a slip in the group finds the field in the first that has it.
 const GROUPS: &[&str] = &["ip-", "tcp-", "udp-", "ip6-", "icmp-", "icmp6-", "tcp-opt-"];
 
-/// Whether a word begins a constraint or a target, and so ends what is before it.
+/// Returns whether a word begins a constraint or a target, and so ends the one before it.
 pub(crate) fn is_keyword(word: &str) -> bool {
     // No number and no address does.
     word.starts_with(|c: char| c.is_ascii_lowercase())
@@ -62,7 +62,7 @@ pub(super) fn command(word: &str) -> Option<&'static str> {
     among(COMMAND_SYNONYMS, word).or_else(|| nearest(word, COMMANDS.iter().map(|info| info.name)))
 }
 
-/// What was meant to be shown, of these words.
+/// The subject of `show` that was meant, of these words.
 pub(super) fn shown<'w, I: Iterator<Item = &'w str>>(word: &str, words: impl Fn() -> I) -> Option<&'w str> {
     let synonym = among(SHOW_SYNONYMS, word).and_then(|ours| words().find(|known| *known == ours));
     synonym.or_else(|| nearest(word, words()))

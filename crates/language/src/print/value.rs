@@ -19,7 +19,7 @@ pub trait Print {
     }
 }
 
-/// Something printed by a function.
+/// A text that a function prints.
 pub(crate) struct Printed<F>(pub(crate) F);
 
 impl<F: Fn(&mut Formatter<'_>) -> Result> Display for Printed<F> {

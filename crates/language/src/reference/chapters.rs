@@ -62,8 +62,7 @@ add | add-stateless | add-stateful  [id N] [prio N] [name WORD]  MATCH…  TARGE
 
 MATCH   := all | [!] FIELD [ [COND] VALUE ]
 COND    := == | != | < | <= | > | >=          without one: ==
-TARGET  := mod FIELD VALUE | add OPTION [VALUE] | strip [!] OPTION | strip all | drop [PERCENT] | accept
-         | map FIELD VALUE | shuffle FIELD [RANGE] | lb FIELD {VALUE, …} [rr|hash|least]
+TARGET  := @TARGETS@
 OPTION  := tcp-opt-mss | … | tcp-opt KIND
 ```
 
@@ -171,29 +170,29 @@ matched. From then on the packets of both directions get these rules, with the s
 stateful rules that they would match later do not join.
 
 - `map`, `shuffle`, `lb` and, in a stateful rule, `mod` of an address, a port, an identifier or a sequence number are mappings:
-  packets from the end that began get the new value, packets back get it undone, both before other edits. All other targets of
+  packets from the initiator get the new value, replies get it reversed, both before other edits. All other targets of
   the connection's rules apply to the packets of both directions.
-- A mapping of `ip-id` is written on packets with DF only: what may be fragmented keeps the identification by which its pieces are put together (RFC 6864).
-- Packets back are known by what they are after the mapping. ICMP errors belong to the connection of the packet that they quote,
+- A mapping of `ip-id` is written on packets with DF only: packets that may be fragmented keep the identification by which their fragments are reassembled (RFC 6864).
+- Replies are recognized by their addresses and ports after the mapping. ICMP errors belong to the connection of the packet that they quote,
   and are translated with it.
 - A packet from outside to an address and port that a mapping gave to an inside one makes a connection as well, without rules, if
   `nat filtering` lets its sender in. Two inside ends reach each other by their outside addresses and ports.
 - Later fragments are of the connection of their first one. Where stateful rules are in force, those that come before it wait for it
-  for a while; fragments that wait in vain, overlap and the like are dropped (`fragment-…`).
+  for a while; fragments whose first one does not come, that overlap or break another rule are dropped (`fragment-…`).
 - Connections of one wire, or of one VLAN of it (`set conn zone`), are not seen on another. Replies come in by the wire's other port.
 - A first packet that is refused is dropped: `conn-full` (there are `conn max` already, none of which makes room), `conn-no-memory`,
   `conn-not-syn` (`conn pickup strict`, or a RST, FIN or SYN-ACK that would be mapped, or what is alike in SCTP), `conn-invalid` (flags that no end sends, a
   wrong verification tag or checksum, likewise), `nat-no-address` or `nat-no-port` (none is left to map to),
   `nat-host-limit` (`nat ports-per-host`), `conn-per-source` (`conn per-source`), `nat-clash` (the one place that the rule allows is in use).
-- An ICMP error that quotes a connection's ends, but does not go to whom the quoted packet came from, is not sound, or quotes a TCP segment that
+- An ICMP error that quotes a connection's ends, but does not go to the sender of the quoted packet, is not sound, or quotes a TCP segment that
   cannot be in flight, is dropped: `icmp-unrelated`. One about no connection is for the other rules.
-- What matches a stateful rule that maps, but is of no connection and begins none (an ICMP answer that nobody asked for, an error about nothing,
-  another type of ICMP), is dropped: `nat-unsolicited`. Neighbour discovery and listener discovery of IPv6 pass.
-- A change of the policy keeps connections. One whose rule was deleted goes on without the rule's targets, but for its translation, without which the two ends would not know each other any more; `del ID --kill` ends it.
+- A packet that matches a stateful rule that maps, but is of no connection and begins none (an ICMP answer without a query, an error about no
+  connection, another type of ICMP), is dropped: `nat-unsolicited`. Neighbour discovery and listener discovery of IPv6 pass.
+- A change of the policy keeps connections. One whose rule was deleted continues without the rule's targets, except its translation, which the two ends depend on; `del ID --kill` ends it.
   The next packet of a connection that was ended is a first packet.
 
-`show connections`, `conn kill` and their like take a filter: words with a value each, all of which must hold. Source and destination are
-those of packets from the end that began, as they come or as they leave.
+`show connections` and `conn kill` take a filter: words with a value each, all of which must hold. Source and destination are
+those of packets from the initiator, before or after translation.
 ";
 
 pub(super) const STATES: &str = "
@@ -228,6 +227,6 @@ add-stateful ip-saddr 10.0.0.0/24 ip-proto tcp tcp-syn shuffle tcp-sport mod ip-
 add-stateful ip-daddr 192.0.2.1 tcp-dport 443 lb ip-daddr {10.0.0.1, 10.0.0.2} least
 set conn max 200000
 set timeout tcp-established 86400                      # seconds
-set nat filtering endpoint-independent                 # for applications that strangers are to reach
+set nat filtering endpoint-independent                 # for applications that unknown hosts are to reach
 ```
 ";

@@ -26,7 +26,7 @@ pub(crate) struct ItemSyntax<'t> {
     pub(crate) span: TextSpan,
 }
 
-/// How a value is written.
+/// The form in which a value is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ItemKind<'t> {
     /// A number, a name, an address, a prefix, a range.

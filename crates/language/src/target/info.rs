@@ -23,7 +23,7 @@ pub struct TargetInfo {
     pub(crate) synonyms: &'static [&'static str],
     /// The arguments in their order.
     pub(crate) slots: &'static [Slot],
-    /// Whether it takes a field. Not called for targets without one.
+    /// Returns whether it takes a field. Not called for targets without one.
     pub(crate) takes: fn(&FieldInfo) -> bool,
     /// Checks the target by itself. `None` if there were errors.
     pub(crate) check: fn(&TargetArguments<'_>, &mut CheckReport<'_>) -> Option<Target>,
@@ -59,22 +59,22 @@ pub(crate) struct TargetSyntax<'t> {
 /// The arguments of a target. Which there are follows from its [`TargetInfo::slots`].
 #[derive(Debug, Default)]
 pub(crate) struct TargetArguments<'t> {
-    /// Of [`Slot::Field`] or [`Slot::Selection`]; not with `all`.
+    /// The field of [`Slot::Field`] or [`Slot::Selection`]; none with `all`.
     pub(crate) field: Option<FieldSyntax>,
     /// `all` stands in place of a selection.
     pub(crate) all: bool,
     /// `!` stands before a selection.
     pub(crate) negated: bool,
-    /// Of [`Slot::Value`] or [`Slot::OptionalValue`].
+    /// The value of [`Slot::Value`] or [`Slot::OptionalValue`].
     pub(crate) value: Option<ValueSyntax<'t>>,
-    /// Of [`Slot::Percentage`].
+    /// The percentage of [`Slot::Percentage`].
     pub(crate) percentage: Option<ItemSyntax<'t>>,
-    /// Of [`Slot::Choice`].
+    /// The word of [`Slot::Choice`].
     pub(crate) choice: Option<&'static str>,
 }
 
 impl Slot {
-    /// Whether a field is read here.
+    /// Returns whether a field is read here.
     pub(crate) fn is_field(&self) -> bool {
         match self {
             Slot::Field(_) | Slot::Selection => true,

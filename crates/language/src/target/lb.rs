@@ -19,7 +19,7 @@ const METHODS: &[(&str, &str)] = &[
 pub(super) const INFO: TargetInfo = TargetInfo {
     arguments: "FIELD {VALUE, …} [rr|hash|least]",
     stateful: true,
-    help: "spreads connections over values; replies get it undone",
+    help: "distributes connections over values; on replies it is reversed",
     reference: "`lb` gives each connection one of the values by the named method: in turn (`rr`), by a hash of the connection \
                 (`hash`), or the one with the fewest connections (`least`).",
     slots: &[Slot::Field("the field to spread"), Slot::Value, Slot::Choice("method", METHODS)],

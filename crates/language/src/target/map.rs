@@ -12,8 +12,8 @@ use std::fmt::{Formatter, Result};
 pub(super) const INFO: TargetInfo = TargetInfo {
     arguments: "FIELD VALUE",
     stateful: true,
-    help: "gives a connection a new value from a pool; replies get it undone",
-    reference: "`map` gives each connection one of the values. `map`, `shuffle` and `lb` bind a connection to its value, and undo it \
+    help: "gives a connection a value from a pool; on replies it is reversed",
+    reference: "`map` gives each connection one of the values. `map`, `shuffle` and `lb` bind a connection to its value, and reverse it \
                 on replies.",
     slots: &[Slot::Field("the field to map"), Slot::Value],
     takes: |info| info.bindings.map,

@@ -14,7 +14,7 @@ use std::fmt::{Formatter, Result};
 pub(super) const INFO: TargetInfo = TargetInfo {
     arguments: "FIELD [RANGE]",
     stateful: true,
-    help: "gives a connection a random value; replies get it undone",
+    help: "gives a connection a random value; on replies it is reversed",
     reference: "`shuffle` gives each connection a random value, of the range if there is one.",
     slots: &[Slot::Field("the field to shuffle"), Slot::OptionalValue],
     takes: |info| info.bindings.shuffle,

@@ -8,7 +8,7 @@ use mmb_policy::rule::Target;
 use std::fmt::{Formatter, Result};
 
 pub(super) const INFO: TargetInfo = TargetInfo {
-    arguments: "[!] OPTION, or all",
+    arguments: "[!] OPTION|all",
     help: "removes a TCP option; with ! all but the named ones; all of them",
     reference: "Several `strip OPTION` of one rule make a list of what goes; several `strip ! OPTION` a list of what stays. The two \
                 do not mix.",

@@ -13,9 +13,9 @@ pub struct PacketSpec {
     pub key: [u8; 80],
     /// Its TCP options in order, padding included: kind and data.
     pub options: Vec<(u8, Vec<u8>)>,
-    /// What follows the transport header.
+    /// The bytes behind the transport header.
     pub payload: Vec<u8>,
-    /// What follows the IPv4 header or the fixed IPv6 header.
+    /// The bytes behind the IPv4 header or the fixed IPv6 header.
     pub ip_payload: Vec<u8>,
     /// The name of the port that it came in by.
     pub in_port: String,
@@ -29,7 +29,7 @@ pub(super) fn big_endian(data: &[u8]) -> Option<u128> {
 }
 
 impl PacketSpec {
-    /// Whether it is of the packets that a field implies.
+    /// Returns whether the packet is one that a field implies.
     pub fn is_about(&self, implies: Implies) -> bool {
         let is_ip = self.key[key::FAMILY] != 0;
         implies.key_bytes().iter().all(|&(at, mask, value)| self.key[at] & mask == value)
@@ -43,7 +43,7 @@ impl PacketSpec {
             .fold(0, |n, bit| n << 1 | u128::from(self.key[usize::from(bit / 8)] >> (7 - bit % 8) & 1))
     }
 
-    /// Whether a test of a field of the implied packets holds.
+    /// Returns whether a test of a field holds. The packet is one that the field implies.
     pub fn satisfies(&self, field: Field, test: &Test) -> bool {
         let info = field.info();
         if field.id == FieldId::VlanId && self.key[key::FLAGS] & flags::VLAN_TAGGED == 0 {

@@ -39,7 +39,7 @@ impl ChunkEntry<'_> {
         record::read_targets(self.record)
     }
 
-    /// Whether both are the same rule under the same number.
+    /// Returns whether both are the same rule under the same number.
     pub(crate) fn is(&self, other: &ChunkEntry<'_>) -> bool {
         self.id == other.id && self.record == other.record
     }
@@ -54,7 +54,7 @@ impl RuleChunk {
         &self.ids
     }
 
-    /// Where the rule of that number is, or would be.
+    /// The index of the rule of that number, or where to insert it.
     pub(super) fn find(&self, id: RuleId) -> Result<usize, usize> {
         if self.ids.last().is_some_and(|last| *last < id) {
             return Err(self.len());
@@ -70,13 +70,13 @@ impl RuleChunk {
         }
     }
 
-    /// Whether one more rule fits.
+    /// Returns whether one more rule fits.
     pub(super) fn has_room(&self, record: &[u8]) -> bool {
         self.ids.len() < MOST_RULES
             && (self.ids.is_empty() || self.records.len() + record.len() <= MOST_BYTES)
     }
 
-    /// Whether both together are so small that they should be one.
+    /// Returns whether two chunks are so small that they are to be merged.
     pub(super) fn belongs_with(&self, other: &RuleChunk) -> bool {
         self.len() + other.len() <= MOST_RULES / 2
             && self.records.len() + other.records.len() <= MOST_BYTES / 2
@@ -103,7 +103,7 @@ impl RuleChunk {
         self.ends.remove(at);
     }
 
-    /// Takes the upper rules, about half of the bytes. There must be two rules at least.
+    /// Splits off the upper rules, about half of the bytes. There must be two rules at least.
     pub(super) fn split(&mut self) -> RuleChunk {
         let half = self.records.len() as u32;
         let at = self.ends.partition_point(|end| *end < half).clamp(1, self.len() - 1);
@@ -117,7 +117,7 @@ impl RuleChunk {
         upper
     }
 
-    /// Takes the rules of the next chunk.
+    /// Appends the rules of the next chunk.
     pub(super) fn append(&mut self, next: &RuleChunk) {
         let start = self.records.len() as u32 * 2;
         self.ids.extend_from_slice(&next.ids);

@@ -1,4 +1,4 @@
-//! What differs between two stores, found without looking at what they share.
+//! The differences between two stores, found without a look at the chunks that they share.
 
 use super::chunk::{ChunkEntry, RuleChunk};
 use super::store::RuleStore;
@@ -29,7 +29,7 @@ pub struct RuleDiff<'a> {
 }
 
 impl RuleStore {
-    /// What makes `new` of `old`, in the order of numbers; where a rule was replaced by another under its number, the
+    /// The changes from `old` to `new`, in the order of numbers; where a rule was replaced by another under its number, the
     /// old one is removed before the new one is added. Costs as much as the chunks are long that the two do not share.
     pub fn diff<'a>(old: &'a RuleStore, new: &'a RuleStore) -> RuleDiff<'a> {
         RuleDiff { old: StoreCursor::new(old), new: StoreCursor::new(new) }
@@ -37,7 +37,7 @@ impl RuleStore {
 }
 
 impl PartialEq for RuleStore {
-    /// Whether both have the same rules under the same numbers; how the numbers came about does not count.
+    /// Compares rules by number. The origin of the numbers does not count.
     fn eq(&self, other: &RuleStore) -> bool {
         self.len() == other.len() && RuleStore::diff(self, other).next_entry().is_none()
     }
@@ -149,7 +149,7 @@ fn skip_shared(old: &mut StoreCursor<'_>, new: &mut StoreCursor<'_>) {
     }
 }
 
-/// How many rules chunks hold.
+/// The number of rules in chunks.
 fn rules_in(chunks: &[Arc<RuleChunk>]) -> usize {
     chunks.iter().map(|chunk| chunk.len()).sum()
 }

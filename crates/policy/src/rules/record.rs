@@ -200,7 +200,7 @@ pub(super) fn read_targets(record: &[u8]) -> (Prio, Vec<Target>) {
     (prio, reader.several(RecordReader::target))
 }
 
-/// What was written as a `String`.
+/// Reads a `String`.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -15,17 +15,17 @@ pub struct RuleStore {
 }
 
 impl RuleStore {
-    /// How many rules there are.
+    /// The number of rules.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether there is a rule of that number.
+    /// Returns whether there is a rule of that number.
     pub fn contains(&self, id: RuleId) -> bool {
         self.entry(id).is_some()
     }
@@ -35,7 +35,7 @@ impl RuleStore {
         self.entry(id).map(|entry| entry.rule())
     }
 
-    /// Whether both have the same rule under that number, or none.
+    /// Returns whether both stores have the same rule under that number, or both none.
     pub fn agree(&self, other: &RuleStore, id: RuleId) -> bool {
         match (self.entry(id), other.entry(id)) {
             (Some(ours), Some(theirs)) => ours.record == theirs.record,
@@ -148,7 +148,7 @@ impl RuleStore {
         }
     }
 
-    /// Takes the rule of that number out.
+    /// Removes the rule of that number and returns it.
     pub fn remove(&mut self, id: RuleId) -> Option<Rule> {
         let (chunk, at) = self.place(id).ok()?;
         let rule = self.chunks[chunk].entry(at).rule();

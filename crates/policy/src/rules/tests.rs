@@ -35,7 +35,7 @@ fn plain(value: u16) -> Rule {
 enum Step {
     /// Rules under neighbouring numbers.
     Insert { first: u32, count: u32, value: u16 },
-    /// Every so manieth number goes.
+    /// Every `step`th number goes.
     Remove { first: u32, count: u32, step: u32 },
     /// The store as it is now is what later ones are compared with.
     Copy,
@@ -53,7 +53,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Where the model differs from an older one.
+/// The differences between a model and an older one.
 fn differences(old: &Model, new: &Model) -> Vec<RuleChange> {
     let mut ids: Vec<RuleId> = old.keys().chain(new.keys()).copied().collect();
     ids.sort_unstable();

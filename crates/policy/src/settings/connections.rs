@@ -1,6 +1,6 @@
-//! What a policy says about connections: how many, how they begin, how long they stay, whom a translation lets in.
+//! Settings of connection tracking: limits, pickup, timeouts, NAT filtering.
 //!
-//! Plain values; the rooms that keep connections take them from here. [`crate::setting_table`] holds the table of names and
+//! Plain values, which the rooms that track connections read. [`crate::setting_table`] holds the table of names and
 //! ranges.
 
 /// `set conn …`, `set timeout …`, `set nat …`.
@@ -48,7 +48,7 @@ impl Default for ConnectionSettings {
     }
 }
 
-/// Whether a TCP connection whose beginning was not seen may be made.
+/// The segments that may create a TCP connection whose beginning was not seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Pickup {
     /// By any segment: connections from before a start of mmb go on.
@@ -63,10 +63,10 @@ impl Pickup {
     pub const ALL: [Pickup; 2] = [Pickup::Loose, Pickup::Strict];
 }
 
-/// What becomes of packets that connection tracking does not believe.
+/// The treatment of packets that the state of their connection does not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum InvalidPackets {
-    /// They pass, and change nothing: the ends know better.
+    /// They pass and change no state: the ends decide.
     #[default]
     Pass,
     /// They are dropped.
@@ -78,7 +78,7 @@ impl InvalidPackets {
     pub const ALL: [InvalidPackets; 2] = [InvalidPackets::Pass, InvalidPackets::Drop];
 }
 
-/// What connections on a wire are kept apart by.
+/// The scope within which two packets with the same addresses and ports are of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Zone {
     /// The wire and its packets' outermost two VLAN tags.
@@ -93,7 +93,7 @@ impl Zone {
     pub const ALL: [Zone; 2] = [Zone::Vlan, Zone::Wire];
 }
 
-/// Who may send to the outside address and port that a translation gave (RFC 4787 section 5). REQ-8 recommends the
+/// The remote hosts that may send to an outside address and port of a translation (RFC 4787 section 5). REQ-8 recommends the
 /// first where applications are to work whatever they do, and the second where strangers are to stay outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum NatFiltering {
@@ -115,7 +115,7 @@ impl NatFiltering {
     ];
 }
 
-/// How many outside ports of a pool and protocol one inside address may hold (RFC 6888 REQ-4).
+/// The limit of outside ports of a pool and protocol for one inside address (RFC 6888 REQ-4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum PortsPerHost {
     /// 64, or a 256th of the ports that its rule allows, whichever is more; beyond that another one only while it holds fewer than
@@ -123,11 +123,11 @@ pub enum PortsPerHost {
     /// address alone gets half of the ports, and something is left for others whatever a few of them do.
     #[default]
     Share,
-    /// So many.
+    /// A fixed number of ports.
     AtMost(u32),
 }
 
-/// How long a connection stays without a packet, in seconds, by what it is doing.
+/// The timeouts of connections without packets, in seconds, by state.
 ///
 /// The defaults are the shortest that the RFCs on NAT allow or recommend. RFC 5382 REQ-5 counts everything before and
 /// after the established state as transitory, four minutes at least; RFC 7857 section 2.2 wants the same after a RST.
