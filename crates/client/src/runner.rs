@@ -50,9 +50,9 @@ enum CommandError {
     Open(#[from] OpenError),
     #[error(transparent)]
     Write(#[from] WriteError),
-    #[error("what came is no state of connections")]
+    #[error("the answer contains no state of connections")]
     NotAState,
-    #[error("- and /dev/fd are streams of a client, which there is none of here; name a file")]
+    #[error("`-` and /dev/fd are streams of a client process, which does not exist here; name a file")]
     NoStandardStreams,
     #[error(transparent)]
     Closed(#[from] SinkClosed),

@@ -2,7 +2,7 @@
 
 /// The reader of the answer has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nobody reads the answer any more")]
+#[error("the reader of the answer has gone")]
 pub struct SinkClosed;
 
 /// The kinds of output that may be coloured.

@@ -23,7 +23,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 pub(crate) enum FrameError {
     #[error("the request is longer than {0} bytes")]
     TooLong(usize),
-    #[error("other clients' requests take all the memory that there is for them; try again")]
+    #[error("other clients' requests take all the memory for requests; try again")]
     Busy,
     #[error("no request came within {} s of connecting", .0.as_secs_f32())]
     Silent(Duration),

@@ -17,10 +17,10 @@ pub enum BindError {
     #[error("{}: another mmb listens here; stop it, or give this one a socket of its own (--socket)", .0.display())]
     InUse(PathBuf),
     /// The path is a file other than a socket.
-    #[error("{}: there is something, and it is no socket; remove it, or give another path (--socket)", .0.display())]
+    #[error("{}: this exists, and is no socket; remove it, or give another path (--socket)", .0.display())]
     NoSocket(PathBuf),
     /// The group does not exist.
-    #[error("no group is called '{0}'; a number works too")]
+    #[error("there is no group '{0}'; a number is accepted too")]
     UnknownGroup(String),
     /// The system refused.
     #[error("{}: cannot {what}", .path.display())]

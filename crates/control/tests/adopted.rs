@@ -1,4 +1,4 @@
-//! Clients that are connected already when the server gets them: they are served, counted and let go like others.
+//! Clients that are connected already when the server adopts them: they are served, counted and disconnected like others.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// Both ends of a connection: one for the server, one that does not wait forever.
+/// Returns both ends of a connection: one for the server, one with a timeout.
 fn pair() -> (UnixStream, UnixStream) {
     let (theirs, ours) = UnixStream::pair().expect("a pair");
     ours.set_read_timeout(Some(FOREVER)).expect("sets");
@@ -23,7 +23,7 @@ fn adopted(server: &Server) -> Client {
     Client::from_stream(ours)
 }
 
-/// The rules in force, as this client hears of them.
+/// Returns the rules in force, as this client lists them.
 fn listed(client: &mut Client) -> Vec<String> {
     let (answers, end) = ask(client, &Request::Run(vec!["list".into()]));
     assert!(end.ok, "{answers:?}");
@@ -31,7 +31,7 @@ fn listed(client: &mut Client) -> Vec<String> {
 }
 
 #[test]
-fn a_server_without_a_socket_serves_whom_it_adopts() {
+fn a_server_without_a_socket_serves_adopted_clients() {
     let mut mmb = start("add all accept");
     mmb.server = None;
     let server = Server::unbound(Arc::clone(&mmb.daemon), ServerLimits::default());
@@ -43,7 +43,7 @@ fn a_server_without_a_socket_serves_whom_it_adopts() {
 }
 
 #[test]
-fn adopted_clients_and_those_of_the_socket_share_the_seats() {
+fn adopted_clients_and_those_of_the_socket_share_the_slots() {
     let mut mmb = start("");
     mmb.server = None;
     let limits = ServerLimits { clients: 2, reserved: 0, ..ServerLimits::default() };
@@ -59,7 +59,7 @@ fn adopted_clients_and_those_of_the_socket_share_the_seats() {
 }
 
 #[test]
-fn a_shutdown_lets_adopted_clients_go() {
+fn a_shutdown_disconnects_adopted_clients() {
     let mut mmb = start("");
     mmb.server = None;
     let server = Server::unbound(Arc::clone(&mmb.daemon), ServerLimits::default());

@@ -35,7 +35,7 @@ fn ok(answer: &[Value]) -> bool {
 }
 
 #[test]
-fn one_wrong_request_harms_none_of_those_beside_it() {
+fn one_wrong_request_affects_no_other() {
     let mmb = start("add id 1 all mod ip-ttl 9");
     let stream = mmb.stream();
     let answers = ahead(
@@ -60,7 +60,7 @@ fn one_wrong_request_harms_none_of_those_beside_it() {
     assert_eq!(answers[2][0]["error"]["command"], json!(1));
     assert_eq!(answers[4][0], json!({"removed": {"id": 10, "rule": "add tcp-dport 1 drop"}}));
     assert_eq!(answers[4][1], json!({"added": {"id": 10, "rule": "add tcp-dport 4 drop"}}));
-    // What asks between changes sees those before it and not those behind.
+    // A query between changes sees those before it and not those after it.
     let named: Vec<_> = answers[5].iter().filter_map(|line| line["rule"]["id"].as_u64()).collect();
     assert_eq!(named, [1, 10]);
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Clients that come in crowds, talk nonsense, stop in the middle, do not read, or die: the daemon and the
-//! other clients never notice.
+//! Many clients at once, and clients that send garbage, stop within a request, do not read, or die: the daemon and the other clients
+//! continue.
 
 mod common;
 
@@ -15,12 +15,12 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-/// Bounds of patience that are soon reached.
+/// Limits of time that are soon reached.
 fn impatient() -> ServerLimits {
     ServerLimits { grace: Duration::from_millis(200), ..tight() }
 }
 
-/// Bounds of size that are soon reached.
+/// Limits of size that are soon reached.
 fn tight() -> ServerLimits {
     ServerLimits { bytes_per_s: 1 << 30, request_bytes: 10_000, ..ServerLimits::default() }
 }
@@ -31,10 +31,10 @@ fn error(lines: &[Value]) -> &str {
     lines[0]["error"]["error"].as_str().expect("a message")
 }
 
-/// Rules of a policy whose list does not fit the buffers of a socket.
+/// The number of rules whose list does not fit into the buffers of a socket.
 const RULES: usize = 8_000;
 
-/// A policy whose list does not fit the buffers of a socket.
+/// Returns a policy whose list does not fit into the buffers of a socket.
 fn long_policy() -> String {
     (1..=RULES).map(|n| format!("add tcp-sport {n} tcp-dport {} drop\n", n % 7)).collect()
 }
@@ -49,7 +49,7 @@ fn list() -> Vec<u8> {
     wire(&Request::Run(vec!["list".into()]))
 }
 
-/// Reads until the daemon lets go.
+/// Reads until the daemon disconnects.
 fn read_to_end(mut stream: &UnixStream) -> usize {
     let mut sink = Vec::new();
     let _ = stream.read_to_end(&mut sink);
@@ -64,7 +64,7 @@ fn wait_for_hang_up(stream: &UnixStream) {
     assert_eq!(events, 1, "it is never let go");
 }
 
-/// Reads a line and not more.
+/// Reads exactly one line.
 fn read_line(mut stream: &UnixStream) {
     let mut byte = [0];
     while byte != *b"\n" {
@@ -101,7 +101,7 @@ fn a_hundred_clients_at_once_are_all_served() {
 }
 
 #[test]
-fn garbage_is_answered_and_the_conversation_goes_on() {
+fn garbage_is_answered_and_the_session_continues() {
     let mmb = start("");
     let stream = mmb.stream();
     for garbage in [
@@ -139,7 +139,7 @@ fn requests_may_be_sent_ahead_and_are_answered_in_order() {
 }
 
 #[test]
-fn half_a_request_is_given_up() {
+fn an_incomplete_request_times_out() {
     let mmb = start_with("", impatient());
     let stream = mmb.stream();
     assert!(error(&raw(&stream, b"{\"v\":1,")).contains("did not come in time"));
@@ -153,7 +153,7 @@ fn half_a_request_is_given_up() {
 }
 
 #[test]
-fn a_huge_request_is_refused_while_it_comes() {
+fn a_huge_request_is_refused_while_it_arrives() {
     let mmb = start_with("", tight());
     let stream = mmb.stream();
     assert!(error(&raw(&stream, &vec![b'x'; 1 << 20])).contains("longer than 10000 bytes"));
@@ -164,12 +164,12 @@ fn a_huge_request_is_refused_while_it_comes() {
 }
 
 #[test]
-fn large_requests_share_what_memory_there_is_and_small_ones_need_none_of_it() {
+fn large_requests_share_a_budget_and_small_ones_need_none() {
     let limits =
         ServerLimits { pending_bytes: 1 << 20, small_request_bytes: 1 << 10, ..ServerLimits::default() };
     let mmb = start_with("", limits);
     let hog = mmb.stream();
-    // Stops in the middle, holding most of the memory.
+    // Stops within a request, and holds most of the budget.
     (&hog).write_all(&vec![b'x'; 900 << 10]).expect("writes");
     let refused = || {
         let lines = raw(&mmb.stream(), &[vec![b'y'; 512 << 10], vec![b'\n']].concat());
@@ -188,13 +188,13 @@ fn large_requests_share_what_memory_there_is_and_small_ones_need_none_of_it() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_let_go_and_keeps_nobody_waiting() {
+fn a_client_that_does_not_read_is_disconnected_and_delays_no_other() {
     let mmb = start_with(&long_policy(), impatient());
     let sleeper = mmb.stream();
     (&sleeper).write_all(&list()).expect("writes");
     mmb.run("add all drop");
     mmb.assert_alive();
-    // It is let go in the middle: what its socket held comes, and then nothing.
+    // It is disconnected within its answer: the content of the socket's buffers arrives, and nothing after it.
     wait_for_hang_up(&sleeper);
     let received = read_to_end(&sleeper);
     assert!(received < list_bytes(&mmb), "{received}");
@@ -206,7 +206,7 @@ fn list_bytes(mmb: &common::Running) -> usize {
 }
 
 #[test]
-fn a_client_that_dies_in_the_middle_of_its_answer_is_forgotten() {
+fn a_client_that_dies_during_its_answer_leaves_nothing() {
     let mmb = start(&long_policy());
     for _ in 0..20 {
         let stream = mmb.stream();
@@ -221,7 +221,7 @@ fn a_client_that_dies_in_the_middle_of_its_answer_is_forgotten() {
 }
 
 #[test]
-fn beyond_the_last_place_the_busy_stay_and_the_idle_make_room() {
+fn beyond_the_limit_idle_clients_are_evicted_and_active_ones_stay() {
     let limits = ServerLimits { clients: 3, reserved: 0, idle: Duration::ZERO, ..ServerLimits::default() };
     let mmb = start_with(&long_policy(), limits);
     let idle = mmb.stream();
@@ -245,16 +245,16 @@ fn beyond_the_last_place_the_busy_stay_and_the_idle_make_room() {
 }
 
 #[test]
-fn a_client_that_never_makes_a_request_is_let_go() {
+fn a_client_without_a_request_is_disconnected() {
     let limits = ServerLimits { greeting: Duration::from_millis(100), ..ServerLimits::default() };
     let mmb = start_with("", limits);
     let known = mmb.stream();
     raw(&known, &wire(&Request::Save));
-    // One that says nothing,
+    // A client that sends nothing,
     let silent = mmb.stream();
     assert!(error(&answer(&silent)).contains("no request came"));
     assert_eq!(read_to_end(&silent), 0);
-    // and one that says nothing that is a request, however busily.
+    // and a client that sends only garbage, without pauses.
     let garbage = mmb.stream();
     let mut writer = garbage.try_clone().expect("clones");
     let talker = thread::spawn(move || while writer.write_all(b"GET / HTTP/1.1\n").is_ok() {});
@@ -268,8 +268,8 @@ fn a_client_that_never_makes_a_request_is_let_go() {
 }
 
 #[test]
-fn places_are_reserved_for_root_and_the_daemons_user() {
-    // Whoever runs this test is the daemon's user. The places of others: `seats.rs`, and tests/live for a real one.
+fn slots_are_reserved_for_root_and_the_daemons_user() {
+    // The user of this test is the daemon's user. The slots of other users: `client_slots.rs`, and tests/live.
     let limits = ServerLimits { clients: 2, reserved: 1, ..ServerLimits::default() };
     let mmb = start_with("", limits);
     let taken: Vec<_> = (0..2).map(|_| mmb.client()).collect();
@@ -280,14 +280,14 @@ fn places_are_reserved_for_root_and_the_daemons_user() {
 }
 
 #[test]
-fn a_dead_daemons_socket_is_taken_over_and_a_live_ones_is_not() {
+fn the_socket_of_a_dead_daemon_is_replaced_and_a_live_ones_is_not() {
     let mut mmb = start("add all drop");
     let refused = Server::bind(&mmb.path, Arc::clone(&mmb.daemon)).expect_err("one is there");
     assert!(matches!(&refused, BindError::InUse(path) if *path == mmb.path));
     assert!(refused.to_string().contains("another mmb"));
     mmb.assert_alive();
 
-    // What kill -9 leaves behind: a socket that nobody listens on.
+    // The remains of kill -9: a socket without a listener.
     mmb.server.take().expect("running").shutdown();
     assert!(!mmb.path.exists(), "a daemon that ends takes its socket along");
     drop(std::os::unix::net::UnixListener::bind(&mmb.path).expect("binds"));
@@ -296,7 +296,7 @@ fn a_dead_daemons_socket_is_taken_over_and_a_live_ones_is_not() {
 }
 
 #[test]
-fn a_shutdown_lets_everybody_go() {
+fn a_shutdown_disconnects_all_clients() {
     let mut mmb = start(&long_policy());
     let idle = mmb.stream();
     raw(&idle, &wire(&Request::Save));
@@ -313,7 +313,7 @@ fn a_shutdown_lets_everybody_go() {
 }
 
 #[test]
-fn a_thread_that_panicked_with_the_daemon_does_not_take_it_along() {
+fn the_daemon_survives_a_panic_with_its_lock() {
     let mmb = start("add all drop");
     let daemon = Arc::clone(&mmb.daemon);
     let panicked = thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Every command over a real socket: what it does, and what its answer says.
+//! Every command over a real socket: its effect and its answer.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn a_terse_list_has_no_counters() {
 }
 
 #[test]
-fn a_wrong_command_says_where_and_what_was_meant() {
+fn a_wrong_command_gets_a_position_and_a_suggestion() {
     let mmb = start("add all drop");
     let [error] = &mmb.refused(&["add tcp-dpotr 80 drop"])[..] else { panic!("one error") };
     assert_eq!((error.line, error.column, error.span), (Some(1), Some(5), Some((4, 13))));
@@ -53,7 +53,7 @@ fn a_wrong_command_says_where_and_what_was_meant() {
 }
 
 #[test]
-fn a_port_that_does_not_exist_is_told_with_those_that_do() {
+fn an_unknown_port_is_reported_with_the_known_ones() {
     let mmb = start("");
     for command in ["add in lann drop", "disable lann"] {
         let message = mmb.refused(&[command]).remove(0).message;
@@ -63,7 +63,7 @@ fn a_port_that_does_not_exist_is_told_with_those_that_do() {
 }
 
 #[test]
-fn a_batch_is_made_as_a_whole_or_not_at_all() {
+fn a_batch_is_committed_as_a_whole_or_not_at_all() {
     let mmb = start("add id 5 all drop");
     let errors = mmb.refused(&["add tcp-dport 80 drop", "flush", "del 77", "add all drop"]);
     assert_eq!(errors[0].command, Some(2));
@@ -158,7 +158,7 @@ fn a_file_is_applied_as_a_whole_and_rules_that_stay_keep_their_numbers() {
     assert_eq!(lines, [Some(2), Some(3)]);
     assert_eq!(mmb.rules(), before);
 
-    // Another order, one rule gone, one new: what stays keeps its number.
+    // Another order, one rule removed, one added: the others keep their ids.
     let (answers, end) =
         mmb.apply("add ip-proto udp drop\nadd all mod ip-ecn 0\nadd tcp-dport 80 drop\ndisable lan\n");
     assert!(end.ok, "{answers:?}");
@@ -178,7 +178,7 @@ fn a_file_is_applied_as_a_whole_and_rules_that_stay_keep_their_numbers() {
 }
 
 #[test]
-fn what_save_answers_applies_without_a_change() {
+fn a_saved_policy_applies_without_a_change() {
     let rules = "add id 4 prio 3 name x tcp-dport {80, 443} drop 12.5\nadd all mod ip-ecn 0";
     let policy = format!("set ip6-max-headers 3\ndisable wan\n{rules}");
     let mmb = start(&policy);
@@ -227,7 +227,7 @@ fn names_are_offered_for_completion() {
 }
 
 #[test]
-fn a_long_list_comes_whole_and_in_order() {
+fn a_long_list_is_complete_and_in_order() {
     let text: String =
         (1..=20_000).map(|id| format!("add id {id} tcp-sport {} tcp-dport 1 drop\n", id % 60_000)).collect();
     let mmb = start(&text);

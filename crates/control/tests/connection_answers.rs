@@ -1,4 +1,4 @@
-//! Connections as clients see them: listed, ended, watched; and clients that do not read, go, or come in crowds meanwhile.
+//! Connections as clients see them: lists, ends, events; and clients that do not read or disconnect meanwhile.
 
 mod common;
 
@@ -14,11 +14,11 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Rules 1 and 2 make connections.
+/// A policy whose rules 1 and 2 create connections.
 const STATEFUL: &str =
     "add-stateful id 1 ip-proto udp accept\nadd-stateful id 2 ip-proto tcp mod tcp-sport 7000\n";
 
-/// Connections whose list does not fit the buffers of a socket.
+/// The number of connections whose list does not fit into the buffers of a socket.
 const MANY: u16 = 4_000;
 
 fn udp(sport: u16) -> Frame {
@@ -67,7 +67,7 @@ fn wire(commands: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// A client that watches, once it does.
+/// Returns a client after its `monitor` has begun.
 fn watcher(mmb: &Running) -> BufReader<UnixStream> {
     let stream = mmb.stream();
     (&stream).write_all(&wire(&["monitor"])).expect("writes");
@@ -82,7 +82,7 @@ fn next(watcher: &mut BufReader<UnixStream>) -> Value {
     serde_json::from_str(&line).expect("JSON")
 }
 
-/// Begins to watch and ends it with what is sent behind; or the error.
+/// Begins `monitor` and ends it with another request; returns the error otherwise.
 fn watched(mmb: &Running) -> Result<(), String> {
     let lines = raw(&mmb.stream(), &[wire(&["monitor"]), wire(&["list"])].concat());
     match &lines[..] {
@@ -92,7 +92,7 @@ fn watched(mmb: &Running) -> Result<(), String> {
     }
 }
 
-/// Waits for something that another thread does.
+/// Waits for an effect of another thread.
 fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let deadline = Instant::now() + FOREVER;
     while !is() {
@@ -102,7 +102,7 @@ fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_connection_is_shown_with_all_that_is_known_of_it() {
+fn a_connection_is_shown_with_all_members() {
     let mmb = start(STATEFUL);
     let _packets = mmb.packets();
     assert_eq!(listed(&mmb, ""), []);
@@ -186,7 +186,7 @@ fn a_rule_is_deleted_with_its_connections_or_without() {
 }
 
 #[test]
-fn what_is_refused_is_counted_by_reason() {
+fn refused_connections_are_counted_by_reason() {
     let mmb = start(&format!("set conn max 1\nset conn pickup strict\n{STATEFUL}"));
     let _packets = mmb.packets();
     let ack = Tcp { sport: 4001, flags: 0x10, ..Tcp::default() }.over_ip4();
@@ -197,7 +197,7 @@ fn what_is_refused_is_counted_by_reason() {
 }
 
 #[test]
-fn a_worker_that_does_not_answer_is_told() {
+fn a_worker_that_does_not_answer_is_reported() {
     let mmb = start(STATEFUL);
     mmb.feed(&[udp(5)]);
     let (answers, end) =
@@ -210,7 +210,7 @@ fn a_worker_that_does_not_answer_is_told() {
 }
 
 #[test]
-fn whoever_watches_is_told_what_happens_and_why() {
+fn monitor_shows_events_with_reasons() {
     let mmb = start(STATEFUL);
     let _packets = mmb.packets();
     let mut watcher = watcher(&mmb);
@@ -221,14 +221,14 @@ fn whoever_watches_is_told_what_happens_and_why() {
     mmb.run("conn kill udp-sport 5");
     let second = event(next(&mut watcher));
     assert_eq!((second.what, second.reason.as_deref()), (EventKind::Closed, Some("killed")));
-    // Whatever it sends ends the watching, and is answered behind it.
+    // Any request ends `monitor`, and is answered after it.
     watcher.get_ref().write_all(&wire(&["show version"])).expect("writes");
     assert_eq!(next(&mut watcher), json!({"end": {"v": 1, "ok": true}}));
     assert_eq!(next(&mut watcher), json!({"begin": {"command": 0, "topic": "version"}}));
 }
 
 #[test]
-fn what_was_sent_ahead_ends_watching_at_once() {
+fn a_request_sent_ahead_ends_monitor_at_once() {
     let mmb = start(STATEFUL);
     let _packets = mmb.packets();
     let stream = mmb.stream();
@@ -241,20 +241,20 @@ fn what_was_sent_ahead_ends_watching_at_once() {
 }
 
 #[test]
-fn places_to_watch_are_bounded_and_given_back() {
+fn the_number_of_monitors_is_limited_and_recovers() {
     let mmb = start_with(STATEFUL, ServerLimits { monitors: 2, ..ServerLimits::default() });
     let _packets = mmb.packets();
     let first = watcher(&mmb);
     let _second = watcher(&mmb);
     let third = || watched(&mmb);
     let refused = third().expect_err("two watch");
-    assert!(refused.contains("as many clients watch"), "{refused}");
+    assert!(refused.contains("the limit of clients that run"), "{refused}");
     drop(first);
     wait_until("a place is never given back", || third().is_ok());
 }
 
 #[test]
-fn a_client_that_dies_while_it_watches_is_forgotten() {
+fn a_client_that_dies_during_monitor_leaves_nothing() {
     let mmb = start(STATEFUL);
     let _packets = mmb.packets();
     for _ in 0..100 {
@@ -267,7 +267,7 @@ fn a_client_that_dies_while_it_watches_is_forgotten() {
 }
 
 #[test]
-fn a_client_that_watches_and_does_not_read_is_let_go_and_loses_only_its_own_events() {
+fn a_monitor_that_does_not_read_is_disconnected_and_loses_only_its_own_events() {
     let limits =
         ServerLimits { grace: Duration::from_millis(200), bytes_per_s: 1 << 30, ..ServerLimits::default() };
     let mmb = start_with(STATEFUL, limits);
@@ -285,16 +285,16 @@ fn a_client_that_watches_and_does_not_read_is_let_go_and_loses_only_its_own_even
     mmb.assert_alive();
 }
 
-/// So many connections of one round.
+/// Returns the first packets of the connections of one round.
 fn round(number: u16) -> Vec<Frame> {
     (1..=MANY).map(|sport| Udp { sport, ..Udp::default() }.dport(1000 + number).over_ip4()).collect()
 }
 
 #[test]
-fn a_deaf_watcher_loses_events_that_are_counted_and_told_and_another_one_loses_none() {
+fn a_slow_monitor_is_told_the_number_of_lost_events_and_another_one_loses_none() {
     const ROUNDS: u16 = if cfg!(debug_assertions) { 10 } else { 25 };
     let all = u64::from(ROUNDS) * u64::from(MANY);
-    // The deaf one is not to be let go here.
+    // The slow client is not disconnected in this test.
     let mmb = start_with(STATEFUL, ServerLimits { grace: FOREVER * 10, ..ServerLimits::default() });
     let _packets = mmb.packets();
     let (mut deaf, mut reader) = (watcher(&mmb), watcher(&mmb));
@@ -315,13 +315,13 @@ fn a_deaf_watcher_loses_events_that_are_counted_and_told_and_another_one_loses_n
         }
     }
     assert_eq!(told + lost, all);
-    // What waited for it: the queue, and what the socket and the buffer before it hold.
+    // The events that waited: those in the queue, in the socket and in the buffer before it.
     assert!(told < 20_000, "{told} events were kept for one who did not read");
     assert_eq!(summary(&mmb).events_lost, lost);
 }
 
 #[test]
-fn a_list_that_nobody_reads_keeps_nobody_waiting() {
+fn a_list_that_is_not_read_delays_no_other_client() {
     let limits =
         ServerLimits { grace: Duration::from_millis(500), bytes_per_s: 1 << 30, ..ServerLimits::default() };
     let mmb = start_with(STATEFUL, limits);
@@ -342,7 +342,7 @@ fn a_list_that_nobody_reads_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_shutdown_ends_watching() {
+fn a_shutdown_ends_monitor() {
     let mut mmb = start(STATEFUL);
     let _packets = mmb.packets();
     let watcher = watcher(&mmb);
@@ -353,7 +353,7 @@ fn a_shutdown_ends_watching() {
 }
 
 #[test]
-fn a_client_follows_until_it_has_enough() {
+fn a_client_follows_until_it_is_interrupted() {
     let mmb = start(STATEFUL);
     let _packets = mmb.packets();
     let seen = std::cell::Cell::new(0);
@@ -363,7 +363,7 @@ fn a_client_follows_until_it_has_enough() {
         || seen.get() >= 10,
         |answer| {
             match answer {
-                // From here on it watches.
+                // From here on the client gets events.
                 Answer::Begin(_) => _ = mmb.feed(&many()[..100]),
                 Answer::Event(_) => seen.set(seen.get() + 1),
                 _ => {}
@@ -373,7 +373,7 @@ fn a_client_follows_until_it_has_enough() {
     );
     assert!(followed.is_ok_and(|end| end.ok));
     assert_eq!(seen.get(), 10);
-    // A daemon that goes is no end.
+    // The end of the daemon is no end of the answer.
     let (answers, end) = ask(&mut mmb.client(), &Request::Run(vec!["show conn summary".into()]));
     assert!(end.ok && answers.len() == 2);
 }

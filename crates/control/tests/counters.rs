@@ -1,4 +1,4 @@
-//! Counters as clients see them, with packets that a worker was given.
+//! Counters as clients see them, after a worker has processed packets.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What daemons say is in the documents that people look it up in.
+//! The documents describe the drop reasons, the tests and the requests that exist.
 
 use mmb_engine::DropReason;
 use mmb_protocol::request;
@@ -35,7 +35,7 @@ fn the_table_of_drop_reasons_is_current() {
     }
 }
 
-/// The sources below a directory of the repository.
+/// Collects the sources below a directory of the repository.
 fn sources(directory: PathBuf, found: &mut Vec<String>) {
     for entry in std::fs::read_dir(directory).expect("it is there").flatten() {
         let path = entry.path();
@@ -47,14 +47,14 @@ fn sources(directory: PathBuf, found: &mut Vec<String>) {
     }
 }
 
-/// Whether a word is a test's name: others have fewer parts.
+/// Returns whether a word is the name of a test: other words have fewer parts.
 fn is_test(word: &str) -> bool {
     word.matches('_').count() >= 2
         && word.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
 }
 
 #[test]
-fn every_test_that_the_security_page_names_is_there() {
+fn every_test_that_the_security_page_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut found = Vec::new();
     sources(root.join("crates"), &mut found);
@@ -75,8 +75,8 @@ fn every_test_that_the_security_page_names_is_there() {
 #[test]
 fn every_request_is_described() {
     let text = document("protocol.md");
-    let unknown = request::decode(br#"{"v":1,"do":"dance"}"#).expect_err("cannot be asked").to_string();
-    let (_, known) = unknown.split_once("what can is: ").expect("it tells what can");
+    let unknown = request::decode(br#"{"v":1,"do":"dance"}"#).expect_err("an unknown request").to_string();
+    let (_, known) = unknown.split_once("the requests are: ").expect("a list of requests");
     assert!(known.split(", ").count() >= 7);
     for request in known.split(", ") {
         assert!(text.contains(&format!("**`{request}`**")), "{request}");

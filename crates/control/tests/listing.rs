@@ -1,4 +1,4 @@
-//! A listing of many connections that nobody reads. In a program of its own, since it looks at what the process takes.
+//! A listing of many connections that no client reads. The test is a program of its own, since it measures the memory of the process.
 
 mod common;
 
@@ -11,11 +11,11 @@ use mmb_testkit::{Frame, Udp};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 
-/// A listing of so many is beyond what sockets hold, some ten megabytes.
+/// The number of connections whose listing does not fit into sockets: some ten megabytes.
 const MANY: u16 = 40_000;
-/// Clients that ask for one each.
+/// The number of clients, each with a listing.
 const CLIENTS: usize = 8;
-/// What they may cost together; their answers are ten times as long.
+/// The memory that they may take together; their answers are ten times as long.
 const MOST: u64 = 16 << 20;
 
 fn ask(commands: &[&str]) -> Vec<u8> {
@@ -36,14 +36,14 @@ fn resident() -> u64 {
 }
 
 #[test]
-fn a_listing_that_nobody_reads_costs_little_and_holds_nobody_up() {
+fn a_listing_that_is_not_read_costs_little_and_delays_no_other_client() {
     let mmb = start("add-stateful id 1 ip-proto udp accept\n");
     let _packets = mmb.packets();
     let all: Vec<Frame> = (1..=MANY).map(datagram).collect();
     assert!(mmb.feed(&all).iter().all(|verdict| *verdict == Verdict::Send(PortId(1))));
     drop(all);
     let listing = ask(&["show connections"]);
-    // What one listing takes is taken before.
+    // One listing before the measurement, for memory that is allocated once.
     let length = answer_length(&mmb.stream(), &listing);
     assert!(length > 8 << 20, "{length} bytes");
     let before = resident();
@@ -55,7 +55,7 @@ fn a_listing_that_nobody_reads_costs_little_and_holds_nobody_up() {
         })
         .collect();
     for sport in 0..3 {
-        // Others list, change the policy and end connections, and packets go on.
+        // Other clients list, change the policy and end connections, and packets are processed.
         assert!(answer_length(&mmb.stream(), &listing) > 8 << 20);
         mmb.run("add id 2 tcp-dport 80 drop");
         mmb.run("del 2");
@@ -70,7 +70,7 @@ fn a_listing_that_nobody_reads_costs_little_and_holds_nobody_up() {
     mmb.assert_alive();
 }
 
-/// Reads an answer: how many bytes it has, but for its last line.
+/// Reads an answer; returns its length in bytes without its last line.
 fn answer_length(stream: &UnixStream, request: &[u8]) -> usize {
     let mut writer = stream;
     writer.write_all(request).expect("writes");

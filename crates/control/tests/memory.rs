@@ -1,4 +1,4 @@
-//! Changes that need more memory than there is are refused; the daemon and its policy stay.
+//! Changes that need more memory than is available are refused; the daemon and its policy stay.
 
 mod common;
 
@@ -10,7 +10,7 @@ fn have(mmb: &Running, megabytes: u64) {
     *mmb.memory.lock().expect("not poisoned") = Some(megabytes << 20);
 }
 
-/// Why a request was refused.
+/// Returns the error of a request that is refused.
 fn refused(mmb: &Running, request: &Request) -> ErrorLine {
     let (answers, end) = mmb.ask(request);
     assert!(!end.ok && end.change.is_none(), "{answers:?}");
@@ -29,7 +29,7 @@ fn rule_lines(number: usize) -> String {
 }
 
 #[test]
-fn a_policy_that_memory_does_not_suffice_for_is_refused_and_the_old_one_stays() {
+fn a_policy_that_does_not_fit_the_memory_is_refused_and_the_old_one_stays() {
     let mmb = start("add all accept");
     have(&mmb, 36);
     let error = refused(&mmb, &rules(10_000));
@@ -40,7 +40,7 @@ fn a_policy_that_memory_does_not_suffice_for_is_refused_and_the_old_one_stays() 
 }
 
 #[test]
-fn what_makes_room_needs_none() {
+fn a_change_that_frees_memory_needs_none() {
     let mmb = start("");
     assert!(mmb.ask(&rules(10_000)).1.ok);
     have(&mmb, 0);
@@ -51,7 +51,7 @@ fn what_makes_room_needs_none() {
 }
 
 #[test]
-fn more_connections_than_memory_holds_are_refused_with_the_number_that_fits() {
+fn more_connections_than_fit_are_refused_with_the_number_that_fits() {
     let mmb = start("");
     have(&mmb, 4128);
     let error = refused(&mmb, &Request::Run(vec!["set conn max 100000000".into()]));
@@ -64,7 +64,7 @@ fn more_connections_than_memory_holds_are_refused_with_the_number_that_fits() {
     mmb.run("set conn max 1000000");
 }
 
-/// As many connections as there may be.
+/// Returns the limit of connections.
 fn most_connections(mmb: &Running) -> u64 {
     match &mmb.run("show conn summary")[..] {
         [Answer::Begin(_), Answer::Summary(line)] => line.max,
@@ -76,9 +76,9 @@ fn most_connections(mmb: &Running) -> u64 {
 const CUT: u64 = 18_724;
 const FITS: u64 = 24_966;
 
-/// It was cut once, at the start, and then rules took what it was cut to.
+/// The default was cut only at the start, and rules then took memory that connections needed.
 #[test]
-fn the_default_of_connections_is_cut_to_what_memory_suffices_for_and_makes_room_for_rules() {
+fn the_default_of_connections_is_cut_to_the_memory_and_again_for_rules() {
     let mmb = start_bounded("add all accept", Some(64 << 20)).expect("it fits");
     assert_eq!(most_connections(&mmb), CUT);
     // 20 MB.
@@ -95,9 +95,9 @@ fn the_default_of_connections_is_cut_to_what_memory_suffices_for_and_makes_room_
     assert_eq!(most_connections(&mmb), 37_449, "small changes take nothing away");
 }
 
-/// What was lower than the default was taken without a look.
+/// A number below the default was accepted without a check.
 #[test]
-fn connections_that_were_asked_for_are_refused_or_kept_room_for() {
+fn memory_for_a_set_number_of_connections_is_reserved_or_refused() {
     let mmb = start_bounded("", Some(64 << 20)).expect("it fits");
     let error = refused(&mmb, &Request::Run(vec!["set conn max 30000".into()]));
     assert!(error.message.ends_with(&format!("; {FITS} would fit")), "{}", error.message);
@@ -114,9 +114,9 @@ fn connections_that_were_asked_for_are_refused_or_kept_room_for() {
     assert!(refused.contains(&format!("{FITS} would fit")), "{refused}");
 }
 
-/// Each was too small for a look.
+/// Each change was too small for a check.
 #[test]
-fn rules_that_come_bit_by_bit_are_counted_together() {
+fn rules_of_many_small_changes_are_counted_together() {
     let mmb = start("");
     assert!(mmb.ask(&rules(20_000)).1.ok);
     have(&mmb, 32);

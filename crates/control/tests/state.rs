@@ -1,4 +1,4 @@
-//! The state of connections goes out and comes in, piece by piece; clients that send something else, or half of it.
+//! The state of connections is saved and loaded in pieces; and clients that send something else, or a part of a state.
 
 mod common;
 
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const STATEFUL: &str = "add-stateful id 1 ip-proto udp accept\n";
 
-/// Connections whose state is many pieces.
+/// The number of connections whose state has many pieces.
 const MANY: u16 = 4_000;
 
 fn many() -> Vec<Frame> {
@@ -55,7 +55,7 @@ fn piece(bytes: &[u8]) -> Request {
     Request::Piece(hex::encode(bytes))
 }
 
-/// The requests that a state is, with its end.
+/// Returns the requests of a state, with its end.
 fn pieces(state: &[u8], size: usize) -> Vec<Request> {
     let pieces = state.chunks(size).map(piece);
     [Request::LoadState].into_iter().chain(pieces).chain([piece(&[])]).collect()
@@ -66,7 +66,7 @@ fn error(lines: &[Value]) -> &str {
     lines[0]["error"]["error"].as_str().expect("a message")
 }
 
-/// The state of many connections.
+/// Returns the state of many connections.
 fn state() -> Vec<u8> {
     let mmb = start(STATEFUL);
     let _packets = mmb.packets();
@@ -75,7 +75,7 @@ fn state() -> Vec<u8> {
 }
 
 #[test]
-fn connections_go_from_one_daemon_to_another() {
+fn connections_move_from_one_daemon_to_another() {
     let state = state();
     let mmb = start(STATEFUL);
     let _packets = mmb.packets();
@@ -87,7 +87,7 @@ fn connections_go_from_one_daemon_to_another() {
     assert!(end.expect("an answer").ok);
     assert_eq!(loaded, [Answer::Loaded(LoadedLine { connections: MANY.into(), ..LoadedLine::default() })]);
     assert_eq!(now(&mmb), u64::from(MANY));
-    // However it is cut.
+    // The size of pieces does not matter.
     mmb.run("conn kill all");
     let stream = mmb.stream();
     let mut requests = pieces(&state[..5_000], 1);
@@ -120,9 +120,9 @@ fn the_number_of_connections_left_out_is_told_by_reason() {
     }
 }
 
-/// A state was read to its end whatever memory there was.
+/// A state was read to its end without a check of memory.
 #[test]
-fn a_state_that_memory_does_not_suffice_for_is_refused_and_the_conversation_goes_on() {
+fn a_state_that_does_not_fit_the_memory_is_refused_and_the_session_continues() {
     let state = state();
     let mmb = start(STATEFUL);
     let _packets = mmb.packets();
@@ -144,13 +144,13 @@ fn a_state_that_memory_does_not_suffice_for_is_refused_and_the_conversation_goes
 }
 
 #[test]
-fn a_piece_by_itself_is_nothing() {
+fn a_piece_without_load_state_is_refused() {
     let mmb = start(STATEFUL);
     assert!(error(&raw(&mmb.stream(), &wire(&[piece(b"abc")]))).contains("follows 'load-state'"));
 }
 
 #[test]
-fn what_is_no_state_is_refused_and_the_conversation_goes_on() {
+fn a_damaged_state_is_refused_and_the_session_continues() {
     let mmb = start(STATEFUL);
     let _packets = mmb.packets();
     let stream = mmb.stream();
@@ -168,9 +168,9 @@ fn what_is_no_state_is_refused_and_the_conversation_goes_on() {
     assert_eq!(now(&mmb), 0);
 }
 
-/// Nothing was said before all of it had come, so that what has no end was read for ever.
+/// A state was refused only at its end, so that an endless input was read without end.
 #[test]
-fn what_is_no_state_is_refused_as_soon_as_that_is_known() {
+fn a_damaged_state_is_refused_before_its_end() {
     let mmb = start(STATEFUL);
     let _packets = mmb.packets();
     let stream = mmb.stream();
@@ -194,9 +194,9 @@ fn what_is_no_state_is_refused_as_soon_as_that_is_known() {
     assert!(zeroes.limit() > 0, "all of it was sent");
 }
 
-/// The rest was passed over.
+/// The additional data was skipped.
 #[test]
-fn what_has_more_behind_its_end_is_refused() {
+fn a_state_with_data_after_its_end_is_refused() {
     let state = state();
     let mmb = start(STATEFUL);
     let _packets = mmb.packets();
@@ -220,7 +220,7 @@ fn what_has_more_behind_its_end_is_refused() {
 }
 
 #[test]
-fn a_client_that_stops_in_the_middle_of_a_state_is_let_go() {
+fn a_client_that_stops_within_a_state_is_disconnected() {
     let state = state();
     let limits = ServerLimits { grace: Duration::from_millis(200), ..ServerLimits::default() };
     let mmb = start_with(STATEFUL, limits);
@@ -248,7 +248,7 @@ fn a_client_that_stops_in_the_middle_of_a_state_is_let_go() {
 }
 
 #[test]
-fn a_client_that_does_not_read_its_state_is_let_go() {
+fn a_client_that_does_not_read_its_state_is_disconnected() {
     let limits =
         ServerLimits { grace: Duration::from_secs(2), bytes_per_s: 1 << 30, ..ServerLimits::default() };
     let mmb = start_with(STATEFUL, limits);
@@ -263,7 +263,7 @@ fn a_client_that_does_not_read_its_state_is_let_go() {
 }
 
 #[test]
-fn a_worker_that_does_not_answer_is_told() {
+fn a_worker_that_does_not_answer_is_reported() {
     let mmb = start(STATEFUL);
     let (answers, end) = mmb.ask(&Request::SaveState);
     assert!(!end.ok && matches!(answers.last(), Some(Answer::Error(_))), "{answers:?}");

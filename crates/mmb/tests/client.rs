@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
 
-/// What a command said and how it ended.
-struct Said {
+/// The output and the exit status of a command.
+struct CommandOutput {
     status: i32,
     out: String,
     err: String,
 }
 
-impl From<Output> for Said {
-    fn from(output: Output) -> Said {
-        Said {
+impl From<Output> for CommandOutput {
+    fn from(output: Output) -> CommandOutput {
+        CommandOutput {
             status: output.status.code().expect("ended by itself"),
             out: String::from_utf8(output.stdout).expect("text"),
             err: String::from_utf8(output.stderr).expect("text"),
@@ -25,21 +25,21 @@ impl From<Output> for Said {
     }
 }
 
-/// What the program says, and how.
+/// Runs the program.
 trait Talk {
-    fn run(&self, words: &[&str]) -> Said;
-    fn feed(&self, words: &[&str], input: &str) -> Said;
+    fn run(&self, words: &[&str]) -> CommandOutput;
+    fn feed(&self, words: &[&str], input: &str) -> CommandOutput;
     fn good(&self, words: &[&str]) -> String;
     fn json(&self, words: &[&str]) -> Value;
     fn rules(&self) -> Vec<String>;
 }
 
 impl Talk for Site {
-    fn run(&self, words: &[&str]) -> Said {
+    fn run(&self, words: &[&str]) -> CommandOutput {
         self.command(words).stdin(Stdio::null()).output().expect("mmb runs").into()
     }
 
-    fn feed(&self, words: &[&str], input: &str) -> Said {
+    fn feed(&self, words: &[&str], input: &str) -> CommandOutput {
         let mut command = self.command(words);
         let mut child = command
             .stdin(Stdio::piped())
@@ -51,7 +51,7 @@ impl Talk for Site {
         child.wait_with_output().expect("ends").into()
     }
 
-    /// A command that must work.
+    /// Runs a command that must succeed; returns its output.
     fn good(&self, words: &[&str]) -> String {
         let said = self.run(words);
         assert_eq!((said.status, said.err.as_str()), (0, ""), "{words:?}: {}", said.out);
@@ -106,7 +106,7 @@ fn a_wrong_rule_is_shown_with_a_caret_and_exits_with_one() {
 }
 
 #[test]
-fn what_cannot_be_meant_exits_with_two() {
+fn a_wrong_command_line_exits_with_two() {
     let mmb = Site::new("");
     for words in [&["list", "--wide"][..], &["bogus"], &["apply"], &["add", "all\ndrop"]] {
         assert_eq!(mmb.run(words).status, 2, "{words:?}");
@@ -154,7 +154,7 @@ fn every_answer_has_its_shape_in_json() {
     assert_eq!(mmb.json(&["list"]), json!({"rules": []}));
 }
 
-/// A policy whose rule 1 makes connections, and a packet that is of one.
+/// A policy whose rule 1 creates connections, and a packet for it.
 const STATEFUL: &str = "add-stateful ip-proto udp mod udp-sport 7000";
 
 fn dns() -> Vec<u8> {
@@ -215,7 +215,7 @@ fn connections_are_shown_and_ended_for_people() {
 }
 
 #[test]
-fn the_state_of_connections_goes_out_and_in_again() {
+fn the_state_of_connections_is_saved_and_loaded() {
     let mmb = Site::new(STATEFUL);
     mmb.feed_packet(dns());
     let before = mmb.good(&["show", "connections"]);
@@ -244,7 +244,7 @@ fn the_state_of_connections_goes_out_and_in_again() {
 }
 
 #[test]
-fn what_happens_is_told_until_ctrl_c() {
+fn monitor_prints_events_until_ctrl_c() {
     let mmb = Site::new(STATEFUL);
     let watch = |json: &[&str]| {
         let words = [&["monitor"], json].concat();
@@ -257,7 +257,7 @@ fn what_happens_is_told_until_ctrl_c() {
             lines.read_line(&mut line).expect("a line");
             told.send((line, lines)).expect("somebody waits");
         });
-        // It does not tell programs when it has begun.
+        // In JSON, the program does not print when it has begun.
         let (line, _lines) = loop {
             mmb.feed_packet(dns());
             mmb.good(&["conn", "kill", "all"]);
@@ -293,7 +293,7 @@ fn tables_are_aligned_and_end_in_totals() {
 }
 
 #[test]
-fn a_file_goes_out_and_in_again() {
+fn a_policy_file_is_saved_and_applied() {
     let mmb = Site::new("set poll spin\nadd id 3 tcp-dport 80 drop\nadd all mod ip-ecn 0");
     let path = mmb.path("p.mmb").display().to_string();
     assert_eq!(mmb.json(&["save", &path]), json!({"saved": path, "rules": 2}));
@@ -313,7 +313,7 @@ fn a_file_goes_out_and_in_again() {
 }
 
 #[test]
-fn a_policy_may_come_by_a_pipe_but_not_for_ever() {
+fn a_policy_may_come_from_a_pipe_with_an_end() {
     let mmb = Site::new("");
     let pipe = mmb.path("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
@@ -334,7 +334,7 @@ fn a_policy_may_come_by_a_pipe_but_not_for_ever() {
 }
 
 #[test]
-fn a_state_may_come_by_standard_input_but_not_for_ever() {
+fn a_state_may_come_from_standard_input_with_an_end() {
     let mmb = Site::new(STATEFUL);
     mmb.feed_packet(dns());
     let path = mmb.path("state").display().to_string();
@@ -343,17 +343,17 @@ fn a_state_may_come_by_standard_input_but_not_for_ever() {
         mmb.good(&["conn", "kill", "all"]);
         let state = std::fs::File::open(&path).expect("opens");
         let mut load = mmb.command(&["load-state", name]);
-        let said: Said = load.stdin(state).output().expect("mmb runs").into();
+        let said: CommandOutput = load.stdin(state).output().expect("mmb runs").into();
         assert_eq!((said.status, said.out), (0, format!("{name}: 1 connection loaded\n")), "{}", said.err);
         let endless = std::fs::File::open("/dev/zero").expect("opens");
-        let said: Said = load.stdin(endless).output().expect("mmb runs").into();
+        let said: CommandOutput = load.stdin(endless).output().expect("mmb runs").into();
         assert_eq!((said.status, said.out.as_str()), (1, ""));
         assert!(said.err.contains("no state of connections"), "{}", said.err);
     }
 }
 
 #[test]
-fn a_wrong_file_changes_nothing_and_is_told_with_every_mistake() {
+fn a_wrong_file_changes_nothing_and_all_its_errors_are_shown() {
     let mmb = Site::new("add all accept");
     let path = mmb.file("wrong.mmb", "# fine\nadd tcp-dport 99999 drop\nadd ip-sadr 10.0.0.1 drop\n");
     let said = mmb.run(&["apply", &path]);
@@ -417,7 +417,7 @@ fn without_a_daemon_the_client_says_how_to_start_one() {
     );
 }
 
-/// A daemon that begins to answer `save` and does not go on.
+/// Starts a daemon that begins to answer `save` and does not continue.
 fn half_an_answer(path: &std::path::Path) -> std::thread::JoinHandle<std::os::unix::net::UnixStream> {
     let listener = std::os::unix::net::UnixListener::bind(path).expect("binds");
     std::thread::spawn(move || {
@@ -428,7 +428,7 @@ fn half_an_answer(path: &std::path::Path) -> std::thread::JoinHandle<std::os::un
 }
 
 #[test]
-fn a_save_that_is_killed_leaves_the_old_file_whole_and_nothing_after_the_next_save() {
+fn a_killed_save_leaves_the_old_file_and_the_next_one_cleans_up() {
     let mmb = Site::new("add id 7 all accept\n");
     let folder = mmb.path("policies");
     std::fs::create_dir(&folder).expect("makes");
@@ -459,7 +459,7 @@ fn a_save_that_is_killed_leaves_the_old_file_whole_and_nothing_after_the_next_sa
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_ends_a_long_list_quietly() {
+fn a_reader_that_closes_ends_a_long_list_quietly() {
     let text: String = (1..=20_000).map(|n| format!("add tcp-sport {} drop\n", n % 60_000)).collect();
     let mmb = Site::new(&text);
     let mut command = mmb.command(&["list"]);
@@ -468,6 +468,6 @@ fn a_reader_that_has_seen_enough_ends_a_long_list_quietly() {
     let mut line = String::new();
     out.read_line(&mut line).expect("a line");
     drop(out);
-    let said: Said = child.wait_with_output().expect("ends").into();
+    let said: CommandOutput = child.wait_with_output().expect("ends").into();
     assert_eq!((said.status, said.err.as_str()), (0, ""));
 }

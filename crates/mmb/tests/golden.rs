@@ -1,5 +1,5 @@
-//! Golden cases: `mmb replay` on the captures of tests/golden has to write, byte for byte, what scapy wrote, and has to
-//! tell the same numbers. tests/golden/make.py says what each case is about.
+//! Golden cases: `mmb replay` on the captures of tests/golden writes, byte for byte, the captures that scapy wrote, and prints the same
+//! counters. tests/golden/make.py describes each case.
 
 use serde_json::Value;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden")
 }
 
-/// What is wrong with a case; nothing if it is empty.
+/// Returns the faults of a case; the text is empty without faults.
 fn faults_of(case: &Path) -> String {
     let name = case.file_name().expect("a name").to_string_lossy();
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("golden-{name}.pcap"));
@@ -46,7 +46,7 @@ fn faults_of(case: &Path) -> String {
     faults
 }
 
-/// The bytes around the first difference of two captures.
+/// Returns the bytes around the first difference of two captures.
 fn difference(written: &[u8], expected: &[u8]) -> String {
     let at = written.iter().zip(expected).take_while(|(a, b)| a == b).count();
     let around = |bytes: &[u8]| -> String {
@@ -69,7 +69,7 @@ fn read(path: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn captures_come_out_as_scapy_says() {
+fn captures_agree_with_scapy() {
     let mut cases: Vec<PathBuf> = std::fs::read_dir(folder())
         .expect("tests/golden")
         .map(|entry| entry.expect("an entry").path())

@@ -1,12 +1,11 @@
-//! `mmb replay` and `mmb check` as programs: files, streams, exit statuses and what is said when something is wrong.
-//! What becomes of packets is the matter of the golden cases.
+//! `mmb replay` and `mmb check` as programs: files, streams, exit statuses and errors. The golden cases test the processing of packets.
 
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A folder of one test.
+/// The directory of one test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -108,7 +107,7 @@ fn an_empty_policy_gives_the_same_bytes() {
 }
 
 #[test]
-fn what_enters_one_side_leaves_by_the_other_in_the_order_of_time() {
+fn packets_leave_by_the_other_port_in_the_order_of_time() {
     let folder = Folder::new("sides");
     folder.put(
         "p",
@@ -125,7 +124,7 @@ fn what_enters_one_side_leaves_by_the_other_in_the_order_of_time() {
     let counts: Vec<&Value> =
         summary["rules"].as_array().unwrap().iter().map(|rule| &rule["packets"]).collect();
     assert_eq!(counts, [2, 3, 1]);
-    // What inside received went out at outside, and the other way round.
+    // Packets that entered at `inside` left by `outside`, and the reverse.
     let ttls = |name: &str| -> Vec<(u8, u8)> {
         let bytes = folder.read(name);
         let packets: Vec<&[u8]> = bytes[24..].chunks(16 + 29).collect();
@@ -172,7 +171,7 @@ fn standard_input_and_output_hold_captures() {
 }
 
 #[test]
-fn a_capture_that_breaks_off_is_done_up_to_there() {
+fn a_damaged_capture_is_processed_up_to_the_damage() {
     let folder = Folder::new("broken");
     folder.put("p", "");
     let mut bytes = three();
@@ -187,7 +186,7 @@ fn a_capture_that_breaks_off_is_done_up_to_there() {
     assert!(told(&run).contains(error));
     assert_eq!(folder.read("out"), capture(&[(1, packet(b"one")), (2, packet(b"two"))]));
 
-    // The other side goes on.
+    // The other input is processed to its end.
     folder.put("whole", three());
     let run = folder.mmb("replay --json --rules p --port a=in:1 --port b=whole:2");
     assert_eq!(status(&run), 1);
@@ -214,7 +213,7 @@ fn packets_cut_by_the_snap_length_get_a_note() {
 }
 
 #[test]
-fn what_is_no_capture_leaves_the_output_alone() {
+fn an_input_that_is_no_capture_leaves_the_output_unchanged() {
     let folder = Folder::new("nothing");
     folder.put("p", "");
     for (content, part) in [
@@ -265,7 +264,7 @@ fn no_file_in_use_is_written_over() {
 }
 
 #[test]
-fn a_policy_that_is_refused_leaves_the_output_alone() {
+fn a_refused_policy_leaves_the_output_unchanged() {
     let folder = Folder::new("refused");
     folder.put("in", three());
     folder.put("out", "precious");
@@ -289,7 +288,7 @@ fn a_policy_that_is_refused_leaves_the_output_alone() {
     assert!(told(&folder.mmb("replay --rules p in out")).contains("line 2 is not UTF-8"));
 }
 
-/// Who knows the seed of a live host knows all ports and sequence numbers that it will choose.
+/// The seed of a live host would tell all ports and sequence numbers that it will choose.
 #[test]
 fn live_hosts_take_no_seed() {
     let run = Folder::new("no-seed").mmb("run --port a=lo --seed 7");
@@ -328,7 +327,7 @@ fn bad_usage_is_exit_status_two() {
 }
 
 #[test]
-fn check_tells_what_is_good_and_what_is_not() {
+fn check_reports_good_and_wrong_policies() {
     let folder = Folder::new("check");
     folder.put(
         "good",
@@ -375,7 +374,7 @@ fn bench_changes_the_policy_while_it_forwards() {
 }
 
 #[test]
-fn bench_deals_packets_out_to_workers() {
+fn bench_distributes_packets_to_workers() {
     let folder = Folder::new("workers");
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     for set in ["five-tuple --size 1000", "stateful --size 1000"] {

@@ -2,7 +2,7 @@
 
 const UNIT: &str = include_str!("../../../dist/mmb.service");
 
-/// What an assignment of the unit says, over all lines of that name.
+/// Returns the values of an assignment of the unit, from all lines of that name.
 fn said(name: &str) -> Vec<&str> {
     let lines = UNIT.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     lines.flat_map(str::split_whitespace).collect()

@@ -1,4 +1,4 @@
-//! The shell at a terminal: what is typed, and what the screen shows.
+//! The shell at a terminal: keys and the content of the screen.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command};
 
-/// Longer than anything here takes.
+/// A timeout longer than any step of the tests.
 const FOREVER: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 const TAB: &str = "\t";
@@ -24,7 +24,7 @@ const UP: &str = "\x1b[A";
 struct Terminal {
     shell: Child,
     screen: File,
-    /// What was shown and not yet looked at.
+    /// The output that the test has not checked yet.
     shown: String,
 }
 
@@ -48,7 +48,7 @@ impl Terminal {
         self.screen.write_all(keys.concat().as_bytes()).expect("types");
     }
 
-    /// Waits until the screen shows the text behind what was seen before, and tells what stood between.
+    /// Waits until the screen shows the text after the checked output, and returns the output before it.
     fn sees(&mut self, text: &str) -> String {
         let mut bytes = [0; 4096];
         loop {
@@ -69,7 +69,7 @@ impl Terminal {
         self.sees("mmb> ");
     }
 
-    /// Waits until the shell is gone: nobody else has the other side of the terminal.
+    /// Waits until the shell has ended, which closes the other side of the terminal.
     fn ends(mut self) {
         let mut bytes = [0; 4096];
         loop {
@@ -86,7 +86,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A test that failed leaves it running.
+        // A failed test leaves the shell running.
         let _ = self.shell.kill();
         let _ = self.shell.wait();
     }
@@ -186,7 +186,7 @@ fn the_history_outlives_the_shell() {
 }
 
 #[test]
-fn a_daemon_that_goes_and_comes_back_is_told() {
+fn the_shell_reports_the_end_and_the_return_of_the_daemon() {
     let mut site = Site::new("add all accept");
     let mut terminal = Terminal::open(&site);
     drop(site.server.take());
@@ -202,7 +202,7 @@ fn a_daemon_that_goes_and_comes_back_is_told() {
 }
 
 #[test]
-fn ctrl_c_ends_watching_and_not_the_shell() {
+fn ctrl_c_ends_monitor_and_not_the_shell() {
     let site = Site::new("add-stateful ip-proto udp accept");
     let mut terminal = Terminal::open(&site);
     for _ in 0..2 {
@@ -210,7 +210,7 @@ fn ctrl_c_ends_watching_and_not_the_shell() {
         terminal.sees("watching connections");
         site.feed_packet(mmb_testkit::Udp { sport: 4000, ..Default::default() }.over_ip4().bytes());
         terminal.sees("+ udp 10.0.0.1:4000 > 10.0.0.2:53");
-        // What a terminal does that the shell does not own.
+        // The effect of Ctrl-C at a terminal in its normal mode.
         let interrupt = format!("kill -INT {}", terminal.shell.id());
         assert!(Command::new("sh").args(["-c", &interrupt]).status().expect("a shell").success());
         terminal.is_ready();

@@ -34,19 +34,21 @@ pub enum ClientError {
         error: io::Error,
     },
     /// The user has no permission to connect.
-    #[error("{}: you may not talk to this mmb: be root, or in the group of its socket", .0.display())]
+    #[error("{}: no permission to connect to this mmb: be root, or a member of the socket's group", .0.display())]
     NotAllowed(PathBuf),
     /// The daemon closed the connection before the end of its answer.
-    #[error("mmb went away before it had answered; what was asked may be done or not")]
+    #[error(
+        "mmb closed the connection before the end of its answer; the request may or may not have been executed"
+    )]
     Lost,
     /// A received line is no answer.
-    #[error("what answers is no mmb of this version: {0}")]
+    #[error("the answer is not from an mmb of this version: {0}")]
     Garbled(String),
     /// The state to be sent cannot be read.
     #[error("the state cannot be read to its end")]
     StateSource(#[source] io::Error),
     /// The system refused.
-    #[error("the connection to mmb broke")]
+    #[error("the connection to mmb failed")]
     Io(#[from] io::Error),
 }
 

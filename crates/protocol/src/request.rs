@@ -35,10 +35,12 @@ pub enum DecodeError {
     #[error("this is not a request: {0}")]
     Malformed(String),
     /// The request has another version of the protocol.
-    #[error("version {0} of the protocol is not spoken here, version {VERSION} is")]
+    #[error("version {0} of the protocol is not supported; this daemon supports version {VERSION}")]
     Version(u32),
     /// The request has an unknown name.
-    #[error("'{0}' cannot be asked; what can is: run, apply, save, names, save-state, load-state, piece")]
+    #[error(
+        "unknown request '{0}'; the requests are: run, apply, save, names, save-state, load-state, piece"
+    )]
     Unknown(String),
     /// The request lacks a member.
     #[error("a request to '{request}' needs '{member}'")]
@@ -202,7 +204,7 @@ mod tests {
         assert!(error(r#"{"v":1,"do":"run"}"#).contains("'commands'"));
         assert!(error(r#"{"v":1,"do":"run","commands":[1]}"#).starts_with("this is not a request"));
         assert!(error(r#"{"v":1,"do":"piece"}"#).contains("'state'"));
-        assert!(error(r#"{"v":1,"do":"dance"}"#).contains("'dance' cannot be asked"));
+        assert!(error(r#"{"v":1,"do":"dance"}"#).contains("unknown request 'dance'"));
         assert!(error(r#"{"v":7,"do":"save","new":true}"#).contains("version 7"));
         assert!(error(r#"{"v":7,"do":"save"}"#).contains("version 7"));
         assert!(decode(b"{\"v\":1,\"do\":\"apply\",\"policy\":\"\xff\"}").is_err(), "not UTF-8");

@@ -50,7 +50,7 @@ impl Responder<'_> {
     pub(super) fn monitor(&mut self) -> io::Result<AnswerResult> {
         let mut share = self.context.monitors.share();
         if !share.grow_to(1) {
-            return Ok(Err("as many clients watch connections as may; try again".to_owned()));
+            return Ok(Err("the limit of clients that run `monitor` is reached; try again".to_owned()));
         }
         let watched = self.watch();
         // The queue of events is freed by now, however the watch ended.

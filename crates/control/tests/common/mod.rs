@@ -23,13 +23,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Longer than anything here takes, so that a hang is a failure.
+/// A timeout longer than any step of the tests, so that a hang is a failure.
 pub(crate) const FOREVER: Duration = Duration::from_secs(30);
 
-/// A host with two ports that remembers what it was told.
+/// A host with two ports that records its settings.
 pub(crate) struct FakeHost {
     pub(crate) polls: Arc<Mutex<Vec<Poll>>>,
-    /// The memory that it has left; `None`: more than enough.
+    /// The available memory; `None`: more than enough.
     pub(crate) memory: Arc<Mutex<Option<u64>>>,
 }
 
@@ -75,12 +75,12 @@ pub(crate) struct Running {
     directory: TempDir,
 }
 
-/// A daemon with this policy and these bounds.
+/// Starts a daemon with this policy and these limits.
 pub(crate) fn start_with(policy: &str, limits: ServerLimits) -> Running {
     start_on(policy, limits, None).expect("a policy for these ports")
 }
 
-/// A daemon that has so much memory from the start; or why it does not start.
+/// Starts a daemon with so much memory; returns the error if it does not start.
 pub(crate) fn start_bounded(policy: &str, memory: Option<u64>) -> Result<Running, String> {
     start_on(policy, ServerLimits::default(), memory)
 }
@@ -110,7 +110,7 @@ pub(crate) fn start(policy: &str) -> Running {
     start_with(policy, ServerLimits::default())
 }
 
-/// A packet thread: it answers what it is asked, as long as this lives.
+/// A packet thread, which runs tasks until this is dropped.
 pub(crate) struct Packets {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -129,7 +129,7 @@ fn packet(bytes: &mut [u8]) -> Packet<'_> {
 }
 
 impl Running {
-    /// Has the worker answer from a thread of its own.
+    /// Runs the worker on a thread of its own.
     pub(crate) fn packets(&self) -> Packets {
         let stop = Arc::new(AtomicBool::new(false));
         let (worker, stopped) = (Arc::clone(&self.worker), Arc::clone(&stop));
@@ -142,7 +142,7 @@ impl Running {
         Packets { stop, thread: Some(thread) }
     }
 
-    /// Gives the worker packets that came in by `lan`.
+    /// Has the worker process packets that arrive at `lan`.
     pub(crate) fn feed(&self, frames: &[Frame]) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         for frames in frames.chunks(256) {
@@ -152,7 +152,7 @@ impl Running {
         verdicts
     }
 
-    /// The same, as bytes, which are what leaves afterwards.
+    /// Has the worker process frames as bytes, which are the departing frames afterwards.
     pub(crate) fn feed_bytes(&self, frames: &mut [Vec<u8>]) -> Vec<Verdict> {
         let mut packets: Vec<Packet<'_>> = frames.iter_mut().map(|frame| packet(frame)).collect();
         let mut verdicts = vec![Verdict::Drop(DropReason::Rule); packets.len()];
@@ -165,7 +165,7 @@ impl Running {
         Client::connect(&self.path).expect("connects")
     }
 
-    /// A bare connection.
+    /// Connects without the protocol.
     pub(crate) fn stream(&self) -> UnixStream {
         let stream = UnixStream::connect(&self.path).expect("connects");
         stream.set_read_timeout(Some(FOREVER)).expect("sets");
@@ -173,19 +173,19 @@ impl Running {
         stream
     }
 
-    /// All lines of an answer.
+    /// Returns all lines of an answer.
     pub(crate) fn ask(&self, request: &Request) -> (Vec<Answer>, AnswerEnd) {
         ask(&mut self.client(), request)
     }
 
-    /// The answer to one command that must work.
+    /// Runs one command that must succeed; returns its answer.
     pub(crate) fn run(&self, command: &str) -> Vec<Answer> {
         let (answers, end) = self.ask(&Request::Run(vec![command.into()]));
         assert!(end.ok, "{command}: {answers:?}");
         answers
     }
 
-    /// The errors of commands that must not.
+    /// Runs commands that must be refused; returns the errors.
     pub(crate) fn refused(&self, commands: &[&str]) -> Vec<ErrorLine> {
         let commands = commands.iter().map(|command| (*command).to_owned()).collect();
         let (answers, end) = self.ask(&Request::Run(commands));
@@ -197,12 +197,12 @@ impl Running {
         self.ask(&Request::Apply(text.into()))
     }
 
-    /// The rules in force: `1 add all drop`.
+    /// Returns the rules in force: `1 add all drop`.
     pub(crate) fn rules(&self) -> Vec<String> {
         rules(&self.run("list"))
     }
 
-    /// The daemon still answers.
+    /// Checks that the daemon still answers.
     pub(crate) fn assert_alive(&self) {
         assert!(matches!(self.run("show version")[..], [Answer::Begin(_), Answer::Version(_)]));
     }
@@ -236,12 +236,12 @@ pub(crate) fn rules(answers: &[Answer]) -> Vec<String> {
 /// Sends bytes as they are and reads the lines of one answer.
 pub(crate) fn raw(stream: &UnixStream, bytes: &[u8]) -> Vec<Value> {
     let mut writer = stream;
-    // A daemon that refuses need not have read everything.
+    // A daemon that refuses a request may not have read all of it.
     let _ = writer.write_all(bytes);
     answer(stream)
 }
 
-/// The lines of one answer, up to its end or the connection's.
+/// Returns the lines of one answer, up to its end or that of the connection.
 pub(crate) fn answer(stream: &UnixStream) -> Vec<Value> {
     let mut lines = Vec::new();
     for line in BufReader::new(stream).lines() {

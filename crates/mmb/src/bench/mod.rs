@@ -68,7 +68,7 @@ pub(crate) fn main(args: &BenchArgs, global: &Global) -> anyhow::Result<ExitCode
     let report = match args.classifier {
         ClassifierArg::Linear => {
             let rules = set.policy.rules.len();
-            anyhow::ensure!(rules <= MOST_LINEAR, "{rules} rules are too many to hold against every packet");
+            anyhow::ensure!(rules <= MOST_LINEAR, "{rules} rules are too many to compare with every packet");
             let mut linear = Linear::new(&set.policy)?;
             let measured =
                 measure::run(&mut linear, &mut set.packets(args)?, set.policy.rewrites(), effort(args));

@@ -106,7 +106,7 @@ impl ReplayPort {
             [input, output] if !input.is_empty() && !output.is_empty() => (input, output),
             [_, _] => return bad("a file is missing"),
             [_] => return bad("there is no ':' between two files"),
-            _ => return bad("files with ':' in their names cannot be told apart"),
+            _ => return bad("names of files may not contain ':' here"),
         };
         Ok(ReplayPort { name: name.to_owned(), input: input.into(), output: output.into() })
     }
@@ -161,7 +161,7 @@ mod tests {
             (&["a b=1:2", "b=3:4"], "name"),
             (&["a=1", "b=3:4"], "':'"),
             (&["a=1:", "b=3:4"], "missing"),
-            (&["a=1:2:3", "b=3:4"], "told apart"),
+            (&["a=1:2:3", "b=3:4"], "may not contain"),
             (&["a=-:2", "b=-:4"], "standard input"),
             (&["a=1:-", "b=3:-"], "standard output"),
         ] {

@@ -1,4 +1,4 @@
-//! A daemon without ports in the test's process, and the program that talks to it.
+//! A daemon without devices in the test's process, and the program as its client.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use tempfile::TempDir;
 
-/// Two ports without anything behind them.
+/// A host with two ports without devices.
 struct NoPackets;
 
 impl Host for NoPackets {
@@ -59,7 +59,7 @@ impl Drop for Site {
     }
 }
 
-/// A packet thread: it answers what the worker is asked.
+/// Starts a packet thread, which runs the worker's tasks.
 fn answering(worker: Arc<Mutex<Worker>>, stop: Arc<AtomicBool>) -> JoinHandle<()> {
     thread::spawn(move || {
         while !stop.load(Ordering::SeqCst) {
@@ -90,7 +90,7 @@ impl Site {
         site
     }
 
-    /// Gives the worker a packet that came in by `lan`.
+    /// Has the worker process a packet that arrives at `lan`.
     pub(crate) fn feed_packet(&self, mut frame: Vec<u8>) {
         let length = frame.len();
         let packet = Packet::new(&mut frame, 0, length, PortId(0), LinkType::Ethernet).expect("fits");
@@ -98,7 +98,7 @@ impl Site {
         worker.process(0, &NoCycles, &mut [packet], &mut [Verdict::Send(PortId(1))]);
     }
 
-    /// Begins to listen, again if it has ended to.
+    /// Starts the server, also again after it was stopped.
     pub(crate) fn listen(&mut self) {
         self.server = Some(Server::bind(&self.path("s"), Arc::clone(&self.daemon)).expect("binds"));
     }
@@ -112,7 +112,7 @@ impl Site {
         self.path(name).display().to_string()
     }
 
-    /// The program with these words, for this daemon.
+    /// Returns a command of the program for this daemon.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mmb"));
         command.arg("--socket").arg(self.path("s")).args(words);
