@@ -39,7 +39,9 @@ test: setup lint test-rust test-replay test-live test-evaluation test-vpp ## run
 lint: setup ## check formatting, clippy, documentation without warnings
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --all-targets --locked --target-dir target/fuzz -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --document-private-items
+	@scripts/check-rooms
 	@scripts/check-portable aarch64-unknown-linux-gnu
 
 test-rust: setup ## run unit, property and golden tests and the fuzz corpora; no root, no DPDK device

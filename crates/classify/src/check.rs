@@ -1,6 +1,6 @@
 //! Residual checks: what a mask and a value cannot say. They are compiled with the rule and run on a hit.
 
-use crate::keys::Column;
+use mmb_packet::columns::Column;
 use mmb_packet::key::{FLAGS, LANE, Lanes};
 use mmb_packet::options::{self, OptionTable};
 use mmb_packet::{Layout, Packet};

@@ -6,7 +6,6 @@ use crate::class_index::arrange::Tuning;
 use crate::class_index::stats::TableStats;
 use crate::compile::compile;
 use crate::ids::{KeyRules, RuleSlot};
-use crate::keys::{KeyColumns, VectorKeys, WantedLanes};
 use crate::lane_mask::lanes_of;
 use crate::list::{ListEntry, ListIndex, OptionKey, RuleLists};
 use crate::matches::Scratch;
@@ -14,6 +13,8 @@ use crate::ports::{PortNumbers, UnknownPort};
 use crate::search::{ClassTables, SearchTables, SearchVector};
 use crate::table::TupleTable;
 use mmb_base::simd::SimdLevel;
+use mmb_packet::columns::{KeyColumns, WantedLanes};
+use mmb_packet::parse::vector::VectorKeys;
 use mmb_packet::{Class, Layout, Packet};
 use mmb_policy::Rule;
 use mmb_random::{Generator, Seed};
@@ -83,7 +84,7 @@ fn vector<'a, 'b, const L: usize>(
     packets: &'a [Packet<'b>],
     layouts: &'a [Layout],
 ) -> SearchVector<'a, 'b> {
-    SearchVector { lanes: columns.lanes(), len: columns.len(), of: columns.packets(), packets, layouts }
+    SearchVector { lanes: columns.lanes(), len: columns.count(), of: columns.packets(), packets, layouts }
 }
 
 /// The writer's side of the classifier. Every change costs about the same however many rules there are; what was

@@ -1,10 +1,10 @@
 //! Rules of tuples too small for a table: every one is compared with every key, many keys at a time.
 
-use crate::keys::Column;
 use crate::lane_mask::LaneMask;
 use crate::simd;
 use crate::simd::Equal;
 use mmb_base::simd::SimdLevel;
+use mmb_packet::columns::Column;
 
 /// The most entries of a tuple here; with more, a table is cheaper.
 pub(crate) const MOST_OF_A_TUPLE: usize = 12;

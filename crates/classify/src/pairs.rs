@@ -4,8 +4,8 @@
 
 use crate::VECTOR;
 use crate::ids::ListId;
-use crate::keys::Column;
 use crate::list::{OptionKey, OptionKinds};
+use mmb_packet::columns::Column;
 use mmb_packet::options::{END, MAX_AREA, NOP, OptionArea};
 
 /// Pairs of an option and a list, as columns of the option table's keys.

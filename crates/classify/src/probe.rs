@@ -8,12 +8,12 @@
 //! One worker owns a [`ProbeColumns`].
 
 use crate::VECTOR;
-use crate::keys::Column;
 use crate::segment::{NONE, QuickProbe, SegmentShape};
 use crate::simd::Hashes;
 use crate::table::TupleTable;
 use mmb_base::prefetch;
 use mmb_base::simd::{Kernel, SimdLevel};
+use mmb_packet::columns::Column;
 
 /// Candidates that there is room for: those of any table behind as many as make a verification worth while.
 const ROOM: usize = 2 * VECTOR;

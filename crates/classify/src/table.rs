@@ -421,9 +421,9 @@ fn filter_pages(words: impl Iterator<Item = u32>) -> Vec<Arc<[u32]>> {
 mod tests {
     use super::*;
     use crate::VECTOR;
-    use crate::keys::Column;
     use crate::probe::ProbeColumns;
     use mmb_base::simd::SimdLevel;
+    use mmb_packet::columns::Column;
     use mmb_random::RepeatableRandom;
     use std::collections::HashMap;
 

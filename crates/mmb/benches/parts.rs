@@ -6,11 +6,11 @@
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use mmb_base::Id;
-use mmb_classify::{
-    ClassifierIndex, ParseVector, PortNumbers, RuleSlot, Scratch, Tuning, VECTOR, VectorKeys, WantedLanes,
-};
+use mmb_classify::{ClassifierIndex, PortNumbers, RuleSlot, Scratch, Tuning, VECTOR};
 use mmb_language::{Print, parse_policy};
 use mmb_packet::checksum::ChecksumSum;
+use mmb_packet::columns::WantedLanes;
+use mmb_packet::parse::vector::{ParseVector, VectorKeys};
 use mmb_packet::{Key4, Layout, LinkType, Packet, ParserLimits, PortId, fill_key4, parse};
 use mmb_policy::Rule;
 use mmb_workload::{Background, Traffic, Workload, WorkloadKind};

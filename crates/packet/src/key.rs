@@ -42,6 +42,11 @@ impl<const N: usize> Default for HeaderKey<N> {
 /// Bytes of a lane: the unit in which the classifier looks at keys.
 pub const LANE: usize = 4;
 
+/// Lanes of a key for IPv4 packets.
+pub const LANES4: usize = 64 / LANE;
+/// Lanes of a key for IPv6 packets.
+pub const LANES6: usize = 80 / LANE;
+
 /// A set of lanes of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lanes(pub u32);

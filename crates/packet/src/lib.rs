@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod checksum;
+pub mod columns;
 pub mod crc;
 pub mod fill;
 pub mod flow;

@@ -8,8 +8,9 @@
 mod ip4;
 mod ip6;
 mod link;
-pub mod plain;
+mod plain;
 mod transport;
+pub mod vector;
 
 pub use ip6::extension_len;
 

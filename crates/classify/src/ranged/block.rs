@@ -6,8 +6,8 @@ use super::rule::RangedRule;
 use super::table::RangeTable;
 use crate::check::CheckedPacket;
 use crate::ids::RuleSlot;
-use crate::keys::Column;
 use mmb_base::simd::{Kernel, SimdLevel};
+use mmb_packet::columns::Column;
 use std::sync::Arc;
 
 /// The most rules of a block.

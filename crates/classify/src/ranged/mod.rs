@@ -21,10 +21,10 @@ pub(crate) use options::LazyOptions;
 
 use crate::check::{CheckedPacket, RuleCheck};
 use crate::ids::RuleSlot;
-use crate::keys::Column;
 use block::{BATCH, MOST, RangeBlock};
 use mmb_base::prefetch;
 use mmb_base::simd::SimdLevel;
+use mmb_packet::columns::Column;
 use rule::RangedRule;
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@
 use super::index::RangeIndex;
 use super::rows::Rows;
 use super::rule::RangeField;
-use crate::keys::Column;
+use mmb_packet::columns::Column;
 
 /// The table of a field.
 #[derive(Clone, Debug)]

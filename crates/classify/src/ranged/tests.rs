@@ -3,8 +3,8 @@
 use super::*;
 use crate::VECTOR;
 use crate::check::OptionTest;
-use crate::keys::Column;
 use mmb_base::Id;
+use mmb_packet::columns::Column;
 use mmb_packet::key::flags;
 use mmb_packet::parse::parse;
 use mmb_packet::{Layout, LinkType, Packet, ParserLimits, PortId};

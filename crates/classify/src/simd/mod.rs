@@ -13,8 +13,8 @@ mod scalar;
 mod x86;
 
 use crate::VECTOR;
-use crate::keys::Column;
 use mmb_base::simd::SimdLevel;
+use mmb_packet::columns::Column;
 
 /// A lane and the bits of it that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::{Bits, Equal, Hashes, Seeds, Term};
 use crate::VECTOR;
-use crate::keys::Column;
+use mmb_packet::columns::Column;
 
 /// Keys that are hashed side by side: the compiler makes them one or two registers.
 pub(super) const BLOCK: usize = 16;

@@ -2,7 +2,7 @@
 
 use super::{Bits, Equal};
 use crate::VECTOR;
-use crate::keys::Column;
+use mmb_packet::columns::Column;
 use std::arch::x86_64::*;
 
 /// Eight keys of a column.

@@ -1,13 +1,12 @@
 //! The test world: packets, the classifier's findings, and the plain evaluator's.
 
 use mmb_base::Id;
-use mmb_classify::{
-    Classifier, ClassifierIndex, ParseVector, PortNumbers, RuleSlot, Scratch, Tuning, VECTOR, VectorKeys,
-};
+use mmb_classify::{Classifier, ClassifierIndex, PortNumbers, RuleSlot, Scratch, Tuning, VECTOR};
 use mmb_language::parse_policy;
 use mmb_packet::key::{self, flags};
 use mmb_packet::options::{self, OptionTable};
 use mmb_packet::parse::parse;
+use mmb_packet::parse::vector::{ParseVector, VectorKeys};
 use mmb_packet::{Class, Key4, Key6, Layout, Packet, ParserLimits, PortId, fill_key4, fill_key6};
 use mmb_policy::field::{BareMeaning, FieldId, FieldPlace, Implies, Payload};
 use mmb_policy::rule::{Cond, Equality, NumberSet};

@@ -12,7 +12,7 @@ use crate::counters::Count;
 use crate::drop::DropReason;
 use crate::verdict::{Cycles, Origin, Verdict};
 use mmb_base::Id;
-use mmb_classify::ParseVector;
+use mmb_packet::parse::vector::ParseVector;
 use mmb_packet::{Class, Layout, Packet};
 
 /// The result of deciding on a vector.

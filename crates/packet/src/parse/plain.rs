@@ -6,7 +6,7 @@
 //! branch, and what it has looked at needs not be gathered again for the classifier. It decides only that a packet is
 //! plain; what is not has to be walked.
 
-use crate::key::{ETH_TYPE, IP, L4, L4_KIND, LANE, Lanes, PAYLOAD_LEN, PROTO, flags};
+use crate::key::{ETH_TYPE, IP, L4, L4_KIND, LANE, LANES4, Lanes, PAYLOAD_LEN, PROTO, flags};
 use crate::layout::{Class, ETHER_IP4, ETHER_IP6, IP4_HEADER, IP6_HEADER, Layout, SHORT_HEADER, TCP_HEADER};
 use crate::proto::{TCP, UDP};
 use crate::view::{LinkType, Packet};
@@ -19,11 +19,6 @@ const FIXED_IP6: usize = IP6_HEADER + SHORT_HEADER;
 /// The rest of the longer one.
 const TAIL: usize = TCP_HEADER - SHORT_HEADER;
 
-/// Lanes of a key for IPv4 packets.
-pub const LANES4: usize = 64 / LANE;
-/// Lanes of a key for IPv6 packets.
-pub const LANES6: usize = 80 / LANE;
-
 /// The lane of a byte of the key.
 const fn lane(byte: usize) -> usize {
     byte / LANE
@@ -33,7 +28,7 @@ const fn lane(byte: usize) -> usize {
 const BLOCK: usize = 16;
 
 /// What a packet may be, by its first bytes and its length.
-pub enum PlainCandidate<'a> {
+pub(super) enum PlainCandidate<'a> {
     /// A plain IPv4 packet.
     Ip4(PlainHead<'a, FIXED_IP4>),
     /// A plain IPv6 packet.
@@ -41,7 +36,7 @@ pub enum PlainCandidate<'a> {
 }
 
 /// The bytes of a packet that are looked at.
-pub struct PlainHead<'a, const N: usize> {
+pub(super) struct PlainHead<'a, const N: usize> {
     fixed: &'a [u8; N],
     /// What follows; nothing if it is too short for TCP.
     tail: Option<&'a [u8; TAIL]>,
@@ -54,7 +49,7 @@ pub struct PlainHead<'a, const N: usize> {
 impl<'a> PlainCandidate<'a> {
     /// A packet's first bytes if it may be plain.
     #[inline(always)]
-    pub fn of(packet: &'a Packet<'_>) -> Option<PlainCandidate<'a>> {
+    pub(super) fn of(packet: &'a Packet<'_>) -> Option<PlainCandidate<'a>> {
         let bytes = packet.bytes();
         let (ether, bytes, lacks) = match packet.link {
             LinkType::Ethernet => {
@@ -101,7 +96,7 @@ impl<const N: usize> PlainHead<'_, N> {
 
 /// Candidates of one IP version in a vector of at most `V` packets: what is known of them but for their lanes.
 #[derive(Clone, Debug)]
-pub struct PlainCandidates<const V: usize> {
+pub(super) struct PlainCandidates<const V: usize> {
     /// Length of the frame.
     lengths: [u32; V],
     /// Bytes of its link header that are not there.
@@ -131,7 +126,7 @@ impl<const V: usize> Default for PlainCandidates<V> {
 impl<const V: usize> PlainCandidates<V> {
     /// Takes the words of a packet as candidate number `key`.
     #[inline(always)]
-    pub fn take<const N: usize, const L: usize>(
+    pub(super) fn take<const N: usize, const L: usize>(
         &mut self,
         head: &PlainHead<'_, N>,
         lanes: &mut [[u32; V]; L],
@@ -145,7 +140,7 @@ impl<const V: usize> PlainCandidates<V> {
     /// Checks the first `len` candidates, and completes those of the `wanted` lanes of their keys that follow from
     /// the packet alone: all but the ports'. The lanes are those of IPv4 or IPv6 by their number.
     #[inline(always)]
-    pub fn check<const L: usize>(&mut self, lanes: &mut [[u32; V]; L], len: usize, wanted: Lanes) {
+    pub(super) fn check<const L: usize>(&mut self, lanes: &mut [[u32; V]; L], len: usize, wanted: Lanes) {
         for block in 0..len.div_ceil(BLOCK).min(V / BLOCK) {
             self.check_block(lanes, block, wanted);
         }
@@ -213,14 +208,14 @@ impl<const V: usize> PlainCandidates<V> {
 
     /// The layout of an IPv4 candidate if it is plain.
     #[inline(always)]
-    pub fn layout4(&self, key: u8) -> Option<Layout> {
+    pub(super) fn layout4(&self, key: u8) -> Option<Layout> {
         let ip = Layout { class: Class::Ip4, eth_type: ETHER_IP4, proto_at: AT as u16 + 9, ..PLAIN_LAYOUT };
         self.layout(key, Layout { l4: (AT + IP4_HEADER) as u16, ..ip })
     }
 
     /// The layout of an IPv6 candidate if it is plain.
     #[inline(always)]
-    pub fn layout6(&self, key: u8) -> Option<Layout> {
+    pub(super) fn layout6(&self, key: u8) -> Option<Layout> {
         let ip = Layout { class: Class::Ip6, eth_type: ETHER_IP6, proto_at: AT as u16 + 6, ..PLAIN_LAYOUT };
         self.layout(key, Layout { l4: (AT + IP6_HEADER) as u16, ..ip })
     }

@@ -1,97 +1,18 @@
-//! The keys of a vector, one lane group a packet class, as columns of 32-bit lanes; and the parse stage, which fills them.
+//! The parse stage: parses a vector of packets, and fills the columns of their header keys.
 //!
-//! A column holds one lane of every key of the vector side by side, so that eight or sixteen keys are hashed or
-//! compared at once. Packets that may be plain come into columns before they are checked: these columns are what the check
-//! looks at. Only lanes that some rule asks for are completed. Columns belong to a worker and are allocated once; the
-//! classifier reads them.
+//! Packets that may be plain come into columns before they are checked: these columns are what the check looks at. Only lanes that some
+//! rule asks for are completed.
 
-use crate::VECTOR;
-use mmb_base::prefetch;
+use super::parse_into;
+use super::plain::{PlainCandidate, PlainCandidates};
+use crate::columns::{KeyColumns, WantedLanes};
+use crate::key::{IN_PORT, LANE, LANES4, LANES6, Lanes};
+use crate::{Class, Layout, Malformed, Packet, ParserLimits, PortId, fill_lanes};
 use mmb_base::simd::{Kernel, SimdLevel};
-use mmb_packet::key::{IN_PORT, LANE, Lanes};
-use mmb_packet::parse::parse_into;
-use mmb_packet::parse::plain::{LANES4, LANES6, PlainCandidate, PlainCandidates};
-use mmb_packet::{Class, Layout, Malformed, Packet, ParserLimits, PortId, fill_lanes};
+use mmb_base::{VECTOR, prefetch};
 
 /// The lane of the ports' numbers.
 const PORTS: usize = IN_PORT / LANE;
-
-/// One lane of all keys of a vector.
-pub(crate) type Column = [u32; VECTOR];
-
-/// The keys of a vector's packets of one class. Keys and packets are numbered in a byte: a number is always inside an
-/// array of [`VECTOR`].
-#[derive(Clone, Debug)]
-pub struct KeyColumns<const L: usize> {
-    lanes: Box<[Column; L]>,
-    /// Which packet of the vector each key is of.
-    packets: Box<[u8; VECTOR]>,
-    len: usize,
-}
-
-impl<const L: usize> Default for KeyColumns<L> {
-    fn default() -> Self {
-        KeyColumns { lanes: Box::new([[0; VECTOR]; L]), packets: Box::new([0; VECTOR]), len: 0 }
-    }
-}
-
-impl<const L: usize> KeyColumns<L> {
-    /// Gives a packet of the vector a key; its number. No more packets than [`VECTOR`] have one.
-    #[inline(always)]
-    fn push(&mut self, packet: u8) -> u8 {
-        let key = self.len as u8;
-        self.packets[usize::from(key)] = packet;
-        self.len += 1;
-        key
-    }
-
-    /// Takes a key away: the last one gets its number.
-    fn swap_remove(&mut self, key: u8) {
-        self.len -= 1;
-        let (key, last) = (usize::from(key), self.len);
-        self.packets[key] = self.packets[last];
-        self.lanes.iter_mut().for_each(|column| column[key] = column[last]);
-    }
-
-    /// Keeps the keys of some packets, in their order.
-    fn retain(&mut self, keep: impl Fn(u8) -> bool) {
-        let mut kept = 0;
-        for key in 0..self.len {
-            if keep(self.packets[key]) {
-                self.packets[kept] = self.packets[key];
-                self.lanes.iter_mut().for_each(|column| column[kept] = column[key]);
-                kept += 1;
-            }
-        }
-        self.len = kept;
-    }
-
-    /// Keys of the vector; they stand first in every column.
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The columns by lane.
-    #[inline]
-    pub(crate) fn lanes(&self) -> &[Column] {
-        &self.lanes[..]
-    }
-
-    /// The packets that the keys are of.
-    #[inline]
-    pub(crate) fn packets(&self) -> &[u8; VECTOR] {
-        &self.packets
-    }
-}
-
-/// The lanes that a policy asks for, by packet class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WantedLanes {
-    pub(crate) ip4: Lanes,
-    pub(crate) ip6: Lanes,
-    pub(crate) other: Lanes,
-}
 
 /// So many packets before a packet's turn its headers are fetched.
 const AHEAD: usize = 8;
@@ -110,11 +31,11 @@ fn fetch(bytes: &[u8]) {
 #[derive(Clone, Debug)]
 pub struct VectorKeys {
     /// IPv4 packets.
-    pub(crate) ip4: KeyColumns<LANES4>,
+    pub ip4: KeyColumns<LANES4>,
     /// IPv6 packets.
-    pub(crate) ip6: KeyColumns<LANES6>,
+    pub ip6: KeyColumns<LANES6>,
     /// Frames that are not IP.
-    pub(crate) other: KeyColumns<LANES4>,
+    pub other: KeyColumns<LANES4>,
     candidates4: Box<PlainCandidates<VECTOR>>,
     candidates6: Box<PlainCandidates<VECTOR>>,
     /// Packets that have to be walked.
@@ -303,103 +224,5 @@ impl<O: Fn(usize) -> PortId, M: FnMut(usize, Malformed)> ParseVector<'_, '_, O, 
         let (packet, layout) = (&self.packets[usize::from(at)], &self.layouts[usize::from(at)]);
         let put = |lane: usize, value| columns.lanes[lane][usize::from(key)] = value;
         fill_lanes(packet, layout, self.ports(at), wanted, put);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use mmb_packet::parse::parse;
-    use mmb_packet::{Key4, Key6, fill_key4, fill_key6};
-    use mmb_testkit::strategy::{PacketBytes, wire};
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    /// Where a packet leaves that came in by a port.
-    fn out(port: PortId) -> PortId {
-        PortId(port.0 ^ 1)
-    }
-
-    /// Every key of a class has its packet's lanes, and every packet of the class has a key.
-    fn holds<const L: usize>(
-        columns: &KeyColumns<L>,
-        wanted: Lanes,
-        expected: &[Option<(Class, Vec<u8>)>],
-        class: Class,
-    ) {
-        let mut seen: Vec<u8> = columns.packets[..columns.len].to_vec();
-        for (key, &at) in seen.iter().enumerate() {
-            let (of, bytes) = expected[usize::from(at)].as_ref().expect("only sound packets have keys");
-            assert_eq!(*of, class);
-            for lane in wanted.iter().filter(|&lane| lane < L) {
-                let value = columns.lanes[lane][key].to_ne_bytes();
-                assert_eq!(value, bytes[lane * LANE..][..LANE], "lane {lane} of packet {at}");
-            }
-        }
-        seen.sort_unstable();
-        let of_class = |at: &u8| expected[usize::from(*at)].as_ref().is_some_and(|(of, _)| *of == class);
-        let packets = u8::try_from(expected.len()).expect("fewer than a vector");
-        assert_eq!(seen, (0..packets).filter(of_class).collect::<Vec<_>>());
-    }
-
-    fn holds_for(wires: &[(PacketBytes, u16)], wanted: [u32; 3]) {
-        let mut buffers: Vec<Vec<u8>> = wires.iter().map(|(wire, _)| wire.bytes.clone()).collect();
-        let packets: Vec<Packet<'_>> = buffers
-            .iter_mut()
-            .zip(wires)
-            .map(|(buffer, (wire, port))| {
-                let len = buffer.len();
-                Packet::new(buffer, 0, len, PortId(*port), wire.link).expect("fits its buffer")
-            })
-            .collect();
-        let limits = ParserLimits::default();
-        let walked: Vec<Result<Layout, Malformed>> =
-            packets.iter().map(|packet| parse(packet, &limits)).collect();
-        let [ip4, ip6, other] = wanted.map(Lanes);
-        let wanted = WantedLanes { ip4, ip6, other };
-        let mut keys = VectorKeys::default();
-        // Twice: nothing of a vector may be left for the next.
-        for _ in 0..2 {
-            let mut layouts = [Layout::default(); VECTOR];
-            let mut found: Vec<Result<(), Malformed>> = vec![Ok(()); packets.len()];
-            keys.clear();
-            keys.take(0, &packets);
-            let sound = keys.parse(ParseVector {
-                wanted,
-                limits,
-                packets: &packets,
-                layouts: &mut layouts,
-                out: |at: usize| out(packets[at].port),
-                malformed: |at: usize, why| found[at] = Err(why),
-            });
-            let found: Vec<_> =
-                found.into_iter().zip(layouts).map(|(found, layout)| found.map(|()| layout)).collect();
-            assert_eq!(found, walked);
-            assert_eq!(sound, walked.iter().filter(|walked| walked.is_ok()).count());
-        }
-        let bytes = |(packet, layout): (&Packet<'_>, &Result<Layout, Malformed>)| {
-            let layout = layout.ok()?;
-            let (mut short, mut long) = (Key4::default(), Key6::default());
-            if layout.class == Class::Ip6 {
-                fill_key6(packet, &layout, packet.port, out(packet.port), &mut long);
-                return Some((layout.class, long.0.to_vec()));
-            }
-            fill_key4(packet, &layout, packet.port, out(packet.port), &mut short);
-            Some((layout.class, short.0.to_vec()))
-        };
-        let expected: Vec<_> = packets.iter().zip(&walked).map(bytes).collect();
-        holds(&keys.ip4, wanted.ip4, &expected, Class::Ip4);
-        holds(&keys.ip6, wanted.ip6, &expected, Class::Ip6);
-        holds(&keys.other, wanted.other, &expected, Class::Other);
-    }
-
-    proptest! {
-        #[test]
-        fn vectors_are_parsed_like_packets_alone(
-            wires in vec((wire(), 0..4u16), 0..100),
-            wanted in prop_oneof![Just([u32::MAX; 3]), any::<[u32; 3]>()],
-        ) {
-            holds_for(&wires, wanted);
-        }
     }
 }

@@ -1,0 +1,87 @@
+//! The header keys of a vector as columns of 32-bit lanes.
+//!
+//! A column holds one lane of every key of the vector side by side, so that eight or sixteen keys are hashed or compared at once. Columns
+//! belong to a worker and are allocated once; parsing fills them, and the classifier reads them.
+
+use crate::key::Lanes;
+use mmb_base::VECTOR;
+
+/// One lane of all keys of a vector.
+pub type Column = [u32; VECTOR];
+
+/// The keys of a vector's packets of one class. Keys and packets are numbered in a byte: a number is always inside an
+/// array of [`VECTOR`].
+#[derive(Clone, Debug)]
+pub struct KeyColumns<const L: usize> {
+    pub(crate) lanes: Box<[Column; L]>,
+    /// Which packet of the vector each key is of.
+    pub(crate) packets: Box<[u8; VECTOR]>,
+    pub(crate) len: usize,
+}
+
+impl<const L: usize> Default for KeyColumns<L> {
+    fn default() -> Self {
+        KeyColumns { lanes: Box::new([[0; VECTOR]; L]), packets: Box::new([0; VECTOR]), len: 0 }
+    }
+}
+
+impl<const L: usize> KeyColumns<L> {
+    /// Gives a packet of the vector a key; its number. No more packets than [`VECTOR`] have one.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, packet: u8) -> u8 {
+        let key = self.len as u8;
+        self.packets[usize::from(key)] = packet;
+        self.len += 1;
+        key
+    }
+
+    /// Takes a key away: the last one gets its number.
+    pub(crate) fn swap_remove(&mut self, key: u8) {
+        self.len -= 1;
+        let (key, last) = (usize::from(key), self.len);
+        self.packets[key] = self.packets[last];
+        self.lanes.iter_mut().for_each(|column| column[key] = column[last]);
+    }
+
+    /// Keeps the keys of some packets, in their order.
+    pub(crate) fn retain(&mut self, keep: impl Fn(u8) -> bool) {
+        let mut kept = 0;
+        for key in 0..self.len {
+            if keep(self.packets[key]) {
+                self.packets[kept] = self.packets[key];
+                self.lanes.iter_mut().for_each(|column| column[kept] = column[key]);
+                kept += 1;
+            }
+        }
+        self.len = kept;
+    }
+
+    /// Keys of the vector; they stand first in every column.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.len
+    }
+
+    /// The columns by lane.
+    #[inline]
+    pub fn lanes(&self) -> &[Column] {
+        &self.lanes[..]
+    }
+
+    /// The packets that the keys are of.
+    #[inline]
+    pub fn packets(&self) -> &[u8; VECTOR] {
+        &self.packets
+    }
+}
+
+/// The lanes that a policy asks for, by packet class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WantedLanes {
+    /// Of IPv4 packets.
+    pub ip4: Lanes,
+    /// Of IPv6 packets.
+    pub ip6: Lanes,
+    /// Of frames that are not IP.
+    pub other: Lanes,
+}
